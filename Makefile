@@ -1,0 +1,58 @@
+# `make demo` and `make test` need Python 3.11 or newer (with venv), gcc and make; nothing else first.
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV := .venv
+BIN := $(VENV)/bin
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+# An installation is as good as what it was made from: these stamps carry its checksum.
+checksum = $(shell { pwd; cat pyproject.toml $(1); } | cksum | cut -d ' ' -f 1)
+INSTALLED := $(VENV)/installed-$(call checksum,requirements.lock)
+INSTALLED_TEST := $(VENV)/installed-test-$(call checksum,requirements-test.lock)
+
+.PHONY: demo test format lock clean
+
+demo: $(INSTALLED)
+	$(BIN)/mrc demo
+
+test: $(INSTALLED_TEST)
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m mypy
+	$(BIN)/python -m pytest -n auto
+
+format: $(INSTALLED_TEST)
+	$(BIN)/python -m ruff check --fix .
+	$(BIN)/python -m ruff format .
+
+# $(1): lock file, $(2): stamps of earlier installations
+define install
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@$(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+		|| $(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet -r $(1)
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@rm -f $(2)
+	@touch $@
+endef
+
+$(INSTALLED):
+	$(call install,requirements.lock,$(VENV)/installed-[0-9]*)
+
+$(INSTALLED_TEST):
+	$(call install,requirements-test.lock,$(VENV)/installed-test-*)
+
+# Newest versions that fit pyproject.toml, all of them pinned. Review the difference before use.
+lock:
+	rm -rf build/lock
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet --upgrade setuptools
+	build/lock/bin/python -m pip install --quiet .
+	build/lock/bin/python -m pip freeze --all --exclude pip --exclude openmrc > requirements.lock
+	build/lock/bin/python -m pip install --quiet .[test]
+	build/lock/bin/python -m pip freeze --all --exclude pip --exclude openmrc > requirements-test.lock
+	rm -rf build/lock
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

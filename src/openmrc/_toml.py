@@ -1,0 +1,188 @@
+"""Strict tables: TOML to frozen Structs, and back, with errors that name the place.
+
+msgspec checks types and ranges; this module adds what a person needs around it: quantities with
+units, `"auto"`, the path and the value in every refusal, and the nearest word to a misspelt key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Self, TypeVar, get_args
+
+import msgspec
+
+from openmrc import units
+from openmrc.errors import InputError
+
+Table = dict[str, Any]
+S = TypeVar("S", bound=msgspec.Struct)
+
+AUTO = "auto"  # how a file says "derive it"; in a Struct it is None
+
+
+class Quantity(int):
+    """An integer in openmrc's unit that a file writes as text with a unit."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the quantity that `text` states; raise `InputError` otherwise."""
+        raise NotImplementedError
+
+    def text(self) -> str:
+        """Return the text that `parse` reads back as the same integer."""
+        raise NotImplementedError
+
+
+class Time(Quantity):
+    """Picoseconds."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        return cls(units.parse_time(text))
+
+    def text(self) -> str:
+        return units.fmt_time(self)
+
+
+class Rate(Quantity):
+    """Bit/s."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        return cls(units.parse_rate(text))
+
+    def text(self) -> str:
+        return units.fmt_rate(self)
+
+
+class Size(Quantity):
+    """Bytes."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        return cls(units.parse_size(text))
+
+    def text(self) -> str:
+        return units.fmt_size(self)
+
+
+class File(str):
+    """Path of a file that exists; relative to the scenario that names it, absolute once loaded."""
+
+    __slots__ = ()
+
+
+def read_table(table: Any, struct: type[S], place: str, base: Path, **fixed: Any) -> S:
+    """Convert `table` to `struct`, or raise `InputError` with `place` ("fabric") in front.
+
+    Keys of `fixed` are part of the table but not of the Struct (`kind`, which chose the Struct).
+    Relative files are looked for in `base`.
+    """
+    if not isinstance(table, dict):
+        raise InputError(
+            f"{place}: {table!r} is not a table; write [{place}] and its keys below it"
+        )
+    fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
+    refuse_unknown(table, [*fixed, *fields], place)
+    given = {
+        key: None if value == AUTO and _optional(fields[key].type) else value
+        for key, value in table.items()
+        if key not in fixed
+    }
+
+    def special(kind: type[Any], value: Any) -> Any:
+        if issubclass(kind, Quantity):
+            return _as_value_error(kind.parse, value)
+        if issubclass(kind, File):
+            return _as_value_error(_existing, value, base)
+        raise NotImplementedError(kind)
+
+    try:
+        return msgspec.convert(given, struct, dec_hook=special)
+    except msgspec.ValidationError as error:
+        raise InputError(_explain(str(error), table, fields, place)) from None
+
+
+def refuse_unknown(table: Mapping[str, Any], known: Iterable[str], place: str) -> None:
+    """Raise `InputError` for the first key of `table` that is not in `known`."""
+    known = list(known)
+    for key, value in table.items():
+        if key in known:
+            continue
+        path = f"{place}.{key}" if place else key
+        what = "table" if isinstance(value, dict | list) else "key"
+        near = get_close_matches(key, known, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise InputError(f"{path}: unknown {what}; {hint}accepted here: {', '.join(known)}")
+
+
+def write_table(header: str, struct: msgspec.Struct, **first: Any) -> str:
+    """Return `struct` as TOML text under `header` ("[fabric]"), every default written out."""
+    lines = [header] if header else []
+    lines += [f"{key} = {_value(value)}" for key, value in first.items()]
+    for field in msgspec.structs.fields(struct):
+        value = getattr(struct, field.name)
+        if value is not msgspec.UNSET:
+            lines.append(f"{field.encode_name} = {_value(AUTO if value is None else value)}")
+    return "\n".join(lines) + "\n"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Quantity):
+        return f'"{value.text()}"'
+    if isinstance(value, int | float):
+        return repr(value)
+    escaped = "".join(
+        f"\\u{ord(c):04x}" if ord(c) < 0x20 or ord(c) == 0x7F else f"\\{c}" if c in '"\\' else c
+        for c in str(value)
+    )
+    return f'"{escaped}"'
+
+
+def _optional(annotation: Any) -> bool:
+    return type(None) in getattr(annotation, "__args__", ())
+
+
+def _existing(text: Any, base: Path) -> File:
+    if not isinstance(text, str):
+        raise InputError(f"{text!r} is not the name of a file")
+    path = base / text
+    if not path.is_file():
+        raise InputError(f"{text!r}: there is no such file in {base}")
+    return File(path.resolve())
+
+
+def _as_value_error(read: Any, *arguments: Any) -> Any:
+    """msgspec adds the place to a ValueError, and to nothing else."""
+    try:
+        return read(*arguments)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+
+
+def _explain(message: str, table: Table, fields: Mapping[str, Any], place: str) -> str:
+    """Turn msgspec's words into place, value and remedy."""
+    message, _, path = message.partition(" - at `$")
+    key = path.rstrip("`").lstrip(".")
+    if missing := re.fullmatch(r"Object missing required field `(.*)`", message):
+        return f"{place}.{missing[1]}: is missing and has no default"
+    if not key:  # a Struct's own check; it names its key as ".key: what is wrong"
+        return f"{place}{message}" if message.startswith(".") else f"{place}: {message}"
+    if message.startswith("Invalid enum value"):
+        accepted = ", ".join(get_args(fields[key].type))
+    elif message.startswith("Expected"):
+        accepted = message.removeprefix("Expected ").partition(", got ")[0].replace("`", "")
+        for word, meaning in _WORDS.items():
+            accepted = re.sub(rf"\b{word}\b", meaning, accepted)
+        accepted = accepted.replace(" | null", f' or "{AUTO}"')
+    else:
+        return f"{place}.{key}: {message}"
+    return f"{place}.{key}: {table.get(key)!r} is refused; accepted: {accepted}"
+
+
+_WORDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}

@@ -1,0 +1,83 @@
+"""`mrc bench sim`: link traversals per second of the event loop, and memory, by case.
+
+Each case runs in a process of its own, so its peak memory is its own. Its code is compiled and
+loaded by a small run before the measured one.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+from openmrc.errors import InputError, OpenMrcError
+
+# A permutation as htsim's users run it (1024 NICs, three tiers, 64 hashed EVs), and one on planes.
+CASES = {
+    "P1024_100G": """
+        [fabric]
+        kind = "fat-tree"
+        nics = 1024
+        tiers = 3
+        port_rate = "100Gbps"
+        t0_down = 8
+        link_delay = "1us"
+        switch_delay = "0us"
+        ecn_last_hop = true
+        [transport]
+        rules = "peer"
+        pmtu = 4086
+        evs_active = 64
+        evs_backup = 0
+        [workload]
+        kind = "permutation"
+        size = "2MB"
+    """,
+    "M256_8x100G": """
+        [fabric]
+        nics = 256
+        planes = 8
+        port_rate = "100Gbps"
+        t0_down = 32
+        [workload]
+        kind = "permutation"
+        size = "4MB"
+    """,
+}
+SMALL = ("fabric.nics=16", "workload.size=64KiB")  # the same code on little data
+
+
+def measure(name: str) -> dict[str, float]:
+    """Run one case in a fresh process; raise `OpenMrcError` with its last words if it fails."""
+    if name not in CASES:
+        raise InputError(f"bench: there is no case {name!r}; there is: {', '.join(CASES)}")
+    child = subprocess.run(
+        [sys.executable, "-m", "openmrc.benchsim", name], stdout=subprocess.PIPE, check=False
+    )
+    if child.returncode != 0:
+        raise OpenMrcError(f"bench: {name} ended with status {child.returncode}; see above")
+    figures: dict[str, float] = json.loads(child.stdout)
+    return figures
+
+
+def run_case(name: str) -> dict[str, Any]:
+    """Run one case in this process."""
+    from openmrc.run import peak_rss_mb, simulate
+    from openmrc.scenario import parse_scenario
+
+    simulate(parse_scenario(CASES[name], SMALL, name=name))
+    result = simulate(parse_scenario(CASES[name], name=name))
+    (run,) = result.transports
+    if run.n_failed or run.n_unfinished:
+        raise OpenMrcError(f"{name}: {run.n_failed} failed, {run.n_unfinished} unfinished flows")
+    traversals = run.counters["link_traversals"]
+    return {
+        "link_traversals_per_s": round(traversals / run.loop_s),
+        "loop_s": round(run.loop_s, 4),
+        "peak_rss_mb": round(peak_rss_mb(), 1),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(run_case(sys.argv[1])))

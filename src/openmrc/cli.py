@@ -1,0 +1,201 @@
+"""The command `mrc`. Results go to standard output, words and progress to standard error.
+
+Exit status: 0; 1 if a flow failed or did not finish without a stated end; 2 for bad input, with one
+line that says what to change; 130 when interrupted. Nothing heavy is imported before a run starts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from openmrc import __version__
+from openmrc.errors import InputError, OpenMrcError
+
+if TYPE_CHECKING:
+    from openmrc.run import Result
+    from openmrc.scenario import Scenario
+
+DEMO_DIRECTORY = "openmrc-demo"
+EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    try:
+        arguments = _parser().parse_args(argv)
+        status: int = arguments.run(arguments)
+        sys.stdout.flush()
+        return status
+    except OpenMrcError as error:
+        _say(f"mrc: {error}")
+        return EXIT_BAD_INPUT
+    except KeyboardInterrupt:
+        _say("mrc: interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # the reader, such as `head`, has left: nobody to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse that refuses in one line, as every other bad input is refused."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message}; see {self.prog} --help")
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="mrc", description="Simulate multi-plane fabrics that carry MRC, packet by packet."
+    )
+    parser.add_argument("--version", action="version", version=f"openmrc {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    demo = commands.add_parser("demo", help="MRC and two rivals while links are cut")
+    demo.add_argument(
+        "--out",
+        metavar="DIR",
+        type=Path,
+        default=Path(DEMO_DIRECTORY),
+        help=(f"directory for the picture and the other results (default: {DEMO_DIRECTORY})"),
+    )
+    demo.set_defaults(run=_demo)
+
+    run = commands.add_parser(
+        "run",
+        help="simulate a scenario file, or an htsim topology and traffic",
+        description="Simulate SCENARIO.toml, or --topo and --cm with the parameters of htsim.",
+    )
+    run.add_argument("scenario", metavar="SCENARIO.toml", nargs="?", help="see docs/scenario.md")
+    run.add_argument("--topo", metavar="FILE", help="an htsim .topo file, with --cm")
+    run.add_argument("--cm", metavar="FILE", help="an htsim .cm file, with --topo")
+    run.add_argument("--out", metavar="DIR", type=Path, help="write the results directory")
+    run.add_argument("--seed", metavar="N", help="in place of the scenario's seed")
+    run.add_argument(
+        "--set",
+        metavar="KEY=VALUE",
+        action="append",
+        default=[],
+        help="such as fabric.nics=128; transport.pmtu=2048 sets every transport's,"
+        " transport.mrc.pmtu=2048 one's",
+    )
+    run.set_defaults(run=_run)
+
+    bench = commands.add_parser("bench", help="measure how fast this machine simulates")
+    bench.add_argument("what", choices=["sim"], help="sim: the event loop, by case")
+    bench.set_defaults(run=_bench)
+
+    for command in (demo, run, bench):
+        command.add_argument("--json", action="store_true", help="print JSON and nothing else")
+    return parser
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from openmrc.scenario import demo_scenario
+
+    _say(
+        "A ring all-reduce of 32 NICs on four planes. Two links are cut, and a switch goes silent."
+    )
+    status = _simulate(demo_scenario(), arguments.json, arguments.out, picture=True)
+    _say(f"The picture is {arguments.out / 'goodput.png'}; the page beside it is report.html.")
+    return status
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from openmrc.scenario import load_scenario, peer_scenario
+
+    overrides = list(arguments.set)
+    if arguments.seed is not None:
+        overrides.append(f"seed={arguments.seed}")
+    if arguments.scenario is not None:
+        if arguments.topo is not None or arguments.cm is not None:
+            raise InputError("both a scenario and --topo or --cm; name one or the other")
+        scenario = load_scenario(arguments.scenario, overrides)
+    elif arguments.topo is not None and arguments.cm is not None:
+        scenario = peer_scenario(arguments.topo, arguments.cm, overrides)
+    else:
+        raise InputError("nothing to run; name SCENARIO.toml, or --topo FILE --cm FILE")
+    return _simulate(scenario, arguments.json, arguments.out)
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    from openmrc import benchsim
+
+    figures: dict[str, Any] = {}
+    for name in benchsim.CASES:
+        _say(f"{name} ...")
+        figures[name] = benchsim.measure(name)
+    if arguments.json:
+        print(json.dumps(figures, indent=2))
+    else:
+        for name, case in figures.items():
+            print(
+                f"{name:20} {case['link_traversals_per_s'] / 1e6:8.2f} M link traversals/s"
+                f" {case['loop_s']:8.2f} s {case['peak_rss_mb']:8.0f} MB"
+            )
+    return 0
+
+
+def _simulate(scenario: Scenario, as_json: bool, out: Path | None, picture: bool = False) -> int:
+    """Run, report, and write the results directory if `out` names one; return the exit status."""
+    from openmrc.report.progress import Bar
+    from openmrc.run import simulate
+
+    if out is not None:
+        check_directory(out)
+    with Bar() as bar:
+        result = simulate(scenario, bar.update, compiling=_compiling)
+    _report(result, as_json)
+    if out is not None:
+        from openmrc.report.files import write_results
+
+        write_results(result, out, picture)
+        _say(f"Results are in {out}.")
+    return result.exit_status
+
+
+def _report(result: Result, as_json: bool) -> None:
+    from openmrc.report.table import derived_line, print_table, sentences
+
+    for run in result.transports:
+        _say(derived_line(run))
+    if as_json:
+        print(json.dumps(result.summary(), indent=2), flush=True)
+        for sentence in sentences(result):
+            _say(sentence)
+    else:
+        print_table(result, sys.stdout)
+
+
+def _compiling(what: str, step: int, steps: int) -> None:
+    if step == 0:
+        _say("Compiling the simulator, once for this version: up to two minutes.")
+    _say(f"  {step + 1} of {steps}: {what}")
+
+
+def check_directory(directory: Path) -> None:
+    """Raise `InputError` unless `directory` can be written, before a long run starts."""
+    if directory.exists() and not directory.is_dir():
+        raise InputError(f"--out {directory}: is a file; name a directory")
+    nearest = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+    try:
+        Path(mkdtemp(dir=nearest)).rmdir()
+    except OSError:
+        raise InputError(
+            f"--out {directory}: {nearest} cannot be written; name another directory"
+        ) from None
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

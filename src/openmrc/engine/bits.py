@@ -1,0 +1,215 @@
+"""Unsigned 64-bit arithmetic: bitmaps over rings of words, and streams of random numbers.
+
+The only place where uint64 values are combined. Everywhere else a value is an int64, because
+compiled and plain Python disagree about what `uint64 + int64` is. All functions take `np.uint64`
+words and mean the same in both.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from openmrc.jit import inlined
+
+ZERO = np.uint64(0)
+ONE = np.uint64(1)
+ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
+_LOW32 = np.uint64(0xFFFF_FFFF)
+_LOW16 = np.uint64(0xFFFF)
+_LOW8 = np.uint64(0xFF)
+_LOW4 = np.uint64(0xF)
+_LOW2 = np.uint64(0x3)
+_SHIFTS = tuple(np.uint64(n) for n in range(65))
+_S1, _S2, _S4, _S7, _S8, _S13, _S16, _S17, _S32 = (
+    _SHIFTS[n] for n in (1, 2, 4, 7, 8, 13, 16, 17, 32)
+)
+
+
+@inlined
+def lowest(word):
+    """Index 0..63 of the lowest set bit of a non-zero word."""
+    n = 0
+    if word & _LOW32 == ZERO:
+        n += 32
+        word = word >> _S32
+    if word & _LOW16 == ZERO:
+        n += 16
+        word = word >> _S16
+    if word & _LOW8 == ZERO:
+        n += 8
+        word = word >> _S8
+    if word & _LOW4 == ZERO:
+        n += 4
+        word = word >> _S4
+    if word & _LOW2 == ZERO:
+        n += 2
+        word = word >> _S2
+    if word & ONE == ZERO:
+        n += 1
+    return n
+
+
+@inlined
+def drop_lowest(word):
+    """The word without its lowest set bit; the word must not be zero."""
+    return word & (word - ONE)
+
+
+@inlined
+def any_bit(word):
+    """True if a bit of the word is set."""
+    return word != ZERO
+
+
+@inlined
+def missing_from(word, known, n):
+    """Of the `n` lowest bits (0..64), those set neither in `word` nor in `known`."""
+    if n <= 0:
+        return ZERO
+    below = ALL
+    if n < 64:
+        below = (ONE << np.uint64(n)) - ONE
+    return ~(word | known) & below
+
+
+@inlined
+def news(word, known):
+    """Bits of `word` that `known` lacks."""
+    return word & ~known
+
+
+@inlined
+def test(words, word0, ring_mask, index):
+    """Bit `index` of the ring of words that starts at `words[word0]`; `ring_mask` = number of bits
+    - 1.
+    """
+    bit = index & ring_mask
+    return (words[word0 + (bit >> 6)] >> np.uint64(bit & 63)) & ONE != ZERO
+
+
+@inlined
+def mark(words, word0, ring_mask, index):
+    """Set bit `index` of a ring."""
+    bit = index & ring_mask
+    words[word0 + (bit >> 6)] |= ONE << np.uint64(bit & 63)
+
+
+@inlined
+def unmark(words, word0, ring_mask, index):
+    """Clear bit `index` of a ring."""
+    bit = index & ring_mask
+    words[word0 + (bit >> 6)] &= ~(ONE << np.uint64(bit & 63))
+
+
+@inlined
+def clear_word(words, word0, ring_mask, index):
+    """Clear the 64 bits of the word that holds bit `index` of a ring."""
+    words[word0 + ((index & ring_mask) >> 6)] = ZERO
+
+
+@inlined
+def word_at(words, word0, ring_mask, index):
+    """The 64 bits `index .. index + 63` of a ring, bit 0 first."""
+    bit = index & ring_mask
+    offset = np.uint64(bit & 63)
+    low = words[word0 + (bit >> 6)]
+    if offset == ZERO:
+        return low
+    high = words[word0 + (((bit + 64) & ring_mask) >> 6)]
+    return (low >> offset) | (high << (np.uint64(64) - offset))
+
+
+@inlined
+def ones_from(words, word0, ring_mask, index):
+    """How many bits in a row are set from `index` on, looking no further than the end of its word
+    (0..64).
+    """
+    bit = index & ring_mask
+    holes = ~(words[word0 + (bit >> 6)] >> np.uint64(bit & 63))
+    run = 64 - (bit & 63)
+    if holes == ZERO:
+        return run
+    found = lowest(holes)
+    return found if found < run else run
+
+
+@inlined
+def set_in_summary(words, summary, bit):
+    """Set a bit of a bitmap that has a summary: one summary bit per word that is not zero."""
+    words[bit >> 6] |= ONE << np.uint64(bit & 63)
+    summary[bit >> 12] |= ONE << np.uint64((bit >> 6) & 63)
+
+
+@inlined
+def clear_in_summary(words, summary, bit):
+    """Clear a bit of a bitmap with summary."""
+    words[bit >> 6] &= ~(ONE << np.uint64(bit & 63))
+    if words[bit >> 6] == ZERO:
+        summary[bit >> 12] &= ~(ONE << np.uint64((bit >> 6) & 63))
+
+
+@inlined
+def next_set(words, summary, start):
+    """The first set bit at or after `start`, going round the end of the bitmap once; -1 if none is
+    set.
+    """
+    n_words = words.shape[0]
+    word = start >> 6
+    rest = words[word] & (ALL << np.uint64(start & 63))
+    if rest != ZERO:
+        return (word << 6) + lowest(rest)
+    found = _next_word(summary, word + 1, n_words)
+    if found < 0:
+        found = _next_word(summary, 0, n_words)
+    if found < 0:
+        return -1
+    return (found << 6) + lowest(words[found])
+
+
+@inlined
+def _next_word(summary, start, n_words):
+    if start >= n_words:
+        return -1
+    group = start >> 6
+    rest = summary[group] & (ALL << np.uint64(start & 63))
+    while rest == ZERO:
+        group += 1
+        if group >= summary.shape[0]:
+            return -1
+        rest = summary[group]
+    return (group << 6) + lowest(rest)
+
+
+@inlined
+def draw(streams, i):
+    """32 random bits as an int64 from stream `i` (xorshift64: shifts only, so no overflow to
+    disagree about).
+    """
+    x = streams[i]
+    x = x ^ (x << _S13)
+    x = x ^ (x >> _S7)
+    x = x ^ (x << _S17)
+    streams[i] = x
+    return np.int64(x >> _S32)
+
+
+@inlined
+def draw_below(streams, i, n):
+    """A random integer 0 <= value < n, n < 2**31."""
+    return (draw(streams, i) * n) >> 32
+
+
+@inlined
+def mix32(value):
+    """A well mixed 32-bit hash of an int64 (only its low 32 bits count), for ECMP."""
+    x = value & 0xFFFF_FFFF
+    x = ((x ^ (x >> 16)) * 0x45D9F3B) & 0xFFFF_FFFF
+    x = ((x ^ (x >> 16)) * 0x45D9F3B) & 0xFFFF_FFFF
+    return x ^ (x >> 16)
+
+
+def seed_streams(seed: int, purpose: int, n: int) -> np.ndarray:
+    """`n` independent non-zero stream states for one purpose of a run; shape (n,), uint64."""
+    words = np.random.SeedSequence([seed, purpose]).generate_state(max(n, 1), np.uint64)
+    words[words == 0] = np.uint64(0x9E37_79B9_7F4A_7C15)
+    return words

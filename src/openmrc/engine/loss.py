@@ -1,0 +1,270 @@
+"""When a packet counts as lost, and the timers that find out (rows 6 to 9 and 17 of reference 11).
+
+Three pure rules first; then their application to a QP: inference from a snapshot, false alarms, and
+the timers:
+
+    tail    data outstanding and nothing heard for 2 x (base RTT + target): probe, each time on
+    another plane ask     evidence says lost, no snapshot covers it: probe finish  everything
+    received, the transport ACK missing for an RTO: probe RTO     one epoch per expiry and QP,
+    however many packets it covers; linear, then doubling; then the QP errors
+"""
+
+from __future__ import annotations
+
+from openmrc.engine import bits, nscc, paths
+from openmrc.engine.state import (
+    ACKED,
+    ERROR,
+    LOST,
+    NEVER,
+    RETRY_EXCEEDED,
+    RTS,
+    SENT,
+)
+from openmrc.jit import compiled, inlined, inner
+
+EXP_CNT_INFINITE = 25  # MRC 1.8
+WINDOW_DECAY_PS = 1_000_000_000_000  # row 7: what a false alarm added halves each second
+REORDER_WINDOW_MAX_RTTS = 8  # beyond this an RTO would be as quick
+DOUBLINGS_MAX = 30  # keeps an infinite backoff within int64
+
+
+@inlined
+def is_lost(sent_at, evidence_at, reorder_window):
+    """Row 7 (a): something sent at least `reorder_window` later is known received."""
+    return sent_at + reorder_window <= evidence_at
+
+
+@inlined
+def epoch_length(rto, epoch, linear_cnt):
+    """Row 9: how long epoch number `epoch` (from 0) lasts: one RTO `linear_cnt` times, then 2, 4, 8
+    ... RTO.
+    """
+    if epoch < linear_cnt:
+        return rto
+    return rto << min(epoch - linear_cnt + 1, DOUBLINGS_MAX)
+
+
+@inlined
+def retries_spent(epoch, linear_cnt, exp_cnt):
+    """Row 9: the last epoch has passed."""
+    return exp_cnt != EXP_CNT_INFINITE and epoch >= linear_cnt + exp_cnt
+
+
+@inlined
+def slot_of(st, q, seq):
+    """The slot that holds a sequence number."""
+    return st.slot[q.slot0 + (seq & q.slot_mask)]
+
+
+@inlined
+def tail_gap(q):
+    """Row 8: silence after which a probe asks."""
+    return 2 * (q.base_rtt + q.target)
+
+
+@inner
+def fail(st, q, error, now):
+    """Move a QP to ERROR, for good (MRC 1.7)."""
+    if q.state == ERROR:
+        return
+    q.state = ERROR
+    q.error = error
+    q.error_at = now
+    q.tail_at = NEVER
+    q.rto_at = NEVER
+    q.ask_at = NEVER
+    q.finish_at = NEVER
+    q.ev_probe_at = NEVER
+    q.reverse_probe_at = NEVER
+
+
+@inner
+def mark_lost(st, q, seq):
+    """A slot in flight becomes one to send again."""
+    s = slot_of(st, q, seq)
+    s.state = LOST
+    s.bad_ev = s.ev
+    q.inflight -= s.size
+    q.lost += 1
+    q.lost_hint = min(q.lost_hint, seq)
+
+
+@inner
+def _infer_one(st, q, seq, now):
+    s = slot_of(st, q, seq)
+    s.inferred = 1
+    s.cut = 1 if nscc.on_loss(q, st.config[0], now) else 0
+    paths.on_loss(st, q, int(s.ev), s.sent_at, now)
+    mark_lost(st, q, seq)
+    q.n_inferred += 1
+
+
+@inner
+def infer(st, q, base, bitmap, now):
+    """Judge what the snapshot `base .. base + 63` shows missing (row 7 b). Call it only for the
+    newest snapshot.
+
+    Originals are sent in order, so the first one that is too young ends the search.
+    """
+    low = max(base, q.una)
+    known = bits.word_at(st.bits, q.acked0, q.ring_mask, base)
+    holes = bits.missing_from(bitmap, known, min(q.nxt - base, 64))
+    while bits.any_bit(holes):
+        seq = base + bits.lowest(holes)
+        holes = bits.drop_lowest(holes)
+        if seq < low:
+            continue
+        s = slot_of(st, q, seq)
+        if is_lost(s.sent_at, q.evidence_at, reorder_window(q, now)):
+            if s.state == SENT:
+                _infer_one(st, q, seq, now)
+        elif s.sends == 1:
+            break
+
+
+@inlined
+def reorder_window(q, now):
+    """Row 7: the window now; what false alarms added fades over seconds."""
+    if now - q.window_grown_at > WINDOW_DECAY_PS and q.reorder_window > q.base_rtt:
+        q.reorder_window -= (q.reorder_window - q.base_rtt) // 2
+        q.window_grown_at = now
+    return q.reorder_window
+
+
+@inner
+def false_alarm(st, q, seq, now):
+    """A packet judged lost had arrived: widen the window, believe its EV again, give the window cut
+    back (row 7).
+    """
+    s = slot_of(st, q, seq)
+    if s.inferred == 0:
+        return
+    s.inferred = 0
+    q.n_false += 1
+    q.reorder_window = min(
+        reorder_window(q, now) + q.base_rtt // 4, REORDER_WINDOW_MAX_RTTS * q.base_rtt
+    )
+    q.window_grown_at = now
+    if s.cut:
+        s.cut = 0
+        nscc.undo_loss(q)
+    ev = int(s.bad_ev)
+    if ev >= 0 and st.ev[q.ev0 + ev].state == paths.ASSUMED_BAD:
+        paths.revive(st, q, ev, False, now)
+
+
+@inlined
+def outstanding(q):
+    """True while some packet is sent or to be sent again."""
+    return q.una < q.nxt
+
+
+@inlined
+def heard(q, now):
+    """Something arrived from the peer: silence starts anew."""
+    q.last_heard = now
+    q.tail_at = now + tail_gap(q) if outstanding(q) else NEVER
+
+
+@inlined
+def first_sent(q, now):
+    """The first packet is outstanding: start the clocks."""
+    q.last_heard = now
+    q.tail_at = now + tail_gap(q)
+    q.epoch_at = now
+    q.rto_at = now + q.rto
+
+
+@inner
+def _query(st, q, now):
+    """The QP's own probe, on a usable EV of the next plane: each repetition takes another."""
+    for step in range(1, q.n_planes + 1):
+        p = (q.tail_plane + step) % q.n_planes
+        plane = st.plane[q.plane0 + p]
+        if (q.planes_ok >> p) & 1 and plane.n_active > 0:
+            first = q.order0 + p * q.order_len
+            ev = int(st.order[first + bits.draw_below(st.stream, q.index, int(plane.n_active))])
+            q.tail_plane = p
+            q.query_id = paths.send_probe(st, q, ev, now)
+            q.query_sent_at = now
+            return
+
+
+@inner
+def _expire(st, q, now):
+    """An RTO epoch: judge all that has waited an RTO, charge once; returns when to look again."""
+    c = st.config[0]
+    oldest = NEVER
+    covered = 0
+    waiting = False
+    for seq in range(q.una, q.nxt):
+        s = slot_of(st, q, seq)
+        if s.state == SENT:
+            if s.sent_at + q.rto > now:
+                oldest = min(oldest, s.sent_at)
+        elif s.state == LOST:
+            waiting = True
+    due = q.epoch_at + epoch_length(q.rto, q.epoch, int(c.linear_cnt))
+    stuck = waiting and q.inflight == 0 and q.planes_ok == 0
+    if now < due:
+        return due
+    for seq in range(q.una, q.nxt):
+        s = slot_of(st, q, seq)
+        if s.state == SENT and s.sent_at + q.rto <= now:
+            s.inferred = 0
+            s.cut = 0
+            paths.on_loss(st, q, int(s.ev), s.sent_at, now)
+            nscc.on_loss(q, c, now)
+            mark_lost(st, q, seq)
+            covered += 1
+    if covered > 0 or stuck:
+        q.n_timeouts += covered
+        charge(st, q, now)
+        return now + epoch_length(q.rto, q.epoch, int(c.linear_cnt))
+    return max(oldest + q.rto if oldest != NEVER else now + q.rto, now + 1)
+
+
+@inner
+def charge(st, q, now):
+    """One charge of the retry counter (row 9)."""
+    c = st.config[0]
+    q.epoch += 1
+    q.n_epochs += 1
+    q.epoch_at = now
+    if retries_spent(int(q.epoch), int(c.linear_cnt), int(c.exp_cnt)):
+        fail(st, q, RETRY_EXCEEDED, now)
+
+
+@compiled
+def on_deadline(st, q, now):
+    """Do what is due at `now` among the requester's timers; emits probes, marks slots LOST."""
+    if q.state != RTS:
+        return
+    if q.rto_at <= now:
+        q.rto_at = _expire(st, q, now) if outstanding(q) else NEVER
+        if q.state == ERROR:
+            return
+    if q.tail_at <= now:
+        if outstanding(q):
+            _query(st, q, now)
+            q.tail_at = now + tail_gap(q)
+        else:
+            q.tail_at = NEVER
+    if q.ask_at <= now:
+        q.ask_at = NEVER
+        if outstanding(q):
+            _query(st, q, now)
+    if q.finish_at <= now:
+        q.finish_at = NEVER
+        if q.msg_done < q.msg_end and not outstanding(q):
+            _query(st, q, now)
+            q.finish_at = now + q.rto
+    if q.ev_probe_at <= now:
+        if q.n_bad > 0:
+            paths.probe_bad_evs(st, q, now)
+        else:
+            q.ev_probe_at = NEVER
+
+
+assert ACKED > LOST > SENT

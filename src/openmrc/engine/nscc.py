@@ -1,0 +1,182 @@
+"""NSCC, the congestion window (reference 4.6, 4.8, 4.9).
+
+A byte window clocked by SACKs. Two signals, queueing delay and ECN, make four quadrants:
+
+              |  delay < target                  |  delay >= target
+    no mark   |  grow in proportion to the room  |  grow a little, equally for all
+    mark      |  nothing (the path is skipped)   |  shrink by how far the average delay overshoots
+
+beside them *quick adapt*, which after a burst of trims or extreme delay sets the window to what was
+achieved. Windows are float bytes, times picoseconds. `inflight` is kept by the requester, exactly.
+"""
+
+from __future__ import annotations
+
+from openmrc.engine.state import CC_NSCC
+from openmrc.jit import compiled, inlined
+
+GAMMA = 0.8
+MAX_MD_JUMP = 0.5
+QA_GATE = 3
+AVERAGE_WEIGHT = 1.0 / 80.0
+A_UNIT_BYTES = 150_000.0  # 100 Gb/s x 12 us
+TWELVE_US_PS = 12_000_000.0
+WINDOW_PACKETS_MIN = 32
+ADJUST_PACKETS = 8
+PS_PER_S_BITS = 8e12
+
+
+@compiled
+def configure(q, c, rate_bps):
+    """Set every constant from the usable rate of a QP (sum of its up ports) and T; clamp the
+    window, keep the averages.
+    """
+    t = float(c.base_rtt_ps)
+    bdp = rate_bps * t / PS_PER_S_BITS
+    mss = float(c.pmtu)
+    q.pkt = mss + c.nominal_overhead
+    q.t_config = t
+    q.max_wnd = max(1.5 * bdp, WINDOW_PACKETS_MIN * q.pkt)
+    a = bdp / A_UNIT_BYTES
+    target = 0.75 * t if c.trimming else t
+    q.target = int(target)
+    scale = TWELVE_US_PS if c.alpha_by_12us else t
+    q.alpha = 4.0 * mss * a * (target / scale) / target
+    q.fi = 5.0 * mss * a
+    q.eta = 0.15 * mss * a
+    q.fi_scale = 0.25 * a
+    q.fast_below = t / 12.0
+    q.qa_threshold = 4.0 * target
+    q.qa_window = q.max_wnd / 2**QA_GATE
+    if q.base_rtt == 0:
+        q.base_rtt = c.base_rtt_ps
+    # row 9
+    q.rto = max(c.rto_base_ps, 4 * (c.base_rtt_ps + q.target))
+    if q.cwnd == 0.0 or c.cc != CC_NSCC:
+        q.cwnd = q.max_wnd  # a line-rate start
+    q.cwnd = min(max(q.cwnd, q.pkt), q.max_wnd)
+
+
+@inlined
+def _quick_adapt(q, now, delay, loss, ecn):
+    """Reference 4.6 step 4; True when it consumes the signal."""
+    if q.ignored < q.to_ignore and (ecn or loss):
+        consumed = True
+    else:
+        consumed = False
+        if now > q.qa_end:
+            alarmed = q.qa_trigger != 0 or delay > q.qa_threshold
+            if q.qa_end != 0 and alarmed and q.achieved < q.qa_window:
+                q.cwnd = max(q.achieved, q.pkt)
+                q.to_ignore = float(q.inflight)
+                q.ignored = 0.0
+                q.qa_trigger = 0
+                consumed = True
+            q.achieved = 0.0
+            q.qa_end = now + q.base_rtt + q.target
+    if consumed:
+        q.inc = 0.0
+        q.since_adjust = 0.0
+    return consumed
+
+
+@compiled
+def on_sack(q, c, now, new_bytes, rtt_ps, ce, penalty):
+    """A SACK that reports `new_bytes` more received; `rtt_ps` < 0 when it carries no sample.
+
+    MRC 4.6 steps 1 to 6.
+    """
+    new = float(new_bytes)
+    q.achieved += new
+    q.ignored += new
+    q.since_adjust += new
+    delay = q.avg_delay
+    if rtt_ps >= 0:
+        if rtt_ps < q.base_rtt:
+            q.base_rtt = max(rtt_ps, c.base_rtt_ps // 2)
+            delay = 0.0
+        else:
+            delay = float(rtt_ps - q.base_rtt)
+    # The last hop makes no marks, so a long delay stands in for one: without it an incast stays at
+    # the trim threshold.
+    ecn = ce or (c.marks_on_last_hop == 0 and delay > q.t_config)
+    if rtt_ps >= 0:
+        sample = delay
+        if not ecn and delay > q.target:
+            sample = 0.25 * q.base_rtt
+        q.avg_delay += AVERAGE_WEIGHT * (sample - q.avg_delay)
+    if c.cc != CC_NSCC:
+        return
+    if penalty > 0:  # MRC 4.8: 64 in every SACK of a round trip halves the window
+        q.cwnd = max(q.cwnd - new * penalty / 128.0, q.pkt)
+    if _quick_adapt(q, now, delay, False, ecn):
+        return
+    if not ecn:
+        if delay >= q.target:
+            q.inc += q.fi * new
+        else:
+            if delay < q.fast_below:
+                q.calm += new
+            else:
+                q.calm = 0.0
+                q.fast = 0
+            if q.fast != 0 or q.calm > q.cwnd:
+                q.fast = 1
+                q.cwnd += q.fi_scale * new
+            else:
+                q.inc += q.alpha * new * (q.target - delay)
+    elif delay >= q.target:
+        q.fast = 0
+        q.calm = 0.0
+        if q.avg_delay > q.target and now - q.last_dec > q.base_rtt:
+            overshoot = (q.avg_delay - q.target) / q.avg_delay
+            q.cwnd *= max(1.0 - GAMMA * overshoot, MAX_MD_JUMP)
+            q.last_dec = now
+    q.cwnd = min(max(q.cwnd, q.pkt), q.max_wnd)
+    due = now - q.last_adjust > c.base_rtt_ps
+    if q.since_adjust > ADJUST_PACKETS * q.pkt or due:
+        q.cwnd += q.inc / q.cwnd
+        if due:
+            q.cwnd += q.eta
+            q.last_adjust = now
+        q.inc = 0.0
+        q.since_adjust = 0.0
+    q.cwnd = min(max(q.cwnd, q.pkt), q.max_wnd)
+
+
+@compiled
+def on_trim(q, c, now):
+    """A packet was trimmed, in the fabric or at the last hop (MRC 4.9); call it while the packet
+    still counts as in flight.
+    """
+    q.ignored += q.pkt
+    q.avg_delay += AVERAGE_WEIGHT * (q.t_config - q.avg_delay)
+    if c.cc != CC_NSCC:
+        return
+    q.qa_trigger = 1
+    if not _quick_adapt(q, now, q.avg_delay, True, False):
+        q.cwnd = max(q.cwnd - q.pkt, q.pkt)
+
+
+@compiled
+def on_loss(q, c, now):
+    """A packet was judged lost. True if the window was cut for it.
+
+    All cuts within one round trip take at most half the window: a dead path is not congestion.
+    """
+    if c.cc != CC_NSCC:
+        return False
+    if now - q.cut_started > q.base_rtt:
+        q.cut_started = now
+        q.cut_floor = q.cwnd / 2.0
+    cut_to = max(q.cwnd - q.pkt, q.cut_floor, q.pkt)
+    if cut_to >= q.cwnd:
+        return False
+    q.cwnd = cut_to
+    return True
+
+
+@inlined
+def undo_loss(q):
+    """The loss was a false alarm: give back what it took (row 7)."""
+    q.cwnd = min(q.cwnd + q.pkt, q.max_wnd)

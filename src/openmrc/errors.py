@@ -1,0 +1,30 @@
+"""One error family, with messages a user can act on.
+
+Whatever openmrc raises on purpose derives from `OpenMrcError`. A message is one line that names the
+place, the value found there and what would be accepted; the command prints it as it is.
+"""
+
+from __future__ import annotations
+
+
+class OpenMrcError(Exception):
+    """Base of every error that openmrc raises on purpose."""
+
+
+class InputError(OpenMrcError):
+    """Something a user wrote is wrong; the command prints the message and exits with status 2."""
+
+    def __init__(self, message: str) -> None:
+        # One line, whatever a file or a library put into the text.
+        super().__init__(" ".join(message.split()))
+
+    def at(self, place: str) -> InputError:
+        """Return the same error with `place` ("fabric.nics", "a.topo:12") put in front."""
+        return InputError(f"{place}: {self}")
+
+
+class MissingExtra(OpenMrcError):
+    """A feature needs an optional dependency that is not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs an extra: pip install 'openmrc[{extra}]'")

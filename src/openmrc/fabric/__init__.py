@@ -1,0 +1,19 @@
+"""What is built, as data: fabrics, addresses, forwarding tables, and the faults they suffer."""
+
+from __future__ import annotations
+
+from openmrc.fabric.clos import fat_tree, multiplane
+from openmrc.fabric.faults import Fault, FaultSchedule, compile_faults
+from openmrc.fabric.model import Fabric, Hops
+from openmrc.fabric.topo import load_topo
+
+__all__ = [
+    "Fabric",
+    "Fault",
+    "FaultSchedule",
+    "Hops",
+    "compile_faults",
+    "fat_tree",
+    "load_topo",
+    "multiplane",
+]

@@ -1,0 +1,167 @@
+"""The least time a workload can take on a perfect network, to measure real ones against.
+
+Nothing is ever lost, queued behind another message, or held back by a window. What remains is
+physics: every packet is sent bit by bit, every switch stores it before it forwards it, light takes
+its time, the acknowledgement must come back, and a NIC cannot send or receive faster than its
+ports. These are bounds, not estimates: no run can beat them, however it spreads its packets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from openmrc.fabric.model import Fabric, IntArray, LongArray
+from openmrc.traffic import Traffic, released_by, waves
+
+# Of one byte at one bit/s.
+_PS_PER_BYTE = 8 * 10**12
+
+
+class _Cost(NamedTuple):
+    """Columns per message, in picoseconds."""
+
+    send: LongArray  # serialisation of all its packets on the first link, one after the other
+    receive: LongArray  # the same on the last link
+    arrive: LongArray  # from its posting until its last byte is placed, alone in the network
+    lead: LongArray  # of any of its packets: latency, and serialisation before the last link
+    trail: LongArray  # of any of its packets: latency, and serialisation after the first link
+    ack: LongArray  # from the arrival until the sender has the acknowledgement
+
+
+def ideal_ps(
+    fabric: Fabric,
+    traffic: Traffic,
+    frame_bytes: Callable[[int], int],
+    pmtu: int,
+    control_wire_bytes: int,
+) -> int:
+    """Return a lower bound, in ps from time 0, of when the last message of `traffic` completes.
+
+    `frame_bytes(payload)` is what a data packet with that many bytes of payload occupies on the
+    wire, `control_wire_bytes` what an acknowledgement does. The result is the larger of two
+    bounds: the longest chain of messages that wait for each other, each as if alone, and the
+    busiest NIC, whose ports must carry all that it sends or receives.
+    """
+    cost = _costs(fabric, traffic, frame_bytes, pmtu, control_wire_bytes)
+    posted = _posted_ps(traffic, cost)
+    chain = int((posted + cost.arrive + cost.ack).max())
+    planes = fabric.n_planes
+    sent = _busiest_ps(traffic.msg_src, posted, cost.send, cost.trail + cost.ack, planes)
+    received = _busiest_ps(traffic.msg_dst, posted + cost.lead, cost.receive, cost.ack, planes)
+    return max(chain, sent, received)
+
+
+def message_ideal_ps(
+    fabric: Fabric,
+    traffic: Traffic,
+    frame_bytes: Callable[[int], int],
+    pmtu: int,
+    control_wire_bytes: int,
+) -> LongArray:
+    """Return, per message, the least time from its posting to its sender's last acknowledgement.
+
+    n packets over P planes take ceil(n / P) serialisations on the first link. Then the last one is
+    stored and forwarded along the path, and an acknowledgement returns.
+    """
+    cost = _costs(fabric, traffic, frame_bytes, pmtu, control_wire_bytes)
+    return cost.arrive + cost.ack
+
+
+def _costs(
+    fabric: Fabric,
+    traffic: Traffic,
+    frame_bytes: Callable[[int], int],
+    pmtu: int,
+    control_wire_bytes: int,
+) -> _Cost:
+    n_full = (traffic.msg_bytes - 1) // pmtu  # packets before the last one
+    payloads, payload_of = np.unique(traffic.msg_bytes - n_full * pmtu, return_inverse=True)
+    last = np.array([frame_bytes(payload) for payload in payloads.tolist()], np.int64)[payload_of]
+    full = frame_bytes(pmtu)
+    cost = _Cost(*(np.zeros(traffic.n_msgs, np.int64) for _ in _Cost._fields))
+    uplinks = fabric.uplinks(traffic.msg_src, traffic.msg_dst)
+    for n_up in np.unique(uplinks):  # paths of one length are alike
+        these = np.flatnonzero(uplinks == n_up)
+        src, dst = int(traffic.msg_src[these[0]]), int(traffic.msg_dst[these[0]])
+        there = fabric.route(src, dst, fabric.ev(0, 0))
+        back = fabric.route(dst, src, fabric.ev(0, 0))
+        paths = _path_costs(fabric, there, n_full[these], full, last[these])
+        for column, values in zip(cost, paths, strict=False):
+            column[these] = values
+        cost.ack[these] = _latency_ps(fabric, back) + _serial_ps(fabric, back, control_wire_bytes)
+    return cost
+
+
+def _path_costs(
+    fabric: Fabric, there: list[int], n_full: LongArray, full: int, last: LongArray
+) -> tuple[LongArray, ...]:
+    """Return the columns of `_Cost` but the last, of messages that take this path."""
+    first_ps, last_ps = (
+        [_serial_ps(fabric, [port], full), _serial_ps(fabric, [port], last)]
+        for port in (there[0], there[-1])
+    )
+    latency = _latency_ps(fabric, there)
+    lead = latency + _serial_ps(fabric, there[:-1], last)
+    trail = latency + _serial_ps(fabric, there[1:], last)
+    full_trail = latency + _serial_ps(fabric, there[1:], full)
+    # Of n_full equal packets and one that is no longer, either some plane carries a full packet
+    # more than the even share, or all carry the even share and one of them the last packet too.
+    even = n_full // fabric.n_planes
+    most = -(-n_full // fabric.n_planes)
+    arrive = np.maximum(
+        even * first_ps[0] + first_ps[1] + trail,
+        np.where(n_full > 0, most * first_ps[0] + full_trail, 0),
+    )
+    send = n_full * first_ps[0] + first_ps[1]
+    receive = n_full * last_ps[0] + last_ps[1]
+    return send, receive, arrive, lead, trail
+
+
+def _posted_ps(traffic: Traffic, cost: _Cost) -> LongArray:
+    """Return the earliest time at which each message can be posted.
+
+    A message that needs only some of its releases counts as waiting for its start alone: which
+    of them come first is not known here, and too early is still a bound.
+    """
+    recv, sent = (traffic.recv_first, traffic.recv_next), (traffic.sent_first, traffic.sent_next)
+    given = np.bincount(np.concatenate([recv[1], sent[1]]), minlength=traffic.n_msgs)
+    needs_all = traffic.msg_deps == given
+    posted = traffic.msg_start_ps.copy()
+    for wave in waves((recv, sent), np.where(needs_all, traffic.msg_deps, 0).astype(np.int32)):
+        arrived = posted[wave] + cost.arrive[wave]
+        for (first, nxt), ready in ((recv, arrived), (sent, arrived + cost.ack[wave])):
+            giving, released = released_by(wave, first, nxt)
+            waits = needs_all[released]
+            np.maximum.at(posted, released[waits], ready[giving[waits]])
+    return posted
+
+
+def _busiest_ps(
+    nic: IntArray, begin: LongArray, work: LongArray, end: LongArray, n_planes: int
+) -> int:
+    """Return when the busiest NIC can be done: its first beginning, all its work, its least end."""
+    n = int(nic.max()) + 1
+    earliest, least_end = (np.full(n, np.iinfo(np.int64).max // 4) for _ in range(2))
+    total = np.zeros(n, np.int64)
+    np.minimum.at(earliest, nic, begin)
+    np.minimum.at(least_end, nic, end)
+    np.add.at(total, nic, work)
+    done = earliest + total // n_planes + least_end
+    return int(done[total > 0].max())
+
+
+def _serial_ps(fabric: Fabric, ports: Sequence[int], wire_bytes: LongArray | int) -> LongArray:
+    """Return the time to send packets of this size once on each of these ports."""
+    total = np.zeros_like(np.asarray(wire_bytes, np.int64))
+    for port in ports:
+        total = total + wire_bytes * _PS_PER_BYTE // int(fabric.port_rate_bps[port])
+    return total
+
+
+def _latency_ps(fabric: Fabric, ports: list[int]) -> int:
+    """Return the propagation along `ports` and the delay of the switches between them."""
+    switches = fabric.port_switch[ports[1:]]
+    return int(fabric.port_delay_ps[ports].sum() + fabric.sw_delay_ps[switches].sum())

@@ -1,0 +1,139 @@
+"""The names of places in a fabric: "nic 5 plane 3", "plane 3 t0 5", "plane 3 t0 5 - t1 2".
+
+    nic N plane P                  both directions of that NIC's link; also with " - t0" behind it
+    nic N plane P > t0             from the NIC only ("< t0": towards the NIC only)
+    plane P tA I                   switch I of tier A
+    plane P tA I - tB J            both directions of the link (">" and "<": one direction)
+    plane P tA I - tB J link K     the K-th of several parallel links
+
+Any one number may be "*": all that exist. A place that is not there is refused with what is.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import numpy as np
+
+from openmrc.errors import InputError
+from openmrc.fabric.model import BoolArray, Fabric, LongArray
+
+_N = r"(\d+|\*)"
+_NIC = re.compile(rf"nic {_N} plane {_N}(?: ([-<>]) t0)?", re.ASCII)
+_SWITCH = re.compile(rf"plane {_N} t(\d+) {_N}", re.ASCII)
+_LINK = re.compile(rf"plane {_N} t(\d+) {_N} ([-<>]) t(\d+) {_N}(?: link {_N})?", re.ASCII)
+_FLIPPED = {"<": ">", ">": "<", "-": "-"}
+
+LINK_EXAMPLES = '"plane 3 t0 5 - t1 2" or "nic 5 plane 3"'
+SWITCH_EXAMPLES = '"plane 3 t0 5"'
+NIC_PORT_EXAMPLES = '"nic 5 plane 3"'
+
+
+class _Ends(NamedTuple):
+    """A link by its ends, the lower one first; ">" is upwards."""
+
+    plane: str
+    lower_tier: int
+    lower: str
+    arrow: str
+    upper_tier: int
+    upper: str
+    parallel: str
+
+
+def links(fabric: Fabric, where: str) -> LongArray:
+    """Return the directed ports that send on the links named by `where`."""
+    text = _squeezed(where)
+    if match := _NIC.fullmatch(text):
+        nic, plane, arrow = match.groups(default="-")
+        return _directed(fabric, _nic_ports(fabric, nic, plane), arrow)
+    if match := _LINK.fullmatch(text):
+        plane, tier_a, a, arrow, tier_b, b, parallel = match.groups(default="*")
+        ends = _Ends(plane, int(tier_a), a, arrow, int(tier_b), b, parallel)
+        if ends.lower_tier > ends.upper_tier:
+            ends = _Ends(plane, int(tier_b), b, _FLIPPED[arrow], int(tier_a), a, parallel)
+        return _directed(fabric, _uplinks(fabric, ends), ends.arrow)
+    raise InputError(f"not a link; {LINK_EXAMPLES} is accepted")
+
+
+def switches(fabric: Fabric, where: str) -> LongArray:
+    """Return the numbers of the switches named by `where`."""
+    match = _SWITCH.fullmatch(_squeezed(where))
+    if match is None:
+        raise InputError(f"not a switch; {SWITCH_EXAMPLES} is accepted")
+    plane, tier, index = match.groups()
+    return np.flatnonzero(_switch_mask(fabric, plane, int(tier), index))
+
+
+def nic_ports(fabric: Fabric, where: str) -> LongArray:
+    """Return the NICs' own ports named by `where`, without a direction."""
+    match = _NIC.fullmatch(_squeezed(where))
+    if match is None or match[3]:
+        raise InputError(f"not a NIC's port; {NIC_PORT_EXAMPLES} is accepted")
+    return _nic_ports(fabric, match[1], match[2])
+
+
+def _nic_ports(fabric: Fabric, nic: str, plane: str) -> LongArray:
+    nics = _chosen(nic, fabric.n_nics, "nic")
+    planes = _chosen(plane, fabric.n_planes, "plane")
+    return np.add.outer(nics * fabric.n_planes, planes).ravel()
+
+
+def _uplinks(fabric: Fabric, ends: _Ends) -> LongArray:
+    """Return the upward ports of the links between these switches."""
+    if ends.upper_tier != ends.lower_tier + 1:
+        raise InputError(
+            f"t{ends.lower_tier} and t{ends.upper_tier} are not linked; name neighbouring tiers"
+        )
+    lower = np.flatnonzero(_switch_mask(fabric, ends.plane, ends.lower_tier, ends.lower))
+    is_upper = _switch_mask(fabric, ends.plane, ends.upper_tier, ends.upper)
+    n_up = int(fabric.sw_n_up[lower[0]])
+    ports = np.add.outer(fabric.sw_first_up[lower].astype(np.int64), np.arange(n_up)).ravel()
+    peers = fabric.port_peer_switch[ports]
+    found: LongArray = ports[is_upper[peers]]
+    if not found.size:
+        near = np.unique(fabric.sw_index[peers])
+        raise InputError(
+            f"no link from t{ends.lower_tier} {ends.lower} to t{ends.upper_tier} {ends.upper};"
+            f" it has links to t{ends.upper_tier} {', '.join(map(str, near[:64]))}"
+        )
+    if ends.parallel == "*":
+        return found
+    upper = fabric.port_peer_switch[found]
+    bundle = fabric.sw_bundle[upper]
+    k = _chosen(ends.parallel, int(bundle[0]), "parallel link")
+    down = fabric.port_reverse[found]
+    chosen: LongArray = found[(down - fabric.sw_first_down[upper]) % bundle == k]
+    return chosen
+
+
+def _switch_mask(fabric: Fabric, plane: str, tier: int, index: str) -> BoolArray:
+    if tier >= fabric.n_tiers:
+        raise InputError(f"there is no tier t{tier}; t0 to t{fabric.n_tiers - 1} exist")
+    planes = _chosen(plane, fabric.n_planes, "plane")
+    indices = _chosen(index, fabric.tier_counts[tier], f"t{tier}")
+    mask: BoolArray = (
+        (fabric.sw_tier == tier)
+        & np.isin(fabric.sw_plane, planes)
+        & np.isin(fabric.sw_index, indices)
+    )
+    return mask
+
+
+def _directed(fabric: Fabric, upward: LongArray, arrow: str) -> LongArray:
+    downward = fabric.port_reverse[upward].astype(np.int64)
+    return {">": upward, "<": downward, "-": np.concatenate([upward, downward])}[arrow]
+
+
+def _chosen(text: str, count: int, what: str) -> LongArray:
+    """Return the numbers that `text`, a number or "*", stands for."""
+    if text == "*":
+        return np.arange(count)
+    if int(text) >= count:
+        raise InputError(f"there is no {what} {text}; 0 to {count - 1} exist")
+    return np.array([int(text)])
+
+
+def _squeezed(where: str) -> str:
+    return " ".join(where.split())

@@ -1,0 +1,175 @@
+"""SRv6 uSIDs: which number each switch answers to, and carriers that spell a path.
+
+A carrier is an IPv6 destination address: a 32-bit block and six 16-bit uSIDs, F3216 (# MRC 2.12).
+A switch that finds its own uSID in front shifts the rest left by one and looks up what is in front
+then. The path T0, T1, T0 takes three uSIDs, and the destination's own stands behind them, because
+the last switch must still see a next uSID that is not zero.
+
+**Numbers.** All are below 0xE000, where uSIDs of links would begin, and none is 0, the end of a
+carrier (# MRC 2.12). Fields are as wide as the fabric needs:
+
+    0001 dddddddddddd       NIC: its number on its T0
+    001  plane, up0         T1: the uplink of a T0 that leads to it, the same in every pod
+    01   plane, index       T0: its number in the plane
+    10   plane, up0, up1    T2: the two uplinks that lead to it
+
+**Templates.** A carrier is a template of the (source, destination) pair with bits of the EV
+scattered into its mask: the plane into every switch's uSID, the uplinks into T1's and T2's. A NIC
+does this per packet; `expand` is that operation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from openmrc.errors import InputError
+from openmrc.fabric.model import Fabric
+
+ADDRESS_BITS = 128
+BLOCK_BITS = 32
+USID_BITS = 16
+BLOCK = 0x2001_0DB8  # 2001:db8::/32, documentation
+
+_NIC, _NIC_BITS = 0x1000, 12
+_T1, _T1_BITS = 0x2000, 13
+_T0, _T0_BITS = 0x4000, 14
+_T2, _T2_BITS = 0x8000, 14
+
+
+@dataclass(frozen=True)
+class Template:
+    """A carrier without the EV, the mask of the bits that the EV fills, and which fields they are.
+
+    `fields` are the (shift, bits) of an EV's fields in the order in which the mask takes them,
+    highest bit first; a plane stands there once per switch.
+    """
+
+    carrier: int
+    mask: int
+    fields: tuple[tuple[int, int], ...]
+
+
+class UsidPlan:
+    """The uSID of every switch and NIC of a fabric. Raises `InputError` if they do not fit.
+
+    A uSID names a switch, not one of several parallel links, so bundles cannot be addressed.
+    """
+
+    def __init__(self, fabric: Fabric) -> None:
+        if fabric.sw_bundle.max() > 1:
+            raise InputError(
+                "fabric: parallel links (Bundle) have no uSIDs of their own; use Bundle 1"
+            )
+        self.fabric = fabric
+        self._index_bits = (fabric.tier_counts[0] - 1).bit_length()
+        t0_nics = int((fabric.sw_hi - fabric.sw_lo)[fabric.sw_tier == 0].max())
+        plane, up0, up1 = fabric.ev_plane_bits, fabric.ev_up0_bits, fabric.ev_up1_bits
+        sizes = {
+            "NICs of a T0": ((t0_nics - 1).bit_length(), _NIC_BITS),
+            "T0s": (plane + self._index_bits, _T0_BITS),
+            "T1s": (plane + up0, _T1_BITS),
+            "T2s": (plane + up0 + up1 if fabric.n_tiers == 3 else 0, _T2_BITS),
+        }
+        for what, (bits, most) in sizes.items():
+            if bits > most:
+                raise InputError(
+                    f"fabric: the {what} need {bits} bits of a uSID, {most} are left;"
+                    " build a smaller fabric"
+                )
+
+    def nic(self, nic: int) -> int:
+        """Return the uSID of a NIC, which only its own T0s know."""
+        t0 = int(self.fabric.port_peer_switch[self.fabric.nic_port(nic, 0)])
+        return _NIC + nic - int(self.fabric.sw_lo[t0])
+
+    def t0(self, plane: int, index: int) -> int:
+        """Return the uSID of T0 `index` of a plane."""
+        return _T0 | plane << self._index_bits | index
+
+    def t1(self, plane: int, up0: int) -> int:
+        """Return the uSID of the T1 at the end of every T0's uplink `up0`."""
+        return _T1 | plane << self.fabric.ev_up0_bits | up0
+
+    def t2(self, plane: int, up0: int, up1: int) -> int:
+        """Return the uSID of the T2 at the end of uplinks `up0` and `up1`."""
+        fabric = self.fabric
+        return _T2 | (plane << fabric.ev_up0_bits | up0) << fabric.ev_up1_bits | up1
+
+    def template(self, src: int, dst: int) -> Template:
+        """Return the template of all paths from NIC `src` to NIC `dst`."""
+        fabric = self.fabric
+        plane = (fabric.ev_plane_shift, fabric.ev_plane_bits)
+        up0 = (fabric.ev_up0_shift, fabric.ev_up0_bits)
+        up1 = (fabric.ev_up1_shift, fabric.ev_up1_bits)
+        below = self._index_bits
+        src_t0, dst_t0 = fabric.t0_of(src), fabric.t0_of(dst)
+        uplinks = int(fabric.uplinks(src, dst))
+        # (uSID, bits below its variable fields, its fields), in the order of the path
+        parts = [(self.t0(0, src_t0), below, [plane])]
+        if uplinks >= 1:
+            parts.append((_T1, 0, [plane, up0]))
+        if uplinks == 2:
+            parts.append((_T2, 0, [plane, up0, up1]))
+        if uplinks >= 1:
+            parts.append((self.t0(0, dst_t0), below, [plane]))
+        parts.append((self.nic(dst), 0, []))
+        value, mask = BLOCK, 0
+        for usid, shift, fields in parts:
+            bits = sum(width for _, width in fields)
+            value = value << USID_BITS | usid
+            mask = mask << USID_BITS | ((1 << bits) - 1) << shift
+        rest = ADDRESS_BITS - BLOCK_BITS - USID_BITS * len(parts)
+        every = tuple(field for _, _, fields in parts for field in fields)
+        return Template(value << rest, mask << rest, every)
+
+    def carrier(self, src: int, dst: int, ev: int) -> int:
+        """Return the carrier, a 128-bit address, of the path that `ev` names."""
+        template = self.template(src, dst)
+        ev_bits = 0
+        for shift, bits in template.fields:
+            ev_bits = ev_bits << bits | (ev >> shift & (1 << bits) - 1)
+        return expand(template.carrier, template.mask, ev_bits)
+
+
+def carrier(fabric: Fabric, src: int, dst: int, ev: int) -> int:
+    """Return the carrier of one path; for many, keep a `UsidPlan`."""
+    return UsidPlan(fabric).carrier(src, dst, ev)
+
+
+def expand(template: int, template_mask: int, ev_bits: int) -> int:
+    """Return `template` with the low bits of `ev_bits` scattered into the ones of the mask.
+
+    The highest of the bits goes to the highest one of the mask: what processors call PDEP, and
+    what the controller's words "pull the next MSB into each mask bit" mean (# MRC 2.12).
+    """
+    value, left = template & ~template_mask, template_mask
+    while left:
+        lowest = left & -left
+        value |= lowest * (ev_bits & 1)
+        ev_bits >>= 1
+        left ^= lowest
+    return value
+
+
+def extract(value: int, mask: int) -> int:
+    """Return the bits of `value` under the ones of `mask`, moved together: PEXT."""
+    bits, position = 0, 0
+    while mask:
+        lowest = mask & -mask
+        bits |= bool(value & lowest) << position
+        position += 1
+        mask ^= lowest
+    return bits
+
+
+def shift(carrier: int) -> int:
+    """Return the carrier after a switch has taken its own uSID from the front (# MRC 2.12)."""
+    block = carrier >> (ADDRESS_BITS - BLOCK_BITS)
+    rest_bits = ADDRESS_BITS - BLOCK_BITS
+    rest = carrier << USID_BITS & (1 << rest_bits) - 1
+    return block << rest_bits | rest
+
+
+def prefix(carrier: int) -> int:
+    """Return the first 48 bits: the block and the uSID in front."""
+    return carrier >> (ADDRESS_BITS - BLOCK_BITS - USID_BITS)

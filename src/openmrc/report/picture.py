@@ -1,0 +1,104 @@
+"""The picture: goodput over time, one line per transport, the faults marked.
+
+Lines differ in dash and width as well as in colour, so the picture reads in black and white.
+"""
+
+from __future__ import annotations
+
+import math
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from openmrc.run import Result, TransportResult
+from openmrc.units import MS, NS, US, S
+
+# Colours that stay apart for colour-blind readers and in grey (Okabe and Ito), each with a dash.
+STYLES: tuple[dict[str, Any], ...] = (
+    {"color": "#0072B2", "linestyle": "-", "linewidth": 2.2},
+    {"color": "#D55E00", "linestyle": (0, (5, 2)), "linewidth": 1.6},
+    {"color": "#222222", "linestyle": (0, (1, 1)), "linewidth": 1.6},
+    {"color": "#009E73", "linestyle": (0, (6, 2, 1, 2)), "linewidth": 1.6},
+    {"color": "#CC79A7", "linestyle": (0, (8, 3)), "linewidth": 1.2},
+)
+POINTS_MAX = 200  # bins drawn per line: more is noise at this size
+MARKS_MAX = 12  # faults that get words; the others get a line
+
+
+def goodput_png(result: Result) -> bytes:
+    """Return the picture as PNG."""
+    figure = Figure(figsize=(10, 5), dpi=130, layout="constrained")
+    axes = figure.add_subplot()
+    end_ps = max([_last_bin_ps(run) for run in result.transports], default=1)
+    scale, unit = _time_scale(end_ps)
+    lines = [goodput(run, end_ps) for run in result.transports]
+    top = max([float(gbps.max()) for _, gbps in lines], default=0.0) or 1.0
+    rate, rate_unit = (1e3, "Tb/s") if top >= 1e4 else (1.0, "Gb/s")
+    for number, (run, (t_ps, gbps)) in enumerate(zip(result.transports, lines, strict=True)):
+        style = STYLES[number % len(STYLES)]
+        axes.plot(t_ps / scale, gbps / rate, label=run.name, drawstyle="steps-post", **style)
+    axes.set_ylim(0, top / rate * 1.32)
+    axes.set_xlim(0, end_ps / scale * 1.02)
+    _mark_faults(axes, result, scale, end_ps)
+    axes.set_xlabel(f"simulated time, {unit}")
+    axes.set_ylabel(f"goodput of all flows, {rate_unit}")
+    scenario = result.scenario
+    axes.set_title(f"{scenario.name}: {scenario.workload.kind}, seed {scenario.seed}", loc="left")
+    axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+    if result.transports:
+        figure.legend(
+            loc="outside upper right", ncols=len(result.transports), frameon=False, handlelength=3.6
+        )
+    stream = BytesIO()
+    figure.savefig(stream, format="png", metadata={"Software": "openmrc"})
+    return stream.getvalue()
+
+
+def goodput(run: TransportResult, end_ps: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return (bin starts in ps, Gb/s), neighbouring bins joined down to `POINTS_MAX` for `end_ps`.
+
+    The last point closes the line at zero, after the last bin in which something arrived.
+    """
+    placed = run.timeline["goodput_bytes"][: _last_bin_ps(run) // run.bin_ps]
+    join = max(1, math.ceil(end_ps / run.bin_ps / POINTS_MAX))
+    padded = np.pad(placed, (0, -len(placed) % join)).reshape(-1, join).sum(axis=1)
+    width_ps = join * run.bin_ps
+    gbps: NDArray[np.float64] = np.append(padded * 8e3 / width_ps, 0.0)
+    starts_ps = np.arange(len(gbps), dtype=np.float64) * width_ps
+    return starts_ps, gbps
+
+
+def _last_bin_ps(run: TransportResult) -> int:
+    filled = np.flatnonzero(run.timeline["goodput_bytes"])
+    return (int(filled[-1]) + 1) * run.bin_ps if len(filled) else run.bin_ps
+
+
+def _mark_faults(axes: Any, result: Result, scale: int, end_ps: int) -> None:
+    marks = [mark for mark in result.fault_marks if mark[0] <= end_ps]
+    for number, (at_ps, label) in enumerate(marks):
+        axes.axvline(at_ps / scale, color="#888888", linewidth=0.9, linestyle=(0, (2, 2)), zorder=0)
+        if number < MARKS_MAX:
+            axes.annotate(
+                label,
+                (at_ps / scale, 0.985 - 0.045 * (number % 5)),
+                xycoords=("data", "axes fraction"),
+                xytext=(3, 0),
+                textcoords="offset points",
+                fontsize=7.5,
+                color="#444444",
+                va="top",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
+            )
+
+
+def _time_scale(end_ps: int) -> tuple[int, str]:
+    for scale, unit in ((S, "s"), (MS, "ms"), (US, "us")):
+        if end_ps >= scale:
+            return scale, unit
+    return NS, "ns"

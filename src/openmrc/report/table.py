@@ -1,0 +1,131 @@
+"""The table at the end of a run, and the sentences under it."""
+
+from __future__ import annotations
+
+from typing import IO
+
+from rich.console import Console
+from rich.table import Table
+
+from openmrc.run import Result, TransportResult
+from openmrc.units import fmt_rate, fmt_size, fmt_time
+
+# (heading, unit) of each column, in the order of `row`.
+COLUMNS = (
+    ("transport", ""),
+    ("p50", "us"),
+    ("p99", "us"),
+    ("p100", "us"),
+    ("goodput", "Gb/s"),
+    ("retrans-\nmitted", "packets"),
+    ("lost to\nfaults", "packets"),
+    ("time /\nideal", ""),
+    ("finished", ""),
+)
+
+UNITS = {"ps": fmt_time, "bps": fmt_rate, "bytes": fmt_size}
+
+
+def row(run: TransportResult) -> list[str]:
+    """Return one transport's cells, as text."""
+    summary = run.summary()
+    fct_us, packets = summary["flows"]["fct_us"], summary["packets"]
+    finished = "never" if run.finish_ps is None else _rounded(run.finish_ps)
+    return [
+        run.name,
+        *(_figure(fct_us[key], 1) for key in ("p50", "p99", "p100")),
+        _figure(summary["goodput_gbps"]["total"], 0),
+        f"{packets['retransmitted']:,}",
+        f"{packets['dropped_fault']:,}",
+        _figure(summary["slowdown_p100"], 2),
+        finished,
+    ]
+
+
+def print_table(result: Result, out: IO[str]) -> None:
+    """Print the table and what follows from it to `out`."""
+    table = Table(
+        title=f"{result.scenario.name}, seed {result.scenario.seed}", title_justify="left"
+    )
+    for number, (heading, unit) in enumerate(COLUMNS):
+        text = f"{heading}\n{unit}" if unit else heading
+        table.add_column(text, justify="right" if number else "left", vertical="bottom")
+    for run in result.transports:
+        table.add_row(*row(run))
+    # A pipe has no width: a table in a file is as wide as it needs to be.
+    console = Console(file=out, highlight=False, width=None if out.isatty() else 120)
+    console.print(table)
+    for sentence in sentences(result):
+        console.print(sentence, soft_wrap=True, markup=False)
+
+
+def sentences(result: Result) -> list[str]:
+    """Return who finished last, and whatever did not finish, said plainly."""
+    said = ["INTERRUPTED: these are partial results."] if result.partial else []
+    planned = result.scenario.stop.time is not None and not result.partial
+    for run in result.transports:
+        total = len(run.completed)
+        if run.n_failed:
+            said.append(f"FAILED: {run.n_failed:,} of {total:,} flows of {run.name}: {_why(run)}")
+        if run.n_unfinished:
+            word = "Not finished at the stated end" if planned else "UNFINISHED"
+            said.append(f"{word}: {run.n_unfinished:,} of {total:,} flows of {run.name}.")
+    if len(result.transports) > 1 and not result.partial:
+        said.append(who_finished_last(result))
+    return said
+
+
+def who_finished_last(result: Result) -> str:
+    """Return one sentence that compares the transports' finishing times."""
+    never = [run.name for run in result.transports if run.finish_ps is None]
+    times = sorted(
+        (run.finish_ps, run.name) for run in result.transports if run.finish_ps is not None
+    )
+    if never:
+        names = " and ".join(never)
+        if not times:
+            return f"None finished: {names}."
+        return (
+            f"{names} did not finish; {times[0][1]} finished first, after {_rounded(times[0][0])}."
+        )
+    (first_ps, first), (last_ps, last) = times[0], times[-1]
+    if first_ps == last_ps:
+        return f"All finished together, after {_rounded(last_ps)}."
+    return (
+        f"{last} finished last, after {_rounded(last_ps)}:"
+        f" {last_ps / first_ps:.2f} times as long as {first} ({_rounded(first_ps)})."
+    )
+
+
+def derived_line(run: TransportResult) -> str:
+    """Return the values derived at start, as one line."""
+    return f"{run.name}: " + ", ".join(f"{key} {value}" for key, value in derived(run).items())
+
+
+def derived(run: TransportResult) -> dict[str, str]:
+    """Return the values derived at start, as text; the unit moves from the key to the value."""
+    values: dict[str, str] = {}
+    for key, value in run.derived.items():
+        name, _, unit = key.rpartition("_")
+        if unit in UNITS:
+            values[name] = UNITS[unit](int(value))
+        else:
+            values[key] = f"{value:.6g}" if isinstance(value, float) else f"{value}"
+    return values
+
+
+def _why(run: TransportResult) -> str:
+    if not run.qp_errors:
+        return "no QP error says why."
+    more = f" (and {len(run.qp_errors) - 1:,} more)" if len(run.qp_errors) > 1 else ""
+    return f"{run.qp_errors[0]}{more}"
+
+
+def _figure(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def _rounded(ps: int) -> str:
+    """A time to four figures."""
+    keep = 10 ** max(0, len(str(ps)) - 4)
+    return fmt_time(round(ps / keep) * keep)

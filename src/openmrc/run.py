@@ -1,0 +1,313 @@
+"""simulate(scenario): one run per transport on the same fabric, workload and faults; the results.
+
+A flow is one message. Its completion time (FCT) runs from its start, the moment it was posted, to
+the sender's last acknowledgement. Percentiles are nearest rank: the ceil(p*n)-th smallest.
+Goodput counts payload bytes only, in Gb/s:
+
+* of a flow: its bytes over its FCT; `min` and `mean` are over the completed flows, `p100_flow` is
+  the goodput of the flow that took longest;
+* `total`: all payload placed, each byte once, over the time from the first start to the last
+  completion (to the end of the run if anything is unfinished).
+
+`ideal_us` is the least time in which a perfect network could complete the last flow, and
+`slowdown_p100` is when the last completed flow did complete over that. Where all flows start
+together, as in a permutation, that is the p100 of the FCT over the ideal.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import openmrc
+from openmrc.units import US
+
+if TYPE_CHECKING:
+    from openmrc.fabric.model import Fabric
+    from openmrc.scenario import Scenario
+    from openmrc.sim.transport import Transport
+    from openmrc.sim.world import Progress, World
+    from openmrc.traffic import Traffic
+
+PERCENTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "p100": 1.0}
+PACKETS = (
+    "data",
+    "retransmitted",
+    "trimmed",
+    "dropped_queue",
+    "dropped_fault",
+    "ecn_marked",
+    "sack",
+    "nack",
+    "probe",
+    "duplicates",
+)
+PATHS = ("assumed_bad", "revived", "skips")
+
+# What a shell sees. 2, bad input, never reaches a Result.
+EXIT_OK, EXIT_UNFINISHED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
+
+
+@dataclass(frozen=True)
+class Step:
+    """What `simulate` reports while it runs: transport `index` of `count`, and how far it is."""
+
+    transport: str
+    index: int
+    count: int
+    progress: Progress
+
+
+@dataclass(frozen=True)
+class TransportResult:
+    """One transport's run. Arrays have one entry per flow (`flows`) or per bin (`timeline`)."""
+
+    name: str
+    flows: dict[str, NDArray[Any]]
+    flow_errors: Sequence[str]
+    qp_errors: Sequence[str]
+    counters: dict[str, int]
+    timeline: dict[str, NDArray[Any]]
+    bin_ps: int
+    derived: dict[str, Any]
+    ideal_ps: int
+    now_ps: int
+    loop_s: float
+    bytes_verified: int
+
+    @property
+    def completed(self) -> NDArray[np.bool_]:
+        """Per flow: its sender has the last acknowledgement."""
+        done: NDArray[np.bool_] = self.flows["done_ps"] >= 0
+        return done
+
+    @property
+    def fct_ps(self) -> NDArray[np.int64]:
+        """Completion times of the completed flows, ps."""
+        fct: NDArray[np.int64] = (self.flows["done_ps"] - self.flows["start_ps"])[self.completed]
+        return fct
+
+    @property
+    def n_failed(self) -> int:
+        """Flows whose QP went to error."""
+        return int(self.flows["failed"].sum())
+
+    @property
+    def n_unfinished(self) -> int:
+        """Flows neither completed nor failed when the run ended."""
+        return len(self.completed) - int(self.completed.sum()) - self.n_failed
+
+    @property
+    def finish_ps(self) -> int | None:
+        """When the last flow completed; None if one never did."""
+        return int(self.flows["done_ps"].max(initial=0)) if self.completed.all() else None
+
+    def summary(self) -> dict[str, Any]:
+        """This transport's object in `summary.json`."""
+        traversals = self.counters["link_traversals"]
+        fct_ps = self.fct_ps
+        fct_us = distribution_us(fct_ps)
+        slowdown = int(self.flows["done_ps"].max()) / self.ideal_ps if len(fct_ps) else None
+        return {
+            "sim_time_us": _us(self.now_ps),
+            "loop_s": round(self.loop_s, 4),
+            "link_traversals": traversals,
+            "link_traversals_per_s": round(traversals / self.loop_s) if self.loop_s else None,
+            "flows": {
+                "total": len(self.completed),
+                "completed": len(fct_ps),
+                "failed": self.n_failed,
+                "unfinished": self.n_unfinished,
+                "fct_us": fct_us,
+            },
+            "goodput_gbps": self._goodput_gbps(),
+            "ideal_us": _us(self.ideal_ps),
+            "slowdown_p100": None if slowdown is None else round(slowdown, 4),
+            "packets": {key: self.counters[key] for key in PACKETS},
+            "paths": {key: self.counters[key] for key in PATHS},
+            "qp_errors": list(self.qp_errors),
+            "bytes_verified": self.bytes_verified,
+        }
+
+    def _goodput_gbps(self) -> dict[str, float | None]:
+        each = self.flows["bytes"][self.completed] * 8e3 / self.fct_ps  # bit/ps is Tb/s
+        placed_bits = 8 * int(self.timeline["goodput_bytes"].sum())
+        end_ps = self.now_ps if self.finish_ps is None else self.finish_ps
+        span_ps = end_ps - int(self.flows["start_ps"].min(initial=end_ps))
+        return {
+            "min": _gbps(each.min()) if len(each) else None,
+            "mean": _gbps(each.mean()) if len(each) else None,
+            "p100_flow": _gbps(each[self.fct_ps.argmax()]) if len(each) else None,
+            "total": _gbps(placed_bits * 1e3 / span_ps) if span_ps > 0 else None,
+        }
+
+
+@dataclass(frozen=True)
+class Result:
+    """All transports of one scenario, in its order."""
+
+    scenario: Scenario
+    transports: tuple[TransportResult, ...]
+    partial: bool
+    wall_s: float
+    fault_marks: Sequence[tuple[int, str]] = field(default=())
+
+    @property
+    def exit_status(self) -> int:
+        """0; 1 if a flow failed, or is unfinished without a stated end; 130 if interrupted."""
+        if self.partial:
+            return EXIT_INTERRUPTED
+        planned = self.scenario.stop.time is not None
+        if any(run.n_failed or (run.n_unfinished and not planned) for run in self.transports):
+            return EXIT_UNFINISHED
+        return EXIT_OK
+
+    def summary(self) -> dict[str, Any]:
+        """Return the object of `summary.json`."""
+        return {
+            "scenario": self.scenario.name,
+            "seed": self.scenario.seed,
+            "openmrc": openmrc.__version__,
+            "partial": self.partial,
+            "wall_s": round(self.wall_s, 3),
+            "peak_rss_mb": round(peak_rss_mb(), 1),
+            "transports": {run.name: run.summary() for run in self.transports},
+        }
+
+
+def simulate(
+    scenario: Scenario,
+    progress: Callable[[Step], None] | None = None,
+    compiling: Callable[[str, int, int], None] | None = None,
+) -> Result:
+    """Run every transport of `scenario`, one after the other, and return what came of it.
+
+    Everything is checked before the first one starts (`InputError`). Ctrl-C ends the run and
+    returns what there is, marked partial. `compiling(what, step, steps)` is called before each
+    step of a first compilation, which takes up to two minutes.
+    """
+    started = time.perf_counter()
+    fabric, traffic, schedule = scenario.build()
+    queues = scenario.fabric.queues()
+    transports = [(section.name, section.build()) for section in scenario.transports]
+    runs: list[TransportResult] = []
+    world, partial = None, False
+    try:
+        _compile(compiling)
+        for index, (name, transport) in enumerate(transports):
+            ideal_ps = _ideal_ps(fabric, traffic, transport)
+            world = _world(
+                fabric,
+                traffic,
+                transport,
+                schedule,
+                scenario.seed,
+                queues=queues,
+                stop_ps=scenario.stop.time,
+            )
+            world.run(progress=_reporter(progress, name, index, len(transports)))
+            runs.append(_collect(name, world, ideal_ps))
+            world = None
+    except KeyboardInterrupt:
+        partial = True
+        if world is not None:
+            runs.append(_collect(name, world, ideal_ps))
+    return Result(
+        scenario=scenario,
+        transports=tuple(runs),
+        partial=partial,
+        wall_s=time.perf_counter() - started,
+        fault_marks=tuple(schedule.names),
+    )
+
+
+def nearest_rank(values: NDArray[np.int64], share: float) -> int:
+    """Return the ceil(share * n)-th smallest of `values` (at least the first); n > 0."""
+    # 1e-9: 0.99 * 100 is 99.00000000000001 in floating point, and that is rank 99.
+    rank = max(1, int(np.ceil(share * len(values) - 1e-9)))
+    return int(np.partition(values, rank - 1)[rank - 1])
+
+
+def distribution_us(values_ps: NDArray[np.int64]) -> dict[str, float | None]:
+    """Return min, percentiles and mean in microseconds; all None if there is no value."""
+    if not len(values_ps):
+        return dict.fromkeys(("min", *PERCENTILES, "mean"))
+    ranks = {key: _us(nearest_rank(values_ps, share)) for key, share in PERCENTILES.items()}
+    return {"min": _us(values_ps.min()), **ranks, "mean": round(float(values_ps.mean()) / US, 6)}
+
+
+def peak_rss_mb() -> float:
+    """Return this process's largest resident memory so far, in 10^6 bytes.
+
+    `VmHWM` belongs to this program alone; `ru_maxrss` survives exec and shows the parent's memory
+    in a small child.
+    """
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
+    except (OSError, IndexError):
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+
+
+def _compile(report: Callable[[str, int, int], None] | None) -> None:
+    from openmrc import jit
+
+    if not jit.is_cached():
+        jit.warm_up(report or (lambda what, step, steps: None))
+
+
+def _world(*args: Any, **kwargs: Any) -> World:
+    from openmrc.sim.world import World  # compiled code is loaded when a run starts, not before
+
+    return World(*args, **kwargs)
+
+
+def _ideal_ps(fabric: Fabric, traffic: Traffic, transport: Transport) -> int:
+    from openmrc.engine.packet import ACKNOWLEDGE
+    from openmrc.fabric.ideal import ideal_ps
+    from openmrc.sim.framing import framing
+
+    sizes = framing(transport.rules)
+    ack_bytes = sizes.header_bytes[ACKNOWLEDGE]
+    return int(ideal_ps(fabric, traffic, sizes.data_bytes, transport.pmtu, ack_bytes))
+
+
+def _reporter(
+    report: Callable[[Step], None] | None, name: str, index: int, count: int
+) -> Callable[[Progress], None] | None:
+    if report is None:
+        return None
+    return lambda progress: report(Step(name, index, count, progress))
+
+
+def _collect(name: str, world: World, ideal_ps: int) -> TransportResult:
+    return TransportResult(
+        name=name,
+        flows=world.flows(),
+        flow_errors=world.errors(),
+        qp_errors=world.qp_errors(),
+        counters={key: int(value) for key, value in world.counters().items()},
+        timeline=world.timeline(),
+        bin_ps=world.bin_ps,
+        derived=world.derived(),
+        ideal_ps=ideal_ps,
+        now_ps=int(world.now_ps),
+        loop_s=float(world.loop_s),
+        bytes_verified=int(world.bytes_verified),
+    )
+
+
+def _us(ps: float) -> float:
+    return round(int(ps) / US, 6)
+
+
+def _gbps(value: float) -> float:
+    return round(float(value), 3)

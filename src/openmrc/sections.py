@@ -1,0 +1,331 @@
+"""The tables of a scenario file: every key with its type, limits and default.
+
+A key that would have no effect (`planes` of a fat tree) is not part of that kind, and so unknown
+there. None means `"auto"`: derived at start. A Struct's own checks raise ValueError with the key in
+front (".rate: ..."), which `_toml` completes with the place. docs/scenario.md says the same in
+prose.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from openmrc._toml import File, Rate, Size, Time
+from openmrc.errors import InputError
+
+if TYPE_CHECKING:
+    from openmrc.fabric.faults import Fault
+    from openmrc.fabric.model import Fabric
+    from openmrc.sim.transport import Queues, Transport
+    from openmrc.traffic import Traffic
+
+# 16 times the largest installation published (131,072 NICs); arrays of more do not fit a machine.
+NICS_MAX = 2_097_152
+
+Count = Annotated[int, Meta(ge=1, le=NICS_MAX)]
+Nics = Annotated[int, Meta(ge=2, le=NICS_MAX)]
+NicId = Annotated[int, Meta(ge=0, lt=NICS_MAX)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Label = Annotated[str, Meta(min_length=1, max_length=100)]
+
+
+class Section(msgspec.Struct, frozen=True, kw_only=True):
+    """Base of the tables."""
+
+
+class FabricSection(Section, frozen=True, kw_only=True):
+    """`[fabric]`: the keys of every kind, and what `kind` chooses among."""
+
+    kind: ClassVar[str]
+    trim: bool = True
+    queue: Size | None = None
+    queue_last_hop: Size | None = None
+    control_queue: Size | None = None
+    ecn_low: Share = 0.2
+    ecn_high: Share = 0.8
+    ecn_last_hop: bool = False
+
+    def __post_init__(self) -> None:
+        if self.ecn_low > self.ecn_high:
+            raise ValueError(
+                f".ecn_low: {self.ecn_low} is above ecn_high = {self.ecn_high}; at most that"
+            )
+
+    def build(self) -> Fabric:
+        """Return the fabric; raise `InputError` for sizes that cannot be built."""
+        raise NotImplementedError
+
+    def queues(self) -> Queues:
+        """Return what the ports of this fabric do with their queues."""
+        from openmrc.sim.transport import Queues
+
+        return Queues(
+            trim=self.trim,
+            queue_bytes=self.queue,
+            queue_last_hop_bytes=self.queue_last_hop,
+            control_bytes=self.control_queue,
+            ecn_low=self.ecn_low,
+            ecn_high=self.ecn_high,
+            ecn_last_hop=self.ecn_last_hop,
+        )
+
+
+class Multiplane(FabricSection, frozen=True, kw_only=True):
+    """Planes of two tiers, each NIC with one port in every plane; full bisection by default."""
+
+    kind: ClassVar[str] = "multiplane"
+    nics: Nics = 64
+    planes: Annotated[int, Meta(ge=1, le=16)] = 4
+    port_rate: Rate = Rate.parse("200Gbps")
+    t0_down: Count = 16
+    t0_up: Count | None = None
+    link_delay: Time = Time.parse("500ns")
+    switch_delay: Time = Time.parse("250ns")
+
+    def build(self) -> Fabric:
+        from openmrc.fabric.clos import multiplane
+
+        return multiplane(
+            nics=self.nics,
+            planes=self.planes,
+            port_rate_bps=self.port_rate,
+            t0_down=self.t0_down,
+            t0_up=self.t0_down if self.t0_up is None else self.t0_up,
+            link_delay_ps=self.link_delay,
+            switch_delay_ps=self.switch_delay,
+        )
+
+
+class FatTree(FabricSection, frozen=True, kw_only=True):
+    """One plane of two or three tiers; full bisection by default."""
+
+    kind: ClassVar[str] = "fat-tree"
+    nics: Nics = 64
+    tiers: Annotated[int, Meta(ge=2, le=3)] = 2
+    port_rate: Rate = Rate.parse("800Gbps")
+    t0_down: Count = 16
+    t0_up: Count | None = None
+    t1_down: Count | None = None
+    t1_up: Count | None = None
+    link_delay: Time = Time.parse("500ns")
+    switch_delay: Time = Time.parse("250ns")
+
+    def build(self) -> Fabric:
+        from openmrc.fabric.clos import fat_tree
+
+        return fat_tree(
+            nics=self.nics,
+            tiers=self.tiers,
+            port_rate_bps=self.port_rate,
+            t0_down=self.t0_down,
+            t0_up=self.t0_down if self.t0_up is None else self.t0_up,
+            t1_down=self.t1_down,
+            t1_up=self.t1_up,
+            link_delay_ps=self.link_delay,
+            switch_delay_ps=self.switch_delay,
+        )
+
+
+class HtsimFabric(FabricSection, frozen=True, kw_only=True):
+    """A fabric described by an htsim `.topo` file."""
+
+    kind: ClassVar[str] = "htsim"
+    topo: File
+
+    def build(self) -> Fabric:
+        from openmrc.fabric.topo import load_topo
+
+        return load_topo(self.topo)
+
+
+class TransportSection(Section, frozen=True, kw_only=True):
+    """`[transport]`, or one of several `[[transport]]`: who carries the traffic."""
+
+    name: Label = "mrc"
+    paths: Literal["mrc", "oblivious", "single"] = "mrc"
+    cc: Literal["nscc", "none"] = "nscc"
+    rules: Literal["mrc", "peer"] = "mrc"
+    evs_active: Annotated[int, Meta(ge=1, le=4096)] = 128
+    evs_backup: Annotated[int, Meta(ge=0, le=4096)] = 64
+    pmtu: Annotated[int, Meta(ge=64, le=65_536)] = 4096
+    mpr: Annotated[int, Meta(ge=128, le=32_640, multiple_of=128)] | None = None
+    dynamic_mpr: bool = False
+    sack_bytes: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 16_384
+    convergence: Time = Time.parse("50ms")
+    base_rtt: Time | None = None
+    rto_exponent: Annotated[int, Meta(ge=0, le=30)] = 8
+    linear_cnt: Annotated[int, Meta(ge=0, le=255)] = 7
+    exp_cnt: Annotated[int, Meta(ge=0, le=25)] = 10
+
+    def build(self) -> Transport:
+        """Return the transport the simulator runs; raise `InputError` for what it refuses."""
+        from openmrc.sim.transport import Transport
+
+        return Transport(
+            name=self.name,
+            paths=self.paths,
+            cc=self.cc,
+            rules=self.rules,
+            evs_active=self.evs_active,
+            evs_backup=self.evs_backup,
+            pmtu=self.pmtu,
+            mpr=self.mpr,
+            dynamic_mpr=self.dynamic_mpr,
+            sack_bytes=self.sack_bytes,
+            convergence_ps=self.convergence,
+            base_rtt_ps=self.base_rtt,
+            rto_exponent=self.rto_exponent,
+            linear_cnt=self.linear_cnt,
+            exp_cnt=self.exp_cnt,
+        )
+
+
+class WorkloadSection(Section, frozen=True, kw_only=True):
+    """`[workload]`: what is sent."""
+
+    kind: ClassVar[str]
+
+    def build(self, n_nics: int, seed: int) -> Traffic:
+        """Return the messages; raise `InputError` for a NIC that is not there."""
+        raise NotImplementedError
+
+
+class Permutation(WorkloadSection, frozen=True, kw_only=True):
+    """Every NIC sends to one other, and receives from one other."""
+
+    kind: ClassVar[str] = "permutation"
+    size: Size = Size.parse("2MB")
+    channels: Count = 1
+
+    def build(self, n_nics: int, seed: int) -> Traffic:
+        from openmrc.workload import patterns
+
+        return patterns.permutation(n_nics, self.size, seed, channels=self.channels)
+
+
+class Incast(WorkloadSection, frozen=True, kw_only=True):
+    """`n` NICs send to `target`; with `victim`, one of them also sends to an idle neighbour."""
+
+    kind: ClassVar[str] = "incast"
+    size: Size = Size.parse("2MB")
+    n: Count = 8
+    target: NicId = 0
+    victim: bool = False
+
+    def build(self, n_nics: int, seed: int) -> Traffic:
+        from openmrc.workload import patterns
+
+        return patterns.incast(n_nics, self.n, self.size, target=self.target, victim=self.victim)
+
+
+class RingAllReduce(WorkloadSection, frozen=True, kw_only=True):
+    """2(ranks - 1) dependent steps around a ring, `channels` rings side by side.
+
+    The ring runs over the first `ranks` NICs: by their numbers, so that most neighbours are below
+    one T0, or at random (drawn from the seed), so that most steps cross the fabric.
+    """
+
+    kind: ClassVar[str] = "ring-all-reduce"
+    size: Size = Size.parse("16MB")
+    ranks: Nics | None = None
+    order: Literal["nic", "random"] = "nic"
+    channels: Count = 1
+
+    def build(self, n_nics: int, seed: int) -> Traffic:
+        import numpy as np
+
+        from openmrc.workload import patterns
+
+        count = n_nics if self.ranks is None else self.ranks
+        if count > n_nics:
+            raise InputError(f"workload.ranks: {count} ranks on {n_nics} NICs; at most {n_nics}")
+        ring = np.arange(count)
+        if self.order == "random":
+            np.random.default_rng(seed).shuffle(ring)
+        return patterns.ring_all_reduce(n_nics, self.size, channels=self.channels, ranks=ring)
+
+
+class Stream(WorkloadSection, frozen=True, kw_only=True):
+    """One long transfer."""
+
+    kind: ClassVar[str] = "stream"
+    size: Size = Size.parse("1GB")
+    src: NicId = 0
+    dst: NicId | None = None
+
+    def build(self, n_nics: int, seed: int) -> Traffic:
+        from openmrc.workload import patterns
+
+        dst = n_nics - 1 if self.dst is None else self.dst
+        return patterns.stream(self.src, dst, self.size, n_nics)
+
+
+class HtsimWorkload(WorkloadSection, frozen=True, kw_only=True):
+    """Messages and triggers of an htsim `.cm` file."""
+
+    kind: ClassVar[str] = "htsim"
+    cm: File
+
+    def build(self, n_nics: int, seed: int) -> Traffic:
+        from openmrc.workload.cm import load_cm
+
+        return load_cm(self.cm, n_nics)
+
+
+class FaultSection(Section, frozen=True, kw_only=True):
+    """One `[[fault]]`: at a time, somewhere, for a while or for good."""
+
+    at: Time
+    kind: Literal[
+        "link-down",
+        "link-up",
+        "link-loss",
+        "switch-silent",
+        "switch-down",
+        "switch-up",
+        "port-down",
+        "port-up",
+    ]
+    where: Label
+    for_: Time | UnsetType = msgspec.field(name="for", default=UNSET)
+    rate: Share | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        if self.kind == "link-loss" and self.rate is UNSET:
+            raise ValueError(".rate: is missing; link-loss needs a share of packets from 0 to 1")
+        if self.kind != "link-loss" and self.rate is not UNSET:
+            raise ValueError(f".rate: only link-loss has a rate, {self.kind} does not; remove it")
+
+    def build(self) -> Fault:
+        """Return the fault as the fabric takes it."""
+        from openmrc.fabric.faults import Fault
+
+        return Fault(
+            at_ps=self.at,
+            kind=self.kind,
+            where=self.where,
+            for_ps=None if self.for_ is UNSET else self.for_,
+            rate=None if self.rate is UNSET else self.rate,
+        )
+
+
+class StopSection(Section, frozen=True, kw_only=True):
+    """`[stop]`: the simulated time at which the run ends as planned; `"auto"` when all is done."""
+
+    time: Time | None = None
+
+
+class Header(Section, frozen=True, kw_only=True):
+    """The keys above all tables."""
+
+    name: Label
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] = 1
+
+
+FABRICS = {section.kind: section for section in (Multiplane, FatTree, HtsimFabric)}
+WORKLOADS = {
+    section.kind: section for section in (Permutation, Incast, RingAllReduce, Stream, HtsimWorkload)
+}

@@ -1,0 +1,535 @@
+"""From fabric, workload and transport to the arrays that the event loop runs on.
+
+Every traffic QP has two ends, a sender and a receiver, each a QP record of the engine; the ends are
+ordered by NIC. Everything here is vectorised: 131,072 QPs are set up in seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.engine import bits, paths
+from openmrc.engine import state as es
+from openmrc.engine.packet import PACKET
+from openmrc.errors import InputError
+from openmrc.fabric.faults import EVENT, FaultSchedule
+from openmrc.fabric.model import Fabric
+from openmrc.jit import records
+from openmrc.sim import state as ss
+from openmrc.sim.derive import Derived
+from openmrc.sim.framing import framing
+from openmrc.sim.transport import Queues, Transport
+from openmrc.traffic import Traffic
+
+SEND_QUEUE_MAX = 64  # messages a QP holds at once; the others wait in the world
+REVERSE_EVS_PER_PLANE = (
+    4  # paths among which a receive-only end keeps its reverse EV fresh (MRC 3.9)
+)
+PACKETS_AT_START = 4096
+TIMELINE_BINS = 4096
+TIMELINE_BIN_PS = 10_000_000  # reference 11, measures: 10 us
+MAX_WIMM = 128  # MRC 1.8
+QPNS = 1 << 24
+UNLIMITED = 2**31 - 1
+NO_TIME = -1
+
+# purposes of random streams: each component draws from its own
+SEED_QPS, SEED_NET, SEED_PATHS, SEED_NAMES, SEED_SALTS = range(5)
+
+Index = npt.NDArray[np.int64]
+
+
+def _pow2_at_least(n: int) -> int:
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def _starts(sizes: Index) -> Index:
+    """Where each of consecutive runs of these sizes begins."""
+    return np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(sizes) else np.zeros(0, np.int64)
+
+
+class Ends:
+    """The QP records: which traffic QP and which role each has, ordered by NIC."""
+
+    def __init__(self, traffic: Traffic) -> None:
+        k = traffic.n_qps
+        nic = np.concatenate([traffic.qp_src, traffic.qp_dst]).astype(np.int64)
+        order = np.argsort(nic, kind="stable")
+        place = np.empty(2 * k, np.int64)
+        place[order] = np.arange(2 * k)
+        self.n = 2 * k
+        self.nic = nic[order]
+        self.traffic_qp = order % k if k else order
+        self.sends = order < k
+        self.sender = place[:k]  # [traffic QP] -> record
+        self.receiver = place[k:]
+        self.other = np.where(
+            self.sends, self.receiver[self.traffic_qp], self.sender[self.traffic_qp]
+        )
+
+
+def build_engine(
+    fabric: Fabric,
+    traffic: Traffic,
+    transport: Transport,
+    queues: Queues,
+    derived: Derived,
+    ends: Ends,
+    seed: int,
+) -> es.State:
+    """The engine's State for all NICs."""
+    planes = fabric.n_planes
+    pmtu = transport.pmtu
+    counts = np.bincount(traffic.msg_qp, minlength=traffic.n_qps)
+    ring = np.array(
+        [_pow2_at_least(min(int(c), SEND_QUEUE_MAX)) for c in range(SEND_QUEUE_MAX + 1)]
+    )
+    messages = ring[np.minimum(counts, SEND_QUEUE_MAX)][ends.traffic_qp]
+    slots = _pow2_at_least(derived.mpr_packets)
+    ring_bits = _pow2_at_least(derived.mpr_packets + 256)
+    words = ring_bits // 64
+    table = _ev_table(fabric, transport, derived, ends, seed)
+    n_slots = np.where(ends.sends, slots, 0)
+    n_send = np.where(ends.sends, messages, 0)
+    n_receive = np.where(ends.sends, 0, messages)
+    peers, peer_of = _peers(ends)
+    st = es.new_state(
+        qps=ends.n,
+        slots=max(int(n_slots.sum()), 1),
+        planes=ends.n * planes,
+        evs=len(table.values),
+        order=int((table.order_len * planes).sum()),
+        messages=max(int(n_send.sum()), 1),
+        rx_messages=max(int(n_receive.sum()), 1),
+        words=ends.n * words,
+        regions=traffic.n_qps,
+        nics=fabric.n_nics,
+        peers=len(peers),
+    )
+    _configure(st.config[0], fabric, transport, queues, derived)
+    names = np.random.default_rng([seed, SEED_NAMES])
+    q = st.qp
+    q.nic = ends.nic
+    q.peer_nic = ends.nic[ends.other]
+    q.index = np.arange(ends.n)
+    q.peer = peer_of
+    q.n_planes = planes
+    q.plane0 = np.arange(ends.n) * planes
+    q.slot0 = np.where(ends.sends, _starts(n_slots), 0)
+    q.slot_mask = np.where(ends.sends, slots - 1, 0)
+    q.msg0 = np.where(ends.sends, _starts(n_send), 0)
+    q.msg_mask = np.where(ends.sends, messages - 1, 0)
+    q.rmsg0 = np.where(ends.sends, 0, _starts(n_receive))
+    q.rmsg_mask = np.where(ends.sends, 0, messages - 1)
+    q.acked0 = np.arange(ends.n) * words  # an end sends or receives: one ring serves
+    q.rx0 = q.acked0
+    q.ring_mask = ring_bits - 1
+    q.mpr = derived.mpr_packets
+    q.rx_mpr = derived.mpr_packets
+    q.first_psn = names.integers(0, QPNS, ends.n)
+    q.peer_psn = q.first_psn[ends.other]
+    table.write(st, planes)
+    st.stream[:] = bits.seed_streams(seed, SEED_QPS, ends.n)
+    n = st.nic
+    n.qp0 = np.searchsorted(ends.nic, np.arange(fabric.n_nics))
+    n.n_qps = np.bincount(ends.nic, minlength=fabric.n_nics)
+    n.peer0 = np.searchsorted(peers[:, 0], np.arange(fabric.n_nics))
+    n.n_peers = np.bincount(peers[:, 0], minlength=fabric.n_nics)
+    n.n_ports = planes
+    n.up_mask = (1 << planes) - 1
+    wire_bits = derived.data_packet_wire_bytes * 8
+    n.probe_rate = paths.PROBE_SHARE * derived.port_rate_bps * planes / wire_bits / 1e12
+    n.probe_tokens = paths.PROBE_BURST
+    st.peer.remote = peers[:, 1]
+    st.peer.qp = peers[:, 2]
+    st.peer.remote_mask = (1 << planes) - 1
+    r = st.region
+    r.nic = traffic.qp_dst
+    units = -(-traffic.msg_bytes // pmtu)
+    r.length = np.bincount(traffic.msg_qp, units, traffic.n_qps).astype(np.int64) * pmtu
+    r.va = names.integers(1 << 20, 1 << 40, traffic.n_qps) << 12
+    keys = names.integers(0, 1 << (32 - es.REGION_INDEX_BITS), traffic.n_qps)
+    r.rkey = np.arange(traffic.n_qps) | (keys << es.REGION_INDEX_BITS)
+    return st
+
+
+def _configure(
+    c: Any, fabric: Fabric, transport: Transport, queues: Queues, derived: Derived
+) -> None:
+    """The one CONFIG record."""
+    peer = transport.rules == "peer"
+    c.pmtu = transport.pmtu
+    c.nominal_overhead = framing(transport.rules).nominal_overhead
+    c.port_rate_bps = derived.port_rate_bps
+    c.base_rtt_ps = derived.base_rtt_ps
+    c.sack_bytes = transport.sack_bytes
+    c.rto_base_ps = np.int64(1_024_000) << transport.rto_exponent
+    c.linear_cnt = transport.linear_cnt
+    c.exp_cnt = transport.exp_cnt
+    c.max_wimm = MAX_WIMM
+    c.paths = {"mrc": es.PATHS_MRC, "oblivious": es.PATHS_OBLIVIOUS, "single": es.PATHS_SINGLE}[
+        transport.paths
+    ]
+    c.cc = {"nscc": es.CC_NSCC, "none": es.CC_NONE}[transport.cc]
+    c.trimming = queues.trim
+    c.dynamic_mpr = transport.dynamic_mpr
+    c.marks_on_last_hop = queues.ecn_last_hop
+    c.alpha_by_12us = peer
+    if peer or transport.paths == "oblivious":
+        c.reverse = es.REVERSE_RANDOM
+    else:
+        c.reverse = es.REVERSE_FIXED if transport.paths == "single" else es.REVERSE_PROBED
+
+
+def _peers(ends: Ends) -> tuple[npt.NDArray[np.int64], Index]:
+    """The pairs (nic, remote, one QP), sorted, and the pair of each QP."""
+    remote = ends.nic[ends.other]
+    key = ends.nic * (int(remote.max(initial=0)) + 1) + remote
+    _, first, inverse = np.unique(key, return_index=True, return_inverse=True)
+    pairs = np.stack([ends.nic[first], remote[first], first], axis=1)
+    return pairs, inverse.reshape(-1)
+
+
+class _EvTable:
+    """The EVs of all QPs, as columns, and how they are divided."""
+
+    def __init__(self, n: int, planes: int) -> None:
+        self.n_evs = np.zeros((n, planes), np.int64)
+        self.n_active = np.zeros((n, planes), np.int64)
+        self.blocks: list[
+            tuple[Index, int, npt.NDArray[np.int64]]
+        ] = []  # (QPs, plane, EVs [qp, k])
+        self.values = np.zeros(0, np.int64)
+        self.plane = np.zeros(0, np.int64)
+
+    def add(self, qps: Index, plane: int, values: npt.NDArray[np.int64], active: int) -> None:
+        """EVs of one plane for some QPs; the first `active` of each row are in the rotation."""
+        self.n_evs[qps, plane] = values.shape[1]
+        self.n_active[qps, plane] = active
+        self.blocks.append((qps, plane, values))
+
+    def close(self) -> None:
+        """Lay the EVs out: by QP, then by plane."""
+        per_qp = self.n_evs.sum(axis=1)
+        self.ev0 = _starts(per_qp)
+        self.first = np.cumsum(self.n_evs, axis=1) - self.n_evs
+        self.order_len = np.maximum(self.n_evs.max(axis=1), 1)
+        self.values = np.zeros(int(per_qp.sum()), np.int64)
+        self.plane = np.zeros(len(self.values), np.int64)
+        self.active = np.zeros(len(self.values), np.int64)
+        for qps, plane, values in self.blocks:
+            at = (self.ev0[qps] + self.first[qps, plane])[:, None] + np.arange(values.shape[1])
+            self.values[at] = values
+            self.plane[at] = plane
+            self.active[at] = (
+                np.arange(values.shape[1])[None, :] < self.n_active[qps, plane][:, None]
+            )
+
+    def write(self, st: es.State, planes: int) -> None:
+        """Into the engine's records."""
+        q, p, e = st.qp, st.plane, st.ev
+        q.ev0 = self.ev0
+        q.n_evs = self.n_evs.sum(axis=1)
+        q.order_len = self.order_len
+        q.order0 = _starts(self.order_len * planes)
+        p.ev0 = self.first.reshape(-1)
+        p.n_evs = self.n_evs.reshape(-1)
+        p.n_active = self.n_active.reshape(-1)
+        p.share = p.n_active
+        e.value = self.values
+        e.plane = self.plane
+        e.active = self.active
+        e.state = paths.GOOD
+        for qps, plane, values in self.blocks:
+            active = int(self.n_active[qps[0], plane]) if len(qps) else 0
+            at = (q.order0[qps] + plane * self.order_len[qps])[:, None] + np.arange(active)
+            st.order[at] = self.first[qps, plane][:, None] + np.arange(active)
+            if values.shape[1]:
+                p.reverse_ev[qps * planes + plane] = values[:, 0]
+
+
+def _ev_table(
+    fabric: Fabric, transport: Transport, derived: Derived, ends: Ends, seed: int
+) -> _EvTable:
+    """Draw each QP's EVs (MRC 3.1): equally many per plane, a random subset of the paths, no
+    coordination.
+    """
+    rng = np.random.default_rng([seed, SEED_PATHS])
+    table = _EvTable(ends.n, fabric.n_planes)
+    everyone = np.arange(ends.n)
+    peer_nic = ends.nic[ends.other]
+    climbs = fabric.uplinks(ends.nic, peer_nic)
+    if transport.paths == "single":
+        plane = rng.integers(0, fabric.n_planes, ends.n)
+        for p in range(fabric.n_planes):
+            mine = plane == p
+            for up in range(fabric.n_tiers):
+                qps = everyone[mine & (climbs == up)]
+                table.add(qps, p, _draw_paths(fabric, transport, rng, qps, ends, p, up, 1), 1)
+    elif transport.rules == "peer":
+        for qps, n in ((everyone[ends.sends], transport.evs_active), (everyone[~ends.sends], 1)):
+            base = rng.integers(0, 1 << 16, (len(qps), 1))
+            table.add(qps, 0, (base + np.arange(n)[None, :] * 0x9E37) & 0xFFFF, n)
+    else:
+        for up in range(fabric.n_tiers):
+            for sends in (True, False):
+                qps = everyone[(climbs == up) & (ends.sends == sends)]
+                if not len(qps):
+                    continue
+                n_paths = fabric.n_paths(int(ends.nic[qps[0]]), int(peer_nic[qps[0]]), 0)
+                active = min(n_paths, derived.evs_per_plane_active)
+                backup = min(n_paths - active, derived.evs_per_plane_backup)
+                if not sends:
+                    active, backup = min(n_paths, REVERSE_EVS_PER_PLANE), 0
+                for p in range(fabric.n_planes):
+                    values = _draw_paths(fabric, transport, rng, qps, ends, p, up, active + backup)
+                    table.add(qps, p, values, active)
+    table.close()
+    return table
+
+
+def _draw_paths(
+    fabric: Fabric,
+    transport: Transport,
+    rng: np.random.Generator,
+    qps: Index,
+    ends: Ends,
+    plane: int,
+    climbs: int,
+    n: int,
+) -> npt.NDArray[np.int64]:
+    """`n` different random paths of one plane for each QP, shape [qp, n]; all QPs leave `climbs`
+    switches upwards.
+    """
+    if transport.rules == "peer":
+        return rng.integers(0, 1 << 16, (len(qps), n))
+    if not len(qps):
+        return np.zeros((0, n), np.int64)
+    t0 = fabric.port_peer_switch[ends.nic[qps] * fabric.n_planes + plane]
+    n_up0 = int(fabric.sw_n_up[t0[0]]) if climbs > 0 else 1
+    n_up1 = 1
+    if climbs > 1:
+        n_up1 = int(fabric.sw_n_up[fabric.port_peer_switch[fabric.sw_first_up[t0[0]]]])
+    total = n_up0 * n_up1
+    index = np.empty((len(qps), n), np.int64)
+    step = max(1, 4_000_000 // total)
+    for start in range(0, len(qps), step):
+        rows = index[start : start + step]
+        rows[:] = np.argsort(rng.random((len(rows), total), dtype=np.float32), axis=1)[:, :n]
+    return (
+        (plane << fabric.ev_plane_shift)
+        | ((index % n_up0) << fabric.ev_up0_shift)
+        | ((index // n_up0) << fabric.ev_up1_shift)
+    )
+
+
+def build_net(
+    fabric: Fabric,
+    traffic: Traffic,
+    transport: Transport,
+    queues: Queues,
+    derived: Derived,
+    ends: Ends,
+    st: es.State,
+    schedule: FaultSchedule | None,
+    seed: int,
+) -> ss.Net:
+    """The network's arrays."""
+    sizes = framing(transport.rules)
+    n_ports, n_msgs = fabric.n_ports, traffic.n_msgs
+    port = _ports(fabric, queues, derived)
+    switch = _switches(fabric, seed)
+    fault = records(len(schedule.events) if schedule else 0, np.dtype(EVENT.descr, align=True))
+    if schedule is not None:
+        fault[:] = schedule.events
+    span_ps = (
+        int((port.delay_ps + sizes.data_bytes(transport.pmtu) * 8 * 10**12 // port.rate_bps).max())
+        + 1
+    )
+    shortest_ps = int((min(sizes.header_bytes) * 8 * 10**12 // port.rate_bps).min())
+    shift, buckets = _wheel(span_ps, shortest_ps, n_ports)
+    qp = _link_qps(traffic, ends, transport)
+    by_qp = np.argsort(traffic.msg_qp, kind="stable").astype(np.int32)
+    heap = 2 * n_msgs + 8 * ends.n + 2 * fabric.n_nics + 4 * len(fault) + 4096
+    ctl = records(1, ss.CONTROL)
+    net = ss.Net(
+        ctl=ctl,
+        node=records(n_ports + PACKETS_AT_START, ss.NODE),
+        hop=records(PACKETS_AT_START, ss.HOP),
+        packet=records(PACKETS_AT_START, PACKET),
+        port=port,
+        switch=switch,
+        bucket_head=np.full(buckets, -1, np.int32),
+        bucket_tail=np.full(buckets, -1, np.int32),
+        bucket_bits=np.zeros(max(buckets // 64, 1), np.uint64),
+        bucket_summary=np.zeros(max(buckets // 4096, 1), np.uint64),
+        heap_at=np.zeros(heap, np.int64),
+        heap_what=np.zeros(heap, np.int64),
+        qp=qp,
+        nic=_link_nics(fabric),
+        message=_messages(traffic, ends),
+        posted=np.zeros(n_msgs, np.int32),
+        by_qp=by_qp,
+        recv_first=traffic.recv_first,
+        recv_next=traffic.recv_next,
+        sent_first=traffic.sent_first,
+        sent_next=traffic.sent_next,
+        unit=np.zeros(int((-(-traffic.msg_bytes // transport.pmtu)).sum()), np.uint16),
+        fault=fault,
+        timeline=np.zeros((TIMELINE_BINS, ss.BIN_COLUMNS), np.int64),
+        header_bytes=np.array(sizes.header_bytes, np.int32),
+        stream=bits.seed_streams(seed, SEED_NET, 2),
+    )
+    units = np.bincount(traffic.msg_qp, -(-traffic.msg_bytes // transport.pmtu), traffic.n_qps)
+    qp.unit0[ends.sender] = _starts(units.astype(np.int64))
+    c = ctl[0]
+    c.shift = shift
+    c.bucket_mask = buckets - 1
+    c.open_head = -1
+    c.n_ports = n_ports
+    c.n_planes = fabric.n_planes
+    c.up0_shift = fabric.ev_up0_shift
+    c.up0_mask = (1 << fabric.ev_up0_bits) - 1
+    c.up1_shift = fabric.ev_up1_shift
+    c.up1_mask = (1 << fabric.ev_up1_bits) - 1
+    c.plane_shift = fabric.ev_plane_shift
+    c.trimmed_bytes = sizes.trimmed_bytes
+    c.pmtu = transport.pmtu
+    c.hashed = transport.rules == "peer"
+    c.trim = queues.trim
+    c.single = transport.paths == "single"
+    c.convergence_ps = transport.convergence_ps
+    c.bin_ps = TIMELINE_BIN_PS
+    c.messages = n_msgs
+    c.reserve = n_msgs + 1024
+    c.first_fault_drop_at = NO_TIME
+    _name_qps(st, c, ends, seed)
+    free_list(net, 0, PACKETS_AT_START - 1)  # the last one is a spare, for exchanges
+    return net
+
+
+def free_list(net: ss.Net, first: int, end: int) -> None:
+    """Put the packet indices `first .. end - 1` at the head of the free list."""
+    c = net.ctl[0]
+    nodes = c.n_ports + np.arange(first, end)
+    net.node.next[nodes] = np.arange(first + 1, end + 1)
+    net.node.next[nodes[-1]] = c.free_head if c.n_free else -1
+    c.free_head = first
+    c.n_free += end - first
+
+
+def _name_qps(st: es.State, c: Any, ends: Ends, seed: int) -> None:
+    """Draw QPNs: `offset + index x factor` modulo 2^24, so that the number leads back to the record
+    (row 27).
+    """
+    if ends.n > QPNS // 2:
+        raise InputError(
+            f"workload: {ends.n // 2} queue pairs; at most {QPNS // 4} can be numbered"
+        )
+    rng = np.random.default_rng([seed, SEED_NAMES, 1])
+    factor = int(rng.integers(0, QPNS // 2)) * 2 + 1
+    numbers = np.arange(ends.n, dtype=np.int64) * factor % QPNS
+    while True:  # MRC 1.7: 0, 1 and 2 are reserved
+        offset = int(rng.integers(0, QPNS))
+        qpn = (numbers + offset) % QPNS
+        if not (qpn < 3).any():
+            break
+    st.qp.qpn = qpn
+    st.qp.peer_qpn = qpn[ends.other]
+    c.qpn_offset = offset
+    c.qpn_inverse = pow(factor, -1, QPNS)
+
+
+def _wheel(span_ps: int, shortest_ps: int, n_ports: int) -> tuple[int, int]:
+    """Bucket width (as a shift) and number of buckets: about two per port, no wider than the
+    shortest packet lasts.
+    """
+    shift = max((span_ps // max(2 * n_ports, 256)).bit_length() - 1, 4)
+    while shift > 4 and (1 << shift) > shortest_ps:
+        shift -= 1
+    buckets = max(_pow2_at_least((span_ps >> shift) + 4), 64)
+    return shift, buckets
+
+
+def _ports(fabric: Fabric, queues: Queues, derived: Derived) -> Any:
+    port = records(fabric.n_ports, ss.PORT)
+    port.rate_bps = fabric.port_rate_bps
+    into_switch = np.where(
+        fabric.port_peer_switch >= 0, fabric.sw_delay_ps[fabric.port_peer_switch], 0
+    )
+    port.delay_ps = fabric.port_delay_ps + into_switch
+    port.peer = np.where(
+        fabric.port_peer_switch >= 0, fabric.port_peer_switch, -1 - fabric.port_peer_nic
+    )
+    port.owner = np.where(fabric.port_switch >= 0, fabric.port_switch, -1 - fabric.port_nic)
+    port.down_at = np.iinfo(np.int64).min // 2
+    port.head = -1
+    port.tail = -1
+    port.up = 1
+    port.last_hop = fabric.port_last_hop
+    # queues scale with the port's rate, as its BDP does
+    scale = fabric.port_rate_bps / derived.port_rate_bps
+    last = fabric.port_last_hop
+    from_nic = fabric.port_switch < 0
+    limit = np.where(last, derived.queue_last_hop_bytes, derived.queue_bytes) * scale
+    port.limit_bytes = np.where(from_nic, UNLIMITED, np.minimum(limit, UNLIMITED))
+    port.control_limit = np.where(from_nic, UNLIMITED, derived.control_queue_bytes)
+    marks = ~from_nic & (~last | queues.ecn_last_hop)
+    port.ecn_low = np.where(marks, derived.ecn_low_bytes * scale, UNLIMITED)
+    port.ecn_high = np.where(
+        marks, np.maximum(derived.ecn_high_bytes, derived.ecn_low_bytes + 1) * scale, UNLIMITED
+    )
+    return port
+
+
+def _switches(fabric: Fabric, seed: int) -> Any:
+    switch = records(fabric.n_switches, ss.SWITCH)
+    switch.lo = fabric.sw_lo
+    switch.hi = fabric.sw_hi
+    switch.stride = fabric.sw_stride
+    switch.first_down = fabric.sw_first_down
+    switch.first_up = fabric.sw_first_up
+    switch.n_up = fabric.sw_n_up
+    switch.bundle = fabric.sw_bundle
+    switch.tier = fabric.sw_tier
+    switch.salt = np.random.default_rng([seed, SEED_SALTS]).integers(0, 2**31, fabric.n_switches)
+    return switch
+
+
+def _link_qps(traffic: Traffic, ends: Ends, transport: Transport) -> Any:
+    qp = records(ends.n, ss.LINK_QP)
+    qp.timer_at = es.NEVER
+    qp.other = ends.other
+    qp.ready_next = -1
+    qp.waiting_head = -1
+    qp.flow = ends.traffic_qp + 1
+    qp.region = ends.traffic_qp
+    counts = np.bincount(traffic.msg_qp, minlength=traffic.n_qps)
+    qp.posted0[ends.sender] = _starts(counts)
+    qp.n_messages[ends.sender] = counts
+    return qp
+
+
+def _link_nics(fabric: Fabric) -> Any:
+    nic = records(fabric.n_nics, ss.LINK_NIC)
+    nic.timer_at = es.NEVER
+    nic.ready_head = -1
+    nic.free_ports = (1 << fabric.n_planes) - 1
+    nic.up_ports = nic.free_ports
+    return nic
+
+
+def _messages(traffic: Traffic, ends: Ends) -> Any:
+    message = records(traffic.n_msgs, ss.MESSAGE_STATE)
+    message.bytes = traffic.msg_bytes
+    message.start_at = traffic.msg_start_ps
+    message.deps = traffic.msg_deps
+    message.imm = traffic.msg_imm
+    message.qp = ends.sender[traffic.msg_qp]
+    message.posted_at = NO_TIME
+    message.done_at = NO_TIME
+    message.delivered_at = NO_TIME
+    return message

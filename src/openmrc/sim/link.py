@@ -1,0 +1,233 @@
+"""Egress ports: three classes in strict priority, exact service, ECN, trimming, limits, health
+(reference 6).
+
+A packet that finds its port idle leaves at once: one event, its arrival. Only a port that others
+wait at has a second one, the end of its transmission. A mark is made when a packet leaves the
+queue, by what it leaves behind.
+"""
+
+from __future__ import annotations
+
+from openmrc.engine import bits
+from openmrc.engine.packet import CE, CLASS_CONTROL, CLASS_DATA, TRIMMED, TRIMMED_LASTHOP
+from openmrc.jit import inlined, inner
+from openmrc.sim import events
+from openmrc.sim.state import BIN_LOST, BIN_TRIMMED
+
+BITS_PS = 8_000_000_000_000  # bits per byte x picoseconds per second
+
+
+@inlined
+def new_packet(net):
+    """An index for a packet; `room_left` says whether there are any."""
+    ctl = net.ctl[0]
+    n = int(ctl.free_head)
+    ctl.free_head = net.node[ctl.n_ports + n].next
+    ctl.n_free -= 1
+    return n
+
+
+@inlined
+def free_packet(net, n):
+    """Give an index back."""
+    ctl = net.ctl[0]
+    net.node[ctl.n_ports + n].next = ctl.free_head
+    ctl.free_head = n
+    ctl.n_free += 1
+
+
+@inner
+def drop_by_fault(net, n):
+    """A packet is lost to a fault."""
+    ctl = net.ctl[0]
+    ctl.dropped_fault += 1
+    if ctl.first_fault_drop_at < 0:
+        ctl.first_fault_drop_at = ctl.now
+    net.timeline[ctl.now // ctl.bin_ps, BIN_LOST] += 1
+    free_packet(net, n)
+
+
+@inner
+def _drop_by_queue(net, n, control):
+    ctl = net.ctl[0]
+    if control:
+        ctl.dropped_control += 1
+    else:
+        ctl.dropped_queue += 1
+    net.timeline[ctl.now // ctl.bin_ps, BIN_LOST] += 1
+    free_packet(net, n)
+
+
+@inlined
+def transmit(net, port, port_no, n, now):
+    """Put a packet on the wire: it arrives after its last bit and the way (store and forward)."""
+    ctl = net.ctl[0]
+    h = net.hop[n]
+    port.free_at = now + h.size * BITS_PS // port.rate_bps
+    ctl.traversals += 1
+    h.port = port_no
+    if port.faulty and (port.up == 0 or bits.draw(net.stream, 1) < port.loss):
+        drop_by_fault(net, n)
+        return
+    events.schedule(net, ctl.n_ports + n, port.free_at + port.delay_ps)
+
+
+@inlined
+def arm(net, port, port_no):
+    """Ask for an event when the port's transmission is over."""
+    if port.armed == 0:
+        port.armed = 1
+        events.schedule(net, port_no, port.free_at)
+
+
+@inlined
+def _append(net, port, klass, n):
+    node = net.ctl[0].n_ports + n
+    net.node[node].next = -1
+    if port.head[klass] < 0:
+        port.head[klass] = n
+    else:
+        net.node[net.ctl[0].n_ports + port.tail[klass]].next = n
+    port.tail[klass] = n
+
+
+@inlined
+def dequeue(net, port):
+    """Take the next packet by priority from a port that has one queued, marking it if the queue is
+    long; -1 if none.
+    """
+    klass = 0
+    while port.head[klass] < 0:
+        klass += 1
+        if klass > CLASS_DATA:
+            return -1
+    n = int(port.head[klass])
+    h = net.hop[n]
+    port.head[klass] = net.node[net.ctl[0].n_ports + n].next
+    if klass == CLASS_CONTROL:
+        port.control_bytes -= h.size
+    else:
+        port.data_bytes -= h.size
+        if port.data_bytes > port.ecn_low:
+            _mark(net, port, h)
+    return n
+
+
+@inner
+def _mark(net, port, h):
+    """Random marking between the two thresholds, always above the upper one."""
+    span = port.ecn_high - port.ecn_low
+    over = port.data_bytes - port.ecn_low
+    if over >= span or bits.draw_below(net.stream, 0, span) < over:
+        if h.marks & CE == 0:
+            net.ctl[0].ecn_marked += 1
+        h.marks |= CE
+
+
+@inner
+def _trim(net, port, n):
+    """Cut a packet to its header and give it to the control class."""
+    ctl = net.ctl[0]
+    h = net.hop[n]
+    h.size = ctl.trimmed_bytes
+    h.klass = CLASS_CONTROL
+    h.trimmable = 0
+    h.tag = -1
+    h.marks |= TRIMMED_LASTHOP if port.last_hop else TRIMMED
+    ctl.trimmed += 1
+    net.timeline[ctl.now // ctl.bin_ps, BIN_TRIMMED] += 1
+    if port.control_bytes + h.size > port.control_limit:
+        _drop_by_queue(net, n, True)
+    else:
+        port.control_bytes += h.size
+        _append(net, port, CLASS_CONTROL, n)
+
+
+@inner
+def _swap(net, a, b):
+    """Exchange what two packet indices stand for, their places in queues apart."""
+    spare = net.hop.shape[0] - 1  # the last index is never given out
+    net.hop[spare] = net.hop[a]
+    net.hop[a] = net.hop[b]
+    net.hop[b] = net.hop[spare]
+    net.packet[spare] = net.packet[a]
+    net.packet[a] = net.packet[b]
+    net.packet[b] = net.packet[spare]
+
+
+@inner
+def _overflow(net, port, n):
+    """The data queue is full: trim the arriving packet or the last queued one, by a coin; drop what
+    may not be cut.
+    """
+    h = net.hop[n]
+    last = int(port.tail[CLASS_DATA]) if port.head[CLASS_DATA] >= 0 else -1
+    fits = last >= 0 and port.data_bytes - net.hop[last].size + h.size <= port.limit_bytes
+    if (
+        fits
+        and h.klass == CLASS_DATA
+        and net.hop[last].trimmable
+        and bits.draw_below(net.stream, 0, 2) == 0
+    ):
+        port.data_bytes += h.size - net.hop[last].size
+        _swap(net, n, last)
+        h = net.hop[n]
+    if h.trimmable:
+        _trim(net, port, n)
+    else:
+        _drop_by_queue(net, n, False)
+
+
+@inlined
+def enqueue(net, port_no, n, now):
+    """A packet comes to an egress port: on the wire if it is idle, else into its class's queue."""
+    port = net.port[port_no]
+    h = net.hop[n]
+    if port.up == 0:
+        drop_by_fault(net, n)
+        return
+    if port.armed == 0 and port.free_at <= now:
+        transmit(net, port, port_no, n, now)
+        return
+    klass = int(h.klass)
+    if klass == CLASS_CONTROL:
+        if port.control_bytes + h.size > port.control_limit:
+            _drop_by_queue(net, n, True)
+        else:
+            port.control_bytes += h.size
+            _append(net, port, klass, n)
+    elif port.data_bytes + h.size > port.limit_bytes:
+        _overflow(net, port, n)
+    else:
+        port.data_bytes += h.size
+        _append(net, port, klass, n)
+    arm(net, port, port_no)
+
+
+@inlined
+def on_switch_port_free(net, port_no, now):
+    """A switch port's transmission is over: send the next; an event for its end if more wait."""
+    port = net.port[port_no]
+    port.armed = 0
+    if port.up == 0:
+        return
+    n = dequeue(net, port)
+    if n >= 0:
+        transmit(net, port, port_no, n, now)
+        if port.head[0] >= 0 or port.head[1] >= 0 or port.head[2] >= 0:
+            arm(net, port, port_no)
+
+
+@inner
+def flush(net, port):
+    """Lose everything queued at a port."""
+    for klass in range(CLASS_DATA + 1):
+        n = int(port.head[klass])
+        while n >= 0:
+            following = int(net.node[net.ctl[0].n_ports + n].next)
+            drop_by_fault(net, n)
+            n = following
+        port.head[klass] = -1
+        port.tail[klass] = -1
+    port.data_bytes = 0
+    port.control_bytes = 0

@@ -1,0 +1,146 @@
+"""The event loop: the next event of wheel or heap, until a time, a budget or the end."""
+
+from __future__ import annotations
+
+from openmrc.engine import ports
+from openmrc.engine.state import NEVER, OUT_MAX
+from openmrc.jit import compiled, inlined, inner
+from openmrc.sim import events, faults, link, messages, nic, switch
+from openmrc.sim.state import (
+    AT_CONVERGED,
+    AT_FAULT,
+    AT_MESSAGE,
+    AT_NIC,
+    AT_QP,
+    BUDGET,
+    COMPLETED,
+    FINISHED,
+    HEAP,
+    OPEN,
+    REACHED,
+    ROOM,
+    TIMELINE,
+)
+
+PACKETS_RESERVED = 2 * OUT_MAX  # one event never needs more packets than this
+EVENTS_BETWEEN_CHECKS = 64
+
+
+@inlined
+def _arrive(net, st, n, now):
+    """A packet reaches the end of its link: a switch forwards it, a NIC receives it."""
+    ctl = net.ctl[0]
+    h = net.hop[n]
+    port = net.port[h.port]
+    if (
+        ctl.any_down
+        and port.down_at >= now - port.delay_ps - h.size * link.BITS_PS // port.rate_bps
+    ):
+        link.drop_by_fault(net, n)  # the link went down while it was under way
+        return
+    if port.peer < 0:
+        nic.receive(net, st, n, -1 - port.peer, now)
+        return
+    s = net.switch[port.peer]
+    if s.silent:
+        link.drop_by_fault(net, n)
+        return
+    link.enqueue(net, switch.egress(ctl, s, int(h.dst), int(h.ev)), n, now)
+
+
+@inner
+def _from_heap(net, st, at):
+    """The heap's first entry is due."""
+    what = events.pop(net)
+    kind = what >> events.KIND_SHIFT
+    number = what & ((1 << events.KIND_SHIFT) - 1)
+    if kind == AT_QP:
+        nic.on_qp_timer(net, st, number, at, at)
+    elif kind == AT_NIC:
+        nic.on_nic_timer(net, st, number, at, at)
+    elif kind == AT_MESSAGE:
+        _post(net, st, number, at)
+    elif kind == AT_FAULT:
+        faults.apply(net, st, net.fault[number], at)
+    elif kind == AT_CONVERGED:
+        faults.converge(net, st, at)
+
+
+@inner
+def _post(net, st, mi, now):
+    if net.message[mi].fate != OPEN:
+        return
+    messages.post(net, st, mi, now)
+    qi = int(net.message[mi].qp)
+    nic.make_ready(net, st, qi)
+    nic.pump(net, st, int(st.qp[qi].nic), now)
+    nic.plan_qp(net, st, qi)
+
+
+@inner
+def _start(net, st):
+    """Before the first event: open every QP, and put faults and the messages that wait for nobody
+    into the heap.
+    """
+    for qi in range(st.qp.shape[0]):
+        ports.open_qp(st, qi)
+    for i in range(st.nic.shape[0]):
+        st.nic[i].deadline = NEVER
+    for i in range(st.peer.shape[0]):
+        st.peer[i].next_at = NEVER
+        st.peer[i].down_probe_at = NEVER
+    for i in range(net.fault.shape[0]):
+        events.push(net, net.fault[i].at_ps, AT_FAULT, i)
+    for i in range(net.message.shape[0]):
+        if net.message[i].deps == 0:
+            events.push(net, net.message[i].start_at, AT_MESSAGE, i)
+    net.ctl[0].started = 1
+
+
+@compiled
+def advance(net, st, until, budget):
+    """Run events up to and including time `until`, at most about `budget` of them; why it stopped.
+
+    `ROOM`, `HEAP` and `TIMELINE` ask the caller to enlarge an array and to call again.
+    """
+    ctl = net.ctl[0]
+    if ctl.started == 0:
+        _start(net, st)
+    done = 0
+    while True:
+        if done % EVENTS_BETWEEN_CHECKS == 0:
+            if done >= budget:
+                return BUDGET
+            if ctl.messages_done + ctl.messages_failed + ctl.messages_orphaned == ctl.messages:
+                return FINISHED
+            if ctl.heap_n + ctl.reserve > net.heap_at.shape[0]:
+                return HEAP
+        if ctl.n_free < PACKETS_RESERVED:
+            return ROOM
+        at = events.next_at(net)
+        heap_at = net.heap_at[0] if ctl.heap_n > 0 else NEVER
+        from_heap = heap_at <= at
+        if from_heap:
+            at = heap_at
+        if at > until:
+            ctl.now = until
+            return FINISHED if at == NEVER else REACHED
+        if at >= net.timeline.shape[0] * ctl.bin_ps:
+            return TIMELINE
+        ctl.now = at
+        done += 1
+        ctl.events += 1
+        if from_heap:
+            events.rewind(net, at)
+            _from_heap(net, st, at)
+            continue
+        node = events.take(net)
+        if node >= ctl.n_ports:
+            _arrive(net, st, node - ctl.n_ports, at)
+        elif net.port[node].owner >= 0:
+            link.on_switch_port_free(net, node, at)
+        else:
+            nic.on_port_free(net, st, node, at)
+
+
+assert OPEN < COMPLETED

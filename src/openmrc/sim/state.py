@@ -1,0 +1,219 @@
+"""The simulated network as arrays of records: packets under way, ports, switches, the clock's
+queue.
+
+A packet is one index into `hop` (what a switch looks at) and `packet` (what an endpoint looks at).
+An index into `node` is an event that may be pending: first one for each port ("transmission over"),
+then one for each packet ("arrives"); the same links chain a packet in a port's queue, for it is
+never in both.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+NODE = np.dtype([("at", "i8"), ("next", "i4"), ("spare", "i4")], align=True)
+
+HOP = np.dtype(
+    [
+        ("port", "i4"),  # the directed port it travels on or waits at
+        ("size", "i4"),  # bytes on the wire, preamble and gap included
+        ("dst", "i4"),  # NIC
+        ("qp", "i4"),  # QP at the destination, -1 for an endpoint operation
+        ("tag", "i4"),  # unit of payload it carries, -1 none
+        ("ev", "u4"),  # the EV, or the hash of flow and EV
+        ("klass", "i1"),
+        ("marks", "u1"),  # CE, TRIMMED, TRIMMED_LASTHOP
+        ("trimmable", "i1"),
+    ],
+    align=True,
+)
+
+PORT = np.dtype(
+    [
+        ("rate_bps", "i8"),
+        ("free_at", "i8"),
+        ("delay_ps", "i8"),  # of the link and of the switch at its end
+        ("down_at", "i8"),  # last time it went down
+        ("loss", "i8"),  # probability x 2^32
+        ("peer", "i4"),  # switch at the other end, or -1 - nic
+        ("owner", "i4"),  # switch, or -1 - nic
+        ("data_bytes", "i4"),  # queued
+        ("control_bytes", "i4"),
+        ("limit_bytes", "i4"),  # data: trim or drop above
+        ("control_limit", "i4"),
+        ("ecn_low", "i4"),
+        ("ecn_high", "i4"),
+        ("head", "i4", (3,)),  # by class
+        ("tail", "i4", (3,)),
+        ("faulty", "i1"),  # down or losing: look closer
+        ("armed", "i1"),  # an event for the end of the transmission is pending
+        ("up", "i1"),
+        ("last_hop", "i1"),
+    ],
+    align=True,
+)
+
+SWITCH = np.dtype(
+    [
+        ("lo", "i4"),
+        ("hi", "i4"),
+        ("stride", "i4"),
+        ("first_down", "i4"),
+        ("first_up", "i4"),
+        ("n_up", "i4"),
+        ("bundle", "i4"),
+        ("salt", "i4"),
+        ("tier", "i1"),
+        ("silent", "i1"),
+    ],
+    align=True,
+)
+
+LINK_QP = np.dtype(  # what the world keeps of a QP beside the engine
+    [
+        ("timer_at", "i8"),
+        ("other", "i4"),  # the QP at the other end
+        ("ready_next", "i4"),
+        ("waiting_head", "i4"),  # messages that wait for a place in the send queue
+        ("waiting_tail", "i4"),
+        ("posted0", "i4"),  # its messages in the order of posting: posted[posted0 + msn]
+        ("n_posted", "i4"),
+        ("n_messages", "i4"),
+        ("unit0", "i4"),  # the unit of payload that its sequence 0 carries
+        ("region", "i4"),  # where its messages go, at the other end
+        ("flow", "i4"),  # what ECMP hashes
+        ("failed", "i1"),
+        ("ready", "i1"),
+    ],
+    align=True,
+)
+
+LINK_NIC = np.dtype(
+    [
+        ("timer_at", "i8"),
+        ("ready_head", "i4"),  # round of the QPs that may send
+        ("ready_tail", "i4"),
+        ("free_ports", "i4"),  # mask
+        ("up_ports", "i4"),
+    ],
+    align=True,
+)
+
+MESSAGE_STATE = np.dtype(
+    [
+        ("bytes", "i8"),
+        ("start_at", "i8"),
+        ("posted_at", "i8"),
+        ("done_at", "i8"),
+        ("delivered_at", "i8"),
+        ("qp", "i4"),
+        ("deps", "i4"),
+        ("next", "i4"),
+        ("retransmitted", "i4"),
+        ("imm", "i1"),
+        ("fate", "i1"),
+    ],
+    align=True,
+)
+
+CONTROL = np.dtype(
+    [
+        ("now", "i8"),
+        ("until", "i8"),
+        ("bucket", "i8"),  # number of the bucket that is open
+        ("shift", "i8"),  # bucket width = 2^shift ps
+        ("bucket_mask", "i8"),
+        ("n_wheel", "i8"),  # events in the wheel
+        ("heap_n", "i8"),
+        ("open_head", "i4"),
+        ("open_tail", "i4"),
+        ("free_head", "i4"),
+        ("n_free", "i4"),
+        ("n_ports", "i4"),
+        ("n_planes", "i4"),
+        ("up0_shift", "i4"),
+        ("up0_mask", "i4"),
+        ("up1_shift", "i4"),
+        ("up1_mask", "i4"),
+        ("plane_shift", "i4"),
+        ("trimmed_bytes", "i4"),  # wire size of a trimmed packet
+        ("pmtu", "i4"),
+        ("hashed", "i1"),
+        ("trim", "i1"),
+        ("single", "i1"),
+        ("started", "i1"),
+        ("any_down", "i1"),  # some port has been down: packets under way may be lost with it
+        ("fault_next", "i8"),
+        ("convergence_ps", "i8"),
+        ("bin_ps", "i8"),
+        ("messages_done", "i8"),
+        ("messages_failed", "i8"),
+        ("messages_orphaned", "i8"),
+        ("messages", "i8"),
+        ("reserve", "i8"),  # room in the heap that one event may need
+        ("qpn_offset", "i8"),  # QPN = offset + index x factor modulo 2^24
+        ("qpn_inverse", "i8"),
+        ("wrong_bytes", "i8"),
+        ("verified_bytes", "i8"),
+        # packets: injected = delivered + dropped + under way
+        ("traversals", "i8"),
+        ("injected", "i8"),
+        ("delivered", "i8"),
+        ("trimmed", "i8"),
+        ("dropped_queue", "i8"),
+        ("dropped_control", "i8"),
+        ("dropped_fault", "i8"),
+        ("ecn_marked", "i8"),
+        ("data_packets", "i8"),
+        ("retransmitted", "i8"),
+        ("events", "i8"),
+        ("first_fault_drop_at", "i8"),
+    ],
+    align=True,
+)
+
+# fates of messages; an ORPHAN waits for one that failed
+OPEN, COMPLETED, FAILED, ORPHAN = 0, 1, 2, 3
+
+# columns of Net.timeline
+BIN_GOODPUT, BIN_RETRANSMITTED, BIN_LOST, BIN_TRIMMED = 0, 1, 2, 3
+BIN_COLUMNS = 4
+
+# kinds of entries in the heap
+AT_QP, AT_NIC, AT_MESSAGE, AT_FAULT, AT_CONVERGED = 0, 1, 2, 3, 4
+
+# why `advance` came back
+FINISHED, REACHED, BUDGET, ROOM, TIMELINE, HEAP = 0, 1, 2, 3, 4, 5
+
+
+class Net(NamedTuple):
+    """All state of the simulated network. Every field is an array."""
+
+    ctl: Any  # CONTROL, one record
+    node: Any
+    hop: Any
+    packet: Any  # engine PACKET
+    port: Any
+    switch: Any
+    bucket_head: Any  # int32
+    bucket_tail: Any
+    bucket_bits: Any  # uint64, which buckets hold events
+    bucket_summary: Any
+    heap_at: Any  # int64
+    heap_what: Any  # int64: kind << 40 | number
+    qp: Any  # LINK_QP
+    nic: Any  # LINK_NIC
+    message: Any  # MESSAGE_STATE
+    posted: Any  # int32: message numbers in the order of posting, by QP
+    by_qp: Any  # int32: message numbers by QP, the same places
+    recv_first: Any
+    recv_next: Any
+    sent_first: Any
+    sent_next: Any
+    unit: Any  # uint16: bytes of each unit of payload still to be placed
+    fault: Any  # the schedule's events
+    timeline: Any  # int64 [bins, BIN_COLUMNS]
+    header_bytes: Any  # int32[256]: wire bytes of a packet without payload, by opcode
+    stream: Any  # uint64[2]: marks and coins; losses

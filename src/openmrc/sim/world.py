@@ -1,0 +1,253 @@
+"""A simulated world: one fabric, one workload, one transport, run in virtual time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.engine import state as es
+from openmrc.errors import InputError
+from openmrc.fabric.faults import FaultSchedule
+from openmrc.fabric.model import Fabric
+from openmrc.jit import records
+from openmrc.sim import build, loop
+from openmrc.sim import state as ss
+from openmrc.sim.derive import Derived, derive
+from openmrc.sim.transport import Queues, Transport
+from openmrc.traffic import Traffic
+
+EVENTS_A_STEP = 300_000  # between two looks at the clock: about a tenth of a second
+NANOSECONDS = 1e-9
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a run is."""
+
+    now_ps: int
+    flows_done: int
+    flows_total: int
+    link_traversals: int
+    wall_s: float
+
+
+class World:
+    """Simulates `traffic` over `fabric` with `transport`; a run is a function of its arguments, bit
+    for bit.
+
+    `schedule` is the faults (`fabric.faults.compile_faults`), `stop_ps` a time at which the run
+    ends as planned. `run` may be called again and again with later times; results may be asked for
+    at any time.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        traffic: Traffic,
+        transport: Transport,
+        schedule: FaultSchedule | None = None,
+        seed: int = 1,
+        queues: Queues | None = None,
+        stop_ps: int | None = None,
+    ) -> None:
+        _check(fabric, traffic, transport)
+        self.fabric = fabric
+        self.traffic = traffic
+        self.transport = transport
+        self.seed = seed
+        self.stop_ps = stop_ps
+        queues = queues or Queues()
+        senders = int(np.bincount(traffic.qp_dst, minlength=1).max(initial=0))
+        self.values: Derived = derive(fabric, transport, queues, senders)
+        self.ends = build.Ends(traffic)
+        self.engine = build.build_engine(
+            fabric, traffic, transport, queues, self.values, self.ends, seed
+        )
+        self.net = build.build_net(
+            fabric, traffic, transport, queues, self.values, self.ends, self.engine, schedule, seed
+        )
+        self.loop_s = 0.0
+
+    def run(
+        self, until_ps: int | None = None, progress: Callable[[Progress], None] | None = None
+    ) -> bool:
+        """Go on until `until_ps`, `stop_ps` or the end; True when nothing is left to happen."""
+        limits = [t for t in (until_ps, self.stop_ps) if t is not None]
+        until = min(limits) if limits else int(es.NEVER) - 1
+        while True:
+            started = time.perf_counter()
+            why = loop.advance(self.net, self.engine, until, EVENTS_A_STEP)
+            self.loop_s += time.perf_counter() - started
+            if why == ss.ROOM:
+                self._grow_packets()
+            elif why == ss.HEAP:
+                self._grow_heap()
+            elif why == ss.TIMELINE:
+                self._coarsen_timeline()
+            if progress is not None:
+                progress(self._progress())
+            if why == ss.FINISHED:
+                return True
+            if why == ss.REACHED:
+                return self.stop_ps is not None and until == self.stop_ps
+
+    def _progress(self) -> Progress:
+        c = self.net.ctl[0]
+        ended = int(c.messages_done + c.messages_failed + c.messages_orphaned)
+        return Progress(int(c.now), ended, int(c.messages), int(c.traversals), self.loop_s)
+
+    def _grow_packets(self) -> None:
+        n = len(self.net.hop)
+        grown = {
+            "node": _longer(self.net.node, n),
+            "hop": _longer(self.net.hop, n),
+            "packet": _longer(self.net.packet, n),
+        }
+        self.net = self.net._replace(**grown)
+        build.free_list(self.net, n - 1, 2 * n - 1)
+
+    def _grow_heap(self) -> None:
+        n = len(self.net.heap_at)
+        pad = np.zeros(n, np.int64)
+        self.net = self.net._replace(
+            heap_at=np.concatenate([self.net.heap_at, pad]),
+            heap_what=np.concatenate([self.net.heap_what, pad]),
+        )
+
+    def _coarsen_timeline(self) -> None:
+        """Twice as wide bins in half of the array: memory stays bounded, however long the run."""
+        t = self.net.timeline
+        half = len(t) // 2
+        t[:half] = t[0::2] + t[1::2]
+        t[half:] = 0
+        self.net.ctl[0].bin_ps *= 2
+
+    @property
+    def now_ps(self) -> int:
+        """Simulated time, ps: of the last completion if all is complete."""
+        c = self.net.ctl[0]
+        if c.messages and c.messages_done == c.messages:
+            return int(self.net.message.done_at.max())
+        return int(c.now)
+
+    @property
+    def bin_ps(self) -> int:
+        """Width of a bin of the timeline, ps."""
+        return int(self.net.ctl[0].bin_ps)
+
+    @property
+    def bytes_verified(self) -> int:
+        """Payload bytes that were placed exactly once, at their address, with their content."""
+        return int(self.net.ctl[0].verified_bytes)
+
+    @property
+    def bytes_wrong(self) -> int:
+        """Payload bytes placed at a wrong address, or again; anything but 0 is a bug."""
+        return int(self.net.ctl[0].wrong_bytes)
+
+    def derived(self) -> dict[str, int]:
+        """Everything that was worked out at the start, with units in the names."""
+        return self.values.as_dict()
+
+    def flows(self) -> dict[str, npt.NDArray[Any]]:
+        """Per message, in the workload's order; times in ps, -1 where it did not happen."""
+        m = self.net.message
+        return {
+            "src": self.traffic.msg_src,
+            "dst": self.traffic.msg_dst,
+            "qp": self.traffic.msg_qp,
+            "bytes": m.bytes.copy(),
+            "start_ps": m.posted_at.copy(),
+            "done_ps": m.done_at.copy(),
+            "delivered_ps": m.delivered_at.copy(),
+            "retransmitted": m.retransmitted.astype(np.int64),
+            "failed": np.asarray(m.fate) == ss.FAILED,
+        }
+
+    def errors(self) -> list[str]:
+        """Per message, why it failed; "" where it did not."""
+        q = self.engine.qp
+        texts = [""] * self.traffic.n_msgs
+        for mi in np.flatnonzero(np.asarray(self.net.message.fate) == ss.FAILED):
+            end = int(self.net.message.qp[mi])
+            error = int(q.error[end]) or int(q.error[self.ends.other[end]])
+            texts[mi] = es.ERROR_TEXTS[error]
+        return texts
+
+    def qp_errors(self) -> list[str]:
+        """One line per QP in error: which, why, when."""
+        q = self.engine.qp
+        lines = []
+        for i in np.flatnonzero(np.asarray(q.state) == es.ERROR):
+            way = "to" if self.ends.sends[i] else "from"
+            lines.append(
+                f"QP {int(q.qpn[i]):#08x} of nic {int(q.nic[i])} {way} nic {int(q.peer_nic[i])}: "
+                f"{es.ERROR_TEXTS[int(q.error[i])]} at {int(q.error_at[i]) / 1e6:.1f} us"
+            )
+        return lines
+
+    def counters(self) -> dict[str, int]:
+        """What `summary.json` counts, and the terms of the conservation of packets."""
+        c, q = self.net.ctl[0], self.engine.qp
+        return {
+            "data": int(c.data_packets - c.retransmitted),
+            "retransmitted": int(c.retransmitted),
+            "trimmed": int(c.trimmed),
+            "dropped_queue": int(c.dropped_queue + c.dropped_control),
+            "dropped_fault": int(c.dropped_fault),
+            "ecn_marked": int(c.ecn_marked),
+            "sack": int(q.n_sack.sum()),
+            "nack": int(q.n_nack.sum()),
+            "probe": int(q.n_probe.sum()),
+            "duplicates": int(q.n_dup.sum()),
+            "assumed_bad": int(q.n_bad_total.sum()),
+            "revived": int(q.n_revived.sum()),
+            "skips": int(q.n_skips.sum()),
+            "false_alarms": int(q.n_false.sum()),
+            "inferred": int(q.n_inferred.sum()),
+            "timeouts": int(q.n_timeouts.sum()),
+            "epochs": int(q.n_epochs.sum()),
+            "link_traversals": int(c.traversals),
+            "injected": int(c.injected),
+            "delivered": int(c.delivered),
+            "in_flight": len(self.net.hop) - 1 - int(c.n_free),
+        }
+
+    def timeline(self) -> dict[str, npt.NDArray[np.int64]]:
+        """Per bin of `bin_ps`, up to now: start time, payload bytes placed, packets retransmitted,
+        lost and trimmed.
+        """
+        c = self.net.ctl[0]
+        n = min(int(c.now // c.bin_ps) + 1, len(self.net.timeline))
+        t = self.net.timeline[:n]
+        return {
+            "t_ps": np.arange(n, dtype=np.int64) * int(c.bin_ps),
+            "goodput_bytes": t[:, ss.BIN_GOODPUT].copy(),
+            "retransmitted": t[:, ss.BIN_RETRANSMITTED].copy(),
+            "lost": t[:, ss.BIN_LOST].copy(),
+            "trimmed": t[:, ss.BIN_TRIMMED].copy(),
+        }
+
+
+def _longer(array: Any, extra: int) -> Any:
+    longer = records(len(array) + extra, array.dtype)
+    longer[: len(array)] = array
+    return longer
+
+
+def _check(fabric: Fabric, traffic: Traffic, transport: Transport) -> None:
+    if traffic.n_nics > fabric.n_nics:
+        raise InputError(f"workload: needs {traffic.n_nics} NICs, the fabric has {fabric.n_nics}")
+    if fabric.n_planes > es.PLANES_MAX:
+        raise InputError(f"fabric.planes = {fabric.n_planes}: at most {es.PLANES_MAX}")
+    if transport.rules == "peer" and fabric.n_planes != 1:
+        raise InputError('transport.rules = "peer": needs a fabric of one plane')
+    if traffic.n_qps > 1 << es.REGION_INDEX_BITS:
+        raise InputError(
+            f"workload: {traffic.n_qps} queue pairs; at most {1 << es.REGION_INDEX_BITS}"
+        )

@@ -1,0 +1,132 @@
+"""What tests share: a world without a simulator, for everything that stands above the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from openmrc import run
+from openmrc.units import US
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile once before the workers of xdist start, not once in each of them."""
+    if getattr(session.config.option, "numprocesses", None):
+        from openmrc import jit
+
+        if not jit.is_cached():
+            print("compiling the simulator ...", flush=True)
+            jit.warm_up(lambda what, step, steps: None)
+
+
+class FakeWorld:
+    """A world in which flow `i` takes `(i + 1) * fct_ps` on the first transport.
+
+    Later transports are slower by `slower` each. The tests say what else goes wrong by setting
+    the class attributes.
+    """
+
+    fct_ps = 10 * US
+    slower = 2
+    built: ClassVar[list[FakeWorld]]
+    unfinished = 0  # the last flows that never complete
+    failed = 0  # the last flows whose QP goes to error
+    interrupt = False  # Ctrl-C in the second transport
+
+    def __init__(
+        self,
+        fabric: Any,
+        traffic: Any,
+        transport: Any,
+        schedule: Any,
+        seed: int,
+        queues: Any = None,
+        stop_ps: int | None = None,
+    ) -> None:
+        self.traffic, self.transport, self.stop_ps = traffic, transport, stop_ps
+        self.built.append(self)
+        self.number = len(self.built)
+        self.bin_ps = 10 * US
+        self.now_ps, self.loop_s, self.bytes_verified = 0, 0.5, 0
+
+    def run(self, progress: Callable[[Any], None] | None = None) -> bool:
+        n = len(self.traffic.msg_bytes)
+        fct = self.fct_ps * (1 + (self.number - 1) * self.slower)
+        self.start = np.zeros(n, np.int64)
+        self.done = (1 + np.arange(n)) * fct
+        lost = max(self.unfinished, self.failed)
+        if lost:
+            self.done[-lost:] = -1
+        self.now_ps = int(self.done.max(initial=0))
+        self.bytes_verified = int(self.traffic.msg_bytes[self.done >= 0].sum())
+        if progress is not None:
+            progress(run_progress(self.now_ps, n - lost, n))
+        if self.interrupt and self.number == 2:
+            raise KeyboardInterrupt
+        return lost == 0
+
+    def flows(self) -> dict[str, Any]:
+        n = len(self.traffic.msg_bytes)
+        failed = np.zeros(n, bool)
+        if self.failed:
+            failed[-self.failed :] = True
+        return {
+            "start_ps": self.start,
+            "done_ps": self.done,
+            "delivered_ps": np.where(self.done < 0, -1, self.done - US),
+            "bytes": self.traffic.msg_bytes,
+            "src": self.traffic.qp_src[self.traffic.msg_qp],
+            "dst": self.traffic.qp_dst[self.traffic.msg_qp],
+            "qp": self.traffic.msg_qp,
+            "retransmitted": np.full(n, self.number - 1),
+            "failed": failed,
+        }
+
+    def errors(self) -> list[str]:
+        return ["retry exceeded" if f else "" for f in self.flows()["failed"]]
+
+    def qp_errors(self) -> list[str]:
+        return [f"QP {q}: retry exceeded" for q in range(self.failed)]
+
+    def counters(self) -> dict[str, int]:
+        return dict.fromkeys((*run.PACKETS, *run.PATHS), self.number) | {"link_traversals": 4000}
+
+    def timeline(self) -> dict[str, Any]:
+        n = max(1, self.now_ps // self.bin_ps)
+        goodput = np.zeros(n, np.int64)
+        goodput[:] = self.bytes_verified // n
+        zero = np.zeros(n, np.int64)
+        starts = np.arange(n) * self.bin_ps
+        packets = dict.fromkeys(("retransmitted", "lost", "trimmed"), zero)
+        return {"t_ps": starts, "goodput_bytes": goodput, **packets}
+
+    def derived(self) -> dict[str, Any]:
+        return {"base_rtt_ps": 8 * US, "bdp_bytes": 100_000}
+
+
+def run_progress(now_ps: int, flows_done: int, flows_total: int) -> Any:
+    from types import SimpleNamespace
+
+    return SimpleNamespace(
+        now_ps=now_ps,
+        flows_done=flows_done,
+        flows_total=flows_total,
+        link_traversals=0,
+        wall_s=0.0,
+    )
+
+
+@pytest.fixture
+def fake_world(monkeypatch: pytest.MonkeyPatch) -> type[FakeWorld]:
+    """Every run of the test happens in a fresh subclass of `FakeWorld`, which is returned."""
+
+    class ThisWorld(FakeWorld):
+        built: ClassVar[list[FakeWorld]] = []
+
+    monkeypatch.setattr(run, "_world", ThisWorld)
+    monkeypatch.setattr(run, "_compile", lambda report: None)
+    monkeypatch.setattr(run, "_ideal_ps", lambda *things: 10 * US)
+    return ThisWorld

@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+from io import BytesIO, StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+import pytest
+from matplotlib import image
+
+from openmrc.report.files import write_results
+from openmrc.report.page import html
+from openmrc.report.picture import STYLES, goodput, goodput_png
+from openmrc.report.table import print_table, sentences
+from openmrc.run import simulate
+from openmrc.scenario import Scenario, parse_scenario
+from openmrc.units import US
+
+if TYPE_CHECKING:
+    from tests.conftest import FakeWorld
+
+TEXT = """
+name = "three <b>"
+[fabric]
+nics = 4
+t0_down = 2
+[workload]
+kind = "permutation"
+size = "1kB"
+[[transport]]
+[[transport]]
+paths = "oblivious"
+[[transport]]
+name = "one path"
+paths = "single"
+[[fault]]
+at = "60us"
+kind = "link-down"
+where = "plane 0 t0 0 - t1 0"
+for = "50us"
+"""
+
+
+@pytest.fixture
+def three(fake_world: type[FakeWorld]) -> Scenario:
+    return parse_scenario(TEXT)
+
+
+def rows(text: str) -> list[list[str]]:
+    return [
+        [cell.strip() for cell in line.strip("│").split("│")]
+        for line in text.splitlines()
+        if line.startswith("│")
+    ]
+
+
+def test_the_table_has_one_row_per_transport_and_one_sentence(three: Scenario) -> None:
+    out = StringIO()
+    print_table(simulate(three), out)
+    assert rows(out.getvalue()) == [
+        ["mrc", "20.0", "40.0", "40.0", "1", "1", "1", "4.00", "40us"],
+        ["oblivious", "60.0", "120.0", "120.0", "0", "2", "2", "12.00", "120us"],
+        ["one path", "100.0", "200.0", "200.0", "0", "3", "3", "20.00", "200us"],
+    ]
+    assert out.getvalue().splitlines()[-1] == (
+        "one path finished last, after 200us: 5.00 times as long as mrc (40us)."
+    )
+
+
+def test_equal_finishers_are_not_ranked(three: Scenario, fake_world: type[FakeWorld]) -> None:
+    fake_world.slower = 0
+    assert sentences(simulate(three)) == ["All finished together, after 40us."]
+
+
+def test_what_did_not_finish_is_said_loudly(three: Scenario, fake_world: type[FakeWorld]) -> None:
+    fake_world.unfinished = 1
+    assert sentences(simulate(three)) == [
+        "UNFINISHED: 1 of 4 flows of mrc.",
+        "UNFINISHED: 1 of 4 flows of oblivious.",
+        "UNFINISHED: 1 of 4 flows of one path.",
+        "None finished: mrc and oblivious and one path.",
+    ]
+
+
+def test_an_interrupted_run_is_not_ranked(three: Scenario, fake_world: type[FakeWorld]) -> None:
+    fake_world.interrupt = True
+    assert sentences(simulate(three)) == ["INTERRUPTED: these are partial results."]
+
+
+def test_a_failed_flow_comes_with_its_reason(three: Scenario, fake_world: type[FakeWorld]) -> None:
+    fake_world.failed = 2
+    assert sentences(simulate(three))[0] == (
+        "FAILED: 2 of 4 flows of mrc: QP 0: retry exceeded (and 1 more)"
+    )
+
+
+def test_a_single_transport_is_compared_with_nothing(fake_world: type[FakeWorld]) -> None:
+    alone = parse_scenario('[fabric]\nnics = 4\n[workload]\nkind = "permutation"\n')
+    assert sentences(simulate(alone)) == []
+
+
+def test_the_line_keeps_every_byte_when_bins_are_joined(three: Scenario) -> None:
+    run = simulate(three).transports[0]
+    assert (run.bin_ps, run.timeline["goodput_bytes"].tolist()) == (10 * US, [1000] * 4)
+    starts_ps, gbps = goodput(run, 40 * US)
+    assert starts_ps.tolist() == [0, 10 * US, 20 * US, 30 * US, 40 * US]
+    assert gbps.tolist() == [0.8, 0.8, 0.8, 0.8, 0.0]
+    # 8 ms are 800 bins of 10 us: four are joined.
+    starts_ps, gbps = goodput(run, 8_000 * US)
+    assert starts_ps.tolist() == [0, 40 * US]
+    assert gbps.tolist() == [0.8, 0.0]
+
+
+def test_the_picture_is_drawn_and_its_lines_differ_without_colour(three: Scenario) -> None:
+    pixels = image.imread(BytesIO(goodput_png(simulate(three))), format="png")
+    assert pixels.shape[:2] == (650, 1300)
+    assert len(np.unique(pixels.reshape(-1, pixels.shape[2]), axis=0)) > 50
+    assert len({str(style["linestyle"]) for style in STYLES}) == len(STYLES)
+
+
+def test_the_page_needs_no_other_file_and_escapes_names(three: Scenario) -> None:
+    page = html(simulate(three), b"png")
+    assert "<h1>three &lt;b&gt;, seed 1</h1>" in page
+    assert "data:image/png;base64,cG5n" in page
+    assert 'src="http' not in page
+    assert "one path finished last" in page
+    assert page.count("<tr>") == 4
+
+
+def test_results_replace_older_ones_and_leave_the_rest_alone(
+    three: Scenario, tmp_path: Path, fake_world: type[FakeWorld]
+) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "summary.json").write_text("old")
+    fake_world.unfinished = 1
+    write_results(simulate(three), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "flows.parquet",
+        "notes.txt",
+        "report.html",
+        "scenario.toml",
+        "summary.json",
+        "timeline.parquet",
+    ]
+    assert (tmp_path / "summary.json").read_text().startswith("{")
+    flows = pl.read_parquet(tmp_path / "flows.parquet")
+    assert flows.columns == [
+        "transport",
+        "flow",
+        "qp",
+        "src",
+        "dst",
+        "bytes",
+        "start_us",
+        "done_us",
+        "fct_us",
+        "delivered_us",
+        "retransmitted",
+        "failed",
+        "error",
+    ]
+    assert flows.filter(pl.col("transport") == "mrc")["fct_us"].to_list() == [
+        10.0,
+        20.0,
+        30.0,
+        None,
+    ]
+    timeline = pl.read_parquet(tmp_path / "timeline.parquet")
+    assert timeline.columns[:3] == ["transport", "t_us", "goodput_gbps"]
+    assert timeline.columns[3:] == ["retransmitted", "lost", "trimmed"]
+
+
+def test_a_failure_while_writing_leaves_nothing_half_written(
+    three: Scenario, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full_disk(*arguments: object) -> str:
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("openmrc.report.files.html", full_disk)
+    with pytest.raises(OSError, match="no space left"):
+        write_results(simulate(three), tmp_path)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,106 @@
+"""From a scenario's text to the summary, through the real simulator."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from openmrc.cli import main
+from openmrc.run import simulate
+from openmrc.scenario import parse_scenario
+
+SCENARIO = """
+[fabric]
+nics = 8
+planes = 4
+port_rate = "100Gbps"
+t0_down = 4
+[workload]
+kind = "permutation"
+size = "300kB"
+[[transport]]
+[[transport]]
+paths = "oblivious"
+[[transport]]
+paths = "single"
+"""
+CUT = """
+[[fault]]
+at = "5us"
+kind = "link-down"
+where = "plane 1 t0 0 - t1 *"
+"""
+
+
+def summary(text: str, *overrides: str) -> dict[str, Any]:
+    found = simulate(parse_scenario(text, overrides)).summary()
+    for measured in ("wall_s", "peak_rss_mb"):
+        del found[measured]
+    for transport in found["transports"].values():
+        for measured in ("loop_s", "link_traversals_per_s"):
+            del transport[measured]
+    return found
+
+
+def test_a_run_is_a_function_of_scenario_and_seed() -> None:
+    once = summary(SCENARIO + CUT)
+    assert summary(SCENARIO + CUT) == once
+    assert summary(SCENARIO + CUT, "seed=2")["transports"] != once["transports"]
+
+
+def test_every_transport_places_every_byte_and_none_beats_the_ideal() -> None:
+    for transport in summary(SCENARIO)["transports"].values():
+        assert transport["flows"]["completed"] == 8
+        assert transport["bytes_verified"] == 8 * 300_000
+        assert transport["slowdown_p100"] > 1
+        fct_us, ideal_us = transport["flows"]["fct_us"], transport["ideal_us"]
+        assert transport["slowdown_p100"] == round(fct_us["p100"] / ideal_us, 4)
+
+
+def test_a_cut_loses_packets_and_no_bytes() -> None:
+    mrc = summary(SCENARIO + CUT)["transports"]["mrc"]
+    assert mrc["packets"]["dropped_fault"] > 0
+    assert mrc["packets"]["retransmitted"] > 0
+    assert mrc["paths"]["assumed_bad"] > 0
+    assert mrc["bytes_verified"] == 8 * 300_000
+
+
+def test_a_stated_end_ends_the_run_there() -> None:
+    result = simulate(parse_scenario(SCENARIO, ["stop.time=3us"]))
+    assert result.exit_status == 0
+    for run in result.transports:
+        assert run.now_ps <= 3_000_000
+        assert run.n_unfinished == 8
+
+
+def test_control_c_prints_what_there_is(tmp_path: Path) -> None:
+    (tmp_path / "long.toml").write_text(SCENARIO.replace("300kB", "3GB"))
+    command = [sys.executable, "-m", "openmrc.cli", "run", "long.toml", "--json", "--out", "kept"]
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ
+    ) as run:
+        time.sleep(4)
+        run.send_signal(signal.SIGINT)
+        out, words = run.communicate(timeout=30)
+    assert run.returncode == 130
+    assert json.loads(out)["partial"] is True
+    assert b"Traceback" not in words
+    assert json.loads((tmp_path / "kept/summary.json").read_text())["partial"] is True
+
+
+def test_a_cached_start_takes_under_a_second(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text(SCENARIO)
+    assert main(["run", str(tmp_path / "x.toml"), "--json"]) == 0  # compiled from here on
+    command = [sys.executable, "-m", "openmrc.cli", "run", "x.toml", "--json"]
+    taken_s = []
+    for _ in range(3):
+        started = time.perf_counter()
+        subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
+        taken_s.append(time.perf_counter() - started)
+    assert min(taken_s) < 1.0

@@ -1,0 +1,379 @@
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from openmrc.errors import InputError
+from openmrc.scenario import (
+    Scenario,
+    demo_scenario,
+    load_scenario,
+    parse_scenario,
+    peer_scenario,
+)
+from openmrc.sections import (
+    FABRICS,
+    WORKLOADS,
+    FabricSection,
+    FatTree,
+    Incast,
+    Multiplane,
+    Permutation,
+    TransportSection,
+)
+from openmrc.sim.transport import Queues, Transport
+
+SMALLEST = '[workload]\nkind = "permutation"\n'
+TOPO = "Nodes 16\nTiers 2\nPodsize 16\n" + "".join(
+    f"Tier {tier}\nDownlink_speed_Gbps 100\nRadix_Down 4\n{up}Downlink_Latency_ns 1000\n"
+    for tier, up in ((0, "Radix_Up 4\n"), (1, ""))
+)
+CM = "Nodes 16\nConnections 1\n0->15 id 1 start 0 size 4096\n"
+
+
+def refusal(text: str, *overrides: str) -> str:
+    """What a scenario is refused with, when read or when built."""
+    with pytest.raises(InputError) as error:
+        parse_scenario(text, overrides, source="x.toml").build()
+    return str(error.value)
+
+
+def every_scenario(folder: Path) -> list[Scenario]:
+    """One for each kind of fabric and workload, and one with faults, several transports, a stop."""
+    (folder / "a.topo").write_text(TOPO)
+    (folder / "a.cm").write_text(CM)
+    files = {"fabric": 'topo = "a.topo"', "workload": 'cm = "a.cm"'}
+    fabrics = [f'[fabric]\nkind = "{k}"\n{files["fabric"] * (k == "htsim")}\n' for k in FABRICS]
+    loads = [f'[workload]\nkind = "{k}"\n{files["workload"] * (k == "htsim")}\n' for k in WORKLOADS]
+    texts = [fabric + SMALLEST for fabric in fabrics] + loads
+    texts.append(
+        'name = "a \\"quoted\\" name\\u0007"\nseed = 9\n[stop]\ntime = "2.5ms"\n'
+        '[[transport]]\n[[transport]]\npaths = "single"\nmpr = 256\n'
+        '[[fault]]\nat = "1us"\nkind = "link-loss"\nwhere = "plane 0 t0 0 > t1 0"\nrate = 0.25\n'
+        '[[fault]]\nat = "2us"\nkind = "port-down"\nwhere = "nic 3 plane 1"\nfor = "1ms"\n'
+        + SMALLEST
+    )
+    return [parse_scenario(text, base=folder) for text in texts] + [demo_scenario()]
+
+
+def test_the_smallest_file_gets_the_documented_defaults() -> None:
+    scenario = parse_scenario(SMALLEST)
+    assert (scenario.name, scenario.seed) == ("scenario", 1)
+    assert scenario.fabric == Multiplane()
+    assert scenario.transports == (TransportSection(name="mrc"),)
+    assert scenario.workload == Permutation()
+    assert scenario.workload.size == 2_000_000
+    assert scenario.stop.time is None
+
+
+def test_defaults_are_those_of_the_simulator() -> None:
+    assert TransportSection().build() == Transport()
+    assert Multiplane().queues() == Queues()
+
+
+def test_every_key_reaches_the_simulator() -> None:
+    transport = {
+        "name": "x",
+        "paths": "single",
+        "cc": "none",
+        "rules": "peer",
+        "evs_active": 32,
+        "evs_backup": 16,
+        "pmtu": 2048,
+        "mpr": 256,
+        "dynamic_mpr": True,
+        "sack_bytes": 999,
+        "convergence": "7ms",
+        "base_rtt": "9us",
+        "rto_exponent": 5,
+        "linear_cnt": 3,
+        "exp_cnt": 4,
+    }
+    queues = {
+        "trim": False,
+        "queue": "1kB",
+        "queue_last_hop": "2kB",
+        "control_queue": "3kB",
+        "ecn_low": 0.1,
+        "ecn_high": 0.3,
+        "ecn_last_hop": True,
+    }
+    tables = {"fabric": queues, "transport": transport}
+    overrides = [
+        f"{table}.{key}={value}" for table in tables for key, value in tables[table].items()
+    ]
+    scenario = parse_scenario(
+        SMALLEST, [text.replace("True", "true").replace("False", "false") for text in overrides]
+    )
+
+    assert [field.encode_name for field in msgspec.structs.fields(TransportSection)] == list(
+        transport
+    )
+    assert [field.encode_name for field in msgspec.structs.fields(FabricSection)] == list(queues)
+    assert scenario.transports[0].build() == Transport(
+        name="x",
+        paths="single",
+        cc="none",
+        rules="peer",
+        evs_active=32,
+        evs_backup=16,
+        pmtu=2048,
+        mpr=256,
+        dynamic_mpr=True,
+        sack_bytes=999,
+        convergence_ps=7_000_000_000,
+        base_rtt_ps=9_000_000,
+        rto_exponent=5,
+        linear_cnt=3,
+        exp_cnt=4,
+    )
+    assert dataclasses.astuple(scenario.fabric.queues()) == (
+        False,
+        1000,
+        2000,
+        3000,
+        0.1,
+        0.3,
+        True,
+    )
+
+
+def test_a_scenario_writes_itself_out_with_every_default_and_loads_as_equal(tmp_path: Path) -> None:
+    for scenario in every_scenario(tmp_path):
+        text = scenario.to_toml()
+        # Read from somewhere else: the files it names are still found.
+        assert parse_scenario(text, base=Path("/")) == scenario
+        for section in (scenario.fabric, scenario.workload, *scenario.transports):
+            for field in msgspec.structs.fields(section):
+                assert f"\n{field.encode_name} = " in text
+
+
+def test_full_bisection_is_the_default_of_a_fat_tree_too() -> None:
+    fabric = FatTree(nics=64, tiers=3, t0_down=4).build()
+    assert fabric.n_nics == 64
+    assert fabric.sw_n_up.tolist() == [4] * 32 + [0] * 16
+
+
+def test_an_incast_with_a_victim_has_one_message_more() -> None:
+    assert Incast(n=4).build(16, seed=1).n_msgs == 4
+    assert Incast(n=4, victim=True).build(16, seed=1).n_msgs == 5
+
+
+def test_a_random_ring_is_another_ring_over_the_same_nics() -> None:
+    text = '[workload]\nkind = "ring-all-reduce"\nranks = 8\nsize = "8kB"\n'
+    _, near, _ = parse_scenario(text).build()
+    _, mixed, _ = parse_scenario(text, ["workload.order=random"]).build()
+    assert near.qp_src.tolist() == list(range(8))
+    assert sorted(mixed.qp_src.tolist()) == list(range(8))
+    assert mixed.qp_src.tolist() != near.qp_src.tolist()
+
+
+def test_files_are_relative_to_the_scenario_that_names_them(tmp_path: Path) -> None:
+    (tmp_path / "a.topo").write_text(TOPO)
+    (tmp_path / "x.toml").write_text('[fabric]\nkind = "htsim"\ntopo = "a.topo"\n' + SMALLEST)
+    fabric, _, _ = load_scenario(tmp_path / "x.toml").build()
+    assert fabric.n_nics == 16
+
+
+def test_a_peer_run_takes_the_peers_parameters(tmp_path: Path) -> None:
+    (tmp_path / "a.topo").write_text(TOPO)
+    (tmp_path / "one.cm").write_text(CM)
+    scenario = peer_scenario(
+        str(tmp_path / "a.topo"), str(tmp_path / "one.cm"), ["transport.paths=oblivious"]
+    )
+    (transport,) = scenario.transports
+    assert scenario.name == "one"
+    assert scenario.fabric.ecn_last_hop
+    assert (transport.name, transport.rules) == ("oblivious", "peer")
+    assert (transport.pmtu, transport.evs_active, transport.evs_backup) == (4086, 64, 0)
+    _, traffic, _ = scenario.build()
+    assert traffic.msg_bytes.tolist() == [4096]
+
+
+def test_set_reaches_every_transport_or_one() -> None:
+    two = SMALLEST + '[[transport]]\n[[transport]]\nname = "v1.5"\npaths = "single"\n'
+    both = parse_scenario(two, ["transport.pmtu=2048", "transport.v1.5.pmtu=1024"])
+    assert [t.pmtu for t in both.transports] == [2048, 1024]
+    assert refusal(two, "transport.v2.pmtu=1024") == (
+        "--set transport.v2.pmtu: there is no transport 'v2'; there is: mrc, v1.5"
+    )
+
+
+def test_set_takes_words_quantities_and_numbers() -> None:
+    overrides = ["workload.size=3MB", "seed=7", "fabric.trim=false", "name=run 7", "stop.time=1ms"]
+    scenario = parse_scenario(SMALLEST, overrides)
+    assert scenario.workload == Permutation(size=Permutation().size.parse("3MB"))
+    assert (scenario.seed, scenario.fabric.trim, scenario.name) == (7, False, "run 7")
+    assert scenario.stop.time == 1_000_000_000
+
+
+def test_a_transport_is_called_by_its_paths_unless_it_says_otherwise() -> None:
+    assert parse_scenario(SMALLEST, ["transport.paths=single"]).transports[0].name == "single"
+    named = SMALLEST + '[transport]\nname = "mine"\n'
+    assert parse_scenario(named, ["transport.paths=single"]).transports[0].name == "mine"
+
+
+@pytest.mark.parametrize("text", ["", "# nothing\n"])
+def test_an_empty_file_is_refused_with_what_it_needs_at_least(text: str) -> None:
+    assert refusal(text) == (
+        'x.toml: is empty; at least [workload] and its kind, such as "permutation"'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("fabric {", "x.toml: is not TOML: "),
+        (
+            "[fabrik]\nnics = 2",
+            "x.toml: fabrik: unknown table; did you mean 'fabric'? accepted here: name,",
+        ),
+        (
+            "[fabric]\nport_rat = 1",
+            "x.toml: fabric.port_rat: unknown key; did you mean 'port_rate'? ",
+        ),
+        ('[fabric]\nkind = "fat-tree"\nplanes = 4', "x.toml: fabric.planes: unknown key; "),
+        ("[fabric]\nnics = 0", "x.toml: fabric.nics: 0 is refused; accepted: a whole number >= 2"),
+        ('[fabric]\nnics = "8"', "x.toml: fabric.nics: '8' is refused; accepted: a whole number"),
+        (
+            "[fabric]\nplanes = 33",
+            "x.toml: fabric.planes: 33 is refused; accepted: a whole number <= 16",
+        ),
+        (
+            "[fabric]\nport_rate = 100",
+            "x.toml: fabric.port_rate: 100 has no unit; a rate with its unit",
+        ),
+        ('[fabric]\nport_rate = "0bps"', "x.toml: fabric.port_rate: 0 is too few; "),
+        ('[fabric]\nlink_delay = "-1us"', "x.toml: fabric.link_delay: '-1us' is negative; "),
+        (
+            "[fabric]\necn_low = 1.5",
+            "x.toml: fabric.ecn_low: 1.5 is refused; accepted: a number <= 1.0",
+        ),
+        (
+            "[fabric]\necn_low = 0.9",
+            "x.toml: fabric.ecn_low: 0.9 is above ecn_high = 0.8; at most that",
+        ),
+        (
+            '[fabric]\nkind = "torus"',
+            "x.toml: fabric.kind: 'torus' is refused; accepted: multiplane,",
+        ),
+        ("fabric = 3", "x.toml: fabric: 3 is not a table; write [fabric] and its keys below it"),
+        ("seed = -1", "x.toml: seed: -1 is refused; accepted: a whole number >= 0"),
+        ("seed = true", "x.toml: seed: True is refused; accepted: a whole number"),
+        ('name = ""', "x.toml: name: '' is refused; accepted: text of length >= 1"),
+        (
+            "transport = []",
+            "x.toml: transport: is an empty list; leave it out, or write [[transport]]",
+        ),
+        (
+            '[transport]\npaths = "x"',
+            "x.toml: transport.paths: 'x' is refused; accepted: mrc, oblivious, ",
+        ),
+        ("[transport]\nmpr = 100", "x.toml: transport.mpr: 100 is refused; accepted: "),
+        (
+            '[[transport]]\n[[transport]]\npaths = "mrc"',
+            "x.toml: transport[1].name: 'mrc' is already the name of another transport; give each",
+        ),
+        ("[[transport]]\n[[transport]]\nk = 1", "x.toml: transport[1].k: unknown key; "),
+        (
+            '[transport]\nrules = "peer"',
+            "x.toml: transport.rules: 'peer' is for a fabric of one plane",
+        ),
+        ("[fault]\nat = 1", "x.toml: fault: is one table; it is a list, write [[fault]]"),
+        ("[[fault]]\nat = 1", "x.toml: fault[0].at: 1 has no unit; a time with its unit"),
+        ('[[fault]]\nat = "1us"', "x.toml: fault[0].kind: is missing and has no default"),
+        ('[stop]\ntime = "soon"', "x.toml: stop.time: 'soon' is not a time; a time with its unit"),
+    ],
+)
+def test_a_bad_file_is_refused_with_place_value_and_remedy(text: str, message: str) -> None:
+    assert refusal(f"{text}\n{SMALLEST}").startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "[fabric]\nnics = 8",
+            "x.toml: workload.kind: is missing; accepted: permutation, incast, ",
+        ),
+        ('[workload]\nkind = "stream"\nsize = -5', "x.toml: workload.size: -5 is negative; "),
+        (
+            '[workload]\nkind = "stream"\nsize = "-5kB"',
+            "x.toml: workload.size: '-5kB' is negative; ",
+        ),
+        ('[workload]\nkind = "stream"\nsize = "0B"', "x.toml: workload.size: 0 B; at least 1 byte"),
+        ('[workload]\nkind = "stream"\ndst = 99', "x.toml: workload.dst: nic 99 does not exist; "),
+        (
+            '[workload]\nkind = "ring-all-reduce"\nranks = 65',
+            "x.toml: workload.ranks: 65 ranks on 64",
+        ),
+        ('[workload]\nkind = "htsim"', "x.toml: workload.cm: is missing and has no default"),
+        (
+            '[workload]\nkind = "htsim"\ncm = "no.cm"',
+            "x.toml: workload.cm: 'no.cm': there is no such",
+        ),
+    ],
+)
+def test_a_bad_workload_is_refused(text: str, message: str) -> None:
+    assert refusal(text).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (
+            'kind = "link-down"\nwhere = "plane 9 t0 0 - t1 0"',
+            "x.toml: fault[0].where: 'plane 9 t0 0 - t1 0'",
+        ),
+        ('kind = "link-down"\nwhere = "plane 0 t0 0 - t1 99"', "x.toml: fault[0].where: "),
+        ('kind = "port-down"\nwhere = "nic 64 plane 0"', "x.toml: fault[0].where: "),
+        (
+            'kind = "cut"\nwhere = "x"',
+            "x.toml: fault[0].kind: 'cut' is refused; accepted: link-down,",
+        ),
+        ('kind = "link-loss"\nwhere = "x"', "x.toml: fault[0].rate: is missing; link-loss needs"),
+        (
+            'kind = "link-loss"\nwhere = "x"\nrate = 1.01',
+            "x.toml: fault[0].rate: 1.01 is refused; accepted: a number <= 1.0",
+        ),
+        (
+            'kind = "link-down"\nwhere = "x"\nrate = 0.5',
+            "x.toml: fault[0].rate: only link-loss has",
+        ),
+        (
+            'kind = "link-down"\nwhere = "x"\nfor = "auto"',
+            "x.toml: fault[0].for: 'auto' is not a time",
+        ),
+    ],
+)
+def test_a_fault_that_cannot_be_is_refused(fault: str, message: str) -> None:
+    assert refusal(f'{SMALLEST}[[fault]]\nat = "1us"\n{fault}\n').startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("fabric.nics", "--set fabric.nics: accepted: KEY=VALUE, such as fabric.nics=128"),
+        ("fabric=3", "--set fabric=3: accepted: KEY=VALUE, such as fabric.nics=128"),
+        ("seed.x=3", "--set seed.x=3: accepted: KEY=VALUE, such as fabric.nics=128"),
+        ("fault.at=1us", "--set: fault: unknown table; accepted here: name, seed, fabric,"),
+        ("fabric.nics=0", "--set: fabric.nics: 0 is refused; accepted: a whole number >= 2"),
+        ("fabric.nic=8", "--set: fabric.nic: unknown key; did you mean 'nics'? "),
+        ("fabrik.nics=8", "--set: fabrik: unknown table; did you mean 'fabric'? "),
+        ("transport.pmtu=big", "--set: transport.pmtu: 'big' is refused; accepted: a whole number"),
+        ("seed=x", "--set: seed: 'x' is refused; accepted: a whole number"),
+    ],
+)
+def test_a_bad_override_is_refused_as_one(override: str, message: str) -> None:
+    assert refusal(SMALLEST, override).startswith(message)
+
+
+def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no\.toml: cannot be read \(No such file or directory\)"):
+        load_scenario(tmp_path / "no.toml")
+    (tmp_path / "b.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(InputError, match=r"b\.toml: is not UTF-8 text; a scenario is a TOML file"):
+        load_scenario(tmp_path / "b.toml")

@@ -1,0 +1,120 @@
+"""The workload as arrays: its rows, its waves, and what is refused."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openmrc.errors import InputError
+from openmrc.traffic import Traffic, make_traffic, waves
+
+
+def messages(n: int, **more: Any) -> Traffic:
+    """n messages of 100 B, message i from NIC 0 to NIC 1 on a QP of its own."""
+    return make_traffic("test", 2, [0] * n, [1] * n, np.arange(n), 100, **more)
+
+
+def rows(first: np.ndarray, nxt: np.ndarray) -> list[list[int]]:
+    return [nxt[a:b].tolist() for a, b in pairwise(first.tolist())]
+
+
+def order(traffic: Traffic) -> list[list[int]]:
+    tables = (traffic.recv_first, traffic.recv_next), (traffic.sent_first, traffic.sent_next)
+    return [wave.tolist() for wave in waves(tables, traffic.msg_deps)]
+
+
+def test_releases_become_compressed_rows_in_their_order() -> None:
+    traffic = messages(4, recv=([2, 0, 0], [3, 2, 1]), sent=([1], [3]))
+    assert rows(traffic.recv_first, traffic.recv_next) == [[2, 1], [], [3], []]
+    assert rows(traffic.sent_first, traffic.sent_next) == [[], [3], [], []]
+    assert traffic.msg_deps.tolist() == [0, 1, 1, 2]
+    assert order(traffic) == [[0], [1, 2], [3]]
+
+
+def test_the_arrays_have_the_agreed_types() -> None:
+    traffic = messages(3, imm=True)
+    assert (traffic.n_qps, traffic.n_msgs) == (3, 3)
+    types = {name: getattr(traffic, name).dtype.str[1:] for name in (
+        "qp_src", "qp_dst", "msg_qp", "msg_bytes", "msg_start_ps", "msg_deps", "msg_imm",
+        "recv_first", "recv_next", "sent_first", "sent_next",
+    )}  # fmt: skip
+    longs = {"msg_bytes", "msg_start_ps"}
+    assert {name for name, dtype in types.items() if dtype == "i8"} == longs
+    assert {name for name, dtype in types.items() if dtype == "b1"} == {"msg_imm"}
+    assert set(types.values()) == {"i4", "i8", "b1"}
+    assert traffic.msg_bytes.tolist() == [100] * 3
+    assert traffic.msg_bytes.flags.writeable
+
+
+def test_a_message_may_need_only_some_of_its_releases() -> None:
+    # As a multishot does: of three firings the first starts 3, the second 4.
+    traffic = messages(5, sent=([0, 1, 2] * 2, [3] * 3 + [4] * 3), deps=[0, 0, 0, 1, 2])
+    assert order(traffic) == [[0, 1, 2], [3, 4]]
+
+
+def test_a_message_that_wakes_itself_again_is_released_once() -> None:
+    traffic = messages(3, sent=([0, 1, 2], [1, 2, 1]), deps=[0, 1, 1])
+    assert order(traffic) == [[0], [1], [2]]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"qp_dst": [1, 0]}, "workload QP to its own NIC 1: 0; source and destination must differ"),
+        ({"qp_dst": [1, 7]}, "workload QP destination 1: 7; name a NIC below 4"),
+        ({"qp_src": [-1, 0]}, "workload QP source 0: -1; name a NIC below 4"),
+        ({"msg_qp": [0, 2]}, "workload QP of message 1: 2; no such QP"),
+        ({"msg_bytes": [5, -5]}, "workload size of message 1: -5; at least 1 byte is needed"),
+        ({"msg_bytes": [5, 0]}, "workload size of message 1: 0; at least 1 byte is needed"),
+        ({"msg_start_ps": -3}, "workload start of message 0: -3; 0 ps or later is accepted"),
+        ({"deps": [-1, 0]}, "workload releases needed by message 0: -1; 0 or more is accepted"),
+        ({"recv": ([0], [2])}, "traffic release 0: 2; name a message below 2"),
+        ({"msg_qp": [], "msg_bytes": []}, "workload: no messages at all; at least one is needed"),
+    ],
+)
+def test_wrong_numbers_are_refused_in_one_line(change: dict[str, Any], message: str) -> None:
+    parts: dict[str, Any] = {
+        "qp_src": [0, 0],
+        "qp_dst": [1, 2],
+        "msg_qp": [0, 1],
+        "msg_bytes": 100,
+    }
+    with pytest.raises(InputError) as refused:
+        make_traffic("test", 4, **(parts | change))
+    assert str(refused.value) == message
+
+
+def test_a_circle_is_never_posted() -> None:
+    with pytest.raises(InputError) as refused:
+        messages(3, recv=([1, 2], [2, 1]))
+    assert str(refused.value) == (
+        "workload message 1 (nic 0 to nic 1): never posted, the 1 releases it waits for cannot"
+        " all come; break the circle or lower the count"
+    )
+    with pytest.raises(InputError, match="the 2 releases it waits for cannot all come"):
+        messages(2, sent=([0], [1]), deps=[0, 2])
+
+
+@given(st.integers(1, 30).flatmap(
+    lambda n: st.tuples(
+        st.just(n), st.lists(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)), max_size=60)
+    )
+))  # fmt: skip
+def test_waves_respect_every_release_of_any_acyclic_workload(
+    case: tuple[int, list[tuple[int, int]]],
+) -> None:
+    n, pairs = case
+    edges = [(min(pair), max(pair)) for pair in pairs if pair[0] != pair[1]]
+    half = len(edges) // 2
+    recv, sent = (
+        tuple(zip(*part, strict=True)) or ((), ()) for part in (edges[:half], edges[half:])
+    )
+    traffic = messages(n, recv=recv, sent=sent)
+    wave_of = {m: number for number, wave in enumerate(order(traffic)) for m in wave}
+    assert sorted(wave_of) == list(range(n))
+    assert all(wave_of[giving] < wave_of[released] for giving, released in edges)
