@@ -92,6 +92,13 @@ if "numba" in sys.modules and not interpreted():
         CACHE_DIR
     )  # numba may have been imported by somebody else before us
 
+# Numba writes a named tuple's whole description, every field of every record in it, into the name
+# of each function that takes one: 19 KB a name here, most of what is compiled, stored and loaded.
+# Its class and Numba's own number for the type say as much.
+numba.types.NamedTuple.mangling_args = property(
+    lambda self: (self.instance_class.__name__, (self._code,))
+)
+
 # error_model "numpy": no division by zero is ever raised, so LLVM sees straight code without
 # cleanup paths around every call; measured ten times cheaper calls where a state of a dozen arrays
 # is passed. _nrt off: nothing is allocated, and no reference of an array is counted at every call.
@@ -129,6 +136,10 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 def records(n: int, dtype: np.dtype[Any]) -> Any:
     """`n` zeroed records with attribute access, the same in compiled and in plain Python."""
+    clash = set(dtype.names or ()) & set(dir(np.recarray)) | set(dtype.names or ()) & set(
+        dir(np.record)
+    )
+    assert not clash, f"plain Python would read NumPy's own attribute: {clash}"
     return np.zeros(n, dtype).view(np.recarray)
 
 

@@ -85,7 +85,7 @@ def mark_lost(st, q, seq):
     s = slot_of(st, q, seq)
     s.state = LOST
     s.bad_ev = s.ev
-    q.inflight -= s.size
+    q.inflight -= int(s.bytes_nominal)
     q.lost += 1
     q.lost_hint = min(q.lost_hint, seq)
 
@@ -125,11 +125,15 @@ def infer(st, q, base, bitmap, now):
 
 @inlined
 def reorder_window(q, now):
-    """Row 7: the window now; what false alarms added fades over seconds."""
+    """Row 7: the window now; what false alarms added fades over seconds.
+
+    Paths differ by as much as their queues do, so twice the average queueing delay comes on top:
+    nothing in an idle network, where a dead path must be found quickly.
+    """
     if now - q.window_grown_at > WINDOW_DECAY_PS and q.reorder_window > q.base_rtt:
         q.reorder_window -= (q.reorder_window - q.base_rtt) // 2
         q.window_grown_at = now
-    return q.reorder_window
+    return q.reorder_window + int(2.0 * q.avg_delay)
 
 
 @inner
@@ -178,7 +182,13 @@ def first_sent(q, now):
 
 @inner
 def _query(st, q, now):
-    """The QP's own probe, on a usable EV of the next plane: each repetition takes another."""
+    """The QP's own probe, on a usable EV of the next plane: each repetition takes another.
+
+    0, or the time to come again when the NIC's budget for probes is spent (row 11).
+    """
+    wait = paths.take_probe_token(st, q.nic, now)
+    if wait > 0:
+        return wait
     for step in range(1, q.n_planes + 1):
         p = (q.tail_plane + step) % q.n_planes
         plane = st.plane[q.plane0 + p]
@@ -188,41 +198,64 @@ def _query(st, q, now):
             q.tail_plane = p
             q.query_id = paths.send_probe(st, q, ev, now)
             q.query_sent_at = now
-            return
+            break
+    return 0
 
 
 @inner
 def _expire(st, q, now):
-    """An RTO epoch: judge all that has waited an RTO, charge once; returns when to look again."""
+    """The RTO may have passed: judge all that is overdue, charge once; returns when to look again.
+
+    After an RTO in which nothing at all was heard, overdue is what a tail probe would ask about:
+    the packets that were sent a little later than the oldest are as lost as it is.
+    """
     c = st.config[0]
+    due = q.epoch_at + epoch_length(q.rto, q.epoch, int(c.linear_cnt))
+    if now < due:
+        return due
+    patience = q.rto
+    if q.last_heard <= now - q.rto:
+        patience = min(q.rto, tail_gap(q))
     oldest = NEVER
     covered = 0
-    waiting = False
+    expired = False
     for seq in range(q.una, q.nxt):
         s = slot_of(st, q, seq)
         if s.state == SENT:
-            if s.sent_at + q.rto > now:
-                oldest = min(oldest, s.sent_at)
-        elif s.state == LOST:
-            waiting = True
-    due = q.epoch_at + epoch_length(q.rto, q.epoch, int(c.linear_cnt))
-    stuck = waiting and q.inflight == 0 and q.planes_ok == 0
-    if now < due:
-        return due
+            expired = expired or s.sent_at + q.rto <= now
+            oldest = min(oldest, s.sent_at)
+    stuck = (
+        q.inflight == 0 and q.planes_ok == 0
+    )  # all is lost, and there is no way to send it again
+    if not expired and not stuck:
+        return max(oldest + q.rto if oldest != NEVER else now + q.rto, now + 1)
     for seq in range(q.una, q.nxt):
         s = slot_of(st, q, seq)
-        if s.state == SENT and s.sent_at + q.rto <= now:
+        if s.state == SENT and s.sent_at + patience <= now:
             s.inferred = 0
             s.cut = 0
             paths.on_loss(st, q, int(s.ev), s.sent_at, now)
             nscc.on_loss(q, c, now)
             mark_lost(st, q, seq)
             covered += 1
-    if covered > 0 or stuck:
-        q.n_timeouts += covered
-        charge(st, q, now)
-        return now + epoch_length(q.rto, q.epoch, int(c.linear_cnt))
-    return max(oldest + q.rto if oldest != NEVER else now + q.rto, now + 1)
+    q.n_timeouts += covered
+    charge(st, q, now)
+    return now + epoch_length(q.rto, q.epoch, int(c.linear_cnt))
+
+
+@inner
+def _ask_for_ack(st, q, now):
+    """Everything is received, the transport ACK is missing: probe for it (row 17), as the RTO
+    would.
+    """
+    q.finish_at = NEVER
+    if q.msg_done == q.msg_end or outstanding(q):
+        return
+    charge(st, q, now)
+    if q.state == RTS:
+        wait = _query(st, q, now)
+        length = epoch_length(q.rto, q.epoch, int(st.config[0].linear_cnt))
+        q.finish_at = now + length if wait == 0 else wait
 
 
 @inner
@@ -232,6 +265,7 @@ def charge(st, q, now):
     q.epoch += 1
     q.n_epochs += 1
     q.epoch_at = now
+    q.charged_at = now
     if retries_spent(int(q.epoch), int(c.linear_cnt), int(c.exp_cnt)):
         fail(st, q, RETRY_EXCEEDED, now)
 
@@ -242,24 +276,18 @@ def on_deadline(st, q, now):
     if q.state != RTS:
         return
     if q.rto_at <= now:
-        q.rto_at = _expire(st, q, now) if outstanding(q) else NEVER
+        at = _expire(st, q, now) if outstanding(q) else NEVER
         if q.state == ERROR:
             return
+        q.rto_at = at
     if q.tail_at <= now:
-        if outstanding(q):
-            _query(st, q, now)
-            q.tail_at = now + tail_gap(q)
-        else:
-            q.tail_at = NEVER
+        wait = _query(st, q, now) if outstanding(q) else NEVER
+        q.tail_at = now + tail_gap(q) if wait == 0 else wait
     if q.ask_at <= now:
-        q.ask_at = NEVER
-        if outstanding(q):
-            _query(st, q, now)
+        wait = _query(st, q, now) if outstanding(q) else NEVER
+        q.ask_at = NEVER if wait == 0 else wait
     if q.finish_at <= now:
-        q.finish_at = NEVER
-        if q.msg_done < q.msg_end and not outstanding(q):
-            _query(st, q, now)
-            q.finish_at = now + q.rto
+        _ask_for_ack(st, q, now)
     if q.ev_probe_at <= now:
         if q.n_bad > 0:
             paths.probe_bad_evs(st, q, now)

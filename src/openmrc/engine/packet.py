@@ -81,18 +81,18 @@ PACKET = np.dtype(
         ("rkey", "u4"),  # RETH
         ("dma_len", "i8"),  # RETH, of the whole message (32 bit on the wire)
         ("imm", "u4"),  # ImmDt
-        ("payload_len", "i4"),
+        ("payload_len", "i2"),
         ("src", "i4"),  # endpoint that sent it (its address)
         ("dst", "i4"),  # endpoint it is for
         ("port_mask", "u4"),  # ERTH
         ("msn", "i4"),  # METH 16 bit; AETH 24 bit
-        ("rqmsn", "i4"),  # METH 16 bit
-        ("ack_offset", "i4"),  # SETH, signed 16 bit, or the probe id; PETH probe_id
-        ("sack_offset", "i4"),  # SETH, signed 16 bit
-        ("ooo_count", "i4"),  # CC_STATE
-        ("timestamp", "i4"),  # TSETH of the packet, or reflected, 16 bit of 128 ns
+        ("rqmsn", "u2"),  # METH
+        ("ack_offset", "i2"),  # SETH, signed 16 bit, or the probe id; PETH probe_id
+        ("sack_offset", "i2"),  # SETH
+        ("ooo_count", "i2"),  # CC_STATE, 15 bit
+        ("timestamp", "u2"),  # TSETH of the packet, or reflected, 16 bit of 128 ns
         ("opcode", "u1"),
-        ("flags", "u1"),
+        ("flag_bits", "u1"),
         ("klass", "i1"),
         ("plane", "i1"),  # port it leaves through, and plane it travels on
         ("m", "i1"),  # SETH

@@ -18,13 +18,12 @@ from __future__ import annotations
 import numpy as np
 
 from openmrc.engine import bits
-from openmrc.engine.packet import CLASS_DATA, NO_TRIM, PROBE
-from openmrc.engine.state import NEVER, PATHS_MRC, emit
+from openmrc.engine.packet import CLASS_DATA, NO_TRIM, PROBE, TIMESTAMP_UNIT_PS
+from openmrc.engine.state import NEVER, PATHS_MRC, emit, signed
 from openmrc.jit import compiled, inlined, inner
 
 GOOD, SKIP, ASSUMED_BAD, DENIED = 1, 2, 3, 4  # MRC 3.3
 
-SHUFFLE_ROUNDS = 64  # row 13
 LAST_PATH_LOSSES = 3  # row 10
 DEMOTION_MEMORY_PS = 100_000_000_000  # row 11: demotions within 100 ms count together
 ANSWERS_MAX = 8  # row 11
@@ -112,7 +111,7 @@ def choose_ev(st, q, p, avoid):
     plane = st.plane[q.plane0 + p]
     first = q.order0 + p * q.order_len
     n = int(plane.n_active)
-    if plane.picks >= SHUFFLE_ROUNDS * n:
+    if plane.picks >= st.config[0].shuffle_rounds * n:
         _shuffle(st, q.index, first, n)
         plane.picks = 0
     plane.picks += 1
@@ -145,6 +144,8 @@ def refresh_planes(st, q):
         for p in range(q.n_planes):
             plane = st.plane[q.plane0 + p]
             if (up >> p) & 1 and (plane.n_active > 0 or _serve_oldest_bad(st, q, plane, p)):
+                plane.silent = 0
+                plane.losses = 0
                 ok |= 1 << p
     for p in range(q.n_planes):
         if (ok >> p) & 1 and not (q.planes_ok >> p) & 1:
@@ -261,6 +262,13 @@ def _demote(st, q, plane, p, ev, now):
 
 
 @inner
+def _keep_floor(st, q, plane, p, now):
+    """Row 12, `ev_min_active`: a plane that delivers keeps a quarter of its EVs in service."""
+    if 4 * plane.n_good < plane.n_evs and now - plane.heard_at < q.rto:
+        _serve_oldest_bad(st, q, plane, p)
+
+
+@inner
 def on_loss(st, q, ev, sent_at, now):
     """A packet sent on this EV at `sent_at` was judged lost, not trimmed (MRC 3.3, rows 10, 12)."""
     if st.config[0].paths != PATHS_MRC:
@@ -284,8 +292,7 @@ def on_loss(st, q, ev, sent_at, now):
     if plane.n_good == 0 or plane.losses >= max(LAST_PATH_LOSSES, (plane.share + 1) // 2):
         _silence(st, q, plane, p, now)
         return
-    if 4 * plane.n_good < plane.n_evs and now - plane.heard_at < q.rto:
-        _serve_oldest_bad(st, q, plane, p)
+    _keep_floor(st, q, plane, p, now)
     refresh_planes(st, q)
 
 
@@ -301,6 +308,7 @@ def on_always_skip(st, q, ev, now):
         and (e.state == GOOD or e.state == SKIP)
     ):
         _demote(st, q, plane, p, ev, now)
+        _keep_floor(st, q, plane, p, now)
         refresh_planes(st, q)
 
 
@@ -313,9 +321,6 @@ def on_delivery(st, q, ev, sent_at, now):
         plane.delivered_at = sent_at
         if sent_at >= plane.first_lost_at:
             plane.losses = 0
-            if plane.silent:  # it served because every plane was silent, and it works
-                plane.silent = 0
-                refresh_planes(st, q)
 
 
 @inlined
@@ -420,15 +425,15 @@ def send_probe(st, q, ev, now):
     q.probe_id = (q.probe_id + 1) & 0xFFFF
     p = emit(st)
     p.opcode = PROBE
-    p.flags = NO_TRIM
+    p.flag_bits = NO_TRIM
     p.klass = CLASS_DATA
     p.src = q.nic
     p.dst = q.peer_nic
     p.dst_qpn = q.peer_qpn
     p.ev = st.ev[q.ev0 + ev].value
     p.plane = st.ev[q.ev0 + ev].plane
-    p.ack_offset = q.probe_id
-    p.timestamp = (now // 128_000) & 0xFFFF
+    p.ack_offset = signed(q.probe_id, 16)
+    p.timestamp = (now // TIMESTAMP_UNIT_PS) & 0xFFFF
     q.n_probe += 1
     return q.probe_id
 
@@ -445,6 +450,7 @@ def probe_bad_evs(st, q, now):
         if e.probe_at <= now:
             if e.probe_id >= 0:  # the one before was not answered
                 e.answers = 0
+                e.probe_id = -1
                 e.spacing = min(2 * e.spacing, SPACING_MAX_PS)
             wait = take_probe_token(st, q.nic, now)
             if wait > 0:

@@ -42,9 +42,11 @@ def usable_rate(st, q):
 
 
 @inner
-def refresh_qp(st, q):
-    """Ports came or went: which planes take turns, and the window's constants."""
+def refresh_qp(st, q, now):
+    """Ports came or went: which planes take turns, which EVs to probe, the window's constants."""
     paths.refresh_planes(st, q)
+    if q.n_bad > 0:
+        q.ev_probe_at = now
     rate = usable_rate(st, q)
     if rate > 0:
         nscc.configure(q, st.config[0], rate)
@@ -64,15 +66,16 @@ def open_qp(st, qi):
     q.reverse_probe_at = NEVER
     q.lost_hint = NEVER
     q.query_id = -1
-    q.charged_at = -NEVER
-    q.evidence_at = -NEVER
-    q.cut_started = -NEVER
-    q.tx_data_at = -NEVER
+    q.charged_at = -NEVER // 2
+    q.evidence_at = -NEVER // 2
+    q.cut_started = -NEVER // 2
+    q.tx_data_at = -NEVER // 2
     q.mpr_now = q.rx_mpr
     q.n_bad = 0
     for p in range(q.n_planes):
         plane = st.plane[q.plane0 + p]
         plane.delivered_at = -1
+        plane.heard_at = -NEVER // 2
         plane.trial_id = -1
         plane.n_good = plane.n_evs
     for i in range(q.n_evs):
@@ -81,17 +84,17 @@ def open_qp(st, qi):
         e.probe_id = -1
         e.demoted_at = -NEVER // 2
     q.state = RTS
-    refresh_qp(st, q)
+    refresh_qp(st, q, 0)
     q.reorder_window = q.base_rtt
 
 
 @inner
-def _qps_of_peer(st, nic, remote):
+def _qps_of_peer(st, nic, remote, now):
     """Refresh all QPs between two endpoints."""
     n = st.nic[nic]
     for qi in range(n.qp0, n.qp0 + n.n_qps):
         if st.qp[qi].peer_nic == remote:
-            refresh_qp(st, st.qp[qi])
+            refresh_qp(st, st.qp[qi], now)
 
 
 @compiled
@@ -103,7 +106,7 @@ def set_local_port(st, nic, port, up, now):
         return
     n.up_mask = mask
     for qi in range(n.qp0, n.qp0 + n.n_qps):
-        refresh_qp(st, st.qp[qi])
+        refresh_qp(st, st.qp[qi], now)
     for i in range(n.peer0, n.peer0 + n.n_peers):
         peer = st.peer[i]
         peer.pending = 1
@@ -172,7 +175,7 @@ def on_request(st, nic, p, now):
             peer.remote_mask = mask
             peer.down_probe_at = now + REPEAT_MAX_PS
             st.nic[nic].deadline = min(st.nic[nic].deadline, peer.down_probe_at)
-            _qps_of_peer(st, nic, int(p.src))
+            _qps_of_peer(st, nic, int(p.src), now)
     q = st.qp[peer.qp]
     plane = _next_plane(st, q, paths.ports_up(st, q))
     if plane >= 0:
@@ -206,7 +209,7 @@ def on_response(st, nic, p, now):
             plane.reverse_ev = plane.trial_ev
             if not (peer.remote_mask >> k) & 1:
                 peer.remote_mask |= 1 << k  # row 19: an answer lifts the mark
-                _qps_of_peer(st, nic, int(p.src))
+                _qps_of_peer(st, nic, int(p.src), now)
 
 
 @inlined

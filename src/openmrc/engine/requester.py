@@ -143,7 +143,7 @@ def _fill_data(st, q, seq, m, p):
     p.dma_len = m.length
     p.imm = m.imm if last else 0
     p.rqmsn = m.rqmsn
-    p.flags = ACK_REQ if last else 0
+    p.flag_bits = ACK_REQ if last else 0
     return last
 
 
@@ -166,7 +166,7 @@ def next_packet(st, q, free_ports, now, p):
         if seq >= q.una + q.mpr:  # MRC 1.5: a shrunken window delays retransmissions too
             return NOT_READY
         s = loss.slot_of(st, q, seq)
-        number = q.msg_done + ((s.msg - q.msg_done) & 0x7FFF_FFFF)
+        number = q.msg_done + ((s.msg - q.msg_done) & 0x7FFF)
         m = st.message[q.msg0 + (number & q.msg_mask)]
         avoid = int(s.bad_ev)
     else:
@@ -183,18 +183,18 @@ def next_packet(st, q, free_ports, now, p):
     p.plane = plane_no
     p.ev = st.ev[q.ev0 + ev].value
     if c.trimming == 0:
-        p.flags |= NO_TRIM
+        p.flag_bits |= NO_TRIM
     if again:
         p.klass = CLASS_RETRANSMIT
-        p.flags |= RTX | ACK_REQ
+        p.flag_bits |= RTX | ACK_REQ
         q.lost -= 1
         q.lost_hint = seq + 1
         q.n_rtx += 1
         s.sends = min(s.sends + 1, 100)
     else:
         p.klass = CLASS_DATA
-        s.size = p.payload_len + c.nominal_overhead
-        s.msg = number & 0x7FFF_FFFF
+        s.bytes_nominal = p.payload_len + c.nominal_overhead
+        s.msg = number & 0x7FFF
         s.first_at = now
         s.sends = 1
         s.bad_ev = -1
@@ -210,11 +210,11 @@ def next_packet(st, q, free_ports, now, p):
     s.state = SENT
     s.sent_at = now
     s.ev = ev
-    q.inflight += s.size
+    q.inflight += int(s.bytes_nominal)
     q.n_sent += 1
     q.tx_data_at = now
     if not may_send(st, q):  # row 5: the last packet it can send for now
-        p.flags |= ACK_REQ
+        p.flag_bits |= ACK_REQ
     return plane_no
 
 
@@ -224,7 +224,7 @@ def _acknowledge(st, q, seq, now):
     s = loss.slot_of(st, q, seq)
     bits.mark(st.bits, q.acked0, q.ring_mask, seq)
     if s.state == SENT:
-        q.inflight -= s.size
+        q.inflight -= int(s.bytes_nominal)
         if s.sends == 1:
             paths.on_delivery(st, q, int(s.ev), s.sent_at, now)
         elif now - s.sent_at < q.base_rtt // 2:
@@ -247,6 +247,8 @@ def _advance_una(st, q, now):
             break
         q.una = min(q.una + run, q.nxt)
     if q.una > before:
+        if q.epoch > 0:  # the expiry waited for may be far away
+            q.rto_at = min(q.rto_at, now + q.rto)
         q.epoch = 0
         q.epoch_at = now
         q.ask_at = NEVER
@@ -305,7 +307,7 @@ def on_sack(st, qi, p, now):
     units = q.rcvd_high + ahead
     q.rcvd_high = max(q.rcvd_high, units)
     c = st.config[0]
-    answer = (p.flags & PROBE_ANSWER) != 0
+    answer = (p.flag_bits & PROBE_ANSWER) != 0
     marked = p.m == M_SKIP_ONCE
     rtt = -1
     if answer:
@@ -331,7 +333,7 @@ def on_sack(st, qi, p, now):
             if q.una <= seq < q.nxt:
                 _acknowledge(st, q, seq, now)
     _advance_una(st, q, now)
-    if c.dynamic_mpr and p.mpr > 0:
+    if c.dynamic_mpr and newest and p.mpr > 0:
         q.mpr = int(p.mpr) * 128
     nscc.on_sack(q, c, now, max(ahead, 0) * RCVD_UNIT_BYTES, rtt, marked, int(p.penalty))
     if newest:
@@ -397,7 +399,6 @@ def on_nack(st, qi, p, now):
     if not trimmed:
         c = st.config[0]
         if now - q.charged_at >= loss.epoch_length(q.rto, q.epoch, int(c.linear_cnt)):
-            q.charged_at = now
             loss.charge(st, q, now)
             if q.state != RTS:
                 return
@@ -428,6 +429,7 @@ def on_ack(st, qi, p, now):
             q.wimm_open -= 1
         complete(st, DONE_SEND, qi, m.wr_id, 0)
         q.msg_done += 1
+        q.epoch = 0
     _advance_una(st, q, now)
     loss.heard(q, now)
     _look_ahead(st, q, now)

@@ -89,19 +89,28 @@ def _control(st, q, p):
 
 
 @inlined
-def _block(q, seq):
+def _block(seq):
     """First sequence of the 64-block of the bitmap that holds `seq`."""
     return seq - (seq & 63)
 
 
 @inner
 def _sack_base(st, q, seq):
-    """Row 6: the block of the triggering PSN, in turn with the blocks below it that hold holes."""
-    lowest = _block(q, q.cack + 1)
-    own = max(_block(q, seq), lowest)
+    """Row 6: the block of the triggering PSN, in turn with older blocks: one that has had news
+    since
+    its last report, then those with holes. So every received PSN is reported at least twice.
+    """
+    lowest = _block(q.cack + 1)
+    own = max(_block(seq), lowest)
+    if own > q.own_block:
+        _report_again(q, q.own_block)
+        q.own_block = own
     q.sack_turn += 1
     if own == lowest or q.sack_turn & 1:
         return own
+    if q.trail_left > 0 and q.trail_block >= lowest:
+        q.trail_left -= 1
+        return q.trail_block
     base = q.hole_cursor + 64
     if base < lowest or base >= own:
         base = lowest
@@ -113,6 +122,13 @@ def _sack_base(st, q, seq):
     return base
 
 
+@inlined
+def _report_again(q, block):
+    """A block below the newest has news: the next two turns for older blocks are its own."""
+    q.trail_block = block
+    q.trail_left = 2
+
+
 @inner
 def _send_sack(st, q, trigger, base, flags, ack_offset):
     """Emit a SACK with the snapshot `base ..
@@ -121,18 +137,18 @@ def _send_sack(st, q, trigger, base, flags, ack_offset):
     """
     p = emit(st)
     p.opcode = SACK
-    p.flags = flags
+    p.flag_bits = flags
     _control(st, q, p)
     p.entropy = trigger.ev
     p.timestamp = trigger.timestamp
     p.cack_psn = psn_of(q.peer_psn, q.cack)
-    p.ack_offset = ack_offset
+    p.ack_offset = max(ack_offset, -0x8000)
     p.sack_offset = base - q.cack
     p.bitmap = bits.word_at(st.bits, q.rx0, q.ring_mask, base)
     p.rcvd_units = ((q.rx_bytes + RCVD_UNIT_BYTES - 1) // RCVD_UNIT_BYTES) & 0xFF_FFFF
     p.ooo_count = min(max(q.rx_high - q.cack, 0), 0x7FFF)
     p.penalty = q.penalty
-    p.m = M_SKIP_ONCE if trigger.flags & CE else M_NONE
+    p.m = M_SKIP_ONCE if trigger.flag_bits & CE else M_NONE
     if st.config[0].dynamic_mpr:
         p.mpr = q.mpr_now // 128
     q.sack_credit = 0
@@ -241,7 +257,7 @@ def _on_trimmed(st, q, p, seq):
     """Only the header came: ask for the packet again, unless it is here already (MRC 5.7)."""
     if _received(st, q, seq):
         _on_duplicate(st, q, p, seq)
-    elif p.flags & TRIMMED_LASTHOP:
+    elif p.flag_bits & TRIMMED_LASTHOP:
         _send_nack(st, q, p, NACK_TRIMMED_LASTHOP)
     else:
         _send_nack(st, q, p, NACK_TRIMMED)
@@ -264,7 +280,7 @@ def on_data(st, qi, p, now):
     if seq > q.cack + q.mpr_now:
         _send_nack(st, q, p, NACK_PSN_OOR_WINDOW)  # row 16
         return NOTHING
-    if p.flags & (TRIMMED | TRIMMED_LASTHOP):
+    if p.flag_bits & (TRIMMED | TRIMMED_LASTHOP):
         _on_trimmed(st, q, p, seq)
         return NOTHING
     if _received(st, q, seq):
@@ -295,6 +311,8 @@ def on_data(st, qi, p, now):
     st.count[PLACED_LENGTH] = p.payload_len
     bits.mark(st.bits, q.rx0, q.ring_mask, seq)
     q.rx_high = max(q.rx_high, seq)
+    if seq < q.own_block:
+        _report_again(q, _block(seq))
     nominal = p.payload_len + c.nominal_overhead
     q.rx_bytes += nominal
     q.sack_credit += nominal
@@ -307,7 +325,7 @@ def on_data(st, qi, p, now):
     if finished:
         m.done = 1
         complete(st, DONE_DELIVERED, qi, number, 0)
-    if p.flags & (CE | RTX | ACK_REQ) or q.sack_credit >= c.sack_bytes:
+    if p.flag_bits & (CE | RTX | ACK_REQ) or q.sack_credit >= c.sack_bytes:
         _send_sack(st, q, p, _sack_base(st, q, seq), 0, seq - q.cack)
     if finished and number == q.rx_msn:
         _complete_in_order(st, qi, q, now)
@@ -322,10 +340,12 @@ def on_probe(st, qi, p, now):
     q = st.qp[qi]
     if q.state != RTS:
         return
+    # SACK and ACK would fall on the same two planes each time, and one of them may be dead.
+    q.control_turn = bits.draw_below(st.stream, q.index, int(q.n_planes))
     base = q.cack + 1
     _send_sack(st, q, p, base, PROBE_ANSWER, p.ack_offset)
     if q.rx_high > base + 63:
-        _send_sack(st, q, p, _block(q, q.rx_high), PROBE_ANSWER, p.ack_offset)
+        _send_sack(st, q, p, _block(q.rx_high), PROBE_ANSWER, p.ack_offset)
     if q.cack == q.rx_high and q.rx_msn > 0:
         _send_ack(st, q, AETH_ACK)
 

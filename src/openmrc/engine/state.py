@@ -77,7 +77,7 @@ CONFIG = np.dtype(
         ("linear_cnt", "i4"),
         ("exp_cnt", "i4"),
         ("max_wimm", "i4"),
-        ("always_skip_after", "i4"),  # row 23: CE marks in a row on one EV; 0 = never
+        ("shuffle_rounds", "i4"),  # row 13: a rotation is reshuffled after so many rounds
         ("paths", "i1"),
         ("cc", "i1"),
         ("trimming", "i1"),
@@ -200,6 +200,9 @@ QP = np.dtype(
         ("wimm_held", "i4"),  # immediates in open messages
         ("control_turn", "i4"),
         ("sack_turn", "i4"),
+        ("own_block", "i8"),  # newest block that a SACK's trigger lay in
+        ("trail_block", "i8"),  # an older one with news
+        ("trail_left", "i4"),  # reports that it still gets
         ("penalty", "i1"),
         # --- counters
         ("n_sent", "i8"),
@@ -224,9 +227,9 @@ SLOT = np.dtype(
     [
         ("sent_at", "i8"),  # latest transmission
         ("first_at", "i8"),  # first transmission: what its delivery is evidence of
-        ("size", "i4"),  # nominal bytes
         ("known_units", "i4"),  # rcvd_bytes of the snapshot that showed it received, low 31 bits
-        ("msg", "i4"),  # low 31 bits of the message number
+        ("bytes_nominal", "i2"),
+        ("msg", "i2"),  # low 15 bits of the message number
         ("ev", "i2"),  # index within the QP
         ("bad_ev", "i2"),  # EV of the transmission last judged lost or NACKed, -1 none
         ("state", "i1"),
@@ -452,7 +455,7 @@ def emit(st):
     p.sack_offset = 0
     p.ooo_count = 0
     p.timestamp = 0
-    p.flags = 0
+    p.flag_bits = 0
     p.m = 0
     p.mpr = 0
     p.penalty = 0

@@ -32,6 +32,7 @@ PACKETS_AT_START = 4096
 TIMELINE_BINS = 4096
 TIMELINE_BIN_PS = 10_000_000  # reference 11, measures: 10 us
 MAX_WIMM = 128  # MRC 1.8
+SHUFFLE_ROUNDS = 64  # row 13; htsim's balancers change the order each round
 QPNS = 1 << 24
 UNLIMITED = 2**31 - 1
 NO_TIME = -1
@@ -170,6 +171,7 @@ def _configure(
     c.linear_cnt = transport.linear_cnt
     c.exp_cnt = transport.exp_cnt
     c.max_wimm = MAX_WIMM
+    c.shuffle_rounds = 1 if peer else SHUFFLE_ROUNDS
     c.paths = {"mrc": es.PATHS_MRC, "oblivious": es.PATHS_OBLIVIOUS, "single": es.PATHS_SINGLE}[
         transport.paths
     ]
@@ -352,7 +354,7 @@ def build_net(
     shortest_ps = int((min(sizes.header_bytes) * 8 * 10**12 // port.rate_bps).min())
     shift, buckets = _wheel(span_ps, shortest_ps, n_ports)
     qp = _link_qps(traffic, ends, transport)
-    by_qp = np.argsort(traffic.msg_qp, kind="stable").astype(np.int32)
+    message, release = _messages(traffic, ends)
     heap = 2 * n_msgs + 8 * ends.n + 2 * fabric.n_nics + 4 * len(fault) + 4096
     ctl = records(1, ss.CONTROL)
     net = ss.Net(
@@ -362,30 +364,25 @@ def build_net(
         packet=records(PACKETS_AT_START, PACKET),
         port=port,
         switch=switch,
-        bucket_head=np.full(buckets, -1, np.int32),
-        bucket_tail=np.full(buckets, -1, np.int32),
+        bucket=records(buckets, ss.BUCKET),
         bucket_bits=np.zeros(max(buckets // 64, 1), np.uint64),
         bucket_summary=np.zeros(max(buckets // 4096, 1), np.uint64),
-        heap_at=np.zeros(heap, np.int64),
-        heap_what=np.zeros(heap, np.int64),
+        heap=records(heap, ss.HEAP_ENTRY),
         qp=qp,
         nic=_link_nics(fabric),
-        message=_messages(traffic, ends),
-        posted=np.zeros(n_msgs, np.int32),
-        by_qp=by_qp,
-        recv_first=traffic.recv_first,
-        recv_next=traffic.recv_next,
-        sent_first=traffic.sent_first,
-        sent_next=traffic.sent_next,
+        message=message,
+        roster=_roster(traffic),
+        release=release,
         unit=np.zeros(int((-(-traffic.msg_bytes // transport.pmtu)).sum()), np.uint16),
         fault=fault,
         timeline=np.zeros((TIMELINE_BINS, ss.BIN_COLUMNS), np.int64),
-        header_bytes=np.array(sizes.header_bytes, np.int32),
         stream=bits.seed_streams(seed, SEED_NET, 2),
     )
     units = np.bincount(traffic.msg_qp, -(-traffic.msg_bytes // transport.pmtu), traffic.n_qps)
     qp.unit0[ends.sender] = _starts(units.astype(np.int64))
+    net.bucket.head = -1
     c = ctl[0]
+    c.header_bytes[:] = sizes.header_bytes
     c.shift = shift
     c.bucket_mask = buckets - 1
     c.open_head = -1
@@ -399,6 +396,7 @@ def build_net(
     c.trimmed_bytes = sizes.trimmed_bytes
     c.pmtu = transport.pmtu
     c.hashed = transport.rules == "peer"
+    c.one_data_class = c.hashed
     c.trim = queues.trim
     c.single = transport.paths == "single"
     c.convergence_ps = transport.convergence_ps
@@ -522,7 +520,14 @@ def _link_nics(fabric: Fabric) -> Any:
     return nic
 
 
-def _messages(traffic: Traffic, ends: Ends) -> Any:
+def _roster(traffic: Traffic) -> Any:
+    roster = records(traffic.n_msgs, ss.ROSTER)
+    roster.member = np.argsort(traffic.msg_qp, kind="stable")
+    return roster
+
+
+def _messages(traffic: Traffic, ends: Ends) -> tuple[Any, npt.NDArray[np.int32]]:
+    """The messages, and what they release: each one's `recv` row, then its `sent` row."""
     message = records(traffic.n_msgs, ss.MESSAGE_STATE)
     message.bytes = traffic.msg_bytes
     message.start_at = traffic.msg_start_ps
@@ -532,4 +537,14 @@ def _messages(traffic: Traffic, ends: Ends) -> Any:
     message.posted_at = NO_TIME
     message.done_at = NO_TIME
     message.delivered_at = NO_TIME
-    return message
+    message.recv0 = traffic.recv_first[:-1] + traffic.sent_first[:-1]
+    message.sent0 = traffic.recv_first[1:] + traffic.sent_first[:-1]
+    message.end = traffic.recv_first[1:] + traffic.sent_first[1:]
+    release = np.zeros(len(traffic.recv_next) + len(traffic.sent_next), np.int32)
+    for rows, first, to in (
+        (traffic.recv_next, traffic.recv_first, message.recv0),
+        (traffic.sent_next, traffic.sent_first, message.sent0),
+    ):
+        n = np.diff(first)
+        release[np.repeat(to - first[:-1], n) + np.arange(len(rows))] = rows
+    return message, release

@@ -26,19 +26,19 @@ def schedule(net, node, at):
     number = at >> ctl.shift
     ctl.n_wheel += 1
     if number <= ctl.bucket:
-        _insert_into_open(net, ctl, node, at)
+        _insert_into_open(ctl, net.node, node, at)
         return
     b = number & ctl.bucket_mask
-    if net.bucket_head[b] < 0:
-        net.bucket_head[b] = node
+    if net.bucket[b].head < 0:
+        net.bucket[b].head = node
         bits.set_in_summary(net.bucket_bits, net.bucket_summary, b)
     else:
-        net.node[net.bucket_tail[b]].next = node
-    net.bucket_tail[b] = node
+        net.node[net.bucket[b].tail].next = node
+    net.bucket[b].tail = node
 
 
 @inner
-def _insert_into_open(net, ctl, node, at):
+def _insert_into_open(ctl, nodes, node, at):
     """Into the bucket that is being emptied, in its place (rare: buckets are narrower than a
     transmission).
     """
@@ -46,70 +46,70 @@ def _insert_into_open(net, ctl, node, at):
         ctl.open_head = node
         ctl.open_tail = node
         return
-    if net.node[ctl.open_tail].at <= at:
-        net.node[ctl.open_tail].next = node
+    if nodes[ctl.open_tail].at <= at:
+        nodes[ctl.open_tail].next = node
         ctl.open_tail = node
         return
     before = -1
     here = int(ctl.open_head)
-    while net.node[here].at <= at:
+    while nodes[here].at <= at:
         before = here
-        here = int(net.node[here].next)
-    net.node[node].next = here
+        here = int(nodes[here].next)
+    nodes[node].next = here
     if before < 0:
         ctl.open_head = node
     else:
-        net.node[before].next = node
+        nodes[before].next = node
 
 
 @inner
-def _merge(net, left, right):
+def _merge(nodes, left, right):
     """Merge two ordered lists; of equal times the left one comes first. Returns the head."""
     head = -1
     tail = -1
     while left >= 0 or right >= 0:
-        if right < 0 or (left >= 0 and net.node[left].at <= net.node[right].at):
+        if right < 0 or (left >= 0 and nodes[left].at <= nodes[right].at):
             taken = left
-            left = int(net.node[left].next)
+            left = int(nodes[left].next)
         else:
             taken = right
-            right = int(net.node[right].next)
+            right = int(nodes[right].next)
         if tail < 0:
             head = taken
         else:
-            net.node[tail].next = taken
+            nodes[tail].next = taken
         tail = taken
     return head
 
 
 @inner
-def _sort(net, head, n):
+def _sort(nodes, head, n):
     """Merge sort of a list of `n` events, stable. Returns the head."""
     if n < 2:
-        net.node[head].next = -1
+        nodes[head].next = -1
         return head
     middle = head
     for _ in range(n // 2 - 1):
-        middle = int(net.node[middle].next)
-    right = int(net.node[middle].next)
-    net.node[middle].next = -1
-    left = _sort(net, head, n // 2)
-    right = _sort(net, right, n - n // 2)
-    return _merge(net, left, right)
+        middle = int(nodes[middle].next)
+    right = int(nodes[middle].next)
+    nodes[middle].next = -1
+    left = _sort(nodes, head, n // 2)
+    right = _sort(nodes, right, n - n // 2)
+    return _merge(nodes, left, right)
 
 
 @inner
-def _put_in_order(net, ctl, head):
+def _put_in_order(ctl, nodes, head):
     """Sort the list that was just opened."""
     n = 0
     node = head
     while node >= 0:
         n += 1
-        node = int(net.node[node].next)
-    head = int(_sort(net, head, n))
+        node = int(nodes[node].next)
+    head = int(_sort(nodes, head, n))
     ctl.open_head = head
-    while net.node[head].next >= 0:
-        head = int(net.node[head].next)
+    while nodes[head].next >= 0:
+        head = int(nodes[head].next)
     ctl.open_tail = head
 
 
@@ -124,16 +124,16 @@ def next_at(net):
     here = ctl.bucket & ctl.bucket_mask
     b = bits.next_set(net.bucket_bits, net.bucket_summary, (here + 1) & ctl.bucket_mask)
     ctl.bucket += ((b - here - 1) & ctl.bucket_mask) + 1
-    head = int(net.bucket_head[b])
+    head = int(net.bucket[b].head)
     ctl.open_head = head
-    ctl.open_tail = net.bucket_tail[b]
-    net.bucket_head[b] = -1
+    ctl.open_tail = net.bucket[b].tail
+    net.bucket[b].head = -1
     bits.clear_in_summary(net.bucket_bits, net.bucket_summary, b)
     node = int(net.node[head].next)
     at = net.node[head].at
     while node >= 0:
         if net.node[node].at < at:
-            _put_in_order(net, ctl, head)
+            _put_in_order(ctl, net.node, head)
             break
         at = net.node[node].at
         node = int(net.node[node].next)
@@ -161,65 +161,64 @@ def rewind(net, at):
         return
     if ctl.open_head >= 0:
         b = ctl.bucket & ctl.bucket_mask
-        net.bucket_head[b] = ctl.open_head
-        net.bucket_tail[b] = ctl.open_tail
+        net.bucket[b].head = ctl.open_head
+        net.bucket[b].tail = ctl.open_tail
         bits.set_in_summary(net.bucket_bits, net.bucket_summary, b)
         ctl.open_head = -1
     ctl.bucket = number
 
 
 @inner
-def push(net, at, kind, number):
-    """Put an entry into the heap."""
-    ctl = net.ctl[0]
-    what = (kind << KIND_SHIFT) | number
+def _sift_up(ctl, heap, at, what):
     i = ctl.heap_n
     ctl.heap_n = i + 1
     while i > 0:
         parent = (i - 1) >> 1
-        if not _before(at, what, net.heap_at[parent], net.heap_what[parent]):
+        above = heap[parent]
+        if not _before(at, what, above.at, above.what):
             break
-        net.heap_at[i] = net.heap_at[parent]
-        net.heap_what[i] = net.heap_what[parent]
+        heap[i].at = above.at
+        heap[i].what = above.what
         i = parent
-    net.heap_at[i] = at
-    net.heap_what[i] = what
+    heap[i].at = at
+    heap[i].what = what
+
+
+@inlined
+def push(net, at, kind, number):
+    """Put an entry into the heap."""
+    _sift_up(net.ctl[0], net.heap, at, (kind << KIND_SHIFT) | number)
 
 
 @inlined
 def _before(at, what, other_at, other_what):
-    """The heap's order: by time, then kind and number, so that a run does not depend on the heap's
-    history.
-    """
+    """Order by time, then by kind and number: a run does not depend on the heap's history."""
     return at < other_at or (at == other_at and what < other_what)
 
 
 @inner
-def pop(net):
+def pop(ctl, heap):
     """Remove the heap's first entry and return its `kind << 40 | number`."""
-    ctl = net.ctl[0]
-    first = net.heap_what[0]
+    first = heap[0].what
     n = ctl.heap_n - 1
     ctl.heap_n = n
-    at = net.heap_at[n]
-    what = net.heap_what[n]
+    at = heap[n].at
+    what = heap[n].what
     i = 0
     while True:
         child = 2 * i + 1
         if child >= n:
             break
-        if child + 1 < n and _before(
-            net.heap_at[child + 1],
-            net.heap_what[child + 1],
-            net.heap_at[child],
-            net.heap_what[child],
-        ):
-            child += 1
-        if not _before(net.heap_at[child], net.heap_what[child], at, what):
+        if child + 1 < n:
+            right = heap[child + 1]
+            if _before(right.at, right.what, heap[child].at, heap[child].what):
+                child += 1
+        below = heap[child]
+        if not _before(below.at, below.what, at, what):
             break
-        net.heap_at[i] = net.heap_at[child]
-        net.heap_what[i] = net.heap_what[child]
+        heap[i].at = below.at
+        heap[i].what = below.what
         i = child
-    net.heap_at[i] = at
-    net.heap_what[i] = what
+    heap[i].at = at
+    heap[i].what = what
     return first

@@ -63,13 +63,21 @@ def transmit(net, port, port_no, n, now):
     """Put a packet on the wire: it arrives after its last bit and the way (store and forward)."""
     ctl = net.ctl[0]
     h = net.hop[n]
-    port.free_at = now + h.size * BITS_PS // port.rate_bps
+    port.free_at = now + h.frame_bytes * BITS_PS // port.rate_bps
     ctl.traversals += 1
     h.port = port_no
+    h.to = port.peer
     if port.faulty and (port.up == 0 or bits.draw(net.stream, 1) < port.loss):
         drop_by_fault(net, n)
         return
     events.schedule(net, ctl.n_ports + n, port.free_at + port.delay_ps)
+
+
+@inner
+def went_down_under(net, h, now):
+    """Whether the link that a packet comes from went down while the packet was under way."""
+    port = net.port[h.port]
+    return port.down_at >= now - port.delay_ps - h.frame_bytes * BITS_PS // port.rate_bps
 
 
 @inlined
@@ -105,9 +113,9 @@ def dequeue(net, port):
     h = net.hop[n]
     port.head[klass] = net.node[net.ctl[0].n_ports + n].next
     if klass == CLASS_CONTROL:
-        port.control_bytes -= h.size
+        port.control_bytes -= h.frame_bytes
     else:
-        port.data_bytes -= h.size
+        port.data_bytes -= h.frame_bytes
         if port.data_bytes > port.ecn_low:
             _mark(net, port, h)
     return n
@@ -129,17 +137,17 @@ def _trim(net, port, n):
     """Cut a packet to its header and give it to the control class."""
     ctl = net.ctl[0]
     h = net.hop[n]
-    h.size = ctl.trimmed_bytes
+    h.frame_bytes = ctl.trimmed_bytes
     h.klass = CLASS_CONTROL
     h.trimmable = 0
     h.tag = -1
     h.marks |= TRIMMED_LASTHOP if port.last_hop else TRIMMED
     ctl.trimmed += 1
     net.timeline[ctl.now // ctl.bin_ps, BIN_TRIMMED] += 1
-    if port.control_bytes + h.size > port.control_limit:
+    if port.control_bytes + h.frame_bytes > port.control_limit:
         _drop_by_queue(net, n, True)
     else:
-        port.control_bytes += h.size
+        port.control_bytes += h.frame_bytes
         _append(net, port, CLASS_CONTROL, n)
 
 
@@ -162,14 +170,17 @@ def _overflow(net, port, n):
     """
     h = net.hop[n]
     last = int(port.tail[CLASS_DATA]) if port.head[CLASS_DATA] >= 0 else -1
-    fits = last >= 0 and port.data_bytes - net.hop[last].size + h.size <= port.limit_bytes
+    fits = (
+        last >= 0
+        and port.data_bytes - net.hop[last].frame_bytes + h.frame_bytes <= port.limit_bytes
+    )
     if (
         fits
         and h.klass == CLASS_DATA
         and net.hop[last].trimmable
         and bits.draw_below(net.stream, 0, 2) == 0
     ):
-        port.data_bytes += h.size - net.hop[last].size
+        port.data_bytes += h.frame_bytes - net.hop[last].frame_bytes
         _swap(net, n, last)
         h = net.hop[n]
     if h.trimmable:
@@ -191,15 +202,15 @@ def enqueue(net, port_no, n, now):
         return
     klass = int(h.klass)
     if klass == CLASS_CONTROL:
-        if port.control_bytes + h.size > port.control_limit:
+        if port.control_bytes + h.frame_bytes > port.control_limit:
             _drop_by_queue(net, n, True)
         else:
-            port.control_bytes += h.size
+            port.control_bytes += h.frame_bytes
             _append(net, port, klass, n)
-    elif port.data_bytes + h.size > port.limit_bytes:
+    elif port.data_bytes + h.frame_bytes > port.limit_bytes:
         _overflow(net, port, n)
     else:
-        port.data_bytes += h.size
+        port.data_bytes += h.frame_bytes
         _append(net, port, klass, n)
     arm(net, port, port_no)
 

@@ -31,17 +31,13 @@ def _arrive(net, st, n, now):
     """A packet reaches the end of its link: a switch forwards it, a NIC receives it."""
     ctl = net.ctl[0]
     h = net.hop[n]
-    port = net.port[h.port]
-    if (
-        ctl.any_down
-        and port.down_at >= now - port.delay_ps - h.size * link.BITS_PS // port.rate_bps
-    ):
-        link.drop_by_fault(net, n)  # the link went down while it was under way
+    if ctl.any_down and link.went_down_under(net, h, now):
+        link.drop_by_fault(net, n)
         return
-    if port.peer < 0:
-        nic.receive(net, st, n, -1 - port.peer, now)
+    if h.to < 0:
+        nic.receive(net, st, n, -1 - int(h.to), now)
         return
-    s = net.switch[port.peer]
+    s = net.switch[h.to]
     if s.silent:
         link.drop_by_fault(net, n)
         return
@@ -51,7 +47,7 @@ def _arrive(net, st, n, now):
 @inner
 def _from_heap(net, st, at):
     """The heap's first entry is due."""
-    what = events.pop(net)
+    what = events.pop(net.ctl[0], net.heap)
     kind = what >> events.KIND_SHIFT
     number = what & ((1 << events.KIND_SHIFT) - 1)
     if kind == AT_QP:
@@ -113,12 +109,12 @@ def advance(net, st, until, budget):
                 return BUDGET
             if ctl.messages_done + ctl.messages_failed + ctl.messages_orphaned == ctl.messages:
                 return FINISHED
-            if ctl.heap_n + ctl.reserve > net.heap_at.shape[0]:
+            if ctl.heap_n + ctl.reserve > net.heap.shape[0]:
                 return HEAP
         if ctl.n_free < PACKETS_RESERVED:
             return ROOM
         at = events.next_at(net)
-        heap_at = net.heap_at[0] if ctl.heap_n > 0 else NEVER
+        heap_at = net.heap[0].at if ctl.heap_n > 0 else NEVER
         from_heap = heap_at <= at
         if from_heap:
             at = heap_at

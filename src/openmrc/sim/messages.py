@@ -33,7 +33,7 @@ def _hand_over(net, st, mi):
         net.unit[unit] = min(left, ctl.pmtu)
         left -= ctl.pmtu
         unit += 1
-    net.posted[lq.posted0 + lq.n_posted] = mi
+    net.roster[lq.posted0 + lq.n_posted].posted = mi
     lq.n_posted += 1
     return True
 
@@ -77,10 +77,10 @@ def collect(net, st, now):
             _on_sent(net, st, int(c.id), now)
         elif c.kind == DONE_DELIVERED:
             lq = net.qp[net.qp[c.qp].other]
-            mi = int(net.posted[lq.posted0 + c.id])
-            net.message[mi].delivered_at = now
-            for k in range(net.recv_first[mi], net.recv_first[mi + 1]):
-                _release(net, int(net.recv_next[k]), now)
+            m = net.message[net.roster[lq.posted0 + c.id].posted]
+            m.delivered_at = now
+            for k in range(m.recv0, m.sent0):
+                _release(net, int(net.release[k]), now)
     st.count[DONE] = 0
 
 
@@ -91,8 +91,8 @@ def _on_sent(net, st, mi, now):
     m.done_at = now
     m.fate = COMPLETED
     net.ctl[0].messages_done += 1
-    for k in range(net.sent_first[mi], net.sent_first[mi + 1]):
-        _release(net, int(net.sent_next[k]), now)
+    for k in range(m.sent0, m.end):
+        _release(net, int(net.release[k]), now)
     lq = net.qp[m.qp]
     while lq.waiting_head >= 0 and _hand_over(net, st, int(lq.waiting_head)):
         lq.waiting_head = net.message[lq.waiting_head].next
@@ -115,10 +115,9 @@ def _lose(net, mi, fate):
     while stack >= 0:
         mi = stack
         stack = int(net.message[mi].next)
-        for k in range(net.recv_first[mi], net.recv_first[mi + 1]):
-            stack = _orphan(net, int(net.recv_next[k]), stack)
-        for k in range(net.sent_first[mi], net.sent_first[mi + 1]):
-            stack = _orphan(net, int(net.sent_next[k]), stack)
+        m = net.message[mi]
+        for k in range(m.recv0, m.end):
+            stack = _orphan(net, int(net.release[k]), stack)
 
 
 @inlined
@@ -146,6 +145,6 @@ def fail_qp(net, st, qi):
         last = first + int(lq.n_messages)
         lq.waiting_head = -1
         for k in range(first, last):
-            mi = int(net.by_qp[k])
+            mi = int(net.roster[k].member)
             if net.message[mi].fate == OPEN:
                 _lose(net, mi, FAILED)

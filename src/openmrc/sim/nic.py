@@ -12,6 +12,8 @@ from openmrc.engine import loss, ports, requester, responder
 from openmrc.engine.packet import (
     ACKNOWLEDGE,
     CLASS_CONTROL,
+    CLASS_DATA,
+    CLASS_RETRANSMIT,
     ENDPOINT_QPN,
     ENDPOINT_REQUEST,
     LAST_DATA,
@@ -59,14 +61,14 @@ def _dress(net, n, p, qp, flow):
     """What the switches look at of packet record `p`, index `n`."""
     ctl = net.ctl[0]
     h = net.hop[n]
-    h.size = net.header_bytes[p.opcode] + p.payload_len
+    h.frame_bytes = ctl.header_bytes[p.opcode] + p.payload_len
     h.dst = p.dst
     h.qp = qp
     h.tag = -1
     h.ev = switch.hashed_ev(flow, int(p.ev)) if ctl.hashed else int(p.ev)
-    h.klass = p.klass
+    h.klass = CLASS_DATA if ctl.one_data_class and p.klass == CLASS_RETRANSMIT else p.klass
     h.marks = 0
-    h.trimmable = 1 if ctl.trim and p.klass != CLASS_CONTROL and not p.flags & NO_TRIM else 0
+    h.trimmable = 1 if ctl.trim and p.klass != CLASS_CONTROL and not p.flag_bits & NO_TRIM else 0
     ctl.injected += 1
 
 
@@ -133,9 +135,9 @@ def pump(net, st, nic, now):
         lq = net.qp[qi]
         _dress(net, n, p, int(lq.other), int(lq.flow))
         ctl.data_packets += 1
-        if p.flags & RTX:
+        if p.flag_bits & RTX:
             number = q.msg_done + ((p.msn - q.msg_done) & 0xFFFF)
-            net.message[net.posted[lq.posted0 + number]].retransmitted += 1
+            net.message[net.roster[lq.posted0 + number].posted].retransmitted += 1
             ctl.retransmitted += 1
             net.timeline[now // ctl.bin_ps, BIN_RETRANSMITTED] += 1
         net.hop[n].tag = lq.unit0 + unwrap(int(p.psn), q.first_psn, q.una)
@@ -153,6 +155,7 @@ def plan_qp(net, st, qi):
     at = requester.next_deadline(st.qp[qi])
     lq = net.qp[qi]
     if at < lq.timer_at:
+        at = max(at, net.ctl[0].now)
         lq.timer_at = at
         events.push(net, at, AT_QP, qi)
 
@@ -163,6 +166,7 @@ def plan_nic(net, st, nic):
     at = st.nic[nic].deadline
     ln = net.nic[nic]
     if at < ln.timer_at:
+        at = max(at, net.ctl[0].now)
         ln.timer_at = at
         events.push(net, at, AT_NIC, nic)
 
@@ -203,7 +207,7 @@ def receive(net, st, n, nic, now):
     """A packet has come to its NIC."""
     h = net.hop[n]
     p = net.packet[n]
-    p.flags |= h.marks
+    p.flag_bits |= h.marks
     net.ctl[0].delivered += 1
     opcode = p.opcode
     qi = int(h.qp)

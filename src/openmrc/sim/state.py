@@ -18,7 +18,8 @@ NODE = np.dtype([("at", "i8"), ("next", "i4"), ("spare", "i4")], align=True)
 HOP = np.dtype(
     [
         ("port", "i4"),  # the directed port it travels on or waits at
-        ("size", "i4"),  # bytes on the wire, preamble and gap included
+        ("to", "i4"),  # what is at the end of that: a switch, or -1 - nic
+        ("frame_bytes", "i4"),  # on the wire, preamble and gap included
         ("dst", "i4"),  # NIC
         ("qp", "i4"),  # QP at the destination, -1 for an endpoint operation
         ("tag", "i4"),  # unit of payload it carries, -1 none
@@ -30,27 +31,27 @@ HOP = np.dtype(
     align=True,
 )
 
-PORT = np.dtype(
+PORT = np.dtype(  # what a packet that finds the port idle touches comes first, in one cache line
     [
-        ("rate_bps", "i8"),
         ("free_at", "i8"),
+        ("rate_bps", "i8"),
         ("delay_ps", "i8"),  # of the link and of the switch at its end
-        ("down_at", "i8"),  # last time it went down
-        ("loss", "i8"),  # probability x 2^32
         ("peer", "i4"),  # switch at the other end, or -1 - nic
         ("owner", "i4"),  # switch, or -1 - nic
         ("data_bytes", "i4"),  # queued
         ("control_bytes", "i4"),
+        ("armed", "i1"),  # an event for the end of the transmission is pending
+        ("up", "i1"),
+        ("faulty", "i1"),  # down or losing: look closer
+        ("last_hop", "i1"),
+        ("head", "i4", (3,)),  # by class
+        ("tail", "i4", (3,)),
         ("limit_bytes", "i4"),  # data: trim or drop above
         ("control_limit", "i4"),
         ("ecn_low", "i4"),
         ("ecn_high", "i4"),
-        ("head", "i4", (3,)),  # by class
-        ("tail", "i4", (3,)),
-        ("faulty", "i1"),  # down or losing: look closer
-        ("armed", "i1"),  # an event for the end of the transmission is pending
-        ("up", "i1"),
-        ("last_hop", "i1"),
+        ("down_at", "i8"),  # last time it went down
+        ("loss", "i8"),  # probability x 2^32
     ],
     align=True,
 )
@@ -71,6 +72,13 @@ SWITCH = np.dtype(
     align=True,
 )
 
+BUCKET = np.dtype([("head", "i4"), ("tail", "i4")], align=True)
+
+HEAP_ENTRY = np.dtype([("at", "i8"), ("what", "i8")], align=True)  # what: kind << 40 | number
+
+# Message numbers grouped by QP: as the workload lists them, and in the order of their posting.
+ROSTER = np.dtype([("member", "i4"), ("posted", "i4")], align=True)
+
 LINK_QP = np.dtype(  # what the world keeps of a QP beside the engine
     [
         ("timer_at", "i8"),
@@ -78,7 +86,7 @@ LINK_QP = np.dtype(  # what the world keeps of a QP beside the engine
         ("ready_next", "i4"),
         ("waiting_head", "i4"),  # messages that wait for a place in the send queue
         ("waiting_tail", "i4"),
-        ("posted0", "i4"),  # its messages in the order of posting: posted[posted0 + msn]
+        ("posted0", "i4"),  # its messages: roster[posted0 + msn].posted
         ("n_posted", "i4"),
         ("n_messages", "i4"),
         ("unit0", "i4"),  # the unit of payload that its sequence 0 carries
@@ -112,6 +120,9 @@ MESSAGE_STATE = np.dtype(
         ("deps", "i4"),
         ("next", "i4"),
         ("retransmitted", "i4"),
+        ("recv0", "i4"),  # release[recv0 : sent0] when its last byte is placed
+        ("sent0", "i4"),  # release[sent0 : end] when its sender has the last acknowledgement
+        ("end", "i4"),
         ("imm", "i1"),
         ("fate", "i1"),
     ],
@@ -140,7 +151,9 @@ CONTROL = np.dtype(
         ("plane_shift", "i4"),
         ("trimmed_bytes", "i4"),  # wire size of a trimmed packet
         ("pmtu", "i4"),
+        ("header_bytes", "i4", (256,)),  # wire bytes of a packet without payload, by opcode
         ("hashed", "i1"),
+        ("one_data_class", "i1"),  # peer runs: retransmissions queue with all other data
         ("trim", "i1"),
         ("single", "i1"),
         ("started", "i1"),
@@ -197,23 +210,16 @@ class Net(NamedTuple):
     packet: Any  # engine PACKET
     port: Any
     switch: Any
-    bucket_head: Any  # int32
-    bucket_tail: Any
+    bucket: Any
     bucket_bits: Any  # uint64, which buckets hold events
     bucket_summary: Any
-    heap_at: Any  # int64
-    heap_what: Any  # int64: kind << 40 | number
+    heap: Any
     qp: Any  # LINK_QP
     nic: Any  # LINK_NIC
     message: Any  # MESSAGE_STATE
-    posted: Any  # int32: message numbers in the order of posting, by QP
-    by_qp: Any  # int32: message numbers by QP, the same places
-    recv_first: Any
-    recv_next: Any
-    sent_first: Any
-    sent_next: Any
+    roster: Any
+    release: Any  # int32: messages that a message releases, see MESSAGE_STATE
     unit: Any  # uint16: bytes of each unit of payload still to be placed
     fault: Any  # the schedule's events
     timeline: Any  # int64 [bins, BIN_COLUMNS]
-    header_bytes: Any  # int32[256]: wire bytes of a packet without payload, by opcode
     stream: Any  # uint64[2]: marks and coins; losses

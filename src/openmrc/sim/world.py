@@ -112,12 +112,7 @@ class World:
         build.free_list(self.net, n - 1, 2 * n - 1)
 
     def _grow_heap(self) -> None:
-        n = len(self.net.heap_at)
-        pad = np.zeros(n, np.int64)
-        self.net = self.net._replace(
-            heap_at=np.concatenate([self.net.heap_at, pad]),
-            heap_what=np.concatenate([self.net.heap_what, pad]),
-        )
+        self.net = self.net._replace(heap=_longer(self.net.heap, len(self.net.heap)))
 
     def _coarsen_timeline(self) -> None:
         """Twice as wide bins in half of the array: memory stays bounded, however long the run."""
