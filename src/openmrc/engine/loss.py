@@ -146,9 +146,9 @@ def false_alarm(st, q, seq, now):
         return
     s.inferred = 0
     q.n_false += 1
-    q.reorder_window = min(
-        reorder_window(q, now) + q.base_rtt // 4, REORDER_WINDOW_MAX_RTTS * q.base_rtt
-    )
+    reorder_window(q, now)  # fades first
+    widest = REORDER_WINDOW_MAX_RTTS * q.base_rtt
+    q.reorder_window = min(q.reorder_window + q.base_rtt // 4, widest)
     q.window_grown_at = now
     if s.cut:
         s.cut = 0
@@ -251,11 +251,15 @@ def _ask_for_ack(st, q, now):
     q.finish_at = NEVER
     if q.msg_done == q.msg_end or outstanding(q):
         return
-    charge(st, q, now)
+    wait = _query(st, q, now)
+    if wait > 0:
+        q.finish_at = wait
+        return
+    if q.finish_asked:
+        charge(st, q, now)
+    q.finish_asked = 1
     if q.state == RTS:
-        wait = _query(st, q, now)
-        length = epoch_length(q.rto, q.epoch, int(st.config[0].linear_cnt))
-        q.finish_at = now + length if wait == 0 else wait
+        q.finish_at = now + epoch_length(q.rto, q.epoch, int(st.config[0].linear_cnt))
 
 
 @inner
@@ -270,6 +274,16 @@ def charge(st, q, now):
         fail(st, q, RETRY_EXCEEDED, now)
 
 
+@inner
+def _next_tail(st, q):
+    """Row 8: the same spacing until the RTO fires; from then on once in the middle of each epoch,
+    so that the NIC's budget for probes is left to the EVs.
+    """
+    if q.epoch == 0:
+        return tail_gap(q)
+    return max(tail_gap(q), epoch_length(q.rto, q.epoch, int(st.config[0].linear_cnt)) // 2)
+
+
 @compiled
 def on_deadline(st, q, now):
     """Do what is due at `now` among the requester's timers; emits probes, marks slots LOST."""
@@ -282,7 +296,7 @@ def on_deadline(st, q, now):
         q.rto_at = at
     if q.tail_at <= now:
         wait = _query(st, q, now) if outstanding(q) else NEVER
-        q.tail_at = now + tail_gap(q) if wait == 0 else wait
+        q.tail_at = now + _next_tail(st, q) if wait == 0 else wait
     if q.ask_at <= now:
         wait = _query(st, q, now) if outstanding(q) else NEVER
         q.ask_at = NEVER if wait == 0 else wait

@@ -19,7 +19,7 @@ import numpy as np
 
 from openmrc.engine import bits
 from openmrc.engine.packet import CLASS_DATA, NO_TRIM, PROBE, TIMESTAMP_UNIT_PS
-from openmrc.engine.state import NEVER, PATHS_MRC, emit, signed
+from openmrc.engine.state import NEVER, PATHS_MRC, REVERSE_PROBED, emit, signed
 from openmrc.jit import compiled, inlined, inner
 
 GOOD, SKIP, ASSUMED_BAD, DENIED = 1, 2, 3, 4  # MRC 3.3
@@ -314,8 +314,15 @@ def on_always_skip(st, q, ev, now):
 
 @inner
 def on_delivery(st, q, ev, sent_at, now):
-    """A packet sent once, on this EV, is known received."""
-    plane = st.plane[q.plane0 + st.ev[q.ev0 + ev].plane]
+    """A packet sent once, on this EV, is known received.
+
+    A path that delivers serves for answers too (MRC 3.9). Not only the one that a SACK reflects:
+    SACKs come every so many packets, planes take turns, and the two may keep step.
+    """
+    e = st.ev[q.ev0 + ev]
+    plane = st.plane[q.plane0 + e.plane]
+    if e.state == GOOD and st.config[0].reverse == REVERSE_PROBED:
+        plane.reverse_ev = e.value
     plane.heard_at = now
     if sent_at > plane.delivered_at:
         plane.delivered_at = sent_at
@@ -439,27 +446,40 @@ def send_probe(st, q, ev, now):
 
 
 @inner
-def probe_bad_evs(st, q, now):
-    """Probe each ASSUMED_BAD EV that is due, within the NIC's budget; notes when to come again."""
-    again = NEVER
-    up = ports_up(st, q)
+def _most_overdue(st, q, up):
+    """The ASSUMED_BAD EV, on a plane that is up, whose next probe is the earliest; -1 if none."""
+    first = -1
+    at = NEVER
     for i in range(q.n_evs):
         e = st.ev[q.ev0 + i]
-        if e.state != ASSUMED_BAD or not (up >> e.plane) & 1:
-            continue
-        if e.probe_at <= now:
-            if e.probe_id >= 0:  # the one before was not answered
-                e.answers = 0
-                e.probe_id = -1
-                e.spacing = min(2 * e.spacing, SPACING_MAX_PS)
-            wait = take_probe_token(st, q.nic, now)
-            if wait > 0:
-                again = min(again, wait)
-                break
-            e.probe_id = send_probe(st, q, i, now)
-            e.probe_at = now + e.spacing
-        again = min(again, e.probe_at)
-    q.ev_probe_at = again
+        if e.state == ASSUMED_BAD and e.probe_at < at and (up >> e.plane) & 1:
+            first = i
+            at = e.probe_at
+    return first
+
+
+@inner
+def probe_bad_evs(st, q, now):
+    """Probe each ASSUMED_BAD EV that is due, longest due first; notes when to come again."""
+    up = ports_up(st, q)
+    while True:
+        i = _most_overdue(st, q, up)
+        if i < 0:
+            q.ev_probe_at = NEVER
+            return
+        e = st.ev[q.ev0 + i]
+        if e.probe_at > now:
+            q.ev_probe_at = e.probe_at
+            return
+        wait = take_probe_token(st, q.nic, now)
+        if wait > 0:
+            q.ev_probe_at = wait
+            return
+        if e.probe_id >= 0:  # the one before was not answered
+            e.answers = 0
+            e.spacing = min(2 * e.spacing, SPACING_MAX_PS)
+        e.probe_id = send_probe(st, q, i, now)
+        e.probe_at = now + e.spacing
 
 
 def ev_states() -> dict[int, str]:

@@ -42,9 +42,9 @@ from openmrc.engine.state import (
     REMOTE_ACCESS,
     REMOTE_INVALID_REQUEST,
     REMOTE_OPERATION,
-    REVERSE_PROBED,
     RTS,
     SENT,
+    clear,
     complete,
     psn_of,
     signed,
@@ -125,6 +125,7 @@ def _fill_data(st, q, seq, m, p):
     c = st.config[0]
     index = seq - m.first_seq
     last = index == m.n_packets - 1
+    clear(p)
     p.payload_len = min(c.pmtu, m.length - index * c.pmtu)
     if m.n_packets == 1:
         p.opcode = WRITE_ONLY_IMM if m.has_imm else WRITE_ONLY
@@ -288,9 +289,6 @@ def _on_reflected_ev(st, q, ev, m, now):
         paths.on_mark(st, q, ev)
     elif m == M_ALWAYS_SKIP:
         paths.on_always_skip(st, q, ev, now)
-    elif st.config[0].reverse == REVERSE_PROBED:  # MRC 3.9: own data keeps the reverse EVs fresh
-        e = st.ev[q.ev0 + ev]
-        st.plane[q.plane0 + e.plane].reverse_ev = e.value
 
 
 @compiled
@@ -350,13 +348,16 @@ def _look_ahead(st, q, now):
     if loss.outstanding(q):
         q.finish_at = NEVER
         s = loss.slot_of(st, q, q.una)
-        doubtful = s.state == SENT and loss.is_lost(s.sent_at, q.evidence_at, q.reorder_window)
+        doubtful = s.state == SENT and loss.is_lost(
+            s.sent_at, q.evidence_at, loss.reorder_window(q, now)
+        )
         if not doubtful:
             q.ask_at = NEVER
         elif q.ask_at == NEVER:
             q.ask_at = now + q.base_rtt // 2
     elif q.msg_done < q.msg_cur and q.finish_at == NEVER:
         q.finish_at = now + q.rto
+        q.finish_asked = 0
 
 
 @inner

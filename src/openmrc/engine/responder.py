@@ -263,6 +263,14 @@ def _on_trimmed(st, q, p, seq):
         _send_nack(st, q, p, NACK_TRIMMED)
 
 
+@inlined
+def _hears(st, q, now):
+    """Something came: the way back must stay fresh from now on (MRC 3.9, ports.py)."""
+    q.rx_heard_at = now
+    if q.reverse_probe_at == NEVER and st.config[0].reverse == REVERSE_PROBED:
+        q.reverse_probe_at = now + q.base_rtt
+
+
 @compiled
 def on_data(st, qi, p, now):
     """A data packet, whole or trimmed.
@@ -272,9 +280,7 @@ def on_data(st, qi, p, now):
     q = st.qp[qi]
     if q.state != RTS:
         return NOTHING
-    q.rx_heard_at = now
-    if q.reverse_probe_at == NEVER and st.config[0].reverse == REVERSE_PROBED:
-        q.reverse_probe_at = now + q.base_rtt
+    _hears(st, q, now)
     ahead = (int(p.psn) - psn_of(q.peer_psn, q.cack + 1)) & 0xFF_FFFF
     seq = q.cack + 1 + (ahead if ahead < PSN_HALF else ahead - 0x100_0000)
     if seq > q.cack + q.mpr_now:
@@ -340,13 +346,17 @@ def on_probe(st, qi, p, now):
     q = st.qp[qi]
     if q.state != RTS:
         return
-    # SACK and ACK would fall on the same two planes each time, and one of them may be dead.
-    q.control_turn = bits.draw_below(st.stream, q.index, int(q.n_planes))
+    _hears(st, q, now)
+    # A probe goes where the sender wants to know; what answers it takes the plane that it came on.
+    arrival = int(p.plane) - 1
+    q.control_turn = arrival
     base = q.cack + 1
     _send_sack(st, q, p, base, PROBE_ANSWER, p.ack_offset)
     if q.rx_high > base + 63:
+        q.control_turn = arrival
         _send_sack(st, q, p, _block(q.rx_high), PROBE_ANSWER, p.ack_offset)
     if q.cack == q.rx_high and q.rx_msn > 0:
+        q.control_turn = arrival
         _send_ack(st, q, AETH_ACK)
 
 

@@ -180,6 +180,7 @@ QP = np.dtype(
         ("tail_plane", "i4"),
         ("query_id", "i4"),  # id of the QP's own (tail, ask, finish) probe in flight, -1 none
         ("query_sent_at", "i8"),
+        ("finish_asked", "i1"),
         ("wimm_open", "i4"),  # WriteImm posted and not completed
         ("rqmsn_next", "i8"),
         # --- responder
@@ -433,11 +434,8 @@ def signed(value, bits):
 
 
 @inlined
-def emit(st):
-    """The next free record of `out`, zeroed; counts it."""
-    n = st.count[OUT]
-    st.count[OUT] = n + 1
-    p = st.out[n]
+def clear(p):
+    """Zero what only some opcodes use, so no packet carries what another left behind."""
     p.va = 0
     p.bitmap = np.uint64(0)
     p.psn = 0
@@ -460,6 +458,15 @@ def emit(st):
     p.mpr = 0
     p.penalty = 0
     p.reason = 0
+
+
+@inlined
+def emit(st):
+    """The next free record of `out`, cleared; counts it."""
+    n = st.count[OUT]
+    st.count[OUT] = n + 1
+    p = st.out[n]
+    clear(p)
     return p
 
 

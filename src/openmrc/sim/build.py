@@ -401,7 +401,7 @@ def build_net(
     c.single = transport.paths == "single"
     c.convergence_ps = transport.convergence_ps
     c.bin_ps = TIMELINE_BIN_PS
-    c.messages = n_msgs
+    c.messages_open = n_msgs
     c.reserve = n_msgs + 1024
     c.first_fault_drop_at = NO_TIME
     _name_qps(st, c, ends, seed)

@@ -63,7 +63,7 @@ def transmit(net, port, port_no, n, now):
     """Put a packet on the wire: it arrives after its last bit and the way (store and forward)."""
     ctl = net.ctl[0]
     h = net.hop[n]
-    port.free_at = now + h.frame_bytes * BITS_PS // port.rate_bps
+    port.free_at = now + int(h.frame_bytes) * BITS_PS // port.rate_bps
     ctl.traversals += 1
     h.port = port_no
     h.to = port.peer
@@ -77,7 +77,7 @@ def transmit(net, port, port_no, n, now):
 def went_down_under(net, h, now):
     """Whether the link that a packet comes from went down while the packet was under way."""
     port = net.port[h.port]
-    return port.down_at >= now - port.delay_ps - h.frame_bytes * BITS_PS // port.rate_bps
+    return port.down_at >= now - port.delay_ps - int(h.frame_bytes) * BITS_PS // port.rate_bps
 
 
 @inlined

@@ -107,10 +107,10 @@ def advance(net, st, until, budget):
         if done % EVENTS_BETWEEN_CHECKS == 0:
             if done >= budget:
                 return BUDGET
-            if ctl.messages_done + ctl.messages_failed + ctl.messages_orphaned == ctl.messages:
-                return FINISHED
             if ctl.heap_n + ctl.reserve > net.heap.shape[0]:
                 return HEAP
+        if ctl.messages_open == 0:
+            return FINISHED
         if ctl.n_free < PACKETS_RESERVED:
             return ROOM
         at = events.next_at(net)

@@ -91,6 +91,7 @@ def _on_sent(net, st, mi, now):
     m.done_at = now
     m.fate = COMPLETED
     net.ctl[0].messages_done += 1
+    net.ctl[0].messages_open -= 1
     for k in range(m.sent0, m.end):
         _release(net, int(net.release[k]), now)
     lq = net.qp[m.qp]
@@ -106,6 +107,7 @@ def _lose(net, mi, fate):
     if m.fate != OPEN:
         return
     m.fate = fate
+    ctl.messages_open -= 1
     if fate == FAILED:
         ctl.messages_failed += 1
     else:
@@ -127,6 +129,7 @@ def _orphan(net, mi, stack):
         return stack
     m.fate = ORPHAN
     net.ctl[0].messages_orphaned += 1
+    net.ctl[0].messages_open -= 1
     m.next = stack
     return mi
 

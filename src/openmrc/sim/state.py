@@ -164,7 +164,7 @@ CONTROL = np.dtype(
         ("messages_done", "i8"),
         ("messages_failed", "i8"),
         ("messages_orphaned", "i8"),
-        ("messages", "i8"),
+        ("messages_open", "i8"),
         ("reserve", "i8"),  # room in the heap that one event may need
         ("qpn_offset", "i8"),  # QPN = offset + index x factor modulo 2^24
         ("qpn_inverse", "i8"),

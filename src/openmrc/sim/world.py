@@ -77,6 +77,8 @@ class World:
         self, until_ps: int | None = None, progress: Callable[[Progress], None] | None = None
     ) -> bool:
         """Go on until `until_ps`, `stop_ps` or the end; True when nothing is left to happen."""
+        if not self.net.ctl[0].started:
+            loop.advance(self.net, self.engine, -1, 0)  # loads the compiled code, opens the QPs
         limits = [t for t in (until_ps, self.stop_ps) if t is not None]
         until = min(limits) if limits else int(es.NEVER) - 1
         while True:
@@ -99,7 +101,7 @@ class World:
     def _progress(self) -> Progress:
         c = self.net.ctl[0]
         ended = int(c.messages_done + c.messages_failed + c.messages_orphaned)
-        return Progress(int(c.now), ended, int(c.messages), int(c.traversals), self.loop_s)
+        return Progress(int(c.now), ended, self.traffic.n_msgs, int(c.traversals), self.loop_s)
 
     def _grow_packets(self) -> None:
         n = len(self.net.hop)
@@ -126,7 +128,7 @@ class World:
     def now_ps(self) -> int:
         """Simulated time, ps: of the last completion if all is complete."""
         c = self.net.ctl[0]
-        if c.messages and c.messages_done == c.messages:
+        if c.messages_done == self.traffic.n_msgs:
             return int(self.net.message.done_at.max())
         return int(c.now)
 
