@@ -84,7 +84,6 @@ def test_every_key_reaches_the_simulator() -> None:
         "evs_backup": 16,
         "pmtu": 2048,
         "mpr": 256,
-        "dynamic_mpr": True,
         "sack_bytes": 999,
         "convergence": "7ms",
         "base_rtt": "9us",
@@ -122,7 +121,6 @@ def test_every_key_reaches_the_simulator() -> None:
         evs_backup=16,
         pmtu=2048,
         mpr=256,
-        dynamic_mpr=True,
         sack_bytes=999,
         convergence_ps=7_000_000_000,
         base_rtt_ps=9_000_000,
@@ -363,7 +361,7 @@ def test_a_fault_that_cannot_be_is_refused(fault: str, message: str) -> None:
         ("fabric.nics=0", "--set: fabric.nics: 0 is refused; accepted: a whole number >= 2"),
         ("fabric.nic=8", "--set: fabric.nic: unknown key; did you mean 'nics'? "),
         ("fabrik.nics=8", "--set: fabrik: unknown table; did you mean 'fabric'? "),
-        ("transport.pmtu=big", "--set: transport.pmtu: 'big' is refused; accepted: a whole number"),
+        ("transport.pmtu=big", "--set: transport.pmtu: 'big' is not a size; a size with its unit"),
         ("seed=x", "--set: seed: 'x' is refused; accepted: a whole number"),
     ],
 )
@@ -377,3 +375,17 @@ def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None
     (tmp_path / "b.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(InputError, match=r"b\.toml: is not UTF-8 text; a scenario is a TOML file"):
         load_scenario(tmp_path / "b.toml")
+
+
+def test_a_packet_size_is_one_that_mrc_knows_or_any_in_peer_runs() -> None:
+    for text, size in (("8192", 8192), ("'8KiB'", 8192), ("1024", 1024)):
+        (section,) = parse_scenario(SMALLEST + f"[transport]\npmtu = {text}\n").transports
+        assert section.build().pmtu == size
+    (odd,) = parse_scenario(SMALLEST + "[transport]\npmtu = 1500\n").transports
+    with pytest.raises(InputError, match="transport.pmtu: 1500; accepted: 1024, 2048, 4096 or 8192"):
+        odd.build()
+    (peer,) = parse_scenario(SMALLEST + "[transport]\nrules = 'peer'\npmtu = 1500\n").transports
+    assert peer.build().pmtu == 1500
+    (small,) = parse_scenario(SMALLEST + "[transport]\nrules = 'peer'\npmtu = 63\n").transports
+    with pytest.raises(InputError, match="transport.pmtu: 63; accepted: 64 to 16384"):
+        small.build()

@@ -69,6 +69,16 @@ class Size(Quantity):
         return units.fmt_size(self)
 
 
+class ByteCount(Size):
+    """Bytes of one packet or counter: a size with its unit, or a plain number."""
+
+    @classmethod
+    def parse(cls, text: str | int) -> Self:
+        if isinstance(text, int) and not isinstance(text, bool):
+            return cls(text)
+        return super().parse(text)  # type: ignore[arg-type]  # refuses what is no text
+
+
 class File(str):
     """Path of a file that exists; relative to the scenario that names it, absolute once loaded."""
 

@@ -177,7 +177,8 @@ def _report(result: Result, as_json: bool) -> None:
 def _compiling(what: str, step: int, steps: int) -> None:
     if step == 0:
         _say("Compiling the simulator, once for this version: up to two minutes.")
-    _say(f"  {step + 1} of {steps}: {what}")
+    if 10 * step // steps != 10 * (step - 1) // steps:  # ten lines, not one for each function
+        _say(f"  {100 * step // steps} %: {what}")
 
 
 def check_directory(directory: Path) -> None:

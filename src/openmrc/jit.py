@@ -21,6 +21,7 @@ from typing import Any
 
 PACKAGE = Path(__file__).resolve().parent
 COMPILED_PARTS = ("jit.py", "engine/*.py", "sim/*.py")
+CACHE_LINE = 64
 CACHES_KEPT = 4  # older ones are removed: a developer who edits all day fills no disk
 
 
@@ -140,7 +141,9 @@ def records(n: int, dtype: np.dtype[Any]) -> Any:
         dir(np.record)
     )
     assert not clash, f"plain Python would read NumPy's own attribute: {clash}"
-    return np.zeros(n, dtype).view(np.recarray)
+    room = np.zeros(n * dtype.itemsize + CACHE_LINE, np.uint8)
+    skip = -room.ctypes.data % CACHE_LINE
+    return room[skip : skip + n * dtype.itemsize].view(dtype).view(np.recarray)
 
 
 def warm_up(report: Callable[[str, int, int], None]) -> float:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from openmrc._toml import File, Rate, Size, Time
+from openmrc._toml import ByteCount, File, Rate, Size, Time
 from openmrc.errors import InputError
 
 if TYPE_CHECKING:
@@ -141,6 +141,11 @@ class HtsimFabric(FabricSection, frozen=True, kw_only=True):
         return load_topo(self.topo)
 
 
+PMTUS = (1024, 2048, 4096, 8192)  # MRC runs; peer runs: any between the next two
+PEER_PMTU_MIN, PEER_PMTU_MAX = 64, 16_384
+SACK_BYTES_MAX = 2**31 - 1
+
+
 class TransportSection(Section, frozen=True, kw_only=True):
     """`[transport]`, or one of several `[[transport]]`: who carries the traffic."""
 
@@ -150,10 +155,9 @@ class TransportSection(Section, frozen=True, kw_only=True):
     rules: Literal["mrc", "peer"] = "mrc"
     evs_active: Annotated[int, Meta(ge=1, le=4096)] = 128
     evs_backup: Annotated[int, Meta(ge=0, le=4096)] = 64
-    pmtu: Annotated[int, Meta(ge=64, le=65_536)] = 4096
+    pmtu: ByteCount = ByteCount(4096)
     mpr: Annotated[int, Meta(ge=128, le=32_640, multiple_of=128)] | None = None
-    dynamic_mpr: bool = False
-    sack_bytes: Annotated[int, Meta(ge=1, le=2**31 - 1)] = 16_384
+    sack_bytes: ByteCount = ByteCount(16_384)
     convergence: Time = Time.parse("50ms")
     base_rtt: Time | None = None
     rto_exponent: Annotated[int, Meta(ge=0, le=30)] = 8
@@ -164,6 +168,16 @@ class TransportSection(Section, frozen=True, kw_only=True):
         """Return the transport the simulator runs; raise `InputError` for what it refuses."""
         from openmrc.sim.transport import Transport
 
+        if self.rules == "mrc" and self.pmtu not in PMTUS:
+            raise InputError(f"transport.pmtu: {self.pmtu}; accepted: 1024, 2048, 4096 or 8192")
+        if not PEER_PMTU_MIN <= self.pmtu <= PEER_PMTU_MAX:
+            raise InputError(
+                f"transport.pmtu: {self.pmtu}; accepted: {PEER_PMTU_MIN} to {PEER_PMTU_MAX}"
+            )
+        if not 1 <= self.sack_bytes <= SACK_BYTES_MAX:
+            raise InputError(
+                f"transport.sack_bytes: {self.sack_bytes}; accepted: 1 to {SACK_BYTES_MAX}"
+            )
         return Transport(
             name=self.name,
             paths=self.paths,
@@ -171,10 +185,9 @@ class TransportSection(Section, frozen=True, kw_only=True):
             rules=self.rules,
             evs_active=self.evs_active,
             evs_backup=self.evs_backup,
-            pmtu=self.pmtu,
+            pmtu=int(self.pmtu),
             mpr=self.mpr,
-            dynamic_mpr=self.dynamic_mpr,
-            sack_bytes=self.sack_bytes,
+            sack_bytes=int(self.sack_bytes),
             convergence_ps=self.convergence,
             base_rtt_ps=self.base_rtt,
             rto_exponent=self.rto_exponent,

@@ -69,6 +69,8 @@ def open_qp(st, qi):
     q.charged_at = -NEVER // 2
     q.evidence_at = -NEVER // 2
     q.cut_started = -NEVER // 2
+    q.last_adjust = -NEVER // 2
+    q.last_dec = -NEVER // 2
     q.tx_data_at = -NEVER // 2
     q.mpr_now = q.rx_mpr
     q.n_bad = 0

@@ -19,7 +19,7 @@ from openmrc.fabric.faults import EVENT, FaultSchedule
 from openmrc.fabric.model import Fabric
 from openmrc.jit import records
 from openmrc.sim import state as ss
-from openmrc.sim.derive import Derived
+from openmrc.sim.derive import PS_BITS, Derived
 from openmrc.sim.framing import framing
 from openmrc.sim.transport import Queues, Transport
 from openmrc.traffic import Traffic
@@ -177,7 +177,6 @@ def _configure(
     ]
     c.cc = {"nscc": es.CC_NSCC, "none": es.CC_NONE}[transport.cc]
     c.trimming = queues.trim
-    c.dynamic_mpr = transport.dynamic_mpr
     c.marks_on_last_hop = queues.ecn_last_hop
     c.alpha_by_12us = peer
     if peer or transport.paths == "oblivious":
@@ -342,16 +341,14 @@ def build_net(
     """The network's arrays."""
     sizes = framing(transport.rules)
     n_ports, n_msgs = fabric.n_ports, traffic.n_msgs
-    port = _ports(fabric, queues, derived)
+    port, kind, health = _ports(fabric, queues, derived)
     switch = _switches(fabric, seed)
     fault = records(len(schedule.events) if schedule else 0, np.dtype(EVENT.descr, align=True))
     if schedule is not None:
         fault[:] = schedule.events
-    span_ps = (
-        int((port.delay_ps + sizes.data_bytes(transport.pmtu) * 8 * 10**12 // port.rate_bps).max())
-        + 1
-    )
-    shortest_ps = int((min(sizes.header_bytes) * 8 * 10**12 // port.rate_bps).min())
+    longest = sizes.data_bytes(transport.pmtu) * PS_BITS // kind.rate_bps
+    span_ps = int((kind.delay_ps + longest).max()) + 1
+    shortest_ps = int((min(sizes.header_bytes) * PS_BITS // kind.rate_bps).min())
     shift, buckets = _wheel(span_ps, shortest_ps, n_ports)
     qp = _link_qps(traffic, ends, transport)
     message, release = _messages(traffic, ends)
@@ -359,10 +356,11 @@ def build_net(
     ctl = records(1, ss.CONTROL)
     net = ss.Net(
         ctl=ctl,
-        node=records(n_ports + PACKETS_AT_START, ss.NODE),
         hop=records(PACKETS_AT_START, ss.HOP),
         packet=records(PACKETS_AT_START, PACKET),
         port=port,
+        port_kind=kind,
+        health=health,
         switch=switch,
         bucket=records(buckets, ss.BUCKET),
         bucket_bits=np.zeros(max(buckets // 64, 1), np.uint64),
@@ -387,6 +385,7 @@ def build_net(
     c.bucket_mask = buckets - 1
     c.open_head = -1
     c.n_ports = n_ports
+    c.n_nic_ports = fabric.n_nics * fabric.n_planes
     c.n_planes = fabric.n_planes
     c.up0_shift = fabric.ev_up0_shift
     c.up0_mask = (1 << fabric.ev_up0_bits) - 1
@@ -412,9 +411,8 @@ def build_net(
 def free_list(net: ss.Net, first: int, end: int) -> None:
     """Put the packet indices `first .. end - 1` at the head of the free list."""
     c = net.ctl[0]
-    nodes = c.n_ports + np.arange(first, end)
-    net.node.next[nodes] = np.arange(first + 1, end + 1)
-    net.node.next[nodes[-1]] = c.free_head if c.n_free else -1
+    net.hop.next[first:end] = np.arange(first + 1, end + 1)
+    net.hop.next[end - 1] = c.free_head if c.n_free else -1
     c.free_head = first
     c.n_free += end - first
 
@@ -452,35 +450,38 @@ def _wheel(span_ps: int, shortest_ps: int, n_ports: int) -> tuple[int, int]:
     return shift, buckets
 
 
-def _ports(fabric: Fabric, queues: Queues, derived: Derived) -> Any:
+def _ports(fabric: Fabric, queues: Queues, derived: Derived) -> tuple[Any, Any, Any]:
+    """The ports, their kinds, and their health."""
+    last = fabric.port_last_hop
+    from_nic = fabric.port_switch < 0
+    into_switch = fabric.port_peer_switch >= 0
+    # queues scale with the port's rate, as its BDP does
+    scale = fabric.port_rate_bps / derived.port_rate_bps
+    marks = ~from_nic & (~last | queues.ecn_last_hop)
+    limit = np.where(last, derived.queue_last_hop_bytes, derived.queue_bytes) * scale
+    high = np.maximum(derived.ecn_high_bytes, derived.ecn_low_bytes + 1) * scale
+    each = records(fabric.n_ports, ss.PORT_KIND)
+    each.rate_bps = fabric.port_rate_bps
+    each.delay_ps = fabric.port_delay_ps + np.where(
+        into_switch, fabric.sw_delay_ps[fabric.port_peer_switch], 0
+    )
+    each.limit_bytes = np.where(from_nic, UNLIMITED, np.minimum(limit, UNLIMITED))
+    each.control_limit = np.where(from_nic, UNLIMITED, derived.control_queue_bytes)
+    each.ecn_low = np.where(marks, derived.ecn_low_bytes * scale, UNLIMITED)
+    each.ecn_high = np.where(marks, high, UNLIMITED)
+    each.last_hop = last
+    different, which = np.unique(np.asarray(each), return_inverse=True)
+    kind = records(len(different), ss.PORT_KIND)
+    kind[:] = different
     port = records(fabric.n_ports, ss.PORT)
-    port.rate_bps = fabric.port_rate_bps
-    into_switch = np.where(
-        fabric.port_peer_switch >= 0, fabric.sw_delay_ps[fabric.port_peer_switch], 0
-    )
-    port.delay_ps = fabric.port_delay_ps + into_switch
-    port.peer = np.where(
-        fabric.port_peer_switch >= 0, fabric.port_peer_switch, -1 - fabric.port_peer_nic
-    )
-    port.owner = np.where(fabric.port_switch >= 0, fabric.port_switch, -1 - fabric.port_nic)
-    port.down_at = np.iinfo(np.int64).min // 2
+    port.kind = which.reshape(-1)
+    port.peer = np.where(into_switch, fabric.port_peer_switch, -1 - fabric.port_peer_nic)
     port.head = -1
     port.tail = -1
     port.up = 1
-    port.last_hop = fabric.port_last_hop
-    # queues scale with the port's rate, as its BDP does
-    scale = fabric.port_rate_bps / derived.port_rate_bps
-    last = fabric.port_last_hop
-    from_nic = fabric.port_switch < 0
-    limit = np.where(last, derived.queue_last_hop_bytes, derived.queue_bytes) * scale
-    port.limit_bytes = np.where(from_nic, UNLIMITED, np.minimum(limit, UNLIMITED))
-    port.control_limit = np.where(from_nic, UNLIMITED, derived.control_queue_bytes)
-    marks = ~from_nic & (~last | queues.ecn_last_hop)
-    port.ecn_low = np.where(marks, derived.ecn_low_bytes * scale, UNLIMITED)
-    port.ecn_high = np.where(
-        marks, np.maximum(derived.ecn_high_bytes, derived.ecn_low_bytes + 1) * scale, UNLIMITED
-    )
-    return port
+    health = records(fabric.n_ports, ss.HEALTH)
+    health.down_at = np.iinfo(np.int64).min // 2
+    return port, kind, health
 
 
 def _switches(fabric: Fabric, seed: int) -> Any:

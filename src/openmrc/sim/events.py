@@ -17,99 +17,140 @@ KIND_SHIFT = 40
 
 
 @inlined
-def schedule(net, node, at):
-    """Let event `node` happen at `at`, less than the wheel's span from now."""
+def _at(ctl, ports, hops, event):
+    """When an event happens."""
+    return ports[event].free_at if event < ctl.n_ports else hops[event - ctl.n_ports].at
+
+
+@inlined
+def _next(ctl, ports, hops, event):
+    """The event behind it in its list, or -1."""
+    if event < ctl.n_ports:
+        return int(ports[event].next)
+    return int(hops[event - ctl.n_ports].next)
+
+
+@inlined
+def _link(ctl, ports, hops, event, following):
+    """Put `following` behind an event."""
+    if event < ctl.n_ports:
+        ports[event].next = following
+    else:
+        hops[event - ctl.n_ports].next = following
+
+
+@inlined
+def schedule_port(net, port_no, port):
+    """The end of a port's transmission, at its `free_at`."""
+    port.next = -1
+    _schedule(net, port_no, port.free_at)
+
+
+@inlined
+def schedule_packet(net, n, h, at):
+    """The arrival of a packet."""
+    h.at = at
+    h.next = -1
+    _schedule(net, net.ctl[0].n_ports + n, at)
+
+
+@inlined
+def _schedule(net, event, at):
+    """Let an event happen at `at`, less than the wheel's span from now."""
     ctl = net.ctl[0]
-    e = net.node[node]
-    e.at = at
-    e.next = -1
     number = at >> ctl.shift
     ctl.n_wheel += 1
     if number <= ctl.bucket:
-        _insert_into_open(ctl, net.node, node, at)
+        _insert_into_open(ctl, net.port, net.hop, event, at)
         return
-    b = number & ctl.bucket_mask
-    if net.bucket[b].head < 0:
-        net.bucket[b].head = node
-        bits.set_in_summary(net.bucket_bits, net.bucket_summary, b)
+    bucket = net.bucket[number & ctl.bucket_mask]
+    if bucket.head < 0:
+        bucket.head = event
+        bits.set_in_summary(net.bucket_bits, net.bucket_summary, number & ctl.bucket_mask)
     else:
-        net.node[net.bucket[b].tail].next = node
-    net.bucket[b].tail = node
+        _link(ctl, net.port, net.hop, bucket.tail, event)
+    bucket.tail = event
 
 
 @inner
-def _insert_into_open(ctl, nodes, node, at):
-    """Into the bucket that is being emptied, in its place (rare: buckets are narrower than a
-    transmission).
+def _insert_into_open(ctl, ports, hops, event, at):
+    """Into the bucket that is being emptied, in its place.
+
+    Rare: buckets are narrower than a transmission.
     """
     if ctl.open_head < 0:
-        ctl.open_head = node
-        ctl.open_tail = node
+        ctl.open_head = event
+        ctl.open_tail = event
         return
-    if nodes[ctl.open_tail].at <= at:
-        nodes[ctl.open_tail].next = node
-        ctl.open_tail = node
+    if _at(ctl, ports, hops, ctl.open_tail) <= at:
+        _link(ctl, ports, hops, ctl.open_tail, event)
+        ctl.open_tail = event
         return
     before = -1
     here = int(ctl.open_head)
-    while nodes[here].at <= at:
+    while _at(ctl, ports, hops, here) <= at:
         before = here
-        here = int(nodes[here].next)
-    nodes[node].next = here
+        here = _next(ctl, ports, hops, here)
+    _link(ctl, ports, hops, event, here)
     if before < 0:
-        ctl.open_head = node
+        ctl.open_head = event
     else:
-        nodes[before].next = node
+        _link(ctl, ports, hops, before, event)
 
 
 @inner
-def _merge(nodes, left, right):
+def _merge(ctl, ports, hops, left, right):
     """Merge two ordered lists; of equal times the left one comes first. Returns the head."""
     head = -1
     tail = -1
     while left >= 0 or right >= 0:
-        if right < 0 or (left >= 0 and nodes[left].at <= nodes[right].at):
+        from_left = right < 0 or (
+            left >= 0 and _at(ctl, ports, hops, left) <= _at(ctl, ports, hops, right)
+        )
+        if from_left:
             taken = left
-            left = int(nodes[left].next)
+            left = _next(ctl, ports, hops, left)
         else:
             taken = right
-            right = int(nodes[right].next)
+            right = _next(ctl, ports, hops, right)
         if tail < 0:
             head = taken
         else:
-            nodes[tail].next = taken
+            _link(ctl, ports, hops, tail, taken)
         tail = taken
     return head
 
 
 @inner
-def _sort(nodes, head, n):
+def _sort(ctl, ports, hops, head, n):
     """Merge sort of a list of `n` events, stable. Returns the head."""
     if n < 2:
-        nodes[head].next = -1
+        _link(ctl, ports, hops, head, -1)
         return head
     middle = head
     for _ in range(n // 2 - 1):
-        middle = int(nodes[middle].next)
-    right = int(nodes[middle].next)
-    nodes[middle].next = -1
-    left = _sort(nodes, head, n // 2)
-    right = _sort(nodes, right, n - n // 2)
-    return _merge(nodes, left, right)
+        middle = _next(ctl, ports, hops, middle)
+    right = _next(ctl, ports, hops, middle)
+    _link(ctl, ports, hops, middle, -1)
+    left = _sort(ctl, ports, hops, head, n // 2)
+    right = _sort(ctl, ports, hops, right, n - n // 2)
+    return _merge(ctl, ports, hops, left, right)
 
 
 @inner
-def _put_in_order(ctl, nodes, head):
+def _put_in_order(ctl, ports, hops, head):
     """Sort the list that was just opened."""
     n = 0
-    node = head
-    while node >= 0:
+    event = head
+    while event >= 0:
         n += 1
-        node = int(nodes[node].next)
-    head = int(_sort(nodes, head, n))
+        event = _next(ctl, ports, hops, event)
+    head = int(_sort(ctl, ports, hops, head, n))
     ctl.open_head = head
-    while nodes[head].next >= 0:
-        head = int(nodes[head].next)
+    following = _next(ctl, ports, hops, head)
+    while following >= 0:
+        head = following
+        following = _next(ctl, ports, hops, head)
     ctl.open_tail = head
 
 
@@ -118,46 +159,52 @@ def next_at(net):
     """Time of the wheel's next event (NEVER if it is empty); opens its bucket."""
     ctl = net.ctl[0]
     if ctl.open_head >= 0:
-        return net.node[ctl.open_head].at
+        return _at(ctl, net.port, net.hop, ctl.open_head)
     if ctl.n_wheel == 0:
         return NEVER
     here = ctl.bucket & ctl.bucket_mask
     b = bits.next_set(net.bucket_bits, net.bucket_summary, (here + 1) & ctl.bucket_mask)
     ctl.bucket += ((b - here - 1) & ctl.bucket_mask) + 1
-    head = int(net.bucket[b].head)
+    bucket = net.bucket[b]
+    head = int(bucket.head)
     ctl.open_head = head
-    ctl.open_tail = net.bucket[b].tail
-    net.bucket[b].head = -1
+    ctl.open_tail = bucket.tail
+    bucket.head = -1
     bits.clear_in_summary(net.bucket_bits, net.bucket_summary, b)
-    node = int(net.node[head].next)
-    at = net.node[head].at
-    while node >= 0:
-        if net.node[node].at < at:
-            _put_in_order(ctl, net.node, head)
+    event = _next(ctl, net.port, net.hop, head)
+    at = _at(ctl, net.port, net.hop, head)
+    while event >= 0:
+        following = _at(ctl, net.port, net.hop, event)
+        if following < at:
+            _put_in_order(ctl, net.port, net.hop, head)
             break
-        at = net.node[node].at
-        node = int(net.node[node].next)
-    return net.node[ctl.open_head].at
+        at = following
+        event = _next(ctl, net.port, net.hop, event)
+    return _at(ctl, net.port, net.hop, ctl.open_head)
 
 
 @inlined
 def take(net):
     """Remove the event that `next_at` announced, and return it."""
     ctl = net.ctl[0]
-    node = int(ctl.open_head)
-    ctl.open_head = net.node[node].next
+    event = int(ctl.open_head)
+    ctl.open_head = _next(ctl, net.port, net.hop, event)
     ctl.n_wheel -= 1
-    return node
+    return event
 
 
 @inner
 def rewind(net, at):
-    """The heap comes first: close an open bucket that lies later than `at`, so that events may be
-    put before it.
+    """The heap comes first, and everything in the wheel is later than `at`: turn the wheel there.
+
+    Forwards over the silence of an empty wheel; or back, closing the bucket that is open, so that
+    events may be put before it.
     """
     ctl = net.ctl[0]
     number = at >> ctl.shift
     if number >= ctl.bucket:
+        if ctl.open_head < 0:  # the next event may fall into this very bucket
+            ctl.bucket = max(ctl.bucket, number - 1)
         return
     if ctl.open_head >= 0:
         b = ctl.bucket & ctl.bucket_mask

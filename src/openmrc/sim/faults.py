@@ -31,17 +31,18 @@ def apply(net, st, fault, now):
         port = net.port[target]
         port.up = 0
         port.faulty = 1
-        port.down_at = now
+        net.health[target].down_at = now
         ctl.any_down = 1
         link.flush(net, port)
     elif fault.action == PORT_UP:
         port = net.port[target]
         port.up = 1
-        port.faulty = 1 if port.loss > 0 else 0
+        port.faulty = 1 if net.health[target].loss > 0 else 0
     elif fault.action == PORT_LOSS:
         port = net.port[target]
-        port.loss = int(fault.rate * 4294967296.0)
-        port.faulty = 1 if port.loss > 0 or port.up == 0 else 0
+        loss = int(fault.rate * 4294967296.0)
+        net.health[target].loss = loss
+        port.faulty = 1 if loss > 0 or port.up == 0 else 0
     elif fault.action == SWITCH_SILENT:
         net.switch[target].silent = 1
     elif fault.action == SWITCH_UP or fault.action == SWITCH_DOWN:

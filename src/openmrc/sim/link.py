@@ -22,7 +22,7 @@ def new_packet(net):
     """An index for a packet; `room_left` says whether there are any."""
     ctl = net.ctl[0]
     n = int(ctl.free_head)
-    ctl.free_head = net.node[ctl.n_ports + n].next
+    ctl.free_head = net.hop[n].next
     ctl.n_free -= 1
     return n
 
@@ -31,7 +31,7 @@ def new_packet(net):
 def free_packet(net, n):
     """Give an index back."""
     ctl = net.ctl[0]
-    net.node[ctl.n_ports + n].next = ctl.free_head
+    net.hop[n].next = ctl.free_head
     ctl.free_head = n
     ctl.n_free += 1
 
@@ -63,21 +63,29 @@ def transmit(net, port, port_no, n, now):
     """Put a packet on the wire: it arrives after its last bit and the way (store and forward)."""
     ctl = net.ctl[0]
     h = net.hop[n]
-    port.free_at = now + int(h.frame_bytes) * BITS_PS // port.rate_bps
+    kind = net.port_kind[port.kind]
+    port.free_at = now + int(h.frame_bytes) * BITS_PS // kind.rate_bps
     ctl.traversals += 1
     h.port = port_no
     h.to = port.peer
-    if port.faulty and (port.up == 0 or bits.draw(net.stream, 1) < port.loss):
+    if port.faulty and _lost(net, port, port_no):
         drop_by_fault(net, n)
         return
-    events.schedule(net, ctl.n_ports + n, port.free_at + port.delay_ps)
+    events.schedule_packet(net, n, h, port.free_at + kind.delay_ps)
+
+
+@inner
+def _lost(net, port, port_no):
+    """Whether a faulty port loses the packet that it sends."""
+    return port.up == 0 or bits.draw(net.stream, 1) < net.health[port_no].loss
 
 
 @inner
 def went_down_under(net, h, now):
     """Whether the link that a packet comes from went down while the packet was under way."""
-    port = net.port[h.port]
-    return port.down_at >= now - port.delay_ps - int(h.frame_bytes) * BITS_PS // port.rate_bps
+    kind = net.port_kind[net.port[h.port].kind]
+    left_at = now - kind.delay_ps - int(h.frame_bytes) * BITS_PS // kind.rate_bps
+    return net.health[h.port].down_at >= left_at
 
 
 @inlined
@@ -85,17 +93,16 @@ def arm(net, port, port_no):
     """Ask for an event when the port's transmission is over."""
     if port.armed == 0:
         port.armed = 1
-        events.schedule(net, port_no, port.free_at)
+        events.schedule_port(net, port_no, port)
 
 
 @inlined
 def _append(net, port, klass, n):
-    node = net.ctl[0].n_ports + n
-    net.node[node].next = -1
+    net.hop[n].next = -1
     if port.head[klass] < 0:
         port.head[klass] = n
     else:
-        net.node[net.ctl[0].n_ports + port.tail[klass]].next = n
+        net.hop[port.tail[klass]].next = n
     port.tail[klass] = n
 
 
@@ -111,21 +118,20 @@ def dequeue(net, port):
             return -1
     n = int(port.head[klass])
     h = net.hop[n]
-    port.head[klass] = net.node[net.ctl[0].n_ports + n].next
+    port.head[klass] = h.next
     if klass == CLASS_CONTROL:
         port.control_bytes -= h.frame_bytes
     else:
         port.data_bytes -= h.frame_bytes
-        if port.data_bytes > port.ecn_low:
-            _mark(net, port, h)
+        kind = net.port_kind[port.kind]
+        if port.data_bytes > kind.ecn_low:
+            _mark(net, port.data_bytes - kind.ecn_low, kind.ecn_high - kind.ecn_low, h)
     return n
 
 
 @inner
-def _mark(net, port, h):
+def _mark(net, over, span, h):
     """Random marking between the two thresholds, always above the upper one."""
-    span = port.ecn_high - port.ecn_low
-    over = port.data_bytes - port.ecn_low
     if over >= span or bits.draw_below(net.stream, 0, span) < over:
         if h.marks & CE == 0:
             net.ctl[0].ecn_marked += 1
@@ -141,10 +147,11 @@ def _trim(net, port, n):
     h.klass = CLASS_CONTROL
     h.trimmable = 0
     h.tag = -1
-    h.marks |= TRIMMED_LASTHOP if port.last_hop else TRIMMED
+    kind = net.port_kind[port.kind]
+    h.marks |= TRIMMED_LASTHOP if kind.last_hop else TRIMMED
     ctl.trimmed += 1
     net.timeline[ctl.now // ctl.bin_ps, BIN_TRIMMED] += 1
-    if port.control_bytes + h.frame_bytes > port.control_limit:
+    if port.control_bytes + h.frame_bytes > kind.control_limit:
         _drop_by_queue(net, n, True)
     else:
         port.control_bytes += h.frame_bytes
@@ -153,11 +160,15 @@ def _trim(net, port, n):
 
 @inner
 def _swap(net, a, b):
-    """Exchange what two packet indices stand for, their places in queues apart."""
+    """Exchange what two packet indices stand for, their links apart."""
     spare = net.hop.shape[0] - 1  # the last index is never given out
+    next_a = net.hop[a].next
+    next_b = net.hop[b].next
     net.hop[spare] = net.hop[a]
     net.hop[a] = net.hop[b]
     net.hop[b] = net.hop[spare]
+    net.hop[a].next = next_a
+    net.hop[b].next = next_b
     net.packet[spare] = net.packet[a]
     net.packet[a] = net.packet[b]
     net.packet[b] = net.packet[spare]
@@ -170,19 +181,13 @@ def _overflow(net, port, n):
     """
     h = net.hop[n]
     last = int(port.tail[CLASS_DATA]) if port.head[CLASS_DATA] >= 0 else -1
-    fits = (
-        last >= 0
-        and port.data_bytes - net.hop[last].frame_bytes + h.frame_bytes <= port.limit_bytes
-    )
-    if (
-        fits
-        and h.klass == CLASS_DATA
-        and net.hop[last].trimmable
-        and bits.draw_below(net.stream, 0, 2) == 0
-    ):
-        port.data_bytes += h.frame_bytes - net.hop[last].frame_bytes
-        _swap(net, n, last)
-        h = net.hop[n]
+    if last >= 0 and h.klass == CLASS_DATA and net.hop[last].trimmable:
+        grown = h.frame_bytes - net.hop[last].frame_bytes
+        fits = port.data_bytes + grown <= net.port_kind[port.kind].limit_bytes
+        if fits and bits.draw_below(net.stream, 0, 2) == 0:
+            port.data_bytes += grown
+            _swap(net, n, last)
+            h = net.hop[n]
     if h.trimmable:
         _trim(net, port, n)
     else:
@@ -202,12 +207,12 @@ def enqueue(net, port_no, n, now):
         return
     klass = int(h.klass)
     if klass == CLASS_CONTROL:
-        if port.control_bytes + h.frame_bytes > port.control_limit:
+        if port.control_bytes + h.frame_bytes > net.port_kind[port.kind].control_limit:
             _drop_by_queue(net, n, True)
         else:
             port.control_bytes += h.frame_bytes
             _append(net, port, klass, n)
-    elif port.data_bytes + h.frame_bytes > port.limit_bytes:
+    elif port.data_bytes + h.frame_bytes > net.port_kind[port.kind].limit_bytes:
         _overflow(net, port, n)
     else:
         port.data_bytes += h.frame_bytes
@@ -235,7 +240,7 @@ def flush(net, port):
     for klass in range(CLASS_DATA + 1):
         n = int(port.head[klass])
         while n >= 0:
-            following = int(net.node[net.ctl[0].n_ports + n].next)
+            following = int(net.hop[n].next)
             drop_by_fault(net, n)
             n = following
         port.head[klass] = -1

@@ -133,7 +133,7 @@ def advance(net, st, until, budget):
         node = events.take(net)
         if node >= ctl.n_ports:
             _arrive(net, st, node - ctl.n_ports, at)
-        elif net.port[node].owner >= 0:
+        elif node >= ctl.n_nic_ports:
             link.on_switch_port_free(net, node, at)
         else:
             nic.on_port_free(net, st, node, at)

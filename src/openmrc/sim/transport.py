@@ -32,7 +32,6 @@ class Transport:
     rto_exponent: int = 8
     linear_cnt: int = 7
     exp_cnt: int = 10
-    dynamic_mpr: bool = False
     rules: str = (
         "mrc"  # "peer": htsim's packet sizes, hashed EVs, alpha by 12 us, control on random EVs
     )

@@ -106,7 +106,6 @@ class World:
     def _grow_packets(self) -> None:
         n = len(self.net.hop)
         grown = {
-            "node": _longer(self.net.node, n),
             "hop": _longer(self.net.hop, n),
             "packet": _longer(self.net.packet, n),
         }
