@@ -87,7 +87,7 @@ def run_floor() -> dict[str, float]:
     from openmrc import jit
     from openmrc.run import peak_rss_mb
 
-    jit.numba.njit(cache=True)(_next_number)(1)
+    jit.compiled(_next_number)(1)
     return {"peak_rss_mb": round(peak_rss_mb(), 1)}
 
 

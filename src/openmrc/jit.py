@@ -142,7 +142,7 @@ def records(n: int, dtype: np.dtype[Any]) -> Any:
     )
     assert not clash, f"plain Python would read NumPy's own attribute: {clash}"
     room = np.zeros(n * dtype.itemsize + CACHE_LINE, np.uint8)
-    skip = -room.ctypes.data % CACHE_LINE
+    skip = -room.__array_interface__["data"][0] % CACHE_LINE
     return room[skip : skip + n * dtype.itemsize].view(dtype).view(np.recarray)
 
 

@@ -109,6 +109,8 @@ def on_sack(q, c, now, new_bytes, rtt_ps, ce, penalty):
         return
     if penalty > 0:  # MRC 4.8: 64 in every SACK of a round trip halves the window
         q.cwnd = max(q.cwnd - new * penalty / 128.0, q.pkt)
+        q.fast = 0  # nor may it grow fast meanwhile: that would outweigh the penalty
+        q.calm = 0.0
     if _quick_adapt(q, now, delay, False, ecn):
         return
     if not ecn:

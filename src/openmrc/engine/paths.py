@@ -282,8 +282,8 @@ def on_loss(st, q, ev, sent_at, now):
         if plane.losses == 0:
             plane.first_lost_at = sent_at
         plane.losses += 1
-    if e.state != GOOD and e.state != SKIP:
-        return
+    if (e.state != GOOD and e.state != SKIP) or sent_at <= e.demoted_at:
+        return  # what was lost before the last demotion says nothing of a path revived since
     if plane.n_good <= 1 and plane.losses < LAST_PATH_LOSSES:
         return
     _demote(st, q, plane, p, ev, now)
@@ -372,13 +372,17 @@ def revive(st, q, ev, marked, now):
 
 @inner
 def on_probe_answer(st, q, value, probe_id, marked, now):
-    """The answer to a probe came; revives its EV once enough came in a row (row 11)."""
+    """The answer to a probe came; revives its EV once enough came in a row (row 11).
+
+    Returns when the probe was sent, for it counts as an original (row 7); -NEVER if it is not known.
+    """
     ev = index_of(st, q, value)
     if ev < 0:
-        return
+        return -NEVER
     e = st.ev[q.ev0 + ev]
     if e.state != ASSUMED_BAD or e.probe_id != probe_id:
-        return
+        return -NEVER
+    sent_at = e.probe_at - e.spacing
     e.probe_id = -1
     e.answers += 1
     e.spacing = 2 * q.base_rtt
@@ -390,6 +394,7 @@ def on_probe_answer(st, q, value, probe_id, marked, now):
     else:
         e.probe_at = now + e.spacing
         q.ev_probe_at = min(q.ev_probe_at, e.probe_at)
+    return sent_at
 
 
 @compiled

@@ -179,12 +179,28 @@ def on_request(st, nic, p, now):
             st.nic[nic].deadline = min(st.nic[nic].deadline, peer.down_probe_at)
             _qps_of_peer(st, nic, int(p.src), now)
     q = st.qp[peer.qp]
-    plane = _next_plane(st, q, paths.ports_up(st, q))
+    if p.reason == OP_EV_PROBE:
+        # Back on the plane that works, on any of its paths: this end's reverse EV may be as dead as
+        # the one that the peer wants to replace.
+        plane = int(p.plane)
+        ev = _random_ev(st, q, plane)
+    else:
+        plane = _next_plane(st, q, paths.ports_up(st, q))
+        ev = int(st.plane[q.plane0 + max(plane, 0)].reverse_ev)
     if plane >= 0:
-        ev = int(st.plane[q.plane0 + plane].reverse_ev)
         _endpoint_packet(
             st, nic, int(p.src), ENDPOINT_RESPONSE, int(p.reason), int(p.psn), plane, ev, now
         )
+
+
+@inlined
+def _random_ev(st, q, plane_no):
+    """The value of a random EV of a plane, of those that it has whatever their state."""
+    plane = st.plane[q.plane0 + plane_no]
+    if plane.n_evs == 0:
+        return int(plane.reverse_ev)
+    pick = bits.draw_below(st.stream, q.index, int(plane.n_evs))
+    return int(st.ev[q.ev0 + plane.ev0 + pick].value)
 
 
 @compiled
@@ -230,8 +246,7 @@ def _probe_plane(st, nic, q, plane_no, now):
         return
     n = st.nic[nic]
     n.request_id = (n.request_id + 1) & 0xFFFF
-    pick = bits.draw_below(st.stream, q.index, int(plane.n_evs))
-    plane.trial_ev = st.ev[q.ev0 + plane.ev0 + pick].value
+    plane.trial_ev = _random_ev(st, q, plane_no)
     plane.trial_id = n.request_id
     st.request[nic * REQUESTS + n.request_id % REQUESTS] = q.index
     _endpoint_packet(

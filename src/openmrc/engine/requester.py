@@ -369,7 +369,8 @@ def _on_probe_answer(st, q, p, marked, now):
     if number == q.query_id:
         q.evidence_at = max(q.evidence_at, q.query_sent_at)
     elif q.n_bad > 0:
-        paths.on_probe_answer(st, q, int(p.entropy), number, marked, now)
+        sent_at = paths.on_probe_answer(st, q, int(p.entropy), number, marked, now)
+        q.evidence_at = max(q.evidence_at, sent_at)
 
 
 @compiled

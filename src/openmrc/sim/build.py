@@ -25,9 +25,8 @@ from openmrc.sim.transport import Queues, Transport
 from openmrc.traffic import Traffic
 
 SEND_QUEUE_MAX = 64  # messages a QP holds at once; the others wait in the world
-REVERSE_EVS_PER_PLANE = (
-    4  # paths among which a receive-only end keeps its reverse EV fresh (MRC 3.9)
-)
+# Paths among which a receive-only end keeps its reverse EVs fresh (MRC 3.9): in all, and per plane.
+REVERSE_EVS, REVERSE_EVS_PER_PLANE_MIN = 32, 4
 PACKETS_AT_START = 4096
 TIMELINE_BINS = 4096
 TIMELINE_BIN_PS = 10_000_000  # reference 11, measures: 10 us
@@ -284,7 +283,8 @@ def _ev_table(
                 active = min(n_paths, derived.evs_per_plane_active)
                 backup = min(n_paths - active, derived.evs_per_plane_backup)
                 if not sends:
-                    active, backup = min(n_paths, REVERSE_EVS_PER_PLANE), 0
+                    reverse = max(REVERSE_EVS // fabric.n_planes, REVERSE_EVS_PER_PLANE_MIN)
+                    active, backup = min(n_paths, reverse), 0
                 for p in range(fabric.n_planes):
                     values = _draw_paths(fabric, transport, rng, qps, ends, p, up, active + backup)
                     table.add(qps, p, values, active)

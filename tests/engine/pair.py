@@ -1,0 +1,669 @@
+"""Two endpoints and a wire between them, in virtual time: the vocabulary of the engine's stories.
+
+A `Pair` is one State with two NICs, 0 and 1, joined by `planes` planes of `evs + backup` paths
+each. Queue pair `k` has an end on both; each end sends and receives. Data is pulled from the engine
+port by port, as a NIC does, and takes its serialisation time; control packets and probes leave at
+once. Everything arrives half a round trip later, unless a story says otherwise:
+
+    pair = Pair(planes=2)
+    pair.post(100_000)
+    pair.drop(seq=5)
+    pair.drive()
+    assert pair.sent["rtx"] == 1
+
+Payload is real: bytes of the sender's buffers, written where the responder says. After each call of
+the engine its books are compared with the records they summarise (`check`).
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.engine import bits, loss, paths, ports, requester, responder
+from openmrc.engine import packet as pk
+from openmrc.engine import state as es
+from openmrc.jit import records
+
+US = 1_000_000  # ps
+MS = 1000 * US
+S = 1000 * MS
+FOREVER = 1 << 60
+OVERHEAD = 88  # nominal bytes beside the payload
+FRAME = 166  # bytes on the wire beside the payload
+QPN0 = 16
+TIMERS = ("tail_at", "rto_at", "ask_at", "finish_at", "ev_probe_at", "reverse_probe_at")
+NAMES = {
+    pk.ACKNOWLEDGE: "ack",
+    pk.ENDPOINT_REQUEST: "request",
+    pk.ENDPOINT_RESPONSE: "response",
+    pk.SACK: "sack",
+    pk.NACK: "nack",
+    pk.PROBE: "probe",
+}
+
+Bytes = npt.NDArray[np.uint8]
+
+
+def kind_of(p: Any) -> str:
+    """data, rtx, sack, nack, ack, probe, request or response."""
+    if p.opcode <= pk.LAST_DATA:
+        return "rtx" if p.flag_bits & pk.RTX else "data"
+    return NAMES[int(p.opcode)]
+
+
+@dataclass
+class Rule:
+    """Something the wire does to packets of a kind, some times or always."""
+
+    do: str
+    times: float = FOREVER
+    kind: str | None = None
+    src: int | None = None
+    plane: int | None = None
+    ev: int | None = None
+    psn: int | None = None
+    by_ps: int = 0
+
+    def takes(self, p: Any) -> bool:
+        """True if the rule acts on this packet; counts it."""
+        kind = kind_of(p)
+        if (
+            self.times <= 0
+            or (self.kind not in (None, kind) and not (self.kind == "payload" and kind in DATA))
+            or self.src not in (None, int(p.src))
+            or self.plane not in (None, int(p.plane))
+            or self.ev not in (None, int(p.ev))
+            or self.psn not in (None, int(p.psn))
+        ):
+            return False
+        self.times -= 1
+        return True
+
+
+DATA = ("data", "rtx")
+
+
+@dataclass(frozen=True)
+class Logged:
+    """A packet that left an endpoint."""
+
+    at: int
+    kind: str
+    p: Any
+
+
+class Pair:
+    """Two endpoints, the wire between them, their memory and a clock."""
+
+    def __init__(
+        self,
+        *,
+        planes: int = 2,
+        evs: int = 4,
+        backup: int = 0,
+        qps: int = 1,
+        pmtu: int = 4096,
+        mpr: int = 512,
+        rtt_us: int = 8,
+        rate_gbps: int = 100,
+        rto_exponent: int = 8,
+        linear_cnt: int = 7,
+        exp_cnt: int = 10,
+        first_psn: int = 1000,
+        messages: int = 64,
+        max_wimm: int = 128,
+        region_bytes: int = 4 << 20,
+        seed: int = 1,
+        checked: bool = True,
+        **config: int,
+    ) -> None:
+        self.planes, self.n_qps, self.pmtu, self.checked = planes, qps, pmtu, checked
+        self.now = 0
+        self.rate_bps = rate_gbps * 10**9
+        frame_ps = (pmtu + FRAME) * 8 * 10**12 // self.rate_bps
+        self.one_way_ps = (rtt_us * US - frame_ps) // 2
+        n, per_plane = 2 * qps, evs + backup
+        words = (1 << (mpr + 255).bit_length()) // 64
+        slots = 1 << (mpr - 1).bit_length()
+        st = es.new_state(
+            qps=n,
+            slots=n * slots,
+            planes=n * planes,
+            evs=n * planes * per_plane,
+            order=n * planes * per_plane,
+            messages=n * messages,
+            rx_messages=n * messages,
+            words=2 * n * words,
+            regions=n,
+            nics=2,
+            peers=2,
+        )
+        self.st = st
+        c = st.config[0]
+        c.pmtu, c.nominal_overhead = pmtu, OVERHEAD
+        c.port_rate_bps, c.base_rtt_ps = self.rate_bps, rtt_us * US
+        c.sack_bytes, c.rto_base_ps = 16_384, 1_024_000 << rto_exponent
+        c.linear_cnt, c.exp_cnt, c.max_wimm = linear_cnt, exp_cnt, max_wimm
+        c.cc, c.trimming, c.reverse = es.CC_NSCC, 1, es.REVERSE_PROBED
+        c.shuffle_rounds = 64
+        for name, value in config.items():
+            c[name] = value
+        index = np.arange(n)
+        q = st.qp
+        q.index = index
+        q.nic = index // qps
+        q.peer_nic = 1 - q.nic
+        q.peer = q.nic
+        q.qpn = QPN0 + index
+        q.peer_qpn = QPN0 + (index + qps) % n
+        q.n_planes, q.n_evs, q.order_len = planes, planes * per_plane, per_plane
+        q.plane0 = index * planes
+        q.ev0 = q.order0 = index * planes * per_plane
+        q.slot0, q.slot_mask = index * slots, slots - 1
+        q.msg0 = q.rmsg0 = index * messages
+        q.msg_mask = q.rmsg_mask = messages - 1
+        q.acked0, q.rx0, q.ring_mask = 2 * index * words, (2 * index + 1) * words, words * 64 - 1
+        q.mpr = q.rx_mpr = mpr
+        q.first_psn = (first_psn + 7919 * q.nic) & pk.PSN_MASK
+        q.peer_psn = np.roll(q.first_psn, qps)
+        k = np.arange(n * planes)
+        st.plane.ev0 = k % planes * per_plane
+        st.plane.n_evs = per_plane
+        st.plane.n_active = st.plane.share = evs
+        i = np.arange(len(st.ev))
+        st.ev.plane = i // per_plane % planes
+        st.ev.value = (st.ev.plane.astype(np.int64) << 16) | (i % per_plane + 1)
+        st.ev.active = i % per_plane < evs
+        st.ev.state = paths.GOOD
+        st.order[:] = i % (planes * per_plane)
+        st.plane.reverse_ev = (k % planes << 16) | 1
+        st.stream[:] = bits.seed_streams(seed, 0, n)
+        st.nic.qp0, st.nic.n_qps = [0, qps], qps
+        st.nic.peer0, st.nic.n_peers = [0, 1], 1
+        st.nic.n_ports, st.nic.up_mask = planes, (1 << planes) - 1
+        st.nic.probe_rate = 0.01 * planes / frame_ps
+        st.nic.probe_tokens = paths.PROBE_BURST
+        st.nic.deadline = st.peer.next_at = st.peer.down_probe_at = es.NEVER
+        st.peer.remote = [1, 0]
+        st.peer.qp = [0, qps]
+        st.peer.remote_mask = (1 << planes) - 1
+        st.region.nic = q.nic
+        st.region.length = region_bytes
+        st.region.va = (1 << 32) + index * (1 << 30)
+        st.region.rkey = index | (77 << es.REGION_INDEX_BITS)
+        for qi in range(n):
+            ports.open_qp(st, qi)
+        self.memory = np.zeros((n, region_bytes), np.uint8)  # [region = QP end, offset]
+        self.writes = np.zeros((n, region_bytes), np.uint8)  # how often each byte was placed
+        self.expected = np.zeros((n, region_bytes), np.uint8)
+        self.ahead = np.zeros(n, np.int64)  # next offset to post to, by region
+        self.sources: dict[tuple[int, int], Bytes] = {}
+        self.rng = np.random.default_rng(seed)
+        self.sent: Counter[str] = Counter()
+        self.dropped: Counter[str] = Counter()
+        self.log: list[Logged] = []
+        self.completions: list[tuple[int, int, int, int]] = []
+        self.wanted = 0  # messages posted
+        self.rules: list[Rule] = []
+        self.flights: list[tuple[int, int, Any, Bytes | None]] = []
+        self.count = itertools.count()
+        self.port_free_at = [[0] * planes, [0] * planes]
+        self.scratch = records(1, pk.PACKET)[0]
+        self.turn = [0, 0]
+
+    # --- what a story reads
+
+    @property
+    def q(self) -> Any:
+        """The first QP's end on NIC 0: the sender of most stories."""
+        return self.st.qp[0]
+
+    @property
+    def r(self) -> Any:
+        """The other end of the first QP."""
+        return self.st.qp[self.n_qps]
+
+    @property
+    def rtt(self) -> int:
+        """Base round trip, ps."""
+        return int(self.st.config[0].base_rtt_ps)
+
+    @property
+    def rto(self) -> int:
+        return int(self.q.rto)
+
+    def ev(self, plane: int, k: int) -> int:
+        """Value of the k-th EV of a plane."""
+        return (plane << 16) | (k + 1)
+
+    def ev_index(self, plane: int, k: int) -> int:
+        """Its index within a QP."""
+        return plane * int(self.q.order_len) + k
+
+    def path(self, plane: int, k: int, qp: int = 0) -> Any:
+        """Its record."""
+        return self.st.ev[int(self.st.qp[qp].ev0) + self.ev_index(plane, k)]
+
+    def path_state(self, plane: int, k: int, qp: int = 0) -> str:
+        """GOOD, SKIP, ASSUMED_BAD or DENIED."""
+        return paths.ev_states()[int(self.path(plane, k, qp).state)]
+
+    def path_states(self, plane: int) -> str:
+        """The states of a plane's EVs by first letter: GGSA."""
+        return "".join(self.path_state(plane, k)[0] for k in range(int(self.q.order_len)))
+
+    def plane(self, plane: int, qp: int = 0) -> Any:
+        return self.st.plane[int(self.st.qp[qp].plane0) + plane]
+
+    def slot(self, seq: int) -> Any:
+        q = self.q
+        return self.st.slot[int(q.slot0) + (seq & int(q.slot_mask))]
+
+    def psn(self, seq: int) -> int:
+        """PSN of a sequence number of the first sender."""
+        return (int(self.q.first_psn) + seq) & pk.PSN_MASK
+
+    def seq(self, p: Any) -> int:
+        """The reverse, for data packets of the first sender."""
+        return (int(p.psn) - int(self.q.first_psn)) & pk.PSN_MASK
+
+    def packets(self, *kinds: str, src: int | None = None, since: int = 0) -> list[Logged]:
+        """What was sent, in order."""
+        return [
+            x for x in self.log if x.kind in kinds and src in (None, int(x.p.src)) and x.at >= since
+        ]
+
+    def done(self, kind: int = es.DONE_SEND) -> list[int]:
+        """Ids of completions of a kind, in order."""
+        return [c[2] for c in self.completions if c[0] == kind]
+
+    def immediates(self) -> list[int]:
+        return [c[3] for c in self.completions if c[0] == es.DONE_RECV_IMM]
+
+    def deadline(self, qi: int) -> int:
+        """The earliest timer of a QP."""
+        q = self.st.qp[qi]
+        return min(int(q[name]) for name in TIMERS)
+
+    def error(self, qi: int = 0) -> str:
+        return es.ERROR_TEXTS[int(self.st.qp[qi].error)]
+
+    # --- what a story does
+
+    def post(
+        self,
+        size: int,
+        imm: int | None = None,
+        *,
+        src: int = 0,
+        qp: int = 0,
+        offset: int | None = None,
+        rkey: int | None = None,
+        pump: bool = True,
+    ) -> bool:
+        """Post a write of random bytes to the peer's region, by default after the one before."""
+        qi = src * self.n_qps + qp
+        region = (qi + self.n_qps) % (2 * self.n_qps)
+        r = self.st.region[region]
+        data = self.rng.integers(1, 256, size, np.uint8)
+        at = int(self.ahead[region]) if offset is None else offset
+        q = self.st.qp[qi]
+        number = int(q.msg_end)
+        key = int(r.rkey) if rkey is None else rkey
+        accepted = requester.post_write(
+            self.st,
+            qi,
+            self.wanted,
+            size,
+            int(r.va) + at,
+            key,
+            int(imm is not None),
+            imm or 0,
+        )
+        if not accepted:
+            return False
+        self.sources[qi, number] = data
+        self.wanted += 1
+        if offset is None:
+            self.ahead[region] += size
+        if at >= 0 and at + size <= int(r.length):
+            self.expected[region, at : at + size] = data
+        if pump:
+            self._pump()
+        return True
+
+    def _rule(self, do: str, times: float, seq: int | None, **how: Any) -> Rule:
+        if seq is not None:
+            how["psn"] = self.psn(seq)
+        rule = Rule(do, times, **how)
+        self.rules.append(rule)
+        return rule
+
+    def cut(self, **where: Any) -> Rule:
+        """Lose everything on a plane, an EV, from a NIC ..., silently, until `heal`."""
+        return self._rule("drop", FOREVER, None, **where)
+
+    def heal(self, rule: Rule | None = None) -> None:
+        """End one rule, or all."""
+        self.rules = [r for r in self.rules if rule is not None and r is not rule]
+
+    def drop(self, next: int = 1, *, seq: int | None = None, **which: Any) -> Rule:
+        """Lose the next packets: data unless `kind` says otherwise."""
+        which.setdefault("kind", "payload")
+        return self._rule("drop", next, seq, **which)
+
+    def trim(
+        self, next: int = 1, *, seq: int | None = None, last_hop: bool = False, **which: Any
+    ) -> Rule:
+        """Cut the payload off the next data packets."""
+        which.setdefault("kind", "payload")
+        return self._rule("trim at last hop" if last_hop else "trim", next, seq, **which)
+
+    def mark(self, next: float = FOREVER, *, seq: int | None = None, **which: Any) -> Rule:
+        """Set CE."""
+        return self._rule("mark", next, seq, **which)
+
+    def delay(self, us: float, next: float = 1, *, seq: int | None = None, **which: Any) -> Rule:
+        """Let packets arrive later."""
+        return self._rule("delay", next, seq, by_ps=int(us * US), **which)
+
+    def duplicate(
+        self, next: int = 1, *, seq: int | None = None, us: float = 0, **which: Any
+    ) -> Rule:
+        """Deliver packets a second time, `us` later."""
+        which.setdefault("kind", "payload")
+        return self._rule("duplicate", next, seq, by_ps=int(us * US), **which)
+
+    def port(self, nic: int, port: int, up: bool, noticed: bool = True) -> None:
+        """A NIC's port goes down or up, both directions; `noticed` by the NIC."""
+        where = [r for r in self.rules if r.do == f"port {nic}"]
+        if up:
+            self.rules = [r for r in self.rules if not (r in where and r.plane == port)]
+        else:
+            self.rules.append(Rule(f"port {nic}", plane=port))
+        if noticed:
+            ports.set_local_port(self.st, nic, port, int(up), self.now)
+            self._after()
+            self._pump()
+
+    def deny(self, plane: int, k: int, denied: bool = True) -> None:
+        """The denylist of NIC 0 takes an EV, or gives it back."""
+        paths.deny(self.st, self.q, self.ev_index(plane, k), int(denied), self.now)
+        self._after()
+        self._pump()
+
+    def inject(self, nic: int, opcode: int, qp: int = 0, **fields: int) -> list[Any]:
+        """Hand a packet to a NIC as if it had arrived now; what that NIC sends at once."""
+        p = records(1, pk.PACKET)[0]
+        p.opcode = opcode
+        p.src, p.dst = 1 - nic, nic
+        p.dst_qpn = QPN0 + nic * self.n_qps + qp
+        if opcode in (pk.ENDPOINT_REQUEST, pk.ENDPOINT_RESPONSE):
+            p.dst_qpn = pk.ENDPOINT_QPN
+        for name, value in fields.items():
+            p[name] = value
+        before = len(self.log)
+        self._receive(p, np.zeros(int(p.payload_len), np.uint8))
+        self._pump()
+        return [x.p for x in self.log[before:]]
+
+    def nack(self, seq: int, reason: int, entropy: int | None = None) -> None:
+        """The sender hears a NACK about a packet in flight."""
+        value = entropy
+        if value is None:
+            value = int(self.st.ev[int(self.q.ev0) + int(self.slot(seq).ev)].value)
+        self.inject(0, pk.NACK, psn=self.psn(seq), reason=reason, entropy=value)
+
+    def sack(self, cack: int, got: set[int] | None = None, **fields: int) -> None:
+        """The sender hears a SACK: all up to `cack` received, and `got` beyond."""
+        got = got or set()
+        base = cack + 1
+        word = sum(1 << (s - base) for s in got if base <= s < base + 64)
+        fields.setdefault("rcvd_units", (cack + 1 + len(got)) * (self.pmtu + OVERHEAD + 255) // 256)
+        p: dict[str, Any] = {
+            "cack_psn": self.psn(cack),
+            "sack_offset": 1,
+            "bitmap": np.uint64(word),
+        }
+        trigger = fields.pop("trigger", cack)
+        p["ack_offset"] = trigger - cack
+        if trigger >= 0 and "entropy" not in fields:
+            ev = int(self.slot(trigger).ev)
+            p["entropy"] = int(self.st.ev[int(self.q.ev0) + ev].value)
+        self.inject(0, pk.SACK, **(p | fields))
+
+    def set_mpr(self, packets: int) -> None:
+        """The receiver announces another window from now on."""
+        responder.set_dynamic_mpr(self.st, self.n_qps, packets)
+
+    def advance(self, us: float = 0, ps: int = 0) -> None:
+        """Let time pass."""
+        self._run(self.now + int(us * US) + ps, stop_when_done=False)
+
+    def drive(self, limit_us: float = 1_000_000, errors: bool = False) -> None:
+        """Run until every posted message completed or, where the story expects `errors`, its QP is
+        in error; fail at the limit.
+        """
+        self._run(self.now + int(limit_us * US), stop_when_done=True)
+        assert errors or not np.any(self.st.qp.state == es.ERROR), self.error(0) + self.error(-1)
+        assert self.settled(), f"not settled after {limit_us} us: {self.summary()}"
+
+    def until(self, condition: Callable[[], Any], limit_us: float = 100_000) -> None:
+        """Run, event by event, until something holds."""
+        end = self.now + int(limit_us * US)
+        while not condition():
+            at = self.next_at()
+            assert at <= end, f"still not so after {limit_us} us: {self.summary()}"
+            self._run(max(at, self.now), stop_when_done=False)
+
+    def settled(self) -> bool:
+        """True if nothing posted waits for its completion at a QP that still works."""
+        q = self.st.qp
+        return bool(np.all((q.msg_done == q.msg_end) | (q.state == es.ERROR)))
+
+    def run_out(self) -> None:
+        """Let all that is on the wire arrive."""
+        self.advance(us=5 * self.rtt / US)
+
+    def summary(self) -> str:
+        q = self.q
+        return (
+            f"now {self.now}, una {q.una}, nxt {q.nxt}, lost {q.lost}, inflight {q.inflight}, "
+            f"cwnd {q.cwnd:.0f}, planes_ok {q.planes_ok:b}, sent {dict(self.sent)}, "
+            f"dropped {dict(self.dropped)}"
+        )
+
+    def assert_intact(self) -> None:
+        """Every byte of every message posted is at its place, placed once."""
+        assert np.array_equal(self.memory, self.expected)
+        assert int(self.writes.max(initial=0)) <= 1
+        assert int(self.writes.sum()) == sum(len(s) for s in self.sources.values())
+
+    # --- the clock
+
+    def _run(self, until: int, stop_when_done: bool) -> None:
+        self._pump()
+        while not (stop_when_done and self.settled()):
+            at = self.next_at()
+            if at > until:
+                break
+            self.now = max(self.now, at)
+            self._step()
+        if not stop_when_done:
+            self.now = max(self.now, until)
+
+    def next_at(self) -> int:
+        at = min((self.deadline(qi) for qi in range(len(self.st.qp))), default=FOREVER)
+        at = min(at, int(self.st.nic.deadline.min()))
+        if self.flights:
+            at = min(at, self.flights[0][0])
+        for nic in (0, 1):
+            at = min(at, *(t if t > self.now else FOREVER for t in self.port_free_at[nic]))
+        return at
+
+    def _step(self) -> None:
+        """All that is due now: arrivals, then timers, then sending."""
+        now = self.now
+        while self.flights and self.flights[0][0] <= now:
+            _, _, p, payload = heapq.heappop(self.flights)
+            self._receive(p, payload)
+        for qi in range(len(self.st.qp)):
+            if self.deadline(qi) <= now:
+                loss.on_deadline(self.st, self.st.qp[qi], now)
+                ports.on_receiver_deadline(self.st, qi, now)
+                self._after(qi)
+                assert self.deadline(qi) > now, "a timer that stays due"
+        for nic in (0, 1):
+            if int(self.st.nic[nic].deadline) <= now:
+                ports.on_deadline(self.st, nic, now)
+                self._after()
+        self._pump()
+
+    def _pump(self) -> None:
+        """Give every free port a packet, QP by QP in turn."""
+        for nic in (0, 1):
+            passed = 0
+            while passed < self.n_qps:
+                free = sum(1 << p for p, at in enumerate(self.port_free_at[nic]) if at <= self.now)
+                qi = nic * self.n_qps + self.turn[nic] % self.n_qps
+                self.turn[nic] += 1
+                passed = 0 if free and self.pull(qi, free) else passed + 1
+
+    def pull(self, qi: int, free: int) -> bool:
+        """Ask a QP for a packet, given the mask of free ports; False if it has none."""
+        q = self.st.qp[qi]
+        inflight, cwnd, una = int(q.inflight), float(q.cwnd), int(q.una)
+        plane = requester.next_packet(self.st, q, free, self.now, self.scratch)
+        if plane < 0:
+            return False
+        p = self.scratch.copy()
+        seq = una + ((int(p.psn) - int(q.first_psn) - una) & pk.PSN_MASK)
+        assert inflight < cwnd, "sent against the window"
+        assert seq < una + int(q.mpr), "sent beyond the PSN window"
+        assert (free >> plane) & 1, "sent through a busy port"
+        number = int(q.msg_done) + ((int(p.msn) - int(q.msg_done)) & 0xFFFF)
+        m = self.st.message[int(q.msg0) + (number & int(q.msg_mask))]
+        at = int(p.va) - int(m.remote_va)
+        payload = self.sources[qi, number][at : at + int(p.payload_len)]
+        tx = (int(p.payload_len) + FRAME) * 8 * 10**12 // self.rate_bps
+        self.port_free_at[int(q.nic)][plane] = self.now + tx
+        self._launch(p, payload, tx)
+        if self.checked:
+            self.check(qi)
+        return True
+
+    def _launch(self, p: Any, payload: Bytes | None, tx: int) -> None:
+        kind = kind_of(p)
+        self.sent[kind] += 1
+        self.log.append(Logged(self.now, kind, p.copy()))
+        at = self.now + tx + self.one_way_ps
+        for rule in self.rules:
+            if rule.do.startswith("port") and rule.takes(p):
+                self.dropped[kind] += 1
+                return
+        copies = [at]
+        for rule in self.rules:
+            if rule.do.startswith("port") or not rule.takes(p):
+                continue
+            if rule.do == "drop":
+                self.dropped[kind] += 1
+                return
+            if rule.do.startswith("trim") and not p.flag_bits & pk.NO_TRIM:
+                p.flag_bits |= pk.TRIMMED if rule.do == "trim" else pk.TRIMMED_LASTHOP
+                self.dropped["trimmed"] += 1
+                payload = None
+            elif rule.do == "mark":
+                p.flag_bits |= pk.CE
+            elif rule.do == "delay":
+                copies[0] += rule.by_ps
+            elif rule.do == "duplicate":
+                copies.append(at + rule.by_ps)
+        for when in copies:
+            heapq.heappush(self.flights, (when, next(self.count), p.copy(), payload))
+
+    def _receive(self, p: Any, payload: Bytes | None) -> None:
+        st, now, opcode = self.st, self.now, int(p.opcode)
+        qi = int(p.dst_qpn) - QPN0
+        if opcode <= pk.LAST_DATA:
+            if responder.on_data(st, qi, p, now) == responder.PLACED:
+                assert payload is not None, "a trimmed packet was placed"
+                self._place(payload)
+        elif opcode == pk.SACK:
+            requester.on_sack(st, qi, p, now)
+        elif opcode == pk.NACK:
+            requester.on_nack(st, qi, p, now)
+        elif opcode == pk.ACKNOWLEDGE:
+            requester.on_ack(st, qi, p, now)
+        elif opcode == pk.PROBE:
+            responder.on_probe(st, qi, p, now)
+        elif opcode == pk.ENDPOINT_REQUEST:
+            ports.on_request(st, int(p.dst), p, now)
+        else:
+            ports.on_response(st, int(p.dst), p, now)
+        self._after(qi if qi >= 0 else None)
+
+    def _place(self, payload: Bytes) -> None:
+        count = self.st.count
+        region, at = int(count[es.PLACED_REGION]), int(count[es.PLACED_OFFSET])
+        length = int(count[es.PLACED_LENGTH])
+        assert length == len(payload)
+        self.memory[region, at : at + length] = payload
+        self.writes[region, at : at + length] += 1
+
+    def _after(self, qi: int | None = None) -> None:
+        """After a call of the engine: what it wants sent, what it completed, its books."""
+        count = self.st.count
+        for i in range(int(count[es.OUT])):
+            self._launch(self.st.out[i].copy(), None, 0)
+        for i in range(int(count[es.DONE])):
+            c = self.st.done[i]
+            self.completions.append((int(c.kind), int(c.qp), int(c.id), int(c.imm)))
+        count[es.OUT] = count[es.DONE] = 0
+        if self.checked:
+            for i in range(len(self.st.qp)) if qi is None else (qi,):
+                self.check(i)
+
+    # --- the books
+
+    def check(self, qi: int) -> None:
+        """Every sum and count that the engine keeps equals what it summarises."""
+        st = self.st
+        q = st.qp[qi]
+        first = int(q.slot0)
+        slots = st.slot[first : first + int(q.slot_mask) + 1]
+        state = slots["state"]
+        assert int(q.inflight) == int(slots["bytes_nominal"][state == es.SENT].sum())
+        assert int(q.lost) == int(np.count_nonzero(state == es.LOST))
+        assert 0 <= int(q.una) <= int(q.nxt) <= int(q.una) + int(q.slot_mask) + 1
+        if int(q.state) != es.RTS:
+            return
+        if q.lost:
+            assert q.lost_hint <= self._first_lost(q, state)
+        ev0 = int(q.ev0)
+        states = st.ev["state"][ev0 : ev0 + int(q.n_evs)]
+        active = st.ev["active"][ev0 : ev0 + int(q.n_evs)]
+        assert int(q.n_bad) == int(np.count_nonzero(states == paths.ASSUMED_BAD))
+        usable = states <= paths.SKIP
+        assert not np.any((active == 1) & ~usable), "an unusable EV in the rotation"
+        for number in range(int(q.n_planes)):
+            plane = st.plane[int(q.plane0) + number]
+            own = slice(int(plane.ev0), int(plane.ev0) + int(plane.n_evs))
+            assert int(plane.n_good) == int(np.count_nonzero(usable[own]))
+            at = int(q.order0) + number * int(q.order_len)
+            rotation = st.order[at : at + int(plane.n_active)]
+            assert sorted(rotation) == list(own.start + np.flatnonzero(active[own]))
+            assert int(plane.n_active) <= int(plane.share)
+
+    def _first_lost(self, q: Any, state: Any) -> int:
+        seq = int(q.una)
+        while state[seq & int(q.slot_mask)] != es.LOST:
+            seq += 1
+        return seq

@@ -1,0 +1,438 @@
+"""A story for each arrow between the states of an EV (MRC 3.3; rows 10, 11, 23)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from openmrc.engine import packet as pk
+from openmrc.engine import paths
+from openmrc.engine import state as es
+from tests.engine.pair import US, Pair
+
+
+def stream(n: int = 900, **how: Any) -> Pair:
+    """A long stream at 10 Gb/s a plane: about two packets of each plane in flight."""
+    pair = Pair(**({"planes": 1, "evs": 4, "rate_gbps": 10} | how))
+    pair.post(n * 4096)
+    return pair
+
+
+def at_rest(**how: Any) -> Pair:
+    """One round of four EVs has been sent and answered; the next packet takes EV 0."""
+    pair = Pair(**({"planes": 1, "evs": 4} | how))
+    pair.post(4 * 4096)
+    pair.drive()
+    pair.log.clear()
+    return pair
+
+
+def signal(pair: Pair, k: int, m: int) -> None:
+    """A SACK that reflects EV `k` of plane 0 with this `m`."""
+    last = int(pair.q.nxt) - 1
+    pair.sack(last, m=m, entropy=pair.ev(0, k), rcvd_units=int(pair.q.rcvd_high))
+
+
+def order(pair: Pair, n: int) -> list[int]:
+    """The EVs that the next `n` packets take."""
+    before = len(pair.packets("data"))
+    pair.post(n * 4096)
+    pair.drive()
+    return [int(x.p.ev) - 1 for x in pair.packets("data")[before:]]
+
+
+def probes_on(pair: Pair, plane: int, k: int, since: int = 0) -> list[int]:
+    """When an EV was probed."""
+    return [x.at for x in pair.packets("probe", since=since) if int(x.p.ev) == pair.ev(plane, k)]
+
+
+# --- GOOD and SKIP
+
+
+def test_a_mark_makes_good_skip() -> None:
+    pair = at_rest()
+    pair.mark(next=1, kind="data", ev=pair.ev(0, 2))
+    order(pair, 4)
+    assert pair.path_states(0) == "GGSG"
+    assert pair.q.n_skips == 1
+
+
+def test_a_skip_ev_is_restored_when_the_rotation_reaches_it_and_loses_that_turn() -> None:
+    pair = at_rest()
+    signal(pair, 1, pk.M_SKIP_ONCE)
+    assert pair.path_states(0) == "GSGG"
+    assert order(pair, 7) == [0, 2, 3, 0, 1, 2, 3]
+    assert pair.path_states(0) == "GGGG"
+
+
+def test_one_packet_restores_at_most_one_ev() -> None:
+    """EVs 1 and 2 skip: EV 1 loses its turn, EV 2 stays at the head and loses the next."""
+    pair = at_rest()
+    signal(pair, 1, pk.M_SKIP_ONCE)
+    signal(pair, 2, pk.M_SKIP_ONCE)
+    taken = order(pair, 2)
+    assert taken == [0, 3]
+    assert pair.path_states(0) == "GGSG"
+    assert 2 not in order(pair, 1)
+    assert pair.path_states(0) == "GGGG"
+
+
+def test_if_all_skip_the_one_just_restored_is_used() -> None:
+    pair = at_rest()
+    for k in range(4):
+        signal(pair, k, pk.M_SKIP_ONCE)
+    assert pair.path_states(0) == "SSSS"
+    assert order(pair, 1) == [0]
+    assert pair.path_states(0) == "GSSS"
+
+
+def test_a_further_mark_in_skip_changes_nothing() -> None:
+    pair = at_rest()
+    signal(pair, 1, pk.M_SKIP_ONCE)
+    signal(pair, 1, pk.M_SKIP_ONCE)
+    assert pair.q.n_skips == 1
+    assert order(pair, 4) == [0, 2, 3, 0]
+
+
+def test_a_trim_makes_good_skip_and_a_last_hop_trim_does_not() -> None:
+    pair = at_rest()
+    pair.trim(ev=pair.ev(0, 1))
+    pair.trim(ev=pair.ev(0, 2), last_hop=True)
+    pair.post(4 * 4096)
+    pair.until(lambda: pair.sent["rtx"] == 1)
+    assert pair.path_states(0) == "GSGG"
+    pair.until(lambda: pair.sent["rtx"] == 2)
+    assert pair.path_state(0, 2) == "GOOD"
+    assert pair.q.n_skips == 1
+
+
+# --- to ASSUMED_BAD
+
+
+def test_row_10_one_loss_makes_an_ev_assumed_bad() -> None:
+    pair = stream()
+    pair.cut(ev=pair.ev(0, 2), kind="payload")
+    pair.until(lambda: pair.q.n_inferred > 0)
+    assert pair.path_states(0) == "GGAG"
+    assert pair.q.n_bad_total == 1
+    lost = pair.dropped["data"]
+    pair.path(0, 2).probe_at = es.NEVER
+    pair.advance(us=200)
+    assert pair.dropped["data"] == lost, "out of use"
+
+
+def test_a_timeout_makes_an_ev_assumed_bad() -> None:
+    pair = Pair(planes=1, evs=4)
+    pair.cut(src=1)
+    pair.post(4096)
+    pair.advance(ps=pair.rto)
+    assert pair.q.n_timeouts == 1
+    assert pair.path_states(0) == "AGGG"
+
+
+def test_loss_makes_skip_assumed_bad() -> None:
+    pair = stream()
+    pair.until(lambda: pair.q.una > 8)
+    cut = pair.cut(ev=pair.ev(0, 2), kind="payload")
+    pair.until(lambda: pair.dropped["data"] == 1)
+    pair.path(0, 2).state = paths.SKIP
+    pair.until(lambda: pair.q.n_inferred > 0)
+    assert pair.path_state(0, 2) == "ASSUMED_BAD"
+    pair.heal(cut)
+
+
+@pytest.mark.parametrize("before", [paths.GOOD, paths.SKIP])
+def test_row_23_always_skip_makes_an_ev_assumed_bad(before: int) -> None:
+    pair = at_rest(backup=2)
+    pair.path(0, 1).state = before
+    signal(pair, 1, pk.M_ALWAYS_SKIP)
+    assert pair.path_states(0) == "GAGGGG"
+    assert pair.path(0, 4).active == 1
+    assert order(pair, 4) == [0, 4, 2, 3]
+    assert pair.sent["rtx"] == 0
+
+
+def test_row_23_always_skip_leaves_a_plane_its_last_path() -> None:
+    pair = at_rest()
+    for k in (3, 2, 1, 0):
+        pair.path(0, k).demoted_at = -es.NEVER // 2
+        signal(pair, k, pk.M_ALWAYS_SKIP)
+    assert pair.plane(0).n_good >= 1
+    assert pair.q.planes_ok == 1
+
+
+def test_row_23_always_skip_is_never_sent_by_default() -> None:
+    pair = stream(100)
+    pair.mark()
+    pair.drive()
+    pair.assert_intact()
+    assert {int(x.p.m) for x in pair.packets("sack")} == {pk.M_SKIP_ONCE}
+
+
+def test_row_10_the_last_path_of_a_plane_is_demoted_after_three_losses_in_a_row() -> None:
+    pair = Pair(planes=2, evs=1)
+    pair.cut(plane=1, kind="payload")
+    states = []
+    pair.post(200 * 4096)
+    while pair.q.n_inferred < 4:
+        before = int(pair.q.n_inferred)
+        pair.until(lambda before=before: pair.q.n_inferred > before)  # type: ignore[misc]
+        states.append((int(pair.plane(1).losses), pair.path_states(1)))
+    assert all(state == ("A" if losses >= 3 else "G") for losses, state in states)
+    assert pair.plane(1).silent == 1
+    assert pair.q.planes_ok == 0b01
+
+
+def test_row_10_a_delivery_between_losses_keeps_the_last_path() -> None:
+    """Two lost, one delivered, for ever: a bad path, but the only one of its plane."""
+    pair = stream(60, planes=2, evs=1)
+    pair.log.clear()
+    for k in range(2, 20, 3):
+        for seq in (2 * k + 1, 2 * k + 3):
+            pair.drop(seq=seq, plane=1)
+    pair.drive()
+    pair.assert_intact()
+    assert pair.sent["rtx"] >= 6
+    assert pair.path_states(1) == "G"
+    assert pair.q.n_bad_total == 0
+
+
+# --- and back: row 11
+
+
+def test_row_11_the_first_probe_leaves_one_round_trip_after_the_demotion() -> None:
+    pair = stream()
+    pair.cut(ev=pair.ev(0, 2), kind="payload")
+    pair.until(lambda: pair.path_state(0, 2) == "ASSUMED_BAD")
+    demoted = pair.now
+    pair.until(lambda: pair.sent["probe"] == 1)
+    (at,) = probes_on(pair, 0, 2)
+    assert at == demoted + pair.rtt
+    pair.until(lambda: pair.path_state(0, 2) == "GOOD")
+    assert at + pair.rtt // 2 < pair.now <= at + pair.rtt
+    assert pair.q.n_revived == 1
+
+
+def test_row_11_a_marked_answer_counts_and_leaves_the_ev_in_skip() -> None:
+    pair = stream()
+    pair.cut(ev=pair.ev(0, 2), kind="payload")
+    pair.mark(kind="probe")
+    pair.until(lambda: pair.path_state(0, 2) == "ASSUMED_BAD")
+    pair.until(lambda: pair.path_state(0, 2) != "ASSUMED_BAD")
+    assert pair.path_state(0, 2) == "SKIP"
+    assert len(probes_on(pair, 0, 2)) == 1
+
+
+def test_row_11_the_nth_demotion_needs_twice_as_many_answers_at_most_eight() -> None:
+    pair = stream(mpr=1024)
+    needed = []
+    for _ in range(6):
+        cut = pair.cut(ev=pair.ev(0, 2), kind="payload")
+        pair.until(lambda: pair.path_state(0, 2) == "ASSUMED_BAD")
+        demoted = pair.now
+        pair.heal(cut)
+        pair.until(lambda: pair.path_state(0, 2) == "GOOD")
+        needed.append(len(probes_on(pair, 0, 2, since=demoted)))
+    assert needed == [1, 2, 4, 8, 8, 8]
+    pair.drive()
+    pair.assert_intact()
+
+
+def test_row_11_answers_must_come_in_a_row() -> None:
+    """Third demotion: four in a row. Two answers, one lost probe, then four more."""
+    pair = stream()
+    pair.path(0, 2).demotions = 2
+    pair.path(0, 2).demoted_at = 0
+    cut = pair.cut(ev=pair.ev(0, 2), kind="payload")
+    pair.until(lambda: pair.path_state(0, 2) == "ASSUMED_BAD")
+    pair.heal(cut)
+    pair.until(lambda: pair.path(0, 2).answers == 2)
+    pair.drop(kind="probe")
+    pair.until(lambda: pair.path_state(0, 2) == "GOOD")
+    assert len(probes_on(pair, 0, 2)) == 2 + 1 + 4
+
+
+def test_row_11_demotions_more_than_100_ms_apart_do_not_add_up() -> None:
+    pair = stream(100)
+    pair.drive()
+    path = pair.path(0, 2)
+    path.demotions, path.demoted_at = 3, pair.now
+    pair.advance(us=100_001)
+    path.demoted_at = pair.now - 100_000 * US - 1
+    pair.drop(ev=pair.ev(0, 2))
+    pair.post(100 * 4096)
+    pair.until(lambda: pair.path_state(0, 2) == "ASSUMED_BAD")
+    assert path.demotions == 1
+
+
+def test_row_11_probe_spacing_doubles_from_two_round_trips_to_100_ms() -> None:
+    pair = stream(100, checked=False)
+    pair.cut(ev=pair.ev(0, 2))
+    pair.drive()
+    pair.advance(us=600_000)
+    at = probes_on(pair, 0, 2)
+    gaps = [b - a for a, b in pairwise(at)]
+    assert gaps[:14] == [min(pair.rtt << n, 100_000 * US) for n in range(1, 15)]
+    assert gaps[13:] == [100_000 * US] * len(gaps[13:])
+
+
+def test_row_11_spacing_starts_anew_after_an_answer() -> None:
+    """Four answers needed, the first three probes are lost."""
+    pair = stream()
+    path = pair.path(0, 2)
+    path.demotions, path.demoted_at = 2, 0
+    pair.drop(ev=pair.ev(0, 2))
+    pair.drop(next=3, kind="probe")
+    pair.until(lambda: pair.path_state(0, 2) == "ASSUMED_BAD")
+    pair.until(lambda: path.answers == 1)
+    assert path.spacing == 2 * pair.rtt
+    assert path.probe_at == pair.now + 2 * pair.rtt
+
+
+def test_row_11_a_revived_ev_returns_to_the_rotation_if_its_share_is_short() -> None:
+    pair = stream(backup=0)
+    cut = pair.cut(ev=pair.ev(0, 2), kind="payload")
+    pair.until(lambda: pair.path_state(0, 2) == "ASSUMED_BAD")
+    assert pair.plane(0).n_active == 3
+    pair.heal(cut)
+    pair.until(lambda: pair.path_state(0, 2) == "GOOD")
+    assert pair.plane(0).n_active == 4
+    assert pair.path(0, 2).active == 1
+
+
+def test_row_11_else_to_the_backup() -> None:
+    pair = stream(backup=1)
+    cut = pair.cut(ev=pair.ev(0, 2), kind="payload")
+    pair.until(lambda: pair.path_state(0, 2) == "ASSUMED_BAD")
+    pair.heal(cut)
+    assert (pair.plane(0).n_active, pair.path(0, 4).active) == (4, 1)
+    pair.until(lambda: pair.path_state(0, 2) == "GOOD")
+    assert (pair.plane(0).n_active, pair.path(0, 2).active) == (4, 0)
+
+
+def test_a_replacement_comes_from_the_same_plane() -> None:
+    pair = stream(planes=4, backup=2)
+    pair.cut(ev=pair.ev(1, 0), kind="payload")
+    pair.until(lambda: pair.path_state(1, 0) == "ASSUMED_BAD")
+    assert [int(pair.plane(p).n_active) for p in range(4)] == [4, 4, 4, 4]
+    assert pair.path(1, 4).active == 1
+    assert all(pair.path(p, 4).active == 0 for p in (0, 2, 3))
+
+
+def test_row_11_all_probes_of_a_nic_stay_under_one_percent_of_its_packet_rate() -> None:
+    """64 EVs of a dead plane are due at once: 16 go, the others at 1 % of two ports' packets."""
+    pair = Pair(planes=2, evs=64)
+    pair.cut(plane=1)
+    pair.post(400 * 4096)
+    pair.until(lambda: pair.plane(1).silent)
+    pair.advance(us=2000)
+    rate = float(pair.st.nic[0].probe_rate)
+    probes = [x.at for x in pair.packets("probe") if x.p.plane == 1]
+    assert len(probes) > 64
+    for start in (0, 16, 40, 64):
+        for end in range(start + 1, len(probes)):
+            assert end - start <= 16 + rate * (probes[end] - probes[start]) + 1e-6
+
+
+def test_row_11_a_probe_held_back_by_the_budget_is_not_one_unanswered() -> None:
+    """Spacing doubles once for each probe that was sent and not answered, however long the next one
+    waits for its turn.
+    """
+    pair = Pair(planes=2, evs=64)
+    pair.cut(plane=1)
+    pair.post(400 * 4096)
+    pair.until(lambda: pair.plane(1).silent)
+    pair.advance(us=4000)
+    for k in range(64):
+        sent = len(probes_on(pair, 1, k))
+        assert pair.path(1, k).spacing <= 2 * pair.rtt << sent
+
+
+def test_probes_lost_do_no_harm() -> None:
+    pair = stream(300)
+    cut = pair.cut(ev=pair.ev(0, 2))
+    pair.advance(us=400)
+    pair.heal(cut)
+    pair.drive()
+    pair.assert_intact()
+    pair.advance(us=1000)
+    assert pair.path_states(0) == "GGGG"
+
+
+def test_an_answer_to_an_older_probe_does_not_count() -> None:
+    pair = stream()
+    pair.cut(ev=pair.ev(0, 2))
+    pair.until(lambda: len(probes_on(pair, 0, 2)) == 2)
+    old = int(pair.packets("probe")[0].p.ack_offset)
+    last = int(pair.q.una) - 1
+    answer: dict[str, Any] = {"entropy": pair.ev(0, 2), "flag_bits": pk.PROBE_ANSWER}
+    pair.sack(last, rcvd_units=0, **answer, trigger=last + old)
+    assert pair.path_state(0, 2) == "ASSUMED_BAD"
+    new = int(pair.packets("probe")[1].p.ack_offset)
+    last = int(pair.q.una) - 1
+    pair.sack(last, rcvd_units=0, **answer, trigger=last + new)
+    assert pair.path_state(0, 2) == "GOOD"
+
+
+# --- DENIED
+
+
+@pytest.mark.parametrize("before", ["GOOD", "SKIP", "ASSUMED_BAD"])
+def test_a_denylist_takes_an_ev_from_any_state_and_gives_it_back(before: str) -> None:
+    pair = at_rest(backup=1)
+    if before != "GOOD":
+        signal(pair, 1, pk.M_SKIP_ONCE if before == "SKIP" else pk.M_ALWAYS_SKIP)
+    assert pair.path_state(0, 1) == before
+    pair.deny(0, 1)
+    assert pair.path_state(0, 1) == "DENIED"
+    pair.advance(us=1000)
+    assert probes_on(pair, 0, 1, since=1) == []
+    assert 1 not in order(pair, 12)
+    pair.deny(0, 1, denied=False)
+    assert pair.path_state(0, 1) == "GOOD"
+    assert pair.path(0, 1).active == 0, "its backup has taken its place"
+
+
+def test_denying_twice_is_denying_once() -> None:
+    pair = at_rest()
+    for denied in (True, True, False, False):
+        pair.deny(0, 1, denied)
+    assert pair.path_states(0) == "GGGG"
+    assert set(order(pair, 8)) == {0, 1, 2, 3}
+
+
+def test_a_denied_backup_does_not_replace() -> None:
+    pair = at_rest(backup=1)
+    pair.deny(0, 4)
+    pair.deny(0, 1)
+    assert pair.plane(0).n_active == 3
+    assert set(order(pair, 6)) == {0, 2, 3}
+
+
+def test_losses_and_answers_of_a_denied_ev_change_nothing() -> None:
+    pair = stream()
+    pair.cut(ev=pair.ev(0, 2), kind="payload")
+    pair.until(lambda: len(probes_on(pair, 0, 2)) == 1)
+    pair.deny(0, 2)
+    pair.advance(us=20)
+    assert pair.path_state(0, 2) == "DENIED"
+    pair.drive()
+    pair.assert_intact()
+
+
+def test_a_plane_with_every_path_denied_gets_no_turn() -> None:
+    pair = Pair(planes=2, evs=2)
+    for k in (0, 1):
+        pair.deny(1, k)
+    assert pair.q.planes_ok == 0b01
+    pair.post(50 * 4096)
+    pair.drive()
+    assert {int(x.p.plane) for x in pair.packets("data")} == {0}
+    pair.deny(1, 0, denied=False)
+    assert pair.q.planes_ok == 0b11
+    pair.post(50 * 4096)
+    pair.drive()
+    pair.assert_intact()
+    assert pair.packets("data")[-1].p.plane == 1

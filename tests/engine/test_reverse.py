@@ -1,0 +1,151 @@
+"""The way back: control packets over the planes in turn, on reverse EVs kept fresh (row 14)."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from openmrc.engine import packet as pk
+from openmrc.engine import state as es
+from tests.engine.pair import Pair
+
+
+def test_row_14_control_packets_take_the_planes_in_turn() -> None:
+    pair = Pair(planes=4)
+    pair.post(200 * 4096)
+    pair.drive()
+    planes = [int(x.p.plane) for x in pair.packets("sack")]
+    used = [planes.count(p) for p in range(4)]
+    assert max(used) - min(used) <= 2
+    assert all(a != b for a, b in pairwise(planes))
+
+
+def test_row_14_each_goes_out_on_its_planes_reverse_ev() -> None:
+    pair = Pair(planes=2, reverse=es.REVERSE_PROBED)
+    pair.cut(kind="request")
+    pair.plane(0, qp=1).reverse_ev = pair.ev(0, 3)
+    pair.plane(1, qp=1).reverse_ev = pair.ev(1, 2)
+    pair.post(100 * 4096)
+    pair.drive()
+    control = pair.packets("sack", "ack")
+    assert {(int(x.p.plane), int(x.p.ev)) for x in control} == {
+        (0, pair.ev(0, 3)),
+        (1, pair.ev(1, 2)),
+    }
+
+
+def test_row_14_an_end_that_only_receives_probes_once_a_round_trip() -> None:
+    pair = Pair(planes=2)
+    pair.post(500 * 4096)
+    pair.drive()
+    at = [x.at for x in pair.packets("request", src=1)]
+    assert all(int(x.p.reason) == pk.OP_EV_PROBE for x in pair.packets("request"))
+    assert len(at) > 5
+    assert {b - a for a, b in pairwise(at)} == {pair.rtt}
+    assert pair.packets("request", src=0) == []
+
+
+def test_row_14_an_answered_probe_makes_its_ev_the_reverse_ev() -> None:
+    pair = Pair(planes=2, evs=8)
+    pair.post(100 * 4096)
+    pair.until(lambda: pair.sent["request"] == 1)
+    (request,) = pair.packets("request")
+    plane = pair.plane(int(request.p.plane), qp=1)
+    pair.advance(ps=pair.rtt // 2)
+    before = int(plane.reverse_ev)
+    assert before == pair.ev(int(request.p.plane), 0)
+    pair.until(lambda: plane.trial_id == -1)
+    assert plane.reverse_ev == request.p.ev
+    (response,) = pair.packets("response")
+    assert response.p.psn == request.p.psn
+    assert response.p.klass == pk.CLASS_CONTROL
+
+
+def test_row_14_an_unanswered_probe_changes_nothing() -> None:
+    pair = Pair(planes=2, evs=8)
+    pair.cut(kind="request")
+    pair.post(200 * 4096)
+    pair.drive()
+    assert pair.sent["request"] > 3
+    assert [int(pair.plane(p, qp=1).reverse_ev) for p in (0, 1)] == [pair.ev(0, 0), pair.ev(1, 0)]
+
+
+def test_row_14_a_dead_reverse_path_is_left() -> None:
+    pair = Pair(planes=2, evs=8)
+    pair.cut(ev=pair.ev(0, 0), src=1)
+    pair.post(900 * 4096)
+    pair.drive()
+    pair.assert_intact()
+    assert pair.plane(0, qp=1).reverse_ev != pair.ev(0, 0)
+    lost = pair.dropped["sack"]
+    assert 0 < lost < 0.3 * pair.sent["sack"]
+    assert pair.sent["rtx"] == 0
+
+
+def test_row_14_own_data_keeps_the_reverse_evs_fresh() -> None:
+    """Both ends send, so nobody probes. The path on which end 1 answers dies on its way: its own
+    data finds another.
+    """
+    pair = Pair(planes=2, evs=8)
+    pair.cut(ev=pair.ev(0, 0), src=1)
+    pair.post(600 * 4096, src=0)
+    pair.post(600 * 4096, src=1)
+    pair.drive()
+    pair.assert_intact()
+    assert pair.sent["request"] == 0
+    assert pair.plane(0, qp=1).reverse_ev != pair.ev(0, 0)
+    late = [x for x in pair.packets("sack", "ack", src=1) if x.p.ev == pair.ev(0, 0)]
+    assert late[-1].at < 10 * pair.rtt
+
+
+def test_row_14_a_marked_path_does_not_become_the_reverse_path() -> None:
+    pair = Pair(planes=1, evs=4)
+    pair.post(4 * 4096)
+    pair.drive()
+    before = int(pair.plane(0).reverse_ev)
+    pair.sack(3, m=pk.M_SKIP_ONCE, entropy=pair.ev(0, 1), rcvd_units=int(pair.q.rcvd_high))
+    assert pair.plane(0).reverse_ev == before
+
+
+def test_row_14_a_plane_whose_own_or_remote_port_is_down_is_left_out() -> None:
+    pair = Pair(planes=4)
+    pair.port(1, 2, up=False)
+    pair.run_out()
+    pair.port(0, 1, up=False)
+    pair.run_out()
+    start = pair.now
+    pair.post(200 * 4096)
+    pair.drive()
+    pair.assert_intact()
+    assert {int(x.p.plane) for x in pair.packets("sack", "ack", since=start)} == {0, 3}
+
+
+def test_row_14_the_budget_holds_reverse_probes_too() -> None:
+    pair = Pair(planes=1, evs=4, rate_gbps=10)
+    pair.post(900 * 4096)
+    pair.drive()
+    requests = [x.at for x in pair.packets("request")]
+    rate = float(pair.st.nic[1].probe_rate)
+    assert len(requests) <= 17 + rate * (requests[-1] - requests[0])
+
+
+def test_row_14_a_plane_dead_on_the_way_back_hides_no_ack() -> None:
+    """Two planes, two answers to each probe: the ACK must not take the dead plane every time."""
+    pair = Pair(planes=2, evs=1)
+    pair.cut(plane=0, src=1)
+    for _ in range(10):
+        pair.post(4096)
+        pair.drive(limit_us=10_000)
+    pair.assert_intact()
+    assert len(pair.done()) == 10
+
+
+def test_row_14_off_in_peer_runs() -> None:
+    """Fixed or random EVs: no probes."""
+    for reverse in (es.REVERSE_FIXED, es.REVERSE_RANDOM):
+        pair = Pair(planes=1, reverse=reverse)
+        pair.post(200 * 4096)
+        pair.drive()
+        pair.assert_intact()
+        assert pair.sent["request"] == 0
+        evs = {int(x.p.ev) for x in pair.packets("sack")}
+        assert (len(evs) == 1) == (reverse == es.REVERSE_FIXED)
