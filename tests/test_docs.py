@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+import runpy
+import subprocess
+import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
+from openmrc import benchsim, jit
+from openmrc.engine import paths
 from openmrc.scenario import load_scenario, parse_scenario
 from openmrc.sections import (
     FABRICS,
@@ -47,6 +53,15 @@ def test_the_twenty_lines_of_the_readme_run(
     )
 
 
+@pytest.mark.skipif(jit.interpreted(), reason="the test above runs them without the simulator")
+def test_the_twenty_lines_say_what_a_reader_will_see() -> None:
+    (lines,) = blocks("README.md", "python")
+    done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=True)
+    slowest, ideal, lost = (float(number) for number in re.findall(r"[0-9.]+", done.stdout))
+    assert ideal < slowest < 3 * ideal
+    assert lost > 0
+
+
 def test_the_scenario_in_the_reference_can_be_built() -> None:
     (text,) = blocks("docs/scenario.md", "toml")
     _, _, schedule = parse_scenario(text).build()
@@ -61,3 +76,107 @@ def test_every_key_is_in_the_reference(section: type[msgspec.Struct]) -> None:
     reference = (ROOT / "docs/scenario.md").read_text(encoding="utf-8")
     keys = [field.encode_name for field in msgspec.structs.fields(section)]
     assert [key for key in keys if f"`{key}`" not in reference] == []
+
+
+# --- docs/costs.md
+
+
+def memory() -> dict[str, Any]:
+    return runpy.run_path(str(ROOT / "benchmarks/memory.py"))
+
+
+def table(document: str, heading: str) -> list[list[str]]:
+    """Cells of the rows of the first table whose heading contains these words."""
+    lines = (ROOT / document).read_text(encoding="utf-8").splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith("|") and heading in line)
+    rows = []
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        rows.append([cell.strip() for cell in line.split("|")[1:-1]])
+    return rows
+
+
+def test_the_bytes_of_every_record_are_as_documented() -> None:
+    said = {row[0].strip("`"): int(row[1]) for row in table("docs/costs.md", "| Record | Bytes |")}
+    assert said == memory()["record_bytes"]()
+
+
+EXAMPLES = {
+    "P1024_100G": benchsim.CASES["P1024_100G"],
+    "M256_8x100G": benchsim.CASES["M256_8x100G"],
+    "16,384 NICs x 8 planes": """
+        [fabric]
+        nics = 16384
+        planes = 8
+        port_rate = "100Gbps"
+        t0_down = 64
+        [workload]
+        kind = "permutation"
+        size = "4MB"
+    """,
+}
+
+
+@pytest.mark.parametrize("column", [1, 2, 3])
+def test_the_examples_of_memory_follow_the_formula(column: int) -> None:
+    name = list(EXAMPLES)[column - 1]
+    parts = memory()["estimate"](parse_scenario(EXAMPLES[name]))
+    said = {row[0]: row[column] for row in table("docs/costs.md", name)}
+    assert {key: said[key] for key in parts} == {key: f"{n / 1e6:,.1f}" for key, n in parts.items()}
+    assert said["**all, without packets under way**"] == f"{sum(parts.values()) / 1e6:,.1f}"
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        EXAMPLES["P1024_100G"],
+        EXAMPLES["M256_8x100G"],
+        '[workload]\nkind = "ring-all-reduce"\nsize = "1MB"\nchannels = 3',
+        '[workload]\nkind = "incast"\nvictim = true',
+        '[transport]\npaths = "single"\n[workload]\nkind = "permutation"',
+    ],
+    ids=["P1024_100G", "M256_8x100G", "ring", "incast", "single"],
+)
+def test_the_formula_of_memory_is_what_a_world_allocates(scenario: str) -> None:
+    from openmrc.sim.world import World
+
+    checked = parse_scenario(scenario)
+    fabric, traffic, _ = checked.build()
+    transport = checked.transports[0].build()
+    world = World(fabric, traffic, transport, queues=checked.fabric.queues())
+    arrays = {**world.net._asdict(), **world.engine._asdict()}
+    for name in ("hop", "packet", "timeline", "bucket", "bucket_bits", "out", "done"):
+        del arrays[name]  # packets, and what hardly depends on the scenario
+    allocated = sum(array.nbytes for array in arrays.values())
+    assert sum(memory()["estimate"](checked).values()) == pytest.approx(allocated, abs=8192)
+
+
+# --- docs/protocol.md
+
+
+def test_the_states_of_an_ev_are_those_of_the_code() -> None:
+    rows = table("docs/protocol.md", "| From | Event |")
+    words = {word for row in rows for word in re.findall(r"[A-Z_]{4,}", row[0] + " " + row[2])}
+    assert words == set(paths.ev_states().values())
+
+
+def test_every_place_named_in_the_protocol_exists() -> None:
+    text = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
+    package = ROOT / "src/openmrc"
+    files = set(re.findall(r"`((?:sim/)?[a-z_]+\.py)`", text))
+    assert [name for name in files if not list(package.glob(f"**/{name}"))] == []
+    engine = r"`(loss|nscc|paths|ports|requester|responder)\.(?!py`)(\w+)`"
+    for module, name in re.findall(engine, text):
+        assert hasattr(importlib.import_module(f"openmrc.engine.{module}"), name), name
+    for row in table("docs/protocol.md", "| From | Event |"):
+        for name in re.findall(r"`(\w+)`", row[3]):
+            assert hasattr(paths, name), name
+
+
+def test_every_test_named_in_the_protocol_exists() -> None:
+    text = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
+    tests = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("tests/**/test_*.py"))
+    named = set(re.findall(r"`(test_\w+)`", text))
+    assert len(named) > 20
+    assert [name for name in sorted(named) if f"def {name}(" not in tests] == []

@@ -374,7 +374,7 @@ def revive(st, q, ev, marked, now):
 def on_probe_answer(st, q, value, probe_id, marked, now):
     """The answer to a probe came; revives its EV once enough came in a row (row 11).
 
-    Returns when the probe was sent, for it counts as an original (row 7); -NEVER if it is not known.
+    Returns when it was sent, for it counts as an original (row 7); -NEVER if that is not known.
     """
     ev = index_of(st, q, value)
     if ev < 0:

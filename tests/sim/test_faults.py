@@ -1,0 +1,372 @@
+"""Every kind of fault: what it takes, what it leaves alone, and how its end is noticed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from openmrc.fabric.faults import Fault
+from openmrc.fabric.model import Fabric
+from openmrc.sim.world import World
+from openmrc.workload.patterns import incast, permutation, stream
+from tests.sim.lab import (
+    ENDLESS,
+    MS,
+    NS,
+    STEADY_FROM,
+    US,
+    all_complete,
+    clos,
+    conserved,
+    evs_over,
+    faulty_ports,
+    finished,
+    goodput_gbps,
+    in_service,
+    plane_turns,
+    queues_of,
+    rtt,
+    run_until,
+    sender,
+    stream_world,
+    tree,
+    world_of,
+)
+
+BYTE = 80  # ps at 100 Gb/s
+PACKET = 4262 * BYTE
+AT = 1 * MS
+LOSING_ALL = 1.0
+
+
+def lost(world: World) -> int:
+    return world.counters()["dropped_fault"]
+
+
+def two_nics(paths: int = 1, planes: int = 1) -> Fabric:
+    """NIC 0 and NIC 1 on T0s of their own."""
+    return clos(nics=2, planes=planes, down=1, up=paths)
+
+
+# --- what exactly is lost ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("at_ns", [20_000, 20_100, 20_321])
+def test_what_is_on_the_wire_when_a_link_goes_down_is_lost_and_nothing_else(at_ns: int) -> None:
+    """Packet k is on the link from the T0 to the T1 from (k+1) x 340.96 ns + 750 ns on, and at
+    its T1 340.96 + 750 ns later; a blink of 1 ps takes what is there.
+    """
+    at = at_ns * NS
+    where = "plane 0 t0 0 > t1 0"
+    world = stream_world(two_nics(), [Fault(at, "link-down", where, for_ps=1)], stop=at + 3 * US)
+    world.run(until_ps=at - 1)
+    assert lost(world) == 0
+    world.run()
+    k = np.arange(at // PACKET + 2)
+    first_bit = (k + 1) * PACKET + 750 * NS
+    arrival = first_bit + PACKET + 750 * NS
+    expected = int(((first_bit <= at + 1) & (at <= arrival)).sum())
+    assert expected in (3, 4)
+    assert lost(world) == expected
+    conserved(world)
+
+
+def test_what_waits_at_a_port_that_goes_down_is_lost_too() -> None:
+    fabric = clos(nics=16)
+    world = world_of(
+        fabric,
+        incast(16, 8, 2_000_000),
+        [Fault(20 * US, "link-down", "nic 0 plane 0 < t0", for_ps=1)],
+        stop=20 * US,
+    )
+    world.run(until_ps=20 * US - 1)
+    port = int(fabric.sw_first_down[0])
+    queued = sum(len(queue) for queue in queues_of(world, port))
+    assert queued > 20
+    assert lost(world) == 0
+    world.run()
+    assert lost(world) == queued
+    assert queues_of(world, port) == [[], [], []]
+    world = world_of(
+        fabric,
+        incast(16, 8, 2_000_000),
+        [Fault(20 * US, "link-down", "nic 0 plane 0 < t0", for_ps=1)],
+    )
+    all_complete(world)
+    assert queued < lost(world) <= queued + 3  # and what was on the wire
+
+
+def test_one_direction_down_leaves_the_other_alone() -> None:
+    """Upwards only: no data of NIC 0 passes. Downwards only: data flows, its SACKs do not."""
+    for arrow, passes in ((">", False), ("<", True)):
+        fault = Fault(0, "link-down", f"plane 0 t0 0 {arrow} t1 0")
+        world = stream_world(two_nics(), [fault], size=100_000, stop=200 * US)
+        world.run()
+        assert (world.bytes_verified == 100_000) == passes
+        assert world.flows()["done_ps"].tolist() == [-1]
+        assert lost(world) > 0
+
+
+def test_both_directions_down_stop_everything_until_they_are_up() -> None:
+    faults = [
+        Fault(20 * US, "link-down", "plane 0 t0 0 - t1 0"),
+        Fault(500 * US, "link-up", "plane 0 t0 0 - t1 0"),
+    ]
+    world = stream_world(two_nics(), faults, size=3_000_000)
+    world.run(until_ps=100 * US)
+    stopped = world.bytes_verified
+    world.run(until_ps=499 * US)
+    assert world.bytes_verified == stopped < 3_000_000
+    all_complete(world)
+    done = int(world.flows()["done_ps"][0])
+    assert 500 * US < done < 1500 * US  # the only path was asked for again and again
+
+
+def test_a_pause_for_a_time_is_the_same_as_down_and_up() -> None:
+    where = "plane 0 t0 0 - t1 3"
+    pair = [Fault(50 * US, "link-down", where), Fault(250 * US, "link-up", where)]
+    for_a_time = [Fault(50 * US, "link-down", where, for_ps=200 * US)]
+    a, b = (all_complete(stream_world(faults=f, size=20_000_000)) for f in (pair, for_a_time))
+    assert a.counters() == b.counters()
+    assert a.flows()["done_ps"].tolist() == b.flows()["done_ps"].tolist()
+
+
+# --- losing links -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.02, 0.3])
+def test_a_losing_link_loses_its_share(rate: float) -> None:
+    """Binomial: every data packet of NIC 0 crosses the link once, four sigmas either way."""
+    fault = Fault(0, "link-loss", "nic 0 plane 0 > t0", rate=rate)
+    world = all_complete(stream_world(two_nics(paths=4), [fault], size=20_000 * 4096))
+    sent = int(sender(world).n_sent)
+    arrived = 20_000 + world.counters()["duplicates"]
+    sigma = np.sqrt(sent * rate * (1 - rate))
+    assert sent - arrived == pytest.approx(sent * rate, abs=4 * sigma)
+    assert lost(world) >= sent - arrived  # probes are lost as well
+
+
+def test_a_link_that_loses_with_probability_0_or_for_no_longer_loses_nothing() -> None:
+    faults = [
+        Fault(0, "link-loss", "nic 0 plane 0", rate=0.0),
+        Fault(10 * US, "link-loss", "nic 0 plane 0", rate=0.5),
+        Fault(20 * US, "link-loss", "nic 0 plane 0", rate=0.0),
+    ]
+    world = stream_world(two_nics(paths=4), faults, stop=2 * MS)
+    world.run(until_ps=10 * US)
+    assert lost(world) == 0
+    world.run(until_ps=20 * US)
+    some = lost(world)
+    assert some > 10
+    world.run()
+    assert lost(world) == some
+
+
+def test_losses_are_drawn_from_the_seed() -> None:
+    fault = Fault(0, "link-loss", "nic 0 plane *", rate=0.01)
+    counts = []
+    for seed in (1, 1, 2, 3):
+        world = stream_world(faults=[fault], size=4_000_000, seed=seed)
+        counts.append(all_complete(world).counters())
+    assert counts[0] == counts[1]
+    assert len({c["dropped_fault"] for c in counts}) > 1
+    assert counts[1] != counts[2] != counts[3]
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.5])
+def test_a_path_that_loses_a_fifth_is_left_and_the_line_rate_kept(rate: float) -> None:
+    """Sixteen paths, two per plane, one of them lossy (reference 8, B12)."""
+    fabric = clos(up=2)
+    fault = Fault(AT, "link-loss", "plane 0 t0 0 > t1 0", rate=rate)
+    world = stream_world(fabric, [fault], stop=3 * MS)
+    world.run(until_ps=AT)
+    (lossy,) = np.flatnonzero(evs_over(world, faulty_ports(world)))
+    found = run_until(world, lambda: not in_service(world)[lossy], rtt(world) // 20, AT + 100 * US)
+    assert found - AT < 10 * rtt(world)
+    world.run()
+    before = goodput_gbps(world, STEADY_FROM, AT)
+    assert goodput_gbps(world, 2 * MS, 3 * MS) > 0.98 * before
+    assert world.bytes_wrong == 0
+
+
+# --- switches ---------------------------------------------------------------------------------
+
+
+def test_a_silent_switch_takes_what_reaches_it_and_keeps_its_links_up() -> None:
+    fault = Fault(AT, "switch-silent", "plane 2 t1 *", for_ps=1 * MS)
+    world = stream_world(faults=[fault], stop=4 * MS)
+    world.run(until_ps=AT + 500 * US)
+    assert (world.net.port.up == 1).all()
+    assert (world.engine.nic.up_mask == 0xFF).all()
+    assert lost(world) > 0
+    turns = plane_turns(world)[2]
+    world.run()
+    assert plane_turns(world)[2] > turns  # probes noticed that it forwards again
+    assert in_service(world).all()
+    conserved(world)
+
+
+@pytest.mark.parametrize("where", ["plane 2 t0 0", "plane 2 t0 1"])
+def test_a_t0_that_goes_down_takes_the_ports_of_its_nics_with_it(where: str) -> None:
+    world = stream_world(faults=[Fault(AT, "switch-down", where, for_ps=1 * MS)], stop=4 * MS)
+    world.run(until_ps=AT)
+    nics = range(4) if where.endswith("0") else range(4, 8)
+    without = 0xFF & ~(1 << 2)
+    masks = world.engine.nic.up_mask.tolist()
+    assert masks == [without if nic in nics else 0xFF for nic in range(8)]
+    world.run()
+    assert (world.engine.nic.up_mask == 0xFF).all()
+    before = goodput_gbps(world, STEADY_FROM, AT)
+    during = goodput_gbps(world, AT + STEADY_FROM, 2 * MS)
+    assert 100 * during / before == pytest.approx(87.5, abs=2)
+    assert goodput_gbps(world, 3 * MS, 4 * MS) == pytest.approx(before, abs=0.5)
+    assert world.counters()["assumed_bad"] == 0
+
+
+def test_a_t1_that_goes_down_and_comes_back() -> None:
+    world = stream_world(
+        faults=[Fault(AT, "switch-down", "plane 2 t1 1", for_ps=1 * MS)], stop=4 * MS
+    )
+    world.run(until_ps=AT + 500 * US)
+    assert (world.engine.nic.up_mask == 0xFF).all()  # no NIC hangs on it
+    assert in_service(world).sum() == 63
+    world.run()
+    assert in_service(world).all()
+    assert world.counters()["revived"] == 1
+
+
+# --- ports ------------------------------------------------------------------------------------
+
+
+def one_way() -> int:
+    """Longest time an endpoint request needs: at each port a data packet may be on the wire."""
+    return 2_750 * NS + 4 * (158 * BYTE + PACKET)
+
+
+@pytest.mark.parametrize("nic", [0, 7])
+def test_the_peer_is_told_of_a_port_within_one_way(nic: int) -> None:
+    fault = Fault(AT, "port-down", f"nic {nic} plane 3", for_ps=1 * MS)
+    world = stream_world(faults=[fault], stop=3 * MS)
+    other = 7 - nic
+    (peer,) = np.flatnonzero(world.engine.peer.remote[: world.engine.nic.n_peers.sum()] == nic)
+    for at, mask in ((AT, 0xF7), (2 * MS, 0xFF)):
+        world.run(until_ps=at)
+        assert int(world.engine.nic.up_mask[nic]) == mask
+        assert int(world.engine.nic.up_mask[other]) == 0xFF
+        assert int(world.engine.peer.remote_mask[peer]) != mask
+        world.run(until_ps=at + one_way())
+        assert int(world.engine.peer.remote_mask[peer]) == mask
+    world.run()
+    assert in_service(world).all()
+    assert (world.engine.peer.pending == 0).all()
+
+
+@pytest.mark.parametrize("nic", [0, 7])
+def test_a_lost_port_status_is_repeated_after_an_rto(nic: int) -> None:
+    """Port 0 of 2 goes down while plane 1 forwards nothing: the update is lost. Then plane 1
+    works again, and the repetition arrives.
+    """
+    faults = [
+        Fault(AT, "port-down", f"nic {nic} plane 0"),
+        Fault(AT - 10 * US, "link-loss", "plane 1 t0 * - t1 *", for_ps=110 * US, rate=LOSING_ALL),
+    ]
+    world = stream_world(clos(planes=2), faults, stop=4 * MS)
+    peer = world.engine.peer[world.engine.peer.remote == nic]
+    rto = world.values.rto_ps
+    world.run(until_ps=AT + rto - 1)
+    assert peer.remote_mask.tolist() == [0b11]
+    world.run(until_ps=AT + rto + one_way())
+    peer = world.engine.peer[world.engine.peer.remote == nic]
+    assert peer.remote_mask.tolist() == [0b10]
+    world.run()
+    half = goodput_gbps(world, 3 * MS, 4 * MS)
+    assert half == pytest.approx(96.1, abs=1)
+    assert sender(world).state == 3  # RTS
+
+
+def test_all_ports_down_and_up_again() -> None:
+    fault = Fault(50 * US, "port-down", "nic 0 plane *", for_ps=2 * MS)
+    world = stream_world(faults=[fault], size=20_000_000)
+    world.run(until_ps=1 * MS)
+    got = world.bytes_verified
+    world.run(until_ps=2 * MS)
+    assert world.bytes_verified == got
+    all_complete(world)
+    assert 2050 * US < int(world.flows()["done_ps"][0]) < 6 * MS
+
+
+def test_a_port_that_flaps_a_hundred_times() -> None:
+    faults = [
+        Fault((50 + 20 * i) * US, "port-down", f"nic {7 * (i % 2)} plane {i % 8}", for_ps=15 * US)
+        for i in range(100)
+    ]
+    world = all_complete(stream_world(faults=faults, size=200_000_000))
+    assert (world.engine.nic.up_mask == 0xFF).all()
+    assert (world.engine.peer.remote_mask == 0xFF).all()
+
+
+def test_ports_of_all_nics_go_one_by_one_and_return() -> None:
+    """A staircase: each port down costs an eighth (reference 8, B6)."""
+    faults = [
+        Fault((1 + p) * MS, "port-down", f"nic 0 plane {p}", for_ps=(8 - p) * MS) for p in range(7)
+    ]
+    world = world_of(clos(), stream(0, 1, ENDLESS), faults, stop=10 * MS)
+    world.run()
+    top = goodput_gbps(world, STEADY_FROM, 1 * MS)
+    for down in range(1, 8):
+        step = goodput_gbps(world, down * MS + STEADY_FROM, (down + 1) * MS)
+        assert 100 * step / top == pytest.approx(100 * (8 - down) / 8, abs=2)
+    assert goodput_gbps(world, 9 * MS + STEADY_FROM, 10 * MS) == pytest.approx(top, abs=1)
+
+
+# --- many at once -----------------------------------------------------------------------------
+
+STORMS = {
+    "links": [
+        Fault(i * 10 * US, "link-down", f"plane {i % 4} t0 {i % 2} - t1 {i % 5}", for_ps=35 * US)
+        for i in range(40)
+    ],
+    "switches": [
+        Fault(i * 30 * US, "switch-silent", f"plane {i % 4} t1 {i % 5}", for_ps=50 * US)
+        for i in range(20)
+    ],
+    "loss everywhere": [Fault(0, "link-loss", "plane * t0 * - t1 *", rate=0.01)],
+    "all of it": [
+        Fault(5 * US, "link-loss", "nic * plane *", rate=0.005),
+        Fault(20 * US, "switch-down", "plane 0 t0 0", for_ps=100 * US),
+        Fault(40 * US, "port-down", "nic 3 plane 1", for_ps=200 * US),
+        Fault(60 * US, "switch-silent", "plane 2 t1 *", for_ps=300 * US),
+    ],
+}
+
+
+@pytest.mark.parametrize("storm", STORMS)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_every_byte_arrives_through_a_storm(storm: str, seed: int) -> None:
+    fabric = clos(planes=4, up=5)
+    world = world_of(fabric, permutation(8, 20_000_000, seed), STORMS[storm], seed=seed)
+    all_complete(world)
+    assert lost(world) > 0
+
+
+@pytest.mark.parametrize("dead", [8, 12])
+@pytest.mark.parametrize("seed", [1, 2, 3, 4])
+def test_three_tiers_survive_dead_top_switches(dead: int, seed: int) -> None:
+    """Of sixteen paths in one plane half or three quarters die at once, the way back among them."""
+    faults = [Fault(50 * US, "switch-silent", f"plane 0 t2 {i}") for i in range(dead)]
+    world = all_complete(stream_world(tree(), faults, size=20_000_000, seed=seed))
+    assert in_service(world).sum() == 16 - dead
+    if dead == 8:
+        assert int(world.flows()["done_ps"][0]) < 2500 * US  # of which 1665 us on an empty line
+
+
+def test_a_fabric_that_is_cut_in_two_ends_in_an_error_that_says_why() -> None:
+    fault = Fault(50 * US, "link-down", "plane * t0 0 - t1 *")
+    world = finished(stream_world(faults=[fault], size=20_000_000))
+    assert world.flows()["failed"].tolist() == [True]
+    assert world.errors() == ["retry counter exceeded"]
+    (line,) = world.qp_errors()
+    q = sender(world)
+    assert line.startswith(f"QP {int(q.qpn):#08x} of nic 0 to nic 7: retry counter exceeded at ")
+    waited = int(q.error_at) - 50 * US
+    assert waited == pytest.approx(2053 * world.values.rto_ps, rel=0.01)  # row 9: 0.54 s
