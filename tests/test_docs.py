@@ -145,10 +145,14 @@ def test_the_formula_of_memory_is_what_a_world_allocates(scenario: str) -> None:
     fabric, traffic, _ = checked.build()
     transport = checked.transports[0].build()
     world = World(fabric, traffic, transport, queues=checked.fabric.queues())
-    arrays = {**world.net._asdict(), **world.engine._asdict()}
-    for name in ("hop", "packet", "timeline", "bucket", "bucket_bits", "out", "done"):
-        del arrays[name]  # packets, and what hardly depends on the scenario
-    allocated = sum(array.nbytes for array in arrays.values())
+    # packets, and what hardly depends on the scenario
+    apart = {"hop", "packet", "timeline", "bucket", "bucket_bits", "out", "done"}
+    allocated = sum(
+        array.nbytes
+        for state in (world.net, world.engine)
+        for name, array in state._asdict().items()
+        if name not in apart
+    )
     assert sum(memory()["estimate"](checked).values()) == pytest.approx(allocated, abs=8192)
 
 

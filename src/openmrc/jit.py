@@ -128,7 +128,7 @@ def inner(function: Callable[..., Any]) -> Any:
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """As `inner`, and copy the body into each caller: for the small functions on the path of every
+    """As `inner`, and copy the body into each caller: for the functions on the path of every
     packet.
     """
     registered.append(function.__qualname__)

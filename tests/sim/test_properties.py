@@ -15,7 +15,7 @@ from openmrc.sim.world import World
 from tests.sim.lab import books_balance, conserved, evs, plane_turns, sender
 from tests.sim.random_worlds import STOP, Recipe, recipes
 
-repeatable = settings(max_examples=60, suppress_health_check=list(HealthCheck))
+repeatable = settings(max_examples=200, suppress_health_check=list(HealthCheck))
 
 
 def world_or_skip(recipe: Recipe) -> World:
@@ -77,7 +77,7 @@ def test_everything_completes_or_an_error_says_why(recipe: Recipe) -> None:
     ended_well(world)
 
 
-@settings(repeatable, max_examples=25)
+@settings(repeatable, max_examples=60)
 @given(recipes(max_size=100_000))
 def test_the_books_balance_all_the_way(recipe: Recipe) -> None:
     """Every 64 events: window of PSNs, bytes in flight, queues and packets are what is counted."""
@@ -93,7 +93,7 @@ def test_the_books_balance_all_the_way(recipe: Recipe) -> None:
     ended_well(world)
 
 
-@settings(repeatable, max_examples=30)
+@settings(repeatable, max_examples=100)
 @given(recipes(faults=False))
 def test_without_a_fault_all_is_done_and_nothing_is_lost_to_one(recipe: Recipe) -> None:
     world = world_or_skip(recipe)
@@ -118,8 +118,7 @@ def paths_are_used_equally(world: World) -> None:
         for plane in range(world.fabric.n_planes):
             used = e.used[(e.plane == plane) & (e.active == 1)]
             assert used.max() - used.min() <= 1
-        alone = (world.traffic.qp_src == world.traffic.qp_src[qp]).sum() == 1
-        if alone:
+        if world.traffic.kind == "stream":  # its ports carry nothing else, and equal packets
             turns = plane_turns(world, qp)
             assert max(turns) - min(turns) <= max(2, 0.01 * sum(turns))
             assert sum(turns) == int(sender(world, qp).n_sent)

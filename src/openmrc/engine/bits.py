@@ -202,7 +202,7 @@ def draw_below(streams, i, n):
 @inlined
 def mix32(value):
     """A well mixed 32-bit hash of an int64 (only its low 32 bits count), for ECMP."""
-    x = value & 0xFFFF_FFFF
+    x = int(value) & 0xFFFF_FFFF
     x = ((x ^ (x >> 16)) * 0x45D9F3B) & 0xFFFF_FFFF
     x = ((x ^ (x >> 16)) * 0x45D9F3B) & 0xFFFF_FFFF
     return x ^ (x >> 16)

@@ -234,7 +234,7 @@ def _sift_up(ctl, heap, at, what):
 @inlined
 def push(net, at, kind, number):
     """Put an entry into the heap."""
-    _sift_up(net.ctl[0], net.heap, at, (kind << KIND_SHIFT) | number)
+    _sift_up(net.ctl[0], net.heap, at, (kind << KIND_SHIFT) | int(number))
 
 
 @inlined

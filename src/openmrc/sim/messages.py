@@ -68,7 +68,7 @@ def _release(net, mi, now):
         events.push(net, max(now, m.start_at), AT_MESSAGE, mi)
 
 
-@inner
+@inlined
 def collect(net, st, now):
     """Take the engine's completions."""
     for i in range(st.count[DONE]):

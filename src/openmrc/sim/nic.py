@@ -88,7 +88,7 @@ def qp_index(net, qpn):
     return ((qpn - ctl.qpn_offset) * ctl.qpn_inverse) & 0xFF_FFFF
 
 
-@inner
+@inlined
 def send_out(net, st, now):
     """Queue at their ports what the engine wants sent."""
     ctl = net.ctl[0]
@@ -171,7 +171,7 @@ def plan_nic(net, st, nic):
         events.push(net, at, AT_NIC, nic)
 
 
-@inner
+@inlined
 def settle(net, st, qi, nic, now):
     """After the engine was called for a QP: what it wants sent, what it completed, its turn and its
     timer.
@@ -202,7 +202,7 @@ def _place(net, st, h, now):
     net.timeline[now // ctl.bin_ps, BIN_GOODPUT] += length
 
 
-@inner
+@inlined
 def receive(net, st, n, nic, now):
     """A packet has come to its NIC."""
     h = net.hop[n]
@@ -251,7 +251,7 @@ def after_ports(net, st, nic, now):
     pump(net, st, nic, now)
 
 
-@inner
+@inlined
 def on_port_free(net, st, port_no, now):
     """A NIC port's transmission is over: control packets that wait, else the next QP's packet."""
     ctl = net.ctl[0]

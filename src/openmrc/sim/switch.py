@@ -17,10 +17,10 @@ def up_choice(ctl, s, ev):
     hash.
     """
     if ctl.hashed:
-        return bits.mix32(ev ^ s.salt)
+        return bits.mix32(ev ^ int(s.salt))
     if s.tier == 0:
-        return (ev >> ctl.up0_shift) & ctl.up0_mask
-    return (ev >> ctl.up1_shift) & ctl.up1_mask
+        return (ev >> int(ctl.up0_shift)) & int(ctl.up0_mask)
+    return (ev >> int(ctl.up1_shift)) & int(ctl.up1_mask)
 
 
 @inlined
@@ -29,9 +29,9 @@ def egress(ctl, s, dst, ev):
     if s.lo <= dst < s.hi:
         port = s.first_down + (dst - s.lo) // s.stride * s.bundle
         if s.bundle > 1:
-            port += up_choice(ctl, s, ev) % s.bundle
+            port += up_choice(ctl, s, ev) % int(s.bundle)
         return port
-    return s.first_up + up_choice(ctl, s, ev) % s.n_up
+    return s.first_up + up_choice(ctl, s, ev) % int(s.n_up)
 
 
 @inlined

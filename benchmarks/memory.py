@@ -1,0 +1,118 @@
+"""What a scenario needs in memory, before it is run: docs/costs.md's formula, evaluated.
+
+    .venv/bin/python benchmarks/memory.py SCENARIO.toml [KEY=VALUE ...]
+    .venv/bin/python benchmarks/memory.py --records
+
+The second form prints the bytes of each record.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from openmrc.engine import packet as pk
+from openmrc.engine import state as es
+from openmrc.scenario import load_scenario
+from openmrc.sim import build
+from openmrc.sim import state as ss
+from openmrc.sim.derive import derive
+
+if TYPE_CHECKING:
+    from openmrc.scenario import Scenario
+
+MODULES = {"engine.packet": pk, "engine.state": es, "sim.state": ss}
+
+
+def record_bytes() -> dict[str, int]:
+    """Bytes of each record: {"engine.state.QP": ...}."""
+    return {
+        f"{place}.{name}": value.itemsize
+        for place, module in MODULES.items()
+        for name, value in vars(module).items()
+        if isinstance(value, np.dtype) and not (module is not pk and name == "PACKET")
+    }
+
+
+def estimate(scenario: Scenario) -> dict[str, int]:
+    """Bytes of the arrays of a run of the first transport, by what they are for.
+
+    Packets are left out: how many are under way at a time depends on the run.
+    """
+    fabric, traffic, schedule = scenario.build()
+    transport = scenario.transports[0].build()
+    queues = scenario.fabric.queues()
+    senders = int(np.bincount(traffic.qp_dst, minlength=1).max(initial=0))
+    derived = derive(fabric, transport, queues, senders)
+    planes, qps, nics = fabric.n_planes, traffic.n_qps, fabric.n_nics
+
+    paths = np.ones(qps, np.int64)  # per plane
+    climbs = fabric.uplinks(traffic.qp_src, traffic.qp_dst)
+    for up in np.unique(climbs):
+        mine = climbs == up
+        one = int(mine.argmax())
+        paths[mine] = fabric.n_paths(int(traffic.qp_src[one]), int(traffic.qp_dst[one]), 0)
+    if transport.rules == "peer":
+        evs_out, evs_back, planes_of_evs = np.full(qps, transport.evs_active), np.ones(qps), 1
+    elif transport.paths == "single":
+        evs_out, evs_back, planes_of_evs = np.ones(qps), np.ones(qps), 1
+    else:
+        wanted = derived.evs_per_plane_active + derived.evs_per_plane_backup
+        evs_out = np.minimum(paths, wanted)
+        reverse = max(build.REVERSE_EVS // planes, build.REVERSE_EVS_PER_PLANE_MIN)
+        evs_back = np.minimum(paths, reverse)
+        planes_of_evs = planes
+    evs = int((evs_out + evs_back).sum()) * planes_of_evs
+    # a rotation has room for the EVs of the plane that has most
+    order = int(np.maximum(evs_out, 1).sum() + np.maximum(evs_back, 1).sum()) * planes
+
+    slots = _pow2(derived.mpr_packets)
+    ring_bytes = _pow2(derived.mpr_packets + 256) // 8
+    messages = np.bincount(traffic.msg_qp, minlength=qps)
+    held = sum(_pow2(min(int(n), build.SEND_QUEUE_MAX)) for n in messages)
+    pairs = {(min(a, b), max(a, b)) for a, b in zip(traffic.qp_src, traffic.qp_dst, strict=True)}
+    units = int((-(-traffic.msg_bytes // transport.pmtu)).sum())
+    size = {name.rpartition(".")[2]: n for name, n in record_bytes().items()}
+    ends = 2 * qps
+    per_end = size["QP"] + size["LINK_QP"] + planes * size["PLANE"] + ring_bytes + 8
+    heap = 2 * traffic.n_msgs + 8 * ends + 2 * nics + 4 * len(schedule.events) + 4096
+    releases = len(traffic.recv_next) + len(traffic.sent_next)
+    return {
+        "QPs": ends * per_end + qps * size["REGION"] + 2 * len(pairs) * size["PEER"],
+        "slots": qps * slots * size["SLOT"],
+        "EVs": evs * size["EV"] + 2 * order,
+        "messages": held * (size["MESSAGE"] + size["RX_MESSAGE"])
+        + traffic.n_msgs * (size["MESSAGE_STATE"] + size["ROSTER"])
+        + 4 * releases,
+        "payload": 2 * units,
+        "NICs": nics * (size["NIC"] + size["LINK_NIC"] + 4 * es.REQUESTS),
+        "ports": fabric.n_ports * (size["PORT"] + size["HEALTH"]),
+        "switches": fabric.n_switches * size["SWITCH"],
+        "heap": heap * size["HEAP_ENTRY"],
+    }
+
+
+def _pow2(n: int) -> int:
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("scenario", nargs="?", metavar="SCENARIO.toml")
+    parser.add_argument("set", nargs="*", metavar="KEY=VALUE")
+    parser.add_argument("--records", action="store_true")
+    arguments = parser.parse_args(argv)
+    if arguments.records:
+        for name, n in record_bytes().items():
+            print(f"{name:28}{n:6}")
+    if arguments.scenario:
+        parts = estimate(load_scenario(arguments.scenario, arguments.set))
+        for name, n in parts.items():
+            print(f"{name:10}{n / 1e6:10.2f} MB")
+        print(f"{'all':10}{sum(parts.values()) / 1e6:10.2f} MB, and packets under way")
+
+
+if __name__ == "__main__":
+    main()

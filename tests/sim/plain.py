@@ -1,0 +1,114 @@
+"""Run a few tiny worlds and print all that came of them as JSON: `python -m tests.sim.plain`.
+
+With NUMBA_DISABLE_JIT=1 every line of the engine and the event loop is plain Python. Then each call
+of `requester.next_packet` is watched as well: nothing may leave while the window is full (`inflight
+< cwnd` before every send), and no PSN outside the peer's range.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from typing import Any
+
+import numpy as np
+
+from openmrc.engine import requester
+from openmrc.engine import state as es
+from openmrc.fabric.faults import Fault
+from openmrc.jit import interpreted
+from openmrc.sim.world import World
+from openmrc.workload.patterns import incast, permutation, ring_all_reduce, stream
+from tests.sim.lab import US, clos, tree, world_of
+
+CUT = [Fault(6 * US, "link-down", "plane 0 t0 0 - t1 0", for_ps=20 * US)]
+
+
+def worlds() -> dict[str, World]:
+    small = clos(nics=4, planes=2, down=2, up=2)
+    lossy = [Fault(0, "link-loss", "plane 1 t0 * - t1 *", rate=0.05)]
+    storm = [
+        Fault(4 * US, "port-down", "nic 0 plane 1", for_ps=30 * US),
+        Fault(8 * US, "switch-silent", "plane 0 t1 1", for_ps=40 * US),
+    ]
+    return {
+        "cut": world_of(small, stream(0, 3, 400_000), CUT),
+        "trims": world_of(clos(nics=4, planes=1, down=2, up=2), incast(4, 3, 250_000), seed=2),
+        "loss": world_of(small, permutation(4, 150_000, 1, channels=2), lossy, seed=3),
+        "storm": world_of(small, ring_all_reduce(4, 200_000), storm, seed=4),
+        "three tiers": world_of(tree(16, 2, 2), permutation(16, 20_000, 2), seed=5),
+        "oblivious": world_of(small, incast(4, 3, 80_000), CUT, paths="oblivious"),
+        "single": world_of(
+            small, permutation(4, 80_000, 3), CUT, paths="single", convergence_ps=10 * US
+        ),
+        "peer": world_of(
+            clos(nics=4, planes=1, down=2, up=2),
+            permutation(4, 80_000, 4),
+            rules="peer",
+            pmtu=4086,
+            evs_active=16,
+            evs_backup=0,
+        ),
+    }
+
+
+def digests(group: Any) -> dict[str, str]:
+    """A hash of every byte of every array of a named tuple."""
+    return {
+        name: hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
+        for name, array in zip(group._fields, group, strict=True)
+    }
+
+
+def outcome(world: World) -> dict[str, Any]:
+    """Everything a run leaves behind."""
+    return {
+        "flows": {k: v.tolist() for k, v in world.flows().items()},
+        "counters": world.counters(),
+        "timeline": {k: v.tolist() for k, v in world.timeline().items()},
+        "errors": world.qp_errors(),
+        "verified": [world.bytes_verified, world.bytes_wrong],
+        "engine": digests(world.engine),
+        "net": digests(world.net),
+    }
+
+
+def watch_every_send() -> list[int]:
+    """Check the rules of sending at every send; returns a list that grows by one with each."""
+    sends: list[int] = []
+    original = requester.next_packet
+
+    def watched(st: Any, q: Any, free_ports: int, now: int, p: Any) -> int:
+        before, cwnd = int(q.inflight), float(q.cwnd)
+        window = st.slot[int(q.slot0) : int(q.slot0 + q.slot_mask) + 1]
+        plane = int(original(st, q, free_ports, now, p))
+        if plane >= 0:
+            assert before < cwnd, f"{before} bytes in flight, window {cwnd}"
+            seq = es.unwrap(int(p.psn), int(q.first_psn), int(q.una))
+            assert int(q.una) <= seq < int(q.una) + int(q.mpr)
+            assert (free_ports >> plane) & 1
+            assert (int(q.planes_ok) >> plane) & 1
+            s = window[seq & int(q.slot_mask)]
+            assert int(q.inflight) == before + int(s.bytes_nominal)
+            sends.append(seq)
+        return plane
+
+    requester.next_packet = watched
+    return sends
+
+
+def main() -> None:
+    """Run them and print."""
+    sends = watch_every_send() if interpreted() else []
+    if interpreted():
+        np.seterr(over="raise", under="ignore", invalid="raise", divide="raise")
+    found = {}
+    for name, world in worlds().items():
+        world.run()
+        found[name] = outcome(world)
+    json.dump({"sends": len(sends), "worlds": found}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""A run is a function of its arguments, bit for bit: twice, in slices, and without compilation."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from openmrc.fabric.faults import Fault
+from openmrc.sim.world import Progress, World
+from openmrc.workload.patterns import incast, permutation
+from tests.sim import plain
+from tests.sim.lab import MS, US, clos, fct, world_of
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def eventful(seed: int = 1) -> World:
+    """Trims, marks, losses, cuts and repairs."""
+    faults = [
+        Fault(20 * US, "link-down", "plane 0 t0 0 - t1 *", for_ps=100 * US),
+        Fault(30 * US, "link-loss", "plane 1 t0 * - t1 *", rate=0.01),
+        Fault(40 * US, "port-down", "nic 3 plane 2", for_ps=50 * US),
+    ]
+    return world_of(
+        clos(nics=16, planes=4), incast(16, 8, 1_000_000, victim=True), faults, seed=seed
+    )
+
+
+def test_two_runs_of_a_seed_agree_in_every_byte() -> None:
+    first, second = eventful(), eventful()
+    first.run()
+    second.run()
+    assert plain.outcome(first) == plain.outcome(second)
+    c = first.counters()
+    assert min(c["trimmed"], c["dropped_fault"], c["retransmitted"], c["assumed_bad"]) > 0
+
+
+def test_different_seeds_differ() -> None:
+    times = set()
+    for seed in range(1, 6):
+        world = eventful(seed)
+        world.run()
+        times.add(tuple(fct(world).tolist()))
+    assert len(times) == 5
+
+
+@pytest.mark.parametrize("slice_ps", [333_333, 7 * US, 1 * MS])
+def test_a_run_in_slices_is_the_run_in_one_go(slice_ps: int) -> None:
+    whole, sliced = eventful(), eventful()
+    whole.run()
+    until = 0
+    while not sliced.run(until_ps=until):
+        until += slice_ps
+    for part in ("flows", "counters", "timeline", "errors", "verified", "engine"):
+        assert plain.outcome(sliced)[part] == plain.outcome(whole)[part], part
+    assert sliced.now_ps == whole.now_ps
+
+
+def test_looking_changes_nothing() -> None:
+    whole, watched = eventful(), eventful()
+    whole.run()
+    seen: list[Progress] = []
+    watched.run(progress=seen.append)
+    watched.flows(), watched.counters(), watched.timeline(), watched.derived(), watched.errors()
+    assert plain.outcome(watched) == plain.outcome(whole)
+    assert (seen[-1].flows_done, seen[-1].flows_total) == (9, 9)
+    assert seen[-1].link_traversals == whole.counters()["link_traversals"]
+
+
+@pytest.mark.parametrize("start_ps", [1 * US, 1 * MS, 1000 * MS, 60_000 * MS])
+def test_a_run_does_not_depend_on_when_it_starts(start_ps: int) -> None:
+    """Time zero is no special time, and a long silence before the first packet leaves no trace."""
+    traffic = incast(16, 8, 1_000_000, victim=True)
+    worlds = [
+        world_of(clos(nics=16), replace(traffic, msg_start_ps=traffic.msg_start_ps + start))
+        for start in (1, start_ps)
+    ]
+    for world in worlds:
+        world.run()
+    early, late = worlds
+    assert fct(late).tolist() == fct(early).tolist()
+    assert late.counters() == early.counters()
+
+
+def test_the_fabric_and_the_workload_are_not_written_to() -> None:
+    fabric, traffic = clos(), permutation(8, 100_000, 1)
+    arrays = [a for a in (vars(fabric) | vars(traffic)).values() if isinstance(a, np.ndarray)]
+    before = [array.copy() for array in arrays]
+    world_of(fabric, traffic, [Fault(5 * US, "switch-down", "plane 0 t1 0")]).run()
+    for old, array in zip(before, arrays, strict=True):
+        assert (old == array).all()
+
+
+# --- plain Python -----------------------------------------------------------------------------
+
+
+def run_plain(**environment: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tests.sim.plain"],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+@pytest.mark.timeout(300)
+def test_plain_python_and_compiled_code_say_the_same() -> None:
+    """Flows, counters, timelines and every byte of every array; and at every send of the plain run
+    the window had room (`plain.watch_every_send`).
+    """
+    interpreted = run_plain(NUMBA_DISABLE_JIT="1")
+    assert interpreted["sends"] > 1000
+    for name, world in plain.worlds().items():
+        world.run()
+        compiled = json.loads(json.dumps(plain.outcome(world)))
+        for part, value in compiled.items():
+            assert interpreted["worlds"][name][part] == value, f"{name}: {part}"
+
+
+def test_those_worlds_see_what_there_is_to_see() -> None:
+    """So that the comparison means something."""
+    total: dict[str, int] = {}
+    for world in plain.worlds().values():
+        world.run()
+        for key, value in world.counters().items():
+            total[key] = total.get(key, 0) + value
+    for key in ("trimmed", "ecn_marked", "dropped_fault", "retransmitted", "inferred", "revived"):
+        assert total[key] > 0, key
