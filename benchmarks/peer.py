@@ -53,6 +53,7 @@ def run_peer(command: list[str], end_us: int, directory: str) -> tuple[float, st
     started = time.perf_counter()
     done = subprocess.run(
         full,
+        cwd=directory,  # htsim leaves files where it runs
         check=False,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -85,7 +86,10 @@ def main(argv: list[str] | None = None) -> None:
     arguments = parser.parse_args(argv)
     fabric, _, _ = peer_scenario(arguments.topo, arguments.cm).build()
     mbps = int(fabric.port_rate_bps[0]) // 10**6
-    command = [arguments.htsim, "-tm", arguments.cm, "-topo", arguments.topo]
+    htsim, cm, topo = (
+        str(Path(path).resolve()) for path in (arguments.htsim, arguments.cm, arguments.topo)
+    )
+    command = [htsim, "-tm", cm, "-topo", topo]
     command += ["-linkspeed", str(mbps), "-paths", "64", "-load_balancing_algo", "mixed"]
 
     theirs_s: list[float] = []

@@ -71,6 +71,7 @@ MPR_UNIT = 128  # MRC 1.5
 PACKET = np.dtype(
     [
         ("va", "i8"),  # RETH
+        ("dma_len", "i8"),  # RETH, of the whole message (32 bit on the wire)
         ("bitmap", "u8"),  # SETH
         ("dst_qpn", "i4"),
         ("psn", "i4"),  # BTH; for endpoint operations the request id; for a NACK the nack_psn
@@ -79,7 +80,6 @@ PACKET = np.dtype(
         ("ev", "u4"),  # the path this packet takes
         ("entropy", "u4"),  # the path of the packet that this one answers
         ("rkey", "u4"),  # RETH
-        ("dma_len", "i8"),  # RETH, of the whole message (32 bit on the wire)
         ("imm", "u4"),  # ImmDt
         ("payload_len", "i2"),
         ("src", "i4"),  # endpoint that sent it (its address)

@@ -103,7 +103,7 @@ def _choose_around_skips(st, q, plane, first, avoid):
     return int(chosen_ev)
 
 
-@inner
+@inlined
 def choose_ev(st, q, p, avoid):
     """Index (within the QP) of the EV for the next packet on plane `p`; `avoid` is one it should
     not take, or -1.
@@ -312,7 +312,7 @@ def on_always_skip(st, q, ev, now):
         refresh_planes(st, q)
 
 
-@inner
+@inlined
 def on_delivery(st, q, ev, sent_at, now):
     """A packet sent once, on this EV, is known received.
 

@@ -238,7 +238,7 @@ def _acknowledge(st, q, seq, now):
     q.evidence_at = max(q.evidence_at, s.first_at)
 
 
-@inner
+@inlined
 def _advance_una(st, q, now):
     """Move `una` over everything received in a row; progress starts the epochs anew (row 9)."""
     before = q.una
@@ -340,7 +340,7 @@ def on_sack(st, qi, p, now):
     _look_ahead(st, q, now)
 
 
-@inner
+@inlined
 def _look_ahead(st, q, now):
     """After news: ask about the oldest packet if only a snapshot is missing; wait for the transport
     ACK at the end.

@@ -59,7 +59,7 @@ from openmrc.jit import compiled, inlined, inner
 NOTHING, PLACED = 0, 1
 
 
-@inner
+@inlined
 def _control(st, q, p):
     """Address a control packet to the peer, over the next plane, on that plane's reverse EV (row
     14).
@@ -194,7 +194,7 @@ def _region_of(st, q, p):
     return index
 
 
-@inner
+@inlined
 def _advance_cack(st, q):
     """Move `cack` over everything received in a row, and clear the words it leaves behind for later
     sequences.

@@ -171,7 +171,7 @@ def plan_nic(net, st, nic):
         events.push(net, at, AT_NIC, nic)
 
 
-@inlined
+@inner
 def settle(net, st, qi, nic, now):
     """After the engine was called for a QP: what it wants sent, what it completed, its turn and its
     timer.

@@ -28,7 +28,6 @@ HOP = np.dtype(
         ("klass", "i1"),
         ("marks", "u1"),  # CE, TRIMMED, TRIMMED_LASTHOP
         ("trimmable", "i1"),
-        ("spare", "i1", (21,)),  # one cache line
     ],
     align=True,
 )

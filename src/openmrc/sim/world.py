@@ -106,9 +106,8 @@ class World:
     def _grow_packets(self) -> None:
         n = len(self.net.hop)
         extra = n // 4  # not double: at a thousand NICs these two arrays are megabytes
-        self.net = self.net._replace(
-            hop=_longer(self.net.hop, extra), packet=_longer(self.net.packet, extra)
-        )
+        self.net = self.net._replace(hop=_longer(self.net.hop, extra))  # one after the other:
+        self.net = self.net._replace(packet=_longer(self.net.packet, extra))  # less at once
         build.free_list(self.net, n - 1, n + extra - 1)
 
     def _grow_heap(self) -> None:
