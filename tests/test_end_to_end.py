@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from openmrc.cli import main
 from openmrc.run import simulate
 from openmrc.scenario import parse_scenario
 
@@ -92,15 +91,3 @@ def test_control_c_prints_what_there_is(tmp_path: Path) -> None:
     assert json.loads(out)["partial"] is True
     assert b"Traceback" not in words
     assert json.loads((tmp_path / "kept/summary.json").read_text())["partial"] is True
-
-
-def test_a_cached_start_takes_under_a_second(tmp_path: Path) -> None:
-    (tmp_path / "x.toml").write_text(SCENARIO)
-    assert main(["run", str(tmp_path / "x.toml"), "--json"]) == 0  # compiled from here on
-    command = [sys.executable, "-m", "openmrc.cli", "run", "x.toml", "--json"]
-    taken_s = []
-    for _ in range(3):
-        started = time.perf_counter()
-        subprocess.run(command, cwd=tmp_path, capture_output=True, check=True)
-        taken_s.append(time.perf_counter() - started)
-    assert min(taken_s) < 1.0
