@@ -84,14 +84,8 @@ def _control(st, q, p):
     p.plane = turn
     if c.reverse == REVERSE_RANDOM:
         p.ev = bits.draw(st.stream, q.index)
-        return
-    plane = st.plane[q.plane0 + turn]
-    p.ev = plane.reverse_ev
-    if q.n_planes == 1 and plane.n_evs > 1:
-        # One reverse EV would be the only way back: were it dead, nothing would come back at all
-        # until a probe found another (MRC 3.9: at least one EV per plane).
-        pick = bits.draw_below(st.stream, q.index, int(plane.n_evs))
-        p.ev = st.ev[q.ev0 + plane.ev0 + pick].value
+    else:
+        p.ev = st.plane[q.plane0 + turn].reverse_ev
 
 
 @inlined
