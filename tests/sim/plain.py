@@ -21,11 +21,23 @@ from openmrc.jit import interpreted
 from openmrc.sim.world import World
 from openmrc.workload.patterns import incast, permutation, ring_all_reduce, stream
 from tests.sim.lab import US, clos, tree, world_of
+from tests.sim.random_worlds import recipe_of
 
 CUT = [Fault(6 * US, "link-down", "plane 0 t0 0 - t1 0", for_ps=20 * US)]
 
 
+RANDOM = range(1, 11)  # seeds of `random_worlds.recipe_of`
+
+
 def worlds() -> dict[str, World]:
+    """Worlds of a few hundred packets each, in which everything happens that can."""
+    return eventful_worlds() | {
+        f"random {seed}": recipe_of(seed, 100_000).world() for seed in RANDOM
+    }
+
+
+def eventful_worlds() -> dict[str, World]:
+    """One of a kind."""
     small = clos(nics=4, planes=2, down=2, up=2)
     lossy = [Fault(0, "link-loss", "plane 1 t0 * - t1 *", rate=0.05)]
     storm = [

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from openmrc.errors import InputError
 from openmrc.fabric.clos import fat_tree, multiplane
 from openmrc.fabric.faults import Fault, compile_faults
 from openmrc.fabric.model import Fabric
@@ -172,4 +171,32 @@ def recipes(draw: st.DrawFn, faults: bool = True, max_size: int = 400_000) -> Re
     )
 
 
-__all__ = ["InputError", "Recipe", "recipes"]
+def recipe_of(seed: int, max_size: int) -> Recipe:
+    """A recipe from a number, for runs without Hypothesis: congested as a rule, with a fault."""
+    rng = np.random.default_rng(seed)
+
+    def pick(*choices: Any) -> Any:
+        return choices[int(rng.integers(len(choices)))]
+
+    fabric = {
+        "tiers": 2,
+        "nics": pick(4, 6, 8),
+        "planes": pick(1, 2, 4),
+        "down": pick(2, 4),
+        "up": pick(1, 2, 4),
+        "link_ns": pick(0, 500),
+        "gbps": pick(10, 100, 400),
+    }
+    kind = pick("link-down", "link-loss", "switch-silent", "switch-down", "port-down")
+    a, b = (int(n) for n in rng.integers(0, 12, 2))
+    where = place(fabric, kind, a, b, pick("-", "<", ">"))
+    rate = pick(0.01, 0.1) if kind == "link-loss" else None
+    fault = Fault(int(rng.integers(0, 30)) * US, kind, where, pick(10 * US, 200 * US), rate)
+    return Recipe(
+        fabric,
+        {"kind": pick("incast", "ring", "dag"), "size": max_size, "seed": seed},
+        [fault],
+        {"paths": pick("mrc", "mrc", "oblivious"), "rto_exponent": RTO_SHORT},
+        {"trim": pick(True, True, False)},
+        seed,
+    )

@@ -6,13 +6,14 @@ A failing example prints its recipe: `Recipe(...).world().run()` is the same run
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, assume, given, settings
 
 from openmrc.errors import InputError
 from openmrc.sim import loop
 from openmrc.sim import state as ss
 from openmrc.sim.world import World
-from tests.sim.lab import books_balance, conserved, evs, plane_turns, sender
+from tests.sim.lab import US, books_balance, conserved, evs, plane_turns, sender, stream_world
 from tests.sim.random_worlds import STOP, Recipe, recipes
 
 repeatable = settings(max_examples=200, suppress_health_check=list(HealthCheck))
@@ -122,3 +123,45 @@ def paths_are_used_equally(world: World) -> None:
             turns = plane_turns(world, qp)
             assert max(turns) - min(turns) <= max(2, 0.01 * sum(turns))
             assert sum(turns) == int(sender(world, qp).n_sent)
+
+
+# --- the check of bytes would notice ----------------------------------------------------------
+
+
+def data_under_way(world: World) -> list[int]:
+    """Indices of data packets in the network, oldest first."""
+    free, n = set(), int(world.net.ctl[0].free_head)
+    for _ in range(int(world.net.ctl[0].n_free)):
+        free.add(n)
+        n = int(world.net.hop[n].next)
+    pool = range(len(world.net.hop) - 1)
+    found = [n for n in pool if n not in free and int(world.net.hop[n].tag) >= 0]
+    return sorted(found, key=lambda n: int(world.net.hop[n].at))
+
+
+@pytest.mark.parametrize("what", ["address", "length", "payload"])
+def test_a_packet_that_is_not_what_was_sent_is_noticed(what: str) -> None:
+    world = stream_world(size=1_000_000)
+    world.run(until_ps=6 * US)
+    n, other = data_under_way(world)[:2]
+    if what == "address":
+        world.net.packet[n].va += 4096
+    elif what == "length":
+        world.net.packet[n].payload_len = 4000
+    else:  # two packets whose payloads were exchanged
+        tag = int(world.net.hop[n].tag)
+        world.net.hop[n].tag = world.net.hop[other].tag
+        world.net.hop[other].tag = tag
+    world.run()
+    assert world.bytes_wrong == {"address": 4096, "length": 4000, "payload": 2 * 4096}[what]
+    assert world.bytes_verified < 1_000_000
+
+
+def test_an_address_outside_its_region_is_an_error_and_nothing_is_written() -> None:
+    world = stream_world(size=1_000_000)
+    world.run(until_ps=6 * US)
+    world.net.packet[data_under_way(world)[0]].va += 1 << 40
+    world.run()
+    assert world.bytes_wrong == 0
+    assert world.errors() == ["access outside a memory region by the peer"]
+    assert world.flows()["failed"].tolist() == [True]
