@@ -159,7 +159,7 @@ def _post(net, st):
 
 
 @compiled
-def _pull(st, senders, packets, now):
+def _pull(net, st, senders, packets, now):
     """A packet of each sender in turn."""
     n = 0
     for _ in range(A_ROUND):
@@ -263,9 +263,9 @@ def endpoints(nics: int, repeats: int, rounds: int) -> dict[str, float]:
         replies = records(2 * A_ROUND * nics, PACKET)
         now, half = 0, w.values.base_rtt_ps // 2
         _nothing(net, st)
-        call_s = min(timed(_nothing, net, st)[0] for _ in range(10))  # arrays to arguments
+        call_s = min(timed(_nothing, net, st)[0] for _ in range(100))  # arrays to arguments
         for _ in range(rounds):
-            pull_s, n = timed(_pull, st, senders, packets, now)
+            pull_s, n = timed(_pull, net, st, senders, packets, now)
             place_s, m = timed(_place, net, st, packets, n, replies, now + half)
             answer_s, _ = timed(_answer, net, st, replies, m, now + 2 * half)
             now += 2 * half

@@ -90,6 +90,7 @@ def test_every_key_reaches_the_simulator() -> None:
         "rto_exponent": 5,
         "linear_cnt": 3,
         "exp_cnt": 4,
+        "always_skip_after": 6,
     }
     queues = {
         "trim": False,
@@ -127,6 +128,7 @@ def test_every_key_reaches_the_simulator() -> None:
         rto_exponent=5,
         linear_cnt=3,
         exp_cnt=4,
+        always_skip_after=6,
     )
     assert dataclasses.astuple(scenario.fabric.queues()) == (
         False,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).resolve().parent
-COMPILED_PARTS = ("jit.py", "engine/*.py", "sim/*.py", "fabric/faults.py")
+COMPILED_PARTS = ("jit.py", "byref.py", "engine/*.py", "sim/*.py", "fabric/faults.py")
 CACHE_LINE = 64
 CACHES_KEPT = 4  # older ones are removed: a developer who edits all day fills no disk
 
@@ -92,13 +92,6 @@ if "numba" in sys.modules and not interpreted():
     numba.config.CACHE_DIR = str(
         CACHE_DIR
     )  # numba may have been imported by somebody else before us
-
-# Numba writes a named tuple's whole description, every field of every record in it, into the name
-# of each function that takes one: 19 KB a name here, most of what is compiled, stored and loaded.
-# Its class and Numba's own number for the type say as much.
-numba.types.NamedTuple.mangling_args = property(
-    lambda self: (self.instance_class.__name__, (self._code,))
-)
 
 # error_model "numpy": no division by zero is ever raised, so LLVM sees straight code without
 # cleanup paths around every call; measured ten times cheaper calls where a state of a dozen arrays

@@ -163,6 +163,7 @@ class TransportSection(Section, frozen=True, kw_only=True):
     rto_exponent: Annotated[int, Meta(ge=0, le=30)] = 8
     linear_cnt: Annotated[int, Meta(ge=0, le=255)] = 7
     exp_cnt: Annotated[int, Meta(ge=0, le=25)] = 10
+    always_skip_after: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
 
     def build(self) -> Transport:
         """Return the transport the simulator runs; raise `InputError` for what it refuses."""
@@ -193,6 +194,7 @@ class TransportSection(Section, frozen=True, kw_only=True):
             rto_exponent=self.rto_exponent,
             linear_cnt=self.linear_cnt,
             exp_cnt=self.exp_cnt,
+            always_skip_after=self.always_skip_after,
         )
 
 

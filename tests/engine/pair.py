@@ -145,6 +145,7 @@ class Pair:
             regions=n,
             nics=2,
             peers=2,
+            watch_marks="always_skip_after" in config,
         )
         self.st = st
         c = st.config[0]

@@ -171,6 +171,40 @@ def test_row_23_always_skip_is_never_sent_by_default() -> None:
     assert {int(x.p.m) for x in pair.packets("sack")} == {pk.M_SKIP_ONCE}
 
 
+def verdicts(pair: Pair, ev: int, marked: bool = False) -> list[int]:
+    """What the SACKs said of an EV, in order; with `marked` only what was not NONE."""
+    said = [int(x.p.m) for x in pair.packets("sack") if int(x.p.entropy) == ev]
+    return [m for m in said if m != pk.M_NONE] if marked else said
+
+
+def test_row_23_always_skip_is_sent_after_k_marks_in_a_row_on_one_ev() -> None:
+    pair = stream(200, always_skip_after=3)
+    bad = pair.ev(0, 2)
+    pair.mark(ev=bad)
+    pair.until(lambda: pair.q.n_bad_total == 1)
+    assert verdicts(pair, bad, marked=True) == [pk.M_SKIP_ONCE, pk.M_SKIP_ONCE, pk.M_ALWAYS_SKIP]
+    assert pair.path_states(0) == "GGAG"
+    assert {m for ev in (0, 1, 3) for m in verdicts(pair, pair.ev(0, ev))} <= {pk.M_NONE}
+
+
+def test_row_23_a_clean_packet_starts_the_count_anew() -> None:
+    """Two packets of the EV are marked, two are not, five times over: never three in a row."""
+    pair = stream(900, always_skip_after=3)
+    bad = pair.ev(0, 2)
+
+    def used() -> int:
+        return sum(int(x.p.ev) == bad for x in pair.packets("data"))
+
+    for times in range(1, 6):
+        pair.mark(next=2, kind="payload", ev=bad)
+        pair.until(lambda times=times: len(verdicts(pair, bad, marked=True)) == 2 * times)  # type: ignore[misc]
+        clean = used() + 2
+        pair.until(lambda clean=clean: used() == clean)  # type: ignore[misc]
+        pair.advance(us=8)
+    assert set(verdicts(pair, bad, marked=True)) == {pk.M_SKIP_ONCE}
+    assert pair.q.n_bad_total == 0
+
+
 def test_row_10_the_last_path_of_a_plane_is_demoted_after_three_losses_in_a_row() -> None:
     pair = Pair(planes=2, evs=1)
     pair.cut(plane=1, kind="payload")

@@ -40,9 +40,9 @@ def test_row_07_a_lost_packet_is_found_in_about_two_round_trips() -> None:
 def test_row_07_just_the_reorder_window_later_and_just_not(early_ps: int, lost: bool) -> None:
     """Sequence 1 is missing; the evidence, sequence 30, was sent one window later or 1 ps less."""
     pair = silent_pair()
-    pair.slot(30).first_at = int(pair.slot(1).sent_at) + int(pair.q.reorder_window) - early_ps
+    pair.slot(30).sent_at = int(pair.slot(1).sent_at) + int(pair.q.reorder_window) - early_ps
     pair.sack(0, got={30}, trigger=30)
-    assert (pair.slot(1).state == es.LOST or pair.slot(1).sends == 2) == lost
+    assert (pair.slot(1).state == es.LOST or bool(pair.slot(1).past & es.RESENT)) == lost
     assert (pair.q.n_inferred > 0) == lost
 
 
@@ -98,10 +98,13 @@ def test_row_07_a_probe_counts_as_an_original_for_evidence() -> None:
 def test_row_07_a_retransmission_is_no_evidence_against_an_original() -> None:
     """An evidence PSN sent more than once counts with its first transmission."""
     pair = silent_pair()
-    pair.slot(0).sends = 2
-    pair.slot(0).sent_at = pair.now + 10 * pair.rtt
+    first_at = int(pair.slot(0).sent_at)
+    again_at = pair.now + 10 * pair.rtt
+    pair.slot(0).past = es.RESENT
+    pair.slot(0).first_ago = ((again_at - first_at) >> es.AGO_SHIFT) + 1
+    pair.slot(0).sent_at = again_at
     pair.sack(0, trigger=0)
-    assert pair.q.evidence_at == pair.slot(0).first_at
+    assert first_at - (1 << es.AGO_SHIFT) <= pair.q.evidence_at <= first_at
     assert pair.q.n_inferred == 0
 
 
@@ -170,7 +173,7 @@ def test_row_07_the_reorder_window_has_a_limit() -> None:
     pair = silent_pair()
     for _ in range(40):
         s = pair.slot(5)
-        s.inferred, s.sends, s.state, s.known_units = 1, 2, es.SENT, 0
+        s.past, s.state, s.known_units = es.RESENT | es.INFERRED, es.SENT, 0
         pair.q.una, pair.q.nxt = 0, 40
         s.state = es.ACKED
         pair.checked = False
@@ -183,7 +186,7 @@ def test_row_07_window_is_cut_for_an_inferred_loss_by_one_packet() -> None:
     pair = silent_pair()
     pair.q.cwnd = 20 * NOMINAL
     pair.q.last_adjust = pair.now  # the window grows for nothing else in this story
-    pair.slot(30).first_at = int(pair.slot(1).sent_at) + int(pair.q.reorder_window)
+    pair.slot(30).sent_at = int(pair.slot(1).sent_at) + int(pair.q.reorder_window)
     before = float(pair.q.cwnd)
     pair.sack(0, got=set(range(2, 31)), trigger=30, rcvd_units=0)
     assert pair.q.n_inferred == 1

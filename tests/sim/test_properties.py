@@ -122,7 +122,8 @@ def paths_are_used_equally(world: World) -> None:
         if world.traffic.kind == "stream":  # its ports carry nothing else, and equal packets
             turns = plane_turns(world, qp)
             assert max(turns) - min(turns) <= max(2, 0.01 * sum(turns))
-            assert sum(turns) == int(sender(world, qp).n_sent)
+            q = sender(world, qp)
+            assert sum(turns) == int(q.nxt + q.n_rtx)
 
 
 # --- the check of bytes would notice ----------------------------------------------------------

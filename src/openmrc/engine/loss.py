@@ -14,9 +14,12 @@ from __future__ import annotations
 from openmrc.engine import bits, nscc, paths
 from openmrc.engine.state import (
     ACKED,
+    CUT,
     ERROR,
+    INFERRED,
     LOST,
     NEVER,
+    RESENT,
     RETRY_EXCEEDED,
     RTS,
     SENT,
@@ -93,8 +96,9 @@ def mark_lost(st, q, seq):
 @inner
 def _infer_one(st, q, seq, now):
     s = slot_of(st, q, seq)
-    s.inferred = 1
-    s.cut = 1 if nscc.on_loss(q, st.config[0], now) else 0
+    s.past |= INFERRED
+    if nscc.on_loss(q, st.config[0], now):
+        s.past |= CUT
     paths.on_loss(st, q, int(s.ev), s.sent_at, now)
     mark_lost(st, q, seq)
     q.n_inferred += 1
@@ -119,7 +123,7 @@ def infer(st, q, base, bitmap, now):
         if is_lost(s.sent_at, q.evidence_at, reorder_window(q, now)):
             if s.state == SENT:
                 _infer_one(st, q, seq, now)
-        elif s.sends == 1:
+        elif s.past & RESENT == 0:
             break
 
 
@@ -142,16 +146,16 @@ def false_alarm(st, q, seq, now):
     back (row 7).
     """
     s = slot_of(st, q, seq)
-    if s.inferred == 0:
+    if s.past & INFERRED == 0:
         return
-    s.inferred = 0
+    cut = s.past & CUT
+    s.past &= RESENT
     q.n_false += 1
     reorder_window(q, now)  # fades first
     widest = REORDER_WINDOW_MAX_RTTS * q.base_rtt
     q.reorder_window = min(q.reorder_window + q.base_rtt // 4, widest)
     q.window_grown_at = now
-    if s.cut:
-        s.cut = 0
+    if cut:
         nscc.undo_loss(q)
     ev = int(s.bad_ev)
     if ev >= 0 and st.ev[q.ev0 + ev].state == paths.ASSUMED_BAD:
@@ -232,8 +236,7 @@ def _expire(st, q, now):
     for seq in range(q.una, q.nxt):
         s = slot_of(st, q, seq)
         if s.state == SENT and s.sent_at + patience <= now:
-            s.inferred = 0
-            s.cut = 0
+            s.past &= RESENT
             paths.on_loss(st, q, int(s.ev), s.sent_at, now)
             nscc.on_loss(q, c, now)
             mark_lost(st, q, seq)

@@ -98,7 +98,7 @@ PACKET = np.dtype(
         ("m", "i1"),  # SETH
         ("mpr", "u1"),  # SETH, units of 128; 0 without dynamic MPR
         ("penalty", "i1"),  # CC_STATE rcv_cwnd_pen, 0..127
-        ("reason", "i1"),  # NETH; AETH syndrome; ERTH op
+        ("reason", "u1"),  # NETH; AETH syndrome; ERTH op
     ],
     align=True,
 )

@@ -36,12 +36,16 @@ from openmrc.engine.packet import (
 )
 from openmrc.engine.state import (
     ACKED,
+    AGO_MAX,
+    AGO_SHIFT,
     DONE_SEND,
+    INFERRED,
     LOST,
     NEVER,
     REMOTE_ACCESS,
     REMOTE_INVALID_REQUEST,
     REMOTE_OPERATION,
+    RESENT,
     RTS,
     SENT,
     clear,
@@ -117,6 +121,20 @@ def _oldest_lost(st, q):
     return seq
 
 
+@inner
+def _message_of(st, q, seq):
+    """Number of the message that a sequence belongs to, among those posted and not completed."""
+    low = q.msg_done
+    high = min(q.msg_cur, q.msg_end - 1)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if st.message[q.msg0 + (middle & q.msg_mask)].first_seq <= seq:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
 @inlined
 def _fill_data(st, q, seq, m, p):
     """The headers of a data packet (MRC 1.3, 1.4, 2.3): RETH in each, VA advanced by one PMTU a
@@ -167,7 +185,7 @@ def next_packet(st, q, free_ports, now, p):
         if seq >= q.una + q.mpr:  # MRC 1.5: a shrunken window delays retransmissions too
             return NOT_READY
         s = loss.slot_of(st, q, seq)
-        number = q.msg_done + ((s.msg - q.msg_done) & 0x7FFF)
+        number = _message_of(st, q, seq)
         m = st.message[q.msg0 + (number & q.msg_mask)]
         avoid = int(s.bad_ev)
     else:
@@ -191,15 +209,14 @@ def next_packet(st, q, free_ports, now, p):
         q.lost -= 1
         q.lost_hint = seq + 1
         q.n_rtx += 1
-        s.sends = min(s.sends + 1, 100)
+        s.past |= RESENT
+        s.first_ago = min(int(s.first_ago) + ((now - s.sent_at) >> AGO_SHIFT) + 1, AGO_MAX)
     else:
         p.klass = CLASS_DATA
         s.bytes_nominal = p.payload_len + c.nominal_overhead
-        s.msg = number & 0x7FFF
-        s.first_at = now
-        s.sends = 1
+        s.first_ago = 0
+        s.past = 0
         s.bad_ev = -1
-        s.inferred = 0
         bits.unmark(st.bits, q.acked0, q.ring_mask, seq)
         if q.una == q.nxt:
             loss.first_sent(q, now)
@@ -212,7 +229,6 @@ def next_packet(st, q, free_ports, now, p):
     s.sent_at = now
     s.ev = ev
     q.inflight += int(s.bytes_nominal)
-    q.n_sent += 1
     q.tx_data_at = now
     if not may_send(st, q):  # row 5: the last packet it can send for now
         p.flag_bits |= ACK_REQ
@@ -226,7 +242,7 @@ def _acknowledge(st, q, seq, now):
     bits.mark(st.bits, q.acked0, q.ring_mask, seq)
     if s.state == SENT:
         q.inflight -= int(s.bytes_nominal)
-        if s.sends == 1:
+        if s.past & RESENT == 0:
             paths.on_delivery(st, q, int(s.ev), s.sent_at, now)
         elif now - s.sent_at < q.base_rtt // 2:
             loss.false_alarm(st, q, seq, now)  # no answer to the retransmission can be here yet
@@ -235,7 +251,7 @@ def _acknowledge(st, q, seq, now):
         loss.false_alarm(st, q, seq, now)
     s.state = ACKED
     s.known_units = q.rcvd_high & 0x7FFF_FFFF
-    q.evidence_at = max(q.evidence_at, s.first_at)
+    q.evidence_at = max(q.evidence_at, s.sent_at - (int(s.first_ago) << AGO_SHIFT))
 
 
 @inlined
@@ -261,7 +277,7 @@ def _note_duplicate(st, q, seq, units, now):
     a false alarm.
     """
     s = loss.slot_of(st, q, seq)
-    if s.state == ACKED and s.sends > 1 and s.inferred:
+    if s.state == ACKED and s.past & RESENT and s.past & INFERRED:
         older = (units - s.known_units) & 0x7FFF_FFFF
         if 0 < older < 0x4000_0000:
             loss.false_alarm(st, q, seq, now)
@@ -314,7 +330,7 @@ def on_sack(st, qi, p, now):
         trigger = cack + signed(int(p.ack_offset), 16)
         if q.nxt - q.slot_mask <= trigger < q.nxt and trigger >= 0:
             s = loss.slot_of(st, q, trigger)
-            if s.sends == 1:
+            if s.past & RESENT == 0:
                 rtt = now - s.sent_at
             else:
                 _note_duplicate(st, q, trigger, units, now)
@@ -388,13 +404,14 @@ def on_nack(st, qi, p, now):
         return
     s = loss.slot_of(st, q, seq)
     trimmed = reason == NACK_TRIMMED or reason == NACK_TRIMMED_LASTHOP
-    if s.state == SENT and (s.sends == 1 or int(st.ev[q.ev0 + s.ev].value) == int(p.entropy)):
+    if s.state == SENT and (
+        s.past & RESENT == 0 or int(st.ev[q.ev0 + s.ev].value) == int(p.entropy)
+    ):
         ev = int(s.ev)
         if trimmed:
             nscc.on_trim(q, st.config[0], now)
             paths.on_delivery(st, q, ev, s.sent_at, now)
-        s.inferred = 0
-        s.cut = 0
+        s.past &= RESENT
         loss.mark_lost(st, q, seq)
         if reason == NACK_TRIMMED:
             paths.on_mark(st, q, ev)

@@ -16,6 +16,7 @@ from openmrc.engine.packet import (
     AETH_NAK_INVALID_REQUEST,
     CE,
     CLASS_CONTROL,
+    M_ALWAYS_SKIP,
     M_NONE,
     M_SKIP_ONCE,
     NACK,
@@ -39,6 +40,7 @@ from openmrc.engine.state import (
     LOCAL_ACCESS,
     LOCAL_IMM_OVERRUN,
     LOCAL_NO_RECEIVE,
+    MARKS_PER_QP,
     NEVER,
     PLACED_LENGTH,
     PLACED_OFFSET,
@@ -129,6 +131,35 @@ def _report_again(q, block):
     q.trail_left = 2
 
 
+@inlined
+def _marks_of(st, q, ev):
+    """The record that watches an EV of this QP's sender."""
+    return st.marks[q.index * MARKS_PER_QP + bits.mix32(ev) % MARKS_PER_QP]
+
+
+@inner
+def _watch(st, q, p):
+    """Row 23: count the CE marks that an EV brings in a row."""
+    w = _marks_of(st, q, int(p.ev))
+    if w.ev != p.ev or p.flag_bits & CE == 0:
+        w.ev = p.ev
+        w.n = 0
+    if p.flag_bits & CE:
+        w.n += 1
+
+
+@inner
+def _verdict(st, q, p):
+    """What a SACK says of the path of a marked packet: leave it out once, or for good (row 23)."""
+    k = int(st.config[0].always_skip_after)
+    if k > 0:
+        w = _marks_of(st, q, int(p.ev))
+        if w.ev == p.ev and w.n >= k:
+            w.n = 0
+            return M_ALWAYS_SKIP
+    return M_SKIP_ONCE
+
+
 @inner
 def _send_sack(st, q, trigger, base, flags, ack_offset):
     """Emit a SACK with the snapshot `base ..
@@ -148,7 +179,7 @@ def _send_sack(st, q, trigger, base, flags, ack_offset):
     p.rcvd_units = ((q.rx_bytes + RCVD_UNIT_BYTES - 1) // RCVD_UNIT_BYTES) & 0xFF_FFFF
     p.ooo_count = min(max(q.rx_high - q.cack, 0), 0x7FFF)
     p.penalty = q.penalty
-    p.m = M_SKIP_ONCE if trigger.flag_bits & CE else M_NONE
+    p.m = _verdict(st, q, trigger) if trigger.flag_bits & CE else M_NONE
     if st.config[0].dynamic_mpr:
         p.mpr = q.mpr_now // 128
     q.sack_credit = 0
@@ -302,6 +333,8 @@ def on_data(st, qi, p, now):
         loss.fail(st, q, LOCAL_ACCESS, now)
         return NOTHING
     c = st.config[0]
+    if c.always_skip_after > 0:
+        _watch(st, q, p)
     m = st.rx_message[q.rmsg0 + (number & q.rmsg_mask)]
     if p.opcode == WRITE_LAST_IMM or p.opcode == WRITE_ONLY_IMM:
         if q.wimm_held >= c.max_wimm:

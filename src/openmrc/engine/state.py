@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from openmrc.byref import by_reference
 from openmrc.engine.packet import PACKET, PSN_HALF, PSN_MASK
 from openmrc.jit import inlined, records
 
@@ -52,8 +53,10 @@ ERROR_TEXTS = (
 
 # slots
 FREE, SENT, LOST, ACKED = 0, 1, 2, 3
-# what a slot's latest loss was charged to
-CUT_NONE, CUT_WINDOW = 0, 1
+# what happened to a slot's packet: sent again; judged lost by inference; that cut the window
+RESENT, INFERRED, CUT = 1, 2, 4
+AGO_SHIFT = 10  # unit of SLOT.first_ago, 2^10 ps
+AGO_MAX = 0x7FFF_FFFF
 
 # path policies
 PATHS_MRC, PATHS_OBLIVIOUS, PATHS_SINGLE = 0, 1, 2
@@ -77,6 +80,7 @@ CONFIG = np.dtype(
         ("linear_cnt", "i4"),
         ("exp_cnt", "i4"),
         ("max_wimm", "i4"),
+        ("always_skip_after", "i4"),  # row 23: CE marks in a row on one EV; 0: never
         ("shuffle_rounds", "i4"),  # row 13: a rotation is reshuffled after so many rounds
         ("paths", "i1"),
         ("cc", "i1"),
@@ -112,6 +116,7 @@ QP = np.dtype(
         ("lost", "i8"),  # slots in state LOST
         ("lost_hint", "i8"),  # no LOST slot below this sequence
         ("turn_max", "i8"),  # highest turn count of a plane
+        ("tx_data_at", "i8"),  # last data sent, for reverse EV freshness
         ("plane0", "i8"),
         ("ev0", "i8"),
         ("order0", "i8"),
@@ -194,7 +199,6 @@ QP = np.dtype(
         ("rmsg_mask", "i8"),
         ("rx_msn", "i8"),  # message that completes next in order
         ("rx_heard_at", "i8"),
-        ("tx_data_at", "i8"),  # last data sent, for reverse EV freshness
         ("receives", "i8"),  # receives posted
         ("rx_mpr", "i4"),
         ("mpr_now", "i4"),  # dynamic MPR announced
@@ -206,7 +210,6 @@ QP = np.dtype(
         ("trail_left", "i4"),  # reports that it still gets
         ("penalty", "i1"),
         # --- counters
-        ("n_sent", "i8"),
         ("n_rtx", "i8"),
         ("n_false", "i8"),  # proven false alarms
         ("n_dup", "i8"),
@@ -219,7 +222,6 @@ QP = np.dtype(
         ("n_inferred", "i8"),
         ("n_timeouts", "i8"),  # packets covered by an RTO epoch
         ("n_epochs", "i8"),
-        ("n_control_lost", "i8"),
     ],
     align=True,
 )
@@ -227,16 +229,14 @@ QP = np.dtype(
 SLOT = np.dtype(
     [
         ("sent_at", "i8"),  # latest transmission
-        ("first_at", "i8"),  # first transmission: what its delivery is evidence of
+        # since the first transmission, 2^10 ps, rounded up: what its delivery is evidence of
+        ("first_ago", "i4"),
         ("known_units", "i4"),  # rcvd_bytes of the snapshot that showed it received, low 31 bits
         ("bytes_nominal", "i2"),
-        ("msg", "i2"),  # low 15 bits of the message number
         ("ev", "i2"),  # index within the QP
         ("bad_ev", "i2"),  # EV of the transmission last judged lost or NACKed, -1 none
         ("state", "i1"),
-        ("sends", "i1"),  # saturates at 127
-        ("cut", "i1"),
-        ("inferred", "i1"),
+        ("past", "i1"),  # RESENT, INFERRED, CUT
     ],
     align=True,
 )
@@ -341,6 +341,9 @@ PEER = np.dtype(
     align=True,
 )
 
+MARKS = np.dtype([("ev", "u4"), ("n", "i4")], align=True)  # CE marks in a row on an EV, row 23
+MARKS_PER_QP = 256  # EVs that a receiver watches at once; those of equal hash displace each other
+
 COMPLETION = np.dtype([("kind", "i4"), ("qp", "i4"), ("id", "i8"), ("imm", "i8")], align=True)
 
 REQUESTS = 64  # endpoint requests a NIC remembers: more than it may send in a round trip (row 11)
@@ -351,6 +354,7 @@ OUT_MAX = 512  # packets one call may emit
 DONE_MAX = 1024  # completions one call may report
 
 
+@by_reference
 class State(NamedTuple):
     """All state of the endpoints of one process or one simulated world. Every field is an array."""
 
@@ -363,6 +367,7 @@ class State(NamedTuple):
     message: Any  # MESSAGE, a ring per QP that sends
     rx_message: Any  # RX_MESSAGE, a ring per QP that receives
     bits: Any  # uint64 words of bitmap rings
+    marks: Any  # MARKS, MARKS_PER_QP per QP where row 23 is in use, else one
     region: Any  # REGION
     nic: Any  # NIC
     peer: Any  # PEER, sorted by remote within a NIC
@@ -388,8 +393,9 @@ def new_state(
     regions: int,
     nics: int,
     peers: int,
+    watch_marks: bool = False,
 ) -> State:
-    """A zeroed State with room for so many of each."""
+    """A zeroed State with room for so many of each; `watch_marks` where row 23 is in use."""
     return State(
         config=records(1, CONFIG),
         qp=records(qps, QP),
@@ -400,6 +406,7 @@ def new_state(
         message=records(messages, MESSAGE),
         rx_message=records(rx_messages, RX_MESSAGE),
         bits=np.zeros(words, np.uint64),
+        marks=records(qps * MARKS_PER_QP if watch_marks else 1, MARKS),
         region=records(regions, REGION),
         nic=records(nics, NIC),
         peer=records(peers, PEER),

@@ -108,6 +108,7 @@ def build_engine(
         regions=traffic.n_qps,
         nics=fabric.n_nics,
         peers=len(peers),
+        watch_marks=transport.always_skip_after > 0,
     )
     _configure(st.config[0], fabric, transport, queues, derived)
     names = np.random.default_rng([seed, SEED_NAMES])
@@ -170,6 +171,7 @@ def _configure(
     c.linear_cnt = transport.linear_cnt
     c.exp_cnt = transport.exp_cnt
     c.max_wimm = MAX_WIMM
+    c.always_skip_after = transport.always_skip_after
     c.shuffle_rounds = 1 if peer else SHUFFLE_ROUNDS
     c.paths = {"mrc": es.PATHS_MRC, "oblivious": es.PATHS_OBLIVIOUS, "single": es.PATHS_SINGLE}[
         transport.paths

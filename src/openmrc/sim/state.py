@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from openmrc.byref import by_reference
+
 HOP = np.dtype(
     [
         ("at", "i8"),  # when it arrives
@@ -171,7 +173,6 @@ CONTROL = np.dtype(
         ("single", "i1"),
         ("started", "i1"),
         ("any_down", "i1"),  # some port has been down: packets under way may be lost with it
-        ("fault_next", "i8"),
         ("convergence_ps", "i8"),
         ("bin_ps", "i8"),
         ("messages_done", "i8"),
@@ -214,6 +215,7 @@ AT_QP, AT_NIC, AT_MESSAGE, AT_FAULT, AT_CONVERGED = 0, 1, 2, 3, 4
 FINISHED, REACHED, BUDGET, ROOM, TIMELINE, HEAP = 0, 1, 2, 3, 4, 5
 
 
+@by_reference
 class Net(NamedTuple):
     """All state of the simulated network. Every field is an array."""
 

@@ -32,6 +32,7 @@ class Transport:
     rto_exponent: int = 8
     linear_cnt: int = 7
     exp_cnt: int = 10
+    always_skip_after: int = 0  # row 23: CE marks in a row on one EV; 0: never
     rules: str = (
         "mrc"  # "peer": htsim's packet sizes, hashed EVs, alpha by 12 us, control on random EVs
     )

@@ -1,0 +1,132 @@
+"""Named tuples of arrays that compiled code receives as one pointer.
+
+Numba passes a named tuple by value: for each array its data, shape, strides and owner, seven words.
+State of the engine and of the network is 38 arrays, so a call that passes it copied 2 KB and took
+as long as forwarding a packet. A class decorated with `by_reference` is passed as the address of a
+table that holds where each array is and how long; `st.qp` reads it. In plain Python nothing
+changes.
+
+The arrays must be C-contiguous with one or two dimensions, and their dtypes the same in all
+instances of the class.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+
+from openmrc.jit import interpreted
+
+WORDS = 3  # of the table for an array: address, length, length of a row
+T = TypeVar("T", bound=type[tuple[Any, ...]])
+
+
+def table_of(value: Any) -> Any:
+    """Where the arrays of `value` are, int64 [fields, WORDS]; it does not keep them alive."""
+    table = np.empty((len(value), WORDS), np.int64)
+    for row, array in zip(table, value, strict=True):
+        assert array.flags.c_contiguous
+        row[0] = array.ctypes.data
+        row[1] = array.shape[0]
+        row[2] = array.shape[1] if array.ndim == 2 else 1
+    return table
+
+
+if interpreted():
+
+    def by_reference(cls: T) -> T:
+        """Plain Python hands out references anyway."""
+        return cls
+
+else:
+    from llvmlite import ir
+    from numba import types
+    from numba.core import cgutils
+    from numba.core.typing.templates import AttributeTemplate
+    from numba.extending import (
+        NativeValue,
+        infer_getattr,
+        lower_getattr_generic,
+        models,
+        register_model,
+        typeof_impl,
+        unbox,
+    )
+    from numba.np.arrayobj import populate_array
+
+    _TABLE = types.int64[:, ::1]
+
+    class Reference(types.Opaque):  # type: ignore[misc,unused-ignore]
+        """Type of a reference to one class of named tuples."""
+
+        def __init__(self, name: str, fields: tuple[tuple[str, Any], ...]) -> None:
+            self.fields = dict(fields)
+            self.places = {name: index for index, (name, _) in enumerate(fields)}
+            super().__init__(name)
+
+    register_model(Reference)(models.OpaqueModel)
+
+    def by_reference(cls: T) -> T:
+        """Decorate a named tuple class whose fields are all arrays."""
+        known: list[Reference] = []
+
+        @typeof_impl.register(cls)
+        def _typeof(value: Any, context: Any) -> Reference:
+            if not known:
+                fields = zip(cls._fields, value, strict=True)  # type: ignore[attr-defined]
+                typed = tuple((name, typeof_impl(array, context)) for name, array in fields)
+                known.append(Reference(cls.__qualname__, typed))
+            return known[0]
+
+        return cls
+
+    @unbox(Reference)
+    def _unbox(typ: Reference, value: Any, c: Any) -> Any:
+        function = c.pyapi.unserialize(c.pyapi.serialize_object(table_of))
+        table = c.pyapi.call_function_objargs(function, [value])
+        c.pyapi.decref(function)
+        native = c.unbox(_TABLE, table)
+        array = c.context.make_array(_TABLE)(c.context, c.builder, value=native.value)
+        pointer = c.builder.bitcast(array.data, cgutils.voidptr_t)
+
+        def cleanup() -> None:
+            c.pyapi.decref(table)
+
+        return NativeValue(pointer, is_error=native.is_error, cleanup=cleanup)
+
+    @infer_getattr
+    class _Fields(AttributeTemplate):  # type: ignore[misc,unused-ignore]
+        key = Reference
+
+        def generic_resolve(self, typ: Reference, name: str) -> Any:
+            return typ.fields.get(name)
+
+    @lower_getattr_generic(Reference)
+    def _field(context: Any, builder: Any, typ: Reference, value: Any, name: str) -> Any:
+        array_type = typ.fields[name]
+        array = context.make_array(array_type)(context, builder)
+        word = ir.IntType(64)
+        table = builder.bitcast(value, word.as_pointer())
+
+        def load(index: int) -> Any:
+            place = builder.gep(table, [word(WORDS * typ.places[name] + index)])
+            loaded = builder.load(place)
+            # arrays stay where they are during a call, whatever is stored meanwhile
+            loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
+            return loaded
+
+        item = context.get_abi_sizeof(context.get_data_type(array_type.dtype))
+        shape = [load(1)] if array_type.ndim == 1 else [load(1), load(2)]
+        strides = [word(item)]
+        if array_type.ndim == 2:
+            strides.insert(0, builder.mul(shape[1], word(item)))
+        populate_array(
+            array,
+            data=builder.inttoptr(load(0), array.data.type),
+            shape=shape,
+            strides=strides,
+            itemsize=word(item),
+            meminfo=None,
+        )
+        return array._getvalue()
