@@ -1,15 +1,28 @@
-"""What tests share: a world without a simulator, for everything that stands above the engine."""
+"""What tests share: repeatable properties, and a world without a simulator for everything that
+stands above the engine.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from openmrc import run
 from openmrc.units import US
+
+ROOT = Path(__file__).resolve().parents[1]
+if str(ROOT) not in sys.path:  # so that tests can import the vocabulary of their directory
+    sys.path.insert(0, str(ROOT))
+
+# the same examples in every run: a failure here is a change of the code, not of the luck
+settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)
+settings.load_profile("repeatable")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:

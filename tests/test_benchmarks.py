@@ -78,6 +78,13 @@ def test_the_parts_can_be_measured() -> None:
 
 
 @compiled_only
+def test_the_wire_can_be_measured() -> None:
+    figures: dict[str, Any] = json.loads(run("benchmarks/wire.py", "--quick", "--json"))
+    for frames in ("data", "headers", "sack"):
+        assert min(figures["near"][frames].values()) > 0
+
+
+@compiled_only
 def test_a_peer_is_timed_side_by_side(tmp_path: Path) -> None:
     (tmp_path / "x.topo").write_text(TOPO)
     (tmp_path / "y.cm").write_text(CM)

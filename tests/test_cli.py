@@ -102,6 +102,14 @@ def test_bad_input_is_status_2_one_line_and_nothing_written(
         ("run x.toml --set fabric.nics", "--set fabric.nics: accepted: KEY=VALUE"),
         ("run x.toml --out x.toml", "--out x.toml: is a file; name a directory"),
         ("run x.toml --out /proc/no", "--out /proc/no: /proc cannot be written; name another"),
+        ("run x.toml --at everywhere", "--at without --pcap; name the file"),
+        ("run x.toml --pcap a.pcapng --at moon", "--at 'moon': not a place; "),
+        ("run x.toml --pcap a.pcapng --at nic", "--at 'nic': not a place; "),
+        ("run x.toml --pcap .", "--pcap .: is a directory; name a file"),
+        ("run x.toml --pcap /proc/no/a", "--pcap /proc/no: /proc cannot be written; name another"),
+        ("decode no.pcapng", "no.pcapng: No such file or directory; name a capture file"),
+        ("decode x.toml", "x.toml: is no capture"),
+        ("decode x.toml --qp x", "--qp x: is no QP number; 0 to 0xffffff"),
         ("bench fabric", "invalid choice: 'fabric'"),
     ],
 )
@@ -188,6 +196,49 @@ def test_the_demo_leaves_a_picture_and_says_where(
     assert files(here / "openmrc-demo") == sorted([*RESULTS, "goodput.png"])
     assert "The picture is openmrc-demo/goodput.png" in capsys.readouterr().err
     assert (here / "openmrc-demo/goodput.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_what_crosses_a_link_is_captured_and_decoded(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = ["--at", "nic 0 plane 0", "--at", "plane 1 t0 0 - t1 0"]
+    assert main(["run", "x.toml", "--pcap", "new/a.pcapng", *places, "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "What crossed the links is in new/a.pcapng; mrc decode shows it." in printed.err
+    assert main(["decode", "new/a.pcapng", "--json"]) == 0
+    *packets, last = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+    assert {p["interface"] for p in packets} <= {
+        "nic 0 plane 0 > t0",
+        "nic 0 plane 0 < t0",
+        "plane 1 t0 0 > t1 0",
+        "plane 1 t0 0 < t1 0",
+    }
+    data = [p for p in packets if p["headers"]["BTH"]["opcode_name"] == "RDMA_WRITE_ONLY"]
+    assert [p["headers"]["RETH"]["dma_length"] for p in data] == [1000] * len(data)
+    assert all(p["icrc_ok"] for p in packets)
+    assert last["summary"]["packets"] == len(packets) > 0
+    assert last["summary"]["damaged"] == {}
+
+
+def test_each_of_several_transports_has_a_capture_of_its_own(here: Path) -> None:
+    (here / "x.toml").write_text(
+        SCENARIO + '[[transport]]\nname = "one"\n[[transport]]\nname = "two"\n'
+    )
+    assert main(["run", "x.toml", "--pcap", "a.pcapng", "--json"]) == 0
+    assert [name for name in files(here) if "pcapng" in name] == [
+        "a-one.pcapng",
+        "a-two.pcapng",
+    ]
+
+
+def test_a_capture_of_what_no_frame_can_hold_is_refused(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = "run --topo a.topo --cm a.cm --pcap a.pcapng --set transport.pmtu="
+    assert main([*(command + "8193").split()]) == 2
+    assert "transport.pmtu = 8193: no MRC frame is so long; at most 8192" in capsys.readouterr().err
+    assert not (here / "a.pcapng").exists()
+    assert main([*(command + "8192").split()]) == 0
 
 
 def test_help_is_there_before_one_wonders() -> None:

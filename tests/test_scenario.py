@@ -100,6 +100,7 @@ def test_every_key_reaches_the_simulator() -> None:
         "ecn_low": 0.1,
         "ecn_high": 0.3,
         "ecn_last_hop": True,
+        "forwarding": "usid",
     }
     tables = {"fabric": queues, "transport": transport}
     overrides = [
@@ -137,6 +138,7 @@ def test_every_key_reaches_the_simulator() -> None:
         3000,
         0.1,
         0.3,
+        True,
         True,
     )
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from openmrc import __version__
+from openmrc import __version__, decode
 from openmrc.errors import InputError, OpenMrcError
 
 if TYPE_CHECKING:
@@ -80,6 +80,19 @@ def _parser() -> _Parser:
     run.add_argument("--topo", metavar="FILE", help="an htsim .topo file, with --cm")
     run.add_argument("--cm", metavar="FILE", help="an htsim .cm file, with --topo")
     run.add_argument("--out", metavar="DIR", type=Path, help="write the results directory")
+    run.add_argument(
+        "--pcap",
+        metavar="OUT.pcapng",
+        type=Path,
+        help="write what crosses the links of --at; one file for each transport",
+    )
+    run.add_argument(
+        "--at",
+        metavar="PLACE",
+        action="append",
+        help='"plane 0 t0 1 - t1 0", "nic 5", "plane 0 t1 2" or "everywhere" (the default);'
+        " may be repeated",
+    )
     run.add_argument("--seed", metavar="N", help="in place of the scenario's seed")
     run.add_argument(
         "--set",
@@ -95,6 +108,7 @@ def _parser() -> _Parser:
     bench.add_argument("what", choices=["sim"], help="sim: the event loop, by case")
     bench.set_defaults(run=_bench)
 
+    decode.add_command(commands)
     for command in (demo, run, bench):
         command.add_argument("--json", action="store_true", help="print JSON and nothing else")
     return parser
@@ -125,7 +139,12 @@ def _run(arguments: argparse.Namespace) -> int:
         scenario = peer_scenario(arguments.topo, arguments.cm, overrides)
     else:
         raise InputError("nothing to run; name SCENARIO.toml, or --topo FILE --cm FILE")
-    return _simulate(scenario, arguments.json, arguments.out)
+    if arguments.at is not None and arguments.pcap is None:
+        raise InputError("--at without --pcap; name the file with --pcap OUT.pcapng")
+    at = arguments.at or ["everywhere"]
+    if arguments.pcap is not None:
+        check_capture(arguments.pcap, scenario, at)
+    return _simulate(scenario, arguments.json, arguments.out, pcap=arguments.pcap, at=at)
 
 
 def _bench(arguments: argparse.Namespace) -> int:
@@ -146,21 +165,32 @@ def _bench(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _simulate(scenario: Scenario, as_json: bool, out: Path | None, picture: bool = False) -> int:
-    """Run, report, and write the results directory if `out` names one; return the exit status."""
+def _simulate(
+    scenario: Scenario,
+    as_json: bool,
+    out: Path | None,
+    picture: bool = False,
+    pcap: Path | None = None,
+    at: Sequence[str] = (),
+) -> int:
+    """Run, report, and write the results directory if `out` names one, and captures to `pcap`;
+    return the exit status.
+    """
     from openmrc.report.progress import Bar
-    from openmrc.run import simulate
+    from openmrc.run import pcap_paths, simulate
 
     if out is not None:
         check_directory(out)
     with Bar() as bar:
-        result = simulate(scenario, bar.update, compiling=_compiling)
+        result = simulate(scenario, bar.update, compiling=_compiling, pcap=pcap, at=at)
     _report(result, as_json)
     if out is not None:
         from openmrc.report.files import write_results
 
         write_results(result, out, picture)
         _say(f"Results are in {out}.")
+    for file in pcap_paths(pcap, [run.name for run in result.transports]).values():
+        _say(f"What crossed the links is in {file}; mrc decode shows it.")
     return result.exit_status
 
 
@@ -184,17 +214,28 @@ def _compiling(what: str, step: int, steps: int) -> None:
         _say(f"  {100 * step // steps} %: {what}")
 
 
-def check_directory(directory: Path) -> None:
+def check_directory(directory: Path, option: str = "--out") -> None:
     """Raise `InputError` unless `directory` can be written, before a long run starts."""
     if directory.exists() and not directory.is_dir():
-        raise InputError(f"--out {directory}: is a file; name a directory")
+        raise InputError(f"{option} {directory}: is a file; name a directory")
     nearest = next(path for path in (directory, *directory.absolute().parents) if path.exists())
     try:
         Path(mkdtemp(dir=nearest)).rmdir()
     except OSError:
         raise InputError(
-            f"--out {directory}: {nearest} cannot be written; name another directory"
+            f"{option} {directory}: {nearest} cannot be written; name another directory"
         ) from None
+
+
+def check_capture(file: Path, scenario: Scenario, at: Sequence[str]) -> None:
+    """Raise `InputError` unless the places exist and `file` can be written, before a run starts."""
+    from openmrc.sim.capture import ports_at
+
+    fabric, _, _ = scenario.build()
+    ports_at(fabric, at)
+    check_directory(file.absolute().parent, "--pcap")
+    if file.is_dir():
+        raise InputError(f"--pcap {file}: is a directory; name a file")
 
 
 def _say(words: str) -> None:

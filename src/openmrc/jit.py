@@ -20,7 +20,16 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).resolve().parent
-COMPILED_PARTS = ("jit.py", "byref.py", "engine/*.py", "sim/*.py", "fabric/faults.py")
+COMPILED_PARTS = (
+    "jit.py",
+    "byref.py",
+    "errors.py",
+    "units.py",
+    "engine/*.py",
+    "fabric/*.py",
+    "wire/*.py",
+    "sim/*.py",
+)
 CACHE_LINE = 64
 CACHES_KEPT = 4  # older ones are removed: a developer who edits all day fills no disk
 

@@ -17,7 +17,8 @@ together, as in a permutation, that is the p100 of the FCT over the ideal.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import openmrc
+from openmrc.errors import InputError, OpenMrcError
 from openmrc.units import US
 
 if TYPE_CHECKING:
@@ -185,33 +187,39 @@ def simulate(
     scenario: Scenario,
     progress: Callable[[Step], None] | None = None,
     compiling: Callable[[str, int, int], None] | None = None,
+    pcap: Path | None = None,
+    at: Sequence[str] = ("everywhere",),
 ) -> Result:
     """Run every transport of `scenario`, one after the other, and return what came of it.
 
     Everything is checked before the first one starts (`InputError`). Ctrl-C ends the run and
     returns what there is, marked partial. `compiling(what, step, steps)` is called before each
-    step of a first compilation, which takes up to two minutes.
+    step of a first compilation, which takes up to two minutes. What crosses the links `at` these
+    places is written to `pcap`, or to one file for each transport (`pcap_paths`).
     """
     started = time.perf_counter()
     fabric, traffic, schedule = scenario.build()
     queues = scenario.fabric.queues()
     transports = [(section.name, section.build()) for section in scenario.transports]
+    files = pcap_paths(pcap, [name for name, _ in transports])
     runs: list[TransportResult] = []
     world, partial = None, False
     try:
         _compile(compiling)
         for index, (name, transport) in enumerate(transports):
             ideal_ps = _ideal_ps(fabric, traffic, transport)
-            world = _world(
-                fabric,
-                traffic,
-                transport,
-                schedule,
-                scenario.seed,
-                queues=queues,
-                stop_ps=scenario.stop.time,
-            )
-            world.run(progress=_reporter(progress, name, index, len(transports)))
+            with _capturing(files.get(name), fabric, at, transport) as capture:
+                world = _world(
+                    fabric,
+                    traffic,
+                    transport,
+                    schedule,
+                    scenario.seed,
+                    queues=queues,
+                    stop_ps=scenario.stop.time,
+                    **capture,
+                )
+                world.run(progress=_reporter(progress, name, index, len(transports)))
             runs.append(_collect(name, world, ideal_ps))
             world = None
     except KeyboardInterrupt:
@@ -225,6 +233,41 @@ def simulate(
         wall_s=time.perf_counter() - started,
         fault_marks=tuple(schedule.names),
     )
+
+
+def pcap_paths(pcap: Path | None, names: Sequence[str]) -> dict[str, Path]:
+    """Return the capture file of each transport: `pcap`, or for several "OUT-NAME.pcapng" each."""
+    if pcap is None:
+        return {}
+    if len(names) == 1:
+        return {names[0]: pcap}
+    return {name: pcap.with_name(f"{pcap.stem}-{name}{pcap.suffix}") for name in names}
+
+
+@contextmanager
+def _capturing(
+    path: Path | None, fabric: Fabric, at: Sequence[str], transport: Transport
+) -> Iterator[dict[str, Any]]:
+    """The argument that makes a world write what it sends to `path`; none without a path."""
+    if path is None:
+        yield {}
+        return
+    from openmrc.sim.capture import Capture
+    from openmrc.wire.layout import PAYLOAD_BYTES_MAX
+
+    if transport.pmtu > PAYLOAD_BYTES_MAX:
+        raise InputError(
+            f"--pcap: transport.pmtu = {transport.pmtu}: no MRC frame is so long;"
+            f" at most {PAYLOAD_BYTES_MAX}"
+        )
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("wb") as stream:
+            yield {"capture": Capture(stream, fabric, at, hashed=transport.rules == "peer")}
+    except OpenMrcError:  # refused before it began: nothing half-written
+        path.unlink()
+        raise
 
 
 def nearest_rank(values: NDArray[np.int64], share: float) -> int:

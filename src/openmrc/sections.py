@@ -47,6 +47,7 @@ class FabricSection(Section, frozen=True, kw_only=True):
     ecn_low: Share = 0.2
     ecn_high: Share = 0.8
     ecn_last_hop: bool = False
+    forwarding: Literal["arithmetic", "usid"] = "arithmetic"
 
     def __post_init__(self) -> None:
         if self.ecn_low > self.ecn_high:
@@ -59,7 +60,7 @@ class FabricSection(Section, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def queues(self) -> Queues:
-        """Return what the ports of this fabric do with their queues."""
+        """Return what the switches of this fabric do with queues and carriers."""
         from openmrc.sim.transport import Queues
 
         return Queues(
@@ -70,6 +71,7 @@ class FabricSection(Section, frozen=True, kw_only=True):
             ecn_low=self.ecn_low,
             ecn_high=self.ecn_high,
             ecn_last_hop=self.ecn_last_hop,
+            by_usid=self.forwarding == "usid",
         )
 
 

@@ -31,6 +31,11 @@ def bundled() -> Fabric:
     return build("htsim", 8, 1, [t0, t1, t2])
 
 
+def multiplane_of_ev_bits(bits: int) -> Fabric:
+    """8 planes take three bits of an EV, the uplinks of a T0 the others."""
+    return multiplane(2, 8, 100 * GBPS, 1, 1 << bits - 3, 10**6, 0)
+
+
 FABRICS = {"two tiers": two_tiers(), "three tiers": three_tiers(), "bundled": bundled()}
 
 
@@ -92,9 +97,15 @@ def test_the_ev_names_the_hops_from_the_highest_bits_down() -> None:
     # MRC 2.11: fields packed MSB first, per-hop widths fixed.
     fabric = two_tiers()
     assert (fabric.ev_plane_bits, fabric.ev_up0_bits, fabric.ev_up1_bits) == (3, 3, 0)
-    assert fabric.ev(5, 3) == 0b101_011
-    assert three_tiers().ev(0, 2, 1) == 0b10_01
-    assert three_tiers().hops(0b10_01) == Hops(plane=0, up0=2, up1=1)
+    assert fabric.ev(5, 3) == 0b101_011 << 16 | 0xC000  # the source port is one of RoCEv2's
+    assert three_tiers().ev(0, 2, 1) == 0b10_01 << 16 | 0xC000
+    assert three_tiers().hops(0b10_01 << 16 | 0xC000) == Hops(plane=0, up0=2, up1=1)
+
+
+def test_an_ev_of_more_than_sixteen_bits_takes_the_source_port_too() -> None:
+    fits, wider = multiplane_of_ev_bits(16), multiplane_of_ev_bits(17)
+    assert (fits.ev_base, fits.ev_up1_shift) == (0xC000, 16)
+    assert (wider.ev_base, wider.ev_up1_shift) == (0, 0)
 
 
 def test_the_way_of_one_packet_by_name() -> None:

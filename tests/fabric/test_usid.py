@@ -1,4 +1,4 @@
-"""uSID numbers, and the published worked example of template expansion, bit by bit."""
+"""uSID numbers; the published example of a template is in `tests/wire/test_profile.py`."""
 
 from __future__ import annotations
 
@@ -11,49 +11,10 @@ from hypothesis import strategies as st
 from openmrc.errors import InputError
 from openmrc.fabric import Fabric, fat_tree, multiplane
 from openmrc.fabric.clos import Tier, build
-from openmrc.fabric.usid import UsidPlan, carrier, expand, extract, prefix, shift
+from openmrc.fabric.usid import UsidPlan, carrier, expand, extract
 
 GBPS = 10**9
 WORDS = st.integers(0, 2**128 - 1)
-
-
-def address(text: str) -> int:
-    return int(IPv6Address(text))
-
-
-# MRC 2.12: the example as published. The mask covers what `ps_mask` picks from the EV; the
-# low two bits of the EV are the NIC's port.
-@pytest.mark.parametrize(
-    ("ev", "expected", "nic_port"),
-    [
-        (4, "2001:db8:10:101::", 0),
-        (9, "2001:db8:20:101::", 1),
-        (14, "2001:db8:30:101::", 2),
-        (19, "2001:db8:40:101::", 3),
-    ],
-)
-def test_worked_example_local_to_one_t0(ev: int, expected: str, nic_port: int) -> None:
-    template, mask, ps_mask = address("2001:db8:0:101::"), address("0:0:70::"), 28
-    assert expand(template, mask, extract(ev, ps_mask)) == address(expected)
-    assert ev & 3 == nic_port
-
-
-@pytest.mark.parametrize(
-    ("ev", "expected", "nic_port"),
-    [
-        (1156, "2001:db8:10:1000:11:104::", 0),
-        (1188, "2001:db8:10:1001:11:104::", 0),
-        (1220, "2001:db8:10:1002:11:104::", 0),
-        (1252, "2001:db8:10:1003:11:104::", 0),
-        (2313, "2001:db8:20:2000:21:104::", 1),
-        (4723, "2001:db8:40:4003:41:104::", 3),
-    ],
-)
-def test_worked_example_across_t1(ev: int, expected: str, nic_port: int) -> None:
-    template = address("2001:db8::1:104:0:0")
-    mask, ps_mask = address("0:0:70:7003:70::"), 8188
-    assert expand(template, mask, extract(ev, ps_mask)) == address(expected)
-    assert ev & 3 == nic_port
 
 
 @given(WORDS, WORDS, WORDS)
@@ -62,14 +23,6 @@ def test_expand_and_extract_are_inverse_under_a_mask(template: int, mask: int, b
     expanded = expand(template, mask, bits)
     assert extract(expanded, mask) == bits
     assert expanded & ~mask == template & ~mask
-
-
-@given(WORDS)
-def test_shift_keeps_the_block_and_fills_with_zeros(value: int) -> None:
-    groups = IPv6Address(value).exploded.split(":")
-    shifted = IPv6Address(shift(value)).exploded.split(":")
-    assert shifted == [*groups[:2], *groups[3:], "0000"]
-    assert f"{prefix(value):012x}" == "".join(groups[:3])
 
 
 def test_a_carrier_spells_its_path() -> None:

@@ -22,6 +22,7 @@ from openmrc.fabric.clos import fat_tree, multiplane
 from openmrc.fabric.faults import Fault, compile_faults
 from openmrc.fabric.model import Fabric
 from openmrc.sim import state as ss
+from openmrc.sim.capture import Capture
 from openmrc.sim.transport import Queues, Transport
 from openmrc.sim.world import World
 from openmrc.traffic import Traffic
@@ -58,6 +59,7 @@ def world_of(
     seed: int = 1,
     stop: float | None = None,
     queues: Queues | None = None,
+    capture: Capture | None = None,
     **transport: Any,
 ) -> World:
     """A world with these faults; keywords beyond the named ones go to `Transport`."""
@@ -69,6 +71,7 @@ def world_of(
         seed,
         queues,
         None if stop is None else int(stop),
+        capture,
     )
 
 

@@ -26,6 +26,11 @@ from openmrc.fabric.model import Fabric, IntArray, LongArray
 
 # A port status update carries one bit per plane in 32 (# MRC 2.10).
 PLANES_MAX = 32
+# Where an EV's fields fit half of it, they stand in the half that rides in the flow label, and the
+# other half, the UDP source port, is the first of those that RoCEv2 uses: a sniffer that looks at
+# ports takes no packet for DNS.
+EV_HALF_BITS = 16
+EV_BASE = 0xC000
 # 16 times the largest published fabric; its arrays would take 3 GB. So many ports make fewer than
 # 2**26 paths, and even with every field rounded up to whole bits an EV's 32 (# MRC 2.11) hold them.
 PORTS_MAX = 2**26
@@ -126,6 +131,8 @@ def build(kind: str, nics: int, planes: int, tiers: Sequence[Tier]) -> Fabric:
         delay_ps[down] = delay_ps[up] = tier.link_delay_ps
 
     plane_bits, up0_bits, up1_bits = _ev_bits(planes, tiers)
+    wide = plane_bits + up0_bits + up1_bits > EV_HALF_BITS
+    shift, base = (0, 0) if wide else (EV_HALF_BITS, EV_BASE)
     return Fabric(
         kind=kind,
         n_nics=nics,
@@ -152,11 +159,12 @@ def build(kind: str, nics: int, planes: int, tiers: Sequence[Tier]) -> Fabric:
         port_rate_bps=rate_bps,
         port_delay_ps=delay_ps,
         port_last_hop=peer_nic >= 0,
-        ev_plane_shift=up0_bits + up1_bits,
+        ev_base=base,
+        ev_plane_shift=shift + up0_bits + up1_bits,
         ev_plane_bits=plane_bits,
-        ev_up0_shift=up1_bits,
+        ev_up0_shift=shift + up1_bits,
         ev_up0_bits=up0_bits,
-        ev_up1_shift=0,
+        ev_up1_shift=shift,
         ev_up1_bits=up1_bits,
     )
 

@@ -143,14 +143,7 @@ def _resolve(i: int, fault: Fault, fabric: Fabric) -> list[_Hold]:
         raise error.at(f"fault[{i}].where: {fault.where!r}") from None
     if fault.kind == "switch-silent":
         return [_Hold(np.empty(0, np.int64), switch, SWITCH_SILENT) for switch in switches]
-    return [_Hold(_ports_of(fabric, switch), switch, SWITCH_DOWN) for switch in switches]
-
-
-def _ports_of(fabric: Fabric, switch: int) -> LongArray:
-    """Return the directed ports of all links of this switch: its own and those towards it."""
-    end = fabric.sw_first_up[switch] + fabric.sw_n_up[switch]
-    own = np.arange(fabric.sw_first_down[switch], end, dtype=np.int64)
-    return np.concatenate([own, fabric.port_reverse[own]])
+    return [_Hold(places.ports_of(fabric, switch), switch, SWITCH_DOWN) for switch in switches]
 
 
 class _Ledger:

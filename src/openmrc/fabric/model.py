@@ -76,6 +76,8 @@ class Fabric:
     port_delay_ps: LongArray  # propagation
     port_last_hop: BoolArray  # leads to a NIC
 
+    # EVs: `ev_base`, and above it the fields plane, uplink of the T0, uplink of a T1.
+    ev_base: int
     ev_plane_shift: int
     ev_plane_bits: int
     ev_up0_shift: int
@@ -119,7 +121,8 @@ class Fabric:
 
     def ev(self, plane: int, up0: int, up1: int = 0) -> int:
         """Return the EV of these choices."""
-        return plane << self.ev_plane_shift | up0 << self.ev_up0_shift | up1 << self.ev_up1_shift
+        path = plane << self.ev_plane_shift | up0 << self.ev_up0_shift | up1 << self.ev_up1_shift
+        return self.ev_base | path
 
     def hops(self, ev: int) -> Hops:
         """Return the choices that `ev` stands for: the inverse of `ev`."""
@@ -195,6 +198,15 @@ class Fabric:
             return name
         down = port if ends[0] == upper else int(self.port_reverse[port])
         return f"{name} link {(down - int(self.sw_first_down[upper])) % bundle}"
+
+    def port_name(self, port: int) -> str:
+        """Return the name of a directed port's link with its direction, "plane 3 t0 5 > t1 2"."""
+        if int(self.port_nic[port]) >= 0:
+            return f"{self.link_name(port)} > t0"
+        if int(self.port_peer_nic[port]) >= 0:
+            return f"{self.link_name(port)} < t0"
+        up = self.sw_tier[self.port_switch[port]] < self.sw_tier[self.port_peer_switch[port]]
+        return self.link_name(port).replace(" - ", " > " if up else " < ")
 
     def _reaches(self, switch: int, nic: int) -> bool:
         return bool(self.sw_lo[switch] <= nic < self.sw_hi[switch])

@@ -21,6 +21,7 @@ from openmrc.fabric.model import BoolArray, Fabric, LongArray
 
 _N = r"(\d+|\*)"
 _NIC = re.compile(rf"nic {_N} plane {_N}(?: ([-<>]) t0)?", re.ASCII)
+_WHOLE_NIC = re.compile(rf"nic {_N}", re.ASCII)
 _SWITCH = re.compile(rf"plane {_N} t(\d+) {_N}", re.ASCII)
 _LINK = re.compile(rf"plane {_N} t(\d+) {_N} ([-<>]) t(\d+) {_N}(?: link {_N})?", re.ASCII)
 _FLIPPED = {"<": ">", ">": "<", "-": "-"}
@@ -64,6 +65,36 @@ def switches(fabric: Fabric, where: str) -> LongArray:
         raise InputError(f"not a switch; {SWITCH_EXAMPLES} is accepted")
     plane, tier, index = match.groups()
     return np.flatnonzero(_switch_mask(fabric, plane, int(tier), index))
+
+
+def ports(fabric: Fabric, where: str) -> LongArray:
+    """Return the directed ports of everything that `where` names, for a look at what passes.
+
+    A link as in `links`; "nic 5", its links on all planes; a switch, all of its links; or
+    "everywhere".
+    """
+    text = _squeezed(where)
+    if text == "everywhere":
+        return np.arange(fabric.n_ports)
+    if match := _WHOLE_NIC.fullmatch(text):
+        return _directed(fabric, _nic_ports(fabric, match[1], "*"), "-")
+    if _SWITCH.fullmatch(text):
+        return np.concatenate([ports_of(fabric, int(s)) for s in switches(fabric, text)])
+    try:
+        return links(fabric, text)
+    except InputError as error:
+        if not str(error).startswith("not a link"):
+            raise
+    raise InputError(
+        f'not a place; {LINK_EXAMPLES}, "nic 5", {SWITCH_EXAMPLES} or "everywhere" is accepted'
+    )
+
+
+def ports_of(fabric: Fabric, switch: int) -> LongArray:
+    """Return the directed ports of all links of a switch: its own and those towards it."""
+    end = fabric.sw_first_up[switch] + fabric.sw_n_up[switch]
+    own = np.arange(fabric.sw_first_down[switch], end, dtype=np.int64)
+    return np.concatenate([own, fabric.port_reverse[own]])
 
 
 def nic_ports(fabric: Fabric, where: str) -> LongArray:

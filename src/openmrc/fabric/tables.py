@@ -2,49 +2,21 @@
 
 A table maps a 48-bit prefix, the block and one uSID, to an egress port. A switch's own prefix maps
 to `OWN`: shift, and look up again. There is no routing protocol and no hashing, so a table holds
-just the neighbours' uSIDs and, at tiers that branch downwards, the T0s below.
+just the neighbours' uSIDs and, at tiers that branch downwards, the T0s below. What a switch does
+with it is in `wire.srv6`.
 """
 
 from __future__ import annotations
 
-from openmrc.errors import InputError
-from openmrc.fabric.model import Fabric
-from openmrc.fabric.usid import BLOCK, USID_BITS, UsidPlan, prefix, shift
+from openmrc.fabric.usid import BLOCK, USID_BITS, UsidPlan
 
 OWN = -1
 
 Table = dict[int, int]
 
 
-def build_tables(plan: UsidPlan) -> list[Table]:
-    """Return the table of every switch of the plan's fabric, by switch number."""
-    return [_table(plan, switch) for switch in range(plan.fabric.n_switches)]
-
-
-def forward(table: Table, carrier: int) -> tuple[int, int]:
-    """Return (egress port, carrier as it leaves) of a packet that arrives with `carrier`.
-
-    Raises `InputError` for a prefix that the switch does not know, or none behind its own.
-    """
-    port = table.get(prefix(carrier))
-    if port == OWN:
-        carrier = shift(carrier)
-        port = table.get(prefix(carrier))
-    if port is None or port == OWN:
-        raise InputError(f"carrier {carrier:#034x}: no route; build it for this switch's fabric")
-    return port, carrier
-
-
-def walk(fabric: Fabric, tables: list[Table], src: int, plane: int, carrier: int) -> list[int]:
-    """Return the directed ports that a packet takes from NIC `src`, by look-ups alone."""
-    ports = [fabric.nic_port(src, plane)]
-    while (switch := int(fabric.port_peer_switch[ports[-1]])) >= 0:
-        port, carrier = forward(tables[switch], carrier)
-        ports.append(port)
-    return ports
-
-
-def _table(plan: UsidPlan, switch: int) -> Table:
+def table(plan: UsidPlan, switch: int) -> Table:
+    """Return the table of a switch of the plan's fabric."""
     fabric = plan.fabric
     plane, tier = int(fabric.sw_plane[switch]), int(fabric.sw_tier[switch])
     index, stride = int(fabric.sw_index[switch]), int(fabric.sw_stride[switch])

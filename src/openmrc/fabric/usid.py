@@ -160,16 +160,3 @@ def extract(value: int, mask: int) -> int:
         position += 1
         mask ^= lowest
     return bits
-
-
-def shift(carrier: int) -> int:
-    """Return the carrier after a switch has taken its own uSID from the front (# MRC 2.12)."""
-    block = carrier >> (ADDRESS_BITS - BLOCK_BITS)
-    rest_bits = ADDRESS_BITS - BLOCK_BITS
-    rest = carrier << USID_BITS & (1 << rest_bits) - 1
-    return block << rest_bits | rest
-
-
-def prefix(carrier: int) -> int:
-    """Return the first 48 bits: the block and the uSID in front."""
-    return carrier >> (ADDRESS_BITS - BLOCK_BITS - USID_BITS)

@@ -23,6 +23,7 @@ from openmrc.sim.derive import PS_BITS, Derived
 from openmrc.sim.framing import framing
 from openmrc.sim.transport import Queues, Transport
 from openmrc.traffic import Traffic
+from openmrc.wire import srv6
 
 SEND_QUEUE_MAX = 64  # messages a QP holds at once; the others wait in the world
 # Paths among which a receive-only end keeps its reverse EVs fresh (MRC 3.9): in all, and per plane.
@@ -35,6 +36,7 @@ SHUFFLE_ROUNDS = 64  # row 13; htsim's balancers change the order each round
 QPNS = 1 << 24
 UNLIMITED = 2**31 - 1
 NO_TIME = -1
+PORTS_OF_AN_EVENT = es.PLANES_MAX  # that send: of one NIC at most, but for a change of routing
 
 # purposes of random streams: each component draws from its own
 SEED_QPS, SEED_NET, SEED_PATHS, SEED_NAMES, SEED_SALTS = range(5)
@@ -323,7 +325,8 @@ def _draw_paths(
         rows = index[start : start + step]
         rows[:] = np.argsort(rng.random((len(rows), total), dtype=np.float32), axis=1)[:, :n]
     return (
-        (plane << fabric.ev_plane_shift)
+        fabric.ev_base
+        | (plane << fabric.ev_plane_shift)
         | ((index % n_up0) << fabric.ev_up0_shift)
         | ((index // n_up0) << fabric.ev_up1_shift)
     )
@@ -339,12 +342,18 @@ def build_net(
     st: es.State,
     schedule: FaultSchedule | None,
     seed: int,
+    tapped: Index,
 ) -> ss.Net:
     """The network's arrays."""
     sizes = framing(transport.rules)
     n_ports, n_msgs = fabric.n_ports, traffic.n_msgs
     port, kind, health = _ports(fabric, queues, derived)
     switch = _switches(fabric, seed)
+    port.tapped[tapped] = 1
+    reserve = ss.EVENTS_BETWEEN_CHECKS * PORTS_OF_AN_EVENT + fabric.n_nics * fabric.n_planes
+    taps = 2 * reserve if len(tapped) else 0
+    by_usid = queues.by_usid and transport.rules != "peer"
+    tables, speller = srv6.of_fabric(fabric) if by_usid else srv6.nothing()
     fault = records(len(schedule.events) if schedule else 0, np.dtype(EVENT.descr, align=True))
     if schedule is not None:
         fault[:] = schedule.events
@@ -377,6 +386,13 @@ def build_net(
         fault=fault,
         timeline=np.zeros((TIMELINE_BINS, ss.BIN_COLUMNS), np.int64),
         stream=bits.seed_streams(seed, SEED_NET, 2),
+        tap=records(taps, ss.TAP),
+        tap_packet=records(taps, PACKET),
+        carrier=np.zeros((PACKETS_AT_START if by_usid else 1, srv6.ADDRESS_BYTES), np.uint8),
+        usid_switch=tables.switch,
+        usid_slots=tables.slots,
+        usid_scheme=speller.scheme,
+        usid_nic=speller.nic,
     )
     units = np.bincount(traffic.msg_qp, -(-traffic.msg_bytes // transport.pmtu), traffic.n_qps)
     qp.unit0[ends.sender] = _starts(units.astype(np.int64))
@@ -389,6 +405,7 @@ def build_net(
     c.n_ports = n_ports
     c.n_nic_ports = fabric.n_nics * fabric.n_planes
     c.n_planes = fabric.n_planes
+    c.ev_base = fabric.ev_base
     c.up0_shift = fabric.ev_up0_shift
     c.up0_mask = (1 << fabric.ev_up0_bits) - 1
     c.up1_shift = fabric.ev_up1_shift
@@ -397,6 +414,8 @@ def build_net(
     c.trimmed_bytes = sizes.trimmed_bytes
     c.pmtu = transport.pmtu
     c.hashed = transport.rules == "peer"
+    c.by_usid = by_usid
+    c.tap_reserve = reserve if taps else 0
     c.one_data_class = c.hashed
     c.trim = queues.trim
     c.single = transport.paths == "single"

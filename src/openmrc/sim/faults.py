@@ -120,7 +120,7 @@ def _path_bits(ctl, value):
     """Random bits as the uplink fields of an EV."""
     up0 = value & ctl.up0_mask
     up1 = (value >> 8) & ctl.up1_mask
-    return (up0 << ctl.up0_shift) | (up1 << ctl.up1_shift)
+    return ctl.ev_base | (up0 << ctl.up0_shift) | (up1 << ctl.up1_shift)
 
 
 @inner

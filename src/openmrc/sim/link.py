@@ -71,7 +71,23 @@ def transmit(net, port, port_no, n, now):
     if port.faulty and _lost(net, port, port_no):
         drop_by_fault(net, n)
         return
+    if port.tapped:
+        _note(net, n, h, now)
     events.schedule_packet(net, n, h, port.free_at + kind.delay_ps)
+
+
+@inner
+def _note(net, n, h, now):
+    """A capture wants what crosses this link."""
+    ctl = net.ctl[0]
+    t = net.tap[ctl.tap_n]
+    t.at = now
+    t.port = h.port
+    t.qp = h.qp
+    t.frame_bytes = h.frame_bytes
+    t.marks = h.marks
+    net.tap_packet[ctl.tap_n] = net.packet[n]
+    ctl.tap_n += 1
 
 
 @inner
@@ -172,6 +188,11 @@ def _swap(net, a, b):
     net.packet[spare] = net.packet[a]
     net.packet[a] = net.packet[b]
     net.packet[b] = net.packet[spare]
+    if net.ctl[0].by_usid:
+        for i in range(net.carrier.shape[1]):
+            of_a = net.carrier[a, i]
+            net.carrier[a, i] = net.carrier[b, i]
+            net.carrier[b, i] = of_a
 
 
 @inner

@@ -14,16 +14,17 @@ from openmrc.sim.state import (
     AT_QP,
     BUDGET,
     COMPLETED,
+    EVENTS_BETWEEN_CHECKS,
     FINISHED,
     HEAP,
     OPEN,
     REACHED,
     ROOM,
+    TAPPED,
     TIMELINE,
 )
 
 PACKETS_RESERVED = 2 * OUT_MAX  # one event never needs more packets than this
-EVENTS_BETWEEN_CHECKS = 64
 
 
 @inlined
@@ -41,7 +42,14 @@ def _arrive(net, st, n, now):
     if s.silent:
         link.drop_by_fault(net, n)
         return
-    link.enqueue(net, switch.egress(ctl, s, int(h.dst), int(h.ev)), n, now)
+    if ctl.by_usid:
+        port_no = switch.egress_by_usid(net, n, int(h.to))
+        if port_no < 0:  # no plan of a fabric leads here; if one did, bytes would go missing
+            link.drop_by_fault(net, n)
+            return
+    else:
+        port_no = switch.egress(ctl, s, int(h.dst), int(h.ev))
+    link.enqueue(net, port_no, n, now)
 
 
 @inner
@@ -97,7 +105,8 @@ def _start(net, st):
 def advance(net, st, until, budget):
     """Run events up to and including time `until`, at most about `budget` of them; why it stopped.
 
-    `ROOM`, `HEAP` and `TIMELINE` ask the caller to enlarge an array and to call again.
+    `ROOM`, `HEAP` and `TIMELINE` ask the caller to enlarge an array and to call again, `TAPPED` to
+    take what tapped ports have sent.
     """
     ctl = net.ctl[0]
     if ctl.started == 0:
@@ -109,6 +118,8 @@ def advance(net, st, until, budget):
                 return BUDGET
             if ctl.heap_n + ctl.reserve > net.heap.shape[0]:
                 return HEAP
+            if ctl.tap_n + ctl.tap_reserve > net.tap.shape[0]:
+                return TAPPED
         if ctl.messages_open == 0:
             return FINISHED
         if ctl.n_free < PACKETS_RESERVED:

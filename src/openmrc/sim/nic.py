@@ -69,6 +69,8 @@ def _dress(net, n, p, qp, flow):
     h.klass = CLASS_DATA if ctl.one_data_class and p.klass == CLASS_RETRANSMIT else p.klass
     h.marks = 0
     h.trimmable = 1 if ctl.trim and p.klass != CLASS_CONTROL and not p.flag_bits & NO_TRIM else 0
+    if ctl.by_usid:
+        switch.spell(net, n, p)
     ctl.injected += 1
 
 

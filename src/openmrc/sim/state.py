@@ -47,7 +47,8 @@ PORT = np.dtype(
         ("armed", "i1"),  # the event for the end of the transmission is pending
         ("up", "i1"),
         ("faulty", "i1"),  # down or losing: look closer, at HEALTH
-        ("spare", "i1", (11,)),  # one cache line
+        ("tapped", "i1"),  # what it sends is noted in TAP
+        ("spare", "i1", (10,)),  # one cache line
     ],
     align=True,
 )
@@ -61,6 +62,17 @@ PORT_KIND = np.dtype(  # what many ports have in common
         ("ecn_low", "i4"),
         ("ecn_high", "i4"),
         ("last_hop", "i1"),
+    ],
+    align=True,
+)
+
+TAP = np.dtype(  # of a packet that a tapped port sent; the packet itself lies in `tap_packet`
+    [
+        ("at", "i8"),  # when its first bit left
+        ("port", "i4"),
+        ("qp", "i4"),  # as in HOP
+        ("frame_bytes", "i4"),
+        ("marks", "u1"),
     ],
     align=True,
 )
@@ -159,6 +171,7 @@ CONTROL = np.dtype(
         ("n_ports", "i4"),
         ("n_nic_ports", "i4"),  # they come first
         ("n_planes", "i4"),
+        ("ev_base", "i4"),
         ("up0_shift", "i4"),
         ("up0_mask", "i4"),
         ("up1_shift", "i4"),
@@ -168,6 +181,7 @@ CONTROL = np.dtype(
         ("pmtu", "i4"),
         ("header_bytes", "i4", (256,)),  # wire bytes of a packet without payload, by opcode
         ("hashed", "i1"),
+        ("by_usid", "i1"),  # switches forward by carriers and their tables, not by arithmetic
         ("one_data_class", "i1"),  # peer runs: retransmissions queue with all other data
         ("trim", "i1"),
         ("single", "i1"),
@@ -197,6 +211,8 @@ CONTROL = np.dtype(
         ("retransmitted", "i8"),
         ("events", "i8"),
         ("first_fault_drop_at", "i8"),
+        ("tap_n", "i8"),  # entries of TAP in use
+        ("tap_reserve", "i8"),  # room there that the events between two checks may need
     ],
     align=True,
 )
@@ -211,8 +227,10 @@ BIN_COLUMNS = 4
 # kinds of entries in the heap
 AT_QP, AT_NIC, AT_MESSAGE, AT_FAULT, AT_CONVERGED = 0, 1, 2, 3, 4
 
+EVENTS_BETWEEN_CHECKS = 64  # between two looks at the room that is left
+
 # why `advance` came back
-FINISHED, REACHED, BUDGET, ROOM, TIMELINE, HEAP = 0, 1, 2, 3, 4, 5
+FINISHED, REACHED, BUDGET, ROOM, TIMELINE, HEAP, TAPPED = 0, 1, 2, 3, 4, 5, 6
 
 
 @by_reference
@@ -239,3 +257,10 @@ class Net(NamedTuple):
     fault: Any  # the schedule's events
     timeline: Any  # int64 [bins, BIN_COLUMNS]
     stream: Any  # uint64[2]: marks and coins; losses
+    tap: Any  # TAP: what crossed tapped links and was not taken yet; empty without a capture
+    tap_packet: Any  # PACKET
+    carrier: Any  # uint8 [packets, 16] with `by_usid`, else [1, 16]
+    usid_switch: Any  # the four arrays of wire.srv6: tables of the switches, and how NICs spell
+    usid_slots: Any
+    usid_scheme: Any
+    usid_nic: Any

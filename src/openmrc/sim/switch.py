@@ -1,14 +1,17 @@
-"""Forwarding: the static tables as arithmetic on (destination, EV, tier).
+"""Forwarding: the static tables as arithmetic on (destination, EV, tier), or the tables themselves.
 
 A switch that has the destination below it sends down, any other up by the uplink that the EV names
 for its tier; with hashed EVs by a hash of flow, EV and the switch's own salt. Walking every carrier
-of a small fabric through the real /48 tables gives the same ports (a test does).
+of a small fabric through the real /48 tables gives the same ports (a test does). With
+`forwarding = "usid"` packets carry their carriers and switches do what real ones do: shift, and
+look up.
 """
 
 from __future__ import annotations
 
 from openmrc.engine import bits
 from openmrc.jit import inlined
+from openmrc.wire import srv6
 
 
 @inlined
@@ -32,6 +35,19 @@ def egress(ctl, s, dst, ev):
             port += up_choice(ctl, s, ev) % int(s.bundle)
         return port
     return s.first_up + up_choice(ctl, s, ev) % int(s.n_up)
+
+
+@inlined
+def spell(net, n, p):
+    """Write the carrier of packet record `p`, index `n`, as its NIC does."""
+    speller = srv6.Speller(net.usid_scheme, net.usid_nic)
+    srv6.write_carrier(net.carrier[n], 0, speller, int(p.src), int(p.dst), int(p.ev))
+
+
+@inlined
+def egress_by_usid(net, n, switch):
+    """Egress port of packet `n` at a switch, its carrier shifted; negative if there is no way."""
+    return srv6.step(net.carrier[n], 0, srv6.Tables(net.usid_switch, net.usid_slots), switch)
 
 
 @inlined

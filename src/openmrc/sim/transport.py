@@ -40,7 +40,9 @@ class Transport:
 
 @dataclass(frozen=True)
 class Queues:
-    """Egress queues of every switch port. `None` means the default in the comment."""
+    """Egress queues of every switch port, and how it forwards. `None` means the default in the
+    comment.
+    """
 
     trim: bool = True
     queue_bytes: int | None = None  # data and retransmissions: 1 BDP of a port
@@ -49,3 +51,4 @@ class Queues:
     ecn_low: float = 0.2  # of BDP
     ecn_high: float = 0.8
     ecn_last_hop: bool = False
+    by_usid: bool = False  # forward by carriers and tables, not by arithmetic: the same, slower

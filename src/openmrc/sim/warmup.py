@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from io import BytesIO
 from typing import Any
 
+import numpy as np
 from numba.core import event
 
 from openmrc import jit
+from openmrc.engine.packet import PACKET
 from openmrc.fabric.clos import multiplane
+from openmrc.jit import records
+from openmrc.sim.capture import Capture
 from openmrc.sim.transport import Transport
 from openmrc.sim.world import World
+from openmrc.wire import codec
+from openmrc.wire.frame import ENVELOPE
 from openmrc.workload.patterns import stream
 
 
@@ -34,8 +41,11 @@ class _Counter(event.Listener):  # type: ignore[misc]  # numba has no types
 
 
 def compile_all(report: Callable[[str, int, int], None]) -> None:
-    """Run a world of two NICs: that compiles all there is."""
+    """Run a world of two NICs with a capture, and read a frame: that compiles all there is."""
     fabric = multiplane(2, 2, 100 * 10**9, 1, 2, 500_000, 250_000)
     with event.install_listener("numba:compile", _Counter(report)):
-        World(fabric, stream(0, 1, 100_000), Transport()).run()
+        capture = Capture(BytesIO(), fabric, ["everywhere"])
+        World(fabric, stream(0, 1, 100_000), Transport(), capture=capture).run()
+        nothing, record, envelope = np.zeros(0, np.uint8), records(1, PACKET), records(1, ENVELOPE)
+        codec.decode(nothing, 0, record[0], envelope[0], 1)
     report("done", len(jit.registered), len(jit.registered))

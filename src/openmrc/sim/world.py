@@ -17,6 +17,7 @@ from openmrc.fabric.model import Fabric
 from openmrc.jit import records
 from openmrc.sim import build, loop
 from openmrc.sim import state as ss
+from openmrc.sim.capture import Capture
 from openmrc.sim.derive import Derived, derive
 from openmrc.sim.transport import Queues, Transport
 from openmrc.traffic import Traffic
@@ -42,7 +43,7 @@ class World:
 
     `schedule` is the faults (`fabric.faults.compile_faults`), `stop_ps` a time at which the run
     ends as planned. `run` may be called again and again with later times; results may be asked for
-    at any time.
+    at any time. What crosses the links of `capture` goes there.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class World:
         seed: int = 1,
         queues: Queues | None = None,
         stop_ps: int | None = None,
+        capture: Capture | None = None,
     ) -> None:
         _check(fabric, traffic, transport)
         self.fabric = fabric
@@ -69,8 +71,18 @@ class World:
             fabric, traffic, transport, queues, self.values, self.ends, seed
         )
         self.net = build.build_net(
-            fabric, traffic, transport, queues, self.values, self.ends, self.engine, schedule, seed
+            fabric,
+            traffic,
+            transport,
+            queues,
+            self.values,
+            self.ends,
+            self.engine,
+            schedule,
+            seed,
+            np.zeros(0, np.int64) if capture is None else capture.ports,
         )
+        self.capture = capture
         self.loop_s = 0.0
 
     def run(
@@ -82,9 +94,7 @@ class World:
         limits = [t for t in (until_ps, self.stop_ps) if t is not None]
         until = min(limits) if limits else int(es.NEVER) - 1
         while True:
-            started = time.perf_counter()
-            why = loop.advance(self.net, self.engine, until, EVENTS_A_STEP)
-            self.loop_s += time.perf_counter() - started
+            why = self._advance(until)
             if why == ss.ROOM:
                 self._grow_packets()
             elif why == ss.HEAP:
@@ -98,6 +108,16 @@ class World:
             if why == ss.REACHED:
                 return self.stop_ps is not None and until == self.stop_ps
 
+    def _advance(self, until: int) -> int:
+        started = time.perf_counter()
+        try:
+            why: int = loop.advance(self.net, self.engine, until, EVENTS_A_STEP)
+        finally:  # Ctrl-C arrives here: what was sent by then is not lost
+            self.loop_s += time.perf_counter() - started
+            if self.capture is not None:
+                self.capture.take(self)
+        return why
+
     def _progress(self) -> Progress:
         c = self.net.ctl[0]
         ended = int(c.messages_done + c.messages_failed + c.messages_orphaned)
@@ -108,6 +128,9 @@ class World:
         extra = n // 4  # not double: at a thousand NICs these two arrays are megabytes
         self.net = self.net._replace(hop=_longer(self.net.hop, extra))  # one after the other:
         self.net = self.net._replace(packet=_longer(self.net.packet, extra))  # less at once
+        if self.net.ctl[0].by_usid:
+            carrier = np.pad(self.net.carrier, ((0, extra), (0, 0)))
+            self.net = self.net._replace(carrier=carrier)
         build.free_list(self.net, n - 1, n + extra - 1)
 
     def _grow_heap(self) -> None:

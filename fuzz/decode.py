@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Coverage-guided fuzzing of both decoders of frames (README.md beside this says how).
+
+Whatever the bytes, the plain and the compiled decoder must give the same verdict and the same
+values, and what they accept must come back the same after encoding and decoding once more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sys
+from pathlib import Path
+
+import atheris
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+PACKAGE = ROOT / "src" / "openmrc"
+MODULES = {
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+    for path in PACKAGE.rglob("*.py")
+}
+PLAIN = {"openmrc.wire.walk", "openmrc.wire.view"}
+# Numba cannot compile what is instrumented: the compiled decoder is only where it stays Python
+INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
+SEEN = {m for m in MODULES if m.startswith("openmrc.wire.")} if INTERPRETED else PLAIN
+
+with atheris.instrument_imports(include=["openmrc"], exclude=sorted(MODULES - SEEN)):
+    from openmrc.engine import packet
+    from openmrc.wire import Packet, WireError, decode, encode, frame, layout
+    from tests.wire.vectors import both, values
+
+
+def one_input(data: bytes) -> None:
+    """Read one frame in every way; raises `AssertionError` where two answers differ."""
+    found, strict = both(data, check=False), both(data, check=True)
+    captured_of(data)
+    if not isinstance(found, Packet):
+        assert strict == found
+        return
+    assert found.show()
+    assert json.dumps(found.as_dict())
+    if found.icrc_ok is False:
+        assert strict == (frame.ICRC, found.ip_end - layout.ICRC.size_bytes)
+    if not found.trimmed:
+        again = both(encode(found.record, found.envelope, found.payload), check=True)
+        assert isinstance(again, Packet)
+        assert values(again.record, packet.PACKET) == values(found.record, packet.PACKET)
+        assert values(again.envelope, frame.ENVELOPE) == values(found.envelope, frame.ENVELOPE)
+
+
+def captured_of(data: bytes) -> None:
+    """Read what a capture kept of a frame, three quarters."""
+    try:
+        found = decode(data[: len(data) * 3 // 4], check=False, length=len(data))
+    except WireError:
+        return
+    assert int(found.record.opcode) == found["BTH"]["opcode"]
+
+
+def mutate(data: bytes, most: int, seed: int) -> bytes:
+    """Change a frame as the fuzzer likes; every other time with lengths that are right again."""
+    changed = bytearray(atheris.Mutate(data, most))
+    if random.Random(seed).random() < 0.5:
+        set_lengths(changed)
+    return bytes(changed)
+
+
+def set_lengths(data: bytearray) -> None:
+    """Write the lengths of all IPv6 headers and of UDP, as far as they can be found."""
+    at, following = layout.ETHERNET.size_bytes, layout.PROTOCOL_IPV6
+    sizes = {
+        layout.PROTOCOL_IPV6: (
+            layout.IPV6,
+            layout.IPV6.byte("payload_length"),
+            layout.IPV6.size_bytes,
+        ),
+        layout.PROTOCOL_ROUTING: (layout.SRH, None, 0),
+        layout.PROTOCOL_UDP: (layout.UDP, layout.UDP.byte("length"), 0),
+    }
+    while following in sizes:
+        header, length_at, counted_from = sizes[following]
+        after = at + header.size_bytes
+        if after > len(data):
+            return
+        if length_at is not None:
+            left = len(data) - at - counted_from & 0xFFFF
+            data[at + length_at : at + length_at + 2] = left.to_bytes(2, "big")
+        if header is layout.UDP:
+            return
+        following = data[at + header.byte("next_header")]
+        at = after
+
+
+def main() -> None:
+    """Hand over to libFuzzer and its options."""
+    atheris.Setup(sys.argv, one_input, custom_mutator=mutate)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,277 @@
+"""`mrc decode`: a capture as one line a packet, and what it says about each queue pair.
+
+The compiled codec gives the verdict on each packet and the values of its line; with `--json` the
+plain view adds every header's fields. Wireshark counts packets alike, so the numbers agree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from openmrc.errors import InputError
+
+if TYPE_CHECKING:
+    from openmrc.wire.frame import WireError
+    from openmrc.wire.lines import Frame
+    from openmrc.wire.pcap import Captured, Reader
+    from openmrc.wire.summary import QpSummary, Summary
+
+    Column = tuple[str, Callable[[QpSummary], str]]
+
+QPN_MAX = 0xFF_FFFF
+TABLE_WIDTH = 160
+ROWS_SHOWN = 200  # of a table for people; --json has all
+RANGES_SHOWN = 8
+QPNS_SHOWN = 8
+PROGRESS_PACKETS = 1000  # between two looks of the progress bar
+
+
+def add_command(commands: Any) -> argparse.ArgumentParser:
+    """Add `decode` to the subparsers of `mrc`, and return its parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "decode",
+        help="show the packets of a capture, and a summary by queue pair",
+        description="Show FILE, pcap or pcapng: one line a packet, then a summary by queue pair.",
+    )
+    parser.add_argument("file", metavar="FILE", help="a capture, pcap or pcapng")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print JSON and nothing else: an object a line for each packet, then the summary",
+    )
+    parser.add_argument(
+        "--qp", metavar="N", type=_qpn, help="only packets for this QP, such as 17 or 0x11"
+    )
+    parser.set_defaults(run=_run)
+    return parser
+
+
+def _qpn(text: str) -> int:
+    try:
+        qpn = int(text, 16 if text.lower().startswith("0x") else 10)
+    except ValueError:
+        qpn = -1
+    if not 0 <= qpn <= QPN_MAX:
+        raise InputError(f"--qp {text}: is no QP number; 0 to {QPN_MAX:#x}, such as 17 or 0x11")
+    return qpn
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Show the capture, and sum up what came before the place from which it cannot be read."""
+    from openmrc.wire.pcap import read
+    from openmrc.wire.summary import Summary
+
+    summary = Summary()
+    with read(arguments.file) as reader:
+        try:
+            _show_packets(reader, summary, arguments.qp, arguments.json)
+        except InputError:
+            if summary.packets:
+                _show_summary(reader, summary, arguments.qp, arguments.json)
+            raise
+        _show_summary(reader, summary, arguments.qp, arguments.json)
+    return 0
+
+
+def _show_packets(reader: Reader, summary: Summary, qpn: int | None, as_json: bool) -> None:
+    """Print every packet, or those of one QP, and count all of them in `summary`."""
+    from openmrc.wire.frame import WireError
+    from openmrc.wire.lines import FOREIGN, Frames
+
+    frames = Frames()
+    show, show_bad = (_object, _bad_object) if as_json else (_line, _bad_line)
+    for captured in _watched(reader):
+        try:
+            found = frames.read(captured)
+        except WireError as error:
+            is_mrc = error.code not in FOREIGN
+            (summary.add_damaged if is_mrc else summary.add_foreign)(error.reason)
+            if qpn is None:
+                print(show_bad(captured, error, is_mrc))
+            continue
+        summary.add(found.p, found.endpoint)
+        if qpn is None or found.p.dst_qpn == qpn:
+            print(show(captured, found))
+
+
+def _line(captured: Captured, found: Frame) -> str:
+    from openmrc.wire.lines import line
+
+    return f"{_place(captured)}  {line(found)}"
+
+
+def _bad_line(captured: Captured, error: WireError, is_mrc: bool) -> str:
+    if not is_mrc:
+        return f"{_place(captured)}  not MRC: {error.reason}"
+    kept, length = len(captured.data), captured.original_length
+    cut = f" ({kept} of {length} bytes were captured)" if kept < length else ""
+    return f"{_place(captured)}  BAD {error}{cut}"
+
+
+def _place(captured: Captured) -> str:
+    """Number, time in seconds, and the interface if it has a name."""
+    if captured.time_ns is None:
+        time = "-"
+    else:
+        sign = "-" if captured.time_ns < 0 else ""
+        seconds, rest_ns = divmod(abs(captured.time_ns), 10**9)
+        time = f"{sign}{seconds}.{rest_ns:09}"
+    name = f"  {captured.interface}" if captured.interface else ""
+    return f"{captured.number:>6}  {time:>11}{name}"
+
+
+def _object(captured: Captured, _: Frame) -> str:
+    from openmrc import wire
+
+    plain = wire.decode(captured.data, check=False, length=captured.original_length)
+    return json.dumps({**_place_object(captured), **plain.as_dict()})
+
+
+def _bad_object(captured: Captured, error: WireError, is_mrc: bool) -> str:
+    why = {"offset": error.offset, "reason": error.reason, "mrc": is_mrc}
+    length = {"length": captured.original_length}
+    return json.dumps({**_place_object(captured), **length, "error": why})
+
+
+def _place_object(captured: Captured) -> dict[str, Any]:
+    return {
+        "number": captured.number,
+        "time_ns": captured.time_ns,
+        "interface": captured.interface,
+        "captured": len(captured.data),
+    }
+
+
+def _watched(reader: Reader) -> Iterator[Captured]:
+    """Yield the packets of a capture, with a progress bar for whoever waits at a terminal."""
+    if sys.stdout.isatty() or not sys.stderr.isatty():
+        yield from reader
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+    columns = BarColumn(bar_width=30), DownloadColumn(), TimeRemainingColumn()
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as progress:
+        task = progress.add_task("", total=Path(reader.name).stat().st_size or None)
+        for captured in reader:
+            if captured.number % PROGRESS_PACKETS == 0:
+                progress.update(task, completed=reader.offset)
+            yield captured
+
+
+# The columns of the two tables: heading, and the cell of a row.
+DATA: tuple[Column, ...] = (
+    ("packets", lambda row: f"{row.packets:,}"),
+    ("payload\nbytes", lambda row: f"{row.payload_bytes:,}"),
+    ("messages", lambda row: f"{row.messages:,}"),
+    ("first\nPSN", lambda row: f"{row.psn_first}"),
+    ("last\nPSN", lambda row: f"{row.psn_last}"),
+    ("PSNs\nmissing", lambda row: f"{row.psns_missing:,}"),
+    ("retrans-\nmitted", lambda row: f"{row.retransmitted:,}"),
+    ("dupli-\ncates", lambda row: f"{row.duplicates:,}"),
+    ("trimmed", lambda row: f"{row.trimmed:,}"),
+    ("at last\nhop", lambda row: f"{row.trimmed_lasthop:,}"),
+    ("CE\nmarks", lambda row: f"{row.ecn_marked:,}"),
+    ("EVs\nseen", lambda row: f"{row.evs_seen:,}"),
+)
+CONTROL: tuple[Column, ...] = (
+    ("SACK", lambda row: f"{row.sacks:,}"),
+    ("SKIP_ONCE", lambda row: f"{row.skip_once:,}"),
+    ("highest\ncack PSN", lambda row: "-" if row.cack_psn is None else f"{row.cack_psn}"),
+    ("NACK", lambda row: _counts(row.nacks)),
+    ("ACK", lambda row: f"{row.acks:,}"),
+    ("NAK", lambda row: _counts(row.naks)),
+    ("probes", lambda row: f"{row.probes:,}"),
+    ("endpoint\nrequests", lambda row: f"{row.endpoint_requests:,}"),
+    ("endpoint\nresponses", lambda row: f"{row.endpoint_responses:,}"),
+)
+
+
+def _show_summary(reader: Reader, summary: Summary, qpn: int | None, as_json: bool) -> None:
+    """Print the summary, and say on standard error what a user may not expect."""
+    if as_json:
+        print(json.dumps({"summary": {**summary.as_dict(qpn), "cut_at": reader.cut_at}}))
+    else:
+        _print_tables(summary, qpn)
+    sys.stdout.flush()
+    if reader.cut_at is not None:
+        _say(f"{reader.name}: is cut off: what begins at byte {reader.cut_at} is left out")
+    if qpn is not None and not summary.rows(qpn):
+        _say(_who_is_there(summary, qpn))
+
+
+def _print_tables(summary: Summary, qpn: int | None) -> None:
+    """Print a table of data, a table of control, and in sentences what else there is."""
+    rows = summary.rows(qpn)
+    _print_table("Data, by destination", DATA, [row for row in rows if row.packets])
+    _print_table("Control, by destination", CONTROL, [row for row in rows if row.control])
+    for row in rows[:ROWS_SHOWN]:
+        if row.psns_missing:
+            print(_missing(row))
+    print(_what_there_was(summary))
+
+
+def _print_table(title: str, columns: tuple[Column, ...], rows: list[QpSummary]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    if not rows:
+        return
+    table = Table(title=title, title_justify="left")
+    table.add_column("destination", vertical="bottom")
+    for heading in ("QP", *(heading for heading, _ in columns)):
+        table.add_column(heading, justify="right", vertical="bottom")
+    for row in rows[:ROWS_SHOWN]:
+        cells = (cell(row) for _, cell in columns)
+        table.add_row(row.destination, f"{row.qpn:#x}", *cells)
+    # A pipe has no width: a table in a file is as wide as it needs to be.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else TABLE_WIDTH)
+    console.print(table)
+    if len(rows) > ROWS_SHOWN:
+        print(f"and {len(rows) - ROWS_SHOWN:,} more; --qp N shows one, --json shows all")
+
+
+def _missing(row: QpSummary) -> str:
+    from openmrc.wire.lines import span
+
+    ranges = [span(*ends) for ends in islice(row.missing(), RANGES_SHOWN + 1)]
+    more = ", ..." if len(ranges) > RANGES_SHOWN else ""
+    listed = ", ".join(ranges[:RANGES_SHOWN])
+    return f"Missing at {row.destination} QP {row.qpn:#x}: PSN {listed}{more}"
+
+
+def _what_there_was(summary: Summary) -> str:
+    """Return how many packets there were, and why some of them are in no table."""
+    parts = [f"{summary.packets:,} packets"]
+    if summary.damaged:
+        parts.append(f"{summary.damaged.total():,} damaged ({_counts(summary.damaged)})")
+    if summary.foreign:
+        parts.append(f"{summary.foreign.total():,} not MRC ({_counts(summary.foreign)})")
+    if summary.unlisted:
+        parts.append(f"{summary.unlisted:,} for more QPs than are listed")
+    return ", ".join(parts)
+
+
+def _who_is_there(summary: Summary, qpn: int) -> str:
+    qpns = sorted({row.qpn for row in summary.rows()})
+    listed = ", ".join(f"{other:#x}" for other in qpns[:QPNS_SHOWN])
+    more = ", ..." if len(qpns) > QPNS_SHOWN else ""
+    there = f"there are packets for {listed}{more}" if qpns else "there are no packets for any QP"
+    return f"No packet for QP {qpn:#x}; {there}"
+
+
+def _counts(counts: Counter[str]) -> str:
+    """Return "TRIMMED 3, NO_BITMAP 1", the most frequent first."""
+    return ", ".join(f"{name} {n:,}" for name, n in counts.most_common()) or "0"
+
+
+def _say(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)

@@ -1,0 +1,13 @@
+"""Bytes and packet records: what an MRC NIC sends, a switch forwards and a sniffer shows.
+
+`decode` and `encode` are the plain way from bytes to records and back; the compiled one, on the
+caller's buffers, is `wire.codec`. `layout` is the one place where headers are written down.
+"""
+
+from __future__ import annotations
+
+from openmrc.wire.frame import WireError
+from openmrc.wire.view import Packet, decode, encode
+from openmrc.wire.walk import HeaderView
+
+__all__ = ["HeaderView", "Packet", "WireError", "decode", "encode"]

@@ -1,0 +1,222 @@
+"""The checks of `codec`, compiled: from the Ethernet header to the end of the payload.
+
+The table of them is in `codec`. Each function answers with a code of `frame`, and where the frame
+is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from openmrc.engine.packet import LAST_DATA
+from openmrc.jit import inlined, inner
+from openmrc.wire import frame, layout
+from openmrc.wire.words import BTH, ETHERNET, IPV4, IPV6, SRH, TSETH, UDP, get, word
+
+IP = ETHERNET.size_bytes  # where the first IP header begins
+USID = 4  # bytes of a carrier before its first uSID (MRC 2.12)
+
+_MORE_FRAGMENTS = 1  # of ip_flags
+_STEPS = 4  # the most extension headers that a packet has
+
+
+def _extensions(of: Callable[[layout.Header], int]) -> Any:
+    """Shape (2, 256, 4): `of` each extension header by BTH.ts, opcode and place, else 0."""
+    table = np.zeros((2, 256, _STEPS), np.int64)
+    for opcode, headers in layout.EXTENSIONS.items():
+        for ts in (0, 1):
+            present = [h for h in headers if ts or h is not layout.TSETH]
+            table[ts, opcode, : len(present)] = [of(h) for h in present]
+    return table
+
+
+def _ftype_byte(header: layout.Header) -> int:
+    return header.byte("ftype") if any(f.name == "ftype" for f in header.fields) else 0
+
+
+_BYTES = _extensions(lambda h: h.size_bytes)
+_FTYPE = _extensions(_ftype_byte)  # offset of its byte; 0: there is none
+_SPARED = _extensions(lambda h: int(h is layout.IMMDT))  # trimming may take it
+EXTENSIONS_BYTES = _BYTES.sum(axis=2)  # by BTH.ts and opcode, all of them; 0: not an opcode of MRC
+
+
+@inlined
+def _bad(code, at):
+    return code, at, 0, 0, 0, 0
+
+
+@inner
+def headers(data, n):
+    """Ethernet to UDP: (code, where it is wrong, SRH or 0, inner IP, UDP, end of the packet)."""
+    if n < IP:
+        return _bad(frame.TOO_SHORT, 0)
+    ethertype = np.int64(data[ETHERNET.ethertype]) << 8 | np.int64(data[ETHERNET.ethertype + 1])
+    if ethertype == layout.ETHERTYPE_IPV6:
+        code, at, srh, ip, udp, end = _ipv6_or_two(data, n)
+    elif ethertype == layout.ETHERTYPE_IPV4:
+        code, at, srh, ip, udp, end = _ipv4(data, n)
+    else:
+        return _bad(frame.ETHERTYPE, ETHERNET.ethertype)
+    if code != frame.OK:
+        return _bad(code, at)
+    if end < udp + UDP.size_bytes:
+        return _bad(frame.TOO_SHORT, udp)
+    port = get(data, udp, UDP.dst_port)
+    if port != layout.UDP_PORT and port != layout.UDP_PORT_ALTERNATIVE:
+        return _bad(frame.UDP_PORT, udp + UDP.dst_port.byte)
+    if get(data, udp, UDP.length) != end - udp:
+        return _bad(frame.UDP_LENGTH, udp + UDP.length.byte)
+    return frame.OK, 0, srh, ip, udp, end
+
+
+@inlined
+def _ipv6_or_two(data, n):
+    code, at, end = _one_ipv6(data, IP, n)
+    if code != frame.OK:
+        return _bad(code, at)
+    ip, srh = IP + IPV6.size_bytes, 0
+    following = get(data, IP, IPV6.next_header)
+    if following == layout.PROTOCOL_UDP:
+        return frame.OK, 0, 0, IP, ip, end
+    if following != layout.PROTOCOL_IPV6 and following != layout.PROTOCOL_ROUTING:
+        return _bad(frame.NEXT_HEADER, IP + IPV6.next_header.byte)
+    carrier = IP + IPV6.dst
+    if data[carrier + USID] == 0 and data[carrier + USID + 1] == 0:
+        return _bad(frame.CARRIER_EMPTY, carrier)
+    if following == layout.PROTOCOL_ROUTING:
+        srh = ip
+        code, at = _srh(data, srh, end)
+        if code != frame.OK:
+            return _bad(code, at)
+        ip += SRH.size_bytes
+    code, at, inner_end = _one_ipv6(data, ip, end)
+    if code != frame.OK:
+        return _bad(code, at)
+    if inner_end != end:
+        return _bad(frame.IP_LENGTH, ip + IPV6.payload_length.byte)
+    if get(data, ip, IPV6.next_header) != layout.PROTOCOL_UDP:
+        return _bad(frame.NEXT_HEADER, ip + IPV6.next_header.byte)
+    return frame.OK, 0, srh, ip, ip + IPV6.size_bytes, end
+
+
+@inlined
+def _one_ipv6(data, at, limit):
+    """What both IPv6 headers must be: (code, where it is wrong, end of its payload)."""
+    if limit < at + IPV6.size_bytes:
+        return frame.TOO_SHORT, at, 0
+    if get(data, at, IPV6.version) != 6:
+        return frame.IP_VERSION, at + IPV6.version.byte, 0
+    end = at + IPV6.size_bytes + get(data, at, IPV6.payload_length)
+    if end > limit:
+        return frame.IP_LENGTH, at + IPV6.payload_length.byte, 0
+    return frame.OK, 0, end
+
+
+@inlined
+def _srh(data, at, end):
+    if end < at + SRH.size_bytes:
+        return frame.TOO_SHORT, at
+    if get(data, at, SRH.next_header) != layout.PROTOCOL_IPV6:
+        return frame.NEXT_HEADER, at + SRH.next_header.byte
+    if get(data, at, SRH.hdr_ext_len) != SRH.size_bytes // 8 - 1:
+        return frame.ROUTING, at + SRH.hdr_ext_len.byte
+    if get(data, at, SRH.routing_type) != layout.ROUTING_SEGMENT:
+        return frame.ROUTING, at + SRH.routing_type.byte
+    if get(data, at, SRH.segments_left) > 1:
+        return frame.ROUTING, at + SRH.segments_left.byte
+    if get(data, at, SRH.last_entry) != 0:
+        return frame.ROUTING, at + SRH.last_entry.byte
+    return frame.OK, 0
+
+
+@inlined
+def _ipv4(data, n):
+    udp = IP + IPV4.size_bytes
+    if n < udp:
+        return _bad(frame.TOO_SHORT, IP)
+    if get(data, IP, IPV4.version) != 4:
+        return _bad(frame.IP_VERSION, IP + IPV4.version.byte)
+    if get(data, IP, IPV4.ihl) != IPV4.size_bytes // 4:
+        return _bad(frame.IP_HEADER_LENGTH, IP + IPV4.ihl.byte)
+    end = IP + get(data, IP, IPV4.total_length)
+    if end < udp or end > n:
+        return _bad(frame.IP_LENGTH, IP + IPV4.total_length.byte)
+    more = get(data, IP, IPV4.ip_flags) & _MORE_FRAGMENTS
+    if more or get(data, IP, IPV4.fragment_offset) != 0:
+        return _bad(frame.FRAGMENT, IP + IPV4.ip_flags.byte)
+    if get(data, IP, IPV4.protocol) != layout.PROTOCOL_UDP:
+        return _bad(frame.NEXT_HEADER, IP + IPV4.protocol.byte)
+    if ipv4_sum(data) != 0xFFFF:
+        return _bad(frame.IP_CHECKSUM, IP + IPV4.header_checksum.byte)
+    return frame.OK, 0, 0, IP, udp, end
+
+
+@inlined
+def ipv4_sum(data):
+    """RFC 791: the ones' complement sum of the IPv4 header; 0xFFFF with the right checksum."""
+    total = 0
+    for at in range(IP, IP + IPV4.size_bytes, 4):
+        pair = word(data, at)
+        total += (pair >> 16) + (pair & 0xFFFF)
+    total = (total >> 16) + (total & 0xFFFF)
+    return (total >> 16) + (total & 0xFFFF)
+
+
+@inlined
+def is_ipv4(ip, udp):
+    """True if the header between these offsets is IPv4's: it alone has that length."""
+    return udp - ip == IPV4.size_bytes
+
+
+@inlined
+def dscp_of(data, ip, udp):
+    """The DSCP that counts: that of the first IP header, unless only the inner one says trimmed."""
+    if is_ipv4(ip, udp):
+        return get(data, IP, IPV4.dscp)
+    first, inside = get(data, IP, IPV6.dscp), get(data, ip, IPV6.dscp)
+    if first == layout.DSCP_TRIMMED or first == layout.DSCP_TRIMMED_LASTHOP:
+        return first
+    if inside == layout.DSCP_TRIMMED or inside == layout.DSCP_TRIMMED_LASTHOP:
+        return inside
+    return first
+
+
+@inlined
+def transport(data, bth, stop, trimmed):
+    """BTH and extensions: (code, where it is wrong or what follows them begins)."""
+    at = bth + BTH.size_bytes
+    if stop < at:
+        return frame.TOO_SHORT, bth
+    opcode = get(data, bth, BTH.opcode)
+    if EXTENSIONS_BYTES[0, opcode] == 0:
+        return frame.OPCODE, bth + BTH.opcode.byte
+    if get(data, bth, BTH.tver) != 0:
+        return frame.TRANSPORT_VERSION, bth + BTH.tver.byte
+    ts = get(data, bth, BTH.ts)
+    for step in range(_STEPS):
+        size_bytes = _BYTES[ts, opcode, step]
+        if at + size_bytes > stop:
+            if trimmed and _SPARED[ts, opcode, step]:
+                break
+            return frame.EXTENSION_LENGTH, at
+        ftype = _FTYPE[ts, opcode, step]
+        if ftype and data[at + ftype] & TSETH.ftype.mask != layout.FTYPE_TIMESTAMP:
+            return frame.FTYPE, at + ftype
+        at += size_bytes
+    return frame.OK, at
+
+
+@inlined
+def payload(data, bth, at, stop):
+    """(code, where it is wrong, bytes without the pad) of `data[at:stop]`."""
+    pad = get(data, bth, BTH.pad)
+    room = stop - at
+    if room & 3 or pad > room:
+        return frame.PAD, bth + BTH.pad.byte, 0
+    most = layout.PAYLOAD_BYTES_MAX if get(data, bth, BTH.opcode) <= LAST_DATA else 0
+    if room - pad > most:
+        return frame.PAYLOAD_LENGTH, at, 0
+    return frame.OK, 0, room - pad

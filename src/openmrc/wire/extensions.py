@@ -1,0 +1,219 @@
+"""BTH and what follows it, up to the payload, between bytes and the packet record; compiled.
+
+The writers expect zeroed room, the readers headers that were checked.
+"""
+
+from __future__ import annotations
+
+from openmrc.engine.packet import (
+    ACK_REQ,
+    ACKNOWLEDGE,
+    ENDPOINT_REQUEST,
+    LAST_DATA,
+    NACK,
+    PROBE,
+    PROBE_ANSWER,
+    RTX,
+    SACK,
+    WRITE_LAST_IMM,
+    WRITE_ONLY_IMM,
+)
+from openmrc.jit import inlined
+from openmrc.wire import layout
+from openmrc.wire.words import (
+    AETH,
+    BTH,
+    CC_STATE,
+    EETH,
+    ERTH,
+    IMMDT,
+    METH,
+    NETH,
+    PETH,
+    RETH,
+    SETH,
+    TSETH,
+    add,
+    get,
+    high,
+    joined,
+    low,
+    put_word,
+    signed16,
+    word,
+)
+
+
+@inlined
+def put_bth(out, at, p, pkey, pad, ts):
+    """MRC 2.4; the PSN of a NACK stands in its NETH."""
+    flag_bits = int(p.flag_bits)
+    add(out, at, BTH.opcode, p.opcode)
+    add(out, at, BTH.pad, pad)
+    add(out, at, BTH.pkey, pkey)
+    add(out, at, BTH.dest_qpn, p.dst_qpn)
+    add(out, at, BTH.a, 1 if flag_bits & ACK_REQ else 0)
+    add(out, at, BTH.rtx, 1 if flag_bits & RTX else 0)
+    add(out, at, BTH.ts, ts)
+    if p.opcode != NACK:
+        add(out, at, BTH.psn, p.psn)
+
+
+@inlined
+def put_data(out, at, p, ts):
+    """MRC 2.5: METH, TSETH, RETH, ImmDt."""
+    add(out, at, METH.rqmsn, p.rqmsn)
+    add(out, at, METH.msn, p.msn)
+    at += METH.size_bytes
+    if ts:
+        add(out, at, TSETH.tx_timestamp, p.timestamp)
+        add(out, at, TSETH.ftype, layout.FTYPE_TIMESTAMP)
+        at += TSETH.size_bytes
+    put_word(out, at + RETH.va, p.va >> 32)
+    put_word(out, at + RETH.va + 4, p.va)
+    add(out, at, RETH.rkey, p.rkey)
+    add(out, at, RETH.dma_length, p.dma_len)
+    if p.opcode == WRITE_LAST_IMM or p.opcode == WRITE_ONLY_IMM:
+        add(out, at + RETH.size_bytes, IMMDT.imm, p.imm)
+
+
+@inlined
+def put_answer(out, at, p, e):
+    """The extension headers of everything that carries no payload."""
+    if p.opcode == SACK:
+        _put_sack(out, at, p, e)
+    elif p.opcode == NACK:  # MRC 2.8
+        add(out, at, NETH.nack_reason, p.reason)
+        add(out, at, NETH.entropy, p.entropy)
+        add(out, at, NETH.spdcid, e.spdcid)
+        add(out, at, NETH.dpdcid, e.dpdcid)
+        add(out, at, NETH.nack_psn, p.psn)
+        add(out, at, NETH.cc_type, layout.CC_TYPE_NACK)
+        add(out, at, NETH.tx_timestamp, p.timestamp)
+    elif p.opcode == PROBE:  # MRC 2.9
+        add(out, at, PETH.probe_id, p.ack_offset)
+        add(out, at, PETH.spdcid, e.spdcid)
+        add(out, at, PETH.dpdcid, e.dpdcid)
+        add(out, at, PETH.tx_timestamp, p.timestamp)
+        add(out, at, PETH.ftype, layout.FTYPE_TIMESTAMP)
+    elif p.opcode == ACKNOWLEDGE:
+        add(out, at, AETH.syndrome, p.reason)
+        add(out, at, AETH.msn, p.msn)
+    elif p.opcode == ENDPOINT_REQUEST:  # MRC 2.10
+        add(out, at, ERTH.op, p.reason)
+        add(out, at, ERTH.port_status_mask, p.port_mask)
+        add(out, at, ERTH.tx_timestamp, p.timestamp)
+        add(out, at, ERTH.ftype, layout.FTYPE_TIMESTAMP)
+    else:  # row 4
+        add(out, at, EETH.op, p.reason)
+        add(out, at, EETH.tx_timestamp, p.timestamp)
+
+
+@inlined
+def _put_sack(out, at, p, e):
+    """MRC 2.6, 2.7: SETH and CC_STATE."""
+    add(out, at, SETH.m, p.m)
+    add(out, at, SETH.pr, 1 if p.flag_bits & PROBE_ANSWER else 0)
+    add(out, at, SETH.ack_psn_offset, p.ack_offset)
+    add(out, at, SETH.entropy, p.entropy)
+    add(out, at, SETH.spdcid, e.spdcid)
+    add(out, at, SETH.dpdcid, e.dpdcid)
+    add(out, at, SETH.cack_psn, p.cack_psn)
+    add(out, at, SETH.mpr, p.mpr)
+    add(out, at, SETH.sack_offset, p.sack_offset)
+    put_word(out, at + SETH.sack_bitmap, high(p.bitmap))
+    put_word(out, at + SETH.sack_bitmap + 4, low(p.bitmap))
+    at += SETH.size_bytes
+    add(out, at, CC_STATE.tx_timestamp, p.timestamp)
+    add(out, at, CC_STATE.ooo_count, p.ooo_count)
+    add(out, at, CC_STATE.restore_cwnd, e.restore_cwnd)
+    add(out, at, CC_STATE.rcv_cwnd_pen, p.penalty)
+    add(out, at, CC_STATE.rcvd_bytes, p.rcvd_units)
+
+
+@inlined
+def get_bth(data, at, p, e):
+    """Read the BTH."""
+    p.opcode = get(data, at, BTH.opcode)
+    p.dst_qpn = get(data, at, BTH.dest_qpn)
+    p.psn = get(data, at, BTH.psn)
+    flag_bits = RTX if get(data, at, BTH.rtx) else 0
+    if get(data, at, BTH.a):
+        flag_bits |= ACK_REQ
+    p.flag_bits = flag_bits
+    e.pkey = get(data, at, BTH.pkey)
+    e.tseth = get(data, at, BTH.ts) if p.opcode <= LAST_DATA else 0
+    e.spdcid = 0  # until an extension header says more
+    e.dpdcid = 0
+    e.restore_cwnd = 0
+
+
+@inlined
+def get_data(data, at, stop, p, e):
+    """Read METH, TSETH, RETH, and ImmDt if they do not end before it at `stop`."""
+    p.rqmsn = get(data, at, METH.rqmsn)
+    p.msn = get(data, at, METH.msn)
+    at += METH.size_bytes
+    if e.tseth:
+        p.timestamp = get(data, at, TSETH.tx_timestamp)
+        at += TSETH.size_bytes
+    high = word(data, at + RETH.va)
+    p.va = (high - ((high & 0x8000_0000) << 1)) << 32 | word(data, at + RETH.va + 4)
+    p.rkey = get(data, at, RETH.rkey)
+    p.dma_len = get(data, at, RETH.dma_length)
+    at += RETH.size_bytes
+    if at < stop:
+        p.imm = get(data, at, IMMDT.imm)
+
+
+@inlined
+def get_answer(data, at, p, e):
+    """The extension headers of everything that carries no payload."""
+    if p.opcode == SACK:
+        _get_sack(data, at, p, e)
+    elif p.opcode == NACK:
+        p.reason = get(data, at, NETH.nack_reason)
+        p.entropy = get(data, at, NETH.entropy)
+        e.spdcid = get(data, at, NETH.spdcid)
+        e.dpdcid = get(data, at, NETH.dpdcid)
+        p.psn = get(data, at, NETH.nack_psn)
+        p.timestamp = get(data, at, NETH.tx_timestamp)
+    elif p.opcode == PROBE:
+        p.ack_offset = signed16(get(data, at, PETH.probe_id))
+        e.spdcid = get(data, at, PETH.spdcid)
+        e.dpdcid = get(data, at, PETH.dpdcid)
+        p.timestamp = get(data, at, PETH.tx_timestamp)
+    elif p.opcode == ACKNOWLEDGE:
+        p.reason = get(data, at, AETH.syndrome)
+        p.msn = get(data, at, AETH.msn)
+    elif p.opcode == ENDPOINT_REQUEST:
+        p.reason = get(data, at, ERTH.op)
+        p.port_mask = get(data, at, ERTH.port_status_mask)
+        p.timestamp = get(data, at, ERTH.tx_timestamp)
+    else:  # row 4: others write the operation two bits lower
+        op = get(data, at, EETH.op)
+        p.reason = op if op else get(data, at, EETH.op_alternative)
+        p.timestamp = get(data, at, EETH.tx_timestamp)
+
+
+@inlined
+def _get_sack(data, at, p, e):
+    """SETH and CC_STATE."""
+    p.m = get(data, at, SETH.m)
+    if get(data, at, SETH.pr):
+        p.flag_bits = int(p.flag_bits) | PROBE_ANSWER
+    p.ack_offset = signed16(get(data, at, SETH.ack_psn_offset))
+    p.entropy = get(data, at, SETH.entropy)
+    e.spdcid = get(data, at, SETH.spdcid)
+    e.dpdcid = get(data, at, SETH.dpdcid)
+    p.cack_psn = get(data, at, SETH.cack_psn)
+    p.mpr = get(data, at, SETH.mpr)
+    p.sack_offset = signed16(get(data, at, SETH.sack_offset))
+    high, low = word(data, at + SETH.sack_bitmap), word(data, at + SETH.sack_bitmap + 4)
+    p.bitmap = joined(high, low)
+    at += SETH.size_bytes
+    p.timestamp = get(data, at, CC_STATE.tx_timestamp)
+    p.ooo_count = get(data, at, CC_STATE.ooo_count)
+    e.restore_cwnd = get(data, at, CC_STATE.restore_cwnd)
+    p.penalty = get(data, at, CC_STATE.rcv_cwnd_pen)
+    p.rcvd_units = get(data, at, CC_STATE.rcvd_bytes)

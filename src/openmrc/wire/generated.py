@@ -1,0 +1,52 @@
+"""Parts of hand-written files that are made from `layout`: what stands between two markers.
+
+A part begins with a line that holds `made from layout: NAME` and ends with one that holds
+`end of NAME`, inside whatever is a comment in that file. After a change of `layout`,
+
+    python -m openmrc.wire.generated
+
+writes the parts of the dissector, and of the page if this is a checkout, anew; tests compare.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from openmrc.wire import diagrams, dissector
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "wire.md"
+
+
+def replace_parts(text: str, parts: dict[str, str]) -> str:
+    """Return `text` with every marked part replaced; each of `parts` is whole lines.
+
+    Raises `KeyError` for a marker that has none.
+    """
+
+    def replace(found: re.Match[str]) -> str:
+        return found["begin"] + parts[found["name"]] + found["end"]
+
+    pattern = (
+        r"(?P<begin>^.*made from layout: (?P<name>[\w ]+?)[^\w\n]*\n)"
+        r"(?:.*\n)*?"
+        r"(?P<end>.*end of (?P=name)\b)"
+    )
+    return re.sub(pattern, replace, text, flags=re.MULTILINE)
+
+
+def part_names(text: str) -> list[str]:
+    """Return the names of the marked parts, in order."""
+    return re.findall(r"made from layout: ([\w ]+?)[^\w\n]*\n", text)
+
+
+def main() -> None:
+    """Write every generated part anew."""
+    for path, parts in ((dissector.path(), dissector.parts()), (PAGE, diagrams.parts())):
+        if path.exists():
+            text = path.read_text(encoding="utf-8")
+            path.write_text(replace_parts(text, parts), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

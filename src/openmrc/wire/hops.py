@@ -1,0 +1,164 @@
+"""The headers that hops look at, Ethernet and IP, between bytes and the envelope; compiled.
+
+The writers expect zeroed room.
+"""
+
+from __future__ import annotations
+
+from openmrc.engine.packet import (
+    CE,
+    CLASS_CONTROL,
+    CLASS_DATA,
+    CLASS_RETRANSMIT,
+    NO_TRIM,
+    RTX,
+    TRIMMED,
+    TRIMMED_LASTHOP,
+)
+from openmrc.jit import inlined
+from openmrc.wire import layout
+from openmrc.wire.checks import IP, ipv4_sum, is_ipv4
+from openmrc.wire.ev import HALF_MASK, to_wire
+from openmrc.wire.words import ETHERNET, IPV4, IPV6, SRH, add, get, get_bytes, put_bytes, zero
+
+_DO_NOT_FRAGMENT = 2  # of ip_flags
+
+
+@inlined
+def put_hops(out, p, e, ip, end):
+    """Write Ethernet and IP headers: the inner one at `ip`, the end of the packet at `end`."""
+    label = to_wire(p.ev, e.ev_swapped) & HALF_MASK
+    dscp = _dscp(p)
+    ecn = layout.ECN_NOT_ECT if p.klass == CLASS_CONTROL else layout.ECN_ECT0
+    first_ecn = layout.ECN_CE if p.flag_bits & CE else ecn
+    ethertype = layout.ETHERTYPE_IPV4 if e.ipv4 else layout.ETHERTYPE_IPV6
+    put_bytes(out, ETHERNET.dst_mac, e.dst_mac)
+    put_bytes(out, ETHERNET.src_mac, e.src_mac)
+    out[ETHERNET.ethertype] = ethertype >> 8
+    out[ETHERNET.ethertype + 1] = ethertype & 0xFF
+    if e.ipv4:
+        _put_ipv4(out, e, dscp, first_ecn, end)
+        return
+    udp, hops = layout.PROTOCOL_UDP, e.hop_limit
+    if not e.srv6:
+        _put_ipv6(out, ip, dscp, first_ecn, label, end, udp, hops, e.inner_src, e.inner_dst)
+        return
+    following = layout.PROTOCOL_ROUTING if e.srh else layout.PROTOCOL_IPV6
+    _put_ipv6(out, IP, dscp, first_ecn, label, end, following, hops, e.outer_src, e.carrier)
+    if e.srh:
+        _put_srh(out, IP + IPV6.size_bytes, e)
+    hops = e.inner_hop_limit
+    _put_ipv6(out, ip, dscp, ecn, label, end, udp, hops, e.inner_src, e.inner_dst)
+
+
+@inlined
+def _dscp(p):
+    if p.klass == CLASS_CONTROL:
+        return layout.DSCP_CONTROL
+    if p.flag_bits & NO_TRIM:
+        return layout.DSCP_NO_TRIM
+    if p.klass == CLASS_RETRANSMIT:
+        return layout.DSCP_TRIMMABLE_RETX
+    return layout.DSCP_TRIMMABLE
+
+
+@inlined
+def _put_ipv6(out, at, dscp, ecn, label, end, following, hops, src, dst):
+    add(out, at, IPV6.version, 6)
+    add(out, at, IPV6.dscp, dscp)
+    add(out, at, IPV6.ecn, ecn)
+    add(out, at, IPV6.flow_label, label)
+    add(out, at, IPV6.payload_length, end - at - IPV6.size_bytes)
+    add(out, at, IPV6.next_header, following)
+    add(out, at, IPV6.hop_limit, hops)
+    put_bytes(out, at + IPV6.src, src)
+    put_bytes(out, at + IPV6.dst, dst)
+
+
+@inlined
+def _put_srh(out, at, e):
+    """MRC 2.12: one segment."""
+    add(out, at, SRH.next_header, layout.PROTOCOL_IPV6)
+    add(out, at, SRH.hdr_ext_len, SRH.size_bytes // 8 - 1)
+    add(out, at, SRH.routing_type, layout.ROUTING_SEGMENT)
+    add(out, at, SRH.segments_left, e.segments_left)
+    put_bytes(out, at + SRH.segment, e.segment)
+
+
+@inlined
+def _put_ipv4(out, e, dscp, ecn, end):
+    add(out, IP, IPV4.version, 4)
+    add(out, IP, IPV4.ihl, IPV4.size_bytes // 4)
+    add(out, IP, IPV4.dscp, dscp)
+    add(out, IP, IPV4.ecn, ecn)
+    add(out, IP, IPV4.total_length, end - IP)
+    add(out, IP, IPV4.ip_flags, _DO_NOT_FRAGMENT)
+    add(out, IP, IPV4.ttl, e.hop_limit)
+    add(out, IP, IPV4.protocol, layout.PROTOCOL_UDP)
+    put_bytes(out, IP + IPV4.src.byte, e.inner_src[:4])
+    put_bytes(out, IP + IPV4.dst.byte, e.inner_dst[:4])
+    add(out, IP, IPV4.header_checksum, 0xFFFF - ipv4_sum(out))
+
+
+@inlined
+def get_hops(data, srh, ip, udp, e):
+    """Read Ethernet and IP headers; an address that the frame has not is zero."""
+    outer = 1 if ip != IP else 0
+    e.srv6 = outer
+    e.srh = 1 if srh else 0
+    e.ipv4 = 1 if is_ipv4(ip, udp) else 0
+    e.inner_hop_limit = 0
+    e.segments_left = 0
+    get_bytes(data, ETHERNET.dst_mac, e.dst_mac)
+    get_bytes(data, ETHERNET.src_mac, e.src_mac)
+    if e.ipv4:
+        e.hop_limit = get(data, IP, IPV4.ttl)
+        zero(e.inner_src)
+        zero(e.inner_dst)
+        get_bytes(data, IP + IPV4.src.byte, e.inner_src[:4])
+        get_bytes(data, IP + IPV4.dst.byte, e.inner_dst[:4])
+    else:
+        e.hop_limit = get(data, IP, IPV6.hop_limit)
+        get_bytes(data, ip + IPV6.src, e.inner_src)
+        get_bytes(data, ip + IPV6.dst, e.inner_dst)
+    if outer:
+        e.inner_hop_limit = get(data, ip, IPV6.hop_limit)
+        get_bytes(data, IP + IPV6.src, e.outer_src)
+        get_bytes(data, IP + IPV6.dst, e.carrier)
+    else:
+        zero(e.outer_src)
+        zero(e.carrier)
+    if srh:
+        e.segments_left = get(data, srh, SRH.segments_left)
+        get_bytes(data, srh + SRH.segment, e.segment)
+    else:
+        zero(e.segment)
+
+
+@inlined
+def get_class(data, ip, dscp, p, e):
+    """Read what DSCP and ECN say: class, NO_TRIM, TRIMMED, CE."""
+    flag_bits = int(p.flag_bits)
+    klass = CLASS_DATA
+    if dscp == layout.DSCP_TRIMMED:
+        klass = CLASS_CONTROL
+        flag_bits |= TRIMMED
+    elif dscp == layout.DSCP_TRIMMED_LASTHOP:
+        klass = CLASS_CONTROL
+        flag_bits |= TRIMMED_LASTHOP
+    elif dscp == layout.DSCP_CONTROL:
+        klass = CLASS_CONTROL
+    elif dscp == layout.DSCP_TRIMMABLE_RETX:
+        klass = CLASS_RETRANSMIT
+    elif dscp == layout.DSCP_NO_TRIM:
+        klass = CLASS_RETRANSMIT if flag_bits & RTX else CLASS_DATA
+        flag_bits |= NO_TRIM
+    if e.ipv4:
+        marked = get(data, IP, IPV4.ecn) == layout.ECN_CE
+    else:
+        marked = get(data, IP, IPV6.ecn) == layout.ECN_CE
+        marked = marked or get(data, ip, IPV6.ecn) == layout.ECN_CE
+    if marked:
+        flag_bits |= CE
+    p.klass = klass
+    p.flag_bits = flag_bits

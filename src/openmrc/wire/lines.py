@@ -1,0 +1,228 @@
+"""Captured packets as plain values, and as one line of text each.
+
+`Frames` runs the compiled codec over packets one by one, in buffers of its own; `line` says what a
+person wants to know of one. All fields of all headers are in `wire.view`.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from ipaddress import ip_address
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from openmrc.engine import packet
+from openmrc.jit import records
+from openmrc.wire import addresses, codec, frame, layout, view
+from openmrc.wire.pcap import PACKET_BYTES_MAX, Captured
+
+ADDRESSES_KEPT = 65_536  # as text; two of each NIC's port of a capture
+RUNS_SHOWN = 4  # of a SACK's bitmap
+BITMAP_BITS = layout.SETH.field("sack_bitmap").bits
+
+# What is wrong with a healthy packet of another protocol; all else is damage.
+FOREIGN = {
+    frame.ETHERTYPE,
+    frame.IP_HEADER_LENGTH,
+    frame.FRAGMENT,
+    frame.NEXT_HEADER,
+    frame.UDP_PORT,
+}
+
+FLAGS = {
+    packet.ACK_REQ: "ACK_REQ",
+    packet.RTX: "RTX",
+    packet.NO_TRIM: "NO_TRIM",
+    packet.CE: "CE",
+    packet.TRIMMED: "TRIMMED",
+    packet.TRIMMED_LASTHOP: "TRIMMED_LASTHOP",
+}
+
+# A PACKET record as Python's own integers, which are ten times as fast to ask for.
+Fields = namedtuple("Fields", packet.PACKET.names or ())  # type: ignore[misc]
+
+
+class Frame(NamedTuple):
+    """A decoded packet: the fields of its record, and where it comes from and goes to.
+
+    A NIC has an address on each plane; `endpoint` is the destination whichever plane it is on.
+    """
+
+    p: Any  # Fields
+    source: str
+    destination: str
+    endpoint: str
+
+
+class Frames:
+    """Decodes packet by packet, in buffers that it keeps."""
+
+    def __init__(self) -> None:
+        self._bytes = np.zeros(PACKET_BYTES_MAX, np.uint8)
+        self._window = self._bytes.data
+        self._packet = records(1, packet.PACKET)[0]
+        self._envelope = records(1, frame.ENVELOPE)[0]
+
+    def read(self, captured: Captured) -> Frame:
+        """Decode one packet. Raises `WireError`.
+
+        Of a packet that the capture cut short only the headers must be there, and the iCRC is not
+        looked at.
+        """
+        n, length = len(captured.data), captured.original_length
+        cut = n < length <= PACKET_BYTES_MAX
+        self._window[:n] = captured.data
+        if cut:
+            self._window[n:length] = bytes(length - n)
+        else:
+            length = n
+        code = codec.decode(self._bytes, length, self._packet, self._envelope, int(not cut))
+        envelope = self._envelope
+        if cut and (code != frame.OK or envelope.payload_at > n):
+            # The zeros in place of what is not there may have been read: the plain view knows.
+            view.decode(captured.data, check=False, length=length)
+        if code != frame.OK:
+            raise frame.WireError(code, int(envelope.error_at))
+        length = addresses.IPV4_BYTES if envelope.ipv4 else addresses.IPV6_BYTES
+        destination = envelope.inner_dst[:length].tobytes()
+        return Frame(
+            Fields._make(self._packet.item()),
+            _text(envelope.inner_src[:length].tobytes()),
+            _text(destination),
+            _endpoint(destination),
+        )
+
+
+@lru_cache(ADDRESSES_KEPT)
+def _text(address: bytes) -> str:
+    return str(ip_address(address))
+
+
+@lru_cache(ADDRESSES_KEPT)
+def _endpoint(address: bytes) -> str:
+    """The address on plane 0 of a NIC with our own plan's addresses; any other as it is."""
+    port = addresses.whose(address)
+    if port is None:
+        return _text(address)
+    plan = addresses.ipv4 if len(address) == addresses.IPV4_BYTES else addresses.ipv6
+    return str(plan(port.nic, 0))
+
+
+def line(found: Frame) -> str:
+    """Return what a person wants to know of one packet."""
+    p = found.p
+    opcode = p.opcode
+    number = "" if opcode in NO_PSN else f"id {p.psn}" if opcode in ENDPOINT else f"PSN {p.psn}"
+    parts = [
+        f"{found.source} -> {found.destination}",
+        f"QP {p.dst_qpn:#x}",
+        layout.OPCODES[opcode],
+        number,
+        f"EV {p.ev:#010x}",
+        " ".join(name for bit, name in FLAGS.items() if p.flag_bits & bit),
+        ", ".join(DETAILS[opcode](p)),
+    ]
+    return "  ".join(part for part in parts if part)
+
+
+def _data(p: Any) -> Iterator[str]:
+    yield f"msn {p.msn}"
+    if p.rqmsn:
+        yield f"rqmsn {p.rqmsn}"
+    yield f"va {p.va & (1 << 64) - 1:#x}"
+    yield f"{p.payload_len} of {p.dma_len} B"
+    if layout.IMMDT in layout.EXTENSIONS[p.opcode]:
+        yield f"imm {p.imm:#x}"
+
+
+def _sack(p: Any) -> Iterator[str]:
+    yield f"cack {p.cack_psn}"
+    if p.bitmap:
+        yield f"received {received(p.bitmap, p.cack_psn + p.sack_offset)}"
+    if p.flag_bits & packet.PROBE_ANSWER:
+        yield _probe_id(p)
+    else:
+        yield f"for PSN {p.cack_psn + p.ack_offset & packet.PSN_MASK}"
+    yield _answered(p)
+    if p.m:
+        yield layout.SKIPS.get(p.m, f"m {p.m}")
+    if p.ooo_count:
+        yield f"{p.ooo_count} out of order"
+    if p.mpr:
+        yield f"window {p.mpr * packet.MPR_UNIT}"
+    if p.penalty:
+        yield f"penalty {p.penalty}/128"
+
+
+def _nack(p: Any) -> Iterator[str]:
+    yield layout.NACK_REASONS.get(p.reason, f"reason {p.reason:#04x}")
+    yield _answered(p)
+
+
+def _acknowledge(p: Any) -> Iterator[str]:
+    yield layout.SYNDROMES.get(p.reason, f"syndrome {p.reason:#04x}")
+    yield f"msn {p.msn}"
+
+
+def _probe(p: Any) -> Iterator[str]:
+    yield _probe_id(p)
+
+
+def _endpoint_request(p: Any) -> Iterator[str]:
+    yield _operation(p)
+    yield f"ports {p.port_mask:#x}"
+
+
+def _endpoint_response(p: Any) -> Iterator[str]:
+    yield _operation(p)
+
+
+def _probe_id(p: Any) -> str:
+    return f"probe {p.ack_offset & 0xFFFF}"
+
+
+def _answered(p: Any) -> str:
+    return f"of EV {p.entropy:#010x}"
+
+
+def _operation(p: Any) -> str:
+    return layout.ENDPOINT_OPS.get(p.reason, f"op {p.reason}")
+
+
+def received(bitmap: int, base: int) -> str:
+    """Return the PSNs of a SACK's bitmap as ranges: "20-22 25", with "..." behind the fourth."""
+    runs: list[list[int]] = []
+    for psn in (base + bit for bit in range(BITMAP_BITS) if bitmap >> bit & 1):
+        if runs and psn == runs[-1][1] + 1:
+            runs[-1][1] = psn
+        else:
+            runs.append([psn, psn])
+    text = " ".join(span(first, last) for first, last in runs[:RUNS_SHOWN])
+    return f"{text} ..." if len(runs) > RUNS_SHOWN else text
+
+
+def span(first: int, last: int) -> str:
+    """Return a range of PSNs as on the wire: "20-22", or "25" if it is one."""
+    first, last = first & packet.PSN_MASK, last & packet.PSN_MASK
+    return f"{first}" if first == last else f"{first}-{last}"
+
+
+ENDPOINT = {packet.ENDPOINT_REQUEST, packet.ENDPOINT_RESPONSE}
+NO_PSN = {packet.SACK, packet.ACKNOWLEDGE, packet.PROBE}  # whose BTH.psn says nothing
+DETAILS: dict[int, Callable[[Any], Iterator[str]]] = {
+    packet.WRITE_FIRST: _data,
+    packet.WRITE_MIDDLE: _data,
+    packet.WRITE_LAST: _data,
+    packet.WRITE_LAST_IMM: _data,
+    packet.WRITE_ONLY: _data,
+    packet.WRITE_ONLY_IMM: _data,
+    packet.ACKNOWLEDGE: _acknowledge,
+    packet.ENDPOINT_REQUEST: _endpoint_request,
+    packet.ENDPOINT_RESPONSE: _endpoint_response,
+    packet.SACK: _sack,
+    packet.NACK: _nack,
+    packet.PROBE: _probe,
+}

@@ -1,0 +1,608 @@
+-- MRC (Multipath Reliable Connection) for Wireshark and tshark 4.0 or later:
+--
+--     tshark -X lua_script:mrc.lua -r capture.pcapng
+--
+-- It follows the public descriptions of MRC 1.0. Fields are named mrc.HEADER.FIELD (mrc.bth.psn,
+-- mrc.seth.cack_psn); short forms are mrc.opcode, mrc.qpn, mrc.psn, mrc.rtx, mrc.ev, mrc.trimmed
+-- and mrc.icrc.status. The tables between the two markers are generated; the rest is not.
+
+local mrc = Proto("mrc", "Multipath Reliable Connection")
+
+-- made from layout: tables
+local UDP_PORTS = "4791,4971"
+local TRIMMED = { [12] = "TRIMMED", [16] = "TRIMMED_LASTHOP" } -- by DSCP
+local DSCP_NO_TRIM = 0
+local ECN_CE = 3
+local FTYPE_TIMESTAMP = 1
+local PSNS = 16777216 -- modulus
+local MPR_UNIT = 128
+local MAX_PAYLOAD = 8192
+-- bits that the iCRC takes as ones, from the IP header on
+local MASK_IPV6 = { 15, 255, 255, 255, 0, 0, 0, 255, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0, 255 }
+local MASK_IPV4 = { 0, 255, 0, 0, 0, 0, 0, 0, 255, 0, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0, 255 }
+local OPCODE_NAMES = { [198] = "RDMA_WRITE_FIRST", [199] = "RDMA_WRITE_MIDDLE", [200] = "RDMA_WRITE_LAST", [201] = "RDMA_WRITE_LAST_IMM", [202] = "RDMA_WRITE_ONLY", [203] = "RDMA_WRITE_ONLY_IMM", [209] = "ACKNOWLEDGE", [216] = "ENDPOINT_REQUEST", [217] = "ENDPOINT_RESPONSE", [220] = "RELIABILITY_SACK", [221] = "RELIABILITY_NACK", [222] = "RELIABILITY_PROBE_REQ" }
+local FTYPE_NAMES = { [1] = "TIMESTAMP" }
+local SYNDROME_NAMES = { [31] = "ACK", [97] = "NAK_INVALID_REQUEST", [98] = "NAK_ACCESS_ERROR" }
+local M_NAMES = { [0] = "NONE", [1] = "SKIP_ONCE", [2] = "ALWAYS_SKIP" }
+local NACK_REASON_NAMES = { [1] = "TRIMMED", [2] = "TRIMMED_LASTHOP", [6] = "NO_BITMAP", [7] = "NO_PKT_BUFFER", [10] = "NO_RESOURCE", [11] = "PSN_OOR_WINDOW", [25] = "UNEXP_EVENT" }
+local OP_NAMES = { [0] = "PORT_STATUS_UPDATE", [1] = "EV_PROBE" }
+local BTH = {
+  name = "BTH", title = "Base transport header", size = 12,
+  { "opcode", 0, 8, ProtoField.uint8("mrc.bth.opcode", "opcode", base.HEX, OPCODE_NAMES, nil, "what this packet is") },
+  { "se", 8, 1, ProtoField.uint8("mrc.bth.se", "se", base.DEC, nil, 0x80, "solicited event") },
+  { "m", 9, 1, ProtoField.uint8("mrc.bth.m", "m", base.DEC, nil, 0x40, "migration state of InfiniBand") },
+  { "pad", 10, 2, ProtoField.uint8("mrc.bth.pad", "pad", base.DEC, nil, 0x30, "bytes of padding behind the payload") },
+  { "tver", 12, 4, ProtoField.uint8("mrc.bth.tver", "tver", base.DEC, nil, 0x0F, "transport version: 0") },
+  { "pkey", 16, 16, ProtoField.uint16("mrc.bth.pkey", "pkey", base.HEX, nil, nil, "partition") },
+  { "reserved1", 32, 8, ProtoField.uint8("mrc.bth.reserved1", "reserved1", base.DEC) },
+  { "dest_qpn", 40, 24, ProtoField.uint24("mrc.bth.dest_qpn", "dest_qpn", base.HEX, nil, nil, "QP that it is for; 2: the endpoint") },
+  { "a", 64, 1, ProtoField.uint8("mrc.bth.a", "a", base.DEC, nil, 0x80, "acknowledge request: answer with a SACK at once") },
+  { "r", 65, 1, ProtoField.uint8("mrc.bth.r", "r", base.DEC, nil, 0x40, "of InfiniBand; 0") },
+  { "rtx", 66, 1, ProtoField.uint8("mrc.bth.rtx", "rtx", base.DEC, nil, 0x20, "a retransmission") },
+  { "ts", 67, 1, ProtoField.uint8("mrc.bth.ts", "ts", base.DEC, nil, 0x10, "a TSETH follows") },
+  { "reserved2", 68, 4, ProtoField.uint8("mrc.bth.reserved2", "reserved2", base.DEC, nil, 0x0F) },
+  { "psn", 72, 24, ProtoField.uint24("mrc.bth.psn", "psn", base.DEC, nil, nil, "sequence number of the packet; request id of endpoint operations") },
+}
+local METH = {
+  name = "METH", title = "Message header", size = 4,
+  { "rqmsn", 0, 16, ProtoField.uint16("mrc.meth.rqmsn", "rqmsn", base.DEC, nil, nil, "number of the immediate that the message carries or follows") },
+  { "msn", 16, 16, ProtoField.uint16("mrc.meth.msn", "msn", base.DEC, nil, nil, "number of the message") },
+}
+local TSETH = {
+  name = "TSETH", title = "Time stamp header", size = 4,
+  { "tx_timestamp", 0, 16, ProtoField.uint16("mrc.tseth.tx_timestamp", "tx_timestamp", base.DEC, nil, nil, "when it was sent, units of 128 ns") },
+  { "tsr", 16, 1, ProtoField.uint8("mrc.tseth.tsr", "tsr", base.DEC, nil, 0x80, "1: the unit of tx_timestamp is the implementation's own") },
+  { "reserved1", 17, 11, ProtoField.uint16("mrc.tseth.reserved1", "reserved1", base.DEC, nil, 0x7FF0) },
+  { "ftype", 28, 4, ProtoField.uint8("mrc.tseth.ftype", "ftype", base.DEC, FTYPE_NAMES, 0x0F, "1: a time stamp") },
+}
+local RETH = {
+  name = "RETH", title = "RDMA header", size = 16,
+  { "va", 0, 64, ProtoField.uint64("mrc.reth.va", "va", base.HEX, nil, nil, "address at which this packet's payload goes") },
+  { "rkey", 64, 32, ProtoField.uint32("mrc.reth.rkey", "rkey", base.HEX, nil, nil, "key of the memory region") },
+  { "dma_length", 96, 32, ProtoField.uint32("mrc.reth.dma_length", "dma_length", base.DEC, nil, nil, "bytes of the whole message") },
+}
+local IMMDT = {
+  name = "ImmDt", title = "Immediate data", size = 4,
+  { "imm", 0, 32, ProtoField.uint32("mrc.immdt.imm", "imm", base.HEX, nil, nil, "immediate data") },
+}
+local AETH = {
+  name = "AETH", title = "Acknowledgement header", size = 4,
+  { "syndrome", 0, 8, ProtoField.uint8("mrc.aeth.syndrome", "syndrome", base.HEX, SYNDROME_NAMES, nil, "acknowledged, or why not") },
+  { "msn", 8, 24, ProtoField.uint24("mrc.aeth.msn", "msn", base.DEC, nil, nil, "messages completed") },
+}
+local SETH = {
+  name = "SETH", title = "Selective acknowledgement header", size = 28,
+  { "type", 0, 4, ProtoField.uint8("mrc.seth.type", "type", base.DEC, nil, 0xF0, "of UET; reserved") },
+  { "nxt", 4, 5, ProtoField.uint16("mrc.seth.nxt", "nxt", base.DEC, nil, 0x0F80, "of UET; reserved") },
+  { "m", 9, 2, ProtoField.uint8("mrc.seth.m", "m", base.DEC, M_NAMES, 0x60, "what to do with the path of the packet answered") },
+  { "reserved1", 11, 3, ProtoField.uint8("mrc.seth.reserved1", "reserved1", base.DEC, nil, 0x1C) },
+  { "pr", 14, 1, ProtoField.uint8("mrc.seth.pr", "pr", base.DEC, nil, 0x02, "answers a probe: ack_psn_offset is its probe_id") },
+  { "reserved2", 15, 1, ProtoField.uint8("mrc.seth.reserved2", "reserved2", base.DEC, nil, 0x01) },
+  { "ack_psn_offset", 16, 16, ProtoField.int16("mrc.seth.ack_psn_offset", "ack_psn_offset", base.DEC, nil, nil, "PSN that triggered this SACK - cack_psn") },
+  { "entropy", 32, 32, ProtoField.uint32("mrc.seth.entropy", "entropy", base.HEX, nil, nil, "EV of the packet that this one answers") },
+  { "spdcid", 64, 16, ProtoField.uint16("mrc.seth.spdcid", "spdcid", base.HEX, nil, nil, "low 16 bits of the sender's QPN; ignored") },
+  { "dpdcid", 80, 16, ProtoField.uint16("mrc.seth.dpdcid", "dpdcid", base.HEX, nil, nil, "low 16 bits of the receiver's QPN; ignored") },
+  { "reserved3", 96, 8, ProtoField.uint8("mrc.seth.reserved3", "reserved3", base.DEC) },
+  { "cack_psn", 104, 24, ProtoField.uint24("mrc.seth.cack_psn", "cack_psn", base.DEC, nil, nil, "all up to this one are received") },
+  { "cc_type", 128, 4, ProtoField.uint8("mrc.seth.cc_type", "cc_type", base.DEC, nil, 0xF0, "congestion control") },
+  { "cc_flags", 132, 4, ProtoField.uint8("mrc.seth.cc_flags", "cc_flags", base.DEC, nil, 0x0F, "of the congestion control; reserved") },
+  { "mpr", 136, 8, ProtoField.uint8("mrc.seth.mpr", "mpr", base.DEC, nil, nil, "window in units of 128 PSNs; 0: not dynamic") },
+  { "sack_offset", 144, 16, ProtoField.int16("mrc.seth.sack_offset", "sack_offset", base.DEC, nil, nil, "first PSN of the bitmap - cack_psn") },
+  { "sack_bitmap", 160, 64, ProtoField.uint64("mrc.seth.sack_bitmap", "sack_bitmap", base.HEX, nil, nil, "bit i: that PSN + i is received") },
+}
+local CC_STATE = {
+  name = "CC_STATE", title = "Congestion control state", size = 8,
+  { "tx_timestamp", 0, 16, ProtoField.uint16("mrc.cc_state.tx_timestamp", "tx_timestamp", base.DEC, nil, nil, "tx_timestamp of the packet answered") },
+  { "reserved1", 16, 1, ProtoField.uint8("mrc.cc_state.reserved1", "reserved1", base.DEC, nil, 0x80) },
+  { "ooo_count", 17, 15, ProtoField.uint16("mrc.cc_state.ooo_count", "ooo_count", base.DEC, nil, 0x7FFF, "packets received beyond a gap") },
+  { "restore_cwnd", 32, 1, ProtoField.uint8("mrc.cc_state.restore_cwnd", "restore_cwnd", base.DEC, nil, 0x80, "undo a cut") },
+  { "rcv_cwnd_pen", 33, 7, ProtoField.uint8("mrc.cc_state.rcv_cwnd_pen", "rcv_cwnd_pen", base.DEC, nil, 0x7F, "what the receiver asks the window to give up, 1/128") },
+  { "rcvd_bytes", 40, 24, ProtoField.uint24("mrc.cc_state.rcvd_bytes", "rcvd_bytes", base.DEC, nil, nil, "bytes received in all, units of 256 B") },
+}
+local NETH = {
+  name = "NETH", title = "Negative acknowledgement header", size = 20,
+  { "type", 0, 4, ProtoField.uint8("mrc.neth.type", "type", base.DEC, nil, 0xF0, "of UET; reserved") },
+  { "nxt", 4, 5, ProtoField.uint16("mrc.neth.nxt", "nxt", base.DEC, nil, 0x0F80, "of UET; reserved") },
+  { "reserved1", 9, 7, ProtoField.uint8("mrc.neth.reserved1", "reserved1", base.DEC, nil, 0x7F) },
+  { "nack_reason", 16, 8, ProtoField.uint8("mrc.neth.nack_reason", "nack_reason", base.HEX, NACK_REASON_NAMES, nil, "why") },
+  { "vendor", 24, 8, ProtoField.uint8("mrc.neth.vendor", "vendor", base.DEC, nil, nil, "the implementation's own") },
+  { "entropy", 32, 32, ProtoField.uint32("mrc.neth.entropy", "entropy", base.HEX, nil, nil, "EV of the packet that this one answers") },
+  { "spdcid", 64, 16, ProtoField.uint16("mrc.neth.spdcid", "spdcid", base.HEX, nil, nil, "low 16 bits of the sender's QPN; ignored") },
+  { "dpdcid", 80, 16, ProtoField.uint16("mrc.neth.dpdcid", "dpdcid", base.HEX, nil, nil, "low 16 bits of the receiver's QPN; ignored") },
+  { "reserved2", 96, 8, ProtoField.uint8("mrc.neth.reserved2", "reserved2", base.DEC) },
+  { "nack_psn", 104, 24, ProtoField.uint24("mrc.neth.nack_psn", "nack_psn", base.DEC, nil, nil, "the packet refused") },
+  { "cc_type", 128, 4, ProtoField.uint8("mrc.neth.cc_type", "cc_type", base.DEC, nil, 0xF0, "congestion control: 2") },
+  { "cc_flags", 132, 4, ProtoField.uint8("mrc.neth.cc_flags", "cc_flags", base.DEC, nil, 0x0F, "of the congestion control; reserved") },
+  { "reserved3", 136, 8, ProtoField.uint8("mrc.neth.reserved3", "reserved3", base.DEC) },
+  { "tx_timestamp", 144, 16, ProtoField.uint16("mrc.neth.tx_timestamp", "tx_timestamp", base.DEC, nil, nil, "tx_timestamp of the packet refused") },
+}
+local PETH = {
+  name = "PETH", title = "Reliability probe header", size = 16,
+  { "reserved1", 0, 24, ProtoField.uint24("mrc.peth.reserved1", "reserved1", base.DEC) },
+  { "vendor", 24, 8, ProtoField.uint8("mrc.peth.vendor", "vendor", base.DEC, nil, nil, "the implementation's own") },
+  { "probe_id", 32, 16, ProtoField.uint16("mrc.peth.probe_id", "probe_id", base.DEC, nil, nil, "returned in the answer") },
+  { "reserved2", 48, 16, ProtoField.uint16("mrc.peth.reserved2", "reserved2", base.DEC) },
+  { "spdcid", 64, 16, ProtoField.uint16("mrc.peth.spdcid", "spdcid", base.HEX, nil, nil, "low 16 bits of the sender's QPN; ignored") },
+  { "dpdcid", 80, 16, ProtoField.uint16("mrc.peth.dpdcid", "dpdcid", base.HEX, nil, nil, "low 16 bits of the receiver's QPN; ignored") },
+  { "tx_timestamp", 96, 16, ProtoField.uint16("mrc.peth.tx_timestamp", "tx_timestamp", base.DEC, nil, nil, "when it was sent, units of 128 ns") },
+  { "tsr", 112, 1, ProtoField.uint8("mrc.peth.tsr", "tsr", base.DEC, nil, 0x80, "1: the unit of tx_timestamp is the implementation's own") },
+  { "reserved3", 113, 11, ProtoField.uint16("mrc.peth.reserved3", "reserved3", base.DEC, nil, 0x7FF0) },
+  { "ftype", 124, 4, ProtoField.uint8("mrc.peth.ftype", "ftype", base.DEC, FTYPE_NAMES, 0x0F, "1: a time stamp") },
+}
+local ERTH = {
+  name = "ERTH", title = "Endpoint request header", size = 16,
+  { "type", 0, 4, ProtoField.uint8("mrc.erth.type", "type", base.DEC, nil, 0xF0, "of UET; reserved") },
+  { "nxt", 4, 5, ProtoField.uint16("mrc.erth.nxt", "nxt", base.DEC, nil, 0x0F80, "of UET; reserved") },
+  { "reserved1", 9, 5, ProtoField.uint8("mrc.erth.reserved1", "reserved1", base.DEC, nil, 0x7C) },
+  { "op", 14, 2, ProtoField.uint8("mrc.erth.op", "op", base.DEC, OP_NAMES, 0x03, "operation") },
+  { "reserved2", 16, 8, ProtoField.uint8("mrc.erth.reserved2", "reserved2", base.DEC) },
+  { "vendor", 24, 8, ProtoField.uint8("mrc.erth.vendor", "vendor", base.DEC, nil, nil, "the implementation's own") },
+  { "port_status_mask", 32, 32, ProtoField.uint32("mrc.erth.port_status_mask", "port_status_mask", base.HEX, nil, nil, "bit p: port p can be reached") },
+  { "reserved3", 64, 32, ProtoField.uint32("mrc.erth.reserved3", "reserved3", base.DEC) },
+  { "tx_timestamp", 96, 16, ProtoField.uint16("mrc.erth.tx_timestamp", "tx_timestamp", base.DEC, nil, nil, "when it was sent, units of 128 ns") },
+  { "tsr", 112, 1, ProtoField.uint8("mrc.erth.tsr", "tsr", base.DEC, nil, 0x80, "1: the unit of tx_timestamp is the implementation's own") },
+  { "reserved4", 113, 11, ProtoField.uint16("mrc.erth.reserved4", "reserved4", base.DEC, nil, 0x7FF0) },
+  { "ftype", 124, 4, ProtoField.uint8("mrc.erth.ftype", "ftype", base.DEC, FTYPE_NAMES, 0x0F, "1: a time stamp") },
+}
+local EETH = {
+  name = "EETH", title = "Endpoint response header", size = 36,
+  { "type", 0, 4, ProtoField.uint8("mrc.eeth.type", "type", base.DEC, nil, 0xF0, "of UET; reserved") },
+  { "reserved1", 4, 6, ProtoField.uint16("mrc.eeth.reserved1", "reserved1", base.DEC, nil, 0x0FC0) },
+  { "op", 10, 2, ProtoField.uint8("mrc.eeth.op", "op", base.DEC, OP_NAMES, 0x30, "operation answered") },
+  { "op_alternative", 12, 2, ProtoField.uint8("mrc.eeth.op_alternative", "op_alternative", base.DEC, OP_NAMES, 0x0C, "where others write it; read if op is 0") },
+  { "reserved2", 14, 2, ProtoField.uint8("mrc.eeth.reserved2", "reserved2", base.DEC, nil, 0x03) },
+  { "reserved3", 16, 208, ProtoField.bytes("mrc.eeth.reserved3", "reserved3", base.NONE, nil) },
+  { "tx_timestamp", 224, 16, ProtoField.uint16("mrc.eeth.tx_timestamp", "tx_timestamp", base.DEC, nil, nil, "tx_timestamp of the request") },
+  { "reserved4", 240, 48, ProtoField.bytes("mrc.eeth.reserved4", "reserved4", base.NONE, nil) },
+}
+local ICRC = {
+  name = "iCRC", title = "Invariant CRC", size = 4,
+  { "icrc", 0, 32, ProtoField.uint32("mrc.icrc.icrc", "icrc", base.HEX, nil, nil, "little-endian") },
+}
+local HEADERS = { BTH, METH, TSETH, RETH, IMMDT, AETH, SETH, CC_STATE, NETH, PETH, ERTH, EETH, ICRC }
+local SHORT_FORMS = {
+  { "opcode", 0, 8, ProtoField.uint8("mrc.opcode", "opcode", base.HEX, OPCODE_NAMES, nil, "what this packet is") },
+  { "psn", 72, 24, ProtoField.uint24("mrc.psn", "psn", base.DEC, nil, nil, "sequence number of the packet; request id of endpoint operations") },
+  { "dest_qpn", 40, 24, ProtoField.uint24("mrc.qpn", "qpn", base.HEX, nil, nil, "QP that it is for; 2: the endpoint") },
+  { "rtx", 66, 1, ProtoField.uint8("mrc.rtx", "rtx", base.DEC, nil, 0x20, "a retransmission") },
+}
+-- what follows the BTH
+local EXTENSIONS = {
+  [0xC6] = { METH, TSETH, RETH },
+  [0xC7] = { METH, TSETH, RETH },
+  [0xC8] = { METH, TSETH, RETH },
+  [0xC9] = { METH, TSETH, RETH, IMMDT },
+  [0xCA] = { METH, TSETH, RETH },
+  [0xCB] = { METH, TSETH, RETH, IMMDT },
+  [0xD1] = { AETH },
+  [0xD8] = { ERTH },
+  [0xD9] = { EETH },
+  [0xDC] = { SETH, CC_STATE },
+  [0xDD] = { NETH },
+  [0xDE] = { PETH },
+}
+local ERRORS = {
+  TOO_SHORT = { "the frame ends within a header", ProtoExpert.new("mrc.error.too_short", "the frame ends within a header", expert.group.PROTOCOL, expert.severity.ERROR) },
+  OPCODE = { "not an opcode of MRC", ProtoExpert.new("mrc.error.opcode", "not an opcode of MRC", expert.group.PROTOCOL, expert.severity.ERROR) },
+  TRANSPORT_VERSION = { "not transport version 0", ProtoExpert.new("mrc.error.transport_version", "not transport version 0", expert.group.PROTOCOL, expert.severity.ERROR) },
+  EXTENSION_LENGTH = { "the packet ends within its headers", ProtoExpert.new("mrc.error.extension_length", "the packet ends within its headers", expert.group.PROTOCOL, expert.severity.ERROR) },
+  FTYPE = { "not a time stamp (ftype 1)", ProtoExpert.new("mrc.error.ftype", "not a time stamp (ftype 1)", expert.group.PROTOCOL, expert.severity.ERROR) },
+  PAD = { "padding that the payload does not need, or that is missing", ProtoExpert.new("mrc.error.pad", "padding that the payload does not need, or that is missing", expert.group.PROTOCOL, expert.severity.ERROR) },
+  PAYLOAD_LENGTH = { "a payload where there is none, or one longer than a packet record can say", ProtoExpert.new("mrc.error.payload_length", "a payload where there is none, or one longer than a packet record can say", expert.group.PROTOCOL, expert.severity.ERROR) },
+  ICRC = { "wrong iCRC", ProtoExpert.new("mrc.error.icrc", "wrong iCRC", expert.group.CHECKSUM, expert.severity.ERROR) },
+}
+-- end of tables
+
+local BAD, GOOD, UNVERIFIED, NOT_PRESENT = 0, 1, 2, 3 -- Wireshark's own words for checksums
+local STATUS = {
+  [BAD] = "Bad", [GOOD] = "Good", [UNVERIFIED] = "Unverified", [NOT_PRESENT] = "Not present",
+}
+local MRC_OPCODES = 6 -- the upper three bits of an opcode
+local RUNS_SHOWN = 4 -- of a SACK's bitmap
+
+local OWN = {
+  ev = ProtoField.uint32("mrc.ev", "EV", base.HEX, nil, nil,
+    "path of this packet: source port and inner flow label"),
+  trimmed = ProtoField.uint8("mrc.trimmed", "Trimmed", base.DEC, TRIMMED, nil,
+    "DSCP of a trimmed packet; others do not have this field"),
+  payload = ProtoField.bytes("mrc.payload", "Payload"),
+  payload_length = ProtoField.uint32("mrc.payload_length", "Payload length", base.DEC),
+  padding = ProtoField.bytes("mrc.padding", "Padding"),
+  remainder = ProtoField.bytes("mrc.remainder", "What trimming left of the payload"),
+  icrc_status = ProtoField.uint8("mrc.icrc.status", "iCRC status", base.DEC, STATUS),
+  icrc_calculated = ProtoField.uint32("mrc.icrc.calculated", "Calculated iCRC", base.HEX),
+}
+
+mrc.prefs.ports = Pref.range("UDP ports", UDP_PORTS, "destination ports of MRC", 65535)
+mrc.prefs.ev_swapped = Pref.bool("Swap the halves of the EV", false,
+  "the source port holds the upper half of the EV, the flow label the lower one")
+mrc.prefs.check_icrc = Pref.bool("Check the iCRC", true,
+  "takes half a millisecond for a packet of 4 KiB")
+
+do
+  local fields, experts = {}, {}
+  for _, field in pairs(OWN) do fields[#fields + 1] = field end
+  for _, field in ipairs(SHORT_FORMS) do fields[#fields + 1] = field[4] end
+  for _, header in ipairs(HEADERS) do
+    header.by_name = {}
+    for _, field in ipairs(header) do
+      header.by_name[field[1]] = field
+      fields[#fields + 1] = field[4]
+    end
+  end
+  for _, error in pairs(ERRORS) do experts[#experts + 1] = error[2] end
+  mrc.fields, mrc.experts = fields, experts
+end
+
+-- The IP headers in front, as Wireshark has dissected them ----------------------------------------
+
+local all_ipv6, all_ipv4, all_udp = Field.new("ipv6"), Field.new("ip"), Field.new("udp")
+local ipv6_dscp, ipv4_dscp = Field.new("ipv6.tclass.dscp"), Field.new("ip.dsfield.dscp")
+local ipv6_ecn, ipv4_ecn = Field.new("ipv6.tclass.ecn"), Field.new("ip.dsfield.ecn")
+local all_labels = Field.new("ipv6.flow")
+
+local function last(extractor)
+  local found = { extractor() }
+  return found[#found]
+end
+
+-- Values of a field in the IP headers of this packet, outermost first; there is one IPv4 header.
+local function values(is_ipv4, of_ipv6, of_ipv4)
+  local found = is_ipv4 and { last(of_ipv4) } or { of_ipv6() }
+  for i, info in ipairs(found) do found[i] = info.value end
+  return found
+end
+
+-- What the headers in front of UDP say: the inner one, EV, DSCP and CE.
+local function outside(pinfo)
+  local ip, ipv4 = last(all_ipv6), last(all_ipv4)
+  local is_ipv4 = ipv4 ~= nil and (ip == nil or ipv4.range:offset() > ip.range:offset())
+  if is_ipv4 then ip = ipv4 end
+
+  local dscps = values(is_ipv4, ipv6_dscp, ipv4_dscp)
+  local dscp, ce = dscps[1], false
+  for _, other in ipairs(dscps) do
+    if TRIMMED[other] and not TRIMMED[dscp] then dscp = other end
+  end
+  for _, ecn in ipairs(values(is_ipv4, ipv6_ecn, ipv4_ecn)) do ce = ce or ecn == ECN_CE end
+
+  local label = last(all_labels)
+  local port, half = pinfo.src_port, not is_ipv4 and label and label.value % 65536 or 0
+  local ev = mrc.prefs.ev_swapped and port * 65536 + half or half * 65536 + port
+  return { ip = ip, is_ipv4 = is_ipv4, dscp = dscp, trimmed = TRIMMED[dscp], ce = ce, ev = ev }
+end
+
+-- Fields ------------------------------------------------------------------------------------------
+
+-- The bytes in which a field stands, and the field's first bit in them.
+local function place(tvb, at, field)
+  local first = math.floor(field[2] / 8)
+  local behind = math.floor((field[2] + field[3] + 7) / 8)
+  return tvb(at + first, behind - first), field[2] % 8
+end
+
+-- The value of a field; of a signed one, too. Not for more than 32 bits.
+local function value(p, header, name)
+  local field = header.by_name[name]
+  local range, first = place(p.tvb, p.at[header], field)
+  return range:bitfield(first, field[3])
+end
+
+local function signed(p, header, name)
+  return (place(p.tvb, p.at[header], header.by_name[name])):int()
+end
+
+-- The two halves of a field of 64 bits.
+local function halves(p, header, name)
+  local range = place(p.tvb, p.at[header], header.by_name[name])
+  return range(0, 4):uint(), range(4, 4):uint()
+end
+
+local function complain(p, item, error)
+  item:add_proto_expert_info(error[2])
+  p.problems[#p.problems + 1] = error[1]
+end
+
+-- Adds a header's fields to the tree, and what is wrong with them.
+local function add_header(p, header, at)
+  p.at[header] = at
+  local branch = p.tree:add(mrc, p.tvb(at, header.size), header.name .. ": " .. header.title)
+  for _, field in ipairs(header) do
+    local item = branch:add(field[4], (place(p.tvb, at, field)))
+    if field[1] == "ftype" and value(p, header, "ftype") ~= FTYPE_TIMESTAMP then
+      complain(p, item, ERRORS.FTYPE)
+    end
+  end
+  return branch
+end
+
+-- BTH and what follows; the offset behind it, or nil if the packet ends before.
+local function add_headers(p)
+  local branch = add_header(p, BTH, 0)
+  for _, field in ipairs(SHORT_FORMS) do
+    branch:add(field[4], (place(p.tvb, 0, field))):set_hidden()
+  end
+  if not p.extensions then
+    complain(p, branch, ERRORS.OPCODE)
+    return nil
+  end
+  if value(p, BTH, "tver") ~= 0 then complain(p, branch, ERRORS.TRANSPORT_VERSION) end
+  local at = BTH.size
+  for _, header in ipairs(p.extensions) do
+    if header ~= TSETH or value(p, BTH, "ts") == 1 then
+      if at + header.size > p.behind then
+        if p.trimmed then return at end
+        complain(p, p.tree, ERRORS.EXTENSION_LENGTH)
+        return nil
+      end
+      if at + header.size > p.tvb:captured_len() then return nil end
+      add_header(p, header, at)
+      at = at + header.size
+    end
+  end
+  return at
+end
+
+-- What stands between the headers and the iCRC.
+local function add_payload(p, at)
+  local captured = p.tvb:captured_len()
+  if p.trimmed then
+    if at < captured then p.tree:add(OWN.remainder, p.tvb(at)) end
+    return
+  end
+  local pad = value(p, BTH, "pad")
+  local length = p.behind - at - pad
+  if length < 0 or (p.behind - at) % 4 ~= 0 then
+    complain(p, p.tree, ERRORS.PAD)
+    return
+  end
+  p.payload_length = length
+  local item = p.tree:add(OWN.payload_length, length):set_generated()
+  if length > (p.is_data and MAX_PAYLOAD or 0) then complain(p, item, ERRORS.PAYLOAD_LENGTH) end
+  if length > 0 and at < captured then
+    p.tree:add(OWN.payload, p.tvb(at, math.min(captured - at, length)))
+  end
+  if pad > 0 and at + length + pad <= captured then
+    p.tree:add(OWN.padding, p.tvb(at + length, pad))
+  end
+end
+
+-- The iCRC ----------------------------------------------------------------------------------------
+
+-- Lua 5.2 has `bit32`, Lua 5.4 operators that 5.2 cannot read.
+local xor = bit32 and bit32.bxor or load("return function(a, b) return a ~ b end")()
+local either = bit32 and bit32.bor or load("return function(a, b) return a | b end")()
+local CRC = {}
+for byte = 0, 255 do
+  local crc = byte
+  for _ = 1, 8 do
+    local low = crc % 2
+    crc = (crc - low) / 2
+    if low == 1 then crc = xor(crc, 0xEDB88320) end
+  end
+  CRC[byte] = crc
+end
+
+local function add_byte(crc, byte)
+  local low = crc % 256
+  return xor((crc - low) / 256, CRC[xor(low, byte)])
+end
+
+-- The sum over all bytes of a packet, from the IP header on, but the last four.
+local function icrc(bytes, mask)
+  local crc = 0xFFFFFFFF
+  for _ = 1, 8 do crc = add_byte(crc, 255) end
+  for i = 1, #mask do crc = add_byte(crc, either(bytes:byte(i), mask[i])) end
+  for i = #mask + 1, #bytes - ICRC.size do crc = add_byte(crc, bytes:byte(i)) end
+  return xor(crc, 0xFFFFFFFF)
+end
+
+local function check_icrc(p, ip, is_ipv4)
+  local length = p.tvb:reported_len()
+  if p.trimmed or p.tvb:captured_len() < length or not ip then
+    local status = p.trimmed and NOT_PRESENT or UNVERIFIED
+    p.tree:add(OWN.icrc_status, status):set_generated()
+    return
+  end
+  local range = p.tvb(length - ICRC.size)
+  local branch = p.tree:add(mrc, range, ICRC.name .. ": " .. ICRC.title)
+  branch:add_le(ICRC.by_name.icrc[4], range)
+  if not mrc.prefs.check_icrc then
+    branch:add(OWN.icrc_status, UNVERIFIED):set_generated()
+    return
+  end
+  local bytes = ip.range:raw() .. last(all_udp).range:raw() .. p.tvb:raw()
+  local calculated = icrc(bytes, is_ipv4 and MASK_IPV4 or MASK_IPV6)
+  branch:add(OWN.icrc_calculated, calculated):set_generated()
+  local good = calculated == range:le_uint()
+  local item = branch:add(OWN.icrc_status, good and GOOD or BAD):set_generated()
+  if not good then complain(p, item, ERRORS.ICRC) end
+end
+
+-- The line in the Info column: that of `mrc decode` without the addresses -------------------------
+
+local function hex(high, low)
+  return high == 0 and string.format("0x%x", low) or string.format("0x%x%08x", high, low)
+end
+
+local function named(names, number, otherwise)
+  return names[number] or string.format(otherwise, number)
+end
+
+-- The PSNs of a SACK's bitmap as ranges: "20-22 25".
+local function received(p, base_psn)
+  local high, low = halves(p, SETH, "sack_bitmap")
+  local runs, bits = {}, SETH.by_name.sack_bitmap[3]
+  for bit_number = 0, bits - 1 do
+    local half = bit_number < 32 and low or high
+    if math.floor(half / 2 ^ (bit_number % 32)) % 2 == 1 then
+      local run = runs[#runs]
+      if run and run[2] == bit_number - 1 then
+        run[2] = bit_number
+      else
+        runs[#runs + 1] = { bit_number, bit_number }
+      end
+    end
+  end
+  local parts = {}
+  for i = 1, math.min(#runs, RUNS_SHOWN) do
+    local first, to = (base_psn + runs[i][1]) % PSNS, (base_psn + runs[i][2]) % PSNS
+    parts[i] = first == to and string.format("%d", first) or string.format("%d-%d", first, to)
+  end
+  if #runs > RUNS_SHOWN then parts[#parts + 1] = "..." end
+  return table.concat(parts, " ")
+end
+
+local DETAILS = {}
+
+DETAILS[METH] = function(p, add)
+  add("msn %d", value(p, METH, "msn"))
+  local rqmsn = value(p, METH, "rqmsn")
+  if rqmsn ~= 0 then add("rqmsn %d", rqmsn) end
+  if not p.at[RETH] then return end
+  add("va %s", hex(halves(p, RETH, "va")))
+  add("%d of %d B", p.payload_length, value(p, RETH, "dma_length"))
+  if p.extensions[#p.extensions] == IMMDT then
+    add("imm 0x%x", p.at[IMMDT] and value(p, IMMDT, "imm") or 0)
+  end
+end
+
+DETAILS[SETH] = function(p, add)
+  local cack = value(p, SETH, "cack_psn")
+  add("cack %d", cack)
+  local ranges = received(p, cack + signed(p, SETH, "sack_offset"))
+  if ranges ~= "" then add("received %s", ranges) end
+  if value(p, SETH, "pr") == 1 then
+    add("probe %d", value(p, SETH, "ack_psn_offset"))
+  else
+    add("for PSN %d", (cack + signed(p, SETH, "ack_psn_offset")) % PSNS)
+  end
+  add("of EV 0x%08x", value(p, SETH, "entropy"))
+  local m, mpr = value(p, SETH, "m"), value(p, SETH, "mpr")
+  if m ~= 0 then add("%s", named(M_NAMES, m, "m %d")) end
+  if not p.at[CC_STATE] then return end
+  local out_of_order, penalty = value(p, CC_STATE, "ooo_count"), value(p, CC_STATE, "rcv_cwnd_pen")
+  if out_of_order ~= 0 then add("%d out of order", out_of_order) end
+  if mpr ~= 0 then add("window %d", mpr * MPR_UNIT) end
+  if penalty ~= 0 then add("penalty %d/128", penalty) end
+end
+
+DETAILS[NETH] = function(p, add)
+  add("%s", named(NACK_REASON_NAMES, value(p, NETH, "nack_reason"), "reason 0x%02x"))
+  add("of EV 0x%08x", value(p, NETH, "entropy"))
+end
+
+DETAILS[AETH] = function(p, add)
+  add("%s", named(SYNDROME_NAMES, value(p, AETH, "syndrome"), "syndrome 0x%02x"))
+  add("msn %d", value(p, AETH, "msn"))
+end
+
+DETAILS[PETH] = function(p, add)
+  add("probe %d", value(p, PETH, "probe_id"))
+end
+
+DETAILS[ERTH] = function(p, add)
+  add("%s", named(OP_NAMES, value(p, ERTH, "op"), "op %d"))
+  add("ports 0x%x", value(p, ERTH, "port_status_mask"))
+end
+
+DETAILS[EETH] = function(p, add)
+  local op = value(p, EETH, "op")
+  if op == 0 then op = value(p, EETH, "op_alternative") end
+  add("%s", named(OP_NAMES, op, "op %d"))
+end
+
+local function number(p, first)
+  if first == ERTH or first == EETH then return string.format("id %d", value(p, BTH, "psn")) end
+  if first == NETH then
+    return p.at[NETH] and string.format("PSN %d", value(p, NETH, "nack_psn"))
+  end
+  return first == METH and string.format("PSN %d", value(p, BTH, "psn"))
+end
+
+local function flags(p)
+  local set = {}
+  local function add(condition, name)
+    if condition then set[#set + 1] = name end
+  end
+  add(value(p, BTH, "a") == 1, "ACK_REQ")
+  add(value(p, BTH, "rtx") == 1, "RTX")
+  add(p.dscp == DSCP_NO_TRIM, "NO_TRIM")
+  add(p.ce, "CE")
+  add(p.trimmed, p.trimmed)
+  return #set > 0 and table.concat(set, " ")
+end
+
+local function line(p)
+  local details = {}
+  local first = p.extensions and p.extensions[1]
+  if p.at[first] then
+    DETAILS[first](p, function(...) details[#details + 1] = string.format(...) end)
+  end
+  local parts = { string.format("QP 0x%x", value(p, BTH, "dest_qpn")) }
+  local function add(part)
+    if part then parts[#parts + 1] = part end
+  end
+  add(named(OPCODE_NAMES, value(p, BTH, "opcode"), "opcode 0x%02x"))
+  add(number(p, first))
+  add(string.format("EV 0x%08x", p.ev))
+  add(flags(p))
+  add(#details > 0 and table.concat(details, ", "))
+  if #p.problems > 0 then add("[" .. table.concat(p.problems, ", ") .. "]") end
+  return table.concat(parts, "  ")
+end
+
+-- Packets -----------------------------------------------------------------------------------------
+
+local function dissect(tvb, pinfo, root)
+  local p = outside(pinfo)
+  p.tvb, p.at, p.problems, p.payload_length = tvb, {}, {}, 0
+  p.behind = tvb:reported_len() - (p.trimmed and 0 or ICRC.size) -- of headers and payload
+  p.tree = root:add(mrc, tvb())
+  p.tree:add(OWN.ev, p.ev):set_generated()
+  if p.trimmed then p.tree:add(OWN.trimmed, p.dscp):set_generated() end
+  pinfo.cols.protocol = "MRC"
+
+  if p.behind < BTH.size then
+    complain(p, p.tree, ERRORS.TOO_SHORT)
+    pinfo.cols.info = "[" .. ERRORS.TOO_SHORT[1] .. "]"
+    return
+  end
+  if tvb:captured_len() < BTH.size then return end
+  p.extensions = EXTENSIONS[tvb(0, 1):uint()]
+  p.is_data = p.extensions and p.extensions[1] == METH
+  local at = add_headers(p)
+  if at then add_payload(p, at) end
+  check_icrc(p, p.ip, p.is_ipv4)
+  local text = line(p)
+  p.tree:append_text(", " .. text)
+  pinfo.cols.info = text
+end
+
+local function is_port(port)
+  for first, to in mrc.prefs.ports:gmatch("(%d+)%-?(%d*)") do
+    if port >= tonumber(first) and port <= (tonumber(to) or tonumber(first)) then return true end
+  end
+  return false
+end
+
+local function is_mrc(tvb, pinfo)
+  return is_port(pinfo.dst_port) and tvb:captured_len() > 0
+    and math.floor(tvb(0, 1):uint() / 32) == MRC_OPCODES
+end
+
+function mrc.dissector(tvb, pinfo, root)
+  dissect(tvb, pinfo, root)
+  return tvb:captured_len()
+end
+DissectorTable.get("udp.port"):add_for_decode_as(mrc)
+
+-- A source port is half an EV and may be any number, that of DNS or VXLAN too, and Wireshark asks
+-- the dissector of the lower port first; unless heuristic ones come before, as they do from here on.
+-- What this one refuses goes to Wireshark's own dissectors: RoCE has the same port.
+mrc:register_heuristic("udp", function(tvb, pinfo, root)
+  if not is_mrc(tvb, pinfo) then return false end
+  dissect(tvb, pinfo, root)
+  return true
+end)
+set_preference("udp.try_heuristic_first", true)

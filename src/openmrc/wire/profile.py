@@ -1,0 +1,346 @@
+"""EV profiles: what the bits of an EV mean, which EVs a QP is given, and which it must not use.
+
+A controller makes these, once; nothing here is done per packet (MRC 2.11, 2.12, 3.1).
+
+* `Form`: an EV of fields, and `generate`: the EVs of a profile in GENERATED mode.
+* `Masked`: a NIC's template, its mask, and the bits of the EV that fill it.
+* `Format`: the same job in the controller's words, a list of fields with masks.
+* `deny` and `denied`: a denylist by plane or switch, as values and masks over the bits of an EV.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.errors import InputError
+from openmrc.fabric.model import BoolArray, Fabric
+from openmrc.fabric.places import switches
+from openmrc.fabric.usid import ADDRESS_BITS, expand, extract
+
+EV_BITS = 32  # in every field of a header that holds one (MRC 2.11)
+WIDTH_MAX = {"ecmp": 16, "structured": 32, "srv6": 128, "srv6+srh": 256}  # MRC 2.12, by mode
+FIELD_BITS_MAX = 32  # a field names one hop, and that has a uSID of 16 bits at most
+EVS_MAX = 2**16  # as many as there are hashed EVs; profiles have 128 to 256 (MRC 3.1)
+
+_PLANE = re.compile(r"\s*plane\s+(\d+|\*)\s*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Form:
+    """An EV of fields, packed most significant first (MRC 2.11).
+
+    `widths` are bits; field `i` takes the values 0 <= value < `choices[i]`. In every mode but
+    "ecmp", whose EVs are hashed, the first field is the plane. Below the fields stand `low_bits`
+    that are the same in every EV, with the value `low`. Raises `InputError`.
+    """
+
+    mode: str  # a key of WIDTH_MAX
+    widths: tuple[int, ...]
+    choices: tuple[int, ...]
+    low_bits: int = 0
+    low: int = 0
+
+    def __post_init__(self) -> None:
+        _check_mode(self.mode, self.bits)
+        _check_bits("profile.low", self.low, self.low_bits)
+        if not self.widths or min(self.widths) < 0 or max(self.widths) > FIELD_BITS_MAX:
+            raise InputError(
+                f"profile.widths: {self.widths}; one or more fields of 0 to {FIELD_BITS_MAX} bits"
+                " are accepted"
+            )
+        if len(self.choices) != len(self.widths):
+            raise InputError(
+                f"profile.choices: {len(self.choices)} for {len(self.widths)} fields; name one each"
+            )
+        for choices, width in zip(self.choices, self.widths, strict=True):
+            if not 1 <= choices <= 1 << width:
+                raise InputError(
+                    f"profile.choices: {choices} do not fit {width} bits; 1 to {1 << width} do"
+                )
+
+    @staticmethod
+    def of(fabric: Fabric) -> Form:
+        """Return the form of a fabric's EVs: plane, uplink of the T0, uplink of a T1."""
+        tiers = [np.flatnonzero(fabric.sw_tier == tier)[0] for tier in range(fabric.n_tiers - 1)]
+        uplinks = [int(fabric.sw_n_up[switch]) for switch in tiers]
+        widths = (fabric.ev_plane_bits, fabric.ev_up0_bits, fabric.ev_up1_bits)
+        n = 1 + len(uplinks)
+        low_bits = fabric.ev_up1_shift
+        choices = (fabric.n_planes, *uplinks)
+        return Form("structured", widths[:n], choices, low_bits, fabric.ev_base)
+
+    @property
+    def bits(self) -> int:
+        """How wide an EV is."""
+        return sum(self.widths) + self.low_bits
+
+    def pack(self, *values: int) -> int:
+        """Return the EV of these values, one a field, which must be among its choices."""
+        if len(values) != len(self.widths):
+            raise InputError(
+                f"EV: {len(values)} values for {len(self.widths)} fields; name one each"
+            )
+        ev = 0
+        for value, width, choices in zip(values, self.widths, self.choices, strict=True):
+            if not 0 <= value < choices:
+                raise InputError(f"EV: {value} is no choice; 0 to {choices - 1} are")
+            ev = ev << width | value
+        return ev << self.low_bits | self.low
+
+    def unpack(self, ev: int) -> tuple[int, ...]:
+        """Return the value of each field: the inverse of `pack`."""
+        values = []
+        ev >>= self.low_bits
+        for width in reversed(self.widths):
+            values.append(ev & (1 << width) - 1)
+            ev >>= width
+        return tuple(reversed(values))
+
+
+class Entry(NamedTuple):
+    """An entry of a profile: the EV, and the plane that the NIC's port leads to."""
+
+    ev: int
+    plane: int
+
+
+def generate(form: Form, planes: int, count: int, seed: int) -> list[Entry]:
+    """Return a profile in GENERATED mode: `count` different EVs drawn from all that there are.
+
+    Equally many per plane, planes in turn, and within a plane a random subset (MRC 3.1). The same
+    arguments give the same profile. Raises `InputError` where there are not so many EVs.
+    """
+    hashed = form.mode == "ecmp"
+    if planes < 1 or (not hashed and planes > form.choices[0]):
+        most = "any number" if hashed else f"at most {form.choices[0]}"
+        raise InputError(f"profile.planes: {planes} planes; 1 or more, {most}, can be named")
+    if not 1 <= count <= EVS_MAX or count % planes:
+        raise InputError(
+            f"profile.count: {count} EVs for {planes} planes;"
+            f" a multiple of {planes}, at most {EVS_MAX}, is accepted"
+        )
+    draw = np.random.default_rng(seed)
+    if hashed:
+        evs = [form.pack(*way) for way in _different(draw, form.choices, count, "profile.count")]
+        return [Entry(ev, number % planes) for number, ev in enumerate(evs)]
+    share = count // planes
+    ways = [_different(draw, form.choices[1:], share, "profile.count") for _ in range(planes)]
+    return [
+        Entry(form.pack(plane, *ways[plane][number]), plane)
+        for number in range(share)
+        for plane in range(planes)
+    ]
+
+
+@dataclass(frozen=True)
+class Masked:
+    """A template whose mask is filled from the EV's bits under `ps_mask`, in order (MRC 2.12).
+
+    `port_mask` are the bits that name the NIC's port. Raises `InputError` if the masks differ in
+    their number of bits, or are wider than an address or an EV.
+    """
+
+    template: int
+    template_mask: int
+    ps_mask: int
+    port_mask: int
+
+    def __post_init__(self) -> None:
+        for name, bits in (
+            ("template", ADDRESS_BITS),
+            ("template_mask", ADDRESS_BITS),
+            ("ps_mask", EV_BITS),
+            ("port_mask", EV_BITS),
+        ):
+            _check_bits(f"template.{name}", getattr(self, name), bits)
+        there, here = self.template_mask.bit_count(), self.ps_mask.bit_count()
+        if there != here:
+            raise InputError(
+                f"template.ps_mask: {here} bits of the EV for {there} bits of the template;"
+                " the masks need equally many"
+            )
+
+    def address(self, ev: int) -> int:
+        """Return the carrier that `ev` names."""
+        return expand(self.template, self.template_mask, extract(ev, self.ps_mask))
+
+    def port(self, ev: int) -> int:
+        """Return the NIC's port that `ev` names."""
+        return extract(ev, self.port_mask)
+
+
+class FormatField(NamedTuple):
+    """A field of a `Format`: its width, its initial value, and the bits that the EV fills."""
+
+    bits: int
+    init_val: int
+    mask: int
+
+
+@dataclass(frozen=True)
+class Format:
+    """How a controller spells an EV of up to 256 bits as one carrier, or as a carrier and an SRH.
+
+    The next most significant bit of the EV goes into each bit of a field's mask, highest first, and
+    the fields stand one behind the other (MRC 2.12). Raises `InputError`.
+    """
+
+    mode: str  # "srv6" or "srv6+srh"
+    fields: tuple[FormatField, ...]
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("srv6", "srv6+srh"):
+            raise InputError(f'format.mode: {self.mode!r} has no address; "srv6" or "srv6+srh" has')
+        for number, field in enumerate(self.fields):
+            place = f"format.fields[{number}]"
+            if field.bits < 1:
+                raise InputError(f"{place}: {field.bits} bits; 1 or more are accepted")
+            _check_bits(f"{place}.init_val", field.init_val, field.bits)
+            _check_bits(f"{place}.mask", field.mask, field.bits)
+        _check_mode(self.mode, self.bits)
+
+    @property
+    def bits(self) -> int:
+        """How wide the fields are together."""
+        return sum(field.bits for field in self.fields)
+
+    @property
+    def ev_bits(self) -> int:
+        """How many bits of an EV the masks take."""
+        return sum(field.mask.bit_count() for field in self.fields)
+
+    def expand(self, ev: int) -> int:
+        """Return the fields of `ev`, `bits` wide. Raises `InputError` if it is too wide."""
+        _check_bits("EV", ev, self.ev_bits)
+        value, left = 0, self.ev_bits
+        for field in self.fields:
+            left -= field.mask.bit_count()
+            value = value << field.bits | expand(field.init_val, field.mask, ev >> left)
+        return value
+
+    def addresses(self, ev: int) -> tuple[int, ...]:
+        """Return the carrier and, with an SRH, the segment; zeros follow the last field."""
+        n = -(-self.bits // ADDRESS_BITS)
+        value = self.expand(ev) << n * ADDRESS_BITS - self.bits
+        mask = (1 << ADDRESS_BITS) - 1
+        return tuple(value >> ADDRESS_BITS * (n - 1 - i) & mask for i in range(n))
+
+
+class Denial(NamedTuple):
+    """A denylist entry: EVs with `ev & mask == value`, where a path comes by the place denied.
+
+    That is where it leaves at least `uplinks` switches upwards, and ends at one of the NICs
+    `lo` <= nic < `hi`, as source or destination.
+    """
+
+    value: int
+    mask: int
+    uplinks: int
+    lo: int
+    hi: int
+
+
+def deny(fabric: Fabric, where: str) -> list[Denial]:
+    """Return the entries that deny a plane or switches: "plane 3", "plane 3 t0 5", "plane 3 t1 2".
+
+    Any number may be "*". Raises `InputError` if the place is not there.
+    """
+    whole_plane = _PLANE.fullmatch(where)
+    try:
+        found = switches(fabric, f"{where} t0 0" if whole_plane else where).tolist()
+    except InputError as error:
+        raise error.at(f"denylist {where!r}") from None
+    if whole_plane:
+        every = {"uplinks": 0, "lo": 0, "hi": fabric.n_nics}
+        return [_by_switch(fabric, switch)[0]._replace(**every) for switch in found]
+    return [entry for switch in found for entry in _by_switch(fabric, switch)]
+
+
+def denied(
+    fabric: Fabric, entries: Sequence[Denial], src: int, dst: int, evs: npt.ArrayLike
+) -> BoolArray:
+    """Return, for each of `evs`, whether its path from NIC `src` to NIC `dst` is denied."""
+    evs = np.asarray(evs, np.int64)
+    found = np.zeros(evs.shape, np.bool_)
+    uplinks = int(fabric.uplinks(src, dst))
+    for entry in entries:
+        at_end = entry.lo <= src < entry.hi or entry.lo <= dst < entry.hi
+        if at_end and uplinks >= entry.uplinks:
+            found |= evs & entry.mask == entry.value
+    return found
+
+
+def _by_switch(fabric: Fabric, switch: int) -> list[Denial]:
+    """Return one entry for each way up to a switch; parallel links make several."""
+    plane, tier = int(fabric.sw_plane[switch]), int(fabric.sw_tier[switch])
+    bits = (fabric.ev_up0_bits, fabric.ev_up1_bits)[:tier]
+    mask = fabric.ev((1 << fabric.ev_plane_bits) - 1, *_both([(1 << b) - 1 for b in bits]))
+    nics = int(fabric.sw_lo[switch]), int(fabric.sw_hi[switch])
+    return [
+        Denial(fabric.ev(plane, *_both(way)), mask, tier, *nics) for way in _ways(fabric, switch)
+    ]
+
+
+def _both(way: list[int]) -> list[int]:
+    """Return both uplinks of a way, 0 where it takes none."""
+    return [*way, 0, 0][:2]
+
+
+def _ways(fabric: Fabric, switch: int) -> list[list[int]]:
+    """Return the numbers of the uplinks that lead from a NIC below to a switch, lowest first."""
+    if fabric.sw_tier[switch] == 0:
+        return [[]]
+    below = int(fabric.port_peer_switch[fabric.sw_first_down[switch]])
+    first, n_up = int(fabric.sw_first_up[below]), int(fabric.sw_n_up[below])
+    ups = np.flatnonzero(fabric.port_peer_switch[first : first + n_up] == switch).tolist()
+    return [[*way, up] for way in _ways(fabric, below) for up in ups]
+
+
+def _different(
+    draw: np.random.Generator, choices: Sequence[int], count: int, place: str
+) -> list[tuple[int, ...]]:
+    """Return `count` different combinations of choices, each as likely as any other."""
+    there_are = 1
+    for n in choices:
+        there_are *= n
+    if count > there_are:
+        raise InputError(
+            f"{place}: {count} EVs of a plane wanted, there are {there_are}; ask for fewer"
+        )
+    # While less than half is taken, drawing again what was drawn before costs little.
+    if 2 * count > there_are:
+        numbers = draw.permutation(there_are)[:count].tolist()
+        return [_digits(number, choices) for number in numbers]
+    found: dict[tuple[int, ...], None] = {}
+    while len(found) < count:
+        found[tuple(int(draw.integers(n)) for n in choices)] = None
+    return list(found)
+
+
+def _digits(number: int, choices: Sequence[int]) -> tuple[int, ...]:
+    digits = []
+    for n in reversed(choices):
+        number, digit = divmod(number, n)
+        digits.append(digit)
+    return tuple(reversed(digits))
+
+
+def _check_mode(mode: str, bits: int) -> None:
+    if mode not in WIDTH_MAX:
+        known = ", ".join(f'"{name}"' for name in WIDTH_MAX)
+        raise InputError(f"profile.mode: {mode!r} is not known; {known} are")
+    if bits > WIDTH_MAX[mode]:
+        raise InputError(
+            f'profile.widths: {bits} bits; mode "{mode}" has room for {WIDTH_MAX[mode]}'
+        )
+
+
+def _check_bits(place: str, value: int, bits: int) -> None:
+    if not 0 <= value < 1 << bits:
+        raise InputError(f"{place}: {value:#x} does not fit {bits} bits")

@@ -1,0 +1,294 @@
+"""What a capture says about each queue pair, packet by packet.
+
+A row is a queue pair as packets name it: destination and QPN. What goes there is data for its
+responder, and answers for its requester; the two are counted apart. All is as seen where the
+capture was taken: a PSN that took another link is missing here, and a packet that was captured on
+each of its links is there that often.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from openmrc.engine import packet
+from openmrc.wire import layout
+
+PSN_BITS = layout.BTH.field("psn").bits
+MSN_BITS = layout.METH.field("msn").bits
+
+QPS_MAX = 131_072  # as many as the largest runs have; a row takes some 2 KB
+EVS_MAX = 65_536  # of one QP; a hundred times what a NIC sprays over
+RUNS_MAX = 32_768  # of one QP; the largest window has 32,640 PSNs (MRC 1.5)
+LISTED_MAX = 64  # ranges and EVs that are listed; all are counted
+
+
+class Seen:
+    """Which integers were seen, as runs of consecutive ones, and how many in all.
+
+    Beyond `RUNS_MAX` runs the lowest hole is forgotten: it stays counted, as not seen.
+    """
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._bounds: list[int] = []  # first, end, first, end ... ascending; ends are excluded
+
+    def add(self, x: int) -> bool:
+        """Note `x`; False if it was seen before."""
+        bounds = self._bounds
+        i = bisect_right(bounds, x)
+        if i % 2:  # between a first and its end
+            return False
+        joins_before = i > 0 and bounds[i - 1] == x
+        joins_after = i < len(bounds) and bounds[i] == x + 1
+        if joins_before and joins_after:
+            del bounds[i - 1 : i + 1]
+        elif joins_before:
+            bounds[i - 1] = x + 1
+        elif joins_after:
+            bounds[i] = x
+        else:
+            bounds[i:i] = (x, x + 1)
+            if len(bounds) > 2 * RUNS_MAX:
+                del bounds[1:3]
+        self.total += 1
+        return True
+
+    def holes(self, lowest: int, highest: int) -> Iterator[tuple[int, int]]:
+        """Yield (first, last) of each range between the two, both included, that was not seen."""
+        at = lowest
+        for first, end in zip(self._bounds[::2], self._bounds[1::2], strict=True):
+            if first > at:
+                yield at, first - 1
+            at = end
+        if at <= highest:
+            yield at, highest
+
+
+def unwrap(value: int, near: int, bits: int) -> int:
+    """Return the integer nearest to `near` whose low `bits` bits are `value`."""
+    half = 1 << bits - 1
+    return near + ((value - near + half) & (2 * half - 1)) - half
+
+
+@dataclass
+class QpSummary:
+    """One row. Counts are packets; PSNs are unwrapped, in the order of their appearance."""
+
+    destination: str
+    qpn: int
+    # data
+    packets: int = 0
+    payload_bytes: int = 0
+    psn_lowest: int = 0
+    psn_highest: int = 0
+    retransmitted: int = 0
+    duplicates: int = 0  # whole packets whose PSN had been seen whole
+    trimmed: int = 0  # in the fabric
+    trimmed_lasthop: int = 0
+    ecn_marked: int = 0
+    # control
+    sacks: int = 0
+    skip_once: int = 0
+    always_skip: int = 0
+    cack_highest: int | None = None
+    nacks: Counter[str] = field(default_factory=Counter)
+    acks: int = 0
+    naks: Counter[str] = field(default_factory=Counter)
+    probes: int = 0
+    endpoint_requests: int = 0
+    endpoint_responses: int = 0
+
+    def __post_init__(self) -> None:
+        self._psns, self._msns = Seen(), Seen()
+        self._msn_highest = 0
+        self._evs: set[int] = set()
+
+    @property
+    def control(self) -> int:
+        """How many packets were not data."""
+        answers = self.sacks + self.nacks.total() + self.acks + self.naks.total()
+        return answers + self.probes + self.endpoint_requests + self.endpoint_responses
+
+    @property
+    def messages(self) -> int:
+        """Messages of which a data packet was seen."""
+        return self._msns.total
+
+    @property
+    def evs_seen(self) -> int:
+        """Different EVs of data packets, at most `EVS_MAX`."""
+        return len(self._evs)
+
+    @property
+    def psn_first(self) -> int | None:
+        """The lowest PSN of data, as on the wire; None without data."""
+        return self.psn_lowest & packet.PSN_MASK if self.packets else None
+
+    @property
+    def psn_last(self) -> int | None:
+        """The highest PSN of data, as on the wire; None without data."""
+        return self.psn_highest & packet.PSN_MASK if self.packets else None
+
+    @property
+    def cack_psn(self) -> int | None:
+        """The highest cack_psn, as on the wire; None without a SACK."""
+        return None if self.cack_highest is None else self.cack_highest & packet.PSN_MASK
+
+    @property
+    def psns_missing(self) -> int:
+        """How many PSNs from the first to the last one were not seen whole."""
+        if not self.packets:
+            return 0
+        return self.psn_highest - self.psn_lowest + 1 - self._psns.total
+
+    def missing(self) -> Iterator[tuple[int, int]]:
+        """Yield (first, last) of each range of missing PSNs, as on the wire."""
+        if self.packets:
+            for first, last in self._psns.holes(self.psn_lowest, self.psn_highest):
+                yield first & packet.PSN_MASK, last & packet.PSN_MASK
+
+    def add(self, p: Any) -> None:
+        """Count one packet, a PACKET record or anything that has its fields."""
+        opcode = p.opcode
+        if opcode <= packet.LAST_DATA:
+            self._add_data(p)
+        elif opcode == packet.SACK:
+            self.sacks += 1
+            self.skip_once += p.m == packet.M_SKIP_ONCE
+            self.always_skip += p.m == packet.M_ALWAYS_SKIP
+            cack_psn = int(p.cack_psn)
+            if self.cack_highest is not None:
+                cack_psn = max(self.cack_highest, unwrap(cack_psn, self.cack_highest, PSN_BITS))
+            self.cack_highest = cack_psn
+        elif opcode == packet.NACK:
+            self.nacks[_name(layout.NACK_REASONS, p.reason)] += 1
+        elif opcode == packet.ACKNOWLEDGE:
+            if p.reason == packet.AETH_ACK:
+                self.acks += 1
+            else:
+                self.naks[_name(layout.SYNDROMES, p.reason)] += 1
+        elif opcode == packet.PROBE:
+            self.probes += 1
+        elif opcode == packet.ENDPOINT_REQUEST:
+            self.endpoint_requests += 1
+        else:
+            self.endpoint_responses += 1
+
+    def _add_data(self, p: Any) -> None:
+        flag_bits = p.flag_bits
+        if not self.packets:
+            self.psn_lowest = self.psn_highest = int(p.psn)
+            self._msn_highest = int(p.msn)
+        psn = unwrap(int(p.psn), self.psn_highest, PSN_BITS)
+        msn = unwrap(int(p.msn), self._msn_highest, MSN_BITS)
+        self.packets += 1
+        self.payload_bytes += int(p.payload_len)
+        self.psn_lowest = min(self.psn_lowest, psn)
+        self.psn_highest = max(self.psn_highest, psn)
+        self._msn_highest = max(self._msn_highest, msn)
+        self._msns.add(msn)
+        if len(self._evs) < EVS_MAX:
+            self._evs.add(int(p.ev))
+        self.retransmitted += flag_bits & packet.RTX != 0
+        self.ecn_marked += flag_bits & packet.CE != 0
+        if flag_bits & packet.TRIMMED_LASTHOP:
+            self.trimmed_lasthop += 1
+        elif flag_bits & packet.TRIMMED:
+            self.trimmed += 1
+        elif not self._psns.add(psn):
+            self.duplicates += 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the row for JSON; PSNs as on the wire, lists to their first `LISTED_MAX`."""
+        return {
+            "destination": self.destination,
+            "dest_qpn": self.qpn,
+            "data": {
+                "packets": self.packets,
+                "payload_bytes": self.payload_bytes,
+                "messages": self.messages,
+                "psn_first": self.psn_first,
+                "psn_last": self.psn_last,
+                "psns_missing": self.psns_missing,
+                "missing": [[*ends] for ends in islice(self.missing(), LISTED_MAX)],
+                "retransmitted": self.retransmitted,
+                "duplicates": self.duplicates,
+                "trimmed": self.trimmed,
+                "trimmed_lasthop": self.trimmed_lasthop,
+                "ecn_marked": self.ecn_marked,
+                "evs_seen": self.evs_seen,
+                "evs": sorted(self._evs)[:LISTED_MAX],
+            },
+            "control": {
+                "sack": self.sacks,
+                "skip_once": self.skip_once,
+                "always_skip": self.always_skip,
+                "cack_psn": self.cack_psn,
+                "nack": dict(self.nacks),
+                "ack": self.acks,
+                "nak": dict(self.naks),
+                "probe": self.probes,
+                "endpoint_request": self.endpoint_requests,
+                "endpoint_response": self.endpoint_responses,
+            },
+        }
+
+
+class Summary:
+    """All rows of a capture, and what was in it besides. `damaged` and `foreign` count by reason.
+
+    Packets to queue pairs beyond `QPS_MAX` are only counted, in `unlisted`.
+    """
+
+    def __init__(self) -> None:
+        self.packets = 0
+        self.unlisted = 0
+        self.damaged: Counter[str] = Counter()
+        self.foreign: Counter[str] = Counter()
+        self._qps: dict[tuple[str, int], QpSummary] = {}
+
+    def add(self, p: Any, destination: str) -> None:
+        """Count one MRC packet; `destination` names the NIC that it is for."""
+        self.packets += 1
+        key = destination, int(p.dst_qpn)
+        row = self._qps.get(key)
+        if row is None:
+            if len(self._qps) >= QPS_MAX:
+                self.unlisted += 1
+                return
+            row = self._qps[key] = QpSummary(*key)
+        row.add(p)
+
+    def add_damaged(self, reason: str) -> None:
+        """Count a packet that is MRC's and cannot be read."""
+        self.packets += 1
+        self.damaged[reason] += 1
+
+    def add_foreign(self, reason: str) -> None:
+        """Count a packet that is not MRC's."""
+        self.packets += 1
+        self.foreign[reason] += 1
+
+    def rows(self, qpn: int | None = None) -> list[QpSummary]:
+        """Return the rows, of one QPN or of all, by destination and QPN."""
+        keys = sorted(key for key in self._qps if qpn is None or key[1] == qpn)
+        return [self._qps[key] for key in keys]
+
+    def as_dict(self, qpn: int | None = None) -> dict[str, Any]:
+        """Return the summary for JSON, with the rows of one QPN or of all."""
+        return {
+            "packets": self.packets,
+            "damaged": dict(self.damaged),
+            "not_mrc": dict(self.foreign),
+            "unlisted": self.unlisted,
+            "qps": [row.as_dict() for row in self.rows(qpn)],
+        }
+
+
+def _name(names: dict[int, str], value: Any) -> str:
+    return names.get(int(value), f"0x{int(value):02x}")

@@ -1,0 +1,242 @@
+"""A frame, header by header, as `layout` describes it: the plain reader behind `wire.view`.
+
+`wire.codec` does the same compiled. The two were written apart from each other, make the same
+checks in the same order (the table is in `codec`), and the tests hold one against the other.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, replace
+
+from openmrc.fabric.usid import ADDRESS_BITS, BLOCK_BITS, USID_BITS
+from openmrc.wire import frame, layout
+from openmrc.wire.frame import WireError
+
+OUTER = "outer IPv6"  # the name of the first of two IPv6 headers
+TRIMMED = (layout.DSCP_TRIMMED, layout.DSCP_TRIMMED_LASTHOP)
+
+
+@dataclass(frozen=True)
+class HeaderView:
+    """One header of a frame: what it says, and at which byte it begins.
+
+    `name` is the layout's, or "outer IPv6" for the first of two. `fields` holds every field but the
+    reserved ones, by the layout's names; `reserved` is true if any reserved bit is set.
+    """
+
+    name: str
+    header: layout.Header
+    offset: int
+    fields: dict[str, int]
+    reserved: bool
+
+    def __getitem__(self, field: str) -> int:
+        return self.fields[field]
+
+    def at(self, field: str) -> int:
+        """Return the offset in the frame of the byte in which a field begins."""
+        return self.offset + self.header.byte(field)
+
+
+@dataclass(frozen=True)
+class Walk:
+    """What a walk found: all headers up to the payload, and the innermost of three of them.
+
+    Offsets and lengths in bytes. The payload is without padding, and 0 bytes long if `trimmed`;
+    the iCRC, which a trimmed packet has not, is the last four bytes before `ip_end`.
+    """
+
+    headers: tuple[HeaderView, ...]
+    ip: HeaderView
+    udp: HeaderView
+    bth: HeaderView
+    payload_at: int
+    payload_length: int
+    ip_end: int
+    trimmed: bool
+
+
+def walk(data: bytes, length: int) -> Walk:
+    """Read the headers of a frame of `length` bytes, of which `data` is all or the beginning.
+
+    Raises `WireError` for everything that is wrong but the iCRC.
+    """
+    cursor = _Cursor(data, length)
+    ip = _ip(cursor)
+    ip_end = cursor.end
+    trimmed = any(view.fields.get("dscp") in TRIMMED for view in cursor.headers)
+    udp = _udp(cursor)
+    if not trimmed:
+        cursor.end -= layout.ICRC.size_bytes
+    bth = _transport(cursor, trimmed)
+    payload_length = 0 if trimmed else _payload(cursor, bth)
+    headers = tuple(cursor.headers)
+    return Walk(headers, ip, udp, bth, cursor.at, payload_length, ip_end, trimmed)
+
+
+def read(header: layout.Header, data: bytes, offset: int) -> HeaderView:
+    """Read the header at `offset`, which is there to its end."""
+    told = data[offset : offset + header.size_bytes]
+    bits = int.from_bytes(told, "little" if header is layout.ICRC else "big")
+    left = header.size_bytes * 8
+    fields: dict[str, int] = {}
+    reserved = 0
+    for field in header.fields:
+        left -= field.bits
+        value = bits >> left & (1 << field.bits) - 1
+        if field.name == layout.RESERVED:
+            reserved |= value
+        elif field.signed and value >> field.bits - 1:
+            fields[field.name] = value - (1 << field.bits)
+        else:
+            fields[field.name] = value
+    return HeaderView(header.name, header, offset, fields, bool(reserved))
+
+
+def invariant_crc(data: bytes, found: Walk) -> int:
+    """Return the iCRC that a frame ought to have: the CRC of Ethernet over eight bytes of ones and
+    the packet, with ones in place of what may change on the way (IBTA A17.3).
+    """
+    ip, udp, bth = found.ip, found.udp, found.bth
+    masked = bytearray(data[: found.ip_end - layout.ICRC.size_bytes])
+    if ip.header is layout.IPV6:
+        first = int.from_bytes(masked[ip.offset : ip.offset + 4], "big")
+        changing = (1 << 28) - 1  # all behind the version: traffic class and flow label
+        masked[ip.offset : ip.offset + 4] = (first | changing).to_bytes(4, "big")
+        ones = [ip.at("hop_limit")]
+    else:
+        checksum = ip.at("header_checksum")
+        ones = [ip.at("dscp"), ip.at("ttl"), checksum, checksum + 1]
+    checksum, reserved = udp.at("checksum"), bth.at("dest_qpn") - 1
+    for at in (*ones, checksum, checksum + 1, reserved):
+        masked[at] = 0xFF
+    return zlib.crc32(masked[ip.offset :], zlib.crc32(b"\xff" * 8))
+
+
+class _Cursor:
+    """Where the walk stands in a frame, where the part ends that it may walk in, what it read."""
+
+    def __init__(self, data: bytes, length: int) -> None:
+        self.data = data
+        self.at = 0
+        self.end = length
+        self.headers: list[HeaderView] = []
+
+    def fits(self, header: layout.Header) -> bool:
+        return self.at + header.size_bytes <= self.end
+
+    def take(self, header: layout.Header, code: int = frame.TOO_SHORT) -> HeaderView:
+        """Read a header; `code` is what is wrong if it does not fit before the end."""
+        if not self.fits(header):
+            raise WireError(code, self.at)
+        if self.at + header.size_bytes > len(self.data):
+            raise WireError(frame.TOO_SHORT, self.at)
+        view = read(header, self.data, self.at)
+        self.headers.append(view)
+        self.at += header.size_bytes
+        return view
+
+
+def _require(holds: bool, code: int, view: HeaderView, field: str) -> None:
+    if not holds:
+        raise WireError(code, view.at(field))
+
+
+def _ip(cursor: _Cursor) -> HeaderView:
+    """Read up to the innermost IP header, and return that; the cursor ends where it ends."""
+    ethernet = cursor.take(layout.ETHERNET)
+    ethertype = ethernet["ethertype"]
+    _require(ethertype in layout.ETHERTYPES, frame.ETHERTYPE, ethernet, "ethertype")
+    if ethertype == layout.ETHERTYPE_IPV4:
+        return _ipv4(cursor)
+    first = _ipv6(cursor)
+    end = cursor.at + first["payload_length"]
+    _require(end <= cursor.end, frame.IP_LENGTH, first, "payload_length")
+    cursor.end = end
+    following = first["next_header"]
+    _require(following in layout.PROTOCOLS, frame.NEXT_HEADER, first, "next_header")
+    if following == layout.PROTOCOL_UDP:
+        return first
+    cursor.headers[-1] = replace(first, name=OUTER)
+    front = first["dst"] >> ADDRESS_BITS - BLOCK_BITS - USID_BITS & (1 << USID_BITS) - 1
+    _require(front != 0, frame.CARRIER_EMPTY, first, "dst")
+    if following == layout.PROTOCOL_ROUTING:
+        _srh(cursor)
+    inner = _ipv6(cursor)
+    end = cursor.at + inner["payload_length"]
+    _require(end == cursor.end, frame.IP_LENGTH, inner, "payload_length")
+    udp_follows = inner["next_header"] == layout.PROTOCOL_UDP
+    _require(udp_follows, frame.NEXT_HEADER, inner, "next_header")
+    return inner
+
+
+def _ipv6(cursor: _Cursor) -> HeaderView:
+    view = cursor.take(layout.IPV6)
+    _require(view["version"] == 6, frame.IP_VERSION, view, "version")
+    return view
+
+
+def _srh(cursor: _Cursor) -> None:
+    view = cursor.take(layout.SRH)
+    _require(view["next_header"] == layout.PROTOCOL_IPV6, frame.NEXT_HEADER, view, "next_header")
+    routing = layout.ROUTING_SEGMENT
+    for field, least, most in (
+        ("hdr_ext_len", 2, 2),
+        ("routing_type", routing, routing),
+        ("segments_left", 0, 1),
+        ("last_entry", 0, 0),
+    ):
+        _require(least <= view[field] <= most, frame.ROUTING, view, field)
+
+
+def _ipv4(cursor: _Cursor) -> HeaderView:
+    view = cursor.take(layout.IPV4)
+    size, total = layout.IPV4.size_bytes, view["total_length"]
+    _require(view["version"] == 4, frame.IP_VERSION, view, "version")
+    _require(view["ihl"] * 4 == size, frame.IP_HEADER_LENGTH, view, "ihl")
+    fits = size <= total <= cursor.end - view.offset
+    _require(fits, frame.IP_LENGTH, view, "total_length")
+    more_fragments = view["ip_flags"] & 1
+    whole = not more_fragments and view["fragment_offset"] == 0
+    _require(whole, frame.FRAGMENT, view, "ip_flags")
+    _require(view["protocol"] == layout.PROTOCOL_UDP, frame.NEXT_HEADER, view, "protocol")
+    # RFC 1071: with its checksum in it, a right header sums up to ones
+    words = int.from_bytes(cursor.data[view.offset : cursor.at], "big")
+    _require(words % 0xFFFF == 0, frame.IP_CHECKSUM, view, "header_checksum")
+    cursor.end = view.offset + total
+    return view
+
+
+def _udp(cursor: _Cursor) -> HeaderView:
+    view = cursor.take(layout.UDP)
+    ports = (layout.UDP_PORT, layout.UDP_PORT_ALTERNATIVE)
+    _require(view["dst_port"] in ports, frame.UDP_PORT, view, "dst_port")
+    _require(view["length"] == cursor.end - view.offset, frame.UDP_LENGTH, view, "length")
+    return view
+
+
+def _transport(cursor: _Cursor, trimmed: bool) -> HeaderView:
+    """Read the BTH and what its opcode says follows; return the BTH."""
+    bth = cursor.take(layout.BTH)
+    _require(bth["opcode"] in layout.EXTENSIONS, frame.OPCODE, bth, "opcode")
+    _require(bth["tver"] == 0, frame.TRANSPORT_VERSION, bth, "tver")
+    for header in layout.EXTENSIONS[bth["opcode"]]:
+        if header is layout.TSETH and not bth["ts"]:
+            continue
+        if header is layout.IMMDT and trimmed and not cursor.fits(header):
+            continue
+        view = cursor.take(header, frame.EXTENSION_LENGTH)
+        if "ftype" in view.fields:
+            _require(view["ftype"] == layout.FTYPE_TIMESTAMP, frame.FTYPE, view, "ftype")
+    return bth
+
+
+def _payload(cursor: _Cursor, bth: HeaderView) -> int:
+    """Return the length of what stands between the headers and the iCRC, without padding."""
+    padded, pad = cursor.end - cursor.at, bth["pad"]
+    _require(padded % 4 == 0 and padded >= pad, frame.PAD, bth, "pad")
+    carries_data = layout.RETH in layout.EXTENSIONS[bth["opcode"]]
+    if padded - pad > (layout.PAYLOAD_BYTES_MAX if carries_data else 0):
+        raise WireError(frame.PAYLOAD_LENGTH, cursor.at)
+    return padded - pad

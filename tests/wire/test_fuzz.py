@@ -1,0 +1,58 @@
+"""The fuzzer runs for a bounded number of frames, sees the code it drives, and finds a fault."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CORPUS = ROOT / "fuzz" / "corpus"
+CORPUS_BYTES_MOST = 100_000  # it lives in the repository
+RUNS = 20_000  # about twenty seconds
+
+needs_atheris = pytest.mark.skipif(
+    importlib.util.find_spec("atheris") is None,
+    reason="NOT FUZZED: atheris is not installed (it has wheels for Linux x86-64 only)",
+)
+
+
+def fuzz(where: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *command], cwd=where, capture_output=True, text=True, check=False
+    )
+
+
+@needs_atheris
+def test_the_decoders_agree_on_whatever_the_fuzzer_finds(tmp_path: Path) -> None:
+    found = tmp_path / "found"
+    found.mkdir()
+    script = str(ROOT / "fuzz" / "decode.py")
+    options = (f"-runs={RUNS}", "-seed=1", "-max_len=600")
+    run = fuzz(tmp_path, script, *options, str(found), str(CORPUS))
+    assert run.returncode == 0, run.stderr[-3000:]
+    done = re.search(rf"#{RUNS}\s+DONE\s+cov: (\d+)", run.stderr)
+    assert done, run.stderr[-3000:]
+    assert int(done[1]) > 150  # edges of walk.py and view.py: it is guided by what they do
+
+
+@needs_atheris
+def test_the_fuzzer_finds_a_planted_difference(tmp_path: Path) -> None:
+    program = (
+        "import runpy, sys; from openmrc.wire import walk; walk.TRIMMED = ();"
+        f" sys.argv = ['decode.py', '-runs=500', '-seed=1', {str(CORPUS)!r}];"
+        f" runpy.run_path({str(ROOT / 'fuzz' / 'decode.py')!r}, run_name='__main__')"
+    )
+    run = fuzz(tmp_path, "-c", program)
+    assert run.returncode != 0
+    assert "AssertionError" in run.stdout + run.stderr
+
+
+def test_the_corpus_is_small() -> None:
+    sizes = [path.stat().st_size for path in CORPUS.iterdir()]
+    assert sizes
+    assert sum(sizes) < CORPUS_BYTES_MOST
