@@ -85,6 +85,12 @@ def test_the_wire_can_be_measured() -> None:
 
 
 @compiled_only
+def test_policies_can_be_measured() -> None:
+    figures: dict[str, Any] = json.loads(run("benchmarks/policies.py", "--quick", "--json"))
+    assert all(f["ratio"] > 0 for f in figures.values())
+
+
+@compiled_only
 def test_a_peer_is_timed_side_by_side(tmp_path: Path) -> None:
     (tmp_path / "x.topo").write_text(TOPO)
     (tmp_path / "y.cm").write_text(CM)

@@ -10,12 +10,13 @@ import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Self, TypeVar, get_args
+from typing import Any, ClassVar, Self, TypeVar, get_args
 
 import msgspec
 
 from openmrc import units
 from openmrc.errors import InputError
+from openmrc.policies import find
 
 Table = dict[str, Any]
 S = TypeVar("S", bound=msgspec.Struct)
@@ -85,6 +86,28 @@ class File(str):
     __slots__ = ()
 
 
+class Choice(str):
+    """One of the built-in WORDS, or "FILE.py:NAME", a policy in the user's own ROLE of it."""
+
+    __slots__ = ()
+    WORDS: ClassVar[tuple[str, ...]]
+    ROLE: ClassVar[str]
+
+    @classmethod
+    def read(cls, text: Any, base: Path) -> Self:
+        """Return the choice, a file's path made absolute; raise `InputError` otherwise."""
+        if isinstance(text, str) and text in cls.WORDS:
+            return cls(text)
+        if isinstance(text, str) and ":" in text:
+            return cls(find(text, cls.ROLE, base))
+        raise InputError(f"{text!r} is refused; accepted: {', '.join(cls.WORDS)} or FILE.py:NAME")
+
+    @property
+    def label(self) -> str:
+        """The word, or the name of the file."""
+        return self if self in self.WORDS else Path(self.rpartition(":")[0]).stem
+
+
 def read_table(table: Any, struct: type[S], place: str, base: Path, **fixed: Any) -> S:
     """Convert `table` to `struct`, or raise `InputError` with `place` ("fabric") in front.
 
@@ -108,6 +131,8 @@ def read_table(table: Any, struct: type[S], place: str, base: Path, **fixed: Any
             return _as_value_error(kind.parse, value)
         if issubclass(kind, File):
             return _as_value_error(_existing, value, base)
+        if issubclass(kind, Choice):
+            return _as_value_error(kind.read, value, base)
         raise NotImplementedError(kind)
 
     try:

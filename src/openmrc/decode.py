@@ -11,6 +11,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +50,11 @@ def add_command(commands: Any) -> argparse.ArgumentParser:
     parser.add_argument(
         "--qp", metavar="N", type=_qpn, help="only packets for this QP, such as 17 or 0x11"
     )
+    parser.add_argument(
+        "--ev-swapped",
+        action="store_true",
+        help="the EV's low half is in the flow label, its high half in the source port",
+    )
     parser.set_defaults(run=_run)
     return parser
 
@@ -71,7 +77,7 @@ def _run(arguments: argparse.Namespace) -> int:
     summary = Summary()
     with read(arguments.file) as reader:
         try:
-            _show_packets(reader, summary, arguments.qp, arguments.json)
+            _show_packets(reader, summary, arguments)
         except InputError:
             if summary.packets:
                 _show_summary(reader, summary, arguments.qp, arguments.json)
@@ -80,13 +86,19 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _show_packets(reader: Reader, summary: Summary, qpn: int | None, as_json: bool) -> None:
+def _show_packets(reader: Reader, summary: Summary, arguments: argparse.Namespace) -> None:
     """Print every packet, or those of one QP, and count all of them in `summary`."""
+    from openmrc import jit
     from openmrc.wire.frame import WireError
     from openmrc.wire.lines import FOREIGN, Frames
 
-    frames = Frames()
-    show, show_bad = (_object, _bad_object) if as_json else (_line, _bad_line)
+    if not jit.is_cached():
+        print("Compiling the decoder, once for this version: some seconds.", file=sys.stderr)
+    qpn, swapped = arguments.qp, arguments.ev_swapped
+    frames = Frames(swapped)
+    show, show_bad = (_line, _bad_line)
+    if arguments.json:
+        show, show_bad = partial(_object, swapped), partial(_bad_object, swapped)
     for captured in _watched(reader):
         try:
             found = frames.read(captured)
@@ -127,17 +139,27 @@ def _place(captured: Captured) -> str:
     return f"{captured.number:>6}  {time:>11}{name}"
 
 
-def _object(captured: Captured, _: Frame) -> str:
+def _object(ev_swapped: bool, captured: Captured, _: Frame) -> str:
+    return json.dumps({**_place_object(captured), **_fields(captured, ev_swapped)})
+
+
+def _bad_object(ev_swapped: bool, captured: Captured, error: WireError, is_mrc: bool) -> str:
+    """With all fields where only the iCRC is wrong."""
+    from openmrc.wire.frame import ICRC
+
+    why = {"offset": error.offset, "reason": error.reason, "mrc": is_mrc}
+    known = {"length": captured.original_length}
+    if error.code == ICRC:
+        known = _fields(captured, ev_swapped)
+    return json.dumps({**_place_object(captured), **known, "error": why})
+
+
+def _fields(captured: Captured, ev_swapped: bool) -> dict[str, Any]:
     from openmrc import wire
 
-    plain = wire.decode(captured.data, check=False, length=captured.original_length)
-    return json.dumps({**_place_object(captured), **plain.as_dict()})
-
-
-def _bad_object(captured: Captured, error: WireError, is_mrc: bool) -> str:
-    why = {"offset": error.offset, "reason": error.reason, "mrc": is_mrc}
-    length = {"length": captured.original_length}
-    return json.dumps({**_place_object(captured), **length, "error": why})
+    return wire.decode(
+        captured.data, check=False, length=captured.original_length, ev_swapped=ev_swapped
+    ).as_dict()
 
 
 def _place_object(captured: Captured) -> dict[str, Any]:

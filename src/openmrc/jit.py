@@ -23,6 +23,7 @@ PACKAGE = Path(__file__).resolve().parent
 COMPILED_PARTS = (
     "jit.py",
     "byref.py",
+    "callref.py",
     "errors.py",
     "units.py",
     "engine/*.py",

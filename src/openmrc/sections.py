@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from openmrc._toml import ByteCount, File, Rate, Size, Time
+from openmrc._toml import ByteCount, Choice, File, Rate, Size, Time
 from openmrc.errors import InputError
 
 if TYPE_CHECKING:
@@ -148,12 +148,28 @@ PEER_PMTU_MIN, PEER_PMTU_MAX = 64, 16_384
 SACK_BYTES_MAX = 2**31 - 1
 
 
+class Paths(Choice):
+    """Who chooses the path of a packet."""
+
+    __slots__ = ()
+    WORDS = ("mrc", "oblivious", "single")
+    ROLE = "choose"
+
+
+class CongestionControl(Choice):
+    """Who sets the window."""
+
+    __slots__ = ()
+    WORDS = ("nscc", "none")
+    ROLE = "step"
+
+
 class TransportSection(Section, frozen=True, kw_only=True):
     """`[transport]`, or one of several `[[transport]]`: who carries the traffic."""
 
     name: Label = "mrc"
-    paths: Literal["mrc", "oblivious", "single"] = "mrc"
-    cc: Literal["nscc", "none"] = "nscc"
+    paths: Paths = Paths("mrc")
+    cc: CongestionControl = CongestionControl("nscc")
     rules: Literal["mrc", "peer"] = "mrc"
     evs_active: Annotated[int, Meta(ge=1, le=4096)] = 128
     evs_backup: Annotated[int, Meta(ge=0, le=4096)] = 64
@@ -183,8 +199,8 @@ class TransportSection(Section, frozen=True, kw_only=True):
             )
         return Transport(
             name=self.name,
-            paths=self.paths,
-            cc=self.cc,
+            paths=str(self.paths),
+            cc=str(self.cc),
             rules=self.rules,
             evs_active=self.evs_active,
             evs_backup=self.evs_backup,

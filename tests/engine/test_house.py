@@ -12,7 +12,14 @@ import openmrc.engine
 
 FILES = sorted(Path(openmrc.engine.__file__).parent.glob("*.py"))
 OUTSIDE = {"time", "datetime", "socket", "random", "secrets", "os", "sys", "threading", "asyncio"}
-BELOW = ("openmrc.engine", "openmrc.byref", "openmrc.jit", "openmrc.units", "openmrc.errors")
+BELOW = (
+    "openmrc.engine",
+    "openmrc.byref",
+    "openmrc.callref",
+    "openmrc.jit",
+    "openmrc.units",
+    "openmrc.errors",
+)
 
 
 def imports(path: Path) -> set[str]:

@@ -11,7 +11,7 @@ the timers:
 
 from __future__ import annotations
 
-from openmrc.engine import bits, nscc, paths
+from openmrc.engine import bits, nscc, paths, window
 from openmrc.engine.state import (
     ACKED,
     CUT,
@@ -97,7 +97,7 @@ def mark_lost(st, q, seq):
 def _infer_one(st, q, seq, now):
     s = slot_of(st, q, seq)
     s.past |= INFERRED
-    if nscc.on_loss(q, st.config[0], now):
+    if window.on_loss(st, q, st.config[0], now):
         s.past |= CUT
     paths.on_loss(st, q, int(s.ev), s.sent_at, now)
     mark_lost(st, q, seq)
@@ -238,7 +238,7 @@ def _expire(st, q, now):
         if s.state == SENT and s.sent_at + patience <= now:
             s.past &= RESENT
             paths.on_loss(st, q, int(s.ev), s.sent_at, now)
-            nscc.on_loss(q, c, now)
+            window.on_loss(st, q, c, now)
             mark_lost(st, q, seq)
             covered += 1
     q.n_timeouts += covered

@@ -12,7 +12,7 @@ achieved. Windows are float bytes, times picoseconds. `inflight` is kept by the 
 
 from __future__ import annotations
 
-from openmrc.engine.state import CC_NSCC
+from openmrc.engine.state import CC_NONE, CC_NSCC
 from openmrc.jit import compiled, inlined
 
 GAMMA = 0.8
@@ -52,7 +52,7 @@ def configure(q, c, rate_bps):
         q.base_rtt = c.base_rtt_ps
     # row 9
     q.rto = max(c.rto_base_ps, 4 * (c.base_rtt_ps + q.target))
-    if q.cwnd == 0.0 or c.cc != CC_NSCC:
+    if q.cwnd == 0.0 or c.cc == CC_NONE:
         q.cwnd = q.max_wnd  # a line-rate start
     q.cwnd = min(max(q.cwnd, q.pkt), q.max_wnd)
 

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from openmrc.engine import bits
+from openmrc.callref import call, call_int
+from openmrc.engine import bits, policy
 from openmrc.engine.packet import CLASS_DATA, NO_TRIM, PROBE, TIMESTAMP_UNIT_PS
 from openmrc.engine.state import NEVER, PATHS_MRC, REVERSE_PROBED, emit, signed
 from openmrc.jit import compiled, inlined, inner
@@ -103,12 +104,31 @@ def _choose_around_skips(st, q, plane, first, avoid):
     return int(chosen_ev)
 
 
+@inner
+def _choose_own(st, q, p, plane, avoid):
+    """The EV that the user's policy chooses; what is not of the plane is taken for its first."""
+    ev = call_int(st.config[0].path_choose, (st, q, p, avoid))
+    if ev < plane.ev0 or ev >= plane.ev0 + plane.n_evs:
+        ev = int(plane.ev0)
+    st.ev[q.ev0 + ev].used += 1
+    return ev
+
+
+@inlined
+def learn(st, q, ev, event, now):
+    """Tell the user's policy what was heard of an EV."""
+    if st.config[0].path_learn != 0:
+        call(st.config[0].path_learn, (st, q, ev, event, now))
+
+
 @inlined
 def choose_ev(st, q, p, avoid):
     """Index (within the QP) of the EV for the next packet on plane `p`; `avoid` is one it should
     not take, or -1.
     """
     plane = st.plane[q.plane0 + p]
+    if st.config[0].path_choose != 0:
+        return _choose_own(st, q, p, plane, avoid)
     first = q.order0 + p * q.order_len
     n = int(plane.n_active)
     if plane.picks >= st.config[0].shuffle_rounds * n:
@@ -271,6 +291,7 @@ def _keep_floor(st, q, plane, p, now):
 @inner
 def on_loss(st, q, ev, sent_at, now):
     """A packet sent on this EV at `sent_at` was judged lost, not trimmed (MRC 3.3, rows 10, 12)."""
+    learn(st, q, ev, policy.HEARD_LOST, now)
     if st.config[0].paths != PATHS_MRC:
         return
     e = st.ev[q.ev0 + ev]

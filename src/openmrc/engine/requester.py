@@ -10,7 +10,7 @@ After each of them the QP may have become able to send: ask `may_send`.
 
 from __future__ import annotations
 
-from openmrc.engine import bits, loss, nscc, paths
+from openmrc.engine import bits, loss, paths, window
 from openmrc.engine.packet import (
     ACK_REQ,
     AETH_ACK,
@@ -18,6 +18,7 @@ from openmrc.engine.packet import (
     CLASS_DATA,
     CLASS_RETRANSMIT,
     M_ALWAYS_SKIP,
+    M_NONE,
     M_SKIP_ONCE,
     NACK_TRIMMED,
     NACK_TRIMMED_LASTHOP,
@@ -34,6 +35,7 @@ from openmrc.engine.packet import (
     WRITE_ONLY,
     WRITE_ONLY_IMM,
 )
+from openmrc.engine.policy import HEARD_CLEAN, HEARD_MARKED, HEARD_TRIMMED
 from openmrc.engine.state import (
     ACKED,
     AGO_MAX,
@@ -301,6 +303,7 @@ def _on_reflected_ev(st, q, ev, m, now):
     """
     if ev < 0:
         return
+    paths.learn(st, q, ev, HEARD_CLEAN if m == M_NONE else HEARD_MARKED, now)
     if m == M_SKIP_ONCE:
         paths.on_mark(st, q, ev)
     elif m == M_ALWAYS_SKIP:
@@ -349,7 +352,7 @@ def on_sack(st, qi, p, now):
     _advance_una(st, q, now)
     if c.dynamic_mpr and newest and p.mpr > 0:
         q.mpr = int(p.mpr) * 128
-    nscc.on_sack(q, c, now, max(ahead, 0) * RCVD_UNIT_BYTES, rtt, marked, int(p.penalty))
+    window.on_sack(st, q, c, now, max(ahead, 0) * RCVD_UNIT_BYTES, rtt, marked, int(p.penalty))
     if newest:
         loss.infer(st, q, base, p.bitmap, now)
     loss.heard(q, now)
@@ -409,8 +412,9 @@ def on_nack(st, qi, p, now):
     ):
         ev = int(s.ev)
         if trimmed:
-            nscc.on_trim(q, st.config[0], now)
+            window.on_trim(st, q, st.config[0], now)
             paths.on_delivery(st, q, ev, s.sent_at, now)
+            paths.learn(st, q, ev, HEARD_TRIMMED, now)
         s.past &= RESENT
         loss.mark_lost(st, q, seq)
         if reason == NACK_TRIMMED:

@@ -17,6 +17,7 @@ import numpy as np
 
 from openmrc.byref import by_reference
 from openmrc.engine.packet import PACKET, PSN_HALF, PSN_MASK
+from openmrc.engine.policy import OWN
 from openmrc.jit import inlined, records
 
 NEVER = np.int64(1) << np.int64(62)  # a time that does not come, ps
@@ -61,7 +62,7 @@ AGO_MAX = 0x7FFF_FFFF
 # path policies
 PATHS_MRC, PATHS_OBLIVIOUS, PATHS_SINGLE = 0, 1, 2
 # congestion control
-CC_NONE, CC_NSCC = 0, 1
+CC_NONE, CC_NSCC, CC_OWN = 0, 1, 2
 
 # EVs of control packets: given at set-up, drawn for each, or kept fresh by probes (MRC 3.9)
 REVERSE_FIXED, REVERSE_RANDOM, REVERSE_PROBED = 0, 1, 2
@@ -75,6 +76,9 @@ CONFIG = np.dtype(
         ("nominal_overhead", "i8"),  # MRC 4.1: nominal packet size = payload + this
         ("port_rate_bps", "i8"),
         ("base_rtt_ps", "i8"),  # T of reference 4.6
+        ("cc_step", "i8"),  # address of a policy (policy.py); 0: the built-in one
+        ("path_choose", "i8"),
+        ("path_learn", "i8"),
         ("sack_bytes", "i8"),  # row 5
         ("rto_base_ps", "i8"),  # 1.024 us * 2^t, row 9
         ("linear_cnt", "i4"),
@@ -373,6 +377,7 @@ class State(NamedTuple):
     peer: Any  # PEER, sorted by remote within a NIC
     request: Any  # int32, REQUESTS per NIC: QP whose EV probe has this request id
     stream: Any  # uint64 random streams, one per QP
+    own: Any  # float64 [qps, OWN] of policies that a user brings, else [1, OWN]
     out: Any  # PACKET: what the last call wants sent
     done: Any  # COMPLETION: what the last call completed
     # int64[4]: how much of `out` and `done` is used, and the last placement (region, offset,
@@ -394,8 +399,11 @@ def new_state(
     nics: int,
     peers: int,
     watch_marks: bool = False,
+    policies: bool = False,
 ) -> State:
-    """A zeroed State with room for so many of each; `watch_marks` where row 23 is in use."""
+    """A zeroed State with room for so many of each; `watch_marks` where row 23 is in use,
+    `policies` where a user brings some.
+    """
     return State(
         config=records(1, CONFIG),
         qp=records(qps, QP),
@@ -412,6 +420,7 @@ def new_state(
         peer=records(peers, PEER),
         request=np.full(nics * REQUESTS, -1, np.int32),
         stream=np.ones(qps, np.uint64),
+        own=np.zeros((qps if policies else 1, OWN)),
         out=records(OUT_MAX, PACKET),
         done=records(DONE_MAX, COMPLETION),
         count=np.zeros(6, np.int64),

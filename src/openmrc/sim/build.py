@@ -6,11 +6,13 @@ ordered by NIC. Everything here is vectorised: 131,072 QPs are set up in seconds
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from openmrc import policies
 from openmrc.engine import bits, paths
 from openmrc.engine import state as es
 from openmrc.engine.packet import PACKET
@@ -40,6 +42,9 @@ PORTS_OF_AN_EVENT = es.PLANES_MAX  # that send: of one NIC at most, but for a ch
 
 # purposes of random streams: each component draws from its own
 SEED_QPS, SEED_NET, SEED_PATHS, SEED_NAMES, SEED_SALTS = range(5)
+
+PATHS = {"mrc": es.PATHS_MRC, "oblivious": es.PATHS_OBLIVIOUS, "single": es.PATHS_SINGLE}
+CONGESTION = {"nscc": es.CC_NSCC, "none": es.CC_NONE}
 
 Index = npt.NDArray[np.int64]
 
@@ -111,8 +116,10 @@ def build_engine(
         nics=fabric.n_nics,
         peers=len(peers),
         watch_marks=transport.always_skip_after > 0,
+        policies=transport.paths not in PATHS or transport.cc not in CONGESTION,
     )
     _configure(st.config[0], fabric, transport, queues, derived)
+    _bring_policies(st, transport)
     names = np.random.default_rng([seed, SEED_NAMES])
     q = st.qp
     q.nic = ends.nic
@@ -175,10 +182,8 @@ def _configure(
     c.max_wimm = MAX_WIMM
     c.always_skip_after = transport.always_skip_after
     c.shuffle_rounds = 1 if peer else SHUFFLE_ROUNDS
-    c.paths = {"mrc": es.PATHS_MRC, "oblivious": es.PATHS_OBLIVIOUS, "single": es.PATHS_SINGLE}[
-        transport.paths
-    ]
-    c.cc = {"nscc": es.CC_NSCC, "none": es.CC_NONE}[transport.cc]
+    c.paths = PATHS.get(transport.paths, es.PATHS_MRC)
+    c.cc = CONGESTION.get(transport.cc, es.CC_OWN)
     c.trimming = queues.trim
     c.marks_on_last_hop = queues.ecn_last_hop
     c.alpha_by_12us = peer
@@ -186,6 +191,16 @@ def _configure(
         c.reverse = es.REVERSE_RANDOM
     else:
         c.reverse = es.REVERSE_FIXED if transport.paths == "single" else es.REVERSE_PROBED
+
+
+def _bring_policies(st: es.State, transport: Transport) -> None:
+    """Compile what the user brings, and tell the engine where it is."""
+    c = st.config[0]
+    if transport.cc not in CONGESTION:
+        c.cc_step, _ = policies.load(policies.find(transport.cc, "step", Path()), st)
+    if transport.paths not in PATHS:
+        found = policies.find(transport.paths, "choose", Path())
+        c.path_choose, c.path_learn = policies.load(found, st)
 
 
 def _peers(ends: Ends) -> tuple[npt.NDArray[np.int64], Index]:

@@ -19,9 +19,11 @@ class Transport:
 
     name: str = "mrc"
     paths: str = (
-        "mrc"  # "mrc", "oblivious" (spray, learn nothing), "single" (one hashed path per QP)
+        # "mrc", "oblivious" (spray, learn nothing), "single" (one hashed path per QP), or a policy,
+        # "FILE.py:NAME" (openmrc.policies)
+        "mrc"
     )
-    cc: str = "nscc"  # or "none": a fixed window
+    cc: str = "nscc"  # or "none": a fixed window; or a policy
     evs_active: int = 128
     evs_backup: int = 64
     pmtu: int = 4096

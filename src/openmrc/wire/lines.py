@@ -58,13 +58,14 @@ class Frame(NamedTuple):
 
 
 class Frames:
-    """Decodes packet by packet, in buffers that it keeps."""
+    """Decodes packet by packet, in buffers that it keeps; `ev_swapped` as the senders have it."""
 
-    def __init__(self) -> None:
+    def __init__(self, ev_swapped: bool = False) -> None:
         self._bytes = np.zeros(PACKET_BYTES_MAX, np.uint8)
         self._window = self._bytes.data
         self._packet = records(1, packet.PACKET)[0]
         self._envelope = records(1, frame.ENVELOPE)[0]
+        self._envelope.ev_swapped = ev_swapped
 
     def read(self, captured: Captured) -> Frame:
         """Decode one packet. Raises `WireError`.

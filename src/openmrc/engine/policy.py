@@ -1,0 +1,37 @@
+"""Congestion control and path choice that a user brings: how compiled code calls them.
+
+A policy is a compiled function in a file of its own (`openmrc.policies` loads it); the engine knows
+its address, which CONFIG holds. A call through the address costs as much as any other, and nothing
+of the engine is compiled anew. The functions and what they get:
+
+    step(st, q, event, now, new_bytes, rtt_ps, marked)
+        in place of NSCC: sets q.cwnd (bytes) of QP record `q`. `event` is ON_SACK (`new_bytes` more
+        are received; `rtt_ps` < 0 without a sample; `marked` 1 if the packet it answers met CE),
+        ON_TRIM or ON_LOSS (one packet; the others are 0, -1, 0). The engine keeps the window
+        between q.pkt, one full packet, and q.max_wnd.
+
+    choose(st, q, plane, avoid) -> int
+        in place of MRC's rotation: index within the QP of the EV that the next packet on `plane`
+        takes; `avoid` is one that just failed, or -1. The EVs of a plane are those from
+        st.plane[q.plane0 + plane].ev0 on, n_evs of them; st.ev[q.ev0 + i] is an EV's record.
+
+    learn(st, q, ev, event, now)
+        optional, in the same file as `choose`: what was heard of EV `ev`: HEARD_CLEAN,
+        HEARD_MARKED, HEARD_TRIMMED or HEARD_LOST. MRC's own states of EVs are kept besides, with
+        their probes.
+
+Each QP has OWN numbers for its policies, floats that begin as 0: st.own[q.index, k]. Random numbers
+come from `engine.bits.draw_below(st.stream, q.index, n)`.
+"""
+
+from __future__ import annotations
+
+ON_SACK, ON_TRIM, ON_LOSS = 0, 1, 2
+HEARD_CLEAN, HEARD_MARKED, HEARD_TRIMMED, HEARD_LOST = 0, 1, 2, 3
+OWN = 24  # numbers of a QP for its policies
+
+SIGNATURES = {
+    "step": ("st", "q", "event", "now", "new_bytes", "rtt_ps", "marked"),
+    "choose": ("st", "q", "plane", "avoid"),
+    "learn": ("st", "q", "ev", "event", "now"),
+}
