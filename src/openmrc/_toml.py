@@ -116,6 +116,21 @@ def read_table(table: Any, struct: type[S], place: str, base: Path, **fixed: Any
         raise InputError(_explain(str(error), table, fields, place)) from None
 
 
+def plain(value: Any) -> Any:
+    """Return `value` in TOML's own types, in place of NumPy's numbers, paths and tuples."""
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise InputError(f"{next(k for k in value if not isinstance(k, str))!r} is not a key")
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Quantity):
+        return value.text()
+    return value.item() if hasattr(value, "item") else value
+
+
 def refuse_unknown(table: Mapping[str, Any], known: Iterable[str], place: str) -> None:
     """Raise `InputError` for the first key of `table` that is not in `known`."""
     known = list(known)
