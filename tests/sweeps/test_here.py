@@ -19,7 +19,8 @@ from openmrc.sweeps.here import cores, run_here
 from openmrc.sweeps.job import Job, job_of
 from openmrc.sweeps.plan import plan
 
-PATIENCE_S = 120
+PATIENCE_S = 120  # for a run to begin
+GONE_S = 15  # a third of what an endless run takes
 
 
 def jobs(scenario: Scenario, seeds: range) -> list[Job]:
@@ -27,7 +28,7 @@ def jobs(scenario: Scenario, seeds: range) -> list[Job]:
 
 
 def endless(scenario: Scenario) -> Scenario:
-    return scenario.replace({"workload.size": "100GB", "stop.time": "100s"})
+    return scenario.replace({"workload.size": "300GB", "stop.time": "100s"})
 
 
 def children(parent: int) -> list[int]:
@@ -46,8 +47,8 @@ def running(sweep: int) -> list[tuple[int, int]]:
     return [(worker, run) for worker in children(sweep) for run in children(worker)]
 
 
-def wait_for(found: Callable[[], object]) -> None:
-    limit = time.monotonic() + PATIENCE_S
+def wait_for(found: Callable[[], object], patience_s: int = PATIENCE_S) -> None:
+    limit = time.monotonic() + patience_s
     while not found():
         assert time.monotonic() < limit
         time.sleep(0.02)
@@ -104,7 +105,7 @@ def test_who_stops_reading_leaves_no_process_behind(small: Scenario) -> None:
     pids = [pid for pair in running(os.getpid()) for pid in pair]
     assert len(children(os.getpid())) == 2
     outcomes.close()
-    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), GONE_S)
 
 
 def test_a_sweep_that_is_killed_leaves_no_process_behind(small: Scenario, tmp_path: Path) -> None:
@@ -115,7 +116,7 @@ def test_a_sweep_that_is_killed_leaves_no_process_behind(small: Scenario, tmp_pa
     pids = running(sweep.pid)[0]
     sweep.kill()
     sweep.wait()
-    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids))
+    wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), GONE_S)
 
 
 def test_a_worker_for_each_core_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,6 +44,7 @@ def test_numbers_of_numpy_are_numbers(small: Scenario) -> None:
         (1, 0.0),
         (1, 0.5),
     ]
+    assert {type(value) for run in runs for value in run.overrides.values()} == {int, float}
 
 
 def test_what_means_the_same_is_run_once(small: Scenario) -> None:

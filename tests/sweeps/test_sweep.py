@@ -114,6 +114,12 @@ def test_what_cannot_be_is_refused_and_nothing_written(
     assert not (tmp_path / "d").exists()
 
 
+def test_a_file_in_the_way_is_seen_before_anything_runs(small: Scenario, tmp_path: Path) -> None:
+    (tmp_path / "d").touch()
+    with pytest.raises(InputError, match=r"^out .*d: is a file; name a directory"):
+        openmrc.sweep(small, {"seed": [1]}, out=tmp_path / "d")
+
+
 def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     """Workers do not run the script that called `sweep` again."""
     script = tmp_path / "study.py"
