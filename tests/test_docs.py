@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 import runpy
 import subprocess
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+import openmrc
 from openmrc import benchsim, jit
 from openmrc.engine import paths
 from openmrc.scenario import load_scenario, parse_scenario
@@ -24,6 +26,8 @@ from openmrc.sections import (
     StopSection,
     TransportSection,
 )
+from openmrc.sweeps.here import WORKERS_MAX
+from openmrc.sweeps.plan import RUNS_MAX
 
 if TYPE_CHECKING:
     from tests.conftest import FakeWorld
@@ -45,7 +49,7 @@ def test_an_example_describes_what_can_be_built(path: Path) -> None:
 def test_the_twenty_lines_of_the_readme_run(
     fake_world: type[FakeWorld], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (lines,) = blocks("README.md", "python")
+    lines, _ = blocks("README.md", "python")
     exec(compile(lines, "README.md", "exec"), {})
     assert lines.count("\n") <= 20
     assert capsys.readouterr().out == (
@@ -55,11 +59,61 @@ def test_the_twenty_lines_of_the_readme_run(
 
 @pytest.mark.skipif(jit.interpreted(), reason="the test above runs them without the simulator")
 def test_the_twenty_lines_say_what_a_reader_will_see() -> None:
-    (lines,) = blocks("README.md", "python")
+    lines, _ = blocks("README.md", "python")
     done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=True)
     slowest, ideal, lost = (float(number) for number in re.findall(r"[0-9.]+", done.stdout))
     assert ideal < slowest < 3 * ideal
     assert lost > 0
+
+
+def run_in(folder: Path, lines: str) -> str:
+    """What a script of these lines prints, beside the examples."""
+    (folder / "examples").symlink_to(ROOT / "examples")
+    (folder / "script.py").write_text(lines)
+    done = subprocess.run(
+        [sys.executable, "script.py"], cwd=folder, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+@pytest.mark.skipif(jit.interpreted(), reason="minutes in plain Python")
+def test_the_ten_lines_of_the_readme_run(tmp_path: Path) -> None:
+    _, lines = blocks("README.md", "python")
+    assert lines.count("\n") <= 10
+    out = run_in(tmp_path, lines)
+    assert re.findall(r"shape: .*", out) == ["shape: (3, 3)", "shape: (9, 3)"]
+    assert len(list((tmp_path / "loss/runs").iterdir())) == 9
+
+
+@pytest.mark.skipif(jit.interpreted(), reason="minutes in plain Python")
+def test_the_blocks_of_the_api_page_run(tmp_path: Path) -> None:
+    lines = blocks("docs/api.md", "python")
+    out = run_in(tmp_path, "\n".join([*lines, "print(larger.fabric.nics, slowest.height)"]))
+    assert re.findall(r"shape: .*", out) == ["shape: (2, 3)", "shape: (4, 3)"]
+    assert out.splitlines()[-1] == "32 3"
+
+
+def test_every_public_name_is_on_the_api_page() -> None:
+    page = (ROOT / "docs/api.md").read_text(encoding="utf-8")
+    names = [name for name in openmrc.__all__ if name != "__version__"]
+    assert [name for name in names if name not in page] == []
+    for option in list(inspect.signature(openmrc.sweep).parameters)[2:]:
+        assert f"| `{option}` |" in page
+    assert f"{RUNS_MAX:,} runs" in page
+    assert f"1 to {WORKERS_MAX}" in page
+
+
+def test_the_command_page_shows_every_option_of_a_sweep() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "openmrc.cli", "sweep", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    options = set(re.findall(r"--[a-z]+", done.stdout)) - {"--help"}
+    assert len(options) == 7
+    usage = (ROOT / "docs/command.md").read_text(encoding="utf-8").partition("\n\n## ")[0]
+    assert [option for option in options if option not in usage] == []
 
 
 def test_the_scenario_in_the_reference_can_be_built() -> None:

@@ -120,6 +120,7 @@ def test_a_policy_is_looked_for_beside_its_scenario_and_named_after_it(tmp_path:
     said = scenario(tmp_path, 'paths = "my.py:choose"')
     assert said.transports[0].paths == f"{file}:choose"
     assert parse_scenario(said.to_toml()) == said
+    assert said.files() == [file]  # a sweep runs anew when it is edited
     unnamed = parse_scenario(
         '[transport]\npaths = "my.py:choose"\n[workload]\nkind = "permutation"\n', base=tmp_path
     )

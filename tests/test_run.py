@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openmrc.errors import InputError
-from openmrc.run import distribution_us, nearest_rank, peak_rss_mb, simulate
+from openmrc.run import distribution_us, flat, nearest_rank, peak_rss_mb, simulate
 from openmrc.scenario import Scenario, parse_scenario
 from openmrc.units import US
 
@@ -124,6 +126,49 @@ def test_the_summary_is_the_documented_object(fake_world: type[FakeWorld], two: 
     # The second transport is three times as slow.
     single = summary["transports"]["single"]
     assert (single["flows"]["fct_us"]["p100"], single["slowdown_p100"]) == (120.0, 12.0)
+
+
+def test_tables_are_data_frames(fake_world: type[FakeWorld], two: Scenario) -> None:
+    result = simulate(two)
+    assert result.flows.select("transport", "flow", "fct_us", "delivered_us").rows() == [
+        ("mrc", 0, 10.0, 9.0),
+        ("mrc", 1, 20.0, 19.0),
+        ("mrc", 2, 30.0, 29.0),
+        ("mrc", 3, 40.0, 39.0),
+        ("single", 0, 30.0, 29.0),
+        ("single", 1, 60.0, 59.0),
+        ("single", 2, 90.0, 89.0),
+        ("single", 3, 120.0, 119.0),
+    ]
+    per_bin = result.timeline.group_by("transport", maintain_order=True).len().rows()
+    assert per_bin == [("mrc", 4), ("single", 12)]
+    assert result.timeline["goodput_gbps"].max() == 0.8
+
+
+@pytest.mark.parametrize("unfinished", [0, 4])
+def test_the_figures_are_the_summary_with_their_place_as_name(
+    fake_world: type[FakeWorld], two: Scenario, unfinished: int
+) -> None:
+    fake_world.unfinished = unfinished
+    result = simulate(two)
+    summary = result.summary()["transports"]
+    rows = {row.pop("transport"): row for row in result.figures.to_dicts()}
+    assert rows == {name: flat(summary[name]) for name in ("mrc", "single")}
+    assert rows["mrc"]["flows.fct_us.p99.9"] == (None if unfinished else 40.0)
+
+
+def test_a_result_of_nothing_has_empty_tables(fake_world: type[FakeWorld], two: Scenario) -> None:
+    result = dataclasses.replace(simulate(two), transports=())
+    assert (result.flows.height, result.timeline.height, result.figures.height) == (0, 0, 0)
+
+
+def test_a_file_or_dicts_can_be_simulated_too(
+    fake_world: type[FakeWorld], two: Scenario, tmp_path: Path
+) -> None:
+    (tmp_path / "two.toml").write_text(two.to_toml())
+    tables = {"fabric": {"nics": 4}, "workload": {"kind": "permutation", "size": "1kB"}}
+    for what in (tmp_path / "two.toml", str(tmp_path / "two.toml"), tables):
+        assert simulate(what).summary()["transports"]["mrc"]["flows"]["total"] == 4
 
 
 def test_each_transport_runs_with_its_own_choices_and_the_common_stop(

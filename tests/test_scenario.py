@@ -2,15 +2,19 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from openmrc.errors import InputError
 from openmrc.scenario import (
     Scenario,
+    as_scenario,
     demo_scenario,
     load_scenario,
+    make_scenario,
     parse_scenario,
     peer_scenario,
 )
@@ -212,6 +216,102 @@ def test_set_takes_words_quantities_and_numbers() -> None:
     assert scenario.stop.time == 1_000_000_000
 
 
+def test_dicts_are_a_scenario_as_a_file_is(tmp_path: Path) -> None:
+    (tmp_path / "a.cm").write_text(CM)
+    tables = {
+        "seed": np.int64(9),
+        "fabric": {"nics": np.int32(16), "ecn_low": np.float64(0.1), "t0_down": 4},
+        "transport": ({}, {"paths": "single"}),
+        "workload": {"kind": "htsim", "cm": tmp_path / "a.cm"},
+        "fault": [{"at": "1us", "kind": "link-loss", "where": "plane 0 t0 0 - t1 0", "rate": 1}],
+    }
+    text = (
+        "seed = 9\n[fabric]\nnics = 16\necn_low = 0.1\nt0_down = 4\n"
+        '[[transport]]\n[[transport]]\npaths = "single"\n[workload]\nkind = "htsim"\n'
+        'cm = "a.cm"\n[[fault]]\nat = "1us"\nkind = "link-loss"\nwhere = "plane 0 t0 0 - t1 0"\n'
+        "rate = 1\n"
+    )
+    assert make_scenario(tables) == parse_scenario(text, base=tmp_path)
+    assert make_scenario(tables, {"seed": 5}, name="x").name == "x"
+    assert make_scenario(tables, {"seed": 5}).seed == 5
+
+
+def test_a_scenario_is_whatever_can_be_made_one(tmp_path: Path) -> None:
+    (tmp_path / "x.toml").write_text(SMALLEST)
+    scenario = load_scenario(tmp_path / "x.toml")
+    assert as_scenario(scenario) is scenario
+    assert as_scenario(tmp_path / "x.toml") == scenario
+    assert as_scenario(str(tmp_path / "x.toml")) == scenario
+    assert as_scenario({"name": "x", "workload": {"kind": "permutation"}}) == scenario
+    with pytest.raises(InputError, match=r"scenario: 3 is none; accepted: a Scenario, the name"):
+        as_scenario(3)  # type: ignore[arg-type]
+
+
+def test_replace_changes_what_was_written_not_what_was_derived() -> None:
+    tables = {"workload": {"kind": "permutation"}, "fabric": {"nics": 8}}
+    first = make_scenario(tables)
+    second = first.replace({"transport.paths": "single", "fabric.kind": "fat-tree"})
+    assert (second.transports[0].name, second.fabric) == ("single", FatTree(nics=8))
+    assert first.replace({"seed": 1}) == first == make_scenario(tables)
+    third = second.replace({"workload.size": Permutation().size, "stop.time": "1ms"})
+    assert third.workload == Permutation()
+    assert third.replace({"stop.time": None}) == second
+    assert parse_scenario(SMALLEST, source="x.toml").replace({"seed": 2}).source == "x.toml"
+
+
+def test_replace_reaches_one_fault(tmp_path: Path) -> None:
+    fault = '[[fault]]\nat = "1us"\nkind = "link-loss"\nwhere = "plane 0 t0 0 - t1 0"\nrate = 1.0\n'
+    scenario = parse_scenario(SMALLEST + fault + fault)
+    changed = scenario.replace({"fault[1].rate": 0.5, "fault[0].at": "2us"})
+    assert [(f.at, f.rate) for f in changed.faults] == [(2_000_000, 1.0), (1_000_000, 0.5)]
+    assert scenario.replace({"seed": 1}) == scenario == parse_scenario(SMALLEST + fault + fault)
+    assert parse_scenario(SMALLEST + fault, ["fault[0].rate=0.5"]).faults[0].rate == 0.5
+    with pytest.raises(InputError) as error:
+        scenario.replace({"fault[2].rate": 0.5})
+    assert str(error.value) == (
+        "replace fault[2].rate: there is no such fault; there is fault[0] to fault[1]"
+    )
+    with pytest.raises(InputError, match=r"^replace: fault\[1\]\.rate: 2 is refused; accepted: "):
+        scenario.replace({"fault[1].rate": 2})
+
+
+@pytest.mark.parametrize(
+    ("tables", "overrides", "message"),
+    [
+        ({}, {}, "scenario: workload.kind: is missing; accepted: permutation, incast, "),
+        ({3: 4}, {}, "3 is not a key"),
+        ({"workload": {"kind": "stream", "sice": 4}}, {}, "scenario: workload.sice: unknown key; "),
+        ({"workload": {"kind": "stream"}}, {"seed": -1}, "overrides: seed: -1 is refused; "),
+        ({"workload": {"kind": "stream"}}, {"fabric": {}}, "overrides fabric={}: accepted: KEY=V"),
+    ],
+)
+def test_dicts_that_are_no_scenario_are_refused(
+    tables: dict[Any, Any], overrides: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError) as error:
+        make_scenario(tables, overrides)
+    assert str(error.value).startswith(message)
+
+
+def test_replace_finds_its_files_from_anywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.cm").write_text(CM)
+    (tmp_path / "x.toml").write_text('[workload]\nkind = "htsim"\ncm = "a.cm"\n')
+    monkeypatch.chdir(tmp_path)
+    scenario = load_scenario("x.toml")
+    monkeypatch.chdir("/")
+    assert scenario.replace({"seed": 1}) == scenario
+
+
+def test_a_scenario_knows_the_files_it_names(tmp_path: Path) -> None:
+    (tmp_path / "a.topo").write_text(TOPO)
+    (tmp_path / "a.cm").write_text(CM)
+    scenario = peer_scenario(str(tmp_path / "a.topo"), str(tmp_path / "a.cm"))
+    assert scenario.files() == [tmp_path / "a.topo", tmp_path / "a.cm"]
+    assert parse_scenario(SMALLEST).files() == []
+
+
 def test_a_transport_is_called_by_its_paths_unless_it_says_otherwise() -> None:
     assert parse_scenario(SMALLEST, ["transport.paths=single"]).transports[0].name == "single"
     named = SMALLEST + '[transport]\nname = "mine"\n'
@@ -361,7 +461,7 @@ def test_a_fault_that_cannot_be_is_refused(fault: str, message: str) -> None:
         ("fabric.nics", "--set fabric.nics: accepted: KEY=VALUE, such as fabric.nics=128"),
         ("fabric=3", "--set fabric=3: accepted: KEY=VALUE, such as fabric.nics=128"),
         ("seed.x=3", "--set seed.x=3: accepted: KEY=VALUE, such as fabric.nics=128"),
-        ("fault.at=1us", "--set: fault: unknown table; accepted here: name, seed, fabric,"),
+        ("fault.at=1us", "--set: fault: unknown table; did you mean 'fault[0]'? accepted"),
         ("fabric.nics=0", "--set: fabric.nics: 0 is refused; accepted: a whole number >= 2"),
         ("fabric.nic=8", "--set: fabric.nic: unknown key; did you mean 'nics'? "),
         ("fabrik.nics=8", "--set: fabrik: unknown table; did you mean 'fabric'? "),

@@ -5,6 +5,7 @@
     scenario = openmrc.load_scenario("scenario.toml")
     result = openmrc.simulate(scenario)
     print(result.summary()["transports"]["mrc"]["flows"]["fct_us"]["p100"])
+    table = openmrc.sweep(scenario, {"seed": range(1, 11)}, out="results")
 
 The names below are the public API. They load on first use: importing `openmrc` is immediate.
 """
@@ -16,7 +17,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from openmrc.errors import InputError, MissingExtra, OpenMrcError
     from openmrc.run import Result, simulate
-    from openmrc.scenario import Scenario, demo_scenario, load_scenario, parse_scenario
+    from openmrc.scenario import (
+        Scenario,
+        demo_scenario,
+        load_scenario,
+        make_scenario,
+        parse_scenario,
+    )
+    from openmrc.sweeps.sweep import sweep
 
 __version__ = "0.1.0"
 
@@ -28,8 +36,10 @@ _HOMES = {
     "Scenario": "openmrc.scenario",
     "demo_scenario": "openmrc.scenario",
     "load_scenario": "openmrc.scenario",
+    "make_scenario": "openmrc.scenario",
     "parse_scenario": "openmrc.scenario",
     "simulate": "openmrc.run",
+    "sweep": "openmrc.sweeps.sweep",
 }
 
 __all__ = [
@@ -41,8 +51,10 @@ __all__ = [
     "__version__",
     "demo_scenario",
     "load_scenario",
+    "make_scenario",
     "parse_scenario",
     "simulate",
+    "sweep",
 ]
 
 

@@ -103,9 +103,9 @@ class Choice(str):
         raise InputError(f"{text!r} is refused; accepted: {', '.join(cls.WORDS)} or FILE.py:NAME")
 
     @property
-    def label(self) -> str:
-        """The word, or the name of the file."""
-        return self if self in self.WORDS else Path(self.rpartition(":")[0]).stem
+    def file(self) -> Path | None:
+        """The file of a policy."""
+        return None if self in self.WORDS else Path(self.rpartition(":")[0])
 
 
 def read_table(table: Any, struct: type[S], place: str, base: Path, **fixed: Any) -> S:
@@ -139,6 +139,21 @@ def read_table(table: Any, struct: type[S], place: str, base: Path, **fixed: Any
         return msgspec.convert(given, struct, dec_hook=special)
     except msgspec.ValidationError as error:
         raise InputError(_explain(str(error), table, fields, place)) from None
+
+
+def plain(value: Any) -> Any:
+    """Return `value` in TOML's own types, in place of NumPy's numbers, paths and tuples."""
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise InputError(f"{next(k for k in value if not isinstance(k, str))!r} is not a key")
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Quantity):
+        return value.text()
+    return value.item() if hasattr(value, "item") else value
 
 
 def refuse_unknown(table: Mapping[str, Any], known: Iterable[str], place: str) -> None:

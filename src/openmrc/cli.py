@@ -13,7 +13,6 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from openmrc import __version__, decode
@@ -104,12 +103,36 @@ def _parser() -> _Parser:
     )
     run.set_defaults(run=_run)
 
+    sweep = commands.add_parser(
+        "sweep",
+        help="simulate a scenario file for every combination of values",
+        description="Simulate SCENARIO.toml for every combination of the values of --over, on all"
+        " cores or a Dask cluster, into one Parquet data set. Runs that are in DIR are not run"
+        " again.",
+    )
+    sweep.add_argument("scenario", metavar="SCENARIO.toml", help="see docs/scenario.md")
+    sweep.add_argument(
+        "--over",
+        metavar="KEY=VALUES",
+        action="append",
+        required=True,
+        help="such as transport.pmtu=2048,4096 or seed=1..10, both ends included",
+    )
+    sweep.add_argument("--out", metavar="DIR", type=Path, required=True, help="the data set")
+    sweep.add_argument(
+        "--set", metavar="KEY=VALUE", action="append", default=[], help="as for mrc run"
+    )
+    sweep.add_argument("--workers", metavar="N", help="runs at a time (default: one a core)")
+    sweep.add_argument("--dask", metavar="ADDRESS", help="a scheduler's, such as tcp://head:8786")
+    sweep.add_argument("--flows", action="store_true", help="keep one row for each flow as well")
+    sweep.set_defaults(run=_sweep)
+
     bench = commands.add_parser("bench", help="measure how fast this machine simulates")
     bench.add_argument("what", choices=["sim"], help="sim: the event loop, by case")
     bench.set_defaults(run=_bench)
 
     decode.add_command(commands)
-    for command in (demo, run, bench):
+    for command in (demo, run, sweep, bench):
         command.add_argument("--json", action="store_true", help="print JSON and nothing else")
     return parser
 
@@ -147,6 +170,12 @@ def _run(arguments: argparse.Namespace) -> int:
     return _simulate(scenario, arguments.json, arguments.out, pcap=arguments.pcap, at=at)
 
 
+def _sweep(arguments: argparse.Namespace) -> int:
+    from openmrc.sweeps.command import run_command
+
+    return run_command(arguments)
+
+
 def _bench(arguments: argparse.Namespace) -> int:
     from openmrc import benchsim
 
@@ -176,13 +205,14 @@ def _simulate(
     """Run, report, and write the results directory if `out` names one, and captures to `pcap`;
     return the exit status.
     """
-    from openmrc.report.progress import Bar
+    from openmrc.report.directory import check_directory
+    from openmrc.report.progress import Bar, compiling
     from openmrc.run import pcap_paths, simulate
 
     if out is not None:
         check_directory(out)
     with Bar() as bar:
-        result = simulate(scenario, bar.update, compiling=_compiling, pcap=pcap, at=at)
+        result = simulate(scenario, bar.update, compiling=compiling, pcap=pcap, at=at)
     _report(result, as_json)
     if out is not None:
         from openmrc.report.files import write_results
@@ -207,28 +237,9 @@ def _report(result: Result, as_json: bool) -> None:
         print_table(result, sys.stdout)
 
 
-def _compiling(what: str, step: int, steps: int) -> None:
-    if step == 0:
-        _say("Compiling the simulator, once for this version: up to two minutes.")
-    if 10 * step // steps != 10 * (step - 1) // steps:  # ten lines, not one for each function
-        _say(f"  {100 * step // steps} %: {what}")
-
-
-def check_directory(directory: Path, option: str = "--out") -> None:
-    """Raise `InputError` unless `directory` can be written, before a long run starts."""
-    if directory.exists() and not directory.is_dir():
-        raise InputError(f"{option} {directory}: is a file; name a directory")
-    nearest = next(path for path in (directory, *directory.absolute().parents) if path.exists())
-    try:
-        Path(mkdtemp(dir=nearest)).rmdir()
-    except OSError:
-        raise InputError(
-            f"{option} {directory}: {nearest} cannot be written; name another directory"
-        ) from None
-
-
 def check_capture(file: Path, scenario: Scenario, at: Sequence[str]) -> None:
     """Raise `InputError` unless the places exist and `file` can be written, before a run starts."""
+    from openmrc.report.directory import check_directory
     from openmrc.sim.capture import ports_at
 
     fabric, _, _ = scenario.build()

@@ -40,11 +40,6 @@ class Policy:
     def __str__(self) -> str:
         return f"{self.file}:{self.name}"
 
-    @property
-    def label(self) -> str:
-        """What results call it: the file's name without its ending."""
-        return self.file.stem
-
 
 def find(text: str, role: str, base: Path) -> Policy:
     """Return the policy "FILE.py:NAME"; relative files are looked for in `base`.

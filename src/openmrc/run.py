@@ -17,7 +17,7 @@ together, as in a permutation, that is the p100 of the FCT over the ideal.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +31,8 @@ from openmrc.errors import InputError, OpenMrcError
 from openmrc.units import US
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from openmrc.fabric.model import Fabric
     from openmrc.scenario import Scenario
     from openmrc.sim.transport import Transport
@@ -170,6 +172,29 @@ class Result:
             return EXIT_UNFINISHED
         return EXIT_OK
 
+    @property
+    def flows(self) -> pl.DataFrame:
+        """One row per transport and flow, as in `flows.parquet`; times in us."""
+        from openmrc import tables
+
+        return tables.stacked(map(tables.flow_table, self.transports))
+
+    @property
+    def timeline(self) -> pl.DataFrame:
+        """One row per transport and bin of simulated time, as in `timeline.parquet`."""
+        from openmrc import tables
+
+        return tables.stacked(map(tables.time_table, self.transports))
+
+    @property
+    def figures(self) -> pl.DataFrame:
+        """One row per transport: the summary's figures, named by their place in it
+        (`flows.fct_us.p100`).
+        """
+        from openmrc import tables
+
+        return tables.stacked(map(tables.figure_table, self.transports))
+
     def summary(self) -> dict[str, Any]:
         """Return the object of `summary.json`."""
         return {
@@ -184,7 +209,7 @@ class Result:
 
 
 def simulate(
-    scenario: Scenario,
+    scenario: Scenario | str | Path | Mapping[str, Any],
     progress: Callable[[Step], None] | None = None,
     compiling: Callable[[str, int, int], None] | None = None,
     pcap: Path | None = None,
@@ -192,12 +217,16 @@ def simulate(
 ) -> Result:
     """Run every transport of `scenario`, one after the other, and return what came of it.
 
+    `scenario` may also be the name of a file, or dicts as `make_scenario` takes them.
     Everything is checked before the first one starts (`InputError`). Ctrl-C ends the run and
     returns what there is, marked partial. `compiling(what, step, steps)` is called before each
     step of a first compilation, which takes up to two minutes. What crosses the links `at` these
     places is written to `pcap`, or to one file for each transport (`pcap_paths`).
     """
+    from openmrc.scenario import as_scenario
+
     started = time.perf_counter()
+    scenario = as_scenario(scenario)
     fabric, traffic, schedule = scenario.build()
     queues = scenario.fabric.queues()
     transports = [(section.name, section.build()) for section in scenario.transports]
@@ -268,6 +297,17 @@ def _capturing(
     except OpenMrcError:  # refused before it began: nothing half-written
         path.unlink()
         raise
+
+
+def flat(table: Mapping[str, Any], place: str = "") -> dict[str, Any]:
+    """Return nested dicts as one, keys joined by dots."""
+    figures: dict[str, Any] = {}
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            figures |= flat(value, f"{place}{key}.")
+        else:
+            figures[f"{place}{key}"] = value
+    return figures
 
 
 def nearest_rank(values: NDArray[np.int64], share: float) -> int:

@@ -1,21 +1,22 @@
 """A scenario: the file that says what is built, what runs on it, and what breaks when.
 
 `load_scenario` reads TOML into the Structs of `sections` and refuses whatever it does not
-understand. `Scenario.to_toml` writes every default out, and what it writes loads as equal.
+understand; `make_scenario` takes the same tables as dicts. `Scenario.to_toml` writes every default
+out, and what it writes loads as equal.
 """
 
 from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from openmrc._toml import Table, read_table, refuse_unknown, write_table
+from openmrc._toml import Choice, File, Table, plain, read_table, refuse_unknown, write_table
 from openmrc.errors import InputError
 from openmrc.sections import (
     FABRICS,
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
     from openmrc.traffic import Traffic
 
 TOP = ("name", "seed", "fabric", "transport", "workload", "fault", "stop")
-SETTABLE = tuple(key for key in TOP if key != "fault")  # a fault has no name to be reached by
+SETTABLE = tuple("fault[0]" if key == "fault" else key for key in TOP)
+Overrides = Sequence[str] | Mapping[str, Any]  # "fabric.nics=128" of a shell; {"fabric.nics": 128}
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +50,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[FaultSection, ...]
     stop: StopSection
     source: str  # what errors name as the place: the file, or the options it came from
+    tables: Table  # as written: what is left out there is derived anew after `replace`
+    base: Path  # where files are that `tables` names
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Scenario) and self.to_toml() == other.to_toml()
@@ -71,6 +75,23 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
             return fabric, traffic, compile_faults(faults, fabric)
         except InputError as error:
             raise error.at(self.source) from None
+
+    def replace(self, overrides: Mapping[str, Any], said_by: str = "replace") -> Scenario:
+        """Return this scenario with other values: `{"fabric.nics": 128, "fault[0].rate": 0.1}`.
+
+        A key is a path as in `mrc run --set`; `transport.pmtu` sets every transport's,
+        `transport.NAME.pmtu` one's. Raises `InputError`, with `said_by` in front where an override
+        is to blame.
+        """
+        return _from_tables(self.tables, overrides, self.source, self.base, said_by)
+
+    def files(self) -> list[Path]:
+        """Return every file that the scenario names, absolute."""
+        sections = (self.fabric, *self.transports, self.workload, *self.faults)
+        values = [value for section in sections for value in msgspec.structs.astuple(section)]
+        named = [Path(value) for value in values if isinstance(value, File)]
+        policies = (value.file for value in values if isinstance(value, Choice))
+        return [*named, *(file for file in policies if file is not None)]
 
     def to_toml(self) -> str:
         """Return the scenario as a file, every default written out."""
@@ -125,6 +146,35 @@ def parse_scenario(
     return _from_tables({"name": name} | raw, overrides, source, base or Path())
 
 
+def make_scenario(
+    tables: Mapping[str, Any],
+    overrides: Overrides = (),
+    base: Path | None = None,
+    name: str = "scenario",
+) -> Scenario:
+    """Check a scenario given as dicts: `{"fabric": {"nics": 32}, "workload": {"kind": "incast"}}`.
+
+    The keys are those of a file, `transport` and `fault` lists of dicts where there are several.
+    Files are relative to `base`, or to where we are. Raises `InputError` as `load_scenario` does.
+    """
+    return _from_tables(
+        {"name": name} | plain(tables), overrides, "scenario", base or Path(), "overrides"
+    )
+
+
+def as_scenario(given: Scenario | str | Path | Mapping[str, Any]) -> Scenario:
+    """Return the scenario itself, or of the file of that name, or of those tables."""
+    if isinstance(given, Scenario):
+        return given
+    if isinstance(given, Mapping):
+        return make_scenario(given)
+    if isinstance(given, str | Path):
+        return load_scenario(given)
+    raise InputError(
+        f"scenario: {given!r} is none; accepted: a Scenario, the name of a file, or dicts"
+    )
+
+
 def demo_scenario(overrides: Sequence[str] = ()) -> Scenario:
     """Return the scenario that `mrc demo` runs."""
     text = files("openmrc").joinpath("scenarios/demo.toml").read_text(encoding="utf-8")
@@ -144,21 +194,23 @@ def peer_scenario(topo: str, cm: str, overrides: Sequence[str] = ()) -> Scenario
     return _from_tables(tables, overrides, "--topo --cm", Path())
 
 
-def _from_tables(raw: Table, overrides: Sequence[str], source: str, base: Path) -> Scenario:
+def _from_tables(
+    raw: Table, overrides: Overrides, source: str, base: Path, said_by: str = "--set"
+) -> Scenario:
     raw = dict(raw)
     transports = raw.get("transport", {})
-    raw["transport"] = transports if isinstance(transports, list) else [transports]
+    raw["transport"] = list(transports) if isinstance(transports, list) else [transports]
     overridden: list[str] = []
     try:
-        for override in overrides:
-            overridden.append(_override(raw, override))
-        return _check(raw, source, base)
+        for path, value in _changes(overrides, said_by):
+            overridden.append(_override(raw, path, value, said_by))
+        return _check(raw, source, base.absolute())
     except InputError as error:
-        if str(error).startswith("--set"):
+        if str(error).startswith(said_by):
             raise
         # The key's path without list positions: what an override would have called it.
         place = re.sub(r"\[\d+\]", "", str(error)).partition(":")[0]
-        raise error.at("--set" if place in overridden else source) from None
+        raise error.at(said_by if place in overridden else source) from None
 
 
 def _check(raw: Table, source: str, base: Path) -> Scenario:
@@ -180,6 +232,8 @@ def _check(raw: Table, source: str, base: Path) -> Scenario:
         ),
         stop=read_table(raw.get("stop", {}), StopSection, "stop", base),
         source=source,
+        tables=raw,
+        base=base,
     )
 
 
@@ -227,26 +281,49 @@ def _list(tables: Any, place: str) -> list[Any]:
     return tables
 
 
-def _override(raw: Table, override: str) -> str:
-    """Set one "a.b=value" in `raw`; return the key's path as errors will name it."""
-    path, equals, text = override.partition("=")
-    section, dot, key = path.strip().partition(".")
-    if not equals or not section or (dot and not key):
-        raise InputError(f"--set {override}: accepted: KEY=VALUE, such as fabric.nics=128")
-    if section in SETTABLE and bool(dot) == (section in ("name", "seed")):
-        raise InputError(f"--set {override}: accepted: KEY=VALUE, such as fabric.nics=128")
+def _changes(overrides: Overrides, said_by: str) -> Iterator[tuple[str, Any]]:
+    """Each override as (path, value)."""
+    if isinstance(overrides, Mapping):
+        for path, value in overrides.items():
+            yield path, plain(value)
+        return
+    for override in overrides:
+        path, equals, text = override.partition("=")
+        if not equals:
+            raise _not_a_change(override, said_by)
+        yield path.strip(), value_of(text)
+
+
+def value_of(text: str) -> Any:
+    """Return what a shell's word means: a TOML value, else the word itself."""
     try:
-        refuse_unknown({section: {} if dot else text}, SETTABLE, "")
-    except InputError as error:
-        raise error.at("--set") from None
-    try:
-        value: Any = tomllib.loads(f"value = {text}")["value"]
+        return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        value = text.strip()  # a word or a quantity: nobody quotes in a shell
+        return text.strip()  # a word or a quantity: nobody quotes in a shell
+
+
+def _not_a_change(override: str, said_by: str) -> InputError:
+    return InputError(f"{said_by} {override}: accepted: KEY=VALUE, such as fabric.nics=128")
+
+
+def _override(raw: Table, path: str, value: Any, said_by: str) -> str:
+    """Set `path` ("a.b") in `raw`; return it as errors will name it."""
+    section, dot, key = path.partition(".")
+    one_fault = re.fullmatch(r"fault\[(\d+)\]", section)
+    if not section or (dot and not key):
+        raise _not_a_change(f"{path}={value}", said_by)
+    if (one_fault or section in SETTABLE) and bool(dot) == (section in ("name", "seed")):
+        raise _not_a_change(f"{path}={value}", said_by)
+    if one_fault:
+        return _override_fault(raw, int(one_fault[1]), key, value, said_by)
+    try:
+        refuse_unknown({section: {} if dot else value}, SETTABLE, "")
+    except InputError as error:
+        raise error.at(said_by) from None
     if not dot:
         raw[section] = value
     elif section == "transport":
-        key = _override_transports(raw["transport"], key, value)
+        key = _override_transports(raw["transport"], key, value, said_by)
     else:
         table = raw.get(section, {})
         if isinstance(table, dict):
@@ -254,12 +331,25 @@ def _override(raw: Table, override: str) -> str:
     return f"{section}.{key}" if dot else section
 
 
-def _override_transports(tables: list[Any], key: str, value: Any) -> str:
+def _override_fault(raw: Table, number: int, key: str, value: Any, said_by: str) -> str:
+    faults = list(_list(raw.get("fault", []), "fault"))
+    if number >= len(faults):
+        there_is = f"fault[0] to fault[{len(faults) - 1}]" if faults else "no fault"
+        raise InputError(
+            f"{said_by} fault[{number}].{key}: there is no such fault; there is {there_is}"
+        )
+    if isinstance(faults[number], dict):
+        faults[number] = faults[number] | {key: value}
+    raw["fault"] = faults
+    return f"fault.{key}"
+
+
+def _override_transports(tables: list[Any], key: str, value: Any, said_by: str) -> str:
     name, dot, key = key.rpartition(".")
     labels = [_label(table) for table in tables if isinstance(table, dict)]
     if dot and name not in labels:
         raise InputError(
-            f"--set transport.{name}.{key}: there is no transport {name!r};"
+            f"{said_by} transport.{name}.{key}: there is no transport {name!r};"
             f" there is: {', '.join(map(str, labels))}"
         )
     for number, table in enumerate(tables):

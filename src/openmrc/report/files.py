@@ -13,15 +13,10 @@ import json
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import polars as pl
 
 from openmrc.report.page import html
 from openmrc.report.picture import goodput_png
-from openmrc.run import Result, TransportResult
-from openmrc.units import US
+from openmrc.run import Result
 
 PICTURE = "goodput.png"
 
@@ -33,12 +28,8 @@ def write_results(result: Result, directory: Path, picture: bool = False) -> Non
     aside = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=directory))
     try:
         (aside / "summary.json").write_text(summary_json(result), encoding="utf-8")
-        pl.concat([flow_table(run) for run in result.transports] or [pl.DataFrame()]).write_parquet(
-            aside / "flows.parquet"
-        )
-        pl.concat([time_table(run) for run in result.transports] or [pl.DataFrame()]).write_parquet(
-            aside / "timeline.parquet"
-        )
+        result.flows.write_parquet(aside / "flows.parquet")
+        result.timeline.write_parquet(aside / "timeline.parquet")
         (aside / "report.html").write_text(html(result, png), encoding="utf-8")
         (aside / "scenario.toml").write_text(result.scenario.to_toml(), encoding="utf-8")
         if picture:
@@ -52,47 +43,3 @@ def write_results(result: Result, directory: Path, picture: bool = False) -> Non
 def summary_json(result: Result) -> str:
     """Return `summary.json` as text."""
     return json.dumps(result.summary(), indent=2) + "\n"
-
-
-def flow_table(run: TransportResult) -> pl.DataFrame:
-    """Return one row per flow; times in us, null where the event never came."""
-    flows = run.flows
-    done_us = _us_or_null(flows["done_ps"])
-    start_us = _us_or_null(flows["start_ps"])
-    return pl.DataFrame(
-        {
-            "transport": [run.name] * len(run.completed),
-            "flow": np.arange(len(run.completed)),
-            "qp": flows["qp"],
-            "src": flows["src"],
-            "dst": flows["dst"],
-            "bytes": flows["bytes"],
-            "start_us": start_us,
-            "done_us": done_us,
-            "fct_us": done_us - start_us,
-            "delivered_us": _us_or_null(flows["delivered_ps"]),
-            "retransmitted": flows["retransmitted"],
-            "failed": flows["failed"].astype(bool),
-            "error": list(run.flow_errors),
-        }
-    )
-
-
-def time_table(run: TransportResult) -> pl.DataFrame:
-    """Return one row per bin: its start, goodput, and packets sent again, lost and trimmed."""
-    timeline = run.timeline
-    return pl.DataFrame(
-        {
-            "transport": [run.name] * len(timeline["t_ps"]),
-            "t_us": timeline["t_ps"] / US,
-            "goodput_gbps": timeline["goodput_bytes"] * 8e3 / run.bin_ps,
-            "retransmitted": timeline["retransmitted"],
-            "lost": timeline["lost"],
-            "trimmed": timeline["trimmed"],
-        }
-    )
-
-
-def _us_or_null(times_ps: Any) -> pl.Series:
-    times = pl.Series(times_ps)
-    return pl.select(pl.when(times >= 0).then(times / US)).to_series()

@@ -1,7 +1,10 @@
-"""The progress bar on standard error: simulated time, flows done, time left."""
+"""Progress on standard error: of compiling, of a run, of a sweep."""
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from time import perf_counter
 from types import TracebackType
 from typing import Self
 
@@ -10,6 +13,22 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemaining
 
 from openmrc.run import Step
 from openmrc.units import US
+
+CLEAR = "\x1b[K"  # to the end of a terminal's line
+FAILURES_SAID = 5  # the others are in the data set
+
+
+def say(words: str) -> None:
+    """Say one line on standard error."""
+    print(words, file=sys.stderr, flush=True)
+
+
+def compiling(what: str, step: int, steps: int) -> None:
+    """Say how far a first compilation is."""
+    if step == 0:
+        say("Compiling the simulator, once for this version: up to two minutes.")
+    if 10 * step // steps != 10 * (step - 1) // steps:  # ten lines, not one for each function
+        say(f"  {100 * step // steps} %: {what}")
 
 
 class Bar:
@@ -54,3 +73,79 @@ class Bar:
             self._task = self._progress.add_task(label, total=now.flows_total, sim=sim)
             self._index = step.index
         self._progress.update(self._task, completed=now.flows_done, sim=sim)
+
+
+class SweepBar:
+    """Context manager whose `update` is called after each run: a line that changes on a terminal,
+    elsewhere a line for each tenth. `total` runs, of which `todo` are not in `out` yet.
+    """
+
+    def __init__(self, total: int, todo: int, out: Path, loud: bool = True) -> None:
+        self._total, self._todo, self._out, self._loud = total, todo, out, loud
+        self._done = self._failed = 0
+        self._on_terminal = sys.stderr.isatty()
+
+    def __enter__(self) -> Self:
+        self._started = perf_counter()
+        if 0 < self._todo < self._total:
+            self._say(f"{self._total - self._todo:,} of {self._total:,} runs are in {self._out}.")
+        if self._todo:
+            self._show()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        kept = self._total - self._todo + self._done - self._failed
+        if self._loud and self._on_terminal:
+            print(f"\r{CLEAR}", end="", file=sys.stderr, flush=True)
+        if kind is KeyboardInterrupt:
+            self._say(
+                f"Interrupted: {kept:,} of {self._total:,} runs are in {self._out};"
+                " resume by running the same again."
+            )
+        elif kind is None:
+            failed = f", {self._failed:,} failed" if self._failed else ""
+            self._say(f"{kept:,} of {self._total:,} runs are in {self._out}{failed}.")
+
+    def update(self, run: str, error: str) -> None:
+        """Note that a run ended, with an error if it failed."""
+        self._done += 1
+        if error:
+            self._failed += 1
+            if self._failed <= FAILURES_SAID:
+                self._say(f"FAILED: {run}: {error}")
+            if self._failed == FAILURES_SAID + 1:
+                self._say("More failed; the column error says which, and why.")
+        if self._done < self._todo:
+            self._show()
+
+    def _show(self) -> None:
+        tenth = self._done and 10 * self._done // self._todo > 10 * (self._done - 1) // self._todo
+        if self._loud and self._on_terminal:
+            print(f"\r{CLEAR}{self._state()}", end="", file=sys.stderr, flush=True)
+        elif self._loud and tenth:
+            say(self._state())
+
+    def _state(self) -> str:
+        state = f"{self._done:,} of {self._todo:,} runs"
+        if self._failed:
+            state += f", {self._failed:,} failed"
+        if self._done:
+            left_s = (perf_counter() - self._started) * (self._todo - self._done) / self._done
+            state += f", {_duration(left_s)} left"
+        return state
+
+    def _say(self, words: str) -> None:
+        if self._loud:
+            say(f"\r{CLEAR}{words}" if self._on_terminal else words)
+
+
+def _duration(seconds: float) -> str:
+    """About how long, in the unit that suits."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.0f} h"

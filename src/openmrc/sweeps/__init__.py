@@ -1,0 +1,1 @@
+"""Many runs of one scenario, on all cores or a cluster, into one Parquet data set."""

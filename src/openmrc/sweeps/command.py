@@ -1,0 +1,115 @@
+"""`mrc sweep`: what is written in a shell, as a sweep; its table."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from typing import TYPE_CHECKING, Any
+
+from openmrc.errors import InputError
+from openmrc.report.directory import check_directory
+from openmrc.run import EXIT_OK, EXIT_UNFINISHED
+from openmrc.scenario import load_scenario, value_of
+from openmrc.sweeps.plan import RUNS_MAX, plan
+from openmrc.sweeps.sweep import run_all, swept_keys
+
+if TYPE_CHECKING:
+    import polars as pl
+
+OVER = "--over"
+PIPE_WIDTH = 1000
+
+
+def run_command(arguments: argparse.Namespace) -> int:
+    """Run the sweep that the arguments describe, print its table, return the exit status."""
+    scenario = load_scenario(arguments.scenario, arguments.set)
+    runs = plan(scenario, parse_over(arguments.over), OVER)
+    check_directory(arguments.out)
+    table = run_all(
+        runs,
+        arguments.out,
+        workers=_workers(arguments.workers),
+        dask=arguments.dask,
+        flows=arguments.flows,
+    )
+    if arguments.json:
+        print(table.write_json())
+    else:
+        _print(table, swept_keys(runs))
+    return EXIT_OK if _all_well(table) else EXIT_UNFINISHED
+
+
+def parse_over(texts: list[str]) -> dict[str, list[Any]]:
+    """Return the values of each key: "seed=1..10", "transport.pmtu=2048,4096"."""
+    over: dict[str, list[Any]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        key = key.strip()
+        if not equals or not key or not values.strip():
+            raise InputError(f"{OVER} {text}: accepted: KEY=VALUES, such as seed=1..10")
+        if key in over:
+            raise InputError(f"{OVER} {text}: {key} is there already; name all its values at once")
+        over[key] = _values(text, values)
+    return over
+
+
+def _values(text: str, values: str) -> list[Any]:
+    ends = re.fullmatch(r"\s*(-?\d+)\.\.(-?\d+)\s*", values)
+    if not ends:
+        return [value_of(value) for value in values.split(",")]
+    first, last = int(ends[1]), int(ends[2])
+    if first > last:
+        raise InputError(f"{OVER} {text}: {first} is above {last}; write the smaller one first")
+    if last - first >= RUNS_MAX:
+        raise InputError(f"{OVER} {text}: more than {RUNS_MAX:,} runs; sweep over fewer at a time")
+    return list(range(first, last + 1))
+
+
+def _workers(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isdecimal():
+        raise InputError(f"--workers {text}: accepted: a whole number of 1 or more")
+    return int(text)
+
+
+def _all_well(table: pl.DataFrame) -> bool:
+    """Whether every run came to its end, as `mrc run` means it."""
+    return not any(
+        row["error"]
+        or row["flows.failed"]
+        or (row["flows.unfinished"] and row["stop.time"] is None)
+        for row in table.iter_rows(named=True)
+    )
+
+
+def _print(table: pl.DataFrame, keys: list[str]) -> None:
+    import polars as pl
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = Table()
+    columns = {
+        "transport": "transport",
+        "p50, us": "flows.fct_us.p50",
+        "p99, us": "flows.fct_us.p99",
+        "p100, us": "flows.fct_us.p100",
+        "goodput, Gb/s": "goodput_gbps.total",
+        "time / ideal": "slowdown_p100",
+        "completed": "flows.completed",
+        "of": "flows.total",
+    }
+    columns = {key: key for key in keys} | columns
+    for heading in columns:
+        shown.add_column(heading, justify="left" if heading in [*keys, "transport"] else "right")
+    for row in table.with_columns(pl.col("transport").fill_null("failed")).iter_rows(named=True):
+        shown.add_row(*(_cell(row[column]) for column in columns.values()))
+    # A pipe has no width: a table in a file is as wide as it needs to be.
+    Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH).print(shown)
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.6g}" if isinstance(value, float) else str(value)

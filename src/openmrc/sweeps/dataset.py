@@ -1,0 +1,92 @@
+"""The data set: a directory of Parquet files, one for each run, named by the run's key.
+
+runs/KEY.parquet         one row per transport: keys of the scenario, and figures
+runs/KEY.failed.parquet  one row: which run failed, and why
+flows/KEY.parquet        one row per transport and flow, if they are wanted
+
+A file is written aside and renamed into place, so none is half there. A run that failed is tried
+again by the next sweep.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+import openmrc
+from openmrc.errors import OpenMrcError
+from openmrc.sweeps.job import Outcome
+from openmrc.sweeps.plan import Run, code_hash
+from openmrc.sweeps.rows import failed_row, fault_types, key_types
+from openmrc.tables import FIGURES
+
+# The same columns whatever the scenario, so that the parts of different sweeps lie in one data set.
+SCHEMA: dict[str, Any] = {
+    "run": str,
+    "transport": str,
+    "error": str,
+    **FIGURES,
+    **key_types(),
+    "fault": pl.List(pl.Struct(pl.Schema(fault_types()))),
+    "wall_s": float,
+    "peak_rss_mb": float,
+    "openmrc": str,
+    "code": str,
+}
+
+
+class DataSet:
+    """The results of sweeps in `directory`, with the flows of each run if `flows`."""
+
+    def __init__(self, directory: Path, flows: bool) -> None:
+        self.directory, self.flows = directory, flows
+
+    def has(self, run: Run) -> bool:
+        """True if `run` is here, whole."""
+        folders = ("runs", "flows") if self.flows else ("runs",)
+        return all((self.directory / folder / f"{run.key}.parquet").exists() for folder in folders)
+
+    def write(self, run: Run, outcome: Outcome) -> None:
+        """Keep what came of `run`."""
+        if outcome.error:
+            row = failed_row(run.scenario, outcome.error)
+            self._write(self._part(run, ".failed"), _parquet(run, [row]))
+            return
+        if self.flows:
+            self._write(self.directory / "flows" / f"{run.key}.parquet", outcome.flows)
+        self._write(self._part(run), _parquet(run, outcome.rows))
+        self._part(run, ".failed").unlink(missing_ok=True)
+
+    def read(self, runs: Iterable[Run]) -> pl.DataFrame:
+        """Return the rows of `runs`, in their order; a run that is not here has none."""
+        choices = ((self._part(run), self._part(run, ".failed")) for run in runs)
+        parts = [part for done, failed in choices for part in [done if done.exists() else failed]]
+        return pl.read_parquet([part for part in parts if part.exists()])
+
+    def _part(self, run: Run, how: str = "") -> Path:
+        return self.directory / "runs" / f"{run.key}{how}.parquet"
+
+    def _write(self, path: Path, data: bytes) -> None:
+        aside = self.directory / f".unfinished-{os.getpid()}"
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            aside.write_bytes(data)
+            aside.replace(path)
+        except OSError as error:
+            aside.unlink(missing_ok=True)
+            raise OpenMrcError(
+                f"{path}: cannot be written ({error.strerror}); what was written before is kept"
+            ) from None
+
+
+def _parquet(run: Run, rows: list[dict[str, Any]]) -> bytes:
+    made_by = {"run": run.key, "openmrc": openmrc.__version__, "code": code_hash()}
+    table = pl.DataFrame([made_by | row for row in rows], schema=SCHEMA)
+    stream = BytesIO()
+    table.write_parquet(stream, statistics=False)
+    return stream.getvalue()

@@ -1,0 +1,72 @@
+"""One run of a sweep, as it travels to wherever it is run, and what comes back."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from openmrc.errors import OpenMrcError
+from openmrc.sweeps.plan import Run, code_hash
+
+if TYPE_CHECKING:
+    from openmrc.run import Result
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run as text: nothing in it belongs to a process or, but for files it names, a machine."""
+
+    key: str
+    toml: str
+    source: str  # what errors call the scenario
+    code: str  # the code that must run it
+    flows: bool  # whether the flows are wanted too
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a job: rows of the data set, or why there are none."""
+
+    rows: list[dict[str, Any]] = field(default_factory=list)
+    flows: bytes = b""  # as Parquet
+    error: str = ""
+
+
+def job_of(run: Run, flows: bool) -> Job:
+    """Return the job that makes `run`."""
+    scenario = run.scenario
+    return Job(run.key, scenario.to_toml(), scenario.source, code_hash(), flows)
+
+
+def run_job(job: Job, progress: Callable[[Any], None] | None = None) -> Outcome:
+    """Simulate; whatever goes wrong is part of the outcome, on one line."""
+    from openmrc.run import simulate
+    from openmrc.scenario import parse_scenario
+    from openmrc.sweeps.rows import rows
+
+    if code_hash() != job.code:
+        return Outcome(error=f"the code here is {code_hash()}, not {job.code}; install the same")
+    try:
+        scenario = parse_scenario(job.toml, source=job.source, base=Path("/"))
+        result = simulate(scenario, progress)
+        if result.partial:
+            return Outcome(error="interrupted")
+        return Outcome(rows(result), _flows(result, job.key) if job.flows else b"")
+    except OpenMrcError as error:
+        return Outcome(error=str(error))
+    except Exception as error:  # a bug, or no memory: of this run, not of the others
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{Path(at.filename).name}:{at.lineno}"
+        return Outcome(error=" ".join(f"{type(error).__name__}: {error} (at {place})".split()))
+
+
+def _flows(result: Result, key: str) -> bytes:
+    import polars as pl
+
+    stream = BytesIO()
+    result.flows.select(pl.lit(key).alias("run"), pl.all()).write_parquet(stream)
+    return stream.getvalue()

@@ -1,0 +1,91 @@
+"""Results as data frames: one builder for what Python gets and what files hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from openmrc.run import PACKETS, PATHS, PERCENTILES, TransportResult, flat
+from openmrc.units import US
+
+# Every figure of a transport's summary, named by its place there. The types are written down, so
+# that a part in which all values are null fits beside one in which none is.
+FIGURES: dict[str, Any] = {
+    "sim_time_us": pl.Float64,
+    "loop_s": pl.Float64,
+    "link_traversals": pl.Int64,
+    "link_traversals_per_s": pl.Int64,
+    **dict.fromkeys(
+        (f"flows.{k}" for k in ("total", "completed", "failed", "unfinished")), pl.Int64
+    ),
+    **dict.fromkeys((f"flows.fct_us.{k}" for k in ("min", *PERCENTILES, "mean")), pl.Float64),
+    **dict.fromkeys(
+        (f"goodput_gbps.{k}" for k in ("min", "mean", "p100_flow", "total")), pl.Float64
+    ),
+    "ideal_us": pl.Float64,
+    "slowdown_p100": pl.Float64,
+    **dict.fromkeys((f"packets.{k}" for k in PACKETS), pl.Int64),
+    **dict.fromkeys((f"paths.{k}" for k in PATHS), pl.Int64),
+    "qp_errors": pl.List(pl.String),
+    "bytes_verified": pl.Int64,
+}
+
+
+def stacked(tables: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """Return the tables below each other; empty if there is none."""
+    return pl.concat([*tables] or [pl.DataFrame()])
+
+
+def figure_table(run: TransportResult) -> pl.DataFrame:
+    """Return one row: the transport's name and every figure of its summary."""
+    return pl.DataFrame(
+        [{"transport": run.name} | flat(run.summary())],
+        schema={"transport": pl.String} | FIGURES,
+    )
+
+
+def flow_table(run: TransportResult) -> pl.DataFrame:
+    """Return one row per flow; times in us, null where the event never came."""
+    flows = run.flows
+    done_us = _us_or_null(flows["done_ps"])
+    start_us = _us_or_null(flows["start_ps"])
+    return pl.DataFrame(
+        {
+            "transport": [run.name] * len(run.completed),
+            "flow": np.arange(len(run.completed)),
+            "qp": flows["qp"],
+            "src": flows["src"],
+            "dst": flows["dst"],
+            "bytes": flows["bytes"],
+            "start_us": start_us,
+            "done_us": done_us,
+            "fct_us": done_us - start_us,
+            "delivered_us": _us_or_null(flows["delivered_ps"]),
+            "retransmitted": flows["retransmitted"],
+            "failed": flows["failed"].astype(bool),
+            "error": list(run.flow_errors),
+        }
+    )
+
+
+def time_table(run: TransportResult) -> pl.DataFrame:
+    """Return one row per bin: its start, goodput, and packets sent again, lost and trimmed."""
+    timeline = run.timeline
+    return pl.DataFrame(
+        {
+            "transport": [run.name] * len(timeline["t_ps"]),
+            "t_us": timeline["t_ps"] / US,
+            "goodput_gbps": timeline["goodput_bytes"] * 8e3 / run.bin_ps,
+            "retransmitted": timeline["retransmitted"],
+            "lost": timeline["lost"],
+            "trimmed": timeline["trimmed"],
+        }
+    )
+
+
+def _us_or_null(times_ps: Any) -> pl.Series:
+    times = pl.Series(times_ps)
+    return pl.select(pl.when(times >= 0).then(times / US)).to_series()

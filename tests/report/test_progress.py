@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from openmrc.report import progress
+from openmrc.report.progress import CLEAR, SweepBar
+
+
+@pytest.fixture
+def second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look at the clock is a second after the last."""
+    ticks: Iterator[int] = iter(range(10_000))
+    monkeypatch.setattr(progress, "perf_counter", lambda: next(ticks))
+
+
+def test_a_sweep_says_each_tenth_and_what_is_left(
+    second: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with SweepBar(25, 20, Path("d")) as bar:
+        for number in range(20):
+            bar.update(f"seed={number}", "no memory" if number == 9 else "")
+    assert capsys.readouterr().err.splitlines() == [
+        "5 of 25 runs are in d.",
+        "2 of 20 runs, 9 s left",
+        "4 of 20 runs, 8 s left",
+        "6 of 20 runs, 7 s left",
+        "8 of 20 runs, 6 s left",
+        "FAILED: seed=9: no memory",
+        "10 of 20 runs, 1 failed, 5 s left",
+        "12 of 20 runs, 1 failed, 4 s left",
+        "14 of 20 runs, 1 failed, 3 s left",
+        "16 of 20 runs, 1 failed, 2 s left",
+        "18 of 20 runs, 1 failed, 1 s left",
+        "24 of 25 runs are in d, 1 failed.",
+    ]
+
+
+def test_many_failures_are_not_all_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with SweepBar(50, 50, Path("d")) as bar:
+        for number in range(50):
+            bar.update(f"seed={number}", "why")
+    said = [line for line in capsys.readouterr().err.splitlines() if "left" not in line]
+    assert said == [
+        *(f"FAILED: seed={number}: why" for number in range(5)),
+        "More failed; the column error says which, and why.",
+        "0 of 50 runs are in d, 50 failed.",
+    ]
+
+
+def test_on_a_terminal_it_is_one_line_that_changes(
+    second: None, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    bar = SweepBar(3, 3, Path("d"))
+    with bar:
+        bar.update("seed=1", "")
+    with suppress(KeyboardInterrupt), bar:
+        raise KeyboardInterrupt
+    assert capsys.readouterr().err.split(f"\r{CLEAR}") == [
+        "",
+        "0 of 3 runs",
+        "1 of 3 runs, 2 s left",
+        "",
+        "1 of 3 runs are in d.\n",
+        "1 of 3 runs, 2 s left",
+        "",
+        "Interrupted: 1 of 3 runs are in d; resume by running the same again.\n",
+    ]
+
+
+def test_a_quiet_sweep_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with SweepBar(3, 2, Path("d"), loud=False) as bar:
+        bar.update("seed=1", "")
+        bar.update("seed=2", "why")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_long_sweep_counts_minutes_and_hours() -> None:
+    durations = [progress._duration(seconds) for seconds in (99, 100, 5999, 6000, 86_400)]
+    assert durations == ["99 s", "2 min", "100 min", "2 h", "24 h"]
