@@ -184,7 +184,9 @@ def _explain(message: str, table: Table, fields: Mapping[str, Any], place: str) 
     if not key:  # a Struct's own check; it names its key as ".key: what is wrong"
         return f"{place}{message}" if message.startswith(".") else f"{place}: {message}"
     if message.startswith("Invalid enum value"):
-        accepted = ", ".join(get_args(fields[key].type))
+        kinds = get_args(fields[key].type)  # the words, or the union of them with None
+        words = [word for kind in kinds for word in get_args(kind) or (kind,)]
+        accepted = ", ".join(AUTO if word is type(None) else word for word in words)
     elif message.startswith("Expected"):
         accepted = message.removeprefix("Expected ").partition(", got ")[0].replace("`", "")
         for word, meaning in _WORDS.items():
@@ -195,4 +197,10 @@ def _explain(message: str, table: Table, fields: Mapping[str, Any], place: str) 
     return f"{place}.{key}: {table.get(key)!r} is refused; accepted: {accepted}"
 
 
-_WORDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+}

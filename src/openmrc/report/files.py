@@ -55,14 +55,17 @@ def summary_json(result: Result) -> str:
 
 
 def flow_table(run: TransportResult) -> pl.DataFrame:
-    """Return one row per flow; times in us, null where the event never came."""
-    flows = run.flows
+    """Return one row per flow; times in us, null where the event never came.
+
+    `messages` is 1, or how many a generated flow stands for; `job` is null where there are none.
+    """
+    flows, n, jobs = run.flows, len(run.completed), np.array(run.jobs)
     done_us = _us_or_null(flows["done_ps"])
     start_us = _us_or_null(flows["start_ps"])
     return pl.DataFrame(
         {
-            "transport": [run.name] * len(run.completed),
-            "flow": np.arange(len(run.completed)),
+            "transport": [run.name] * n,
+            "flow": np.arange(n),
             "qp": flows["qp"],
             "src": flows["src"],
             "dst": flows["dst"],
@@ -74,6 +77,8 @@ def flow_table(run: TransportResult) -> pl.DataFrame:
             "retransmitted": flows["retransmitted"],
             "failed": flows["failed"].astype(bool),
             "error": list(run.flow_errors),
+            "messages": flows["messages"],
+            "job": pl.Series(jobs[run.flow_job] if run.jobs else [None] * n, dtype=pl.String),
         }
     )
 
