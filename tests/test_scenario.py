@@ -289,11 +289,9 @@ def test_two_jobs_of_one_kind_draw_each_for_itself() -> None:
     ("job", "message"),
     [
         ('kind = "stream"\nnics = "0-99"', "workload.job[0].nics: '0-99': NICs 0 to 63 exist"),
-        ('kind = "stream"\nnics = [3]', "workload.job[0].nics: [3] is refused; accepted: "),
-        (
-            'kind = "stream"\nnics = 3',
-            "workload.job[0].nics: 3 is refused; accepted: text | a list",
-        ),
+        ('kind = "stream"\nnics = [3]', "workload.job[0].nics: '3': two or more different NICs"),
+        ('kind = "stream"\nnics = [3, "x"]', "workload.job[0].nics: '3, x' is refused; accepted: "),
+        ('kind = "stream"\nnics = 3', "workload.job[0].nics: 3 is refused; accepted: text"),
         ('kind = "stream"\nstart = 3', "workload.job[0].start: 3 "),
         (
             'kind = "stream"\nnick = "all"',

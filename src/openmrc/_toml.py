@@ -197,10 +197,4 @@ def _explain(message: str, table: Table, fields: Mapping[str, Any], place: str) 
     return f"{place}.{key}: {table.get(key)!r} is refused; accepted: {accepted}"
 
 
-_WORDS = {
-    "int": "a whole number",
-    "float": "a number",
-    "str": "text",
-    "bool": "true or false",
-    "array": "a list",
-}
+_WORDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}

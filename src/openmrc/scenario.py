@@ -199,6 +199,8 @@ def _workload(table: Any, base: Path) -> WorkloadSection:
         place = f"workload.job[{number}]"
         work = _of_kind(job, JOB_WORKLOADS, place, base, also=JOB_KEYS)
         given = {key: job[key] for key in JOB_KEYS if key in job}
+        if isinstance(nics := given.get("nics"), list):
+            given["nics"] = ", ".join(map(str, nics))
         section = read_table({"name": _job_label(job)} | given, JobSection, place, base)
         if section.name in [other.name for other, _ in jobs]:
             raise InputError(

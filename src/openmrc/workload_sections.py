@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 LISTED_MAX = 1_000_000
 SEED_COMPUTE = 1  # the purpose of a random stream beside that of the workload itself
 
+Placement = Annotated[str, Meta(min_length=1)]  # of a job; a list of numbers becomes such a text
+
 
 class WorkloadSection(Section, frozen=True, kw_only=True):
     """`[workload]`: what is sent."""
@@ -276,13 +278,8 @@ class JobSection(Section, frozen=True, kw_only=True):
     """One `[[workload.job]]`: where it runs and when it starts; `work` is its other keys."""
 
     name: Label
-    nics: Label | Annotated[tuple[NicId, ...], Meta(min_length=2)] = "all"
+    nics: Placement = "all"
     start: Time = Time(0)
-
-    @property
-    def placement(self) -> str:
-        """The NICs as text."""
-        return self.nics if isinstance(self.nics, str) else ", ".join(map(str, self.nics))
 
 
 class Jobs(WorkloadSection, frozen=True, kw_only=True):
@@ -304,7 +301,7 @@ class Jobs(WorkloadSection, frozen=True, kw_only=True):
         job, work = self.job[index]
         place = f"workload.job[{index}]"
         try:
-            nics = read_nics(job.placement, n_nics)
+            nics = read_nics(job.nics, n_nics)
         except InputError as error:
             raise error.at(f"{place}.nics") from None
         try:
@@ -324,7 +321,7 @@ class Jobs(WorkloadSection, frozen=True, kw_only=True):
                     "[[workload.job]]",
                     work,
                     name=job.name,
-                    nics=job.placement,
+                    nics=job.nics,
                     start=job.start,
                     kind=work.kind,
                 )

@@ -192,10 +192,10 @@ def test_jobs_stand_below_their_transport(fake_world: type[FakeWorld], tmp_path:
     result = simulate(parse_scenario(text))
     first, small, large = table_rows(result.transports[0])
     assert first == row(result.transports[0])
-    assert small == ["  a <b>", "10.0", "20.0", "20.0", "", "", "", "", "after 20us"]
-    assert large == ["  large", "40.0", "50.0", "50.0", "", "", "", "", "after 50us"]
+    assert small == ["mrc: a <b>", "10.0", "20.0", "20.0", "", "", "", "", "after 20us"]
+    assert large == ["mrc: large", "40.0", "50.0", "50.0", "", "", "", "", "after 50us"]
     write_results(result, tmp_path)
     flows = pl.read_parquet(tmp_path / "flows.parquet")
     assert flows["job"].to_list() == ["a <b>"] * 2 + ["large"] * 3
     assert flows["messages"].to_list() == [1] * 5
-    assert "<td>  a &lt;b&gt;</td>" in (tmp_path / "report.html").read_text()
+    assert "<td>mrc: a &lt;b&gt;</td>" in (tmp_path / "report.html").read_text()

@@ -159,6 +159,20 @@ def test_a_packet_that_is_not_what_was_sent_is_noticed(what: str) -> None:
     assert world.bytes_verified < 1_000_000
 
 
+def test_what_was_placed_a_window_ago_is_not_placed_again() -> None:
+    """The ring of units has turned: the same place, another unit."""
+    world = stream_world(size=20_000_000)
+    world.run(until_ps=100 * US)
+    ring = int(world.net.qp[int(world.ends.sender[0])].unit_mask) + 1
+    n = data_under_way(world)[0]
+    assert world.net.hop[n].tag > 2 * ring
+    world.net.hop[n].tag -= ring
+    world.net.packet[n].va -= ring * 4096
+    world.run()
+    assert world.bytes_wrong == 4096
+    assert world.bytes_verified == 20_000_000 - 4096
+
+
 def test_an_address_outside_its_region_is_an_error_and_nothing_is_written() -> None:
     world = stream_world(size=1_000_000)
     world.run(until_ps=6 * US)

@@ -45,13 +45,13 @@ def row(run: TransportResult) -> list[str]:
 def rows(run: TransportResult) -> list[list[str]]:
     """Return one transport's row, and one below it for each of its jobs."""
     jobs = run.summary().get("jobs", {})
-    return [row(run), *(_job_row(name, job) for name, job in jobs.items())]
+    return [row(run), *(_job_row(f"{run.name}: {name}", job) for name, job in jobs.items())]
 
 
 def _job_row(name: str, job: dict[str, Any]) -> list[str]:
     fct_us, time_us = job["flows"]["fct_us"], job["time_us"]
     return [
-        f"  {name}",
+        name,
         *(_figure(fct_us[key], 1) for key in ("p50", "p99", "p100")),
         *([""] * 4),
         "never" if time_us is None else f"after {_rounded(round(time_us * US))}",
