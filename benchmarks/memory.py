@@ -70,27 +70,30 @@ def estimate(scenario: Scenario) -> dict[str, int]:
 
     slots = _pow2(derived.mpr_packets)
     ring_bytes = _pow2(derived.mpr_packets + 256) // 8
-    messages = np.bincount(traffic.msg_qp, minlength=qps)
+    messages = np.bincount(traffic.msg_qp, traffic.msg_count, qps)
     held = sum(_pow2(min(int(n), build.SEND_QUEUE_MAX)) for n in messages)
     pairs = {(min(a, b), max(a, b)) for a, b in zip(traffic.qp_src, traffic.qp_dst, strict=True)}
-    units = int((-(-traffic.msg_bytes // transport.pmtu)).sum())
+    carried = np.bincount(traffic.msg_qp, traffic.packets(transport.pmtu), qps)
+    units = sum(min(_pow2(int(n)), slots) for n in carried)
     size = {name.rpartition(".")[2]: n for name, n in record_bytes().items()}
     ends = 2 * qps
     per_end = size["QP"] + size["LINK_QP"] + planes * size["PLANE"] + ring_bytes + 8
-    heap = 2 * traffic.n_msgs + 8 * ends + 2 * nics + 4 * len(schedule.events) + 4096
+    any_series = bool((traffic.msg_count > 1).any())
+    first = np.clip(1 - traffic.msg_deps, 0, traffic.msg_count).sum() if any_series else 0
+    heap = 2 * traffic.n_msgs + first + 8 * ends + 2 * nics + 4 * len(schedule.events) + 4096
     releases = len(traffic.recv_next) + len(traffic.sent_next)
     return {
         "QPs": ends * per_end + qps * size["REGION"] + 2 * len(pairs) * size["PEER"],
         "slots": qps * slots * size["SLOT"],
         "EVs": evs * size["EV"] + 2 * order,
         "messages": held * (size["MESSAGE"] + size["RX_MESSAGE"])
-        + traffic.n_msgs * (size["MESSAGE_STATE"] + size["ROSTER"])
+        + traffic.n_msgs * (size["MESSAGE_STATE"] + any_series * size["SERIES"] + 4)
         + 4 * releases,
         "payload": 2 * units,
         "NICs": nics * (size["NIC"] + size["LINK_NIC"] + 4 * es.REQUESTS),
         "ports": fabric.n_ports * (size["PORT"] + size["HEALTH"]),
         "switches": fabric.n_switches * size["SWITCH"],
-        "heap": heap * size["HEAP_ENTRY"],
+        "heap": int(heap) * size["HEAP_ENTRY"],
     }
 
 

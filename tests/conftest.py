@@ -91,6 +91,7 @@ class FakeWorld:
             "done_ps": self.done,
             "delivered_ps": np.where(self.done < 0, -1, self.done - US),
             "bytes": self.traffic.msg_bytes,
+            "messages": self.traffic.msg_count,
             "src": self.traffic.qp_src[self.traffic.msg_qp],
             "dst": self.traffic.qp_dst[self.traffic.msg_qp],
             "qp": self.traffic.msg_qp,

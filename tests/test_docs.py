@@ -20,7 +20,6 @@ from openmrc.engine import paths
 from openmrc.scenario import load_scenario, parse_scenario
 from openmrc.sections import (
     FABRICS,
-    WORKLOADS,
     FaultSection,
     Header,
     StopSection,
@@ -28,6 +27,7 @@ from openmrc.sections import (
 )
 from openmrc.sweeps.here import WORKERS_MAX
 from openmrc.sweeps.plan import RUNS_MAX
+from openmrc.workload_sections import WORKLOADS, JobSection
 
 if TYPE_CHECKING:
     from tests.conftest import FakeWorld
@@ -117,14 +117,20 @@ def test_the_command_page_shows_every_option_of_a_sweep() -> None:
 
 
 def test_the_scenario_in_the_reference_can_be_built() -> None:
-    (text,) = blocks("docs/scenario.md", "toml")
+    text, jobs = blocks("docs/scenario.md", "toml")
     _, _, schedule = parse_scenario(text).build()
     assert [at_ps for at_ps, _ in schedule.names] == [100_000_000, 2_100_000_000]
+    _, traffic, _ = parse_scenario(jobs).build()
+    assert traffic.jobs == ("training", "noise")
 
 
 @pytest.mark.parametrize(
     "section",
-    [*FABRICS.values(), *WORKLOADS.values(), Header, TransportSection, FaultSection, StopSection],
+    [
+        *FABRICS.values(),
+        *WORKLOADS.values(),
+        *(JobSection, Header, TransportSection, FaultSection, StopSection),
+    ],
 )
 def test_every_key_is_in_the_reference(section: type[msgspec.Struct]) -> None:
     reference = (ROOT / "docs/scenario.md").read_text(encoding="utf-8")
@@ -187,10 +193,12 @@ def test_the_examples_of_memory_follow_the_formula(column: int) -> None:
         EXAMPLES["P1024_100G"],
         EXAMPLES["M256_8x100G"],
         '[workload]\nkind = "ring-all-reduce"\nsize = "1MB"\nchannels = 3',
+        '[workload]\nkind = "ring-all-reduce"\nsize = "1MB"\nflows = "series"\nchunks = 3',
+        '[workload]\nkind = "broadcast"\nchunks = 300\nflows = "series"',
         '[workload]\nkind = "incast"\nvictim = true',
         '[transport]\npaths = "single"\n[workload]\nkind = "permutation"',
     ],
-    ids=["P1024_100G", "M256_8x100G", "ring", "incast", "single"],
+    ids=["P1024_100G", "M256_8x100G", "ring", "series", "chain", "incast", "single"],
 )
 def test_the_formula_of_memory_is_what_a_world_allocates(scenario: str) -> None:
     from openmrc.sim.world import World

@@ -240,3 +240,30 @@ def test_peak_memory_is_of_this_program_not_of_its_parent() -> None:
     code = "from openmrc.run import peak_rss_mb; print(peak_rss_mb())"
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert 5 < float(child.stdout) < peak_rss_mb() - block.nbytes / 2e6
+
+
+def test_every_job_has_flows_and_a_time_of_its_own(fake_world: type[FakeWorld]) -> None:
+    job = '[[workload.job]]\nname = "{}"\nkind = "incast"\nn = {}\n'
+    text = '[workload]\nkind = "jobs"\n' + job.format("small", 2) + job.format("large", 3)
+    run = simulate(parse_scenario(text)).transports[0].summary()
+    assert list(run)[-1] == "jobs"
+    assert list(run["jobs"]) == ["small", "large"]
+    # flow i takes 10 (i + 1) us, and all start at 0
+    small, large = run["jobs"].values()
+    assert small["flows"]["total"] == small["flows"]["completed"] == 2
+    assert small["flows"]["fct_us"]["p100"] == small["time_us"] == 20.0
+    assert large["flows"]["fct_us"]["min"] == 30.0
+    assert large["flows"]["fct_us"]["p50"] == 40.0
+    assert large["flows"]["fct_us"]["p100"] == large["time_us"] == 50.0
+
+    fake_world.built.clear()
+    fake_world.failed = 1
+    small, large = simulate(parse_scenario(text)).transports[0].summary()["jobs"].values()
+    assert small["time_us"] == 20.0
+    assert (large["flows"]["failed"], large["flows"]["unfinished"]) == (1, 0)
+    assert large["time_us"] is None
+    assert large["flows"]["fct_us"]["p100"] == 40.0
+
+
+def test_without_jobs_there_is_no_word_of_them(fake_world: type[FakeWorld], two: Scenario) -> None:
+    assert "jobs" not in simulate(two).transports[0].summary()

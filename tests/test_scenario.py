@@ -20,15 +20,15 @@ from openmrc.scenario import (
 )
 from openmrc.sections import (
     FABRICS,
-    WORKLOADS,
     FabricSection,
     FatTree,
-    Incast,
     Multiplane,
-    Permutation,
     TransportSection,
 )
 from openmrc.sim.transport import Queues, Transport
+from openmrc.traffic import Traffic
+from openmrc.units import US
+from openmrc.workload_sections import JOB_WORKLOADS, Incast, Permutation
 
 SMALLEST = '[workload]\nkind = "permutation"\n'
 TOPO = "Nodes 16\nTiers 2\nPodsize 16\n" + "".join(
@@ -51,7 +51,9 @@ def every_scenario(folder: Path) -> list[Scenario]:
     (folder / "a.cm").write_text(CM)
     files = {"fabric": 'topo = "a.topo"', "workload": 'cm = "a.cm"'}
     fabrics = [f'[fabric]\nkind = "{k}"\n{files["fabric"] * (k == "htsim")}\n' for k in FABRICS]
-    loads = [f'[workload]\nkind = "{k}"\n{files["workload"] * (k == "htsim")}\n' for k in WORKLOADS]
+    loads = [
+        f'[workload]\nkind = "{k}"\n{files["workload"] * (k == "htsim")}\n' for k in JOB_WORKLOADS
+    ]
     texts = [fabric + SMALLEST for fabric in fabrics] + loads
     texts.append(
         'name = "a \\"quoted\\" name\\u0007"\nseed = 9\n[stop]\ntime = "2.5ms"\n'
@@ -175,6 +177,165 @@ def test_a_random_ring_is_another_ring_over_the_same_nics() -> None:
     assert near.qp_src.tolist() == list(range(8))
     assert sorted(mixed.qp_src.tolist()) == list(range(8))
     assert mixed.qp_src.tolist() != near.qp_src.tolist()
+
+
+def workload(text: str, nics: int = 16) -> Traffic:
+    _, traffic, _ = parse_scenario(f"[fabric]\nnics = {nics}\n[workload]\n{text}").build()
+    return traffic
+
+
+@pytest.mark.parametrize(
+    ("text", "messages", "total"),
+    [
+        ('kind = "ring-all-reduce"\nranks = 8\nsize = "8kB"', 14 * 8, 14 * 8000),
+        ('kind = "halving-doubling-all-reduce"\nranks = 8\nsize = "8kB"', 6 * 8, 14 * 8000),
+        ('kind = "reduce-scatter"\nranks = 8\nsize = "8kB"', 7 * 8, 7 * 8000),
+        ('kind = "all-gather"\nranks = 8\nsize = "8kB"\nchunks = 2', 2 * 7 * 8, 7 * 8000),
+        ('kind = "all-to-all"\nranks = 8\nsize = "8kB"\nat_once = 2', 7 * 8, 7 * 8000),
+        ('kind = "broadcast"\nranks = 8\nsize = "8kB"\nchunks = 4', 4 * 7, 7 * 8000),
+        ('kind = "broadcast"\nranks = 8\nsize = "8kB"\nshape = "tree"', 7, 7 * 8000),
+        ('kind = "send-recv"\nranks = 8\nsize = "8kB"\nsteps = 3', 3 * 8, 3 * 8 * 8000),
+        ('kind = "all-to-all"\ngroup = 4\nsize = "8kB"', 3 * 16, 3 * 4 * 8000),
+    ],
+)
+def test_a_collective_sends_what_it_must(text: str, messages: int, total: int) -> None:
+    traffic = workload(text)
+    assert (traffic.n_msgs, traffic.n_sends) == (messages, messages)
+    assert traffic.msg_total_bytes.sum() == total
+    assert traffic.jobs == ()
+
+
+def test_a_ring_is_listed_up_to_a_million_messages_or_as_it_is_told() -> None:
+    ring = 'kind = "ring-all-reduce"\nsize = "1GB"\n'
+    assert workload(ring).n_msgs == 30 * 16
+    assert workload(ring + 'flows = "series"').n_msgs == 16
+    assert workload(ring + 'flows = "series"\nchannels = 2\nchunks = 3').n_msgs == 16 * 6
+    # 2(n - 1)n: 707 ranks have 998,284 messages, 708 have 1,001,112
+    assert workload(ring, nics=707).n_msgs == 998_284
+    assert workload(ring, nics=708).n_msgs == 708
+    assert workload(ring + 'flows = "message"', nics=708).n_msgs == 1_001_112
+
+
+def test_groups_are_of_ranks_in_a_row() -> None:
+    near = workload('kind = "all-gather"\ngroup = 4\nflows = "series"')
+    assert near.qp_src.tolist() == list(range(16))
+    assert near.qp_dst.tolist() == [1, 2, 3, 0, 5, 6, 7, 4, 9, 10, 11, 8, 13, 14, 15, 12]
+    assert near.kind == "all-gather"
+    mixed = workload('kind = "all-gather"\ngroup = 4\norder = "random"\nflows = "series"')
+    assert sorted(mixed.qp_src.tolist()) == list(range(16))
+    assert mixed.qp_src.tolist() != list(range(16))
+
+
+def test_every_rank_draws_its_time_to_compute_once() -> None:
+    ring = 'kind = "ring-all-reduce"\ncompute = "10us"\n'
+    assert set(workload(ring).msg_compute_ps.tolist()) == {10 * US}
+    times = workload(ring + "jitter = 0.2").msg_compute_ps.reshape(16, 30)
+    assert (times == times[:, :1]).all()
+    assert len(set(times[:, 0].tolist())) == 16
+    assert 8 * US <= times.min() < 9 * US < 11 * US < times.max() <= 12 * US
+    assert times.tolist() == workload(ring + "jitter = 0.2").msg_compute_ps.reshape(16, 30).tolist()
+
+
+JOBS = """
+[fabric]
+nics = 16
+[workload]
+kind = "jobs"
+[[workload.job]]
+name = "left"
+kind = "ring-all-reduce"
+nics = "0-3"
+size = "4kB"
+[[workload.job]]
+kind = "incast"
+nics = [15, 4, 5, 6, 7]
+start = "3us"
+n = 2
+size = "1kB"
+"""
+
+
+def test_jobs_are_placed_and_start_when_they_should() -> None:
+    scenario = parse_scenario(JOBS)
+    _, traffic, _ = scenario.build()
+    assert traffic.jobs == ("left", "incast")
+    assert traffic.msg_src.tolist() == [0] * 6 + [1] * 6 + [2] * 6 + [3] * 6 + [7, 6]
+    assert traffic.msg_dst.tolist()[-2:] == [15, 15]
+    assert traffic.msg_start_ps.tolist() == [0] * 24 + [3 * US] * 2
+    assert parse_scenario(scenario.to_toml()) == scenario
+    assert '\nnics = "15, 4, 5, 6, 7"\n' in scenario.to_toml()
+
+
+def test_set_reaches_a_job_by_its_name() -> None:
+    overrides = ["workload.left.size=8kB", "workload.incast.start=1us", "workload.left.nics=all"]
+    _, traffic, _ = parse_scenario(JOBS, overrides).build()
+    assert traffic.n_msgs == 30 * 16 + 2
+    assert traffic.msg_total_bytes[:480].sum() == 30 * 8000
+    assert traffic.msg_start_ps[-1] == US
+    assert refusal(JOBS, "workload.right.size=8kB") == (
+        "--set workload.right.size: there is no job 'right'; there is: left, incast"
+    )
+    assert refusal(JOBS, "workload.left.size=8").startswith("--set: workload.job[0].size: 8 ")
+    assert refusal(JOBS, "workload.size=8kB") == (
+        "--set: workload.size: unknown key; accepted here: kind, job"
+    )
+
+
+def test_two_jobs_of_one_kind_draw_each_for_itself() -> None:
+    job = '[[workload.job]]\nname = "{}"\nkind = "permutation"\n'
+    _, traffic, _ = parse_scenario(
+        '[workload]\nkind = "jobs"\n' + job.format("a") + job.format("b")
+    ).build()
+    first, second = traffic.qp_dst[:64].tolist(), traffic.qp_dst[64:].tolist()
+    assert sorted(first) == sorted(second) == list(range(64))
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    ("job", "message"),
+    [
+        ('kind = "stream"\nnics = "0-99"', "workload.job[0].nics: '0-99': NICs 0 to 63 exist"),
+        ('kind = "stream"\nnics = [3]', "workload.job[0].nics: '3': two or more different NICs"),
+        ('kind = "stream"\nnics = [3, "x"]', "workload.job[0].nics: '3, x' is refused; accepted: "),
+        ('kind = "stream"\nnics = 3', "workload.job[0].nics: 3 is refused; accepted: text"),
+        ('kind = "stream"\nstart = 3', "workload.job[0].start: 3 "),
+        (
+            'kind = "stream"\nnick = "all"',
+            "workload.job[0].nick: unknown key; did you mean 'nics'?",
+        ),
+        (
+            'kind = "stream"\nnics = "0-3"\ndst = 4',
+            "workload.job[0].dst: nic 4 does not exist; 0 to 3 do",
+        ),
+        ('kind = "jobs"', "workload.job[0].kind: 'jobs' is refused; accepted: permutation, "),
+        ('size = "1B"', "workload.job[0].kind: is missing; accepted: permutation, "),
+        (
+            'kind = "stream"\n[[workload.job]]\nkind = "stream"',
+            "workload.job[1].name: 'stream' is already the name of another job; give each",
+        ),
+        (
+            'kind = "halving-doubling-all-reduce"\nnics = "0-5"',
+            "workload.job[0].ranks: 6 is no power of two, which halving and doubling needs; 4",
+        ),
+    ],
+)
+def test_a_job_that_cannot_be_is_refused(job: str, message: str) -> None:
+    text = f'[workload]\nkind = "jobs"\n[[workload.job]]\n{job}\n'
+    assert refusal(text).startswith(f"x.toml: {message}")
+
+
+def test_a_list_of_jobs_is_one() -> None:
+    jobs = '[workload]\nkind = "jobs"\n'
+    assert refusal(jobs) == (
+        "x.toml: workload.job: there is none; write [[workload.job]] and its keys"
+    )
+    assert refusal(jobs + '[workload.job]\nkind = "stream"') == (
+        "x.toml: workload.job: is one table; it is a list, write [[workload.job]]"
+    )
+    assert refusal(jobs + "job = [3]") == (
+        "x.toml: workload.job[0]: 3 is not a table; write [workload.job[0]] and its keys below it"
+    )
+    assert refusal(jobs + 'size = "1MB"').startswith("x.toml: workload.size: unknown key; ")
 
 
 def test_files_are_relative_to_the_scenario_that_names_them(tmp_path: Path) -> None:
@@ -411,6 +572,27 @@ def test_a_bad_file_is_refused_with_place_value_and_remedy(text: str, message: s
         (
             '[workload]\nkind = "ring-all-reduce"\nranks = 65',
             "x.toml: workload.ranks: 65 ranks on 64",
+        ),
+        (
+            '[workload]\nkind = "all-to-all"\ngroup = 24',
+            "x.toml: workload.group: 64 ranks cannot be divided into groups of 24",
+        ),
+        (
+            '[workload]\nkind = "broadcast"\njitter = 0.1',
+            "x.toml: workload.jitter: 0.1 of no time; set compute too, or remove it",
+        ),
+        (
+            '[workload]\nkind = "send-recv"\ncompute = "1us"',
+            "x.toml: workload.compute: is the time between steps; one step has none, remove it",
+        ),
+        ('[workload]\nkind = "all-to-all"\nchunks = 2', "x.toml: workload.chunks: unknown key; "),
+        (
+            '[workload]\nkind = "broadcast"\nshape = "star"',
+            "x.toml: workload.shape: 'star' is refused; accepted: chain, tree",
+        ),
+        (
+            '[workload]\nkind = "all-gather"\nflows = "all"',
+            "x.toml: workload.flows: 'all' is refused; accepted: message, series, auto",
         ),
         ('[workload]\nkind = "htsim"', "x.toml: workload.cm: is missing and has no default"),
         (

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openmrc.errors import InputError
-from openmrc.traffic import Traffic, make_traffic, waves
+from openmrc.traffic import Traffic, make_traffic, unroll, waves
 
 
 def messages(n: int, **more: Any) -> Traffic:
@@ -41,9 +41,10 @@ def test_the_arrays_have_the_agreed_types() -> None:
     assert (traffic.n_qps, traffic.n_msgs) == (3, 3)
     types = {name: getattr(traffic, name).dtype.str[1:] for name in (
         "qp_src", "qp_dst", "msg_qp", "msg_bytes", "msg_start_ps", "msg_deps", "msg_imm",
+        "msg_compute_ps", "msg_count", "msg_block", "msg_blocks", "msg_longer", "msg_job",
         "recv_first", "recv_next", "sent_first", "sent_next",
     )}  # fmt: skip
-    longs = {"msg_bytes", "msg_start_ps"}
+    longs = {"msg_bytes", "msg_start_ps", "msg_compute_ps"}
     assert {name for name, dtype in types.items() if dtype == "i8"} == longs
     assert {name for name, dtype in types.items() if dtype == "b1"} == {"msg_imm"}
     assert set(types.values()) == {"i4", "i8", "b1"}
@@ -72,6 +73,14 @@ def test_a_message_that_wakes_itself_again_is_released_once() -> None:
         ({"msg_bytes": [5, -5]}, "workload size of message 1: -5; at least 1 byte is needed"),
         ({"msg_bytes": [5, 0]}, "workload size of message 1: 0; at least 1 byte is needed"),
         ({"msg_start_ps": -3}, "workload start of message 0: -3; 0 ps or later is accepted"),
+        (
+            {"compute_ps": [0, -2]},
+            "workload compute before message 1: -2; 0 ps or more is accepted",
+        ),
+        ({"count": [0, 1]}, "workload messages in series 0: 0; 1 or more is accepted"),
+        ({"blocks": (0, 0, 0)}, "workload blocks of message 0: 0; 1 or more is accepted"),
+        ({"blocks": (3, 3, 0)}, "workload block of message 0: 3; name one there is"),
+        ({"blocks": (2, 3, 4)}, "workload longer blocks of message 0: 4; 0 to all"),
         ({"deps": [-1, 0]}, "workload releases needed by message 0: -1; 0 or more is accepted"),
         ({"recv": ([0], [2])}, "traffic release 0: 2; name a message below 2"),
         ({"msg_qp": [], "msg_bytes": []}, "workload: no messages at all; at least one is needed"),
@@ -87,6 +96,90 @@ def test_wrong_numbers_are_refused_in_one_line(change: dict[str, Any], message: 
     with pytest.raises(InputError) as refused:
         make_traffic("test", 4, **(parts | change))
     assert str(refused.value) == message
+
+
+# --- series
+
+
+def series(n: int, **more: Any) -> Traffic:
+    """n series of 5 messages of 100 B with immediates, each on a QP of its own."""
+    return messages(n, **({"count": 5, "imm": True, "deps": 0} | more))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"deps": [2, 0]},
+            "workload releases needed by series 0: 2; 1 at most is accepted",
+        ),
+        (
+            {"recv": ([0], [1]), "imm": False},
+            "workload release by series 0: 0; only with immediates do the messages of a series"
+            " arrive in order",
+        ),
+        (
+            {"recv": ([0], [1]), "count": [5, 1]},
+            "workload release by entry 0: 0; series release series, and messages messages",
+        ),
+        (
+            {"recv": ([0, 1], [1, 1]), "deps": [-4, 0]},
+            "workload releases given to series 1: 2; by one other at most",
+        ),
+        ({}, "workload releases needed by series 0: 4; fewer are given"),
+        (
+            {"recv": ([0], [1]), "count": [3, 5], "deps": [-2, 0]},
+            "workload releases needed by series 1: 4; fewer are given",
+        ),
+        (
+            {"recv": ([0, 1], [1, 0]), "deps": [1, 1]},
+            "workload message 0 (nic 0 to nic 1): never posted, the 1 releases it waits for"
+            " cannot all come; break the circle or lower the count",
+        ),
+    ],
+)
+def test_a_series_that_could_stop_half_way_is_refused(change: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError) as refused:
+        series(2, **change)
+    assert str(refused.value) == message
+
+
+def test_a_circle_with_a_message_ahead_goes_round() -> None:
+    # Message k of 1 waits for message k of 0, that for message k - 1 of 1.
+    circle = series(2, count=3, recv=([0, 1], [1, 0]), deps=[0, 1])
+    listed = unroll(circle)
+    assert order(listed) == [[0], [3], [1], [4], [2], [5]]
+    assert listed.msg_deps.tolist() == [0, 1, 1, 1, 1, 1]
+
+
+def test_a_window_of_messages_is_under_way_at_once() -> None:
+    # Each acknowledgement releases the next; three have been posted before the first.
+    listed = unroll(series(1, count=6, sent=([0], [0]), deps=-2))
+    assert listed.msg_deps.tolist() == [0, 0, 0, 1, 1, 1]
+    assert rows(listed.sent_first, listed.sent_next) == [[3], [4], [5], [], [], []]
+
+
+@given(st.integers(1, 40), st.integers(1, 12), st.data())
+def test_the_bytes_of_a_series_are_those_of_its_messages(
+    count: int, blocks: int, data: st.DataObject
+) -> None:
+    block, longer = data.draw(st.integers(0, blocks - 1)), data.draw(st.integers(0, blocks))
+    size, pmtu = data.draw(st.integers(1, 20)), data.draw(st.integers(1, 7))
+    one = make_traffic(
+        "one", 2, [0], [1], [0], size, deps=1 - count, count=count, blocks=(block, blocks, longer)
+    )
+    sizes = [size + ((block - k) % blocks < longer) for k in range(count)]
+    assert unroll(one).msg_bytes.tolist() == sizes
+    assert one.msg_total_bytes.tolist() == [sum(sizes)]
+    assert one.packets(pmtu).tolist() == [sum(-(-n // pmtu) for n in sizes)]
+    assert one.n_sends == count
+
+
+def test_what_is_listed_already_stays_as_it_is() -> None:
+    first = messages(5, sent=([0, 1, 2] * 2, [3] * 3 + [4] * 3), deps=[0, 0, 0, 1, 2])
+    again = unroll(first)
+    for name, column in vars(first).items():
+        assert np.array_equal(getattr(again, name), column), name
 
 
 def test_a_circle_is_never_posted() -> None:

@@ -224,7 +224,9 @@ def _explain(message: str, table: Table, fields: Mapping[str, Any], place: str) 
     if not key:  # a Struct's own check; it names its key as ".key: what is wrong"
         return f"{place}{message}" if message.startswith(".") else f"{place}: {message}"
     if message.startswith("Invalid enum value"):
-        accepted = ", ".join(get_args(fields[key].type))
+        kinds = get_args(fields[key].type)  # the words, or the union of them with None
+        words = [word for kind in kinds for word in get_args(kind) or (kind,)]
+        accepted = ", ".join(AUTO if word is type(None) else word for word in words)
     elif message.startswith("Expected"):
         accepted = message.removeprefix("Expected ").partition(", got ")[0].replace("`", "")
         for word, meaning in _WORDS.items():

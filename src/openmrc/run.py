@@ -1,7 +1,8 @@
 """simulate(scenario): one run per transport on the same fabric, workload and faults; the results.
 
-A flow is one message. Its completion time (FCT) runs from its start, the moment it was posted, to
-the sender's last acknowledgement. Percentiles are nearest rank: the ceil(p*n)-th smallest.
+A flow is one message, or one series of them where a workload is generated. Its completion time
+(FCT) runs from its start, the moment it (its first message) was posted, to the sender's last
+acknowledgement. Percentiles are nearest rank: the ceil(p*n)-th smallest.
 Goodput counts payload bytes only, in Gb/s:
 
 * of a flow: its bytes over its FCT; `min` and `mean` are over the completed flows, `p100_flow` is
@@ -84,6 +85,8 @@ class TransportResult:
     now_ps: int
     loop_s: float
     bytes_verified: int
+    jobs: tuple[str, ...] = ()  # names, if the workload has jobs
+    flow_job: NDArray[np.int32] | None = None  # index into `jobs`
 
     @property
     def completed(self) -> NDArray[np.bool_]:
@@ -116,20 +119,14 @@ class TransportResult:
         """This transport's object in `summary.json`."""
         traversals = self.counters["link_traversals"]
         fct_ps = self.fct_ps
-        fct_us = distribution_us(fct_ps)
+        jobs = {"jobs": {name: self._job(i) for i, name in enumerate(self.jobs)}}
         slowdown = int(self.flows["done_ps"].max()) / self.ideal_ps if len(fct_ps) else None
         return {
             "sim_time_us": _us(self.now_ps),
             "loop_s": round(self.loop_s, 4),
             "link_traversals": traversals,
             "link_traversals_per_s": round(traversals / self.loop_s) if self.loop_s else None,
-            "flows": {
-                "total": len(self.completed),
-                "completed": len(fct_ps),
-                "failed": self.n_failed,
-                "unfinished": self.n_unfinished,
-                "fct_us": fct_us,
-            },
+            "flows": self._flows(slice(None)),
             "goodput_gbps": self._goodput_gbps(),
             "ideal_us": _us(self.ideal_ps),
             "slowdown_p100": None if slowdown is None else round(slowdown, 4),
@@ -137,6 +134,29 @@ class TransportResult:
             "paths": {key: self.counters[key] for key in PATHS},
             "qp_errors": list(self.qp_errors),
             "bytes_verified": self.bytes_verified,
+            **(jobs if self.jobs else {}),
+        }
+
+    def _flows(self, these: Any) -> dict[str, Any]:
+        """Count and time some of the flows."""
+        flows = {key: self.flows[key][these] for key in ("start_ps", "done_ps", "failed")}
+        done, failed = flows["done_ps"] >= 0, int(flows["failed"].sum())
+        return {
+            "total": len(done),
+            "completed": int(done.sum()),
+            "failed": failed,
+            "unfinished": int((~done).sum()) - failed,
+            "fct_us": distribution_us((flows["done_ps"] - flows["start_ps"])[done]),
+        }
+
+    def _job(self, index: int) -> dict[str, Any]:
+        """Return a job's object: its flows, and the time from its first start to its last end."""
+        mine = self.flow_job == index
+        start_ps, done_ps = self.flows["start_ps"][mine], self.flows["done_ps"][mine]
+        whole = bool((done_ps >= 0).all())
+        return {
+            "flows": self._flows(mine),
+            "time_us": _us(done_ps.max() - start_ps.min()) if whole else None,
         }
 
     def _goodput_gbps(self) -> dict[str, float | None]:
@@ -385,6 +405,8 @@ def _collect(name: str, world: World, ideal_ps: int) -> TransportResult:
         now_ps=int(world.now_ps),
         loop_s=float(world.loop_s),
         bytes_verified=int(world.bytes_verified),
+        jobs=world.traffic.jobs,
+        flow_job=world.traffic.msg_job,
     )
 
 

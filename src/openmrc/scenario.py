@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,12 +20,18 @@ from openmrc._toml import Choice, File, Table, plain, read_table, refuse_unknown
 from openmrc.errors import InputError
 from openmrc.sections import (
     FABRICS,
-    WORKLOADS,
     FabricSection,
     FaultSection,
     Header,
     StopSection,
     TransportSection,
+)
+from openmrc.workload_sections import (
+    JOB_KEYS,
+    JOB_WORKLOADS,
+    WORKLOADS,
+    Jobs,
+    JobSection,
     WorkloadSection,
 )
 
@@ -99,7 +105,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
             write_table("", Header(name=self.name, seed=self.seed)),
             write_table("[fabric]", self.fabric, kind=self.fabric.kind),
             *(write_table("[[transport]]", transport) for transport in self.transports),
-            write_table("[workload]", self.workload, kind=self.workload.kind),
+            *self.workload.tables(),
             *(write_table("[[fault]]", fault) for fault in self.faults),
             write_table("[stop]", self.stop),
         ]
@@ -225,7 +231,7 @@ def _check(raw: Table, source: str, base: Path) -> Scenario:
         seed=head.seed,
         fabric=_of_kind(raw.get("fabric", {}), FABRICS, "fabric", base, default="multiplane"),
         transports=_transports(raw["transport"], base),
-        workload=_of_kind(raw.get("workload", {}), WORKLOADS, "workload", base),
+        workload=_workload(raw.get("workload", {}), base),
         faults=tuple(
             read_table(fault, FaultSection, f"fault[{number}]", base)
             for number, fault in enumerate(_list(raw.get("fault", []), "fault"))
@@ -237,8 +243,42 @@ def _check(raw: Table, source: str, base: Path) -> Scenario:
     )
 
 
+def _workload(table: Any, base: Path) -> WorkloadSection:
+    if not isinstance(table, dict) or table.get("kind") != Jobs.kind:
+        workload: WorkloadSection = _of_kind(table, WORKLOADS, "workload", base)
+        return workload
+    refuse_unknown(table, ("kind", "job"), "workload")
+    jobs: list[tuple[JobSection, WorkloadSection]] = []
+    for number, job in enumerate(_list(table.get("job", []), "workload.job")):
+        place = f"workload.job[{number}]"
+        work = _of_kind(job, JOB_WORKLOADS, place, base, also=JOB_KEYS)
+        given = {key: job[key] for key in JOB_KEYS if key in job}
+        if isinstance(nics := given.get("nics"), list):
+            given["nics"] = ", ".join(map(str, nics))
+        section = read_table({"name": _job_label(job)} | given, JobSection, place, base)
+        if section.name in [other.name for other, _ in jobs]:
+            raise InputError(
+                f"{place}.name: {section.name!r} is already the name of another job;"
+                " give each a name of its own"
+            )
+        jobs.append((section, work))
+    if not jobs:
+        raise InputError("workload.job: there is none; write [[workload.job]] and its keys")
+    return Jobs(job=tuple(jobs))
+
+
+def _job_label(table: Table) -> Any:
+    """A job's name: what it is called, else its kind."""
+    return table.get("name", table.get("kind"))
+
+
 def _of_kind(
-    table: Any, kinds: dict[str, Any], place: str, base: Path, default: str | None = None
+    table: Any,
+    kinds: dict[str, Any],
+    place: str,
+    base: Path,
+    default: str | None = None,
+    also: Sequence[str] = (),
 ) -> Any:
     if not isinstance(table, dict):
         raise InputError(
@@ -249,7 +289,7 @@ def _of_kind(
         raise InputError(f"{place}.kind: is missing; accepted: {', '.join(kinds)}")
     if not isinstance(kind, str) or kind not in kinds:
         raise InputError(f"{place}.kind: {kind!r} is refused; accepted: {', '.join(kinds)}")
-    return read_table(table, kinds[kind], place, base, kind=kind)
+    return read_table(table, kinds[kind], place, base, **dict.fromkeys(("kind", *also)))
 
 
 def _transports(tables: list[Any], base: Path) -> tuple[TransportSection, ...]:
@@ -323,7 +363,9 @@ def _override(raw: Table, path: str, value: Any, said_by: str) -> str:
     if not dot:
         raw[section] = value
     elif section == "transport":
-        key = _override_transports(raw["transport"], key, value, said_by)
+        key = _override_named(raw["transport"], section, _label, key, value, said_by)
+    elif section == "workload" and "." in key and (jobs := _jobs_of(raw)):
+        key = f"job.{_override_named(jobs, section, _job_label, key, value, said_by)}"
     else:
         table = raw.get(section, {})
         if isinstance(table, dict):
@@ -344,15 +386,30 @@ def _override_fault(raw: Table, number: int, key: str, value: Any, said_by: str)
     return f"fault.{key}"
 
 
-def _override_transports(tables: list[Any], key: str, value: Any, said_by: str) -> str:
+def _jobs_of(raw: Table) -> list[Any]:
+    """Return the list of jobs in `raw`, to be changed there; empty if there is none."""
+    workload = raw.get("workload", {})
+    jobs = workload.get("job") if isinstance(workload, dict) else None
+    if not isinstance(jobs, list):
+        return []
+    jobs = list(jobs)
+    raw["workload"] = workload | {"job": jobs}
+    return jobs
+
+
+def _override_named(
+    tables: list[Any], what: str, label: Callable[[Table], Any], key: str, value: Any, said_by: str
+) -> str:
+    """Set "NAME.KEY" in the table of that name, "KEY" in all; return the key alone."""
     name, dot, key = key.rpartition(".")
-    labels = [_label(table) for table in tables if isinstance(table, dict)]
+    labels = [label(table) for table in tables if isinstance(table, dict)]
     if dot and name not in labels:
+        what_it_is = "job" if what == "workload" else what
         raise InputError(
-            f"{said_by} transport.{name}.{key}: there is no transport {name!r};"
+            f"{said_by} {what}.{name}.{key}: there is no {what_it_is} {name!r};"
             f" there is: {', '.join(map(str, labels))}"
         )
     for number, table in enumerate(tables):
-        if isinstance(table, dict) and (not dot or _label(table) == name):
+        if isinstance(table, dict) and (not dot or label(table) == name):
             tables[number] = table | {key: value}
     return key

@@ -3,7 +3,7 @@
 A key that would have no effect (`planes` of a fat tree) is not part of that kind, and so unknown
 there. None means `"auto"`: derived at start. A Struct's own checks raise ValueError with the key in
 front (".rate: ..."), which `_toml` completes with the place. docs/scenario.md says the same in
-prose.
+prose. `[workload]` has a file of its own, `workload_sections`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from openmrc.fabric.faults import Fault
     from openmrc.fabric.model import Fabric
     from openmrc.sim.transport import Queues, Transport
-    from openmrc.traffic import Traffic
 
 # 16 times the largest installation published (131,072 NICs); arrays of more do not fit a machine.
 NICS_MAX = 2_097_152
@@ -216,98 +215,6 @@ class TransportSection(Section, frozen=True, kw_only=True):
         )
 
 
-class WorkloadSection(Section, frozen=True, kw_only=True):
-    """`[workload]`: what is sent."""
-
-    kind: ClassVar[str]
-
-    def build(self, n_nics: int, seed: int) -> Traffic:
-        """Return the messages; raise `InputError` for a NIC that is not there."""
-        raise NotImplementedError
-
-
-class Permutation(WorkloadSection, frozen=True, kw_only=True):
-    """Every NIC sends to one other, and receives from one other."""
-
-    kind: ClassVar[str] = "permutation"
-    size: Size = Size.parse("2MB")
-    channels: Count = 1
-
-    def build(self, n_nics: int, seed: int) -> Traffic:
-        from openmrc.workload import patterns
-
-        return patterns.permutation(n_nics, self.size, seed, channels=self.channels)
-
-
-class Incast(WorkloadSection, frozen=True, kw_only=True):
-    """`n` NICs send to `target`; with `victim`, one of them also sends to an idle neighbour."""
-
-    kind: ClassVar[str] = "incast"
-    size: Size = Size.parse("2MB")
-    n: Count = 8
-    target: NicId = 0
-    victim: bool = False
-
-    def build(self, n_nics: int, seed: int) -> Traffic:
-        from openmrc.workload import patterns
-
-        return patterns.incast(n_nics, self.n, self.size, target=self.target, victim=self.victim)
-
-
-class RingAllReduce(WorkloadSection, frozen=True, kw_only=True):
-    """2(ranks - 1) dependent steps around a ring, `channels` rings side by side.
-
-    The ring runs over the first `ranks` NICs: by their numbers, so that most neighbours are below
-    one T0, or at random (drawn from the seed), so that most steps cross the fabric.
-    """
-
-    kind: ClassVar[str] = "ring-all-reduce"
-    size: Size = Size.parse("16MB")
-    ranks: Nics | None = None
-    order: Literal["nic", "random"] = "nic"
-    channels: Count = 1
-
-    def build(self, n_nics: int, seed: int) -> Traffic:
-        import numpy as np
-
-        from openmrc.workload import patterns
-
-        count = n_nics if self.ranks is None else self.ranks
-        if count > n_nics:
-            raise InputError(f"workload.ranks: {count} ranks on {n_nics} NICs; at most {n_nics}")
-        ring = np.arange(count)
-        if self.order == "random":
-            np.random.default_rng(seed).shuffle(ring)
-        return patterns.ring_all_reduce(n_nics, self.size, channels=self.channels, ranks=ring)
-
-
-class Stream(WorkloadSection, frozen=True, kw_only=True):
-    """One long transfer."""
-
-    kind: ClassVar[str] = "stream"
-    size: Size = Size.parse("1GB")
-    src: NicId = 0
-    dst: NicId | None = None
-
-    def build(self, n_nics: int, seed: int) -> Traffic:
-        from openmrc.workload import patterns
-
-        dst = n_nics - 1 if self.dst is None else self.dst
-        return patterns.stream(self.src, dst, self.size, n_nics)
-
-
-class HtsimWorkload(WorkloadSection, frozen=True, kw_only=True):
-    """Messages and triggers of an htsim `.cm` file."""
-
-    kind: ClassVar[str] = "htsim"
-    cm: File
-
-    def build(self, n_nics: int, seed: int) -> Traffic:
-        from openmrc.workload.cm import load_cm
-
-        return load_cm(self.cm, n_nics)
-
-
 class FaultSection(Section, frozen=True, kw_only=True):
     """One `[[fault]]`: at a time, somewhere, for a while or for good."""
 
@@ -359,6 +266,3 @@ class Header(Section, frozen=True, kw_only=True):
 
 
 FABRICS = {section.kind: section for section in (Multiplane, FatTree, HtsimFabric)}
-WORKLOADS = {
-    section.kind: section for section in (Permutation, Incast, RingAllReduce, Stream, HtsimWorkload)
-}

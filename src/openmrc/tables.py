@@ -40,22 +40,30 @@ def stacked(tables: Iterable[pl.DataFrame]) -> pl.DataFrame:
 
 
 def figure_table(run: TransportResult) -> pl.DataFrame:
-    """Return one row: the transport's name and every figure of its summary."""
+    """Return one row: the transport's name and every figure of its summary.
+
+    Figures of single jobs are not among them: `flow_table` has a column to group by.
+    """
+    summary = run.summary()
+    summary.pop("jobs", None)
     return pl.DataFrame(
-        [{"transport": run.name} | flat(run.summary())],
+        [{"transport": run.name} | flat(summary)],
         schema={"transport": pl.String} | FIGURES,
     )
 
 
 def flow_table(run: TransportResult) -> pl.DataFrame:
-    """Return one row per flow; times in us, null where the event never came."""
-    flows = run.flows
+    """Return one row per flow; times in us, null where the event never came.
+
+    `messages` is 1, or how many a generated flow stands for; `job` is null where there are none.
+    """
+    flows, n, jobs = run.flows, len(run.completed), np.array(run.jobs)
     done_us = _us_or_null(flows["done_ps"])
     start_us = _us_or_null(flows["start_ps"])
     return pl.DataFrame(
         {
-            "transport": [run.name] * len(run.completed),
-            "flow": np.arange(len(run.completed)),
+            "transport": [run.name] * n,
+            "flow": np.arange(n),
             "qp": flows["qp"],
             "src": flows["src"],
             "dst": flows["dst"],
@@ -67,6 +75,8 @@ def flow_table(run: TransportResult) -> pl.DataFrame:
             "retransmitted": flows["retransmitted"],
             "failed": flows["failed"].astype(bool),
             "error": list(run.flow_errors),
+            "messages": flows["messages"],
+            "job": pl.Series(jobs[run.flow_job] if run.jobs else [None] * n, dtype=pl.String),
         }
     )
 

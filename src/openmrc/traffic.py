@@ -1,11 +1,20 @@
 """A workload as arrays: queue pairs, the messages they carry, and which message releases which.
 
-A message is posted to its QP when the clock has reached `msg_start_ps` and `msg_deps` releases
-have arrived. It gives releases of two kinds: to the messages of its `recv` row when its last byte
-is placed at the receiver, to those of its `sent` row when its sender holds the last
-acknowledgement. Releases beyond `msg_deps` change nothing, so a message that needs k of n
-releases waits for the k-th. The rows are compressed: message m's are `next[first[m] :
-first[m + 1]]`.
+An entry of the `msg_` arrays is one message or, where `msg_count` is above 1, a *series*: so many
+messages on the same QP, one after the other. A ring of n ranks is n series instead of 2n(n - 1)
+messages: what is regular is a rule, not a list. `unroll` writes the list out.
+
+Message k of an entry, k = 0 for a single one, is posted when `msg_deps + k` releases have arrived:
+`msg_compute_ps` after the last of them, and not before `msg_start_ps`. Where `msg_deps + k` is 0 or
+less it needs none. A message gives releases of two kinds: to the entries of its `recv` row when the
+receiver has it, to those of its `sent` row when its sender holds the last acknowledgement. The
+receiver has a message when its last byte is placed; one with an immediate when that is delivered,
+in the order of messages (MRC 1.3). Releases beyond what is needed change nothing, so a message
+that needs k of n releases waits for the k-th. The rows are compressed: entry m's are
+`next[first[m] : first[m + 1]]`.
+
+Message k carries block `(msg_block - k) mod msg_blocks` of its data, and is `msg_bytes` long, one
+byte more if that block is below `msg_longer`.
 
 A workload in which some message could never be posted is refused when it is made.
 """
@@ -13,7 +22,7 @@ A workload in which some message could never be posted is refused when it is mad
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -27,6 +36,9 @@ BoolArray = npt.NDArray[np.bool_]
 Edges = tuple[npt.ArrayLike, npt.ArrayLike]  # (giving messages, released messages)
 
 NO_EDGES: Edges = ((), ())
+
+QPS_MAX = 1 << 22  # as many as an rkey can name; each costs tens of kilobytes when it runs
+MESSAGES_MAX = 20_000_000  # listed: a run takes 200 B of each
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -42,15 +54,23 @@ class Traffic:
     msg_qp: IntArray  # [messages]
     msg_bytes: LongArray
     msg_start_ps: LongArray
+    msg_compute_ps: LongArray  # from a release to the posting
     msg_deps: IntArray  # releases needed
     msg_imm: BoolArray  # WRITE_WITH_IMM
+    msg_count: IntArray  # messages in the series
+    msg_block: IntArray  # which block the first one carries,
+    msg_blocks: IntArray  # of so many,
+    msg_longer: IntArray  # the first so many of which are a byte longer
     recv_first: IntArray  # [messages + 1]
     recv_next: IntArray
     sent_first: IntArray  # [messages + 1]
     sent_next: IntArray
+    msg_job: IntArray  # index into `jobs`; 0 where there are none
+    jobs: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _check_numbers(self)
+        _check_series(self)
         _check_all_posted(self)
 
     @property
@@ -60,8 +80,44 @@ class Traffic:
 
     @property
     def n_msgs(self) -> int:
-        """How many messages there are."""
+        """How many entries there are: messages, a series counting once."""
         return len(self.msg_qp)
+
+    @property
+    def n_sends(self) -> int:
+        """How many messages there are, with all those of each series."""
+        return int(self.msg_count.sum(dtype=np.int64))
+
+    @property
+    def msg_long(self) -> LongArray:
+        """How many messages of each entry are one byte longer than `msg_bytes`."""
+        # block (b - k) mod n for k = 0 ... count - 1, from the last to the first: a run of integers
+        end = self.msg_block.astype(np.int64) + 1
+        turns = -(-self.msg_count // self.msg_blocks) * self.msg_blocks.astype(np.int64)
+        long: LongArray = self._longer_below(turns + end) - self._longer_below(
+            turns + end - self.msg_count
+        )
+        return long
+
+    def _longer_below(self, x: LongArray) -> LongArray:
+        """Return how many integers from 0 up to below `x` are, modulo `msg_blocks`, longer."""
+        in_last: LongArray = np.minimum(x % self.msg_blocks, self.msg_longer)
+        return x // self.msg_blocks * self.msg_longer + in_last
+
+    @property
+    def msg_total_bytes(self) -> LongArray:
+        """The bytes of each entry, all its messages together."""
+        return self.msg_bytes * self.msg_count + self.msg_long
+
+    def as_one(self, kind: str) -> Traffic:
+        """Return the same messages as one job of this kind."""
+        return replace(self, kind=kind, jobs=(), msg_job=np.zeros_like(self.msg_job))
+
+    def packets(self, pmtu: int) -> LongArray:
+        """Return the packets of each entry, all its messages together."""
+        long = self.msg_long
+        short = self.msg_count - long
+        return short * (-(-self.msg_bytes // pmtu)) + long * (-(-(self.msg_bytes + 1) // pmtu))
 
     @property
     def msg_src(self) -> IntArray:
@@ -86,12 +142,16 @@ def make_traffic(
     sent: Edges = NO_EDGES,
     deps: npt.ArrayLike | None = None,
     imm: npt.ArrayLike = False,
+    compute_ps: npt.ArrayLike = 0,
+    count: npt.ArrayLike = 1,
+    blocks: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike] = (0, 1, 0),
 ) -> Traffic:
     """Return a workload from plain lists or arrays.
 
-    `msg_bytes`, `msg_start_ps` and `imm` may be one value for all messages. `recv` and `sent` are
-    pairs (giving, released) of message numbers. Without `deps` a message waits for every release
-    it is given. Raises `InputError` for whatever could not run.
+    Columns but `msg_qp` may be one value for all messages; `blocks` is `msg_block`, `msg_blocks`
+    and `msg_longer`. `recv` and `sent` are pairs (giving, released) of message numbers. Without
+    `deps` a message waits for every release it is given. Raises `InputError` for whatever could
+    not run.
     """
     qps = np.asarray(msg_qp, np.int32)
     n = len(qps)
@@ -107,13 +167,67 @@ def make_traffic(
         msg_qp=qps,
         msg_bytes=_column(msg_bytes, n, np.int64),
         msg_start_ps=_column(msg_start_ps, n, np.int64),
+        msg_compute_ps=_column(compute_ps, n, np.int64),
         msg_deps=_column(deps, n, np.int32),
         msg_imm=_column(imm, n, np.bool_),
+        msg_count=_column(count, n, np.int32),
+        msg_block=_column(blocks[0], n, np.int32),
+        msg_blocks=_column(blocks[1], n, np.int32),
+        msg_longer=_column(blocks[2], n, np.int32),
         recv_first=recv_first,
         recv_next=recv_next,
         sent_first=sent_first,
         sent_next=sent_next,
+        msg_job=np.zeros(n, np.int32),
     )
+
+
+def unroll(traffic: Traffic) -> Traffic:
+    """Return the same workload with every message listed, those of an entry one after the other.
+
+    It runs as the other does, to the picosecond; its results are per message.
+    """
+    check_listed(traffic.n_sends)
+    entry = np.repeat(np.arange(traffic.n_msgs), traffic.msg_count)
+    begin = np.cumsum(traffic.msg_count, dtype=np.int64) - traffic.msg_count
+    k = np.arange(len(entry)) - begin[entry]
+    block = (traffic.msg_block[entry] - k) % traffic.msg_blocks[entry]
+    series = traffic.msg_count > 1
+    deps = traffic.msg_deps[entry]
+    listed = make_traffic(
+        traffic.kind,
+        traffic.n_nics,
+        traffic.qp_src,
+        traffic.qp_dst,
+        msg_qp=traffic.msg_qp[entry],
+        msg_bytes=traffic.msg_bytes[entry] + (block < traffic.msg_longer[entry]),
+        msg_start_ps=traffic.msg_start_ps[entry],
+        recv=_unrolled(traffic, begin, traffic.recv_first, traffic.recv_next),
+        sent=_unrolled(traffic, begin, traffic.sent_first, traffic.sent_next),
+        deps=np.where(series[entry], deps + k > 0, deps),
+        imm=traffic.msg_imm[entry],
+        compute_ps=traffic.msg_compute_ps[entry],
+        blocks=(block, traffic.msg_blocks[entry], 0),
+    )
+    return replace(listed, msg_job=traffic.msg_job[entry], jobs=traffic.jobs)
+
+
+def check_listed(n: int) -> None:
+    """Refuse to list more messages than a machine holds; before it is tried."""
+    if n > MESSAGES_MAX:
+        raise InputError(f"workload: {n} messages to list; at most {MESSAGES_MAX} are accepted")
+
+
+def _unrolled(traffic: Traffic, begin: LongArray, first: IntArray, nxt: IntArray) -> Edges:
+    """Return the releases of one kind between listed messages; entry m's begin at `begin[m]`."""
+    giving = np.repeat(np.arange(traffic.n_msgs), np.diff(first))
+    count, deps = traffic.msg_count[nxt], traffic.msg_deps[nxt]
+    edge = np.repeat(np.arange(len(nxt)), count)
+    k = np.arange(len(edge)) - (np.cumsum(count, dtype=np.int64) - count)[edge]
+    # message k of a series waits for message k + deps - 1 of the other; single ones for each other
+    needed = np.where(count > 1, deps, 1)[edge] + k
+    edge, k, needed = (column[needed > 0] for column in (edge, k, needed))
+    return begin[giving[edge]] + needed - 1, begin[nxt[edge]] + k
 
 
 def waves(
@@ -182,8 +296,67 @@ def _check_numbers(traffic: Traffic) -> None:
     _refuse(size, size <= 0, "workload size of message", "at least 1 byte is needed")
     start = traffic.msg_start_ps
     _refuse(start, start < 0, "workload start of message", "0 ps or later is accepted")
+    compute = traffic.msg_compute_ps
+    _refuse(compute, compute < 0, "workload compute before message", "0 ps or more is accepted")
+    count = traffic.msg_count
+    _refuse(count, count < 1, "workload messages in series", "1 or more is accepted")
     deps = traffic.msg_deps
-    _refuse(deps, deps < 0, "workload releases needed by message", "0 or more is accepted")
+    _refuse(
+        deps,
+        (deps < 0) & (count == 1),
+        "workload releases needed by message",
+        "0 or more is accepted",
+    )
+
+
+def _check_series(traffic: Traffic) -> None:
+    """What keeps counting releases exact: they come in order, from one series to another."""
+    block, blocks, longer = traffic.msg_block, traffic.msg_blocks, traffic.msg_longer
+    _refuse(blocks, blocks < 1, "workload blocks of message", "1 or more is accepted")
+    _refuse(
+        block, (block < 0) | (block >= blocks), "workload block of message", "name one there is"
+    )
+    _refuse(
+        longer, (longer < 0) | (longer > blocks), "workload longer blocks of message", "0 to all"
+    )
+    count = traffic.msg_count
+    series = count > 1
+    if not series.any():
+        return
+    deps = traffic.msg_deps
+    _refuse(
+        deps, series & (deps > 1), "workload releases needed by series", "1 at most is accepted"
+    )
+    edges = [
+        (np.repeat(np.arange(traffic.n_msgs), np.diff(first)), nxt)
+        for first, nxt in (
+            (traffic.recv_first, traffic.recv_next),
+            (traffic.sent_first, traffic.sent_next),
+        )
+    ]
+    by_arrival = edges[0][0]
+    _refuse(
+        by_arrival,
+        series[by_arrival] & ~traffic.msg_imm[by_arrival],
+        "workload release by series",
+        "only with immediates do the messages of a series arrive in order",
+    )
+    giving, released = (np.concatenate(ends) for ends in zip(*edges, strict=True))
+    _refuse(
+        giving,
+        series[giving] != series[released],
+        "workload release by entry",
+        "series release series, and messages messages",
+    )
+    givers = np.bincount(released, minlength=traffic.n_msgs)
+    _refuse(
+        givers, series & (givers > 1), "workload releases given to series", "by one other at most"
+    )
+    given = np.bincount(released, count[giving], traffic.n_msgs)
+    needed = deps + count - 1
+    _refuse(
+        needed, series & (needed > given), "workload releases needed by series", "fewer are given"
+    )
 
 
 def _check_all_posted(traffic: Traffic) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
 from openmrc.fabric import Fabric, fat_tree, multiplane
 from openmrc.fabric.ideal import ideal_ps, message_ideal_ps
-from openmrc.traffic import Traffic, make_traffic
-from openmrc.workload import incast, ring_all_reduce, stream
+from openmrc.traffic import Traffic, make_traffic, unroll
+from openmrc.workload import broadcast, incast, ring_all_reduce, send_recv, stream
 
 GBPS = 10**9
 US = 10**6
@@ -76,7 +79,7 @@ def test_a_sender_of_many_messages_is_limited_by_its_own_port() -> None:
 
 def chain(kind: str) -> Traffic:
     edges = ([0], [1])
-    ends = {"recv": edges} if kind == "recv" else {"sent": edges}
+    ends: dict[str, Any] = {"recv": edges} if kind == "recv" else {"sent": edges}
     return make_traffic("chain", 128, [0, 16], [16, 0], [0, 1], 4086, [5 * US, 0], **ends)
 
 
@@ -93,6 +96,38 @@ def test_a_ring_takes_its_steps_one_after_the_other() -> None:
     ring = ring_all_reduce(8, 8 * 1000)
     arrive, back = 2 * 1064 * 80 + 2 * US, 2 * US + 2 * 5_120
     assert ideal_ps(fabric, ring, with_header, **PEER) == 14 * arrive + back
+
+
+@pytest.mark.parametrize(
+    "series",
+    [
+        ring_all_reduce(8, 8 * 6000, channels=2, chunks=3, compute_ps=3 * US),
+        send_recv(6, 5 * 4096, chunks=5, steps=9, compute_ps=np.arange(6) * US),
+        broadcast(7, 4 * 3000, chunks=4, compute_ps=np.arange(7) * US),
+        broadcast(13, 4 * 3000, chunks=4, shape="tree"),
+    ],
+    ids=["ring", "send-recv", "chain", "tree"],
+)
+def test_a_series_is_bounded_as_its_messages_are(series: Traffic) -> None:
+    fabric = multiplane(16, 2, 100 * GBPS, 4, 4, US, 0)
+    found = ideal_ps(fabric, series, with_header, **PEER)
+    assert found == ideal_ps(fabric, unroll(series), with_header, **PEER)
+
+
+def test_the_pause_before_a_step_is_part_of_the_ideal() -> None:
+    fabric = multiplane(8, 1, 100 * GBPS, 8, 1, US, 0)
+    quick, slow = (ring_all_reduce(8, 8000, compute_ps=us * US) for us in (0, 50))
+    times = [ideal_ps(fabric, ring, with_header, **PEER) for ring in (quick, slow)]
+    assert times[1] - times[0] == 13 * 50 * US
+
+
+def test_a_ring_of_thousands_is_bounded_without_listing_it() -> None:
+    fabric = multiplane(4096, 1, 100 * GBPS, 64, 64, US, 0)
+    ring = ring_all_reduce(4096, 4096 * 1000)
+    within, across, back = 2 * 1064 * 80 + 2 * US, 4 * 1064 * 80 + 4 * US, 4 * US + 4 * 5_120
+    # 8190 messages in a row, every 64th of which crosses; the last one does, so 128 of them
+    found = ideal_ps(fabric, ring, with_header, **PEER)
+    assert found == 8190 * within + 128 * (across - within) + back
 
 
 def test_what_needs_only_some_releases_is_bounded_by_its_start() -> None:

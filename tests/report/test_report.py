@@ -12,7 +12,8 @@ from matplotlib import image
 from openmrc.report.files import write_results
 from openmrc.report.page import html
 from openmrc.report.picture import STYLES, goodput, goodput_png
-from openmrc.report.table import print_table, sentences
+from openmrc.report.table import print_table, row, sentences
+from openmrc.report.table import rows as table_rows
 from openmrc.run import simulate
 from openmrc.scenario import Scenario, parse_scenario
 from openmrc.units import US
@@ -159,6 +160,8 @@ def test_results_replace_older_ones_and_leave_the_rest_alone(
         "retransmitted",
         "failed",
         "error",
+        "messages",
+        "job",
     ]
     assert flows.filter(pl.col("transport") == "mrc")["fct_us"].to_list() == [
         10.0,
@@ -181,3 +184,18 @@ def test_a_failure_while_writing_leaves_nothing_half_written(
     with pytest.raises(OSError, match="no space left"):
         write_results(simulate(three), tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_jobs_stand_below_their_transport(fake_world: type[FakeWorld], tmp_path: Path) -> None:
+    job = '[[workload.job]]\nname = "{}"\nkind = "incast"\nn = {}\n'
+    text = '[workload]\nkind = "jobs"\n' + job.format("a <b>", 2) + job.format("large", 3)
+    result = simulate(parse_scenario(text))
+    first, small, large = table_rows(result.transports[0])
+    assert first == row(result.transports[0])
+    assert small == ["mrc: a <b>", "10.0", "20.0", "20.0", "", "", "", "", "after 20us"]
+    assert large == ["mrc: large", "40.0", "50.0", "50.0", "", "", "", "", "after 50us"]
+    write_results(result, tmp_path)
+    flows = pl.read_parquet(tmp_path / "flows.parquet")
+    assert flows["job"].to_list() == ["a <b>"] * 2 + ["large"] * 3
+    assert flows["messages"].to_list() == [1] * 5
+    assert "<td>mrc: a &lt;b&gt;</td>" in (tmp_path / "report.html").read_text()

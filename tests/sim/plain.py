@@ -19,7 +19,7 @@ from openmrc.engine import state as es
 from openmrc.fabric.faults import Fault
 from openmrc.jit import interpreted
 from openmrc.sim.world import World
-from openmrc.workload.patterns import incast, permutation, ring_all_reduce, stream
+from openmrc.workload import incast, permutation, ring_all_reduce, stream
 from tests.sim.lab import US, clos, tree, world_of
 from tests.sim.random_worlds import recipe_of
 

@@ -13,8 +13,8 @@ from openmrc.fabric.faults import Fault, compile_faults
 from openmrc.fabric.model import Fabric
 from openmrc.sim.transport import Queues, Transport
 from openmrc.sim.world import World
-from openmrc.traffic import Traffic, make_traffic
-from openmrc.workload.patterns import incast, permutation, ring_all_reduce, stream
+from openmrc.traffic import Traffic, make_traffic, unroll
+from openmrc.workload import incast, permutation, ring_all_reduce, stream
 from tests.sim.lab import GBPS, MS, NS, US
 
 STOP = 700 * MS  # a QP whose peer is gone gives up after 538 ms
@@ -61,7 +61,8 @@ def build_traffic(nics: int, kind: str, size: int, seed: int) -> Traffic:
     if kind == "incast":
         return incast(nics, max(nics - 3, 1), size, victim=nics >= 4)
     if kind == "ring":
-        return ring_all_reduce(nics, max(size, nics))
+        ring = ring_all_reduce(nics, max(size, 2 * nics), chunks=2)
+        return ring if seed % 2 else unroll(ring)
     if kind == "stream":
         return stream(0, nics - 1, size)
     return random_dag(nics, size, seed)

@@ -9,10 +9,11 @@ import pytest
 
 from openmrc.errors import OpenMrcError
 from openmrc.scenario import Scenario, make_scenario
-from openmrc.sections import FABRICS, WORKLOADS, FaultSection, StopSection, TransportSection
+from openmrc.sections import FABRICS, FaultSection, StopSection, TransportSection
 from openmrc.sweeps.dataset import SCHEMA, DataSet
 from openmrc.sweeps.job import Job, Outcome, job_of, run_job
 from openmrc.sweeps.plan import Run, plan
+from openmrc.workload_sections import WORKLOADS
 
 if TYPE_CHECKING:
     from tests.conftest import FakeWorld

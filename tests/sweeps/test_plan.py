@@ -78,7 +78,8 @@ def test_any_edit_of_the_protocol_is_other_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = code_hash()
-    for path in (p for pattern in plans.CODE for p in jit.PACKAGE.glob(pattern)):
+    patterns = (*jit.COMPILED_PARTS, *plans.CODE)
+    for path in (p for pattern in patterns for p in jit.PACKAGE.glob(pattern)):
         copy = tmp_path / path.relative_to(jit.PACKAGE)
         copy.parent.mkdir(exist_ok=True)
         copy.write_bytes(path.read_bytes())
@@ -87,7 +88,6 @@ def test_any_edit_of_the_protocol_is_other_code(
     with (tmp_path / "engine/nscc.py").open("a") as file:
         file.write("# an edit\n")
     assert code_hash.__wrapped__() != before
-    assert set(jit.COMPILED_PARTS) < set(plans.CODE)
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,16 @@
-"""The built-in workloads, number by number."""
+"""The simple workloads, number by number."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from openmrc.errors import InputError
-from openmrc.traffic import Traffic, waves
-from openmrc.workload import incast, permutation, ring_all_reduce, stream
+from openmrc.traffic import Traffic
+from openmrc.workload import incast, permutation, stream
 
 
 @given(st.integers(2, 200), st.integers(0, 2**32))
@@ -53,46 +52,6 @@ def test_one_stream_is_one_message() -> None:
     assert stream(3, 5, 1).n_nics == 6
 
 
-def test_a_ring_of_four_in_full() -> None:
-    traffic = ring_all_reduce(4, 10)  # chunks of 3, 3, 2 and 2 B
-    assert traffic.qp_src.tolist() == [0, 1, 2, 3]
-    assert traffic.qp_dst.tolist() == [1, 2, 3, 0]
-    assert traffic.n_msgs == 2 * 3 * 4
-    assert traffic.msg_qp.tolist() == [0, 1, 2, 3] * 6
-    # Step 0: rank r sends chunk r; step 1: the chunk before it, which has just arrived.
-    assert traffic.msg_bytes.tolist()[:8] == [3, 3, 2, 2, 2, 3, 3, 2]
-    assert traffic.msg_deps.tolist() == [0] * 4 + [1] * 20
-    # Rank 0's message of step 0 releases rank 1's of step 1, rank 3's releases rank 0's.
-    assert traffic.recv_next.tolist()[:4] == [5, 6, 7, 4]
-    assert len(traffic.sent_next) == 0
-    assert traffic.msg_imm.all()
-
-
-@given(st.integers(2, 12), st.integers(1, 3), st.integers(0, 500))
-def test_a_ring_takes_its_steps_in_turn(n: int, channels: int, more: int) -> None:
-    size = n * channels + more
-    traffic = ring_all_reduce(n, size, channels)
-    steps = 2 * (n - 1)
-    tables = ((traffic.recv_first, traffic.recv_next), (traffic.sent_first, traffic.sent_next))
-    found = [wave.tolist() for wave in waves(tables, traffic.msg_deps)]
-    number = np.arange(traffic.n_msgs).reshape(channels, steps, n)
-    assert found == [number[:, step].ravel().tolist() for step in range(steps)]
-    # Whoever releases a message sends to the NIC that posts it.
-    giving = np.repeat(np.arange(traffic.n_msgs), np.diff(traffic.recv_first))
-    assert (traffic.msg_dst[giving] == traffic.msg_src[traffic.recv_next]).all()
-    # A released message carries on the chunk that arrived, so it has the same size.
-    assert (traffic.msg_bytes[giving] == traffic.msg_bytes[traffic.recv_next]).all()
-    # In each step all ranks together send every chunk once: the whole data.
-    assert (traffic.msg_bytes.reshape(channels, steps, n).sum(axis=(0, 2)) == size).all()
-
-
-def test_a_ring_of_chosen_ranks() -> None:
-    traffic = ring_all_reduce(16, 300, ranks=[2, 9, 4])
-    assert traffic.qp_src.tolist() == [2, 9, 4]
-    assert traffic.qp_dst.tolist() == [9, 4, 2]
-    assert traffic.n_msgs == 12
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -114,18 +73,6 @@ def test_a_ring_of_chosen_ranks() -> None:
         (lambda: stream(1, 9, 10, 8), "workload.dst: nic 9 does not exist; 0 to 7 do"),
         (lambda: stream(-1, 3, 10), "workload.src: nic -1 does not exist; 0 to 3 do"),
         (lambda: stream(1, 2, 0), "workload.size: 0 B; at least 1 byte is needed"),
-        (
-            lambda: ring_all_reduce(8, 15, 2),
-            "workload.size: 15 B cannot be cut into 16 chunks; 16 B or more can",
-        ),
-        (
-            lambda: ring_all_reduce(8, 80, ranks=[1, 2, 1]),
-            "workload.ranks: two or more different NICs below 8 are needed",
-        ),
-        (
-            lambda: ring_all_reduce(8, 80, ranks=[1, 8]),
-            "workload.ranks: two or more different NICs below 8 are needed",
-        ),
     ],
 )
 def test_what_cannot_be_made_is_refused_by_key(make: Callable[[], Traffic], message: str) -> None:

@@ -18,6 +18,7 @@ from openmrc.traffic import Traffic, released_by, waves
 
 # Of one byte at one bit/s.
 _PS_PER_BYTE = 8 * 10**12
+NO_HOP = 1 << 40  # a lag that no series is long enough for
 
 
 class _Cost(NamedTuple):
@@ -43,11 +44,16 @@ def ideal_ps(
     `frame_bytes(payload)` is what a data packet with that many bytes of payload occupies on the
     wire, `control_wire_bytes` what an acknowledgement does. The result is the larger of two
     bounds: the longest chain of messages that wait for each other, each as if alone, and the
-    busiest NIC, whose ports must carry all that it sends or receives.
+    busiest NIC, whose ports must carry all that it sends or receives. The messages of a series
+    count as the shortest of them, which is one byte less at most.
     """
     cost = _costs(fabric, traffic, frame_bytes, pmtu, control_wire_bytes)
     posted = _posted_ps(traffic, cost)
-    chain = int((posted + cost.arrive + cost.ack).max())
+    last = np.where(traffic.msg_count > 1, _last_of_series_ps(traffic, cost, posted), posted)
+    chain = int((last + cost.arrive + cost.ack).max())
+    cost = cost._replace(
+        send=cost.send * traffic.msg_count, receive=cost.receive * traffic.msg_count
+    )
     planes = fabric.n_planes
     sent = _busiest_ps(traffic.msg_src, posted, cost.send, cost.trail + cost.ack, planes)
     received = _busiest_ps(traffic.msg_dst, posted + cost.lead, cost.receive, cost.ack, planes)
@@ -130,13 +136,52 @@ def _posted_ps(traffic: Traffic, cost: _Cost) -> LongArray:
     given = np.bincount(np.concatenate([recv[1], sent[1]]), minlength=traffic.n_msgs)
     needs_all = traffic.msg_deps == given
     posted = traffic.msg_start_ps.copy()
+    compute = traffic.msg_compute_ps
     for wave in waves((recv, sent), np.where(needs_all, traffic.msg_deps, 0).astype(np.int32)):
         arrived = posted[wave] + cost.arrive[wave]
         for (first, nxt), ready in ((recv, arrived), (sent, arrived + cost.ack[wave])):
             giving, released = released_by(wave, first, nxt)
             waits = needs_all[released]
-            np.maximum.at(posted, released[waits], ready[giving[waits]])
+            later = ready[giving[waits]] + compute[released[waits]]
+            np.maximum.at(posted, released[waits], later)
     return posted
+
+
+def _last_of_series_ps(traffic: Traffic, cost: _Cost, posted: LongArray) -> LongArray:
+    """Return the earliest time at which the last message of each series can be posted.
+
+    Message k of a series waits for message k - lag of another (lag = 1 - deps), that for one of a
+    third, and so on, thousands of times round a ring. Tables of 1, 2, 4 ... such hops at once give
+    the sum over the longest chain in as many steps as its length has binary digits.
+    """
+    n = traffic.n_msgs
+    hop, lag = np.full(n, n), np.full(n + 1, NO_HOP)
+    time = np.zeros(n + 1, np.int64)
+    for first, nxt, ack in (
+        (traffic.recv_first, traffic.recv_next, 0),
+        (traffic.sent_first, traffic.sent_next, cost.ack),
+    ):
+        in_series = traffic.msg_count[nxt] > 1
+        released = nxt[in_series]
+        giving = np.repeat(np.arange(n), np.diff(first))[in_series]
+        hop[released] = giving
+        lag[released] = 1 - traffic.msg_deps[released]
+        time[released] = (cost.arrive + ack)[giving] + traffic.msg_compute_ps[released]
+    hop = np.append(hop, n)  # entry n is where all chains end: no hop leads on from there
+    tables = [(hop, lag, time)]
+    k = traffic.msg_count.astype(np.int64) - 1
+    while (k >= lag[:n]).any():
+        onward = lag[hop]
+        lag, time, hop = np.minimum(lag + onward, NO_HOP), time + time[hop], hop[hop]
+        tables.append((hop, lag, time))
+    here, total = np.arange(n), np.zeros(n, np.int64)
+    for hop, lag, time in reversed(tables):
+        able = k >= lag[here]
+        total += np.where(able, time[here], 0)
+        k = np.where(able, k - lag[here], k)
+        here = np.where(able, hop[here], here)
+    first_posted: LongArray = posted[here] + total
+    return first_posted
 
 
 def _busiest_ps(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from html import escape
 
-from openmrc.report.table import COLUMNS, derived, row, sentences
+from openmrc.report.table import COLUMNS, derived, rows, sentences
 from openmrc.run import Result
 
 STYLE = """
@@ -30,9 +30,10 @@ def html(result: Result, png: bytes) -> str:
         f'<br><span class="unit">{escape(unit)}</span></th>'
         for name, unit in COLUMNS
     )
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row(run)) + "</tr>"
+    body = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
         for run in result.transports
+        for cells in rows(run)
     )
     said = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences(result))
     values = "".join(
@@ -44,7 +45,7 @@ def html(result: Result, png: bytes) -> str:
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
         f"<style>{STYLE}</style><h1>{escape(title)}</h1>"
-        f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>{said}"
+        f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>{said}"
         f'<img alt="Goodput over time" src="data:image/png;base64,{b64encode(png).decode()}">'
         f"<h2>Derived at start</h2>{values}"
         f"<h2>Scenario</h2><pre>{escape(result.scenario.to_toml())}</pre></html>\n"

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import IO
+from typing import IO, Any
 
 from rich.console import Console
 from rich.table import Table
 
 from openmrc.run import Result, TransportResult
-from openmrc.units import fmt_rate, fmt_size, fmt_time
+from openmrc.units import US, fmt_rate, fmt_size, fmt_time
 
 # (heading, unit) of each column, in the order of `row`.
 COLUMNS = (
@@ -42,6 +42,22 @@ def row(run: TransportResult) -> list[str]:
     ]
 
 
+def rows(run: TransportResult) -> list[list[str]]:
+    """Return one transport's row, and one below it for each of its jobs."""
+    jobs = run.summary().get("jobs", {})
+    return [row(run), *(_job_row(f"{run.name}: {name}", job) for name, job in jobs.items())]
+
+
+def _job_row(name: str, job: dict[str, Any]) -> list[str]:
+    fct_us, time_us = job["flows"]["fct_us"], job["time_us"]
+    return [
+        name,
+        *(_figure(fct_us[key], 1) for key in ("p50", "p99", "p100")),
+        *([""] * 4),
+        "never" if time_us is None else f"after {_rounded(round(time_us * US))}",
+    ]
+
+
 def print_table(result: Result, out: IO[str]) -> None:
     """Print the table and what follows from it to `out`."""
     table = Table(
@@ -51,7 +67,8 @@ def print_table(result: Result, out: IO[str]) -> None:
         text = f"{heading}\n{unit}" if unit else heading
         table.add_column(text, justify="right" if number else "left", vertical="bottom")
     for run in result.transports:
-        table.add_row(*row(run))
+        for cells in rows(run):
+            table.add_row(*cells)
     # A pipe has no width: a table in a file is as wide as it needs to be.
     console = Console(file=out, highlight=False, width=None if out.isatty() else 120)
     console.print(table)

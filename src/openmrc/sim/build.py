@@ -39,6 +39,9 @@ QPNS = 1 << 24
 UNLIMITED = 2**31 - 1
 NO_TIME = -1
 PORTS_OF_AN_EVENT = es.PLANES_MAX  # that send: of one NIC at most, but for a change of routing
+# Room in the heap for what series may release between two looks at it: every event of the 64 would
+# have to complete a send queue full of immediates at once.
+SERIES_RELEASES = 64 * SEND_QUEUE_MAX
 
 # purposes of random streams: each component draws from its own
 SEED_QPS, SEED_NET, SEED_PATHS, SEED_NAMES, SEED_SALTS = range(5)
@@ -90,7 +93,7 @@ def build_engine(
     """The engine's State for all NICs."""
     planes = fabric.n_planes
     pmtu = transport.pmtu
-    counts = np.bincount(traffic.msg_qp, minlength=traffic.n_qps)
+    counts = np.bincount(traffic.msg_qp, traffic.msg_count, traffic.n_qps).astype(np.int64)
     ring = np.array(
         [_pow2_at_least(min(int(c), SEND_QUEUE_MAX)) for c in range(SEND_QUEUE_MAX + 1)]
     )
@@ -158,8 +161,7 @@ def build_engine(
     st.peer.remote_mask = (1 << planes) - 1
     r = st.region
     r.nic = traffic.qp_dst
-    units = -(-traffic.msg_bytes // pmtu)
-    r.length = np.bincount(traffic.msg_qp, units, traffic.n_qps).astype(np.int64) * pmtu
+    r.length = _units(traffic, pmtu) * pmtu
     r.va = names.integers(1 << 20, 1 << 40, traffic.n_qps) << 12
     keys = names.integers(0, 1 << (32 - es.REGION_INDEX_BITS), traffic.n_qps)
     r.rkey = np.arange(traffic.n_qps) | (keys << es.REGION_INDEX_BITS)
@@ -376,9 +378,11 @@ def build_net(
     span_ps = int((kind.delay_ps + longest).max()) + 1
     shortest_ps = int((min(sizes.header_bytes) * PS_BITS // kind.rate_bps).min())
     shift, buckets = _wheel(span_ps, shortest_ps, n_ports)
-    qp = _link_qps(traffic, ends, transport)
+    qp, n_units = _link_qps(traffic, ends, transport, st)
     message, release = _messages(traffic, ends)
-    heap = 2 * n_msgs + 8 * ends.n + 2 * fabric.n_nics + 4 * len(fault) + 4096
+    series = _series(traffic)
+    lets = int(series.n_let.sum(dtype=np.int64))
+    heap = 2 * n_msgs + lets + 8 * ends.n + 2 * fabric.n_nics + 4 * len(fault) + 4096
     ctl = records(1, ss.CONTROL)
     net = ss.Net(
         ctl=ctl,
@@ -395,9 +399,10 @@ def build_net(
         qp=qp,
         nic=_link_nics(fabric),
         message=message,
-        roster=_roster(traffic),
+        series=series,
+        roster=np.argsort(traffic.msg_qp, kind="stable").astype(np.int32),
         release=release,
-        unit=np.zeros(int((-(-traffic.msg_bytes // transport.pmtu)).sum()), np.uint16),
+        unit=np.zeros(n_units, np.uint16),
         fault=fault,
         timeline=np.zeros((TIMELINE_BINS, ss.BIN_COLUMNS), np.int64),
         stream=bits.seed_streams(seed, SEED_NET, 2),
@@ -409,8 +414,6 @@ def build_net(
         usid_scheme=speller.scheme,
         usid_nic=speller.nic,
     )
-    units = np.bincount(traffic.msg_qp, -(-traffic.msg_bytes // transport.pmtu), traffic.n_qps)
-    qp.unit0[ends.sender] = _starts(units.astype(np.int64))
     net.bucket.head = -1
     c = ctl[0]
     c.header_bytes[:] = sizes.header_bytes
@@ -437,7 +440,7 @@ def build_net(
     c.convergence_ps = transport.convergence_ps
     c.bin_ps = TIMELINE_BIN_PS
     c.messages_open = n_msgs
-    c.reserve = n_msgs + 1024
+    c.reserve = n_msgs + 1024 + int(message.many.any()) * SERIES_RELEASES
     c.first_fault_drop_at = NO_TIME
     _name_qps(st, c, ends, seed)
     free_list(net, 0, PACKETS_AT_START - 1)  # the last one is a spare, for exchanges
@@ -534,7 +537,15 @@ def _switches(fabric: Fabric, seed: int) -> Any:
     return switch
 
 
-def _link_qps(traffic: Traffic, ends: Ends, transport: Transport) -> Any:
+def _units(traffic: Traffic, pmtu: int) -> Index:
+    """Units of payload, one PMTU of one message each, by QP."""
+    return np.bincount(traffic.msg_qp, traffic.packets(pmtu), traffic.n_qps).astype(np.int64)
+
+
+def _link_qps(traffic: Traffic, ends: Ends, transport: Transport, st: es.State) -> tuple[Any, int]:
+    """What the world keeps of each QP end, and the units of payload for all their rings: what a
+    window holds, or all that a QP carries if that is less.
+    """
     qp = records(ends.n, ss.LINK_QP)
     qp.timer_at = es.NEVER
     qp.other = ends.other
@@ -542,10 +553,15 @@ def _link_qps(traffic: Traffic, ends: Ends, transport: Transport) -> Any:
     qp.waiting_head = -1
     qp.flow = ends.traffic_qp + 1
     qp.region = ends.traffic_qp
-    counts = np.bincount(traffic.msg_qp, minlength=traffic.n_qps)
-    qp.posted0[ends.sender] = _starts(counts)
-    qp.n_messages[ends.sender] = counts
-    return qp
+    entries = np.bincount(traffic.msg_qp, minlength=traffic.n_qps)
+    qp.roster0[ends.sender] = _starts(entries)
+    qp.n_roster[ends.sender] = entries
+    slots = st.qp.slot_mask[ends.sender] + 1
+    digits = np.ceil(np.log2(np.maximum(_units(traffic, transport.pmtu), 1))).astype(np.int64)
+    ring = np.minimum(1 << digits, slots)
+    qp.unit0[ends.sender] = _starts(ring)
+    qp.unit_mask[ends.sender] = ring - 1
+    return qp, int(ring.sum())
 
 
 def _link_nics(fabric: Fabric) -> Any:
@@ -557,10 +573,17 @@ def _link_nics(fabric: Fabric) -> Any:
     return nic
 
 
-def _roster(traffic: Traffic) -> Any:
-    roster = records(traffic.n_msgs, ss.ROSTER)
-    roster.member = np.argsort(traffic.msg_qp, kind="stable")
-    return roster
+def _series(traffic: Traffic) -> Any:
+    """The series, as many records as messages; one and no more where none is a series."""
+    if not (traffic.msg_count > 1).any():
+        return records(1, ss.SERIES)
+    series = records(traffic.n_msgs, ss.SERIES)
+    series.n = traffic.msg_count
+    series.n_let = np.clip(1 - traffic.msg_deps, 0, traffic.msg_count)
+    series.block = traffic.msg_block
+    series.blocks = traffic.msg_blocks
+    series.longer = traffic.msg_longer
+    return series
 
 
 def _messages(traffic: Traffic, ends: Ends) -> tuple[Any, npt.NDArray[np.int32]]:
@@ -568,6 +591,8 @@ def _messages(traffic: Traffic, ends: Ends) -> tuple[Any, npt.NDArray[np.int32]]
     message = records(traffic.n_msgs, ss.MESSAGE_STATE)
     message.bytes = traffic.msg_bytes
     message.start_at = traffic.msg_start_ps
+    message.compute_ps = traffic.msg_compute_ps
+    message.many = traffic.msg_count > 1
     message.deps = traffic.msg_deps
     message.imm = traffic.msg_imm
     message.qp = ends.sender[traffic.msg_qp]

@@ -96,8 +96,7 @@ def _start(net, st):
     for i in range(net.fault.shape[0]):
         events.push(net, net.fault[i].at_ps, AT_FAULT, i)
     for i in range(net.message.shape[0]):
-        if net.message[i].deps == 0:
-            events.push(net, net.message[i].start_at, AT_MESSAGE, i)
+        messages.start(net, i)
     net.ctl[0].started = 1
 
 

@@ -1,5 +1,8 @@
 """The workload at run time: messages are posted when they may be, completions release others,
 failures orphan them.
+
+An entry of the workload is a message or a series of them; only what is posted next, and how many
+were, is known of a series. What the engine holds leads back to its entry: `wr_id` is its number.
 """
 
 from __future__ import annotations
@@ -10,47 +13,66 @@ from openmrc.jit import inlined, inner
 from openmrc.sim import events
 from openmrc.sim.state import AT_MESSAGE, COMPLETED, FAILED, OPEN, ORPHAN
 
+SECOND_TURN = 0x8000  # above any length: the largest PMTU is 16,384 B
+
+
+@inlined
+def unit_of(seq, ring_mask, length):
+    """What is noted of a unit of payload from its first sending until it is placed, and the only
+    thing it may be placed as: its length, and whether its turn round the ring is an odd one, so
+    that it is not taken for the one a window before or after it.
+    """
+    return length | SECOND_TURN if seq & (ring_mask + 1) else length
+
+
+@inlined
+def entry_of(st, q, number):
+    """The workload's entry that message `number` of a sending QP belongs to."""
+    return st.message[q.msg0 + (number & q.msg_mask)].wr_id
+
 
 @inner
 def _hand_over(net, st, mi):
-    """Post a message to its QP; its units of payload follow those of the QP's earlier messages.
-    False if it is full.
-    """
-    ctl = net.ctl[0]
+    """Post the next message of an entry to its QP; False if that is full."""
     m = net.message[mi]
     qi = int(m.qp)
     q = st.qp[qi]
-    lq = net.qp[qi]
-    region = st.region[lq.region]
-    unit = lq.unit0 + q.seq_end
-    va = region.va + q.seq_end * ctl.pmtu
+    region = st.region[net.qp[qi].region]
+    length = int(m.bytes)
+    if m.many:
+        s = net.series[mi]
+        if s.block < s.longer:
+            length += 1
+    va = region.va + q.seq_end * net.ctl[0].pmtu
     if not requester.post_write(
-        st, qi, mi, m.bytes, va, int(region.rkey), int(m.imm), mi & 0xFFFF_FFFF
+        st, qi, mi, length, va, int(region.rkey), int(m.imm), mi & 0xFFFF_FFFF
     ):
         return False
-    left = m.bytes
-    while left > 0:
-        net.unit[unit] = min(left, ctl.pmtu)
-        left -= ctl.pmtu
-        unit += 1
-    net.roster[lq.posted0 + lq.n_posted].posted = mi
-    lq.n_posted += 1
+    if m.many:
+        s = net.series[mi]
+        s.n_posted += 1
+        s.block = s.block - 1 if s.block > 0 else s.blocks - 1
     return True
 
 
 @inner
 def post(net, st, mi, now):
-    """A message's time has come and its releases are in: post it, behind any that wait for room in
-    the send queue.
+    """The time of an entry's next message has come and its releases are in: post it, behind any
+    that wait for room in the send queue.
     """
     m = net.message[mi]
-    m.posted_at = now
+    if m.posted_at < 0:
+        m.posted_at = now
     lq = net.qp[m.qp]
     if lq.failed:
         _lose(net, mi, FAILED)
         return
     if lq.waiting_head < 0 and _hand_over(net, st, mi):
         return
+    if m.many:
+        net.series[mi].n_waiting += 1
+        if net.series[mi].n_waiting > 1:  # it stands in the queue already
+            return
     m.next = -1
     if lq.waiting_head < 0:
         lq.waiting_head = mi
@@ -60,12 +82,49 @@ def post(net, st, mi, now):
 
 
 @inner
+def _fill(net, st, lq):
+    """Room in a send queue: post what waits for it."""
+    while lq.waiting_head >= 0:
+        mi = int(lq.waiting_head)
+        if not _hand_over(net, st, mi):
+            return
+        m = net.message[mi]
+        if m.many:
+            net.series[mi].n_waiting -= 1
+            if net.series[mi].n_waiting > 0:
+                continue
+        lq.waiting_head = m.next
+
+
+@inner
 def _release(net, mi, now):
-    """One of the completions a message waits for; the last one lets the heap post it."""
+    """One of the completions an entry waits for; when a message has all of its own, the heap posts
+    it.
+    """
     m = net.message[mi]
-    m.deps -= 1
-    if m.deps == 0 and m.fate == OPEN:
-        events.push(net, max(now, m.start_at), AT_MESSAGE, mi)
+    if m.fate != OPEN:
+        return
+    if m.many:
+        s = net.series[mi]
+        if s.n_let == s.n:
+            return
+        s.n_let += 1
+    else:
+        m.deps -= 1
+        if m.deps != 0:
+            return
+    events.push(net, max(now + m.compute_ps, m.start_at), AT_MESSAGE, mi)
+
+
+@inner
+def start(net, mi):
+    """At the beginning of the run: put the messages that wait for nobody into the heap."""
+    m = net.message[mi]
+    n = 1 if m.deps == 0 else 0
+    if m.many:
+        n = int(net.series[mi].n_let)
+    for _ in range(n):
+        events.push(net, m.start_at, AT_MESSAGE, mi)
 
 
 @inlined
@@ -75,33 +134,49 @@ def collect(net, st, now):
         c = st.done[i]
         if c.kind == DONE_SEND:
             _on_sent(net, st, int(c.id), now)
-        elif c.kind == DONE_DELIVERED:
-            lq = net.qp[net.qp[c.qp].other]
-            m = net.message[net.roster[lq.posted0 + c.id].posted]
-            m.delivered_at = now
-            for k in range(m.recv0, m.sent0):
-                _release(net, int(net.release[k]), now)
+        else:
+            _on_received(net, st, net.qp[c.qp].other, c.id, c.kind == DONE_DELIVERED, now)
     st.count[DONE] = 0
+
+
+@inner
+def _on_received(net, st, sender, number, placed, now):
+    """All of a message is placed; or its immediate is delivered, which is when the receiver of one
+    knows that it has it, and all before it (MRC 1.3).
+    """
+    m = net.message[entry_of(st, st.qp[sender], number)]
+    if placed:
+        m.delivered_at = now
+        if m.imm:
+            return
+    for k in range(m.recv0, m.sent0):
+        _release(net, int(net.release[k]), now)
 
 
 @inner
 def _on_sent(net, st, mi, now):
     """The sender holds the last acknowledgement of a message."""
+    ctl = net.ctl[0]
     m = net.message[mi]
     m.done_at = now
-    m.fate = COMPLETED
-    net.ctl[0].messages_done += 1
-    net.ctl[0].messages_open -= 1
+    ctl.sends_done += 1
+    ended = True
+    if m.many:
+        s = net.series[mi]
+        s.n_done += 1
+        ended = s.n_done == s.n
+    if ended:
+        m.fate = COMPLETED
+        ctl.messages_done += 1
+        ctl.messages_open -= 1
     for k in range(m.sent0, m.end):
         _release(net, int(net.release[k]), now)
-    lq = net.qp[m.qp]
-    while lq.waiting_head >= 0 and _hand_over(net, st, int(lq.waiting_head)):
-        lq.waiting_head = net.message[lq.waiting_head].next
+    _fill(net, st, net.qp[m.qp])
 
 
 @inner
 def _lose(net, mi, fate):
-    """A message will never complete; whatever waits for it is orphaned, and so on."""
+    """An entry will never complete; whatever waits for it is orphaned, and so on."""
     ctl = net.ctl[0]
     m = net.message[mi]
     if m.fate != OPEN:
@@ -113,11 +188,11 @@ def _lose(net, mi, fate):
     else:
         ctl.messages_orphaned += 1
     stack = mi
-    m.next = -1
+    m.deps = -1  # a stack linked through `deps`, which counts nothing any more
     while stack >= 0:
         mi = stack
-        stack = int(net.message[mi].next)
         m = net.message[mi]
+        stack = int(m.deps)
         for k in range(m.recv0, m.end):
             stack = _orphan(net, int(net.release[k]), stack)
 
@@ -125,12 +200,17 @@ def _lose(net, mi, fate):
 @inlined
 def _orphan(net, mi, stack):
     m = net.message[mi]
-    if m.fate != OPEN or m.posted_at >= 0:
+    if m.fate != OPEN:
+        return stack
+    if m.many:
+        if net.series[mi].n_let == net.series[mi].n:
+            return stack
+    elif m.deps <= 0:
         return stack
     m.fate = ORPHAN
     net.ctl[0].messages_orphaned += 1
     net.ctl[0].messages_open -= 1
-    m.next = stack
+    m.deps = stack
     return mi
 
 
@@ -138,16 +218,17 @@ def _orphan(net, mi, stack):
 def fail_qp(net, st, qi):
     """A QP is in error: its messages that are not complete have failed, whichever end noticed."""
     for end in range(2):
-        lq = net.qp[qi if end == 0 else net.qp[qi].other]
-        if end == 1 and lq.n_posted == 0:
+        index = qi if end == 0 else int(net.qp[qi].other)
+        lq = net.qp[index]
+        if end == 1 and st.qp[index].msg_end == 0:
             return
         if lq.failed:
             continue
         lq.failed = 1
-        first = int(lq.posted0)
-        last = first + int(lq.n_messages)
+        first = int(lq.roster0)
+        last = first + int(lq.n_roster)
         lq.waiting_head = -1
         for k in range(first, last):
-            mi = int(net.roster[k].member)
+            mi = int(net.roster[k])
             if net.message[mi].fate == OPEN:
                 _lose(net, mi, FAILED)

@@ -28,6 +28,8 @@ from openmrc.jit import inlined, inner
 from openmrc.sim import events, link, messages, switch
 from openmrc.sim.state import AT_NIC, AT_QP, BIN_GOODPUT, BIN_RETRANSMITTED
 
+TAG_MASK = 0x7FFF_FFFF  # of a sequence number in HOP.tag
+
 
 @inlined
 def make_ready(net, st, qi):
@@ -137,12 +139,16 @@ def pump(net, st, nic, now):
         lq = net.qp[qi]
         _dress(net, n, p, int(lq.other), int(lq.flow))
         ctl.data_packets += 1
+        seq = unwrap(int(p.psn), q.first_psn, q.una)
+        net.hop[n].tag = seq & TAG_MASK
         if p.flag_bits & RTX:
             number = q.msg_done + ((p.msn - q.msg_done) & 0xFFFF)
-            net.message[net.roster[lq.posted0 + number].posted].retransmitted += 1
+            net.message[messages.entry_of(st, q, number)].retransmitted += 1
             ctl.retransmitted += 1
             net.timeline[now // ctl.bin_ps, BIN_RETRANSMITTED] += 1
-        net.hop[n].tag = lq.unit0 + unwrap(int(p.psn), q.first_psn, q.una)
+        else:
+            mask = int(lq.unit_mask)
+            net.unit[lq.unit0 + (seq & mask)] = messages.unit_of(seq, mask, int(p.payload_len))
         port_no = nic * ctl.n_planes + plane
         port = net.port[port_no]
         link.transmit(net, port, port_no, n, now)
@@ -195,8 +201,15 @@ def _place(net, st, h, now):
     ctl = net.ctl[0]
     length = st.count[PLACED_LENGTH]
     offset = st.count[PLACED_OFFSET]
-    unit = net.qp[net.qp[h.qp].other].unit0 + offset // ctl.pmtu
-    if unit == h.tag and offset % ctl.pmtu == 0 and net.unit[unit] == length:
+    sender = net.qp[net.qp[h.qp].other]
+    seq = offset // ctl.pmtu
+    mask = int(sender.unit_mask)
+    unit = sender.unit0 + (seq & mask)
+    if (
+        seq & TAG_MASK == h.tag
+        and offset % ctl.pmtu == 0
+        and net.unit[unit] == messages.unit_of(seq, mask, length)
+    ):
         net.unit[unit] = 0
         ctl.verified_bytes += length
     else:

@@ -25,7 +25,7 @@ HOP = np.dtype(
         ("frame_bytes", "i4"),  # on the wire, preamble and gap included
         ("dst", "i4"),  # NIC
         ("qp", "i4"),  # QP at the destination, -1 for an endpoint operation
-        ("tag", "i4"),  # unit of payload it carries, -1 none
+        ("tag", "i4"),  # its sequence, -1 for a control packet
         ("ev", "u4"),  # the EV, or the hash of flow and EV
         ("klass", "i1"),
         ("marks", "u1"),  # CE, TRIMMED, TRIMMED_LASTHOP
@@ -102,9 +102,6 @@ BUCKET = np.dtype([("head", "i4"), ("tail", "i4")], align=True)
 
 HEAP_ENTRY = np.dtype([("at", "i8"), ("what", "i8")], align=True)  # what: kind << 40 | number
 
-# Message numbers grouped by QP: as the workload lists them, and in the order of their posting.
-ROSTER = np.dtype([("member", "i4"), ("posted", "i4")], align=True)
-
 LINK_QP = np.dtype(  # what the world keeps of a QP beside the engine
     [
         ("timer_at", "i8"),
@@ -112,10 +109,10 @@ LINK_QP = np.dtype(  # what the world keeps of a QP beside the engine
         ("ready_next", "i4"),
         ("waiting_head", "i4"),  # messages that wait for a place in the send queue
         ("waiting_tail", "i4"),
-        ("posted0", "i4"),  # its messages: roster[posted0 + msn].posted
-        ("n_posted", "i4"),
-        ("n_messages", "i4"),
-        ("unit0", "i4"),  # the unit of payload that its sequence 0 carries
+        ("roster0", "i4"),  # the entries of the workload that it carries
+        ("n_roster", "i4"),
+        ("unit0", "i4"),  # sequence s carries the unit of payload unit0 + (s & unit_mask)
+        ("unit_mask", "i4"),
         ("region", "i4"),  # where its messages go, at the other end
         ("flow", "i4"),  # what ECMP hashes
         ("failed", "i1"),
@@ -135,22 +132,38 @@ LINK_NIC = np.dtype(
     align=True,
 )
 
-MESSAGE_STATE = np.dtype(
+MESSAGE_STATE = np.dtype(  # an entry of the workload: a message, or a series of them
     [
         ("bytes", "i8"),
         ("start_at", "i8"),
-        ("posted_at", "i8"),
-        ("done_at", "i8"),
+        ("compute_ps", "i8"),  # from a release to the posting
+        ("posted_at", "i8"),  # of a series: its first message
+        ("done_at", "i8"),  # of a series: its last message
         ("delivered_at", "i8"),
         ("qp", "i4"),
         ("deps", "i4"),
         ("next", "i4"),
         ("retransmitted", "i4"),
-        ("recv0", "i4"),  # release[recv0 : sent0] when its last byte is placed
+        ("recv0", "i4"),  # release[recv0 : sent0] when the receiver has it
         ("sent0", "i4"),  # release[sent0 : end] when its sender has the last acknowledgement
         ("end", "i4"),
         ("imm", "i1"),
         ("fate", "i1"),
+        ("many", "i1"),  # a series
+    ],
+    align=True,
+)
+
+SERIES = np.dtype(  # of an entry that is a series: how far it is, and the rule of its sizes
+    [
+        ("n", "i4"),
+        ("n_let", "i4"),  # messages that have their releases
+        ("n_posted", "i4"),
+        ("n_waiting", "i4"),  # for room in the send queue
+        ("n_done", "i4"),
+        ("block", "i4"),  # that the next message carries; they count down, modulo `blocks`
+        ("blocks", "i4"),
+        ("longer", "i4"),  # blocks below are a byte longer
     ],
     align=True,
 )
@@ -189,6 +202,7 @@ CONTROL = np.dtype(
         ("any_down", "i1"),  # some port has been down: packets under way may be lost with it
         ("convergence_ps", "i8"),
         ("bin_ps", "i8"),
+        ("sends_done", "i8"),  # messages, each of a series by itself; the next four count entries
         ("messages_done", "i8"),
         ("messages_failed", "i8"),
         ("messages_orphaned", "i8"),
@@ -251,9 +265,10 @@ class Net(NamedTuple):
     qp: Any  # LINK_QP
     nic: Any  # LINK_NIC
     message: Any  # MESSAGE_STATE
-    roster: Any
+    series: Any  # SERIES, one for each message; a single record where there is no series
+    roster: Any  # int32: message numbers grouped by QP
     release: Any  # int32: messages that a message releases, see MESSAGE_STATE
-    unit: Any  # uint16: bytes of each unit of payload still to be placed
+    unit: Any  # uint16, a ring per QP that sends: what is sent and not yet placed, see `unit_of`
     fault: Any  # the schedule's events
     timeline: Any  # int64 [bins, BIN_COLUMNS]
     stream: Any  # uint64[2]: marks and coins; losses

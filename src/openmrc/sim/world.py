@@ -120,8 +120,8 @@ class World:
 
     def _progress(self) -> Progress:
         c = self.net.ctl[0]
-        ended = int(c.messages_done + c.messages_failed + c.messages_orphaned)
-        return Progress(int(c.now), ended, self.traffic.n_msgs, int(c.traversals), self.loop_s)
+        ended = int(c.sends_done + c.messages_failed + c.messages_orphaned)
+        return Progress(int(c.now), ended, self.traffic.n_sends, int(c.traversals), self.loop_s)
 
     def _grow_packets(self) -> None:
         n = len(self.net.hop)
@@ -172,16 +172,21 @@ class World:
         return self.values.as_dict()
 
     def flows(self) -> dict[str, npt.NDArray[Any]]:
-        """Per message, in the workload's order; times in ps, -1 where it did not happen."""
+        """Per entry of the workload, in its order; times in ps, -1 where it did not happen.
+
+        A series starts with its first message; it is delivered and done when it is complete.
+        """
         m = self.net.message
+        completed = np.asarray(m.fate) == ss.COMPLETED
         return {
             "src": self.traffic.msg_src,
             "dst": self.traffic.msg_dst,
             "qp": self.traffic.msg_qp,
-            "bytes": m.bytes.copy(),
+            "bytes": self.traffic.msg_total_bytes,
+            "messages": self.traffic.msg_count.copy(),
             "start_ps": m.posted_at.copy(),
-            "done_ps": m.done_at.copy(),
-            "delivered_ps": m.delivered_at.copy(),
+            "done_ps": np.where(completed, m.done_at, build.NO_TIME),
+            "delivered_ps": np.where(m.many & ~completed, build.NO_TIME, m.delivered_at),
             "retransmitted": m.retransmitted.astype(np.int64),
             "failed": np.asarray(m.fate) == ss.FAILED,
         }

@@ -23,11 +23,10 @@ RUNS_MAX = 100_000  # each is a file, and all are read at the end: about a milli
 KEY_DIGITS = 20  # 80 bits: no two of 100,000 runs share a key by chance
 
 # What decides the figures of a run, beside its scenario.
-CODE = (
-    *jit.COMPILED_PARTS,
+CODE = (  # that decides what a run does, beside what is compiled
     "workload/*.py",
     "traffic.py",
-    "sections.py",
+    "*sections.py",
     "run.py",
 )
 
@@ -66,7 +65,8 @@ def code_hash() -> str:
     from openmrc import jit
 
     digest = hashlib.sha256()
-    for path in sorted(path for pattern in CODE for path in jit.PACKAGE.glob(pattern)):
+    patterns = (*jit.COMPILED_PARTS, *CODE)
+    for path in sorted(path for pattern in patterns for path in jit.PACKAGE.glob(pattern)):
         digest.update(f"{path.relative_to(jit.PACKAGE)}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:KEY_DIGITS]

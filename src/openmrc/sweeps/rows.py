@@ -18,11 +18,11 @@ from openmrc.run import Result, flat
 from openmrc.scenario import Scenario
 from openmrc.sections import (
     FABRICS,
-    WORKLOADS,
     FaultSection,
     StopSection,
     TransportSection,
 )
+from openmrc.workload_sections import WORKLOADS
 
 
 def rows(result: Result) -> list[dict[str, Any]]:

@@ -1,8 +1,33 @@
-"""Who makes workloads: built-in patterns and imported files."""
+"""Who makes workloads: built-in patterns, collectives, several jobs, and imported files."""
 
 from __future__ import annotations
 
 from openmrc.workload.cm import load_cm
-from openmrc.workload.patterns import incast, permutation, ring_all_reduce, stream
+from openmrc.workload.collectives import (
+    all_gather,
+    all_to_all,
+    broadcast,
+    halving_doubling_all_reduce,
+    reduce_scatter,
+    ring_all_reduce,
+    send_recv,
+)
+from openmrc.workload.jobs import Job, read_nics, several_jobs
+from openmrc.workload.patterns import incast, permutation, stream
 
-__all__ = ["incast", "load_cm", "permutation", "ring_all_reduce", "stream"]
+__all__ = [
+    "Job",
+    "all_gather",
+    "all_to_all",
+    "broadcast",
+    "halving_doubling_all_reduce",
+    "incast",
+    "load_cm",
+    "permutation",
+    "read_nics",
+    "reduce_scatter",
+    "ring_all_reduce",
+    "send_recv",
+    "several_jobs",
+    "stream",
+]

@@ -1,4 +1,4 @@
-"""The built-in workloads: permutation, incast, ring all-reduce, one stream.
+"""The simple workloads: permutation, incast, one stream.
 
 Sizes in bytes, all messages start at time 0. Wrong numbers raise `InputError` with their key.
 """
@@ -32,7 +32,7 @@ def permutation(n_nics: int, size: int, seed: int, channels: int = 1) -> Traffic
         qp_src=np.repeat(nics, channels),
         qp_dst=np.repeat(dst, channels),
         msg_qp=np.arange(n_nics * channels),
-        msg_bytes=np.tile(_parts(size, channels), n_nics),
+        msg_bytes=np.tile(parts(size, channels), n_nics),
     )
 
 
@@ -78,47 +78,7 @@ def stream(src: int, dst: int, size: int, n_nics: int | None = None) -> Traffic:
     return make_traffic("stream", n_nics, [src], [dst], [0], size)
 
 
-def ring_all_reduce(
-    n_nics: int, size: int, channels: int = 1, ranks: npt.ArrayLike | None = None
-) -> Traffic:
-    """Return a ring all-reduce of `size` bytes per rank: 2(n - 1) steps, each waiting for the last.
-
-    The data is cut into n chunks. In step s rank r sends chunk (r - s) mod n to rank r + 1: n - 1
-    steps of reduce-scatter, n - 1 of all-gather. What it sends in a step is what arrived in the
-    step before, so a message is released by the arrival of its predecessor, not by its own
-    acknowledgement; the receiver learns of it by the immediate. Each channel is a ring of its own,
-    with its own QPs, over an equal part of the data. `ranks` lists the NICs in ring order; without
-    it all are in order. Message number: (channel * 2(n - 1) + step) * n + rank.
-    """
-    _check(n_nics, size, channels)
-    ring = np.arange(n_nics) if ranks is None else np.asarray(ranks, np.int64)
-    n = len(ring)
-    if n < 2 or len(np.unique(ring)) != n or ring.min() < 0 or ring.max() >= n_nics:
-        raise InputError(f"workload.ranks: two or more different NICs below {n_nics} are needed")
-    if size < n * channels:
-        raise InputError(
-            f"workload.size: {size} B cannot be cut into {n * channels} chunks;"
-            f" {n * channels} B or more can"
-        )
-    steps = 2 * (n - 1)
-    channel, step, rank = np.unravel_index(np.arange(channels * steps * n), (channels, steps, n))
-    parts = _parts(size, n * channels).reshape(n, channels)
-    message = np.arange(len(rank))
-    waits = step > 0
-    predecessor = message - n - rank + (rank - 1) % n  # one step earlier, one rank back
-    return make_traffic(
-        "ring-all-reduce",
-        n_nics,
-        qp_src=np.tile(ring, channels),
-        qp_dst=np.tile(np.roll(ring, -1), channels),
-        msg_qp=channel * n + rank,
-        msg_bytes=parts[(rank - step) % n, channel],
-        recv=(predecessor[waits], message[waits]),
-        imm=True,
-    )
-
-
-def _parts(size: int, parts: int) -> LongArray:
+def parts(size: int, parts: int) -> LongArray:
     """Return `size` cut into `parts` that differ by one byte at most, the larger ones first."""
     return size // parts + (np.arange(parts) < size % parts).astype(np.int64)
 
