@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,12 @@ from openmrc.fabric.model import Fabric
 from openmrc.jit import records
 from openmrc.sim import build, loop
 from openmrc.sim import state as ss
-from openmrc.sim.capture import Capture
 from openmrc.sim.derive import Derived, derive
 from openmrc.sim.transport import Queues, Transport
 from openmrc.traffic import Traffic
+
+if TYPE_CHECKING:
+    from openmrc.sim.capture import Capture
 
 EVENTS_A_STEP = 300_000  # between two looks at the clock: about a tenth of a second
 NANOSECONDS = 1e-9
@@ -125,7 +127,7 @@ class World:
 
     def _grow_packets(self) -> None:
         n = len(self.net.hop)
-        extra = n // 4  # not double: at a thousand NICs these two arrays are megabytes
+        extra = n // 8  # not double: at a thousand NICs these two arrays are megabytes
         self.net = self.net._replace(hop=_longer(self.net.hop, extra))  # one after the other:
         self.net = self.net._replace(packet=_longer(self.net.packet, extra))  # less at once
         if self.net.ctl[0].by_usid:
