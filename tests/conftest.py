@@ -103,6 +103,12 @@ class FakeWorld:
         packets = dict.fromkeys(("retransmitted", "lost", "trimmed"), zero)
         return {"t_ps": starts, "goodput_bytes": goodput, **packets}
 
+    def sample(self, qp: int, columns: int) -> None:
+        self.sampled = (qp, columns)
+
+    def samples(self) -> Any:
+        return None
+
     def derived(self) -> dict[str, Any]:
         return {"base_rtt_ps": 8 * US, "bdp_bytes": 100_000}
 

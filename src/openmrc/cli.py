@@ -154,7 +154,7 @@ def _simulate(scenario: Scenario, as_json: bool, out: Path | None, picture: bool
     if out is not None:
         check_directory(out)
     with Bar() as bar:
-        result = simulate(scenario, bar.update, compiling=_compiling)
+        result = simulate(scenario, bar.update, compiling=_compiling, sampled=out is not None)
     _report(result, as_json)
     if out is not None:
         from openmrc.report.files import write_results

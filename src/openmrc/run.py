@@ -31,6 +31,7 @@ from openmrc.units import US
 if TYPE_CHECKING:
     from openmrc.fabric.model import Fabric
     from openmrc.scenario import Scenario
+    from openmrc.sim.samples import Samples
     from openmrc.sim.transport import Transport
     from openmrc.sim.world import Progress, World
     from openmrc.traffic import Traffic
@@ -80,6 +81,7 @@ class TransportResult:
     now_ps: int
     loop_s: float
     bytes_verified: int
+    samples: Samples | None = None  # what the run looked like over time, if it was sampled
 
     @property
     def completed(self) -> NDArray[np.bool_]:
@@ -185,12 +187,14 @@ def simulate(
     scenario: Scenario,
     progress: Callable[[Step], None] | None = None,
     compiling: Callable[[str, int, int], None] | None = None,
+    sampled: bool = False,
 ) -> Result:
     """Run every transport of `scenario`, one after the other, and return what came of it.
 
     Everything is checked before the first one starts (`InputError`). Ctrl-C ends the run and
     returns what there is, marked partial. `compiling(what, step, steps)` is called before each
-    step of a first compilation, which takes up to two minutes.
+    step of a first compilation, which takes up to two minutes. `sampled` keeps what the pictures of
+    `report.html` show, as `[report]` says; it changes nothing else.
     """
     started = time.perf_counter()
     fabric, traffic, schedule = scenario.build()
@@ -211,6 +215,8 @@ def simulate(
                 queues=queues,
                 stop_ps=scenario.stop.time,
             )
+            if sampled:
+                world.sample(scenario.report.qp, scenario.report.samples)
             world.run(progress=_reporter(progress, name, index, len(transports)))
             runs.append(_collect(name, world, ideal_ps))
             world = None
@@ -229,9 +235,14 @@ def simulate(
 
 def nearest_rank(values: NDArray[np.int64], share: float) -> int:
     """Return the ceil(share * n)-th smallest of `values` (at least the first); n > 0."""
-    # 1e-9: 0.99 * 100 is 99.00000000000001 in floating point, and that is rank 99.
-    rank = max(1, int(np.ceil(share * len(values) - 1e-9)))
+    rank = rank_of(len(values), share)
     return int(np.partition(values, rank - 1)[rank - 1])
+
+
+def rank_of(n: int, share: float) -> int:
+    """Return ceil(share * n), at least 1: which of n values in order is that percentile."""
+    # 1e-9: 0.99 * 100 is 99.00000000000001 in floating point, and that is rank 99.
+    return max(1, int(np.ceil(share * n - 1e-9)))
 
 
 def distribution_us(values_ps: NDArray[np.int64]) -> dict[str, float | None]:
@@ -302,6 +313,7 @@ def _collect(name: str, world: World, ideal_ps: int) -> TransportResult:
         now_ps=int(world.now_ps),
         loop_s=float(world.loop_s),
         bytes_verified=int(world.bytes_verified),
+        samples=world.samples(),
     )
 
 

@@ -23,6 +23,7 @@ from openmrc.sections import (
     FabricSection,
     FaultSection,
     Header,
+    ReportSection,
     StopSection,
     TransportSection,
     WorkloadSection,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from openmrc.fabric.model import Fabric
     from openmrc.traffic import Traffic
 
-TOP = ("name", "seed", "fabric", "transport", "workload", "fault", "stop")
+TOP = ("name", "seed", "fabric", "transport", "workload", "fault", "stop", "report")
 SETTABLE = tuple(key for key in TOP if key != "fault")  # a fault has no name to be reached by
 
 
@@ -47,6 +48,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     workload: WorkloadSection
     faults: tuple[FaultSection, ...]
     stop: StopSection
+    report: ReportSection
     source: str  # what errors name as the place: the file, or the options it came from
 
     def __eq__(self, other: object) -> bool:
@@ -63,6 +65,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
             fabric = self.fabric.build()
             traffic = self.workload.build(fabric.n_nics, self.seed)
             faults = [fault.build() for fault in self.faults]
+            if self.report.qp is not None and self.report.qp >= traffic.n_qps:
+                raise InputError(
+                    f"report.qp: {self.report.qp}: there are {traffic.n_qps} queue pairs;"
+                    f" accepted: 0 to {traffic.n_qps - 1}"
+                )
             if fabric.n_planes > 1 and any(t.rules == "peer" for t in self.transports):
                 raise InputError(
                     f"transport.rules: 'peer' is for a fabric of one plane, this one has"
@@ -81,6 +88,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
             write_table("[workload]", self.workload, kind=self.workload.kind),
             *(write_table("[[fault]]", fault) for fault in self.faults),
             write_table("[stop]", self.stop),
+            write_table("[report]", self.report),
         ]
         return "\n".join(tables)
 
@@ -179,6 +187,7 @@ def _check(raw: Table, source: str, base: Path) -> Scenario:
             for number, fault in enumerate(_list(raw.get("fault", []), "fault"))
         ),
         stop=read_table(raw.get("stop", {}), StopSection, "stop", base),
+        report=read_table(raw.get("report", {}), ReportSection, "report", base),
         source=source,
     )
 

@@ -37,6 +37,7 @@ HOP = np.dtype(
 PORT = np.dtype(
     [
         ("free_at", "i8"),  # end of the transmission, and time of its event
+        ("sent_bytes", "i8"),  # put on the wire so far, preamble and gap included
         ("next", "i4"),  # event
         ("peer", "i4"),  # switch at the other end, or -1 - nic
         ("data_bytes", "i4"),  # queued
@@ -47,7 +48,7 @@ PORT = np.dtype(
         ("armed", "i1"),  # the event for the end of the transmission is pending
         ("up", "i1"),
         ("faulty", "i1"),  # down or losing: look closer, at HEALTH
-        ("spare", "i1", (11,)),  # one cache line
+        ("spare", "i1", (3,)),  # one cache line
     ],
     align=True,
 )
@@ -67,6 +68,11 @@ PORT_KIND = np.dtype(  # what many ports have in common
 
 HEALTH = np.dtype(  # of a port
     [("down_at", "i8"), ("loss", "i8")],  # last time it went down; probability x 2^32
+    align=True,
+)
+
+TALLY = np.dtype(  # of a port: packets that ended at it, or on the link behind it
+    [("lost", "i8"), ("trimmed", "i8")],
     align=True,
 )
 
@@ -225,6 +231,7 @@ class Net(NamedTuple):
     port: Any
     port_kind: Any
     health: Any
+    tally: Any  # TALLY, by port
     switch: Any
     bucket: Any
     bucket_bits: Any  # uint64, which buckets hold events
