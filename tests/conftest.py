@@ -51,6 +51,7 @@ class FakeWorld:
         self.number = len(self.built)
         self.bin_ps = 10 * US
         self.now_ps, self.loop_s, self.bytes_verified = 0, 0.5, 0
+        self.sampled: tuple[int | None, int] | None = None
 
     def run(self, progress: Callable[[Any], None] | None = None) -> bool:
         n = len(self.traffic.msg_bytes)
@@ -103,7 +104,7 @@ class FakeWorld:
         packets = dict.fromkeys(("retransmitted", "lost", "trimmed"), zero)
         return {"t_ps": starts, "goodput_bytes": goodput, **packets}
 
-    def sample(self, qp: int, columns: int) -> None:
+    def sample(self, qp: int | None, columns: int) -> None:
         self.sampled = (qp, columns)
 
     def samples(self) -> Any:

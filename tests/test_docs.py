@@ -21,6 +21,7 @@ from openmrc.sections import (
     WORKLOADS,
     FaultSection,
     Header,
+    ReportSection,
     StopSection,
     TransportSection,
 )
@@ -70,7 +71,15 @@ def test_the_scenario_in_the_reference_can_be_built() -> None:
 
 @pytest.mark.parametrize(
     "section",
-    [*FABRICS.values(), *WORKLOADS.values(), Header, TransportSection, FaultSection, StopSection],
+    [
+        *FABRICS.values(),
+        *WORKLOADS.values(),
+        Header,
+        TransportSection,
+        FaultSection,
+        StopSection,
+        ReportSection,
+    ],
 )
 def test_every_key_is_in_the_reference(section: type[msgspec.Struct]) -> None:
     reference = (ROOT / "docs/scenario.md").read_text(encoding="utf-8")

@@ -15,11 +15,13 @@ function drawFabric(host) {
   panels.style.gridTemplateColumns = `repeat(auto-fit, minmax(min(${clamp(widest * 2.5, 150, 640)}px, 100%), 1fr))`;
 
   const shown = Array.from({ length: sketch.planes }, (_, plane) => panel(panels, plane));
-  let lines = [], nodes = [];
+  let lines = [], nodes = [], drawn = "", lineNumber = new Map();
   const layout = () => {
     lines = [];
     nodes = [];
+    drawn = "";
     for (const one of shown) layPanel(one, sketch, lines, nodes);
+    lineNumber = new Map(lines.map(({ line, edge }) => [line, edge]));
     paintFabric();
   };
   const tables = new Map();
@@ -38,8 +40,10 @@ function drawFabric(host) {
     const { up, down, health, unhealthy, silent } = found(), byLoad = pick.value === "load";
     const shades = byLoad ? ramp("load") : null, column = view.column;
     let broken = 0;
+    const behind = [], before = [];  // what is not healthy is drawn last
     for (const { line, edge } of lines) {
       const state = health(edge, column);
+      (state ? before : behind).push(line);
       broken += state ? unhealthy(edge, column) || 1 : 0;
       const load = Math.max(up(edge, column), down(edge, column));
       const name = byLoad ? "" : HEALTH_COLOURS[state];
@@ -47,14 +51,15 @@ function drawFabric(host) {
       line.style.stroke = byLoad ? css(shades[Math.round(255 * load)]) : "";
       line.style.strokeWidth = byLoad ? 0.6 + 2.6 * load : "";
     }
+    const order = `${before.length} ${before.map((line) => lineNumber.get(line)).join()}`;
+    if (order !== drawn) for (const line of [...behind, ...before]) line.parentNode.append(line);
+    drawn = order;
     let mute = 0;
     for (const { mark, number } of nodes) {
       const quiet = number >= 0 && silent(number, column) > 0;
       mute += quiet ? silent(number, column) : 0;
       mark.setAttribute("class", quiet ? "node silent" : "node");
     }
-    for (const { line, edge } of lines) if (health(edge, column)) line.parentNode.append(line);  // on top
-    for (const { mark } of nodes) mark.parentNode.append(mark);
     legend.replaceChildren(...(byLoad ? [scaleOf("load", { most: 200, value: (code) => code / 200 })] : HEALTH.map((name, i) =>
       el("span", {}, keyLine(HEALTH_COLOURS[i]), name))));
     const silentWords = mute ? `, ${mute} silent switch${mute === 1 ? "" : "es"}` : "";
