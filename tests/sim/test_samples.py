@@ -12,6 +12,7 @@ from openmrc.sim import samples as sp
 from openmrc.sim.intervals import INTERVAL_PS
 from openmrc.sim.sampler import LINKS_MAX, PORT_CELLS_MAX
 from openmrc.sim.samples import Samples
+from openmrc.sim.transport import Queues
 from openmrc.sim.world import World
 from openmrc.workload.patterns import incast, permutation, stream
 from tests.sim import plain
@@ -141,6 +142,17 @@ def test_a_port_that_goes_down_loses_its_queue_there() -> None:
     assert lost["nic 0 plane 0 < t0"] > 5
     assert sum(lost.values()) == lost["nic 0 plane 0 < t0"]
     assert trimmed["nic 0 plane 0 < t0"] == sum(trimmed.values()) > 0
+
+
+@pytest.mark.parametrize("queues", [Queues(trim=False), Queues(control_bytes=400)])
+def test_what_a_full_queue_drops_is_lost_there(queues: Queues) -> None:
+    """Whole packets without trimming; headers where the control queue is too small for them."""
+    world = world_of(clos(nics=8, planes=1), incast(8, 7, 10**6), queues=queues, stop=60 * US)
+    found = sampled(world)
+    dropped = world.counters()["dropped_queue"]
+    lost = dict(zip(found.links.names, found.links.values["lost"].sum(axis=0), strict=True))
+    assert sum(lost.values()) == dropped > 0
+    assert lost["nic 0 plane 0 < t0"] > dropped / 2
 
 
 # --- health -----------------------------------------------------------------------------------

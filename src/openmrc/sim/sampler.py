@@ -87,7 +87,7 @@ class Sampler:
                 "health": (n_ports, "u1"),
             },
         )
-        self._fine_before, self._ports_before = _Before(world), _Before(world)
+        self._fine_before = self._ports_before = _State(world)
         self._unsettled = False  # faults begin or end at the very beginning of this interval
 
     @property
@@ -102,21 +102,25 @@ class Sampler:
             self._fine_before.silent, self._fine_before.health = self._silent(), self._health()
             return
         end_ps = self._fine.next_ps
-        self._fine.append(self._read_fine(self._fine_before))
-        self._fine_before = self._state(end_ps)
+        now = self._state(end_ps)
+        self._fine.append(self._read_fine(self._fine_before, now))
+        self._fine_before = now
         self._of_qp.append(self._qp.read())
         self._qp.note()
         if end_ps == self._ports.next_ps:  # a multiple of the other interval, by powers of two
-            self._ports.append(self._read_ports(self._ports_before))
-            self._ports_before = self._fine_before
+            self._ports.append(self._read_ports(self._ports_before, now))
+            self._ports_before = now
+        self._unsettled = self._changes(end_ps, end_ps).size > 0
 
     def samples(self) -> Samples:
         """Everything up to now; the run may go on afterwards."""
         end_ps = self._world.now_ps
-        rest = end_ps > self._fine_before.at_ps or end_ps == 0
-        fine = self._fine.table(self._read_fine(self._fine_before) if rest else None)
-        rest_of_ports = end_ps > self._ports_before.at_ps or end_ps == 0
-        ports = self._ports.table(self._read_ports(self._ports_before) if rest_of_ports else None)
+        now = self._state(end_ps)
+        before, of_ports = self._fine_before, self._ports_before
+        rest = end_ps > before.at_ps or end_ps == 0
+        fine = self._fine.table(self._read_fine(before, now) if rest else None)
+        rest_of_ports = end_ps > of_ports.at_ps or end_ps == 0
+        ports = self._ports.table(self._read_ports(of_ports, now) if rest_of_ports else None)
         of_qp = self._of_qp.table(self._qp.read() if rest else None)
         sk, edges = self.sketch, self._edges
         rate_bps = edges.sum(self._rate_bps)
@@ -138,46 +142,43 @@ class Sampler:
             qp=self._qp.samples(self._of_qp.interval_ps, end_ps, of_qp),
         )
 
-    def _read_fine(self, before: _Before) -> dict[str, Any]:
-        net, edges = self._world.net, self._edges
+    def _state(self, at_ps: int) -> _State:
+        """What is there now, as the interval from `at_ps` on begins."""
+        now, net = _State(self._world), self._world.net
+        now.at_ps = at_ps
+        now.sent_bytes = _sent_bytes(net)
+        now.lost, now.trimmed = net.tally.lost.copy(), net.tally.trimmed.copy()
+        if len(self._fault_at):
+            now.silent, now.health = self._silent(), self._health()
+        return now
+
+    def _read_fine(self, before: _State, now: _State) -> dict[str, Any]:
+        edges = self._edges
         found: dict[str, Any] = {
-            "sent_bytes": edges.sum(_sent_bytes(net) - before.sent_bytes),
-            "queue_bytes": edges.longest_of_groups(_queue_bytes(net)),
+            "sent_bytes": edges.sum(now.sent_bytes - before.sent_bytes),
+            "queue_bytes": edges.longest_of_groups(_queue_bytes(self._world.net)),
+            "lost": edges.of_groups(edges.sum(now.lost - before.lost)),
+            "trimmed": edges.of_groups(edges.sum(now.trimmed - before.trimmed)),
             "health": np.uint8(UP),
             "unhealthy": np.int32(0),
             "silent": np.int32(0),
         }
-        for key, count in (("lost", before.lost), ("trimmed", before.trimmed)):
-            found[key] = edges.of_groups(edges.sum(np.asarray(net.tally[key]) - count))
         if len(self._fault_at):
-            health = self._worst_health(before)
+            health = self._worst_health(before, now)
             found["health"] = edges.largest(health)
             found["unhealthy"] = edges.sum(health != UP, np.int32)
-            nodes = self.sketch.switch_node[self._ever_silent(before)]
+            nodes = self.sketch.switch_node[self._ever_silent(before, now)]
             found["silent"] = np.bincount(nodes, minlength=self.sketch.n_switch_nodes)
         return found
 
-    def _read_ports(self, before: _Before) -> dict[str, Any]:
-        net = self._world.net
+    def _read_ports(self, before: _State, now: _State) -> dict[str, Any]:
         return {
-            "sent_bytes": _sent_bytes(net) - before.sent_bytes,
-            "queue_bytes": _queue_bytes(net),
-            "lost": np.asarray(net.tally.lost) - before.lost,
-            "trimmed": np.asarray(net.tally.trimmed) - before.trimmed,
-            "health": self._worst_health(before) if len(self._fault_at) else np.uint8(UP),
+            "sent_bytes": now.sent_bytes - before.sent_bytes,
+            "queue_bytes": _queue_bytes(self._world.net),
+            "lost": now.lost - before.lost,
+            "trimmed": now.trimmed - before.trimmed,
+            "health": self._worst_health(before, now) if len(self._fault_at) else np.uint8(UP),
         }
-
-    def _state(self, at_ps: int) -> _Before:
-        """What the next interval, from `at_ps` on, begins with."""
-        found = _Before(self._world)
-        net = self._world.net
-        found.at_ps = at_ps
-        found.sent_bytes = _sent_bytes(net)
-        found.lost, found.trimmed = net.tally.lost.copy(), net.tally.trimmed.copy()
-        if len(self._fault_at):
-            found.silent, found.health = self._silent(), self._health()
-            self._unsettled = bool(self._since(found, at_ps).size)
-        return found
 
     def _health(self) -> Array:
         """Of every port, now."""
@@ -189,21 +190,24 @@ class Sampler:
         health[np.asarray(port.up) == 0] = DOWN
         return health
 
-    def _worst_health(self, before: _Before) -> Array:
-        """The same, of the interval under way, however short it lasted."""
-        health = np.maximum(before.health, self._health())
-        done = self._since(before, int(self._world.net.ctl[0].now))
-        for state, ports in (
-            (LOSSY, done.target[(done.action == PORT_LOSS) & (done.rate > 0)]),
-            (SILENT, np.flatnonzero(self._at_silent(self._ever_silent(before)))),
-            (DOWN, done.target[done.action == PORT_DOWN]),
-        ):
-            health[ports] = np.maximum(health[ports], state)
+    def _worst_health(self, before: _State, now: _State) -> Array:
+        """The same, of an interval, however short it lasted."""
+        health: Array = np.maximum(before.health, now.health)
+        done = self._changes(before.at_ps, int(self._world.net.ctl[0].now))
+        if done.size:
+            for state, ports in (
+                (LOSSY, done.target[(done.action == PORT_LOSS) & (done.rate > 0)]),
+                (SILENT, np.flatnonzero(self._at_silent(self._ever_silent(before, now)))),
+                (DOWN, done.target[done.action == PORT_DOWN]),
+            ):
+                health[ports] = np.maximum(health[ports], state)
         return health
 
     def _at_silent(self, silent: Array) -> Array:
-        """Which ports are one end of a link whose other end, or their own, is such a switch."""
+        """Which ports belong to links that end at such switches."""
         fabric = self._world.fabric
+        if not silent.any():
+            return np.zeros(fabric.n_ports, np.bool_)
         here, there = fabric.port_switch, fabric.port_peer_switch
         found: Array = (silent[here] & (here >= 0)) | (silent[there] & (there >= 0))
         return found
@@ -213,16 +217,16 @@ class Sampler:
         found: Array = np.asarray(self._world.net.switch.silent) != 0
         return found
 
-    def _ever_silent(self, before: _Before) -> Array:
-        """Which switches were silent in the interval under way."""
-        done = self._since(before, int(self._world.net.ctl[0].now))
-        silent = before.silent | self._silent()
+    def _ever_silent(self, before: _State, now: _State) -> Array:
+        """Which switches were silent in an interval."""
+        done = self._changes(before.at_ps, int(self._world.net.ctl[0].now))
+        silent: Array = before.silent | now.silent
         silent[done.target[done.action == SWITCH_SILENT]] = True
         return silent
 
-    def _since(self, before: _Before, until_ps: int) -> Any:
-        """What the schedule does from the beginning of an interval until a time."""
-        first = np.searchsorted(self._fault_at, before.at_ps)
+    def _changes(self, from_ps: int, until_ps: int) -> Any:
+        """What the schedule does between two times, both included."""
+        first = np.searchsorted(self._fault_at, from_ps)
         end = np.searchsorted(self._fault_at, until_ps, side="right")
         return self._world.net.fault[first:end]
 
@@ -247,8 +251,8 @@ class Sampler:
         return Links(*times, values, ports=chosen, names=names, others=len(rest))
 
 
-class _Before:
-    """The state at the beginning of an interval: at first, that of a new world."""
+class _State:
+    """What an interval begins with: at first, a new world."""
 
     def __init__(self, world: World) -> None:
         n_ports = world.fabric.n_ports
@@ -270,7 +274,11 @@ class _EdgeReader:
         _, self.group_first = np.unique(key, return_index=True)  # edges of a group lie together
         self.n_groups = len(self.group_first)
 
-    def sum(self, by_port: Array, dtype: Any = None) -> Array:
+    def sum(self, by_port: Array, dtype: Any = np.float64) -> Array:
+        if (
+            not by_port.any()
+        ):  # mostly true of losses: no need to go through memory in another order
+            return np.zeros(len(self._first), dtype)
         found: Array = np.add.reduceat(by_port[self._order], self._first, dtype=dtype)
         return found
 
@@ -381,8 +389,10 @@ def _load(sent_bytes: Array, rate_bps: Array, interval_ps: int, end_ps: int) -> 
     """Share of the rate in use."""
     starts = np.arange(len(sent_bytes)) * interval_ps
     width_ps = np.clip(end_ps - starts, 1, interval_ps)
-    could_bytes = np.multiply.outer(width_ps, rate_bps / PS_BITS)
-    return np.minimum(sent_bytes / could_bytes, 1.0).astype(np.float32)
+    bytes_per_ps = (rate_bps / PS_BITS).astype(np.float32)
+    could_bytes = np.multiply.outer(width_ps.astype(np.float32), bytes_per_ps)
+    found: Array = np.minimum(sent_bytes / could_bytes, np.float32(1))
+    return found
 
 
 def _telling(values: dict[str, Array]) -> Array:
