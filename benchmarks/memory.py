@@ -91,7 +91,7 @@ def estimate(scenario: Scenario) -> dict[str, int]:
         + 4 * releases,
         "payload": 2 * units,
         "NICs": nics * (size["NIC"] + size["LINK_NIC"] + 4 * es.REQUESTS),
-        "ports": fabric.n_ports * (size["PORT"] + size["HEALTH"]),
+        "ports": fabric.n_ports * (size["PORT"] + size["HEALTH"] + size["TALLY"]),
         "switches": fabric.n_switches * size["SWITCH"],
         "heap": int(heap) * size["HEAP_ENTRY"],
     }

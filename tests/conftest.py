@@ -64,6 +64,7 @@ class FakeWorld:
         self.number = len(self.built)
         self.bin_ps = 10 * US
         self.now_ps, self.loop_s, self.bytes_verified = 0, 0.5, 0
+        self.sampled: tuple[int | None, int] | None = None
 
     def run(self, progress: Callable[[Any], None] | None = None) -> bool:
         n = len(self.traffic.msg_bytes)
@@ -116,6 +117,12 @@ class FakeWorld:
         starts = np.arange(n) * self.bin_ps
         packets = dict.fromkeys(("retransmitted", "lost", "trimmed"), zero)
         return {"t_ps": starts, "goodput_bytes": goodput, **packets}
+
+    def sample(self, qp: int | None, columns: int) -> None:
+        self.sampled = (qp, columns)
+
+    def samples(self) -> Any:
+        return None
 
     def derived(self) -> dict[str, Any]:
         return {"base_rtt_ps": 8 * US, "bdp_bytes": 100_000}

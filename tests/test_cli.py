@@ -130,6 +130,7 @@ def test_json_is_all_there_is_on_standard_output(
     assert main(["run", "x.toml", "--json", "--seed", "5"]) == 0
     printed = capsys.readouterr()
     summary = json.loads(printed.out)
+    assert [world.sampled for world in fake_world.built] == [None]
     assert (summary["scenario"], summary["seed"], summary["partial"]) == ("x", 5, False)
     assert "mrc: base_rtt 8us, bdp 100kB" in printed.err
     assert files(here) == ["a.cm", "a.topo", "x.toml"]
@@ -149,6 +150,7 @@ def test_out_gets_the_results_directory_and_nothing_else(
 ) -> None:
     assert main(["run", "x.toml", "--out", "a/b", "--json"]) == 0
     assert files(here / "a" / "b") == RESULTS
+    assert [world.sampled for world in fake_world.built] == [(None, 500)]
     printed = json.loads(capsys.readouterr().out)
     written = json.loads((here / "a/b/summary.json").read_text())
     assert {**written, "peak_rss_mb": 0} == {**printed, "peak_rss_mb": 0}

@@ -22,6 +22,7 @@ from openmrc.sections import (
     FABRICS,
     FaultSection,
     Header,
+    ReportSection,
     StopSection,
     TransportSection,
 )
@@ -129,7 +130,12 @@ def test_the_scenario_in_the_reference_can_be_built() -> None:
     [
         *FABRICS.values(),
         *WORKLOADS.values(),
-        *(JobSection, Header, TransportSection, FaultSection, StopSection),
+        JobSection,
+        Header,
+        TransportSection,
+        FaultSection,
+        StopSection,
+        ReportSection,
     ],
 )
 def test_every_key_is_in_the_reference(section: type[msgspec.Struct]) -> None:

@@ -179,6 +179,16 @@ def test_each_transport_runs_with_its_own_choices_and_the_common_stop(
     assert [world.stop_ps for world in fake_world.built] == [5 * US, 5 * US]
 
 
+def test_a_run_is_sampled_only_if_asked_and_as_the_scenario_says(
+    fake_world: type[FakeWorld],
+) -> None:
+    scenario = parse_scenario(TWO, ["report.qp=2", "report.samples=100"])
+    assert [run.samples for run in simulate(scenario).transports] == [None, None]
+    assert [world.sampled for world in fake_world.built] == [None, None]
+    simulate(scenario, sampled=True)
+    assert [world.sampled for world in fake_world.built[2:]] == [(2, 100), (2, 100)]
+
+
 def test_progress_names_the_transport(fake_world: type[FakeWorld], two: Scenario) -> None:
     steps: list[Any] = []
     simulate(two, steps.append)

@@ -73,6 +73,14 @@ def test_the_smallest_file_gets_the_documented_defaults() -> None:
     assert scenario.workload == Permutation()
     assert scenario.workload.size == 2_000_000
     assert scenario.stop.time is None
+    assert (scenario.report.qp, scenario.report.samples) == (None, 500)
+
+
+def test_the_last_queue_pair_and_the_most_samples_can_be_asked_for() -> None:
+    scenario = parse_scenario(SMALLEST, ["report.qp=63", "report.samples=1000"])
+    scenario.build()
+    assert (scenario.report.qp, scenario.report.samples) == (63, 1000)
+    assert parse_scenario(scenario.to_toml()) == scenario
 
 
 def test_defaults_are_those_of_the_simulator() -> None:
@@ -549,6 +557,20 @@ def test_an_empty_file_is_refused_with_what_it_needs_at_least(text: str) -> None
         ("[[fault]]\nat = 1", "x.toml: fault[0].at: 1 has no unit; a time with its unit"),
         ('[[fault]]\nat = "1us"', "x.toml: fault[0].kind: is missing and has no default"),
         ('[stop]\ntime = "soon"', "x.toml: stop.time: 'soon' is not a time; a time with its unit"),
+        ("[report]\nqps = 1", "x.toml: report.qps: unknown key; did you mean 'qp'? "),
+        ("[report]\nqp = -1", "x.toml: report.qp: -1 is refused; accepted: a whole number >= 0"),
+        (
+            "[report]\nqp = 64",
+            "x.toml: report.qp: 64: there are 64 queue pairs; accepted: 0 to 63",
+        ),
+        (
+            "[report]\nsamples = 19",
+            "x.toml: report.samples: 19 is refused; accepted: a whole number >= 20",
+        ),
+        (
+            "[report]\nsamples = 1001",
+            "x.toml: report.samples: 1001 is refused; accepted: a whole number <= 1000",
+        ),
     ],
 )
 def test_a_bad_file_is_refused_with_place_value_and_remedy(text: str, message: str) -> None:

@@ -212,7 +212,9 @@ def _simulate(
     if out is not None:
         check_directory(out)
     with Bar() as bar:
-        result = simulate(scenario, bar.update, compiling=compiling, pcap=pcap, at=at)
+        result = simulate(
+            scenario, bar.update, compiling=compiling, pcap=pcap, at=at, sampled=out is not None
+        )
     _report(result, as_json)
     if out is not None:
         from openmrc.report.files import write_results

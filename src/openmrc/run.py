@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from openmrc.fabric.model import Fabric
     from openmrc.scenario import Scenario
+    from openmrc.sim.samples import Samples
     from openmrc.sim.transport import Transport
     from openmrc.sim.world import Progress, World
     from openmrc.traffic import Traffic
@@ -87,6 +88,7 @@ class TransportResult:
     bytes_verified: int
     jobs: tuple[str, ...] = ()  # names, if the workload has jobs
     flow_job: NDArray[np.int32] | None = None  # index into `jobs`
+    samples: Samples | None = None  # what the run looked like over time, if it was sampled
 
     @property
     def completed(self) -> NDArray[np.bool_]:
@@ -234,6 +236,7 @@ def simulate(
     compiling: Callable[[str, int, int], None] | None = None,
     pcap: Path | None = None,
     at: Sequence[str] = ("everywhere",),
+    sampled: bool = False,
 ) -> Result:
     """Run every transport of `scenario`, one after the other, and return what came of it.
 
@@ -241,7 +244,8 @@ def simulate(
     Everything is checked before the first one starts (`InputError`). Ctrl-C ends the run and
     returns what there is, marked partial. `compiling(what, step, steps)` is called before each
     step of a first compilation, which takes up to two minutes. What crosses the links `at` these
-    places is written to `pcap`, or to one file for each transport (`pcap_paths`).
+    places is written to `pcap`, or to one file for each transport (`pcap_paths`). `sampled` keeps
+    what the pictures of `report.html` show, as `[report]` says; it changes nothing else.
     """
     from openmrc.scenario import as_scenario
 
@@ -268,6 +272,8 @@ def simulate(
                     stop_ps=scenario.stop.time,
                     **capture,
                 )
+                if sampled:
+                    world.sample(scenario.report.qp, scenario.report.samples)
                 world.run(progress=_reporter(progress, name, index, len(transports)))
             runs.append(_collect(name, world, ideal_ps))
             world = None
@@ -332,9 +338,14 @@ def flat(table: Mapping[str, Any], place: str = "") -> dict[str, Any]:
 
 def nearest_rank(values: NDArray[np.int64], share: float) -> int:
     """Return the ceil(share * n)-th smallest of `values` (at least the first); n > 0."""
-    # 1e-9: 0.99 * 100 is 99.00000000000001 in floating point, and that is rank 99.
-    rank = max(1, int(np.ceil(share * len(values) - 1e-9)))
+    rank = rank_of(len(values), share)
     return int(np.partition(values, rank - 1)[rank - 1])
+
+
+def rank_of(n: int, share: float) -> int:
+    """Return ceil(share * n), at least 1: which of n values in order is that percentile."""
+    # 1e-9: 0.99 * 100 is 99.00000000000001 in floating point, and that is rank 99.
+    return max(1, int(np.ceil(share * n - 1e-9)))
 
 
 def distribution_us(values_ps: NDArray[np.int64]) -> dict[str, float | None]:
@@ -407,6 +418,7 @@ def _collect(name: str, world: World, ideal_ps: int) -> TransportResult:
         bytes_verified=int(world.bytes_verified),
         jobs=world.traffic.jobs,
         flow_job=world.traffic.msg_job,
+        samples=world.samples(),
     )
 
 

@@ -23,6 +23,7 @@ from openmrc.sections import (
     FabricSection,
     FaultSection,
     Header,
+    ReportSection,
     StopSection,
     TransportSection,
 )
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from openmrc.fabric.model import Fabric
     from openmrc.traffic import Traffic
 
-TOP = ("name", "seed", "fabric", "transport", "workload", "fault", "stop")
+TOP = ("name", "seed", "fabric", "transport", "workload", "fault", "stop", "report")
 SETTABLE = tuple("fault[0]" if key == "fault" else key for key in TOP)
 Overrides = Sequence[str] | Mapping[str, Any]  # "fabric.nics=128" of a shell; {"fabric.nics": 128}
 
@@ -55,6 +56,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     workload: WorkloadSection
     faults: tuple[FaultSection, ...]
     stop: StopSection
+    report: ReportSection
     source: str  # what errors name as the place: the file, or the options it came from
     tables: Table  # as written: what is left out there is derived anew after `replace`
     base: Path  # where files are that `tables` names
@@ -73,6 +75,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
             fabric = self.fabric.build()
             traffic = self.workload.build(fabric.n_nics, self.seed)
             faults = [fault.build() for fault in self.faults]
+            if self.report.qp is not None and self.report.qp >= traffic.n_qps:
+                raise InputError(
+                    f"report.qp: {self.report.qp}: there are {traffic.n_qps} queue pairs;"
+                    f" accepted: 0 to {traffic.n_qps - 1}"
+                )
             if fabric.n_planes > 1 and any(t.rules == "peer" for t in self.transports):
                 raise InputError(
                     f"transport.rules: 'peer' is for a fabric of one plane, this one has"
@@ -108,6 +115,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
             *self.workload.tables(),
             *(write_table("[[fault]]", fault) for fault in self.faults),
             write_table("[stop]", self.stop),
+            write_table("[report]", self.report),
         ]
         return "\n".join(tables)
 
@@ -237,6 +245,7 @@ def _check(raw: Table, source: str, base: Path) -> Scenario:
             for number, fault in enumerate(_list(raw.get("fault", []), "fault"))
         ),
         stop=read_table(raw.get("stop", {}), StopSection, "stop", base),
+        report=read_table(raw.get("report", {}), ReportSection, "report", base),
         source=source,
         tables=raw,
         base=base,

@@ -258,6 +258,13 @@ class StopSection(Section, frozen=True, kw_only=True):
     time: Time | None = None
 
 
+class ReportSection(Section, frozen=True, kw_only=True):
+    """`[report]`: what `report.html` shows, where results are written."""
+
+    qp: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
+    samples: Annotated[int, Meta(ge=20, le=1000)] = 500
+
+
 class Header(Section, frozen=True, kw_only=True):
     """The keys above all tables."""
 

@@ -200,13 +200,16 @@ class Fabric:
         return f"{name} link {(down - int(self.sw_first_down[upper])) % bundle}"
 
     def port_name(self, port: int) -> str:
-        """Return the name of a directed port's link with its direction, "plane 3 t0 5 > t1 2"."""
-        if int(self.port_nic[port]) >= 0:
-            return f"{self.link_name(port)} > t0"
-        if int(self.port_peer_nic[port]) >= 0:
-            return f"{self.link_name(port)} < t0"
-        up = self.sw_tier[self.port_switch[port]] < self.sw_tier[self.port_peer_switch[port]]
-        return self.link_name(port).replace(" - ", " > " if up else " < ")
+        """Return the name of the one direction of a link that `port` sends in, as faults name it.
+
+        Always written upwards: "nic 7 plane 3 > t0", and "plane 3 t0 5 < t1 2" for what the T1
+        sends to the T0.
+        """
+        own, far = int(self.port_switch[port]), int(self.port_peer_switch[port])
+        name = self.link_name(port)
+        up = own < 0 or (far >= 0 and bool(self.sw_tier[own] < self.sw_tier[far]))
+        arrow = ">" if up else "<"
+        return f"{name} {arrow} t0" if min(own, far) < 0 else name.replace(" - ", f" {arrow} ")
 
     def _reaches(self, switch: int, nic: int) -> bool:
         return bool(self.sw_lo[switch] <= nic < self.sw_hi[switch])

@@ -3,7 +3,7 @@
 summary.json      the object `--json` prints
 flows.parquet     one row per transport and flow
 timeline.parquet  one row per transport and bin of time
-report.html       table and picture in one page
+report.html       everything to look at, in one page
 scenario.toml     the scenario with every default, to run again
 """
 
@@ -15,7 +15,6 @@ import tempfile
 from pathlib import Path
 
 from openmrc.report.page import html
-from openmrc.report.picture import goodput_png
 from openmrc.run import Result
 
 PICTURE = "goodput.png"
@@ -23,17 +22,18 @@ PICTURE = "goodput.png"
 
 def write_results(result: Result, directory: Path, picture: bool = False) -> None:
     """Write the results directory, and with `picture` also `goodput.png`."""
-    png = goodput_png(result)
     directory.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=directory))
     try:
         (aside / "summary.json").write_text(summary_json(result), encoding="utf-8")
         result.flows.write_parquet(aside / "flows.parquet")
         result.timeline.write_parquet(aside / "timeline.parquet")
-        (aside / "report.html").write_text(html(result, png), encoding="utf-8")
+        (aside / "report.html").write_text(html(result), encoding="utf-8")
         (aside / "scenario.toml").write_text(result.scenario.to_toml(), encoding="utf-8")
         if picture:
-            (aside / PICTURE).write_bytes(png)
+            from openmrc.report.picture import goodput_png  # loads what nothing else here needs
+
+            (aside / PICTURE).write_bytes(goodput_png(result))
         for file in aside.iterdir():
             file.replace(directory / file.name)
     finally:

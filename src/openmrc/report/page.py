@@ -1,52 +1,87 @@
-"""report.html: table, sentences, picture and derived values in one file that needs no other."""
+"""report.html: one file that needs no other and no network, and opens wherever a browser is.
+
+Words, tables and the scenario are HTML as it stands; the pictures are drawn by the scripts in
+`assets` from one JSON object (`data`). The assets are put into the page as they are.
+"""
 
 from __future__ import annotations
 
-from base64 import b64encode
+import json
 from html import escape
+from importlib.resources import files
 
+import openmrc
+from openmrc.report.data import page_data
 from openmrc.report.table import COLUMNS, derived, rows, sentences
 from openmrc.run import Result
 
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; color: #222 }
-body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem }
-table { border-collapse: collapse; margin: 1rem 0 }
-th, td { padding: .25rem .8rem; text-align: right }
-th { border-bottom: 2px solid #222; vertical-align: bottom }
-td { border-bottom: 1px solid #ddd }
-th:first-child, td:first-child { text-align: left }
-img { max-width: 100% }
-pre { background: #f5f5f5; padding: 1rem; overflow: auto }
-.unit { font-weight: normal; color: #666 }
-"""
+SCRIPTS = ("base.js", "lines.js", "heat.js", "fabric.js", "page.js")  # in this order
+SCENARIO_CHARS_MAX = 200_000  # a longer one (thousands of faults) is in scenario.toml only
 
 
-def html(result: Result, png: bytes) -> str:
-    """Return the page; `png` is the picture it shows."""
-    title = f"{result.scenario.name}, seed {result.scenario.seed}"
+def html(result: Result) -> str:
+    """Return the page."""
+    assets = files("openmrc.report").joinpath("assets")
+    text = assets.joinpath("page.html").read_text(encoding="utf-8")
+    parts = {
+        "TITLE": escape(f"{result.scenario.name}, seed {result.scenario.seed}"),
+        "ABOUT": escape(_about(result)),
+        "STYLE": assets.joinpath("page.css").read_text(encoding="utf-8"),
+        "TABLE": _table(result),
+        "SENTENCES": "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences(result)),
+        "DERIVED": _derived(result),
+        "SCENARIO": escape(_scenario(result)),
+        "DATA": _in_script(json.dumps(page_data(result), separators=(",", ":"))),
+        "SCRIPT": "".join(assets.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS),
+    }
+    # In one pass: what is put in is not searched again.
+    pieces = text.split("{{")
+    page = pieces[0]
+    for piece in pieces[1:]:
+        name, _, rest = piece.partition("}}")
+        page += parts[name] + rest
+    return page
+
+
+def _about(result: Result) -> str:
+    workload, fabric = result.scenario.workload.kind, result.scenario.fabric.kind
+    return f"{workload} on a {fabric} fabric, openmrc {openmrc.__version__}"
+
+
+def _table(result: Result) -> str:
+    """The table; each cell carries its heading for narrow screens, where rows become cards."""
+    names = [heading.replace("-\n", "").replace("\n", " ") for heading, _ in COLUMNS]
+    labels = [f"{n}, {unit}" if unit else n for n, (_, unit) in zip(names, COLUMNS, strict=True)]
     heads = "".join(
-        f"<th>{escape(name.replace('-' + chr(10), '').replace(chr(10), ' '))}"
-        f'<br><span class="unit">{escape(unit)}</span></th>'
-        for name, unit in COLUMNS
+        f'<th scope="col">{escape(name)}<br><span class="unit">{escape(unit)}</span></th>'
+        for name, (_, unit) in zip(names, COLUMNS, strict=True)
     )
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"
-        for run in result.transports
-        for cells in rows(run)
-    )
-    said = "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences(result))
-    values = "".join(
+    body = ""
+    for first, *others in (cells for run in result.transports for cells in rows(run)):
+        cells = "".join(
+            f'<td data-label="{escape(label)}">{escape(cell)}</td>'
+            for label, cell in zip(labels[1:], others, strict=True)
+        )
+        body += f'<tr><th scope="row">{escape(first)}</th>{cells}</tr>'
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _derived(result: Result) -> str:
+    return "".join(
         f"<h3>{escape(run.name)}</h3><p>"
         + ", ".join(f"{escape(key)} {escape(value)}" for key, value in derived(run).items())
         + "</p>"
         for run in result.transports
     )
-    return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{escape(title)}</title>'
-        f"<style>{STYLE}</style><h1>{escape(title)}</h1>"
-        f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>{said}"
-        f'<img alt="Goodput over time" src="data:image/png;base64,{b64encode(png).decode()}">'
-        f"<h2>Derived at start</h2>{values}"
-        f"<h2>Scenario</h2><pre>{escape(result.scenario.to_toml())}</pre></html>\n"
-    )
+
+
+def _scenario(result: Result) -> str:
+    text = result.scenario.to_toml()
+    if len(text) <= SCENARIO_CHARS_MAX:
+        return text
+    return text[:SCENARIO_CHARS_MAX] + "\n... the whole of it is in scenario.toml\n"
+
+
+def _in_script(text: str) -> str:
+    """JSON that cannot end the script element it stands in."""
+    return text.replace("<", "\\u003c")

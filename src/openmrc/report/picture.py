@@ -5,15 +5,13 @@ Lines differ in dash and width as well as in colour, so the picture reads in bla
 
 from __future__ import annotations
 
-import math
 from io import BytesIO
 from typing import Any
 
-import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
-from openmrc.run import Result, TransportResult
+from openmrc.report.series import goodput, last_bin_ps
+from openmrc.run import Result
 from openmrc.units import MS, NS, US, S
 
 # Colours that stay apart for colour-blind readers and in grey (Okabe and Ito), each with a dash.
@@ -32,9 +30,9 @@ def goodput_png(result: Result) -> bytes:
     """Return the picture as PNG."""
     figure = Figure(figsize=(10, 5), dpi=130, layout="constrained")
     axes = figure.add_subplot()
-    end_ps = max([_last_bin_ps(run) for run in result.transports], default=1)
+    end_ps = max([last_bin_ps(run) for run in result.transports], default=1)
     scale, unit = _time_scale(end_ps)
-    lines = [goodput(run, end_ps) for run in result.transports]
+    lines = [goodput(run, end_ps, POINTS_MAX) for run in result.transports]
     top = max([float(gbps.max()) for _, gbps in lines], default=0.0) or 1.0
     rate, rate_unit = (1e3, "Tb/s") if top >= 1e4 else (1.0, "Gb/s")
     for number, (run, (t_ps, gbps)) in enumerate(zip(result.transports, lines, strict=True)):
@@ -58,25 +56,6 @@ def goodput_png(result: Result) -> bytes:
     stream = BytesIO()
     figure.savefig(stream, format="png", metadata={"Software": "openmrc"})
     return stream.getvalue()
-
-
-def goodput(run: TransportResult, end_ps: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return (bin starts in ps, Gb/s), neighbouring bins joined down to `POINTS_MAX` for `end_ps`.
-
-    The last point closes the line at zero, after the last bin in which something arrived.
-    """
-    placed = run.timeline["goodput_bytes"][: _last_bin_ps(run) // run.bin_ps]
-    join = max(1, math.ceil(end_ps / run.bin_ps / POINTS_MAX))
-    padded = np.pad(placed, (0, -len(placed) % join)).reshape(-1, join).sum(axis=1)
-    width_ps = join * run.bin_ps
-    gbps: NDArray[np.float64] = np.append(padded * 8e3 / width_ps, 0.0)
-    starts_ps = np.arange(len(gbps), dtype=np.float64) * width_ps
-    return starts_ps, gbps
-
-
-def _last_bin_ps(run: TransportResult) -> int:
-    filled = np.flatnonzero(run.timeline["goodput_bytes"])
-    return (int(filled[-1]) + 1) * run.bin_ps if len(filled) else run.bin_ps
 
 
 def _mark_faults(axes: Any, result: Result, scale: int, end_ps: int) -> None:

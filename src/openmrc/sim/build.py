@@ -391,6 +391,7 @@ def build_net(
         port=port,
         port_kind=kind,
         health=health,
+        tally=records(n_ports, ss.TALLY),
         switch=switch,
         bucket=records(buckets, ss.BUCKET),
         bucket_bits=np.zeros(max(buckets // 64, 1), np.uint64),

@@ -43,6 +43,7 @@ def drop_by_fault(net, n):
     ctl.dropped_fault += 1
     if ctl.first_fault_drop_at < 0:
         ctl.first_fault_drop_at = ctl.now
+    net.tally[net.hop[n].port].lost += 1
     net.timeline[ctl.now // ctl.bin_ps, BIN_LOST] += 1
     free_packet(net, n)
 
@@ -54,6 +55,7 @@ def _drop_by_queue(net, n, control):
         ctl.dropped_control += 1
     else:
         ctl.dropped_queue += 1
+    net.tally[net.hop[n].port].lost += 1
     net.timeline[ctl.now // ctl.bin_ps, BIN_LOST] += 1
     free_packet(net, n)
 
@@ -65,6 +67,7 @@ def transmit(net, port, port_no, n, now):
     h = net.hop[n]
     kind = net.port_kind[port.kind]
     port.free_at = now + int(h.frame_bytes) * BITS_PS // kind.rate_bps
+    port.sent_bytes += h.frame_bytes
     ctl.traversals += 1
     h.port = port_no
     h.to = port.peer
@@ -166,6 +169,7 @@ def _trim(net, port, n):
     kind = net.port_kind[port.kind]
     h.marks |= TRIMMED_LASTHOP if kind.last_hop else TRIMMED
     ctl.trimmed += 1
+    net.tally[h.port].trimmed += 1
     net.timeline[ctl.now // ctl.bin_ps, BIN_TRIMMED] += 1
     if port.control_bytes + h.frame_bytes > kind.control_limit:
         _drop_by_queue(net, n, True)
@@ -220,11 +224,12 @@ def enqueue(net, port_no, n, now):
     """A packet comes to an egress port: on the wire if it is idle, else into its class's queue."""
     port = net.port[port_no]
     h = net.hop[n]
+    if port.armed == 0 and port.free_at <= now and port.up:
+        transmit(net, port, port_no, n, now)
+        return
+    h.port = port_no
     if port.up == 0:
         drop_by_fault(net, n)
-        return
-    if port.armed == 0 and port.free_at <= now:
-        transmit(net, port, port_no, n, now)
         return
     klass = int(h.klass)
     if klass == CLASS_CONTROL:

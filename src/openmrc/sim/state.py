@@ -37,6 +37,7 @@ HOP = np.dtype(
 PORT = np.dtype(
     [
         ("free_at", "i8"),  # end of the transmission, and time of its event
+        ("sent_bytes", "i8"),  # put on the wire so far, preamble and gap included
         ("next", "i4"),  # event
         ("peer", "i4"),  # switch at the other end, or -1 - nic
         ("data_bytes", "i4"),  # queued
@@ -48,7 +49,7 @@ PORT = np.dtype(
         ("up", "i1"),
         ("faulty", "i1"),  # down or losing: look closer, at HEALTH
         ("tapped", "i1"),  # what it sends is noted in TAP
-        ("spare", "i1", (10,)),  # one cache line
+        ("spare", "i1", (2,)),  # one cache line
     ],
     align=True,
 )
@@ -79,6 +80,11 @@ TAP = np.dtype(  # of a packet that a tapped port sent; the packet itself lies i
 
 HEALTH = np.dtype(  # of a port
     [("down_at", "i8"), ("loss", "i8")],  # last time it went down; probability x 2^32
+    align=True,
+)
+
+TALLY = np.dtype(  # of a port: packets that ended at it, or on the link behind it
+    [("lost", "i8"), ("trimmed", "i8")],
     align=True,
 )
 
@@ -257,6 +263,7 @@ class Net(NamedTuple):
     port: Any
     port_kind: Any
     health: Any
+    tally: Any  # TALLY, by port
     switch: Any
     bucket: Any
     bucket_bits: Any  # uint64, which buckets hold events

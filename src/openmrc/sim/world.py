@@ -18,6 +18,8 @@ from openmrc.jit import records
 from openmrc.sim import build, loop
 from openmrc.sim import state as ss
 from openmrc.sim.derive import Derived, derive
+from openmrc.sim.sampler import Sampler
+from openmrc.sim.samples import Samples
 from openmrc.sim.transport import Queues, Transport
 from openmrc.traffic import Traffic
 
@@ -86,6 +88,19 @@ class World:
         )
         self.capture = capture
         self.loop_s = 0.0
+        self._sampler: Sampler | None = None
+
+    def sample(self, qp: int | None, columns: int) -> None:
+        """Keep from the start what `samples` returns, in `columns` intervals at most; before `run`.
+
+        `qp`: whose paths; None takes the first of those with the longest way.
+        """
+        assert not self.net.ctl[0].started, "what is past cannot be sampled"
+        self._sampler = Sampler(self, qp, columns)
+
+    def samples(self) -> Samples | None:
+        """Load, queues, losses and health over time; None unless `sample` asked for them."""
+        return None if self._sampler is None else self._sampler.samples()
 
     def run(
         self, until_ps: int | None = None, progress: Callable[[Progress], None] | None = None
@@ -96,13 +111,17 @@ class World:
         limits = [t for t in (until_ps, self.stop_ps) if t is not None]
         until = min(limits) if limits else int(es.NEVER) - 1
         while True:
-            why = self._advance(until)
+            due = until if self._sampler is None else min(until, self._sampler.due_ps)
+            why = self._advance(due)
             if why == ss.ROOM:
                 self._grow_packets()
             elif why == ss.HEAP:
                 self._grow_heap()
             elif why == ss.TIMELINE:
                 self._coarsen_timeline()
+            elif why == ss.REACHED and due < until and self._sampler is not None:
+                self._sampler.take()
+                why = ss.BUDGET  # not the end
             if progress is not None:
                 progress(self._progress())
             if why == ss.FINISHED:
