@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 PACKAGE = Path(__file__).resolve().parent
-COMPILED_PARTS = ("jit.py", "byref.py", "engine/*.py", "sim/*.py", "fabric/faults.py")
+COMPILED_PARTS = ("jit.py", "byref.py", "engine/*.py", "sim/*.py", "fabric/actions.py")
 CACHE_LINE = 64
 CACHES_KEPT = 4  # older ones are removed: a developer who edits all day fills no disk
 

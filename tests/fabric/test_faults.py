@@ -8,20 +8,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openmrc.errors import InputError
-from openmrc.fabric import Fault, compile_faults, faults, multiplane
+from openmrc.fabric import Fault, actions, compile_faults, multiplane
 
 US = 10**6
 FABRIC = multiplane(16, 4, 100 * 10**9, 4, 4, US, 0)
 LINK = "plane 3 t0 1 - t1 2"
 SHORT = {
-    faults.PORT_UP: "up",
-    faults.PORT_DOWN: "down",
-    faults.PORT_LOSS: "loss",
-    faults.SWITCH_UP: "switch up",
-    faults.SWITCH_DOWN: "switch down",
-    faults.SWITCH_SILENT: "switch silent",
-    faults.NIC_PORT_DOWN: "nic down",
-    faults.NIC_PORT_UP: "nic up",
+    actions.PORT_UP: "up",
+    actions.PORT_DOWN: "down",
+    actions.PORT_LOSS: "loss",
+    actions.SWITCH_UP: "switch up",
+    actions.SWITCH_DOWN: "switch down",
+    actions.SWITCH_SILENT: "switch silent",
+    actions.NIC_PORT_DOWN: "nic down",
+    actions.NIC_PORT_UP: "nic up",
 }
 
 
@@ -65,7 +65,7 @@ def test_one_direction_alone() -> None:
 def test_nothing_breaks_without_faults() -> None:
     schedule = compile_faults([], FABRIC)
     assert (len(schedule.events), schedule.names) == (0, ())
-    assert schedule.events.dtype == faults.EVENT
+    assert schedule.events.dtype == actions.EVENT
 
 
 def test_a_link_held_down_twice_comes_up_with_the_last_hold() -> None:
@@ -129,7 +129,7 @@ def test_a_nic_notices_when_both_directions_are_down() -> None:
     assert schedule.events["target"].tolist() == [
         nic_port, FABRIC.port_reverse[nic_port], nic_port
     ]  # fmt: skip
-    assert schedule.events["action"].tolist() == [1, 1, faults.NIC_PORT_DOWN]
+    assert schedule.events["action"].tolist() == [1, 1, actions.NIC_PORT_DOWN]
     assert story(
         Fault(0, "link-down", "nic 5 plane 3 > t0", for_ps=5 * US),
         Fault(2 * US, "link-down", "nic 5 plane 3 < t0", for_ps=5 * US),
@@ -189,7 +189,7 @@ def test_the_latest_loss_on_a_link_decides() -> None:
         (6, down, 0.0),
         (8, up, 0.0),
     ]
-    assert set(schedule.events["action"].tolist()) == {faults.PORT_LOSS}
+    assert set(schedule.events["action"].tolist()) == {actions.PORT_LOSS}
 
 
 def test_marks_for_plots_name_the_beginning_and_the_end() -> None:
@@ -259,19 +259,19 @@ def test_states_alternate_and_end_as_they_began(some: list[Fault]) -> None:
     assert (np.diff(events["at_ps"]) >= 0).all()
     port_down = np.zeros(FABRIC.n_ports, bool)
     nic_down = np.zeros(64, bool)
-    switch_state = np.full(FABRIC.n_switches, faults.SWITCH_UP)
+    switch_state = np.full(FABRIC.n_switches, actions.SWITCH_UP)
     for at_ps in np.unique(events["at_ps"]):
         for _, action, target, _ in events[events["at_ps"] == at_ps].tolist():
-            if action in (faults.PORT_DOWN, faults.PORT_UP):
-                assert port_down[target] != (action == faults.PORT_DOWN)
-                port_down[target] = action == faults.PORT_DOWN
-            elif action in (faults.NIC_PORT_DOWN, faults.NIC_PORT_UP):
-                assert nic_down[target] != (action == faults.NIC_PORT_DOWN)
-                nic_down[target] = action == faults.NIC_PORT_DOWN
+            if action in (actions.PORT_DOWN, actions.PORT_UP):
+                assert port_down[target] != (action == actions.PORT_DOWN)
+                port_down[target] = action == actions.PORT_DOWN
+            elif action in (actions.NIC_PORT_DOWN, actions.NIC_PORT_UP):
+                assert nic_down[target] != (action == actions.NIC_PORT_DOWN)
+                nic_down[target] = action == actions.NIC_PORT_DOWN
             else:
                 assert switch_state[target] != action
                 switch_state[target] = action
         assert (nic_down == (port_down[:64] & port_down[FABRIC.port_reverse[:64]])).all()
     assert not port_down.any()
     assert not nic_down.any()
-    assert (switch_state == faults.SWITCH_UP).all()
+    assert (switch_state == actions.SWITCH_UP).all()
