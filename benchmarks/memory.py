@@ -77,7 +77,7 @@ def estimate(scenario: Scenario) -> dict[str, int]:
     size = {name.rpartition(".")[2]: n for name, n in record_bytes().items()}
     ends = 2 * qps
     per_end = size["QP"] + size["LINK_QP"] + planes * size["PLANE"] + ring_bytes + 8
-    heap = 2 * traffic.n_msgs + 8 * ends + 2 * nics + 4 * len(schedule.events) + 4096
+    heap = 2 * traffic.n_msgs + 8 * ends + 2 * nics + 4096
     releases = len(traffic.recv_next) + len(traffic.sent_next)
     return {
         "QPs": ends * per_end + qps * size["REGION"] + 2 * len(pairs) * size["PEER"],
@@ -91,6 +91,7 @@ def estimate(scenario: Scenario) -> dict[str, int]:
         "ports": fabric.n_ports * (size["PORT"] + size["HEALTH"]),
         "switches": fabric.n_switches * size["SWITCH"],
         "heap": heap * size["HEAP_ENTRY"],
+        "faults": len(schedule.events) * size["FAULT"],
     }
 
 

@@ -191,7 +191,7 @@ def _explain(message: str, table: Table, fields: Mapping[str, Any], place: str) 
         accepted = message.removeprefix("Expected ").partition(", got ")[0].replace("`", "")
         for word, meaning in _WORDS.items():
             accepted = re.sub(rf"\b{word}\b", meaning, accepted)
-        accepted = accepted.replace(" | null", f' or "{AUTO}"')
+        accepted = accepted.replace(" | null", f' or "{AUTO}"').replace(" | ", " or ")
     else:
         return f"{place}.{key}: {message}"
     return f"{place}.{key}: {table.get(key)!r} is refused; accepted: {accepted}"

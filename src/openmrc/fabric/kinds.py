@@ -160,12 +160,15 @@ def _check_when(fault: Fault, given: dict[str, Any]) -> None:
     if "for" in given and fault.repeats:
         key, remedy = ("period", "duty") if "period" in given else ("mtbf", "mttr")
         raise InputError(
-            f"for: does not go with {key}; {remedy} says how long it lasts, until when"
+            f"for: does not go with {key}; {remedy} and until say how long, so remove it"
         )
     if fault.duty is not None and not 0 < fault.duty < 1:
         raise InputError(f"duty: {fault.duty}; a share of the period above 0 and below 1 is needed")
     if fault.period_ps is not None and not 0 < fault.lasts_ps < fault.period_ps:
-        raise InputError(f"duty: {fault.duty} of {fmt_time(fault.period_ps)} is no whole ps")
+        raise InputError(
+            f"duty: {fault.duty} of {fmt_time(fault.period_ps)}; at least 1 ps of fault and 1 ps"
+            " without is needed"
+        )
     if "until" in given and not fault.repeats:
         raise InputError("until: only what has a period or an mtbf repeats; remove it, or use for")
     if fault.until_ps is not None and fault.until_ps <= fault.at_ps:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from openmrc.byref import by_reference
-from openmrc.fabric.actions import EVENT
+from openmrc.fabric import actions
 
 HOP = np.dtype(
     [
@@ -78,7 +78,9 @@ HEALTH = np.dtype(  # of a port; probabilities are 2^31 times what they are
     align=True,
 )
 
-FAULT = np.dtype([*EVENT.descr, ("port_kind", "i4")], align=True)  # of PORT_RATE: as which kind
+FAULT = np.dtype(
+    [*actions.EVENT.descr, ("port_kind", "i4")], align=True
+)  # of PORT_RATE: as which kind
 
 SWITCH = np.dtype(
     [
