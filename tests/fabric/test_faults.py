@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -265,11 +266,11 @@ def test_marks_for_plots_name_the_beginning_and_the_end() -> None:
         ),
         (
             Fault(0, "link-loss", LINK, rate=0.5, burst=0.9),
-            "fault[0].burst: 0.9; at a rate of 0.5 1",
+            "fault[0].burst: 0.9; 1 packets or more at a",
         ),
         (
             Fault(0, "link-loss", LINK, rate=0.8, burst=3),
-            "fault[0].burst: 3; at a rate of 0.8 4 pa",
+            "fault[0].burst: 3; 4 packets or more at a",
         ),
         (Fault(0, "link-slow", LINK), "fault[0].factor: is missing; link-slow needs what is left"),
         (Fault(0, "link-slow", LINK, factor=0.0009), "fault[0].factor: 0.0009; 0.001 to 1 is acc"),
@@ -343,6 +344,10 @@ def test_marks_for_plots_name_the_beginning_and_the_end() -> None:
         (
             Fault(0, "link-down", "nic * plane *", mtbf_ps=US, mttr_ps=US, until_ps=10**12),
             "fault[0].mtbf: makes about 1.3e+08 changes of ports until 1s; a schedule may have ",
+        ),
+        (  # sixteen ports and sixteen towards them for each of the switches
+            Fault(0, "switch-down", "plane * t0 *", period_ps=US, duty=0.5, until_ps=10**12),
+            "fault[0].period: makes about 5.1e+08 changes of ports until 1s; a schedule may have ",
         ),
         (
             Fault(0, "allow", "plane 0"),
@@ -445,7 +450,7 @@ def test_a_flapping_link_is_down_for_its_duty_of_each_period() -> None:
 
 
 def test_every_kind_may_repeat() -> None:
-    again = {"period_ps": 10 * US, "duty": 0.5, "until_ps": 20 * US}
+    again: dict[str, Any] = {"period_ps": 10 * US, "duty": 0.5, "until_ps": 20 * US}
     assert story(Fault(0, "switch-silent", "plane 0 t1 3", **again)) == [
         (0, "switch silent", 1), (5, "switch up", 1), (10, "switch silent", 1), (15, "switch up", 1)
     ]  # fmt: skip
@@ -603,7 +608,7 @@ def test_a_transceiver_takes_all_links_that_are_named() -> None:
 
 def test_transceivers_with_a_number_fail_one_by_one() -> None:
     where = "plane 3 t0 1 transceiver *"
-    again = {"mtbf_ps": US, "mttr_ps": US, "until_ps": 50 * US}
+    again: dict[str, Any] = {"mtbf_ps": US, "mttr_ps": US, "until_ps": 50 * US}
     for each, groups in ((2, 4), (3, 4), (4, 2), (None, 2)):
         fault = Fault(0, "transceiver-down", where, links=each, **again)
         times = ups_and_downs(compile_faults([fault], FABRIC))

@@ -74,7 +74,7 @@ class _Compiler:
         self._n_expected = 0.0
         self._faults: list[Fault] = []
         self._held: list[Holds] = []  # by fault; an end's are what it names
-        self._values: list[tuple[float, float]] = [(0.0, 0.0)]  # rate and burst, by state
+        self._states = {(0.0, 0.0): 0}  # by rate and burst; 0 is that without any fault
         self._names: list[tuple[int, bool, str]] = []
 
     def add(self, i: int, fault: Fault) -> None:
@@ -164,38 +164,42 @@ class _Compiler:
         if not fault.repeats:
             end = NEVER if fault.for_ps is None else min(at + fault.for_ps, NEVER)
             return spans.once(chosen, at, end)
-        until = self._until(fault, int(np.diff(things.first)[chosen].sum()))
+        until = self._until(fault, things.take(chosen)[0])
         if fault.period_ps is not None:
             return spans.periodic(chosen, at, until, fault.period_ps, fault.lasts_ps)
         rng = np.random.default_rng([*own, 1])
         means = (fault.mtbf_ps or 0, fault.mttr_ps or 0)
         return spans.drawn(rng, chosen, at, until, means, fault.kind == "link-construction")
 
-    def _until(self, fault: Fault, n_targets: int) -> int:
+    def _until(self, fault: Fault, targets: LongArray) -> int:
         """Return when a fault that repeats is over; refuse one that never is, or has no measure."""
+        fabric = self._fabric
+        changed = len(targets)
+        if fault.what.effect == DEAD:  # each with its links, both directions
+            own = fabric.sw_first_up + fabric.sw_n_up - fabric.sw_first_down
+            changed = 2 * int(own[targets].sum())
         ends = [end for end in (fault.until_ps, self._horizon_ps) if end is not None]
         if not ends:
             raise InputError("until: is missing; what repeats needs an end, here or in stop.time")
         until = max(min(ends), fault.at_ps)
         turn_ps = fault.period_ps or (fault.mtbf_ps or 0) + (fault.mttr_ps or 0)
-        n_events = 2 * n_targets * (1 + (until - fault.at_ps) / turn_ps)
+        n_events = 2 * changed * (1 + (until - fault.at_ps) / turn_ps)
         self._n_expected += n_events
         if self._n_expected > EVENTS_MAX:
             key = "period" if fault.period_ps else "mtbf"
             raise InputError(
                 f"{key}: makes about {n_events:.2g} changes of ports until {fmt_time(until)}; a"
-                f" schedule may have {EVENTS_MAX:,}: name fewer places, a longer {key}, or until"
+                f" schedule may have {EVENTS_MAX:,}: use fewer places, a longer {key} or an earlier"
+                " until"
             )
         return until
 
     def _state(self, fault: Fault) -> int:
-        """Return the number of the rate that the fault sets; 0 is that without any fault."""
+        """Return the number of the rate that the fault sets."""
         value = (fault.rate or 0.0, fault.burst or 0.0)
         if fault.factor is not None:
             value = (0.0 if fault.factor == 1 else fault.factor, 0.0)
-        if value not in self._values:
-            self._values.append(value)
-        return self._values.index(value)
+        return self._states.setdefault(value, len(self._states))
 
     def _group(self, text: str) -> int:
         try:
@@ -225,7 +229,7 @@ class _Compiler:
 
     def _rates(self, by: list[Holds]) -> Iterable[npt.NDArray[Any]]:
         """Yield the events of what has a rate."""
-        values = np.array(self._values)
+        values = np.array(list(self._states))
         for effect, action in (
             (LOSS, actions.PORT_LOSS),
             (CORRUPT, actions.PORT_CORRUPT),

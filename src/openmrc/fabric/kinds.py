@@ -188,7 +188,7 @@ def _check_values(fault: Fault) -> None:
         least = max(1.0, fault.rate / (1 - fault.rate))
         if fault.burst < least:
             raise InputError(
-                f"burst: {fault.burst}; at a rate of {fault.rate} {least:g} packets or more"
+                f"burst: {fault.burst}; {least:g} packets or more at a rate of {fault.rate}"
             )
     if fault.factor is not None and not FACTOR_MIN <= fault.factor <= 1:
         raise InputError(f"factor: {fault.factor}; {FACTOR_MIN} to 1 is accepted")
