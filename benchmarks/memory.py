@@ -80,7 +80,7 @@ def estimate(scenario: Scenario) -> dict[str, int]:
     per_end = size["QP"] + size["LINK_QP"] + planes * size["PLANE"] + ring_bytes + 8
     any_series = bool((traffic.msg_count > 1).any())
     first = np.clip(1 - traffic.msg_deps, 0, traffic.msg_count).sum() if any_series else 0
-    heap = 2 * traffic.n_msgs + first + 8 * ends + 2 * nics + 4 * len(schedule.events) + 4096
+    heap = 2 * traffic.n_msgs + first + 8 * ends + 2 * nics + 4096
     releases = len(traffic.recv_next) + len(traffic.sent_next)
     return {
         "QPs": ends * per_end + qps * size["REGION"] + 2 * len(pairs) * size["PEER"],
@@ -94,6 +94,7 @@ def estimate(scenario: Scenario) -> dict[str, int]:
         "ports": fabric.n_ports * (size["PORT"] + size["HEALTH"] + size["TALLY"]),
         "switches": fabric.n_switches * size["SWITCH"],
         "heap": int(heap) * size["HEAP_ENTRY"],
+        "faults": len(schedule.events) * size["FAULT"],
     }
 
 

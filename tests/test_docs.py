@@ -17,6 +17,7 @@ import pytest
 import openmrc
 from openmrc import benchsim, jit
 from openmrc.engine import paths
+from openmrc.fabric.kinds import KINDS
 from openmrc.scenario import load_scenario, parse_scenario
 from openmrc.sections import (
     FABRICS,
@@ -118,11 +119,19 @@ def test_the_command_page_shows_every_option_of_a_sweep() -> None:
 
 
 def test_the_scenario_in_the_reference_can_be_built() -> None:
-    text, jobs = blocks("docs/scenario.md", "toml")
+    text, jobs, faults = blocks("docs/scenario.md", "toml")
     _, _, schedule = parse_scenario(text).build()
     assert [at_ps for at_ps, _ in schedule.names] == [100_000_000, 2_100_000_000]
     _, traffic, _ = parse_scenario(jobs).build()
     assert traffic.jobs == ("training", "noise")
+    one_of_each = parse_scenario(faults)
+    _, _, schedule = one_of_each.build()
+    assert len({at_ps for at_ps, _ in schedule.names}) > len(one_of_each.faults)
+
+
+def test_every_kind_of_fault_is_in_the_reference() -> None:
+    reference = (ROOT / "docs/scenario.md").read_text(encoding="utf-8")
+    assert [kind for kind in KINDS if f"`{kind}`" not in reference] == []
 
 
 @pytest.mark.parametrize(
@@ -203,16 +212,18 @@ def test_the_examples_of_memory_follow_the_formula(column: int) -> None:
         '[workload]\nkind = "broadcast"\nchunks = 300\nflows = "series"',
         '[workload]\nkind = "incast"\nvictim = true',
         '[transport]\npaths = "single"\n[workload]\nkind = "permutation"',
+        '[workload]\nkind = "permutation"\n[[fault]]\nat = "0s"\nkind = "link-construction"\n'
+        'where = "plane * t0 * - t1 *"\nmtbf = "9ms"\nmttr = "1ms"\nuntil = "1s"\n',
     ],
-    ids=["P1024_100G", "M256_8x100G", "ring", "series", "chain", "incast", "single"],
+    ids=["P1024_100G", "M256_8x100G", "ring", "series", "chain", "incast", "single", "faults"],
 )
 def test_the_formula_of_memory_is_what_a_world_allocates(scenario: str) -> None:
     from openmrc.sim.world import World
 
     checked = parse_scenario(scenario)
-    fabric, traffic, _ = checked.build()
+    fabric, traffic, schedule = checked.build()
     transport = checked.transports[0].build()
-    world = World(fabric, traffic, transport, queues=checked.fabric.queues())
+    world = World(fabric, traffic, transport, schedule, queues=checked.fabric.queues())
     # packets, and what hardly depends on the scenario
     apart = {"hop", "packet", "timeline", "bucket", "bucket_bits", "out", "done"}
     allocated = sum(

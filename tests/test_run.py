@@ -111,6 +111,7 @@ def test_the_summary_is_the_documented_object(fake_world: type[FakeWorld], two: 
                 "trimmed",
                 "dropped_queue",
                 "dropped_fault",
+                "dropped_corrupt",
                 "ecn_marked",
                 "sack",
                 "nack",

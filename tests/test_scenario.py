@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from openmrc.errors import InputError
+from openmrc.fabric.actions import PORT_DENY, PORT_LOSS
 from openmrc.scenario import (
     Scenario,
     as_scenario,
@@ -60,7 +61,11 @@ def every_scenario(folder: Path) -> list[Scenario]:
         '[[transport]]\n[[transport]]\npaths = "single"\nmpr = 256\n'
         '[[fault]]\nat = "1us"\nkind = "link-loss"\nwhere = "plane 0 t0 0 > t1 0"\nrate = 0.25\n'
         '[[fault]]\nat = "2us"\nkind = "port-down"\nwhere = "nic 3 plane 1"\nfor = "1ms"\n'
-        + SMALLEST
+        '[[fault]]\nat = "3us"\nkind = "transceiver-down"\n'
+        'where = ["nic 3 plane 1", "nic 4 plane 0"]\nmtbf = "1ms"\nmttr = "10us"\nseed = 9\n'
+        '[[fault]]\nat = "4us"\nkind = "link-slow"\nwhere = "plane 0 t0 * - t1 *"\nfactor = 0.1\n'
+        'share = 0.5\nperiod = "1ms"\nduty = 0.25\nuntil = "9ms"\n'
+        '[[fault]]\nat = "5us"\nkind = "deny"\nwhere = "plane 0"\nnics = "0-3, 5"\n' + SMALLEST
     )
     return [parse_scenario(text, base=folder) for text in texts] + [demo_scenario()]
 
@@ -647,7 +652,60 @@ def test_a_bad_workload_is_refused(text: str, message: str) -> None:
         ),
         (
             'kind = "link-down"\nwhere = "x"\nrate = 0.5',
-            "x.toml: fault[0].rate: only link-loss has",
+            "x.toml: fault[0].rate: link-down has none, link-loss and link-corrupt may; remove it",
+        ),
+        (
+            'kind = "link-slow"\nwhere = "x"',
+            "x.toml: fault[0].factor: is missing; link-slow needs what is left of the rate",
+        ),
+        (
+            'kind = "link-slow"\nwhere = "x"\nfactor = 2',
+            "x.toml: fault[0].factor: 2.0; 0.001 to 1 is accepted",
+        ),
+        (
+            'kind = "link-down"\nwhere = "x"\nperiod = "1ms"',
+            "x.toml: fault[0].duty: is missing; period needs it",
+        ),
+        (
+            'kind = "link-down"\nwhere = "x"\nperiod = "1ms"\nduty = "half"',
+            "x.toml: fault[0].duty: 'half' is refused; accepted: a number",
+        ),
+        (
+            'kind = "link-down"\nwhere = "nic 0 plane 0"\nmtbf = "1ms"\nmttr = "1us"',
+            "x.toml: fault[0].until: is missing; what repeats needs an end, here or in stop.time",
+        ),
+        (
+            'kind = "link-down"\nwhere = "x"\nmtbf = "1ms"\nmttr = "1us"\nuntil = "1us"',
+            "x.toml: fault[0].until: 1us; a time after at is accepted",
+        ),
+        (
+            'kind = "link-down"\nwhere = "x"\nseed = -1\nshare = 0.5',
+            "x.toml: fault[0].seed: -1 is refused; accepted: a whole number >= 0",
+        ),
+        (
+            'kind = "link-down"\nwhere = 7',
+            "x.toml: fault[0].where: 7 is refused; accepted: text or a list of texts",
+        ),
+        (
+            'kind = "link-down"\nwhere = ["nic 0 plane 0", 7]',
+            "x.toml: fault[0].where: ['nic 0 plane 0', 7] is refused; accepted: text",
+        ),
+        ('kind = "link-down"\nwhere = []', "x.toml: fault[0].where: [] is refused; accepted: "),
+        (
+            'kind = "link-down"\nwhere = ["nic 0 plane 0", "nic 0 plane 9"]',
+            "x.toml: fault[0].where: 'nic 0 plane 9': there is no plane 9; 0 to 3 exist",
+        ),
+        (
+            'kind = "deny"\nwhere = "plane 0"\nnics = "0-64"',
+            "x.toml: fault[0].nics: there is no nic 64; 0 to 63 exist",
+        ),
+        (
+            'kind = "deny"\nwhere = "plane 0"\nnics = 3',
+            "x.toml: fault[0].nics: 3 is refused; accepted: text",
+        ),
+        (
+            'kind = "link-down"\nwhere = "x"\nmean = "3us"',
+            "x.toml: fault[0].mean: unknown key; accepted here: at, kind, where, for, rate, ",
         ),
         (
             'kind = "link-down"\nwhere = "x"\nfor = "auto"',
@@ -657,6 +715,41 @@ def test_a_bad_workload_is_refused(text: str, message: str) -> None:
 )
 def test_a_fault_that_cannot_be_is_refused(fault: str, message: str) -> None:
     assert refusal(f'{SMALLEST}[[fault]]\nat = "1us"\n{fault}\n').startswith(message)
+
+
+def test_what_is_drawn_follows_the_seed_of_the_scenario_and_ends_with_it() -> None:
+    text = f"""{SMALLEST}
+        [[fault]]
+        at = "0s"
+        kind = "link-down"
+        where = "plane * t0 * - t1 *"
+        mtbf = "1ms"
+        mttr = "100us"
+    """
+
+    def events(*overrides: str) -> list[Any]:
+        _, _, schedule = parse_scenario(text, overrides).build()
+        found: list[Any] = schedule.events.tolist()
+        return found
+
+    first = events("stop.time=2ms")
+    assert first == events("stop.time=2ms") != events("stop.time=2ms", "seed=2")
+    assert max(event[0] for event in first) == 2_000_000_000
+    assert len(events("stop.time=4ms")) > 1.5 * len(first)
+
+
+def test_the_same_seed_draws_the_same_share_of_the_same_places() -> None:
+    """What loses packets can be denied without being named twice."""
+    fault = 'at = "0s"\nwhere = "plane * t0 * - t1 *"\nshare = 0.1\nseed = 4\n'
+    loss, deny = (f'[[fault]]\nkind = "{kind}"\n{fault}' for kind in ("link-loss", "deny"))
+    text = f"{SMALLEST}{loss}rate = 0.1\n{deny}"
+    _, _, schedule = parse_scenario(text).build()
+    by_action = [
+        schedule.events["target"][schedule.events["action"] == action].tolist()
+        for action in (PORT_LOSS, PORT_DENY)
+    ]
+    assert by_action[0] == by_action[1]
+    assert len(by_action[0]) == 2 * 26  # of 4 x 4 x 16 links
 
 
 @pytest.mark.parametrize(

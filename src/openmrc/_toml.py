@@ -187,6 +187,8 @@ def _value(value: Any) -> str:
         return f'"{value.text()}"'
     if isinstance(value, int | float):
         return repr(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_value, value))}]"
     escaped = "".join(
         f"\\u{ord(c):04x}" if ord(c) < 0x20 or ord(c) == 0x7F else f"\\{c}" if c in '"\\' else c
         for c in str(value)
@@ -218,7 +220,7 @@ def _as_value_error(read: Any, *arguments: Any) -> Any:
 def _explain(message: str, table: Table, fields: Mapping[str, Any], place: str) -> str:
     """Turn msgspec's words into place, value and remedy."""
     message, _, path = message.partition(" - at `$")
-    key = path.rstrip("`").lstrip(".")
+    key = path.rstrip("`").lstrip(".").partition("[")[0]  # of a list: the list
     if missing := re.fullmatch(r"Object missing required field `(.*)`", message):
         return f"{place}.{missing[1]}: is missing and has no default"
     if not key:  # a Struct's own check; it names its key as ".key: what is wrong"
@@ -231,10 +233,16 @@ def _explain(message: str, table: Table, fields: Mapping[str, Any], place: str) 
         accepted = message.removeprefix("Expected ").partition(", got ")[0].replace("`", "")
         for word, meaning in _WORDS.items():
             accepted = re.sub(rf"\b{word}\b", meaning, accepted)
-        accepted = accepted.replace(" | null", f' or "{AUTO}"')
+        accepted = accepted.replace(" | null", f' or "{AUTO}"').replace(" | ", " or ")
     else:
         return f"{place}.{key}: {message}"
     return f"{place}.{key}: {table.get(key)!r} is refused; accepted: {accepted}"
 
 
-_WORDS = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list of texts",
+}

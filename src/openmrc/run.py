@@ -48,6 +48,7 @@ PACKETS = (
     "trimmed",
     "dropped_queue",
     "dropped_fault",
+    "dropped_corrupt",
     "ecn_marked",
     "sack",
     "nack",

@@ -85,7 +85,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
                     f"transport.rules: 'peer' is for a fabric of one plane, this one has"
                     f" {fabric.n_planes}; use 'mrc'"
                 )
-            return fabric, traffic, compile_faults(faults, fabric)
+            schedule = compile_faults(faults, fabric, self.seed, self.stop.time)
+            return fabric, traffic, schedule
         except InputError as error:
             raise error.at(self.source) from None
 

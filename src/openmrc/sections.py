@@ -17,7 +17,7 @@ from openmrc._toml import ByteCount, Choice, File, Rate, Size, Time
 from openmrc.errors import InputError
 
 if TYPE_CHECKING:
-    from openmrc.fabric.faults import Fault
+    from openmrc.fabric.kinds import Fault
     from openmrc.fabric.model import Fabric
     from openmrc.sim.transport import Queues, Transport
 
@@ -29,6 +29,8 @@ Nics = Annotated[int, Meta(ge=2, le=NICS_MAX)]
 NicId = Annotated[int, Meta(ge=0, lt=NICS_MAX)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Label = Annotated[str, Meta(min_length=1, max_length=100)]
+Places = Annotated[str, Meta(min_length=1, max_length=10_000)]
+PLACES_MAX = 10_000  # of one fault; many more are named by "*"
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,40 +218,61 @@ class TransportSection(Section, frozen=True, kw_only=True):
 
 
 class FaultSection(Section, frozen=True, kw_only=True):
-    """One `[[fault]]`: at a time, somewhere, for a while or for good."""
+    """One `[[fault]]`: where and when what breaks; `fabric.kinds` says which keys go together."""
 
     at: Time
     kind: Literal[
         "link-down",
-        "link-up",
         "link-loss",
-        "switch-silent",
-        "switch-down",
-        "switch-up",
+        "link-corrupt",
+        "link-slow",
+        "link-construction",
+        "transceiver-down",
         "port-down",
+        "switch-down",
+        "switch-silent",
+        "deny",
+        "link-up",
+        "transceiver-up",
         "port-up",
+        "switch-up",
+        "allow",
     ]
-    where: Label
+    where: Places | Annotated[tuple[Places, ...], Meta(min_length=1, max_length=PLACES_MAX)]
     for_: Time | UnsetType = msgspec.field(name="for", default=UNSET)
     rate: Share | UnsetType = UNSET
+    burst: float | UnsetType = UNSET
+    factor: float | UnsetType = UNSET
+    period: Time | UnsetType = UNSET
+    duty: float | UnsetType = UNSET
+    mtbf: Time | UnsetType = UNSET
+    mttr: Time | UnsetType = UNSET
+    until: Time | UnsetType = UNSET
+    share: float | UnsetType = UNSET
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | UnsetType = UNSET
+    links: Count | UnsetType = UNSET
+    nics: Label | UnsetType = UNSET
 
     def __post_init__(self) -> None:
-        if self.kind == "link-loss" and self.rate is UNSET:
-            raise ValueError(".rate: is missing; link-loss needs a share of packets from 0 to 1")
-        if self.kind != "link-loss" and self.rate is not UNSET:
-            raise ValueError(f".rate: only link-loss has a rate, {self.kind} does not; remove it")
+        from openmrc.fabric.kinds import check
+
+        try:
+            check(self.build())
+        except InputError as error:
+            raise ValueError(f".{error}") from None
 
     def build(self) -> Fault:
         """Return the fault as the fabric takes it."""
-        from openmrc.fabric.faults import Fault
+        from openmrc.fabric.kinds import Fault
 
-        return Fault(
-            at_ps=self.at,
-            kind=self.kind,
-            where=self.where,
-            for_ps=None if self.for_ is UNSET else self.for_,
-            rate=None if self.rate is UNSET else self.rate,
-        )
+        times = ("at", "for", "period", "mtbf", "mttr", "until")
+        given = {
+            f"{key}_ps" if key in times else key: value
+            for field in msgspec.structs.fields(self)
+            if (value := getattr(self, field.name)) is not UNSET
+            for key in [field.encode_name]
+        }
+        return Fault(**given)
 
 
 class StopSection(Section, frozen=True, kw_only=True):

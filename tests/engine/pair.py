@@ -395,9 +395,10 @@ class Pair:
             self._after()
             self._pump()
 
-    def deny(self, plane: int, k: int, denied: bool = True) -> None:
-        """The denylist of NIC 0 takes an EV, or gives it back."""
-        paths.deny(self.st, self.q, self.ev_index(plane, k), int(denied), self.now)
+    def deny(self, plane: int, k: int, denied: bool = True, nic: int = 0) -> None:
+        """The denylist of a NIC takes an EV of its first QP, or gives it back."""
+        q = self.st.qp[nic * self.n_qps]
+        paths.deny(self.st, q, self.ev_index(plane, k), int(denied), self.now)
         self._after()
         self._pump()
 

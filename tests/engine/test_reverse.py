@@ -149,3 +149,72 @@ def test_row_14_off_in_peer_runs() -> None:
         assert pair.sent["request"] == 0
         evs = {int(x.p.ev) for x in pair.packets("sack")}
         assert (len(evs) == 1) == (reverse == es.REVERSE_FIXED)
+
+
+# --- denylists
+
+
+def on_the_way_back(pair: Pair, since: int) -> set[tuple[int, int]]:
+    """(plane, EV) of all that the receiver sent from a time on."""
+    return {(int(x.p.plane), int(x.p.ev)) for x in pair.log if x.at >= since and x.p.src == 1}
+
+
+def test_control_packets_leave_an_ev_that_is_denied_at_once() -> None:
+    pair = Pair(planes=2, evs=4)
+    pair.post(400 * 4096)
+    pair.until(lambda: pair.sent["sack"] >= 20)
+    used = int(pair.plane(0, qp=1).reverse_ev)
+    keys = [pair.ev(0, k) for k in range(4)]
+    pair.deny(0, keys.index(used), nic=1)
+    since = pair.now + 1
+    pair.drive()
+    back = on_the_way_back(pair, since)
+    assert (0, used) not in back
+    assert {plane for plane, _ in back} == {0, 1}
+    pair.assert_intact()
+
+
+def test_a_probe_of_a_path_that_was_denied_since_makes_no_reverse_ev() -> None:
+    pair = Pair(planes=2, evs=8)
+    pair.post(100 * 4096)
+    pair.until(lambda: pair.sent["request"] == 1)
+    (request,) = pair.packets("request")
+    tried, on = int(request.p.ev), int(request.p.plane)
+    pair.deny(on, [pair.ev(on, k) for k in range(8)].index(tried), nic=1)
+    pair.drive()
+    assert pair.plane(on, qp=1).reverse_ev != tried
+    assert (on, tried) not in on_the_way_back(pair, request.at + 1)
+
+
+def test_control_packets_leave_a_plane_that_is_denied_altogether_and_come_back() -> None:
+    pair = Pair(planes=2, evs=4)
+    pair.post(300 * 4096)
+    pair.until(lambda: pair.sent["sack"] >= 20)
+    for k in range(4):
+        pair.deny(0, k, nic=1)
+    assert pair.st.qp[1].planes_denied == 0b01
+    since = pair.now + 1
+    pair.drive()
+    assert {plane for plane, _ in on_the_way_back(pair, since)} == {1}
+    pair.deny(0, 2, denied=False, nic=1)
+    assert pair.st.qp[1].planes_denied == 0
+    assert pair.plane(0, qp=1).reverse_ev == pair.ev(0, 2)
+    since = pair.now + 1
+    pair.post(300 * 4096)
+    pair.drive()
+    back = on_the_way_back(pair, since)
+    assert {plane for plane, _ in back} == {0, 1}
+    assert {ev for plane, ev in back if plane == 0} == {pair.ev(0, 2)}
+    pair.assert_intact()
+
+
+def test_where_every_plane_is_denied_control_packets_take_them_all_the_same() -> None:
+    """The peer must hear that its data came, or it would send it again for ever."""
+    pair = Pair(planes=2, evs=2)
+    for plane in (0, 1):
+        for k in (0, 1):
+            pair.deny(plane, k, nic=1)
+    pair.post(50 * 4096)
+    pair.drive()
+    pair.assert_intact()
+    assert {plane for plane, _ in on_the_way_back(pair, 0)} == {0, 1}

@@ -213,6 +213,21 @@ def kind_of(world: World, port: int) -> Any:
     return world.net.port_kind[int(world.net.port[port].kind)]
 
 
+def under_way(world: World) -> list[int]:
+    """Indices of the packets in the network, queued or on a link, oldest first."""
+    free, n = set(), int(world.net.ctl[0].free_head)
+    for _ in range(int(world.net.ctl[0].n_free)):
+        free.add(n)
+        n = int(world.net.hop[n].next)
+    found = [n for n in range(len(world.net.hop) - 1) if n not in free]
+    return sorted(found, key=lambda n: int(world.net.hop[n].at))
+
+
+def data_under_way(world: World) -> list[int]:
+    """Those of them that carry payload."""
+    return [n for n in under_way(world) if int(world.net.hop[n].tag) >= 0]
+
+
 def queues_of(world: World, port: int) -> list[list[int]]:
     """The packets queued at a port, by class."""
     net = world.net
@@ -232,7 +247,7 @@ def queues_of(world: World, port: int) -> list[list[int]]:
 def conserved(world: World) -> None:
     """Every packet that was injected is delivered, dropped, or in the network."""
     c = world.counters()
-    ended = c["delivered"] + c["dropped_queue"] + c["dropped_fault"]
+    ended = c["delivered"] + c["dropped_queue"] + c["dropped_fault"] + c["dropped_corrupt"]
     assert c["injected"] == ended + c["in_flight"]
     m = world.net.message
     fates = np.bincount(m.fate, minlength=4)

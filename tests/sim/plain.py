@@ -16,7 +16,9 @@ import numpy as np
 
 from openmrc.engine import requester
 from openmrc.engine import state as es
+from openmrc.fabric.draw import draw_faults
 from openmrc.fabric.faults import Fault
+from openmrc.fabric.kinds import BEGINS
 from openmrc.jit import interpreted
 from openmrc.sim.world import World
 from openmrc.workload import incast, permutation, ring_all_reduce, stream
@@ -49,6 +51,12 @@ def eventful_worlds() -> dict[str, World]:
         "trims": world_of(clos(nics=4, planes=1, down=2, up=2), incast(4, 3, 250_000), seed=2),
         "loss": world_of(small, permutation(4, 150_000, 1, channels=2), lossy, seed=3),
         "storm": world_of(small, ring_all_reduce(4, 200_000), storm, seed=4),
+        "every fault": world_of(
+            small,
+            permutation(4, 200_000, 5, channels=2),
+            draw_faults(small, 7, len(BEGINS), 60 * US),
+            seed=6,
+        ),
         "three tiers": world_of(tree(16, 2, 2), permutation(16, 20_000, 2), seed=5),
         "oblivious": world_of(small, incast(4, 3, 80_000), CUT, paths="oblivious"),
         "single": world_of(

@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from openmrc.fabric.clos import fat_tree, multiplane
+from openmrc.fabric.draw import draw_faults
 from openmrc.fabric.faults import Fault, compile_faults
 from openmrc.fabric.model import Fabric
 from openmrc.sim.transport import Queues, Transport
@@ -34,7 +35,7 @@ class Recipe:
 
     def world(self) -> World:
         fabric = build_fabric(**self.fabric)
-        schedule = compile_faults(self.faults, fabric) if self.faults else None
+        schedule = compile_faults(self.faults, fabric, self.seed) if self.faults else None
         return World(
             fabric,
             build_traffic(fabric.n_nics, **self.workload),
@@ -96,23 +97,6 @@ def random_dag(nics: int, size: int, seed: int) -> Traffic:
     )
 
 
-def place(fabric: dict[str, int], kind: str, a: int, b: int, arrow: str) -> str:
-    """A real place for this kind of fault in this fabric."""
-    plane = a % fabric["planes"]
-    t0s = -(-fabric["nics"] // fabric["down"])
-    nic = f"nic {b % fabric['nics']} plane {plane}"
-    t0 = f"plane {plane} t0 {b % t0s}"
-    t1 = a % fabric["up"]  # of the first pod
-    if kind.startswith("port"):
-        return nic
-    if kind.startswith("switch"):
-        return t0 if b % 3 == 0 else f"plane {plane} t1 {t1}"
-    if b % 3 == 0:
-        return f"{nic} {arrow} t0"
-    pod = (b % t0s) // 2 if fabric["tiers"] == 3 else 0
-    return f"{t0} {arrow} t1 {t1 + pod * fabric['up']}"
-
-
 @st.composite
 def fabrics(draw: st.DrawFn) -> dict[str, int]:
     tiers = draw(st.sampled_from([2, 2, 2, 3]))
@@ -129,18 +113,9 @@ def fabrics(draw: st.DrawFn) -> dict[str, int]:
 
 @st.composite
 def fault_lists(draw: st.DrawFn, fabric: dict[str, int]) -> list[Fault]:
-    faults = []
-    for _ in range(draw(st.integers(0, 5))):
-        kind = draw(
-            st.sampled_from(["link-down", "link-loss", "switch-silent", "switch-down", "port-down"])
-        )
-        arrow = draw(st.sampled_from("-<>"))
-        where = place(fabric, kind, draw(st.integers(0, 11)), draw(st.integers(0, 11)), arrow)
-        rate = draw(st.sampled_from([0.01, 0.2, 1.0])) if kind == "link-loss" else None
-        for_ps = draw(st.one_of(st.none(), st.sampled_from([1, 20 * US, 300 * US, 5 * MS])))
-        at = draw(st.integers(0, 200)) * US
-        faults.append(Fault(at, kind, where, for_ps, rate))
-    return faults
+    seed, n = draw(st.integers(0, 9999)), draw(st.integers(0, 5))
+    horizon = draw(st.sampled_from([20 * US, 300 * US, 5 * MS]))
+    return draw_faults(build_fabric(**fabric), seed, n, horizon, lasting=draw(st.booleans()))
 
 
 @st.composite
@@ -188,15 +163,11 @@ def recipe_of(seed: int, max_size: int) -> Recipe:
         "link_ns": pick(0, 500),
         "gbps": pick(10, 100, 400),
     }
-    kind = pick("link-down", "link-loss", "switch-silent", "switch-down", "port-down")
-    a, b = (int(n) for n in rng.integers(0, 12, 2))
-    where = place(fabric, kind, a, b, pick("-", "<", ">"))
-    rate = pick(0.01, 0.1) if kind == "link-loss" else None
-    fault = Fault(int(rng.integers(0, 30)) * US, kind, where, pick(10 * US, 200 * US), rate)
+    faults = draw_faults(build_fabric(**fabric), seed, 1, 60 * US)
     return Recipe(
         fabric,
         {"kind": pick("incast", "ring", "dag"), "size": max_size, "seed": seed},
-        [fault],
+        faults,
         {"paths": pick("mrc", "mrc", "oblivious"), "rto_exponent": RTO_SHORT},
         {"trim": pick(True, True, False)},
         seed,

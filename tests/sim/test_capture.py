@@ -157,6 +157,24 @@ def test_what_a_fault_swallows_did_not_cross(tmp_path: Path) -> None:
     assert by_link["plane 0 t0 0 > t1 0"] == by_link["plane 0 t0 1 < t1 0"]
 
 
+def test_what_a_fault_damages_has_a_wrong_icrc_from_there_on(tmp_path: Path) -> None:
+    fabric = clos(nics=2, planes=1, down=1, up=2)
+    fault = Fault(0, "link-corrupt", "plane 0 t0 0 > t1 0", rate=0.2)
+    places = ["nic 0 plane 0 > t0", "plane 0 t0 0 > t1 0", "nic 1 plane 0 < t0"]
+    path = tmp_path / "a.pcapng"
+    with path.open("wb") as file:
+        capture = Capture(file, fabric, places)
+        world = world_of(fabric, stream(0, 1, 400_000), [fault], capture=capture)
+        all_complete(world)
+    bad: Counter[str] = Counter()
+    for captured in read(path):
+        if not decode(captured.data, check=False).icrc_ok:
+            bad[captured.interface] += 1
+    damaged = world.counters()["dropped_corrupt"]
+    assert bad == {places[1]: damaged, places[2]: damaged}
+    assert damaged > 0
+
+
 def test_hashed_evs_have_no_carrier(tmp_path: Path) -> None:
     _, found = capture(
         tmp_path / "a.pcapng", tree(16), permutation(16, 30_000, 1), "nic 3", rules="peer"

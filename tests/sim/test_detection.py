@@ -74,7 +74,7 @@ def faulty_stream(fabric: Fabric, fault: Fault, **more: Any) -> World:
     """A stream whose first path of plane 0 runs into the fault."""
     hops = fabric.hops(int(evs(stream_world(fabric, **more))[0].value))
     t2 = hops.up0 * 4 + hops.up1
-    where = fault.where.format(t1=hops.up0, t2=t2)
+    where = fault.place.format(t1=hops.up0, t2=t2)
     return stream_world(fabric, [replace(fault, where=where)], **more)
 
 

@@ -7,25 +7,24 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, given, settings
 
-from openmrc.errors import InputError
 from openmrc.sim import loop, messages
 from openmrc.sim import state as ss
 from openmrc.sim.world import World
-from tests.sim.lab import US, books_balance, conserved, evs, plane_turns, sender, stream_world
+from tests.sim.lab import (
+    US,
+    books_balance,
+    conserved,
+    data_under_way,
+    evs,
+    plane_turns,
+    sender,
+    stream_world,
+)
 from tests.sim.random_worlds import STOP, Recipe, recipes
 
 repeatable = settings(max_examples=200, suppress_health_check=list(HealthCheck))
-
-
-def world_or_skip(recipe: Recipe) -> World:
-    """A pod may have no T1 of that number, an "up" nothing to bring up: other recipes do."""
-    try:
-        return recipe.world()
-    except InputError:
-        assume(False)
-        raise
 
 
 def ended_well(world: World) -> None:
@@ -74,7 +73,7 @@ def units_left(world: World, message: int) -> int:
 @repeatable
 @given(recipes())
 def test_everything_completes_or_an_error_says_why(recipe: Recipe) -> None:
-    world = world_or_skip(recipe)
+    world = recipe.world()
     world.run()
     ended_well(world)
 
@@ -83,7 +82,7 @@ def test_everything_completes_or_an_error_says_why(recipe: Recipe) -> None:
 @given(recipes(max_size=100_000))
 def test_the_books_balance_all_the_way(recipe: Recipe) -> None:
     """Every 64 events: window of PSNs, bytes in flight, queues and packets are what is counted."""
-    world = world_or_skip(recipe)
+    world = recipe.world()
     world.run(until_ps=0)
     for step in range(150):
         if loop.advance(world.net, world.engine, STOP, 1) != ss.BUDGET:
@@ -98,7 +97,7 @@ def test_the_books_balance_all_the_way(recipe: Recipe) -> None:
 @settings(repeatable, max_examples=100)
 @given(recipes(faults=False))
 def test_without_a_fault_all_is_done_and_nothing_is_lost_to_one(recipe: Recipe) -> None:
-    world = world_or_skip(recipe)
+    world = recipe.world()
     world.run()
     ended_well(world)
     assert (world.flows()["done_ps"] >= 0).all()
@@ -128,17 +127,6 @@ def paths_are_used_equally(world: World) -> None:
 
 
 # --- the check of bytes would notice ----------------------------------------------------------
-
-
-def data_under_way(world: World) -> list[int]:
-    """Indices of data packets in the network, oldest first."""
-    free, n = set(), int(world.net.ctl[0].free_head)
-    for _ in range(int(world.net.ctl[0].n_free)):
-        free.add(n)
-        n = int(world.net.hop[n].next)
-    pool = range(len(world.net.hop) - 1)
-    found = [n for n in pool if n not in free and int(world.net.hop[n].tag) >= 0]
-    return sorted(found, key=lambda n: int(world.net.hop[n].at))
 
 
 @pytest.mark.parametrize("what", ["address", "length", "payload"])

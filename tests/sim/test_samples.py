@@ -177,15 +177,23 @@ def test_health_begins_and_ends_with_the_fault() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "state"), [("link-down", sp.DOWN), ("link-loss", sp.LOSSY)], ids=["down", "lossy"]
+    ("kind", "state"),
+    [("link-down", sp.DOWN), ("link-loss", sp.LOSSY), ("link-corrupt", sp.LOSSY)],
 )
 def test_what_lasts_less_than_an_interval_is_seen(kind: str, state: int) -> None:
     where = "plane 0 t0 0 - t1 2"
-    rate = {"rate": 0.5} if kind == "link-loss" else {}
-    blink = Fault(int(5.2 * US), kind, where, for_ps=US // 10, **rate)
+    rate = None if kind == "link-down" else 0.5
+    blink = Fault(int(5.2 * US), kind, where, for_ps=US // 10, rate=rate)
     found = sampled(world_of(clos(nics=8, planes=2), stream(0, 7, 10**6), [blink], stop=9 * US))
     expected = [state if k == 5 else sp.UP for k in range(9)]
     assert health(found, "plane 0 t0 0 < t1 2") == expected
+
+
+def test_a_slow_link_is_seen() -> None:
+    where = "plane 0 t0 0 > t1 2"
+    slow = Fault(3 * US, "link-slow", where, for_ps=2 * US, factor=0.1)
+    found = sampled(world_of(clos(nics=8, planes=2), stream(0, 7, 10**6), [slow], stop=8 * US))
+    assert health(found, where) == 3 * [sp.UP] + 2 * [sp.SLOW] + 3 * [sp.UP]
 
 
 def test_a_silent_switch_is_seen_at_its_links_and_at_its_node() -> None:

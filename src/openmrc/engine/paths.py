@@ -151,6 +151,14 @@ def ports_up(st, q):
     return st.nic[q.nic].up_mask & st.peer[q.peer].remote_mask
 
 
+@inlined
+def control_planes(st, q):
+    """Mask of planes for control packets: up at both ends, and not denied altogether if any is."""
+    up = ports_up(st, q)
+    allowed = up & ~q.planes_denied
+    return allowed if allowed != 0 else up
+
+
 @inner
 def refresh_planes(st, q):
     """Work out which planes may take a turn; one that comes back starts level with the others."""
@@ -436,7 +444,28 @@ def deny(st, q, ev, denied, now):
         q.n_bad += 1
         _restore(st, q, plane, p, ev, GOOD)
         plane.silent = 0
+    _review_reverse(st, q, plane, p)
     refresh_planes(st, q)
+
+
+@inner
+def _review_reverse(st, q, plane, p):
+    """Control packets keep off what is denied, as long as there is anything else."""
+    first = -1
+    kept = False
+    for i in range(plane.n_evs):
+        e = st.ev[q.ev0 + plane.ev0 + i]
+        if e.state != DENIED:
+            first = i if first < 0 else first
+            kept = kept or e.value == plane.reverse_ev
+        elif e.value == plane.trial_ev:
+            plane.trial_id = -1
+    if first < 0:
+        q.planes_denied |= 1 << p
+        return
+    q.planes_denied &= ~(1 << p)
+    if not kept:
+        plane.reverse_ev = st.ev[q.ev0 + plane.ev0 + first].value
 
 
 @inner

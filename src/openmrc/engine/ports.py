@@ -185,7 +185,7 @@ def on_request(st, nic, p, now):
         plane = int(p.plane)
         ev = _random_ev(st, q, plane)
     else:
-        plane = _next_plane(st, q, paths.ports_up(st, q))
+        plane = _next_plane(st, q, paths.control_planes(st, q))
         ev = int(st.plane[q.plane0 + max(plane, 0)].reverse_ev)
     if plane >= 0:
         _endpoint_packet(
@@ -195,12 +195,17 @@ def on_request(st, nic, p, now):
 
 @inlined
 def _random_ev(st, q, plane_no):
-    """The value of a random EV of a plane, of those that it has whatever their state."""
+    """The value of a random EV of a plane, of those that it has, good or bad, but not denied."""
     plane = st.plane[q.plane0 + plane_no]
     if plane.n_evs == 0:
         return int(plane.reverse_ev)
     pick = bits.draw_below(st.stream, q.index, int(plane.n_evs))
-    return int(st.ev[q.ev0 + plane.ev0 + pick].value)
+    for _ in range(plane.n_evs):
+        e = st.ev[q.ev0 + plane.ev0 + pick]
+        if e.state != paths.DENIED:
+            return int(e.value)
+        pick = pick + 1 if pick + 1 < plane.n_evs else 0
+    return int(plane.reverse_ev)
 
 
 @compiled
@@ -277,7 +282,7 @@ def on_receiver_deadline(st, qi, now):
     q.reverse_probe_at = now + q.base_rtt
     if q.tx_data_at > now - q.base_rtt:
         return
-    plane = _next_plane(st, q, paths.ports_up(st, q))
+    plane = _next_plane(st, q, paths.control_planes(st, q))
     if plane >= 0 and paths.take_probe_token(st, q.nic, now) == 0:
         _probe_plane(st, q.nic, q, plane, now)
 
@@ -297,7 +302,7 @@ def on_deadline(st, nic, now):
                 peer.spacing = q.rto
                 n.request_id = (n.request_id + 1) & 0xFFFF
                 peer.request_id = n.request_id
-            plane = _next_plane(st, q, paths.ports_up(st, q))
+            plane = _next_plane(st, q, paths.control_planes(st, q))
             if plane >= 0:
                 ev = int(st.plane[q.plane0 + plane].reverse_ev)
                 _endpoint_packet(

@@ -76,7 +76,7 @@ def _control(st, q, p):
         p.plane = e.plane
         p.ev = e.value
         return
-    up = paths.ports_up(st, q)
+    up = paths.control_planes(st, q)
     turn = int(q.control_turn)
     for _ in range(q.n_planes):
         turn = turn + 1 if turn + 1 < q.n_planes else 0

@@ -209,6 +209,7 @@ QP = np.dtype(
         ("wimm_held", "i4"),  # immediates in open messages
         ("control_turn", "i4"),
         ("sack_turn", "i4"),
+        ("planes_denied", "i4"),  # mask of planes with no EV that is not DENIED
         ("own_block", "i8"),  # newest block that a SACK's trigger lay in
         ("trail_block", "i8"),  # an older one with news
         ("trail_left", "i4"),  # reports that it still gets

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from openmrc.fabric.clos import fat_tree, multiplane
+from openmrc.fabric.draw import draw_faults
 from openmrc.fabric.faults import Fault, FaultSchedule, compile_faults
 from openmrc.fabric.model import Fabric, Hops
 from openmrc.fabric.topo import load_topo
@@ -13,6 +14,7 @@ __all__ = [
     "FaultSchedule",
     "Hops",
     "compile_faults",
+    "draw_faults",
     "fat_tree",
     "load_topo",
     "multiplane",

@@ -1,253 +1,330 @@
-"""Fault schedules: what breaks when, from a user's words to a sorted table of elementary actions.
+"""Fault schedules: from a user's words (`kinds`) to a sorted table of elementary actions.
 
-A fault is a time, a kind, a place (see `places`), and where it makes sense a duration or a rate:
-
-    link-down, link-up         a link, both directions or one
-    link-loss                  packets on a link are lost at random, at `rate`
-    switch-down, switch-up     a switch, and with it all of its links
-    switch-silent              a switch that is up and forwards nothing; switch-up ends it
-    port-down, port-up         a NIC's port: both directions of its link
-
-Several faults may hold the same thing down; it comes up when the last of them lets go. A fault
-with a duration lets go by itself. One without lasts until a later "-up" names its place; an "-up"
-that finds nothing to bring up is refused. Of several losses on one link the latest that still
-lasts decides the rate, so `rate = 0` ends a loss.
+Each fault becomes holds: which target it grips from when to when (`spans`, `places`). From the
+holds of all faults follow the changes that are really seen (`holds`), and those are the actions
+(`actions`). The simulator and a live lab execute the same table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from openmrc.errors import InputError
-from openmrc.fabric import places
+from openmrc.fabric import actions, denylist, holds, places, spans
+from openmrc.fabric.actions import EVENT, FaultSchedule
+from openmrc.fabric.holds import HOLD, Changes, Holds
+from openmrc.fabric.kinds import (
+    BEGINS,
+    CORRUPT,
+    CUT,
+    DEAD,
+    DENY,
+    ENDS,
+    LIFTED_TOGETHER,
+    LINKS_DEFAULT,
+    LOSS,
+    SILENT,
+    SLOW,
+    Fault,
+    check,
+)
 from openmrc.fabric.model import Fabric, LongArray
+from openmrc.fabric.places import Things
+from openmrc.fabric.spans import NEVER, Spans
+from openmrc.units import fmt_time
 
-# Actions of a schedule. The target of the first three is a directed port, of the switch actions a
-# switch, of the last two a NIC's own port, nic * n_planes + plane.
-PORT_UP = 0
-PORT_DOWN = 1  # what is queued on it and in flight behind it is lost
-PORT_LOSS = 2  # from now on at this rate
-SWITCH_UP = 3
-SWITCH_DOWN = 4  # comes beside PORT_DOWN of all its links, both directions
-SWITCH_SILENT = 5
-NIC_PORT_DOWN = 6  # both directions are down: what the NIC itself notices
-NIC_PORT_UP = 7
+__all__ = ["Fault", "FaultSchedule", "compile_faults"]
 
-EVENT = np.dtype([("at_ps", "i8"), ("action", "i4"), ("target", "i4"), ("rate", "f8")])
-
-# What ends each kind; a kind that is not here is an end itself.
-ENDS = {
-    "link-down": "link-up",
-    "link-loss": "link-loss over",
-    "switch-down": "switch-up",
-    "switch-silent": "switch-up",
-    "port-down": "port-up",
-}
-KINDS = (*ENDS, "link-up", "switch-up", "port-up")
+EVENTS_MAX = 4_000_000  # elementary actions of one schedule, by expectation: 128 MB of them
+SEED_FAULTS = 100  # purpose of the random streams drawn here
 
 
-@dataclass(frozen=True)
-class Fault:
-    """One fault as a user states it; times in picoseconds."""
+def compile_faults(
+    faults: Sequence[Fault], fabric: Fabric, seed: int = 1, horizon_ps: int | None = None
+) -> FaultSchedule:
+    """Return the schedule of `faults` in `fabric`, the same for the same arguments.
 
-    at_ps: int
-    kind: str
-    where: str
-    for_ps: int | None = None
-    rate: float | None = None  # of link-loss: the probability that a packet is lost
-
-
-@dataclass(frozen=True, eq=False)
-class FaultSchedule:
-    """`events` of dtype `EVENT` in time order, and (time, label) marks for plots."""
-
-    events: npt.NDArray[Any]
-    names: tuple[tuple[int, str], ...]
-
-
-def compile_faults(faults: Sequence[Fault], fabric: Fabric) -> FaultSchedule:
-    """Return the schedule of `faults` in `fabric`.
-
+    What repeats without an `until` does so up to `horizon_ps`, and is refused where there is none.
     Raises `InputError` naming the fault's key ("fault[2].where") for a place that does not exist,
-    an unknown kind, or a duration or rate that makes no sense. At one instant faults begin before
-    others end, so what is handed over from one fault to the next does not blink.
+    or anything else that makes no sense.
     """
-    steps = []
+    compiler = _Compiler(fabric, seed, horizon_ps)
     for i, fault in enumerate(faults):
-        _check(i, fault)
-        holds = _resolve(i, fault, fabric)
-        steps.append((fault.at_ps, False, i, holds))
-        if fault.for_ps is not None:
-            steps.append((fault.at_ps + fault.for_ps, True, i, holds))
-    steps.sort(key=lambda step: step[:3])
-
-    ledger = _Ledger(fabric)
-    names = []
-    for at_ps, is_end, i, holds in steps:
-        fault = faults[i]
-        ledger.now_ps = at_ps
-        if is_end:
-            ledger.release(holds)
-        elif fault.kind in ENDS:
-            ledger.take(holds, lasting=fault.for_ps is None)
-        elif not ledger.bring_up(holds):
-            raise InputError(
-                f"fault[{i}].where: {fault.where!r}: nothing there is down at that time by a fault"
-                ' without "for"; name a place that is'
-            )
-        rate = f" {fault.rate:g}" if fault.kind == "link-loss" and not is_end else ""
-        names.append((at_ps, f"{ENDS[fault.kind] if is_end else fault.kind}{rate} {fault.where}"))
-    return FaultSchedule(ledger.events(), tuple(names))
+        try:
+            check(fault)
+            compiler.add(i, fault)
+        except InputError as error:
+            raise InputError(f"fault[{i}].{error}") from None
+    compiler.lift()
+    return FaultSchedule(compiler.events(), compiler.names(), np.array(compiler.groups))
 
 
-def _check(i: int, fault: Fault) -> None:
-    """Refuse what is wrong whatever the fabric."""
-    if fault.kind not in KINDS:
-        raise InputError(f"fault[{i}].kind: {fault.kind!r}; one of {', '.join(KINDS)} is accepted")
-    if fault.at_ps < 0:
-        raise InputError(f"fault[{i}].at: {fault.at_ps} ps; 0 or later is accepted")
-    if fault.for_ps is not None and fault.kind not in ENDS:
-        raise InputError(f"fault[{i}].for: {fault.kind} has no duration; remove it")
-    if fault.for_ps is not None and fault.for_ps <= 0:
-        raise InputError(f"fault[{i}].for: {fault.for_ps} ps; a time above 0 is accepted")
-    if fault.kind != "link-loss" and fault.rate:
-        raise InputError(f"fault[{i}].rate: {fault.kind} has no rate; remove it")
-    if fault.kind == "link-loss" and (fault.rate is None or not 0 <= fault.rate <= 1):
-        raise InputError(f"fault[{i}].rate: {fault.rate}; a probability of 0 to 1 is needed")
+class _Compiler:
+    """Collects what each fault holds and when, and makes events of it all."""
 
-
-@dataclass(eq=False)
-class _Hold:
-    """What a fault holds down: directed ports, or one switch with its ports; or a loss."""
-
-    ports: LongArray
-    switch: int = -1
-    state: int = SWITCH_UP  # the state the switch is held in
-    rate: float | None = None  # of a loss, which holds nothing down
-
-
-def _resolve(i: int, fault: Fault, fabric: Fabric) -> list[_Hold]:
-    try:
-        if fault.kind.startswith("link-"):
-            return [_Hold(places.links(fabric, fault.where), rate=fault.rate)]
-        if fault.kind.startswith("port-"):
-            up = places.nic_ports(fabric, fault.where)
-            return [_Hold(np.concatenate([up, fabric.port_reverse[up]]))]
-        switches = places.switches(fabric, fault.where).tolist()
-    except InputError as error:
-        raise error.at(f"fault[{i}].where: {fault.where!r}") from None
-    if fault.kind == "switch-silent":
-        return [_Hold(np.empty(0, np.int64), switch, SWITCH_SILENT) for switch in switches]
-    return [_Hold(places.ports_of(fabric, switch), switch, SWITCH_DOWN) for switch in switches]
-
-
-class _Ledger:
-    """Counts who holds what down, and notes an event whenever a state really changes."""
-
-    def __init__(self, fabric: Fabric) -> None:
-        self.now_ps = 0
+    def __init__(self, fabric: Fabric, seed: int, horizon_ps: int | None) -> None:
+        self.groups = [np.ones(fabric.n_nics, np.bool_)]
         self._fabric = fabric
-        self._port_holds = np.zeros(fabric.n_ports, np.int32)
-        self._switch_holds: dict[tuple[int, int], int] = {}  # by (switch, state)
-        self._port_rate = np.zeros(fabric.n_ports)
-        self._losses: list[_Hold] = []  # in the order of their beginnings
-        self._lasting: list[_Hold] = []  # without a duration
-        self._blocks = [np.empty(0, EVENT)]
+        self._seed = seed
+        self._horizon_ps = horizon_ps
+        self._n_expected = 0.0
+        self._faults: list[Fault] = []
+        self._held: list[Holds] = []  # by fault; an end's are what it names
+        self._states = {(0.0, 0.0): 0}  # by rate and burst; 0 is that without any fault
+        self._names: list[tuple[int, bool, str]] = []
+
+    def add(self, i: int, fault: Fault) -> None:
+        """Take one fault; `InputError` with the key in front if it cannot be."""
+        things = _things(self._fabric, fault)
+        when = self._spans(i, fault, things)
+        targets, sizes = things.take(when.thing)
+        held = np.empty(len(targets), HOLD)
+        held["begin"], held["end"] = np.repeat(when.begin, sizes), np.repeat(when.end, sizes)
+        held["target"], held["fault"] = targets, i
+        held["state"] = self._state(fault)
+        if fault.nics is not None:
+            held["target"] += self._group(fault.nics) * self._fabric.n_ports
+        self._faults.append(fault)
+        self._held.append(held)
+        self._name(fault, when)
+
+    def lift(self) -> None:
+        """Let each end, in the order of time, end what lasts; refuse one that ends nothing."""
+        for effects in LIFTED_TOGETHER:
+            steps = [
+                (fault.at_ps, i)
+                for i, fault in enumerate(self._faults)
+                if fault.what.effect in effects and fault.for_ps is None and not fault.repeats
+            ]
+            if not any(self._faults[i].kind in ENDS for _, i in steps):
+                continue
+            lasting: dict[int, list[tuple[int, int]]] = {}  # by target: fault and row
+            for at_ps, i in sorted(steps):
+                targets = self._held[i]["target"].tolist()
+                if self._faults[i].kind in BEGINS:
+                    for row, target in enumerate(targets):
+                        lasting.setdefault(target, []).append((i, row))
+                    continue
+                ended = [hold for target in targets for hold in lasting.pop(target, ())]
+                if not ended:
+                    what = "denied" if DENY in effects else "down"
+                    raise InputError(
+                        f"fault[{i}].where: {self._faults[i].place!r}: nothing there is {what} at"
+                        ' that time by a fault without "for"; name a place that is'
+                    )
+                for begun, row in ended:
+                    self._held[begun]["end"][row] = at_ps
 
     def events(self) -> npt.NDArray[Any]:
-        """Return all events noted so far, in order."""
-        return np.concatenate(self._blocks)
-
-    def take(self, holds: list[_Hold], lasting: bool) -> None:
-        """Begin a fault; a `lasting` one can be ended by `bring_up`."""
-        for hold in holds:
-            if hold.rate is not None:
-                self._losses.append(hold)
-                self._update_rates(hold.ports)
-                continue
-            self._count(hold, 1)
-            if lasting:
-                self._lasting.append(hold)
-
-    def release(self, holds: list[_Hold]) -> None:
-        """End a fault that was taken."""
-        for hold in holds:
-            if hold.rate is not None:
-                self._losses.remove(hold)
-                self._update_rates(hold.ports)
-            else:
-                self._count(hold, -1)
-
-    def bring_up(self, named: list[_Hold]) -> bool:
-        """Release what is named from every lasting hold on it; return whether there was any."""
-        if named[0].switch >= 0:
-            switches = {hold.switch for hold in named}
-            gone = [hold for hold in self._lasting if hold.switch in switches]
-            self._lasting = [hold for hold in self._lasting if hold.switch not in switches]
-        else:
-            gone = []
-            for hold in self._lasting:
-                if hold.switch < 0:
-                    gone.append(_Hold(np.intersect1d(hold.ports, named[0].ports)))
-                    hold.ports = np.setdiff1d(hold.ports, named[0].ports)
-        for hold in gone:
-            self._count(hold, -1)
-        return any(hold.switch >= 0 or hold.ports.size for hold in gone)
-
-    def _count(self, hold: _Hold, by: int) -> None:
-        """Add `by` holds to all that `hold` names and note every change of state."""
-        was_down = self._port_holds[hold.ports] > 0
-        nic_ports = self._nic_ports(hold.ports)
-        nic_was_down = self._nic_is_down(nic_ports)
-        self._port_holds[hold.ports] += by
-        is_down = self._port_holds[hold.ports] > 0
-        self._note(PORT_DOWN, hold.ports[is_down & ~was_down])
-        self._note(PORT_UP, hold.ports[was_down & ~is_down])
-        if hold.switch >= 0:
-            before = self._switch_state(hold.switch)
-            key = (hold.switch, hold.state)
-            self._switch_holds[key] = self._switch_holds.get(key, 0) + by
-            after = self._switch_state(hold.switch)
-            if before != after:
-                self._note(after, np.array([hold.switch]))
-        nic_is_down = self._nic_is_down(nic_ports)
-        self._note(NIC_PORT_DOWN, nic_ports[nic_is_down & ~nic_was_down])
-        self._note(NIC_PORT_UP, nic_ports[nic_was_down & ~nic_is_down])
-
-    def _switch_state(self, switch: int) -> int:
-        for state in (SWITCH_DOWN, SWITCH_SILENT):
-            if self._switch_holds.get((switch, state), 0) > 0:
-                return state
-        return SWITCH_UP
-
-    def _nic_ports(self, ports: LongArray) -> LongArray:
-        """Return the NICs' own ports of those links among `ports` that lead to NICs."""
-        first_switch_port = self._fabric.n_nics * self._fabric.n_planes
-        own = np.minimum(ports, self._fabric.port_reverse[ports])
-        return np.unique(own[own < first_switch_port])
-
-    def _nic_is_down(self, nic_ports: LongArray) -> npt.NDArray[np.bool_]:
-        held = self._port_holds
-        down: npt.NDArray[np.bool_] = (held[nic_ports] > 0) & (
-            held[self._fabric.port_reverse[nic_ports]] > 0
+        """Return the elementary actions, sorted."""
+        by = [self._of(effect) for effect in range(DENY + 1)]
+        fabric = self._fabric
+        cuts = holds.counted(holds.edges(np.concatenate([by[CUT], _cut_by(fabric, by[DEAD])])))
+        rows = [
+            _rows(cuts, actions.PORT_UP, actions.PORT_DOWN),
+            *self._rates(by),
+            _rows(
+                _switch_states(by[DEAD], by[SILENT]),
+                actions.SWITCH_UP,
+                actions.SWITCH_SILENT,
+                actions.SWITCH_DOWN,
+            ),
+            _rows(_nic_ports(fabric, cuts), actions.NIC_PORT_UP, actions.NIC_PORT_DOWN),
+        ]
+        denials = holds.counted(holds.edges(by[DENY]))
+        deny = _rows(denials, actions.PORT_ALLOW, actions.PORT_DENY)
+        deny["group"], deny["target"] = np.divmod(denials.target, fabric.n_ports)
+        instants = np.unique(denials.at)
+        review = _rows(
+            Changes(instants, np.zeros_like(instants), np.zeros_like(instants)),
+            actions.REVIEW_PATHS,
         )
-        return down
+        events = np.concatenate([*rows, deny, review])
+        return events[np.lexsort((events["target"], events["action"], events["at_ps"]))]
 
-    def _update_rates(self, ports: LongArray) -> None:
-        rate = np.zeros(len(ports))
-        for loss in self._losses:
-            rate[np.isin(ports, loss.ports)] = loss.rate
-        changed = rate != self._port_rate[ports]
-        self._port_rate[ports] = rate
-        self._note(PORT_LOSS, ports[changed], rate[changed])
+    def names(self) -> tuple[tuple[int, str], ...]:
+        """Return the marks, in order of time."""
+        names = sorted(self._names, key=lambda name: name[:2])
+        return tuple((at_ps, text) for at_ps, _, text in names)
 
-    def _note(self, action: int, targets: LongArray, rate: npt.ArrayLike = 0.0) -> None:
-        block = np.empty(len(targets), EVENT)
-        block["at_ps"], block["action"] = self.now_ps, action
-        block["target"], block["rate"] = targets, rate
-        self._blocks.append(block)
+    def _spans(self, i: int, fault: Fault, things: Things) -> Spans:
+        """Return when each of the things is held."""
+        chosen, at = np.arange(len(things)), fault.at_ps
+        own = [self._seed, SEED_FAULTS, i] if fault.seed is None else [fault.seed, SEED_FAULTS]
+        if fault.share is not None:
+            n = round(fault.share * len(things))
+            if n == 0:
+                raise InputError(f"share: {fault.share} of {len(things)} is none; name more places")
+            rng = np.random.default_rng([*own, 0])
+            chosen = np.sort(rng.choice(len(things), n, replace=False))
+        if not fault.repeats:
+            end = NEVER if fault.for_ps is None else min(at + fault.for_ps, NEVER)
+            return spans.once(chosen, at, end)
+        until = self._until(fault, things.take(chosen)[0])
+        if fault.period_ps is not None:
+            return spans.periodic(chosen, at, until, fault.period_ps, fault.lasts_ps)
+        rng = np.random.default_rng([*own, 1])
+        means = (fault.mtbf_ps or 0, fault.mttr_ps or 0)
+        return spans.drawn(rng, chosen, at, until, means, fault.kind == "link-construction")
+
+    def _until(self, fault: Fault, targets: LongArray) -> int:
+        """Return when a fault that repeats is over; refuse one that never is, or has no measure."""
+        fabric = self._fabric
+        changed = len(targets)
+        if fault.what.effect == DEAD:  # each with its links, both directions
+            own = fabric.sw_first_up + fabric.sw_n_up - fabric.sw_first_down
+            changed = 2 * int(own[targets].sum())
+        ends = [end for end in (fault.until_ps, self._horizon_ps) if end is not None]
+        if not ends:
+            raise InputError("until: is missing; what repeats needs an end, here or in stop.time")
+        until = max(min(ends), fault.at_ps)
+        turn_ps = fault.period_ps or (fault.mtbf_ps or 0) + (fault.mttr_ps or 0)
+        n_events = 2 * changed * (1 + (until - fault.at_ps) / turn_ps)
+        self._n_expected += n_events
+        if self._n_expected > EVENTS_MAX:
+            key = "period" if fault.period_ps else "mtbf"
+            raise InputError(
+                f"{key}: makes about {n_events:.2g} changes of ports until {fmt_time(until)}; a"
+                f" schedule may have {EVENTS_MAX:,}: use fewer places, a longer {key} or an earlier"
+                " until"
+            )
+        return until
+
+    def _state(self, fault: Fault) -> int:
+        """Return the number of the rate that the fault sets."""
+        value = (fault.rate or 0.0, fault.burst or 0.0)
+        if fault.factor is not None:
+            value = (0.0 if fault.factor == 1 else fault.factor, 0.0)
+        return self._states.setdefault(value, len(self._states))
+
+    def _group(self, text: str) -> int:
+        try:
+            nics = np.zeros(self._fabric.n_nics, np.bool_)
+            nics[places.nics(self._fabric, text)] = True
+        except InputError as error:
+            raise error.at("nics") from None
+        for number, group in enumerate(self.groups):
+            if (group == nics).all():
+                return number
+        if len(self.groups) == actions.GROUPS_MAX:
+            raise InputError(
+                f"nics: {text!r}: one more set of NICs; {actions.GROUPS_MAX - 1} beside all of"
+                " them may have denylists of their own"
+            )
+        self.groups.append(nics)
+        return len(self.groups) - 1
+
+    def _of(self, effect: int) -> Holds:
+        """Return all holds of one effect."""
+        found = [
+            held
+            for fault, held in zip(self._faults, self._held, strict=True)
+            if fault.kind in BEGINS and fault.what.effect == effect
+        ]
+        return np.concatenate([np.empty(0, HOLD), *found])
+
+    def _rates(self, by: list[Holds]) -> Iterable[npt.NDArray[Any]]:
+        """Yield the events of what has a rate."""
+        values = np.array(list(self._states))
+        for effect, action in (
+            (LOSS, actions.PORT_LOSS),
+            (CORRUPT, actions.PORT_CORRUPT),
+            (SLOW, actions.PORT_RATE),
+        ):
+            changes = holds.latest(by[effect])
+            rows = _rows(changes._replace(state=np.zeros_like(changes.state)), action)
+            rows["rate"], rows["burst"] = values[changes.state].T
+            if effect == SLOW:
+                rows["rate"][changes.state == 0] = 1
+            yield rows
+
+    def _name(self, fault: Fault, when: Spans) -> None:
+        """Note a mark for where the fault begins, and one for where it ends."""
+        if not len(when.begin):
+            return
+        words = [fault.kind]
+        for value in (fault.rate, fault.factor):
+            words += [] if value is None else [f"{value:g}"]
+        if fault.period_ps is not None:
+            words.append(f"every {fmt_time(fault.period_ps)}")
+        if fault.mtbf_ps is not None and fault.kind != "link-construction":
+            words.append("at random")
+        if fault.share is not None:
+            words.append(f"{fault.share:g} of")
+        self._names.append((int(when.begin.min()), False, " ".join([*words, fault.place])))
+        end = int(when.end.max())
+        if end < NEVER and fault.kind in BEGINS:
+            self._names.append((end, True, f"{fault.what.end} {fault.place}"))
+
+
+def _things(fabric: Fabric, fault: Fault) -> Things:
+    """Return what the fault's places name; `InputError` with the key and the place in front."""
+    kind = fault.what
+    found: list[Things] = []
+    loose: list[LongArray] = []  # links named one by one
+    for place in places.split(fault.where):
+        try:
+            if kind.places == "paths":
+                found.append(denylist.entrances(fabric, place))
+            elif kind.places == "switches":
+                found.append(Things.one_each(places.switches(fabric, place)))
+            elif kind.places == "NIC ports":
+                ports = places.nic_ports(fabric, place)
+                loose.append(np.concatenate([ports, fabric.port_reverse[ports]]))
+            elif kind.places == "transceivers" and places.kind_of(place) == "transceiver":
+                links_each = fault.links or LINKS_DEFAULT
+                found.append(places.transceivers(fabric, place, links_each))
+            else:
+                loose.append(places.links(fabric, place))
+        except InputError as error:
+            raise error.at(f"where: {place!r}") from None
+    if loose and kind.places == "transceivers":
+        if fault.links is not None and not found:
+            raise InputError("links: the links of the transceiver are named; remove it")
+        found.append(Things.of([np.unique(np.concatenate(loose))]))
+    elif loose:
+        found.append(places.by_link(fabric, np.concatenate(loose)))
+    return Things.join(found)
+
+
+def _cut_by(fabric: Fabric, dead: Holds) -> Holds:
+    """Return what dead switches hold down: the ports of all their links, both directions."""
+    switches, which = np.unique(dead["target"], return_inverse=True)
+    ports = [np.concatenate(places.ports_of(fabric, switch)) for switch in switches.tolist()]
+    if not ports:
+        return dead
+    both = Things.of([np.concatenate([own, fabric.port_reverse[own]]) for own in ports])
+    targets, sizes = both.take(which)
+    cut = np.repeat(dead, sizes)
+    cut["target"] = targets
+    return cut
+
+
+def _switch_states(dead: Holds, silent: Holds) -> Changes:
+    """Return the states of switches: 0 up, 1 silent, 2 down; one that is both is down."""
+    much = 1 << 32
+    steps = [holds.edges(dead, much), holds.edges(silent)]
+    return holds.counted(
+        Changes(*(np.concatenate(columns) for columns in zip(*steps, strict=True))),
+        lambda level: np.where(level >= much, 2, np.minimum(level, 1)),
+    )
+
+
+def _nic_ports(fabric: Fabric, cuts: Changes) -> Changes:
+    """Return which NIC ports are down as their NICs see it: in both directions."""
+    link = np.minimum(cuts.target, fabric.port_reverse[cuts.target])
+    of_nic = link < fabric.n_nics * fabric.n_planes
+    steps = Changes(cuts.at, link, np.where(cuts.state > 0, 1, -1))
+    return holds.counted(Changes(*(column[of_nic] for column in steps)), lambda level: level // 2)
+
+
+def _rows(changes: Changes, *by_state: int) -> npt.NDArray[Any]:
+    """Return events whose action follows from the state."""
+    rows = np.zeros(len(changes.at), EVENT)
+    rows["at_ps"], rows["target"] = changes.at, changes.target
+    rows["action"] = np.array(by_state)[changes.state]
+    return rows

@@ -5,13 +5,19 @@
     plane P tA I                   switch I of tier A
     plane P tA I - tB J            both directions of the link (">" and "<": one direction)
     plane P tA I - tB J link K     the K-th of several parallel links
+    plane P                        a whole plane
+    plane P tA I transceiver K     the K-th group of links of a switch that share a transceiver
+    nic N transceiver K            the K-th group of ports of a NIC that do
 
 Any one number may be "*": all that exist. A place that is not there is refused with what is.
+Transceivers of a switch are counted over its ports downwards and then over those upwards, the
+ports of each in the order of their numbers; those of a NIC over its planes.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,11 +30,60 @@ _NIC = re.compile(rf"nic {_N} plane {_N}(?: ([-<>]) t0)?", re.ASCII)
 _WHOLE_NIC = re.compile(rf"nic {_N}", re.ASCII)
 _SWITCH = re.compile(rf"plane {_N} t(\d+) {_N}", re.ASCII)
 _LINK = re.compile(rf"plane {_N} t(\d+) {_N} ([-<>]) t(\d+) {_N}(?: link {_N})?", re.ASCII)
+_PLANE = re.compile(rf"plane {_N}", re.ASCII)
+_TRANSCEIVER = re.compile(rf"(?:plane {_N} t(\d+) {_N}|nic {_N}) transceiver {_N}", re.ASCII)
+_NICS = re.compile(r"(\d+)(?: ?- ?(\d+))?", re.ASCII)
+_KINDS = {
+    "nic": _NIC,
+    "link": _LINK,
+    "switch": _SWITCH,
+    "plane": _PLANE,
+    "transceiver": _TRANSCEIVER,
+}
 _FLIPPED = {"<": ">", ">": "<", "-": "-"}
 
 LINK_EXAMPLES = '"plane 3 t0 5 - t1 2" or "nic 5 plane 3"'
 SWITCH_EXAMPLES = '"plane 3 t0 5"'
 NIC_PORT_EXAMPLES = '"nic 5 plane 3"'
+TRANSCEIVER_EXAMPLES = '"plane 3 t0 5 transceiver 1" or "nic 5 transceiver 0"'
+
+
+class Things(NamedTuple):
+    """What a place names, thing by thing: thing `i` is `targets[first[i] : first[i + 1]]`.
+
+    The targets are directed ports (of a link, a transceiver ...) or switches.
+    """
+
+    targets: LongArray
+    first: LongArray
+
+    @classmethod
+    def of(cls, each: Sequence[LongArray]) -> Things:
+        """Return the things that have these targets."""
+        sizes = [len(targets) for targets in each]
+        return cls(np.concatenate(each), np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)]))
+
+    @classmethod
+    def one_each(cls, targets: LongArray) -> Things:
+        """Return the things that have one target each."""
+        return cls(targets, np.arange(len(targets) + 1))
+
+    @classmethod
+    def join(cls, parts: Sequence[Things]) -> Things:
+        """Return the things of all `parts`."""
+        sizes = np.concatenate([np.diff(part.first) for part in parts])
+        first = np.concatenate([[0], np.cumsum(sizes)])
+        return cls(np.concatenate([part.targets for part in parts]), first)
+
+    def __len__(self) -> int:
+        return len(self.first) - 1
+
+    def take(self, chosen: LongArray) -> tuple[LongArray, LongArray]:
+        """Return the targets of the things `chosen`, one after the other, and how many each has."""
+        sizes = np.diff(self.first)[chosen]
+        ends = np.cumsum(sizes)
+        within = np.arange(int(sizes.sum())) - np.repeat(ends - sizes, sizes)
+        return self.targets[np.repeat(self.first[chosen], sizes) + within], sizes
 
 
 class _Ends(NamedTuple):
@@ -41,6 +96,20 @@ class _Ends(NamedTuple):
     upper_tier: int
     upper: str
     parallel: str
+
+
+def split(where: str | Sequence[str]) -> list[str]:
+    """Return the places of a list, or of a text with commas between them, one by one."""
+    texts = [where] if isinstance(where, str) else where
+    return [part.strip() for text in texts for part in text.split(",")]
+
+
+def kind_of(where: str) -> str:
+    """Return what `where` is by its form: "nic", "link", "switch", "plane" or "transceiver"; ""
+    if it is no place.
+    """
+    text = _squeezed(where)
+    return next((kind for kind, form in _KINDS.items() if form.fullmatch(text)), "")
 
 
 def links(fabric: Fabric, where: str) -> LongArray:
@@ -79,7 +148,9 @@ def ports(fabric: Fabric, where: str) -> LongArray:
     if match := _WHOLE_NIC.fullmatch(text):
         return _directed(fabric, _nic_ports(fabric, match[1], "*"), "-")
     if _SWITCH.fullmatch(text):
-        return np.concatenate([ports_of(fabric, int(s)) for s in switches(fabric, text)])
+        of = [np.concatenate(ports_of(fabric, int(s))) for s in switches(fabric, text)]
+        own: LongArray = np.concatenate(of)
+        return np.concatenate([own, fabric.port_reverse[own]])
     try:
         return links(fabric, text)
     except InputError as error:
@@ -90,19 +161,85 @@ def ports(fabric: Fabric, where: str) -> LongArray:
     )
 
 
-def ports_of(fabric: Fabric, switch: int) -> LongArray:
-    """Return the directed ports of all links of a switch: its own and those towards it."""
-    end = fabric.sw_first_up[switch] + fabric.sw_n_up[switch]
-    own = np.arange(fabric.sw_first_down[switch], end, dtype=np.int64)
-    return np.concatenate([own, fabric.port_reverse[own]])
-
-
 def nic_ports(fabric: Fabric, where: str) -> LongArray:
     """Return the NICs' own ports named by `where`, without a direction."""
     match = _NIC.fullmatch(_squeezed(where))
     if match is None or match[3]:
         raise InputError(f"not a NIC's port; {NIC_PORT_EXAMPLES} is accepted")
     return _nic_ports(fabric, match[1], match[2])
+
+
+def planes(fabric: Fabric, where: str) -> LongArray:
+    """Return the numbers of the planes named by `where`."""
+    match = _PLANE.fullmatch(_squeezed(where))
+    if match is None:
+        raise InputError('not a plane; "plane 3" is accepted')
+    return _chosen(match[1], fabric.n_planes, "plane")
+
+
+def transceivers(fabric: Fabric, where: str, links_each: int) -> Things:
+    """Return the transceivers named by `where`: the directed ports of their links."""
+    match = _TRANSCEIVER.fullmatch(_squeezed(where))
+    if match is None:
+        raise InputError(f"not a transceiver; {TRANSCEIVER_EXAMPLES} is accepted")
+    plane, tier, index, nic, number = match.groups()
+    if nic is not None:
+        ports = np.arange(fabric.n_planes)
+        first = _chosen(nic, fabric.n_nics, "nic") * fabric.n_planes
+        owned = [_groups(n + ports, links_each) for n in first.tolist()]
+    else:
+        owned = [
+            _groups(down, links_each) + _groups(up, links_each)
+            for switch in np.flatnonzero(_switch_mask(fabric, plane, int(tier), index)).tolist()
+            for down, up in [ports_of(fabric, switch)]
+        ]
+    most = max(len(groups) for groups in owned)
+    wanted = _chosen(number, most, "transceiver").tolist()
+    return Things.of(
+        [
+            np.concatenate([groups[k], fabric.port_reverse[groups[k]]])
+            for groups in owned
+            for k in wanted
+            if k < len(groups)
+        ]
+    )
+
+
+def by_link(fabric: Fabric, ports: LongArray) -> Things:
+    """Return these directed ports link by link, each once: both directions if both are there."""
+    ports = np.unique(ports)
+    link = np.minimum(ports, fabric.port_reverse[ports])
+    order = np.argsort(link, kind="stable")
+    _, first = np.unique(link[order], return_index=True)
+    return Things(ports[order], np.append(first, len(ports)))
+
+
+def nics(fabric: Fabric, text: str) -> LongArray:
+    """Return the NICs of a text such as "0-7, 12"."""
+    chosen = []
+    for part in split(text):
+        match = _NICS.fullmatch(_squeezed(part))
+        if match is None:
+            raise InputError(f'{part!r}: not a NIC\'s number or a range; "0-7, 12" is accepted')
+        first = last = int(match[1])
+        if match[2] is not None:
+            last = int(match[2])
+        if first > last:
+            raise InputError(f"{part!r}: ends before it begins; put the lower number first")
+        _chosen(str(last), fabric.n_nics, "nic")
+        chosen.append(np.arange(first, last + 1))
+    return np.unique(np.concatenate(chosen))
+
+
+def _groups(ports: LongArray, each: int) -> list[LongArray]:
+    """Return `ports` in groups of `each`, the last one with what is left."""
+    return [ports[i : i + each] for i in range(0, len(ports), each)]
+
+
+def ports_of(fabric: Fabric, switch: int) -> tuple[LongArray, LongArray]:
+    """Return the switch's own ports, downwards and upwards."""
+    down, up = int(fabric.sw_first_down[switch]), int(fabric.sw_first_up[switch])
+    return np.arange(down, up), np.arange(up, up + int(fabric.sw_n_up[switch]))
 
 
 def _nic_ports(fabric: Fabric, nic: str, plane: str) -> LongArray:

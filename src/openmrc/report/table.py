@@ -36,7 +36,7 @@ def row(run: TransportResult) -> list[str]:
         *(_figure(fct_us[key], 1) for key in ("p50", "p99", "p100")),
         _figure(summary["goodput_gbps"]["total"], 0),
         f"{packets['retransmitted']:,}",
-        f"{packets['dropped_fault']:,}",
+        f"{packets['dropped_fault'] + packets['dropped_corrupt']:,}",
         _figure(summary["slowdown_p100"], 2),
         finished,
     ]

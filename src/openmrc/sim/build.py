@@ -17,7 +17,7 @@ from openmrc.engine import bits, paths
 from openmrc.engine import state as es
 from openmrc.engine.packet import PACKET
 from openmrc.errors import InputError
-from openmrc.fabric.faults import EVENT, FaultSchedule
+from openmrc.fabric.actions import EVENT, PORT_DENY, PORT_RATE, FaultSchedule
 from openmrc.fabric.model import Fabric
 from openmrc.jit import records
 from openmrc.sim import state as ss
@@ -42,6 +42,7 @@ PORTS_OF_AN_EVENT = es.PLANES_MAX  # that send: of one NIC at most, but for a ch
 # Room in the heap for what series may release between two looks at it: every event of the 64 would
 # have to complete a send queue full of immediates at once.
 SERIES_RELEASES = 64 * SEND_QUEUE_MAX
+PORT_KINDS_MAX = 1 << 15  # what a port's two bytes can name
 
 # purposes of random streams: each component draws from its own
 SEED_QPS, SEED_NET, SEED_PATHS, SEED_NAMES, SEED_SALTS = range(5)
@@ -371,9 +372,7 @@ def build_net(
     taps = 2 * reserve if len(tapped) else 0
     by_usid = queues.by_usid and transport.rules != "peer"
     tables, speller = srv6.of_fabric(fabric) if by_usid else srv6.nothing()
-    fault = records(len(schedule.events) if schedule else 0, np.dtype(EVENT.descr, align=True))
-    if schedule is not None:
-        fault[:] = schedule.events
+    fault, kind = _faults(schedule, port, kind)
     longest = sizes.data_bytes(transport.pmtu) * PS_BITS // kind.rate_bps
     span_ps = int((kind.delay_ps + longest).max()) + 1
     shortest_ps = int((min(sizes.header_bytes) * PS_BITS // kind.rate_bps).min())
@@ -382,7 +381,7 @@ def build_net(
     message, release = _messages(traffic, ends)
     series = _series(traffic)
     lets = int(series.n_let.sum(dtype=np.int64))
-    heap = 2 * n_msgs + lets + 8 * ends.n + 2 * fabric.n_nics + 4 * len(fault) + 4096
+    heap = 2 * n_msgs + lets + 8 * ends.n + 2 * fabric.n_nics + 4096
     ctl = records(1, ss.CONTROL)
     net = ss.Net(
         ctl=ctl,
@@ -405,6 +404,7 @@ def build_net(
         release=release,
         unit=np.zeros(n_units, np.uint16),
         fault=fault,
+        groups=_groups(schedule),
         timeline=np.zeros((TIMELINE_BINS, ss.BIN_COLUMNS), np.int64),
         stream=bits.seed_streams(seed, SEED_NET, 2),
         tap=records(taps, ss.TAP),
@@ -443,6 +443,7 @@ def build_net(
     c.messages_open = n_msgs
     c.reserve = n_msgs + 1024 + int(message.many.any()) * SERIES_RELEASES
     c.first_fault_drop_at = NO_TIME
+    c.rerouted_at = NO_TIME
     _name_qps(st, c, ends, seed)
     free_list(net, 0, PACKETS_AT_START - 1)  # the last one is a spare, for exchanges
     return net
@@ -520,8 +521,44 @@ def _ports(fabric: Fabric, queues: Queues, derived: Derived) -> tuple[Any, Any, 
     port.tail = -1
     port.up = 1
     health = records(fabric.n_ports, ss.HEALTH)
-    health.down_at = np.iinfo(np.int64).min // 2
+    health.cut_until = np.iinfo(np.int64).min // 2
     return port, kind, health
+
+
+def _faults(schedule: FaultSchedule | None, port: Any, kind: Any) -> tuple[Any, Any]:
+    """The schedule, and the kinds of ports with those that slow links have: a link that slows down
+    changes its kind, so whole ones pay nothing.
+    """
+    events = schedule.events if schedule is not None else np.empty(0, EVENT)
+    fault = records(len(events), ss.FAULT)
+    for name in EVENT.names or ():
+        fault[name] = events[name]
+    slows = np.flatnonzero(events["action"] == PORT_RATE)
+    share = events["rate"][slows]
+    of_kind = port.kind[events["target"][slows]]
+    changes, which = np.unique(np.stack([of_kind, share], axis=1), axis=0, return_inverse=True)
+    if len(kind) + len(changes) > PORT_KINDS_MAX:
+        raise InputError(
+            f"fault: {len(changes)} different rates of slow links; at most"
+            f" {PORT_KINDS_MAX - len(kind)} fit, so use fewer factors"
+        )
+    kinds = records(len(kind) + len(changes), ss.PORT_KIND)
+    kinds[: len(kind)] = kind
+    if len(changes):
+        kinds[len(kind) :] = kind[changes[:, 0].astype(np.int64)]
+        slowed = np.rint(kinds.rate_bps[len(kind) :] * changes[:, 1]).astype(np.int64)
+        kinds.rate_bps[len(kind) :] = np.maximum(slowed, 1)
+    fault.port_kind[slows] = np.where(share == 1, of_kind, len(kind) + which.reshape(-1))
+    return fault, kinds
+
+
+def _groups(schedule: FaultSchedule | None) -> npt.NDArray[np.uint16]:
+    """By NIC, a bit for each group of denylists that it is in; empty if there are no denylists."""
+    if schedule is None or not (schedule.events["action"] == PORT_DENY).any():
+        return np.zeros(0, np.uint16)
+    bit = 1 << np.arange(len(schedule.groups), dtype=np.int64)
+    mask: npt.NDArray[np.uint16] = (schedule.groups * bit[:, None]).sum(axis=0).astype(np.uint16)
+    return mask
 
 
 def _switches(fabric: Fabric, seed: int) -> Any:

@@ -1,7 +1,8 @@
 """What crosses links of a simulated fabric, frame by frame, into a capture file.
 
 A tapped port notes each packet that it puts on the wire, with the time at which the first bit
-leaves; what a fault of the link swallows did not cross it. The frame is what stands on that link:
+leaves; what a fault of the link swallows did not cross it, and what one damages has a wrong iCRC
+from there on. The frame is what stands on that link:
 the carrier shifted by every switch on the way so far, through the fabric's real tables; CE and
 trimming as the queues before it left them; hop limits counted down. Simulated memory holds no
 bytes, so payloads are zeros, under a right iCRC. With hashed EVs (`rules = "peer"`, parallel links)
@@ -21,10 +22,11 @@ from openmrc.errors import InputError
 from openmrc.fabric import places
 from openmrc.fabric.model import Fabric
 from openmrc.jit import compiled, inlined, records
+from openmrc.sim.state import DAMAGED, UNDAMAGED
 from openmrc.units import NS
 from openmrc.wire import addresses, codec, srv6
 from openmrc.wire.frame import ENVELOPE
-from openmrc.wire.layout import PKEY_DEFAULT, UDP_PORT
+from openmrc.wire.layout import ICRC, PKEY_DEFAULT, UDP_PORT
 from openmrc.wire.pcap import Writer
 
 if TYPE_CHECKING:
@@ -85,7 +87,7 @@ class Capture:
         n = int(ctl.tap_n)
         tap, packet = world.net.tap[:n], world.net.tap_packet[:n]
         sender = world.net.qp.other[tap.qp]
-        packet.flag_bits |= tap.marks
+        packet.flag_bits |= tap.marks & UNDAMAGED
         source_qpn = np.where(tap.qp >= 0, world.engine.qp.qpn[sender], ENDPOINT_QPN)
         hops = switches_passed(self._fabric, tap.port, packet.src, packet.dst)
         ends = np.zeros(n, np.int64)
@@ -111,6 +113,8 @@ class Capture:
             start = 0
             for i in range(done, last):
                 interface = int(self._interface[tap.port[i]])
+                if tap.marks[i] & DAMAGED:  # somewhere in what the iCRC covers
+                    self._out[ends[i] - ICRC.size_bytes - 1] ^= 1
                 frame = self._out[start : ends[i]].data
                 self._writer.write(interface, int(tap.at[i]) // NS, frame)
                 start = int(ends[i])

@@ -1,23 +1,28 @@
-"""Faults as they happen: ports, switches and NIC ports change state; routing converges later, for
-those who need it.
+"""Faults as they happen: ports, switches and NIC ports change state, NICs review what paths they
+may use; routing converges later, for those who need it.
 """
 
 from __future__ import annotations
 
 from openmrc.engine import bits, paths, ports
-from openmrc.fabric.faults import (
+from openmrc.fabric.actions import (
     NIC_PORT_DOWN,
     NIC_PORT_UP,
+    PORT_ALLOW,
+    PORT_CORRUPT,
+    PORT_DENY,
     PORT_DOWN,
     PORT_LOSS,
+    PORT_RATE,
     PORT_UP,
+    REVIEW_PATHS,
     SWITCH_DOWN,
     SWITCH_SILENT,
     SWITCH_UP,
 )
-from openmrc.jit import inner
+from openmrc.jit import inlined, inner
 from openmrc.sim import events, link, nic, switch
-from openmrc.sim.state import AT_CONVERGED
+from openmrc.sim.state import AT_CONVERGED, AT_REVIEW
 
 REHASH_TRIES = 512  # paths drawn before a QP is left where it is: nothing reaches its peer then
 
@@ -25,31 +30,75 @@ REHASH_TRIES = 512  # paths drawn before a QP is left where it is: nothing reach
 @inner
 def apply(net, st, fault, now):
     """One elementary action of the schedule."""
-    ctl = net.ctl[0]
+    action = int(fault.action)
     target = int(fault.target)
-    if fault.action == PORT_DOWN:
-        port = net.port[target]
-        port.up = 0
-        port.faulty = 1
-        net.health[target].down_at = now
-        ctl.any_down = 1
-        link.flush(net, port)
-    elif fault.action == PORT_UP:
-        port = net.port[target]
-        port.up = 1
-        port.faulty = 1 if net.health[target].loss > 0 else 0
-    elif fault.action == PORT_LOSS:
-        port = net.port[target]
-        loss = int(fault.rate * 4294967296.0)
-        net.health[target].loss = loss
-        port.faulty = 1 if loss > 0 or port.up == 0 else 0
-    elif fault.action == SWITCH_SILENT:
+    if action == SWITCH_SILENT:
         net.switch[target].silent = 1
-    elif fault.action == SWITCH_UP or fault.action == SWITCH_DOWN:
+    elif action == SWITCH_UP or action == SWITCH_DOWN:
         net.switch[target].silent = 0
-    elif fault.action == NIC_PORT_DOWN or fault.action == NIC_PORT_UP:
-        _nic_port(net, st, target, fault.action == NIC_PORT_UP, now)
-    if ctl.single and (fault.action == PORT_DOWN or fault.action == PORT_UP):
+    elif action == NIC_PORT_DOWN or action == NIC_PORT_UP:
+        _nic_port(net, st, target, action == NIC_PORT_UP, now)
+    elif action == REVIEW_PATHS:
+        if net.ctl[0].single:
+            _reroute(net, now)
+        else:
+            events.push(net, now, AT_REVIEW, 0)
+    else:
+        _port(net, fault, action, target, now)
+
+
+@inlined
+def _port(net, fault, action, target, now):
+    """A directed port changes."""
+    port = net.port[target]
+    health = net.health[target]
+    if action == PORT_DOWN:
+        port.up = 0
+        health.cut_until = port.free_at
+        net.ctl[0].any_down = 1
+        link.flush(net, port)
+        _reroute(net, now)
+    elif action == PORT_UP:
+        port.up = 1
+        _reroute(net, now)
+    elif action == PORT_LOSS:
+        _set_loss(health, fault.rate, fault.burst)
+    elif action == PORT_CORRUPT:
+        health.corrupt = _chance(fault.rate)
+    elif action == PORT_RATE:
+        port.kind = fault.port_kind  # a transmission under way ends as it began
+    elif action == PORT_DENY:
+        health.denied = int(health.denied) | (1 << int(fault.group))
+    elif action == PORT_ALLOW:
+        health.denied = int(health.denied) & ~(1 << int(fault.group))
+    port.faulty = 1 if port.up == 0 or health.loss > 0 or health.corrupt > 0 else 0
+
+
+@inlined
+def _set_loss(health, rate, burst):
+    """Losses one by one, or in bursts: so that `rate` of all packets are lost, in runs of `burst`
+    on average (Gilbert).
+    """
+    if burst > 0.0:
+        health.loss = _chance(rate / (burst * (1.0 - rate)))
+        health.loss_again = _chance(1.0 - 1.0 / burst)
+    else:
+        health.loss = _chance(rate)
+        health.loss_again = health.loss
+    health.losing = 0
+
+
+@inlined
+def _chance(probability):
+    return int(probability * 2147483648.0)
+
+
+@inlined
+def _reroute(net, now):
+    """Routing begins to converge, once for all that happens at one instant."""
+    ctl = net.ctl[0]
+    if ctl.single and ctl.rerouted_at != now:
+        ctl.rerouted_at = now
         events.push(net, now + ctl.convergence_ps, AT_CONVERGED, 0)
 
 
@@ -72,13 +121,56 @@ def _nic_port(net, st, port_no, up, now):
 
 
 @inner
-def _alive(net, src, dst, plane, ev):
-    """Whether routing believes in a path: silent switches and lossy links look healthy to it."""
+def _denied(net, src, dst, plane, ev, groups):
+    """Whether a path crosses a port that is denied to these groups."""
     ctl = net.ctl[0]
     port_no = src * ctl.n_planes + plane
     while True:
+        if int(net.health[port_no].denied) & groups:
+            return True
         port = net.port[port_no]
-        if port.up == 0:
+        if port.peer < 0:
+            return False
+        port_no = switch.egress(ctl, net.switch[port.peer], dst, ev)
+
+
+@inner
+def review(net, st, nic_no, now):
+    """A NIC goes through its EVs: which do denylists take, which do they give back? Then the next
+    NIC.
+    """
+    ctl = net.ctl[0]
+    groups = int(net.groups[nic_no])
+    n = st.nic[nic_no]
+    for qi in range(n.qp0, n.qp0 + n.n_qps):
+        q = st.qp[qi]
+        changed = False
+        for i in range(q.n_evs):
+            e = st.ev[q.ev0 + i]
+            ev = _seen(ctl, int(net.qp[qi].flow), int(e.value))
+            denied = _denied(net, nic_no, int(q.peer_nic), int(e.plane), ev, groups)
+            if denied != (e.state == paths.DENIED):
+                paths.deny(st, q, i, denied, now)
+                changed = True
+        if changed:
+            nic.make_ready(net, st, qi)
+            nic.plan_qp(net, st, qi)
+    nic.pump(net, st, nic_no, now)
+    if nic_no + 1 < net.nic.shape[0]:
+        events.push(net, now, AT_REVIEW, nic_no + 1)
+
+
+@inner
+def _alive(net, src, dst, plane, ev):
+    """Whether routing believes in a path: silent switches and lossy links look healthy to it. What
+    is denied it takes out of service as it does what is down.
+    """
+    ctl = net.ctl[0]
+    groups = int(net.groups[src]) if net.groups.shape[0] > 0 else 0
+    port_no = src * ctl.n_planes + plane
+    while True:
+        port = net.port[port_no]
+        if port.up == 0 or int(net.health[port_no].denied) & groups:
             return False
         if port.peer < 0:
             return True
@@ -86,10 +178,13 @@ def _alive(net, src, dst, plane, ev):
 
 
 @inner
-def converge(net, st, now):
-    """Routing has converged: QPs on one hashed path whose path is broken are hashed anew."""
+def converge(net, st, nic_no, now):
+    """Routing has converged: a NIC's QPs on one hashed path whose path is broken are hashed anew.
+    Then the next NIC.
+    """
     ctl = net.ctl[0]
-    for qi in range(st.qp.shape[0]):
+    n = st.nic[nic_no]
+    for qi in range(n.qp0, n.qp0 + n.n_qps):
         q = st.qp[qi]
         e = st.ev[q.ev0]
         flow = int(net.qp[qi].flow)
@@ -106,7 +201,9 @@ def converge(net, st, now):
                 _move(st, q, e, plane, value)
                 break
         nic.make_ready(net, st, qi)
-        nic.pump(net, st, int(q.nic), now)
+        nic.pump(net, st, nic_no, now)
+    if nic_no + 1 < net.nic.shape[0]:
+        events.push(net, now, AT_CONVERGED, nic_no + 1)
 
 
 @inner

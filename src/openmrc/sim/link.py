@@ -12,7 +12,7 @@ from openmrc.engine import bits
 from openmrc.engine.packet import CE, CLASS_CONTROL, CLASS_DATA, TRIMMED, TRIMMED_LASTHOP
 from openmrc.jit import inlined, inner
 from openmrc.sim import events
-from openmrc.sim.state import BIN_LOST, BIN_TRIMMED
+from openmrc.sim.state import BIN_LOST, BIN_TRIMMED, DAMAGED, UNDAMAGED
 
 BITS_PS = 8_000_000_000_000  # bits per byte x picoseconds per second
 
@@ -39,8 +39,20 @@ def free_packet(net, n):
 @inner
 def drop_by_fault(net, n):
     """A packet is lost to a fault."""
+    net.ctl[0].dropped_fault += 1
+    _lose(net, n)
+
+
+@inner
+def drop_damaged(net, n):
+    """A NIC discards a packet whose iCRC does not fit."""
+    net.ctl[0].dropped_corrupt += 1
+    _lose(net, n)
+
+
+@inner
+def _lose(net, n):
     ctl = net.ctl[0]
-    ctl.dropped_fault += 1
     if ctl.first_fault_drop_at < 0:
         ctl.first_fault_drop_at = ctl.now
     net.tally[net.hop[n].port].lost += 1
@@ -71,7 +83,7 @@ def transmit(net, port, port_no, n, now):
     ctl.traversals += 1
     h.port = port_no
     h.to = port.peer
-    if port.faulty and _lost(net, port, port_no):
+    if port.faulty and _lost(net, port, port_no, h):
         drop_by_fault(net, n)
         return
     if port.tapped:
@@ -94,17 +106,35 @@ def _note(net, n, h, now):
 
 
 @inner
-def _lost(net, port, port_no):
-    """Whether a faulty port loses the packet that it sends."""
-    return port.up == 0 or bits.draw(net.stream, 1) < net.health[port_no].loss
+def _lost(net, port, port_no, h):
+    """Whether a faulty port loses the packet that it sends; it may also damage it.
+
+    What is damaged is what the iCRC covers. A trimmed packet has none (MRC 2.13).
+    """
+    if port.up == 0:
+        return True
+    health = net.health[port_no]
+    if health.loss > 0:
+        chance = health.loss_again if health.losing else health.loss
+        health.losing = 1 if _happens(net, chance) else 0
+        if health.losing:
+            return True
+    if health.corrupt > 0 and not h.marks & (TRIMMED | TRIMMED_LASTHOP):
+        h.marks |= DAMAGED if _happens(net, health.corrupt) else 0
+    return False
+
+
+@inlined
+def _happens(net, chance):
+    """Draw for a fault: true with probability `chance` / 2^31."""
+    return bits.draw(net.stream, 1) >> 1 < chance
 
 
 @inner
 def went_down_under(net, h, now):
     """Whether the link that a packet comes from went down while the packet was under way."""
     kind = net.port_kind[net.port[h.port].kind]
-    left_at = now - kind.delay_ps - int(h.frame_bytes) * BITS_PS // kind.rate_bps
-    return net.health[h.port].down_at >= left_at
+    return now - kind.delay_ps <= net.health[h.port].cut_until
 
 
 @inlined
@@ -167,6 +197,7 @@ def _trim(net, port, n):
     h.trimmable = 0
     h.tag = -1
     kind = net.port_kind[port.kind]
+    h.marks &= UNDAMAGED  # the iCRC goes with the payload
     h.marks |= TRIMMED_LASTHOP if kind.last_hop else TRIMMED
     ctl.trimmed += 1
     net.tally[h.port].trimmed += 1

@@ -12,6 +12,7 @@ from openmrc.sim.state import (
     AT_MESSAGE,
     AT_NIC,
     AT_QP,
+    AT_REVIEW,
     BUDGET,
     COMPLETED,
     EVENTS_BETWEEN_CHECKS,
@@ -66,8 +67,18 @@ def _from_heap(net, st, at):
         _post(net, st, number, at)
     elif kind == AT_FAULT:
         faults.apply(net, st, net.fault[number], at)
+        _next_fault(net, number + 1)
     elif kind == AT_CONVERGED:
-        faults.converge(net, st, at)
+        faults.converge(net, st, number, at)
+    elif kind == AT_REVIEW:
+        faults.review(net, st, number, at)
+
+
+@inlined
+def _next_fault(net, number):
+    """The schedule enters the heap action by action: it may be longer than memory is cheap."""
+    if number < net.fault.shape[0]:
+        events.push(net, net.fault[number].at_ps, AT_FAULT, number)
 
 
 @inner
@@ -83,8 +94,8 @@ def _post(net, st, mi, now):
 
 @inner
 def _start(net, st):
-    """Before the first event: open every QP, and put faults and the messages that wait for nobody
-    into the heap.
+    """Before the first event: open every QP, and put the first fault and the messages that wait for
+    nobody into the heap.
     """
     for qi in range(st.qp.shape[0]):
         ports.open_qp(st, qi)
@@ -93,8 +104,7 @@ def _start(net, st):
     for i in range(st.peer.shape[0]):
         st.peer[i].next_at = NEVER
         st.peer[i].down_probe_at = NEVER
-    for i in range(net.fault.shape[0]):
-        events.push(net, net.fault[i].at_ps, AT_FAULT, i)
+    _next_fault(net, 0)
     for i in range(net.message.shape[0]):
         messages.start(net, i)
     net.ctl[0].started = 1

@@ -26,7 +26,7 @@ from openmrc.engine.packet import (
 from openmrc.engine.state import NEVER, OUT, PLACED_LENGTH, PLACED_OFFSET, RTS, unwrap
 from openmrc.jit import inlined, inner
 from openmrc.sim import events, link, messages, switch
-from openmrc.sim.state import AT_NIC, AT_QP, BIN_GOODPUT, BIN_RETRANSMITTED
+from openmrc.sim.state import AT_NIC, AT_QP, BIN_GOODPUT, BIN_RETRANSMITTED, DAMAGED
 
 TAG_MASK = 0x7FFF_FFFF  # of a sequence number in HOP.tag
 
@@ -221,6 +221,9 @@ def _place(net, st, h, now):
 def receive(net, st, n, nic, now):
     """A packet has come to its NIC."""
     h = net.hop[n]
+    if h.marks & DAMAGED:
+        link.drop_damaged(net, n)
+        return
     p = net.packet[n]
     p.flag_bits |= h.marks
     net.ctl[0].delivered += 1

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from openmrc.engine import paths
-from openmrc.fabric.faults import PORT_DOWN, PORT_LOSS, SWITCH_SILENT
+from openmrc.fabric.actions import PORT_CORRUPT, PORT_DOWN, PORT_LOSS, SWITCH_SILENT
 from openmrc.fabric.sketch import Sketch, sketch
 from openmrc.sim.derive import PS_BITS
 from openmrc.sim.intervals import Array, Intervals
@@ -185,7 +185,8 @@ class Sampler:
         net, fabric = self._world.net, self._world.fabric
         port, health = net.port, np.full(fabric.n_ports, UP, np.uint8)
         health[np.asarray(net.port_kind.rate_bps[port.kind]) < self._rate_bps] = SLOW
-        health[np.asarray(net.health.loss) > 0] = LOSSY
+        harmful = (np.asarray(net.health.loss) > 0) | (np.asarray(net.health.corrupt) > 0)
+        health[harmful] = LOSSY
         health[self._at_silent(self._silent())] = SILENT
         health[np.asarray(port.up) == 0] = DOWN
         return health
@@ -196,7 +197,7 @@ class Sampler:
         done = self._changes(before.at_ps, int(self._world.net.ctl[0].now))
         if done.size:
             for state, ports in (
-                (LOSSY, done.target[(done.action == PORT_LOSS) & (done.rate > 0)]),
+                (LOSSY, done.target[_harms(done.action) & (done.rate > 0)]),
                 (SILENT, np.flatnonzero(self._at_silent(self._ever_silent(before, now)))),
                 (DOWN, done.target[done.action == PORT_DOWN]),
             ):
@@ -417,3 +418,8 @@ def _together(name: str, rows: Array) -> Array:
     else:
         together = rows.max(axis=1, keepdims=True)
     return together
+
+
+def _harms(action: Array) -> Array:
+    harms: Array = (action == PORT_LOSS) | (action == PORT_CORRUPT)
+    return harms

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from openmrc.byref import by_reference
+from openmrc.fabric import actions
 
 HOP = np.dtype(
     [
@@ -28,7 +29,7 @@ HOP = np.dtype(
         ("tag", "i4"),  # its sequence, -1 for a control packet
         ("ev", "u4"),  # the EV, or the hash of flow and EV
         ("klass", "i1"),
-        ("marks", "u1"),  # CE, TRIMMED, TRIMMED_LASTHOP
+        ("marks", "u1"),  # CE, TRIMMED, TRIMMED_LASTHOP, DAMAGED
         ("trimmable", "i1"),
     ],
     align=True,
@@ -78,15 +79,26 @@ TAP = np.dtype(  # of a packet that a tapped port sent; the packet itself lies i
     align=True,
 )
 
-HEALTH = np.dtype(  # of a port
-    [("down_at", "i8"), ("loss", "i8")],  # last time it went down; probability x 2^32
-    align=True,
-)
-
 TALLY = np.dtype(  # of a port: packets that ended at it, or on the link behind it
     [("lost", "i8"), ("trimmed", "i8")],
     align=True,
 )
+
+HEALTH = np.dtype(  # of a port; probabilities are 2^31 times what they are
+    [
+        ("cut_until", "i8"),  # what was sent up to this time and has not arrived is lost
+        ("loss", "u4"),  # probability that a packet is lost after one that was not,
+        ("loss_again", "u4"),  # and after one that was
+        ("corrupt", "u4"),  # that a packet is damaged
+        ("denied", "u2"),  # mask of the groups of NICs that must not use it
+        ("losing", "i1"),  # the last packet was lost
+    ],
+    align=True,
+)
+
+FAULT = np.dtype(
+    [*actions.EVENT.descr, ("port_kind", "i4")], align=True
+)  # of PORT_RATE: as which kind
 
 SWITCH = np.dtype(
     [
@@ -226,6 +238,7 @@ CONTROL = np.dtype(
         ("dropped_queue", "i8"),
         ("dropped_control", "i8"),
         ("dropped_fault", "i8"),
+        ("dropped_corrupt", "i8"),
         ("ecn_marked", "i8"),
         ("data_packets", "i8"),
         ("retransmitted", "i8"),
@@ -233,9 +246,13 @@ CONTROL = np.dtype(
         ("first_fault_drop_at", "i8"),
         ("tap_n", "i8"),  # entries of TAP in use
         ("tap_reserve", "i8"),  # room there that the events between two checks may need
+        ("rerouted_at", "i8"),  # last instant from which routing began to converge
     ],
     align=True,
 )
+
+DAMAGED = 128  # a mark of a packet, beside those of engine.packet: its iCRC will not fit
+UNDAMAGED = 127
 
 # fates of messages; an ORPHAN waits for one that failed
 OPEN, COMPLETED, FAILED, ORPHAN = 0, 1, 2, 3
@@ -244,8 +261,8 @@ OPEN, COMPLETED, FAILED, ORPHAN = 0, 1, 2, 3
 BIN_GOODPUT, BIN_RETRANSMITTED, BIN_LOST, BIN_TRIMMED = 0, 1, 2, 3
 BIN_COLUMNS = 4
 
-# kinds of entries in the heap
-AT_QP, AT_NIC, AT_MESSAGE, AT_FAULT, AT_CONVERGED = 0, 1, 2, 3, 4
+# kinds of entries in the heap, in their order within an instant: what breaks then is broken for all
+AT_FAULT, AT_REVIEW, AT_QP, AT_NIC, AT_MESSAGE, AT_CONVERGED = 0, 1, 2, 3, 4, 5
 
 EVENTS_BETWEEN_CHECKS = 64  # between two looks at the room that is left
 
@@ -276,7 +293,8 @@ class Net(NamedTuple):
     roster: Any  # int32: message numbers grouped by QP
     release: Any  # int32: messages that a message releases, see MESSAGE_STATE
     unit: Any  # uint16, a ring per QP that sends: what is sent and not yet placed, see `unit_of`
-    fault: Any  # the schedule's events
+    fault: Any  # FAULT, the schedule
+    groups: Any  # uint16 by NIC: mask of the groups it is in; empty without denylists
     timeline: Any  # int64 [bins, BIN_COLUMNS]
     stream: Any  # uint64[2]: marks and coins; losses
     tap: Any  # TAP: what crossed tapped links and was not taken yet; empty without a capture

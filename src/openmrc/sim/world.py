@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from openmrc.engine import state as es
 from openmrc.errors import InputError
-from openmrc.fabric.faults import FaultSchedule
+from openmrc.fabric.actions import FaultSchedule
 from openmrc.fabric.model import Fabric
 from openmrc.jit import records
 from openmrc.sim import build, loop
@@ -243,6 +243,7 @@ class World:
             "trimmed": int(c.trimmed),
             "dropped_queue": int(c.dropped_queue + c.dropped_control),
             "dropped_fault": int(c.dropped_fault),
+            "dropped_corrupt": int(c.dropped_corrupt),
             "ecn_marked": int(c.ecn_marked),
             "sack": int(q.n_sack.sum()),
             "nack": int(q.n_nack.sum()),

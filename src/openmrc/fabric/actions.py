@@ -1,0 +1,57 @@
+"""What every fault comes down to: elementary actions at a time, the same for every world.
+
+A schedule is a table of them, sorted by time and, within an instant, by the action's number: first
+the states of ports and switches change, then those who react to them are told. No action says how
+it is carried out, and a state is only ever set to what it is not already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.fabric.model import BoolArray
+
+# The target of a PORT action is a directed port, of a SWITCH action a switch, of a NIC_PORT action
+# a NIC's own port, nic * n_planes + plane.
+PORT_UP = 0
+PORT_DOWN = 1  # what is queued on it and in flight behind it is lost
+PORT_LOSS = 2  # from now on at this rate, in bursts of this mean length (0: one by one)
+PORT_CORRUPT = 3  # damages packets from now on at this rate: they travel on, with a bad iCRC
+PORT_RATE = 4  # from now on sends at this share of its rate; 1 is whole again
+SWITCH_UP = 5
+SWITCH_DOWN = 6  # comes beside PORT_DOWN of all its links, both directions
+SWITCH_SILENT = 7
+PORT_DENY = 8  # EVs whose paths cross it are denied to the NICs of this group
+PORT_ALLOW = 9
+REVIEW_PATHS = 10  # ends the denials of an instant: every NIC goes through its EVs; no target
+NIC_PORT_DOWN = 11  # both directions are down: what the NIC itself notices
+NIC_PORT_UP = 12
+
+EVENT = np.dtype(
+    [
+        ("at_ps", "i8"),
+        ("action", "i2"),
+        ("group", "i2"),  # of PORT_DENY, PORT_ALLOW: row of `FaultSchedule.groups`
+        ("target", "i4"),
+        ("rate", "f8"),
+        ("burst", "f8"),
+    ]
+)
+
+GROUPS_MAX = 16  # groups of NICs with denylists of their own: a port has one bit for each
+
+
+@dataclass(frozen=True, eq=False)
+class FaultSchedule:
+    """`events` of dtype `EVENT` in time order, and (time, label) marks for plots.
+
+    `groups[group, nic]` says which NICs a denial is for.
+    """
+
+    events: npt.NDArray[Any]
+    names: tuple[tuple[int, str], ...]
+    groups: BoolArray

@@ -1,0 +1,50 @@
+"""Denylists: paths that must not be used, named by what they cross (MRC 3.3).
+
+A place stands for the directed ports that nothing may pass any more. An EV is denied to a pair of
+NICs if its path passes one of them. How a controller spells that out, EV by EV or as bits under a
+mask, is its own affair.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.errors import InputError
+from openmrc.fabric import places
+from openmrc.fabric.model import BoolArray, Fabric
+from openmrc.fabric.places import Things
+
+EXAMPLES = f'"plane 3", {places.SWITCH_EXAMPLES} or {places.LINK_EXAMPLES}'
+
+
+def entrances(fabric: Fabric, where: str) -> Things:
+    """Return what `where` names, each thing by the directed ports by which a path comes to it.
+
+    A plane is entered at the NICs' own ports, a switch by the ports that lead to it; a link is its
+    own ports. Raises `InputError` if the place is not there.
+    """
+    kind = places.kind_of(where)
+    if kind == "plane":
+        nics = np.arange(fabric.n_nics) * fabric.n_planes
+        return Things.of([nics + plane for plane in places.planes(fabric, where).tolist()])
+    if kind == "switch":
+        switches = places.switches(fabric, where).tolist()
+        towards = fabric.port_peer_switch
+        return Things.of([np.flatnonzero(towards == switch) for switch in switches])
+    if kind in ("nic", "link"):
+        return places.by_link(fabric, places.links(fabric, where))
+    raise InputError(f"nothing that can be denied; {EXAMPLES} is accepted")
+
+
+def denied(
+    fabric: Fabric, ports: npt.ArrayLike, src: int, dst: int, evs: npt.ArrayLike
+) -> BoolArray:
+    """Return, for each of `evs`, whether its path from NIC `src` to NIC `dst` passes one of the
+    directed `ports`. Raises `InputError` where there is no such path.
+    """
+    closed = np.zeros(fabric.n_ports, np.bool_)
+    closed[np.asarray(ports, np.int64)] = True
+    evs = np.asarray(evs, np.int64)
+    found = [closed[fabric.route(src, dst, ev)].any() for ev in evs.ravel().tolist()]
+    return np.array(found, np.bool_).reshape(evs.shape)

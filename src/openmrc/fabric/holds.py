@@ -1,0 +1,111 @@
+"""From what holds what, and when, to the changes of state that are really seen.
+
+A hold is a fault's grip on one target from `begin` to before `end`. Any number of holds may overlap
+on a target. Two rules say what is seen of them:
+
+* *While any lasts* (`counted`): what is cut, dead, silent or denied is so from the first hold's
+  begin to the last one's end.
+* *The latest begun decides* (`latest`): a rate has one value at a time, that of the hold that began
+  last of those that still last; of two that began together, that of the later fault.
+
+Only the state at the end of each instant counts: what is handed over from one hold to another at
+one instant does not blink. Schedules may hold millions of events, so columns are worked on, not
+rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.fabric.model import LongArray
+from openmrc.fabric.spans import NEVER
+
+HOLD = np.dtype(
+    [
+        ("begin", "i8"),
+        ("end", "i8"),
+        ("target", "i8"),
+        ("fault", "i4"),
+        ("state", "i4"),  # of the target, 0 being that without any hold
+    ]
+)
+Holds = npt.NDArray[Any]  # of dtype HOLD
+
+
+class Changes(NamedTuple):
+    """State `state[i]` of `target[i]` from `at[i]` on, which it was not in before."""
+
+    at: LongArray
+    target: LongArray
+    state: LongArray
+
+
+def edges(holds: Holds, step: int = 1) -> Changes:
+    """Return the begins and ends of holds as steps: +`step` and -`step`."""
+    ended = holds[holds["end"] < NEVER]
+    steps = np.concatenate([np.full(len(holds), step), np.full(len(ended), -step)])
+    return Changes(
+        np.concatenate([holds["begin"], ended["end"]]),
+        np.concatenate([holds["target"], ended["target"]]),
+        steps,
+    )
+
+
+def counted(
+    steps: Changes, state_of: Callable[[LongArray], LongArray] = lambda level: np.minimum(level, 1)
+) -> Changes:
+    """Add the steps of each target up, and return how `state_of` the sum changes; it is 0 at 0."""
+    order = np.lexsort((steps.at, steps.target))
+    at, target, step = (column[order] for column in steps)
+    first = np.flatnonzero(_begins(target))
+    level = np.cumsum(step)
+    level -= np.repeat((level - step)[first], np.diff(np.append(first, len(at))))
+    return _seen(at, target, state_of(level))
+
+
+def latest(holds: Holds) -> Changes:
+    """Return how the state that each target is held in changes; 0 is that without any hold."""
+    holds = holds[np.lexsort((holds["fault"], holds["begin"], holds["target"]))]
+    number = np.arange(len(holds))
+    ends = number[holds["end"] < NEVER]
+    hold = np.concatenate([number, ends])
+    at = np.concatenate([holds["begin"], holds["end"][ends]])
+    order = np.lexsort((hold, at, holds["target"][hold]))
+    hold, is_end, at = hold[order], (np.arange(len(at)) >= len(holds))[order], at[order]
+    target = holds["target"][hold]
+    state = np.zeros(len(hold), np.int64)
+    held = holds["state"].tolist()
+    over = bytearray(len(holds))
+    lasting: list[int] = []  # holds of one target by their begins; some may be over
+    rows = zip(hold.tolist(), is_end.tolist(), _begins(target).tolist(), strict=True)
+    for row, (one, ended, fresh) in enumerate(rows):
+        if fresh:
+            lasting.clear()
+        if ended:
+            over[one] = 1
+        else:
+            lasting.append(one)
+        while lasting and over[lasting[-1]]:
+            lasting.pop()
+        if lasting:
+            state[row] = held[lasting[-1]]
+    return _seen(at, target, state)
+
+
+def _begins(column: LongArray) -> npt.NDArray[np.bool_]:
+    """Return where a run of equal values begins."""
+    return np.append(True, column[1:] != column[:-1])[: len(column)]
+
+
+def _seen(at: LongArray, target: LongArray, state: LongArray) -> Changes:
+    """Return what changes from instant to instant, of rows sorted by target and time."""
+    last = np.append(_begins(at)[1:] | _begins(target)[1:], True)[: len(at)]  # row of an instant
+    at, target, state = at[last], target[last], state[last]
+    before = np.append(0, state)[: len(state)]
+    before[_begins(target)] = 0
+    changed = state != before
+    return Changes(at[changed], target[changed], state[changed])
