@@ -219,7 +219,7 @@ def under_way(world: World) -> list[int]:
     for _ in range(int(world.net.ctl[0].n_free)):
         free.add(n)
         n = int(world.net.hop[n].next)
-    found = [n for n in range(len(world.net.hop) - 1) if n not in free]
+    found = [n for n in range(int(world.net.ctl[0].n_packets)) if n not in free]
     return sorted(found, key=lambda n: int(world.net.hop[n].at))
 
 

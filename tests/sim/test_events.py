@@ -147,7 +147,7 @@ def test_the_pool_of_packets_grows_without_a_trace() -> None:
     tight = stream_world(size=3_000_000)
     net, keep = tight.net, 1100  # little more than one event may need
     net.hop.next[keep - 2] = -1
-    net.ctl[0].n_free = keep - 1
+    net.ctl[0].n_free = net.ctl[0].n_packets = keep - 1
     tight.net = net._replace(hop=net.hop[:keep].copy(), packet=net.packet[:keep].copy())
     all_complete(tight)
     assert len(tight.net.hop) > keep

@@ -31,6 +31,9 @@ SEND_QUEUE_MAX = 64  # messages a QP holds at once; the others wait in the world
 # Paths among which a receive-only end keeps its reverse EVs fresh (MRC 3.9): in all, and per plane.
 REVERSE_EVS, REVERSE_EVS_PER_PLANE_MIN = 32, 4
 PACKETS_AT_START = 4096
+# Arrays of packets have room for all that the windows allow, up to this many: what is not touched
+# takes address space and no memory, and nothing is copied when more are wanted.
+PACKETS_RESERVED_MAX = 1 << 22
 TIMELINE_BINS = 4096
 TIMELINE_BIN_PS = 10_000_000  # reference 11, measures: 10 us
 MAX_WIMM = 128  # MRC 1.8
@@ -382,11 +385,12 @@ def build_net(
     series = _series(traffic)
     lets = int(series.n_let.sum(dtype=np.int64))
     heap = 2 * n_msgs + lets + 8 * ends.n + 2 * fabric.n_nics + 4096
+    packets = min(max(PACKETS_AT_START, 2 * len(st.slot)), PACKETS_RESERVED_MAX)
     ctl = records(1, ss.CONTROL)
     net = ss.Net(
         ctl=ctl,
-        hop=records(PACKETS_AT_START, ss.HOP),
-        packet=records(PACKETS_AT_START, PACKET),
+        hop=records(packets, ss.HOP),
+        packet=records(packets, PACKET),
         port=port,
         port_kind=kind,
         health=health,
@@ -409,7 +413,7 @@ def build_net(
         stream=bits.seed_streams(seed, SEED_NET, 2),
         tap=records(taps, ss.TAP),
         tap_packet=records(taps, PACKET),
-        carrier=np.zeros((PACKETS_AT_START if by_usid else 1, srv6.ADDRESS_BYTES), np.uint8),
+        carrier=np.zeros((packets if by_usid else 1, srv6.ADDRESS_BYTES), np.uint8),
         usid_switch=tables.switch,
         usid_slots=tables.slots,
         usid_scheme=speller.scheme,
@@ -456,6 +460,7 @@ def free_list(net: ss.Net, first: int, end: int) -> None:
     net.hop.next[end - 1] = c.free_head if c.n_free else -1
     c.free_head = first
     c.n_free += end - first
+    c.n_packets = end
 
 
 def _name_qps(st: es.State, c: Any, ends: Ends, seed: int) -> None:

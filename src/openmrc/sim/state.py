@@ -199,6 +199,7 @@ CONTROL = np.dtype(
         ("open_tail", "i4"),
         ("free_head", "i4"),
         ("n_free", "i4"),
+        ("n_packets", "i4"),  # indices that have been in use or are free; the others are a reserve
         ("n_ports", "i4"),
         ("n_nic_ports", "i4"),  # they come first
         ("n_planes", "i4"),

@@ -145,14 +145,16 @@ class World:
         return Progress(int(c.now), ended, self.traffic.n_sends, int(c.traversals), self.loop_s)
 
     def _grow_packets(self) -> None:
-        n = len(self.net.hop)
-        extra = n // 8  # not double: at a thousand NICs these two arrays are megabytes
-        self.net = self.net._replace(hop=_longer(self.net.hop, extra))  # one after the other:
-        self.net = self.net._replace(packet=_longer(self.net.packet, extra))  # less at once
-        if self.net.ctl[0].by_usid:
-            carrier = np.pad(self.net.carrier, ((0, extra), (0, 0)))
-            self.net = self.net._replace(carrier=carrier)
-        build.free_list(self.net, n - 1, n + extra - 1)
+        """An eighth more: at a thousand NICs these arrays are megabytes."""
+        n = int(self.net.ctl[0].n_packets)
+        extra = n // 8
+        if n + extra > len(self.net.hop) - 1:  # the reserve is used up: one after the other
+            self.net = self.net._replace(hop=_longer(self.net.hop, extra))
+            self.net = self.net._replace(packet=_longer(self.net.packet, extra))
+            if self.net.ctl[0].by_usid:
+                carrier = np.pad(self.net.carrier, ((0, extra), (0, 0)))
+                self.net = self.net._replace(carrier=carrier)
+        build.free_list(self.net, n, n + extra)
 
     def _grow_heap(self) -> None:
         self.net = self.net._replace(heap=_longer(self.net.heap, len(self.net.heap)))
@@ -259,7 +261,7 @@ class World:
             "link_traversals": int(c.traversals),
             "injected": int(c.injected),
             "delivered": int(c.delivered),
-            "in_flight": len(self.net.hop) - 1 - int(c.n_free),
+            "in_flight": int(c.n_packets - c.n_free),
         }
 
     def timeline(self) -> dict[str, npt.NDArray[np.int64]]:
