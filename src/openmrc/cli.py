@@ -131,6 +131,17 @@ def _parser() -> _Parser:
     bench.add_argument("what", choices=["sim"], help="sim: the event loop, by case")
     bench.set_defaults(run=_bench)
 
+    soak = commands.add_parser(
+        "soak",
+        help="run random scenarios and check everything",
+        description="Draw scenarios from a seed, run them, check bytes, counters and invariants.",
+    )
+    soak.add_argument("--seed", metavar="N", type=int, help="of the first round (default: drawn)")
+    soak.add_argument("--hours", metavar="H", type=float, help="how long (default: 1)")
+    soak.add_argument("--rounds", metavar="N", type=int, help="how many rounds, in place of a time")
+    soak.add_argument("--workers", metavar="N", type=int, help="side by side (default: all cores)")
+    soak.set_defaults(run=_soak)
+
     decode.add_command(commands)
     for command in (demo, run, sweep, bench):
         command.add_argument("--json", action="store_true", help="print JSON and nothing else")
@@ -192,6 +203,31 @@ def _bench(arguments: argparse.Namespace) -> int:
                 f" {case['loop_s']:8.2f} s {case['peak_rss_mb']:8.0f} MB"
             )
     return 0
+
+
+def _soak(arguments: argparse.Namespace) -> int:
+    from openmrc.soak import HOUR_S, SEEDS, soak
+
+    hours, rounds = arguments.hours, arguments.rounds
+    if hours is not None and rounds is not None:
+        raise InputError("both --hours and --rounds; name one or the other")
+    for name, least, value in (
+        ("hours", 0, hours),
+        ("rounds", 1, rounds),
+        ("workers", 1, arguments.workers),
+    ):
+        if value is not None and not least <= value < float("inf"):
+            raise InputError(f"--{name} {value}: {least} or more is accepted")
+    seed = int.from_bytes(os.urandom(4)) if arguments.seed is None else arguments.seed
+    if not 0 <= seed < SEEDS:
+        raise InputError(f"--seed {seed}: 0 to {SEEDS - 1} is accepted")
+    seconds = None if rounds is not None else (1.0 if hours is None else hours) * HOUR_S
+    failed = soak(seed, seconds=seconds, rounds=rounds, workers=arguments.workers, say=_print_line)
+    return 1 if failed else 0
+
+
+def _print_line(words: str) -> None:
+    print(words, flush=True)
 
 
 def _simulate(

@@ -139,6 +139,15 @@ def test_row_14_a_plane_dead_on_the_way_back_hides_no_ack() -> None:
     assert len(pair.done()) == 10
 
 
+def test_sprayed_answers_take_every_path_of_their_plane_and_no_other() -> None:
+    pair = Pair(planes=2, evs=4, reverse=es.REVERSE_SPRAYED)
+    pair.post(400 * 4096)
+    pair.drive()
+    pair.assert_intact()
+    ways = {(int(x.p.plane), int(x.p.ev)) for x in pair.packets("sack")}
+    assert ways == {(plane, pair.ev(plane, k)) for plane in range(2) for k in range(4)}
+
+
 def test_row_14_off_in_peer_runs() -> None:
     """Fixed or random EVs: no probes."""
     for reverse in (es.REVERSE_FIXED, es.REVERSE_RANDOM):

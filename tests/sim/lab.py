@@ -17,11 +17,10 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.engine import paths
-from openmrc.engine import state as es
 from openmrc.fabric.clos import fat_tree, multiplane
 from openmrc.fabric.faults import Fault, compile_faults
 from openmrc.fabric.model import Fabric
-from openmrc.sim import state as ss
+from openmrc.sim import books
 from openmrc.sim.capture import Capture
 from openmrc.sim.transport import Queues, Transport
 from openmrc.sim.world import World
@@ -228,53 +227,14 @@ def data_under_way(world: World) -> list[int]:
     return [n for n in under_way(world) if int(world.net.hop[n].tag) >= 0]
 
 
-def queues_of(world: World, port: int) -> list[list[int]]:
-    """The packets queued at a port, by class."""
-    net = world.net
-    queues: list[list[int]] = [[], [], []]
-    for klass, queue in enumerate(queues):
-        n = int(net.port[port].head[klass])
-        while n >= 0:
-            assert net.hop[n].klass == klass
-            queue.append(n)
-            n = int(net.hop[n].next)
-    return queues
-
-
 # --- books ------------------------------------------------------------------------------------
 
 
 def conserved(world: World) -> None:
     """Every packet that was injected is delivered, dropped, or in the network."""
-    c = world.counters()
-    ended = c["delivered"] + c["dropped_queue"] + c["dropped_fault"] + c["dropped_corrupt"]
-    assert c["injected"] == ended + c["in_flight"]
-    m = world.net.message
-    fates = np.bincount(m.fate, minlength=4)
-    ctl = world.net.ctl[0]
-    counted = (ctl.messages_done, ctl.messages_failed, ctl.messages_orphaned)
-    assert fates[ss.COMPLETED :].tolist() == [int(n) for n in counted]
+    assert books.conservation(world) == []
 
 
 def books_balance(world: World) -> None:
     """What the engine and the ports count is what their records hold."""
-    conserved(world)
-    st = world.engine
-    for end in world.ends.sender.tolist():
-        q = st.qp[end]
-        una, nxt = int(q.una), int(q.nxt)
-        assert una <= nxt <= una + int(q.mpr)  # row 16
-        ring = st.slot[int(q.slot0) : int(q.slot0 + q.slot_mask) + 1]
-        window = ring[np.arange(una, nxt) & int(q.slot_mask)]
-        assert q.inflight == window.bytes_nominal[window.state == es.SENT].sum(dtype=np.int64)
-        assert q.lost == (window.state == es.LOST).sum()
-        assert q.pkt <= q.cwnd <= q.max_wnd
-        e = st.ev[int(q.ev0) : int(q.ev0 + q.n_evs)]
-        assert q.n_bad == (e.state == paths.ASSUMED_BAD).sum()
-    net = world.net
-    for port in np.flatnonzero((np.asarray(net.port.head) >= 0).any(axis=1)).tolist():
-        record, kind = net.port[port], kind_of(world, port)
-        queued = [sum(int(net.hop[n].frame_bytes) for n in q) for q in queues_of(world, port)]
-        assert [record.control_bytes, record.data_bytes] == [queued[0], queued[1] + queued[2]]
-        assert record.data_bytes <= kind.limit_bytes
-        assert record.control_bytes <= kind.control_limit
+    assert books.wrong(world) == []

@@ -12,6 +12,7 @@ from openmrc.fabric.denylist import denied, entrances
 from openmrc.fabric.faults import Fault
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.places import links
+from openmrc.sim.books import queues_of
 from openmrc.sim.world import World
 from openmrc.workload.patterns import incast, permutation, stream
 from tests.sim.bench import PortBench
@@ -32,7 +33,6 @@ from tests.sim.lab import (
     goodput_gbps,
     in_service,
     plane_turns,
-    queues_of,
     rtt,
     run_until,
     sender,

@@ -20,7 +20,7 @@ from openmrc.engine.packet import (
     OP_PORT_STATUS,
     TIMESTAMP_UNIT_PS,
 )
-from openmrc.engine.state import NEVER, PATHS_SINGLE, REQUESTS, RTS, emit
+from openmrc.engine.state import NEVER, PATHS_SINGLE, REQUESTS, RTS, emit, signed
 from openmrc.jit import compiled, inlined, inner
 
 REPEAT_MAX_PS = 1_000_000_000_000  # row 19: one second
@@ -171,7 +171,9 @@ def on_request(st, nic, p, now):
     if i < 0:
         return
     peer = st.peer[i]
-    if p.reason == OP_PORT_STATUS:
+    newer = signed(int(p.psn) - peer.status_id, 16) >= 0  # an older one was overtaken on its way
+    if p.reason == OP_PORT_STATUS and newer:
+        peer.status_id = p.psn
         mask = int(p.port_mask)
         if mask != peer.remote_mask:
             peer.remote_mask = mask

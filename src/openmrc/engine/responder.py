@@ -49,6 +49,7 @@ from openmrc.engine.state import (
     REVERSE_FIXED,
     REVERSE_PROBED,
     REVERSE_RANDOM,
+    REVERSE_SPRAYED,
     RTS,
     complete,
     emit,
@@ -86,8 +87,13 @@ def _control(st, q, p):
     p.plane = turn
     if c.reverse == REVERSE_RANDOM:
         p.ev = bits.draw(st.stream, q.index)
+        return
+    plane = st.plane[q.plane0 + turn]
+    if c.reverse == REVERSE_SPRAYED and plane.n_evs > 0:
+        pick = bits.draw_below(st.stream, q.index, int(plane.n_evs))
+        p.ev = st.ev[q.ev0 + plane.ev0 + pick].value
     else:
-        p.ev = st.plane[q.plane0 + turn].reverse_ev
+        p.ev = plane.reverse_ev
 
 
 @inlined

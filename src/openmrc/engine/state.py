@@ -64,8 +64,9 @@ PATHS_MRC, PATHS_OBLIVIOUS, PATHS_SINGLE = 0, 1, 2
 # congestion control
 CC_NONE, CC_NSCC, CC_OWN = 0, 1, 2
 
-# EVs of control packets: given at set-up, drawn for each, or kept fresh by probes (MRC 3.9)
-REVERSE_FIXED, REVERSE_RANDOM, REVERSE_PROBED = 0, 1, 2
+# EVs of control packets: given at set-up, 32 random bits for each (hashed EVs), kept fresh by
+# probes (MRC 3.9), or drawn among the EVs of the plane
+REVERSE_FIXED, REVERSE_RANDOM, REVERSE_PROBED, REVERSE_SPRAYED = 0, 1, 2, 3
 
 # completions
 DONE_SEND, DONE_DELIVERED, DONE_RECV_IMM = 0, 1, 2
@@ -338,6 +339,7 @@ PEER = np.dtype(
         ("qp", "i4"),  # a QP between the two: its reverse EVs serve
         ("remote_mask", "i4"),  # planes the peer says it has
         ("request_id", "i4"),
+        ("status_id", "i4"),  # request id of the newest port status heard
         ("pending", "i1"),
         ("next_at", "i8"),  # next port status
         ("spacing", "i8"),

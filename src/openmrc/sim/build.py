@@ -193,8 +193,10 @@ def _configure(
     c.trimming = queues.trim
     c.marks_on_last_hop = queues.ecn_last_hop
     c.alpha_by_12us = peer
-    if peer or transport.paths == "oblivious":
+    if peer:
         c.reverse = es.REVERSE_RANDOM
+    elif transport.paths == "oblivious":
+        c.reverse = es.REVERSE_SPRAYED
     else:
         c.reverse = es.REVERSE_FIXED if transport.paths == "single" else es.REVERSE_PROBED
 

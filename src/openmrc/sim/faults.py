@@ -196,7 +196,7 @@ def converge(net, st, nic_no, now):
             plane = bits.draw_below(st.stream, q.index, q.n_planes)
             value = bits.draw(st.stream, q.index) & 0xFFFF
             if not ctl.hashed:
-                value = _path_bits(ctl, value) | (plane << ctl.plane_shift)
+                value = _path(net, q, plane, value)
             if _alive(net, q.nic, q.peer_nic, plane, _seen(ctl, flow, value)):
                 _move(st, q, e, plane, value)
                 break
@@ -213,11 +213,18 @@ def _seen(ctl, flow, value):
 
 
 @inner
-def _path_bits(ctl, value):
-    """Random bits as the uplink fields of an EV."""
-    up0 = value & ctl.up0_mask
-    up1 = (value >> 8) & ctl.up1_mask
-    return ctl.ev_base | (up0 << ctl.up0_shift) | (up1 << ctl.up1_shift)
+def _path(net, q, plane, value):
+    """The EV of a path that exists on a plane, from random bits."""
+    ctl = net.ctl[0]
+    t0 = net.switch[net.port[q.nic * ctl.n_planes + plane].peer]
+    up0 = up1 = 0
+    if t0.n_up > 0:
+        t1 = net.switch[net.port[t0.first_up].peer]
+        up0 = value % t0.n_up
+        if t1.n_up > 0:
+            up1 = (value >> 8) % t1.n_up
+    path = (plane << ctl.plane_shift) | (up0 << ctl.up0_shift) | (up1 << ctl.up1_shift)
+    return ctl.ev_base | path
 
 
 @inner

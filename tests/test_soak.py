@@ -1,0 +1,154 @@
+"""`mrc soak`: what is drawn, what is checked, and that what is wrong would be said."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import pytest
+
+from openmrc import soak
+from openmrc.cli import main
+from openmrc.fabric.kinds import BEGINS
+from openmrc.jit import interpreted
+from openmrc.scenario import make_scenario
+from openmrc.sim import books
+from openmrc.sim.world import World
+
+ROUNDS = 700  # about a minute on two cores
+
+
+@pytest.mark.skipif(interpreted(), reason="hours in plain Python")
+def test_rounds_of_it_pass() -> None:
+    said: list[str] = []
+    assert soak.soak(20_000, rounds=ROUNDS, say=said.append) == 0, "\n".join(said)
+    assert sum(line.startswith("ok ") for line in said) == ROUNDS
+    assert said[-1].startswith(f"{ROUNDS} rounds, 0 failed: seeds 20000 to {19_999 + ROUNDS}, ")
+
+
+def test_everything_there_is_is_drawn() -> None:
+    seen: dict[str, Counter[Any]] = {"workload": Counter(), "paths": Counter(), "fault": Counter()}
+    for seed in range(400):
+        tables = soak.draw(seed)
+        make_scenario(tables).build()
+        seen["workload"][tables["workload"]["kind"]] += 1
+        seen["paths"][tables["transport"]["paths"]] += 1
+        seen["fault"].update(fault["kind"] for fault in tables["fault"])
+    assert set(seen["workload"]) == set(soak.KINDS)
+    assert set(seen["paths"]) == {"mrc", "oblivious", "single"}
+    assert set(BEGINS) <= set(seen["fault"])
+
+
+def test_a_round_is_a_function_of_its_seed() -> None:
+    assert soak.draw(7) == soak.draw(7) != soak.draw(8)
+
+
+@pytest.mark.skipif(interpreted(), reason="minutes in plain Python")
+def test_a_round_is_looked_at_while_faults_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+    whole = books.wrong
+
+    def wrong(world: World) -> list[str]:
+        looked.append(int(world.net.ctl[0].now))
+        return whole(world)
+
+    monkeypatch.setattr(books, "wrong", wrong)
+    seed = next(s for s in range(100) if len(soak.draw(s)["fault"]) >= 4)
+    r = soak.run_round(seed)
+    assert r.wrong == ()
+    assert looked == sorted(looked)
+    assert len(looked) > 1
+
+
+@pytest.fixture
+def a_world() -> World:
+    scenario = make_scenario(soak.draw(3))
+    world = soak._world(scenario)
+    world.run(until_ps=3_000_000)
+    assert books.wrong(world) == []
+    return world
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda w: _add(w.engine.qp, "inflight", w), "bytes in flight"),
+        (lambda w: _add(w.engine.qp, "lost", w), "packets lost"),
+        (lambda w: _add(w.engine.qp, "n_bad", w), "EVs in ASSUMED_BAD"),
+        (lambda w: _set(w.engine.qp, "cwnd", w, 1e12), "window within its limits"),
+        (lambda w: _add(w.net.ctl, "delivered", None), "packets injected"),
+        (lambda w: _add(w.net.ctl, "messages_done", None), "messages by fate"),
+        (lambda w: _add(w.net.ctl, "wrong_bytes", None), "bytes in the wrong place"),
+    ],
+)
+def test_a_book_that_is_wrong_is_noticed(spoil: Any, words: str, a_world: World) -> None:
+    spoil(a_world)
+    found = books.wrong(a_world)
+    assert found
+    assert all(words in line for line in found), found
+
+
+def _add(records: Any, name: str, world: World | None) -> None:
+    i = 0 if world is None else int(world.ends.sender[0])
+    records[i][name] += 1
+
+
+def _set(records: Any, name: str, world: World, value: float) -> None:
+    records[int(world.ends.sender[0])][name] = value
+
+
+def test_a_queue_that_is_miscounted_is_noticed() -> None:
+    world = soak._world(make_scenario(soak.draw(3)))
+    at_ps = 0
+    queued = np.zeros(0, np.intp)
+    while not queued.size:
+        at_ps += 500_000
+        world.run(until_ps=at_ps)
+        queued = np.flatnonzero((np.asarray(world.net.port.head) >= 0).any(axis=1))
+    world.net.port.data_bytes[queued[0]] += 7
+    (line,) = books.wrong(world)
+    assert "data bytes" in line
+
+
+def test_a_failure_says_how_to_replay_it(capsys: pytest.CaptureFixture[str]) -> None:
+    said: list[str] = []
+    soak._report(soak.Round(5, "{}", ("a flow is not done",), 0, 0), said.append)
+    assert said == [
+        "FAILED 5 {}",
+        "  a flow is not done",
+        "  replay: mrc soak --seed 5 --rounds 1",
+    ]
+
+
+@pytest.mark.skipif(interpreted(), reason="minutes in plain Python")
+def test_the_command_prints_what_was_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["soak", "--seed", "5", "--rounds", "2", "--workers", "1"]) == 0
+    first, second, last = capsys.readouterr().out.splitlines()
+    for line, seed in ((first, 5), (second, 6)):
+        verdict, number, options = line.split(" ", 2)
+        assert (verdict, int(number)) == ("ok", seed)
+        assert json.loads(options)["seed"] == seed
+    assert last.startswith("2 rounds, 0 failed: seeds 5 to 6")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("--hours 1 --rounds 2", "both --hours and --rounds; name one or the other"),
+        ("--rounds 0", "--rounds 0: 1 or more is accepted"),
+        ("--hours -1", "--hours -1.0: 0 or more is accepted"),
+        ("--hours nan", "--hours nan: 0 or more is accepted"),
+        ("--workers 0", "--workers 0: 1 or more is accepted"),
+        ("--seed -1", "--seed -1: 0 to "),
+        ("--seed x", "argument --seed: invalid int value: 'x'"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    arguments: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["soak", *arguments.split()]) == 2
+    printed = capsys.readouterr()
+    assert words in printed.err
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
