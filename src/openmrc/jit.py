@@ -24,6 +24,7 @@ COMPILED_PARTS = (
     "jit.py",
     "byref.py",
     "callref.py",
+    "prefetch.py",
     "errors.py",
     "units.py",
     "engine/*.py",

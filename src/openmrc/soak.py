@@ -68,7 +68,7 @@ def draw(seed: int) -> dict[str, Any]:
         return choices[int(rng.integers(len(choices)))]
 
     fabric = _fabric(pick)
-    tables = {
+    tables: dict[str, Any] = {
         "name": f"soak {seed}",
         "seed": seed,
         "fabric": fabric,
@@ -76,6 +76,9 @@ def draw(seed: int) -> dict[str, Any]:
         "workload": _workload(pick, fabric["nics"]),
         "stop": {"time": fmt_time(STOP_PS)},
     }
+    if tables["workload"]["kind"] == "incast":
+        # Fixed windows collapse in an incast: timeouts in step, each burst lost again, for seconds.
+        tables["transport"]["cc"] = "nscc"
     built = make_scenario(tables).fabric.build()
     return tables | {"fault": list(_faults(built, seed, pick))}
 

@@ -155,6 +155,19 @@ def _put_in_order(ctl, ports, hops, head):
 
 
 @inlined
+def upcoming(net):
+    """The event after the one that was just taken, as far as one can know, or -1."""
+    ctl = net.ctl[0]
+    if ctl.open_head >= 0:
+        return int(ctl.open_head)
+    if ctl.n_wheel == 0:
+        return -1
+    here = ctl.bucket & ctl.bucket_mask
+    b = bits.next_set(net.bucket_bits, net.bucket_summary, (here + 1) & ctl.bucket_mask)
+    return int(net.bucket[b].head)
+
+
+@inlined
 def next_at(net):
     """Time of the wheel's next event (NEVER if it is empty); opens its bucket."""
     ctl = net.ctl[0]
