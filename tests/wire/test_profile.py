@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.errors import InputError
-from openmrc.fabric import Fabric, fat_tree, multiplane
+from openmrc.fabric import Fabric, denylist, fat_tree, multiplane
 from openmrc.fabric.clos import Tier, build
 from openmrc.fabric.places import switches
 from openmrc.wire.profile import (
@@ -318,6 +318,17 @@ def test_a_denylist_denies_exactly_the_paths_through_the_switch(fabric: Fabric) 
             for switch in range(fabric.n_switches):
                 found = denied(fabric, entries[switch], src, dst, evs)
                 assert (found == passed[switch]).all(), (places[switch], src, dst)
+
+
+@pytest.mark.parametrize("where", ["plane 1", "plane 2 t0 1", "plane * t1 2"])
+def test_entries_deny_what_the_fabrics_denylist_denies(where: str) -> None:
+    """The one spells out bits for a NIC, the other follows each path through the ports."""
+    ports = denylist.entrances(TWO, where).targets
+    entries = deny(TWO, where)
+    for src, dst in ((0, 21), (4, 5), (9, 6)):
+        evs = [TWO.ev(plane, up0) for plane in range(3) for up0 in range(3)]
+        one, other = denied(TWO, entries, src, dst, evs), denylist.denied(TWO, ports, src, dst, evs)
+        assert one.tolist() == other.tolist()
 
 
 def test_a_denied_plane_is_denied_to_everybody() -> None:
