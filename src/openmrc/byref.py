@@ -57,7 +57,7 @@ else:
 
     _TABLE = types.int64[:, ::1]
 
-    class Reference(types.Opaque):  # type: ignore[misc,unused-ignore]
+    class Reference(types.Opaque):  # type: ignore[misc,unused-ignore]  # Numba has no types
         """Type of a reference to one class of named tuples."""
 
         def __init__(self, name: str, fields: tuple[tuple[str, Any], ...]) -> None:
@@ -96,7 +96,7 @@ else:
         return NativeValue(pointer, is_error=native.is_error, cleanup=cleanup)
 
     @infer_getattr
-    class _Fields(AttributeTemplate):  # type: ignore[misc,unused-ignore]
+    class _Fields(AttributeTemplate):  # type: ignore[misc,unused-ignore]  # Numba has no types
         key = Reference
 
         def generic_resolve(self, typ: Reference, name: str) -> Any:

@@ -49,12 +49,12 @@ else:
 
         return result(types.int64, arguments), generate
 
-    @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+    @intrinsic  # type: ignore[untyped-decorator,unused-ignore]  # Numba has no types
     def call(typing_context: Any, address: Any, arguments: Any) -> Any:
         """Call a function that returns nothing."""
         return _call(types.none, arguments)
 
-    @intrinsic  # type: ignore[untyped-decorator,unused-ignore]
+    @intrinsic  # type: ignore[untyped-decorator,unused-ignore]  # Numba has no types
     def call_int(typing_context: Any, address: Any, arguments: Any) -> Any:
         """Call a function that returns an int64."""
         return _call(types.int64, arguments)

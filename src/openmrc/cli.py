@@ -280,8 +280,7 @@ def check_capture(file: Path, scenario: Scenario, at: Sequence[str]) -> None:
     from openmrc.report.directory import check_directory
     from openmrc.sim.capture import ports_at
 
-    fabric, _, _ = scenario.build()
-    ports_at(fabric, at)
+    ports_at(scenario.fabric.build(), at)
     check_directory(file.absolute().parent, "--pcap")
     if file.is_dir():
         raise InputError(f"--pcap {file}: is a directory; name a file")

@@ -34,6 +34,7 @@ from openmrc.units import US
 if TYPE_CHECKING:
     import polars as pl
 
+    from openmrc.fabric.faults import FaultSchedule
     from openmrc.fabric.model import Fabric
     from openmrc.scenario import Scenario
     from openmrc.sim.samples import Samples
@@ -253,7 +254,6 @@ def simulate(
     started = time.perf_counter()
     scenario = as_scenario(scenario)
     fabric, traffic, schedule = scenario.build()
-    queues = scenario.fabric.queues()
     transports = [(section.name, section.build()) for section in scenario.transports]
     files = pcap_paths(pcap, [name for name, _ in transports])
     runs: list[TransportResult] = []
@@ -263,16 +263,7 @@ def simulate(
         for index, (name, transport) in enumerate(transports):
             ideal_ps = _ideal_ps(fabric, traffic, transport)
             with _capturing(files.get(name), fabric, at, transport) as capture:
-                world = _world(
-                    fabric,
-                    traffic,
-                    transport,
-                    schedule,
-                    scenario.seed,
-                    queues=queues,
-                    stop_ps=scenario.stop.time,
-                    **capture,
-                )
+                world = world_of(scenario, fabric, traffic, schedule, transport, **capture)
                 if sampled:
                     world.sample(scenario.report.qp, scenario.report.samples)
                 world.run(progress=_reporter(progress, name, index, len(transports)))
@@ -377,6 +368,27 @@ def _compile(report: Callable[[str, int, int], None] | None) -> None:
 
     if not jit.is_cached():
         jit.warm_up(report or (lambda what, step, steps: None))
+
+
+def world_of(
+    scenario: Scenario,
+    fabric: Fabric,
+    traffic: Traffic,
+    schedule: FaultSchedule,
+    transport: Transport,
+    **more: Any,
+) -> World:
+    """Return the world of one transport; the next three are what `scenario.build` made."""
+    return _world(
+        fabric,
+        traffic,
+        transport,
+        schedule,
+        scenario.seed,
+        queues=scenario.fabric.queues(),
+        stop_ps=scenario.stop.time,
+        **more,
+    )
 
 
 def _world(*args: Any, **kwargs: Any) -> World:

@@ -167,18 +167,9 @@ def run_round(seed: int) -> Round:
 
 
 def _world(scenario: Scenario) -> World:
-    from openmrc.sim.world import World
+    from openmrc.run import world_of
 
-    fabric, traffic, schedule = scenario.build()
-    return World(
-        fabric,
-        traffic,
-        scenario.transports[0].build(),
-        schedule,
-        scenario.seed,
-        scenario.fabric.queues(),
-        scenario.stop.time,
-    )
+    return world_of(scenario, *scenario.build(), scenario.transports[0].build())
 
 
 def _safety(world: World, scenario: Scenario, seed: int) -> list[str]:

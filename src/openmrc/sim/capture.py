@@ -2,11 +2,11 @@
 
 A tapped port notes each packet that it puts on the wire, with the time at which the first bit
 leaves; what a fault of the link swallows did not cross it, and what one damages has a wrong iCRC
-from there on. The frame is what stands on that link:
-the carrier shifted by every switch on the way so far, through the fabric's real tables; CE and
-trimming as the queues before it left them; hop limits counted down. Simulated memory holds no
-bytes, so payloads are zeros, under a right iCRC. With hashed EVs (`rules = "peer"`, parallel links)
-there are no carriers, and frames have one IPv6 header.
+from there on. The frame is what stands on that link: the carrier shifted by every switch on the way
+so far, through the fabric's real tables; CE and trimming as the queues before it left them; hop
+limits counted down. Simulated memory holds no bytes, so payloads are zeros, under a right iCRC.
+With hashed EVs (`rules = "peer"`, parallel links) there are no carriers, and frames have one IPv6
+header.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from openmrc.sim.state import DAMAGED, UNDAMAGED
 from openmrc.units import NS
 from openmrc.wire import addresses, codec, srv6
 from openmrc.wire.frame import ENVELOPE
-from openmrc.wire.layout import ICRC, PKEY_DEFAULT, UDP_PORT
+from openmrc.wire.layout import ICRC, PAYLOAD_BYTES_MAX, PKEY_DEFAULT, UDP_PORT
 from openmrc.wire.pcap import Writer
 
 if TYPE_CHECKING:
     from openmrc.sim.world import World
 
 HOP_LIMIT = 64  # with which NICs send
-FRAME_BYTES_MAX = 20_000  # the largest payload of a peer run and all headers
+FRAME_BYTES_MAX = PAYLOAD_BYTES_MAX + 256  # and all headers
 BATCH_BYTES = 8 * 1024 * 1024  # of frames made at a time
 
 Longs = npt.NDArray[np.int64]
@@ -88,7 +88,9 @@ class Capture:
         tap, packet = world.net.tap[:n], world.net.tap_packet[:n]
         sender = world.net.qp.other[tap.qp]
         packet.flag_bits |= tap.marks & UNDAMAGED
-        source_qpn = np.where(tap.qp >= 0, world.engine.qp.qpn[sender], ENDPOINT_QPN)
+        source_qpn = np.where(tap.qp >= 0, world.engine.qp.qpn[sender], ENDPOINT_QPN).astype(
+            np.int64
+        )
         hops = switches_passed(self._fabric, tap.port, packet.src, packet.dst)
         ends = np.zeros(n, np.int64)
         done = 0
@@ -100,7 +102,7 @@ class Capture:
                     done,
                     tap,
                     packet,
-                    source_qpn.astype(np.int64),
+                    source_qpn,
                     hops,
                     self._wires,
                     self._envelope[0],
