@@ -23,10 +23,14 @@ T = TypeVar("T", bound=type[tuple[Any, ...]])
 
 
 def table_of(value: Any) -> Any:
-    """Where the arrays of `value` are, int64 [fields, WORDS]; it does not keep them alive."""
+    """Where the arrays of `value` are, int64 [fields, WORDS]; it does not keep them alive.
+
+    `ValueError` if an array is not C-contiguous.
+    """
     table = np.empty((len(value), WORDS), np.int64)
     for row, array in zip(table, value, strict=True):
-        assert array.flags.c_contiguous
+        if not array.flags.c_contiguous:
+            raise ValueError(f"{type(value).__name__}: its arrays must be C-contiguous")
         row[0] = array.ctypes.data
         row[1] = array.shape[0]
         row[2] = array.shape[1] if array.ndim == 2 else 1
@@ -86,14 +90,21 @@ else:
         function = c.pyapi.unserialize(c.pyapi.serialize_object(table_of))
         table = c.pyapi.call_function_objargs(function, [value])
         c.pyapi.decref(function)
-        native = c.unbox(_TABLE, table)
-        array = c.context.make_array(_TABLE)(c.context, c.builder, value=native.value)
-        pointer = c.builder.bitcast(array.data, cgutils.voidptr_t)
+        # `table_of` is Python: it may refuse, and Ctrl-C may arrive in it
+        raised = cgutils.is_null(c.builder, table)
+        place = cgutils.alloca_once_value(c.builder, ir.Constant(cgutils.voidptr_t, None))
+        failed = cgutils.alloca_once_value(c.builder, raised)
+        with c.builder.if_then(c.builder.not_(raised), likely=True):
+            native = c.unbox(_TABLE, table)
+            array = c.context.make_array(_TABLE)(c.context, c.builder, value=native.value)
+            c.builder.store(c.builder.bitcast(array.data, cgutils.voidptr_t), place)
+            c.builder.store(native.is_error, failed)
 
         def cleanup() -> None:
             c.pyapi.decref(table)
 
-        return NativeValue(pointer, is_error=native.is_error, cleanup=cleanup)
+        is_error = c.builder.load(failed)
+        return NativeValue(c.builder.load(place), is_error=is_error, cleanup=cleanup)
 
     @infer_getattr
     class _Fields(AttributeTemplate):  # type: ignore[misc,unused-ignore]  # Numba has no types

@@ -76,8 +76,9 @@ def draw(seed: int) -> dict[str, Any]:
         "workload": _workload(pick, fabric["nics"]),
         "stop": {"time": fmt_time(STOP_PS)},
     }
-    if tables["workload"]["kind"] == "incast":
-        # Fixed windows collapse in an incast: timeouts in step, each burst lost again, for seconds.
+    if tables["workload"]["kind"] == "incast" or fabric["t0_up"] < fabric["t0_down"]:
+        # Fixed windows collapse where they do not fit: timeouts in step, each burst lost again, for
+        # seconds.
         tables["transport"]["cc"] = "nscc"
     built = make_scenario(tables).fabric.build()
     return tables | {"fault": list(_faults(built, seed, pick))}

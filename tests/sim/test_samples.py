@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from openmrc.fabric.faults import Fault
+from openmrc.jit import interpreted
 from openmrc.sim import samples as sp
 from openmrc.sim.intervals import INTERVAL_PS
-from openmrc.sim.sampler import LINKS_MAX, PORT_CELLS_MAX
+from openmrc.sim.sampler import LINKS_MAX, PORT_CELLS_MAX, Sampler
 from openmrc.sim.samples import Samples
 from openmrc.sim.transport import Queues
 from openmrc.sim.world import World
@@ -29,6 +31,15 @@ def sampled(world: World, qp: int | None = None, columns: int = 500) -> Samples:
     found = world.samples()
     assert found is not None
     return found
+
+
+def same(first: Samples, again: Samples | None) -> None:
+    """Two runs looked the same."""
+    assert again is not None
+    for a, b in ((first.edges, again.edges), (first.links, again.links), (first.qp, again.qp)):
+        assert a.interval_ps == b.interval_ps
+        for name, values in a.values.items():
+            assert (values == b.values[name]).all(), name
 
 
 # --- nothing changes --------------------------------------------------------------------------
@@ -54,13 +65,31 @@ def test_looking_in_between_leaves_no_trace() -> None:
     while not often.run(until_ps=until):
         often.samples()
         until += 7 * US + 1
-    again = often.samples()
-    assert again is not None
-    first = sampled(once, 0, 100)
-    for a, b in ((first.edges, again.edges), (first.links, again.links), (first.qp, again.qp)):
-        assert a.interval_ps == b.interval_ps
-        for name, values in a.values.items():
-            assert (values == b.values[name]).all(), name
+    same(sampled(once, 0, 100), often.samples())
+
+
+@pytest.mark.skipif(interpreted(), reason="a step takes too long to wait for its end")
+def test_ctrl_c_in_the_middle_of_a_reading_comes_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a reading could not be continued: what was interrupted can be looked at and goes on."""
+    stopped = eventful()
+    stopped.sample(0, 100)
+    state = Sampler._state
+
+    def interrupted(self: Sampler, at_ps: int) -> object:
+        if at_ps == 4 * INTERVAL_PS:
+            signal.raise_signal(signal.SIGINT)
+        return state(self, at_ps)
+
+    usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with monkeypatch.context() as patch:
+        patch.setattr(Sampler, "_state", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            stopped.run()
+    signal.signal(signal.SIGINT, usual)
+    assert int(stopped.net.ctl[0].now) == 4 * INTERVAL_PS - 1
+    assert stopped.samples() is not None
+    stopped.run()
+    same(sampled(eventful(), 0, 100), stopped.samples())
 
 
 def test_samples_are_asked_for_before_the_run() -> None:

@@ -14,7 +14,8 @@ from openmrc.engine import state as es
 from openmrc.errors import InputError
 from openmrc.fabric.actions import FaultSchedule
 from openmrc.fabric.model import Fabric
-from openmrc.jit import records
+from openmrc.interrupts import held_back
+from openmrc.jit import interpreted, records
 from openmrc.sim import build, loop
 from openmrc.sim import state as ss
 from openmrc.sim.derive import Derived, derive
@@ -105,12 +106,27 @@ class World:
     def run(
         self, until_ps: int | None = None, progress: Callable[[Progress], None] | None = None
     ) -> bool:
-        """Go on until `until_ps`, `stop_ps` or the end; True when nothing is left to happen."""
+        """Go on until `until_ps`, `stop_ps` or the end; True when nothing is left to happen.
+
+        Ctrl-C ends it between two steps, a tenth of a second each.
+        """
+        if interpreted():  # where a step takes minutes
+            return self._run(until_ps, progress, lambda: None)
+        with held_back() as let_through:
+            return self._run(until_ps, progress, let_through)
+
+    def _run(
+        self,
+        until_ps: int | None,
+        progress: Callable[[Progress], None] | None,
+        let_through: Callable[[], None],
+    ) -> bool:
         if not self.net.ctl[0].started:
             loop.advance(self.net, self.engine, -1, 0)  # loads the compiled code, opens the QPs
         limits = [t for t in (until_ps, self.stop_ps) if t is not None]
         until = min(limits) if limits else int(es.NEVER) - 1
         while True:
+            let_through()
             due = until if self._sampler is None else min(until, self._sampler.due_ps)
             why = self._advance(due)
             if why == ss.ROOM:
@@ -133,7 +149,7 @@ class World:
         started = time.perf_counter()
         try:
             why: int = loop.advance(self.net, self.engine, until, EVENTS_A_STEP)
-        finally:  # Ctrl-C arrives here: what was sent by then is not lost
+        finally:  # in plain Python Ctrl-C arrives here: what was sent by then is not lost
             self.loop_s += time.perf_counter() - started
             if self.capture is not None:
                 self.capture.take(self)

@@ -1,0 +1,44 @@
+"""Ctrl-C between two steps of a run, never in the middle of one.
+
+Python raises KeyboardInterrupt wherever it happens to be: between two assignments that belong
+together, for instance. What is interrupted there cannot be read afterwards, and the results of an
+interrupted run are to be kept.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+Handler = Callable[[int, FrameType | None], object]
+
+
+@contextmanager
+def held_back() -> Iterator[Callable[[], None]]:
+    """Hold SIGINT back until the function this gives is called, or the block is left.
+
+    Then what handles it otherwise is called: KeyboardInterrupt is raised, for instance. Only the
+    main thread receives signals; in others nothing changes.
+    """
+    usual = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(usual):
+        yield lambda: None
+        return
+    handler: Handler = usual
+    waiting: list[tuple[int, FrameType | None]] = []
+
+    def let_through() -> None:
+        if waiting:
+            arrived = waiting.pop()
+            waiting.clear()
+            handler(*arrived)
+
+    signal.signal(signal.SIGINT, lambda number, frame: waiting.append((number, frame)))
+    try:
+        yield let_through
+    finally:
+        signal.signal(signal.SIGINT, usual)
+    let_through()
