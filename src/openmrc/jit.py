@@ -31,6 +31,7 @@ COMPILED_PARTS = (
     "fabric/*.py",
     "wire/*.py",
     "sim/*.py",
+    "live/*.py",
 )
 CACHE_LINE = 64
 CACHES_KEPT = 4  # older ones are removed: a developer who edits all day fills no disk

@@ -1,0 +1,1 @@
+"""The live world: the same engine over real frames, in real time."""
