@@ -33,6 +33,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         if not jit.is_cached():
             print("compiling the simulator ...", flush=True)
             jit.warm_up(lambda what, step, steps: None)
+            jit.warm_up(lambda what, step, steps: None, "live")
 
 
 class FakeWorld:

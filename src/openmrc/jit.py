@@ -67,9 +67,13 @@ CACHE_DIR = cache_root() / cache_key()
 _READY_MARK = CACHE_DIR / "ready"
 
 
-def is_cached() -> bool:
-    """True when the compiled code of exactly these sources is on disk."""
-    return interpreted() or _READY_MARK.exists()
+def is_cached(world: str = "sim") -> bool:
+    """True when the compiled code of exactly these sources is on disk, for "sim" or "live"."""
+    return interpreted() or _mark(world).exists()
+
+
+def _mark(world: str) -> Path:
+    return _READY_MARK if world == "sim" else CACHE_DIR / f"ready-{world}"
 
 
 def interpreted() -> bool:
@@ -79,12 +83,12 @@ def interpreted() -> bool:
     return os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 
 
-def mark_cached() -> None:
-    """Note that everything is compiled, and remove the oldest of the other caches."""
+def mark_cached(world: str = "sim") -> None:
+    """Note that everything of a world is compiled, and remove the oldest of the other caches."""
     if interpreted():
         return
     CACHE_DIR.mkdir(parents=True, exist_ok=True)
-    _READY_MARK.touch()
+    _mark(world).touch()
     others = [
         d
         for d in cache_root().iterdir()
@@ -151,13 +155,13 @@ def records(n: int, dtype: np.dtype[Any]) -> Any:
     return room[skip : skip + n * dtype.itemsize].view(dtype).view(np.recarray)
 
 
-def warm_up(report: Callable[[str, int, int], None]) -> float:
-    """Compile everything that is not on disk yet; `report(what, step, steps)` before each step.
-    Seconds taken.
+def warm_up(report: Callable[[str, int, int], None], world: str = "sim") -> float:
+    """Compile everything of a world ("sim" or "live") that is not on disk yet;
+    `report(what, step, steps)` before each step. Seconds taken.
     """
     from importlib import import_module
 
     started = time.perf_counter()
-    import_module("openmrc.sim.warmup").compile_all(report)
-    mark_cached()
+    import_module(f"openmrc.{world}.warmup").compile_all(report)
+    mark_cached(world)
     return time.perf_counter() - started

@@ -238,7 +238,7 @@ def _check(raw: Table, source: str, base: Path) -> Scenario:
     return Scenario(
         name=head.name,
         seed=head.seed,
-        fabric=_of_kind(raw.get("fabric", {}), FABRICS, "fabric", base, default="multiplane"),
+        fabric=fabric_section(raw.get("fabric", {}), base),
         transports=_transports(raw["transport"], base),
         workload=_workload(raw.get("workload", {}), base),
         faults=tuple(
@@ -251,6 +251,12 @@ def _check(raw: Table, source: str, base: Path) -> Scenario:
         tables=raw,
         base=base,
     )
+
+
+def fabric_section(table: Any, base: Path = Path()) -> FabricSection:
+    """Return a checked `[fabric]` table on its own; `InputError` as for a scenario."""
+    section: FabricSection = _of_kind(table, FABRICS, "fabric", base, default="multiplane")
+    return section
 
 
 def _workload(table: Any, base: Path) -> WorkloadSection:

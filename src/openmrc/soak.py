@@ -76,9 +76,8 @@ def draw(seed: int) -> dict[str, Any]:
         "workload": _workload(pick, fabric["nics"]),
         "stop": {"time": fmt_time(STOP_PS)},
     }
-    if tables["workload"]["kind"] == "incast" or fabric["t0_up"] < fabric["t0_down"]:
-        # Fixed windows collapse where they do not fit: timeouts in step, each burst lost again, for
-        # seconds.
+    if not _windows_fit(fabric, tables["workload"]):
+        # Fixed windows collapse: timeouts in step, each burst lost again, for seconds.
         tables["transport"]["cc"] = "nscc"
     built = make_scenario(tables).fabric.build()
     return tables | {"fault": list(_faults(built, seed, pick))}
@@ -114,6 +113,12 @@ def _transport(pick: Callable[..., Any]) -> dict[str, Any]:
         "always_skip_after": pick(0, 0, 3),
         "convergence": pick("0ns", "100us", "1ms"),
     }
+
+
+def _windows_fit(fabric: dict[str, Any], workload: dict[str, Any]) -> bool:
+    """True where no port is ever offered more than one full window, but for faults."""
+    several = workload["kind"] in ("incast", "all-to-all") or workload["channels"] > 1
+    return not several and fabric["t0_up"] >= fabric["t0_down"]
 
 
 def _workload(pick: Callable[..., Any], nics: int) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def usable_rate(st, q):
     return n * c.port_rate_bps
 
 
-@inner
+@compiled
 def refresh_qp(st, q, now):
     """Ports came or went: which planes take turns, which EVs to probe, the window's constants."""
     paths.refresh_planes(st, q)

@@ -216,7 +216,7 @@ def _send_ack(st, q, syndrome):
 
 
 @inlined
-def _region_of(st, q, p):
+def region_of(st, q, p):
     """Index of the memory region that a packet may write to, or -1 (checked for each packet, MRC
     1.4).
     """
@@ -226,7 +226,8 @@ def _region_of(st, q, p):
     r = st.region[index]
     if r.rkey != p.rkey or r.nic != q.nic:
         return -1
-    if p.payload_len < 0 or p.va < r.va or p.va + p.payload_len > r.va + r.length:
+    # a difference, for a sum may wrap around: `va` is whatever the peer says
+    if p.payload_len < 0 or p.va < r.va or p.va - r.va > r.length - p.payload_len:
         return -1
     return index
 
@@ -285,14 +286,15 @@ def _on_duplicate(st, q, p, seq):
 
 
 @inlined
-def _received(st, q, seq):
+def received(st, q, seq):
+    """A sequence has been received."""
     return seq <= q.cack or (seq <= q.rx_high and bits.test(st.bits, q.rx0, q.ring_mask, seq))
 
 
 @inner
 def _on_trimmed(st, q, p, seq):
     """Only the header came: ask for the packet again, unless it is here already (MRC 5.7)."""
-    if _received(st, q, seq):
+    if received(st, q, seq):
         _on_duplicate(st, q, p, seq)
     elif p.flag_bits & TRIMMED_LASTHOP:
         _send_nack(st, q, p, NACK_TRIMMED_LASTHOP)
@@ -326,14 +328,14 @@ def on_data(st, qi, p, now):
     if p.flag_bits & (TRIMMED | TRIMMED_LASTHOP):
         _on_trimmed(st, q, p, seq)
         return NOTHING
-    if _received(st, q, seq):
+    if received(st, q, seq):
         _on_duplicate(st, q, p, seq)
         return NOTHING
     number = q.rx_msn + signed(int(p.msn) - q.rx_msn, 16)
     if number < q.rx_msn or number > q.rx_msn + q.rmsg_mask:
         _send_nack(st, q, p, NACK_NO_RESOURCE)
         return NOTHING
-    region = _region_of(st, q, p)
+    region = region_of(st, q, p)
     if region < 0:
         _send_ack(st, q, AETH_NAK_ACCESS_ERROR)
         loss.fail(st, q, LOCAL_ACCESS, now)

@@ -1,0 +1,507 @@
+"""A live endpoint: its state, its thread, and what is changed between two turns of its loop.
+
+Only the loop's thread touches the engine's state. Whatever else has to (`call`) is done by that
+thread between two turns; posting and polling go through the rings of `live.state` and never wait.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from openmrc.engine import paths, ports
+from openmrc.engine import state as es
+from openmrc.errors import InputError, OpenMrcError
+from openmrc.fabric.model import Fabric
+from openmrc.live import links, loop, state, syscalls
+from openmrc.wire import addresses, srv6
+from openmrc.wire.layout import PKEY_DEFAULT, UDP_PORT
+
+T = TypeVar("T")
+
+PMTUS = (1024, 2048, 4096, 8192)  # row 20
+HEADER_BYTES = 160  # of a frame at most, beside its payload
+NOMINAL_OVERHEAD = 8 + 12 + 4 + 4 + 16 + 4 + 40  # MRC 4.1: UDP length + 40
+WIRE_OVERHEAD = 166  # of a full data frame, preamble and gap included (reference 2.1)
+CONTROL_WIRE = 178
+HOP_LIMIT = 64
+PS_PER_S = 10**12
+RTO_UNIT_PS = 1_024_000
+ECHO_GAP_S, ECHO_LAST_S = 0.001, 0.02  # between measuring requests, and for the last answer
+QPN_REST_S = 60.0  # row 28: a QPN is not used again before
+
+
+@dataclass(frozen=True)
+class Port:
+    """One port of a device: a descriptor on which a datagram is a frame, and who is behind it."""
+
+    fd: int
+    gateway_mac: bytes  # of the T0, or of whatever takes frames from this port
+    interface: str | None = None  # its name, where the kernel can say whether it is up
+    mtu: int = 9000  # bytes of an IP packet
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much a device can hold, and the protocol's constants (reference 11 has the rows)."""
+
+    qps: int = 64
+    send_depth: int = 256  # requests of a QP
+    receive_depth: int = 256
+    regions: int = 256
+    cqs: int = 16
+    cq_depth: int = 4096
+    pmtu: int = 4096
+    mpr: int = 512  # packets, row 16
+    evs_active: int = 128
+    evs_backup: int = 64
+    sack_bytes: int = 16_384
+    rto_exponent: int = 14  # 16.8 ms, row 9
+    linear_cnt: int = 7
+    exp_cnt: int = 7
+    max_wimm: int = 128
+    trimming: bool = True  # the network trims
+    spin: bool = False
+
+
+class Host:
+    """One device's engine and loop. `verbs.Device` is what applications hold."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        nic: int,
+        wires: Sequence[Port],
+        limits: Limits,
+        base_rtt_ps: int | None,
+    ) -> None:
+        if len(wires) != fabric.n_planes:
+            raise InputError(f"{len(wires)} ports: the fabric has {fabric.n_planes} planes")
+        if not 0 <= nic < fabric.n_nics:
+            raise InputError(f"nic {nic}: the fabric has NICs 0 to {fabric.n_nics - 1}")
+        if limits.pmtu not in PMTUS:
+            raise InputError(f"pmtu {limits.pmtu}: {', '.join(map(str, PMTUS))} are accepted")
+        self.fabric, self.nic, self.wires, self.limits = fabric, nic, tuple(wires), limits
+        self.pmtu = _pmtu(wires, limits.pmtu)
+        self.rate_bps = int(fabric.port_rate_bps[fabric.nic_port(nic, 0)])
+        self.base_rtt_ps = base_rtt_ps or self._fabric_rtt_ps()
+        self.measures = base_rtt_ps is None
+        self._tables, self.speller = srv6.of_fabric(fabric)
+        self._build()
+        self._lock = threading.Lock()  # of what is posted
+        self._calls: deque[Callable[[], None]] = deque()
+        self._watch = links.Watch([port.interface for port in wires])
+        self._dress()
+        self.closed = False
+        self._stopped = False
+        self._qpn_free_at = np.zeros(limits.qps)
+        self._used = np.zeros(limits.qps, bool)
+        self._thread = threading.Thread(target=self._run, name=f"mrc nic {nic}", daemon=True)
+
+    # --- set-up ------------------------------------------------------------------------------
+
+    def _fabric_rtt_ps(self) -> int:
+        """T of reference 4.6 over the fabric's longest path, without the hosts' own time."""
+        fabric, total = self.fabric, 0
+        for port in fabric.longest_path_ports():
+            delay = int(fabric.port_delay_ps[port])
+            if (switch := int(fabric.port_peer_switch[port])) >= 0:
+                delay += int(fabric.sw_delay_ps[switch])
+            bits = 8 * (self.pmtu + WIRE_OVERHEAD + CONTROL_WIRE)
+            total += 2 * delay + bits * PS_PER_S // int(fabric.port_rate_bps[port])
+        return total
+
+    def _build(self) -> None:
+        fabric, limits = self.fabric, self.limits
+        planes, n = fabric.n_planes, limits.qps
+        self._slots = _pow2(limits.mpr)
+        self._words = _pow2(limits.mpr + 256) // 64
+        self._sends, self._receives = _pow2(limits.send_depth), _pow2(limits.receive_depth)
+        self._active = max(limits.evs_active // planes, 1)
+        self._evs = self._active + limits.evs_backup // planes
+        self._qpn_bits = max(n - 1, 1).bit_length()
+        self.st = es.new_state(
+            qps=n,
+            slots=n * self._slots,
+            planes=n * planes,
+            evs=n * planes * self._evs,
+            order=n * planes * self._evs,
+            messages=n * self._sends,
+            rx_messages=n * self._sends,
+            words=2 * n * self._words,
+            regions=limits.regions,
+            nics=self.nic + 1,
+            peers=n,
+        )
+        self.ep = state.new_endpoint(
+            planes=planes,
+            qps=n,
+            messages=n * self._sends,
+            rx_messages=n * self._sends,
+            receives=n * self._receives,
+            regions=limits.regions,
+            cqs=limits.cqs,
+            cqes=limits.cqs * _pow2(limits.cq_depth),
+            evs=n * planes * self._evs,
+        )
+        room = self.pmtu + HEADER_BYTES
+        self.tx = syscalls.new_batch(planes * state.TX_SLOTS, room)
+        self.rx = syscalls.new_batch(state.RX_FRAMES, room)
+        self._configure()
+
+    def _configure(self) -> None:
+        limits, planes = self.limits, self.fabric.n_planes
+        c = self.st.config[0]
+        c.pmtu = self.pmtu
+        c.nominal_overhead = NOMINAL_OVERHEAD
+        c.port_rate_bps = self.rate_bps
+        c.base_rtt_ps = self.base_rtt_ps
+        c.sack_bytes = limits.sack_bytes
+        c.rto_base_ps = RTO_UNIT_PS << limits.rto_exponent
+        c.linear_cnt, c.exp_cnt, c.max_wimm = limits.linear_cnt, limits.exp_cnt, limits.max_wimm
+        c.shuffle_rounds = 64
+        c.paths, c.cc, c.reverse = es.PATHS_MRC, es.CC_NSCC, es.REVERSE_PROBED
+        c.trimming = limits.trimming
+        c.must_post_receives = 1
+        n = self.st.nic[self.nic]
+        n.n_ports = planes
+        n.up_mask = (1 << planes) - 1
+        n.deadline = es.NEVER
+        wire_bits = 8 * (self.pmtu + WIRE_OVERHEAD)
+        n.probe_rate = paths.PROBE_SHARE * self.rate_bps * planes / wire_bits / PS_PER_S
+        n.probe_tokens = paths.PROBE_BURST
+        self.st.peer.next_at = es.NEVER
+        self.st.peer.down_probe_at = es.NEVER
+        self.st.stream[:] = np.frombuffer(secrets.token_bytes(8 * limits.qps), np.uint64) | 1
+
+    def _dress(self) -> None:
+        ep, planes = self.ep, self.fabric.n_planes
+        ctl = ep.ctl[0]
+        ctl.nic, ctl.n_planes = self.nic, planes
+        ctl.qpn_mask = (1 << self._qpn_bits) - 1
+        ctl.spin = self.limits.spin
+        ctl.started_ns = time.monotonic_ns()
+        ctl.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        ctl.event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        for plane, wire in enumerate(self.wires):
+            ep.port[plane].fd = wire.fd
+            e = ep.envelope[plane]
+            e.src_mac[:] = list(bytes.fromhex(addresses.nic_mac(self.nic, plane).replace(":", "")))
+            e.dst_mac[:] = list(wire.gateway_mac)
+            own = list(addresses.ipv6(self.nic, plane).packed)
+            e.inner_src[:] = own
+            e.outer_src[:] = own
+            e.srv6 = e.tseth = 1
+            e.hop_limit = e.inner_hop_limit = HOP_LIMIT
+            e.udp_port, e.pkey = UDP_PORT, PKEY_DEFAULT
+        poll = ep.poll
+        poll[0].fd = ctl.wake_fd
+        poll[1 : planes + 1].fd = [wire.fd for wire in self.wires]
+        poll[planes + 1].fd = self._watch.fd
+        poll.events = syscalls.POLL_IN
+
+    # --- the thread --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to receive."""
+        self._thread.start()
+
+    def _run(self) -> None:
+        ep, ctl = self.ep, self.ep.ctl[0]
+        while not self._stopped:
+            loop.turn(ep, self.st, self.tx, self.rx, self.speller)
+            ctl.attention = 0
+            while self._calls:
+                self._calls.popleft()()
+            self._look_at_links()
+
+    def _look_at_links(self) -> None:
+        """Ports whose interface went down or came up, as far as the kernel knows (MRC 3.10)."""
+        port = self.ep.port
+        if not (self._watch.changed() or port.failed.any()):
+            return
+        port.failed = 0
+        for plane, up in self._watch.states():
+            self.apply_port(plane, up)
+
+    def apply_port(self, plane: int, up: bool) -> None:
+        """On the loop's thread: a port is up or down; queue pairs follow and peers are told."""
+        n = self.st.nic[self.nic]
+        if bool(int(n.up_mask) >> plane & 1) == up:
+            return
+        ports.set_local_port(self.st, self.nic, plane, up, int(self.ep.ctl[0].now))
+        kind = state.PORT_UP if up else state.PORT_DOWN
+        self.tell(kind, plane)
+
+    def tell(self, kind: int, plane: int) -> None:
+        """On the loop's thread: an event for the application."""
+        ctl, ring = self.ep.ctl[0], self.ep.event
+        if ctl.events - ctl.events_read >= len(ring):
+            ctl.events_lost += 1
+            return
+        e = ring[int(ctl.events) % len(ring)]
+        e.at, e.kind, e.qpn, e.plane, e.error, e.ev = int(ctl.now), kind, 0, plane, 0, 0
+        ctl.events += 1
+
+    def wake(self) -> None:
+        """Wake the loop if it sleeps."""
+        os.eventfd_write(int(self.ep.ctl[0].wake_fd), 1)
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Run `function` on the loop's thread, between two turns, and return what it does."""
+        if self.closed:
+            raise OpenMrcError("the device is closed")
+        if threading.current_thread() is self._thread:
+            return function()
+        future: Future[T] = Future()
+
+        def job() -> None:
+            try:
+                future.set_result(function())
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._calls.append(job)
+        self.ep.ctl[0].attention = 1
+        self.wake()
+        return future.result()
+
+    def close(self) -> None:
+        """Stop the loop and give back what it held; descriptors of ports are the caller's."""
+        if self.closed:
+            return
+
+        def stop() -> None:
+            self._stopped = True
+
+        self.call(stop)
+        self._thread.join()
+        self.closed = True
+        ctl = self.ep.ctl[0]
+        self._watch.close()
+        for fd in (int(ctl.wake_fd), int(ctl.event_fd)):
+            os.close(fd)
+
+    # --- queue pairs, on the loop's thread ---------------------------------------------------
+
+    def new_qp(self, send_cq: int, recv_cq: int) -> int:
+        """Take a record for a QP in RESET, with a fresh number and first PSN; its index."""
+        now = time.monotonic()
+        free = np.flatnonzero(~self._used & (self._qpn_free_at <= now))
+        if not len(free):
+            raise OpenMrcError(
+                f"no queue pair left: the device has {self.limits.qps},"
+                f" and a number rests {QPN_REST_S:.0f} s after use; ask for a larger `qps`"
+            )
+        i = int(free[0])
+        self._used[i] = True
+        planes, born = self.fabric.n_planes, int(self.ep.qp[i].born) + 1
+        self.st.qp[i] = np.zeros((), es.QP)
+        self.ep.qp[i] = np.zeros((), state.LIVE_QP)
+        q, live = self.st.qp[i], self.ep.qp[i]
+        live.born, live.send_cq, live.recv_cq = born, send_cq, recv_cq
+        live.recv0, live.recv_mask = i * self._receives, self._receives - 1
+        q.index, q.nic, q.n_planes, q.plane0 = i, self.nic, planes, i * planes
+        q.slot0, q.slot_mask = i * self._slots, self._slots - 1
+        q.msg0, q.msg_mask = i * self._sends, self._sends - 1
+        q.rmsg0, q.rmsg_mask = i * self._sends, self._sends - 1
+        q.acked0, q.rx0 = 2 * i * self._words, (2 * i + 1) * self._words
+        q.ring_mask = self._words * 64 - 1
+        q.ev0, q.order0 = i * planes * self._evs, i * planes * self._evs
+        q.mpr = q.rx_mpr = self.limits.mpr
+        low = 1 << self._qpn_bits
+        q.qpn = i | low * (1 + secrets.randbelow((1 << 24) // low - 1))  # 0, 1 and 2 are reserved
+        q.first_psn = secrets.randbelow(1 << 24)
+        for array, first, n in (
+            (self.st.slot, q.slot0, self._slots),
+            (self.st.message, q.msg0, self._sends),
+            (self.st.rx_message, q.rmsg0, self._sends),
+            (self.st.plane, q.plane0, planes),
+            (self.st.ev, q.ev0, planes * self._evs),
+            (self.st.bits, q.acked0, 2 * self._words),
+            (self.ep.ev_state, q.ev0, planes * self._evs),
+            (self.ep.ev_count, q.ev0, planes * self._evs),
+        ):
+            array[int(first) : int(first) + n] = np.zeros((), array.dtype)
+        ctl = self.ep.ctl[0]
+        ctl.n_qps = max(int(ctl.n_qps), i + 1)
+        self.st.nic[self.nic].n_qps = ctl.n_qps
+        return i
+
+    def open_qp(self, i: int, remote: int, qpn: int, psn: int, mpr: int, max_wimm: int) -> None:
+        """Give a QP its peer and its paths, and bring it to RTS."""
+        q, st = self.st.qp[i], self.st
+        q.peer_nic, q.peer_qpn, q.peer_psn = remote, qpn, psn
+        q.mpr = min(self.limits.mpr, mpr)
+        st.config[0].max_wimm = min(int(st.config[0].max_wimm), max_wimm)
+        self._write_paths(q, remote)
+        q.peer = self._peer_record(remote, i)
+        ports.open_qp(st, i)
+
+    def _write_paths(self, q: Any, remote: int) -> None:
+        """Equally many random paths of each plane (MRC 3.1)."""
+        fabric, st = self.fabric, self.st
+        n_paths = fabric.n_paths(self.nic, remote, 0)
+        active = min(n_paths, self._active)
+        total = min(n_paths, self._evs)
+        rng = np.random.default_rng(secrets.randbits(64))
+        q.n_evs, q.order_len = total * fabric.n_planes, self._evs
+        for p in range(fabric.n_planes):
+            record, first = st.plane[int(q.plane0) + p], p * total
+            record.ev0, record.n_evs = first, total
+            record.n_active = record.share = active
+            chosen = rng.choice(n_paths, total, replace=False)
+            for k, index in enumerate(chosen.tolist()):
+                e = st.ev[int(q.ev0) + first + k]
+                e.value = fabric.ev_of_path(self.nic, remote, p, index)
+                e.plane, e.active, e.state = p, k < active, paths.GOOD
+            order0 = int(q.order0) + p * self._evs
+            st.order[order0 : order0 + active] = np.arange(first, first + active)
+            record.reverse_ev = st.ev[int(q.ev0) + first].value
+
+    def _peer_record(self, remote: int, qp: int) -> int:
+        """The record of the pair of endpoints; a NIC's peers are sorted by remote."""
+        st, n = self.st, self.st.nic[self.nic]
+        known = int(n.n_peers)
+        at = int(np.searchsorted(np.asarray(st.peer.remote[:known]), remote))
+        if at < known and st.peer[at].remote == remote:
+            return at
+        st.peer[at + 1 : known + 1] = st.peer[at:known].copy()
+        own = st.qp.peer
+        own[(own >= at) & self._used] += 1
+        st.peer[at] = np.zeros((), es.PEER)
+        record = st.peer[at]
+        record.remote, record.qp = remote, qp
+        record.remote_mask = (1 << self.fabric.n_planes) - 1
+        record.next_at = record.down_probe_at = es.NEVER
+        n.n_peers = known + 1
+        return at
+
+    def measure(self, remote: int, samples: int = 32) -> int | None:
+        """Measure the round trip to a NIC with which there is a QP at both ends, idle: T follows
+        it (reference 4.6). The median in ps; None if nothing came back.
+
+        Not on the loop's thread.
+        """
+        ep, planes = self.ep, self.fabric.n_planes
+        ctl = ep.ctl[0]
+
+        def ask(number: int) -> None:
+            loop.ask_echo(ep, self.st, self.tx, self.speller, remote, number % planes, number)
+
+        def begin() -> None:
+            ep.echo[:] = 0
+            ctl.measuring = 1
+
+        self.call(begin)
+        for number in range(samples):
+            self.call(lambda number=number: ask(number))  # type: ignore[misc]
+            time.sleep(ECHO_GAP_S)
+        time.sleep(ECHO_LAST_S)
+
+        def finish() -> int | None:
+            ctl.measuring = 0
+            answered = ep.echo[1, :samples] > 0
+            if not answered.any():
+                return None
+            rtt = int(np.median((ep.echo[1] - ep.echo[0])[:samples][answered]))
+            self._follow(rtt)
+            return rtt
+
+        return self.call(finish)
+
+    def _follow(self, rtt_ps: int) -> None:
+        """Small packets took this long: T is that and what a full data packet takes more."""
+        if not self.measures:
+            return
+        fabric, more = self.fabric, 0
+        for port in fabric.longest_path_ports():
+            more += 8 * self.pmtu * PS_PER_S // int(fabric.port_rate_bps[port])
+        t = max(rtt_ps + more, self.base_rtt_ps)
+        self.base_rtt_ps = t
+        self.st.config[0].base_rtt_ps = t
+        for q in self.st.qp[: int(self.ep.ctl[0].n_qps)]:
+            if q.state == es.RTS:
+                q.base_rtt = t
+                q.reorder_window = max(int(q.reorder_window), t)
+                ports.refresh_qp(self.st, q, int(self.ep.ctl[0].now))
+
+    def lower_pmtu(self, pmtu: int) -> None:
+        """A peer has room for less (row 20); all QPs of a device cut alike, so it must be idle."""
+        if pmtu not in PMTUS:
+            raise InputError(f"peer's PMTU {pmtu}: {', '.join(map(str, PMTUS))} are accepted")
+        if (np.asarray(self.st.qp.state)[self._used] == es.RTS).any():
+            raise OpenMrcError(
+                f"peer's PMTU is {pmtu} B, and this device's queue pairs use {self.pmtu}: open it"
+                f" with pmtu={pmtu}"
+            )
+        self.pmtu = pmtu
+        self.st.config[0].pmtu = pmtu
+
+    def end_qp(self, i: int) -> None:
+        """Move a QP to ERROR; what is outstanding is flushed."""
+        loop.end_qp(self.ep, self.st, i)
+
+    def drop_qp(self, i: int) -> None:
+        """Give a record back; its number rests (row 28)."""
+        q = self.st.qp[i]
+        q.state = es.RESET
+        q.n_planes = 0
+        self.ep.qp[i].born += 1
+        self._used[i] = False
+        self._qpn_free_at[i] = time.monotonic() + QPN_REST_S
+        remote = int(q.peer_nic)
+        same = np.flatnonzero(self._used & (np.asarray(self.st.qp.peer_nic) == remote))
+        others = [k for k in same.tolist() if self.st.qp[k].state == es.RTS]
+        n = self.st.nic[self.nic]
+        for at in range(int(n.n_peers)):
+            if self.st.peer[at].qp != i:
+                continue
+            if others:
+                self.st.peer[at].qp = others[0]
+                continue
+            known = int(n.n_peers)
+            self.st.peer[at : known - 1] = self.st.peer[at + 1 : known].copy()
+            own = self.st.qp.peer
+            own[own > at] -= 1
+            n.n_peers = known - 1
+            break
+
+    # --- posting, from any thread ------------------------------------------------------------
+
+    def post(self, values: tuple[int, ...]) -> None:
+        """Put a request (a POST record, as a tuple) into the ring."""
+        ctl = self.ep.ctl[0]
+        with self._lock:
+            while ctl.posted - ctl.taken >= state.POSTS:  # the loop is behind: wait for it
+                time.sleep(0)
+            self.ep.post[int(ctl.posted) % state.POSTS] = values
+            ctl.posted += 1
+        if ctl.sleeping:
+            self.wake()
+
+
+def _pow2(n: int) -> int:
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def _pmtu(wires: Sequence[Port], wanted: int) -> int:
+    """The largest PMTU up to `wanted` that the ports' MTUs allow (row 20)."""
+    mtu = min(wire.mtu for wire in wires)
+    fitting = [pmtu for pmtu in PMTUS if pmtu <= wanted and pmtu + HEADER_BYTES - 14 <= mtu]
+    if not fitting:
+        name = min(wires, key=lambda wire: wire.mtu).interface or "a port"
+        raise InputError(
+            f"{name}: MTU {mtu} has no room for {PMTUS[0]} B of data;"
+            f" set it to {PMTUS[0] + HEADER_BYTES} or more: ip link set {name} mtu 9000"
+        )
+    return fitting[-1]

@@ -1,0 +1,80 @@
+"""Whether interfaces are up, and when that changes, as the kernel tells."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import socket
+import struct
+from collections.abc import Iterator, Sequence
+
+GROUP_LINK = 1  # RTMGRP_LINK
+GET_FLAGS, GET_MTU = 0x8913, 0x8921  # SIOCGIFFLAGS, SIOCGIFMTU
+UP, RUNNING = 0x1, 0x40
+NAME_BYTES = 16
+ROOM = 65_536
+
+
+class Watch:
+    """Hears of changes of links; `fd` is readable when there are some. Without interfaces (`None`)
+    nothing is ever heard.
+    """
+
+    def __init__(self, interfaces: Sequence[str | None]) -> None:
+        self._interfaces = list(interfaces)
+        self._query = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._netlink: socket.socket | None = None
+        self.fd = -1  # poll ignores it
+        if any(interfaces):
+            self._netlink = socket.socket(
+                socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE
+            )
+            self._netlink.bind((0, GROUP_LINK))
+            self.fd = self._netlink.fileno()
+
+    def changed(self) -> bool:
+        """Take what was heard; True if there was something. What exactly, the flags say better."""
+        heard = False
+        if self._netlink is not None:
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    try:
+                        self._netlink.recv(ROOM)
+                    except OSError as error:
+                        if isinstance(error, BlockingIOError):
+                            raise
+                    heard = True
+        return heard
+
+    def states(self) -> Iterator[tuple[int, bool]]:
+        """Each port with an interface, and whether it is up and has a carrier."""
+        for port, name in enumerate(self._interfaces):
+            if name is not None:
+                yield port, self._flags(name) & (UP | RUNNING) == UP | RUNNING
+
+    def _flags(self, name: str) -> int:
+        try:
+            return _ask(self._query, GET_FLAGS, name)
+        except OSError:  # the interface is gone
+            return 0
+
+    def close(self) -> None:
+        """Give the sockets back."""
+        self._query.close()
+        if self._netlink is not None:
+            self._netlink.close()
+
+
+def mtu(name: str) -> int:
+    """Return the MTU of an interface; `OSError` if there is none of this name."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as query:
+        return _ask(query, GET_MTU, name)
+
+
+def _ask(query: socket.socket, what: int, name: str) -> int:
+    if len(os.fsencode(name)) >= NAME_BYTES:
+        raise OSError(f"{name}: no interface has so long a name")
+    answer = fcntl.ioctl(query, what, struct.pack("16s16x", os.fsencode(name)))
+    kind = "<h" if what == GET_FLAGS else "<i"
+    return int(struct.unpack_from(kind, answer, NAME_BYTES)[0])
