@@ -33,6 +33,19 @@ def _settle(ep, st, tx, speller, qi, now):
     complete.notice(ep, st, qi, now)
 
 
+@compiled
+def hear(ep, st, tx, speller, data, n, plane, now):
+    """The frame `data[:n]` came in on `plane`: all that follows from it. The QP that it was for, or
+    `receive.NOBODY`.
+    """
+    qi = receive.on_frame(ep, st, data, n, plane, now)
+    if qi >= 0:
+        _settle(ep, st, tx, speller, qi, now)
+    else:
+        transmit.send_out(ep, st, tx, speller, ENDPOINT_QPN)
+    return qi
+
+
 @inner
 def _take_posts(ep, st):
     """Hand posted requests to the engine; how many."""
@@ -82,11 +95,7 @@ def _take_frames(ep, st, tx, rx, speller, plane, now):
     for i in range(n):
         length = int(rx.message[i].length)
         port.rx_bytes += length
-        qi = receive.on_frame(ep, st, rx.data[i], length, plane, now)
-        if qi >= 0:
-            _settle(ep, st, tx, speller, qi, now)
-        else:
-            transmit.send_out(ep, st, tx, speller, ENDPOINT_QPN)
+        hear(ep, st, tx, speller, rx.data[i], length, plane, now)
     return n
 
 
