@@ -65,7 +65,7 @@ def on_frame(ep, st, data, n, plane, now):
         ep.reason[plane, code] += 1
         return NOBODY
     here = addresses.read_ipv6(e.inner_dst, 0)
-    if e.ipv4 or here != (plane << addresses.NIC_BITS) | ctl.nic:
+    if e.ipv4 or here != (plane << addresses.NIC_BITS) | int(ctl.nic):
         ep.reason[plane, NOT_MINE] += 1
         return NOBODY
     there = addresses.read_ipv6(e.inner_src, 0)
@@ -177,7 +177,7 @@ def _on_data(ep, st, data, qi, p, plane, now):
         length = st.count[PLACED_LENGTH]
         to = ep.region[st.count[PLACED_REGION]] + st.count[PLACED_OFFSET]
         e = ep.envelope[ep.ctl[0].n_planes]
-        copy(to, data.ctypes.data + e.payload_at, length)
+        copy(to, data.ctypes.data + int(e.payload_at), length)
         live.rx_packets += 1
         live.rx_bytes += length
         plausible.earn_answers(live)
