@@ -121,7 +121,7 @@ def flush(ep, tx, plane):
     """Hand what waits for a port to the kernel."""
     port = ep.port[plane]
     while port.first < port.end:
-        first = plane * TX_SLOTS + port.first
+        first = plane * TX_SLOTS + int(port.first)
         n = syscalls.send(port.fd, tx, first, port.end - port.first)
         if n < 0:
             if n == -EINTR:
