@@ -480,8 +480,9 @@ class Device:
         ports: Sequence[Port],
         limits: Limits | None = None,
         base_rtt_ps: int | None = None,
+        mode: int = state.NATIVE,
     ) -> None:
-        self._host = Host(fabric, nic, ports, limits or Limits(), base_rtt_ps)
+        self._host = Host(fabric, nic, ports, limits or Limits(), base_rtt_ps, mode)
         self._regions: dict[int, MemoryRegion] = {}
         self._qps: list[QueuePair] = []
         self._n_cqs = 0

@@ -22,7 +22,7 @@ from openmrc.engine import paths, ports
 from openmrc.engine import state as es
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.fabric.model import Fabric
-from openmrc.live import links, loop, state, syscalls
+from openmrc.live import links, loop, state, syscalls, udp
 from openmrc.wire import addresses, srv6
 from openmrc.wire.layout import PKEY_DEFAULT, UDP_PORT
 
@@ -83,6 +83,7 @@ class Host:
         wires: Sequence[Port],
         limits: Limits,
         base_rtt_ps: int | None,
+        mode: int = state.NATIVE,
     ) -> None:
         if len(wires) != fabric.n_planes:
             raise InputError(f"{len(wires)} ports: the fabric has {fabric.n_planes} planes")
@@ -90,7 +91,10 @@ class Host:
             raise InputError(f"nic {nic}: the fabric has NICs 0 to {fabric.n_nics - 1}")
         if limits.pmtu not in PMTUS:
             raise InputError(f"pmtu {limits.pmtu}: {', '.join(map(str, PMTUS))} are accepted")
+        if mode == state.UDP:
+            udp.check(fabric)
         self.fabric, self.nic, self.wires, self.limits = fabric, nic, tuple(wires), limits
+        self.mode = mode
         self.pmtu = _pmtu(wires, limits.pmtu)
         self.rate_bps = int(fabric.port_rate_bps[fabric.nic_port(nic, 0)])
         self.base_rtt_ps = base_rtt_ps or self._fabric_rtt_ps()
@@ -154,8 +158,9 @@ class Host:
             evs=n * planes * self._evs,
         )
         room = self.pmtu + HEADER_BYTES
-        self.tx = syscalls.new_batch(planes * state.TX_SLOTS, room)
-        self.rx = syscalls.new_batch(state.RX_FRAMES, room)
+        new_tx, new_rx = _BATCHES[self.mode]
+        self.tx = new_tx(planes * state.TX_SLOTS, room)
+        self.rx = new_rx(state.RX_FRAMES, room)
         self._configure()
 
     def _configure(self) -> None:
@@ -186,7 +191,7 @@ class Host:
     def _dress(self) -> None:
         ep, planes = self.ep, self.fabric.n_planes
         ctl = ep.ctl[0]
-        ctl.nic, ctl.n_planes = self.nic, planes
+        ctl.nic, ctl.n_planes, ctl.mode = self.nic, planes, self.mode
         ctl.qpn_mask = (1 << self._qpn_bits) - 1
         ctl.spin = self.limits.spin
         ctl.started_ns = time.monotonic_ns()
@@ -200,7 +205,8 @@ class Host:
             own = list(addresses.ipv6(self.nic, plane).packed)
             e.inner_src[:] = own
             e.outer_src[:] = own
-            e.srv6 = e.tseth = 1
+            e.tseth = 1
+            e.srv6 = self.mode == state.NATIVE
             e.hop_limit = e.inner_hop_limit = HOP_LIMIT
             e.udp_port, e.pkey = UDP_PORT, PKEY_DEFAULT
         poll = ep.poll
@@ -488,6 +494,13 @@ class Host:
             ctl.posted += 1
         if ctl.sleeping:
             self.wake()
+
+
+def _frames(n: int, room: int) -> syscalls.Batch:
+    return syscalls.new_batch(n, room)
+
+
+_BATCHES = {state.NATIVE: (_frames, _frames), state.UDP: (udp.new_tx, udp.new_rx)}
 
 
 def _pow2(n: int) -> int:

@@ -16,9 +16,9 @@ from openmrc.engine.packet import (
 )
 from openmrc.engine.state import ERROR, NEVER, NO_ERROR, RTS, emit
 from openmrc.jit import compiled, inlined, inner
-from openmrc.live import complete, receive, syscalls, transmit
+from openmrc.live import complete, receive, syscalls, transmit, udp
 from openmrc.live.memory import fence
-from openmrc.live.state import MEASURE_BIT, POST_RECV, POST_WRITE_IMM, RX_FRAMES
+from openmrc.live.state import MEASURE_BIT, POST_RECV, POST_WRITE_IMM, RX_FRAMES, UDP
 from openmrc.live.syscalls import POLL_IN, POLL_OUT, POLL_PROBLEM, PS_PER_NS
 
 EINTR = 4
@@ -82,7 +82,9 @@ def _take_frames(ep, st, tx, rx, speller, plane, now):
     for i in range(n):
         length = int(rx.message[i].length)
         port.rx_bytes += length
-        qi = receive.on_frame(ep, st, rx.data[i], length, plane, now)
+        if ep.ctl[0].mode == UDP:
+            length = udp.restore(rx, i, length)
+        qi = receive.on_frame(ep, st, speller, rx.data[i], length, plane, now)
         if qi >= 0:
             _settle(ep, st, tx, speller, qi, now)
         else:

@@ -27,6 +27,7 @@ from openmrc.engine.state import (
     unwrap,
 )
 from openmrc.jit import inlined, inner
+from openmrc.live import udp
 from openmrc.live.state import (
     BAD_KEY,
     DUPLICATE,
@@ -35,6 +36,7 @@ from openmrc.live.state import (
     OUT_OF_WINDOW,
     QP_NOT_READY,
     TOO_LONG,
+    UDP,
     UNKNOWN_QP,
     UNKNOWN_SOURCE,
     UNWANTED,
@@ -51,7 +53,7 @@ NOBODY = -1
 
 
 @inner
-def on_frame(ep, st, data, n, plane, now):
+def on_frame(ep, st, speller, data, n, plane, now):
     """Handle the frame `data[:n]` that came in on `plane`; the QP that has news, or NOBODY."""
     ctl = ep.ctl[0]
     e = ep.envelope[ctl.n_planes]
@@ -60,8 +62,7 @@ def on_frame(ep, st, data, n, plane, now):
     if code != frame.OK:
         ep.reason[plane, code] += 1
         return NOBODY
-    here = addresses.read_ipv6(e.inner_dst, 0)
-    if e.ipv4 or here < 0 or here & NIC_MASK != ctl.nic:
+    if not _is_mine(e, p, speller, ctl):
         ep.reason[plane, NOT_MINE] += 1
         return NOBODY
     there = addresses.read_ipv6(e.inner_src, 0)
@@ -96,6 +97,17 @@ def on_frame(ep, st, data, n, plane, now):
     elif p.opcode == PROBE:
         responder.on_probe(st, qi, p, now)
     return qi
+
+
+@inlined
+def _is_mine(e, p, speller, ctl):
+    """Is a frame addressed to this NIC?"""
+    if e.ipv4:
+        return False
+    if ctl.mode == UDP:
+        return udp.accept(e, p, speller, int(ctl.nic))
+    here = addresses.read_ipv6(e.inner_dst, 0)
+    return here >= 0 and here & NIC_MASK == ctl.nic
 
 
 @inlined
