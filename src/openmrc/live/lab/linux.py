@@ -55,21 +55,16 @@ class LinuxFabric:
         self._shares: dict[int, float] = {}  # by port: what its bucket is set to, if not all
 
     def prepare(self) -> None:
-        """Let every switch forward, before it has interfaces."""
-        for name in self._topology.switches:
-            with self._namespaces.inside(name):
-                set_sysctl("ipv6/conf/all/forwarding", 1)
-                set_sysctl("ipv6/conf/default/forwarding", 1)
+        """Do nothing: what the interfaces are to inherit is the lab's own default."""
 
     def bring_up(self) -> None:
-        """Set the interfaces of all switches up; their links exist."""
-        for link in self._topology.links:
-            for end in (link.lower, link.upper):
-                if end.namespace in self._topology.hosts:
-                    continue
-                with self._namespaces.inside(end.namespace):
-                    clear_offloads(end.interface)
-                    set_link(end.interface, True)
+        """Set the interfaces of all switches up, whose links exist, and let them forward."""
+        for name, interfaces in self._interfaces().items():
+            with self._namespaces.inside(name):
+                for interface in interfaces:
+                    clear_offloads(interface)
+                    set_link(interface, True)
+                set_sysctl("ipv6/conf/all/forwarding", 1)  # last, so that no group is joined
 
     def batches(self) -> list[Batch]:
         """Return neighbours, routes and shapers."""
@@ -122,6 +117,14 @@ class LinuxFabric:
             with self._namespaces.inside(end.namespace):
                 sources.append(Source(number, end.interface, bool(fabric.port_nic[port] < 0)))
         return Tap(sources, writer.write)
+
+    def _interfaces(self) -> dict[str, list[str]]:
+        """The interfaces of each switch."""
+        found: dict[str, list[str]] = {name: [] for name in self._topology.switches}
+        for end in self._topology.end_of.values():
+            if end.namespace in found:
+                found[end.namespace].append(end.interface)
+        return found
 
     def _counted(self, name: str) -> dict[str, int]:
         text = self._namespaces.output(name, "ip", "-6", "-s", "-j", "route", "show")

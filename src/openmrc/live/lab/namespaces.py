@@ -32,7 +32,7 @@ TOOL_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "
 BATCH_ARGUMENTS = {"ip": ["-batch", "-"], "tc": ["-batch", "-"], "nft": ["-f", "-"]}
 
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _SIOCETHTOOL = 0x8913, 0x8914, 0x8946
-_IFF_UP, _IFF_NOARP = 0x1, 0x80
+_IFF_UP, _IFF_MULTICAST = 0x1, 0x1000
 # ethtool's commands that set one offload each: transmit checksum, TSO, GSO, GRO
 _OFFLOADS = (0x17, 0x1F, 0x24, 0x2C)
 _NAME_BYTES = 16
@@ -142,13 +142,16 @@ def set_sysctl(name: str, value: int) -> None:
 
 
 def set_link(interface: str, up: bool) -> None:
-    """Set an interface of the calling thread's namespace up or down."""
+    """Set an interface of the calling thread's namespace up or down.
+
+    Without multicast: a router's kernel would join groups on it, and report so unasked.
+    """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16sH14x", interface.encode(), 0)
         (before,) = struct.unpack_from(
             "H", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request), _NAME_BYTES
         )
-        flags = before | _IFF_UP if up else before & ~_IFF_UP
+        flags = (before | _IFF_UP if up else before & ~_IFF_UP) & ~_IFF_MULTICAST
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sH14x", interface.encode(), flags))
 
 
