@@ -110,6 +110,8 @@ class World:
 
         Ctrl-C ends it between two steps, a tenth of a second each.
         """
+        if not self.net.ctl[0].started:
+            loop.advance(self.net, self.engine, -1, 0)  # loads the compiled code, opens the QPs
         if interpreted():  # where a step takes minutes
             return self._run(until_ps, progress, lambda: None)
         with held_back() as let_through:
@@ -121,8 +123,6 @@ class World:
         progress: Callable[[Progress], None] | None,
         let_through: Callable[[], None],
     ) -> bool:
-        if not self.net.ctl[0].started:
-            loop.advance(self.net, self.engine, -1, 0)  # loads the compiled code, opens the QPs
         limits = [t for t in (until_ps, self.stop_ps) if t is not None]
         until = min(limits) if limits else int(es.NEVER) - 1
         while True:
