@@ -124,11 +124,13 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.shell is not None and arguments.hosts is not None:
         raise InputError("--hosts does not go with --shell HOST; remove it")
     name = arguments.name or Path(arguments.scenario).stem
-    with listen(name) as server:
-        return run_isolated(lambda: _inside(arguments, name, server))
+    with listen(name) as server, ExitStack() as files:
+        # Opened by the user: inside, root is root of nothing but the user's own.
+        stream = files.enter_context(_opened(arguments.pcap)) if arguments.pcap else None
+        return run_isolated(lambda: _inside(arguments, name, server, stream))
 
 
-def _inside(arguments: argparse.Namespace, name: str, server: socket.socket) -> int:
+def _inside(arguments: argparse.Namespace, name: str, server: socket.socket, stream: Any) -> int:
     from openmrc.live.lab import inside_lab
     from openmrc.live.lab.needs import explained
     from openmrc.scenario import load_lab
@@ -136,12 +138,8 @@ def _inside(arguments: argparse.Namespace, name: str, server: socket.socket) -> 
     scenario = load_lab(arguments.scenario, arguments.set)
     spec = lab_spec(scenario)
     chosen = _chosen(arguments, spec)
-    with ExitStack() as files:
-        stream = None
-        if arguments.pcap is not None:
-            stream = files.enter_context(_opened(arguments.pcap))
-        with explained(spec.settings):
-            return inside_lab(spec, lambda lab: _work(arguments, name, server, lab, chosen, stream))
+    with explained(spec.settings):
+        return inside_lab(spec, lambda lab: _work(arguments, name, server, lab, chosen, stream))
 
 
 def _work(
