@@ -140,7 +140,7 @@ def load_lab(path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
     Raises `InputError` as `load_scenario` does.
     """
     path = Path(path)
-    raw = {"name": path.stem} | _tables_of(_text_of(path), str(path))
+    raw: Table = {"name": path.stem} | _tables_of(_text_of(path), str(path))
     raw.setdefault("workload", {"kind": "permutation", "size": "1MB"})  # nobody will run it
     return _from_tables(raw, overrides, str(path), path.parent)
 

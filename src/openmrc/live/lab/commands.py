@@ -31,7 +31,10 @@ class Command:
     """A command that runs on a host; `status` is None until it has ended."""
 
     def __init__(
-        self, host: str, process: subprocess.Popen[bytes], streams: Sequence[tuple[IO[bytes], Write]]
+        self,
+        host: str,
+        process: subprocess.Popen[bytes],
+        streams: Sequence[tuple[IO[bytes], Write]],
     ) -> None:
         self.host = host
         self.process = process

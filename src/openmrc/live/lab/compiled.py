@@ -7,6 +7,8 @@ ports of `live.switches.Switches`. The namespace has no IPv6, so its kernel stay
 from __future__ import annotations
 
 import socket
+import sys
+import time
 from collections.abc import Sequence
 from typing import Any, BinaryIO
 
@@ -14,12 +16,21 @@ import numpy as np
 
 from openmrc.fabric.actions import FaultSchedule
 from openmrc.live.lab.health import Health
-from openmrc.live.lab.namespaces import Batch, Namespaces, clear_offloads, set_link, set_sysctl
+from openmrc.live.lab.namespaces import (
+    Batch,
+    LabError,
+    Namespaces,
+    clear_offloads,
+    set_link,
+    set_sysctl,
+)
 from openmrc.live.lab.topology import FABRIC, Topology
 from openmrc.live.switches import Switches
 
 ETH_P_IPV6 = 0x86DD
 SOL_PACKET, PACKET_IGNORE_OUTGOING = 263, 23
+PATIENCE_S = 2.0  # loading compiled code takes a fraction of it
+COMPILING = "Compiling the switches, once for this version: up to a minute."
 BUFFER_BYTES = 4 << 20  # what the kernel grants of it: net.core.rmem_max
 
 
@@ -41,12 +52,22 @@ class CompiledFabric:
             set_sysctl("ipv6/conf/default/disable_ipv6", 1)
 
     def bring_up(self) -> None:
-        """Set the interfaces up and bind a socket to each; their links exist."""
+        """Set the interfaces up, bind a socket to each, and let the loop run; the links exist."""
         with self._namespaces.inside(FABRIC):
             for link in self._topology.links:
                 clear_offloads(link.upper.interface)
                 set_link(link.upper.interface, True)
                 self._sockets.append(_port_socket(link.upper.interface))
+        fds = np.array([port.fileno() for port in self._sockets], np.int32)
+        self._switches = Switches(
+            self._topology.fabric,
+            self._queues,
+            fds,
+            seed=self._seed,
+            mtu=self._topology.settings.mtu,
+        )
+        self._switches.start()
+        self._wait()
 
     def batches(self) -> list[Batch]:
         """Return none: there is nothing to route."""
@@ -56,19 +77,11 @@ class CompiledFabric:
         """Refuse nothing: every action of a switch or link is carried out."""
 
     def start(self, schedule: FaultSchedule) -> FaultSchedule:
-        """Begin to switch; time 0 of the schedule is now.
+        """Begin the schedule, whose time 0 is now.
 
         Returns what is left to the lab's clock: the states of NICs' links, and a note of the rest.
         """
-        fds = np.array([port.fileno() for port in self._sockets], np.int32)
-        self._switches = Switches(
-            self._topology.fabric,
-            self._queues,
-            fds,
-            seed=self._seed,
-            mtu=self._topology.settings.mtu,
-        )
-        self._switches.start(schedule)
+        self._switches.play(schedule)
         return schedule
 
     def stop(self) -> None:
@@ -77,6 +90,17 @@ class CompiledFabric:
             self._switches.close()
         for port in self._sockets:
             port.close()
+
+    def _wait(self) -> None:
+        """Wait for the loop's first turn: it may have to be compiled before."""
+        started, told = time.monotonic(), False
+        while self._switches.counters().turns == 0:
+            if not self._switches._thread.is_alive():
+                raise LabError("the switches have ended before they began; see mrc doctor")
+            if not told and time.monotonic() > started + PATIENCE_S:
+                told = True
+                print(COMPILING, file=sys.stderr, flush=True)
+            time.sleep(0.001)
 
     def act(self, events: Any, scheduled: bool = False) -> None:
         """Carry out EVENT records now; of `scheduled` ones the switches know already."""

@@ -79,7 +79,7 @@ class Health:
 
 
 def refuse_denials(kinds: Iterable[str]) -> None:
-    """Raise `InputError` for a fault that is none of the network's: a denial is told to endpoints."""
+    """Raise `InputError` for a denial: it is told to endpoints, the network knows none."""
     for i, kind in enumerate(kinds):
         if kind in ("deny", "allow"):
             raise InputError(

@@ -158,5 +158,3 @@ def _uses(topology: Topology, nic: int) -> list[str]:
 def _gateway(topology: Topology, nic: int, plane: int) -> End:
     port = topology.fabric.nic_port(nic, plane)
     return topology.end_of[int(topology.fabric.port_reverse[port])]
-
-

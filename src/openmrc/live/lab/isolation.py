@@ -107,7 +107,9 @@ def _without_user() -> bool:
 def _first(work: Callable[[], int], writer: int) -> int:
     """What the first process inside does: mounts, the worker, and reaping."""
     _call("mount", b"none", b"/", None, _MS_REC | _MS_PRIVATE, None)
-    with suppress(OSError):  # only `ps` would miss it; where parts of /proc are hidden it is refused
+    with suppress(
+        OSError
+    ):  # only `ps` would miss it; where parts of /proc are hidden it is refused
         _call("mount", b"proc", b"/proc", b"proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, None)
     return _wait_for(_fork(lambda: _work(work, writer)))
 
@@ -208,5 +210,3 @@ def _call(name: str, *arguments: Any) -> None:
     if getattr(_libc, name)(*arguments) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number), name)
-
-

@@ -101,7 +101,7 @@ class Lab:
     def begin(self) -> None:
         """Let the schedule of faults begin: its time 0 is now."""
         left = self._switching.start(self.spec.schedule)
-        self._clock = Clock(left, lambda events: self._act(events, scheduled=True))
+        self._clock = Clock(left, self._carry_out)
         self._clock.start()
 
     def command(
@@ -229,6 +229,10 @@ class Lab:
         ]
         lines = [f"link add {lower} type veth peer {upper}" for lower, upper in ends]
         return lines + hosts.management_links(self.topology, self.namespaces)
+
+    def _carry_out(self, events: Any) -> None:
+        """Do what the schedule says."""
+        self._act(events, scheduled=True)
 
     def _act(self, events: Any, scheduled: bool = False) -> list[dict[str, str]]:
         with self._lock:

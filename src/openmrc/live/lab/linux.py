@@ -148,8 +148,11 @@ class LinuxFabric:
             Batch(
                 self._topology.switches[switch],
                 "ip",
-                [line.replace(" add ", " replace ", 1) for line in self._routes[switch]
-                 if not _is_lost(line, self._down(switch))],
+                [
+                    line.replace(" add ", " replace ", 1)
+                    for line in self._routes[switch]
+                    if not _is_lost(line, self._down(switch))
+                ],
             )
             for switch in sorted(set(again))
         )

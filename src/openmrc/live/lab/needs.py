@@ -1,7 +1,7 @@
 """What the live world needs of a machine: each need is tried, not looked up.
 
-A probe does the thing itself, in namespaces that end with it, and takes a fraction of a second. What
-it finds missing is one line with the remedy. `mrc doctor` shows all; a lab that could not be
+A probe does the thing itself, in namespaces that end with it, and takes a fraction of a second.
+What it finds missing is one line with the remedy. `mrc doctor` shows all; a lab that could not be
 brought up shows the first that explains why.
 """
 

@@ -1,9 +1,9 @@
 """What a lab is made of, before anything is made: namespaces, interfaces, addresses, links.
 
 A host is a namespace "h3" with an interface of each plane, e0, e1 ... Where the switches are
-Linux's, each is a namespace too ("plane 0 t0 1") with interfaces d0, d1 ... downwards and u0, u1 ...
-upwards. Where they are ours, all of them are one program, and the hosts' links end in its namespace
-"fabric", as n3p0 for NIC 3 on plane 0. MACs are those of the address plan (`wire.addresses`).
+Linux's, each is a namespace too ("plane 0 t0 1") with interfaces d0, d1 ... downwards and u0, u1
+... upwards. Where they are ours, all of them are one program, and the hosts' links end in its
+namespace "fabric", as n3p0 for NIC 3 on plane 0. MACs are those of `wire.addresses`.
 
 Beside the fabric every host has a link m0 to the lab's root namespace, which forwards IPv4 between
 them: the management network, for TCP.
