@@ -1,4 +1,4 @@
-"""What tests of the switches say: a small fabric between sockets, frames, and time given by hand."""
+"""What tests of the switches say: a small fabric between sockets, frames, time given by hand."""
 
 from __future__ import annotations
 
@@ -48,7 +48,11 @@ class Rig:
     """A fabric whose NICs are this test; time passes when `run` says so."""
 
     def __init__(
-        self, fabric: Fabric | None = None, rules: Rules | None = None, kind: str = "local", **more: Any
+        self,
+        fabric: Fabric | None = None,
+        rules: Rules | None = None,
+        kind: str = "local",
+        **more: Any,
     ) -> None:
         self.fabric = fabric or small()
         self.ends: Overlay = overlay_ports(self.fabric.n_nics * self.fabric.n_planes, kind)
@@ -176,5 +180,3 @@ def decoded(data: bytes, check: int = 1) -> tuple[int, Any, Any]:
 def on_wire_ps(data: bytes, rate_bps: int) -> int:
     """How long a frame occupies a link."""
     return (len(data) + ON_WIRE) * 8 * 10**12 // rate_bps
-
-

@@ -31,7 +31,7 @@ def test_every_path_of_a_fabric_ends_at_its_nic(fabric: Fabric) -> None:
 
 
 def _one_path(rig: Rig, src: int, dst: int, ev: int, psn: int) -> None:
-    """It arrives there alone, after exactly the time of its links, changed as switches change it."""
+    """It arrives there alone, after exactly the time of its links, changed as a switch does."""
     fabric = rig.fabric
     plane, route = fabric.hops(ev).plane, fabric.route(src, dst, ev)
     before = rig.switches.counters().packets
@@ -103,7 +103,7 @@ def test_what_cannot_be_forwarded_is_counted_by_reason_and_at_its_switch() -> No
 
 
 def test_any_bytes_are_forwarded_or_counted() -> None:
-    """Random bytes, and frames cut short or with random bytes in them: never a crash, never lost."""
+    """Random bytes, frames cut short or with random bytes in them: no crash, nothing lost."""
     rng = np.random.default_rng(5)
     with Rig() as rig:
         n = 0

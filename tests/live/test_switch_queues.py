@@ -1,6 +1,8 @@
-"""Egress ports of live switches: classes, service, marks, trims, limits, with time given by hand."""
+"""Egress ports of live switches: classes, service, marks, trims, limits; time given by hand."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
@@ -48,7 +50,9 @@ def test_control_goes_before_retransmissions_before_data_and_each_in_order() -> 
     with Rig() as rig:
         kinds = (CLASS_DATA, CLASS_RETRANSMIT, CLASS_CONTROL)
         frames = [
-            rig.frame(0, 1, psn=10 * klass + i, klass=klass, flags=RTX * (klass == CLASS_RETRANSMIT))
+            rig.frame(
+                0, 1, psn=10 * klass + i, klass=klass, flags=RTX * (klass == CLASS_RETRANSMIT)
+            )
             for i in range(4)
             for klass in kinds
         ]
@@ -65,11 +69,13 @@ def test_control_goes_before_retransmissions_before_data_and_each_in_order() -> 
             assert [int(p.psn) % 10 for p in got if p.klass == klass] == [0, 1, 2, 3]
 
 
-def _collide(rig: Rig, n: int, dst: int = 3, **more: int) -> list[bytes]:
+def _collide(rig: Rig, n: int, dst: int = 3, **more: Any) -> list[bytes]:
     """NICs 0 and 1, of one T0, send `n` frames each at once to one NIC over one uplink."""
     ev = rig.fabric.ev(0, 0)
     for src in (0, 1):
-        rig.send(src, 0, *[rig.frame(src, dst, ev, 100 * src + i, PAYLOAD, **more) for i in range(n)])
+        rig.send(
+            src, 0, *[rig.frame(src, dst, ev, 100 * src + i, PAYLOAD, **more) for i in range(n)]
+        )
     rig.run()
     return rig.got(dst, 0)
 
@@ -228,7 +234,10 @@ def test_no_free_buffer_means_waiting_not_losing() -> None:
 
 def test_the_limits_are_those_of_the_simulated_switches() -> None:
     fabric = small(64, 4, 200 * GBPS)
-    for rules in (Queues(), Queues(ecn_low=0.1, ecn_high=0.5, queue_bytes=99_000, control_bytes=7000)):
+    for rules in (
+        Queues(),
+        Queues(ecn_low=0.1, ecn_high=0.5, queue_bytes=99_000, control_bytes=7000),
+    ):
         sim = derive(fabric, Transport(), rules, 63)
         here = limits(fabric, rules, 4096)
         up, last = fabric.sw_first_up[0], fabric.sw_first_down[0]

@@ -139,17 +139,15 @@ def snapshot(fabric: Fabric, net: Net) -> Counters:
 
 
 def _socket_lost(fd: int) -> int:
-    """Frames that the kernel dropped because a socket's buffer was full; 0 where it does not say."""
+    """Frames that the kernel dropped for want of socket buffer; 0 where it does not say."""
     try:
         copy = socket.socket(fileno=fd)
     except OSError:
         return 0
     try:
         info = copy.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 4 * (_MEMINFO_DROPS + 1))
-        return struct.unpack(f"{len(info) // 4}I", info)[_MEMINFO_DROPS]
+        return int(struct.unpack(f"{len(info) // 4}I", info)[_MEMINFO_DROPS])
     except (OSError, IndexError):
         return 0
     finally:
         copy.detach()
-
-

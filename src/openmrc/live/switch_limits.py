@@ -27,19 +27,32 @@ class QueueRules(Protocol):
     """The keys of `[fabric]` about queues; sizes in bytes, `None` for the default."""
 
     @property
-    def trim(self) -> bool: ...
+    def trim(self) -> bool:
+        """Whether full queues cut frames instead of dropping them."""
+
     @property
-    def queue_bytes(self) -> int | None: ...
+    def queue_bytes(self) -> int | None:
+        """Of data and retransmissions; one BDP."""
+
     @property
-    def queue_last_hop_bytes(self) -> int | None: ...
+    def queue_last_hop_bytes(self) -> int | None:
+        """The same, towards a NIC; 1.5 BDP."""
+
     @property
-    def control_bytes(self) -> int | None: ...
+    def control_bytes(self) -> int | None:
+        """Of the control class; row 15."""
+
     @property
-    def ecn_low(self) -> float: ...
+    def ecn_low(self) -> float:
+        """Where marking begins, in BDP."""
+
     @property
-    def ecn_high(self) -> float: ...
+    def ecn_high(self) -> float:
+        """Where everything is marked, in BDP."""
+
     @property
-    def ecn_last_hop(self) -> bool: ...
+    def ecn_last_hop(self) -> bool:
+        """Whether ports to NICs mark too."""
 
 
 @dataclass(frozen=True)
@@ -103,4 +116,5 @@ def _whole(size: float, packet: int) -> int:
 
 
 def _long(values: Any) -> LongArray:
-    return np.minimum(values, UNLIMITED).astype(np.int64)
+    bounded: LongArray = np.minimum(values, UNLIMITED).astype(np.int64)
+    return bounded

@@ -98,7 +98,7 @@ def _wait(net):
 @inlined
 def _next_at(net):
     ctl = net.ctl[0]
-    at = NEVER
+    at = int(NEVER)
     if ctl.heap_n > 0:
         at = int(net.heap[0].at)
     if ctl.next_event < net.schedule.shape[0]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 RING_FRAMES = 2048
 DRAIN_S = 0.005  # between two looks at the ring: at 400 kpps it is full then
 
+
 @inner
 def note(net, f, now):
     """Copy a frame that a port is sending, or count it as lost to the capture."""

@@ -75,14 +75,17 @@ def read_wire(net, k, events, now):
         return
     empty = 0
     for i in range(got):
-        empty += 1 if net.message[i].length == 0 else 0
-        _take(net, k, int(net.armed[i]), net.message[i], now)
+        if events & ENDED and net.message[i].length == 0:  # the end of the wire, not a frame
+            empty += 1
+            free_frame(net, int(net.armed[i]))
+        else:
+            _take(net, k, int(net.armed[i]), net.message[i], now)
     for i in range(n - got):  # the buffers that were not filled stay for the next time
         net.armed[i] = net.armed[i + got]
         net.iov[i].address = net.iov[i + got].address
     ctl.n_armed = n - got
     arm(net)
-    if empty == got and events & ENDED:
+    if empty == got:
         _close(net, w)
     elif net.port[k].paused == 0 and _queued(net.port[k]) > net.port[k].limit_bytes:
         _pause(net, k)
@@ -211,13 +214,13 @@ def _send_wire(net, k, w):
         n, m = 0, int(w.head)
         while m >= 0 and n < SEND_BATCH:
             f = net.frame[m]
-            net.out_iov[n].address = (
-                net.ctl[0].pool_at + int(f.room) * net.ctl[0].room_bytes
-            )
+            net.out_iov[n].address = net.ctl[0].pool_at + int(f.room) * net.ctl[0].room_bytes
             net.out_iov[n].length = f.length
             m = int(f.next)
             n += 1
-        sent = send(int(w.fd), Batch(net.out_message, net.out_iov, net.pool, net.pool, net.pool), 0, n)
+        sent = send(
+            int(w.fd), Batch(net.out_message, net.out_iov, net.pool, net.pool, net.pool), 0, n
+        )
         if sent == -EAGAIN:
             w.full = 1
             net.ctl[0].n_blocked += 1

@@ -116,9 +116,8 @@ class Switches:
         try:
             self._epoll.register(fd, 0)
         except OSError as error:
-            number = int(fd)
             self.close()
-            raise InputError(f"fds: descriptor {number}: {error.strerror}; name open sockets") from None
+            raise InputError(f"fds: descriptor {fd}: {error.strerror}; name open sockets") from None
         switch_loop.listen(self.net, fd, which)
 
     def __enter__(self) -> Self:
@@ -137,8 +136,10 @@ class Switches:
         if self._thread is not None:
             raise InputError("switches: the loop runs already; stop it first")
         ctl = self.net.ctl[0]
-        ctl.leave = 0
         self._error = None
+        ctl.leave = LEAVE_FOR_GOOD
+        switch_loop.run(self.net)  # returns at once, compiled: time 0 must not wait for that
+        ctl.leave = 0
         ctl.started_ns = time.monotonic_ns() - int(ctl.wall) // PS_PER_NS  # time never goes back
         if schedule is not None:
             self._load(schedule)
