@@ -176,7 +176,12 @@ def _work(
         lab.command(chosen, rank, arguments.theirs, _writer(1), _writer(2))
         for rank in range(len(chosen))
     ]
-    return commands.watch(running, lambda: stopped[0] if stopped else 0)
+
+    def stopping() -> int:
+        lab.check()
+        return stopped[0] if stopped else 0
+
+    return commands.watch(running, stopping)
 
 
 def _chosen(arguments: argparse.Namespace, spec: LabSpec) -> list[int]:

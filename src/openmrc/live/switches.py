@@ -146,6 +146,11 @@ class Switches:
         self._thread = threading.Thread(target=self._run, name="mrc-switches", daemon=True)
         self._thread.start()
 
+    @property
+    def running(self) -> bool:
+        """Whether the loop runs on its thread: true from `start` on, unless it has failed."""
+        return self._thread is not None and self._thread.is_alive()
+
     def stop(self) -> None:
         """End the loop; frames inside stay there, and `start` goes on. Harmless when it is over."""
         thread, self._thread = self._thread, None

@@ -61,7 +61,7 @@ LabFile = Callable[..., Path]
 
 @pytest.fixture
 def lab_file(tmp_path: Path) -> LabFile:
-    """Write a lab of four hosts and two planes; the name is of its own, as labs run side by side."""
+    """Write a lab of four hosts and two planes, by a name of its own: labs run side by side."""
 
     def write(switch: str, more: str = "") -> Path:
         path = tmp_path / f"lab-{os.getpid()}.toml"

@@ -16,14 +16,15 @@ from ipaddress import IPv6Address
 from pathlib import Path
 
 from openmrc.fabric.usid import UsidPlan
-sys.path.insert(0, str(Path(__file__).parent))
-from exchange import fabric_of  # noqa: E402
 
 UDP_NO_CHECK6_TX, UDP_NO_CHECK6_RX = 101, 102
 PORT, SECONDS_MAX = 4793, 60.0
 
 
 def main() -> None:
+    sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+    from tests.live.lab.exchange import fabric_of
+
     host = json.loads(Path(os.environ["OPENMRC_HOST"]).read_text())
     fabric = fabric_of(host["fabric"])
     with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as end:

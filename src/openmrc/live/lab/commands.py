@@ -129,7 +129,7 @@ class _Lines:
         for command in commands:
             for stream, write in command.streams:
                 mark = f"{command.host}| ".encode()
-                self._selector.register(stream, selectors.EVENT_READ, (mark, write))
+                self._selector.register(stream, selectors.EVENT_READ, (mark, write, stream))
 
     def __enter__(self) -> _Lines:
         return self
@@ -161,7 +161,7 @@ class _Lines:
         if not data:
             self._close(key)
             return
-        mark, write = key.data
+        mark, write, _ = key.data
         *whole, rest = (self._rest.pop(key.fd, b"") + data).split(b"\n")
         if len(rest) > LINE_BYTES_MAX:
             whole, rest = [*whole, rest], b""
@@ -172,6 +172,7 @@ class _Lines:
 
     def _close(self, key: selectors.SelectorKey) -> None:
         self._selector.unregister(key.fileobj)
-        mark, write = key.data
+        mark, write, stream = key.data
         if rest := self._rest.pop(key.fd, b""):
             write(mark + rest + b"\n")
+        stream.close()

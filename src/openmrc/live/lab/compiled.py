@@ -95,7 +95,7 @@ class CompiledFabric:
         """Wait for the loop's first turn: it may have to be compiled before."""
         started, told = time.monotonic(), False
         while self._switches.counters().turns == 0:
-            if not self._switches._thread.is_alive():
+            if not self._switches.running:
                 raise LabError("the switches have ended before they began; see mrc doctor")
             if not told and time.monotonic() > started + PATIENCE_S:
                 told = True

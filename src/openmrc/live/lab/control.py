@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import json
 import os
+import selectors
 import socket
 import struct
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -46,9 +47,9 @@ def listen(name: str) -> socket.socket:
     return server
 
 
-def serve(server: socket.socket, answer: Answer) -> None:
-    """Answer on a thread of its own, for as long as this process lives."""
-    threading.Thread(target=_serve, args=(server, answer), name="control", daemon=True).start()
+def serve(servers: Sequence[socket.socket], answer: Answer) -> None:
+    """Answer, one at a time, on a thread of its own, for as long as this process lives."""
+    threading.Thread(target=_serve, args=(servers, answer), name="control", daemon=True).start()
 
 
 def running() -> list[str]:
@@ -110,13 +111,21 @@ def _user_of(connection: socket.socket) -> int:
     return int(user)
 
 
-def _serve(server: socket.socket, answer: Answer) -> None:
-    while True:
-        connection, _ = server.accept()
-        with connection, suppress(OSError):
-            connection.settimeout(ASK_S)
-            if _user_of(connection) != os.getuid():
-                continue
+def _serve(servers: Sequence[socket.socket], answer: Answer) -> None:
+    with selectors.DefaultSelector() as selector:
+        for server in servers:
+            selector.register(server, selectors.EVENT_READ, server)
+        while True:
+            for key, _ in selector.select():
+                with suppress(OSError):
+                    _meet(key.data, answer)
+
+
+def _meet(server: socket.socket, answer: Answer) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.settimeout(ASK_S)
+        if _user_of(connection) == os.getuid():
             connection.sendall(json.dumps(_answer(connection, answer)).encode() + b"\n")
 
 

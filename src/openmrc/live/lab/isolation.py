@@ -29,7 +29,7 @@ _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 1 << 14, 1 <<
 _PR_SET_PDEATHSIG = 1
 _FORWARDED = (signal.SIGINT, signal.SIGTERM)
 _MESSAGE_BYTES = 4096  # of a refusal; a pipe takes this much at once (PIPE_BUF)
-EXIT_REFUSED = 2
+EXIT_REFUSED, EXIT_INTERRUPTED = 2, 130
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -175,6 +175,8 @@ def _fork(work: Callable[[], int]) -> int:
             status = work()
         sys.stdout.flush()
         sys.stderr.flush()
+    except KeyboardInterrupt:
+        status = EXIT_INTERRUPTED
     except BaseException:
         sys.excepthook(*sys.exc_info())
     finally:

@@ -89,6 +89,7 @@ class Lab:
         self._lock = threading.Lock()
         self._taps: list[Any] = []
         self._clock: Clock | None = None
+        self._error: InputError | None = None
         self._bring_up()
         self.up_s = time.monotonic() - started
 
@@ -103,6 +104,11 @@ class Lab:
         left = self._switching.start(self.spec.schedule)
         self._clock = Clock(left, self._carry_out)
         self._clock.start()
+
+    def check(self) -> None:
+        """Raise what went wrong since `begin`: a fault of the schedule that was refused."""
+        if self._error is not None:
+            raise self._error
 
     def command(
         self, chosen: Sequence[int], rank: int, command: Sequence[str], out: Write, err: Write
@@ -182,11 +188,11 @@ class Lab:
 
     def listen(self, name: str, outside: socket.socket | None = None) -> None:
         """Answer requests: on `outside`, a socket of the machine, and on the lab's own."""
+        servers = [] if outside is None else [outside]
         for place in (ROOT, *self.topology.hosts):
             with self.namespaces.inside(place):
-                control.serve(control.listen(name), self.answer)
-        if outside is not None:
-            control.serve(outside, self.answer)
+                servers.append(control.listen(name))
+        control.serve(servers, self.answer)
 
     def close(self) -> None:
         """End faults, captures and switches; kill what still runs on hosts."""
@@ -231,8 +237,11 @@ class Lab:
         return lines + hosts.management_links(self.topology, self.namespaces)
 
     def _carry_out(self, events: Any) -> None:
-        """Do what the schedule says."""
-        self._act(events, scheduled=True)
+        """Do what the schedule says; what goes wrong is the lab's end (`check`)."""
+        try:
+            self._act(events, scheduled=True)
+        except InputError as error:
+            self._error = error
 
     def _act(self, events: Any, scheduled: bool = False) -> list[dict[str, str]]:
         with self._lock:

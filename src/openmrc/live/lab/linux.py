@@ -31,7 +31,7 @@ from openmrc.wire.pcap import Writer
 ETHERNET_BYTES = 14
 # Of a token bucket: enough for the timers of a busy machine, little beside a queue.
 BURST_S, BURST_FRAMES_MIN = 0.0005, 3
-# Where [fabric] does not say: about what the tests of this project call a port's queue at 1 Gb/s.
+# Where [fabric] does not say: 2 ms at 1 Gb/s, more than a busy machine's timers are late.
 QUEUE_BYTES = 256 * 1024
 ONE = 1_000_000  # nftables draws whole numbers below this
 
@@ -48,6 +48,7 @@ class LinuxFabric:
         self._topology = topology
         self._namespaces = namespaces
         self._queue_bytes = queues.queue_bytes or QUEUE_BYTES
+        self._last_hop_bytes = queues.queue_last_hop_bytes or self._queue_bytes
         self._routes = {
             switch: _routes(topology, switch) for switch in range(topology.fabric.n_switches)
         }
@@ -213,7 +214,9 @@ class LinuxFabric:
         frame = self._topology.settings.mtu + ETHERNET_BYTES
         rate_bps = max(1000, int(int(self._topology.fabric.port_rate_bps[port]) * share))
         burst = max(BURST_FRAMES_MIN * frame, int(rate_bps / 8 * BURST_S))
-        limit = max(self._queue_bytes, 2 * frame) + burst
+        last_hop = bool(self._topology.fabric.port_last_hop[port])
+        queue_bytes = self._last_hop_bytes if last_hop else self._queue_bytes
+        limit = max(queue_bytes, 2 * frame) + burst
         return f"tbf rate {rate_bps}bit burst {burst} limit {limit}"
 
 
