@@ -18,11 +18,14 @@ import openmrc
 from openmrc import benchsim, jit
 from openmrc.engine import paths
 from openmrc.fabric.kinds import KINDS
-from openmrc.scenario import load_scenario, parse_scenario
+from openmrc.labs import lab_spec
+from openmrc.live.lab.topology import topology
+from openmrc.scenario import load_lab, load_scenario, parse_scenario
 from openmrc.sections import (
     FABRICS,
     FaultSection,
     Header,
+    LabSection,
     ReportSection,
     StopSection,
     TransportSection,
@@ -116,6 +119,40 @@ def test_the_command_page_shows_every_option_of_a_sweep() -> None:
     assert len(options) == 7
     usage = (ROOT / "docs/command.md").read_text(encoding="utf-8").partition("\n\n## ")[0]
     assert [option for option in options if option not in usage] == []
+
+
+@pytest.mark.parametrize("part", ["run", "fail", "heal", "status"])
+def test_the_command_page_shows_every_option_of_a_lab(part: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "openmrc.cli", "lab", part, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    options = set(re.findall(r"--[a-z]+", done.stdout)) - {"--help"}
+    assert len(options) == {"run": 6, "fail": 6, "heal": 2, "status": 2}[part]
+    usage = (ROOT / "docs/command.md").read_text(encoding="utf-8").partition("\n\n## ")[0]
+    lines = [line for line in usage.splitlines() if line.startswith("    mrc lab")]
+    shown = "".join(lines[:2] if part == "run" else [line for line in lines if f" {part} " in line])
+    assert set(re.findall(r"--[a-z]+", shown)) == options
+
+
+def test_the_lab_s_page_shows_a_lab_and_every_key_of_it(tmp_path: Path) -> None:
+    (text,) = blocks("docs/lab.md", "toml")
+    (tmp_path / "lab.toml").write_text(text)
+    spec = lab_spec(load_lab(tmp_path / "lab.toml"))
+    assert (spec.settings.switch, spec.fabric.n_nics) == ("linux", 8)
+    page = (ROOT / "docs/lab.md").read_text(encoding="utf-8")
+    for field in msgspec.structs.fields(LabSection):
+        assert f"| `{field.encode_name}` |" in page
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "examples/lab").glob("*.toml")), ids=lambda p: p.stem
+)
+def test_an_example_of_a_lab_can_be_one(path: Path) -> None:
+    spec = lab_spec(load_lab(path))
+    assert topology(spec.fabric, spec.settings).links
 
 
 def test_the_scenario_in_the_reference_can_be_built() -> None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from openmrc import __version__, decode
+from openmrc import __version__, decode, doctor, labs
 from openmrc.errors import InputError, OpenMrcError
 
 if TYPE_CHECKING:
@@ -31,7 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A sixth of the start is garbage collection among libraries that stay loaded; a run makes none.
     gc.disable()
     try:
-        arguments = _parser().parse_args(argv)
+        ours, theirs = labs.split(sys.argv[1:] if argv is None else argv)
+        arguments = _parser().parse_args(ours, argparse.Namespace(theirs=theirs))
         status: int = arguments.run(arguments)
         sys.stdout.flush()
         return status
@@ -143,7 +144,9 @@ def _parser() -> _Parser:
     soak.set_defaults(run=_soak)
 
     decode.add_command(commands)
-    for command in (demo, run, sweep, bench):
+    of_lab = labs.add_command(commands)
+    of_doctor = doctor.add_command(commands)
+    for command in (demo, run, sweep, bench, *of_lab, of_doctor):
         command.add_argument("--json", action="store_true", help="print JSON and nothing else")
     return parser
 
