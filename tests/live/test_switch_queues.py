@@ -153,6 +153,16 @@ def test_what_would_be_dropped_is_cut_to_its_headers(last_hop: bool, dst: int) -
         assert sum(trims.values()) == len(cut)
 
 
+def test_a_frame_whose_destination_is_the_carrier_is_cut_as_well() -> None:
+    with Rig(rules=Rules(queue_bytes=4 * ON_WIRE)) as rig:
+        got = _collide(rig, 20, srv6_in=False)
+        assert len(got) == 40
+        cut = [data for data in got if decoded(data)[1].flag_bits & TRIMMED]
+        assert {len(data) for data in cut} == {14 + 128}
+        assert rig.switches.counters().trims == {"trimmed": len(cut), "trimmed_last_hop": 0}
+        assert cut
+
+
 @pytest.mark.parametrize(
     ("flags", "trim"), [(NO_TRIM, True), (0, False)], ids=["may not be cut", "trimming off"]
 )
