@@ -263,6 +263,8 @@ def test_bad_sizes_are_refused() -> None:
         Switches(fabric, Rules(), [1, 2, 3])
     with pytest.raises(InputError, match=r"^mtu: 100; 1280 to 9216 is accepted$"):
         Switches(fabric, Rules(), [-1] * 8, mtu=100)
+    with pytest.raises(InputError, match=r"^grain_ns: -1; 0 to 1000000000 is accepted$"):
+        Switches(fabric, Rules(), [-1] * 8, grain_ns=-1)
     with pytest.raises(InputError, match=r"^frames: 3; at least 64"):
         Switches(fabric, Rules(), [-1] * 8, frames=3)
     with pytest.raises(InputError, match=r"^fds: descriptor 999999: Bad file descriptor"):

@@ -161,6 +161,34 @@ def test_an_idle_loop_sleeps() -> None:
         assert rig.switches.counters().turns - before <= 2
 
 
+def test_on_slow_links_frames_are_handled_together() -> None:
+    """A grain of 20 ms: 100 frames that take 46 ms take some turns, not the 300 of its events."""
+    with Rig(small(rate_bps=SLOW), grain_ns=20_000_000) as rig:
+        rig.switches.start()
+        data = rig.frame(0, 1)
+        started = time.monotonic()
+        rig.send(0, 0, *[data] * 100)
+        _collect(rig, 1, 0, 100)
+        took = time.monotonic() - started
+        assert rig.switches.counters().turns <= took / 0.02 + 6
+        assert rig.drops() == {}
+        # and once nothing is inside, a frame is read at once: it wakes the loop
+        before = rig.switches.counters().turns
+        time.sleep(0.1)
+        assert rig.switches.counters().turns - before <= 2
+
+
+def test_the_grain_follows_from_the_round_trip() -> None:
+    """A 32nd of it, where that is what a sleep is exact to, and 50 us at most."""
+    grains = []
+    for rate_bps in (10**11, 10**9, 200 * 10**6, 10**7):
+        with Rig(small(rate_bps=rate_bps)) as rig:
+            grains.append(int(rig.switches.net.ctl[0].grain_ns))
+    assert grains[:2] == [0, 0]
+    assert 20_000 < grains[2] < 25_000
+    assert grains[3] == 50_000
+
+
 @pytest.mark.parametrize("kind", ["udp", "local"])
 def test_a_nic_that_is_gone_costs_nothing(kind: str) -> None:
     """What is for it is lost and counted; the loop neither ends nor spins."""
@@ -359,7 +387,7 @@ def test_the_benchmark_runs_and_loses_nothing() -> None:
         check=True,
     )
     figures = json.loads(done.stdout)["local"]
-    assert list(figures) == ["4096 B", "0 B", "light"]
+    assert list(figures) == ["4096 B", "0 B", "paced", "exact"]
     assert all(run["lost"] == 0 and run["kpps"] > 0.5 for run in figures.values())
 
 

@@ -151,7 +151,8 @@ CONTROL = np.dtype(
         ("room_bytes", "i8"),
         ("frame_bytes_max", "i8"),
         ("wire_frames_max", "i8"),
-        ("spin_ns", "i8"),  # waits shorter than this are spun
+        ("grain_ns", "i8"),  # while frames are inside, the loop turns once in so long; 0: at once
+        ("spin_ns", "i8"),  # without a grain, waits shorter than this are spun
         ("free_head", "i4"),
         ("n_free", "i4"),
         ("n_armed", "i4"),  # buffers given to the next receive
