@@ -123,6 +123,18 @@ def test_control_is_never_marked() -> None:
         assert rig.switches.counters().ecn_marked.sum() == 0
 
 
+@pytest.mark.parametrize("ecn", [0, 3], ids=["not-ECT", "CE already"])
+def test_a_frame_that_hears_no_marks_or_has_one_is_left_as_it_is(ecn: int) -> None:
+    with Rig(rules=Rules(ecn_low=0, ecn_high=0)) as rig:
+        for src in (0, 1):
+            data = bytearray(rig.frame(src, 3))
+            data[15] = data[15] & 0xCF | ecn << 4
+            rig.send(src, 0, *[bytes(data)] * 10)
+        rig.run()
+        assert [data[15] >> 4 & 3 for data in rig.got(3, 0)] == [ecn] * 20
+        assert rig.switches.counters().ecn_marked.sum() == 0
+
+
 @pytest.mark.parametrize(("last_hop", "dst"), [(False, 3), (True, 2)])
 def test_what_would_be_dropped_is_cut_to_its_headers(last_hop: bool, dst: int) -> None:
     """Two senders, one link, room for four frames: all 60 arrive, whole or as headers."""
