@@ -123,6 +123,18 @@ def test_control_is_never_marked() -> None:
         assert rig.switches.counters().ecn_marked.sum() == 0
 
 
+@pytest.mark.parametrize("ecn", [0, 3], ids=["not-ECT", "CE already"])
+def test_a_frame_that_hears_no_marks_or_has_one_is_left_as_it_is(ecn: int) -> None:
+    with Rig(rules=Rules(ecn_low=0, ecn_high=0)) as rig:
+        for src in (0, 1):
+            data = bytearray(rig.frame(src, 3))
+            data[15] = data[15] & 0xCF | ecn << 4
+            rig.send(src, 0, *[bytes(data)] * 10)
+        rig.run()
+        assert [data[15] >> 4 & 3 for data in rig.got(3, 0)] == [ecn] * 20
+        assert rig.switches.counters().ecn_marked.sum() == 0
+
+
 @pytest.mark.parametrize(("last_hop", "dst"), [(False, 3), (True, 2)])
 def test_what_would_be_dropped_is_cut_to_its_headers(last_hop: bool, dst: int) -> None:
     """Two senders, one link, room for four frames: all 60 arrive, whole or as headers."""
@@ -151,6 +163,16 @@ def test_what_would_be_dropped_is_cut_to_its_headers(last_hop: bool, dst: int) -
         trims = rig.switches.counters().trims
         assert trims["trimmed_last_hop" if last_hop else "trimmed"] == len(cut) > 15
         assert sum(trims.values()) == len(cut)
+
+
+def test_a_frame_whose_destination_is_the_carrier_is_cut_as_well() -> None:
+    with Rig(rules=Rules(queue_bytes=4 * ON_WIRE)) as rig:
+        got = _collide(rig, 20, srv6_in=False)
+        assert len(got) == 40
+        cut = [data for data in got if decoded(data)[1].flag_bits & TRIMMED]
+        assert {len(data) for data in cut} == {14 + 128}
+        assert rig.switches.counters().trims == {"trimmed": len(cut), "trimmed_last_hop": 0}
+        assert cut
 
 
 @pytest.mark.parametrize(
@@ -253,6 +275,8 @@ def test_bad_sizes_are_refused() -> None:
         Switches(fabric, Rules(), [1, 2, 3])
     with pytest.raises(InputError, match=r"^mtu: 100; 1280 to 9216 is accepted$"):
         Switches(fabric, Rules(), [-1] * 8, mtu=100)
+    with pytest.raises(InputError, match=r"^grain_ns: -1; 0 to 1000000000 is accepted$"):
+        Switches(fabric, Rules(), [-1] * 8, grain_ns=-1)
     with pytest.raises(InputError, match=r"^frames: 3; at least 64"):
         Switches(fabric, Rules(), [-1] * 8, frames=3)
     with pytest.raises(InputError, match=r"^fds: descriptor 999999: Bad file descriptor"):

@@ -6,14 +6,18 @@ is late by as much. What is exact is tested with time given by hand, in the othe
 
 from __future__ import annotations
 
+import contextlib
 import io
+import json
 import os
+import re
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,11 +26,13 @@ from openmrc.errors import InputError
 from openmrc.fabric import actions
 from openmrc.fabric.faults import compile_faults
 from openmrc.fabric.kinds import Fault
+from openmrc.jit import interpreted
 from openmrc.live.overlay import overlay_ports, pair
 from openmrc.wire import frame, pcap
 from openmrc.wire.srv6 import CARRIER_AT
 from tests.live.switching import MS, Rig, Rules, decoded, drained, event, on_wire_ps, small
 
+ROOT = Path(__file__).resolve().parents[2]
 SLOW = 20 * 10**6  # bit/s
 PATIENCE_S = 20
 
@@ -153,6 +159,34 @@ def test_an_idle_loop_sleeps() -> None:
         before = rig.switches.counters().turns
         time.sleep(0.3)
         assert rig.switches.counters().turns - before <= 2
+
+
+def test_on_slow_links_frames_are_handled_together() -> None:
+    """A grain of 20 ms: 100 frames that take 46 ms take some turns, not the 300 of its events."""
+    with Rig(small(rate_bps=SLOW), grain_ns=20_000_000) as rig:
+        rig.switches.start()
+        data = rig.frame(0, 1)
+        started = time.monotonic()
+        rig.send(0, 0, *[data] * 100)
+        _collect(rig, 1, 0, 100)
+        took = time.monotonic() - started
+        assert rig.switches.counters().turns <= took / 0.02 + 6
+        assert rig.drops() == {}
+        # and once nothing is inside, a frame is read at once: it wakes the loop
+        before = rig.switches.counters().turns
+        time.sleep(0.1)
+        assert rig.switches.counters().turns - before <= 2
+
+
+def test_the_grain_follows_from_the_round_trip() -> None:
+    """A 32nd of it, where that is what a sleep is exact to, and 50 us at most."""
+    grains = []
+    for rate_bps in (10**11, 10**9, 200 * 10**6, 10**7):
+        with Rig(small(rate_bps=rate_bps)) as rig:
+            grains.append(int(rig.switches.net.ctl[0].grain_ns))
+    assert grains[:2] == [0, 0]
+    assert 20_000 < grains[2] < 25_000
+    assert grains[3] == 50_000
 
 
 @pytest.mark.parametrize("kind", ["udp", "local"])
@@ -315,6 +349,48 @@ def test_a_local_wire_pushes_back_and_a_flood_loses_nothing() -> None:
         assert rig.switches.counters().socket_lost.sum() == 0
 
 
+def test_nics_that_stand_still_do_not_stop_the_others() -> None:
+    """Three of four NICs read nothing; their frames never take all buffers."""
+    with Rig(frames=256) as rig:
+        rig.switches.start()
+        flooded = rig.frame(0, 2, payload=8000)
+        for _ in range(100):
+            for src, dst in ((0, 2), (3, 1), (2, 0)):
+                fd = rig.ends.endpoint[rig.fabric.nic_port(src, 0)]
+                with contextlib.suppress(BlockingIOError):
+                    for _ in range(50):
+                        os.write(fd, flooded if src == 0 else rig.frame(src, dst, payload=8000))
+            if rig.drops().get("receiver_full", 0) > 300:
+                break
+            time.sleep(0.02)
+        assert rig.drops()["receiver_full"] > 300
+        rig.send(0, 1, rig.frame(0, 3, rig.fabric.ev(1, 0)))
+        assert len(_collect(rig, 3, 1, 1)) == 1
+
+
+def test_the_example_of_the_documents_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/live.md").read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(block, "docs/live.md", "exec"), names)
+    for fd in (*names["ends"].switch, *names["ends"].endpoint):
+        os.close(fd)
+    assert capsys.readouterr().out.startswith("{'queue_full': 0, ")
+
+
+@pytest.mark.skipif(interpreted(), reason="measures compiled code")
+def test_the_benchmark_runs_and_loses_nothing() -> None:
+    done = subprocess.run(
+        [sys.executable, "benchmarks/switches.py", "--quick", "--json", "--only", "local"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    figures = json.loads(done.stdout)["local"]
+    assert list(figures) == ["4096 B", "0 B", "paced", "exact"]
+    assert all(run["lost"] == 0 and run["kpps"] > 0.5 for run in figures.values())
+
+
 VETH = """
 import os, socket, sys
 sys.path.insert(0, sys.argv[1])
@@ -366,9 +442,8 @@ def test_packet_sockets_on_virtual_ethernets() -> None:
         pytest.skip("packet sockets NOT TESTED: unshare (util-linux) is not installed")
     if allowed.returncode:
         pytest.skip(f"packet sockets NOT TESTED: {allowed.stderr.decode().strip()}")
-    root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
-        ["unshare", "-Urn", "sh", "-c", script, "sh", sys.executable, "-c", VETH, str(root)],
+        ["unshare", "-Urn", "sh", "-c", script, "sh", sys.executable, "-c", VETH, str(ROOT)],
         input=links.encode(),
         capture_output=True,
         check=False,

@@ -33,6 +33,7 @@ RECEIVE_BATCH = 32  # frames per call; more gain nothing measurable
 SEND_BATCH = 32
 ORDERS = 4096  # fault actions that may wait for the loop
 WIRE_FRAMES_MAX = 512  # that wait for a NIC's full socket; then the NIC is too slow, and loses
+WIRE_FRAMES_MIN = 4
 LATE_BINS = 32  # of lateness, each twice as wide as the one before it; bin 0 is below 1 us
 SEED_SWITCHES = 200  # purpose of the random streams drawn here
 
@@ -149,7 +150,9 @@ CONTROL = np.dtype(
         ("pool_at", "u8"),  # address of the pool
         ("room_bytes", "i8"),
         ("frame_bytes_max", "i8"),
-        ("spin_ns", "i8"),  # waits shorter than this are spun
+        ("wire_frames_max", "i8"),
+        ("grain_ns", "i8"),  # while frames are inside, the loop turns once in so long; 0: at once
+        ("spin_ns", "i8"),  # without a grain, waits shorter than this are spun
         ("free_head", "i4"),
         ("n_free", "i4"),
         ("n_armed", "i4"),  # buffers given to the next receive
@@ -232,6 +235,8 @@ def build(
     c.pool_at, c.room_bytes, c.frame_bytes_max = pool.ctypes.data, room_bytes, frame_bytes_max
     c.n_free, c.trims = n_frames, trims
     n_wires = fabric.n_nics * fabric.n_planes
+    # all of them together leave half of the buffers to those that do read
+    c.wire_frames_max = min(max(n_frames // (2 * n_wires), WIRE_FRAMES_MIN), WIRE_FRAMES_MAX)
     wire = records(n_wires, WIRE)
     wire.fd, wire.head, wire.tail, wire.port = fds, -1, -1, fabric.port_reverse[:n_wires]
     message, iov = _batch(RECEIVE_BATCH)

@@ -19,7 +19,6 @@ from openmrc.live.switch_state import (
     LATE_BINS,
     RECEIVE_BATCH,
     SEND_BATCH,
-    WIRE_FRAMES_MAX,
 )
 from openmrc.live.syscalls import (
     POLL_IN,
@@ -162,7 +161,7 @@ def deliver(net, k, n, at):
     late = int(ctl.wall) - at
     ctl.late_max = max(int(ctl.late_max), late)
     net.late[_bin(late)] += 1
-    if w.n >= WIRE_FRAMES_MAX:
+    if w.n >= ctl.wire_frames_max:
         drop(net, int(w.port), n, DROP_RECEIVER)
         return
     net.frame[n].next = -1

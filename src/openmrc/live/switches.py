@@ -35,14 +35,17 @@ from openmrc.live import switch_loop
 from openmrc.live.switch_counters import Counters, snapshot
 from openmrc.live.switch_faults import FOR_ENDPOINTS
 from openmrc.live.switch_limits import QueueRules, limits
+from openmrc.live.switch_limits import base_rtt_ps as longest_rtt_ps
 from openmrc.live.switch_state import ORDERS, Net, build
 from openmrc.live.switch_tap import Tap, ring
-from openmrc.live.syscalls import PS_PER_NS
+from openmrc.live.syscalls import NS_PER_S, PS_PER_NS
 from openmrc.wire.layout import ETHERNET
 
 MTU_MIN, MTU_MAX = 1280, 9216  # of IPv6; of what Ethernet switches carry
 FRAMES = 8192  # buffers; at 9000 B 74 MB of address space, touched only as far as queues grow
 FRAMES_MIN = 64
+GRAINS_PER_RTT = 32
+GRAIN_NS_MIN, GRAIN_NS_MAX = 10_000, 50_000  # what a sleep is exact to; what a timer may notice
 SPIN_NS = 20_000  # a sleep in the kernel ends 5 to 60 us late
 ANSWER_S = 10.0  # a loop that does not answer for so long is dead
 LEAVE_FOR_A_CHANGE, LEAVE_FOR_GOOD = 1, 2
@@ -57,6 +60,10 @@ class Switches:
     about queues (`switch_limits.QueueRules`), whose defaults follow from `pmtu` and `base_rtt_ps`
     (of the fabric's longest path, if `None`) and the number of QPs that send to one NIC. `mtu` is
     that of all links, in bytes of the IP packet. Random choices follow from `seed`.
+
+    While frames are inside, the loop turns once in `grain_ns`: `None` for a 32nd of the base round
+    trip, 50 us at most, which no timer notices; 0 to be as exact as the machine is, at the cost of
+    a core.
 
     Raises `InputError` for a fabric that has no uSIDs, and for sizes out of range.
     """
@@ -73,6 +80,7 @@ class Switches:
         base_rtt_ps: int | None = None,
         senders_per_nic: int | None = None,
         frames: int = FRAMES,
+        grain_ns: int | None = None,
         spin_ns: int = SPIN_NS,
     ) -> None:
         descriptors = np.asarray(fds, np.int32)
@@ -81,10 +89,16 @@ class Switches:
             raise InputError(f"fds: {descriptors.size} descriptors; one per NIC port, {n_wires}")
         if not MTU_MIN <= mtu <= MTU_MAX:
             raise InputError(f"mtu: {mtu}; {MTU_MIN} to {MTU_MAX} is accepted")
+        if grain_ns is not None and not 0 <= grain_ns <= NS_PER_S:
+            raise InputError(f"grain_ns: {grain_ns}; 0 to {NS_PER_S} is accepted")
         if frames < FRAMES_MIN:
             raise InputError(f"frames: {frames}; at least {FRAMES_MIN} buffers are needed")
         self.fabric = fabric
-        bounds = limits(fabric, queues, pmtu, base_rtt_ps, senders_per_nic)
+        rtt_ps = base_rtt_ps or longest_rtt_ps(fabric, pmtu)
+        bounds = limits(fabric, queues, pmtu, rtt_ps, senders_per_nic)
+        if grain_ns is None:
+            share = min(rtt_ps // PS_PER_NS // GRAINS_PER_RTT, GRAIN_NS_MAX)
+            grain_ns = share if share >= GRAIN_NS_MIN else 0
         room = mtu + ETHERNET.size_bytes
         self.net: Net = build(fabric, bounds, queues.trim, descriptors, seed, room, frames)
         self._thread: threading.Thread | None = None
@@ -94,11 +108,11 @@ class Switches:
         self._error: BaseException | None = None
         self._tap: Tap | None = None
         self._closed = False
-        self._open(spin_ns)
+        self.net.ctl[0].grain_ns, self.net.ctl[0].spin_ns = grain_ns, spin_ns
+        self._open()
 
-    def _open(self, spin_ns: int) -> None:
+    def _open(self) -> None:
         ctl, net = self.net.ctl[0], self.net
-        ctl.spin_ns = spin_ns
         ctl.kick_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         ctl.done_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._epoll = select.epoll(flags=select.EPOLL_CLOEXEC)
