@@ -24,7 +24,7 @@ def test_both_sides_are_measured_and_the_sum_costs_something() -> None:
     nothing. That the iCRC of 4 KB takes more than 300 ns is far below what any machine can do.
     """
     found = benchlive.measure_cpu(planes=2, rounds=3, round_s=0.2)
-    assert found["pmtu_bytes"] == 4096
+    assert (found["pmtu_bytes"], found["base_rtt_us"]) == (4096, 1000.0)
     assert found["frame_bytes"] == 4096 + 142  # reference 2.1
     for side in ("sender", "receiver"):
         s = found[side]

@@ -30,8 +30,13 @@ def prepare() -> None:
 
 
 @contextmanager
-def cabled(planes: int, **limits: Any) -> Iterator[tuple[Device, Device]]:
-    """Two open devices; every plane is a pair of loopback sockets, and no switch stands between."""
+def cabled(
+    planes: int, base_rtt_ps: int | None = None, **limits: Any
+) -> Iterator[tuple[Device, Device]]:
+    """Two open devices; every plane is a pair of loopback sockets, and no switch stands between.
+
+    `base_rtt_ps` None: measured once a queue pair is connected.
+    """
     if not 1 <= planes <= PLANES_MAX:
         raise InputError(f"--overlay: {planes} planes: 1 to {PLANES_MAX} are accepted")
     fabric = multiplane(2, planes, PORT_RATE_BPS, 1, 2, LINK_DELAY_PS, SWITCH_DELAY_PS)
@@ -40,7 +45,7 @@ def cabled(planes: int, **limits: Any) -> Iterator[tuple[Device, Device]]:
     try:
         for nic in range(2):
             ports = [Port(pair[nic].fileno(), bytes(6)) for pair in pairs]
-            devices.append(Device(fabric, nic, ports, Limits(**limits)))
+            devices.append(Device(fabric, nic, ports, Limits(**limits), base_rtt_ps))
         yield devices[0], devices[1]
     finally:
         for device in devices:
