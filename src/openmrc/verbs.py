@@ -521,6 +521,11 @@ class Device:
         return self._host.pmtu
 
     @property
+    def queue_pairs(self) -> list[QueuePair]:
+        """Those that were created and not destroyed."""
+        return list(self._qps)
+
+    @property
     def base_rtt_us(self) -> float:
         """The round trip that every time constant follows (T of reference 4.6)."""
         return self._host.base_rtt_ps / 1e6
