@@ -18,11 +18,14 @@ import openmrc
 from openmrc import benchsim, jit
 from openmrc.engine import paths
 from openmrc.fabric.kinds import KINDS
-from openmrc.scenario import load_scenario, parse_scenario
+from openmrc.labs import lab_spec
+from openmrc.live.lab.topology import topology
+from openmrc.scenario import load_lab, load_scenario, parse_scenario
 from openmrc.sections import (
     FABRICS,
     FaultSection,
     Header,
+    LabSection,
     ReportSection,
     StopSection,
     TransportSection,
@@ -118,6 +121,68 @@ def test_the_command_page_shows_every_option_of_a_sweep() -> None:
     assert [option for option in options if option not in usage] == []
 
 
+@pytest.mark.parametrize("part", ["run", "fail", "heal", "status"])
+def test_the_command_page_shows_every_option_of_a_lab(part: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "openmrc.cli", "lab", part, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    options = set(re.findall(r"--[a-z]+", done.stdout)) - {"--help"}
+    assert len(options) == {"run": 6, "fail": 6, "heal": 2, "status": 2}[part]
+    usage = (ROOT / "docs/command.md").read_text(encoding="utf-8").partition("\n\n## ")[0]
+    lines = [line for line in usage.splitlines() if line.startswith("    mrc lab")]
+    shown = "".join(lines[:2] if part == "run" else [line for line in lines if f" {part} " in line])
+    assert set(re.findall(r"--[a-z]+", shown)) == options
+
+
+def test_the_lab_s_page_shows_a_lab_and_every_key_of_it(tmp_path: Path) -> None:
+    (text,) = blocks("docs/lab.md", "toml")
+    (tmp_path / "lab.toml").write_text(text)
+    spec = lab_spec(load_lab(tmp_path / "lab.toml"))
+    assert (spec.settings.switch, spec.fabric.n_nics) == ("linux", 8)
+    page = (ROOT / "docs/lab.md").read_text(encoding="utf-8")
+    for field in msgspec.structs.fields(LabSection):
+        assert f"| `{field.encode_name}` |" in page
+
+
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "examples/lab").glob("*.toml")), ids=lambda p: p.stem
+)
+def test_an_example_of_a_lab_can_be_one(path: Path) -> None:
+    spec = lab_spec(load_lab(path))
+    assert topology(spec.fabric, spec.settings).links
+
+
+@pytest.mark.parametrize("test", ["write_bw", "write_lat"])
+def test_the_command_page_shows_every_option_of_perf(test: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "openmrc.cli", "perf", test, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    options = set(re.findall(r"--[a-z]+(?:-[a-z]+)*", done.stdout)) - {"--help"}
+    assert len(options) == {"write_bw": 13, "write_lat": 10}[test]
+    page = (ROOT / "docs/command.md").read_text(encoding="utf-8")
+    usage, _, rest = page.partition("\n\n## ")
+    table = rest.partition("## mrc perf\n")[2]
+    assert [option for option in options if option not in usage] == []
+    assert [option for option in options if f"`{option}`" not in table] == []
+
+
+def test_every_metric_is_on_the_page_of_the_live_world() -> None:
+    from openmrc.live import metrics
+
+    page = (ROOT / "docs/live.md").read_text(encoding="utf-8")
+    names = [
+        what[1] for group in (metrics.DEVICE, metrics.PORT, metrics.QP) for what in group.values()
+    ]
+    assert len(names) > 20
+    assert [name for name in names if f"`{name}`" not in page] == []
+
+
 def test_the_scenario_in_the_reference_can_be_built() -> None:
     text, jobs, faults = blocks("docs/scenario.md", "toml")
     _, _, schedule = parse_scenario(text).build()
@@ -145,6 +210,7 @@ def test_every_kind_of_fault_is_in_the_reference() -> None:
         FaultSection,
         StopSection,
         ReportSection,
+        LabSection,
     ],
 )
 def test_every_key_is_in_the_reference(section: type[msgspec.Struct]) -> None:
@@ -225,7 +291,7 @@ def test_the_formula_of_memory_is_what_a_world_allocates(scenario: str) -> None:
     transport = checked.transports[0].build()
     world = World(fabric, traffic, transport, schedule, queues=checked.fabric.queues())
     # packets, and what hardly depends on the scenario
-    apart = {"hop", "packet", "timeline", "bucket", "bucket_bits", "out", "done"}
+    apart = {"hop", "packet", "after", "timeline", "bucket", "bucket_bits", "out", "done"}
     allocated = sum(
         array.nbytes
         for state in (world.net, world.engine)

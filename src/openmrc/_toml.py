@@ -180,6 +180,14 @@ def write_table(header: str, struct: msgspec.Struct, **first: Any) -> str:
     return "\n".join(lines) + "\n"
 
 
+def as_table(struct: msgspec.Struct, **first: Any) -> Table:
+    """Return `struct` as the table that `read_table` reads back as equal."""
+    fields = msgspec.structs.fields(struct)
+    values = {field.encode_name: getattr(struct, field.name) for field in fields}
+    given = {key: AUTO if value is None else plain(value) for key, value in values.items()}
+    return first | {key: value for key, value in given.items() if value is not msgspec.UNSET}
+
+
 def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"

@@ -15,8 +15,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from openmrc import __version__, decode
+from openmrc import __version__, decode, doctor, labs
 from openmrc.errors import InputError, OpenMrcError
+from openmrc.perf import command as perf
 
 if TYPE_CHECKING:
     from openmrc.run import Result
@@ -31,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A sixth of the start is garbage collection among libraries that stay loaded; a run makes none.
     gc.disable()
     try:
-        arguments = _parser().parse_args(argv)
+        ours, theirs = labs.split(sys.argv[1:] if argv is None else argv)
+        arguments = _parser().parse_args(ours, argparse.Namespace(theirs=theirs))
         status: int = arguments.run(arguments)
         sys.stdout.flush()
         return status
@@ -127,8 +129,12 @@ def _parser() -> _Parser:
     sweep.add_argument("--flows", action="store_true", help="keep one row for each flow as well")
     sweep.set_defaults(run=_sweep)
 
-    bench = commands.add_parser("bench", help="measure how fast this machine simulates")
-    bench.add_argument("what", choices=["sim"], help="sim: the event loop, by case")
+    bench = commands.add_parser("bench", help="measure how fast this machine simulates or sends")
+    bench.add_argument(
+        "what",
+        choices=["sim", "live"],
+        help="sim: the event loop, by case; live: CPU time of endpoints beside bare loops",
+    )
     bench.set_defaults(run=_bench)
 
     soak = commands.add_parser(
@@ -147,7 +153,10 @@ def _parser() -> _Parser:
     soak.set_defaults(run=_soak)
 
     decode.add_command(commands)
-    for command in (demo, run, sweep, bench):
+    of_lab = labs.add_command(commands)
+    of_doctor = doctor.add_command(commands)
+    perf.add_command(commands)
+    for command in (demo, run, sweep, bench, *of_lab, of_doctor):
         command.add_argument("--json", action="store_true", help="print JSON and nothing else")
     return parser
 
@@ -192,6 +201,10 @@ def _sweep(arguments: argparse.Namespace) -> int:
 
 
 def _bench(arguments: argparse.Namespace) -> int:
+    if arguments.what == "live":
+        from openmrc import benchlive
+
+        return benchlive.run(arguments.json)
     from openmrc import benchsim
 
     figures: dict[str, Any] = {}

@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import Any
 
 from openmrc.errors import InputError, OpenMrcError
-from openmrc.live import links
+from openmrc.live import links, state, udp
 from openmrc.live.host import Limits, Port
 from openmrc.units import US
 from openmrc.verbs import Device
 
 VARIABLE = "OPENMRC_HOST"
-MODES = ("native",)
+MODES = {"native": state.NATIVE, "udp": state.UDP}
 ETHERTYPE_IPV6 = 0x86DD
 PACKET_IGNORE_OUTGOING, PACKET_QDISC_BYPASS, SOL_PACKET = 23, 20, 263
 BUFFER_BYTES = 8 << 20  # asked for; the kernel gives what net.core.*mem_max allow
@@ -63,7 +63,9 @@ def open_device(path: str | os.PathLike[str] | None = None, **limits: Any) -> De
     section = fabric_section(content["fabric"])
     sockets: list[socket.socket] = []
     try:
-        ports = [_native_port(port, sockets) for port in content["ports"]]
+        mode = MODES[content["mode"]]
+        new_port = _native_port if mode == state.NATIVE else _udp_port
+        ports = [new_port(port, sockets) for port in content["ports"]]
         rtt_us = content.get("base_rtt_us")
         device = Device(
             section.build(),
@@ -71,6 +73,7 @@ def open_device(path: str | os.PathLike[str] | None = None, **limits: Any) -> De
             ports,
             Limits(**{"trimming": section.trim, **limits}),
             None if rtt_us is None else round(rtt_us * US),
+            mode,
         )
     except BaseException:
         for one in sockets:
@@ -107,3 +110,15 @@ def _native_port(port: dict[str, Any], sockets: list[socket.socket]) -> Port:
     one.bind((name, ETHERTYPE_IPV6))
     one.setblocking(False)
     return Port(one.fileno(), bytes.fromhex(port["gateway_mac"].replace(":", "")), name, mtu)
+
+
+def _udp_port(port: dict[str, Any], sockets: list[socket.socket]) -> Port:
+    """An ordinary UDP socket on an interface."""
+    name = port["interface"]
+    try:
+        mtu = links.mtu(name)
+        one = udp.open_socket(name)
+    except OSError as error:
+        raise InputError(f"interface {name}: {error.strerror}") from None
+    sockets.append(one)
+    return Port(one.fileno(), bytes(6), name, mtu)

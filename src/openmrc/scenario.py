@@ -23,6 +23,7 @@ from openmrc.sections import (
     FabricSection,
     FaultSection,
     Header,
+    LabSection,
     ReportSection,
     StopSection,
     TransportSection,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from openmrc.fabric.model import Fabric
     from openmrc.traffic import Traffic
 
-TOP = ("name", "seed", "fabric", "transport", "workload", "fault", "stop", "report")
+TOP = ("name", "seed", "fabric", "transport", "workload", "fault", "stop", "report", "lab")
 SETTABLE = tuple("fault[0]" if key == "fault" else key for key in TOP)
 Overrides = Sequence[str] | Mapping[str, Any]  # "fabric.nics=128" of a shell; {"fabric.nics": 128}
 
@@ -57,6 +58,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     faults: tuple[FaultSection, ...]
     stop: StopSection
     report: ReportSection
+    lab: LabSection
     source: str  # what errors name as the place: the file, or the options it came from
     tables: Table  # as written: what is left out there is derived anew after `replace`
     base: Path  # where files are that `tables` names
@@ -117,6 +119,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
             *(write_table("[[fault]]", fault) for fault in self.faults),
             write_table("[stop]", self.stop),
             write_table("[report]", self.report),
+            write_table("[lab]", self.lab),
         ]
         return "\n".join(tables)
 
@@ -127,15 +130,37 @@ def load_scenario(path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
     Raises `InputError` naming the file, the key's path, the value and what would be accepted.
     """
     path = Path(path)
+    text = _text_of(path)
+    return parse_scenario(text, overrides, source=str(path), base=path.parent, name=path.stem)
+
+
+def load_lab(path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
+    """Read a scenario file for its fabric, faults and `[lab]`: it may be without a `[workload]`.
+
+    Raises `InputError` as `load_scenario` does.
+    """
+    path = Path(path)
+    raw: Table = {"name": path.stem} | _tables_of(_text_of(path), str(path))
+    raw.setdefault("workload", {"kind": "permutation", "size": "1MB"})  # nobody will run it
+    return _from_tables(raw, overrides, str(path), path.parent)
+
+
+def _text_of(path: Path) -> str:
     try:
-        text = path.read_bytes().decode()
+        return path.read_bytes().decode()
     except OSError as error:
         raise InputError(
             f"{path}: cannot be read ({error.strerror}); name a scenario file"
         ) from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: is not UTF-8 text; a scenario is a TOML file") from None
-    return parse_scenario(text, overrides, source=str(path), base=path.parent, name=path.stem)
+
+
+def _tables_of(text: str, source: str) -> Table:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{source}: is not TOML: {error}; see docs/scenario.md") from None
 
 
 def parse_scenario(
@@ -150,10 +175,7 @@ def parse_scenario(
     `source` is what errors call it, `name` what it is called if it does not say. Raises
     `InputError` as `load_scenario` does.
     """
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{source}: is not TOML: {error}; see docs/scenario.md") from None
+    raw = _tables_of(text, source)
     if not raw:
         raise InputError(
             f'{source}: is empty; at least [workload] and its kind, such as "permutation"'
@@ -247,6 +269,7 @@ def _check(raw: Table, source: str, base: Path) -> Scenario:
         ),
         stop=read_table(raw.get("stop", {}), StopSection, "stop", base),
         report=read_table(raw.get("report", {}), ReportSection, "report", base),
+        lab=read_table(raw.get("lab", {}), LabSection, "lab", base),
         source=source,
         tables=raw,
         base=base,

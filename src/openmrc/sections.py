@@ -19,6 +19,7 @@ from openmrc.errors import InputError
 if TYPE_CHECKING:
     from openmrc.fabric.kinds import Fault
     from openmrc.fabric.model import Fabric
+    from openmrc.live.lab.topology import Settings
     from openmrc.sim.transport import Queues, Transport
 
 # 16 times the largest installation published (131,072 NICs); arrays of more do not fit a machine.
@@ -30,6 +31,7 @@ NicId = Annotated[int, Meta(ge=0, lt=NICS_MAX)]
 Share = Annotated[float, Meta(ge=0, le=1)]
 Label = Annotated[str, Meta(min_length=1, max_length=100)]
 Places = Annotated[str, Meta(min_length=1, max_length=10_000)]
+LAB_MTU_MIN, LAB_MTU_MAX = 1280, 9216  # of IPv6; of what Ethernet switches carry
 PLACES_MAX = 10_000  # of one fault; many more are named by "*"
 
 
@@ -286,6 +288,24 @@ class ReportSection(Section, frozen=True, kw_only=True):
 
     qp: Annotated[int, Meta(ge=0, le=2**31 - 1)] | None = None
     samples: Annotated[int, Meta(ge=20, le=1000)] = 500
+
+
+class LabSection(Section, frozen=True, kw_only=True):
+    """`[lab]`: how `mrc lab` builds the fabric of `[fabric]` on this machine."""
+
+    switch: Literal["openmrc", "linux", "overlay"] = "openmrc"
+    mode: Literal["native", "udp"] = "native"
+    mtu: ByteCount = ByteCount(9000)
+
+    def __post_init__(self) -> None:
+        if not LAB_MTU_MIN <= self.mtu <= LAB_MTU_MAX:
+            raise ValueError(f".mtu: {self.mtu}; accepted: {LAB_MTU_MIN} to {LAB_MTU_MAX}")
+
+    def build(self) -> Settings:
+        """Return what a lab can choose, as `live.lab` takes it."""
+        from openmrc.live.lab.topology import Settings
+
+        return Settings(switch=self.switch, mode=self.mode, mtu=int(self.mtu))
 
 
 class Header(Section, frozen=True, kw_only=True):

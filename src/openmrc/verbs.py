@@ -22,6 +22,7 @@ import contextlib
 import enum
 import os
 import select
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -30,6 +31,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from openmrc import jit
 from openmrc.engine import state as es
 from openmrc.engine.paths import ev_states
 from openmrc.errors import InputError, OpenMrcError
@@ -303,9 +305,12 @@ class QueuePair:
         self._host.call(lambda: self._set_state(to))
 
     def connect(self, remote: QpAttributes) -> None:
-        """All steps to RTS."""
+        """All steps to RTS that are left. Receives may be posted from INIT on, before the peer can
+        send.
+        """
         for to in (QpState.INIT, QpState.RTR, QpState.RTS):
-            self.modify(to, remote)
+            if to > self.state:
+                self.modify(to, remote)
 
     def _check(self, remote: QpAttributes) -> None:
         host = self._host
@@ -480,8 +485,12 @@ class Device:
         ports: Sequence[Port],
         limits: Limits | None = None,
         base_rtt_ps: int | None = None,
+        mode: int = state.NATIVE,
     ) -> None:
-        self._host = Host(fabric, nic, ports, limits or Limits(), base_rtt_ps)
+        if not jit.is_cached("live"):
+            print("openmrc: compiling live endpoints, once, in about a minute", file=sys.stderr)
+            jit.warm_up(lambda what, step, steps: None, "live")
+        self._host = Host(fabric, nic, ports, limits or Limits(), base_rtt_ps, mode)
         self._regions: dict[int, MemoryRegion] = {}
         self._qps: list[QueuePair] = []
         self._n_cqs = 0
@@ -510,6 +519,11 @@ class Device:
     def pmtu(self) -> int:
         """Payload of a full packet, bytes."""
         return self._host.pmtu
+
+    @property
+    def queue_pairs(self) -> list[QueuePair]:
+        """Those that were created and not destroyed."""
+        return list(self._qps)
 
     @property
     def base_rtt_us(self) -> float:
@@ -550,9 +564,10 @@ class Device:
         if not self._host.closed:
             self._host.call(withdraw)
 
-    def create_cq(self, depth: int = 1024) -> CompletionQueue:
-        """A completion queue with room for `depth` completions."""
+    def create_cq(self, depth: int | None = None) -> CompletionQueue:
+        """A completion queue with room for `depth` completions, or for as many as there may be."""
         limits, cqs = self._host.limits, self._host.ep.cq
+        depth = limits.cq_depth if depth is None else depth
         if not 1 <= depth <= limits.cq_depth:
             raise InputError(f"depth {depth}: 1 to {limits.cq_depth} are accepted")
         if self._n_cqs == len(cqs):

@@ -16,12 +16,13 @@ from openmrc.engine.packet import (
 )
 from openmrc.engine.state import ERROR, NEVER, NO_ERROR, RTS, emit
 from openmrc.jit import compiled, inlined, inner
-from openmrc.live import complete, receive, syscalls, transmit
+from openmrc.live import complete, receive, syscalls, transmit, udp
 from openmrc.live.memory import fence
-from openmrc.live.state import MEASURE_BIT, POST_RECV, POST_WRITE_IMM, RX_FRAMES
+from openmrc.live.state import MEASURE_BIT, POST_RECV, POST_WRITE_IMM, RX_FRAMES, UDP
 from openmrc.live.syscalls import POLL_IN, POLL_OUT, POLL_PROBLEM, PS_PER_NS
 
 EINTR = 4
+LOOK_EVERY = 16  # rounds between two looks at link events while there is work
 SLEEP_MAX_NS = 1_000_000_000
 
 
@@ -38,7 +39,7 @@ def hear(ep, st, tx, speller, data, n, plane, now):
     """The frame `data[:n]` came in on `plane`: all that follows from it. The QP that it was for, or
     `receive.NOBODY`.
     """
-    qi = receive.on_frame(ep, st, data, n, plane, now)
+    qi = receive.on_frame(ep, st, speller, data, n, plane, now)
     if qi >= 0:
         _settle(ep, st, tx, speller, qi, now)
     else:
@@ -95,6 +96,8 @@ def _take_frames(ep, st, tx, rx, speller, plane, now):
     for i in range(n):
         length = int(rx.message[i].length)
         port.rx_bytes += length
+        if ep.ctl[0].mode == UDP:
+            length = udp.restore(rx, i, length)
         hear(ep, st, tx, speller, rx.data[i], length, plane, now)
     return n
 
@@ -198,6 +201,10 @@ def turn(ep, st, tx, rx, speller):
         if ctl.attention or failed or link_events.revents != 0:
             link_events.revents = 0
             return
+        if work > 0 and ctl.loops % LOOK_EVERY != 0:
+            for plane in range(n_planes):  # to ask each costs less than to ask which
+                ep.poll[1 + plane].revents = POLL_IN
+            continue
         _watch_ports(ep)
         if work > 0:
             due = now

@@ -30,7 +30,7 @@ from openmrc.engine.state import (
     unwrap,
 )
 from openmrc.jit import inlined, inner
-from openmrc.live import plausible
+from openmrc.live import plausible, udp
 from openmrc.live.state import (
     BAD_KEY,
     CONTRADICTORY,
@@ -42,6 +42,7 @@ from openmrc.live.state import (
     OUT_OF_WINDOW,
     QP_NOT_READY,
     TOO_LONG,
+    UDP,
     UNKNOWN_QP,
     UNKNOWN_SOURCE,
     UNWANTED,
@@ -55,7 +56,7 @@ NOBODY = -1
 
 
 @inner
-def on_frame(ep, st, data, n, plane, now):
+def on_frame(ep, st, speller, data, n, plane, now):
     """Handle the frame `data[:n]` that came in on `plane`; the QP that has news, or NOBODY."""
     ctl = ep.ctl[0]
     e = ep.envelope[ctl.n_planes]
@@ -64,8 +65,7 @@ def on_frame(ep, st, data, n, plane, now):
     if code != frame.OK:
         ep.reason[plane, code] += 1
         return NOBODY
-    here = addresses.read_ipv6(e.inner_dst, 0)
-    if e.ipv4 or here != (plane << addresses.NIC_BITS) | int(ctl.nic):
+    if not _is_mine(e, p, speller, ctl, plane):
         ep.reason[plane, NOT_MINE] += 1
         return NOBODY
     there = addresses.read_ipv6(e.inner_src, 0)
@@ -107,6 +107,16 @@ def on_frame(ep, st, data, n, plane, now):
         ep.reason[plane, NEVER_SENT] += 1
         return NOBODY
     return qi
+
+
+@inlined
+def _is_mine(e, p, speller, ctl, plane):
+    """Is a frame addressed to this port?"""
+    if e.ipv4:
+        return False
+    if ctl.mode == UDP:
+        return udp.accept(e, p, speller, int(ctl.nic))
+    return addresses.read_ipv6(e.inner_dst, 0) == (plane << addresses.NIC_BITS) | int(ctl.nic)
 
 
 @inlined

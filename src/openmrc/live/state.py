@@ -78,7 +78,7 @@ CTL = np.dtype(
         ("n_qps", "i4"),  # records of QPs that have ever been in use
         ("qpn_mask", "i4"),  # low bits of a QPN: the record's index
         ("spin", "i4"),  # 1: never sleeps
-        ("mode", "i4"),
+        ("mode", "i4"),  # NATIVE: a datagram is a frame; UDP: what follows its UDP header
         ("attention", "i4"),  # written by others: return to Python
         ("sleeping", "i4"),
         ("wake_fd", "i4"),
@@ -200,6 +200,7 @@ EVENT = np.dtype(
     align=True,
 )
 
+NATIVE, UDP = 0, 1
 ECHOES = 256
 MEASURE_BIT = 0x8000
 

@@ -8,6 +8,7 @@ name, and code that calls them stays on disk; plain Python reaches the same ones
 from __future__ import annotations
 
 import ctypes
+import platform
 import select
 from typing import Any, NamedTuple
 
@@ -33,9 +34,19 @@ MESSAGE = np.dtype(  # struct mmsghdr of a 64-bit Linux
 )
 POLL = np.dtype([("fd", "i4"), ("events", "i2"), ("revents", "i2")])  # struct pollfd
 
+# struct epoll_event, its data the number of whoever waits; packed on x86, where others align it
+_PACKED = platform.machine() in ("x86_64", "AMD64")
+EPOLL = np.dtype(
+    [("events", "u4"), ("which", "i4"), ("_pad0", "u4")]
+    if _PACKED
+    else [("events", "u4"), ("_pad0", "u4"), ("which", "i4"), ("_pad1", "u4")]
+)
+
 POLL_IN, POLL_OUT = select.POLLIN, select.POLLOUT
 POLL_PROBLEM = select.POLLERR | select.POLLHUP | select.POLLNVAL
 DONT_WAIT = 0x40  # MSG_DONTWAIT
+TRUNCATED = 0x20  # MSG_TRUNC: the datagram was longer than its room
+EPOLL_DELETE, EPOLL_MODIFY = 2, 3  # EPOLL_CTL_DEL, EPOLL_CTL_MOD
 CLOCK_MONOTONIC = 1
 PS_PER_NS, NS_PER_S = 1000, 1_000_000_000
 
@@ -78,6 +89,8 @@ else:
 _sendmmsg = _external("sendmmsg", "int32", "int32", "intp", "uint32", "int32")
 _recvmmsg = _external("recvmmsg", "int32", "int32", "intp", "uint32", "int32", "intp")
 _ppoll = _external("ppoll", "int32", "intp", "uint32", "intp", "intp")
+_epoll_wait = _external("epoll_wait", "int32", "int32", "intp", "int32", "int32")
+_epoll_ctl = _external("epoll_ctl", "int32", "int32", "int32", "int32", "intp")
 _clock_gettime = _external("clock_gettime", "int32", "int32", "intp")
 _read = _external("read", "intp", "int32", "intp", "intp")
 _write = _external("write", "intp", "int32", "intp", "intp")
@@ -153,6 +166,32 @@ def wait(polls, timeout_ns, room):
         at = room.ctypes.data
     ready = _ppoll(polls.ctypes.data, polls.shape[0], at, 0)
     return ready if ready >= 0 else -_errno()
+
+
+@inlined
+def epoll_ready(epoll_fd, ready):
+    """Fill `ready` (EPOLL records) with what is ready now; how many, or -errno."""
+    n = _epoll_wait(epoll_fd, ready.ctypes.data, ready.shape[0], 0)
+    return n if n >= 0 else -_errno()
+
+
+@inlined
+def epoll_change(epoll_fd, fd, which, events, room):
+    """Wait for `events` of a descriptor from now on; 0, or -errno. `room` is one EPOLL record.
+
+    The epoll descriptor must know it already; with no events, only errors are reported.
+    """
+    room[0].events = events
+    room[0].which = which
+    done = _epoll_ctl(epoll_fd, EPOLL_MODIFY, fd, room.ctypes.data)
+    return done if done >= 0 else -_errno()
+
+
+@inlined
+def epoll_forget(epoll_fd, fd, room):
+    """Wait for nothing of a descriptor any more; 0, or -errno."""
+    done = _epoll_ctl(epoll_fd, EPOLL_DELETE, fd, room.ctypes.data)
+    return done if done >= 0 else -_errno()
 
 
 @inlined

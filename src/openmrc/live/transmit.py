@@ -13,21 +13,12 @@ import errno
 from openmrc.engine import requester
 from openmrc.engine.state import OUT, unwrap
 from openmrc.jit import inlined, inner
-from openmrc.live import syscalls
+from openmrc.live import syscalls, udp
 from openmrc.live.memory import bytes_at
-from openmrc.live.state import TX_FRAMES, TX_FULL, TX_SLOTS
+from openmrc.live.state import TX_FRAMES, TX_FULL, TX_SLOTS, UDP
 from openmrc.wire import addresses, codec, srv6
 
 EAGAIN, ENOBUFS, EINTR = errno.EAGAIN, errno.ENOBUFS, errno.EINTR
-
-
-@inlined
-def _dress(e, p, speller, source_qpn):
-    """What of a frame's envelope depends on the packet."""
-    srv6.write_carrier(e.carrier, 0, speller, int(p.src), int(p.dst), int(p.ev))
-    addresses.write_ipv6(e.inner_dst, 0, int(p.dst), int(p.plane))
-    e.spdcid = source_qpn & 0xFFFF
-    e.dpdcid = p.dst_qpn & 0xFFFF
 
 
 @inlined
@@ -45,12 +36,18 @@ def _write(ep, tx, speller, slot, p, payload, source_qpn):
     """Write the frame of a packet into a slot; it waits there for `flush`."""
     plane = int(p.plane)
     e = ep.envelope[plane]
-    _dress(e, p, speller, source_qpn)
-    n = codec.encode(p, e, payload, tx.data[slot], 1)
-    if n <= 0:
+    e.spdcid = source_qpn & 0xFFFF
+    e.dpdcid = p.dst_qpn & 0xFFFF
+    if ep.ctl[0].mode == UDP:
+        if udp.write(tx, slot, p, e, payload, speller):
+            ep.port[plane].end += 1
         return
-    tx.iov[slot].length = n
-    ep.port[plane].end += 1
+    srv6.write_carrier(e.carrier, 0, speller, int(p.src), int(p.dst), int(p.ev))
+    addresses.write_ipv6(e.inner_dst, 0, int(p.dst), plane)
+    n = codec.encode(p, e, payload, tx.data[slot], 1)
+    if n > 0:
+        tx.iov[slot].length = n
+        ep.port[plane].end += 1
 
 
 @inner

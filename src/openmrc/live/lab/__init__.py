@@ -1,0 +1,8 @@
+"""The lab: a fabric of network namespaces on one Linux machine, without root, without a trace."""
+
+from __future__ import annotations
+
+from openmrc.live.lab.lab import Lab, LabSpec, inside_lab, run_lab
+from openmrc.live.lab.topology import Settings
+
+__all__ = ["Lab", "LabSpec", "Settings", "inside_lab", "run_lab"]

@@ -1,0 +1,139 @@
+"""Our own switches in a lab: all of them in one compiled loop, over packet sockets.
+
+The hosts' links end in one namespace. On each of them a packet socket is bound; the sockets are the
+ports of `live.switches.Switches`. The namespace has no IPv6, so its kernel stays out of it. The
+loop paces what NICs send, with their classes; a bucket of the same rate on the host stands before
+it, for a packet socket cannot push back on the other end of a link.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from openmrc.fabric.actions import FaultSchedule
+from openmrc.live.lab.health import Health
+from openmrc.live.lab.namespaces import (
+    Batch,
+    LabError,
+    Namespaces,
+    clear_offloads,
+    set_link,
+    set_sysctl,
+)
+from openmrc.live.lab.shapers import Shapers
+from openmrc.live.lab.topology import FABRIC, Topology
+from openmrc.live.switches import Switches
+
+ETH_P_IPV6 = 0x86DD
+SOL_PACKET, PACKET_IGNORE_OUTGOING = 263, 23
+PATIENCE_S = 2.0  # loading compiled code takes a fraction of it
+COMPILING = "Compiling the switches, once for this version: up to a minute."
+BUFFER_BYTES = 4 << 20  # what the kernel grants of it: net.core.rmem_max
+
+
+class CompiledFabric:
+    """The switches of a lab as one loop on a thread of this process."""
+
+    def __init__(self, topology: Topology, namespaces: Namespaces, queues: Any, seed: int) -> None:
+        self.health = Health(topology.fabric)
+        self._topology = topology
+        self._namespaces = namespaces
+        self._queues = queues
+        self._shapers = Shapers(topology, queues)
+        self._nic_ports = range(topology.fabric.n_nics * topology.fabric.n_planes)
+        self._seed = seed
+        self._sockets: list[socket.socket] = []
+        self._switches: Any = None
+
+    def prepare(self) -> None:
+        """Keep the kernel silent on interfaces to come."""
+        with self._namespaces.inside(FABRIC):
+            set_sysctl("ipv6/conf/default/disable_ipv6", 1)
+
+    def bring_up(self) -> None:
+        """Set the interfaces up, bind a socket to each, and let the loop run; the links exist."""
+        with self._namespaces.inside(FABRIC):
+            for link in self._topology.links:
+                clear_offloads(link.upper.interface)
+                set_link(link.upper.interface, True)
+                self._sockets.append(_port_socket(link.upper.interface))
+        fds = np.array([port.fileno() for port in self._sockets], np.int32)
+        self._switches = Switches(
+            self._topology.fabric,
+            self._queues,
+            fds,
+            seed=self._seed,
+            mtu=self._topology.settings.mtu,
+        )
+        self._switches.start()
+        self._wait()
+
+    def batches(self) -> list[Batch]:
+        """Return the buckets of the hosts' ports; routes there are none."""
+        return self._shapers.first(self._nic_ports)
+
+    def refuse(self, schedule: FaultSchedule) -> None:
+        """Refuse nothing: every action of a switch or link is carried out."""
+
+    def start(self, schedule: FaultSchedule) -> FaultSchedule:
+        """Begin the schedule, whose time 0 is now.
+
+        Returns what is left to the lab's clock: the states of NICs' links, and a note of the rest.
+        """
+        self._switches.play(schedule)
+        return schedule
+
+    def stop(self) -> None:
+        """End the loop and close the ports."""
+        if self._switches is not None:
+            self._switches.close()
+        for port in self._sockets:
+            port.close()
+
+    def _wait(self) -> None:
+        """Wait for the loop's first turn: it may have to be compiled before."""
+        started, told = time.monotonic(), False
+        while self._switches.counters().turns == 0:
+            if not self._switches.running:
+                raise LabError("the switches have ended before they began; see mrc doctor")
+            if not told and time.monotonic() > started + PATIENCE_S:
+                told = True
+                print(COMPILING, file=sys.stderr, flush=True)
+            time.sleep(0.001)
+
+    def act(self, events: Any, scheduled: bool = False) -> None:
+        """Carry out EVENT records now; of `scheduled` ones the switches know already."""
+        before = self.health.link_up.copy()
+        self.health.apply(events)
+        if not scheduled:
+            self._switches.act(events)
+        self._namespaces.run(self._shapers.changed(self._nic_ports, self.health.share))
+        with self._namespaces.inside(FABRIC):
+            for port in (self.health.link_up != before).nonzero()[0].tolist():
+                end = self._topology.switch_end(port)
+                set_link(end.interface, bool(self.health.link_up[port]))
+
+    def counters(self) -> dict[str, Any]:
+        """Return, by switch, what the loop counted: packets, bytes, marks, trims, drops."""
+        rows = [dict(row) for row in self._switches.counters().by_switch()]
+        return {row.pop("switch"): row for row in rows}
+
+    def tap(self, ports: Sequence[int], stream: BinaryIO) -> Any:
+        """Begin to write what crosses these directed ports to a capture; `close` ends it."""
+        return self._switches.tap(ports, stream)
+
+
+def _port_socket(interface: str) -> socket.socket:
+    port = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    port.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+    for buffer in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+        port.setsockopt(socket.SOL_SOCKET, buffer, BUFFER_BYTES)
+    port.bind((interface, ETH_P_IPV6))
+    port.setblocking(False)
+    return port

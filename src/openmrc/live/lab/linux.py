@@ -1,0 +1,230 @@
+"""Switches by Linux: its own SRv6 forwards, its own shapers pace, and its packet filter fails.
+
+Each switch is a namespace. Its own uSID is a seg6local route (End with NEXT-C-SID: shift, decrement
+the hop limit, look up again, RFC 9800), every neighbour's uSID a static route by a permanent
+neighbour, and every port a token bucket of its link's rate. There is no trimming, no ECN marking
+and no delay, since nothing of this kernel does them without a program of one's own.
+
+Faults: a packet that a link loses is dropped by nftables, at the switch, so that packet sockets of
+a host never see it: on the way out of the switch's own ports, on the way in from a NIC. A NIC's
+link that is down in both directions is set down, so that the NIC notices.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, BinaryIO
+
+from openmrc.errors import InputError
+from openmrc.fabric import actions
+from openmrc.fabric.actions import FaultSchedule
+from openmrc.fabric.tables import OWN, table
+from openmrc.fabric.usid import BLOCK_BITS, USID_BITS
+from openmrc.live.lab.capture import Source, Tap
+from openmrc.live.lab.health import Health
+from openmrc.live.lab.hosts import GATEWAY
+from openmrc.live.lab.namespaces import Batch, Namespaces, clear_offloads, set_link, set_sysctl
+from openmrc.live.lab.shapers import Shapers
+from openmrc.live.lab.topology import Topology, prefix
+from openmrc.wire.pcap import Writer
+
+ONE = 1_000_000  # nftables draws whole numbers below this
+
+CANNOT = {
+    actions.PORT_CORRUPT: "link-corrupt",
+}
+
+
+class LinuxFabric:
+    """The switches of a lab as namespaces of Linux; `bring_up` after the links exist."""
+
+    def __init__(self, topology: Topology, namespaces: Namespaces, queues: Any) -> None:
+        self.health = Health(topology.fabric)
+        self._topology = topology
+        self._namespaces = namespaces
+        self._shapers = Shapers(topology, queues)
+        self._routes = {
+            switch: _routes(topology, switch) for switch in range(topology.fabric.n_switches)
+        }
+        self._dropped: dict[str, list[str]] = {}  # by namespace: the rules that are there
+
+    def prepare(self) -> None:
+        """Do nothing: what the interfaces are to inherit is the lab's own default."""
+
+    def bring_up(self) -> None:
+        """Set the interfaces of all switches up, whose links exist, and let them forward."""
+        for name, interfaces in self._interfaces().items():
+            with self._namespaces.inside(name):
+                for interface in interfaces:
+                    clear_offloads(interface)
+                    set_link(interface, True)
+                set_sysctl("ipv6/conf/all/forwarding", 1)  # last, so that no group is joined
+
+    def batches(self) -> list[Batch]:
+        """Return neighbours, routes and shapers."""
+        return [
+            *(
+                Batch(name, "ip", self._routes[switch])
+                for switch, name in enumerate(self._topology.switches)
+            ),
+            *self._shapers.first(self._topology.end_of),
+        ]
+
+    def refuse(self, schedule: FaultSchedule) -> None:
+        """Raise `InputError` for an action that Linux cannot carry out."""
+        for event in schedule.events:
+            if int(event["action"]) in CANNOT and event["rate"] > 0:
+                raise _cannot(CANNOT[int(event["action"])])
+            if int(event["action"]) == actions.PORT_LOSS and event["burst"] > 0:
+                raise _cannot("link-loss with burst")
+
+    def start(self, schedule: FaultSchedule) -> FaultSchedule:
+        """Return what of the schedule is left to the lab's clock: all of it."""
+        return schedule
+
+    def stop(self) -> None:
+        """Do nothing: the kernel's switches end with their namespaces."""
+
+    def act(self, events: Any, scheduled: bool = False) -> None:
+        """Carry out EVENT records now, `scheduled` or not: of one namespace in one transaction."""
+        before = self.health.link_up.copy()
+        self.health.apply(events)
+        self._set_links((self.health.link_up != before).nonzero()[0].tolist())
+        slowed = self._shapers.changed(self._topology.end_of, self.health.share)
+        self._namespaces.run([*self._rules(), *slowed])
+
+    def counters(self) -> dict[str, Any]:
+        """Return, by switch, what its seg6local route counted: packets, bytes, errors."""
+        return {name: self._counted(name) for name in self._topology.switches}
+
+    def tap(self, ports: Sequence[int], stream: BinaryIO) -> Tap:
+        """Begin to write what crosses these directed ports to a capture; `close` ends it."""
+        fabric, sources = self._topology.fabric, []
+        writer = Writer(stream, [fabric.port_name(port) for port in ports])
+        for number, port in enumerate(ports):
+            end = self._topology.switch_end(port)
+            with self._namespaces.inside(end.namespace):
+                sources.append(Source(number, end.interface, bool(fabric.port_nic[port] < 0)))
+        return Tap(sources, writer.write)
+
+    def _interfaces(self) -> dict[str, list[str]]:
+        """The interfaces of each switch."""
+        found: dict[str, list[str]] = {name: [] for name in self._topology.switches}
+        for end in self._topology.end_of.values():
+            if end.namespace in found:
+                found[end.namespace].append(end.interface)
+        return found
+
+    def _counted(self, name: str) -> dict[str, int]:
+        text = self._namespaces.output(name, "ip", "-6", "-s", "-j", "route", "show")
+        for route in json.loads(text or "[]"):
+            if route.get("encap") == "seg6local":
+                stats = route.get("stats64", route)
+                return {key: int(stats.get(key, 0)) for key in ("packets", "bytes", "errors")}
+        return {"packets": 0, "bytes": 0, "errors": 0}
+
+    def _set_links(self, links: Iterable[int]) -> None:
+        """Set the switch's end of NICs' links; what going down took with it is put back."""
+        fabric, again = self._topology.fabric, []
+        for port in links:
+            up = bool(self.health.link_up[port])
+            end = self._topology.switch_end(port)
+            with self._namespaces.inside(end.namespace):
+                set_link(end.interface, up)
+            if up:
+                again.append(int(fabric.port_peer_switch[port]))
+        self._namespaces.run(
+            Batch(
+                self._topology.switches[switch],
+                "ip",
+                [
+                    line.replace(" add ", " replace ", 1)
+                    for line in self._routes[switch]
+                    if not _is_lost(line, self._down(switch))
+                ],
+            )
+            for switch in sorted(set(again))
+        )
+
+    def _down(self, switch: int) -> set[str]:
+        """The interfaces of a switch that are down."""
+        fabric = self._topology.fabric
+        return {
+            self._topology.switch_end(port).interface
+            for port in (~self.health.link_up).nonzero()[0].tolist()
+            if int(fabric.port_peer_switch[port]) == switch
+        }
+
+    def _rules(self) -> list[Batch]:
+        """Return the filters of the namespaces in which they have changed."""
+        fabric, wanted = self._topology.fabric, dict.fromkeys(self._topology.switches, "")
+        rules: dict[str, list[str]] = {name: [] for name in wanted}
+        lossy = (~self.health.up) | (self.health.loss > 0)
+        for port in lossy.nonzero()[0].tolist():
+            end = self._topology.switch_end(port)
+            hook = "ingress" if fabric.port_nic[port] >= 0 else "egress"
+            share = self.health.lost(port)
+            rules[end.namespace].append(_drop(hook, end.interface, share))
+        for switch, state in enumerate(self.health.switch):
+            if state == "up":
+                continue
+            name = self._topology.switches[switch]
+            rules[name] += [
+                _drop("ingress", end.interface, 1.0, "silent_")
+                for end in self._topology.end_of.values()
+                if end.namespace == name
+            ]
+        changed = []
+        for name, lines in rules.items():
+            if lines != self._dropped.get(name, []):
+                changed.append(
+                    Batch(name, "nft", ["flush ruleset", "table netdev faults {", *lines, "}"])
+                )
+                self._dropped[name] = lines
+        return changed
+
+
+def _routes(topology: Topology, switch: int) -> list[str]:
+    """The lines of `ip` of one switch: what it knows is its table (`fabric.tables`)."""
+    fabric, lines, routes, own = topology.fabric, [], [], ""
+    for key, port in table(topology.plan, switch).items():
+        block = prefix(key & (1 << USID_BITS) - 1)
+        if port == OWN:
+            own = block
+            continue
+        there = topology.end_of[int(fabric.port_reverse[port])]
+        here = topology.end_of[port].interface
+        neighbour = f"neigh add {GATEWAY} lladdr {there.mac} dev {here} nud permanent"
+        if neighbour not in lines:
+            lines.append(neighbour)
+        routes.append(f"route add {block} via {GATEWAY} dev {here}")
+    # Any interface of the switch will do.
+    flavour = f"flavors next-csid lblen {BLOCK_BITS} nflen {USID_BITS} count"
+    return [
+        *lines,
+        f"route add {own} encap seg6local action End {flavour} dev {_any_device(topology, switch)}",
+        *routes,
+    ]
+
+
+def _any_device(topology: Topology, switch: int) -> str:
+    return topology.end_of[int(topology.fabric.sw_first_down[switch])].interface
+
+
+def _is_lost(line: str, down: set[str]) -> bool:
+    words = line.split()
+    return words[words.index("dev") + 1] in down
+
+
+def _drop(hook: str, interface: str, share: float, name: str = "") -> str:
+    """A chain that drops a share of what passes an interface."""
+    which = "drop" if share >= 1 else f"numgen random mod {ONE} < {round(share * ONE)} drop"
+    head = f'type filter hook {hook} device "{interface}" priority 0; policy accept;'
+    return f"chain {name}{hook}_{interface} {{ {head} {which}; }}"
+
+
+def _cannot(what: str) -> InputError:
+    return InputError(
+        f'fault: {what} is more than Linux does; use switch = "openmrc", or another kind of fault'
+    )
