@@ -2,15 +2,15 @@
 
     .venv/bin/python benchmarks/strangers.py [--quick] [--json]
 
-Frames of 4 KB of payload come at 20,000 a second (of the loop's own clock). `foreign` are valid ones
-for another queue pair of the device: checked, placed, answered with a SACK each 16 KB. Every other
-line is a kind of frame that is refused; the bar is that none costs more than `foreign`. Answers are
-made and handed to the kernel within the time measured; taking frames from the kernel is not in it, and
-costs the same for all.
+Frames of 4 KB of payload come at 20,000 a second (of the loop's own clock). `foreign` are valid
+ones for another queue pair of the device: checked, placed, answered with a SACK each 16 KB. Every
+other line is a kind of frame that is refused; the bar is that none costs more than `foreign`.
+Answers are made and handed to the kernel within the time measured; taking frames from the kernel is
+not in it, and costs the same for all.
 
-`goodput` is that of a transfer between two devices over loopback sockets while another process floods
-one of its planes at the transfer's own packet rate of that plane, beside the same with no flood:
-median of several runs. It shares the cores of the machine with all that runs.
+`goodput` is that of a transfer between two devices over loopback sockets while another process
+floods one of its planes at the transfer's own packet rate of that plane, beside the same with no
+flood: median of several runs. It shares the cores of the machine with all that runs.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -265,7 +266,8 @@ def goodput(kind: str, rate: float, seconds: float) -> tuple[float, float]:
         psn = int(there._q.peer_psn)
         fd = pairs[0][0].fileno()
         values = (fd, there.qp_num, psn, other_sink.addr, other_sink.rkey, kind, rate)
-        program = f"import sys; sys.path.insert(0, 'benchmarks'); import strangers; strangers.flood{values}"
+        here = str(Path(__file__).parent)
+        program = f"import sys; sys.path[:0] = [{here!r}]; import strangers as s; s.flood{values}"
         flooder = subprocess.Popen([sys.executable, "-c", program], pass_fds=[fd])
         until = time.monotonic() + 60
         before = b.counters()["ports"][0]["rx_packets"]

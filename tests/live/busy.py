@@ -91,7 +91,7 @@ class Busy:
             device.close()
         self.relay.close()
 
-    # --- what a stranger can know, and send ---------------------------------------------------
+    # --- what a stranger can know, and send ----------------------------------------------------
 
     def wait_for(self, what: Callable[[], bool]) -> None:
         until = time.monotonic() + PATIENCE_S
@@ -99,9 +99,11 @@ class Busy:
             assert time.monotonic() < until, self.wrong
             time.sleep(0.002)
 
-    def forge(self, opcode: int = pk.WRITE_ONLY, src: int = 0, dst: int = 1, **fields: Any) -> bytes:
-        """A frame of the fabric on plane 0, as correct as can be but for `fields`: those of a packet
-        record, `payload`, or of an envelope.
+    def forge(
+        self, opcode: int = pk.WRITE_ONLY, src: int = 0, dst: int = 1, **fields: Any
+    ) -> bytes:
+        """A frame of the fabric on plane 0, as correct as can be but for `fields`: those of a
+        packet record, `payload`, or of an envelope.
         """
         self.wait_for(lambda: pk.WRITE_FIRST in self.sample)
         found = decode(self.sample[pk.WRITE_FIRST])

@@ -129,7 +129,7 @@ class Stage:
         key, va = int(to.rkey), int(to.va)
         one.post((number, address, length, va, key, number, which, born, kind, 1))
 
-    # --- time -----------------------------------------------------------------------------------
+    # --- time ----------------------------------------------------------------------------------
 
     def step(self) -> None:
         """Each endpoint looks once at its posts, ports and clocks."""
@@ -166,7 +166,7 @@ class Stage:
         self.completed += 1
         self.check()
 
-    # --- what an attacker does --------------------------------------------------------------------
+    # --- what an attacker does -----------------------------------------------------------------
 
     def forge(self, data: bytes) -> tuple[int, int, int, bytes]:
         """Make a frame of fuzzer's input: (NIC, plane, fate, frame).

@@ -64,7 +64,7 @@ def test_what_is_forged_would_be_believed() -> None:
 
 @pytest.mark.skipif(
     importlib.util.find_spec("atheris") is None,
-    reason="LIVE ENDPOINT NOT FUZZED: atheris is not installed (it has wheels for Linux x86-64 only)",
+    reason="LIVE ENDPOINT NOT FUZZED: atheris is not installed (wheels: Linux x86-64 only)",
 )
 @pytest.mark.parametrize("plain", ["0", "1"], ids=["compiled", "guided"])
 def test_the_fuzzer_finds_nothing(tmp_path: Path, plain: str) -> None:

@@ -41,7 +41,7 @@ BASE_RTT_MIN_PS = 500_000_000
 ECHO_QUANTILE = 0.9
 ECHO_GAP_S, ECHO_LAST_S = 0.001, 0.02  # between measuring requests, and for the last answer
 QPN_REST_S = 60.0  # row 28: a QPN is not used again before
-# Places for regions, taken at random: with the 10 bits above an index (REGION_INDEX_BITS) that makes
+# Places for regions, taken at random: with the 10 bits above an index (REGION_INDEX_BITS) that is
 # 26 bits of an rkey that who does not know it must guess.
 REGION_PLACES = 1 << 16
 SEND_DEPTH_MAX = es.DONE_MAX // 2  # all of them, and what else one packet completes, fit
@@ -99,9 +99,7 @@ class Host:
         if limits.pmtu not in PMTUS:
             raise InputError(f"pmtu {limits.pmtu}: {', '.join(map(str, PMTUS))} are accepted")
         if not 1 <= limits.send_depth <= SEND_DEPTH_MAX:
-            raise InputError(
-                f"send_depth {limits.send_depth}: 1 to {SEND_DEPTH_MAX} are accepted"
-            )
+            raise InputError(f"send_depth {limits.send_depth}: 1 to {SEND_DEPTH_MAX} are accepted")
         if mode == state.UDP:
             udp.check(fabric)
         self.fabric, self.nic, self.wires, self.limits = fabric, nic, tuple(wires), limits

@@ -25,8 +25,8 @@ from openmrc.jit import inlined, inner
 REFUSED_MAX = 3
 
 # Answers to what needs none (received before, outside the window): so many at once, one each round
-# trip, and one for each so many new packets. One of them tells the sender all that the others would;
-# without a limit a copied packet would cost more than a new one.
+# trip, and one for each so many new packets. One of them tells the sender all that the others
+# would; without a limit a copied packet would cost more than a new one.
 ANSWERS_AT_ONCE = 32.0
 PACKETS_PER_ANSWER = 16
 

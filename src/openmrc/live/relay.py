@@ -65,7 +65,7 @@ class Relay:
         self._thread.start()
 
     def send(self, nic: int, plane: int, frame: bytes) -> None:
-        """Write a frame to a NIC's port, as a stranger in the path can. `BlockingIOError` if full."""
+        """Write a frame to a NIC's port, as a stranger can; `BlockingIOError` if full."""
         self._own[nic][plane].send(frame)
 
     def close(self) -> None:

@@ -6,8 +6,9 @@ drawn anew every 100 ms: frames dropped, repeated, reordered, corrupted, delayed
 process of the third is stopped, continued, and every so often killed and started anew.
 
 What must hold: every byte is right when the immediate behind it comes, immediates come in order,
-every request completes exactly once, no queue pair ends but those of a killed peer, and those within
-the configured retry time. Memory, queue pairs, regions and descriptors stay as many as they are.
+every request completes exactly once, no queue pair ends but those of a killed peer, and those
+within the configured retry time. Memory, queue pairs, regions and descriptors stay as many as they
+are.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ STILL_S = 60.0  # a transfer that delivers nothing for so long hangs
 def retry_s() -> float:
     """Row 9: how long a queue pair tries before it ends."""
     rto_ps = max(RTO_UNIT_PS << RTO_EXPONENT, 4 * (BASE_RTT_PS + BASE_RTT_PS * 3 // 4))
-    return rto_ps * (LINEAR + 2 ** (EXPONENTIAL + 1) - 2) / PS_PER_S
+    epochs = LINEAR + (2 << EXPONENTIAL) - 2
+    return rto_ps * epochs / PS_PER_S
 
 
 def _fabric() -> Fabric:
@@ -89,7 +91,9 @@ def _pool(seed: int) -> Any:
 
 
 def _message(seed: int, number: int) -> tuple[int, int, int, bool]:
-    """Where in the pool message `number` begins, its length, its offset in the slot; if it is two."""
+    """Where message `number` begins in the pool, its length, its offset in the slot; if it is two
+    requests.
+    """
     rng = random.Random(seed << 32 | number)
     length = rng.choice((0, 1, rng.randrange(5000), rng.randrange(SLOT_BYTES - 64)))
     return rng.randrange(POOL_BYTES - length), length, rng.randrange(64), rng.random() < 0.3
@@ -176,7 +180,7 @@ class Receiver:
         return ""
 
 
-# --- the process that is stopped and killed ---------------------------------------------------------
+# --- the process that is stopped and killed ---------------------------------------------------
 
 
 def child(descriptors: list[int], seed: int) -> None:
@@ -237,6 +241,7 @@ class Child:
                 self.verified, self.wrong = told["verified"], told["wrong"]
 
     def signal(self, number: int) -> None:
+        """Send it a signal."""
         self.process.send_signal(number)
 
     def end(self) -> None:
@@ -250,7 +255,7 @@ class Child:
                 pipe.close()
 
 
-# --- the soak ---------------------------------------------------------------------------------------
+# --- the soak ---------------------------------------------------------------------------------
 
 
 @dataclass
@@ -285,7 +290,10 @@ class Soak:
         """The two devices of this process write to each other, over one pair of queue pairs."""
         a, b = self.devices
         queues = [[d.create_cq(4096), d.create_cq(4096)] for d in (a, b)]
-        qps = [d.create_qp(*cqs) for d, cqs in zip((a, b), queues, strict=True)]
+        qps = [
+            d.create_qp(send_cq, recv_cq)
+            for d, (send_cq, recv_cq) in zip((a, b), queues, strict=True)
+        ]
         qps[0].connect(qps[1].attributes)
         qps[1].connect(qps[0].attributes)
         self.pairs = []
@@ -379,9 +387,8 @@ class Soak:
 
     def _kill(self) -> None:
         """The peer is killed: its queue pair must end in time, and every request with it."""
-        self.remote.pump(self.child.region)
-        while not self.remote.open and not self.out.wrong:  # something has to be under way
-            self._work()
+        if not self._stop_with_work_under_way():
+            return
         at = time.monotonic()
         self.child.end()
         until = at + retry_s() + RETRY_SLACK_S
@@ -409,6 +416,22 @@ class Soak:
         self.out.kills += 1
         self._drain()
         self._meet()
+
+    def _stop_with_work_under_way(self) -> bool:
+        """Stop the peer so that it has not answered everything: an end that waits for nothing
+        cannot know that its peer is gone (row 28). False if something was wrong.
+        """
+        while not self.out.wrong:
+            self.child.signal(signal.SIGSTOP)
+            time.sleep(0.1)  # what it has said is here
+            self._work()
+            self._note(self.remote.take())
+            if self.remote.open:
+                return True
+            self.child.signal(signal.SIGCONT)
+            for _ in range(10):
+                self._work()
+        return False
 
     def _wrong_of_take(self) -> str:
         wrong = self.remote.take()
@@ -487,9 +510,9 @@ def soak(seed: int, minutes: float, say: Callable[[str], None] = print) -> int:
         one.close()
     detect = f"{max(out.detect_s):.1f}" if out.detect_s else "-"
     say(
-        f"{'FAILED' if out.wrong else 'ok'} {seed}: {out.messages} messages, {out.bytes / 1e6:.0f} MB"
-        f" verified here, frames {json.dumps(out.frames)}, {out.stops} stops, {out.kills} kills,"
-        f" noticed within {detect} s (retry time {retry_s():.1f} s)"
+        f"{'FAILED' if out.wrong else 'ok'} {seed}: {out.messages} messages,"
+        f" {out.bytes / 1e6:.0f} MB verified here, frames {json.dumps(out.frames)},"
+        f" {out.stops} stops, {out.kills} kills, noticed within {detect} s (retry time {retry_s():.1f} s)"
     )
     for line in out.wrong:
         say(f"  {line}")
