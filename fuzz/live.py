@@ -34,6 +34,8 @@ else:
 def main() -> None:
     """Hand over to libFuzzer and its options."""
     script = Script(Stage(), every=256 if INTERPRETED else 64)
+    script.stage.transfer()  # what is not compiled yet is compiled before the clock starts
+    script.play(bytes(4))
     atheris.Setup(sys.argv, script.play)
     atheris.Fuzz()
 

@@ -512,7 +512,8 @@ def soak(seed: int, minutes: float, say: Callable[[str], None] = print) -> int:
     say(
         f"{'FAILED' if out.wrong else 'ok'} {seed}: {out.messages} messages,"
         f" {out.bytes / 1e6:.0f} MB verified here, frames {json.dumps(out.frames)},"
-        f" {out.stops} stops, {out.kills} kills, noticed within {detect} s (retry time {retry_s():.1f} s)"
+        f" {out.stops} stops, {out.kills} kills, noticed within {detect} s"
+        f" (retry time {retry_s():.1f} s)"
     )
     for line in out.wrong:
         say(f"  {line}")
