@@ -182,6 +182,7 @@ def test_every_kind_of_fault_is_in_the_reference() -> None:
         FaultSection,
         StopSection,
         ReportSection,
+        LabSection,
     ],
 )
 def test_every_key_is_in_the_reference(section: type[msgspec.Struct]) -> None:

@@ -39,9 +39,12 @@ def test_a_lab_answers_by_its_name(name: str) -> None:
     control.serve([control.listen(name)], answer)
     assert name in control.running()
     assert control.ask(name, {"do": "heal", "where": "everywhere"}) == ["done"]
-    assert asked == [{"do": "heal", "where": "everywhere"}]
+    assert asked.pop() == {"do": "heal", "where": "everywhere"}
     with pytest.raises(InputError, match="no such place"):
         control.ask(name, {"do": "refuse"})
+    with pytest.raises(InputError, match="KeyError: 'do'"):
+        control.ask(name, {"word": "that nobody foresaw"})
+    assert control.ask(name, {"do": "go on"}) == ["done"]
     with pytest.raises(InputError, match="is running already"):
         control.listen(name)
 

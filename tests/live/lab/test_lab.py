@@ -163,6 +163,21 @@ def test_the_first_status_that_is_not_zero_is_the_lab_s(switch: str, lab_file: L
     assert done.returncode == 5
 
 
+def test_a_shell_on_a_host_is_the_user_s(linux: str, lab_file: LabFile) -> None:
+    done = subprocess.run(
+        [*MRC, "lab", str(lab_file(linux)), "--shell", "h2"],
+        input="echo $OPENMRC_RANK of $OPENMRC_WORLD_SIZE; ip -o -4 address show m0; exit 4\n",
+        env={**os.environ, "SHELL": "/bin/sh"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 4
+    assert done.stdout.startswith("2 of 4\n")
+    assert "198.18.0.3/32" in done.stdout
+
+
 def test_eight_hosts_on_four_planes_are_up_soon(switch: str) -> None:
     example = ROOT / f"examples/lab/{switch}.toml"
     mrc("lab", example, "--name", f"warm-{os.getpid()}", "--", "true")

@@ -152,11 +152,12 @@ def test_every_port_has_a_bucket_of_its_rate_and_the_queue_that_is_asked_for() -
     made, _ = linux(queue_bytes=100_000, queue_last_hop_bytes=200_000)
     batches = {batch.namespace: list(batch.lines) for batch in made.batches() if batch.tool == "tc"}
     assert sum(map(len, batches.values())) == 2 * (8 + 8)
-    # Half a millisecond of 100 Mb/s is less than three frames of 9014 B.
-    shape = "root tbf rate 100000000bit burst 27042 limit"
-    assert f"qdisc add dev u0 {shape} 127042" in batches["plane 0 t0 0"]
-    assert f"qdisc add dev d0 {shape} 227042" in batches["plane 0 t0 0"]  # to a NIC
-    assert f"qdisc add dev e1 {shape} 127042" in batches["h2"]
+    # Half a millisecond of 100 Mb/s is less than three frames of 9038 B on the wire.
+    shape = "root tbf rate 100000000bit burst 27114 limit"
+    assert f"qdisc add dev u0 {shape} 127114 overhead 24" in batches["plane 0 t0 0"]
+    assert f"qdisc add dev d0 {shape} 227114 overhead 24" in batches["plane 0 t0 0"]  # to a NIC
+    host = (16 << 20) + 27114  # more than a socket's buffer
+    assert f"qdisc add dev e1 {shape} {host} overhead 24" in batches["h2"]
 
 
 def events(fabric: Fabric, kind: str, where: str, **how: Any) -> Any:

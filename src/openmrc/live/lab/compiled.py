@@ -1,7 +1,9 @@
 """Our own switches in a lab: all of them in one compiled loop, over packet sockets.
 
 The hosts' links end in one namespace. On each of them a packet socket is bound; the sockets are the
-ports of `live.switches.Switches`. The namespace has no IPv6, so its kernel stays out of it.
+ports of `live.switches.Switches`. The namespace has no IPv6, so its kernel stays out of it. The
+loop paces what NICs send, with their classes; a bucket of the same rate on the host stands before
+it, for a packet socket cannot push back on the other end of a link.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from openmrc.live.lab.namespaces import (
     set_link,
     set_sysctl,
 )
+from openmrc.live.lab.shapers import Shapers
 from openmrc.live.lab.topology import FABRIC, Topology
 from openmrc.live.switches import Switches
 
@@ -42,6 +45,8 @@ class CompiledFabric:
         self._topology = topology
         self._namespaces = namespaces
         self._queues = queues
+        self._shapers = Shapers(topology, queues)
+        self._nic_ports = range(topology.fabric.n_nics * topology.fabric.n_planes)
         self._seed = seed
         self._sockets: list[socket.socket] = []
         self._switches: Any = None
@@ -70,8 +75,8 @@ class CompiledFabric:
         self._wait()
 
     def batches(self) -> list[Batch]:
-        """Return none: there is nothing to route."""
-        return []
+        """Return the buckets of the hosts' ports; routes there are none."""
+        return self._shapers.first(self._nic_ports)
 
     def refuse(self, schedule: FaultSchedule) -> None:
         """Refuse nothing: every action of a switch or link is carried out."""
@@ -108,6 +113,7 @@ class CompiledFabric:
         self.health.apply(events)
         if not scheduled:
             self._switches.act(events)
+        self._namespaces.run(self._shapers.changed(self._nic_ports, self.health.share))
         with self._namespaces.inside(FABRIC):
             for port in (self.health.link_up != before).nonzero()[0].tolist():
                 end = self._topology.switch_end(port)

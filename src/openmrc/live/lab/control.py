@@ -135,6 +135,8 @@ def _answer(connection: socket.socket, answer: Answer) -> dict[str, Any]:
         return {"answer": answer(request)}
     except (InputError, ValueError) as error:
         return {"error": str(error)}
+    except Exception as error:  # a request that nobody foresaw does not end the answering
+        return {"error": f"{type(error).__name__}: {error}"}
 
 
 def _line(connection: socket.socket) -> bytes:

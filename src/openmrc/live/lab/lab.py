@@ -6,6 +6,7 @@ left when the function returns or anything is killed.
 
 from __future__ import annotations
 
+import resource
 import secrets
 import socket
 import threading
@@ -80,6 +81,8 @@ class Lab:
 
     def __init__(self, spec: LabSpec) -> None:
         started = time.monotonic()
+        _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a file a namespace and a port
         self.spec = spec
         self.topology = topology(spec.fabric, spec.settings)
         self.namespaces = Namespaces([*self.topology.hosts, *self.topology.switches])

@@ -25,14 +25,10 @@ from openmrc.live.lab.capture import Source, Tap
 from openmrc.live.lab.health import Health
 from openmrc.live.lab.hosts import GATEWAY
 from openmrc.live.lab.namespaces import Batch, Namespaces, clear_offloads, set_link, set_sysctl
+from openmrc.live.lab.shapers import Shapers
 from openmrc.live.lab.topology import Topology, prefix
 from openmrc.wire.pcap import Writer
 
-ETHERNET_BYTES = 14
-# Of a token bucket: enough for the timers of a busy machine, little beside a queue.
-BURST_S, BURST_FRAMES_MIN = 0.0005, 3
-# Where [fabric] does not say: 2 ms at 1 Gb/s, more than a busy machine's timers are late.
-QUEUE_BYTES = 256 * 1024
 ONE = 1_000_000  # nftables draws whole numbers below this
 
 CANNOT = {
@@ -47,13 +43,11 @@ class LinuxFabric:
         self.health = Health(topology.fabric)
         self._topology = topology
         self._namespaces = namespaces
-        self._queue_bytes = queues.queue_bytes or QUEUE_BYTES
-        self._last_hop_bytes = queues.queue_last_hop_bytes or self._queue_bytes
+        self._shapers = Shapers(topology, queues)
         self._routes = {
             switch: _routes(topology, switch) for switch in range(topology.fabric.n_switches)
         }
         self._dropped: dict[str, list[str]] = {}  # by namespace: the rules that are there
-        self._shares: dict[int, float] = {}  # by port: what its bucket is set to, if not all
 
     def prepare(self) -> None:
         """Do nothing: what the interfaces are to inherit is the lab's own default."""
@@ -69,16 +63,12 @@ class LinuxFabric:
 
     def batches(self) -> list[Batch]:
         """Return neighbours, routes and shapers."""
-        shapers: dict[str, list[str]] = {}
-        for port, end in self._topology.end_of.items():
-            line = f"qdisc add dev {end.interface} root {self._bucket(port, 1.0)}"
-            shapers.setdefault(end.namespace, []).append(line)
         return [
             *(
                 Batch(name, "ip", self._routes[switch])
                 for switch, name in enumerate(self._topology.switches)
             ),
-            *(Batch(name, "tc", lines) for name, lines in shapers.items()),
+            *self._shapers.first(self._topology.end_of),
         ]
 
     def refuse(self, schedule: FaultSchedule) -> None:
@@ -100,10 +90,9 @@ class LinuxFabric:
         """Carry out EVENT records now, `scheduled` or not: of one namespace in one transaction."""
         before = self.health.link_up.copy()
         self.health.apply(events)
-        touched = {int(event["target"]) for event in events}
         self._set_links((self.health.link_up != before).nonzero()[0].tolist())
-        batches = self._rules() + self._rates(touched)
-        self._namespaces.run(batches)
+        slowed = self._shapers.changed(self._topology.end_of, self.health.share)
+        self._namespaces.run([*self._rules(), *slowed])
 
     def counters(self) -> dict[str, Any]:
         """Return, by switch, what its seg6local route counted: packets, bytes, errors."""
@@ -194,30 +183,6 @@ class LinuxFabric:
                 )
                 self._dropped[name] = lines
         return changed
-
-    def _rates(self, ports: Iterable[int]) -> list[Batch]:
-        """Return the shapers that have changed among these ports."""
-        changed = []
-        for port in sorted(ports):
-            if port not in self._topology.end_of:
-                continue
-            share = float(self.health.share[port])
-            if share == self._shares.get(port, 1.0):
-                continue
-            self._shares[port] = share
-            end = self._topology.end_of[port]
-            line = f"qdisc change dev {end.interface} root {self._bucket(port, share)}"
-            changed.append(Batch(end.namespace, "tc", [line]))
-        return changed
-
-    def _bucket(self, port: int, share: float) -> str:
-        frame = self._topology.settings.mtu + ETHERNET_BYTES
-        rate_bps = max(1000, int(int(self._topology.fabric.port_rate_bps[port]) * share))
-        burst = max(BURST_FRAMES_MIN * frame, int(rate_bps / 8 * BURST_S))
-        last_hop = bool(self._topology.fabric.port_last_hop[port])
-        queue_bytes = self._last_hop_bytes if last_hop else self._queue_bytes
-        limit = max(queue_bytes, 2 * frame) + burst
-        return f"tbf rate {rate_bps}bit burst {burst} limit {limit}"
 
 
 def _routes(topology: Topology, switch: int) -> list[str]:

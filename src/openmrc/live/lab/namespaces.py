@@ -135,6 +135,10 @@ def set_sysctl(name: str, value: int) -> None:
     """Set a value below /proc/sys/net of the calling thread's namespace."""
     try:
         Path("/proc/sys/net", name).write_text(str(value))
+    except FileNotFoundError:
+        raise LabError(
+            f"/proc/sys/net/{name}: there is none; boot a kernel with IPv6, without ipv6.disable=1"
+        ) from None
     except OSError as error:
         raise LabError(
             f"/proc/sys/net/{name}: {error.strerror}; in a container start it with --privileged"

@@ -42,13 +42,14 @@ Probe = Callable[[], str]
 
 def uses() -> dict[str, tuple[str, ...]]:
     """Return what can be done with a machine, and the names of the needs of each."""
-    lab = ("linux", "namespaces", "ip", "veth", "packet sockets in a namespace")
+    links = ("ip", "veth", "packet sockets in a namespace", "tc", "token bucket")
+    lab = ("linux", "namespaces", *links)
     return {
         "native": ("linux", "packet sockets"),
         "udp": ("linux", "IPv6 sockets"),
         "overlay": ("linux", "loopback"),
         f"lab {OPENMRC}": lab,
-        f"lab {LINUX}": (*lab, "tc", "nft", "seg6local", "token bucket", "packet filter"),
+        f"lab {LINUX}": (*lab, "nft", "seg6local", "packet filter"),
     }
 
 

@@ -1,0 +1,67 @@
+"""Token buckets: what makes an interface as slow as the link that it stands for.
+
+A rate counts what a link carries, preamble, gap and FCS included, as the simulator does. On a host
+the bucket's queue is longer than any socket's send buffer, so a socket that is full says so: a
+sender waits, and nothing is lost before the wire.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from openmrc.live.lab.namespaces import Batch
+from openmrc.live.lab.topology import Topology
+
+ETHERNET_BYTES = 14
+WIRE_BYTES = 24  # of each frame beside what the kernel counts: preamble, gap, FCS
+# Of a bucket: enough for the timers of a busy machine, little beside a queue.
+BURST_S, BURST_FRAMES_MIN = 0.0005, 3
+# Where [fabric] does not say: 2 ms at 1 Gb/s, more than a busy machine's timers are late.
+QUEUE_BYTES = 256 * 1024
+HOST_QUEUE_BYTES = 16 << 20  # net.core.wmem_max is 4 MiB where it is raised, and counts double
+RATE_BPS_MIN = 1000
+
+
+class Shapers:
+    """The buckets of a lab's interfaces; `queues` are the keys of `[fabric]` about queues."""
+
+    def __init__(self, topology: Topology, queues: Any) -> None:
+        self._topology = topology
+        self._queue_bytes = queues.queue_bytes or QUEUE_BYTES
+        self._last_hop_bytes = queues.queue_last_hop_bytes or self._queue_bytes
+        self._share: dict[int, float] = {}  # by port: what its bucket is set to, if not all
+
+    def first(self, ports: Any) -> list[Batch]:
+        """Return the batches that give these directed ports, which exist, their buckets."""
+        lines: dict[str, list[str]] = {}
+        for port in ports:
+            end = self._topology.end_of[port]
+            line = f"qdisc add dev {end.interface} root {self._bucket(port, 1.0)}"
+            lines.setdefault(end.namespace, []).append(line)
+        return [Batch(name, "tc", of_one) for name, of_one in lines.items()]
+
+    def changed(self, ports: Any, shares: Any) -> list[Batch]:
+        """Return the batches for those of these ports whose share of their rate is another now."""
+        batches = []
+        for port in sorted(ports):
+            share = float(shares[port])
+            if share == self._share.get(port, 1.0):
+                continue
+            self._share[port] = share
+            end = self._topology.end_of[port]
+            line = f"qdisc change dev {end.interface} root {self._bucket(port, share)}"
+            batches.append(Batch(end.namespace, "tc", [line]))
+        return batches
+
+    def _bucket(self, port: int, share: float) -> str:
+        fabric = self._topology.fabric
+        frame = self._topology.settings.mtu + ETHERNET_BYTES + WIRE_BYTES
+        rate_bps = max(RATE_BPS_MIN, int(int(fabric.port_rate_bps[port]) * share))
+        burst = max(BURST_FRAMES_MIN * frame, int(rate_bps / 8 * BURST_S))
+        if fabric.port_nic[port] >= 0:
+            queue_bytes = HOST_QUEUE_BYTES
+        else:
+            of_port = self._last_hop_bytes if fabric.port_last_hop[port] else self._queue_bytes
+            queue_bytes = max(of_port, 2 * frame)
+        limit = queue_bytes + burst
+        return f"tbf rate {rate_bps}bit burst {burst} limit {limit} overhead {WIRE_BYTES}"
