@@ -400,7 +400,7 @@ def _world(*args: Any, **kwargs: Any) -> World:
 def _ideal_ps(fabric: Fabric, traffic: Traffic, transport: Transport) -> int:
     from openmrc.engine.packet import ACKNOWLEDGE
     from openmrc.fabric.ideal import ideal_ps
-    from openmrc.sim.framing import framing
+    from openmrc.wire.framing import framing
 
     sizes = framing(transport.rules)
     ack_bytes = sizes.header_bytes[ACKNOWLEDGE]

@@ -6,8 +6,8 @@ import pytest
 
 from openmrc.engine import packet as pk
 from openmrc.fabric.model import Fabric
-from openmrc.sim.framing import framing
 from openmrc.sim.transport import Queues, Transport
+from openmrc.wire.framing import framing
 from openmrc.workload.patterns import stream
 from tests.sim.lab import (
     FRAME,

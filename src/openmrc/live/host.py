@@ -23,16 +23,15 @@ from openmrc.engine import state as es
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.fabric.model import Fabric
 from openmrc.live import links, loop, state, syscalls, udp
+from openmrc.live.switch_limits import longest_rtt_ps
 from openmrc.wire import addresses, srv6
+from openmrc.wire.framing import MRC_FRAMING
 from openmrc.wire.layout import PKEY_DEFAULT, UDP_PORT
 
 T = TypeVar("T")
 
 PMTUS = (1024, 2048, 4096, 8192)  # row 20
 HEADER_BYTES = 160  # of a frame at most, beside its payload
-NOMINAL_OVERHEAD = 8 + 12 + 4 + 4 + 16 + 4 + 40  # MRC 4.1: UDP length + 40
-WIRE_OVERHEAD = 166  # of a full data frame, preamble and gap included (reference 2.1)
-CONTROL_WIRE = 178
 HOP_LIMIT = 64
 PS_PER_S = 10**12
 RTO_UNIT_PS = 1_024_000
@@ -97,7 +96,7 @@ class Host:
         self.mode = mode
         self.pmtu = _pmtu(wires, limits.pmtu)
         self.rate_bps = int(fabric.port_rate_bps[fabric.nic_port(nic, 0)])
-        self.base_rtt_ps = base_rtt_ps or self._fabric_rtt_ps()
+        self.base_rtt_ps = base_rtt_ps or longest_rtt_ps(fabric, self.pmtu)
         self.measures = base_rtt_ps is None
         self._tables, self.speller = srv6.of_fabric(fabric)
         self._build()
@@ -112,17 +111,6 @@ class Host:
         self._thread = threading.Thread(target=self._run, name=f"mrc nic {nic}", daemon=True)
 
     # --- set-up ------------------------------------------------------------------------------
-
-    def _fabric_rtt_ps(self) -> int:
-        """T of reference 4.6 over the fabric's longest path, without the hosts' own time."""
-        fabric, total = self.fabric, 0
-        for port in fabric.longest_path_ports():
-            delay = int(fabric.port_delay_ps[port])
-            if (switch := int(fabric.port_peer_switch[port])) >= 0:
-                delay += int(fabric.sw_delay_ps[switch])
-            bits = 8 * (self.pmtu + WIRE_OVERHEAD + CONTROL_WIRE)
-            total += 2 * delay + bits * PS_PER_S // int(fabric.port_rate_bps[port])
-        return total
 
     def _build(self) -> None:
         fabric, limits = self.fabric, self.limits
@@ -167,7 +155,7 @@ class Host:
         limits, planes = self.limits, self.fabric.n_planes
         c = self.st.config[0]
         c.pmtu = self.pmtu
-        c.nominal_overhead = NOMINAL_OVERHEAD
+        c.nominal_overhead = MRC_FRAMING.nominal_overhead
         c.port_rate_bps = self.rate_bps
         c.base_rtt_ps = self.base_rtt_ps
         c.sack_bytes = limits.sack_bytes
@@ -181,7 +169,7 @@ class Host:
         n.n_ports = planes
         n.up_mask = (1 << planes) - 1
         n.deadline = es.NEVER
-        wire_bits = 8 * (self.pmtu + WIRE_OVERHEAD)
+        wire_bits = 8 * MRC_FRAMING.data_bytes(self.pmtu)
         n.probe_rate = paths.PROBE_SHARE * self.rate_bps * planes / wire_bits / PS_PER_S
         n.probe_tokens = paths.PROBE_BURST
         self.st.peer.next_at = es.NEVER

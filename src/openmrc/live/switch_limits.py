@@ -13,14 +13,13 @@ from typing import Any, Protocol
 import numpy as np
 
 from openmrc.fabric.model import Fabric, LongArray
+from openmrc.fabric.rtt import PS_BITS, base_rtt_ps
+from openmrc.wire.framing import MRC_FRAMING
 
 PREAMBLE_GAP_AND_FCS = 24  # bytes that a frame occupies on a wire beside itself
 CONTROL_BYTES = 64 * 1024  # row 15
 CONTROL_BYTES_PER_SENDER = 256
 UNLIMITED = 1 << 40
-PS_BITS = 8 * 10**12  # bits per byte x picoseconds per second
-# A data frame without its payload, and a SACK, as they are on a wire (MRC 2.1 to 2.7).
-DATA_OVERHEAD_BYTES, SACK_BYTES = 166, 178
 
 
 class QueueRules(Protocol):
@@ -65,16 +64,9 @@ class Limits:
     ecn_high: LongArray  # everything is marked
 
 
-def base_rtt_ps(fabric: Fabric, pmtu: int) -> int:
+def longest_rtt_ps(fabric: Fabric, pmtu: int) -> int:
     """Return the round trip of a data packet and its SACK over the longest path."""
-    total = 0
-    for port in fabric.longest_path_ports():
-        delay = int(fabric.port_delay_ps[port])
-        if (switch := int(fabric.port_peer_switch[port])) >= 0:
-            delay += int(fabric.sw_delay_ps[switch])
-        bits_ps = (pmtu + DATA_OVERHEAD_BYTES + SACK_BYTES) * PS_BITS
-        total += 2 * delay + bits_ps // int(fabric.port_rate_bps[port])
-    return total
+    return base_rtt_ps(fabric, MRC_FRAMING.data_bytes(pmtu), MRC_FRAMING.sack_bytes)
 
 
 def limits(
@@ -89,9 +81,9 @@ def limits(
     `base_rtt` in picoseconds replaces that of the longest path; `senders_per_nic`, the largest
     number of QPs that send to one NIC, is one per other NIC if it is not known.
     """
-    rtt = base_rtt or base_rtt_ps(fabric, pmtu)
+    rtt = base_rtt or longest_rtt_ps(fabric, pmtu)
     port_rate = int(fabric.port_rate_bps[: fabric.n_nics * fabric.n_planes].max())
-    wire = pmtu + DATA_OVERHEAD_BYTES
+    wire = MRC_FRAMING.data_bytes(pmtu)
     bdp = port_rate * rtt / PS_BITS
     queue = queues.queue_bytes or _whole(bdp, wire)
     last_hop = queues.queue_last_hop_bytes or _whole(1.5 * bdp, wire)

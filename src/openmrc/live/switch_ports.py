@@ -9,9 +9,10 @@ costs no bandwidth. A mark is made when a frame leaves the queue, by what it lea
 from __future__ import annotations
 
 from openmrc.engine import bits
+from openmrc.fabric.rtt import PS_BITS
 from openmrc.jit import inlined, inner
 from openmrc.live import switch_frames, switch_heap
-from openmrc.live.switch_limits import PREAMBLE_GAP_AND_FCS, PS_BITS
+from openmrc.live.switch_limits import PREAMBLE_GAP_AND_FCS
 from openmrc.live.switch_state import (
     CLASS_CONTROL,
     CLASS_DATA,

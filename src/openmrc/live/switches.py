@@ -34,8 +34,7 @@ from openmrc.jit import records
 from openmrc.live import switch_loop
 from openmrc.live.switch_counters import Counters, snapshot
 from openmrc.live.switch_faults import FOR_ENDPOINTS
-from openmrc.live.switch_limits import QueueRules, limits
-from openmrc.live.switch_limits import base_rtt_ps as longest_rtt_ps
+from openmrc.live.switch_limits import QueueRules, limits, longest_rtt_ps
 from openmrc.live.switch_state import ORDERS, Net, build
 from openmrc.live.switch_tap import Tap, ring
 from openmrc.live.syscalls import NS_PER_S, PS_PER_NS

@@ -19,13 +19,14 @@ from openmrc.engine.packet import PACKET
 from openmrc.errors import InputError
 from openmrc.fabric.actions import EVENT, PORT_DENY, PORT_RATE, FaultSchedule
 from openmrc.fabric.model import Fabric
+from openmrc.fabric.rtt import PS_BITS
 from openmrc.jit import records
 from openmrc.sim import state as ss
-from openmrc.sim.derive import PS_BITS, Derived
-from openmrc.sim.framing import framing
+from openmrc.sim.derive import Derived
 from openmrc.sim.transport import Queues, Transport
 from openmrc.traffic import Traffic
 from openmrc.wire import srv6
+from openmrc.wire.framing import framing
 
 SEND_QUEUE_MAX = 64  # messages a QP holds at once; the others wait in the world
 # Paths among which a receive-only end keeps its reverse EVs fresh (MRC 3.9): in all, and per plane.

@@ -8,14 +8,14 @@ from dataclasses import asdict, dataclass
 
 from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric
-from openmrc.sim.framing import Framing, framing
+from openmrc.fabric.rtt import PS_BITS, base_rtt_ps
 from openmrc.sim.transport import MPR_MAX, MPR_UNIT, Queues, Transport
+from openmrc.wire.framing import framing
 
 CONTROL_BYTES = 64 * 1024  # row 15
 CONTROL_BYTES_PER_SENDER = 256
 MPR_MIN = 512  # row 16
 RTO_UNIT_PS = 1_024_000
-PS_BITS = 8 * 10**12
 
 
 @dataclass(frozen=True)
@@ -46,20 +46,6 @@ class Derived:
         return asdict(self)
 
 
-def base_rtt_ps(fabric: Fabric, sizes: Framing, pmtu: int) -> int:
-    """T of reference 4.6: over the links of the longest path, 2 x latency + (data frame + control
-    frame) x 8 / rate.
-    """
-    total = 0
-    for port in fabric.longest_path_ports():
-        rate = int(fabric.port_rate_bps[port])
-        delay = int(fabric.port_delay_ps[port])
-        if (switch := int(fabric.port_peer_switch[port])) >= 0:
-            delay += int(fabric.sw_delay_ps[switch])
-        total += 2 * delay + (sizes.data_bytes(pmtu) + sizes.sack_bytes) * PS_BITS // rate
-    return total
-
-
 def _whole_packets(size: float, packet: int) -> int:
     """`size` rounded up to whole packets."""
     return -int(-size // packet) * packet
@@ -69,7 +55,9 @@ def derive(fabric: Fabric, transport: Transport, queues: Queues, senders_per_nic
     """Work out everything; `senders_per_nic` is the largest number of QPs that send to one NIC."""
     sizes = framing(transport.rules)
     peer = transport.rules == "peer"
-    t = transport.base_rtt_ps or base_rtt_ps(fabric, sizes, transport.pmtu)
+    t = transport.base_rtt_ps or base_rtt_ps(
+        fabric, sizes.data_bytes(transport.pmtu), sizes.sack_bytes
+    )
     port_rate = int(fabric.port_rate_bps[: fabric.n_nics * fabric.n_planes].max())
     qp_rate = port_rate * (1 if transport.paths == "single" else fabric.n_planes)
     wire = sizes.data_bytes(transport.pmtu)

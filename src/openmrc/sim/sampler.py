@@ -16,8 +16,8 @@ import numpy as np
 
 from openmrc.engine import paths
 from openmrc.fabric.actions import PORT_CORRUPT, PORT_DOWN, PORT_LOSS, SWITCH_SILENT
+from openmrc.fabric.rtt import PS_BITS
 from openmrc.fabric.sketch import Sketch, sketch
-from openmrc.sim.derive import PS_BITS
 from openmrc.sim.intervals import Array, Intervals
 from openmrc.sim.samples import (
     ASSUMED_BAD,
