@@ -107,6 +107,7 @@ def lab_spec(scenario: Scenario) -> LabSpec:
             fabric_table=as_table(scenario.fabric, kind=scenario.fabric.kind),
             base_rtt_us=None if base_rtt_ps is None else base_rtt_ps / PS_PER_US,
             seed=scenario.seed,
+            pmtu=int(scenario.transports[0].pmtu),
         )
     except InputError as error:
         raise error.at(scenario.source) from None
