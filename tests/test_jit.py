@@ -9,8 +9,11 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -207,6 +210,34 @@ def test_the_oldest_caches_are_removed_and_strangers_left_alone(
     assert jit.is_cached()
     kept = {path.name for path in tmp_path.iterdir()}
     assert kept == {"mine", "a stranger", "old0", "old1", "old2"}  # four caches in all
+
+
+def test_one_compiles_and_the_others_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight hosts of a lab that start at once do not all compile the same."""
+    monkeypatch.setattr(jit, "CACHE_DIR", tmp_path)
+    monkeypatch.setattr(jit, "interpreted", lambda: False)
+    compiled_by: list[int] = []
+
+    def compile_all(report: Callable[[str, int, int], None]) -> None:
+        compiled_by.append(threading.get_ident())
+        both_are_there.wait()
+
+    module = ModuleType("openmrc.live.warmup")
+    module.compile_all = compile_all  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "openmrc.live.warmup", module)
+    both_are_there = threading.Event()
+    threads = [
+        threading.Thread(target=jit.warm_up, args=(lambda what, step, steps: None, "live"))
+        for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    both_are_there.set()
+    for thread in threads:
+        thread.join()
+    assert len(compiled_by) == 1
+    assert jit.is_cached("live")
+    assert not jit.is_cached("other")
 
 
 def test_plain_python_needs_no_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ lab's three kinds). The frames, the switches and the devices are those of a lab.
     with Inside(multiplane(8, 4, 100_000_000, 4, 2, 0, 0)) as fabric:
         a, b = fabric.device(0), fabric.device(7)
         qa, qb = fabric.connect(a, b)
-        fabric.fail("plane 1")
+        fabric.fail("plane 1 t0 *")
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ class Inside:
         self.switches.play(schedule)
 
     def fail(self, place: str) -> None:
-        """Cut the links of a place (`fabric.places`): "plane 1", "nic 3 plane 0 < t0" ..."""
+        """Cut the links of a place (`fabric.places`): "plane 1 t0 *" is the
+        whole plane, "nic 3 plane 0 < t0" one direction of one."""
         self._act(place, PORT_DOWN)
 
     def lose(self, place: str, rate: float) -> None:

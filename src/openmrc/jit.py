@@ -8,13 +8,15 @@ set before Numba is imported. The cache may be deleted at any time.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import platform
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -162,6 +164,17 @@ def warm_up(report: Callable[[str, int, int], None], world: str = "sim") -> floa
     from importlib import import_module
 
     started = time.perf_counter()
-    import_module(f"openmrc.{world}.warmup").compile_all(report)
-    mark_cached(world)
+    with _alone(world):
+        if not is_cached(world):
+            import_module(f"openmrc.{world}.warmup").compile_all(report)
+            mark_cached(world)
     return time.perf_counter() - started
+
+
+@contextmanager
+def _alone(world: str) -> Iterator[None]:
+    """One process compiles; others that want the same wait for it, and find it done."""
+    CACHE_DIR.mkdir(parents=True, exist_ok=True)
+    with (CACHE_DIR / f"lock-{world}").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,8 +1,9 @@
 """A hint to the processor that a record will be needed soon.
 
 A simulation of thousands of NICs waits for memory more than it computes: what an event needs lies
-anywhere in hundreds of megabytes. Naming it one event ahead hides part of the wait: an eighth of
-the time at 8192 NICs, little where everything fits the caches. Plain Python ignores the hint.
+anywhere in hundreds of megabytes. Naming it some events ahead (`sim/scout.py`) hides most of the
+wait: half of the time at 8192 NICs, little where everything fits the caches. Plain Python ignores
+the hint.
 """
 
 from __future__ import annotations

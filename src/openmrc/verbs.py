@@ -22,6 +22,7 @@ import contextlib
 import enum
 import os
 import select
+import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -30,6 +31,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from openmrc import jit
 from openmrc.engine import state as es
 from openmrc.engine.paths import ev_states
 from openmrc.errors import InputError, OpenMrcError
@@ -482,6 +484,9 @@ class Device:
         base_rtt_ps: int | None = None,
         mode: int = state.NATIVE,
     ) -> None:
+        if not jit.is_cached("live"):
+            print("openmrc: compiling live endpoints, once, in about a minute", file=sys.stderr)
+            jit.warm_up(lambda what, step, steps: None, "live")
         self._host = Host(fabric, nic, ports, limits or Limits(), base_rtt_ps, mode)
         self._regions: dict[int, MemoryRegion] = {}
         self._qps: list[QueuePair] = []
@@ -550,9 +555,10 @@ class Device:
         if not self._host.closed:
             self._host.call(withdraw)
 
-    def create_cq(self, depth: int = 1024) -> CompletionQueue:
-        """A completion queue with room for `depth` completions."""
+    def create_cq(self, depth: int | None = None) -> CompletionQueue:
+        """A completion queue with room for `depth` completions, or for as many as there may be."""
         limits, cqs = self._host.limits, self._host.ep.cq
+        depth = limits.cq_depth if depth is None else depth
         if not 1 <= depth <= limits.cq_depth:
             raise InputError(f"depth {depth}: 1 to {limits.cq_depth} are accepted")
         if self._n_cqs == len(cqs):

@@ -35,6 +35,7 @@ PACKETS_AT_START = 4096
 # Arrays of packets have room for all that the windows allow, up to this many: what is not touched
 # takes address space and no memory, and nothing is copied when more are wanted.
 PACKETS_RESERVED_MAX = 1 << 22
+SCOUT_ABOVE_BYTES = 4 << 20  # of QPs, windows and paths: beyond what caches hold beside packets
 TIMELINE_BINS = 4096
 TIMELINE_BIN_PS = 10_000_000  # reference 11, measures: 10 us
 MAX_WIMM = 128  # MRC 1.8
@@ -46,6 +47,7 @@ PORTS_OF_AN_EVENT = es.PLANES_MAX  # that send: of one NIC at most, but for a ch
 # Room in the heap for what series may release between two looks at it: every event of the 64 would
 # have to complete a send queue full of immediates at once.
 SERIES_RELEASES = 64 * SEND_QUEUE_MAX
+BUCKET_SHIFT_MAX = 30  # a time within a bucket is an int32
 PORT_KINDS_MAX = 1 << 15  # what a port's two bytes can name
 
 # purposes of random streams: each component draws from its own
@@ -399,6 +401,7 @@ def build_net(
         health=health,
         tally=records(n_ports, ss.TALLY),
         switch=switch,
+        after=np.zeros(n_ports + packets, np.int32),
         bucket=records(buckets, ss.BUCKET),
         bucket_bits=np.zeros(max(buckets // 64, 1), np.uint64),
         bucket_summary=np.zeros(max(buckets // 4096, 1), np.uint64),
@@ -445,6 +448,7 @@ def build_net(
     c.one_data_class = c.hashed
     c.trim = queues.trim
     c.single = transport.paths == "single"
+    c.scouts = st.qp.nbytes + st.slot.nbytes + st.ev.nbytes > SCOUT_ABOVE_BYTES
     c.convergence_ps = transport.convergence_ps
     c.bin_ps = TIMELINE_BIN_PS
     c.messages_open = n_msgs
@@ -492,7 +496,7 @@ def _wheel(span_ps: int, shortest_ps: int, n_ports: int) -> tuple[int, int]:
     """Bucket width (as a shift) and number of buckets: about two per port, no wider than the
     shortest packet lasts.
     """
-    shift = max((span_ps // max(2 * n_ports, 256)).bit_length() - 1, 4)
+    shift = min(max((span_ps // max(2 * n_ports, 256)).bit_length() - 1, 4), BUCKET_SHIFT_MAX)
     while shift > 4 and (1 << shift) > shortest_ps:
         shift -= 1
     buckets = max(_pow2_at_least((span_ps >> shift) + 4), 64)

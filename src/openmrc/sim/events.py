@@ -1,10 +1,14 @@
 """The queue of events: a wheel of narrow buckets for packets, a heap for the few events far away.
 
 Almost every event is one transmission or one link away, so the wheel is a ring of buckets that
-spans the longest of those; a bucket is a list, appended to in O(1) and put in order when its time
-comes. A bitmap with a summary finds the next bucket that holds anything. Timers, faults and the
-starts of messages go to a binary heap. Events of equal time keep the order in which they were
-scheduled.
+spans the longest of those; a bucket is a list, appended to in O(1), which notices when it falls out
+of order and is sorted then when its time comes. A bitmap with a summary finds the next bucket that
+holds anything. Timers, faults and the starts of messages go to a binary heap. Events of equal time
+keep the order in which they were scheduled.
+
+The lists are linked through an array of nothing else (`Net.after`), which stays in the caches when
+the records of packets do not: to append to a list, or to walk along it (`scout.py`), is no wait for
+memory.
 """
 
 from __future__ import annotations
@@ -14,35 +18,19 @@ from openmrc.engine.state import NEVER
 from openmrc.jit import inlined, inner
 
 KIND_SHIFT = 40
+UNORDERED = -1  # BUCKET.last: not every event was scheduled later than the one before
 
 
 @inlined
-def _at(ctl, ports, hops, event):
+def _at(net, event):
     """When an event happens."""
-    return ports[event].free_at if event < ctl.n_ports else hops[event - ctl.n_ports].at
-
-
-@inlined
-def _next(ctl, ports, hops, event):
-    """The event behind it in its list, or -1."""
-    if event < ctl.n_ports:
-        return int(ports[event].next)
-    return int(hops[event - ctl.n_ports].next)
-
-
-@inlined
-def _link(ctl, ports, hops, event, following):
-    """Put `following` behind an event."""
-    if event < ctl.n_ports:
-        ports[event].next = following
-    else:
-        hops[event - ctl.n_ports].next = following
+    n = event - net.ctl[0].n_ports
+    return net.port[event].free_at if n < 0 else net.hop[n].at
 
 
 @inlined
 def schedule_port(net, port_no, port):
     """The end of a port's transmission, at its `free_at`."""
-    port.next = -1
     _schedule(net, port_no, port.free_at)
 
 
@@ -50,7 +38,6 @@ def schedule_port(net, port_no, port):
 def schedule_packet(net, n, h, at):
     """The arrival of a packet."""
     h.at = at
-    h.next = -1
     _schedule(net, net.ctl[0].n_ports + n, at)
 
 
@@ -60,111 +47,104 @@ def _schedule(net, event, at):
     ctl = net.ctl[0]
     number = at >> ctl.shift
     ctl.n_wheel += 1
+    net.after[event] = -1
+    if number < ctl.scout_bucket:  # behind the scout's back
+        ctl.scout_lead += 1
     if number <= ctl.bucket:
-        _insert_into_open(ctl, net.port, net.hop, event, at)
+        _insert_into_open(net, event, at)
         return
     bucket = net.bucket[number & ctl.bucket_mask]
+    within = at - (number << ctl.shift)
     if bucket.head < 0:
         bucket.head = event
+        bucket.last = within
         bits.set_in_summary(net.bucket_bits, net.bucket_summary, number & ctl.bucket_mask)
     else:
-        _link(ctl, net.port, net.hop, bucket.tail, event)
+        net.after[bucket.tail] = event
+        bucket.last = within if within >= bucket.last >= 0 else UNORDERED
     bucket.tail = event
 
 
 @inner
-def _insert_into_open(ctl, ports, hops, event, at):
+def _insert_into_open(net, event, at):
     """Into the bucket that is being emptied, in its place.
 
     Rare: buckets are narrower than a transmission.
     """
+    ctl = net.ctl[0]
     if ctl.open_head < 0:
         ctl.open_head = event
         ctl.open_tail = event
         return
-    if _at(ctl, ports, hops, ctl.open_tail) <= at:
-        _link(ctl, ports, hops, ctl.open_tail, event)
+    if _at(net, ctl.open_tail) <= at:
+        net.after[ctl.open_tail] = event
         ctl.open_tail = event
         return
     before = -1
     here = int(ctl.open_head)
-    while _at(ctl, ports, hops, here) <= at:
+    while _at(net, here) <= at:
         before = here
-        here = _next(ctl, ports, hops, here)
-    _link(ctl, ports, hops, event, here)
+        here = int(net.after[here])
+    net.after[event] = here
     if before < 0:
         ctl.open_head = event
     else:
-        _link(ctl, ports, hops, before, event)
+        net.after[before] = event
 
 
 @inner
-def _merge(ctl, ports, hops, left, right):
+def _merge(net, left, right):
     """Merge two ordered lists; of equal times the left one comes first. Returns the head."""
     head = -1
     tail = -1
     while left >= 0 or right >= 0:
-        from_left = right < 0 or (
-            left >= 0 and _at(ctl, ports, hops, left) <= _at(ctl, ports, hops, right)
-        )
+        from_left = right < 0 or (left >= 0 and _at(net, left) <= _at(net, right))
         if from_left:
             taken = left
-            left = _next(ctl, ports, hops, left)
+            left = int(net.after[left])
         else:
             taken = right
-            right = _next(ctl, ports, hops, right)
+            right = int(net.after[right])
         if tail < 0:
             head = taken
         else:
-            _link(ctl, ports, hops, tail, taken)
+            net.after[tail] = taken
         tail = taken
     return head
 
 
 @inner
-def _sort(ctl, ports, hops, head, n):
+def _sort(net, head, n):
     """Merge sort of a list of `n` events, stable. Returns the head."""
     if n < 2:
-        _link(ctl, ports, hops, head, -1)
+        net.after[head] = -1
         return head
     middle = head
     for _ in range(n // 2 - 1):
-        middle = _next(ctl, ports, hops, middle)
-    right = _next(ctl, ports, hops, middle)
-    _link(ctl, ports, hops, middle, -1)
-    left = _sort(ctl, ports, hops, head, n // 2)
-    right = _sort(ctl, ports, hops, right, n - n // 2)
-    return _merge(ctl, ports, hops, left, right)
+        middle = int(net.after[middle])
+    right = int(net.after[middle])
+    net.after[middle] = -1
+    left = _sort(net, head, n // 2)
+    right = _sort(net, right, n - n // 2)
+    return _merge(net, left, right)
 
 
 @inner
-def _put_in_order(ctl, ports, hops, head):
+def _put_in_order(net, head):
     """Sort the list that was just opened."""
+    ctl = net.ctl[0]
     n = 0
     event = head
     while event >= 0:
         n += 1
-        event = _next(ctl, ports, hops, event)
-    head = int(_sort(ctl, ports, hops, head, n))
+        event = int(net.after[event])
+    head = int(_sort(net, head, n))
     ctl.open_head = head
-    following = _next(ctl, ports, hops, head)
+    following = int(net.after[head])
     while following >= 0:
         head = following
-        following = _next(ctl, ports, hops, head)
+        following = int(net.after[head])
     ctl.open_tail = head
-
-
-@inlined
-def upcoming(net):
-    """The event after the one that was just taken, as far as one can know, or -1."""
-    ctl = net.ctl[0]
-    if ctl.open_head >= 0:
-        return int(ctl.open_head)
-    if ctl.n_wheel == 0:
-        return -1
-    here = ctl.bucket & ctl.bucket_mask
-    b = bits.next_set(net.bucket_bits, net.bucket_summary, (here + 1) & ctl.bucket_mask)
-    return int(net.bucket[b].head)
 
 
 @inlined
@@ -172,7 +152,7 @@ def next_at(net):
     """Time of the wheel's next event (NEVER if it is empty); opens its bucket."""
     ctl = net.ctl[0]
     if ctl.open_head >= 0:
-        return _at(ctl, net.port, net.hop, ctl.open_head)
+        return _at(net, ctl.open_head)
     if ctl.n_wheel == 0:
         return NEVER
     here = ctl.bucket & ctl.bucket_mask
@@ -184,16 +164,9 @@ def next_at(net):
     ctl.open_tail = bucket.tail
     bucket.head = -1
     bits.clear_in_summary(net.bucket_bits, net.bucket_summary, b)
-    event = _next(ctl, net.port, net.hop, head)
-    at = _at(ctl, net.port, net.hop, head)
-    while event >= 0:
-        following = _at(ctl, net.port, net.hop, event)
-        if following < at:
-            _put_in_order(ctl, net.port, net.hop, head)
-            break
-        at = following
-        event = _next(ctl, net.port, net.hop, event)
-    return _at(ctl, net.port, net.hop, ctl.open_head)
+    if bucket.last == UNORDERED:
+        _put_in_order(net, head)
+    return _at(net, ctl.open_head)
 
 
 @inlined
@@ -201,7 +174,7 @@ def take(net):
     """Remove the event that `next_at` announced, and return it."""
     ctl = net.ctl[0]
     event = int(ctl.open_head)
-    ctl.open_head = _next(ctl, net.port, net.hop, event)
+    ctl.open_head = int(net.after[event])
     ctl.n_wheel -= 1
     return event
 
@@ -223,6 +196,7 @@ def rewind(net, at):
         b = ctl.bucket & ctl.bucket_mask
         net.bucket[b].head = ctl.open_head
         net.bucket[b].tail = ctl.open_tail
+        net.bucket[b].last = _at(net, ctl.open_tail) - (ctl.bucket << ctl.shift)
         bits.set_in_summary(net.bucket_bits, net.bucket_summary, b)
         ctl.open_head = -1
     ctl.bucket = number

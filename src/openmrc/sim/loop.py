@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from openmrc.engine import ports
-from openmrc.engine.state import NEVER, OUT_MAX, QP
-from openmrc.jit import CACHE_LINE, compiled, inlined, inner
-from openmrc.prefetch import prefetch
-from openmrc.sim import events, faults, link, messages, nic, switch
+from openmrc.engine.state import NEVER, OUT_MAX
+from openmrc.jit import compiled, inlined, inner
+from openmrc.sim import events, faults, link, messages, nic, scout, switch
 from openmrc.sim.state import (
     AT_CONVERGED,
     AT_FAULT,
@@ -26,47 +25,7 @@ from openmrc.sim.state import (
     TIMELINE,
 )
 
-# where in a QP record the fields of timers and of the responder begin
-LINE = CACHE_LINE
-_FIELDS = dict(QP.fields or {})
-TIMERS = int(_FIELDS["reorder_window"][1])
-RESPONDER = int(_FIELDS["rx0"][1])
-
 PACKETS_RESERVED = 2 * OUT_MAX  # one event never needs more packets than this
-
-
-@inlined
-def _look_ahead(net, st, node):
-    """Fetch what the next event will need: a port, or a packet and its QP."""
-    if node < 0:
-        return
-    ctl = net.ctl[0]
-    if node >= ctl.n_ports:
-        n = node - ctl.n_ports
-        h = net.hop[n]
-        if h.to >= 0:
-            prefetch(net.port, switch.egress(ctl, net.switch[h.to], int(h.dst), int(h.ev)), 0)
-        else:
-            prefetch(net.packet, n, 0)
-            if h.qp >= 0:
-                _fetch_qp(st, h.qp)
-    elif node < ctl.n_nic_ports:
-        qi = int(net.nic[node // ctl.n_planes].ready_head)
-        if qi >= 0:
-            _fetch_qp(st, qi)
-
-
-@inlined
-def _fetch_qp(st, qi):
-    """The cache lines of a QP that a packet sent or received touches."""
-    prefetch(st.qp, qi, 0)
-    prefetch(st.qp, qi, LINE)
-    prefetch(st.qp, qi, 2 * LINE)
-    prefetch(st.qp, qi, 3 * LINE)
-    prefetch(st.qp, qi, 4 * LINE)
-    prefetch(st.qp, qi, TIMERS)
-    prefetch(st.qp, qi, RESPONDER)
-    prefetch(st.qp, qi, RESPONDER + LINE)
 
 
 @inlined
@@ -192,7 +151,7 @@ def advance(net, st, until, budget):
             _from_heap(net, st, at)
             continue
         node = events.take(net)
-        _look_ahead(net, st, events.upcoming(net))
+        scout.look_ahead(net, st)
         if node >= ctl.n_ports:
             _arrive(net, st, node - ctl.n_ports, at)
         elif node >= ctl.n_nic_ports:

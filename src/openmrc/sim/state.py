@@ -2,8 +2,8 @@
 
 A packet is one index into `hop` (what a switch looks at) and `packet` (what an endpoint looks at).
 An event is a number too: below the number of ports "this port's transmission is over", above it
-"this packet arrives". Both kinds are linked through their records (`next`); a packet waits either
-for an event or in a port's queue, so one link serves.
+"this packet arrives". What happens next is linked through `after`, which both kinds index; a packet
+in a port's queue, or a free one, through its record.
 
 What is touched together lies in one cache line: at a thousand NICs the cost is cache misses.
 """
@@ -20,7 +20,7 @@ from openmrc.fabric import actions
 HOP = np.dtype(
     [
         ("at", "i8"),  # when it arrives
-        ("next", "i4"),  # event, or packet in the same queue, or free packet
+        ("next", "i4"),  # packet in the same queue, or free packet
         ("port", "i4"),  # the directed port it travels on or waits at
         ("to", "i4"),  # what is at the end of that: a switch, or -1 - nic
         ("frame_bytes", "i4"),  # on the wire, preamble and gap included
@@ -39,7 +39,6 @@ PORT = np.dtype(
     [
         ("free_at", "i8"),  # end of the transmission, and time of its event
         ("sent_bytes", "i8"),  # put on the wire so far, preamble and gap included
-        ("next", "i4"),  # event
         ("peer", "i4"),  # switch at the other end, or -1 - nic
         ("data_bytes", "i4"),  # queued
         ("control_bytes", "i4"),
@@ -50,7 +49,7 @@ PORT = np.dtype(
         ("up", "i1"),
         ("faulty", "i1"),  # down or losing: look closer, at HEALTH
         ("tapped", "i1"),  # what it sends is noted in TAP
-        ("spare", "i1", (2,)),  # one cache line
+        ("spare", "i1", (6,)),  # one cache line
     ],
     align=True,
 )
@@ -116,7 +115,14 @@ SWITCH = np.dtype(
     align=True,
 )
 
-BUCKET = np.dtype([("head", "i4"), ("tail", "i4")], align=True)
+BUCKET = np.dtype(
+    [
+        ("head", "i4"),
+        ("tail", "i4"),
+        ("last", "i4"),  # the tail's time within the bucket, ps; -1: the list is out of order
+    ],
+    align=True,
+)
 
 HEAP_ENTRY = np.dtype([("at", "i8"), ("what", "i8")], align=True)  # what: kind << 40 | number
 
@@ -186,6 +192,8 @@ SERIES = np.dtype(  # of an entry that is a series: how far it is, and the rule 
     align=True,
 )
 
+SCOUTED = 64  # events that the scout remembers, a power of two
+
 CONTROL = np.dtype(
     [
         ("now", "i8"),
@@ -218,6 +226,7 @@ CONTROL = np.dtype(
         ("trim", "i1"),
         ("single", "i1"),
         ("started", "i1"),
+        ("scouts", "i1"),  # large enough for scout.py
         ("any_down", "i1"),  # some port has been down: packets under way may be lost with it
         ("convergence_ps", "i8"),
         ("bin_ps", "i8"),
@@ -248,6 +257,13 @@ CONTROL = np.dtype(
         ("tap_n", "i8"),  # entries of TAP in use
         ("tap_reserve", "i8"),  # room there that the events between two checks may need
         ("rerouted_at", "i8"),  # last instant from which routing began to converge
+        # scout.py
+        ("scout_bucket", "i8"),  # number of the bucket that the scout is in
+        ("scout_lead", "i8"),  # events that it is ahead
+        ("scout_turn", "i8"),  # events that it has passed, all in all
+        ("scout", "i4"),  # the event that it comes to next, -1 at the end of a bucket
+        ("scout_peek", "i4"),  # place of the bucket after the one that it is in, -1 once looked at
+        ("scouted", "i4", (SCOUTED,)),  # those that it passed, a ring
     ],
     align=True,
 )
@@ -283,6 +299,7 @@ class Net(NamedTuple):
     health: Any
     tally: Any  # TALLY, by port
     switch: Any
+    after: Any  # int32 by event: the one behind it in its bucket, or -1
     bucket: Any
     bucket_bits: Any  # uint64, which buckets hold events
     bucket_summary: Any

@@ -167,6 +167,7 @@ class World:
         if n + extra > len(self.net.hop) - 1:  # the reserve is used up: one after the other
             self.net = self.net._replace(hop=_longer(self.net.hop, extra))
             self.net = self.net._replace(packet=_longer(self.net.packet, extra))
+            self.net = self.net._replace(after=np.pad(self.net.after, (0, extra)))
             if self.net.ctl[0].by_usid:
                 carrier = np.pad(self.net.carrier, ((0, extra), (0, 0)))
                 self.net = self.net._replace(carrier=carrier)
