@@ -1,6 +1,6 @@
 """The scenarios of examples/worlds in the simulator and in a lab, side by side.
 
-    python benchmarks/worlds.py [--only NAME ...] [--repeat N] [--json]
+    python benchmarks/worlds.py [--only NAME ...] [--repeat N] [--set KEY=VALUE ...] [--json]
 
 Prints goodput and the slowest flow's time of both worlds with their ratios; several runs of the lab
 give the median. A lab needs an idle machine to be on time: the load average is printed too.
@@ -22,9 +22,10 @@ GOODPUT_BAR, P100_BAR = 0.10, 0.20  # how far the lab may be from the simulator
 TIMEOUT_S = 300
 
 
-def run(scenario: Path, world: str) -> dict[str, Any]:
+def run(scenario: Path, world: str, overrides: list[str]) -> dict[str, Any]:
     """What one run says of itself: goodput in Mb/s, p50 and p100 in ms."""
     words = [sys.executable, "-m", "openmrc.cli", "run", str(scenario), "--world", world, "--json"]
+    words += [word for override in overrides for word in ("--set", override)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
     if done.returncode != 0:
         raise SystemExit(f"{scenario.stem} in {world}: {done.stderr}")
@@ -46,9 +47,9 @@ def middle(runs: list[dict[str, Any]]) -> dict[str, Any]:
     return {key: statistics.median(run[key] for run in runs) for key in runs[0]}
 
 
-def compare(scenario: Path, repeat: int) -> dict[str, Any]:
-    sim = run(scenario, "sim")
-    lab = middle([run(scenario, "lab") for _ in range(repeat)])
+def compare(scenario: Path, repeat: int, overrides: list[str]) -> dict[str, Any]:
+    sim = run(scenario, "sim", overrides)
+    lab = middle([run(scenario, "lab", overrides) for _ in range(repeat)])
     goodput = lab["goodput_mbps"] / sim["goodput_mbps"]
     p100 = lab["p100_ms"] / sim["p100_ms"]
     return {
@@ -65,6 +66,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", metavar="NAME", nargs="*", help="these scenarios")
     parser.add_argument("--repeat", metavar="N", type=int, default=1, help="runs of the lab")
+    parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[])
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     rows = []
@@ -74,7 +76,7 @@ def main() -> int:
     for scenario in sorted(SCENARIOS.glob("*.toml")):
         if arguments.only and scenario.stem not in arguments.only:
             continue
-        row = compare(scenario, arguments.repeat)
+        row = compare(scenario, arguments.repeat, arguments.set)
         rows.append(row)
         sim, lab = row["sim"], row["lab"]
         if not arguments.json:

@@ -153,7 +153,7 @@ def _work(
 ) -> int:
     from openmrc.live.lab import commands
 
-    for line in _sentences(lab):
+    for line in sentences(lab):
         _say(line)
     stopped: list[int] = []
 
@@ -211,7 +211,8 @@ def _opened(file: Path) -> Any:
         raise InputError(f"--pcap {file}: {error.strerror}; name a file") from None
 
 
-def _sentences(lab: Lab) -> list[str]:
+def sentences(lab: Lab) -> list[str]:
+    """Return what is to be known of a lab that is up."""
     spec = lab.spec
     switches = "Linux's switches" if spec.settings.switch == "linux" else "openmrc's switches"
     lines = [

@@ -80,6 +80,10 @@ class Coordinator:
             self._collect()
         return self.heard
 
+    def say(self, words: str) -> None:
+        """Tell the user."""
+        print(words, file=sys.stderr, flush=True)
+
     # --- the agents' processes ---------------------------------------------------------------
 
     @contextmanager
@@ -155,6 +159,7 @@ class Coordinator:
             self.heard.rtt_us[nic] = self._lines[nic].hear()["rtt_us"]
 
     def _start(self) -> None:
+        self.say(f"{len(self._nics)} agents are ready; the run begins.")
         self._start_ns = time.monotonic_ns() + START_IN_NS
         for nic in self._nics:
             self._lines[nic].say({"start_ns": self._start_ns})
@@ -178,7 +183,7 @@ class Coordinator:
 
     def _wait_for_the_end(self) -> None:
         """Return when all is done, the time is up, nothing more can come, or the user asks."""
-        state = dict.fromkeys(self._nics, {"done": 0, "failed": 0, "idle": False})
+        state = {nic: {"done": 0, "failed": 0, "idle": False} for nic in self._nics}
         last, changed_at, look_at = 0, time.monotonic(), 0.0
         n = self._plan.traffic.n_msgs
         while True:

@@ -66,7 +66,9 @@ def make_plan(
             "qps": _qps(listed, nic),
             "sends": _sends(listed, nic, offsets, told),
             "receives": _receives(listed, nic, offsets[1], told),
-            "on_sent": _released(listed, listed.msg_src == nic, listed.sent_first, listed.sent_next),
+            "on_sent": _released(
+                listed, listed.msg_src == nic, listed.sent_first, listed.sent_next
+            ),
             "on_received": _released(
                 listed, listed.msg_dst == nic, listed.recv_first, listed.recv_next
             ),
@@ -110,9 +112,7 @@ def refuse(transport: TransportSection, fabric: FabricSection, lab: LabSection) 
                 f" --world lab accepts {only!r}"
             )
     if fabric.ecn_last_hop:
-        raise InputError(
-            "fabric.ecn_last_hop: true is only simulated; --world lab accepts false"
-        )
+        raise InputError("fabric.ecn_last_hop: true is only simulated; --world lab accepts false")
     room = int(lab.mtu) - HEADER_BYTES + ETHERNET_BYTES
     if transport.pmtu > room:
         raise InputError(
@@ -163,14 +163,16 @@ def _qps(t: Traffic, nic: int) -> list[dict[str, int]]:
     """The ends of queue pairs on a host."""
     mine = np.flatnonzero((t.qp_src == nic) | (t.qp_dst == nic)).tolist()
     return [
-        {"qp": qp, "sends": int(t.qp_src[qp] == nic), "peer": int(t.qp_src[qp] + t.qp_dst[qp] - nic)}
+        {
+            "qp": qp,
+            "sends": int(t.qp_src[qp] == nic),
+            "peer": int(t.qp_src[qp] + t.qp_dst[qp] - nic),
+        }
         for qp in mine
     ]
 
 
-def _sends(
-    t: Traffic, nic: int, offsets: list[LongArray], told: Any
-) -> dict[str, list[int]]:
+def _sends(t: Traffic, nic: int, offsets: list[LongArray], told: Any) -> dict[str, list[int]]:
     mine = np.flatnonzero(t.msg_src == nic)
     return {
         "message": mine.tolist(),

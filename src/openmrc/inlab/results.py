@@ -35,7 +35,7 @@ def result_of(
     verified = _verified(plan, heard, done_ps)
     by = _Entries(traffic, plan)
     complete = by.all(done_ps >= 0)
-    flows = {
+    flows: dict[str, Array] = {
         "src": traffic.msg_src,
         "dst": traffic.msg_dst,
         "qp": traffic.msg_qp,

@@ -181,6 +181,7 @@ def _inside(
 ) -> Heard:
     """In the child: the lab, and the run in it."""
     from openmrc.inlab.coordinator import Coordinator
+    from openmrc.labs import sentences
     from openmrc.live.lab import inside_lab
     from openmrc.live.lab.needs import explained
 
@@ -191,7 +192,10 @@ def _inside(
         if stream is not None:
             lab.tap(list(at), stream)
         signal.signal(signal.SIGINT, lambda number, frame: asked.append(number))
-        heard.append(Coordinator(lab, plan, stop_ps, lambda: bool(asked), tell).run())
+        run = Coordinator(lab, plan, stop_ps, lambda: bool(asked), tell)
+        for line in sentences(lab):
+            run.say(line)
+        heard.append(run.run())
         return 0
 
     with explained(spec.settings):
@@ -200,7 +204,7 @@ def _inside(
 
 
 def _compile(report: Callable[[str, int, int], None] | None) -> None:
-    """Before any host starts: eight processes that compile side by side take eight times as long."""
+    """Before any host starts: hosts that compile side by side take so many times as long."""
     from openmrc import jit
 
     if not jit.is_cached("live"):

@@ -27,8 +27,8 @@ from openmrc.live.lab.namespaces import (
     set_sysctl,
 )
 from openmrc.live.lab.shapers import Shapers
-from openmrc.live.lab.totals import Totals, of_our_switches
 from openmrc.live.lab.topology import FABRIC, Topology
+from openmrc.live.lab.totals import Totals, of_our_switches
 from openmrc.live.switches import Switches
 
 ETH_P_IPV6 = 0x86DD

@@ -29,8 +29,8 @@ from openmrc.live.lab.health import healing
 from openmrc.live.lab.isolation import run_isolated
 from openmrc.live.lab.linux import LinuxFabric
 from openmrc.live.lab.namespaces import ROOT, Batch, Namespaces
-from openmrc.live.lab.totals import Totals
 from openmrc.live.lab.topology import LINUX, Settings, topology
+from openmrc.live.lab.totals import Totals
 
 PS_PER_US = 1_000_000
 # What `mrc lab fail` does to a place of this form, where nobody says how.

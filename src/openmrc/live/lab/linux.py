@@ -26,8 +26,8 @@ from openmrc.live.lab.health import Health
 from openmrc.live.lab.hosts import GATEWAY
 from openmrc.live.lab.namespaces import Batch, Namespaces, clear_offloads, set_link, set_sysctl
 from openmrc.live.lab.shapers import Shapers
-from openmrc.live.lab.totals import Totals
 from openmrc.live.lab.topology import Topology, prefix
+from openmrc.live.lab.totals import Totals
 from openmrc.wire.pcap import Writer
 
 ONE = 1_000_000  # nftables draws whole numbers below this
