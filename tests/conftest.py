@@ -150,5 +150,5 @@ def fake_world(monkeypatch: pytest.MonkeyPatch) -> type[FakeWorld]:
 
     monkeypatch.setattr(run, "_world", ThisWorld)
     monkeypatch.setattr(run, "_compile", lambda report: None)
-    monkeypatch.setattr(run, "_ideal_ps", lambda *things: 10 * US)
+    monkeypatch.setattr(run, "perfect_ps", lambda *things: 10 * US)
     return ThisWorld

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from openmrc.scenario import Scenario
 
 DEMO_DIRECTORY = "openmrc-demo"
+WORLDS = ("sim", "lab")
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
 
 
@@ -93,6 +94,12 @@ def _parser() -> _Parser:
         action="append",
         help='"plane 0 t0 1 - t1 0", "nic 5", "plane 0 t1 2" or "everywhere" (the default);'
         " may be repeated",
+    )
+    run.add_argument(
+        "--world",
+        choices=WORLDS,
+        default=WORLDS[0],
+        help="sim: simulated (the default); lab: real frames between processes of this machine",
     )
     run.add_argument("--seed", metavar="N", help="in place of the scenario's seed")
     run.add_argument(
@@ -191,7 +198,8 @@ def _run(arguments: argparse.Namespace) -> int:
     at = arguments.at or ["everywhere"]
     if arguments.pcap is not None:
         check_capture(arguments.pcap, scenario, at)
-    return _simulate(scenario, arguments.json, arguments.out, pcap=arguments.pcap, at=at)
+    run = _run_in_lab if arguments.world == "lab" else _simulate
+    return run(scenario, arguments.json, arguments.out, pcap=arguments.pcap, at=at)
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
@@ -279,7 +287,7 @@ def _simulate(
     """
     from openmrc.report.directory import check_directory
     from openmrc.report.progress import Bar, compiling
-    from openmrc.run import pcap_paths, simulate
+    from openmrc.run import simulate
 
     if out is not None:
         check_directory(out)
@@ -287,6 +295,29 @@ def _simulate(
         result = simulate(
             scenario, bar.update, compiling=compiling, pcap=pcap, at=at, sampled=out is not None
         )
+    return _deliver(result, as_json, out, picture, pcap)
+
+
+def _run_in_lab(
+    scenario: Scenario, as_json: bool, out: Path | None, pcap: Path | None, at: Sequence[str]
+) -> int:
+    """As `_simulate`, in the live world."""
+    from openmrc.inlab import run_in_lab
+    from openmrc.report.directory import check_directory
+    from openmrc.report.progress import Bar, compiling
+
+    if out is not None:
+        check_directory(out)
+    result = run_in_lab(scenario, Bar, compiling, pcap, at)
+    return _deliver(result, as_json, out, False, pcap)
+
+
+def _deliver(
+    result: Result, as_json: bool, out: Path | None, picture: bool, pcap: Path | None
+) -> int:
+    """Print and write what came of a run; return the exit status."""
+    from openmrc.run import pcap_paths
+
     _report(result, as_json)
     if out is not None:
         from openmrc.report.files import write_results

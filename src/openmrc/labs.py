@@ -107,6 +107,7 @@ def lab_spec(scenario: Scenario) -> LabSpec:
             fabric_table=as_table(scenario.fabric, kind=scenario.fabric.kind),
             base_rtt_us=None if base_rtt_ps is None else base_rtt_ps / PS_PER_US,
             seed=scenario.seed,
+            pmtu=int(scenario.transports[0].pmtu),
         )
     except InputError as error:
         raise error.at(scenario.source) from None
@@ -152,7 +153,7 @@ def _work(
 ) -> int:
     from openmrc.live.lab import commands
 
-    for line in _sentences(lab):
+    for line in sentences(lab):
         _say(line)
     stopped: list[int] = []
 
@@ -210,7 +211,8 @@ def _opened(file: Path) -> Any:
         raise InputError(f"--pcap {file}: {error.strerror}; name a file") from None
 
 
-def _sentences(lab: Lab) -> list[str]:
+def sentences(lab: Lab) -> list[str]:
+    """Return what is to be known of a lab that is up."""
     spec = lab.spec
     switches = "Linux's switches" if spec.settings.switch == "linux" else "openmrc's switches"
     lines = [

@@ -261,7 +261,7 @@ def simulate(
     try:
         _compile(compiling)
         for index, (name, transport) in enumerate(transports):
-            ideal_ps = _ideal_ps(fabric, traffic, transport)
+            ideal_ps = perfect_ps(fabric, traffic, transport)
             with _capturing(files.get(name), fabric, at, transport) as capture:
                 world = world_of(scenario, fabric, traffic, schedule, transport, **capture)
                 if sampled:
@@ -397,7 +397,8 @@ def _world(*args: Any, **kwargs: Any) -> World:
     return World(*args, **kwargs)
 
 
-def _ideal_ps(fabric: Fabric, traffic: Traffic, transport: Transport) -> int:
+def perfect_ps(fabric: Fabric, traffic: Traffic, transport: Transport) -> int:
+    """Return `ideal_ps` of a result: what a perfect network would have taken."""
     from openmrc.engine.packet import ACKNOWLEDGE
     from openmrc.fabric.ideal import ideal_ps
     from openmrc.wire.framing import framing

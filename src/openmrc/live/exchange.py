@@ -43,7 +43,7 @@ class Peer:
     """The other end, once connected."""
 
     def __init__(
-        self, qp: QueuePair, line: _Line, regions: Sequence[RemoteRegion], extra: Any
+        self, qp: QueuePair, line: Line, regions: Sequence[RemoteRegion], extra: Any
     ) -> None:
         self.qp = qp
         self.regions = list(regions)
@@ -107,7 +107,7 @@ class Listener:
         while True:
             self._socket.settimeout(max(until - time.monotonic(), 0.001))
             try:
-                line = _Line(self._socket.accept()[0])
+                line = Line(self._socket.accept()[0])
             except TimeoutError:
                 raise ExchangeError(f"nobody came within {timeout:g} s") from None
             try:
@@ -146,7 +146,7 @@ def connect(
     until = time.monotonic() + timeout
     while True:
         try:
-            line = _Line(socket.create_connection((host, port), timeout=TIMEOUT_S))
+            line = Line(socket.create_connection((host, port), timeout=TIMEOUT_S))
             break
         except OSError as error:
             if time.monotonic() > until:
@@ -161,7 +161,7 @@ def connect(
 
 
 def _introduce(
-    line: _Line, qp: QueuePair, regions: Sequence[MemoryRegion], extra: Any, role: str
+    line: Line, qp: QueuePair, regions: Sequence[MemoryRegion], extra: Any, role: str
 ) -> Peer:
     """Tell and hear attributes, connect, measure one after the other."""
     offered = [asdict(mr.remote) for mr in regions]
@@ -184,8 +184,11 @@ def _introduce(
     return Peer(qp, line, there, told.get("extra"))
 
 
-class _Line:
-    """Lines of JSON over a TCP connection."""
+class Line:
+    """Lines of JSON over a TCP connection.
+
+    A message longer than `LINE_MAX` is refused by who hears it.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         connection.settimeout(TIMEOUT_S)
@@ -222,6 +225,10 @@ class _Line:
         proof = str(self.hear().get("proof"))
         if not hmac.compare_digest(proof.encode(), _proof(secret, other, mine, theirs).encode()):
             raise ExchangeError("the peer does not know the secret")
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when the peer has spoken, if all before was heard."""
+        return self._socket.fileno()
 
     def wait_for_end(self) -> None:
         """Return when the peer closes."""

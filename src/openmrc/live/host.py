@@ -244,6 +244,7 @@ class Host:
         n = self.st.nic[self.nic]
         if bool(int(n.up_mask) >> plane & 1) == up:
             return
+        self.ep.port[plane].down = not up
         ports.set_local_port(self.st, self.nic, plane, up, int(self.ep.ctl[0].now))
         kind = state.PORT_UP if up else state.PORT_DOWN
         self.tell(kind, plane)

@@ -103,6 +103,7 @@ PORT = np.dtype(
         ("first", "i4"),  # frames in its part of the transmit batch that wait: first .. end - 1
         ("end", "i4"),
         ("full", "i1"),  # the kernel takes no more for now
+        ("down", "i1"),  # known to be: what is meant for it is lost
         ("failed", "i4"),  # errno of the last send that found the port gone, until looked at
         ("rx_packets", "i8"),
         ("rx_bytes", "i8"),

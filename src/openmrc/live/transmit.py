@@ -115,8 +115,15 @@ def pump(ep, st, tx, speller, now):
 
 @inner
 def flush(ep, tx, plane):
-    """Hand what waits for a port to the kernel."""
+    """Hand what waits for a port to the kernel; to one that is down nothing can be handed.
+
+    The kernel says of an interface without a carrier what it says of one whose queue is full
+    (ENOBUFS): who waited for room there would wait for the cable, and ask without a pause.
+    """
     port = ep.port[plane]
+    if port.down:
+        port.tx_lost += port.end - port.first
+        port.first = port.end
     while port.first < port.end:
         first = plane * TX_SLOTS + int(port.first)
         n = syscalls.send(port.fd, tx, first, port.end - port.first)

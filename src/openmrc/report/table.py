@@ -23,6 +23,7 @@ COLUMNS = (
     ("finished", ""),
 )
 
+SLOW_GBPS = 10
 UNITS = {"ps": fmt_time, "bps": fmt_rate, "bytes": fmt_size}
 
 
@@ -34,7 +35,7 @@ def row(run: TransportResult) -> list[str]:
     return [
         run.name,
         *(_figure(fct_us[key], 1) for key in ("p50", "p99", "p100")),
-        _figure(summary["goodput_gbps"]["total"], 0),
+        _goodput(summary["goodput_gbps"]["total"]),
         f"{packets['retransmitted']:,}",
         f"{packets['dropped_fault'] + packets['dropped_corrupt']:,}",
         _figure(summary["slowdown_p100"], 2),
@@ -140,6 +141,11 @@ def _why(run: TransportResult) -> str:
 
 def _figure(value: float | None, digits: int) -> str:
     return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def _goodput(gbps: float | None) -> str:
+    """Whole Gb/s; of slow links, as in a lab, also a thousandth."""
+    return _figure(gbps, 3 if gbps is not None and gbps < SLOW_GBPS else 0)
 
 
 def _rounded(ps: int) -> str:

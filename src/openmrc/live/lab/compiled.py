@@ -28,6 +28,7 @@ from openmrc.live.lab.namespaces import (
 )
 from openmrc.live.lab.shapers import Shapers
 from openmrc.live.lab.topology import FABRIC, Topology
+from openmrc.live.lab.totals import Totals, of_our_switches
 from openmrc.live.switches import Switches
 
 ETH_P_IPV6 = 0x86DD
@@ -40,7 +41,15 @@ BUFFER_BYTES = 4 << 20  # what the kernel grants of it: net.core.rmem_max
 class CompiledFabric:
     """The switches of a lab as one loop on a thread of this process."""
 
-    def __init__(self, topology: Topology, namespaces: Namespaces, queues: Any, seed: int) -> None:
+    def __init__(
+        self,
+        topology: Topology,
+        namespaces: Namespaces,
+        queues: Any,
+        seed: int,
+        **sizes: Any,
+    ) -> None:
+        """`sizes` (`pmtu`, `base_rtt_ps`, `senders_per_nic`) are what queues follow from."""
         self.health = Health(topology.fabric)
         self._topology = topology
         self._namespaces = namespaces
@@ -48,6 +57,7 @@ class CompiledFabric:
         self._shapers = Shapers(topology, queues)
         self._nic_ports = range(topology.fabric.n_nics * topology.fabric.n_planes)
         self._seed = seed
+        self._sizes = sizes
         self._sockets: list[socket.socket] = []
         self._switches: Any = None
 
@@ -70,6 +80,7 @@ class CompiledFabric:
             fds,
             seed=self._seed,
             mtu=self._topology.settings.mtu,
+            **self._sizes,
         )
         self._switches.start()
         self._wait()
@@ -123,6 +134,10 @@ class CompiledFabric:
         """Return, by switch, what the loop counted: packets, bytes, marks, trims, drops."""
         rows = [dict(row) for row in self._switches.counters().by_switch()]
         return {row.pop("switch"): row for row in rows}
+
+    def totals(self) -> Totals:
+        """Return what the loop counted, all switches together."""
+        return of_our_switches(self._switches.counters())
 
     def tap(self, ports: Sequence[int], stream: BinaryIO) -> Any:
         """Begin to write what crosses these directed ports to a capture; `close` ends it."""

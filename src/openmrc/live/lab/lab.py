@@ -30,7 +30,9 @@ from openmrc.live.lab.isolation import run_isolated
 from openmrc.live.lab.linux import LinuxFabric
 from openmrc.live.lab.namespaces import ROOT, Batch, Namespaces
 from openmrc.live.lab.topology import LINUX, Settings, topology
+from openmrc.live.lab.totals import Totals
 
+PS_PER_US = 1_000_000
 # What `mrc lab fail` does to a place of this form, where nobody says how.
 FAIL_DEFAULT = {
     "nic": "link-down",
@@ -55,6 +57,8 @@ class LabSpec:
     fabric_table: Mapping[str, Any]
     base_rtt_us: float | None = None
     seed: int = 1
+    pmtu: int = 4096  # this and the next: what our switches' queues follow from
+    senders_per_nic: int | None = None  # QPs that send to one NIC, at most; None: one per other NIC
     secret: str = field(default_factory=lambda: secrets.token_hex(16))
 
 
@@ -178,6 +182,11 @@ class Lab:
             "counters": self._switching.counters(),
         }
 
+    def totals(self) -> Totals:
+        """Return what was counted in all switches together."""
+        counted: Totals = self._switching.totals()
+        return counted
+
     def answer(self, request: dict[str, Any]) -> Any:
         """Do what `mrc lab fail`, `heal` or `status` asks for."""
         what = request.pop("do", "")
@@ -216,7 +225,16 @@ class Lab:
             return LinuxFabric(self.topology, self.namespaces, spec.queues)
         from openmrc.live.lab.compiled import CompiledFabric
 
-        return CompiledFabric(self.topology, self.namespaces, spec.queues, spec.seed)
+        rtt_ps = None if spec.base_rtt_us is None else round(spec.base_rtt_us * PS_PER_US)
+        return CompiledFabric(
+            self.topology,
+            self.namespaces,
+            spec.queues,
+            spec.seed,
+            pmtu=spec.pmtu,
+            base_rtt_ps=rtt_ps,
+            senders_per_nic=spec.senders_per_nic,
+        )
 
     def _bring_up(self) -> None:
         hosts.prepare(self.topology, self.namespaces)

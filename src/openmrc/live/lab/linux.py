@@ -27,6 +27,7 @@ from openmrc.live.lab.hosts import GATEWAY
 from openmrc.live.lab.namespaces import Batch, Namespaces, clear_offloads, set_link, set_sysctl
 from openmrc.live.lab.shapers import Shapers
 from openmrc.live.lab.topology import Topology, prefix
+from openmrc.live.lab.totals import Totals
 from openmrc.wire.pcap import Writer
 
 ONE = 1_000_000  # nftables draws whole numbers below this
@@ -97,6 +98,10 @@ class LinuxFabric:
     def counters(self) -> dict[str, Any]:
         """Return, by switch, what its seg6local route counted: packets, bytes, errors."""
         return {name: self._counted(name) for name in self._topology.switches}
+
+    def totals(self) -> Totals:
+        """Return what the kernel tells: how many packets were forwarded, and nothing else."""
+        return Totals(link_traversals=sum(row["packets"] for row in self.counters().values()))
 
     def tap(self, ports: Sequence[int], stream: BinaryIO) -> Tap:
         """Begin to write what crosses these directed ports to a capture; `close` ends it."""
