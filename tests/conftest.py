@@ -30,10 +30,10 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if getattr(session.config.option, "numprocesses", None):
         from openmrc import jit
 
-        if not jit.is_cached():
-            print("compiling the simulator ...", flush=True)
-            jit.warm_up(lambda what, step, steps: None)
-            jit.warm_up(lambda what, step, steps: None, "live")
+        for world, what in (("sim", "the simulator"), ("live", "live endpoints")):
+            if not jit.is_cached(world):
+                print(f"compiling {what} ...", flush=True)
+                jit.warm_up(lambda what, step, steps: None, world)
 
 
 class FakeWorld:
