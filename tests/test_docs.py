@@ -155,6 +155,34 @@ def test_an_example_of_a_lab_can_be_one(path: Path) -> None:
     assert topology(spec.fabric, spec.settings).links
 
 
+@pytest.mark.parametrize("test", ["write_bw", "write_lat"])
+def test_the_command_page_shows_every_option_of_perf(test: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "openmrc.cli", "perf", test, "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    options = set(re.findall(r"--[a-z]+(?:-[a-z]+)*", done.stdout)) - {"--help"}
+    assert len(options) == {"write_bw": 13, "write_lat": 10}[test]
+    page = (ROOT / "docs/command.md").read_text(encoding="utf-8")
+    usage, _, rest = page.partition("\n\n## ")
+    table = rest.partition("## mrc perf\n")[2]
+    assert [option for option in options if option not in usage] == []
+    assert [option for option in options if f"`{option}`" not in table] == []
+
+
+def test_every_metric_is_on_the_page_of_the_live_world() -> None:
+    from openmrc.live import metrics
+
+    page = (ROOT / "docs/live.md").read_text(encoding="utf-8")
+    names = [
+        what[1] for group in (metrics.DEVICE, metrics.PORT, metrics.QP) for what in group.values()
+    ]
+    assert len(names) > 20
+    assert [name for name in names if f"`{name}`" not in page] == []
+
+
 def test_the_scenario_in_the_reference_can_be_built() -> None:
     text, jobs, faults = blocks("docs/scenario.md", "toml")
     _, _, schedule = parse_scenario(text).build()

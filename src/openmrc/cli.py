@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from openmrc import __version__, decode, doctor, labs
 from openmrc.errors import InputError, OpenMrcError
+from openmrc.perf import command as perf
 
 if TYPE_CHECKING:
     from openmrc.run import Result
@@ -135,8 +136,12 @@ def _parser() -> _Parser:
     sweep.add_argument("--flows", action="store_true", help="keep one row for each flow as well")
     sweep.set_defaults(run=_sweep)
 
-    bench = commands.add_parser("bench", help="measure how fast this machine simulates")
-    bench.add_argument("what", choices=["sim"], help="sim: the event loop, by case")
+    bench = commands.add_parser("bench", help="measure how fast this machine simulates or sends")
+    bench.add_argument(
+        "what",
+        choices=["sim", "live"],
+        help="sim: the event loop, by case; live: CPU time of endpoints beside bare loops",
+    )
     bench.set_defaults(run=_bench)
 
     soak = commands.add_parser(
@@ -153,6 +158,7 @@ def _parser() -> _Parser:
     decode.add_command(commands)
     of_lab = labs.add_command(commands)
     of_doctor = doctor.add_command(commands)
+    perf.add_command(commands)
     for command in (demo, run, sweep, bench, *of_lab, of_doctor):
         command.add_argument("--json", action="store_true", help="print JSON and nothing else")
     return parser
@@ -199,6 +205,10 @@ def _sweep(arguments: argparse.Namespace) -> int:
 
 
 def _bench(arguments: argparse.Namespace) -> int:
+    if arguments.what == "live":
+        from openmrc import benchlive
+
+        return benchlive.run(arguments.json)
     from openmrc import benchsim
 
     figures: dict[str, Any] = {}

@@ -305,9 +305,12 @@ class QueuePair:
         self._host.call(lambda: self._set_state(to))
 
     def connect(self, remote: QpAttributes) -> None:
-        """All steps to RTS."""
+        """All steps to RTS that are left. Receives may be posted from INIT on, before the peer can
+        send.
+        """
         for to in (QpState.INIT, QpState.RTR, QpState.RTS):
-            self.modify(to, remote)
+            if to > self.state:
+                self.modify(to, remote)
 
     def _check(self, remote: QpAttributes) -> None:
         host = self._host
@@ -516,6 +519,11 @@ class Device:
     def pmtu(self) -> int:
         """Payload of a full packet, bytes."""
         return self._host.pmtu
+
+    @property
+    def queue_pairs(self) -> list[QueuePair]:
+        """Those that were created and not destroyed."""
+        return list(self._qps)
 
     @property
     def base_rtt_us(self) -> float:

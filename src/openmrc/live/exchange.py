@@ -61,6 +61,13 @@ class Peer:
             with contextlib.suppress(OpenMrcError):
                 self.qp.modify(QpState.ERROR)
 
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the peer leaves. An end that has received all it wanted and leaves at once may
+        take the last acknowledgement with it, which the sender still needs.
+        """
+        self._watcher.join(timeout)
+        return not self._watcher.is_alive()
+
     def close(self) -> None:
         """Leave; the peer's QP goes to ERROR, and its outstanding requests are flushed."""
         self._closing = True

@@ -1,0 +1,1 @@
+"""`mrc perf`: bandwidth and latency between two devices, as perftest's users know them."""

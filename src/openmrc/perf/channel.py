@@ -1,0 +1,127 @@
+"""Messages between the two ends of a measurement, over a queue pair of their own.
+
+Each is JSON, written into a ring in the peer's memory with an immediate, its length. Before the
+first one the server says by a plain write that its receives are posted: an immediate without one
+would end the queue pair (MRC 1.2).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import numpy as np
+
+from openmrc.errors import OpenMrcError
+from openmrc.verbs import CompletionQueue, Device, Opcode, QpState, RemoteRegion, Status
+
+SLOTS, SLOT_BYTES = 4, 32_768  # one question and one answer are under way at a time
+RING_BYTES = SLOTS * SLOT_BYTES
+REGION_BYTES = 2 * RING_BYTES + 1  # what comes, what goes, and the peer's "ready"
+SAY_S, LEAVE_S = 60.0, 5.0
+LOOK_S = 0.002
+READY = 1
+
+
+class PeerGoneError(OpenMrcError):
+    """The other end has left, or cannot be reached any more."""
+
+
+class Channel:
+    """One end. `start` before the first message."""
+
+    def __init__(self, device: Device) -> None:
+        self._cq: CompletionQueue = device.create_cq(depth=4 * SLOTS)
+        self.qp = device.create_qp(self._cq)
+        self._room = np.zeros(REGION_BYTES, np.uint8)
+        self.region = device.reg_mr(self._room)
+        self._remote: RemoteRegion | None = None
+        self._said = self._heard = 0
+        self._waiting: list[dict[str, Any]] = []
+        self._sent = 0
+
+    def start(self, remote: RemoteRegion, *, server: bool) -> None:
+        """Begin to listen, once the queue pair is connected and `remote` is the peer's region."""
+        self._remote = remote
+        for number in range(SLOTS):
+            self.qp.post_recv(number)
+        if server:
+            self._room[REGION_BYTES - 1] = READY
+            at = remote.addr + REGION_BYTES - 1
+            self.qp.post_write(
+                0, self.region, REGION_BYTES - 1, 1, remote_addr=at, rkey=remote.rkey
+            )
+            self._sent += 1
+            self._until_sent()
+            return
+        until = time.monotonic() + SAY_S
+        while self._room[REGION_BYTES - 1] != READY:
+            self.check()
+            if time.monotonic() > until:
+                raise PeerGoneError(f"the peer was not ready within {SAY_S:g} s")
+            time.sleep(LOOK_S)
+
+    def say(self, message: dict[str, Any]) -> None:
+        """Send one message; it has arrived when this returns."""
+        assert self._remote is not None
+        data = json.dumps(message).encode()
+        assert len(data) <= SLOT_BYTES
+        slot = self._said % SLOTS * SLOT_BYTES
+        self._said += 1
+        self._room[RING_BYTES + slot :][: len(data)] = np.frombuffer(data, np.uint8)
+        self.qp.post_write_imm(
+            0,
+            self.region,
+            RING_BYTES + slot,
+            len(data),
+            remote_addr=self._remote.addr + slot,
+            rkey=self._remote.rkey,
+            imm_data=len(data),
+        )
+        self._sent += 1
+        self._until_sent()
+
+    def hear(self) -> dict[str, Any]:
+        """Wait for one message."""
+        while not self._waiting:
+            self._take(None)
+        return self._waiting.pop(0)
+
+    def peek(self) -> dict[str, Any] | None:
+        """The next message, if it is there already; it stays."""
+        self._take(0.0)
+        return self._waiting[0] if self._waiting else None
+
+    def until_gone(self) -> None:
+        """Wait until the peer has left, or for LEAVE_S."""
+        until = time.monotonic() + LEAVE_S
+        while self.qp.state != QpState.ERROR and time.monotonic() < until:
+            time.sleep(LOOK_S)
+
+    def check(self) -> None:
+        """Raise `PeerGoneError` if there is nobody to talk to."""
+        if self.qp.state == QpState.ERROR:
+            why = f": {self.qp.error}" if self.qp.error else ""
+            raise PeerGoneError(f"the peer is gone{why}")
+
+    def _until_sent(self) -> None:
+        until = time.monotonic() + SAY_S
+        while self._sent:
+            if time.monotonic() > until:
+                raise PeerGoneError(f"the peer did not take a message within {SAY_S:g} s")
+            self._take(1.0)
+
+    def _take(self, timeout: float | None) -> None:
+        for done in self._cq.wait(1, timeout):
+            if done.status != Status.SUCCESS:
+                self.check()
+                raise PeerGoneError(f"the peer is gone: {done.status.name}")
+            if done.opcode == Opcode.RDMA_WRITE:
+                self._sent -= 1
+                continue
+            slot = self._heard % SLOTS * SLOT_BYTES
+            self._heard += 1
+            data = self._room[slot : slot + done.byte_len].tobytes()
+            self.qp.post_recv(done.wr_id)
+            self._waiting.append(json.loads(data))

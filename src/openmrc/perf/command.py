@@ -1,0 +1,140 @@
+"""`mrc perf write_bw` and `mrc perf write_lat`: options as perftest's, server and client.
+
+The server is started without a host and follows what its client says, so only the client takes
+the options of a measurement. `--overlay` runs both ends in this process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+from typing import TYPE_CHECKING, Any
+
+from openmrc.errors import InputError
+
+if TYPE_CHECKING:
+    from openmrc.perf.plan import Plan
+
+TESTS = {
+    "write_bw": "bandwidth of RDMA WRITE",
+    "write_lat": "latency of RDMA WRITE with immediate, half a round trip",
+}
+# (option, attribute): of a measurement, so the client's alone
+CLIENTS = (
+    ("--size", "message_bytes"),
+    ("--all", "all"),
+    ("--iters", "iters"),
+    ("--duration", "duration"),
+    ("--qps", "qps"),
+    ("--tx-depth", "tx_depth"),
+    ("--bidirectional", "bidirectional"),
+)
+
+
+def add_command(commands: Any) -> None:
+    """Add `perf` to the subparsers of `mrc`."""
+    perf = commands.add_parser(
+        "perf",
+        help="measure bandwidth or latency between two hosts, like perftest",
+        description="Server on one host: mrc perf TEST. Client on the other: mrc perf TEST HOST.",
+    )
+    tests = perf.add_subparsers(dest="test", required=True, metavar="TEST")
+    for name, words in TESTS.items():
+        _add_test(tests.add_parser(name, help=words), name)
+
+
+def _add_test(test: argparse.ArgumentParser, name: str) -> None:
+    add = test.add_argument
+    add("host", metavar="HOST", nargs="?", help="of the server; without it this is the server")
+    add("-s", "--size", metavar="BYTES", dest="message_bytes", help="of a message, or 64KiB")
+    add("-a", "--all", action="store_true", default=None, help="sizes 2 B to 8 MB")
+    add("-n", "--iters", metavar="N", type=int, help="messages of each size and queue pair")
+    add("-D", "--duration", metavar="S", type=float, help="seconds for each size, not --iters")
+    if name == "write_bw":
+        add("-q", "--qps", metavar="N", type=int, help="queue pairs (default: 1)")
+        add("-t", "--tx-depth", metavar="N", type=int, help="writes posted on each (default: 128)")
+        add("-b", "--bidirectional", action="store_true", default=None, help="both ends write")
+    else:
+        test.set_defaults(qps=None, tx_depth=None, bidirectional=None)
+    add("-p", "--port", metavar="PORT", type=int, help="TCP port of the server (default: 18515)")
+    add("--secret", metavar="HEX", help="of the job (default: the host file's)")
+    add("--overlay", metavar="PLANES", type=int, help="both ends in one process, over loopback")
+    add("--spin", action="store_true", help="never sleep while waiting: a core for each thread")
+    add("--metrics", metavar="PORT", type=int, help="serve counters to Prometheus on loopback")
+    add("--json", action="store_true", help="print JSON and nothing else")
+    test.set_defaults(run=_run, test=name)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from openmrc.perf import ends, run
+
+    port = ends.PORT if arguments.port is None else arguments.port
+    if not 1 <= port <= 65_535:
+        raise InputError(f"--port {port}: 1 to 65535 is accepted")
+    common = run.Common(arguments.json, arguments.spin, arguments.metrics)
+    if arguments.overlay is not None:
+        for name, value in (
+            ("HOST", arguments.host),
+            ("--port", arguments.port),
+            ("--secret", arguments.secret),
+        ):
+            if value is not None:
+                raise InputError(f"both --overlay and {name}; the overlay has no other end")
+        return run.overlay(_plan(arguments), arguments.overlay, secrets.token_bytes(16), common)
+    if arguments.host is None:
+        for option, attribute in CLIENTS:
+            if getattr(arguments, attribute) is not None:
+                raise InputError(f"{option} without HOST: the client says it, the server follows")
+        return run.server(arguments.test, port, _secret(arguments.secret), common)
+    return run.client(_plan(arguments), arguments.host, port, _secret(arguments.secret), common)
+
+
+def _secret(given: str | None) -> bytes:
+    from openmrc import hostfile
+
+    if given is None:
+        return hostfile.secret()
+    try:
+        return bytes.fromhex(given)
+    except ValueError:
+        raise InputError("--secret: hex digits are accepted, two for each byte") from None
+
+
+def _plan(arguments: argparse.Namespace) -> Plan:
+    from openmrc.perf import plan
+
+    test = arguments.test
+    if arguments.all and arguments.message_bytes is not None:
+        raise InputError("both --all and --size; name one or the other")
+    if arguments.iters is not None and arguments.duration is not None:
+        raise InputError("both --iters and --duration; name one or the other")
+    sizes: tuple[int, ...] = (plan.SIZE[test],)
+    if arguments.all:
+        sizes = plan.ALL_SIZES
+    elif arguments.message_bytes is not None:
+        sizes = (_size(arguments.message_bytes),)
+    if arguments.duration is not None:
+        iterations, duration_s = 0, arguments.duration
+        if not duration_s > 0:
+            raise InputError(f"--duration {duration_s:g}: 0.01 or more is accepted")
+    else:
+        iterations, duration_s = arguments.iters, 0.0
+        iterations = plan.ITERATIONS[test] if iterations is None else iterations
+    return plan.Plan(
+        test,
+        sizes,
+        iterations,
+        duration_s,
+        1 if arguments.qps is None else arguments.qps,
+        plan.TX_DEPTH if arguments.tx_depth is None else arguments.tx_depth,
+        bool(arguments.bidirectional),
+    )
+
+
+def _size(given: str) -> int:
+    from openmrc.units import parse_size
+
+    try:
+        return int(given) if given.isascii() and given.isdigit() else parse_size(given)
+    except InputError as error:
+        raise error.at("--size") from None

@@ -1,0 +1,95 @@
+"""The two ends of a measurement: devices, queue pairs and memory, ready to write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from openmrc.live import exchange
+from openmrc.perf.channel import Channel
+from openmrc.perf.plan import DEPTH_MAX, LAT, QPS_MAX, Plan
+from openmrc.verbs import Device, QpAttributes, QpState, RemoteRegion
+
+PORT = 18_515  # perftest's
+FOREVER_S = 1e6  # a server waits for its client
+RECEIVES = 16  # posted ahead for pings
+# What a device is opened with: room for every plan, since a server hears its plan later.
+LIMITS: dict[str, Any] = {"qps": QPS_MAX + 1, "send_depth": DEPTH_MAX, "cqs": 2, "cq_depth": 16_384}
+
+
+class End:
+    """One end, connected. QP `i` writes from part `i` of `source` to part `i` of `remote`."""
+
+    def __init__(self, device: Device, plan: Plan, channel: Channel) -> None:
+        self.device, self.plan, self.channel = device, plan, channel
+        depth = plan.qps * (plan.tx_depth + RECEIVES)
+        self.cq = device.create_cq(depth=max(depth, 64))
+        self.qps = [
+            device.create_qp(self.cq, max_send_wr=plan.tx_depth, max_recv_wr=RECEIVES)
+            for _ in range(plan.qps)
+        ]
+        self.number = {qp.qp_num: i for i, qp in enumerate(self.qps)}
+        size = plan.buffer_bytes
+        self.sink = device.reg_mr(np.zeros(size, np.uint8))
+        self.source = device.reg_mr(np.full(size, 0xA5, np.uint8))
+        self.remote = RemoteRegion(0, 0, 0)
+        self.peers: list[QpAttributes] = []
+
+    def about(self) -> dict[str, Any]:
+        """What the peer must know."""
+        return {
+            "qps": [qp.attributes.as_dict() for qp in self.qps],
+            "sink": asdict(self.sink.remote),
+        }
+
+    def connect(self, told: dict[str, Any]) -> None:
+        """Bring every queue pair to RTS; receives are posted before anything can come."""
+        self.peers = [QpAttributes(**one) for one in told["qps"]]
+        self.remote = RemoteRegion(**told["sink"])
+        for qp, peer in zip(self.qps, self.peers, strict=True):
+            qp.modify(QpState.INIT)
+            if self.plan.test == LAT:
+                for number in range(RECEIVES):
+                    qp.post_recv(number)
+            qp.modify(QpState.RTR, peer)
+            qp.modify(QpState.RTS)
+
+    def at(self, i: int) -> int:
+        """Where the part of QP `i` begins."""
+        return i * max(self.plan.sizes)
+
+
+@contextmanager
+def client(device: Device, plan: Plan, host: str, port: int, secret: bytes) -> Iterator[End]:
+    """The end that says what is measured."""
+    channel = Channel(device)
+    regions = [channel.region]
+    with exchange.connect(channel.qp, host, port, secret, regions, plan.as_dict()) as peer:
+        channel.start(peer.regions[0], server=False)
+        end = End(device, plan, channel)
+        channel.say(end.about())
+        end.connect(channel.hear())
+        yield end
+
+
+@contextmanager
+def server(
+    device: Device, port: int, secret: bytes, listening: Callable[[int], None]
+) -> Iterator[End]:
+    """The end that waits for a client and follows its plan; `listening(port)` once it can come."""
+    channel = Channel(device)
+    with exchange.Listener(port, secret) as listener:
+        listening(listener.port)
+        peer = listener.accept(channel.qp, [channel.region], timeout=FOREVER_S)
+    with peer:
+        plan = Plan.of(peer.extra)
+        channel.start(peer.regions[0], server=True)
+        end = End(device, plan, channel)
+        end.connect(channel.hear())
+        channel.say(end.about())
+        yield end
+        channel.until_gone()  # the client leaves first: its last message is acknowledged by then

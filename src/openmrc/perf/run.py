@@ -1,0 +1,218 @@
+"""Server, client, or both in one process: from a plan to what is printed."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+from openmrc.errors import InputError, OpenMrcError
+from openmrc.live import metrics
+from openmrc.perf import bandwidth, ends, latency
+from openmrc.perf.devices import cabled, prepare, say
+from openmrc.perf.figures import Bandwidth, Latency
+from openmrc.perf.plan import LAT, Plan
+from openmrc.perf.report import Report
+from openmrc.perf.watch import Watch
+from openmrc.verbs import Device
+
+FAILED, INTERRUPTED = 1, 130  # exit statuses
+LEAVE_S = 10.0  # for the other end of an overlay to end
+
+
+@dataclass(frozen=True)
+class Common:
+    """Options that both ends have."""
+
+    as_json: bool = False
+    spin: bool = False
+    metrics_port: int | None = None
+
+
+class Stop:
+    """Whether Ctrl-C was pressed: a measurement then ends and prints what it has. The second one is
+    KeyboardInterrupt.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self) -> bool:
+        """True from the first Ctrl-C on."""
+        return self.asked
+
+    @contextmanager
+    def on_interrupt(self) -> Iterator[None]:
+        """Within the block. Only a main thread hears of signals."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def heard(number: int, frame: FrameType | None) -> None:
+            if self.asked:
+                raise KeyboardInterrupt
+            self.asked = True
+
+        usual = signal.signal(signal.SIGINT, heard)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, usual)
+
+
+def client(plan: Plan, host: str, port: int, secret: bytes, common: Common) -> int:
+    """Measure against a server; the exit status."""
+    prepare()
+    with Device.open(spin=common.spin, **ends.LIMITS) as device, _metrics([device], common):
+        return _as_client(device, plan, host, port, secret, common)
+
+
+def server(test: str, port: int, secret: bytes, common: Common) -> int:
+    """Serve one client; the exit status."""
+    prepare()
+    with Device.open(spin=common.spin, **ends.LIMITS) as device, _metrics([device], common):
+
+        def listening(at: int) -> None:
+            say(f"Waiting for a client to connect to port {at}.")
+
+        return _as_server(device, test, port, secret, common, listening)
+
+
+def overlay(plan: Plan, planes: int, secret: bytes, common: Common) -> int:
+    """Both ends in this process, over loopback; the client's exit status."""
+    prepare()
+    with ExitStack() as stack:
+        devices = stack.enter_context(cabled(planes, spin=common.spin, **ends.LIMITS))
+        stack.enter_context(_metrics(devices, common))
+        ready = threading.Event()
+        ports: list[int] = []
+
+        def listening(at: int) -> None:
+            ports.append(at)
+            ready.set()
+
+        other = _OtherEnd(
+            lambda: _serve(devices[1], plan.test, 0, secret, common.spin, listening), ready
+        )
+        stack.callback(other.join)
+        ready.wait()
+        other.check()
+        try:
+            return _as_client(devices[0], plan, metrics.LOOPBACK, ports[0], secret, common)
+        except OpenMrcError:
+            other.check()
+            raise
+
+
+class _OtherEnd:
+    """The server of an overlay, on a thread."""
+
+    def __init__(self, work: Callable[[], None], ready: threading.Event) -> None:
+        self._error: OpenMrcError | None = None
+        self._thread = threading.Thread(target=self._run, args=(work, ready), daemon=True)
+        self._thread.start()
+
+    def _run(self, work: Callable[[], None], ready: threading.Event) -> None:
+        try:
+            work()
+        except OpenMrcError as error:
+            self._error = error
+        finally:
+            ready.set()
+
+    def check(self) -> None:
+        """Raise what ended it, unless that is that the client left."""
+        if self._error is not None and isinstance(self._error, InputError):
+            raise self._error
+
+    def join(self) -> None:
+        """Wait until it has left."""
+        self._thread.join(LEAVE_S)
+
+
+@contextmanager
+def _metrics(devices: tuple[Device, ...] | list[Device], common: Common) -> Iterator[None]:
+    if common.metrics_port is None:
+        yield
+        return
+    with metrics.Server(devices, common.metrics_port) as serving:
+        say(f"Metrics are at http://{metrics.LOOPBACK}:{serving.port}{metrics.PATH}.")
+        yield
+
+
+def _as_client(
+    device: Device, plan: Plan, host: str, port: int, secret: bytes, common: Common
+) -> int:
+    report, stop = Report(common.as_json), Stop()
+    with ends.client(device, plan, host, port, secret) as end:
+        report.begin(end, "client")
+        try:
+            with stop.on_interrupt(), Watch(end, say):
+                for size in plan.sizes:
+                    if plan.test == LAT:
+                        report.row(latency.run_client(end, size, stop, common.spin))
+                    else:
+                        report.row(bandwidth.run_client(end, size, stop))
+                    if stop():
+                        break
+                end.channel.say({"size": 0})
+        except (KeyboardInterrupt, OpenMrcError):
+            report.finish(partial=True)
+            raise
+        report.finish(partial=stop())
+    return INTERRUPTED if stop() else 0
+
+
+def _as_server(
+    device: Device,
+    test: str,
+    port: int,
+    secret: bytes,
+    common: Common,
+    listening: Callable[[int], None],
+) -> int:
+    report = Report(common.as_json)
+    with ends.server(device, port, secret, listening) as end:
+        _check_test(test, end.plan)
+        report.begin(end, "server")
+        try:
+            with Watch(end, say):
+                _follow(end, common.spin, report)
+        except (KeyboardInterrupt, OpenMrcError):
+            report.finish(partial=True)
+            raise
+        report.finish(partial=False)
+    return 0
+
+
+def _serve(
+    device: Device,
+    test: str,
+    port: int,
+    secret: bytes,
+    spin: bool,
+    listening: Callable[[int], None],
+) -> None:
+    """A server that prints nothing."""
+    with ends.server(device, port, secret, listening) as end:
+        _follow(end, spin, None)
+
+
+def _follow(end: ends.End, spin: bool, report: Report | None) -> None:
+    """Do what the client says, size by size; 0 is the end."""
+    while size := int(end.channel.hear()["size"]):
+        found: Bandwidth | Latency | None
+        if end.plan.test == LAT:
+            found = latency.run_server(end, size, spin)
+        else:
+            found = bandwidth.run_server(end, size)
+        if report is not None:
+            report.row(found)
+
+
+def _check_test(test: str, plan: Plan) -> None:
+    if plan.test != test:
+        raise InputError(f"the client measures {plan.test}, this server {test}: start the same")

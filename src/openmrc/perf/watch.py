@@ -1,0 +1,94 @@
+"""A line per second on standard error: what crosses the ports, and how the paths are."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from openmrc.perf.ends import End
+
+SECOND = 1.0
+
+
+@dataclass(frozen=True)
+class Look:
+    """Counts at one time; lists have a place for each plane."""
+
+    at: float
+    payload_out: int
+    payload_in: int
+    retransmitted: int
+    port_bytes: list[int]
+    evs: list[int]
+    evs_bad: list[int]
+
+
+def look(end: End) -> Look:
+    """Read the counters of an end."""
+    ports = end.device.counters()["ports"]
+    counters = [qp.counters() for qp in end.qps]
+    n = end.device.n_planes
+    evs, bad = [0] * n, [0] * n
+    for qp in end.qps:
+        for ev in qp.evs():
+            evs[ev["plane"]] += 1
+            bad[ev["plane"]] += ev["state"] == "ASSUMED_BAD"
+    return Look(
+        time.perf_counter(),
+        sum(c["tx_bytes"] for c in counters),
+        sum(c["rx_bytes"] for c in counters),
+        sum(c["rtx"] for c in counters),
+        [port["tx_bytes"] + port["rx_bytes"] for port in ports],
+        evs,
+        bad,
+    )
+
+
+def line(before: Look, now: Look, elapsed_s: float) -> str:
+    """What happened between two looks. Planes count all bytes of frames, both ways."""
+    seconds = now.at - before.at
+
+    def gbps(n_bytes: int) -> str:
+        return f"{n_bytes * 8 / seconds / 1e9:.2f}"
+
+    rates = [gbps(b - a) for a, b in zip(before.port_bytes, now.port_bytes, strict=True)]
+    bad = [f"{b}/{n}" for b, n in zip(now.evs_bad, now.evs, strict=True)]
+    return (
+        f"{elapsed_s:4.0f} s  {gbps(now.payload_out - before.payload_out)} Gb/s out"
+        f"  {gbps(now.payload_in - before.payload_in)} in"
+        f"  lost {now.retransmitted - before.retransmitted}"
+        f"  planes {' '.join(rates)}  EVs bad {' '.join(bad)}"
+    )
+
+
+class Watch:
+    """Context manager: `say(line)` every second."""
+
+    def __init__(self, end: End, say: Callable[[str], None], period_s: float = SECOND) -> None:
+        self._end, self._say, self._period_s = end, say, period_s
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="mrc perf watch", daemon=True)
+
+    def _run(self) -> None:
+        first = before = look(self._end)
+        while not self._over.wait(self._period_s):
+            now = look(self._end)
+            self._say(line(before, now, now.at - first.at))
+            before = now
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._over.set()
+        self._thread.join()
