@@ -35,7 +35,13 @@ def told(flows: str = "message") -> tuple[Traffic, Plan, Heard, Any]:
     derived = derive(fabric, section.build(), scenario.fabric.queues(), 1)
     plan = make_plan(traffic, section, derived, True, 1)
     n = plan.traffic.n_msgs
-    qp = dict.fromkeys(COUNTERS, 1) | {"error": "", "sends": True, "qp": 0, "qpn": 7, "tx_packets": 5}
+    qp = dict.fromkeys(COUNTERS, 1) | {
+        "error": "",
+        "sends": True,
+        "qp": 0,
+        "qpn": 7,
+        "tx_packets": 5,
+    }
     heard = Heard(
         rtt_us={0: 1000.0, 1: 3000.0},
         flows=[(m, m * MS, (100 + m) * MS, m, "") for m in range(n)],

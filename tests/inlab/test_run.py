@@ -17,7 +17,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from openmrc.wire import pcap
+from openmrc.inlab.run import _prepare
+from openmrc.scenario import load_scenario
 from tests.live.lab.conftest import MRC, mrc, needed
 
 SCENARIO = """
@@ -82,7 +83,7 @@ def test_a_permutation_is_there_byte_for_byte(
     # 40 Mb/s a NIC; nothing is faster than the wires
     assert run["slowdown_p100"] >= 1
     timeline = pl.read_parquet(folder / "out/timeline.parquet")
-    placed = timeline["goodput_gbps"].sum() * 1e9 / 8 * 0.02
+    placed = float(timeline["goodput_gbps"].sum()) * 1e9 / 8 * 0.02
     assert placed == pytest.approx(4_000_000, rel=0.001)
 
 
@@ -215,12 +216,11 @@ def test_python_runs_it_too(tmp_path: Path) -> None:
     assert done.stdout.split() == ["0", "400000", "4"]
 
 
-@pytest.mark.parametrize("name", ["plane_cut", "incast"])
-def test_an_example_can_run_in_a_lab(name: str) -> None:
-    from openmrc.inlab.run import _prepare
-    from openmrc.scenario import load_scenario
+EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples/worlds").glob("*.toml"))
 
-    root = Path(__file__).resolve().parents[2]
-    spec, plan, derived = _prepare(load_scenario(root / f"examples/worlds/{name}.toml"), 0)
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_can_run_in_a_lab(path: Path) -> None:
+    spec, plan, derived = _prepare(load_scenario(path), 0)
     assert spec.base_rtt_us == derived.base_rtt_ps / 1e6 == 16_000
     assert len(plan.jobs) == 8
