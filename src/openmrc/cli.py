@@ -153,6 +153,10 @@ def _parser() -> _Parser:
     soak.add_argument("--hours", metavar="H", type=float, help="how long (default: 1)")
     soak.add_argument("--rounds", metavar="N", type=int, help="how many rounds, in place of a time")
     soak.add_argument("--workers", metavar="N", type=int, help="side by side (default: all cores)")
+    soak.add_argument(
+        "--world", choices=("sim", "live"), default="sim", help="simulated, or real devices"
+    )
+    soak.add_argument("--minutes", metavar="M", type=float, help="live: how long (default: 10)")
     soak.set_defaults(run=_soak)
 
     decode.add_command(commands)
@@ -229,6 +233,10 @@ def _bench(arguments: argparse.Namespace) -> int:
 def _soak(arguments: argparse.Namespace) -> int:
     from openmrc.soak import HOUR_S, SEEDS, soak
 
+    if arguments.world == "live":
+        return _soak_live(arguments)
+    if arguments.minutes is not None:
+        raise InputError("--minutes without --world live; the simulator's soak takes --hours")
     hours, rounds = arguments.hours, arguments.rounds
     if hours is not None and rounds is not None:
         raise InputError("both --hours and --rounds; name one or the other")
@@ -245,6 +253,21 @@ def _soak(arguments: argparse.Namespace) -> int:
     seconds = None if rounds is not None else (1.0 if hours is None else hours) * HOUR_S
     failed = soak(seed, seconds=seconds, rounds=rounds, workers=arguments.workers, say=_print_line)
     return 1 if failed else 0
+
+
+def _soak_live(arguments: argparse.Namespace) -> int:
+    from openmrc.live import soak
+
+    for name in ("hours", "rounds", "workers"):
+        if getattr(arguments, name) is not None:
+            raise InputError(f"--{name} with --world live; it takes --minutes and --seed")
+    minutes = soak.MINUTES if arguments.minutes is None else arguments.minutes
+    if not soak.MINUTES_MIN <= minutes < float("inf"):
+        raise InputError(f"--minutes {minutes:g}: {soak.MINUTES_MIN} or more is accepted")
+    seed = int.from_bytes(os.urandom(4)) if arguments.seed is None else arguments.seed
+    if not 0 <= seed < soak.SEEDS:
+        raise InputError(f"--seed {seed}: 0 to {soak.SEEDS - 1} is accepted")
+    return soak.soak(seed, minutes, _print_line)
 
 
 def _print_line(words: str) -> None:

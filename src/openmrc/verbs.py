@@ -541,10 +541,11 @@ class Device:
         import secrets
 
         table = self._host.st.region
-        free = [i for i in range(len(table)) if i not in self._regions]
-        if not free:
-            raise OpenMrcError(f"no memory region left: the device has {len(table)}")
-        i = free[0]
+        most = self._host.limits.regions
+        if len(self._regions) >= most:
+            raise OpenMrcError(f"no memory region left: the device has {most}")
+        while (i := secrets.randbelow(len(table))) in self._regions:
+            pass
         self._regions[i] = mr
         key = secrets.randbits(32 - es.REGION_INDEX_BITS) << es.REGION_INDEX_BITS | i
         r = table[i]

@@ -429,7 +429,7 @@ class Pair:
         got = got or set()
         base = cack + 1
         word = sum(1 << (s - base) for s in got if base <= s < base + 64)
-        fields.setdefault("rcvd_units", (cack + 1 + len(got)) * (self.pmtu + OVERHEAD + 255) // 256)
+        fields.setdefault("rcvd_units", -(-(cack + 1 + len(got)) * (self.pmtu + OVERHEAD) // 256))
         p: dict[str, Any] = {
             "cack_psn": self.psn(cack),
             "sack_offset": 1,

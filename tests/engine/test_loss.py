@@ -171,6 +171,7 @@ def test_row_07_what_a_false_alarm_added_decays_over_seconds() -> None:
 
 def test_row_07_the_reorder_window_has_a_limit() -> None:
     pair = silent_pair()
+    pair.q.sent_bytes = 1 << 20
     for _ in range(40):
         s = pair.slot(5)
         s.past, s.state, s.known_units = es.RESENT | es.INFERRED, es.SENT, 0

@@ -201,10 +201,29 @@ def test_row_06_snapshots_are_ordered_by_rcvd_bytes() -> None:
     assert pair.q.rcvd_high == units
 
 
+def test_what_was_never_sent_cannot_be_received() -> None:
+    """One such `rcvd_bytes` believed, and every true snapshot would look old: losses unseen."""
+    pair = Pair()
+    pair.cut(kind="ack")
+    pair.post(30 * 4096)
+    pair.advance(us=14)
+    units = -(-30 * NOMINAL // 256)
+    before = bytes(pair.q.tobytes())
+    pair.checked = False
+    pair.sack(30)
+    pair.sack(9, rcvd_units=units + 1)
+    pair.sack(9, got={30})
+    pair.sack(9, trigger=9, sack_offset=40, bitmap=1)
+    assert bytes(pair.q.tobytes()) == before
+    pair.sack(29, rcvd_units=units)
+    assert (pair.q.una, pair.q.rcvd_high) == (30, units)
+
+
 def test_rcvd_bytes_is_in_the_senders_measure_and_wraps_at_24_bits() -> None:
     pair = Pair()
     pair.r.rx_bytes = ((1 << 24) - 40) * 256
     pair.q.rcvd_high = (1 << 24) - 40
+    pair.q.sent_bytes = ((1 << 24) - 40) * 256
     pair.post(30 * 4096)
     pair.drive()
     pair.assert_intact()

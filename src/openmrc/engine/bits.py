@@ -73,6 +73,16 @@ def missing_from(word, known, n):
 
 
 @inlined
+def above(word, n):
+    """The word shifted down by `n` bits: not zero if a bit at `n` or above is set."""
+    if n <= 0:
+        return word
+    if n >= 64:
+        return ZERO
+    return word >> np.uint64(n)
+
+
+@inlined
 def news(word, known):
     """Bits of `word` that `known` lacks."""
     return word & ~known

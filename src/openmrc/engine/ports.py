@@ -20,10 +20,21 @@ from openmrc.engine.packet import (
     OP_PORT_STATUS,
     TIMESTAMP_UNIT_PS,
 )
-from openmrc.engine.state import NEVER, PATHS_SINGLE, REQUESTS, RTS, emit, signed
+from openmrc.engine.state import (
+    NEVER,
+    OUT,
+    OUT_MAX,
+    PATHS_SINGLE,
+    PLANES_MAX,
+    REQUESTS,
+    RTS,
+    emit,
+    signed,
+)
 from openmrc.jit import compiled, inlined, inner
 
 REPEAT_MAX_PS = 1_000_000_000_000  # row 19: one second
+PER_PEER_MAX = PLANES_MAX + 1  # packets that one peer may get at a deadline
 
 
 @inner
@@ -137,7 +148,7 @@ def _endpoint_packet(st, nic, remote, opcode, op, request, plane, ev, now):
 
 
 @inner
-def _find_peer(st, nic, remote):
+def find_peer(st, nic, remote):
     """Record of the pair (nic, remote), or -1; a NIC's peers are sorted by remote."""
     low = int(st.nic[nic].peer0)
     high = low + int(st.nic[nic].n_peers)
@@ -167,14 +178,14 @@ def on_request(st, nic, p, now):
     """ENDPOINT_REQUEST: take the peer's port mask if it is a status; always answer, on the control
     class.
     """
-    i = _find_peer(st, nic, int(p.src))
+    i = find_peer(st, nic, int(p.src))
     if i < 0:
         return
     peer = st.peer[i]
     newer = signed(int(p.psn) - peer.status_id, 16) >= 0  # an older one was overtaken on its way
     if p.reason == OP_PORT_STATUS and newer:
         peer.status_id = p.psn
-        mask = int(p.port_mask)
+        mask = int(p.port_mask) & ((1 << st.nic[nic].n_ports) - 1)
         if mask != peer.remote_mask:
             peer.remote_mask = mask
             peer.down_probe_at = now + REPEAT_MAX_PS
@@ -213,7 +224,7 @@ def _random_ev(st, q, plane_no):
 @compiled
 def on_response(st, nic, p, now):
     """ENDPOINT_RESPONSE: a port status was heard, or a path proved itself."""
-    i = _find_peer(st, nic, int(p.src))
+    i = find_peer(st, nic, int(p.src))
     if i < 0:
         return
     peer = st.peer[i]
@@ -227,6 +238,8 @@ def on_response(st, nic, p, now):
     if qi < 0 or qi >= st.qp.shape[0] or st.qp[qi].nic != nic:
         return
     q = st.qp[qi]
+    if q.peer_nic != p.src:
+        return  # only who was asked can answer
     for k in range(q.n_planes):
         plane = st.plane[q.plane0 + k]
         if plane.trial_id == request:
@@ -296,6 +309,9 @@ def on_deadline(st, nic, now):
     again = NEVER
     all_up = (1 << n.n_ports) - 1
     for i in range(n.peer0, n.peer0 + n.n_peers):
+        if st.count[OUT] > OUT_MAX - 1 - PER_PEER_MAX:
+            again = now + 1  # no room for more at once: those left are still due
+            break
         peer = st.peer[i]
         q = st.qp[peer.qp]
         if peer.next_at <= now:

@@ -216,6 +216,7 @@ def next_packet(st, q, free_ports, now, p):
     else:
         p.klass = CLASS_DATA
         s.bytes_nominal = p.payload_len + c.nominal_overhead
+        q.sent_bytes += int(s.bytes_nominal)
         s.first_ago = 0
         s.past = 0
         s.bad_ev = -1
@@ -312,16 +313,20 @@ def _on_reflected_ev(st, q, ev, m, now):
 
 @compiled
 def on_sack(st, qi, p, now):
-    """A RELIABILITY_SACK (MRC 2.6, 2.7): slots, window, paths and losses of QP `qi`."""
+    """A RELIABILITY_SACK (MRC 2.6, 2.7): slots, window, paths and losses of QP `qi`.
+
+    False, and nothing is changed, if it speaks of what this QP never sent.
+    """
     q = st.qp[qi]
     if q.state != RTS:
-        return
+        return True
     cack = unwrap(int(p.cack_psn), q.first_psn, q.una - 1)
-    if cack >= q.nxt or cack < q.una - 1 - q.slot_mask:
-        return  # not about anything this QP has sent
+    base = cack + signed(int(p.sack_offset), 16)
     ahead = signed(int(p.rcvd_units) - q.rcvd_high, 24)
-    newest = ahead >= 0
     units = q.rcvd_high + ahead
+    if not _can_be_true(q, cack, base, p.bitmap, units):
+        return False
+    newest = ahead >= 0
     q.rcvd_high = max(q.rcvd_high, units)
     c = st.config[0]
     answer = (p.flag_bits & PROBE_ANSWER) != 0
@@ -341,7 +346,6 @@ def on_sack(st, qi, p, now):
     for seq in range(q.una, cack + 1):
         if not bits.test(st.bits, q.acked0, q.ring_mask, seq):
             _acknowledge(st, q, seq, now)
-    base = cack + signed(int(p.sack_offset), 16)
     if base + 63 >= q.una and base < q.nxt:
         fresh = bits.news(p.bitmap, bits.word_at(st.bits, q.acked0, q.ring_mask, base))
         while bits.any_bit(fresh):
@@ -351,12 +355,26 @@ def on_sack(st, qi, p, now):
                 _acknowledge(st, q, seq, now)
     _advance_una(st, q, now)
     if c.dynamic_mpr and newest and p.mpr > 0:
-        q.mpr = int(p.mpr) * 128
+        q.mpr = min(int(p.mpr) * 128, q.slot_mask + 1)
     window.on_sack(st, q, c, now, max(ahead, 0) * RCVD_UNIT_BYTES, rtt, marked, int(p.penalty))
     if newest:
         loss.infer(st, q, base, p.bitmap, now)
     loss.heard(q, now)
     _look_ahead(st, q, now)
+    return True
+
+
+@inlined
+def _can_be_true(q, cack, base, bitmap, units):
+    """Nothing that was never sent is received: neither a sequence, nor more bytes than there were.
+
+    One false `rcvd_bytes` would make all true snapshots look old, and losses would go unseen.
+    """
+    if cack >= q.nxt or cack < q.una - 1 - q.slot_mask:
+        return False
+    if units * RCVD_UNIT_BYTES >= q.sent_bytes + RCVD_UNIT_BYTES:
+        return False
+    return not bits.any_bit(bits.above(bitmap, q.nxt - base))
 
 
 @inlined
@@ -394,17 +412,22 @@ def _on_probe_answer(st, q, p, marked, now):
 
 @compiled
 def on_nack(st, qi, p, now):
-    """A RELIABILITY_NACK (MRC 2.8): each reason has its own reaction."""
+    """A RELIABILITY_NACK (MRC 2.8): each reason has its own reaction, to a packet in flight.
+
+    False, and nothing is changed, if it speaks of what this QP never sent.
+    """
     q = st.qp[qi]
     if q.state != RTS:
-        return
+        return True
     reason = int(p.reason)
+    seq = unwrap(int(p.psn), q.first_psn, q.una)
+    if seq >= q.nxt or seq < q.una - 1 - q.slot_mask:
+        return False
+    if seq < q.una:
+        return True
     if reason == NACK_UNEXP_EVENT:
         loss.fail(st, q, REMOTE_OPERATION, now)
-        return
-    seq = unwrap(int(p.psn), q.first_psn, q.una)
-    if seq < q.una or seq >= q.nxt:
-        return
+        return True
     s = loss.slot_of(st, q, seq)
     trimmed = reason == NACK_TRIMMED or reason == NACK_TRIMMED_LASTHOP
     if s.state == SENT and (
@@ -424,26 +447,31 @@ def on_nack(st, qi, p, now):
         if now - q.charged_at >= loss.epoch_length(q.rto, q.epoch, int(c.linear_cnt)):
             loss.charge(st, q, now)
             if q.state != RTS:
-                return
+                return True
     loss.heard(q, now)
+    return True
 
 
 @compiled
 def on_ack(st, qi, p, now):
-    """A transport ACK or NAK (MRC 1.3, row 17): completes every message up to its MSN."""
+    """A transport ACK or NAK (MRC 1.3, row 17): completes every message up to its MSN.
+
+    False, and nothing is changed, if it speaks of what this QP never sent. A NAK is the last that
+    its sender says, so no ACK can have overtaken it by its MSN, and it is about an open message.
+    """
     q = st.qp[qi]
     if q.state != RTS:
-        return
+        return True
     syndrome = int(p.reason)
-    if syndrome == AETH_NAK_INVALID_REQUEST:
-        loss.fail(st, q, REMOTE_INVALID_REQUEST, now)
-        return
-    if syndrome != AETH_ACK:
-        loss.fail(st, q, REMOTE_ACCESS, now)
-        return
     done = q.msg_done + signed(int(p.msn) - q.msg_done, 16) + 1
     if done > q.msg_cur:
-        return  # about a message not sent yet
+        return False
+    if syndrome != AETH_ACK:
+        if done < q.msg_done or q.msg_done == q.msg_end:
+            return False
+        invalid = syndrome == AETH_NAK_INVALID_REQUEST
+        loss.fail(st, q, REMOTE_INVALID_REQUEST if invalid else REMOTE_ACCESS, now)
+        return True
     while q.msg_done < done:
         m = st.message[q.msg0 + (q.msg_done & q.msg_mask)]
         if q.una < m.first_seq + m.n_packets:
@@ -456,6 +484,7 @@ def on_ack(st, qi, p, now):
     _advance_una(st, q, now)
     loss.heard(q, now)
     _look_ahead(st, q, now)
+    return True
 
 
 @inner

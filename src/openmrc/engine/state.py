@@ -121,6 +121,7 @@ QP = np.dtype(
         ("lost", "i8"),  # slots in state LOST
         ("lost_hint", "i8"),  # no LOST slot below this sequence
         ("turn_max", "i8"),  # highest turn count of a plane
+        ("sent_bytes", "i8"),  # nominal sizes of all packets below nxt: no more can be received
         ("tx_data_at", "i8"),  # last data sent, for reverse EV freshness
         ("plane0", "i8"),
         ("ev0", "i8"),

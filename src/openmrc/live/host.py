@@ -41,6 +41,10 @@ BASE_RTT_MIN_PS = 500_000_000
 ECHO_QUANTILE = 0.9
 ECHO_GAP_S, ECHO_LAST_S = 0.001, 0.02  # between measuring requests, and for the last answer
 QPN_REST_S = 60.0  # row 28: a QPN is not used again before
+# Places for regions, taken at random: with the 10 bits above an index (REGION_INDEX_BITS) that is
+# 26 bits of an rkey that who does not know it must guess.
+REGION_PLACES = 1 << 16
+SEND_DEPTH_MAX = es.DONE_MAX // 2  # all of them, and what else one packet completes, fit
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,8 @@ class Host:
             raise InputError(f"nic {nic}: the fabric has NICs 0 to {fabric.n_nics - 1}")
         if limits.pmtu not in PMTUS:
             raise InputError(f"pmtu {limits.pmtu}: {', '.join(map(str, PMTUS))} are accepted")
+        if not 1 <= limits.send_depth <= SEND_DEPTH_MAX:
+            raise InputError(f"send_depth {limits.send_depth}: 1 to {SEND_DEPTH_MAX} are accepted")
         if mode == state.UDP:
             udp.check(fabric)
         self.fabric, self.nic, self.wires, self.limits = fabric, nic, tuple(wires), limits
@@ -106,6 +112,7 @@ class Host:
         self._build()
         self._lock = threading.Lock()  # of what is posted
         self._calls: deque[Callable[[], None]] = deque()
+        self._calling = threading.Lock()  # of `_calls` against `close`
         self._watch = links.Watch([port.interface for port in wires])
         self._dress()
         self.closed = False
@@ -134,7 +141,7 @@ class Host:
             messages=n * self._sends,
             rx_messages=n * self._sends,
             words=2 * n * self._words,
-            regions=limits.regions,
+            regions=REGION_PLACES,
             nics=self.nic + 1,
             peers=n,
         )
@@ -144,7 +151,7 @@ class Host:
             messages=n * self._sends,
             rx_messages=n * self._sends,
             receives=n * self._receives,
-            regions=limits.regions,
+            regions=REGION_PLACES,
             cqs=limits.cqs,
             cqes=limits.cqs * _pow2(limits.cq_depth),
             evs=n * planes * self._evs,
@@ -176,6 +183,7 @@ class Host:
         wire_bits = 8 * MRC_FRAMING.data_bytes(self.pmtu)
         n.probe_rate = paths.PROBE_SHARE * self.rate_bps * planes / wire_bits / PS_PER_S
         n.probe_tokens = paths.PROBE_BURST
+        self.st.region.nic = -1  # nobody's: no key fits
         self.st.peer.next_at = es.NEVER
         self.st.peer.down_probe_at = es.NEVER
         self.st.stream[:] = np.frombuffer(secrets.token_bytes(8 * limits.qps), np.uint64) | 1
@@ -257,8 +265,6 @@ class Host:
 
     def call(self, function: Callable[[], T]) -> T:
         """Run `function` on the loop's thread, between two turns, and return what it does."""
-        if self.closed:
-            raise OpenMrcError("the device is closed")
         if threading.current_thread() is self._thread:
             return function()
         future: Future[T] = Future()
@@ -269,9 +275,12 @@ class Host:
             except BaseException as error:
                 future.set_exception(error)
 
-        self._calls.append(job)
-        self.ep.ctl[0].attention = 1
-        self.wake()
+        with self._calling:
+            if self.closed:
+                raise OpenMrcError("the device is closed")
+            self._calls.append(job)
+            self.ep.ctl[0].attention = 1
+            self.wake()
         return future.result()
 
     def close(self) -> None:
@@ -284,11 +293,14 @@ class Host:
 
         self.call(stop)
         self._thread.join()
-        self.closed = True
-        ctl = self.ep.ctl[0]
-        self._watch.close()
-        for fd in (int(ctl.wake_fd), int(ctl.event_fd)):
-            os.close(fd)
+        with self._calling:
+            self.closed = True
+            while self._calls:  # asked for while the loop ended: nobody else touches the state now
+                self._calls.popleft()()
+            ctl = self.ep.ctl[0]
+            self._watch.close()
+            for fd in (int(ctl.wake_fd), int(ctl.event_fd)):
+                os.close(fd)
 
     # --- queue pairs, on the loop's thread ---------------------------------------------------
 

@@ -34,6 +34,19 @@ def _settle(ep, st, tx, speller, qi, now):
     complete.notice(ep, st, qi, now)
 
 
+@compiled
+def hear(ep, st, tx, speller, data, n, plane, now):
+    """The frame `data[:n]` came in on `plane`: all that follows from it. The QP that it was for, or
+    `receive.NOBODY`.
+    """
+    qi = receive.on_frame(ep, st, speller, data, n, plane, now)
+    if qi >= 0:
+        _settle(ep, st, tx, speller, qi, now)
+    else:
+        transmit.send_out(ep, st, tx, speller, ENDPOINT_QPN)
+    return qi
+
+
 @inner
 def _take_posts(ep, st):
     """Hand posted requests to the engine; how many."""
@@ -85,11 +98,7 @@ def _take_frames(ep, st, tx, rx, speller, plane, now):
         port.rx_bytes += length
         if ep.ctl[0].mode == UDP:
             length = udp.restore(rx, i, length)
-        qi = receive.on_frame(ep, st, speller, rx.data[i], length, plane, now)
-        if qi >= 0:
-            _settle(ep, st, tx, speller, qi, now)
-        else:
-            transmit.send_out(ep, st, tx, speller, ENDPOINT_QPN)
+        hear(ep, st, tx, speller, rx.data[i], length, plane, now)
     return n
 
 

@@ -36,12 +36,15 @@ FRAME_REASONS = 20
     UNWANTED,
     OUT_OF_WINDOW,
     DUPLICATE,
+    NO_PEER,
+    NEVER_SENT,
+    CONTRADICTORY,
     TX_FULL,
-) = range(FRAME_REASONS, FRAME_REASONS + 11)
-N_REASONS = FRAME_REASONS + 11
+) = range(FRAME_REASONS, FRAME_REASONS + 14)
+N_REASONS = FRAME_REASONS + 14
 REASON_NAMES = (
     "not for this port's address",
-    "source is no port of the fabric",
+    "source is no port of this plane",
     "no such queue pair",
     "not from the queue pair's peer",
     "queue pair is not ready",
@@ -50,6 +53,9 @@ REASON_NAMES = (
     "an opcode out of place",
     "PSN outside the window",
     "received before",
+    "from no peer of this device",
+    "about what was never sent",
+    "headers that contradict each other or the message's other packets",
     "own control packet: port's queue full",
 )
 
@@ -140,6 +146,9 @@ LIVE_QP = np.dtype(
         ("n_revived", "i8"),
         ("refused_psn", "i4"),
         ("refused", "i4"),  # how often that PSN was refused in a row
+        ("refused_at", "i8"),  # when it last counted
+        ("answers", "f8"),  # budget for answers to what is received before, or out of window ...
+        ("answers_at", "i8"),  # ... when it was last looked at
         ("tx_packets", "i8"),
         ("tx_bytes", "i8"),
         ("rx_packets", "i8"),
@@ -150,6 +159,17 @@ LIVE_QP = np.dtype(
 
 # what a message of a QP is to the application; for the engine its `wr_id` is its number
 LOCAL = np.dtype([("address", "i8"), ("wr_id", "i8"), ("signaled", "i8")])
+
+# what the packets of a message that is under way agree on, beside the engine's RX_MESSAGE
+UNDER_WAY = np.dtype(
+    [
+        ("origin", "i8"),  # address that sequence 0 would have
+        ("first_min", "i8"),  # its first packet's sequence lies between these two
+        ("first_max", "i8"),
+        ("rkey", "u4"),
+    ],
+    align=True,
+)
 
 CQE = np.dtype(
     [
@@ -196,6 +216,7 @@ class Endpoint(NamedTuple):
     qp: Any  # LIVE_QP, beside the engine's QP
     local: Any  # LOCAL, beside the engine's MESSAGE
     length: Any  # int64, beside the engine's RX_MESSAGE: bytes of the message
+    under_way: Any  # UNDER_WAY, beside the engine's RX_MESSAGE
     receive: Any  # int64, wr_ids of posted receives
     region: Any  # int64, address of each of the engine's regions
     post: Any  # POST, ring
@@ -231,6 +252,7 @@ def new_endpoint(
         qp=records(qps, LIVE_QP),
         local=records(messages, LOCAL),
         length=np.zeros(rx_messages, np.int64),
+        under_way=records(rx_messages, UNDER_WAY),
         receive=np.zeros(receives, np.int64),
         region=np.zeros(regions, np.int64),
         post=records(POSTS, POST),

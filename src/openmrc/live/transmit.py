@@ -125,7 +125,7 @@ def flush(ep, tx, plane):
         port.tx_lost += port.end - port.first
         port.first = port.end
     while port.first < port.end:
-        first = plane * TX_SLOTS + port.first
+        first = plane * TX_SLOTS + int(port.first)
         n = syscalls.send(port.fd, tx, first, port.end - port.first)
         if n < 0:
             if n == -EINTR:
