@@ -142,7 +142,7 @@ def test_without_json_the_table_is_on_standard_output(
     assert main(["run", "x.toml", "--set", "transport.paths=single"]) == 0
     printed = capsys.readouterr()
     row = [cell.strip() for cell in printed.out.splitlines()[-2].split("│")]
-    assert row[1:-1] == ["single", "20.0", "40.0", "40.0", "1", "1", "2", "4.00", "40us"]
+    assert row[1:-1] == ["single", "20.0", "40.0", "40.0", "0.800", "1", "2", "4.00", "40us"]
 
 
 def test_out_gets_the_results_directory_and_nothing_else(

@@ -121,6 +121,20 @@ def test_the_command_page_shows_every_option_of_a_sweep() -> None:
     assert [option for option in options if option not in usage] == []
 
 
+def test_the_command_page_shows_every_option_of_a_run() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "openmrc.cli", "run", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    options = set(re.findall(r"--[a-z]+", done.stdout)) - {"--help"}
+    usage = (ROOT / "docs/command.md").read_text(encoding="utf-8").partition("\n\n## ")[0]
+    shown = usage.partition("    mrc run SCENARIO")[2].partition("    mrc decode")[0]
+    assert set(re.findall(r"--[a-z]+", shown)) == options
+    assert "[--world sim|lab]" in shown
+
+
 @pytest.mark.parametrize("part", ["run", "fail", "heal", "status"])
 def test_the_command_page_shows_every_option_of_a_lab(part: str) -> None:
     done = subprocess.run(

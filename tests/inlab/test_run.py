@@ -17,6 +17,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from openmrc.inlab.run import _prepare
+from openmrc.scenario import load_scenario
 from tests.live.lab.conftest import MRC, mrc, needed
 
 SCENARIO = """
@@ -214,12 +216,11 @@ def test_python_runs_it_too(tmp_path: Path) -> None:
     assert done.stdout.split() == ["0", "400000", "4"]
 
 
-@pytest.mark.parametrize("name", ["plane_cut", "incast"])
-def test_an_example_can_run_in_a_lab(name: str) -> None:
-    from openmrc.inlab.run import _prepare
-    from openmrc.scenario import load_scenario
+EXAMPLES = sorted((Path(__file__).resolve().parents[2] / "examples/worlds").glob("*.toml"))
 
-    root = Path(__file__).resolve().parents[2]
-    spec, plan, derived = _prepare(load_scenario(root / f"examples/worlds/{name}.toml"), 0)
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_can_run_in_a_lab(path: Path) -> None:
+    spec, plan, derived = _prepare(load_scenario(path), 0)
     assert spec.base_rtt_us == derived.base_rtt_ps / 1e6 == 16_000
     assert len(plan.jobs) == 8

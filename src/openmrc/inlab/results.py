@@ -197,6 +197,6 @@ def _whole(grown: Array) -> NDArray[np.int64]:
 
 
 def _measured(heard: Heard) -> dict[str, int]:
-    """The median of the idle round trips of small packets."""
+    """What small packets took when all was idle, at the median of the hosts."""
     measured = [rtt for rtt in heard.rtt_us.values() if rtt is not None]
     return {"measured_rtt_ps": round(float(np.median(measured)) * US)} if measured else {}
