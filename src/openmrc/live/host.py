@@ -34,6 +34,8 @@ PMTUS = (1024, 2048, 4096, 8192)  # row 20
 HEADER_BYTES = 160  # of a frame at most, beside its payload
 HOP_LIMIT = 64
 PS_PER_S = 10**12
+# How far ahead of its link a port takes data: the loop need not wake for each frame.
+LEAD_FRAMES, LEAD_MIN_PS = 4, 200_000_000
 RTO_UNIT_PS = 1_024_000
 # A thread that is woken comes when the scheduler lets it: within half a millisecond, nearly always,
 # and that is not queueing. With less, NSCC takes a busy machine for a congested network.
@@ -192,6 +194,9 @@ class Host:
         ep, planes = self.ep, self.fabric.n_planes
         ctl = ep.ctl[0]
         ctl.nic, ctl.n_planes, ctl.mode = self.nic, planes, self.mode
+        ctl.ps_per_byte = 8 * PS_PER_S // self.rate_bps
+        frame_ps = MRC_FRAMING.data_bytes(self.pmtu) * int(ctl.ps_per_byte)
+        ctl.lead_ps = max(LEAD_MIN_PS, LEAD_FRAMES * frame_ps)
         ctl.qpn_mask = (1 << self._qpn_bits) - 1
         ctl.spin = self.limits.spin
         ctl.started_ns = time.monotonic_ns()

@@ -194,6 +194,8 @@ def turn(ep, st, tx, rx, speller):
         transmit.flush_all(ep, tx)
         work += transmit.pump(ep, st, tx, speller, now)
         transmit.flush_all(ep, tx)
+        if ctl.paced:
+            due = min(due, max(transmit.next_free(ep), now + 1))
         complete.wake_readers(ep)
         failed = 0
         for plane in range(n_planes):

@@ -83,6 +83,9 @@ CTL = np.dtype(
         ("sleeping", "i4"),
         ("wake_fd", "i4"),
         ("event_fd", "i4"),
+        ("ps_per_byte", "i8"),  # of a port's rate
+        ("lead_ps", "i8"),  # how far ahead of its link a port takes data
+        ("paced", "i4"),  # 1: a QP waits for a port to be free
         ("turn", "i4"),  # QP whose turn to send it is
         ("measuring", "i4"),  # endpoint requests with this bit set are answered into `echo`
         ("posted", "i8"),  # counts of the post ring: written by the application ...
@@ -102,6 +105,7 @@ PORT = np.dtype(
         ("fd", "i4"),
         ("first", "i4"),  # frames in its part of the transmit batch that wait: first .. end - 1
         ("end", "i4"),
+        ("free_at", "i8"),  # when the link will have sent all that was written for it, ps
         ("full", "i1"),  # the kernel takes no more for now
         ("down", "i1"),  # known to be: what is meant for it is lost
         ("failed", "i4"),  # errno of the last send that found the port gone, until looked at

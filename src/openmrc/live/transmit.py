@@ -1,9 +1,11 @@
 """From the engine to frames: each port has a part of one batch, filled here and handed to the
 kernel as a whole.
 
-A port whose socket is full keeps what it has, and its plane is not free until that has gone: the
-engine sends elsewhere or waits, and nothing is lost. A port that is gone takes nothing; what was
-meant for it is lost as on a cut cable, and the engine finds out.
+A port takes data no faster than its link sends it, a little ahead so that frames go out several at
+a time: what waits below can be sent nowhere else when the link dies. A port whose socket is full
+keeps what it has, and its plane is not free until that has gone: the engine sends elsewhere or
+waits, and nothing is lost. A port that is gone takes nothing; what was meant for it is lost as on a
+cut cable, and the engine finds out.
 """
 
 from __future__ import annotations
@@ -11,11 +13,12 @@ from __future__ import annotations
 import errno
 
 from openmrc.engine import requester
-from openmrc.engine.state import OUT, unwrap
+from openmrc.engine.state import NEVER, OUT, unwrap
 from openmrc.jit import inlined, inner
 from openmrc.live import syscalls, udp
 from openmrc.live.memory import bytes_at
 from openmrc.live.state import TX_FRAMES, TX_FULL, TX_SLOTS, UDP
+from openmrc.live.switch_limits import PREAMBLE_GAP_AND_FCS
 from openmrc.wire import addresses, codec, srv6
 
 EAGAIN, ENOBUFS, EINTR = errno.EAGAIN, errno.ENOBUFS, errno.EINTR
@@ -40,14 +43,24 @@ def _write(ep, tx, speller, slot, p, payload, source_qpn):
     e.dpdcid = p.dst_qpn & 0xFFFF
     if ep.ctl[0].mode == UDP:
         if udp.write(tx, slot, p, e, payload, speller):
-            ep.port[plane].end += 1
+            _occupy(ep, plane, int(tx.iov[slot].length) + udp.AT)
         return
     srv6.write_carrier(e.carrier, 0, speller, int(p.src), int(p.dst), int(p.ev))
     addresses.write_ipv6(e.inner_dst, 0, int(p.dst), plane)
     n = codec.encode(p, e, payload, tx.data[slot], 1)
     if n > 0:
         tx.iov[slot].length = n
-        ep.port[plane].end += 1
+        _occupy(ep, plane, n)
+
+
+@inlined
+def _occupy(ep, plane, n):
+    """A frame of `n` bytes was written for a port."""
+    ctl = ep.ctl[0]
+    port = ep.port[plane]
+    port.end += 1
+    began = max(port.free_at, ctl.now)
+    port.free_at = began + (n + PREAMBLE_GAP_AND_FCS) * ctl.ps_per_byte
 
 
 @inner
@@ -69,12 +82,26 @@ def send_out(ep, st, tx, speller, source_qpn):
 @inlined
 def free_ports(ep):
     """Mask of the ports that take more data packets."""
+    ctl = ep.ctl[0]
     mask = 0
-    for plane in range(ep.ctl[0].n_planes):
+    for plane in range(ctl.n_planes):
         port = ep.port[plane]
-        if not port.full and (port.first == port.end or port.end < TX_FRAMES):
+        room = port.first == port.end or port.end < TX_FRAMES
+        if room and not port.full and port.free_at <= ctl.now + ctl.lead_ps:
             mask |= 1 << plane
     return mask
+
+
+@inlined
+def next_free(ep):
+    """When to ask again for a port that is ahead of its link: when half of that has gone."""
+    ctl = ep.ctl[0]
+    first = NEVER
+    for plane in range(ctl.n_planes):
+        port = ep.port[plane]
+        if not port.full:
+            first = min(first, port.free_at - ctl.lead_ps // 2)
+    return first
 
 
 @inner
@@ -84,6 +111,7 @@ def pump(ep, st, tx, speller, now):
     n_qps = int(ctl.n_qps)
     sent = 0
     idle = 0
+    ctl.paced = 0
     free = free_ports(ep)
     p = st.out[st.out.shape[0] - 1]
     while free != 0 and idle < n_qps:
@@ -92,6 +120,8 @@ def pump(ep, st, tx, speller, now):
         q = st.qp[qi]
         plane = requester.next_packet(st, q, free, now, p)
         if plane < 0:
+            if plane == requester.PORTS_BUSY:
+                ctl.paced = 1
             idle += 1
             continue
         idle = 0
@@ -109,7 +139,9 @@ def pump(ep, st, tx, speller, now):
         ep.ev_count[q.ev0 + st.slot[q.slot0 + (seq & q.slot_mask)].ev] += 1
         if ep.port[plane].end >= TX_FRAMES:
             flush(ep, tx, plane)
-            free = free_ports(ep)
+        free = free_ports(ep)
+    if free == 0:
+        ctl.paced = 1
     return sent
 
 
