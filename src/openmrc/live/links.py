@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import socket
@@ -11,6 +12,7 @@ from collections.abc import Iterator, Sequence
 
 GROUP_LINK = 1  # RTMGRP_LINK
 GET_FLAGS, GET_MTU = 0x8913, 0x8921  # SIOCGIFFLAGS, SIOCGIFMTU
+ETHTOOL, GET_LINK = 0x8946, 0xA  # SIOCETHTOOL, ETHTOOL_GLINK
 UP, RUNNING = 0x1, 0x40
 NAME_BYTES = 16
 ROOM = 65_536
@@ -51,13 +53,24 @@ class Watch:
         """Each port with an interface, and whether it is up and has a carrier."""
         for port, name in enumerate(self._interfaces):
             if name is not None:
-                yield port, self._flags(name) & (UP | RUNNING) == UP | RUNNING
+                yield port, self._is_up(name)
 
-    def _flags(self, name: str) -> int:
+    def _is_up(self, name: str) -> bool:
+        """Up, and with a carrier: the driver knows at once, the flag RUNNING up to a second later."""
         try:
-            return _ask(self._query, GET_FLAGS, name)
+            flags = _ask(self._query, GET_FLAGS, name)
         except OSError:  # the interface is gone
-            return 0
+            return False
+        if not flags & UP:
+            return False
+        value = ctypes.create_string_buffer(struct.pack("=II", GET_LINK, 0))
+        try:
+            fcntl.ioctl(
+                self._query, ETHTOOL, struct.pack("16sP", name.encode(), ctypes.addressof(value))
+            )
+        except OSError:  # a driver that does not tell
+            return bool(flags & RUNNING)
+        return bool(struct.unpack_from("=II", value.raw)[1])
 
     def close(self) -> None:
         """Give the sockets back."""

@@ -163,6 +163,8 @@ def flush(ep, tx, plane):
             if n == -EINTR:
                 continue
             if n == -EAGAIN or n == -ENOBUFS:
+                if n == -ENOBUFS and not port.full:
+                    port.failed = ENOBUFS  # is there a cable at all? asked once
                 port.blocked += 1 - port.full
                 port.full = 1
                 return
