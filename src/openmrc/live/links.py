@@ -56,7 +56,7 @@ class Watch:
                 yield port, self._is_up(name)
 
     def _is_up(self, name: str) -> bool:
-        """Up, and with a carrier: the driver knows at once, the flag RUNNING up to a second later."""
+        """Up, and with a carrier: the driver knows at once, the flag RUNNING a second later."""
         try:
             flags = _ask(self._query, GET_FLAGS, name)
         except OSError:  # the interface is gone
