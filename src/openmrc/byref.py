@@ -62,7 +62,7 @@ else:
     _TABLE = types.int64[:, ::1]
 
     class Reference(types.Opaque):  # type: ignore[misc,unused-ignore]  # Numba has no types
-        """Type of a reference to one class of named tuples."""
+        """Type of a reference to one class of named tuples; types of one name are one type."""
 
         def __init__(self, name: str, fields: tuple[tuple[str, Any], ...]) -> None:
             self.fields = dict(fields)
@@ -80,7 +80,7 @@ else:
             if not known:
                 fields = zip(cls._fields, value, strict=True)  # type: ignore[attr-defined]
                 typed = tuple((name, typeof_impl(array, context)) for name, array in fields)
-                known.append(Reference(cls.__qualname__, typed))
+                known.append(Reference(f"{cls.__module__}.{cls.__qualname__}", typed))
             return known[0]
 
         return cls

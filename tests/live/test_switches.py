@@ -369,7 +369,7 @@ def test_nics_that_stand_still_do_not_stop_the_others() -> None:
 
 
 def test_the_example_of_the_documents_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs/live.md").read_text(), re.DOTALL)
+    block = re.findall(r"```python\n(.*?)```", (ROOT / "docs/live.md").read_text(), re.DOTALL)[0]
     names: dict[str, Any] = {}
     exec(compile(block, "docs/live.md", "exec"), names)
     for fd in (*names["ends"].switch, *names["ends"].endpoint):

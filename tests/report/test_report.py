@@ -62,9 +62,9 @@ def test_the_table_has_one_row_per_transport_and_one_sentence(three: Scenario) -
     out = StringIO()
     print_table(simulate(three), out)
     assert rows(out.getvalue()) == [
-        ["mrc", "20.0", "40.0", "40.0", "1", "1", "2", "4.00", "40us"],
-        ["oblivious", "60.0", "120.0", "120.0", "0", "2", "4", "12.00", "120us"],
-        ["one path", "100.0", "200.0", "200.0", "0", "3", "6", "20.00", "200us"],
+        ["mrc", "20.0", "40.0", "40.0", "0.800", "1", "2", "4.00", "40us"],
+        ["oblivious", "60.0", "120.0", "120.0", "0.266", "2", "4", "12.00", "120us"],
+        ["one path", "100.0", "200.0", "200.0", "0.160", "3", "6", "20.00", "200us"],
     ]
     assert out.getvalue().splitlines()[-1] == (
         "one path finished last, after 200us: 5.00 times as long as mrc (40us)."

@@ -128,7 +128,9 @@ class Relay:
         delay_s = trouble.delay_s
         if reorder < trouble.reorder:
             delay_s += trouble.hold_s * reorder / trouble.reorder
-        for _ in range(2 if repeat < trouble.repeat else 1):
+        twice = repeat < trouble.repeat  # asked once: others may change it meanwhile
+        self.repeated += twice
+        for _ in range(2 if twice else 1):
             if delay_s > 0.0:
                 self.delayed += 1
                 self._number += 1
@@ -136,7 +138,6 @@ class Relay:
                 heapq.heappush(self._later, (at_s, self._number, to, plane, frame))
             else:
                 self._put(to, plane, frame)
-        self.repeated += repeat < trouble.repeat
 
     def _next_draws(self) -> list[float]:
         if self._drawn == len(self._draws):
