@@ -12,11 +12,10 @@ lab's three kinds). The frames, the switches and the devices are those of a lab.
 from __future__ import annotations
 
 import os
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
+from openmrc.closing import Closing
 from openmrc.fabric import places
 from openmrc.fabric.actions import EVENT, PORT_DOWN, PORT_LOSS, PORT_UP, FaultSchedule
 from openmrc.fabric.model import Fabric
@@ -30,7 +29,7 @@ from openmrc.verbs import CompletionQueue, Device, QueuePair
 HOST_PS = 1_000_000_000  # what a round trip through threads of one process may take beside the wire
 
 
-class Inside:
+class Inside(Closing):
     """A fabric that is up; `base_rtt_ps` is T for switches and devices (`None`: the fabric's own,
     and a millisecond for the threads).
     """
@@ -113,14 +112,3 @@ class Inside:
         self.switches.close()
         for fd in (*self._ends.switch.tolist(), *self._ends.endpoint.tolist()):
             os.close(fd)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -26,12 +26,12 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from openmrc import jit
+from openmrc.closing import Closing
 from openmrc.engine import state as es
 from openmrc.engine.paths import ev_states
 from openmrc.errors import InputError, OpenMrcError
@@ -475,7 +475,7 @@ class QueueFullError(OpenMrcError):
     """A queue has no room for another request (ENOMEM of ibverbs)."""
 
 
-class Device:
+class Device(Closing):
     """One NIC: a port per plane, an engine, and a thread that never waits for Python."""
 
     def __init__(
@@ -669,17 +669,6 @@ class Device:
         for fd in (*self._cq_fds, *self._owned_fds):
             os.close(fd)
         self._cq_fds, self._owned_fds = [], []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

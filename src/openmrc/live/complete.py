@@ -19,6 +19,8 @@ from openmrc.live.state import (
     GENERAL_ERR,
     PATH_BAD,
     PATH_REVIVED,
+    POST_RECV,
+    POST_WRITE_IMM,
     QP_ERROR,
     RDMA_WRITE,
     RECV_RDMA_WITH_IMM,
@@ -142,14 +144,11 @@ def flush_qp(ep, st, qi, now):
 def flush_post(ep, st, qi, w):
     """A request that came too late for its QP."""
     live = ep.qp[qi]
-    if w.kind >= RECV_KIND:
+    if w.kind == POST_RECV:
         _report(ep, st, live.recv_cq, qi, w.wr_id, WR_FLUSH_ERR, RECV_RDMA_WITH_IMM, 1, 0, 0)
     else:
-        with_imm = 1 if w.kind == IMM_KIND else 0
+        with_imm = 1 if w.kind == POST_WRITE_IMM else 0
         _report(ep, st, live.send_cq, qi, w.wr_id, WR_FLUSH_ERR, RDMA_WRITE, with_imm, 0, 0)
-
-
-IMM_KIND, RECV_KIND = 1, 2  # of `state.POST`
 
 
 @inner

@@ -23,9 +23,9 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+from openmrc.closing import Closing
 from openmrc.errors import OpenMrcError
 from openmrc.verbs import MemoryRegion, QpAttributes, QpState, QueuePair, RemoteRegion
 
@@ -39,7 +39,7 @@ class ExchangeError(OpenMrcError):
     """The peer is not there, does not know the secret, or speaks another language."""
 
 
-class Peer:
+class Peer(Closing):
     """The other end, once connected."""
 
     def __init__(
@@ -74,19 +74,8 @@ class Peer:
         self._line.close()
         self._watcher.join()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class Listener:
+class Listener(Closing):
     """Waits for peers on a TCP port (0: any; `port` says which)."""
 
     def __init__(self, port: int, secret: bytes, host: str = "") -> None:
@@ -120,17 +109,6 @@ class Listener:
     def close(self) -> None:
         """Listen no more."""
         self._socket.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def connect(

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -420,7 +421,7 @@ class Host:
 
         self.call(begin)
         for number in range(samples):
-            self.call(lambda number=number: ask(number))  # type: ignore[misc]
+            self.call(partial(ask, number))
             time.sleep(ECHO_GAP_S)
         time.sleep(ECHO_LAST_S)
 

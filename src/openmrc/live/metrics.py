@@ -13,9 +13,9 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
+from openmrc.closing import Closing
 from openmrc.engine.paths import ev_states
 from openmrc.errors import InputError
 
@@ -157,7 +157,7 @@ def _number(value: float) -> str:
     return repr(value) if isinstance(value, float) else str(int(value))
 
 
-class Server:
+class Server(Closing):
     """Serves the counters of devices at `http://HOST:PORT/metrics`, on a thread of its own.
 
     `port` 0 takes any; `port` says which. Loopback alone unless told otherwise: there is no
@@ -191,17 +191,6 @@ class Server:
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -20,12 +20,12 @@ import select
 import threading
 import time
 from collections.abc import Callable, Sequence
-from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
+from openmrc.closing import Closing
 from openmrc.errors import InputError
 from openmrc.fabric import places
 from openmrc.fabric.actions import EVENT, SWITCH_SILENT, SWITCH_UP, FaultSchedule
@@ -51,7 +51,7 @@ LEAVE_FOR_A_CHANGE, LEAVE_FOR_GOOD = 1, 2
 _PR_SET_TIMERSLACK = 29  # linux/prctl.h; 50 us for a thread that does not ask
 
 
-class Switches:
+class Switches(Closing):
     """The switches of `fabric`; `fds[fabric.nic_port(nic, plane)]` is the descriptor of that port.
 
     Descriptors are non-blocking datagram sockets, one frame a datagram; they stay the caller's to
@@ -132,17 +132,6 @@ class Switches:
             self.close()
             raise InputError(f"fds: descriptor {fd}: {error.strerror}; name open sockets") from None
         switch_loop.listen(self.net, fd, which)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def start(self, schedule: FaultSchedule | None = None) -> None:
         """Run the loop on a thread of its own; time 0 of the schedule is now."""

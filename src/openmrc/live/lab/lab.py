@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
+from openmrc.closing import Closing
 from openmrc.errors import InputError
 from openmrc.fabric.actions import FaultSchedule
 from openmrc.fabric.faults import compile_faults
@@ -77,7 +78,7 @@ def inside_lab(spec: LabSpec, work: Callable[[Lab], int]) -> int:
         return work(lab)
 
 
-class Lab:
+class Lab(Closing):
     """A fabric that is up, in the namespaces of this process; `close` stops what runs in it.
 
     `up_s` is how long that took. Faults of the schedule begin with `begin`, at its time 0.
@@ -99,12 +100,6 @@ class Lab:
         self._error: InputError | None = None
         self._bring_up()
         self.up_s = time.monotonic() - started
-
-    def __enter__(self) -> Lab:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def begin(self) -> None:
         """Let the schedule of faults begin: its time 0 is now."""
@@ -156,7 +151,7 @@ class Lab:
         kind = kind or FAIL_DEFAULT.get(kind_of(where), "link-down")
         if kind in ("deny", "allow"):
             raise InputError(f"--kind {kind}: is told to endpoints, a lab only switches")
-        fault = Fault(at_ps=0, kind=kind, where=where, **how)  # type: ignore[arg-type]
+        fault = Fault(at_ps=0, kind=kind, where=where, **how)  # type: ignore[arg-type]  # numbers by name
         try:
             schedule = compile_faults([fault], self.spec.fabric)
         except InputError as error:

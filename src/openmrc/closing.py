@@ -1,0 +1,19 @@
+"""What is closed at the end of a `with` block."""
+
+from __future__ import annotations
+
+from typing import Self
+
+
+class Closing:
+    """A base for whatever has `close()`: a `with` block calls it, however the block ends."""
+
+    def close(self) -> None:
+        """Give back what is held."""
+        raise NotImplementedError  # each class holds something else
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
