@@ -170,7 +170,7 @@ def test_row_07_an_acknowledgement_before_its_sack_proves_no_false_alarm() -> No
     path = pair.st.ev[int(pair.slot(10).bad_ev)]
     path.probe_at = es.NEVER  # no revival by probes in this story
     pair.delay(us=3, next=100, kind="sack")
-    pair.until(lambda: pair.done())
+    pair.until(pair.done)
     assert pair.q.rcvd_high < 40 * NOMINAL // 256  # its SACK is still to come
     pair.advance(us=10)
     assert pair.q.rcvd_high >= 40 * NOMINAL // 256
