@@ -314,3 +314,17 @@ def test_duplicates_are_placed_once() -> None:
     pair.assert_intact()
     assert pair.r.n_dup == 50
     assert pair.sent["rtx"] == 0
+
+
+def test_a_second_copy_says_nothing_of_the_round_trip() -> None:
+    """A copy of a packet comes a round trip late, sent by whomever: its SACK is no sample."""
+    pair = silent_pair()
+    pair.q.sent_bytes = 1 << 20
+    pair.sack(0, trigger=0)
+    before = float(pair.q.avg_delay)
+    pair.advance(ps=pair.rtt)
+    pair.checked = False
+    pair.sack(0, trigger=0, rcvd_units=int(pair.q.rcvd_high) + 17)
+    assert pair.q.avg_delay == before
+    pair.sack(0, trigger=1, rcvd_units=int(pair.q.rcvd_high) + 17)
+    assert pair.q.avg_delay > before

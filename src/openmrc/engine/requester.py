@@ -41,7 +41,6 @@ from openmrc.engine.state import (
     AGO_MAX,
     AGO_SHIFT,
     DONE_SEND,
-    INFERRED,
     LOST,
     NEVER,
     REMOTE_ACCESS,
@@ -275,15 +274,27 @@ def _advance_una(st, q, now):
 
 
 @inlined
-def _note_duplicate(st, q, seq, units, now):
-    """Row 7: a SACK triggered by a retransmission of what an older snapshot showed received proves
-    a false alarm.
+def _is_second_copy(s, units):
+    """Whether what triggered a SACK had been received before: an older snapshot showed slot `s`
+    received (row 7).
+    """
+    return s.state == ACKED and 0 < ((units - s.known_units) & 0x7FFF_FFFF) < 0x4000_0000
+
+
+@inlined
+def _sample(st, q, seq, units, now):
+    """What a SACK triggered by sequence `seq` says of time: the round trip of its packet, or -1.
+
+    A packet sent twice has none. The second copy of a retransmission proves a false alarm; that of
+    an original was made on the way, by whomever, and is late by any time.
     """
     s = loss.slot_of(st, q, seq)
-    if s.state == ACKED and s.past & RESENT and s.past & INFERRED:
-        older = (units - s.known_units) & 0x7FFF_FFFF
-        if 0 < older < 0x4000_0000:
+    again = s.past & RESENT
+    if _is_second_copy(s, units):
+        if again:
             loss.false_alarm(st, q, seq, now)
+        return -1
+    return -1 if again else now - s.sent_at
 
 
 @inlined
@@ -337,11 +348,7 @@ def on_sack(st, qi, p, now):
     else:
         trigger = cack + signed(int(p.ack_offset), 16)
         if q.nxt - q.slot_mask <= trigger < q.nxt and trigger >= 0:
-            s = loss.slot_of(st, q, trigger)
-            if s.past & RESENT == 0:
-                rtt = now - s.sent_at
-            else:
-                _note_duplicate(st, q, trigger, units, now)
+            rtt = _sample(st, q, trigger, units, now)
             _on_reflected_ev(st, q, _ev_of_trigger(st, q, trigger, int(p.entropy)), int(p.m), now)
     for seq in range(q.una, cack + 1):
         if not bits.test(st.bits, q.acked0, q.ring_mask, seq):
@@ -491,13 +498,14 @@ def on_ack(st, qi, p, now):
 def _acknowledge_message(st, q, m, now):
     """The transport ACK overtook the SACKs: a completed message has all its packets received.
 
-    It is no snapshot: it does not say how much had been received, so the SACK that it overtook is
-    no report of a duplicate.
+    It is no snapshot: how much had been received it does not say. It counts as one of all that was
+    sent, so that the SACK that it overtook is not taken for the report of a second copy.
     """
     for seq in range(max(q.una, m.first_seq), m.first_seq + m.n_packets):
         if not bits.test(st.bits, q.acked0, q.ring_mask, seq):
             _acknowledge(st, q, seq, now)
-            loss.slot_of(st, q, seq).past &= RESENT
+            s = loss.slot_of(st, q, seq)
+            s.known_units = (q.sent_bytes // RCVD_UNIT_BYTES + 1) & 0x7FFF_FFFF
 
 
 @inlined
