@@ -33,6 +33,7 @@ COMPILED_PARTS = (
     "fabric/*.py",
     "wire/*.py",
     "sim/*.py",
+    "sim/roce/*.py",
     "live/*.py",
 )
 CACHE_LINE = 64
