@@ -14,11 +14,13 @@ from openmrc.engine import bits
 from openmrc.engine.state import NEVER
 from openmrc.jit import compiled, records
 from openmrc.sim.roce import dcqcn, pfc
-from openmrc.sim.roce.profiles import FlowControl, Marking, Profile, dcqcn_config
+from openmrc.sim.roce.profiles import FlowControl, Marking, Profile, dcqcn_config, pfc_config
 
 FRAME = 4178  # RoCEv2 over IPv4 with 4096 B of payload, preamble and gap included
 RING = 1 << 16
 MASK = RING - 1
+MARKING, CONTROL = Marking(), FlowControl()
+FRAMES = 16  # pause frames under way to one sender
 
 WORLD = np.dtype(
     [
@@ -54,10 +56,10 @@ SENDER = np.dtype(
         ("start_at", "i8"),
         ("stop_at", "i8"),
         ("free_at", "i8"),
-        ("frame_at", "i8"),  # arrival of the pause frame that is under way, and of the one behind
-        ("frame_kind", "i8"),
-        ("frame2_at", "i8"),
-        ("frame2_kind", "i8"),
+        ("frame_first", "i8"),  # of the ring of pause frames under way
+        ("frame_next", "i8"),
+        ("frame_at", "i8", (FRAMES,)),
+        ("frame_kind", "i8", (FRAMES,)),
         ("sent", "i8"),
     ],
     align=True,
@@ -66,27 +68,27 @@ ENTRY = np.dtype([("at", "i8"), ("sender", "i8")], align=True)
 
 
 @compiled
-def _tell(w, s, link, now, kind):
+def _tell(w: Any, s: Any, link: Any, now: int, kind: int) -> None:
     """A pause frame sets out."""
     back_free = now + w.frame_ps if w.back_busy else now
     at = pfc.send_frame(link, now, back_free, w.rate_bps, w.delay_ps)
-    if s.frame_at == NEVER:
-        s.frame_at = at
-        s.frame_kind = kind
-    else:
-        if s.frame2_at != NEVER:
-            w.wrong += 1
-        s.frame2_at = at
-        s.frame2_kind = kind
+    s.frame_at[s.frame_next % FRAMES] = at
+    s.frame_kind[s.frame_next % FRAMES] = kind
+    s.frame_next += 1
+    if s.frame_next - s.frame_first > FRAMES:
+        w.wrong += 1
 
 
 @compiled
-def run(w, sender, rp, np_, c, sw, links, pc, arrive, queue, cnp, stream, until, every, samples):
-    """Advance to `until`; each `every` ps a row (queue bytes, delivered bytes, paused ps, active)."""
+def run(
+    w: Any, sender: Any, rp: Any, np_: Any, c: Any, sw: Any, links: Any, pc: Any,
+    arrive: Any, queue: Any, cnp: Any, stream: Any, until: int, every: int, samples: Any,
+) -> None:  # fmt: skip
+    """Advance to `until`; each `every` ps a row of samples, as `Outcome` has them."""
     n = sender.shape[0]
     row = 0
     while True:
-        best = np.int64(until)
+        best = int(until)
         what = 0
         who = -1
         if row < samples.shape[0] and row * every < best:
@@ -103,8 +105,8 @@ def run(w, sender, rp, np_, c, sw, links, pc, arrive, queue, cnp, stream, until,
             what = 4
         for i in range(n):
             s = sender[i]
-            if s.frame_at < best:
-                best = s.frame_at
+            if s.frame_first < s.frame_next and s.frame_at[s.frame_first % FRAMES] < best:
+                best = s.frame_at[s.frame_first % FRAMES]
                 what = 5
                 who = i
             if links[i].refresh_at < best:
@@ -189,13 +191,11 @@ def run(w, sender, rp, np_, c, sw, links, pc, arrive, queue, cnp, stream, until,
             dcqcn.on_cnp(rp[i], c, now)
         elif what == 5:
             s = sender[who]
-            if s.frame_kind == 1:
+            if s.frame_kind[s.frame_first % FRAMES] == 1:
                 pfc.on_pause(links[who], pc, now)
             else:
                 pfc.on_resume(links[who], pc, now)
-            s.frame_at = s.frame2_at
-            s.frame_kind = s.frame2_kind
-            s.frame2_at = NEVER
+            s.frame_first += 1
         elif what == 6:
             if pfc.on_refresh(links[who], now) == pfc.PAUSE:
                 _tell(w, sender[who], links[who], now, 1)
@@ -256,8 +256,8 @@ def incast(
     delay_ps: int = 1_000_000,
     with_pfc: bool = True,
     limit_bytes: int = 1 << 40,
-    marking: Marking = Marking(),
-    control: FlowControl = FlowControl(),
+    marking: Marking = MARKING,
+    control: FlowControl = CONTROL,
     shared_bytes: int = 16_000_000,
     headroom_less: int = 0,
     marks: bool = True,
@@ -278,21 +278,16 @@ def incast(
     sender = records(n, SENDER)
     sender.start_at = starts_ps
     sender.stop_at = NEVER
-    sender.frame_at = NEVER
-    sender.frame2_at = NEVER
     config = dcqcn_config(profile, rate_bps)
     rp, np_ = records(n, dcqcn.LIMITER), records(n, dcqcn.NOTIFIER)
     for i in range(n):
         dcqcn.start(rp[i], config[0])
-    flow = records(1, pfc.CONFIG)
-    flow[0].xoff_bytes, flow[0].alpha = control.xoff_bytes, control.alpha
-    flow[0].xon_gap_bytes = control.xon_gap_packets * FRAME
-    flow[0].storm_ps = control.storm_ps
+    flow = pfc_config(control, FRAME)
     switch, links = records(1, pfc.SWITCH), records(n, pfc.LINK)
     switch[0].shared_bytes = shared_bytes
     room = pfc.headroom_bytes(rate_bps, rate_bps, delay_ps, delay_ps, FRAME) - headroom_less
     for i in range(n):
-        pfc.start(links[i], pfc.pause_time_ps(rate_bps), room)
+        pfc.start(links[i], pfc.pause_time_ps(rate_bps, control.quanta), room)
     stream = bits.seed_streams(seed, 77, 1)
     arrive, cnp = records(RING, ENTRY), records(RING, ENTRY)
     queue = np.zeros(RING, np.int64)

@@ -92,7 +92,7 @@ def headroom_bytes(
     frame_bytes: int,
     respond_ps: int = 0,
 ) -> int:
-    """Bytes that can still come over a link after the one that asked for a pause, that one included.
+    """Bytes that can come over a link that must pause: the packet without room and those after.
 
     `frame_bytes` is the longest frame with preamble and gap, and the same in both directions;
     delays are those of link and receiver; `respond_ps` is what the other end takes to stop.
@@ -165,7 +165,10 @@ def _ask(link, now):
 
 @compiled
 def on_dequeue(c, sw, link, wire_bytes):
-    """A packet that came over `link` has left its queue: PASS or RESUME. Headroom is freed first."""
+    """A packet that came over `link` has left its queue: PASS or RESUME.
+
+    Headroom is freed first.
+    """
     from_headroom = min(wire_bytes, int(link.headroom_held_bytes))
     link.headroom_held_bytes -= from_headroom
     sw.headroom_used_bytes -= from_headroom
