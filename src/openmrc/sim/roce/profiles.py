@@ -106,8 +106,8 @@ class Marking:
     a probability that grows to `p_max` at `high`, and always above (DCQCN, figure 5).
     """
 
-    # In time of the port's rate: 400 KB and 1.6 MB at 100 Gb/s (HPCC, SIGCOMM 2019, section 5.1, for
-    # DCQCN in production), with the Pmax of its simulations.
+    # In time of the port's rate: 400 KB and 1.6 MB at 100 Gb/s (HPCC, SIGCOMM 2019, section 5.1, as
+    # its authors set DCQCN in production), with the Pmax of its simulations.
     low_ps: int = 32 * US_PS
     high_ps: int = 128 * US_PS
     p_max: float = 0.2
