@@ -20,8 +20,8 @@ from openmrc.sections import (
     FABRICS,
     FaultSection,
     StopSection,
-    TransportSection,
 )
+from openmrc.transport_sections import TRANSPORTS
 from openmrc.workload_sections import WORKLOADS
 
 
@@ -47,7 +47,8 @@ def key_types() -> dict[str, type]:
         "seed": int,
         "fabric.kind": str,
         **_types("fabric.", FABRICS.values()),
-        **_types("transport.", [TransportSection]),
+        "transport.kind": str,
+        **_types("transport.", TRANSPORTS.values()),
         "workload.kind": str,
         **_types("workload.", WORKLOADS.values()),
         **_types("stop.", [StopSection]),
@@ -73,7 +74,7 @@ def _keys(scenario: Scenario, transport: int | None) -> dict[str, Any]:
         keys["transport"] = scenario.transports[transport].name
     for place, section in tables.items():
         keys |= {f"{place}.{key}": value for key, value in _values(section).items()}
-    for place in ("fabric", "workload"):
+    for place in tables.keys() - {"stop"}:
         keys[f"{place}.kind"] = tables[place].kind
     keys.pop("transport.name", None)
     keys["fault"] = [_values(fault) for fault in scenario.faults]
