@@ -21,8 +21,16 @@ from openmrc.fabric.rtt import PS_BITS
 from openmrc.jit import compiled, records
 from openmrc.sim import build
 from openmrc.sim import state as ss
-from openmrc.sim.roce import routing
+from openmrc.sim.roce import dcqcn, pfc, routing
 from openmrc.sim.roce.derive import RoceDerived
+from openmrc.sim.roce.profiles import (
+    FlowControl,
+    Marking,
+    dcqcn_config,
+    pfc_config,
+    profile_named,
+    shared_buffer_bytes,
+)
 from openmrc.sim.roce.state import BUNDLE, ROCE, ROCE_QP, ROUTE, WHOLE, Roce
 from openmrc.sim.roce.transport import RoceTransport
 from openmrc.sim.transport import Queues
@@ -31,6 +39,10 @@ from openmrc.wire import srv6
 from openmrc.wire.roce import roce_framing
 
 PACKETS_AT_START = 1 << 14
+MARKING = Marking()
+# htsim's lossless input queues: 15 packets of 4150 B, go on at 12, and never full
+PEER_FLOW_CONTROL = FlowControl(xoff_bytes=15 * 4150, xon_gap_packets=3)
+PEER_BUFFER_BYTES = 1 << 40
 SPORT_BASE, SPORT_BITS = 0xC000, 14  # the part of the UDP ports that RoCEv2 uses for entropy
 SEED_SPORTS = 8  # purpose of a random stream, beside those of `sim.build`
 SEED_CONVERGENCE = 9
@@ -95,12 +107,18 @@ def build_roce(
     bundle.va = vas.integers(1 << 20, 1 << 40, traffic.n_qps) << 12
     route = records(fabric.n_ports, ROUTE)
     route.up = 1
+    route.reverse = fabric.port_reverse
+    rates, limiter, notifier = _dcqcn(transport, derived, ends)
+    flow, buffer, pause = _pfc(fabric, transport, derived)
     low, high = transport.convergence_ps
     c = records(1, ROCE)
     c.rto_ps = derived.rto_ps
     c.ack_every = transport.ack_every
     c.retry_cnt = transport.retry_cnt
     c.qps = transport.qps
+    c.dcqcn = transport.cc == "dcqcn"
+    c.pfc = transport.pfc
+    c.p_max = MARKING.p_max
     c.convergence_low = low
     c.convergence_span = high - low
     c.delay_at = build.NO_TIME
@@ -111,8 +129,65 @@ def build_roce(
         bundle=bundle,
         whole=records(max(int(ring.sum()), 1), WHOLE),
         route=route,
+        rates=rates,
+        limiter=limiter,
+        notifier=notifier,
+        flow=flow,
+        buffer=buffer,
+        pause=pause,
         stream=bits.seed_streams(seed, SEED_CONVERGENCE, 1),
     )
+
+
+def _dcqcn(transport: RoceTransport, derived: RoceDerived, ends: build.Ends) -> tuple[Any, ...]:
+    """DCQCN's knobs, and both ends of it for each QP."""
+    rates = dcqcn_config(profile_named(transport.profile), derived.port_rate_bps)
+    n = ends.n if transport.cc == "dcqcn" else 1
+    limiter, notifier = records(n, dcqcn.LIMITER), records(n, dcqcn.NOTIFIER)
+    _start_limiters(limiter, rates)
+    return rates, limiter, notifier
+
+
+@compiled
+def _start_limiters(limiter, rates):
+    """All QPs begin at line rate."""
+    for i in range(limiter.shape[0]):
+        dcqcn.start(limiter[i], rates[0])
+
+
+def _pfc(fabric: Fabric, transport: RoceTransport, derived: RoceDerived) -> tuple[Any, ...]:
+    """PFC's knobs, the buffer of each switch, and both ends of each link."""
+    peer = transport.rules == "peer"
+    control = PEER_FLOW_CONTROL if peer else FlowControl()
+    frame = derived.data_packet_wire_bytes
+    flow = pfc_config(control, frame)
+    if not transport.pfc:
+        return flow, records(1, pfc.SWITCH), records(1, pfc.LINK)
+    pause = records(fabric.n_ports, pfc.LINK)
+    buffer = records(fabric.n_switches, pfc.SWITCH)
+    rate, back = fabric.port_rate_bps, fabric.port_reverse
+    into = fabric.port_peer_switch
+    delay = fabric.port_delay_ps + np.where(into >= 0, fabric.sw_delay_ps[into], 0)
+    kinds, which = np.unique(
+        np.stack([rate, rate[back], delay, delay[back]], 1), axis=0, return_inverse=True
+    )
+    room = np.array([pfc.headroom_bytes(*(int(v) for v in kind), frame) for kind in kinds])[
+        which.reshape(-1)
+    ]
+    pause.headroom_bytes = room
+    pause.pause_ps = [pfc.pause_time_ps(int(r), control.quanta) for r in rate]
+    pause.refresh_ps = pause.pause_ps // 2
+    pause.refresh_at = es.NEVER
+    served = into >= 0
+    rates = np.bincount(into[served], rate[served], fabric.n_switches)
+    rooms = np.bincount(into[served], room[served], fabric.n_switches)
+    for switch, (sum_bps, sum_bytes) in enumerate(zip(rates.tolist(), rooms.tolist(), strict=True)):
+        buffer.shared_bytes[switch] = (
+            PEER_BUFFER_BYTES
+            if peer
+            else shared_buffer_bytes(control, int(sum_bps), int(sum_bytes))
+        )
+    return flow, buffer, pause
 
 
 def _qps(ends: build.Ends, st: es.State, seed: int) -> Any:
@@ -163,7 +238,7 @@ def build_net(
     message.qp = ends.sender[traffic.msg_qp * transport.qps]
     series = build.series_of(traffic)
     reserve = n_msgs + 1024 + int(message.many.any()) * build.SERIES_RELEASES
-    reserve += ss.EVENTS_BETWEEN_CHECKS * (2 * int(st.nic.n_qps.max(initial=0)) + 2)
+    reserve += ss.EVENTS_BETWEEN_CHECKS * (2 * int(st.nic.n_qps.max(initial=0)) + 6)
     heap = 2 * reserve + int(series.n_let.sum(dtype=np.int64)) + 4 * ends.n
     packets = PACKETS_AT_START
     tables, speller = srv6.nothing()

@@ -8,10 +8,12 @@ from openmrc.fabric.model import Fabric
 from openmrc.fabric.rtt import PS_BITS, base_rtt_ps
 from openmrc.sim.build import UNLIMITED
 from openmrc.sim.derive import CONTROL_BYTES, CONTROL_BYTES_PER_SENDER
+from openmrc.sim.roce.profiles import Marking
 from openmrc.sim.roce.transport import RoceTransport
 from openmrc.sim.transport import Queues
 from openmrc.wire.roce import roce_framing
 
+MARKING = Marking()
 # Without PFC a switch must buffer more than where packets are trimmed: of the 2 to 5 BDP that UET
 # 1.0.3 recommends for tail drop (p. 463), the most.
 TAIL_DROP_BDP = 5
@@ -54,6 +56,7 @@ def derive(
     control = queues.control_bytes or max(
         CONTROL_BYTES, CONTROL_BYTES_PER_SENDER * senders_per_nic * transport.qps
     )
+    marks = transport.cc == "dcqcn"
     low, high = transport.convergence_ps
     return RoceDerived(
         base_rtt_ps=t,
@@ -62,8 +65,8 @@ def derive(
         queue_bytes=UNLIMITED if transport.pfc else queue,
         queue_last_hop_bytes=UNLIMITED if transport.pfc else last_hop,
         control_queue_bytes=control,
-        ecn_low_bytes=UNLIMITED - 1,
-        ecn_high_bytes=UNLIMITED,
+        ecn_low_bytes=MARKING.low_bytes(port_rate) if marks else UNLIMITED - 1,
+        ecn_high_bytes=MARKING.high_bytes(port_rate) if marks else UNLIMITED,
         rto_ps=transport.rto_ps,
         convergence_low_ps=low,
         convergence_high_ps=high,

@@ -25,7 +25,7 @@ from openmrc.fabric.actions import (
 from openmrc.jit import inlined, inner
 from openmrc.sim import events
 from openmrc.sim import faults as common
-from openmrc.sim.roce import nic, routing
+from openmrc.sim.roce import flow, nic, routing
 from openmrc.sim.roce import port as ports
 from openmrc.sim.roce.state import AT_PLANES
 
@@ -54,7 +54,8 @@ def _port(net, ro, fault, action, target, now):
         port.up = 0
         health.cut_until = port.free_at
         net.ctl[0].any_down = 1
-        ports.flush(net, ro, target)
+        ports.flush(net, ro, target, now)
+        flow.forget(ro, target, now)
         routing.changed(net, ro, target, now)
     elif action == PORT_UP:
         port.up = 1

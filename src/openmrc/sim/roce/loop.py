@@ -5,9 +5,9 @@ from __future__ import annotations
 from openmrc.engine.state import NEVER, RTS
 from openmrc.jit import compiled, inlined, inner
 from openmrc.sim import events, link, messages
-from openmrc.sim.roce import faults, nic, routing
+from openmrc.sim.roce import faults, flow, nic, routing
 from openmrc.sim.roce import port as ports
-from openmrc.sim.roce.state import AT_PACE, AT_PLANES
+from openmrc.sim.roce.state import AT_PACE, AT_PFC, AT_PLANES
 from openmrc.sim.state import (
     AT_CONVERGED,
     AT_FAULT,
@@ -55,6 +55,8 @@ def _from_heap(net, st, ro, at):
     number = what & ((1 << events.KIND_SHIFT) - 1)
     if kind == AT_QP:
         nic.on_qp_timer(net, st, ro, number, at)
+    elif kind == AT_PFC:
+        _pause(net, st, ro, number, at)
     elif kind == AT_PACE:
         nic.on_pace(net, st, ro, number, at)
     elif kind == AT_MESSAGE:
@@ -67,6 +69,19 @@ def _from_heap(net, st, ro, at):
         faults.converge(net, ro, number, at)
     elif kind == AT_PLANES:
         faults.choose_planes(net, st, ro, number, at)
+
+
+@inner
+def _pause(net, st, ro, number, now):
+    """A pause frame, or a time that one has set: ports hold their data, or go on."""
+    port_no = int(flow.on_event(net, ro, number, now))
+    n_nic_ports = net.ctl[0].n_nic_ports
+    if port_no >= n_nic_ports:
+        ports.go_on(net, ro, port_no, now)
+    elif port_no >= 0:
+        nic.go_on(net, st, ro, port_no, now)
+    elif -1 - port_no < n_nic_ports:
+        nic.hold(net, -1 - port_no)
 
 
 @inlined

@@ -7,15 +7,15 @@ bond at a time.
 
 from __future__ import annotations
 
-from openmrc.engine.packet import CLASS_CONTROL
+from openmrc.engine.packet import CE, CLASS_CONTROL
 from openmrc.engine.state import NEVER, RTS, psn_of
 from openmrc.jit import inlined, inner
 from openmrc.sim import events, link, messages
+from openmrc.sim.roce import dcqcn, requester, responder, routing, stripes
 from openmrc.sim.roce import port as ports
-from openmrc.sim.roce import requester, responder, routing, stripes
 from openmrc.sim.roce.state import AT_PACE
 from openmrc.sim.state import AT_QP, BIN_GOODPUT, BIN_RETRANSMITTED, DAMAGED
-from openmrc.wire.roce import ACKNOWLEDGE, AETH_ACK, AETH_NAK_SEQUENCE, LAST_DATA
+from openmrc.wire.roce import ACKNOWLEDGE, AETH_ACK, AETH_NAK_SEQUENCE, CNP, LAST_DATA
 
 TAG_MASK = 0x7FFF_FFFF  # of a sequence number in HOP.tag
 
@@ -123,6 +123,7 @@ def pump(net, st, ro, nic, now):
             net.timeline[now // ctl.bin_ps, BIN_RETRANSMITTED] += 1
         port_no = nic * ctl.n_planes + plane
         port = net.port[port_no]
+        requester.pace(ro, qi, int(net.hop[n].frame_bytes), now)
         link.transmit(net, port, port_no, n, now)
         _close_while_busy(net, ln, port, port_no, plane)
         make_ready(net, ro, qi, now)
@@ -135,7 +136,7 @@ def plan_qp(net, ro, qi, now):
     rq = ro.qp[qi]
     if rq.paced_at > now and rq.pacing == 0 and requester.has_work(rq):
         rq.pacing = 1
-        events.push(net, rq.paced_at, AT_PACE, qi)
+        events.push(net, max(requester.wake_at(ro, qi), now), AT_PACE, qi)
     at = requester.next_deadline(ro, rq, now)
     lq = net.qp[qi]
     if at < lq.timer_at:
@@ -204,6 +205,9 @@ def _on_data(net, st, ro, n, qi, now):
     rq = ro.qp[qi]
     what = responder.judge(rq, int(p.psn))
     ends = False
+    if h.marks & CE and ro.c[0].dcqcn and dcqcn.cnp_due(ro.notifier[qi], ro.rates[0], now):
+        ro.c[0].cnps += 1
+        _send_control(net, st, ro, qi, CNP, 0, 0, now)
     if what == responder.IN_ORDER:
         ends = responder.accept(st, rq, ro.qp[rq.other], int(p.msn))
         _place(net, st, ro, h, p, rq, now)
@@ -240,6 +244,8 @@ def receive(net, st, ro, n, now):
             progress = requester.on_ack(ro, ro.qp[qi], int(p.psn), now)
         else:
             progress = requester.on_nak(st, ro, qi, int(p.psn), now)
+    else:
+        requester.on_cnp(ro, qi, now)
     link.free_packet(net, n)
     _settle(net, st, ro, qi, progress, now)
 
@@ -252,13 +258,13 @@ def on_port_free(net, st, ro, port_no, now):
     port.armed = 0
     nic = port_no // ctl.n_planes
     plane = port_no - nic * ctl.n_planes
-    n = ports.dequeue(net, ro, port)
+    n = ports.dequeue(net, ro, port_no, port, now)
     if n >= 0:
         link.transmit(net, port, port_no, n, now)
         link.arm(net, port, port_no)
         return
     ln = net.nic[nic]
-    if (ln.up_ports >> plane) & 1:
+    if (ln.up_ports >> plane) & 1 and not ports.held(ro, port_no):
         ln.free_ports |= 1 << plane
         pump(net, st, ro, nic, now)
 
@@ -280,9 +286,33 @@ def on_pace(net, st, ro, qi, now):
     """A QP's next packet may be due."""
     rq = ro.qp[qi]
     rq.pacing = 0
+    requester.wake(ro, qi, now)
     make_ready(net, ro, qi, now)
     plan_qp(net, ro, qi, now)
     pump(net, st, ro, int(rq.nic), now)
+
+
+@inner
+def hold(net, port_no):
+    """A NIC's port is paused: it sends control packets, and no data."""
+    nic = port_no // net.ctl[0].n_planes
+    net.nic[nic].free_ports &= ~(1 << (port_no - nic * net.ctl[0].n_planes))
+
+
+@inner
+def go_on(net, st, ro, port_no, now):
+    """A NIC's port may send data again."""
+    nic = port_no // net.ctl[0].n_planes
+    plane = port_no - nic * net.ctl[0].n_planes
+    ln = net.nic[nic]
+    port = net.port[port_no]
+    if (ln.up_ports >> plane) & 1 == 0 or port.armed:
+        return
+    if port.free_at > now:
+        link.arm(net, port, port_no)
+    else:
+        ln.free_ports |= 1 << plane
+        pump(net, st, ro, nic, now)
 
 
 @inner

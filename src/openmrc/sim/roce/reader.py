@@ -1,7 +1,7 @@
 """Reads the flow of one QP while a RoCE world runs, for the pictures of a report.
 
-A bundle's QPs are its paths: each has one, hashed. Where MRC has a window the outstanding bytes
-have their bound, and there is no measured delay.
+A bundle's QPs are its paths: each has one, hashed. Where MRC has a window, the
+rate limiters allow so many bytes in a base round trip; there is no measured delay.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from openmrc.fabric.rtt import PS_BITS
 from openmrc.sim.intervals import Array
 from openmrc.sim.roce import routing
-from openmrc.sim.roce.state import OUTSTANDING_MAX
 from openmrc.sim.samples import IN_USE, NO_TURN, QpSamples
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class FlowReader:
         queue = np.asarray(port.data_bytes) + np.asarray(port.control_bytes)
         pmtu = self._world.transport.pmtu
         return {
-            "cwnd_bytes": np.float32(OUTSTANDING_MAX * pmtu * len(self._ends)),
+            "cwnd_bytes": np.float32(self._rate_bps() * self._world.values.base_rtt_ps / PS_BITS),
             "inflight_bytes": (np.asarray(rq.nxt) - np.asarray(rq.una)).sum() * pmtu,
             "delay_ps": np.float32(0),
             "queue_bytes": queue[self._last_hop].max(),
@@ -57,6 +57,12 @@ class FlowReader:
             "used": np.asarray(rq.high) - self._sent_before,
             "value": np.array([self._top(end) for end in self._ends.tolist()], np.uint32),
         }
+
+    def _rate_bps(self) -> float:
+        """What the rate limiters allow together, at most a port's rate each."""
+        if self._side.state.c[0].dcqcn:
+            return float(self._side.state.limiter.rate_bps[self._ends].sum())
+        return float(self._world.values.port_rate_bps * len(self._ends))
 
     def note(self) -> None:
         """From here on count anew."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from openmrc.engine.packet import CLASS_DATA
 from openmrc.engine.state import ERROR, NEVER, RETRY_EXCEEDED, psn_of, unwrap
 from openmrc.jit import inlined, inner
+from openmrc.sim.roce import dcqcn
 from openmrc.sim.roce.state import OUTSTANDING_MAX
 from openmrc.wire.roce import (
     WRITE_FIRST,
@@ -80,6 +81,34 @@ def next_packet(net, st, ro, qi, now, p):
     if rq.rto_at == NEVER:
         rq.rto_at = now + ro.c[0].rto_ps
     return seq
+
+
+@inlined
+def pace(ro, qi, frame_bytes, now):
+    """A packet has begun to leave: the rate limiter says when the next one may."""
+    if ro.c[0].dcqcn:
+        dcqcn.on_sent(ro.limiter[qi], ro.rates[0], now, frame_bytes)
+        ro.qp[qi].paced_at = dcqcn.may_send_at(ro.limiter[qi])
+
+
+@inner
+def on_cnp(ro, qi, now):
+    """The network is congested: the rate goes down."""
+    dcqcn.on_cnp(ro.limiter[qi], ro.rates[0], now)
+    ro.qp[qi].paced_at = dcqcn.may_send_at(ro.limiter[qi])
+
+
+@inner
+def wake(ro, qi, now):
+    """The QP waits for its rate limiter: let it make up for rounds that were due."""
+    dcqcn.on_timer(ro.limiter[qi], ro.rates[0], now)
+    ro.qp[qi].paced_at = dcqcn.may_send_at(ro.limiter[qi])
+
+
+@inlined
+def wake_at(ro, qi):
+    """When a QP that waits for its rate limiter is to be looked at: its rate may rise before."""
+    return min(int(ro.qp[qi].paced_at), int(dcqcn.next_timer(ro.limiter[qi])))
 
 
 @inlined

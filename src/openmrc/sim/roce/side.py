@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from openmrc.engine import state as es
 from openmrc.errors import InputError
@@ -80,7 +81,28 @@ class RoceSide:
             "roce.timeouts": int(c.timeouts),
             "roce.discarded": int(c.discarded),
             "roce.no_route": int(c.no_route),
+            **self._pauses(),
         }
+
+    def _pauses(self) -> dict[str, int]:
+        """What PFC did, over all ports."""
+        pause = self.state.pause
+        return {
+            "roce.pauses": int(pause.pauses.sum()),
+            "roce.pause_storms": int(pause.storms.sum()),
+            "roce.pause_frames": int(pause.frames_sent.sum()),
+            "roce.paused_ports": int((np.asarray(pause.pauses) > 0).sum()),
+            "roce.pfc_drops": int(self.state.buffer.drops.sum()),
+        }
+
+    def paused_ps(self, now_ps: int) -> npt.NDArray[np.int64]:
+        """Per directed port, for how long PFC has held its data; empty without PFC."""
+        if not self._transport.pfc:
+            return np.zeros(0, np.int64)
+        pause = self.state.pause
+        since, until = np.asarray(pause.paused_since), np.asarray(pause.paused_until)
+        found: npt.NDArray[np.int64] = pause.paused_ps + np.where(until != 0, now_ps - since, 0)
+        return found
 
     def reader(self, world: World, qp: int) -> FlowReader:
         """What reads a QP of the workload while the world runs."""

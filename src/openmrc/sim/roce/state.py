@@ -72,7 +72,8 @@ WHOLE = np.dtype(  # a message of a bundle: parts that are missing
 )
 
 ROUTE = np.dtype(  # a directed port as routing sees it
-    [("up", "i1"), ("denied", "u2")], align=True
+    [("reverse", "i4"), ("denied", "u2"), ("up", "i1")],  # `reverse`: the link's other direction
+    align=True,
 )
 
 ROCE = np.dtype(  # one record: settings, then counters
@@ -81,6 +82,9 @@ ROCE = np.dtype(  # one record: settings, then counters
         ("ack_every", "i8"),
         ("retry_cnt", "i8"),
         ("qps", "i8"),
+        ("dcqcn", "i8"),  # whether it is on, and PFC
+        ("pfc", "i8"),
+        ("p_max", "f8"),  # of the marks, at their upper threshold
         ("convergence_low", "i8"),
         ("convergence_span", "i8"),
         ("broken", "i8"),  # ports that routing believes down or drained: 0 is quick
@@ -110,4 +114,10 @@ class Roce(NamedTuple):
     bundle: Any  # BUNDLE, by QP of the workload
     whole: Any  # WHOLE, a ring per bundle
     route: Any  # ROUTE, by port
+    rates: Any  # dcqcn.CONFIG, one record
+    limiter: Any  # dcqcn.LIMITER, by QP; one without DCQCN
+    notifier: Any  # dcqcn.NOTIFIER, by QP; one without DCQCN
+    flow: Any  # pfc.CONFIG, one record
+    buffer: Any  # pfc.SWITCH, by switch; one without PFC
+    pause: Any  # pfc.LINK, by port; one without PFC
     stream: Any  # uint64[1]: delays of convergence
