@@ -114,6 +114,9 @@ class FakeWorld:
     def counters(self) -> dict[str, int]:
         return dict.fromkeys((*run.PACKETS, *run.PATHS), self.number) | {"link_traversals": 4000}
 
+    def pauses(self) -> list[Any]:
+        return []
+
     def timeline(self) -> dict[str, Any]:
         n = max(1, self.now_ps // self.bin_ps)
         goodput = np.zeros(n, np.int64)

@@ -60,7 +60,21 @@ PACKETS = (
     "duplicates",
 )
 PATHS = ("assumed_bad", "revived", "skips")
-ROCE = ("acks", "naks", "cnps", "go_backs", "timeouts", "discarded", "no_route")  # of kind "roce"
+ROCE = (  # of kind "roce"
+    "acks",
+    "naks",
+    "cnps",
+    "go_backs",
+    "timeouts",
+    "discarded",
+    "no_route",
+    "pauses",
+    "pause_us",
+    "pause_us_max",
+    "pause_storms",
+    "paused_ports",
+    "pfc_drops",
+)
 
 # What a shell sees. 2, bad input, never reaches a Result.
 EXIT_OK, EXIT_UNFINISHED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
@@ -94,6 +108,7 @@ class TransportResult:
     bytes_verified: int
     jobs: tuple[str, ...] = ()  # names, if the workload has jobs
     flow_job: NDArray[np.int32] | None = None  # index into `jobs`
+    pauses: Sequence[dict[str, Any]] = ()  # ports that PFC held the longest, with their times
     samples: Samples | None = None  # what the run looked like over time, if it was sampled
 
     @property
@@ -127,7 +142,11 @@ class TransportResult:
         """This transport's object in `summary.json`."""
         traversals = self.counters["link_traversals"]
         fct_ps = self.fct_ps
-        roce = {key: self.counters[f"roce.{key}"] for key in ROCE if f"roce.{key}" in self.counters}
+        roce: dict[str, Any] = {
+            key: self.counters[f"roce.{key}"] for key in ROCE if f"roce.{key}" in self.counters
+        }
+        if roce:
+            roce["paused_most"] = list(self.pauses)
         jobs = {"jobs": {name: self._job(i) for i, name in enumerate(self.jobs)}}
         slowdown = int(self.flows["done_ps"].max()) / self.ideal_ps if len(fct_ps) else None
         return {
@@ -334,6 +353,12 @@ def flat(table: Mapping[str, Any], place: str = "") -> dict[str, Any]:
     return figures
 
 
+def without_lists(summary: dict[str, Any]) -> dict[str, Any]:
+    """Return a transport's summary without what has no column: a list of ports."""
+    roce = {key: value for key, value in summary.get("roce", {}).items() if key in ROCE}
+    return summary | ({"roce": roce} if roce else {})
+
+
 def nearest_rank(values: NDArray[np.int64], share: float) -> int:
     """Return the ceil(share * n)-th smallest of `values` (at least the first); n > 0."""
     rank = rank_of(len(values), share)
@@ -451,6 +476,7 @@ def _collect(name: str, world: World, ideal_ps: int) -> TransportResult:
         bytes_verified=int(world.bytes_verified),
         jobs=world.traffic.jobs,
         flow_job=world.traffic.msg_job,
+        pauses=world.pauses(),
         samples=world.samples(),
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from msgspec import Meta
 
-from openmrc._toml import ByteCount, Choice, Quantity, Time
+from openmrc._toml import ByteCount, Choice, Quantity, Size, Time
 from openmrc.errors import InputError
 from openmrc.sections import Label, Section
 from openmrc.sim.roce.transport import BGP_PS, QPS_MAX, RETRY_CNT, RTO_PS
@@ -141,6 +141,7 @@ class RoceSection(Section, frozen=True, kw_only=True):
     cc: Literal["dcqcn", "none"] = "dcqcn"
     profile: Literal["default", "aggressive", "most-aggressive"] = "default"
     pfc: bool = True
+    buffer: Size | None = None
     ack_every: Annotated[int, Meta(ge=1, le=ACK_EVERY_MAX)] = 4
     rto: Time = Time(RTO_PS)
     retry_cnt: Annotated[int, Meta(ge=0, le=7)] = RETRY_CNT
@@ -151,6 +152,8 @@ class RoceSection(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.rto < 1:
             raise ValueError(f".rto: {self.rto.text()}; at least 1 ps")
+        if self.buffer is not None and not self.pfc:
+            raise ValueError(f".buffer: {self.buffer.text()} is shared with pfc = true only")
 
     def build(self) -> RoceTransport:
         """Return the transport the simulator runs; raise `InputError` for what it refuses."""
@@ -164,6 +167,7 @@ class RoceSection(Section, frozen=True, kw_only=True):
             cc=self.cc,
             profile=self.profile,
             pfc=self.pfc,
+            buffer_bytes=self.buffer,
             ack_every=self.ack_every,
             rto_ps=int(self.rto),
             retry_cnt=self.retry_cnt,

@@ -97,9 +97,16 @@ def sentences(result: Result) -> list[str]:
 def of_roce(run: TransportResult) -> str:
     """Return what only RoCEv2 has to tell, as one sentence."""
     c = {key: run.counters[f"roce.{key}"] for key in ROCE}
-    return (
+    said = (
         f"{run.name}: {c['naks']:,} NAKs, {c['timeouts']:,} timeouts, {c['discarded']:,} packets"
-        f" discarded out of sequence, {c['cnps']:,} CNPs."
+        f" discarded out of sequence, {c['cnps']:,} CNPs"
+    )
+    if not c["pauses"]:
+        return f"{said}, no pauses."
+    most = f", longest {run.pauses[0]['port']}" if run.pauses else ""
+    return (
+        f"{said}; {c['paused_ports']:,} ports paused {c['pauses']:,} times for {c['pause_us']:,} us"
+        f" in all{most} ({c['pause_us_max']:,} us), {c['pause_storms']:,} storms."
     )
 
 

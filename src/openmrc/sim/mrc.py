@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -62,8 +62,8 @@ class MrcSide:
         q, end = self.engine.qp, int(net.message.qp[message])
         return int(q.error[end]) or int(q.error[self.ends.other[end]])
 
-    def counters(self) -> dict[str, int]:
-        """What `World.counters` has beside what every network counts."""
+    def counters(self, now_ps: int) -> dict[str, int]:
+        """What `World.counters` has beside what every network counts, up to now."""
         q = self.engine.qp
         return {
             "sack": int(q.n_sack.sum()),
@@ -78,6 +78,10 @@ class MrcSide:
             "timeouts": int(q.n_timeouts.sum()),
             "epochs": int(q.n_epochs.sum()),
         }
+
+    def pauses(self, fabric: Fabric, now_ps: int) -> list[dict[str, Any]]:
+        """None: there is no flow control on these links."""
+        return []
 
     def reader(self, world: World, qp: int) -> QpReader:
         """What reads a QP of the workload while the world runs."""

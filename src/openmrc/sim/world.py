@@ -263,12 +263,16 @@ class World:
             "dropped_corrupt": int(c.dropped_corrupt),
             "ecn_marked": int(c.ecn_marked),
             **dict.fromkeys(OF_MRC, 0),
-            **self.side.counters(),
+            **self.side.counters(int(c.now)),
             "link_traversals": int(c.traversals),
             "injected": int(c.injected),
             "delivered": int(c.delivered),
             "in_flight": int(c.n_packets - c.n_free),
         }
+
+    def pauses(self) -> list[dict[str, Any]]:
+        """The ports that flow control has held the longest: `port`, its name, and `us`."""
+        return self.side.pauses(self.fabric, int(self.net.ctl[0].now))
 
     def timeline(self) -> dict[str, npt.NDArray[np.int64]]:
         """Per bin of `bin_ps`, up to now: start time, payload bytes placed, packets retransmitted,

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from openmrc.run import Result, flat
+from openmrc.run import Result, flat, without_lists
 from openmrc.scenario import Scenario
 from openmrc.sections import (
     FABRICS,
@@ -30,7 +30,7 @@ def rows(result: Result) -> list[dict[str, Any]]:
     summary = result.summary()
     common = {key: summary[key] for key in ("wall_s", "peak_rss_mb")}
     return [
-        _keys(result.scenario, number) | common | flat(figures)
+        _keys(result.scenario, number) | common | flat(without_lists(figures))
         for number, figures in enumerate(summary["transports"].values())
     ]
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from openmrc.engine import bits
 from openmrc.engine import state as es
 from openmrc.engine.packet import PACKET
+from openmrc.errors import InputError
 from openmrc.fabric.actions import FaultSchedule
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.rtt import PS_BITS
@@ -155,39 +156,57 @@ def _start_limiters(limiter, rates):
         dcqcn.start(limiter[i], rates[0])
 
 
+def flow_control(transport: RoceTransport) -> FlowControl:
+    """How the switches of a run share their buffers and pause."""
+    return PEER_FLOW_CONTROL if transport.rules == "peer" else FlowControl()
+
+
 def _pfc(fabric: Fabric, transport: RoceTransport, derived: RoceDerived) -> tuple[Any, ...]:
     """PFC's knobs, the buffer of each switch, and both ends of each link."""
-    peer = transport.rules == "peer"
-    control = PEER_FLOW_CONTROL if peer else FlowControl()
+    control = flow_control(transport)
     frame = derived.data_packet_wire_bytes
     flow = pfc_config(control, frame)
     if not transport.pfc:
         return flow, records(1, pfc.SWITCH), records(1, pfc.LINK)
-    pause = records(fabric.n_ports, pfc.LINK)
-    buffer = records(fabric.n_switches, pfc.SWITCH)
     rate, back = fabric.port_rate_bps, fabric.port_reverse
     into = fabric.port_peer_switch
     delay = fabric.port_delay_ps + np.where(into >= 0, fabric.sw_delay_ps[into], 0)
-    kinds, which = np.unique(
-        np.stack([rate, rate[back], delay, delay[back]], 1), axis=0, return_inverse=True
-    )
-    room = np.array([pfc.headroom_bytes(*(int(v) for v in kind), frame) for kind in kinds])[
-        which.reshape(-1)
-    ]
+    ways = np.stack([rate, rate[back], delay, delay[back]], 1)
+    kinds, which = np.unique(ways, axis=0, return_inverse=True)
+    which = which.reshape(-1)
+    room = np.array([pfc.headroom_bytes(a, b, c, d, frame) for a, b, c, d in kinds.tolist()])[which]
+    lasts = [pfc.pause_time_ps(rate_bps, control.quanta) for rate_bps in kinds[:, 0].tolist()]
+    pause = records(fabric.n_ports, pfc.LINK)
     pause.headroom_bytes = room
-    pause.pause_ps = [pfc.pause_time_ps(int(r), control.quanta) for r in rate]
+    pause.pause_ps = np.array(lasts)[which]
     pause.refresh_ps = pause.pause_ps // 2
     pause.refresh_at = es.NEVER
     served = into >= 0
-    rates = np.bincount(into[served], rate[served], fabric.n_switches)
-    rooms = np.bincount(into[served], room[served], fabric.n_switches)
-    for switch, (sum_bps, sum_bytes) in enumerate(zip(rates.tolist(), rooms.tolist(), strict=True)):
-        buffer.shared_bytes[switch] = (
-            PEER_BUFFER_BYTES
-            if peer
-            else shared_buffer_bytes(control, int(sum_bps), int(sum_bytes))
-        )
+    of_switch = [
+        np.bincount(into[served], column[served], fabric.n_switches).astype(np.int64)
+        for column in (rate, room)
+    ]
+    switches, which = np.unique(np.stack(of_switch, 1), axis=0, return_inverse=True)
+    buffer = records(fabric.n_switches, pfc.SWITCH)
+    shared = [_shared_bytes(transport, control, *map(int, switch)) for switch in switches]
+    buffer.shared_bytes = np.array(shared)[which.reshape(-1)]
     return flow, buffer, pause
+
+
+def _shared_bytes(
+    transport: RoceTransport, control: FlowControl, rates_bps: int, headroom_bytes: int
+) -> int:
+    """What a switch has to share; the first of its two sums is that of its ports' rates."""
+    if transport.rules == "peer":
+        return PEER_BUFFER_BYTES
+    if transport.buffer_bytes is None:
+        return shared_buffer_bytes(control, rates_bps, headroom_bytes)
+    if transport.buffer_bytes < 2 * headroom_bytes:
+        raise InputError(
+            f"transport.buffer: {transport.buffer_bytes} B: PFC needs {headroom_bytes} B of"
+            " headroom in a switch, and as much to share; at least twice that is accepted"
+        )
+    return transport.buffer_bytes - headroom_bytes
 
 
 def _qps(ends: build.Ends, st: es.State, seed: int) -> Any:

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
     from openmrc.sim.world import World
 
 
+US_PS = 1_000_000
+PORTS_TOLD = 10  # by name
+
+
 class RoceSide:
     """RoCEv2 in a world; `state` is what it keeps beside the engine and the network."""
 
@@ -67,8 +71,8 @@ class RoceSide:
         errors = np.asarray(self.engine.qp.error[first : first + self._transport.qps])
         return int(errors.max())
 
-    def counters(self) -> dict[str, int]:
-        """What `World.counters` has beside what every network counts."""
+    def counters(self, now_ps: int) -> dict[str, int]:
+        """What `World.counters` has beside what every network counts, up to now."""
         c = self.state.c[0]
         return {
             "nack": int(c.naks),
@@ -81,17 +85,20 @@ class RoceSide:
             "roce.timeouts": int(c.timeouts),
             "roce.discarded": int(c.discarded),
             "roce.no_route": int(c.no_route),
-            **self._pauses(),
+            **self._pauses(now_ps),
         }
 
-    def _pauses(self) -> dict[str, int]:
+    def _pauses(self, now_ps: int) -> dict[str, int]:
         """What PFC did, over all ports."""
         pause = self.state.pause
+        paused_ps = self.paused_ps(now_ps)
         return {
             "roce.pauses": int(pause.pauses.sum()),
             "roce.pause_storms": int(pause.storms.sum()),
             "roce.pause_frames": int(pause.frames_sent.sum()),
             "roce.paused_ports": int((np.asarray(pause.pauses) > 0).sum()),
+            "roce.pause_us": int(paused_ps.sum()) // US_PS,
+            "roce.pause_us_max": int(paused_ps.max(initial=0)) // US_PS,
             "roce.pfc_drops": int(self.state.buffer.drops.sum()),
         }
 
@@ -103,6 +110,16 @@ class RoceSide:
         since, until = np.asarray(pause.paused_since), np.asarray(pause.paused_until)
         found: npt.NDArray[np.int64] = pause.paused_ps + np.where(until != 0, now_ps - since, 0)
         return found
+
+    def pauses(self, fabric: Fabric, now_ps: int) -> list[dict[str, Any]]:
+        """The ports that PFC has held the longest: their names and for how long, us."""
+        paused_ps = self.paused_ps(now_ps)
+        most = np.argsort(-paused_ps, kind="stable")[:PORTS_TOLD]
+        return [
+            {"port": fabric.port_name(int(port)), "us": int(paused_ps[port]) / US_PS}
+            for port in most
+            if paused_ps[port] > 0
+        ]
 
     def reader(self, world: World, qp: int) -> FlowReader:
         """What reads a QP of the workload while the world runs."""

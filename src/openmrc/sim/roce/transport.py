@@ -25,6 +25,7 @@ class RoceTransport:
     cc: str = "dcqcn"  # or "none": line rate
     profile: str = "default"  # of DCQCN: "default", "aggressive", "most-aggressive"
     pfc: bool = True
+    buffer_bytes: int | None = None  # of a switch, with PFC; None: 3,200 B per Gb/s of its ports
     ack_every: int = 4  # packets, and the last one of a message
     rto_ps: int = RTO_PS
     retry_cnt: int = RETRY_CNT
