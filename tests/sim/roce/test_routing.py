@@ -98,6 +98,7 @@ def broken(**more: object) -> World:
     more = {
         "stop": 4 * MS,
         "cc": "none",
+        "ack_every": 1,
         "rto_ps": 100 * US,
         "convergence_ps": (TAKES, TAKES),
     } | more
