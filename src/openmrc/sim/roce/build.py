@@ -221,16 +221,17 @@ def _qps(ends: build.Ends, st: es.State, seed: int) -> Any:
     qp.other = ends.other
     qp.sends = ends.sends
     rng = np.random.default_rng([seed, SEED_SPORTS])
-    sport = SPORT_BASE | rng.integers(0, 1 << SPORT_BITS, ends.n)
-    _hash_flows(qp, sport)
+    qp.sport = SPORT_BASE | rng.integers(0, 1 << SPORT_BITS, ends.n)
+    _hash_flows(qp)
     return qp
 
 
 @compiled
-def _hash_flows(qp, sport):
-    """The hash of each QP's 5-tuple, from the UDP source port that it sends from."""
+def _hash_flows(qp):
+    """The hash of each QP's 5-tuple."""
     for i in range(qp.shape[0]):
-        qp[i].flow = routing.flow_hash(int(qp[i].nic), int(qp[i].peer_nic), sport[i])
+        q = qp[i]
+        q.flow = routing.flow_hash(int(q.nic), int(q.peer_nic), int(q.sport))
 
 
 def build_net(

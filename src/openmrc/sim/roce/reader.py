@@ -1,6 +1,6 @@
 """Reads the flow of one QP while a RoCE world runs, for the pictures of a report.
 
-A bundle's QPs are its paths: each has one, hashed. Where MRC has a window, the
+A bundle's QPs are its paths: each has one, hashed, and its UDP source port stands for it. Where MRC has a window, the
 rate limiters allow so many bytes in a base round trip; there is no measured delay.
 """
 
@@ -18,6 +18,9 @@ from openmrc.sim.samples import IN_USE, NO_TURN, QpSamples
 if TYPE_CHECKING:
     from openmrc.sim.roce.side import RoceSide
     from openmrc.sim.world import World
+
+
+ABOVE_PORTS = 1 << 16
 
 
 class FlowReader:
@@ -70,8 +73,10 @@ class FlowReader:
 
     def samples(self, interval_ps: int, end_ps: int, values: dict[str, Array]) -> QpSamples:
         """What was read, with names."""
-        evs = np.array([self._top(end) for end in self._ends.tolist()], np.uint32)
-        seen = np.union1d(evs, values["value"])
+        qp = self._side.state.qp[self._ends]
+        tops = [self._top(end) for end in self._ends.tolist()]
+        seen = np.union1d(np.array(tops, np.uint32), values["value"])
+        by_port = zip(np.asarray(qp.sport).tolist(), tops, strict=True)
         return QpSamples(
             interval_ps,
             end_ps,
@@ -79,20 +84,23 @@ class FlowReader:
             qp=self._number,
             src=self.src,
             dst=self.dst,
-            evs=evs,
-            plane=np.maximum(np.asarray(self._side.state.qp.plane[self._ends]), 0),
-            names={int(value): self._name(int(value)) for value in seen},
+            evs=np.asarray(qp.sport).astype(np.uint32),
+            plane=np.maximum(np.asarray(qp.plane), 0),
+            names={int(top): self._name(int(top)) for top in seen}
+            | {port: self._name(top) for port, top in by_port},
         )
 
     def _top(self, end: int) -> int:
-        """The highest switch of a flow's way, counted from 1; 0 if it has none."""
+        """The highest switch of a flow's way, as a number above all ports; 0 if it has none."""
         ports = way_of(self._world, self._side, end)
         fabric = self._world.fabric
         switches = [int(s) for s in fabric.port_switch[ports] if s >= 0]
-        return 1 + max(switches, key=lambda s: int(fabric.sw_tier[s])) if switches else 0
+        if not switches:
+            return 0
+        return ABOVE_PORTS + max(switches, key=lambda s: int(fabric.sw_tier[s]))
 
     def _name(self, top: int) -> str:
-        return f"over {self._world.fabric.switch_name(top - 1)}" if top else "no way"
+        return f"over {self._world.fabric.switch_name(top - ABOVE_PORTS)}" if top else "no way"
 
 
 def way_of(world: World, side: RoceSide, end: int) -> list[int]:

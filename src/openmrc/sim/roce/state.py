@@ -44,6 +44,7 @@ ROCE_QP = np.dtype(  # one end: it sends, or it receives
         ("peer_nic", "i4"),
         ("other", "i4"),
         ("flow", "u4"),  # hash of the 5-tuple of what it sends
+        ("sport", "i4"),  # the UDP source port of that: its entropy
         ("plane", "i1"),  # port of the bond that the flow hashes to; -1: none is up
         ("nak_sent", "i1"),  # and the expected packet has not come since
         ("alive", "i1"),
