@@ -1,7 +1,7 @@
 """Reads the flow of one QP while a RoCE world runs, for the pictures of a report.
 
-A bundle's QPs are its paths: each has one, hashed, and its UDP source port stands for it. Where MRC has a window, the
-rate limiters allow so many bytes in a base round trip; there is no measured delay.
+A bundle's QPs are its paths: each has one, hashed, and its UDP source port stands for it. Where MRC
+has a window, the rate limiters allow so many bytes in a base round trip; no delay is measured.
 """
 
 from __future__ import annotations
