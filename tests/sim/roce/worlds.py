@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -60,12 +61,12 @@ def worlds() -> dict[str, World]:
     }
 
 
-def tight(**transport: Any) -> World:
+def tight(faults: Sequence[Fault] = (), **more: Any) -> World:
     """An incast into a switch whose links may hold four packets each."""
     usual = build.flow_control
     build.flow_control = lambda transport: FlowControl(xoff_bytes=4 * 4178)
     try:
-        return roce_world(leaf_spine(), incast(8, 7, 120_000), **transport)
+        return roce_world(leaf_spine(), incast(8, 7, 120_000), faults, **more)
     finally:
         build.flow_control = usual
 

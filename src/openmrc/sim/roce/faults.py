@@ -42,11 +42,11 @@ def apply(net, st, ro, fault, now):
     elif action == NIC_PORT_DOWN or action == NIC_PORT_UP:
         _nic_port(net, st, ro, target, action == NIC_PORT_UP, now)
     elif action != REVIEW_PATHS:  # routing reviews its ways by itself
-        _port(net, ro, fault, action, target, now)
+        _port(net, st, ro, fault, action, target, now)
 
 
 @inlined
-def _port(net, ro, fault, action, target, now):
+def _port(net, st, ro, fault, action, target, now):
     """A directed port changes."""
     port = net.port[target]
     health = net.health[target]
@@ -55,7 +55,8 @@ def _port(net, ro, fault, action, target, now):
         health.cut_until = port.free_at
         net.ctl[0].any_down = 1
         ports.flush(net, ro, target, now)
-        flow.forget(ro, target, now)
+        if flow.forget(ro, target, now) and target < net.ctl[0].n_nic_ports:
+            nic.go_on(net, st, ro, target, now)  # unless it notices, it sends into the dead link
         routing.changed(net, ro, target, now)
     elif action == PORT_UP:
         port.up = 1

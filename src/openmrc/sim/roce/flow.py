@@ -79,6 +79,5 @@ def on_event(net, ro, number, now):
 
 @inlined
 def forget(ro, port_no, now):
-    """A port went down: its pause ends with the link."""
-    if ro.c[0].pfc != 0:
-        pfc.on_resume(ro.pause[port_no], ro.flow[0], now)
+    """A port went down: its pause ends with the link. True if there was one."""
+    return ro.c[0].pfc != 0 and pfc.on_resume(ro.pause[port_no], ro.flow[0], now)
