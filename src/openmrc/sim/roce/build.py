@@ -19,10 +19,10 @@ from openmrc.errors import InputError
 from openmrc.fabric.actions import FaultSchedule
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.rtt import PS_BITS
-from openmrc.jit import compiled, records
+from openmrc.jit import records
 from openmrc.sim import build
 from openmrc.sim import state as ss
-from openmrc.sim.roce import dcqcn, pfc, routing
+from openmrc.sim.roce import dcqcn, pfc, requester, routing
 from openmrc.sim.roce.derive import RoceDerived
 from openmrc.sim.roce.profiles import (
     FlowControl,
@@ -145,15 +145,8 @@ def _dcqcn(transport: RoceTransport, derived: RoceDerived, ends: build.Ends) -> 
     rates = dcqcn_config(profile_named(transport.profile), derived.port_rate_bps)
     n = ends.n if transport.cc == "dcqcn" else 1
     limiter, notifier = records(n, dcqcn.LIMITER), records(n, dcqcn.NOTIFIER)
-    _start_limiters(limiter, rates)
+    requester.open_limiters(limiter, rates)
     return rates, limiter, notifier
-
-
-@compiled
-def _start_limiters(limiter, rates):
-    """All QPs begin at line rate."""
-    for i in range(limiter.shape[0]):
-        dcqcn.start(limiter[i], rates[0])
 
 
 def flow_control(transport: RoceTransport) -> FlowControl:
@@ -222,16 +215,8 @@ def _qps(ends: build.Ends, st: es.State, seed: int) -> Any:
     qp.sends = ends.sends
     rng = np.random.default_rng([seed, SEED_SPORTS])
     qp.sport = SPORT_BASE | rng.integers(0, 1 << SPORT_BITS, ends.n)
-    _hash_flows(qp)
+    routing.hash_flows(qp)
     return qp
-
-
-@compiled
-def _hash_flows(qp):
-    """The hash of each QP's 5-tuple."""
-    for i in range(qp.shape[0]):
-        q = qp[i]
-        q.flow = routing.flow_hash(int(q.nic), int(q.peer_nic), int(q.sport))
 
 
 def build_net(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from openmrc.engine.packet import CLASS_DATA
 from openmrc.engine.state import ERROR, NEVER, RETRY_EXCEEDED, psn_of, unwrap
-from openmrc.jit import inlined, inner
+from openmrc.jit import compiled, inlined, inner
 from openmrc.sim.roce import dcqcn
 from openmrc.sim.roce.state import OUTSTANDING_MAX
 from openmrc.wire.roce import (
@@ -81,6 +81,13 @@ def next_packet(net, st, ro, qi, now, p):
     if rq.rto_at == NEVER:
         rq.rto_at = now + ro.c[0].rto_ps
     return seq
+
+
+@compiled
+def open_limiters(limiter, rates):
+    """Before a run: all QPs begin at line rate."""
+    for i in range(limiter.shape[0]):
+        dcqcn.start(limiter[i], rates[0])
 
 
 @inlined

@@ -30,6 +30,14 @@ def flow_hash(src_ip, dst_ip, sport):
     return bits.mix32(h ^ UDP)
 
 
+@compiled
+def hash_flows(qp):
+    """Before a run: what each QP's 5-tuple comes to."""
+    for i in range(qp.shape[0]):
+        q = qp[i]
+        q.flow = flow_hash(int(q.nic), int(q.peer_nic), int(q.sport))
+
+
 @inlined
 def _in_service(ro, port_no, groups):
     """Whether routing believes that a port is up, and not drained for the sender."""
