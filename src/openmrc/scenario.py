@@ -85,10 +85,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
                     f"report.qp: {self.report.qp}: there are {traffic.n_qps} queue pairs;"
                     f" accepted: 0 to {traffic.n_qps - 1}"
                 )
-            if fabric.n_planes > 1 and any(t.rules == "peer" for t in self.transports):
+            peers = [each for each in self.transports if each.rules == "peer"]
+            if fabric.n_planes > 1 and peers:
                 raise InputError(
                     f"transport.rules: 'peer' is for a fabric of one plane, this one has"
-                    f" {fabric.n_planes}; use 'mrc'"
+                    f" {fabric.n_planes}; use {peers[0].kind!r}"
                 )
             schedule = compile_faults(faults, fabric, self.seed, self.stop.time)
             return fabric, traffic, schedule

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openmrc.fabric.clos import fat_tree
+from openmrc.fabric.clos import Tier, build, fat_tree
 from openmrc.fabric.faults import Fault
 from openmrc.sim.world import World
 from openmrc.traffic import make_traffic
@@ -276,3 +276,39 @@ def test_a_dead_port_of_the_peer_is_left_when_routing_has_converged() -> None:
     assert way(world)[0] != port
     all_complete(world)
     assert roce(world)["timeouts"] > 0
+
+
+# --- parallel links -------------------------------------------------------------------------------
+
+
+def test_parallel_links_are_members_each_by_itself() -> None:
+    """Two T0s, one T1, two links to each: one of the two downwards goes, and one of those up."""
+    fabric = build(
+        "fat-tree",
+        8,
+        1,
+        [
+            Tier(4, 2, 100 * GBPS, 500 * NS, 250 * NS),
+            Tier(0, 0, 100 * GBPS, 500 * NS, 250 * NS, bundle=2),
+        ],
+    )
+    faults = [
+        Fault(AT, "link-down", "plane 0 t0 1 - t1 0 link 0"),
+        Fault(2 * AT, "link-down", "plane 0 t0 0 - t1 0 link 1"),
+    ]
+    traffic = stream(0, 7, 10_000_000)
+    world = roce_world(
+        fabric, traffic, faults, qps=16, cc="none", rto_ps=50 * US, convergence_ps=(0, 0)
+    )
+    name = fabric.port_name
+
+    def used(hop: int) -> set[str]:
+        return {name(way(world, 0, k)[hop])[-6:] for k in range(16)}
+
+    world.run(until_ps=0)
+    assert used(1) == used(2) == {"link 0", "link 1"}
+    world.run(until_ps=AT)
+    assert (used(1), used(2)) == ({"link 0", "link 1"}, {"link 1"})
+    world.run(until_ps=2 * AT)
+    assert (used(1), used(2)) == ({"link 0"}, {"link 1"})
+    all_complete(world)
