@@ -30,7 +30,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
     if getattr(session.config.option, "numprocesses", None):
         from openmrc import jit
 
-        for world, what in (("sim", "the simulator"), ("live", "live endpoints")):
+        for world, what in (
+            ("sim", "the simulator"),
+            ("sim.roce", "RoCEv2"),
+            ("live", "live endpoints"),
+        ):
             if not jit.is_cached(world):
                 print(f"compiling {what} ...", flush=True)
                 jit.warm_up(lambda what, step, steps: None, world)
@@ -110,6 +114,9 @@ class FakeWorld:
     def counters(self) -> dict[str, int]:
         return dict.fromkeys((*run.PACKETS, *run.PATHS), self.number) | {"link_traversals": 4000}
 
+    def pauses(self) -> list[Any]:
+        return []
+
     def timeline(self) -> dict[str, Any]:
         n = max(1, self.now_ps // self.bin_ps)
         goodput = np.zeros(n, np.int64)
@@ -149,6 +156,6 @@ def fake_world(monkeypatch: pytest.MonkeyPatch) -> type[FakeWorld]:
         built: ClassVar[list[FakeWorld]] = []
 
     monkeypatch.setattr(run, "_world", ThisWorld)
-    monkeypatch.setattr(run, "_compile", lambda report: None)
+    monkeypatch.setattr(run, "_compile", lambda *things: None)
     monkeypatch.setattr(run, "perfect_ps", lambda *things: 10 * US)
     return ThisWorld

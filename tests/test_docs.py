@@ -28,10 +28,10 @@ from openmrc.sections import (
     LabSection,
     ReportSection,
     StopSection,
-    TransportSection,
 )
 from openmrc.sweeps.here import WORKERS_MAX
 from openmrc.sweeps.plan import RUNS_MAX
+from openmrc.transport_sections import TRANSPORTS
 from openmrc.workload_sections import WORKLOADS, JobSection
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ def test_every_kind_of_fault_is_in_the_reference() -> None:
         *WORKLOADS.values(),
         JobSection,
         Header,
-        TransportSection,
+        *TRANSPORTS.values(),
         FaultSection,
         StopSection,
         ReportSection,

@@ -16,6 +16,7 @@ from openmrc.jit import interpreted
 from openmrc.policies import find
 from openmrc.scenario import Scenario
 from openmrc.sim.world import World
+from openmrc.transport_sections import TransportSection
 
 ROOT = Path(__file__).resolve().parents[1]
 HEAD = "from openmrc.jit import compiled\n"
@@ -118,6 +119,7 @@ def test_a_scenario_names_the_key(transport: str, words: str, tmp_path: Path) ->
 def test_a_policy_is_looked_for_beside_its_scenario_and_named_after_it(tmp_path: Path) -> None:
     file = write(tmp_path, CHOOSE + "    return 0\n")
     said = scenario(tmp_path, 'paths = "my.py:choose"')
+    assert isinstance(said.transports[0], TransportSection)
     assert said.transports[0].paths == f"{file}:choose"
     assert parse_scenario(said.to_toml()) == said
     assert said.files() == [file]  # a sweep runs anew when it is edited

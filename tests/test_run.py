@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openmrc.errors import InputError
-from openmrc.run import distribution_us, flat, nearest_rank, peak_rss_mb, simulate
+from openmrc.run import ROCE, distribution_us, flat, nearest_rank, peak_rss_mb, simulate
 from openmrc.scenario import Scenario, parse_scenario
 from openmrc.units import US
 
@@ -154,6 +154,8 @@ def test_the_figures_are_the_summary_with_their_place_as_name(
     result = simulate(two)
     summary = result.summary()["transports"]
     rows = {row.pop("transport"): row for row in result.figures.to_dicts()}
+    for row in rows.values():
+        assert {row.pop(f"roce.{key}") for key in ROCE} == {None}  # of another kind of transport
     assert rows == {name: flat(summary[name]) for name in ("mrc", "single")}
     assert rows["mrc"]["flows.fct_us.p99.9"] == (None if unfinished else 40.0)
 

@@ -24,10 +24,10 @@ from openmrc.sections import (
     FabricSection,
     FatTree,
     Multiplane,
-    TransportSection,
 )
 from openmrc.sim.transport import Queues, Transport
 from openmrc.traffic import Traffic
+from openmrc.transport_sections import TransportSection
 from openmrc.units import US
 from openmrc.workload_sections import JOB_WORKLOADS, Incast, Permutation
 
@@ -365,6 +365,7 @@ def test_a_peer_run_takes_the_peers_parameters(tmp_path: Path) -> None:
         str(tmp_path / "a.topo"), str(tmp_path / "one.cm"), ["transport.paths=oblivious"]
     )
     (transport,) = scenario.transports
+    assert isinstance(transport, TransportSection)
     assert scenario.name == "one"
     assert scenario.fabric.ecn_last_hop
     assert (transport.name, transport.rules) == ("oblivious", "peer")

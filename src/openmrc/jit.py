@@ -33,6 +33,7 @@ COMPILED_PARTS = (
     "fabric/*.py",
     "wire/*.py",
     "sim/*.py",
+    "sim/roce/*.py",
     "live/*.py",
 )
 CACHE_LINE = 64
@@ -70,7 +71,7 @@ _READY_MARK = CACHE_DIR / "ready"
 
 
 def is_cached(world: str = "sim") -> bool:
-    """True when the compiled code of exactly these sources is on disk, for "sim" or "live"."""
+    """True when the compiled code of exactly these sources is on disk; worlds as in `warm_up`."""
     return interpreted() or _mark(world).exists()
 
 
@@ -158,7 +159,7 @@ def records(n: int, dtype: np.dtype[Any]) -> Any:
 
 
 def warm_up(report: Callable[[str, int, int], None], world: str = "sim") -> float:
-    """Compile everything of a world ("sim" or "live") that is not on disk yet;
+    """Compile everything of a world ("sim", "sim.roce" or "live") that is not on disk yet;
     `report(what, step, steps)` before each step. Seconds taken.
     """
     from importlib import import_module

@@ -37,10 +37,13 @@ if TYPE_CHECKING:
     from openmrc.fabric.faults import FaultSchedule
     from openmrc.fabric.model import Fabric
     from openmrc.scenario import Scenario
+    from openmrc.sim.roce.transport import RoceTransport
     from openmrc.sim.samples import Samples
     from openmrc.sim.transport import Transport
     from openmrc.sim.world import Progress, World
     from openmrc.traffic import Traffic
+
+    AnyTransport = Transport | RoceTransport
 
 PERCENTILES = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999, "p100": 1.0}
 PACKETS = (
@@ -57,6 +60,21 @@ PACKETS = (
     "duplicates",
 )
 PATHS = ("assumed_bad", "revived", "skips")
+ROCE = (  # of kind "roce"
+    "acks",
+    "naks",
+    "cnps",
+    "go_backs",
+    "timeouts",
+    "discarded",
+    "no_route",
+    "pauses",
+    "pause_us",
+    "pause_us_max",
+    "pause_storms",
+    "paused_ports",
+    "pfc_drops",
+)
 
 # What a shell sees. 2, bad input, never reaches a Result.
 EXIT_OK, EXIT_UNFINISHED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
@@ -90,6 +108,7 @@ class TransportResult:
     bytes_verified: int
     jobs: tuple[str, ...] = ()  # names, if the workload has jobs
     flow_job: NDArray[np.int32] | None = None  # index into `jobs`
+    pauses: Sequence[dict[str, Any]] = ()  # ports that PFC held the longest, with their times
     samples: Samples | None = None  # what the run looked like over time, if it was sampled
 
     @property
@@ -123,6 +142,11 @@ class TransportResult:
         """This transport's object in `summary.json`."""
         traversals = self.counters["link_traversals"]
         fct_ps = self.fct_ps
+        roce: dict[str, Any] = {
+            key: self.counters[f"roce.{key}"] for key in ROCE if f"roce.{key}" in self.counters
+        }
+        if roce:
+            roce["paused_most"] = list(self.pauses)
         jobs = {"jobs": {name: self._job(i) for i, name in enumerate(self.jobs)}}
         slowdown = int(self.flows["done_ps"].max()) / self.ideal_ps if len(fct_ps) else None
         return {
@@ -136,6 +160,7 @@ class TransportResult:
             "slowdown_p100": None if slowdown is None else round(slowdown, 4),
             "packets": {key: self.counters[key] for key in PACKETS},
             "paths": {key: self.counters[key] for key in PATHS},
+            **({"roce": roce} if roce else {}),
             "qp_errors": list(self.qp_errors),
             "bytes_verified": self.bytes_verified,
             **(jobs if self.jobs else {}),
@@ -259,7 +284,7 @@ def simulate(
     runs: list[TransportResult] = []
     world, partial = None, False
     try:
-        _compile(compiling)
+        _compile(compiling, [transport for _, transport in transports])
         for index, (name, transport) in enumerate(transports):
             ideal_ps = perfect_ps(fabric, traffic, transport)
             with _capturing(files.get(name), fabric, at, transport) as capture:
@@ -293,7 +318,7 @@ def pcap_paths(pcap: Path | None, names: Sequence[str]) -> dict[str, Path]:
 
 @contextmanager
 def _capturing(
-    path: Path | None, fabric: Fabric, at: Sequence[str], transport: Transport
+    path: Path | None, fabric: Fabric, at: Sequence[str], transport: AnyTransport
 ) -> Iterator[dict[str, Any]]:
     """The argument that makes a world write what it sends to `path`; none without a path."""
     if path is None:
@@ -326,6 +351,12 @@ def flat(table: Mapping[str, Any], place: str = "") -> dict[str, Any]:
         else:
             figures[f"{place}{key}"] = value
     return figures
+
+
+def without_lists(summary: dict[str, Any]) -> dict[str, Any]:
+    """Return a transport's summary without what has no column: a list of ports."""
+    roce = {key: value for key, value in summary.get("roce", {}).items() if key in ROCE}
+    return summary | ({"roce": roce} if roce else {})
 
 
 def nearest_rank(values: NDArray[np.int64], share: float) -> int:
@@ -363,11 +394,18 @@ def peak_rss_mb() -> float:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
 
 
-def _compile(report: Callable[[str, int, int], None] | None) -> None:
+def _compile(
+    report: Callable[[str, int, int], None] | None, transports: Sequence[AnyTransport]
+) -> None:
+    """Compile what these transports need and is not on disk."""
     from openmrc import jit
+    from openmrc.sim.transport import Transport
 
-    if not jit.is_cached():
-        jit.warm_up(report or (lambda what, step, steps: None))
+    for world in dict.fromkeys(
+        "sim" if isinstance(each, Transport) else "sim.roce" for each in transports
+    ):
+        if not jit.is_cached(world):
+            jit.warm_up(report or (lambda what, step, steps: None), world)
 
 
 def world_of(
@@ -375,7 +413,7 @@ def world_of(
     fabric: Fabric,
     traffic: Traffic,
     schedule: FaultSchedule,
-    transport: Transport,
+    transport: AnyTransport,
     **more: Any,
 ) -> World:
     """Return the world of one transport; the next three are what `scenario.build` made."""
@@ -397,14 +435,20 @@ def _world(*args: Any, **kwargs: Any) -> World:
     return World(*args, **kwargs)
 
 
-def perfect_ps(fabric: Fabric, traffic: Traffic, transport: Transport) -> int:
+def perfect_ps(fabric: Fabric, traffic: Traffic, transport: AnyTransport) -> int:
     """Return `ideal_ps` of a result: what a perfect network would have taken."""
     from openmrc.engine.packet import ACKNOWLEDGE
     from openmrc.fabric.ideal import ideal_ps
+    from openmrc.sim.transport import Transport
+    from openmrc.wire import roce
     from openmrc.wire.framing import framing
 
-    sizes = framing(transport.rules)
-    ack_bytes = sizes.header_bytes[ACKNOWLEDGE]
+    if isinstance(transport, Transport):
+        sizes = framing(transport.rules)
+        ack_bytes = sizes.header_bytes[ACKNOWLEDGE]
+    else:
+        sizes = roce.roce_framing(transport.rules)
+        ack_bytes = sizes.sack_bytes
     return int(ideal_ps(fabric, traffic, sizes.data_bytes, transport.pmtu, ack_bytes))
 
 
@@ -432,6 +476,7 @@ def _collect(name: str, world: World, ideal_ps: int) -> TransportResult:
         bytes_verified=int(world.bytes_verified),
         jobs=world.traffic.jobs,
         flow_job=world.traffic.msg_job,
+        pauses=world.pauses(),
         samples=world.samples(),
     )
 

@@ -26,8 +26,8 @@ from openmrc.sections import (
     LabSection,
     ReportSection,
     StopSection,
-    TransportSection,
 )
+from openmrc.transport_sections import TRANSPORTS, AnyTransport, label_of
 from openmrc.workload_sections import (
     JOB_KEYS,
     JOB_WORKLOADS,
@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 TOP = ("name", "seed", "fabric", "transport", "workload", "fault", "stop", "report", "lab")
 SETTABLE = tuple("fault[0]" if key == "fault" else key for key in TOP)
+PEER: Table = {"rules": "peer", "pmtu": 4086}
+PEER_MRC: Table = {"evs_active": 64, "evs_backup": 0}
+PEER_ROCE: Table = {"kind": "roce", "cc": "none", "ack_every": 1}
 Overrides = Sequence[str] | Mapping[str, Any]  # "fabric.nics=128" of a shell; {"fabric.nics": 128}
 
 
@@ -53,7 +56,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     seed: int
     fabric: FabricSection
-    transports: tuple[TransportSection, ...]
+    transports: tuple[AnyTransport, ...]
     workload: WorkloadSection
     faults: tuple[FaultSection, ...]
     stop: StopSection
@@ -82,10 +85,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
                     f"report.qp: {self.report.qp}: there are {traffic.n_qps} queue pairs;"
                     f" accepted: 0 to {traffic.n_qps - 1}"
                 )
-            if fabric.n_planes > 1 and any(t.rules == "peer" for t in self.transports):
+            peers = [each for each in self.transports if each.rules == "peer"]
+            if fabric.n_planes > 1 and peers:
                 raise InputError(
                     f"transport.rules: 'peer' is for a fabric of one plane, this one has"
-                    f" {fabric.n_planes}; use 'mrc'"
+                    f" {fabric.n_planes}; use {peers[0].kind!r}"
                 )
             schedule = compile_faults(faults, fabric, self.seed, self.stop.time)
             return fabric, traffic, schedule
@@ -114,7 +118,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         tables = [
             write_table("", Header(name=self.name, seed=self.seed)),
             write_table("[fabric]", self.fabric, kind=self.fabric.kind),
-            *(write_table("[[transport]]", transport) for transport in self.transports),
+            *(write_table("[[transport]]", each, kind=each.kind) for each in self.transports),
             *self.workload.tables(),
             *(write_table("[[fault]]", fault) for fault in self.faults),
             write_table("[stop]", self.stop),
@@ -222,10 +226,12 @@ def peer_scenario(topo: str, cm: str, overrides: Sequence[str] = ()) -> Scenario
     """Return the run that htsim would make of a `.topo` and a `.cm` file, with its parameters.
 
     Its packets are 4086 B of payload and 64 B of header, 64 hashed EVs, and both queues one BDP
-    with marks on the last hop as well; `rules = "peer"` stands for the rest.
+    with marks on the last hop as well; `rules = "peer"` stands for the rest. If an override says
+    `transport.kind=roce` it is htsim's RoCE: line rate, an acknowledgement for each packet.
     """
     fabric = {"kind": "htsim", "topo": topo, "ecn_last_hop": True}
-    transport = {"rules": "peer", "pmtu": 4086, "evs_active": 64, "evs_backup": 0}
+    roce = "transport.kind=roce" in [change.replace(" ", "") for change in overrides]
+    transport = PEER | (PEER_ROCE if roce else PEER_MRC)
     workload = {"kind": "htsim", "cm": cm}
     tables = {"name": Path(cm).stem, "fabric": fabric, "transport": transport, "workload": workload}
     return _from_tables(tables, overrides, "--topo --cm", Path())
@@ -331,15 +337,15 @@ def _of_kind(
     return read_table(table, kinds[kind], place, base, **dict.fromkeys(("kind", *also)))
 
 
-def _transports(tables: list[Any], base: Path) -> tuple[TransportSection, ...]:
+def _transports(tables: list[Any], base: Path) -> tuple[AnyTransport, ...]:
     if not tables:
         raise InputError("transport: is an empty list; leave it out, or write [[transport]]")
-    sections: list[TransportSection] = []
+    sections: list[AnyTransport] = []
     for number, table in enumerate(tables):
         place = f"transport[{number}]" if len(tables) > 1 else "transport"
-        if isinstance(table, dict) and isinstance(label := _label(table), str):
+        if isinstance(table, dict) and isinstance(label := label_of(table), str):
             table = {"name": label} | table
-        section = read_table(table, TransportSection, place, base)
+        section: AnyTransport = _of_kind(table, TRANSPORTS, place, base, default="mrc")
         if section.name in [other.name for other in sections]:
             raise InputError(
                 f"{place}.name: {section.name!r} is already the name of another transport;"
@@ -347,11 +353,6 @@ def _transports(tables: list[Any], base: Path) -> tuple[TransportSection, ...]:
             )
         sections.append(section)
     return tuple(sections)
-
-
-def _label(table: Table) -> Any:
-    """A transport's name: what it is called, else the value of `paths`."""
-    return table.get("name", table.get("paths", "mrc"))
 
 
 def _list(tables: Any, place: str) -> list[Any]:
@@ -402,7 +403,7 @@ def _override(raw: Table, path: str, value: Any, said_by: str) -> str:
     if not dot:
         raw[section] = value
     elif section == "transport":
-        key = _override_named(raw["transport"], section, _label, key, value, said_by)
+        key = _override_named(raw["transport"], section, label_of, key, value, said_by)
     elif section == "workload" and "." in key and (jobs := _jobs_of(raw)):
         key = f"job.{_override_named(jobs, section, _job_label, key, value, said_by)}"
     else:

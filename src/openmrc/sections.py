@@ -3,7 +3,8 @@
 A key that would have no effect (`planes` of a fat tree) is not part of that kind, and so unknown
 there. None means `"auto"`: derived at start. A Struct's own checks raise ValueError with the key in
 front (".rate: ..."), which `_toml` completes with the place. docs/scenario.md says the same in
-prose. `[workload]` has a file of its own, `workload_sections`.
+prose. `[workload]` and `[transport]` have files of their own, `workload_sections` and
+`transport_sections`.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from openmrc._toml import ByteCount, Choice, File, Rate, Size, Time
+from openmrc._toml import ByteCount, File, Rate, Size, Time
 from openmrc.errors import InputError
 
 if TYPE_CHECKING:
     from openmrc.fabric.kinds import Fault
     from openmrc.fabric.model import Fabric
     from openmrc.live.lab.topology import Settings
-    from openmrc.sim.transport import Queues, Transport
+    from openmrc.sim.transport import Queues
 
 # 16 times the largest installation published (131,072 NICs); arrays of more do not fit a machine.
 NICS_MAX = 2_097_152
@@ -144,79 +145,6 @@ class HtsimFabric(FabricSection, frozen=True, kw_only=True):
         from openmrc.fabric.topo import load_topo
 
         return load_topo(self.topo)
-
-
-PMTUS = (1024, 2048, 4096, 8192)  # MRC runs; peer runs: any between the next two
-PEER_PMTU_MIN, PEER_PMTU_MAX = 64, 16_384
-SACK_BYTES_MAX = 2**31 - 1
-
-
-class Paths(Choice):
-    """Who chooses the path of a packet."""
-
-    __slots__ = ()
-    WORDS = ("mrc", "oblivious", "single")
-    ROLE = "choose"
-
-
-class CongestionControl(Choice):
-    """Who sets the window."""
-
-    __slots__ = ()
-    WORDS = ("nscc", "none")
-    ROLE = "step"
-
-
-class TransportSection(Section, frozen=True, kw_only=True):
-    """`[transport]`, or one of several `[[transport]]`: who carries the traffic."""
-
-    name: Label = "mrc"
-    paths: Paths = Paths("mrc")
-    cc: CongestionControl = CongestionControl("nscc")
-    rules: Literal["mrc", "peer"] = "mrc"
-    evs_active: Annotated[int, Meta(ge=1, le=4096)] = 128
-    evs_backup: Annotated[int, Meta(ge=0, le=4096)] = 64
-    pmtu: ByteCount = ByteCount(4096)
-    mpr: Annotated[int, Meta(ge=128, le=32_640, multiple_of=128)] | None = None
-    sack_bytes: ByteCount = ByteCount(16_384)
-    convergence: Time = Time.parse("50ms")
-    base_rtt: Time | None = None
-    rto_exponent: Annotated[int, Meta(ge=0, le=30)] = 8
-    linear_cnt: Annotated[int, Meta(ge=0, le=255)] = 7
-    exp_cnt: Annotated[int, Meta(ge=0, le=25)] = 10
-    always_skip_after: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
-
-    def build(self) -> Transport:
-        """Return the transport the simulator runs; raise `InputError` for what it refuses."""
-        from openmrc.sim.transport import Transport
-
-        if self.rules == "mrc" and self.pmtu not in PMTUS:
-            raise InputError(f"transport.pmtu: {self.pmtu}; accepted: 1024, 2048, 4096 or 8192")
-        if not PEER_PMTU_MIN <= self.pmtu <= PEER_PMTU_MAX:
-            raise InputError(
-                f"transport.pmtu: {self.pmtu}; accepted: {PEER_PMTU_MIN} to {PEER_PMTU_MAX}"
-            )
-        if not 1 <= self.sack_bytes <= SACK_BYTES_MAX:
-            raise InputError(
-                f"transport.sack_bytes: {self.sack_bytes}; accepted: 1 to {SACK_BYTES_MAX}"
-            )
-        return Transport(
-            name=self.name,
-            paths=str(self.paths),
-            cc=str(self.cc),
-            rules=self.rules,
-            evs_active=self.evs_active,
-            evs_backup=self.evs_backup,
-            pmtu=int(self.pmtu),
-            mpr=self.mpr,
-            sack_bytes=int(self.sack_bytes),
-            convergence_ps=self.convergence,
-            base_rtt_ps=self.base_rtt,
-            rto_exponent=self.rto_exponent,
-            linear_cnt=self.linear_cnt,
-            exp_cnt=self.exp_cnt,
-            always_skip_after=self.always_skip_after,
-        )
 
 
 class FaultSection(Section, frozen=True, kw_only=True):

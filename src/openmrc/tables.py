@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from openmrc.run import PACKETS, PATHS, PERCENTILES, TransportResult, flat
+from openmrc.run import PACKETS, PATHS, PERCENTILES, ROCE, TransportResult, flat, without_lists
 from openmrc.units import US
 
 # Every figure of a transport's summary, named by its place there. The types are written down, so
@@ -29,6 +29,7 @@ FIGURES: dict[str, Any] = {
     "slowdown_p100": pl.Float64,
     **dict.fromkeys((f"packets.{k}" for k in PACKETS), pl.Int64),
     **dict.fromkeys((f"paths.{k}" for k in PATHS), pl.Int64),
+    **dict.fromkeys((f"roce.{k}" for k in ROCE), pl.Int64),
     "qp_errors": pl.List(pl.String),
     "bytes_verified": pl.Int64,
 }
@@ -44,7 +45,7 @@ def figure_table(run: TransportResult) -> pl.DataFrame:
 
     Figures of single jobs are not among them: `flow_table` has a column to group by.
     """
-    summary = run.summary()
+    summary = without_lists(run.summary())
     summary.pop("jobs", None)
     return pl.DataFrame(
         [{"transport": run.name} | flat(summary)],

@@ -11,9 +11,9 @@ from openmrc.errors import InputError
 from openmrc.inlab import run_in_lab
 from openmrc.inlab.plan import GAP_BYTES, Plan, make_plan
 from openmrc.scenario import make_scenario
-from openmrc.sections import TransportSection
 from openmrc.sim.derive import derive
 from openmrc.traffic import Traffic, make_traffic
+from openmrc.transport_sections import TransportSection
 
 FABRIC = {"nics": 4, "planes": 2, "port_rate": "20Mbps", "t0_down": 2}
 
@@ -22,7 +22,9 @@ def planned(workload: dict[str, Any], **transport: Any) -> tuple[Traffic, Plan]:
     tables = {"fabric": FABRIC, "workload": workload, "transport": transport}
     scenario = make_scenario(tables)
     fabric, traffic, _ = scenario.build()
-    return traffic, plan_of(traffic, scenario.transports[0], fabric)
+    section = scenario.transports[0]
+    assert isinstance(section, TransportSection)
+    return traffic, plan_of(traffic, section, fabric)
 
 
 def plan_of(traffic: Traffic, section: TransportSection, fabric: Any) -> Plan:

@@ -16,6 +16,7 @@ from openmrc.run import TransportResult
 from openmrc.scenario import make_scenario
 from openmrc.sim.derive import derive
 from openmrc.traffic import Traffic
+from openmrc.transport_sections import TransportSection
 
 MS = 10**9
 COUNTERS = (
@@ -32,6 +33,7 @@ def told(flows: str = "message") -> tuple[Traffic, Plan, Heard, Any]:
     )
     fabric, traffic, _ = scenario.build()
     section = scenario.transports[0]
+    assert isinstance(section, TransportSection)
     derived = derive(fabric, section.build(), scenario.fabric.queues(), 1)
     plan = make_plan(traffic, section, derived, True, 1)
     n = plan.traffic.n_msgs

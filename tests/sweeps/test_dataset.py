@@ -9,10 +9,11 @@ import pytest
 
 from openmrc.errors import OpenMrcError
 from openmrc.scenario import Scenario, make_scenario
-from openmrc.sections import FABRICS, FaultSection, StopSection, TransportSection
+from openmrc.sections import FABRICS, FaultSection, StopSection
 from openmrc.sweeps.dataset import SCHEMA, DataSet
 from openmrc.sweeps.job import Job, Outcome, job_of, run_job
 from openmrc.sweeps.plan import Run, plan
+from openmrc.transport_sections import TRANSPORTS
 from openmrc.workload_sections import WORKLOADS
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def test_there_is_a_column_for_every_key_of_every_kind() -> None:
     sections: dict[str, list[type[msgspec.Struct]]] = {
         "fabric": [*FABRICS.values()],
         "workload": [*WORKLOADS.values()],
-        "transport": [TransportSection],
+        "transport": [*TRANSPORTS.values()],
         "stop": [StopSection],
     }
     keys = {

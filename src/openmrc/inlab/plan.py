@@ -14,9 +14,10 @@ import numpy as np
 
 from openmrc.errors import InputError
 from openmrc.live.host import HEADER_BYTES, Limits
-from openmrc.sections import FabricSection, LabSection, TransportSection
+from openmrc.sections import FabricSection, LabSection
 from openmrc.sim.derive import Derived
 from openmrc.traffic import IntArray, LongArray, Traffic, unroll
+from openmrc.transport_sections import AnyTransport, RoceSection, TransportSection
 
 # Each host is a process, each message some lines of Python, each byte is held by both ends.
 HOSTS_MAX, MESSAGES_MAX, BYTES_MAX = 64, 100_000, 2_000_000_000
@@ -101,9 +102,13 @@ def limits_of(
     )
 
 
-def refuse(transport: TransportSection, fabric: FabricSection, lab: LabSection) -> None:
-    """Raise `InputError` for what a live device does not do."""
+def refuse(transport: AnyTransport, fabric: FabricSection, lab: LabSection) -> TransportSection:
+    """Raise `InputError` for what a live device does not do; return the transport, an MRC."""
     name = transport.name
+    if isinstance(transport, RoceSection):
+        raise InputError(
+            f"transport.kind: 'roce' of {name!r} is only simulated; --world lab accepts 'mrc'"
+        )
     for key, only in (("paths", "mrc"), ("cc", "nscc"), ("rules", "mrc"), ("always_skip_after", 0)):
         value = getattr(transport, key)
         if value != only:
@@ -119,6 +124,7 @@ def refuse(transport: TransportSection, fabric: FabricSection, lab: LabSection) 
             f"transport.pmtu: {transport.pmtu} of {name!r} does not fit lab.mtu = {int(lab.mtu)};"
             f" at most {room}"
         )
+    return transport
 
 
 def _check_sizes(traffic: Traffic) -> None:

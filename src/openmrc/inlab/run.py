@@ -95,10 +95,9 @@ def _prepare(scenario: Scenario, index: int) -> tuple[LabSpec, Plan, Any]:
     from openmrc.live.lab.topology import topology
     from openmrc.sim.derive import derive
 
-    section = scenario.transports[index]
     fabric, traffic, _ = scenario.build()
     try:
-        refuse(section, scenario.fabric, scenario.lab)
+        section = refuse(scenario.transports[index], scenario.fabric, scenario.lab)
         topology(fabric, scenario.lab.build())
         senders = int(np.bincount(traffic.qp_dst, minlength=1).max())
         derived = derive(fabric, section.build(), scenario.fabric.queues(), senders)

@@ -7,7 +7,7 @@ from typing import IO, Any
 from rich.console import Console
 from rich.table import Table
 
-from openmrc.run import Result, TransportResult
+from openmrc.run import ROCE, Result, TransportResult
 from openmrc.units import US, fmt_rate, fmt_size, fmt_time
 
 # (heading, unit) of each column, in the order of `row`.
@@ -88,9 +88,26 @@ def sentences(result: Result) -> list[str]:
         if run.n_unfinished:
             word = "Not finished at the stated end" if planned else "UNFINISHED"
             said.append(f"{word}: {run.n_unfinished:,} of {total:,} flows of {run.name}.")
+    said += [of_roce(run) for run in result.transports if "roce.acks" in run.counters]
     if len(result.transports) > 1 and not result.partial:
         said.append(who_finished_last(result))
     return said
+
+
+def of_roce(run: TransportResult) -> str:
+    """Return what only RoCEv2 has to tell, as one sentence."""
+    c = {key: run.counters[f"roce.{key}"] for key in ROCE}
+    said = (
+        f"{run.name}: {c['naks']:,} NAKs, {c['timeouts']:,} timeouts, {c['discarded']:,} packets"
+        f" discarded out of sequence, {c['cnps']:,} CNPs"
+    )
+    if not c["pauses"]:
+        return f"{said}, no pauses."
+    most = f", longest {run.pauses[0]['port']}" if run.pauses else ""
+    return (
+        f"{said}; {c['paused_ports']:,} ports paused {c['pauses']:,} times for {c['pause_us']:,} us"
+        f" in all{most} ({c['pause_us_max']:,} us), {c['pause_storms']:,} storms."
+    )
 
 
 def who_finished_last(result: Result) -> str:

@@ -78,7 +78,7 @@ def queues(world: World) -> list[str]:
 
 def wrong(world: World) -> list[str]:
     """All of these."""
-    return conservation(world) + senders(world) + queues(world)
+    return conservation(world) + world.side.wrong(world) + queues(world)
 
 
 def queues_of(world: World, port: int) -> list[list[int]]:

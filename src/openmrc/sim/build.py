@@ -7,7 +7,7 @@ ordered by NIC. Everything here is vectorised: 131,072 QPs are set up in seconds
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,9 @@ from openmrc.sim.transport import Queues, Transport
 from openmrc.traffic import Traffic
 from openmrc.wire import srv6
 from openmrc.wire.framing import framing
+
+if TYPE_CHECKING:
+    from openmrc.sim.roce.derive import RoceDerived
 
 SEND_QUEUE_MAX = 64  # messages a QP holds at once; the others wait in the world
 # Paths among which a receive-only end keeps its reverse EVs fresh (MRC 3.9): in all, and per plane.
@@ -59,33 +62,37 @@ CONGESTION = {"nscc": es.CC_NSCC, "none": es.CC_NONE}
 Index = npt.NDArray[np.int64]
 
 
-def _pow2_at_least(n: int) -> int:
+def pow2_at_least(n: int) -> int:
+    """The smallest power of two that is `n` or more."""
     return 1 << max(n - 1, 0).bit_length()
 
 
-def _starts(sizes: Index) -> Index:
+def starts_of(sizes: Index) -> Index:
     """Where each of consecutive runs of these sizes begins."""
     return np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(sizes) else np.zeros(0, np.int64)
 
 
 class Ends:
-    """The QP records: which traffic QP and which role each has, ordered by NIC."""
+    """The QP records: which traffic QP and which role each has, ordered by NIC.
 
-    def __init__(self, traffic: Traffic) -> None:
-        k = traffic.n_qps
-        nic = np.concatenate([traffic.qp_src, traffic.qp_dst]).astype(np.int64)
+    A traffic QP may stand for a bundle of `bundle` QPs; the records of one side lie together.
+    """
+
+    def __init__(self, traffic: Traffic, bundle: int = 1) -> None:
+        k = traffic.n_qps * bundle
+        ends = (np.repeat(traffic.qp_src, bundle), np.repeat(traffic.qp_dst, bundle))
+        nic = np.concatenate(ends).astype(np.int64)
         order = np.argsort(nic, kind="stable")
         place = np.empty(2 * k, np.int64)
         place[order] = np.arange(2 * k)
         self.n = 2 * k
         self.nic = nic[order]
-        self.traffic_qp = order % k if k else order
+        pair = order % k if k else order
+        self.traffic_qp = pair // bundle
         self.sends = order < k
-        self.sender = place[:k]  # [traffic QP] -> record
+        self.sender = place[:k]  # [traffic QP, or QP of a bundle] -> record
         self.receiver = place[k:]
-        self.other = np.where(
-            self.sends, self.receiver[self.traffic_qp], self.sender[self.traffic_qp]
-        )
+        self.other = np.where(self.sends, self.receiver[pair], self.sender[pair])
 
 
 def build_engine(
@@ -101,12 +108,10 @@ def build_engine(
     planes = fabric.n_planes
     pmtu = transport.pmtu
     counts = np.bincount(traffic.msg_qp, traffic.msg_count, traffic.n_qps).astype(np.int64)
-    ring = np.array(
-        [_pow2_at_least(min(int(c), SEND_QUEUE_MAX)) for c in range(SEND_QUEUE_MAX + 1)]
-    )
+    ring = np.array([pow2_at_least(min(int(c), SEND_QUEUE_MAX)) for c in range(SEND_QUEUE_MAX + 1)])
     messages = ring[np.minimum(counts, SEND_QUEUE_MAX)][ends.traffic_qp]
-    slots = _pow2_at_least(derived.mpr_packets)
-    ring_bits = _pow2_at_least(derived.mpr_packets + 256)
+    slots = pow2_at_least(derived.mpr_packets)
+    ring_bits = pow2_at_least(derived.mpr_packets + 256)
     words = ring_bits // 64
     table = _ev_table(fabric, transport, derived, ends, seed)
     n_slots = np.where(ends.sends, slots, 0)
@@ -138,11 +143,11 @@ def build_engine(
     q.peer = peer_of
     q.n_planes = planes
     q.plane0 = np.arange(ends.n) * planes
-    q.slot0 = np.where(ends.sends, _starts(n_slots), 0)
+    q.slot0 = np.where(ends.sends, starts_of(n_slots), 0)
     q.slot_mask = np.where(ends.sends, slots - 1, 0)
-    q.msg0 = np.where(ends.sends, _starts(n_send), 0)
+    q.msg0 = np.where(ends.sends, starts_of(n_send), 0)
     q.msg_mask = np.where(ends.sends, messages - 1, 0)
-    q.rmsg0 = np.where(ends.sends, 0, _starts(n_receive))
+    q.rmsg0 = np.where(ends.sends, 0, starts_of(n_receive))
     q.rmsg_mask = np.where(ends.sends, 0, messages - 1)
     q.acked0 = np.arange(ends.n) * words  # an end sends or receives: one ring serves
     q.rx0 = q.acked0
@@ -168,7 +173,7 @@ def build_engine(
     st.peer.remote_mask = (1 << planes) - 1
     r = st.region
     r.nic = traffic.qp_dst
-    r.length = _units(traffic, pmtu) * pmtu
+    r.length = units_of(traffic, pmtu) * pmtu
     r.va = names.integers(1 << 20, 1 << 40, traffic.n_qps) << 12
     keys = names.integers(0, 1 << (32 - es.REGION_INDEX_BITS), traffic.n_qps)
     r.rkey = np.arange(traffic.n_qps) | (keys << es.REGION_INDEX_BITS)
@@ -244,7 +249,7 @@ class _EvTable:
     def close(self) -> None:
         """Lay the EVs out: by QP, then by plane."""
         per_qp = self.n_evs.sum(axis=1)
-        self.ev0 = _starts(per_qp)
+        self.ev0 = starts_of(per_qp)
         self.first = np.cumsum(self.n_evs, axis=1) - self.n_evs
         self.order_len = np.maximum(self.n_evs.max(axis=1), 1)
         self.values = np.zeros(int(per_qp.sum()), np.int64)
@@ -264,7 +269,7 @@ class _EvTable:
         q.ev0 = self.ev0
         q.n_evs = self.n_evs.sum(axis=1)
         q.order_len = self.order_len
-        q.order0 = _starts(self.order_len * planes)
+        q.order0 = starts_of(self.order_len * planes)
         p.ev0 = self.first.reshape(-1)
         p.n_evs = self.n_evs.reshape(-1)
         p.n_active = self.n_active.reshape(-1)
@@ -373,21 +378,21 @@ def build_net(
     """The network's arrays."""
     sizes = framing(transport.rules)
     n_ports, n_msgs = fabric.n_ports, traffic.n_msgs
-    port, kind, health = _ports(fabric, queues, derived)
-    switch = _switches(fabric, seed)
+    port, kind, health = ports_of(fabric, queues, derived)
+    switch = switches_of(fabric, seed)
     port.tapped[tapped] = 1
     reserve = ss.EVENTS_BETWEEN_CHECKS * PORTS_OF_AN_EVENT + fabric.n_nics * fabric.n_planes
     taps = 2 * reserve if len(tapped) else 0
     by_usid = queues.by_usid and transport.rules != "peer"
     tables, speller = srv6.of_fabric(fabric) if by_usid else srv6.nothing()
-    fault, kind = _faults(schedule, port, kind)
+    fault, kind = faults_of(schedule, port, kind)
     longest = sizes.data_bytes(transport.pmtu) * PS_BITS // kind.rate_bps
     span_ps = int((kind.delay_ps + longest).max()) + 1
     shortest_ps = int((min(sizes.header_bytes) * PS_BITS // kind.rate_bps).min())
-    shift, buckets = _wheel(span_ps, shortest_ps, n_ports)
+    shift, buckets = wheel(span_ps, shortest_ps, n_ports)
     qp, n_units = _link_qps(traffic, ends, transport, st)
-    message, release = _messages(traffic, ends)
-    series = _series(traffic)
+    message, release = messages_of(traffic, ends)
+    series = series_of(traffic)
     lets = int(series.n_let.sum(dtype=np.int64))
     heap = 2 * n_msgs + lets + 8 * ends.n + 2 * fabric.n_nics + 4096
     packets = min(max(PACKETS_AT_START, 2 * len(st.slot)), PACKETS_RESERVED_MAX)
@@ -407,14 +412,14 @@ def build_net(
         bucket_summary=np.zeros(max(buckets // 4096, 1), np.uint64),
         heap=records(heap, ss.HEAP_ENTRY),
         qp=qp,
-        nic=_link_nics(fabric),
+        nic=link_nics(fabric),
         message=message,
         series=series,
         roster=np.argsort(traffic.msg_qp, kind="stable").astype(np.int32),
         release=release,
         unit=np.zeros(n_units, np.uint16),
         fault=fault,
-        groups=_groups(schedule),
+        groups=groups_of(schedule),
         timeline=np.zeros((TIMELINE_BINS, ss.BIN_COLUMNS), np.int64),
         stream=bits.seed_streams(seed, SEED_NET, 2),
         tap=records(taps, ss.TAP),
@@ -455,7 +460,7 @@ def build_net(
     c.reserve = n_msgs + 1024 + int(message.many.any()) * SERIES_RELEASES
     c.first_fault_drop_at = NO_TIME
     c.rerouted_at = NO_TIME
-    _name_qps(st, c, ends, seed)
+    name_qps(st, c, ends, seed)
     free_list(net, 0, PACKETS_AT_START - 1)  # the last one is a spare, for exchanges
     return net
 
@@ -470,7 +475,7 @@ def free_list(net: ss.Net, first: int, end: int) -> None:
     c.n_packets = end
 
 
-def _name_qps(st: es.State, c: Any, ends: Ends, seed: int) -> None:
+def name_qps(st: es.State, c: Any, ends: Ends, seed: int) -> None:
     """Draw QPNs: `offset + index x factor` modulo 2^24, so that the number leads back to the record
     (row 27).
     """
@@ -492,18 +497,20 @@ def _name_qps(st: es.State, c: Any, ends: Ends, seed: int) -> None:
     c.qpn_inverse = pow(factor, -1, QPNS)
 
 
-def _wheel(span_ps: int, shortest_ps: int, n_ports: int) -> tuple[int, int]:
+def wheel(span_ps: int, shortest_ps: int, n_ports: int) -> tuple[int, int]:
     """Bucket width (as a shift) and number of buckets: about two per port, no wider than the
     shortest packet lasts.
     """
     shift = min(max((span_ps // max(2 * n_ports, 256)).bit_length() - 1, 4), BUCKET_SHIFT_MAX)
     while shift > 4 and (1 << shift) > shortest_ps:
         shift -= 1
-    buckets = max(_pow2_at_least((span_ps >> shift) + 4), 64)
+    buckets = max(pow2_at_least((span_ps >> shift) + 4), 64)
     return shift, buckets
 
 
-def _ports(fabric: Fabric, queues: Queues, derived: Derived) -> tuple[Any, Any, Any]:
+def ports_of(
+    fabric: Fabric, queues: Queues, derived: Derived | RoceDerived
+) -> tuple[Any, Any, Any]:
     """The ports, their kinds, and their health."""
     last = fabric.port_last_hop
     from_nic = fabric.port_switch < 0
@@ -537,7 +544,7 @@ def _ports(fabric: Fabric, queues: Queues, derived: Derived) -> tuple[Any, Any, 
     return port, kind, health
 
 
-def _faults(schedule: FaultSchedule | None, port: Any, kind: Any) -> tuple[Any, Any]:
+def faults_of(schedule: FaultSchedule | None, port: Any, kind: Any) -> tuple[Any, Any]:
     """The schedule, and the kinds of ports with those that slow links have: a link that slows down
     changes its kind, so whole ones pay nothing.
     """
@@ -564,7 +571,7 @@ def _faults(schedule: FaultSchedule | None, port: Any, kind: Any) -> tuple[Any, 
     return fault, kinds
 
 
-def _groups(schedule: FaultSchedule | None) -> npt.NDArray[np.uint16]:
+def groups_of(schedule: FaultSchedule | None) -> npt.NDArray[np.uint16]:
     """By NIC, a bit for each group of denylists that it is in; empty if there are no denylists."""
     if schedule is None or not (schedule.events["action"] == PORT_DENY).any():
         return np.zeros(0, np.uint16)
@@ -573,7 +580,8 @@ def _groups(schedule: FaultSchedule | None) -> npt.NDArray[np.uint16]:
     return mask
 
 
-def _switches(fabric: Fabric, seed: int) -> Any:
+def switches_of(fabric: Fabric, seed: int) -> Any:
+    """The switches, each with a salt of its own."""
     switch = records(fabric.n_switches, ss.SWITCH)
     switch.lo = fabric.sw_lo
     switch.hi = fabric.sw_hi
@@ -587,7 +595,7 @@ def _switches(fabric: Fabric, seed: int) -> Any:
     return switch
 
 
-def _units(traffic: Traffic, pmtu: int) -> Index:
+def units_of(traffic: Traffic, pmtu: int) -> Index:
     """Units of payload, one PMTU of one message each, by QP."""
     return np.bincount(traffic.msg_qp, traffic.packets(pmtu), traffic.n_qps).astype(np.int64)
 
@@ -604,17 +612,18 @@ def _link_qps(traffic: Traffic, ends: Ends, transport: Transport, st: es.State) 
     qp.flow = ends.traffic_qp + 1
     qp.region = ends.traffic_qp
     entries = np.bincount(traffic.msg_qp, minlength=traffic.n_qps)
-    qp.roster0[ends.sender] = _starts(entries)
+    qp.roster0[ends.sender] = starts_of(entries)
     qp.n_roster[ends.sender] = entries
     slots = st.qp.slot_mask[ends.sender] + 1
-    digits = np.ceil(np.log2(np.maximum(_units(traffic, transport.pmtu), 1))).astype(np.int64)
+    digits = np.ceil(np.log2(np.maximum(units_of(traffic, transport.pmtu), 1))).astype(np.int64)
     ring = np.minimum(1 << digits, slots)
-    qp.unit0[ends.sender] = _starts(ring)
+    qp.unit0[ends.sender] = starts_of(ring)
     qp.unit_mask[ends.sender] = ring - 1
     return qp, int(ring.sum())
 
 
-def _link_nics(fabric: Fabric) -> Any:
+def link_nics(fabric: Fabric) -> Any:
+    """What the world keeps of each NIC: all ports are up."""
     nic = records(fabric.n_nics, ss.LINK_NIC)
     nic.timer_at = es.NEVER
     nic.ready_head = -1
@@ -623,7 +632,7 @@ def _link_nics(fabric: Fabric) -> Any:
     return nic
 
 
-def _series(traffic: Traffic) -> Any:
+def series_of(traffic: Traffic) -> Any:
     """The series, as many records as messages; one and no more where none is a series."""
     if not (traffic.msg_count > 1).any():
         return records(1, ss.SERIES)
@@ -636,7 +645,7 @@ def _series(traffic: Traffic) -> Any:
     return series
 
 
-def _messages(traffic: Traffic, ends: Ends) -> tuple[Any, npt.NDArray[np.int32]]:
+def messages_of(traffic: Traffic, ends: Ends) -> tuple[Any, npt.NDArray[np.int32]]:
     """The messages, and what they release: each one's `recv` row, then its `sent` row."""
     message = records(traffic.n_msgs, ss.MESSAGE_STATE)
     message.bytes = traffic.msg_bytes

@@ -62,9 +62,9 @@ def _port(net, fault, action, target, now):
         port.up = 1
         _reroute(net, now)
     elif action == PORT_LOSS:
-        _set_loss(health, fault.rate, fault.burst)
+        set_loss(health, fault.rate, fault.burst)
     elif action == PORT_CORRUPT:
-        health.corrupt = _chance(fault.rate)
+        health.corrupt = chance(fault.rate)
     elif action == PORT_RATE:
         port.kind = fault.port_kind  # a transmission under way ends as it began
     elif action == PORT_DENY:
@@ -75,21 +75,22 @@ def _port(net, fault, action, target, now):
 
 
 @inlined
-def _set_loss(health, rate, burst):
+def set_loss(health, rate, burst):
     """Losses one by one, or in bursts: so that `rate` of all packets are lost, in runs of `burst`
     on average (Gilbert).
     """
     if burst > 0.0:
-        health.loss = _chance(rate / (burst * (1.0 - rate)))
-        health.loss_again = _chance(1.0 - 1.0 / burst)
+        health.loss = chance(rate / (burst * (1.0 - rate)))
+        health.loss_again = chance(1.0 - 1.0 / burst)
     else:
-        health.loss = _chance(rate)
+        health.loss = chance(rate)
         health.loss_again = health.loss
     health.losing = 0
 
 
 @inlined
-def _chance(probability):
+def chance(probability):
+    """A probability as HEALTH keeps it."""
     return int(probability * 2147483648.0)
 
 

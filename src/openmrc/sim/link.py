@@ -61,7 +61,8 @@ def _lose(net, n):
 
 
 @inner
-def _drop_by_queue(net, n, control):
+def drop_by_queue(net, n, control):
+    """A packet finds no room in the queue of its class; HOP.port says where."""
     ctl = net.ctl[0]
     if control:
         ctl.dropped_control += 1
@@ -146,7 +147,8 @@ def arm(net, port, port_no):
 
 
 @inlined
-def _append(net, port, klass, n):
+def append(net, port, klass, n):
+    """Put a packet at the end of a port's queue."""
     net.hop[n].next = -1
     if port.head[klass] < 0:
         port.head[klass] = n
@@ -174,12 +176,12 @@ def dequeue(net, port):
         port.data_bytes -= h.frame_bytes
         kind = net.port_kind[port.kind]
         if port.data_bytes > kind.ecn_low:
-            _mark(net, port.data_bytes - kind.ecn_low, kind.ecn_high - kind.ecn_low, h)
+            mark(net, port.data_bytes - kind.ecn_low, kind.ecn_high - kind.ecn_low, h)
     return n
 
 
 @inner
-def _mark(net, over, span, h):
+def mark(net, over, span, h):
     """Random marking between the two thresholds, always above the upper one."""
     if over >= span or bits.draw_below(net.stream, 0, span) < over:
         if h.marks & CE == 0:
@@ -203,10 +205,10 @@ def _trim(net, port, n):
     net.tally[h.port].trimmed += 1
     net.timeline[ctl.now // ctl.bin_ps, BIN_TRIMMED] += 1
     if port.control_bytes + h.frame_bytes > kind.control_limit:
-        _drop_by_queue(net, n, True)
+        drop_by_queue(net, n, True)
     else:
         port.control_bytes += h.frame_bytes
-        _append(net, port, CLASS_CONTROL, n)
+        append(net, port, CLASS_CONTROL, n)
 
 
 @inner
@@ -247,7 +249,7 @@ def _overflow(net, port, n):
     if h.trimmable:
         _trim(net, port, n)
     else:
-        _drop_by_queue(net, n, False)
+        drop_by_queue(net, n, False)
 
 
 @inlined
@@ -265,15 +267,15 @@ def enqueue(net, port_no, n, now):
     klass = int(h.klass)
     if klass == CLASS_CONTROL:
         if port.control_bytes + h.frame_bytes > net.port_kind[port.kind].control_limit:
-            _drop_by_queue(net, n, True)
+            drop_by_queue(net, n, True)
         else:
             port.control_bytes += h.frame_bytes
-            _append(net, port, klass, n)
+            append(net, port, klass, n)
     elif port.data_bytes + h.frame_bytes > net.port_kind[port.kind].limit_bytes:
         _overflow(net, port, n)
     else:
         port.data_bytes += h.frame_bytes
-        _append(net, port, klass, n)
+        append(net, port, klass, n)
     arm(net, port, port_no)
 
 

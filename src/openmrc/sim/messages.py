@@ -31,6 +31,27 @@ def entry_of(st, q, number):
     return st.message[q.msg0 + (number & q.msg_mask)].wr_id
 
 
+@inlined
+def next_length(net, mi):
+    """Bytes of the next message of an entry."""
+    m = net.message[mi]
+    length = int(m.bytes)
+    if m.many:
+        s = net.series[mi]
+        if s.block < s.longer:
+            length += 1
+    return length
+
+
+@inlined
+def note_posted(net, mi):
+    """The next message of an entry was posted."""
+    if net.message[mi].many:
+        s = net.series[mi]
+        s.n_posted += 1
+        s.block = s.block - 1 if s.block > 0 else s.blocks - 1
+
+
 @inner
 def _hand_over(net, st, mi):
     """Post the next message of an entry to its QP; False if that is full."""
@@ -38,20 +59,13 @@ def _hand_over(net, st, mi):
     qi = int(m.qp)
     q = st.qp[qi]
     region = st.region[net.qp[qi].region]
-    length = int(m.bytes)
-    if m.many:
-        s = net.series[mi]
-        if s.block < s.longer:
-            length += 1
+    length = next_length(net, mi)
     va = region.va + q.seq_end * net.ctl[0].pmtu
     if not requester.post_write(
         st, qi, mi, length, va, int(region.rkey), int(m.imm), mi & 0xFFFF_FFFF
     ):
         return False
-    if m.many:
-        s = net.series[mi]
-        s.n_posted += 1
-        s.block = s.block - 1 if s.block > 0 else s.blocks - 1
+    note_posted(net, mi)
     return True
 
 
@@ -65,10 +79,17 @@ def post(net, st, mi, now):
         m.posted_at = now
     lq = net.qp[m.qp]
     if lq.failed:
-        _lose(net, mi, FAILED)
+        lose(net, mi, FAILED)
         return
     if lq.waiting_head < 0 and _hand_over(net, st, mi):
         return
+    stand_in_line(net, lq, mi)
+
+
+@inner
+def stand_in_line(net, lq, mi):
+    """The send queue is full: an entry's next message waits for room in it."""
+    m = net.message[mi]
     if m.many:
         net.series[mi].n_waiting += 1
         if net.series[mi].n_waiting > 1:  # it stands in the queue already
@@ -81,6 +102,18 @@ def post(net, st, mi, now):
     lq.waiting_tail = mi
 
 
+@inlined
+def leave_line(net, lq):
+    """The message that waited longest was posted."""
+    mi = int(lq.waiting_head)
+    m = net.message[mi]
+    if m.many:
+        net.series[mi].n_waiting -= 1
+        if net.series[mi].n_waiting > 0:
+            return
+    lq.waiting_head = m.next
+
+
 @inner
 def _fill(net, st, lq):
     """Room in a send queue: post what waits for it."""
@@ -88,12 +121,7 @@ def _fill(net, st, lq):
         mi = int(lq.waiting_head)
         if not _hand_over(net, st, mi):
             return
-        m = net.message[mi]
-        if m.many:
-            net.series[mi].n_waiting -= 1
-            if net.series[mi].n_waiting > 0:
-                continue
-        lq.waiting_head = m.next
+        leave_line(net, lq)
 
 
 @inner
@@ -149,6 +177,12 @@ def _on_received(net, st, sender, number, placed, now):
         m.delivered_at = now
         if m.imm:
             return
+    let_receiver(net, m, now)
+
+
+@inlined
+def let_receiver(net, m, now):
+    """The receiver of a message knows that it has it: what waited for that."""
     for k in range(m.recv0, m.sent0):
         _release(net, int(net.release[k]), now)
 
@@ -156,6 +190,13 @@ def _on_received(net, st, sender, number, placed, now):
 @inner
 def _on_sent(net, st, mi, now):
     """The sender holds the last acknowledgement of a message."""
+    acknowledged(net, mi, now)
+    _fill(net, st, net.qp[net.message[mi].qp])
+
+
+@inlined
+def acknowledged(net, mi, now):
+    """A message of an entry is complete to its sender: the entry may be, and what waited for it."""
     ctl = net.ctl[0]
     m = net.message[mi]
     m.done_at = now
@@ -171,11 +212,10 @@ def _on_sent(net, st, mi, now):
         ctl.messages_open -= 1
     for k in range(m.sent0, m.end):
         _release(net, int(net.release[k]), now)
-    _fill(net, st, net.qp[m.qp])
 
 
 @inner
-def _lose(net, mi, fate):
+def lose(net, mi, fate):
     """An entry will never complete; whatever waits for it is orphaned, and so on."""
     ctl = net.ctl[0]
     m = net.message[mi]
@@ -224,11 +264,17 @@ def fail_qp(net, st, qi):
             return
         if lq.failed:
             continue
-        lq.failed = 1
-        first = int(lq.roster0)
-        last = first + int(lq.n_roster)
-        lq.waiting_head = -1
-        for k in range(first, last):
-            mi = int(net.roster[k])
-            if net.message[mi].fate == OPEN:
-                _lose(net, mi, FAILED)
+        lose_roster(net, lq)
+
+
+@inner
+def lose_roster(net, lq):
+    """All entries of a QP that are not complete have failed, and so will what comes later."""
+    lq.failed = 1
+    first = int(lq.roster0)
+    last = first + int(lq.n_roster)
+    lq.waiting_head = -1
+    for k in range(first, last):
+        mi = int(net.roster[k])
+        if net.message[mi].fate == OPEN:
+            lose(net, mi, FAILED)

@@ -59,7 +59,7 @@ class Sampler:
         self._fault_at = np.ascontiguousarray(world.net.fault.at_ps)
         self._rate_bps = np.asarray(world.net.port_kind.rate_bps[world.net.port.kind])
         self.sketch = sketch(world.fabric)
-        self._qp = _QpReader(world, qp)
+        self._qp = world.side.reader(world, qp)
         self._edges = _EdgeReader(self.sketch)
         n_edges, n_groups = len(self.sketch.edge_row), self._edges.n_groups
         self._fine = Intervals(
@@ -297,7 +297,7 @@ class _EdgeReader:
         return found
 
 
-class _QpReader:
+class QpReader:
     """The sending end of one QP."""
 
     def __init__(self, world: World, qp: int) -> None:
@@ -324,6 +324,7 @@ class _QpReader:
             self.shapes["value"] = (n, "u4")
 
     def read(self) -> dict[str, Array]:
+        """Now."""
         engine, q = self._world.engine, self._world.engine.qp[self._end]
         ev = engine.ev[self._evs]
         believed, plane = np.asarray(ev.state), np.asarray(ev.plane, np.int64)
@@ -343,9 +344,11 @@ class _QpReader:
         return found | ({"value": np.asarray(ev.value)} if self._moves else {})
 
     def note(self) -> None:
+        """From here on count anew."""
         self._used_before[:] = self._world.engine.ev[self._evs].used
 
     def samples(self, interval_ps: int, end_ps: int, values: dict[str, Array]) -> QpSamples:
+        """What was read, with names."""
         ev = self._world.engine.ev[self._evs]
         evs = np.asarray(ev.value).copy()
         seen = np.union1d(evs, values["value"]) if self._moves else evs

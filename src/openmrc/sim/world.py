@@ -16,9 +16,9 @@ from openmrc.fabric.actions import FaultSchedule
 from openmrc.fabric.model import Fabric
 from openmrc.interrupts import held_back
 from openmrc.jit import interpreted, records
-from openmrc.sim import build, loop
+from openmrc.sim import build
 from openmrc.sim import state as ss
-from openmrc.sim.derive import Derived, derive
+from openmrc.sim.roce.transport import RoceTransport
 from openmrc.sim.sampler import Sampler
 from openmrc.sim.samples import Samples
 from openmrc.sim.transport import Queues, Transport
@@ -26,9 +26,26 @@ from openmrc.traffic import Traffic
 
 if TYPE_CHECKING:
     from openmrc.sim.capture import Capture
+    from openmrc.sim.mrc import MrcSide
+    from openmrc.sim.roce.side import RoceSide
+
+    Side = MrcSide | RoceSide
 
 EVENTS_A_STEP = 300_000  # between two looks at the clock: about a tenth of a second
 NANOSECONDS = 1e-9
+OF_MRC = (  # counters of its endpoints; the others have none of them
+    "sack",
+    "nack",
+    "probe",
+    "duplicates",
+    "assumed_bad",
+    "revived",
+    "skips",
+    "false_alarms",
+    "inferred",
+    "timeouts",
+    "epochs",
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +72,7 @@ class World:
         self,
         fabric: Fabric,
         traffic: Traffic,
-        transport: Transport,
+        transport: Transport | RoceTransport,
         schedule: FaultSchedule | None = None,
         seed: int = 1,
         queues: Queues | None = None,
@@ -65,28 +82,12 @@ class World:
         _check(fabric, traffic, transport)
         self.fabric = fabric
         self.traffic = traffic
-        self.transport = transport
+        self.transport: Any = transport  # each kind has keys of its own
         self.seed = seed
         self.stop_ps = stop_ps
-        queues = queues or Queues()
-        senders = int(np.bincount(traffic.qp_dst, minlength=1).max(initial=0))
-        self.values: Derived = derive(fabric, transport, queues, senders)
-        self.ends = build.Ends(traffic)
-        self.engine = build.build_engine(
-            fabric, traffic, transport, queues, self.values, self.ends, seed
-        )
-        self.net = build.build_net(
-            fabric,
-            traffic,
-            transport,
-            queues,
-            self.values,
-            self.ends,
-            self.engine,
-            schedule,
-            seed,
-            np.zeros(0, np.int64) if capture is None else capture.ports,
-        )
+        self.side = _side(fabric, traffic, transport, schedule, seed, queues, capture)
+        self.values, self.ends = self.side.values, self.side.ends
+        self.engine, self.net = self.side.engine, self.side.net
         self.capture = capture
         self.loop_s = 0.0
         self._sampler: Sampler | None = None
@@ -111,7 +112,7 @@ class World:
         Ctrl-C ends it between two steps, a tenth of a second each.
         """
         if not self.net.ctl[0].started:
-            loop.advance(self.net, self.engine, -1, 0)  # loads the compiled code, opens the QPs
+            self.side.advance(self.net, -1, 0)  # loads the compiled code, opens the QPs
         if interpreted():  # where a step takes minutes
             return self._run(until_ps, progress, lambda: None)
         with held_back() as let_through:
@@ -148,7 +149,7 @@ class World:
     def _advance(self, until: int) -> int:
         started = time.perf_counter()
         try:
-            why: int = loop.advance(self.net, self.engine, until, EVENTS_A_STEP)
+            why = self.side.advance(self.net, until, EVENTS_A_STEP)
         finally:  # in plain Python Ctrl-C arrives here: what was sent by then is not lost
             self.loop_s += time.perf_counter() - started
             if self.capture is not None:
@@ -233,12 +234,9 @@ class World:
 
     def errors(self) -> list[str]:
         """Per message, why it failed; "" where it did not."""
-        q = self.engine.qp
         texts = [""] * self.traffic.n_msgs
         for mi in np.flatnonzero(np.asarray(self.net.message.fate) == ss.FAILED):
-            end = int(self.net.message.qp[mi])
-            error = int(q.error[end]) or int(q.error[self.ends.other[end]])
-            texts[mi] = es.ERROR_TEXTS[error]
+            texts[mi] = es.ERROR_TEXTS[self.side.error_of(self.net, int(mi))]
         return texts
 
     def qp_errors(self) -> list[str]:
@@ -255,7 +253,7 @@ class World:
 
     def counters(self) -> dict[str, int]:
         """What `summary.json` counts, and the terms of the conservation of packets."""
-        c, q = self.net.ctl[0], self.engine.qp
+        c = self.net.ctl[0]
         return {
             "data": int(c.data_packets - c.retransmitted),
             "retransmitted": int(c.retransmitted),
@@ -264,22 +262,17 @@ class World:
             "dropped_fault": int(c.dropped_fault),
             "dropped_corrupt": int(c.dropped_corrupt),
             "ecn_marked": int(c.ecn_marked),
-            "sack": int(q.n_sack.sum()),
-            "nack": int(q.n_nack.sum()),
-            "probe": int(q.n_probe.sum()),
-            "duplicates": int(q.n_dup.sum()),
-            "assumed_bad": int(q.n_bad_total.sum()),
-            "revived": int(q.n_revived.sum()),
-            "skips": int(q.n_skips.sum()),
-            "false_alarms": int(q.n_false.sum()),
-            "inferred": int(q.n_inferred.sum()),
-            "timeouts": int(q.n_timeouts.sum()),
-            "epochs": int(q.n_epochs.sum()),
+            **dict.fromkeys(OF_MRC, 0),
+            **self.side.counters(int(c.now)),
             "link_traversals": int(c.traversals),
             "injected": int(c.injected),
             "delivered": int(c.delivered),
             "in_flight": int(c.n_packets - c.n_free),
         }
+
+    def pauses(self) -> list[dict[str, Any]]:
+        """The ports that flow control has held the longest: `port`, its name, and `us`."""
+        return self.side.pauses(self.fabric, int(self.net.ctl[0].now))
 
     def timeline(self) -> dict[str, npt.NDArray[np.int64]]:
         """Per bin of `bin_ps`, up to now: start time, payload bytes placed, packets retransmitted,
@@ -303,7 +296,29 @@ def _longer(array: Any, extra: int) -> Any:
     return longer
 
 
-def _check(fabric: Fabric, traffic: Traffic, transport: Transport) -> None:
+def _side(
+    fabric: Fabric,
+    traffic: Traffic,
+    transport: Transport | RoceTransport,
+    schedule: FaultSchedule | None,
+    seed: int,
+    queues: Queues | None,
+    capture: Capture | None,
+) -> Side:
+    """Build the transport; its compiled code is loaded when it is wanted, and no other."""
+    queues = queues or Queues()
+    if isinstance(transport, RoceTransport):
+        from openmrc.sim.roce import side as roce
+
+        roce.check(transport, capture)
+        return roce.RoceSide(fabric, traffic, transport, queues, schedule, seed)
+    from openmrc.sim.mrc import MrcSide
+
+    tapped = np.zeros(0, np.int64) if capture is None else capture.ports
+    return MrcSide(fabric, traffic, transport, queues, schedule, seed, tapped)
+
+
+def _check(fabric: Fabric, traffic: Traffic, transport: Transport | RoceTransport) -> None:
     if traffic.n_nics > fabric.n_nics:
         raise InputError(f"workload: needs {traffic.n_nics} NICs, the fabric has {fabric.n_nics}")
     if fabric.n_planes > es.PLANES_MAX:

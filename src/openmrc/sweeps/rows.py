@@ -14,14 +14,14 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from openmrc.run import Result, flat
+from openmrc.run import Result, flat, without_lists
 from openmrc.scenario import Scenario
 from openmrc.sections import (
     FABRICS,
     FaultSection,
     StopSection,
-    TransportSection,
 )
+from openmrc.transport_sections import TRANSPORTS
 from openmrc.workload_sections import WORKLOADS
 
 
@@ -30,7 +30,7 @@ def rows(result: Result) -> list[dict[str, Any]]:
     summary = result.summary()
     common = {key: summary[key] for key in ("wall_s", "peak_rss_mb")}
     return [
-        _keys(result.scenario, number) | common | flat(figures)
+        _keys(result.scenario, number) | common | flat(without_lists(figures))
         for number, figures in enumerate(summary["transports"].values())
     ]
 
@@ -47,7 +47,8 @@ def key_types() -> dict[str, type]:
         "seed": int,
         "fabric.kind": str,
         **_types("fabric.", FABRICS.values()),
-        **_types("transport.", [TransportSection]),
+        "transport.kind": str,
+        **_types("transport.", TRANSPORTS.values()),
         "workload.kind": str,
         **_types("workload.", WORKLOADS.values()),
         **_types("stop.", [StopSection]),
@@ -73,7 +74,7 @@ def _keys(scenario: Scenario, transport: int | None) -> dict[str, Any]:
         keys["transport"] = scenario.transports[transport].name
     for place, section in tables.items():
         keys |= {f"{place}.{key}": value for key, value in _values(section).items()}
-    for place in ("fabric", "workload"):
+    for place in tables.keys() - {"stop"}:
         keys[f"{place}.kind"] = tables[place].kind
     keys.pop("transport.name", None)
     keys["fault"] = [_values(fault) for fault in scenario.faults]

@@ -1,0 +1,111 @@
+"""Faults as they happen to a RoCE network, and routing that takes them in later.
+
+A port that goes down loses what is queued at it and what is on its link. Until routing has
+converged switches send into it and lose that too. A NIC notices its own port at once. Silent
+switches, losses, damage and slow rates nobody notices.
+"""
+
+from __future__ import annotations
+
+from openmrc.fabric.actions import (
+    NIC_PORT_DOWN,
+    NIC_PORT_UP,
+    PORT_ALLOW,
+    PORT_CORRUPT,
+    PORT_DENY,
+    PORT_DOWN,
+    PORT_LOSS,
+    PORT_RATE,
+    PORT_UP,
+    REVIEW_PATHS,
+    SWITCH_DOWN,
+    SWITCH_SILENT,
+    SWITCH_UP,
+)
+from openmrc.jit import inlined, inner
+from openmrc.sim import events
+from openmrc.sim import faults as common
+from openmrc.sim.roce import flow, nic, routing
+from openmrc.sim.roce import port as ports
+from openmrc.sim.roce.state import AT_PLANES
+
+
+@inner
+def apply(net, st, ro, fault, now):
+    """One elementary action of the schedule."""
+    action = int(fault.action)
+    target = int(fault.target)
+    if action == SWITCH_SILENT:
+        net.switch[target].silent = 1
+    elif action == SWITCH_UP or action == SWITCH_DOWN:
+        net.switch[target].silent = 0
+    elif action == NIC_PORT_DOWN or action == NIC_PORT_UP:
+        _nic_port(net, st, ro, target, action == NIC_PORT_UP, now)
+    elif action != REVIEW_PATHS:  # routing reviews its ways by itself
+        _port(net, st, ro, fault, action, target, now)
+
+
+@inlined
+def _port(net, st, ro, fault, action, target, now):
+    """A directed port changes."""
+    port = net.port[target]
+    health = net.health[target]
+    if action == PORT_DOWN:
+        port.up = 0
+        health.cut_until = port.free_at
+        net.ctl[0].any_down = 1
+        ports.flush(net, ro, target, now)
+        if flow.forget(ro, target, now) and target < net.ctl[0].n_nic_ports:
+            nic.go_on(net, st, ro, target, now)  # unless it notices, it sends into the dead link
+        routing.changed(net, ro, target, now)
+    elif action == PORT_UP:
+        port.up = 1
+        routing.changed(net, ro, target, now)
+    elif action == PORT_LOSS:
+        common.set_loss(health, fault.rate, fault.burst)
+    elif action == PORT_CORRUPT:
+        health.corrupt = common.chance(fault.rate)
+    elif action == PORT_RATE:
+        port.kind = fault.port_kind
+    elif action == PORT_DENY:
+        health.denied = int(health.denied) | (1 << int(fault.group))
+        routing.changed(net, ro, target, now)
+    elif action == PORT_ALLOW:
+        health.denied = int(health.denied) & ~(1 << int(fault.group))
+        routing.changed(net, ro, target, now)
+    port.faulty = 1 if port.up == 0 or health.loss > 0 or health.corrupt > 0 else 0
+
+
+@inner
+def _nic_port(net, st, ro, port_no, up, now):
+    """A NIC notices its own port."""
+    ctl = net.ctl[0]
+    nic_no = port_no // ctl.n_planes
+    plane = port_no - nic_no * ctl.n_planes
+    ln = net.nic[nic_no]
+    if up:
+        ln.up_ports |= 1 << plane
+        if net.port[port_no].armed == 0:
+            ln.free_ports |= 1 << plane
+    else:
+        ln.up_ports &= ~(1 << plane)
+        ln.free_ports &= ~(1 << plane)
+    nic.choose_planes(net, st, ro, nic_no, now)
+
+
+@inner
+def converge(net, ro, port_no, now):
+    """Routing has converged for a port. NICs with several look at their bonds, once an instant."""
+    routing.converge(net, ro, port_no)
+    c = ro.c[0]
+    if net.ctl[0].n_planes > 1 and c.planes_at != now:
+        c.planes_at = now
+        events.push(net, now, AT_PLANES, 0)
+
+
+@inner
+def choose_planes(net, st, ro, nic_no, now):
+    """A NIC looks at its bond, then the next one does."""
+    nic.choose_planes(net, st, ro, nic_no, now)
+    if nic_no + 1 < net.nic.shape[0]:
+        events.push(net, now, AT_PLANES, nic_no + 1)

@@ -1,0 +1,83 @@
+"""PFC in the network: who is charged, and how pause frames get to where they hold data back.
+
+The rules are in `pfc.py`; here they meet ports, switches and the queue of events. A frame goes over
+the link back, behind what that is sending, and is an entry of the heap meanwhile: it takes no
+bandwidth from others. A link that is down delivers none.
+"""
+
+from __future__ import annotations
+
+from openmrc.engine.state import NEVER
+from openmrc.jit import inlined, inner
+from openmrc.sim import events
+from openmrc.sim.roce import pfc
+from openmrc.sim.roce.state import AT_PFC
+
+# what an entry of the heap is about: number = port * 4 + one of these
+RESUME, PAUSE, REFRESH, EXPIRY = 0, 1, 2, 3
+
+
+@inner
+def _tell(net, ro, port_no, what, now):
+    """The switch at the end of a link sends a frame to the port that sends."""
+    back = int(ro.route[port_no].reverse)
+    port = net.port[back]
+    if port.up:
+        kind = net.port_kind[port.kind]
+        rate, delay = int(kind.rate_bps), int(kind.delay_ps)
+        at = pfc.send_frame(ro.pause[port_no], now, int(port.free_at), rate, delay)
+        events.push(net, at, AT_PFC, port_no * 4 + what)
+    if what == PAUSE and ro.pause[port_no].refresh_at < NEVER:
+        events.push(net, int(ro.pause[port_no].refresh_at), AT_PFC, port_no * 4 + REFRESH)
+
+
+@inner
+def charge(net, ro, h, now):
+    """A data packet is to be queued at a switch: charge the link it came over; False: no room."""
+    came = int(h.port)
+    buffer = ro.buffer[net.port[came].peer]
+    do = pfc.on_enqueue(ro.flow[0], buffer, ro.pause[came], now, int(h.frame_bytes))
+    if do == pfc.PAUSE:
+        _tell(net, ro, came, PAUSE, now)
+    return do != pfc.DROP
+
+
+@inner
+def free(net, ro, h, now):
+    """A packet has left its queue at a switch."""
+    came = int(h.port)
+    buffer = ro.buffer[net.port[came].peer]
+    if pfc.on_dequeue(ro.flow[0], buffer, ro.pause[came], int(h.frame_bytes)) == pfc.RESUME:
+        _tell(net, ro, came, RESUME, now)
+
+
+@inner
+def on_event(net, ro, number, now):
+    """An entry of the heap has come up. The port whose pause is over, or -1 - the one that began
+    to pause; -1 - the number of ports if neither.
+    """
+    port_no = number >> 2
+    what = number & 3
+    nothing = -1 - net.ctl[0].n_ports
+    pause = ro.pause[port_no]
+    if what == REFRESH:
+        if pfc.on_refresh(pause, now) == pfc.PAUSE:
+            _tell(net, ro, port_no, PAUSE, now)
+        return nothing
+    if net.port[port_no].up == 0:
+        return nothing
+    if what == PAUSE:
+        begins = pfc.on_pause(pause, ro.flow[0], now)
+        events.push(net, int(pause.paused_until), AT_PFC, port_no * 4 + EXPIRY)
+        return -1 - port_no if begins else nothing
+    if what == RESUME:
+        over = pfc.on_resume(pause, ro.flow[0], now)
+    else:
+        over = pfc.on_expiry(pause, ro.flow[0], now)
+    return port_no if over else nothing
+
+
+@inlined
+def forget(ro, port_no, now):
+    """A port went down: its pause ends with the link. True if there was one."""
+    return ro.c[0].pfc != 0 and pfc.on_resume(ro.pause[port_no], ro.flow[0], now)

@@ -1,0 +1,154 @@
+"""The event loop of a RoCE network; `sim.loop` is that of MRC, and neither knows of the other."""
+
+from __future__ import annotations
+
+from openmrc.engine.state import NEVER, RTS
+from openmrc.jit import compiled, inlined, inner
+from openmrc.sim import events, link, messages
+from openmrc.sim.roce import faults, flow, nic, routing
+from openmrc.sim.roce import port as ports
+from openmrc.sim.roce.state import AT_PACE, AT_PFC, AT_PLANES
+from openmrc.sim.state import (
+    AT_CONVERGED,
+    AT_FAULT,
+    AT_MESSAGE,
+    AT_QP,
+    BUDGET,
+    EVENTS_BETWEEN_CHECKS,
+    FINISHED,
+    HEAP,
+    OPEN,
+    REACHED,
+    ROOM,
+    TIMELINE,
+)
+
+PACKETS_RESERVED = 64  # one event never needs more packets than this: a packet for each port
+
+
+@inlined
+def _arrive(net, st, ro, n, now):
+    """A packet reaches the end of its link: a switch forwards it, a NIC receives it."""
+    h = net.hop[n]
+    if net.ctl[0].any_down and link.went_down_under(net, h, now):
+        link.drop_by_fault(net, n)
+        return
+    if h.to < 0:
+        nic.receive(net, st, ro, n, now)
+        return
+    if net.switch[h.to].silent:
+        link.drop_by_fault(net, n)
+        return
+    port_no = int(routing.egress(net, ro, int(h.to), n, int(h.dst), int(h.ev)))
+    if port_no < 0:
+        ro.c[0].no_route += 1
+        link.drop_by_fault(net, n)
+        return
+    ports.enqueue(net, ro, port_no, n, now)
+
+
+@inner
+def _from_heap(net, st, ro, at):
+    """The heap's first entry is due."""
+    what = events.pop(net.ctl[0], net.heap)
+    kind = what >> events.KIND_SHIFT
+    number = what & ((1 << events.KIND_SHIFT) - 1)
+    if kind == AT_QP:
+        nic.on_qp_timer(net, st, ro, number, at)
+    elif kind == AT_PFC:
+        _pause(net, st, ro, number, at)
+    elif kind == AT_PACE:
+        nic.on_pace(net, st, ro, number, at)
+    elif kind == AT_MESSAGE:
+        if net.message[number].fate == OPEN:
+            nic.post(net, st, ro, number, at)
+    elif kind == AT_FAULT:
+        faults.apply(net, st, ro, net.fault[number], at)
+        _next_fault(net, number + 1)
+    elif kind == AT_CONVERGED:
+        faults.converge(net, ro, number, at)
+    elif kind == AT_PLANES:
+        faults.choose_planes(net, st, ro, number, at)
+
+
+@inner
+def _pause(net, st, ro, number, now):
+    """A pause frame, or a time that one has set: ports hold their data, or go on."""
+    port_no = int(flow.on_event(net, ro, number, now))
+    n_nic_ports = net.ctl[0].n_nic_ports
+    if port_no >= n_nic_ports:
+        ports.go_on(net, ro, port_no, now)
+    elif port_no >= 0:
+        nic.go_on(net, st, ro, port_no, now)
+    elif -1 - port_no < n_nic_ports:
+        nic.hold(net, -1 - port_no)
+
+
+@inlined
+def _next_fault(net, number):
+    """The schedule enters the heap action by action."""
+    if number < net.fault.shape[0]:
+        events.push(net, net.fault[number].at_ps, AT_FAULT, number)
+
+
+@inner
+def _start(net, st, ro):
+    """Before the first event: open every QP, and put the first fault and the messages that wait for
+    nobody into the heap.
+    """
+    for qi in range(st.qp.shape[0]):
+        rq = ro.qp[qi]
+        st.qp[qi].state = RTS
+        rq.alive = 1
+        rq.rto_at = NEVER
+        rq.plane = routing.plane_of(net, ro, int(rq.nic), int(rq.peer_nic), int(rq.flow))
+    _next_fault(net, 0)
+    for i in range(net.message.shape[0]):
+        messages.start(net, i)
+    net.ctl[0].started = 1
+
+
+@compiled
+def advance(net, st, ro, until, budget):
+    """Run events up to and including time `until`, at most about `budget` of them; why it stopped.
+
+    `ROOM`, `HEAP` and `TIMELINE` ask the caller to enlarge an array and to call again.
+    """
+    ctl = net.ctl[0]
+    if ctl.started == 0:
+        _start(net, st, ro)
+    done = 0
+    while True:
+        if done % EVENTS_BETWEEN_CHECKS == 0:
+            if done >= budget:
+                return BUDGET
+            if ctl.heap_n + ctl.reserve > net.heap.shape[0]:
+                return HEAP
+        if ctl.messages_open == 0:
+            return FINISHED
+        if ctl.n_free < PACKETS_RESERVED:
+            return ROOM
+        at = events.next_at(net)
+        heap_at = net.heap[0].at if ctl.heap_n > 0 else NEVER
+        from_heap = heap_at <= at
+        if from_heap:
+            at = heap_at
+        if at > until:
+            ctl.now = until
+            return FINISHED if at == NEVER else REACHED
+        if at >= net.timeline.shape[0] * ctl.bin_ps:
+            return TIMELINE
+        ctl.now = at
+        done += 1
+        ctl.events += 1
+        if from_heap:
+            events.rewind(net, at)
+            _from_heap(net, st, ro, at)
+            continue
+        node = events.take(net)
+        if node >= ctl.n_ports:
+            _arrive(net, st, ro, node - ctl.n_ports, at)
+        elif node >= ctl.n_nic_ports:
+            ports.on_switch_port_free(net, ro, node, at)
+        else:
+            nic.on_port_free(net, st, ro, node, at)

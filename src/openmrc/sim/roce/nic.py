@@ -1,0 +1,328 @@
+"""A RoCE NIC: round robin over the QPs that may send; what arrives goes to requester or responder.
+
+As with MRC, control packets queue at the port and data is pulled: when a port is free and no
+control packet waits there, the next ready QP is asked for a packet. A QP sends by one port of the
+bond at a time.
+"""
+
+from __future__ import annotations
+
+from openmrc.engine.packet import CE, CLASS_CONTROL
+from openmrc.engine.state import NEVER, RTS, psn_of
+from openmrc.jit import inlined, inner
+from openmrc.sim import events, link, messages
+from openmrc.sim.roce import dcqcn, requester, responder, routing, stripes
+from openmrc.sim.roce import port as ports
+from openmrc.sim.roce.state import AT_PACE
+from openmrc.sim.state import AT_QP, BIN_GOODPUT, BIN_RETRANSMITTED, DAMAGED
+from openmrc.wire.roce import ACKNOWLEDGE, AETH_ACK, AETH_NAK_SEQUENCE, CNP, LAST_DATA
+
+TAG_MASK = 0x7FFF_FFFF  # of a sequence number in HOP.tag
+
+
+@inlined
+def make_ready(net, ro, qi, now):
+    """Put a QP that may send at the end of its NIC's round."""
+    lq = net.qp[qi]
+    rq = ro.qp[qi]
+    if lq.ready or not requester.may_send(rq, now):
+        return
+    lq.ready = 1
+    lq.ready_next = -1
+    ln = net.nic[rq.nic]
+    if ln.ready_head < 0:
+        ln.ready_head = qi
+    else:
+        net.qp[ln.ready_tail].ready_next = qi
+    ln.ready_tail = qi
+
+
+@inlined
+def _dress(net, ro, n, p, rq):
+    """What the switches look at of packet record `p`, index `n`, that a QP end sends."""
+    ctl = net.ctl[0]
+    h = net.hop[n]
+    h.frame_bytes = ctl.header_bytes[p.opcode] + p.payload_len
+    h.dst = rq.peer_nic
+    h.qp = rq.other
+    h.tag = -1
+    h.ev = rq.flow
+    h.klass = p.klass
+    h.marks = 0
+    h.trimmable = 0
+    ctl.injected += 1
+
+
+@inlined
+def _close_while_busy(net, ln, port, port_no, plane):
+    """A NIC's port that transmits is not free, and its end is an event: then the next is pulled."""
+    ln.free_ports &= ~(1 << plane)
+    link.arm(net, port, port_no)
+
+
+@inner
+def _send_control(net, st, ro, qi, opcode, psn, syndrome, now):
+    """Send an ACK, NAK or CNP to the other end of a connection."""
+    ctl = net.ctl[0]
+    rq = ro.qp[qi]
+    plane = int(rq.plane)
+    if plane < 0:  # no port of the bond is of use: it is lost before it is a packet
+        return
+    n = link.new_packet(net)
+    p = net.packet[n]
+    p.opcode = opcode
+    p.psn = psn
+    p.reason = syndrome
+    p.payload_len = 0
+    p.klass = CLASS_CONTROL
+    p.src = rq.nic
+    p.dst = rq.peer_nic
+    p.dst_qpn = st.qp[qi].peer_qpn
+    _dress(net, ro, n, p, rq)
+    port_no = int(rq.nic) * ctl.n_planes + plane
+    ports.enqueue(net, ro, port_no, n, now)
+    port = net.port[port_no]
+    if port.free_at > now:
+        _close_while_busy(net, net.nic[rq.nic], port, port_no, plane)
+
+
+@inner
+def pump(net, st, ro, nic, now):
+    """Give every free port a packet, QP by QP in turn."""
+    ctl = net.ctl[0]
+    ln = net.nic[nic]
+    waiting = -1  # first QP of this round that found its port busy
+    while ln.free_ports != 0 and ln.ready_head >= 0:
+        qi = int(ln.ready_head)
+        lq = net.qp[qi]
+        ln.ready_head = lq.ready_next
+        lq.ready = 0
+        rq = ro.qp[qi]
+        if not requester.may_send(rq, now):
+            plan_qp(net, ro, qi, now)
+            continue
+        plane = int(rq.plane)
+        if (ln.free_ports >> plane) & 1 == 0:
+            make_ready(net, ro, qi, now)
+            if waiting == qi:
+                break
+            if waiting < 0:
+                waiting = qi
+            continue
+        waiting = -1
+        again = rq.nxt < rq.high
+        n = link.new_packet(net)
+        p = net.packet[n]
+        seq = requester.next_packet(net, st, ro, qi, now, p)
+        _dress(net, ro, n, p, rq)
+        net.hop[n].tag = seq & TAG_MASK
+        ctl.data_packets += 1
+        if again:
+            net.message[requester.part_of(st, rq, rq.cur).wr_id].retransmitted += 1
+            ctl.retransmitted += 1
+            net.timeline[now // ctl.bin_ps, BIN_RETRANSMITTED] += 1
+        port_no = nic * ctl.n_planes + plane
+        port = net.port[port_no]
+        requester.pace(ro, qi, int(net.hop[n].frame_bytes), now)
+        link.transmit(net, port, port_no, n, now)
+        _close_while_busy(net, ln, port, port_no, plane)
+        make_ready(net, ro, qi, now)
+        plan_qp(net, ro, qi, now)
+
+
+@inlined
+def plan_qp(net, ro, qi, now):
+    """See to it that the QP's timer, and the turn of its next packet, are in the heap."""
+    rq = ro.qp[qi]
+    if rq.paced_at > now and rq.pacing == 0 and requester.has_work(rq):
+        rq.pacing = 1
+        events.push(net, max(requester.wake_at(ro, qi), now), AT_PACE, qi)
+    at = requester.next_deadline(ro, rq, now)
+    lq = net.qp[qi]
+    if at < lq.timer_at:
+        at = max(at, now)
+        lq.timer_at = at
+        events.push(net, at, AT_QP, qi)
+
+
+@inner
+def offer(net, st, ro, bundle, now):
+    """Messages were posted to the QPs of a bundle: they may send."""
+    b = ro.bundle[bundle]
+    for qi in range(b.sender, b.sender + ro.c[0].qps):
+        make_ready(net, ro, qi, now)
+        plan_qp(net, ro, qi, now)
+
+
+@inner
+def post(net, st, ro, mi, now):
+    """Post the next message of an entry of the workload."""
+    stripes.post(net, st, ro, mi, now)
+    first = int(net.message[mi].qp)
+    offer(net, st, ro, int(net.qp[first].region), now)
+    pump(net, st, ro, int(ro.qp[first].nic), now)
+
+
+@inner
+def _settle(net, st, ro, qi, progress, now):
+    """After a requester heard something or timed out: completions, its turn, its timer."""
+    rq = ro.qp[qi]
+    if progress:
+        stripes.on_progress(net, st, ro, qi, now)
+        if stripes.fill(net, st, ro, int(rq.bundle)):
+            offer(net, st, ro, int(rq.bundle), now)
+    if st.qp[qi].state != RTS:
+        messages.lose_roster(net, net.qp[ro.bundle[rq.bundle].sender])
+    make_ready(net, ro, qi, now)
+    plan_qp(net, ro, qi, now)
+    pump(net, st, ro, int(rq.nic), now)
+
+
+@inlined
+def _place(net, st, ro, h, p, rq, now):
+    """Payload is placed: exactly the unit that the sender took from its memory, in its order."""
+    ctl = net.ctl[0]
+    length = int(p.payload_len)
+    part = requester.part_of(st, ro.qp[rq.other], int(p.msn))
+    seq = rq.expected - 1
+    offset = (seq - part.first_seq) * ctl.pmtu
+    if (
+        h.tag == seq & TAG_MASK
+        and p.va == part.remote_va + offset
+        and length == min(part.length - offset, ctl.pmtu)
+    ):
+        ctl.verified_bytes += length
+    else:
+        ctl.wrong_bytes += length
+    net.timeline[now // ctl.bin_ps, BIN_GOODPUT] += length
+
+
+@inner
+def _on_data(net, st, ro, n, qi, now):
+    """A data packet has come to its responder."""
+    h = net.hop[n]
+    p = net.packet[n]
+    rq = ro.qp[qi]
+    what = responder.judge(rq, int(p.psn))
+    ends = False
+    if h.marks & CE and ro.c[0].dcqcn and dcqcn.cnp_due(ro.notifier[qi], ro.rates[0], now):
+        ro.c[0].cnps += 1
+        _send_control(net, st, ro, qi, CNP, 0, 0, now)
+    if what == responder.IN_ORDER:
+        ends = responder.accept(st, rq, ro.qp[rq.other], int(p.msn))
+        _place(net, st, ro, h, p, rq, now)
+        if ends:
+            stripes.part_arrived(net, ro, int(rq.bundle), int(p.msn), now)
+    do = responder.answer(ro, rq, what, ends)
+    if do == responder.ACK:
+        ro.c[0].acks += 1
+        psn = psn_of(int(rq.first_psn), rq.expected - 1)
+        _send_control(net, st, ro, qi, ACKNOWLEDGE, psn, AETH_ACK, now)
+    elif do == responder.NAK:
+        ro.c[0].naks += 1
+        psn = psn_of(int(rq.first_psn), rq.expected)
+        _send_control(net, st, ro, qi, ACKNOWLEDGE, psn, AETH_NAK_SEQUENCE, now)
+
+
+@inlined
+def receive(net, st, ro, n, now):
+    """A packet has come to its NIC."""
+    h = net.hop[n]
+    if h.marks & DAMAGED:
+        link.drop_damaged(net, n)
+        return
+    p = net.packet[n]
+    net.ctl[0].delivered += 1
+    qi = int(h.qp)
+    if p.opcode <= LAST_DATA:
+        _on_data(net, st, ro, n, qi, now)
+        link.free_packet(net, n)
+        return
+    progress = False
+    if p.opcode == ACKNOWLEDGE:
+        if p.reason == AETH_ACK:
+            progress = requester.on_ack(ro, ro.qp[qi], int(p.psn), now)
+        else:
+            progress = requester.on_nak(st, ro, qi, int(p.psn), now)
+    else:
+        requester.on_cnp(ro, qi, now)
+    link.free_packet(net, n)
+    _settle(net, st, ro, qi, progress, now)
+
+
+@inlined
+def on_port_free(net, st, ro, port_no, now):
+    """A NIC port's transmission is over: control packets that wait, else the next QP's packet."""
+    ctl = net.ctl[0]
+    port = net.port[port_no]
+    port.armed = 0
+    nic = port_no // ctl.n_planes
+    plane = port_no - nic * ctl.n_planes
+    n = ports.dequeue(net, ro, port_no, port, now)
+    if n >= 0:
+        link.transmit(net, port, port_no, n, now)
+        link.arm(net, port, port_no)
+        return
+    ln = net.nic[nic]
+    if (ln.up_ports >> plane) & 1 and not ports.held(ro, port_no):
+        ln.free_ports |= 1 << plane
+        pump(net, st, ro, nic, now)
+
+
+@inner
+def on_qp_timer(net, st, ro, qi, now):
+    """An entry of the heap for a QP has come up; it may be out of date."""
+    lq = net.qp[qi]
+    if lq.timer_at != now:
+        return
+    lq.timer_at = NEVER
+    if ro.qp[qi].rto_at <= now:
+        requester.on_timeout(st, ro, qi, now)
+    _settle(net, st, ro, qi, False, now)
+
+
+@inner
+def on_pace(net, st, ro, qi, now):
+    """A QP's next packet may be due."""
+    rq = ro.qp[qi]
+    rq.pacing = 0
+    requester.wake(ro, qi, now)
+    make_ready(net, ro, qi, now)
+    plan_qp(net, ro, qi, now)
+    pump(net, st, ro, int(rq.nic), now)
+
+
+@inner
+def hold(net, port_no):
+    """A NIC's port is paused: it sends control packets, and no data."""
+    nic = port_no // net.ctl[0].n_planes
+    net.nic[nic].free_ports &= ~(1 << (port_no - nic * net.ctl[0].n_planes))
+
+
+@inner
+def go_on(net, st, ro, port_no, now):
+    """A NIC's port may send data again."""
+    nic = port_no // net.ctl[0].n_planes
+    plane = port_no - nic * net.ctl[0].n_planes
+    ln = net.nic[nic]
+    port = net.port[port_no]
+    if (ln.up_ports >> plane) & 1 == 0 or port.armed:
+        return
+    if port.free_at > now:
+        link.arm(net, port, port_no)
+    else:
+        ln.free_ports |= 1 << plane
+        pump(net, st, ro, nic, now)
+
+
+@inner
+def choose_planes(net, st, ro, nic, now):
+    """Ports or ways have come or gone: every QP of a NIC hashes anew over what is left."""
+    n = st.nic[nic]
+    for qi in range(n.qp0, n.qp0 + n.n_qps):
+        rq = ro.qp[qi]
+        rq.plane = routing.plane_of(net, ro, nic, int(rq.peer_nic), int(rq.flow))
+        if rq.sends:
+            make_ready(net, ro, qi, now)
+            plan_qp(net, ro, qi, now)
+    pump(net, st, ro, nic, now)

@@ -1,0 +1,160 @@
+"""What NICs and switches are set to: DCQCN's profiles, the marks of the switches, PFC's shares.
+
+Rates are shares of the line rate, as operators scale them with the port; times are absolute, as
+NICs have them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from openmrc.errors import InputError
+from openmrc.jit import records
+from openmrc.sim.roce import dcqcn, pfc
+
+US_PS = 1_000_000
+MS_PS = 1_000 * US_PS
+GBPS = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The knobs of a NIC's DCQCN; their names on NICs are in `dcqcn.CONFIG`.
+
+    The defaults are those of the DCQCN paper (section 5) for 40 Gb/s, rates as shares of the line.
+    """
+
+    g: float = 1 / 256
+    initial_alpha: float = 1.0
+    alpha_share: float = 0.5
+    least_factor: float = 0.5
+    alpha_ps: int = 55 * US_PS
+    increase_ps: int = 55 * US_PS
+    byte_reset: int = 10_000_000
+    fast_rounds: int = 5
+    cnp_ps: int = 50 * US_PS
+    cut_ps: int = 4 * US_PS
+    ai_share: float = 1 / 1000  # 40 Mb/s of 40 Gb/s
+    hai_share: float = 1 / 100
+    min_share: float = 1 / 1000
+    clamp_target: bool = True
+    clamp_after_time: bool = True
+
+
+# Calibrated, not published: figure 22 of the published evaluation shows what three profiles of one
+# NIC do when up to 15 flows of 400 Gb/s meet at a port, not how they are set. The knobs are a
+# NIC's; the figures are those with which a packet model of one port does the same (docs/roce.md).
+# F = 1, 300 us between rounds, 4 us between CNPs and a cut to no less than a half are NVIDIA's
+# firmware defaults.
+PROFILES = {
+    # Time raises the rate three times between two CNPs, and by enough that CNPs take less from a
+    # tenth of the line than that adds: up to nine flows are controlled by marks, more by PFC.
+    "default": Profile(g=1 / 16, increase_ps=15 * US_PS, fast_rounds=1, ai_share=1 / 150),
+    # CNPs come five times as often and weigh more; nothing comes back in less than 300 us.
+    "aggressive": Profile(
+        g=1 / 4, increase_ps=300 * US_PS, fast_rounds=1, cnp_ps=10 * US_PS, ai_share=1 / 100
+    ),
+    # As often as a NIC allows, and a first cut by all of alpha.
+    "most-aggressive": Profile(
+        g=1 / 4,
+        increase_ps=300 * US_PS,
+        fast_rounds=1,
+        cnp_ps=4 * US_PS,
+        alpha_share=1.0,
+        ai_share=1 / 25,
+    ),
+}
+
+
+def profile_named(name: str) -> Profile:
+    """A profile by its name; `InputError` if there is none."""
+    if name not in PROFILES:
+        raise InputError(f"profile {name!r} is not known; accepted: {', '.join(PROFILES)}")
+    return PROFILES[name]
+
+
+def dcqcn_config(profile: Profile, line_bps: int) -> Any:
+    """A record of `dcqcn.CONFIG` in an array of one, for QPs whose line rate is `line_bps`."""
+    config = records(1, dcqcn.CONFIG)
+    c = config[0]
+    c.line_bps = line_bps
+    c.min_bps = max(profile.min_share * line_bps, dcqcn.RATE_UNIT_BPS)
+    c.ai_bps = profile.ai_share * line_bps
+    c.hai_bps = profile.hai_share * line_bps
+    for name in (
+        "g",
+        "initial_alpha",
+        "alpha_share",
+        "least_factor",
+        "alpha_ps",
+        "increase_ps",
+        "byte_reset",
+        "fast_rounds",
+        "cnp_ps",
+        "cut_ps",
+        "clamp_target",
+        "clamp_after_time",
+    ):
+        setattr(c, name, getattr(profile, name))
+    return config
+
+
+@dataclass(frozen=True)
+class Marking:
+    """RED marks of an egress port of rate R, by what the data queue holds: none up to `low`, with
+    a probability that grows to `p_max` at `high`, and always above (DCQCN, figure 5).
+    """
+
+    # In time of the port's rate: 400 KB and 1.6 MB at 100 Gb/s (HPCC, SIGCOMM 2019, section 5.1, as
+    # its authors set DCQCN in production), with the Pmax of its simulations.
+    low_ps: int = 32 * US_PS
+    high_ps: int = 128 * US_PS
+    p_max: float = 0.2
+
+    def low_bytes(self, rate_bps: int) -> int:
+        """Kmin of a port."""
+        return self.low_ps * rate_bps // pfc.PS_BITS
+
+    def high_bytes(self, rate_bps: int) -> int:
+        """Kmax of a port."""
+        return self.high_ps * rate_bps // pfc.PS_BITS
+
+
+@dataclass(frozen=True)
+class FlowControl:
+    """PFC of a switch (`pfc.py`)."""
+
+    xoff_bytes: int = 0  # share of a link; 0: by alpha
+    alpha: float = 1.0  # as the DCQCN paper's section 4 chooses it: beta = 8 of 8 classes
+    xon_gap_packets: int = 2
+    storm_ps: int = 200 * MS_PS  # as long as watchdogs wait
+    buffer_bytes_per_gbps: int = 3_200  # of a switch's ports together: 165 MB for 51.2 Tb/s
+    quanta: int = pfc.QUANTA_MAX
+
+
+def pfc_config(control: FlowControl, frame_bytes: int) -> Any:
+    """A record of `pfc.CONFIG` in an array of one; `frame_bytes` is a whole data frame."""
+    config = records(1, pfc.CONFIG)
+    c = config[0]
+    c.xoff_bytes = control.xoff_bytes
+    c.alpha = control.alpha
+    c.xon_gap_bytes = control.xon_gap_packets * frame_bytes
+    c.storm_ps = control.storm_ps
+    return config
+
+
+def shared_buffer_bytes(control: FlowControl, rates_bps: int, headroom_bytes: int) -> int:
+    """What a switch has to share: its buffer less the headroom of all its links.
+
+    `rates_bps` and `headroom_bytes` are sums over its ports. `InputError` if less than a quarter of
+    the buffer is left: such links are too long for such a switch.
+    """
+    buffer_bytes = control.buffer_bytes_per_gbps * rates_bps // GBPS
+    shared = buffer_bytes - headroom_bytes
+    if shared < buffer_bytes // 4:
+        raise InputError(
+            f"PFC needs {headroom_bytes} B of headroom in a switch that has a buffer of "
+            f"{buffer_bytes} B; shorter links or more buffer is accepted"
+        )
+    return shared

@@ -1,0 +1,121 @@
+"""Reads the flow of one QP while a RoCE world runs, for the pictures of a report.
+
+A bundle's QPs are its paths: each has one, hashed, and its UDP source port stands for it. Where MRC
+has a window, the rate limiters allow so many bytes in a base round trip; no delay is measured.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from openmrc.fabric.rtt import PS_BITS
+from openmrc.sim.intervals import Array
+from openmrc.sim.roce import routing
+from openmrc.sim.samples import IN_USE, NO_TURN, QpSamples
+
+if TYPE_CHECKING:
+    from openmrc.sim.roce.side import RoceSide
+    from openmrc.sim.world import World
+
+
+ABOVE_PORTS = 1 << 16
+
+
+class FlowReader:
+    """The sending ends of one QP of the workload."""
+
+    def __init__(self, world: World, side: RoceSide, qp: int) -> None:
+        self._world, self._side, self._number = world, side, qp
+        self.src, self.dst = int(world.traffic.qp_src[qp]), int(world.traffic.qp_dst[qp])
+        n = int(side.state.c[0].qps)
+        first = int(side.state.bundle[qp].sender)
+        self._ends = np.arange(first, first + n)
+        self._sent_before = np.zeros(n, np.int64)
+        own = world.fabric.nic_port(self.dst, 0) + np.arange(world.fabric.n_planes)
+        self._last_hop = world.fabric.port_reverse[own]
+        self.shapes = {
+            "cwnd_bytes": (0, "f4"),
+            "inflight_bytes": (0, "i8"),
+            "delay_ps": (0, "f4"),
+            "queue_bytes": (0, "i4"),
+            "state": (n, "u1"),
+            "used": (n, "f4"),
+            "value": (n, "u4"),
+        }
+
+    def read(self) -> dict[str, Array]:
+        """Now."""
+        rq = self._side.state.qp[self._ends]
+        port = self._world.net.port
+        queue = np.asarray(port.data_bytes) + np.asarray(port.control_bytes)
+        pmtu = self._world.transport.pmtu
+        return {
+            "cwnd_bytes": np.float32(self._rate_bps() * self._world.values.base_rtt_ps / PS_BITS),
+            "inflight_bytes": (np.asarray(rq.nxt) - np.asarray(rq.una)).sum() * pmtu,
+            "delay_ps": np.float32(0),
+            "queue_bytes": queue[self._last_hop].max(),
+            "state": np.where(np.asarray(rq.plane) >= 0, IN_USE, NO_TURN),
+            "used": np.asarray(rq.high) - self._sent_before,
+            "value": np.array([self._top(end) for end in self._ends.tolist()], np.uint32),
+        }
+
+    def _rate_bps(self) -> float:
+        """What the rate limiters allow together, at most a port's rate each."""
+        if self._side.state.c[0].dcqcn:
+            return float(self._side.state.limiter.rate_bps[self._ends].sum())
+        return float(self._world.values.port_rate_bps * len(self._ends))
+
+    def note(self) -> None:
+        """From here on count anew."""
+        self._sent_before[:] = self._side.state.qp[self._ends].high
+
+    def samples(self, interval_ps: int, end_ps: int, values: dict[str, Array]) -> QpSamples:
+        """What was read, with names."""
+        qp = self._side.state.qp[self._ends]
+        tops = [self._top(end) for end in self._ends.tolist()]
+        seen = np.union1d(np.array(tops, np.uint32), values["value"])
+        by_port = zip(np.asarray(qp.sport).tolist(), tops, strict=True)
+        return QpSamples(
+            interval_ps,
+            end_ps,
+            values,
+            qp=self._number,
+            src=self.src,
+            dst=self.dst,
+            evs=np.asarray(qp.sport).astype(np.uint32),
+            plane=np.maximum(np.asarray(qp.plane), 0),
+            names={int(top): self._name(int(top)) for top in seen}
+            | {port: self._name(top) for port, top in by_port},
+        )
+
+    def _top(self, end: int) -> int:
+        """The highest switch of a flow's way, as a number above all ports; 0 if it has none."""
+        ports = way_of(self._world, self._side, end)
+        fabric = self._world.fabric
+        switches = [int(s) for s in fabric.port_switch[ports] if s >= 0]
+        if not switches:
+            return 0
+        return ABOVE_PORTS + max(switches, key=lambda s: int(fabric.sw_tier[s]))
+
+    def _name(self, top: int) -> str:
+        return f"over {self._world.fabric.switch_name(top - ABOVE_PORTS)}" if top else "no way"
+
+
+def way_of(world: World, side: RoceSide, end: int) -> list[int]:
+    """The directed ports that the packets of a QP's end take now; none if there is no way."""
+    rq = side.state.qp[end]
+    ports: Any = np.zeros(routing.PORTS_OF_A_PATH, np.int64)
+    if rq.plane < 0:
+        return []
+    n = routing.way(
+        world.net,
+        side.state,
+        int(rq.nic),
+        int(rq.peer_nic),
+        int(rq.plane),
+        int(rq.flow),
+        ports,
+    )
+    return [int(port) for port in ports[: int(n)]]

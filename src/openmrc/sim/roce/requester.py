@@ -1,0 +1,191 @@
+"""The sending end of a reliable connection: go-back-N (IB 9.7.5, 9.7.6).
+
+Packets leave in order and without a window; what stops them is the rate limiter, a paused port, or
+`OUTSTANDING_MAX`. An acknowledgement covers everything below it. A NAK for a sequence error, and a
+timer that runs out without progress, send the requester back to the oldest packet that is not
+acknowledged, and all behind it goes again. Both are charged to one retry counter, which progress
+resets; when it is used up the QP is in error.
+"""
+
+from __future__ import annotations
+
+from openmrc.engine.packet import CLASS_DATA
+from openmrc.engine.state import ERROR, NEVER, RETRY_EXCEEDED, psn_of, unwrap
+from openmrc.jit import compiled, inlined, inner
+from openmrc.sim.roce import dcqcn
+from openmrc.sim.roce.state import OUTSTANDING_MAX
+from openmrc.wire.roce import (
+    WRITE_FIRST,
+    WRITE_LAST,
+    WRITE_LAST_IMM,
+    WRITE_MIDDLE,
+    WRITE_ONLY,
+    WRITE_ONLY_IMM,
+)
+
+NUMBER_MASK = 0x7FFF_FFFF
+
+
+@inlined
+def part_of(st, rq, number):
+    """The part of message `number` that a QP carries; it may be of no bytes and no packets."""
+    return st.message[rq.msg0 + (number & rq.msg_mask)]
+
+
+@inlined
+def has_work(rq):
+    """Whether there is a packet that may go when the rate limiter and the port let it."""
+    return rq.alive != 0 and rq.nxt < rq.seq_end and rq.nxt - rq.una < OUTSTANDING_MAX
+
+
+@inlined
+def may_send(rq, now):
+    """Whether `next_packet` has one, given a free port."""
+    return has_work(rq) and rq.paced_at <= now and rq.plane >= 0
+
+
+@inlined
+def _opcode(k, n, imm):
+    """Of packet `k` of a message of `n`."""
+    if n == 1:
+        return WRITE_ONLY_IMM if imm else WRITE_ONLY
+    if k == 0:
+        return WRITE_FIRST
+    if k == n - 1:
+        return WRITE_LAST_IMM if imm else WRITE_LAST
+    return WRITE_MIDDLE
+
+
+@inlined
+def next_packet(net, st, ro, qi, now, p):
+    """Write the next packet into `p`; its sequence. `may_send` must hold."""
+    rq = ro.qp[qi]
+    seq = int(rq.nxt)
+    part = part_of(st, rq, rq.cur)
+    while seq >= part.first_seq + part.n_packets:
+        rq.cur += 1
+        part = part_of(st, rq, rq.cur)
+    pmtu = net.ctl[0].pmtu
+    k = seq - part.first_seq
+    p.opcode = _opcode(k, part.n_packets, part.has_imm)
+    p.psn = psn_of(int(rq.first_psn), seq)
+    p.payload_len = min(part.length - k * pmtu, pmtu)
+    p.va = part.remote_va + k * pmtu
+    p.dst_qpn = st.qp[qi].peer_qpn
+    p.msn = rq.cur & NUMBER_MASK  # for the simulation alone: whose packet it is
+    p.klass = CLASS_DATA
+    p.src = rq.nic
+    p.dst = rq.peer_nic
+    rq.nxt = seq + 1
+    rq.high = max(rq.high, rq.nxt)
+    if rq.rto_at == NEVER:
+        rq.rto_at = now + ro.c[0].rto_ps
+    return seq
+
+
+@compiled
+def open_limiters(limiter, rates):
+    """Before a run: all QPs begin at line rate."""
+    for i in range(limiter.shape[0]):
+        dcqcn.start(limiter[i], rates[0])
+
+
+@inlined
+def pace(ro, qi, frame_bytes, now):
+    """A packet has begun to leave: the rate limiter says when the next one may."""
+    if ro.c[0].dcqcn:
+        dcqcn.on_sent(ro.limiter[qi], ro.rates[0], now, frame_bytes)
+        ro.qp[qi].paced_at = dcqcn.may_send_at(ro.limiter[qi])
+
+
+@inner
+def on_cnp(ro, qi, now):
+    """The network is congested: the rate goes down."""
+    dcqcn.on_cnp(ro.limiter[qi], ro.rates[0], now)
+    ro.qp[qi].paced_at = dcqcn.may_send_at(ro.limiter[qi])
+
+
+@inner
+def wake(ro, qi, now):
+    """The QP waits for its rate limiter: let it make up for rounds that were due."""
+    dcqcn.on_timer(ro.limiter[qi], ro.rates[0], now)
+    ro.qp[qi].paced_at = dcqcn.may_send_at(ro.limiter[qi])
+
+
+@inlined
+def wake_at(ro, qi):
+    """When a QP that waits for its rate limiter is to be looked at: its rate may rise before."""
+    return min(int(ro.qp[qi].paced_at), int(dcqcn.next_timer(ro.limiter[qi])))
+
+
+@inlined
+def _go_back(rq):
+    """The next packet is the oldest that is not acknowledged."""
+    rq.nxt = rq.una
+    rq.cur = rq.msg_done
+
+
+@inlined
+def _advance(ro, rq, una, now):
+    """Everything below `una` is acknowledged: progress."""
+    rq.una = una
+    rq.retries = 0
+    rq.nxt = max(rq.nxt, una)
+    rq.rto_at = NEVER if una == rq.high else now + ro.c[0].rto_ps
+
+
+@inlined
+def on_ack(ro, rq, psn, now):
+    """Everything up to and including `psn` has arrived; True if that is news."""
+    una = unwrap(psn, int(rq.first_psn), rq.una) + 1
+    if una <= rq.una or una > rq.high:
+        return False
+    _advance(ro, rq, una, now)
+    return True
+
+
+@inner
+def on_nak(st, ro, qi, psn, now):
+    """The responder misses `psn`, and has everything below it; True if that is news."""
+    rq = ro.qp[qi]
+    una = unwrap(psn, int(rq.first_psn), rq.una)
+    if rq.alive == 0 or una < rq.una or una >= rq.high:
+        return False
+    news = una > rq.una
+    if news:
+        _advance(ro, rq, una, now)
+    ro.c[0].go_backs += 1
+    _retry(st, ro, qi, now)
+    return news
+
+
+@inner
+def on_timeout(st, ro, qi, now):
+    """The timer ran out without progress."""
+    ro.c[0].timeouts += 1
+    _retry(st, ro, qi, now)
+
+
+@inner
+def _retry(st, ro, qi, now):
+    """Go back, if the retry counter allows."""
+    rq = ro.qp[qi]
+    rq.retries += 1
+    if rq.retries > ro.c[0].retry_cnt:
+        q = st.qp[qi]
+        q.state = ERROR
+        q.error = RETRY_EXCEEDED
+        q.error_at = now
+        rq.alive = 0
+        rq.rto_at = NEVER
+        return
+    _go_back(rq)
+    rq.rto_at = now + ro.c[0].rto_ps
+
+
+@inlined
+def next_deadline(ro, rq, now):
+    """When the timer runs out. Without a port to send by it runs too: that is a silence."""
+    if rq.rto_at == NEVER and rq.plane < 0 and has_work(rq):
+        rq.rto_at = now + ro.c[0].rto_ps
+    return rq.rto_at

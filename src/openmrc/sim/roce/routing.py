@@ -1,0 +1,237 @@
+"""ECMP: at every switch a hash of the 5-tuple picks among the ways that routing believes in.
+
+A flow keeps its path until routing has converged after a failure or a repair. Then members have
+left or joined the sets, and the hash picks among what is there now, so that flows which had no
+trouble may move too (no resilient hashing).
+
+Downwards there is one way in a folded Clos, parallel links apart. Upwards the members for a
+destination are the uplinks behind which routing knows a way to its T0. Hosts are routed by the
+subnet of their T0, so a NIC's link takes no uplink out of a set. Between planes the NIC chooses, as
+a bond does: a hash over the planes that are up at both ends and have a way between them.
+"""
+
+from __future__ import annotations
+
+from openmrc.engine import bits
+from openmrc.jit import compiled, inlined, inner
+from openmrc.sim import events
+from openmrc.sim.state import AT_CONVERGED
+from openmrc.wire.roce import UDP, UDP_PORT
+
+PORTS_OF_A_PATH = 6  # at most: NIC, T0, T1, T2, T1, T0
+
+
+@inlined
+def flow_hash(src_ip, dst_ip, sport):
+    """32 bits of the 5-tuple: addresses, protocol, ports. A NIC's number stands for its address."""
+    h = bits.mix32(src_ip + 1)
+    h = bits.mix32(h ^ dst_ip)
+    h = bits.mix32(h ^ ((sport << 16) | UDP_PORT))
+    return bits.mix32(h ^ UDP)
+
+
+@compiled
+def hash_flows(qp):
+    """Before a run: what each QP's 5-tuple comes to."""
+    for i in range(qp.shape[0]):
+        q = qp[i]
+        q.flow = flow_hash(int(q.nic), int(q.peer_nic), int(q.sport))
+
+
+@inlined
+def _in_service(ro, port_no, groups):
+    """Whether routing believes that a port is up, and not drained for the sender."""
+    r = ro.route[port_no]
+    return r.up != 0 and int(r.denied) & groups == 0
+
+
+@inlined
+def _groups_of(net, nic):
+    """The groups of denylists that a NIC is in, as a mask."""
+    return int(net.groups[nic]) if net.groups.shape[0] > 0 else 0
+
+
+@inlined
+def _first_down(s, dst):
+    """The first of the parallel ports towards a NIC below a switch."""
+    return s.first_down + (dst - s.lo) // s.stride * s.bundle
+
+
+@inner
+def _parallel(ro, first, n, choice, groups):
+    """The `choice`-th, modulo their number, of those of `n` ports that are in service, or -1."""
+    members = 0
+    for port_no in range(first, first + n):
+        if _in_service(ro, port_no, groups):
+            members += 1
+    if members == 0:
+        return -1
+    left = choice % members
+    for port_no in range(first, first + n):
+        if _in_service(ro, port_no, groups):
+            if left == 0:
+                return port_no
+            left -= 1
+    return -1
+
+
+@inner
+def _descends(net, ro, switch, dst, groups):
+    """Whether a switch has a NIC below it, and links in service down to its T0."""
+    here = switch
+    s = net.switch[here]
+    if not s.lo <= dst < s.hi:
+        return False
+    while net.switch[here].tier > 0:
+        s = net.switch[here]
+        port_no = _parallel(ro, int(_first_down(s, dst)), int(s.bundle), 0, groups)
+        if port_no < 0:
+            return False
+        here = int(net.port[port_no].peer)
+    return True
+
+
+@inner
+def _leads(net, ro, switch, dst, groups):
+    """Whether routing knows a way from a switch to a NIC's T0: down, or up once and then down."""
+    s = net.switch[switch]
+    if s.lo <= dst < s.hi:
+        return _descends(net, ro, switch, dst, groups)
+    for port_no in range(s.first_up, s.first_up + s.n_up):
+        if _in_service(ro, port_no, groups) and _descends(
+            net, ro, int(net.port[port_no].peer), dst, groups
+        ):
+            return True
+    return False
+
+
+@inner
+def _member(net, ro, s, dst, choice, groups):
+    """The uplink that a hash picks among the members for a destination, or -1: there is none."""
+    members = 0
+    for port_no in range(s.first_up, s.first_up + s.n_up):
+        if _in_service(ro, port_no, groups) and _leads(
+            net, ro, int(net.port[port_no].peer), dst, groups
+        ):
+            members += 1
+    if members == 0:
+        return -1
+    left = choice % members
+    for port_no in range(s.first_up, s.first_up + s.n_up):
+        if _in_service(ro, port_no, groups) and _leads(
+            net, ro, int(net.port[port_no].peer), dst, groups
+        ):
+            if left == 0:
+                return port_no
+            left -= 1
+    return -1
+
+
+@inner
+def _around(net, ro, s, src, dst, choice):
+    """`egress` where something is out of service."""
+    groups = _groups_of(net, src)
+    if s.lo <= dst < s.hi:
+        first = int(_first_down(s, dst))
+        if s.tier == 0:  # the subnet is here, whatever the state of a host's link
+            return first
+        return _parallel(ro, first, int(s.bundle), choice, groups)
+    return _member(net, ro, s, dst, choice, groups)
+
+
+@inlined
+def egress(net, ro, switch, n, dst, flow):
+    """Egress port of packet `n` of a flow at a switch; -1 if routing knows no way."""
+    s = net.switch[switch]
+    choice = bits.mix32(flow ^ int(s.salt))
+    if ro.c[0].broken != 0:
+        return _around(net, ro, s, int(net.packet[n].src), dst, choice)
+    if s.lo <= dst < s.hi:
+        port_no = _first_down(s, dst)
+        if s.bundle > 1:
+            port_no += choice % int(s.bundle)
+        return port_no
+    return s.first_up + choice % int(s.n_up)
+
+
+@inner
+def _has_way(net, ro, src, dst, plane):
+    """Whether routing knows a way from NIC to NIC in a plane, their own links included."""
+    n_planes = net.ctl[0].n_planes
+    groups = _groups_of(net, src)
+    port_no = src * n_planes + plane
+    if not _in_service(ro, port_no, groups):
+        return False
+    far = net.switch[net.port[dst * n_planes + plane].peer]
+    last = int(_first_down(far, dst))
+    if not _in_service(ro, last, groups):
+        return False
+    return _leads(net, ro, int(net.port[port_no].peer), dst, groups)
+
+
+@inner
+def plane_of(net, ro, nic, dst, flow):
+    """The port of its bond that a NIC sends a flow by; -1 if none of them is of use."""
+    n_planes = int(net.ctl[0].n_planes)
+    up = int(net.nic[nic].up_ports)
+    members = 0
+    usable = 0
+    for plane in range(n_planes):
+        if (up >> plane) & 1 and (
+            ro.c[0].broken == 0 or n_planes == 1 or _has_way(net, ro, nic, dst, plane)
+        ):
+            usable |= 1 << plane
+            members += 1
+    if members == 0:
+        return -1
+    left = flow % members
+    for plane in range(n_planes):
+        if (usable >> plane) & 1:
+            if left == 0:
+                return plane
+            left -= 1
+    return -1
+
+
+@inner
+def changed(net, ro, port_no, now):
+    """A port has changed: routing takes it in when it has converged.
+
+    All that happens at one instant takes the same time.
+    """
+    c = ro.c[0]
+    if c.delay_at != now:
+        c.delay_at = now
+        share = bits.draw(ro.stream, 0)
+        c.delay_ps = c.convergence_low + (c.convergence_span >> 16) * (share >> 16)
+    events.push(net, now + c.delay_ps, AT_CONVERGED, port_no)
+
+
+@inner
+def converge(net, ro, port_no):
+    """Routing has converged for a port: from now on it is to all switches what it is."""
+    r = ro.route[port_no]
+    if r.up == 0 or r.denied != 0:
+        ro.c[0].broken -= 1
+    r.up = net.port[port_no].up
+    r.denied = net.health[port_no].denied
+    if r.up == 0 or r.denied != 0:
+        ro.c[0].broken += 1
+    ro.c[0].converged += 1
+
+
+@compiled
+def way(net, ro, src, dst, plane, flow, ports):
+    """The directed ports that a flow takes now, into `ports`; their number, 0 if there is none."""
+    spare = net.hop.shape[0] - 1  # the last packet is never given out
+    net.packet[spare].src = src
+    port_no = src * net.ctl[0].n_planes + plane
+    n = 0
+    while True:
+        ports[n] = port_no
+        n += 1
+        if net.port[port_no].peer < 0:
+            return n
+        port_no = int(egress(net, ro, int(net.port[port_no].peer), spare, dst, flow))
+        if port_no < 0:
+            return 0

@@ -1,0 +1,153 @@
+"""What a `World` asks of RoCEv2: to build it, to run it, to tell what came of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.engine import state as es
+from openmrc.errors import InputError
+from openmrc.fabric.actions import FaultSchedule
+from openmrc.fabric.model import Fabric
+from openmrc.sim import state as ss
+from openmrc.sim.build import Ends
+from openmrc.sim.roce import build, loop
+from openmrc.sim.roce.derive import derive
+from openmrc.sim.roce.reader import FlowReader
+from openmrc.sim.roce.transport import RoceTransport
+from openmrc.sim.transport import Queues
+from openmrc.traffic import Traffic
+
+if TYPE_CHECKING:
+    from openmrc.sim.world import World
+
+
+US_PS = 1_000_000
+PORTS_TOLD = 10  # by name
+
+
+class RoceSide:
+    """RoCEv2 in a world; `state` is what it keeps beside the engine and the network."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        traffic: Traffic,
+        transport: RoceTransport,
+        queues: Queues,
+        schedule: FaultSchedule | None,
+        seed: int,
+    ) -> None:
+        senders = int(np.bincount(traffic.qp_dst, minlength=1).max(initial=0))
+        self._transport = transport
+        self.values = derive(fabric, transport, queues, senders)
+        self.ends = Ends(traffic, transport.qps)
+        self.engine = build.build_engine(fabric, traffic, self.ends, seed)
+        self.net = build.build_net(
+            fabric,
+            traffic,
+            transport,
+            queues,
+            self.values,
+            self.ends,
+            self.engine,
+            schedule,
+            seed,
+        )
+        self.state = build.build_roce(
+            fabric, traffic, transport, self.values, self.ends, self.engine, seed
+        )
+
+    def advance(self, net: ss.Net, until: int, budget: int) -> int:
+        """As `sim.loop.advance`."""
+        why: int = loop.advance(net, self.engine, self.state, until, budget)
+        return why
+
+    def error_of(self, net: ss.Net, message: int) -> int:
+        """Why a message failed: the error of one of the QPs that it is striped over."""
+        first = int(net.message.qp[message])
+        errors = np.asarray(self.engine.qp.error[first : first + self._transport.qps])
+        return int(errors.max())
+
+    def counters(self, now_ps: int) -> dict[str, int]:
+        """What `World.counters` has beside what every network counts, up to now."""
+        c = self.state.c[0]
+        return {
+            "nack": int(c.naks),
+            "duplicates": int(c.duplicates),
+            "timeouts": int(c.timeouts),
+            "roce.acks": int(c.acks),
+            "roce.naks": int(c.naks),
+            "roce.cnps": int(c.cnps),
+            "roce.go_backs": int(c.go_backs),
+            "roce.timeouts": int(c.timeouts),
+            "roce.discarded": int(c.discarded),
+            "roce.no_route": int(c.no_route),
+            **self._pauses(now_ps),
+        }
+
+    def _pauses(self, now_ps: int) -> dict[str, int]:
+        """What PFC did, over all ports."""
+        pause = self.state.pause
+        paused_ps = self.paused_ps(now_ps)
+        return {
+            "roce.pauses": int(pause.pauses.sum()),
+            "roce.pause_storms": int(pause.storms.sum()),
+            "roce.pause_frames": int(pause.frames_sent.sum()),
+            "roce.paused_ports": int((np.asarray(pause.pauses) > 0).sum()),
+            "roce.pause_us": int(paused_ps.sum()) // US_PS,
+            "roce.pause_us_max": int(paused_ps.max(initial=0)) // US_PS,
+            "roce.pfc_drops": int(self.state.buffer.drops.sum()),
+        }
+
+    def paused_ps(self, now_ps: int) -> npt.NDArray[np.int64]:
+        """Per directed port, for how long PFC has held its data; empty without PFC."""
+        if not self._transport.pfc:
+            return np.zeros(0, np.int64)
+        pause = self.state.pause
+        since, until = np.asarray(pause.paused_since), np.asarray(pause.paused_until)
+        found: npt.NDArray[np.int64] = pause.paused_ps + np.where(until != 0, now_ps - since, 0)
+        return found
+
+    def pauses(self, fabric: Fabric, now_ps: int) -> list[dict[str, Any]]:
+        """The ports that PFC has held the longest: their names and for how long, us."""
+        paused_ps = self.paused_ps(now_ps)
+        most = np.argsort(-paused_ps, kind="stable")[:PORTS_TOLD]
+        return [
+            {"port": fabric.port_name(int(port)), "us": int(paused_ps[port]) / US_PS}
+            for port in most
+            if paused_ps[port] > 0
+        ]
+
+    def reader(self, world: World, qp: int) -> FlowReader:
+        """What reads a QP of the workload while the world runs."""
+        return FlowReader(world, self, qp)
+
+    def wrong(self, world: World) -> list[str]:
+        """One line for each thing in the books that is not so."""
+        found: list[str] = []
+        for end in self.ends.sender.tolist():
+            rq, q = self.state.qp[end], self.engine.qp[end]
+            far = self.state.qp[int(rq.other)]
+            pairs = [
+                ("una <= nxt <= high", bool(rq.una <= rq.nxt <= rq.high <= rq.seq_end), True),
+                ("acknowledged <= received", bool(rq.una <= far.expected <= rq.high), True),
+                ("messages in the ring", bool(rq.msg_end - rq.msg_done <= rq.msg_mask + 1), True),
+                ("an error is a dead QP", bool(q.state == es.ERROR), not rq.alive),
+            ]
+            found += [
+                f"QP {int(q.qpn):#x}: {what}: {said}, and it is {is_so}"
+                for what, said, is_so in pairs
+                if said != is_so
+            ]
+        return found
+
+
+def check(transport: RoceTransport, capture: Any) -> None:
+    """Raise `InputError` for what RoCEv2 does not do."""
+    if capture is not None:
+        raise InputError("--pcap: RoCEv2 is simulated without frames; capture a transport of MRC")
+    if not transport.ack_every >= 1:
+        raise InputError(f"transport.ack_every: {transport.ack_every}; at least 1")

@@ -1,0 +1,124 @@
+"""What RoCEv2 keeps beside the arrays that every simulated network has, as arrays of records.
+
+The engine's State holds the identity of QPs (NIC, peer, QPN, state, error) and their rings of
+messages. Sequence numbers are int64 counted from 0 for each QP; packets carry them modulo 2^24.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from openmrc.byref import by_reference
+
+# kinds of entries in the heap behind those of `sim.state`, in their order within an instant
+AT_PFC, AT_PLANES, AT_PACE = 6, 7, 8
+
+# A requester leaves at most so many packets unacknowledged: far more than a network holds, so it
+# only bounds what is sent into a silence. (IB 9.7.1 allows 2^23.)
+OUTSTANDING_MAX = 1 << 16
+
+ROCE_QP = np.dtype(  # one end: it sends, or it receives
+    [
+        # --- requester
+        ("una", "i8"),  # oldest sequence not acknowledged
+        ("nxt", "i8"),  # next to send; goes back to `una` for go-back-N
+        ("high", "i8"),  # behind the highest ever sent: below it everything is sent again
+        ("seq_end", "i8"),  # behind the last packet of the last posted part
+        ("paced_at", "i8"),  # the rate limiter lets the next packet go
+        ("rto_at", "i8"),
+        ("cur", "i8"),  # message whose part holds `nxt`
+        ("msg_done", "i8"),  # messages acknowledged
+        ("msg_end", "i8"),  # messages posted
+        ("msg0", "i8"),
+        ("msg_mask", "i8"),
+        # --- responder
+        ("expected", "i8"),  # the only sequence that is accepted
+        # --- both
+        ("first_psn", "i4"),  # of the sequence that travels with data: the sending end's
+        ("retries", "i4"),  # since the last progress
+        ("unacked", "i4"),  # packets accepted since the last acknowledgement
+        ("bundle", "i4"),
+        ("nic", "i4"),
+        ("peer_nic", "i4"),
+        ("other", "i4"),
+        ("flow", "u4"),  # hash of the 5-tuple of what it sends
+        ("sport", "i4"),  # the UDP source port of that: its entropy
+        ("plane", "i1"),  # port of the bond that the flow hashes to; -1: none is up
+        ("nak_sent", "i1"),  # and the expected packet has not come since
+        ("alive", "i1"),
+        ("sends", "i1"),
+        ("pacing", "i1"),  # an entry of the heap waits for `paced_at`
+    ],
+    align=True,
+)
+
+BUNDLE = np.dtype(  # the QPs over which the messages of one QP of the workload are striped
+    [
+        ("sender", "i4"),  # first of its sending ends; the others follow
+        ("receiver", "i4"),
+        ("ring0", "i8"),  # WHOLE of message n: ring0 + (n & ring_mask)
+        ("ring_mask", "i8"),
+        ("posted", "i8"),
+        ("tx_next", "i8"),  # oldest message with a part that is not acknowledged
+        ("rx_next", "i8"),  # oldest with a part that has not arrived
+        ("va", "i8"),  # where its next message goes
+    ],
+    align=True,
+)
+
+WHOLE = np.dtype(  # a message of a bundle: parts that are missing
+    [("entry", "i4"), ("tx_left", "i2"), ("rx_left", "i2")], align=True
+)
+
+ROUTE = np.dtype(  # a directed port as routing sees it
+    [("reverse", "i4"), ("denied", "u2"), ("up", "i1")],  # `reverse`: the link's other direction
+    align=True,
+)
+
+ROCE = np.dtype(  # one record: settings, then counters
+    [
+        ("rto_ps", "i8"),
+        ("ack_every", "i8"),
+        ("retry_cnt", "i8"),
+        ("qps", "i8"),
+        ("dcqcn", "i8"),  # whether it is on, and PFC
+        ("pfc", "i8"),
+        ("p_max", "f8"),  # of the marks, at their upper threshold
+        ("convergence_low", "i8"),
+        ("convergence_span", "i8"),
+        ("broken", "i8"),  # ports that routing believes down or drained: 0 is quick
+        ("delay_at", "i8"),  # instant of the last change of the fabric
+        ("planes_at", "i8"),  # instant for which NICs are asked to look at their bonds
+        ("delay_ps", "i8"),  # and how long routing takes for all changes of that instant
+        ("converged", "i8"),  # changes that routing has taken in
+        ("acks", "i8"),
+        ("naks", "i8"),
+        ("cnps", "i8"),
+        ("duplicates", "i8"),  # received again
+        ("discarded", "i8"),  # received out of sequence
+        ("go_backs", "i8"),  # NAKs that a requester obeyed
+        ("timeouts", "i8"),
+        ("no_route", "i8"),  # packets that no uplink led on for
+    ],
+    align=True,
+)
+
+
+@by_reference
+class Roce(NamedTuple):
+    """All state of RoCEv2 in one simulated world. Every field is an array."""
+
+    c: Any  # ROCE, one record
+    qp: Any  # ROCE_QP
+    bundle: Any  # BUNDLE, by QP of the workload
+    whole: Any  # WHOLE, a ring per bundle
+    route: Any  # ROUTE, by port
+    rates: Any  # dcqcn.CONFIG, one record
+    limiter: Any  # dcqcn.LIMITER, by QP; one without DCQCN
+    notifier: Any  # dcqcn.NOTIFIER, by QP; one without DCQCN
+    flow: Any  # pfc.CONFIG, one record
+    buffer: Any  # pfc.SWITCH, by switch; one without PFC
+    pause: Any  # pfc.LINK, by port; one without PFC
+    stream: Any  # uint64[1]: delays of convergence

@@ -1,0 +1,139 @@
+"""Whole RoCE worlds: bit for bit the same, conserved, whatever breaks, compiled or plain."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openmrc.errors import InputError
+from openmrc.fabric.draw import draw_faults
+from openmrc.fabric.faults import Fault
+from openmrc.sim.roce.transport import RoceTransport
+from openmrc.sim.world import World
+from openmrc.workload import incast, permutation
+from tests.sim.lab import MS, US
+from tests.sim.roce import worlds
+from tests.sim.roce.lab import all_complete, balanced, leaf_spine, roce_world
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def eventful(seed: int = 1) -> World:
+    """Marks, pauses, losses, cuts and repairs."""
+    faults = [
+        Fault(20 * US, "link-down", "plane 0 t0 0 - t1 1", for_ps=100 * US),
+        Fault(30 * US, "link-loss", "plane 0 t0 * - t1 *", rate=0.01),
+    ]
+    more: dict[str, Any] = {"rto_ps": 100 * US, "convergence_ps": (5 * US, 50 * US), "qps": 2}
+    traffic = incast(16, 8, 1_000_000, victim=True)
+    return roce_world(leaf_spine(nics=16), traffic, faults, seed=seed, **more)
+
+
+def test_two_runs_of_a_seed_agree_in_every_byte() -> None:
+    first, second = eventful(), eventful()
+    first.run()
+    second.run()
+    assert worlds.outcome(first) == worlds.outcome(second)
+    balanced(first)
+    other = eventful(2)
+    other.run()
+    assert other.flows()["done_ps"].tolist() != first.flows()["done_ps"].tolist()
+
+
+@pytest.mark.parametrize("slice_ps", [3_333_333, 7 * US])
+def test_a_run_in_slices_is_the_run_in_one_go(slice_ps: int) -> None:
+    whole, sliced = eventful(), eventful()
+    whole.run()
+    until = 0
+    while not sliced.run(until_ps=until):
+        until += slice_ps
+        balanced(sliced)
+    for part in ("flows", "counters", "timeline", "errors", "verified", "roce"):
+        assert worlds.outcome(sliced)[part] == worlds.outcome(whole)[part], part
+
+
+def test_looking_changes_nothing() -> None:
+    whole, sampled = eventful(), eventful()
+    sampled.sample(None, 50)
+    whole.run()
+    sampled.run()
+    assert worlds.outcome(sampled)["flows"] == worlds.outcome(whole)["flows"]
+    samples = sampled.samples()
+    assert samples is not None
+    assert samples.qp.values["used"].sum() > 0
+    assert all(name.startswith("over plane 0 t1") for name in samples.qp.names.values())
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_breaks_the_books_balance(seed: int) -> None:
+    """Every kind of fault, on one plane or four; all ends well or with an error that says why."""
+    fabric = leaf_spine(planes=1 if seed % 2 else 4)
+    faults = draw_faults(fabric, seed, 15, 300 * US)
+    world = roce_world(
+        fabric,
+        permutation(8, 400_000, seed, channels=2),
+        faults,
+        seed=seed + 1,
+        stop=100 * MS,
+        qps=1 + seed % 3,
+        pfc=seed % 4 < 2,
+        rto_ps=200 * US,
+        convergence_ps=(0, 100 * US),
+    )
+    for until in range(0, 400, 7):
+        world.run(until_ps=until * US)
+        balanced(world)
+    world.run()
+    balanced(world)
+    flows = world.flows()
+    done = flows["done_ps"] >= 0
+    assert (done | flows["failed"]).all()
+    assert flows["bytes"][done].sum() <= world.bytes_verified
+
+
+def test_random_loss_at_all_nics_is_survived() -> None:
+    fault = Fault(0, "link-loss", "nic * plane 0 - t0", rate=0.01)
+    world = roce_world(leaf_spine(), permutation(8, 1_000_000, 1), [fault], rto_ps=500 * US)
+    all_complete(world)
+    assert world.counters()["dropped_fault"] > 10
+
+
+def test_no_frames_are_captured() -> None:
+    with pytest.raises(InputError, match="without frames"):
+        World(
+            leaf_spine(),
+            permutation(8, 1000, 1),
+            RoceTransport(),
+            capture=object(),  # type: ignore[arg-type]
+        )
+
+
+@pytest.mark.timeout(300)
+def test_plain_python_and_compiled_code_say_the_same() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "tests.sim.roce.worlds"],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    interpreted = json.loads(done.stdout)
+    total: dict[str, int] = {}
+    for name, world in worlds.worlds().items():
+        world.run()
+        compiled = json.loads(json.dumps(worlds.outcome(world)))
+        for part, value in compiled.items():
+            assert interpreted[name][part] == value, f"{name}: {part}"
+        for key, value in compiled["counters"].items():
+            total[key] = total.get(key, 0) + value
+    seen = ("naks", "cnps", "go_backs", "timeouts", "discarded", "no_route", "pauses")
+    for key in ("ecn_marked", "dropped_fault", "dropped_queue", *(f"roce.{k}" for k in seen)):
+        assert total[key] > 0, key
