@@ -13,6 +13,11 @@ in the order of messages (MRC 1.3). Releases beyond what is needed change nothin
 that needs k of n releases waits for the k-th. The rows are compressed: entry m's are
 `next[first[m] : first[m + 1]]`.
 
+A *computation* is numbered behind the messages: entry `n_msgs + c` is computation c. It begins when
+its `calc_deps` releases have arrived, not before `calc_start_ps`, and when its core is free: those
+of one core run one at a time, in the order in which they could begin. Core 0 stands for none. It
+takes `calc_ps`; then it gives the releases of its `recv` row; its `sent` row is empty.
+
 Message k carries block `(msg_block - k) mod msg_blocks` of its data, and is `msg_bytes` long, one
 byte more if that block is below `msg_longer`.
 
@@ -22,8 +27,8 @@ A workload in which some message could never be posted is refused when it is mad
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -38,7 +43,8 @@ Edges = tuple[npt.ArrayLike, npt.ArrayLike]  # (giving messages, released messag
 NO_EDGES: Edges = ((), ())
 
 QPS_MAX = 1 << 22  # as many as an rkey can name; each costs tens of kilobytes when it runs
-MESSAGES_MAX = 20_000_000  # listed: a run takes 200 B of each
+MESSAGES_MAX = 20_000_000  # listed, or computations: a run takes 200 B of each
+NO_CORE = 0  # of a computation that waits for no other
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -61,12 +67,18 @@ class Traffic:
     msg_block: IntArray  # which block the first one carries,
     msg_blocks: IntArray  # of so many,
     msg_longer: IntArray  # the first so many of which are a byte longer
-    recv_first: IntArray  # [messages + 1]
+    recv_first: IntArray  # [entries + 1]
     recv_next: IntArray
-    sent_first: IntArray  # [messages + 1]
+    sent_first: IntArray  # [entries + 1]
     sent_next: IntArray
     msg_job: IntArray  # index into `jobs`; 0 where there are none
     jobs: tuple[str, ...] = ()
+    calc_ps: LongArray = field(default_factory=lambda: np.zeros(0, np.int64))  # [computations]
+    calc_start_ps: LongArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    calc_core: IntArray = field(
+        default_factory=lambda: np.zeros(0, np.int32)
+    )  # 0 where it needs none
+    calc_deps: IntArray = field(default_factory=lambda: np.zeros(0, np.int32))
 
     def __post_init__(self) -> None:
         _check_numbers(self)
@@ -82,6 +94,21 @@ class Traffic:
     def n_msgs(self) -> int:
         """How many entries there are: messages, a series counting once."""
         return len(self.msg_qp)
+
+    @property
+    def n_calcs(self) -> int:
+        """How many computations there are."""
+        return len(self.calc_ps)
+
+    @property
+    def n_entries(self) -> int:
+        """How many can be released: messages, then computations."""
+        return self.n_msgs + self.n_calcs
+
+    @property
+    def deps(self) -> IntArray:
+        """Releases needed by each entry, messages first."""
+        return np.concatenate([self.msg_deps, self.calc_deps])
 
     @property
     def n_sends(self) -> int:
@@ -130,6 +157,17 @@ class Traffic:
         return self.qp_dst[self.msg_qp]
 
 
+class Calcs(NamedTuple):
+    """Computations for `make_traffic`; columns but `ps` may be one value for all."""
+
+    ps: npt.ArrayLike
+    core: npt.ArrayLike = NO_CORE
+    start_ps: npt.ArrayLike = 0
+
+
+NO_CALCS = Calcs(())
+
+
 def make_traffic(
     kind: str,
     n_nics: int,
@@ -145,20 +183,23 @@ def make_traffic(
     compute_ps: npt.ArrayLike = 0,
     count: npt.ArrayLike = 1,
     blocks: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike] = (0, 1, 0),
+    calcs: Calcs = NO_CALCS,
 ) -> Traffic:
     """Return a workload from plain lists or arrays.
 
     Columns but `msg_qp` may be one value for all messages; `blocks` is `msg_block`, `msg_blocks`
-    and `msg_longer`. `recv` and `sent` are pairs (giving, released) of message numbers. Without
-    `deps` a message waits for every release it is given. Raises `InputError` for whatever could
-    not run.
+    and `msg_longer`. `recv` and `sent` are pairs (giving, released) of entry numbers. Without
+    `deps` a message waits for every release it is given, as a computation always does. Raises
+    `InputError` for whatever could not run.
     """
     qps = np.asarray(msg_qp, np.int32)
-    n = len(qps)
-    recv_first, recv_next = _rows(recv, n)
-    sent_first, sent_next = _rows(sent, n)
+    calc_ps = np.asarray(calcs.ps, np.int64)
+    n, n_calcs = len(qps), len(calc_ps)
+    recv_first, recv_next = _rows(recv, n + n_calcs)
+    sent_first, sent_next = _rows(sent, n + n_calcs)
+    given = np.bincount(np.concatenate([recv_next, sent_next]), minlength=n + n_calcs)
     if deps is None:
-        deps = np.bincount(np.concatenate([recv_next, sent_next]), minlength=n)
+        deps = given[:n]
     return Traffic(
         kind=kind,
         n_nics=n_nics,
@@ -179,6 +220,10 @@ def make_traffic(
         sent_first=sent_first,
         sent_next=sent_next,
         msg_job=np.zeros(n, np.int32),
+        calc_ps=calc_ps,
+        calc_start_ps=_column(calcs.start_ps, n_calcs, np.int64),
+        calc_core=_column(calcs.core, n_calcs, np.int32),
+        calc_deps=given[n:].astype(np.int32),
     )
 
 
@@ -189,8 +234,9 @@ def unroll(traffic: Traffic) -> Traffic:
     """
     check_listed(traffic.n_sends)
     entry = np.repeat(np.arange(traffic.n_msgs), traffic.msg_count)
-    begin = np.cumsum(traffic.msg_count, dtype=np.int64) - traffic.msg_count
-    k = np.arange(len(entry)) - begin[entry]
+    ends = np.cumsum(traffic.msg_count, dtype=np.int64)
+    k = np.arange(len(entry)) - (ends - traffic.msg_count)[entry]
+    begin = np.concatenate([ends - traffic.msg_count, ends[-1] + np.arange(traffic.n_calcs)])
     block = (traffic.msg_block[entry] - k) % traffic.msg_blocks[entry]
     series = traffic.msg_count > 1
     deps = traffic.msg_deps[entry]
@@ -208,6 +254,7 @@ def unroll(traffic: Traffic) -> Traffic:
         imm=traffic.msg_imm[entry],
         compute_ps=traffic.msg_compute_ps[entry],
         blocks=(block, traffic.msg_blocks[entry], 0),
+        calcs=Calcs(traffic.calc_ps, traffic.calc_core, traffic.calc_start_ps),
     )
     return replace(listed, msg_job=traffic.msg_job[entry], jobs=traffic.jobs)
 
@@ -220,14 +267,19 @@ def check_listed(n: int) -> None:
 
 def _unrolled(traffic: Traffic, begin: LongArray, first: IntArray, nxt: IntArray) -> Edges:
     """Return the releases of one kind between listed messages; entry m's begin at `begin[m]`."""
-    giving = np.repeat(np.arange(traffic.n_msgs), np.diff(first))
-    count, deps = traffic.msg_count[nxt], traffic.msg_deps[nxt]
+    giving = np.repeat(np.arange(traffic.n_entries), np.diff(first))
+    count, deps = _counts(traffic)[nxt], traffic.deps[nxt]
     edge = np.repeat(np.arange(len(nxt)), count)
     k = np.arange(len(edge)) - (np.cumsum(count, dtype=np.int64) - count)[edge]
     # message k of a series waits for message k + deps - 1 of the other; single ones for each other
     needed = np.where(count > 1, deps, 1)[edge] + k
     edge, k, needed = (column[needed > 0] for column in (edge, k, needed))
     return begin[giving[edge]] + needed - 1, begin[nxt[edge]] + k
+
+
+def _counts(traffic: Traffic) -> IntArray:
+    """How often each entry happens: a computation once."""
+    return np.concatenate([traffic.msg_count, np.ones(traffic.n_calcs, np.int32)])
 
 
 def waves(
@@ -300,6 +352,10 @@ def _check_numbers(traffic: Traffic) -> None:
     _refuse(compute, compute < 0, "workload compute before message", "0 ps or more is accepted")
     count = traffic.msg_count
     _refuse(count, count < 1, "workload messages in series", "1 or more is accepted")
+    calc = traffic.calc_ps
+    _refuse(calc, calc < 0, "workload time of computation", "0 ps or more is accepted")
+    core = traffic.calc_core
+    _refuse(core, core < 0, "workload core of computation", "0 or more is accepted")
     deps = traffic.msg_deps
     _refuse(
         deps,
@@ -328,31 +384,34 @@ def _check_series(traffic: Traffic) -> None:
         deps, series & (deps > 1), "workload releases needed by series", "1 at most is accepted"
     )
     edges = [
-        (np.repeat(np.arange(traffic.n_msgs), np.diff(first)), nxt)
+        (np.repeat(np.arange(traffic.n_entries), np.diff(first)), nxt)
         for first, nxt in (
             (traffic.recv_first, traffic.recv_next),
             (traffic.sent_first, traffic.sent_next),
         )
     ]
+    counts = _counts(traffic)
+    one_of_many = counts > 1
     by_arrival = edges[0][0]
+    told = np.concatenate([traffic.msg_imm, np.ones(traffic.n_calcs, np.bool_)])
     _refuse(
         by_arrival,
-        series[by_arrival] & ~traffic.msg_imm[by_arrival],
+        one_of_many[by_arrival] & ~told[by_arrival],
         "workload release by series",
         "only with immediates do the messages of a series arrive in order",
     )
     giving, released = (np.concatenate(ends) for ends in zip(*edges, strict=True))
     _refuse(
         giving,
-        series[giving] != series[released],
+        one_of_many[giving] != one_of_many[released],
         "workload release by entry",
         "series release series, and messages messages",
     )
-    givers = np.bincount(released, minlength=traffic.n_msgs)
+    givers = np.bincount(released, minlength=traffic.n_entries)[: traffic.n_msgs]
     _refuse(
         givers, series & (givers > 1), "workload releases given to series", "by one other at most"
     )
-    given = np.bincount(released, count[giving], traffic.n_msgs)
+    given = np.bincount(released, counts[giving], traffic.n_entries)[: traffic.n_msgs]
     needed = deps + count - 1
     _refuse(
         needed, series & (needed > given), "workload releases needed by series", "fewer are given"
@@ -361,11 +420,16 @@ def _check_series(traffic: Traffic) -> None:
 
 def _check_all_posted(traffic: Traffic) -> None:
     rows = ((traffic.recv_first, traffic.recv_next), (traffic.sent_first, traffic.sent_next))
-    posted = np.zeros(traffic.n_msgs, np.bool_)
-    for wave in waves(rows, traffic.msg_deps):
+    posted = np.zeros(traffic.n_entries, np.bool_)
+    for wave in waves(rows, traffic.deps):
         posted[wave] = True
     if not posted.all():
         m = int(np.argmin(posted))
+        if m >= traffic.n_msgs:
+            raise InputError(
+                f"workload computation {m - traffic.n_msgs}: never begins, the releases it waits"
+                " for cannot all come; break the circle"
+            )
         raise InputError(
             f"workload message {m} (nic {traffic.msg_src[m]} to nic {traffic.msg_dst[m]}):"
             f" never posted, the {traffic.msg_deps[m]} releases it waits for cannot all come;"

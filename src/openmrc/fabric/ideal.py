@@ -133,18 +133,23 @@ def _posted_ps(traffic: Traffic, cost: _Cost) -> LongArray:
     of them come first is not known here, and too early is still a bound.
     """
     recv, sent = (traffic.recv_first, traffic.recv_next), (traffic.sent_first, traffic.sent_next)
-    given = np.bincount(np.concatenate([recv[1], sent[1]]), minlength=traffic.n_msgs)
-    needs_all = traffic.msg_deps == given
-    posted = traffic.msg_start_ps.copy()
-    compute = traffic.msg_compute_ps
-    for wave in waves((recv, sent), np.where(needs_all, traffic.msg_deps, 0).astype(np.int32)):
-        arrived = posted[wave] + cost.arrive[wave]
-        for (first, nxt), ready in ((recv, arrived), (sent, arrived + cost.ack[wave])):
+    given = np.bincount(np.concatenate([recv[1], sent[1]]), minlength=traffic.n_entries)
+    needs_all = traffic.deps == given
+    posted = np.concatenate([traffic.msg_start_ps, traffic.calc_start_ps])
+    none = np.zeros(traffic.n_calcs, np.int64)
+    compute = np.concatenate([traffic.msg_compute_ps, none])
+    # A computation "arrives" when it ends; that others hold its core is left out: still a bound.
+    arrive = np.concatenate([cost.arrive, traffic.calc_ps])
+    ack = np.concatenate([cost.ack, none])
+    for wave in waves((recv, sent), np.where(needs_all, traffic.deps, 0).astype(np.int32)):
+        arrived = posted[wave] + arrive[wave]
+        for (first, nxt), ready in ((recv, arrived), (sent, arrived + ack[wave])):
             giving, released = released_by(wave, first, nxt)
             waits = needs_all[released]
             later = ready[giving[waits]] + compute[released[waits]]
             np.maximum.at(posted, released[waits], later)
-    return posted
+    messages: LongArray = posted[: traffic.n_msgs]
+    return messages
 
 
 def _last_of_series_ps(traffic: Traffic, cost: _Cost, posted: LongArray) -> LongArray:
@@ -161,9 +166,9 @@ def _last_of_series_ps(traffic: Traffic, cost: _Cost, posted: LongArray) -> Long
         (traffic.recv_first, traffic.recv_next, 0),
         (traffic.sent_first, traffic.sent_next, cost.ack),
     ):
-        in_series = traffic.msg_count[nxt] > 1
+        in_series = np.append(traffic.msg_count, np.ones(traffic.n_calcs, np.int32))[nxt] > 1
         released = nxt[in_series]
-        giving = np.repeat(np.arange(n), np.diff(first))[in_series]
+        giving = np.repeat(np.arange(traffic.n_entries), np.diff(first))[in_series]
         hop[released] = giving
         lag[released] = 1 - traffic.msg_deps[released]
         time[released] = (cost.arrive + ack)[giving] + traffic.msg_compute_ps[released]

@@ -85,6 +85,9 @@ def _next_fault(net, number):
 def _post(net, st, mi, now):
     if net.message[mi].fate != OPEN:
         return
+    if net.message[mi].qp < 0:
+        messages.end_computation(net, mi, now)
+        return
     messages.post(net, st, mi, now)
     qi = int(net.message[mi].qp)
     nic.make_ready(net, st, qi)

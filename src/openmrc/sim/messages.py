@@ -1,8 +1,9 @@
 """The workload at run time: messages are posted when they may be, completions release others,
 failures orphan them.
 
-An entry of the workload is a message or a series of them; only what is posted next, and how many
-were, is known of a series. What the engine holds leads back to its entry: `wr_id` is its number.
+An entry of the workload is a message, a series of them, or a computation. Only what is posted next,
+and how many were, is known of a series. What the engine holds leads back to its entry: `wr_id` is
+its number.
 """
 
 from __future__ import annotations
@@ -113,13 +114,42 @@ def _release(net, mi, now):
         m.deps -= 1
         if m.deps != 0:
             return
-    events.push(net, max(now + m.compute_ps, m.start_at), AT_MESSAGE, mi)
+    if m.qp < 0:
+        _begin(net, mi, now)
+    else:
+        events.push(net, max(now + m.compute_ps, m.start_at), AT_MESSAGE, mi)
+
+
+@inlined
+def _begin(net, mi, now):
+    """A computation has its releases: it begins when its core is free."""
+    m = net.message[mi]
+    core = -1 - int(m.qp)
+    at = max(now, m.start_at, net.core_free_at[core])
+    if core > 0:  # core 0 stands for none
+        net.core_free_at[core] = at + m.compute_ps
+    events.push(net, at + m.compute_ps, AT_MESSAGE, mi)
+
+
+@inner
+def end_computation(net, mi, now):
+    """A computation is over: release what waits for it."""
+    m = net.message[mi]
+    m.done_at = now
+    m.fate = COMPLETED
+    net.ctl[0].messages_open -= 1
+    for k in range(m.recv0, m.end):
+        _release(net, int(net.release[k]), now)
 
 
 @inner
 def start(net, mi):
     """At the beginning of the run: put the messages that wait for nobody into the heap."""
     m = net.message[mi]
+    if m.qp < 0:
+        if m.deps == 0:
+            _begin(net, mi, 0)
+        return
     n = 1 if m.deps == 0 else 0
     if m.many:
         n = int(net.series[mi].n_let)
@@ -208,7 +238,8 @@ def _orphan(net, mi, stack):
     elif m.deps <= 0:
         return stack
     m.fate = ORPHAN
-    net.ctl[0].messages_orphaned += 1
+    if m.qp >= 0:
+        net.ctl[0].messages_orphaned += 1
     net.ctl[0].messages_open -= 1
     m.deps = stack
     return mi

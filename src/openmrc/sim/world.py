@@ -186,9 +186,9 @@ class World:
 
     @property
     def now_ps(self) -> int:
-        """Simulated time, ps: of the last completion if all is complete."""
+        """Simulated time, ps: of the last completion, or computation, if all is complete."""
         c = self.net.ctl[0]
-        if c.messages_done == self.traffic.n_msgs:
+        if c.messages_done == self.traffic.n_msgs and not c.messages_open:
             return int(self.net.message.done_at.max())
         return int(c.now)
 
@@ -216,7 +216,7 @@ class World:
 
         A series starts with its first message; it is delivered and done when it is complete.
         """
-        m = self.net.message
+        m = self.net.message[: self.traffic.n_msgs]
         completed = np.asarray(m.fate) == ss.COMPLETED
         return {
             "src": self.traffic.msg_src,
@@ -235,6 +235,7 @@ class World:
         """Per message, why it failed; "" where it did not."""
         q = self.engine.qp
         texts = [""] * self.traffic.n_msgs
+        # only messages fail: what waits for one is an orphan
         for mi in np.flatnonzero(np.asarray(self.net.message.fate) == ss.FAILED):
             end = int(self.net.message.qp[mi])
             error = int(q.error[end]) or int(q.error[self.ends.other[end]])
