@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from openmrc._toml import File, Size, Time, write_table
+from openmrc._toml import File, Files, Size, Time, write_table
 from openmrc.errors import InputError
 from openmrc.sections import Count, Label, NicId, Nics, Section, Share
 
@@ -94,6 +94,73 @@ class HtsimWorkload(WorkloadSection, frozen=True, kw_only=True):
         from openmrc.workload.cm import load_cm
 
         return load_cm(self.cm, n_nics)
+
+
+Scale = Annotated[float, Meta(ge=0, le=1e6)]
+
+
+class EtFiles(Files):
+    """Chakra traces."""
+
+    __slots__ = ()
+    SUFFIX = ".et"
+
+
+class Trace(WorkloadSection, frozen=True, kw_only=True):
+    """What the traces have in common: where their ranks are, and how fast they compute.
+
+    The ranks are on the first NICs by their numbers, or at random ones (drawn from the seed).
+    """
+
+    compute_scale: Scale = 1.0
+    order: Literal["nic", "random"] = "nic"
+
+    def _nics(self, n_nics: int, seed: int) -> npt.NDArray[np.int64]:
+        import numpy as np
+
+        nics = np.arange(n_nics)
+        if self.order == "random":
+            np.random.default_rng(seed).shuffle(nics)
+        return nics
+
+
+class GoalWorkload(Trace, frozen=True, kw_only=True):
+    """A GOAL schedule."""
+
+    kind: ClassVar[str] = "goal"
+    file: File
+    rank_nics: Count = 1
+
+    def build(self, n_nics: int, seed: int) -> Traffic:
+        from openmrc.workload.goal import load_goal
+
+        nics = self._nics(n_nics, seed)
+        return load_goal(self.file, n_nics, nics, self.compute_scale, self.rank_nics)
+
+
+class ChakraWorkload(Trace, frozen=True, kw_only=True):
+    """MLCommons Chakra execution traces, one file for each rank."""
+
+    kind: ClassVar[str] = "chakra"
+    traces: EtFiles
+    groups: File | None = None
+    all_reduce: Literal["ring", "halving-doubling"] = "ring"
+    broadcast: Literal["chain", "tree"] = "chain"
+    channels: Count = 1
+    chunks: Count = 1
+
+    def build(self, n_nics: int, seed: int) -> Traffic:
+        from openmrc.workload.chakra import load_chakra
+        from openmrc.workload.chakra_collectives import Expansion
+
+        return load_chakra(
+            self.traces.paths(),
+            n_nics,
+            self._nics(n_nics, seed),
+            self.compute_scale,
+            Expansion(self.all_reduce, self.broadcast, self.channels, self.chunks),
+            self.groups,
+        )
 
 
 class Collective(WorkloadSection, frozen=True, kw_only=True):
@@ -351,6 +418,8 @@ JOB_WORKLOADS = {
         SendRecv,
         Stream,
         HtsimWorkload,
+        GoalWorkload,
+        ChakraWorkload,
     )
 }
 WORKLOADS: dict[str, type[WorkloadSection]] = JOB_WORKLOADS | {Jobs.kind: Jobs}
