@@ -58,6 +58,7 @@ PS_PER_US = 1_000_000
 MESSAGE_MAX = 1 << 26  # bytes of one node: operators' inputs as text can be long
 RANKS_MAX = 1 << 20
 _CHUNK = 1 << 20
+_VARINT_MAX = 10  # bytes
 _RANK = re.compile(r"(?:.*[^0-9])?([0-9]{1,7})\.et", re.ASCII | re.DOTALL)
 _VERSION = re.compile(r"(?:1\.[0-9.]+)?", re.ASCII)  # the converters write none
 _INTEGERS = {f"{kind}_val" for kind in (
@@ -298,13 +299,14 @@ class _Attributes:
 
 def delimited(file: BinaryIO, path: str) -> Iterator[bytes]:
     """Yield the messages of a file in which each has its length in front; a chunk at a time."""
-    data, at, offset = b"", 0, 0  # `data` is at `offset` of the file, and read up to `at`
+    data, at, offset, more = b"", 0, 0, True  # `data` is at `offset` of the file, used up to `at`
     while True:
-        if len(data) - at < _CHUNK:
+        if more and len(data) - at < _VARINT_MAX:
             offset += at
-            data, at = data[at:] + file.read(_CHUNK), 0
-            if not data:
-                return
+            chunk = file.read(_CHUNK)
+            data, at, more = data[at:] + chunk, 0, bool(chunk)
+        if at == len(data):
+            return
         length, begin = _varint(data, at)
         if begin < 0:
             raise InputError(
@@ -317,7 +319,7 @@ def delimited(file: BinaryIO, path: str) -> Iterator[bytes]:
                 " accepted"
             )
         if begin + length > len(data):
-            data += file.read(begin + length - len(data))
+            data += file.read(begin + length - len(data) + _CHUNK)
         if begin + length > len(data):
             raise InputError(
                 f"{path}: byte {offset + at}: a message of {length} B, but the file ends before; it"
@@ -330,7 +332,7 @@ def delimited(file: BinaryIO, path: str) -> Iterator[bytes]:
 def _varint(data: bytes, at: int) -> tuple[int, int]:
     """Return the number at `at`, and where it ends; -1 if it does not."""
     value = 0
-    for i in range(at, min(at + 10, len(data))):
+    for i in range(at, min(at + _VARINT_MAX, len(data))):
         value |= (data[i] & 0x7F) << 7 * (i - at)
         if data[i] < 0x80:
             return value, i + 1
