@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import openmrc.traffic as traffic_module
 from openmrc.errors import InputError
 from openmrc.traffic import Traffic, make_traffic, unroll, waves
 
@@ -211,3 +212,21 @@ def test_waves_respect_every_release_of_any_acyclic_workload(
     wave_of = {m: number for number, wave in enumerate(order(traffic)) for m in wave}
     assert sorted(wave_of) == list(range(n))
     assert all(wave_of[giving] < wave_of[released] for giving, released in edges)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 29), st.integers(0, 29)), max_size=120),
+    st.lists(st.integers(-1, 4), min_size=30, max_size=30),
+)
+def test_small_waves_are_the_same_one_by_one(
+    pairs: list[tuple[int, int]], needed: list[int]
+) -> None:
+    giving, released = (np.array([pair[end] for pair in pairs], np.int64) for end in (0, 1))
+    first = np.concatenate([[0], np.cumsum(np.bincount(giving, minlength=30))]).astype(np.int32)
+    table = [(first, released[np.argsort(giving, kind="stable")].astype(np.int32))]
+    found = []
+    for few in (0, 100):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(traffic_module, "FEW", few)
+            found.append([wave.tolist() for wave in waves(table, np.array(needed, np.int32))])
+    assert found[0] == found[1]

@@ -44,6 +44,7 @@ NO_EDGES: Edges = ((), ())
 
 QPS_MAX = 1 << 22  # as many as an rkey can name; each costs tens of kilobytes when it runs
 MESSAGES_MAX = 20_000_000  # listed, or computations: a run takes 200 B of each
+FEW = 16  # messages of a wave that are released one by one
 NO_CORE = 0  # of a computation that waits for no other
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -294,11 +295,30 @@ def waves(
     wave = np.flatnonzero(waiting <= 0)
     while wave.size:
         yield wave
+        if len(wave) < FEW:
+            wave = _next_of_few(wave, rows, waiting)
+            continue
         released = np.concatenate([released_by(wave, first, nxt)[1] for first, nxt in rows])
         targets, arrivals = np.unique(released, return_counts=True)
         before = waiting[targets]
         waiting[targets] = before - arrivals
         wave = targets[(before > 0) & (before <= arrivals)].astype(np.intp)
+
+
+def _next_of_few(
+    wave: npt.NDArray[np.intp], rows: Sequence[tuple[IntArray, IntArray]], waiting: LongArray
+) -> npt.NDArray[np.intp]:
+    """Return the wave after this one, which is so small that arrays cost more than they save; a
+    long chain is a hundred thousand of them.
+    """
+    found = []
+    for message in wave.tolist():
+        for first, nxt in rows:
+            for released in nxt[first[message] : first[message + 1]].tolist():
+                waiting[released] -= 1
+                if waiting[released] == 0:
+                    found.append(released)
+    return np.array(sorted(found), np.intp)
 
 
 def released_by(
