@@ -159,6 +159,27 @@ def test_row_07_a_false_alarm_is_undone() -> None:
     assert pair.sent["rtx"] == 1
 
 
+def test_row_07_an_acknowledgement_before_its_sack_proves_no_false_alarm() -> None:
+    """The retransmission completes its message, and the transport ACK overtakes the SACK. That SACK
+    reports the retransmission itself, not a second copy: the lost packet's EV stays ASSUMED_BAD.
+    """
+    pair = Pair()
+    pair.drop(seq=10)
+    pair.post(40 * 4096)
+    pair.until(lambda: pair.sent["rtx"] == 1)
+    path = pair.st.ev[int(pair.slot(10).bad_ev)]
+    path.probe_at = es.NEVER  # no revival by probes in this story
+    pair.delay(us=3, next=100, kind="sack")
+    pair.until(pair.done)
+    assert pair.q.rcvd_high < 40 * NOMINAL // 256  # its SACK is still to come
+    pair.advance(us=10)
+    assert pair.q.rcvd_high >= 40 * NOMINAL // 256
+    pair.assert_intact()
+    assert pair.q.n_inferred == 1
+    assert pair.q.n_false == 0
+    assert path.state == 3
+
+
 def test_row_07_what_a_false_alarm_added_decays_over_seconds() -> None:
     pair = Pair()
     pair.q.reorder_window = 2 * pair.rtt

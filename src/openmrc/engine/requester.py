@@ -489,10 +489,15 @@ def on_ack(st, qi, p, now):
 
 @inner
 def _acknowledge_message(st, q, m, now):
-    """The transport ACK overtook the SACKs: a completed message has all its packets received."""
+    """The transport ACK overtook the SACKs: a completed message has all its packets received.
+
+    It is no snapshot: it does not say how much had been received, so the SACK that it overtook is
+    no report of a duplicate.
+    """
     for seq in range(max(q.una, m.first_seq), m.first_seq + m.n_packets):
         if not bits.test(st.bits, q.acked0, q.ring_mask, seq):
             _acknowledge(st, q, seq, now)
+            loss.slot_of(st, q, seq).past &= RESENT
 
 
 @inlined

@@ -94,12 +94,16 @@ def free_ports(ep):
 
 @inlined
 def next_free(ep):
-    """When to ask again for a port that is ahead of its link: when half of that has gone."""
+    """When to ask again for a port that is ahead of its link: when half of that has gone.
+
+    A port that could take packets now, and is given none because its plane is out of service, is
+    nothing to wait for.
+    """
     ctl = ep.ctl[0]
     first = NEVER
     for plane in range(ctl.n_planes):
         port = ep.port[plane]
-        if not port.full:
+        if not port.full and port.free_at > ctl.now + ctl.lead_ps:
             first = min(first, port.free_at - ctl.lead_ps // 2)
     return first
 
