@@ -18,15 +18,20 @@ its `calc_deps` releases have arrived, not before `calc_start_ps`, and when its 
 of one core run one at a time, in the order in which they could begin. Core 0 stands for none. It
 takes `calc_ps`; then it gives the releases of its `recv` row; its `sent` row is empty.
 
+Series and what happens once may release each other. A message or a computation that releases a
+series is a *gate*: no message of the series is posted before all its gates are open, whatever
+`msg_deps` says. What happens once gets from a series one release for each of its messages.
+
 Message k carries block `(msg_block - k) mod msg_blocks` of its data, and is `msg_bytes` long, one
 byte more if that block is below `msg_longer`.
 
-A workload in which some message could never be posted is refused when it is made.
+A workload with `ends_on_error` is over with the first error of a queue pair, as a job that is
+synchronous is. One in which some message could never be posted is refused when it is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
@@ -34,6 +39,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.errors import InputError
+from openmrc.releases import Places, mixed_waves, released_by, waves
 
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
@@ -44,7 +50,6 @@ NO_EDGES: Edges = ((), ())
 
 QPS_MAX = 1 << 22  # as many as an rkey can name; each costs tens of kilobytes when it runs
 MESSAGES_MAX = 20_000_000  # listed, or computations: a run takes 200 B of each
-FEW = 16  # messages of a wave that are released one by one
 NO_CORE = 0  # of a computation that waits for no other
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -80,6 +85,9 @@ class Traffic:
         default_factory=lambda: np.zeros(0, np.int32)
     )  # 0 where it needs none
     calc_deps: IntArray = field(default_factory=lambda: np.zeros(0, np.int32))
+    ends_on_error: bool = False
+    # [steps, ranks]: the computations with which the ranks of a training job end its steps
+    step_ends: LongArray | None = None
 
     def __post_init__(self) -> None:
         _check_numbers(self)
@@ -110,6 +118,33 @@ class Traffic:
     def deps(self) -> IntArray:
         """Releases needed by each entry, messages first."""
         return np.concatenate([self.msg_deps, self.calc_deps])
+
+    @property
+    def counts(self) -> IntArray:
+        """How often each entry happens, messages first: a computation once."""
+        return np.concatenate([self.msg_count, np.ones(self.n_calcs, np.int32)])
+
+    @property
+    def edges(self) -> tuple[LongArray, IntArray]:
+        """All releases as (giving entries, released entries): by arrival, then when sent."""
+        rows = ((self.recv_first, self.recv_next), (self.sent_first, self.sent_next))
+        giving = [np.repeat(np.arange(self.n_entries), np.diff(first)) for first, _ in rows]
+        return np.concatenate(giving), np.concatenate([self.recv_next, self.sent_next])
+
+    @property
+    def msg_gates(self) -> IntArray:
+        """How many gates each series has; 0 for a single message."""
+        giving, released = self.edges
+        many = self.counts > 1
+        shut = many[released] & ~many[giving]
+        return np.bincount(released[shut], minlength=self.n_entries)[: self.n_msgs].astype(np.int32)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether series and what happens once release each other."""
+        giving, released = self.edges
+        many = self.counts > 1
+        return bool((many[giving] != many[released]).any())
 
     @property
     def n_sends(self) -> int:
@@ -198,7 +233,11 @@ def make_traffic(
     n, n_calcs = len(qps), len(calc_ps)
     recv_first, recv_next = _rows(recv, n + n_calcs)
     sent_first, sent_next = _rows(sent, n + n_calcs)
-    given = np.bincount(np.concatenate([recv_next, sent_next]), minlength=n + n_calcs)
+    counts = np.concatenate([_column(count, n, np.int64), np.ones(n_calcs, np.int64)])
+    given = np.zeros(n + n_calcs, np.int64)
+    for giving, released in (recv, sent):
+        to = np.asarray(released, np.int64)
+        np.add.at(given, to, np.where(counts[to] > 1, 1, counts[np.asarray(giving, np.int64)]))
     if deps is None:
         deps = given[:n]
     return Traffic(
@@ -251,13 +290,19 @@ def unroll(traffic: Traffic) -> Traffic:
         msg_start_ps=traffic.msg_start_ps[entry],
         recv=_unrolled(traffic, begin, traffic.recv_first, traffic.recv_next),
         sent=_unrolled(traffic, begin, traffic.sent_first, traffic.sent_next),
-        deps=np.where(series[entry], deps + k > 0, deps),
+        deps=np.where(series[entry], (deps + k > 0) + traffic.msg_gates[entry], deps),
         imm=traffic.msg_imm[entry],
         compute_ps=traffic.msg_compute_ps[entry],
         blocks=(block, traffic.msg_blocks[entry], 0),
         calcs=Calcs(traffic.calc_ps, traffic.calc_core, traffic.calc_start_ps),
     )
-    return replace(listed, msg_job=traffic.msg_job[entry], jobs=traffic.jobs)
+    return replace(
+        listed,
+        msg_job=traffic.msg_job[entry],
+        jobs=traffic.jobs,
+        ends_on_error=traffic.ends_on_error,
+        step_ends=traffic.step_ends,
+    )
 
 
 def check_listed(n: int) -> None:
@@ -269,69 +314,17 @@ def check_listed(n: int) -> None:
 def _unrolled(traffic: Traffic, begin: LongArray, first: IntArray, nxt: IntArray) -> Edges:
     """Return the releases of one kind between listed messages; entry m's begin at `begin[m]`."""
     giving = np.repeat(np.arange(traffic.n_entries), np.diff(first))
-    count, deps = _counts(traffic)[nxt], traffic.deps[nxt]
-    edge = np.repeat(np.arange(len(nxt)), count)
-    k = np.arange(len(edge)) - (np.cumsum(count, dtype=np.int64) - count)[edge]
-    # message k of a series waits for message k + deps - 1 of the other; single ones for each other
-    needed = np.where(count > 1, deps, 1)[edge] + k
-    edge, k, needed = (column[needed > 0] for column in (edge, k, needed))
-    return begin[giving[edge]] + needed - 1, begin[nxt[edge]] + k
-
-
-def _counts(traffic: Traffic) -> IntArray:
-    """How often each entry happens: a computation once."""
-    return np.concatenate([traffic.msg_count, np.ones(traffic.n_calcs, np.int32)])
-
-
-def waves(
-    rows: Sequence[tuple[IntArray, IntArray]], deps: IntArray
-) -> Iterator[npt.NDArray[np.intp]]:
-    """Yield the messages in the order of their release: those that need none, then the next ...
-
-    `rows` are compressed (first, next) tables. A message is in the wave that brings its
-    `deps`-th release; messages that never get theirs are in none.
-    """
-    waiting = deps.astype(np.int64)
-    wave = np.flatnonzero(waiting <= 0)
-    while wave.size:
-        yield wave
-        if len(wave) < FEW:
-            wave = _next_of_few(wave, rows, waiting)
-            continue
-        released = np.concatenate([released_by(wave, first, nxt)[1] for first, nxt in rows])
-        targets, arrivals = np.unique(released, return_counts=True)
-        before = waiting[targets]
-        waiting[targets] = before - arrivals
-        wave = targets[(before > 0) & (before <= arrivals)].astype(np.intp)
-
-
-def _next_of_few(
-    wave: npt.NDArray[np.intp], rows: Sequence[tuple[IntArray, IntArray]], waiting: LongArray
-) -> npt.NDArray[np.intp]:
-    """Return the wave after this one, which is so small that arrays cost more than they save; a
-    long chain is a hundred thousand of them.
-    """
-    found = []
-    for message in wave.tolist():
-        for first, nxt in rows:
-            for released in nxt[first[message] : first[message + 1]].tolist():
-                waiting[released] -= 1
-                if waiting[released] == 0:
-                    found.append(released)
-    return np.array(sorted(found), np.intp)
-
-
-def released_by(
-    messages: npt.NDArray[np.intp], first: IntArray, nxt: IntArray
-) -> tuple[npt.NDArray[np.intp], IntArray]:
-    """Return one pair per release that these messages give.
-
-    The pair is (position of the giving message in `messages`, released message).
-    """
-    counts = (first[messages + 1] - first[messages]).astype(np.int64)
-    begin = np.repeat(first[messages] - (np.cumsum(counts) - counts), counts)
-    position = np.repeat(np.arange(len(messages)), counts)
-    return position, nxt[begin + np.arange(len(begin))]
+    counts = traffic.counts
+    to, by = counts[nxt], counts[giving]
+    times = np.where(to > 1, to, by)
+    edge = np.repeat(np.arange(len(nxt)), times)
+    k = np.arange(len(edge)) - (np.cumsum(times, dtype=np.int64) - times)[edge]
+    # Message k of a series waits for message k + deps - 1 of another, and for each gate; what
+    # happens once waits for every message of a series.
+    to, by, deps = to[edge], by[edge], traffic.deps[nxt][edge]
+    giver = np.where(by > 1, np.where(to > 1, k + deps - 1, k), 0)
+    edge, k, to, giver = (column[giver >= 0] for column in (edge, k, to, giver))
+    return begin[giving[edge]] + giver, begin[nxt[edge]] + np.where(to > 1, k, 0)
 
 
 def _column(values: npt.ArrayLike, n: int, dtype: type[Scalar]) -> npt.NDArray[Scalar]:
@@ -403,35 +396,23 @@ def _check_series(traffic: Traffic) -> None:
     _refuse(
         deps, series & (deps > 1), "workload releases needed by series", "1 at most is accepted"
     )
-    edges = [
-        (np.repeat(np.arange(traffic.n_entries), np.diff(first)), nxt)
-        for first, nxt in (
-            (traffic.recv_first, traffic.recv_next),
-            (traffic.sent_first, traffic.sent_next),
-        )
-    ]
-    counts = _counts(traffic)
-    one_of_many = counts > 1
-    by_arrival = edges[0][0]
+    many = traffic.counts > 1
+    giving, released = traffic.edges
+    by_arrival = giving[: len(traffic.recv_next)]
     told = np.concatenate([traffic.msg_imm, np.ones(traffic.n_calcs, np.bool_)])
     _refuse(
         by_arrival,
-        one_of_many[by_arrival] & ~told[by_arrival],
+        many[by_arrival] & ~told[by_arrival],
         "workload release by series",
         "only with immediates do the messages of a series arrive in order",
     )
-    giving, released = (np.concatenate(ends) for ends in zip(*edges, strict=True))
-    _refuse(
-        giving,
-        one_of_many[giving] != one_of_many[released],
-        "workload release by entry",
-        "series release series, and messages messages",
-    )
+    inner = many[giving] & many[released]
+    giving, released = giving[inner], released[inner]
     givers = np.bincount(released, minlength=traffic.n_entries)[: traffic.n_msgs]
     _refuse(
         givers, series & (givers > 1), "workload releases given to series", "by one other at most"
     )
-    given = np.bincount(released, counts[giving], traffic.n_entries)[: traffic.n_msgs]
+    given = np.bincount(released, traffic.counts[giving], traffic.n_entries)[: traffic.n_msgs]
     needed = deps + count - 1
     _refuse(
         needed, series & (needed > given), "workload releases needed by series", "fewer are given"
@@ -439,9 +420,8 @@ def _check_series(traffic: Traffic) -> None:
 
 
 def _check_all_posted(traffic: Traffic) -> None:
-    rows = ((traffic.recv_first, traffic.recv_next), (traffic.sent_first, traffic.sent_next))
     posted = np.zeros(traffic.n_entries, np.bool_)
-    for wave in waves(rows, traffic.deps):
+    for wave in _in_order(traffic):
         posted[wave] = True
     if not posted.all():
         m = int(np.argmin(posted))
@@ -455,6 +435,23 @@ def _check_all_posted(traffic: Traffic) -> None:
             f" never posted, the {traffic.msg_deps[m]} releases it waits for cannot all come;"
             " break the circle or lower the count"
         )
+
+
+def _in_order(traffic: Traffic) -> Iterator[Places]:
+    """Yield the entries that can happen, wave by wave."""
+    if not traffic.mixed:
+        rows = ((traffic.recv_first, traffic.recv_next), (traffic.sent_first, traffic.sent_next))
+        yield from waves(rows, traffic.deps)
+        return
+    giving, released = traffic.edges
+    many = traffic.counts > 1
+    inner = many[giving] & many[released]
+    among = _rows((giving[inner], released[inner]), traffic.n_entries)
+    started = np.zeros(traffic.n_entries, np.bool_)  # among series alone, gates left aside
+    for wave in waves((among,), np.where(many, traffic.deps, 0).astype(np.int32)):
+        started[wave] = True
+    for wave in mixed_waves(giving, released, traffic.deps, traffic.counts):
+        yield wave[started[wave]]
 
 
 def _refuse(values: npt.NDArray[np.integer], wrong: BoolArray, place: str, remedy: str) -> None:

@@ -453,6 +453,7 @@ def build_net(
     c.convergence_ps = transport.convergence_ps
     c.bin_ps = TIMELINE_BIN_PS
     c.messages_open = traffic.n_entries
+    c.ends_on_error = traffic.ends_on_error
     c.reserve = traffic.n_entries + 1024 + int(message.many.any()) * SERIES_RELEASES
     c.first_fault_drop_at = NO_TIME
     c.rerouted_at = NO_TIME
@@ -634,6 +635,7 @@ def _series(traffic: Traffic) -> Any:
     series.block = traffic.msg_block
     series.blocks = traffic.msg_blocks
     series.longer = traffic.msg_longer
+    series.gates = traffic.msg_gates
     return series
 
 

@@ -132,7 +132,7 @@ def advance(net, st, until, budget):
                 return HEAP
             if ctl.tap_n + ctl.tap_reserve > net.tap.shape[0]:
                 return TAPPED
-        if ctl.messages_open == 0:
+        if ctl.messages_open == 0 or ctl.ended:
             return FINISHED
         if ctl.n_free < PACKETS_RESERVED:
             return ROOM

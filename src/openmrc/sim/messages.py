@@ -68,8 +68,19 @@ def post(net, st, mi, now):
     if lq.failed:
         _lose(net, mi, FAILED)
         return
-    if lq.waiting_head < 0 and _hand_over(net, st, mi):
-        return
+    n = 1
+    if m.many and net.series[mi].n_gated > 0:  # its last gate has opened
+        n = int(net.series[mi].n_gated)
+        net.series[mi].n_gated = 0
+    for _ in range(n):
+        if lq.waiting_head >= 0 or not _hand_over(net, st, mi):
+            _wait(net, lq, mi)
+
+
+@inner
+def _wait(net, lq, mi):
+    """A message finds the send queue full: it stands behind those that wait for room."""
+    m = net.message[mi]
     if m.many:
         net.series[mi].n_waiting += 1
         if net.series[mi].n_waiting > 1:  # it stands in the queue already
@@ -98,18 +109,26 @@ def _fill(net, st, lq):
 
 
 @inner
-def _release(net, mi, now):
-    """One of the completions an entry waits for; when a message has all of its own, the heap posts
-    it.
+def _release(net, mi, by_series, now):
+    """One of the completions an entry waits for, of a series or not; when a message has all of its
+    own, the heap posts it.
     """
     m = net.message[mi]
     if m.fate != OPEN:
         return
     if m.many:
         s = net.series[mi]
-        if s.n_let == s.n:
-            return
-        s.n_let += 1
+        if by_series:
+            if s.n_let == s.n:
+                return
+            s.n_let += 1
+            if s.gates > 0:
+                return
+        else:
+            s.gates -= 1
+            if s.gates != 0 or s.n_let == 0:
+                return
+            s.n_gated = s.n_let
     else:
         m.deps -= 1
         if m.deps != 0:
@@ -139,7 +158,7 @@ def end_computation(net, mi, now):
     m.fate = COMPLETED
     net.ctl[0].messages_open -= 1
     for k in range(m.recv0, m.end):
-        _release(net, int(net.release[k]), now)
+        _release(net, int(net.release[k]), False, now)
 
 
 @inner
@@ -152,7 +171,7 @@ def start(net, mi):
         return
     n = 1 if m.deps == 0 else 0
     if m.many:
-        n = int(net.series[mi].n_let)
+        n = int(net.series[mi].n_let) if net.series[mi].gates == 0 else 0
     for _ in range(n):
         events.push(net, m.start_at, AT_MESSAGE, mi)
 
@@ -180,7 +199,7 @@ def _on_received(net, st, sender, number, placed, now):
         if m.imm:
             return
     for k in range(m.recv0, m.sent0):
-        _release(net, int(net.release[k]), now)
+        _release(net, int(net.release[k]), m.many != 0, now)
 
 
 @inner
@@ -200,7 +219,7 @@ def _on_sent(net, st, mi, now):
         ctl.messages_done += 1
         ctl.messages_open -= 1
     for k in range(m.sent0, m.end):
-        _release(net, int(net.release[k]), now)
+        _release(net, int(net.release[k]), m.many != 0, now)
     _fill(net, st, net.qp[m.qp])
 
 
@@ -233,7 +252,8 @@ def _orphan(net, mi, stack):
     if m.fate != OPEN:
         return stack
     if m.many:
-        if net.series[mi].n_let == net.series[mi].n:
+        s = net.series[mi]
+        if s.n_let == s.n and s.gates <= 0:
             return stack
     elif m.deps <= 0:
         return stack
@@ -247,7 +267,10 @@ def _orphan(net, mi, stack):
 
 @inner
 def fail_qp(net, st, qi):
-    """A QP is in error: its messages that are not complete have failed, whichever end noticed."""
+    """A QP is in error: its messages that are not complete have failed, whichever end noticed. Where
+    that is the end of the job, nothing happens any more.
+    """
+    net.ctl[0].ended = net.ctl[0].ends_on_error
     for end in range(2):
         index = qi if end == 0 else int(net.qp[qi].other)
         lq = net.qp[index]

@@ -188,6 +188,8 @@ SERIES = np.dtype(  # of an entry that is a series: how far it is, and the rule 
         ("block", "i4"),  # that the next message carries; they count down, modulo `blocks`
         ("blocks", "i4"),
         ("longer", "i4"),  # blocks below are a byte longer
+        ("gates", "i4"),  # that are still shut: until all are open nothing is posted
+        ("n_gated", "i4"),  # messages that had their releases when the last gate opened
     ],
     align=True,
 )
@@ -227,6 +229,8 @@ CONTROL = np.dtype(
         ("single", "i1"),
         ("started", "i1"),
         ("scouts", "i1"),  # large enough for scout.py
+        ("ends_on_error", "i1"),  # the first QP error ends the run,
+        ("ended", "i1"),  # and it has
         ("any_down", "i1"),  # some port has been down: packets under way may be lost with it
         ("convergence_ps", "i8"),
         ("bin_ps", "i8"),

@@ -106,7 +106,8 @@ class World:
     def run(
         self, until_ps: int | None = None, progress: Callable[[Progress], None] | None = None
     ) -> bool:
-        """Go on until `until_ps`, `stop_ps` or the end; True when nothing is left to happen.
+        """Go on until `until_ps`, `stop_ps` or the end; True when nothing is left to happen, or what
+        ends with the first QP error (`Traffic.ends_on_error`) has ended.
 
         Ctrl-C ends it between two steps, a tenth of a second each.
         """
@@ -230,6 +231,11 @@ class World:
             "retransmitted": m.retransmitted.astype(np.int64),
             "failed": np.asarray(m.fate) == ss.FAILED,
         }
+
+    def calcs_ended_ps(self) -> npt.NDArray[np.int64]:
+        """Per computation of the workload, when it ended, ps; -1 where it did not."""
+        ended: npt.NDArray[np.int64] = self.net.message.done_at[self.traffic.n_msgs :].copy()
+        return ended
 
     def errors(self) -> list[str]:
         """Per message, why it failed; "" where it did not."""
