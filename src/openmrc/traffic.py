@@ -39,7 +39,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.errors import InputError
-from openmrc.releases import Places, mixed_waves, released_by, waves
+from openmrc.releases import Places, mixed_waves, waves
 
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]

@@ -12,7 +12,8 @@ from msgspec import Meta
 
 from openmrc._toml import File, Files, Size, Time, write_table
 from openmrc.errors import InputError
-from openmrc.sections import Count, Label, NicId, Nics, Section, Share
+from openmrc.sections import Count, Label, NicId, Nics, Section, Share, WorkloadSection
+from openmrc.training_section import Training
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,20 +26,6 @@ LISTED_MAX = 1_000_000
 SEED_COMPUTE = 1  # the purpose of a random stream beside that of the workload itself
 
 Placement = Annotated[str, Meta(min_length=1)]  # of a job; a list of numbers becomes such a text
-
-
-class WorkloadSection(Section, frozen=True, kw_only=True):
-    """`[workload]`: what is sent."""
-
-    kind: ClassVar[str]
-
-    def build(self, n_nics: int, seed: int) -> Traffic:
-        """Return the messages; raise `InputError` for a NIC that is not there."""
-        raise NotImplementedError
-
-    def tables(self) -> list[str]:
-        """Return the tables of a scenario file that say the same."""
-        return [write_table("[workload]", self, kind=self.kind)]
 
 
 class Permutation(WorkloadSection, frozen=True, kw_only=True):
@@ -422,5 +409,8 @@ JOB_WORKLOADS = {
         ChakraWorkload,
     )
 }
-WORKLOADS: dict[str, type[WorkloadSection]] = JOB_WORKLOADS | {Jobs.kind: Jobs}
+WORKLOADS: dict[str, type[WorkloadSection]] = JOB_WORKLOADS | {
+    Jobs.kind: Jobs,
+    Training.kind: Training,
+}
 JOB_KEYS = tuple(field.name for field in msgspec.structs.fields(JobSection))

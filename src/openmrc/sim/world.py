@@ -232,6 +232,12 @@ class World:
             "failed": np.asarray(m.fate) == ss.FAILED,
         }
 
+    @property
+    def died_ps(self) -> int | None:
+        """When the first QP error ended what it ends (`Traffic.ends_on_error`), ps; None if none did."""
+        c = self.net.ctl[0]
+        return int(c.now) if c.ended else None
+
     def calcs_ended_ps(self) -> npt.NDArray[np.int64]:
         """Per computation of the workload, when it ended, ps; -1 where it did not."""
         ended: npt.NDArray[np.int64] = self.net.message.done_at[self.traffic.n_msgs :].copy()

@@ -258,9 +258,7 @@ class _Stage:
             done = self._collective(name, kind, size, begun)
             self._waits = [(begun, self._everyone), done]
 
-    def _collective(
-        self, name: str, kind: str, size: int, begun: Codes
-    ) -> tuple[Codes, LongArray]:
+    def _collective(self, name: str, kind: str, size: int, begun: Codes) -> tuple[Codes, LongArray]:
         """Every group does a collective, each rank from `begun` on: its messages, and by place who
         has the result with them.
         """
