@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import openmrc.traffic as traffic_module
 from openmrc.errors import InputError
-from openmrc.traffic import Traffic, make_traffic, unroll, waves
+from openmrc.releases import waves
+from openmrc.traffic import Traffic, make_traffic, unroll
 
 
 def messages(n: int, **more: Any) -> Traffic:

@@ -27,6 +27,7 @@ from openmrc.sections import (
     ReportSection,
     StopSection,
     TransportSection,
+    WorkloadSection,
 )
 from openmrc.workload_sections import (
     JOB_KEYS,
@@ -34,7 +35,6 @@ from openmrc.workload_sections import (
     WORKLOADS,
     Jobs,
     JobSection,
-    WorkloadSection,
 )
 
 if TYPE_CHECKING:

@@ -323,8 +323,9 @@ def _unrolled(traffic: Traffic, begin: LongArray, first: IntArray, nxt: IntArray
     # happens once waits for every message of a series.
     to, by, deps = to[edge], by[edge], traffic.deps[nxt][edge]
     giver = np.where(by > 1, np.where(to > 1, k + deps - 1, k), 0)
-    edge, k, to, giver = (column[giver >= 0] for column in (edge, k, to, giver))
-    return begin[giving[edge]] + giver, begin[nxt[edge]] + np.where(to > 1, k, 0)
+    there = giver >= 0
+    edge, giver, k = edge[there], giver[there], np.where(to > 1, k, 0)[there]
+    return begin[giving[edge]] + giver, begin[nxt[edge]] + k
 
 
 def _column(values: npt.ArrayLike, n: int, dtype: type[Scalar]) -> npt.NDArray[Scalar]:

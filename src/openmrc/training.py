@@ -88,7 +88,8 @@ class TrainingResult:
     @property
     def step_ps(self) -> LongArray:
         """How long each completed step took, from the end of the one before."""
-        return np.diff(self.ends_ps[: self.completed].max(axis=1), prepend=0)
+        steps: LongArray = np.diff(self.ends_ps[: self.completed].max(axis=1), prepend=0)
+        return steps
 
     @property
     def died_in_step(self) -> int | None:
@@ -179,4 +180,5 @@ def _busy_ps(traffic: Traffic) -> LongArray:
     """What all ranks compute in each step; its computations are numbered before the next one's."""
     assert traffic.step_ends is not None
     total = np.cumsum(traffic.calc_ps)
-    return np.diff(total[traffic.step_ends.max(axis=1)], prepend=0)
+    busy: LongArray = np.diff(total[traffic.step_ends.max(axis=1)], prepend=0)
+    return busy

@@ -76,6 +76,7 @@ class Training(WorkloadSection, frozen=True, kw_only=True):
             raise ValueError(".checkpoint: 0 between two checkpoints; write the time that is")
 
     def build(self, n_nics: int, seed: int) -> Traffic:
+        """Return the steps; raise `InputError` for what does not fit."""
         from openmrc.workload.training import Work, training
 
         layout = self.groups(n_nics)

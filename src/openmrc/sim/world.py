@@ -234,7 +234,7 @@ class World:
 
     @property
     def died_ps(self) -> int | None:
-        """When the first QP error ended what it ends (`Traffic.ends_on_error`), ps; None if none did."""
+        """When a QP error ended the run (`Traffic.ends_on_error`), ps; None if none did."""
         c = self.net.ctl[0]
         return int(c.now) if c.ended else None
 
