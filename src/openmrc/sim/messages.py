@@ -267,8 +267,8 @@ def _orphan(net, mi, stack):
 
 @inner
 def fail_qp(net, st, qi):
-    """A QP is in error: its messages that are not complete have failed, whichever end noticed. Where
-    that is the end of the job, nothing happens any more.
+    """A QP is in error: its messages that are not complete have failed, whichever end noticed.
+    Where that is the end of the job, nothing happens any more.
     """
     net.ctl[0].ended = net.ctl[0].ends_on_error
     for end in range(2):

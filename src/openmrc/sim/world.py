@@ -106,8 +106,8 @@ class World:
     def run(
         self, until_ps: int | None = None, progress: Callable[[Progress], None] | None = None
     ) -> bool:
-        """Go on until `until_ps`, `stop_ps` or the end; True when nothing is left to happen, or what
-        ends with the first QP error (`Traffic.ends_on_error`) has ended.
+        """Go on until `until_ps`, `stop_ps` or the end; True when nothing is left to happen, or
+        what ends with the first QP error (`Traffic.ends_on_error`) has ended.
 
         Ctrl-C ends it between two steps, a tenth of a second each.
         """
