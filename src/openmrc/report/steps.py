@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from openmrc.run import Result, TransportResult
@@ -57,10 +58,12 @@ def sentences(run: TransportResult) -> list[str]:
         )
     day = job.summary()["a_day"]
     if day["faults"] is not None:
-        part = "" if day["goodput"] is None else f", and {day['goodput']:.1%} of it is compute"
+        part = ""
+        if day["goodput"] is not None:
+            part = f", and it does {day['goodput']:.1%} of what it could without network and errors"
         said.append(
-            f"{run.name}: with {day['faults']:g} such faults a day the job dies {day['deaths']:g}"
-            f" times; {day['useful']:.1%} of its time is useful{part}."
+            f"{run.name}: with {day['faults']:g} such runs a day the job dies {day['deaths']:g}"
+            f" times a day; {day['useful']:.1%} of its time counts{part}."
         )
     return said
 
@@ -72,7 +75,7 @@ def page_data(job: TrainingResult | None) -> dict[str, Any] | None:
 
     def each(ends_ps: Any) -> list[float]:
         values = [0, *ends_ps.tolist()]
-        return [(b - a) / US for a, b in zip(values[:-1], values[1:], strict=True)]
+        return [(b - a) / US for a, b in pairwise(values)]
 
     return {
         "steps": len(job.ends_ps),

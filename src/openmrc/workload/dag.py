@@ -63,16 +63,6 @@ class Dag:
         """Each of `released` also waits for the one of `giving`: its arrival, or its end."""
         self._recv.append((giving, released))
 
-    @staticmethod
-    def calcs(codes: Codes) -> LongArray:
-        """The numbers of these computations."""
-        return -1 - codes
-
-    @staticmethod
-    def all_calcs(codes: Codes) -> bool:
-        """Whether all of these are computations."""
-        return bool((codes < 0).all())
-
     def traffic(self, kind: str, n_nics: int) -> Traffic:
         """Return the workload."""
         columns = {name: _joined(parts) for name, parts in self._columns.items()}
@@ -113,6 +103,16 @@ class Dag:
 
     def _number(self, codes: Codes) -> LongArray:
         return np.where(codes < 0, self._n_msgs - 1 - codes, codes)
+
+
+def calc_numbers(codes: Codes) -> LongArray:
+    """Return the numbers of these computations, counted from 0."""
+    return -1 - codes
+
+
+def all_calcs(codes: Codes) -> bool:
+    """Return whether all of these are computations."""
+    return bool((codes < 0).all())
 
 
 def _joined(parts: list[LongArray]) -> LongArray:

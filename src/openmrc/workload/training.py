@@ -29,7 +29,7 @@ import numpy.typing as npt
 from openmrc.errors import InputError
 from openmrc.traffic import LongArray, Traffic
 from openmrc.workload.collectives import all_gather, all_to_all, reduce_scatter, ring_all_reduce
-from openmrc.workload.dag import Codes, Dag
+from openmrc.workload.dag import Codes, Dag, all_calcs, calc_numbers
 from openmrc.workload.layout import Layout
 from openmrc.workload.model import Sizes
 from openmrc.workload.pipeline import FORWARD, one_forward_one_backward
@@ -82,7 +82,7 @@ def training(
         passed = _messages(dag, layout, work, qps)
         for stage in stages:
             stage.step(passed)
-            ends[step, layout.stage(stage.stage)] = Dag.calcs(stage.ended)
+            ends[step, layout.stage(stage.stage)] = calc_numbers(stage.ended)
     traffic = dag.traffic("training", n_nics)
     return replace(traffic, step_ends=ends, ends_on_error=True)
 
@@ -238,7 +238,7 @@ class _Stage:
 
     def _point(self) -> Codes:
         """The computation after which all up to here is done."""
-        if self._pending_ps or len(self._waits) != 1 or not Dag.all_calcs(self._waits[0][0]):
+        if self._pending_ps or len(self._waits) != 1 or not all_calcs(self._waits[0][0]):
             return self._compute()
         return self._waits[0][0]
 
