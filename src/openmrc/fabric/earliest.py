@@ -131,7 +131,7 @@ class _Joins:
 
 
 class _Hops:
-    """From each series back to the one that releases it: who, how many messages behind, how long."""
+    """From each series back to what releases it: who, how many messages behind, how long."""
 
     def __init__(
         self,
