@@ -130,7 +130,7 @@ def test_the_time_of_a_step_is_what_arithmetic_says(ranks: int) -> None:
     fabric, traffic = clos(nics=4, planes=2), one_layer(ranks, 4096 * ranks)
     packets = 4 * 2 * (ranks - 1)
     step = 20 * US + 40 * US + 5 * US + packets * ACROSS
-    perfect = costs(fabric, traffic, lambda payload: payload + FRAME, 4096, 178)
+    perfect = costs(fabric, traffic, lambda payload: payload + FRAME + 4, 4096, 178)
     begin, _ = earliest_ps(traffic, perfect, fabric.n_planes)
     ideal = (begin[traffic.n_msgs :] + traffic.calc_ps)[traffic.step_ends]
     assert ideal.tolist() == [[step] * ranks, [2 * step] * ranks, [3 * step] * ranks]

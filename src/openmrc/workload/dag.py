@@ -42,7 +42,11 @@ class Dag:
         """Add `n` copies of a collective, one after the other; `qps` are the queue pairs of all."""
         k = np.arange(n)[:, None]
         begin = self._n_msgs + k * collective.n_msgs
-        columns = {name: np.tile(getattr(collective, name), n) for name in COLUMNS}
+        each = {name: getattr(collective, name) for name in COLUMNS}
+        # a "series" of one message is a message: its byte more is not found out while it runs
+        longer = (each["msg_count"] == 1) & (each["msg_block"] < each["msg_longer"])
+        each["msg_bytes"] = each["msg_bytes"] + longer
+        columns = {name: np.tile(column, n) for name, column in each.items()}
         on = qps[(k * collective.n_qps + collective.msg_qp).ravel()]
         codes = self._add(n * collective.n_msgs, msg_qp=on, **columns)
         for into, first, nxt in (
