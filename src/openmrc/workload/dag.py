@@ -44,8 +44,9 @@ class Dag:
         begin = self._n_msgs + k * collective.n_msgs
         each = {name: getattr(collective, name) for name in COLUMNS}
         # a "series" of one message is a message: its byte more is not found out while it runs
-        longer = (each["msg_count"] == 1) & (each["msg_block"] < each["msg_longer"])
-        each["msg_bytes"] = each["msg_bytes"] + longer
+        once = each["msg_count"] == 1
+        each["msg_bytes"] = each["msg_bytes"] + (once & (each["msg_block"] < each["msg_longer"]))
+        each["msg_longer"] = np.where(once, 0, each["msg_longer"])
         columns = {name: np.tile(column, n) for name, column in each.items()}
         on = qps[(k * collective.n_qps + collective.msg_qp).ravel()]
         codes = self._add(n * collective.n_msgs, msg_qp=on, **columns)
