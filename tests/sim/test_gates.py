@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -145,7 +146,7 @@ def test_the_first_error_ends_a_job() -> None:
     traffic = one_layer(4, 4096 * 4)
     fabric = clos(nics=4, planes=2)
     cut = [Fault(150 * US, "port-down", f"nic 2 plane {plane}") for plane in (0, 1)]
-    quick = {"rto_exponent": 0, "linear_cnt": 2, "exp_cnt": 1}
+    quick: dict[str, Any] = {"rto_exponent": 0, "linear_cnt": 2, "exp_cnt": 1}
     world = world_of(fabric, traffic, cut, **quick)
     assert world.run()
     assert world.died_ps == world.now_ps
