@@ -309,7 +309,7 @@ def test_ranks_may_be_any_nics() -> None:
     ],
 )
 def test_what_cannot_be_divided_is_refused(
-    layout: dict[str, int], work: dict[str, Any], message: str
+    layout: dict[str, Any], work: dict[str, Any], message: str
 ) -> None:
     made = make_layout(**layout)
     with pytest.raises(InputError) as refused:

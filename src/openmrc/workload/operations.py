@@ -24,7 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.errors import InputError
-from openmrc.traffic import NO_CORE, Calcs, LongArray, Traffic, make_traffic, waves
+from openmrc.releases import waves
+from openmrc.traffic import NO_CORE, Calcs, LongArray, Traffic, make_traffic
 
 CALC, SEND, RECV = 0, 1, 2
 OPERATIONS_MAX = 20_000_000
