@@ -56,13 +56,15 @@ def stacked(tables: Iterable[pl.DataFrame]) -> pl.DataFrame:
 def figure_table(run: TransportResult) -> pl.DataFrame:
     """Return one row: the transport's name and every figure of its summary.
 
-    Figures of single jobs are not among them: `flow_table` has a column to group by.
+    Figures of single jobs are not among them: `flow_table` has a column to group by. Those of
+    training are where the workload is.
     """
     summary = run.summary()
     summary.pop("jobs", None)
+    own = {k: v for k, v in FIGURES.items() if "training" in summary or not _of_training(k)}
     return pl.DataFrame(
         [{"transport": run.name} | flat(summary)],
-        schema={"transport": pl.String} | FIGURES,
+        schema={"transport": pl.String} | own,
     )
 
 
@@ -142,6 +144,10 @@ def time_table(run: TransportResult) -> pl.DataFrame:
             "trimmed": timeline["trimmed"],
         }
     )
+
+
+def _of_training(figure: str) -> bool:
+    return figure.startswith("training.")
 
 
 def _us_or_null(times_ps: Any) -> pl.Series:

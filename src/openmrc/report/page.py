@@ -30,7 +30,7 @@ def html(result: Result) -> str:
         "ABOUT": escape(_about(result)),
         "STYLE": assets.joinpath("page.css").read_text(encoding="utf-8"),
         "TABLE": _table(COLUMNS, [cells for run in result.transports for cells in rows(run)]),
-        "STEPS": _table(steps.COLUMNS, steps.rows(result)),
+        "STEPS": _table(steps.COLUMNS, trained) if (trained := steps.rows(result)) else "",
         "SENTENCES": "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences(result)),
         "DERIVED": _derived(result),
         "SCENARIO": escape(_scenario(result)),
