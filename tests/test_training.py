@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from math import exp
 from pathlib import Path
 from typing import Any
@@ -238,3 +239,21 @@ def test_bad_keys_are_refused_with_their_place(key: str, value: object, message:
 def test_what_is_written_out_loads_as_equal() -> None:
     scenario = load_scenario(ROOT / "examples/training.toml")
     assert parse_scenario(scenario.to_toml(), base=ROOT) == scenario
+
+
+def test_the_scenario_of_the_page_can_be_built() -> None:
+    page = (ROOT / "docs/training.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    _, traffic, _ = parse_scenario(text).build()
+    assert traffic.step_ends is not None
+    assert traffic.step_ends.shape == (3, 16)
+
+
+def test_every_figure_and_column_is_on_the_page() -> None:
+    page = (ROOT / "docs/training.md").read_text(encoding="utf-8")
+    names = [name.removeprefix("training.") for name in FIGURES if name.startswith("training.")]
+    said = {name.partition(".")[0] if "." in name else name for name in names} - {"ranks"}
+    assert [name for name in said if f"`{name}" not in page] == []
+    text = '[fabric]\nnics = 4\nt0_down = 2\n[workload]\nkind = "permutation"\nsize = "10kB"'
+    columns = simulate(parse_scenario(text)).steps.columns
+    assert [name for name in columns if f"`{name}`" not in page and name != "transport"] == []
