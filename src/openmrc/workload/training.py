@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
-from math import lcm
 
 import numpy as np
 import numpy.typing as npt
@@ -36,7 +35,8 @@ from openmrc.workload.pipeline import FORWARD, one_forward_one_backward
 
 SEED_COMPUTE = 1  # the purpose of a random stream beside that of the workload itself
 ALL_REDUCE, REDUCE_SCATTER = "all-reduce", "reduce-scatter"
-ENTRIES_MAX = 4_000_000  # messages, series and computations: about a kilobyte each, while built
+# Messages, series and computations of a job: a fifth of a kilobyte each while it is built.
+ENTRIES_MAX = 16_000_000
 
 RINGS: dict[str, Callable[[int, int], Traffic]] = {
     ALL_REDUCE: ring_all_reduce,
@@ -304,9 +304,9 @@ def _check(layout: Layout, work: Work) -> None:
                 f" group; {n} B or more can"
             )
     per_step = 2 * work.microbatches * work.layers // stages * (8 + 2 * layout.size("ep"))
-    if work.steps * per_step * layout.n_ranks > ENTRIES_MAX * lcm(1, 4):
+    if work.steps * per_step * layout.n_ranks > ENTRIES_MAX:
         raise InputError(
             f"workload.steps: {work.steps} steps of {layout.n_ranks} ranks are about"
             f" {work.steps * per_step * layout.n_ranks} messages, series and computations; at most"
-            f" {4 * ENTRIES_MAX} are accepted, take fewer steps, layers or microbatches"
+            f" {ENTRIES_MAX} are accepted, take fewer steps, layers or microbatches"
         )
