@@ -14,6 +14,7 @@ import pytest
 
 from openmrc.report.files import write_results
 from openmrc.report.steps import row, sentences
+from openmrc.report.table import sentences as table_sentences
 from openmrc.run import EXIT_UNFINISHED, simulate
 from openmrc.scenario import load_scenario, parse_scenario
 from openmrc.tables import FIGURES, figure_table, step_table
@@ -172,6 +173,7 @@ def test_a_job_that_is_cut_off_dies_or_waits(tmp_path: Path) -> None:
     steps = np.sort(alive.training.step_ps)
     assert steps[-1] - steps[0] > 500 * US
     assert steps[0] >= np.diff(alive.training.network_ends_ps, prepend=0).min()
+    assert not [line for line in table_sentences(result) if "UNFINISHED" in line]
     said = " ".join(sentences(dead))
     assert f"DIED: the job of mrc ended in step {step} of 3, after" in said
     assert "with 2.5 such runs a day the job dies 2.5 times a day" in said

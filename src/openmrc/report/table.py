@@ -95,7 +95,7 @@ def sentences(result: Result) -> list[str]:
         total = len(run.completed)
         if run.n_failed:
             said.append(f"FAILED: {run.n_failed:,} of {total:,} flows of {run.name}: {_why(run)}")
-        if run.n_unfinished:
+        if run.n_unfinished and not run.died:
             word = "Not finished at the stated end" if planned else "UNFINISHED"
             said.append(f"{word}: {run.n_unfinished:,} of {total:,} flows of {run.name}.")
         said += steps.sentences(run)
