@@ -112,3 +112,11 @@ def test_memory_is_told_before_a_run() -> None:
     out = run("benchmarks/memory.py", "examples/incast.toml", "fabric.nics=64")
     assert out.splitlines()[-1].startswith("all")
     assert "engine.state.QP" in run("benchmarks/memory.py", "--records")
+
+
+def test_traces_are_read_as_fast_as_they_say() -> None:
+    pytest.importorskip("google.protobuf")
+    goal, chakra = run("benchmarks/traces.py", "--nodes", "600", "--ranks", "4").splitlines()
+    for line, kind in ((goal, "goal"), (chakra, "chakra")):
+        assert line.startswith(f"{kind}: 600 nodes of 4 ranks in ")
+        assert "; 200 messages, 200 computations; peak " in line

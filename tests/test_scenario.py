@@ -50,11 +50,12 @@ def every_scenario(folder: Path) -> list[Scenario]:
     """One for each kind of fabric and workload, and one with faults, several transports, a stop."""
     (folder / "a.topo").write_text(TOPO)
     (folder / "a.cm").write_text(CM)
-    files = {"fabric": 'topo = "a.topo"', "workload": 'cm = "a.cm"'}
-    fabrics = [f'[fabric]\nkind = "{k}"\n{files["fabric"] * (k == "htsim")}\n' for k in FABRICS]
-    loads = [
-        f'[workload]\nkind = "{k}"\n{files["workload"] * (k == "htsim")}\n' for k in JOB_WORKLOADS
-    ]
+    (folder / "a.goal").write_text("num_ranks 0\n")
+    (folder / "a.0.et").write_bytes(b"")
+    files = {"htsim": 'cm = "a.cm"', "goal": 'file = "a.goal"', "chakra": 'traces = "*.et"'}
+    topo = {"htsim": 'topo = "a.topo"'}
+    fabrics = [f'[fabric]\nkind = "{k}"\n{topo.get(k, "")}\n' for k in FABRICS]
+    loads = [f'[workload]\nkind = "{k}"\n{files.get(k, "")}\n' for k in JOB_WORKLOADS]
     texts = [fabric + SMALLEST for fabric in fabrics] + loads
     texts.append(
         'name = "a \\"quoted\\" name\\u0007"\nseed = 9\n[stop]\ntime = "2.5ms"\n'

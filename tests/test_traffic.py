@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from openmrc import releases
 from openmrc.errors import InputError
-from openmrc.traffic import Traffic, make_traffic, unroll, waves
+from openmrc.releases import waves
+from openmrc.traffic import Calcs, Traffic, make_traffic, unroll
 
 
 def messages(n: int, **more: Any) -> Traffic:
@@ -119,8 +121,9 @@ def series(n: int, **more: Any) -> Traffic:
             " arrive in order",
         ),
         (
-            {"recv": ([0], [1]), "count": [5, 1]},
-            "workload release by entry 0: 0; series release series, and messages messages",
+            {"recv": ([0, 1], [1, 0]), "count": [5, 1], "deps": [-4, 5]},  # its gate waits for it
+            "workload message 0 (nic 0 to nic 1): never posted, the -4 releases it waits for"
+            " cannot all come; break the circle or lower the count",
         ),
         (
             {"recv": ([0, 1], [1, 1]), "deps": [-4, 0]},
@@ -211,3 +214,53 @@ def test_waves_respect_every_release_of_any_acyclic_workload(
     wave_of = {m: number for number, wave in enumerate(order(traffic)) for m in wave}
     assert sorted(wave_of) == list(range(n))
     assert all(wave_of[giving] < wave_of[released] for giving, released in edges)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 29), st.integers(0, 29)), max_size=120),
+    st.lists(st.integers(-1, 4), min_size=30, max_size=30),
+)
+def test_small_waves_are_the_same_one_by_one(
+    pairs: list[tuple[int, int]], needed: list[int]
+) -> None:
+    giving, released = (np.array([pair[end] for pair in pairs], np.int64) for end in (0, 1))
+    first = np.concatenate([[0], np.cumsum(np.bincount(giving, minlength=30))]).astype(np.int32)
+    table = [(first, released[np.argsort(giving, kind="stable")].astype(np.int32))]
+    found = []
+    for few in (0, 100):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(releases, "FEW", few)
+            found.append([wave.tolist() for wave in waves(table, np.array(needed, np.int32))])
+    assert found[0] == found[1]
+
+
+def test_a_gate_and_all_of_a_series_are_waited_for_where_they_are_listed() -> None:
+    """Computation 0 opens a series of 3, which another passes on; computation 1 waits for that."""
+    traffic = make_traffic(
+        "test", 3, [0, 1], [1, 2], [0, 1], 100,
+        recv=([2, 0, 1], [0, 1, 3]), deps=[-2, 0], imm=True, count=3, calcs=Calcs([5, 7]),
+    )  # fmt: skip
+    assert traffic.mixed
+    assert traffic.msg_gates.tolist() == [1, 0]
+    assert traffic.calc_deps.tolist() == [0, 3]
+    listed = unroll(traffic)
+    assert listed.n_msgs == 6
+    assert not listed.mixed
+    # messages 0 to 2 of the one, 3 to 5 of the other, computations 6 and 7
+    gate, end = [0, 1, 2], [[7]] * 3
+    assert rows(listed.recv_first, listed.recv_next)[6:] == [gate, []]
+    assert listed.msg_deps.tolist() == [1, 1, 1, 0, 1, 1]
+    found = rows(listed.recv_first, listed.recv_next)
+    assert found[:3] == [[4], [5], []]  # with deps = 0 message k needs k of the other
+    assert found[3:6] == end
+    assert listed.calc_deps.tolist() == [0, 3]
+
+
+def test_what_an_arrival_gives_to_a_series_that_is_a_ring_is_found_as_one_wave() -> None:
+    ring, n = np.arange(4), 4
+    giving = np.concatenate([ring, n + ring, ring])
+    released = np.concatenate([(ring + 1) % n, ring, np.full(n, 2 * n)])
+    counts = np.array([6] * n + [1] * (n + 1))
+    deps = np.array([0] * n + [0] * n + [4 * 6])
+    found = [sorted(w.tolist()) for w in releases.mixed_waves(giving, released, deps, counts)]
+    assert found == [[4, 5, 6, 7], [0, 1, 2, 3], [8]]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
+from glob import glob
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar, get_args
 
@@ -86,6 +87,34 @@ class File(str):
     __slots__ = ()
 
 
+class Files(str):
+    """A directory, or a pattern of file names such as "run/*.et"; as `File`, absolute once loaded.
+
+    A directory stands for those of its files whose names end in SUFFIX.
+    """
+
+    __slots__ = ()
+    SUFFIX: ClassVar[str]
+
+    @classmethod
+    def read(cls, text: Any, base: Path) -> Self:
+        """Return the files' name, made absolute; raise `InputError` if there is none of them."""
+        if not isinstance(text, str):
+            raise InputError(f"{text!r} is not the name of files")
+        found = cls((base / text).absolute())
+        if not found.paths():
+            raise InputError(
+                f"{text!r}: there is no such file in {base}; accepted: a directory of"
+                f" {cls.SUFFIX} files, or a pattern as *{cls.SUFFIX}"
+            )
+        return found
+
+    def paths(self) -> list[Path]:
+        """Return the files there are, in the order of their names."""
+        pattern = str(Path(self) / f"*{self.SUFFIX}") if Path(self).is_dir() else str(self)
+        return sorted(path for name in glob(pattern) if (path := Path(name)).is_file())
+
+
 class Choice(str):
     """One of the built-in WORDS, or "FILE.py:NAME", a policy in the user's own ROLE of it."""
 
@@ -131,6 +160,8 @@ def read_table(table: Any, struct: type[S], place: str, base: Path, **fixed: Any
             return _as_value_error(kind.parse, value)
         if issubclass(kind, File):
             return _as_value_error(_existing, value, base)
+        if issubclass(kind, Files):
+            return _as_value_error(kind.read, value, base)
         if issubclass(kind, Choice):
             return _as_value_error(kind.read, value, base)
         raise NotImplementedError(kind)

@@ -34,6 +34,7 @@ from openmrc.units import US
 if TYPE_CHECKING:
     import polars as pl
 
+    from openmrc.fabric.earliest import Cost
     from openmrc.fabric.faults import FaultSchedule
     from openmrc.fabric.model import Fabric
     from openmrc.scenario import Scenario
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from openmrc.sim.transport import Transport
     from openmrc.sim.world import Progress, World
     from openmrc.traffic import Traffic
+    from openmrc.training import TrainingResult
 
     AnyTransport = Transport | RoceTransport
 
@@ -110,6 +112,7 @@ class TransportResult:
     flow_job: NDArray[np.int32] | None = None  # index into `jobs`
     pauses: Sequence[dict[str, Any]] = ()  # ports that PFC held the longest, with their times
     samples: Samples | None = None  # what the run looked like over time, if it was sampled
+    training: TrainingResult | None = None  # the steps, if the workload is training
 
     @property
     def completed(self) -> NDArray[np.bool_]:
@@ -132,6 +135,11 @@ class TransportResult:
     def n_unfinished(self) -> int:
         """Flows neither completed nor failed when the run ended."""
         return len(self.completed) - int(self.completed.sum()) - self.n_failed
+
+    @property
+    def died(self) -> bool:
+        """Whether an error ended the job before its end."""
+        return self.training is not None and self.training.died_ps is not None
 
     @property
     def finish_ps(self) -> int | None:
@@ -164,6 +172,7 @@ class TransportResult:
             "qp_errors": list(self.qp_errors),
             "bytes_verified": self.bytes_verified,
             **(jobs if self.jobs else {}),
+            **({} if self.training is None else {"training": self.training.summary()}),
         }
 
     def _flows(self, these: Any) -> dict[str, Any]:
@@ -213,11 +222,16 @@ class Result:
 
     @property
     def exit_status(self) -> int:
-        """0; 1 if a flow failed, or is unfinished without a stated end; 130 if interrupted."""
+        """0; 1 if a flow failed, a job died, or a flow is unfinished without a stated end; 130 if
+        interrupted.
+        """
         if self.partial:
             return EXIT_INTERRUPTED
         planned = self.scenario.stop.time is not None
-        if any(run.n_failed or (run.n_unfinished and not planned) for run in self.transports):
+        if any(
+            run.n_failed or run.died or (run.n_unfinished and not planned)
+            for run in self.transports
+        ):
             return EXIT_UNFINISHED
         return EXIT_OK
 
@@ -234,6 +248,13 @@ class Result:
         from openmrc import tables
 
         return tables.stacked(map(tables.time_table, self.transports))
+
+    @property
+    def steps(self) -> pl.DataFrame:
+        """One row per transport and step of a training job, as in `steps.parquet`; times in us."""
+        from openmrc import tables
+
+        return tables.stacked(map(tables.step_table, self.transports))
 
     @property
     def figures(self) -> pl.DataFrame:
@@ -292,12 +313,12 @@ def simulate(
                 if sampled:
                     world.sample(scenario.report.qp, scenario.report.samples)
                 world.run(progress=_reporter(progress, name, index, len(transports)))
-            runs.append(_collect(name, world, ideal_ps))
+            runs.append(_collect(name, scenario, fabric, transport, world, ideal_ps))
             world = None
     except KeyboardInterrupt:
         partial = True
         if world is not None:
-            runs.append(_collect(name, world, ideal_ps))
+            runs.append(_collect(name, scenario, fabric, transport, world, ideal_ps))
     return Result(
         scenario=scenario,
         transports=tuple(runs),
@@ -452,6 +473,17 @@ def perfect_ps(fabric: Fabric, traffic: Traffic, transport: AnyTransport) -> int
     return int(ideal_ps(fabric, traffic, sizes.data_bytes, transport.pmtu, ack_bytes))
 
 
+def perfect_costs(fabric: Fabric, traffic: Traffic, transport: Transport) -> Cost:
+    """Return what each message costs in a perfect network."""
+    from openmrc.engine.packet import ACKNOWLEDGE
+    from openmrc.fabric.ideal import costs
+    from openmrc.wire.framing import framing
+
+    sizes = framing(transport.rules)
+    ack_bytes = sizes.header_bytes[ACKNOWLEDGE]
+    return costs(fabric, traffic, sizes.data_bytes, transport.pmtu, ack_bytes)
+
+
 def _reporter(
     report: Callable[[Step], None] | None, name: str, index: int, count: int
 ) -> Callable[[Progress], None] | None:
@@ -460,7 +492,14 @@ def _reporter(
     return lambda progress: report(Step(name, index, count, progress))
 
 
-def _collect(name: str, world: World, ideal_ps: int) -> TransportResult:
+def _collect(
+    name: str,
+    scenario: Scenario,
+    fabric: Fabric,
+    transport: Transport,
+    world: World,
+    ideal_ps: int,
+) -> TransportResult:
     return TransportResult(
         name=name,
         flows=world.flows(),
@@ -478,7 +517,20 @@ def _collect(name: str, world: World, ideal_ps: int) -> TransportResult:
         flow_job=world.traffic.msg_job,
         pauses=world.pauses(),
         samples=world.samples(),
+        training=_trained(scenario, fabric, transport, world),
     )
+
+
+def _trained(
+    scenario: Scenario, fabric: Fabric, transport: Transport, world: World
+) -> TrainingResult | None:
+    from openmrc.training_section import Training
+
+    if not isinstance(scenario.workload, Training):
+        return None
+    from openmrc.training import trained
+
+    return trained(scenario.workload, fabric, world.traffic, transport, world)
 
 
 def _us(ps: float) -> float:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from openmrc._toml import Choice, File, Table, plain, read_table, refuse_unknown, write_table
+from openmrc._toml import Choice, File, Files, Table, plain, read_table, refuse_unknown, write_table
 from openmrc.errors import InputError
 from openmrc.sections import (
     FABRICS,
@@ -26,6 +26,7 @@ from openmrc.sections import (
     LabSection,
     ReportSection,
     StopSection,
+    WorkloadSection,
 )
 from openmrc.transport_sections import TRANSPORTS, AnyTransport, label_of
 from openmrc.workload_sections import (
@@ -34,7 +35,6 @@ from openmrc.workload_sections import (
     WORKLOADS,
     Jobs,
     JobSection,
-    WorkloadSection,
 )
 
 if TYPE_CHECKING:
@@ -110,8 +110,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         sections = (self.fabric, *self.transports, self.workload, *self.faults)
         values = [value for section in sections for value in msgspec.structs.astuple(section)]
         named = [Path(value) for value in values if isinstance(value, File)]
+        several = [path for value in values if isinstance(value, Files) for path in value.paths()]
         policies = (value.file for value in values if isinstance(value, Choice))
-        return [*named, *(file for file in policies if file is not None)]
+        return [*named, *several, *(file for file in policies if file is not None)]
 
     def to_toml(self) -> str:
         """Return the scenario as a file, every default written out."""

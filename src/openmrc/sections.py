@@ -3,8 +3,8 @@
 A key that would have no effect (`planes` of a fat tree) is not part of that kind, and so unknown
 there. None means `"auto"`: derived at start. A Struct's own checks raise ValueError with the key in
 front (".rate: ..."), which `_toml` completes with the place. docs/scenario.md says the same in
-prose. `[workload]` and `[transport]` have files of their own, `workload_sections` and
-`transport_sections`.
+prose. `[transport]` and the kinds of `[workload]` have files of their own: `transport_sections`,
+`workload_sections` and `training_section`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from openmrc._toml import ByteCount, File, Rate, Size, Time
+from openmrc._toml import ByteCount, File, Rate, Size, Time, write_table
 from openmrc.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from openmrc.fabric.model import Fabric
     from openmrc.live.lab.topology import Settings
     from openmrc.sim.transport import Queues
+    from openmrc.traffic import Traffic
 
 # 16 times the largest installation published (131,072 NICs); arrays of more do not fit a machine.
 NICS_MAX = 2_097_152
@@ -203,6 +204,20 @@ class FaultSection(Section, frozen=True, kw_only=True):
             for key in [field.encode_name]
         }
         return Fault(**given)
+
+
+class WorkloadSection(Section, frozen=True, kw_only=True):
+    """`[workload]`: what is sent."""
+
+    kind: ClassVar[str]
+
+    def build(self, n_nics: int, seed: int) -> Traffic:
+        """Return the messages; raise `InputError` for a NIC that is not there."""
+        raise NotImplementedError
+
+    def tables(self) -> list[str]:
+        """Return the tables of a scenario file that say the same."""
+        return [write_table("[workload]", self, kind=self.kind)]
 
 
 class StopSection(Section, frozen=True, kw_only=True):

@@ -30,6 +30,20 @@ FIGURES: dict[str, Any] = {
     **dict.fromkeys((f"packets.{k}" for k in PACKETS), pl.Int64),
     **dict.fromkeys((f"paths.{k}" for k in PATHS), pl.Int64),
     **dict.fromkeys((f"roce.{k}" for k in ROCE), pl.Int64),
+    "training.steps.total": pl.Int64,
+    "training.steps.completed": pl.Int64,
+    "training.ranks": pl.Int64,
+    **dict.fromkeys((f"training.step_us.{k}" for k in ("min", *PERCENTILES, "mean")), pl.Float64),
+    **dict.fromkeys((f"training.ideal_step_us.{k}" for k in ("compute", "network")), pl.Float64),
+    "training.lost_to_network": pl.Float64,
+    "training.gpu_busy": pl.Float64,
+    "training.died": pl.Boolean,
+    "training.died_in_step": pl.Int64,
+    "training.died_us": pl.Float64,
+    "training.lost_s": pl.Float64,
+    **dict.fromkeys(
+        (f"training.a_day.{k}" for k in ("faults", "deaths", "useful", "goodput")), pl.Float64
+    ),
     "qp_errors": pl.List(pl.String),
     "bytes_verified": pl.Int64,
 }
@@ -43,13 +57,15 @@ def stacked(tables: Iterable[pl.DataFrame]) -> pl.DataFrame:
 def figure_table(run: TransportResult) -> pl.DataFrame:
     """Return one row: the transport's name and every figure of its summary.
 
-    Figures of single jobs are not among them: `flow_table` has a column to group by.
+    Figures of single jobs are not among them: `flow_table` has a column to group by. Those of
+    training are where the workload is.
     """
     summary = without_lists(run.summary())
     summary.pop("jobs", None)
+    own = {k: v for k, v in FIGURES.items() if "training" in summary or not _of_training(k)}
     return pl.DataFrame(
         [{"transport": run.name} | flat(summary)],
-        schema={"transport": pl.String} | FIGURES,
+        schema={"transport": pl.String} | own,
     )
 
 
@@ -82,6 +98,40 @@ def flow_table(run: TransportResult) -> pl.DataFrame:
     )
 
 
+def step_table(run: TransportResult) -> pl.DataFrame:
+    """Return one row per step of a training job, none for another workload; times in us, null for
+    what never ended.
+
+    `end_us` is when the last rank (`last_rank`) ended it, `first_end_us` the first; `step_us` what
+    it took; `compute_us` and `network_us` what it would have without a network, and in a perfect
+    one.
+    """
+    job = run.training
+    ends = np.zeros((0, 1), np.int64) if job is None else job.ends_ps
+    n, done = len(ends), 0 if job is None else job.completed
+    whole = np.arange(n) < done
+    last = ends.max(axis=1, initial=-1)
+    first = np.where(ends >= 0, ends, np.iinfo(np.int64).max).min(axis=1, initial=2**62)
+    none = np.zeros(0, np.int64)
+    compute = none if job is None else job.compute_ends_ps
+    network = none if job is None else job.network_ends_ps
+    return pl.DataFrame(
+        {
+            "transport": [run.name] * n,
+            "step": np.arange(1, n + 1),
+            "end_us": _us_or_null(np.where(whole, last, -1)),
+            "step_us": _us_or_null(np.where(whole, np.diff(last, prepend=0), -1)),
+            "first_end_us": _us_or_null(np.where((ends >= 0).any(axis=1), first, -1)),
+            "last_rank": pl.Series(
+                [int(r) if w else None for r, w in zip(ends.argmax(axis=1), whole, strict=True)],
+                dtype=pl.Int64,
+            ),
+            "compute_us": _us_or_null(np.diff(compute, prepend=0)),
+            "network_us": _us_or_null(np.diff(network, prepend=0)),
+        }
+    )
+
+
 def time_table(run: TransportResult) -> pl.DataFrame:
     """Return one row per bin: its start, goodput, and packets sent again, lost and trimmed."""
     timeline = run.timeline
@@ -95,6 +145,10 @@ def time_table(run: TransportResult) -> pl.DataFrame:
             "trimmed": timeline["trimmed"],
         }
     )
+
+
+def _of_training(figure: str) -> bool:
+    return figure.startswith("training.")
 
 
 def _us_or_null(times_ps: Any) -> pl.Series:

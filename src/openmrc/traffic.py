@@ -13,22 +13,33 @@ in the order of messages (MRC 1.3). Releases beyond what is needed change nothin
 that needs k of n releases waits for the k-th. The rows are compressed: entry m's are
 `next[first[m] : first[m + 1]]`.
 
+A *computation* is numbered behind the messages: entry `n_msgs + c` is computation c. It begins when
+its `calc_deps` releases have arrived, not before `calc_start_ps`, and when its core is free: those
+of one core run one at a time, in the order in which they could begin. Core 0 stands for none. It
+takes `calc_ps`; then it gives the releases of its `recv` row; its `sent` row is empty.
+
+Series and what happens once may release each other. A message or a computation that releases a
+series is a *gate*: no message of the series is posted before all its gates are open, whatever
+`msg_deps` says. What happens once gets from a series one release for each of its messages.
+
 Message k carries block `(msg_block - k) mod msg_blocks` of its data, and is `msg_bytes` long, one
 byte more if that block is below `msg_longer`.
 
-A workload in which some message could never be posted is refused when it is made.
+A workload with `ends_on_error` is over with the first error of a queue pair, as a job that is
+synchronous is. One in which some message could never be posted is refused when it is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from openmrc.errors import InputError
+from openmrc.releases import Places, mixed_waves, waves
 
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
@@ -38,7 +49,8 @@ Edges = tuple[npt.ArrayLike, npt.ArrayLike]  # (giving messages, released messag
 NO_EDGES: Edges = ((), ())
 
 QPS_MAX = 1 << 22  # as many as an rkey can name; each costs tens of kilobytes when it runs
-MESSAGES_MAX = 20_000_000  # listed: a run takes 200 B of each
+MESSAGES_MAX = 20_000_000  # listed, or computations: a run takes 200 B of each
+NO_CORE = 0  # of a computation that waits for no other
 
 Scalar = TypeVar("Scalar", bound=np.generic)
 
@@ -61,12 +73,21 @@ class Traffic:
     msg_block: IntArray  # which block the first one carries,
     msg_blocks: IntArray  # of so many,
     msg_longer: IntArray  # the first so many of which are a byte longer
-    recv_first: IntArray  # [messages + 1]
+    recv_first: IntArray  # [entries + 1]
     recv_next: IntArray
-    sent_first: IntArray  # [messages + 1]
+    sent_first: IntArray  # [entries + 1]
     sent_next: IntArray
     msg_job: IntArray  # index into `jobs`; 0 where there are none
     jobs: tuple[str, ...] = ()
+    calc_ps: LongArray = field(default_factory=lambda: np.zeros(0, np.int64))  # [computations]
+    calc_start_ps: LongArray = field(default_factory=lambda: np.zeros(0, np.int64))
+    calc_core: IntArray = field(
+        default_factory=lambda: np.zeros(0, np.int32)
+    )  # 0 where it needs none
+    calc_deps: IntArray = field(default_factory=lambda: np.zeros(0, np.int32))
+    ends_on_error: bool = False
+    # [steps, ranks]: the computations with which the ranks of a training job end its steps
+    step_ends: LongArray | None = None
 
     def __post_init__(self) -> None:
         _check_numbers(self)
@@ -82,6 +103,48 @@ class Traffic:
     def n_msgs(self) -> int:
         """How many entries there are: messages, a series counting once."""
         return len(self.msg_qp)
+
+    @property
+    def n_calcs(self) -> int:
+        """How many computations there are."""
+        return len(self.calc_ps)
+
+    @property
+    def n_entries(self) -> int:
+        """How many can be released: messages, then computations."""
+        return self.n_msgs + self.n_calcs
+
+    @property
+    def deps(self) -> IntArray:
+        """Releases needed by each entry, messages first."""
+        return np.concatenate([self.msg_deps, self.calc_deps])
+
+    @property
+    def counts(self) -> IntArray:
+        """How often each entry happens, messages first: a computation once."""
+        return np.concatenate([self.msg_count, np.ones(self.n_calcs, np.int32)])
+
+    @property
+    def edges(self) -> tuple[LongArray, IntArray]:
+        """All releases as (giving entries, released entries): by arrival, then when sent."""
+        rows = ((self.recv_first, self.recv_next), (self.sent_first, self.sent_next))
+        giving = [np.repeat(np.arange(self.n_entries), np.diff(first)) for first, _ in rows]
+        return np.concatenate(giving), np.concatenate([self.recv_next, self.sent_next])
+
+    @property
+    def msg_gates(self) -> IntArray:
+        """How many gates each series has; 0 for a single message."""
+        giving, released = self.edges
+        many = self.counts > 1
+        shut = many[released] & ~many[giving]
+        return np.bincount(released[shut], minlength=self.n_entries)[: self.n_msgs].astype(np.int32)
+
+    @property
+    def mixed(self) -> bool:
+        """Whether series and what happens once release each other."""
+        giving, released = self.edges
+        many = self.counts > 1
+        return bool((many[giving] != many[released]).any())
 
     @property
     def n_sends(self) -> int:
@@ -130,6 +193,17 @@ class Traffic:
         return self.qp_dst[self.msg_qp]
 
 
+class Calcs(NamedTuple):
+    """Computations for `make_traffic`; columns but `ps` may be one value for all."""
+
+    ps: npt.ArrayLike
+    core: npt.ArrayLike = NO_CORE
+    start_ps: npt.ArrayLike = 0
+
+
+NO_CALCS = Calcs(())
+
+
 def make_traffic(
     kind: str,
     n_nics: int,
@@ -145,20 +219,27 @@ def make_traffic(
     compute_ps: npt.ArrayLike = 0,
     count: npt.ArrayLike = 1,
     blocks: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike] = (0, 1, 0),
+    calcs: Calcs = NO_CALCS,
 ) -> Traffic:
     """Return a workload from plain lists or arrays.
 
     Columns but `msg_qp` may be one value for all messages; `blocks` is `msg_block`, `msg_blocks`
-    and `msg_longer`. `recv` and `sent` are pairs (giving, released) of message numbers. Without
-    `deps` a message waits for every release it is given. Raises `InputError` for whatever could
-    not run.
+    and `msg_longer`. `recv` and `sent` are pairs (giving, released) of entry numbers. Without
+    `deps` a message waits for every release it is given, as a computation always does. Raises
+    `InputError` for whatever could not run.
     """
     qps = np.asarray(msg_qp, np.int32)
-    n = len(qps)
-    recv_first, recv_next = _rows(recv, n)
-    sent_first, sent_next = _rows(sent, n)
+    calc_ps = np.asarray(calcs.ps, np.int64)
+    n, n_calcs = len(qps), len(calc_ps)
+    recv_first, recv_next = _rows(recv, n + n_calcs)
+    sent_first, sent_next = _rows(sent, n + n_calcs)
+    counts = np.concatenate([_column(count, n, np.int64), np.ones(n_calcs, np.int64)])
+    given = np.zeros(n + n_calcs, np.int64)
+    for giving, released in (recv, sent):
+        to = np.asarray(released, np.int64)
+        np.add.at(given, to, np.where(counts[to] > 1, 1, counts[np.asarray(giving, np.int64)]))
     if deps is None:
-        deps = np.bincount(np.concatenate([recv_next, sent_next]), minlength=n)
+        deps = given[:n]
     return Traffic(
         kind=kind,
         n_nics=n_nics,
@@ -179,6 +260,10 @@ def make_traffic(
         sent_first=sent_first,
         sent_next=sent_next,
         msg_job=np.zeros(n, np.int32),
+        calc_ps=calc_ps,
+        calc_start_ps=_column(calcs.start_ps, n_calcs, np.int64),
+        calc_core=_column(calcs.core, n_calcs, np.int32),
+        calc_deps=given[n:].astype(np.int32),
     )
 
 
@@ -189,8 +274,9 @@ def unroll(traffic: Traffic) -> Traffic:
     """
     check_listed(traffic.n_sends)
     entry = np.repeat(np.arange(traffic.n_msgs), traffic.msg_count)
-    begin = np.cumsum(traffic.msg_count, dtype=np.int64) - traffic.msg_count
-    k = np.arange(len(entry)) - begin[entry]
+    ends = np.cumsum(traffic.msg_count, dtype=np.int64)
+    k = np.arange(len(entry)) - (ends - traffic.msg_count)[entry]
+    begin = np.concatenate([ends - traffic.msg_count, ends[-1] + np.arange(traffic.n_calcs)])
     block = (traffic.msg_block[entry] - k) % traffic.msg_blocks[entry]
     series = traffic.msg_count > 1
     deps = traffic.msg_deps[entry]
@@ -204,12 +290,19 @@ def unroll(traffic: Traffic) -> Traffic:
         msg_start_ps=traffic.msg_start_ps[entry],
         recv=_unrolled(traffic, begin, traffic.recv_first, traffic.recv_next),
         sent=_unrolled(traffic, begin, traffic.sent_first, traffic.sent_next),
-        deps=np.where(series[entry], deps + k > 0, deps),
+        deps=np.where(series[entry], (deps + k > 0) + traffic.msg_gates[entry], deps),
         imm=traffic.msg_imm[entry],
         compute_ps=traffic.msg_compute_ps[entry],
         blocks=(block, traffic.msg_blocks[entry], 0),
+        calcs=Calcs(traffic.calc_ps, traffic.calc_core, traffic.calc_start_ps),
     )
-    return replace(listed, msg_job=traffic.msg_job[entry], jobs=traffic.jobs)
+    return replace(
+        listed,
+        msg_job=traffic.msg_job[entry],
+        jobs=traffic.jobs,
+        ends_on_error=traffic.ends_on_error,
+        step_ends=traffic.step_ends,
+    )
 
 
 def check_listed(n: int) -> None:
@@ -220,46 +313,19 @@ def check_listed(n: int) -> None:
 
 def _unrolled(traffic: Traffic, begin: LongArray, first: IntArray, nxt: IntArray) -> Edges:
     """Return the releases of one kind between listed messages; entry m's begin at `begin[m]`."""
-    giving = np.repeat(np.arange(traffic.n_msgs), np.diff(first))
-    count, deps = traffic.msg_count[nxt], traffic.msg_deps[nxt]
-    edge = np.repeat(np.arange(len(nxt)), count)
-    k = np.arange(len(edge)) - (np.cumsum(count, dtype=np.int64) - count)[edge]
-    # message k of a series waits for message k + deps - 1 of the other; single ones for each other
-    needed = np.where(count > 1, deps, 1)[edge] + k
-    edge, k, needed = (column[needed > 0] for column in (edge, k, needed))
-    return begin[giving[edge]] + needed - 1, begin[nxt[edge]] + k
-
-
-def waves(
-    rows: Sequence[tuple[IntArray, IntArray]], deps: IntArray
-) -> Iterator[npt.NDArray[np.intp]]:
-    """Yield the messages in the order of their release: those that need none, then the next ...
-
-    `rows` are compressed (first, next) tables. A message is in the wave that brings its
-    `deps`-th release; messages that never get theirs are in none.
-    """
-    waiting = deps.astype(np.int64)
-    wave = np.flatnonzero(waiting <= 0)
-    while wave.size:
-        yield wave
-        released = np.concatenate([released_by(wave, first, nxt)[1] for first, nxt in rows])
-        targets, arrivals = np.unique(released, return_counts=True)
-        before = waiting[targets]
-        waiting[targets] = before - arrivals
-        wave = targets[(before > 0) & (before <= arrivals)].astype(np.intp)
-
-
-def released_by(
-    messages: npt.NDArray[np.intp], first: IntArray, nxt: IntArray
-) -> tuple[npt.NDArray[np.intp], IntArray]:
-    """Return one pair per release that these messages give.
-
-    The pair is (position of the giving message in `messages`, released message).
-    """
-    counts = (first[messages + 1] - first[messages]).astype(np.int64)
-    begin = np.repeat(first[messages] - (np.cumsum(counts) - counts), counts)
-    position = np.repeat(np.arange(len(messages)), counts)
-    return position, nxt[begin + np.arange(len(begin))]
+    giving = np.repeat(np.arange(traffic.n_entries), np.diff(first))
+    counts = traffic.counts
+    to, by = counts[nxt], counts[giving]
+    times = np.where(to > 1, to, by)
+    edge = np.repeat(np.arange(len(nxt)), times)
+    k = np.arange(len(edge)) - (np.cumsum(times, dtype=np.int64) - times)[edge]
+    # Message k of a series waits for message k + deps - 1 of another, and for each gate; what
+    # happens once waits for every message of a series.
+    to, by, deps = to[edge], by[edge], traffic.deps[nxt][edge]
+    giver = np.where(by > 1, np.where(to > 1, k + deps - 1, k), 0)
+    there = giver >= 0
+    edge, giver, k = edge[there], giver[there], np.where(to > 1, k, 0)[there]
+    return begin[giving[edge]] + giver, begin[nxt[edge]] + k
 
 
 def _column(values: npt.ArrayLike, n: int, dtype: type[Scalar]) -> npt.NDArray[Scalar]:
@@ -300,6 +366,10 @@ def _check_numbers(traffic: Traffic) -> None:
     _refuse(compute, compute < 0, "workload compute before message", "0 ps or more is accepted")
     count = traffic.msg_count
     _refuse(count, count < 1, "workload messages in series", "1 or more is accepted")
+    calc = traffic.calc_ps
+    _refuse(calc, calc < 0, "workload time of computation", "0 ps or more is accepted")
+    core = traffic.calc_core
+    _refuse(core, core < 0, "workload core of computation", "0 or more is accepted")
     deps = traffic.msg_deps
     _refuse(
         deps,
@@ -327,32 +397,23 @@ def _check_series(traffic: Traffic) -> None:
     _refuse(
         deps, series & (deps > 1), "workload releases needed by series", "1 at most is accepted"
     )
-    edges = [
-        (np.repeat(np.arange(traffic.n_msgs), np.diff(first)), nxt)
-        for first, nxt in (
-            (traffic.recv_first, traffic.recv_next),
-            (traffic.sent_first, traffic.sent_next),
-        )
-    ]
-    by_arrival = edges[0][0]
+    many = traffic.counts > 1
+    giving, released = traffic.edges
+    by_arrival = giving[: len(traffic.recv_next)]
+    told = np.concatenate([traffic.msg_imm, np.ones(traffic.n_calcs, np.bool_)])
     _refuse(
         by_arrival,
-        series[by_arrival] & ~traffic.msg_imm[by_arrival],
+        many[by_arrival] & ~told[by_arrival],
         "workload release by series",
         "only with immediates do the messages of a series arrive in order",
     )
-    giving, released = (np.concatenate(ends) for ends in zip(*edges, strict=True))
-    _refuse(
-        giving,
-        series[giving] != series[released],
-        "workload release by entry",
-        "series release series, and messages messages",
-    )
-    givers = np.bincount(released, minlength=traffic.n_msgs)
+    inner = many[giving] & many[released]
+    giving, released = giving[inner], released[inner]
+    givers = np.bincount(released, minlength=traffic.n_entries)[: traffic.n_msgs]
     _refuse(
         givers, series & (givers > 1), "workload releases given to series", "by one other at most"
     )
-    given = np.bincount(released, count[giving], traffic.n_msgs)
+    given = np.bincount(released, traffic.counts[giving], traffic.n_entries)[: traffic.n_msgs]
     needed = deps + count - 1
     _refuse(
         needed, series & (needed > given), "workload releases needed by series", "fewer are given"
@@ -360,17 +421,38 @@ def _check_series(traffic: Traffic) -> None:
 
 
 def _check_all_posted(traffic: Traffic) -> None:
-    rows = ((traffic.recv_first, traffic.recv_next), (traffic.sent_first, traffic.sent_next))
-    posted = np.zeros(traffic.n_msgs, np.bool_)
-    for wave in waves(rows, traffic.msg_deps):
+    posted = np.zeros(traffic.n_entries, np.bool_)
+    for wave in _in_order(traffic):
         posted[wave] = True
     if not posted.all():
         m = int(np.argmin(posted))
+        if m >= traffic.n_msgs:
+            raise InputError(
+                f"workload computation {m - traffic.n_msgs}: never begins, the releases it waits"
+                " for cannot all come; break the circle"
+            )
         raise InputError(
             f"workload message {m} (nic {traffic.msg_src[m]} to nic {traffic.msg_dst[m]}):"
             f" never posted, the {traffic.msg_deps[m]} releases it waits for cannot all come;"
             " break the circle or lower the count"
         )
+
+
+def _in_order(traffic: Traffic) -> Iterator[Places]:
+    """Yield the entries that can happen, wave by wave."""
+    if not traffic.mixed:
+        rows = ((traffic.recv_first, traffic.recv_next), (traffic.sent_first, traffic.sent_next))
+        yield from waves(rows, traffic.deps)
+        return
+    giving, released = traffic.edges
+    many = traffic.counts > 1
+    inner = many[giving] & many[released]
+    among = _rows((giving[inner], released[inner]), traffic.n_entries)
+    started = np.zeros(traffic.n_entries, np.bool_)  # among series alone, gates left aside
+    for wave in waves((among,), np.where(many, traffic.deps, 0).astype(np.int32)):
+        started[wave] = True
+    for wave in mixed_waves(giving, released, traffic.deps, traffic.counts):
+        yield wave[started[wave]]
 
 
 def _refuse(values: npt.NDArray[np.integer], wrong: BoolArray, place: str, remedy: str) -> None:

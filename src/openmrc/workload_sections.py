@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from openmrc._toml import File, Size, Time, write_table
+from openmrc._toml import File, Files, Size, Time, write_table
 from openmrc.errors import InputError
-from openmrc.sections import Count, Label, NicId, Nics, Section, Share
+from openmrc.sections import Count, Label, NicId, Nics, Section, Share, WorkloadSection
+from openmrc.training_section import Training
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,20 +26,6 @@ LISTED_MAX = 1_000_000
 SEED_COMPUTE = 1  # the purpose of a random stream beside that of the workload itself
 
 Placement = Annotated[str, Meta(min_length=1)]  # of a job; a list of numbers becomes such a text
-
-
-class WorkloadSection(Section, frozen=True, kw_only=True):
-    """`[workload]`: what is sent."""
-
-    kind: ClassVar[str]
-
-    def build(self, n_nics: int, seed: int) -> Traffic:
-        """Return the messages; raise `InputError` for a NIC that is not there."""
-        raise NotImplementedError
-
-    def tables(self) -> list[str]:
-        """Return the tables of a scenario file that say the same."""
-        return [write_table("[workload]", self, kind=self.kind)]
 
 
 class Permutation(WorkloadSection, frozen=True, kw_only=True):
@@ -94,6 +81,73 @@ class HtsimWorkload(WorkloadSection, frozen=True, kw_only=True):
         from openmrc.workload.cm import load_cm
 
         return load_cm(self.cm, n_nics)
+
+
+Scale = Annotated[float, Meta(ge=0, le=1e6)]
+
+
+class EtFiles(Files):
+    """Chakra traces."""
+
+    __slots__ = ()
+    SUFFIX = ".et"
+
+
+class Trace(WorkloadSection, frozen=True, kw_only=True):
+    """What the traces have in common: where their ranks are, and how fast they compute.
+
+    The ranks are on the first NICs by their numbers, or at random ones (drawn from the seed).
+    """
+
+    compute_scale: Scale = 1.0
+    order: Literal["nic", "random"] = "nic"
+
+    def _nics(self, n_nics: int, seed: int) -> npt.NDArray[np.int64]:
+        import numpy as np
+
+        nics = np.arange(n_nics)
+        if self.order == "random":
+            np.random.default_rng(seed).shuffle(nics)
+        return nics
+
+
+class GoalWorkload(Trace, frozen=True, kw_only=True):
+    """A GOAL schedule."""
+
+    kind: ClassVar[str] = "goal"
+    file: File
+    rank_nics: Count = 1
+
+    def build(self, n_nics: int, seed: int) -> Traffic:
+        from openmrc.workload.goal import load_goal
+
+        nics = self._nics(n_nics, seed)
+        return load_goal(self.file, n_nics, nics, self.compute_scale, self.rank_nics)
+
+
+class ChakraWorkload(Trace, frozen=True, kw_only=True):
+    """MLCommons Chakra execution traces, one file for each rank."""
+
+    kind: ClassVar[str] = "chakra"
+    traces: EtFiles
+    groups: File | None = None
+    all_reduce: Literal["ring", "halving-doubling"] = "ring"
+    broadcast: Literal["chain", "tree"] = "chain"
+    channels: Count = 1
+    chunks: Count = 1
+
+    def build(self, n_nics: int, seed: int) -> Traffic:
+        from openmrc.workload.chakra import load_chakra
+        from openmrc.workload.chakra_collectives import Expansion
+
+        return load_chakra(
+            self.traces.paths(),
+            n_nics,
+            self._nics(n_nics, seed),
+            self.compute_scale,
+            Expansion(self.all_reduce, self.broadcast, self.channels, self.chunks),
+            self.groups,
+        )
 
 
 class Collective(WorkloadSection, frozen=True, kw_only=True):
@@ -351,7 +405,12 @@ JOB_WORKLOADS = {
         SendRecv,
         Stream,
         HtsimWorkload,
+        GoalWorkload,
+        ChakraWorkload,
     )
 }
-WORKLOADS: dict[str, type[WorkloadSection]] = JOB_WORKLOADS | {Jobs.kind: Jobs}
+WORKLOADS: dict[str, type[WorkloadSection]] = JOB_WORKLOADS | {
+    Jobs.kind: Jobs,
+    Training.kind: Training,
+}
 JOB_KEYS = tuple(field.name for field in msgspec.structs.fields(JobSection))

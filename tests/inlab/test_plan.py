@@ -12,7 +12,7 @@ from openmrc.inlab import run_in_lab
 from openmrc.inlab.plan import GAP_BYTES, Plan, make_plan
 from openmrc.scenario import make_scenario
 from openmrc.sim.derive import derive
-from openmrc.traffic import Traffic, make_traffic
+from openmrc.traffic import Calcs, Traffic, make_traffic
 from openmrc.transport_sections import TransportSection
 
 FABRIC = {"nics": 4, "planes": 2, "port_rate": "20Mbps", "t0_down": 2}
@@ -145,4 +145,11 @@ def test_a_release_that_would_have_to_travel_is_refused() -> None:
         "test", 4, qp_src=[0, 2], qp_dst=[1, 3], msg_qp=[0, 1], msg_bytes=1000, recv=([0], [1])
     )
     with pytest.raises(InputError, match="message 1: nic 2 sends it after the arrival of message"):
+        plan_of(traffic, TransportSection(), fabric)
+
+
+def test_computations_are_refused() -> None:
+    fabric, _, _ = make_scenario({"fabric": FABRIC, "workload": {"kind": "permutation"}}).build()
+    traffic = make_traffic("test", 4, [0], [1], [0], 1000, calcs=Calcs([5]))
+    with pytest.raises(InputError, match="workload: 1 computations; --world lab accepts none"):
         plan_of(traffic, TransportSection(), fabric)

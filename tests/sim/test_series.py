@@ -200,13 +200,13 @@ def arrays_mb(world: World, names: Sequence[str]) -> float:
 
 
 def test_a_ring_of_8192_takes_its_first_steps() -> None:
-    """134 million messages to come: 120 B of records a rank say which."""
+    """134 million messages to come: 128 B of records a rank say which."""
     fabric = multiplane(8192, 1, 100 * GBPS, 64, 64, 500 * NS, 250 * NS)
     ring = ring_all_reduce(8192, 8192 * 2048)
     assert ring.n_sends == 134_201_344
     world = world_of(fabric, ring, stop=40 * US, evs_active=4, evs_backup=0, mpr=128, pmtu=2048)
     kept = arrays_mb(world, ["message", "series", "roster", "release"])
-    assert kept == pytest.approx(8192 * 120 / 1e6)
+    assert kept == pytest.approx(8192 * 128 / 1e6)
     assert arrays_mb(world, ["unit"]) == pytest.approx(8192 * 128 * 2 / 1e6)
     assert world.run()
     assert world.now_ps == 40 * US

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from openmrc.errors import InputError
-from openmrc.traffic import Traffic, waves
+from openmrc.releases import waves
+from openmrc.traffic import Traffic
 from openmrc.workload import load_cm
 
 PLAIN = """\

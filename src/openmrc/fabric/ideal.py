@@ -9,27 +9,16 @@ ports. These are bounds, not estimates: no run can beat them, however it spreads
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
+from openmrc.fabric.earliest import NO_HOP, Cost, earliest_ps
 from openmrc.fabric.model import Fabric, IntArray, LongArray
-from openmrc.traffic import Traffic, released_by, waves
+from openmrc.releases import released_by, waves
+from openmrc.traffic import Traffic
 
 # Of one byte at one bit/s.
 _PS_PER_BYTE = 8 * 10**12
-NO_HOP = 1 << 40  # a lag that no series is long enough for
-
-
-class _Cost(NamedTuple):
-    """Columns per message, in picoseconds."""
-
-    send: LongArray  # serialisation of all its packets on the first link, one after the other
-    receive: LongArray  # the same on the last link
-    arrive: LongArray  # from its posting until its last byte is placed, alone in the network
-    lead: LongArray  # of any of its packets: latency, and serialisation before the last link
-    trail: LongArray  # of any of its packets: latency, and serialisation after the first link
-    ack: LongArray  # from the arrival until the sender has the acknowledgement
 
 
 def ideal_ps(
@@ -47,9 +36,12 @@ def ideal_ps(
     busiest NIC, whose ports must carry all that it sends or receives. The messages of a series
     count as the shortest of them, which is one byte less at most.
     """
-    cost = _costs(fabric, traffic, frame_bytes, pmtu, control_wire_bytes)
-    posted = _posted_ps(traffic, cost)
-    last = np.where(traffic.msg_count > 1, _last_of_series_ps(traffic, cost, posted), posted)
+    cost = costs(fabric, traffic, frame_bytes, pmtu, control_wire_bytes)
+    if traffic.mixed:
+        posted, last = (ps[: traffic.n_msgs] for ps in earliest_ps(traffic, cost, fabric.n_planes))
+    else:
+        posted = _posted_ps(traffic, cost)
+        last = np.where(traffic.msg_count > 1, _last_of_series_ps(traffic, cost, posted), posted)
     chain = int((last + cost.arrive + cost.ack).max())
     cost = cost._replace(
         send=cost.send * traffic.msg_count, receive=cost.receive * traffic.msg_count
@@ -72,39 +64,40 @@ def message_ideal_ps(
     n packets over P planes take ceil(n / P) serialisations on the first link. Then the last one is
     stored and forwarded along the path, and an acknowledgement returns.
     """
-    cost = _costs(fabric, traffic, frame_bytes, pmtu, control_wire_bytes)
+    cost = costs(fabric, traffic, frame_bytes, pmtu, control_wire_bytes)
     return cost.arrive + cost.ack
 
 
-def _costs(
+def costs(
     fabric: Fabric,
     traffic: Traffic,
     frame_bytes: Callable[[int], int],
     pmtu: int,
     control_wire_bytes: int,
-) -> _Cost:
+) -> Cost:
+    """Return what each message costs, alone in the network; arguments as of `ideal_ps`."""
     n_full = (traffic.msg_bytes - 1) // pmtu  # packets before the last one
     payloads, payload_of = np.unique(traffic.msg_bytes - n_full * pmtu, return_inverse=True)
     last = np.array([frame_bytes(payload) for payload in payloads.tolist()], np.int64)[payload_of]
     full = frame_bytes(pmtu)
-    cost = _Cost(*(np.zeros(traffic.n_msgs, np.int64) for _ in _Cost._fields))
+    cost = Cost(*(np.zeros(traffic.n_msgs, np.int64) for _ in Cost._fields))
     uplinks = fabric.uplinks(traffic.msg_src, traffic.msg_dst)
     for n_up in np.unique(uplinks):  # paths of one length are alike
         these = np.flatnonzero(uplinks == n_up)
         src, dst = int(traffic.msg_src[these[0]]), int(traffic.msg_dst[these[0]])
         there = fabric.route(src, dst, fabric.ev(0, 0))
         back = fabric.route(dst, src, fabric.ev(0, 0))
-        paths = _path_costs(fabric, there, n_full[these], full, last[these])
+        paths = _pathcosts(fabric, there, n_full[these], full, last[these])
         for column, values in zip(cost, paths, strict=False):
             column[these] = values
         cost.ack[these] = _latency_ps(fabric, back) + _serial_ps(fabric, back, control_wire_bytes)
     return cost
 
 
-def _path_costs(
+def _pathcosts(
     fabric: Fabric, there: list[int], n_full: LongArray, full: int, last: LongArray
 ) -> tuple[LongArray, ...]:
-    """Return the columns of `_Cost` but the last, of messages that take this path."""
+    """Return the columns of `Cost` but the last, of messages that take this path."""
     first_ps, last_ps = (
         [_serial_ps(fabric, [port], full), _serial_ps(fabric, [port], last)]
         for port in (there[0], there[-1])
@@ -126,28 +119,33 @@ def _path_costs(
     return send, receive, arrive, lead, trail
 
 
-def _posted_ps(traffic: Traffic, cost: _Cost) -> LongArray:
+def _posted_ps(traffic: Traffic, cost: Cost) -> LongArray:
     """Return the earliest time at which each message can be posted.
 
     A message that needs only some of its releases counts as waiting for its start alone: which
     of them come first is not known here, and too early is still a bound.
     """
     recv, sent = (traffic.recv_first, traffic.recv_next), (traffic.sent_first, traffic.sent_next)
-    given = np.bincount(np.concatenate([recv[1], sent[1]]), minlength=traffic.n_msgs)
-    needs_all = traffic.msg_deps == given
-    posted = traffic.msg_start_ps.copy()
-    compute = traffic.msg_compute_ps
-    for wave in waves((recv, sent), np.where(needs_all, traffic.msg_deps, 0).astype(np.int32)):
-        arrived = posted[wave] + cost.arrive[wave]
-        for (first, nxt), ready in ((recv, arrived), (sent, arrived + cost.ack[wave])):
+    given = np.bincount(np.concatenate([recv[1], sent[1]]), minlength=traffic.n_entries)
+    needs_all = traffic.deps == given
+    posted = np.concatenate([traffic.msg_start_ps, traffic.calc_start_ps])
+    none = np.zeros(traffic.n_calcs, np.int64)
+    compute = np.concatenate([traffic.msg_compute_ps, none])
+    # A computation "arrives" when it ends; that others hold its core is left out: still a bound.
+    arrive = np.concatenate([cost.arrive, traffic.calc_ps])
+    ack = np.concatenate([cost.ack, none])
+    for wave in waves((recv, sent), np.where(needs_all, traffic.deps, 0).astype(np.int32)):
+        arrived = posted[wave] + arrive[wave]
+        for (first, nxt), ready in ((recv, arrived), (sent, arrived + ack[wave])):
             giving, released = released_by(wave, first, nxt)
             waits = needs_all[released]
             later = ready[giving[waits]] + compute[released[waits]]
             np.maximum.at(posted, released[waits], later)
-    return posted
+    messages: LongArray = posted[: traffic.n_msgs]
+    return messages
 
 
-def _last_of_series_ps(traffic: Traffic, cost: _Cost, posted: LongArray) -> LongArray:
+def _last_of_series_ps(traffic: Traffic, cost: Cost, posted: LongArray) -> LongArray:
     """Return the earliest time at which the last message of each series can be posted.
 
     Message k of a series waits for message k - lag of another (lag = 1 - deps), that for one of a
@@ -161,9 +159,9 @@ def _last_of_series_ps(traffic: Traffic, cost: _Cost, posted: LongArray) -> Long
         (traffic.recv_first, traffic.recv_next, 0),
         (traffic.sent_first, traffic.sent_next, cost.ack),
     ):
-        in_series = traffic.msg_count[nxt] > 1
+        in_series = np.append(traffic.msg_count, np.ones(traffic.n_calcs, np.int32))[nxt] > 1
         released = nxt[in_series]
-        giving = np.repeat(np.arange(n), np.diff(first))[in_series]
+        giving = np.repeat(np.arange(traffic.n_entries), np.diff(first))[in_series]
         hop[released] = giving
         lag[released] = 1 - traffic.msg_deps[released]
         time[released] = (cost.arrive + ack)[giving] + traffic.msg_compute_ps[released]

@@ -136,6 +136,10 @@ def _check_sizes(traffic: Traffic) -> None:
     ):
         if n > most:
             raise InputError(f"workload: {n} {what}; --world lab accepts {most} at most")
+    if traffic.n_calcs:
+        raise InputError(
+            f"workload: {traffic.n_calcs} computations; --world lab accepts none, its hosts send"
+        )
 
 
 def _check_releases(t: Traffic) -> None:

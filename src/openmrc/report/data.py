@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.report import pack
+from openmrc.report import pack, steps
 from openmrc.report.series import cumulative, goodput, last_bin_ps
 from openmrc.run import Result, TransportResult
 from openmrc.units import US
@@ -62,6 +62,7 @@ def _run(run: TransportResult, end_ps: int, n: int) -> dict[str, Any]:
         "goodput": {"us": _us(starts_ps), "gbps": _short(gbps)},
         "fct": {"us": _us(values_ps), "rank": ranks.tolist(), "flows": len(run.completed)},
         "samples": run.samples and _samples(run.samples, n),
+        "training": steps.page_data(run.training),
     }
 
 

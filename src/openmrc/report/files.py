@@ -3,6 +3,7 @@
 summary.json      the object `--json` prints
 flows.parquet     one row per transport and flow
 timeline.parquet  one row per transport and bin of time
+steps.parquet     of a training job: one row per transport and step
 report.html       everything to look at, in one page
 scenario.toml     the scenario with every default, to run again
 """
@@ -28,6 +29,8 @@ def write_results(result: Result, directory: Path, picture: bool = False) -> Non
         (aside / "summary.json").write_text(summary_json(result), encoding="utf-8")
         result.flows.write_parquet(aside / "flows.parquet")
         result.timeline.write_parquet(aside / "timeline.parquet")
+        if any(run.training is not None for run in result.transports):
+            result.steps.write_parquet(aside / "steps.parquet")
         (aside / "report.html").write_text(html(result), encoding="utf-8")
         (aside / "scenario.toml").write_text(result.scenario.to_toml(), encoding="utf-8")
         if picture:

@@ -7,15 +7,17 @@ Words, tables and the scenario are HTML as it stands; the pictures are drawn by 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 
 import openmrc
+from openmrc.report import steps
 from openmrc.report.data import page_data
 from openmrc.report.table import COLUMNS, derived, rows, sentences
 from openmrc.run import Result
 
-SCRIPTS = ("base.js", "lines.js", "heat.js", "fabric.js", "page.js")  # in this order
+SCRIPTS = ("base.js", "lines.js", "steps.js", "heat.js", "fabric.js", "page.js")  # in this order
 SCENARIO_CHARS_MAX = 200_000  # a longer one (thousands of faults) is in scenario.toml only
 
 
@@ -27,7 +29,8 @@ def html(result: Result) -> str:
         "TITLE": escape(f"{result.scenario.name}, seed {result.scenario.seed}"),
         "ABOUT": escape(_about(result)),
         "STYLE": assets.joinpath("page.css").read_text(encoding="utf-8"),
-        "TABLE": _table(result),
+        "TABLE": _table(COLUMNS, [cells for run in result.transports for cells in rows(run)]),
+        "STEPS": _table(steps.COLUMNS, trained) if (trained := steps.rows(result)) else "",
         "SENTENCES": "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences(result)),
         "DERIVED": _derived(result),
         "SCENARIO": escape(_scenario(result)),
@@ -48,16 +51,16 @@ def _about(result: Result) -> str:
     return f"{workload} on a {fabric} fabric, openmrc {openmrc.__version__}"
 
 
-def _table(result: Result) -> str:
+def _table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> str:
     """The table; each cell carries its heading for narrow screens, where rows become cards."""
-    names = [heading.replace("-\n", "").replace("\n", " ") for heading, _ in COLUMNS]
-    labels = [f"{n}, {unit}" if unit else n for n, (_, unit) in zip(names, COLUMNS, strict=True)]
+    names = [heading.replace("-\n", "").replace("\n", " ") for heading, _ in columns]
+    labels = [f"{n}, {unit}" if unit else n for n, (_, unit) in zip(names, columns, strict=True)]
     heads = "".join(
         f'<th scope="col">{escape(name)}<br><span class="unit">{escape(unit)}</span></th>'
-        for name, (_, unit) in zip(names, COLUMNS, strict=True)
+        for name, (_, unit) in zip(names, columns, strict=True)
     )
     body = ""
-    for first, *others in (cells for run in result.transports for cells in rows(run)):
+    for first, *others in rows:
         cells = "".join(
             f'<td data-label="{escape(label)}">{escape(cell)}</td>'
             for label, cell in zip(labels[1:], others, strict=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import IO, Any
 
 from rich.console import Console
 from rich.table import Table
 
+from openmrc.report import steps
 from openmrc.run import ROCE, Result, TransportResult
 from openmrc.units import US, fmt_rate, fmt_size, fmt_time
 
@@ -61,20 +63,28 @@ def _job_row(name: str, job: dict[str, Any]) -> list[str]:
 
 def print_table(result: Result, out: IO[str]) -> None:
     """Print the table and what follows from it to `out`."""
-    table = Table(
-        title=f"{result.scenario.name}, seed {result.scenario.seed}", title_justify="left"
-    )
-    for number, (heading, unit) in enumerate(COLUMNS):
-        text = f"{heading}\n{unit}" if unit else heading
-        table.add_column(text, justify="right" if number else "left", vertical="bottom")
-    for run in result.transports:
-        for cells in rows(run):
-            table.add_row(*cells)
+    title = f"{result.scenario.name}, seed {result.scenario.seed}"
     # A pipe has no width: a table in a file is as wide as it needs to be.
     console = Console(file=out, highlight=False, width=None if out.isatty() else 120)
-    console.print(table)
+    console.print(
+        _table(title, COLUMNS, [cells for run in result.transports for cells in rows(run)])
+    )
+    if trained := steps.rows(result):
+        console.print(_table(None, steps.COLUMNS, trained))
     for sentence in sentences(result):
         console.print(sentence, soft_wrap=True, markup=False)
+
+
+def _table(
+    title: str | None, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]
+) -> Table:
+    table = Table(title=title, title_justify="left")
+    for number, (heading, unit) in enumerate(columns):
+        text = f"{heading}\n{unit}" if unit else heading
+        table.add_column(text, justify="right" if number else "left", vertical="bottom")
+    for cells in rows:
+        table.add_row(*cells)
+    return table
 
 
 def sentences(result: Result) -> list[str]:
@@ -85,9 +95,10 @@ def sentences(result: Result) -> list[str]:
         total = len(run.completed)
         if run.n_failed:
             said.append(f"FAILED: {run.n_failed:,} of {total:,} flows of {run.name}: {_why(run)}")
-        if run.n_unfinished:
+        if run.n_unfinished and not run.died:
             word = "Not finished at the stated end" if planned else "UNFINISHED"
             said.append(f"{word}: {run.n_unfinished:,} of {total:,} flows of {run.name}.")
+        said += steps.sentences(run)
     said += [of_roce(run) for run in result.transports if "roce.acks" in run.counters]
     if len(result.transports) > 1 and not result.partial:
         said.append(who_finished_last(result))

@@ -26,7 +26,9 @@ def conservation(world: World) -> list[str]:
     c = world.counters()
     ended = c["delivered"] + c["dropped_queue"] + c["dropped_fault"] + c["dropped_corrupt"]
     ctl = world.net.ctl[0]
-    fates = np.bincount(world.net.message.fate, minlength=4)[ss.COMPLETED :].tolist()
+    fates = np.bincount(world.net.message.fate[: world.traffic.n_msgs], minlength=4)[
+        ss.COMPLETED :
+    ].tolist()
     counted = [ctl.messages_done, ctl.messages_failed, ctl.messages_orphaned]
     pairs = [
         ("bytes in the wrong place", world.bytes_wrong, 0),

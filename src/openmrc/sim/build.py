@@ -377,7 +377,7 @@ def build_net(
 ) -> ss.Net:
     """The network's arrays."""
     sizes = framing(transport.rules)
-    n_ports, n_msgs = fabric.n_ports, traffic.n_msgs
+    n_ports = fabric.n_ports
     port, kind, health = ports_of(fabric, queues, derived)
     switch = switches_of(fabric, seed)
     port.tapped[tapped] = 1
@@ -394,7 +394,7 @@ def build_net(
     message, release = messages_of(traffic, ends)
     series = series_of(traffic)
     lets = int(series.n_let.sum(dtype=np.int64))
-    heap = 2 * n_msgs + lets + 8 * ends.n + 2 * fabric.n_nics + 4096
+    heap = 2 * traffic.n_entries + lets + 8 * ends.n + 2 * fabric.n_nics + 4096
     packets = min(max(PACKETS_AT_START, 2 * len(st.slot)), PACKETS_RESERVED_MAX)
     ctl = records(1, ss.CONTROL)
     net = ss.Net(
@@ -415,6 +415,7 @@ def build_net(
         nic=link_nics(fabric),
         message=message,
         series=series,
+        core_free_at=cores_of(traffic),
         roster=np.argsort(traffic.msg_qp, kind="stable").astype(np.int32),
         release=release,
         unit=np.zeros(n_units, np.uint16),
@@ -456,8 +457,9 @@ def build_net(
     c.scouts = st.qp.nbytes + st.slot.nbytes + st.ev.nbytes > SCOUT_ABOVE_BYTES
     c.convergence_ps = transport.convergence_ps
     c.bin_ps = TIMELINE_BIN_PS
-    c.messages_open = n_msgs
-    c.reserve = n_msgs + 1024 + int(message.many.any()) * SERIES_RELEASES
+    c.messages_open = traffic.n_entries
+    c.ends_on_error = traffic.ends_on_error
+    c.reserve = traffic.n_entries + 1024 + int(message.many.any()) * SERIES_RELEASES
     c.first_fault_drop_at = NO_TIME
     c.rerouted_at = NO_TIME
     name_qps(st, c, ends, seed)
@@ -642,30 +644,43 @@ def series_of(traffic: Traffic) -> Any:
     series.block = traffic.msg_block
     series.blocks = traffic.msg_blocks
     series.longer = traffic.msg_longer
+    series.gates = traffic.msg_gates
     return series
 
 
+def cores_of(traffic: Traffic) -> npt.NDArray[np.int64]:
+    """When each core is free: all at once, at the beginning. Core 0 stands for none."""
+    return np.zeros(int(traffic.calc_core.max(initial=0)) + 1, np.int64)
+
+
 def messages_of(traffic: Traffic, ends: Ends) -> tuple[Any, npt.NDArray[np.int32]]:
-    """The messages, and what they release: each one's `recv` row, then its `sent` row."""
-    message = records(traffic.n_msgs, ss.MESSAGE_STATE)
+    """The messages and, behind them, the computations; and what they release: each one's `recv`
+    row, then its `sent` row.
+    """
+    entry = records(traffic.n_entries, ss.MESSAGE_STATE)
+    message = entry[: traffic.n_msgs]
     message.bytes = traffic.msg_bytes
     message.start_at = traffic.msg_start_ps
     message.compute_ps = traffic.msg_compute_ps
     message.many = traffic.msg_count > 1
-    message.deps = traffic.msg_deps
     message.imm = traffic.msg_imm
     message.qp = ends.sender[traffic.msg_qp]
-    message.posted_at = NO_TIME
-    message.done_at = NO_TIME
-    message.delivered_at = NO_TIME
-    message.recv0 = traffic.recv_first[:-1] + traffic.sent_first[:-1]
-    message.sent0 = traffic.recv_first[1:] + traffic.sent_first[:-1]
-    message.end = traffic.recv_first[1:] + traffic.sent_first[1:]
+    calc = entry[traffic.n_msgs :]
+    calc.start_at = traffic.calc_start_ps
+    calc.compute_ps = traffic.calc_ps
+    calc.qp = -1 - traffic.calc_core
+    entry.deps = traffic.deps
+    entry.posted_at = NO_TIME
+    entry.done_at = NO_TIME
+    entry.delivered_at = NO_TIME
+    entry.recv0 = traffic.recv_first[:-1] + traffic.sent_first[:-1]
+    entry.sent0 = traffic.recv_first[1:] + traffic.sent_first[:-1]
+    entry.end = traffic.recv_first[1:] + traffic.sent_first[1:]
     release = np.zeros(len(traffic.recv_next) + len(traffic.sent_next), np.int32)
     for rows, first, to in (
-        (traffic.recv_next, traffic.recv_first, message.recv0),
-        (traffic.sent_next, traffic.sent_first, message.sent0),
+        (traffic.recv_next, traffic.recv_first, entry.recv0),
+        (traffic.sent_next, traffic.sent_first, entry.sent0),
     ):
         n = np.diff(first)
         release[np.repeat(to - first[:-1], n) + np.arange(len(rows))] = rows
-    return message, release
+    return entry, release

@@ -85,6 +85,9 @@ def _next_fault(net, number):
 def _post(net, st, mi, now):
     if net.message[mi].fate != OPEN:
         return
+    if net.message[mi].qp < 0:
+        messages.end_computation(net, mi, now)
+        return
     messages.post(net, st, mi, now)
     qi = int(net.message[mi].qp)
     nic.make_ready(net, st, qi)
@@ -129,7 +132,7 @@ def advance(net, st, until, budget):
                 return HEAP
             if ctl.tap_n + ctl.tap_reserve > net.tap.shape[0]:
                 return TAPPED
-        if ctl.messages_open == 0:
+        if ctl.messages_open == 0 or ctl.ended:
             return FINISHED
         if ctl.n_free < PACKETS_RESERVED:
             return ROOM

@@ -1,8 +1,9 @@
 """The workload at run time: messages are posted when they may be, completions release others,
 failures orphan them.
 
-An entry of the workload is a message or a series of them; only what is posted next, and how many
-were, is known of a series. What the engine holds leads back to its entry: `wr_id` is its number.
+An entry of the workload is a message, a series of them, or a computation. Only what is posted next,
+and how many were, is known of a series. What the engine holds leads back to its entry: `wr_id` is
+its number.
 """
 
 from __future__ import annotations
@@ -81,9 +82,22 @@ def post(net, st, mi, now):
     if lq.failed:
         lose(net, mi, FAILED)
         return
-    if lq.waiting_head < 0 and _hand_over(net, st, mi):
-        return
-    stand_in_line(net, lq, mi)
+    for _ in range(let_through(net, mi)):
+        if lq.waiting_head >= 0 or not _hand_over(net, st, mi):
+            stand_in_line(net, lq, mi)
+
+
+@inlined
+def let_through(net, mi):
+    """How many messages of an entry may be posted now: one, but of a series whose last gate has
+    opened all that stood before it.
+    """
+    m = net.message[mi]
+    if m.many == 0 or net.series[mi].n_gated == 0:
+        return 1
+    n = int(net.series[mi].n_gated)
+    net.series[mi].n_gated = 0
+    return n
 
 
 @inner
@@ -125,32 +139,69 @@ def _fill(net, st, lq):
 
 
 @inner
-def _release(net, mi, now):
-    """One of the completions an entry waits for; when a message has all of its own, the heap posts
-    it.
+def _release(net, mi, by_series, now):
+    """One of the completions an entry waits for, of a series or not; when a message has all of its
+    own, the heap posts it.
     """
     m = net.message[mi]
     if m.fate != OPEN:
         return
     if m.many:
         s = net.series[mi]
-        if s.n_let == s.n:
-            return
-        s.n_let += 1
+        if by_series:
+            if s.n_let == s.n:
+                return
+            s.n_let += 1
+            if s.gates > 0:
+                return
+        else:
+            s.gates -= 1
+            if s.gates != 0 or s.n_let == 0:
+                return
+            s.n_gated = s.n_let
     else:
         m.deps -= 1
         if m.deps != 0:
             return
-    events.push(net, max(now + m.compute_ps, m.start_at), AT_MESSAGE, mi)
+    if m.qp < 0:
+        _begin(net, mi, now)
+    else:
+        events.push(net, max(now + m.compute_ps, m.start_at), AT_MESSAGE, mi)
+
+
+@inlined
+def _begin(net, mi, now):
+    """A computation has its releases: it begins when its core is free."""
+    m = net.message[mi]
+    core = -1 - int(m.qp)
+    at = max(now, m.start_at, net.core_free_at[core])
+    if core > 0:  # core 0 stands for none
+        net.core_free_at[core] = at + m.compute_ps
+    events.push(net, at + m.compute_ps, AT_MESSAGE, mi)
+
+
+@inner
+def end_computation(net, mi, now):
+    """A computation is over: release what waits for it."""
+    m = net.message[mi]
+    m.done_at = now
+    m.fate = COMPLETED
+    net.ctl[0].messages_open -= 1
+    for k in range(m.recv0, m.end):
+        _release(net, int(net.release[k]), False, now)
 
 
 @inner
 def start(net, mi):
     """At the beginning of the run: put the messages that wait for nobody into the heap."""
     m = net.message[mi]
+    if m.qp < 0:
+        if m.deps == 0:
+            _begin(net, mi, 0)
+        return
     n = 1 if m.deps == 0 else 0
     if m.many:
-        n = int(net.series[mi].n_let)
+        n = int(net.series[mi].n_let) if net.series[mi].gates == 0 else 0
     for _ in range(n):
         events.push(net, m.start_at, AT_MESSAGE, mi)
 
@@ -184,7 +235,7 @@ def _on_received(net, st, sender, number, placed, now):
 def let_receiver(net, m, now):
     """The receiver of a message knows that it has it: what waited for that."""
     for k in range(m.recv0, m.sent0):
-        _release(net, int(net.release[k]), now)
+        _release(net, int(net.release[k]), m.many != 0, now)
 
 
 @inner
@@ -211,7 +262,7 @@ def acknowledged(net, mi, now):
         ctl.messages_done += 1
         ctl.messages_open -= 1
     for k in range(m.sent0, m.end):
-        _release(net, int(net.release[k]), now)
+        _release(net, int(net.release[k]), m.many != 0, now)
 
 
 @inner
@@ -243,12 +294,14 @@ def _orphan(net, mi, stack):
     if m.fate != OPEN:
         return stack
     if m.many:
-        if net.series[mi].n_let == net.series[mi].n:
+        s = net.series[mi]
+        if s.n_let == s.n and s.gates <= 0:
             return stack
     elif m.deps <= 0:
         return stack
     m.fate = ORPHAN
-    net.ctl[0].messages_orphaned += 1
+    if m.qp >= 0:
+        net.ctl[0].messages_orphaned += 1
     net.ctl[0].messages_open -= 1
     m.deps = stack
     return mi
@@ -269,7 +322,10 @@ def fail_qp(net, st, qi):
 
 @inner
 def lose_roster(net, lq):
-    """All entries of a QP that are not complete have failed, and so will what comes later."""
+    """All entries of a QP that are not complete have failed, and so will what comes later. Where
+    that is the end of the job, nothing happens any more.
+    """
+    net.ctl[0].ended = net.ctl[0].ends_on_error
     lq.failed = 1
     first = int(lq.roster0)
     last = first + int(lq.n_roster)

@@ -156,15 +156,15 @@ LINK_NIC = np.dtype(
     align=True,
 )
 
-MESSAGE_STATE = np.dtype(  # an entry of the workload: a message, or a series of them
+MESSAGE_STATE = np.dtype(  # an entry of the workload: a message, a series of them, a computation
     [
         ("bytes", "i8"),
         ("start_at", "i8"),
-        ("compute_ps", "i8"),  # from a release to the posting
+        ("compute_ps", "i8"),  # from a release to the posting; of a computation: its length
         ("posted_at", "i8"),  # of a series: its first message
         ("done_at", "i8"),  # of a series: its last message
         ("delivered_at", "i8"),
-        ("qp", "i4"),
+        ("qp", "i4"),  # of a computation: -1 - its core
         ("deps", "i4"),
         ("next", "i4"),
         ("retransmitted", "i4"),
@@ -188,6 +188,8 @@ SERIES = np.dtype(  # of an entry that is a series: how far it is, and the rule 
         ("block", "i4"),  # that the next message carries; they count down, modulo `blocks`
         ("blocks", "i4"),
         ("longer", "i4"),  # blocks below are a byte longer
+        ("gates", "i4"),  # that are still shut: until all are open nothing is posted
+        ("n_gated", "i4"),  # messages that had their releases when the last gate opened
     ],
     align=True,
 )
@@ -227,6 +229,8 @@ CONTROL = np.dtype(
         ("single", "i1"),
         ("started", "i1"),
         ("scouts", "i1"),  # large enough for scout.py
+        ("ends_on_error", "i1"),  # the first QP error ends the run,
+        ("ended", "i1"),  # and it has
         ("any_down", "i1"),  # some port has been down: packets under way may be lost with it
         ("convergence_ps", "i8"),
         ("bin_ps", "i8"),
@@ -234,7 +238,7 @@ CONTROL = np.dtype(
         ("messages_done", "i8"),
         ("messages_failed", "i8"),
         ("messages_orphaned", "i8"),
-        ("messages_open", "i8"),
+        ("messages_open", "i8"),  # with the computations that have not ended
         ("reserve", "i8"),  # room in the heap that one event may need
         ("qpn_offset", "i8"),  # QPN = offset + index x factor modulo 2^24
         ("qpn_inverse", "i8"),
@@ -308,6 +312,7 @@ class Net(NamedTuple):
     nic: Any  # LINK_NIC
     message: Any  # MESSAGE_STATE
     series: Any  # SERIES, one for each message; a single record where there is no series
+    core_free_at: Any  # int64 by core: when its last computation ends; core 0 stands for none
     roster: Any  # int32: message numbers grouped by QP
     release: Any  # int32: messages that a message releases, see MESSAGE_STATE
     unit: Any  # uint16, a ring per QP that sends: what is sent and not yet placed, see `unit_of`

@@ -107,7 +107,8 @@ class World:
     def run(
         self, until_ps: int | None = None, progress: Callable[[Progress], None] | None = None
     ) -> bool:
-        """Go on until `until_ps`, `stop_ps` or the end; True when nothing is left to happen.
+        """Go on until `until_ps`, `stop_ps` or the end; True when nothing is left to happen, or
+        what ends with the first QP error (`Traffic.ends_on_error`) has ended.
 
         Ctrl-C ends it between two steps, a tenth of a second each.
         """
@@ -187,9 +188,9 @@ class World:
 
     @property
     def now_ps(self) -> int:
-        """Simulated time, ps: of the last completion if all is complete."""
+        """Simulated time, ps: of the last completion, or computation, if all is complete."""
         c = self.net.ctl[0]
-        if c.messages_done == self.traffic.n_msgs:
+        if c.messages_done == self.traffic.n_msgs and not c.messages_open:
             return int(self.net.message.done_at.max())
         return int(c.now)
 
@@ -217,7 +218,7 @@ class World:
 
         A series starts with its first message; it is delivered and done when it is complete.
         """
-        m = self.net.message
+        m = self.net.message[: self.traffic.n_msgs]
         completed = np.asarray(m.fate) == ss.COMPLETED
         return {
             "src": self.traffic.msg_src,
@@ -232,9 +233,21 @@ class World:
             "failed": np.asarray(m.fate) == ss.FAILED,
         }
 
+    @property
+    def died_ps(self) -> int | None:
+        """When a QP error ended the run (`Traffic.ends_on_error`), ps; None if none did."""
+        c = self.net.ctl[0]
+        return int(c.now) if c.ended else None
+
+    def calcs_ended_ps(self) -> npt.NDArray[np.int64]:
+        """Per computation of the workload, when it ended, ps; -1 where it did not."""
+        ended: npt.NDArray[np.int64] = self.net.message.done_at[self.traffic.n_msgs :].copy()
+        return ended
+
     def errors(self) -> list[str]:
         """Per message, why it failed; "" where it did not."""
         texts = [""] * self.traffic.n_msgs
+        # only messages fail: what waits for one is an orphan
         for mi in np.flatnonzero(np.asarray(self.net.message.fate) == ss.FAILED):
             texts[mi] = es.ERROR_TEXTS[self.side.error_of(self.net, int(mi))]
         return texts

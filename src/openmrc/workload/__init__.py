@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from openmrc.workload.chakra import load_chakra
 from openmrc.workload.cm import load_cm
 from openmrc.workload.collectives import (
     all_gather,
@@ -12,6 +13,7 @@ from openmrc.workload.collectives import (
     ring_all_reduce,
     send_recv,
 )
+from openmrc.workload.goal import load_goal
 from openmrc.workload.jobs import Job, read_nics, several_jobs
 from openmrc.workload.patterns import incast, permutation, stream
 
@@ -22,7 +24,9 @@ __all__ = [
     "broadcast",
     "halving_doubling_all_reduce",
     "incast",
+    "load_chakra",
     "load_cm",
+    "load_goal",
     "permutation",
     "read_nics",
     "reduce_scatter",

@@ -46,22 +46,34 @@ def several_jobs(jobs: Sequence[Job], n_nics: int) -> Traffic:
     def joined(column: str) -> Any:
         return np.concatenate([getattr(t, column) for t in each])
 
+    # Entry e of a job is entry `place[e]` of all: messages of all jobs first, then computations.
+    calcs = _starts([sum(t.n_msgs for t in each), *(t.n_calcs for t in each)])[1:]
+    places = [
+        np.concatenate([np.arange(t.n_msgs) + m, np.arange(t.n_calcs) + c])
+        for t, m, c in zip(each, msgs, calcs, strict=True)
+    ]
+
     def rows(kind: str) -> tuple[IntArray, IntArray]:
         nexts = [getattr(t, f"{kind}_next") for t in each]
-        firsts = [getattr(t, f"{kind}_first") for t in each]
-        base = _starts([len(nxt) for nxt in nexts])
-        begin = [first[:-1] + b for first, b in zip(firsts, base, strict=True)]
-        first = np.concatenate([*begin, [sum(map(len, nexts))]])
-        nxt = np.concatenate([nxt + m for nxt, m in zip(nexts, msgs, strict=True)])
-        return first.astype(np.int32), nxt.astype(np.int32)
+        lengths = [np.diff(getattr(t, f"{kind}_first")) for t in each]
+        giving = [np.repeat(place, n) for place, n in zip(places, lengths, strict=True)]
+        order = np.argsort(np.concatenate(giving), kind="stable")
+        nxt = np.concatenate([place[nxt] for place, nxt in zip(places, nexts, strict=True)])
+        first = np.zeros(sum(map(len, places)) + 1, np.int32)
+        np.cumsum(np.bincount(np.concatenate(giving), minlength=len(first) - 1), out=first[1:])
+        return first, nxt[order].astype(np.int32)
 
     recv_first, recv_next = rows("recv")
     sent_first, sent_next = rows("sent")
     start_ps = np.repeat([job.start_ps for job in jobs], [t.n_msgs for t in each])
+    calc_start_ps = np.repeat([job.start_ps for job in jobs], [t.n_calcs for t in each])
+    cores = _starts([int(t.calc_core.max(initial=0)) for t in each])  # core 0, none, is nobody's
+    core = [np.where(t.calc_core > 0, t.calc_core + c, 0) for t, c in zip(each, cores, strict=True)]
+    derived = ("msg_qp", "msg_start_ps", "msg_job", "calc_start_ps", "calc_core")
     same = {
         column: joined(column)
         for column in vars(each[0])
-        if column.startswith("msg_") and column not in ("msg_qp", "msg_start_ps", "msg_job")
+        if column.startswith(("msg_", "calc_")) and column not in derived
     }
     return replace(
         each[0],
@@ -74,6 +86,8 @@ def several_jobs(jobs: Sequence[Job], n_nics: int) -> Traffic:
             np.int32
         ),
         msg_start_ps=joined("msg_start_ps") + start_ps,
+        calc_start_ps=joined("calc_start_ps") + calc_start_ps,
+        calc_core=np.concatenate(core).astype(np.int32),
         recv_first=recv_first,
         recv_next=recv_next,
         sent_first=sent_first,

@@ -18,7 +18,8 @@ function indexAt(xs, x) {
 
 // spec: series [{name, xs, ys, style}], end, log, step (values hold until the next point),
 // y (words for a value), top, label (of the y axis), marks {us, label}, cursor (whether the slider's
-// time is drawn), read (words for a series at x), height. Returns {draw}.
+// time is drawn), read (words for a series at x), height, ticks (pairs of x and text, if x is no
+// time) and words (for x). Returns {draw}.
 function lineChart(host, spec) {
   const plot = host.appendChild(el("div", { class: "plot" }));
   let scale = null, hair = null, cursor = null;
@@ -45,13 +46,13 @@ function lineChart(host, spec) {
     };
     const root = svg("svg", { viewBox: `0 0 ${width} ${height}`, height, role: "img",
       "aria-label": spec.label });
-    const times = spec.log ? logTicks(start, end) : ticks(0, end, room / 85);
+    const times = spec.ticks || (spec.log ? logTicks(start, end) : ticks(0, end, room / 85)).map((us) => [us, fmtTime(us)]);
     for (const value of ticks(0, most, 4)) {
       root.append(svg("line", { class: "grid", x1: left, x2: width - right, y1: y(value), y2: y(value) }),
         svg("text", { x: left - 6, y: y(value) + 4, "text-anchor": "end" }, spec.y(value)));
     }
-    for (const us of times) {
-      const text = svg("text", { x: x(us), y: height - bottom + 17, "text-anchor": "middle" }, fmtTime(us));
+    for (const [us, words] of times) {
+      const text = svg("text", { x: x(us), y: height - bottom + 17, "text-anchor": "middle" }, words);
       if (x(us) + 20 > width) text.setAttribute("text-anchor", "end");
       root.append(svg("line", { class: "axis", x1: x(us), x2: x(us), y1: height - bottom, y2: height - bottom + 4 }), text);
     }
@@ -89,7 +90,7 @@ function lineChart(host, spec) {
     hair.setAttribute("visibility", "visible");
     const near = (spec.marks || []).map((at, i) => [Math.abs(scale.x(at) - px), i])
       .filter(([distance]) => distance < 5).slice(0, 6);
-    return [fmtTime(us), ...spec.series.map((s) => `${s.name}: ${spec.read(s, us)}`),
+    return [(spec.words || fmtTime)(us), ...spec.series.map((s) => `${s.name}: ${spec.read(s, us)}`),
       ...near.map(([, i]) => `${fmtTime(spec.marks[i])}: ${spec.markLabels[i]}`)].join("\n");
   }, () => hair && hair.setAttribute("visibility", "hidden"));
   if (spec.cursor) {

@@ -157,6 +157,7 @@ function writeAddress() {
 
 function start() {
   drawTheme();
+  drawSteps(byId("steps"));
   drawGoodput(byId("goodput"));
   drawCompletion(byId("fct"));
   const sampled = DATA.runs.findIndex((run) => run.samples);

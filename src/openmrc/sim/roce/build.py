@@ -232,7 +232,7 @@ def build_net(
 ) -> ss.Net:
     """The network's arrays."""
     sizes = roce_framing(transport.rules)
-    n_ports, n_msgs = fabric.n_ports, traffic.n_msgs
+    n_ports, n_entries = fabric.n_ports, traffic.n_entries
     port, kind, health = build.ports_of(fabric, replace(queues, ecn_last_hop=True), derived)
     fault, kind = build.faults_of(schedule, port, kind)
     longest = (max(sizes.header_bytes) + transport.pmtu) * PS_BITS // kind.rate_bps
@@ -242,7 +242,7 @@ def build_net(
     message, release = build.messages_of(traffic, ends)
     message.qp = ends.sender[traffic.msg_qp * transport.qps]
     series = build.series_of(traffic)
-    reserve = n_msgs + 1024 + int(message.many.any()) * build.SERIES_RELEASES
+    reserve = n_entries + 1024 + int(message.many.any()) * build.SERIES_RELEASES
     reserve += ss.EVENTS_BETWEEN_CHECKS * (2 * int(st.nic.n_qps.max(initial=0)) + 6)
     heap = 2 * reserve + int(series.n_let.sum(dtype=np.int64)) + 4 * ends.n
     packets = PACKETS_AT_START
@@ -266,6 +266,7 @@ def build_net(
         nic=build.link_nics(fabric),
         message=message,
         series=series,
+        core_free_at=build.cores_of(traffic),
         roster=np.argsort(traffic.msg_qp, kind="stable").astype(np.int32),
         release=release,
         unit=np.zeros(1, np.uint16),
@@ -292,7 +293,8 @@ def build_net(
     c.n_planes = fabric.n_planes
     c.pmtu = transport.pmtu
     c.bin_ps = build.TIMELINE_BIN_PS
-    c.messages_open = n_msgs
+    c.messages_open = n_entries
+    c.ends_on_error = traffic.ends_on_error
     c.reserve = reserve
     c.first_fault_drop_at = build.NO_TIME
     build.name_qps(st, c, ends, seed)

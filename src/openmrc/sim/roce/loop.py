@@ -124,7 +124,7 @@ def advance(net, st, ro, until, budget):
                 return BUDGET
             if ctl.heap_n + ctl.reserve > net.heap.shape[0]:
                 return HEAP
-        if ctl.messages_open == 0:
+        if ctl.messages_open == 0 or ctl.ended:
             return FINISHED
         if ctl.n_free < PACKETS_RESERVED:
             return ROOM

@@ -156,7 +156,10 @@ def offer(net, st, ro, bundle, now):
 
 @inner
 def post(net, st, ro, mi, now):
-    """Post the next message of an entry of the workload."""
+    """The time of an entry of the workload has come: post its next message; a computation ends."""
+    if net.message[mi].qp < 0:
+        messages.end_computation(net, mi, now)
+        return
     stripes.post(net, st, ro, mi, now)
     first = int(net.message[mi].qp)
     offer(net, st, ro, int(net.qp[first].region), now)

@@ -57,9 +57,9 @@ def post(net, st, ro, mi, now):
     if lq.failed:
         messages.lose(net, mi, FAILED)
         return
-    if lq.waiting_head < 0 and _hand_over(net, st, ro, mi):
-        return
-    messages.stand_in_line(net, lq, mi)
+    for _ in range(messages.let_through(net, mi)):
+        if lq.waiting_head >= 0 or not _hand_over(net, st, ro, mi):
+            messages.stand_in_line(net, lq, mi)
 
 
 @inner

@@ -1,0 +1,104 @@
+"""What a training job's report says: a table of steps, sentences, and the curves of the page."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+from openmrc.run import Result, TransportResult
+from openmrc.training import TrainingResult
+from openmrc.units import MS, US, S, fmt_time
+
+# (heading, unit) of each column, in the order of `row`.
+COLUMNS = (
+    ("training", ""),
+    ("steps", ""),
+    ("step p50", "ms"),
+    ("step p100", "ms"),
+    ("ideal,\ncompute", "ms"),
+    ("ideal,\nnetwork", "ms"),
+    ("lost to\nnetwork", "%"),
+    ("GPUs\nbusy", "%"),
+    ("died", ""),
+)
+
+
+def rows(result: Result) -> list[list[str]]:
+    """Return one row for each transport that trained; none for other workloads."""
+    return [row(run.name, run.training) for run in result.transports if run.training is not None]
+
+
+def row(name: str, job: TrainingResult) -> list[str]:
+    """Return one transport's cells, as text."""
+    figures = job.summary()
+    step_us, ideal_us, steps = (figures[k] for k in ("step_us", "ideal_step_us", "steps"))
+    died = "no" if job.died_ps is None else f"in step {job.died_in_step}"
+    return [
+        name,
+        f"{steps['completed']} of {steps['total']}",
+        *(_ms(us) for us in (step_us["p50"], step_us["p100"], *ideal_us.values())),
+        _percent(figures["lost_to_network"]),
+        _percent(figures["gpu_busy"]),
+        died,
+    ]
+
+
+def sentences(run: TransportResult) -> list[str]:
+    """Return what became of the job of one transport: its death, and what to expect of a day."""
+    job = run.training
+    if job is None:
+        return []
+    said = []
+    if job.died_ps is not None:
+        lost = job.restarts.lost_ps(job.died_ps)
+        said.append(
+            f"DIED: the job of {run.name} ended in step {job.died_in_step} of {len(job.ends_ps)},"
+            f" after {_rounded(job.died_ps)}: {_why(run)} It loses {lost / S:,.0f} s: what was done"
+            " since the last checkpoint, and the new start."
+        )
+    day = job.summary()["a_day"]
+    if day["faults"] is not None:
+        part = ""
+        if day["goodput"] is not None:
+            part = f", and it does {day['goodput']:.1%} of what it could without network and errors"
+        said.append(
+            f"{run.name}: with {day['faults']:g} such runs a day the job dies {day['deaths']:g}"
+            f" times a day; {day['useful']:.1%} of its time counts{part}."
+        )
+    return said
+
+
+def page_data(job: TrainingResult | None) -> dict[str, Any] | None:
+    """Return what the page draws of one transport: the time of each step, us."""
+    if job is None:
+        return None
+
+    def each(ends_ps: Any) -> list[float]:
+        values = [0, *ends_ps.tolist()]
+        return [(b - a) / US for a, b in pairwise(values)]
+
+    return {
+        "steps": len(job.ends_ps),
+        "us": [ps / US for ps in job.step_ps.tolist()],
+        "compute": each(job.compute_ends_ps),
+        "network": each(job.network_ends_ps),
+        "died": job.died_in_step,
+    }
+
+
+def _ms(us: float | None) -> str:
+    return "-" if us is None else f"{us * US / MS:,.3f}"
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.1f}"
+
+
+def _why(run: TransportResult) -> str:
+    return f"{run.qp_errors[0]}." if run.qp_errors else "a queue pair went to error."
+
+
+def _rounded(ps: int) -> str:
+    """A time to four figures."""
+    keep = 10 ** max(0, len(str(ps)) - 4)
+    return fmt_time(round(ps / keep) * keep)

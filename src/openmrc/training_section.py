@@ -1,0 +1,135 @@
+"""`[workload]` with `kind = "training"`: a job's ranks, what they compute and send, and restarts.
+
+The rules are those of `sections`. docs/training.md says the same in prose.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from openmrc._toml import Size, Time
+from openmrc.errors import InputError
+from openmrc.sections import Count, Nics, Share, WorkloadSection
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from openmrc.traffic import Traffic
+    from openmrc.workload.layout import Layout
+    from openmrc.workload.model import Sizes
+
+SECONDS_OF_A_DAY = 86_400
+FAULTS_A_DAY_MAX = 1_000_000
+
+Collected = Literal["all-reduce", "reduce-scatter"]
+Bytes = Annotated[int, Meta(ge=1, le=64)]
+
+
+class Training(WorkloadSection, frozen=True, kw_only=True):
+    """A training job: so many steps of forward and backward passes and sums of gradients."""
+
+    kind: ClassVar[str] = "training"
+    # who
+    ranks: Nics | None = None
+    placement: Literal["nic", "random"] = "nic"
+    tp: Count = 1
+    pp: Count = 1
+    ep: Count = 1
+    dp: Count | None = None
+    layout: str = "tp-ep-dp-pp"
+    # what is computed
+    steps: Count = 4
+    microbatches: Count = 4
+    layers: Count = 4
+    forward: Time = Time.parse("100us")
+    backward: Time | None = None
+    optimizer: Time = Time(0)
+    jitter: Share = 0.0
+    # what is sent
+    tp_size: Size | None = None
+    pp_size: Size | None = None
+    ep_size: Size | None = None
+    dp_size: Size | None = None
+    expert_size: Size | None = None
+    tp_collective: Collected = "all-reduce"
+    dp_collective: Collected = "all-reduce"
+    bucket: Size = Size.parse("25MB")
+    # the model that sizes come from where they are not stated
+    hidden: Count = 1024
+    sequence: Count = 1024
+    microbatch: Count = 1
+    element: Bytes = 2
+    gradient: Bytes = 4
+    experts: Count = 8
+    top_k: Count = 2
+    # what an error costs
+    checkpoint: Time = Time.parse("1800s")
+    checkpoint_time: Time = Time(0)
+    restart: Time = Time.parse("600s")
+    faults_per_day: Annotated[float, Meta(ge=0, le=FAULTS_A_DAY_MAX)] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.checkpoint:
+            raise ValueError(".checkpoint: 0 between two checkpoints; write the time that is")
+
+    def build(self, n_nics: int, seed: int) -> Traffic:
+        """Return the steps; raise `InputError` for what does not fit."""
+        from openmrc.workload.training import Work, training
+
+        layout = self.groups(n_nics)
+        backward = 2 * self.forward if self.backward is None else self.backward
+        work = Work(
+            steps=self.steps,
+            microbatches=self.microbatches,
+            layers=self.layers,
+            forward_ps=self.forward,
+            backward_ps=backward,
+            optimizer_ps=self.optimizer,
+            jitter=self.jitter,
+            sizes=self.sizes(layout),
+            bucket_bytes=self.bucket,
+            tp_collective=self.tp_collective,
+            dp_collective=self.dp_collective,
+        )
+        return training(n_nics, layout, work, seed, self._nics(layout.n_ranks, seed))
+
+    def groups(self, n_nics: int) -> Layout:
+        """Return which rank is in which group; raise `InputError` if sizes do not fit."""
+        from openmrc.workload.layout import make_layout
+
+        ranks = n_nics if self.ranks is None else self.ranks
+        if ranks > n_nics:
+            raise InputError(f"workload.ranks: {ranks} ranks on {n_nics} NICs; at most {n_nics}")
+        return make_layout(ranks, self.tp, self.pp, self.ep, self.dp, self.layout)
+
+    def sizes(self, layout: Layout) -> Sizes:
+        """Return what each rank sends: as stated, else as the model needs it."""
+        from openmrc.workload.model import Model, Sizes
+
+        model = Model(
+            hidden=self.hidden,
+            sequence=self.sequence,
+            microbatch=self.microbatch,
+            element=self.element,
+            gradient=self.gradient,
+            experts=self.experts,
+            top_k=self.top_k,
+        )
+        stated = {key: getattr(self, f"{key}_size") for key in ("tp", "pp", "ep", "dp", "expert")}
+        if None not in stated.values():
+            return Sizes(**stated)
+        derived = model.sizes(layout)
+        return Sizes(
+            **{k: getattr(derived, k) if size is None else size for k, size in stated.items()}
+        )
+
+    def _nics(self, ranks: int, seed: int) -> npt.NDArray[np.int64]:
+        import numpy as np
+
+        nics = np.arange(ranks)
+        if self.placement == "random":
+            np.random.default_rng(seed).shuffle(nics)
+        return nics
