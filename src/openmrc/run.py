@@ -311,7 +311,7 @@ def _capturing(
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("wb") as stream:
-            yield {"capture": Capture(stream, fabric, at, hashed=transport.rules == "peer")}
+            yield {"capture": Capture(stream, fabric, at, hashed=transport.hashed)}
     except OpenMrcError:  # refused before it began: nothing half-written
         path.unlink()
         raise
@@ -403,7 +403,7 @@ def perfect_ps(fabric: Fabric, traffic: Traffic, transport: Transport) -> int:
     from openmrc.fabric.ideal import ideal_ps
     from openmrc.wire.framing import framing
 
-    sizes = framing(transport.rules)
+    sizes = framing(transport.rules, transport.srv6)
     ack_bytes = sizes.header_bytes[ACKNOWLEDGE]
     return int(ideal_ps(fabric, traffic, sizes.data_bytes, transport.pmtu, ack_bytes))
 

@@ -155,7 +155,7 @@ class Paths(Choice):
     """Who chooses the path of a packet."""
 
     __slots__ = ()
-    WORDS = ("mrc", "oblivious", "single")
+    WORDS = ("mrc", "oblivious", "reps", "single")
     ROLE = "choose"
 
 
@@ -185,6 +185,9 @@ class TransportSection(Section, frozen=True, kw_only=True):
     linear_cnt: Annotated[int, Meta(ge=0, le=255)] = 7
     exp_cnt: Annotated[int, Meta(ge=0, le=25)] = 10
     always_skip_after: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    srv6: bool = True
+    trim: bool | None = None
+    ecn_skip: bool = True
 
     def build(self) -> Transport:
         """Return the transport the simulator runs; raise `InputError` for what it refuses."""
@@ -195,6 +198,12 @@ class TransportSection(Section, frozen=True, kw_only=True):
         if not PEER_PMTU_MIN <= self.pmtu <= PEER_PMTU_MAX:
             raise InputError(
                 f"transport.pmtu: {self.pmtu}; accepted: {PEER_PMTU_MIN} to {PEER_PMTU_MAX}"
+            )
+        if self.rules == "peer" and not self.srv6:
+            raise InputError("transport.srv6: rules = 'peer' hashes EVs by itself; leave it out")
+        if not self.ecn_skip and self.paths in ("oblivious", "reps", "single"):
+            raise InputError(
+                f"transport.ecn_skip: {str(self.paths)!r} skips no path anyway; leave it out"
             )
         if not 1 <= self.sack_bytes <= SACK_BYTES_MAX:
             raise InputError(
@@ -216,6 +225,9 @@ class TransportSection(Section, frozen=True, kw_only=True):
             linear_cnt=self.linear_cnt,
             exp_cnt=self.exp_cnt,
             always_skip_after=self.always_skip_after,
+            srv6=self.srv6,
+            trim=self.trim,
+            ecn_skip=self.ecn_skip,
         )
 
 

@@ -117,7 +117,7 @@ def test_the_transport_s_keys_reach_the_device() -> None:
         ({"transport": {"paths": "single"}}, "--world lab accepts 'mrc'"),
         ({"transport": {"cc": "none"}}, "transport.cc: 'none' of 'mrc' is only simulated"),
         ({"transport": [{}, {"name": "b", "cc": "none"}]}, "transport.cc: 'none' of 'b'"),
-        ({"transport": {"always_skip_after": 3}}, "transport.always_skip_after: '3'"),
+        ({"transport": {"always_skip_after": 3}}, "transport.always_skip_after: 3 of"),
         ({"fabric": FABRIC | {"ecn_last_hop": True}}, "fabric.ecn_last_hop: true is only"),
         ({"lab": {"mtu": 1500}}, "transport.pmtu: 4096 of 'mrc' does not fit lab.mtu = 1500"),
         ({"lab": {"switch": "overlay"}}, '"overlay" is inside one process'),

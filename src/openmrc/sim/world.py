@@ -68,7 +68,7 @@ class World:
         self.transport = transport
         self.seed = seed
         self.stop_ps = stop_ps
-        queues = queues or Queues()
+        queues = (queues or Queues()).under(transport)
         senders = int(np.bincount(traffic.qp_dst, minlength=1).max(initial=0))
         self.values: Derived = derive(fabric, transport, queues, senders)
         self.ends = build.Ends(traffic)
@@ -310,6 +310,8 @@ def _check(fabric: Fabric, traffic: Traffic, transport: Transport) -> None:
         raise InputError(f"fabric.planes = {fabric.n_planes}: at most {es.PLANES_MAX}")
     if transport.rules == "peer" and fabric.n_planes != 1:
         raise InputError('transport.rules = "peer": needs a fabric of one plane')
+    if transport.rules == "peer" and not transport.srv6:
+        raise InputError("transport.srv6: rules = 'peer' hashes EVs by itself; leave it out")
     if traffic.n_qps > 1 << es.REGION_INDEX_BITS:
         raise InputError(
             f"workload: {traffic.n_qps} queue pairs; at most {1 << es.REGION_INDEX_BITS}"
