@@ -113,6 +113,7 @@ def test_every_key_reaches_the_simulator() -> None:
         "srv6": True,  # false in the next test: not of peer runs, nor is the last
         "trim": True,
         "ecn_skip": True,
+        "freezing": "8ms",
     }
     queues = {
         "trim": False,
@@ -153,6 +154,7 @@ def test_every_key_reaches_the_simulator() -> None:
         exp_cnt=4,
         always_skip_after=6,
         trim=True,
+        freezing_ps=8_000_000_000,
     )
     assert dataclasses.astuple(scenario.fabric.queues()) == (
         False,

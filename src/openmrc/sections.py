@@ -188,6 +188,7 @@ class TransportSection(Section, frozen=True, kw_only=True):
     srv6: bool = True
     trim: bool | None = None
     ecn_skip: bool = True
+    freezing: Time = Time.parse("10ms")
 
     def build(self) -> Transport:
         """Return the transport the simulator runs; raise `InputError` for what it refuses."""
@@ -228,6 +229,7 @@ class TransportSection(Section, frozen=True, kw_only=True):
             srv6=self.srv6,
             trim=self.trim,
             ecn_skip=self.ecn_skip,
+            freezing_ps=self.freezing,
         )
 
 

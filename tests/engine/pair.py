@@ -160,6 +160,7 @@ class Pair:
             c[name] = value
         if c.paths == es.PATHS_REPS:
             c.path_choose = c.path_learn = es.BUILT_IN
+            c.freezing_ps = config.get("freezing_ps", 10 * MS)
         index = np.arange(n)
         q = st.qp
         q.index = index

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from openmrc.engine import reps
 from openmrc.engine import state as es
 from tests.engine.pair import US, Pair
 
@@ -105,7 +104,8 @@ def test_a_loss_freezes_and_nothing_is_explored() -> None:
 def test_freezing_ends_with_an_unmarked_answer_after_ten_milliseconds() -> None:
     pair = frozen(recycling())
     thaw_at = int(pair.st.reps[0].thaw_at)
-    assert reps.FREEZING_PS == 10_000 * US
+    loss_seen_at = thaw_at - 10_000 * US
+    assert 0 < loss_seen_at < pair.now
     pair.advance(ps=thaw_at - pair.now - 20 * US)
     taken(pair, 1)
     assert pair.st.reps[0].frozen, "before its time"

@@ -3,7 +3,8 @@
 A packet takes the oldest EV whose packet came back without a mark, and takes it out of the ring;
 where there is none it explores, with a random EV. When a packet is lost the sender freezes: it does
 not explore, and goes round the EVs that it has, used or not, until an unmarked answer comes after
-`FREEZING_PS`. Then one packet in `EXPLORE_EVERY` explores, for one BDP of packets.
+`freezing_ps` of the configuration. Then one packet in `EXPLORE_EVERY` explores, for one BDP of
+packets.
 
 Planes are networks of their own here, and take turns as MRC's do: each has a ring of its own. An EV
 is as good as another before it is heard of, so active and backup EVs are all drawn from. No EV is
@@ -17,7 +18,6 @@ from openmrc.engine.policy import HEARD_CLEAN, HEARD_LOST
 from openmrc.engine.state import EV_DENIED, REPS_HELD
 from openmrc.jit import inlined, inner
 
-FREEZING_PS = 10_000_000_000  # the 10 ms of the authors' own simulator
 EXPLORE_EVERY = REPS_HELD
 TRIES = 8  # random draws before the EVs are gone through one by one
 PS_BITS = 8_000_000_000_000
@@ -83,7 +83,7 @@ def learn(q, c, r, ev, event, now):
         if r.frozen == 0 and r.explore == 0:
             r.frozen = 1
             r.again = 0
-            r.thaw_at = now + FREEZING_PS
+            r.thaw_at = now + c.freezing_ps
     elif event == HEARD_CLEAN:
         r.held[r.head] = ev
         r.head = (int(r.head) + 1) % REPS_HELD

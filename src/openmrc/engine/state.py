@@ -82,6 +82,7 @@ CONFIG = np.dtype(
         ("cc_step", "i8"),  # address of a policy (policy.py); 0: the built-in one
         ("path_choose", "i8"),  # the same, or BUILT_IN
         ("path_learn", "i8"),
+        ("freezing_ps", "i8"),  # how long REPS explores nothing after a loss
         ("sack_bytes", "i8"),  # row 5
         ("rto_base_ps", "i8"),  # 1.024 us * 2^t, row 9
         ("linear_cnt", "i4"),

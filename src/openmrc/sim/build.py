@@ -204,6 +204,7 @@ def _configure(
     c.marks_on_last_hop = queues.ecn_last_hop
     c.alpha_by_12us = peer
     c.ignore_marks = not transport.ecn_skip
+    c.freezing_ps = transport.freezing_ps
     if peer:
         c.reverse = es.REVERSE_RANDOM
     elif transport.paths == "oblivious":

@@ -37,6 +37,7 @@ class Transport:
     always_skip_after: int = 0  # row 23: CE marks in a row on one EV; 0: never
     srv6: bool = True  # False: no carriers; an EV is a source port, and switches hash the 5-tuple
     trim: bool | None = None  # whether switches trim in this run; None: as the fabric's queues say
+    freezing_ps: int = 10_000_000_000  # "reps": after a loss; as in its authors' own simulator
     ecn_skip: bool = True  # False: a CE mark moves the window only, and makes no EV SKIP
     rules: str = (
         "mrc"  # "peer": htsim's packet sizes, hashed EVs, alpha by 12 us, control on random EVs
