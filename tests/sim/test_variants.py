@@ -252,6 +252,15 @@ def test_tables_of_usids_are_not_looked_at() -> None:
     assert plain.outcome(worlds[0]) == plain.outcome(worlds[1])
 
 
+def test_a_sampled_run_names_no_paths() -> None:
+    world = hashing(clos(planes=2), size=100_000)
+    world.sample(None, 20)
+    world.run()
+    samples = world.samples()
+    assert samples is not None
+    assert set(samples.qp.names.values()) == {"hashed by the switches"}
+
+
 def test_peer_rules_hash_by_themselves() -> None:
     with pytest.raises(InputError, match=r"^transport.srv6: rules = 'peer' hashes EVs by itself"):
         world_of(tree(16, 2, 2), stream(0, 15, 10), rules="peer", srv6=False)
