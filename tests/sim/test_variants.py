@@ -366,8 +366,15 @@ def _is_uplink(fabric: Fabric, port: int) -> bool:
 
 @pytest.mark.parametrize(
     "variant",
-    [{"srv6": False}, {"trim": False}, {"ecn_skip": False}, {"paths": "reps"}],
-    ids=lambda variant: next(iter(variant)),
+    [
+        {"srv6": False},
+        {"trim": False},
+        {"ecn_skip": False},
+        {"paths": "reps"},
+        {"paths": "reps", "srv6": False, "trim": False},
+        {"paths": "oblivious", "srv6": False},
+    ],
+    ids=lambda variant: " ".join(variant),
 )
 def test_a_run_is_a_function_of_its_arguments(variant: dict[str, Any]) -> None:
     def run(seed: int) -> dict[str, Any]:
