@@ -374,7 +374,7 @@ def _is_uplink(fabric: Fabric, port: int) -> bool:
         {"paths": "reps", "srv6": False, "trim": False},
         {"paths": "oblivious", "srv6": False},
     ],
-    ids=lambda variant: " ".join(variant),
+    ids=" ".join,
 )
 def test_a_run_is_a_function_of_its_arguments(variant: dict[str, Any]) -> None:
     def run(seed: int) -> dict[str, Any]:
