@@ -54,14 +54,17 @@ def estimate(scenario: Scenario) -> dict[str, int]:
         mine = climbs == up
         one = int(mine.argmax())
         paths[mine] = fabric.n_paths(int(traffic.qp_src[one]), int(traffic.qp_dst[one]), 0)
+    reverse = max(build.REVERSE_EVS // planes, build.REVERSE_EVS_PER_PLANE_MIN)
     if transport.rules == "peer":
         evs_out, evs_back, planes_of_evs = np.full(qps, transport.evs_active), np.ones(qps), 1
     elif transport.paths == "single":
         evs_out, evs_back, planes_of_evs = np.ones(qps), np.ones(qps), 1
+    elif transport.hashed:  # as many as asked for: nobody knows how many paths there are
+        evs_out = np.full(qps, derived.evs_per_plane_active + derived.evs_per_plane_backup)
+        evs_back, planes_of_evs = np.full(qps, reverse), planes
     else:
         wanted = derived.evs_per_plane_active + derived.evs_per_plane_backup
         evs_out = np.minimum(paths, wanted)
-        reverse = max(build.REVERSE_EVS // planes, build.REVERSE_EVS_PER_PLANE_MIN)
         evs_back = np.minimum(paths, reverse)
         planes_of_evs = planes
     evs = int((evs_out + evs_back).sum()) * planes_of_evs
@@ -78,6 +81,8 @@ def estimate(scenario: Scenario) -> dict[str, int]:
     size = {name.rpartition(".")[2]: n for name, n in record_bytes().items()}
     ends = 2 * qps
     per_end = size["QP"] + size["LINK_QP"] + planes * size["PLANE"] + ring_bytes + 8
+    if transport.paths == "reps":
+        per_end += planes * size["REPS"]
     any_series = bool((traffic.msg_count > 1).any())
     first = np.clip(1 - traffic.msg_deps, 0, traffic.msg_count).sum() if any_series else 0
     heap = 2 * traffic.n_msgs + first + 8 * ends + 2 * nics + 4096

@@ -106,7 +106,7 @@ def test_learn_beside_choose_is_checked_too(tmp_path: Path) -> None:
     [
         ('cc = "dctcp"', "transport.cc: 'dctcp' is refused; accepted: nscc, none or FILE.py"),
         ("cc = 5", "transport.cc: 5 is refused"),
-        ('paths = "reps"', "transport.paths: 'reps' is refused; accepted: mrc, oblivious, s"),
+        ('paths = "ecmp"', "transport.paths: 'ecmp' is refused; accepted: mrc, oblivious, r"),
         ('cc = "my.py:step"', "transport.cc: 'my.py:step': "),
     ],
 )
@@ -289,7 +289,7 @@ def test_the_second_start_takes_it_from_the_disk_and_plain_python_says_the_same(
 
 EXAMPLES: dict[str, Any] = {
     "dctcp": 'cc = "dctcp.py:step"',
-    "reps": 'paths = "reps.py:choose"',
+    "recycle": 'paths = "recycle.py:choose"',
 }
 
 
@@ -310,8 +310,10 @@ def test_dctcp_keeps_an_incast_from_trimming_for_ever() -> None:
     assert dctcp < 0.3 * none
 
 
-def test_reps_takes_some_paths_more_often_than_others() -> None:
-    w = world(ROOT / "examples" / "policies", EXAMPLES["reps"], 'kind = "stream"\nsrc = 0\ndst = 7')
+def test_recycling_takes_some_paths_more_often_than_others() -> None:
+    w = world(
+        ROOT / "examples" / "policies", EXAMPLES["recycle"], 'kind = "stream"\nsrc = 0\ndst = 7'
+    )
     q = w.engine.qp[w.ends.sender[0]]
     used = w.engine.ev.used[q.ev0 : q.ev0 + q.n_evs]
     assert used.sum() == w.counters()["data"] + w.counters()["retransmitted"]

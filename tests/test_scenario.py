@@ -27,7 +27,7 @@ from openmrc.sections import (
 )
 from openmrc.sim.transport import Queues, Transport
 from openmrc.traffic import Traffic
-from openmrc.transport_sections import TransportSection
+from openmrc.transport_sections import AnyTransport, TransportSection
 from openmrc.units import US
 from openmrc.workload_sections import JOB_WORKLOADS, Incast, Permutation
 
@@ -111,6 +111,10 @@ def test_every_key_reaches_the_simulator() -> None:
         "linear_cnt": 3,
         "exp_cnt": 4,
         "always_skip_after": 6,
+        "srv6": True,  # false in the next test: not of peer runs, nor is the last
+        "trim": True,
+        "ecn_skip": True,
+        "freezing": "8ms",
     }
     queues = {
         "trim": False,
@@ -150,6 +154,8 @@ def test_every_key_reaches_the_simulator() -> None:
         linear_cnt=3,
         exp_cnt=4,
         always_skip_after=6,
+        trim=True,
+        freezing_ps=8_000_000_000,
     )
     assert dataclasses.astuple(scenario.fabric.queues()) == (
         False,
@@ -161,6 +167,48 @@ def test_every_key_reaches_the_simulator() -> None:
         True,
         True,
     )
+
+
+def mrc(section: AnyTransport) -> TransportSection:
+    """A transport that is MRC, as its own type."""
+    assert isinstance(section, TransportSection)
+    return section
+
+
+def test_the_variants_of_mrc_are_keys_of_each_transport() -> None:
+    text = (
+        '[[transport]]\nname = "a"\n[[transport]]\nname = "b"\n[workload]\nkind = "permutation"\n'
+    )
+    overrides = ["transport.b.srv6=false", "transport.b.trim=false", "transport.a.ecn_skip=false"]
+    a, b = (mrc(section).build() for section in parse_scenario(text, overrides).transports)
+    assert (a.srv6, a.trim, a.ecn_skip, a.hashed) == (True, None, False, False)
+    assert (b.srv6, b.trim, b.ecn_skip, b.hashed) == (False, False, True, True)
+    both = parse_scenario(text, ["transport.trim=false"]).transports
+    assert [mrc(section).trim for section in both] == [False, False]
+    (auto,) = parse_scenario(SMALLEST, ["transport.trim=auto"]).transports
+    assert mrc(auto).trim is None
+    (reps,) = parse_scenario(SMALLEST, ["transport.paths=reps"]).transports
+    assert (reps.name, mrc(reps).build().paths) == ("reps", "reps")
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (["srv6=0"], "transport.srv6: 0 is refused; accepted: true or false"),
+        (["trim=no"], "transport.trim: 'no' is refused; accepted: true or false or \"auto\""),
+        (["srv6=false", "rules=peer"], "transport.srv6: rules = 'peer' hashes EVs by itself"),
+        (["ecn_skip=false", "paths=reps"], "transport.ecn_skip: 'reps' skips no path anyway"),
+        (["ecn_skip=false", "paths=single"], "transport.ecn_skip: 'single' skips no path"),
+        (["ecn_skip=false", "paths=oblivious"], "transport.ecn_skip: 'oblivious' skips"),
+    ],
+)
+def test_a_variant_that_would_change_nothing_is_refused(keys: list[str], words: str) -> None:
+    def build() -> None:
+        parse_scenario(SMALLEST, [f"transport.{key}" for key in keys]).transports[0].build()
+
+    with pytest.raises(InputError) as error:
+        build()
+    assert words in str(error.value)
 
 
 def test_a_scenario_writes_itself_out_with_every_default_and_loads_as_equal(tmp_path: Path) -> None:

@@ -346,6 +346,7 @@ def _capturing(
         yield {}
         return
     from openmrc.sim.capture import Capture
+    from openmrc.sim.transport import Transport
     from openmrc.wire.layout import PAYLOAD_BYTES_MAX
 
     if transport.pmtu > PAYLOAD_BYTES_MAX:
@@ -357,7 +358,8 @@ def _capturing(
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("wb") as stream:
-            yield {"capture": Capture(stream, fabric, at, hashed=transport.rules == "peer")}
+            hashed = isinstance(transport, Transport) and transport.hashed
+            yield {"capture": Capture(stream, fabric, at, hashed=hashed)}
     except OpenMrcError:  # refused before it began: nothing half-written
         path.unlink()
         raise
@@ -458,30 +460,32 @@ def _world(*args: Any, **kwargs: Any) -> World:
 
 def perfect_ps(fabric: Fabric, traffic: Traffic, transport: AnyTransport) -> int:
     """Return `ideal_ps` of a result: what a perfect network would have taken."""
-    from openmrc.engine.packet import ACKNOWLEDGE
     from openmrc.fabric.ideal import ideal_ps
+
+    data_bytes, ack_bytes = _sizes(transport)
+    return int(ideal_ps(fabric, traffic, data_bytes, transport.pmtu, ack_bytes))
+
+
+def perfect_costs(fabric: Fabric, traffic: Traffic, transport: AnyTransport) -> Cost:
+    """Return what each message costs in a perfect network."""
+    from openmrc.fabric.ideal import costs
+
+    data_bytes, ack_bytes = _sizes(transport)
+    return costs(fabric, traffic, data_bytes, transport.pmtu, ack_bytes)
+
+
+def _sizes(transport: AnyTransport) -> tuple[Callable[[int], int], int]:
+    """Bytes on the wire of a data packet, by its payload, and of an acknowledgement."""
+    from openmrc.engine.packet import ACKNOWLEDGE
     from openmrc.sim.transport import Transport
     from openmrc.wire import roce
     from openmrc.wire.framing import framing
 
     if isinstance(transport, Transport):
-        sizes = framing(transport.rules)
-        ack_bytes = sizes.header_bytes[ACKNOWLEDGE]
-    else:
-        sizes = roce.roce_framing(transport.rules)
-        ack_bytes = sizes.sack_bytes
-    return int(ideal_ps(fabric, traffic, sizes.data_bytes, transport.pmtu, ack_bytes))
-
-
-def perfect_costs(fabric: Fabric, traffic: Traffic, transport: Transport) -> Cost:
-    """Return what each message costs in a perfect network."""
-    from openmrc.engine.packet import ACKNOWLEDGE
-    from openmrc.fabric.ideal import costs
-    from openmrc.wire.framing import framing
-
-    sizes = framing(transport.rules)
-    ack_bytes = sizes.header_bytes[ACKNOWLEDGE]
-    return costs(fabric, traffic, sizes.data_bytes, transport.pmtu, ack_bytes)
+        sizes = framing(transport.rules, transport.srv6)
+        return sizes.data_bytes, sizes.header_bytes[ACKNOWLEDGE]
+    of_roce = roce.roce_framing(transport.rules)
+    return of_roce.data_bytes, of_roce.sack_bytes
 
 
 def _reporter(
@@ -496,7 +500,7 @@ def _collect(
     name: str,
     scenario: Scenario,
     fabric: Fabric,
-    transport: Transport,
+    transport: AnyTransport,
     world: World,
     ideal_ps: int,
 ) -> TransportResult:

@@ -28,7 +28,7 @@ class Paths(Choice):
     """Who chooses the path of a packet."""
 
     __slots__ = ()
-    WORDS = ("mrc", "oblivious", "single")
+    WORDS = ("mrc", "oblivious", "reps", "single")
     ROLE = "choose"
 
 
@@ -59,12 +59,22 @@ class TransportSection(Section, frozen=True, kw_only=True):
     linear_cnt: Annotated[int, Meta(ge=0, le=255)] = 7
     exp_cnt: Annotated[int, Meta(ge=0, le=25)] = 10
     always_skip_after: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    srv6: bool = True
+    trim: bool | None = None
+    ecn_skip: bool = True
+    freezing: Time = Time.parse("10ms")
 
     def build(self) -> Transport:
         """Return the transport the simulator runs; raise `InputError` for what it refuses."""
         from openmrc.sim.transport import Transport
 
         _check_pmtu(int(self.pmtu), self.rules == "peer")
+        if self.rules == "peer" and not self.srv6:
+            raise InputError("transport.srv6: rules = 'peer' hashes EVs by itself; leave it out")
+        if not self.ecn_skip and self.paths in ("oblivious", "reps", "single"):
+            raise InputError(
+                f"transport.ecn_skip: {str(self.paths)!r} skips no path anyway; leave it out"
+            )
         if not 1 <= self.sack_bytes <= SACK_BYTES_MAX:
             raise InputError(
                 f"transport.sack_bytes: {self.sack_bytes}; accepted: 1 to {SACK_BYTES_MAX}"
@@ -85,6 +95,10 @@ class TransportSection(Section, frozen=True, kw_only=True):
             linear_cnt=self.linear_cnt,
             exp_cnt=self.exp_cnt,
             always_skip_after=self.always_skip_after,
+            srv6=self.srv6,
+            trim=self.trim,
+            ecn_skip=self.ecn_skip,
+            freezing_ps=self.freezing,
         )
 
 

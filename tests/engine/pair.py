@@ -146,6 +146,7 @@ class Pair:
             nics=2,
             peers=2,
             watch_marks="always_skip_after" in config,
+            recycles=config.get("paths") == es.PATHS_REPS,
         )
         self.st = st
         c = st.config[0]
@@ -157,6 +158,9 @@ class Pair:
         c.shuffle_rounds = 64
         for name, value in config.items():
             c[name] = value
+        if c.paths == es.PATHS_REPS:
+            c.path_choose = c.path_learn = es.BUILT_IN
+            c.freezing_ps = config.get("freezing_ps", 10 * MS)
         index = np.arange(n)
         q = st.qp
         q.index = index

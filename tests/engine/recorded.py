@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
+from openmrc.engine import state as es
 from tests.engine.pair import Pair
 
 PARTS = ("qp", "slot", "plane", "ev", "order", "message", "rx_message", "bits", "nic", "peer")
@@ -12,7 +13,7 @@ PARTS = ("qp", "slot", "plane", "ev", "order", "message", "rx_message", "bits", 
 def digest(pair: Pair) -> str:
     """Hash of all state but `out` and `done`, which are scratch."""
     h = hashlib.sha256()
-    for name in (*PARTS, "region", "request", "stream"):
+    for name in (*PARTS, "region", "request", "stream", "reps"):
         h.update(getattr(pair.st, name).tobytes())
     for x in pair.log[-50:]:
         h.update(repr((x.at, x.p.item())).encode())
@@ -63,10 +64,25 @@ def refused() -> Pair:
     return pair
 
 
+def recycled() -> Pair:
+    """REPS: marks, a loss and so a freeze, a denied EV; and marks that make nothing SKIP."""
+    pair = Pair(
+        planes=2, evs=8, backup=4, checked=False, paths=es.PATHS_REPS, sack_bytes=1, ignore_marks=1
+    )
+    pair.mark(next=40, plane=1)
+    pair.trim(next=3, plane=0)
+    pair.drop(seq=60)
+    pair.post(250 * 4096)
+    pair.post(50 * 4096, src=1)
+    pair.advance(us=9)
+    pair.deny(0, 3)
+    return pair
+
+
 def run() -> list[str]:
     """Digests of all sequences, one each five microseconds."""
     lines = []
-    for start in (healthy, troubled, ports, refused):
+    for start in (healthy, troubled, ports, refused, recycled):
         pair = start()
         for step in range(30):
             pair.advance(us=5 if step < 24 else 300)

@@ -65,6 +65,28 @@ def eventful_worlds() -> dict[str, World]:
         "single": world_of(
             small, permutation(4, 80_000, 3), CUT, paths="single", convergence_ps=10 * US
         ),
+        "recycled": world_of(
+            small,
+            permutation(4, 200_000, 6),
+            [*CUT, Fault(5 * US, "deny", "plane 1 t1 0", for_ps=9 * US)],
+            paths="reps",
+        ),
+        "hashed": world_of(
+            small,
+            permutation(4, 200_000, 7, channels=2),
+            [*CUT, Fault(5 * US, "deny", "plane 1", nics="0-1", for_ps=9 * US)],
+            srv6=False,
+            trim=False,
+            ecn_skip=False,
+        ),
+        "hashed once": world_of(
+            small,
+            permutation(4, 80_000, 8),
+            CUT,
+            paths="single",
+            srv6=False,
+            convergence_ps=10 * US,
+        ),
         "peer": world_of(
             clos(nics=4, planes=1, down=2, up=2),
             permutation(4, 80_000, 4),

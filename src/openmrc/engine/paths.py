@@ -18,12 +18,20 @@ from __future__ import annotations
 import numpy as np
 
 from openmrc.callref import call, call_int
-from openmrc.engine import bits, policy
+from openmrc.engine import bits, policy, reps
 from openmrc.engine.packet import CLASS_DATA, NO_TRIM, PROBE, TIMESTAMP_UNIT_PS
-from openmrc.engine.state import NEVER, PATHS_MRC, REVERSE_PROBED, emit, signed
+from openmrc.engine.state import (
+    BUILT_IN,
+    EV_DENIED,
+    NEVER,
+    PATHS_MRC,
+    REVERSE_PROBED,
+    emit,
+    signed,
+)
 from openmrc.jit import compiled, inlined, inner
 
-GOOD, SKIP, ASSUMED_BAD, DENIED = 1, 2, 3, 4  # MRC 3.3
+GOOD, SKIP, ASSUMED_BAD, DENIED = 1, 2, 3, EV_DENIED  # MRC 3.3
 
 LAST_PATH_LOSSES = 3  # row 10
 DEMOTION_MEMORY_PS = 100_000_000_000  # row 11: demotions within 100 ms count together
@@ -106,8 +114,13 @@ def _choose_around_skips(st, q, plane, first, avoid):
 
 @inner
 def _choose_own(st, q, p, plane, avoid):
-    """The EV that the user's policy chooses; what is not of the plane is taken for its first."""
-    ev = call_int(st.config[0].path_choose, (st, q, p, avoid))
+    """The EV that REPS or the user's policy chooses; what is not of the plane is taken for its
+    first.
+    """
+    if st.config[0].path_choose == BUILT_IN:
+        ev = reps.choose(st, q, plane, st.reps[q.plane0 + p], avoid)
+    else:
+        ev = call_int(st.config[0].path_choose, (st, q, p, avoid))
     if ev < plane.ev0 or ev >= plane.ev0 + plane.n_evs:
         ev = int(plane.ev0)
     st.ev[q.ev0 + ev].used += 1
@@ -116,8 +129,16 @@ def _choose_own(st, q, p, plane, avoid):
 
 @inlined
 def learn(st, q, ev, event, now):
-    """Tell the user's policy what was heard of an EV."""
+    """Tell REPS or the user's policy what was heard of an EV."""
     if st.config[0].path_learn != 0:
+        _tell(st, q, ev, event, now)
+
+
+@inner
+def _tell(st, q, ev, event, now):
+    if st.config[0].path_learn == BUILT_IN:
+        reps.learn(q, st.config[0], st.reps[q.plane0 + st.ev[q.ev0 + ev].plane], ev, event, now)
+    else:
         call(st.config[0].path_learn, (st, q, ev, event, now))
 
 
@@ -361,7 +382,7 @@ def on_delivery(st, q, ev, sent_at, now):
 
 @inlined
 def on_mark(st, q, ev):
-    """A CE mark or a trim in the fabric: one turn is skipped (MRC 3.3)."""
+    """A CE mark that counts or a trim in the fabric: one turn is skipped (MRC 3.3)."""
     e = st.ev[q.ev0 + ev]
     if e.state == GOOD and st.config[0].paths == PATHS_MRC:
         e.state = SKIP

@@ -317,7 +317,8 @@ def _on_reflected_ev(st, q, ev, m, now):
         return
     paths.learn(st, q, ev, HEARD_CLEAN if m == M_NONE else HEARD_MARKED, now)
     if m == M_SKIP_ONCE:
-        paths.on_mark(st, q, ev)
+        if not st.config[0].ignore_marks:
+            paths.on_mark(st, q, ev)
     elif m == M_ALWAYS_SKIP:
         paths.on_always_skip(st, q, ev, now)
 
@@ -413,7 +414,8 @@ def _on_probe_answer(st, q, p, marked, now):
     if number == q.query_id:
         q.evidence_at = max(q.evidence_at, q.query_sent_at)
     elif q.n_bad > 0:
-        sent_at = paths.on_probe_answer(st, q, int(p.entropy), number, marked, now)
+        skips = marked and st.config[0].ignore_marks == 0
+        sent_at = paths.on_probe_answer(st, q, int(p.entropy), number, skips, now)
         q.evidence_at = max(q.evidence_at, sent_at)
 
 

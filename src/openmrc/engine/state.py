@@ -60,7 +60,9 @@ AGO_SHIFT = 10  # unit of SLOT.first_ago, 2^10 ps
 AGO_MAX = 0x7FFF_FFFF
 
 # path policies
-PATHS_MRC, PATHS_OBLIVIOUS, PATHS_SINGLE = 0, 1, 2
+PATHS_MRC, PATHS_OBLIVIOUS, PATHS_SINGLE, PATHS_REPS = 0, 1, 2, 3
+BUILT_IN = 1  # in place of an address in CONFIG: what `paths` names, here PATHS_REPS
+EV_DENIED = 4  # DENIED of paths.py, for what that imports
 # congestion control
 CC_NONE, CC_NSCC, CC_OWN = 0, 1, 2
 
@@ -78,8 +80,9 @@ CONFIG = np.dtype(
         ("port_rate_bps", "i8"),
         ("base_rtt_ps", "i8"),  # T of reference 4.6
         ("cc_step", "i8"),  # address of a policy (policy.py); 0: the built-in one
-        ("path_choose", "i8"),
+        ("path_choose", "i8"),  # the same, or BUILT_IN
         ("path_learn", "i8"),
+        ("freezing_ps", "i8"),  # how long REPS explores nothing after a loss
         ("sack_bytes", "i8"),  # row 5
         ("rto_base_ps", "i8"),  # 1.024 us * 2^t, row 9
         ("linear_cnt", "i4"),
@@ -98,6 +101,7 @@ CONFIG = np.dtype(
         ("alpha_by_12us", "i1"),  # 1: peer runs
         ("reverse", "i1"),  # REVERSE_...: the EVs of control packets, row 14
         ("must_post_receives", "i1"),  # 1: an immediate needs a posted receive, MRC 1.2
+        ("ignore_marks", "i1"),  # 1: a CE mark moves the window only, and makes no EV SKIP
     ],
     align=True,
 )
@@ -349,6 +353,21 @@ PEER = np.dtype(
     align=True,
 )
 
+REPS_HELD = 8  # REPS, section 3.1: EVs that the ring of recycled ones holds
+REPS = np.dtype(  # of a plane of a QP end, where paths are REPS (reps.py)
+    [
+        ("thaw_at", "i8"),  # freezing mode lasts at least until then
+        ("held", "i2", (REPS_HELD,)),  # EVs, indices within the QP
+        ("explore", "i4"),  # packets left of the exploration after freezing mode
+        ("head", "i1"),  # where the next EV is written
+        ("fresh", "i1"),  # EVs before `head` that no packet has taken yet
+        ("known", "i1"),  # places of `held` that were ever written
+        ("again", "i1"),  # frozen: the place whose EV is taken again next
+        ("frozen", "i1"),
+    ],
+    align=True,
+)
+
 MARKS = np.dtype([("ev", "u4"), ("n", "i4")], align=True)  # CE marks in a row on an EV, row 23
 MARKS_PER_QP = 256  # EVs that a receiver watches at once; those of equal hash displace each other
 
@@ -382,6 +401,7 @@ class State(NamedTuple):
     request: Any  # int32, REQUESTS per NIC: QP whose EV probe has this request id
     stream: Any  # uint64 random streams, one per QP
     own: Any  # float64 [qps, OWN] of policies that a user brings, else [1, OWN]
+    reps: Any  # REPS, one for each of `plane` where paths are REPS, else one
     out: Any  # PACKET: what the last call wants sent
     done: Any  # COMPLETION: what the last call completed
     # int64[4]: how much of `out` and `done` is used, and the last placement (region, offset,
@@ -404,9 +424,10 @@ def new_state(
     peers: int,
     watch_marks: bool = False,
     policies: bool = False,
+    recycles: bool = False,
 ) -> State:
     """A zeroed State with room for so many of each; `watch_marks` where row 23 is in use,
-    `policies` where a user brings some.
+    `policies` where a user brings some, `recycles` where paths are REPS.
     """
     return State(
         config=records(1, CONFIG),
@@ -425,6 +446,7 @@ def new_state(
         request=np.full(nics * REQUESTS, -1, np.int32),
         stream=np.ones(qps, np.uint64),
         own=np.zeros((qps if policies else 1, OWN)),
+        reps=records(planes if recycles else 1, REPS),
         out=records(OUT_MAX, PACKET),
         done=records(DONE_MAX, COMPLETION),
         count=np.zeros(6, np.int64),

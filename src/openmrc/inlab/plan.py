@@ -23,6 +23,15 @@ from openmrc.transport_sections import AnyTransport, RoceSection, TransportSecti
 HOSTS_MAX, MESSAGES_MAX, BYTES_MAX = 64, 100_000, 2_000_000_000
 QPS_MAX = 1024  # of a host
 DEPTH_MAX = 256  # requests posted on a queue pair at a time
+SIMULATED_OTHERWISE = {  # keys of a transport, and the one value that a live device knows
+    "paths": "mrc",
+    "cc": "nscc",
+    "rules": "mrc",
+    "always_skip_after": 0,
+    "srv6": True,
+    "trim": None,
+    "ecn_skip": True,
+}
 GAP_BYTES = 64  # between two messages in memory: nobody may write there
 ETHERNET_BYTES = 14
 
@@ -109,12 +118,12 @@ def refuse(transport: AnyTransport, fabric: FabricSection, lab: LabSection) -> T
         raise InputError(
             f"transport.kind: 'roce' of {name!r} is only simulated; --world lab accepts 'mrc'"
         )
-    for key, only in (("paths", "mrc"), ("cc", "nscc"), ("rules", "mrc"), ("always_skip_after", 0)):
+    for key, only in SIMULATED_OTHERWISE.items():
         value = getattr(transport, key)
         if value != only:
             raise InputError(
-                f"transport.{key}: {str(value)!r} of {name!r} is only simulated;"
-                f" --world lab accepts {only!r}"
+                f"transport.{key}: {_word(value)} of {name!r} is only simulated;"
+                f" --world lab accepts {_word(only)}"
             )
     if fabric.ecn_last_hop:
         raise InputError("fabric.ecn_last_hop: true is only simulated; --world lab accepts false")
@@ -125,6 +134,13 @@ def refuse(transport: AnyTransport, fabric: FabricSection, lab: LabSection) -> T
             f" at most {room}"
         )
     return transport
+
+
+def _word(value: Any) -> str:
+    """A value of a key as a scenario writes it."""
+    if value is None:
+        return '"auto"'
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def _check_sizes(traffic: Traffic) -> None:

@@ -39,6 +39,7 @@ PACKETS_AT_START = 4096
 # takes address space and no memory, and nothing is copied when more are wanted.
 PACKETS_RESERVED_MAX = 1 << 22
 SCOUT_ABOVE_BYTES = 4 << 20  # of QPs, windows and paths: beyond what caches hold beside packets
+HASHED_EV_STEP = 0x9E37  # odd: the EVs of a QP differ, however many they are
 TIMELINE_BINS = 4096
 TIMELINE_BIN_PS = 10_000_000  # reference 11, measures: 10 us
 MAX_WIMM = 128  # MRC 1.8
@@ -56,7 +57,12 @@ PORT_KINDS_MAX = 1 << 15  # what a port's two bytes can name
 # purposes of random streams: each component draws from its own
 SEED_QPS, SEED_NET, SEED_PATHS, SEED_NAMES, SEED_SALTS = range(5)
 
-PATHS = {"mrc": es.PATHS_MRC, "oblivious": es.PATHS_OBLIVIOUS, "single": es.PATHS_SINGLE}
+PATHS = {
+    "mrc": es.PATHS_MRC,
+    "oblivious": es.PATHS_OBLIVIOUS,
+    "reps": es.PATHS_REPS,
+    "single": es.PATHS_SINGLE,
+}
 CONGESTION = {"nscc": es.CC_NSCC, "none": es.CC_NONE}
 
 Index = npt.NDArray[np.int64]
@@ -132,6 +138,7 @@ def build_engine(
         peers=len(peers),
         watch_marks=transport.always_skip_after > 0,
         policies=transport.paths not in PATHS or transport.cc not in CONGESTION,
+        recycles=transport.paths == "reps",
     )
     _configure(st.config[0], fabric, transport, queues, derived)
     _bring_policies(st, transport)
@@ -186,7 +193,7 @@ def _configure(
     """The one CONFIG record."""
     peer = transport.rules == "peer"
     c.pmtu = transport.pmtu
-    c.nominal_overhead = framing(transport.rules).nominal_overhead
+    c.nominal_overhead = framing(transport.rules, transport.srv6).nominal_overhead
     c.port_rate_bps = derived.port_rate_bps
     c.base_rtt_ps = derived.base_rtt_ps
     c.sack_bytes = transport.sack_bytes
@@ -201,6 +208,8 @@ def _configure(
     c.trimming = queues.trim
     c.marks_on_last_hop = queues.ecn_last_hop
     c.alpha_by_12us = peer
+    c.ignore_marks = not transport.ecn_skip
+    c.freezing_ps = transport.freezing_ps
     if peer:
         c.reverse = es.REVERSE_RANDOM
     elif transport.paths == "oblivious":
@@ -210,8 +219,10 @@ def _configure(
 
 
 def _bring_policies(st: es.State, transport: Transport) -> None:
-    """Compile what the user brings, and tell the engine where it is."""
+    """Compile what the user brings, and tell the engine where it is; or that it has REPS itself."""
     c = st.config[0]
+    if transport.paths == "reps":
+        c.path_choose = c.path_learn = es.BUILT_IN
     if transport.cc not in CONGESTION:
         c.cc_step, _ = policies.load(policies.find(transport.cc, "step", Path()), st)
     if transport.paths not in PATHS:
@@ -305,9 +316,12 @@ def _ev_table(
                 qps = everyone[mine & (climbs == up)]
                 table.add(qps, p, _draw_paths(fabric, transport, rng, qps, ends, p, up, 1), 1)
     elif transport.rules == "peer":
-        for qps, n in ((everyone[ends.sends], transport.evs_active), (everyone[~ends.sends], 1)):
-            base = rng.integers(0, 1 << 16, (len(qps), 1))
-            table.add(qps, 0, (base + np.arange(n)[None, :] * 0x9E37) & 0xFFFF, n)
+        _hashed_evs(table, rng, everyone[ends.sends], transport.evs_active, 0)
+        _hashed_evs(table, rng, everyone[~ends.sends], 1, 0)
+    elif transport.hashed:  # nobody knows how many paths there are, or which EVs share one
+        active, backup = derived.evs_per_plane_active, derived.evs_per_plane_backup
+        _hashed_evs(table, rng, everyone[ends.sends], active, backup)
+        _hashed_evs(table, rng, everyone[~ends.sends], _reverse_evs(fabric), 0)
     else:
         for up in range(fabric.n_tiers):
             for sends in (True, False):
@@ -318,13 +332,30 @@ def _ev_table(
                 active = min(n_paths, derived.evs_per_plane_active)
                 backup = min(n_paths - active, derived.evs_per_plane_backup)
                 if not sends:
-                    reverse = max(REVERSE_EVS // fabric.n_planes, REVERSE_EVS_PER_PLANE_MIN)
-                    active, backup = min(n_paths, reverse), 0
+                    active, backup = min(n_paths, _reverse_evs(fabric)), 0
                 for p in range(fabric.n_planes):
                     values = _draw_paths(fabric, transport, rng, qps, ends, p, up, active + backup)
                     table.add(qps, p, values, active)
     table.close()
     return table
+
+
+def _reverse_evs(fabric: Fabric) -> int:
+    """EVs per plane of an end that only receives."""
+    return max(REVERSE_EVS // fabric.n_planes, REVERSE_EVS_PER_PLANE_MIN)
+
+
+def _hashed_evs(
+    table: _EvTable, rng: np.random.Generator, qps: Index, active: int, backup: int
+) -> None:
+    """Different source ports for each plane of these QPs, from a random one on; the planes of a QP
+    share none.
+    """
+    planes, n = table.n_evs.shape[1], active + backup
+    first = rng.integers(0, 1 << 16, (len(qps), 1))
+    for plane in range(planes):
+        number = plane * n + np.arange(n)[None, :]
+        table.add(qps, plane, (first + number * HASHED_EV_STEP) & 0xFFFF, active)
 
 
 def _draw_paths(
@@ -340,7 +371,7 @@ def _draw_paths(
     """`n` different random paths of one plane for each QP, shape [qp, n]; all QPs leave `climbs`
     switches upwards.
     """
-    if transport.rules == "peer":
+    if transport.hashed:
         return rng.integers(0, 1 << 16, (len(qps), n))
     if not len(qps):
         return np.zeros((0, n), np.int64)
@@ -376,14 +407,14 @@ def build_net(
     tapped: Index,
 ) -> ss.Net:
     """The network's arrays."""
-    sizes = framing(transport.rules)
+    sizes = framing(transport.rules, transport.srv6)
     n_ports = fabric.n_ports
     port, kind, health = ports_of(fabric, queues, derived)
     switch = switches_of(fabric, seed)
     port.tapped[tapped] = 1
     reserve = ss.EVENTS_BETWEEN_CHECKS * PORTS_OF_AN_EVENT + fabric.n_nics * fabric.n_planes
     taps = 2 * reserve if len(tapped) else 0
-    by_usid = queues.by_usid and transport.rules != "peer"
+    by_usid = queues.by_usid and not transport.hashed
     tables, speller = srv6.of_fabric(fabric) if by_usid else srv6.nothing()
     fault, kind = faults_of(schedule, port, kind)
     longest = sizes.data_bytes(transport.pmtu) * PS_BITS // kind.rate_bps
@@ -448,10 +479,11 @@ def build_net(
     c.plane_shift = fabric.ev_plane_shift
     c.trimmed_bytes = sizes.trimmed_bytes
     c.pmtu = transport.pmtu
-    c.hashed = transport.rules == "peer"
+    c.hashed = transport.hashed
+    c.hashes_tuple = not transport.srv6
     c.by_usid = by_usid
     c.tap_reserve = reserve if taps else 0
-    c.one_data_class = c.hashed
+    c.one_data_class = transport.rules == "peer"
     c.trim = queues.trim
     c.single = transport.paths == "single"
     c.scouts = st.qp.nbytes + st.slot.nbytes + st.ev.nbytes > SCOUT_ABOVE_BYTES

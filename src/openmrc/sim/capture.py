@@ -5,8 +5,8 @@ leaves; what a fault of the link swallows did not cross it, and what one damages
 from there on. The frame is what stands on that link: the carrier shifted by every switch on the way
 so far, through the fabric's real tables; CE and trimming as the queues before it left them; hop
 limits counted down. Simulated memory holds no bytes, so payloads are zeros, under a right iCRC.
-With hashed EVs (`rules = "peer"`, parallel links) there are no carriers, and frames have one IPv6
-header.
+With hashed EVs (`srv6 = false`, `rules = "peer"`, parallel links) there are no carriers, and frames
+have one IPv6 header.
 """
 
 from __future__ import annotations

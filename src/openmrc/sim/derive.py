@@ -53,7 +53,7 @@ def _whole_packets(size: float, packet: int) -> int:
 
 def derive(fabric: Fabric, transport: Transport, queues: Queues, senders_per_nic: int) -> Derived:
     """Work out everything; `senders_per_nic` is the largest number of QPs that send to one NIC."""
-    sizes = framing(transport.rules)
+    sizes = framing(transport.rules, transport.srv6)
     peer = transport.rules == "peer"
     t = transport.base_rtt_ps or base_rtt_ps(
         fabric, sizes.data_bytes(transport.pmtu), sizes.sack_bytes

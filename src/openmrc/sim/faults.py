@@ -136,6 +136,37 @@ def _denied(net, src, dst, plane, ev, groups):
 
 
 @inner
+def _barred(net, src, dst, plane, groups):
+    """Whether every way of a plane crosses a port that is denied to these groups.
+
+    Of a hashed EV nobody at the NIC knows more than its plane. The ways are counted like numbers:
+    at each switch that has a choice of n the next digit, modulo n, is the choice.
+    """
+    ctl = net.ctl[0]
+    way = 0
+    ways = 1
+    while way < ways:
+        port_no = src * ctl.n_planes + plane
+        digits = way
+        ways = 1
+        crosses = False
+        while True:
+            crosses = crosses or int(net.health[port_no].denied) & groups != 0
+            port = net.port[port_no]
+            if port.peer < 0:
+                break
+            s = net.switch[port.peer]
+            port_no, n = switch.first_egress(s, dst)
+            port_no += digits % n
+            digits //= n
+            ways *= n
+        if not crosses:
+            return False
+        way += 1
+    return True
+
+
+@inner
 def review(net, st, nic_no, now):
     """A NIC goes through its EVs: which do denylists take, which do they give back? Then the next
     NIC.
@@ -146,10 +177,17 @@ def review(net, st, nic_no, now):
     for qi in range(n.qp0, n.qp0 + n.n_qps):
         q = st.qp[qi]
         changed = False
+        judged = -1  # plane for which `denied` holds, where EVs differ in nothing else
+        denied = False
         for i in range(q.n_evs):
             e = st.ev[q.ev0 + i]
-            ev = _seen(ctl, int(net.qp[qi].flow), int(e.value))
-            denied = _denied(net, nic_no, int(q.peer_nic), int(e.plane), ev, groups)
+            plane = int(e.plane)
+            if not ctl.hashes_tuple:
+                ev = _seen(net, q, plane, int(e.value))
+                denied = _denied(net, nic_no, int(q.peer_nic), plane, ev, groups)
+            elif plane != judged:
+                denied = _barred(net, nic_no, int(q.peer_nic), plane, groups)
+                judged = plane
             if denied != (e.state == paths.DENIED):
                 paths.deny(st, q, i, denied, now)
                 changed = True
@@ -188,17 +226,16 @@ def converge(net, st, nic_no, now):
     for qi in range(n.qp0, n.qp0 + n.n_qps):
         q = st.qp[qi]
         e = st.ev[q.ev0]
-        flow = int(net.qp[qi].flow)
         value = int(e.value)
         plane = int(e.plane)
-        if _alive(net, q.nic, q.peer_nic, plane, _seen(ctl, flow, value)):
+        if _alive(net, q.nic, q.peer_nic, plane, _seen(net, q, plane, value)):
             continue
         for _ in range(REHASH_TRIES):
             plane = bits.draw_below(st.stream, q.index, q.n_planes)
             value = bits.draw(st.stream, q.index) & 0xFFFF
             if not ctl.hashed:
                 value = _path(net, q, plane, value)
-            if _alive(net, q.nic, q.peer_nic, plane, _seen(ctl, flow, value)):
+            if _alive(net, q.nic, q.peer_nic, plane, _seen(net, q, plane, value)):
                 _move(st, q, e, plane, value)
                 break
         nic.make_ready(net, st, qi)
@@ -208,9 +245,15 @@ def converge(net, st, nic_no, now):
 
 
 @inner
-def _seen(ctl, flow, value):
-    """The EV as switches see it."""
-    return switch.hashed_ev(flow, value) if ctl.hashed else value
+def _seen(net, q, plane, value):
+    """An EV of a QP's data as switches see it."""
+    ctl = net.ctl[0]
+    if not ctl.hashed:
+        return value
+    flow = int(net.qp[q.index].flow)
+    if ctl.hashes_tuple:
+        flow = switch.tuple_flow(int(q.nic), int(q.peer_nic), plane)
+    return switch.hashed_ev(flow, value)
 
 
 @inner

@@ -33,6 +33,7 @@ class MrcSide:
         seed: int,
         tapped: npt.NDArray[np.int64],
     ) -> None:
+        queues = queues.under(transport)
         senders = int(np.bincount(traffic.qp_dst, minlength=1).max(initial=0))
         self.values = derive(fabric, transport, queues, senders)
         self.ends = build.Ends(traffic)

@@ -67,7 +67,11 @@ def _dress(net, n, p, qp, flow):
     h.dst = p.dst
     h.qp = qp
     h.tag = -1
-    h.ev = switch.hashed_ev(flow, int(p.ev)) if ctl.hashed else int(p.ev)
+    h.ev = int(p.ev)
+    if ctl.hashed:
+        if ctl.hashes_tuple:
+            flow = switch.tuple_flow(int(p.src), int(p.dst), int(p.plane))
+        h.ev = switch.hashed_ev(flow, int(p.ev))
     h.klass = CLASS_DATA if ctl.one_data_class and p.klass == CLASS_RETRANSMIT else p.klass
     h.marks = 0
     h.trimmable = 1 if ctl.trim and p.klass != CLASS_CONTROL and not p.flag_bits & NO_TRIM else 0

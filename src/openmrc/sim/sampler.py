@@ -367,7 +367,7 @@ class QpReader:
     def _name(self, ev: int) -> str:
         """The first choices of a path; what hashing switches make of an EV has no name."""
         fabric = self._world.fabric
-        if self._world.transport.rules == "peer":
+        if self._world.transport.hashed:
             return "hashed by the switches"
         ports = fabric.route(self.src, self.dst, ev)
         top = max((int(s) for s in fabric.port_switch[ports[1:]]), key=lambda s: fabric.sw_tier[s])

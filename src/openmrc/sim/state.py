@@ -223,6 +223,7 @@ CONTROL = np.dtype(
         ("pmtu", "i4"),
         ("header_bytes", "i4", (256,)),  # wire bytes of a packet without payload, by opcode
         ("hashed", "i1"),
+        ("hashes_tuple", "i1"),  # of addresses and ports; else of the flow's number and its EV
         ("by_usid", "i1"),  # switches forward by carriers and their tables, not by arithmetic
         ("one_data_class", "i1"),  # peer runs: retransmissions queue with all other data
         ("trim", "i1"),

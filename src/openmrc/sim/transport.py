@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 MPR_UNIT = 128
 MPR_MAX = 32_640
@@ -19,8 +19,8 @@ class Transport:
 
     name: str = "mrc"
     paths: str = (
-        # "mrc", "oblivious" (spray, learn nothing), "single" (one hashed path per QP), or a policy,
-        # "FILE.py:NAME" (openmrc.policies)
+        # "mrc", "oblivious" (spray, learn nothing), "reps" (recycle EVs), "single" (one hashed path
+        # per QP), or a policy, "FILE.py:NAME" (openmrc.policies)
         "mrc"
     )
     cc: str = "nscc"  # or "none": a fixed window; or a policy
@@ -35,9 +35,18 @@ class Transport:
     linear_cnt: int = 7
     exp_cnt: int = 10
     always_skip_after: int = 0  # row 23: CE marks in a row on one EV; 0: never
+    srv6: bool = True  # False: no carriers; an EV is a source port, and switches hash the 5-tuple
+    trim: bool | None = None  # whether switches trim in this run; None: as the fabric's queues say
+    freezing_ps: int = 10_000_000_000  # "reps": after a loss; as in its authors' own simulator
+    ecn_skip: bool = True  # False: a CE mark moves the window only, and makes no EV SKIP
     rules: str = (
         "mrc"  # "peer": htsim's packet sizes, hashed EVs, alpha by 12 us, control on random EVs
     )
+
+    @property
+    def hashed(self) -> bool:
+        """Whether switches hash: an EV then names no path."""
+        return self.rules == "peer" or not self.srv6
 
 
 @dataclass(frozen=True)
@@ -54,3 +63,7 @@ class Queues:
     ecn_high: float = 0.8
     ecn_last_hop: bool = False
     by_usid: bool = False  # forward by carriers and tables, not by arithmetic: the same, slower
+
+    def under(self, transport: Transport) -> Queues:
+        """Return the queues of a run with this transport, which may say itself what is trimmed."""
+        return self if transport.trim is None else replace(self, trim=transport.trim)

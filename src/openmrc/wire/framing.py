@@ -4,13 +4,14 @@ htsim's simpler sizes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from openmrc.engine import packet
 
 PREAMBLE_AND_GAP = 20
+OUTER_IPV6 = 40
 # Ethernet 14, outer IPv6 40, inner IPv6 40, UDP 8, BTH 12, iCRC 4, FCS 4
 BASE = 14 + 40 + 40 + 8 + 12 + 4 + 4
 METH, TSETH, RETH, IMMDT, AETH, SETH_CC, NETH, PETH, ERTH, EETH = 4, 4, 16, 4, 4, 36, 20, 16, 16, 36
@@ -58,10 +59,18 @@ def _mrc() -> Framing:
     )
 
 
+def _without_srv6(sizes: Framing) -> Framing:
+    """No outer IPv6 header; what is left of a trimmed packet is cut at the same byte."""
+    return replace(sizes, header_bytes=tuple(n - OUTER_IPV6 for n in sizes.header_bytes))
+
+
 MRC_FRAMING = _mrc()
+HASHED_FRAMING = _without_srv6(MRC_FRAMING)
 PEER_FRAMING = Framing(header_bytes=(64,) * 256, trimmed_bytes=64, nominal_overhead=64)
 
 
-def framing(rules: str) -> Framing:
-    """The sizes that a transport's `rules` ask for."""
-    return PEER_FRAMING if rules == "peer" else MRC_FRAMING
+def framing(rules: str, srv6: bool = True) -> Framing:
+    """The sizes that a transport's `rules` ask for, with or without SRv6 (MRC 2.1)."""
+    if rules == "peer":
+        return PEER_FRAMING
+    return MRC_FRAMING if srv6 else HASHED_FRAMING
