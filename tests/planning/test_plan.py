@@ -227,3 +227,38 @@ def test_wrong_input_is_status_2_one_line_and_nothing_written(
     assert BAD[line] in printed.err
     assert (printed.out, printed.err.count("\n")) == ("", 1)
     assert list(tmp_path.iterdir()) == []
+
+
+# --- docs/plan.md
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs/plan.md").read_text(encoding="utf-8")
+
+
+def test_the_page_shows_every_option(capsys: Out) -> None:
+    with pytest.raises(SystemExit):
+        main(["plan", "--help"])
+    options = set(re.findall(r"--[a-z-]+", capsys.readouterr().out)) - {"--help"}
+    usage = PAGE.partition("\n\nWhat")[0]
+    assert set(re.findall(r"--[a-z-]+", usage)) == options
+    assert [option for option in options if f"| `{option}" not in PAGE] == []
+
+
+def test_the_page_shows_what_is_printed(capsys: Out) -> None:
+    assert main(["plan", "--gpus", "65536"]) == 0
+    first_table = capsys.readouterr().out.partition("Failures")[0]
+    assert "\n".join(f"    {line}".rstrip() for line in first_table.splitlines()) in PAGE
+    assert main(["plan", "--gpus", "200000"]) == 2
+    assert f"    {capsys.readouterr().err}" in PAGE
+
+
+def test_the_page_lists_every_assumption_with_its_source() -> None:
+    for name, known in ASSUMPTIONS.items():
+        row = f"| `{name}` | {known.value:,.10g} | {known.unit} | {known.what} | {known.source} |"
+        assert row in PAGE
+
+
+def test_the_page_checks_against_the_published_run(capsys: Out) -> None:
+    line = "--gpus 16384 --nic-rate 400Gbps --switch 25.6Tbps"
+    assert f"`mrc plan {line}`" in PAGE
+    (one, _) = plan(f"{line} --planes 4", capsys)["designs"]
+    assert f"expects {54 * one['interruptions_per_day']:.0f}:" in PAGE
