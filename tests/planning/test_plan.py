@@ -193,7 +193,7 @@ BAD = {
     "--gpus 1.5": "--gpus 1.5: a whole number is accepted",
     "--gpus 0": "--gpus 0: 2 to 10,000,000 is accepted",
     "--gpus 99999999999999999999": "a whole number is accepted",
-    "--gpus 200000": "accepted: at most 131,072 GPUs, or --planes 10, or --tiers 3",
+    "--gpus 200000": "accepted: at most 131,072 GPUs, or --planes 16, or --tiers 3",
     "--gpus 64 --planes 3": "--planes 3: 800Gbps does not divide",
     "--gpus 64 --planes eight": "--planes eight: a whole number",
     "--gpus 64 --tiers 9": "--tiers 9: 2 to 4 is accepted",

@@ -196,7 +196,7 @@ def test_the_last_nic_that_fits_is_the_last(
         (
             (200_000, 8, NIC, SWITCH, 2),
             "--gpus 200000: 2 tiers of 512-port switches (51.2Tbps at 100Gbps) are too small;"
-            " accepted: at most 131,072 GPUs, or --planes 10, or --tiers 3",
+            " accepted: at most 131,072 GPUs, or --planes 16, or --tiers 3",
         ),
         (
             (9_000_000, 1, NIC, SWITCH, None),

@@ -190,14 +190,10 @@ def _too_many(
 ) -> str:
     """Return what is possible instead: the largest that fits, and what would hold all."""
     ways = [f"at most {largest(radix, tiers):,} GPUs"]
-    more = next(
-        (
-            p
-            for p in range(planes + 1, PLANES_MAX + 1)
-            if nic_rate_bps % p == 0 and nics <= largest(switch_rate_bps * p // nic_rate_bps, tiers)
-        ),
-        None,
-    )
+    # Ports are sold in rates that are halves of each other.
+    doubled = (p for p in (2, 4, 8, 16, 32) if p > planes and nic_rate_bps % p == 0)
+    fits = (p for p in doubled if nics <= largest(switch_rate_bps * p // nic_rate_bps, tiers))
+    more = next(fits, None)
     if more is not None:
         ways.append(f"--planes {more}")
     higher = next((t for t in range(tiers + 1, TIERS_MAX + 1) if nics <= largest(radix, t)), None)
