@@ -178,6 +178,9 @@ def test_a_smaller_fabric_can_be_built(
     assert built == (kind, planes, tiers, nics)
     assert (traffic.n_nics, len(schedule.names)) == (nics, 1)
     assert "# Scaled: " in file.read_text()
+    ((cut_ps, _),) = schedule.names
+    alone_ps = 4_000_000 * 8 * 10**12 // (800 * 10**9)
+    assert cut_ps == alone_ps // 4  # while there is traffic
     if planes == 8:
         assert set(fabric.port_rate_bps.tolist()) == {100 * 10**9}
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from openmrc.errors import InputError
 from openmrc.planning.sizing import Design
-from openmrc.units import fmt_rate
+from openmrc.units import US, S, fmt_rate, fmt_time
 
 # 64 NICs of 8 to a T0: seconds of simulation, and every kind of place exists several times.
 NICS = 64
 T0_DOWN = 8
 T0_DOWN_THREE = 4  # 64 = 4 x 4 x 4: three tiers, each more than one switch wide
+MESSAGE_BYTES = 4_000_000
 SCENARIO_PLANES_MAX = 16  # of a scenario file
 SCENARIO_TIERS_MAX = 3  # of a scenario's fat tree; its planes have two
 
@@ -22,7 +23,8 @@ def scenario(design: Design) -> str:
     nics = min(design.nics, NICS)
     most = T0_DOWN if design.tiers == 2 else T0_DOWN_THREE
     t0_down = min(design.half, most, nics)
-    where = "plane 0 t0 0 - t1 0"
+    # a quarter of the time that a message takes alone
+    cut_us = max(1, MESSAGE_BYTES * 8 * S // design.nic_rate_bps // US // 4)
     return f"""\
 # A smaller fabric like the planned one: {design.name}, {fmt_rate(design.nic_rate_bps)} a NIC.
 # As planned: planes, tiers, the rate of every link, full bisection.
@@ -43,9 +45,9 @@ kind = "permutation"
 size = "4MB"
 
 [[fault]]
-at = "50us"
+at = "{fmt_time(cut_us * US)}"
 kind = "link-down"
-where = "{where}"
+where = "plane 0 t0 0 - t1 0"
 """
 
 
