@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from openmrc import __version__, decode, doctor, labs
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.perf import command as perf
+from openmrc.planning import command as planning
 
 if TYPE_CHECKING:
     from openmrc.run import Result
@@ -163,7 +164,8 @@ def _parser() -> _Parser:
     of_lab = labs.add_command(commands)
     of_doctor = doctor.add_command(commands)
     perf.add_command(commands)
-    for command in (demo, run, sweep, bench, *of_lab, of_doctor):
+    of_plan = planning.add_command(commands)
+    for command in (demo, run, sweep, bench, *of_lab, of_doctor, of_plan):
         command.add_argument("--json", action="store_true", help="print JSON and nothing else")
     return parser
 

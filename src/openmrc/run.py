@@ -526,7 +526,7 @@ def _collect(
 
 
 def _trained(
-    scenario: Scenario, fabric: Fabric, transport: Transport, world: World
+    scenario: Scenario, fabric: Fabric, transport: AnyTransport, world: World
 ) -> TrainingResult | None:
     from openmrc.training_section import Training
 

@@ -1,0 +1,132 @@
+"""Every figure of a plan that is not arithmetic: value, unit, meaning and source, in one table.
+
+`mrc plan --set NAME=VALUE` replaces one. Where nothing is published the source says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from openmrc.errors import InputError
+
+HOURS_PER_DAY = 24
+OWN = "assumption of this project: a round figure, not a quotation"
+
+
+class Assumption(NamedTuple):
+    """One figure: `least` is the smallest value that means something."""
+
+    value: float
+    unit: str
+    what: str
+    source: str
+    least: float = 0.0
+
+
+# The largest that anything can be: beyond it a sum is no longer a number anyone could use.
+VALUE_MAX = 1e15
+MTBF_MIN_H = 0.001
+
+ASSUMPTIONS: Mapping[str, Assumption] = {
+    "switch_w_per_tbps": Assumption(
+        17.8,
+        "W per Tb/s",
+        "power of a switch without transceivers",
+        "913 W typical of a 64 x 800G switch (UfiSpace S9321-64E, data sheet), over 51.2 Tb/s",
+    ),
+    "optics_w_per_tbps": Assumption(
+        20.0,
+        "W per Tb/s",
+        "power of a transceiver",
+        "16 W of an 800G QSFP-DD or OSFP module, the common class of DR8",
+    ),
+    "switch_usd_per_tbps": Assumption(800.0, "USD per Tb/s", "price of a switch", OWN),
+    "optics_usd_per_tbps": Assumption(1000.0, "USD per Tb/s", "price of a transceiver", OWN),
+    "cable_usd": Assumption(100.0, "USD", "fibres between two transceivers", OWN),
+    "nic_mtbf_h": Assumption(
+        3.03e6,
+        "h",
+        "mean time between failures of a NIC",
+        "Llama 3 (arXiv 2407.21783), table 5: 7 interruptions by NICs, 16,384 GPUs, 54 days",
+        MTBF_MIN_H,
+    ),
+    "transceiver_mtbf_h": Assumption(
+        1e6,
+        "h",
+        "of a transceiver",
+        "makers of 800G modules state 500,000 to 2,000,000 h",
+        MTBF_MIN_H,
+    ),
+    "link_mtbf_h": Assumption(
+        1.28e6,
+        "h",
+        "of a link between NIC and T0, or two switches",
+        "Alibaba HPN (SIGCOMM 2024): 0.057 % of NIC-ToR links a month, transceivers included",
+        MTBF_MIN_H,
+    ),
+    "switch_mtbf_h": Assumption(
+        110_000.0,
+        "h",
+        "of a switch",
+        "Singh et al. (CCR 51:2, 2021): 2 % of 180,000 switches within 3 months",
+        MTBF_MIN_H,
+    ),
+    "plane_mtbf_h": Assumption(
+        VALUE_MAX, "h", "of a whole plane", "nothing is published: as good as never", MTBF_MIN_H
+    ),
+    "fabric_flaps_per_day": Assumption(
+        0.067,
+        "a link and day",
+        "flaps of a link between switches",
+        "MRC's evaluation, figure 5: up to 14 a minute at 75,000 GPUs of 4 planes, 300,000 links",
+    ),
+    "port_flaps_per_day": Assumption(
+        0.0,
+        "a port and day",
+        "flaps of a NIC's port",
+        "nothing is published as a rate: none, in favour of the single plane",
+    ),
+    "flap_s": Assumption(
+        60.0, "s", "how long a flap lasts", "most failed ports recover within a minute (OpenAI)"
+    ),
+    "repair_h": Assumption(
+        24.0,
+        "h",
+        "how long anything else lasts",
+        "days to replace optics (SWARM, arXiv 2305.13792, section 1)",
+    ),
+}
+
+
+def values_with(overrides: Sequence[str] = ()) -> dict[str, float]:
+    """Return the value of every assumption, with `overrides` ("cable_usd=50") in place of ours.
+
+    Raises `InputError` for a name or value that is not one.
+    """
+    values = {name: assumption.value for name, assumption in ASSUMPTIONS.items()}
+    for text in overrides:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not equals:
+            raise InputError(f"--set {text}: accepted: NAME=VALUE, such as cable_usd=50")
+        if name not in ASSUMPTIONS:
+            near = get_close_matches(name, ASSUMPTIONS, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there is: {', '.join(ASSUMPTIONS)}"
+            raise InputError(f"--set {text}: there is no assumption {name!r}; {hint}")
+        values[name] = _value(text, value, ASSUMPTIONS[name])
+    return values
+
+
+def _value(text: str, value: str, assumption: Assumption) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not assumption.least <= number <= VALUE_MAX:
+        raise InputError(
+            f"--set {text}: a number from {assumption.least:g} to {VALUE_MAX:g} is accepted,"
+            f" in {assumption.unit}"
+        )
+    return number

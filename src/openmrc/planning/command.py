@@ -1,0 +1,95 @@
+"""`mrc plan`: what a fabric for so many GPUs would be, in one plane and in several."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from openmrc.errors import InputError
+
+NIC_RATE, PLANES, SWITCH, TIERS = "800Gbps", 8, "51.2Tbps", 2
+
+
+def add_command(commands: Any) -> Any:
+    """Add `plan` to the parser; returns its own."""
+    plan = commands.add_parser(
+        "plan",
+        help="switches, optics, power, cost and failures of a fabric, in one plane and in several",
+        description="Sizes a fabric of full bisection for N GPUs, with one NIC each: in one plane,"
+        " of as many tiers as that takes, and in several planes. Nothing is simulated.",
+    )
+    add = plan.add_argument
+    add("--gpus", metavar="N", required=True, help="how many, each with a NIC")
+    add("--nic-rate", metavar="RATE", default=NIC_RATE, help=f"of a NIC (default: {NIC_RATE})")
+    add("--planes", metavar="P", default=str(PLANES), help=f"to compare (default: {PLANES})")
+    add("--switch", metavar="RATE", default=SWITCH, help=f"of a switch (default: {SWITCH})")
+    add("--tiers", metavar="T", default=str(TIERS), help=f"of the planes (default: {TIERS})")
+    add("--collisions", action="store_true", help="what hashing flows onto paths would cost")
+    add(
+        "--set",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="another value of an assumption, such as cable_usd=50",
+    )
+    add("--scenario", metavar="OUT.toml", type=Path, help="write a smaller fabric for mrc run")
+    plan.set_defaults(run=_plan)
+    return plan
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    from openmrc.planning.assumptions import values_with
+    from openmrc.planning.comparison import as_json, collisions, compare
+    from openmrc.units import parse_rate
+
+    values = values_with(arguments.set)
+    plans = compare(
+        gpus=_count("--gpus", arguments.gpus),
+        nic_rate_bps=_with_place("--nic-rate", parse_rate, arguments.nic_rate),
+        planes=_count("--planes", arguments.planes),
+        switch_rate_bps=_with_place("--switch", parse_rate, arguments.switch),
+        tiers=_count("--tiers", arguments.tiers),
+        values=values,
+    )
+    if arguments.scenario is not None:
+        from openmrc.planning.smaller import scenario
+
+        _write(arguments.scenario, scenario(plans[-1].design))
+    hashed = collisions(plans[0].design) if arguments.collisions else None
+    if arguments.json:
+        print(json.dumps(as_json(plans, values, hashed), indent=2))
+    else:
+        from openmrc.planning.table import print_plan
+
+        print_plan(plans, values, hashed, sys.stdout)
+    if arguments.scenario is not None:
+        print(f"mrc run {arguments.scenario} simulates a smaller fabric.", file=sys.stderr)
+    return 0
+
+
+def _count(place: str, text: str) -> int:
+    """Return a whole number as written in a shell: "131072", "131,072", "131_072"."""
+    digits = text.replace(",", "").replace("_", "")
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > len("1000000000000"):
+        raise InputError(f"{place} {text}: a whole number is accepted, such as 8192")
+    return int(digits)
+
+
+def _with_place(place: str, parse: Callable[[str], int], text: str) -> int:
+    try:
+        return parse(text)
+    except InputError as error:
+        raise error.at(place) from None
+
+
+def _write(file: Path, text: str) -> None:
+    try:
+        file.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(
+            f"--scenario {file}: cannot be written ({error.strerror}); name a file"
+        ) from None
