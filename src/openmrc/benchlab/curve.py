@@ -14,7 +14,7 @@ from openmrc.errors import InputError
 Curve = Sequence[tuple[int, int]]
 
 SHARE = 0.7  # of what was delivered before: less is an outage
-WINDOW_NS = 20_000_000
+WINDOW_NS, STEP_NS = 20_000_000, 5_000_000
 NS_PER_S = 1_000_000_000
 
 
@@ -30,22 +30,11 @@ def goodput_bps(curve: Curve, from_ns: int, to_ns: int) -> float:
     return float(end - begin) * 8 * NS_PER_S / (to_ns - from_ns)
 
 
-def windows_bps(curve: Curve, from_ns: int, to_ns: int) -> list[float]:
-    """Return the goodput of each whole window of `WINDOW_NS` between two instants."""
-    edges = range(from_ns, to_ns - WINDOW_NS + 1, WINDOW_NS)
-    return [goodput_bps(curve, edge, edge + WINDOW_NS) for edge in edges]
-
-
-def outage_ns(windows: Sequence[float], healthy_bps: float) -> int | None:
-    """Return the time from the cut, where the first window begins, to the end of the first window
-    that carries `SHARE` of the healthy goodput again; never below one window. None: none does.
+def outage_ns(curve: Curve, cut_ns: int, to_ns: int, healthy_bps: float) -> int | None:
+    """Return the time without `SHARE` of the healthy goodput: from a cut to where the first window
+    of `WINDOW_NS` begins that carries it, looked for every `STEP_NS`. None: there is none.
     """
-    for number, bps in enumerate(windows):
-        if bps >= SHARE * healthy_bps:
-            return (number + 1) * WINDOW_NS
+    for begin in range(cut_ns, to_ns - WINDOW_NS + 1, STEP_NS):
+        if goodput_bps(curve, begin, begin + WINDOW_NS) >= SHARE * healthy_bps:
+            return begin - cut_ns
     return None
-
-
-def below_ns(windows: Sequence[float], healthy_bps: float) -> int:
-    """Return how long, of all windows together, less than `SHARE` was delivered."""
-    return WINDOW_NS * sum(bps < SHARE * healthy_bps for bps in windows)

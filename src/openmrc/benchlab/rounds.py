@@ -37,13 +37,11 @@ class Times:
 
 @dataclass(frozen=True)
 class Delivered:
-    """Of one stream: healthy goodput and, if a plane was cut, ms without 70 % of it (None: to the
-    end), and ms below that in all.
-    """
+    """Of one stream: healthy goodput and, if a plane was cut, ms without 70 % of it."""
 
     bps: float
-    outage_ms: float | None = None
-    below_ms: float | None = None
+    cut: bool = False
+    outage_ms: float | None = None  # None: to the end
 
 
 class Stream:
@@ -130,7 +128,5 @@ def delivered(of: Curve, started_ns: int, cut_ns: int | None, times: Times) -> D
     healthy = curve.goodput_bps(of, begin, end)
     if cut_ns is None:
         return Delivered(healthy)
-    windows = curve.windows_bps(of, cut_ns, cut_ns + int(times.after * NS_PER_S))
-    back = curve.outage_ns(windows, healthy)
-    below = curve.below_ns(windows, healthy)
-    return Delivered(healthy, None if back is None else back / 1e6, below / 1e6)
+    outage = curve.outage_ns(of, cut_ns, cut_ns + int(times.after * NS_PER_S), healthy)
+    return Delivered(healthy, True, None if outage is None else outage / 1e6)
