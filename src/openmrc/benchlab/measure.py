@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from openmrc.benchlab import plain
+from openmrc.benchlab.curve import STEP_NS
 from openmrc.benchlab.rounds import Delivered, Stream, Times, delivered
 from openmrc.errors import OpenMrcError
 from openmrc.labs import lab_spec
@@ -29,6 +30,7 @@ PLANES, RATE_MBPS, PMTU = 4, 100, 4096
 ROUNDS = 5
 TIMES = Times(warm=1.0, healthy=2.0, after=3.0)
 NICS = (0, 3)  # under different T0s
+STEP_MS = STEP_NS / 1e6  # an outage is known no better
 CEILING_BAR, OUTAGE_BAR = 0.9, 10.0
 OURS, TCP, CUBIC, MPTCP = "openmrc", "tcp_default", "tcp_cubic", "mptcp"
 
@@ -54,7 +56,6 @@ class Found:
     """What the rounds of one kind of stream brought."""
 
     rounds: list[Delivered] = field(default_factory=list)
-    placed: list[Delivered] = field(default_factory=list)  # of openmrc: in whatever order
     about: dict[str, Any] = field(default_factory=dict)
     skipped: str = ""
 
@@ -112,9 +113,7 @@ class Measurement:
         cut = stream.run(times, plane)
         said = stream.said
         found.about = {"pmtu_bytes": said["pmtu"], "base_rtt_us": said["base_rtt_us"]}
-        started = said["started"]
-        found.rounds.append(delivered(said["completed"], started, cut, times))
-        found.placed.append(delivered(said["placed"], started, cut, times))
+        found.rounds.append(delivered(said["completed"], said["started"], cut, times))
 
     def _kernels(self, plane: int) -> None:
         self._stream(TCP, "tcp", "default", None)
@@ -163,7 +162,6 @@ def figures(found: dict[str, Found], spec: LabSpec, rounds: int, times: Times) -
         "after_s": times.after,
         **{kind: _row(of) for kind, of in found.items()},
     }
-    result[OURS]["placed_outage_ms"] = _median([one.outage_ms for one in found[OURS].placed])
     result["ratios"] = ratios(result)
     result["bars"] = {"ceiling": CEILING_BAR, "outage": OUTAGE_BAR}
     return result
@@ -179,8 +177,8 @@ def ratios(result: dict[str, Any]) -> dict[str, float]:
         if "goodput_mbps" in result[kind]:
             found[kind] = ours["goodput_mbps"] / result[kind]["goodput_mbps"]
     theirs = result[MPTCP].get("outage_ms")
-    if theirs and ours["outage_ms"]:
-        found["outage"] = theirs / ours["outage_ms"]
+    if theirs is not None and ours["outage_ms"] is not None:
+        found["outage"] = theirs / max(ours["outage_ms"], STEP_MS)
     return {name: round(value, 3) for name, value in found.items()}
 
 
@@ -190,11 +188,9 @@ def _row(found: Found) -> dict[str, Any]:
     row: dict[str, Any] = {
         "goodput_mbps": round(statistics.median(one.bps for one in found.rounds) / 1e6, 1)
     }
-    cut = [one for one in found.rounds if one.below_ms is not None]
-    if cut:
-        row["outage_ms"] = _median([one.outage_ms for one in cut])
-        row["outages_ms"] = [one.outage_ms for one in cut]
-        row["below_ms"] = _median([one.below_ms for one in cut])
+    if found.rounds[0].cut:
+        row["outage_ms"] = _median([one.outage_ms for one in found.rounds])
+        row["outages_ms"] = [one.outage_ms for one in found.rounds]
     return row | found.about
 
 

@@ -20,7 +20,7 @@ def lab_lines(found: dict[str, Any]) -> list[str]:
         f"In a lab: {found['planes']} planes of {found['rate_mbps']:g} Mb/s, MTU"
         f" {found['mtu_bytes']}, median of {found['rounds']} rounds; a plane goes silent after"
         f" {found['healthy_s']:g} s",
-        f"{'':38} {'goodput':>12} {'openmrc is':>12} {'outage':>10} {'below 70 %':>12}",
+        f"{'':46} {'goodput':>12} {'openmrc is':>12} {'outage':>10}",
     ]
     for kind, name in NAMES.items():
         lines.append(_line(kind, name.format(planes=found["planes"]), found))
@@ -35,9 +35,9 @@ def _line(kind: str, name: str, found: dict[str, Any]) -> str:
         name = f"{name} ({row['congestion']})" if kind != "tcp_cubic" else name
     ratio = found["ratios"].get(kind)
     times = "" if ratio is None else f"{ratio:.2f} times"
-    line = f"{name:38} {row['goodput_mbps']:7.1f} Mb/s {times:>12}"
-    if "below_ms" in row:
-        line += f" {_ms(row['outage_ms'], found):>10} {row['below_ms']:>9.0f} ms"
+    line = f"{name:46} {row['goodput_mbps']:7.1f} Mb/s {times:>12}"
+    if "outage_ms" in row:
+        line += f" {_ms(row['outage_ms'], found):>10}"
     return line.rstrip()
 
 

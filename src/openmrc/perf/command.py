@@ -1,8 +1,8 @@
 """`mrc perf write_bw` and `mrc perf write_lat`: options as perftest's, server and client.
 
 The server is started without a host and follows what its client says, so only the client takes
-the options of a measurement. `--ranks` gives the same words to both: two hosts of a lab, whose ranks
-say which is which. `--overlay` runs both ends in this process.
+the options of a measurement. `--ranks` gives the same words to both, two hosts of a lab whose
+ranks say which is which. `--overlay` runs both ends in this process.
 """
 
 from __future__ import annotations
