@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,6 +62,15 @@ def test_who_listens_names_the_addresses_of_the_other_planes() -> None:
     assert plain.mptcp_lines(shape, 3, listens=True)[2:] == [
         f"mptcp endpoint add fd00:0:{plane}:3::1 dev e{plane} signal" for plane in (1, 2, 3)
     ]
+
+
+def test_a_kernel_without_mptcp_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(plain, "MPTCP_ENABLED", tmp_path / "enabled")
+    lab: Any = SimpleNamespace(
+        topology=topology(SPEC.fabric, SPEC.settings),
+        namespaces=SimpleNamespace(inside=lambda host: nullcontext()),
+    )
+    assert "no MPTCP; boot one with CONFIG_MPTCP" in plain.mptcp_refusal(lab, measure.NICS)
 
 
 def test_figures_are_medians_and_ratios_of_them() -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from openmrc.fabric.usid import BLOCK, BLOCK_BITS, USID_BITS
 from openmrc.live.lab import Lab
@@ -22,6 +23,7 @@ from openmrc.live.lab.topology import Topology, prefix
 
 UNWRAP = 0xD  # the uSID behind the host's own: what arrives with it is unwrapped
 TABLE_LOCAL = 255
+MPTCP_ENABLED = Path("/proc/sys/net/mptcp/enabled")  # of the calling thread's namespace
 T1 = 0  # of each plane: the one that plain packets pass
 
 
@@ -102,15 +104,17 @@ def mptcp_refusal(lab: Lab, nics: tuple[int, int]) -> str:
     """Make MPTCP ready on two hosts that speak plain IPv6, the second listening; what it lacks, or
     "".
     """
+    hosts = [lab.topology.hosts[nic] for nic in nics]
+    for host in hosts:
+        with lab.namespaces.inside(host):
+            if not MPTCP_ENABLED.exists():
+                return "this kernel has no MPTCP; boot one with CONFIG_MPTCP and CONFIG_MPTCP_IPV6"
+            MPTCP_ENABLED.write_text("1")
     try:
-        with lab.namespaces.inside(lab.topology.hosts[nics[0]]):
-            set_sysctl("mptcp/enabled", 1)
-        with lab.namespaces.inside(lab.topology.hosts[nics[1]]):
-            set_sysctl("mptcp/enabled", 1)
         lab.namespaces.run(
-            Batch(lab.topology.hosts[nic], "ip", mptcp_lines(lab.topology, nic, listens=listens))
-            for nic, listens in zip(nics, (False, True), strict=True)
+            Batch(host, "ip", mptcp_lines(lab.topology, nic, listens=nic == nics[1]))
+            for host, nic in zip(hosts, nics, strict=True)
         )
     except LabError as error:
-        return f"this machine has no MPTCP (CONFIG_MPTCP, iproute2 5.8): {error}"
+        return f"its path manager cannot be told of the planes, it takes iproute2 5.8: {error}"
     return ""
