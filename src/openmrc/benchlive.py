@@ -6,6 +6,9 @@ sockets and compute the same iCRC, and the same two without it. All run in turn,
 what else the machine does happens to all; a figure is the median of its rounds, a ratio the median
 of the rounds' ratios. It needs no lab: every plane is a pair of loopback sockets.
 
+`lab`: goodput and outages beside TCP and MPTCP, in a lab (`benchlab`). It comes first: a lab is a
+child process, made while this one has no other threads.
+
 A part of the benchmark is a function in `PARTS` that measures and returns a dict for JSON, and one
 that makes lines of it.
 """
@@ -26,6 +29,8 @@ from typing import Any
 
 import numpy as np
 
+from openmrc.benchlab.measure import measure_lab
+from openmrc.benchlab.words import lab_lines
 from openmrc.engine import packet
 from openmrc.errors import OpenMrcError
 from openmrc.jit import records
@@ -289,6 +294,7 @@ def cpu_lines(found: dict[str, Any]) -> list[str]:
 
 # Parts by name: what measures, and what makes lines of it.
 PARTS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[dict[str, Any]], list[str]]]] = {
+    "lab": (measure_lab, lab_lines),
     "cpu": (measure_cpu, cpu_lines),
 }
 

@@ -97,6 +97,8 @@ def lab_spec(scenario: Scenario) -> LabSpec:
     base_rtt_ps = scenario.transports[0].base_rtt
     try:
         fabric = scenario.fabric.build()
+        if scenario.lab.bpf and not scenario.fabric.trim:
+            raise InputError("lab.bpf: true with fabric.trim = false; remove one of them")
         refuse_denials(fault.kind for fault in scenario.faults)
         faults = [fault.build() for fault in scenario.faults]
         return LabSpec(
@@ -117,6 +119,7 @@ def _run(arguments: argparse.Namespace) -> int:
     """Check what can be checked at once, then do the rest in namespaces of its own."""
     from openmrc.live.lab.control import listen
     from openmrc.live.lab.isolation import run_isolated
+    from openmrc.scenario import load_lab
 
     if bool(arguments.theirs) == (arguments.shell is not None):
         raise InputError("nothing to run, or both; say either -- COMMAND or --shell HOST")
@@ -128,16 +131,28 @@ def _run(arguments: argparse.Namespace) -> int:
     with listen(name) as server, ExitStack() as files:
         # Opened by the user: inside, root is root of nothing but the user's own.
         stream = files.enter_context(_opened(arguments.pcap)) if arguments.pcap else None
-        return run_isolated(lambda: _inside(arguments, name, server, stream))
+        spec = lab_spec(load_lab(arguments.scenario, arguments.set))
+        refuse(spec)
+        return run_isolated(
+            lambda: _inside(arguments, name, server, spec, stream), own_user=not spec.settings.bpf
+        )
 
 
-def _inside(arguments: argparse.Namespace, name: str, server: socket.socket, stream: Any) -> int:
+def refuse(spec: LabSpec) -> None:
+    """Raise `InputError` for what this machine cannot have, where that is known before."""
+    if spec.settings.bpf:
+        from openmrc.live.lab.trimming import missing
+
+        if lacks := missing():
+            raise InputError(lacks)
+
+
+def _inside(
+    arguments: argparse.Namespace, name: str, server: socket.socket, spec: LabSpec, stream: Any
+) -> int:
     from openmrc.live.lab import inside_lab
     from openmrc.live.lab.needs import explained
-    from openmrc.scenario import load_lab
 
-    scenario = load_lab(arguments.scenario, arguments.set)
-    spec = lab_spec(scenario)
     chosen = _chosen(arguments, spec)
     with explained(spec.settings):
         return inside_lab(spec, lambda lab: _work(arguments, name, server, lab, chosen, stream))
@@ -219,7 +234,9 @@ def sentences(lab: Lab) -> list[str]:
         f"{spec.fabric.n_nics} hosts, {spec.fabric.n_planes} planes, {switches}:"
         f" up in {lab.up_s:.2f} s."
     ]
-    if spec.settings.switch == "linux":
+    if spec.settings.bpf:
+        lines.append("A BPF program trims and marks ECN; links have no delay. Commands are root.")
+    elif spec.settings.switch == "linux":
         lines.append("Linux's switches neither trim nor mark ECN, and links have no delay.")
     return lines
 

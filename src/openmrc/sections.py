@@ -239,8 +239,11 @@ class LabSection(Section, frozen=True, kw_only=True):
     switch: Literal["openmrc", "linux", "overlay"] = "openmrc"
     mode: Literal["native", "udp"] = "native"
     mtu: ByteCount = ByteCount(9000)
+    bpf: bool = False
 
     def __post_init__(self) -> None:
+        if self.bpf and self.switch != "linux":
+            raise ValueError(f'.bpf: true with switch = "{self.switch}"; it is for "linux"')
         if not LAB_MTU_MIN <= self.mtu <= LAB_MTU_MAX:
             raise ValueError(f".mtu: {self.mtu}; accepted: {LAB_MTU_MIN} to {LAB_MTU_MAX}")
 
@@ -248,7 +251,7 @@ class LabSection(Section, frozen=True, kw_only=True):
         """Return what a lab can choose, as `live.lab` takes it."""
         from openmrc.live.lab.topology import Settings
 
-        return Settings(switch=self.switch, mode=self.mode, mtu=int(self.mtu))
+        return Settings(switch=self.switch, mode=self.mode, mtu=int(self.mtu), bpf=self.bpf)
 
 
 class Header(Section, frozen=True, kw_only=True):

@@ -33,11 +33,12 @@ import numpy as np
 from openmrc import jit
 from openmrc.closing import Closing
 from openmrc.engine import state as es
+from openmrc.engine.packet import ENDPOINT_QPN
 from openmrc.engine.paths import ev_states
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.fabric.model import Fabric
 from openmrc.live import state
-from openmrc.live.host import Host, Limits, Port
+from openmrc.live.host import MPR_MAX, PMTUS, SEND_DEPTH_MAX, Host, Limits, Port
 from openmrc.wire.frame import REASONS
 
 LOCAL_WRITE, REMOTE_WRITE = 1, 2  # access rights of a region, as IBV_ACCESS_...
@@ -114,6 +115,26 @@ class RemoteRegion:
     length: int
     rkey: int
 
+    def check(self) -> None:
+        """Raise `InputError`, which names the field, unless it can be a region of a peer."""
+        for name, (least, most) in REGION_RANGES.items():
+            _within(name, getattr(self, name), least, most, "region's ")
+        if self.addr + self.length > 1 << 64:
+            raise InputError(f"peer's region's length {self.length}: it ends behind all memory")
+
+
+# What a peer's attributes may be, by name: least and most.
+ATTRIBUTE_RANGES = {
+    "nic": (0, (1 << 31) - 1),  # those of the fabric are counted apart
+    "qp_num": (ENDPOINT_QPN + 1, (1 << 24) - 1),
+    "psn": (0, (1 << 24) - 1),
+    "pmtu": (PMTUS[0], PMTUS[-1]),
+    "mpr": (1, MPR_MAX),
+    "max_wimm": (1, MPR_MAX),
+    "send_depth": (1, SEND_DEPTH_MAX),
+}
+REGION_RANGES = {"addr": (0, (1 << 64) - 1), "length": (0, 1 << 62), "rkey": (0, (1 << 32) - 1)}
+
 
 @dataclass(frozen=True)
 class QpAttributes:
@@ -133,6 +154,19 @@ class QpAttributes:
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
+
+    def check(self) -> None:
+        """Raise `InputError`, which names the field, unless a peer could have these attributes.
+
+        None is believed as it comes: with an `mpr` of 0, nothing would ever be sent.
+        """
+        for name, (least, most) in ATTRIBUTE_RANGES.items():
+            _within(name, getattr(self, name), least, most)
+        if self.pmtu not in PMTUS:
+            accepted = ", ".join(map(str, PMTUS))
+            raise InputError(f"peer's pmtu {self.pmtu}: {accepted} are accepted (row 20)")
+        if type(self.trim_nack) is not bool:
+            raise InputError(f"peer's trim_nack {self.trim_nack!r}: true or false is accepted")
 
 
 class MemoryRegion:
@@ -314,6 +348,7 @@ class QueuePair:
 
     def _check(self, remote: QpAttributes) -> None:
         host = self._host
+        remote.check()
         if not 0 <= remote.nic < host.fabric.n_nics or remote.nic == host.nic:
             raise InputError(
                 f"peer's nic {remote.nic}: another of 0 to {host.fabric.n_nics - 1} is accepted"
@@ -521,6 +556,11 @@ class Device(Closing):
         return self._host.pmtu
 
     @property
+    def pmtu_note(self) -> str:
+        """Why `pmtu` is less than was asked for, in one line (row 20); "" if it is not."""
+        return self._host.pmtu_note
+
+    @property
     def queue_pairs(self) -> list[QueuePair]:
         """Those that were created and not destroyed."""
         return list(self._qps)
@@ -664,11 +704,17 @@ class Device(Closing):
         if self._host.closed:
             return
         for qp in list(self._qps):
-            qp.destroy()
+            with contextlib.suppress(OpenMrcError):  # of a loop that has ended all are flushed
+                qp.destroy()
         self._host.close()
         for fd in (*self._cq_fds, *self._owned_fds):
             os.close(fd)
         self._cq_fds, self._owned_fds = [], []
+
+
+def _within(name: str, value: Any, least: int, most: int, of: str = "") -> None:
+    if type(value) is not int or not least <= value <= most:
+        raise InputError(f"peer's {of}{name} {value!r}: {least} to {most} is accepted")
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

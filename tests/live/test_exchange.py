@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from openmrc.errors import InputError
 from openmrc.live import exchange
 from openmrc.live.exchange import ExchangeError
 from openmrc.verbs import QpState, Status
@@ -71,3 +72,60 @@ def test_nobody_there() -> None:
         qp = a.create_qp(a.create_cq())
         with pytest.raises(ExchangeError, match="port 9: "):
             exchange.connect(qp, "127.0.0.1", 9, SECRET, timeout=0.01)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (("qp", "mpr", 0), "peer's mpr 0: 1 to 32640 is accepted"),
+        (("qp", "psn", 1 << 30), "peer's psn 1073741824: 0 to 16777215 is accepted"),
+        (("region", "rkey", -1), "peer's region's rkey -1: 0 to 4294967295 is accepted"),
+    ],
+)
+def test_what_a_peer_says_is_held_against_what_can_be(
+    spoil: tuple[str, str, int], why: str
+) -> None:
+    """The end that refuses names the field; the other one is told the same."""
+    which, field, value = spoil
+    with cabled() as (a, b), exchange.Listener(0, SECRET) as listener:
+        qp = b.create_qp(b.create_cq())
+
+        def accept() -> str:
+            with pytest.raises(InputError) as refused:
+                listener.accept(qp)
+            return str(refused.value)
+
+        thread, found = in_background(accept)
+        line = exchange.Line(socket.create_connection(("127.0.0.1", listener.port)))
+        line.authenticate(SECRET, exchange.CLIENT)
+        one = a.create_qp(a.create_cq()).attributes.as_dict()
+        region = {"addr": 0, "length": 8, "rkey": 7}
+        (one if which == "qp" else region)[field] = value
+        line.say({"qp": one, "regions": [region], "extra": None})
+        line.hear()
+        assert line.hear() == {"refused": why}
+        thread.join(PATIENCE_S)
+        line.close()
+        assert found == [why]
+        assert qp.state in (QpState.RESET, QpState.INIT)
+
+
+def test_an_end_that_is_refused_hears_why() -> None:
+    """Send queues of different depth: the shallower one refuses, both ends know."""
+    with (
+        cabled() as (a, _),
+        cabled(send_depth=16) as (_, b),
+        exchange.Listener(0, SECRET) as listener,
+    ):
+        one, two = a.create_qp(a.create_cq()), b.create_qp(b.create_cq(), None, 16)
+
+        def accept() -> str:
+            with pytest.raises(InputError) as refused:
+                listener.accept(two)
+            return str(refused.value)
+
+        thread, found = in_background(accept)
+        with pytest.raises(ExchangeError, match="the peer refuses this end's attributes: peer's"):
+            exchange.connect(one, "127.0.0.1", listener.port, SECRET)
+        thread.join(PATIENCE_S)
+        assert found == ["peer's send_depth is 256, this device tracks 16: open both with the same"]

@@ -6,6 +6,8 @@ import asyncio
 import mmap
 import os
 import selectors
+import threading
+from dataclasses import replace
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any
 
@@ -18,8 +20,10 @@ from openmrc.verbs import (
     LOCAL_WRITE,
     EventKind,
     Opcode,
+    QpAttributes,
     QpState,
     QueueFullError,
+    RemoteRegion,
     Status,
     WorkCompletion,
 )
@@ -308,6 +312,130 @@ def test_the_smaller_pmtu_is_used(mine: int, theirs: int) -> None:
         one.connect(second)
         two.connect(first)
         assert a.pmtu == b.pmtu == min(mine, theirs)
+        larger, smaller = (a, b) if mine > theirs else (b, a)
+        assert larger.pmtu_note == (
+            f"PMTU {smaller.pmtu} B in place of {max(mine, theirs)}: the peer has room for no more"
+        )
+        assert smaller.pmtu_note == ""
+
+
+@pytest.mark.parametrize(("mtu", "pmtu"), [(1500, 1024), (1170, 1024), (4241, 2048), (4242, 4096)])
+def test_what_fits_the_network_is_used_and_said(mtu: int, pmtu: int) -> None:
+    """Row 20: on links of 1500 bytes it works at 1024."""
+    with cabled(mtu=mtu) as (a, b):
+        assert a.pmtu == b.pmtu == pmtu
+        note = (
+            f"PMTU {pmtu} B in place of 4096: a port has an MTU of {mtu}, 4096 needs 4242 on the"
+            " whole path (ip link set DEVICE mtu 4242)"
+        )
+        assert a.pmtu_note == ("" if pmtu == 4096 else note)
+    with (
+        pytest.raises(InputError, match="MTU 1169 has no room for 1024 B of data; set it to 1170"),
+        cabled(mtu=1169),
+    ):
+        pass
+
+
+GOOD = QpAttributes(
+    nic=1, qp_num=77, psn=0, pmtu=4096, mpr=512, max_wimm=128, send_depth=256, trim_nack=True
+)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "accepted"),
+    [
+        ("nic", 2, "another of 0 to 1 is accepted"),
+        ("nic", -1, "0 to 2147483647 is accepted"),
+        ("qp_num", 2, "3 to 16777215 is accepted"),
+        ("qp_num", 1 << 24, "3 to 16777215 is accepted"),
+        ("psn", -1, "0 to 16777215 is accepted"),
+        ("psn", 1 << 24, "0 to 16777215 is accepted"),
+        ("pmtu", 512, "1024 to 8192 is accepted"),
+        ("pmtu", 5000, "1024, 2048, 4096, 8192 are accepted (row 20)"),
+        ("mpr", 0, "1 to 32640 is accepted"),
+        ("mpr", 12.5, "1 to 32640 is accepted"),
+        ("mpr", "many", "1 to 32640 is accepted"),
+        ("max_wimm", 0, "1 to 32640 is accepted"),
+        ("send_depth", 0, "is accepted"),
+        ("send_depth", 257, "open both with the same"),
+        ("send_depth", True, "is accepted"),
+        ("trim_nack", 1, "true or false is accepted"),
+    ],
+)
+def test_attributes_that_no_peer_has_are_refused(field: str, value: Any, accepted: str) -> None:
+    """Nothing of a peer is believed as it comes; with an MPR of 0 nothing would ever be sent."""
+    with cabled() as (a, _):
+        qp = a.create_qp(a.create_cq())
+        with pytest.raises(InputError, match=f"^peer's {field} ") as refused:
+            qp.connect(replace(GOOD, **{field: value}))
+        assert accepted in str(refused.value)
+        assert qp.state.name == "INIT"
+        qp.connect(GOOD)
+        assert qp.state.name == "RTS"
+
+
+@pytest.mark.parametrize(
+    ("region", "why"),
+    [
+        (RemoteRegion(-1, 10, 1), "peer's region's addr -1: "),
+        (RemoteRegion(0, -10, 1), "peer's region's length -10: "),
+        (RemoteRegion(0, 10, 1 << 32), "peer's region's rkey 4294967296: 0 to 4294967295"),
+        (RemoteRegion((1 << 64) - 5, 10, 1), "peer's region's length 10: it ends behind all"),
+    ],
+)
+def test_regions_that_cannot_be_are_refused(region: RemoteRegion, why: str) -> None:
+    with pytest.raises(InputError, match=why):
+        region.check()
+
+
+# --- a loop that ends ---------------------------------------------------------------------------
+
+
+def test_a_loop_that_fails_tells_whoever_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for ever: requests are flushed, calls raise with the reason, closing works."""
+
+    def fail() -> None:
+        raise ValueError("of a test")
+
+    with connected() as (a, b):
+        host = a.device._host
+        source, sink = a.device.reg_mr(bytearray(100)), b.device.reg_mr(bytearray(100))
+        a.qp.post_recv(5)
+        monkeypatch.setattr(host, "_look_at_links", fail)
+        host.wake()
+        host.ep.ctl[0].attention = 1
+        host._thread.join(PATIENCE_S)
+        assert not host._thread.is_alive()
+        [flushed] = a.cq.wait(timeout=PATIENCE_S)
+        assert (flushed.wr_id, flushed.status) == (5, Status.WR_FLUSH_ERR)
+        assert a.qp.state == QpState.ERROR
+        why = r"nic 0: the device's loop has ended: ValueError\('of a test'\)"
+        with pytest.raises(OpenMrcError, match=why) as raised:
+            a.device.reg_mr(bytearray(8))
+        assert isinstance(raised.value.__cause__, ValueError)
+        with pytest.raises(OpenMrcError, match=why):
+            a.qp.post_write(1, source, remote_addr=sink.addr, rkey=sink.rkey)
+        with pytest.raises(OpenMrcError, match=why):
+            a.qp.destroy()
+    assert host.closed
+
+
+def test_a_call_that_waits_while_the_loop_fails_hears_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    with cabled() as (a, _):
+        host, between_turns = a._host, threading.Event()
+
+        def fail() -> None:
+            between_turns.set()
+            while not host._calls:  # somebody has asked, and waits
+                pass
+            raise ValueError("of a test")
+
+        monkeypatch.setattr(host, "_look_at_links", fail)
+        host.ep.ctl[0].attention = 1
+        host.wake()
+        assert between_turns.wait(PATIENCE_S)
+        with pytest.raises(OpenMrcError, match="the device's loop has ended"):
+            host.call(lambda: 1)
 
 
 # --- ports ------------------------------------------------------------------------------------
@@ -373,6 +501,8 @@ def test_a_closed_device_leaves_nothing_open() -> None:
     ("limits", "why"),
     [
         ({"pmtu": 1500}, "pmtu 1500: 1024, 2048, 4096, 8192 are accepted"),
+        ({"mpr": 0}, "mpr 0: 1 to 32640 are accepted"),
+        ({"max_wimm": 0}, "max_wimm 0: 1 to 32640 are accepted"),
     ],
 )
 def test_impossible_devices_are_refused(limits: dict[str, int], why: str) -> None:

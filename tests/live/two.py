@@ -25,14 +25,14 @@ class End:
 
 
 @contextmanager
-def cabled(planes: int = 2, **limits: Any) -> Iterator[tuple[Device, Device]]:
-    """Two open devices."""
+def cabled(planes: int = 2, mtu: int = 9000, **limits: Any) -> Iterator[tuple[Device, Device]]:
+    """Two open devices; `mtu` is what they are told of their ports."""
     fabric = multiplane(2, planes, 10 * 10**9, 1, 2, 500_000, 250_000)
     pairs = [overlay.pair() for _ in range(planes)]
     devices: list[Device] = []
     try:
         for nic in range(2):
-            ports = [Port(pair[nic].fileno(), bytes(6)) for pair in pairs]
+            ports = [Port(pair[nic].fileno(), bytes(6), None, mtu) for pair in pairs]
             devices.append(Device(fabric, nic, ports, Limits(**limits), base_rtt_ps=500_000_000))
         yield devices[0], devices[1]
     finally:

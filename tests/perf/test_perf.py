@@ -264,6 +264,9 @@ def test_ctrl_c_prints_what_there_is() -> None:
         ("write_lat --overlay 2 --duration -1", "--duration -1: 0.01 or more"),
         ("write_lat --overlay 2 --iters 0", "--iters 0: 1 to 1e+08 is accepted"),
         ("write_lat --overlay 9", "--overlay: 9 planes: 1 to 8 are accepted"),
+        ("write_bw --overlay 2 --ranks", "both --overlay and --ranks"),
+        ("write_bw h --ranks", "both --ranks and HOST; name one or the other"),
+        ("write_bw --ranks", "--ranks: takes two hosts of a lab; mrc lab LAB.toml --hosts 0,1"),
         ("write_lat --overlay 1 --qps 2", "unrecognized arguments: --qps"),
         ("write_bw --overlay 2 -q 64", "--qps 64: 1 to 63 is accepted"),
         ("write_bw --overlay 2 -t 257", "--tx-depth 257: 1 to 256 is accepted"),
@@ -279,6 +282,7 @@ def test_bad_options_are_refused_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("OPENMRC_HOST", raising=False)
+    monkeypatch.delenv("OPENMRC_HOSTS", raising=False)
     assert main(["perf", *options.split()]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""

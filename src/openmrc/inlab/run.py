@@ -92,6 +92,7 @@ def _prepare(scenario: Scenario, index: int) -> tuple[LabSpec, Plan, Any]:
     """Check everything that can be checked before a lab is up."""
     from openmrc.inlab.plan import make_plan, refuse
     from openmrc.labs import lab_spec
+    from openmrc.labs import refuse as refuse_lab
     from openmrc.live.lab.topology import topology
     from openmrc.sim.derive import derive
 
@@ -110,6 +111,7 @@ def _prepare(scenario: Scenario, index: int) -> tuple[LabSpec, Plan, Any]:
         pmtu=int(section.pmtu),
         senders_per_nic=senders,
     )
+    refuse_lab(spec)
     return spec, plan, derived
 
 
@@ -156,7 +158,7 @@ def _in_a_lab(
             back.flush()
             return 0
 
-        status = run_isolated(work)
+        status = run_isolated(work, own_user=not spec.settings.bpf)
         if status == EXIT_INTERRUPTED:
             return None
         if status != 0:

@@ -33,6 +33,7 @@ LINE_MAX = 1 << 20
 TIMEOUT_S = 30.0
 NONCE_BYTES = 32
 CLIENT, SERVER = "client", "server"
+REFUSED = "refused"
 
 
 class ExchangeError(OpenMrcError):
@@ -104,7 +105,11 @@ class Listener(Closing):
             except (OSError, ExchangeError):
                 line.close()
                 continue
-            return _introduce(line, qp, regions, extra, SERVER)
+            try:
+                return _introduce(line, qp, regions, extra, SERVER)
+            except BaseException:
+                line.close()
+                raise
 
     def close(self) -> None:
         """Listen no more."""
@@ -150,9 +155,17 @@ def _introduce(
         there = [RemoteRegion(**region) for region in told["regions"]]
     except (KeyError, TypeError) as error:
         raise ExchangeError(f"the peer's attributes are not understood: {error}") from None
-    qp.connect(remote)
+    try:
+        for region in there:
+            region.check()
+        qp.connect(remote)
+    except OpenMrcError as error:
+        with contextlib.suppress(OSError):
+            line.say({REFUSED: str(error)})
+        raise
     line.say({"connected": True})
-    line.hear()
+    if (why := line.hear().get(REFUSED)) is not None:
+        raise ExchangeError(f"the peer refuses this end's attributes: {why}")
     for turn in (CLIENT, SERVER):
         if turn == role:
             qp.measure_rtt()

@@ -6,6 +6,7 @@ thread between two turns; posting and polling go through the rings of `live.stat
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import threading
@@ -33,6 +34,7 @@ T = TypeVar("T")
 
 PMTUS = (1024, 2048, 4096, 8192)  # row 20
 HEADER_BYTES = 160  # of a frame at most, beside its payload
+ETHERNET_BYTES = 14  # of them, those that an MTU does not count
 HOP_LIMIT = 64
 PS_PER_S = 10**12
 # How far ahead of its link a port takes data: the loop need not wake for each frame.
@@ -47,6 +49,7 @@ QPN_REST_S = 60.0  # row 28: a QPN is not used again before
 # Places for regions, taken at random: with the 10 bits above an index (REGION_INDEX_BITS) that is
 # 26 bits of an rkey that who does not know it must guess.
 REGION_PLACES = 1 << 16
+MPR_MAX = 32_640  # row 16
 SEND_DEPTH_MAX = es.DONE_MAX // 2  # all of them, and what else one packet completes, fit
 
 
@@ -101,21 +104,29 @@ class Host:
             raise InputError(f"nic {nic}: the fabric has NICs 0 to {fabric.n_nics - 1}")
         if limits.pmtu not in PMTUS:
             raise InputError(f"pmtu {limits.pmtu}: {', '.join(map(str, PMTUS))} are accepted")
-        if not 1 <= limits.send_depth <= SEND_DEPTH_MAX:
-            raise InputError(f"send_depth {limits.send_depth}: 1 to {SEND_DEPTH_MAX} are accepted")
+        for name, most in (
+            ("send_depth", SEND_DEPTH_MAX),
+            ("mpr", MPR_MAX),
+            ("max_wimm", MPR_MAX),
+        ):
+            if not 1 <= getattr(limits, name) <= most:
+                raise InputError(f"{name} {getattr(limits, name)}: 1 to {most} are accepted")
         if mode == state.UDP:
             udp.check(fabric)
         self.fabric, self.nic, self.wires, self.limits = fabric, nic, tuple(wires), limits
         self.mode = mode
         self.pmtu = _pmtu(wires, limits.pmtu)
+        # Why it is not what was asked for, in one line; "" if it is (row 20).
+        self.pmtu_note = "" if self.pmtu == limits.pmtu else _note(wires, self.pmtu, limits.pmtu)
         self.rate_bps = int(fabric.port_rate_bps[fabric.nic_port(nic, 0)])
         self.base_rtt_ps = base_rtt_ps or longest_rtt_ps(fabric, self.pmtu)
         self.measures = base_rtt_ps is None
         self._tables, self.speller = srv6.of_fabric(fabric)
         self._build()
         self._lock = threading.Lock()  # of what is posted
-        self._calls: deque[Callable[[], None]] = deque()
-        self._calling = threading.Lock()  # of `_calls` against `close`
+        self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._calling = threading.Lock()  # of `_calls` against the loop's end
+        self._failure: BaseException | None = None  # what ended the loop by itself
         self._watch = links.Watch([port.interface for port in wires])
         self._dress()
         self.closed = False
@@ -228,13 +239,35 @@ class Host:
         self._thread.start()
 
     def _run(self) -> None:
+        try:
+            self._turn()
+        except BaseException as error:  # whatever it is: somebody waits for this thread
+            self._end_by(error)
+
+    def _turn(self) -> None:
         ep, ctl = self.ep, self.ep.ctl[0]
         while not self._stopped:
             loop.turn(ep, self.st, self.tx, self.rx, self.speller)
             ctl.attention = 0
             while self._calls:
-                self._calls.popleft()()
+                _do(*self._calls.popleft())
             self._look_at_links()
+
+    def _end_by(self, error: BaseException) -> None:
+        """The loop has ended by itself: every queue pair is flushed, and whoever asks is told."""
+        self._failure = error  # first: who waits for room in the ring holds the lock
+        with self._lock, self._calling:
+            for i in np.flatnonzero(self._used).tolist():
+                with contextlib.suppress(Exception):  # its state may be what was wrong
+                    self.end_qp(i)
+            while self._calls:
+                _, future = self._calls.popleft()
+                future.set_exception(self._failed())
+
+    def _failed(self) -> OpenMrcError:
+        failed = OpenMrcError(f"nic {self.nic}: the device's loop has ended: {self._failure!r}")
+        failed.__cause__ = self._failure
+        return failed
 
     def _look_at_links(self) -> None:
         """Ports whose interface went down or came up, as far as the kernel knows (MRC 3.10)."""
@@ -270,21 +303,19 @@ class Host:
         os.eventfd_write(int(self.ep.ctl[0].wake_fd), 1)
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run `function` on the loop's thread, between two turns, and return what it does."""
+        """Run `function` on the loop's thread, between two turns, and return what it does.
+
+        `OpenMrcError` if the device is closed, or its loop has ended by itself.
+        """
         if threading.current_thread() is self._thread:
             return function()
         future: Future[T] = Future()
-
-        def job() -> None:
-            try:
-                future.set_result(function())
-            except BaseException as error:
-                future.set_exception(error)
-
         with self._calling:
             if self.closed:
                 raise OpenMrcError("the device is closed")
-            self._calls.append(job)
+            if self._failure is not None:
+                raise self._failed()
+            self._calls.append((function, future))
             self.ep.ctl[0].attention = 1
             self.wake()
         return future.result()
@@ -297,12 +328,13 @@ class Host:
         def stop() -> None:
             self._stopped = True
 
-        self.call(stop)
+        with contextlib.suppress(OpenMrcError):  # a loop that has ended needs no word
+            self.call(stop)
         self._thread.join()
         with self._calling:
             self.closed = True
             while self._calls:  # asked for while the loop ended: nobody else touches the state now
-                self._calls.popleft()()
+                _do(*self._calls.popleft())
             ctl = self.ep.ctl[0]
             self._watch.close()
             for fd in (int(ctl.wake_fd), int(ctl.event_fd)):
@@ -336,7 +368,8 @@ class Host:
         q.ev0, q.order0 = i * planes * self._evs, i * planes * self._evs
         q.mpr = q.rx_mpr = self.limits.mpr
         low = 1 << self._qpn_bits
-        q.qpn = i | low * (1 + secrets.randbelow((1 << 24) // low - 1))  # 0, 1 and 2 are reserved
+        # 0, 1 and 2 are reserved
+        q.qpn = i | low * (2 + secrets.randbelow((1 << 24) // low - 2))
         q.first_psn = secrets.randbelow(1 << 24)
         for array, first, n in (
             (self.st.slot, q.slot0, self._slots),
@@ -462,6 +495,7 @@ class Host:
                 f"peer's PMTU is {pmtu} B, and this device's queue pairs use {self.pmtu}: open it"
                 f" with pmtu={pmtu}"
             )
+        self.pmtu_note = f"PMTU {pmtu} B in place of {self.pmtu}: the peer has room for no more"
         self.pmtu = pmtu
         self.st.config[0].pmtu = pmtu
 
@@ -500,8 +534,10 @@ class Host:
         """Put a request (a POST record, as a tuple) into the ring."""
         ctl = self.ep.ctl[0]
         with self._lock:
-            while ctl.posted - ctl.taken >= state.POSTS:  # the loop is behind: wait for it
-                time.sleep(0)
+            while ctl.posted - ctl.taken >= state.POSTS and self._failure is None:
+                time.sleep(0)  # the loop is behind: wait for it
+            if self._failure is not None:
+                raise self._failed()
             self.ep.post[int(ctl.posted) % state.POSTS] = values
             ctl.posted += 1
         if ctl.sleeping:
@@ -515,18 +551,44 @@ def _frames(n: int, room: int) -> syscalls.Batch:
 _BATCHES = {state.NATIVE: (_frames, _frames), state.UDP: (udp.new_tx, udp.new_rx)}
 
 
+def _do(function: Callable[[], Any], future: Future[Any]) -> None:
+    """Call it, and give the caller what came of it."""
+    try:
+        future.set_result(function())
+    except BaseException as error:
+        future.set_exception(error)
+
+
 def _pow2(n: int) -> int:
     return 1 << max(n - 1, 0).bit_length()
 
 
 def _pmtu(wires: Sequence[Port], wanted: int) -> int:
     """The largest PMTU up to `wanted` that the ports' MTUs allow (row 20)."""
-    mtu = min(wire.mtu for wire in wires)
-    fitting = [pmtu for pmtu in PMTUS if pmtu <= wanted and pmtu + HEADER_BYTES - 14 <= mtu]
+    name, mtu = _narrowest(wires)
+    fitting = [pmtu for pmtu in PMTUS if pmtu <= wanted and mtu_for(pmtu) <= mtu]
     if not fitting:
-        name = min(wires, key=lambda wire: wire.mtu).interface or "a port"
         raise InputError(
             f"{name}: MTU {mtu} has no room for {PMTUS[0]} B of data;"
-            f" set it to {PMTUS[0] + HEADER_BYTES} or more: ip link set {name} mtu 9000"
+            f" set it to {mtu_for(PMTUS[0])} or more: ip link set {name} mtu 9000"
         )
     return fitting[-1]
+
+
+def mtu_for(pmtu: int) -> int:
+    """Return the smallest MTU of an interface that has room for `pmtu` bytes of data."""
+    return pmtu + HEADER_BYTES - ETHERNET_BYTES
+
+
+def _narrowest(wires: Sequence[Port]) -> tuple[str, int]:
+    wire = min(wires, key=lambda wire: wire.mtu)
+    return wire.interface or "a port", wire.mtu
+
+
+def _note(wires: Sequence[Port], pmtu: int, wanted: int) -> str:
+    """Why packets are smaller than was asked for, and what to type."""
+    name, mtu = _narrowest(wires)
+    return (
+        f"PMTU {pmtu} B in place of {wanted}: {name} has an MTU of {mtu}, {wanted} needs"
+        f" {mtu_for(wanted)} on the whole path (ip link set DEVICE mtu {mtu_for(wanted)})"
+    )

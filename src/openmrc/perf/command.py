@@ -1,12 +1,14 @@
 """`mrc perf write_bw` and `mrc perf write_lat`: options as perftest's, server and client.
 
 The server is started without a host and follows what its client says, so only the client takes
-the options of a measurement. `--overlay` runs both ends in this process.
+the options of a measurement. `--ranks` gives the same words to both, two hosts of a lab whose
+ranks say which is which. `--overlay` runs both ends in this process.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import secrets
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +60,7 @@ def _add_test(test: argparse.ArgumentParser, name: str) -> None:
         test.set_defaults(qps=None, tx_depth=None, bidirectional=None)
     add("-p", "--port", metavar="PORT", type=int, help="TCP port of the server (default: 18515)")
     add("--secret", metavar="HEX", help="of the job (default: the host file's)")
+    add("--ranks", action="store_true", help="in a lab of two: rank 0 serves, rank 1 measures")
     add("--overlay", metavar="PLANES", type=int, help="both ends in one process, over loopback")
     add("--spin", action="store_true", help="never sleep while waiting: a core for each thread")
     add("--metrics", metavar="PORT", type=int, help="serve counters to Prometheus on loopback")
@@ -77,16 +80,33 @@ def _run(arguments: argparse.Namespace) -> int:
             ("HOST", arguments.host),
             ("--port", arguments.port),
             ("--secret", arguments.secret),
+            ("--ranks", arguments.ranks or None),
         ):
             if value is not None:
                 raise InputError(f"both --overlay and {name}; the overlay has no other end")
         return run.overlay(_plan(arguments), arguments.overlay, secrets.token_bytes(16), common)
+    if arguments.ranks:
+        if arguments.host is not None:
+            raise InputError("both --ranks and HOST; name one or the other")
+        arguments.host = _host_by_rank()
+        if arguments.host is None:
+            _plan(arguments)  # what is wrong with it, the client would say alone
+            return run.server(arguments.test, port, _secret(arguments.secret), common)
     if arguments.host is None:
         for option, attribute in CLIENTS:
             if getattr(arguments, attribute) is not None:
                 raise InputError(f"{option} without HOST: the client says it, the server follows")
         return run.server(arguments.test, port, _secret(arguments.secret), common)
     return run.client(_plan(arguments), arguments.host, port, _secret(arguments.secret), common)
+
+
+def _host_by_rank() -> str | None:
+    """The server's address, or None: this is the server. `mrc lab` says which (docs/lab.md)."""
+    hosts = os.environ.get("OPENMRC_HOSTS", "").split(",")
+    rank = os.environ.get("OPENMRC_RANK")
+    if len(hosts) != 2 or rank not in ("0", "1"):
+        raise InputError("--ranks: takes two hosts of a lab; mrc lab LAB.toml --hosts 0,1 -- ...")
+    return hosts[0] if rank == "1" else None
 
 
 def _secret(given: str | None) -> bytes:

@@ -42,6 +42,7 @@ class Report:
             "peer_nic": end.peers[0].nic,
             "planes": device.n_planes,
             "pmtu_bytes": device.pmtu,
+            "pmtu_note": device.pmtu_note,
             "base_rtt_us": device.base_rtt_us,
             "qps": plan.qps,
             "tx_depth": plan.tx_depth,

@@ -148,6 +148,7 @@ def _as_client(
 ) -> int:
     report, stop = Report(common.as_json), Stop()
     with ends.client(device, plan, host, port, secret) as end:
+        _tell(device)
         report.begin(end, "client")
         try:
             with stop.on_interrupt(), Watch(end, say):
@@ -177,6 +178,7 @@ def _as_server(
     report = Report(common.as_json)
     with ends.server(device, port, secret, listening) as end:
         _check_test(test, end.plan)
+        _tell(device)
         report.begin(end, "server")
         try:
             with Watch(end, say):
@@ -211,6 +213,12 @@ def _follow(end: ends.End, spin: bool, report: Report | None) -> None:
             found = bandwidth.run_server(end, size)
         if report is not None:
             report.row(found)
+
+
+def _tell(device: Device) -> None:
+    """What the user should know of the device, once it is connected."""
+    if device.pmtu_note:
+        say(device.pmtu_note)
 
 
 def _check_test(test: str, plan: Plan) -> None:

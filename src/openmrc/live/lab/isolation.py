@@ -48,11 +48,12 @@ def set_namespace(fd: int, kind: int) -> None:
     _call("setns", fd, kind)
 
 
-def run_isolated(work: Callable[[], int]) -> int:
+def run_isolated(work: Callable[[], int], *, own_user: bool = True) -> int:
     """Run `work` as root of namespaces of its own and return the status that it returned.
 
-    The user is mapped to root there, so what it writes belongs to the user. SIGINT and SIGTERM go
-    on to it; what kills the caller kills it too. `work` that dies of signal N gives 128 + N. An
+    The user is mapped to root there, so what it writes belongs to the user. With `own_user` false
+    there is no user namespace: it takes root, and `work` is root of the machine. SIGINT and SIGTERM
+    go on to it; what kills the caller kills it too. `work` that dies of signal N gives 128 + N. An
     `OpenMrcError` that it raises is raised here as an `InputError` of the same words, and so is a
     `Refused` where namespaces are not allowed. Call it before libraries start threads: only the
     calling thread goes on in the child.
@@ -60,7 +61,7 @@ def run_isolated(work: Callable[[], int]) -> int:
     sys.stdout.flush()
     sys.stderr.flush()
     reader, writer = os.pipe()
-    keeper = _fork(lambda: _keep(work, writer))
+    keeper = _fork(lambda: _keep(work, writer, own_user))
     os.close(writer)
     try:
         status = _wait_for(keeper)
@@ -82,12 +83,13 @@ def allowed() -> str:
     return ""
 
 
-def _keep(work: Callable[[], int], writer: int) -> int:
+def _keep(work: Callable[[], int], writer: int, own_user: bool) -> int:
     """What the keeper does: the namespaces, then wait for the first process inside."""
     user, group = os.geteuid(), os.getegid()
     try:
-        unshare(NEW_USER | NEW_MOUNTS | NEW_NETWORK | NEW_PIDS)
-        _map_to_root(user, group)
+        unshare((NEW_USER if own_user else 0) | NEW_MOUNTS | NEW_NETWORK | NEW_PIDS)
+        if own_user:
+            _map_to_root(user, group)
     except OSError as error:
         # Root may do without a user namespace, as in a container that was given the right to.
         if user != 0 or not _without_user():

@@ -69,7 +69,7 @@ def run_lab(spec: LabSpec, work: Callable[[Lab], int]) -> int:
     Raises `InputError` for what cannot be built, and for what the machine refuses. The caller has
     no threads yet (`run_isolated`).
     """
-    return run_isolated(lambda: inside_lab(spec, work))
+    return run_isolated(lambda: inside_lab(spec, work), own_user=not spec.settings.bpf)
 
 
 def inside_lab(spec: LabSpec, work: Callable[[Lab], int]) -> int:
@@ -216,20 +216,17 @@ class Lab(Closing):
 
     def _make_switching(self) -> Any:
         spec = self.spec
+        rtt_ps = None if spec.base_rtt_us is None else round(spec.base_rtt_us * PS_PER_US)
+        sizes: dict[str, Any] = {
+            "pmtu": spec.pmtu,
+            "base_rtt_ps": rtt_ps,
+            "senders_per_nic": spec.senders_per_nic,
+        }
         if spec.settings.switch == LINUX:
-            return LinuxFabric(self.topology, self.namespaces, spec.queues)
+            return LinuxFabric(self.topology, self.namespaces, spec.queues, **sizes)
         from openmrc.live.lab.compiled import CompiledFabric
 
-        rtt_ps = None if spec.base_rtt_us is None else round(spec.base_rtt_us * PS_PER_US)
-        return CompiledFabric(
-            self.topology,
-            self.namespaces,
-            spec.queues,
-            spec.seed,
-            pmtu=spec.pmtu,
-            base_rtt_ps=rtt_ps,
-            senders_per_nic=spec.senders_per_nic,
-        )
+        return CompiledFabric(self.topology, self.namespaces, spec.queues, spec.seed, **sizes)
 
     def _bring_up(self) -> None:
         hosts.prepare(self.topology, self.namespaces)

@@ -2,8 +2,8 @@
 
 Each switch is a namespace. Its own uSID is a seg6local route (End with NEXT-C-SID: shift, decrement
 the hop limit, look up again, RFC 9800), every neighbour's uSID a static route by a permanent
-neighbour, and every port a token bucket of its link's rate. There is no trimming, no ECN marking
-and no delay, since nothing of this kernel does them without a program of one's own.
+neighbour, and every port a token bucket of its link's rate. There is no delay, and no trimming and
+no ECN marking unless a program of one's own does them (`trimming`).
 
 Faults: a packet that a link loses is dropped by nftables, at the switch, so that packet sockets of
 a host never see it: on the way out of the switch's own ports, on the way in from a NIC. A NIC's
@@ -25,9 +25,9 @@ from openmrc.live.lab.capture import Source, Tap
 from openmrc.live.lab.health import Health
 from openmrc.live.lab.hosts import GATEWAY
 from openmrc.live.lab.namespaces import Batch, Namespaces, clear_offloads, set_link, set_sysctl
-from openmrc.live.lab.shapers import Shapers
 from openmrc.live.lab.topology import Topology, prefix
 from openmrc.live.lab.totals import Totals
+from openmrc.live.lab.trimming import shapers
 from openmrc.wire.pcap import Writer
 
 ONE = 1_000_000  # nftables draws whole numbers below this
@@ -40,11 +40,14 @@ CANNOT = {
 class LinuxFabric:
     """The switches of a lab as namespaces of Linux; `bring_up` after the links exist."""
 
-    def __init__(self, topology: Topology, namespaces: Namespaces, queues: Any) -> None:
+    def __init__(
+        self, topology: Topology, namespaces: Namespaces, queues: Any, **sizes: Any
+    ) -> None:
+        """`sizes` (`pmtu`, `base_rtt_ps`, `senders_per_nic`): what queues that trim follow from."""
         self.health = Health(topology.fabric)
         self._topology = topology
         self._namespaces = namespaces
-        self._shapers = Shapers(topology, queues)
+        self._shapers = shapers(topology, queues, **sizes)
         self._routes = {
             switch: _routes(topology, switch) for switch in range(topology.fabric.n_switches)
         }

@@ -35,9 +35,8 @@ class Shapers:
         """Return the batches that give these directed ports, which exist, their buckets."""
         lines: dict[str, list[str]] = {}
         for port in ports:
-            end = self._topology.end_of[port]
-            line = f"qdisc add dev {end.interface} root {self._bucket(port, 1.0)}"
-            lines.setdefault(end.namespace, []).append(line)
+            of_one = lines.setdefault(self._topology.end_of[port].namespace, [])
+            of_one += self._lines(port, 1.0, "add")
         return [Batch(name, "tc", of_one) for name, of_one in lines.items()]
 
     def changed(self, ports: Any, shares: Any) -> list[Batch]:
@@ -48,20 +47,32 @@ class Shapers:
             if share == self._share.get(port, 1.0):
                 continue
             self._share[port] = share
-            end = self._topology.end_of[port]
-            line = f"qdisc change dev {end.interface} root {self._bucket(port, share)}"
-            batches.append(Batch(end.namespace, "tc", [line]))
+            namespace = self._topology.end_of[port].namespace
+            batches.append(Batch(namespace, "tc", self._lines(port, share, "change")))
         return batches
+
+    def _lines(self, port: int, share: float, verb: str) -> list[str]:
+        """What `tc` is told of one port: `verb` is "add" or "change"."""
+        interface = self._topology.end_of[port].interface
+        return [f"qdisc {verb} dev {interface} root {self._bucket(port, share)}"]
+
+    def _rate(self, port: int, share: float) -> tuple[int, int]:
+        """Bits per second of a port, and its burst in bytes."""
+        rate_bps = max(RATE_BPS_MIN, int(int(self._topology.fabric.port_rate_bps[port]) * share))
+        return rate_bps, max(BURST_FRAMES_MIN * self._frame, int(rate_bps / 8 * BURST_S))
+
+    @property
+    def _frame(self) -> int:
+        """Bytes of the longest frame on the wire."""
+        return self._topology.settings.mtu + ETHERNET_BYTES + WIRE_BYTES
 
     def _bucket(self, port: int, share: float) -> str:
         fabric = self._topology.fabric
-        frame = self._topology.settings.mtu + ETHERNET_BYTES + WIRE_BYTES
-        rate_bps = max(RATE_BPS_MIN, int(int(fabric.port_rate_bps[port]) * share))
-        burst = max(BURST_FRAMES_MIN * frame, int(rate_bps / 8 * BURST_S))
+        rate_bps, burst = self._rate(port, share)
         if fabric.port_nic[port] >= 0:
             queue_bytes = HOST_QUEUE_BYTES
         else:
             of_port = self._last_hop_bytes if fabric.port_last_hop[port] else self._queue_bytes
-            queue_bytes = max(of_port, 2 * frame)
+            queue_bytes = max(of_port, 2 * self._frame)
         limit = queue_bytes + burst
         return f"tbf rate {rate_bps}bit burst {burst} limit {limit} overhead {WIRE_BYTES}"

@@ -38,11 +38,14 @@ NAMESPACES_MAX, LINKS_MAX = 512, 2048
 
 @dataclass(frozen=True)
 class Settings:
-    """What a lab can choose: `switch` and `mode` are words of this module, `mtu` bytes."""
+    """What a lab can choose: `switch` and `mode` are words of this module, `mtu` bytes; `bpf`:
+    Linux's switches trim (`trimming`).
+    """
 
     switch: str = OPENMRC
     mode: str = NATIVE
     mtu: int = 9000
+    bpf: bool = False
 
 
 class End(NamedTuple):
