@@ -32,7 +32,7 @@ from openmrc.units import US, S
 if TYPE_CHECKING:
     from openmrc.fabric.earliest import Cost
     from openmrc.fabric.model import Fabric
-    from openmrc.sim.transport import Transport
+    from openmrc.run import AnyTransport
     from openmrc.sim.world import World
     from openmrc.traffic import Traffic
     from openmrc.training_section import Training
@@ -146,7 +146,7 @@ class TrainingResult:
 
 
 def trained(
-    section: Training, fabric: Fabric, traffic: Traffic, transport: Transport, world: World
+    section: Training, fabric: Fabric, traffic: Traffic, transport: AnyTransport, world: World
 ) -> TrainingResult:
     """Return what came of the steps of `traffic`, which has `step_ends`."""
     from openmrc.fabric.earliest import no_cost
