@@ -146,3 +146,16 @@ def test_only_what_a_scenario_needs_is_compiled(monkeypatch: pytest.MonkeyPatch)
     assert compiled == ["sim.roce"]
     compile_worlds(None, [Transport(), RoceTransport()])
     assert compiled == ["sim.roce", "sim", "sim.roce"]
+
+
+def test_a_lab_refuses_what_is_only_simulated() -> None:
+    from openmrc.inlab.plan import refuse
+
+    scenario = parse_scenario(ROCE)
+    mrc, roce = scenario.transports
+    assert refuse(mrc, scenario.fabric, scenario.lab) is mrc
+    with pytest.raises(InputError) as refused:
+        refuse(roce, scenario.fabric, scenario.lab)
+    assert str(refused.value) == (
+        "transport.kind: 'roce' of 'roce' is only simulated; --world lab accepts 'mrc'"
+    )
