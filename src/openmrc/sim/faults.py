@@ -106,6 +106,14 @@ def _reroute(net, now):
 @inner
 def _nic_port(net, st, port_no, up, now):
     """A NIC notices its own port."""
+    n, plane = note_nic_port(net, port_no, up)
+    ports.set_local_port(st, n, plane, up, now)
+    nic.after_ports(net, st, n, now)
+
+
+@inlined
+def note_nic_port(net, port_no, up):
+    """Which of a NIC's ports are up and free, now that one has changed; the NIC, and the plane."""
     ctl = net.ctl[0]
     n = port_no // ctl.n_planes
     plane = port_no - n * ctl.n_planes
@@ -117,8 +125,7 @@ def _nic_port(net, st, port_no, up, now):
     else:
         ln.up_ports &= ~(1 << plane)
         ln.free_ports &= ~(1 << plane)
-    ports.set_local_port(st, n, plane, up, now)
-    nic.after_ports(net, st, n, now)
+    return n, plane
 
 
 @inner

@@ -5,7 +5,7 @@ from __future__ import annotations
 from openmrc.engine import ports
 from openmrc.engine.state import NEVER, OUT_MAX
 from openmrc.jit import compiled, inlined, inner
-from openmrc.sim import events, faults, link, messages, nic, scout, switch
+from openmrc.sim import due, events, faults, link, messages, nic, scout, switch
 from openmrc.sim.state import (
     AT_CONVERGED,
     AT_FAULT,
@@ -13,16 +13,8 @@ from openmrc.sim.state import (
     AT_NIC,
     AT_QP,
     AT_REVIEW,
-    BUDGET,
     COMPLETED,
-    EVENTS_BETWEEN_CHECKS,
-    FINISHED,
-    HEAP,
     OPEN,
-    REACHED,
-    ROOM,
-    TAPPED,
-    TIMELINE,
 )
 
 PACKETS_RESERVED = 2 * OUT_MAX  # one event never needs more packets than this
@@ -67,18 +59,11 @@ def _from_heap(net, st, at):
         _post(net, st, number, at)
     elif kind == AT_FAULT:
         faults.apply(net, st, net.fault[number], at)
-        _next_fault(net, number + 1)
+        due.next_fault(net, number + 1)
     elif kind == AT_CONVERGED:
         faults.converge(net, st, number, at)
     elif kind == AT_REVIEW:
         faults.review(net, st, number, at)
-
-
-@inlined
-def _next_fault(net, number):
-    """The schedule enters the heap action by action: it may be longer than memory is cheap."""
-    if number < net.fault.shape[0]:
-        events.push(net, net.fault[number].at_ps, AT_FAULT, number)
 
 
 @inner
@@ -107,7 +92,7 @@ def _start(net, st):
     for i in range(st.peer.shape[0]):
         st.peer[i].next_at = NEVER
         st.peer[i].down_probe_at = NEVER
-    _next_fault(net, 0)
+    due.next_fault(net, 0)
     for i in range(net.message.shape[0]):
         messages.start(net, i)
     net.ctl[0].started = 1
@@ -125,27 +110,9 @@ def advance(net, st, until, budget):
         _start(net, st)
     done = 0
     while True:
-        if done % EVENTS_BETWEEN_CHECKS == 0:
-            if done >= budget:
-                return BUDGET
-            if ctl.heap_n + ctl.reserve > net.heap.shape[0]:
-                return HEAP
-            if ctl.tap_n + ctl.tap_reserve > net.tap.shape[0]:
-                return TAPPED
-        if ctl.messages_open == 0 or ctl.ended:
-            return FINISHED
-        if ctl.n_free < PACKETS_RESERVED:
-            return ROOM
-        at = events.next_at(net)
-        heap_at = net.heap[0].at if ctl.heap_n > 0 else NEVER
-        from_heap = heap_at <= at
-        if from_heap:
-            at = heap_at
-        if at > until:
-            ctl.now = until
-            return FINISHED if at == NEVER else REACHED
-        if at >= net.timeline.shape[0] * ctl.bin_ps:
-            return TIMELINE
+        why, at, from_heap = due.look(net, until, done, budget, PACKETS_RESERVED)
+        if why != due.GO_ON:
+            return why
         ctl.now = at
         done += 1
         ctl.events += 1

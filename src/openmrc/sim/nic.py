@@ -25,7 +25,7 @@ from openmrc.engine.packet import (
 )
 from openmrc.engine.state import NEVER, OUT, PLACED_LENGTH, PLACED_OFFSET, RTS, unwrap
 from openmrc.jit import inlined, inner
-from openmrc.sim import events, link, messages, switch
+from openmrc.sim import events, link, messages, rounds, switch
 from openmrc.sim.state import AT_NIC, AT_QP, BIN_GOODPUT, BIN_RETRANSMITTED, DAMAGED
 
 TAG_MASK = 0x7FFF_FFFF  # of a sequence number in HOP.tag
@@ -34,28 +34,9 @@ TAG_MASK = 0x7FFF_FFFF  # of a sequence number in HOP.tag
 @inlined
 def make_ready(net, st, qi):
     """Put a QP that may send at the end of its NIC's round."""
-    lq = net.qp[qi]
     q = st.qp[qi]
-    if lq.ready or not requester.may_send(st, q):
-        return
-    lq.ready = 1
-    lq.ready_next = -1
-    ln = net.nic[q.nic]
-    if ln.ready_head < 0:
-        ln.ready_head = qi
-    else:
-        net.qp[ln.ready_tail].ready_next = qi
-    ln.ready_tail = qi
-
-
-@inlined
-def _next_ready(net, ln):
-    """Take the QP whose turn it is out of the round."""
-    qi = int(ln.ready_head)
-    lq = net.qp[qi]
-    ln.ready_head = lq.ready_next
-    lq.ready = 0
-    return qi
+    if net.qp[qi].ready == 0 and requester.may_send(st, q):
+        rounds.stand_behind(net, net.nic[q.nic], qi)
 
 
 @inlined
@@ -125,7 +106,7 @@ def pump(net, st, nic, now):
     ln = net.nic[nic]
     waiting = -1  # first QP of this round that found its planes' ports busy
     while ln.free_ports != 0 and ln.ready_head >= 0:
-        qi = _next_ready(net, ln)
+        qi = rounds.step_forward(net, ln)
         q = st.qp[qi]
         n = int(ctl.free_head)
         p = net.packet[n]

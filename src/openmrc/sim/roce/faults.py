@@ -79,17 +79,7 @@ def _port(net, st, ro, fault, action, target, now):
 @inner
 def _nic_port(net, st, ro, port_no, up, now):
     """A NIC notices its own port."""
-    ctl = net.ctl[0]
-    nic_no = port_no // ctl.n_planes
-    plane = port_no - nic_no * ctl.n_planes
-    ln = net.nic[nic_no]
-    if up:
-        ln.up_ports |= 1 << plane
-        if net.port[port_no].armed == 0:
-            ln.free_ports |= 1 << plane
-    else:
-        ln.up_ports &= ~(1 << plane)
-        ln.free_ports &= ~(1 << plane)
+    nic_no, _ = common.note_nic_port(net, port_no, up)
     nic.choose_planes(net, st, ro, nic_no, now)
 
 

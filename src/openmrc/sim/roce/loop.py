@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from openmrc.engine.state import NEVER, RTS
 from openmrc.jit import compiled, inlined, inner
-from openmrc.sim import events, link, messages
+from openmrc.sim import due, events, link, messages
 from openmrc.sim.roce import faults, flow, nic, routing
 from openmrc.sim.roce import port as ports
 from openmrc.sim.roce.state import AT_PACE, AT_PFC, AT_PLANES
@@ -13,14 +13,7 @@ from openmrc.sim.state import (
     AT_FAULT,
     AT_MESSAGE,
     AT_QP,
-    BUDGET,
-    EVENTS_BETWEEN_CHECKS,
-    FINISHED,
-    HEAP,
     OPEN,
-    REACHED,
-    ROOM,
-    TIMELINE,
 )
 
 PACKETS_RESERVED = 64  # one event never needs more packets than this: a packet for each port
@@ -64,7 +57,7 @@ def _from_heap(net, st, ro, at):
             nic.post(net, st, ro, number, at)
     elif kind == AT_FAULT:
         faults.apply(net, st, ro, net.fault[number], at)
-        _next_fault(net, number + 1)
+        due.next_fault(net, number + 1)
     elif kind == AT_CONVERGED:
         faults.converge(net, ro, number, at)
     elif kind == AT_PLANES:
@@ -84,13 +77,6 @@ def _pause(net, st, ro, number, now):
         nic.hold(net, -1 - port_no)
 
 
-@inlined
-def _next_fault(net, number):
-    """The schedule enters the heap action by action."""
-    if number < net.fault.shape[0]:
-        events.push(net, net.fault[number].at_ps, AT_FAULT, number)
-
-
 @inner
 def _start(net, st, ro):
     """Before the first event: open every QP, and put the first fault and the messages that wait for
@@ -102,7 +88,7 @@ def _start(net, st, ro):
         rq.alive = 1
         rq.rto_at = NEVER
         rq.plane = routing.plane_of(net, ro, int(rq.nic), int(rq.peer_nic), int(rq.flow))
-    _next_fault(net, 0)
+    due.next_fault(net, 0)
     for i in range(net.message.shape[0]):
         messages.start(net, i)
     net.ctl[0].started = 1
@@ -119,25 +105,9 @@ def advance(net, st, ro, until, budget):
         _start(net, st, ro)
     done = 0
     while True:
-        if done % EVENTS_BETWEEN_CHECKS == 0:
-            if done >= budget:
-                return BUDGET
-            if ctl.heap_n + ctl.reserve > net.heap.shape[0]:
-                return HEAP
-        if ctl.messages_open == 0 or ctl.ended:
-            return FINISHED
-        if ctl.n_free < PACKETS_RESERVED:
-            return ROOM
-        at = events.next_at(net)
-        heap_at = net.heap[0].at if ctl.heap_n > 0 else NEVER
-        from_heap = heap_at <= at
-        if from_heap:
-            at = heap_at
-        if at > until:
-            ctl.now = until
-            return FINISHED if at == NEVER else REACHED
-        if at >= net.timeline.shape[0] * ctl.bin_ps:
-            return TIMELINE
+        why, at, from_heap = due.look(net, until, done, budget, PACKETS_RESERVED)
+        if why != due.GO_ON:
+            return why
         ctl.now = at
         done += 1
         ctl.events += 1

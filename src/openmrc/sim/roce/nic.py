@@ -10,7 +10,7 @@ from __future__ import annotations
 from openmrc.engine.packet import CE, CLASS_CONTROL
 from openmrc.engine.state import NEVER, RTS, psn_of
 from openmrc.jit import inlined, inner
-from openmrc.sim import events, link, messages
+from openmrc.sim import events, link, messages, rounds
 from openmrc.sim.roce import dcqcn, requester, responder, routing, stripes
 from openmrc.sim.roce import port as ports
 from openmrc.sim.roce.state import AT_PACE
@@ -23,18 +23,9 @@ TAG_MASK = 0x7FFF_FFFF  # of a sequence number in HOP.tag
 @inlined
 def make_ready(net, ro, qi, now):
     """Put a QP that may send at the end of its NIC's round."""
-    lq = net.qp[qi]
     rq = ro.qp[qi]
-    if lq.ready or not requester.may_send(rq, now):
-        return
-    lq.ready = 1
-    lq.ready_next = -1
-    ln = net.nic[rq.nic]
-    if ln.ready_head < 0:
-        ln.ready_head = qi
-    else:
-        net.qp[ln.ready_tail].ready_next = qi
-    ln.ready_tail = qi
+    if net.qp[qi].ready == 0 and requester.may_send(rq, now):
+        rounds.stand_behind(net, net.nic[rq.nic], qi)
 
 
 @inlined
@@ -93,10 +84,7 @@ def pump(net, st, ro, nic, now):
     ln = net.nic[nic]
     waiting = -1  # first QP of this round that found its port busy
     while ln.free_ports != 0 and ln.ready_head >= 0:
-        qi = int(ln.ready_head)
-        lq = net.qp[qi]
-        ln.ready_head = lq.ready_next
-        lq.ready = 0
+        qi = rounds.step_forward(net, ln)
         rq = ro.qp[qi]
         if not requester.may_send(rq, now):
             plan_qp(net, ro, qi, now)
