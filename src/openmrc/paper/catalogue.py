@@ -1,0 +1,14 @@
+"""All experiments, in the order of the page."""
+
+from __future__ import annotations
+
+from openmrc.paper.exchange import B14
+from openmrc.paper.experiment import Experiment
+from openmrc.paper.failures import B1, B3
+from openmrc.paper.hosts import B5
+from openmrc.paper.incast import S1
+from openmrc.paper.lossy import B12
+from openmrc.paper.ports import B6, B7, B10
+from openmrc.paper.racks import B18
+
+EXPERIMENTS: tuple[Experiment, ...] = (B1, B3, B5, B6, B7, B10, B12, B14, B18, S1)
