@@ -10,6 +10,7 @@ from openmrc.paper.verdict import Bar, Check
 LINE_GBPS = 8 * 4096 / 4262 * 100
 SIZES_MB = (1, 4, 16, 64, 256, 1000, 2000)
 LARGE_MB = 1000
+QUICK_MB = 64
 
 
 def _exchange(data: Data) -> Finding:
@@ -55,8 +56,8 @@ B14 = Experiment(
             "B14_send_recv",
             {"workload.size": f"{size}MB"},
             seeds=1 if size >= LARGE_MB else FEW,
-            quick={} if size <= 16 else None,
-        )  # noqa: PLR2004
+            quick={} if size <= QUICK_MB else None,
+        )
         for size in SIZES_MB
     ],
     _exchange,

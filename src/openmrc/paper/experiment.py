@@ -26,8 +26,8 @@ SEVERAL = 5
 class Case:
     """Some runs of one scenario file: all seeds of one setting.
 
-    `quick` is what the reduced set changes further; it has one seed. `keep` names what is kept of
-    each run beside its figures: "flows", "timeline", "paths".
+    `quick` is what the reduced set changes further; it has one seed, 1 unless that says otherwise.
+    `keep` names what is kept of each run beside its figures: "flows", "timeline", "paths".
     """
 
     tag: str
@@ -41,9 +41,11 @@ class Case:
         """Return its runs; none if the reduced set is without it."""
         if quick and self.quick is None:
             return []
-        change = self.change | (self.quick or {} if quick else {})
-        seeds = range(1, 2 if quick else self.seeds + 1)
-        return plan(scenario(self.file), [change | {"seed": seed} for seed in seeds])
+        if quick:
+            points = [{"seed": 1} | self.change | (self.quick or {})]
+        else:
+            points = [self.change | {"seed": seed} for seed in range(1, self.seeds + 1)]
+        return plan(scenario(self.file), points)
 
 
 @dataclass(frozen=True)

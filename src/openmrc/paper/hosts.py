@@ -65,7 +65,7 @@ def _b5(data: Data) -> Finding:
         edgecolor="black",
         label="simulated",
     )
-    style.level(right, LINE_GBPS, "4096 / 4262 of 800 Gb/s")
+    style.level(right, LINE_GBPS, "768.8 = 4096 / 4262 of 800")
     right.plot(
         names, [770, 770], linestyle="none", marker="D", color="black", label="published, about"
     )
@@ -111,7 +111,7 @@ B5 = Experiment(
     "latency and bandwidth",
     "Table of perftest results, cluster B",
     "A write of 2 B takes 5.09 us below one T0 and 6.54 us across a T1 (half of the time from "
-    "posting to completion); writes of 32 KB on four QPs reach about 770 Gb/s both ways round, 96 % "
+    "posting to completion); writes of 32 KB on four QPs reach about 770 Gb/s in both places, 96 % "
     "of 800.",
     "Nothing but the fabric around the two NICs, which is idle in the original too.",
     [

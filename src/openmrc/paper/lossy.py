@@ -13,6 +13,7 @@ from openmrc.paper.verdict import Bar, Check
 
 if TYPE_CHECKING:
     import polars as pl
+    from matplotlib.axes import Axes
 
 AT_MS = 1.0  # when the losses begin
 LINE_GBPS = 8 * 4096 / 4262 * 100
@@ -107,7 +108,7 @@ def _swap_us(paths: pl.DataFrame) -> float:
     return float(t_us[bad.argmax()] + t_us[1] - t_us[0] - AT_MS * 1e3) if bad.any() else np.inf
 
 
-def _draw(left: style.Axes, right: style.Axes, paths: pl.DataFrame, timeline: pl.DataFrame) -> None:
+def _draw(left: Axes, right: Axes, paths: pl.DataFrame, timeline: pl.DataFrame) -> None:
     for number, (name, words) in enumerate(((EV_A, "path A"), (EV_B, "path B"))):
         ev = _of(paths, name)
         t_us = ev["t_us"].to_numpy()
@@ -115,7 +116,7 @@ def _draw(left: style.Axes, right: style.Axes, paths: pl.DataFrame, timeline: pl
         t, mean = series.rebinned(t_us / 1e3, gbps, len(gbps) // 2)
         shown = (t > AT_MS - 0.2) & (t < AT_MS + 0.3)
         left.plot(t[shown], mean[shown], **style.line(number), drawstyle="steps-post", label=words)
-    style.event(left, AT_MS, "A loses 20 %", 0.6)
+    style.event(left, AT_MS, "      A loses 20 %", 0.6)
     left.set(xlabel="simulated time, ms", ylabel="payload sent over the path, Gb/s", ylim=(-4, 130))
     style.legend(left, loc="upper left", ncols=2)
     t_ms, gbps = series.column(timeline, "goodput_gbps")
@@ -140,7 +141,7 @@ B12 = Experiment(
             {"fault[0].rate": rate},
             seeds=8,
             keep=("timeline", "paths"),
-            quick={} if tag == "20 %" else None,
+            quick={"seed": 2} if tag == "20 %" else None,
         )
         for tag, rate in TAGS.items()
     ],

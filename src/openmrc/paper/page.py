@@ -46,7 +46,7 @@ def measured(check: Check) -> str:
     """Return the median, and the least and largest in brackets where seeds differ."""
     if check.median is None:
         return "-"
-    unit = f" {check.unit}" if check.unit else ""
+    unit = f" {check.unit}" if check.unit and math.isfinite(check.median) else ""
     text, low, high = (number(v) for v in (check.median, min(check.values), max(check.values)))
     return f"{text}{unit}" if low == high else f"{text}{unit} ({low} to {high})"
 
