@@ -1,11 +1,13 @@
-"""S1: the incast of another simulator, for comparison."""
+"""B20 and S1: fifteen senders to one under DCQCN and PFC; the incast of another simulator."""
 
 from __future__ import annotations
 
-from openmrc.paper import style
+from statistics import fmean
+
+from openmrc.paper import series, style
 from openmrc.paper.data import Data
-from openmrc.paper.experiment import SEVERAL, Case, Experiment, Finding
-from openmrc.paper.verdict import Check
+from openmrc.paper.experiment import FEW, SEVERAL, Case, Experiment, Finding
+from openmrc.paper.verdict import Bar, Check, around
 
 BITS = 127 * 65_536 * 8
 OTHERS = {"MRC": 709.4, "UEC": 703.8, "RoCEv2": 753.7, "veRoCE": 730.2, "Falcon": 664.5}
@@ -56,4 +58,129 @@ S1 = Experiment(
     "published, so nothing is judged here: the figures stand side by side.",
     [Case("mrc", "S1_incast_127", seeds=SEVERAL, keep=("flows",))],
     _s1,
+)
+
+
+STEP_MS, FLOWS, CONTROLLED = 20.0, 15, 9
+LINE_GBPS = 400 * 4096 / 4228  # of RoCEv2, whose packets have one IPv6 header and no METH
+PROFILES = ("default", "aggressive", "most-aggressive")
+LOST = {"aggressive": 10, "most-aggressive": 20}
+FEW_FLOWS = "default, up to 9 flows"
+
+
+def _b20(data: Data) -> Finding:
+    rates = {name: [_rates(t) for t in data.tables(name, "timeline")] for name in PROFILES}
+    fig, (left, right) = style.figure(2)
+    for number, name in enumerate(PROFILES):
+        flows = range(1, FLOWS + 1)
+        left.plot(flows, rates[name][0], **style.line(number, marked=True), label=name)
+        queues = _queues_mb(data.tables(name, "queues")[0])
+        right.plot(flows, queues, **style.line(number, marked=True), label=name)
+    left.set(xlabel="flows", ylabel="goodput of all, Gb/s", ylim=(0, 450))
+    right.set(xlabel="flows", ylabel="longest queue at the receiver's port, MB")
+    style.legend(left, loc="lower left")
+    style.legend(right, loc="upper left")
+    line = max(max(run) for runs in rates.values() for run in runs)
+    full = [100 * fmean(run[CONTROLLED:]) / line for run in rates["default"]]
+    checks = [
+        Check("default: rate of 10 to 15 flows", "line rate", full, "% of line rate", Bar(low=98)),
+        Check(
+            "default: pauses of ports with up to 9 flows",
+            "queue controlled below 10 flows",
+            _counters(data, FEW_FLOWS, "roce.pauses"),
+            "",
+            Bar(high=0),
+            calibrated=True,
+        ),
+        Check(
+            "default: pauses of ports with up to 15",
+            "then PFC",
+            _counters(data, "default", "roce.pauses"),
+            "",
+            Bar(low=1),
+            calibrated=True,
+        ),
+    ]
+    for name, lost in LOST.items():
+        found = [100 * (1 - fmean(run[1:]) / line) for run in rates[name]]
+        checks.append(
+            Check(
+                f"{name}: lost, mean of 2 to 15 flows",
+                f"about {lost} %",
+                found,
+                "%",
+                around(lost, 5),
+                calibrated=True,
+            )
+        )
+    drops = [value for name in PROFILES for value in _counters(data, name, "dropped_queue")]
+    checks.append(
+        Check("packets dropped in queues, all profiles", "lossless", drops, "", Bar(high=0))
+    )
+    return Finding(
+        checks,
+        fig,
+        [
+            "How the three profiles are set is not published, only what they do: their settings "
+            "here were chosen, with a model of one port, so that they do it "
+            "([DCQCN and PFC](../roce_rates.md)). What this experiment adds is that they do it "
+            "in a fabric of two tiers too."
+        ],
+    )
+
+
+def _rates(timeline: series.Timeline) -> list[float]:
+    """Goodput with 1, 2 ... 15 flows, Gb/s: the last 60 % of each step."""
+    t_ms, gbps = series.column(timeline, "goodput_gbps")
+    ends = [STEP_MS * (flow + 1) for flow in range(FLOWS)]
+    return [series.mean_between(t_ms, gbps, end - 0.6 * STEP_MS, end) for end in ends]
+
+
+def _queues_mb(queues: series.Timeline) -> list[float]:
+    """The longest queue towards a NIC with 1, 2 ... 15 flows, MB: the last 60 % of each step."""
+    import polars as pl
+
+    last_hop = queues.filter((pl.col("row") == 0) & pl.col("down")).sort("t_us")
+    t_ms, queue = last_hop["t_us"].to_numpy() / 1e3, last_hop["queue_bytes"].to_numpy() / 1e6
+    ends = [STEP_MS * (flow + 1) for flow in range(FLOWS)]
+    return [float(queue[(t_ms >= e - 0.6 * STEP_MS) & (t_ms < e)].mean()) for e in ends]
+
+
+def _counters(data: Data, tag: str, name: str) -> list[float]:
+    """A counter of each seed."""
+    import polars as pl
+
+    tables = data.tables(tag, "counters")
+    return [float(t.filter(pl.col("counter") == name)["value"].sum()) for t in tables]
+
+
+B20 = Experiment(
+    "B20",
+    "15:1 incast under DCQCN",
+    "Fig. 22, cluster D",
+    "Fifteen servers send to one, a flow more every 5 s, with three profiles of DCQCN. The default "
+    "controls its queue below 10 flows, then PFC does, at line rate; aggressive gives up about "
+    "10 % of the rate, most aggressive 20 %.",
+    "The same 16 servers, racks and spines. A flow joins every 20 ms in place of 5 s: the timers "
+    "of DCQCN are tens to hundreds of microseconds, and rates are read in the last 12 ms.",
+    [
+        *(
+            Case(
+                name,
+                "B20_incast",
+                {"transport.profile": name},
+                seeds=FEW,
+                keep=("timeline", "queues", "counters"),
+            )
+            for name in PROFILES
+        ),
+        Case(
+            FEW_FLOWS,
+            "B20_incast",
+            {"stop.time": f"{STEP_MS * CONTROLLED:.0f}ms"},
+            seeds=FEW,
+            keep=("counters",),
+        ),
+    ],
+    _b20,
 )

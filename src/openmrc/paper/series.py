@@ -10,6 +10,8 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import polars as pl
 
+    Timeline = pl.DataFrame  # of one run and transport
+
 FloatArray = npt.NDArray[np.float64]
 
 DIP = 0.95  # reference 11, measures: a dip is under this share of the steady value

@@ -2,6 +2,8 @@
 
 timeline  one row per transport and bin of simulated time, as in `timeline.parquet`
 paths     one row per transport, interval and EV of the QP of `[report]`: packets sent, state
+queues    one row per transport, interval and group of links: load, the longest queue
+counters  one row per transport and counter, all that the simulator counts
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
 
     from openmrc.run import Result, TransportResult
 
-SAMPLED = ("paths",)  # made of samples, which a run takes only if it is told to
+SAMPLED = ("paths", "queues")  # made of samples, which a run takes only if it is told to
 
 
 def needs_samples(names: Iterable[str]) -> bool:
@@ -33,7 +35,9 @@ def tables(result: Result, names: Iterable[str]) -> dict[str, bytes]:
 def _table(result: Result, name: str) -> pl.DataFrame:
     from openmrc.tables import stacked
 
-    return result.timeline if name == "timeline" else stacked(map(_paths, result.transports))
+    if name == "timeline":
+        return result.timeline
+    return stacked(map(TABLES[name], result.transports))
 
 
 def _paths(run: TransportResult) -> pl.DataFrame:
@@ -59,6 +63,43 @@ def _paths(run: TransportResult) -> pl.DataFrame:
             "used": used.ravel(),
         }
     )
+
+
+def _queues(run: TransportResult) -> pl.DataFrame:
+    """One row per interval and group: all links of a plane between two rows in one direction.
+
+    `row` is that of the lower end, 0 for NICs, and `down` says whether the links lead to it.
+    """
+    import numpy as np
+    import polars as pl
+
+    if run.samples is None:
+        raise ValueError("queues: the run was not sampled")
+    groups = run.samples.groups
+    intervals, n = groups.values["load"].shape
+    return pl.DataFrame(
+        {
+            "transport": [run.name] * (intervals * n),
+            "t_us": np.repeat(np.arange(intervals) * groups.interval_ps / US, n),
+            "plane": np.tile(groups.plane, intervals),
+            "row": np.tile(groups.row, intervals),
+            "down": np.tile(groups.down.astype(bool), intervals),
+            "load": groups.values["load"].ravel(),
+            "queue_bytes": groups.values["queue_bytes"].ravel(),
+        }
+    )
+
+
+def _counters(run: TransportResult) -> pl.DataFrame:
+    """One row per counter."""
+    import polars as pl
+
+    names = list(run.counters)
+    values = [run.counters[name] for name in names]
+    return pl.DataFrame({"transport": [run.name] * len(names), "counter": names, "value": values})
+
+
+TABLES = {"paths": _paths, "queues": _queues, "counters": _counters}
 
 
 def _parquet(table: pl.DataFrame) -> bytes:
