@@ -24,7 +24,7 @@ TABLES = {
 @pytest.mark.skipif(jit.interpreted(), reason="a minute in plain Python")
 def test_the_tables_of_a_run_are_kept_and_found(tmp_path: Path) -> None:
     (run,) = plan(make_scenario(TABLES), {"seed": [5]})
-    also = ("timeline", "paths")
+    also = ("timeline", "paths", "queues", "counters")
     run_all([run], tmp_path, flows=True, also=also, progress=False)
     data = DataSet(tmp_path, flows=True, also=also)
     assert data.has(run)
@@ -39,6 +39,16 @@ def test_the_tables_of_a_run_are_kept_and_found(tmp_path: Path) -> None:
     used = paths.group_by("path").agg(pl.sum("used")).sort("path")
     assert used["path"].to_list() == [f"over plane {p} t1 {t}" for p in (0, 1) for t in (0, 1)]
     assert used["used"].sum() == 489  # 2 MB in packets of 4096 B
+
+    # the load of the NIC's own links, over all intervals, is what it sent
+    queues = data.table(run, "queues")
+    up = queues.filter((pl.col("row") == 0) & ~pl.col("down"))
+    ports, rate, interval_us = 4 * 1, 100e3, float(up["t_us"].unique().sort().to_numpy()[1])
+    sent_bits = float(up["load"].to_numpy().sum()) * ports * rate * interval_us
+    assert sent_bits == pytest.approx(8 * (2e6 + 489 * 166), rel=0.05)  # and probes and SACKs
+    counted = dict(data.table(run, "counters").select("counter", "value").iter_rows())
+    assert counted["data"] == 489
+    assert counted["link_traversals"] == alone.transports[0].counters["link_traversals"]
 
 
 @pytest.mark.skipif(jit.interpreted(), reason="a minute in plain Python")

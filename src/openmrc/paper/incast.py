@@ -61,7 +61,8 @@ S1 = Experiment(
 )
 
 
-STEP_MS, FLOWS, CONTROLLED = 20.0, 15, 9
+STEP_MS, QUICK_STEP_MS = 20.0, 4.0  # between two flows
+FLOWS, CONTROLLED = 15, 9
 LINE_GBPS = 400 * 4096 / 4178  # of RoCEv2: one IPv6 header, no METH, no TSETH
 PROFILES = ("default", "aggressive", "most-aggressive")
 LOST = {"aggressive": 10, "most-aggressive": 20}
@@ -69,12 +70,13 @@ FEW_FLOWS = "default, up to 9 flows"
 
 
 def _b20(data: Data) -> Finding:
-    rates = {name: [_rates(t) for t in data.tables(name, "timeline")] for name in PROFILES}
+    step_ms = QUICK_STEP_MS if data.quick else STEP_MS
+    rates = {name: [_rates(t, step_ms) for t in data.tables(name, "timeline")] for name in PROFILES}
     fig, (left, right) = style.figure(2)
     for number, name in enumerate(PROFILES):
         flows = range(1, FLOWS + 1)
         left.plot(flows, rates[name][0], **style.line(number, marked=True), label=name)
-        queues = _queues_mb(data.tables(name, "queues")[0])
+        queues = _queues_mb(data.tables(name, "queues")[0], step_ms)
         right.plot(flows, queues, **style.line(number, marked=True), label=name)
     left.set(xlabel="flows", ylabel="goodput of all, Gb/s", ylim=(0, 450))
     right.set(xlabel="flows", ylabel="longest queue at the receiver's port, MB")
@@ -128,21 +130,21 @@ def _b20(data: Data) -> Finding:
     )
 
 
-def _rates(timeline: series.Timeline) -> list[float]:
+def _rates(timeline: series.Timeline, step_ms: float) -> list[float]:
     """Goodput with 1, 2 ... 15 flows, Gb/s: the last 60 % of each step."""
     t_ms, gbps = series.column(timeline, "goodput_gbps")
-    ends = [STEP_MS * (flow + 1) for flow in range(FLOWS)]
-    return [series.mean_between(t_ms, gbps, end - 0.6 * STEP_MS, end) for end in ends]
+    ends = [step_ms * (flow + 1) for flow in range(FLOWS)]
+    return [series.mean_between(t_ms, gbps, end - 0.6 * step_ms, end) for end in ends]
 
 
-def _queues_mb(queues: series.Timeline) -> list[float]:
+def _queues_mb(queues: series.Timeline, step_ms: float) -> list[float]:
     """The longest queue towards a NIC with 1, 2 ... 15 flows, MB: the last 60 % of each step."""
     import polars as pl
 
     last_hop = queues.filter((pl.col("row") == 0) & pl.col("down")).sort("t_us")
     t_ms, queue = last_hop["t_us"].to_numpy() / 1e3, last_hop["queue_bytes"].to_numpy() / 1e6
-    ends = [STEP_MS * (flow + 1) for flow in range(FLOWS)]
-    return [float(queue[(t_ms >= e - 0.6 * STEP_MS) & (t_ms < e)].mean()) for e in ends]
+    ends = [step_ms * (flow + 1) for flow in range(FLOWS)]
+    return [float(queue[(t_ms >= e - 0.6 * step_ms) & (t_ms < e)].mean()) for e in ends]
 
 
 def _counters(data: Data, tag: str, name: str) -> list[float]:
@@ -151,6 +153,12 @@ def _counters(data: Data, tag: str, name: str) -> list[float]:
 
     tables = data.tables(tag, "counters")
     return [float(t.filter(pl.col("counter") == name)["value"].sum()) for t in tables]
+
+
+def _quick(stop_ms: float) -> dict[str, str]:
+    """A flow joins every 4 ms."""
+    starts = {f"workload.{n + 1}.start": f"{QUICK_STEP_MS * n:.0f}ms" for n in range(FLOWS)}
+    return {"stop.time": f"{stop_ms:.0f}ms"} | starts
 
 
 B20 = Experiment(
@@ -170,6 +178,7 @@ B20 = Experiment(
                 {"transport.profile": name},
                 seeds=FEW,
                 keep=("timeline", "queues", "counters"),
+                quick=_quick(QUICK_STEP_MS * FLOWS),
             )
             for name in PROFILES
         ),
@@ -179,6 +188,7 @@ B20 = Experiment(
             {"stop.time": f"{STEP_MS * CONTROLLED:.0f}ms"},
             seeds=FEW,
             keep=("counters",),
+            quick=_quick(QUICK_STEP_MS * CONTROLLED),
         ),
     ],
     _b20,
