@@ -6,46 +6,63 @@ from statistics import fmean
 
 from openmrc.paper import series, style
 from openmrc.paper.data import Data
-from openmrc.paper.experiment import FEW, SEVERAL, Case, Experiment, Finding
-from openmrc.paper.verdict import Bar, Check, around
+from openmrc.paper.experiment import FEW, Case, Experiment, Finding
+from openmrc.paper.verdict import Bar, Check, around, relative
 
-BITS = 127 * 65_536 * 8
-OTHERS = {"MRC": 709.4, "UEC": 703.8, "RoCEv2": 753.7, "veRoCE": 730.2, "Falcon": 664.5}
+
+QUEUES = {"default": "1.5 BDP", "deep": "20 MB"}  # at the receiver's port
 
 
 def _s1(data: Data) -> Finding:
-    rows = data.rows("mrc", "mrc")
-    total = [row["goodput_gbps.total"] for row in rows]
-    fig, (axes,) = style.figure()
-    for number, flows in enumerate(data.tables("mrc", "flows", "mrc")):
-        done = flows["fct_us"].sort().to_numpy()
-        axes.plot(
-            done,
-            range(1, len(done) + 1),
-            **style.line(number),
-            drawstyle="steps-post",
-            label=f"seed {number + 1}",
+    checks = []
+    fig, panels = style.figure(2)
+    for axes, (tag, queue) in zip(panels, QUEUES.items(), strict=True):
+        rows = data.rows(tag)
+        for number, flows in enumerate(data.tables(tag, "flows")):
+            done = flows["fct_us"].sort().to_numpy()
+            axes.plot(
+                done,
+                range(1, len(done) + 1),
+                **style.line(number),
+                drawstyle="steps-post",
+                label=f"seed {number + 1}",
+            )
+        style.event(axes, 80.4, "ns-3: mean", 0.4)
+        style.event(axes, 93.7, "ns-3: p99", 0.2)
+        axes.set(
+            xlabel="completion time, us",
+            ylabel="flows completed of 127",
+            title=f"receiver's port holds {queue}",
+            xlim=(0, 150),
+            ylim=(0, 135),
         )
-    style.event(axes, 80.4, "ns-3: mean 80.4", 0.4)
-    style.event(axes, 93.7, "ns-3: p99 93.7", 0.2)
-    axes.set(xlabel="completion time, us", ylabel="flows completed of 127", ylim=(0, 135))
-    style.legend(axes)
+        style.legend(axes, loc="upper left")
+        figures = (
+            ("aggregate rate", "goodput_gbps.total", 709.4, "Gb/s"),
+            ("mean completion time", "flows.fct_us.mean", 80.4, "us"),
+            ("99th percentile", "flows.fct_us.p99", 93.7, "us"),
+        )
+        checks += [
+            Check(
+                f"{what}, port of {queue}",
+                f"{value} {unit} (ns-3)",
+                [float(row[key]) for row in rows],
+                unit,
+                relative(value, 0.05) if tag == "deep" else None,
+            )
+            for what, key, value, unit in figures
+        ]
     return Finding(
-        [
-            Check(
-                "aggregate, all bytes over the last completion", "709.4 Gb/s (ns-3)", total, "Gb/s"
-            ),
-            Check(
-                "mean completion time",
-                "80.4 us (ns-3)",
-                [row["flows.fct_us.mean"] for row in rows],
-                "us",
-            ),
-            Check(
-                "99th percentile", "93.7 us (ns-3)", [row["flows.fct_us.p99"] for row in rows], "us"
-            ),
-        ],
+        checks,
         fig,
+        [
+            "The ns-3 model's queue reached 416 KB and lost nothing that is reported. With the "
+            "default here, 1.5 BDP of the port and trimming beyond, 127 senders at line rate have "
+            "some 3,100 packets trimmed for 2,032 of data; their windows are cut for each, and when "
+            "most have finished the last ones are too small to fill the port. That this is the "
+            "cause is what the second case checks: with a port that holds all of it the figures "
+            "are those of the ns-3 model."
+        ],
     )
 
 
@@ -55,11 +72,13 @@ S1 = Experiment(
     "A model of MRC for ns-3, by others",
     "127 NICs of a fat tree of eight-port switches at 800 Gb/s send 64 KiB each to one.",
     "The same fabric, sizes and rates. Delays, queues and thresholds of the other model are not "
-    "published, so nothing is judged here: the figures stand side by side.",
-    [Case("mrc", "S1_incast_127", seeds=SEVERAL, keep=("flows",))],
+    "published: the defaults here stand beside it unjudged, and again with a deep queue.",
+    [
+        Case("default", "S1_incast_127", keep=("flows",)),
+        Case("deep", "S1_incast_127", {"fabric.queue_last_hop": "20MB"}, keep=("flows",)),
+    ],
     _s1,
 )
-
 
 STEP_MS, QUICK_STEP_MS = 20.0, 4.0  # between two flows
 FLOWS, CONTROLLED = 15, 9
