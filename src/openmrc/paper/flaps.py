@@ -67,9 +67,9 @@ def _b2(data: Data) -> Finding:
         [
             "In the original a flap comes every few seconds and a step lasts seconds; here both "
             "are a thousandfold shorter, but what a flap costs is not: the packets that were on "
-            "the link are found missing after two round trips, or after a timer of 262 us where they "
-            "were the last of a step. So the cost of one flap is measured, and set against the "
-            "published rate of flaps."
+            "the link are found missing after two round trips, or after a timer of 262 us where "
+            "they were the last of a step. So the cost of one flap is measured, and set against "
+            "the published rate of flaps."
         ],
     )
 

@@ -9,7 +9,6 @@ from openmrc.paper.data import Data
 from openmrc.paper.experiment import FEW, Case, Experiment, Finding
 from openmrc.paper.verdict import Bar, Check, around, relative
 
-
 QUEUES = {"default": "1.5 BDP", "deep": "20 MB"}  # at the receiver's port
 
 
@@ -56,12 +55,11 @@ def _s1(data: Data) -> Finding:
         checks,
         fig,
         [
-            "The ns-3 model's queue reached 416 KB and lost nothing that is reported. With the "
-            "default here, 1.5 BDP of the port and trimming beyond, 127 senders at line rate have "
-            "some 3,100 packets trimmed for 2,032 of data; their windows are cut for each, and when "
-            "most have finished the last ones are too small to fill the port. That this is the "
-            "cause is what the second case checks: with a port that holds all of it the figures "
-            "are those of the ns-3 model."
+            "With the default here, 1.5 BDP at the receiver's port and trimming beyond, 127 "
+            "senders at line rate have some 3,100 packets trimmed for 2,032 of data; their windows "
+            "are cut for each, and when most have finished the last ones are too small to fill the "
+            "port. That this is the cause is what the second case checks: with a port that holds "
+            "all of it the figures are those of the ns-3 model."
         ],
     )
 
