@@ -23,7 +23,7 @@ MINUTE_US = 60e6
 NEVER = "1000000s"
 
 
-def _times_us(flows: pl.DataFrame) -> npt.NDArray[np.float64]:
+def times_us(flows: pl.DataFrame) -> npt.NDArray[np.float64]:
     """Return how long each all-reduce took: until the last rank has the last of its steps."""
     done = flows.sort("flow")["done_us"].to_numpy().reshape(RANKS, -1)
     ends = done[:, STEPS - 1 :: STEPS].max(axis=0)
@@ -31,8 +31,8 @@ def _times_us(flows: pl.DataFrame) -> npt.NDArray[np.float64]:
 
 
 def _b2(data: Data) -> Finding:
-    calm = [_times_us(flows) for flows in data.tables("calm", "flows")]
-    flapping = [_times_us(flows) for flows in data.tables("flapping", "flows")]
+    calm = [times_us(flows) for flows in data.tables("calm", "flows")]
+    flapping = [times_us(flows) for flows in data.tables("flapping", "flows")]
     per_flap, percent, share = [], [], []
     for quiet, shaken in zip(calm, flapping, strict=True):
         more_us = float(shaken.sum() - quiet.sum())

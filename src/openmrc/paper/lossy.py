@@ -37,7 +37,7 @@ def _lossy(data: Data) -> Finding:
     for tag in data.tags:
         runs = zip(data.tables(tag, "paths"), data.tables(tag, "timeline"), strict=True)
         for paths, timeline in runs:
-            if not _in_use(paths):
+            if not in_use(paths):
                 continue  # the path that loses was in reserve: nothing to be seen
             t_ms, gbps = series.column(timeline, "goodput_gbps")
             rate = series.mean_between(t_ms, gbps, AT_MS, float(t_ms[-1])) / LINE_GBPS
@@ -46,7 +46,7 @@ def _lossy(data: Data) -> Finding:
                 continue
             if not swaps:
                 _draw(left, right, paths, timeline)
-            swaps.append(_swap_us(paths))
+            swaps.append(swap_us(paths))
             after.append(100 * rate)
             dips.append(1e3 * series.dip_ms(t_ms, gbps, AT_MS, float(t_ms[-1]), LINE_GBPS))
             lost.append(float(timeline["retransmitted"].sum()))
@@ -94,14 +94,15 @@ def _of(paths: pl.DataFrame, name: str) -> pl.DataFrame:
     return paths.filter(pl.col("path") == name).sort("t_us")
 
 
-def _in_use(paths: pl.DataFrame) -> bool:
+def in_use(paths: pl.DataFrame) -> bool:
+    """Whether path A carried data before it began to lose."""
     import polars as pl
 
     return bool(_of(paths, EV_A).filter(pl.col("t_us") < AT_MS * 1e3)["used"].sum() > 10)
 
 
-def _swap_us(paths: pl.DataFrame) -> float:
-    """From the beginning of losses to the end of the interval in which path A was left."""
+def swap_us(paths: pl.DataFrame) -> float:
+    """Return how long after losses began the interval ended in which path A was left, us."""
     ev = _of(paths, EV_A)
     t_us, state = ev["t_us"].to_numpy(), ev["state"].to_numpy()
     bad = (state == ASSUMED_BAD) & (t_us >= AT_MS * 1e3)
