@@ -210,7 +210,12 @@ def _all_reduce(data: Data) -> Finding:
     one = get((roce(1), "0"))
     common = max(one) if one else sizes[-1]
     top = max(get((MRC, "0"), {sizes[-1]: []}))
-    share = [100 * v / ROCE_GBPS for size in one or {} if size >= SEEDS_MB for v in one[size]]
+    share = [
+        100 * v / ROCE_GBPS
+        for size, values in (one or {}).items()
+        if size >= SEEDS_MB
+        for v in values
+    ]
     rows = data.rows(MORE_UPLINKS) if MORE_UPLINKS in data.tags else []
     wide = [100 * gbps(row, MORE_MB, ALL_REDUCE.factor) / ROCE_GBPS for row in rows]
     lossy = get((roce(1), "1 %"))
