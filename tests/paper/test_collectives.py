@@ -47,8 +47,8 @@ def test_the_best_roce_is_chosen_size_by_size() -> None:
 def test_cases_stop_at_the_largest_size_of_their_curve_and_loss() -> None:
     cases = collectives.cases(ALL_TO_ALL, {(MRC, "1 %"): 16, (roce(16), "0"): 4})
     assert [case.tag for case in cases] == [
-        "MRC, 1 QP, loss 1 %, 4 MB",
-        "MRC, 1 QP, loss 1 %, 16 MB",
+        "MRC, 4 ports, loss 1 %, 4 MB",
+        "MRC, 4 ports, loss 1 %, 16 MB",
         "RoCEv2, 16 QPs, loss 0, 4 MB",
     ]
     assert cases[-1].change["transport.qps"] == 16

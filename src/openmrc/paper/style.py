@@ -13,6 +13,12 @@ from openmrc.report.picture import STYLES
 MARKERS = ("o", "s", "^", "D", "v", "x", "P")
 DPI = 90
 GREY = "#777777"
+# More lines than the picture of a run has: MRC and RoCEv2 with 1 to 16 QPs.
+LINES = (
+    *STYLES,
+    {"color": "#7A5195", "linestyle": (0, (3, 1, 1, 1)), "linewidth": 1.4},
+    {"color": "#8C6D31", "linestyle": (0, (2, 2)), "linewidth": 1.4},
+)
 
 
 def figure(columns: int = 1, width: float = 8.0, height: float = 3.4) -> tuple[Figure, list[Axes]]:
@@ -29,7 +35,7 @@ def figure(columns: int = 1, width: float = 8.0, height: float = 3.4) -> tuple[F
 
 def line(number: int, marked: bool = False) -> dict[str, Any]:
     """Return the looks of the `number`-th line; with a marker where points are few."""
-    style = dict(STYLES[number % len(STYLES)])
+    style = dict(LINES[number % len(LINES)])
     if marked:
         style |= {"marker": MARKERS[number % len(MARKERS)], "markersize": 5, "linewidth": 1.4}
     return style
