@@ -80,9 +80,14 @@ S1 = Experiment(
 
 STEP_MS, QUICK_STEP_MS = 20.0, 4.0  # between two flows
 FLOWS, CONTROLLED = 15, 9
-COUNTED = (5, 6, 7, 8, 9, 10)  # flows after which pauses are counted
-# Of a switch: of its eight ports, 10 MB; and of the model with which the profiles were chosen.
-BUFFERS: dict[str, dict[str, str]] = {"10 MB": {}, "16 MB": {"transport.buffer": "16MB"}}
+COUNTED = (3, 4, 5, 6, 7, 8, 9, 10)  # flows after which pauses are counted
+# Of a switch: of its eight ports, 10 MB; of the model with which the profiles were chosen; of a
+# switch of 51.2 Tb/s, on which the original's switches were virtual ones.
+BUFFERS: dict[str, dict[str, str]] = {
+    "10 MB": {},
+    "16 MB": {"transport.buffer": "16MB"},
+    "165 MB": {"transport.buffer": "165MB"},
+}
 LINE_GBPS = 400 * 4096 / 4178  # of RoCEv2: one IPv6 header, no METH, no TSETH
 PROFILES = ("default", "aggressive", "most-aggressive")
 LOST = {"aggressive": 10, "most-aggressive": 20}
@@ -106,7 +111,7 @@ def _b20(data: Data) -> Finding:
         Check("default: rate of 10 to 15 flows", "line rate", full, "% of line rate", Bar(low=98)),
         *(
             Check(
-                f"default: most flows without a pause, switch of {buffer}",
+                f"default: most flows that settle without pauses, switch of {buffer}",
                 f"below 10: {CONTROLLED}",
                 _most_calm(data, buffer),
                 "",
@@ -170,17 +175,29 @@ def _queues_mb(queues: series.Timeline, step_ms: float) -> list[float]:
     return [float(queue[(t_ms >= e - 0.6 * step_ms) & (t_ms < e)].mean()) for e in ends]
 
 
-def _up_to(flows: int, buffer: str) -> str:
-    """The tag of the case that ends with so many flows."""
-    return f"default, switch of {buffer}, up to {flows} flows"
+def _until(stop_ms: float, buffer: str) -> str:
+    """The tag of the case that ends then."""
+    return f"default, switch of {buffer}, until {stop_ms:g} ms"
+
+
+def _read_ms(flows: int) -> tuple[float, float]:
+    """From when to when so many flows are read: the last 60 % of their step."""
+    return STEP_MS * (flows - 0.6), STEP_MS * flows
 
 
 def _most_calm(data: Data, buffer: str) -> list[float]:
-    """The most flows up to which PFC paused nothing; none if that was not run."""
-    if _up_to(COUNTED[0], buffer) not in data.tags:
+    """The most flows that PFC does not pause once they have settled, below the first that it
+    does; none if that was not run.
+    """
+    if _until(_read_ms(COUNTED[0])[0], buffer) not in data.tags:
         return []
-    calm = [n for n in COUNTED if not any(_counters(data, _up_to(n, buffer), "roce.pauses"))]
-    return [float(max(calm, default=0))]
+    calm = 0
+    for flows in COUNTED:
+        pauses = [_counters(data, _until(ms, buffer), "roce.pauses") for ms in _read_ms(flows)]
+        if pauses[0] != pauses[1]:
+            break
+        calm = flows
+    return [float(calm)]
 
 
 def _counters(data: Data, tag: str, name: str) -> list[float]:
@@ -220,15 +237,16 @@ B20 = Experiment(
         ),
         *(
             Case(
-                _up_to(flows, buffer),
+                _until(stop_ms, buffer),
                 "B20_incast",
-                {"stop.time": f"{STEP_MS * flows:.0f}ms"} | change,
+                {"stop.time": f"{stop_ms:.0f}ms"} | change,
                 seeds=1,
                 keep=("counters",),
                 quick=None,
             )
             for buffer, change in BUFFERS.items()
             for flows in COUNTED
+            for stop_ms in _read_ms(flows)
         ),
     ],
     _b20,
