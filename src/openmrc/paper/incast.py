@@ -80,7 +80,7 @@ S1 = Experiment(
 
 STEP_MS, QUICK_STEP_MS = 20.0, 4.0  # between two flows
 FLOWS, CONTROLLED = 15, 9
-COUNTED = (3, 4, 5, 6, 7, 8, 9, 10)  # flows after which pauses are counted
+COUNTED = range(3, 14)  # flows after which pauses are counted
 # Of a switch: of its eight ports, 10 MB; of the model with which the profiles were chosen; of a
 # switch of 51.2 Tb/s, on which the original's switches were virtual ones.
 BUFFERS: dict[str, dict[str, str]] = {
