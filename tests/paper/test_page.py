@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from openmrc.paper.catalogue import EXPERIMENTS
 from openmrc.paper.experiment import Case, Experiment, Finding
 from openmrc.paper.page import figure_name, measured, number, page
 from openmrc.paper.verdict import Bar, Check, around
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def experiment(name: str, title: str) -> Experiment:
@@ -53,6 +57,17 @@ def test_a_page_of_one_that_was_run_one_that_failed_and_one_that_was_not() -> No
 
 def test_a_page_of_the_reduced_set_says_so() -> None:
     assert "reduced set" in page([], {}, {}, quick=True)
+
+
+def test_the_committed_page_has_every_experiment_and_its_figure() -> None:
+    folder = ROOT / "docs/paper"
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    assert "not run" not in text
+    assert "reduced set" not in text
+    for experiment in EXPERIMENTS:
+        assert f"## {experiment.name}: {experiment.title}\n" in text
+        assert (folder / figure_name(experiment)).read_bytes().startswith(b"\x89PNG")
+    assert "(docs/paper/README.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_numbers_have_four_figures() -> None:

@@ -150,7 +150,7 @@ def _b20(data: Data) -> Finding:
         [
             "How the three profiles are set is not published, only what they do: their settings "
             "here were chosen, with a model of one port, so that they do it "
-            "([DCQCN and PFC](../roce_rates.md)). What this experiment adds is that they do it "
+            "(`docs/roce_rates.md`). What this experiment adds is that they do it "
             "in a fabric of two tiers too, but for the flows from which PFC takes over: that "
             "follows the buffer of the switch, which in the original was a part of a much larger "
             "one."

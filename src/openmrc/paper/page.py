@@ -10,7 +10,7 @@ from openmrc.paper.verdict import Check
 
 HEAD = """# The published experiments, rerun
 
-Written by `mrc paper{options}`, from simulations alone.
+Written by `mrc paper{options}`, from simulations alone (`docs/simulator.md`).
 "Published" is the evaluation of MRC (arXiv 2605.04333) unless said otherwise; figures of which only
 a graph was printed are given as "about". "Measured" is the median over the seeds and, where
 they differ, the least and the largest. A verdict compares every seed with a bar that stands in
