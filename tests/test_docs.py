@@ -186,6 +186,23 @@ def test_the_command_page_shows_every_option_of_perf(test: str) -> None:
     assert [option for option in options if f"`{option}`" not in table] == []
 
 
+def test_the_command_page_shows_every_option_of_paper() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "openmrc.cli", "paper", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    options = set(re.findall(r"--[a-z]+", done.stdout)) - {"--help"}
+    assert len(options) == 5
+    page = (ROOT / "docs/command.md").read_text(encoding="utf-8")
+    usage, _, rest = page.partition("\n\n## ")
+    shown = next(line for line in usage.splitlines() if line.startswith("    mrc paper"))
+    table = rest.partition("## mrc paper\n")[2].partition("\n## ")[0]
+    assert [option for option in options if option not in shown] == []
+    assert [option for option in options if f"`{option}`" not in table] == []
+
+
 def test_every_metric_is_on_the_page_of_the_live_world() -> None:
     from openmrc.live import metrics
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from openmrc import __version__, decode, doctor, labs
 from openmrc.errors import InputError, OpenMrcError
+from openmrc.paper import command as paper
 from openmrc.perf import command as perf
 from openmrc.planning import command as planning
 
@@ -165,6 +166,7 @@ def _parser() -> _Parser:
     of_doctor = doctor.add_command(commands)
     perf.add_command(commands)
     of_plan = planning.add_command(commands)
+    paper.add_command(commands)
     for command in (demo, run, sweep, bench, *of_lab, of_doctor, of_plan):
         command.add_argument("--json", action="store_true", help="print JSON and nothing else")
     return parser

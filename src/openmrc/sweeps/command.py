@@ -29,7 +29,7 @@ def run_command(arguments: argparse.Namespace) -> int:
     table = run_all(
         runs,
         arguments.out,
-        workers=_workers(arguments.workers),
+        workers=workers_of(arguments.workers),
         dask=arguments.dask,
         flows=arguments.flows,
     )
@@ -66,7 +66,8 @@ def _values(text: str, values: str) -> list[Any]:
     return list(range(first, last + 1))
 
 
-def _workers(text: str | None) -> int | None:
+def workers_of(text: str | None) -> int | None:
+    """Return the number after --workers; None without one."""
     if text is None:
         return None
     if not text.isdecimal():

@@ -3,6 +3,7 @@
 runs/KEY.parquet         one row per transport: keys of the scenario, and figures
 runs/KEY.failed.parquet  one row: which run failed, and why
 flows/KEY.parquet        one row per transport and flow, if they are wanted
+timeline/KEY.parquet     and further tables, one directory each (`extras`), if they are wanted
 
 A file is written aside and renamed into place, so none is half there. A run that failed is tried
 again by the next sweep.
@@ -41,14 +42,16 @@ SCHEMA: dict[str, Any] = {
 
 
 class DataSet:
-    """The results of sweeps in `directory`, with the flows of each run if `flows`."""
+    """The results of sweeps in `directory`, with the flows of each run if `flows`, and with the
+    tables of `extras` that `also` names.
+    """
 
-    def __init__(self, directory: Path, flows: bool) -> None:
-        self.directory, self.flows = directory, flows
+    def __init__(self, directory: Path, flows: bool, also: tuple[str, ...] = ()) -> None:
+        self.directory, self.flows, self.also = directory, flows, also
 
     def has(self, run: Run) -> bool:
         """True if `run` is here, whole."""
-        folders = ("runs", "flows") if self.flows else ("runs",)
+        folders = ("runs", *(["flows"] if self.flows else []), *self.also)
         return all((self.directory / folder / f"{run.key}.parquet").exists() for folder in folders)
 
     def write(self, run: Run, outcome: Outcome) -> None:
@@ -59,6 +62,8 @@ class DataSet:
             return
         if self.flows:
             self._write(self.directory / "flows" / f"{run.key}.parquet", outcome.flows)
+        for name in self.also:
+            self._write(self.directory / name / f"{run.key}.parquet", outcome.also[name])
         self._write(self._part(run), _parquet(run, outcome.rows))
         self._part(run, ".failed").unlink(missing_ok=True)
 
@@ -67,6 +72,15 @@ class DataSet:
         choices = ((self._part(run), self._part(run, ".failed")) for run in runs)
         parts = [part for done, failed in choices for part in [done if done.exists() else failed]]
         return pl.read_parquet([part for part in parts if part.exists()])
+
+    def failure(self, run: Run) -> str | None:
+        """Return why the last try of `run` failed; None if it did not, or was never made."""
+        part = self._part(run, ".failed")
+        return str(pl.read_parquet(part)["error"][0]) if part.exists() else None
+
+    def table(self, run: Run, name: str) -> pl.DataFrame:
+        """Return "flows" or a table of `also` of a run that is here."""
+        return pl.read_parquet(self.directory / name / f"{run.key}.parquet")
 
     def _part(self, run: Run, how: str = "") -> Path:
         return self.directory / "runs" / f"{run.key}{how}.parquet"

@@ -25,6 +25,7 @@ class Job:
     source: str  # what errors call the scenario
     code: str  # the code that must run it
     flows: bool  # whether the flows are wanted too
+    also: tuple[str, ...] = ()  # further tables of `extras`
 
 
 @dataclass(frozen=True)
@@ -34,28 +35,31 @@ class Outcome:
     rows: list[dict[str, Any]] = field(default_factory=list)
     flows: bytes = b""  # as Parquet
     error: str = ""
+    also: dict[str, bytes] = field(default_factory=dict)  # further tables, as Parquet
 
 
-def job_of(run: Run, flows: bool) -> Job:
+def job_of(run: Run, flows: bool, also: tuple[str, ...] = ()) -> Job:
     """Return the job that makes `run`."""
     scenario = run.scenario
-    return Job(run.key, scenario.to_toml(), scenario.source, code_hash(), flows)
+    return Job(run.key, scenario.to_toml(), scenario.source, code_hash(), flows, also)
 
 
 def run_job(job: Job, progress: Callable[[Any], None] | None = None) -> Outcome:
     """Simulate; whatever goes wrong is part of the outcome, on one line."""
     from openmrc.run import simulate
     from openmrc.scenario import parse_scenario
+    from openmrc.sweeps import extras
     from openmrc.sweeps.rows import rows
 
     if code_hash() != job.code:
         return Outcome(error=f"the code here is {code_hash()}, not {job.code}; install the same")
     try:
         scenario = parse_scenario(job.toml, source=job.source, base=Path("/"))
-        result = simulate(scenario, progress)
+        result = simulate(scenario, progress, sampled=extras.needs_samples(job.also))
         if result.partial:
             return Outcome(error="interrupted")
-        return Outcome(rows(result), _flows(result, job.key) if job.flows else b"")
+        flows = _flows(result, job.key) if job.flows else b""
+        return Outcome(rows(result), flows, also=extras.tables(result, job.also))
     except OpenMrcError as error:
         return Outcome(error=str(error))
     except Exception as error:  # a bug, or no memory: of this run, not of the others

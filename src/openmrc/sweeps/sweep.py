@@ -58,14 +58,18 @@ def run_all(
     dask: str | None = None,
     flows: bool = False,
     progress: bool = True,
+    also: tuple[str, ...] = (),
 ) -> pl.DataFrame:
-    """Run what of `runs` is not in `out` yet; return the rows of all, as `sweep` does."""
+    """Run what of `runs` is not in `out` yet; return the rows of all, as `sweep` does.
+
+    The data set also keeps the tables of `extras` that `also` names.
+    """
     _check(out, workers, dask)
     from openmrc.sweeps.dataset import DataSet
 
-    data = DataSet(out, flows)
+    data = DataSet(out, flows, also)
     todo = {run.key: run for run in runs if not data.has(run)}
-    jobs = (job_of(run, flows) for run in todo.values())
+    jobs = (job_of(run, flows, also) for run in todo.values())
     if todo and dask is None and not jit.is_cached():
         jit.warm_up(compiling if progress else _silent)
     outcomes = run_here(jobs, workers or cores()) if dask is None else run_on_cluster(jobs, dask)

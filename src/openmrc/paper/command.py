@@ -1,0 +1,77 @@
+"""`mrc paper`: run what is missing, read what is there, write the page."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from openmrc.errors import InputError
+
+DIRECTORY = "openmrc-paper"
+RUNS = "data"  # in that directory: the data set of all runs
+EXIT_OK, EXIT_FAILED = 0, 1
+
+
+def add_command(commands: Any) -> None:
+    """Add `mrc paper` to the command's parsers."""
+    parser = commands.add_parser(
+        "paper",
+        help="rerun the published experiments and compare",
+        description="Rerun the published experiments, or those named, and write one page of them"
+        " all. Runs that are in DIR are not run again.",
+    )
+    parser.add_argument("names", metavar="NAME", nargs="*", help="such as B6; all unless named")
+    parser.add_argument("--list", action="store_true", help="say which there are, and run nothing")
+    parser.add_argument("--quick", action="store_true", help="the reduced set: a minute or two")
+    parser.add_argument(
+        "--out",
+        metavar="DIR",
+        type=Path,
+        default=Path(DIRECTORY),
+        help=f"directory for the page, its figures and the runs (default: {DIRECTORY})",
+    )
+    parser.add_argument("--workers", metavar="N", help="runs at a time (default: one a core)")
+    parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
+    parser.set_defaults(run=run_command)
+
+
+def run_command(arguments: argparse.Namespace) -> int:
+    """Do what the arguments say; return the exit status, 1 if a run came to nothing."""
+    from openmrc.paper.catalogue import EXPERIMENTS
+    from openmrc.sweeps.command import workers_of
+
+    chosen = chosen_of(arguments.names, [e.name for e in EXPERIMENTS])
+    experiments = [e for e in EXPERIMENTS if e.name in chosen]
+    if arguments.list:
+        for experiment in experiments:
+            print(f"{experiment.name:5} {experiment.title} ({experiment.original})")
+        return EXIT_OK
+    from openmrc.paper.publish import publish, run_missing, table_of
+
+    workers = workers_of(arguments.workers)
+    run_missing(experiments, arguments.out / RUNS, arguments.quick, workers)
+    published = publish(EXPERIMENTS, arguments.out, arguments.out / RUNS, arguments.quick)
+    if arguments.json:
+        print(json.dumps(published.as_dict(), indent=2))
+    else:
+        table_of([e for e in experiments if e.name in published.findings], published.findings)
+    print(f"The page is {published.page}.", file=sys.stderr)
+    for name in chosen:
+        if name in published.failures:
+            print(f"FAILED: {name}: {published.failures[name]}", file=sys.stderr)
+    return EXIT_FAILED if published.failures.keys() & set(chosen) else EXIT_OK
+
+
+def chosen_of(names: Sequence[str], known: Sequence[str]) -> list[str]:
+    """Return the experiments named, in any case of letters; all if none is."""
+    by_name = {name.lower(): name for name in known}
+    for name in names:
+        if name.lower() not in by_name:
+            raise InputError(
+                f"paper {name}: there is no such experiment; accepted: {', '.join(known)}"
+            )
+    return [by_name[name.lower()] for name in names] or list(known)
