@@ -338,6 +338,8 @@ def _check(fabric: Fabric, traffic: Traffic, transport: Transport | RoceTranspor
         raise InputError(f"fabric.planes = {fabric.n_planes}: at most {es.PLANES_MAX}")
     if transport.rules == "peer" and fabric.n_planes != 1:
         raise InputError('transport.rules = "peer": needs a fabric of one plane')
+    if isinstance(transport, Transport) and transport.rules == "peer" and not transport.srv6:
+        raise InputError("transport.srv6: rules = 'peer' hashes EVs by itself; leave it out")
     if traffic.n_qps > 1 << es.REGION_INDEX_BITS:
         raise InputError(
             f"workload: {traffic.n_qps} queue pairs; at most {1 << es.REGION_INDEX_BITS}"
