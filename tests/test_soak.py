@@ -29,15 +29,20 @@ def test_rounds_of_it_pass() -> None:
 
 
 def test_everything_there_is_is_drawn() -> None:
-    seen: dict[str, Counter[Any]] = {"workload": Counter(), "paths": Counter(), "fault": Counter()}
+    seen: dict[str, Counter[Any]] = {key: Counter() for key in ("workload", "paths", "fault")}
+    keys: Counter[Any] = Counter()
     for seed in range(400):
         tables = soak.draw(seed)
         make_scenario(tables).build()
         seen["workload"][tables["workload"]["kind"]] += 1
-        seen["paths"][tables["transport"]["paths"]] += 1
+        transport = tables["transport"]
+        seen["paths"][transport.get("paths", transport.get("kind"))] += 1
+        keys.update(f"{key} = {value}" for key, value in transport.items())
         seen["fault"].update(fault["kind"] for fault in tables["fault"])
-    assert set(seen["workload"]) == set(soak.KINDS)
-    assert set(seen["paths"]) == {"mrc", "oblivious", "single"}
+    assert set(seen["workload"]) == {*soak.KINDS, "training"}
+    assert set(seen["paths"]) == {"mrc", "oblivious", "single", "reps", "roce"}
+    for drawn in ("srv6 = False", "trim = True", "ecn_skip = False", "pfc = False", "cc = dcqcn"):
+        assert keys[drawn] > 0, drawn
     assert set(BEGINS) <= set(seen["fault"])
 
 
@@ -71,6 +76,34 @@ def a_world() -> World:
     return world
 
 
+@pytest.fixture
+def a_roce_world() -> World:
+    seed = next(s for s in range(100) if soak.draw(s)["transport"].get("kind") == "roce")
+    world = soak._world(make_scenario(soak.draw(seed)))
+    world.run(until_ps=3_000_000)
+    assert books.wrong(world) == []
+    return world
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda w: _set(w.side.state.qp, "nxt", w, 1 << 40), "una <= nxt <= high"),
+        (lambda w: _forget(w.side.state.qp, w), "acknowledged <= received"),
+        (lambda w: _set(w.side.state.qp, "alive", w, 0), "an error is a dead QP"),
+        (lambda w: _add(w.net.ctl, "delivered", None), "packets injected"),
+        (lambda w: _add(w.net.ctl, "wrong_bytes", None), "bytes in the wrong place"),
+    ],
+)
+def test_a_book_of_roce_that_is_wrong_is_noticed(
+    spoil: Any, words: str, a_roce_world: World
+) -> None:
+    spoil(a_roce_world)
+    found = books.wrong(a_roce_world)
+    assert found
+    assert all(words in line for line in found), found
+
+
 @pytest.mark.parametrize(
     ("spoil", "words"),
     [
@@ -93,6 +126,10 @@ def test_a_book_that_is_wrong_is_noticed(spoil: Any, words: str, a_world: World)
 def _add(records: Any, name: str, world: World | None) -> None:
     i = 0 if world is None else int(world.ends.sender[0])
     records[i][name] += 1
+
+
+def _forget(records: Any, world: World) -> None:
+    records[int(world.ends.other[world.ends.sender[0]])]["expected"] = -1
 
 
 def _set(records: Any, name: str, world: World, value: float) -> None:

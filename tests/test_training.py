@@ -191,6 +191,33 @@ def test_a_job_that_is_cut_off_dies_or_waits(tmp_path: Path) -> None:
     assert figures["training.died_in_step"].to_list() == [step]
 
 
+def test_a_job_over_roce_dies_with_its_last_timer_or_waits_for_one() -> None:
+    head = TEXT[: TEXT.index("[[transport]]")]
+    faults = TEXT[TEXT.index("[[fault]]") :]
+    two = [
+        f'[[transport]]\nkind = "roce"\nname = "{name}"\nqps = 2\nrto = "{rto}"\n'
+        'retry_cnt = 3\nconvergence = "instant"\n'
+        for name, rto in (("dead", "100us"), ("alive", "400us"))
+    ]
+    dead, alive = simulate(parse_scenario("\n".join([head, *two, faults]))).transports
+    assert dead.training is not None
+    assert alive.training is not None
+    # the fourth timer ends it: 0.4 ms after the last packet before the cut, or the first into it
+    assert dead.died
+    assert dead.training.died_ps is not None
+    assert 800 * US < dead.training.died_ps < 1200 * US
+    assert dead.training.died_ps == dead.now_ps
+    assert "retry counter exceeded" in dead.qp_errors[0]
+    # the second of 0.4 ms is after the repair, at 1.2 ms, and what is left of its step follows it
+    assert not alive.died
+    assert alive.training.completed == 3
+    ends = np.cumsum(alive.training.step_ps)
+    stalled = int(np.argmax(alive.training.step_ps))
+    assert 1200 * US < ends[stalled] < (500 + 2 * 400 + 300) * US
+    assert (np.delete(alive.training.step_ps, stalled) < 350 * US).all()
+    assert alive.bytes_verified == alive.flows["bytes"].sum()
+
+
 def test_another_workload_has_no_steps() -> None:
     text = '[fabric]\nnics = 4\nt0_down = 2\n[workload]\nkind = "permutation"\nsize = "10kB"'
     result = simulate(parse_scenario(text))

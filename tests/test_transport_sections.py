@@ -7,6 +7,7 @@ import pytest
 from openmrc import parse_scenario
 from openmrc.errors import InputError
 from openmrc.run import _compile as compile_worlds
+from openmrc.run import simulate
 from openmrc.scenario import Scenario, peer_scenario
 from openmrc.sim.roce.transport import BGP_PS, RoceTransport
 from openmrc.transport_sections import Convergence, RoceSection, TransportSection
@@ -159,3 +160,19 @@ def test_a_lab_refuses_what_is_only_simulated() -> None:
     assert str(refused.value) == (
         "transport.kind: 'roce' of 'roce' is only simulated; --world lab accepts 'mrc'"
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "refused"),
+    [
+        ("pmtu = 1000", "pmtu: 1000; accepted: 1024, 2048, 4096 or 8192"),
+        ('base_rtt = "0s"', 'base_rtt: 0ps; accepted: 1 ps or more, or "auto"'),
+    ],
+)
+def test_what_a_transport_refuses_names_which_of_several(key: str, refused: str) -> None:
+    with pytest.raises(InputError) as second:
+        simulate(parse_scenario(ROCE + key))
+    assert str(second.value) == f"transport[1].{refused}"
+    with pytest.raises(InputError) as only:
+        simulate(parse_scenario(WORK + "[transport]\n" + key))
+    assert str(only.value) == f"transport.{refused}"

@@ -300,7 +300,9 @@ def simulate(
     started = time.perf_counter()
     scenario = as_scenario(scenario)
     fabric, traffic, schedule = scenario.build()
-    transports = [(section.name, section.build()) for section in scenario.transports]
+    transports = [
+        (section.name, _built(scenario, i)) for i, section in enumerate(scenario.transports)
+    ]
     files = pcap_paths(pcap, [name for name, _ in transports])
     runs: list[TransportResult] = []
     world, partial = None, False
@@ -523,6 +525,17 @@ def _collect(
         samples=world.samples(),
         training=_trained(scenario, fabric, transport, world),
     )
+
+
+def _built(scenario: Scenario, number: int) -> AnyTransport:
+    """Return a transport of a scenario; what it refuses says of which of several."""
+    try:
+        return scenario.transports[number].build()
+    except InputError as error:
+        if len(scenario.transports) == 1:
+            raise
+        place = f"transport[{number}]."
+        raise InputError(place + str(error).removeprefix("transport.")) from None
 
 
 def _trained(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 HOUR_S = 3600.0
 SEEDS = 1 << 62  # a scenario's seed is a signed 64-bit number, and rounds count on from it
 HORIZONS_PS = (50 * US, 500 * US, 5 * MS)  # faults are over by then
+ROCE_RTO = "20ms"  # the eighth timer without progress is the last: nothing takes that long
 STOP_PS = 2000 * MS  # far beyond the longest retry: what is not done by then is stuck
 LOOKS = 12  # at the books of a round
 AGAIN_EVERY = 8
@@ -76,9 +77,15 @@ def draw(seed: int) -> dict[str, Any]:
         "workload": _workload(pick, fabric["nics"]),
         "stop": {"time": fmt_time(STOP_PS)},
     }
+    tables["workload"] = pick(*[tables["workload"]] * 7, _training(pick))
+    tables["transport"] = pick(
+        *[tables["transport"]] * 4, _variant(tables["transport"], pick), _roce(pick), _roce(pick)
+    )
     if not _windows_fit(fabric, tables["workload"]):
-        # Fixed windows collapse: timeouts in step, each burst lost again, for seconds.
-        tables["transport"]["cc"] = "nscc"
+        # Fixed windows collapse: timeouts in step, each burst lost again, for seconds. So does
+        # going back where full queues drop.
+        roce = tables["transport"].get("kind") == "roce"
+        tables["transport"] |= {"pfc": True, "buffer": "4MB"} if roce else {"cc": "nscc"}
     built = make_scenario(tables).fabric.build()
     return tables | {"fault": list(_faults(built, seed, pick))}
 
@@ -115,9 +122,31 @@ def _transport(pick: Callable[..., Any]) -> dict[str, Any]:
     }
 
 
+def _variant(transport: dict[str, Any], pick: Callable[..., Any]) -> dict[str, Any]:
+    """MRC without some of its parts."""
+    paths = pick("mrc", "mrc", "reps", "oblivious")
+    more = {"ecn_skip": pick(True, False)} if paths == "mrc" else {}
+    more |= {"freezing": pick("0ns", "100us", "10ms")} if paths == "reps" else {}
+    return transport | more | {"paths": paths, "srv6": pick(True, False), "trim": pick(True, False)}
+
+
+def _roce(pick: Callable[..., Any]) -> dict[str, Any]:
+    return {
+        "kind": "roce",
+        "qps": pick(1, 1, 3, 8),
+        "pmtu": pick(1024, 2048, 4096, 4096, 8192),
+        "cc": pick("dcqcn", "dcqcn", "none"),
+        "profile": pick("default", "aggressive", "most-aggressive"),
+        **pick({"buffer": "4MB"}, {"buffer": "40MB"}, {"pfc": False}),
+        "ack_every": pick(1, 4, 100),
+        "rto": ROCE_RTO,
+        "convergence": pick("instant", "100us", "50us-500us"),
+    }
+
+
 def _windows_fit(fabric: dict[str, Any], workload: dict[str, Any]) -> bool:
     """True where no port is ever offered more than one full window, but for faults."""
-    several = workload["kind"] in ("incast", "all-to-all") or workload["channels"] > 1
+    several = workload["kind"] in ("incast", "all-to-all", "training") or workload["channels"] > 1
     return not several and fabric["t0_up"] >= fabric["t0_down"]
 
 
@@ -139,6 +168,25 @@ def _workload(pick: Callable[..., Any], nics: int) -> dict[str, Any]:
     if kind != "halving-doubling-all-reduce":
         workload["flows"] = pick("message", "series")
     return workload
+
+
+def _training(pick: Callable[..., Any]) -> dict[str, Any]:
+    """A step or two of a training job; the replicas are what remains of 4, 8 or 16 NICs."""
+    sizes = ("tp_size", "pp_size", "ep_size", "dp_size", "expert_size")
+    return {
+        "kind": "training",
+        "tp": pick(1, 2),
+        "pp": pick(1, 2),
+        "layers": 2,
+        "microbatches": 2,
+        "steps": pick(1, 2),
+        "forward": "2us",
+        "jitter": pick(0.0, 0.5),
+        "tp_collective": pick("all-reduce", "reduce-scatter"),
+        "dp_collective": pick("all-reduce", "reduce-scatter"),
+        "bucket": pick("20kB", "1MB"),
+        **{size: pick("4kB", "30kB") for size in sizes},
+    }
 
 
 def _faults(fabric: Any, seed: int, pick: Callable[..., Any]) -> Iterator[dict[str, Any]]:
@@ -207,6 +255,8 @@ def _liveness(world: World) -> list[str]:
         found.append(
             f"{world.bytes_verified} of {flows['bytes'].sum()} bytes are where they belong"
         )
+    elif (world.calcs_ended_ps() < 0).any():
+        found.append(f"not all computations are over at {world.now_ps} ps")
     elif (flows["done_ps"] < flows["delivered_ps"]).any():
         found.append("a flow was acknowledged before it was delivered")
     return found

@@ -69,6 +69,7 @@ class TransportSection(Section, frozen=True, kw_only=True):
         from openmrc.sim.transport import Transport
 
         _check_pmtu(int(self.pmtu), self.rules == "peer")
+        _check_base_rtt(self.base_rtt)
         if self.rules == "peer" and not self.srv6:
             raise InputError("transport.srv6: rules = 'peer' hashes EVs by itself; leave it out")
         if not self.ecn_skip and self.paths in ("oblivious", "reps", "single"):
@@ -174,6 +175,7 @@ class RoceSection(Section, frozen=True, kw_only=True):
         from openmrc.sim.roce.transport import RoceTransport
 
         _check_pmtu(int(self.pmtu), self.rules == "peer")
+        _check_base_rtt(self.base_rtt)
         return RoceTransport(
             name=self.name,
             qps=self.qps,
@@ -196,6 +198,11 @@ def _check_pmtu(pmtu: int, peer: bool) -> None:
         raise InputError(f"transport.pmtu: {pmtu}; accepted: 1024, 2048, 4096 or 8192")
     if not PEER_PMTU_MIN <= pmtu <= PEER_PMTU_MAX:
         raise InputError(f"transport.pmtu: {pmtu}; accepted: {PEER_PMTU_MIN} to {PEER_PMTU_MAX}")
+
+
+def _check_base_rtt(base_rtt: Time | None) -> None:
+    if base_rtt is not None and base_rtt < 1:
+        raise InputError('transport.base_rtt: 0ps; accepted: 1 ps or more, or "auto"')
 
 
 AnyTransport = TransportSection | RoceSection

@@ -86,6 +86,15 @@ def test_what_did_not_finish_is_said_loudly(three: Scenario, fake_world: type[Fa
     ]
 
 
+def test_a_run_that_did_not_finish_has_no_share_of_the_ideal(
+    three: Scenario, fake_world: type[FakeWorld]
+) -> None:
+    fake_world.unfinished = 1
+    out = StringIO()
+    print_table(simulate(three), out)
+    assert [row[-2:] for row in rows(out.getvalue())] == [["-", "never"]] * 3
+
+
 def test_an_interrupted_run_is_not_ranked(three: Scenario, fake_world: type[FakeWorld]) -> None:
     fake_world.interrupt = True
     assert sentences(simulate(three)) == ["INTERRUPTED: these are partial results."]

@@ -26,6 +26,7 @@ COLUMNS = (
 )
 
 SLOW_GBPS = 10
+UNLIMITED_BYTES = (1 << 31) - 2  # what `sim.build.UNLIMITED` and one below it mean
 UNITS = {"ps": fmt_time, "bps": fmt_rate, "bytes": fmt_size}
 
 
@@ -33,14 +34,16 @@ def row(run: TransportResult) -> list[str]:
     """Return one transport's cells, as text."""
     summary = run.summary()
     fct_us, packets = summary["flows"]["fct_us"], summary["packets"]
-    finished = "never" if run.finish_ps is None else _rounded(run.finish_ps)
+    finished, slowdown = "never", None  # what is done early of a run says nothing of the whole
+    if run.finish_ps is not None:
+        finished, slowdown = _rounded(run.finish_ps), summary["slowdown_p100"]
     return [
         run.name,
         *(_figure(fct_us[key], 1) for key in ("p50", "p99", "p100")),
         _goodput(summary["goodput_gbps"]["total"]),
         f"{packets['retransmitted']:,}",
         f"{packets['dropped_fault'] + packets['dropped_corrupt']:,}",
-        _figure(summary["slowdown_p100"], 2),
+        _figure(slowdown, 2),
         finished,
     ]
 
@@ -153,7 +156,9 @@ def derived(run: TransportResult) -> dict[str, str]:
     values: dict[str, str] = {}
     for key, value in run.derived.items():
         name, _, unit = key.rpartition("_")
-        if unit in UNITS:
+        if unit == "bytes" and value >= UNLIMITED_BYTES:
+            values[name] = "unlimited"
+        elif unit in UNITS:
             values[name] = UNITS[unit](int(value))
         else:
             values[key] = f"{value:.6g}" if isinstance(value, float) else f"{value}"

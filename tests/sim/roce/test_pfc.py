@@ -228,7 +228,9 @@ def test_the_longest_pause_that_a_frame_can_ask_for() -> None:
 def test_what_a_switch_has_to_share() -> None:
     control = FlowControl()
     assert shared_buffer_bytes(control, 51_200 * GBPS, 40_000_000) == 163_840_000 - 40_000_000
-    with pytest.raises(InputError, match=r"PFC needs 3000 B of headroom .* a buffer of 3200 B"):
+    with pytest.raises(
+        InputError, match=r"'auto' is 3200 B .* 3000 B of headroom; state at least 6000 B"
+    ):
         shared_buffer_bytes(control, GBPS, 3_000)
 
 

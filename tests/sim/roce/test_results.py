@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from openmrc.report.table import of_roce, sentences
+from openmrc.report.table import UNLIMITED_BYTES, derived, of_roce, sentences
 from openmrc.run import ROCE, Result, simulate
 from openmrc.scenario import make_scenario
+from openmrc.sim.build import UNLIMITED
 from openmrc.sweeps.rows import rows
 
 TABLES: dict[str, Any] = {
@@ -40,6 +41,13 @@ def test_the_summary_has_an_object_for_it_and_none_for_mrc(result: Result) -> No
     assert both["roce"]["bytes_verified"] == 6 * 600_000
     assert both["roce"]["slowdown_p100"] > 1
     assert json.loads(json.dumps(result.summary())) == result.summary()
+
+
+def test_queues_that_pfc_keeps_are_called_unlimited(result: Result) -> None:
+    mrc, roce = (derived(run) for run in result.transports)
+    assert UNLIMITED - 1 == UNLIMITED_BYTES
+    assert (roce["queue"], roce["queue_last_hop"], roce["ecn_low"]) == (*["unlimited"] * 2, "400kB")
+    assert "unlimited" not in mrc.values()
 
 
 def test_figures_have_its_columns(result: Result) -> None:

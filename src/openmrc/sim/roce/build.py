@@ -240,7 +240,7 @@ def build_net(
     shortest_ps = int((min(sizes.header_bytes) * PS_BITS // kind.rate_bps).min())
     shift, buckets = build.wheel(span_ps, shortest_ps, n_ports)
     message, release = build.messages_of(traffic, ends)
-    message.qp = ends.sender[traffic.msg_qp * transport.qps]
+    message[: traffic.n_msgs].qp = ends.sender[traffic.msg_qp * transport.qps]
     series = build.series_of(traffic)
     reserve = n_entries + 1024 + int(message.many.any()) * build.SERIES_RELEASES
     reserve += ss.EVENTS_BETWEEN_CHECKS * (2 * int(st.nic.n_qps.max(initial=0)) + 6)

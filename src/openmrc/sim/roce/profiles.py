@@ -154,7 +154,8 @@ def shared_buffer_bytes(control: FlowControl, rates_bps: int, headroom_bytes: in
     shared = buffer_bytes - headroom_bytes
     if shared < buffer_bytes // 4:
         raise InputError(
-            f"PFC needs {headroom_bytes} B of headroom in a switch that has a buffer of "
-            f"{buffer_bytes} B; shorter links or more buffer is accepted"
+            f"transport.buffer: 'auto' is {buffer_bytes} B for a switch here, of which PFC needs"
+            f" {headroom_bytes} B of headroom; state at least {2 * headroom_bytes} B, or shorten"
+            " links"
         )
     return shared
