@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from openmrc import hostfile
@@ -34,16 +35,20 @@ def bring_up(file: str) -> int:
             end = lab.topology.switch_end(port)
             line = f"link set dev {end.interface} mtu {MTU}"
             lab.namespaces.run([Batch(end.namespace, "ip", [line])])
-        out, err = sys.stdout.buffer, sys.stderr.buffer
         words = [sys.executable, __file__]
         return commands.watch(
-            [lab.command([0, 3], rank, words, out.write, err.write) for rank in range(2)],
+            [lab.command([0, 3], rank, words, _writer(1), _writer(2)) for rank in range(2)],
             lambda: 0,
         )
 
-    status = run_lab(lab_spec(load_lab(Path(file))), work)
-    sys.stdout.flush()
-    return status
+    return run_lab(lab_spec(load_lab(Path(file))), work)
+
+
+def _writer(fd: int) -> Callable[[bytes], None]:
+    def write(line: bytes) -> None:
+        os.write(fd, line)
+
+    return write
 
 
 def meet() -> None:
