@@ -37,7 +37,7 @@ from openmrc.engine.packet import ENDPOINT_QPN
 from openmrc.engine.paths import ev_states
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.fabric.model import Fabric
-from openmrc.live import state
+from openmrc.live import path_mtu, state
 from openmrc.live.host import MPR_MAX, PMTUS, SEND_DEPTH_MAX, Host, Limits, Port
 from openmrc.wire.frame import REASONS
 
@@ -374,6 +374,22 @@ class QueuePair:
         rtt = self._host.measure(int(self._q.peer_nic))
         return None if rtt is None else rtt / 1e6
 
+    def check_path_mtu(self) -> None:
+        """Ask paths of every plane that is up whether they carry full packets (row 20), before the
+        first request is posted; the peer's end must be connected too. `exchange` does this, unless
+        the device was opened with `check_mtu=False`.
+
+        `OpenMrcError`, with the remedy, names the planes that carry only small ones; a plane that
+        carries nothing at all is no question of its MTU.
+        """
+        if self.state != QpState.RTS or self._q.nxt > 0:
+            raise OpenMrcError(
+                f"QP {self.qp_num:#x} is in {self.state.name} and has sent {int(self._q.nxt)}"
+                " packets: paths are asked after RTS, before the first request"
+            )
+        if narrow := path_mtu.narrow(self._host, self.index):
+            raise OpenMrcError(path_mtu.remedy(narrow, self._host.pmtu))
+
     def post_write(
         self,
         wr_id: int,
@@ -559,6 +575,11 @@ class Device(Closing):
     def pmtu_note(self) -> str:
         """Why `pmtu` is less than was asked for, in one line (row 20); "" if it is not."""
         return self._host.pmtu_note
+
+    @property
+    def check_mtu(self) -> bool:
+        """Whether `exchange` asks if paths carry full packets (`QueuePair.check_path_mtu`)."""
+        return self._host.limits.check_mtu
 
     @property
     def queue_pairs(self) -> list[QueuePair]:

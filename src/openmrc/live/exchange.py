@@ -2,8 +2,9 @@
 
 Both ends prove that they know the job's secret before anything is said; neither sends it. Then each
 tells the other its QP's attributes, the regions that it offers and whatever the application adds,
-connects, and measures the round trip. The connection stays open: its closing tells an end that only
-waits that the peer is gone (row 28), and moves the QP to ERROR.
+connects, measures the round trip, and asks whether the paths carry full packets. The connection
+stays open: its closing tells an end that only waits that the peer is gone (row 28), and moves the
+QP to ERROR.
 
     server: with exchange.Listener(port, secret) as listener: peer = listener.accept(qp, [mr])
     client: peer = exchange.connect(qp, host, port, secret, [mr])
@@ -56,7 +57,7 @@ class Peer(Closing):
 
     def _watch(self) -> None:
         """Until the connection closes: then the QP has nobody to speak to."""
-        with contextlib.suppress(OSError, ExchangeError):
+        with contextlib.suppress(OSError, ValueError, ExchangeError):  # closed here, or by the peer
             self._line.wait_for_end()
         if not self._closing:
             with contextlib.suppress(OpenMrcError):
@@ -168,11 +169,24 @@ def _introduce(
         raise ExchangeError(f"the peer refuses this end's attributes: {why}")
     for turn in (CLIENT, SERVER):
         if turn == role:
-            qp.measure_rtt()
+            _look_at_paths(line, qp)
             line.say({"measured": True})
-        else:
-            line.hear()
+        elif (why := line.hear().get(REFUSED)) is not None:
+            raise ExchangeError(f"as seen by the peer: {why}")
     return Peer(qp, line, there, told.get("extra"))
+
+
+def _look_at_paths(line: Line, qp: QueuePair) -> None:
+    """How long they are, and how wide; the peer hears what is wrong with them, too."""
+    qp.measure_rtt()
+    if not qp.device.check_mtu:
+        return
+    try:
+        qp.check_path_mtu()
+    except OpenMrcError as error:
+        with contextlib.suppress(OSError):
+            line.say({REFUSED: str(error)})
+        raise
 
 
 class Line:

@@ -84,6 +84,7 @@ class Limits:
     max_wimm: int = 128
     trimming: bool = True  # the network trims
     spin: bool = False
+    check_mtu: bool = True  # `exchange` asks whether paths carry full packets, row 20
 
 
 class Host:

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from openmrc.engine import loss, ports, requester
 from openmrc.engine.packet import (
+    ACK_REQ,
     CLASS_CONTROL,
+    CLASS_RETRANSMIT,
     ENDPOINT_QPN,
     ENDPOINT_REQUEST,
     OP_EV_PROBE,
+    RTX,
+    WRITE_ONLY,
 )
-from openmrc.engine.state import ERROR, NEVER, NO_ERROR, RTS, emit
+from openmrc.engine.state import ERROR, NEVER, NO_ERROR, RTS, emit, psn_of
 from openmrc.jit import compiled, inlined, inner
 from openmrc.live import complete, receive, syscalls, transmit, udp
 from openmrc.live.memory import fence
@@ -173,6 +177,30 @@ def ask_echo(ep, st, tx, speller, remote, plane, number):
     ep.echo[0, number] = syscalls.time_ps(ctl.started_ns, ep.clock)
     ep.echo[1, number] = 0
     transmit.send_out(ep, st, tx, speller, ENDPOINT_QPN)
+    transmit.flush_all(ep, tx)
+
+
+@compiled
+def ask_size(ep, st, tx, speller, qi, at, length, number):
+    """Send `length` zeros on path `at` of a QP that has sent nothing, as a retransmission of what
+    would come before its first packet; `receive` notes the SACK, which reflects `number`.
+    """
+    q = st.qp[qi]
+    e = st.ev[q.ev0 + at]
+    p = emit(st)
+    p.opcode = WRITE_ONLY
+    p.flag_bits = RTX | ACK_REQ
+    p.klass = CLASS_RETRANSMIT
+    p.src = q.nic
+    p.dst = q.peer_nic
+    p.dst_qpn = q.peer_qpn
+    p.psn = psn_of(q.first_psn, -1)
+    p.payload_len = length
+    p.dma_len = length
+    p.timestamp = number
+    p.plane = e.plane
+    p.ev = e.value
+    transmit.send_out(ep, st, tx, speller, int(q.qpn))
     transmit.flush_all(ep, tx)
 
 

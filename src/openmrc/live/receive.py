@@ -41,6 +41,7 @@ from openmrc.live.state import (
     NOT_MINE,
     OUT_OF_WINDOW,
     QP_NOT_READY,
+    SIZE_MASK,
     TOO_LONG,
     UDP,
     UNKNOWN_QP,
@@ -96,6 +97,8 @@ def on_frame(ep, st, speller, data, n, plane, now):
         return _on_data(ep, st, data, qi, p, plane, now)
     true = True
     if p.opcode == SACK:
+        if q.nxt == 0:  # of nothing that was sent: a question about a size is answered
+            ep.qp[qi].carried |= 1 << (int(p.timestamp) & SIZE_MASK)
         true = requester.on_sack(st, qi, p, now)
     elif p.opcode == NACK:
         true = requester.on_nack(st, qi, p, now)
@@ -160,11 +163,13 @@ def _refuse(ep, st, q, live, p, plane, now):
         ep.reason[plane, OUT_OF_WINDOW] += 1
         return not plausible.may_answer(q, live, now)
     if responder.received(st, q, seq):
-        ep.reason[plane, DUPLICATE] += 1
-        if plausible.may_answer(q, live, now):
+        answered = plausible.may_answer(q, live, now)
+        if answered and seq < 0:  # asks for the path's MTU: a duplicate of nothing
+            q.n_dup -= 1  # of which the engine counts one
             return False
-        q.n_dup += 1
-        return True
+        ep.reason[plane, DUPLICATE] += 1
+        q.n_dup += 0 if answered else 1
+        return not answered
     if p.flag_bits & (TRIMMED | TRIMMED_LASTHOP):
         return False
     if responder.region_of(st, q, p) < 0:

@@ -39,6 +39,7 @@ class Trouble:
     delay_s: float = 0.0
     hold_s: float = 0.005
     cut: bool = False
+    longest: int = FRAME_MAX  # bytes of a frame; longer ones are dropped, as by a link's MTU
 
 
 class Relay:
@@ -116,7 +117,7 @@ class Relay:
             return
         trouble = self.trouble[plane]
         drop, repeat, reorder, corrupt = self._next_draws()
-        if trouble.cut or drop < trouble.drop:
+        if trouble.cut or drop < trouble.drop or len(frame) > trouble.longest:
             self.dropped += 1
             return
         if corrupt < trouble.corrupt:

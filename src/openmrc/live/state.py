@@ -157,6 +157,7 @@ LIVE_QP = np.dtype(
         ("tx_bytes", "i8"),
         ("rx_packets", "i8"),
         ("rx_bytes", "i8"),  # payload placed
+        ("carried", "i8"),  # bits: which questions about sizes were answered (`path_mtu`)
     ],
     align=True,
 )
@@ -208,6 +209,7 @@ EVENT = np.dtype(
 NATIVE, UDP = 0, 1
 ECHOES = 256
 MEASURE_BIT = 0x8000
+SIZE_MASK = 31  # of a timestamp: which question about a size it belongs to
 
 
 @by_reference

@@ -17,4 +17,5 @@ def compile_all(report: Callable[[str, int, int], None]) -> None:
         one.start()
         one.call(lambda: loop.end_qp(one.ep, one.st, one.new_qp(0, 0)))
         one.call(lambda: loop.ask_echo(one.ep, one.st, one.tx, one.speller, 1, 0, 0))
+        one.call(lambda: loop.ask_size(one.ep, one.st, one.tx, one.speller, 0, 0, 0, 0))
         one.close()
