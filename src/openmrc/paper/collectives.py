@@ -329,29 +329,30 @@ def _all_reduce(data: Data) -> Finding:
 
 WHY_RING = [
     "A ring is as fast as its slowest link. With one QP a hash puts each of 64 flows on one of its "
-    "T0's 16 uplinks and 4 T0s' downlinks; three or four flows meet on some link, so a third to a "
-    "quarter is what RoCE has here at large sizes, and about half only where steps are short. How "
-    "many uplinks the original had is not published: with 64 for 16 NICs two or three meet, as the "
-    "second row checks.",
-    "16 QPs still spread more evenly than 8 do, so here there is some gain beyond 8.",
-    "At small sizes a step is a few packets, and RoCEv2's take a quarter of the time to send: over "
-    "four ports of 100 Gb/s MRC's are stored and forwarded more slowly. On the same wires it is "
-    "behind by less than the 2 % by which its headers are longer.",
-    "With 0.1 % loss RoCEv2 takes 0.6 ms for 4 MB if no last packet of a message is among the "
-    "lost, and 68 ms, a timeout, if one is: with one QP in one of three seeds, with 8 in all. MRC "
-    "takes 0.7 to 0.9 ms in all of them. A job waits for every all-reduce, so the slowest seed is "
-    "compared too.",
-    "With 1 % loss MRC keeps much more than the third that was published. Where steps are short, "
-    "what it loses are the round trips until the last packets of a step are found missing. Where "
-    "they are long, it is this: one step of 60 MB takes 18 % longer with 1 % loss; 8 % with a "
-    "window of 8192 packet numbers in place of 512, and 9 % without a congestion window "
-    '(`cc = "none"`); with two NICs alone on the fabric hardly anything. So it is holes that hold '
-    "the window of packet numbers, and paths that leave and come back and load the fabric "
-    "unevenly. What limited the original is not published.",
+    "T0's 64 uplinks and on one way down; two meet on some link, so half of what is possible is "
+    "what RoCEv2 has. With as many uplinks as NICs three or four meet, and a third is left, as the "
+    "second row shows: how many the original had is not published.",
+    "The parts of 8 QPs meet those of others on different links, and nearly fill the ports; 16 "
+    "have nothing to add. In the original some was left to add, and MRC best at all sizes: what "
+    "real NICs and switches lose beside collisions is not modelled.",
+    "Without loss MRC is behind RoCEv2 of 8 QPs by what its headers are longer, 2 % of a packet, "
+    "where both use one port of 400 Gb/s. At small sizes a step is a few packets, which RoCEv2 "
+    "sends in a quarter of the time: over four ports of 100 Gb/s MRC's are stored and forwarded "
+    "more slowly.",
+    "With 0.1 % loss RoCEv2 is the quicker one for 4 MB as long as no last packet of a message is "
+    "among the lost; if one is, a timeout of 67 ms passes, a hundred times what MRC takes. A job "
+    "waits for every all-reduce, so the slowest seed is compared too.",
+    "With 1 % loss MRC keeps much more than the third that was published. What it loses at small "
+    "sizes are the round trips until the last packets of a step are found missing. With 64 paths "
+    "between two NICs in place of 256 it keeps three quarters at 1 GB: one step of 60 MB takes "
+    "18 % longer there with 1 % loss; 8 % with a window of 8192 packet numbers in place of 512, "
+    'and 9 % without a congestion window (`cc = "none"`); with two NICs alone on the fabric '
+    "hardly anything. So it is holes that hold the window of packet numbers, and paths that leave "
+    "and come back and load the fabric unevenly. What limited the original is not published.",
 ]
 WHY_PAIRS = [
     "On the same wires MRC is behind by what its headers are longer, 2 % of a packet and more of "
-    "the short ones. The 63 flows of each NIC, spread by a hash over 16 uplinks, load them evenly "
+    "the short ones. The 63 flows of each NIC, spread by a hash over 64 uplinks, load them evenly "
     "enough that RoCEv2 without loss is near the line, which the original was not; it does not "
     "fall with more QPs either. What a real NIC pays for 63 times 16 QPs is not modelled.",
     "Over four ports of 100 Gb/s, MRC's 63 QPs of a NIC each begin with a window of their own, and "
