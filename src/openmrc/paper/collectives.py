@@ -42,8 +42,8 @@ ALL_TO_ALL = Kind("B16_all_to_all", (RANKS - 1) / RANKS)
 STEPPED = {16_000: 4, 1000: 8}
 # Other fabrics that 64 NICs fit on, and what RoCEv2 has on them at one size.
 OTHERS = {
-    "four T0s of 16 NICs, 16 uplinks": {"fabric.t0_down": 16, "fabric.t0_up": 16},
-    "four T0s of 16 NICs, 64 uplinks": {"fabric.t0_down": 16, "fabric.t0_up": 64},
+    "16 uplinks a T0": {"fabric.t0_up": 16},
+    "two T0s of 32 uplinks": {"fabric.t0_down": 32, "fabric.t0_up": 32},
 }
 OTHERS_MB, OTHERS_QPS = 64, (1, 8)
 Curve = dict[int, list[float]]  # Gb/s of each seed, by size in MB
@@ -357,8 +357,8 @@ def _all_reduce(data: Data) -> Finding:
 WHY_RING = [
     "A ring is as fast as its slowest link. With one QP a hash puts each of 64 flows on one of its "
     "T0's 64 uplinks and on one way down; two meet on some link, so half of what is possible is "
-    "what RoCEv2 has. With as many uplinks as NICs three or four meet, and a third is left, as the "
-    "second row shows: how many the original had is not published.",
+    "what RoCEv2 has. On smaller fabrics two to four meet, by seed, and a third to a half is left: "
+    "the rows of other fabrics.",
     "The parts of 8 QPs meet those of others on different links, and nearly fill the ports; 16 "
     "have nothing to add. In the original some was left to add, and MRC best at all sizes: what "
     "real NICs and switches lose beside collisions is not modelled.",
@@ -405,14 +405,13 @@ def _least(values: list[float]) -> list[float]:
 
 
 SCALED = (
-    "64 NICs, as in the original. How many switches it had is not published: here two T0s a plane, "
-    "32 NICs below each, with full bisection. That is *calibrated*: of three fabrics it is the one "
-    "on which RoCEv2 with one QP has about half and 16 QPs little more than 8; B15 shows the two "
-    "others. MRC has all 128 paths there are between two NICs below different T0s (the original "
-    "256). RoCEv2's NICs have one port of 400 Gb/s, MRC's four of 100, and in a second line one of "
-    "400: the same wires. Ranks are NICs in random order; the original's is not published. Each "
-    "message of a step is sent as a whole. Losses are drawn for every packet, data and control, "
-    "that arrives at a NIC."
+    "64 NICs, as in the original, below 4 T0s; how many the original had is not published. Its "
+    "switches were of 51.2 Tb/s, so a T0 has 64 uplinks of 400 Gb/s here, and in each of four "
+    "planes 64 of 100 Gb/s: the 256 paths that MRC had. B15 shows RoCEv2 on two other fabrics as "
+    "well. RoCEv2's NICs have one port of 400 Gb/s, MRC's four of 100, and in a second line one of "
+    "400: the same wires. Ranks are NICs in random order, so that most neighbours are below "
+    "different T0s: the original's order is not published. Each message of a step is sent as a "
+    "whole. Losses are drawn for every packet, data and control, that arrives at a NIC."
 )
 
 B15 = Experiment(
