@@ -56,9 +56,13 @@ def test_wide_paths_are_found_so_and_nothing_is_left_of_the_question() -> None:
         for qp in (one, other):
             qp.check_path_mtu()
             assert qp.counters()["tx_packets"] == qp.counters()["rx_packets"] == 0
-        assert [qp.counters()["dup"] for qp in (one, other)] == [0, 0]
-        refused = [port["refused"] for device in devices for port in device.counters()["ports"]]
-        assert refused == [{}] * 2 * PLANES
+        # A machine that wakes late asks again, and only so many copies are answered at once: the
+        # others count as what they look like, and as nothing else.
+        for device, qp in zip(devices, (one, other), strict=True):
+            refused = [port["refused"] for port in device.counters()["ports"]]
+            unanswered = sum(port.pop("received before", 0) for port in refused)
+            assert refused == [{}] * PLANES
+            assert qp.counters()["dup"] == unanswered
         room = bytearray(3 * PMTU)
         sink = devices[1].reg_mr(room)
         source = devices[0].reg_mr(bytearray(b"x" * len(room)))
