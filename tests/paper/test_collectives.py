@@ -8,20 +8,30 @@ from typing import Any
 from openmrc.paper import collectives
 from openmrc.paper.collectives import ALL_REDUCE, ALL_TO_ALL, LOSSES, MRC, QPS, roce
 
+MB = 1_000_000
 
-def row(last_us: float, completed: int = 10) -> dict[str, Any]:
-    figures = {"flows.completed": completed, "flows.total": 10}
+
+def row(
+    last_us: float, completed: int = 10, kind: str = "ring-all-reduce", size: int = 64 * MB
+) -> dict[str, Any]:
+    figures = {"flows.completed": completed, "flows.total": 10, "workload.kind": kind}
+    figures |= {"workload.size": size, "workload.steps": 1260}
     return figures | {"slowdown_p100": 2.0, "ideal_us": last_us / 2}
 
 
 def test_what_a_nic_sent_a_second() -> None:
     # 64 MB in an all-reduce of 64: 126 MB leave each NIC; 3 ms: 42 GB/s
-    assert math.isclose(collectives.gbps(row(3000), 64, ALL_REDUCE.factor), 336)
-    assert math.isclose(collectives.gbps(row(1000), 64, ALL_TO_ALL.factor), 504)
+    assert math.isclose(collectives.gbps(row(3000)), 336)
+    assert math.isclose(collectives.gbps(row(1000, kind="all-to-all")), 504)
+
+
+def test_all_reduces_on_end_are_their_steps() -> None:
+    # ten of 64 MB, 126 steps of 1 MB each
+    assert math.isclose(collectives.gbps(row(30_000, kind="send-recv", size=MB)), 336)
 
 
 def test_a_collective_that_did_not_end_had_no_rate() -> None:
-    assert collectives.gbps(row(3000, completed=9), 64, ALL_REDUCE.factor) == 0
+    assert collectives.gbps(row(3000, completed=9)) == 0
 
 
 def test_ratios_of_medians_and_of_seeds() -> None:
@@ -57,9 +67,9 @@ def test_cases_stop_at_the_largest_size_of_their_curve_and_loss() -> None:
     assert roce(QPS[0]) == "RoCEv2, 1 QP"
 
 
-def test_single_steps_move_what_a_step_of_the_ring_moves() -> None:
-    (case, *_) = collectives.stepped()
-    (run,) = case.runs(quick=False)
-    _, traffic, _ = run.scenario.build()
-    assert traffic.n_sends == 64 * 4
-    assert set(traffic.msg_bytes) == {250_000_000}
+def test_small_all_reduces_are_run_on_end() -> None:
+    case, whole = collectives.cases(ALL_REDUCE, {(MRC, "0"): 64})[::2]
+    _, traffic, _ = case.runs(quick=False)[0].scenario.build()
+    assert traffic.n_sends == 64 * 126 * 20
+    assert set(traffic.msg_bytes) == {62_500}
+    assert whole.change["workload.size"] == "64MB"

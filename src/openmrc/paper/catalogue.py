@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from openmrc.paper.collectives import B15, B16
+from openmrc.paper.all_reduce import B15
+from openmrc.paper.all_to_all import B16
 from openmrc.paper.exchange import B14
 from openmrc.paper.experiment import Experiment
 from openmrc.paper.failures import B1, B3

@@ -81,12 +81,12 @@ S1 = Experiment(
 STEP_MS, QUICK_STEP_MS = 20.0, 4.0  # between two flows
 FLOWS, CONTROLLED = 15, 9
 COUNTED = range(3, 14)  # flows after which pauses are counted
-# Of a switch: of its eight ports, 10 MB; of the model with which the profiles were chosen; of a
-# switch of 51.2 Tb/s, on which the original's switches were virtual ones.
+# Of a switch. The original's were virtual ones that share the buffer of one of 51.2 Tb/s, 165 MB.
+# Others show what hangs on it: the model that the profiles were chosen with, and eight ports' part.
 BUFFERS: dict[str, dict[str, str]] = {
-    "10 MB": {},
+    "165 MB": {},
     "16 MB": {"transport.buffer": "16MB"},
-    "165 MB": {"transport.buffer": "165MB"},
+    "10 MB": {"transport.buffer": "10MB"},
 }
 LINE_GBPS = 400 * 4096 / 4178  # of RoCEv2: one IPv6 header, no METH, no TSETH
 PROFILES = ("default", "aggressive", "most-aggressive")
@@ -112,12 +112,12 @@ def _b20(data: Data) -> Finding:
         *(
             Check(
                 f"default: most flows that settle without pauses, switch of {buffer}",
-                f"below 10: {CONTROLLED}",
+                "not published" if change else f"below 10: {CONTROLLED}",
                 _most_calm(data, buffer),
                 "",
-                around(CONTROLLED, 1),
+                None if change else around(CONTROLLED, 1),
             )
-            for buffer in BUFFERS
+            for buffer, change in BUFFERS.items()
         ),
         Check(
             "default: pauses of ports with up to 15",
@@ -150,10 +150,11 @@ def _b20(data: Data) -> Finding:
         [
             "How the three profiles are set is not published, only what they do: their settings "
             "here were chosen, with a model of one port, so that they do it "
-            "(`docs/roce_rates.md`). What this experiment adds is that they do it "
-            "in a fabric of two tiers too, but for the flows from which PFC takes over: that "
-            "follows the buffer of the switch, which in the original was a part of a much larger "
-            "one."
+            "(`docs/roce_rates.md`). What this experiment adds is that they do it in a fabric of "
+            "two tiers too. From how many flows on PFC takes over follows the buffer of the "
+            "switch. The original's racks and spines are parts of switches of 51.2 Tb/s, whose "
+            "buffer of 165 MB they share; with a smaller one PFC comes earlier, as the rows of the "
+            "other two show."
         ],
     )
 
