@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from openmrc.fabric.actions import FaultSchedule
 from openmrc.fabric.model import Fabric
-from openmrc.sim import books, build, loop
+from openmrc.sim import books, build, loop, network
 from openmrc.sim import state as ss
 from openmrc.sim.derive import derive
 from openmrc.sim.sampler import QpReader
@@ -36,7 +36,7 @@ class MrcSide:
         queues = queues.under(transport)
         senders = int(np.bincount(traffic.qp_dst, minlength=1).max(initial=0))
         self.values = derive(fabric, transport, queues, senders)
-        self.ends = build.Ends(traffic)
+        self.ends = network.Ends(traffic)
         self.engine = build.build_engine(
             fabric, traffic, transport, queues, self.values, self.ends, seed
         )
