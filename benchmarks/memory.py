@@ -16,7 +16,7 @@ import numpy as np
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.scenario import load_scenario
-from openmrc.sim import build
+from openmrc.sim import build, network
 from openmrc.sim import state as ss
 from openmrc.sim.derive import derive
 
@@ -74,7 +74,7 @@ def estimate(scenario: Scenario) -> dict[str, int]:
     slots = _pow2(derived.mpr_packets)
     ring_bytes = _pow2(derived.mpr_packets + 256) // 8
     messages = np.bincount(traffic.msg_qp, traffic.msg_count, qps)
-    held = sum(_pow2(min(int(n), build.SEND_QUEUE_MAX)) for n in messages)
+    held = sum(_pow2(min(int(n), network.SEND_QUEUE_MAX)) for n in messages)
     pairs = {(min(a, b), max(a, b)) for a, b in zip(traffic.qp_src, traffic.qp_dst, strict=True)}
     carried = np.bincount(traffic.msg_qp, traffic.packets(transport.pmtu), qps)
     units = sum(min(_pow2(int(n)), slots) for n in carried)

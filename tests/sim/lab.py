@@ -22,9 +22,10 @@ from openmrc.fabric.faults import Fault, compile_faults
 from openmrc.fabric.model import Fabric
 from openmrc.sim import books
 from openmrc.sim.capture import Capture
+from openmrc.sim.roce.transport import RoceTransport
 from openmrc.sim.transport import Queues, Transport
 from openmrc.sim.world import World
-from openmrc.traffic import Traffic
+from openmrc.traffic import Calcs, Traffic, make_traffic
 from openmrc.workload.patterns import stream
 
 NS = 1000
@@ -59,13 +60,14 @@ def world_of(
     stop: float | None = None,
     queues: Queues | None = None,
     capture: Capture | None = None,
+    kind: type[Transport] | type[RoceTransport] = Transport,
     **transport: Any,
 ) -> World:
-    """A world with these faults; keywords beyond the named ones go to `Transport`."""
+    """A world with these faults; keywords beyond the named ones go to the transport."""
     return World(
         fabric,
         traffic,
-        Transport(**transport),
+        kind(**transport),
         compile_faults(faults, fabric) if faults else None,
         seed,
         queues,
@@ -80,6 +82,26 @@ def stream_world(
     """One message from the first NIC to the last: cross-T1, or through all tiers."""
     fabric = fabric or clos()
     return world_of(fabric, stream(0, fabric.n_nics - 1, size), faults, **more)
+
+
+def there_and_back(calcs: Calcs, recv: list[tuple[int, int]], far: int, size: int) -> Traffic:
+    """Message 0 from NIC 0 of 8 to a far one, message 1 back; `recv` are releases, computations
+    from 2.
+    """
+    giving, released = ([pair[end] for pair in recv] for end in (0, 1))
+    return make_traffic(
+        "test", 8, [0, far], [far, 0], [0, 1], size, recv=(giving, released), calcs=calcs
+    )
+
+
+def in_slices(world: World, slice_ps: int, look: Callable[[World], Any] | None = None) -> World:
+    """The same world, run to its end step by step, and looked at after each."""
+    until = 0
+    while not world.run(until_ps=until):
+        until += slice_ps
+        if look is not None:
+            look(world)
+    return world
 
 
 def finished(world: World) -> World:

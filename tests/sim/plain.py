@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +29,7 @@ from openmrc.workload import incast, permutation, ring_all_reduce, stream
 from tests.sim.lab import US, clos, tree, world_of
 from tests.sim.random_worlds import recipe_of
 
+ROOT = Path(__file__).resolve().parents[2]
 CUT = [Fault(6 * US, "link-down", "plane 0 t0 0 - t1 0", for_ps=20 * US)]
 
 
@@ -143,15 +148,39 @@ def watch_every_send() -> list[int]:
     return sends
 
 
-def main() -> None:
-    """Run them and print."""
-    sends = watch_every_send() if interpreted() else []
+def outcomes(
+    of: dict[str, World], outcome: Callable[[World], dict[str, Any]] = outcome
+) -> dict[str, Any]:
+    """What comes of each world; in plain Python no number may overflow on the way."""
     if interpreted():
         np.seterr(over="raise", under="ignore", invalid="raise", divide="raise")
     found = {}
-    for name, world in worlds().items():
+    for name, world in of.items():
         world.run()
         found[name] = outcome(world)
+    return found
+
+
+def run_plain(module: str, **environment: str) -> Any:
+    """What a module prints as JSON, in a process of its own without compilation."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", module],
+        cwd=ROOT,
+        env=os.environ
+        | {"PYTHONPATH": os.pathsep.join(sys.path), "NUMBA_DISABLE_JIT": "1"}
+        | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def main() -> None:
+    """Run them and print."""
+    sends = watch_every_send() if interpreted() else []
+    found = outcomes(worlds())
     json.dump({"sends": len(sends), "worlds": found}, sys.stdout)
 
 

@@ -9,17 +9,14 @@ from openmrc.errors import InputError
 from openmrc.fabric.faults import Fault
 from openmrc.fabric.ideal import ideal_ps
 from openmrc.sim import state as ss
-from openmrc.traffic import Calcs, Traffic, make_traffic, unroll
+from openmrc.traffic import Calcs, Traffic, unroll
 from openmrc.workload import Job, ring_all_reduce, several_jobs
+from tests.sim import lab
 from tests.sim.lab import FRAME, US, all_complete, clos, finished, world_of
 
 
 def there_and_back(calcs: Calcs, recv: list[tuple[int, int]]) -> Traffic:
-    """Message 0 from NIC 0 to 4, message 1 back; `recv` are releases, computations from 2."""
-    giving, released = ([pair[end] for pair in recv] for end in (0, 1))
-    return make_traffic(
-        "test", 8, [0, 4], [4, 0], [0, 1], 10_000, recv=(giving, released), calcs=calcs
-    )
+    return lab.there_and_back(calcs, recv, far=4, size=10_000)
 
 
 def done_at(traffic: Traffic) -> tuple[list[int], list[int], int]:

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +12,7 @@ from openmrc.fabric.faults import Fault
 from openmrc.sim.world import Progress, World
 from openmrc.workload.patterns import incast, permutation
 from tests.sim import plain
-from tests.sim.lab import MS, US, clos, fct, world_of
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.sim.lab import MS, US, clos, fct, in_slices, world_of
 
 
 def eventful(seed: int = 1) -> World:
@@ -54,11 +47,8 @@ def test_different_seeds_differ() -> None:
 
 @pytest.mark.parametrize("slice_ps", [333_333, 7 * US, 1 * MS])
 def test_a_run_in_slices_is_the_run_in_one_go(slice_ps: int) -> None:
-    whole, sliced = eventful(), eventful()
+    whole, sliced = eventful(), in_slices(eventful(), slice_ps)
     whole.run()
-    until = 0
-    while not sliced.run(until_ps=until):
-        until += slice_ps
     for part in ("flows", "counters", "timeline", "errors", "verified", "engine"):
         assert plain.outcome(sliced)[part] == plain.outcome(whole)[part], part
     assert sliced.now_ps == whole.now_ps
@@ -102,26 +92,12 @@ def test_the_fabric_and_the_workload_are_not_written_to() -> None:
 # --- plain Python -----------------------------------------------------------------------------
 
 
-def run_plain(**environment: str) -> dict[str, Any]:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.sim.plain"],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
 @pytest.mark.timeout(300)
 def test_plain_python_and_compiled_code_say_the_same() -> None:
     """Flows, counters, timelines and every byte of every array; and at every send of the plain run
     the window had room (`plain.watch_every_send`).
     """
-    interpreted = run_plain(NUMBA_DISABLE_JIT="1")
+    interpreted = plain.run_plain("tests.sim.plain")
     assert interpreted["sends"] > 1000
     for name, world in plain.worlds().items():
         world.run()

@@ -26,7 +26,7 @@ COLUMNS = (
 )
 
 SLOW_GBPS = 10
-UNLIMITED_BYTES = (1 << 31) - 2  # what `sim.build.UNLIMITED` and one below it mean
+UNLIMITED_BYTES = (1 << 31) - 2  # what `sim.network.UNLIMITED` and one below it mean
 UNITS = {"ps": fmt_time, "bps": fmt_rate, "bytes": fmt_size}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from openmrc.engine.state import NEVER
 from openmrc.jit import inlined
-from openmrc.sim import events
+from openmrc.sim import events, messages
 from openmrc.sim.state import (
     AT_FAULT,
     BUDGET,
@@ -18,6 +18,17 @@ from openmrc.sim.state import (
 )
 
 GO_ON = -1
+
+
+@inlined
+def start(net):
+    """Before the first event: put the first fault and the messages that wait for nobody into the
+    heap.
+    """
+    next_fault(net, 0)
+    for i in range(net.message.shape[0]):
+        messages.start(net, i)
+    net.ctl[0].started = 1
 
 
 @inlined

@@ -8,20 +8,14 @@ from openmrc.engine import bits, paths, ports
 from openmrc.fabric.actions import (
     NIC_PORT_DOWN,
     NIC_PORT_UP,
-    PORT_ALLOW,
-    PORT_CORRUPT,
-    PORT_DENY,
     PORT_DOWN,
-    PORT_LOSS,
-    PORT_RATE,
-    PORT_UP,
     REVIEW_PATHS,
     SWITCH_DOWN,
     SWITCH_SILENT,
     SWITCH_UP,
 )
 from openmrc.jit import inlined, inner
-from openmrc.sim import events, link, nic, switch
+from openmrc.sim import events, health, link, nic, switch
 from openmrc.sim.state import AT_CONVERGED, AT_REVIEW
 
 REHASH_TRIES = 512  # paths drawn before a QP is left where it is: nothing reaches its peer then
@@ -32,16 +26,12 @@ def apply(net, st, fault, now):
     """One elementary action of the schedule."""
     action = int(fault.action)
     target = int(fault.target)
-    if action == SWITCH_SILENT:
-        net.switch[target].silent = 1
-    elif action == SWITCH_UP or action == SWITCH_DOWN:
-        net.switch[target].silent = 0
+    if action == SWITCH_UP or action == SWITCH_DOWN or action == SWITCH_SILENT:
+        health.change_switch(net, action, target)
     elif action == NIC_PORT_DOWN or action == NIC_PORT_UP:
         _nic_port(net, st, target, action == NIC_PORT_UP, now)
     elif action == REVIEW_PATHS:
-        if net.ctl[0].single:
-            _reroute(net, now)
-        else:
+        if net.ctl[0].single == 0:  # else routing has taken the denials in
             events.push(net, now, AT_REVIEW, 0)
     else:
         _port(net, fault, action, target, now)
@@ -50,48 +40,12 @@ def apply(net, st, fault, now):
 @inlined
 def _port(net, fault, action, target, now):
     """A directed port changes."""
-    port = net.port[target]
-    health = net.health[target]
+    rerouted = health.change_port(net, fault, action, target)
     if action == PORT_DOWN:
-        port.up = 0
-        health.cut_until = port.free_at
-        net.ctl[0].any_down = 1
-        link.flush(net, port)
+        link.flush(net, net.port[target])
+    if rerouted:
         _reroute(net, now)
-    elif action == PORT_UP:
-        port.up = 1
-        _reroute(net, now)
-    elif action == PORT_LOSS:
-        set_loss(health, fault.rate, fault.burst)
-    elif action == PORT_CORRUPT:
-        health.corrupt = chance(fault.rate)
-    elif action == PORT_RATE:
-        port.kind = fault.port_kind  # a transmission under way ends as it began
-    elif action == PORT_DENY:
-        health.denied = int(health.denied) | (1 << int(fault.group))
-    elif action == PORT_ALLOW:
-        health.denied = int(health.denied) & ~(1 << int(fault.group))
-    port.faulty = 1 if port.up == 0 or health.loss > 0 or health.corrupt > 0 else 0
-
-
-@inlined
-def set_loss(health, rate, burst):
-    """Losses one by one, or in bursts: so that `rate` of all packets are lost, in runs of `burst`
-    on average (Gilbert).
-    """
-    if burst > 0.0:
-        health.loss = chance(rate / (burst * (1.0 - rate)))
-        health.loss_again = chance(1.0 - 1.0 / burst)
-    else:
-        health.loss = chance(rate)
-        health.loss_again = health.loss
-    health.losing = 0
-
-
-@inlined
-def chance(probability):
-    """A probability as HEALTH keeps it."""
-    return int(probability * 2147483648.0)
+    health.note_faulty(net, target)
 
 
 @inlined
@@ -106,26 +60,9 @@ def _reroute(net, now):
 @inner
 def _nic_port(net, st, port_no, up, now):
     """A NIC notices its own port."""
-    n, plane = note_nic_port(net, port_no, up)
+    n, plane = health.note_nic_port(net, port_no, up)
     ports.set_local_port(st, n, plane, up, now)
     nic.after_ports(net, st, n, now)
-
-
-@inlined
-def note_nic_port(net, port_no, up):
-    """Which of a NIC's ports are up and free, now that one has changed; the NIC, and the plane."""
-    ctl = net.ctl[0]
-    n = port_no // ctl.n_planes
-    plane = port_no - n * ctl.n_planes
-    ln = net.nic[n]
-    if up:
-        ln.up_ports |= 1 << plane
-        if net.port[port_no].armed == 0:
-            ln.free_ports |= 1 << plane
-    else:
-        ln.up_ports &= ~(1 << plane)
-        ln.free_ports &= ~(1 << plane)
-    return n, plane
 
 
 @inner

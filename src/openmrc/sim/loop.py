@@ -82,9 +82,7 @@ def _post(net, st, mi, now):
 
 @inner
 def _start(net, st):
-    """Before the first event: open every QP, and put the first fault and the messages that wait for
-    nobody into the heap.
-    """
+    """Before the first event: open every QP, and put what comes first into the heap."""
     for qi in range(st.qp.shape[0]):
         ports.open_qp(st, qi)
     for i in range(st.nic.shape[0]):
@@ -92,10 +90,7 @@ def _start(net, st):
     for i in range(st.peer.shape[0]):
         st.peer[i].next_at = NEVER
         st.peer[i].down_probe_at = NEVER
-    due.next_fault(net, 0)
-    for i in range(net.message.shape[0]):
-        messages.start(net, i)
-    net.ctl[0].started = 1
+    due.start(net)
 
 
 @compiled

@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from openmrc.fabric.actions import FaultSchedule
 from openmrc.fabric.model import Fabric
-from openmrc.sim import books, build, loop
+from openmrc.sim import books, build, loop, network
 from openmrc.sim import state as ss
 from openmrc.sim.derive import derive
-from openmrc.sim.sampler import QpReader
+from openmrc.sim.reader import EvReader
 from openmrc.sim.transport import Queues, Transport
 from openmrc.traffic import Traffic
 
@@ -36,7 +36,7 @@ class MrcSide:
         queues = queues.under(transport)
         senders = int(np.bincount(traffic.qp_dst, minlength=1).max(initial=0))
         self.values = derive(fabric, transport, queues, senders)
-        self.ends = build.Ends(traffic)
+        self.ends = network.Ends(traffic)
         self.engine = build.build_engine(
             fabric, traffic, transport, queues, self.values, self.ends, seed
         )
@@ -84,9 +84,9 @@ class MrcSide:
         """None: there is no flow control on these links."""
         return []
 
-    def reader(self, world: World, qp: int) -> QpReader:
+    def reader(self, world: World, qp: int) -> EvReader:
         """What reads a QP of the workload while the world runs."""
-        return QpReader(world, qp)
+        return EvReader(world, qp)
 
     def wrong(self, world: World) -> list[str]:
         """One line for each thing in the books that is not so."""

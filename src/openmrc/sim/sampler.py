@@ -14,26 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from openmrc.engine import paths
 from openmrc.fabric.actions import PORT_CORRUPT, PORT_DOWN, PORT_LOSS, SWITCH_SILENT
 from openmrc.fabric.rtt import PS_BITS
 from openmrc.fabric.sketch import Sketch, sketch
 from openmrc.sim.intervals import Array, Intervals
+from openmrc.sim.reader import queue_bytes
 from openmrc.sim.samples import (
-    ASSUMED_BAD,
-    BACKUP,
-    DENIED,
     DOWN,
-    IN_USE,
     LOSSY,
-    NO_TURN,
     SILENT,
-    SKIP,
     SLOW,
     UP,
     Groups,
     Links,
-    QpSamples,
     Samples,
     Table,
 )
@@ -156,7 +149,7 @@ class Sampler:
         edges = self._edges
         found: dict[str, Any] = {
             "sent_bytes": edges.sum(now.sent_bytes - before.sent_bytes),
-            "queue_bytes": edges.longest_of_groups(_queue_bytes(self._world.net)),
+            "queue_bytes": edges.longest_of_groups(queue_bytes(self._world.net)),
             "lost": edges.of_groups(edges.sum(now.lost - before.lost)),
             "trimmed": edges.of_groups(edges.sum(now.trimmed - before.trimmed)),
             "health": np.uint8(UP),
@@ -174,7 +167,7 @@ class Sampler:
     def _read_ports(self, before: _State, now: _State) -> dict[str, Any]:
         return {
             "sent_bytes": now.sent_bytes - before.sent_bytes,
-            "queue_bytes": _queue_bytes(self._world.net),
+            "queue_bytes": queue_bytes(self._world.net),
             "lost": now.lost - before.lost,
             "trimmed": now.trimmed - before.trimmed,
             "health": self._worst_health(before, now) if len(self._fault_at) else np.uint8(UP),
@@ -295,89 +288,6 @@ class _EdgeReader:
     def longest_of_groups(self, by_port: Array) -> Array:
         found: Array = np.maximum.reduceat(self.largest(by_port), self.group_first)
         return found
-
-
-class QpReader:
-    """The sending end of one QP."""
-
-    def __init__(self, world: World, qp: int) -> None:
-        self._world = world
-        self._number = qp
-        self.src, self.dst = int(world.traffic.qp_src[qp]), int(world.traffic.qp_dst[qp])
-        self._end = int(world.ends.sender[qp])
-        q = world.engine.qp[self._end]
-        self._evs = slice(int(q.ev0), int(q.ev0 + q.n_evs))
-        n = int(q.n_evs)
-        self._used_before = np.zeros(n, np.int64)
-        own = world.fabric.nic_port(self.dst, 0) + np.arange(world.fabric.n_planes)
-        self._last_hop = world.fabric.port_reverse[own]
-        self.shapes = {
-            "cwnd_bytes": (0, "f4"),
-            "inflight_bytes": (0, "i8"),
-            "delay_ps": (0, "f4"),
-            "queue_bytes": (0, "i4"),
-            "state": (n, "u1"),
-            "used": (n, "f4"),
-        }
-        self._moves = world.transport.paths == "single"
-        if self._moves:
-            self.shapes["value"] = (n, "u4")
-
-    def read(self) -> dict[str, Array]:
-        """Now."""
-        engine, q = self._world.engine, self._world.engine.qp[self._end]
-        ev = engine.ev[self._evs]
-        believed, plane = np.asarray(ev.state), np.asarray(ev.plane, np.int64)
-        state = np.where(np.asarray(ev.active) != 0, IN_USE, BACKUP)
-        state[believed == paths.SKIP] = SKIP
-        state[(int(q.planes_ok) >> plane) & 1 == 0] = NO_TURN
-        state[believed == paths.ASSUMED_BAD] = ASSUMED_BAD
-        state[believed == paths.DENIED] = DENIED
-        found = {
-            "cwnd_bytes": q.cwnd,
-            "inflight_bytes": q.inflight,
-            "delay_ps": q.avg_delay,
-            "queue_bytes": _queue_bytes(self._world.net)[self._last_hop].max(),
-            "state": state,
-            "used": np.asarray(ev.used) - self._used_before,
-        }
-        return found | ({"value": np.asarray(ev.value)} if self._moves else {})
-
-    def note(self) -> None:
-        """From here on count anew."""
-        self._used_before[:] = self._world.engine.ev[self._evs].used
-
-    def samples(self, interval_ps: int, end_ps: int, values: dict[str, Array]) -> QpSamples:
-        """What was read, with names."""
-        ev = self._world.engine.ev[self._evs]
-        evs = np.asarray(ev.value).copy()
-        seen = np.union1d(evs, values["value"]) if self._moves else evs
-        return QpSamples(
-            interval_ps,
-            end_ps,
-            values,
-            qp=self._number,
-            src=self.src,
-            dst=self.dst,
-            evs=evs,
-            plane=np.asarray(ev.plane).copy(),
-            names={int(value): self._name(int(value)) for value in seen},
-        )
-
-    def _name(self, ev: int) -> str:
-        """The first choices of a path; what hashing switches make of an EV has no name."""
-        fabric = self._world.fabric
-        if self._world.transport.hashed:
-            return "hashed by the switches"
-        ports = fabric.route(self.src, self.dst, ev)
-        top = max((int(s) for s in fabric.port_switch[ports[1:]]), key=lambda s: fabric.sw_tier[s])
-        return f"over {fabric.switch_name(top)}"
-
-
-def _queue_bytes(net: Any) -> Array:
-    """Of all classes."""
-    found: Array = np.asarray(net.port.data_bytes) + np.asarray(net.port.control_bytes)
-    return found
 
 
 def _sent_bytes(net: Any) -> Array:

@@ -16,7 +16,7 @@ from openmrc.fabric.actions import FaultSchedule
 from openmrc.fabric.model import Fabric
 from openmrc.interrupts import held_back
 from openmrc.jit import interpreted, records
-from openmrc.sim import build
+from openmrc.sim import network
 from openmrc.sim import state as ss
 from openmrc.sim.roce.transport import RoceTransport
 from openmrc.sim.sampler import Sampler
@@ -173,7 +173,7 @@ class World:
             if self.net.ctl[0].by_usid:
                 carrier = np.pad(self.net.carrier, ((0, extra), (0, 0)))
                 self.net = self.net._replace(carrier=carrier)
-        build.free_list(self.net, n, n + extra)
+        network.free_list(self.net, n, n + extra)
 
     def _grow_heap(self) -> None:
         self.net = self.net._replace(heap=_longer(self.net.heap, len(self.net.heap)))
@@ -227,8 +227,8 @@ class World:
             "bytes": self.traffic.msg_total_bytes,
             "messages": self.traffic.msg_count.copy(),
             "start_ps": m.posted_at.copy(),
-            "done_ps": np.where(completed, m.done_at, build.NO_TIME),
-            "delivered_ps": np.where(m.many & ~completed, build.NO_TIME, m.delivered_at),
+            "done_ps": np.where(completed, m.done_at, network.NO_TIME),
+            "delivered_ps": np.where(m.many & ~completed, network.NO_TIME, m.delivered_at),
             "retransmitted": m.retransmitted.astype(np.int64),
             "failed": np.asarray(m.fate) == ss.FAILED,
         }

@@ -9,7 +9,8 @@ import pytest
 
 from openmrc.fabric.faults import Fault
 from openmrc.sim import state as ss
-from openmrc.traffic import Calcs, Traffic, make_traffic
+from openmrc.traffic import Calcs, Traffic
+from tests.sim import lab
 from tests.sim.lab import MS, US
 from tests.sim.roce.lab import (
     FIRST,
@@ -26,12 +27,7 @@ PACKETS = 4
 
 
 def there_and_back(calcs: Calcs, recv: list[tuple[int, int]]) -> Traffic:
-    """Message 0 from NIC 0 to 7, message 1 back; `recv` are releases, computations from 2."""
-    giving, released = ([pair[end] for pair in recv] for end in (0, 1))
-    sizes = [PACKETS * 4096] * 2
-    return make_traffic(
-        "test", 8, [0, 7], [7, 0], [0, 1], sizes, recv=(giving, released), calcs=calcs
-    )
+    return lab.there_and_back(calcs, recv, far=7, size=PACKETS * 4096)
 
 
 def test_a_message_waits_for_the_computation_after_the_one_before() -> None:

@@ -6,16 +6,13 @@ between two starts.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
 from openmrc.sim.roce.profiles import PROFILES, Marking, Profile
+from tests.sim.plain import run_plain
 from tests.sim.roce.incast import Outcome, incast
 
 US = 1_000_000
@@ -97,18 +94,7 @@ def test_a_late_flow_gets_its_part() -> None:
 
 
 def test_plain_python_agrees_with_compiled_code() -> None:
-    said = [
-        json.loads(
-            subprocess.run(
-                [sys.executable, "-m", "tests.sim.roce.plain"],
-                env=os.environ | {"NUMBA_DISABLE_JIT": disabled},
-                capture_output=True,
-                text=True,
-                check=True,
-            ).stdout
-        )
-        for disabled in ("1", "0")
-    ]
+    said = [run_plain("tests.sim.roce.plain", NUMBA_DISABLE_JIT=disabled) for disabled in "10"]
     assert said[0] == said[1]
     for found in said[0].values():
         assert sum(found["cnps"]) > 0

@@ -11,7 +11,7 @@ import pytest
 from openmrc.report.table import UNLIMITED_BYTES, derived, of_roce, sentences
 from openmrc.run import ROCE, Result, simulate
 from openmrc.scenario import make_scenario
-from openmrc.sim.build import UNLIMITED
+from openmrc.sim.network import UNLIMITED
 from openmrc.sweeps.rows import rows
 
 TABLES: dict[str, Any] = {

@@ -241,7 +241,7 @@ def bonded(faults: list[Fault], **more: object) -> World:
     fabric = leaf_spine(planes=4)
     traffic = stream(0, 7, 20_000_000)
     more = {"rto_ps": 100 * US, "convergence_ps": (TAKES, TAKES)} | more
-    return roce_world(fabric, traffic, faults, **more)  # type: ignore[arg-type]
+    return roce_world(fabric, traffic, faults, **more)
 
 
 def test_a_flow_has_one_plane_and_several_flows_have_several() -> None:

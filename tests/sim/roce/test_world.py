@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +13,10 @@ from openmrc.fabric.faults import Fault
 from openmrc.sim.roce.transport import RoceTransport
 from openmrc.sim.world import World
 from openmrc.workload import incast, permutation
-from tests.sim.lab import MS, US
+from tests.sim import plain
+from tests.sim.lab import MS, US, in_slices
 from tests.sim.roce import worlds
 from tests.sim.roce.lab import all_complete, balanced, leaf_spine, roce_world
-
-ROOT = Path(__file__).resolve().parents[3]
 
 
 def eventful(seed: int = 1) -> World:
@@ -48,12 +43,8 @@ def test_two_runs_of_a_seed_agree_in_every_byte() -> None:
 
 @pytest.mark.parametrize("slice_ps", [3_333_333, 7 * US])
 def test_a_run_in_slices_is_the_run_in_one_go(slice_ps: int) -> None:
-    whole, sliced = eventful(), eventful()
+    whole, sliced = eventful(), in_slices(eventful(), slice_ps, balanced)
     whole.run()
-    until = 0
-    while not sliced.run(until_ps=until):
-        until += slice_ps
-        balanced(sliced)
     for part in ("flows", "counters", "timeline", "errors", "verified", "roce"):
         assert worlds.outcome(sliced)[part] == worlds.outcome(whole)[part], part
 
@@ -116,16 +107,7 @@ def test_no_frames_are_captured() -> None:
 
 @pytest.mark.timeout(300)
 def test_plain_python_and_compiled_code_say_the_same() -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.sim.roce.worlds"],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path), "NUMBA_DISABLE_JIT": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    interpreted = json.loads(done.stdout)
+    interpreted = plain.run_plain("tests.sim.roce.worlds")
     total: dict[str, int] = {}
     for name, world in worlds.worlds().items():
         world.run()

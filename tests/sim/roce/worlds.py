@@ -10,19 +10,16 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from openmrc.fabric.draw import draw_faults
 from openmrc.fabric.faults import Fault
 from openmrc.fabric.kinds import BEGINS
-from openmrc.jit import interpreted
 from openmrc.sim.roce import build
 from openmrc.sim.roce.profiles import FlowControl
 from openmrc.sim.transport import Queues
 from openmrc.sim.world import World
 from openmrc.workload import incast, permutation, ring_all_reduce
+from tests.sim import plain
 from tests.sim.lab import US, tree
-from tests.sim.plain import digests
 from tests.sim.roce.lab import leaf_spine, roce_world, side
 
 CUT = [Fault(6 * US, "link-down", "plane 0 t0 0 - t1 0", for_ps=20 * US)]
@@ -73,26 +70,12 @@ def tight(faults: Sequence[Fault] = (), **more: Any) -> World:
 
 def outcome(world: World) -> dict[str, Any]:
     """Everything a run leaves behind."""
-    return {
-        "flows": {k: v.tolist() for k, v in world.flows().items()},
-        "counters": world.counters(),
-        "timeline": {k: v.tolist() for k, v in world.timeline().items()},
-        "errors": world.qp_errors(),
-        "verified": [world.bytes_verified, world.bytes_wrong],
-        "net": digests(world.net),
-        "roce": digests(side(world).state),
-    }
+    return plain.outcome(world) | {"roce": plain.digests(side(world).state)}
 
 
 def main() -> None:
     """Run them and print."""
-    if interpreted():
-        np.seterr(over="raise", under="ignore", invalid="raise", divide="raise")
-    found = {}
-    for name, world in worlds().items():
-        world.run()
-        found[name] = outcome(world)
-    json.dump(found, sys.stdout)
+    json.dump(plain.outcomes(worlds(), outcome), sys.stdout)
 
 
 if __name__ == "__main__":

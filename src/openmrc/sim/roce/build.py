@@ -10,17 +10,14 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from openmrc.engine import bits
 from openmrc.engine import state as es
-from openmrc.engine.packet import PACKET
 from openmrc.errors import InputError
 from openmrc.fabric.actions import FaultSchedule
 from openmrc.fabric.model import Fabric
-from openmrc.fabric.rtt import PS_BITS
 from openmrc.jit import records
-from openmrc.sim import build
+from openmrc.sim import network
 from openmrc.sim import state as ss
 from openmrc.sim.roce import dcqcn, pfc, requester, routing
 from openmrc.sim.roce.derive import RoceDerived
@@ -36,7 +33,6 @@ from openmrc.sim.roce.state import BUNDLE, ROCE, ROCE_QP, ROUTE, WHOLE, Roce
 from openmrc.sim.roce.transport import RoceTransport
 from openmrc.sim.transport import Queues
 from openmrc.traffic import Traffic
-from openmrc.wire import srv6
 from openmrc.wire.roce import roce_framing
 
 PACKETS_AT_START = 1 << 14
@@ -45,46 +41,27 @@ MARKING = Marking()
 PEER_FLOW_CONTROL = FlowControl(xoff_bytes=15 * 4150, xon_gap_packets=3)
 PEER_BUFFER_BYTES = 1 << 40
 SPORT_BASE, SPORT_BITS = 0xC000, 14  # the part of the UDP ports that RoCEv2 uses for entropy
-SEED_SPORTS = 8  # purpose of a random stream, beside those of `sim.build`
+SEED_SPORTS = 8  # purpose of a random stream, beside those of `sim.network`
 SEED_CONVERGENCE = 9
 
 
-def rings_of(traffic: Traffic) -> npt.NDArray[np.int64]:
-    """Messages that the send queue of each QP of the workload holds, a power of two."""
-    counts = np.bincount(traffic.msg_qp, traffic.msg_count, traffic.n_qps).astype(np.int64)
-    most = build.SEND_QUEUE_MAX
-    ring = np.array([build.pow2_at_least(c) for c in range(most + 1)], np.int64)
-    return ring[np.minimum(counts, most)]
-
-
-def build_engine(fabric: Fabric, traffic: Traffic, ends: build.Ends, seed: int) -> es.State:
+def build_engine(fabric: Fabric, traffic: Traffic, ends: network.Ends, seed: int) -> es.State:
     """The engine's State: who the QPs are, and their rings of messages."""
-    ring = rings_of(traffic)[ends.traffic_qp]
-    n_send = np.where(ends.sends, ring, 0)
+    ring = network.rings_of(traffic)[ends.traffic_qp]
     st = es.new_state(
         qps=ends.n,
         slots=1,
         planes=1,
         evs=1,
         order=1,
-        messages=max(int(n_send.sum()), 1),
+        messages=max(int(ring[ends.sends].sum()), 1),
         rx_messages=1,
         words=1,
         regions=1,
         nics=fabric.n_nics,
         peers=1,
     )
-    q = st.qp
-    q.nic = ends.nic
-    q.peer_nic = ends.nic[ends.other]
-    q.index = np.arange(ends.n)
-    q.msg0 = np.where(ends.sends, build.starts_of(n_send), 0)
-    q.msg_mask = np.where(ends.sends, ring - 1, 0)
-    names = np.random.default_rng([seed, build.SEED_NAMES])
-    q.first_psn = names.integers(0, build.QPNS, ends.n)
-    q.peer_psn = q.first_psn[ends.other]
-    st.nic.qp0 = np.searchsorted(ends.nic, np.arange(fabric.n_nics))
-    st.nic.n_qps = np.bincount(ends.nic, minlength=fabric.n_nics)
+    network.introduce(st, ends, ring, np.random.default_rng([seed, network.SEED_NAMES]))
     return st
 
 
@@ -93,17 +70,17 @@ def build_roce(
     traffic: Traffic,
     transport: RoceTransport,
     derived: RoceDerived,
-    ends: build.Ends,
+    ends: network.Ends,
     st: es.State,
     seed: int,
 ) -> Roce:
     """What RoCEv2 keeps."""
-    ring = rings_of(traffic)
-    vas = np.random.default_rng([seed, build.SEED_NAMES, 2])
+    ring = network.rings_of(traffic)
+    vas = np.random.default_rng([seed, network.SEED_NAMES, 2])
     bundle = records(traffic.n_qps, BUNDLE)
     bundle.sender = ends.sender[:: transport.qps]
     bundle.receiver = ends.receiver[:: transport.qps]
-    bundle.ring0 = build.starts_of(ring)
+    bundle.ring0 = network.starts_of(ring)
     bundle.ring_mask = ring - 1
     bundle.va = vas.integers(1 << 20, 1 << 40, traffic.n_qps) << 12
     route = records(fabric.n_ports, ROUTE)
@@ -122,8 +99,8 @@ def build_roce(
     c.p_max = MARKING.p_max
     c.convergence_low = low
     c.convergence_span = high - low
-    c.delay_at = build.NO_TIME
-    c.planes_at = build.NO_TIME
+    c.delay_at = network.NO_TIME
+    c.planes_at = network.NO_TIME
     return Roce(
         c=c,
         qp=_qps(ends, st, seed),
@@ -140,7 +117,7 @@ def build_roce(
     )
 
 
-def _dcqcn(transport: RoceTransport, derived: RoceDerived, ends: build.Ends) -> tuple[Any, ...]:
+def _dcqcn(transport: RoceTransport, derived: RoceDerived, ends: network.Ends) -> tuple[Any, ...]:
     """DCQCN's knobs, and both ends of it for each QP."""
     rates = dcqcn_config(profile_named(transport.profile), derived.port_rate_bps)
     n = ends.n if transport.cc == "dcqcn" else 1
@@ -202,7 +179,7 @@ def _shared_bytes(
     return transport.buffer_bytes - headroom_bytes
 
 
-def _qps(ends: build.Ends, st: es.State, seed: int) -> Any:
+def _qps(ends: network.Ends, st: es.State, seed: int) -> Any:
     qp = records(ends.n, ROCE_QP)
     qp.rto_at = es.NEVER
     qp.msg0 = st.qp.msg0
@@ -225,93 +202,30 @@ def build_net(
     transport: RoceTransport,
     queues: Queues,
     derived: RoceDerived,
-    ends: build.Ends,
+    ends: network.Ends,
     st: es.State,
     schedule: FaultSchedule | None,
     seed: int,
 ) -> ss.Net:
     """The network's arrays."""
     sizes = roce_framing(transport.rules)
-    n_ports, n_entries = fabric.n_ports, traffic.n_entries
-    port, kind, health = build.ports_of(fabric, replace(queues, ecn_last_hop=True), derived)
-    fault, kind = build.faults_of(schedule, port, kind)
-    longest = (max(sizes.header_bytes) + transport.pmtu) * PS_BITS // kind.rate_bps
-    span_ps = int((kind.delay_ps + longest).max()) + 1
-    shortest_ps = int((min(sizes.header_bytes) * PS_BITS // kind.rate_bps).min())
-    shift, buckets = build.wheel(span_ps, shortest_ps, n_ports)
-    message, release = build.messages_of(traffic, ends)
-    message[: traffic.n_msgs].qp = ends.sender[traffic.msg_qp * transport.qps]
-    series = build.series_of(traffic)
-    reserve = n_entries + 1024 + int(message.many.any()) * build.SERIES_RELEASES
+    reserve = network.heap_reserve(traffic)
     reserve += ss.EVENTS_BETWEEN_CHECKS * (2 * int(st.nic.n_qps.max(initial=0)) + 6)
-    heap = 2 * reserve + int(series.n_let.sum(dtype=np.int64)) + 4 * ends.n
-    packets = PACKETS_AT_START
-    tables, speller = srv6.nothing()
-    ctl = records(1, ss.CONTROL)
-    net = ss.Net(
-        ctl=ctl,
-        hop=records(packets, ss.HOP),
-        packet=records(packets, PACKET),
-        port=port,
-        port_kind=kind,
-        health=health,
-        tally=records(n_ports, ss.TALLY),
-        switch=build.switches_of(fabric, seed),
-        after=np.zeros(n_ports + packets, np.int32),
-        bucket=records(buckets, ss.BUCKET),
-        bucket_bits=np.zeros(max(buckets // 64, 1), np.uint64),
-        bucket_summary=np.zeros(max(buckets // 4096, 1), np.uint64),
-        heap=records(heap, ss.HEAP_ENTRY),
-        qp=_link_qps(traffic, transport, ends),
-        nic=build.link_nics(fabric),
-        message=message,
-        series=series,
-        core_free_at=build.cores_of(traffic),
-        roster=np.argsort(traffic.msg_qp, kind="stable").astype(np.int32),
-        release=release,
-        unit=np.zeros(1, np.uint16),
-        fault=fault,
-        groups=build.groups_of(schedule),
-        timeline=np.zeros((build.TIMELINE_BINS, ss.BIN_COLUMNS), np.int64),
-        stream=bits.seed_streams(seed, build.SEED_NET, 2),
-        tap=records(0, ss.TAP),
-        tap_packet=records(0, PACKET),
-        carrier=np.zeros((1, srv6.ADDRESS_BYTES), np.uint8),
-        usid_switch=tables.switch,
-        usid_slots=tables.slots,
-        usid_scheme=speller.scheme,
-        usid_nic=speller.nic,
+    net = network.new_net(
+        fabric,
+        traffic,
+        replace(queues, ecn_last_hop=True),
+        derived,
+        ends,
+        st,
+        schedule,
+        seed,
+        sizes=sizes,
+        longest_bytes=max(sizes.header_bytes) + transport.pmtu,
+        pmtu=transport.pmtu,
+        packets=PACKETS_AT_START,
+        heap=2 * reserve + 4 * ends.n,
+        reserve=reserve,
     )
-    net.bucket.head = -1
-    c = ctl[0]
-    c.header_bytes[:] = sizes.header_bytes
-    c.shift = shift
-    c.bucket_mask = buckets - 1
-    c.open_head = -1
-    c.n_ports = n_ports
-    c.n_nic_ports = fabric.n_nics * fabric.n_planes
-    c.n_planes = fabric.n_planes
-    c.pmtu = transport.pmtu
-    c.bin_ps = build.TIMELINE_BIN_PS
-    c.messages_open = n_entries
-    c.ends_on_error = traffic.ends_on_error
-    c.reserve = reserve
-    c.first_fault_drop_at = build.NO_TIME
-    build.name_qps(st, c, ends, seed)
-    build.free_list(net, 0, packets - 1)  # the last one is a spare
+    network.free_list(net, 0, PACKETS_AT_START - 1)  # the last one is a spare
     return net
-
-
-def _link_qps(traffic: Traffic, transport: RoceTransport, ends: build.Ends) -> Any:
-    """What the world keeps of each QP end; the first of a bundle keeps what is common to it."""
-    qp = records(ends.n, ss.LINK_QP)
-    qp.timer_at = es.NEVER
-    qp.other = ends.other
-    qp.ready_next = -1
-    qp.waiting_head = -1
-    qp.region = ends.traffic_qp
-    entries = np.bincount(traffic.msg_qp, minlength=traffic.n_qps)
-    first = ends.sender[:: transport.qps]
-    qp.roster0[first] = build.starts_of(entries)
-    qp.n_roster[first] = entries
-    return qp

@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass
 
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.rtt import PS_BITS, base_rtt_ps
-from openmrc.sim.build import UNLIMITED
 from openmrc.sim.derive import CONTROL_BYTES, CONTROL_BYTES_PER_SENDER
+from openmrc.sim.network import UNLIMITED
 from openmrc.sim.roce.profiles import Marking
 from openmrc.sim.roce.transport import RoceTransport
 from openmrc.sim.transport import Queues

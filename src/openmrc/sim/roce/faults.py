@@ -10,21 +10,14 @@ from __future__ import annotations
 from openmrc.fabric.actions import (
     NIC_PORT_DOWN,
     NIC_PORT_UP,
-    PORT_ALLOW,
-    PORT_CORRUPT,
-    PORT_DENY,
     PORT_DOWN,
-    PORT_LOSS,
-    PORT_RATE,
-    PORT_UP,
     REVIEW_PATHS,
     SWITCH_DOWN,
     SWITCH_SILENT,
     SWITCH_UP,
 )
 from openmrc.jit import inlined, inner
-from openmrc.sim import events
-from openmrc.sim import faults as common
+from openmrc.sim import events, health
 from openmrc.sim.roce import flow, nic, routing
 from openmrc.sim.roce import port as ports
 from openmrc.sim.roce.state import AT_PLANES
@@ -35,10 +28,8 @@ def apply(net, st, ro, fault, now):
     """One elementary action of the schedule."""
     action = int(fault.action)
     target = int(fault.target)
-    if action == SWITCH_SILENT:
-        net.switch[target].silent = 1
-    elif action == SWITCH_UP or action == SWITCH_DOWN:
-        net.switch[target].silent = 0
+    if action == SWITCH_UP or action == SWITCH_DOWN or action == SWITCH_SILENT:
+        health.change_switch(net, action, target)
     elif action == NIC_PORT_DOWN or action == NIC_PORT_UP:
         _nic_port(net, st, ro, target, action == NIC_PORT_UP, now)
     elif action != REVIEW_PATHS:  # routing reviews its ways by itself
@@ -48,38 +39,20 @@ def apply(net, st, ro, fault, now):
 @inlined
 def _port(net, st, ro, fault, action, target, now):
     """A directed port changes."""
-    port = net.port[target]
-    health = net.health[target]
+    rerouted = health.change_port(net, fault, action, target)
     if action == PORT_DOWN:
-        port.up = 0
-        health.cut_until = port.free_at
-        net.ctl[0].any_down = 1
         ports.flush(net, ro, target, now)
         if flow.forget(ro, target, now) and target < net.ctl[0].n_nic_ports:
             nic.go_on(net, st, ro, target, now)  # unless it notices, it sends into the dead link
+    if rerouted:
         routing.changed(net, ro, target, now)
-    elif action == PORT_UP:
-        port.up = 1
-        routing.changed(net, ro, target, now)
-    elif action == PORT_LOSS:
-        common.set_loss(health, fault.rate, fault.burst)
-    elif action == PORT_CORRUPT:
-        health.corrupt = common.chance(fault.rate)
-    elif action == PORT_RATE:
-        port.kind = fault.port_kind
-    elif action == PORT_DENY:
-        health.denied = int(health.denied) | (1 << int(fault.group))
-        routing.changed(net, ro, target, now)
-    elif action == PORT_ALLOW:
-        health.denied = int(health.denied) & ~(1 << int(fault.group))
-        routing.changed(net, ro, target, now)
-    port.faulty = 1 if port.up == 0 or health.loss > 0 or health.corrupt > 0 else 0
+    health.note_faulty(net, target)
 
 
 @inner
 def _nic_port(net, st, ro, port_no, up, now):
     """A NIC notices its own port."""
-    nic_no, _ = common.note_nic_port(net, port_no, up)
+    nic_no, _ = health.note_nic_port(net, port_no, up)
     nic.choose_planes(net, st, ro, nic_no, now)
 
 

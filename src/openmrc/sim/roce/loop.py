@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from openmrc.engine.state import NEVER, RTS
 from openmrc.jit import compiled, inlined, inner
-from openmrc.sim import due, events, link, messages
+from openmrc.sim import due, events, link
 from openmrc.sim.roce import faults, flow, nic, routing
 from openmrc.sim.roce import port as ports
 from openmrc.sim.roce.state import AT_PACE, AT_PFC, AT_PLANES
-from openmrc.sim.state import (
-    AT_CONVERGED,
-    AT_FAULT,
-    AT_MESSAGE,
-    AT_QP,
-    OPEN,
-)
+from openmrc.sim.state import AT_CONVERGED, AT_FAULT, AT_MESSAGE, AT_QP, OPEN
 
 PACKETS_RESERVED = 64  # one event never needs more packets than this: a packet for each port
 
@@ -79,19 +73,14 @@ def _pause(net, st, ro, number, now):
 
 @inner
 def _start(net, st, ro):
-    """Before the first event: open every QP, and put the first fault and the messages that wait for
-    nobody into the heap.
-    """
+    """Before the first event: open every QP, and put what comes first into the heap."""
     for qi in range(st.qp.shape[0]):
         rq = ro.qp[qi]
         st.qp[qi].state = RTS
         rq.alive = 1
         rq.rto_at = NEVER
         rq.plane = routing.plane_of(net, ro, int(rq.nic), int(rq.peer_nic), int(rq.flow))
-    due.next_fault(net, 0)
-    for i in range(net.message.shape[0]):
-        messages.start(net, i)
-    net.ctl[0].started = 1
+    due.start(net)
 
 
 @compiled

@@ -12,8 +12,9 @@ import numpy as np
 
 from openmrc.fabric.rtt import PS_BITS
 from openmrc.sim.intervals import Array
+from openmrc.sim.reader import QpReader
 from openmrc.sim.roce import routing
-from openmrc.sim.samples import IN_USE, NO_TURN, QpSamples
+from openmrc.sim.samples import IN_USE, NO_TURN
 
 if TYPE_CHECKING:
     from openmrc.sim.roce.side import RoceSide
@@ -23,41 +24,24 @@ if TYPE_CHECKING:
 ABOVE_PORTS = 1 << 16
 
 
-class FlowReader:
-    """The sending ends of one QP of the workload."""
+class FlowReader(QpReader):
+    """The paths of a QP of the workload: the QPs of its bundle."""
 
     def __init__(self, world: World, side: RoceSide, qp: int) -> None:
-        self._world, self._side, self._number = world, side, qp
-        self.src, self.dst = int(world.traffic.qp_src[qp]), int(world.traffic.qp_dst[qp])
+        self._side = side
         n = int(side.state.c[0].qps)
         first = int(side.state.bundle[qp].sender)
         self._ends = np.arange(first, first + n)
-        self._sent_before = np.zeros(n, np.int64)
-        own = world.fabric.nic_port(self.dst, 0) + np.arange(world.fabric.n_planes)
-        self._last_hop = world.fabric.port_reverse[own]
-        self.shapes = {
-            "cwnd_bytes": (0, "f4"),
-            "inflight_bytes": (0, "i8"),
-            "delay_ps": (0, "f4"),
-            "queue_bytes": (0, "i4"),
-            "state": (n, "u1"),
-            "used": (n, "f4"),
-            "value": (n, "u4"),
-        }
+        super().__init__(world, qp, n, move=True)
 
-    def read(self) -> dict[str, Array]:
-        """Now."""
+    def _read(self) -> dict[str, Array]:
         rq = self._side.state.qp[self._ends]
-        port = self._world.net.port
-        queue = np.asarray(port.data_bytes) + np.asarray(port.control_bytes)
         pmtu = self._world.transport.pmtu
         return {
             "cwnd_bytes": np.float32(self._rate_bps() * self._world.values.base_rtt_ps / PS_BITS),
             "inflight_bytes": (np.asarray(rq.nxt) - np.asarray(rq.una)).sum() * pmtu,
             "delay_ps": np.float32(0),
-            "queue_bytes": queue[self._last_hop].max(),
             "state": np.where(np.asarray(rq.plane) >= 0, IN_USE, NO_TURN),
-            "used": np.asarray(rq.high) - self._sent_before,
             "value": np.array([self._top(end) for end in self._ends.tolist()], np.uint32),
         }
 
@@ -67,28 +51,20 @@ class FlowReader:
             return float(self._side.state.limiter.rate_bps[self._ends].sum())
         return float(self._world.values.port_rate_bps * len(self._ends))
 
-    def note(self) -> None:
-        """From here on count anew."""
-        self._sent_before[:] = self._side.state.qp[self._ends].high
+    def _used(self) -> Array:
+        return np.asarray(self._side.state.qp[self._ends].high)
 
-    def samples(self, interval_ps: int, end_ps: int, values: dict[str, Array]) -> QpSamples:
-        """What was read, with names."""
+    def _paths(self, values: dict[str, Array]) -> dict[str, Any]:
         qp = self._side.state.qp[self._ends]
         tops = [self._top(end) for end in self._ends.tolist()]
         seen = np.union1d(np.array(tops, np.uint32), values["value"])
         by_port = zip(np.asarray(qp.sport).tolist(), tops, strict=True)
-        return QpSamples(
-            interval_ps,
-            end_ps,
-            values,
-            qp=self._number,
-            src=self.src,
-            dst=self.dst,
-            evs=np.asarray(qp.sport).astype(np.uint32),
-            plane=np.maximum(np.asarray(qp.plane), 0),
-            names={int(top): self._name(int(top)) for top in seen}
+        return {
+            "evs": np.asarray(qp.sport).astype(np.uint32),
+            "plane": np.maximum(np.asarray(qp.plane), 0),
+            "names": {int(top): self._name(int(top)) for top in seen}
             | {port: self._name(top) for port, top in by_port},
-        )
+        }
 
     def _top(self, end: int) -> int:
         """The highest switch of a flow's way, as a number above all ports; 0 if it has none."""

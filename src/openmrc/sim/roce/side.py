@@ -12,7 +12,7 @@ from openmrc.errors import InputError
 from openmrc.fabric.actions import FaultSchedule
 from openmrc.fabric.model import Fabric
 from openmrc.sim import state as ss
-from openmrc.sim.build import Ends
+from openmrc.sim.network import Ends
 from openmrc.sim.roce import build, loop
 from openmrc.sim.roce.derive import derive
 from openmrc.sim.roce.reader import FlowReader
