@@ -194,6 +194,7 @@ def _qp(qp: QpSamples, n: int) -> dict[str, Any]:
         "qp": qp.qp,
         "src": qp.src,
         "dst": qp.dst,
+        "bundle": qp.bundle,
         "ev": qp.evs[order].tolist(),
         "plane": qp.plane[order].tolist(),
         "name": [qp.names[int(ev)] for ev in qp.evs[order]],
@@ -203,9 +204,16 @@ def _qp(qp: QpSamples, n: int) -> dict[str, Any]:
         "moves": _moves(qp, columns),
         "cwnd_bytes": columns.rows("cwnd_bytes", "last")[0].astype(int).tolist(),
         "inflight_bytes": columns.rows("inflight_bytes", "last")[0].tolist(),
-        "delay_us": _short(columns.rows("delay_ps", "last")[0] / US),
+        "delay_us": _delay_us(qp, columns),
         "queue_bytes": columns.rows("queue_bytes", "max")[0].tolist(),
     }
+
+
+def _delay_us(qp: QpSamples, columns: _Columns) -> list[float] | None:
+    """The delay that congestion control measures; None where it measures none."""
+    if "delay_ps" not in qp.values:
+        return None
+    return _short(columns.rows("delay_ps", "last")[0] / US)
 
 
 def _moves(qp: QpSamples, columns: _Columns) -> list[tuple[int, str]]:

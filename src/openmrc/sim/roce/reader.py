@@ -1,7 +1,8 @@
 """Reads the flow of one QP while a RoCE world runs, for the pictures of a report.
 
 A bundle's QPs are its paths: each has one, hashed, and its UDP source port stands for it. Where MRC
-has a window, the rate limiters allow so many bytes in a base round trip; no delay is measured.
+has a window, the rate limiters allow so many bytes in a base round trip; no delay is measured, so
+there is no `delay_ps`.
 """
 
 from __future__ import annotations
@@ -38,7 +39,6 @@ class FlowReader:
         self.shapes = {
             "cwnd_bytes": (0, "f4"),
             "inflight_bytes": (0, "i8"),
-            "delay_ps": (0, "f4"),
             "queue_bytes": (0, "i4"),
             "state": (n, "u1"),
             "used": (n, "f4"),
@@ -54,7 +54,6 @@ class FlowReader:
         return {
             "cwnd_bytes": np.float32(self._rate_bps() * self._world.values.base_rtt_ps / PS_BITS),
             "inflight_bytes": (np.asarray(rq.nxt) - np.asarray(rq.una)).sum() * pmtu,
-            "delay_ps": np.float32(0),
             "queue_bytes": queue[self._last_hop].max(),
             "state": np.where(np.asarray(rq.plane) >= 0, IN_USE, NO_TURN),
             "used": np.asarray(rq.high) - self._sent_before,
@@ -84,6 +83,7 @@ class FlowReader:
             qp=self._number,
             src=self.src,
             dst=self.dst,
+            bundle=True,
             evs=np.asarray(qp.sport).astype(np.uint32),
             plane=np.maximum(np.asarray(qp.plane), 0),
             names={int(top): self._name(int(top)) for top in seen}
