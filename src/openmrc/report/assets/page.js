@@ -22,6 +22,8 @@ function drawPaths(host) {
     if (!samples()) return null;
     const qp = samples().qp, states = stateTable(qp.state, qp.columns), used = countTable(qp.used, qp.columns);
     const shades = STATE_COLOURS.map(colour);
+    const columns = Object.values(qp.moves).flatMap((moves) => moves.slice(1).map(([c]) => c));
+    const moved = [...new Set(columns)].sort((a, b) => a - b);
     const all = qp.ev.length + qp.left_out, noun = qp.bundle ? "QP" : "EV";
     about.textContent = `${qp.bundle ? "Messages" : `QP ${qp.qp},`} from nic ${qp.src} to nic ${qp.dst}, in`
       + ` ${DATA.runs[view.run].name}: ${many(all, noun)}`
@@ -29,18 +31,18 @@ function drawPaths(host) {
     note.textContent = "The worst state of each interval. "
       + (qp.bundle ? "A row is the UDP source port of a QP, from which switches choose its path. " : "")
       + (qp.left_out ? `${many(qp.left_out, noun)} with less to tell are left out. ` : "")
-      + (qp.moves.length ? `The path was hashed anew at ${qp.moves.slice(1, 9).map(([c]) => fmtTime(c * qp.step)).join(", ")}. ` : "")
+      + (moved.length ? `${all === 1 ? "The path was" : "Paths were"} hashed anew at ${moved.slice(0, 8).map((c) => fmtTime(c * qp.step)).join(", ")}. ` : "")
       + "Another QP: qp = N under [report] in the scenario.";
     const nameAt = (row, column) => {
-      const moved = row === 0 ? qp.moves.filter(([c]) => c <= column).at(-1) : null;
-      return moved ? moved[1] : qp.name[row];
+      const last = qp.moves[row] && qp.moves[row].filter(([c]) => c <= column).at(-1);
+      return last ? last[1] : qp.name[row];
     };
     const n = qp.ev.length;
     return {
       times: qp, height: n <= 16 ? 14 : n <= 64 ? 6 : n <= 200 ? 2.5 : 2,
       rows: qp.ev.map((ev, row) => (qp.bundle
-        ? { label: `port ${ev}`, band: `plane ${qp.plane[row]}` }
-        : { label: `EV 0x${ev.toString(16)}`, band: qp.moves.length ? "one hashed path" : `plane ${qp.plane[row]}` })),
+        ? { label: `port ${ev}`, band: moved.length ? "hashed paths" : `plane ${qp.plane[row]}` }
+        : { label: `EV 0x${ev.toString(16)}`, band: moved.length ? "one hashed path" : `plane ${qp.plane[row]}` })),
       colours: (row, column) => shades[states.code(row, column)],
       words: (row, column) => `${nameAt(row, column)}\n${stateNames()[states(row, column)]}\n${fmtPackets(used(row, column))} sent`,
     };
