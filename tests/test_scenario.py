@@ -110,11 +110,9 @@ def test_every_key_reaches_the_simulator() -> None:
         "rto_exponent": 5,
         "linear_cnt": 3,
         "exp_cnt": 4,
-        "always_skip_after": 6,
         "srv6": True,  # false in the next test: not of peer runs, nor is the last
         "trim": True,
         "ecn_skip": True,
-        "freezing": "8ms",
     }
     queues = {
         "trim": False,
@@ -134,9 +132,12 @@ def test_every_key_reaches_the_simulator() -> None:
         SMALLEST, [text.replace("True", "true").replace("False", "false") for text in overrides]
     )
 
-    assert [field.encode_name for field in msgspec.structs.fields(TransportSection)] == list(
-        transport
-    )
+    # two that do nothing with `paths = "single"`: the next test has them
+    assert {field.encode_name for field in msgspec.structs.fields(TransportSection)} == {
+        *transport,
+        "always_skip_after",
+        "freezing",
+    }
     assert [field.encode_name for field in msgspec.structs.fields(FabricSection)] == list(queues)
     assert scenario.transports[0].build() == Transport(
         name="x",
@@ -153,9 +154,7 @@ def test_every_key_reaches_the_simulator() -> None:
         rto_exponent=5,
         linear_cnt=3,
         exp_cnt=4,
-        always_skip_after=6,
         trim=True,
-        freezing_ps=8_000_000_000,
     )
     assert dataclasses.astuple(scenario.fabric.queues()) == (
         False,
@@ -173,6 +172,24 @@ def mrc(section: AnyTransport) -> TransportSection:
     """A transport that is MRC, as its own type."""
     assert isinstance(section, TransportSection)
     return section
+
+
+def test_keys_of_one_choice_of_paths_reach_the_simulator() -> None:
+    built = {
+        paths: mrc(
+            parse_scenario(
+                SMALLEST, [f"transport.paths={paths}", f"transport.{key}={value}"]
+            ).transports[0]
+        ).build()
+        for paths, key, value in (
+            ("mrc", "always_skip_after", "6"),
+            ("reps", "freezing", "8ms"),
+            ("single", "convergence", "auto"),
+        )
+    }
+    assert [each.always_skip_after for each in built.values()] == [6, 0, 0]
+    assert [each.freezing_ps for each in built.values()] == [10 * 10**9, 8 * 10**9, 10 * 10**9]
+    assert [each.convergence_ps for each in built.values()] == [50 * 10**9] * 3
 
 
 def test_the_variants_of_mrc_are_keys_of_each_transport() -> None:

@@ -7,7 +7,7 @@ import pytest
 from openmrc import parse_scenario
 from openmrc.errors import InputError
 from openmrc.run import _compile as compile_worlds
-from openmrc.run import simulate
+from openmrc.run import simulate, world_of
 from openmrc.scenario import Scenario, peer_scenario
 from openmrc.sim.roce.transport import BGP_PS, RoceTransport
 from openmrc.transport_sections import Convergence, RoceSection, TransportSection
@@ -36,14 +36,13 @@ def test_the_defaults_are_those_of_the_simulator() -> None:
 
 def test_every_key_arrives() -> None:
     text = (
-        'name = "r"\nqps = 16\npmtu = 2048\ncc = "none"\nprofile = "aggressive"\nbuffer = "64MB"\n'
+        'name = "r"\nqps = 16\npmtu = 2048\nprofile = "aggressive"\nbuffer = "64MB"\n'
         'ack_every = 8\nrto = "4ms"\nretry_cnt = 3\nconvergence = "1s-3s"\nbase_rtt = "10us"\n'
     )
     assert roce_of(text) == RoceTransport(
         name="r",
         qps=16,
         pmtu=2048,
-        cc="none",
         profile="aggressive",
         pfc=True,
         buffer_bytes=64_000_000,
@@ -54,6 +53,7 @@ def test_every_key_arrives() -> None:
         base_rtt_ps=10_000_000,
     )
     assert not roce_of("pfc = false").pfc
+    assert roce_of('cc = "none"').cc == "none"
     assert roce_of('rules = "peer"\npmtu = 4086').rules == "peer"
 
 
@@ -171,8 +171,63 @@ def test_a_lab_refuses_what_is_only_simulated() -> None:
 )
 def test_what_a_transport_refuses_names_which_of_several(key: str, refused: str) -> None:
     with pytest.raises(InputError) as second:
-        simulate(parse_scenario(ROCE + key))
-    assert str(second.value) == f"transport[1].{refused}"
+        simulate(parse_scenario(ROCE + key, source="two.toml"))
+    assert str(second.value) == f"two.toml: transport[1].{refused}"
     with pytest.raises(InputError) as only:
-        simulate(parse_scenario(WORK + "[transport]\n" + key))
-    assert str(only.value) == f"transport.{refused}"
+        simulate(parse_scenario(WORK + "[transport]\n" + key, source="one.toml"))
+    assert str(only.value) == f"one.toml: transport.{refused}"
+
+
+MANY = 'kind = "stream"\nsize = "1kB"\n'
+BOTH = "[workload]\n" + MANY + '[[transport]]\n[[transport]]\nkind = "roce"\n'
+
+
+@pytest.mark.parametrize(
+    ("key", "refused"),
+    [
+        ('buffer = "1kB"', "transport[1].buffer: 1000 B: PFC needs"),
+        (
+            '[fabric]\nlink_delay = "1ms"',
+            "transport[1].buffer: 'auto' is 2560000 B for a switch here",
+        ),
+    ],
+)
+def test_what_only_a_world_refuses_names_the_file_and_which_of_several(
+    key: str, refused: str
+) -> None:
+    scenario = parse_scenario(BOTH + key, source="two.toml")
+    fabric, traffic, schedule = scenario.build()
+    world_of(scenario, fabric, traffic, schedule, scenario.transport(0))
+    with pytest.raises(InputError) as second:
+        world_of(scenario, fabric, traffic, schedule, scenario.transport(1))
+    assert str(second.value).startswith(f"two.toml: {refused}")
+
+
+def test_of_several_transports_the_run_is_named_where_no_key_of_it_is_to_blame() -> None:
+    scenario = parse_scenario(ROCE, source="two.toml")
+    with pytest.raises(InputError) as refused, scenario.naming(1):
+        raise InputError("workload: too many queue pairs")
+    assert str(refused.value) == (
+        "two.toml: workload: too many queue pairs (in the run of transport[1])"
+    )
+    with pytest.raises(InputError) as option, scenario.naming(1):
+        raise InputError("--pcap: transport.pmtu = 16384: too long")
+    assert str(option.value) == "--pcap: transport.pmtu = 16384: too long"
+
+
+def test_a_peer_among_several_planes_is_named() -> None:
+    assert refusal(ROCE + 'rules = "peer"').startswith(
+        "x.toml: transport[1].rules: 'peer' is for a fabric of one plane, this one has 4; use"
+    )
+
+
+def test_what_does_not_fit_the_memory_is_said_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_large(*_: object, **__: object) -> None:
+        raise MemoryError("Unable to allocate 46 GiB")
+
+    monkeypatch.setattr("openmrc.run._world", too_large)
+    with pytest.raises(InputError) as refused:
+        simulate(parse_scenario(ROCE, source="x.toml"))
+    assert str(refused.value).startswith(
+        "x.toml: 64 queue pairs among 64 NICs do not fit this machine's memory (Unable to"
+    )

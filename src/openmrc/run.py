@@ -301,7 +301,7 @@ def simulate(
     scenario = as_scenario(scenario)
     fabric, traffic, schedule = scenario.build()
     transports = [
-        (section.name, _built(scenario, i)) for i, section in enumerate(scenario.transports)
+        (section.name, scenario.transport(i)) for i, section in enumerate(scenario.transports)
     ]
     files = pcap_paths(pcap, [name for name, _ in transports])
     runs: list[TransportResult] = []
@@ -442,16 +442,24 @@ def world_of(
     **more: Any,
 ) -> World:
     """Return the world of one transport; the next three are what `scenario.build` made."""
-    return _world(
-        fabric,
-        traffic,
-        transport,
-        schedule,
-        scenario.seed,
-        queues=scenario.fabric.queues(),
-        stop_ps=scenario.stop.time,
-        **more,
-    )
+    number = [section.name for section in scenario.transports].index(transport.name)
+    with scenario.naming(number):
+        try:
+            return _world(
+                fabric,
+                traffic,
+                transport,
+                schedule,
+                scenario.seed,
+                queues=scenario.fabric.queues(),
+                stop_ps=scenario.stop.time,
+                **more,
+            )
+        except MemoryError as error:
+            raise InputError(
+                f"{traffic.n_qps} queue pairs among {fabric.n_nics} NICs do not fit this machine's"
+                f" memory ({error}); fewer do, and fewer EVs"
+            ) from None
 
 
 def _world(*args: Any, **kwargs: Any) -> World:
@@ -525,17 +533,6 @@ def _collect(
         samples=world.samples(),
         training=_trained(scenario, fabric, transport, world),
     )
-
-
-def _built(scenario: Scenario, number: int) -> AnyTransport:
-    """Return a transport of a scenario; what it refuses says of which of several."""
-    try:
-        return scenario.transports[number].build()
-    except InputError as error:
-        if len(scenario.transports) == 1:
-            raise
-        place = f"transport[{number}]."
-        raise InputError(place + str(error).removeprefix("transport.")) from None
 
 
 def _trained(

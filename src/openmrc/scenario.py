@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,13 @@ from openmrc.sections import (
     StopSection,
     WorkloadSection,
 )
-from openmrc.transport_sections import TRANSPORTS, AnyTransport, label_of
+from openmrc.transport_sections import (
+    TRANSPORTS,
+    AnyTransport,
+    label_of,
+    refuse_convergence,
+    refuse_idle,
+)
 from openmrc.workload_sections import (
     JOB_KEYS,
     JOB_WORKLOADS,
@@ -40,6 +47,8 @@ from openmrc.workload_sections import (
 if TYPE_CHECKING:
     from openmrc.fabric.faults import FaultSchedule
     from openmrc.fabric.model import Fabric
+    from openmrc.sim.roce.transport import RoceTransport
+    from openmrc.sim.transport import Transport
     from openmrc.traffic import Traffic
 
 TOP = ("name", "seed", "fabric", "transport", "workload", "fault", "stop", "report", "lab")
@@ -76,8 +85,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         """Return what the scenario describes; raise `InputError` for what cannot exist."""
         from openmrc.fabric.faults import compile_faults
 
-        try:
+        with self.naming():
             fabric = self.fabric.build()
+            refuse_convergence(fabric, self.transports)
             traffic = self.workload.build(fabric.n_nics, self.seed)
             faults = [fault.build() for fault in self.faults]
             if self.report.qp is not None and self.report.qp >= traffic.n_qps:
@@ -85,16 +95,38 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
                     f"report.qp: {self.report.qp}: there are {traffic.n_qps} queue pairs;"
                     f" accepted: 0 to {traffic.n_qps - 1}"
                 )
-            peers = [each for each in self.transports if each.rules == "peer"]
-            if fabric.n_planes > 1 and peers:
-                raise InputError(
-                    f"transport.rules: 'peer' is for a fabric of one plane, this one has"
-                    f" {fabric.n_planes}; use {peers[0].kind!r}"
-                )
+            for number, each in enumerate(self.transports):
+                if each.rules == "peer" and fabric.n_planes > 1:
+                    raise InputError(
+                        f"{_place(number, self.transports)}.rules: 'peer' is for a fabric of one"
+                        f" plane, this one has {fabric.n_planes}; use {each.kind!r}"
+                    )
             schedule = compile_faults(faults, fabric, self.seed, self.stop.time)
             return fabric, traffic, schedule
+
+    def transport(self, number: int) -> Transport | RoceTransport:
+        """Return a transport as the simulator takes it; raise `InputError` for what it refuses."""
+        with self.naming(number):
+            return self.transports[number].build()
+
+    @contextmanager
+    def naming(self, number: int | None = None, place: str = "") -> Iterator[None]:
+        """Let an `InputError` within name the file, and of several transports which one it is for.
+
+        `place` stands there instead of the file where an override is to blame. What an option of
+        the command is to blame for ("--pcap: ...") stays as it is.
+        """
+        try:
+            yield
         except InputError as error:
-            raise error.at(self.source) from None
+            said = str(error)
+            if said.startswith("--"):
+                raise
+            if number is not None and len(self.transports) > 1:
+                which = f"transport[{number}]"
+                about = re.match(r"transport\b(?!\[)", said)
+                said = which + said[about.end() :] if about else f"{said} (in the run of {which})"
+            raise InputError(said).at(place or self.source) from None
 
     def replace(self, overrides: Mapping[str, Any], said_by: str = "replace") -> Scenario:
         """Return this scenario with other values: `{"fabric.nics": 128, "fault[0].rate": 0.1}`.
@@ -230,8 +262,8 @@ def peer_scenario(topo: str, cm: str, overrides: Sequence[str] = ()) -> Scenario
     with marks on the last hop as well; `rules = "peer"` stands for the rest. If an override says
     `transport.kind=roce` it is htsim's RoCE: line rate, an acknowledgement for each packet.
     """
-    fabric = {"kind": "htsim", "topo": topo, "ecn_last_hop": True}
     roce = "transport.kind=roce" in [change.replace(" ", "") for change in overrides]
+    fabric = {"kind": "htsim", "topo": topo} | ({} if roce else {"ecn_last_hop": True})
     transport = PEER | (PEER_ROCE if roce else PEER_MRC)
     workload = {"kind": "htsim", "cm": cm}
     tables = {"name": Path(cm).stem, "fabric": fabric, "transport": transport, "workload": workload}
@@ -264,11 +296,14 @@ def _check(raw: Table, source: str, base: Path) -> Scenario:
         head = read_table(header, Header, "", base)
     except InputError as error:
         raise InputError(str(error).removeprefix(".")) from None
+    fabric = fabric_section(raw.get("fabric", {}), base)
+    transports = _transports(raw["transport"], base)
+    refuse_idle(fabric, transports)
     return Scenario(
         name=head.name,
         seed=head.seed,
-        fabric=fabric_section(raw.get("fabric", {}), base),
-        transports=_transports(raw["transport"], base),
+        fabric=fabric,
+        transports=transports,
         workload=_workload(raw.get("workload", {}), base),
         faults=tuple(
             read_table(fault, FaultSection, f"fault[{number}]", base)
@@ -343,7 +378,7 @@ def _transports(tables: list[Any], base: Path) -> tuple[AnyTransport, ...]:
         raise InputError("transport: is an empty list; leave it out, or write [[transport]]")
     sections: list[AnyTransport] = []
     for number, table in enumerate(tables):
-        place = f"transport[{number}]" if len(tables) > 1 else "transport"
+        place = _place(number, tables)
         if isinstance(table, dict) and isinstance(label := label_of(table), str):
             table = {"name": label} | table
         section: AnyTransport = _of_kind(table, TRANSPORTS, place, base, default="mrc")
@@ -354,6 +389,11 @@ def _transports(tables: list[Any], base: Path) -> tuple[AnyTransport, ...]:
             )
         sections.append(section)
     return tuple(sections)
+
+
+def _place(number: int, transports: Sequence[Any]) -> str:
+    """What errors call one of the transports."""
+    return f"transport[{number}]" if len(transports) > 1 else "transport"
 
 
 def _list(tables: Any, place: str) -> list[Any]:

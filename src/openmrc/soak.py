@@ -81,6 +81,7 @@ def draw(seed: int) -> dict[str, Any]:
     tables["transport"] = pick(
         *[tables["transport"]] * 4, _variant(tables["transport"], pick), _roce(pick), _roce(pick)
     )
+    _leave_out_idle(tables)
     if not _windows_fit(fabric, tables["workload"]):
         # Fixed windows collapse: timeouts in step, each burst lost again, for seconds. So does
         # going back where full queues drop.
@@ -142,6 +143,22 @@ def _roce(pick: Callable[..., Any]) -> dict[str, Any]:
         "rto": ROCE_RTO,
         "convergence": pick("instant", "100us", "50us-500us"),
     }
+
+
+def _leave_out_idle(tables: dict[str, Any]) -> None:
+    """Remove what was drawn and would do nothing: a scenario may not say that."""
+    transport, fabric = tables["transport"], tables["fabric"]
+    if transport.get("kind") == "roce":
+        idle = {"profile"} if transport["cc"] == "none" else set()
+        for key in ("trim", "ecn_last_hop", "forwarding"):
+            fabric.pop(key, None)
+    else:
+        idle = {"always_skip_after"} if transport["paths"] != "mrc" else set()
+        idle |= {"convergence"} if transport["paths"] != "single" else set()
+    one_path = fabric.get("planes", 1) * fabric["t0_up"] == 1
+    idle |= {"convergence"} if one_path or fabric["nics"] <= fabric["t0_down"] else set()
+    for key in idle:
+        transport.pop(key, None)
 
 
 def _windows_fit(fabric: dict[str, Any], workload: dict[str, Any]) -> bool:
@@ -223,7 +240,7 @@ def run_round(seed: int) -> Round:
 def _world(scenario: Scenario) -> World:
     from openmrc.run import world_of
 
-    return world_of(scenario, *scenario.build(), scenario.transports[0].build())
+    return world_of(scenario, *scenario.build(), scenario.transport(0))
 
 
 def _safety(world: World, scenario: Scenario, seed: int) -> list[str]:

@@ -26,6 +26,16 @@ FAULTS_A_DAY_MAX = 1_000_000
 
 Collected = Literal["all-reduce", "reduce-scatter"]
 Bytes = Annotated[int, Meta(ge=1, le=64)]
+SIZES = ("tp", "pp", "ep", "dp", "expert")  # keys in _size
+MODEL = {  # what sizes come from, as it is if nobody says
+    "hidden": 1024,
+    "sequence": 1024,
+    "microbatch": 1,
+    "element": 2,
+    "gradient": 4,
+    "experts": 8,
+    "top_k": 2,
+}
 
 
 class Training(WorkloadSection, frozen=True, kw_only=True):
@@ -58,13 +68,13 @@ class Training(WorkloadSection, frozen=True, kw_only=True):
     dp_collective: Collected = "all-reduce"
     bucket: Size = Size.parse("25MB")
     # the model that sizes come from where they are not stated
-    hidden: Count = 1024
-    sequence: Count = 1024
-    microbatch: Count = 1
-    element: Bytes = 2
-    gradient: Bytes = 4
-    experts: Count = 8
-    top_k: Count = 2
+    hidden: Count = MODEL["hidden"]
+    sequence: Count = MODEL["sequence"]
+    microbatch: Count = MODEL["microbatch"]
+    element: Bytes = MODEL["element"]
+    gradient: Bytes = MODEL["gradient"]
+    experts: Count = MODEL["experts"]
+    top_k: Count = MODEL["top_k"]
     # what an error costs
     checkpoint: Time = Time.parse("1800s")
     checkpoint_time: Time = Time(0)
@@ -74,6 +84,18 @@ class Training(WorkloadSection, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.checkpoint:
             raise ValueError(".checkpoint: 0 between two checkpoints; write the time that is")
+        if self.checkpoint_time and self.faults_per_day is None:
+            raise ValueError(
+                f".checkpoint_time: {self.checkpoint_time.text()} does nothing without"
+                " faults_per_day; set that too, or leave it out"
+            )
+        if all(getattr(self, f"{key}_size") is not None for key in SIZES):
+            for key, default in MODEL.items():
+                if (value := getattr(self, key)) != default:
+                    raise ValueError(
+                        f".{key}: {value} does nothing where all of"
+                        f" {', '.join(f'{size}_size' for size in SIZES)} are stated; leave it out"
+                    )
 
     def build(self, n_nics: int, seed: int) -> Traffic:
         """Return the steps; raise `InputError` for what does not fit."""
@@ -118,7 +140,7 @@ class Training(WorkloadSection, frozen=True, kw_only=True):
             experts=self.experts,
             top_k=self.top_k,
         )
-        stated = {key: getattr(self, f"{key}_size") for key in ("tp", "pp", "ep", "dp", "expert")}
+        stated = {key: getattr(self, f"{key}_size") for key in SIZES}
         if None not in stated.values():
             return Sizes(**stated)
         derived = model.sizes(layout)

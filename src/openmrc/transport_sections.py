@@ -11,11 +11,14 @@ from msgspec import Meta
 
 from openmrc._toml import ByteCount, Choice, Quantity, Size, Time
 from openmrc.errors import InputError
-from openmrc.sections import Label, Section
+from openmrc.sections import FabricSection, Label, Section
 from openmrc.sim.roce.transport import BGP_PS, QPS_MAX, RETRY_CNT, RTO_PS
 from openmrc.units import fmt_time, parse_time
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from openmrc.fabric.model import Fabric
     from openmrc.sim.roce.transport import RoceTransport
     from openmrc.sim.transport import Transport
 
@@ -53,7 +56,7 @@ class TransportSection(Section, frozen=True, kw_only=True):
     pmtu: ByteCount = ByteCount(4096)
     mpr: Annotated[int, Meta(ge=128, le=32_640, multiple_of=128)] | None = None
     sack_bytes: ByteCount = ByteCount(16_384)
-    convergence: Time = Time.parse("50ms")
+    convergence: Time | None = None
     base_rtt: Time | None = None
     rto_exponent: Annotated[int, Meta(ge=0, le=30)] = 8
     linear_cnt: Annotated[int, Meta(ge=0, le=255)] = 7
@@ -62,7 +65,21 @@ class TransportSection(Section, frozen=True, kw_only=True):
     srv6: bool = True
     trim: bool | None = None
     ecn_skip: bool = True
-    freezing: Time = Time.parse("10ms")
+    freezing: Time | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what only another choice of paths would give a meaning."""
+        for key, given, paths, remedy in (
+            ("convergence", self.convergence, "single", 'leave it out, or "auto"'),
+            ("freezing", self.freezing, "reps", 'leave it out, or "auto"'),
+            ("always_skip_after", self.always_skip_after or None, "mrc", "leave it out, or 0"),
+        ):
+            if given is not None and self.paths != paths:
+                value = given.text() if isinstance(given, Time) else given
+                raise ValueError(
+                    f".{key}: {value} does nothing with paths = {str(self.paths)!r}, only with"
+                    f" {paths!r}; {remedy}"
+                )
 
     def build(self) -> Transport:
         """Return the transport the simulator runs; raise `InputError` for what it refuses."""
@@ -90,7 +107,7 @@ class TransportSection(Section, frozen=True, kw_only=True):
             pmtu=int(self.pmtu),
             mpr=self.mpr,
             sack_bytes=int(self.sack_bytes),
-            convergence_ps=self.convergence,
+            convergence_ps=_or(self.convergence, Transport.convergence_ps),
             base_rtt_ps=self.base_rtt,
             rto_exponent=self.rto_exponent,
             linear_cnt=self.linear_cnt,
@@ -99,7 +116,7 @@ class TransportSection(Section, frozen=True, kw_only=True):
             srv6=self.srv6,
             trim=self.trim,
             ecn_skip=self.ecn_skip,
-            freezing_ps=self.freezing,
+            freezing_ps=_or(self.freezing, Transport.freezing_ps),
         )
 
 
@@ -154,13 +171,13 @@ class RoceSection(Section, frozen=True, kw_only=True):
     qps: Annotated[int, Meta(ge=1, le=QPS_MAX)] = 1
     pmtu: ByteCount = ByteCount(4096)
     cc: Literal["dcqcn", "none"] = "dcqcn"
-    profile: Literal["default", "aggressive", "most-aggressive"] = "default"
+    profile: Literal["default", "aggressive", "most-aggressive"] | None = None
     pfc: bool = True
     buffer: Size | None = None
     ack_every: Annotated[int, Meta(ge=1, le=ACK_EVERY_MAX)] = 4
     rto: Time = Time(RTO_PS)
     retry_cnt: Annotated[int, Meta(ge=0, le=7)] = RETRY_CNT
-    convergence: Convergence = Convergence.between(*BGP_PS)
+    convergence: Convergence | None = None
     base_rtt: Time | None = None
     rules: Literal["roce", "peer"] = "roce"
 
@@ -169,6 +186,16 @@ class RoceSection(Section, frozen=True, kw_only=True):
             raise ValueError(f".rto: {self.rto.text()}; at least 1 ps")
         if self.buffer is not None and not self.pfc:
             raise ValueError(f".buffer: {self.buffer.text()} is shared with pfc = true only")
+        if self.buffer is not None and self.rules == "peer":
+            raise ValueError(
+                f".buffer: {self.buffer.text()} does nothing with rules = 'peer', which has"
+                ' htsim\'s; leave it out, or "auto"'
+            )
+        if self.profile is not None and self.cc != "dcqcn":
+            raise ValueError(
+                f".profile: {self.profile!r} does nothing with cc = {self.cc!r}, only with"
+                " 'dcqcn'; leave it out, or \"auto\""
+            )
 
     def build(self) -> RoceTransport:
         """Return the transport the simulator runs; raise `InputError` for what it refuses."""
@@ -181,16 +208,22 @@ class RoceSection(Section, frozen=True, kw_only=True):
             qps=self.qps,
             pmtu=int(self.pmtu),
             cc=self.cc,
-            profile=self.profile,
+            profile=self.profile or RoceTransport.profile,
             pfc=self.pfc,
             buffer_bytes=self.buffer,
             ack_every=self.ack_every,
             rto_ps=int(self.rto),
             retry_cnt=self.retry_cnt,
-            convergence_ps=(self.convergence.low_ps, int(self.convergence)),
+            convergence_ps=RoceTransport.convergence_ps
+            if self.convergence is None
+            else (self.convergence.low_ps, int(self.convergence)),
             base_rtt_ps=self.base_rtt,
             rules=self.rules,
         )
+
+
+def _or(given: Time | None, default_ps: int) -> int:
+    return default_ps if given is None else int(given)
 
 
 def _check_pmtu(pmtu: int, peer: bool) -> None:
@@ -206,6 +239,51 @@ def _check_base_rtt(base_rtt: Time | None) -> None:
 
 
 AnyTransport = TransportSection | RoceSection
+# Keys of [fabric], by what they are when nobody states them, that RoCEv2 does not look at.
+MRC_ALONE: dict[str, Any] = {
+    "trim": True,
+    "ecn_low": 0.2,
+    "ecn_high": 0.8,
+    "ecn_last_hop": False,
+    "forwarding": "arithmetic",
+}
+QUEUES = ("queue", "queue_last_hop")
+
+
+def refuse_idle(fabric: FabricSection, transports: Sequence[AnyTransport]) -> None:
+    """Raise `InputError` for a key of `[fabric]` that none of the transports looks at."""
+    roce = [each for each in transports if isinstance(each, RoceSection)]
+    if len(roce) < len(transports):
+        return
+    for key, default in MRC_ALONE.items():
+        if (value := getattr(fabric, key)) != default:
+            said = str(value).lower() if isinstance(value, bool) else repr(value)
+            raise InputError(
+                f"fabric.{key}: {said} does nothing: it is MRC's alone, and every transport here"
+                " is RoCEv2; leave it out"
+            )
+    for key in QUEUES:
+        value = getattr(fabric, key)
+        if value is not None and all(each.pfc for each in roce):
+            raise InputError(
+                f"fabric.{key}: {value.text()} does nothing: with pfc = true queues have no end;"
+                ' leave it out, or "auto", or set pfc = false'
+            )
+
+
+def refuse_convergence(fabric: Fabric, transports: Sequence[AnyTransport]) -> None:
+    """Raise `InputError` for a time of convergence where routing has nothing to choose."""
+    if fabric.n_planes > 1 or fabric.n_paths(0, fabric.n_nics - 1, 0) > 1:
+        return
+    for number, each in enumerate(transports):
+        if each.convergence is not None:
+            place = "transport" if len(transports) == 1 else f"transport[{number}]"
+            raise InputError(
+                f"{place}.convergence: {each.convergence.text()} does nothing: this fabric has one"
+                ' path between two NICs, and no routing; leave it out, or "auto"'
+            )
+
+
 TRANSPORTS: dict[str, Any] = {section.kind: section for section in (TransportSection, RoceSection)}
 
 

@@ -118,7 +118,7 @@ def test_the_transport_s_keys_reach_the_device() -> None:
         ({"transport": {"paths": "oblivious"}}, "transport.paths: 'oblivious' of 'oblivious' is"),
         ({"transport": {"paths": "single"}}, "--world lab accepts 'mrc'"),
         ({"transport": {"cc": "none"}}, "transport.cc: 'none' of 'mrc' is only simulated"),
-        ({"transport": [{}, {"name": "b", "cc": "none"}]}, "transport.cc: 'none' of 'b'"),
+        ({"transport": [{}, {"name": "b", "cc": "none"}]}, "transport[1].cc: 'none' of 'b'"),
         ({"transport": {"always_skip_after": 3}}, "transport.always_skip_after: 3 of"),
         ({"transport": {"srv6": False}}, "transport.srv6: false of 'mrc' is only simulated;"),
         ({"transport": {"ecn_skip": False}}, "--world lab accepts true"),

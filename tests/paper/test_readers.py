@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from openmrc.paper import flaps, lossy, ports
+from openmrc.scenario import make_scenario
 
 
 @pytest.mark.parametrize(
@@ -19,14 +20,31 @@ def test_links_go_one_by_one_and_come_back(t_ms: float, links: int) -> None:
     assert ports.links_up(t_ms) == links
 
 
-def test_an_all_reduce_ends_when_the_last_rank_has_its_last_step() -> None:
-    rounds = 2
-    done = np.zeros((flaps.RANKS, rounds * flaps.STEPS))
-    done[:, flaps.STEPS - 1] = 90.0
-    done[7, flaps.STEPS - 1] = 100.0
-    done[:, -1] = 250.0
-    flows = pl.DataFrame({"flow": np.arange(done.size), "done_us": done.ravel()})
-    assert flaps.times_us(flows.sample(fraction=1, shuffle=True, seed=1)).tolist() == [100.0, 150.0]
+def test_flaps_are_the_links_that_went_down_before_the_end() -> None:
+    tables = {
+        "fabric": {"nics": 8, "planes": 2, "t0_down": 4},
+        "workload": {"kind": "permutation", "size": "1MB"},
+        "fault": [
+            {"at": at, "kind": "link-down", "where": "plane 1 t0 0 - t1 *", "for": "1us"}
+            for at in ("10us", "50us")
+        ],
+    }
+    scenario = make_scenario(tables)
+    assert [flaps.flaps_until(scenario, end_us) for end_us in (10, 20, 51)] == [0, 4, 8]
+
+
+def test_a_flap_costs_what_the_steps_took_longer() -> None:
+    calm, shaken = np.full(4, 100.0), np.array([100.0, 130.0, 99.0, 131.0])
+    assert flaps.per_flap_us(calm, shaken, 3) == 20.0
+    assert flaps.per_flap_us(calm, shaken, 0) == 60.0
+
+
+@pytest.mark.parametrize("tag", ["flapping", "brief"])
+def test_the_flaps_come_at_the_published_rate_a_thousandfold(tag: str) -> None:
+    """14 in 60 ms, over several seeds, whatever they last."""
+    (case,) = (case for case in flaps.B2.cases if case.tag == tag)
+    counts = [flaps.flaps_until(run.scenario, 60e3) for run in case.runs(quick=False)]
+    assert 0.7 * 14 < sum(counts) / len(counts) < 1.3 * 14
 
 
 def paths(left_at_us: float | None) -> pl.DataFrame:

@@ -12,10 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openmrc.report import pack
-from openmrc.report.data import MARKS_MAX, PAGE_BYTES_MAX, page_data
+from openmrc.report.data import MARKS_MAX, PAGE_BYTES_MAX, _qp, page_data
 from openmrc.report.page import html
 from openmrc.report.series import cumulative
 from openmrc.run import nearest_rank
+from openmrc.sim.samples import QpSamples
 from tests.report.synthetic import COLUMNS, EVS, heavy
 
 # --- weight -----------------------------------------------------------------------------------
@@ -100,6 +101,32 @@ def codes(packed: dict[str, Any]) -> list[int]:
 
 def unpacked(packed: dict[str, Any]) -> list[int]:
     return [int(pack.COUNTS[code]) * packed["unit"] for code in codes(packed)]
+
+
+def test_each_row_says_when_its_path_became_another_and_which() -> None:
+    ports = np.array([60_000, 50_000, 55_000], np.uint32)  # rows come in their order
+    flat: dict[str, Any] = dict.fromkeys(
+        ("cwnd_bytes", "inflight_bytes", "queue_bytes"), np.zeros(4, np.int64)
+    )
+    table = {"state": np.ones((4, 3), np.uint8), "used": np.zeros((4, 3))}
+    value = np.array([[1, 7, 3], [1, 7, 3], [2, 7, 3], [2, 7, 1]], np.uint32)
+    names = {1: "over a", 2: "over b", 3: "over c", 7: "over d"} | dict.fromkeys(ports.tolist(), "")
+    qp = QpSamples(
+        10,
+        40,
+        flat | table | {"value": value},
+        0,
+        1,
+        2,
+        ports,
+        np.zeros(3, int),
+        names,
+        bundle=True,
+    )
+    shown = _qp(qp, 1)
+    assert shown["ev"] == [50_000, 55_000, 60_000]
+    assert shown["moves"] == {1: [(0, "over c"), (3, "over a")], 2: [(0, "over a"), (2, "over b")]}
+    assert (shown["bundle"], shown["delay_us"]) == (True, None)
 
 
 def test_small_counts_are_exact_and_larger_ones_within_three_percent() -> None:

@@ -241,6 +241,32 @@ def test_another_transport_is_shown_at_the_same_time(chrome: Browser, page: Path
     assert errors(chrome) == ""
 
 
+def test_a_qp_of_rocev2_is_shown_as_the_qps_it_is_striped_over(
+    chrome: Browser, tmp_path: Path
+) -> None:
+    path = tmp_path / "both.html"
+    roce = '[[transport]]\nkind = "roce"\nqps = 3\n'
+    scenario = parse_scenario(TEXT.replace("[[transport]]\nname", roce + "[[transport]]\nname"))
+    path.write_text(html(simulate(scenario, sampled=True)), encoding="utf-8")
+    charts = "[...document.querySelectorAll('#qp .curves > div')].map(d => d.offsetHeight > 0)"
+    chrome.open(path, "#t=35us")
+    assert "assumed bad" in chrome.text("#paths .legend")
+    assert chrome.js(charts) == [True, True, True]
+    chrome.click("#runs label:nth-child(2)")
+    assert "in roce: 3 QPs, each on one hashed path." in chrome.text("#paths p")
+    assert "UDP source port" in chrome.text("#paths .note")
+    assert "EV" not in chrome.text("#paths")
+    assert "assumed bad" not in chrome.text("#paths .legend")
+    assert chrome.text("#qp h2") == "Rate and queue of those QPs"
+    assert "allowed in a round trip" in chrome.text("#qp")
+    assert chrome.js(charts) == [True, False, True]  # no delay is measured
+    chrome.click("#runs label:last-child")
+    assert chrome.js(charts) == [True, True, True]
+    assert chrome.text("#qp h2") == "Window and queue of that QP"
+    assert "1 EV." in chrome.text("#paths p")
+    assert errors(chrome) == ""
+
+
 def test_the_address_says_what_is_looked_at(chrome: Browser, page: Path) -> None:
     chrome.open(page, "#t=45us&run=1")
     assert chrome.js("view.run") == 1

@@ -64,7 +64,8 @@ def test_only_paths_are_made_of_samples(fake_world: object) -> None:
     assert extras.needs_samples(("timeline", "paths"))
     assert not extras.needs_samples(("timeline",))
     result = simulate(make_scenario(TABLES))
-    (table,) = extras.tables(result, ("timeline",)).values()
-    assert pl.read_parquet(BytesIO(table)).equals(result.timeline)
+    timeline, steps = extras.tables(result, ("timeline", "steps")).values()
+    assert pl.read_parquet(BytesIO(timeline)).equals(result.timeline)
+    assert pl.read_parquet(BytesIO(steps)).equals(result.steps)
     with pytest.raises(ValueError, match="not sampled"):
         extras.tables(result, ("paths",))

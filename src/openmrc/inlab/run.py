@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from openmrc.errors import InputError, OpenMrcError
+from openmrc.errors import OpenMrcError
 from openmrc.run import EXIT_INTERRUPTED, Result, Step, TransportResult, pcap_paths, perfect_ps
 from openmrc.units import US
 
@@ -66,7 +66,7 @@ def run_in_lab(
         _compile(compiling)
         for index, (spec, plan, derived) in enumerate(prepared):
             name = scenario.transports[index].name
-            transport = scenario.transports[index].build()
+            transport = scenario.transport(index)
             step = _Steps(name, index, len(prepared), plan.traffic.n_msgs)
             heard = _in_a_lab(spec, plan, scenario.stop.time, step, bar, files.get(name), at)
             partial = heard is None or heard.interrupted
@@ -97,14 +97,12 @@ def _prepare(scenario: Scenario, index: int) -> tuple[LabSpec, Plan, Any]:
     from openmrc.sim.derive import derive
 
     fabric, traffic, _ = scenario.build()
-    try:
+    with scenario.naming(index):
         section = refuse(scenario.transports[index], scenario.fabric, scenario.lab)
         topology(fabric, scenario.lab.build())
         senders = int(np.bincount(traffic.qp_dst, minlength=1).max())
         derived = derive(fabric, section.build(), scenario.fabric.queues(), senders)
         plan = make_plan(traffic, section, derived, scenario.fabric.trim, scenario.seed)
-    except InputError as error:
-        raise error.at(scenario.source) from None
     spec = replace(
         lab_spec(scenario),
         base_rtt_us=derived.base_rtt_ps / US,

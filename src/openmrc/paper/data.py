@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.paper.experiment import Case
+from openmrc.scenario import Scenario
 from openmrc.sweeps.dataset import DataSet
 from openmrc.sweeps.plan import Run
 
@@ -51,13 +52,17 @@ class Data:
             rows += self._set(tag).read([run]).iter_rows(named=True)
         return [row for row in rows if transport in (None, row["transport"])]
 
+    def scenarios(self, tag: str) -> list[Scenario]:
+        """Return the scenario of each seed."""
+        return [run.scenario for run in self._runs[tag]]
+
     def values(self, tag: str, key: str, transport: str | None = None) -> list[float]:
         """Return one figure of each seed; those that have none are left out."""
         found = [row[key] for row in self.rows(tag, transport)]
         return [float(value) for value in found if value is not None]
 
     def tables(self, tag: str, name: str, transport: str | None = None) -> list[pl.DataFrame]:
-        """Return "flows", "timeline" or "paths" of each seed."""
+        """Return "flows", "timeline", "steps" or "paths" of each seed."""
         import polars as pl
 
         data = self._set(tag)

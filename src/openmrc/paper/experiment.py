@@ -27,7 +27,8 @@ class Case:
     """Some runs of one scenario file: all seeds of one setting.
 
     `quick` is what the reduced set changes further; it has one seed, 1 unless that says otherwise.
-    `keep` names what is kept of each run beside its figures: "flows", "timeline", "paths".
+    `keep` names what is kept of each run beside its figures: "flows", "timeline", "steps",
+    "paths".
     """
 
     tag: str

@@ -35,13 +35,14 @@ ASSUMPTIONS: Mapping[str, Assumption] = {
         17.8,
         "W per Tb/s",
         "power of a switch without transceivers",
-        "913 W typical of a 64 x 800G switch (UfiSpace S9321-64E, data sheet), over 51.2 Tb/s",
+        "913 W typical, without transceivers, of a 64 x 800G switch (UfiSpace S9321-64E), over 51.2"
+        " Tb/s",
     ),
     "optics_w_per_tbps": Assumption(
         20.0,
         "W per Tb/s",
         "power of a transceiver",
-        "16 W of an 800G QSFP-DD or OSFP module, the common class of DR8",
+        "16 W of an 800G module; they draw 14 to 20 W, by reach and maker",
     ),
     "switch_usd_per_tbps": Assumption(800.0, "USD per Tb/s", "price of a switch", OWN),
     "optics_usd_per_tbps": Assumption(1000.0, "USD per Tb/s", "price of a transceiver", OWN),
@@ -57,21 +58,22 @@ ASSUMPTIONS: Mapping[str, Assumption] = {
         1e6,
         "h",
         "of a transceiver",
-        "makers of 800G modules state 500,000 to 2,000,000 h",
+        "a maker of 800G modules (LuxOptx): 500,000 to 2,000,000 h for a laser, 20 to 500 failures"
+        " in 10^9 h for each other part",
         MTBF_MIN_H,
     ),
     "link_mtbf_h": Assumption(
         1.28e6,
         "h",
         "of a link between NIC and T0, or two switches",
-        "Alibaba HPN (SIGCOMM 2024): 0.057 % of NIC-ToR links a month, transceivers included",
+        "Alibaba HPN (SIGCOMM 2024), section 2.3: 0.057 % of NIC-ToR links fail each month",
         MTBF_MIN_H,
     ),
     "switch_mtbf_h": Assumption(
         110_000.0,
         "h",
         "of a switch",
-        "Singh et al. (CCR 51:2, 2021): 2 % of 180,000 switches within 3 months",
+        "Singh et al. (CCR 51:2, 2021): 2 % of 180,000 switches within 3 months of deployment",
         MTBF_MIN_H,
     ),
     "plane_mtbf_h": Assumption(

@@ -194,27 +194,40 @@ def _qp(qp: QpSamples, n: int) -> dict[str, Any]:
         "qp": qp.qp,
         "src": qp.src,
         "dst": qp.dst,
+        "bundle": qp.bundle,
         "ev": qp.evs[order].tolist(),
         "plane": qp.plane[order].tolist(),
         "name": [qp.names[int(ev)] for ev in qp.evs[order]],
         "left_out": len(qp.evs) - len(order),
         "state": pack.states(columns.rows("state", "max", order)),
         "used": pack.counts(columns.rows("used", "sum", order)),
-        "moves": _moves(qp, columns),
+        "moves": _moves(qp, columns, order),
         "cwnd_bytes": columns.rows("cwnd_bytes", "last")[0].astype(int).tolist(),
         "inflight_bytes": columns.rows("inflight_bytes", "last")[0].tolist(),
-        "delay_us": _short(columns.rows("delay_ps", "last")[0] / US),
+        "delay_us": _delay_us(qp, columns),
         "queue_bytes": columns.rows("queue_bytes", "max")[0].tolist(),
     }
 
 
-def _moves(qp: QpSamples, columns: _Columns) -> list[tuple[int, str]]:
-    """Of a path that can move: the columns in which it has become another, and which."""
+def _delay_us(qp: QpSamples, columns: _Columns) -> list[float] | None:
+    """The delay that congestion control measures; None where it measures none."""
+    if "delay_ps" not in qp.values:
+        return None
+    return _short(columns.rows("delay_ps", "last")[0] / US)
+
+
+def _moves(qp: QpSamples, columns: _Columns, order: Array) -> dict[int, list[tuple[int, str]]]:
+    """By row, of paths that can move and did: the columns in which one has become another, and
+    which; the first is what it was.
+    """
     if "value" not in qp.values:
-        return []
-    values = columns.rows("value", "last")[0]
-    moved = np.flatnonzero(np.diff(values, prepend=values[:1])) if len(values) else values
-    return [(int(c), qp.names[int(values[c])]) for c in (0, *moved.tolist())] if len(moved) else []
+        return {}
+    moves = {}
+    for row, values in enumerate(columns.rows("value", "last", order)):
+        moved = np.flatnonzero(np.diff(values, prepend=values[:1])) if len(values) else values
+        if len(moved):
+            moves[row] = [(int(c), qp.names[int(values[c])]) for c in (0, *moved.tolist())]
+    return moves
 
 
 def _us(times_ps: Array) -> list[float]:

@@ -32,7 +32,6 @@ class QpReader(ABC):
         self.shapes = {
             "cwnd_bytes": (0, "f4"),
             "inflight_bytes": (0, "i8"),
-            "delay_ps": (0, "f4"),
             "queue_bytes": (0, "i4"),
             "state": (n_paths, "u1"),
             "used": (n_paths, "f4"),
@@ -85,6 +84,7 @@ class EvReader(QpReader):
         self._evs = slice(int(q.ev0), int(q.ev0 + q.n_evs))
         self._move = world.transport.paths == "single"
         super().__init__(world, qp, int(q.n_evs), self._move)
+        self.shapes["delay_ps"] = (0, "f4")
 
     def _read(self) -> dict[str, Array]:
         engine, q = self._world.engine, self._world.engine.qp[self._end]

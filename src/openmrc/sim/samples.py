@@ -57,11 +57,12 @@ class Links(Table):
 
 @dataclass(frozen=True, eq=False)
 class QpSamples(Table):
-    """The sending end of one QP.
+    """The sending end of one QP of the workload; of RoCEv2 a `bundle` of QPs with a path each, for
+    which their UDP source ports stand in place of EVs.
 
     Values [intervals]: `cwnd_bytes`, `inflight_bytes`, `delay_ps` (the mean that congestion control
-    keeps), `queue_bytes` (the longest at the ports that lead to its destination); [intervals, EVs]:
-    `state`, `used` (packets), and `value` if its path can move.
+    keeps, if it does), `queue_bytes` (the longest at the ports that lead to its destination);
+    [intervals, EVs]: `state`, `used` (packets), and `value` if its path can move.
     """
 
     qp: int
@@ -70,6 +71,7 @@ class QpSamples(Table):
     evs: Array  # values at the end of the run
     plane: Array  # of each EV
     names: dict[int, str]  # the path that an EV stands for, by its value
+    bundle: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,6 +1,7 @@
 """Tables that a data set can keep of each run beside its flows: what a figure over time needs.
 
 timeline  one row per transport and bin of simulated time, as in `timeline.parquet`
+steps     one row per transport and step of a training job, as in `steps.parquet`
 paths     one row per transport, interval and EV of the QP of `[report]`: packets sent, state
 queues    one row per transport, interval and group of links: load, the longest queue
 counters  one row per transport and counter, all that the simulator counts
@@ -37,6 +38,8 @@ def _table(result: Result, name: str) -> pl.DataFrame:
 
     if name == "timeline":
         return result.timeline
+    if name == "steps":
+        return result.steps
     return stacked(map(TABLES[name], result.transports))
 
 

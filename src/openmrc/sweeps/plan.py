@@ -48,7 +48,7 @@ def plan(scenario: Scenario, over: Over, said_by: str = "over") -> list[Run]:
     `over` maps keys to values, of which every combination is run; or it lists the combinations.
     Raises `InputError`, with `said_by` in front, before anything is run.
     """
-    _check_transports(scenario, scenario.source)
+    _check_transports(scenario)
     runs: dict[str, Run] = {}
     for overrides in _points(over, said_by):
         overrides = plain(overrides)
@@ -72,13 +72,11 @@ def code_hash() -> str:
     return digest.hexdigest()[:KEY_DIGITS]
 
 
-def _check_transports(scenario: Scenario, place: str) -> None:
+def _check_transports(scenario: Scenario, said_by: str = "") -> None:
     """What takes longer to check, fabric and workload, is checked when the run starts."""
-    try:
-        for transport in scenario.transports:
+    for number, transport in enumerate(scenario.transports):
+        with scenario.naming(number, said_by):
             transport.build()
-    except InputError as error:
-        raise error.at(place) from None
 
 
 def _key(scenario: Scenario) -> str:

@@ -57,7 +57,10 @@ def test_figures_have_its_columns(result: Result) -> None:
     assert {key: roce[f"roce.{key}"] for key in ROCE} == {key: told[key] for key in ROCE}
     of_sweep = rows(result)[1]
     assert (of_sweep["transport.kind"], of_sweep["transport.qps"]) == ("roce", 2)
-    assert of_sweep["transport.convergence"] == 3 * 10**12  # the longest that may be
+    assert of_sweep["transport.convergence"] is None  # "auto"
+    slow = result.scenario.replace({"transport.roce.convergence": "1s-3s"})
+    stated = rows(replace(result, scenario=slow))[1]
+    assert stated["transport.convergence"] == 3 * 10**12  # the longest that may be
     assert "roce.paused_most" not in of_sweep
 
 

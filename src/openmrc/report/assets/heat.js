@@ -265,11 +265,12 @@ function drawLinks(host) {
       rows.push({ row: found.name.length, label: "the others", name: `${found.others.toLocaleString("en")} other links together`,
         band: `${found.others.toLocaleString("en")} others together` });
     }
-    const left = found.left_out ? ` ${found.left_out} more are left out for room.` : "";
+    const left = found.left_out ? ` ${found.left_out} with less to tell are left out.` : "";
     note.textContent = found.others
       ? `The ${found.name.length} directed links with the most losses, faults, queues and load.${left} The last row is `
         + `the mean load, the longest queue and all losses of the ${found.others.toLocaleString("en")} others.`
-      : `Every directed link, ${found.name.length} in all.${left}`;
+      : found.left_out ? `${found.name.length} of ${found.name.length + found.left_out} directed links.${left}`
+        : `Every directed link, ${found.name.length} in all.`;
     return rows;
   };
   const map = loadMap(host, "links", ["load", "queue", "lost", "trimmed", "health"], rowsOf,

@@ -4,32 +4,47 @@
 
 const STATES = ["good, in reserve", "good, in use", "skip", "plane gets no turn", "assumed bad", "denied"];
 const STATE_COLOURS = ["backup", "in-use", "skip", "no-turn", "assumed-bad", "denied"];
+// RoCEv2's QPs have a path each, and know nothing of its state.
+const BUNDLE_STATES = { 1: "in use", 3: "no port is up" };
+
+const stateNames = () => (samples() && samples().qp.bundle ? BUNDLE_STATES : STATES);
+const many = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
 
 function drawPaths(host) {
-  const about = el("p", {});
+  const about = el("p", {}), legend = el("p", { class: "legend" });
   const note = el("p", { class: "note" });
-  host.append(about, el("p", { class: "legend" }, ...STATES.map((name, i) =>
-    el("span", {}, el("i", { style: `background:var(--${STATE_COLOURS[i]})` }), name))));
+  const explain = () => legend.replaceChildren(...Object.entries(stateNames()).map(([i, name]) =>
+    el("span", {}, el("i", { style: `background:var(--${STATE_COLOURS[i]})` }), name)));
+  host.append(about, legend);
+  explain();
+  when("run", explain);
   heatMap(host, "state of each path over time", () => {
     if (!samples()) return null;
     const qp = samples().qp, states = stateTable(qp.state, qp.columns), used = countTable(qp.used, qp.columns);
     const shades = STATE_COLOURS.map(colour);
-    about.textContent = `QP ${qp.qp}, from nic ${qp.src} to nic ${qp.dst}, in ${DATA.runs[view.run].name}:`
-      + ` ${(qp.ev.length + qp.left_out).toLocaleString("en")} EV${qp.ev.length + qp.left_out === 1 ? "" : "s"}.`;
+    const columns = Object.values(qp.moves).flatMap((moves) => moves.slice(1).map(([c]) => c));
+    const moved = [...new Set(columns)].sort((a, b) => a - b);
+    const all = qp.ev.length + qp.left_out, noun = qp.bundle ? "QP" : "EV";
+    about.textContent = `${qp.bundle ? "Messages" : `QP ${qp.qp},`} from nic ${qp.src} to nic ${qp.dst}, in`
+      + ` ${DATA.runs[view.run].name}: ${many(all, noun)}`
+      + (qp.bundle ? (all === 1 ? " on one hashed path." : ", each on one hashed path.") : ".");
     note.textContent = "The worst state of each interval. "
-      + (qp.left_out ? `${qp.left_out} EVs with less to tell are left out. ` : "")
-      + (qp.moves.length ? `The path was hashed anew at ${qp.moves.slice(1, 9).map(([c]) => fmtTime(c * qp.step)).join(", ")}. ` : "")
+      + (qp.bundle ? "A row is the UDP source port of a QP, from which switches choose its path. " : "")
+      + (qp.left_out ? `${many(qp.left_out, noun)} with less to tell are left out. ` : "")
+      + (moved.length ? `${all === 1 ? "The path was" : "Paths were"} hashed anew at ${moved.slice(0, 8).map((c) => fmtTime(c * qp.step)).join(", ")}. ` : "")
       + "Another QP: qp = N under [report] in the scenario.";
     const nameAt = (row, column) => {
-      const moved = row === 0 ? qp.moves.filter(([c]) => c <= column).at(-1) : null;
-      return moved ? moved[1] : qp.name[row];
+      const last = qp.moves[row] && qp.moves[row].filter(([c]) => c <= column).at(-1);
+      return last ? last[1] : qp.name[row];
     };
     const n = qp.ev.length;
     return {
       times: qp, height: n <= 16 ? 14 : n <= 64 ? 6 : n <= 200 ? 2.5 : 2,
-      rows: qp.ev.map((ev, row) => ({ label: `EV 0x${ev.toString(16)}`, band: qp.moves.length ? "one hashed path" : `plane ${qp.plane[row]}` })),
+      rows: qp.ev.map((ev, row) => (qp.bundle
+        ? { label: `port ${ev}`, band: moved.length ? "hashed paths" : `plane ${qp.plane[row]}` }
+        : { label: `EV 0x${ev.toString(16)}`, band: moved.length ? "one hashed path" : `plane ${qp.plane[row]}` })),
       colours: (row, column) => shades[states.code(row, column)],
-      words: (row, column) => `${nameAt(row, column)}\n${STATES[states(row, column)]}\n${fmtPackets(used(row, column))} sent`,
+      words: (row, column) => `${nameAt(row, column)}\n${stateNames()[states(row, column)]}\n${fmtPackets(used(row, column))} sent`,
     };
   });
   host.append(note);
@@ -37,15 +52,23 @@ function drawPaths(host) {
 
 function drawQp(section) {
   const host = section.appendChild(el("div", { class: "curves" }));
-  qpChart(host, "window and bytes in flight", { cwnd_bytes: "window", inflight_bytes: "bytes in flight" }, fmtBytes);
+  const title = section.querySelector("h2");
+  const name = () => {
+    title.textContent = samples() && samples().qp.bundle ? "Rate and queue of those QPs" : "Window and queue of that QP";
+  };
+  name();
+  when("run", name);
+  qpChart(host, "window and bytes in flight", { cwnd_bytes: () => (samples().qp.bundle ? "allowed in a round trip" : "window"),
+    inflight_bytes: "bytes in flight" }, fmtBytes);
   qpChart(host, "mean queueing delay", { delay_us: "mean queueing delay" }, fmtTime);
   qpChart(host, "longest queue at the last hop", { queue_bytes: "longest queue at the last hop" }, fmtBytes);
 }
 
-// `names`: what each list of `samples().qp` is called.
+// `names`: what each list of `samples().qp` is called. A transport without the first has no such chart.
 function qpChart(curves, label, names, say) {
   const host = curves.appendChild(el("div", {}));
-  const series = Object.values(names).map((name, i) => ({ name, xs: [], ys: [], style: lineStyle(i, 1.8) }));
+  const said = (name) => (typeof name === "function" ? name() : name);
+  const series = Object.values(names).map((name, i) => ({ name: said(name), xs: [], ys: [], style: lineStyle(i, 1.8) }));
   const spec = { series, end: 1, label, axis: "", height: 165, cursor: true, marks: DATA.marks.us,
     markLabels: DATA.marks.label, y: (value) => (value ? say(value) : "0") };
   // A value is that of the end of its interval.
@@ -57,9 +80,11 @@ function qpChart(curves, label, names, say) {
   const take = () => {
     const qp = samples().qp;
     spec.end = qp.end;
-    Object.keys(names).forEach((key, i) => {
+    host.hidden = !qp[Object.keys(names)[0]];
+    Object.entries(names).forEach(([key, name], i) => {
+      series[i].name = said(name);
       series[i].xs = Array.from({ length: qp.columns }, (_, c) => Math.min((c + 1) * qp.step, qp.end));
-      series[i].ys = qp[key];
+      series[i].ys = qp[key] || Array(qp.columns).fill(0);
     });
   };
   const words = () => legend.replaceChildren(...series.map((one) =>

@@ -1,7 +1,8 @@
 """Reads the flow of one QP while a RoCE world runs, for the pictures of a report.
 
 A bundle's QPs are its paths: each has one, hashed, and its UDP source port stands for it. Where MRC
-has a window, the rate limiters allow so many bytes in a base round trip; no delay is measured.
+has a window, the rate limiters allow so many bytes in a base round trip; no delay is measured, so
+there is no `delay_ps`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,6 @@ class FlowReader(QpReader):
         return {
             "cwnd_bytes": np.float32(self._rate_bps() * self._world.values.base_rtt_ps / PS_BITS),
             "inflight_bytes": (np.asarray(rq.nxt) - np.asarray(rq.una)).sum() * pmtu,
-            "delay_ps": np.float32(0),
             "state": np.where(np.asarray(rq.plane) >= 0, IN_USE, NO_TURN),
             "value": np.array([self._top(end) for end in self._ends.tolist()], np.uint32),
         }
@@ -60,6 +60,7 @@ class FlowReader(QpReader):
         seen = np.union1d(np.array(tops, np.uint32), values["value"])
         by_port = zip(np.asarray(qp.sport).tolist(), tops, strict=True)
         return {
+            "bundle": True,
             "evs": np.asarray(qp.sport).astype(np.uint32),
             "plane": np.maximum(np.asarray(qp.plane), 0),
             "names": {int(top): self._name(int(top)) for top in seen}
