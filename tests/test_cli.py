@@ -238,7 +238,7 @@ def test_a_capture_of_what_no_frame_can_hold_is_refused(
 ) -> None:
     command = "run --topo a.topo --cm a.cm --pcap a.pcapng --set transport.pmtu="
     assert main([*(command + "8193").split()]) == 2
-    assert "transport.pmtu = 8193: no MRC frame is so long; at most 8192" in capsys.readouterr().err
+    assert "transport.pmtu = 8193: no frame is so long; at most 8192" in capsys.readouterr().err
     assert not (here / "a.pcapng").exists()
     assert main([*(command + "8192").split()]) == 0
 

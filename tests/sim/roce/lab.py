@@ -16,6 +16,7 @@ from openmrc.fabric.clos import multiplane
 from openmrc.fabric.faults import Fault, compile_faults
 from openmrc.fabric.model import Fabric
 from openmrc.sim import books
+from openmrc.sim.roce.capture import RoceCapture
 from openmrc.sim.roce.reader import way_of
 from openmrc.sim.roce.side import RoceSide
 from openmrc.sim.roce.transport import RoceTransport
@@ -46,6 +47,7 @@ def roce_world(
     seed: int = 1,
     stop: float | None = None,
     queues: Queues | None = None,
+    capture: RoceCapture | None = None,
     **transport: Any,
 ) -> World:
     """A world with these faults; keywords beyond the named ones go to `RoceTransport`."""
@@ -57,6 +59,7 @@ def roce_world(
         seed,
         queues,
         None if stop is None else int(stop),
+        capture,
     )
 
 
