@@ -50,13 +50,11 @@ class Wires(NamedTuple):
 
 def wires_of(fabric: Fabric) -> Wires:
     """Return what is at the ends of the ports of a fabric."""
-    return Wires(
-        fabric.port_switch, fabric.port_nic, fabric.port_peer_switch, fabric.port_peer_nic
-    )
+    return Wires(fabric.port_switch, fabric.port_nic, fabric.port_peer_switch, fabric.port_peer_nic)
 
 
 class LinkFile:
-    """A capture file, pcapng, with an interface for each of these directed ports, named after it."""
+    """A capture file, pcapng, with an interface for each of these directed ports, of its name."""
 
     def __init__(self, stream: BinaryIO, fabric: Fabric, ports: Longs) -> None:
         self._writer = Writer(stream, [fabric.port_name(port) for port in ports.tolist()])

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from openmrc.sim.roce.capture import RoceCapture
     from openmrc.sim.roce.side import RoceSide
 
-    AnyCapture = Capture | RoceCapture
-
     Side = MrcSide | RoceSide
 
 EVENTS_A_STEP = 300_000  # between two looks at the clock: about a tenth of a second
@@ -80,7 +78,7 @@ class World:
         seed: int = 1,
         queues: Queues | None = None,
         stop_ps: int | None = None,
-        capture: AnyCapture | None = None,
+        capture: Capture | RoceCapture | None = None,
     ) -> None:
         _check(fabric, traffic, transport)
         self.fabric = fabric
@@ -319,7 +317,7 @@ def _side(
     schedule: FaultSchedule | None,
     seed: int,
     queues: Queues | None,
-    capture: AnyCapture | None,
+    capture: Capture | RoceCapture | None,
 ) -> Side:
     """Build the transport; its compiled code is loaded when it is wanted, and no other."""
     queues = queues or Queues()

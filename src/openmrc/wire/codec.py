@@ -72,8 +72,6 @@ reason, a syndrome or an operation has a name.
 
 from __future__ import annotations
 
-import numpy as np
-
 from openmrc.engine.packet import LAST_DATA
 from openmrc.engine.state import clear
 from openmrc.jit import compiled, inlined

@@ -30,7 +30,7 @@ DATA_PRIORITY = 3
 
 @compiled
 def write(out, src_mac, priority, quanta):
-    """Write a frame for one class into `out` (uint8); its length in bytes, -1 if there is no room."""
+    """Write a frame for one class into `out` (uint8); its length in bytes, -1 without room."""
     if out.shape[0] < FRAME_BYTES:
         return -1
     zero(out[:FRAME_BYTES])
@@ -48,7 +48,7 @@ def write(out, src_mac, priority, quanta):
 
 
 class PauseError(OpenMrcError):
-    """A MAC control frame that is no pause of classes: `offset` is where, `reason` what is wrong."""
+    """A MAC control frame that pauses no classes: `offset` is where, `reason` what is wrong."""
 
     def __init__(self, offset: int, reason: str) -> None:
         self.offset = offset

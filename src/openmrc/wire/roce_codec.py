@@ -46,7 +46,21 @@ from openmrc.wire.roce import (
     WRITE_ONLY,
     WRITE_ONLY_IMM,
 )
-from openmrc.wire.words import AETH, ICRC, IMMDT, IPV4, IPV6, RETH, UDP, add, get, put_word, slots, word, zero
+from openmrc.wire.words import (
+    AETH,
+    ICRC,
+    IMMDT,
+    IPV4,
+    IPV6,
+    RETH,
+    UDP,
+    add,
+    get,
+    put_word,
+    slots,
+    word,
+    zero,
+)
 
 BTH = slots(roce_layout.BTH)
 _STEPS = 2  # the most extension headers that a packet has
@@ -82,7 +96,8 @@ def encode(p, e, ect, out):
     opcode, payload_bytes = int(p.opcode), int(p.payload_len)
     if _KNOWN[opcode] == 0:
         return -frame.OPCODE
-    if payload_bytes < 0 or payload_bytes > (layout.PAYLOAD_BYTES_MAX if opcode <= LAST_DATA else 0):
+    most = layout.PAYLOAD_BYTES_MAX if opcode <= LAST_DATA else 0
+    if payload_bytes < 0 or payload_bytes > most:
         return -frame.PAYLOAD_LENGTH
     udp = IP + IPV4.size_bytes
     bth = udp + UDP.size_bytes

@@ -124,6 +124,7 @@ class Cursor:
         self.headers: list[HeaderView] = []
 
     def fits(self, header: layout.Header) -> bool:
+        """Whether there is room for a header before the end."""
         return self.at + header.size_bytes <= self.end
 
     def take(self, header: layout.Header, code: int = frame.TOO_SHORT) -> HeaderView:

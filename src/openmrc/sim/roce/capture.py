@@ -2,8 +2,8 @@
 
 As `sim.capture` for MRC: the frame is what stands on that link, CE as the queues before it left it
 and the TTL counted down; simulated memory holds no bytes, so payloads are zeros, under a right
-iCRC. A bond of several ports has one address, that of the NIC on plane 0, so a flow has the same 5-tuple
-wherever it goes.
+iCRC. A bond of several ports has one address, that of the NIC on plane 0, so a flow has the same
+5-tuple wherever it goes.
 
 Pause frames are there too, from the switch that asks: on the way back of the link that it pauses.
 They are noted when they are asked for, and wait here until their first bit has left, so that a file
@@ -123,8 +123,7 @@ class RoceCapture:
         ctl.tap_n = 0
         tap, packet = world.net.tap[:n], world.net.tap_packet[:n]
         if self._late is not None:
-            tap = np.concatenate([self._late.tap, tap]).view(np.recarray)
-            packet = np.concatenate([self._late.packet, packet]).view(np.recarray)
+            tap, packet = _joined(self._late.tap, tap), _joined(self._late.packet, packet)
         order = np.argsort(tap.at, kind="stable")
         n_due = int(np.searchsorted(tap.at[order], int(ctl.now), side="right"))
         late = order[n_due:]
@@ -159,6 +158,13 @@ def _rkeys(world: World) -> Any:
     drawn = np.random.default_rng([world.seed, SEED_NAMES, SEED_RKEYS])
     keys = drawn.integers(0, 1 << (32 - REGION_INDEX_BITS), n)
     return np.arange(n) | (keys << REGION_INDEX_BITS)
+
+
+def _joined(first: Any, second: Any) -> Any:
+    """Two arrays of records behind each other."""
+    both = records(len(first) + len(second), first.dtype)
+    both[: len(first)], both[len(first) :] = first, second
+    return both
 
 
 @inlined
