@@ -16,7 +16,8 @@ from openmrc.wire import pause, roce
 from openmrc.wire.pcap import Captured, Writer
 from openmrc.wire.readers import MRC, PFC, ROCE, Found, Readers, Unread
 from tests.wire.frames import around, sent, write
-from tests.wire.test_roce_codec import BTH_AT, REFUSED, a_frame
+from tests.wire.roce_frames import a_frame
+from tests.wire.test_roce_codec import BTH_AT, REFUSED
 
 LINKS = ["nic 0 plane 0 > t0", "nic 0 plane 0 < t0"]
 FORWARD, BACK = 0, 1
