@@ -78,6 +78,7 @@ class RoceCapture:
         self._out = np.zeros(BATCH_BYTES, np.uint8)
         self._envelope = records(1, ENVELOPE)
         self._late: Noted | None = None
+        self._rkeys: Any = None
 
     def take(self, world: World) -> None:
         """Write what the tapped ports of `world` have noted and begun to send by now."""
@@ -133,14 +134,24 @@ class RoceCapture:
     def _name(self, noted: Noted, side: RoceSide, world: World) -> None:
         """Give packets what the simulation has no use for: flags, source port, key."""
         tap, packet = noted.tap, noted.packet
+        qp = side.state.qp
         is_pause = np.asarray(tap.qp) == PAUSE_FRAME
-        qp = side.state.qp[np.where(is_pause, 0, tap.qp)]
+        receiver = np.where(is_pause, 0, tap.qp)
         asks = np.isin(packet.opcode, ASK)
         packet.flag_bits = (tap.marks & CE) | np.where(asks, ACK_REQ, 0)
-        packet.ev = side.state.qp.sport[qp.other]
-        packet.rkey = _rkeys(world)[qp.bundle]
+        packet.ev = qp.sport[qp.other[receiver]]
+        packet.rkey = self._rkeys_of(world)[qp.bundle[receiver]]
         packet.src = np.where(is_pause, 0, packet.src)  # of a pause frame: whatever stood there
         packet.dst = np.where(is_pause, 0, packet.dst)
+
+    def _rkeys_of(self, world: World) -> Any:
+        """The key of the memory of each QP of the workload, as MRC's are made (`sim.build`)."""
+        if self._rkeys is None:
+            n = world.traffic.n_qps
+            drawn = np.random.default_rng([world.seed, SEED_NAMES, SEED_RKEYS])
+            keys = drawn.integers(0, 1 << (32 - REGION_INDEX_BITS), n)
+            self._rkeys = np.arange(n) | (keys << REGION_INDEX_BITS)
+        return self._rkeys
 
 
 def check_fabric(fabric: Fabric) -> None:
@@ -150,14 +161,6 @@ def check_fabric(fabric: Fabric) -> None:
             f"--pcap: RoCEv2 is sent over IPv4, and {fabric.n_nics} NICs have no addresses;"
             f" at most {addresses.IPV4_NICS_MAX}"
         )
-
-
-def _rkeys(world: World) -> Any:
-    """The key of the memory of each QP of the workload, as MRC's are made (`sim.build`)."""
-    n = world.traffic.n_qps
-    drawn = np.random.default_rng([world.seed, SEED_NAMES, SEED_RKEYS])
-    keys = drawn.integers(0, 1 << (32 - REGION_INDEX_BITS), n)
-    return np.arange(n) | (keys << REGION_INDEX_BITS)
 
 
 def _joined(first: Any, second: Any) -> Any:
