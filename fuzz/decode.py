@@ -11,6 +11,7 @@ import json
 import os
 import random
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import atheris
@@ -23,14 +24,21 @@ MODULES = {
     ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
     for path in PACKAGE.rglob("*.py")
 }
-PLAIN = {"openmrc.wire.walk", "openmrc.wire.view"}
+PLAIN = {
+    "openmrc.wire.walk",
+    "openmrc.wire.view",
+    "openmrc.wire.roce_view",
+    "openmrc.wire.pause",
+}
 # Numba cannot compile what is instrumented: the compiled decoder is only where it stays Python
 INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
 SEEN = {m for m in MODULES if m.startswith("openmrc.wire.")} if INTERPRETED else PLAIN
 
 with atheris.instrument_imports(include=["openmrc"], exclude=sorted(MODULES - SEEN)):
     from openmrc.engine import packet
-    from openmrc.wire import Packet, WireError, decode, encode, frame, layout
+    from openmrc.wire import Packet, WireError, decode, encode, frame, layout, pause
+    from openmrc.wire.pause import PauseError
+    from tests.wire.roce_frames import both as both_of_roce
     from tests.wire.vectors import both, values
 
 
@@ -38,6 +46,7 @@ def one_input(data: bytes) -> None:
     """Read one frame in every way; raises `AssertionError` where two answers differ."""
     found, strict = both(data, check=False), both(data, check=True)
     captured_of(data)
+    of_others(data)
     if not isinstance(found, Packet):
         assert strict == found
         return
@@ -61,6 +70,14 @@ def captured_of(data: bytes) -> None:
     assert int(found.record.opcode) == found["BTH"]["opcode"]
 
 
+def of_others(data: bytes) -> None:
+    """Read it as RoCEv2, in both ways, and as a pause frame."""
+    both_of_roce(data, check=False)
+    both_of_roce(data, check=True)
+    with suppress(PauseError):
+        assert pause.line(pause.read(data))
+
+
 def mutate(data: bytes, most: int, seed: int) -> bytes:
     """Change a frame as the fuzzer likes; every other time with lengths that are right again."""
     changed = bytearray(atheris.Mutate(data, most))
@@ -70,7 +87,12 @@ def mutate(data: bytes, most: int, seed: int) -> bytes:
 
 
 def set_lengths(data: bytearray) -> None:
-    """Write the lengths of all IPv6 headers and of UDP, as far as they can be found."""
+    """Write the lengths of all IP headers and of UDP, as far as they can be found."""
+    udp = layout.ETHERNET.size_bytes + layout.IPV4.size_bytes
+    is_ipv4 = data[12:14] == layout.ETHERTYPE_IPV4.to_bytes(2, "big")
+    if is_ipv4 and udp + layout.UDP.size_bytes <= len(data):
+        set_ipv4_lengths(data, udp)
+        return
     at, following = layout.ETHERNET.size_bytes, layout.PROTOCOL_IPV6
     sizes = {
         layout.PROTOCOL_IPV6: (
@@ -93,6 +115,19 @@ def set_lengths(data: bytearray) -> None:
             return
         following = data[at + header.byte("next_header")]
         at = after
+
+
+def set_ipv4_lengths(data: bytearray, udp: int) -> None:
+    """The same for one IPv4 header, with its sum."""
+    ip = layout.ETHERNET.size_bytes
+    for header, at in ((layout.IPV4, ip), (layout.UDP, udp)):
+        name = "total_length" if header is layout.IPV4 else "length"
+        length_at = at + header.byte(name)
+        data[length_at : length_at + 2] = (len(data) - at & 0xFFFF).to_bytes(2, "big")
+    sum_at = ip + layout.IPV4.byte("header_checksum")
+    data[sum_at : sum_at + 2] = bytes(2)
+    words = int.from_bytes(data[ip:udp], "big")
+    data[sum_at : sum_at + 2] = (-words % 0xFFFF).to_bytes(2, "big")
 
 
 def main() -> None:

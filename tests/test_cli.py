@@ -233,12 +233,31 @@ def test_each_of_several_transports_has_a_capture_of_its_own(here: Path) -> None
     ]
 
 
+def test_mrc_and_rocev2_are_captured_side_by_side(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "x.toml").write_text(
+        SCENARIO + '[[transport]]\n[[transport]]\nname = "rival"\nkind = "roce"\n'
+    )
+    assert main(["run", "x.toml", "--pcap", "a.pcapng", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["transports"]
+    for name, table in (("mrc", "qps"), ("rival", "roce")):
+        assert main(["decode", f"a-{name}.pcapng", "--json"]) == 0
+        *packets, last = (json.loads(line) for line in capsys.readouterr().out.splitlines())
+        assert len(packets) == told[name]["link_traversals"] > 0
+        assert all(p["icrc_ok"] for p in packets)
+        assert last["summary"][table]
+        assert last["summary"]["damaged"] == last["summary"]["not_mrc"] == {}
+    assert main(["run", "x.toml", "--pcap", "b.pcapng", "--at", "nic 99"]) == 2
+    assert "--at 'nic 99': there is no nic 99" in capsys.readouterr().err
+
+
 def test_a_capture_of_what_no_frame_can_hold_is_refused(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = "run --topo a.topo --cm a.cm --pcap a.pcapng --set transport.pmtu="
     assert main([*(command + "8193").split()]) == 2
-    assert "transport.pmtu = 8193: no MRC frame is so long; at most 8192" in capsys.readouterr().err
+    assert "transport.pmtu = 8193: no frame is so long; at most 8192" in capsys.readouterr().err
     assert not (here / "a.pcapng").exists()
     assert main([*(command + "8192").split()]) == 0
 

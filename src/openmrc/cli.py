@@ -88,7 +88,8 @@ def _parser() -> _Parser:
         "--pcap",
         metavar="OUT.pcapng",
         type=Path,
-        help="write what crosses the links of --at; one file for each transport",
+        help="write what crosses the links of --at, packets of MRC or of RoCEv2; one file for each"
+        " transport",
     )
     run.add_argument(
         "--at",

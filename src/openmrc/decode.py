@@ -10,7 +10,7 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any
 from openmrc.errors import InputError
 
 if TYPE_CHECKING:
-    from openmrc.wire.frame import WireError
-    from openmrc.wire.lines import Frame
     from openmrc.wire.pcap import Captured, Reader
+    from openmrc.wire.readers import Found, Readers, Unread
+    from openmrc.wire.roce_summary import RoceQp, RoceSummary
     from openmrc.wire.summary import QpSummary, Summary
 
-    Column = tuple[str, Callable[[QpSummary], str]]
+    Summaries = tuple[Summary, RoceSummary]
+    Row = QpSummary | RoceQp
+    Column = tuple[str, Callable[[Any], str]]
 
 QPN_MAX = 0xFF_FFFF
 TABLE_WIDTH = 160
@@ -72,59 +74,59 @@ def _qpn(text: str) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     """Show the capture, and sum up what came before the place from which it cannot be read."""
     from openmrc.wire.pcap import read
+    from openmrc.wire.roce_summary import RoceSummary
     from openmrc.wire.summary import Summary
 
-    summary = Summary()
+    summaries = Summary(), RoceSummary()
     with read(arguments.file) as reader:
         try:
-            _show_packets(reader, summary, arguments)
+            _show_packets(reader, summaries, arguments)
         except InputError:
-            if summary.packets:
-                _show_summary(reader, summary, arguments.qp, arguments.json)
+            if summaries[0].packets:
+                _show_summary(reader, summaries, arguments.qp, arguments.json)
             raise
-        _show_summary(reader, summary, arguments.qp, arguments.json)
+        _show_summary(reader, summaries, arguments.qp, arguments.json)
     return 0
 
 
-def _show_packets(reader: Reader, summary: Summary, arguments: argparse.Namespace) -> None:
-    """Print every packet, or those of one QP, and count all of them in `summary`."""
+def _show_packets(reader: Reader, summaries: Summaries, arguments: argparse.Namespace) -> None:
+    """Print every packet, or those of one QP, and count all of them."""
     from openmrc import jit
-    from openmrc.wire.frame import WireError
-    from openmrc.wire.lines import FOREIGN, Frames
+    from openmrc.wire.readers import Readers, Unread
 
-    if not jit.is_cached():
-        print("Compiling the decoder, once for this version: some seconds.", file=sys.stderr)
-    qpn, swapped = arguments.qp, arguments.ev_swapped
-    frames = Frames(swapped)
+    def compiles(world: str = "sim") -> None:
+        if not jit.is_cached(world):
+            _say("Compiling the decoder, once for this version: some seconds.")
+
+    compiles()
+    qpn = arguments.qp
+    readers = Readers(arguments.ev_swapped, partial(compiles, "sim.roce"))
     show, show_bad = (_line, _bad_line)
     if arguments.json:
-        show, show_bad = partial(_object, swapped), partial(_bad_object, swapped)
+        show, show_bad = partial(_object, readers), partial(_bad_object, readers)
     for captured in _watched(reader):
-        try:
-            found = frames.read(captured)
-        except WireError as error:
-            is_mrc = error.code not in FOREIGN
-            (summary.add_damaged if is_mrc else summary.add_foreign)(error.reason)
+        found = readers.read(captured)
+        if isinstance(found, Unread):
+            add = summaries[0].add_damaged if found.protocol else summaries[0].add_foreign
+            add(found.reason)
             if qpn is None:
-                print(show_bad(captured, error, is_mrc))
+                print(show_bad(captured, found))
             continue
-        summary.add(found.p, found.endpoint)
-        if qpn is None or found.p.dst_qpn == qpn:
+        found.add_to(captured, *summaries)
+        if qpn is None or found.qpn == qpn:
             print(show(captured, found))
 
 
-def _line(captured: Captured, found: Frame) -> str:
-    from openmrc.wire.lines import line
-
-    return f"{_place(captured)}  {line(found)}"
+def _line(captured: Captured, found: Found) -> str:
+    return f"{_place(captured)}  {found.line()}"
 
 
-def _bad_line(captured: Captured, error: WireError, is_mrc: bool) -> str:
-    if not is_mrc:
-        return f"{_place(captured)}  not MRC: {error.reason}"
+def _bad_line(captured: Captured, bad: Unread) -> str:
+    if bad.protocol is None:
+        return f"{_place(captured)}  not MRC: {bad.reason}"
     kept, length = len(captured.data), captured.original_length
     cut = f" ({kept} of {length} bytes were captured)" if kept < length else ""
-    return f"{_place(captured)}  BAD {error}{cut}"
+    return f"{_place(captured)}  BAD byte {bad.offset}: {bad.reason}{cut}"
 
 
 def _place(captured: Captured) -> str:
@@ -139,27 +141,21 @@ def _place(captured: Captured) -> str:
     return f"{captured.number:>6}  {time:>11}{name}"
 
 
-def _object(ev_swapped: bool, captured: Captured, _: Frame) -> str:
-    return json.dumps({**_place_object(captured), **_fields(captured, ev_swapped)})
+def _object(readers: Readers, captured: Captured, found: Found) -> str:
+    return json.dumps({**_place_object(captured), **readers.fields(captured, found.protocol)})
 
 
-def _bad_object(ev_swapped: bool, captured: Captured, error: WireError, is_mrc: bool) -> str:
+def _bad_object(readers: Readers, captured: Captured, bad: Unread) -> str:
     """With all fields where only the iCRC is wrong."""
-    from openmrc.wire.frame import ICRC
+    from openmrc.wire.readers import MRC
 
-    why = {"offset": error.offset, "reason": error.reason, "mrc": is_mrc}
+    why = {"offset": bad.offset, "reason": bad.reason, "mrc": bad.protocol == MRC}
+    if bad.protocol not in (MRC, None):
+        why["protocol"] = bad.protocol
     known = {"length": captured.original_length}
-    if error.code == ICRC:
-        known = _fields(captured, ev_swapped)
+    if bad.protocol is not None and bad.fields_known:
+        known = readers.fields(captured, bad.protocol)
     return json.dumps({**_place_object(captured), **known, "error": why})
-
-
-def _fields(captured: Captured, ev_swapped: bool) -> dict[str, Any]:
-    from openmrc import wire
-
-    return wire.decode(
-        captured.data, check=False, length=captured.original_length, ev_swapped=ev_swapped
-    ).as_dict()
 
 
 def _place_object(captured: Captured) -> dict[str, Any]:
@@ -215,22 +211,40 @@ CONTROL: tuple[Column, ...] = (
     ("endpoint\nrequests", lambda row: f"{row.endpoint_requests:,}"),
     ("endpoint\nresponses", lambda row: f"{row.endpoint_responses:,}"),
 )
+ROCE_DATA: tuple[Column, ...] = (
+    ("packets", lambda row: f"{row.packets:,}"),
+    ("payload\nbytes", lambda row: f"{row.payload_bytes:,}"),
+    ("messages", lambda row: f"{row.messages:,}"),
+    ("first\nPSN", lambda row: f"{row.psn_first}"),
+    ("last\nPSN", lambda row: f"{row.psn_last}"),
+    ("PSNs\nmissing", lambda row: f"{row.psns_missing:,}"),
+    ("PSNs seen\nagain", lambda row: f"{row.again:,}"),
+    ("CE\nmarks", lambda row: f"{row.ecn_marked:,}"),
+    ("source\nports", lambda row: f"{len(row.source_ports):,}"),
+)
+ROCE_CONTROL: tuple[Column, ...] = (
+    ("ACK", lambda row: f"{row.acks:,}"),
+    ("NAK", lambda row: _counts(row.naks)),
+    ("CNP", lambda row: f"{row.cnps:,}"),
+)
 
 
-def _show_summary(reader: Reader, summary: Summary, qpn: int | None, as_json: bool) -> None:
+def _show_summary(reader: Reader, summaries: Summaries, qpn: int | None, as_json: bool) -> None:
     """Print the summary, and say on standard error what a user may not expect."""
+    summary, roce = summaries
     if as_json:
-        print(json.dumps({"summary": {**summary.as_dict(qpn), "cut_at": reader.cut_at}}))
+        told = summary.as_dict(qpn) | ({"roce": roce.as_dict(qpn)} if roce.packets else {})
+        print(json.dumps({"summary": {**told, "cut_at": reader.cut_at}}))
     else:
-        _print_tables(summary, qpn)
+        _print_tables(summary, roce, qpn)
     sys.stdout.flush()
     if reader.cut_at is not None:
         _say(f"{reader.name}: is cut off: what begins at byte {reader.cut_at} is left out")
-    if qpn is not None and not summary.rows(qpn):
-        _say(_who_is_there(summary, qpn))
+    if qpn is not None and not summary.rows(qpn) and not roce.rows(qpn):
+        _say(_who_is_there([*summary.rows(), *roce.rows()], qpn))
 
 
-def _print_tables(summary: Summary, qpn: int | None) -> None:
+def _print_tables(summary: Summary, roce: RoceSummary, qpn: int | None) -> None:
     """Print a table of data, a table of control, and in sentences what else there is."""
     rows = summary.rows(qpn)
     _print_table("Data, by destination", DATA, [row for row in rows if row.packets])
@@ -238,10 +252,26 @@ def _print_tables(summary: Summary, qpn: int | None) -> None:
     for row in rows[:ROWS_SHOWN]:
         if row.psns_missing:
             print(_missing(row))
-    print(_what_there_was(summary))
+    of_roce = roce.rows(qpn)
+    title = "RoCEv2: {}, by destination"
+    _print_table(title.format("data"), ROCE_DATA, [row for row in of_roce if row.packets])
+    _print_table(title.format("control"), ROCE_CONTROL, [row for row in of_roce if row.control])
+    if qpn is None:
+        _print_pauses(roce)
+    print(_what_there_was(summary, summary.unlisted + roce.unlisted))
 
 
-def _print_table(title: str, columns: tuple[Column, ...], rows: list[QpSummary]) -> None:
+def _print_pauses(roce: RoceSummary) -> None:
+    """Print what there was of pause frames, a line for each interface."""
+    links = roce.links()
+    for link in links[:ROWS_SHOWN]:
+        where = f" at {link.interface}" if link.interface else ""
+        print(f"PFC{where}: {link.pauses:,} frames that pause, {link.resumes:,} that let go on")
+    if len(links) > ROWS_SHOWN:
+        print(f"and {len(links) - ROWS_SHOWN:,} more; --json shows all")
+
+
+def _print_table(title: str, columns: tuple[Column, ...], rows: Sequence[Row]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -270,20 +300,20 @@ def _missing(row: QpSummary) -> str:
     return f"Missing at {row.destination} QP {row.qpn:#x}: PSN {listed}{more}"
 
 
-def _what_there_was(summary: Summary) -> str:
+def _what_there_was(summary: Summary, unlisted: int) -> str:
     """Return how many packets there were, and why some of them are in no table."""
     parts = [f"{summary.packets:,} packets"]
     if summary.damaged:
         parts.append(f"{summary.damaged.total():,} damaged ({_counts(summary.damaged)})")
     if summary.foreign:
         parts.append(f"{summary.foreign.total():,} not MRC ({_counts(summary.foreign)})")
-    if summary.unlisted:
-        parts.append(f"{summary.unlisted:,} for more QPs than are listed")
+    if unlisted:
+        parts.append(f"{unlisted:,} for more QPs than are listed")
     return ", ".join(parts)
 
 
-def _who_is_there(summary: Summary, qpn: int) -> str:
-    qpns = sorted({row.qpn for row in summary.rows()})
+def _who_is_there(rows: Sequence[Row], qpn: int) -> str:
+    qpns = sorted({row.qpn for row in rows})
     listed = ", ".join(f"{other:#x}" for other in qpns[:QPNS_SHOWN])
     more = ", ..." if len(qpns) > QPNS_SHOWN else ""
     there = f"there are packets for {listed}{more}" if qpns else "there are no packets for any QP"

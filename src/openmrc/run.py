@@ -304,6 +304,8 @@ def simulate(
         (section.name, scenario.transport(i)) for i, section in enumerate(scenario.transports)
     ]
     files = pcap_paths(pcap, [name for name, _ in transports])
+    for _, transport in transports if files else ():
+        check_captured(fabric, transport)
     runs: list[TransportResult] = []
     world, partial = None, False
     try:
@@ -339,6 +341,22 @@ def pcap_paths(pcap: Path | None, names: Sequence[str]) -> dict[str, Path]:
     return {name: pcap.with_name(f"{pcap.stem}-{name}{pcap.suffix}") for name in names}
 
 
+def check_captured(fabric: Fabric, transport: AnyTransport) -> None:
+    """Raise `InputError` for a transport that has no frames on this fabric."""
+    from openmrc.sim.roce.transport import RoceTransport
+    from openmrc.wire.layout import PAYLOAD_BYTES_MAX
+
+    if transport.pmtu > PAYLOAD_BYTES_MAX:
+        raise InputError(
+            f"--pcap: transport.pmtu = {transport.pmtu}: no frame is so long;"
+            f" at most {PAYLOAD_BYTES_MAX}"
+        )
+    if isinstance(transport, RoceTransport):
+        from openmrc.sim.roce.capture import check_fabric
+
+        check_fabric(fabric)
+
+
 @contextmanager
 def _capturing(
     path: Path | None, fabric: Fabric, at: Sequence[str], transport: AnyTransport
@@ -349,19 +367,16 @@ def _capturing(
         return
     from openmrc.sim.capture import Capture
     from openmrc.sim.transport import Transport
-    from openmrc.wire.layout import PAYLOAD_BYTES_MAX
-
-    if transport.pmtu > PAYLOAD_BYTES_MAX:
-        raise InputError(
-            f"--pcap: transport.pmtu = {transport.pmtu}: no MRC frame is so long;"
-            f" at most {PAYLOAD_BYTES_MAX}"
-        )
 
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         with path.open("wb") as stream:
-            hashed = isinstance(transport, Transport) and transport.hashed
-            yield {"capture": Capture(stream, fabric, at, hashed=hashed)}
+            if isinstance(transport, Transport):
+                yield {"capture": Capture(stream, fabric, at, hashed=transport.hashed)}
+            else:
+                from openmrc.sim.roce.capture import RoceCapture
+
+                yield {"capture": RoceCapture(stream, fabric, at)}
     except OpenMrcError:  # refused before it began: nothing half-written
         path.unlink()
         raise

@@ -22,6 +22,7 @@ from openmrc.fabric.faults import Fault, compile_faults
 from openmrc.fabric.model import Fabric
 from openmrc.sim import books
 from openmrc.sim.capture import Capture
+from openmrc.sim.roce.capture import RoceCapture
 from openmrc.sim.roce.transport import RoceTransport
 from openmrc.sim.transport import Queues, Transport
 from openmrc.sim.world import World
@@ -59,7 +60,7 @@ def world_of(
     seed: int = 1,
     stop: float | None = None,
     queues: Queues | None = None,
-    capture: Capture | None = None,
+    capture: Capture | RoceCapture | None = None,
     kind: type[Transport] | type[RoceTransport] = Transport,
     **transport: Any,
 ) -> World:

@@ -39,11 +39,43 @@ BATCH_BYTES = 8 * 1024 * 1024  # of frames made at a time
 Longs = npt.NDArray[np.int64]
 
 
-class _Wires(NamedTuple):
-    """The fabric as `_write_frames` needs it; the first four by directed port."""
+class Wires(NamedTuple):
+    """What is at both ends of each directed port, by its number."""
 
     switch: Any  # int32: the switch that sends, or -1
     nic: Any  # the NIC that sends, or -1
+    peer_switch: Any
+    peer_nic: Any
+
+
+def wires_of(fabric: Fabric) -> Wires:
+    """Return what is at the ends of the ports of a fabric."""
+    return Wires(fabric.port_switch, fabric.port_nic, fabric.port_peer_switch, fabric.port_peer_nic)
+
+
+class LinkFile:
+    """A capture file, pcapng, with an interface for each of these directed ports, of its name."""
+
+    def __init__(self, stream: BinaryIO, fabric: Fabric, ports: Longs) -> None:
+        self._writer = Writer(stream, [fabric.port_name(port) for port in ports.tolist()])
+        self._interface = np.full(fabric.n_ports, -1, np.int64)
+        self._interface[ports] = np.arange(len(ports))
+
+    def write(self, port: int, at_ps: int, frame: memoryview) -> None:
+        """Write what a port began to send at a time."""
+        self._writer.write(int(self._interface[port]), at_ps // NS, frame)
+
+
+def damage(out: npt.NDArray[np.uint8], end: int) -> None:
+    """Change a frame that ends at `end` somewhere in what its iCRC covers."""
+    out[end - ICRC.size_bytes - 1] ^= 1
+
+
+class _Wires(NamedTuple):
+    """The fabric as `_write_frames` needs it; the first four by directed port."""
+
+    switch: Any
+    nic: Any
     peer_switch: Any
     peer_nic: Any
     tables: srv6.Tables
@@ -63,21 +95,11 @@ class Capture:
     ) -> None:
         self.ports = ports_at(fabric, where)
         self.n_frames = 0
-        names = [fabric.port_name(port) for port in self.ports.tolist()]
-        self._writer = Writer(stream, names)
-        self._interface = np.full(fabric.n_ports, -1, np.int64)
-        self._interface[self.ports] = np.arange(len(self.ports))
+        self._file = LinkFile(stream, fabric, self.ports)
         self._fabric = fabric
         self._srv6 = not hashed and int(fabric.sw_bundle.max()) == 1
         tables, speller = srv6.of_fabric(fabric) if self._srv6 else srv6.nothing()
-        self._wires = _Wires(
-            fabric.port_switch,
-            fabric.port_nic,
-            fabric.port_peer_switch,
-            fabric.port_peer_nic,
-            tables,
-            speller,
-        )
+        self._wires = _Wires(*wires_of(fabric), tables, speller)
         self._out = np.zeros(BATCH_BYTES, np.uint8)
         self._envelope = records(1, ENVELOPE)
 
@@ -114,11 +136,10 @@ class Capture:
                 raise RuntimeError(f"{packet[done]} is not where its carrier leads")
             start = 0
             for i in range(done, last):
-                interface = int(self._interface[tap.port[i]])
-                if tap.marks[i] & DAMAGED:  # somewhere in what the iCRC covers
-                    self._out[ends[i] - ICRC.size_bytes - 1] ^= 1
+                if tap.marks[i] & DAMAGED:
+                    damage(self._out, int(ends[i]))
                 frame = self._out[start : ends[i]].data
-                self._writer.write(interface, int(tap.at[i]) // NS, frame)
+                self._file.write(int(tap.port[i]), int(tap.at[i]), frame)
                 start = int(ends[i])
             done = last
         self.n_frames += n
@@ -149,9 +170,8 @@ def switches_passed(
 
 
 @inlined
-def _dress(e, p, port, hops, source_qpn, wires):
-    """The envelope of a packet on a link."""
-    plane = int(p.plane)
+def put_macs(e, port, plane, wires):
+    """The MACs of a packet on a link; those of a NIC are its port's on `plane`."""
     if wires.nic[port] >= 0:
         addresses.write_nic_mac(e.src_mac, 0, int(wires.nic[port]), plane)
     else:
@@ -160,6 +180,13 @@ def _dress(e, p, port, hops, source_qpn, wires):
         addresses.write_nic_mac(e.dst_mac, 0, int(wires.peer_nic[port]), plane)
     else:
         addresses.write_switch_mac(e.dst_mac, 0, int(wires.peer_switch[port]))
+
+
+@inlined
+def _dress(e, p, port, hops, source_qpn, wires):
+    """The envelope of a packet on a link."""
+    plane = int(p.plane)
+    put_macs(e, port, plane, wires)
     addresses.write_ipv6(e.inner_src, 0, int(p.src), plane)
     addresses.write_ipv6(e.inner_dst, 0, int(p.dst), plane)
     addresses.write_ipv6(e.outer_src, 0, int(p.src), plane)

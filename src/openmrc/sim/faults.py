@@ -45,7 +45,6 @@ def _port(net, fault, action, target, now):
         link.flush(net, net.port[target])
     if rerouted:
         _reroute(net, now)
-    health.note_faulty(net, target)
 
 
 @inlined

@@ -27,19 +27,29 @@ def change_switch(net, action, target):
 @inlined
 def change_port(net, fault, action, target):
     """A directed port changes; True if it is one that routing takes in: it comes, goes, or is
-    denied. Losses, damage and slow rates nobody notices. `note_faulty` is to follow.
+    denied. Losses, damage and slow rates nobody notices.
     """
     port = net.port[target]
     health = net.health[target]
+    rerouted = False
     if action == PORT_LOSS:
         _set_loss(health, fault.rate, fault.burst)
-        return False
-    if action == PORT_CORRUPT:
+    elif action == PORT_CORRUPT:
         health.corrupt = _chance(fault.rate)
-        return False
-    if action == PORT_RATE:
+    elif action == PORT_RATE:
         port.kind = fault.port_kind  # a transmission under way ends as it began
-        return False
+    else:
+        rerouted = True
+        _come_or_go(net, fault, action, target)
+    port.faulty = 1 if port.up == 0 or health.loss > 0 or health.corrupt > 0 else 0
+    return rerouted
+
+
+@inlined
+def _come_or_go(net, fault, action, target):
+    """A directed port goes down or comes back, or a group of NICs may not use it, or may again."""
+    port = net.port[target]
+    health = net.health[target]
     if action == PORT_DOWN:
         port.up = 0
         health.cut_until = port.free_at
@@ -50,15 +60,6 @@ def change_port(net, fault, action, target):
         health.denied = int(health.denied) | (1 << int(fault.group))
     elif action == PORT_ALLOW:
         health.denied = int(health.denied) & ~(1 << int(fault.group))
-    return True
-
-
-@inlined
-def note_faulty(net, target):
-    """Whether who sends by a port must look closer, at HEALTH."""
-    port = net.port[target]
-    health = net.health[target]
-    port.faulty = 1 if port.up == 0 or health.loss > 0 or health.corrupt > 0 else 0
 
 
 @inlined

@@ -27,6 +27,7 @@ from openmrc.traffic import Traffic
 if TYPE_CHECKING:
     from openmrc.sim.capture import Capture
     from openmrc.sim.mrc import MrcSide
+    from openmrc.sim.roce.capture import RoceCapture
     from openmrc.sim.roce.side import RoceSide
 
     Side = MrcSide | RoceSide
@@ -65,7 +66,7 @@ class World:
 
     `schedule` is the faults (`fabric.faults.compile_faults`), `stop_ps` a time at which the run
     ends as planned. `run` may be called again and again with later times; results may be asked for
-    at any time. What crosses the links of `capture` goes there.
+    at any time. What crosses the links of `capture`, which is of the transport's kind, goes there.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class World:
         seed: int = 1,
         queues: Queues | None = None,
         stop_ps: int | None = None,
-        capture: Capture | None = None,
+        capture: Capture | RoceCapture | None = None,
     ) -> None:
         _check(fabric, traffic, transport)
         self.fabric = fabric
@@ -316,18 +317,18 @@ def _side(
     schedule: FaultSchedule | None,
     seed: int,
     queues: Queues | None,
-    capture: Capture | None,
+    capture: Capture | RoceCapture | None,
 ) -> Side:
     """Build the transport; its compiled code is loaded when it is wanted, and no other."""
     queues = queues or Queues()
+    tapped = np.zeros(0, np.int64) if capture is None else capture.ports
     if isinstance(transport, RoceTransport):
         from openmrc.sim.roce import side as roce
 
-        roce.check(transport, capture)
-        return roce.RoceSide(fabric, traffic, transport, queues, schedule, seed)
+        roce.check(transport)
+        return roce.RoceSide(fabric, traffic, transport, queues, schedule, seed, tapped)
     from openmrc.sim.mrc import MrcSide
 
-    tapped = np.zeros(0, np.int64) if capture is None else capture.ports
     return MrcSide(fabric, traffic, transport, queues, schedule, seed, tapped)
 
 

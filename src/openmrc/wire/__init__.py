@@ -2,12 +2,15 @@
 
 `decode` and `encode` are the plain way from bytes to records and back; the compiled one, on the
 caller's buffers, is `wire.codec`. `layout` is the one place where headers are written down.
+`decode_roce` reads RoCEv2, and `roce_layout` has what that has otherwise.
 """
 
 from __future__ import annotations
 
 from openmrc.wire.frame import WireError
+from openmrc.wire.roce_view import RocePacket
+from openmrc.wire.roce_view import decode as decode_roce
 from openmrc.wire.view import Packet, decode, encode
 from openmrc.wire.walk import HeaderView
 
-__all__ = ["HeaderView", "Packet", "WireError", "decode", "encode"]
+__all__ = ["HeaderView", "Packet", "RocePacket", "WireError", "decode", "decode_roce", "encode"]

@@ -72,8 +72,6 @@ reason, a syndrome or an operation has a name.
 
 from __future__ import annotations
 
-import numpy as np
-
 from openmrc.engine.packet import LAST_DATA
 from openmrc.engine.state import clear
 from openmrc.jit import compiled, inlined
@@ -82,7 +80,7 @@ from openmrc.wire.checks import IP, dscp_of, ipv4_sum, is_ipv4
 from openmrc.wire.ev import from_wire, to_wire
 from openmrc.wire.extensions import get_answer, get_bth, get_data, put_answer, put_bth, put_data
 from openmrc.wire.hops import get_class, get_hops, put_hops
-from openmrc.wire.icrc import icrc
+from openmrc.wire.icrc import get_icrc, icrc, put_icrc
 from openmrc.wire.words import BTH, ICRC, IPV4, IPV6, SRH, UDP, add, get, put, put_bytes, zero
 
 KEPT_BYTES = 128  # row 21: what trimming leaves of an IP packet
@@ -128,7 +126,7 @@ def encode(p, e, payload, out, check):
         put_answer(out, first, p, e)
     _put_payload(out[payload_at:crc_at], payload, payload_bytes)
     crc = icrc(out, ip, crc_at) if check else 0
-    _put_icrc(out, crc_at, crc)
+    put_icrc(out, crc_at, crc)
     return end
 
 
@@ -159,12 +157,6 @@ def _put_payload(room, payload, payload_bytes):
     zero(room[given:])
 
 
-@inlined
-def _put_icrc(out, at, crc):
-    for i in range(ICRC.size_bytes):
-        out[at + i] = crc >> 8 * i & 0xFF
-
-
 @compiled
 def decode(data, n, p, e, check):
     """Read the frame `data[:n]` (uint8) into `p` and `e`; OK or a code of `frame`.
@@ -187,7 +179,7 @@ def decode(data, n, p, e, check):
     payload_at = at
     if code == frame.OK and not trimmed:
         code, at, payload_bytes = checks.payload(data, bth, payload_at, stop)
-        if code == frame.OK and check and _get_icrc(data, stop) != icrc(data, ip, stop):
+        if code == frame.OK and check and get_icrc(data, stop) != icrc(data, ip, stop):
             code, at = frame.ICRC, stop
     if code != frame.OK:
         e.error_at = at
@@ -208,14 +200,6 @@ def decode(data, n, p, e, check):
     else:
         get_answer(data, bth + BTH.size_bytes, p, e)
     return frame.OK
-
-
-@inlined
-def _get_icrc(data, at):
-    crc = np.int64(0)
-    for i in range(ICRC.size_bytes):
-        crc |= np.int64(data[at + i]) << 8 * i
-    return crc
 
 
 @compiled

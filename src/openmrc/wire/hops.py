@@ -31,13 +31,9 @@ def put_hops(out, p, e, ip, end):
     dscp = _dscp(p)
     ecn = layout.ECN_NOT_ECT if p.klass == CLASS_CONTROL else layout.ECN_ECT0
     first_ecn = layout.ECN_CE if p.flag_bits & CE else ecn
-    ethertype = layout.ETHERTYPE_IPV4 if e.ipv4 else layout.ETHERTYPE_IPV6
-    put_bytes(out, ETHERNET.dst_mac, e.dst_mac)
-    put_bytes(out, ETHERNET.src_mac, e.src_mac)
-    out[ETHERNET.ethertype] = ethertype >> 8
-    out[ETHERNET.ethertype + 1] = ethertype & 0xFF
+    put_ethernet(out, e, layout.ETHERTYPE_IPV4 if e.ipv4 else layout.ETHERTYPE_IPV6)
     if e.ipv4:
-        _put_ipv4(out, e, dscp, first_ecn, end)
+        put_ipv4(out, e, dscp, first_ecn, end)
         return
     udp, hops = layout.PROTOCOL_UDP, e.hop_limit
     if not e.srv6:
@@ -49,6 +45,15 @@ def put_hops(out, p, e, ip, end):
         _put_srh(out, IP + IPV6.size_bytes, e)
     hops = e.inner_hop_limit
     _put_ipv6(out, ip, dscp, ecn, label, end, udp, hops, e.inner_src, e.inner_dst)
+
+
+@inlined
+def put_ethernet(out, e, ethertype):
+    """Write the Ethernet header."""
+    put_bytes(out, ETHERNET.dst_mac, e.dst_mac)
+    put_bytes(out, ETHERNET.src_mac, e.src_mac)
+    out[ETHERNET.ethertype] = ethertype >> 8
+    out[ETHERNET.ethertype + 1] = ethertype & 0xFF
 
 
 @inlined
@@ -86,7 +91,8 @@ def _put_srh(out, at, e):
 
 
 @inlined
-def _put_ipv4(out, e, dscp, ecn, end):
+def put_ipv4(out, e, dscp, ecn, end):
+    """Write an IPv4 header; the packet ends at `end`."""
     add(out, IP, IPV4.version, 4)
     add(out, IP, IPV4.ihl, IPV4.size_bytes // 4)
     add(out, IP, IPV4.dscp, dscp)
@@ -153,12 +159,16 @@ def get_class(data, ip, dscp, p, e):
     elif dscp == layout.DSCP_NO_TRIM:
         klass = CLASS_RETRANSMIT if flag_bits & RTX else CLASS_DATA
         flag_bits |= NO_TRIM
-    if e.ipv4:
-        marked = get(data, IP, IPV4.ecn) == layout.ECN_CE
-    else:
-        marked = get(data, IP, IPV6.ecn) == layout.ECN_CE
-        marked = marked or get(data, ip, IPV6.ecn) == layout.ECN_CE
-    if marked:
+    if get_ce(data, ip, e):
         flag_bits |= CE
     p.klass = klass
     p.flag_bits = flag_bits
+
+
+@inlined
+def get_ce(data, ip, e):
+    """Whether an IP header says CE."""
+    if e.ipv4:
+        return get(data, IP, IPV4.ecn) == layout.ECN_CE
+    marked = get(data, IP, IPV6.ecn) == layout.ECN_CE
+    return marked or get(data, ip, IPV6.ecn) == layout.ECN_CE

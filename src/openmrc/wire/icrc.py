@@ -31,6 +31,7 @@ from openmrc.wire import layout
 _POLYNOMIAL = 0xEDB8_8320  # of Ethernet, lowest bit first
 _ALL = 0xFFFF_FFFF
 _BLOCK = 16
+_ICRC_BYTES = layout.ICRC.size_bytes
 _MASKED = 64  # bytes from the IP header on among which masked ones are; whole blocks
 
 
@@ -123,3 +124,19 @@ def icrc(data, ip_at, end):
         crc = _byte(crc, data[at] | mask)
         at += 1
     return crc ^ _ALL
+
+
+@inlined
+def put_icrc(out, at, crc):
+    """Write an iCRC."""
+    for i in range(_ICRC_BYTES):
+        out[at + i] = crc >> 8 * i & 0xFF
+
+
+@inlined
+def get_icrc(data, at):
+    """Read an iCRC, an int64."""
+    crc = np.int64(0)
+    for i in range(_ICRC_BYTES):
+        crc |= np.int64(data[at + i]) << 8 * i
+    return crc

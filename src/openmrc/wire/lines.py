@@ -87,14 +87,19 @@ class Frames:
             view.decode(captured.data, check=False, length=length)
         if code != frame.OK:
             raise frame.WireError(code, int(envelope.error_at))
-        length = addresses.IPV4_BYTES if envelope.ipv4 else addresses.IPV6_BYTES
-        destination = envelope.inner_dst[:length].tobytes()
-        return Frame(
-            Fields._make(self._packet.item()),
-            _text(envelope.inner_src[:length].tobytes()),
-            _text(destination),
-            _endpoint(destination),
-        )
+        return frame_of(Fields._make(self._packet.item()), envelope)
+
+
+def frame_of(p: Any, envelope: Any) -> Frame:
+    """Return a decoded record with the addresses of its envelope."""
+    length = addresses.IPV4_BYTES if envelope.ipv4 else addresses.IPV6_BYTES
+    destination = envelope.inner_dst[:length].tobytes()
+    return Frame(
+        p,
+        _text(envelope.inner_src[:length].tobytes()),
+        _text(destination),
+        _endpoint(destination),
+    )
 
 
 @lru_cache(ADDRESSES_KEPT)

@@ -95,7 +95,7 @@ class Packet:
         """
         return {
             "length": self.length,
-            "headers": {view.name: _fields(view) for view in self.headers},
+            "headers": {view.name: fields_of(view) for view in self.headers},
             "ev": self.ev,
             "trimmed": self.trimmed,
             "icrc_ok": self.icrc_ok,
@@ -197,7 +197,7 @@ def _notes(found: Walk, data: bytes, length: int) -> Iterator[str]:
         yield f"{length - found.ip_end} bytes behind the IP packet"
 
 
-def _fields(view: HeaderView) -> dict[str, int | str]:
+def fields_of(view: HeaderView) -> dict[str, int | str]:
     """Return the fields of a header for JSON."""
     out: dict[str, int | str] = {}
     for name, value in view.fields.items():

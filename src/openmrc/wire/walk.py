@@ -62,11 +62,11 @@ def walk(data: bytes, length: int) -> Walk:
 
     Raises `WireError` for everything that is wrong but the iCRC.
     """
-    cursor = _Cursor(data, length)
-    ip = _ip(cursor)
+    cursor = Cursor(data, length)
+    ip = read_ip(cursor)
     ip_end = cursor.end
     trimmed = any(view.fields.get("dscp") in TRIMMED for view in cursor.headers)
-    udp = _udp(cursor)
+    udp = read_udp(cursor)
     if not trimmed:
         cursor.end -= layout.ICRC.size_bytes
     bth = _transport(cursor, trimmed)
@@ -114,7 +114,7 @@ def invariant_crc(data: bytes, found: Walk) -> int:
     return zlib.crc32(masked[ip.offset :], zlib.crc32(b"\xff" * 8))
 
 
-class _Cursor:
+class Cursor:
     """Where the walk stands in a frame, where the part ends that it may walk in, what it read."""
 
     def __init__(self, data: bytes, length: int) -> None:
@@ -124,6 +124,7 @@ class _Cursor:
         self.headers: list[HeaderView] = []
 
     def fits(self, header: layout.Header) -> bool:
+        """Whether there is room for a header before the end."""
         return self.at + header.size_bytes <= self.end
 
     def take(self, header: layout.Header, code: int = frame.TOO_SHORT) -> HeaderView:
@@ -143,7 +144,7 @@ def _require(holds: bool, code: int, view: HeaderView, field: str) -> None:
         raise WireError(code, view.at(field))
 
 
-def _ip(cursor: _Cursor) -> HeaderView:
+def read_ip(cursor: Cursor) -> HeaderView:
     """Read up to the innermost IP header, and return that; the cursor ends where it ends."""
     ethernet = cursor.take(layout.ETHERNET)
     ethertype = ethernet["ethertype"]
@@ -171,13 +172,13 @@ def _ip(cursor: _Cursor) -> HeaderView:
     return inner
 
 
-def _ipv6(cursor: _Cursor) -> HeaderView:
+def _ipv6(cursor: Cursor) -> HeaderView:
     view = cursor.take(layout.IPV6)
     _require(view["version"] == 6, frame.IP_VERSION, view, "version")
     return view
 
 
-def _srh(cursor: _Cursor) -> None:
+def _srh(cursor: Cursor) -> None:
     view = cursor.take(layout.SRH)
     _require(view["next_header"] == layout.PROTOCOL_IPV6, frame.NEXT_HEADER, view, "next_header")
     routing = layout.ROUTING_SEGMENT
@@ -190,7 +191,7 @@ def _srh(cursor: _Cursor) -> None:
         _require(least <= view[field] <= most, frame.ROUTING, view, field)
 
 
-def _ipv4(cursor: _Cursor) -> HeaderView:
+def _ipv4(cursor: Cursor) -> HeaderView:
     view = cursor.take(layout.IPV4)
     size, total = layout.IPV4.size_bytes, view["total_length"]
     _require(view["version"] == 4, frame.IP_VERSION, view, "version")
@@ -208,7 +209,8 @@ def _ipv4(cursor: _Cursor) -> HeaderView:
     return view
 
 
-def _udp(cursor: _Cursor) -> HeaderView:
+def read_udp(cursor: Cursor) -> HeaderView:
+    """Read the UDP header."""
     view = cursor.take(layout.UDP)
     ports = (layout.UDP_PORT, layout.UDP_PORT_ALTERNATIVE)
     _require(view["dst_port"] in ports, frame.UDP_PORT, view, "dst_port")
@@ -216,7 +218,7 @@ def _udp(cursor: _Cursor) -> HeaderView:
     return view
 
 
-def _transport(cursor: _Cursor, trimmed: bool) -> HeaderView:
+def _transport(cursor: Cursor, trimmed: bool) -> HeaderView:
     """Read the BTH and what its opcode says follows; return the BTH."""
     bth = cursor.take(layout.BTH)
     _require(bth["opcode"] in layout.EXTENSIONS, frame.OPCODE, bth, "opcode")
@@ -232,7 +234,7 @@ def _transport(cursor: _Cursor, trimmed: bool) -> HeaderView:
     return bth
 
 
-def _payload(cursor: _Cursor, bth: HeaderView) -> int:
+def _payload(cursor: Cursor, bth: HeaderView) -> int:
     """Return the length of what stands between the headers and the iCRC, without padding."""
     padded, pad = cursor.end - cursor.at, bth["pad"]
     _require(padded % 4 == 0 and padded >= pad, frame.PAD, bth, "pad")

@@ -7,10 +7,8 @@ from typing import Any
 
 import pytest
 
-from openmrc.errors import InputError
 from openmrc.fabric.draw import draw_faults
 from openmrc.fabric.faults import Fault
-from openmrc.sim.roce.transport import RoceTransport
 from openmrc.sim.world import World
 from openmrc.workload import incast, permutation
 from tests.sim import plain
@@ -93,16 +91,6 @@ def test_random_loss_at_all_nics_is_survived() -> None:
     world = roce_world(leaf_spine(), permutation(8, 1_000_000, 1), [fault], rto_ps=500 * US)
     all_complete(world)
     assert world.counters()["dropped_fault"] > 10
-
-
-def test_no_frames_are_captured() -> None:
-    with pytest.raises(InputError, match="without frames"):
-        World(
-            leaf_spine(),
-            permutation(8, 1000, 1),
-            RoceTransport(),
-            capture=object(),  # type: ignore[arg-type]
-        )
 
 
 @pytest.mark.timeout(300)

@@ -1,7 +1,7 @@
 """From fabric, workload and RoCE transport to the arrays that its event loop runs on.
 
 Each QP of the workload is a bundle of `qps` queue pairs, each with two ends, a record for each.
-What has no place in a RoCE network (EVs, slots, carriers, taps) is left at one record.
+What has no place in a RoCE network (EVs, slots, carriers; taps: `taps`) is left at one record.
 """
 
 from __future__ import annotations

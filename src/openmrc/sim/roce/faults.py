@@ -46,7 +46,6 @@ def _port(net, st, ro, fault, action, target, now):
             nic.go_on(net, st, ro, target, now)  # unless it notices, it sends into the dead link
     if rerouted:
         routing.changed(net, ro, target, now)
-    health.note_faulty(net, target)
 
 
 @inner

@@ -10,7 +10,7 @@ from __future__ import annotations
 from openmrc.engine.state import NEVER
 from openmrc.jit import inlined, inner
 from openmrc.sim import events
-from openmrc.sim.roce import pfc
+from openmrc.sim.roce import pfc, taps
 from openmrc.sim.roce.state import AT_PFC
 
 # what an entry of the heap is about: number = port * 4 + one of these
@@ -26,6 +26,9 @@ def _tell(net, ro, port_no, what, now):
         kind = net.port_kind[port.kind]
         rate, delay = int(kind.rate_bps), int(kind.delay_ps)
         at = pfc.send_frame(ro.pause[port_no], now, int(port.free_at), rate, delay)
+        if port.tapped:
+            begins = int(ro.pause[port_no].frame_until) - pfc.frame_ps(rate)
+            taps.note_pause(net, back, int(ro.flow[0].quanta) if what == PAUSE else 0, begins)
         events.push(net, at, AT_PFC, port_no * 4 + what)
     if what == PAUSE and ro.pause[port_no].refresh_at < NEVER:
         events.push(net, int(ro.pause[port_no].refresh_at), AT_PFC, port_no * 4 + REFRESH)

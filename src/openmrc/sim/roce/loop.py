@@ -87,7 +87,7 @@ def _start(net, st, ro):
 def advance(net, st, ro, until, budget):
     """Run events up to and including time `until`, at most about `budget` of them; why it stopped.
 
-    `ROOM`, `HEAP` and `TIMELINE` ask the caller to enlarge an array and to call again.
+    Why, and what the caller is asked to do, is as in `sim.loop.advance`.
     """
     ctl = net.ctl[0]
     if ctl.started == 0:

@@ -64,6 +64,7 @@ def _send_control(net, st, ro, qi, opcode, psn, syndrome, now):
     p.opcode = opcode
     p.psn = psn
     p.reason = syndrome
+    p.msn = rq.msg_done  # of a responder: messages received
     p.payload_len = 0
     p.klass = CLASS_CONTROL
     p.src = rq.nic
@@ -203,6 +204,7 @@ def _on_data(net, st, ro, n, qi, now):
         ends = responder.accept(st, rq, ro.qp[rq.other], int(p.msn))
         _place(net, st, ro, h, p, rq, now)
         if ends:
+            rq.msg_done += 1
             stripes.part_arrived(net, ro, int(rq.bundle), int(p.msn), now)
     do = responder.answer(ro, rq, what, ends)
     if do == responder.ACK:

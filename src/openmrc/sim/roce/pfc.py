@@ -42,6 +42,7 @@ CONFIG = np.dtype(
         ("alpha", "f8"),  # a link may hold alpha x (free part of the shared buffer)
         ("xon_gap_bytes", "i8"),
         ("storm_ps", "i8"),  # a link that is paused for this long without a break is in a storm
+        ("quanta", "i8"),  # that a pause frame asks for; `LINK.pause_ps` is what they last
     ],
     align=True,
 )
@@ -206,6 +207,12 @@ def get_well(c, sw, link):
     return on_dequeue(c, sw, link, 0)
 
 
+@inlined
+def frame_ps(rate_bps):
+    """What a pause frame lasts on the wire."""
+    return FRAME_BYTES * PS_BITS // rate_bps
+
+
 @compiled
 def send_frame(link, now, free_at, rate_bps, delay_ps):
     """When a pause frame for `link`, asked for at `now`, has come to the port that sends.
@@ -214,7 +221,7 @@ def send_frame(link, now, free_at, rate_bps, delay_ps):
     keep their order.
     """
     begins = max(now, free_at, int(link.frame_until))
-    link.frame_until = begins + FRAME_BYTES * PS_BITS // rate_bps
+    link.frame_until = begins + frame_ps(rate_bps)
     return link.frame_until + delay_ps
 
 

@@ -141,6 +141,7 @@ def pfc_config(control: FlowControl, frame_bytes: int) -> Any:
     c.alpha = control.alpha
     c.xon_gap_bytes = control.xon_gap_packets * frame_bytes
     c.storm_ps = control.storm_ps
+    c.quanta = control.quanta
     return config
 
 

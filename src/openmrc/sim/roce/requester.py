@@ -71,6 +71,7 @@ def next_packet(net, st, ro, qi, now, p):
     p.psn = psn_of(int(rq.first_psn), seq)
     p.payload_len = min(part.length - k * pmtu, pmtu)
     p.va = part.remote_va + k * pmtu
+    p.dma_len = part.length
     p.dst_qpn = st.qp[qi].peer_qpn
     p.msn = rq.cur & NUMBER_MASK  # for the simulation alone: whose packet it is
     p.klass = CLASS_DATA

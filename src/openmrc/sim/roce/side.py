@@ -13,7 +13,7 @@ from openmrc.fabric.actions import FaultSchedule
 from openmrc.fabric.model import Fabric
 from openmrc.sim import state as ss
 from openmrc.sim.network import Ends
-from openmrc.sim.roce import build, loop
+from openmrc.sim.roce import build, loop, taps
 from openmrc.sim.roce.derive import derive
 from openmrc.sim.roce.reader import FlowReader
 from openmrc.sim.roce.transport import RoceTransport
@@ -39,6 +39,7 @@ class RoceSide:
         queues: Queues,
         schedule: FaultSchedule | None,
         seed: int,
+        tapped: npt.NDArray[np.int64],
     ) -> None:
         senders = int(np.bincount(traffic.qp_dst, minlength=1).max(initial=0))
         self._transport = transport
@@ -56,6 +57,7 @@ class RoceSide:
             schedule,
             seed,
         )
+        self.net = taps.open_taps(self.net, tapped)
         self.state = build.build_roce(
             fabric, traffic, transport, self.values, self.ends, self.engine, seed
         )
@@ -145,9 +147,7 @@ class RoceSide:
         return found
 
 
-def check(transport: RoceTransport, capture: Any) -> None:
+def check(transport: RoceTransport) -> None:
     """Raise `InputError` for what RoCEv2 does not do."""
-    if capture is not None:
-        raise InputError("--pcap: RoCEv2 is simulated without frames; capture a transport of MRC")
     if not transport.ack_every >= 1:
         raise InputError(f"transport.ack_every: {transport.ack_every}; at least 1")

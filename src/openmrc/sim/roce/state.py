@@ -29,7 +29,7 @@ ROCE_QP = np.dtype(  # one end: it sends, or it receives
         ("paced_at", "i8"),  # the rate limiter lets the next packet go
         ("rto_at", "i8"),
         ("cur", "i8"),  # message whose part holds `nxt`
-        ("msg_done", "i8"),  # messages acknowledged
+        ("msg_done", "i8"),  # messages acknowledged; of a responder: received
         ("msg_end", "i8"),  # messages posted
         ("msg0", "i8"),
         ("msg_mask", "i8"),

@@ -1,0 +1,49 @@
+"""What a RoCE network notes for a capture: packets as every network does, and pause frames.
+
+A pause frame is no packet of the simulation. It is noted when it is asked for, with the time at
+which its first bit leaves: that may be later, for it waits for what the port is sending.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.engine.packet import PACKET
+from openmrc.jit import inner, records
+from openmrc.sim import state as ss
+from openmrc.sim.build import PORTS_OF_AN_EVENT
+from openmrc.sim.roce import pfc
+
+PAUSE_FRAME = -1  # in TAP.qp
+ANSWERS_OF_AN_EVENT = 2  # a CNP and an acknowledgement, beside what ports pull
+PAUSES_OF_AN_EVENT = 2  # for one packet, and its end if the port goes down at once
+
+
+def open_taps(net: ss.Net, ports: npt.NDArray[np.int64]) -> ss.Net:
+    """Return the network with room for what these directed ports send, which is noted from now on.
+
+    Between two looks at the room each event may send so much, and pause a link or let one go on;
+    ports that go down empty their queues, and so may let all links go on that were paused before.
+    """
+    if not len(ports):
+        return net
+    of_an_event = PORTS_OF_AN_EVENT + ANSWERS_OF_AN_EVENT + PAUSES_OF_AN_EVENT
+    reserve = ss.EVENTS_BETWEEN_CHECKS * of_an_event + len(ports)
+    net.port.tapped[ports] = 1
+    net.ctl[0].tap_reserve = reserve
+    return net._replace(tap=records(2 * reserve, ss.TAP), tap_packet=records(2 * reserve, PACKET))
+
+
+@inner
+def note_pause(net, port_no, quanta, at):
+    """A switch's port will send a pause frame, from `at` on: of this many quanta, or to go on."""
+    ctl = net.ctl[0]
+    t = net.tap[ctl.tap_n]
+    t.at = at
+    t.port = port_no
+    t.qp = PAUSE_FRAME
+    t.frame_bytes = pfc.FRAME_BYTES
+    t.marks = 0
+    net.tap_packet[ctl.tap_n].dma_len = quanta
+    ctl.tap_n += 1

@@ -1,0 +1,118 @@
+"""Whatever a capture holds that can be read: MRC, RoCEv2 on the same port, pause frames."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from openmrc.wire import frame, lines, pause, roce_lines, roce_view, view
+from openmrc.wire.frame import WireError
+from openmrc.wire.lines import FOREIGN, Frames
+from openmrc.wire.pause import PauseError
+from openmrc.wire.pcap import Captured
+from openmrc.wire.roce_lines import RoceError, RoceFrames
+from openmrc.wire.roce_summary import RoceSummary
+from openmrc.wire.summary import Summary
+
+MRC, ROCE, PFC = "MRC", "RoCEv2", "PFC"
+
+
+class Found(NamedTuple):
+    """A packet that was read: which protocol's, and what its reader made of it."""
+
+    protocol: str
+    frame: Any  # lines.Frame; of PFC a Pause
+
+    @property
+    def qpn(self) -> int | None:
+        """The QP that it is for; None of a pause frame."""
+        return None if self.protocol == PFC else int(self.frame.p.dst_qpn)
+
+    def line(self) -> str:
+        """What a person wants to know of it."""
+        return _LINES[self.protocol](self.frame)
+
+    def add_to(self, captured: Captured, mrc: Summary, roce: RoceSummary) -> None:
+        """Count it in the summary of its protocol; the first one counts all packets."""
+        if self.protocol == MRC:
+            mrc.add(self.frame.p, self.frame.endpoint)
+            return
+        mrc.packets += 1
+        if self.protocol == ROCE:
+            roce.add(self.frame.p, self.frame.endpoint)
+        else:
+            roce.add_pause(self.frame, captured.interface)
+
+
+class Unread(NamedTuple):
+    """A packet that could not be read: which protocol's it is, None if of no known one."""
+
+    protocol: str | None
+    offset: int
+    reason: str
+    fields_known: bool  # only the iCRC is wrong
+
+
+class Readers:
+    """Reads packet by packet, in buffers that it keeps; `ev_swapped` as in `lines.Frames`.
+
+    `on_roce` is called before the first packet that may be RoCEv2's.
+    """
+
+    def __init__(
+        self, ev_swapped: bool = False, on_roce: Callable[[], None] = lambda: None
+    ) -> None:
+        self._swapped = ev_swapped
+        self._mrc = Frames(ev_swapped)
+        self._roce: RoceFrames | None = None
+        self._on_roce = on_roce
+
+    def read(self, captured: Captured) -> Found | Unread:
+        """Read one packet, as whatever it is."""
+        try:
+            return Found(MRC, self._mrc.read(captured))
+        except WireError as error:
+            if error.code == frame.OPCODE:
+                return self._read_roce(captured, error)
+            if error.code == frame.ETHERTYPE and pause.is_mac_control(captured.data):
+                return _read_pause(captured)
+            known = None if error.code in FOREIGN else MRC
+            return _unread(known, error)
+
+    def _read_roce(self, captured: Captured, as_mrc: WireError) -> Found | Unread:
+        if self._roce is None:
+            self._on_roce()
+            self._roce = RoceFrames()
+        try:
+            return Found(ROCE, self._roce.read(captured))
+        except RoceError as error:
+            return _unread(ROCE, error)
+        except WireError:  # an opcode of neither
+            return _unread(MRC, as_mrc)
+
+    def fields(self, captured: Captured, protocol: str) -> dict[str, Any]:
+        """Every header's fields of a packet that was read, or whose iCRC alone is wrong."""
+        data, length = captured.data, captured.original_length
+        if protocol == PFC:
+            return {"length": length, "headers": {PFC: pause.read(data).as_dict()}}
+        if protocol == ROCE:
+            return roce_view.decode(data, check=False, length=length).as_dict()
+        return view.decode(data, check=False, length=length, ev_swapped=self._swapped).as_dict()
+
+
+def _unread(protocol: str | None, error: WireError) -> Unread:
+    return Unread(protocol, error.offset, error.reason, error.code == frame.ICRC)
+
+
+def _read_pause(captured: Captured) -> Found | Unread:
+    try:
+        return Found(PFC, pause.read(captured.data))
+    except PauseError as error:
+        return Unread(PFC, error.offset, error.reason, fields_known=False)
+
+
+_LINES: dict[str, Callable[[Any], str]] = {
+    MRC: lines.line,
+    ROCE: roce_lines.line,
+    PFC: pause.line,
+}

@@ -1,0 +1,185 @@
+"""What a capture says about each RoCEv2 queue pair, and about pauses, frame by frame.
+
+As `summary` for MRC: a row is a queue pair as packets name it, data is for its responder and
+answers are for its requester, and all is as seen where the capture was taken.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from openmrc.engine import packet
+from openmrc.wire import roce
+from openmrc.wire.pause import Pause
+from openmrc.wire.roce_lines import syndrome_name
+from openmrc.wire.summary import PSN_BITS, QPS_MAX, Seen, unwrap
+
+LAST_OF_A_MESSAGE = (
+    roce.WRITE_LAST,
+    roce.WRITE_LAST_IMM,
+    roce.WRITE_ONLY,
+    roce.WRITE_ONLY_IMM,
+)
+
+
+@dataclass
+class RoceQp:
+    """One row. Counts are packets; PSNs are unwrapped, in the order of their appearance."""
+
+    destination: str
+    qpn: int
+    # data
+    packets: int = 0
+    payload_bytes: int = 0
+    messages: int = 0  # of which the last packet was seen, each once
+    psn_lowest: int = 0
+    psn_highest: int = 0
+    again: int = 0  # packets whose PSN had been seen
+    ecn_marked: int = 0
+    # control
+    acks: int = 0
+    naks: Counter[str] = field(default_factory=Counter)
+    cnps: int = 0
+
+    def __post_init__(self) -> None:
+        self._psns = Seen()
+        self._ports: set[int] = set()
+
+    @property
+    def control(self) -> int:
+        """How many packets were not data."""
+        return self.acks + self.naks.total() + self.cnps
+
+    @property
+    def psn_first(self) -> int | None:
+        """The lowest PSN of data, as on the wire; None without data."""
+        return self.psn_lowest & packet.PSN_MASK if self.packets else None
+
+    @property
+    def psn_last(self) -> int | None:
+        """The highest PSN of data, as on the wire; None without data."""
+        return self.psn_highest & packet.PSN_MASK if self.packets else None
+
+    @property
+    def psns_missing(self) -> int:
+        """How many PSNs from the first to the last one were not seen."""
+        if not self.packets:
+            return 0
+        return self.psn_highest - self.psn_lowest + 1 - self._psns.total
+
+    @property
+    def source_ports(self) -> list[int]:
+        """UDP source ports of data, ascending: the entropy that switches hash."""
+        return sorted(self._ports)
+
+    def add(self, p: Any) -> None:
+        """Count one packet, a PACKET record or anything that has its fields."""
+        if p.opcode <= roce.LAST_DATA:
+            self._add_data(p)
+        elif p.opcode == roce.CNP:
+            self.cnps += 1
+        elif (name := syndrome_name(p.reason)) == "ACK":
+            self.acks += 1
+        else:
+            self.naks[name] += 1
+
+    def _add_data(self, p: Any) -> None:
+        if not self.packets:
+            self.psn_lowest = self.psn_highest = int(p.psn)
+        psn = unwrap(int(p.psn), self.psn_highest, PSN_BITS)
+        self.packets += 1
+        self.payload_bytes += int(p.payload_len)
+        self.psn_lowest = min(self.psn_lowest, psn)
+        self.psn_highest = max(self.psn_highest, psn)
+        self.ecn_marked += p.flag_bits & packet.CE != 0
+        self._ports.add(int(p.ev))
+        if not self._psns.add(psn):
+            self.again += 1
+        elif p.opcode in LAST_OF_A_MESSAGE:
+            self.messages += 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the row for JSON; PSNs as on the wire."""
+        return {
+            "destination": self.destination,
+            "dest_qpn": self.qpn,
+            "data": {
+                "packets": self.packets,
+                "payload_bytes": self.payload_bytes,
+                "messages": self.messages,
+                "psn_first": self.psn_first,
+                "psn_last": self.psn_last,
+                "psns_missing": self.psns_missing,
+                "again": self.again,
+                "ecn_marked": self.ecn_marked,
+                "source_ports": self.source_ports,
+            },
+            "control": {"ack": self.acks, "nak": dict(self.naks), "cnp": self.cnps},
+        }
+
+
+@dataclass
+class PausedLink:
+    """The pause frames of one interface of a capture, by what they ask of any class."""
+
+    interface: str
+    pauses: int = 0  # with a time
+    resumes: int = 0  # with none
+
+    def add(self, found: Pause) -> None:
+        """Count one frame."""
+        if any(found.quanta.values()):
+            self.pauses += 1
+        else:
+            self.resumes += 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the row for JSON."""
+        return {"interface": self.interface, "pauses": self.pauses, "resumes": self.resumes}
+
+
+class RoceSummary:
+    """All rows of a capture. Packets to queue pairs beyond `QPS_MAX` are only counted."""
+
+    def __init__(self) -> None:
+        self.packets = 0
+        self.unlisted = 0
+        self._qps: dict[tuple[str, int], RoceQp] = {}
+        self._links: dict[str, PausedLink] = {}
+
+    def add(self, p: Any, destination: str) -> None:
+        """Count one RoCEv2 packet; `destination` names the NIC that it is for."""
+        self.packets += 1
+        key = destination, int(p.dst_qpn)
+        row = self._qps.get(key)
+        if row is None:
+            if len(self._qps) >= QPS_MAX:
+                self.unlisted += 1
+                return
+            row = self._qps[key] = RoceQp(*key)
+        row.add(p)
+
+    def add_pause(self, found: Pause, interface: str) -> None:
+        """Count one pause frame, seen at an interface of the capture."""
+        self.packets += 1
+        self._links.setdefault(interface, PausedLink(interface)).add(found)
+
+    def rows(self, qpn: int | None = None) -> list[RoceQp]:
+        """Return the rows, of one QPN or of all, by destination and QPN."""
+        keys = sorted(key for key in self._qps if qpn is None or key[1] == qpn)
+        return [self._qps[key] for key in keys]
+
+    def links(self) -> list[PausedLink]:
+        """Return what there was of pause frames, by interface."""
+        return [self._links[name] for name in sorted(self._links)]
+
+    def as_dict(self, qpn: int | None = None) -> dict[str, Any]:
+        """Return the summary for JSON, with the rows of one QPN or of all."""
+        return {
+            "packets": self.packets,
+            "unlisted": self.unlisted,
+            "qps": [row.as_dict() for row in self.rows(qpn)],
+            "paused": [row.as_dict() for row in self.links()],
+        }
