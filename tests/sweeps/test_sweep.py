@@ -199,7 +199,10 @@ def test_a_planned_end_is_well_a_failed_flow_or_run_is_not(
         ("sweep x.toml --over seed=1..100001 --out d", "more than 100,000 runs; sweep over fewer"),
         ("sweep x.toml --over seed=1,x --out d", "--over: seed: 'x' is refused; accepted: a whole"),
         ("sweep x.toml --over seed=1 --over seed=2 --out d", "--over seed=2: seed is there alread"),
-        ("sweep x.toml --over transport.pmtu=3000 --out d", "--over: transport.pmtu: 3000; accept"),
+        (
+            "sweep x.toml --over transport.pmtu=3000 --out d",
+            "--over: transport[0].pmtu: 3000; accept",
+        ),
         ("sweep x.toml --over fault[1].rate=1 --out d", "--over fault[1].rate: there is no such"),
         ("sweep x.toml --over seed=1 --set seed=x --out d", "--set: seed: 'x' is refused; "),
         ("sweep x.toml --over seed=1 --out x.toml", "--out x.toml: is a file; name a directory"),
