@@ -44,7 +44,7 @@ def test_a_paused_port_whose_link_goes_down_sends_again_when_it_is_back(where: s
 
 
 def test_what_leaves_as_a_pause_ends_with_its_link_is_lost_with_it() -> None:
-    """The link goes, and with it the pause: the frame that was held back goes into the dead link."""
+    """The link goes, and with it the pause: a frame held back until then goes into nothing."""
     at = paused_for_the_first_time(PORT)
     world = worlds.tight([Fault(at, "link-down", "nic 1 plane 0 - t0")], cc="none", stop=50 * MS)
     world.run(until_ps=at - 1)
