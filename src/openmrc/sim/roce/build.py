@@ -264,6 +264,8 @@ def build_net(
         heap=records(heap, ss.HEAP_ENTRY),
         qp=_link_qps(traffic, transport, ends),
         nic=build.link_nics(fabric),
+        round=np.full((fabric.n_nics * fabric.n_planes, 2), -1, np.int32),
+        behind=np.full((ends.n, fabric.n_planes), -1, np.int32),
         message=message,
         series=series,
         core_free_at=build.cores_of(traffic),
@@ -307,7 +309,6 @@ def _link_qps(traffic: Traffic, transport: RoceTransport, ends: build.Ends) -> A
     qp = records(ends.n, ss.LINK_QP)
     qp.timer_at = es.NEVER
     qp.other = ends.other
-    qp.ready_next = -1
     qp.waiting_head = -1
     qp.region = ends.traffic_qp
     entries = np.bincount(traffic.msg_qp, minlength=traffic.n_qps)
