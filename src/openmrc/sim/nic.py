@@ -2,8 +2,8 @@
 to the engine.
 
 Control packets queue at the port. Data is pulled: when a port is free and no control packet waits
-there, the next QP of its round is asked for a packet, so nothing a QP learns comes too late for a packet
-that has not left.
+there, the next QP of its round is asked for a packet, so nothing a QP learns comes too late for a
+packet that has not left.
 """
 
 from __future__ import annotations
