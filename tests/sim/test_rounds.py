@@ -112,7 +112,7 @@ def test_rounds_are_whole_while_windows_and_planes_close_and_open(cc: str) -> No
 def test_a_qp_stands_at_the_ports_of_its_usable_planes_only() -> None:
     world = pairs(faults=[Fault(20 * US, "link-down", "nic 3 plane 1 - t0")])
     world.run(100 * US)  # by then all have heard of it
-    to_3 = np.flatnonzero(world.traffic.qp_dst == 3)
+    to_3 = np.flatnonzero(world.traffic.qp_dst == 3).tolist()
     assert all(int(sender(world, qp).planes_ok) == 0b1101 for qp in to_3)
     assert all(stands_in(world, qp) & 0b0010 == 0 for qp in to_3)
     before = sent(world)
