@@ -80,7 +80,7 @@ def estimate(scenario: Scenario) -> dict[str, int]:
     units = sum(min(_pow2(int(n)), slots) for n in carried)
     size = {name.rpartition(".")[2]: n for name, n in record_bytes().items()}
     ends = 2 * qps
-    per_end = size["QP"] + size["LINK_QP"] + planes * size["PLANE"] + ring_bytes + 8
+    per_end = size["QP"] + size["LINK_QP"] + planes * (size["PLANE"] + 4) + ring_bytes + 8
     if transport.paths == "reps":
         per_end += planes * size["REPS"]
     any_series = bool((traffic.msg_count > 1).any())
@@ -95,7 +95,7 @@ def estimate(scenario: Scenario) -> dict[str, int]:
         + traffic.n_msgs * (size["MESSAGE_STATE"] + any_series * size["SERIES"] + 4)
         + 4 * releases,
         "payload": 2 * units,
-        "NICs": nics * (size["NIC"] + size["LINK_NIC"] + 4 * es.REQUESTS),
+        "NICs": nics * (size["NIC"] + size["LINK_NIC"] + 8 * planes + 4 * es.REQUESTS),
         "ports": fabric.n_ports * (size["PORT"] + size["HEALTH"] + size["TALLY"]),
         "switches": fabric.n_switches * size["SWITCH"],
         "heap": int(heap) * size["HEAP_ENTRY"],

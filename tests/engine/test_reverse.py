@@ -227,3 +227,43 @@ def test_where_every_plane_is_denied_control_packets_take_them_all_the_same() ->
     pair.drive()
     pair.assert_intact()
     assert {plane for plane, _ in on_the_way_back(pair, 0)} == {0, 1}
+
+
+def test_row_14_a_probe_asks_of_another_path_than_the_one_in_use() -> None:
+    pair = Pair(planes=1, evs=3)
+    pair.cut(kind="response")
+    pair.plane(0, qp=1).reverse_ev = pair.ev(0, 1)
+    pair.post(600 * 4096)
+    pair.drive()
+    tried = [int(x.p.ev) for x in pair.packets("request")]
+    assert len(tried) > 10
+    assert set(tried) == {pair.ev(0, 0), pair.ev(0, 2)}
+
+
+def answers(pair: Pair, n: int = 60) -> set[int]:
+    """The EVs that end 0 takes to answer so many EV probes."""
+    fields = {"reason": pk.OP_EV_PROBE, "src": 1, "plane": 0}
+    sent = [pair.inject(0, pk.ENDPOINT_REQUEST, psn=i, **fields) for i in range(n)]
+    return {int(p.ev) for emitted in sent for p in emitted}
+
+
+def test_row_14_a_probe_is_answered_by_a_path_that_is_in_service() -> None:
+    """An answer by a path that is known to be dead would make a good one look dead."""
+    pair = Pair(planes=1, evs=4)
+    pair.cut(ev=pair.ev(0, 0), src=0)
+    pair.cut(ev=pair.ev(0, 2), src=0)
+    pair.post(600 * 4096)
+    pair.until(lambda: pair.q.una > 300)
+    assert [pair.path_state(0, k) for k in range(4)].count("ASSUMED_BAD") == 2
+    assert answers(pair) == {pair.ev(0, 1), pair.ev(0, 3)}
+
+
+def test_row_14_what_is_known_of_paths_is_not_relied_on_when_nothing_is_heard() -> None:
+    """An RTO after the last delivery the paths in service may be the dead ones: any is tried."""
+    pair = Pair(planes=1, evs=4)
+    pair.cut(ev=pair.ev(0, 0), src=0)
+    pair.post(600 * 4096)
+    pair.until(lambda: pair.q.una > 300)
+    assert pair.path_state(0, 0) == "ASSUMED_BAD"
+    pair.plane(0).heard_at -= pair.rto
+    assert answers(pair) == {pair.ev(0, k) for k in range(4)}

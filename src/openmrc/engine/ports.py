@@ -193,10 +193,10 @@ def on_request(st, nic, p, now):
             _qps_of_peer(st, nic, int(p.src), now)
     q = st.qp[peer.qp]
     if p.reason == OP_EV_PROBE:
-        # Back on the plane that works, on any of its paths: this end's reverse EV may be as dead as
-        # the one that the peer wants to replace.
+        # Back on the plane that works, on any path of which no ill is known: this end's reverse EV
+        # may be as dead as the one that the peer wants to replace.
         plane = int(p.plane)
-        ev = _random_ev(st, q, plane)
+        ev = _believed_ev(st, q, plane, now)
     else:
         plane = _next_plane(st, q, paths.control_planes(st, q))
         ev = int(st.plane[q.plane0 + max(plane, 0)].reverse_ev)
@@ -206,19 +206,34 @@ def on_request(st, nic, p, now):
         )
 
 
-@inlined
-def _random_ev(st, q, plane_no):
-    """The value of a random EV of a plane, of those that it has, good or bad, but not denied."""
+@inner
+def _random_ev(st, q, plane_no, avoid):
+    """The value of a random EV of a plane, of those that it has, good or bad, but not denied; not
+    `avoid`, if there is any other.
+    """
     plane = st.plane[q.plane0 + plane_no]
     if plane.n_evs == 0:
         return int(plane.reverse_ev)
     pick = bits.draw_below(st.stream, q.index, int(plane.n_evs))
     for _ in range(plane.n_evs):
         e = st.ev[q.ev0 + plane.ev0 + pick]
-        if e.state != paths.DENIED:
+        if e.state != paths.DENIED and int(e.value) != avoid:
             return int(e.value)
         pick = pick + 1 if pick + 1 < plane.n_evs else 0
     return int(plane.reverse_ev)
+
+
+@inner
+def _believed_ev(st, q, plane_no, now):
+    """The value of a random EV of a plane's rotation, if the plane delivered within the last RTO
+    (as in row 12): what is known of its paths still holds. Else of any.
+    """
+    plane = st.plane[q.plane0 + plane_no]
+    if plane.n_active == 0 or now - plane.heard_at >= q.rto:
+        return _random_ev(st, q, plane_no, -1)
+    first = q.order0 + plane_no * q.order_len
+    ev = int(st.order[first + bits.draw_below(st.stream, q.index, int(plane.n_active))])
+    return int(st.ev[q.ev0 + ev].value)
 
 
 @compiled
@@ -266,7 +281,7 @@ def _probe_plane(st, nic, q, plane_no, now):
         return
     n = st.nic[nic]
     n.request_id = (n.request_id + 1) & 0xFFFF
-    plane.trial_ev = _random_ev(st, q, plane_no)
+    plane.trial_ev = _random_ev(st, q, plane_no, int(plane.reverse_ev))
     plane.trial_id = n.request_id
     st.request[nic * REQUESTS + n.request_id % REQUESTS] = q.index
     _endpoint_packet(

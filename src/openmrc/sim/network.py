@@ -162,6 +162,8 @@ def new_net(
         heap=records(heap + lets, ss.HEAP_ENTRY),
         qp=link_qps(traffic, ends),
         nic=link_nics(fabric),
+        round=np.full((fabric.n_nics * fabric.n_planes, 2), -1, np.int32),
+        behind=np.full((ends.n, fabric.n_planes), -1, np.int32),
         message=message,
         series=series,
         core_free_at=cores_of(traffic),
@@ -334,7 +336,6 @@ def link_qps(traffic: Traffic, ends: Ends) -> Any:
     qp = records(ends.n, ss.LINK_QP)
     qp.timer_at = es.NEVER
     qp.other = ends.other
-    qp.ready_next = -1
     qp.waiting_head = -1
     qp.region = ends.traffic_qp
     entries = np.bincount(traffic.msg_qp, minlength=traffic.n_qps)
@@ -348,7 +349,6 @@ def link_nics(fabric: Fabric) -> Any:
     """What the world keeps of each NIC: all ports are up."""
     nic = records(fabric.n_nics, ss.LINK_NIC)
     nic.timer_at = es.NEVER
-    nic.ready_head = -1
     nic.free_ports = (1 << fabric.n_planes) - 1
     nic.up_ports = nic.free_ports
     return nic

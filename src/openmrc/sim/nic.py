@@ -1,9 +1,9 @@
-"""A NIC: one port per plane, round robin over the QPs that may send; what arrives goes to the
-engine.
+"""A NIC: one port per plane, each with a round robin over the QPs that may send; what arrives goes
+to the engine.
 
 Control packets queue at the port. Data is pulled: when a port is free and no control packet waits
-there, the next ready QP is asked for a packet, so nothing a QP learns comes too late for a packet
-that has not left.
+there, the next QP of its round is asked for a packet, so nothing a QP learns comes too late for a
+packet that has not left.
 """
 
 from __future__ import annotations
@@ -33,10 +33,14 @@ TAG_MASK = 0x7FFF_FFFF  # of a sequence number in HOP.tag
 
 @inlined
 def make_ready(net, st, qi):
-    """Put a QP that may send at the end of its NIC's round."""
+    """Put a QP that may send at the end of the round of each port that it may use."""
     q = st.qp[qi]
-    if net.qp[qi].ready == 0 and requester.may_send(st, q):
-        rounds.stand_behind(net, net.nic[q.nic], qi)
+    missing = q.planes_ok & ~net.qp[qi].ready
+    if missing != 0 and requester.may_send(st, q):
+        n_planes = int(net.ctl[0].n_planes)
+        for plane in range(n_planes):
+            if (missing >> plane) & 1:
+                rounds.stand_behind(net, int(q.nic) * n_planes + plane, plane, qi)
 
 
 @inlined
@@ -101,45 +105,51 @@ def send_out(net, st, now):
 
 @inner
 def pump(net, st, nic, now):
-    """Give every free port a packet, QP by QP in turn."""
+    """Give every free port a packet, QP by QP in the turn of that port.
+
+    Where several are free the QP takes the one whose turn it is with it (row 13): nobody waits.
+    """
     ctl = net.ctl[0]
     ln = net.nic[nic]
-    waiting = -1  # first QP of this round that found its planes' ports busy
-    while ln.free_ports != 0 and ln.ready_head >= 0:
-        qi = rounds.step_forward(net, ln)
-        q = st.qp[qi]
-        n = int(ctl.free_head)
-        p = net.packet[n]
-        plane = requester.next_packet(st, q, int(ln.free_ports), now, p)
-        if plane < 0:
-            if plane == requester.PORTS_BUSY:
-                make_ready(net, st, qi)
-                if waiting == qi:
-                    break
-                if waiting < 0:
-                    waiting = qi
-            continue
-        waiting = -1
-        link.new_packet(net)
-        lq = net.qp[qi]
-        _dress(net, n, p, int(lq.other), int(lq.flow))
-        ctl.data_packets += 1
-        seq = unwrap(int(p.psn), q.first_psn, q.una)
-        net.hop[n].tag = seq & TAG_MASK
-        if p.flag_bits & RTX:
-            number = q.msg_done + ((p.msn - q.msg_done) & 0xFFFF)
-            net.message[messages.entry_of(st, q, number)].retransmitted += 1
-            ctl.retransmitted += 1
-            net.timeline[now // ctl.bin_ps, BIN_RETRANSMITTED] += 1
-        else:
-            mask = int(lq.unit_mask)
-            net.unit[lq.unit0 + (seq & mask)] = messages.unit_of(seq, mask, int(p.payload_len))
-        port_no = nic * ctl.n_planes + plane
-        port = net.port[port_no]
-        link.transmit(net, port, port_no, n, now)
-        _close_while_busy(net, ln, port, port_no, plane)
-        make_ready(net, st, qi)
-        plan_qp(net, st, qi)
+    if ln.free_ports == 0:
+        return
+    for own in range(ctl.n_planes):
+        round_no = nic * ctl.n_planes + own
+        while (ln.free_ports >> own) & 1 and net.round[round_no, rounds.FIRST] >= 0:
+            qi = rounds.step_forward(net, round_no, own)
+            _send_data(net, st, ln, qi, now)
+
+
+@inlined
+def _send_data(net, st, ln, qi, now):
+    """Send the next packet of a QP, if it still may; then it stands behind all others."""
+    ctl = net.ctl[0]
+    q = st.qp[qi]
+    n = int(ctl.free_head)
+    p = net.packet[n]
+    plane = requester.next_packet(st, q, int(ln.free_ports), now, p)
+    if plane < 0:  # its window has closed, or this plane is no longer of use to it
+        return
+    link.new_packet(net)
+    lq = net.qp[qi]
+    _dress(net, n, p, int(lq.other), int(lq.flow))
+    ctl.data_packets += 1
+    seq = unwrap(int(p.psn), q.first_psn, q.una)
+    net.hop[n].tag = seq & TAG_MASK
+    if p.flag_bits & RTX:
+        number = q.msg_done + ((p.msn - q.msg_done) & 0xFFFF)
+        net.message[messages.entry_of(st, q, number)].retransmitted += 1
+        ctl.retransmitted += 1
+        net.timeline[now // ctl.bin_ps, BIN_RETRANSMITTED] += 1
+    else:
+        mask = int(lq.unit_mask)
+        net.unit[lq.unit0 + (seq & mask)] = messages.unit_of(seq, mask, int(p.payload_len))
+    port_no = q.nic * ctl.n_planes + plane
+    port = net.port[port_no]
+    link.transmit(net, port, port_no, n, now)
+    _close_while_busy(net, ln, port, port_no, plane)
+    make_ready(net, st, qi)
+    plan_qp(net, st, qi)
 
 
 @inlined

@@ -1,28 +1,35 @@
-"""The round of a NIC: the QPs that may send stand in a queue, linked through their records."""
+"""The rounds of a NIC: at each of its ports the QPs that may send stand in a queue of their own.
+
+A free port serves the first of its round, which then goes to the end. So every QP gets as much of
+each port as of any other, over any time longer than a round (MRC 3.4: planes exactly evenly
+loaded). With one round for all ports a QP would get whichever port happened to be free at its
+turn: what it sent on its planes would drift apart as a random walk does, and with it the load of
+the ports at its destination.
+"""
 
 from __future__ import annotations
 
 from openmrc.jit import inlined
 
+FIRST, LAST = 0, 1  # columns of Net.round
+
 
 @inlined
-def stand_behind(net, ln, qi):
-    """Put a QP at the end of its NIC's round."""
-    lq = net.qp[qi]
-    lq.ready = 1
-    lq.ready_next = -1
-    if ln.ready_head < 0:
-        ln.ready_head = qi
+def stand_behind(net, port_no, plane, qi):
+    """Put a QP at the end of the round of its NIC's port `port_no`, which is that of `plane`."""
+    if net.round[port_no, FIRST] < 0:
+        net.round[port_no, FIRST] = qi
     else:
-        net.qp[ln.ready_tail].ready_next = qi
-    ln.ready_tail = qi
+        net.behind[net.round[port_no, LAST], plane] = qi
+    net.round[port_no, LAST] = qi
+    net.behind[qi, plane] = -1
+    net.qp[qi].ready |= 1 << plane
 
 
 @inlined
-def step_forward(net, ln):
-    """Take the QP whose turn it is out of the round; there is one."""
-    qi = int(ln.ready_head)
-    lq = net.qp[qi]
-    ln.ready_head = lq.ready_next
-    lq.ready = 0
+def step_forward(net, port_no, plane):
+    """Take the QP whose turn it is out of the round of a port; there is one."""
+    qi = int(net.round[port_no, FIRST])
+    net.round[port_no, FIRST] = net.behind[qi, plane]
+    net.qp[qi].ready &= ~(1 << plane)
     return qi

@@ -20,7 +20,7 @@ from openmrc.engine.packet import LAST_DATA, SACK
 from openmrc.engine.state import QP, signed, unwrap
 from openmrc.jit import CACHE_LINE, inlined, inner
 from openmrc.prefetch import prefetch
-from openmrc.sim import switch
+from openmrc.sim import rounds, switch
 from openmrc.sim.state import HOP, SCOUTED
 
 LINE = CACHE_LINE
@@ -129,8 +129,7 @@ def _fetch_qp(net, st, qi):
 @inlined
 def _ready_qp(net, port_no):
     """The QP that will send when a NIC's port is free, or -1."""
-    ctl = net.ctl[0]
-    return int(net.nic[port_no // ctl.n_planes].ready_head)
+    return int(net.round[port_no, rounds.FIRST])
 
 
 @inner

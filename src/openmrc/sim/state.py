@@ -130,7 +130,6 @@ LINK_QP = np.dtype(  # what the world keeps of a QP beside the engine
     [
         ("timer_at", "i8"),
         ("other", "i4"),  # the QP at the other end
-        ("ready_next", "i4"),
         ("waiting_head", "i4"),  # messages that wait for a place in the send queue
         ("waiting_tail", "i4"),
         ("roster0", "i4"),  # the entries of the workload that it carries
@@ -139,8 +138,8 @@ LINK_QP = np.dtype(  # what the world keeps of a QP beside the engine
         ("unit_mask", "i4"),
         ("region", "i4"),  # where its messages go, at the other end
         ("flow", "i4"),  # what ECMP hashes
+        ("ready", "i4"),  # mask of the ports in whose rounds it stands
         ("failed", "i1"),
-        ("ready", "i1"),
     ],
     align=True,
 )
@@ -148,8 +147,6 @@ LINK_QP = np.dtype(  # what the world keeps of a QP beside the engine
 LINK_NIC = np.dtype(
     [
         ("timer_at", "i8"),
-        ("ready_head", "i4"),  # round of the QPs that may send
-        ("ready_tail", "i4"),
         ("free_ports", "i4"),  # mask
         ("up_ports", "i4"),
     ],
@@ -311,6 +308,8 @@ class Net(NamedTuple):
     heap: Any
     qp: Any  # LINK_QP
     nic: Any  # LINK_NIC
+    round: Any  # int32 [ports of NICs, 2]: first (-1: none) and last of the QPs that may send
+    behind: Any  # int32 [qps, planes]: the QP behind it in the round of that port, or -1
     message: Any  # MESSAGE_STATE
     series: Any  # SERIES, one for each message; a single record where there is no series
     core_free_at: Any  # int64 by core: when its last computation ends; core 0 stands for none

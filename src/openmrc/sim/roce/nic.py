@@ -25,7 +25,7 @@ def make_ready(net, ro, qi, now):
     """Put a QP that may send at the end of its NIC's round."""
     rq = ro.qp[qi]
     if net.qp[qi].ready == 0 and requester.may_send(rq, now):
-        rounds.stand_behind(net, net.nic[rq.nic], qi)
+        rounds.stand_behind(net, int(rq.nic) * net.ctl[0].n_planes, 0, qi)
 
 
 @inlined
@@ -84,8 +84,9 @@ def pump(net, st, ro, nic, now):
     ctl = net.ctl[0]
     ln = net.nic[nic]
     waiting = -1  # first QP of this round that found its port busy
-    while ln.free_ports != 0 and ln.ready_head >= 0:
-        qi = rounds.step_forward(net, ln)
+    first = nic * ctl.n_planes  # one round for all ports: that of the first
+    while ln.free_ports != 0 and net.round[first, rounds.FIRST] >= 0:
+        qi = rounds.step_forward(net, first, 0)
         rq = ro.qp[qi]
         if not requester.may_send(rq, now):
             plan_qp(net, ro, qi, now)
