@@ -5,7 +5,7 @@ the timers:
 
     tail    data outstanding and nothing heard for 2 x (base RTT + target): probe, each time on
     another plane ask     evidence says lost, no snapshot covers it: probe finish  everything
-    received, the transport ACK missing for an RTO: probe RTO     one epoch per expiry and QP,
+    received, the transport ACK missing for as long: probe RTO     one epoch per expiry and QP,
     however many packets it covers; linear, then doubling; then the QP errors
 """
 
@@ -248,8 +248,8 @@ def _expire(st, q, now):
 
 @inner
 def _ask_for_ack(st, q, now):
-    """Everything is received, the transport ACK is missing: probe for it (row 17), as the RTO
-    would.
+    """Everything is received, the transport ACK is missing: probe for it (row 17), first after the
+    silence of row 8, then as the RTO would.
     """
     q.finish_at = NEVER
     if q.msg_done == q.msg_end or outstanding(q):

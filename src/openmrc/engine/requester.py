@@ -401,7 +401,7 @@ def _look_ahead(st, q, now):
         elif q.ask_at == NEVER:
             q.ask_at = now + q.base_rtt // 2
     elif q.msg_done < q.msg_cur and q.finish_at == NEVER:
-        q.finish_at = now + q.rto
+        q.finish_at = now + loss.tail_gap(q)
         q.finish_asked = 0
 
 
