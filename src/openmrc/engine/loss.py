@@ -3,10 +3,12 @@
 Three pure rules first; then their application to a QP: inference from a snapshot, false alarms, and
 the timers:
 
-    tail    data outstanding and nothing heard for 2 x (base RTT + target): probe, each time on
-    another plane ask     evidence says lost, no snapshot covers it: probe finish  everything
-    received, the transport ACK missing for as long: probe RTO     one epoch per expiry and QP,
-    however many packets it covers; linear, then doubling; then the QP errors
+    tail    data outstanding and nothing heard for 2 x (base RTT + target): a probe, each time on
+            another plane
+    ask     evidence says lost, no snapshot covers it: a probe
+    finish  everything received, the transport ACK missing for as long: a probe
+    RTO     one epoch per expiry and QP, however many packets it covers; linear, then doubling;
+            then the QP errors
 """
 
 from __future__ import annotations

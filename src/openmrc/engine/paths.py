@@ -4,10 +4,12 @@ An EV (entropy value) names one path. A QP holds equally many per plane, part of
 rotation), the rest backup, and replaces an EV only by one of the same plane, so that planes stay
 evenly loaded (MRC 3.4).
 
-    GOOD ---- mark, trim ----> SKIP        (SKIP ends when the rotation reaches it: that packet
-    takes the next) GOOD, SKIP --- loss, ALWAYS_SKIP ----> ASSUMED_BAD ASSUMED_BAD --- enough probes
-    answered ----> GOOD (or SKIP, if the last answer was marked) any --- denylist ----> DENIED ---
-    lifted ----> GOOD
+    GOOD         -- mark, trim --------------> SKIP
+    SKIP         -- the rotation reaches it -> GOOD (that packet takes the next)
+    GOOD, SKIP   -- loss, ALWAYS_SKIP -------> ASSUMED_BAD
+    ASSUMED_BAD  -- enough probes answered --> GOOD (SKIP, if the last answer was marked)
+    any          -- denylist ----------------> DENIED
+    DENIED       -- lifted ------------------> GOOD
 
 A plane all of whose losses are unbroken by a delivery is *silent*: it gets no turn, its EVs are
 probed, and it is back with the first of them that is revived (rows 10 to 12).

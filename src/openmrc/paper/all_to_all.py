@@ -79,17 +79,14 @@ def _all_to_all(data: Data) -> Finding:
 
 WHY = [
     "On the same wires MRC is behind by what its headers are longer, 2 % of a packet and more of "
-    "the short ones. The 63 flows of each NIC, spread by a hash over 64 uplinks, load them evenly "
-    "enough that RoCEv2 without loss is near the line, which the original was not; it does not "
-    "fall with more QPs either. What a real NIC pays for 63 times 16 QPs is not modelled.",
-    "Over four ports of 100 Gb/s packets of MRC's 63 flows to a NIC meet at its last hop, and 0.4 "
-    "to 1.6 % are trimmed from 16 MB on. The windows of those flows are cut, and they end late: at "
-    "16 MB the median flow takes 340 us and the slowest 408; without a congestion window "
-    '(`cc = "none"`) the slowest takes 351, with queues that never fill 359. On the same wires as '
-    "RoCEv2, one port of 400 Gb/s, nothing is trimmed.",
+    "the short ones; over four ports of 100 Gb/s by little more than that, but for 4 MB, where 15 "
+    "packets to each NIC are stored and forwarded at a quarter of the rate. The 63 flows of each "
+    "NIC, spread by a hash over 64 uplinks, load them evenly enough that RoCEv2 without loss is "
+    "near the line, which the original was not; it does not fall with more QPs either. What a real "
+    "NIC pays for 63 times 16 QPs is not modelled.",
     "With 0.1 % loss RoCEv2 waits for timeouts of 67 ms, the default of its tools: of 4,032 flows "
-    "some lose their last packet. That is most of the time up to 1 GB, and little of it at 16 GB, "
-    "where going back after each other loss costs a flow of 6 Gb/s hardly a packet.",
+    "some lose their last packet. That is most of the time up to 1 GB; at 16 GB it is a sixth of "
+    "it, and going back after the other losses a twentieth.",
 ]
 
 B16 = Experiment(

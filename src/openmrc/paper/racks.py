@@ -66,11 +66,12 @@ def _b18(data: Data) -> Finding:
         checks,
         fig,
         [
-            "Where an interruption lasts milliseconds, all four paths, the whole one too, came "
-            "under suspicion at once: then each timeout of 262 us tries another, the window is "
-            "down to a packet, and after seven timeouts their distance doubles. In one run of the "
-            "same three cuts 5 ms apart it took 19 ms. With four paths in all there is no "
-            "reserve, as there is with the 128 paths that MRC is meant for."
+            "The way back of acknowledgements dies with a cut as often as the way there. If no "
+            "other is found before a timeout of 262 us, all four paths, the whole one too, come "
+            "under suspicion at once, and an interruption lasts milliseconds: in 48 runs of the "
+            "same three cuts 8 ms apart that came once, and the worst interruption of a run was "
+            "0.1 ms in the mean. With four paths in all there is no reserve, as there is with the "
+            "128 paths that MRC is meant for."
         ],
     )
 
