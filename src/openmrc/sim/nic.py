@@ -37,10 +37,16 @@ def make_ready(net, st, qi):
     q = st.qp[qi]
     missing = q.planes_ok & ~net.qp[qi].ready
     if missing != 0 and requester.may_send(st, q):
-        n_planes = int(net.ctl[0].n_planes)
-        for plane in range(n_planes):
-            if (missing >> plane) & 1:
-                rounds.stand_behind(net, int(q.nic) * n_planes + plane, plane, qi)
+        _stand_in_rounds(net, int(q.nic), qi, missing)
+
+
+@inner
+def _stand_in_rounds(net, nic, qi, missing):
+    """Put a QP at the end of the rounds of these ports of its NIC."""
+    n_planes = int(net.ctl[0].n_planes)
+    for plane in range(n_planes):
+        if (missing >> plane) & 1:
+            rounds.stand_behind(net, nic * n_planes + plane, plane, qi)
 
 
 @inlined
