@@ -86,7 +86,7 @@ WHY = [
     "NIC pays for 63 times 16 QPs is not modelled.",
     "With 0.1 % loss RoCEv2 waits for timeouts of 67 ms, the default of its tools: of 4,032 flows "
     "some lose their last packet. That is most of the time up to 1 GB; at 16 GB it is a sixth of "
-    "it, and going back after the other losses a twentieth.",
+    "it, and 4 % go to sending again what came after the other losses.",
 ]
 
 B16 = Experiment(
