@@ -8,7 +8,7 @@ import numpy as np
 
 from openmrc.engine import packet
 from openmrc.jit import records
-from openmrc.wire import RocePacket, WireError, addresses, decode_roce, frame, roce, roce_layout
+from openmrc.wire import DecodedFrame, WireError, addresses, decode_roce, frame, roce, roce_layout
 from openmrc.wire import roce_codec as codec
 from tests.wire.vectors import array, values
 
@@ -53,7 +53,7 @@ def a_frame(opcode: int, ect: int = 1, **fields: int) -> bytes:
     return out[:n].tobytes()
 
 
-def plain(data: bytes, *, check: bool) -> RocePacket | tuple[int, int]:
+def plain(data: bytes, *, check: bool) -> DecodedFrame | tuple[int, int]:
     """What the plain decoder makes of a frame."""
     try:
         return decode_roce(data, check=check)
@@ -61,13 +61,13 @@ def plain(data: bytes, *, check: bool) -> RocePacket | tuple[int, int]:
         return error.code, error.offset
 
 
-def both(data: bytes, *, check: bool = True) -> RocePacket | tuple[int, int]:
+def both(data: bytes, *, check: bool = True) -> DecodedFrame | tuple[int, int]:
     """What both decoders say of a frame; asserts that they say the same, value for value."""
     p, e = records(1, packet.PACKET)[0], records(1, frame.ENVELOPE)[0]
     code = int(codec.decode(array(data), len(data), p, e, int(check)))
     found = plain(data, check=check)
     verdict = code, int(e.error_at)
-    if not isinstance(found, RocePacket):
+    if not isinstance(found, DecodedFrame):
         assert verdict == found, data.hex()
         return found
     assert verdict == (frame.OK, 0), data.hex()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from openmrc.engine import packet
 from openmrc.jit import records
-from openmrc.wire import RocePacket, decode_roce, frame, roce, roce_layout
+from openmrc.wire import DecodedFrame, decode_roce, frame, roce, roce_layout
 from openmrc.wire import roce_codec as codec
 from openmrc.wire.layout import ETHERNET, IPV4, UDP
 from openmrc.wire.roce import ROCE_FRAMING
@@ -29,7 +29,7 @@ BTH_AT = UDP_AT + UDP.size_bytes
 def test_a_frame_comes_back_as_it_was_and_is_as_long_as_it_is_charged(opcode: int) -> None:
     data = a_frame(opcode)
     found = both(data)
-    assert isinstance(found, RocePacket)
+    assert isinstance(found, DecodedFrame)
     assert found.notes == ()
     p, e = records(1, packet.PACKET)[0], records(1, frame.ENVELOPE)[0]
     assert codec.decode(array(data), len(data), p, e, 1) == frame.OK
@@ -48,7 +48,7 @@ def test_a_frame_comes_back_as_it_was_and_is_as_long_as_it_is_charged(opcode: in
 def test_a_payload_is_padded_to_words(opcode: int, payload_len: int) -> None:
     data = a_frame(opcode, payload_len=payload_len)
     found = both(data)
-    assert isinstance(found, RocePacket)
+    assert isinstance(found, DecodedFrame)
     assert found["BTH"]["pad"] == -payload_len & 3
     assert found.payload == bytes(payload_len)
     charged = ROCE_FRAMING.header_bytes[opcode] + payload_len
@@ -198,7 +198,7 @@ def test_both_decoders_give_the_same_verdict_on_any_bytes(
     whole = with_lengths(data) if right else bytes(data)
     both(whole)
     found = both(whole, check=False)
-    if isinstance(found, RocePacket):
+    if isinstance(found, DecodedFrame):
         assert found.as_dict()["payload_length"] == found.payload_length
 
 

@@ -57,6 +57,8 @@ from openmrc.engine.state import (
 )
 from openmrc.jit import compiled, inlined, inner
 
+KNOWN_BITS = 31  # of rcvd_bytes that a slot remembers
+KNOWN_MASK = (1 << KNOWN_BITS) - 1
 NOT_READY = -1  # next_packet: window, queue or state forbid
 PORTS_BUSY = -2  # next_packet: it may send, but on no free port
 
@@ -252,7 +254,7 @@ def _acknowledge(st, q, seq, now):
         q.lost -= 1
         loss.false_alarm(st, q, seq, now)
     s.state = ACKED
-    s.known_units = q.rcvd_high & 0x7FFF_FFFF
+    s.known_units = q.rcvd_high & KNOWN_MASK
     q.evidence_at = max(q.evidence_at, s.sent_at - (int(s.first_ago) << AGO_SHIFT))
 
 
@@ -278,7 +280,7 @@ def _is_second_copy(s, units):
     """Whether what triggered a SACK had been received before: an older snapshot showed slot `s`
     received (row 7).
     """
-    return s.state == ACKED and 0 < ((units - s.known_units) & 0x7FFF_FFFF) < 0x4000_0000
+    return s.state == ACKED and signed(units - s.known_units, KNOWN_BITS) > 0
 
 
 @inlined
@@ -507,7 +509,7 @@ def _acknowledge_message(st, q, m, now):
         if not bits.test(st.bits, q.acked0, q.ring_mask, seq):
             _acknowledge(st, q, seq, now)
             s = loss.slot_of(st, q, seq)
-            s.known_units = (q.sent_bytes // RCVD_UNIT_BYTES + 1) & 0x7FFF_FFFF
+            s.known_units = (q.sent_bytes // RCVD_UNIT_BYTES + 1) & KNOWN_MASK
 
 
 @inlined

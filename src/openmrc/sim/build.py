@@ -15,10 +15,8 @@ import numpy.typing as npt
 from openmrc import policies
 from openmrc.engine import bits, paths
 from openmrc.engine import state as es
-from openmrc.engine.packet import PACKET
 from openmrc.fabric.actions import FaultSchedule
 from openmrc.fabric.model import Fabric
-from openmrc.jit import records
 from openmrc.sim import network
 from openmrc.sim import state as ss
 from openmrc.sim.derive import Derived
@@ -47,7 +45,6 @@ SCOUT_ABOVE_BYTES = 4 << 20  # of QPs, windows and paths: beyond what caches hol
 HASHED_EV_STEP = 0x9E37  # odd: the EVs of a QP differ, however many they are
 MAX_WIMM = 128  # MRC 1.8
 SHUFFLE_ROUNDS = 64  # row 13; htsim's balancers change the order each round
-PORTS_OF_AN_EVENT = es.PLANES_MAX  # that send: of one NIC at most, but for a change of routing
 
 PATHS = {
     "mrc": es.PATHS_MRC,
@@ -393,7 +390,8 @@ def build_net(
     network.free_list(net, 0, PACKETS_AT_START - 1)  # the last one is a spare, for exchanges
     if queues.by_usid and not transport.hashed:
         net = _by_usid(net, fabric)
-    return _tapped(net, fabric, tapped) if len(tapped) else net
+    noted = ss.EVENTS_BETWEEN_CHECKS * network.PORTS_OF_AN_EVENT + net.ctl[0].n_nic_ports
+    return network.with_taps(net, tapped, int(noted))
 
 
 def _by_usid(net: ss.Net, fabric: Fabric) -> ss.Net:
@@ -407,14 +405,6 @@ def _by_usid(net: ss.Net, fabric: Fabric) -> ss.Net:
         usid_scheme=speller.scheme,
         usid_nic=speller.nic,
     )
-
-
-def _tapped(net: ss.Net, fabric: Fabric, ports: Index) -> ss.Net:
-    """The same network, with taps at these ports and room for what they see between two looks."""
-    reserve = ss.EVENTS_BETWEEN_CHECKS * PORTS_OF_AN_EVENT + fabric.n_nics * fabric.n_planes
-    net.port.tapped[ports] = 1
-    net.ctl[0].tap_reserve = reserve
-    return net._replace(tap=records(2 * reserve, ss.TAP), tap_packet=records(2 * reserve, PACKET))
 
 
 def units_of(traffic: Traffic, pmtu: int) -> Index:

@@ -41,6 +41,7 @@ NO_TIME = -1
 SERIES_RELEASES = 64 * SEND_QUEUE_MAX
 BUCKET_SHIFT_MAX = 30  # a time within a bucket is an int32
 PORT_KINDS_MAX = 1 << 15  # what a port's two bytes can name
+PORTS_OF_AN_EVENT = es.PLANES_MAX  # that send: of one NIC at most, but for a change of routing
 
 # purposes of random streams: each component draws from its own
 SEED_QPS, SEED_NET, SEED_PATHS, SEED_NAMES, SEED_SALTS = range(5)
@@ -199,6 +200,17 @@ def new_net(
     c.first_fault_drop_at = NO_TIME
     name_qps(st, c, ends, seed)
     return net
+
+
+def with_taps(net: ss.Net, ports: Index, reserve: int) -> ss.Net:
+    """Return the network with taps at these directed ports, if any; they note at most `reserve`
+    things between two looks at the room.
+    """
+    if not len(ports):
+        return net
+    net.port.tapped[ports] = 1
+    net.ctl[0].tap_reserve = reserve
+    return net._replace(tap=records(2 * reserve, ss.TAP), tap_packet=records(2 * reserve, PACKET))
 
 
 def free_list(net: ss.Net, first: int, end: int) -> None:

@@ -8,9 +8,8 @@ caller's buffers, is `wire.codec`. `layout` is the one place where headers are w
 from __future__ import annotations
 
 from openmrc.wire.frame import WireError
-from openmrc.wire.roce_view import RocePacket
 from openmrc.wire.roce_view import decode as decode_roce
-from openmrc.wire.view import Packet, decode, encode
+from openmrc.wire.view import DecodedFrame, Packet, decode, encode
 from openmrc.wire.walk import HeaderView
 
-__all__ = ["HeaderView", "Packet", "RocePacket", "WireError", "decode", "decode_roce", "encode"]
+__all__ = ["DecodedFrame", "HeaderView", "Packet", "WireError", "decode", "decode_roce", "encode"]

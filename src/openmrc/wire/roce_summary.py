@@ -10,11 +10,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from openmrc.engine import packet
 from openmrc.wire import roce
 from openmrc.wire.pause import Pause
 from openmrc.wire.roce_lines import syndrome_name
-from openmrc.wire.summary import PSN_BITS, QPS_MAX, Seen, unwrap
+from openmrc.wire.summary import QPS_MAX, QpData
 
 LAST_OF_A_MESSAGE = (
     roce.WRITE_LAST,
@@ -25,49 +24,25 @@ LAST_OF_A_MESSAGE = (
 
 
 @dataclass
-class RoceQp:
-    """One row. Counts are packets; PSNs are unwrapped, in the order of their appearance."""
+class RoceQp(QpData):
+    """One row."""
 
-    destination: str
-    qpn: int
     # data
-    packets: int = 0
-    payload_bytes: int = 0
     messages: int = 0  # of which the last packet was seen, each once
-    psn_lowest: int = 0
-    psn_highest: int = 0
     again: int = 0  # packets whose PSN had been seen
-    ecn_marked: int = 0
     # control
     acks: int = 0
     naks: Counter[str] = field(default_factory=Counter)
     cnps: int = 0
 
     def __post_init__(self) -> None:
-        self._psns = Seen()
+        super().__post_init__()
         self._ports: set[int] = set()
 
     @property
     def control(self) -> int:
         """How many packets were not data."""
         return self.acks + self.naks.total() + self.cnps
-
-    @property
-    def psn_first(self) -> int | None:
-        """The lowest PSN of data, as on the wire; None without data."""
-        return self.psn_lowest & packet.PSN_MASK if self.packets else None
-
-    @property
-    def psn_last(self) -> int | None:
-        """The highest PSN of data, as on the wire; None without data."""
-        return self.psn_highest & packet.PSN_MASK if self.packets else None
-
-    @property
-    def psns_missing(self) -> int:
-        """How many PSNs from the first to the last one were not seen."""
-        if not self.packets:
-            return 0
-        return self.psn_highest - self.psn_lowest + 1 - self._psns.total
 
     @property
     def source_ports(self) -> list[int]:
@@ -86,14 +61,7 @@ class RoceQp:
             self.naks[name] += 1
 
     def _add_data(self, p: Any) -> None:
-        if not self.packets:
-            self.psn_lowest = self.psn_highest = int(p.psn)
-        psn = unwrap(int(p.psn), self.psn_highest, PSN_BITS)
-        self.packets += 1
-        self.payload_bytes += int(p.payload_len)
-        self.psn_lowest = min(self.psn_lowest, psn)
-        self.psn_highest = max(self.psn_highest, psn)
-        self.ecn_marked += p.flag_bits & packet.CE != 0
+        psn = self._count(p)
         self._ports.add(int(p.ev))
         if not self._psns.add(psn):
             self.again += 1

@@ -6,55 +6,14 @@ checks in the same order, and the tests hold one against the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
-
 from openmrc.wire import frame as codes
 from openmrc.wire import layout, roce, roce_layout
 from openmrc.wire.frame import WireError
-from openmrc.wire.view import fields_of
-from openmrc.wire.walk import Cursor, HeaderView, Walk, invariant_crc, read, read_ip, read_udp
+from openmrc.wire.view import DecodedFrame, checked
+from openmrc.wire.walk import Cursor, Walk, read_ip, read_udp
 
 
-@dataclass(frozen=True)
-class RocePacket:
-    """A decoded frame; names as in `view.Packet`."""
-
-    frame: bytes
-    length: int
-    headers: tuple[HeaderView, ...]
-    payload_at: int
-    payload_length: int
-    ip_end: int
-    icrc_ok: bool | None
-    notes: tuple[str, ...]
-
-    def __getitem__(self, name: str) -> HeaderView:
-        """Return the header of this name; `KeyError` if the frame has none."""
-        for view in self.headers:
-            if view.name == name:
-                return view
-        raise KeyError(name)
-
-    @property
-    def payload(self) -> bytes:
-        """The payload without padding, as far as it was captured."""
-        return self.frame[self.payload_at : self.payload_at + self.payload_length]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything for JSON, as `view.Packet.as_dict`."""
-        return {
-            "length": self.length,
-            "headers": {view.name: fields_of(view) for view in self.headers},
-            "icrc_ok": self.icrc_ok,
-            "payload_at": self.payload_at,
-            "payload_length": self.payload_length,
-            "notes": list(self.notes),
-        }
-
-
-def decode(data: bytes, *, check: bool = True, length: int | None = None) -> RocePacket:
+def decode(data: bytes, *, check: bool = True, length: int | None = None) -> DecodedFrame:
     """Read one frame, from its Ethernet header on, without FCS. Raises `WireError` and no other.
 
     `check` and `length` as in `view.decode`.
@@ -62,27 +21,7 @@ def decode(data: bytes, *, check: bool = True, length: int | None = None) -> Roc
     data = bytes(data)
     length = max(length or 0, len(data))
     found = _walk(data, length)
-    headers, notes = list(found.headers), list(_notes(found, data, length))
-    icrc_ok = None
-    if found.ip_end <= len(data):
-        icrc = read(layout.ICRC, data, found.ip_end - layout.ICRC.size_bytes)
-        headers.append(icrc)
-        right = invariant_crc(data, found)
-        icrc_ok = icrc["icrc"] == right
-        if check and not icrc_ok:
-            raise WireError(codes.ICRC, icrc.offset)
-        if not icrc_ok:
-            notes.append(f"wrong iCRC: 0x{icrc['icrc']:08x} where 0x{right:08x} is right")
-    return RocePacket(
-        frame=data,
-        length=length,
-        headers=tuple(headers),
-        payload_at=found.payload_at,
-        payload_length=found.payload_length,
-        ip_end=found.ip_end,
-        icrc_ok=icrc_ok,
-        notes=tuple(notes),
-    )
+    return checked(found, data, length, check)
 
 
 def _walk(data: bytes, length: int) -> Walk:
@@ -108,13 +47,3 @@ def _walk(data: bytes, length: int) -> Walk:
         raise WireError(codes.PAYLOAD_LENGTH, cursor.at)
     headers = tuple(cursor.headers)
     return Walk(headers, ip, udp, bth, cursor.at, padded - pad, ip_end, trimmed=False)
-
-
-def _notes(found: Walk, data: bytes, length: int) -> Iterator[str]:
-    for view in found.headers:
-        if view.reserved:
-            yield f"{view.name}: reserved bits set"
-    if len(data) < length:
-        yield f"cut short by the capture: {len(data)} of {length} bytes"
-    if found.ip_end < length:
-        yield f"{length - found.ip_end} bytes behind the IP packet"

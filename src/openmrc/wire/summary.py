@@ -76,21 +76,61 @@ def unwrap(value: int, near: int, bits: int) -> int:
 
 
 @dataclass
-class QpSummary:
-    """One row. Counts are packets; PSNs are unwrapped, in the order of their appearance."""
+class QpData:
+    """The data of a queue pair. Counts are packets; PSNs are unwrapped, in the order of their
+    appearance.
+    """
 
     destination: str
     qpn: int
-    # data
     packets: int = 0
     payload_bytes: int = 0
     psn_lowest: int = 0
     psn_highest: int = 0
+    ecn_marked: int = 0
+
+    def __post_init__(self) -> None:
+        self._psns = Seen()  # whole
+
+    @property
+    def psn_first(self) -> int | None:
+        """The lowest PSN of data, as on the wire; None without data."""
+        return self.psn_lowest & packet.PSN_MASK if self.packets else None
+
+    @property
+    def psn_last(self) -> int | None:
+        """The highest PSN of data, as on the wire; None without data."""
+        return self.psn_highest & packet.PSN_MASK if self.packets else None
+
+    @property
+    def psns_missing(self) -> int:
+        """How many PSNs from the first to the last one were not seen whole."""
+        if not self.packets:
+            return 0
+        return self.psn_highest - self.psn_lowest + 1 - self._psns.total
+
+    def _count(self, p: Any) -> int:
+        """Count a packet of data; return its PSN, unwrapped."""
+        if not self.packets:
+            self.psn_lowest = self.psn_highest = int(p.psn)
+        psn = unwrap(int(p.psn), self.psn_highest, PSN_BITS)
+        self.packets += 1
+        self.payload_bytes += int(p.payload_len)
+        self.psn_lowest = min(self.psn_lowest, psn)
+        self.psn_highest = max(self.psn_highest, psn)
+        self.ecn_marked += p.flag_bits & packet.CE != 0
+        return psn
+
+
+@dataclass
+class QpSummary(QpData):
+    """One row."""
+
+    # data
     retransmitted: int = 0
     duplicates: int = 0  # whole packets whose PSN had been seen whole
     trimmed: int = 0  # in the fabric
     trimmed_lasthop: int = 0
-    ecn_marked: int = 0
     # control
     sacks: int = 0
     skip_once: int = 0
@@ -104,7 +144,8 @@ class QpSummary:
     endpoint_responses: int = 0
 
     def __post_init__(self) -> None:
-        self._psns, self._msns = Seen(), Seen()
+        super().__post_init__()
+        self._msns = Seen()
         self._msn_highest = 0
         self._evs: set[int] = set()
 
@@ -125,26 +166,9 @@ class QpSummary:
         return len(self._evs)
 
     @property
-    def psn_first(self) -> int | None:
-        """The lowest PSN of data, as on the wire; None without data."""
-        return self.psn_lowest & packet.PSN_MASK if self.packets else None
-
-    @property
-    def psn_last(self) -> int | None:
-        """The highest PSN of data, as on the wire; None without data."""
-        return self.psn_highest & packet.PSN_MASK if self.packets else None
-
-    @property
     def cack_psn(self) -> int | None:
         """The highest cack_psn, as on the wire; None without a SACK."""
         return None if self.cack_highest is None else self.cack_highest & packet.PSN_MASK
-
-    @property
-    def psns_missing(self) -> int:
-        """How many PSNs from the first to the last one were not seen whole."""
-        if not self.packets:
-            return 0
-        return self.psn_highest - self.psn_lowest + 1 - self._psns.total
 
     def missing(self) -> Iterator[tuple[int, int]]:
         """Yield (first, last) of each range of missing PSNs, as on the wire."""
@@ -182,20 +206,14 @@ class QpSummary:
     def _add_data(self, p: Any) -> None:
         flag_bits = p.flag_bits
         if not self.packets:
-            self.psn_lowest = self.psn_highest = int(p.psn)
             self._msn_highest = int(p.msn)
-        psn = unwrap(int(p.psn), self.psn_highest, PSN_BITS)
+        psn = self._count(p)
         msn = unwrap(int(p.msn), self._msn_highest, MSN_BITS)
-        self.packets += 1
-        self.payload_bytes += int(p.payload_len)
-        self.psn_lowest = min(self.psn_lowest, psn)
-        self.psn_highest = max(self.psn_highest, psn)
         self._msn_highest = max(self._msn_highest, msn)
         self._msns.add(msn)
         if len(self._evs) < EVS_MAX:
             self._evs.add(int(p.ev))
         self.retransmitted += flag_bits & packet.RTX != 0
-        self.ecn_marked += flag_bits & packet.CE != 0
         if flag_bits & packet.TRIMMED_LASTHOP:
             self.trimmed_lasthop += 1
         elif flag_bits & packet.TRIMMED:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -30,7 +30,7 @@ HEXADECIMAL = {
 
 
 @dataclass(frozen=True)
-class Packet:
+class DecodedFrame:
     """A decoded frame.
 
     `frame` is what was captured, `length` what crossed the wire, in bytes. `payload` is as much of
@@ -45,9 +45,6 @@ class Packet:
     payload_at: int
     payload_length: int
     ip_end: int
-    ev: int
-    ev_swapped: bool
-    trimmed: bool
     icrc_ok: bool | None
     notes: tuple[str, ...]
 
@@ -62,6 +59,35 @@ class Packet:
     def payload(self) -> bytes:
         """The payload without padding, as far as it was captured."""
         return self.frame[self.payload_at : self.payload_at + self.payload_length]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything for JSON; `headers` by name, in the order on the wire.
+
+        Fields are numbers; addresses are text, 64-bit fields are hexadecimal text, and beside each
+        field whose value has a name stands `FIELD_name`.
+        """
+        return {
+            "length": self.length,
+            "headers": {view.name: fields_of(view) for view in self.headers},
+            **self._own(),
+            "icrc_ok": self.icrc_ok,
+            "payload_at": self.payload_at,
+            "payload_length": self.payload_length,
+            "notes": list(self.notes),
+        }
+
+    def _own(self) -> dict[str, Any]:
+        """What `as_dict` has of one protocol alone."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Packet(DecodedFrame):
+    """A decoded frame of MRC."""
+
+    ev: int
+    ev_swapped: bool
+    trimmed: bool
 
     @property
     def record(self) -> Any:
@@ -87,22 +113,8 @@ class Packet:
         assert code == envelope.OK, f"the codec refuses it: {envelope.REASONS[code]}"
         return p, e
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return everything for JSON; `headers` by name, in the order on the wire.
-
-        Fields are numbers; addresses are text, 64-bit fields are hexadecimal text, and beside each
-        field whose value has a name stands `FIELD_name`.
-        """
-        return {
-            "length": self.length,
-            "headers": {view.name: fields_of(view) for view in self.headers},
-            "ev": self.ev,
-            "trimmed": self.trimmed,
-            "icrc_ok": self.icrc_ok,
-            "payload_at": self.payload_at,
-            "payload_length": self.payload_length,
-            "notes": list(self.notes),
-        }
+    def _own(self) -> dict[str, Any]:
+        return {"ev": self.ev, "trimmed": self.trimmed}
 
     def show(self) -> str:
         """Return the packet as text: a group of lines for each header, then what is unusual."""
@@ -129,7 +141,22 @@ def decode(
     data = bytes(data)
     length = max(length or 0, len(data))
     found = walk(data, length)
-    headers, notes = list(found.headers), list(_notes(found, data, length))
+    return Packet(
+        **vars(checked(found, data, length, check, _notes(found))),
+        ev=_ev(found, ev_swapped),
+        ev_swapped=ev_swapped,
+        trimmed=found.trimmed,
+    )
+
+
+def checked(
+    found: Walk, data: bytes, length: int, check: bool, own_notes: Iterable[str] = ()
+) -> DecodedFrame:
+    """Return a frame that was walked, with its iCRC looked at and what is unusual about it.
+
+    `check` as in `decode`; `own_notes` are the protocol's.
+    """
+    headers, notes = list(found.headers), list(_all_notes(found, data, length, own_notes))
     icrc_ok = None
     if not found.trimmed and found.ip_end <= len(data):
         icrc = read(layout.ICRC, data, found.ip_end - layout.ICRC.size_bytes)
@@ -140,16 +167,13 @@ def decode(
             raise WireError(envelope.ICRC, icrc.offset)
         if not icrc_ok:
             notes.append(f"wrong iCRC: 0x{icrc['icrc']:08x} where 0x{right:08x} is right")
-    return Packet(
+    return DecodedFrame(
         frame=data,
         length=length,
         headers=tuple(headers),
         payload_at=found.payload_at,
         payload_length=found.payload_length,
         ip_end=found.ip_end,
-        ev=_ev(found, ev_swapped),
-        ev_swapped=ev_swapped,
-        trimmed=found.trimmed,
         icrc_ok=icrc_ok,
         notes=tuple(notes),
     )
@@ -182,15 +206,19 @@ def _ev(found: Walk, swapped: bool) -> int:
     return port << 16 | label if swapped else label << 16 | port
 
 
-def _notes(found: Walk, data: bytes, length: int) -> Iterator[str]:
-    for view in found.headers:
-        if view.reserved:
-            yield f"{view.name}: reserved bits set"
+def _notes(found: Walk) -> Iterator[str]:
     labels = {v["flow_label"] & 0xFFFF for v in found.headers if v.header is layout.IPV6}
     if len(labels) > 1:  # row 3
         yield "the flow labels of the outer and the inner header differ; the inner one counts"
     if found.trimmed:
         yield f"trimmed: {found.ip_end - found.payload_at} bytes are left behind the headers"
+
+
+def _all_notes(found: Walk, data: bytes, length: int, own: Iterable[str]) -> Iterator[str]:
+    for view in found.headers:
+        if view.reserved:
+            yield f"{view.name}: reserved bits set"
+    yield from own
     if len(data) < length:
         yield f"cut short by the capture: {len(data)} of {length} bytes"
     if found.ip_end < length:

@@ -20,7 +20,7 @@ from openmrc.fabric.model import Fabric
 from openmrc.sim.roce import pfc
 from openmrc.sim.roce.capture import RoceCapture, check_fabric
 from openmrc.sim.world import World
-from openmrc.wire import RocePacket, decode_roce, dissector, pause, roce
+from openmrc.wire import DecodedFrame, decode_roce, dissector, pause, roce
 from openmrc.wire.addresses import whose
 from openmrc.wire.pcap import Captured, read
 from openmrc.workload import incast, permutation, ring_all_reduce
@@ -44,11 +44,13 @@ class Seen:
     """A world that ran to its end, and its capture."""
 
     world: World
-    packets: list[tuple[Captured, RocePacket]] = field(default_factory=list)
+    packets: list[tuple[Captured, DecodedFrame]] = field(default_factory=list)
     pauses: list[tuple[Captured, pause.Pause]] = field(default_factory=list)
     charged: list[int] = field(default_factory=list)  # wire bytes by the simulator, as noted
 
-    def of(self, *opcodes: int, at: Callable[[str], bool] = lambda name: True) -> list[RocePacket]:
+    def of(
+        self, *opcodes: int, at: Callable[[str], bool] = lambda name: True
+    ) -> list[DecodedFrame]:
         """Packets of some opcodes at some interfaces."""
         return [p for c, p in self.packets if p["BTH"]["opcode"] in opcodes and at(c.interface)]
 
@@ -267,7 +269,7 @@ def test_the_ttl_counts_the_switches_that_were_passed(tmp_path: Path) -> None:
 # Losses
 
 
-def replay(packets: Iterable[RocePacket]) -> Counter[str]:
+def replay(packets: Iterable[DecodedFrame]) -> Counter[str]:
     """What responders do with data that arrives, told from its PSNs alone."""
     expected: dict[int, int] = {}
     what: Counter[str] = Counter()

@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.engine.packet import PACKET
-from openmrc.jit import inner, records
+from openmrc.jit import inner
+from openmrc.sim import network
 from openmrc.sim import state as ss
-from openmrc.sim.build import PORTS_OF_AN_EVENT
 from openmrc.sim.roce import pfc
 
 PAUSE_FRAME = -1  # in TAP.qp
@@ -26,13 +25,8 @@ def open_taps(net: ss.Net, ports: npt.NDArray[np.int64]) -> ss.Net:
     Between two looks at the room each event may send so much, and pause a link or let one go on;
     ports that go down empty their queues, and so may let all links go on that were paused before.
     """
-    if not len(ports):
-        return net
-    of_an_event = PORTS_OF_AN_EVENT + ANSWERS_OF_AN_EVENT + PAUSES_OF_AN_EVENT
-    reserve = ss.EVENTS_BETWEEN_CHECKS * of_an_event + len(ports)
-    net.port.tapped[ports] = 1
-    net.ctl[0].tap_reserve = reserve
-    return net._replace(tap=records(2 * reserve, ss.TAP), tap_packet=records(2 * reserve, PACKET))
+    of_an_event = network.PORTS_OF_AN_EVENT + ANSWERS_OF_AN_EVENT + PAUSES_OF_AN_EVENT
+    return network.with_taps(net, ports, ss.EVENTS_BETWEEN_CHECKS * of_an_event + len(ports))
 
 
 @inner
