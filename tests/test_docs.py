@@ -108,27 +108,26 @@ def test_every_public_name_is_on_the_api_page() -> None:
     assert f"1 to {WORKERS_MAX}" in page
 
 
-def test_the_command_page_shows_every_option_of_a_sweep() -> None:
+def options_of(*command: str) -> set[str]:
+    """The options that a command's help names, without `--help`."""
     done = subprocess.run(
-        [sys.executable, "-m", "openmrc.cli", "sweep", "--help"],
+        [sys.executable, "-m", "openmrc.cli", *command, "--help"],
         capture_output=True,
         text=True,
         check=True,
     )
-    options = set(re.findall(r"--[a-z]+", done.stdout)) - {"--help"}
+    return set(re.findall(r"--[a-z]+", done.stdout)) - {"--help"}
+
+
+def test_the_command_page_shows_every_option_of_a_sweep() -> None:
+    options = options_of("sweep")
     assert len(options) == 7
     usage = (ROOT / "docs/command.md").read_text(encoding="utf-8").partition("\n\n## ")[0]
     assert [option for option in options if option not in usage] == []
 
 
 def test_the_command_page_shows_every_option_of_a_run() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "openmrc.cli", "run", "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    options = set(re.findall(r"--[a-z]+", done.stdout)) - {"--help"}
+    options = options_of("run")
     usage = (ROOT / "docs/command.md").read_text(encoding="utf-8").partition("\n\n## ")[0]
     shown = usage.partition("    mrc run SCENARIO")[2].partition("    mrc decode")[0]
     assert set(re.findall(r"--[a-z]+", shown)) == options
@@ -137,13 +136,7 @@ def test_the_command_page_shows_every_option_of_a_run() -> None:
 
 @pytest.mark.parametrize("part", ["run", "fail", "heal", "status"])
 def test_the_command_page_shows_every_option_of_a_lab(part: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "openmrc.cli", "lab", part, "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    options = set(re.findall(r"--[a-z]+", done.stdout)) - {"--help"}
+    options = options_of("lab", part)
     assert len(options) == {"run": 6, "fail": 6, "heal": 2, "status": 2}[part]
     usage = (ROOT / "docs/command.md").read_text(encoding="utf-8").partition("\n\n## ")[0]
     lines = [line for line in usage.splitlines() if line.startswith("    mrc lab")]
@@ -187,13 +180,7 @@ def test_the_command_page_shows_every_option_of_perf(test: str) -> None:
 
 
 def test_the_command_page_shows_every_option_of_paper() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "openmrc.cli", "paper", "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    options = set(re.findall(r"--[a-z]+", done.stdout)) - {"--help"}
+    options = options_of("paper")
     assert len(options) == 5
     page = (ROOT / "docs/command.md").read_text(encoding="utf-8")
     usage, _, rest = page.partition("\n\n## ")

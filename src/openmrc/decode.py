@@ -185,14 +185,17 @@ def _watched(reader: Reader) -> Iterator[Captured]:
             yield captured
 
 
-# The columns of the two tables: heading, and the cell of a row.
-DATA: tuple[Column, ...] = (
+# The columns of the tables: heading, and the cell of a row.
+SEEN: tuple[Column, ...] = (
     ("packets", lambda row: f"{row.packets:,}"),
     ("payload\nbytes", lambda row: f"{row.payload_bytes:,}"),
     ("messages", lambda row: f"{row.messages:,}"),
     ("first\nPSN", lambda row: f"{row.psn_first}"),
     ("last\nPSN", lambda row: f"{row.psn_last}"),
     ("PSNs\nmissing", lambda row: f"{row.psns_missing:,}"),
+)
+DATA: tuple[Column, ...] = (
+    *SEEN,
     ("retrans-\nmitted", lambda row: f"{row.retransmitted:,}"),
     ("dupli-\ncates", lambda row: f"{row.duplicates:,}"),
     ("trimmed", lambda row: f"{row.trimmed:,}"),
@@ -212,12 +215,7 @@ CONTROL: tuple[Column, ...] = (
     ("endpoint\nresponses", lambda row: f"{row.endpoint_responses:,}"),
 )
 ROCE_DATA: tuple[Column, ...] = (
-    ("packets", lambda row: f"{row.packets:,}"),
-    ("payload\nbytes", lambda row: f"{row.payload_bytes:,}"),
-    ("messages", lambda row: f"{row.messages:,}"),
-    ("first\nPSN", lambda row: f"{row.psn_first}"),
-    ("last\nPSN", lambda row: f"{row.psn_last}"),
-    ("PSNs\nmissing", lambda row: f"{row.psns_missing:,}"),
+    *SEEN,
     ("PSNs seen\nagain", lambda row: f"{row.again:,}"),
     ("CE\nmarks", lambda row: f"{row.ecn_marked:,}"),
     ("source\nports", lambda row: f"{len(row.source_ports):,}"),

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.engine.packet import LAST_DATA
 from openmrc.jit import inlined, inner
 from openmrc.wire import frame, layout
 from openmrc.wire.words import BTH, ETHERNET, IPV4, IPV6, SRH, TSETH, UDP, get, word
@@ -210,13 +209,15 @@ def transport(data, bth, stop, trimmed):
 
 
 @inlined
-def payload(data, bth, at, stop):
-    """(code, where it is wrong, bytes without the pad) of `data[at:stop]`."""
+def payload(data, bth, at, stop, last_data):
+    """(code, where it is wrong, bytes without the pad) of `data[at:stop]`. Opcodes above
+    `last_data` have no payload.
+    """
     pad = get(data, bth, BTH.pad)
     room = stop - at
     if room & 3 or pad > room:
         return frame.PAD, bth + BTH.pad.byte, 0
-    most = layout.PAYLOAD_BYTES_MAX if get(data, bth, BTH.opcode) <= LAST_DATA else 0
+    most = layout.PAYLOAD_BYTES_MAX if get(data, bth, BTH.opcode) <= last_data else 0
     if room - pad > most:
         return frame.PAYLOAD_LENGTH, at, 0
     return frame.OK, 0, room - pad

@@ -178,7 +178,7 @@ def decode(data, n, p, e, check):
     payload_bytes = 0
     payload_at = at
     if code == frame.OK and not trimmed:
-        code, at, payload_bytes = checks.payload(data, bth, payload_at, stop)
+        code, at, payload_bytes = checks.payload(data, bth, payload_at, stop, LAST_DATA)
         if code == frame.OK and check and get_icrc(data, stop) != icrc(data, ip, stop):
             code, at = frame.ICRC, stop
     if code != frame.OK:

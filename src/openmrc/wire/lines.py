@@ -60,6 +60,9 @@ class Frame(NamedTuple):
 class Frames:
     """Decodes packet by packet, in buffers that it keeps; `ev_swapped` as the senders have it."""
 
+    _decode: Callable[..., Any] = staticmethod(codec.decode)
+    _look: Callable[..., Any] = staticmethod(view.decode)
+
     def __init__(self, ev_swapped: bool = False) -> None:
         self._bytes = np.zeros(PACKET_BYTES_MAX, np.uint8)
         self._window = self._bytes.data
@@ -80,11 +83,11 @@ class Frames:
             self._window[n:length] = bytes(length - n)
         else:
             length = n
-        code = codec.decode(self._bytes, length, self._packet, self._envelope, int(not cut))
+        code = self._decode(self._bytes, length, self._packet, self._envelope, int(not cut))
         envelope = self._envelope
         if cut and (code != frame.OK or envelope.payload_at > n):
             # The zeros in place of what is not there may have been read: the plain view knows.
-            view.decode(captured.data, check=False, length=length)
+            self._look(captured.data, check=False, length=length)
         if code != frame.OK:
             raise frame.WireError(code, int(envelope.error_at))
         return frame_of(Fields._make(self._packet.item()), envelope)

@@ -168,7 +168,7 @@ def decode(data, n, p, e, check):
         code, at = _transport(data, udp, bth, stop)
     if code == frame.OK:
         payload_at = at
-        code, at, payload_bytes = _payload(data, bth, payload_at, stop)
+        code, at, payload_bytes = checks.payload(data, bth, payload_at, stop, LAST_DATA)
     if code == frame.OK and check and get_icrc(data, stop) != icrc(data, ip, stop):
         code, at = frame.ICRC, stop
     if code != frame.OK:
@@ -218,19 +218,6 @@ def _transport(data, udp, bth, stop):
             return frame.EXTENSION_LENGTH, at
         at += _BYTES[opcode, step]
     return frame.OK, at
-
-
-@inlined
-def _payload(data, bth, at, stop):
-    """(code, where it is wrong, bytes without the pad) of `data[at:stop]`."""
-    pad = get(data, bth, BTH.pad)
-    room = stop - at
-    if room & 3 or pad > room:
-        return frame.PAD, bth + BTH.pad.byte, 0
-    most = layout.PAYLOAD_BYTES_MAX if get(data, bth, BTH.opcode) <= LAST_DATA else 0
-    if room - pad > most:
-        return frame.PAYLOAD_LENGTH, at, 0
-    return frame.OK, 0, room - pad
 
 
 @inlined

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
-
 from openmrc.engine import packet
-from openmrc.jit import records
 from openmrc.wire import frame, roce, roce_codec, roce_layout, roce_view
-from openmrc.wire.lines import Fields, Frame, frame_of
-from openmrc.wire.pcap import PACKET_BYTES_MAX, Captured
+from openmrc.wire.lines import Frame, Frames
+from openmrc.wire.pcap import Captured
 
 NO_PSN = {roce.CNP}  # whose BTH.psn says nothing
 _ACK, _RNR, _NAK = 0, 1, 3  # upper three bits of a syndrome
@@ -21,41 +18,20 @@ class RoceError(frame.WireError):
     """Bytes that are RoCEv2 by their opcode, and wrong."""
 
 
-class RoceFrames:
+class RoceFrames(Frames):
     """Decodes packet by packet, in buffers that it keeps."""
 
-    def __init__(self) -> None:
-        self._bytes = np.zeros(PACKET_BYTES_MAX, np.uint8)
-        self._window = self._bytes.data
-        self._packet = records(1, packet.PACKET)[0]
-        self._envelope = records(1, frame.ENVELOPE)[0]
+    _decode = staticmethod(roce_codec.decode)
+    _look = staticmethod(roce_view.decode)
 
     def read(self, captured: Captured) -> Frame:
-        """Decode one packet. Raises `RoceError`, and `WireError` if its opcode is not known.
-
-        Of a packet that the capture cut short only the headers must be there, and the iCRC is not
-        looked at.
-        """
-        n, length = len(captured.data), captured.original_length
-        cut = n < length <= PACKET_BYTES_MAX
-        self._window[:n] = captured.data
-        if cut:
-            self._window[n:length] = bytes(length - n)
-        else:
-            length = n
-        p, e = self._packet, self._envelope
-        code = roce_codec.decode(self._bytes, length, p, e, int(not cut))
+        """Decode one packet. Raises `RoceError`, and `WireError` if its opcode is not known."""
         try:
-            if cut and (code != frame.OK or e.payload_at > n):
-                # The zeros in place of what is not there may have been read: the plain view knows.
-                roce_view.decode(captured.data, check=False, length=length)
-            if code != frame.OK:
-                raise frame.WireError(code, int(e.error_at))
+            return super().read(captured)
         except frame.WireError as error:
             if error.code in (frame.OPCODE, frame.UDP_PORT):
                 raise
             raise RoceError(error.code, error.offset) from None
-        return frame_of(Fields._make(p.item()), e)
 
 
 def line(found: Frame) -> str:
