@@ -19,7 +19,7 @@ from typing import Any
 
 from openmrc import Scenario, make_scenario, simulate
 from openmrc.planning.collisions import slowest_of_ring
-from openmrc.run import world_of
+from openmrc.run.simulation import world_of
 
 NICS_PER_T0, T0S = 8, 8
 QPS = (1, 2, 4, 8)

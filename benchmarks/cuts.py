@@ -1,8 +1,8 @@
 """How soon a live transfer is back after a plane has gone silent: median of so many cuts.
 
-One QP from NIC 0 to NIC 7 over four planes, inside this process (openmrc.inside). A plane begins to
-lose everything in its middle; nobody is told. Goodput is read in windows of 20 ms; what counts is
-the end of the first window after the cut that carries 70 % of the steady goodput again.
+One QP from NIC 0 to NIC 7 over four planes, inside this process (openmrc.verbs.inside). A plane
+begins to lose everything in its middle; nobody is told. Goodput is read in windows of 20 ms; what
+counts is the end of the first window after the cut that carries 70 % of the steady goodput again.
 
     .venv/bin/python benchmarks/cuts.py [--cuts 20] [--rate-mbps 60]
 """
@@ -17,8 +17,8 @@ import time
 import numpy as np
 
 from openmrc.fabric.clos import multiplane
-from openmrc.inside import Inside
 from openmrc.verbs import QueuePair
+from openmrc.verbs.inside import Inside
 
 WINDOW_S, STEADY_S, AFTER_S = 0.02, 1.0, 0.5
 SHARE = 0.7

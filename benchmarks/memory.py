@@ -9,21 +9,19 @@ The second form prints the bytes of each record.
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
-from openmrc.scenario import load_scenario
-from openmrc.sim import build, network
-from openmrc.sim import state as ss
-from openmrc.sim.derive import derive
+from openmrc.jit import heap
+from openmrc.scenario.scenario import Scenario, load_scenario
+from openmrc.sim.mrc import build
+from openmrc.sim.mrc.derive import derive
+from openmrc.sim.net import network
+from openmrc.sim.net import state as ss
 
-if TYPE_CHECKING:
-    from openmrc.scenario import Scenario
-
-MODULES = {"engine.packet": pk, "engine.state": es, "sim.state": ss}
+MODULES = {"engine.packet": pk, "engine.state": es, "jit.heap": heap, "sim.state": ss}
 
 
 def record_bytes() -> dict[str, int]:
@@ -85,7 +83,7 @@ def estimate(scenario: Scenario) -> dict[str, int]:
         per_end += planes * size["REPS"]
     any_series = bool((traffic.msg_count > 1).any())
     first = np.clip(1 - traffic.msg_deps, 0, traffic.msg_count).sum() if any_series else 0
-    heap = 2 * traffic.n_msgs + first + 8 * ends + 2 * nics + 4096
+    entries = 2 * traffic.n_msgs + first + 8 * ends + 2 * nics + 4096
     releases = len(traffic.recv_next) + len(traffic.sent_next)
     return {
         "QPs": ends * per_end + qps * size["REGION"] + 2 * len(pairs) * size["PEER"],
@@ -98,7 +96,7 @@ def estimate(scenario: Scenario) -> dict[str, int]:
         "NICs": nics * (size["NIC"] + size["LINK_NIC"] + 8 * planes + 4 * es.REQUESTS),
         "ports": fabric.n_ports * (size["PORT"] + size["HEALTH"] + size["TALLY"]),
         "switches": fabric.n_switches * size["SWITCH"],
-        "heap": int(heap) * size["HEAP_ENTRY"],
+        "heap": int(entries) * size["ENTRY"],
         "faults": len(schedule.events) * size["FAULT"],
     }
 

@@ -21,14 +21,16 @@ from typing import Any
 
 import numpy as np
 
-from openmrc import jit
-from openmrc.engine import requester, responder
+from openmrc.engine import endpoint
 from openmrc.engine import state as es
-from openmrc.engine.packet import ACKNOWLEDGE, PACKET, SACK
+from openmrc.engine.packet import PACKET
 from openmrc.fabric.clos import fat_tree
+from openmrc.fabric.queues import Queues
 from openmrc.jit import compiled, records
-from openmrc.sim import events, link, loop, messages, nic, switch
-from openmrc.sim.transport import Queues, Transport
+from openmrc.sim.mrc import loop, nic
+from openmrc.sim.mrc.transport import Transport
+from openmrc.sim.net import events, link, messages, switch
+from openmrc.sim.warmup import warm_up_mrc
 from openmrc.sim.world import World
 from openmrc.workload.patterns import permutation
 
@@ -164,7 +166,7 @@ def _pull(net, st, senders, packets, now):
     n = 0
     for _ in range(A_ROUND):
         for i in range(senders.shape[0]):
-            if requester.next_packet(st, st.qp[senders[i]], 0xFFFF, now, packets[n]) >= 0:
+            if endpoint.next_packet(st, st.qp[senders[i]], 0xFFFF, now, packets[n]) >= 0:
                 n += 1
     return n
 
@@ -176,7 +178,7 @@ def _place(net, st, packets, n, replies, now):
     for i in range(n):
         p = packets[i]
         qi = ((p.dst_qpn - net.ctl[0].qpn_offset) * net.ctl[0].qpn_inverse) & 0xFF_FFFF
-        responder.on_data(st, qi, p, now)
+        endpoint.on_packet(st, st.qp[qi].nic, qi, p, now)
         for k in range(st.count[es.OUT]):
             replies[kept] = st.out[k]
             kept += 1
@@ -191,10 +193,7 @@ def _answer(net, st, replies, n, now):
     for i in range(n):
         p = replies[i]
         qi = ((p.dst_qpn - net.ctl[0].qpn_offset) * net.ctl[0].qpn_inverse) & 0xFF_FFFF
-        if p.opcode == SACK:
-            requester.on_sack(st, qi, p, now)
-        elif p.opcode == ACKNOWLEDGE:
-            requester.on_ack(st, qi, p, now)
+        endpoint.on_packet(st, st.qp[qi].nic, qi, p, now)
         st.count[es.OUT] = 0
         st.count[es.DONE] = 0
 
@@ -242,8 +241,8 @@ def switching(nics: int, load: int, repeats: int, steps: int) -> float:
 
     def run() -> tuple[float, int]:
         w = world_with_room(nics, load)
-        w.net.port_kind.limit_bytes = 2**31 - 1
-        w.net.port_kind.ecn_low = 2**31 - 1
+        w.net.port_kind.queue_bytes = 2**31 - 1
+        w.net.port_kind.ecn_low_bytes = 2**31 - 1
         _inject(w.net, load * nics, nics)
         _switching(w.net, steps // 4)
         return timed(_switching, w.net, steps)
@@ -338,8 +337,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="little data: does it run at all")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args(argv)
-    if not jit.is_cached():
-        jit.warm_up(lambda what, step, steps: None)
+    warm_up_mrc()
     result = measure(arguments.quick)
     if arguments.json:
         print(json.dumps(result, indent=2))

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.scenario import peer_scenario
+from openmrc.scenario.scenario import peer_scenario
 
 TOTALS = re.compile(r"New: (\d+) Rtx: (\d+) RTS: (\d+).*?ACKs: (\d+) NACKs: (\d+)")
 FINISHED = re.compile(r"finished at ([0-9.]+)")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 
-from openmrc import benchsim
+from openmrc.bench import sim as benchsim
 
 
 def main(argv: list[str] | None = None) -> None:

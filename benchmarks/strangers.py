@@ -32,7 +32,8 @@ from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.fabric.clos import multiplane
 from openmrc.jit import compiled, inlined
-from openmrc.live import host, loop, overlay, transmit
+from openmrc.live import overlay
+from openmrc.live.endpoint import host, loop, transmit
 from openmrc.verbs import Device, RemoteRegion
 from openmrc.wire import addresses, codec, frame
 
@@ -128,7 +129,7 @@ class Receiver:
         one = self.host
         started = time.perf_counter_ns()
         _hear(
-            one.ep, one.st, one.tx, one.speller, self.frames, self.lengths, self.now, GAP_PS, BATCH
+            one.ep, one.st, one.tx, one.headend, self.frames, self.lengths, self.now, GAP_PS, BATCH
         )
         taken = time.perf_counter_ns() - started
         self.now += BATCH * GAP_PS
@@ -136,16 +137,16 @@ class Receiver:
 
 
 @inlined
-def _hear_all(ep, st, tx, speller, frames, lengths, now, gap, n):
+def _hear_all(ep, st, tx, headend, frames, lengths, now, gap, n):
     for i in range(n):
-        loop.hear(ep, st, tx, speller, frames[i], lengths[i], 0, now + i * gap)
+        loop.take_frame(ep, st, tx, headend, frames[i, : lengths[i]], 0, now + i * gap)
         if i & 15 == 15:
             transmit.flush_all(ep, tx)
 
 
 @compiled
-def _hear(ep, st, tx, speller, frames, lengths, now, gap, n):
-    _hear_all(ep, st, tx, speller, frames, lengths, now, gap, n)
+def _hear(ep, st, tx, headend, frames, lengths, now, gap, n):
+    _hear_all(ep, st, tx, headend, frames, lengths, now, gap, n)
 
 
 # Each makes a frame that is refused, out of a receiver that has heard `seq` packets.

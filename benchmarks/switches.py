@@ -33,11 +33,11 @@ from openmrc.engine import packet
 from openmrc.engine.packet import CLASS_DATA, PACKET
 from openmrc.fabric.clos import multiplane
 from openmrc.fabric.model import Fabric
+from openmrc.fabric.queues import Queues
 from openmrc.jit import compiled, records
 from openmrc.live.overlay import overlay_ports
-from openmrc.live.switches import Switches
+from openmrc.live.switch.switches import Switches
 from openmrc.live.syscalls import monotonic_ns, new_batch, receive, send
-from openmrc.sim.transport import Queues
 from openmrc.wire import addresses, codec, layout, srv6
 from openmrc.wire.frame import ENVELOPE
 
@@ -100,7 +100,7 @@ def inside_namespace(arguments: list[str]) -> Any:
 
 def batch_of(f: Fabric, payload: int) -> Any:
     """BATCH frames for each wire: to the NIC half way round, each on another path."""
-    _, speller = srv6.of_fabric(f)
+    _, headend = srv6.of_fabric(f)
     batch = new_batch(NICS * PLANES * BATCH, 9100)
     p, e = records(1, PACKET)[0], records(1, ENVELOPE)[0]
     p.opcode, p.klass, p.payload_len = packet.WRITE_MIDDLE, CLASS_DATA, payload
@@ -113,7 +113,7 @@ def batch_of(f: Fabric, payload: int) -> Any:
         addresses.write_ipv6(e.inner_dst, 0, dst, plane)
         for k in range(BATCH):
             p.ev = f.ev(plane, k % 4)
-            srv6.write_carrier(e.carrier, 0, speller, src, dst, int(p.ev))
+            srv6.write_carrier(e.carrier, 0, headend, src, dst, int(p.ev))
             i = wire * BATCH + k
             batch.iov[i].length = codec.encode(p, e, np.zeros(0, np.uint8), batch.data[i], 1)
     return batch

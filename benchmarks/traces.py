@@ -15,9 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from openmrc.run import peak_rss_mb
-from openmrc.workload.chakra import load_chakra
-from openmrc.workload.chakra_schema import (
+from openmrc.run.results import peak_rss_mb
+from openmrc.workload.chakra.schema import (
     COLLECTIVES,
     COMM_COLL,
     COMM_RECV,
@@ -26,6 +25,7 @@ from openmrc.workload.chakra_schema import (
     NODE_TYPES,
     schema,
 )
+from openmrc.workload.chakra.trace import load_chakra
 from openmrc.workload.goal import load_goal
 
 

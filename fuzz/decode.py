@@ -27,8 +27,8 @@ MODULES = {
 PLAIN = {
     "openmrc.wire.walk",
     "openmrc.wire.view",
-    "openmrc.wire.roce_view",
-    "openmrc.wire.pause",
+    "openmrc.wire.roce.view",
+    "openmrc.wire.roce.pause",
 }
 # Numba cannot compile what is instrumented: the compiled decoder is only where it stays Python
 INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")
@@ -36,9 +36,10 @@ SEEN = {m for m in MODULES if m.startswith("openmrc.wire.")} if INTERPRETED else
 
 with atheris.instrument_imports(include=["openmrc"], exclude=sorted(MODULES - SEEN)):
     from openmrc.engine import packet
-    from openmrc.wire import Packet, WireError, decode, encode, frame, layout, pause
-    from openmrc.wire.pause import PauseError
-    from tests.wire.roce_frames import both as both_of_roce
+    from openmrc.wire import Packet, WireError, decode, encode, frame, layout
+    from openmrc.wire.roce import pause
+    from openmrc.wire.roce.pause import PauseError
+    from tests.wire.roce.roce_frames import both as both_of_roce
     from tests.wire.vectors import both, values
 
 

@@ -2,8 +2,8 @@
 """Fuzzing of a live endpoint (README.md beside this says how).
 
 Input becomes a frame of an attacker who knows all that is on the wire about one queue pair, with
-some fields and bytes changed and, mostly, a right iCRC (`tests/live/stage.py`). Whatever comes,
-memory keeps its canaries, another queue pair's transfer completes, and nothing leaks.
+some fields and bytes changed and, mostly, a right iCRC (`tests/live/endpoint/stage.py`). Whatever
+comes, memory keeps its canaries, another queue pair's transfer completes, and nothing leaks.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ if INTERPRETED:
 
     np.seterr(over="ignore")  # as compiled code does
     with atheris.instrument_imports(include=GUIDED):
-        from tests.live.stage import Script, Stage
+        from tests.live.endpoint.stage import Script, Stage
 else:
-    from tests.live.stage import Script, Stage
+    from tests.live.endpoint.stage import Script, Stage
 
 
 def main() -> None:

@@ -4,6 +4,7 @@ stands above the engine.
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-from openmrc import run
+from openmrc.run import figures, simulation
 from openmrc.units import US
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,19 +26,23 @@ settings.register_profile("repeatable", derandomize=True, database=None, deadlin
 settings.load_profile("repeatable")
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Compile once before the workers of xdist start, not once in each of them."""
-    if getattr(session.config.option, "numprocesses", None):
-        from openmrc import jit
+COMPILE_OTHERS = """
+from openmrc.live.endpoint.warmup import warm_up
+from openmrc.sim.warmup import warm_up_roce
+for compile_all in (warm_up_roce, warm_up):
+    compile_all()
+"""
 
-        for world, what in (
-            ("sim", "the simulator"),
-            ("sim.roce", "RoCEv2"),
-            ("live", "live endpoints"),
-        ):
-            if not jit.is_cached(world):
-                print(f"compiling {what} ...", flush=True)
-                jit.warm_up(lambda what, step, steps: None, world)
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Compile once before the workers of xdist start, not once in each of them; two at a time."""
+    if getattr(session.config.option, "numprocesses", None):
+        from openmrc.sim.warmup import warm_up_mrc
+
+        print("compiling what is not on disk ...", flush=True)
+        with subprocess.Popen([sys.executable, "-c", COMPILE_OTHERS]) as others:
+            warm_up_mrc()
+        assert others.returncode == 0
 
 
 class FakeWorld:
@@ -112,7 +117,9 @@ class FakeWorld:
         return [f"QP {q}: retry exceeded" for q in range(self.failed)]
 
     def counters(self) -> dict[str, int]:
-        return dict.fromkeys((*run.PACKETS, *run.PATHS), self.number) | {"link_traversals": 4000}
+        return dict.fromkeys((*figures.PACKETS, *figures.PATHS), self.number) | {
+            "link_traversals": 4000
+        }
 
     def pauses(self) -> list[Any]:
         return []
@@ -155,7 +162,7 @@ def fake_world(monkeypatch: pytest.MonkeyPatch) -> type[FakeWorld]:
     class ThisWorld(FakeWorld):
         built: ClassVar[list[FakeWorld]] = []
 
-    monkeypatch.setattr(run, "_world", ThisWorld)
-    monkeypatch.setattr(run, "_compile", lambda *things: None)
-    monkeypatch.setattr(run, "perfect_ps", lambda *things: 10 * US)
+    monkeypatch.setattr(simulation, "_world", ThisWorld)
+    monkeypatch.setattr(simulation, "_compile", lambda *things: None)
+    monkeypatch.setattr(simulation, "perfect_ps", lambda *things: 10 * US)
     return ThisWorld

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from openmrc import benchsim, jit
-from openmrc.cli import main
+from openmrc.bench import sim as benchsim
+from openmrc.cli.command import main
 from openmrc.errors import InputError, OpenMrcError
+from openmrc.jit import interpreted
 
 ROOT = Path(__file__).resolve().parents[1]
-compiled_only = pytest.mark.skipif(jit.interpreted(), reason="measures compiled code")
+compiled_only = pytest.mark.skipif(interpreted(), reason="measures compiled code")
 
 TOPO = """\
 Nodes 8

@@ -15,24 +15,23 @@ import msgspec
 import pytest
 
 import openmrc
-from openmrc import benchsim, jit
-from openmrc.engine import paths
+from openmrc.bench import sim as benchsim
+from openmrc.engine import ev, qp
 from openmrc.fabric.kinds import KINDS
-from openmrc.labs import lab_spec
+from openmrc.jit import interpreted
 from openmrc.live.lab.topology import topology
-from openmrc.scenario import load_lab, load_scenario, parse_scenario
-from openmrc.sections import (
-    FABRICS,
-    FaultSection,
-    Header,
-    LabSection,
-    ReportSection,
-    StopSection,
-)
+from openmrc.run.lab.spec import lab_spec
+from openmrc.scenario.fabric import FABRICS
+from openmrc.scenario.fault import FaultSection
+from openmrc.scenario.jobs import JobSection
+from openmrc.scenario.lab import LabSection
+from openmrc.scenario.scenario import load_lab, load_scenario, parse_scenario
+from openmrc.scenario.sections import Header, ReportSection, StopSection
+from openmrc.scenario.transports import TRANSPORTS
+from openmrc.scenario.workloads import WORKLOADS
 from openmrc.sweeps.here import WORKERS_MAX
 from openmrc.sweeps.plan import RUNS_MAX
-from openmrc.transport_sections import TRANSPORTS
-from openmrc.workload_sections import WORKLOADS, JobSection
+from tests.engine import diagrams
 
 if TYPE_CHECKING:
     from tests.conftest import FakeWorld
@@ -62,7 +61,7 @@ def test_the_twenty_lines_of_the_readme_run(
     )
 
 
-@pytest.mark.skipif(jit.interpreted(), reason="the test above runs them without the simulator")
+@pytest.mark.skipif(interpreted(), reason="the test above runs them without the simulator")
 def test_the_twenty_lines_say_what_a_reader_will_see() -> None:
     lines, _ = blocks("README.md", "python")
     done = subprocess.run([sys.executable, "-c", lines], capture_output=True, text=True, check=True)
@@ -81,7 +80,7 @@ def run_in(folder: Path, lines: str) -> str:
     return done.stdout
 
 
-@pytest.mark.skipif(jit.interpreted(), reason="minutes in plain Python")
+@pytest.mark.skipif(interpreted(), reason="minutes in plain Python")
 def test_the_ten_lines_of_the_readme_run(tmp_path: Path) -> None:
     _, lines = blocks("README.md", "python")
     assert lines.count("\n") <= 10
@@ -90,7 +89,7 @@ def test_the_ten_lines_of_the_readme_run(tmp_path: Path) -> None:
     assert len(list((tmp_path / "loss/runs").iterdir())) == 9
 
 
-@pytest.mark.skipif(jit.interpreted(), reason="minutes in plain Python")
+@pytest.mark.skipif(interpreted(), reason="minutes in plain Python")
 def test_the_blocks_of_the_api_page_run(tmp_path: Path) -> None:
     lines = blocks("docs/api.md", "python")
     out = run_in(tmp_path, "\n".join([*lines, "print(larger.fabric.nics, slowest.height)"]))
@@ -191,11 +190,11 @@ def test_the_command_page_shows_every_option_of_paper() -> None:
 
 
 def test_every_metric_is_on_the_page_of_the_live_world() -> None:
-    from openmrc.live import metrics
+    from openmrc.verbs import metrics
 
     page = (ROOT / "docs/live.md").read_text(encoding="utf-8")
     names = [
-        what[1] for group in (metrics.DEVICE, metrics.PORT, metrics.QP) for what in group.values()
+        what[0] for group in (metrics.DEVICE, metrics.PORT, metrics.QP) for what in group.values()
     ]
     assert len(names) > 20
     assert [name for name in names if f"`{name}`" not in page] == []
@@ -254,6 +253,11 @@ def table(document: str, heading: str) -> list[list[str]]:
             break
         rows.append([cell.strip() for cell in line.split("|")[1:-1]])
     return rows
+
+
+def indented(text: str) -> str:
+    """As it stands in a docstring."""
+    return "".join(f"    {line}\n" for line in text.splitlines())
 
 
 def test_the_bytes_of_every_record_are_as_documented() -> None:
@@ -322,10 +326,22 @@ def test_the_formula_of_memory_is_what_a_world_allocates(scenario: str) -> None:
 # --- docs/protocol.md
 
 
-def test_the_states_of_an_ev_are_those_of_the_code() -> None:
-    rows = table("docs/protocol.md", "| From | Event |")
-    words = {word for row in rows for word in re.findall(r"[A-Z_]{4,}", row[0] + " " + row[2])}
-    assert words == set(paths.ev_states().values())
+def test_the_life_of_a_qp_is_drawn_from_the_table() -> None:
+    page = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
+    assert f"## The life of a QP\n\n```\n{diagrams.of_qp()}```\n" in page
+    assert indented(diagrams.of_qp()) in str(qp.__doc__)
+
+
+def test_the_states_of_an_ev_are_drawn_from_the_table() -> None:
+    page = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
+    section = page.split("## The states of an EV\n")[1]
+    assert section.split("```\n")[1] == diagrams.of_ev()
+    assert indented(diagrams.of_ev()) in str(ev.__doc__)
+    rows = table("docs/protocol.md", "| Event | From | When | To | Where |")
+    assert [(row[0], row[1], row[3]) for row in rows] == [
+        (e.name, ", ".join(ev.EV_STATES[state] for state in e.before), ev.EV_STATES[e.after])
+        for e in ev.EVENTS
+    ]
 
 
 def test_every_place_named_in_the_protocol_exists() -> None:
@@ -333,12 +349,11 @@ def test_every_place_named_in_the_protocol_exists() -> None:
     package = ROOT / "src/openmrc"
     files = set(re.findall(r"`((?:sim/)?[a-z_]+\.py)`", text))
     assert [name for name in files if not list(package.glob(f"**/{name}"))] == []
-    engine = r"`(loss|nscc|paths|ports|requester|responder)\.(?!py`)(\w+)`"
-    for module, name in re.findall(engine, text):
+    modules = "|".join(sorted(path.stem for path in (package / "engine").glob("[a-z]*.py")))
+    named = re.findall(rf"`({modules})\.(?!py`)(\w+)`", text)
+    assert len({module for module, _ in named}) >= 9
+    for module, name in named:
         assert hasattr(importlib.import_module(f"openmrc.engine.{module}"), name), name
-    for row in table("docs/protocol.md", "| From | Event |"):
-        for name in re.findall(r"`(\w+)`", row[3]):
-            assert hasattr(paths, name), name
 
 
 def test_every_test_named_in_the_protocol_exists() -> None:

@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from openmrc.run import simulate
-from openmrc.scenario import parse_scenario
+from openmrc.run.simulation import simulate
+from openmrc.scenario.scenario import parse_scenario
 
 SCENARIO = """
 [fabric]

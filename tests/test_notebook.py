@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from openmrc import jit
+from openmrc.jit import interpreted
 
 NOTEBOOK = Path(__file__).resolve().parents[1] / "examples/sweep.ipynb"
 HAS_JUPYTER = find_spec("nbclient") is not None and find_spec("ipykernel") is not None
 
 pytestmark = [
     pytest.mark.skipif(not HAS_JUPYTER, reason="THE NOTEBOOK IS NOT TESTED: nbclient, ipykernel"),
-    pytest.mark.skipif(jit.interpreted(), reason="minutes in plain Python"),
+    pytest.mark.skipif(interpreted(), reason="minutes in plain Python"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning:jupyter_client"),
 ]
 

@@ -14,10 +14,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from openmrc.moved import accept_old_names
+from openmrc.version import __version__
+
 if TYPE_CHECKING:
     from openmrc.errors import InputError, MissingExtra, OpenMrcError
-    from openmrc.run import Result, simulate
-    from openmrc.scenario import (
+    from openmrc.run.results import Result
+    from openmrc.run.simulation import simulate
+    from openmrc.scenario.scenario import (
         Scenario,
         demo_scenario,
         load_scenario,
@@ -26,19 +30,18 @@ if TYPE_CHECKING:
     )
     from openmrc.sweeps.sweep import sweep
 
-__version__ = "0.1.0"
 
 _HOMES = {
     "InputError": "openmrc.errors",
     "MissingExtra": "openmrc.errors",
     "OpenMrcError": "openmrc.errors",
-    "Result": "openmrc.run",
-    "Scenario": "openmrc.scenario",
-    "demo_scenario": "openmrc.scenario",
-    "load_scenario": "openmrc.scenario",
-    "make_scenario": "openmrc.scenario",
-    "parse_scenario": "openmrc.scenario",
-    "simulate": "openmrc.run",
+    "Result": "openmrc.run.results",
+    "Scenario": "openmrc.scenario.scenario",
+    "demo_scenario": "openmrc.scenario.scenario",
+    "load_scenario": "openmrc.scenario.scenario",
+    "make_scenario": "openmrc.scenario.scenario",
+    "parse_scenario": "openmrc.scenario.scenario",
+    "simulate": "openmrc.run.simulation",
     "sweep": "openmrc.sweeps.sweep",
 }
 
@@ -56,6 +59,8 @@ __all__ = [
     "simulate",
     "sweep",
 ]
+
+accept_old_names()
 
 
 def __getattr__(name: str) -> Any:

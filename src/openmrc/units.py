@@ -18,6 +18,7 @@ NS = 1_000
 US = 1_000_000
 MS = 1_000_000_000
 S = 1_000_000_000_000
+PS_BITS = 8 * S  # bits per byte x picoseconds per second
 
 TIME_PS: Mapping[str, int] = {"ps": 1, "ns": NS, "us": US, "ms": MS, "s": S}
 RATE_BPS: Mapping[str, int] = {

@@ -21,16 +21,19 @@ import heapq
 import itertools
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.engine import bits, loss, paths, ports, requester, responder
+from openmrc.engine import beliefs, bits, endpoint, ports, requester, setup
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
-from openmrc.jit import records
+from openmrc.engine import verdict as said
+from openmrc.engine.ev import ASSUMED_BAD, EV_STATES, GOOD, SKIP
+from openmrc.engine.parameters import Variants
+from openmrc.jit import compiled, records
 
 US = 1_000_000  # ps
 MS = 1000 * US
@@ -39,7 +42,6 @@ FOREVER = 1 << 60
 OVERHEAD = 88  # nominal bytes beside the payload
 FRAME = 166  # bytes on the wire beside the payload
 QPN0 = 16
-TIMERS = ("tail_at", "rto_at", "ask_at", "finish_at", "ev_probe_at", "reverse_probe_at")
 NAMES = {
     pk.ACKNOWLEDGE: "ack",
     pk.ENDPOINT_REQUEST: "request",
@@ -50,6 +52,18 @@ NAMES = {
 }
 
 Bytes = npt.NDArray[np.uint8]
+
+
+@compiled
+def on_packet(st, nic, qi, p, now):  # type: ignore[no-untyped-def]
+    """`endpoint.on_packet`, which is compiled into its callers, for Python."""
+    return endpoint.on_packet(st, nic, qi, p, now)
+
+
+@compiled
+def next_deadline(st, qi):  # type: ignore[no-untyped-def]
+    """The same for `endpoint.next_deadline`."""
+    return endpoint.next_deadline(st, qi)
 
 
 def kind_of(p: Any) -> str:
@@ -123,7 +137,7 @@ class Pair:
         region_bytes: int = 4 << 20,
         seed: int = 1,
         checked: bool = True,
-        **config: int,
+        **config: Any,
     ) -> None:
         self.planes, self.n_qps, self.pmtu, self.checked = planes, qps, pmtu, checked
         self.now = 0
@@ -131,81 +145,52 @@ class Pair:
         frame_ps = (pmtu + FRAME) * 8 * 10**12 // self.rate_bps
         self.one_way_ps = (rtt_us * US - frame_ps) // 2
         n, per_plane = 2 * qps, evs + backup
-        words = (1 << (mpr + 255).bit_length()) // 64
-        slots = 1 << (mpr - 1).bit_length()
-        st = es.new_state(
-            qps=n,
-            slots=n * slots,
-            planes=n * planes,
-            evs=n * planes * per_plane,
-            order=n * planes * per_plane,
-            messages=n * messages,
-            rx_messages=n * messages,
-            words=2 * n * words,
-            regions=n,
+        known = {field.name for field in fields(Variants)}
+        parameters = Variants(
+            pmtu=pmtu,
+            rto_exponent=rto_exponent,
+            linear_cnt=linear_cnt,
+            exp_cnt=exp_cnt,
+            max_wimm=max_wimm,
+            **{name: value for name, value in config.items() if name in known},
+        )
+        world = {"nominal_overhead": OVERHEAD, "trimming": 1} | {
+            name: value for name, value in config.items() if name not in known
+        }
+        st = setup.new_state(
+            parameters,
+            setup.Rooms(n, planes, mpr, messages, messages, planes * per_plane, per_plane),
             nics=2,
             peers=2,
-            watch_marks="always_skip_after" in config,
-            recycles=config.get("paths") == es.PATHS_REPS,
+            regions=n,
+            port_rate_bps=self.rate_bps,
+            base_rtt_ps=rtt_us * US,
+            **world,
         )
         self.st = st
-        c = st.config[0]
-        c.pmtu, c.nominal_overhead = pmtu, OVERHEAD
-        c.port_rate_bps, c.base_rtt_ps = self.rate_bps, rtt_us * US
-        c.sack_bytes, c.rto_base_ps = 16_384, 1_024_000 << rto_exponent
-        c.linear_cnt, c.exp_cnt, c.max_wimm = linear_cnt, exp_cnt, max_wimm
-        c.cc, c.trimming, c.reverse = es.CC_NSCC, 1, es.REVERSE_PROBED
-        c.shuffle_rounds = 64
-        for name, value in config.items():
-            c[name] = value
-        if c.paths == es.PATHS_REPS:
-            c.path_choose = c.path_learn = es.BUILT_IN
-            c.freezing_ps = config.get("freezing_ps", 10 * MS)
         index = np.arange(n)
         q = st.qp
-        q.index = index
         q.nic = index // qps
         q.peer_nic = 1 - q.nic
         q.peer = q.nic
         q.qpn = QPN0 + index
         q.peer_qpn = QPN0 + (index + qps) % n
-        q.n_planes, q.n_evs, q.order_len = planes, planes * per_plane, per_plane
-        q.plane0 = index * planes
-        q.ev0 = q.order0 = index * planes * per_plane
-        q.slot0, q.slot_mask = index * slots, slots - 1
-        q.msg0 = q.rmsg0 = index * messages
-        q.msg_mask = q.rmsg_mask = messages - 1
-        q.acked0, q.rx0, q.ring_mask = 2 * index * words, (2 * index + 1) * words, words * 64 - 1
-        q.mpr = q.rx_mpr = mpr
         q.first_psn = (first_psn + 7919 * q.nic) & pk.PSN_MASK
         q.peer_psn = np.roll(q.first_psn, qps)
-        k = np.arange(n * planes)
-        st.plane.ev0 = k % planes * per_plane
-        st.plane.n_evs = per_plane
-        st.plane.n_active = st.plane.share = evs
-        i = np.arange(len(st.ev))
-        st.ev.plane = i // per_plane % planes
-        st.ev.value = (st.ev.plane.astype(np.int64) << 16) | (i % per_plane + 1)
-        st.ev.active = i % per_plane < evs
-        st.ev.state = paths.GOOD
-        st.order[:] = i % (planes * per_plane)
-        st.plane.reverse_ev = (k % planes << 16) | 1
+        for plane in range(planes):
+            values = np.tile((plane << 16) + 1 + np.arange(per_plane), (n, 1))
+            setup.set_paths(st, index, plane, values, evs)
         st.stream[:] = bits.seed_streams(seed, 0, n)
+        setup.set_nics(st, planes, pmtu + FRAME)
+        setup.set_peers(st.peer, [1, 0], [0, qps], planes)
         st.nic.qp0, st.nic.n_qps = [0, qps], qps
         st.nic.peer0, st.nic.n_peers = [0, 1], 1
-        st.nic.n_ports, st.nic.up_mask = planes, (1 << planes) - 1
-        st.nic.probe_rate = 0.01 * planes / frame_ps
-        st.nic.probe_tokens = paths.PROBE_BURST
-        st.nic.deadline = st.peer.next_at = st.peer.down_probe_at = es.NEVER
-        st.peer.remote = [1, 0]
-        st.peer.qp = [0, qps]
-        st.peer.remote_mask = (1 << planes) - 1
         st.region.nic = q.nic
         st.region.length = region_bytes
         st.region.va = (1 << 32) + index * (1 << 30)
         st.region.rkey = index | (77 << es.REGION_INDEX_BITS)
         for qi in range(n):
-            ports.open_qp(st, qi)
+            setup.open_qp(st, qi)
         self.memory = np.zeros((n, region_bytes), np.uint8)  # [region = QP end, offset]
         self.writes = np.zeros((n, region_bytes), np.uint8)  # how often each byte was placed
         self.expected = np.zeros((n, region_bytes), np.uint8)
@@ -214,6 +199,7 @@ class Pair:
         self.rng = np.random.default_rng(seed)
         self.sent: Counter[str] = Counter()
         self.dropped: Counter[str] = Counter()
+        self.verdicts: Counter[str] = Counter()  # on what arrived, by text
         self.log: list[Logged] = []
         self.completions: list[tuple[int, int, int, int]] = []
         self.wanted = 0  # messages posted
@@ -259,7 +245,7 @@ class Pair:
 
     def path_state(self, plane: int, k: int, qp: int = 0) -> str:
         """GOOD, SKIP, ASSUMED_BAD or DENIED."""
-        return paths.ev_states()[int(self.path(plane, k, qp).state)]
+        return EV_STATES[int(self.path(plane, k, qp).state)]
 
     def path_states(self, plane: int) -> str:
         """The states of a plane's EVs by first letter: GGSA."""
@@ -295,8 +281,7 @@ class Pair:
 
     def deadline(self, qi: int) -> int:
         """The earliest timer of a QP."""
-        q = self.st.qp[qi]
-        return min(int(q[name]) for name in TIMERS)
+        return int(next_deadline(self.st, qi))
 
     def error(self, qi: int = 0) -> str:
         return es.ERROR_TEXTS[int(self.st.qp[qi].error)]
@@ -330,8 +315,7 @@ class Pair:
             size,
             int(r.va) + at,
             key,
-            int(imm is not None),
-            imm or 0,
+            requester.NO_IMM if imm is None else imm,
         )
         if not accepted:
             return False
@@ -402,7 +386,7 @@ class Pair:
     def deny(self, plane: int, k: int, denied: bool = True, nic: int = 0) -> None:
         """The denylist of a NIC takes an EV of its first QP, or gives it back."""
         q = self.st.qp[nic * self.n_qps]
-        paths.deny(self.st, q, self.ev_index(plane, k), int(denied), self.now)
+        beliefs.deny(self.st, q, self.ev_index(plane, k), int(denied), self.now)
         self._after()
         self._pump()
 
@@ -448,7 +432,8 @@ class Pair:
 
     def set_mpr(self, packets: int) -> None:
         """The receiver announces another window from now on."""
-        responder.set_dynamic_mpr(self.st, self.n_qps, packets)
+        receiver = self.st.qp[self.n_qps]
+        receiver.mpr_now = min(packets, int(receiver.rx_mpr))
 
     def advance(self, us: float = 0, ps: int = 0) -> None:
         """Let time pass."""
@@ -523,13 +508,12 @@ class Pair:
             self._receive(p, payload)
         for qi in range(len(self.st.qp)):
             if self.deadline(qi) <= now:
-                loss.on_deadline(self.st, self.st.qp[qi], now)
-                ports.on_receiver_deadline(self.st, qi, now)
+                endpoint.on_deadline(self.st, qi, now)
                 self._after(qi)
                 assert self.deadline(qi) > now, "a timer that stays due"
         for nic in (0, 1):
             if int(self.st.nic[nic].deadline) <= now:
-                ports.on_deadline(self.st, nic, now)
+                endpoint.on_nic_deadline(self.st, nic, now)
                 self._after()
         self._pump()
 
@@ -547,15 +531,15 @@ class Pair:
         """Ask a QP for a packet, given the mask of free ports; False if it has none."""
         q = self.st.qp[qi]
         inflight, cwnd, una = int(q.inflight), float(q.cwnd), int(q.una)
-        plane = requester.next_packet(self.st, q, free, self.now, self.scratch)
+        plane = endpoint.next_packet(self.st, q, free, self.now, self.scratch)
         if plane < 0:
             return False
         p = self.scratch.copy()
-        seq = una + ((int(p.psn) - int(q.first_psn) - una) & pk.PSN_MASK)
+        seq, number = (int(self.st.count[i]) for i in (es.SENT_SEQ, es.SENT_MESSAGE))
+        assert p.psn == (int(q.first_psn) + seq) & pk.PSN_MASK
         assert inflight < cwnd, "sent against the window"
         assert seq < una + int(q.mpr), "sent beyond the PSN window"
         assert (free >> plane) & 1, "sent through a busy port"
-        number = int(q.msg_done) + ((int(p.msn) - int(q.msg_done)) & 0xFFFF)
         m = self.st.message[int(q.msg0) + (number & int(q.msg_mask))]
         at = int(p.va) - int(m.remote_va)
         payload = self.sources[qi, number][at : at + int(p.payload_len)]
@@ -596,24 +580,12 @@ class Pair:
             heapq.heappush(self.flights, (when, next(self.count), p.copy(), payload))
 
     def _receive(self, p: Any, payload: Bytes | None) -> None:
-        st, now, opcode = self.st, self.now, int(p.opcode)
-        qi = int(p.dst_qpn) - QPN0
-        if opcode <= pk.LAST_DATA:
-            if responder.on_data(st, qi, p, now) == responder.PLACED:
-                assert payload is not None, "a trimmed packet was placed"
-                self._place(payload)
-        elif opcode == pk.SACK:
-            requester.on_sack(st, qi, p, now)
-        elif opcode == pk.NACK:
-            requester.on_nack(st, qi, p, now)
-        elif opcode == pk.ACKNOWLEDGE:
-            requester.on_ack(st, qi, p, now)
-        elif opcode == pk.PROBE:
-            responder.on_probe(st, qi, p, now)
-        elif opcode == pk.ENDPOINT_REQUEST:
-            ports.on_request(st, int(p.dst), p, now)
-        else:
-            ports.on_response(st, int(p.dst), p, now)
+        qi = endpoint.NOBODY if p.dst_qpn == pk.ENDPOINT_QPN else int(p.dst_qpn) - QPN0
+        verdict = int(on_packet(self.st, int(p.dst), qi, p, self.now))
+        self.verdicts[said.VERDICT_TEXTS[verdict]] += 1
+        if verdict == said.PLACED:
+            assert payload is not None, "a trimmed packet was placed"
+            self._place(payload)
         self._after(qi if qi >= 0 else None)
 
     def _place(self, payload: Bytes) -> None:
@@ -656,8 +628,8 @@ class Pair:
         ev0 = int(q.ev0)
         states = st.ev["state"][ev0 : ev0 + int(q.n_evs)]
         active = st.ev["active"][ev0 : ev0 + int(q.n_evs)]
-        assert int(q.n_bad) == int(np.count_nonzero(states == paths.ASSUMED_BAD))
-        usable = states <= paths.SKIP
+        assert int(q.n_bad) == int(np.count_nonzero(states == ASSUMED_BAD))
+        usable = (states == GOOD) | (states == SKIP)
         assert not np.any((active == 1) & ~usable), "an unusable EV in the rotation"
         for number in range(int(q.n_planes)):
             plane = st.plane[int(q.plane0) + number]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 
-from openmrc.engine import state as es
 from tests.engine.pair import Pair
 
 PARTS = ("qp", "slot", "plane", "ev", "order", "message", "rx_message", "bits", "nic", "peer")
@@ -67,7 +66,7 @@ def refused() -> Pair:
 def recycled() -> Pair:
     """REPS: marks, a loss and so a freeze, a denied EV; and marks that make nothing SKIP."""
     pair = Pair(
-        planes=2, evs=8, backup=4, checked=False, paths=es.PATHS_REPS, sack_bytes=1, ignore_marks=1
+        planes=2, evs=8, backup=4, checked=False, paths="reps", sack_bytes=1, ignore_marks=1
     )
     pair.mark(next=40, plane=1)
     pair.trim(next=3, plane=0)

@@ -8,8 +8,8 @@ import pytest
 
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
+from tests.engine.arriving import data
 from tests.engine.pair import MS, US, Pair
-from tests.engine.test_sack import data
 
 
 def test_row_17_a_write_completes_with_the_ack_that_covers_its_msn() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from openmrc.engine import packet as pk
-from openmrc.engine import paths
 from openmrc.engine import state as es
+from openmrc.engine.ev import GOOD, SKIP
 from tests.engine.pair import US, Pair
 
 
@@ -137,13 +137,13 @@ def test_loss_makes_skip_assumed_bad() -> None:
     pair.until(lambda: pair.q.una > 8)
     cut = pair.cut(ev=pair.ev(0, 2), kind="payload")
     pair.until(lambda: pair.dropped["data"] == 1)
-    pair.path(0, 2).state = paths.SKIP
+    pair.path(0, 2).state = SKIP
     pair.until(lambda: pair.q.n_inferred > 0)
     assert pair.path_state(0, 2) == "ASSUMED_BAD"
     pair.heal(cut)
 
 
-@pytest.mark.parametrize("before", [paths.GOOD, paths.SKIP])
+@pytest.mark.parametrize("before", [GOOD, SKIP])
 def test_row_23_always_skip_makes_an_ev_assumed_bad(before: int) -> None:
     pair = at_rest(backup=2)
     pair.path(0, 1).state = before

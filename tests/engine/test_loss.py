@@ -8,6 +8,7 @@ import pytest
 
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
+from openmrc.engine.ev import ASSUMED_BAD, GOOD
 from tests.engine.pair import OVERHEAD, US, Pair
 
 NOMINAL = 4096 + OVERHEAD
@@ -144,13 +145,13 @@ def test_row_07_a_false_alarm_is_undone() -> None:
         ev = pair.slot(10).bad_ev if pair.slot(10).bad_ev >= 0 else ev
     assert ev is not None
     path = pair.st.ev[int(ev)]
-    assert path.state == 3  # ASSUMED_BAD
+    assert path.state == ASSUMED_BAD
     cwnd = float(pair.q.cwnd)
     path.probe_at = es.NEVER  # no revival by probes in this story
     while pair.q.n_false == 0:
         pair.advance(us=0.2)
         cwnd = float(pair.q.cwnd) if pair.q.n_false == 0 else cwnd
-    assert path.state == 1
+    assert path.state == GOOD
     assert pair.q.cwnd >= min(cwnd + NOMINAL, float(pair.q.max_wnd)) - 1
     assert pair.q.reorder_window == pair.q.base_rtt + pair.q.base_rtt // 4
     pair.drive()
@@ -177,7 +178,7 @@ def test_row_07_an_acknowledgement_before_its_sack_proves_no_false_alarm() -> No
     pair.assert_intact()
     assert pair.q.n_inferred == 1
     assert pair.q.n_false == 0
-    assert path.state == 3
+    assert path.state == ASSUMED_BAD
 
 
 def test_row_07_what_a_false_alarm_added_decays_over_seconds() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
+from openmrc.engine.ev import GOOD, SKIP
 from tests.engine.pair import OVERHEAD, US, Pair
 
 NOMINAL = 4096 + OVERHEAD
@@ -48,7 +49,7 @@ def test_the_packet_is_sent_again_at_once_on_another_ev(reason: int) -> None:
 
 def test_trimmed_skips_the_ev_and_cuts_the_window() -> None:
     pair, ev, window = refused(pk.NACK_TRIMMED)
-    assert pair.st.ev[ev].state == 2  # SKIP
+    assert pair.st.ev[ev].state == SKIP
     assert pair.q.cwnd == window - NOMINAL
     assert pair.q.n_epochs == 0
     assert pair.q.n_inferred == 0
@@ -56,7 +57,7 @@ def test_trimmed_skips_the_ev_and_cuts_the_window() -> None:
 
 def test_row_26_a_last_hop_trim_cuts_the_window_and_keeps_the_ev_good() -> None:
     pair, ev, window = refused(pk.NACK_TRIMMED_LASTHOP)
-    assert pair.st.ev[ev].state == 1  # GOOD
+    assert pair.st.ev[ev].state == GOOD
     assert pair.q.cwnd == window - NOMINAL
     assert pair.q.n_epochs == pair.q.n_skips == 0
 
@@ -64,7 +65,7 @@ def test_row_26_a_last_hop_trim_cuts_the_window_and_keeps_the_ev_good() -> None:
 @pytest.mark.parametrize("reason", RESOURCE.values(), ids=RESOURCE)
 def test_resource_nacks_keep_ev_and_window_and_charge(reason: int) -> None:
     pair, ev, window = refused(reason)
-    assert pair.st.ev[ev].state == 1
+    assert pair.st.ev[ev].state == GOOD
     assert pair.q.cwnd == window
     assert pair.q.n_epochs == 1
 

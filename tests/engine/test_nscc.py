@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from openmrc.engine import nscc
+from openmrc.engine import nscc, policy
 from openmrc.engine import state as es
 from openmrc.jit import records
 from tests.engine.pair import OVERHEAD, US
@@ -33,7 +33,7 @@ class Flow:
         self.q: Any = records(1, es.QP)[0]
         self.c: Any = records(1, es.CONFIG)[0]
         self.c.pmtu, self.c.nominal_overhead, self.c.base_rtt_ps = MSS, OVERHEAD, T
-        self.c.cc, self.c.trimming = es.CC_NSCC, 1
+        self.c.cc, self.c.trimming = policy.CC_NSCC, 1
         for name, value in config.items():
             self.c[name] = value
         self.q.cut_started = -es.NEVER
@@ -107,7 +107,7 @@ def test_fewer_ports_clamp_the_window_and_keep_the_averages() -> None:
 
 
 def test_no_congestion_control_keeps_the_window_at_its_limit() -> None:
-    flow = Flow(cc=es.CC_NONE)
+    flow = Flow(cc=policy.CC_NONE)
     flow.sack(T, delay=50 * US, ce=True, penalty=127)
     flow.trim(T)
     assert not flow.loss(T)

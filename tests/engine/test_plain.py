@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from openmrc.jit import interpreted
 from tests.engine import recorded
+from tests.engine.plain import plain
 
 ROOT = Path(__file__).resolve().parents[2]
 
 pytestmark = pytest.mark.skipif(interpreted(), reason="this run is plain already")
-
-
-def plain(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run Python on this project without compilation; NumPy's overflow warnings are errors."""
-    return subprocess.run(
-        [sys.executable, "-W", "error", *arguments],
-        cwd=ROOT,
-        env=os.environ | {"NUMBA_DISABLE_JIT": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def test_plain_and_compiled_engine_agree_on_every_state_of_recorded_sequences() -> None:

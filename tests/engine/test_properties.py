@@ -4,22 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from openmrc.engine import state as es
-from openmrc.jit import interpreted
+from tests.engine.cases import COMMON
 from tests.engine.pair import Pair
-
-# Plain Python is slower; both runs together see as many cases.
-EXAMPLES = 15 if interpreted() else 60
-COMMON = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=True,  # a failing case fails again in the next run
-    phases=[Phase.explicit, Phase.generate],  # cases are small; making them smaller takes minutes
-    suppress_health_check=[HealthCheck.too_slow],
-)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ BDP_PACKETS = 23  # 100 Gb/s x 8 us, in packets of 4184 B
 
 def recycling(**how: Any) -> Pair:
     """One plane of 16 EVs, each packet answered by a SACK of its own."""
-    return Pair(**({"planes": 1, "evs": 16, "paths": es.PATHS_REPS, "sack_bytes": 1} | how))
+    made: dict[str, Any] = {"planes": 1, "evs": 16, "paths": "reps", "sack_bytes": 1}
+    return Pair(**(made | how))
 
 
 def taken(pair: Pair, n: int) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from openmrc.engine import packet as pk
-from openmrc.engine import state as es
+from openmrc.engine import policy
 from tests.engine.pair import Pair
 
 
@@ -20,7 +20,7 @@ def test_row_14_control_packets_take_the_planes_in_turn() -> None:
 
 
 def test_row_14_each_goes_out_on_its_planes_reverse_ev() -> None:
-    pair = Pair(planes=2, reverse=es.REVERSE_PROBED)
+    pair = Pair(planes=2, reverse=policy.REVERSE_PROBED)
     pair.cut(kind="request")
     pair.plane(0, qp=1).reverse_ev = pair.ev(0, 3)
     pair.plane(1, qp=1).reverse_ev = pair.ev(1, 2)
@@ -140,7 +140,7 @@ def test_row_14_a_plane_dead_on_the_way_back_hides_no_ack() -> None:
 
 
 def test_sprayed_answers_take_every_path_of_their_plane_and_no_other() -> None:
-    pair = Pair(planes=2, evs=4, reverse=es.REVERSE_SPRAYED)
+    pair = Pair(planes=2, evs=4, reverse=policy.REVERSE_SPRAYED)
     pair.post(400 * 4096)
     pair.drive()
     pair.assert_intact()
@@ -150,14 +150,14 @@ def test_sprayed_answers_take_every_path_of_their_plane_and_no_other() -> None:
 
 def test_row_14_off_in_peer_runs() -> None:
     """Fixed or random EVs: no probes."""
-    for reverse in (es.REVERSE_FIXED, es.REVERSE_RANDOM):
+    for reverse in (policy.REVERSE_FIXED, policy.REVERSE_RANDOM):
         pair = Pair(planes=1, reverse=reverse)
         pair.post(200 * 4096)
         pair.drive()
         pair.assert_intact()
         assert pair.sent["request"] == 0
         evs = {int(x.p.ev) for x in pair.packets("sack")}
-        assert (len(evs) == 1) == (reverse == es.REVERSE_FIXED)
+        assert (len(evs) == 1) == (reverse == policy.REVERSE_FIXED)
 
 
 # --- denylists

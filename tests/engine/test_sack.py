@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from openmrc.engine import packet as pk
+from openmrc.engine import state as es
+from tests.engine.arriving import data
 from tests.engine.pair import OVERHEAD, US, Pair
 
 NOMINAL = 4096 + OVERHEAD
@@ -16,20 +18,6 @@ NOMINAL = 4096 + OVERHEAD
 def bits_of(p: Any) -> set[int]:
     """Sequences, relative to `cack`, that a SACK's bitmap reports."""
     return {int(p.sack_offset) + i for i in range(64) if (int(p.bitmap) >> i) & 1}
-
-
-def data(pair: Pair, seq: int, **fields: int) -> list[Any]:
-    """A one-PMTU packet of one long message arrives at NIC 1; what it answers."""
-    region = pair.st.region[1]
-    what = {
-        "psn": pair.psn(seq),
-        "va": int(region.va) + seq * 4096,
-        "rkey": int(region.rkey),
-        "dma_len": 400 * 4096,
-        "payload_len": 4096,
-        "ev": pair.ev(0, 0),
-    }
-    return pair.inject(1, pk.WRITE_MIDDLE, **(what | fields))
 
 
 @pytest.mark.parametrize(
@@ -197,7 +185,7 @@ def test_row_06_snapshots_are_ordered_by_rcvd_bytes() -> None:
     assert pair.q.rcvd_high == units
     pair.sack(9, got={39}, rcvd_units=units - 100)  # would show 10 .. 38 missing
     assert pair.q.n_inferred == lost
-    assert pair.slot(39).state == 3  # received
+    assert pair.slot(39).state == es.ACKED
     assert pair.q.rcvd_high == units
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
+from tests.engine.arriving import data
 from tests.engine.pair import Pair
-from tests.engine.test_sack import data
 
 MPR = 128
 

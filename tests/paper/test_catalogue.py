@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from openmrc.paper.case import SHIPPED_AS, Case, folder, scenario
 from openmrc.paper.catalogue import EXPERIMENTS
-from openmrc.paper.experiment import SHIPPED_AS, Case, Experiment, folder, scenario
-from openmrc.scenario import load_scenario
+from openmrc.paper.experiment import Experiment
+from openmrc.scenario.scenario import load_scenario
 
 ROOT = Path(__file__).resolve().parents[2]
 CASES = [(e, case) for e in EXPERIMENTS for case in e.cases]

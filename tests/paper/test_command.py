@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from openmrc import jit
-from openmrc.cli import main
+from openmrc.cli.command import main
+from openmrc.jit import interpreted
 from openmrc.paper.catalogue import EXPERIMENTS
 from openmrc.paper.command import chosen_of
 from openmrc.paper.page import figure_name
@@ -39,7 +39,7 @@ def test_an_unknown_name_is_refused_in_one_line(capsys: pytest.CaptureFixture[st
     assert said.count("\n") == 1
 
 
-@pytest.mark.skipif(jit.interpreted(), reason="minutes in plain Python")
+@pytest.mark.skipif(interpreted(), reason="minutes in plain Python")
 def test_the_reduced_set_runs_resumes_and_holds(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from openmrc.paper.case import Case
 from openmrc.paper.catalogue import EXPERIMENTS
-from openmrc.paper.experiment import Case, Experiment, Finding
+from openmrc.paper.experiment import Experiment, Finding
 from openmrc.paper.page import figure_name, measured, number, page
 from openmrc.paper.verdict import Bar, Check, around
 

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from openmrc.paper import flaps, lossy, ports
-from openmrc.scenario import make_scenario
+from openmrc.paper.experiments import flaps, lossy, ports
+from openmrc.scenario.scenario import make_scenario
 
 
 @pytest.mark.parametrize(

@@ -15,14 +15,15 @@ from typing import Any
 
 import pytest
 
-from openmrc.cli import main
+from openmrc.cli.command import main
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.perf import ends, run
 from openmrc.perf.channel import PeerGoneError
-from openmrc.perf.devices import cabled
 from openmrc.perf.figures import bandwidth, latency, peak_rate
 from openmrc.perf.plan import BW, LAT, Plan
+from openmrc.perf.report import Report
 from openmrc.perf.watch import Look, line
+from openmrc.verbs.cabled import cabled
 from tests.live.two import PATIENCE_S
 
 SECRET = b"of the job"
@@ -180,7 +181,7 @@ def test_the_server_prints_what_the_client_found(capsys: pytest.CaptureFixture[s
     common = run.Common(as_json=True)
     errors = meet(
         plan,
-        lambda device, listening: run._as_server(device, BW, 0, SECRET, common, listening),
+        lambda device, listening: run._serve(device, BW, 0, SECRET, False, listening, Report(True)),
         lambda device, port: run._as_client(device, plan, "127.0.0.1", port, SECRET, common),
     )
     assert errors == []
@@ -204,7 +205,7 @@ def test_a_client_that_measures_something_else_is_told() -> None:
 
     [error] = meet(
         plan,
-        lambda device, listening: run._as_server(device, BW, 0, SECRET, common, listening),
+        lambda device, listening: run._serve(device, BW, 0, SECRET, False, listening, Report(True)),
         measure,
     )
     assert "the client measures write_lat, this server write_bw: start the same" in str(error)

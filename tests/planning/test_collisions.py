@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openmrc import jit
 from openmrc.errors import InputError
+from openmrc.jit import interpreted
 from openmrc.planning.collisions import (
     busy_paths,
     mean_most_loaded,
@@ -142,7 +142,7 @@ def test_a_ring_of_nothing_is_refused() -> None:
 # --- and the simulator
 
 
-@pytest.mark.skipif(jit.interpreted(), reason="a minute in plain Python")
+@pytest.mark.skipif(interpreted(), reason="a minute in plain Python")
 def test_the_simulator_meets_what_was_worked_out() -> None:
     """The slowest part takes as long as the paths say that the simulator drew; and what it drew
     has, over seeds, the mean that was worked out, within three standard errors.
@@ -160,7 +160,7 @@ def test_the_simulator_meets_what_was_worked_out() -> None:
     assert max(time for _, time in sprayed) < 1.1
 
 
-@pytest.mark.skipif(jit.interpreted(), reason="a minute in plain Python")
+@pytest.mark.skipif(interpreted(), reason="a minute in plain Python")
 def test_the_benchmark_puts_both_side_by_side() -> None:
     rows = bench()["measure"](quick=True)
     assert [(r["paths"], r["qps"]) for r in rows] == [

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from openmrc.cli import main
+from openmrc.cli.command import main
 from openmrc.planning.assumptions import ASSUMPTIONS
 from openmrc.planning.table import _duration
-from openmrc.scenario import load_scenario
+from openmrc.scenario.scenario import load_scenario
 
 Out = pytest.CaptureFixture[str]
 

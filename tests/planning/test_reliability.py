@@ -15,7 +15,7 @@ from openmrc.planning.reliability import (
     mean_time_between_h,
 )
 from openmrc.planning.sizing import Design, size
-from tests.planning.test_sizing import GBPS, NIC, SWITCH, built, eight, single
+from tests.planning.designs import GBPS, NIC, SWITCH, built, eight, single
 
 NEVER = {name: 1e15 for name in ASSUMPTIONS if name.endswith("mtbf_h")} | {
     "fabric_flaps_per_day": 0.0,

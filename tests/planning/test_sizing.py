@@ -8,21 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openmrc.errors import InputError
-from openmrc.fabric.clos import Tier, build
-from openmrc.fabric.model import Fabric
-from openmrc.planning.sizing import Design, largest, size
-
-GBPS = 10**9
-NIC, SWITCH = 800 * GBPS, 51_200 * GBPS
-
-
-def single(nics: int, tiers: int | None = None) -> Design:
-    return size(nics, 1, NIC, SWITCH, tiers)
-
-
-def eight(nics: int) -> Design:
-    return size(nics, 8, NIC, SWITCH, 2)
-
+from openmrc.planning.sizing import largest, size
+from tests.planning.designs import GBPS, NIC, SWITCH, built, eight, single
 
 # --- MRC 7.1 to 7.5, each figure
 
@@ -76,13 +63,6 @@ def test_256_nics_are_within_one_hop_in_place_of_32() -> None:
 
 
 # --- what is counted is what is built
-
-
-def built(design: Design) -> Fabric:
-    link = (design.port_rate_bps, 0, 0)
-    below = [Tier(design.half, design.half, *link) for _ in range(design.tiers - 1)]
-    tiers = [*below, Tier(0, 0, *link, design.bundle)]
-    return build("multiplane", design.nics, design.planes, tiers)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,12 @@ import numpy as np
 
 from openmrc.fabric.clos import multiplane
 from openmrc.fabric.sketch import sketch
-from openmrc.run import PACKETS, PATHS, Result, TransportResult
-from openmrc.scenario import Scenario, parse_scenario
-from openmrc.sim.sampler import LINKS_MAX
-from openmrc.sim.samples import Groups, Links, QpSamples, Samples, Table
+from openmrc.run.figures import PACKETS, PATHS
+from openmrc.run.outcome import TransportResult
+from openmrc.run.results import Result
+from openmrc.scenario.scenario import Scenario, parse_scenario
+from openmrc.sim.watch.sampler import LINKS_MAX
+from openmrc.sim.watch.samples import Groups, Links, QpSamples, Samples, Table
 from openmrc.units import US, S
 
 END_PS = 10 * S

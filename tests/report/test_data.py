@@ -15,8 +15,8 @@ from openmrc.report import pack
 from openmrc.report.data import MARKS_MAX, PAGE_BYTES_MAX, _qp, page_data
 from openmrc.report.page import html
 from openmrc.report.series import cumulative
-from openmrc.run import nearest_rank
-from openmrc.sim.samples import QpSamples
+from openmrc.run.figures import nearest_rank
+from openmrc.sim.watch.samples import QpSamples
 from tests.report.synthetic import COLUMNS, EVS, heavy
 
 # --- weight -----------------------------------------------------------------------------------

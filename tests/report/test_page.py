@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from openmrc.report.page import html
-from openmrc.run import simulate
-from openmrc.scenario import parse_scenario
+from openmrc.run.simulation import simulate
+from openmrc.scenario.scenario import parse_scenario
 from tests.report import browser
 from tests.report.browser import END, LEFT, RIGHT, Browser
 from tests.report.synthetic import heavy

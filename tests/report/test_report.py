@@ -16,8 +16,8 @@ from openmrc.report.picture import STYLES, goodput_png
 from openmrc.report.series import goodput
 from openmrc.report.table import print_table, row, sentences
 from openmrc.report.table import rows as table_rows
-from openmrc.run import simulate
-from openmrc.scenario import Scenario, parse_scenario
+from openmrc.run.simulation import simulate
+from openmrc.scenario.scenario import Scenario, parse_scenario
 from openmrc.units import US
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ import pytest
 
 from openmrc.report.page import html
 from openmrc.report.steps import COLUMNS, page_data
-from openmrc.run import Result, simulate
-from openmrc.scenario import parse_scenario
+from openmrc.run.results import Result
+from openmrc.run.simulation import simulate
+from openmrc.scenario.scenario import parse_scenario
 from openmrc.units import US
 from tests.report import browser
 from tests.report.browser import Browser

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from openmrc.engine.state import NEVER
 from openmrc.jit import compiled
-from openmrc.sim import events, link
+from openmrc.sim.net import events, link
 from openmrc.sim.world import World
 from tests.sim.lab import kind_of
 
@@ -60,9 +60,9 @@ def play(net: Any, kinds: Any, first: Any, second: Any, taken: Any) -> int:
             heap_at = net.heap[0].at if ctl.heap_n > 0 else NEVER
             if heap_at <= at and heap_at < NEVER:
                 events.rewind(net, heap_at)
-                what = events.pop(ctl, net.heap)
+                kind, number = events.pop(net)
                 now = heap_at
-                taken[n, 1] = -1 - what
+                taken[n, 1] = -1 - (kind << events.KIND_SHIFT | number)
             elif at < NEVER:
                 now = at
                 taken[n, 1] = events.take(net) - ctl.n_ports

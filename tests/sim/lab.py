@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.engine import paths
+from openmrc.engine.ev import GOOD, SKIP
 from openmrc.fabric.clos import fat_tree, multiplane
 from openmrc.fabric.faults import Fault, compile_faults
 from openmrc.fabric.model import Fabric
-from openmrc.sim import books
-from openmrc.sim.capture import Capture
-from openmrc.sim.roce.capture import RoceCapture
+from openmrc.fabric.queues import Queues
+from openmrc.sim.mrc.transport import Transport
 from openmrc.sim.roce.transport import RoceTransport
-from openmrc.sim.transport import Queues, Transport
+from openmrc.sim.watch import books
+from openmrc.sim.watch.capture import LinkCapture
 from openmrc.sim.world import World
-from openmrc.traffic import Calcs, Traffic, make_traffic
+from openmrc.traffic.traffic import Calcs, Traffic, make_traffic
 from openmrc.workload.patterns import stream
 
 NS = 1000
@@ -60,7 +60,7 @@ def world_of(
     seed: int = 1,
     stop: float | None = None,
     queues: Queues | None = None,
-    capture: Capture | RoceCapture | None = None,
+    capture: LinkCapture | None = None,
     kind: type[Transport] | type[RoceTransport] = Transport,
     **transport: Any,
 ) -> World:
@@ -159,7 +159,7 @@ def dip_us(world: World, steady_gbps: float, start: float, end: float) -> float:
 
 def rtt(world: World) -> int:
     """T, the base round trip, ps."""
-    return world.values.base_rtt_ps
+    return int(world.values.base_rtt_ps)
 
 
 def first_loss(world: World) -> int:
@@ -207,7 +207,7 @@ def in_service(world: World, qp: int = 0) -> npt.NDArray[np.bool_]:
     """Which EVs of a sender the next packets may take."""
     e = evs(world, qp)
     q = sender(world, qp)
-    usable = (e.state == paths.GOOD) | (e.state == paths.SKIP)
+    usable = (e.state == GOOD) | (e.state == SKIP)
     turn = (int(q.planes_ok) >> np.asarray(e.plane, np.int64)) & 1 == 1
     found: npt.NDArray[np.bool_] = usable & (e.active == 1) & turn
     return found

@@ -1,8 +1,9 @@
 """Run a few tiny worlds and print all that came of them as JSON: `python -m tests.sim.plain`.
 
 With NUMBA_DISABLE_JIT=1 every line of the engine and the event loop is plain Python. Then each call
-of `requester.next_packet` is watched as well: nothing may leave while the window is full (`inflight
-< cwnd` before every send), and no PSN outside the peer's range.
+of `endpoint.next_packet` is watched as well: nothing may leave while the window is full (`inflight
+< cwnd` before every send), and no PSN outside the peer's range. So is `endpoint.on_packet`: its
+verdicts are counted.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from openmrc.engine import requester
+from openmrc.engine import endpoint
 from openmrc.engine import state as es
+from openmrc.engine.verdict import VERDICT_TEXTS
 from openmrc.fabric.draw import draw_faults
 from openmrc.fabric.faults import Fault
 from openmrc.fabric.kinds import BEGINS
@@ -127,7 +130,7 @@ def outcome(world: World) -> dict[str, Any]:
 def watch_every_send() -> list[int]:
     """Check the rules of sending at every send; returns a list that grows by one with each."""
     sends: list[int] = []
-    original = requester.next_packet
+    original = endpoint.next_packet
 
     def watched(st: Any, q: Any, free_ports: int, now: int, p: Any) -> int:
         before, cwnd = int(q.inflight), float(q.cwnd)
@@ -135,7 +138,8 @@ def watch_every_send() -> list[int]:
         plane = int(original(st, q, free_ports, now, p))
         if plane >= 0:
             assert before < cwnd, f"{before} bytes in flight, window {cwnd}"
-            seq = es.unwrap(int(p.psn), int(q.first_psn), int(q.una))
+            seq = int(st.count[es.SENT_SEQ])
+            assert seq == es.unwrap(int(p.psn), int(q.first_psn), int(q.una))
             assert int(q.una) <= seq < int(q.una) + int(q.mpr)
             assert (free_ports >> plane) & 1
             assert (int(q.planes_ok) >> plane) & 1
@@ -144,8 +148,22 @@ def watch_every_send() -> list[int]:
             sends.append(seq)
         return plane
 
-    requester.next_packet = watched
+    endpoint.next_packet = watched
     return sends
+
+
+def watch_every_verdict() -> Counter[str]:
+    """Count what the engine says of the packets that come."""
+    verdicts: Counter[str] = Counter()
+    original = endpoint.on_packet
+
+    def watched(*arguments: Any) -> int:
+        verdict = int(original(*arguments))
+        verdicts[VERDICT_TEXTS[verdict]] += 1
+        return verdict
+
+    endpoint.on_packet = watched
+    return verdicts
 
 
 def outcomes(
@@ -180,8 +198,9 @@ def run_plain(module: str, **environment: str) -> Any:
 def main() -> None:
     """Run them and print."""
     sends = watch_every_send() if interpreted() else []
+    verdicts = watch_every_verdict() if interpreted() else Counter()
     found = outcomes(worlds())
-    json.dump({"sends": len(sends), "worlds": found}, sys.stdout)
+    json.dump({"sends": len(sends), "verdicts": verdicts, "worlds": found}, sys.stdout)
 
 
 if __name__ == "__main__":

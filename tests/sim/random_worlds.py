@@ -12,9 +12,10 @@ from openmrc.fabric.clos import fat_tree, multiplane
 from openmrc.fabric.draw import draw_faults
 from openmrc.fabric.faults import Fault, compile_faults
 from openmrc.fabric.model import Fabric
-from openmrc.sim.transport import Queues, Transport
+from openmrc.fabric.queues import Queues
+from openmrc.sim.mrc.transport import Transport
 from openmrc.sim.world import World
-from openmrc.traffic import Traffic, make_traffic, unroll
+from openmrc.traffic.traffic import Traffic, make_traffic, unroll
 from openmrc.workload import incast, permutation, ring_all_reduce, stream
 from tests.sim.lab import GBPS, MS, NS, US
 

@@ -6,7 +6,8 @@ import pytest
 
 from openmrc.engine import packet as pk
 from openmrc.fabric.model import Fabric
-from openmrc.sim.transport import Queues, Transport
+from openmrc.fabric.queues import Queues
+from openmrc.sim.mrc.transport import Transport
 from openmrc.wire.framing import framing
 from openmrc.workload.patterns import stream
 from tests.sim.lab import (
@@ -180,7 +181,7 @@ def test_a_short_last_packet_is_charged_its_own_bytes() -> None:
 
 
 def test_an_immediate_costs_its_four_bytes() -> None:
-    from openmrc.traffic import make_traffic
+    from openmrc.traffic.traffic import make_traffic
 
     traffic = make_traffic("one", 8, [0], [7], [0], 1000, imm=True)
     world = all_complete(world_of(clos(), traffic))

@@ -7,9 +7,9 @@ import pytest
 
 from openmrc.errors import InputError
 from openmrc.fabric.faults import Fault
-from openmrc.fabric.ideal import ideal_ps
-from openmrc.sim import state as ss
-from openmrc.traffic import Calcs, Traffic, unroll
+from openmrc.sim.net import state as ss
+from openmrc.traffic.ideal import ideal_ps
+from openmrc.traffic.traffic import Calcs, Traffic, unroll
 from openmrc.workload import Job, ring_all_reduce, several_jobs
 from tests.sim import lab
 from tests.sim.lab import FRAME, US, all_complete, clos, finished, world_of

@@ -6,13 +6,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from openmrc.engine import paths
+from openmrc.engine.ev import DENIED
 from openmrc.engine.packet import CLASS_DATA
+from openmrc.engine.state import RTS
 from openmrc.fabric.denylist import denied, entrances
 from openmrc.fabric.faults import Fault
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.places import links
-from openmrc.sim.books import queues_of
+from openmrc.sim.watch.books import queues_of
 from openmrc.sim.world import World
 from openmrc.workload.patterns import incast, permutation, stream
 from tests.sim.bench import PortBench
@@ -396,7 +397,7 @@ def test_nothing_crosses_what_is_denied_until_it_is_lifted(where: str) -> None:
     world.run(until_ps=AT)
     mine = denied_evs(world, ports)
     assert 0 < mine.sum() < len(mine)
-    assert ((evs(world).state == paths.DENIED) == mine).all()
+    assert ((evs(world).state == DENIED) == mine).all()
     used = evs(world).used[mine].copy()
     for step in range(1, 50):
         world.run(until_ps=AT + 10 * US + step * 20 * US)
@@ -423,7 +424,7 @@ def test_denied_by_two_lists_an_ev_is_given_back_by_the_last() -> None:
     denials = []
     for at in (150, 250, 350, 450):
         world.run(until_ps=at * US)
-        denials.append(int((evs(world).state == paths.DENIED).sum()))
+        denials.append(int((evs(world).state == DENIED).sum()))
     assert denials == [1, 8, 8, 0]
 
 
@@ -632,7 +633,7 @@ def test_a_lost_port_status_is_repeated_after_an_rto(nic: int) -> None:
     world.run()
     half = goodput_gbps(world, 3 * MS, 4 * MS)
     assert half == pytest.approx(96.1, abs=1)
-    assert sender(world).state == 3  # RTS
+    assert sender(world).state == RTS
 
 
 def test_all_ports_down_and_up_again() -> None:

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openmrc.fabric.earliest import earliest_ps, no_cost
 from openmrc.fabric.faults import Fault
-from openmrc.fabric.ideal import costs
 from openmrc.sim.world import World
-from openmrc.traffic import Calcs, Traffic, make_traffic, unroll
+from openmrc.traffic.earliest import earliest_ps, no_cost
+from openmrc.traffic.ideal import costs
+from openmrc.traffic.traffic import Calcs, Traffic, make_traffic, unroll
 from openmrc.workload.layout import make_layout
 from openmrc.workload.model import Sizes
 from openmrc.workload.training import REDUCE_SCATTER, Work, training
 from tests.sim.lab import FRAME, MS, NS, US, clos, conserved, world_of
-from tests.sim.test_series import LOSSY, same_run
+from tests.sim.worlds import LOSSY, same_run
 
 WORK = Work(
     steps=2,

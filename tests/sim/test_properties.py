@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from openmrc.sim import loop, messages
-from openmrc.sim import state as ss
+from openmrc.sim.mrc import loop
+from openmrc.sim.net import messages
+from openmrc.sim.net import state as ss
 from openmrc.sim.world import World
 from tests.sim.lab import (
     US,

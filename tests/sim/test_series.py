@@ -10,9 +10,9 @@ import pytest
 
 from openmrc.fabric.clos import multiplane
 from openmrc.fabric.faults import Fault
-from openmrc.sim import state as ss
+from openmrc.sim.net import state as ss
 from openmrc.sim.world import Progress, World
-from openmrc.traffic import Traffic, make_traffic, unroll
+from openmrc.traffic.traffic import Traffic, make_traffic, unroll
 from openmrc.workload import (
     all_gather,
     broadcast,
@@ -22,39 +22,13 @@ from openmrc.workload import (
     stream,
 )
 from tests.sim.lab import GBPS, NS, US, all_complete, clos, conserved, world_of
+from tests.sim.worlds import LOSSY, same_run
 
-LOSSY = [
-    Fault(0, "link-loss", "plane 1 t0 * - t1 *", rate=0.05),
-    Fault(20 * US, "link-down", "plane 0 t0 0 - t1 *", for_ps=60 * US),
-]
 # a rank that is cut off: the others run ahead until its predecessor's send queue is full
 CUT_OFF = [
     Fault(5 * US, "port-down", "nic 2 plane 0", for_ps=150 * US),
     Fault(5 * US, "port-down", "nic 2 plane 1", for_ps=150 * US),
 ]
-
-
-def same_run(world: World, listed: World) -> None:
-    """Every packet of both went the same way at the same time."""
-    for part in ("counters", "timeline"):
-        one, other = getattr(world, part)(), getattr(listed, part)()
-        assert {k: np.asarray(v).tolist() for k, v in one.items()} == {
-            k: np.asarray(v).tolist() for k, v in other.items()
-        }
-    assert world.now_ps == listed.now_ps
-    assert world.bytes_verified == listed.bytes_verified
-    for records in ("qp", "ev", "plane", "slot", "bits", "stream"):
-        one, other = (getattr(w.engine, records) for w in (world, listed))
-        assert one.tobytes() == other.tobytes(), records
-    # a series starts with its first message and ends with its last
-    flows, messages = world.flows(), listed.flows()
-    first = np.cumsum(flows["messages"]) - flows["messages"]
-    assert flows["start_ps"].tolist() == messages["start_ps"][first].tolist()
-    for key, join in (("done_ps", np.maximum), ("bytes", np.add), ("retransmitted", np.add)):
-        assert flows[key].tolist() == join.reduceat(messages[key], first).tolist(), key
-    if (flows["done_ps"] >= 0).all():
-        last = np.maximum.reduceat(messages["delivered_ps"], first)
-        assert flows["delivered_ps"].tolist() == last.tolist()
 
 
 SERIES = {

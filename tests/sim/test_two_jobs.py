@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from openmrc.run import simulate
-from openmrc.scenario import load_scenario
+from openmrc.run.simulation import simulate
+from openmrc.scenario.scenario import load_scenario
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/two_jobs.toml"
 SMALL = (

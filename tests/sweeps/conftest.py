@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from openmrc.scenario import Scenario, make_scenario
+from openmrc.scenario.scenario import Scenario, make_scenario
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 import openmrc
 from openmrc.errors import MissingExtra
-from openmrc.scenario import Scenario
+from openmrc.scenario.scenario import Scenario
 
 HAS_DASK = find_spec("distributed") is not None
 

@@ -8,13 +8,15 @@ import polars as pl
 import pytest
 
 from openmrc.errors import OpenMrcError
-from openmrc.scenario import Scenario, make_scenario
-from openmrc.sections import FABRICS, FaultSection, StopSection
+from openmrc.scenario.fabric import FABRICS
+from openmrc.scenario.fault import FaultSection
+from openmrc.scenario.scenario import Scenario, make_scenario
+from openmrc.scenario.sections import StopSection
+from openmrc.scenario.transports import TRANSPORTS
+from openmrc.scenario.workloads import WORKLOADS
 from openmrc.sweeps.dataset import SCHEMA, DataSet
 from openmrc.sweeps.job import Job, Outcome, job_of, run_job
 from openmrc.sweeps.plan import Run, plan
-from openmrc.transport_sections import TRANSPORTS
-from openmrc.workload_sections import WORKLOADS
 
 if TYPE_CHECKING:
     from tests.conftest import FakeWorld

@@ -8,8 +8,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from openmrc import jit, simulate
-from openmrc.scenario import make_scenario
+from openmrc import simulate
+from openmrc.jit import interpreted
+from openmrc.scenario.scenario import make_scenario
 from openmrc.sweeps import extras
 from openmrc.sweeps.dataset import DataSet
 from openmrc.sweeps.plan import plan
@@ -21,7 +22,7 @@ TABLES = {
 }
 
 
-@pytest.mark.skipif(jit.interpreted(), reason="a minute in plain Python")
+@pytest.mark.skipif(interpreted(), reason="a minute in plain Python")
 def test_the_tables_of_a_run_are_kept_and_found(tmp_path: Path) -> None:
     (run,) = plan(make_scenario(TABLES), {"seed": [5]})
     also = ("timeline", "paths", "queues", "counters")
@@ -51,7 +52,7 @@ def test_the_tables_of_a_run_are_kept_and_found(tmp_path: Path) -> None:
     assert counted["link_traversals"] == alone.transports[0].counters["link_traversals"]
 
 
-@pytest.mark.skipif(jit.interpreted(), reason="a minute in plain Python")
+@pytest.mark.skipif(interpreted(), reason="a minute in plain Python")
 def test_a_run_without_a_table_that_is_wanted_is_made_again(tmp_path: Path) -> None:
     (run,) = plan(make_scenario(TABLES), {"seed": [5]})
     run_all([run], tmp_path, progress=False)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from openmrc import jit
-from openmrc.scenario import Scenario
+from openmrc.jit import interpreted
+from openmrc.scenario.scenario import Scenario
 from openmrc.sweeps.here import cores, run_here
 from openmrc.sweeps.job import Job, job_of
 from openmrc.sweeps.plan import plan
@@ -109,7 +109,7 @@ def test_who_stops_reading_leaves_no_process_behind(small: Scenario) -> None:
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), GONE_S)
 
 
-@pytest.mark.skipif(jit.interpreted(), reason="a run looks up each 300,000 events: too seldom")
+@pytest.mark.skipif(interpreted(), reason="a run looks up each 300,000 events: too seldom")
 def test_a_sweep_that_is_killed_leaves_no_process_behind(small: Scenario, tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text(endless(small).to_toml())
     command = [sys.executable, "-m", "openmrc.cli", "sweep", "x.toml", "--over", "seed=1..4"]

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openmrc import jit
 from openmrc.errors import InputError
-from openmrc.scenario import Scenario, load_scenario, make_scenario
-from openmrc.sections import Multiplane
+from openmrc.jit import cache
+from openmrc.scenario.fabric import Multiplane
+from openmrc.scenario.scenario import Scenario, load_scenario, make_scenario
 from openmrc.sweeps import plan as plans
 from openmrc.sweeps.plan import code_hash, plan
 
@@ -69,7 +69,7 @@ def test_a_key_follows_all_that_decides_the_result(
     keys.append(key())
     monkeypatch.setattr(plans, "code_hash", lambda: "another protocol")
     keys.append(key())
-    monkeypatch.setattr("openmrc.__version__", "9.9.9")
+    monkeypatch.setattr("openmrc.version.__version__", "9.9.9")
     keys.append(key())
     assert [a == b for a, b in itertools.pairwise(keys)] == [True, False, False, False]
 
@@ -78,12 +78,12 @@ def test_any_edit_of_the_protocol_is_other_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = code_hash()
-    patterns = (*jit.COMPILED_PARTS, *plans.CODE)
-    for path in (p for pattern in patterns for p in jit.PACKAGE.glob(pattern)):
-        copy = tmp_path / path.relative_to(jit.PACKAGE)
+    patterns = (*cache.COMPILED_PARTS, *plans.CODE)
+    for path in (p for pattern in patterns for p in cache.PACKAGE.glob(pattern)):
+        copy = tmp_path / path.relative_to(cache.PACKAGE)
         copy.parent.mkdir(exist_ok=True)
         copy.write_bytes(path.read_bytes())
-    monkeypatch.setattr(jit, "PACKAGE", tmp_path)
+    monkeypatch.setattr(cache, "PACKAGE", tmp_path)
     assert code_hash.__wrapped__() == before
     with (tmp_path / "engine/nscc.py").open("a") as file:
         file.write("# an edit\n")

@@ -14,9 +14,9 @@ import polars as pl
 import pytest
 
 import openmrc
-from openmrc.cli import main
+from openmrc.cli.command import main
 from openmrc.errors import InputError
-from openmrc.scenario import Scenario, make_scenario
+from openmrc.scenario.scenario import Scenario, make_scenario
 from openmrc.sweeps.command import parse_over
 
 TWO = {

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.errors import InputError
-from openmrc.fabric.clos import PLANES_MAX
+from openmrc.fabric.clos import PLANES_BUILT_MAX
 from openmrc.fabric.usid import BLOCK, BLOCK_BITS
 from openmrc.wire import addresses
 from openmrc.wire.addresses import (
@@ -27,7 +27,7 @@ from openmrc.wire.addresses import (
 
 REPEATABLE = settings(derandomize=True, database=None, deadline=None)
 NICS = st.integers(0, NICS_MAX - 1)
-PLANES = st.integers(0, PLANES_MAX - 1)
+PLANES = st.integers(0, PLANES_BUILT_MAX - 1)
 
 
 def mac_bytes(text: str) -> bytes:

@@ -111,7 +111,7 @@ def number(text: str) -> int:
 def test_the_tables_are_those_of_the_layout() -> None:
     text = dissector.path().read_text(encoding="utf-8")
     assert generated.part_names(text) == ["tables"]
-    assert text == generated.replace_parts(text, dissector.parts())
+    assert text == generated.replace_parts(text, {"tables": dissector.tables()})
 
 
 def test_the_module_names_the_file_for_a_command_line() -> None:

@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openmrc import decode, jit
+from openmrc.cli import decode
 from openmrc.engine import packet
-from openmrc.wire import pause, roce
+from openmrc.jit import warmup
 from openmrc.wire.pcap import Captured, Writer
 from openmrc.wire.readers import MRC, PFC, ROCE, Found, Readers, Unread
+from openmrc.wire.roce import opcodes as roce
+from openmrc.wire.roce import pause
 from tests.wire.frames import around, sent, write
-from tests.wire.roce_frames import a_frame
-from tests.wire.test_roce_codec import BTH_AT, REFUSED
+from tests.wire.roce.refused import BTH_AT, REFUSED
+from tests.wire.roce.roce_frames import a_frame
 
 LINKS = ["nic 0 plane 0 > t0", "nic 0 plane 0 < t0"]
 FORWARD, BACK = 0, 1
@@ -100,7 +102,7 @@ class Lab:
 
 @pytest.fixture
 def lab(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Lab:
-    monkeypatch.setattr(jit, "is_cached", lambda world="sim": True)
+    monkeypatch.setattr(warmup, "is_cached", lambda world: True)
     return Lab(tmp_path, capsys)
 
 
@@ -259,7 +261,7 @@ def test_without_rocev2_nothing_is_said_of_it(lab: Lab) -> None:
 def test_the_first_rocev2_packet_says_that_it_compiles(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jit, "is_cached", lambda world="sim": world == "sim")
+    monkeypatch.setattr(warmup, "is_cached", lambda world: world == "sim")
     lab.capture((FORWARD, mrc()), (FORWARD, roce_data(1)), (FORWARD, roce_data(2)))
     words = "Compiling the decoder, once for this version: some seconds.\n"
     assert len(lab.lines(said=words)) > 3

@@ -16,8 +16,8 @@ from openmrc.fabric import Fabric, fat_tree, multiplane
 from openmrc.fabric.tables import OWN, table
 from openmrc.fabric.usid import BLOCK, UsidPlan
 from openmrc.jit import records
-from openmrc.sim.state import CONTROL, SWITCH
-from openmrc.sim.switch import egress
+from openmrc.sim.net.state import CONTROL, SWITCH
+from openmrc.sim.net.switch import egress
 from openmrc.wire import srv6
 from openmrc.wire.srv6 import (
     BAD_FRAME,
@@ -26,7 +26,7 @@ from openmrc.wire.srv6 import (
     NO_ROUTE,
     NOT_MINE,
     Tables,
-    build_speller,
+    build_headend,
     build_tables,
     forward_frame,
     write_carrier,
@@ -77,9 +77,9 @@ def text(data: Bytes) -> str:
     return str(IPv6Address(data.tobytes()))
 
 
-def spelled(speller: srv6.Speller, src: int, dst: int, ev: int) -> Bytes:
+def spelled(headend: srv6.Headend, src: int, dst: int, ev: int) -> Bytes:
     data = np.full(16, 0xEE, np.uint8)
-    assert write_carrier(data, 0, speller, src, dst, ev) >= 2
+    assert write_carrier(data, 0, headend, src, dst, ev) >= 2
     return data
 
 
@@ -117,7 +117,7 @@ def simulated(fabric: Fabric) -> tuple[Any, Any]:
 def test_every_carrier_takes_the_ports_that_the_ev_names(fabric: Fabric, n_carriers: int) -> None:
     """By the tables, by `Fabric.route` and by the arithmetic of the simulated switch."""
     plan = UsidPlan(fabric)
-    tables, speller = build_tables(plan), build_speller(plan)
+    tables, headend = build_tables(plan), build_headend(plan)
     control, switches = simulated(fabric)
     walked = 0
     for src in range(fabric.n_nics):
@@ -125,7 +125,7 @@ def test_every_carrier_takes_the_ports_that_the_ev_names(fabric: Fabric, n_carri
             for plane in range(fabric.n_planes):
                 for index in range(fabric.n_paths(src, dst, plane)):
                     ev = fabric.ev_of_path(src, dst, plane, index)
-                    data = spelled(speller, src, dst, ev)
+                    data = spelled(headend, src, dst, ev)
                     ports = walk(fabric, tables, src, plane, data)
                     assert ports == fabric.route(src, dst, ev)
                     assert fabric.port_peer_nic[ports[-1]] == dst
@@ -158,12 +158,12 @@ def test_a_carrier_is_what_the_plan_says_for_any_ev_whatever(
     fabric: Fabric, data: st.DataObject
 ) -> None:
     plan = UsidPlan(fabric)
-    speller = build_speller(plan)
+    headend = build_headend(plan)
     for _ in range(10):
         src, dst = (data.draw(st.integers(0, fabric.n_nics - 1)) for _ in range(2))
         ev = data.draw(st.integers(0, 2**32 - 1))
         room = np.full(40, 0xEE, np.uint8)
-        n = write_carrier(room, 9, speller, src, dst, ev)
+        n = write_carrier(room, 9, headend, src, dst, ev)
         carrier = plan.carrier(src, dst, ev)
         assert room.tobytes() == b"\xee" * 9 + carrier.to_bytes(16) + b"\xee" * 15
         assert carrier >> (96 - 16 * n) & 0xFFFF != 0
@@ -188,12 +188,12 @@ def test_a_packed_table_says_what_the_table_says_and_nothing_else(fabric: Fabric
 
 
 def test_a_carrier_is_not_written_where_there_is_no_nic_or_no_room() -> None:
-    speller = build_speller(UsidPlan(UNEVEN))
+    headend = build_headend(UsidPlan(UNEVEN))
     data = np.full(20, 0xEE, np.uint8)
     for at, src, dst in ((0, -1, 1), (0, 11, 1), (0, 1, -1), (0, 1, 11), (-1, 0, 1), (5, 0, 1)):
-        assert write_carrier(data, at, speller, src, dst, 0) == -1
+        assert write_carrier(data, at, headend, src, dst, 0) == -1
     assert set(data.tolist()) == {0xEE}
-    assert write_carrier(data, 4, speller, 0, 10, 0) == 4
+    assert write_carrier(data, 4, headend, 0, 10, 0) == 4
 
 
 @REPEATABLE
@@ -208,7 +208,7 @@ def test_a_shift_keeps_the_block_and_fills_with_zeros(before: bytes, at: int) ->
 
 def test_a_switch_takes_its_own_usid_and_leaves_the_next_in_front() -> None:
     plan = UsidPlan(TWO_TIERS)
-    data = spelled(build_speller(plan), 0, 15, TWO_TIERS.ev(0, 2))
+    data = spelled(build_headend(plan), 0, 15, TWO_TIERS.ev(0, 2))
     assert text(data) == "2001:db8:4000:2002:4003:1003::"
     assert step(data, 0, TABLES, 0) == TWO_TIERS.sw_first_up[0] + 2
     assert text(data) == "2001:db8:2002:4003:1003::"
@@ -244,7 +244,7 @@ def test_a_neighbours_usid_in_front_is_only_looked_up() -> None:
 
 def test_a_carrier_on_the_wrong_plane_is_lost_at_the_first_switch() -> None:
     plan = UsidPlan(TWO_TIERS)
-    data = spelled(build_speller(plan), 0, 15, TWO_TIERS.ev(0, 2))
+    data = spelled(build_headend(plan), 0, 15, TWO_TIERS.ev(0, 2))
     assert walk(TWO_TIERS, TABLES, 0, 1, data)[1:] == [NO_ROUTE]
 
 

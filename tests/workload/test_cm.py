@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from openmrc.errors import InputError
-from openmrc.releases import waves
-from openmrc.traffic import Traffic
+from openmrc.traffic.releases import waves
+from openmrc.traffic.traffic import Traffic
 from openmrc.workload import load_cm
 
 PLAIN = """\

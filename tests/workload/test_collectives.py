@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.errors import InputError
-from openmrc.releases import waves
-from openmrc.traffic import Traffic, make_traffic, unroll
+from openmrc.traffic.releases import waves
+from openmrc.traffic.traffic import Traffic, make_traffic, unroll
 from openmrc.workload import (
     all_gather,
     all_to_all,

@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openmrc.errors import InputError
-from openmrc.run import simulate
-from openmrc.scenario import make_scenario
-from openmrc.traffic import Traffic
+from openmrc.run.simulation import simulate
+from openmrc.scenario.scenario import make_scenario
+from openmrc.traffic.traffic import Traffic
 from openmrc.units import US
 from openmrc.workload import load_goal
+from tests.workload.releases import edges
 
 ROOT = Path(__file__).resolve().parents[2]
 NS = 1000  # ps
@@ -50,18 +51,6 @@ def ranks(*each: str) -> str:
     """A schedule of these ranks."""
     blocks = (f"rank {rank} {{\n{lines}\n}}\n" for rank, lines in enumerate(each))
     return f"num_ranks {len(each)}\n{''.join(blocks)}"
-
-
-def edges(traffic: Traffic) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """The releases by arrival, and those when sent, as pairs of entries."""
-    found = []
-    for first, nxt in (
-        (traffic.recv_first, traffic.recv_next),
-        (traffic.sent_first, traffic.sent_next),
-    ):
-        giving = np.repeat(np.arange(traffic.n_entries), np.diff(first))
-        found.append(sorted(zip(giving.tolist(), nxt.tolist(), strict=True)))
-    return found[0], found[1]
 
 
 def refusal(tmp_path: Path, text: str, **more: Any) -> str:

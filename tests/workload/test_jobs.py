@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from openmrc.errors import InputError
-from openmrc.traffic import Traffic, unroll
+from openmrc.traffic.traffic import Traffic, unroll
 from openmrc.units import US
 from openmrc.workload import (
     Job,

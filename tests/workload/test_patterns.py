@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openmrc.errors import InputError
-from openmrc.traffic import Traffic
+from openmrc.traffic.traffic import Traffic
 from openmrc.workload import incast, permutation, stream
 
 

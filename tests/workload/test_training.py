@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.errors import InputError
-from openmrc.fabric.earliest import earliest_ps, no_cost
-from openmrc.traffic import Traffic, unroll
+from openmrc.traffic.earliest import earliest_ps, no_cost
+from openmrc.traffic.traffic import Traffic, unroll
 from openmrc.workload.dag import Dag
 from openmrc.workload.layout import Layout, make_layout
 from openmrc.workload.model import Sizes

@@ -10,43 +10,18 @@ from __future__ import annotations
 import numpy as np
 
 from openmrc.jit import inlined
+from openmrc.jit.instructions import trailing_zeros
 
 ZERO = np.uint64(0)
 ONE = np.uint64(1)
 ALL = np.uint64(0xFFFF_FFFF_FFFF_FFFF)
-_LOW32 = np.uint64(0xFFFF_FFFF)
-_LOW16 = np.uint64(0xFFFF)
-_LOW8 = np.uint64(0xFF)
-_LOW4 = np.uint64(0xF)
-_LOW2 = np.uint64(0x3)
-_SHIFTS = tuple(np.uint64(n) for n in range(65))
-_S1, _S2, _S4, _S7, _S8, _S13, _S16, _S17, _S32 = (
-    _SHIFTS[n] for n in (1, 2, 4, 7, 8, 13, 16, 17, 32)
-)
+_S7, _S13, _S17, _S32 = (np.uint64(n) for n in (7, 13, 17, 32))
 
 
 @inlined
 def lowest(word):
     """Index 0..63 of the lowest set bit of a non-zero word."""
-    n = 0
-    if word & _LOW32 == ZERO:
-        n += 32
-        word = word >> _S32
-    if word & _LOW16 == ZERO:
-        n += 16
-        word = word >> _S16
-    if word & _LOW8 == ZERO:
-        n += 8
-        word = word >> _S8
-    if word & _LOW4 == ZERO:
-        n += 4
-        word = word >> _S4
-    if word & _LOW2 == ZERO:
-        n += 2
-        word = word >> _S2
-    if word & ONE == ZERO:
-        n += 1
-    return n
+    return trailing_zeros(word)
 
 
 @inlined
@@ -136,11 +111,7 @@ def ones_from(words, word0, ring_mask, index):
     """
     bit = index & ring_mask
     holes = ~(words[word0 + (bit >> 6)] >> np.uint64(bit & 63))
-    run = 64 - (bit & 63)
-    if holes == ZERO:
-        return run
-    found = lowest(holes)
-    return found if found < run else run
+    return 64 if holes == ZERO else lowest(holes)  # what was shifted in counts as a hole
 
 
 @inlined

@@ -1,32 +1,16 @@
-"""When a packet counts as lost, and the timers that find out (rows 6 to 9 and 17 of reference 11).
+"""When a packet counts as lost, and the timers that find out (rows 6 to 9 and 17).
 
 Three pure rules first; then their application to a QP: inference from a snapshot, false alarms, and
-the timers:
-
-    tail    data outstanding and nothing heard for 2 x (base RTT + target): a probe, each time on
-            another plane
-    ask     evidence says lost, no snapshot covers it: a probe
-    finish  everything received, the transport ACK missing for as long: a probe
-    RTO     one epoch per expiry and QP, however many packets it covers; linear, then doubling;
-            then the QP errors
+what its timers do (`timers.py`).
 """
 
 from __future__ import annotations
 
-from openmrc.engine import bits, nscc, paths, window
-from openmrc.engine.state import (
-    ACKED,
-    CUT,
-    ERROR,
-    INFERRED,
-    LOST,
-    NEVER,
-    RESENT,
-    RETRY_EXCEEDED,
-    RTS,
-    SENT,
-)
-from openmrc.jit import compiled, inlined, inner
+from openmrc.engine import beliefs, bits, nscc, probes, timers, window
+from openmrc.engine import state as es
+from openmrc.engine.ev import ASSUMED_BAD, FALSE_ALARM
+from openmrc.engine.qp import ALLOWED
+from openmrc.jit import inlined, inner
 
 EXP_CNT_INFINITE = 25  # MRC 1.8
 WINDOW_DECAY_PS = 1_000_000_000_000  # row 7: what a false alarm added halves each second
@@ -71,24 +55,19 @@ def tail_gap(q):
 @inner
 def fail(st, q, error, now):
     """Move a QP to ERROR, for good (MRC 1.7)."""
-    if q.state == ERROR:
+    if not ALLOWED[q.state, es.ERROR]:
         return
-    q.state = ERROR
+    q.state = es.ERROR
     q.error = error
     q.error_at = now
-    q.tail_at = NEVER
-    q.rto_at = NEVER
-    q.ask_at = NEVER
-    q.finish_at = NEVER
-    q.ev_probe_at = NEVER
-    q.reverse_probe_at = NEVER
+    timers.stop(q)
 
 
 @inner
 def mark_lost(st, q, seq):
     """A slot in flight becomes one to send again."""
     s = slot_of(st, q, seq)
-    s.state = LOST
+    s.state = es.LOST
     s.bad_ev = s.ev
     q.inflight -= int(s.bytes_nominal)
     q.lost += 1
@@ -98,10 +77,10 @@ def mark_lost(st, q, seq):
 @inner
 def _infer_one(st, q, seq, now):
     s = slot_of(st, q, seq)
-    s.past |= INFERRED
-    if window.on_loss(st, q, st.config[0], now):
-        s.past |= CUT
-    paths.on_loss(st, q, int(s.ev), s.sent_at, now)
+    s.past |= es.INFERRED
+    if window.on_loss(st, q, now):
+        s.past |= es.CUT
+    beliefs.on_loss(st, q, int(s.ev), s.sent_at, now)
     mark_lost(st, q, seq)
     q.n_inferred += 1
 
@@ -123,9 +102,9 @@ def infer(st, q, base, bitmap, now):
             continue
         s = slot_of(st, q, seq)
         if is_lost(s.sent_at, q.evidence_at, reorder_window(q, now)):
-            if s.state == SENT:
+            if s.state == es.SENT:
                 _infer_one(st, q, seq, now)
-        elif s.past & RESENT == 0:
+        elif s.past & es.RESENT == 0:
             break
 
 
@@ -148,10 +127,10 @@ def false_alarm(st, q, seq, now):
     back (row 7).
     """
     s = slot_of(st, q, seq)
-    if s.past & INFERRED == 0:
+    if s.past & es.INFERRED == 0:
         return
-    cut = s.past & CUT
-    s.past &= RESENT
+    cut = s.past & es.CUT
+    s.past &= es.RESENT
     q.n_false += 1
     reorder_window(q, now)  # fades first
     widest = REORDER_WINDOW_MAX_RTTS * q.base_rtt
@@ -160,8 +139,8 @@ def false_alarm(st, q, seq, now):
     if cut:
         nscc.undo_loss(q)
     ev = int(s.bad_ev)
-    if ev >= 0 and st.ev[q.ev0 + ev].state == paths.ASSUMED_BAD:
-        paths.revive(st, q, ev, False, now)
+    if ev >= 0 and st.ev[q.ev0 + ev].state == ASSUMED_BAD:
+        beliefs.revive(st, q, ev, FALSE_ALARM, now)
 
 
 @inlined
@@ -174,7 +153,7 @@ def outstanding(q):
 def heard(q, now):
     """Something arrived from the peer: silence starts anew."""
     q.last_heard = now
-    q.tail_at = now + tail_gap(q) if outstanding(q) else NEVER
+    q.tail_at = now + tail_gap(q) if outstanding(q) else es.NEVER
 
 
 @inlined
@@ -192,7 +171,7 @@ def _query(st, q, now):
 
     0, or the time to come again when the NIC's budget for probes is spent (row 11).
     """
-    wait = paths.take_probe_token(st, q.nic, now)
+    wait = probes.take_probe_token(st, q.nic, now)
     if wait > 0:
         return wait
     for step in range(1, q.n_planes + 1):
@@ -202,7 +181,7 @@ def _query(st, q, now):
             first = q.order0 + p * q.order_len
             ev = int(st.order[first + bits.draw_below(st.stream, q.index, int(plane.n_active))])
             q.tail_plane = p
-            q.query_id = paths.send_probe(st, q, ev, now)
+            q.query_id = probes.send_probe(st, q, ev, now)
             q.query_sent_at = now
             break
     return 0
@@ -222,25 +201,25 @@ def _expire(st, q, now):
     patience = q.rto
     if q.last_heard <= now - q.rto:
         patience = min(q.rto, tail_gap(q))
-    oldest = NEVER
+    oldest = es.NEVER
     covered = 0
     expired = False
     for seq in range(q.una, q.nxt):
         s = slot_of(st, q, seq)
-        if s.state == SENT:
+        if s.state == es.SENT:
             expired = expired or s.sent_at + q.rto <= now
             oldest = min(oldest, s.sent_at)
     stuck = (
         q.inflight == 0 and q.planes_ok == 0
     )  # all is lost, and there is no way to send it again
     if not expired and not stuck:
-        return max(oldest + q.rto if oldest != NEVER else now + q.rto, now + 1)
+        return max(oldest + q.rto if oldest != es.NEVER else now + q.rto, now + 1)
     for seq in range(q.una, q.nxt):
         s = slot_of(st, q, seq)
-        if s.state == SENT and s.sent_at + patience <= now:
-            s.past &= RESENT
-            paths.on_loss(st, q, int(s.ev), s.sent_at, now)
-            window.on_loss(st, q, c, now)
+        if s.state == es.SENT and s.sent_at + patience <= now:
+            s.past &= es.RESENT
+            beliefs.on_loss(st, q, int(s.ev), s.sent_at, now)
+            window.on_loss(st, q, now)
             mark_lost(st, q, seq)
             covered += 1
     q.n_timeouts += covered
@@ -249,11 +228,11 @@ def _expire(st, q, now):
 
 
 @inner
-def _ask_for_ack(st, q, now):
+def on_finish(st, q, now):
     """Everything is received, the transport ACK is missing: probe for it (row 17), first after the
     silence of row 8, then as the RTO would.
     """
-    q.finish_at = NEVER
+    q.finish_at = es.NEVER
     if q.msg_done == q.msg_end or outstanding(q):
         return
     wait = _query(st, q, now)
@@ -263,7 +242,7 @@ def _ask_for_ack(st, q, now):
     if q.finish_asked:
         charge(st, q, now)
     q.finish_asked = 1
-    if q.state == RTS:
+    if q.state == es.RTS:
         q.finish_at = now + epoch_length(q.rto, q.epoch, int(st.config[0].linear_cnt))
 
 
@@ -276,7 +255,7 @@ def charge(st, q, now):
     q.epoch_at = now
     q.charged_at = now
     if retries_spent(int(q.epoch), int(c.linear_cnt), int(c.exp_cnt)):
-        fail(st, q, RETRY_EXCEEDED, now)
+        fail(st, q, es.RETRY_EXCEEDED, now)
 
 
 @inner
@@ -289,29 +268,39 @@ def _next_tail(st, q):
     return max(tail_gap(q), epoch_length(q.rto, q.epoch, int(st.config[0].linear_cnt)) // 2)
 
 
-@compiled
-def on_deadline(st, q, now):
-    """Do what is due at `now` among the requester's timers; emits probes, marks slots LOST."""
-    if q.state != RTS:
-        return
-    if q.rto_at <= now:
-        at = _expire(st, q, now) if outstanding(q) else NEVER
-        if q.state == ERROR:
-            return
+@inner
+def on_rto(st, q, now):
+    """The RTO may have passed (row 9)."""
+    at = _expire(st, q, now) if outstanding(q) else es.NEVER
+    if q.state == es.RTS:
         q.rto_at = at
+
+
+@inner
+def on_tail(st, q, now):
+    """Nothing was heard for a while (row 8)."""
+    wait = _query(st, q, now) if outstanding(q) else es.NEVER
+    q.tail_at = now + _next_tail(st, q) if wait == 0 else wait
+
+
+@inner
+def on_ask(st, q, now):
+    """No snapshot covered the oldest packet in time (row 7)."""
+    wait = _query(st, q, now) if outstanding(q) else es.NEVER
+    q.ask_at = es.NEVER if wait == 0 else wait
+
+
+@inlined
+def on_deadline(st, q, now):
+    """Do what is due among the timers that find losses."""
+    if q.rto_at <= now:
+        on_rto(st, q, now)
     if q.tail_at <= now:
-        wait = _query(st, q, now) if outstanding(q) else NEVER
-        q.tail_at = now + _next_tail(st, q) if wait == 0 else wait
+        on_tail(st, q, now)
     if q.ask_at <= now:
-        wait = _query(st, q, now) if outstanding(q) else NEVER
-        q.ask_at = NEVER if wait == 0 else wait
+        on_ask(st, q, now)
     if q.finish_at <= now:
-        _ask_for_ack(st, q, now)
-    if q.ev_probe_at <= now:
-        if q.n_bad > 0:
-            paths.probe_bad_evs(st, q, now)
-        else:
-            q.ev_probe_at = NEVER
+        on_finish(st, q, now)
 
 
-assert ACKED > LOST > SENT
+assert es.ACKED > es.LOST > es.SENT

@@ -1,4 +1,4 @@
-"""NSCC, the congestion window (reference 4.6, 4.8, 4.9).
+"""NSCC, the congestion window (MRC 4.6, 4.8, 4.9).
 
 A byte window clocked by SACKs. Two signals, queueing delay and ECN, make four quadrants:
 
@@ -12,8 +12,9 @@ achieved. Windows are float bytes, times picoseconds. `inflight` is kept by the 
 
 from __future__ import annotations
 
-from openmrc.engine.state import CC_NONE, CC_NSCC
+from openmrc.engine.policy import CC_NONE, CC_NSCC
 from openmrc.jit import compiled, inlined
+from openmrc.units import PS_BITS
 
 GAMMA = 0.8
 MAX_MD_JUMP = 0.5
@@ -23,7 +24,6 @@ A_UNIT_BYTES = 150_000.0  # 100 Gb/s x 12 us
 TWELVE_US_PS = 12_000_000.0
 WINDOW_PACKETS_MIN = 32
 ADJUST_PACKETS = 8
-PS_PER_S_BITS = 8e12
 
 
 @compiled
@@ -32,7 +32,7 @@ def configure(q, c, rate_bps):
     window, keep the averages.
     """
     t = float(c.base_rtt_ps)
-    bdp = rate_bps * t / PS_PER_S_BITS
+    bdp = rate_bps * t / PS_BITS
     mss = float(c.pmtu)
     q.pkt = mss + c.nominal_overhead
     q.t_config = t
@@ -59,7 +59,7 @@ def configure(q, c, rate_bps):
 
 @inlined
 def _quick_adapt(q, now, delay, loss, ecn):
-    """Reference 4.6 step 4; True when it consumes the signal."""
+    """MRC 4.6 step 4; True when it consumes the signal."""
     if q.ignored < q.to_ignore and (ecn or loss):
         consumed = True
     else:

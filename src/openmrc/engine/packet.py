@@ -1,6 +1,6 @@
 """A decoded packet: one record for every opcode; nothing here knows bytes.
 
-Fields hold what the headers of reference 2.3 to 2.10 carry; a field that an opcode has no use for
+Fields hold what the headers of MRC 2.3 to 2.10 carry; a field that an opcode has no use for
 is zero. Small integers are signed where their full width is not needed, so that they widen alike in
 compiled and plain Python; PSN, MSN and `rcvd_units` are kept modulo their width on the wire.
 """
@@ -102,3 +102,5 @@ PACKET = np.dtype(
     ],
     align=True,
 )
+# What every packet says; the rest is zero unless its opcode has a use for it.
+EVERY_PACKET = {"ev", "src", "dst", "dst_qpn", "opcode", "klass", "plane"}

@@ -1,8 +1,9 @@
-"""Congestion control and path choice that a user brings: how compiled code calls them.
+"""Congestion control and path choice: which are built in, and how those are called that a user
+brings.
 
-A policy is a compiled function in a file of its own (`openmrc.policies` loads it); the engine knows
-its address, which CONFIG holds. A call through the address costs as much as any other, and nothing
-of the engine is compiled anew. The functions and what they get:
+A policy is a compiled function in a file of its own (`openmrc.sim.mrc.policies` loads it); the
+engine knows its address, which CONFIG holds. A call through the address costs as much as any other,
+and nothing of the engine is compiled anew. The functions and what they get:
 
     step(st, q, event, now, new_bytes, rtt_ps, marked)
         in place of NSCC: sets q.cwnd (bytes) of QP record `q`. `event` is ON_SACK (`new_bytes` more
@@ -25,6 +26,37 @@ come from `engine.bits.draw_below(st.stream, q.index, n)`.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
+
+# EVs of control packets: given at set-up, 32 random bits for each (hashed EVs), kept fresh by
+# probes (MRC 3.9), or drawn among the EVs of the plane
+REVERSE_FIXED, REVERSE_RANDOM, REVERSE_PROBED, REVERSE_SPRAYED = 0, 1, 2, 3
+
+# CONFIG.paths and CONFIG.cc
+PATHS_MRC, PATHS_OBLIVIOUS, PATHS_SINGLE, PATHS_REPS = 0, 1, 2, 3
+CC_NONE, CC_NSCC, CC_OWN = 0, 1, 2
+BUILT_IN = 1  # in place of an address in CONFIG: the functions of what `paths` names
+
+
+class PathPolicy(NamedTuple):
+    """A built-in choice of paths. One that `chooses` has functions of its own in place of MRC's
+    rotation, which `rotation._choose_own` and `_tell` call.
+    """
+
+    number: int
+    reverse: int = REVERSE_PROBED
+    chooses: bool = False
+
+
+PATHS = {  # by its word in a scenario
+    "mrc": PathPolicy(PATHS_MRC),
+    "oblivious": PathPolicy(PATHS_OBLIVIOUS, REVERSE_SPRAYED),
+    "reps": PathPolicy(PATHS_REPS, chooses=True),
+    "single": PathPolicy(PATHS_SINGLE, REVERSE_FIXED),
+}
+OWN_PATHS = PathPolicy(PATHS_MRC)  # a user's choice; the rest is as in MRC
+CONGESTION = {"nscc": CC_NSCC, "none": CC_NONE}
 
 ON_SACK, ON_TRIM, ON_LOSS = 0, 1, 2
 HEARD_CLEAN, HEARD_MARKED, HEARD_TRIMMED, HEARD_LOST = 0, 1, 2, 3

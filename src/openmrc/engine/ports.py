@@ -10,30 +10,17 @@ reverse path fresh (MRC 3.9, row 14).
 
 from __future__ import annotations
 
-from openmrc.engine import bits, nscc, paths
-from openmrc.engine.packet import (
-    CLASS_CONTROL,
-    ENDPOINT_QPN,
-    ENDPOINT_REQUEST,
-    ENDPOINT_RESPONSE,
-    OP_EV_PROBE,
-    OP_PORT_STATUS,
-    TIMESTAMP_UNIT_PS,
-)
-from openmrc.engine.state import (
-    NEVER,
-    OUT,
-    OUT_MAX,
-    PATHS_SINGLE,
-    PLANES_MAX,
-    REQUESTS,
-    RTS,
-    emit,
-    signed,
-)
+from openmrc.engine import bits, nscc, probes, rotation
+from openmrc.engine import packet as pk
+from openmrc.engine import state as es
+from openmrc.engine.ev import DENIED
+from openmrc.engine.parameters import PLANES_MAX
+from openmrc.engine.policy import PATHS_SINGLE
+from openmrc.engine.verdict import CONTRADICTORY, HEARD, NO_PEER, OUT_OF_PLACE
 from openmrc.jit import compiled, inlined, inner
+from openmrc.units import S
 
-REPEAT_MAX_PS = 1_000_000_000_000  # row 19: one second
+REPEAT_MAX_PS = S  # row 19: one second
 PER_PEER_MAX = PLANES_MAX + 1  # packets that one peer may get at a deadline
 
 
@@ -45,7 +32,7 @@ def usable_rate(st, q):
     c = st.config[0]
     if c.paths == PATHS_SINGLE:
         return c.port_rate_bps
-    up = paths.ports_up(st, q)
+    up = rotation.ports_up(st, q)
     n = 0
     for p in range(q.n_planes):
         n += (up >> p) & 1
@@ -55,50 +42,12 @@ def usable_rate(st, q):
 @compiled
 def refresh_qp(st, q, now):
     """Ports came or went: which planes take turns, which EVs to probe, the window's constants."""
-    paths.refresh_planes(st, q)
+    rotation.refresh_planes(st, q)
     if q.n_bad > 0:
         q.ev_probe_at = now
     rate = usable_rate(st, q)
     if rate > 0:
         nscc.configure(q, st.config[0], rate)
-
-
-@compiled
-def open_qp(st, qi):
-    """Bring a QP that has its sizes, paths and peer to RTS (MRC 1.7)."""
-    q = st.qp[qi]
-    q.cack = -1
-    q.rx_high = -1
-    q.tail_at = NEVER
-    q.rto_at = NEVER
-    q.ask_at = NEVER
-    q.finish_at = NEVER
-    q.ev_probe_at = NEVER
-    q.reverse_probe_at = NEVER
-    q.lost_hint = NEVER
-    q.query_id = -1
-    q.charged_at = -NEVER // 2
-    q.evidence_at = -NEVER // 2
-    q.cut_started = -NEVER // 2
-    q.last_adjust = -NEVER // 2
-    q.last_dec = -NEVER // 2
-    q.tx_data_at = -NEVER // 2
-    q.mpr_now = q.rx_mpr
-    q.n_bad = 0
-    for p in range(q.n_planes):
-        plane = st.plane[q.plane0 + p]
-        plane.delivered_at = -1
-        plane.heard_at = -NEVER // 2
-        plane.trial_id = -1
-        plane.n_good = plane.n_evs
-    for i in range(q.n_evs):
-        e = st.ev[q.ev0 + i]
-        e.probe_at = NEVER
-        e.probe_id = -1
-        e.demoted_at = -NEVER // 2
-    q.state = RTS
-    refresh_qp(st, q, 0)
-    q.reorder_window = q.base_rtt
 
 
 @inner
@@ -122,29 +71,54 @@ def set_local_port(st, nic, port, up, now):
         refresh_qp(st, st.qp[qi], now)
     for i in range(n.peer0, n.peer0 + n.n_peers):
         peer = st.peer[i]
-        peer.pending = 1
         peer.next_at = now
-        peer.spacing = st.qp[peer.qp].rto
-        n.request_id = (n.request_id + 1) & 0xFFFF
-        peer.request_id = n.request_id
+        _begin_status(st, n, peer)
     n.deadline = now
 
 
-@inner
-def _endpoint_packet(st, nic, remote, opcode, op, request, plane, ev, now):
-    """Emit an endpoint request or response (MRC 2.10)."""
-    p = emit(st)
-    p.opcode = opcode
-    p.reason = op
+@inlined
+def _begin_status(st, n, peer):
+    """A port status is to be sent to a peer until it is answered, at first each RTO."""
+    peer.pending = 1
+    peer.spacing = st.qp[peer.qp].rto
+    peer.request_id = _next_request(n)
+
+
+@inlined
+def _next_request(n):
+    """The id of a NIC's next request."""
+    n.request_id = (n.request_id + 1) & 0xFFFF
+    return n.request_id
+
+
+@inlined
+def emit(st, opcode, nic, remote, plane):
+    """An endpoint request or response to be sent (MRC 2.10); the caller says on which EV."""
+    p = es.emit(st, opcode)
     p.src = nic
     p.dst = remote
-    p.dst_qpn = ENDPOINT_QPN
-    p.psn = request
-    p.klass = CLASS_CONTROL
+    p.dst_qpn = pk.ENDPOINT_QPN
+    p.klass = pk.CLASS_CONTROL
     p.plane = plane
+    return p
+
+
+@inlined
+def _emit(st, opcode, nic, remote, plane, ev, now):
+    """The same, with the EV, the time, and which of the NIC's ports are up."""
+    p = emit(st, opcode, nic, remote, plane)
     p.ev = ev
     p.port_mask = st.nic[nic].up_mask
-    p.timestamp = (now // TIMESTAMP_UNIT_PS) & 0xFFFF
+    p.timestamp = (now // pk.TIMESTAMP_UNIT_PS) & 0xFFFF
+    return p
+
+
+@inner
+def _request(st, q, op, request, plane, ev, now):
+    """Emit a request to the peer of a QP."""
+    p = _emit(st, pk.ENDPOINT_REQUEST, q.nic, q.peer_nic, plane, ev, now)
+    p.reason = op
+    p.psn = request
 
 
 @inner
@@ -173,17 +147,30 @@ def _next_plane(st, q, mask):
     return -1
 
 
-@compiled
-def on_request(st, nic, p, now):
-    """ENDPOINT_REQUEST: take the peer's port mask if it is a status; always answer, on the control
-    class.
-    """
+@inner
+def on_packet(st, nic, p, now):
+    """An ENDPOINT_REQUEST or ENDPOINT_RESPONSE for a NIC; the verdict on it."""
+    if p.dst_qpn != pk.ENDPOINT_QPN or (
+        p.reason != pk.OP_EV_PROBE and p.reason != pk.OP_PORT_STATUS
+    ):
+        return OUT_OF_PLACE
     i = find_peer(st, nic, int(p.src))
     if i < 0:
-        return
-    peer = st.peer[i]
-    newer = signed(int(p.psn) - peer.status_id, 16) >= 0  # an older one was overtaken on its way
-    if p.reason == OP_PORT_STATUS and newer:
+        return NO_PEER
+    if p.opcode == pk.ENDPOINT_RESPONSE:
+        _on_response(st, nic, st.peer[i], p, now)
+        return HEARD
+    if p.reason == pk.OP_PORT_STATUS and (int(p.port_mask) >> int(p.plane)) & 1 == 0:
+        return CONTRADICTORY  # a port that is down cannot have sent the status that says so
+    _on_request(st, nic, st.peer[i], p, now)
+    return HEARD
+
+
+@inner
+def _on_request(st, nic, peer, p, now):
+    """Take the peer's port mask if it is a status; always answer, on the control class."""
+    newer = es.signed(int(p.psn) - peer.status_id, 16) >= 0  # an older one was overtaken on its way
+    if p.reason == pk.OP_PORT_STATUS and newer:
         peer.status_id = p.psn
         mask = int(p.port_mask) & ((1 << st.nic[nic].n_ports) - 1)
         if mask != peer.remote_mask:
@@ -192,18 +179,18 @@ def on_request(st, nic, p, now):
             st.nic[nic].deadline = min(st.nic[nic].deadline, peer.down_probe_at)
             _qps_of_peer(st, nic, int(p.src), now)
     q = st.qp[peer.qp]
-    if p.reason == OP_EV_PROBE:
+    if p.reason == pk.OP_EV_PROBE:
         # Back on the plane that works, on any path of which no ill is known: this end's reverse EV
         # may be as dead as the one that the peer wants to replace.
         plane = int(p.plane)
         ev = _believed_ev(st, q, plane, now)
     else:
-        plane = _next_plane(st, q, paths.control_planes(st, q))
+        plane = _next_plane(st, q, rotation.control_planes(st, q))
         ev = int(st.plane[q.plane0 + max(plane, 0)].reverse_ev)
     if plane >= 0:
-        _endpoint_packet(
-            st, nic, int(p.src), ENDPOINT_RESPONSE, int(p.reason), int(p.psn), plane, ev, now
-        )
+        answer = _emit(st, pk.ENDPOINT_RESPONSE, nic, p.src, plane, ev, now)
+        answer.reason = p.reason
+        answer.psn = p.psn
 
 
 @inner
@@ -217,7 +204,7 @@ def _random_ev(st, q, plane_no, avoid):
     pick = bits.draw_below(st.stream, q.index, int(plane.n_evs))
     for _ in range(plane.n_evs):
         e = st.ev[q.ev0 + plane.ev0 + pick]
-        if e.state != paths.DENIED and int(e.value) != avoid:
+        if e.state != DENIED and int(e.value) != avoid:
             return int(e.value)
         pick = pick + 1 if pick + 1 < plane.n_evs else 0
     return int(plane.reverse_ev)
@@ -236,20 +223,16 @@ def _believed_ev(st, q, plane_no, now):
     return int(st.ev[q.ev0 + ev].value)
 
 
-@compiled
-def on_response(st, nic, p, now):
-    """ENDPOINT_RESPONSE: a port status was heard, or a path proved itself."""
-    i = find_peer(st, nic, int(p.src))
-    if i < 0:
-        return
-    peer = st.peer[i]
+@inner
+def _on_response(st, nic, peer, p, now):
+    """A port status was heard, or a path proved itself."""
     request = int(p.psn)
-    if p.reason == OP_PORT_STATUS:
+    if p.reason == pk.OP_PORT_STATUS:
         if peer.pending and peer.request_id == request:
             peer.pending = 0
             _plan_status(st, nic, peer, now)
         return
-    qi = int(st.request[nic * REQUESTS + request % REQUESTS])
+    qi = int(st.request[nic * es.REQUESTS + request % es.REQUESTS])
     if qi < 0 or qi >= st.qp.shape[0] or st.qp[qi].nic != nic:
         return
     q = st.qp[qi]
@@ -269,7 +252,7 @@ def on_response(st, nic, p, now):
 def _plan_status(st, nic, peer, now):
     """After an answer: once a second while any own port is down, else never."""
     all_up = (1 << st.nic[nic].n_ports) - 1
-    peer.next_at = NEVER if st.nic[nic].up_mask == all_up else now + REPEAT_MAX_PS
+    peer.next_at = es.NEVER if st.nic[nic].up_mask == all_up else now + REPEAT_MAX_PS
     st.nic[nic].deadline = min(st.nic[nic].deadline, peer.next_at)
 
 
@@ -279,41 +262,27 @@ def _probe_plane(st, nic, q, plane_no, now):
     plane = st.plane[q.plane0 + plane_no]
     if plane.n_evs == 0:
         return
-    n = st.nic[nic]
-    n.request_id = (n.request_id + 1) & 0xFFFF
+    request = _next_request(st.nic[nic])
     plane.trial_ev = _random_ev(st, q, plane_no, int(plane.reverse_ev))
-    plane.trial_id = n.request_id
-    st.request[nic * REQUESTS + n.request_id % REQUESTS] = q.index
-    _endpoint_packet(
-        st,
-        nic,
-        int(q.peer_nic),
-        ENDPOINT_REQUEST,
-        OP_EV_PROBE,
-        int(n.request_id),
-        plane_no,
-        int(plane.trial_ev),
-        now,
-    )
+    plane.trial_id = request
+    st.request[nic * es.REQUESTS + request % es.REQUESTS] = q.index
+    _request(st, q, pk.OP_EV_PROBE, request, plane_no, plane.trial_ev, now)
     q.n_probe += 1
 
 
-@compiled
-def on_receiver_deadline(st, qi, now):
+@inner
+def on_reverse_probe(st, q, now):
     """Each RTT in which a QP received but sent nothing: probe one reverse path, within the NIC's
     budget (row 14).
     """
-    q = st.qp[qi]
-    if q.reverse_probe_at > now:
-        return
-    if q.state != RTS or q.rx_heard_at <= now - 2 * q.base_rtt:
-        q.reverse_probe_at = NEVER
+    if q.rx_heard_at <= now - 2 * q.base_rtt:
+        q.reverse_probe_at = es.NEVER
         return
     q.reverse_probe_at = now + q.base_rtt
     if q.tx_data_at > now - q.base_rtt:
         return
-    plane = _next_plane(st, q, paths.control_planes(st, q))
-    if plane >= 0 and paths.take_probe_token(st, q.nic, now) == 0:
+    plane = _next_plane(st, q, rotation.control_planes(st, q))
+    if plane >= 0 and probes.take_probe_token(st, q.nic, now) == 0:
         _probe_plane(st, q.nic, q, plane, now)
 
 
@@ -321,34 +290,21 @@ def on_receiver_deadline(st, qi, now):
 def on_deadline(st, nic, now):
     """Repeat port status where it is due, and probe planes that peers said are down."""
     n = st.nic[nic]
-    again = NEVER
+    again = es.NEVER
     all_up = (1 << n.n_ports) - 1
     for i in range(n.peer0, n.peer0 + n.n_peers):
-        if st.count[OUT] > OUT_MAX - 1 - PER_PEER_MAX:
+        if st.count[es.OUT] > es.OUT_MAX - 1 - PER_PEER_MAX:
             again = now + 1  # no room for more at once: those left are still due
             break
         peer = st.peer[i]
         q = st.qp[peer.qp]
         if peer.next_at <= now:
             if not peer.pending:
-                peer.pending = 1
-                peer.spacing = q.rto
-                n.request_id = (n.request_id + 1) & 0xFFFF
-                peer.request_id = n.request_id
-            plane = _next_plane(st, q, paths.control_planes(st, q))
+                _begin_status(st, n, peer)
+            plane = _next_plane(st, q, rotation.control_planes(st, q))
             if plane >= 0:
                 ev = int(st.plane[q.plane0 + plane].reverse_ev)
-                _endpoint_packet(
-                    st,
-                    nic,
-                    int(peer.remote),
-                    ENDPOINT_REQUEST,
-                    OP_PORT_STATUS,
-                    int(peer.request_id),
-                    plane,
-                    ev,
-                    now,
-                )
+                _request(st, q, pk.OP_PORT_STATUS, peer.request_id, plane, ev, now)
             peer.next_at = now + peer.spacing
             peer.spacing = min(2 * peer.spacing, REPEAT_MAX_PS)
         if peer.remote_mask != all_up and peer.down_probe_at <= now:

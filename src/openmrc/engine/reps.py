@@ -14,13 +14,14 @@ ever ASSUMED_BAD and none is probed; only what a denylist names is left out.
 from __future__ import annotations
 
 from openmrc.engine import bits
+from openmrc.engine.ev import DENIED
 from openmrc.engine.policy import HEARD_CLEAN, HEARD_LOST
-from openmrc.engine.state import EV_DENIED, REPS_HELD
+from openmrc.engine.state import REPS_HELD
 from openmrc.jit import inlined, inner
+from openmrc.units import PS_BITS
 
 EXPLORE_EVERY = REPS_HELD
 TRIES = 8  # random draws before the EVs are gone through one by one
-PS_BITS = 8_000_000_000_000
 
 
 @inlined
@@ -47,11 +48,11 @@ def _explore(st, q, plane, avoid):
     for _ in range(TRIES):
         pick = bits.draw_below(st.stream, q.index, n)
         ev = int(plane.ev0) + pick
-        if ev != avoid and st.ev[q.ev0 + ev].state != EV_DENIED:
+        if ev != avoid and st.ev[q.ev0 + ev].state != DENIED:
             return ev
     for _ in range(n):
         ev = int(plane.ev0) + pick
-        if st.ev[q.ev0 + ev].state != EV_DENIED:
+        if st.ev[q.ev0 + ev].state != DENIED:
             return ev
         pick = pick + 1 if pick + 1 < n else 0
     return int(plane.ev0)
@@ -66,12 +67,12 @@ def choose(st, q, plane, r, avoid):
             return _explore(st, q, plane, avoid)
     while r.fresh > 0:
         ev = _take_fresh(r)
-        if st.ev[q.ev0 + ev].state != EV_DENIED:
+        if st.ev[q.ev0 + ev].state != DENIED:
             return ev
     if r.frozen:
         for _ in range(r.known):
             ev = _take_again(r)
-            if st.ev[q.ev0 + ev].state != EV_DENIED:
+            if st.ev[q.ev0 + ev].state != DENIED:
                 return ev
     return _explore(st, q, plane, avoid)
 

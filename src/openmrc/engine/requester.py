@@ -3,94 +3,49 @@
     post_write    a message is queued
     next_packet   the NIC has a free port: the next packet, if the QP may send one
     on_sack, on_nack, on_ack   what the peer says
-    on_deadline   call at `next_deadline`, or later
 
 After each of them the QP may have become able to send: ask `may_send`.
 """
 
 from __future__ import annotations
 
-from openmrc.engine import bits, loss, paths, window
-from openmrc.engine.packet import (
-    ACK_REQ,
-    AETH_ACK,
-    AETH_NAK_INVALID_REQUEST,
-    CLASS_DATA,
-    CLASS_RETRANSMIT,
-    M_ALWAYS_SKIP,
-    M_NONE,
-    M_SKIP_ONCE,
-    NACK_TRIMMED,
-    NACK_TRIMMED_LASTHOP,
-    NACK_UNEXP_EVENT,
-    NO_TRIM,
-    PROBE_ANSWER,
-    RCVD_UNIT_BYTES,
-    RTX,
-    TIMESTAMP_UNIT_PS,
-    WRITE_FIRST,
-    WRITE_LAST,
-    WRITE_LAST_IMM,
-    WRITE_MIDDLE,
-    WRITE_ONLY,
-    WRITE_ONLY_IMM,
-)
+from openmrc.engine import beliefs, bits, loss, probes, rotation, window
+from openmrc.engine import packet as pk
+from openmrc.engine import state as es
+from openmrc.engine.ev import index_of
 from openmrc.engine.policy import HEARD_CLEAN, HEARD_MARKED, HEARD_TRIMMED
-from openmrc.engine.state import (
-    ACKED,
-    AGO_MAX,
-    AGO_SHIFT,
-    DONE_SEND,
-    LOST,
-    NEVER,
-    REMOTE_ACCESS,
-    REMOTE_INVALID_REQUEST,
-    REMOTE_OPERATION,
-    RESENT,
-    RTS,
-    SENT,
-    clear,
-    complete,
-    psn_of,
-    signed,
-    unwrap,
-)
+from openmrc.engine.verdict import HEARD, NEVER_SENT
 from openmrc.jit import compiled, inlined, inner
 
 KNOWN_BITS = 31  # of rcvd_bytes that a slot remembers
 KNOWN_MASK = (1 << KNOWN_BITS) - 1
+NO_IMM = -1
 NOT_READY = -1  # next_packet: window, queue or state forbid
 PORTS_BUSY = -2  # next_packet: it may send, but on no free port
 
 
-@inlined
-def packets_of(length, pmtu):
-    """Packets of a message: one per PMTU, one for an empty message."""
-    return max((length + pmtu - 1) // pmtu, 1)
-
-
 @compiled
-def post_write(st, qi, wr_id, length, remote_va, rkey, has_imm, imm):
-    """Queue an RDMA WRITE (with immediate data if `has_imm`).
+def post_write(st, qi, wr_id, length, remote_va, rkey, imm):
+    """Queue an RDMA WRITE, with immediate data unless that is `NO_IMM`.
 
     False if the send queue is full or the QP is not in RTS.
     """
     q = st.qp[qi]
-    if q.state != RTS or q.msg_end - q.msg_done > q.msg_mask:
+    if q.state != es.RTS or q.msg_end - q.msg_done > q.msg_mask:
         return False
     m = st.message[q.msg0 + (q.msg_end & q.msg_mask)]
     m.wr_id = wr_id
     m.length = length
     m.remote_va = remote_va
     m.rkey = rkey
-    m.has_imm = has_imm
-    m.imm = imm
+    m.has_imm = imm >= 0
+    m.imm = max(imm, 0)
     m.rqmsn = q.rqmsn_next & 0xFFFF
     m.first_seq = q.seq_end
-    m.n_packets = packets_of(length, st.config[0].pmtu)
+    m.n_packets = es.packets_of(length, st.config[0].pmtu)
     q.seq_end += m.n_packets
     q.msg_end += 1
-    if has_imm:
+    if imm >= 0:
         q.rqmsn_next += 1
     return True
 
@@ -109,7 +64,7 @@ def _next_is_new(st, q):
 @inlined
 def may_send(st, q):
     """True if `next_packet` would send, given a free port."""
-    if q.state != RTS or q.inflight >= q.cwnd:
+    if q.state != es.RTS or q.inflight >= q.cwnd:
         return False
     return (q.lost > 0 and q.lost_hint < q.una + q.mpr) or _next_is_new(st, q)
 
@@ -118,7 +73,7 @@ def may_send(st, q):
 def _oldest_lost(st, q):
     """The oldest LOST sequence; there is one."""
     seq = max(q.lost_hint, q.una)
-    while loss.slot_of(st, q, seq).state != LOST:
+    while loss.slot_of(st, q, seq).state != es.LOST:
         seq += 1
     q.lost_hint = seq
     return seq
@@ -139,6 +94,18 @@ def _message_of(st, q, seq):
 
 
 @inlined
+def write_opcode(index, n, has_imm):
+    """Opcode of packet `index` of a message of `n` (MRC 1.3)."""
+    if n == 1:
+        return pk.WRITE_ONLY_IMM if has_imm else pk.WRITE_ONLY
+    if index == 0:
+        return pk.WRITE_FIRST
+    if index == n - 1:
+        return pk.WRITE_LAST_IMM if has_imm else pk.WRITE_LAST
+    return pk.WRITE_MIDDLE
+
+
+@inlined
 def _fill_data(st, q, seq, m, p):
     """The headers of a data packet (MRC 1.3, 1.4, 2.3): RETH in each, VA advanced by one PMTU a
     packet.
@@ -146,26 +113,17 @@ def _fill_data(st, q, seq, m, p):
     c = st.config[0]
     index = seq - m.first_seq
     last = index == m.n_packets - 1
-    clear(p)
+    es.clear(p)
     p.payload_len = min(c.pmtu, m.length - index * c.pmtu)
-    if m.n_packets == 1:
-        p.opcode = WRITE_ONLY_IMM if m.has_imm else WRITE_ONLY
-    elif last:
-        p.opcode = WRITE_LAST_IMM if m.has_imm else WRITE_LAST
-    elif index == 0:
-        p.opcode = WRITE_FIRST
-    else:
-        p.opcode = WRITE_MIDDLE
-    p.src = q.nic
-    p.dst = q.peer_nic
-    p.dst_qpn = q.peer_qpn
-    p.psn = psn_of(q.first_psn, seq)
+    p.opcode = write_opcode(index, m.n_packets, m.has_imm)
+    es.address(p, q)
+    p.psn = es.psn_of(q.first_psn, seq)
     p.va = m.remote_va + index * c.pmtu
     p.rkey = m.rkey
     p.dma_len = m.length
     p.imm = m.imm if last else 0
     p.rqmsn = m.rqmsn
-    p.flag_bits = ACK_REQ if last else 0
+    p.flag_bits = pk.ACK_REQ if last else 0
     return last
 
 
@@ -173,12 +131,12 @@ def _fill_data(st, q, seq, m, p):
 def next_packet(st, q, free_ports, now, p):
     """Write the QP's next packet into record `p`, given the mask of free ports.
 
-    Returns the plane it goes out on, `NOT_READY`, or `PORTS_BUSY`. Ask again after each packet, and
-    after any event of this QP.
+    Returns the plane it goes out on, `NOT_READY`, or `PORTS_BUSY`; `st.count` holds sequence and
+    number of the message. Ask again after each packet, and after any event of this QP.
     """
     if not may_send(st, q):
         return NOT_READY
-    plane_no = paths.choose_plane(st, q, free_ports)
+    plane_no = rotation.choose_plane(st, q, free_ports)
     if plane_no < 0:
         return PORTS_BUSY if q.planes_ok != 0 else NOT_READY
     c = st.config[0]
@@ -199,23 +157,25 @@ def next_packet(st, q, free_ports, now, p):
         avoid = -1
     _fill_data(st, q, seq, m, p)
     p.msn = number & 0xFFFF
-    p.timestamp = (now // TIMESTAMP_UNIT_PS) & 0xFFFF
-    ev = paths.choose_ev(st, q, plane_no, avoid)
-    paths.charge_turn(q, st.plane[q.plane0 + plane_no])
+    st.count[es.SENT_SEQ] = seq
+    st.count[es.SENT_MESSAGE] = number
+    p.timestamp = (now // pk.TIMESTAMP_UNIT_PS) & 0xFFFF
+    ev = rotation.choose_ev(st, q, plane_no, avoid)
+    rotation.charge_turn(q, st.plane[q.plane0 + plane_no])
     p.plane = plane_no
     p.ev = st.ev[q.ev0 + ev].value
     if c.trimming == 0:
-        p.flag_bits |= NO_TRIM
+        p.flag_bits |= pk.NO_TRIM
     if again:
-        p.klass = CLASS_RETRANSMIT
-        p.flag_bits |= RTX | ACK_REQ
+        p.klass = pk.CLASS_RETRANSMIT
+        p.flag_bits |= pk.RTX | pk.ACK_REQ
         q.lost -= 1
         q.lost_hint = seq + 1
         q.n_rtx += 1
-        s.past |= RESENT
-        s.first_ago = min(int(s.first_ago) + ((now - s.sent_at) >> AGO_SHIFT) + 1, AGO_MAX)
+        s.past |= es.RESENT
+        s.first_ago = min(int(s.first_ago) + ((now - s.sent_at) >> es.AGO_SHIFT) + 1, es.AGO_MAX)
     else:
-        p.klass = CLASS_DATA
+        p.klass = pk.CLASS_DATA
         s.bytes_nominal = p.payload_len + c.nominal_overhead
         q.sent_bytes += int(s.bytes_nominal)
         s.first_ago = 0
@@ -229,13 +189,13 @@ def next_packet(st, q, free_ports, now, p):
         q.nxt += 1
         if seq == m.first_seq + m.n_packets - 1:
             q.msg_cur += 1
-    s.state = SENT
+    s.state = es.SENT
     s.sent_at = now
     s.ev = ev
     q.inflight += int(s.bytes_nominal)
     q.tx_data_at = now
     if not may_send(st, q):  # row 5: the last packet it can send for now
-        p.flag_bits |= ACK_REQ
+        p.flag_bits |= pk.ACK_REQ
     return plane_no
 
 
@@ -244,18 +204,18 @@ def _acknowledge(st, q, seq, now):
     """A sequence is known received for the first time."""
     s = loss.slot_of(st, q, seq)
     bits.mark(st.bits, q.acked0, q.ring_mask, seq)
-    if s.state == SENT:
+    if s.state == es.SENT:
         q.inflight -= int(s.bytes_nominal)
-        if s.past & RESENT == 0:
-            paths.on_delivery(st, q, int(s.ev), s.sent_at, now)
+        if s.past & es.RESENT == 0:
+            beliefs.on_delivery(st, q, int(s.ev), s.sent_at, now)
         elif now - s.sent_at < q.base_rtt // 2:
             loss.false_alarm(st, q, seq, now)  # no answer to the retransmission can be here yet
-    elif s.state == LOST:
+    elif s.state == es.LOST:
         q.lost -= 1
         loss.false_alarm(st, q, seq, now)
-    s.state = ACKED
+    s.state = es.ACKED
     s.known_units = q.rcvd_high & KNOWN_MASK
-    q.evidence_at = max(q.evidence_at, s.sent_at - (int(s.first_ago) << AGO_SHIFT))
+    q.evidence_at = max(q.evidence_at, s.sent_at - (int(s.first_ago) << es.AGO_SHIFT))
 
 
 @inlined
@@ -272,7 +232,7 @@ def _advance_una(st, q, now):
             q.rto_at = min(q.rto_at, now + q.rto)
         q.epoch = 0
         q.epoch_at = now
-        q.ask_at = NEVER
+        q.ask_at = es.NEVER
 
 
 @inlined
@@ -280,7 +240,7 @@ def _is_second_copy(s, units):
     """Whether what triggered a SACK had been received before: an older snapshot showed slot `s`
     received (row 7).
     """
-    return s.state == ACKED and signed(units - s.known_units, KNOWN_BITS) > 0
+    return s.state == es.ACKED and es.signed(units - s.known_units, KNOWN_BITS) > 0
 
 
 @inlined
@@ -291,7 +251,7 @@ def _sample(st, q, seq, units, now):
     an original was made on the way, by whomever, and is late by any time.
     """
     s = loss.slot_of(st, q, seq)
-    again = s.past & RESENT
+    again = s.past & es.RESENT
     if _is_second_copy(s, units):
         if again:
             loss.false_alarm(st, q, seq, now)
@@ -307,7 +267,7 @@ def _ev_of_trigger(st, q, seq, value):
     s = loss.slot_of(st, q, seq)
     if int(st.ev[q.ev0 + s.ev].value) == value:
         return int(s.ev)
-    return paths.index_of(st, q, value)
+    return index_of(st, q, value)
 
 
 @inner
@@ -317,39 +277,36 @@ def _on_reflected_ev(st, q, ev, m, now):
     """
     if ev < 0:
         return
-    paths.learn(st, q, ev, HEARD_CLEAN if m == M_NONE else HEARD_MARKED, now)
-    if m == M_SKIP_ONCE:
+    rotation.learn(st, q, ev, HEARD_CLEAN if m == pk.M_NONE else HEARD_MARKED, now)
+    if m == pk.M_SKIP_ONCE:
         if not st.config[0].ignore_marks:
-            paths.on_mark(st, q, ev)
-    elif m == M_ALWAYS_SKIP:
-        paths.on_always_skip(st, q, ev, now)
+            beliefs.on_mark(st, q, ev)
+    elif m == pk.M_ALWAYS_SKIP:
+        beliefs.on_always_skip(st, q, ev, now)
 
 
-@compiled
-def on_sack(st, qi, p, now):
-    """A RELIABILITY_SACK (MRC 2.6, 2.7): slots, window, paths and losses of QP `qi`.
+@inner
+def on_sack(st, q, p, now):
+    """A RELIABILITY_SACK (MRC 2.6, 2.7): slots, window, paths and losses of a QP.
 
-    False, and nothing is changed, if it speaks of what this QP never sent.
+    NEVER_SENT, and nothing is changed, if it speaks of what this QP never sent.
     """
-    q = st.qp[qi]
-    if q.state != RTS:
-        return True
-    cack = unwrap(int(p.cack_psn), q.first_psn, q.una - 1)
-    base = cack + signed(int(p.sack_offset), 16)
-    ahead = signed(int(p.rcvd_units) - q.rcvd_high, 24)
+    cack = es.unwrap(int(p.cack_psn), q.first_psn, q.una - 1)
+    base = cack + es.signed(int(p.sack_offset), 16)
+    ahead = es.signed(int(p.rcvd_units) - q.rcvd_high, 24)
     units = q.rcvd_high + ahead
     if not _can_be_true(q, cack, base, p.bitmap, units):
-        return False
+        return NEVER_SENT
     newest = ahead >= 0
     q.rcvd_high = max(q.rcvd_high, units)
     c = st.config[0]
-    answer = (p.flag_bits & PROBE_ANSWER) != 0
-    marked = p.m == M_SKIP_ONCE
+    answer = (p.flag_bits & pk.PROBE_ANSWER) != 0
+    marked = p.m == pk.M_SKIP_ONCE
     rtt = -1
     if answer:
         _on_probe_answer(st, q, p, marked, now)
     else:
-        trigger = cack + signed(int(p.ack_offset), 16)
+        trigger = cack + es.signed(int(p.ack_offset), 16)
         if q.nxt - q.slot_mask <= trigger < q.nxt and trigger >= 0:
             rtt = _sample(st, q, trigger, units, now)
             _on_reflected_ev(st, q, _ev_of_trigger(st, q, trigger, int(p.entropy)), int(p.m), now)
@@ -366,12 +323,12 @@ def on_sack(st, qi, p, now):
     _advance_una(st, q, now)
     if c.dynamic_mpr and newest and p.mpr > 0:
         q.mpr = min(int(p.mpr) * 128, q.slot_mask + 1)
-    window.on_sack(st, q, c, now, max(ahead, 0) * RCVD_UNIT_BYTES, rtt, marked, int(p.penalty))
+    window.on_sack(st, q, now, max(ahead, 0) * pk.RCVD_UNIT_BYTES, rtt, marked, int(p.penalty))
     if newest:
         loss.infer(st, q, base, p.bitmap, now)
     loss.heard(q, now)
     _look_ahead(st, q, now)
-    return True
+    return HEARD
 
 
 @inlined
@@ -382,7 +339,7 @@ def _can_be_true(q, cack, base, bitmap, units):
     """
     if cack >= q.nxt or cack < q.una - 1 - q.slot_mask:
         return False
-    if units * RCVD_UNIT_BYTES >= q.sent_bytes + RCVD_UNIT_BYTES:
+    if units * pk.RCVD_UNIT_BYTES >= q.sent_bytes + pk.RCVD_UNIT_BYTES:
         return False
     return not bits.any_bit(bits.above(bitmap, q.nxt - base))
 
@@ -393,16 +350,16 @@ def _look_ahead(st, q, now):
     ACK at the end.
     """
     if loss.outstanding(q):
-        q.finish_at = NEVER
+        q.finish_at = es.NEVER
         s = loss.slot_of(st, q, q.una)
-        doubtful = s.state == SENT and loss.is_lost(
+        doubtful = s.state == es.SENT and loss.is_lost(
             s.sent_at, q.evidence_at, loss.reorder_window(q, now)
         )
         if not doubtful:
-            q.ask_at = NEVER
-        elif q.ask_at == NEVER:
+            q.ask_at = es.NEVER
+        elif q.ask_at == es.NEVER:
             q.ask_at = now + q.base_rtt // 2
-    elif q.msg_done < q.msg_cur and q.finish_at == NEVER:
+    elif q.msg_done < q.msg_cur and q.finish_at == es.NEVER:
         q.finish_at = now + loss.tail_gap(q)
         q.finish_asked = 0
 
@@ -417,85 +374,99 @@ def _on_probe_answer(st, q, p, marked, now):
         q.evidence_at = max(q.evidence_at, q.query_sent_at)
     elif q.n_bad > 0:
         skips = marked and st.config[0].ignore_marks == 0
-        sent_at = paths.on_probe_answer(st, q, int(p.entropy), number, skips, now)
+        sent_at = probes.on_probe_answer(st, q, int(p.entropy), number, skips, now)
         q.evidence_at = max(q.evidence_at, sent_at)
 
 
-@compiled
-def on_nack(st, qi, p, now):
+@inlined
+def _send_again(st, q, seq):
+    """A NACK says that a packet in flight was refused."""
+    loss.slot_of(st, q, seq).past &= es.RESENT
+    loss.mark_lost(st, q, seq)
+
+
+@inner
+def on_trimmed_packet(st, q, seq, last_hop, now):
+    """A NACK says that only the header of a packet in flight came (MRC 2.8, row 26).
+
+    Its path delivers, but a queue is full: the window is cut, the packet goes again at once, and
+    the EV is skipped once, unless it was the last hop's queue, which all paths share.
+    """
+    s = loss.slot_of(st, q, seq)
+    ev = int(s.ev)
+    window.on_trim(st, q, now)
+    beliefs.on_delivery(st, q, ev, s.sent_at, now)
+    rotation.learn(st, q, ev, HEARD_TRIMMED, now)
+    _send_again(st, q, seq)
+    if not last_hop:
+        beliefs.on_mark(st, q, ev)
+
+
+@inner
+def on_nack(st, q, p, now):
     """A RELIABILITY_NACK (MRC 2.8): each reason has its own reaction, to a packet in flight.
 
-    False, and nothing is changed, if it speaks of what this QP never sent.
+    NEVER_SENT, and nothing is changed, if it speaks of what this QP never sent.
     """
-    q = st.qp[qi]
-    if q.state != RTS:
-        return True
     reason = int(p.reason)
-    seq = unwrap(int(p.psn), q.first_psn, q.una)
+    seq = es.unwrap(int(p.psn), q.first_psn, q.una)
     if seq >= q.nxt or seq < q.una - 1 - q.slot_mask:
-        return False
+        return NEVER_SENT
     if seq < q.una:
-        return True
-    if reason == NACK_UNEXP_EVENT:
-        loss.fail(st, q, REMOTE_OPERATION, now)
-        return True
+        return HEARD
+    if reason == pk.NACK_UNEXP_EVENT:
+        loss.fail(st, q, es.REMOTE_OPERATION, now)
+        return HEARD
     s = loss.slot_of(st, q, seq)
-    trimmed = reason == NACK_TRIMMED or reason == NACK_TRIMMED_LASTHOP
-    if s.state == SENT and (
-        s.past & RESENT == 0 or int(st.ev[q.ev0 + s.ev].value) == int(p.entropy)
+    trimmed = reason == pk.NACK_TRIMMED or reason == pk.NACK_TRIMMED_LASTHOP
+    if s.state == es.SENT and (
+        s.past & es.RESENT == 0 or int(st.ev[q.ev0 + s.ev].value) == int(p.entropy)
     ):
-        ev = int(s.ev)
         if trimmed:
-            window.on_trim(st, q, st.config[0], now)
-            paths.on_delivery(st, q, ev, s.sent_at, now)
-            paths.learn(st, q, ev, HEARD_TRIMMED, now)
-        s.past &= RESENT
-        loss.mark_lost(st, q, seq)
-        if reason == NACK_TRIMMED:
-            paths.on_mark(st, q, ev)
+            on_trimmed_packet(st, q, seq, reason == pk.NACK_TRIMMED_LASTHOP, now)
+        else:
+            _send_again(st, q, seq)
     if not trimmed:
         c = st.config[0]
         if now - q.charged_at >= loss.epoch_length(q.rto, q.epoch, int(c.linear_cnt)):
             loss.charge(st, q, now)
-            if q.state != RTS:
-                return True
+            if q.state != es.RTS:
+                return HEARD
     loss.heard(q, now)
-    return True
+    return HEARD
 
 
-@compiled
-def on_ack(st, qi, p, now):
+@inner
+def on_ack(st, q, p, now):
     """A transport ACK or NAK (MRC 1.3, row 17): completes every message up to its MSN.
 
-    False, and nothing is changed, if it speaks of what this QP never sent. A NAK is the last that
-    its sender says, so no ACK can have overtaken it by its MSN, and it is about an open message.
+    NEVER_SENT, and nothing is changed, if it speaks of what this QP never sent. A NAK is the last
+    that its sender says, so no ACK can have overtaken it by its MSN, and it is about an open
+    message.
     """
-    q = st.qp[qi]
-    if q.state != RTS:
-        return True
     syndrome = int(p.reason)
-    done = q.msg_done + signed(int(p.msn) - q.msg_done, 16) + 1
+    done = q.msg_done + es.signed(int(p.msn) - q.msg_done, 16) + 1
     if done > q.msg_cur:
-        return False
-    if syndrome != AETH_ACK:
+        return NEVER_SENT
+    if syndrome != pk.AETH_ACK:
         if done < q.msg_done or q.msg_done == q.msg_end:
-            return False
-        invalid = syndrome == AETH_NAK_INVALID_REQUEST
-        loss.fail(st, q, REMOTE_INVALID_REQUEST if invalid else REMOTE_ACCESS, now)
-        return True
+            return NEVER_SENT
+        invalid = syndrome == pk.AETH_NAK_INVALID_REQUEST
+        loss.fail(st, q, es.REMOTE_INVALID_REQUEST if invalid else es.REMOTE_ACCESS, now)
+        return HEARD
     while q.msg_done < done:
         m = st.message[q.msg0 + (q.msg_done & q.msg_mask)]
         if q.una < m.first_seq + m.n_packets:
             _acknowledge_message(st, q, m, now)
         if m.has_imm:
             q.wimm_open -= 1
-        complete(st, DONE_SEND, qi, m.wr_id, 0)
+        es.complete(st, es.DONE_SEND, q.index, m.wr_id, 0)
         q.msg_done += 1
         q.epoch = 0
     _advance_una(st, q, now)
     loss.heard(q, now)
     _look_ahead(st, q, now)
-    return True
+    return HEARD
 
 
 @inner
@@ -509,13 +480,4 @@ def _acknowledge_message(st, q, m, now):
         if not bits.test(st.bits, q.acked0, q.ring_mask, seq):
             _acknowledge(st, q, seq, now)
             s = loss.slot_of(st, q, seq)
-            s.known_units = (q.sent_bytes // RCVD_UNIT_BYTES + 1) & KNOWN_MASK
-
-
-@inlined
-def next_deadline(q):
-    """When to call `on_deadline`, ps; it may move later without notice, never earlier but by a call
-    on this QP.
-    """
-    first = min(min(q.tail_at, q.rto_at), min(q.ask_at, q.finish_at))
-    return min(first, min(q.ev_probe_at, q.reverse_probe_at))
+            s.known_units = (q.sent_bytes // pk.RCVD_UNIT_BYTES + 1) & KNOWN_MASK

@@ -31,6 +31,13 @@ REVIEW_PATHS = 10  # ends the denials of an instant: every NIC goes through its 
 NIC_PORT_DOWN = 11  # both directions are down: what the NIC itself notices
 NIC_PORT_UP = 12
 
+PORT_HEALTH = [  # what a world keeps of PORT actions; probabilities are 2^31 times what they are
+    ("loss", "u4"),  # that a packet is lost after one that was not,
+    ("loss_again", "u4"),  # and after one that was
+    ("corrupt", "u4"),  # that a packet is damaged
+    ("losing", "i1"),  # the last packet was lost
+]
+
 EVENT = np.dtype(
     [
         ("at_ps", "i8"),

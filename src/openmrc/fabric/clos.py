@@ -25,7 +25,7 @@ from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric, IntArray, LongArray
 
 # A port status update carries one bit per plane in 32 (# MRC 2.10).
-PLANES_MAX = 32
+PLANES_BUILT_MAX = 32
 # Where an EV's fields fit half of it, they stand in the half that rides in the flow label, and the
 # other half, the UDP source port, is the first of those that RoCEv2 uses: a sniffer that looks at
 # ports takes no packet for DNS.
@@ -110,9 +110,9 @@ def build(kind: str, nics: int, planes: int, tiers: Sequence[Tier]) -> Fabric:
     first_down = n_nic_ports + _before(switches.n_down + switches.n_up)
     first_up = first_down + switches.n_down
 
-    port_switch, port_nic, peer_switch, peer_nic, reverse = (
-        np.full(n_ports, -1, np.int32) for _ in range(5)
-    )
+    ends = ("port_switch", "port_nic", "port_peer_switch", "port_peer_nic", "port_reverse")
+    ports = {name: np.full(n_ports, -1, np.int32) for name in ends}
+    port_switch, port_nic, peer_switch, peer_nic, reverse = ports.values()
     rate_bps, delay_ps = np.empty(n_ports, np.int64), np.empty(n_ports, np.int64)
     for number, tier in enumerate(tiers):
         upper, neighbour, parallel = _down_links(switches, number)
@@ -151,11 +151,7 @@ def build(kind: str, nics: int, planes: int, tiers: Sequence[Tier]) -> Fabric:
         sw_n_up=_int32(switches.n_up),
         sw_bundle=_int32(switches.bundle),
         sw_delay_ps=switches.delay_ps,
-        port_switch=port_switch,
-        port_nic=port_nic,
-        port_peer_switch=peer_switch,
-        port_peer_nic=peer_nic,
-        port_reverse=reverse,
+        **ports,
         port_rate_bps=rate_bps,
         port_delay_ps=delay_ps,
         port_last_hop=peer_nic >= 0,
@@ -299,8 +295,8 @@ def _check(**keys: int) -> None:
     for key, value in keys.items():
         if value < least.get(key, 1):
             raise InputError(f"fabric.{key}: {value} is too few; at least {least.get(key, 1)}")
-    if keys.get("planes", 1) > PLANES_MAX:
-        raise InputError(f"fabric.planes: {keys['planes']} is too many; at most {PLANES_MAX}")
+    if keys.get("planes", 1) > PLANES_BUILT_MAX:
+        raise InputError(f"fabric.planes: {keys['planes']} is too many; at most {PLANES_BUILT_MAX}")
 
 
 def _check_delays(link_delay_ps: int, switch_delay_ps: int) -> None:

@@ -14,24 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.errors import InputError
-from openmrc.fabric import actions, denylist, holds, places, spans
+from openmrc.fabric import actions, denylist, holds, kinds, places, spans
 from openmrc.fabric.actions import EVENT, FaultSchedule
 from openmrc.fabric.holds import HOLD, Changes, Holds
-from openmrc.fabric.kinds import (
-    BEGINS,
-    CORRUPT,
-    CUT,
-    DEAD,
-    DENY,
-    ENDS,
-    LIFTED_TOGETHER,
-    LINKS_DEFAULT,
-    LOSS,
-    SILENT,
-    SLOW,
-    Fault,
-    check,
-)
+from openmrc.fabric.kinds import Fault, check
 from openmrc.fabric.model import Fabric, LongArray
 from openmrc.fabric.places import Things
 from openmrc.fabric.spans import NEVER, Spans
@@ -94,24 +80,24 @@ class _Compiler:
 
     def lift(self) -> None:
         """Let each end, in the order of time, end what lasts; refuse one that ends nothing."""
-        for effects in LIFTED_TOGETHER:
+        for effects in kinds.LIFTED_TOGETHER:
             steps = [
                 (fault.at_ps, i)
                 for i, fault in enumerate(self._faults)
                 if fault.what.effect in effects and fault.for_ps is None and not fault.repeats
             ]
-            if not any(self._faults[i].kind in ENDS for _, i in steps):
+            if not any(self._faults[i].kind in kinds.ENDS for _, i in steps):
                 continue
             lasting: dict[int, list[tuple[int, int]]] = {}  # by target: fault and row
             for at_ps, i in sorted(steps):
                 targets = self._held[i]["target"].tolist()
-                if self._faults[i].kind in BEGINS:
+                if self._faults[i].kind in kinds.BEGINS:
                     for row, target in enumerate(targets):
                         lasting.setdefault(target, []).append((i, row))
                     continue
                 ended = [hold for target in targets for hold in lasting.pop(target, ())]
                 if not ended:
-                    what = "denied" if DENY in effects else "down"
+                    what = "denied" if kinds.DENY in effects else "down"
                     raise InputError(
                         f"fault[{i}].where: {self._faults[i].place!r}: nothing there is {what} at"
                         ' that time by a fault without "for"; name a place that is'
@@ -121,21 +107,23 @@ class _Compiler:
 
     def events(self) -> npt.NDArray[Any]:
         """Return the elementary actions, sorted."""
-        by = [self._of(effect) for effect in range(DENY + 1)]
+        by = [self._of(effect) for effect in kinds.EFFECTS]
         fabric = self._fabric
-        cuts = holds.counted(holds.edges(np.concatenate([by[CUT], _cut_by(fabric, by[DEAD])])))
+        cuts = holds.counted(
+            holds.edges(np.concatenate([by[kinds.CUT], _cut_by(fabric, by[kinds.DEAD])]))
+        )
         rows = [
             _rows(cuts, actions.PORT_UP, actions.PORT_DOWN),
             *self._rates(by),
             _rows(
-                _switch_states(by[DEAD], by[SILENT]),
+                _switch_states(by[kinds.DEAD], by[kinds.SILENT]),
                 actions.SWITCH_UP,
                 actions.SWITCH_SILENT,
                 actions.SWITCH_DOWN,
             ),
             _rows(_nic_ports(fabric, cuts), actions.NIC_PORT_UP, actions.NIC_PORT_DOWN),
         ]
-        denials = holds.counted(holds.edges(by[DENY]))
+        denials = holds.counted(holds.edges(by[kinds.DENY]))
         deny = _rows(denials, actions.PORT_ALLOW, actions.PORT_DENY)
         deny["group"], deny["target"] = np.divmod(denials.target, fabric.n_ports)
         instants = np.unique(denials.at)
@@ -175,7 +163,7 @@ class _Compiler:
         """Return when a fault that repeats is over; refuse one that never is, or has no measure."""
         fabric = self._fabric
         changed = len(targets)
-        if fault.what.effect == DEAD:  # each with its links, both directions
+        if fault.what.effect == kinds.DEAD:  # each with its links, both directions
             own = fabric.sw_first_up + fabric.sw_n_up - fabric.sw_first_down
             changed = 2 * int(own[targets].sum())
         ends = [end for end in (fault.until_ps, self._horizon_ps) if end is not None]
@@ -196,9 +184,9 @@ class _Compiler:
 
     def _state(self, fault: Fault) -> int:
         """Return the number of the rate that the fault sets."""
-        value = (fault.rate or 0.0, fault.burst or 0.0)
-        if fault.factor is not None:
-            value = (0.0 if fault.factor == 1 else fault.factor, 0.0)
+        value = (0.0, 0.0)
+        if fault.level is not None and fault.level != kinds.RATED[fault.what.effect].whole:
+            value = (float(fault.level), fault.burst or 0.0)
         return self._states.setdefault(value, len(self._states))
 
     def _group(self, text: str) -> int:
@@ -223,23 +211,18 @@ class _Compiler:
         found = [
             held
             for fault, held in zip(self._faults, self._held, strict=True)
-            if fault.kind in BEGINS and fault.what.effect == effect
+            if fault.kind in kinds.BEGINS and fault.what.effect == effect
         ]
         return np.concatenate([np.empty(0, HOLD), *found])
 
     def _rates(self, by: list[Holds]) -> Iterable[npt.NDArray[Any]]:
         """Yield the events of what has a rate."""
         values = np.array(list(self._states))
-        for effect, action in (
-            (LOSS, actions.PORT_LOSS),
-            (CORRUPT, actions.PORT_CORRUPT),
-            (SLOW, actions.PORT_RATE),
-        ):
+        for effect, rated in kinds.RATED.items():
             changes = holds.latest(by[effect])
-            rows = _rows(changes._replace(state=np.zeros_like(changes.state)), action)
+            rows = _rows(changes._replace(state=np.zeros_like(changes.state)), rated.action)
             rows["rate"], rows["burst"] = values[changes.state].T
-            if effect == SLOW:
-                rows["rate"][changes.state == 0] = 1
+            rows["rate"][changes.state == 0] = rated.whole
             yield rows
 
     def _name(self, fault: Fault, when: Spans) -> None:
@@ -247,8 +230,7 @@ class _Compiler:
         if not len(when.begin):
             return
         words = [fault.kind]
-        for value in (fault.rate, fault.factor):
-            words += [] if value is None else [f"{value:g}"]
+        words += [] if fault.level is None else [f"{fault.level:g}"]
         if fault.period_ps is not None:
             words.append(f"every {fmt_time(fault.period_ps)}")
         if fault.mtbf_ps is not None and fault.kind != "link-construction":
@@ -257,7 +239,7 @@ class _Compiler:
             words.append(f"{fault.share:g} of")
         self._names.append((int(when.begin.min()), False, " ".join([*words, fault.place])))
         end = int(when.end.max())
-        if end < NEVER and fault.kind in BEGINS:
+        if end < NEVER and fault.kind in kinds.BEGINS:
             self._names.append((end, True, f"{fault.what.end} {fault.place}"))
 
 
@@ -276,7 +258,7 @@ def _things(fabric: Fabric, fault: Fault) -> Things:
                 ports = places.nic_ports(fabric, place)
                 loose.append(np.concatenate([ports, fabric.port_reverse[ports]]))
             elif kind.places == "transceivers" and places.kind_of(place) == "transceiver":
-                links_each = fault.links or LINKS_DEFAULT
+                links_each = fault.links or kinds.LINKS_DEFAULT
                 found.append(places.transceivers(fabric, place, links_each))
             else:
                 loose.append(places.links(fabric, place))

@@ -28,9 +28,26 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from openmrc.errors import InputError
+from openmrc.fabric.actions import PORT_CORRUPT, PORT_LOSS, PORT_RATE
 from openmrc.units import fmt_time
 
-CUT, LOSS, CORRUPT, SLOW, DEAD, SILENT, DENY = range(7)  # what holds a target, and how
+EFFECTS = range(7)  # what holds a target, and how
+CUT, LOSS, CORRUPT, SLOW, DEAD, SILENT, DENY = EFFECTS
+
+
+class Rated(NamedTuple):
+    """An effect that sets a number of a port: by which action and key, and that of a whole port."""
+
+    action: int
+    key: str
+    whole: float = 0.0
+
+
+RATED = {
+    LOSS: Rated(PORT_LOSS, "rate"),
+    CORRUPT: Rated(PORT_CORRUPT, "rate"),
+    SLOW: Rated(PORT_RATE, "factor", 1.0),
+}
 
 
 class Kind(NamedTuple):
@@ -96,6 +113,12 @@ class Fault:
     def what(self) -> Kind:
         """What the fault's kind does, or ends."""
         return BEGINS.get(self.kind) or ENDS[self.kind]
+
+    @property
+    def level(self) -> float | None:
+        """The number that it sets, if its effect has one."""
+        rated = RATED.get(self.what.effect)
+        return None if rated is None else getattr(self, rated.key)
 
     @property
     def lasts_ps(self) -> int:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from openmrc.fabric.model import Fabric
-
-PS_BITS = 8 * 10**12  # bits per byte x picoseconds per second
+from openmrc.units import PS_BITS
 
 
 def base_rtt_ps(fabric: Fabric, data_bytes: int, control_bytes: int) -> int:
-    """T of reference 4.6: over the links of the longest path, 2 x latency + (data frame + control
+    """T of MRC 4.6: over the links of the longest path, 2 x latency + (data frame + control
     frame) x 8 / rate; sizes as on the wire.
     """
     total = 0
@@ -19,3 +18,8 @@ def base_rtt_ps(fabric: Fabric, data_bytes: int, control_bytes: int) -> int:
             delay += int(fabric.sw_delay_ps[switch])
         total += 2 * delay + (data_bytes + control_bytes) * PS_BITS // rate
     return total
+
+
+def port_rate_bps(fabric: Fabric) -> int:
+    """Return the rate of a NIC's port, the fastest if they differ: BDPs are of it."""
+    return int(fabric.port_rate_bps[: fabric.n_nics * fabric.n_planes].max())

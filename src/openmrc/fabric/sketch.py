@@ -1,8 +1,8 @@
 """A fabric as it can be drawn and summed up: rows of nodes, one panel per plane, edges between.
 
-Row 0 holds the NICs, row 1 + t the switches of tier t. While there are more edges than a picture
-bears, neighbours of the fullest row are joined two by two: a node then stands for several NICs or
-switches, an edge for all links between two such groups. A NIC is in every plane's panel.
+The lowest row holds the NICs, each above it a tier of switches. While there are more edges than a
+picture bears, neighbours of the fullest row are joined two by two: a node then stands for several
+NICs or switches, an edge for all links between two such groups. A NIC is in every plane's panel.
 
 Edges are directed and numbered plane by plane and row by row, those upwards before those downwards
 in the same order; so the k-th of a block upwards and the k-th downwards are one line of a drawing.

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from openmrc.paper.all_reduce import B15
-from openmrc.paper.all_to_all import B16
-from openmrc.paper.exchange import B14
 from openmrc.paper.experiment import Experiment
-from openmrc.paper.failures import B1, B3
-from openmrc.paper.flaps import B2
-from openmrc.paper.hosts import B5
-from openmrc.paper.incast import B20, S1
-from openmrc.paper.lossy import B12
-from openmrc.paper.ports import B6, B7, B10
-from openmrc.paper.racks import B18
+from openmrc.paper.experiments.all_reduce import B15
+from openmrc.paper.experiments.all_to_all import B16
+from openmrc.paper.experiments.exchange import B14
+from openmrc.paper.experiments.failures import B1, B3
+from openmrc.paper.experiments.flaps import B2
+from openmrc.paper.experiments.hosts import B5
+from openmrc.paper.experiments.incast import B20, S1
+from openmrc.paper.experiments.lossy import B12
+from openmrc.paper.experiments.ports import B6, B7, B10
+from openmrc.paper.experiments.racks import B18
 
 EXPERIMENTS: tuple[Experiment, ...] = (
     B1,

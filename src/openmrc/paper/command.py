@@ -14,28 +14,24 @@ from openmrc.errors import InputError
 DIRECTORY = "openmrc-paper"
 RUNS = "data"  # in that directory: the data set of all runs
 EXIT_OK, EXIT_FAILED = 0, 1
+DESCRIPTION = (
+    "Rerun the published experiments, or those named, and write one page of them all. Runs that are"
+    " in DIR are not run again."
+)
 
 
 def add_command(commands: Any) -> None:
     """Add `mrc paper` to the command's parsers."""
-    parser = commands.add_parser(
-        "paper",
-        help="rerun the published experiments and compare",
-        description="Rerun the published experiments, or those named, and write one page of them"
-        " all. Runs that are in DIR are not run again.",
-    )
-    parser.add_argument("names", metavar="NAME", nargs="*", help="such as B6; all unless named")
-    parser.add_argument("--list", action="store_true", help="say which there are, and run nothing")
-    parser.add_argument("--quick", action="store_true", help="the reduced set: a minute or two")
-    parser.add_argument(
-        "--out",
-        metavar="DIR",
-        type=Path,
-        default=Path(DIRECTORY),
-        help=f"directory for the page, its figures and the runs (default: {DIRECTORY})",
-    )
-    parser.add_argument("--workers", metavar="N", help="runs at a time (default: one a core)")
-    parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
+    words = "rerun the published experiments and compare"
+    parser = commands.add_parser("paper", help=words, description=DESCRIPTION)
+    add = parser.add_argument
+    add("names", metavar="NAME", nargs="*", help="such as B6; all unless named")
+    add("--list", action="store_true", help="say which there are, and run nothing")
+    add("--quick", action="store_true", help="the reduced set: a minute or two")
+    words = f"directory for the page, its figures and the runs (default: {DIRECTORY})"
+    add("--out", metavar="DIR", type=Path, default=Path(DIRECTORY), help=words)
+    add("--workers", metavar="N", help="runs at a time (default: one a core)")
+    add("--json", action="store_true", help="print JSON and nothing else")
     parser.set_defaults(run=run_command)
 
 

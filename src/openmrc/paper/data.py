@@ -6,18 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
-
-from openmrc.paper.experiment import Case
-from openmrc.scenario import Scenario
+from openmrc.paper.case import Case
+from openmrc.scenario.scenario import Scenario
 from openmrc.sweeps.dataset import DataSet
 from openmrc.sweeps.plan import Run
 
 if TYPE_CHECKING:
     import polars as pl
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class Data:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from openmrc.paper.experiment import SHIPPED_AS, Experiment, Finding
+from openmrc.paper.case import SHIPPED_AS
+from openmrc.paper.experiment import Experiment, Finding
 from openmrc.paper.verdict import Check
 
 HEAD = """# The published experiments, rerun

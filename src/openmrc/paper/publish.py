@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import openmrc
+from openmrc import version
 from openmrc.errors import OpenMrcError
 from openmrc.paper.data import Data, runs_to_make
 from openmrc.paper.experiment import Experiment, Finding
 from openmrc.paper.page import figure_name, measured, page
-from openmrc.paper.style import png
 from openmrc.paper.verdict import Check
 from openmrc.report.directory import check_directory
+from openmrc.report.picture import png
 from openmrc.sweeps.sweep import run_all
 
 PAGE, RESULTS = "README.md", "results.json"
@@ -34,7 +34,7 @@ class Published:
     def as_dict(self) -> dict[str, Any]:
         """Return the object of `results.json`."""
         return {
-            "openmrc": openmrc.__version__,
+            "openmrc": version.__version__,
             "quick": self.quick,
             "experiments": {
                 name: [_as_dict(check) for check in finding.checks]
@@ -98,10 +98,7 @@ def table_of(experiments: Sequence[Experiment], findings: Mapping[str, Finding])
 
 def _as_dict(check: Check) -> dict[str, Any]:
     bar = check.bar
-    return {
-        "what": check.what,
-        "published": check.published,
-        "unit": check.unit,
+    return {name: getattr(check, name) for name in ("what", "published", "unit")} | {
         "values": [_finite(value) for value in check.values],
         "bar": None if bar is None else [_finite(bar.low), _finite(bar.high)],
         "verdict": check.verdict.value,

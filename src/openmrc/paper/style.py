@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from io import BytesIO
 from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from openmrc.report.picture import STYLES
+from openmrc.report.picture import STYLES, bare, label_at
 
 MARKERS = ("o", "s", "^", "D", "v", "x", "P")
 DPI = 90
 GREY = "#777777"
+LEGEND: dict[str, Any] = {"frameon": False, "fontsize": 8, "handlelength": 3.4}
 # More lines than the picture of a run has: MRC and RoCEv2 with 1 to 16 QPs.
 LINES = (
     *STYLES,
@@ -26,10 +26,7 @@ def figure(columns: int = 1, width: float = 8.0, height: float = 3.4) -> tuple[F
     fig = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
     axes = list(fig.subplots(1, columns, squeeze=False)[0])
     for each in axes:
-        each.grid(axis="y", color="#dddddd", linewidth=0.6)
-        each.set_axisbelow(True)
-        for side in ("top", "right"):
-            each.spines[side].set_visible(False)
+        bare(each)
     return fig, axes
 
 
@@ -39,6 +36,17 @@ def line(number: int, marked: bool = False) -> dict[str, Any]:
     if marked:
         style |= {"marker": MARKERS[number % len(MARKERS)], "markersize": 5, "linewidth": 1.4}
     return style
+
+
+def steps(axes: Axes, x: Any, y: Any, number: int = 0, **more: Any) -> None:
+    """Draw the `number`-th line as steps."""
+    axes.plot(x, y, **line(number), drawstyle="steps-post", **more)
+
+
+def expected(axes: Axes, x: Any, y: Any, words: str) -> None:
+    """Draw what is expected over time beside what was measured: grey, dotted; and the legend."""
+    axes.plot(x, y, color=GREY, linestyle=(0, (1, 2)), label=words)
+    legend(axes, loc="lower left")
 
 
 def level(axes: Axes, value: float, words: str) -> None:
@@ -58,25 +66,9 @@ def level(axes: Axes, value: float, words: str) -> None:
 def event(axes: Axes, at: float, words: str, height: float = 0.98) -> None:
     """Mark an instant: a grey dashed line, and its words at a share of the height."""
     axes.axvline(at, color=GREY, linewidth=0.9, linestyle=(0, (4, 3)), zorder=0)
-    axes.annotate(
-        words,
-        (at, height),
-        xycoords=("data", "axes fraction"),
-        xytext=(3, 0),
-        textcoords="offset points",
-        fontsize=7.5,
-        color="#444444",
-        va="top",
-    )
+    label_at(axes, at, height, words)
 
 
 def legend(axes: Axes, **more: Any) -> None:
     """Draw the legend of an axes; its lines are long enough to tell the dashes."""
-    axes.legend(frameon=False, fontsize=8, handlelength=3.4, **more)
-
-
-def png(fig: Figure) -> bytes:
-    """Return the figure as PNG, the same bytes for the same figure."""
-    stream = BytesIO()
-    fig.savefig(stream, format="png", metadata={"Software": "openmrc"})
-    return stream.getvalue()
+    axes.legend(**LEGEND, **more)

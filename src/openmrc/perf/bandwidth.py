@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 
 from openmrc.errors import OpenMrcError
 from openmrc.perf.ends import End
@@ -100,10 +101,10 @@ class Sender:
 
 def run_client(end: End, size: int, stop: Callable[[], bool]) -> Bandwidth:
     """One line, this end's writes and, if bidirectional, the other's as well."""
-    end.channel.say({"size": size})
+    end.channel.send({"size": size})
     found = Sender(end, size).run(stop)
-    end.channel.say({"sent": found.as_dict(), "stopped": stop()})
-    other = end.channel.hear()["sent"]
+    end.channel.send({"sent": asdict(found), "stopped": stop()})
+    other = end.channel.receive()["sent"]
     return found.plus(Bandwidth(**other)) if other else found
 
 
@@ -115,6 +116,6 @@ def run_server(end: End, size: int) -> Bandwidth:
         return bool(message and message["stopped"])
 
     own = Sender(end, size).run(stopped) if end.plan.bidirectional else None
-    theirs = Bandwidth(**end.channel.hear()["sent"])
-    end.channel.say({"sent": own.as_dict() if own else None})
+    theirs = Bandwidth(**end.channel.receive()["sent"])
+    end.channel.send({"sent": asdict(own) if own else None})
     return theirs.plus(own) if own else theirs

@@ -19,7 +19,7 @@ from openmrc.verbs import CompletionQueue, Device, Opcode, QpState, RemoteRegion
 SLOTS, SLOT_BYTES = 4, 32_768  # one question and one answer are under way at a time
 RING_BYTES = SLOTS * SLOT_BYTES
 REGION_BYTES = 2 * RING_BYTES + 1  # what comes, what goes, and the peer's "ready"
-SAY_S, LEAVE_S = 60.0, 5.0
+SEND_S, LEAVE_S = 60.0, 5.0
 LOOK_S = 0.002
 READY = 1
 
@@ -37,9 +37,9 @@ class Channel:
         self._room = np.zeros(REGION_BYTES, np.uint8)
         self.region = device.reg_mr(self._room)
         self._remote: RemoteRegion | None = None
-        self._said = self._heard = 0
+        self._n_sent = self._n_received = 0
         self._waiting: list[dict[str, Any]] = []
-        self._sent = 0
+        self._outstanding = 0
 
     def start(self, remote: RemoteRegion, *, server: bool) -> None:
         """Begin to listen, once the queue pair is connected and `remote` is the peer's region."""
@@ -52,23 +52,23 @@ class Channel:
             self.qp.post_write(
                 0, self.region, REGION_BYTES - 1, 1, remote_addr=at, rkey=remote.rkey
             )
-            self._sent += 1
+            self._outstanding += 1
             self._until_sent()
             return
-        until = time.monotonic() + SAY_S
+        until = time.monotonic() + SEND_S
         while self._room[REGION_BYTES - 1] != READY:
             self.check()
             if time.monotonic() > until:
-                raise PeerGoneError(f"the peer was not ready within {SAY_S:g} s")
+                raise PeerGoneError(f"the peer was not ready within {SEND_S:g} s")
             time.sleep(LOOK_S)
 
-    def say(self, message: dict[str, Any]) -> None:
+    def send(self, message: dict[str, Any]) -> None:
         """Send one message; it has arrived when this returns."""
         assert self._remote is not None
         data = json.dumps(message).encode()
         assert len(data) <= SLOT_BYTES
-        slot = self._said % SLOTS * SLOT_BYTES
-        self._said += 1
+        slot = self._n_sent % SLOTS * SLOT_BYTES
+        self._n_sent += 1
         self._room[RING_BYTES + slot :][: len(data)] = np.frombuffer(data, np.uint8)
         self.qp.post_write_imm(
             0,
@@ -79,10 +79,10 @@ class Channel:
             rkey=self._remote.rkey,
             imm_data=len(data),
         )
-        self._sent += 1
+        self._outstanding += 1
         self._until_sent()
 
-    def hear(self) -> dict[str, Any]:
+    def receive(self) -> dict[str, Any]:
         """Wait for one message."""
         while not self._waiting:
             self._take(None)
@@ -106,10 +106,10 @@ class Channel:
             raise PeerGoneError(f"the peer is gone{why}")
 
     def _until_sent(self) -> None:
-        until = time.monotonic() + SAY_S
-        while self._sent:
+        until = time.monotonic() + SEND_S
+        while self._outstanding:
             if time.monotonic() > until:
-                raise PeerGoneError(f"the peer did not take a message within {SAY_S:g} s")
+                raise PeerGoneError(f"the peer did not take a message within {SEND_S:g} s")
             self._take(1.0)
 
     def _take(self, timeout: float | None) -> None:
@@ -118,10 +118,10 @@ class Channel:
                 self.check()
                 raise PeerGoneError(f"the peer is gone: {done.status.name}")
             if done.opcode == Opcode.RDMA_WRITE:
-                self._sent -= 1
+                self._outstanding -= 1
                 continue
-            slot = self._heard % SLOTS * SLOT_BYTES
-            self._heard += 1
+            slot = self._n_received % SLOTS * SLOT_BYTES
+            self._n_received += 1
             data = self._room[slot : slot + done.byte_len].tobytes()
             self.qp.post_recv(done.wr_id)
             self._waiting.append(json.loads(data))

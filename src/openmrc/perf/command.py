@@ -110,7 +110,7 @@ def _host_by_rank() -> str | None:
 
 
 def _secret(given: str | None) -> bytes:
-    from openmrc import hostfile
+    from openmrc.verbs import hostfile
 
     if given is None:
         return hostfile.secret()

@@ -9,10 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.live import exchange
 from openmrc.perf.channel import Channel
 from openmrc.perf.plan import DEPTH_MAX, LAT, QPS_MAX, Plan
-from openmrc.verbs import Device, QpAttributes, QpState, RemoteRegion
+from openmrc.verbs import Device, QpAttributes, QpState, RemoteRegion, exchange
 
 PORT = 18_515  # perftest's
 FOREVER_S = 1e6  # a server waits for its client
@@ -71,8 +70,8 @@ def client(device: Device, plan: Plan, host: str, port: int, secret: bytes) -> I
     with exchange.connect(channel.qp, host, port, secret, regions, plan.as_dict()) as peer:
         channel.start(peer.regions[0], server=False)
         end = End(device, plan, channel)
-        channel.say(end.about())
-        end.connect(channel.hear())
+        channel.send(end.about())
+        end.connect(channel.receive())
         yield end
 
 
@@ -89,7 +88,7 @@ def server(
         plan = Plan.of(peer.extra)
         channel.start(peer.regions[0], server=True)
         end = End(device, plan, channel)
-        end.connect(channel.hear())
-        channel.say(end.about())
+        end.connect(channel.receive())
+        channel.send(end.about())
         yield end
         channel.until_gone()  # the client leaves first: its last message is acknowledged by then

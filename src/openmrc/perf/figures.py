@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,17 +22,9 @@ class Bandwidth:
 
     def plus(self, other: Bandwidth) -> Bandwidth:
         """Both directions."""
-        return Bandwidth(
-            self.bytes,
-            self.iterations + other.iterations,
-            self.bw_peak_gbps + other.bw_peak_gbps,
-            self.bw_average_gbps + other.bw_average_gbps,
-            self.msg_rate_mpps + other.msg_rate_mpps,
-        )
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
+        added = ("iterations", "bw_peak_gbps", "bw_average_gbps", "msg_rate_mpps")
+        both = {name: getattr(self, name) + getattr(other, name) for name in added}
+        return replace(self, **both)
 
 
 @dataclass(frozen=True)
@@ -48,10 +40,6 @@ class Latency:
     t_stdev_us: float
     p99_us: float
     p999_us: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 def bandwidth(

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 
 from openmrc.perf.bandwidth import LOOK_S, check
 from openmrc.perf.ends import End
@@ -21,7 +22,7 @@ PING, LAST = 1, 2  # immediates
 
 def run_client(end: End, size: int, stop: Callable[[], bool], spin: bool) -> Latency | None:
     """One line; None if it was stopped before the first round trip."""
-    end.channel.say({"size": size})
+    end.channel.send({"size": size})
     plan = end.plan
     until = time.perf_counter() + plan.duration_s
     round_trips: list[int] = []
@@ -35,7 +36,7 @@ def run_client(end: End, size: int, stop: Callable[[], bool], spin: bool) -> Lat
         _next(end, spin)
         round_trips.append(time.perf_counter_ns() - started)
     found = latency(size, round_trips)
-    end.channel.say({"found": found.as_dict() if found else None})
+    end.channel.send({"found": asdict(found) if found else None})
     return found
 
 
@@ -45,7 +46,7 @@ def run_server(end: End, size: int, spin: bool) -> Latency | None:
     while imm != LAST:
         imm = _next(end, spin).imm_data or LAST
         _write(end, size, imm)
-    found = end.channel.hear()["found"]
+    found = end.channel.receive()["found"]
     return Latency(**found) if found else None
 
 

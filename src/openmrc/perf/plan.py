@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from openmrc.errors import InputError
@@ -18,6 +19,19 @@ DURATION_MAX_S = 7 * 86_400.0
 DEPTH_MAX = 256  # `Limits.send_depth`
 QPS_MAX = 63  # `Limits.qps`, and one to talk
 BUFFER_MAX = 4 << 30  # bytes of all QPs' messages at an end
+# What a peer says of its plan, each made what it is here.
+KINDS: dict[str, Callable[[Any], Any]] = {
+    "test": str,
+    "sizes": lambda sizes: tuple(map(int, sizes)),
+    "duration_s": float,
+    **dict.fromkeys(("iterations", "qps", "tx_depth"), int),
+    "bidirectional": bool,
+}
+
+
+def _within(name: str, value: float, least: float, most: float) -> None:
+    if not least <= value <= most:
+        raise InputError(f"{name} {value:g}: {least:g} to {most:g} is accepted")
 
 
 @dataclass(frozen=True)
@@ -61,23 +75,9 @@ class Plan:
     @classmethod
     def of(cls, told: Any) -> Plan:
         """A plan that a peer sent; `InputError` if it is none."""
-        names = {field.name for field in fields(cls)}
-        if not isinstance(told, dict) or set(told) != names:
+        if not isinstance(told, dict) or told.keys() != KINDS.keys():
             raise InputError("the peer is no `mrc perf` of this version")
         try:
-            return cls(
-                test=str(told["test"]),
-                sizes=tuple(int(size) for size in told["sizes"]),
-                iterations=int(told["iterations"]),
-                duration_s=float(told["duration_s"]),
-                qps=int(told["qps"]),
-                tx_depth=int(told["tx_depth"]),
-                bidirectional=bool(told["bidirectional"]),
-            )
+            return cls(**{name: kind(told[name]) for name, kind in KINDS.items()})
         except (TypeError, ValueError):
             raise InputError("the peer's plan is not understood") from None
-
-
-def _within(name: str, value: float, least: float, most: float) -> None:
-    if not least <= value <= most:
-        raise InputError(f"{name} {value:g}: {least:g} to {most:g} is accepted")

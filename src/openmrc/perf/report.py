@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Any
 
 from openmrc.perf.ends import End
@@ -44,9 +45,7 @@ class Report:
             "pmtu_bytes": device.pmtu,
             "pmtu_note": device.pmtu_note,
             "base_rtt_us": device.base_rtt_us,
-            "qps": plan.qps,
-            "tx_depth": plan.tx_depth,
-            "bidirectional": plan.bidirectional,
+            **{name: getattr(plan, name) for name in ("qps", "tx_depth", "bidirectional")},
         }
         if not self._as_json:
             print("\n".join(_heading(end)), flush=True)
@@ -67,7 +66,7 @@ class Report:
             print(RULE, flush=True)
             return
         counters = {f"{qp.qp_num:#x}": qp.counters() for qp in self._end.qps}
-        rows = [row.as_dict() for row in self._rows]
+        rows = [asdict(row) for row in self._rows]
         whole = {
             **self._about,
             "partial": partial,

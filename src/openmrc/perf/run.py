@@ -10,14 +10,13 @@ from dataclasses import dataclass
 from types import FrameType
 
 from openmrc.errors import InputError, OpenMrcError
-from openmrc.live import metrics
 from openmrc.perf import bandwidth, ends, latency
-from openmrc.perf.devices import cabled, prepare, say
 from openmrc.perf.figures import Bandwidth, Latency
 from openmrc.perf.plan import LAT, Plan
 from openmrc.perf.report import Report
 from openmrc.perf.watch import Watch
-from openmrc.verbs import Device
+from openmrc.verbs import Device, metrics
+from openmrc.verbs.cabled import cabled, prepare, say
 
 FAILED, INTERRUPTED = 1, 130  # exit statuses
 LEAVE_S = 10.0  # for the other end of an overlay to end
@@ -78,7 +77,8 @@ def server(test: str, port: int, secret: bytes, common: Common) -> int:
         def listening(at: int) -> None:
             say(f"Waiting for a client to connect to port {at}.")
 
-        return _as_server(device, test, port, secret, common, listening)
+        _serve(device, test, port, secret, common.spin, listening, Report(common.as_json))
+        return 0
 
 
 def overlay(plan: Plan, planes: int, secret: bytes, common: Common) -> int:
@@ -143,51 +143,39 @@ def _metrics(devices: tuple[Device, ...] | list[Device], common: Common) -> Iter
         yield
 
 
+@contextmanager
+def _reported(end: ends.End, report: Report, role: str, stop: Stop) -> Iterator[None]:
+    """Begin and finish the report of an end, which is partial if something stopped it."""
+    if end.device.pmtu_note:  # what the user should know, once it is connected
+        say(end.device.pmtu_note)
+    report.begin(end, role)
+    try:
+        yield
+    except (KeyboardInterrupt, OpenMrcError):
+        report.finish(partial=True)
+        raise
+    report.finish(partial=stop())
+
+
 def _as_client(
     device: Device, plan: Plan, host: str, port: int, secret: bytes, common: Common
 ) -> int:
     report, stop = Report(common.as_json), Stop()
-    with ends.client(device, plan, host, port, secret) as end:
-        _tell(device)
-        report.begin(end, "client")
-        try:
-            with stop.on_interrupt(), Watch(end, say):
-                for size in plan.sizes:
-                    if plan.test == LAT:
-                        report.row(latency.run_client(end, size, stop, common.spin))
-                    else:
-                        report.row(bandwidth.run_client(end, size, stop))
-                    if stop():
-                        break
-                end.channel.say({"size": 0})
-        except (KeyboardInterrupt, OpenMrcError):
-            report.finish(partial=True)
-            raise
-        report.finish(partial=stop())
+    with (
+        ends.client(device, plan, host, port, secret) as end,
+        _reported(end, report, "client", stop),
+        stop.on_interrupt(),
+        Watch(end, say),
+    ):
+        for size in plan.sizes:
+            if plan.test == LAT:
+                report.row(latency.run_client(end, size, stop, common.spin))
+            else:
+                report.row(bandwidth.run_client(end, size, stop))
+            if stop():
+                break
+        end.channel.send({"size": 0})
     return INTERRUPTED if stop() else 0
-
-
-def _as_server(
-    device: Device,
-    test: str,
-    port: int,
-    secret: bytes,
-    common: Common,
-    listening: Callable[[int], None],
-) -> int:
-    report = Report(common.as_json)
-    with ends.server(device, port, secret, listening) as end:
-        _check_test(test, end.plan)
-        _tell(device)
-        report.begin(end, "server")
-        try:
-            with Watch(end, say):
-                _follow(end, common.spin, report)
-        except (KeyboardInterrupt, OpenMrcError):
-            report.finish(partial=True)
-            raise
-        report.finish(partial=False)
-    return 0
 
 
 def _serve(
@@ -197,15 +185,24 @@ def _serve(
     secret: bytes,
     spin: bool,
     listening: Callable[[int], None],
+    report: Report | None = None,
 ) -> None:
-    """A server that prints nothing."""
+    """Follow one client; nothing is printed without a report."""
     with ends.server(device, port, secret, listening) as end:
-        _follow(end, spin, None)
+        if end.plan.test != test:
+            raise InputError(
+                f"the client measures {end.plan.test}, this server {test}: start the same"
+            )
+        if report is None:
+            _follow(end, spin, None)
+            return
+        with _reported(end, report, "server", Stop()), Watch(end, say):
+            _follow(end, spin, report)
 
 
 def _follow(end: ends.End, spin: bool, report: Report | None) -> None:
     """Do what the client says, size by size; 0 is the end."""
-    while size := int(end.channel.hear()["size"]):
+    while size := int(end.channel.receive()["size"]):
         found: Bandwidth | Latency | None
         if end.plan.test == LAT:
             found = latency.run_server(end, size, spin)
@@ -213,14 +210,3 @@ def _follow(end: ends.End, spin: bool, report: Report | None) -> None:
             found = bandwidth.run_server(end, size)
         if report is not None:
             report.row(found)
-
-
-def _tell(device: Device) -> None:
-    """What the user should know of the device, once it is connected."""
-    if device.pmtu_note:
-        say(device.pmtu_note)
-
-
-def _check_test(test: str, plan: Plan) -> None:
-    if plan.test != test:
-        raise InputError(f"the client measures {plan.test}, this server {test}: start the same")

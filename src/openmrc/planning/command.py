@@ -29,13 +29,8 @@ def add_command(commands: Any) -> Any:
     add("--switch", metavar="RATE", default=SWITCH, help=f"of a switch (default: {SWITCH})")
     add("--tiers", metavar="T", default=str(TIERS), help=f"of the planes (default: {TIERS})")
     add("--collisions", action="store_true", help="what hashing flows onto paths would cost")
-    add(
-        "--set",
-        metavar="NAME=VALUE",
-        action="append",
-        default=[],
-        help="another value of an assumption, such as cable_usd=50",
-    )
+    words = "another value of an assumption, such as cable_usd=50"
+    add("--set", metavar="NAME=VALUE", action="append", default=[], help=words)
     add("--scenario", metavar="OUT.toml", type=Path, help="write a smaller fabric for mrc run")
     plan.set_defaults(run=_plan)
     return plan

@@ -107,9 +107,9 @@ def ratios(plans: Sequence[Plan]) -> dict[str, float | None] | None:
         return None
     single, many = plans
     return {
-        "switches": sum(many.design.switches) / sum(single.design.switches),
-        "links": sum(many.design.links) / sum(single.design.links),
-        "transceivers": sum(many.design.transceivers) / sum(single.design.transceivers),
+        part: sum(getattr(many.design, part)) / sum(getattr(single.design, part))
+        for part in ("switches", "links", "transceivers")
+    } | {
         "power": _ratio(many.bill.power_w, single.bill.power_w),
         "cost": _ratio(many.bill.cost_usd, single.bill.cost_usd),
     }
@@ -121,13 +121,8 @@ def _ratio(many: float, single: float) -> float | None:
 
 def _design(plan: Plan) -> dict[str, Any]:
     design = plan.design
-    return {
-        "name": design.name,
-        "planes": design.planes,
-        "tiers": design.tiers,
-        "port_rate_bps": design.port_rate_bps,
-        "radix": design.radix,
-        "nics_max": design.nics_max,
+    named = ("name", "planes", "tiers", "port_rate_bps", "radix", "nics_max")
+    return {name: getattr(design, name) for name in named} | {
         "switches": _named(TIERS, design.switches),
         "links": _named(STAGES, design.links),
         "transceivers": _named(("nics", "t0_down", "between_switches"), design.transceivers),

@@ -23,7 +23,7 @@ from openmrc.units import fmt_rate
 
 TIERS_MIN, TIERS_MAX = 2, 4
 # A port status update carries one bit per plane in 32 (# MRC 2.10).
-PLANES_MAX = 32
+NIC_PORTS_MAX = 32
 # 80 times the largest published fabric: four tiers of 64-port switches hold 2.1 million.
 GPUS_MIN, GPUS_MAX = 2, 10_000_000
 RADIX_MIN = 4  # two ports down, two up; less is a chain, no Clos
@@ -166,10 +166,10 @@ def _check(
 ) -> None:
     if not GPUS_MIN <= nics <= GPUS_MAX:
         raise InputError(f"--gpus {nics}: {GPUS_MIN} to {GPUS_MAX:,} is accepted")
-    if not 1 <= planes <= PLANES_MAX:
-        raise InputError(f"--planes {planes}: 1 to {PLANES_MAX} is accepted")
+    if not 1 <= planes <= NIC_PORTS_MAX:
+        raise InputError(f"--planes {planes}: 1 to {NIC_PORTS_MAX} is accepted")
     if nic_rate_bps < 1 or nic_rate_bps % planes:
-        good = [n for n in range(1, PLANES_MAX + 1) if nic_rate_bps % n == 0]
+        good = [n for n in range(1, NIC_PORTS_MAX + 1) if nic_rate_bps % n == 0]
         raise InputError(
             f"--planes {planes}: {fmt_rate(nic_rate_bps)} does not divide into so many equal"
             f" ports; accepted: {', '.join(map(str, good)) if nic_rate_bps else 'a rate above 0'}"

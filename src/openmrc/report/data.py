@@ -16,12 +16,13 @@ import numpy.typing as npt
 
 from openmrc.report import pack, steps
 from openmrc.report.series import cumulative, goodput, last_bin_ps
-from openmrc.run import Result, TransportResult
+from openmrc.run.outcome import TransportResult
+from openmrc.run.results import Result
 from openmrc.units import US
 
 if TYPE_CHECKING:
     from openmrc.fabric.sketch import Sketch
-    from openmrc.sim.samples import Groups, Links, QpSamples, Samples, Table
+    from openmrc.sim.watch.samples import Groups, Links, QpSamples, Samples, Table
 
 PAGE_BYTES_MAX = 10_000_000
 # Of packed tables, all transports together; base64 makes a third more of it: 8.1 MB. The rest of

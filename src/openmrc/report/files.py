@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from openmrc.report.page import html
-from openmrc.run import Result
+from openmrc.run.results import Result
 
 PICTURE = "goodput.png"
 

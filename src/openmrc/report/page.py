@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from html import escape
 from importlib.resources import files
 
-import openmrc
+from openmrc import version
 from openmrc.report import steps
 from openmrc.report.data import page_data
 from openmrc.report.table import COLUMNS, derived, rows, sentences
-from openmrc.run import Result
+from openmrc.run.results import Result
 
 SCRIPTS = ("base.js", "lines.js", "steps.js", "heat.js", "fabric.js", "page.js")  # in this order
 SCENARIO_CHARS_MAX = 200_000  # a longer one (thousands of faults) is in scenario.toml only
@@ -48,7 +48,7 @@ def html(result: Result) -> str:
 
 def _about(result: Result) -> str:
     workload, fabric = result.scenario.workload.kind, result.scenario.fabric.kind
-    return f"{workload} on a {fabric} fabric, openmrc {openmrc.__version__}"
+    return f"{workload} on a {fabric} fabric, openmrc {version.__version__}"
 
 
 def _table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from openmrc.report.series import goodput, last_bin_ps
-from openmrc.run import Result
+from openmrc.run.results import Result
 from openmrc.units import MS, NS, US, S
 
 # Colours that stay apart for colour-blind readers and in grey (Okabe and Ito), each with a dash.
@@ -45,14 +45,24 @@ def goodput_png(result: Result) -> bytes:
     axes.set_ylabel(f"goodput of all flows, {rate_unit}")
     scenario = result.scenario
     axes.set_title(f"{scenario.name}: {scenario.workload.kind}, seed {scenario.seed}", loc="left")
-    axes.grid(axis="y", color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    bare(axes)
     if result.transports:
         figure.legend(
             loc="outside upper right", ncols=len(result.transports), frameon=False, handlelength=3.6
         )
+    return png(figure)
+
+
+def bare(axes: Any) -> None:
+    """Leave of a frame what is read: thin lines across, none above and at the right."""
+    axes.grid(axis="y", color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    for side in ("top", "right"):
+        axes.spines[side].set_visible(False)
+
+
+def png(figure: Figure) -> bytes:
+    """Return the figure as PNG, the same bytes for the same figure."""
     stream = BytesIO()
     figure.savefig(stream, format="png", metadata={"Software": "openmrc"})
     return stream.getvalue()
@@ -63,17 +73,23 @@ def _mark_faults(axes: Any, result: Result, scale: int, end_ps: int) -> None:
     for number, (at_ps, label) in enumerate(marks):
         axes.axvline(at_ps / scale, color="#888888", linewidth=0.9, linestyle=(0, (2, 2)), zorder=0)
         if number < MARKS_MAX:
-            axes.annotate(
-                label,
-                (at_ps / scale, 0.985 - 0.045 * (number % 5)),
-                xycoords=("data", "axes fraction"),
-                xytext=(3, 0),
-                textcoords="offset points",
-                fontsize=7.5,
-                color="#444444",
-                va="top",
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
-            )
+            box = {"facecolor": "white", "edgecolor": "none", "pad": 0.8}
+            label_at(axes, at_ps / scale, 0.985 - 0.045 * (number % 5), label, bbox=box)
+
+
+def label_at(axes: Any, at: float, height: float, words: str, **more: Any) -> None:
+    """Write words beside a vertical line `at`, from a `height` (share of the axes) downwards."""
+    axes.annotate(
+        words,
+        (at, height),
+        xycoords=("data", "axes fraction"),
+        xytext=(3, 0),
+        textcoords="offset points",
+        fontsize=7.5,
+        color="#444444",
+        va="top",
+        **more,
+    )
 
 
 def _time_scale(end_ps: int) -> tuple[int, str]:

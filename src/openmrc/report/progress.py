@@ -5,13 +5,12 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 from time import perf_counter
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from openmrc.run import Step
+from openmrc.run.simulation import Step
 from openmrc.units import US
 
 CLEAR = "\x1b[K"  # to the end of a terminal's line
@@ -54,12 +53,7 @@ class Bar:
         self._progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._progress.stop()
 
     def update(self, step: Step) -> None:
@@ -93,12 +87,7 @@ class SweepBar:
             self._show()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         kept = self._total - self._todo + self._done - self._failed
         if self._loud and self._on_terminal:
             print(f"\r{CLEAR}", end="", file=sys.stderr, flush=True)

@@ -7,7 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from openmrc.run import PERCENTILES, TransportResult, rank_of
+from openmrc.run.figures import PERCENTILES, rank_of
+from openmrc.run.outcome import TransportResult
 
 
 def goodput(

@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from openmrc.run import Result, TransportResult
-from openmrc.training import TrainingResult
+from openmrc.run.outcome import TransportResult
+from openmrc.run.results import Result
+from openmrc.run.training import TrainingResult
 from openmrc.units import MS, US, S, fmt_time
 
 # (heading, unit) of each column, in the order of `row`.
@@ -53,7 +54,7 @@ def sentences(run: TransportResult) -> list[str]:
         lost = job.restarts.lost_ps(job.died_ps)
         said.append(
             f"DIED: the job of {run.name} ended in step {job.died_in_step} of {len(job.ends_ps)},"
-            f" after {_rounded(job.died_ps)}: {_why(run)} It loses {lost / S:,.0f} s: what was done"
+            f" after {rounded(job.died_ps)}: {_why(run)} It loses {lost / S:,.0f} s: what was done"
             " since the last checkpoint, and the new start."
         )
     day = job.summary()["a_day"]
@@ -98,7 +99,7 @@ def _why(run: TransportResult) -> str:
     return f"{run.qp_errors[0]}." if run.qp_errors else "a queue pair went to error."
 
 
-def _rounded(ps: int) -> str:
-    """A time to four figures."""
+def rounded(ps: int) -> str:
+    """Return a time to four figures."""
     keep = 10 ** max(0, len(str(ps)) - 4)
     return fmt_time(round(ps / keep) * keep)

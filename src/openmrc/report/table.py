@@ -9,7 +9,10 @@ from rich.console import Console
 from rich.table import Table
 
 from openmrc.report import steps
-from openmrc.run import ROCE, Result, TransportResult
+from openmrc.report.steps import rounded
+from openmrc.run.figures import ROCE
+from openmrc.run.outcome import TransportResult
+from openmrc.run.results import Result
 from openmrc.units import US, fmt_rate, fmt_size, fmt_time
 
 # (heading, unit) of each column, in the order of `row`.
@@ -26,7 +29,7 @@ COLUMNS = (
 )
 
 SLOW_GBPS = 10
-UNLIMITED_BYTES = (1 << 31) - 2  # what `sim.network.UNLIMITED` and one below it mean
+UNLIMITED_BYTES = (1 << 31) - 2  # what `fabric.queues.UNLIMITED` and one below it mean
 UNITS = {"ps": fmt_time, "bps": fmt_rate, "bytes": fmt_size}
 
 
@@ -36,7 +39,7 @@ def row(run: TransportResult) -> list[str]:
     fct_us, packets = summary["flows"]["fct_us"], summary["packets"]
     finished, slowdown = "never", None  # what is done early of a run says nothing of the whole
     if run.finish_ps is not None:
-        finished, slowdown = _rounded(run.finish_ps), summary["slowdown_p100"]
+        finished, slowdown = rounded(run.finish_ps), summary["slowdown_p100"]
     return [
         run.name,
         *(_figure(fct_us[key], 1) for key in ("p50", "p99", "p100")),
@@ -60,7 +63,7 @@ def _job_row(name: str, job: dict[str, Any]) -> list[str]:
         name,
         *(_figure(fct_us[key], 1) for key in ("p50", "p99", "p100")),
         *([""] * 4),
-        "never" if time_us is None else f"after {_rounded(round(time_us * US))}",
+        "never" if time_us is None else f"after {rounded(round(time_us * US))}",
     ]
 
 
@@ -135,14 +138,14 @@ def who_finished_last(result: Result) -> str:
         if not times:
             return f"None finished: {names}."
         return (
-            f"{names} did not finish; {times[0][1]} finished first, after {_rounded(times[0][0])}."
+            f"{names} did not finish; {times[0][1]} finished first, after {rounded(times[0][0])}."
         )
     (first_ps, first), (last_ps, last) = times[0], times[-1]
     if first_ps == last_ps:
-        return f"All finished together, after {_rounded(last_ps)}."
+        return f"All finished together, after {rounded(last_ps)}."
     return (
-        f"{last} finished last, after {_rounded(last_ps)}:"
-        f" {last_ps / first_ps:.2f} times as long as {first} ({_rounded(first_ps)})."
+        f"{last} finished last, after {rounded(last_ps)}:"
+        f" {last_ps / first_ps:.2f} times as long as {first} ({rounded(first_ps)})."
     )
 
 
@@ -179,9 +182,3 @@ def _figure(value: float | None, digits: int) -> str:
 def _goodput(gbps: float | None) -> str:
     """Whole Gb/s; of slow links, as in a lab, also a thousandth."""
     return _figure(gbps, 3 if gbps is not None and gbps < SLOW_GBPS else 0)
-
-
-def _rounded(ps: int) -> str:
-    """A time to four figures."""
-    keep = 10 ** max(0, len(str(ps)) - 4)
-    return fmt_time(round(ps / keep) * keep)

@@ -4,26 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 
-from openmrc.compiling import reported
 from openmrc.engine.packet import PACKET
 from openmrc.fabric.clos import multiplane
 from openmrc.jit import records
-from openmrc.sim.capture import Capture
-from openmrc.sim.transport import Transport
+from openmrc.jit.warmup import once
+from openmrc.sim.kinds import capture_of
+from openmrc.sim.mrc.transport import Transport
+from openmrc.sim.roce.transport import RoceTransport
 from openmrc.sim.world import World
 from openmrc.wire import codec
 from openmrc.wire.frame import ENVELOPE
+from openmrc.wire.roce import codec as roce_codec
 from openmrc.workload.patterns import stream
 
 
-def compile_all(report: Callable[[str, int, int], None]) -> None:
-    """Run a world of two NICs with a capture, and read a frame: that compiles all there is."""
+@once("sim")
+def warm_up_mrc() -> None:
+    """What runs of MRC need, and its decoder."""
+    _use(Transport(), codec.decode)
+
+
+@once("sim.roce")
+def warm_up_roce() -> None:
+    """What runs of RoCEv2 need, and its decoder."""
+    _use(RoceTransport(), roce_codec.decode)
+
+
+def _use(transport: Any, decode: Callable[..., int]) -> None:
+    """Run a world of two NICs, sampled and captured, and read a frame."""
     fabric = multiplane(2, 2, 100 * 10**9, 1, 2, 500_000, 250_000)
-    with reported(report):
-        capture = Capture(BytesIO(), fabric, ["everywhere"])
-        World(fabric, stream(0, 1, 100_000), Transport(), capture=capture).run()
-        nothing, record, envelope = np.zeros(0, np.uint8), records(1, PACKET), records(1, ENVELOPE)
-        codec.decode(nothing, 0, record[0], envelope[0], 1)
+    capture = capture_of(transport).of(BytesIO(), fabric, ["everywhere"], transport)
+    world = World(fabric, stream(0, 1, 100_000), transport, capture=capture)
+    world.sample(0, 20)
+    world.run()
+    nothing, record, envelope = np.zeros(0, np.uint8), records(1, PACKET), records(1, ENVELOPE)
+    decode(nothing, 0, record[0], envelope[0], 1)

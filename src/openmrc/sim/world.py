@@ -5,48 +5,31 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from openmrc.engine import state as es
+from openmrc.engine.parameters import PLANES_MAX
 from openmrc.errors import InputError
 from openmrc.fabric.actions import FaultSchedule
 from openmrc.fabric.model import Fabric
-from openmrc.interrupts import held_back
+from openmrc.fabric.queues import Queues
 from openmrc.jit import interpreted, records
-from openmrc.sim import network
-from openmrc.sim import state as ss
+from openmrc.jit.interrupts import held_back
+from openmrc.sim.kinds import side_of
+from openmrc.sim.mrc.transport import COUNTED, Transport
+from openmrc.sim.net import network
+from openmrc.sim.net import state as ss
+from openmrc.sim.net.parts import Parts
 from openmrc.sim.roce.transport import RoceTransport
-from openmrc.sim.sampler import Sampler
-from openmrc.sim.samples import Samples
-from openmrc.sim.transport import Queues, Transport
-from openmrc.traffic import Traffic
-
-if TYPE_CHECKING:
-    from openmrc.sim.capture import Capture
-    from openmrc.sim.mrc import MrcSide
-    from openmrc.sim.roce.capture import RoceCapture
-    from openmrc.sim.roce.side import RoceSide
-
-    Side = MrcSide | RoceSide
+from openmrc.sim.watch.capture import LinkCapture
+from openmrc.sim.watch.sampler import Sampler
+from openmrc.sim.watch.samples import Samples
+from openmrc.traffic.traffic import Traffic
 
 EVENTS_A_STEP = 300_000  # between two looks at the clock: about a tenth of a second
-NANOSECONDS = 1e-9
-OF_MRC = (  # counters of its endpoints; the others have none of them
-    "sack",
-    "nack",
-    "probe",
-    "duplicates",
-    "assumed_bad",
-    "revived",
-    "skips",
-    "false_alarms",
-    "inferred",
-    "timeouts",
-    "epochs",
-)
 
 
 @dataclass(frozen=True)
@@ -78,7 +61,7 @@ class World:
         seed: int = 1,
         queues: Queues | None = None,
         stop_ps: int | None = None,
-        capture: Capture | RoceCapture | None = None,
+        capture: LinkCapture | None = None,
     ) -> None:
         _check(fabric, traffic, transport)
         self.fabric = fabric
@@ -86,9 +69,12 @@ class World:
         self.transport: Any = transport  # each kind has keys of its own
         self.seed = seed
         self.stop_ps = stop_ps
-        self.side = _side(fabric, traffic, transport, schedule, seed, queues, capture)
-        self.values, self.ends = self.side.values, self.side.ends
-        self.engine, self.net = self.side.engine, self.side.net
+        tapped = np.zeros(0, np.int64) if capture is None else capture.ports
+        parts = Parts(fabric, traffic, queues or Queues(), schedule, seed, tapped)
+        self.side = side_of(transport)(parts, transport)
+        self.values: Any = self.side.values
+        self.ends, self.engine = self.side.ends, self.side.engine
+        self.net, self.state = self.side.net, self.side.state
         self.capture = capture
         self.loop_s = 0.0
         self._sampler: Sampler | None = None
@@ -99,7 +85,10 @@ class World:
         `qp`: whose paths; None takes the first of those with the longest way.
         """
         assert not self.net.ctl[0].started, "what is past cannot be sampled"
-        self._sampler = Sampler(self, qp, columns)
+        if qp is None:
+            ways = self.fabric.uplinks(self.traffic.qp_src, self.traffic.qp_dst)
+            qp = int(ways.argmax())
+        self._sampler = Sampler(self, self.side.reader(self, qp), columns)
 
     def samples(self) -> Samples | None:
         """Load, queues, losses and health over time; None unless `sample` asked for them."""
@@ -212,7 +201,7 @@ class World:
 
     def derived(self) -> dict[str, int]:
         """Everything that was worked out at the start, with units in the names."""
-        return self.values.as_dict()
+        return self.side.values.as_dict()
 
     def flows(self) -> dict[str, npt.NDArray[Any]]:
         """Per entry of the workload, in its order; times in ps, -1 where it did not happen.
@@ -276,13 +265,17 @@ class World:
             "dropped_fault": int(c.dropped_fault),
             "dropped_corrupt": int(c.dropped_corrupt),
             "ecn_marked": int(c.ecn_marked),
-            **dict.fromkeys(OF_MRC, 0),
+            **dict.fromkeys(COUNTED, 0),
             **self.side.counters(int(c.now)),
             "link_traversals": int(c.traversals),
             "injected": int(c.injected),
             "delivered": int(c.delivered),
             "in_flight": int(c.n_packets - c.n_free),
         }
+
+    def wrong_ends(self) -> list[str]:
+        """One line for each thing in the books of the transport's endpoints that is not so."""
+        return self.side.wrong(self)
 
     def pauses(self) -> list[dict[str, Any]]:
         """The ports that flow control has held the longest: `port`, its name, and `us`."""
@@ -310,37 +303,13 @@ def _longer(array: Any, extra: int) -> Any:
     return longer
 
 
-def _side(
-    fabric: Fabric,
-    traffic: Traffic,
-    transport: Transport | RoceTransport,
-    schedule: FaultSchedule | None,
-    seed: int,
-    queues: Queues | None,
-    capture: Capture | RoceCapture | None,
-) -> Side:
-    """Build the transport; its compiled code is loaded when it is wanted, and no other."""
-    queues = queues or Queues()
-    tapped = np.zeros(0, np.int64) if capture is None else capture.ports
-    if isinstance(transport, RoceTransport):
-        from openmrc.sim.roce import side as roce
-
-        roce.check(transport)
-        return roce.RoceSide(fabric, traffic, transport, queues, schedule, seed, tapped)
-    from openmrc.sim.mrc import MrcSide
-
-    return MrcSide(fabric, traffic, transport, queues, schedule, seed, tapped)
-
-
 def _check(fabric: Fabric, traffic: Traffic, transport: Transport | RoceTransport) -> None:
     if traffic.n_nics > fabric.n_nics:
         raise InputError(f"workload: needs {traffic.n_nics} NICs, the fabric has {fabric.n_nics}")
-    if fabric.n_planes > es.PLANES_MAX:
-        raise InputError(f"fabric.planes = {fabric.n_planes}: at most {es.PLANES_MAX}")
+    if fabric.n_planes > PLANES_MAX:
+        raise InputError(f"fabric.planes = {fabric.n_planes}: at most {PLANES_MAX}")
     if transport.rules == "peer" and fabric.n_planes != 1:
         raise InputError('transport.rules = "peer": needs a fabric of one plane')
-    if isinstance(transport, Transport) and transport.rules == "peer" and not transport.srv6:
-        raise InputError("transport.srv6: rules = 'peer' hashes EVs by itself; leave it out")
     if traffic.n_qps > 1 << es.REGION_INDEX_BITS:
         raise InputError(
             f"workload: {traffic.n_qps} queue pairs; at most {1 << es.REGION_INDEX_BITS}"

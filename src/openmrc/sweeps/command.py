@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from openmrc.errors import InputError
 from openmrc.report.directory import check_directory
-from openmrc.run import EXIT_OK, EXIT_UNFINISHED
-from openmrc.scenario import load_scenario, value_of
+from openmrc.run.results import EXIT_OK, EXIT_UNFINISHED
+from openmrc.scenario.scenario import load_scenario, value_of
 from openmrc.sweeps.plan import RUNS_MAX, plan
 from openmrc.sweeps.sweep import run_all, swept_keys
 

@@ -19,12 +19,12 @@ from typing import Any
 
 import polars as pl
 
-import openmrc
+from openmrc import version
 from openmrc.errors import OpenMrcError
+from openmrc.run.tables import FIGURES
 from openmrc.sweeps.job import Outcome
 from openmrc.sweeps.plan import Run, code_hash
 from openmrc.sweeps.rows import failed_row, fault_types, key_types
-from openmrc.tables import FIGURES
 
 # The same columns whatever the scenario, so that the parts of different sweeps lie in one data set.
 SCHEMA: dict[str, Any] = {
@@ -99,7 +99,7 @@ class DataSet:
 
 
 def _parquet(run: Run, rows: list[dict[str, Any]]) -> bytes:
-    made_by = {"run": run.key, "openmrc": openmrc.__version__, "code": code_hash()}
+    made_by = {"run": run.key, "openmrc": version.__version__, "code": code_hash()}
     table = pl.DataFrame([made_by | row for row in rows], schema=SCHEMA)
     stream = BytesIO()
     table.write_parquet(stream, statistics=False)

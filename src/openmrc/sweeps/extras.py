@@ -18,7 +18,8 @@ from openmrc.units import US
 if TYPE_CHECKING:
     import polars as pl
 
-    from openmrc.run import Result, TransportResult
+    from openmrc.run.outcome import TransportResult
+    from openmrc.run.results import Result
 
 SAMPLED = ("paths", "queues")  # made of samples, which a run takes only if it is told to
 
@@ -33,8 +34,15 @@ def tables(result: Result, names: Iterable[str]) -> dict[str, bytes]:
     return {name: _parquet(_table(result, name)) for name in names}
 
 
+def flows(result: Result, run: str) -> bytes:
+    """Return one row per transport and flow of a run, as Parquet."""
+    import polars as pl
+
+    return _parquet(result.flows.select(pl.lit(run).alias("run"), pl.all()))
+
+
 def _table(result: Result, name: str) -> pl.DataFrame:
-    from openmrc.tables import stacked
+    from openmrc.run.tables import stacked
 
     if name == "timeline":
         return result.timeline

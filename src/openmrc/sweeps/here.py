@@ -15,7 +15,7 @@ from contextlib import suppress
 from itertools import islice
 from multiprocessing.connection import Connection, Pipe, wait
 
-from openmrc import jit
+from openmrc.jit.cache import PACKAGE
 from openmrc.sweeps.job import Job, Outcome
 
 WORKERS_MAX = 1024  # two file descriptors each
@@ -63,7 +63,7 @@ class _Worker:
 
     def __init__(self, job: Job) -> None:
         self.connection, theirs = Pipe()
-        package = str(jit.PACKAGE.parent)  # the same code, wherever the caller had it from
+        package = str(PACKAGE.parent)  # the same code, wherever the caller had it from
         path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "openmrc.sweeps.worker", str(theirs.fileno())],

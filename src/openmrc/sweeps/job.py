@@ -5,15 +5,11 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from openmrc.errors import OpenMrcError
 from openmrc.sweeps.plan import Run, code_hash
-
-if TYPE_CHECKING:
-    from openmrc.run import Result
 
 
 @dataclass(frozen=True)
@@ -46,8 +42,8 @@ def job_of(run: Run, flows: bool, also: tuple[str, ...] = ()) -> Job:
 
 def run_job(job: Job, progress: Callable[[Any], None] | None = None) -> Outcome:
     """Simulate; whatever goes wrong is part of the outcome, on one line."""
-    from openmrc.run import simulate
-    from openmrc.scenario import parse_scenario
+    from openmrc.run.simulation import simulate
+    from openmrc.scenario.scenario import parse_scenario
     from openmrc.sweeps import extras
     from openmrc.sweeps.rows import rows
 
@@ -58,7 +54,7 @@ def run_job(job: Job, progress: Callable[[Any], None] | None = None) -> Outcome:
         result = simulate(scenario, progress, sampled=extras.needs_samples(job.also))
         if result.partial:
             return Outcome(error="interrupted")
-        flows = _flows(result, job.key) if job.flows else b""
+        flows = extras.flows(result, job.key) if job.flows else b""
         return Outcome(rows(result), flows, also=extras.tables(result, job.also))
     except OpenMrcError as error:
         return Outcome(error=str(error))
@@ -66,11 +62,3 @@ def run_job(job: Job, progress: Callable[[Any], None] | None = None) -> Outcome:
         at = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(at.filename).name}:{at.lineno}"
         return Outcome(error=" ".join(f"{type(error).__name__}: {error} (at {place})".split()))
-
-
-def _flows(result: Result, key: str) -> bytes:
-    import polars as pl
-
-    stream = BytesIO()
-    result.flows.select(pl.lit(key).alias("run"), pl.all()).write_parquet(stream)
-    return stream.getvalue()

@@ -14,20 +14,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import openmrc
-from openmrc._toml import plain
+from openmrc import version
 from openmrc.errors import InputError
-from openmrc.scenario import Scenario
+from openmrc.scenario.scenario import Scenario
+from openmrc.scenario.toml import plain
 
 RUNS_MAX = 100_000  # each is a file, and all are read at the end: about a millisecond a piece
 KEY_DIGITS = 20  # 80 bits: no two of 100,000 runs share a key by chance
 
 # What decides the figures of a run, beside its scenario.
 CODE = (  # that decides what a run does, beside what is compiled
-    "workload/*.py",
-    "traffic.py",
-    "*sections.py",
-    "run.py",
+    "workload/**/*.py",
+    "scenario/*.py",
+    "run/*.py",
 )
 
 Over = Mapping[str, Any] | Iterable[Mapping[str, Any]]
@@ -62,12 +61,12 @@ def plan(scenario: Scenario, over: Over, said_by: str = "over") -> list[Run]:
 @functools.cache
 def code_hash() -> str:
     """Return what names the code that makes the figures: any edit of it is another hash."""
-    from openmrc import jit
+    from openmrc.jit import cache
 
     digest = hashlib.sha256()
-    patterns = (*jit.COMPILED_PARTS, *CODE)
-    for path in sorted(path for pattern in patterns for path in jit.PACKAGE.glob(pattern)):
-        digest.update(f"{path.relative_to(jit.PACKAGE)}\0".encode())
+    patterns = (*cache.COMPILED_PARTS, *CODE)
+    for path in sorted(path for pattern in patterns for path in cache.PACKAGE.glob(pattern)):
+        digest.update(f"{path.relative_to(cache.PACKAGE)}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()[:KEY_DIGITS]
 
@@ -80,7 +79,7 @@ def _check_transports(scenario: Scenario, said_by: str = "") -> None:
 
 
 def _key(scenario: Scenario) -> str:
-    digest = hashlib.sha256(f"{openmrc.__version__} {code_hash()}\n".encode())
+    digest = hashlib.sha256(f"{version.__version__} {code_hash()}\n".encode())
     digest.update(scenario.to_toml().encode())
     for path in scenario.files():
         digest.update(path.read_bytes())

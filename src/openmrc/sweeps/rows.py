@@ -14,15 +14,14 @@ from typing import Annotated, Any, Union, get_args, get_origin
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from openmrc.run import Result, flat, without_lists
-from openmrc.scenario import Scenario
-from openmrc.sections import (
-    FABRICS,
-    FaultSection,
-    StopSection,
-)
-from openmrc.transport_sections import TRANSPORTS
-from openmrc.workload_sections import WORKLOADS
+from openmrc.run.figures import flat, without_lists
+from openmrc.run.results import Result
+from openmrc.scenario.fabric import FABRICS
+from openmrc.scenario.fault import FaultSection
+from openmrc.scenario.scenario import Scenario
+from openmrc.scenario.sections import StopSection
+from openmrc.scenario.transports import TRANSPORTS
+from openmrc.scenario.workloads import WORKLOADS
 
 
 def rows(result: Result) -> list[dict[str, Any]]:

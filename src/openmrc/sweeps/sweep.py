@@ -7,11 +7,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openmrc import jit
 from openmrc.errors import InputError
+from openmrc.jit.warmup import is_cached
 from openmrc.report.directory import check_directory
 from openmrc.report.progress import SweepBar, compiling
-from openmrc.scenario import Scenario, as_scenario
+from openmrc.scenario.scenario import Scenario, as_scenario
 from openmrc.sweeps.cluster import run_on_cluster
 from openmrc.sweeps.here import WORKERS_MAX, cores, run_here
 from openmrc.sweeps.job import job_of
@@ -70,8 +70,10 @@ def run_all(
     data = DataSet(out, flows, also)
     todo = {run.key: run for run in runs if not data.has(run)}
     jobs = (job_of(run, flows, also) for run in todo.values())
-    if todo and dask is None and not jit.is_cached():
-        jit.warm_up(compiling if progress else _silent)
+    if todo and dask is None and not is_cached("sim"):
+        from openmrc.sim.warmup import warm_up_mrc
+
+        warm_up_mrc(compiling if progress else None)
     outcomes = run_here(jobs, workers or cores()) if dask is None else run_on_cluster(jobs, dask)
     with SweepBar(len(runs), len(todo), out, progress) as bar, closing(outcomes):
         for job, outcome in outcomes if todo else ():
@@ -120,7 +122,3 @@ def _one_type(values: list[Any]) -> list[Any]:
     if kinds == {int, float}:
         return [None if value is None else float(value) for value in values]
     return values if len(kinds) <= 1 else [None if v is None else str(v) for v in values]
-
-
-def _silent(what: str, step: int, steps: int) -> None:
-    pass

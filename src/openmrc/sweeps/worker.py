@@ -14,8 +14,8 @@ from contextlib import suppress
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
-from openmrc.run import simulate
-from openmrc.scenario import make_scenario
+from openmrc.run.simulation import simulate
+from openmrc.scenario.scenario import make_scenario
 from openmrc.sweeps.job import Job, Outcome, run_job
 from openmrc.sweeps.rows import rows
 

@@ -8,7 +8,7 @@ caller's buffers, is `wire.codec`. `layout` is the one place where headers are w
 from __future__ import annotations
 
 from openmrc.wire.frame import WireError
-from openmrc.wire.roce_view import decode as decode_roce
+from openmrc.wire.roce.view import decode as decode_roce
 from openmrc.wire.view import DecodedFrame, Packet, decode, encode
 from openmrc.wire.walk import HeaderView
 

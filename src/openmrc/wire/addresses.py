@@ -17,14 +17,14 @@ port; the plain ones raise `InputError`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from openmrc.errors import InputError
-from openmrc.fabric.clos import PLANES_MAX
+from openmrc.fabric.clos import PLANES_BUILT_MAX
 from openmrc.jit import compiled, inlined
 
 IPV6_PREFIX = (0xFD, 0x6D, 0x72, 0x63, 0x00)  # the plane stands in the sixth byte
@@ -62,23 +62,13 @@ def write_ipv6(data, at, nic, plane):
 @compiled
 def write_ipv4(data, at, nic, plane):
     """Write the IPv4 address of a port to data[at:at+4]; its length, or -1."""
-    if not _fits(data, at, IPV4_BYTES, nic, plane, IPV4_NICS_MAX):
-        return -1
-    data[at] = IPV4_PREFIX
-    data[at + 1] = plane
-    _write_number(data, at + 2, 2, nic + 1)
-    return IPV4_BYTES
+    return _write_port(data, at, IPV4_BYTES, IPV4_PREFIX, nic, plane, IPV4_NICS_MAX)
 
 
 @compiled
 def write_nic_mac(data, at, nic, plane):
     """Write the MAC of a NIC's port to data[at:at+6]; its length, or -1."""
-    if not _fits(data, at, MAC_BYTES, nic, plane, NICS_MAX):
-        return -1
-    data[at] = MAC_PREFIX
-    data[at + 1] = plane
-    _write_number(data, at + 2, 4, nic + 1)
-    return MAC_BYTES
+    return _write_port(data, at, MAC_BYTES, MAC_PREFIX, nic, plane, NICS_MAX)
 
 
 @compiled
@@ -110,43 +100,33 @@ def read_ipv6(data, at):
 @compiled
 def read_ipv4(data, at):
     """Port with the IPv4 address data[at:at+4], as plane << 32 | nic, or -1."""
-    if at < 0 or at + IPV4_BYTES > len(data) or data[at] != IPV4_PREFIX:
-        return -1
-    return _port(_read_number(data, at + 2, 2), int(data[at + 1]), IPV4_NICS_MAX)
+    return _read_port(data, at, IPV4_BYTES, IPV4_PREFIX, IPV4_NICS_MAX)
 
 
 @compiled
 def read_nic_mac(data, at):
     """Port with the MAC data[at:at+6], as plane << 32 | nic, or -1."""
-    if at < 0 or at + MAC_BYTES > len(data) or data[at] != MAC_PREFIX:
-        return -1
-    return _port(_read_number(data, at + 2, 4), int(data[at + 1]), NICS_MAX)
+    return _read_port(data, at, MAC_BYTES, MAC_PREFIX, NICS_MAX)
 
 
 def ipv6(nic: int, plane: int) -> IPv6Address:
     """Return the IPv6 address of a port."""
-    data = _room(IPV6_BYTES)
-    _check(write_ipv6(data, 0, *_numbers(nic, plane)), nic, plane, NICS_MAX)
-    return IPv6Address(data.tobytes())
+    return IPv6Address(_of_port(write_ipv6, IPV6_BYTES, nic, plane, NICS_MAX))
 
 
 def ipv4(nic: int, plane: int) -> IPv4Address:
     """Return the IPv4 address of a port."""
-    data = _room(IPV4_BYTES)
-    _check(write_ipv4(data, 0, *_numbers(nic, plane)), nic, plane, IPV4_NICS_MAX)
-    return IPv4Address(data.tobytes())
+    return IPv4Address(_of_port(write_ipv4, IPV4_BYTES, nic, plane, IPV4_NICS_MAX))
 
 
 def nic_mac(nic: int, plane: int) -> str:
     """Return the MAC of a NIC's port, "02:03:00:00:00:08" for NIC 7 on plane 3."""
-    data = _room(MAC_BYTES)
-    _check(write_nic_mac(data, 0, *_numbers(nic, plane)), nic, plane, NICS_MAX)
-    return data.tobytes().hex(":")
+    return _of_port(write_nic_mac, MAC_BYTES, nic, plane, NICS_MAX).hex(":")
 
 
 def switch_mac(switch: int) -> str:
     """Return the MAC of a switch."""
-    data = _room(MAC_BYTES)
+    data = np.zeros(MAC_BYTES, np.uint8)
     if write_switch_mac(data, 0, _numbers(switch, 0)[0]) < 0:
         raise InputError(f"switch {switch} has no MAC; 0 to {NICS_MAX - 1} have")
     return data.tobytes().hex(":")
@@ -163,7 +143,26 @@ def whose(address: bytes) -> Port | None:
 @inlined
 def _fits(data, at, n_bytes, number, plane, most):
     room = 0 <= at <= len(data) - n_bytes
-    return room and 0 <= number < most and 0 <= plane < PLANES_MAX
+    return room and 0 <= number < most and 0 <= plane < PLANES_BUILT_MAX
+
+
+@inlined
+def _write_port(data, at, n_bytes, prefix, nic, plane, nics_max):
+    """An IPv4 address or a MAC: the prefix, the plane, the NIC's number in all other bytes."""
+    if not _fits(data, at, n_bytes, nic, plane, nics_max):
+        return -1
+    data[at] = prefix
+    data[at + 1] = plane
+    _write_number(data, at + 2, n_bytes - 2, nic + 1)
+    return n_bytes
+
+
+@inlined
+def _read_port(data, at, n_bytes, prefix, nics_max):
+    """The port of what `_write_port` wrote, or -1."""
+    if at < 0 or at + n_bytes > len(data) or data[at] != prefix:
+        return -1
+    return _port(_read_number(data, at + 2, n_bytes - 2), int(data[at + 1]), nics_max)
 
 
 @inlined
@@ -182,13 +181,9 @@ def _read_number(data, at, n_bytes):
 
 @inlined
 def _port(number, plane, nics_max):
-    if number < 1 or number > nics_max or plane >= PLANES_MAX:
+    if number < 1 or number > nics_max or plane >= PLANES_BUILT_MAX:
         return -1
     return (plane * (1 << NIC_BITS)) | (number - 1)
-
-
-def _room(n_bytes: int) -> npt.NDArray[np.uint8]:
-    return np.zeros(n_bytes, np.uint8)
 
 
 def _numbers(*numbers: int) -> list[int]:
@@ -196,9 +191,12 @@ def _numbers(*numbers: int) -> list[int]:
     return [min(max(number, -1), NICS_MAX) for number in numbers]
 
 
-def _check(written: int, nic: int, plane: int, nics_max: int) -> None:
-    if written < 0:
+def _of_port(write: Callable[..., int], n_bytes: int, nic: int, plane: int, nics_max: int) -> bytes:
+    """Return what `write` writes of a port, `n_bytes` long."""
+    data = np.zeros(n_bytes, np.uint8)
+    if write(data, 0, *_numbers(nic, plane)) < 0:
         raise InputError(
             f"nic {nic} plane {plane} has no address; nics 0 to {nics_max - 1} and planes 0 to"
-            f" {PLANES_MAX - 1} have"
+            f" {PLANES_BUILT_MAX - 1} have"
         )
+    return data.tobytes()

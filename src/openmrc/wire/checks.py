@@ -13,6 +13,7 @@ import numpy as np
 
 from openmrc.jit import inlined, inner
 from openmrc.wire import frame, layout
+from openmrc.wire.icrc import get_icrc, icrc
 from openmrc.wire.words import BTH, ETHERNET, IPV4, IPV6, SRH, TSETH, UDP, get, word
 
 IP = ETHERNET.size_bytes  # where the first IP header begins
@@ -209,9 +210,9 @@ def transport(data, bth, stop, trimmed):
 
 
 @inlined
-def payload(data, bth, at, stop, last_data):
-    """(code, where it is wrong, bytes without the pad) of `data[at:stop]`. Opcodes above
-    `last_data` have no payload.
+def payload(data, ip, bth, at, stop, last_data, check):
+    """(code, where it is wrong, bytes without the pad) of `data[at:stop]`, and with `check` of the
+    iCRC behind it. Opcodes above `last_data` have no payload.
     """
     pad = get(data, bth, BTH.pad)
     room = stop - at
@@ -220,4 +221,6 @@ def payload(data, bth, at, stop, last_data):
     most = layout.PAYLOAD_BYTES_MAX if get(data, bth, BTH.opcode) <= last_data else 0
     if room - pad > most:
         return frame.PAYLOAD_LENGTH, at, 0
+    if check and get_icrc(data, stop) != icrc(data, ip, stop):
+        return frame.ICRC, stop, 0
     return frame.OK, 0, room - pad

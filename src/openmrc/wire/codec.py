@@ -73,14 +73,13 @@ reason, a syndrome or an operation has a name.
 from __future__ import annotations
 
 from openmrc.engine.packet import LAST_DATA
-from openmrc.engine.state import clear
 from openmrc.jit import compiled, inlined
 from openmrc.wire import checks, frame, layout
 from openmrc.wire.checks import IP, dscp_of, ipv4_sum, is_ipv4
 from openmrc.wire.ev import from_wire, to_wire
 from openmrc.wire.extensions import get_answer, get_bth, get_data, put_answer, put_bth, put_data
 from openmrc.wire.hops import get_class, get_hops, put_hops
-from openmrc.wire.icrc import get_icrc, icrc, put_icrc
+from openmrc.wire.icrc import icrc, put_icrc
 from openmrc.wire.words import BTH, ICRC, IPV4, IPV6, SRH, UDP, add, get, put, put_bytes, zero
 
 KEPT_BYTES = 128  # row 21: what trimming leaves of an IP packet
@@ -178,17 +177,12 @@ def decode(data, n, p, e, check):
     payload_bytes = 0
     payload_at = at
     if code == frame.OK and not trimmed:
-        code, at, payload_bytes = checks.payload(data, bth, payload_at, stop, LAST_DATA)
-        if code == frame.OK and check and get_icrc(data, stop) != icrc(data, ip, stop):
-            code, at = frame.ICRC, stop
+        code, at, payload_bytes = checks.payload(data, ip, bth, at, stop, LAST_DATA, check)
     if code != frame.OK:
         e.error_at = at
         return code
 
-    clear(p)
-    get_hops(data, srh, ip, udp, e)
-    e.payload_at = payload_at
-    e.error_at = 0
+    get_hops(data, srh, ip, udp, payload_at, p, e)
     p.payload_len = payload_bytes
     label = 0 if e.ipv4 else get(data, ip, IPV6.flow_label)
     p.ev = from_wire(get(data, udp, UDP.src_port), label, e.ev_swapped)

@@ -1,18 +1,22 @@
 """The Wireshark dissector `mrc.lua`: where it is, and its tables, which are made from `layout`.
 
-Its code is written by hand; the tables stand between two markers (see `generated`). A field is
-called `mrc.HEADER.FIELD`, in small letters, with the names of `layout`; a reserved one `reserved1`
-and so on. Every field is a number: booleans are printed differently by versions of Wireshark.
+Its code is written by hand in `mrc.lua` beside this file; `path` puts the tables between its two
+markers (see `generated`). A field is called `mrc.HEADER.FIELD`, in small letters, with the names of
+`layout`; a reserved one `reserved1` and so on. Every field is a number: booleans are printed
+differently by versions of Wireshark.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from openmrc.engine import packet
+from openmrc.jit.cache import root as cache_root
 from openmrc.wire import frame, icrc, layout
+from openmrc.wire.generated import replace_parts
 from openmrc.wire.layout import Field, Header
 from openmrc.wire.view import HEXADECIMAL
 
@@ -32,13 +36,18 @@ _ERRORS = (
 
 
 def path() -> Path:
-    """Return the dissector's file, for `tshark -X lua_script:FILE`."""
-    return Path(__file__).with_name("mrc.lua")
-
-
-def parts() -> dict[str, str]:
-    """Return the generated part by the name of its marker."""
-    return {"tables": tables()}
+    """Return the dissector's file, for `tshark -X lua_script:FILE`: it is made where openmrc keeps
+    what it can make again.
+    """
+    file = cache_root() / "mrc.lua"
+    code = Path(__file__).with_name("mrc.lua").read_text(encoding="utf-8")
+    text = replace_parts(code, {"tables": tables()})
+    if not file.exists() or file.read_text(encoding="utf-8") != text:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        own = file.with_name(f"mrc.{os.getpid()}.lua")  # a reader never sees half of it
+        own.write_text(text, encoding="utf-8")
+        own.replace(file)
+    return file
 
 
 def tables() -> str:

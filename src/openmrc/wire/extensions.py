@@ -5,19 +5,7 @@ The writers expect zeroed room, the readers headers that were checked.
 
 from __future__ import annotations
 
-from openmrc.engine.packet import (
-    ACK_REQ,
-    ACKNOWLEDGE,
-    ENDPOINT_REQUEST,
-    LAST_DATA,
-    NACK,
-    PROBE,
-    PROBE_ANSWER,
-    RTX,
-    SACK,
-    WRITE_LAST_IMM,
-    WRITE_ONLY_IMM,
-)
+from openmrc.engine import packet as pk
 from openmrc.jit import inlined
 from openmrc.wire import layout
 from openmrc.wire.words import (
@@ -52,10 +40,10 @@ def put_bth(out, at, p, pkey, pad, ts):
     add(out, at, BTH.pad, pad)
     add(out, at, BTH.pkey, pkey)
     add(out, at, BTH.dest_qpn, p.dst_qpn)
-    add(out, at, BTH.a, 1 if flag_bits & ACK_REQ else 0)
-    add(out, at, BTH.rtx, 1 if flag_bits & RTX else 0)
+    add(out, at, BTH.a, 1 if flag_bits & pk.ACK_REQ else 0)
+    add(out, at, BTH.rtx, 1 if flag_bits & pk.RTX else 0)
     add(out, at, BTH.ts, ts)
-    if p.opcode != NACK:
+    if p.opcode != pk.NACK:
         add(out, at, BTH.psn, p.psn)
 
 
@@ -66,58 +54,78 @@ def put_data(out, at, p, ts):
     add(out, at, METH.msn, p.msn)
     at += METH.size_bytes
     if ts:
-        add(out, at, TSETH.tx_timestamp, p.timestamp)
-        add(out, at, TSETH.ftype, layout.FTYPE_TIMESTAMP)
+        _put_stamp(out, at, TSETH, p)
         at += TSETH.size_bytes
+    put_reth(out, at, p)
+    if p.opcode == pk.WRITE_LAST_IMM or p.opcode == pk.WRITE_ONLY_IMM:
+        add(out, at + RETH.size_bytes, IMMDT.imm, p.imm)
+
+
+@inlined
+def _put_stamp(out, at, header, p):
+    """The time stamp of TSETH, PETH and ERTH."""
+    add(out, at, header.tx_timestamp, p.timestamp)
+    add(out, at, header.ftype, layout.FTYPE_TIMESTAMP)
+
+
+@inlined
+def put_reth(out, at, p):
+    """IBTA 9.3.3."""
     put_word(out, at + RETH.va, p.va >> 32)
     put_word(out, at + RETH.va + 4, p.va)
     add(out, at, RETH.rkey, p.rkey)
     add(out, at, RETH.dma_length, p.dma_len)
-    if p.opcode == WRITE_LAST_IMM or p.opcode == WRITE_ONLY_IMM:
-        add(out, at + RETH.size_bytes, IMMDT.imm, p.imm)
+
+
+@inlined
+def put_aeth(out, at, p):
+    """IBTA 9.3.5."""
+    add(out, at, AETH.syndrome, p.reason)
+    add(out, at, AETH.msn, p.msn)
 
 
 @inlined
 def put_answer(out, at, p, e):
     """The extension headers of everything that carries no payload."""
-    if p.opcode == SACK:
+    if p.opcode == pk.SACK:
         _put_sack(out, at, p, e)
-    elif p.opcode == NACK:  # MRC 2.8
+    elif p.opcode == pk.NACK:  # MRC 2.8
         add(out, at, NETH.nack_reason, p.reason)
-        add(out, at, NETH.entropy, p.entropy)
-        add(out, at, NETH.spdcid, e.spdcid)
-        add(out, at, NETH.dpdcid, e.dpdcid)
+        _put_answered(out, at, NETH, p, e)
         add(out, at, NETH.nack_psn, p.psn)
         add(out, at, NETH.cc_type, layout.CC_TYPE_NACK)
         add(out, at, NETH.tx_timestamp, p.timestamp)
-    elif p.opcode == PROBE:  # MRC 2.9
+    elif p.opcode == pk.PROBE:  # MRC 2.9
         add(out, at, PETH.probe_id, p.ack_offset)
         add(out, at, PETH.spdcid, e.spdcid)
         add(out, at, PETH.dpdcid, e.dpdcid)
-        add(out, at, PETH.tx_timestamp, p.timestamp)
-        add(out, at, PETH.ftype, layout.FTYPE_TIMESTAMP)
-    elif p.opcode == ACKNOWLEDGE:
-        add(out, at, AETH.syndrome, p.reason)
-        add(out, at, AETH.msn, p.msn)
-    elif p.opcode == ENDPOINT_REQUEST:  # MRC 2.10
+        _put_stamp(out, at, PETH, p)
+    elif p.opcode == pk.ACKNOWLEDGE:
+        put_aeth(out, at, p)
+    elif p.opcode == pk.ENDPOINT_REQUEST:  # MRC 2.10
         add(out, at, ERTH.op, p.reason)
         add(out, at, ERTH.port_status_mask, p.port_mask)
-        add(out, at, ERTH.tx_timestamp, p.timestamp)
-        add(out, at, ERTH.ftype, layout.FTYPE_TIMESTAMP)
+        _put_stamp(out, at, ERTH, p)
     else:  # row 4
         add(out, at, EETH.op, p.reason)
         add(out, at, EETH.tx_timestamp, p.timestamp)
 
 
 @inlined
+def _put_answered(out, at, header, p, e):
+    """What SETH and NETH say of the packet that they answer."""
+    add(out, at, header.entropy, p.entropy)
+    add(out, at, header.spdcid, e.spdcid)
+    add(out, at, header.dpdcid, e.dpdcid)
+
+
+@inlined
 def _put_sack(out, at, p, e):
     """MRC 2.6, 2.7: SETH and CC_STATE."""
     add(out, at, SETH.m, p.m)
-    add(out, at, SETH.pr, 1 if p.flag_bits & PROBE_ANSWER else 0)
+    add(out, at, SETH.pr, 1 if p.flag_bits & pk.PROBE_ANSWER else 0)
     add(out, at, SETH.ack_psn_offset, p.ack_offset)
-    add(out, at, SETH.entropy, p.entropy)
-    add(out, at, SETH.spdcid, e.spdcid)
-    add(out, at, SETH.dpdcid, e.dpdcid)
+    _put_answered(out, at, SETH, p, e)
     add(out, at, SETH.cack_psn, p.cack_psn)
     add(out, at, SETH.mpr, p.mpr)
     add(out, at, SETH.sack_offset, p.sack_offset)
@@ -137,15 +145,12 @@ def get_bth(data, at, p, e):
     p.opcode = get(data, at, BTH.opcode)
     p.dst_qpn = get(data, at, BTH.dest_qpn)
     p.psn = get(data, at, BTH.psn)
-    flag_bits = RTX if get(data, at, BTH.rtx) else 0
+    flag_bits = pk.RTX if get(data, at, BTH.rtx) else 0
     if get(data, at, BTH.a):
-        flag_bits |= ACK_REQ
+        flag_bits |= pk.ACK_REQ
     p.flag_bits = flag_bits
     e.pkey = get(data, at, BTH.pkey)
-    e.tseth = get(data, at, BTH.ts) if p.opcode <= LAST_DATA else 0
-    e.spdcid = 0  # until an extension header says more
-    e.dpdcid = 0
-    e.restore_cwnd = 0
+    e.tseth = get(data, at, BTH.ts) if p.opcode <= pk.LAST_DATA else 0
 
 
 @inlined
@@ -157,36 +162,46 @@ def get_data(data, at, stop, p, e):
     if e.tseth:
         p.timestamp = get(data, at, TSETH.tx_timestamp)
         at += TSETH.size_bytes
-    high = word(data, at + RETH.va)
-    p.va = (high - ((high & 0x8000_0000) << 1)) << 32 | word(data, at + RETH.va + 4)
-    p.rkey = get(data, at, RETH.rkey)
-    p.dma_len = get(data, at, RETH.dma_length)
+    get_reth(data, at, p)
     at += RETH.size_bytes
     if at < stop:
         p.imm = get(data, at, IMMDT.imm)
 
 
 @inlined
+def get_reth(data, at, p):
+    """Read a RETH; addresses are signed in the record."""
+    high = word(data, at + RETH.va)
+    p.va = (high - ((high & 0x8000_0000) << 1)) << 32 | word(data, at + RETH.va + 4)
+    p.rkey = get(data, at, RETH.rkey)
+    p.dma_len = get(data, at, RETH.dma_length)
+
+
+@inlined
+def get_aeth(data, at, p):
+    """Read an AETH."""
+    p.reason = get(data, at, AETH.syndrome)
+    p.msn = get(data, at, AETH.msn)
+
+
+@inlined
 def get_answer(data, at, p, e):
     """The extension headers of everything that carries no payload."""
-    if p.opcode == SACK:
+    if p.opcode == pk.SACK:
         _get_sack(data, at, p, e)
-    elif p.opcode == NACK:
+    elif p.opcode == pk.NACK:
         p.reason = get(data, at, NETH.nack_reason)
-        p.entropy = get(data, at, NETH.entropy)
-        e.spdcid = get(data, at, NETH.spdcid)
-        e.dpdcid = get(data, at, NETH.dpdcid)
+        _get_answered(data, at, NETH, p, e)
         p.psn = get(data, at, NETH.nack_psn)
         p.timestamp = get(data, at, NETH.tx_timestamp)
-    elif p.opcode == PROBE:
+    elif p.opcode == pk.PROBE:
         p.ack_offset = signed16(get(data, at, PETH.probe_id))
         e.spdcid = get(data, at, PETH.spdcid)
         e.dpdcid = get(data, at, PETH.dpdcid)
         p.timestamp = get(data, at, PETH.tx_timestamp)
-    elif p.opcode == ACKNOWLEDGE:
-        p.reason = get(data, at, AETH.syndrome)
-        p.msn = get(data, at, AETH.msn)
-    elif p.opcode == ENDPOINT_REQUEST:
+    elif p.opcode == pk.ACKNOWLEDGE:
+        get_aeth(data, at, p)
+    elif p.opcode == pk.ENDPOINT_REQUEST:
         p.reason = get(data, at, ERTH.op)
         p.port_mask = get(data, at, ERTH.port_status_mask)
         p.timestamp = get(data, at, ERTH.tx_timestamp)
@@ -197,15 +212,21 @@ def get_answer(data, at, p, e):
 
 
 @inlined
+def _get_answered(data, at, header, p, e):
+    """What SETH and NETH say of the packet that they answer."""
+    p.entropy = get(data, at, header.entropy)
+    e.spdcid = get(data, at, header.spdcid)
+    e.dpdcid = get(data, at, header.dpdcid)
+
+
+@inlined
 def _get_sack(data, at, p, e):
     """SETH and CC_STATE."""
     p.m = get(data, at, SETH.m)
     if get(data, at, SETH.pr):
-        p.flag_bits = int(p.flag_bits) | PROBE_ANSWER
+        p.flag_bits = int(p.flag_bits) | pk.PROBE_ANSWER
     p.ack_offset = signed16(get(data, at, SETH.ack_psn_offset))
-    p.entropy = get(data, at, SETH.entropy)
-    e.spdcid = get(data, at, SETH.spdcid)
-    e.dpdcid = get(data, at, SETH.dpdcid)
+    _get_answered(data, at, SETH, p, e)
     p.cack_psn = get(data, at, SETH.cack_psn)
     p.mpr = get(data, at, SETH.mpr)
     p.sack_offset = signed16(get(data, at, SETH.sack_offset))

@@ -1,20 +1,21 @@
-"""What each packet occupies on the wire: preamble, frame and gap (reference 2.1 to 2.10), or
+"""What each packet occupies on the wire: preamble, frame and gap (MRC 2.1 to 2.10), or
 htsim's simpler sizes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from openmrc.engine import packet
+from openmrc.fabric import rtt
+from openmrc.fabric.model import Fabric
+from openmrc.wire import layout
+from openmrc.wire.layout import Header
 
 PREAMBLE_AND_GAP = 20
-OUTER_IPV6 = 40
-# Ethernet 14, outer IPv6 40, inner IPv6 40, UDP 8, BTH 12, iCRC 4, FCS 4
-BASE = 14 + 40 + 40 + 8 + 12 + 4 + 4
-METH, TSETH, RETH, IMMDT, AETH, SETH_CC, NETH, PETH, ERTH, EETH = 4, 4, 16, 4, 4, 36, 20, 16, 16, 36
+FCS = 4
+PREAMBLE_GAP_AND_FCS = PREAMBLE_AND_GAP + FCS  # beside the bytes of a frame's datagram
 TRIM_IP_BYTES = 128  # row 21: what is left of the IP packet
 
 
@@ -35,33 +36,41 @@ class Framing:
         """A SACK: the largest control packet that an acknowledgement needs."""
         return self.header_bytes[packet.SACK]
 
+    def base_rtt_ps(self, fabric: Fabric, payload: int) -> int:
+        """The round trip of a data packet with this payload and its SACK, over the longest path."""
+        return rtt.base_rtt_ps(fabric, self.data_bytes(payload), self.sack_bytes)
+
+
+def bytes_of(*headers: Header) -> int:
+    """What these headers occupy."""
+    return sum(header.size_bytes for header in headers)
+
+
+def by_opcode(extensions: Mapping[int, Sequence[Header]], *around: Header) -> tuple[int, ...]:
+    """[256] Bytes by opcode of a packet without payload: what is `around` each, what follows the
+    BTH, FCS, preamble and gap.
+    """
+    base = bytes_of(*around) + PREAMBLE_GAP_AND_FCS
+    return tuple(base + bytes_of(*extensions.get(opcode, ())) for opcode in range(256))
+
 
 def _mrc() -> Framing:
-    sizes = np.full(256, BASE + PREAMBLE_AND_GAP)
-    data = METH + TSETH + RETH
-    for opcode in range(packet.WRITE_FIRST, packet.LAST_DATA + 1):
-        sizes[opcode] += data
-    for opcode in (packet.WRITE_LAST_IMM, packet.WRITE_ONLY_IMM):
-        sizes[opcode] += IMMDT
-    for opcode, header in (
-        (packet.ACKNOWLEDGE, AETH),
-        (packet.SACK, SETH_CC),
-        (packet.NACK, NETH),
-        (packet.PROBE, PETH),
-        (packet.ENDPOINT_REQUEST, ERTH),
-        (packet.ENDPOINT_RESPONSE, EETH),
-    ):
-        sizes[opcode] += header
+    behind = (layout.UDP, layout.BTH, layout.ICRC)
+    data = layout.EXTENSIONS[packet.WRITE_MIDDLE]
     return Framing(
-        header_bytes=tuple(sizes.tolist()),
-        trimmed_bytes=14 + TRIM_IP_BYTES + 4 + PREAMBLE_AND_GAP,
-        nominal_overhead=8 + 12 + data + 4 + 40,  # UDP length + 40
+        header_bytes=by_opcode(
+            layout.EXTENSIONS, layout.ETHERNET, layout.IPV6, layout.IPV6, *behind
+        ),
+        trimmed_bytes=layout.ETHERNET.size_bytes + TRIM_IP_BYTES + PREAMBLE_GAP_AND_FCS,
+        nominal_overhead=bytes_of(*behind, *data) + 40,  # UDP length + 40
     )
 
 
 def _without_srv6(sizes: Framing) -> Framing:
     """No outer IPv6 header; what is left of a trimmed packet is cut at the same byte."""
-    return replace(sizes, header_bytes=tuple(n - OUTER_IPV6 for n in sizes.header_bytes))
+    return replace(
+        sizes, header_bytes=tuple(n - layout.IPV6.size_bytes for n in sizes.header_bytes)
+    )
 
 
 MRC_FRAMING = _mrc()

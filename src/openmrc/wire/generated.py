@@ -1,11 +1,12 @@
 """Parts of hand-written files that are made from `layout`: what stands between two markers.
 
 A part begins with a line that holds `made from layout: NAME` and ends with one that holds
-`end of NAME`, inside whatever is a comment in that file. After a change of `layout`,
+`end of NAME`, inside whatever is a comment in that file. The dissector's is filled whenever it is
+asked for. After a change of `layout`, in a checkout,
 
     python -m openmrc.wire.generated
 
-writes the parts of the dissector, and of the page if this is a checkout, anew; tests compare.
+writes the parts of the page `docs/wire.md` anew; a test compares.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from openmrc.wire import diagrams, dissector
+from openmrc.wire import diagrams
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "wire.md"
 
@@ -41,11 +42,9 @@ def part_names(text: str) -> list[str]:
 
 
 def main() -> None:
-    """Write every generated part anew."""
-    for path, parts in ((dissector.path(), dissector.parts()), (PAGE, diagrams.parts())):
-        if path.exists():
-            text = path.read_text(encoding="utf-8")
-            path.write_text(replace_parts(text, parts), encoding="utf-8")
+    """Write the page's parts anew."""
+    text = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(replace_parts(text, diagrams.parts()), encoding="utf-8")
 
 
 if __name__ == "__main__":

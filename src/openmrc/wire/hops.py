@@ -5,16 +5,10 @@ The writers expect zeroed room.
 
 from __future__ import annotations
 
-from openmrc.engine.packet import (
-    CE,
-    CLASS_CONTROL,
-    CLASS_DATA,
-    CLASS_RETRANSMIT,
-    NO_TRIM,
-    RTX,
-    TRIMMED,
-    TRIMMED_LASTHOP,
-)
+from typing import NamedTuple
+
+from openmrc.engine import packet as pk
+from openmrc.engine.state import clear
 from openmrc.jit import inlined
 from openmrc.wire import layout
 from openmrc.wire.checks import IP, ipv4_sum, is_ipv4
@@ -24,27 +18,37 @@ from openmrc.wire.words import ETHERNET, IPV4, IPV6, SRH, add, get, get_bytes, p
 _DO_NOT_FRAGMENT = 2  # of ip_flags
 
 
+class _Ipv6(NamedTuple):
+    """What an IPv6 header says of its packet; `end` is where that ends."""
+
+    dscp: int
+    ecn: int
+    label: int
+    end: int
+
+
 @inlined
 def put_hops(out, p, e, ip, end):
     """Write Ethernet and IP headers: the inner one at `ip`, the end of the packet at `end`."""
     label = to_wire(p.ev, e.ev_swapped) & HALF_MASK
     dscp = _dscp(p)
-    ecn = layout.ECN_NOT_ECT if p.klass == CLASS_CONTROL else layout.ECN_ECT0
-    first_ecn = layout.ECN_CE if p.flag_bits & CE else ecn
+    ecn = layout.ECN_NOT_ECT if p.klass == pk.CLASS_CONTROL else layout.ECN_ECT0
+    first_ecn = layout.ECN_CE if p.flag_bits & pk.CE else ecn
     put_ethernet(out, e, layout.ETHERTYPE_IPV4 if e.ipv4 else layout.ETHERTYPE_IPV6)
     if e.ipv4:
         put_ipv4(out, e, dscp, first_ecn, end)
         return
     udp, hops = layout.PROTOCOL_UDP, e.hop_limit
+    first = _Ipv6(dscp, first_ecn, label, end)
     if not e.srv6:
-        _put_ipv6(out, ip, dscp, first_ecn, label, end, udp, hops, e.inner_src, e.inner_dst)
+        _put_ipv6(out, ip, first, udp, hops, e.inner_src, e.inner_dst)
         return
     following = layout.PROTOCOL_ROUTING if e.srh else layout.PROTOCOL_IPV6
-    _put_ipv6(out, IP, dscp, first_ecn, label, end, following, hops, e.outer_src, e.carrier)
+    _put_ipv6(out, IP, first, following, hops, e.outer_src, e.carrier)
     if e.srh:
         _put_srh(out, IP + IPV6.size_bytes, e)
-    hops = e.inner_hop_limit
-    _put_ipv6(out, ip, dscp, ecn, label, end, udp, hops, e.inner_src, e.inner_dst)
+    second = _Ipv6(dscp, ecn, label, end)
+    _put_ipv6(out, ip, second, udp, e.inner_hop_limit, e.inner_src, e.inner_dst)
 
 
 @inlined
@@ -58,22 +62,22 @@ def put_ethernet(out, e, ethertype):
 
 @inlined
 def _dscp(p):
-    if p.klass == CLASS_CONTROL:
+    if p.klass == pk.CLASS_CONTROL:
         return layout.DSCP_CONTROL
-    if p.flag_bits & NO_TRIM:
+    if p.flag_bits & pk.NO_TRIM:
         return layout.DSCP_NO_TRIM
-    if p.klass == CLASS_RETRANSMIT:
+    if p.klass == pk.CLASS_RETRANSMIT:
         return layout.DSCP_TRIMMABLE_RETX
     return layout.DSCP_TRIMMABLE
 
 
 @inlined
-def _put_ipv6(out, at, dscp, ecn, label, end, following, hops, src, dst):
+def _put_ipv6(out, at, said, following, hops, src, dst):
     add(out, at, IPV6.version, 6)
-    add(out, at, IPV6.dscp, dscp)
-    add(out, at, IPV6.ecn, ecn)
-    add(out, at, IPV6.flow_label, label)
-    add(out, at, IPV6.payload_length, end - at - IPV6.size_bytes)
+    add(out, at, IPV6.dscp, said.dscp)
+    add(out, at, IPV6.ecn, said.ecn)
+    add(out, at, IPV6.flow_label, said.label)
+    add(out, at, IPV6.payload_length, said.end - at - IPV6.size_bytes)
     add(out, at, IPV6.next_header, following)
     add(out, at, IPV6.hop_limit, hops)
     put_bytes(out, at + IPV6.src, src)
@@ -107,14 +111,22 @@ def put_ipv4(out, e, dscp, ecn, end):
 
 
 @inlined
-def get_hops(data, srh, ip, udp, e):
-    """Read Ethernet and IP headers; an address that the frame has not is zero."""
+def get_hops(data, srh, ip, udp, payload_at, p, e):
+    """Begin the records of a frame without fault: `p` is empty, `e` has what Ethernet and IP
+    headers say. An address that the frame has not is zero.
+    """
+    clear(p)
+    e.payload_at = payload_at
+    e.error_at = 0
     outer = 1 if ip != IP else 0
     e.srv6 = outer
     e.srh = 1 if srh else 0
     e.ipv4 = 1 if is_ipv4(ip, udp) else 0
     e.inner_hop_limit = 0
     e.segments_left = 0
+    e.spdcid = 0  # until an extension header says more
+    e.dpdcid = 0
+    e.restore_cwnd = 0
     get_bytes(data, ETHERNET.dst_mac, e.dst_mac)
     get_bytes(data, ETHERNET.src_mac, e.src_mac)
     if e.ipv4:
@@ -145,22 +157,22 @@ def get_hops(data, srh, ip, udp, e):
 def get_class(data, ip, dscp, p, e):
     """Read what DSCP and ECN say: class, NO_TRIM, TRIMMED, CE."""
     flag_bits = int(p.flag_bits)
-    klass = CLASS_DATA
+    klass = pk.CLASS_DATA
     if dscp == layout.DSCP_TRIMMED:
-        klass = CLASS_CONTROL
-        flag_bits |= TRIMMED
+        klass = pk.CLASS_CONTROL
+        flag_bits |= pk.TRIMMED
     elif dscp == layout.DSCP_TRIMMED_LASTHOP:
-        klass = CLASS_CONTROL
-        flag_bits |= TRIMMED_LASTHOP
+        klass = pk.CLASS_CONTROL
+        flag_bits |= pk.TRIMMED_LASTHOP
     elif dscp == layout.DSCP_CONTROL:
-        klass = CLASS_CONTROL
+        klass = pk.CLASS_CONTROL
     elif dscp == layout.DSCP_TRIMMABLE_RETX:
-        klass = CLASS_RETRANSMIT
+        klass = pk.CLASS_RETRANSMIT
     elif dscp == layout.DSCP_NO_TRIM:
-        klass = CLASS_RETRANSMIT if flag_bits & RTX else CLASS_DATA
-        flag_bits |= NO_TRIM
+        klass = pk.CLASS_RETRANSMIT if flag_bits & pk.RTX else pk.CLASS_DATA
+        flag_bits |= pk.NO_TRIM
     if get_ce(data, ip, e):
-        flag_bits |= CE
+        flag_bits |= pk.CE
     p.klass = klass
     p.flag_bits = flag_bits
 

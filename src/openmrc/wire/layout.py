@@ -7,6 +7,7 @@ the wire, most significant first, as in the diagrams of RFCs. Field names follow
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from openmrc.engine import packet
@@ -68,8 +69,26 @@ class Header:
         return self.bit(name) // 8
 
 
-def _reserved(bits: int) -> Field:
-    return Field(RESERVED, bits)
+def tables(text: str, names: Mapping[str, dict[int, str]]) -> tuple[Header, ...]:
+    """Return headers written as text: between empty lines, each a line `NAME | title | source` and
+    one for each field, `name bits meaning`, with an `s` behind the bits of a signed one.
+
+    `names` are those of values, by `FIELD`, or by `HEADER.FIELD` where that differs from others.
+    """
+    made = []
+    for block in text.strip().split("\n\n"):
+        first, *rows = block.splitlines()
+        name, title, source = first.split(" | ")
+        fields = (_field(name, names, *row.split(maxsplit=2)) for row in rows)
+        made.append(Header(name, title, source, tuple(fields)))
+    return tuple(made)
+
+
+def _field(
+    header: str, names: Mapping[str, dict[int, str]], name: str, bits: str, meaning: str = ""
+) -> Field:
+    named = names.get(f"{header}.{name}", names.get(name, NO_NAMES))
+    return Field(name, int(bits.removesuffix("s")), meaning, bits.endswith("s"), named)
 
 
 OPCODES = {
@@ -132,279 +151,203 @@ DSCPS = {
 ECN_NOT_ECT, ECN_ECT1, ECN_ECT0, ECN_CE = 0, 1, 2, 3
 ECNS = {ECN_NOT_ECT: "Not-ECT", ECN_ECT1: "ECT(1)", ECN_ECT0: "ECT(0)", ECN_CE: "CE"}
 
-_DSCP = Field("dscp", 6, "traffic class of the packet, and whether it was trimmed", names=DSCPS)
-_ECN = Field("ecn", 2, "explicit congestion notification", names=ECNS)
-_TIMESTAMP = Field("tx_timestamp", 16, "when it was sent, units of 128 ns")
-_TSR = Field("tsr", 1, "1: the unit of tx_timestamp is the implementation's own")
-_FTYPE = Field("ftype", 4, "1: a time stamp", names={FTYPE_TIMESTAMP: "TIMESTAMP"})
-_SPDCID = Field("spdcid", 16, "low 16 bits of the sender's QPN; ignored")
-_DPDCID = Field("dpdcid", 16, "low 16 bits of the receiver's QPN; ignored")
-_ENTROPY = Field("entropy", 32, "EV of the packet that this one answers")
-_TYPE, _NXT = Field("type", 4, "of UET; reserved"), Field("nxt", 5, "of UET; reserved")
-_VENDOR = Field("vendor", 8, "the implementation's own")
-_CC_FLAGS = Field("cc_flags", 4, "of the congestion control; reserved")
+# Names of values by field; with the header in front where fields of that name differ.
+_NAMES = {
+    "ethertype": ETHERTYPES,
+    "dscp": DSCPS,
+    "ecn": ECNS,
+    "next_header": PROTOCOLS,
+    "protocol": PROTOCOLS,
+    "routing_type": {ROUTING_SEGMENT: "SRH"},
+    "opcode": OPCODES,
+    "ftype": {FTYPE_TIMESTAMP: "TIMESTAMP"},
+    "syndrome": SYNDROMES,
+    "SETH.m": SKIPS,
+    "nack_reason": NACK_REASONS,
+    "op": ENDPOINT_OPS,
+    "op_alternative": ENDPOINT_OPS,
+}
 
-ETHERNET = Header(
-    "Ethernet",
-    "Ethernet II",
-    "IEEE 802.3",
-    (
-        Field("dst_mac", 48, "station address"),
-        Field("src_mac", 48, "station address"),
-        Field("ethertype", 16, "what follows", names=ETHERTYPES),
-    ),
-)
-IPV6 = Header(
-    "IPv6",
-    "IPv6; the outer one's destination is a carrier of uSIDs",
-    "RFC 8200, MRC 2.1, 2.12",
-    (
-        Field("version", 4, "6"),
-        _DSCP,
-        _ECN,
-        Field("flow_label", 20, "low 16 bits: one half of the EV"),
-        Field("payload_length", 16, "bytes behind this header"),
-        Field("next_header", 8, "what follows", names=PROTOCOLS),
-        Field("hop_limit", 8, "hops left"),
-        Field("src", 128, "address of the sending NIC's port"),
-        Field("dst", 128, "address of the receiving NIC's port, or the carrier"),
-    ),
-)
-IPV4 = Header(
-    "IPv4",
-    "IPv4, where there is no SRv6",
-    "RFC 791",
-    (
-        Field("version", 4, "4"),
-        Field("ihl", 4, "length in units of 4 B: 5"),
-        _DSCP,
-        _ECN,
-        Field("total_length", 16, "bytes from the first of this header on"),
-        Field("identification", 16, "of fragments; 0"),
-        Field("ip_flags", 3, "2: do not fragment"),
-        Field("fragment_offset", 13, "0: fragments are refused"),
-        Field("ttl", 8, "hops left"),
-        Field("protocol", 8, "what follows", names=PROTOCOLS),
-        Field("header_checksum", 16, "of this header"),
-        Field("src", 32, "address of the sending NIC's port"),
-        Field("dst", 32, "address of the receiving NIC's port"),
-    ),
-)
-SRH = Header(
-    "SRH",
-    "Segment routing header with one segment",
-    "RFC 8754, MRC 2.12",
-    (
-        Field("next_header", 8, "what follows", names=PROTOCOLS),
-        Field("hdr_ext_len", 8, "length in units of 8 B, without the first 8: 2"),
-        Field("routing_type", 8, "4: segment routing", names={ROUTING_SEGMENT: "SRH"}),
-        Field("segments_left", 8, "0: the destination is the last carrier; 1: the segment follows"),
-        Field("last_entry", 8, "index of the last segment: 0"),
-        Field("srh_flags", 8, "0"),
-        Field("tag", 16, "0"),
-        Field("segment", 128, "carrier of further uSIDs, or a copy of the first for debugging"),
-    ),
-)
-UDP = Header(
-    "UDP",
-    "UDP",
-    "RFC 768, MRC 2.2",
-    (
-        Field("src_port", 16, "one half of the EV"),
-        Field("dst_port", 16, "4791; 4971 is accepted too"),
-        Field("length", 16, "bytes from the first of this header on"),
-        Field("checksum", 16, "0: none, the iCRC protects the packet"),
-    ),
-)
-BTH = Header(
-    "BTH",
-    "Base transport header",
-    "IBTA 9.2, MRC 2.4",
-    (
-        Field("opcode", 8, "what this packet is", names=OPCODES),
-        Field("se", 1, "solicited event"),
-        Field("m", 1, "migration state of InfiniBand"),
-        Field("pad", 2, "bytes of padding behind the payload"),
-        Field("tver", 4, "transport version: 0"),
-        Field("pkey", 16, "partition"),
-        _reserved(8),
-        Field("dest_qpn", 24, "QP that it is for; 2: the endpoint"),
-        Field("a", 1, "acknowledge request: answer with a SACK at once"),
-        Field("r", 1, "of InfiniBand; 0"),
-        Field("rtx", 1, "a retransmission"),
-        Field("ts", 1, "a TSETH follows"),
-        _reserved(4),
-        Field("psn", 24, "sequence number of the packet; request id of endpoint operations"),
-    ),
-)
-METH = Header(
-    "METH",
-    "Message header",
-    "MRC 2.5",
-    (
-        Field("rqmsn", 16, "number of the immediate that the message carries or follows"),
-        Field("msn", 16, "number of the message"),
-    ),
-)
-TSETH = Header("TSETH", "Time stamp header", "MRC 2.5", (_TIMESTAMP, _TSR, _reserved(11), _FTYPE))
-RETH = Header(
-    "RETH",
-    "RDMA header",
-    "IBTA 9.3.3, MRC 1.4",
-    (
-        Field("va", 64, "address at which this packet's payload goes"),
-        Field("rkey", 32, "key of the memory region"),
-        Field("dma_length", 32, "bytes of the whole message"),
-    ),
-)
-IMMDT = Header("ImmDt", "Immediate data", "IBTA 9.3.6", (Field("imm", 32, "immediate data"),))
-AETH = Header(
-    "AETH",
-    "Acknowledgement header",
-    "IBTA 9.3.5, MRC 1.2",
-    (
-        Field("syndrome", 8, "acknowledged, or why not", names=SYNDROMES),
-        Field("msn", 24, "messages completed"),
-    ),
-)
-SETH = Header(
-    "SETH",
-    "Selective acknowledgement header",
-    "MRC 2.6",
-    (
-        _TYPE,
-        _NXT,
-        Field("m", 2, "what to do with the path of the packet answered", names=SKIPS),
-        _reserved(3),
-        Field("pr", 1, "answers a probe: ack_psn_offset is its probe_id"),
-        _reserved(1),
-        Field("ack_psn_offset", 16, "PSN that triggered this SACK - cack_psn", signed=True),
-        _ENTROPY,
-        _SPDCID,
-        _DPDCID,
-        _reserved(8),
-        Field("cack_psn", 24, "all up to this one are received"),
-        Field("cc_type", 4, "congestion control"),
-        _CC_FLAGS,
-        Field("mpr", 8, "window in units of 128 PSNs; 0: not dynamic"),
-        Field("sack_offset", 16, "first PSN of the bitmap - cack_psn", signed=True),
-        Field("sack_bitmap", 64, "bit i: that PSN + i is received"),
-    ),
-)
-CC_STATE = Header(
-    "CC_STATE",
-    "Congestion control state",
-    "MRC 2.7",
-    (
-        Field("tx_timestamp", 16, "tx_timestamp of the packet answered"),
-        _reserved(1),
-        Field("ooo_count", 15, "packets received beyond a gap"),
-        Field("restore_cwnd", 1, "undo a cut"),
-        Field("rcv_cwnd_pen", 7, "what the receiver asks the window to give up, 1/128"),
-        Field("rcvd_bytes", 24, "bytes received in all, units of 256 B"),
-    ),
-)
-NETH = Header(
-    "NETH",
-    "Negative acknowledgement header",
-    "MRC 2.8",
-    (
-        _TYPE,
-        _NXT,
-        _reserved(7),
-        Field("nack_reason", 8, "why", names=NACK_REASONS),
-        _VENDOR,
-        _ENTROPY,
-        _SPDCID,
-        _DPDCID,
-        _reserved(8),
-        Field("nack_psn", 24, "the packet refused"),
-        Field("cc_type", 4, "congestion control: 2"),
-        _CC_FLAGS,
-        _reserved(8),
-        Field("tx_timestamp", 16, "tx_timestamp of the packet refused"),
-    ),
-)
-PETH = Header(
-    "PETH",
-    "Reliability probe header",
-    "MRC 2.9",
-    (
-        _reserved(24),
-        _VENDOR,
-        Field("probe_id", 16, "returned in the answer"),
-        _reserved(16),
-        _SPDCID,
-        _DPDCID,
-        _TIMESTAMP,
-        _TSR,
-        _reserved(11),
-        _FTYPE,
-    ),
-)
-ERTH = Header(
-    "ERTH",
-    "Endpoint request header",
-    "MRC 2.10",
-    (
-        _TYPE,
-        _NXT,
-        _reserved(5),
-        Field("op", 2, "operation", names=ENDPOINT_OPS),
-        _reserved(8),
-        _VENDOR,
-        Field("port_status_mask", 32, "bit p: port p can be reached"),
-        _reserved(32),
-        _TIMESTAMP,
-        _TSR,
-        _reserved(11),
-        _FTYPE,
-    ),
-)
-EETH = Header(
-    "EETH",
-    "Endpoint response header",
-    "MRC 2.10, row 4",
-    (
-        _TYPE,
-        _reserved(6),
-        Field("op", 2, "operation answered", names=ENDPOINT_OPS),
-        Field("op_alternative", 2, "where others write it; read if op is 0", names=ENDPOINT_OPS),
-        _reserved(2),
-        _reserved(208),
-        Field("tx_timestamp", 16, "tx_timestamp of the request"),
-        _reserved(48),
-    ),
-)
-ICRC = Header("iCRC", "Invariant CRC", "IBTA A17.3", (Field("icrc", 32, "little-endian"),))
+# What several headers have.
+_CLASS = """\
+    dscp                6  traffic class of the packet, and whether it was trimmed
+    ecn                 2  explicit congestion notification"""
+BTH_START = """\
+    opcode              8  what this packet is
+    se                  1  solicited event
+    m                   1  migration state of InfiniBand
+    pad                 2  bytes of padding behind the payload
+    tver                4  transport version: 0
+    pkey               16  partition"""
+_STAMP = """\
+    tx_timestamp       16  when it was sent, units of 128 ns
+    tsr                 1  1: the unit of tx_timestamp is the implementation's own
+    reserved           11
+    ftype               4  1: a time stamp"""
+_UET = """\
+    type                4  of UET; reserved
+    nxt                 5  of UET; reserved"""
+_DCIDS = """\
+    spdcid             16  low 16 bits of the sender's QPN; ignored
+    dpdcid             16  low 16 bits of the receiver's QPN; ignored"""
+_ANSWERED = f"""\
+    entropy            32  EV of the packet that this one answers
+{_DCIDS}
+    reserved            8"""
 
-HEADERS = (
-    ETHERNET,
-    IPV6,
-    IPV4,
-    SRH,
-    UDP,
-    BTH,
-    METH,
-    TSETH,
-    RETH,
-    IMMDT,
-    AETH,
-    SETH,
-    CC_STATE,
-    NETH,
-    PETH,
-    ERTH,
-    EETH,
-    ICRC,
+HEADERS = tables(
+    f"""
+Ethernet | Ethernet II | IEEE 802.3
+    dst_mac            48  station address
+    src_mac            48  station address
+    ethertype          16  what follows
+
+IPv6 | IPv6; the outer one's destination is a carrier of uSIDs | RFC 8200, MRC 2.1, 2.12
+    version             4  6
+{_CLASS}
+    flow_label         20  low 16 bits: one half of the EV
+    payload_length     16  bytes behind this header
+    next_header         8  what follows
+    hop_limit           8  hops left
+    src               128  address of the sending NIC's port
+    dst               128  address of the receiving NIC's port, or the carrier
+
+IPv4 | IPv4, where there is no SRv6 | RFC 791
+    version             4  4
+    ihl                 4  length in units of 4 B: 5
+{_CLASS}
+    total_length       16  bytes from the first of this header on
+    identification     16  of fragments; 0
+    ip_flags            3  2: do not fragment
+    fragment_offset    13  0: fragments are refused
+    ttl                 8  hops left
+    protocol            8  what follows
+    header_checksum    16  of this header
+    src                32  address of the sending NIC's port
+    dst                32  address of the receiving NIC's port
+
+SRH | Segment routing header with one segment | RFC 8754, MRC 2.12
+    next_header         8  what follows
+    hdr_ext_len         8  length in units of 8 B, without the first 8: 2
+    routing_type        8  4: segment routing
+    segments_left       8  0: the destination is the last carrier; 1: the segment follows
+    last_entry          8  index of the last segment: 0
+    srh_flags           8  0
+    tag                16  0
+    segment           128  carrier of further uSIDs, or a copy of the first for debugging
+
+UDP | UDP | RFC 768, MRC 2.2
+    src_port           16  one half of the EV
+    dst_port           16  4791; 4971 is accepted too
+    length             16  bytes from the first of this header on
+    checksum           16  0: none, the iCRC protects the packet
+
+BTH | Base transport header | IBTA 9.2, MRC 2.4
+{BTH_START}
+    reserved            8
+    dest_qpn           24  QP that it is for; 2: the endpoint
+    a                   1  acknowledge request: answer with a SACK at once
+    r                   1  of InfiniBand; 0
+    rtx                 1  a retransmission
+    ts                  1  a TSETH follows
+    reserved            4
+    psn                24  sequence number of the packet; request id of endpoint operations
+
+METH | Message header | MRC 2.5
+    rqmsn              16  number of the immediate that the message carries or follows
+    msn                16  number of the message
+
+TSETH | Time stamp header | MRC 2.5
+{_STAMP}
+
+RETH | RDMA header | IBTA 9.3.3, MRC 1.4
+    va                 64  address at which this packet's payload goes
+    rkey               32  key of the memory region
+    dma_length         32  bytes of the whole message
+
+ImmDt | Immediate data | IBTA 9.3.6
+    imm                32  immediate data
+
+AETH | Acknowledgement header | IBTA 9.3.5, MRC 1.2
+    syndrome            8  acknowledged, or why not
+    msn                24  messages completed
+
+SETH | Selective acknowledgement header | MRC 2.6
+{_UET}
+    m                   2  what to do with the path of the packet answered
+    reserved            3
+    pr                  1  answers a probe: ack_psn_offset is its probe_id
+    reserved            1
+    ack_psn_offset    16s  PSN that triggered this SACK - cack_psn
+{_ANSWERED}
+    cack_psn           24  all up to this one are received
+    cc_type             4  congestion control
+    cc_flags            4  of the congestion control; reserved
+    mpr                 8  window in units of 128 PSNs; 0: not dynamic
+    sack_offset       16s  first PSN of the bitmap - cack_psn
+    sack_bitmap        64  bit i: that PSN + i is received
+
+CC_STATE | Congestion control state | MRC 2.7
+    tx_timestamp       16  tx_timestamp of the packet answered
+    reserved            1
+    ooo_count          15  packets received beyond a gap
+    restore_cwnd        1  undo a cut
+    rcv_cwnd_pen        7  what the receiver asks the window to give up, 1/128
+    rcvd_bytes         24  bytes received in all, units of 256 B
+
+NETH | Negative acknowledgement header | MRC 2.8
+{_UET}
+    reserved            7
+    nack_reason         8  why
+    vendor              8  the implementation's own
+{_ANSWERED}
+    nack_psn           24  the packet refused
+    cc_type             4  congestion control: 2
+    cc_flags            4  of the congestion control; reserved
+    reserved            8
+    tx_timestamp       16  tx_timestamp of the packet refused
+
+PETH | Reliability probe header | MRC 2.9
+    reserved           24
+    vendor              8  the implementation's own
+    probe_id           16  returned in the answer
+    reserved           16
+{_DCIDS}
+{_STAMP}
+
+ERTH | Endpoint request header | MRC 2.10
+{_UET}
+    reserved            5
+    op                  2  operation
+    reserved            8
+    vendor              8  the implementation's own
+    port_status_mask   32  bit p: port p can be reached
+    reserved           32
+{_STAMP}
+
+EETH | Endpoint response header | MRC 2.10, row 4
+    type                4  of UET; reserved
+    reserved            6
+    op                  2  operation answered
+    op_alternative      2  where others write it; read if op is 0
+    reserved            2
+    reserved          208
+    tx_timestamp       16  tx_timestamp of the request
+    reserved           48
+
+iCRC | Invariant CRC | IBTA A17.3
+    icrc               32  little-endian
+""",
+    _NAMES,
 )
+ETHERNET, IPV6, IPV4, SRH, UDP = HEADERS[:5]
+BTH, METH, TSETH, RETH, IMMDT, AETH = HEADERS[5:11]
+SETH, CC_STATE, NETH, PETH, ERTH, EETH, ICRC = HEADERS[11:]
 
 _DATA = (METH, TSETH, RETH)
 EXTENSIONS: dict[int, tuple[Header, ...]] = {
     # MRC 2.3: what follows the BTH; the TSETH of data packets only where BTH.ts is set
-    packet.WRITE_FIRST: _DATA,
-    packet.WRITE_MIDDLE: _DATA,
-    packet.WRITE_LAST: _DATA,
+    **dict.fromkeys((packet.WRITE_FIRST, packet.WRITE_MIDDLE, packet.WRITE_LAST), _DATA),
     packet.WRITE_LAST_IMM: (*_DATA, IMMDT),
     packet.WRITE_ONLY: _DATA,
     packet.WRITE_ONLY_IMM: (*_DATA, IMMDT),

@@ -152,7 +152,7 @@ def _sack(p: Any) -> Iterator[str]:
     if p.bitmap:
         yield f"received {received(p.bitmap, p.cack_psn + p.sack_offset)}"
     if p.flag_bits & packet.PROBE_ANSWER:
-        yield _probe_id(p)
+        yield from _probe(p)
     else:
         yield f"for PSN {p.cack_psn + p.ack_offset & packet.PSN_MASK}"
     yield _answered(p)
@@ -176,29 +176,21 @@ def _acknowledge(p: Any) -> Iterator[str]:
     yield f"msn {p.msn}"
 
 
-def _probe(p: Any) -> Iterator[str]:
-    yield _probe_id(p)
-
-
 def _endpoint_request(p: Any) -> Iterator[str]:
-    yield _operation(p)
+    yield from _operation(p)
     yield f"ports {p.port_mask:#x}"
 
 
-def _endpoint_response(p: Any) -> Iterator[str]:
-    yield _operation(p)
-
-
-def _probe_id(p: Any) -> str:
-    return f"probe {p.ack_offset & 0xFFFF}"
+def _probe(p: Any) -> Iterator[str]:
+    yield f"probe {p.ack_offset & 0xFFFF}"
 
 
 def _answered(p: Any) -> str:
     return f"of EV {p.entropy:#010x}"
 
 
-def _operation(p: Any) -> str:
-    return layout.ENDPOINT_OPS.get(p.reason, f"op {p.reason}")
+def _operation(p: Any) -> Iterator[str]:
+    yield layout.ENDPOINT_OPS.get(p.reason, f"op {p.reason}")
 
 
 def received(bitmap: int, base: int) -> str:
@@ -222,15 +214,10 @@ def span(first: int, last: int) -> str:
 ENDPOINT = {packet.ENDPOINT_REQUEST, packet.ENDPOINT_RESPONSE}
 NO_PSN = {packet.SACK, packet.ACKNOWLEDGE, packet.PROBE}  # whose BTH.psn says nothing
 DETAILS: dict[int, Callable[[Any], Iterator[str]]] = {
-    packet.WRITE_FIRST: _data,
-    packet.WRITE_MIDDLE: _data,
-    packet.WRITE_LAST: _data,
-    packet.WRITE_LAST_IMM: _data,
-    packet.WRITE_ONLY: _data,
-    packet.WRITE_ONLY_IMM: _data,
+    **{opcode: _data for opcode in layout.OPCODES if opcode <= packet.LAST_DATA},
     packet.ACKNOWLEDGE: _acknowledge,
     packet.ENDPOINT_REQUEST: _endpoint_request,
-    packet.ENDPOINT_RESPONSE: _endpoint_response,
+    packet.ENDPOINT_RESPONSE: _operation,
     packet.SACK: _sack,
     packet.NACK: _nack,
     packet.PROBE: _probe,

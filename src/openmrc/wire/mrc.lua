@@ -4,193 +4,12 @@
 --
 -- It follows the public descriptions of MRC 1.0. Fields are named mrc.HEADER.FIELD (mrc.bth.psn,
 -- mrc.seth.cack_psn); short forms are mrc.opcode, mrc.qpn, mrc.psn, mrc.rtx, mrc.ev, mrc.trimmed
--- and mrc.icrc.status. The tables between the two markers are generated; the rest is not.
+-- and mrc.icrc.status. What belongs between the two markers is made from layout.py:
+-- the file that `python -m openmrc.wire.dissector` names has it.
 
 local mrc = Proto("mrc", "Multipath Reliable Connection")
 
 -- made from layout: tables
-local UDP_PORTS = "4791,4971"
-local TRIMMED = { [12] = "TRIMMED", [16] = "TRIMMED_LASTHOP" } -- by DSCP
-local DSCP_NO_TRIM = 0
-local ECN_CE = 3
-local FTYPE_TIMESTAMP = 1
-local PSNS = 16777216 -- modulus
-local MPR_UNIT = 128
-local MAX_PAYLOAD = 8192
--- bits that the iCRC takes as ones, from the IP header on
-local MASK_IPV6 = { 15, 255, 255, 255, 0, 0, 0, 255, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0, 255 }
-local MASK_IPV4 = { 0, 255, 0, 0, 0, 0, 0, 0, 255, 0, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0, 255 }
-local OPCODE_NAMES = { [198] = "RDMA_WRITE_FIRST", [199] = "RDMA_WRITE_MIDDLE", [200] = "RDMA_WRITE_LAST", [201] = "RDMA_WRITE_LAST_IMM", [202] = "RDMA_WRITE_ONLY", [203] = "RDMA_WRITE_ONLY_IMM", [209] = "ACKNOWLEDGE", [216] = "ENDPOINT_REQUEST", [217] = "ENDPOINT_RESPONSE", [220] = "RELIABILITY_SACK", [221] = "RELIABILITY_NACK", [222] = "RELIABILITY_PROBE_REQ" }
-local FTYPE_NAMES = { [1] = "TIMESTAMP" }
-local SYNDROME_NAMES = { [31] = "ACK", [97] = "NAK_INVALID_REQUEST", [98] = "NAK_ACCESS_ERROR" }
-local M_NAMES = { [0] = "NONE", [1] = "SKIP_ONCE", [2] = "ALWAYS_SKIP" }
-local NACK_REASON_NAMES = { [1] = "TRIMMED", [2] = "TRIMMED_LASTHOP", [6] = "NO_BITMAP", [7] = "NO_PKT_BUFFER", [10] = "NO_RESOURCE", [11] = "PSN_OOR_WINDOW", [25] = "UNEXP_EVENT" }
-local OP_NAMES = { [0] = "PORT_STATUS_UPDATE", [1] = "EV_PROBE" }
-local BTH = {
-  name = "BTH", title = "Base transport header", size = 12,
-  { "opcode", 0, 8, ProtoField.uint8("mrc.bth.opcode", "opcode", base.HEX, OPCODE_NAMES, nil, "what this packet is") },
-  { "se", 8, 1, ProtoField.uint8("mrc.bth.se", "se", base.DEC, nil, 0x80, "solicited event") },
-  { "m", 9, 1, ProtoField.uint8("mrc.bth.m", "m", base.DEC, nil, 0x40, "migration state of InfiniBand") },
-  { "pad", 10, 2, ProtoField.uint8("mrc.bth.pad", "pad", base.DEC, nil, 0x30, "bytes of padding behind the payload") },
-  { "tver", 12, 4, ProtoField.uint8("mrc.bth.tver", "tver", base.DEC, nil, 0x0F, "transport version: 0") },
-  { "pkey", 16, 16, ProtoField.uint16("mrc.bth.pkey", "pkey", base.HEX, nil, nil, "partition") },
-  { "reserved1", 32, 8, ProtoField.uint8("mrc.bth.reserved1", "reserved1", base.DEC) },
-  { "dest_qpn", 40, 24, ProtoField.uint24("mrc.bth.dest_qpn", "dest_qpn", base.HEX, nil, nil, "QP that it is for; 2: the endpoint") },
-  { "a", 64, 1, ProtoField.uint8("mrc.bth.a", "a", base.DEC, nil, 0x80, "acknowledge request: answer with a SACK at once") },
-  { "r", 65, 1, ProtoField.uint8("mrc.bth.r", "r", base.DEC, nil, 0x40, "of InfiniBand; 0") },
-  { "rtx", 66, 1, ProtoField.uint8("mrc.bth.rtx", "rtx", base.DEC, nil, 0x20, "a retransmission") },
-  { "ts", 67, 1, ProtoField.uint8("mrc.bth.ts", "ts", base.DEC, nil, 0x10, "a TSETH follows") },
-  { "reserved2", 68, 4, ProtoField.uint8("mrc.bth.reserved2", "reserved2", base.DEC, nil, 0x0F) },
-  { "psn", 72, 24, ProtoField.uint24("mrc.bth.psn", "psn", base.DEC, nil, nil, "sequence number of the packet; request id of endpoint operations") },
-}
-local METH = {
-  name = "METH", title = "Message header", size = 4,
-  { "rqmsn", 0, 16, ProtoField.uint16("mrc.meth.rqmsn", "rqmsn", base.DEC, nil, nil, "number of the immediate that the message carries or follows") },
-  { "msn", 16, 16, ProtoField.uint16("mrc.meth.msn", "msn", base.DEC, nil, nil, "number of the message") },
-}
-local TSETH = {
-  name = "TSETH", title = "Time stamp header", size = 4,
-  { "tx_timestamp", 0, 16, ProtoField.uint16("mrc.tseth.tx_timestamp", "tx_timestamp", base.DEC, nil, nil, "when it was sent, units of 128 ns") },
-  { "tsr", 16, 1, ProtoField.uint8("mrc.tseth.tsr", "tsr", base.DEC, nil, 0x80, "1: the unit of tx_timestamp is the implementation's own") },
-  { "reserved1", 17, 11, ProtoField.uint16("mrc.tseth.reserved1", "reserved1", base.DEC, nil, 0x7FF0) },
-  { "ftype", 28, 4, ProtoField.uint8("mrc.tseth.ftype", "ftype", base.DEC, FTYPE_NAMES, 0x0F, "1: a time stamp") },
-}
-local RETH = {
-  name = "RETH", title = "RDMA header", size = 16,
-  { "va", 0, 64, ProtoField.uint64("mrc.reth.va", "va", base.HEX, nil, nil, "address at which this packet's payload goes") },
-  { "rkey", 64, 32, ProtoField.uint32("mrc.reth.rkey", "rkey", base.HEX, nil, nil, "key of the memory region") },
-  { "dma_length", 96, 32, ProtoField.uint32("mrc.reth.dma_length", "dma_length", base.DEC, nil, nil, "bytes of the whole message") },
-}
-local IMMDT = {
-  name = "ImmDt", title = "Immediate data", size = 4,
-  { "imm", 0, 32, ProtoField.uint32("mrc.immdt.imm", "imm", base.HEX, nil, nil, "immediate data") },
-}
-local AETH = {
-  name = "AETH", title = "Acknowledgement header", size = 4,
-  { "syndrome", 0, 8, ProtoField.uint8("mrc.aeth.syndrome", "syndrome", base.HEX, SYNDROME_NAMES, nil, "acknowledged, or why not") },
-  { "msn", 8, 24, ProtoField.uint24("mrc.aeth.msn", "msn", base.DEC, nil, nil, "messages completed") },
-}
-local SETH = {
-  name = "SETH", title = "Selective acknowledgement header", size = 28,
-  { "type", 0, 4, ProtoField.uint8("mrc.seth.type", "type", base.DEC, nil, 0xF0, "of UET; reserved") },
-  { "nxt", 4, 5, ProtoField.uint16("mrc.seth.nxt", "nxt", base.DEC, nil, 0x0F80, "of UET; reserved") },
-  { "m", 9, 2, ProtoField.uint8("mrc.seth.m", "m", base.DEC, M_NAMES, 0x60, "what to do with the path of the packet answered") },
-  { "reserved1", 11, 3, ProtoField.uint8("mrc.seth.reserved1", "reserved1", base.DEC, nil, 0x1C) },
-  { "pr", 14, 1, ProtoField.uint8("mrc.seth.pr", "pr", base.DEC, nil, 0x02, "answers a probe: ack_psn_offset is its probe_id") },
-  { "reserved2", 15, 1, ProtoField.uint8("mrc.seth.reserved2", "reserved2", base.DEC, nil, 0x01) },
-  { "ack_psn_offset", 16, 16, ProtoField.int16("mrc.seth.ack_psn_offset", "ack_psn_offset", base.DEC, nil, nil, "PSN that triggered this SACK - cack_psn") },
-  { "entropy", 32, 32, ProtoField.uint32("mrc.seth.entropy", "entropy", base.HEX, nil, nil, "EV of the packet that this one answers") },
-  { "spdcid", 64, 16, ProtoField.uint16("mrc.seth.spdcid", "spdcid", base.HEX, nil, nil, "low 16 bits of the sender's QPN; ignored") },
-  { "dpdcid", 80, 16, ProtoField.uint16("mrc.seth.dpdcid", "dpdcid", base.HEX, nil, nil, "low 16 bits of the receiver's QPN; ignored") },
-  { "reserved3", 96, 8, ProtoField.uint8("mrc.seth.reserved3", "reserved3", base.DEC) },
-  { "cack_psn", 104, 24, ProtoField.uint24("mrc.seth.cack_psn", "cack_psn", base.DEC, nil, nil, "all up to this one are received") },
-  { "cc_type", 128, 4, ProtoField.uint8("mrc.seth.cc_type", "cc_type", base.DEC, nil, 0xF0, "congestion control") },
-  { "cc_flags", 132, 4, ProtoField.uint8("mrc.seth.cc_flags", "cc_flags", base.DEC, nil, 0x0F, "of the congestion control; reserved") },
-  { "mpr", 136, 8, ProtoField.uint8("mrc.seth.mpr", "mpr", base.DEC, nil, nil, "window in units of 128 PSNs; 0: not dynamic") },
-  { "sack_offset", 144, 16, ProtoField.int16("mrc.seth.sack_offset", "sack_offset", base.DEC, nil, nil, "first PSN of the bitmap - cack_psn") },
-  { "sack_bitmap", 160, 64, ProtoField.uint64("mrc.seth.sack_bitmap", "sack_bitmap", base.HEX, nil, nil, "bit i: that PSN + i is received") },
-}
-local CC_STATE = {
-  name = "CC_STATE", title = "Congestion control state", size = 8,
-  { "tx_timestamp", 0, 16, ProtoField.uint16("mrc.cc_state.tx_timestamp", "tx_timestamp", base.DEC, nil, nil, "tx_timestamp of the packet answered") },
-  { "reserved1", 16, 1, ProtoField.uint8("mrc.cc_state.reserved1", "reserved1", base.DEC, nil, 0x80) },
-  { "ooo_count", 17, 15, ProtoField.uint16("mrc.cc_state.ooo_count", "ooo_count", base.DEC, nil, 0x7FFF, "packets received beyond a gap") },
-  { "restore_cwnd", 32, 1, ProtoField.uint8("mrc.cc_state.restore_cwnd", "restore_cwnd", base.DEC, nil, 0x80, "undo a cut") },
-  { "rcv_cwnd_pen", 33, 7, ProtoField.uint8("mrc.cc_state.rcv_cwnd_pen", "rcv_cwnd_pen", base.DEC, nil, 0x7F, "what the receiver asks the window to give up, 1/128") },
-  { "rcvd_bytes", 40, 24, ProtoField.uint24("mrc.cc_state.rcvd_bytes", "rcvd_bytes", base.DEC, nil, nil, "bytes received in all, units of 256 B") },
-}
-local NETH = {
-  name = "NETH", title = "Negative acknowledgement header", size = 20,
-  { "type", 0, 4, ProtoField.uint8("mrc.neth.type", "type", base.DEC, nil, 0xF0, "of UET; reserved") },
-  { "nxt", 4, 5, ProtoField.uint16("mrc.neth.nxt", "nxt", base.DEC, nil, 0x0F80, "of UET; reserved") },
-  { "reserved1", 9, 7, ProtoField.uint8("mrc.neth.reserved1", "reserved1", base.DEC, nil, 0x7F) },
-  { "nack_reason", 16, 8, ProtoField.uint8("mrc.neth.nack_reason", "nack_reason", base.HEX, NACK_REASON_NAMES, nil, "why") },
-  { "vendor", 24, 8, ProtoField.uint8("mrc.neth.vendor", "vendor", base.DEC, nil, nil, "the implementation's own") },
-  { "entropy", 32, 32, ProtoField.uint32("mrc.neth.entropy", "entropy", base.HEX, nil, nil, "EV of the packet that this one answers") },
-  { "spdcid", 64, 16, ProtoField.uint16("mrc.neth.spdcid", "spdcid", base.HEX, nil, nil, "low 16 bits of the sender's QPN; ignored") },
-  { "dpdcid", 80, 16, ProtoField.uint16("mrc.neth.dpdcid", "dpdcid", base.HEX, nil, nil, "low 16 bits of the receiver's QPN; ignored") },
-  { "reserved2", 96, 8, ProtoField.uint8("mrc.neth.reserved2", "reserved2", base.DEC) },
-  { "nack_psn", 104, 24, ProtoField.uint24("mrc.neth.nack_psn", "nack_psn", base.DEC, nil, nil, "the packet refused") },
-  { "cc_type", 128, 4, ProtoField.uint8("mrc.neth.cc_type", "cc_type", base.DEC, nil, 0xF0, "congestion control: 2") },
-  { "cc_flags", 132, 4, ProtoField.uint8("mrc.neth.cc_flags", "cc_flags", base.DEC, nil, 0x0F, "of the congestion control; reserved") },
-  { "reserved3", 136, 8, ProtoField.uint8("mrc.neth.reserved3", "reserved3", base.DEC) },
-  { "tx_timestamp", 144, 16, ProtoField.uint16("mrc.neth.tx_timestamp", "tx_timestamp", base.DEC, nil, nil, "tx_timestamp of the packet refused") },
-}
-local PETH = {
-  name = "PETH", title = "Reliability probe header", size = 16,
-  { "reserved1", 0, 24, ProtoField.uint24("mrc.peth.reserved1", "reserved1", base.DEC) },
-  { "vendor", 24, 8, ProtoField.uint8("mrc.peth.vendor", "vendor", base.DEC, nil, nil, "the implementation's own") },
-  { "probe_id", 32, 16, ProtoField.uint16("mrc.peth.probe_id", "probe_id", base.DEC, nil, nil, "returned in the answer") },
-  { "reserved2", 48, 16, ProtoField.uint16("mrc.peth.reserved2", "reserved2", base.DEC) },
-  { "spdcid", 64, 16, ProtoField.uint16("mrc.peth.spdcid", "spdcid", base.HEX, nil, nil, "low 16 bits of the sender's QPN; ignored") },
-  { "dpdcid", 80, 16, ProtoField.uint16("mrc.peth.dpdcid", "dpdcid", base.HEX, nil, nil, "low 16 bits of the receiver's QPN; ignored") },
-  { "tx_timestamp", 96, 16, ProtoField.uint16("mrc.peth.tx_timestamp", "tx_timestamp", base.DEC, nil, nil, "when it was sent, units of 128 ns") },
-  { "tsr", 112, 1, ProtoField.uint8("mrc.peth.tsr", "tsr", base.DEC, nil, 0x80, "1: the unit of tx_timestamp is the implementation's own") },
-  { "reserved3", 113, 11, ProtoField.uint16("mrc.peth.reserved3", "reserved3", base.DEC, nil, 0x7FF0) },
-  { "ftype", 124, 4, ProtoField.uint8("mrc.peth.ftype", "ftype", base.DEC, FTYPE_NAMES, 0x0F, "1: a time stamp") },
-}
-local ERTH = {
-  name = "ERTH", title = "Endpoint request header", size = 16,
-  { "type", 0, 4, ProtoField.uint8("mrc.erth.type", "type", base.DEC, nil, 0xF0, "of UET; reserved") },
-  { "nxt", 4, 5, ProtoField.uint16("mrc.erth.nxt", "nxt", base.DEC, nil, 0x0F80, "of UET; reserved") },
-  { "reserved1", 9, 5, ProtoField.uint8("mrc.erth.reserved1", "reserved1", base.DEC, nil, 0x7C) },
-  { "op", 14, 2, ProtoField.uint8("mrc.erth.op", "op", base.DEC, OP_NAMES, 0x03, "operation") },
-  { "reserved2", 16, 8, ProtoField.uint8("mrc.erth.reserved2", "reserved2", base.DEC) },
-  { "vendor", 24, 8, ProtoField.uint8("mrc.erth.vendor", "vendor", base.DEC, nil, nil, "the implementation's own") },
-  { "port_status_mask", 32, 32, ProtoField.uint32("mrc.erth.port_status_mask", "port_status_mask", base.HEX, nil, nil, "bit p: port p can be reached") },
-  { "reserved3", 64, 32, ProtoField.uint32("mrc.erth.reserved3", "reserved3", base.DEC) },
-  { "tx_timestamp", 96, 16, ProtoField.uint16("mrc.erth.tx_timestamp", "tx_timestamp", base.DEC, nil, nil, "when it was sent, units of 128 ns") },
-  { "tsr", 112, 1, ProtoField.uint8("mrc.erth.tsr", "tsr", base.DEC, nil, 0x80, "1: the unit of tx_timestamp is the implementation's own") },
-  { "reserved4", 113, 11, ProtoField.uint16("mrc.erth.reserved4", "reserved4", base.DEC, nil, 0x7FF0) },
-  { "ftype", 124, 4, ProtoField.uint8("mrc.erth.ftype", "ftype", base.DEC, FTYPE_NAMES, 0x0F, "1: a time stamp") },
-}
-local EETH = {
-  name = "EETH", title = "Endpoint response header", size = 36,
-  { "type", 0, 4, ProtoField.uint8("mrc.eeth.type", "type", base.DEC, nil, 0xF0, "of UET; reserved") },
-  { "reserved1", 4, 6, ProtoField.uint16("mrc.eeth.reserved1", "reserved1", base.DEC, nil, 0x0FC0) },
-  { "op", 10, 2, ProtoField.uint8("mrc.eeth.op", "op", base.DEC, OP_NAMES, 0x30, "operation answered") },
-  { "op_alternative", 12, 2, ProtoField.uint8("mrc.eeth.op_alternative", "op_alternative", base.DEC, OP_NAMES, 0x0C, "where others write it; read if op is 0") },
-  { "reserved2", 14, 2, ProtoField.uint8("mrc.eeth.reserved2", "reserved2", base.DEC, nil, 0x03) },
-  { "reserved3", 16, 208, ProtoField.bytes("mrc.eeth.reserved3", "reserved3", base.NONE, nil) },
-  { "tx_timestamp", 224, 16, ProtoField.uint16("mrc.eeth.tx_timestamp", "tx_timestamp", base.DEC, nil, nil, "tx_timestamp of the request") },
-  { "reserved4", 240, 48, ProtoField.bytes("mrc.eeth.reserved4", "reserved4", base.NONE, nil) },
-}
-local ICRC = {
-  name = "iCRC", title = "Invariant CRC", size = 4,
-  { "icrc", 0, 32, ProtoField.uint32("mrc.icrc.icrc", "icrc", base.HEX, nil, nil, "little-endian") },
-}
-local HEADERS = { BTH, METH, TSETH, RETH, IMMDT, AETH, SETH, CC_STATE, NETH, PETH, ERTH, EETH, ICRC }
-local SHORT_FORMS = {
-  { "opcode", 0, 8, ProtoField.uint8("mrc.opcode", "opcode", base.HEX, OPCODE_NAMES, nil, "what this packet is") },
-  { "psn", 72, 24, ProtoField.uint24("mrc.psn", "psn", base.DEC, nil, nil, "sequence number of the packet; request id of endpoint operations") },
-  { "dest_qpn", 40, 24, ProtoField.uint24("mrc.qpn", "qpn", base.HEX, nil, nil, "QP that it is for; 2: the endpoint") },
-  { "rtx", 66, 1, ProtoField.uint8("mrc.rtx", "rtx", base.DEC, nil, 0x20, "a retransmission") },
-}
--- what follows the BTH
-local EXTENSIONS = {
-  [0xC6] = { METH, TSETH, RETH },
-  [0xC7] = { METH, TSETH, RETH },
-  [0xC8] = { METH, TSETH, RETH },
-  [0xC9] = { METH, TSETH, RETH, IMMDT },
-  [0xCA] = { METH, TSETH, RETH },
-  [0xCB] = { METH, TSETH, RETH, IMMDT },
-  [0xD1] = { AETH },
-  [0xD8] = { ERTH },
-  [0xD9] = { EETH },
-  [0xDC] = { SETH, CC_STATE },
-  [0xDD] = { NETH },
-  [0xDE] = { PETH },
-}
-local ERRORS = {
-  TOO_SHORT = { "the frame ends within a header", ProtoExpert.new("mrc.error.too_short", "the frame ends within a header", expert.group.PROTOCOL, expert.severity.ERROR) },
-  OPCODE = { "not an opcode of MRC", ProtoExpert.new("mrc.error.opcode", "not an opcode of MRC", expert.group.PROTOCOL, expert.severity.ERROR) },
-  TRANSPORT_VERSION = { "not transport version 0", ProtoExpert.new("mrc.error.transport_version", "not transport version 0", expert.group.PROTOCOL, expert.severity.ERROR) },
-  EXTENSION_LENGTH = { "the packet ends within its headers", ProtoExpert.new("mrc.error.extension_length", "the packet ends within its headers", expert.group.PROTOCOL, expert.severity.ERROR) },
-  FTYPE = { "not a time stamp (ftype 1)", ProtoExpert.new("mrc.error.ftype", "not a time stamp (ftype 1)", expert.group.PROTOCOL, expert.severity.ERROR) },
-  PAD = { "padding that the payload does not need, or that is missing", ProtoExpert.new("mrc.error.pad", "padding that the payload does not need, or that is missing", expert.group.PROTOCOL, expert.severity.ERROR) },
-  PAYLOAD_LENGTH = { "a payload where there is none, or one longer than a packet record can say", ProtoExpert.new("mrc.error.payload_length", "a payload where there is none, or one longer than a packet record can say", expert.group.PROTOCOL, expert.severity.ERROR) },
-  ICRC = { "wrong iCRC", ProtoExpert.new("mrc.error.icrc", "wrong iCRC", expert.group.CHECKSUM, expert.severity.ERROR) },
-}
 -- end of tables
 
 local BAD, GOOD, UNVERIFIED, NOT_PRESENT = 0, 1, 2, 3 -- Wireshark's own words for checksums
@@ -487,23 +306,18 @@ DETAILS[SETH] = function(p, add)
   if penalty ~= 0 then add("penalty %d/128", penalty) end
 end
 
-DETAILS[NETH] = function(p, add)
-  add("%s", named(NACK_REASON_NAMES, value(p, NETH, "nack_reason"), "reason 0x%02x"))
-  add("of EV 0x%08x", value(p, NETH, "entropy"))
-end
-
-DETAILS[AETH] = function(p, add)
-  add("%s", named(SYNDROME_NAMES, value(p, AETH, "syndrome"), "syndrome 0x%02x"))
-  add("msn %d", value(p, AETH, "msn"))
-end
-
-DETAILS[PETH] = function(p, add)
-  add("probe %d", value(p, PETH, "probe_id"))
-end
-
-DETAILS[ERTH] = function(p, add)
-  add("%s", named(OP_NAMES, value(p, ERTH, "op"), "op %d"))
-  add("ports 0x%x", value(p, ERTH, "port_status_mask"))
+-- Headers of which single fields are said: each field, its format, and names that go before it.
+for header, fields in pairs {
+  [NETH] = { { "nack_reason", "reason 0x%02x", NACK_REASON_NAMES }, { "entropy", "of EV 0x%08x" } },
+  [AETH] = { { "syndrome", "syndrome 0x%02x", SYNDROME_NAMES }, { "msn", "msn %d" } },
+  [PETH] = { { "probe_id", "probe %d" } },
+  [ERTH] = { { "op", "op %d", OP_NAMES }, { "port_status_mask", "ports 0x%x" } },
+} do
+  DETAILS[header] = function(p, add)
+    for _, field in ipairs(fields) do
+      add("%s", named(field[3] or {}, value(p, header, field[1]), field[2]))
+    end
+  end
 end
 
 DETAILS[EETH] = function(p, add)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from struct import Struct
-from types import TracebackType
 from typing import BinaryIO, NamedTuple, NoReturn, Self
 
 from openmrc.errors import InputError
@@ -212,12 +211,7 @@ class Reader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stream.close()
 
     def __iter__(self) -> Iterator[Captured]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from openmrc.wire import frame, lines, pause, roce_lines, roce_view, view
+from openmrc.wire import frame, lines, view
 from openmrc.wire.frame import WireError
 from openmrc.wire.lines import FOREIGN, Frames
-from openmrc.wire.pause import PauseError
 from openmrc.wire.pcap import Captured
-from openmrc.wire.roce_lines import RoceError, RoceFrames
-from openmrc.wire.roce_summary import RoceSummary
+from openmrc.wire.roce import lines as roce_lines
+from openmrc.wire.roce import pause
+from openmrc.wire.roce import view as roce_view
+from openmrc.wire.roce.lines import RoceError, RoceFrames
+from openmrc.wire.roce.pause import PauseError
+from openmrc.wire.roce.summary import RoceSummary
 from openmrc.wire.summary import Summary
 
 MRC, ROCE, PFC = "MRC", "RoCEv2", "PFC"

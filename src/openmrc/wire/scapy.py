@@ -43,7 +43,7 @@ except ImportError as missing:
 import numpy as np
 
 from openmrc.wire import icrc, layout
-from openmrc.wire.dissector import named_fields
+from openmrc.wire.dissector import HEADERS, named_fields
 from openmrc.wire.layout import Field, Header
 
 OPCODE_GROUP_BITS, OPCODE_GROUP = 3, 0b110  # MRC 2.3
@@ -234,26 +234,12 @@ def get_ev(frame: Packet, *, swapped: bool = False) -> int:
     return port << 16 | label if swapped else label << 16 | port
 
 
-MRC_METH = _layer(layout.METH)
-MRC_TSETH = _layer(layout.TSETH)
-MRC_RETH = _layer(layout.RETH)
-MRC_ImmDt = _layer(layout.IMMDT)
-MRC_AETH = _layer(layout.AETH)
-MRC_SETH = _layer(layout.SETH)
-MRC_CC_STATE = _layer(layout.CC_STATE)
-MRC_NETH = _layer(layout.NETH)
-MRC_PETH = _layer(layout.PETH)
-MRC_ERTH = _layer(layout.ERTH)
-MRC_EETH = _layer(layout.EETH)
-MRC_iCRC = _layer(layout.ICRC)
+_behind_bth = list(map(_layer, HEADERS[1:]))
+MRC_METH, MRC_TSETH, MRC_RETH, MRC_ImmDt, MRC_AETH, MRC_SETH = _behind_bth[:6]
+MRC_CC_STATE, MRC_NETH, MRC_PETH, MRC_ERTH, MRC_EETH, MRC_iCRC = _behind_bth[6:]
 
-LAYERS: dict[str, type[Packet]] = {  # by the header's name
-    layer.header.name: layer
-    for layer in (
-        *(MRC_BTH, MRC_METH, MRC_TSETH, MRC_RETH, MRC_ImmDt, MRC_AETH, MRC_SETH, MRC_CC_STATE),
-        *(MRC_NETH, MRC_PETH, MRC_ERTH, MRC_EETH, MRC_iCRC),
-    )
-}
+_layers: list[type[Packet]] = [MRC_BTH, *_behind_bth]
+LAYERS = {header.name: layer for header, layer in zip(HEADERS, _layers, strict=True)}
 
 # In front of all others: a source port is half an EV and may be that of another protocol.
 UDP.payload_guess = [

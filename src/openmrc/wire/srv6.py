@@ -23,14 +23,7 @@ from openmrc.fabric.model import Fabric
 from openmrc.fabric.tables import OWN, table
 from openmrc.fabric.usid import ADDRESS_BITS, BLOCK, BLOCK_BITS, USID_BITS, UsidPlan
 from openmrc.jit import compiled, inlined, records
-from openmrc.wire.layout import (
-    ETHERNET,
-    ETHERTYPE_IPV6,
-    IPV6,
-    PROTOCOL_ROUTING,
-    ROUTING_SEGMENT,
-    SRH,
-)
+from openmrc.wire import layout
 
 ADDRESS_BYTES = ADDRESS_BITS // 8
 USIDS_AT = BLOCK_BITS // 8
@@ -44,19 +37,19 @@ NO_ROUTE = -3  # the switch does not know the uSID to look up
 HOP_LIMIT = -4  # the last hop is used up (RFC 8986 4.1)
 BAD_FRAME = -5  # too short, not IPv6, or another routing header than one of one segment
 
-IP_AT = ETHERNET.size_bytes
-ETHERTYPE_AT = ETHERNET.byte("ethertype")
-NEXT_HEADER_AT = IP_AT + IPV6.byte("next_header")
-HOP_LIMIT_AT = IP_AT + IPV6.byte("hop_limit")
-CARRIER_AT = IP_AT + IPV6.byte("dst")
-SRH_AT = IP_AT + IPV6.size_bytes
-SRH_END = SRH_AT + SRH.size_bytes
-SRH_UNITS_AT = SRH_AT + SRH.byte("hdr_ext_len")
-SRH_UNITS = SRH.size_bytes // 8 - 1
-ROUTING_TYPE_AT = SRH_AT + SRH.byte("routing_type")
-SEGMENTS_LEFT_AT = SRH_AT + SRH.byte("segments_left")
-LAST_ENTRY_AT = SRH_AT + SRH.byte("last_entry")
-SEGMENT_AT = SRH_AT + SRH.byte("segment")
+IP_AT = layout.ETHERNET.size_bytes
+ETHERTYPE_AT = layout.ETHERNET.byte("ethertype")
+NEXT_HEADER_AT = IP_AT + layout.IPV6.byte("next_header")
+HOP_LIMIT_AT = IP_AT + layout.IPV6.byte("hop_limit")
+CARRIER_AT = IP_AT + layout.IPV6.byte("dst")
+SRH_AT = IP_AT + layout.IPV6.size_bytes
+SRH_END = SRH_AT + layout.SRH.size_bytes
+SRH_UNITS_AT = SRH_AT + layout.SRH.byte("hdr_ext_len")
+SRH_UNITS = layout.SRH.size_bytes // 8 - 1
+ROUTING_TYPE_AT = SRH_AT + layout.SRH.byte("routing_type")
+SEGMENTS_LEFT_AT = SRH_AT + layout.SRH.byte("segments_left")
+LAST_ENTRY_AT = SRH_AT + layout.SRH.byte("last_entry")
+SEGMENT_AT = SRH_AT + layout.SRH.byte("segment")
 
 TABLE = np.dtype(  # of a switch
     [
@@ -103,8 +96,8 @@ class Tables(NamedTuple):
     slots: Any  # uint32: uSID << 16 | (port - port0); 0 is empty, for no uSID is 0
 
 
-class Speller(NamedTuple):
-    """What `write_carrier` needs to know of a fabric, made by `build_speller`."""
+class Headend(NamedTuple):
+    """What an SR headend, a NIC, knows of a fabric to write carriers; made by `build_headend`."""
 
     scheme: Any  # SCHEME, one record
     nic: Any  # PLACE, by NIC number
@@ -130,7 +123,7 @@ def build_tables(plan: UsidPlan) -> Tables:
     return Tables(switch, np.concatenate(slots))
 
 
-def build_speller(plan: UsidPlan) -> Speller:
+def build_headend(plan: UsidPlan) -> Headend:
     """Return what `write_carrier` needs of the plan, taken from the plan's own numbers."""
     fabric = plan.fabric
     scheme = records(1, SCHEME)
@@ -148,20 +141,20 @@ def build_speller(plan: UsidPlan) -> Speller:
     place.usid = [plan.nic(nic) for nic in range(fabric.n_nics)]
     place.t0 = [plan.t0(0, index) for index in fabric.sw_index[t0].tolist()]
     place.pod = fabric.sw_lo[fabric.port_peer_switch[fabric.sw_first_up[t0]]]
-    return Speller(scheme, place)
+    return Headend(scheme, place)
 
 
-def of_fabric(fabric: Fabric) -> tuple[Tables, Speller]:
+def of_fabric(fabric: Fabric) -> tuple[Tables, Headend]:
     """Return both for a fabric with the project's plan; `InputError` if its uSIDs do not fit."""
     plan = UsidPlan(fabric)
-    return build_tables(plan), build_speller(plan)
+    return build_tables(plan), build_headend(plan)
 
 
-def nothing() -> tuple[Tables, Speller]:
+def nothing() -> tuple[Tables, Headend]:
     """Return empty ones, for compiled code that is told not to look."""
     return (
         Tables(records(0, TABLE), np.zeros(0, np.uint32)),
-        Speller(records(0, SCHEME), records(0, PLACE)),
+        Headend(records(0, SCHEME), records(0, PLACE)),
     )
 
 
@@ -224,14 +217,14 @@ def forward_frame(data, n, tables, switch):
     """
     if n > len(data) or n < SRH_AT:
         return BAD_FRAME
-    if _two_bytes(data, ETHERTYPE_AT) != ETHERTYPE_IPV6:
+    if _two_bytes(data, ETHERTYPE_AT) != layout.ETHERTYPE_IPV6:
         return BAD_FRAME
     if int(data[IP_AT]) >> 4 != 6:
         return BAD_FRAME
     if int(data[HOP_LIMIT_AT]) <= 1:
         return HOP_LIMIT
     port = step(data, CARRIER_AT, tables, switch)
-    if port == END_OF_CARRIER and int(data[NEXT_HEADER_AT]) == PROTOCOL_ROUTING:
+    if port == END_OF_CARRIER and int(data[NEXT_HEADER_AT]) == layout.PROTOCOL_ROUTING:
         port = _next_segment(data, n, tables, switch)
     if port >= 0:
         data[HOP_LIMIT_AT] = int(data[HOP_LIMIT_AT]) - 1
@@ -239,18 +232,18 @@ def forward_frame(data, n, tables, switch):
 
 
 @compiled
-def write_carrier(data, at, speller, src, dst, ev):
+def write_carrier(data, at, headend, src, dst, ev):
     """Write the carrier of the path from NIC `src` to NIC `dst` that `ev` names to data[at:at+16].
 
     As `UsidPlan.carrier`. Returns how many uSIDs it holds, or -1, with nothing written, if there is
     no such NIC or no room.
     """
-    n_nics = len(speller.nic)
+    n_nics = len(headend.nic)
     if src < 0 or src >= n_nics or dst < 0 or dst >= n_nics:
         return -1
     if at < 0 or at + ADDRESS_BYTES > len(data):
         return -1
-    s, here, there = speller.scheme[0], speller.nic[src], speller.nic[dst]
+    s, here, there = headend.scheme[0], headend.nic[src], headend.nic[dst]
     ev = int(ev)
     plane = (ev >> int(s.plane_shift)) & int(s.plane_mask)
     up0 = (ev >> int(s.up0_shift)) & int(s.up0_mask)
@@ -304,7 +297,7 @@ def _next_segment(data, n, tables, switch):
             return END_OF_CARRIER
     if n < SRH_END:
         return BAD_FRAME
-    if int(data[ROUTING_TYPE_AT]) != ROUTING_SEGMENT or int(data[SRH_UNITS_AT]) != SRH_UNITS:
+    if int(data[ROUTING_TYPE_AT]) != layout.ROUTING_SEGMENT or int(data[SRH_UNITS_AT]) != SRH_UNITS:
         return BAD_FRAME
     if int(data[LAST_ENTRY_AT]) != 0 or int(data[SEGMENTS_LEFT_AT]) > 1:
         return BAD_FRAME

@@ -8,12 +8,13 @@ each of its links is there that often.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from openmrc.engine import packet
 from openmrc.wire import layout
@@ -76,8 +77,8 @@ def unwrap(value: int, near: int, bits: int) -> int:
 
 
 @dataclass
-class QpData:
-    """The data of a queue pair. Counts are packets; PSNs are unwrapped, in the order of their
+class QpRow(ABC):
+    """One row: a queue pair. Counts are packets; PSNs are unwrapped, in the order of their
     appearance.
     """
 
@@ -121,10 +122,44 @@ class QpData:
         self.ecn_marked += p.flag_bits & packet.CE != 0
         return psn
 
+    @property
+    @abstractmethod
+    def messages(self) -> int:
+        """Messages of which data was seen."""
+
+    @abstractmethod
+    def add(self, p: Any) -> None:
+        """Count one packet, a PACKET record or anything that has its fields."""
+
+    @abstractmethod
+    def _data(self) -> dict[str, Any]:
+        """What this protocol tells of data."""
+
+    @abstractmethod
+    def _control(self) -> dict[str, Any]:
+        """What it tells of all else."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the row for JSON; PSNs as on the wire, lists to their first `LISTED_MAX`."""
+        return {
+            "destination": self.destination,
+            "dest_qpn": self.qpn,
+            "data": {
+                "packets": self.packets,
+                "payload_bytes": self.payload_bytes,
+                "messages": self.messages,
+                "psn_first": self.psn_first,
+                "psn_last": self.psn_last,
+                "psns_missing": self.psns_missing,
+                **self._data(),
+            },
+            "control": self._control(),
+        }
+
 
 @dataclass
-class QpSummary(QpData):
-    """One row."""
+class QpSummary(QpRow):
+    """One row of MRC."""
 
     # data
     retransmitted: int = 0
@@ -221,57 +256,49 @@ class QpSummary(QpData):
         elif not self._psns.add(psn):
             self.duplicates += 1
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the row for JSON; PSNs as on the wire, lists to their first `LISTED_MAX`."""
+    def _data(self) -> dict[str, Any]:
         return {
-            "destination": self.destination,
-            "dest_qpn": self.qpn,
-            "data": {
-                "packets": self.packets,
-                "payload_bytes": self.payload_bytes,
-                "messages": self.messages,
-                "psn_first": self.psn_first,
-                "psn_last": self.psn_last,
-                "psns_missing": self.psns_missing,
-                "missing": [[*ends] for ends in islice(self.missing(), LISTED_MAX)],
-                "retransmitted": self.retransmitted,
-                "duplicates": self.duplicates,
-                "trimmed": self.trimmed,
-                "trimmed_lasthop": self.trimmed_lasthop,
-                "ecn_marked": self.ecn_marked,
-                "evs_seen": self.evs_seen,
-                "evs": sorted(self._evs)[:LISTED_MAX],
-            },
-            "control": {
-                "sack": self.sacks,
-                "skip_once": self.skip_once,
-                "always_skip": self.always_skip,
-                "cack_psn": self.cack_psn,
-                "nack": dict(self.nacks),
-                "ack": self.acks,
-                "nak": dict(self.naks),
-                "probe": self.probes,
-                "endpoint_request": self.endpoint_requests,
-                "endpoint_response": self.endpoint_responses,
-            },
+            "missing": [[*ends] for ends in islice(self.missing(), LISTED_MAX)],
+            "retransmitted": self.retransmitted,
+            "duplicates": self.duplicates,
+            "trimmed": self.trimmed,
+            "trimmed_lasthop": self.trimmed_lasthop,
+            "ecn_marked": self.ecn_marked,
+            "evs_seen": self.evs_seen,
+            "evs": sorted(self._evs)[:LISTED_MAX],
+        }
+
+    def _control(self) -> dict[str, Any]:
+        return {
+            "sack": self.sacks,
+            "skip_once": self.skip_once,
+            "always_skip": self.always_skip,
+            "cack_psn": self.cack_psn,
+            "nack": dict(self.nacks),
+            "ack": self.acks,
+            "nak": dict(self.naks),
+            "probe": self.probes,
+            "endpoint_request": self.endpoint_requests,
+            "endpoint_response": self.endpoint_responses,
         }
 
 
-class Summary:
-    """All rows of a capture, and what was in it besides. `damaged` and `foreign` count by reason.
+Row = TypeVar("Row", bound=QpRow)
 
-    Packets to queue pairs beyond `QPS_MAX` are only counted, in `unlisted`.
+
+class Rows(Generic[Row]):
+    """All rows of a capture. Packets to queue pairs beyond `QPS_MAX` are only counted, in
+    `unlisted`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, row: type[Row]) -> None:
         self.packets = 0
         self.unlisted = 0
-        self.damaged: Counter[str] = Counter()
-        self.foreign: Counter[str] = Counter()
-        self._qps: dict[tuple[str, int], QpSummary] = {}
+        self._row = row
+        self._qps: dict[tuple[str, int], Row] = {}
 
     def add(self, p: Any, destination: str) -> None:
-        """Count one MRC packet; `destination` names the NIC that it is for."""
+        """Count one packet of the protocol; `destination` names the NIC that it is for."""
         self.packets += 1
         key = destination, int(p.dst_qpn)
         row = self._qps.get(key)
@@ -279,8 +306,24 @@ class Summary:
             if len(self._qps) >= QPS_MAX:
                 self.unlisted += 1
                 return
-            row = self._qps[key] = QpSummary(*key)
+            row = self._qps[key] = self._row(*key)
         row.add(p)
+
+    def rows(self, qpn: int | None = None) -> list[Row]:
+        """Return the rows, of one QPN or of all, by destination and QPN."""
+        keys = sorted(key for key in self._qps if qpn is None or key[1] == qpn)
+        return [self._qps[key] for key in keys]
+
+
+class Summary(Rows[QpSummary]):
+    """All rows of MRC, and what was in the capture besides. `damaged` and `foreign` count by
+    reason.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(QpSummary)
+        self.damaged: Counter[str] = Counter()
+        self.foreign: Counter[str] = Counter()
 
     def add_damaged(self, reason: str) -> None:
         """Count a packet that is MRC's and cannot be read."""
@@ -291,11 +334,6 @@ class Summary:
         """Count a packet that is not MRC's."""
         self.packets += 1
         self.foreign[reason] += 1
-
-    def rows(self, qpn: int | None = None) -> list[QpSummary]:
-        """Return the rows, of one QPN or of all, by destination and QPN."""
-        keys = sorted(key for key in self._qps if qpn is None or key[1] == qpn)
-        return [self._qps[key] for key in keys]
 
     def as_dict(self, qpn: int | None = None) -> dict[str, Any]:
         """Return the summary for JSON, with the rows of one QPN or of all."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openmrc.workload.chakra import load_chakra
+from openmrc.workload.chakra.trace import load_chakra
 from openmrc.workload.cm import load_cm
 from openmrc.workload.collectives import (
     all_gather,

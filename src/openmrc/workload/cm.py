@@ -26,7 +26,7 @@ from pathlib import Path
 
 from openmrc.errors import InputError
 from openmrc.fabric.words import Line, read_lines, whole
-from openmrc.traffic import Traffic, make_traffic
+from openmrc.traffic.traffic import Traffic, make_traffic
 
 _HEADER = {"Nodes", "Connections", "Triggers", "Failures"}
 _FLOW = re.compile(r"([0-9]+)->([0-9]+)", re.ASCII)

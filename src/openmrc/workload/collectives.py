@@ -15,13 +15,15 @@ Wrong numbers raise `InputError` with their key.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from openmrc.errors import InputError
-from openmrc.traffic import (
+from openmrc.traffic.traffic import (
     NO_EDGES,
     QPS_MAX,
     Edges,
@@ -53,74 +55,83 @@ class _Lanes(NamedTuple):
         return self.channels * self.chunks
 
 
-def ring_all_reduce(
+def _lanes(
     n_nics: int,
-    size: int,
-    channels: int = 1,
-    ranks: npt.ArrayLike | None = None,
-    chunks: int = 1,
-    compute_ps: npt.ArrayLike = 0,
-) -> Traffic:
+    ranks: npt.ArrayLike | None,
+    channels: int,
+    chunks: int,
+    compute_ps: npt.ArrayLike,
+) -> _Lanes:
+    """Check what all collectives have in common."""
+    nics = np.arange(n_nics) if ranks is None else np.asarray(ranks, np.int64)
+    if len(nics) < 2 or len(np.unique(nics)) != len(nics) or nics.min() < 0 or nics.max() >= n_nics:
+        raise InputError(f"workload.ranks: two or more different NICs below {n_nics} are needed")
+    for key, number in (("channels", channels), ("chunks", chunks)):
+        if number < 1:
+            raise InputError(f"workload.{key}: {number}; 1 or more is accepted")
+    compute = np.broadcast_to(np.asarray(compute_ps, np.int64), len(nics))
+    if (compute < 0).any():
+        raise InputError(f"workload.compute: {compute.min()} ps; 0 or more is accepted")
+    return _Lanes(n_nics, nics, channels, chunks, compute)
+
+
+def _collective(algorithm: Callable[..., Traffic]) -> Callable[..., Traffic]:
+    """Give an algorithm on lanes the arguments that all collectives take."""
+
+    @wraps(algorithm)
+    def collective(
+        n_nics: int,
+        size: int,
+        channels: int = 1,
+        ranks: npt.ArrayLike | None = None,
+        chunks: int = 1,
+        compute_ps: npt.ArrayLike = 0,
+        **own: Any,
+    ) -> Traffic:
+        return algorithm(_lanes(n_nics, ranks, channels, chunks, compute_ps), size, **own)
+
+    return collective
+
+
+@_collective
+def ring_all_reduce(lanes: _Lanes, size: int) -> Traffic:
     """Return a ring all-reduce of `size` bytes per rank: 2(n - 1) steps, each waiting for the last.
 
     In step s rank r sends block (r - s) mod n to rank r + 1: n - 1 steps in which the receiver adds
     it to its own, n - 1 in which it keeps it. A series per lane and rank: entry `lane * n + rank`.
     """
-    lanes = _lanes(n_nics, ranks, channels, chunks, compute_ps)
     steps = 2 * (lanes.n - 1)
     return _ring("ring-all-reduce", lanes, size, lanes.n, np.arange(lanes.n), steps)
 
 
-def reduce_scatter(
-    n_nics: int,
-    size: int,
-    channels: int = 1,
-    ranks: npt.ArrayLike | None = None,
-    chunks: int = 1,
-    compute_ps: npt.ArrayLike = 0,
-) -> Traffic:
+@_collective
+def reduce_scatter(lanes: _Lanes, size: int) -> Traffic:
     """Return a reduce-scatter of `size` bytes per rank round a ring: rank r ends with the sum of
     block r.
 
     In step s of n - 1 rank r sends block (r - 1 - s) mod n to rank r + 1, which adds it to its own.
     """
-    lanes = _lanes(n_nics, ranks, channels, chunks, compute_ps)
     first = (np.arange(lanes.n) - 1) % lanes.n
     return _ring("reduce-scatter", lanes, size, lanes.n, first, lanes.n - 1)
 
 
-def all_gather(
-    n_nics: int,
-    size: int,
-    channels: int = 1,
-    ranks: npt.ArrayLike | None = None,
-    chunks: int = 1,
-    compute_ps: npt.ArrayLike = 0,
-) -> Traffic:
+@_collective
+def all_gather(lanes: _Lanes, size: int) -> Traffic:
     """Return an all-gather round a ring: rank r brings block r of `size` bytes, all end with all.
 
     In step s of n - 1 rank r sends block (r - s) mod n to rank r + 1.
     """
-    lanes = _lanes(n_nics, ranks, channels, chunks, compute_ps)
     return _ring("all-gather", lanes, size, lanes.n, np.arange(lanes.n), lanes.n - 1)
 
 
-def send_recv(
-    n_nics: int,
-    size: int,
-    channels: int = 1,
-    ranks: npt.ArrayLike | None = None,
-    chunks: int = 1,
-    compute_ps: npt.ArrayLike = 0,
-    steps: int = 1,
-) -> Traffic:
+@_collective
+def send_recv(lanes: _Lanes, size: int, steps: int = 1) -> Traffic:
     """Return `steps` exchanges between neighbours: each time rank r sends `size` bytes to r + 1.
 
     It sends again when the last exchange has arrived from rank r - 1.
     """
     if steps < 1:
         raise InputError(f"workload.steps: {steps}; 1 or more is accepted")
-    lanes = _lanes(n_nics, ranks, channels, chunks, compute_ps)
     return _ring("send-recv", lanes, size, 1, np.zeros(lanes.n, np.int64), steps)
 
 
@@ -153,23 +164,15 @@ def _ring(
     )
 
 
-def broadcast(
-    n_nics: int,
-    size: int,
-    channels: int = 1,
-    ranks: npt.ArrayLike | None = None,
-    chunks: int = 1,
-    compute_ps: npt.ArrayLike = 0,
-    shape: str = "chain",
-) -> Traffic:
+@_collective
+def broadcast(lanes: _Lanes, size: int, shape: str = "chain") -> Traffic:
     """Return a broadcast of `size` bytes from rank 0 along a `chain` or a binomial `tree`.
 
     In a chain rank r receives from r - 1; in a tree from r without its highest bit. Each chunk is
     passed on when it is there: one series of `chunks` messages per channel and receiving rank,
     entry `channel * (n - 1) + rank - 1`.
     """
-    lanes = _lanes(n_nics, ranks, channels, chunks, compute_ps)
-    n = lanes.n
+    n, channels, chunks = lanes.n, lanes.channels, lanes.chunks
     _check_size(size, lanes.n_lanes)
     if shape not in ("chain", "tree"):
         raise InputError(f"workload.shape: {shape!r}; accepted: chain, tree")
@@ -184,7 +187,7 @@ def broadcast(
     in_channel = parts(size, channels)[channel]
     return make_traffic(
         "broadcast",
-        n_nics,
+        lanes.n_nics,
         qp_src=lanes.nics[parent[edge]],
         qp_dst=lanes.nics[child[edge]],
         msg_qp=np.arange(channels * edges),
@@ -198,14 +201,8 @@ def broadcast(
     )
 
 
-def halving_doubling_all_reduce(
-    n_nics: int,
-    size: int,
-    channels: int = 1,
-    ranks: npt.ArrayLike | None = None,
-    chunks: int = 1,
-    compute_ps: npt.ArrayLike = 0,
-) -> Traffic:
+@_collective
+def halving_doubling_all_reduce(lanes: _Lanes, size: int) -> Traffic:
     """Return an all-reduce by recursive halving and doubling; the ranks must be a power of two.
 
     With n = 2^m, in step s < m rank r exchanges with rank r xor n / 2^(s+1): it sends the half of
@@ -214,7 +211,6 @@ def halving_doubling_all_reduce(
     opposite order, so it doubles. A message waits for all that its sender received in the steps
     before. Entry `(lane * 2m + step) * n + rank`.
     """
-    lanes = _lanes(n_nics, ranks, channels, chunks, compute_ps)
     n, count = lanes.n, lanes.n_lanes
     m = n.bit_length() - 1
     if n != 1 << m:
@@ -232,13 +228,15 @@ def halving_doubling_all_reduce(
     first = np.where(step < m, other, rank) & -distance
     below = np.zeros((n + 1, count), np.int64)  # bytes of the blocks below, by lane
     np.cumsum(parts(size, n * count).reshape(n, count), axis=0, out=below[1:])
-    channel = lane // chunks
+    channel = lane // lanes.chunks
     return make_traffic(
         "halving-doubling-all-reduce",
-        n_nics,
+        lanes.n_nics,
         # a pair of ranks meets twice, on the same QP
-        qp_src=np.tile(np.repeat(lanes.nics, m), channels),
-        qp_dst=np.tile(lanes.nics[np.arange(n)[:, None] ^ (1 << np.arange(m))].ravel(), channels),
+        qp_src=np.tile(np.repeat(lanes.nics, m), lanes.channels),
+        qp_dst=np.tile(
+            lanes.nics[np.arange(n)[:, None] ^ (1 << np.arange(m))].ravel(), lanes.channels
+        ),
         msg_qp=(channel * n + rank) * m + bit,
         msg_bytes=below[first + distance, lane] - below[first, lane],
         recv=_all_before(lane, step, other, 2 * m, n),
@@ -296,26 +294,6 @@ def all_to_all(
         sent=(ahead[waits], message[waits]),
         imm=True,
     )
-
-
-def _lanes(
-    n_nics: int,
-    ranks: npt.ArrayLike | None,
-    channels: int,
-    chunks: int,
-    compute_ps: npt.ArrayLike,
-) -> _Lanes:
-    """Check what all collectives have in common."""
-    nics = np.arange(n_nics) if ranks is None else np.asarray(ranks, np.int64)
-    if len(nics) < 2 or len(np.unique(nics)) != len(nics) or nics.min() < 0 or nics.max() >= n_nics:
-        raise InputError(f"workload.ranks: two or more different NICs below {n_nics} are needed")
-    for key, number in (("channels", channels), ("chunks", chunks)):
-        if number < 1:
-            raise InputError(f"workload.{key}: {number}; 1 or more is accepted")
-    compute = np.broadcast_to(np.asarray(compute_ps, np.int64), len(nics))
-    if (compute < 0).any():
-        raise InputError(f"workload.compute: {compute.min()} ps; 0 or more is accepted")
-    return _Lanes(n_nics, nics, channels, chunks, compute)
 
 
 def _check_size(size: int, least: int) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.traffic import Calcs, LongArray, Traffic, make_traffic
+from openmrc.traffic.traffic import Calcs, LongArray, Traffic, make_traffic
 
 Codes = LongArray
 COLUMNS = ("msg_bytes", "msg_deps", "msg_count", "msg_block", "msg_blocks", "msg_longer")

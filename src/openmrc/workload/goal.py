@@ -26,16 +26,8 @@ import numpy as np
 
 from openmrc.errors import InputError
 from openmrc.fabric.words import NUMBER_MAX
-from openmrc.traffic import LongArray, Traffic
-from openmrc.workload.operations import (
-    CALC,
-    OPERATIONS_MAX,
-    RECV,
-    SEND,
-    Operations,
-    picoseconds,
-    to_traffic,
-)
+from openmrc.traffic.traffic import LongArray, Traffic
+from openmrc.workload import operations as ops
 
 PS_PER_NS = 1000
 CPUS = 256  # a byte in the binary form, as is the NIC
@@ -80,7 +72,7 @@ def load_goal(
         raise InputError(f"{path}: {reason}; name a GOAL file that can be read") from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: not a text file; name a GOAL file as text, not binary") from None
-    return to_traffic("goal", n_nics, nics, reader.ops, str(path))
+    return ops.to_traffic("goal", n_nics, nics, reader.ops, str(path))
 
 
 class _Reader:
@@ -96,7 +88,7 @@ class _Reader:
         self.seen: set[int] = set()
         self.labels: dict[str, int] = {}
         self.waits: list[tuple[int, str, bool, str]] = []  # line, later, irequires, earlier
-        self.ops = Operations(0, self.place, rank_nics)
+        self.ops = ops.Operations(0, self.place, rank_nics)
         self.lines: list[int] = []  # of each operation
 
     def place(self, operation: int) -> str:
@@ -108,7 +100,7 @@ class _Reader:
             if self.rank < 0:
                 self._outside(number, line)
             elif operation := _OPERATION.fullmatch(line):
-                self._operation(number, *operation.groups())
+                self._operation(number, operation)
             elif wait := _WAIT.fullmatch(line):
                 self.waits.append((number, wait[1], bool(wait[2]), wait[3]))
             elif line == "}":
@@ -154,30 +146,18 @@ class _Reader:
             raise InputError(f"{at}: {name} {word[:30]}; 0 to {most} are accepted")
         return int(word)
 
-    def _operation(
-        self,
-        number: int,
-        label: str | None,
-        ns: str | None,
-        calc_cpu: str | None,
-        word: str | None,
-        size: str | None,
-        way: str | None,
-        peer: str | None,
-        tag: str | None,
-        cpu: str | None,
-        nic: str | None,
-    ) -> None:
+    def _operation(self, number: int, found: re.Match[str]) -> None:
+        label, ns, calc_cpu, *transfer = found.groups()
         at = f"{self.path}:{number}"
-        if len(self.lines) == OPERATIONS_MAX:
-            raise InputError(f"{at}: {OPERATIONS_MAX} operations are accepted at most")
+        if len(self.lines) == ops.OPERATIONS_MAX:
+            raise InputError(f"{at}: {ops.OPERATIONS_MAX} operations are accepted at most")
         self.lines.append(number)
         if ns is not None:
-            ps = picoseconds(at, self._number(at, "calc", ns), PS_PER_NS, self.scale)
+            ps = ops.picoseconds(at, self._number(at, "calc", ns), PS_PER_NS, self.scale)
             core = self._number(at, "cpu", calc_cpu or "0", CPUS - 1)
-            operation = self.ops.add(CALC, ps, self.rank * CPUS + core)
+            operation = self.ops.add(ops.CALC, ps, self.rank * CPUS + core)
         else:
-            operation = self._transfer(at, word, size, way, peer, tag or "0", cpu, nic or "0")
+            operation = self._transfer(at, transfer)
         if label is not None:
             if label in self.labels:
                 raise InputError(
@@ -185,17 +165,8 @@ class _Reader:
                 )
             self.labels[label] = operation
 
-    def _transfer(
-        self,
-        at: str,
-        word: str | None,
-        size: str | None,
-        way: str | None,
-        peer: str | None,
-        tag: str,
-        cpu: str | None,
-        nic: str,
-    ) -> int:
+    def _transfer(self, at: str, words: list[str | None]) -> int:
+        word, size, way, peer, tag, cpu, nic = words
         if (word == "send") != (way == "to"):
             raise InputError(f"{at}: {word} {way}; 'send ... to' and 'recv ... from' are accepted")
         if "-1" in (peer, tag):
@@ -210,17 +181,17 @@ class _Reader:
             )
         if cpu is not None:  # an RDMA NIC needs none to send; what it names must still exist
             self._number(at, "cpu", cpu, CPUS - 1)
-        index = self._number(at, "nic", nic)
+        index = self._number(at, "nic", nic or "0")
         if index >= self.rank_nics:
             raise InputError(
                 f"{at}: nic {index}, but a rank has {self.rank_nics}; set workload.rank_nics"
             )
         return self.ops.add(
-            SEND if word == "send" else RECV,
+            ops.SEND if word == "send" else ops.RECV,
             self._number(at, "size", str(size)),
             self.rank * self.rank_nics + index,
             other,
-            self._number(at, "tag", tag, (1 << 32) - 1),
+            self._number(at, "tag", tag or "0", (1 << 32) - 1),
         )
 
     def _end_of_rank(self) -> None:

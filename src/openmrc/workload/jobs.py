@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from openmrc.errors import InputError
-from openmrc.traffic import IntArray, LongArray, Traffic
+from openmrc.traffic.traffic import IntArray, LongArray, Traffic
 
 NICS_WORDS = 'accepted: "all", "even", "odd", "every 4 from 2", "0-15", "3, 8-11", or a list'
 _EVERY = re.compile(r"every ([0-9]+)(?: from ([0-9]+))?", re.ASCII)

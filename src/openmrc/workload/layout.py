@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 
 from openmrc.errors import InputError
-from openmrc.traffic import LongArray
+from openmrc.traffic.traffic import LongArray
 
 DIMENSIONS = ("tp", "ep", "dp", "pp")
 

@@ -24,8 +24,8 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.errors import InputError
-from openmrc.releases import waves
-from openmrc.traffic import NO_CORE, Calcs, LongArray, Traffic, make_traffic
+from openmrc.traffic.releases import waves
+from openmrc.traffic.traffic import NO_CORE, Calcs, LongArray, Traffic, make_traffic
 
 CALC, SEND, RECV = 0, 1, 2
 OPERATIONS_MAX = 20_000_000
@@ -124,11 +124,7 @@ def to_traffic(
         for column, none in ((what, CALC), (amount, 0), (own, NO_CORE), (message, -1))
     )
     n += begins
-    gates, arrivals, completions = (
-        collectives.gates,
-        collectives.arrivals,
-        collectives.completions,
-    )
+    *_, gates, arrivals, completions = collectives
     waits = np.bincount(np.concatenate([after, arrivals[1], completions[1]]), minlength=n) > 0
     needed = np.bincount(np.concatenate([before, gates[0]]), minlength=n) > 0
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.errors import InputError
-from openmrc.traffic import Traffic, make_traffic
+from openmrc.traffic.traffic import Traffic, make_traffic
 
 LongArray = npt.NDArray[np.int64]
 

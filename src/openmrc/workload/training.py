@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.errors import InputError
-from openmrc.traffic import LongArray, Traffic
+from openmrc.traffic.traffic import LongArray, Traffic
 from openmrc.workload.collectives import all_gather, all_to_all, reduce_scatter, ring_all_reduce
 from openmrc.workload.dag import Codes, Dag, all_calcs, calc_numbers
 from openmrc.workload.layout import Layout

@@ -22,11 +22,11 @@ from typing import Any
 
 import numpy as np
 
-from openmrc import sections
 from openmrc.engine import packet
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.usid import UsidPlan
 from openmrc.jit import records
+from openmrc.scenario.fabric import FABRICS
 from openmrc.wire import addresses, codec, layout
 from openmrc.wire.frame import ENVELOPE
 
@@ -37,9 +37,9 @@ FIRST_S, SECONDS_MAX = 10.0, 60.0  # rank 0 may have to compile before it sends
 
 
 def fabric_of(table: dict[str, Any]) -> Fabric:
-    from openmrc._toml import read_table
+    from openmrc.scenario.toml import read_table
 
-    section = sections.FABRICS[table["kind"]]
+    section = FABRICS[table["kind"]]
     return read_table(table, section, "fabric", Path(), kind=table["kind"]).build()
 
 

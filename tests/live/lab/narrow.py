@@ -12,16 +12,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from openmrc import hostfile
 from openmrc.errors import OpenMrcError
 from openmrc.fabric.places import ports
-from openmrc.labs import lab_spec
-from openmrc.live import exchange
 from openmrc.live.lab import commands
 from openmrc.live.lab.lab import Lab, run_lab
 from openmrc.live.lab.namespaces import Batch
-from openmrc.scenario import load_lab
-from openmrc.verbs import Device
+from openmrc.run.lab.spec import lab_spec
+from openmrc.scenario.scenario import load_lab
+from openmrc.verbs import Device, exchange, hostfile
 
 PORT, PATIENCE_S = 7471, 60.0
 LINK, MTU = "plane 1 t0 0 - t1 1", 1500

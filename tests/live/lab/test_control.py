@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from openmrc.cli.lab import split
 from openmrc.errors import InputError
 from openmrc.fabric.actions import EVENT, FaultSchedule
-from openmrc.labs import split
 from openmrc.live.lab import commands, control
 from openmrc.live.lab.clock import Clock
 

@@ -17,20 +17,11 @@ from typing import Any
 
 import pytest
 
-from openmrc.fabric import multiplane
 from openmrc.wire import pcap
 from tests.live.lab.conftest import MRC, ROOT, LabFile, lacks, mrc, needed, said_by
+from tests.live.lab.fabric import FABRIC
 
 EXCHANGE = [sys.executable, str(Path(__file__).with_name("exchange.py"))]
-FABRIC = multiplane(
-    nics=4,
-    planes=2,
-    port_rate_bps=10**8,
-    t0_down=2,
-    t0_up=2,
-    link_delay_ps=10**6,
-    switch_delay_ps=10**6,
-)
 STATUS = f"{' '.join(MRC)} lab status --json --name"
 # Bar: 8 hosts x 4 planes in less than a second on an idle machine; this one is shared.
 UP_S_MAX = 3.0

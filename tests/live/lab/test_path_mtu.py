@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.live.lab.conftest import TIMEOUT_S, LabFile, said_by
-from tests.live.lab.test_lab import FABRIC
+from tests.live.lab.fabric import FABRIC
 
 NARROW = [sys.executable, str(Path(__file__).with_name("narrow.py"))]
 

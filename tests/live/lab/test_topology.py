@@ -11,6 +11,7 @@ from openmrc.errors import InputError
 from openmrc.fabric import actions, compile_faults, fat_tree, multiplane
 from openmrc.fabric.kinds import Fault
 from openmrc.fabric.model import Fabric
+from openmrc.fabric.queues import Queues
 from openmrc.live.lab.health import Health, healing, refuse_denials
 from openmrc.live.lab.linux import LinuxFabric
 from openmrc.live.lab.namespaces import Batch
@@ -22,8 +23,8 @@ from openmrc.live.lab.topology import (
     prefix,
     topology,
 )
-from openmrc.sections import FABRICS, LabSection, Multiplane
-from openmrc.sim.transport import Queues
+from openmrc.scenario.fabric import FABRICS, Multiplane
+from openmrc.scenario.lab import LabSection
 
 
 def small(**changes: Any) -> Fabric:

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from openmrc.errors import InputError
-from openmrc.labs import lab_spec, refuse
 from openmrc.live.lab import trimming
 from openmrc.live.lab.linux import LinuxFabric
 from openmrc.live.lab.namespaces import TOOL_PATH, LabError
 from openmrc.live.lab.topology import topology
-from openmrc.scenario import make_scenario
+from openmrc.run.lab.spec import lab_spec, refuse
+from openmrc.scenario.scenario import make_scenario
 from openmrc.wire import decode, pcap
 from openmrc.wire.layout import DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ETHERNET
 from tests.live.lab.conftest import mrc, needed

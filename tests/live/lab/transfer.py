@@ -12,9 +12,7 @@ import sys
 
 import numpy as np
 
-from openmrc import hostfile
-from openmrc.live import exchange
-from openmrc.verbs import Device, QpState
+from openmrc.verbs import Device, QpState, exchange, hostfile
 
 PORT, PATIENCE_S = 7471, 60.0
 n_bytes, n_messages = int(sys.argv[1]), int(sys.argv[2])

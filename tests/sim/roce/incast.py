@@ -133,7 +133,8 @@ def run(
             paused = 0
             active = 0
             for i in range(n):
-                paused += pfc.paused_until_now(links[i], now)
+                paused += links[i].paused_ps
+                paused += now - links[i].paused_since if pfc.is_paused(links[i]) else 0
                 active += 1 if sender[i].start_at <= now < sender[i].stop_at else 0
             samples[row, 0] = w.queue_bytes
             samples[row, 1] = w.delivered
@@ -286,8 +287,7 @@ def incast(
     switch, links = records(1, pfc.SWITCH), records(n, pfc.LINK)
     switch[0].shared_bytes = shared_bytes
     room = pfc.headroom_bytes(rate_bps, rate_bps, delay_ps, delay_ps, FRAME) - headroom_less
-    for i in range(n):
-        pfc.start(links[i], pfc.pause_time_ps(rate_bps, control.quanta), room)
+    pfc.open_links(links, pfc.pause_time_ps(rate_bps, control.quanta), room)
     stream = bits.seed_streams(seed, 77, 1)
     arrive, cnp = records(RING, ENTRY), records(RING, ENTRY)
     queue = np.zeros(RING, np.int64)

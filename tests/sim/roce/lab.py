@@ -14,12 +14,12 @@ import numpy as np
 from openmrc.engine import state as es
 from openmrc.fabric.faults import Fault
 from openmrc.fabric.model import Fabric
-from openmrc.sim import books
 from openmrc.sim.roce.reader import way_of
 from openmrc.sim.roce.side import RoceSide
 from openmrc.sim.roce.transport import RoceTransport
+from openmrc.sim.watch import books
 from openmrc.sim.world import World
-from openmrc.traffic import Traffic
+from openmrc.traffic.traffic import Traffic
 from openmrc.workload.patterns import stream
 from tests.sim import lab
 from tests.sim.lab import NS
@@ -75,7 +75,7 @@ def way(world: World, qp: int = 0, part: int = 0) -> list[int]:
     """The directed ports that a QP's data takes now."""
     here = side(world)
     qps = int(here.state.c[0].qps)
-    return way_of(world, here, int(here.ends.sender[qp * qps + part]))
+    return way_of(world, int(here.ends.sender[qp * qps + part]))
 
 
 def sender(world: World, qp: int = 0) -> Any:

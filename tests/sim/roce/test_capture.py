@@ -18,11 +18,13 @@ from openmrc.errors import InputError
 from openmrc.fabric.faults import Fault
 from openmrc.fabric.model import Fabric
 from openmrc.sim.roce import pfc
-from openmrc.sim.roce.capture import RoceCapture, check_fabric
+from openmrc.sim.roce.capture import RoceCapture
 from openmrc.sim.world import World
-from openmrc.wire import DecodedFrame, decode_roce, dissector, pause, roce
+from openmrc.wire import DecodedFrame, decode_roce, dissector
 from openmrc.wire.addresses import whose
 from openmrc.wire.pcap import Captured, read
+from openmrc.wire.roce import opcodes as roce
+from openmrc.wire.roce import pause
 from openmrc.workload import incast, permutation, ring_all_reduce
 from openmrc.workload.patterns import stream
 from tests.sim.lab import US, tree
@@ -469,9 +471,9 @@ def test_a_fabric_of_more_nics_than_addresses_is_refused() -> None:
         n_nics = 65_535
 
     with pytest.raises(InputError, match="65535 NICs have no addresses; at most 65534"):
-        check_fabric(cast(Fabric, Large()))
+        RoceCapture.check(cast(Fabric, Large()))
     Large.n_nics = 65_534
-    check_fabric(cast(Fabric, Large()))
+    RoceCapture.check(cast(Fabric, Large()))
 
 
 def test_a_place_that_is_not_there_is_refused() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from openmrc.fabric.faults import Fault
-from openmrc.sim import state as ss
-from openmrc.traffic import Calcs, Traffic
+from openmrc.sim.net import state as ss
+from openmrc.traffic.traffic import Calcs, Traffic
 from tests.sim import lab
 from tests.sim.lab import MS, US
 from tests.sim.roce.lab import (

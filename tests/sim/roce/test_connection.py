@@ -162,7 +162,7 @@ def test_packet_numbers_wrap() -> None:
     """24 bits: the first PSN is drawn, here near the end."""
     world = stream_world(N, [lose(FROM_SENDER, start_of(50))], cc="none")
     side = world.side
-    side.state.qp.first_psn[:] = (1 << 24) - 40  # type: ignore[union-attr]
+    side.state.qp.first_psn[:] = (1 << 24) - 40
     all_complete(world)
     assert world.counters()["retransmitted"] == 22
 

@@ -15,7 +15,7 @@ from openmrc.fabric.faults import Fault
 from openmrc.sim.roce import pfc
 from openmrc.sim.roce.profiles import Marking
 from openmrc.sim.world import World
-from openmrc.traffic import Traffic, make_traffic
+from openmrc.traffic.traffic import Traffic, make_traffic
 from openmrc.workload.patterns import incast, permutation
 from tests.sim.lab import ENDLESS, GBPS, MS, NS, US
 from tests.sim.roce.lab import all_complete, balanced, leaf_spine, roce, roce_world, side
@@ -187,7 +187,7 @@ class Stairs:
             bytes_before, paused_before = world.bytes_verified, paused_us(world).sum()
             for i in range(1, 61):
                 world.run(k * STEP + STEP * 2 // 5 + i * STEP // 100)
-                self.queue[k] += int(world.net.port.data_bytes[last]) / 60
+                self.queue[k] += int(world.net.port.data_queued_bytes[last]) / 60
             moved = (world.bytes_verified - bytes_before) * 4178 / 4096  # on the wire
             self.share[k] = moved * 8 / (LINE * 0.6 * STEP / 1e12)
             self.paused[k] = (paused_us(world).sum() - paused_before) / (0.6 * STEP / US)

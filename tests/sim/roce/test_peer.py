@@ -11,8 +11,8 @@ import numpy as np
 
 from openmrc.fabric.topo import load_topo
 from tests.sim.lab import US, fct
+from tests.sim.peer import SEEDS, TOPO, permutation
 from tests.sim.roce.lab import all_complete, roce, roce_world
-from tests.sim.test_peer import SEEDS, TOPO, permutation
 
 PEER = (452, 841, 842)
 

@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from openmrc.fabric.queues import UNLIMITED
 from openmrc.report.table import UNLIMITED_BYTES, derived, of_roce, sentences
-from openmrc.run import ROCE, Result, simulate
-from openmrc.scenario import make_scenario
-from openmrc.sim.network import UNLIMITED
+from openmrc.run.figures import ROCE
+from openmrc.run.results import Result
+from openmrc.run.simulation import simulate
+from openmrc.scenario.scenario import make_scenario
 from openmrc.sweeps.rows import rows
 
 TABLES: dict[str, Any] = {

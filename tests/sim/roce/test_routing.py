@@ -8,7 +8,7 @@ import pytest
 from openmrc.fabric.clos import Tier, build, fat_tree
 from openmrc.fabric.faults import Fault
 from openmrc.sim.world import World
-from openmrc.traffic import make_traffic
+from openmrc.traffic.traffic import make_traffic
 from openmrc.workload.patterns import permutation, stream
 from tests.sim.lab import GBPS, MS, NS, US, goodput_gbps, run_until
 from tests.sim.roce.lab import (
@@ -151,7 +151,7 @@ def test_after_the_repair_the_old_sets_are_back_when_routing_has_converged() -> 
 
 
 def side_broken(world: World) -> int:
-    return int(world.side.state.c[0].broken)  # type: ignore[union-attr]
+    return int(world.side.state.c[0].broken)
 
 
 def test_convergence_is_drawn_between_its_two_times() -> None:
@@ -159,7 +159,7 @@ def test_convergence_is_drawn_between_its_two_times() -> None:
     for seed in range(1, 21):
         world = broken(convergence_ps=(1 * MS, 3 * MS), seed=seed)
         world.run(until_ps=AT)
-        delay = int(world.side.state.c[0].delay_ps)  # type: ignore[union-attr]
+        delay = int(world.side.state.c[0].delay_ps)
         assert 1 * MS <= delay < 3 * MS
         found.add(delay)
     assert len(found) == 20

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from openmrc.fabric.faults import Fault
-from openmrc.sim import state as ss
-from openmrc.traffic import make_traffic, unroll
+from openmrc.sim.net import state as ss
+from openmrc.traffic.traffic import make_traffic, unroll
 from openmrc.workload import permutation, ring_all_reduce, stream
 from tests.sim.lab import MS, US
 from tests.sim.roce.lab import all_complete, balanced, leaf_spine, roce, roce_world, side, way

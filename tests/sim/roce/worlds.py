@@ -13,9 +13,9 @@ from typing import Any
 from openmrc.fabric.draw import draw_faults
 from openmrc.fabric.faults import Fault
 from openmrc.fabric.kinds import BEGINS
+from openmrc.fabric.queues import Queues
 from openmrc.sim.roce import build
 from openmrc.sim.roce.profiles import FlowControl
-from openmrc.sim.transport import Queues
 from openmrc.sim.world import World
 from openmrc.workload import incast, permutation, ring_all_reduce
 from tests.sim import plain

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from openmrc.fabric.actions import FaultSchedule
-
-PS_PER_S = 10**12
+from openmrc.units import S
 
 
 class Clock:
@@ -42,10 +41,10 @@ class Clock:
         at_ps = self._events["at_ps"]
         first = 0
         while first < len(at_ps):
-            wait_s = int(at_ps[first]) / PS_PER_S - (time.monotonic() - self._started)
+            wait_s = int(at_ps[first]) / S - (time.monotonic() - self._started)
             if wait_s > 0 and self._stopping.wait(wait_s):
                 return
-            now_ps = round((time.monotonic() - self._started) * PS_PER_S)
+            now_ps = round((time.monotonic() - self._started) * S)
             last = max(first + 1, int(np.searchsorted(at_ps, now_ps, "right")))
             self._act(self._events[first:last])
             first = last

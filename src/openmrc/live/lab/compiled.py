@@ -17,19 +17,12 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from openmrc.fabric.actions import FaultSchedule
+from openmrc.live.lab import namespaces as ns
 from openmrc.live.lab.health import Health
-from openmrc.live.lab.namespaces import (
-    Batch,
-    LabError,
-    Namespaces,
-    clear_offloads,
-    set_link,
-    set_sysctl,
-)
 from openmrc.live.lab.shapers import Shapers
 from openmrc.live.lab.topology import FABRIC, Topology
 from openmrc.live.lab.totals import Totals, of_our_switches
-from openmrc.live.switches import Switches
+from openmrc.live.switch.switches import Switches
 
 ETH_P_IPV6 = 0x86DD
 SOL_PACKET, PACKET_IGNORE_OUTGOING = 263, 23
@@ -44,7 +37,7 @@ class CompiledFabric:
     def __init__(
         self,
         topology: Topology,
-        namespaces: Namespaces,
+        namespaces: ns.Namespaces,
         queues: Any,
         seed: int,
         **sizes: Any,
@@ -64,14 +57,14 @@ class CompiledFabric:
     def prepare(self) -> None:
         """Keep the kernel silent on interfaces to come."""
         with self._namespaces.inside(FABRIC):
-            set_sysctl("ipv6/conf/default/disable_ipv6", 1)
+            ns.set_sysctl("ipv6/conf/default/disable_ipv6", 1)
 
     def bring_up(self) -> None:
         """Set the interfaces up, bind a socket to each, and let the loop run; the links exist."""
         with self._namespaces.inside(FABRIC):
             for link in self._topology.links:
-                clear_offloads(link.upper.interface)
-                set_link(link.upper.interface, True)
+                ns.clear_offloads(link.upper.interface)
+                ns.set_link(link.upper.interface, True)
                 self._sockets.append(_port_socket(link.upper.interface))
         fds = np.array([port.fileno() for port in self._sockets], np.int32)
         self._switches = Switches(
@@ -85,7 +78,7 @@ class CompiledFabric:
         self._switches.start()
         self._wait()
 
-    def batches(self) -> list[Batch]:
+    def batches(self) -> list[ns.Batch]:
         """Return the buckets of the hosts' ports; routes there are none."""
         return self._shapers.first(self._nic_ports)
 
@@ -112,7 +105,7 @@ class CompiledFabric:
         started, told = time.monotonic(), False
         while self._switches.counters().turns == 0:
             if not self._switches.running:
-                raise LabError("the switches have ended before they began; see mrc doctor")
+                raise ns.LabError("the switches have ended before they began; see mrc doctor")
             if not told and time.monotonic() > started + PATIENCE_S:
                 told = True
                 print(COMPILING, file=sys.stderr, flush=True)
@@ -128,7 +121,7 @@ class CompiledFabric:
         with self._namespaces.inside(FABRIC):
             for port in (self.health.link_up != before).nonzero()[0].tolist():
                 end = self._topology.switch_end(port)
-                set_link(end.interface, bool(self.health.link_up[port]))
+                ns.set_link(end.interface, bool(self.health.link_up[port]))
 
     def counters(self) -> dict[str, Any]:
         """Return, by switch, what the loop counted: packets, bytes, marks, trims, drops."""

@@ -13,72 +13,58 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from openmrc.live.lab.namespaces import (
-    ROOT,
-    Batch,
-    Namespaces,
-    clear_offloads,
-    set_link,
-    set_sysctl,
-)
-from openmrc.live.lab.topology import (
-    MANAGEMENT,
-    MANAGEMENT_NETWORK,
-    MANAGEMENT_ROUTER,
-    NATIVE,
-    UDP,
-    End,
-    Topology,
-    management_address,
-    prefix,
-)
+from openmrc.live.lab import namespaces as ns
+from openmrc.live.lab import topology as lt
+from openmrc.live.lab.topology import End, Topology, management_address, prefix
 from openmrc.wire import addresses
 
 GATEWAY = "fe80::1"  # on every link the other end, by a permanent neighbour
 MASTER_PORT = 29_500  # torch's own default
 
 
-def prepare(topology: Topology, namespaces: Namespaces) -> None:
+def prepare(topology: Topology, namespaces: ns.Namespaces) -> None:
     """Set in every host's namespace what its interfaces will inherit."""
     for host in topology.hosts:
         with namespaces.inside(host):
-            set_sysctl("ipv6/conf/default/disable_ipv6", int(topology.settings.mode == NATIVE))
+            ns.set_sysctl(
+                "ipv6/conf/default/disable_ipv6", int(topology.settings.mode == lt.NATIVE)
+            )
 
 
-def bring_up(topology: Topology, namespaces: Namespaces) -> None:
+def bring_up(topology: Topology, namespaces: ns.Namespaces) -> None:
     """Set the hosts' interfaces up, whose links exist, and the router's of the management."""
     for host in topology.hosts:
         with namespaces.inside(host):
             for plane in range(topology.fabric.n_planes):
-                clear_offloads(f"e{plane}")
-                set_link(f"e{plane}", True)
-            set_link("lo", True)
-            set_link(MANAGEMENT, True)
-    with namespaces.inside(ROOT):
-        set_sysctl("ipv4/ip_forward", 1)
-        set_link("lo", True)
+                ns.clear_offloads(f"e{plane}")
+                ns.set_link(f"e{plane}", True)
+            ns.set_link("lo", True)
+            ns.set_link(lt.MANAGEMENT, True)
+    with namespaces.inside(ns.ROOT):
+        ns.set_sysctl("ipv4/ip_forward", 1)
+        ns.set_link("lo", True)
         for host in topology.hosts:
-            set_link(host, True)
+            ns.set_link(host, True)
 
 
-def batches(topology: Topology) -> list[Batch]:
+def batches(topology: Topology) -> list[ns.Batch]:
     """Return the addresses and routes of the hosts and of the management's router."""
-    router = [f"addr add {MANAGEMENT_ROUTER}/32 dev lo"]
+    router = [f"addr add {lt.MANAGEMENT_ROUTER}/32 dev lo"]
     router += [
-        f"route add {management_address(nic)} dev {host} src {MANAGEMENT_ROUTER}"
+        f"route add {management_address(nic)} dev {host} src {lt.MANAGEMENT_ROUTER}"
         for nic, host in enumerate(topology.hosts)
     ]
     return [
-        Batch(ROOT, "ip", router),
-        *(Batch(host, "ip", _host(topology, nic)) for nic, host in enumerate(topology.hosts)),
+        ns.Batch(ns.ROOT, "ip", router),
+        *(ns.Batch(host, "ip", _host(topology, nic)) for nic, host in enumerate(topology.hosts)),
     ]
 
 
-def management_links(topology: Topology, namespaces: Namespaces) -> list[str]:
+def management_links(topology: Topology, namespaces: ns.Namespaces) -> list[str]:
     """Return the lines of `ip` that make the management network's links."""
     return [
-        f"link add name {MANAGEMENT} netns {namespaces.path(host)}"
-        f" type veth peer name {host} netns {namespaces.path(ROOT)}"
+        f"link add name {lt.MANAGEMENT} netns {namespaces.path(host)}"
+        f" type veth peer name {host} netns {namespaces.path(ns.ROOT)}"
         for host in topology.hosts
     ]
 
@@ -131,11 +117,11 @@ def environment(rank: int, chosen: Sequence[int], path: str, secret: str) -> dic
 
 def _host(topology: Topology, nic: int) -> list[str]:
     lines = [
-        f"addr add {management_address(nic)}/32 dev {MANAGEMENT}",
-        f"route add {MANAGEMENT_ROUTER} dev {MANAGEMENT}",
-        f"route add {MANAGEMENT_NETWORK} via {MANAGEMENT_ROUTER} dev {MANAGEMENT}",
+        f"addr add {management_address(nic)}/32 dev {lt.MANAGEMENT}",
+        f"route add {lt.MANAGEMENT_ROUTER} dev {lt.MANAGEMENT}",
+        f"route add {lt.MANAGEMENT_NETWORK} via {lt.MANAGEMENT_ROUTER} dev {lt.MANAGEMENT}",
     ]
-    if topology.settings.mode == UDP:
+    if topology.settings.mode == lt.UDP:
         lines += _uses(topology, nic)
     return lines
 

@@ -16,13 +16,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
-from openmrc.closing import Closing
 from openmrc.errors import InputError
 from openmrc.fabric.actions import FaultSchedule
 from openmrc.fabric.faults import compile_faults
 from openmrc.fabric.kinds import Fault
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.places import kind_of, ports
+from openmrc.live.closing import Closing
 from openmrc.live.lab import commands, control, hosts
 from openmrc.live.lab.clock import Clock
 from openmrc.live.lab.commands import Command, Write
@@ -32,8 +32,8 @@ from openmrc.live.lab.linux import LinuxFabric
 from openmrc.live.lab.namespaces import ROOT, Batch, Namespaces
 from openmrc.live.lab.topology import LINUX, Settings, topology
 from openmrc.live.lab.totals import Totals
+from openmrc.units import US
 
-PS_PER_US = 1_000_000
 # What `mrc lab fail` does to a place of this form, where nobody says how.
 FAIL_DEFAULT = {
     "nic": "link-down",
@@ -216,7 +216,7 @@ class Lab(Closing):
 
     def _make_switching(self) -> Any:
         spec = self.spec
-        rtt_ps = None if spec.base_rtt_us is None else round(spec.base_rtt_us * PS_PER_US)
+        rtt_ps = None if spec.base_rtt_us is None else round(spec.base_rtt_us * US)
         sizes: dict[str, Any] = {
             "pmtu": spec.pmtu,
             "base_rtt_ps": rtt_ps,

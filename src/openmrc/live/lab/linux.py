@@ -32,9 +32,7 @@ from openmrc.wire.pcap import Writer
 
 ONE = 1_000_000  # nftables draws whole numbers below this
 
-CANNOT = {
-    actions.PORT_CORRUPT: "link-corrupt",
-}
+CANNOT = {actions.PORT_CORRUPT: "link-corrupt"}
 
 
 class LinuxFabric:
@@ -207,17 +205,13 @@ def _routes(topology: Topology, switch: int) -> list[str]:
         if neighbour not in lines:
             lines.append(neighbour)
         routes.append(f"route add {block} via {GATEWAY} dev {here}")
-    # Any interface of the switch will do.
+    any_device = topology.end_of[int(fabric.sw_first_down[switch])].interface
     flavour = f"flavors next-csid lblen {BLOCK_BITS} nflen {USID_BITS} count"
     return [
         *lines,
-        f"route add {own} encap seg6local action End {flavour} dev {_any_device(topology, switch)}",
+        f"route add {own} encap seg6local action End {flavour} dev {any_device}",
         *routes,
     ]
-
-
-def _any_device(topology: Topology, switch: int) -> str:
-    return topology.end_of[int(topology.fabric.sw_first_down[switch])].interface
 
 
 def _is_lost(line: str, down: set[str]) -> bool:

@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 
 from openmrc.fabric.model import Fabric
+from openmrc.fabric.queues import UNLIMITED, Limits, limits_of, sizes_at
 from openmrc.live.lab.namespaces import TOOL_PATH, LabError, tool_environment
 from openmrc.live.lab.shapers import WIRE_BYTES, Shapers
 from openmrc.live.lab.topology import Topology
-from openmrc.live.switch_limits import Limits, limits
+from openmrc.wire.framing import MRC_FRAMING
 from openmrc.wire.layout import DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP
 
 SOURCE = Path(__file__).with_name("trim.bpf.c")
@@ -60,7 +61,8 @@ class TrimmingShapers(Shapers):
 
     def _add(self, port: int, interface: str, classes: list[str]) -> list[str]:
         """The whole of a port: shaper, classes with their queues, program."""
-        room = [int(self._bounds.control[port]), *[2 * int(self._bounds.queue[port])] * 2]
+        bounds = self._bounds
+        room = [int(bounds.control_queue_bytes[port]), *[2 * int(bounds.queue_bytes[port])] * 2]
         queues = [
             f"qdisc add dev {interface} parent 1:{name} bfifo limit {n_bytes}"
             for (name, _), n_bytes in zip(CLASSES, room, strict=True)
@@ -85,13 +87,12 @@ class TrimmingShapers(Shapers):
 
 def thresholds(fabric: Fabric, bounds: Limits, port: int) -> tuple[str, ...]:
     """Return what the program of a switch's port is compiled with."""
-    marks = int(bounds.ecn_low[port]) < NEVER - 1
-    low, high = (
-        (int(bounds.ecn_low[port]), int(bounds.ecn_high[port])) if marks else (NEVER - 1, NEVER)
-    )
+    low, high = int(bounds.ecn_low_bytes[port]), int(bounds.ecn_high_bytes[port])
+    if low == UNLIMITED:
+        low, high = NEVER - 1, NEVER
     last = bool(np.asarray(fabric.port_last_hop)[port])
     return (
-        f"-DLIMIT={int(bounds.queue[port])}u",
+        f"-DLIMIT={int(bounds.queue_bytes[port])}u",
         f"-DECN_LOW={low}u",
         f"-DECN_HIGH={high}u",
         f"-DTRIMMED={DSCP_TRIMMED_LASTHOP if last else DSCP_TRIMMED}",
@@ -131,7 +132,8 @@ def shapers(topology: Topology, queues: Any, **sizes: Any) -> Shapers:
     """Return the shapers of a lab of Linux's switches; `sizes` are what queues follow from."""
     if not topology.settings.bpf:
         return Shapers(topology, queues)
-    bounds = limits(
-        topology.fabric, queues, sizes["pmtu"], sizes["base_rtt_ps"], sizes["senders_per_nic"]
-    )
-    return TrimmingShapers(topology, queues, bounds)
+    fabric, pmtu = topology.fabric, sizes["pmtu"]
+    rtt_ps = sizes["base_rtt_ps"] or MRC_FRAMING.base_rtt_ps(fabric, pmtu)
+    packet = MRC_FRAMING.data_bytes(pmtu)
+    of_queues = sizes_at(fabric, queues, rtt_ps, packet, sizes["senders_per_nic"])
+    return TrimmingShapers(topology, queues, limits_of(fabric, of_queues, queues.ecn_last_hop))

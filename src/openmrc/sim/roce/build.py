@@ -6,24 +6,24 @@ What has no place in a RoCE network (EVs, slots, carriers; taps: `taps`) is left
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from openmrc.engine import bits
+from openmrc.engine import bits, setup
 from openmrc.engine import state as es
+from openmrc.engine.parameters import Parameters
 from openmrc.errors import InputError
-from openmrc.fabric.actions import FaultSchedule
 from openmrc.fabric.model import Fabric
+from openmrc.fabric.queues import limits_of
 from openmrc.jit import records
-from openmrc.sim import network
-from openmrc.sim import state as ss
-from openmrc.sim.roce import dcqcn, pfc, requester, routing
-from openmrc.sim.roce.derive import RoceDerived
+from openmrc.sim.net import network
+from openmrc.sim.net import state as ss
+from openmrc.sim.net.parts import Parts
+from openmrc.sim.roce import dcqcn, pfc, requester, routing, taps
+from openmrc.sim.roce.derive import MARKING, RoceDerived
 from openmrc.sim.roce.profiles import (
     FlowControl,
-    Marking,
     dcqcn_config,
     pfc_config,
     profile_named,
@@ -31,12 +31,9 @@ from openmrc.sim.roce.profiles import (
 )
 from openmrc.sim.roce.state import BUNDLE, ROCE, ROCE_QP, ROUTE, WHOLE, Roce
 from openmrc.sim.roce.transport import RoceTransport
-from openmrc.sim.transport import Queues
-from openmrc.traffic import Traffic
-from openmrc.wire.roce import roce_framing
+from openmrc.wire.roce.framing import roce_framing
 
 PACKETS_AT_START = 1 << 14
-MARKING = Marking()
 # htsim's lossless input queues: 15 packets of 4150 B, go on at 12, and never full
 PEER_FLOW_CONTROL = FlowControl(xoff_bytes=15 * 4150, xon_gap_packets=3)
 PEER_BUFFER_BYTES = 1 << 40
@@ -45,49 +42,41 @@ SEED_SPORTS = 8  # purpose of a random stream, beside those of `sim.network`
 SEED_CONVERGENCE = 9
 
 
-def build_engine(fabric: Fabric, traffic: Traffic, ends: network.Ends, seed: int) -> es.State:
+def build_engine(parts: Parts, ends: network.Ends) -> es.State:
     """The engine's State: who the QPs are, and their rings of messages."""
-    ring = network.rings_of(traffic)[ends.traffic_qp]
-    st = es.new_state(
-        qps=ends.n,
-        slots=1,
-        planes=1,
-        evs=1,
-        order=1,
-        messages=max(int(ring[ends.sends].sum()), 1),
-        rx_messages=1,
-        words=1,
-        regions=1,
-        nics=fabric.n_nics,
-        peers=1,
+    ring = network.rings_of(parts.traffic)[ends.traffic_qp]
+    one = setup.Rooms(qps=1, planes=1, mpr=1, sends=1, receives=0, evs=1, order_len=1)
+    st = setup.new_state(Parameters(), one, nics=parts.fabric.n_nics, peers=1, regions=1)._replace(
+        config=records(1, es.CONFIG),
+        qp=records(ends.n, es.QP),
+        message=records(max(int(ring[ends.sends].sum()), 1), es.MESSAGE),
+        stream=np.ones(ends.n, np.uint64),
     )
-    network.introduce(st, ends, ring, np.random.default_rng([seed, network.SEED_NAMES]))
+    st.qp.index = np.arange(ends.n)
+    st.qp.msg0, st.qp.msg_mask = setup.rings(np.where(ends.sends, ring, 0))
+    network.place_qps(st, ends, np.random.default_rng([parts.seed, network.SEED_NAMES]))
     return st
 
 
 def build_roce(
-    fabric: Fabric,
-    traffic: Traffic,
+    parts: Parts,
     transport: RoceTransport,
     derived: RoceDerived,
     ends: network.Ends,
     st: es.State,
-    seed: int,
 ) -> Roce:
     """What RoCEv2 keeps."""
+    fabric, traffic, seed = parts.fabric, parts.traffic, parts.seed
     ring = network.rings_of(traffic)
     vas = np.random.default_rng([seed, network.SEED_NAMES, 2])
     bundle = records(traffic.n_qps, BUNDLE)
     bundle.sender = ends.sender[:: transport.qps]
     bundle.receiver = ends.receiver[:: transport.qps]
-    bundle.ring0 = network.starts_of(ring)
-    bundle.ring_mask = ring - 1
+    bundle.ring0, bundle.ring_mask = setup.rings(ring)
     bundle.va = vas.integers(1 << 20, 1 << 40, traffic.n_qps) << 12
     route = records(fabric.n_ports, ROUTE)
     route.up = 1
     route.reverse = fabric.port_reverse
-    rates, limiter, notifier = _dcqcn(transport, derived, ends)
-    flow, buffer, pause = _pfc(fabric, transport, derived)
     low, high = transport.convergence_ps
     c = records(1, ROCE)
     c.rto_ps = derived.rto_ps
@@ -107,23 +96,19 @@ def build_roce(
         bundle=bundle,
         whole=records(max(int(ring.sum()), 1), WHOLE),
         route=route,
-        rates=rates,
-        limiter=limiter,
-        notifier=notifier,
-        flow=flow,
-        buffer=buffer,
-        pause=pause,
+        **_dcqcn(transport, derived, ends),
+        **_pfc(fabric, transport, derived),
         stream=bits.seed_streams(seed, SEED_CONVERGENCE, 1),
     )
 
 
-def _dcqcn(transport: RoceTransport, derived: RoceDerived, ends: network.Ends) -> tuple[Any, ...]:
+def _dcqcn(transport: RoceTransport, derived: RoceDerived, ends: network.Ends) -> dict[str, Any]:
     """DCQCN's knobs, and both ends of it for each QP."""
     rates = dcqcn_config(profile_named(transport.profile), derived.port_rate_bps)
     n = ends.n if transport.cc == "dcqcn" else 1
     limiter, notifier = records(n, dcqcn.LIMITER), records(n, dcqcn.NOTIFIER)
     requester.open_limiters(limiter, rates)
-    return rates, limiter, notifier
+    return {"rates": rates, "limiter": limiter, "notifier": notifier}
 
 
 def flow_control(transport: RoceTransport) -> FlowControl:
@@ -131,13 +116,13 @@ def flow_control(transport: RoceTransport) -> FlowControl:
     return PEER_FLOW_CONTROL if transport.rules == "peer" else FlowControl()
 
 
-def _pfc(fabric: Fabric, transport: RoceTransport, derived: RoceDerived) -> tuple[Any, ...]:
+def _pfc(fabric: Fabric, transport: RoceTransport, derived: RoceDerived) -> dict[str, Any]:
     """PFC's knobs, the buffer of each switch, and both ends of each link."""
     control = flow_control(transport)
     frame = derived.data_packet_wire_bytes
     flow = pfc_config(control, frame)
     if not transport.pfc:
-        return flow, records(1, pfc.SWITCH), records(1, pfc.LINK)
+        return {"flow": flow, "buffer": records(1, pfc.SWITCH), "pause": records(1, pfc.LINK)}
     rate, back = fabric.port_rate_bps, fabric.port_reverse
     into = fabric.port_peer_switch
     delay = fabric.port_delay_ps + np.where(into >= 0, fabric.sw_delay_ps[into], 0)
@@ -147,10 +132,7 @@ def _pfc(fabric: Fabric, transport: RoceTransport, derived: RoceDerived) -> tupl
     room = np.array([pfc.headroom_bytes(a, b, c, d, frame) for a, b, c, d in kinds.tolist()])[which]
     lasts = [pfc.pause_time_ps(rate_bps, control.quanta) for rate_bps in kinds[:, 0].tolist()]
     pause = records(fabric.n_ports, pfc.LINK)
-    pause.headroom_bytes = room
-    pause.pause_ps = np.array(lasts)[which]
-    pause.refresh_ps = pause.pause_ps // 2
-    pause.refresh_at = es.NEVER
+    pfc.open_links(pause, np.array(lasts)[which], room)
     served = into >= 0
     of_switch = [
         np.bincount(into[served], column[served], fabric.n_switches).astype(np.int64)
@@ -160,7 +142,7 @@ def _pfc(fabric: Fabric, transport: RoceTransport, derived: RoceDerived) -> tupl
     buffer = records(fabric.n_switches, pfc.SWITCH)
     shared = [_shared_bytes(transport, control, *map(int, switch)) for switch in switches]
     buffer.shared_bytes = np.array(shared)[which.reshape(-1)]
-    return flow, buffer, pause
+    return {"flow": flow, "buffer": buffer, "pause": pause}
 
 
 def _shared_bytes(
@@ -197,35 +179,27 @@ def _qps(ends: network.Ends, st: es.State, seed: int) -> Any:
 
 
 def build_net(
-    fabric: Fabric,
-    traffic: Traffic,
+    parts: Parts,
     transport: RoceTransport,
-    queues: Queues,
     derived: RoceDerived,
     ends: network.Ends,
     st: es.State,
-    schedule: FaultSchedule | None,
-    seed: int,
 ) -> ss.Net:
     """The network's arrays."""
     sizes = roce_framing(transport.rules)
-    reserve = network.heap_reserve(traffic)
+    reserve = network.heap_reserve(parts.traffic)
     reserve += ss.EVENTS_BETWEEN_CHECKS * (2 * int(st.nic.n_qps.max(initial=0)) + 6)
     net = network.new_net(
-        fabric,
-        traffic,
-        replace(queues, ecn_last_hop=True),
-        derived,
+        parts,
+        limits_of(parts.fabric, derived.queues, True),
         ends,
         st,
-        schedule,
-        seed,
         sizes=sizes,
         longest_bytes=max(sizes.header_bytes) + transport.pmtu,
         pmtu=transport.pmtu,
         packets=PACKETS_AT_START,
-        heap=2 * reserve + 4 * ends.n,
+        heap_entries=2 * reserve + 4 * ends.n,
         reserve=reserve,
     )
     network.free_list(net, 0, PACKETS_AT_START - 1)  # the last one is a spare
-    return net
+    return taps.open_taps(net, parts.tapped)

@@ -1,8 +1,9 @@
 """DCQCN, the congestion control of RoCEv2 (Zhu et al., SIGCOMM 2015, section 3 and figure 7).
 
-The *congestion point* is the switch: it marks packets (`sim/link.py`). The *notification point* is
-the receiver: it answers marked packets with a CNP, at most one per QP and interval. The *reaction
-point* is the sender: one rate limiter per QP, which a CNP cuts and which time and bytes bring back:
+The *congestion point* is the switch: it marks packets (`sim/net/link.py`). The *notification point*
+is the receiver: it answers marked packets with a CNP, at most one per QP and interval. The
+*reaction point* is the sender: one rate limiter per QP, which a CNP cuts and which time and bytes
+bring back:
 
     CNP                target = rate; rate *= 1 - alpha / 2; alpha = (1 - g) alpha + g
     alpha_ps quiet     alpha *= 1 - g
@@ -63,7 +64,7 @@ LIMITER = np.dtype(  # the reaction point: one per QP that sends
         ("alpha", "f8"),  # as it was at `alpha_at`
         ("alpha_at", "i8"),  # -1: no CNP yet
         ("next_at", "i8"),  # when the next packet may start
-        ("timer_at", "i8"),  # next round by time
+        ("timer_at", "i8"),  # next round by time, NEVER for a QP without a limit
         ("cut_at", "i8"),
         ("bytes", "i8"),  # since the last round by bytes
         ("cnps", "i8"),
@@ -145,12 +146,6 @@ def on_timer(r, c, now):
         r.timer_at = at + c.increase_ps
         r.time_rounds += 1
         _round(r, c, at)
-
-
-@inlined
-def next_timer(r):
-    """When the next round by time is due, NEVER for a QP without a limit."""
-    return r.timer_at
 
 
 @compiled

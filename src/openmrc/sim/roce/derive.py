@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from openmrc.fabric.model import Fabric
-from openmrc.fabric.rtt import PS_BITS, base_rtt_ps
-from openmrc.sim.derive import CONTROL_BYTES, CONTROL_BYTES_PER_SENDER
-from openmrc.sim.network import UNLIMITED
+from openmrc.fabric.queues import UNLIMITED, Queues, Sizes, control_queue_bytes, whole_packets
+from openmrc.fabric.rtt import base_rtt_ps, port_rate_bps
+from openmrc.sim.net.parts import Values
 from openmrc.sim.roce.profiles import Marking
 from openmrc.sim.roce.transport import RoceTransport
-from openmrc.sim.transport import Queues
-from openmrc.wire.roce import roce_framing
+from openmrc.units import PS_BITS
+from openmrc.wire.roce.framing import roce_framing
 
 MARKING = Marking()
 # Without PFC a switch must buffer more than where packets are trimmed: of the 2 to 5 BDP that UET
@@ -20,26 +20,18 @@ TAIL_DROP_BDP = 5
 
 
 @dataclass(frozen=True)
-class RoceDerived:
+class RoceDerived(Values):
     """What a run worked out at its start. Times in ps, sizes in bytes."""
 
     base_rtt_ps: int
     port_rate_bps: int
     bdp_bytes: int
-    queue_bytes: int
-    queue_last_hop_bytes: int
-    control_queue_bytes: int
-    ecn_low_bytes: int
-    ecn_high_bytes: int
+    queues: Sizes
     rto_ps: int
     convergence_low_ps: int
     convergence_high_ps: int
     data_packet_wire_bytes: int
     control_packet_wire_bytes: int
-
-    def as_dict(self) -> dict[str, int]:
-        """Name to value."""
-        return asdict(self)
 
 
 def derive(
@@ -49,24 +41,27 @@ def derive(
     sizes = roce_framing(transport.rules)
     wire = sizes.data_bytes(transport.pmtu)
     t = transport.base_rtt_ps or base_rtt_ps(fabric, wire, sizes.sack_bytes)
-    port_rate = int(fabric.port_rate_bps[: fabric.n_nics * fabric.n_planes].max())
+    port_rate = port_rate_bps(fabric)
     bdp = port_rate * t // PS_BITS
-    queue = queues.queue_bytes or -(-TAIL_DROP_BDP * bdp // wire) * wire
-    last_hop = queues.queue_last_hop_bytes or queue
-    control = queues.control_bytes or max(
-        CONTROL_BYTES, CONTROL_BYTES_PER_SENDER * senders_per_nic * transport.qps
-    )
+    queue = queues.queue_bytes or whole_packets(TAIL_DROP_BDP * bdp, wire)
     marks = transport.cc == "dcqcn"
+    of_queues = queues.sizes(
+        Sizes(
+            queue_bytes=queue,
+            queue_last_hop_bytes=queue,
+            control_queue_bytes=control_queue_bytes(senders_per_nic * transport.qps),
+            ecn_low_bytes=MARKING.low_bytes(port_rate) if marks else UNLIMITED - 1,
+            ecn_high_bytes=MARKING.high_bytes(port_rate) if marks else UNLIMITED,
+        )
+    )
+    if transport.pfc:
+        of_queues = of_queues._replace(queue_bytes=UNLIMITED, queue_last_hop_bytes=UNLIMITED)
     low, high = transport.convergence_ps
     return RoceDerived(
         base_rtt_ps=t,
         port_rate_bps=port_rate,
         bdp_bytes=bdp,
-        queue_bytes=UNLIMITED if transport.pfc else queue,
-        queue_last_hop_bytes=UNLIMITED if transport.pfc else last_hop,
-        control_queue_bytes=control,
-        ecn_low_bytes=MARKING.low_bytes(port_rate) if marks else UNLIMITED - 1,
-        ecn_high_bytes=MARKING.high_bytes(port_rate) if marks else UNLIMITED,
+        queues=of_queues,
         rto_ps=transport.rto_ps,
         convergence_low_ps=low,
         convergence_high_ps=high,

@@ -7,17 +7,9 @@ switches, losses, damage and slow rates nobody notices.
 
 from __future__ import annotations
 
-from openmrc.fabric.actions import (
-    NIC_PORT_DOWN,
-    NIC_PORT_UP,
-    PORT_DOWN,
-    REVIEW_PATHS,
-    SWITCH_DOWN,
-    SWITCH_SILENT,
-    SWITCH_UP,
-)
+from openmrc.fabric.actions import NIC_PORT_DOWN, NIC_PORT_UP, PORT_DOWN, REVIEW_PATHS
 from openmrc.jit import inlined, inner
-from openmrc.sim import events, health
+from openmrc.sim.net import events, health
 from openmrc.sim.roce import flow, nic, routing
 from openmrc.sim.roce import port as ports
 from openmrc.sim.roce.state import AT_PLANES
@@ -28,24 +20,22 @@ def apply(net, st, ro, fault, now):
     """One elementary action of the schedule."""
     action = int(fault.action)
     target = int(fault.target)
-    if action == SWITCH_UP or action == SWITCH_DOWN or action == SWITCH_SILENT:
-        health.change_switch(net, action, target)
-    elif action == NIC_PORT_DOWN or action == NIC_PORT_UP:
+    if action == NIC_PORT_DOWN or action == NIC_PORT_UP:
         _nic_port(net, st, ro, target, action == NIC_PORT_UP, now)
     elif action != REVIEW_PATHS:  # routing reviews its ways by itself
-        _port(net, st, ro, fault, action, target, now)
+        rerouted = health.change(net, fault, action, target)
+        if action == PORT_DOWN:
+            _cut(net, st, ro, target, now)
+        if rerouted:
+            routing.changed(net, ro, target, now)
 
 
 @inlined
-def _port(net, st, ro, fault, action, target, now):
-    """A directed port changes."""
-    rerouted = health.change_port(net, fault, action, target)
-    if action == PORT_DOWN:
-        ports.flush(net, ro, target, now)
-        if flow.forget(ro, target, now) and target < net.ctl[0].n_nic_ports:
-            nic.go_on(net, st, ro, target, now)  # unless it notices, it sends into the dead link
-    if rerouted:
-        routing.changed(net, ro, target, now)
+def _cut(net, st, ro, port_no, now):
+    """A directed port goes down."""
+    ports.flush(net, ro, port_no, now)
+    if flow.forget(ro, port_no, now) and port_no < net.ctl[0].n_nic_ports:
+        nic.resume_data(net, st, ro, port_no, now)  # unless it notices, it sends into the dead link
 
 
 @inner

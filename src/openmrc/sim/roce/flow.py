@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from openmrc.engine.state import NEVER
 from openmrc.jit import inlined, inner
-from openmrc.sim import events
+from openmrc.sim.net import events
 from openmrc.sim.roce import pfc, taps
 from openmrc.sim.roce.state import AT_PFC
 

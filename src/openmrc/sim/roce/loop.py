@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from openmrc.engine.state import NEVER, RTS
 from openmrc.jit import compiled, inlined, inner
-from openmrc.sim import due, events, link
+from openmrc.sim.net import due, events, link
+from openmrc.sim.net.state import AT_CONVERGED, AT_FAULT, AT_MESSAGE, AT_QP, BUDGET, OPEN
 from openmrc.sim.roce import faults, flow, nic, routing
 from openmrc.sim.roce import port as ports
 from openmrc.sim.roce.state import AT_PACE, AT_PFC, AT_PLANES
-from openmrc.sim.state import AT_CONVERGED, AT_FAULT, AT_MESSAGE, AT_QP, OPEN
 
 PACKETS_RESERVED = 64  # one event never needs more packets than this: a packet for each port
 
@@ -37,11 +37,10 @@ def _arrive(net, st, ro, n, now):
 @inner
 def _from_heap(net, st, ro, at):
     """The heap's first entry is due."""
-    what = events.pop(net.ctl[0], net.heap)
-    kind = what >> events.KIND_SHIFT
-    number = what & ((1 << events.KIND_SHIFT) - 1)
+    kind, number = events.pop(net)
     if kind == AT_QP:
-        nic.on_qp_timer(net, st, ro, number, at)
+        if events.comes_due(net.qp[number], at):
+            nic.on_qp_timer(net, st, ro, number, at)
     elif kind == AT_PFC:
         _pause(net, st, ro, number, at)
     elif kind == AT_PACE:
@@ -64,11 +63,11 @@ def _pause(net, st, ro, number, now):
     port_no = int(flow.on_event(net, ro, number, now))
     n_nic_ports = net.ctl[0].n_nic_ports
     if port_no >= n_nic_ports:
-        ports.go_on(net, ro, port_no, now)
+        ports.resume_data(net, ro, port_no, now)
     elif port_no >= 0:
-        nic.go_on(net, st, ro, port_no, now)
+        nic.resume_data(net, st, ro, port_no, now)
     elif -1 - port_no < n_nic_ports:
-        nic.hold(net, -1 - port_no)
+        nic.stop_data(net, -1 - port_no)
 
 
 @inner
@@ -92,22 +91,17 @@ def advance(net, st, ro, until, budget):
     ctl = net.ctl[0]
     if ctl.started == 0:
         _start(net, st, ro)
-    done = 0
-    while True:
-        why, at, from_heap = due.look(net, until, done, budget, PACKETS_RESERVED)
+    for done in range(due.rounded_up(budget)):
+        why, at, event = due.take(net, until, done, PACKETS_RESERVED)
         if why != due.GO_ON:
             return why
-        ctl.now = at
-        done += 1
-        ctl.events += 1
-        if from_heap:
-            events.rewind(net, at)
+        if event == due.FROM_HEAP:
             _from_heap(net, st, ro, at)
             continue
-        node = events.take(net)
-        if node >= ctl.n_ports:
-            _arrive(net, st, ro, node - ctl.n_ports, at)
-        elif node >= ctl.n_nic_ports:
-            ports.on_switch_port_free(net, ro, node, at)
+        if event >= ctl.n_ports:
+            _arrive(net, st, ro, event - ctl.n_ports, at)
+        elif event >= ctl.n_nic_ports:
+            ports.on_switch_port_free(net, ro, event, at)
         else:
-            nic.on_port_free(net, st, ro, node, at)
+            nic.on_port_free(net, st, ro, event, at)
+    return BUDGET

@@ -7,17 +7,15 @@ bond at a time.
 
 from __future__ import annotations
 
-from openmrc.engine.packet import CE, CLASS_CONTROL
-from openmrc.engine.state import NEVER, RTS, psn_of
+from openmrc.engine.packet import CE, CLASS_CONTROL, CLASS_DATA
+from openmrc.engine.state import RTS, psn_of
 from openmrc.jit import inlined, inner
-from openmrc.sim import events, link, messages, rounds
+from openmrc.sim.net import events, link, messages, rounds
+from openmrc.sim.net.state import AT_QP, DAMAGED, TAG_MASK
 from openmrc.sim.roce import dcqcn, requester, responder, routing, stripes
 from openmrc.sim.roce import port as ports
 from openmrc.sim.roce.state import AT_PACE
-from openmrc.sim.state import AT_QP, BIN_GOODPUT, BIN_RETRANSMITTED, DAMAGED
-from openmrc.wire.roce import ACKNOWLEDGE, AETH_ACK, AETH_NAK_SEQUENCE, CNP, LAST_DATA
-
-TAG_MASK = 0x7FFF_FFFF  # of a sequence number in HOP.tag
+from openmrc.wire.roce.opcodes import ACKNOWLEDGE, AETH_ACK, AETH_NAK_SEQUENCE, CNP, LAST_DATA
 
 
 @inlined
@@ -28,32 +26,9 @@ def make_ready(net, ro, qi, now):
         rounds.stand_behind(net, int(rq.nic) * net.ctl[0].n_planes, 0, qi)
 
 
-@inlined
-def _dress(net, ro, n, p, rq):
-    """What the switches look at of packet record `p`, index `n`, that a QP end sends."""
-    ctl = net.ctl[0]
-    h = net.hop[n]
-    h.frame_bytes = ctl.header_bytes[p.opcode] + p.payload_len
-    h.dst = rq.peer_nic
-    h.qp = rq.other
-    h.tag = -1
-    h.ev = rq.flow
-    h.klass = p.klass
-    h.marks = 0
-    h.trimmable = 0
-    ctl.injected += 1
-
-
-@inlined
-def _close_while_busy(net, ln, port, port_no, plane):
-    """A NIC's port that transmits is not free, and its end is an event: then the next is pulled."""
-    ln.free_ports &= ~(1 << plane)
-    link.arm(net, port, port_no)
-
-
 @inner
-def _send_control(net, st, ro, qi, opcode, psn, syndrome, now):
-    """Send an ACK, NAK or CNP to the other end of a connection."""
+def _send_control(net, st, ro, qi, psn, syndrome, now):
+    """Send an ACK or NAK to the other end of a connection; without a syndrome, 0, a CNP."""
     ctl = net.ctl[0]
     rq = ro.qp[qi]
     plane = int(rq.plane)
@@ -61,7 +36,7 @@ def _send_control(net, st, ro, qi, opcode, psn, syndrome, now):
         return
     n = link.new_packet(net)
     p = net.packet[n]
-    p.opcode = opcode
+    p.opcode = ACKNOWLEDGE if syndrome else CNP
     p.psn = psn
     p.reason = syndrome
     p.msn = rq.msg_done  # of a responder: messages received
@@ -70,12 +45,12 @@ def _send_control(net, st, ro, qi, opcode, psn, syndrome, now):
     p.src = rq.nic
     p.dst = rq.peer_nic
     p.dst_qpn = st.qp[qi].peer_qpn
-    _dress(net, ro, n, p, rq)
+    link.fill_hop(net, n, p, rq.other, rq.flow, CLASS_CONTROL, 0)
     port_no = int(rq.nic) * ctl.n_planes + plane
     ports.enqueue(net, ro, port_no, n, now)
     port = net.port[port_no]
     if port.free_at > now:
-        _close_while_busy(net, net.nic[rq.nic], port, port_no, plane)
+        link.close_while_busy(net, net.nic[rq.nic], port, port_no, plane)
 
 
 @inner
@@ -104,18 +79,16 @@ def pump(net, st, ro, nic, now):
         n = link.new_packet(net)
         p = net.packet[n]
         seq = requester.next_packet(net, st, ro, qi, now, p)
-        _dress(net, ro, n, p, rq)
+        link.fill_hop(net, n, p, rq.other, rq.flow, CLASS_DATA, 0)
         net.hop[n].tag = seq & TAG_MASK
         ctl.data_packets += 1
         if again:
-            net.message[requester.part_of(st, rq, rq.cur).wr_id].retransmitted += 1
-            ctl.retransmitted += 1
-            net.timeline[now // ctl.bin_ps, BIN_RETRANSMITTED] += 1
+            messages.note_retransmitted(net, requester.part_of(st, rq, rq.cur).wr_id, now)
         port_no = nic * ctl.n_planes + plane
         port = net.port[port_no]
         requester.pace(ro, qi, int(net.hop[n].frame_bytes), now)
         link.transmit(net, port, port_no, n, now)
-        _close_while_busy(net, ln, port, port_no, plane)
+        link.close_while_busy(net, ln, port, port_no, plane)
         make_ready(net, ro, qi, now)
         plan_qp(net, ro, qi, now)
 
@@ -127,12 +100,7 @@ def plan_qp(net, ro, qi, now):
     if rq.paced_at > now and rq.pacing == 0 and requester.has_work(rq):
         rq.pacing = 1
         events.push(net, max(requester.wake_at(ro, qi), now), AT_PACE, qi)
-    at = requester.next_deadline(ro, rq, now)
-    lq = net.qp[qi]
-    if at < lq.timer_at:
-        at = max(at, now)
-        lq.timer_at = at
-        events.push(net, at, AT_QP, qi)
+    events.plan(net, net.qp[qi], requester.next_deadline(ro, rq, now), AT_QP, qi)
 
 
 @inner
@@ -174,20 +142,17 @@ def _settle(net, st, ro, qi, progress, now):
 @inlined
 def _place(net, st, ro, h, p, rq, now):
     """Payload is placed: exactly the unit that the sender took from its memory, in its order."""
-    ctl = net.ctl[0]
     length = int(p.payload_len)
     part = requester.part_of(st, ro.qp[rq.other], int(p.msn))
     seq = rq.expected - 1
-    offset = (seq - part.first_seq) * ctl.pmtu
-    if (
+    pmtu = net.ctl[0].pmtu
+    offset = (seq - part.first_seq) * pmtu
+    is_right = (
         h.tag == seq & TAG_MASK
         and p.va == part.remote_va + offset
-        and length == min(part.length - offset, ctl.pmtu)
-    ):
-        ctl.verified_bytes += length
-    else:
-        ctl.wrong_bytes += length
-    net.timeline[now // ctl.bin_ps, BIN_GOODPUT] += length
+        and length == min(part.length - offset, pmtu)
+    )
+    messages.note_placed(net, length, is_right, now)
 
 
 @inner
@@ -200,7 +165,7 @@ def _on_data(net, st, ro, n, qi, now):
     ends = False
     if h.marks & CE and ro.c[0].dcqcn and dcqcn.cnp_due(ro.notifier[qi], ro.rates[0], now):
         ro.c[0].cnps += 1
-        _send_control(net, st, ro, qi, CNP, 0, 0, now)
+        _send_control(net, st, ro, qi, 0, 0, now)
     if what == responder.IN_ORDER:
         ends = responder.accept(st, rq, ro.qp[rq.other], int(p.msn))
         _place(net, st, ro, h, p, rq, now)
@@ -211,11 +176,11 @@ def _on_data(net, st, ro, n, qi, now):
     if do == responder.ACK:
         ro.c[0].acks += 1
         psn = psn_of(int(rq.first_psn), rq.expected - 1)
-        _send_control(net, st, ro, qi, ACKNOWLEDGE, psn, AETH_ACK, now)
+        _send_control(net, st, ro, qi, psn, AETH_ACK, now)
     elif do == responder.NAK:
         ro.c[0].naks += 1
         psn = psn_of(int(rq.first_psn), rq.expected)
-        _send_control(net, st, ro, qi, ACKNOWLEDGE, psn, AETH_NAK_SEQUENCE, now)
+        _send_control(net, st, ro, qi, psn, AETH_NAK_SEQUENCE, now)
 
 
 @inlined
@@ -247,11 +212,9 @@ def receive(net, st, ro, n, now):
 @inlined
 def on_port_free(net, st, ro, port_no, now):
     """A NIC port's transmission is over: control packets that wait, else the next QP's packet."""
-    ctl = net.ctl[0]
     port = net.port[port_no]
     port.armed = 0
-    nic = port_no // ctl.n_planes
-    plane = port_no - nic * ctl.n_planes
+    nic, plane = rounds.owner(net, port_no)
     n = ports.dequeue(net, ro, port_no, port, now)
     if n >= 0:
         link.transmit(net, port, port_no, n, now)
@@ -265,11 +228,7 @@ def on_port_free(net, st, ro, port_no, now):
 
 @inner
 def on_qp_timer(net, st, ro, qi, now):
-    """An entry of the heap for a QP has come up; it may be out of date."""
-    lq = net.qp[qi]
-    if lq.timer_at != now:
-        return
-    lq.timer_at = NEVER
+    """The time of a QP's entry of the heap has come; its deadline may be later by now."""
     if ro.qp[qi].rto_at <= now:
         requester.on_timeout(st, ro, qi, now)
     _settle(net, st, ro, qi, False, now)
@@ -287,17 +246,16 @@ def on_pace(net, st, ro, qi, now):
 
 
 @inner
-def hold(net, port_no):
+def stop_data(net, port_no):
     """A NIC's port is paused: it sends control packets, and no data."""
-    nic = port_no // net.ctl[0].n_planes
-    net.nic[nic].free_ports &= ~(1 << (port_no - nic * net.ctl[0].n_planes))
+    nic, plane = rounds.owner(net, port_no)
+    net.nic[nic].free_ports &= ~(1 << plane)
 
 
 @inner
-def go_on(net, st, ro, port_no, now):
+def resume_data(net, st, ro, port_no, now):
     """A NIC's port may send data again."""
-    nic = port_no // net.ctl[0].n_planes
-    plane = port_no - nic * net.ctl[0].n_planes
+    nic, plane = rounds.owner(net, port_no)
     ln = net.nic[nic]
     port = net.port[port_no]
     if (ln.up_ports >> plane) & 1 == 0 or port.armed:

@@ -21,7 +21,10 @@ paused. Nothing here knows what is connected to what.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from openmrc.engine.state import NEVER
 from openmrc.jit import compiled, inlined, inner
@@ -78,7 +81,6 @@ LINK = np.dtype(
         ("pauses", "i8"),
         ("storms", "i8"),
         ("wants_pause", "i1"),
-        ("stuck", "i1"),  # the end that receives asks for ever (a fault)
         ("in_storm", "i1"),
     ],
     align=True,
@@ -115,13 +117,19 @@ def pause_time_ps(rate_bps: int, quanta: int = QUANTA_MAX) -> int:
     return quanta * QUANTUM_BITS * (PS_BITS // 8) // rate_bps
 
 
-@compiled
-def start(link, pause_ps, headroom):
-    """A link with an empty headroom of `headroom` bytes whose pause frames ask for `pause_ps`."""
-    link.headroom_bytes = headroom
-    link.pause_ps = pause_ps
-    link.refresh_ps = pause_ps // 2
-    link.refresh_at = NEVER
+def open_links(links: Any, pause_ps: Any, headroom: Any) -> None:
+    """Links with an empty headroom of `headroom` bytes whose pause frames ask for `pause_ps`."""
+    links.headroom_bytes = headroom
+    links.pause_ps = pause_ps
+    links.refresh_ps = links.pause_ps // 2
+    links.refresh_at = NEVER
+
+
+def paused_ps(links: Any, now: int) -> npt.NDArray[np.int64]:
+    """For how long the ports that send have been paused, the pauses that last included."""
+    running = np.where(np.asarray(links.paused_until) != 0, now - np.asarray(links.paused_since), 0)
+    found: npt.NDArray[np.int64] = links.paused_ps + running
+    return found
 
 
 @compiled
@@ -175,7 +183,7 @@ def on_dequeue(c, sw, link, wire_bytes):
     sw.headroom_used_bytes -= from_headroom
     link.held_bytes -= wire_bytes - from_headroom
     sw.used_bytes -= wire_bytes - from_headroom
-    if link.wants_pause == 0 or link.stuck != 0 or link.headroom_held_bytes > 0:
+    if link.wants_pause == 0 or link.headroom_held_bytes > 0:
         return PASS
     if link.held_bytes > 0 and link.held_bytes > xoff_of(c, sw) - c.xon_gap_bytes:
         return PASS
@@ -190,21 +198,6 @@ def on_refresh(link, now):
     if link.refresh_at > now:
         return PASS
     return _ask(link, now)
-
-
-@compiled
-def get_stuck(link, now):
-    """A fault: the end that receives asks for a pause and never takes it back. PAUSE."""
-    link.stuck = 1
-    link.wants_pause = 1
-    return _ask(link, now)
-
-
-@compiled
-def get_well(c, sw, link):
-    """The end of that fault: RESUME, or PASS if the link is to stay paused for what it holds."""
-    link.stuck = 0
-    return on_dequeue(c, sw, link, 0)
 
 
 @inlined
@@ -274,10 +267,3 @@ def on_expiry(link, c, now):
     if link.paused_until > now:
         return False
     return on_resume(link, c, now)
-
-
-@compiled
-def paused_until_now(link, now):
-    """Time that the port has been paused, ps, the pause that lasts included."""
-    running = now - link.paused_since if link.paused_until != 0 else 0
-    return int(link.paused_ps) + running

@@ -8,10 +8,10 @@ nobody.
 
 from __future__ import annotations
 
-from openmrc.engine import bits
-from openmrc.engine.packet import CE, CLASS_CONTROL, CLASS_DATA
+from openmrc.engine.packet import CLASS_CONTROL, CLASS_DATA
+from openmrc.fabric import queues
 from openmrc.jit import inlined, inner
-from openmrc.sim import link
+from openmrc.sim.net import link
 from openmrc.sim.roce import flow, pfc
 
 
@@ -34,24 +34,16 @@ def enqueue(net, ro, port_no, n, now):
         h.port = port_no
         link.drop_by_fault(net, n)
         return
-    kind = net.port_kind[port.kind]
-    if h.klass == CLASS_CONTROL:
-        if port.control_bytes + h.frame_bytes > kind.control_limit:
-            h.port = port_no
-            link.drop_by_queue(net, n, True)
-            return
-        port.control_bytes += h.frame_bytes
+    if h.klass != CLASS_CONTROL and ro.c[0].pfc != 0:
+        room = flow.charge(net, ro, h, now)
     else:
-        if ro.c[0].pfc != 0:
-            room = flow.charge(net, ro, h, now)
-        else:
-            room = port.data_bytes + h.frame_bytes <= kind.limit_bytes
-        if not room:
-            h.port = port_no
-            link.drop_by_queue(net, n, False)
-            return
-        port.data_bytes += h.frame_bytes
-    link.append(net, port, int(h.klass), n)
+        kind = net.port_kind[port.kind]
+        room = queues.admit(net.hop, port, kind, net.stream, n) == queues.QUEUE
+    if not room:
+        h.port = port_no
+        link.drop_by_queue(net, n, h.klass == CLASS_CONTROL)
+        return
+    queues.append(net.hop, port, n)
     if not waits:  # else it goes on when the pause ends
         link.arm(net, port, port_no)
 
@@ -59,33 +51,15 @@ def enqueue(net, ro, port_no, n, now):
 @inlined
 def dequeue(net, ro, port_no, port, now):
     """Take the next packet that may go, control first; -1 if none."""
-    n = int(port.head[CLASS_CONTROL])
-    if n >= 0:
-        h = net.hop[n]
-        port.head[CLASS_CONTROL] = h.next
-        port.control_bytes -= h.frame_bytes
-        return n
-    n = int(port.head[CLASS_DATA])
-    if n < 0 or held(ro, port_no):
+    if port.head[CLASS_CONTROL] < 0 and held(ro, port_no):
         return -1
-    h = net.hop[n]
-    port.head[CLASS_DATA] = h.next
-    port.data_bytes -= h.frame_bytes
-    if ro.c[0].pfc != 0:
-        flow.free(net, ro, h, now)
-    kind = net.port_kind[port.kind]
-    if port.data_bytes > kind.ecn_low:
-        _mark(net, ro, port.data_bytes - kind.ecn_low, kind.ecn_high - kind.ecn_low, h)
+    n = queues.take(net.hop, port)
+    if n >= 0 and net.hop[n].klass != CLASS_CONTROL:
+        if ro.c[0].pfc != 0:
+            flow.free(net, ro, net.hop[n], now)
+        if queues.marks(port, net.port_kind[port.kind], net.stream, ro.c[0].p_max):  # RED
+            link.mark(net, net.hop[n])
     return n
-
-
-@inner
-def _mark(net, ro, over, span, h):
-    """RED: a probability that grows to Pmax at the upper threshold, and always above."""
-    if over >= span or bits.draw_below(net.stream, 0, int(span / ro.c[0].p_max)) < over:
-        if h.marks & CE == 0:
-            net.ctl[0].ecn_marked += 1
-        h.marks |= CE
 
 
 @inlined
@@ -108,7 +82,7 @@ def on_switch_port_free(net, ro, port_no, now):
 
 
 @inner
-def go_on(net, ro, port_no, now):
+def resume_data(net, ro, port_no, now):
     """A switch port's pause is over."""
     port = net.port[port_no]
     if port.up == 0 or port.armed or port.head[CLASS_DATA] < 0:
@@ -123,17 +97,10 @@ def go_on(net, ro, port_no, now):
 def flush(net, ro, port_no, now):
     """Lose everything queued at a port that went down."""
     port = net.port[port_no]
-    for klass in range(CLASS_DATA + 1):
-        n = int(port.head[klass])
-        while n >= 0:
-            h = net.hop[n]
-            following = int(h.next)
-            if klass == CLASS_DATA and ro.c[0].pfc != 0:
-                flow.free(net, ro, h, now)
-            h.port = port_no
-            link.drop_by_fault(net, n)
-            n = following
-        port.head[klass] = -1
-        port.tail[klass] = -1
-    port.data_bytes = 0
-    port.control_bytes = 0
+    while queues.holds_any(port):
+        n = queues.take(net.hop, port)
+        h = net.hop[n]
+        if h.klass != CLASS_CONTROL and ro.c[0].pfc != 0:
+            flow.free(net, ro, h, now)
+        h.port = port_no
+        link.drop_by_fault(net, n)

@@ -82,21 +82,9 @@ def dcqcn_config(profile: Profile, line_bps: int) -> Any:
     c.min_bps = max(profile.min_share * line_bps, dcqcn.RATE_UNIT_BPS)
     c.ai_bps = profile.ai_share * line_bps
     c.hai_bps = profile.hai_share * line_bps
-    for name in (
-        "g",
-        "initial_alpha",
-        "alpha_share",
-        "least_factor",
-        "alpha_ps",
-        "increase_ps",
-        "byte_reset",
-        "fast_rounds",
-        "cnp_ps",
-        "cut_ps",
-        "clamp_target",
-        "clamp_after_time",
-    ):
-        setattr(c, name, getattr(profile, name))
+    for name, value in vars(profile).items():
+        if name in (dcqcn.CONFIG.names or ()):  # the shares became rates
+            setattr(c, name, value)
     return config
 
 

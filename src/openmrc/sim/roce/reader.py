@@ -7,20 +7,16 @@ there is no `delay_ps`.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from openmrc.fabric.rtt import PS_BITS
-from openmrc.sim.intervals import Array
-from openmrc.sim.reader import QpReader
 from openmrc.sim.roce import routing
-from openmrc.sim.samples import IN_USE, NO_TURN
-
-if TYPE_CHECKING:
-    from openmrc.sim.roce.side import RoceSide
-    from openmrc.sim.world import World
-
+from openmrc.sim.watch.intervals import Array
+from openmrc.sim.watch.reader import QpReader
+from openmrc.sim.watch.samples import IN_USE, NO_TURN
+from openmrc.sim.watch.watched import Watched
+from openmrc.units import PS_BITS
 
 ABOVE_PORTS = 1 << 16
 
@@ -28,15 +24,14 @@ ABOVE_PORTS = 1 << 16
 class FlowReader(QpReader):
     """The paths of a QP of the workload: the QPs of its bundle."""
 
-    def __init__(self, world: World, side: RoceSide, qp: int) -> None:
-        self._side = side
-        n = int(side.state.c[0].qps)
-        first = int(side.state.bundle[qp].sender)
+    def __init__(self, world: Watched, qp: int) -> None:
+        n = int(world.state.c[0].qps)
+        first = int(world.state.bundle[qp].sender)
         self._ends = np.arange(first, first + n)
         super().__init__(world, qp, n, move=True)
 
     def _read(self) -> dict[str, Array]:
-        rq = self._side.state.qp[self._ends]
+        rq = self._world.state.qp[self._ends]
         pmtu = self._world.transport.pmtu
         return {
             "cwnd_bytes": np.float32(self._rate_bps() * self._world.values.base_rtt_ps / PS_BITS),
@@ -47,15 +42,15 @@ class FlowReader(QpReader):
 
     def _rate_bps(self) -> float:
         """What the rate limiters allow together, at most a port's rate each."""
-        if self._side.state.c[0].dcqcn:
-            return float(self._side.state.limiter.rate_bps[self._ends].sum())
+        if self._world.state.c[0].dcqcn:
+            return float(self._world.state.limiter.rate_bps[self._ends].sum())
         return float(self._world.values.port_rate_bps * len(self._ends))
 
     def _used(self) -> Array:
-        return np.asarray(self._side.state.qp[self._ends].high)
+        return np.asarray(self._world.state.qp[self._ends].high)
 
     def _paths(self, values: dict[str, Array]) -> dict[str, Any]:
-        qp = self._side.state.qp[self._ends]
+        qp = self._world.state.qp[self._ends]
         tops = [self._top(end) for end in self._ends.tolist()]
         seen = np.union1d(np.array(tops, np.uint32), values["value"])
         by_port = zip(np.asarray(qp.sport).tolist(), tops, strict=True)
@@ -69,7 +64,7 @@ class FlowReader(QpReader):
 
     def _top(self, end: int) -> int:
         """The highest switch of a flow's way, as a number above all ports; 0 if it has none."""
-        ports = way_of(self._world, self._side, end)
+        ports = way_of(self._world, end)
         fabric = self._world.fabric
         switches = [int(s) for s in fabric.port_switch[ports] if s >= 0]
         if not switches:
@@ -80,15 +75,15 @@ class FlowReader(QpReader):
         return f"over {self._world.fabric.switch_name(top - ABOVE_PORTS)}" if top else "no way"
 
 
-def way_of(world: World, side: RoceSide, end: int) -> list[int]:
+def way_of(world: Watched, end: int) -> list[int]:
     """The directed ports that the packets of a QP's end take now; none if there is no way."""
-    rq = side.state.qp[end]
+    rq = world.state.qp[end]
     ports: Any = np.zeros(routing.PORTS_OF_A_PATH, np.int64)
     if rq.plane < 0:
         return []
     n = routing.way(
         world.net,
-        side.state,
+        world.state,
         int(rq.nic),
         int(rq.peer_nic),
         int(rq.plane),

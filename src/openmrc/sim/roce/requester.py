@@ -10,19 +10,13 @@ resets; when it is used up the QP is in error.
 from __future__ import annotations
 
 from openmrc.engine.packet import CLASS_DATA
+from openmrc.engine.requester import write_opcode
 from openmrc.engine.state import ERROR, NEVER, RETRY_EXCEEDED, psn_of, unwrap
 from openmrc.jit import compiled, inlined, inner
 from openmrc.sim.roce import dcqcn
 from openmrc.sim.roce.state import OUTSTANDING_MAX
-from openmrc.wire.roce import (
-    WRITE_FIRST,
-    WRITE_LAST,
-    WRITE_LAST_IMM,
-    WRITE_MIDDLE,
-    WRITE_ONLY,
-    WRITE_ONLY_IMM,
-)
 
+OPERATION_MASK = 0x1F  # of an opcode; the bits above name the service, which is 0 here
 NUMBER_MASK = 0x7FFF_FFFF
 
 
@@ -45,18 +39,6 @@ def may_send(rq, now):
 
 
 @inlined
-def _opcode(k, n, imm):
-    """Of packet `k` of a message of `n`."""
-    if n == 1:
-        return WRITE_ONLY_IMM if imm else WRITE_ONLY
-    if k == 0:
-        return WRITE_FIRST
-    if k == n - 1:
-        return WRITE_LAST_IMM if imm else WRITE_LAST
-    return WRITE_MIDDLE
-
-
-@inlined
 def next_packet(net, st, ro, qi, now, p):
     """Write the next packet into `p`; its sequence. `may_send` must hold."""
     rq = ro.qp[qi]
@@ -67,7 +49,7 @@ def next_packet(net, st, ro, qi, now, p):
         part = part_of(st, rq, rq.cur)
     pmtu = net.ctl[0].pmtu
     k = seq - part.first_seq
-    p.opcode = _opcode(k, part.n_packets, part.has_imm)
+    p.opcode = write_opcode(k, part.n_packets, part.has_imm) & OPERATION_MASK
     p.psn = psn_of(int(rq.first_psn), seq)
     p.payload_len = min(part.length - k * pmtu, pmtu)
     p.va = part.remote_va + k * pmtu
@@ -116,7 +98,7 @@ def wake(ro, qi, now):
 @inlined
 def wake_at(ro, qi):
     """When a QP that waits for its rate limiter is to be looked at: its rate may rise before."""
-    return min(int(ro.qp[qi].paced_at), int(dcqcn.next_timer(ro.limiter[qi])))
+    return min(int(ro.qp[qi].paced_at), int(ro.limiter[qi].timer_at))
 
 
 @inlined

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from openmrc.engine import bits
 from openmrc.jit import compiled, inlined, inner
-from openmrc.sim import events
-from openmrc.sim.state import AT_CONVERGED
-from openmrc.wire.roce import UDP, UDP_PORT
+from openmrc.sim.net import events
+from openmrc.sim.net.state import AT_CONVERGED
+from openmrc.wire.roce.opcodes import UDP, UDP_PORT
 
 PORTS_OF_A_PATH = 6  # at most: NIC, T0, T1, T2, T1, T0
 

@@ -2,65 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from openmrc.engine import state as es
 from openmrc.errors import InputError
-from openmrc.fabric.actions import FaultSchedule
 from openmrc.fabric.model import Fabric
-from openmrc.sim import state as ss
-from openmrc.sim.network import Ends
-from openmrc.sim.roce import build, loop, taps
+from openmrc.sim.net import state as ss
+from openmrc.sim.net.network import Ends
+from openmrc.sim.net.parts import Parts
+from openmrc.sim.roce import build, loop, pfc
 from openmrc.sim.roce.derive import derive
 from openmrc.sim.roce.reader import FlowReader
+from openmrc.sim.roce.state import Roce
 from openmrc.sim.roce.transport import RoceTransport
-from openmrc.sim.transport import Queues
-from openmrc.traffic import Traffic
-
-if TYPE_CHECKING:
-    from openmrc.sim.world import World
-
+from openmrc.sim.watch import books
+from openmrc.sim.watch.side import Side
+from openmrc.sim.watch.watched import Watched
 
 US_PS = 1_000_000
 PORTS_TOLD = 10  # by name
 
 
-class RoceSide:
-    """RoCEv2 in a world; `state` is what it keeps beside the engine and the network."""
+class RoceSide(Side):
+    """RoCEv2 in a world."""
 
-    def __init__(
-        self,
-        fabric: Fabric,
-        traffic: Traffic,
-        transport: RoceTransport,
-        queues: Queues,
-        schedule: FaultSchedule | None,
-        seed: int,
-        tapped: npt.NDArray[np.int64],
-    ) -> None:
-        senders = int(np.bincount(traffic.qp_dst, minlength=1).max(initial=0))
+    state: Roce
+
+    def __init__(self, parts: Parts, transport: RoceTransport) -> None:
+        if transport.ack_every < 1:
+            raise InputError(f"transport.ack_every: {transport.ack_every}; at least 1")
         self._transport = transport
-        self.values = derive(fabric, transport, queues, senders)
-        self.ends = Ends(traffic, transport.qps)
-        self.engine = build.build_engine(fabric, traffic, self.ends, seed)
-        self.net = build.build_net(
-            fabric,
-            traffic,
-            transport,
-            queues,
-            self.values,
-            self.ends,
-            self.engine,
-            schedule,
-            seed,
-        )
-        self.net = taps.open_taps(self.net, tapped)
-        self.state = build.build_roce(
-            fabric, traffic, transport, self.values, self.ends, self.engine, seed
-        )
+        self.values = derive(parts.fabric, transport, parts.queues, parts.senders_per_nic)
+        self.ends = Ends(parts.traffic, transport.qps)
+        self.engine = build.build_engine(parts, self.ends)
+        self.net = build.build_net(parts, transport, self.values, self.ends, self.engine)
+        self.state = build.build_roce(parts, transport, self.values, self.ends, self.engine)
 
     def advance(self, net: ss.Net, until: int, budget: int) -> int:
         """As `sim.loop.advance`."""
@@ -108,10 +87,7 @@ class RoceSide:
         """Per directed port, for how long PFC has held its data; empty without PFC."""
         if not self._transport.pfc:
             return np.zeros(0, np.int64)
-        pause = self.state.pause
-        since, until = np.asarray(pause.paused_since), np.asarray(pause.paused_until)
-        found: npt.NDArray[np.int64] = pause.paused_ps + np.where(until != 0, now_ps - since, 0)
-        return found
+        return pfc.paused_ps(self.state.pause, now_ps)
 
     def pauses(self, fabric: Fabric, now_ps: int) -> list[dict[str, Any]]:
         """The ports that PFC has held the longest: their names and for how long, us."""
@@ -123,11 +99,11 @@ class RoceSide:
             if paused_ps[port] > 0
         ]
 
-    def reader(self, world: World, qp: int) -> FlowReader:
+    def reader(self, world: Watched, qp: int) -> FlowReader:
         """What reads a QP of the workload while the world runs."""
-        return FlowReader(world, self, qp)
+        return FlowReader(world, qp)
 
-    def wrong(self, world: World) -> list[str]:
+    def wrong(self, world: Watched) -> list[str]:
         """One line for each thing in the books that is not so."""
         found: list[str] = []
         for end in self.ends.sender.tolist():
@@ -139,15 +115,8 @@ class RoceSide:
                 ("messages in the ring", bool(rq.msg_end - rq.msg_done <= rq.msg_mask + 1), True),
                 ("an error is a dead QP", bool(q.state == es.ERROR), not rq.alive),
             ]
-            found += [
-                f"QP {int(q.qpn):#x}: {what}: {said}, and it is {is_so}"
-                for what, said, is_so in pairs
-                if said != is_so
-            ]
+            found += books.different(f"QP {int(q.qpn):#x}: ", pairs)
         return found
 
 
-def check(transport: RoceTransport) -> None:
-    """Raise `InputError` for what RoCEv2 does not do."""
-    if not transport.ack_every >= 1:
-        raise InputError(f"transport.ack_every: {transport.ack_every}; at least 1")
+SIDE = RoceSide

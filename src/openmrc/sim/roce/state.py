@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from openmrc.byref import by_reference
+from openmrc.jit.byref import by_reference
 
 # kinds of entries in the heap behind those of `sim.state`, in their order within an instant
 AT_PFC, AT_PLANES, AT_PACE = 6, 7, 8

@@ -9,9 +9,9 @@ series are taken in that order too.
 from __future__ import annotations
 
 from openmrc.jit import inlined, inner
-from openmrc.sim import messages
+from openmrc.sim.net import messages
+from openmrc.sim.net.state import FAILED
 from openmrc.sim.roce.requester import part_of
-from openmrc.sim.state import FAILED
 
 
 @inner

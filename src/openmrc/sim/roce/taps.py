@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.jit import inner
-from openmrc.sim import network
-from openmrc.sim import state as ss
+from openmrc.sim.net import network
+from openmrc.sim.net import state as ss
 from openmrc.sim.roce import pfc
 
 PAUSE_FRAME = -1  # in TAP.qp

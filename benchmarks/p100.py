@@ -1,0 +1,171 @@
+"""The slowest transfer, where something is broken or many send to one: one row per scenario.
+
+    .venv/bin/python benchmarks/p100.py [--row WORD ...] [--seeds 1 2 3 4 5]
+                                        [--set KEY=VALUE ...] [--baselines] [--json]
+
+Only MRC is run, with its defaults, unless `--baselines` asks for the others beside it. Times are of
+all completed flows of all seeds together, in us; `/ideal` is the worst seed's `slowdown_p100`, and
+`lost` what no queue had room for, headers too. A row's goal stands beside it. Rows of half a
+gigabyte and more of traffic take minutes each:
+
+incast 8 ... incast 255    so many NICs of 256 send 1 MB to one: makespan over ideal, Jain's index
+dead 64KB ... dead 16MB    a permutation of 1,024 NICs, 0.5 % of the T0-T1 links dead from the start
+healthy 64KB ...           the same, whole
+silent plane               all-to-all of 256 NICs, 64 KiB to each, the T0s of one plane silent
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from dataclasses import dataclass
+
+import numpy as np
+
+from openmrc.errors import OpenMrcError
+from openmrc.run.figures import nearest_rank
+from openmrc.run.outcome import TransportResult
+from openmrc.run.simulation import simulate
+from openmrc.scenario.scenario import parse_scenario
+
+FABRIC = """
+    [fabric]
+    nics = {nics}
+    planes = 8
+    port_rate = "100Gbps"
+    t0_down = 64
+"""
+INCAST = FABRIC.format(nics=256) + '[workload]\nkind = "incast"\nn = {n}\nsize = "1MB"\n'
+PERMUTATION = FABRIC.format(nics=1024) + '[workload]\nkind = "permutation"\nsize = "{size}"\n'
+DEAD_LINKS = """
+    [[fault]]
+    at = "0s"
+    kind = "link-down"
+    where = "plane * t0 * - t1 *"
+    share = 0.005
+"""
+SILENT_PLANE = (
+    FABRIC.format(nics=256)
+    + """
+    [workload]
+    kind = "all-to-all"
+    size = "16MiB"
+    [[fault]]
+    at = "0s"
+    kind = "switch-silent"
+    where = "plane 0 t0 *"
+"""
+)
+BASELINES = """
+    [[transport]]
+    [[transport]]
+    paths = "oblivious"
+    [[transport]]
+    paths = "reps"
+    [[transport]]
+    paths = "single"
+    [[transport]]
+    kind = "roce"
+    name = "roce"
+    [[transport]]
+    kind = "roce"
+    name = "roce 8 QPs"
+    qps = 8
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A scenario, and what is hoped of it."""
+
+    scenario: str
+    goal: str
+
+
+ROWS = {
+    **{
+        f"incast {n}": Row(INCAST.format(n=n), goal)
+        for n, goal in (
+            (8, "1.08"), (16, "1.10"), (32, "1.08"), (64, "1.08"), (255, "1.12, no header lost")
+        )
+    },
+    "dead 64KB": Row(PERMUTATION.format(size="64KB") + DEAD_LINKS, "p99 22, p100 30"),
+    "dead 1MB": Row(PERMUTATION.format(size="1MB") + DEAD_LINKS, "28 / 42 / 55, p99.9 55"),
+    "dead 16MB": Row(PERMUTATION.format(size="16MB") + DEAD_LINKS, "p100 within 1.25 of healthy"),
+    "healthy 64KB": Row(PERMUTATION.format(size="64KB"), "9.3"),
+    "healthy 1MB": Row(PERMUTATION.format(size="1MB"), "26"),
+    "healthy 16MB": Row(PERMUTATION.format(size="16MB"), "214"),
+    "silent plane": Row(SILENT_PLANE, "1.5 of 7/8 of the fabric"),
+}  # fmt: skip
+SHARES = (50, 99, 99.9, 100)
+# Columns, and what counts in them: of MRC, of RoCEv2.
+COUNTED = {
+    "sent again": ("retransmitted",),
+    "false": ("false_alarms",),
+    "probes": ("probe",),
+    "RTO": ("timeouts", "roce.timeouts"),
+    "lost": ("dropped_queue",),
+}
+
+
+def figures(runs: list[TransportResult]) -> dict[str, float]:
+    """What is told of one transport's runs of a row, one for each seed."""
+    fct_ps = np.concatenate([run.fct_ps for run in runs])
+    found = {f"p{share:g}": nearest_rank(fct_ps, share / 100) / 1e6 for share in SHARES}
+    found["/ideal"] = max(run.summary()["slowdown_p100"] for run in runs)
+    rates = [run.flows["bytes"][run.completed] / run.fct_ps for run in runs]
+    found["Jain"] = min(float(each.sum() ** 2 / (len(each) * (each**2).sum())) for each in rates)
+    for column, keys in COUNTED.items():
+        found[column] = sum(
+            run.counters[key] for run in runs for key in keys if key in run.counters
+        )
+    found["open"] = sum(run.n_failed + run.n_unfinished for run in runs)
+    return found
+
+
+def line(name: str, transport: str, goal: str, found: dict[str, float]) -> str:
+    """One line of the table."""
+    times = " ".join(f"{found[f'p{share:g}']:8.1f}" for share in SHARES)
+    counts = " ".join(f"{found[column]:10,.0f}" for column in (*COUNTED, "open"))
+    relative = f"{found['/ideal']:8.3f} {found['Jain']:6.3f}"
+    return f"{name:13} {transport:11} {times} {relative} {counts}  {goal}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--row", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW",
+                        help=", ".join(ROWS))  # fmt: skip
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3, 4, 5], metavar="N")
+    parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", dest="changes")
+    parser.add_argument("--baselines", action="store_true", help="run the other transports too")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    if not options.json:
+        times = " ".join(f"{f'p{share:g}':>8}" for share in SHARES)
+        counts = " ".join(f"{column:>10}" for column in (*COUNTED, "open"))
+        print(f"{'us':13} {'':11} {times} {'/ideal':>8} {'Jain':>6} {counts}  goal")
+    table: dict[str, dict[str, dict[str, float]]] = {}
+    for name in options.row:
+        row = ROWS[name]
+        text = row.scenario + (BASELINES if options.baselines else "")
+        results: dict[str, list[TransportResult]] = {}
+        for seed in options.seeds:
+            print(f"{name}, seed {seed} ", end="\r", file=sys.stderr, flush=True)
+            changes = [f"seed={seed}", *options.changes]
+            try:
+                scenario = parse_scenario(text, changes, name=name)
+            except OpenMrcError as error:
+                raise SystemExit(f"p100: {error}") from None
+            for run in simulate(scenario).transports:
+                results.setdefault(run.name, []).append(run)
+        table[name] = {transport: figures(runs) for transport, runs in results.items()}
+        if not options.json:
+            for transport, found in table[name].items():
+                print(line(name, transport, row.goal if transport == "mrc" else "", found))
+    if options.json:
+        print(json.dumps(table, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""`mrc bench`: the speed of the simulator, and of live endpoints beside Linux's own transports."""

@@ -1,0 +1,321 @@
+"""The command `mrc`. Results go to standard output, words and progress to standard error.
+
+Exit status: 0; 1 if a flow failed or did not finish without a stated end; 2 for bad input, with one
+line that says what to change; 130 when interrupted. Nothing heavy is imported before a run starts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from openmrc.cli import decode, doctor
+from openmrc.cli import lab as labs
+from openmrc.cli.lab import say
+from openmrc.errors import InputError, OpenMrcError
+from openmrc.paper import command as paper
+from openmrc.perf import command as perf
+from openmrc.planning import command as planning
+from openmrc.version import __version__
+
+if TYPE_CHECKING:
+    from openmrc.run.results import Result
+    from openmrc.scenario.scenario import Scenario
+
+DEMO_DIRECTORY = "openmrc-demo"
+WORLDS = ("sim", "lab")
+EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command and return its exit status."""
+    # A sixth of the start is garbage collection among libraries that stay loaded; a run makes none.
+    gc.disable()
+    try:
+        ours, theirs = labs.split(sys.argv[1:] if argv is None else argv)
+        arguments = _parser().parse_args(ours, argparse.Namespace(theirs=theirs))
+        status: int = arguments.run(arguments)
+        sys.stdout.flush()
+        return status
+    except OpenMrcError as error:
+        say(f"mrc: {error}")
+        return EXIT_BAD_INPUT
+    except KeyboardInterrupt:
+        say("mrc: interrupted")
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # the reader, such as `head`, has left: nobody to tell
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse that refuses in one line, as every other bad input is refused."""
+
+    def error(self, message: str) -> NoReturn:
+        raise InputError(f"{message}; see {self.prog} --help")
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="mrc", description="Simulate multi-plane fabrics that carry MRC, packet by packet."
+    )
+    parser.add_argument("--version", action="version", version=f"openmrc {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    demo = commands.add_parser("demo", help="MRC and two rivals while links are cut")
+    words = f"directory for the picture and the other results (default: {DEMO_DIRECTORY})"
+    demo.add_argument("--out", metavar="DIR", type=Path, default=Path(DEMO_DIRECTORY), help=words)
+    demo.set_defaults(run=_demo)
+
+    run = commands.add_parser(
+        "run",
+        help="simulate a scenario file, or an htsim topology and traffic",
+        description="Simulate SCENARIO.toml, or --topo and --cm with the parameters of htsim.",
+    )
+    add = run.add_argument
+    add("scenario", metavar="SCENARIO.toml", nargs="?", help="see docs/scenario.md")
+    add("--topo", metavar="FILE", help="an htsim .topo file, with --cm")
+    add("--cm", metavar="FILE", help="an htsim .cm file, with --topo")
+    add("--out", metavar="DIR", type=Path, help="write the results directory")
+    labs.add_capture(
+        run,
+        "write what crosses the links of --at, packets of MRC or of RoCEv2; one file for each"
+        " transport",
+        '"plane 0 t0 1 - t1 0", "nic 5", "plane 0 t1 2" or "everywhere" (the default);'
+        " may be repeated",
+    )
+    words = "sim: simulated (the default); lab: real frames between processes of this machine"
+    add("--world", choices=WORLDS, default=WORLDS[0], help=words)
+    add("--seed", metavar="N", help="in place of the scenario's seed")
+    labs.add_set(
+        run,
+        "such as fabric.nics=128; transport.pmtu=2048 sets every transport's,"
+        " transport.mrc.pmtu=2048 one's",
+    )
+    run.set_defaults(run=_run)
+
+    sweep = commands.add_parser(
+        "sweep",
+        help="simulate a scenario file for every combination of values",
+        description="Simulate SCENARIO.toml for every combination of the values of --over, on all"
+        " cores or a Dask cluster, into one Parquet data set. Runs that are in DIR are not run"
+        " again.",
+    )
+    add = sweep.add_argument
+    add("scenario", metavar="SCENARIO.toml", help="see docs/scenario.md")
+    words = "such as transport.pmtu=2048,4096 or seed=1..10, both ends included"
+    add("--over", metavar="KEY=VALUES", action="append", required=True, help=words)
+    add("--out", metavar="DIR", type=Path, required=True, help="the data set")
+    labs.add_set(sweep)
+    add("--workers", metavar="N", help="runs at a time (default: one a core)")
+    add("--dask", metavar="ADDRESS", help="a scheduler's, such as tcp://head:8786")
+    add("--flows", action="store_true", help="keep one row for each flow as well")
+    sweep.set_defaults(run=_sweep)
+
+    bench = commands.add_parser("bench", help="measure how fast this machine simulates or sends")
+    words = "sim: the event loop, by case; live: CPU time of endpoints beside bare loops"
+    bench.add_argument("what", choices=["sim", "live"], help=words)
+    bench.set_defaults(run=_bench)
+
+    soak = commands.add_parser(
+        "soak",
+        help="run random scenarios and check everything",
+        description="Draw scenarios from a seed, run them, check bytes, counters and invariants.",
+    )
+    soak.add_argument("--seed", metavar="N", type=int, help="of the first round (default: drawn)")
+    soak.add_argument("--hours", metavar="H", type=float, help="how long (default: 1)")
+    soak.add_argument("--rounds", metavar="N", type=int, help="how many rounds, in place of a time")
+    soak.add_argument("--workers", metavar="N", type=int, help="side by side (default: all cores)")
+    soak.add_argument(
+        "--world", choices=("sim", "live"), default="sim", help="simulated, or real devices"
+    )
+    soak.add_argument("--minutes", metavar="M", type=float, help="live: how long (default: 10)")
+    soak.set_defaults(run=_soak)
+
+    decode.add_command(commands)
+    of_lab = labs.add_command(commands)
+    of_doctor = doctor.add_command(commands)
+    perf.add_command(commands)
+    of_plan = planning.add_command(commands)
+    paper.add_command(commands)
+    for command in (demo, run, sweep, bench, *of_lab, of_doctor, of_plan):
+        command.add_argument("--json", action="store_true", help="print JSON and nothing else")
+    return parser
+
+
+def _demo(arguments: argparse.Namespace) -> int:
+    from openmrc.scenario.scenario import demo_scenario
+
+    say("A ring all-reduce of 32 NICs on four planes. Two links are cut, and a switch goes silent.")
+    status = _simulate(demo_scenario(), arguments, picture=True)
+    say(f"The picture is {arguments.out / 'goodput.png'}; the page beside it is report.html.")
+    return status
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from openmrc.scenario.scenario import load_scenario, peer_scenario
+
+    overrides = list(arguments.set)
+    if arguments.seed is not None:
+        overrides.append(f"seed={arguments.seed}")
+    if arguments.scenario is not None:
+        if arguments.topo is not None or arguments.cm is not None:
+            raise InputError("both a scenario and --topo or --cm; name one or the other")
+        scenario = load_scenario(arguments.scenario, overrides)
+    elif arguments.topo is not None and arguments.cm is not None:
+        scenario = peer_scenario(arguments.topo, arguments.cm, overrides)
+    else:
+        raise InputError("nothing to run; name SCENARIO.toml, or --topo FILE --cm FILE")
+    labs.check_at(arguments)
+    at = arguments.at or ["everywhere"]
+    if arguments.pcap is not None:
+        check_capture(arguments.pcap, scenario, at)
+    in_lab = arguments.world == "lab"
+    return _simulate(scenario, arguments, in_lab=in_lab, pcap=arguments.pcap, at=at)
+
+
+def _sweep(arguments: argparse.Namespace) -> int:
+    from openmrc.sweeps.command import run_command
+
+    return run_command(arguments)
+
+
+def _bench(arguments: argparse.Namespace) -> int:
+    if arguments.what == "live":
+        from openmrc.bench import live as benchlive
+
+        return benchlive.run(arguments.json)
+    from openmrc.bench import sim as benchsim
+
+    figures: dict[str, Any] = {}
+    for name in benchsim.CASES:
+        say(f"{name} ...")
+        figures[name] = benchsim.measure(name)
+    if arguments.json:
+        print(json.dumps(figures, indent=2))
+    else:
+        for name, case in figures.items():
+            print(
+                f"{name:20} {case['link_traversals_per_s'] / 1e6:8.2f} M link traversals/s"
+                f" {case['loop_s']:8.2f} s {case['peak_rss_mb']:8.0f} MB"
+            )
+    return 0
+
+
+def _soak(arguments: argparse.Namespace) -> int:
+    from openmrc.soak.sim import HOUR_S, SEEDS, soak
+
+    if arguments.world == "live":
+        return _soak_live(arguments)
+    if arguments.minutes is not None:
+        raise InputError("--minutes without --world live; the simulator's soak takes --hours")
+    hours, rounds = arguments.hours, arguments.rounds
+    if hours is not None and rounds is not None:
+        raise InputError("both --hours and --rounds; name one or the other")
+    for name, least, value in (
+        ("hours", 0, hours),
+        ("rounds", 1, rounds),
+        ("workers", 1, arguments.workers),
+    ):
+        if value is not None and not least <= value < float("inf"):
+            raise InputError(f"--{name} {value}: {least} or more is accepted")
+    seed = _soak_seed(arguments.seed, SEEDS)
+    seconds = None if rounds is not None else (1.0 if hours is None else hours) * HOUR_S
+    failed = soak(seed, seconds=seconds, rounds=rounds, workers=arguments.workers, say=_print_line)
+    return 1 if failed else 0
+
+
+def _soak_live(arguments: argparse.Namespace) -> int:
+    from openmrc.soak import live as soak
+
+    for name in ("hours", "rounds", "workers"):
+        if getattr(arguments, name) is not None:
+            raise InputError(f"--{name} with --world live; it takes --minutes and --seed")
+    minutes = soak.MINUTES if arguments.minutes is None else arguments.minutes
+    if not soak.MINUTES_MIN <= minutes < float("inf"):
+        raise InputError(f"--minutes {minutes:g}: {soak.MINUTES_MIN} or more is accepted")
+    return soak.soak(_soak_seed(arguments.seed, soak.SEEDS), minutes, _print_line)
+
+
+def _soak_seed(given: int | None, seeds: int) -> int:
+    seed = int.from_bytes(os.urandom(4)) if given is None else given
+    if not 0 <= seed < seeds:
+        raise InputError(f"--seed {seed}: 0 to {seeds - 1} is accepted")
+    return seed
+
+
+def _print_line(words: str) -> None:
+    print(words, flush=True)
+
+
+def _simulate(
+    scenario: Scenario,
+    arguments: argparse.Namespace,
+    *,
+    picture: bool = False,
+    in_lab: bool = False,
+    pcap: Path | None = None,
+    at: Sequence[str] = (),
+) -> int:
+    """Run in one world or the other, print, and write the results directory if --out names one, and
+    captures to `pcap`; return the exit status.
+    """
+    from openmrc.report.directory import check_directory
+    from openmrc.report.progress import Bar, compiling
+
+    out: Path | None = arguments.out
+    if out is not None:
+        check_directory(out)
+    if in_lab:
+        from openmrc.run.lab import run_in_lab
+
+        result = run_in_lab(scenario, Bar, compiling, pcap, at)
+    else:
+        from openmrc.run.simulation import simulate
+
+        with Bar() as bar:
+            sampled = out is not None
+            result = simulate(
+                scenario, bar.update, compiling=compiling, pcap=pcap, at=at, sampled=sampled
+            )
+    from openmrc.run.simulation import pcap_paths
+
+    _report(result, arguments.json)
+    if out is not None:
+        from openmrc.report.files import write_results
+
+        write_results(result, out, picture)
+        say(f"Results are in {out}.")
+    for file in pcap_paths(pcap, [run.name for run in result.transports]).values():
+        say(f"What crossed the links is in {file}; mrc decode shows it.")
+    return result.exit_status
+
+
+def _report(result: Result, as_json: bool) -> None:
+    from openmrc.report.table import derived_line, print_table, sentences
+
+    for run in result.transports:
+        say(derived_line(run))
+    if as_json:
+        print(json.dumps(result.summary(), indent=2), flush=True)
+        for sentence in sentences(result):
+            say(sentence)
+    else:
+        print_table(result, sys.stdout)
+
+
+def check_capture(file: Path, scenario: Scenario, at: Sequence[str]) -> None:
+    """Raise `InputError` unless the places exist and `file` can be written, before a run starts."""
+    from openmrc.report.directory import check_directory
+    from openmrc.sim.watch.capture import ports_at
+
+    ports_at(scenario.fabric.build(), at)
+    check_directory(file.absolute().parent, "--pcap")
+    if file.is_dir():
+        raise InputError(f"--pcap {file}: is a directory; name a file")

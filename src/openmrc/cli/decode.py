@@ -1,0 +1,319 @@
+"""`mrc decode`: a capture as one line a packet, and what it says about each queue pair.
+
+The compiled codec gives the verdict on each packet and the values of its line; with `--json` the
+plain view adds every header's fields. Wireshark counts packets alike, so the numbers agree.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from openmrc.cli.lab import say
+from openmrc.errors import InputError
+
+if TYPE_CHECKING:
+    from openmrc.wire.pcap import Captured, Reader
+    from openmrc.wire.readers import Found, Readers, Unread
+    from openmrc.wire.roce.summary import RoceQp, RoceSummary
+    from openmrc.wire.summary import QpSummary, Summary
+
+    Summaries = tuple[Summary, RoceSummary]
+    Row = QpSummary | RoceQp
+
+QPN_MAX = 0xFF_FFFF
+TABLE_WIDTH = 160
+ROWS_SHOWN = 200  # of a table for people; --json has all
+RANGES_SHOWN = 8
+QPNS_SHOWN = 8
+PROGRESS_PACKETS = 1000  # between two looks of the progress bar
+
+
+def add_command(commands: Any) -> argparse.ArgumentParser:
+    """Add `decode` to the subparsers of `mrc`, and return its parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "decode",
+        help="show the packets of a capture, and a summary by queue pair",
+        description="Show FILE, pcap or pcapng: one line a packet, then a summary by queue pair.",
+    )
+    add = parser.add_argument
+    add("file", metavar="FILE", help="a capture, pcap or pcapng")
+    words = "print JSON and nothing else: an object a line for each packet, then the summary"
+    add("--json", action="store_true", help=words)
+    add("--qp", metavar="N", type=_qpn, help="only packets for this QP, such as 17 or 0x11")
+    words = "the EV's low half is in the flow label, its high half in the source port"
+    add("--ev-swapped", action="store_true", help=words)
+    parser.set_defaults(run=_run)
+    return parser
+
+
+def _qpn(text: str) -> int:
+    try:
+        qpn = int(text, 16 if text.lower().startswith("0x") else 10)
+    except ValueError:
+        qpn = -1
+    if not 0 <= qpn <= QPN_MAX:
+        raise InputError(f"--qp {text}: is no QP number; 0 to {QPN_MAX:#x}, such as 17 or 0x11")
+    return qpn
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Show the capture, and sum up what came before the place from which it cannot be read."""
+    from openmrc.wire.pcap import read
+    from openmrc.wire.roce.summary import RoceSummary
+    from openmrc.wire.summary import Summary
+
+    summaries = Summary(), RoceSummary()
+    with read(arguments.file) as reader:
+        try:
+            _show_packets(reader, summaries, arguments)
+        except InputError:
+            if summaries[0].packets:
+                _show_summary(reader, summaries, arguments.qp, arguments.json)
+            raise
+        _show_summary(reader, summaries, arguments.qp, arguments.json)
+    return 0
+
+
+def _show_packets(reader: Reader, summaries: Summaries, arguments: argparse.Namespace) -> None:
+    """Print every packet, or those of one QP, and count all of them."""
+    from openmrc.jit.warmup import is_cached
+    from openmrc.wire.readers import Readers, Unread
+
+    def compiles(world: str = "sim") -> None:
+        if not is_cached(world):
+            say("Compiling the decoder, once for this version: some seconds.")
+
+    compiles()
+    qpn = arguments.qp
+    readers = Readers(arguments.ev_swapped, partial(compiles, "sim.roce"))
+    show, show_bad = (_line, _bad_line)
+    if arguments.json:
+        show, show_bad = partial(_object, readers), partial(_bad_object, readers)
+    for captured in _watched(reader):
+        found = readers.read(captured)
+        if isinstance(found, Unread):
+            add = summaries[0].add_damaged if found.protocol else summaries[0].add_foreign
+            add(found.reason)
+            if qpn is None:
+                print(show_bad(captured, found))
+            continue
+        found.add_to(captured, *summaries)
+        if qpn is None or found.qpn == qpn:
+            print(show(captured, found))
+
+
+def _line(captured: Captured, found: Found) -> str:
+    return f"{_place(captured)}  {found.line()}"
+
+
+def _bad_line(captured: Captured, bad: Unread) -> str:
+    if bad.protocol is None:
+        return f"{_place(captured)}  not MRC: {bad.reason}"
+    kept, length = len(captured.data), captured.original_length
+    cut = f" ({kept} of {length} bytes were captured)" if kept < length else ""
+    return f"{_place(captured)}  BAD byte {bad.offset}: {bad.reason}{cut}"
+
+
+def _place(captured: Captured) -> str:
+    """Number, time in seconds, and the interface if it has a name."""
+    if captured.time_ns is None:
+        time = "-"
+    else:
+        sign = "-" if captured.time_ns < 0 else ""
+        seconds, rest_ns = divmod(abs(captured.time_ns), 10**9)
+        time = f"{sign}{seconds}.{rest_ns:09}"
+    name = f"  {captured.interface}" if captured.interface else ""
+    return f"{captured.number:>6}  {time:>11}{name}"
+
+
+def _object(readers: Readers, captured: Captured, found: Found) -> str:
+    return json.dumps({**_place_object(captured), **readers.fields(captured, found.protocol)})
+
+
+def _bad_object(readers: Readers, captured: Captured, bad: Unread) -> str:
+    """With all fields where only the iCRC is wrong."""
+    from openmrc.wire.readers import MRC
+
+    why = {"offset": bad.offset, "reason": bad.reason, "mrc": bad.protocol == MRC}
+    if bad.protocol not in (MRC, None):
+        why["protocol"] = bad.protocol
+    known = {"length": captured.original_length}
+    if bad.protocol is not None and bad.fields_known:
+        known = readers.fields(captured, bad.protocol)
+    return json.dumps({**_place_object(captured), **known, "error": why})
+
+
+def _place_object(captured: Captured) -> dict[str, Any]:
+    return {
+        "number": captured.number,
+        "time_ns": captured.time_ns,
+        "interface": captured.interface,
+        "captured": len(captured.data),
+    }
+
+
+def _watched(reader: Reader) -> Iterator[Captured]:
+    """Yield the packets of a capture, with a progress bar for whoever waits at a terminal."""
+    if sys.stdout.isatty() or not sys.stderr.isatty():
+        yield from reader
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+
+    columns = BarColumn(bar_width=30), DownloadColumn(), TimeRemainingColumn()
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, redirect_stdout=False) as progress:
+        task = progress.add_task("", total=Path(reader.name).stat().st_size or None)
+        for captured in reader:
+            if captured.number % PROGRESS_PACKETS == 0:
+                progress.update(task, completed=reader.offset)
+            yield captured
+
+
+# The columns of the tables: what of a row each shows, and its heading.
+HEADINGS = {
+    "packets": "packets",
+    "payload_bytes": "payload\nbytes",
+    "messages": "messages",
+    "psn_first": "first\nPSN",
+    "psn_last": "last\nPSN",
+    "psns_missing": "PSNs\nmissing",
+    "retransmitted": "retrans-\nmitted",
+    "duplicates": "dupli-\ncates",
+    "trimmed": "trimmed",
+    "trimmed_lasthop": "at last\nhop",
+    "ecn_marked": "CE\nmarks",
+    "evs_seen": "EVs\nseen",
+    "sacks": "SACK",
+    "skip_once": "SKIP_ONCE",
+    "cack_psn": "highest\ncack PSN",
+    "nacks": "NACK",
+    "acks": "ACK",
+    "naks": "NAK",
+    "probes": "probes",
+    "endpoint_requests": "endpoint\nrequests",
+    "endpoint_responses": "endpoint\nresponses",
+    "again": "PSNs seen\nagain",
+    "source_ports": "source\nports",
+    "cnps": "CNP",
+}
+SEEN = ("packets", "payload_bytes", "messages", "psn_first", "psn_last", "psns_missing")
+LOSSES = ("retransmitted", "duplicates", "trimmed", "trimmed_lasthop")
+DATA = (*SEEN, *LOSSES, "ecn_marked", "evs_seen")
+ACKNOWLEDGED = ("sacks", "skip_once", "cack_psn", "nacks", "acks", "naks")
+CONTROL = (*ACKNOWLEDGED, "probes", "endpoint_requests", "endpoint_responses")
+ROCE_DATA = (*SEEN, "again", "ecn_marked", "source_ports")
+ROCE_CONTROL = ("acks", "naks", "cnps")
+
+
+def _cell(row: Row, name: str) -> str:
+    value = getattr(row, name)
+    if isinstance(value, Counter):
+        return _counts(value)
+    if name.startswith("psn_") or name == "cack_psn":  # a number of a packet, not how many
+        return "-" if value is None else f"{value}"
+    return f"{len(value) if name == 'source_ports' else value:,}"
+
+
+def _show_summary(reader: Reader, summaries: Summaries, qpn: int | None, as_json: bool) -> None:
+    """Print the summary, and say on standard error what a user may not expect."""
+    summary, roce = summaries
+    if as_json:
+        told = summary.as_dict(qpn) | ({"roce": roce.as_dict(qpn)} if roce.packets else {})
+        print(json.dumps({"summary": {**told, "cut_at": reader.cut_at}}))
+    else:
+        _print_tables(summary, roce, qpn)
+    sys.stdout.flush()
+    if reader.cut_at is not None:
+        say(f"{reader.name}: is cut off: what begins at byte {reader.cut_at} is left out")
+    if qpn is not None and not summary.rows(qpn) and not roce.rows(qpn):
+        say(_who_is_there([*summary.rows(), *roce.rows()], qpn))
+
+
+def _print_tables(summary: Summary, roce: RoceSummary, qpn: int | None) -> None:
+    """Print a table of data, a table of control, and in sentences what else there is."""
+    rows = summary.rows(qpn)
+    _print_table("Data, by destination", DATA, [row for row in rows if row.packets])
+    _print_table("Control, by destination", CONTROL, [row for row in rows if row.control])
+    for row in rows[:ROWS_SHOWN]:
+        if row.psns_missing:
+            print(_missing(row))
+    of_roce = roce.rows(qpn)
+    title = "RoCEv2: {}, by destination"
+    _print_table(title.format("data"), ROCE_DATA, [row for row in of_roce if row.packets])
+    _print_table(title.format("control"), ROCE_CONTROL, [row for row in of_roce if row.control])
+    if qpn is None:
+        _print_pauses(roce)
+    print(_what_there_was(summary, summary.unlisted + roce.unlisted))
+
+
+def _print_pauses(roce: RoceSummary) -> None:
+    """Print what there was of pause frames, a line for each interface."""
+    links = roce.links()
+    for link in links[:ROWS_SHOWN]:
+        where = f" at {link.interface}" if link.interface else ""
+        print(f"PFC{where}: {link.pauses:,} frames that pause, {link.resumes:,} that let go on")
+    if len(links) > ROWS_SHOWN:
+        print(f"and {len(links) - ROWS_SHOWN:,} more; --json shows all")
+
+
+def _print_table(title: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    if not rows:
+        return
+    table = Table(title=title, title_justify="left")
+    table.add_column("destination", vertical="bottom")
+    for heading in ("QP", *(HEADINGS[name] for name in columns)):
+        table.add_column(heading, justify="right", vertical="bottom")
+    for row in rows[:ROWS_SHOWN]:
+        cells = (_cell(row, name) for name in columns)
+        table.add_row(row.destination, f"{row.qpn:#x}", *cells)
+    # A pipe has no width: a table in a file is as wide as it needs to be.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else TABLE_WIDTH)
+    console.print(table)
+    if len(rows) > ROWS_SHOWN:
+        print(f"and {len(rows) - ROWS_SHOWN:,} more; --qp N shows one, --json shows all")
+
+
+def _missing(row: QpSummary) -> str:
+    from openmrc.wire.lines import span
+
+    ranges = [span(*ends) for ends in islice(row.missing(), RANGES_SHOWN + 1)]
+    more = ", ..." if len(ranges) > RANGES_SHOWN else ""
+    listed = ", ".join(ranges[:RANGES_SHOWN])
+    return f"Missing at {row.destination} QP {row.qpn:#x}: PSN {listed}{more}"
+
+
+def _what_there_was(summary: Summary, unlisted: int) -> str:
+    """Return how many packets there were, and why some of them are in no table."""
+    parts = [f"{summary.packets:,} packets"]
+    if summary.damaged:
+        parts.append(f"{summary.damaged.total():,} damaged ({_counts(summary.damaged)})")
+    if summary.foreign:
+        parts.append(f"{summary.foreign.total():,} not MRC ({_counts(summary.foreign)})")
+    if unlisted:
+        parts.append(f"{unlisted:,} for more QPs than are listed")
+    return ", ".join(parts)
+
+
+def _who_is_there(rows: Sequence[Row], qpn: int) -> str:
+    qpns = sorted({row.qpn for row in rows})
+    listed = ", ".join(f"{other:#x}" for other in qpns[:QPNS_SHOWN])
+    more = ", ..." if len(qpns) > QPNS_SHOWN else ""
+    there = f"there are packets for {listed}{more}" if qpns else "there are no packets for any QP"
+    return f"No packet for QP {qpn:#x}; {there}"
+
+
+def _counts(counts: Counter[str]) -> str:
+    """Return "TRIMMED 3, NO_BITMAP 1", the most frequent first."""
+    return ", ".join(f"{name} {n:,}" for name, n in counts.most_common()) or "0"

@@ -1,0 +1,257 @@
+"""The command `mrc lab`: a scenario file's fabric on this machine, with commands on its hosts.
+
+`mrc lab LAB.toml -- COMMAND` runs in a process in namespaces of its own (`live.lab.isolation`). The
+process that the user started only waits, so whatever kills it ends everything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from openmrc.errors import InputError
+
+if TYPE_CHECKING:
+    from openmrc.live.lab import Lab, LabSpec
+
+RUN = "run"  # what `mrc lab` does where nothing else is said
+ASKS = ("fail", "heal", "status")
+STOPPED_BY = {signal.SIGINT: 130, signal.SIGTERM: 143}
+
+
+def add_command(commands: Any) -> list[Any]:
+    """Add `lab` to the parser; returns the parsers that take --json."""
+    lab = commands.add_parser(
+        "lab",
+        help="a fabric on this machine, and commands on its hosts",
+        description="mrc lab LAB.toml -- COMMAND runs COMMAND on every host of the fabric; while it"
+        " runs, mrc lab fail, heal and status change it and look at it.",
+    )
+    parts = lab.add_subparsers(dest="part", required=True, metavar="LAB.toml|fail|heal|status")
+    run = parts.add_parser(RUN, help="bring a lab up (the word may be left out)", prog="mrc lab")
+    add = run.add_argument
+    add("scenario", metavar="LAB.toml", help="a scenario file; see docs/lab.md")
+    add("--hosts", metavar="NICS", help='run on these only: "0,3" or "0-3"')
+    add("--shell", metavar="HOST", help="in place of COMMAND a shell on this host")
+    add("--name", metavar="NAME", help="of the lab (default: the file's)")
+    add_capture(
+        run,
+        "write what crosses the links of --at",
+        '"nic 5", "plane 0 t0 1 - t1 0" ... or "everywhere" (the default); may be repeated',
+    )
+    add_set(run)
+    run.set_defaults(run=_run)
+
+    fail = parts.add_parser("fail", help="break a place of a running lab")
+    add = fail.add_argument
+    add("place", metavar="PLACE", help='"nic 0 plane 1", "plane 0 t1 2" ...')
+    add("--kind", metavar="KIND", help="a kind of [[fault]] (default: what is down)")
+    add("--rate", metavar="R", type=float, help="of link-loss and link-corrupt")
+    add("--factor", metavar="F", type=float, help="of link-slow")
+    add("--burst", metavar="N", type=float, help="of link-loss")
+    heal = parts.add_parser("heal", help="make a place of a running lab whole")
+    heal.add_argument("place", metavar="PLACE", help='also "everywhere"')
+    status = parts.add_parser("status", help="what runs, what is broken, what was counted")
+    for part in (fail, heal, status):
+        part.add_argument("--name", metavar="NAME", help="of the lab, if several are running")
+        part.set_defaults(run=_ask)
+    return [fail, heal, status]
+
+
+def add_capture(parser: argparse.ArgumentParser, pcap: str, at: str) -> None:
+    """Add --pcap and --at, with these words about each."""
+    parser.add_argument("--pcap", metavar="OUT.pcapng", type=Path, help=pcap)
+    parser.add_argument("--at", metavar="PLACE", action="append", help=at)
+
+
+def add_set(parser: argparse.ArgumentParser, words: str = "as for mrc run") -> None:
+    """Add --set."""
+    parser.add_argument("--set", metavar="KEY=VALUE", action="append", default=[], help=words)
+
+
+def check_at(arguments: argparse.Namespace) -> None:
+    """Refuse places of a capture without its file."""
+    if arguments.at is not None and arguments.pcap is None:
+        raise InputError("--at without --pcap; name the file with --pcap OUT.pcapng")
+
+
+def say(words: str) -> None:
+    """Say one line on standard error."""
+    print(words, file=sys.stderr, flush=True)
+
+
+def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return what is ours of a command line, and behind "--" the COMMAND of `mrc lab`."""
+    ours = list(argv)
+    if ours[:1] != ["lab"]:
+        return ours, []
+    theirs: list[str] = []
+    if "--" in ours:
+        at = ours.index("--")
+        ours, theirs = ours[:at], ours[at + 1 :]
+    if len(ours) > 1 and ours[1] not in (RUN, *ASKS, "-h", "--help"):
+        ours.insert(1, RUN)
+    return ours, theirs
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Check what can be checked at once, then do the rest in namespaces of its own."""
+    from openmrc.live.lab.control import listen
+    from openmrc.live.lab.isolation import run_isolated
+    from openmrc.run.lab.spec import lab_spec, refuse
+    from openmrc.scenario.scenario import load_lab
+
+    if bool(arguments.theirs) == (arguments.shell is not None):
+        raise InputError("nothing to run, or both; say either -- COMMAND or --shell HOST")
+    check_at(arguments)
+    if arguments.shell is not None and arguments.hosts is not None:
+        raise InputError("--hosts does not go with --shell HOST; remove it")
+    name = arguments.name or Path(arguments.scenario).stem
+    with listen(name) as server, ExitStack() as files:
+        # Opened by the user: inside, root is root of nothing but the user's own.
+        stream = files.enter_context(_opened(arguments.pcap)) if arguments.pcap else None
+        spec = lab_spec(load_lab(arguments.scenario, arguments.set))
+        refuse(spec)
+        return run_isolated(
+            lambda: _inside(arguments, name, server, spec, stream), own_user=not spec.settings.bpf
+        )
+
+
+def _inside(
+    arguments: argparse.Namespace, name: str, server: socket.socket, spec: LabSpec, stream: Any
+) -> int:
+    from openmrc.live.lab import inside_lab
+    from openmrc.live.lab.needs import explained
+
+    chosen = _chosen(arguments, spec)
+    with explained(spec.settings):
+        return inside_lab(spec, lambda lab: _work(arguments, name, server, lab, chosen, stream))
+
+
+def _work(
+    arguments: argparse.Namespace,
+    name: str,
+    server: socket.socket,
+    lab: Lab,
+    chosen: Sequence[int],
+    stream: Any,
+) -> int:
+    from openmrc.live.lab import commands
+    from openmrc.run.lab.spec import sentences
+
+    for line in sentences(lab):
+        say(line)
+    stopped: list[int] = []
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        stopped.append(STOPPED_BY[signal.Signals(number)])
+
+    lab.begin()
+    if stream is not None:
+        lab.tap(arguments.at or ["everywhere"], stream)
+    lab.listen(name, server)
+    if arguments.shell is not None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's is the shell's
+        (host,) = chosen
+        every = range(lab.spec.fabric.n_nics)
+        return commands.run_shell(
+            lab.namespaces, lab.topology.hosts[host], lab.environment(every, host)
+        )
+    for number in STOPPED_BY:
+        signal.signal(number, stop)
+    running = [
+        lab.command(chosen, rank, arguments.theirs, _writer(1), _writer(2))
+        for rank in range(len(chosen))
+    ]
+
+    def stopping() -> int:
+        lab.check()
+        return stopped[0] if stopped else 0
+
+    return commands.watch(running, stopping)
+
+
+def _chosen(arguments: argparse.Namespace, spec: LabSpec) -> list[int]:
+    """The NICs whose hosts run something."""
+    from openmrc.fabric.places import nics
+
+    if arguments.shell is not None:
+        text, option = arguments.shell.removeprefix("h"), "--shell"
+    elif arguments.hosts is not None:
+        text, option = arguments.hosts, "--hosts"
+    else:
+        return list(range(spec.fabric.n_nics))
+    try:
+        chosen = nics(spec.fabric, text).tolist()
+    except InputError as error:
+        raise error.at(option) from None
+    if option == "--shell" and len(chosen) != 1:
+        raise InputError(f"--shell {arguments.shell}: names {len(chosen)} hosts; name one")
+    return list(chosen)
+
+
+def _opened(file: Path) -> Any:
+    try:
+        return file.open("wb")
+    except OSError as error:
+        raise InputError(f"--pcap {file}: {error.strerror}; name a file") from None
+
+
+def _ask(arguments: argparse.Namespace) -> int:
+    from openmrc.live.lab.control import ask
+
+    if arguments.theirs:
+        raise InputError(f"mrc lab {arguments.part} runs no command; remove -- and what follows")
+    request: dict[str, Any] = {"do": arguments.part}
+    if arguments.part != "status":
+        request["where"] = arguments.place
+    for key in ("kind", "rate", "factor", "burst"):
+        if getattr(arguments, key, None) is not None:
+            request[key] = getattr(arguments, key)
+    answer = ask(arguments.name, request)
+    if arguments.json:
+        print(json.dumps(answer, indent=2))
+    elif arguments.part == "status":
+        _print_status(answer)
+    else:
+        _print_faults(answer)
+    return 0
+
+
+def _print_status(status: dict[str, Any]) -> None:
+    print(f"switch {status['switch']}, mode {status['mode']}, up in {status['up_s']} s")
+    for host in status["hosts"]:
+        ended = host["status"]
+        state = "running" if ended is None else f"ended with {ended}"
+        print(f"{host['host']:8} {state}")
+    _print_faults(status["faults"])
+    for switch, counted in status["counters"].items():
+        words = [f"{key} {value}" for key, value in counted.items() if not isinstance(value, dict)]
+        print(f"{switch:16} {', '.join(words)}")
+
+
+def _print_faults(faults: list[dict[str, str]]) -> None:
+    for fault in faults:
+        print(f"{fault['place']}: {fault['state']}")
+    if not faults:
+        print("nothing is broken")
+
+
+def _writer(fd: int) -> Any:
+    """Write whole lines past Python's buffers, so that two streams keep their order."""
+
+    def write(data: bytes) -> None:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(fd, view) :]
+
+    return write

@@ -1,0 +1,181 @@
+"""What is believed of a path: from what a QP hears of its packets to the states of its EVs.
+
+What was lost, delivered, marked, proven or denied is told here. Which EV changes for it, and what
+that means for its plane, is decided here; the change itself is `ev.enter`. A plane that loses and
+delivers nothing in between is *silent*: it gets no turn, its EVs are probed, and it is back with
+the first of them that is revived (rows 10 to 12).
+"""
+
+from __future__ import annotations
+
+from openmrc.engine import ev as evs
+from openmrc.engine import policy, rotation
+from openmrc.engine.policy import PATHS_MRC, REVERSE_PROBED
+from openmrc.jit import compiled, inlined, inner
+
+LAST_PATH_LOSSES = 3  # row 10
+DEMOTION_MEMORY_PS = 100_000_000_000  # row 11: demotions within 100 ms count together
+DEMOTIONS_MAX = 100  # more say no more, and the field holds them
+
+
+@inner
+def on_loss(st, q, ev, sent_at, now):
+    """A packet sent on this EV at `sent_at` was judged lost, not trimmed (MRC 3.3, rows 10, 12)."""
+    rotation.learn(st, q, ev, policy.HEARD_LOST, now)
+    if st.config[0].paths != PATHS_MRC:
+        return
+    e = st.ev[q.ev0 + ev]
+    k = int(e.plane)
+    plane = st.plane[q.plane0 + k]
+    if not (rotation.ports_up(st, q) >> k) & 1:
+        return  # the port's state says it all: the path is not to blame
+    if sent_at > plane.delivered_at:
+        if plane.losses == 0:
+            plane.first_lost_at = sent_at
+        plane.losses += 1
+    if not evs.usable(e.state) or sent_at <= e.demoted_at:
+        return  # what was lost before the last demotion says nothing of a path revived since
+    if plane.n_good <= 1 and plane.losses < LAST_PATH_LOSSES:
+        return
+    _demote(st, q, plane, ev, evs.LOSS, now)
+    # Half of the rotation lost in a row and nothing delivered: not these paths but the plane.
+    # Trying the backups one after the other would cost another round trip each.
+    if plane.n_good == 0 or plane.losses >= max(LAST_PATH_LOSSES, (plane.share + 1) // 2):
+        _silence(st, q, plane, now)
+        return
+    _keep_floor(st, q, plane, k, now)
+    rotation.refresh_planes(st, q)
+
+
+@inner
+def on_always_skip(st, q, ev, now):
+    """The responder thinks the path persistently bad (MRC 2.6, m = ALWAYS_SKIP)."""
+    e = st.ev[q.ev0 + ev]
+    k = int(e.plane)
+    plane = st.plane[q.plane0 + k]
+    if st.config[0].paths == PATHS_MRC and plane.n_good > 1 and evs.usable(e.state):
+        _demote(st, q, plane, ev, evs.ALWAYS_SKIP, now)
+        _keep_floor(st, q, plane, k, now)
+        rotation.refresh_planes(st, q)
+
+
+@inner
+def _demote(st, q, plane, ev, event, now):
+    """One EV is to blame: out of the rotation, and demotions close together count (row 11)."""
+    e = st.ev[q.ev0 + ev]
+    if now - e.demoted_at > DEMOTION_MEMORY_PS:
+        e.demotions = 0
+    e.demotions = min(e.demotions + 1, DEMOTIONS_MAX)
+    _assume_bad(q, plane, e, event, now)
+    rotation.leave(st, q, plane, int(e.plane), ev)
+
+
+@inner
+def _assume_bad(q, plane, e, event, now):
+    """A usable EV becomes ASSUMED_BAD; its first probe leaves one RTT later (row 11)."""
+    if evs.enter(q, plane, e, event):
+        e.demoted_at = now
+        e.probe_at = now + q.base_rtt
+        q.ev_probe_at = min(q.ev_probe_at, e.probe_at)
+
+
+@inner
+def _silence(st, q, plane, now):
+    """Nothing of a plane arrives: it gets no turn, and each of its EVs must prove itself."""
+    for i in range(plane.n_evs):
+        e = st.ev[q.ev0 + plane.ev0 + i]
+        _assume_bad(q, plane, e, evs.SILENCE, now)
+        e.active = 0
+    plane.n_active = 0
+    plane.pos = 0
+    plane.silent = 1
+    rotation.refresh_planes(st, q)
+
+
+@inner
+def _keep_floor(st, q, plane, k, now):
+    """Row 12, `ev_min_active`: a plane that delivers keeps a quarter of its EVs in service."""
+    if 4 * plane.n_good < plane.n_evs and now - plane.heard_at < q.rto:
+        rotation.recall_oldest_bad(st, q, plane, k)
+
+
+@inlined
+def on_delivery(st, q, ev, sent_at, now):
+    """A packet sent once, on this EV, is known received.
+
+    A path that delivers serves for answers too (MRC 3.9). Not only the one that a SACK reflects:
+    SACKs come every so many packets, planes take turns, and the two may keep step.
+    """
+    e = st.ev[q.ev0 + ev]
+    plane = st.plane[q.plane0 + e.plane]
+    if e.state == evs.GOOD and st.config[0].reverse == REVERSE_PROBED:
+        plane.reverse_ev = e.value
+    plane.heard_at = now
+    if sent_at > plane.delivered_at:
+        plane.delivered_at = sent_at
+        if sent_at >= plane.first_lost_at:
+            plane.losses = 0
+
+
+@inlined
+def on_mark(st, q, ev):
+    """A CE mark that counts or a trim in the fabric: one turn is skipped (MRC 3.3)."""
+    e = st.ev[q.ev0 + ev]
+    if st.config[0].paths == PATHS_MRC:
+        evs.enter(q, st.plane[q.plane0 + e.plane], e, evs.MARK)
+
+
+@inner
+def revive(st, q, ev, event, now):
+    """An EV in ASSUMED_BAD is believed again: ANSWER, MARKED_ANSWER or FALSE_ALARM says why."""
+    k = int(st.ev[q.ev0 + ev].plane)
+    plane = st.plane[q.plane0 + k]
+    if plane.silent:
+        plane.silent = 0
+        plane.losses = 0
+        plane.delivered_at = now
+        for i in range(plane.n_evs):  # the plane is back: ask for its other paths soon
+            e = st.ev[q.ev0 + plane.ev0 + i]
+            if e.state == evs.ASSUMED_BAD and plane.ev0 + i != ev:
+                e.spacing = 2 * q.base_rtt
+                e.probe_at = now
+                e.probe_id = -1
+        q.ev_probe_at = now
+    plane.heard_at = now
+    rotation.restore(st, q, plane, k, ev, event)
+    rotation.refresh_planes(st, q)
+
+
+@compiled
+def deny(st, q, ev, denied, now):
+    """A denylist takes an EV out of service, or gives it back (MRC 3.3)."""
+    e = st.ev[q.ev0 + ev]
+    k = int(e.plane)
+    plane = st.plane[q.plane0 + k]
+    if denied:
+        if evs.enter(q, plane, e, evs.DENY):
+            rotation.leave(st, q, plane, k, ev)
+    elif rotation.restore(st, q, plane, k, ev, evs.LIFT):
+        plane.silent = 0
+    _review_reverse(st, q, plane, k)
+    rotation.refresh_planes(st, q)
+
+
+@inner
+def _review_reverse(st, q, plane, k):
+    """Control packets keep off what is denied, as long as there is anything else."""
+    first = -1
+    kept = False
+    for i in range(plane.n_evs):
+        e = st.ev[q.ev0 + plane.ev0 + i]
+        if e.state != evs.DENIED:
+            first = i if first < 0 else first
+            kept = kept or e.value == plane.reverse_ev
+        elif e.value == plane.trial_ev:
+            plane.trial_id = -1
+    if first < 0:
+        q.planes_denied |= 1 << k
+        return
+    q.planes_denied &= ~(1 << k)
+    if not kept:
+        plane.reverse_ev = st.ev[q.ev0 + plane.ev0 + first].value

@@ -1,0 +1,77 @@
+"""The front door: packets and the clock come in here, in both worlds.
+
+    on_packet        a packet has come: what the engine says of it
+    next_packet      the NIC has free ports: a QP's next packet, if it may send one
+    on_deadline      call at `next_deadline` of a QP, or later
+    on_nic_deadline  the same for the endpoint itself, at `next_nic_deadline`
+
+After each of them: send what `State.out` holds, report what `State.done` holds, ask
+`requester.may_send` of the QP, and look at its next deadline. After a packet for the endpoint
+itself, or its deadline, all QPs of the NIC may have news.
+"""
+
+from __future__ import annotations
+
+from openmrc.engine import loss, ports, probes, requester, responder, timers
+from openmrc.engine.packet import ACKNOWLEDGE, LAST_DATA, NACK, PROBE, SACK
+from openmrc.engine.ports import on_deadline as on_nic_deadline
+from openmrc.engine.requester import PORTS_BUSY, next_packet
+from openmrc.engine.state import RTS
+from openmrc.engine.verdict import OUT_OF_PLACE, QP_NOT_READY, WRONG_SOURCE
+from openmrc.jit import compiled, inlined
+
+__all__ = ["PORTS_BUSY", "next_packet", "on_nic_deadline"]  # and what stands below
+
+NOBODY = -1  # in place of a QP's index: a packet is for the endpoint itself
+
+
+@inlined
+def on_packet(st, nic, qi, p, now):
+    """Packet `p` has come to QP `qi` of a NIC, or to the NIC itself (`NOBODY`): the verdict."""
+    if qi < 0:
+        return ports.on_packet(st, nic, p, now)
+    q = st.qp[qi]
+    if q.state != RTS:
+        return QP_NOT_READY
+    if q.peer_nic != p.src:
+        return WRONG_SOURCE
+    opcode = p.opcode
+    if opcode <= LAST_DATA:
+        return responder.on_data(st, q, p, now)
+    if opcode == SACK:
+        return requester.on_sack(st, q, p, now)
+    if opcode == NACK:
+        return requester.on_nack(st, q, p, now)
+    if opcode == ACKNOWLEDGE:
+        return requester.on_ack(st, q, p, now)
+    if opcode == PROBE:
+        return responder.on_probe(st, q, p, now)
+    return OUT_OF_PLACE
+
+
+@inlined
+def next_deadline(st, qi):
+    """When to call `on_deadline`, ps; it may move later without notice, never earlier but by a call
+    on this QP.
+    """
+    return timers.first(st.qp[qi])
+
+
+@compiled
+def on_deadline(st, qi, now):
+    """Do what is due at `now` among a QP's timers: it emits probes and marks slots LOST."""
+    q = st.qp[qi]
+    if q.state != RTS:
+        timers.stop(q)
+        return
+    loss.on_deadline(st, q, now)
+    if q.ev_probe_at <= now:
+        probes.probe_bad_evs(st, q, now)
+    if q.reverse_probe_at <= now:
+        ports.on_reverse_probe(st, q, now)
+
+
+@inlined
+def next_nic_deadline(st, nic):
+    """When to call `on_nic_deadline`, ps."""
+    return st.nic[nic].deadline

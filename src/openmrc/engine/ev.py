@@ -1,0 +1,122 @@
+"""What is believed of an EV (entropy value): its states, as a table.
+
+An EV names one path (MRC 3.3). A path is innocent until it loses a packet, and guilty until a probe
+comes back:
+
+    GOOD                    -- mark -------------------------> SKIP
+    SKIP                    -- turn -------------------------> GOOD
+    GOOD, SKIP              -- loss, always skip, silence ---> ASSUMED_BAD
+    ASSUMED_BAD             -- answer, false alarm, recall --> GOOD
+    ASSUMED_BAD             -- marked answer ----------------> SKIP
+    GOOD, SKIP, ASSUMED_BAD -- deny -------------------------> DENIED
+    DENIED                  -- lift -------------------------> GOOD
+
+GOOD and SKIP are *usable*: the rotation may hold them (`rotation.py`). SKIP is a path that delivers
+through a queue: it loses one turn. ASSUMED_BAD carries no data, and probes ask whether it delivers
+again (`probes.py`). DENIED is not the transport's to judge: an operator took the path away, and
+neither loss nor answer says anything of it. Whether an event has happened is decided elsewhere,
+mostly in `beliefs.py`; what follows for the EV is decided here.
+
+An event leads to one state, wherever it may happen, so two columns of numbers hold the table. All
+changes go through `enter`, which also keeps what is counted by state: `qp.n_bad`, `plane.n_good`,
+and the totals of skips, demotions and revivals. Who calls it names the event as a constant, so the
+columns fold away: a mark costs a comparison and two stores, as if it had been written out.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from openmrc.engine.state import NEVER
+from openmrc.jit import inlined, inner
+
+GOOD, SKIP, ASSUMED_BAD, DENIED = 1, 2, 3, 4  # MRC 3.3
+EV_STATES = {GOOD: "GOOD", SKIP: "SKIP", ASSUMED_BAD: "ASSUMED_BAD", DENIED: "DENIED"}
+
+
+class Event(NamedTuple):
+    """What may happen to an EV: in which states, and to which it leads."""
+
+    name: str
+    before: tuple[int, ...]
+    after: int
+
+
+EVENTS = (
+    Event("mark", (GOOD,), SKIP),
+    Event("turn", (SKIP,), GOOD),
+    Event("loss", (GOOD, SKIP), ASSUMED_BAD),
+    Event("always skip", (GOOD, SKIP), ASSUMED_BAD),
+    Event("silence", (GOOD, SKIP), ASSUMED_BAD),
+    Event("answer", (ASSUMED_BAD,), GOOD),
+    Event("marked answer", (ASSUMED_BAD,), SKIP),
+    Event("false alarm", (ASSUMED_BAD,), GOOD),
+    Event("recall", (ASSUMED_BAD,), GOOD),
+    Event("deny", (GOOD, SKIP, ASSUMED_BAD), DENIED),
+    Event("lift", (DENIED,), GOOD),
+)
+MARK, TURN, LOSS, ALWAYS_SKIP, SILENCE = range(5)
+ANSWER, MARKED_ANSWER, FALSE_ALARM, RECALL, DENY, LIFT = range(5, len(EVENTS))
+
+_BEFORE = np.array([sum(1 << state for state in event.before) for event in EVENTS], np.int8)
+_AFTER = np.array([event.after for event in EVENTS], np.int8)
+
+
+@inlined
+def usable(state):
+    """Whether data may travel on an EV in this state."""
+    return state == GOOD or state == SKIP
+
+
+@inlined
+def enter(q, plane, e, event):
+    """An event happens to EV `e` of a plane: its new state, and all that is counted by state.
+
+    False, and nothing changes, if the event cannot happen in the state that the EV is in.
+    """
+    before = int(e.state)
+    if (_BEFORE[event] >> before) & 1 == 0:
+        return False
+    after = int(_AFTER[event])
+    e.state = after
+    plane.n_good += usable(after) - usable(before)
+    turned_bad = (after == ASSUMED_BAD) - (before == ASSUMED_BAD)
+    q.n_bad += turned_bad
+    if turned_bad != 0:  # probes are about to begin, or over
+        e.answers = 0
+        e.spacing = 2 * q.base_rtt
+        e.probe_id = -1
+        e.probe_at = NEVER
+    if event == MARK:
+        q.n_skips += 1
+    elif event == LOSS or event == ALWAYS_SKIP:
+        q.n_bad_total += 1
+    elif event == ANSWER or event == MARKED_ANSWER or event == FALSE_ALARM:
+        q.n_revived += 1
+    return True
+
+
+@inner
+def begin(st, q):
+    """All EVs of a new QP are GOOD, and none was ever demoted."""
+    q.n_bad = 0
+    for k in range(q.n_planes):
+        plane = st.plane[q.plane0 + k]
+        plane.n_good = plane.n_evs
+    for i in range(q.n_evs):
+        e = st.ev[q.ev0 + i]
+        e.state = GOOD
+        e.probe_at = NEVER
+        e.probe_id = -1
+        e.demoted_at = -NEVER // 2
+
+
+@inner
+def index_of(st, q, value):
+    """Index within the QP of the EV with this value, or -1."""
+    for i in range(q.n_evs):
+        if int(st.ev[q.ev0 + i].value) == value:
+            return i
+    return -1

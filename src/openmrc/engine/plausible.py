@@ -1,0 +1,114 @@
+"""What a packet may say, given what came before.
+
+A plaintext protocol cannot know who wrote a packet. It can know that its headers agree with each
+other, with the message that they belong to, and with what a peer would do. What does not is refused
+here, before it can complete a message early or never, or spend more on answers than on data.
+
+It costs time for each packet, and memory for each message and QP, and is for endpoints to which
+anybody can send (`CONFIG.guarded`). In the simulated world nobody lies, and its own watch compares
+every byte that is placed with what was sent.
+"""
+
+from __future__ import annotations
+
+from openmrc.engine import packet as pk
+from openmrc.engine.state import packets_of
+from openmrc.jit import inlined, inner
+
+# A peer that writes where it may not sends its oldest refused packet again and again, marked as a
+# retransmission; a stranger's guess comes once, or as a burst of copies. What is refused so often,
+# at least half a round trip apart, is answered as MRC 1.3 says: it ends the QP.
+REFUSED_MAX = 3
+
+# Answers to what needs none (received before, outside the window): so many at once, one each round
+# trip, and one for each so many new packets. One of them tells the sender all that the others
+# would; without a limit a copied packet would cost more than a new one.
+ANSWERS_AT_ONCE = 32.0
+PACKETS_PER_ANSWER = 16
+
+
+@inlined
+def shape_is_right(p, pmtu):
+    """Opcode, payload length and message length agree (MRC 1.3, 1.4)."""
+    opcode = p.opcode
+    if opcode == pk.WRITE_MIDDLE:
+        return p.payload_len == pmtu and p.dma_len > 2 * pmtu
+    if opcode == pk.WRITE_FIRST:
+        return p.payload_len == pmtu and p.dma_len > pmtu
+    if opcode == pk.WRITE_LAST or opcode == pk.WRITE_LAST_IMM:
+        return p.dma_len > pmtu and p.payload_len == (p.dma_len - 1) % pmtu + 1
+    return p.dma_len <= pmtu and p.payload_len == p.dma_len
+
+
+@inlined
+def _first_of(opcode, seq, n):
+    """Smallest and largest sequence that the first packet of a message of `n` packets may have."""
+    if opcode == pk.WRITE_LAST or opcode == pk.WRITE_LAST_IMM:
+        return seq - n + 1, seq - n + 1
+    if opcode == pk.WRITE_FIRST or opcode == pk.WRITE_ONLY or opcode == pk.WRITE_ONLY_IMM:
+        return seq, seq
+    return seq - n + 2, seq - 1
+
+
+@inner
+def fits_message(st, at, p, seq):
+    """A whole data packet with a sequence not received yet: note what it says of its message, that
+    of record `at`, or False if it contradicts what the message's other packets said.
+    """
+    pmtu = st.config[0].pmtu
+    m = st.under_way[at]
+    n = packets_of(p.dma_len, pmtu)
+    first_min, first_max = _first_of(int(p.opcode), seq, n)
+    origin = p.va - seq * pmtu
+    if st.rx_message[at].received > 0:
+        first_min = max(first_min, m.first_min)
+        first_max = min(first_max, m.first_max)
+        if m.origin != origin or m.rkey != p.rkey or m.length != p.dma_len:
+            return False
+        if first_min > first_max:
+            return False
+    m.origin = origin
+    m.rkey = p.rkey
+    m.first_min = first_min
+    m.first_max = first_max
+    m.length = p.dma_len
+    return True
+
+
+@inner
+def persists(st, q, p, seq, now):
+    """A packet that may not write: True if only the QP's peer can have sent it."""
+    if st.config[0].guarded == 0:
+        return True
+    if seq != q.cack + 1:
+        return False
+    g = st.guard[q.index]
+    if g.refused == 0 or g.refused_psn != p.psn:
+        g.refused = 1
+        g.refused_psn = p.psn
+        g.refused_at = now
+    elif p.flag_bits & pk.RTX and now - g.refused_at >= q.base_rtt // 2:
+        g.refused += 1
+        g.refused_at = now
+    return g.refused >= REFUSED_MAX
+
+
+@inlined
+def earn_answers(st, q):
+    """A new packet came."""
+    st.guard[q.index].answers += 1.0 / PACKETS_PER_ANSWER
+
+
+@inner
+def may_answer(st, q, now):
+    """Take one answer out of the QP's budget; False if it is spent."""
+    if st.config[0].guarded == 0:
+        return True
+    g = st.guard[q.index]
+    earned = (now - g.answers_at) / max(q.base_rtt, 1)
+    g.answers = min(g.answers + earned, ANSWERS_AT_ONCE)
+    g.answers_at = now
+    if g.answers < 1.0:
+        return False
+    g.answers -= 1.0
+    return True

@@ -1,0 +1,107 @@
+"""Reliability probes: how an EV in ASSUMED_BAD proves itself, within a NIC's budget (row 11)."""
+
+from __future__ import annotations
+
+from openmrc.engine import beliefs, rotation
+from openmrc.engine.ev import ANSWER, ASSUMED_BAD, MARKED_ANSWER, index_of
+from openmrc.engine.packet import CLASS_DATA, NO_TRIM, PROBE, TIMESTAMP_UNIT_PS
+from openmrc.engine.state import NEVER, address, emit, signed
+from openmrc.jit import inner
+
+ANSWERS_MAX = 8  # row 11
+SPACING_MAX_PS = 100_000_000_000  # row 11
+PROBE_BURST = 16  # probes a NIC may send at once before the 1 % budget (row 11) spaces them
+PROBE_SHARE = 0.01
+
+
+@inner
+def take_probe_token(st, nic, now):
+    """Row 11: the NIC's budget for probes; 0 when one may go now, else the time when one may."""
+    n = st.nic[nic]
+    tokens = n.probe_tokens + (now - n.probe_tokens_at) * n.probe_rate
+    n.probe_tokens = min(tokens, float(PROBE_BURST))
+    n.probe_tokens_at = now
+    if n.probe_tokens >= 1.0:
+        n.probe_tokens -= 1.0
+        return 0
+    return now + 1 + int((1.0 - n.probe_tokens) / n.probe_rate)
+
+
+@inner
+def send_probe(st, q, ev, now):
+    """Emit a reliability probe on an EV (MRC 2.9): data class, never trimmed. Its id."""
+    q.probe_id = (q.probe_id + 1) & 0xFFFF
+    p = emit(st, PROBE)
+    address(p, q)
+    p.flag_bits = NO_TRIM
+    p.klass = CLASS_DATA
+    p.ev = st.ev[q.ev0 + ev].value
+    p.plane = st.ev[q.ev0 + ev].plane
+    p.ack_offset = signed(q.probe_id, 16)
+    p.timestamp = (now // TIMESTAMP_UNIT_PS) & 0xFFFF
+    q.n_probe += 1
+    return q.probe_id
+
+
+@inner
+def _most_overdue(st, q, up):
+    """The ASSUMED_BAD EV, on a plane that is up, whose next probe is the earliest; -1 if none."""
+    first = -1
+    at = NEVER
+    for i in range(q.n_evs):
+        e = st.ev[q.ev0 + i]
+        if e.state == ASSUMED_BAD and e.probe_at < at and (up >> e.plane) & 1:
+            first = i
+            at = e.probe_at
+    return first
+
+
+@inner
+def probe_bad_evs(st, q, now):
+    """Probe each ASSUMED_BAD EV that is due, longest due first; notes when to come again."""
+    up = rotation.ports_up(st, q)
+    while True:
+        i = _most_overdue(st, q, up)
+        if i < 0:
+            q.ev_probe_at = NEVER
+            return
+        e = st.ev[q.ev0 + i]
+        if e.probe_at > now:
+            q.ev_probe_at = e.probe_at
+            return
+        wait = take_probe_token(st, q.nic, now)
+        if wait > 0:
+            q.ev_probe_at = wait
+            return
+        if e.probe_id >= 0:  # the one before was not answered
+            e.answers = 0
+            e.spacing = min(2 * e.spacing, SPACING_MAX_PS)
+        e.probe_id = send_probe(st, q, i, now)
+        e.probe_at = now + e.spacing
+
+
+@inner
+def on_probe_answer(st, q, value, probe_id, marked, now):
+    """The answer to a probe came; revives its EV once enough came in a row (row 11).
+
+    Returns when it was sent, for it counts as an original (row 7); -NEVER if that is not known.
+    """
+    ev = index_of(st, q, value)
+    if ev < 0:
+        return -NEVER
+    e = st.ev[q.ev0 + ev]
+    if e.state != ASSUMED_BAD or e.probe_id != probe_id:
+        return -NEVER
+    sent_at = e.probe_at - e.spacing
+    e.probe_id = -1
+    e.answers += 1
+    e.spacing = 2 * q.base_rtt
+    needed = 1
+    for _ in range(1, min(int(e.demotions), 4)):
+        needed *= 2
+    if e.answers >= min(needed, ANSWERS_MAX):
+        beliefs.revive(st, q, ev, MARKED_ANSWER if marked else ANSWER, now)
+    else:
+        e.probe_at = now + e.spacing
+        q.ev_probe_at = min(q.ev_probe_at, e.probe_at)
+    return sent_at

@@ -1,0 +1,28 @@
+"""The life of a QP (MRC 1.7), as a table.
+
+    RESET -> INIT, ERROR
+    INIT  -> RTR, ERROR
+    RTR   -> RTS, ERROR
+    RTS   -> ERROR
+    ERROR -> nothing
+
+The steps to RTS are asked for one by one (`verbs`); a simulated QP, whose ends know each other from
+the beginning, is opened at once (`ports.open_qp`). ERROR is final: what failed is destroyed, and
+its record may begin anew, in RESET.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from openmrc.engine.state import ERROR, INIT, RESET, RTR, RTS
+
+QP_STATES = {RESET: "RESET", INIT: "INIT", RTR: "RTR", RTS: "RTS", ERROR: "ERROR"}
+STEPS: dict[int, tuple[int, ...]] = {
+    RESET: (INIT, ERROR),
+    INIT: (RTR, ERROR),
+    RTR: (RTS, ERROR),
+    RTS: (ERROR,),
+    ERROR: (),
+}
+ALLOWED = np.array([[to in STEPS[now] for to in STEPS] for now in STEPS])  # [now, to]

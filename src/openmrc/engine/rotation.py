@@ -1,0 +1,253 @@
+"""Whose turn it is: the plane, and the EV, that carry the next packet (row 13).
+
+Planes take turns. A QP holds equally many EVs per plane, part of them active (in the plane's
+rotation), the rest backup, and replaces an EV only by one of the same plane, so that planes stay
+evenly loaded (MRC 3.4). MRC's own rotation has two rivals: REPS, and whatever a user brings
+(`policy.py`); they choose in its place, and hear what comes of each EV.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from openmrc.engine import bits, reps
+from openmrc.engine.ev import ASSUMED_BAD, GOOD, RECALL, TURN, enter, usable
+from openmrc.engine.policy import BUILT_IN
+from openmrc.engine.state import NEVER
+from openmrc.jit import inlined, inner
+from openmrc.jit.callref import call, call_int
+
+
+@inlined
+def ports_up(st, q):
+    """Mask of planes whose own and remote port are up (MRC 3.10)."""
+    return st.nic[q.nic].up_mask & st.peer[q.peer].remote_mask
+
+
+@inlined
+def control_planes(st, q):
+    """Mask of planes for control packets: up at both ends, and not denied altogether if any is."""
+    up = ports_up(st, q)
+    allowed = up & ~q.planes_denied
+    return allowed if allowed != 0 else up
+
+
+# --- planes
+
+
+@inlined
+def choose_plane(st, q, free_ports):
+    """The plane whose turn it is among the usable ones with a free port, or -1 (row 13)."""
+    mask = q.planes_ok & free_ports
+    best = -1
+    best_turn = NEVER
+    for k in range(q.n_planes):
+        if (mask >> k) & 1:
+            turn = st.plane[q.plane0 + k].turn
+            if turn < best_turn:
+                best = k
+                best_turn = turn
+    return best
+
+
+@inlined
+def charge_turn(q, plane):
+    """Count a packet given to a plane; a plane that was passed over catches up one round, not more
+    (row 13).
+    """
+    plane.turn = max(plane.turn, q.turn_max - 1) + 1
+    q.turn_max = max(q.turn_max, plane.turn)
+
+
+@inner
+def refresh_planes(st, q):
+    """Work out which planes may take a turn; one that comes back starts level with the others."""
+    up = ports_up(st, q)
+    ok = 0
+    for k in range(q.n_planes):
+        plane = st.plane[q.plane0 + k]
+        if (up >> k) & 1 and plane.silent == 0 and plane.n_active > 0:
+            ok |= 1 << k
+    if ok == 0:  # row 12: where every plane is silent, the oldest ASSUMED_BAD EV of each serves
+        for k in range(q.n_planes):
+            plane = st.plane[q.plane0 + k]
+            if (up >> k) & 1 and (plane.n_active > 0 or recall_oldest_bad(st, q, plane, k)):
+                plane.silent = 0
+                plane.losses = 0
+                ok |= 1 << k
+    for k in range(q.n_planes):
+        if (ok >> k) & 1 and not (q.planes_ok >> k) & 1:
+            st.plane[q.plane0 + k].turn = q.turn_max
+    q.planes_ok = ok
+
+
+# --- the EV of a packet
+
+
+@inlined
+def choose_ev(st, q, k, avoid):
+    """Index (within the QP) of the EV for the next packet on plane `k`; `avoid` is one it should
+    not take, or -1.
+    """
+    plane = st.plane[q.plane0 + k]
+    if st.config[0].path_choose != 0:
+        return _choose_own(st, q, k, plane, avoid)
+    first = q.order0 + k * q.order_len
+    n = int(plane.n_active)
+    if plane.picks >= st.config[0].shuffle_rounds * n:
+        _shuffle(st, q.index, first, n)
+        plane.picks = 0
+    plane.picks += 1
+    ev = int(st.order[first + plane.pos])
+    if st.ev[q.ev0 + ev].state == GOOD and ev != avoid:
+        pos = plane.pos + 1
+        plane.pos = 0 if pos >= n else pos
+    else:
+        ev = _choose_around_skips(st, q, plane, first, avoid)
+    st.ev[q.ev0 + ev].used += 1
+    return ev
+
+
+@inner
+def _shuffle(st, stream, first, n):
+    for i in range(n - 1, 0, -1):
+        j = bits.draw_below(st.stream, stream, i + 1)
+        kept = st.order[first + i]
+        st.order[first + i] = st.order[first + j]
+        st.order[first + j] = kept
+
+
+@inner
+def _choose_around_skips(st, q, plane, first, avoid):
+    """The next GOOD EV when the one at the head is not; the first SKIP EV met is restored and loses
+    this turn.
+
+    What was passed over but not restored keeps its place at the head.
+    """
+    n = int(plane.n_active)
+    pos = int(plane.pos)
+    restored = -1
+    chosen = -1
+    for step in range(n):
+        i = st.order[first + (pos + step) % n]
+        e = st.ev[q.ev0 + i]
+        if e.state == GOOD and i != avoid:
+            chosen = step
+            break
+        if restored < 0 and enter(q, plane, e, TURN):
+            restored = step
+    if chosen < 0:  # all are SKIP, or the only GOOD one is the one to avoid
+        chosen = restored if restored >= 0 else 0
+        restored = -1
+    chosen_ev = st.order[first + (pos + chosen) % n]
+    for step in range(chosen, 0, -1):
+        st.order[first + (pos + step) % n] = st.order[first + (pos + step - 1) % n]
+    st.order[first + pos] = chosen_ev
+    used = 1
+    if restored >= 0:
+        moved = st.order[first + (pos + restored + 1) % n]
+        for step in range(restored + 1, 0, -1):
+            st.order[first + (pos + step) % n] = st.order[first + (pos + step - 1) % n]
+        st.order[first + pos] = moved
+        used = 2
+    plane.pos = (pos + used) % n
+    return int(chosen_ev)
+
+
+# --- who is in the rotation
+
+
+@inner
+def leave(st, q, plane, k, ev):
+    """Take an EV out of the rotation; a usable backup of the same plane takes its place, if there
+    is one.
+    """
+    first = q.order0 + k * q.order_len
+    place = -1
+    for i in range(plane.n_active):
+        if st.order[first + i] == ev:
+            place = i
+            break
+    st.ev[q.ev0 + ev].active = 0
+    if place < 0:
+        return
+    for i in range(plane.n_evs):
+        e = st.ev[q.ev0 + plane.ev0 + i]
+        if e.active == 0 and usable(e.state):
+            e.active = 1
+            st.order[first + place] = plane.ev0 + i
+            return
+    last = plane.n_active - 1
+    for i in range(place, last):
+        st.order[first + i] = st.order[first + i + 1]
+    plane.n_active = last
+    if plane.pos > place:
+        plane.pos -= 1
+    if plane.pos >= last:
+        plane.pos = 0
+
+
+@inner
+def restore(st, q, plane, k, ev, event):
+    """An EV becomes usable, and goes to the end of its plane's rotation if that is short, else to
+    the backup. False if the event does not do that to it.
+    """
+    e = st.ev[q.ev0 + ev]
+    if not enter(q, plane, e, event):
+        return False
+    if plane.n_active < plane.share and e.active == 0:
+        st.order[q.order0 + k * q.order_len + plane.n_active] = ev
+        plane.n_active += 1
+        e.active = 1
+    return True
+
+
+@inner
+def recall_oldest_bad(st, q, plane, k):
+    """Row 12: at the floor the EV that was demoted longest ago serves again; False if there is
+    none.
+    """
+    oldest = -1
+    since = NEVER
+    for i in range(plane.n_evs):
+        e = st.ev[q.ev0 + plane.ev0 + i]
+        if e.state == ASSUMED_BAD and e.demoted_at < since:
+            oldest = plane.ev0 + i
+            since = e.demoted_at
+    return oldest >= 0 and restore(st, q, plane, k, oldest, RECALL)
+
+
+# --- rivals of the rotation
+
+
+@inner
+def _choose_own(st, q, k, plane, avoid):
+    """The EV that REPS or the user's policy chooses; what is not of the plane is taken for its
+    first.
+    """
+    if st.config[0].path_choose == BUILT_IN:
+        ev = reps.choose(st, q, plane, st.reps[q.plane0 + k], avoid)
+    else:
+        ev = call_int(st.config[0].path_choose, (st, q, k, avoid))
+    if ev < plane.ev0 or ev >= plane.ev0 + plane.n_evs:
+        ev = int(plane.ev0)
+    st.ev[q.ev0 + ev].used += 1
+    return ev
+
+
+@inlined
+def learn(st, q, ev, event, now):
+    """Tell REPS or the user's policy what was heard of an EV."""
+    if st.config[0].path_learn != 0:
+        _tell(st, q, ev, event, now)
+
+
+@inner
+def _tell(st, q, ev, event, now):
+    if st.config[0].path_learn == BUILT_IN:
+        reps.learn(q, st.config[0], st.reps[q.plane0 + st.ev[q.ev0 + ev].plane], ev, event, now)
+    else:
+        call(st.config[0].path_learn, (st, q, ev, event, now))
+
+
+assert np.int16(32767) >= 16 * 256  # an EV index of any plane fits its order entry

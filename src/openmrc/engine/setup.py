@@ -1,0 +1,207 @@
+"""How an endpoint comes to be: the State with its configuration, where each queue pair keeps what
+it has, its paths, its peers, and how it opens.
+
+All but `open_qp` works on arrays: 131,072 QPs of a simulation are laid out at once, and one of a
+live device by the same lines. In this order: `new_state`, `set_nics`, `set_peers`; for each QP
+`set_paths`, once for each plane in ascending order, then `open_qp`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.engine import ev, policy, ports, probes, timers
+from openmrc.engine import state as es
+from openmrc.engine.packet import PACKET
+from openmrc.engine.parameters import RECORDED, RTO_UNIT_PS, Parameters, completed
+from openmrc.engine.policy import CC_OWN, CONGESTION, OWN_PATHS, PATHS, PATHS_REPS
+from openmrc.engine.state import NEVER, RTS, State
+from openmrc.jit import compiled, records
+from openmrc.units import S
+
+Index = npt.NDArray[np.int64]
+
+BITMAP_SLACK = 256  # bits of a bitmap ring beyond the window: what is reported again, and cleared
+LONG_AGO = -NEVER // 2
+
+
+def pow2_at_least(n: int) -> int:
+    """The smallest power of two that is `n` or more."""
+    return 1 << max(n - 1, 0).bit_length()
+
+
+def starts_of(sizes: Index) -> Index:
+    """Where each of consecutive runs of these sizes begins."""
+    return np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(sizes) else np.zeros(0, np.int64)
+
+
+def rings(sizes: Index) -> tuple[Index, Index]:
+    """First index and mask of consecutive rings of these sizes, powers of two; 0 of one of size
+    0.
+    """
+    return np.where(sizes > 0, starts_of(sizes), 0), np.maximum(sizes - 1, 0)
+
+
+class Rooms(NamedTuple):
+    """How much room each queue pair has: a number for all, or an array with one for each.
+
+    `sends` and `receives` are messages, powers of two; 0 where a QP does not do that.
+    """
+
+    qps: int
+    planes: int
+    mpr: int
+    sends: Any
+    receives: Any
+    evs: Any  # of all planes
+    order_len: Any  # of the rotation of one plane
+
+
+def new_state(
+    parameters: Parameters, rooms: Rooms, *, nics: int, peers: int, regions: int, **world: int
+) -> State:
+    """Return a State with room for so many of each, every queue pair in its place, in RESET.
+
+    `world` are fields of CONFIG that the world around the engine decides, by their names.
+    """
+    given = completed(parameters)
+    n, planes = rooms.qps, rooms.planes
+    sends, receives, evs, order_len = (
+        np.broadcast_to(np.asarray(each, np.int64), n)
+        for each in (rooms.sends, rooms.receives, rooms.evs, rooms.order_len)
+    )
+    slots = np.where(sends > 0, pow2_at_least(rooms.mpr), 0)
+    words = pow2_at_least(rooms.mpr + BITMAP_SLACK) // 64
+    both = (sends > 0) & (receives > 0)  # needs two bitmaps; who only sends or receives, one
+    bitmaps = np.where(both, 2 * words, words)
+    messages, rx_messages = max(int(sends.sum()), 1), max(int(receives.sum()), 1)
+    guarded = bool(world.get("guarded"))
+    brought = given.paths not in PATHS or given.cc not in CONGESTION
+    recycles = PATHS.get(given.paths, OWN_PATHS).number == PATHS_REPS
+    st = State(
+        config=records(1, es.CONFIG),
+        qp=records(n, es.QP),
+        slot=records(max(int(slots.sum()), 1), es.SLOT),
+        plane=records(n * planes, es.PLANE),
+        ev=records(int(evs.sum()), es.EV),
+        order=np.zeros(int(order_len.sum()) * planes, np.int16),
+        message=records(messages, es.MESSAGE),
+        rx_message=records(rx_messages, es.RX_MESSAGE),
+        bits=np.zeros(int(bitmaps.sum()), np.uint64),
+        under_way=records(rx_messages if guarded else 1, es.UNDER_WAY),
+        guard=records(n if guarded else 1, es.GUARD),
+        marks=records(n * es.MARKS_PER_QP if given.always_skip_after > 0 else 1, es.MARKS),
+        region=records(regions, es.REGION),
+        nic=records(nics, es.NIC),
+        peer=records(peers, es.PEER),
+        request=np.full(nics * es.REQUESTS, -1, np.int32),
+        stream=np.ones(n, np.uint64),
+        own=np.zeros((n if brought else 1, policy.OWN)),
+        reps=records(n * planes if recycles else 1, es.REPS),
+        out=records(es.OUT_MAX, PACKET),
+        done=records(es.DONE_MAX, es.COMPLETION),
+        count=np.zeros(es.SENT_MESSAGE + 1, np.int64),
+    )
+    configure(st.config[0], parameters, **world)
+    q = st.qp
+    q.index = np.arange(n)
+    q.n_planes = planes
+    q.plane0 = np.arange(n) * planes
+    q.mpr = rooms.mpr
+    q.rx_mpr = rooms.mpr
+    q.slot0, q.slot_mask = rings(slots)
+    q.msg0, q.msg_mask = rings(sends)
+    q.rmsg0, q.rmsg_mask = rings(receives)
+    q.acked0 = starts_of(bitmaps)
+    q.rx0 = q.acked0 + np.where(both, words, 0)
+    q.ring_mask = words * 64 - 1
+    q.ev0 = starts_of(evs)
+    q.order_len = order_len
+    q.order0 = starts_of(order_len * planes)
+    return st
+
+
+def configure(c: Any, parameters: Parameters, **world: int) -> None:
+    """Write the CONFIG record: parameters, what follows from them, and what the world decides."""
+    given = completed(parameters)
+    for name, _ in RECORDED:
+        c[name] = getattr(given, name)
+    chosen = PATHS.get(given.paths, OWN_PATHS)
+    c.paths = chosen.number
+    c.reverse = chosen.reverse
+    c.path_choose = c.path_learn = policy.BUILT_IN if chosen.chooses else 0
+    c.cc = CONGESTION.get(given.cc, CC_OWN)
+    c.rto_base_ps = RTO_UNIT_PS << given.rto_exponent
+    c.ignore_marks = not given.ecn_skip
+    for name, value in world.items():
+        c[name] = value
+
+
+def set_nics(st: State, planes: int, data_packet_bytes: int) -> None:
+    """Bring up all ports of all NICs; `data_packet_bytes`, the longest on the wire, is what the
+    share of probes counts (row 11).
+    """
+    n = st.nic
+    n.n_ports = planes
+    n.up_mask = (1 << planes) - 1
+    rate_bps, packet_bits = int(st.config[0].port_rate_bps), 8 * data_packet_bytes
+    n.probe_rate = probes.PROBE_SHARE * rate_bps * planes / packet_bits / S
+    n.probe_tokens = probes.PROBE_BURST
+    n.deadline = NEVER
+
+
+def set_peers(peer: Any, remote: Any, qp: Any, planes: int) -> None:
+    """Fill records of PEER, one or many: `remote` is reached by `qp`, and all its ports are up."""
+    peer.remote = remote
+    peer.qp = qp
+    peer.remote_mask = (1 << planes) - 1
+    peer.next_at = NEVER
+    peer.down_probe_at = NEVER
+
+
+def set_paths(st: State, qps: Index, plane: int, values: Index, active: int) -> None:
+    """Give queue pairs their EVs of one plane, `values` [qp, k]; the first `active` of each are in
+    the rotation, the others backup (MRC 3.1).
+    """
+    q, p, e = st.qp, st.plane, st.ev
+    n = values.shape[1]
+    first = np.asarray(q.n_evs[qps], np.int64)  # behind those of the planes before
+    q.n_evs[qps] = first + n
+    record = q.plane0[qps] + plane
+    p.ev0[record] = first
+    p.n_evs[record] = n
+    p.n_active[record] = active
+    p.share[record] = active
+    if n:
+        p.reverse_ev[record] = values[:, 0]
+    at = (q.ev0[qps] + first)[:, None] + np.arange(n)
+    e.value[at] = values
+    e.plane[at] = plane
+    e.active[at] = np.arange(n) < active
+    rotation = first[:, None] + np.arange(active)
+    order0 = q.order0[qps] + plane * q.order_len[qps]
+    st.order[order0[:, None] + np.arange(active)] = rotation
+
+
+@compiled
+def open_qp(st, qi):
+    """Bring a QP that has its place, paths and peer to RTS (MRC 1.7)."""
+    q = st.qp[qi]
+    q.cack = q.rx_high = q.query_id = -1
+    timers.stop(q)
+    q.lost_hint = NEVER
+    q.charged_at = q.evidence_at = q.cut_started = LONG_AGO
+    q.last_adjust = q.last_dec = q.tx_data_at = LONG_AGO
+    q.mpr_now = q.rx_mpr
+    ev.begin(st, q)
+    for k in range(q.n_planes):
+        plane = st.plane[q.plane0 + k]
+        plane.delivered_at = -1
+        plane.heard_at = LONG_AGO
+        plane.trial_id = -1
+    q.state = RTS
+    ports.refresh_qp(st, q, 0)
+    q.reorder_window = q.base_rtt

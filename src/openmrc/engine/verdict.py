@@ -1,0 +1,45 @@
+"""What the engine says of a packet that came: one verdict each, and its text.
+
+Up to `REFUSED` a packet had its effect. From there on it changed nothing but what an answer to it
+costs, and somebody may want to know how often.
+"""
+
+from __future__ import annotations
+
+VERDICT_TEXTS = (
+    "taken in",
+    "placed",
+    "trimmed, and asked for again",
+    "a question about the path's MTU",
+    "no room for another message",
+    "too many immediates in flight",
+    "queue pair is not ready",
+    "not from the queue pair's peer",
+    "wrong rkey, out of bounds or no write right",
+    "longer than the path MTU",
+    "an opcode out of place",
+    "PSN outside the window",
+    "received before",
+    "from no peer of this device",
+    "about what was never sent",
+    "headers that contradict each other or the message's other packets",
+)
+(
+    HEARD,
+    PLACED,  # `State.count` says where the payload goes
+    HEADER_ONLY,
+    MTU_ASKED,
+    NO_RESOURCE,
+    IMM_OVERRUN,
+    QP_NOT_READY,
+    WRONG_SOURCE,
+    BAD_KEY,
+    TOO_LONG,
+    OUT_OF_PLACE,
+    OUT_OF_WINDOW,
+    DUPLICATE,
+    NO_PEER,
+    NEVER_SENT,
+    CONTRADICTORY,
+) = range(len(VERDICT_TEXTS))
+REFUSED = QP_NOT_READY

@@ -1,0 +1,59 @@
+"""What a faulty port does to what it sends, the same in every world: how often, drawn packet by
+packet.
+
+The record of a port, or of its health, has `actions.PORT_HEALTH`.
+"""
+
+from __future__ import annotations
+
+from openmrc.engine import bits
+from openmrc.fabric.actions import PORT_CORRUPT, PORT_LOSS
+from openmrc.jit import inlined, inner
+
+PASSES, LOST, DAMAGED = range(3)  # what `strike` says
+CERTAIN = 2147483648.0
+OF_FAULTS = 1  # random stream of a network, beside `queues.OF_QUEUES`
+
+
+@inlined
+def change(health, action, rate, burst):
+    """Carry out an action that sets how often something happens. Losses come one by one, or in
+    bursts: so that `rate` of all packets are lost, in runs of `burst` on average (Gilbert).
+    """
+    if action == PORT_LOSS:
+        bursts = burst > 0.0 and rate < 1.0
+        health.loss = _chance(rate / (burst * (1.0 - rate)) if bursts else rate)
+        health.loss_again = _chance(1.0 - 1.0 / burst if bursts else rate)
+        health.losing = 0
+    elif action == PORT_CORRUPT:
+        health.corrupt = _chance(rate)
+
+
+@inlined
+def is_faulty(health):
+    """Whether anything at all may happen."""
+    return health.loss > 0 or health.corrupt > 0
+
+
+@inner
+def strike(health, stream, has_icrc):
+    """What becomes of the next packet: it passes, is lost, or is damaged, as is what an iCRC
+    covers.
+    """
+    if health.loss > 0:
+        health.losing = _happens(stream, health.loss_again if health.losing else health.loss)
+        if health.losing:
+            return LOST
+    if health.corrupt > 0 and has_icrc and _happens(stream, health.corrupt):
+        return DAMAGED
+    return PASSES
+
+
+@inlined
+def _chance(probability):
+    return int(min(probability, 1.0) * CERTAIN)
+
+
+@inlined
+def _happens(stream, chance):
+    return 1 if bits.draw(stream, OF_FAULTS) >> 1 < int(chance) else 0

@@ -1,0 +1,17 @@
+"""How code is compiled, state passed by reference, policies called, and progress shown."""
+
+from __future__ import annotations
+
+from openmrc.jit.aligned import CACHE_LINE, fields, record_type, records
+from openmrc.jit.decorators import compiled, inlined, inner, interpreted
+
+__all__ = [
+    "CACHE_LINE",
+    "compiled",
+    "fields",
+    "inlined",
+    "inner",
+    "interpreted",
+    "record_type",
+    "records",
+]

@@ -1,0 +1,32 @@
+"""Records of compiled code in plain Python's hands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+CACHE_LINE = 64  # bytes
+
+
+def record_type(*members: tuple[Any, ...]) -> np.dtype[Any]:
+    """The type of a record: its fields in this order, each aligned as in C."""
+    return np.dtype(list(members), align=True)
+
+
+def fields(kind: str, *names: str) -> list[tuple[str, str]]:
+    """Several fields of one type."""
+    return [(name, kind) for name in names]
+
+
+def records(n: int, dtype: np.dtype[Any]) -> Any:
+    """`n` zeroed records with attribute access, the same in compiled and in plain Python.
+
+    They begin at a cache line. `ValueError` if a field has the name of an attribute of NumPy's.
+    """
+    clash = set(dtype.names or ()) & {*dir(np.recarray), *dir(np.record)}
+    if clash:
+        raise ValueError(f"plain Python would read NumPy's own attribute: {sorted(clash)}")
+    room = np.zeros(n * dtype.itemsize + CACHE_LINE, np.uint8)
+    skip = -room.__array_interface__["data"][0] % CACHE_LINE
+    return room[skip : skip + n * dtype.itemsize].view(dtype).view(np.recarray)

@@ -1,0 +1,164 @@
+"""Named tuples of arrays that compiled code receives as one pointer.
+
+Numba passes a named tuple by value: for each array its data, shape, strides and owner, seven words.
+State of the engine and of the network is 38 arrays, so a call that passes it copied 2 KB and took
+as long as forwarding a packet. A class decorated with `by_reference` is passed as the address of a
+table that holds where each array is and how long; `st.qp` reads it. In plain Python nothing
+changes.
+
+The arrays must be C-contiguous with one or two dimensions, and in all instances of the class what
+they are in the first; another is a `TypeError`. That costs nothing per call: whether it saw such a
+tuple of such arrays is what Numba looks up before each call, and only what it has not seen it asks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, TypeVar
+
+import numpy as np
+
+from openmrc.jit.decorators import interpreted
+
+WORDS = 3  # of the table for an array: address, length, length of a row
+T = TypeVar("T", bound=type[tuple[Any, ...]])
+
+
+def table_of(value: Any) -> Any:
+    """Where the arrays of `value` are, int64 [fields, WORDS]; it does not keep them alive."""
+    table = np.empty((len(value), WORDS), np.int64)
+    for row, name, array in zip(table, value._fields, value, strict=True):
+        if array.dtype.byteorder not in "=|":  # to Numba the same type as this machine's
+            raise refusal(type(value), name, "in this machine's byte order", array.dtype)
+        row[0] = array.ctypes.data
+        row[1] = array.shape[0]
+        row[2] = array.shape[1] if array.ndim == 2 else 1
+    return table
+
+
+def refusal(cls: type, name: str, expected: object, came: object) -> TypeError:
+    """Make the error that says which field is not as it must be."""
+    return TypeError(f"{cls.__name__}.{name} must be {expected}, not {came}")
+
+
+if interpreted():
+
+    def by_reference(cls: T) -> T:
+        """Plain Python hands out references anyway."""
+        return cls
+
+else:
+    from llvmlite import ir
+    from numba import types
+    from numba.core import cgutils
+    from numba.core.typing.templates import AttributeTemplate
+    from numba.extending import (
+        NativeValue,
+        infer_getattr,
+        lower_getattr_generic,
+        models,
+        register_model,
+        typeof_impl,
+        unbox,
+    )
+    from numba.np.arrayobj import populate_array
+
+    _TABLE = types.int64[:, ::1]
+
+    class Reference(types.Opaque):  # type: ignore[misc,unused-ignore]  # Numba has no types
+        """Type of a reference to one class of named tuples.
+
+        Types of one name are one type, in the cache on the disk too: the name says what the fields
+        are.
+        """
+
+        def __init__(self, cls: type, fields: dict[str, Any]) -> None:
+            self.fields = fields
+            self.places = {name: index for index, name in enumerate(fields)}
+            digest = hashlib.sha256(repr(fields).encode()).hexdigest()[:16]
+            super().__init__(f"{cls.__module__}.{cls.__qualname__}.{digest}")
+
+    register_model(Reference)(models.OpaqueModel)
+
+    def by_reference(cls: T) -> T:
+        """Decorate a named tuple class whose fields are all arrays."""
+        known: list[Reference] = []
+
+        @typeof_impl.register(cls)
+        def _typeof(value: Any, context: Any) -> Reference:
+            fields = zip(cls._fields, value, strict=True)  # type: ignore[attr-defined]
+            typed = {name: _array_type(cls, name, array, context) for name, array in fields}
+            if not known:
+                known.append(Reference(cls, typed))
+            for name, expected in known[0].fields.items():
+                if typed[name] != expected:
+                    raise refusal(cls, name, expected, typed[name])
+            return known[0]
+
+        return cls
+
+    def _array_type(cls: type, name: str, array: Any, context: Any) -> Any:
+        """Numba's type of one field."""
+        if not isinstance(array, np.ndarray):
+            raise refusal(cls, name, "an array", type(array).__name__)
+        typed = typeof_impl(array, context)
+        if typed.layout != "C" or typed.ndim not in (1, 2):
+            raise refusal(cls, name, "C-contiguous, of one or two dimensions", typed)
+        return typed
+
+    @unbox(Reference)
+    def _unbox(typ: Reference, value: Any, c: Any) -> Any:
+        function = c.pyapi.unserialize(c.pyapi.serialize_object(table_of))
+        table = c.pyapi.call_function_objargs(function, [value])
+        c.pyapi.decref(function)
+        # `table_of` is Python: it may refuse, and Ctrl-C may arrive in it
+        raised = cgutils.is_null(c.builder, table)
+        place = cgutils.alloca_once_value(c.builder, ir.Constant(cgutils.voidptr_t, None))
+        failed = cgutils.alloca_once_value(c.builder, raised)
+        with c.builder.if_then(c.builder.not_(raised), likely=True):
+            native = c.unbox(_TABLE, table)
+            array = c.context.make_array(_TABLE)(c.context, c.builder, value=native.value)
+            c.builder.store(c.builder.bitcast(array.data, cgutils.voidptr_t), place)
+            c.builder.store(native.is_error, failed)
+
+        def cleanup() -> None:
+            c.pyapi.decref(table)
+
+        is_error = c.builder.load(failed)
+        return NativeValue(c.builder.load(place), is_error=is_error, cleanup=cleanup)
+
+    @infer_getattr
+    class _Fields(AttributeTemplate):  # type: ignore[misc,unused-ignore]  # Numba has no types
+        key = Reference
+
+        def generic_resolve(self, typ: Reference, name: str) -> Any:
+            return typ.fields.get(name)
+
+    @lower_getattr_generic(Reference)
+    def _field(context: Any, builder: Any, typ: Reference, value: Any, name: str) -> Any:
+        array_type = typ.fields[name]
+        array = context.make_array(array_type)(context, builder)
+        word = ir.IntType(64)
+        table = builder.bitcast(value, word.as_pointer())
+
+        def load(index: int) -> Any:
+            place = builder.gep(table, [word(WORDS * typ.places[name] + index)])
+            loaded = builder.load(place)
+            # arrays stay where they are during a call, whatever is stored meanwhile
+            loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
+            return loaded
+
+        item = context.get_abi_sizeof(context.get_data_type(array_type.dtype))
+        shape = [load(1)] if array_type.ndim == 1 else [load(1), load(2)]
+        strides = [word(item)]
+        if array_type.ndim == 2:
+            strides.insert(0, builder.mul(shape[1], word(item)))
+        populate_array(
+            array,
+            data=builder.inttoptr(load(0), array.data.type),
+            shape=shape,
+            strides=strides,
+            itemsize=word(item),
+            meminfo=None,
+        )
+        return array._getvalue()

@@ -1,0 +1,91 @@
+"""Where compiled code is kept, and what it is kept under.
+
+Numba's on-disk cache looks at the file a function stands in, not at the files it calls: after an
+edit in `nscc.py` a cached `world.py` would silently run the old window. So the directory is named
+after a hash of every compiled source and of the versions of Python, NumPy and Numba. Each function
+is told of it by itself: what others compile in this process is kept where it always was. The cache
+may be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sys
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from numba.core import caching
+
+PACKAGE = Path(__file__).resolve().parents[1]
+COMPILED_PARTS = (
+    "errors.py",
+    "units.py",
+    "jit/*.py",
+    "engine/*.py",
+    "fabric/*.py",
+    "traffic/*.py",
+    "wire/**/*.py",
+    "sim/**/*.py",
+    "live/**/*.py",
+    "bench/bare.py",
+)
+
+
+def root() -> Path:
+    """Directory that holds one cache per state of the sources (`OPENMRC_CACHE`, else the user's
+    cache).
+    """
+    if chosen := os.environ.get("OPENMRC_CACHE"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "openmrc"
+
+
+def sources() -> list[Path]:
+    """Every file whose text decides what the compiled code does, in a fixed order."""
+    return sorted(path for pattern in COMPILED_PARTS for path in PACKAGE.glob(pattern))
+
+
+def key() -> str:
+    """Hash of all compiled sources, their place, and the versions that compile them."""
+    digest = hashlib.sha256()
+    digest.update(f"{PACKAGE} {platform.python_version()} {platform.machine()}".encode())
+    for library in ("numpy", "numba", "llvmlite"):
+        digest.update(f" {library} {version(library)}".encode())
+    for path in sources():
+        digest.update(f"{path.name} {path.stat().st_mtime_ns}".encode())  # Numba compares times too
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:20]
+
+
+DIRECTORY = root() / key()
+
+
+class _Place(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  # type: ignore[misc]
+    """Files of a function: below `DIRECTORY`, and void when its own source changes."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._py_file = function.__code__.co_filename
+        self._lineno = function.__code__.co_firstlineno
+
+    def get_cache_path(self) -> str:
+        return str(DIRECTORY / self.get_suitable_cache_subpath(self._py_file))
+
+
+class _Entry(caching.CompileResultCacheImpl):  # type: ignore[misc]
+    """What Numba's own does, without asking the settings of the process for a place."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._locator = _Place(function)
+        self._lineno = function.__code__.co_firstlineno
+        name = f"{Path(self._locator._py_file).stem}.{function.__qualname__}"
+        self._filename_base = self.get_filename_base(name, sys.abiflags)
+
+
+class Cache(caching.FunctionCache):  # type: ignore[misc]
+    """Cache of one function, as a dispatcher of Numba holds it."""
+
+    _impl_class = _Entry

@@ -1,0 +1,60 @@
+"""Calls of compiled functions by their address.
+
+A function passed to another as an argument makes Numba compile that other anew, and never finds it
+on the disk again. An address is a number: code that calls through it stays as it is, and the call
+costs as much as any other. In plain Python a number stands for the function (`functions`).
+
+The function must be compiled for exactly the types of the arguments, integers as int64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from openmrc.jit.decorators import interpreted
+
+if interpreted():
+    functions: dict[int, Callable[..., Any]] = {}  # by what stands for an address
+
+    def call(address: int, arguments: tuple[Any, ...]) -> None:
+        """Call a function that returns nothing."""
+        functions[int(address)](*arguments)
+
+    def call_int(address: int, arguments: tuple[Any, ...]) -> int:
+        """Call a function that returns an int64."""
+        return int(functions[int(address)](*arguments))
+
+else:
+    from numba import types
+    from numba.core import cgutils
+    from numba.extending import intrinsic
+
+    def _call(result: Any, arguments: Any) -> tuple[Any, Any]:
+        """What both intrinsics say: the type of the call, and the code of it."""
+        numbers = (types.Integer, types.Boolean)
+        wanted = [types.int64 if isinstance(t, numbers) else t for t in arguments.types]
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            given = zip(cgutils.unpack_tuple(builder, values[1]), arguments.types, strict=True)
+            passed = [
+                context.cast(builder, value, from_type, to_type)
+                for (value, from_type), to_type in zip(given, wanted, strict=True)
+            ]
+            convention = context.call_conv
+            kind = convention.get_function_type(result, wanted)
+            function = builder.inttoptr(values[0], kind.as_pointer())
+            _, returned = convention.call_function(builder, function, result, wanted, passed)
+            return context.get_dummy_value() if result == types.none else returned
+
+        return result(types.int64, arguments), generate
+
+    @intrinsic  # type: ignore[untyped-decorator,unused-ignore]  # Numba has no types
+    def call(typing_context: Any, address: Any, arguments: Any) -> Any:
+        """Call a function that returns nothing."""
+        return _call(types.none, arguments)
+
+    @intrinsic  # type: ignore[untyped-decorator,unused-ignore]  # Numba has no types
+    def call_int(typing_context: Any, address: Any, arguments: Any) -> Any:
+        """Call a function that returns an int64."""
+        return _call(types.int64, arguments)

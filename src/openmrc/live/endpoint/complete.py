@@ -1,0 +1,186 @@
+"""From the engine to the application: completions in its queues, events, and the end of a QP."""
+
+from __future__ import annotations
+
+from openmrc.engine import state as es
+from openmrc.engine.ev import ASSUMED_BAD, usable
+from openmrc.jit import inlined, inner
+from openmrc.live.endpoint import state
+from openmrc.live.memory import fence
+from openmrc.live.syscalls import write_count
+
+
+@inlined
+def _next_entry(ep, st, cq, qi, wr_id, status, length):
+    """The next entry of a completion queue: a request of a QP is over. The caller says which kind
+    it was, and hands it over; whoever posted made sure that there is room.
+    """
+    c = ep.cq[cq]
+    entry = ep.cqe[c.cqe0 + (c.written & c.mask)]
+    entry.qpn = st.qp[qi].qpn
+    entry.wr_id = wr_id
+    entry.status = status
+    entry.length = length
+    return entry
+
+
+@inlined
+def _hand_over(ep, cq):
+    """The application may read the entry."""
+    fence()
+    ep.cq[cq].written += 1
+
+
+@inlined
+def _report_send(ep, st, qi, wr_id, status, with_imm, length):
+    """A write of the application's is over."""
+    cq = ep.qp[qi].send_cq
+    entry = _next_entry(ep, st, cq, qi, wr_id, status, length)
+    entry.kind = state.RDMA_WRITE
+    entry.imm = 0
+    entry.with_imm = with_imm
+    _hand_over(ep, cq)
+
+
+@inlined
+def _report_receive(ep, st, qi, wr_id, status, imm, length):
+    """A posted receive is over."""
+    cq = ep.qp[qi].recv_cq
+    entry = _next_entry(ep, st, cq, qi, wr_id, status, length)
+    entry.kind = state.RECV_RDMA_WITH_IMM
+    entry.imm = imm
+    entry.with_imm = 1
+    _hand_over(ep, cq)
+
+
+@inlined
+def _event(ep, kind, qpn, plane, error, ev, now):
+    """Tell the application; what it does not read in time is counted and lost."""
+    ctl = ep.ctl[0]
+    if ctl.events - ctl.events_read >= ep.event.shape[0]:
+        ctl.events_lost += 1
+        return
+    e = ep.event[ctl.events % ep.event.shape[0]]
+    e.at = now
+    e.kind = kind
+    e.qpn = qpn
+    e.plane = plane
+    e.error = error
+    e.ev = ev
+    fence()
+    ctl.events += 1
+
+
+@inner
+def collect(ep, st):
+    """Take the engine's completions."""
+    for i in range(st.count[es.DONE]):
+        c = st.done[i]
+        qi = int(c.qp)
+        q = st.qp[qi]
+        live = ep.qp[qi]
+        if c.kind == es.DONE_SEND:
+            number = q.msg0 + (c.id & q.msg_mask)
+            own = ep.local[number]
+            if own.signaled:
+                m = st.message[number]
+                _report_send(ep, st, qi, own.wr_id, state.SUCCESS, m.has_imm, m.length)
+            else:
+                ep.cq[live.send_cq].silent += 1
+        elif c.kind == es.DONE_RECV_IMM:
+            wr_id = _take_receive(ep, live)
+            length = st.under_way[q.rmsg0 + (c.id & q.rmsg_mask)].length
+            _report_receive(ep, st, qi, wr_id, state.SUCCESS, c.imm, length)
+    st.count[es.DONE] = 0
+
+
+@inlined
+def _take_receive(ep, live):
+    """The wr_id of the oldest posted receive; the engine made sure that there is one."""
+    wr_id = ep.receive[live.recv0 + (live.recv_head & live.recv_mask)]
+    live.recv_head += 1
+    return wr_id
+
+
+@inlined
+def _status_of(error):
+    """The work completion status that says why a QP failed."""
+    if error == es.RETRY_EXCEEDED:
+        return state.RETRY_EXC_ERR
+    if error == es.REMOTE_ACCESS:
+        return state.REM_ACCESS_ERR
+    if error == es.REMOTE_INVALID_REQUEST:
+        return state.REM_INV_REQ_ERR
+    if error == es.REMOTE_OPERATION:
+        return state.REM_OP_ERR
+    return state.GENERAL_ERR
+
+
+@inner
+def flush_qp(ep, st, qi, now):
+    """A QP is in error: its oldest request says why, the others are flushed (as ibverbs does)."""
+    q = st.qp[qi]
+    live = ep.qp[qi]
+    if live.flushed:
+        return
+    live.flushed = 1
+    status = _status_of(q.error)
+    if q.error == 0:
+        status = state.WR_FLUSH_ERR
+    for number in range(q.msg_done, q.msg_end):
+        at = q.msg0 + (number & q.msg_mask)
+        m = st.message[at]
+        wr_id = ep.local[at].wr_id
+        _report_send(ep, st, qi, wr_id, status, m.has_imm, 0)
+        status = state.WR_FLUSH_ERR
+    q.msg_done = q.msg_end
+    while live.recv_head < live.recv_tail:
+        _report_receive(ep, st, qi, _take_receive(ep, live), state.WR_FLUSH_ERR, 0, 0)
+    if q.error != 0:
+        _event(ep, state.QP_ERROR, int(q.qpn), -1, int(q.error), 0, now)
+
+
+@inner
+def flush_post(ep, st, qi, w):
+    """A request that came too late for its QP."""
+    if w.kind == state.POST_RECV:
+        _report_receive(ep, st, qi, w.wr_id, state.WR_FLUSH_ERR, 0, 0)
+    else:
+        _report_send(ep, st, qi, w.wr_id, state.WR_FLUSH_ERR, w.kind == state.POST_WRITE_IMM, 0)
+
+
+@inner
+def notice(ep, st, qi, now):
+    """After the engine was called for a QP: what became of its paths, and of itself."""
+    q = st.qp[qi]
+    live = ep.qp[qi]
+    if q.state == es.ERROR:
+        flush_qp(ep, st, qi, now)
+    if q.n_bad_total == live.n_bad and q.n_revived == live.n_revived:
+        return
+    live.n_bad = q.n_bad_total
+    live.n_revived = q.n_revived
+    for i in range(q.ev0, q.ev0 + q.n_evs):
+        e = st.ev[i]
+        bad = 1 if e.state == ASSUMED_BAD else 0
+        if bad == ep.ev_state[i]:
+            continue
+        ep.ev_state[i] = bad
+        if bad:
+            _event(ep, state.PATH_BAD, int(q.qpn), int(e.plane), 0, e.value, now)
+        elif usable(e.state):
+            _event(ep, state.PATH_REVIVED, int(q.qpn), int(e.plane), 0, e.value, now)
+
+
+@inner
+def wake_readers(ep):
+    """Wake who waits for completions or events that came since the last time."""
+    ctl = ep.ctl[0]
+    for i in range(ep.cq.shape[0]):
+        c = ep.cq[i]
+        if c.told != c.written:
+            c.told = c.written
+            write_count(c.fd, ep.timeout)
+    if ctl.events_told != ctl.events:
+        ctl.events_told = ctl.events
+        write_count(ctl.event_fd, ep.timeout)

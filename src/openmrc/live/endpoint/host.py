@@ -1,0 +1,537 @@
+"""A live endpoint: its state, its thread, and what is changed between two turns of its loop.
+
+Only the loop's thread touches the engine's state. Whatever else has to (`call`) is done by that
+thread between two turns; posting and polling go through the rings of `live.state` and never wait.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from openmrc.engine import ports, setup
+from openmrc.engine import state as es
+from openmrc.engine.parameters import MPR_MAX, MPR_MIN, PMTUS, Parameters
+from openmrc.engine.setup import pow2_at_least
+from openmrc.errors import InputError, OpenMrcError
+from openmrc.fabric.model import Fabric
+from openmrc.live import syscalls
+from openmrc.live.endpoint import links, loop, state, udp
+from openmrc.units import S
+from openmrc.wire import addresses, srv6
+from openmrc.wire.framing import MRC_FRAMING
+from openmrc.wire.layout import PKEY_DEFAULT, UDP_PORT
+
+T = TypeVar("T")
+
+HEADER_BYTES = 160  # of a frame at most, beside its payload
+ETHERNET_BYTES = 14  # of them, those that an MTU does not count
+HOP_LIMIT = 64
+# How far ahead of its link a port takes data: the loop need not wake for each frame.
+LEAD_FRAMES, LEAD_MIN_PS = 4, 200_000_000
+# A thread that is woken comes when the scheduler lets it: within half a millisecond, nearly always,
+# and that is not queueing. With less, NSCC takes a busy machine for a congested network.
+BASE_RTT_MIN_PS = 500_000_000
+ECHO_QUANTILE = 0.9
+ECHO_GAP_S, ECHO_LAST_S = 0.001, 0.02  # between measuring requests, and for the last answer
+QPN_REST_S = 60.0  # row 28: a QPN is not used again before
+# Places for regions, taken at random: with the 10 bits above an index (REGION_INDEX_BITS) that is
+# 26 bits of an rkey that who does not know it must guess.
+REGION_PLACES = 1 << 16
+SEND_DEPTH_MAX = es.DONE_MAX // 2  # all of them, and what else one packet completes, fit
+
+
+@dataclass(frozen=True)
+class Port:
+    """One port of a device: a descriptor on which a datagram is a frame, and who is behind it."""
+
+    fd: int
+    gateway_mac: bytes  # of the T0, or of whatever takes frames from this port
+    interface: str | None = None  # its name, where the kernel can say whether it is up
+    mtu: int = 9000  # bytes of an IP packet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits(Parameters):
+    """How much a device can hold, and the parameters of its protocol."""
+
+    # A timeout on a machine with other work is 16.8 ms, and not repeated for long.
+    rto_exponent: int = 14
+    exp_cnt: int = 7
+    mpr: int = MPR_MIN  # nobody has told it the fabric's delay
+    qps: int = 64
+    send_depth: int = 256  # requests of a QP
+    receive_depth: int = 256
+    regions: int = 256
+    cqs: int = 16
+    cq_depth: int = 4096
+    trimming: bool = True  # the network trims
+    spin: bool = False
+    check_mtu: bool = True  # `exchange` asks whether paths carry full packets, row 20
+
+
+class Host:
+    """One device's engine and loop. `verbs.Device` is what applications hold."""
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        nic: int,
+        wires: Sequence[Port],
+        limits: Limits,
+        base_rtt_ps: int | None,
+        mode: int = state.NATIVE,
+    ) -> None:
+        if len(wires) != fabric.n_planes:
+            raise InputError(f"{len(wires)} ports: the fabric has {fabric.n_planes} planes")
+        if not 0 <= nic < fabric.n_nics:
+            raise InputError(f"nic {nic}: the fabric has NICs 0 to {fabric.n_nics - 1}")
+        if limits.pmtu not in PMTUS:
+            raise InputError(f"pmtu {limits.pmtu}: {', '.join(map(str, PMTUS))} are accepted")
+        for name, most in (
+            ("send_depth", SEND_DEPTH_MAX),
+            ("mpr", MPR_MAX),
+            ("max_wimm", MPR_MAX),
+        ):
+            if not 1 <= getattr(limits, name) <= most:
+                raise InputError(f"{name} {getattr(limits, name)}: 1 to {most} are accepted")
+        if mode == state.UDP:
+            udp.check(fabric)
+        self.fabric, self.nic, self.wires, self.limits = fabric, nic, tuple(wires), limits
+        self.mode = mode
+        self.pmtu = _pmtu(wires, limits.pmtu)
+        # Why it is not what was asked for, in one line; "" if it is (row 20).
+        self.pmtu_note = "" if self.pmtu == limits.pmtu else _note(wires, self.pmtu, limits.pmtu)
+        self.rate_bps = int(fabric.port_rate_bps[fabric.nic_port(nic, 0)])
+        self.base_rtt_ps = base_rtt_ps or MRC_FRAMING.base_rtt_ps(fabric, self.pmtu)
+        self.measures = base_rtt_ps is None
+        self._tables, self.headend = srv6.of_fabric(fabric)
+        self._build()
+        self._lock = threading.Lock()  # of what is posted
+        self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._calling = threading.Lock()  # of `_calls` against the loop's end
+        self._failure: BaseException | None = None  # what ended the loop by itself
+        self._watch = links.Watch([port.interface for port in wires])
+        self._init_ports()
+        self.closed = False
+        self._stopped = False
+        self._qpn_free_at = np.zeros(limits.qps)
+        self._used = np.zeros(limits.qps, bool)
+        self._thread = threading.Thread(target=self._run, name=f"mrc nic {nic}", daemon=True)
+
+    # --- set-up ------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        fabric, limits = self.fabric, self.limits
+        planes, n = fabric.n_planes, limits.qps
+        sends = pow2_at_least(limits.send_depth)
+        self._receives = pow2_at_least(limits.receive_depth)
+        self._active, backup = limits.evs_per_plane(planes)
+        self._evs = self._active + backup
+        self._qpn_bits = max(n - 1, 1).bit_length()
+        rooms = setup.Rooms(n, planes, limits.mpr, sends, sends, planes * self._evs, self._evs)
+        self.st = setup.new_state(
+            limits,
+            rooms,
+            nics=self.nic + 1,
+            peers=n,
+            regions=REGION_PLACES,
+            pmtu=self.pmtu,
+            nominal_overhead=MRC_FRAMING.nominal_overhead,
+            port_rate_bps=self.rate_bps,
+            base_rtt_ps=self.base_rtt_ps,
+            trimming=limits.trimming,
+            must_post_receives=1,
+            guarded=1,
+        )
+        setup.set_nics(self.st, planes, MRC_FRAMING.data_bytes(self.pmtu))
+        self.st.qp.nic = self.nic
+        self._unused = self.st.qp.copy()  # each with its place, and nothing else
+        self.st.region.nic = -1  # nobody's: no key fits
+        self.st.stream[:] = np.frombuffer(secrets.token_bytes(8 * n), np.uint64) | 1
+        self.ep = state.new_endpoint(
+            planes=planes,
+            qps=n,
+            messages=n * sends,
+            receives=n * self._receives,
+            regions=REGION_PLACES,
+            cqs=limits.cqs,
+            cqes=limits.cqs * pow2_at_least(limits.cq_depth),
+            evs=n * planes * self._evs,
+        )
+        room = self.pmtu + HEADER_BYTES
+        datagrams = self.mode == state.UDP
+        self.tx = (udp.new_tx if datagrams else syscalls.new_batch)(planes * state.TX_SLOTS, room)
+        self.rx = (udp.new_rx if datagrams else syscalls.new_batch)(state.RX_FRAMES, room)
+
+    def _init_ports(self) -> None:
+        """The headers that its frames begin with, their pace, and what the loop waits for."""
+        ep, planes = self.ep, self.fabric.n_planes
+        ctl = ep.ctl[0]
+        ctl.nic, ctl.n_planes, ctl.mode = self.nic, planes, self.mode
+        ctl.ps_per_byte = 8 * S // self.rate_bps
+        frame_ps = MRC_FRAMING.data_bytes(self.pmtu) * int(ctl.ps_per_byte)
+        ctl.lead_ps = max(LEAD_MIN_PS, LEAD_FRAMES * frame_ps)
+        ctl.qpn_mask = (1 << self._qpn_bits) - 1
+        ctl.spin = self.limits.spin
+        ctl.started_ns = time.monotonic_ns()
+        ctl.wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        ctl.event_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        for plane, wire in enumerate(self.wires):
+            ep.port[plane].fd = wire.fd
+            e = ep.envelope[plane]
+            e.src_mac[:] = list(bytes.fromhex(addresses.nic_mac(self.nic, plane).replace(":", "")))
+            e.dst_mac[:] = list(wire.gateway_mac)
+            own = list(addresses.ipv6(self.nic, plane).packed)
+            e.inner_src[:] = own
+            e.outer_src[:] = own
+            e.tseth = 1
+            e.srv6 = self.mode == state.NATIVE
+            e.hop_limit = e.inner_hop_limit = HOP_LIMIT
+            e.udp_port, e.pkey = UDP_PORT, PKEY_DEFAULT
+        poll = ep.poll
+        poll[0].fd = ctl.wake_fd
+        poll[1 : planes + 1].fd = [wire.fd for wire in self.wires]
+        poll[planes + 1].fd = self._watch.fd
+        poll.events = syscalls.POLL_IN
+
+    # --- the thread --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to receive."""
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._turn()
+        except BaseException as error:  # whatever it is: somebody waits for this thread
+            self._end_by(error)
+
+    def _turn(self) -> None:
+        ep, ctl = self.ep, self.ep.ctl[0]
+        while not self._stopped:
+            loop.turn(ep, self.st, self.tx, self.rx, self.headend)
+            ctl.attention = 0
+            while self._calls:
+                _do(*self._calls.popleft())
+            self._look_at_links()
+
+    def _end_by(self, error: BaseException) -> None:
+        """The loop has ended by itself: every queue pair is flushed, and whoever asks is told."""
+        self._failure = error  # first: who waits for room in the ring holds the lock
+        with self._lock, self._calling:
+            for i in np.flatnonzero(self._used).tolist():
+                with contextlib.suppress(Exception):  # its state may be what was wrong
+                    self.end_qp(i)
+            while self._calls:
+                _, future = self._calls.popleft()
+                future.set_exception(self._failed())
+
+    def _failed(self) -> OpenMrcError:
+        failed = OpenMrcError(f"nic {self.nic}: the device's loop has ended: {self._failure!r}")
+        failed.__cause__ = self._failure
+        return failed
+
+    def _look_at_links(self) -> None:
+        """Ports whose interface went down or came up, as far as the kernel knows (MRC 3.10)."""
+        port = self.ep.port
+        if not (self._watch.changed() or port.failed.any()):
+            return
+        port.failed = 0
+        for plane, up in self._watch.states():
+            self.apply_port(plane, up)
+
+    def apply_port(self, plane: int, up: bool) -> None:
+        """On the loop's thread: a port is up or down; queue pairs follow and peers are told."""
+        n = self.st.nic[self.nic]
+        if bool(int(n.up_mask) >> plane & 1) == up:
+            return
+        self.ep.port[plane].down = not up
+        ports.set_local_port(self.st, self.nic, plane, up, int(self.ep.ctl[0].now))
+        kind = state.PORT_UP if up else state.PORT_DOWN
+        self.tell(kind, plane)
+
+    def tell(self, kind: int, plane: int) -> None:
+        """On the loop's thread: an event for the application."""
+        ctl, ring = self.ep.ctl[0], self.ep.event
+        if ctl.events - ctl.events_read >= len(ring):
+            ctl.events_lost += 1
+            return
+        e = ring[int(ctl.events) % len(ring)]
+        e.at, e.kind, e.qpn, e.plane, e.error, e.ev = int(ctl.now), kind, 0, plane, 0, 0
+        ctl.events += 1
+
+    def wake(self) -> None:
+        """Wake the loop if it sleeps."""
+        os.eventfd_write(int(self.ep.ctl[0].wake_fd), 1)
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Run `function` on the loop's thread, between two turns, and return what it does.
+
+        `OpenMrcError` if the device is closed, or its loop has ended by itself.
+        """
+        if threading.current_thread() is self._thread:
+            return function()
+        future: Future[T] = Future()
+        with self._calling:
+            if self.closed:
+                raise OpenMrcError("the device is closed")
+            if self._failure is not None:
+                raise self._failed()
+            self._calls.append((function, future))
+            self.ep.ctl[0].attention = 1
+            self.wake()
+        return future.result()
+
+    def close(self) -> None:
+        """Stop the loop and give back what it held; descriptors of ports are the caller's."""
+        if self.closed:
+            return
+
+        def stop() -> None:
+            self._stopped = True
+
+        with contextlib.suppress(OpenMrcError):  # a loop that has ended needs no word
+            self.call(stop)
+        self._thread.join()
+        with self._calling:
+            self.closed = True
+            while self._calls:  # asked for while the loop ended: nobody else touches the state now
+                _do(*self._calls.popleft())
+            ctl = self.ep.ctl[0]
+            self._watch.close()
+            for fd in (int(ctl.wake_fd), int(ctl.event_fd)):
+                os.close(fd)
+
+    # --- queue pairs, on the loop's thread ---------------------------------------------------
+
+    def new_qp(self, send_cq: int, recv_cq: int) -> int:
+        """Take a record for a QP in RESET, with a fresh number and first PSN; its index."""
+        now = time.monotonic()
+        free = np.flatnonzero(~self._used & (self._qpn_free_at <= now))
+        if not len(free):
+            raise OpenMrcError(
+                f"no queue pair left: the device has {self.limits.qps},"
+                f" and a number rests {QPN_REST_S:.0f} s after use; ask for a larger `qps`"
+            )
+        i = int(free[0])
+        self._used[i] = True
+        planes, born = self.fabric.n_planes, int(self.ep.qp[i].born) + 1
+        self.st.qp[i] = self._unused[i]
+        self.st.guard[i] = np.zeros((), es.GUARD)
+        self.ep.qp[i] = np.zeros((), state.LIVE_QP)
+        q, live = self.st.qp[i], self.ep.qp[i]
+        live.born, live.send_cq, live.recv_cq = born, send_cq, recv_cq
+        live.recv0, live.recv_mask = i * self._receives, self._receives - 1
+        low = 1 << self._qpn_bits
+        # 0, 1 and 2 are reserved
+        q.qpn = i | low * (2 + secrets.randbelow((1 << 24) // low - 2))
+        q.first_psn = secrets.randbelow(1 << 24)
+        for array, first, n in (
+            (self.st.slot, q.slot0, q.slot_mask + 1),
+            (self.st.message, q.msg0, q.msg_mask + 1),
+            (self.st.rx_message, q.rmsg0, q.rmsg_mask + 1),
+            (self.st.plane, q.plane0, planes),
+            (self.st.ev, q.ev0, planes * self._evs),
+            (self.st.bits, q.acked0, 2 * (q.rx0 - q.acked0)),
+            (self.ep.ev_state, q.ev0, planes * self._evs),
+            (self.ep.ev_count, q.ev0, planes * self._evs),
+        ):
+            array[int(first) : int(first + n)] = np.zeros((), array.dtype)
+        ctl = self.ep.ctl[0]
+        ctl.n_qps = max(int(ctl.n_qps), i + 1)
+        self.st.nic[self.nic].n_qps = ctl.n_qps
+        return i
+
+    def open_qp(self, i: int, remote: int, qpn: int, psn: int, mpr: int, max_wimm: int) -> None:
+        """Give a QP its peer and its paths, and bring it to RTS."""
+        q, st = self.st.qp[i], self.st
+        q.peer_nic, q.peer_qpn, q.peer_psn = remote, qpn, psn
+        q.mpr = min(self.limits.mpr, mpr)
+        st.config[0].max_wimm = min(int(st.config[0].max_wimm), max_wimm)
+        self._write_paths(i, remote)
+        q.peer = self._peer_record(remote, i)
+        setup.open_qp(st, i)
+
+    def _write_paths(self, i: int, remote: int) -> None:
+        """Equally many random paths of each plane (MRC 3.1)."""
+        fabric = self.fabric
+        n_paths = fabric.n_paths(self.nic, remote, 0)
+        rng = np.random.default_rng(secrets.randbits(64))
+        for plane in range(fabric.n_planes):
+            chosen = rng.choice(n_paths, min(n_paths, self._evs), replace=False).tolist()
+            evs = [[fabric.ev_of_path(self.nic, remote, plane, index) for index in chosen]]
+            active = min(n_paths, self._active)
+            setup.set_paths(self.st, np.array([i]), plane, np.array(evs), active)
+
+    def _peer_record(self, remote: int, qp: int) -> int:
+        """The record of the pair of endpoints; a NIC's peers are sorted by remote."""
+        st, n = self.st, self.st.nic[self.nic]
+        known = int(n.n_peers)
+        at = int(np.searchsorted(np.asarray(st.peer.remote[:known]), remote))
+        if at < known and st.peer[at].remote == remote:
+            return at
+        st.peer[at + 1 : known + 1] = st.peer[at:known].copy()
+        own = st.qp.peer
+        own[(own >= at) & self._used] += 1
+        st.peer[at] = np.zeros((), es.PEER)
+        setup.set_peers(st.peer[at], remote, qp, self.fabric.n_planes)
+        n.n_peers = known + 1
+        return at
+
+    def measure(self, remote: int, samples: int = 32) -> int | None:
+        """Measure the round trip to a NIC with which there is a QP at both ends, idle: T follows
+        it (MRC 4.6). In ps, what nine of ten stay under; None if nothing came back.
+
+        Not on the loop's thread.
+        """
+        ep, planes = self.ep, self.fabric.n_planes
+        ctl = ep.ctl[0]
+
+        def ask(number: int) -> None:
+            loop.ask_echo(ep, self.st, self.tx, self.headend, remote, number % planes, number)
+
+        def begin() -> None:
+            ep.echo[:] = 0
+            ctl.measuring = 1
+
+        self.call(begin)
+        for number in range(samples):
+            self.call(partial(ask, number))
+            time.sleep(ECHO_GAP_S)
+        time.sleep(ECHO_LAST_S)
+
+        def finish() -> int | None:
+            ctl.measuring = 0
+            answered = ep.echo[1, :samples] > 0
+            if not answered.any():
+                return None
+            rtts = (ep.echo[1] - ep.echo[0])[:samples][answered]
+            rtt = int(np.quantile(rtts, ECHO_QUANTILE))
+            self._follow(rtt)
+            return rtt
+
+        return self.call(finish)
+
+    def _follow(self, rtt_ps: int) -> None:
+        """Small packets took this long: T is that and what a full data packet takes more."""
+        if not self.measures:
+            return
+        fabric, more = self.fabric, 0
+        for port in fabric.longest_path_ports():
+            more += 8 * self.pmtu * S // int(fabric.port_rate_bps[port])
+        t = max(rtt_ps + more, self.base_rtt_ps, BASE_RTT_MIN_PS)
+        self.base_rtt_ps = t
+        self.st.config[0].base_rtt_ps = t
+        for q in self.st.qp[: int(self.ep.ctl[0].n_qps)]:
+            if q.state == es.RTS:
+                q.base_rtt = t
+                q.reorder_window = max(int(q.reorder_window), t)
+                ports.refresh_qp(self.st, q, int(self.ep.ctl[0].now))
+
+    def lower_pmtu(self, pmtu: int) -> None:
+        """A peer has room for less (row 20); all QPs of a device cut alike, so it must be idle."""
+        if pmtu not in PMTUS:
+            raise InputError(f"peer's PMTU {pmtu}: {', '.join(map(str, PMTUS))} are accepted")
+        if (np.asarray(self.st.qp.state)[self._used] == es.RTS).any():
+            raise OpenMrcError(
+                f"peer's PMTU is {pmtu} B, and this device's queue pairs use {self.pmtu}: open it"
+                f" with pmtu={pmtu}"
+            )
+        self.pmtu_note = f"PMTU {pmtu} B in place of {self.pmtu}: the peer has room for no more"
+        self.pmtu = pmtu
+        self.st.config[0].pmtu = pmtu
+
+    def end_qp(self, i: int) -> None:
+        """Move a QP to ERROR; what is outstanding is flushed."""
+        loop.end_qp(self.ep, self.st, i)
+
+    def drop_qp(self, i: int) -> None:
+        """Give a record back; its number rests (row 28)."""
+        q = self.st.qp[i]
+        q.state = es.RESET
+        q.n_planes = 0
+        self.ep.qp[i].born += 1
+        self._used[i] = False
+        self._qpn_free_at[i] = time.monotonic() + QPN_REST_S
+        remote = int(q.peer_nic)
+        same = np.flatnonzero(self._used & (np.asarray(self.st.qp.peer_nic) == remote))
+        others = [k for k in same.tolist() if self.st.qp[k].state == es.RTS]
+        n = self.st.nic[self.nic]
+        for at in range(int(n.n_peers)):
+            if self.st.peer[at].qp != i:
+                continue
+            if others:
+                self.st.peer[at].qp = others[0]
+                continue
+            known = int(n.n_peers)
+            self.st.peer[at : known - 1] = self.st.peer[at + 1 : known].copy()
+            own = self.st.qp.peer
+            own[own > at] -= 1
+            n.n_peers = known - 1
+            break
+
+    # --- posting, from any thread ------------------------------------------------------------
+
+    def post(self, values: tuple[int, ...]) -> None:
+        """Put a request (a POST record, as a tuple) into the ring."""
+        ctl = self.ep.ctl[0]
+        with self._lock:
+            while ctl.posted - ctl.taken >= state.POSTS and self._failure is None:
+                time.sleep(0)  # the loop is behind: wait for it
+            if self._failure is not None:
+                raise self._failed()
+            self.ep.post[int(ctl.posted) % state.POSTS] = values
+            ctl.posted += 1
+        if ctl.sleeping:
+            self.wake()
+
+
+def _do(function: Callable[[], Any], future: Future[Any]) -> None:
+    """Call it, and give the caller what came of it."""
+    try:
+        future.set_result(function())
+    except BaseException as error:
+        future.set_exception(error)
+
+
+def _pmtu(wires: Sequence[Port], wanted: int) -> int:
+    """The largest PMTU up to `wanted` that the ports' MTUs allow (row 20)."""
+    name, mtu = _narrowest(wires)
+    fitting = [pmtu for pmtu in PMTUS if pmtu <= wanted and mtu_for(pmtu) <= mtu]
+    if not fitting:
+        raise InputError(
+            f"{name}: MTU {mtu} has no room for {PMTUS[0]} B of data;"
+            f" set it to {mtu_for(PMTUS[0])} or more: ip link set {name} mtu 9000"
+        )
+    return fitting[-1]
+
+
+def mtu_for(pmtu: int) -> int:
+    """Return the smallest MTU of an interface that has room for `pmtu` bytes of data."""
+    return pmtu + HEADER_BYTES - ETHERNET_BYTES
+
+
+def _narrowest(wires: Sequence[Port]) -> tuple[str, int]:
+    wire = min(wires, key=lambda wire: wire.mtu)
+    return wire.interface or "a port", wire.mtu
+
+
+def _note(wires: Sequence[Port], pmtu: int, wanted: int) -> str:
+    """Why packets are smaller than was asked for, and what to type."""
+    name, mtu = _narrowest(wires)
+    return (
+        f"PMTU {pmtu} B in place of {wanted}: {name} has an MTU of {mtu}, {wanted} needs"
+        f" {mtu_for(wanted)} on the whole path (ip link set DEVICE mtu {mtu_for(wanted)})"
+    )

@@ -1,0 +1,88 @@
+"""From a frame to the engine: who may speak, and where payload goes.
+
+Nothing of a frame is believed before its iCRC was found right (trimmed data has none, and brings no
+payload; nothing else is trimmed). What is not for the engine, or refused by it, is counted by
+reason, and changes nothing. Planes are networks of their own: a frame has the addresses of the
+plane that it came on.
+"""
+
+from __future__ import annotations
+
+from openmrc.engine import endpoint
+from openmrc.engine import packet as pk
+from openmrc.engine.endpoint import NOBODY
+from openmrc.engine.state import PLACED_LENGTH, PLACED_OFFSET, PLACED_REGION
+from openmrc.engine.verdict import OUT_OF_PLACE, PLACED, REFUSED
+from openmrc.jit import inlined, inner
+from openmrc.live.endpoint import state, udp
+from openmrc.live.syscalls import copy
+from openmrc.wire import addresses, codec, frame
+
+NIC_MASK = (1 << addresses.NIC_BITS) - 1
+
+
+@inner
+def on_frame(ep, st, headend, data, plane, now):
+    """Handle a frame that came in on `plane`; the QP that it was for, or NOBODY."""
+    ctl = ep.ctl[0]
+    e = ep.envelope[ctl.n_planes]
+    p = st.out[st.out.shape[0] - 1]  # room that no call of the engine reaches
+    code = codec.decode(data, data.shape[0], p, e, 1)
+    if code != frame.OK:
+        ep.reason[plane, code] += 1
+        return NOBODY
+    if not _is_mine(e, p, headend, ctl, plane):
+        ep.reason[plane, state.NOT_MINE] += 1
+        return NOBODY
+    there = addresses.read_ipv6(e.inner_src, 0)
+    if there < 0 or there >> addresses.NIC_BITS != plane:
+        ep.reason[plane, state.UNKNOWN_SOURCE] += 1
+        return NOBODY
+    p.src = there & NIC_MASK
+    p.dst = ctl.nic
+    p.plane = plane
+    if p.opcode > pk.LAST_DATA and p.flag_bits & (pk.TRIMMED | pk.TRIMMED_LASTHOP):
+        ep.reason[plane, state.VERDICTS + OUT_OF_PLACE] += (
+            1  # only data is: this is a way around the iCRC
+        )
+        return NOBODY
+    qi = NOBODY
+    if p.opcode != pk.ENDPOINT_REQUEST and p.opcode != pk.ENDPOINT_RESPONSE:
+        qi = int(p.dst_qpn) & int(ctl.qpn_mask)
+        if p.dst_qpn == pk.ENDPOINT_QPN or qi >= ctl.n_qps or st.qp[qi].qpn != p.dst_qpn:
+            ep.reason[plane, state.UNKNOWN_QP] += 1
+            return NOBODY
+    verdict = endpoint.on_packet(st, int(ctl.nic), qi, p, now)
+    if verdict >= REFUSED:
+        ep.reason[plane, state.VERDICTS + verdict] += 1
+    elif verdict == PLACED:
+        _place(ep, st, data, qi)
+    elif p.opcode == pk.SACK and st.qp[qi].nxt == 0:  # of nothing sent: it answers for a size
+        ep.qp[qi].carried |= 1 << (int(p.timestamp) & state.SIZE_MASK)
+    elif p.opcode == pk.ENDPOINT_RESPONSE and ctl.measuring and p.psn & state.MEASURE_BIT:
+        at = int(p.psn) & (ep.echo.shape[1] - 1)
+        if ep.echo[1, at] == 0:
+            ep.echo[1, at] = now
+    return qi
+
+
+@inlined
+def _is_mine(e, p, headend, ctl, plane):
+    """Is a frame addressed to this port?"""
+    if e.ipv4:
+        return False
+    if ctl.mode == state.UDP:
+        return udp.accept(e, p, headend, int(ctl.nic))
+    return addresses.read_ipv6(e.inner_dst, 0) == (plane << addresses.NIC_BITS) | int(ctl.nic)
+
+
+@inlined
+def _place(ep, st, data, qi):
+    """The payload goes where the engine says."""
+    length = st.count[PLACED_LENGTH]
+    to = ep.region[st.count[PLACED_REGION]] + st.count[PLACED_OFFSET]
+    e = ep.envelope[ep.ctl[0].n_planes]
+    copy(to, data.ctypes.data + int(e.payload_at), length)
+    live = ep.qp[qi]
+    live.rx_packets += 1
+    live.rx_bytes += length

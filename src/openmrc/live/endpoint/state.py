@@ -1,0 +1,195 @@
+"""What a live endpoint has beside the engine's state: ports, rings to and from the application.
+
+An application thread writes into `post` and reads from `cqe` and `event`; the endpoint's loop does
+the opposite. Each ring has one writer and one reader: counts that only grow, the writer's moved
+after what it counts is there (`memory.fence`).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from openmrc.engine.verdict import VERDICT_TEXTS
+from openmrc.jit import fields, record_type, records
+from openmrc.jit.byref import by_reference
+from openmrc.live.syscalls import POLL
+from openmrc.wire.frame import ENVELOPE
+
+TX_FRAMES = 16  # of a port, between two calls of the kernel; a control packet may take the rest
+TX_CONTROL = 192
+TX_SLOTS = TX_FRAMES + TX_CONTROL
+RX_FRAMES = 16  # of a port at a time: what came on several planes is heard nearly in order
+POSTS = 4096  # posted and not yet seen by the loop, of all QPs
+EVENTS = 4096
+
+# Why a frame that came had no effect: the codes of `wire.frame`, these, and the engine's verdicts.
+FRAME_REASONS = 20
+REASON_NAMES = (
+    "not for this port's address",
+    "source is no port of this plane",
+    "no such queue pair",
+    "own control packet: port's queue full",
+    *VERDICT_TEXTS,
+)
+NOT_MINE, UNKNOWN_SOURCE, UNKNOWN_QP, TX_FULL, VERDICTS = range(FRAME_REASONS, FRAME_REASONS + 5)
+N_REASONS = FRAME_REASONS + len(REASON_NAMES)
+
+# What became of a work request, with ibverbs' names.
+(SUCCESS, RETRY_EXC_ERR, REM_ACCESS_ERR, REM_INV_REQ_ERR, REM_OP_ERR, WR_FLUSH_ERR, GENERAL_ERR) = (
+    range(7)
+)
+# Which kind of work request
+RDMA_WRITE, RECV_RDMA_WITH_IMM = 0, 1
+
+# Asynchronous events
+PATH_BAD, PATH_REVIVED, PORT_DOWN, PORT_UP, QP_ERROR = range(5)
+
+CTL = record_type(
+    ("started_ns", "i8"),  # monotonic time at which the engine's clock was 0
+    ("now", "i8"),  # ps
+    ("nic", "i4"),
+    ("n_planes", "i4"),
+    ("n_qps", "i4"),  # records of QPs that have ever been in use
+    ("qpn_mask", "i4"),  # low bits of a QPN: the record's index
+    ("spin", "i4"),  # 1: never sleeps
+    ("mode", "i4"),  # NATIVE: a datagram is a frame; UDP: what follows its UDP header
+    ("attention", "i4"),  # written by others: return to Python
+    *fields("i4", "sleeping", "wake_fd", "event_fd"),
+    ("ps_per_byte", "i8"),  # of a port's rate
+    ("lead_ps", "i8"),  # how far ahead of its link a port takes data
+    ("paced", "i4"),  # 1: a QP waits for a port to be free
+    ("turn", "i4"),  # QP whose turn to send it is
+    ("measuring", "i4"),  # endpoint requests with this bit set are answered into `echo`
+    ("posted", "i8"),  # counts of the post ring: written by the application ...
+    ("taken", "i8"),  # ... and by the loop
+    *fields("i8", "events", "events_read", "events_lost", "events_told"),  # of the event ring
+    *fields("i8", "loops", "sleeps"),
+)
+
+PORT = record_type(
+    ("fd", "i4"),
+    ("first", "i4"),  # frames in its part of the transmit batch that wait: first .. end - 1
+    ("end", "i4"),
+    ("free_at", "i8"),  # when the link will have sent all that was written for it, ps
+    ("full", "i1"),  # the kernel takes no more for now
+    ("down", "i1"),  # known to be: what is meant for it is lost
+    ("failed", "i4"),  # errno of the last send that found the port gone, until looked at
+    *fields("i8", "rx_packets", "rx_bytes", "tx_packets", "tx_bytes"),
+    ("tx_lost", "i8"),  # frames that a port that is gone did not take
+    ("blocked", "i8"),  # times that the kernel took no more
+)
+
+POST = np.dtype(
+    [
+        ("wr_id", "i8"),
+        ("address", "i8"),
+        ("length", "i8"),
+        ("remote_address", "i8"),
+        ("rkey", "u4"),
+        ("imm", "u4"),
+        ("qp", "i4"),
+        ("born", "i4"),  # which life of the QP record it was posted in
+        ("kind", "i1"),  # POST_...
+        ("signaled", "i1"),
+    ]
+)
+POST_WRITE, POST_WRITE_IMM, POST_RECV = 0, 1, 2
+
+LIVE_QP = record_type(
+    ("send_cq", "i4"),
+    ("recv_cq", "i4"),
+    ("born", "i4"),  # changes with each new use of the record
+    ("flushed", "i1"),
+    ("recv0", "i8"),  # ring of the wr_ids of posted receives
+    *fields("i8", "recv_mask", "recv_head", "recv_tail"),
+    *fields("i8", "n_bad", "n_revived"),  # as last told to the application
+    *fields("i8", "tx_packets", "tx_bytes", "rx_packets"),
+    ("rx_bytes", "i8"),  # payload placed
+    ("carried", "i8"),  # bits: which questions about sizes were answered (`path_mtu`)
+)
+
+# what a message of a QP is to the application; for the engine its `wr_id` is its number
+LOCAL = np.dtype([("address", "i8"), ("wr_id", "i8"), ("signaled", "i8")])
+
+CQE = record_type(
+    ("wr_id", "i8"),
+    ("length", "i8"),
+    ("qpn", "i4"),
+    ("imm", "u4"),
+    *fields("i1", "status", "kind", "with_imm"),
+)
+CQ = record_type(
+    *fields("i8", "cqe0", "mask", "written", "read"),
+    ("silent", "i8"),  # requests that completed without an entry, as asked
+    ("told", "i8"),  # up to here the reader was woken
+    ("fd", "i4"),
+)
+
+EVENT = record_type(
+    ("at", "i8"), ("kind", "i4"), ("qpn", "i4"), ("plane", "i4"), ("error", "i4"), ("ev", "u4")
+)
+
+NATIVE, UDP = 0, 1
+ECHOES = 256
+MEASURE_BIT = 0x8000
+SIZE_MASK = 31  # of a timestamp: which question about a size it belongs to
+
+
+@by_reference
+class Endpoint(NamedTuple):
+    """All state of one live device beside the engine's. Every field is an array."""
+
+    ctl: Any  # CTL, one record
+    port: Any  # PORT, by plane
+    envelope: Any  # ENVELOPE: by plane for what is sent, one more for what is received
+    qp: Any  # LIVE_QP, beside the engine's QP
+    local: Any  # LOCAL, beside the engine's MESSAGE
+    receive: Any  # int64, wr_ids of posted receives
+    region: Any  # int64, address of each of the engine's regions
+    post: Any  # POST, ring
+    cq: Any  # CQ
+    cqe: Any  # CQE, rings
+    event: Any  # EVENT, ring
+    ev_state: Any  # int8, beside the engine's EV: as last told to the application
+    echo: Any  # int64 [2, ECHOES]: when measuring requests left, and when they were answered
+    reason: Any  # int64 [planes, N_REASONS]
+    ev_count: Any  # int64, beside the engine's EV: packets sent on it
+    poll: Any  # POLL: wake-up, then the ports, then link events
+    clock: Any  # int64 [2], room for the kernel
+    timeout: Any  # int64 [2]
+
+
+def new_endpoint(
+    *,
+    planes: int,
+    qps: int,
+    messages: int,
+    receives: int,
+    regions: int,
+    cqs: int,
+    cqes: int,
+    evs: int,
+) -> Endpoint:
+    """A zeroed Endpoint with room for so many of each."""
+    return Endpoint(
+        ctl=records(1, CTL),
+        port=records(planes, PORT),
+        envelope=records(planes + 1, ENVELOPE),
+        qp=records(qps, LIVE_QP),
+        local=records(messages, LOCAL),
+        receive=np.zeros(receives, np.int64),
+        region=np.zeros(regions, np.int64),
+        post=records(POSTS, POST),
+        cq=records(cqs, CQ),
+        cqe=records(cqes, CQE),
+        event=records(EVENTS, EVENT),
+        ev_state=np.zeros(evs, np.int8),
+        echo=np.zeros((2, ECHOES), np.int64),
+        reason=np.zeros((planes, N_REASONS), np.int64),
+        ev_count=np.zeros(evs, np.int64),
+        poll=records(planes + 2, POLL),
+        clock=np.zeros(2, np.int64),
+        timeout=np.zeros(2, np.int64),
+    )

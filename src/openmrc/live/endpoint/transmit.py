@@ -1,0 +1,189 @@
+"""From the engine to frames: each port has a part of one batch, filled here and handed to the
+kernel as a whole.
+
+A port takes data no faster than its link sends it, a little ahead so that frames go out several at
+a time: what waits below can be sent nowhere else when the link dies. A port whose socket is full
+keeps what it has, and its plane is not free until that has gone: the engine sends elsewhere or
+waits, and nothing is lost. A port that is gone takes nothing; what was meant for it is lost as on a
+cut cable, and the engine finds out.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from openmrc.engine import endpoint
+from openmrc.engine.state import NEVER, OUT, SENT_MESSAGE, SENT_SEQ
+from openmrc.jit import inlined, inner
+from openmrc.live import syscalls
+from openmrc.live.endpoint import udp
+from openmrc.live.endpoint.state import TX_FRAMES, TX_FULL, TX_SLOTS, UDP
+from openmrc.live.memory import bytes_at
+from openmrc.wire import addresses, codec, srv6
+from openmrc.wire.framing import PREAMBLE_GAP_AND_FCS
+
+EAGAIN, ENOBUFS, EINTR = errno.EAGAIN, errno.ENOBUFS, errno.EINTR
+
+
+@inlined
+def _room(ep, plane, most):
+    """Number of the slot of the transmit batch for the port's next frame, or -1."""
+    port = ep.port[plane]
+    if port.first == port.end:
+        port.first = 0
+        port.end = 0
+    return plane * TX_SLOTS + port.end if port.end < most else -1
+
+
+@inner
+def _write(ep, tx, headend, slot, p, payload, source_qpn):
+    """Write the frame of a packet into a slot; it waits there for `flush`."""
+    plane = int(p.plane)
+    e = ep.envelope[plane]
+    e.spdcid = source_qpn & 0xFFFF
+    e.dpdcid = p.dst_qpn & 0xFFFF
+    if ep.ctl[0].mode == UDP:
+        if udp.write(tx, slot, p, e, payload, headend):
+            _occupy(ep, plane, int(tx.iov[slot].length) + udp.AT)
+        return
+    srv6.write_carrier(e.carrier, 0, headend, int(p.src), int(p.dst), int(p.ev))
+    addresses.write_ipv6(e.inner_dst, 0, int(p.dst), plane)
+    n = codec.encode(p, e, payload, tx.data[slot], 1)
+    if n > 0:
+        tx.iov[slot].length = n
+        _occupy(ep, plane, n)
+
+
+@inlined
+def _occupy(ep, plane, n):
+    """A frame of `n` bytes was written for a port."""
+    ctl = ep.ctl[0]
+    port = ep.port[plane]
+    port.end += 1
+    began = max(port.free_at, ctl.now)
+    port.free_at = began + (n + PREAMBLE_GAP_AND_FCS) * ctl.ps_per_byte
+
+
+@inner
+def send_out(ep, st, tx, headend, source_qpn):
+    """Make frames of what the engine wants sent for a QP, or for the endpoint itself; a control
+    packet without room is as good as lost on its way.
+    """
+    for i in range(st.count[OUT]):
+        p = st.out[i]
+        plane = int(p.plane)
+        slot = _room(ep, plane, TX_SLOTS)
+        if slot < 0:
+            ep.reason[plane, TX_FULL] += 1
+        else:
+            _write(ep, tx, headend, slot, p, tx.data[slot, :0], source_qpn)
+    st.count[OUT] = 0
+
+
+@inlined
+def free_ports(ep):
+    """Mask of the ports that take more data packets."""
+    ctl = ep.ctl[0]
+    mask = 0
+    for plane in range(ctl.n_planes):
+        port = ep.port[plane]
+        room = port.first == port.end or port.end < TX_FRAMES
+        if room and not port.full and port.free_at <= ctl.now + ctl.lead_ps:
+            mask |= 1 << plane
+    return mask
+
+
+@inlined
+def next_free(ep):
+    """When to ask again for a port that is ahead of its link: when half of that has gone.
+
+    A port that could take packets now, and is given none because its plane is out of service, is
+    nothing to wait for.
+    """
+    ctl = ep.ctl[0]
+    first = NEVER
+    for plane in range(ctl.n_planes):
+        port = ep.port[plane]
+        if not port.full and port.free_at > ctl.now + ctl.lead_ps:
+            first = min(first, port.free_at - ctl.lead_ps // 2)
+    return first
+
+
+@inner
+def pump(ep, st, tx, headend, now):
+    """Give every free port packets, QP by QP in turn, until no QP may send; how many."""
+    ctl = ep.ctl[0]
+    n_qps = int(ctl.n_qps)
+    sent = 0
+    idle = 0
+    ctl.paced = 0
+    free = free_ports(ep)
+    p = st.out[st.out.shape[0] - 1]
+    while free != 0 and idle < n_qps:
+        qi = int(ctl.turn)
+        ctl.turn = qi + 1 if qi + 1 < n_qps else 0
+        q = st.qp[qi]
+        plane = endpoint.next_packet(st, q, free, now, p)
+        if plane < 0:
+            if plane == endpoint.PORTS_BUSY:
+                ctl.paced = 1
+            idle += 1
+            continue
+        idle = 0
+        sent += 1
+        slot = _room(ep, plane, TX_FRAMES)
+        at = q.msg0 + (st.count[SENT_MESSAGE] & q.msg_mask)
+        address = ep.local[at].address + (p.va - st.message[at].remote_va)
+        length = int(p.payload_len)
+        _write(ep, tx, headend, slot, p, bytes_at(address, length), int(q.qpn))
+        live = ep.qp[qi]
+        live.tx_packets += 1
+        live.tx_bytes += length
+        ep.ev_count[q.ev0 + st.slot[q.slot0 + (st.count[SENT_SEQ] & q.slot_mask)].ev] += 1
+        if ep.port[plane].end >= TX_FRAMES:
+            flush(ep, tx, plane)
+        free = free_ports(ep)
+    if free == 0:
+        ctl.paced = 1
+    return sent
+
+
+@inner
+def flush(ep, tx, plane):
+    """Hand what waits for a port to the kernel; to one that is down nothing can be handed.
+
+    The kernel says of an interface without a carrier what it says of one whose queue is full
+    (ENOBUFS): who waited for room there would wait for the cable, and ask without a pause.
+    """
+    port = ep.port[plane]
+    if port.down:
+        port.tx_lost += port.end - port.first
+        port.first = port.end
+    while port.first < port.end:
+        first = plane * TX_SLOTS + int(port.first)
+        n = syscalls.send(port.fd, tx, first, port.end - port.first)
+        if n < 0:
+            if n == -EINTR:
+                continue
+            if n == -EAGAIN or n == -ENOBUFS:
+                if n == -ENOBUFS and not port.full:
+                    port.failed = ENOBUFS  # is there a cable at all? asked once
+                port.blocked += 1 - port.full
+                port.full = 1
+                return
+            port.failed = -n
+            port.tx_lost += port.end - port.first
+            port.first = port.end
+            break
+        for i in range(first, first + n):
+            port.tx_bytes += tx.iov[i].length
+        port.tx_packets += n
+        port.first += n
+    port.full = 0
+
+
+@inlined
+def flush_all(ep, tx):
+    """Every port; those whose sockets were full are tried again."""
+    for plane in range(ep.ctl[0].n_planes):
+        flush(ep, tx, plane)

@@ -1,0 +1,19 @@
+"""Compile everything that a live endpoint needs, saying how far it is."""
+
+from __future__ import annotations
+
+from openmrc.fabric.clos import multiplane
+from openmrc.jit.warmup import once
+from openmrc.live.endpoint import host, loop
+
+
+@once("live")
+def warm_up() -> None:
+    """Have the loop take one look around: that compiles all there is."""
+    fabric = multiplane(2, 1, 10**9, 1, 2, 0, 0)
+    one = host.Host(fabric, 0, [host.Port(-1, bytes(6))], host.Limits(qps=2), 1_000_000)
+    one.start()
+    one.call(lambda: loop.end_qp(one.ep, one.st, one.new_qp(0, 0)))
+    one.call(lambda: loop.ask_echo(one.ep, one.st, one.tx, one.headend, 1, 0, 0))
+    one.call(lambda: loop.ask_size(one.ep, one.st, one.tx, one.headend, 0, 0, 1))
+    one.close()

@@ -1,0 +1,1 @@
+"""The switch of the lab: queues, trimming, marks and faults on real frames."""

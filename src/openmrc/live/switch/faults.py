@@ -1,0 +1,60 @@
+"""Faults as switches and links suffer them: `fabric.actions`, one at a time.
+
+What only endpoints act on (`FOR_ENDPOINTS`: a NIC notices its port, EVs are denied) means nothing
+to a switch and does not come here; whoever runs endpoints takes it from the same schedule.
+"""
+
+from __future__ import annotations
+
+from openmrc.engine import bits
+from openmrc.fabric import actions, health
+from openmrc.jit import inlined, inner
+from openmrc.live.switch import frames
+
+FOR_ENDPOINTS = (
+    actions.PORT_DENY,
+    actions.PORT_ALLOW,
+    actions.REVIEW_PATHS,
+    actions.NIC_PORT_DOWN,
+    actions.NIC_PORT_UP,
+)
+FORWARDS, SILENT, DOWN = 0, 1, 2  # states of a switch
+
+
+@inner
+def apply(net, event):
+    """Carry out one action at once, but for what a port that goes down holds: `ports.flush`."""
+    action = int(event.action)
+    target = int(event.target)
+    if action == actions.SWITCH_UP:
+        net.switch[target].state = FORWARDS
+    elif action == actions.SWITCH_SILENT:
+        net.switch[target].state = SILENT
+    elif action == actions.SWITCH_DOWN:
+        net.switch[target].state = DOWN
+    else:
+        _port(net, net.port[target], action, event.rate, event.burst)
+
+
+@inlined
+def _port(net, port, action, rate, burst):
+    if action == actions.PORT_DOWN:
+        port.up = 0
+        port.cut_until = max(port.free_at, net.ctl[0].now)
+    elif action == actions.PORT_UP:
+        port.up = 1
+    elif action == actions.PORT_RATE:  # a transmission under way ends as it began
+        port.rate_bps = max(int(port.full_rate_bps * rate), 1)
+    else:
+        health.change(port, action, rate, burst)
+    port.faulty = 1 if health.is_faulty(port) else 0
+
+
+@inner
+def loses(net, port, port_no, f):
+    """Whether a faulty port loses the frame that it sends; it may also damage it."""
+    what = health.strike(port, net.stream, True)
+    if what == health.DAMAGED:
+        bit = bits.draw_below(net.stream, health.OF_FAULTS, frames.BITS_OF_ICRC)
+        net.count[port_no].damaged += frames.damage(net.pool[f.room], int(f.length), bit)
+    return what == health.LOST

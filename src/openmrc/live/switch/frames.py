@@ -1,0 +1,76 @@
+"""What a switch reads and writes in the bytes of a frame, beside its carrier.
+
+The traffic class of the first IP header says everything: which queue, whether the frame may be
+cut, whether it may be marked (MRC 2.13, row 15).
+"""
+
+from __future__ import annotations
+
+from openmrc.engine.packet import CLASS_CONTROL, CLASS_DATA, CLASS_RETRANSMIT
+from openmrc.jit import inlined
+from openmrc.wire import layout
+from openmrc.wire.srv6 import ETHERTYPE_AT, IP_AT, SRH_AT
+from openmrc.wire.words import ICRC, IPV6, get, put
+
+BITS_OF_ICRC = ICRC.size_bytes * 8
+
+
+@inlined
+def is_ipv6(data, n):
+    """Whether the frame `data[:n]` has a whole IPv6 header."""
+    return (
+        n >= SRH_AT
+        and int(data[ETHERTYPE_AT]) * 256 + int(data[ETHERTYPE_AT + 1]) == layout.ETHERTYPE_IPV6
+        and int(data[IP_AT]) >> 4 == 6
+    )
+
+
+@inlined
+def class_of(dscp):
+    """The queue of a frame; a switch knows nothing of it but this code point."""
+    if (
+        dscp == layout.DSCP_CONTROL
+        or dscp == layout.DSCP_TRIMMED
+        or dscp == layout.DSCP_TRIMMED_LASTHOP
+    ):
+        return CLASS_CONTROL
+    return CLASS_RETRANSMIT if dscp == layout.DSCP_TRIMMABLE_RETX else CLASS_DATA
+
+
+@inlined
+def dscp_of(data):
+    """The DSCP of the first header."""
+    return get(data, IP_AT, IPV6.dscp)
+
+
+@inlined
+def may_trim(dscp):
+    """Whether a frame with this DSCP may be cut."""
+    return dscp == layout.DSCP_TRIMMABLE or dscp == layout.DSCP_TRIMMABLE_RETX
+
+
+@inlined
+def mark(data):
+    """Write CE into the first header, if the frame's sender hears it; 1 if that is news."""
+    ecn = get(data, IP_AT, IPV6.ecn)
+    if ecn == layout.ECN_NOT_ECT or ecn == layout.ECN_CE:
+        return 0
+    put(data, IP_AT, IPV6.ecn, layout.ECN_CE)
+    return 1
+
+
+@inlined
+def damage(data, n, bit):
+    """Flip a bit, 0 <= bit < BITS_OF_ICRC, of the frame's iCRC; 1, or 0 if it has none.
+
+    A trimmed frame has none (row 21). One that is cut later loses the damage with its payload.
+    """
+    dscp = dscp_of(data)
+    if dscp == layout.DSCP_TRIMMED or dscp == layout.DSCP_TRIMMED_LASTHOP:
+        return 0
+    end = min(n, SRH_AT + get(data, IP_AT, IPV6.payload_length))
+    at = end - ICRC.size_bytes + bit // 8
+    if at < SRH_AT:
+        return 0
+    data[at] = int(data[at]) ^ (1 << (bit & 7))
+    return 1

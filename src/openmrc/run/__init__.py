@@ -1,0 +1,9 @@
+"""A scenario is run: `simulate`, its results, and the same in a lab of real processes (`lab`)."""
+
+from __future__ import annotations
+
+from openmrc.run.outcome import TransportResult
+from openmrc.run.results import Result
+from openmrc.run.simulation import simulate
+
+__all__ = ["Result", "TransportResult", "simulate"]

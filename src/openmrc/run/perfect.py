@@ -1,0 +1,45 @@
+"""What a perfect network would have taken: each transport has its own packets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from openmrc.fabric.model import Fabric
+    from openmrc.sim.mrc.transport import Transport
+    from openmrc.sim.roce.transport import RoceTransport
+    from openmrc.traffic.earliest import Cost
+    from openmrc.traffic.traffic import Traffic
+
+    AnyTransport = Transport | RoceTransport
+
+
+def perfect_ps(fabric: Fabric, traffic: Traffic, transport: AnyTransport) -> int:
+    """Return `ideal_ps` of a result: what a perfect network would have taken."""
+    from openmrc.traffic.ideal import ideal_ps
+
+    data_bytes, ack_bytes = _sizes(transport)
+    return int(ideal_ps(fabric, traffic, data_bytes, transport.pmtu, ack_bytes))
+
+
+def perfect_costs(fabric: Fabric, traffic: Traffic, transport: AnyTransport) -> Cost:
+    """Return what each message costs in a perfect network."""
+    from openmrc.traffic.ideal import costs
+
+    data_bytes, ack_bytes = _sizes(transport)
+    return costs(fabric, traffic, data_bytes, transport.pmtu, ack_bytes)
+
+
+def _sizes(transport: AnyTransport) -> tuple[Callable[[int], int], int]:
+    """Bytes on the wire of a data packet, by its payload, and of an acknowledgement."""
+    from openmrc.engine.packet import ACKNOWLEDGE
+    from openmrc.sim.mrc.transport import Transport
+    from openmrc.wire.framing import framing
+    from openmrc.wire.roce.framing import roce_framing
+
+    if isinstance(transport, Transport):
+        sizes = framing(transport.rules, transport.srv6)
+        return sizes.data_bytes, sizes.header_bytes[ACKNOWLEDGE]
+    of_roce = roce_framing(transport.rules)
+    return of_roce.data_bytes, of_roce.sack_bytes

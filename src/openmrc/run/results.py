@@ -1,0 +1,100 @@
+"""The result of a scenario: all of its transports, as objects, tables and an exit status."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from openmrc import version
+from openmrc.run.outcome import TransportResult
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from openmrc.scenario.scenario import Scenario
+
+# What a shell sees. 2, bad input, never reaches a Result.
+EXIT_OK, EXIT_UNFINISHED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
+
+
+@dataclass(frozen=True)
+class Result:
+    """All transports of one scenario, in its order."""
+
+    scenario: Scenario
+    transports: tuple[TransportResult, ...]
+    partial: bool
+    wall_s: float
+    fault_marks: Sequence[tuple[int, str]] = field(default=())
+
+    @property
+    def exit_status(self) -> int:
+        """0; 1 if a flow failed, a job died, or a flow is unfinished without a stated end; 130 if
+        interrupted.
+        """
+        if self.partial:
+            return EXIT_INTERRUPTED
+        planned = self.scenario.stop.time is not None
+        if any(
+            run.n_failed or run.died or (run.n_unfinished and not planned)
+            for run in self.transports
+        ):
+            return EXIT_UNFINISHED
+        return EXIT_OK
+
+    @property
+    def flows(self) -> pl.DataFrame:
+        """One row per transport and flow, as in `flows.parquet`; times in us."""
+        return self._stacked("flow_table")
+
+    @property
+    def timeline(self) -> pl.DataFrame:
+        """One row per transport and bin of simulated time, as in `timeline.parquet`."""
+        return self._stacked("time_table")
+
+    @property
+    def steps(self) -> pl.DataFrame:
+        """One row per transport and step of a training job, as in `steps.parquet`; times in us."""
+        return self._stacked("step_table")
+
+    @property
+    def figures(self) -> pl.DataFrame:
+        """One row per transport: the summary's figures, named by their place in it
+        (`flows.fct_us.p100`).
+        """
+        return self._stacked("figure_table")
+
+    def _stacked(self, table: str) -> pl.DataFrame:
+        """This table of every transport, below each other."""
+        from openmrc.run import tables
+
+        return tables.stacked(map(getattr(tables, table), self.transports))
+
+    def summary(self) -> dict[str, Any]:
+        """Return the object of `summary.json`."""
+        return {
+            "scenario": self.scenario.name,
+            "seed": self.scenario.seed,
+            "openmrc": version.__version__,
+            "partial": self.partial,
+            "wall_s": round(self.wall_s, 3),
+            "peak_rss_mb": round(peak_rss_mb(), 1),
+            "transports": {run.name: run.summary() for run in self.transports},
+        }
+
+
+def peak_rss_mb() -> float:
+    """Return this process's largest resident memory so far, in 10^6 bytes.
+
+    `VmHWM` belongs to this program alone; `ru_maxrss` survives exec and shows the parent's memory
+    in a small child.
+    """
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
+    except (OSError, IndexError):
+        import resource
+
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6

@@ -1,0 +1,226 @@
+"""simulate(scenario): one run per transport on the same fabric, workload and faults."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from openmrc.errors import InputError, OpenMrcError
+from openmrc.run.outcome import TransportResult
+from openmrc.run.perfect import perfect_ps
+from openmrc.run.results import Result
+
+if TYPE_CHECKING:
+    from openmrc.fabric.faults import FaultSchedule
+    from openmrc.fabric.model import Fabric
+    from openmrc.run.perfect import AnyTransport
+    from openmrc.run.training import TrainingResult
+    from openmrc.scenario.scenario import Scenario
+    from openmrc.sim.world import Progress, World
+    from openmrc.traffic.traffic import Traffic
+
+
+@dataclass(frozen=True)
+class Step:
+    """What `simulate` reports while it runs: transport `index` of `count`, and how far it is."""
+
+    transport: str
+    index: int
+    count: int
+    progress: Progress
+
+
+def simulate(
+    scenario: Scenario | str | Path | Mapping[str, Any],
+    progress: Callable[[Step], None] | None = None,
+    compiling: Callable[[str, int, int], None] | None = None,
+    pcap: Path | None = None,
+    at: Sequence[str] = ("everywhere",),
+    sampled: bool = False,
+) -> Result:
+    """Run every transport of `scenario`, one after the other, and return what came of it.
+
+    `scenario` may also be the name of a file, or dicts as `make_scenario` takes them.
+    Everything is checked before the first one starts (`InputError`). Ctrl-C ends the run and
+    returns what there is, marked partial. `compiling(what, step, steps)` is called before each
+    step of a first compilation, which takes up to two minutes. What crosses the links `at` these
+    places is written to `pcap`, or to one file for each transport (`pcap_paths`). `sampled` keeps
+    what the pictures of `report.html` show, as `[report]` says; it changes nothing else.
+    """
+    from openmrc.scenario.scenario import as_scenario
+
+    started = time.perf_counter()
+    scenario = as_scenario(scenario)
+    fabric, traffic, schedule = scenario.build()
+    transports = [
+        (section.name, scenario.transport(i)) for i, section in enumerate(scenario.transports)
+    ]
+    files = pcap_paths(pcap, [name for name, _ in transports])
+    for _, transport in transports if files else ():
+        check_captured(fabric, transport)
+    runs: list[TransportResult] = []
+    world, partial = None, False
+    try:
+        _compile(compiling, [transport for _, transport in transports])
+        for index, (name, transport) in enumerate(transports):
+            ideal_ps = perfect_ps(fabric, traffic, transport)
+            with _capturing(files.get(name), fabric, at, transport) as capture:
+                world = world_of(scenario, fabric, traffic, schedule, transport, **capture)
+                if sampled:
+                    world.sample(scenario.report.qp, scenario.report.samples)
+                world.run(progress=_reporter(progress, name, index, len(transports)))
+            runs.append(_collect(name, scenario, fabric, transport, world, ideal_ps))
+            world = None
+    except KeyboardInterrupt:
+        partial = True
+        if world is not None:
+            runs.append(_collect(name, scenario, fabric, transport, world, ideal_ps))
+    wall_s = time.perf_counter() - started
+    return Result(scenario, tuple(runs), partial, wall_s, tuple(schedule.names))
+
+
+def pcap_paths(pcap: Path | None, names: Sequence[str]) -> dict[str, Path]:
+    """Return the capture file of each transport: `pcap`, or for several "OUT-NAME.pcapng" each."""
+    if pcap is None:
+        return {}
+    if len(names) == 1:
+        return {names[0]: pcap}
+    return {name: pcap.with_name(f"{pcap.stem}-{name}{pcap.suffix}") for name in names}
+
+
+def check_captured(fabric: Fabric, transport: AnyTransport) -> None:
+    """Raise `InputError` for a transport that has no frames on this fabric."""
+    from openmrc.sim.kinds import capture_of
+    from openmrc.wire.layout import PAYLOAD_BYTES_MAX
+
+    if transport.pmtu > PAYLOAD_BYTES_MAX:
+        raise InputError(
+            f"--pcap: transport.pmtu = {transport.pmtu}: no frame is so long;"
+            f" at most {PAYLOAD_BYTES_MAX}"
+        )
+    capture_of(transport).check(fabric)
+
+
+@contextmanager
+def _capturing(
+    path: Path | None, fabric: Fabric, at: Sequence[str], transport: AnyTransport
+) -> Iterator[dict[str, Any]]:
+    """The argument that makes a world write what it sends to `path`; none without a path."""
+    if path is None:
+        yield {}
+        return
+    from openmrc.sim.kinds import capture_of
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        with path.open("wb") as stream:
+            yield {"capture": capture_of(transport).of(stream, fabric, at, transport)}
+    except OpenMrcError:  # refused before it began: nothing half-written
+        path.unlink()
+        raise
+
+
+def _compile(
+    report: Callable[[str, int, int], None] | None, transports: Sequence[AnyTransport]
+) -> None:
+    """Compile what these transports need and is not on disk."""
+    from openmrc.jit.warmup import is_cached
+    from openmrc.sim.mrc.transport import Transport
+
+    of_mrc = [isinstance(each, Transport) for each in transports]
+    if any(of_mrc) and not is_cached("sim"):
+        from openmrc.sim.warmup import warm_up_mrc
+
+        warm_up_mrc(report)
+    if not all(of_mrc) and not is_cached("sim.roce"):
+        from openmrc.sim.warmup import warm_up_roce
+
+        warm_up_roce(report)
+
+
+def world_of(
+    scenario: Scenario,
+    fabric: Fabric,
+    traffic: Traffic,
+    schedule: FaultSchedule,
+    transport: AnyTransport,
+    **more: Any,
+) -> World:
+    """Return the world of one transport; the next three are what `scenario.build` made."""
+    number = [section.name for section in scenario.transports].index(transport.name)
+    with scenario.naming(number):
+        try:
+            return _world(
+                fabric,
+                traffic,
+                transport,
+                schedule,
+                scenario.seed,
+                queues=scenario.fabric.queues(),
+                stop_ps=scenario.stop.time,
+                **more,
+            )
+        except MemoryError as error:
+            raise InputError(
+                f"{traffic.n_qps} queue pairs among {fabric.n_nics} NICs do not fit this machine's"
+                f" memory ({error}); fewer do, and fewer EVs"
+            ) from None
+
+
+def _world(*args: Any, **kwargs: Any) -> World:
+    from openmrc.sim.world import World  # compiled code is loaded when a run starts, not before
+
+    return World(*args, **kwargs)
+
+
+def _reporter(
+    report: Callable[[Step], None] | None, name: str, index: int, count: int
+) -> Callable[[Progress], None] | None:
+    if report is None:
+        return None
+    return lambda progress: report(Step(name, index, count, progress))
+
+
+def _collect(
+    name: str,
+    scenario: Scenario,
+    fabric: Fabric,
+    transport: AnyTransport,
+    world: World,
+    ideal_ps: int,
+) -> TransportResult:
+    return TransportResult(
+        name=name,
+        flows=world.flows(),
+        flow_errors=world.errors(),
+        qp_errors=world.qp_errors(),
+        counters={key: int(value) for key, value in world.counters().items()},
+        timeline=world.timeline(),
+        bin_ps=world.bin_ps,
+        derived=world.derived(),
+        ideal_ps=ideal_ps,
+        now_ps=int(world.now_ps),
+        loop_s=float(world.loop_s),
+        bytes_verified=int(world.bytes_verified),
+        jobs=world.traffic.jobs,
+        flow_job=world.traffic.msg_job,
+        pauses=world.pauses(),
+        samples=world.samples(),
+        training=_trained(scenario, fabric, transport, world),
+    )
+
+
+def _trained(
+    scenario: Scenario, fabric: Fabric, transport: AnyTransport, world: World
+) -> TrainingResult | None:
+    from openmrc.scenario.training import Training
+
+    if not isinstance(scenario.workload, Training):
+        return None
+    from openmrc.run.training import trained
+
+    return trained(scenario.workload, fabric, world.traffic, transport, world)

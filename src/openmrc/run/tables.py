@@ -1,0 +1,157 @@
+"""Results as data frames: one builder for what Python gets and what files hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from openmrc.run.figures import PACKETS, PATHS, PERCENTILES, ROCE, flat, without_lists
+from openmrc.run.outcome import TransportResult
+from openmrc.units import US
+
+# Every figure of a transport's summary, named by its place there. The types are written down, so
+# that a part in which all values are null fits beside one in which none is.
+FIGURES: dict[str, Any] = {
+    "sim_time_us": pl.Float64,
+    "loop_s": pl.Float64,
+    "link_traversals": pl.Int64,
+    "link_traversals_per_s": pl.Int64,
+    **dict.fromkeys(
+        (f"flows.{k}" for k in ("total", "completed", "failed", "unfinished")), pl.Int64
+    ),
+    **dict.fromkeys((f"flows.fct_us.{k}" for k in ("min", *PERCENTILES, "mean")), pl.Float64),
+    **dict.fromkeys(
+        (f"goodput_gbps.{k}" for k in ("min", "mean", "p100_flow", "total")), pl.Float64
+    ),
+    "ideal_us": pl.Float64,
+    "slowdown_p100": pl.Float64,
+    **dict.fromkeys((f"packets.{k}" for k in PACKETS), pl.Int64),
+    **dict.fromkeys((f"paths.{k}" for k in PATHS), pl.Int64),
+    **dict.fromkeys((f"roce.{k}" for k in ROCE), pl.Int64),
+    "training.steps.total": pl.Int64,
+    "training.steps.completed": pl.Int64,
+    "training.ranks": pl.Int64,
+    **dict.fromkeys((f"training.step_us.{k}" for k in ("min", *PERCENTILES, "mean")), pl.Float64),
+    **dict.fromkeys((f"training.ideal_step_us.{k}" for k in ("compute", "network")), pl.Float64),
+    "training.lost_to_network": pl.Float64,
+    "training.gpu_busy": pl.Float64,
+    "training.died": pl.Boolean,
+    "training.died_in_step": pl.Int64,
+    "training.died_us": pl.Float64,
+    "training.lost_s": pl.Float64,
+    **dict.fromkeys(
+        (f"training.a_day.{k}" for k in ("faults", "deaths", "useful", "goodput")), pl.Float64
+    ),
+    "qp_errors": pl.List(pl.String),
+    "bytes_verified": pl.Int64,
+}
+
+
+def stacked(tables: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """Return the tables below each other; empty if there is none."""
+    return pl.concat([*tables] or [pl.DataFrame()])
+
+
+def figure_table(run: TransportResult) -> pl.DataFrame:
+    """Return one row: the transport's name and every figure of its summary.
+
+    Figures of single jobs are not among them: `flow_table` has a column to group by. Those of
+    training are where the workload is.
+    """
+    summary = without_lists(run.summary())
+    summary.pop("jobs", None)
+    own = {k: v for k, v in FIGURES.items() if "training" in summary or not _of_training(k)}
+    return pl.DataFrame(
+        [{"transport": run.name} | flat(summary)],
+        schema={"transport": pl.String} | own,
+    )
+
+
+def flow_table(run: TransportResult) -> pl.DataFrame:
+    """Return one row per flow; times in us, null where the event never came.
+
+    `messages` is 1, or how many a generated flow stands for; `job` is null where there are none.
+    """
+    flows, n, jobs = run.flows, len(run.completed), np.array(run.jobs)
+    done_us = _us_or_null(flows["done_ps"])
+    start_us = _us_or_null(flows["start_ps"])
+    return pl.DataFrame(
+        {
+            "transport": [run.name] * n,
+            "flow": np.arange(n),
+            "qp": flows["qp"],
+            "src": flows["src"],
+            "dst": flows["dst"],
+            "bytes": flows["bytes"],
+            "start_us": start_us,
+            "done_us": done_us,
+            "fct_us": done_us - start_us,
+            "delivered_us": _us_or_null(flows["delivered_ps"]),
+            "retransmitted": flows["retransmitted"],
+            "failed": flows["failed"].astype(bool),
+            "error": list(run.flow_errors),
+            "messages": flows["messages"],
+            "job": pl.Series(jobs[run.flow_job] if run.jobs else [None] * n, dtype=pl.String),
+        }
+    )
+
+
+def step_table(run: TransportResult) -> pl.DataFrame:
+    """Return one row per step of a training job, none for another workload; times in us, null for
+    what never ended.
+
+    `end_us` is when the last rank (`last_rank`) ended it, `first_end_us` the first; `step_us` what
+    it took; `compute_us` and `network_us` what it would have without a network, and in a perfect
+    one.
+    """
+    job = run.training
+    ends = np.zeros((0, 1), np.int64) if job is None else job.ends_ps
+    n, done = len(ends), 0 if job is None else job.completed
+    whole = np.arange(n) < done
+    last = ends.max(axis=1, initial=-1)
+    first = np.where(ends >= 0, ends, np.iinfo(np.int64).max).min(axis=1, initial=2**62)
+    none = np.zeros(0, np.int64)
+    compute = none if job is None else job.compute_ends_ps
+    network = none if job is None else job.network_ends_ps
+    return pl.DataFrame(
+        {
+            "transport": [run.name] * n,
+            "step": np.arange(1, n + 1),
+            "end_us": _us_or_null(np.where(whole, last, -1)),
+            "step_us": _us_or_null(np.where(whole, np.diff(last, prepend=0), -1)),
+            "first_end_us": _us_or_null(np.where((ends >= 0).any(axis=1), first, -1)),
+            "last_rank": pl.Series(
+                [int(r) if w else None for r, w in zip(ends.argmax(axis=1), whole, strict=True)],
+                dtype=pl.Int64,
+            ),
+            "compute_us": _us_or_null(np.diff(compute, prepend=0)),
+            "network_us": _us_or_null(np.diff(network, prepend=0)),
+        }
+    )
+
+
+def time_table(run: TransportResult) -> pl.DataFrame:
+    """Return one row per bin: its start, goodput, and packets sent again, lost and trimmed."""
+    timeline = run.timeline
+    return pl.DataFrame(
+        {
+            "transport": [run.name] * len(timeline["t_ps"]),
+            "t_us": timeline["t_ps"] / US,
+            "goodput_gbps": timeline["goodput_bytes"] * 8e3 / run.bin_ps,
+            "retransmitted": timeline["retransmitted"],
+            "lost": timeline["lost"],
+            "trimmed": timeline["trimmed"],
+        }
+    )
+
+
+def _of_training(figure: str) -> bool:
+    return figure.startswith("training.")
+
+
+def _us_or_null(times_ps: Any) -> pl.Series:
+    times = pl.Series(times_ps)
+    return pl.select(pl.when(times >= 0).then(times / US)).to_series()

@@ -1,0 +1,21 @@
+"""A scenario file: what is built, what runs on it, what breaks when; all of it checked."""
+
+from __future__ import annotations
+
+from openmrc.scenario.scenario import (
+    Scenario,
+    demo_scenario,
+    load_scenario,
+    make_scenario,
+    parse_scenario,
+    peer_scenario,
+)
+
+__all__ = [
+    "Scenario",
+    "demo_scenario",
+    "load_scenario",
+    "make_scenario",
+    "parse_scenario",
+    "peer_scenario",
+]

@@ -1,0 +1,104 @@
+"""`[fabric]` of a scenario file: what is built, of every kind."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+
+from msgspec import Meta
+
+from openmrc.engine.parameters import PLANES_MAX
+from openmrc.scenario.sections import Count, Nics, Section, Share
+from openmrc.scenario.toml import File, Rate, Size, Time, arguments
+
+if TYPE_CHECKING:
+    from openmrc.fabric.model import Fabric
+    from openmrc.fabric.queues import Queues
+
+
+class FabricSection(Section, frozen=True, kw_only=True):
+    """`[fabric]`: the keys of every kind, and what `kind` chooses among."""
+
+    kind: ClassVar[str]
+    trim: bool = True
+    queue: Size | None = None
+    queue_last_hop: Size | None = None
+    control_queue: Size | None = None
+    ecn_low: Share = 0.2
+    ecn_high: Share = 0.8
+    ecn_last_hop: bool = False
+    forwarding: Literal["arithmetic", "usid"] = "arithmetic"
+
+    def __post_init__(self) -> None:
+        if self.ecn_low > self.ecn_high:
+            raise ValueError(
+                f".ecn_low: {self.ecn_low} is above ecn_high = {self.ecn_high}; at most that"
+            )
+
+    def build(self) -> Fabric:
+        """Return the fabric; raise `InputError` for sizes that cannot be built."""
+        raise NotImplementedError
+
+    def queues(self) -> Queues:
+        """Return what the switches of this fabric do with queues and carriers."""
+        from openmrc.fabric.queues import Queues
+
+        own = set(FabricSection.__struct_fields__) - {"forwarding"}
+        return Queues(**arguments(self, *own), by_usid=self.forwarding == "usid")
+
+
+class Clos(FabricSection, frozen=True, kw_only=True):
+    """Switches in tiers, built by the function of `fabric.clos` that is named as the kind."""
+
+    def build(self) -> Fabric:
+        from openmrc.fabric import clos
+
+        common = FabricSection.__struct_fields__
+        own = [key for key in self.__struct_fields__ if key not in common]
+        stated = arguments(self, *own)
+        if stated["t0_up"] is None:
+            stated["t0_up"] = stated["t0_down"]
+        fabric: Fabric = getattr(clos, self.kind.replace("-", "_"))(**stated)
+        return fabric
+
+
+class Multiplane(Clos, frozen=True, kw_only=True):
+    """Planes of two tiers, each NIC with one port in every plane; full bisection by default."""
+
+    kind: ClassVar[str] = "multiplane"
+    nics: Nics = 64
+    planes: Annotated[int, Meta(ge=1, le=PLANES_MAX)] = 4
+    port_rate: Rate = Rate.parse("200Gbps")
+    t0_down: Count = 16
+    t0_up: Count | None = None
+    link_delay: Time = Time.parse("500ns")
+    switch_delay: Time = Time.parse("250ns")
+
+
+class FatTree(Clos, frozen=True, kw_only=True):
+    """One plane of two or three tiers; full bisection by default."""
+
+    kind: ClassVar[str] = "fat-tree"
+    nics: Nics = 64
+    tiers: Annotated[int, Meta(ge=2, le=3)] = 2
+    port_rate: Rate = Rate.parse("800Gbps")
+    t0_down: Count = 16
+    t0_up: Count | None = None
+    t1_down: Count | None = None
+    t1_up: Count | None = None
+    link_delay: Time = Time.parse("500ns")
+    switch_delay: Time = Time.parse("250ns")
+
+
+class HtsimFabric(FabricSection, frozen=True, kw_only=True):
+    """A fabric described by an htsim `.topo` file."""
+
+    kind: ClassVar[str] = "htsim"
+    topo: File
+
+    def build(self) -> Fabric:
+        from openmrc.fabric.topo import load_topo
+
+        return load_topo(self.topo)
+
+
+FABRICS = {section.kind: section for section in (Multiplane, FatTree, HtsimFabric)}

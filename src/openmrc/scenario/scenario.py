@@ -1,0 +1,493 @@
+"""A scenario: the file that says what is built, what runs on it, and what breaks when.
+
+`load_scenario` reads TOML into the Structs of `sections` and refuses whatever it does not
+understand; `make_scenario` takes the same tables as dicts. `Scenario.to_toml` writes every default
+out, and what it writes loads as equal.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from openmrc.errors import InputError
+from openmrc.scenario.fabric import FABRICS, FabricSection
+from openmrc.scenario.fault import FaultSection
+from openmrc.scenario.jobs import JOB_KEYS, Jobs, JobSection
+from openmrc.scenario.lab import LabSection
+from openmrc.scenario.sections import Header, ReportSection, StopSection
+from openmrc.scenario.toml import (
+    Choice,
+    File,
+    Files,
+    Table,
+    plain,
+    read_table,
+    refuse_no_table,
+    refuse_unknown,
+    write_table,
+)
+from openmrc.scenario.transports import (
+    TRANSPORTS,
+    AnyTransport,
+    label_of,
+    refuse_convergence,
+    refuse_idle,
+)
+from openmrc.scenario.workload import WorkloadSection
+from openmrc.scenario.workloads import JOB_WORKLOADS, WORKLOADS
+
+if TYPE_CHECKING:
+    from openmrc.fabric.faults import FaultSchedule
+    from openmrc.fabric.model import Fabric
+    from openmrc.sim.mrc.transport import Transport
+    from openmrc.sim.roce.transport import RoceTransport
+    from openmrc.traffic.traffic import Traffic
+
+TOP = ("name", "seed", "fabric", "transport", "workload", "fault", "stop", "report", "lab")
+SETTABLE = tuple("fault[0]" if key == "fault" else key for key in TOP)
+PEER: Table = {"rules": "peer", "pmtu": 4086}
+PEER_MRC: Table = {"evs_active": 64, "evs_backup": 0}
+PEER_ROCE: Table = {"kind": "roce", "cc": "none", "ack_every": 1}
+Overrides = Sequence[str] | Mapping[str, Any]  # "fabric.nics=128" of a shell; {"fabric.nics": 128}
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """A checked scenario; equal if it means the same."""
+
+    name: str
+    seed: int
+    fabric: FabricSection
+    transports: tuple[AnyTransport, ...]
+    workload: WorkloadSection
+    faults: tuple[FaultSection, ...]
+    stop: StopSection
+    report: ReportSection
+    lab: LabSection
+    source: str  # what errors name as the place: the file, or the options it came from
+    tables: Table  # as written: what is left out there is derived anew after `replace`
+    base: Path  # where files are that `tables` names
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scenario) and self.to_toml() == other.to_toml()
+
+    def __hash__(self) -> int:
+        return hash(self.to_toml())
+
+    def build(self) -> tuple[Fabric, Traffic, FaultSchedule]:
+        """Return what the scenario describes; raise `InputError` for what cannot exist."""
+        from openmrc.fabric.faults import compile_faults
+
+        with self.naming():
+            fabric = self.fabric.build()
+            refuse_convergence(fabric, self.transports)
+            traffic = self.workload.build(fabric.n_nics, self.seed)
+            faults = [fault.build() for fault in self.faults]
+            if self.report.qp is not None and self.report.qp >= traffic.n_qps:
+                raise InputError(
+                    f"report.qp: {self.report.qp}: there are {traffic.n_qps} queue pairs;"
+                    f" accepted: 0 to {traffic.n_qps - 1}"
+                )
+            for number, each in enumerate(self.transports):
+                if each.rules == "peer" and fabric.n_planes > 1:
+                    raise InputError(
+                        f"{_place(number, self.transports)}.rules: 'peer' is for a fabric of one"
+                        f" plane, this one has {fabric.n_planes}; use {each.kind!r}"
+                    )
+            schedule = compile_faults(faults, fabric, self.seed, self.stop.time)
+            return fabric, traffic, schedule
+
+    def transport(self, number: int) -> Transport | RoceTransport:
+        """Return a transport as the simulator takes it; raise `InputError` for what it refuses."""
+        with self.naming(number):
+            return self.transports[number].build()
+
+    @contextmanager
+    def naming(self, number: int | None = None, place: str = "") -> Iterator[None]:
+        """Let an `InputError` within name the file, and of several transports which one it is for.
+
+        `place` stands there instead of the file where an override is to blame. What an option of
+        the command is to blame for ("--pcap: ...") stays as it is.
+        """
+        try:
+            yield
+        except InputError as error:
+            said = str(error)
+            if said.startswith("--"):
+                raise
+            if number is not None and len(self.transports) > 1:
+                which = f"transport[{number}]"
+                about = re.match(r"transport\b(?!\[)", said)
+                said = which + said[about.end() :] if about else f"{said} (in the run of {which})"
+            raise InputError(said).at(place or self.source) from None
+
+    def replace(self, overrides: Mapping[str, Any], said_by: str = "replace") -> Scenario:
+        """Return this scenario with other values: `{"fabric.nics": 128, "fault[0].rate": 0.1}`.
+
+        A key is a path as in `mrc run --set`; `transport.pmtu` sets every transport's,
+        `transport.NAME.pmtu` one's. Raises `InputError`, with `said_by` in front where an override
+        is to blame.
+        """
+        return _from_tables(self.tables, overrides, self.source, self.base, said_by)
+
+    def files(self) -> list[Path]:
+        """Return every file that the scenario names, absolute."""
+        sections = (self.fabric, *self.transports, self.workload, *self.faults)
+        values = [value for section in sections for value in msgspec.structs.astuple(section)]
+        named = [Path(value) for value in values if isinstance(value, File)]
+        several = [path for value in values if isinstance(value, Files) for path in value.paths()]
+        policies = (value.file for value in values if isinstance(value, Choice))
+        return [*named, *several, *(file for file in policies if file is not None)]
+
+    def to_toml(self) -> str:
+        """Return the scenario as a file, every default written out."""
+        tables = [
+            write_table("", Header(name=self.name, seed=self.seed)),
+            write_table("[fabric]", self.fabric, kind=self.fabric.kind),
+            *(write_table("[[transport]]", each, kind=each.kind) for each in self.transports),
+            *self.workload.tables(),
+            *(write_table("[[fault]]", fault) for fault in self.faults),
+            write_table("[stop]", self.stop),
+            write_table("[report]", self.report),
+            write_table("[lab]", self.lab),
+        ]
+        return "\n".join(tables)
+
+
+def load_scenario(path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
+    """Read a scenario file, then `overrides` ("fabric.nics=128", "transport.mrc.pmtu=2048").
+
+    Raises `InputError` naming the file, the key's path, the value and what would be accepted.
+    """
+    path = Path(path)
+    text = _text_of(path)
+    return parse_scenario(text, overrides, source=str(path), base=path.parent, name=path.stem)
+
+
+def load_lab(path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
+    """Read a scenario file for its fabric, faults and `[lab]`: it may be without a `[workload]`.
+
+    Raises `InputError` as `load_scenario` does.
+    """
+    path = Path(path)
+    raw: Table = {"name": path.stem} | _tables_of(_text_of(path), str(path))
+    raw.setdefault("workload", {"kind": "permutation", "size": "1MB"})  # nobody will run it
+    return _from_tables(raw, overrides, str(path), path.parent)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_bytes().decode()
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be read ({error.strerror}); name a scenario file"
+        ) from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path}: is not UTF-8 text; a scenario is a TOML file") from None
+
+
+def _tables_of(text: str, source: str) -> Table:
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{source}: is not TOML: {error}; see docs/scenario.md") from None
+
+
+def parse_scenario(
+    text: str,
+    overrides: Sequence[str] = (),
+    source: str = "scenario",
+    base: Path | None = None,
+    name: str = "scenario",
+) -> Scenario:
+    """Read a scenario from TOML text; files it names are relative to `base`, or to where we are.
+
+    `source` is what errors call it, `name` what it is called if it does not say. Raises
+    `InputError` as `load_scenario` does.
+    """
+    raw = _tables_of(text, source)
+    if not raw:
+        raise InputError(
+            f'{source}: is empty; at least [workload] and its kind, such as "permutation"'
+        )
+    return _from_tables({"name": name} | raw, overrides, source, base or Path())
+
+
+def make_scenario(
+    tables: Mapping[str, Any],
+    overrides: Overrides = (),
+    base: Path | None = None,
+    name: str = "scenario",
+) -> Scenario:
+    """Check a scenario given as dicts: `{"fabric": {"nics": 32}, "workload": {"kind": "incast"}}`.
+
+    The keys are those of a file, `transport` and `fault` lists of dicts where there are several.
+    Files are relative to `base`, or to where we are. Raises `InputError` as `load_scenario` does.
+    """
+    return _from_tables(
+        {"name": name} | plain(tables), overrides, "scenario", base or Path(), "overrides"
+    )
+
+
+def as_scenario(given: Scenario | str | Path | Mapping[str, Any]) -> Scenario:
+    """Return the scenario itself, or of the file of that name, or of those tables."""
+    if isinstance(given, Scenario):
+        return given
+    if isinstance(given, Mapping):
+        return make_scenario(given)
+    if isinstance(given, str | Path):
+        return load_scenario(given)
+    raise InputError(
+        f"scenario: {given!r} is none; accepted: a Scenario, the name of a file, or dicts"
+    )
+
+
+def demo_scenario(overrides: Sequence[str] = ()) -> Scenario:
+    """Return the scenario that `mrc demo` runs."""
+    text = files("openmrc.scenario").joinpath("files/demo.toml").read_text(encoding="utf-8")
+    return parse_scenario(text, overrides, source="demo.toml")
+
+
+def peer_scenario(topo: str, cm: str, overrides: Sequence[str] = ()) -> Scenario:
+    """Return the run that htsim would make of a `.topo` and a `.cm` file, with its parameters.
+
+    Its packets are 4086 B of payload and 64 B of header, 64 hashed EVs, and both queues one BDP
+    with marks on the last hop as well; `rules = "peer"` stands for the rest. If an override says
+    `transport.kind=roce` it is htsim's RoCE: line rate, an acknowledgement for each packet.
+    """
+    roce = "transport.kind=roce" in [change.replace(" ", "") for change in overrides]
+    fabric = {"kind": "htsim", "topo": topo} | ({} if roce else {"ecn_last_hop": True})
+    transport = PEER | (PEER_ROCE if roce else PEER_MRC)
+    workload = {"kind": "htsim", "cm": cm}
+    tables = {"name": Path(cm).stem, "fabric": fabric, "transport": transport, "workload": workload}
+    return _from_tables(tables, overrides, "--topo --cm", Path())
+
+
+def _from_tables(
+    raw: Table, overrides: Overrides, source: str, base: Path, said_by: str = "--set"
+) -> Scenario:
+    raw = dict(raw)
+    transports = raw.get("transport", {})
+    raw["transport"] = list(transports) if isinstance(transports, list) else [transports]
+    overridden: list[str] = []
+    try:
+        for path, value in _changes(overrides, said_by):
+            overridden.append(_override(raw, path, value, said_by))
+        return _check(raw, source, base.absolute())
+    except InputError as error:
+        if str(error).startswith(said_by):
+            raise
+        # The key's path without list positions: what an override would have called it.
+        place = re.sub(r"\[\d+\]", "", str(error)).partition(":")[0]
+        raise error.at(said_by if place in overridden else source) from None
+
+
+def _check(raw: Table, source: str, base: Path) -> Scenario:
+    refuse_unknown(raw, TOP, "")
+    header = {key: raw[key] for key in ("name", "seed") if key in raw}
+    try:
+        head = read_table(header, Header, "", base)
+    except InputError as error:
+        raise InputError(str(error).removeprefix(".")) from None
+    fabric = fabric_section(raw.get("fabric", {}), base)
+    transports = _transports(raw["transport"], base)
+    refuse_idle(fabric, transports)
+    return Scenario(
+        name=head.name,
+        seed=head.seed,
+        fabric=fabric,
+        transports=transports,
+        workload=_workload(raw.get("workload", {}), base),
+        faults=tuple(
+            read_table(fault, FaultSection, f"fault[{number}]", base)
+            for number, fault in enumerate(_list(raw.get("fault", []), "fault"))
+        ),
+        stop=read_table(raw.get("stop", {}), StopSection, "stop", base),
+        report=read_table(raw.get("report", {}), ReportSection, "report", base),
+        lab=read_table(raw.get("lab", {}), LabSection, "lab", base),
+        source=source,
+        tables=raw,
+        base=base,
+    )
+
+
+def fabric_section(table: Any, base: Path = Path()) -> FabricSection:
+    """Return a checked `[fabric]` table on its own; `InputError` as for a scenario."""
+    section: FabricSection = _of_kind(table, FABRICS, "fabric", base, default="multiplane")
+    return section
+
+
+def _workload(table: Any, base: Path) -> WorkloadSection:
+    if not isinstance(table, dict) or table.get("kind") != Jobs.kind:
+        workload: WorkloadSection = _of_kind(table, WORKLOADS, "workload", base)
+        return workload
+    refuse_unknown(table, ("kind", "job"), "workload")
+    jobs: list[tuple[JobSection, WorkloadSection]] = []
+    for number, job in enumerate(_list(table.get("job", []), "workload.job")):
+        place = f"workload.job[{number}]"
+        work = _of_kind(job, JOB_WORKLOADS, place, base, also=JOB_KEYS)
+        given = {key: job[key] for key in JOB_KEYS if key in job}
+        if isinstance(nics := given.get("nics"), list):
+            given["nics"] = ", ".join(map(str, nics))
+        section = read_table({"name": _job_label(job)} | given, JobSection, place, base)
+        if section.name in [other.name for other, _ in jobs]:
+            raise InputError(
+                f"{place}.name: {section.name!r} is already the name of another job;"
+                " give each a name of its own"
+            )
+        jobs.append((section, work))
+    if not jobs:
+        raise InputError("workload.job: there is none; write [[workload.job]] and its keys")
+    return Jobs(job=tuple(jobs))
+
+
+def _job_label(table: Table) -> Any:
+    """A job's name: what it is called, else its kind."""
+    return table.get("name", table.get("kind"))
+
+
+def _of_kind(
+    table: Any,
+    kinds: dict[str, Any],
+    place: str,
+    base: Path,
+    default: str | None = None,
+    also: Sequence[str] = (),
+) -> Any:
+    refuse_no_table(table, place)
+    kind = table.get("kind", default)
+    if kind is None:
+        raise InputError(f"{place}.kind: is missing; accepted: {', '.join(kinds)}")
+    if not isinstance(kind, str) or kind not in kinds:
+        raise InputError(f"{place}.kind: {kind!r} is refused; accepted: {', '.join(kinds)}")
+    return read_table(table, kinds[kind], place, base, **dict.fromkeys(("kind", *also)))
+
+
+def _transports(tables: list[Any], base: Path) -> tuple[AnyTransport, ...]:
+    if not tables:
+        raise InputError("transport: is an empty list; leave it out, or write [[transport]]")
+    sections: list[AnyTransport] = []
+    for number, table in enumerate(tables):
+        place = _place(number, tables)
+        if isinstance(table, dict) and isinstance(label := label_of(table), str):
+            table = {"name": label} | table
+        section: AnyTransport = _of_kind(table, TRANSPORTS, place, base, default="mrc")
+        if section.name in [other.name for other in sections]:
+            raise InputError(
+                f"{place}.name: {section.name!r} is already the name of another transport;"
+                " give each a name of its own"
+            )
+        sections.append(section)
+    return tuple(sections)
+
+
+def _place(number: int, transports: Sequence[Any]) -> str:
+    """What errors call one of the transports."""
+    return f"transport[{number}]" if len(transports) > 1 else "transport"
+
+
+def _list(tables: Any, place: str) -> list[Any]:
+    if not isinstance(tables, list):
+        raise InputError(f"{place}: is one table; it is a list, write [[{place}]]")
+    return tables
+
+
+def _changes(overrides: Overrides, said_by: str) -> Iterator[tuple[str, Any]]:
+    """Each override as (path, value)."""
+    if isinstance(overrides, Mapping):
+        for path, value in overrides.items():
+            yield path, plain(value)
+        return
+    for override in overrides:
+        path, equals, text = override.partition("=")
+        if not equals:
+            raise _not_a_change(override, said_by)
+        yield path.strip(), value_of(text)
+
+
+def value_of(text: str) -> Any:
+    """Return what a shell's word means: a TOML value, else the word itself."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()  # a word or a quantity: nobody quotes in a shell
+
+
+def _not_a_change(override: str, said_by: str) -> InputError:
+    return InputError(f"{said_by} {override}: accepted: KEY=VALUE, such as fabric.nics=128")
+
+
+def _override(raw: Table, path: str, value: Any, said_by: str) -> str:
+    """Set `path` ("a.b") in `raw`; return it as errors will name it."""
+    section, dot, key = path.partition(".")
+    one_fault = re.fullmatch(r"fault\[(\d+)\]", section)
+    if not section or (dot and not key):
+        raise _not_a_change(f"{path}={value}", said_by)
+    if (one_fault or section in SETTABLE) and bool(dot) == (section in ("name", "seed")):
+        raise _not_a_change(f"{path}={value}", said_by)
+    if one_fault:
+        return _override_fault(raw, int(one_fault[1]), key, value, said_by)
+    try:
+        refuse_unknown({section: {} if dot else value}, SETTABLE, "")
+    except InputError as error:
+        raise error.at(said_by) from None
+    if not dot:
+        raw[section] = value
+    elif section == "transport":
+        key = _override_named(raw["transport"], section, label_of, key, value, said_by)
+    elif section == "workload" and "." in key and (jobs := _jobs_of(raw)):
+        key = f"job.{_override_named(jobs, section, _job_label, key, value, said_by)}"
+    else:
+        table = raw.get(section, {})
+        if isinstance(table, dict):
+            raw[section] = table | {key: value}
+    return f"{section}.{key}" if dot else section
+
+
+def _override_fault(raw: Table, number: int, key: str, value: Any, said_by: str) -> str:
+    faults = list(_list(raw.get("fault", []), "fault"))
+    if number >= len(faults):
+        there_is = f"fault[0] to fault[{len(faults) - 1}]" if faults else "no fault"
+        raise InputError(
+            f"{said_by} fault[{number}].{key}: there is no such fault; there is {there_is}"
+        )
+    if isinstance(faults[number], dict):
+        faults[number] = faults[number] | {key: value}
+    raw["fault"] = faults
+    return f"fault.{key}"
+
+
+def _jobs_of(raw: Table) -> list[Any]:
+    """Return the list of jobs in `raw`, to be changed there; empty if there is none."""
+    workload = raw.get("workload", {})
+    jobs = workload.get("job") if isinstance(workload, dict) else None
+    if not isinstance(jobs, list):
+        return []
+    jobs = list(jobs)
+    raw["workload"] = workload | {"job": jobs}
+    return jobs
+
+
+def _override_named(
+    tables: list[Any], what: str, label: Callable[[Table], Any], key: str, value: Any, said_by: str
+) -> str:
+    """Set "NAME.KEY" in the table of that name, "KEY" in all; return the key alone."""
+    name, dot, key = key.rpartition(".")
+    labels = [label(table) for table in tables if isinstance(table, dict)]
+    if dot and name not in labels:
+        what_it_is = "job" if what == "workload" else what
+        raise InputError(
+            f"{said_by} {what}.{name}.{key}: there is no {what_it_is} {name!r};"
+            f" there is: {', '.join(map(str, labels))}"
+        )
+    for number, table in enumerate(tables):
+        if isinstance(table, dict) and (not dot or label(table) == name):
+            tables[number] = table | {key: value}
+    return key

@@ -1,0 +1,299 @@
+"""Strict tables: TOML to frozen Structs, and back, with errors that name the place.
+
+msgspec checks types and ranges; this module adds what a person needs around it: quantities with
+units, `"auto"`, the path and the value in every refusal, and the nearest word to a misspelt key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from difflib import get_close_matches
+from glob import glob
+from pathlib import Path
+from typing import Any, ClassVar, Self, TypeVar, get_args
+
+import msgspec
+
+from openmrc import units
+from openmrc.errors import InputError
+from openmrc.sim.mrc.policies import find
+
+Table = dict[str, Any]
+S = TypeVar("S", bound=msgspec.Struct)
+
+AUTO = "auto"  # how a file says "derive it"; in a Struct it is None
+
+
+class Quantity(int):
+    """An integer in openmrc's unit that a file writes as text with a unit."""
+
+    UNIT: ClassVar[str] = ""  # what a name says of it: "_ps"
+    READ: ClassVar[Callable[[str], int]]
+    WRITE: ClassVar[Callable[[int], str]]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the quantity that `text` states; raise `InputError` otherwise."""
+        return cls(cls.READ(text))
+
+    def text(self) -> str:
+        """Return the text that `parse` reads back as the same integer."""
+        return type(self).WRITE(self)
+
+
+class Time(Quantity):
+    """Picoseconds."""
+
+    UNIT, READ, WRITE = "_ps", units.parse_time, units.fmt_time
+
+
+class Rate(Quantity):
+    """Bit/s."""
+
+    UNIT, READ, WRITE = "_bps", units.parse_rate, units.fmt_rate
+
+
+class Size(Quantity):
+    """Bytes."""
+
+    UNIT, READ, WRITE = "_bytes", units.parse_size, units.fmt_size
+
+
+class ByteCount(Size):
+    """Bytes of one packet or counter: a size with its unit, or a plain number."""
+
+    UNIT = ""
+
+    @classmethod
+    def parse(cls, text: str | int) -> Self:
+        if isinstance(text, int) and not isinstance(text, bool):
+            return cls(text)
+        return super().parse(text)  # type: ignore[arg-type]  # refuses what is no text
+
+
+class File(str):
+    """Path of a file that exists; relative to the scenario that names it, absolute once loaded."""
+
+    __slots__ = ()
+
+    @classmethod
+    def read(cls, text: Any, base: Path) -> Self:
+        """Return the file's name, made absolute; raise `InputError` if there is none."""
+        if not isinstance(text, str):
+            raise InputError(f"{text!r} is not the name of a file")
+        path = base / text
+        if not path.is_file():
+            raise InputError(f"{text!r}: there is no such file in {base}")
+        return cls(path.resolve())
+
+
+class Files(str):
+    """A directory, or a pattern of file names such as "run/*.et"; as `File`, absolute once loaded.
+
+    A directory stands for those of its files whose names end in SUFFIX.
+    """
+
+    __slots__ = ()
+    SUFFIX: ClassVar[str]
+
+    @classmethod
+    def read(cls, text: Any, base: Path) -> Self:
+        """Return the files' name, made absolute; raise `InputError` if there is none of them."""
+        if not isinstance(text, str):
+            raise InputError(f"{text!r} is not the name of files")
+        found = cls((base / text).absolute())
+        if not found.paths():
+            raise InputError(
+                f"{text!r}: there is no such file in {base}; accepted: a directory of"
+                f" {cls.SUFFIX} files, or a pattern as *{cls.SUFFIX}"
+            )
+        return found
+
+    def paths(self) -> list[Path]:
+        """Return the files there are, in the order of their names."""
+        pattern = str(Path(self) / f"*{self.SUFFIX}") if Path(self).is_dir() else str(self)
+        return sorted(path for name in glob(pattern) if (path := Path(name)).is_file())
+
+
+class Choice(str):
+    """One of the built-in WORDS, or "FILE.py:NAME", a policy in the user's own ROLE of it."""
+
+    __slots__ = ()
+    WORDS: ClassVar[tuple[str, ...]]
+    ROLE: ClassVar[str]
+
+    @classmethod
+    def read(cls, text: Any, base: Path) -> Self:
+        """Return the choice, a file's path made absolute; raise `InputError` otherwise."""
+        if isinstance(text, str) and text in cls.WORDS:
+            return cls(text)
+        if isinstance(text, str) and ":" in text:
+            return cls(find(text, cls.ROLE, base))
+        raise InputError(f"{text!r} is refused; accepted: {', '.join(cls.WORDS)} or FILE.py:NAME")
+
+    @property
+    def file(self) -> Path | None:
+        """The file of a policy."""
+        return None if self in self.WORDS else Path(self.rpartition(":")[0])
+
+
+def read_table(table: Any, struct: type[S], place: str, base: Path, **fixed: Any) -> S:
+    """Convert `table` to `struct`, or raise `InputError` with `place` ("fabric") in front.
+
+    Keys of `fixed` are part of the table but not of the Struct (`kind`, which chose the Struct).
+    Relative files are looked for in `base`.
+    """
+    refuse_no_table(table, place)
+    fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
+    refuse_unknown(table, [*fixed, *fields], place)
+    given = {
+        key: None if value == AUTO and _optional(fields[key].type) else value
+        for key, value in table.items()
+        if key not in fixed
+    }
+
+    def special(kind: type[Any], value: Any) -> Any:
+        if issubclass(kind, Quantity):
+            return _as_value_error(kind.parse, value)
+        if issubclass(kind, File | Files | Choice):
+            return _as_value_error(kind.read, value, base)
+        raise NotImplementedError(kind)
+
+    try:
+        return msgspec.convert(given, struct, dec_hook=special)
+    except msgspec.ValidationError as error:
+        raise InputError(_explain(str(error), table, fields, place)) from None
+
+
+def plain(value: Any) -> Any:
+    """Return `value` in TOML's own types, in place of NumPy's numbers, paths and tuples."""
+    if isinstance(value, Mapping):
+        if not all(isinstance(key, str) for key in value):
+            raise InputError(f"{next(k for k in value if not isinstance(k, str))!r} is not a key")
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Quantity):
+        return value.text()
+    return value.item() if hasattr(value, "item") else value
+
+
+def refuse_no_table(table: Any, place: str) -> None:
+    """Raise `InputError` unless `table` is one."""
+    if not isinstance(table, dict):
+        raise InputError(
+            f"{place}: {table!r} is not a table; write [{place}] and its keys below it"
+        )
+
+
+def refuse_unknown(table: Mapping[str, Any], known: Iterable[str], place: str) -> None:
+    """Raise `InputError` for the first key of `table` that is not in `known`."""
+    known = list(known)
+    for key, value in table.items():
+        if key in known:
+            continue
+        path = f"{place}.{key}" if place else key
+        what = "table" if isinstance(value, dict | list) else "key"
+        near = get_close_matches(key, known, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise InputError(f"{path}: unknown {what}; {hint}accepted here: {', '.join(known)}")
+
+
+def write_table(header: str, struct: msgspec.Struct, **first: Any) -> str:
+    """Return `struct` as TOML text under `header` ("[fabric]"), every default written out."""
+    lines = [header] if header else []
+    lines += [f"{key} = {_value(value)}" for key, value in first.items()]
+    for field in msgspec.structs.fields(struct):
+        value = getattr(struct, field.name)
+        if value is not msgspec.UNSET:
+            lines.append(f"{field.encode_name} = {_value(AUTO if value is None else value)}")
+    return "\n".join(lines) + "\n"
+
+
+def as_table(struct: msgspec.Struct, **first: Any) -> Table:
+    """Return `struct` as the table that `read_table` reads back as equal."""
+    fields = msgspec.structs.fields(struct)
+    values = {field.encode_name: getattr(struct, field.name) for field in fields}
+    given = {key: AUTO if value is None else plain(value) for key, value in values.items()}
+    return first | {key: value for key, value in given.items() if value is not msgspec.UNSET}
+
+
+def arguments(struct: msgspec.Struct, *keys: str) -> Table:
+    """Return the values of `keys` as what they build takes them: names say the units."""
+    kinds = {field.name: field.type for field in msgspec.structs.fields(struct)}
+    return {f"{key}{_unit(kinds[key])}": unitless(getattr(struct, key)) for key in keys}
+
+
+def _unit(annotation: Any) -> str:
+    """What a name says of the unit of such values, which may be "auto" as well."""
+    kinds = (annotation, *get_args(annotation))
+    return next((kind.UNIT for kind in kinds if hasattr(kind, "UNIT")), "")
+
+
+def unitless(value: Any) -> Any:
+    """Return the value of a key, without the type that only files need."""
+    if isinstance(value, Quantity):
+        return int(value)
+    return str(value) if isinstance(value, Choice) else value
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Quantity):
+        return f'"{value.text()}"'
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    escaped = "".join(
+        f"\\u{ord(c):04x}" if ord(c) < 0x20 or ord(c) == 0x7F else f"\\{c}" if c in '"\\' else c
+        for c in str(value)
+    )
+    return f'"{escaped}"'
+
+
+def _optional(annotation: Any) -> bool:
+    return type(None) in getattr(annotation, "__args__", ())
+
+
+def _as_value_error(read: Any, *arguments: Any) -> Any:
+    """msgspec adds the place to a ValueError, and to nothing else."""
+    try:
+        return read(*arguments)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+
+
+def _explain(message: str, table: Table, fields: Mapping[str, Any], place: str) -> str:
+    """Turn msgspec's words into place, value and remedy."""
+    message, _, path = message.partition(" - at `$")
+    key = path.rstrip("`").lstrip(".").partition("[")[0]  # of a list: the list
+    if missing := re.fullmatch(r"Object missing required field `(.*)`", message):
+        return f"{place}.{missing[1]}: is missing and has no default"
+    if not key:  # a Struct's own check; it names its key as ".key: what is wrong"
+        return f"{place}{message}" if message.startswith(".") else f"{place}: {message}"
+    if message.startswith("Invalid enum value"):
+        kinds = get_args(fields[key].type)  # the words, or the union of them with None
+        words = [word for kind in kinds for word in get_args(kind) or (kind,)]
+        accepted = ", ".join(AUTO if word is type(None) else word for word in words)
+    elif message.startswith("Expected"):
+        accepted = message.removeprefix("Expected ").partition(", got ")[0].replace("`", "")
+        for word, meaning in _WORDS.items():
+            accepted = re.sub(rf"\b{word}\b", meaning, accepted)
+        accepted = accepted.replace(" | null", f' or "{AUTO}"').replace(" | ", " or ")
+    else:
+        return f"{place}.{key}: {message}"
+    return f"{place}.{key}: {table.get(key)!r} is refused; accepted: {accepted}"
+
+
+_WORDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list of texts",
+}

@@ -1,0 +1,314 @@
+"""The tables `[transport]` of a scenario file: every key of MRC and of RoCEv2.
+
+As in `sections`, a key that would have no effect is unknown there, and None means `"auto"`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast, get_type_hints
+
+import msgspec
+from msgspec import Meta
+
+from openmrc.engine.parameters import PMTUS
+from openmrc.engine.policy import CONGESTION, PATHS
+from openmrc.errors import InputError
+from openmrc.scenario.fabric import FabricSection
+from openmrc.scenario.sections import Label, Section
+from openmrc.scenario.toml import ByteCount, Choice, Quantity, Size, Time, arguments, unitless
+from openmrc.sim.mrc.transport import Transport
+from openmrc.sim.roce.transport import BGP_PS, QPS_MAX, RETRY_CNT, RTO_PS
+from openmrc.units import fmt_time, parse_time
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from openmrc.fabric.model import Fabric
+    from openmrc.sim.roce.transport import RoceTransport
+
+_AUTO = '"auto"'
+PEER_PMTU_MIN, PEER_PMTU_MAX = 64, 16_384  # of peer runs; MRC has PMTUS
+
+
+class Paths(Choice):
+    """Who chooses the path of a packet."""
+
+    __slots__ = ()
+    WORDS = tuple(PATHS)
+    ROLE = "choose"
+
+
+class CongestionControl(Choice):
+    """Who sets the window."""
+
+    __slots__ = ()
+    WORDS = tuple(CONGESTION)
+    ROLE = "step"
+
+
+Parameter = dataclasses.Field[Any]
+# The order in which a file lists the keys; one that is not here comes last.
+ORDER = (
+    *("name", "paths", "cc", "rules", "evs_active", "evs_backup", "pmtu", "mpr", "sack_bytes"),
+    *("convergence", "base_rtt", "rto_exponent", "linear_cnt", "exp_cnt", "always_skip_after"),
+    *("srv6", "trim", "ecn_skip", "freezing"),
+)
+TEXTS: dict[str, Any] = {
+    "name": Label,
+    "paths": Paths,
+    "cc": CongestionControl,
+    "rules": Literal["mrc", "peer"],
+}
+
+
+def _mrc_keys() -> dict[str, Parameter]:
+    """The keys of `[transport]`, each with the parameter that it sets."""
+    keyed = [each for each in dataclasses.fields(Transport) if each.metadata.get("key", True)]
+    found = {each.name.removesuffix("_ps"): each for each in keyed}
+    return {key: found[key] for key in dict.fromkeys((*ORDER, *found))}
+
+
+def _as_key(key: str, parameter: Parameter) -> tuple[str, Any, Any]:
+    """A key, its type in a file, and its default there: of a time, "auto"."""
+    about, default = parameter.metadata, cast("Any", parameter.default)
+    unit, least = about.get("unit"), about.get("least")
+    if unit == "ps":
+        return key, Time | None, None
+    if unit == "bytes":
+        return key, ByteCount, ByteCount(default)
+    kind = TEXTS.get(key) or get_type_hints(Transport)[parameter.name]
+    if least is not None:
+        kind = Annotated[int, Meta(ge=least, le=about["most"], multiple_of=about["step"])]
+        kind = kind | None if default is None else kind
+    return key, kind, kind(default) if key in ("paths", "cc") else default
+
+
+MRC_KEYS = _mrc_keys()
+
+
+class MrcSection(Section, frozen=True, kw_only=True):
+    """What the keys of `[transport]` of MRC mean together."""
+
+    kind: ClassVar[str] = "mrc"
+
+    def __post_init__(self) -> None:
+        """Refuse what only another choice of paths would give a meaning."""
+        given = {key: getattr(self, key) for key in MRC_KEYS}
+        for key, parameter in MRC_KEYS.items():
+            value, only = given[key], parameter.metadata.get("only")
+            _, _, default = _as_key(key, parameter)
+            if only and value != default and given["paths"] != only:
+                raise ValueError(
+                    f".{key}: {value.text() if isinstance(value, Time) else value} does nothing"
+                    f" with paths = {str(given['paths'])!r}, only with {only!r}; leave it out, or"
+                    f" {_AUTO if default is None else default}"
+                )
+
+    def build(self) -> Transport:
+        """Return the transport the simulator runs; raise `InputError` for what it refuses."""
+        given = {key: getattr(self, key) for key in MRC_KEYS}
+        transport = Transport(
+            **{MRC_KEYS[key].name: unitless(v) for key, v in given.items() if v is not None}
+        )
+        _check_pmtu(transport.pmtu, transport.rules == "peer")
+        _check_base_rtt(transport.base_rtt_ps)
+        if transport.rules == "peer" and not transport.srv6:
+            raise InputError("transport.srv6: rules = 'peer' hashes EVs by itself; leave it out")
+        if not transport.ecn_skip and transport.paths in PATHS.keys() - {"mrc"}:
+            raise InputError(
+                f"transport.ecn_skip: {transport.paths!r} skips no path anyway; leave it out"
+            )
+        for key, parameter in MRC_KEYS.items():
+            about = parameter.metadata
+            if isinstance(given[key], ByteCount) and about["least"] is not None:
+                _check_bytes(key, given[key], about["least"], about["most"])
+        return transport
+
+
+if TYPE_CHECKING:
+
+    class TransportSection(Transport, MrcSection, frozen=True, kw_only=True):
+        """`[transport]`, or one of several `[[transport]]`: MRC, and what it leaves out."""
+
+        convergence: Time | None = None
+        base_rtt: Time | None = None
+        freezing: Time | None = None
+else:
+    TransportSection = msgspec.defstruct(
+        "TransportSection",
+        [_as_key(*each) for each in MRC_KEYS.items()],
+        bases=(MrcSection,),
+        module=__name__,
+        frozen=True,
+        kw_only=True,
+    )
+
+
+class Convergence(Quantity):
+    """How long routing takes to go around a failure; as a number the longest that may be, ps."""
+
+    low_ps: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return what "instant", "bgp", a time, or "1s-3s" (evenly between the two) states."""
+        if text == "instant":
+            return cls.between(0, 0)
+        if text == "bgp":
+            return cls.between(*BGP_PS)
+        try:
+            low, dash, high = text.partition("-")
+            ends = (parse_time(low), parse_time(high if dash else low))
+        except (InputError, AttributeError, TypeError):
+            raise InputError(
+                f'{text!r} is refused; accepted: "instant", a time ("50ms"), two times between'
+                ' which it is drawn ("1s-3s"), or "bgp"'
+            ) from None
+        if ends[0] > ends[1]:
+            raise InputError(f"{text!r} ends before it begins; write the shorter time first")
+        return cls.between(*ends)
+
+    @classmethod
+    def between(cls, low_ps: int, high_ps: int) -> Self:
+        """Return the convergence that is drawn evenly between two times."""
+        found = cls(high_ps)
+        found.low_ps = low_ps
+        return found
+
+    def text(self) -> str:
+        """Return the text that `parse` reads back."""
+        if (self.low_ps, int(self)) == BGP_PS:
+            return "bgp"
+        if self.low_ps == self:
+            return fmt_time(self) if self else "instant"
+        return f"{fmt_time(self.low_ps)}-{fmt_time(self)}"
+
+
+ACK_EVERY_MAX = 1 << 16
+# Keys of RoCEv2 that the simulator takes as they are.
+AS_STATED = (
+    *("name", "qps", "pmtu", "cc", "pfc", "buffer"),
+    *("ack_every", "rto", "retry_cnt", "base_rtt", "rules"),
+)
+
+
+class RoceSection(Section, frozen=True, kw_only=True):
+    """`[transport]` with `kind = "roce"`: RoCEv2 with reliable connections."""
+
+    kind: ClassVar[str] = "roce"
+    name: Label = "roce"
+    qps: Annotated[int, Meta(ge=1, le=QPS_MAX)] = 1
+    pmtu: ByteCount = ByteCount(4096)
+    cc: Literal["dcqcn", "none"] = "dcqcn"
+    profile: Literal["default", "aggressive", "most-aggressive"] | None = None
+    pfc: bool = True
+    buffer: Size | None = None
+    ack_every: Annotated[int, Meta(ge=1, le=ACK_EVERY_MAX)] = 4
+    rto: Time = Time(RTO_PS)
+    retry_cnt: Annotated[int, Meta(ge=0, le=7)] = RETRY_CNT
+    convergence: Convergence | None = None
+    base_rtt: Time | None = None
+    rules: Literal["roce", "peer"] = "roce"
+
+    def __post_init__(self) -> None:
+        if self.rto < 1:
+            raise ValueError(f".rto: {self.rto.text()}; at least 1 ps")
+        if self.buffer is not None and not self.pfc:
+            raise ValueError(f".buffer: {self.buffer.text()} is shared with pfc = true only")
+        if self.buffer is not None and self.rules == "peer":
+            raise ValueError(
+                f".buffer: {self.buffer.text()} does nothing with rules = 'peer', which has"
+                ' htsim\'s; leave it out, or "auto"'
+            )
+        if self.profile is not None and self.cc != "dcqcn":
+            raise ValueError(
+                f".profile: {self.profile!r} does nothing with cc = {self.cc!r}, only with"
+                " 'dcqcn'; leave it out, or \"auto\""
+            )
+
+    def build(self) -> RoceTransport:
+        """Return the transport the simulator runs; raise `InputError` for what it refuses."""
+        from openmrc.sim.roce.transport import RoceTransport
+
+        _check_pmtu(int(self.pmtu), self.rules == "peer")
+        _check_base_rtt(self.base_rtt)
+        return RoceTransport(
+            **arguments(self, *AS_STATED),
+            profile=self.profile or RoceTransport.profile,
+            convergence_ps=RoceTransport.convergence_ps
+            if self.convergence is None
+            else (self.convergence.low_ps, int(self.convergence)),
+        )
+
+
+def _check_pmtu(pmtu: int, peer: bool) -> None:
+    if not peer and pmtu not in PMTUS:
+        raise InputError(f"transport.pmtu: {pmtu}; accepted: 1024, 2048, 4096 or 8192")
+    _check_bytes("pmtu", pmtu, PEER_PMTU_MIN, PEER_PMTU_MAX)
+
+
+def _check_bytes(key: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise InputError(f"transport.{key}: {value}; accepted: {least} to {most}")
+
+
+def _check_base_rtt(base_rtt: int | None) -> None:
+    if base_rtt is not None and base_rtt < 1:
+        raise InputError('transport.base_rtt: 0ps; accepted: 1 ps or more, or "auto"')
+
+
+AnyTransport = TransportSection | RoceSection
+# Keys of [fabric], by what they are when nobody states them, that RoCEv2 does not look at.
+MRC_ALONE: dict[str, Any] = {
+    "trim": True,
+    "ecn_low": 0.2,
+    "ecn_high": 0.8,
+    "ecn_last_hop": False,
+    "forwarding": "arithmetic",
+}
+QUEUES = ("queue", "queue_last_hop")
+
+
+def refuse_idle(fabric: FabricSection, transports: Sequence[AnyTransport]) -> None:
+    """Raise `InputError` for a key of `[fabric]` that none of the transports looks at."""
+    roce = [each for each in transports if isinstance(each, RoceSection)]
+    if len(roce) < len(transports):
+        return
+    for key, default in MRC_ALONE.items():
+        if (value := getattr(fabric, key)) != default:
+            said = str(value).lower() if isinstance(value, bool) else repr(value)
+            raise InputError(
+                f"fabric.{key}: {said} does nothing: it is MRC's alone, and every transport here"
+                " is RoCEv2; leave it out"
+            )
+    for key in QUEUES:
+        value = getattr(fabric, key)
+        if value is not None and all(each.pfc for each in roce):
+            raise InputError(
+                f"fabric.{key}: {value.text()} does nothing: with pfc = true queues have no end;"
+                ' leave it out, or "auto", or set pfc = false'
+            )
+
+
+def refuse_convergence(fabric: Fabric, transports: Sequence[AnyTransport]) -> None:
+    """Raise `InputError` for a time of convergence where routing has nothing to choose."""
+    if fabric.n_planes > 1 or fabric.n_paths(0, fabric.n_nics - 1, 0) > 1:
+        return
+    for number, each in enumerate(transports):
+        if each.convergence is not None:
+            place = "transport" if len(transports) == 1 else f"transport[{number}]"
+            raise InputError(
+                f"{place}.convergence: {each.convergence.text()} does nothing: this fabric has one"
+                ' path between two NICs, and no routing; leave it out, or "auto"'
+            )
+
+
+TRANSPORTS: dict[str, Any] = {section.kind: section for section in (TransportSection, RoceSection)}
+
+
+def label_of(table: dict[str, Any]) -> Any:
+    """Return a transport's name: what it is called, else MRC's `paths`, else its kind."""
+    if table.get("kind", TransportSection.kind) == TransportSection.kind:
+        return table.get("name", table.get("paths", TransportSection.kind))
+    return table.get("name", table["kind"])

@@ -1,0 +1,132 @@
+"""What crosses links of an MRC network: the frames of `sim.watch.capture`.
+
+The frame is what stands on that link: the carrier shifted by every switch on the way so far,
+through the fabric's real tables; CE and trimming as the queues before it left them; hop limits
+counted down. With hashed EVs (`srv6 = false`, `rules = "peer"`, parallel links) there are no
+carriers, and frames have one IPv6 header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from openmrc.engine.packet import ENDPOINT_QPN, TRIMMED, TRIMMED_LASTHOP
+from openmrc.fabric.model import Fabric
+from openmrc.jit import compiled, inlined
+from openmrc.sim.mrc.transport import Transport
+from openmrc.sim.net.state import UNDAMAGED
+from openmrc.sim.watch.capture import FRAME_BYTES_MAX, HOP_LIMIT, LinkCapture, Noted, put_macs
+from openmrc.sim.watch.watched import Watched
+from openmrc.wire import addresses, codec, srv6
+from openmrc.wire.layout import PKEY_DEFAULT, UDP_PORT
+
+
+class _Wires(NamedTuple):
+    """`capture.Wires`, and how carriers lead over them."""
+
+    switch: Any
+    nic: Any
+    peer_switch: Any
+    peer_nic: Any
+    tables: srv6.Tables
+    headend: srv6.Headend
+    n_planes: int
+    by_carrier: int
+
+
+class Capture(LinkCapture):
+    """A capture of MRC; `hashed` if the world forwards by hash."""
+
+    sent_over = "MRC is sent over IPv6"
+    nics_max = addresses.NICS_MAX
+
+    def __init__(
+        self, stream: BinaryIO, fabric: Fabric, where: Sequence[str], hashed: bool = False
+    ) -> None:
+        super().__init__(stream, fabric, where)
+        by_carrier = not hashed and int(fabric.sw_bundle.max()) == 1
+        srv6_of = srv6.of_fabric(fabric) if by_carrier else srv6.nothing()
+        self._routed = _Wires(*self._wires, *srv6_of, fabric.n_planes, int(by_carrier))
+
+    @classmethod
+    def of(
+        cls, stream: BinaryIO, fabric: Fabric, where: Sequence[str], transport: Transport
+    ) -> Capture:
+        """Return the capture of a run with this transport."""
+        return cls(stream, fabric, where, transport.hashed)
+
+    def _due(self, world: Watched, tap: Any, packet: Any) -> tuple[Any, Any]:
+        packet.flag_bits |= tap.marks & UNDAMAGED
+        return tap, packet
+
+    def _make(self, world: Watched, noted: Noted, first: int) -> int:
+        qp = noted.tap.qp
+        sender = world.engine.qp.qpn[world.net.qp.other[qp]]
+        source_qpn = np.where(qp >= 0, sender, ENDPOINT_QPN).astype(np.int64)
+        return int(_write_frames(self._out, first, noted, source_qpn, self._routed, self._envelope))
+
+
+@inlined
+def _fill_envelope(e, p, port, hops, source_qpn, wires):
+    """The envelope of a packet on a link."""
+    plane = int(p.plane)
+    put_macs(e, port, plane, wires)
+    addresses.write_ipv6(e.inner_src, 0, int(p.src), plane)
+    addresses.write_ipv6(e.inner_dst, 0, int(p.dst), plane)
+    addresses.write_ipv6(e.outer_src, 0, int(p.src), plane)
+    e.hop_limit = HOP_LIMIT - hops
+    e.inner_hop_limit = HOP_LIMIT
+    e.tseth = 1
+    e.udp_port = UDP_PORT
+    e.pkey = PKEY_DEFAULT
+    e.spdcid = source_qpn & 0xFFFF
+    e.dpdcid = p.dst_qpn & 0xFFFF
+
+
+@inlined
+def _travel(e, p, first_switch, hops, wires):
+    """Spell the carrier and let `hops` switches handle it; the port by which the last one sends."""
+    srv6.write_carrier(e.carrier, 0, wires.headend, int(p.src), int(p.dst), int(p.ev))
+    switch = first_switch
+    port = -1
+    for _ in range(hops):
+        port = srv6.step(e.carrier, 0, wires.tables, switch)
+        if port < 0:
+            return port
+        switch = int(wires.peer_switch[port])
+    return port
+
+
+@compiled
+def _write_frames(out, first, noted, source_qpn, wires, e):
+    """Frames of packets `first` .. as many as fit into `out`, `noted.ends[i]` behind each.
+
+    The number of the first packet left out; `first` if the carrier of that one leads elsewhere.
+    """
+    at = 0
+    i = first
+    while i < noted.tap.shape[0] and at + FRAME_BYTES_MAX <= out.shape[0]:
+        p = noted.packet[i]
+        port = int(noted.tap[i].port)
+        _fill_envelope(e, p, port, noted.hops[i], source_qpn[i], wires)
+        e.srv6 = wires.by_carrier
+        if wires.by_carrier:
+            entry = int(wires.peer_switch[p.src * wires.n_planes + p.plane])
+            leaves = _travel(e, p, entry, noted.hops[i], wires)
+            if noted.hops[i] > 0 and leaves != port:
+                return first
+        n = codec.encode(p, e, out[:0], out[at:], 1)
+        if n < 0:
+            return first
+        if p.flag_bits & (TRIMMED | TRIMMED_LASTHOP):
+            n = codec.trim(out[at:], n, p.flag_bits & TRIMMED_LASTHOP)
+        at += n
+        noted.ends[i] = at
+        i += 1
+    return i
+
+
+CAPTURE = Capture

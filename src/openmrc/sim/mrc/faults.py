@@ -1,0 +1,209 @@
+"""Faults as they happen: ports, switches and NIC ports change state, NICs review what paths they
+may use; routing converges later, for those who need it.
+"""
+
+from __future__ import annotations
+
+from openmrc.engine import beliefs, bits, ports, rotation
+from openmrc.engine.ev import DENIED
+from openmrc.fabric.actions import NIC_PORT_DOWN, NIC_PORT_UP, PORT_DOWN, REVIEW_PATHS
+from openmrc.jit import inlined, inner
+from openmrc.sim.mrc import nic
+from openmrc.sim.net import events, health, link, switch
+from openmrc.sim.net.state import AT_CONVERGED, AT_REVIEW
+
+REHASH_TRIES = 512  # paths drawn before a QP is left where it is: nothing reaches its peer then
+
+
+@inner
+def apply(net, st, fault, now):
+    """One elementary action of the schedule."""
+    action = int(fault.action)
+    target = int(fault.target)
+    if action == NIC_PORT_DOWN or action == NIC_PORT_UP:
+        _nic_port(net, st, target, action == NIC_PORT_UP, now)
+    elif action == REVIEW_PATHS:
+        if net.ctl[0].single == 0:  # else routing has taken the denials in
+            events.push(net, now, AT_REVIEW, 0)
+    else:
+        rerouted = health.change(net, fault, action, target)
+        if action == PORT_DOWN:
+            link.flush(net, net.port[target])
+        if rerouted:
+            _reroute(net, now)
+
+
+@inlined
+def _reroute(net, now):
+    """Routing begins to converge, once for all that happens at one instant."""
+    ctl = net.ctl[0]
+    if ctl.single and ctl.rerouted_at != now:
+        ctl.rerouted_at = now
+        events.push(net, now + ctl.convergence_ps, AT_CONVERGED, 0)
+
+
+@inner
+def _nic_port(net, st, port_no, up, now):
+    """A NIC notices its own port."""
+    n, plane = health.note_nic_port(net, port_no, up)
+    ports.set_local_port(st, n, plane, up, now)
+    nic.after_ports(net, st, n, now)
+
+
+@inner
+def _is_free(net, src, dst, plane, ev, groups, all_up):
+    """Whether no port of a path is denied to these groups, nor, if `all_up` is asked for, down."""
+    ctl = net.ctl[0]
+    port_no = src * ctl.n_planes + plane
+    while True:
+        port = net.port[port_no]
+        if (all_up and port.up == 0) or int(net.health[port_no].denied) & groups:
+            return False
+        if port.peer < 0:
+            return True
+        port_no = switch.egress(ctl, net.switch[port.peer], dst, ev)
+
+
+@inner
+def _barred(net, src, dst, plane, groups):
+    """Whether every way of a plane crosses a port that is denied to these groups.
+
+    Of a hashed EV nobody at the NIC knows more than its plane. The ways are counted like numbers:
+    at each switch that has a choice of n the next digit, modulo n, is the choice.
+    """
+    ctl = net.ctl[0]
+    way = 0
+    ways = 1
+    while way < ways:
+        port_no = src * ctl.n_planes + plane
+        digits = way
+        ways = 1
+        crosses = False
+        while True:
+            crosses = crosses or int(net.health[port_no].denied) & groups != 0
+            port = net.port[port_no]
+            if port.peer < 0:
+                break
+            s = net.switch[port.peer]
+            port_no, n = switch.first_egress(s, dst)
+            port_no += digits % n
+            digits //= n
+            ways *= n
+        if not crosses:
+            return False
+        way += 1
+    return True
+
+
+@inner
+def review(net, st, nic_no, now):
+    """A NIC goes through its EVs: which do denylists take, which do they give back? Then the next
+    NIC.
+    """
+    ctl = net.ctl[0]
+    groups = int(net.groups[nic_no])
+    n = st.nic[nic_no]
+    for qi in range(n.qp0, n.qp0 + n.n_qps):
+        q = st.qp[qi]
+        changed = False
+        judged = -1  # plane for which `denied` holds, where EVs differ in nothing else
+        denied = False
+        for i in range(q.n_evs):
+            e = st.ev[q.ev0 + i]
+            plane = int(e.plane)
+            if not ctl.hashes_tuple:
+                ev = _seen(net, q, plane, int(e.value))
+                denied = not _is_free(net, nic_no, int(q.peer_nic), plane, ev, groups, False)
+            elif plane != judged:
+                denied = _barred(net, nic_no, int(q.peer_nic), plane, groups)
+                judged = plane
+            if denied != (e.state == DENIED):
+                beliefs.deny(st, q, i, denied, now)
+                changed = True
+        if changed:
+            nic.make_ready(net, st, qi)
+            nic.plan_qp(net, st, qi)
+    nic.pump(net, st, nic_no, now)
+    if nic_no + 1 < net.nic.shape[0]:
+        events.push(net, now, AT_REVIEW, nic_no + 1)
+
+
+@inner
+def _alive(net, src, dst, plane, ev):
+    """Whether routing believes in a path: silent switches and lossy links look healthy to it. What
+    is denied it takes out of service as it does what is down.
+    """
+    groups = int(net.groups[src]) if net.groups.shape[0] > 0 else 0
+    return _is_free(net, src, dst, plane, ev, groups, True)
+
+
+@inner
+def converge(net, st, nic_no, now):
+    """Routing has converged: a NIC's QPs on one hashed path whose path is broken are hashed anew.
+    Then the next NIC.
+    """
+    ctl = net.ctl[0]
+    n = st.nic[nic_no]
+    for qi in range(n.qp0, n.qp0 + n.n_qps):
+        q = st.qp[qi]
+        e = st.ev[q.ev0]
+        value = int(e.value)
+        plane = int(e.plane)
+        if _alive(net, q.nic, q.peer_nic, plane, _seen(net, q, plane, value)):
+            continue
+        for _ in range(REHASH_TRIES):
+            plane = bits.draw_below(st.stream, q.index, q.n_planes)
+            value = bits.draw(st.stream, q.index) & 0xFFFF
+            if not ctl.hashed:
+                value = _path(net, q, plane, value)
+            if _alive(net, q.nic, q.peer_nic, plane, _seen(net, q, plane, value)):
+                _move(st, q, e, plane, value)
+                break
+        nic.make_ready(net, st, qi)
+        nic.pump(net, st, nic_no, now)
+    if nic_no + 1 < net.nic.shape[0]:
+        events.push(net, now, AT_CONVERGED, nic_no + 1)
+
+
+@inner
+def _seen(net, q, plane, value):
+    """An EV of a QP's data as switches see it."""
+    ctl = net.ctl[0]
+    if not ctl.hashed:
+        return value
+    flow = int(net.qp[q.index].flow)
+    if ctl.hashes_tuple:
+        flow = switch.tuple_flow(int(q.nic), int(q.peer_nic), plane)
+    return switch.hashed_ev(flow, value)
+
+
+@inner
+def _path(net, q, plane, value):
+    """The EV of a path that exists on a plane, from random bits."""
+    ctl = net.ctl[0]
+    t0 = net.switch[net.port[q.nic * ctl.n_planes + plane].peer]
+    up0 = up1 = 0
+    if t0.n_up > 0:
+        t1 = net.switch[net.port[t0.first_up].peer]
+        up0 = value % t0.n_up
+        if t1.n_up > 0:
+            up1 = (value >> 8) % t1.n_up
+    path = (plane << ctl.plane_shift) | (up0 << ctl.up0_shift) | (up1 << ctl.up1_shift)
+    return ctl.ev_base | path
+
+
+@inner
+def _move(st, q, e, plane, value):
+    """Give a QP of one path another."""
+    for k in range(q.n_planes):
+        r = st.plane[q.plane0 + k]
+        r.n_evs = 1 if k == plane else 0
+        r.n_active = r.n_evs
+        r.share = r.n_evs
+        r.n_good = r.n_evs
+        r.ev0 = 0
+        r.pos = 0
+        st.order[q.order0 + k * q.order_len] = 0
+    e.plane = plane
+    e.value = value
+    rotation.refresh_planes(st, q)

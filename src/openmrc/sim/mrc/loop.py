@@ -1,0 +1,110 @@
+"""The event loop: the next event of wheel or heap, until a time, a budget or the end."""
+
+from __future__ import annotations
+
+from openmrc.engine import setup
+from openmrc.engine.state import OUT_MAX
+from openmrc.jit import compiled, inlined, inner
+from openmrc.sim.mrc import faults, nic, scout
+from openmrc.sim.net import due, events, link, messages, switch
+from openmrc.sim.net import state as ss
+
+PACKETS_RESERVED = 2 * OUT_MAX  # one event never needs more packets than this
+
+
+@inlined
+def _arrive(net, st, n, now):
+    """A packet reaches the end of its link: a switch forwards it, a NIC receives it."""
+    ctl = net.ctl[0]
+    h = net.hop[n]
+    if ctl.any_down and link.went_down_under(net, h, now):
+        link.drop_by_fault(net, n)
+        return
+    if h.to < 0:
+        nic.receive(net, st, n, -1 - int(h.to), now)
+        return
+    s = net.switch[h.to]
+    if s.silent:
+        link.drop_by_fault(net, n)
+        return
+    if ctl.by_usid:
+        port_no = switch.egress_by_usid(net, n, int(h.to))
+        if port_no < 0:  # no plan of a fabric leads here; if one did, bytes would go missing
+            link.drop_by_fault(net, n)
+            return
+    else:
+        port_no = switch.egress(ctl, s, int(h.dst), int(h.ev))
+    link.enqueue(net, port_no, n, now)
+
+
+@inner
+def _from_heap(net, st, at):
+    """The heap's first entry is due."""
+    kind, number = events.pop(net)
+    if kind == ss.AT_QP:
+        if events.comes_due(net.qp[number], at):
+            nic.on_qp_timer(net, st, number, at)
+    elif kind == ss.AT_NIC:
+        if events.comes_due(net.nic[number], at):
+            nic.on_nic_timer(net, st, number, at)
+    elif kind == ss.AT_MESSAGE:
+        _post(net, st, number, at)
+    elif kind == ss.AT_FAULT:
+        faults.apply(net, st, net.fault[number], at)
+        due.next_fault(net, number + 1)
+    elif kind == ss.AT_CONVERGED:
+        faults.converge(net, st, number, at)
+    elif kind == ss.AT_REVIEW:
+        faults.review(net, st, number, at)
+
+
+@inner
+def _post(net, st, mi, now):
+    if net.message[mi].fate != ss.OPEN:
+        return
+    if net.message[mi].qp < 0:
+        messages.end_computation(net, mi, now)
+        return
+    messages.post(net, st, mi, now)
+    qi = int(net.message[mi].qp)
+    nic.make_ready(net, st, qi)
+    nic.pump(net, st, int(st.qp[qi].nic), now)
+    nic.plan_qp(net, st, qi)
+
+
+@inner
+def _start(net, st):
+    """Before the first event: open every QP, and put what comes first into the heap."""
+    for qi in range(st.qp.shape[0]):
+        setup.open_qp(st, qi)
+    due.start(net)
+
+
+@compiled
+def advance(net, st, until, budget):
+    """Run events up to and including time `until`, at most about `budget` of them; why it stopped.
+
+    `ROOM`, `HEAP` and `TIMELINE` ask the caller to enlarge an array and to call again, `TAPPED` to
+    take what tapped ports have sent.
+    """
+    ctl = net.ctl[0]
+    if ctl.started == 0:
+        _start(net, st)
+    for done in range(due.rounded_up(budget)):
+        why, at, event = due.take(net, until, done, PACKETS_RESERVED)
+        if why != due.GO_ON:
+            return why
+        if event == due.FROM_HEAP:
+            _from_heap(net, st, at)
+            continue
+        scout.look_ahead(net, st)
+        if event >= ctl.n_ports:
+            _arrive(net, st, event - ctl.n_ports, at)
+        elif event >= ctl.n_nic_ports:
+            link.on_switch_port_free(net, event, at)
+        else:
+            nic.on_port_free(net, st, event, at)
+    return ss.BUDGET
+
+
+assert ss.OPEN < ss.COMPLETED

@@ -1,0 +1,77 @@
+"""What a `World` asks of MRC: to build it, to run it, to tell what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from openmrc.engine import state as es
+from openmrc.engine.ev import ASSUMED_BAD
+from openmrc.errors import InputError
+from openmrc.sim.mrc import build, loop
+from openmrc.sim.mrc.derive import derive
+from openmrc.sim.mrc.reader import EvReader
+from openmrc.sim.mrc.transport import COUNTED, Transport
+from openmrc.sim.net import state as ss
+from openmrc.sim.net.network import Ends
+from openmrc.sim.net.parts import Parts
+from openmrc.sim.watch import books
+from openmrc.sim.watch.side import Side
+from openmrc.sim.watch.watched import Watched
+
+
+class MrcSide(Side):
+    """MRC in a world."""
+
+    def __init__(self, parts: Parts, transport: Transport) -> None:
+        if transport.rules == "peer" and not transport.srv6:
+            raise InputError("transport.srv6: rules = 'peer' hashes EVs by itself; leave it out")
+        if transport.trim is not None:
+            parts = replace(parts, queues=replace(parts.queues, trim=transport.trim))
+        self.values = derive(parts.fabric, transport, parts.queues, parts.senders_per_nic)
+        self.ends = Ends(parts.traffic)
+        self.engine = build.build_engine(parts, transport, self.values, self.ends)
+        self.net = build.build_net(parts, transport, self.values, self.ends, self.engine)
+
+    def advance(self, net: ss.Net, until: int, budget: int) -> int:
+        """As `sim.loop.advance`."""
+        why: int = loop.advance(net, self.engine, until, budget)
+        return why
+
+    def error_of(self, net: ss.Net, message: int) -> int:
+        """Why a message failed, an index into `ERROR_TEXTS`."""
+        q, end = self.engine.qp, int(net.message.qp[message])
+        return int(q.error[end]) or int(q.error[self.ends.other[end]])
+
+    def counters(self, now_ps: int) -> dict[str, int]:
+        """What `World.counters` has beside what every network counts, up to now."""
+        return {name: int(self.engine.qp[field].sum()) for name, field in COUNTED.items()}
+
+    def reader(self, world: Watched, qp: int) -> EvReader:
+        """What reads a QP of the workload while the world runs."""
+        return EvReader(world, qp)
+
+    def wrong(self, world: Watched) -> list[str]:
+        """What each sender counts is what its window and its paths hold."""
+        st = self.engine
+        found: list[str] = []
+        for end in self.ends.sender.tolist():
+            q = st.qp[end]
+            una, nxt = int(q.una), int(q.nxt)
+            ring = st.slot[int(q.slot0) : int(q.slot0 + q.slot_mask) + 1]
+            window = ring[np.arange(una, nxt) & int(q.slot_mask)]
+            in_flight = window.bytes_nominal[window.state == es.SENT].sum(dtype=np.int64)
+            e = st.ev[int(q.ev0) : int(q.ev0 + q.n_evs)]
+            pairs = [
+                ("bytes in flight", q.inflight, in_flight),
+                ("packets lost", q.lost, (window.state == es.LOST).sum()),
+                ("EVs in ASSUMED_BAD", q.n_bad, (e.state == ASSUMED_BAD).sum()),
+                ("PSN window kept (row 16)", una <= nxt <= una + int(q.mpr), True),
+                ("window within its limits", bool(q.pkt <= q.cwnd <= q.max_wnd), True),
+            ]
+            found += books.different(f"QP {int(q.qpn):#x}: ", pairs)
+        return found
+
+
+SIDE = MrcSide

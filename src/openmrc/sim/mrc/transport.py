@@ -1,0 +1,46 @@
+"""What a run can choose about the endpoints."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from openmrc.engine.parameters import Variants, stated
+
+COUNTED = {  # what a run counts of endpoints, by field of MRC's QPs; 0 for who counts none of it
+    "sack": "n_sack",
+    "nack": "n_nack",
+    "probe": "n_probe",
+    "duplicates": "n_dup",
+    "assumed_bad": "n_bad_total",
+    "revived": "n_revived",
+    "skips": "n_skips",
+    "false_alarms": "n_false",
+    "inferred": "n_inferred",
+    "timeouts": "n_timeouts",
+    "epochs": "n_epochs",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transport(Variants):
+    """One transport to run a workload with: the parameters of its endpoints, and the run's own.
+
+    `paths` and `cc` may be a policy, "FILE.py:NAME" (openmrc.sim.mrc.policies).
+    """
+
+    name: str = "mrc"
+    # "peer": htsim's packet sizes, hashed EVs, alpha by 12 us, control on random EVs
+    rules: str = "mrc"
+    # from a fault to new paths
+    convergence_ps: int = stated(50_000_000_000, "docs/scenario.md", "ps", only="single")
+    # T; None: from the fabric's longest path
+    base_rtt_ps: int | None = stated(None, "MRC 4.6", "ps")
+    # False: no carriers; an EV is a source port, and switches hash the 5-tuple
+    srv6: bool = True
+    # whether switches trim in this run; None: as the fabric's queues say
+    trim: bool | None = None
+
+    @property
+    def hashed(self) -> bool:
+        """Whether switches hash: an EV then names no path."""
+        return self.rules == "peer" or not self.srv6

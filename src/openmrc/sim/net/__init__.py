@@ -1,0 +1,1 @@
+"""What the packets of every transport cross: events, ports, links, switches, messages."""

@@ -1,0 +1,81 @@
+"""What a network's event loop does next, or why it comes back: the same for every transport."""
+
+from __future__ import annotations
+
+from openmrc.engine.state import NEVER
+from openmrc.jit import inlined
+from openmrc.sim.net import events, messages
+from openmrc.sim.net import state as ss
+
+GO_ON = -1
+FROM_HEAP = -1  # in place of an event of the wheel
+
+
+@inlined
+def start(net):
+    """Before the first event: put the first fault and the messages that wait for nobody into the
+    heap.
+    """
+    next_fault(net, 0)
+    for i in range(net.message.shape[0]):
+        messages.start(net, i)
+    net.ctl[0].started = 1
+
+
+@inlined
+def rounded_up(budget):
+    """Events of a call: as many as lie between two checks, or a multiple of that."""
+    return -(-budget // ss.EVENTS_BETWEEN_CHECKS) * ss.EVENTS_BETWEEN_CHECKS
+
+
+@inlined
+def take(net, until, done, packets_reserved):
+    """Take the next event: whether to go on after `done` of them, when it is, and which.
+
+    The first is `GO_ON`, or what `advance` returns, and then nothing is taken. `packets_reserved`
+    are more than one event ever needs.
+    """
+    ctl = net.ctl[0]
+    why, at, from_heap = _look(net, until, done, packets_reserved)
+    event = FROM_HEAP
+    if why == GO_ON:
+        ctl.now = at
+        ctl.events += 1
+        if from_heap:
+            events.rewind(net, at)
+        else:
+            event = events.take(net)
+    return why, at, event
+
+
+@inlined
+def _look(net, until, done, packets_reserved):
+    """Whether to go on, when the next event is, and whether the heap has it."""
+    ctl = net.ctl[0]
+    at = events.next_at(net)
+    heap_at = net.heap[0].at if ctl.heap_n > 0 else NEVER
+    from_heap = heap_at <= at
+    if from_heap:
+        at = heap_at
+    why = GO_ON
+    if done % ss.EVENTS_BETWEEN_CHECKS == 0 and ctl.heap_n + ctl.reserve > net.heap.shape[0]:
+        why = ss.HEAP
+    elif done % ss.EVENTS_BETWEEN_CHECKS == 0 and ctl.tap_n + ctl.tap_reserve > net.tap.shape[0]:
+        why = ss.TAPPED
+    elif ctl.messages_open == 0 or ctl.ended:
+        why = ss.FINISHED
+    elif ctl.n_free < packets_reserved:
+        why = ss.ROOM
+    elif at > until:
+        ctl.now = until
+        why = ss.FINISHED if at == NEVER else ss.REACHED
+    elif at >= net.timeline.shape[0] * ctl.bin_ps:
+        why = ss.TIMELINE
+    return why, at, from_heap
+
+
+@inlined
+def next_fault(net, number):
+    """The schedule enters the heap action by action: it may be longer than memory is cheap."""
+    if number < net.fault.shape[0]:
+        events.push(net, net.fault[number].at_ps, ss.AT_FAULT, number)

@@ -1,0 +1,88 @@
+"""What a fault changes in the network itself: the same for every transport.
+
+Who notices and what follows from it is each transport's: `mrc.faults`, `roce.faults`.
+"""
+
+from __future__ import annotations
+
+from openmrc.engine.packet import TRIMMED, TRIMMED_LASTHOP
+from openmrc.fabric import actions, health
+from openmrc.jit import inlined, inner
+from openmrc.sim.net import rounds
+from openmrc.sim.net.state import DAMAGED
+
+
+@inlined
+def change(net, fault, action, target):
+    """A switch or a directed port changes; True if it is a port that routing takes in: it comes,
+    goes, or is denied. Silence, losses, damage and slow rates nobody notices; of a dead switch all
+    ports are down.
+    """
+    if (
+        action == actions.SWITCH_UP
+        or action == actions.SWITCH_DOWN
+        or action == actions.SWITCH_SILENT
+    ):
+        net.switch[target].silent = 1 if action == actions.SWITCH_SILENT else 0
+        return False
+    port = net.port[target]
+    ways = (
+        action == actions.PORT_DOWN
+        or action == actions.PORT_UP
+        or action == actions.PORT_DENY
+        or action == actions.PORT_ALLOW
+    )
+    if ways:
+        _come_or_go(net, fault, action, target)
+    elif action == actions.PORT_RATE:
+        port.kind = fault.port_kind  # a transmission under way ends as it began
+    else:
+        health.change(net.health[target], action, fault.rate, fault.burst)
+    port.faulty = 1 if port.up == 0 or health.is_faulty(net.health[target]) else 0
+    return ways
+
+
+@inlined
+def _come_or_go(net, fault, action, target):
+    """A directed port goes down or comes back, or a group of NICs may not use it, or may again."""
+    port = net.port[target]
+    state = net.health[target]
+    if action == actions.PORT_DOWN:
+        port.up = 0
+        state.cut_until = port.free_at
+        net.ctl[0].any_down = 1
+    elif action == actions.PORT_UP:
+        port.up = 1
+    elif action == actions.PORT_DENY:
+        state.denied = int(state.denied) | (1 << int(fault.group))
+    elif action == actions.PORT_ALLOW:
+        state.denied = int(state.denied) & ~(1 << int(fault.group))
+
+
+@inner
+def loses(net, port, port_no, h):
+    """Whether a faulty port loses the packet that it sends; it may also damage it. A trimmed packet
+    has no iCRC (MRC 2.13).
+    """
+    if port.up == 0:
+        return True
+    has_icrc = h.marks & (TRIMMED | TRIMMED_LASTHOP) == 0
+    what = health.strike(net.health[port_no], net.stream, has_icrc)
+    if what == health.DAMAGED:
+        h.marks |= DAMAGED
+    return what == health.LOST
+
+
+@inlined
+def note_nic_port(net, port_no, up):
+    """Which of a NIC's ports are up and free, now that one has changed; the NIC, and the plane."""
+    n, plane = rounds.owner(net, port_no)
+    ln = net.nic[n]
+    if up:
+        ln.up_ports |= 1 << plane
+        if net.port[port_no].armed == 0:
+            ln.free_ports |= 1 << plane
+    else:
+        ln.up_ports &= ~(1 << plane)
+        ln.free_ports &= ~(1 << plane)
+    return n, plane

@@ -1,0 +1,254 @@
+"""Egress ports: three classes in strict priority, exact service, ECN, trimming, limits, health
+(MRC 6.3 to 6.5).
+
+A packet that finds its port idle leaves at once: one event, its arrival. Only a port that others
+wait at has a second one, the end of its transmission. A mark is made when a packet leaves the
+queue, by what it leaves behind.
+"""
+
+from __future__ import annotations
+
+from openmrc.engine.packet import CE, CLASS_CONTROL, TRIMMED, TRIMMED_LASTHOP
+from openmrc.fabric import queues
+from openmrc.jit import inlined, inner
+from openmrc.sim.net import events, health
+from openmrc.sim.net.state import BIN_LOST, BIN_TRIMMED, UNDAMAGED
+from openmrc.units import PS_BITS
+
+
+@inlined
+def new_packet(net):
+    """An index for a packet; `room_left` says whether there are any."""
+    return queues.take_free(net.ctl[0], net.hop)
+
+
+@inlined
+def free_packet(net, n):
+    """Give an index back."""
+    queues.give_back(net.ctl[0], net.hop, n)
+
+
+@inlined
+def fill_hop(net, n, p, qp, ev, klass, trimmable):
+    """What the switches look at of packet record `p`, index `n`, which a NIC is about to send."""
+    ctl = net.ctl[0]
+    h = net.hop[n]
+    h.frame_bytes = ctl.header_bytes[p.opcode] + p.payload_len
+    h.dst = p.dst
+    h.qp = qp
+    h.tag = -1
+    h.ev = ev
+    h.klass = klass
+    h.marks = 0
+    h.trimmable = trimmable
+    ctl.injected += 1
+
+
+@inner
+def drop_by_fault(net, n):
+    """A packet is lost to a fault."""
+    net.ctl[0].dropped_fault += 1
+    _lose_to_fault(net, n)
+
+
+@inner
+def drop_damaged(net, n):
+    """A NIC discards a packet whose iCRC does not fit."""
+    net.ctl[0].dropped_corrupt += 1
+    _lose_to_fault(net, n)
+
+
+@inlined
+def _lose_to_fault(net, n):
+    ctl = net.ctl[0]
+    if ctl.first_fault_drop_at < 0:
+        ctl.first_fault_drop_at = ctl.now
+    _count_lost(net, n)
+
+
+@inner
+def _count_lost(net, n):
+    ctl = net.ctl[0]
+    net.tally[net.hop[n].port].lost += 1
+    net.timeline[ctl.now // ctl.bin_ps, BIN_LOST] += 1
+    free_packet(net, n)
+
+
+@inner
+def drop_by_queue(net, n, control):
+    """A packet finds no room in the queue of its class; HOP.port says where."""
+    if control:
+        net.ctl[0].dropped_control += 1
+    else:
+        net.ctl[0].dropped_queue += 1
+    _count_lost(net, n)
+
+
+@inlined
+def transmit(net, port, port_no, n, now):
+    """Put a packet on the wire: it arrives after its last bit and the way (store and forward)."""
+    ctl = net.ctl[0]
+    h = net.hop[n]
+    kind = net.port_kind[port.kind]
+    port.free_at = now + int(h.frame_bytes) * PS_BITS // kind.rate_bps
+    port.sent_bytes += h.frame_bytes
+    ctl.traversals += 1
+    h.port = port_no
+    h.to = port.peer
+    if port.faulty and health.loses(net, port, port_no, h):
+        drop_by_fault(net, n)
+        return
+    if port.tapped:
+        _note(net, n, h, now)
+    events.schedule_packet(net, n, h, port.free_at + kind.delay_ps)
+
+
+@inner
+def _note(net, n, h, now):
+    """A capture wants what crosses this link."""
+    ctl = net.ctl[0]
+    t = net.tap[ctl.tap_n]
+    t.at = now
+    t.port = h.port
+    t.qp = h.qp
+    t.frame_bytes = h.frame_bytes
+    t.marks = h.marks
+    net.tap_packet[ctl.tap_n] = net.packet[n]
+    ctl.tap_n += 1
+
+
+@inner
+def went_down_under(net, h, now):
+    """Whether the link that a packet comes from went down while the packet was under way."""
+    kind = net.port_kind[net.port[h.port].kind]
+    return now - kind.delay_ps <= net.health[h.port].cut_until
+
+
+@inlined
+def arm(net, port, port_no):
+    """Ask for an event when the port's transmission is over."""
+    if port.armed == 0:
+        port.armed = 1
+        events.schedule_port(net, port_no, port)
+
+
+@inlined
+def close_while_busy(net, ln, port, port_no, plane):
+    """A NIC's port that transmits is not free, and its end is an event: then the next packet is
+    pulled.
+    """
+    ln.free_ports &= ~(1 << plane)
+    arm(net, port, port_no)
+
+
+@inlined
+def dequeue(net, port):
+    """Take the next packet by priority from a port that has one queued, marking it if the queue is
+    long; -1 if none.
+    """
+    n = queues.take(net.hop, port)
+    if n < 0 or net.hop[n].klass == CLASS_CONTROL:
+        return n
+    if queues.marks(port, net.port_kind[port.kind], net.stream, 1.0):
+        mark(net, net.hop[n])
+    return n
+
+
+@inlined
+def mark(net, h):
+    """Mark a packet, and count it if that is news."""
+    if h.marks & CE == 0:
+        net.ctl[0].ecn_marked += 1
+    h.marks |= CE
+
+
+@inner
+def _trim(net, port, n):
+    """Cut a packet to its header and give it to the control class."""
+    ctl = net.ctl[0]
+    h = net.hop[n]
+    h.frame_bytes = ctl.trimmed_bytes
+    h.klass = CLASS_CONTROL
+    h.trimmable = 0
+    h.tag = -1
+    kind = net.port_kind[port.kind]
+    h.marks &= UNDAMAGED  # the iCRC goes with the payload
+    h.marks |= TRIMMED_LASTHOP if kind.last_hop else TRIMMED
+    ctl.trimmed += 1
+    net.tally[h.port].trimmed += 1
+    net.timeline[ctl.now // ctl.bin_ps, BIN_TRIMMED] += 1
+    if queues.admit(net.hop, port, kind, net.stream, n) == queues.QUEUE:
+        queues.append(net.hop, port, n)
+    else:
+        drop_by_queue(net, n, True)
+
+
+@inner
+def _swap(net, a, b):
+    """Exchange what two packet indices stand for, their links apart."""
+    spare = net.hop.shape[0] - 1  # the last index is never given out
+    next_a = net.hop[a].next
+    next_b = net.hop[b].next
+    net.hop[spare] = net.hop[a]
+    net.hop[a] = net.hop[b]
+    net.hop[b] = net.hop[spare]
+    net.hop[a].next = next_a
+    net.hop[b].next = next_b
+    net.packet[spare] = net.packet[a]
+    net.packet[a] = net.packet[b]
+    net.packet[b] = net.packet[spare]
+    if net.ctl[0].by_usid:
+        for i in range(net.carrier.shape[1]):
+            of_a = net.carrier[a, i]
+            net.carrier[a, i] = net.carrier[b, i]
+            net.carrier[b, i] = of_a
+
+
+@inner
+def _refuse(net, port, n, verdict):
+    """A packet finds its queue full: one of the two is trimmed, or it is dropped."""
+    if verdict == queues.DROP:
+        drop_by_queue(net, n, net.hop[n].klass == CLASS_CONTROL)
+        return
+    if verdict == queues.TRIM_LAST:
+        _swap(net, n, queues.replace_last(net.hop, port, n))
+    _trim(net, port, n)
+
+
+@inlined
+def enqueue(net, port_no, n, now):
+    """A packet comes to an egress port: on the wire if it is idle, else into its class's queue."""
+    port = net.port[port_no]
+    h = net.hop[n]
+    if port.armed == 0 and port.free_at <= now and port.up:
+        transmit(net, port, port_no, n, now)
+        return
+    h.port = port_no
+    if port.up == 0:
+        drop_by_fault(net, n)
+        return
+    verdict = queues.admit(net.hop, port, net.port_kind[port.kind], net.stream, n)
+    if verdict == queues.QUEUE:
+        queues.append(net.hop, port, n)
+    else:
+        _refuse(net, port, n, verdict)
+    arm(net, port, port_no)
+
+
+@inlined
+def on_switch_port_free(net, port_no, now):
+    """A switch port's transmission is over: send the next; an event for its end if more wait."""
+    port = net.port[port_no]
+    port.armed = 0
+    n = dequeue(net, port) if port.up else -1
+    if n >= 0:
+        transmit(net, port, port_no, n, now)
+        if queues.holds_any(port):
+            arm(net, port, port_no)
+
+
+@inner
+def flush(net, port):
+    """Lose everything queued at a port."""
+    while queues.holds_any(port):
+        drop_by_fault(net, queues.take(net.hop, port))

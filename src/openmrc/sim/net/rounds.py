@@ -1,0 +1,42 @@
+"""The rounds of a NIC: at each of its ports the QPs that may send stand in a queue of their own.
+
+A free port serves the first of its round, which then goes to the end. So every QP gets as much of
+each port as of any other, over any time longer than a round (MRC 3.4: planes exactly evenly
+loaded). With one round for all ports a QP would get whichever port happened to be free at its
+turn: what it sent on its planes would drift apart as a random walk does, and with it the load of
+the ports at its destination.
+"""
+
+from __future__ import annotations
+
+from openmrc.jit import inlined
+
+FIRST, LAST = 0, 1  # columns of Net.round
+
+
+@inlined
+def owner(net, port_no):
+    """The NIC that a port is of, and the port's plane."""
+    nic = port_no // net.ctl[0].n_planes
+    return nic, port_no - nic * net.ctl[0].n_planes
+
+
+@inlined
+def stand_behind(net, port_no, plane, qi):
+    """Put a QP at the end of the round of its NIC's port `port_no`, which is that of `plane`."""
+    if net.round[port_no, FIRST] < 0:
+        net.round[port_no, FIRST] = qi
+    else:
+        net.behind[net.round[port_no, LAST], plane] = qi
+    net.round[port_no, LAST] = qi
+    net.behind[qi, plane] = -1
+    net.qp[qi].ready |= 1 << plane
+
+
+@inlined
+def step_forward(net, port_no, plane):
+    """Take the QP whose turn it is out of the round of a port; there is one."""
+    qi = int(net.round[port_no, FIRST])
+    net.round[port_no, FIRST] = net.behind[qi, plane]
+    net.qp[qi].ready &= ~(1 << plane)
+    return qi

@@ -1,0 +1,325 @@
+"""The simulated network as arrays of records: packets under way, ports, switches, queue of events.
+
+A packet is one index into `hop` (what a switch looks at) and `packet` (what an endpoint looks at).
+An event is a number too: below the number of ports "this port's transmission is over", above it
+"this packet arrives". What happens next is linked through `after`, which both kinds index; a packet
+in a port's queue, or a free one, through its record.
+
+What is touched together lies in one cache line: at a thousand NICs the cost is cache misses.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from openmrc.fabric import actions
+from openmrc.jit.byref import by_reference
+
+HOP = np.dtype(
+    [
+        ("at", "i8"),  # when it arrives
+        ("next", "i4"),  # packet in the same queue, or free packet
+        ("port", "i4"),  # the directed port it travels on or waits at
+        ("to", "i4"),  # what is at the end of that: a switch, or -1 - nic
+        ("frame_bytes", "i4"),  # on the wire, preamble and gap included
+        ("dst", "i4"),  # NIC
+        ("qp", "i4"),  # QP at the destination, -1 for an endpoint operation
+        ("tag", "i4"),  # its sequence, -1 for a control packet
+        ("ev", "u4"),  # the EV, or the hash of flow and EV
+        ("klass", "i1"),
+        ("marks", "u1"),  # CE, TRIMMED, TRIMMED_LASTHOP, DAMAGED
+        ("trimmable", "i1"),
+    ],
+    align=True,
+)
+
+PORT = np.dtype(
+    [
+        ("free_at", "i8"),  # end of the transmission, and time of its event
+        ("sent_bytes", "i8"),  # put on the wire so far, preamble and gap included
+        ("peer", "i4"),  # switch at the other end, or -1 - nic
+        ("data_queued_bytes", "i4"),
+        ("control_queued_bytes", "i4"),
+        ("head", "i4", (3,)),  # by class
+        ("tail", "i4", (3,)),
+        ("kind", "i2"),
+        ("armed", "i1"),  # the event for the end of the transmission is pending
+        ("up", "i1"),
+        ("faulty", "i1"),  # down or losing: look closer, at HEALTH
+        ("tapped", "i1"),  # what it sends is noted in TAP
+        ("spare", "i1", (6,)),  # one cache line
+    ],
+    align=True,
+)
+
+PORT_KIND = np.dtype(  # what many ports have in common
+    [
+        ("rate_bps", "i8"),
+        ("delay_ps", "i8"),  # of the link and of the switch at its end
+        ("queue_bytes", "i4"),  # data: trim or drop above
+        ("control_queue_bytes", "i4"),
+        ("ecn_low_bytes", "i4"),
+        ("ecn_high_bytes", "i4"),
+        ("last_hop", "i1"),
+    ],
+    align=True,
+)
+
+TAP = np.dtype(  # of a packet that a tapped port sent; the packet itself lies in `tap_packet`
+    [
+        ("at", "i8"),  # when its first bit left
+        ("port", "i4"),
+        ("qp", "i4"),  # as in HOP
+        ("frame_bytes", "i4"),
+        ("marks", "u1"),
+    ],
+    align=True,
+)
+
+TALLY = np.dtype(  # of a port: packets that ended at it, or on the link behind it
+    [("lost", "i8"), ("trimmed", "i8")],
+    align=True,
+)
+
+HEALTH = np.dtype(  # of a port
+    [
+        ("cut_until", "i8"),  # what was sent up to this time and has not arrived is lost
+        *actions.PORT_HEALTH,
+        ("denied", "u2"),  # mask of the groups of NICs that must not use it
+    ],
+    align=True,
+)
+
+FAULT = np.dtype(
+    [*actions.EVENT.descr, ("port_kind", "i4")], align=True
+)  # of PORT_RATE: as which kind
+
+SWITCH = np.dtype(
+    [
+        ("lo", "i4"),
+        ("hi", "i4"),
+        ("stride", "i4"),
+        ("first_down", "i4"),
+        ("first_up", "i4"),
+        ("n_up", "i4"),
+        ("bundle", "i4"),
+        ("salt", "i4"),
+        ("tier", "i1"),
+        ("silent", "i1"),
+    ],
+    align=True,
+)
+
+BUCKET = np.dtype(
+    [
+        ("head", "i4"),
+        ("tail", "i4"),
+        ("last", "i4"),  # the tail's time within the bucket, ps; -1: the list is out of order
+    ],
+    align=True,
+)
+
+LINK_QP = np.dtype(  # what the world keeps of a QP beside the engine
+    [
+        ("timer_at", "i8"),
+        ("other", "i4"),  # the QP at the other end
+        ("waiting_head", "i4"),  # messages that wait for a place in the send queue
+        ("waiting_tail", "i4"),
+        ("roster0", "i4"),  # the entries of the workload that it carries
+        ("n_roster", "i4"),
+        ("unit0", "i4"),  # sequence s carries the unit of payload unit0 + (s & unit_mask)
+        ("unit_mask", "i4"),
+        ("region", "i4"),  # where its messages go, at the other end
+        ("flow", "i4"),  # what ECMP hashes
+        ("ready", "i4"),  # mask of the ports in whose rounds it stands
+        ("failed", "i1"),
+    ],
+    align=True,
+)
+
+LINK_NIC = np.dtype(
+    [
+        ("timer_at", "i8"),
+        ("free_ports", "i4"),  # mask
+        ("up_ports", "i4"),
+    ],
+    align=True,
+)
+
+MESSAGE_STATE = np.dtype(  # an entry of the workload: a message, a series of them, a computation
+    [
+        ("bytes", "i8"),
+        ("start_at", "i8"),
+        ("compute_ps", "i8"),  # from a release to the posting; of a computation: its length
+        ("posted_at", "i8"),  # of a series: its first message
+        ("done_at", "i8"),  # of a series: its last message
+        ("delivered_at", "i8"),
+        ("qp", "i4"),  # of a computation: -1 - its core
+        ("deps", "i4"),
+        ("next", "i4"),
+        ("retransmitted", "i4"),
+        ("recv0", "i4"),  # release[recv0 : sent0] when the receiver has it
+        ("sent0", "i4"),  # release[sent0 : end] when its sender has the last acknowledgement
+        ("end", "i4"),
+        ("imm", "i1"),
+        ("fate", "i1"),
+        ("many", "i1"),  # a series
+    ],
+    align=True,
+)
+
+SERIES = np.dtype(  # of an entry that is a series: how far it is, and the rule of its sizes
+    [
+        ("n", "i4"),
+        ("n_let", "i4"),  # messages that have their releases
+        ("n_posted", "i4"),
+        ("n_waiting", "i4"),  # for room in the send queue
+        ("n_done", "i4"),
+        ("block", "i4"),  # that the next message carries; they count down, modulo `blocks`
+        ("blocks", "i4"),
+        ("longer", "i4"),  # blocks below are a byte longer
+        ("gates", "i4"),  # that are still shut: until all are open nothing is posted
+        ("n_gated", "i4"),  # messages that had their releases when the last gate opened
+    ],
+    align=True,
+)
+
+SCOUTED = 64  # events that the scout remembers, a power of two
+
+CONTROL = np.dtype(
+    [
+        ("now", "i8"),
+        ("until", "i8"),
+        ("bucket", "i8"),  # number of the bucket that is open
+        ("shift", "i8"),  # bucket width = 2^shift ps
+        ("bucket_mask", "i8"),
+        ("n_wheel", "i8"),  # events in the wheel
+        ("heap_n", "i8"),
+        ("open_head", "i4"),
+        ("open_tail", "i4"),
+        ("free_head", "i4"),
+        ("n_free", "i4"),
+        ("n_packets", "i4"),  # indices that have been in use or are free; the others are a reserve
+        ("n_ports", "i4"),
+        ("n_nic_ports", "i4"),  # they come first
+        ("n_planes", "i4"),
+        ("ev_base", "i4"),
+        ("up0_shift", "i4"),
+        ("up0_mask", "i4"),
+        ("up1_shift", "i4"),
+        ("up1_mask", "i4"),
+        ("plane_shift", "i4"),
+        ("trimmed_bytes", "i4"),  # wire size of a trimmed packet
+        ("pmtu", "i4"),
+        ("header_bytes", "i4", (256,)),  # wire bytes of a packet without payload, by opcode
+        ("hashed", "i1"),
+        ("hashes_tuple", "i1"),  # of addresses and ports; else of the flow's number and its EV
+        ("by_usid", "i1"),  # switches forward by carriers and their tables, not by arithmetic
+        ("one_data_class", "i1"),  # peer runs: retransmissions queue with all other data
+        ("trim", "i1"),
+        ("single", "i1"),
+        ("started", "i1"),
+        ("scouts", "i1"),  # large enough for scout.py
+        ("ends_on_error", "i1"),  # the first QP error ends the run,
+        ("ended", "i1"),  # and it has
+        ("any_down", "i1"),  # some port has been down: packets under way may be lost with it
+        ("convergence_ps", "i8"),
+        ("bin_ps", "i8"),
+        ("sends_done", "i8"),  # messages, each of a series by itself; the next four count entries
+        ("messages_done", "i8"),
+        ("messages_failed", "i8"),
+        ("messages_orphaned", "i8"),
+        ("messages_open", "i8"),  # with the computations that have not ended
+        ("reserve", "i8"),  # room in the heap that one event may need
+        ("qpn_offset", "i8"),  # QPN = offset + index x factor modulo 2^24
+        ("qpn_inverse", "i8"),
+        ("wrong_bytes", "i8"),
+        ("verified_bytes", "i8"),
+        # packets: injected = delivered + dropped + under way
+        ("traversals", "i8"),
+        ("injected", "i8"),
+        ("delivered", "i8"),
+        ("trimmed", "i8"),
+        ("dropped_queue", "i8"),
+        ("dropped_control", "i8"),
+        ("dropped_fault", "i8"),
+        ("dropped_corrupt", "i8"),
+        ("ecn_marked", "i8"),
+        ("data_packets", "i8"),
+        ("retransmitted", "i8"),
+        ("events", "i8"),
+        ("first_fault_drop_at", "i8"),
+        ("tap_n", "i8"),  # entries of TAP in use
+        ("tap_reserve", "i8"),  # room there that the events between two checks may need
+        ("rerouted_at", "i8"),  # last instant from which routing began to converge
+        # scout.py
+        ("scout_bucket", "i8"),  # number of the bucket that the scout is in
+        ("scout_lead", "i8"),  # events that it is ahead
+        ("scout_turn", "i8"),  # events that it has passed, all in all
+        ("scout", "i4"),  # the event that it comes to next, -1 at the end of a bucket
+        ("scout_peek", "i4"),  # place of the bucket after the one that it is in, -1 once looked at
+        ("scouted", "i4", (SCOUTED,)),  # those that it passed, a ring
+    ],
+    align=True,
+)
+
+TAG_MASK = 0x7FFF_FFFF  # of a sequence number in HOP.tag
+DAMAGED = 128  # a mark of a packet, beside those of engine.packet: its iCRC will not fit
+UNDAMAGED = 127
+
+# fates of messages; an ORPHAN waits for one that failed
+OPEN, COMPLETED, FAILED, ORPHAN = 0, 1, 2, 3
+
+# columns of Net.timeline
+BIN_GOODPUT, BIN_RETRANSMITTED, BIN_LOST, BIN_TRIMMED = 0, 1, 2, 3
+BIN_COLUMNS = 4
+
+# kinds of entries in the heap, in their order within an instant: what breaks then is broken for all
+AT_FAULT, AT_REVIEW, AT_QP, AT_NIC, AT_MESSAGE, AT_CONVERGED = 0, 1, 2, 3, 4, 5
+
+EVENTS_BETWEEN_CHECKS = 64  # between two looks at the room that is left
+
+# why `advance` came back
+FINISHED, REACHED, BUDGET, ROOM, TIMELINE, HEAP, TAPPED = 0, 1, 2, 3, 4, 5, 6
+
+
+@by_reference
+class Net(NamedTuple):
+    """All state of the simulated network. Every field is an array."""
+
+    ctl: Any  # CONTROL, one record
+    hop: Any
+    packet: Any  # engine PACKET
+    port: Any
+    port_kind: Any
+    health: Any
+    tally: Any  # TALLY, by port
+    switch: Any
+    after: Any  # int32 by event: the one behind it in its bucket, or -1
+    bucket: Any
+    bucket_bits: Any  # uint64, which buckets hold events
+    bucket_summary: Any
+    heap: Any  # ENTRY of jit.heap; what: kind << 40 | number
+    qp: Any  # LINK_QP
+    nic: Any  # LINK_NIC
+    round: Any  # int32 [ports of NICs, 2]: first (-1: none) and last of the QPs that may send
+    behind: Any  # int32 [qps, planes]: the QP behind it in the round of that port, or -1
+    message: Any  # MESSAGE_STATE
+    series: Any  # SERIES, one for each message; a single record where there is no series
+    core_free_at: Any  # int64 by core: when its last computation ends; core 0 stands for none
+    roster: Any  # int32: message numbers grouped by QP
+    release: Any  # int32: messages that a message releases, see MESSAGE_STATE
+    unit: Any  # uint16, a ring per QP that sends: what is sent and not yet placed, see `unit_of`
+    fault: Any  # FAULT, the schedule
+    groups: Any  # uint16 by NIC: mask of the groups it is in; empty without denylists
+    timeline: Any  # int64 [bins, BIN_COLUMNS]
+    stream: Any  # uint64[2]: marks and coins; losses
+    tap: Any  # TAP: what crossed tapped links and was not taken yet; empty without a capture
+    tap_packet: Any  # PACKET
+    carrier: Any  # uint8 [packets, 16] with `by_usid`, else [1, 16]
+    usid_switch: Any  # the four arrays of wire.srv6: tables of the switches, and how NICs spell
+    usid_slots: Any
+    usid_scheme: Any
+    usid_nic: Any

@@ -1,0 +1,39 @@
+"""What those who watch a simulated world see of it: its readers, its books, its captures."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from openmrc.engine import state as es
+from openmrc.fabric.model import Fabric
+from openmrc.sim.net import state as ss
+from openmrc.sim.net.network import Ends
+from openmrc.traffic.traffic import Traffic
+
+
+class Watched(Protocol):
+    """A world, as `sim.world.World` is one."""
+
+    fabric: Fabric
+    traffic: Traffic
+    transport: Any  # of the kind that the world is of, and so are `values` and `state`
+    seed: int
+    values: Any  # what followed from fabric and transport
+    ends: Ends
+    engine: es.State
+    net: ss.Net
+    state: Any  # what the transport keeps beside the engine and the network
+
+    @property
+    def now_ps(self) -> int:
+        """Simulated time."""
+
+    @property
+    def bytes_wrong(self) -> int:
+        """Payload bytes placed at a wrong address, or again."""
+
+    def counters(self) -> dict[str, int]:
+        """What the network and the transport have counted."""
+
+    def wrong_ends(self) -> list[str]:
+        """One line for each thing in the books of the transport's endpoints that is not so."""

@@ -1,0 +1,7 @@
+"""What is sent, as data: the messages both worlds execute, and the least time they can take."""
+
+from __future__ import annotations
+
+from openmrc.traffic.traffic import Traffic
+
+__all__ = ["Traffic"]

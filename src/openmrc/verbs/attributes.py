@@ -1,0 +1,67 @@
+"""What a peer tells of itself: the attributes of its queue pair, its regions. Each is checked."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, get_type_hints
+
+from openmrc.engine.packet import ENDPOINT_QPN
+from openmrc.engine.parameters import MPR_MAX, PMTUS
+from openmrc.errors import InputError
+from openmrc.live.endpoint.host import SEND_DEPTH_MAX
+
+
+@dataclass(frozen=True)
+class RemoteRegion:
+    """Memory of a peer: where it begins, how long it is, and the key to it; each its least and
+    most.
+    """
+
+    addr: Annotated[int, 0, (1 << 64) - 1]
+    length: Annotated[int, 0, 1 << 62]
+    rkey: Annotated[int, 0, (1 << 32) - 1]
+
+    def check(self) -> None:
+        """Raise `InputError`, which names the field, unless it can be a region of a peer."""
+        _check_ranges(self, "region's ")
+        if self.addr + self.length > 1 << 64:
+            raise InputError(f"peer's region's length {self.length}: it ends behind all memory")
+
+
+@dataclass(frozen=True)
+class QpAttributes:
+    """What a peer must know to connect (MRC 1.7 to 1.9): sent by the application's own means, or by
+    `openmrc.verbs.exchange`. Beside each stand its least and most.
+    """
+
+    nic: Annotated[int, 0, (1 << 31) - 1]  # those of the fabric are counted apart
+    qp_num: Annotated[int, ENDPOINT_QPN + 1, (1 << 24) - 1]
+    psn: Annotated[int, 0, (1 << 24) - 1]
+    pmtu: Annotated[int, PMTUS[0], PMTUS[-1]]
+    mpr: Annotated[int, 1, MPR_MAX]  # packets that this end can track: MPR_DEST of the other
+    max_wimm: Annotated[int, 1, MPR_MAX]  # MAX_WIMM_DEST of the other
+    send_depth: Annotated[int, 1, SEND_DEPTH_MAX]
+    trim_nack: bool = True
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+    def check(self) -> None:
+        """Raise `InputError`, which names the field, unless a peer could have these attributes.
+
+        None is believed as it comes: with an `mpr` of 0, nothing would ever be sent.
+        """
+        _check_ranges(self)
+        if self.pmtu not in PMTUS:
+            accepted = ", ".join(map(str, PMTUS))
+            raise InputError(f"peer's pmtu {self.pmtu}: {accepted} are accepted (row 20)")
+        if type(self.trim_nack) is not bool:
+            raise InputError(f"peer's trim_nack {self.trim_nack!r}: true or false is accepted")
+
+
+def _check_ranges(told: RemoteRegion | QpAttributes, of: str = "") -> None:
+    for name, kind in get_type_hints(type(told), include_extras=True).items():
+        value, (least, most) = getattr(told, name), getattr(kind, "__metadata__", (False, True))
+        if kind is not bool and (type(value) is not int or not least <= value <= most):
+            raise InputError(f"peer's {of}{name} {value!r}: {least} to {most} is accepted")

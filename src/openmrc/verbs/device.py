@@ -1,0 +1,182 @@
+"""One NIC, opened: what makes regions, completion queues and queue pairs."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from openmrc.errors import InputError, OpenMrcError
+from openmrc.fabric.model import Fabric
+from openmrc.jit.warmup import is_cached
+from openmrc.live.closing import Closing
+from openmrc.live.endpoint import state
+from openmrc.live.endpoint.host import Host, Limits, Port
+from openmrc.live.endpoint.warmup import warm_up
+from openmrc.verbs import events, hostfile
+from openmrc.verbs.cq import CompletionQueue
+from openmrc.verbs.events import AsyncEvent
+from openmrc.verbs.qp import QueuePair
+from openmrc.verbs.region import LOCAL_WRITE, REMOTE_WRITE, MemoryRegion, Regions
+from openmrc.wire.frame import REASONS
+
+
+class Device(Closing):
+    """One NIC: a port per plane, an engine, and a thread that never waits for Python.
+
+    `nic` is its number in the fabric, `n_planes` how many ports it has. With `check_mtu`,
+    `exchange` asks if paths carry full packets (`QueuePair.check_path_mtu`).
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        nic: int,
+        ports: Sequence[Port],
+        limits: Limits | None = None,
+        base_rtt_ps: int | None = None,
+        mode: int = state.NATIVE,
+    ) -> None:
+        if not is_cached("live"):
+            print("openmrc: compiling live endpoints, once, in about a minute", file=sys.stderr)
+            warm_up()
+        self._host = Host(fabric, nic, ports, limits or Limits(), base_rtt_ps, mode)
+        self.nic, self.n_planes = nic, fabric.n_planes
+        self.check_mtu = self._host.limits.check_mtu
+        self._regions = Regions(self._host)
+        self._qps: list[QueuePair] = []
+        self._n_cqs = 0
+        self._cq_fds: list[int] = []
+        self._owned_fds: list[int] = []
+        self._host.start()
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str] | None = None, **limits: Any) -> Device:
+        """Open the device that a host file describes (default: `$OPENMRC_HOST`)."""
+        with hostfile.attached(path, **limits) as at:
+            device = cls(at.fabric, at.nic, at.ports, at.limits, at.base_rtt_ps, at.mode)
+            device.adopt([one.detach() for one in at.sockets])
+        return device
+
+    @property
+    def pmtu(self) -> int:
+        """Payload of a full packet, bytes."""
+        return self._host.pmtu
+
+    @property
+    def pmtu_note(self) -> str:
+        """Why `pmtu` is less than was asked for, in one line (row 20); "" if it is not."""
+        return self._host.pmtu_note
+
+    @property
+    def queue_pairs(self) -> list[QueuePair]:
+        """Those that were created and not destroyed."""
+        return list(self._qps)
+
+    @property
+    def base_rtt_us(self) -> float:
+        """The round trip that every time constant follows (T of MRC 4.6)."""
+        return self._host.base_rtt_ps / 1e6
+
+    def reg_mr(self, buffer: Any, access: int = LOCAL_WRITE | REMOTE_WRITE) -> MemoryRegion:
+        """Register a writable buffer: NumPy, bytearray, mmap, a CPU tensor, shared memory."""
+        return MemoryRegion(self._regions, buffer, access)
+
+    def create_cq(self, depth: int | None = None) -> CompletionQueue:
+        """A completion queue with room for `depth` completions, or for as many as there may be."""
+        limits, cqs = self._host.limits, self._host.ep.cq
+        depth = limits.cq_depth if depth is None else depth
+        if not 1 <= depth <= limits.cq_depth:
+            raise InputError(f"depth {depth}: 1 to {limits.cq_depth} are accepted")
+        if self._n_cqs == len(cqs):
+            raise OpenMrcError(f"no completion queue left: the device has {len(cqs)}")
+        index = self._n_cqs
+        self._n_cqs += 1
+        ring = 1 << max(depth - 1, 1).bit_length()
+        fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._cq_fds.append(fd)
+
+        def place() -> None:
+            c = cqs[index]
+            c.cqe0 = index * (len(self._host.ep.cqe) // len(cqs))
+            c.mask, c.fd = ring - 1, fd
+
+        self._host.call(place)
+        return CompletionQueue(self._host, index, depth)
+
+    def create_qp(
+        self,
+        send_cq: CompletionQueue,
+        recv_cq: CompletionQueue | None = None,
+        max_send_wr: int = 128,
+        max_recv_wr: int = 128,
+    ) -> QueuePair:
+        """A queue pair in RESET."""
+        limits = self._host.limits
+        for name, value, most in (
+            ("max_send_wr", max_send_wr, limits.send_depth),
+            ("max_recv_wr", max_recv_wr, limits.receive_depth),
+        ):
+            if not 1 <= value <= most:
+                raise InputError(f"{name} {value}: 1 to {most} are accepted")
+        recv_cq = recv_cq or send_cq
+        index = self._host.call(lambda: self._host.new_qp(send_cq.index, recv_cq.index))
+        qp = QueuePair(self, index, send_cq, recv_cq, max_send_wr, max_recv_wr)
+        self._qps.append(qp)
+        return qp
+
+    def _forget(self, qp: QueuePair) -> None:
+        self._qps.remove(qp)
+
+    def adopt(self, descriptors: Sequence[int]) -> None:
+        """Close these with the device."""
+        self._owned_fds += descriptors
+
+    def event_fileno(self) -> int:
+        """A descriptor that is readable when events have come; `events` clears it."""
+        return int(self._host.ep.ctl[0].event_fd)
+
+    def events(self, timeout: float | None = 0.0) -> list[AsyncEvent]:
+        """Take the asynchronous events, waiting up to `timeout` seconds for the first one."""
+        if not (taken := list(events.taken(self._host))):
+            ready, _, _ = select.select([self.event_fileno()], [], [], timeout)
+            taken = list(events.taken(self._host)) if ready else []
+        return taken
+
+    def set_port(self, plane: int, up: bool) -> None:
+        """Say that a port went down or came up, where the kernel cannot know."""
+        self._host.call(lambda: self._host.apply_port(plane, up))
+
+    def counters(self) -> dict[str, Any]:
+        """Of each port (frames, bytes, refusals by reason), and of the loop."""
+        ep = self._host.ep
+        names = (*REASONS, *state.REASON_NAMES)
+        fields = ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes", "tx_lost", "blocked")
+        ports = []
+        for plane in range(self.n_planes):
+            refused = {n: int(k) for n, k in zip(names, ep.reason[plane], strict=True) if k}
+            port = {key: int(ep.port[plane][key]) for key in fields}
+            ports.append({**port, "refused": refused})
+        ctl = ep.ctl[0]
+        up = int(self._host.st.nic[self.nic].up_mask)
+        return {
+            "ports": [{"up": bool(up >> p & 1), **port} for p, port in enumerate(ports)],
+            "loops": int(ctl.loops),
+            "sleeps": int(ctl.sleeps),
+            "events_lost": int(ctl.events_lost),
+        }
+
+    def close(self) -> None:
+        """Flush every queue pair and stop."""
+        if self._host.closed:
+            return
+        for qp in list(self._qps):
+            with contextlib.suppress(OpenMrcError):  # of a loop that has ended all are flushed
+                qp.destroy()
+        self._host.close()
+        for fd in (*self._cq_fds, *self._owned_fds):
+            os.close(fd)
+        self._cq_fds, self._owned_fds = [], []

@@ -1,0 +1,139 @@
+"""The host file: which NIC of which fabric this host is, and how its ports reach the network.
+
+    {"fabric": {"kind": "multiplane", "nics": 8, ...},     the [fabric] table of a scenario
+     "nic": 3,
+     "mode": "native",
+     "ports": [{"interface": "e0", "gateway_mac": "02:ff:00:00:00:00"}, ...],   one per plane
+     "base_rtt_us": null,                                  null: measured
+     "secret": "..."}                                      of the job, hex
+
+`mrc lab` writes one for each of its hosts and names it in `OPENMRC_HOST`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from openmrc.errors import InputError, OpenMrcError
+from openmrc.fabric.model import Fabric
+from openmrc.live.endpoint import links, state, udp
+from openmrc.live.endpoint.host import Limits, Port
+from openmrc.units import US
+
+VARIABLE = "OPENMRC_HOST"
+MODES = {"native": state.NATIVE, "udp": state.UDP}
+ETHERTYPE_IPV6 = 0x86DD
+PACKET_IGNORE_OUTGOING, PACKET_QDISC_BYPASS, SOL_PACKET = 23, 20, 263
+BUFFER_BYTES = 8 << 20  # asked for; the kernel gives what net.core.*mem_max allow
+
+
+def read(path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+    """Return the host file's content; `InputError` where it is missing or wrong."""
+    path = path or os.environ.get(VARIABLE)
+    if not path:
+        raise InputError(f"no host file: name one, or set {VARIABLE} (mrc lab does)")
+    try:
+        content: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    except ValueError as error:
+        raise InputError(f"{path}: no JSON: {error}") from None
+    for key in ("fabric", "nic", "mode", "ports"):
+        if not isinstance(content, dict) or key not in content:
+            raise InputError(f"{path}: {key}: missing")
+    if content["mode"] not in MODES:
+        raise InputError(f"{path}: mode = {content['mode']!r}: {', '.join(MODES)} are accepted")
+    return content
+
+
+@dataclass(frozen=True)
+class Attachment:
+    """What a device is made of, and the sockets of its ports."""
+
+    fabric: Fabric
+    nic: int
+    ports: list[Port]
+    limits: Limits
+    base_rtt_ps: int | None
+    mode: int
+    sockets: list[socket.socket]
+
+
+@contextlib.contextmanager
+def attached(path: str | os.PathLike[str] | None = None, **limits: Any) -> Iterator[Attachment]:
+    """Open the ports of a host file; sockets that are not detached in the block are closed after.
+
+    `limits` as `live.host.Limits`.
+    """
+    from openmrc.scenario.scenario import fabric_section
+
+    known = {field.name for field in fields(Limits)}
+    if unknown := set(limits) - known:
+        raise InputError(f"{min(unknown)}: no limit of a device; {', '.join(sorted(known))} are")
+    content = read(path)
+    section = fabric_section(content["fabric"])
+    mode = MODES[content["mode"]]
+    new_port = _native_port if mode == state.NATIVE else _udp_port
+    rtt_us = content.get("base_rtt_us")
+    sockets: list[socket.socket] = []
+    try:
+        yield Attachment(
+            fabric=section.build(),
+            nic=int(content["nic"]),
+            ports=[new_port(port, sockets) for port in content["ports"]],
+            limits=Limits(**{"trimming": section.trim, **limits}),
+            base_rtt_ps=None if rtt_us is None else round(rtt_us * US),
+            mode=mode,
+            sockets=sockets,
+        )
+    finally:
+        for one in sockets:
+            one.close()
+
+
+def secret(path: str | os.PathLike[str] | None = None) -> bytes:
+    """The job's secret, of the host file."""
+    return bytes.fromhex(read(path).get("secret") or "")
+
+
+def _native_port(port: dict[str, Any], sockets: list[socket.socket]) -> Port:
+    """A packet socket on an interface: whole Ethernet frames."""
+    name = port["interface"]
+    try:
+        mtu = links.mtu(name)
+        one = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    except PermissionError:
+        raise OpenMrcError(
+            f"{name}: packet sockets need CAP_NET_RAW: run in `mrc lab`, or as root;"
+            " `mrc doctor` says more"
+        ) from None
+    except OSError as error:
+        raise InputError(f"interface {name}: {error.strerror}") from None
+    sockets.append(one)
+    one.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+    with contextlib.suppress(OSError):
+        one.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, 1)
+    for option in (socket.SO_RCVBUF, socket.SO_SNDBUF):
+        one.setsockopt(socket.SOL_SOCKET, option, BUFFER_BYTES)
+    one.bind((name, ETHERTYPE_IPV6))
+    one.setblocking(False)
+    return Port(one.fileno(), bytes.fromhex(port["gateway_mac"].replace(":", "")), name, mtu)
+
+
+def _udp_port(port: dict[str, Any], sockets: list[socket.socket]) -> Port:
+    """An ordinary UDP socket on an interface."""
+    name = port["interface"]
+    try:
+        mtu = links.mtu(name)
+        one = udp.open_socket(name)
+    except OSError as error:
+        raise InputError(f"interface {name}: {error.strerror}") from None
+    sockets.append(one)
+    return Port(one.fileno(), bytes(6), name, mtu)

@@ -1,0 +1,267 @@
+"""One end of a connection: its life, what is posted to it, what it counts."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from openmrc.engine import state as es
+from openmrc.engine.ev import EV_STATES
+from openmrc.engine.qp import STEPS
+from openmrc.errors import InputError, OpenMrcError
+from openmrc.live.endpoint import path_mtu, state
+from openmrc.live.endpoint.host import Host
+from openmrc.verbs.attributes import QpAttributes
+from openmrc.verbs.cq import CompletionQueue, QueueFullError
+from openmrc.verbs.region import MemoryRegion
+from openmrc.verbs.status import QpState
+
+
+class Owner(Protocol):
+    """What a queue pair asks of the device that made it."""
+
+    _host: Host
+    check_mtu: bool  # whether paths are asked if they carry full packets
+
+    def _forget(self, qp: QueuePair) -> None: ...
+
+
+class QueuePair:
+    """One end of a connection (`ibv_qp`)."""
+
+    def __init__(
+        self,
+        device: Owner,
+        index: int,
+        send_cq: CompletionQueue,
+        recv_cq: CompletionQueue,
+        max_send_wr: int,
+        max_recv_wr: int,
+    ) -> None:
+        self.device, self.index = device, index
+        self.send_cq, self.recv_cq = send_cq, recv_cq
+        self.max_send_wr, self.max_recv_wr = max_send_wr, max_recv_wr
+        host = device._host
+        self._host, self._q, self._live = host, host.st.qp[index], host.ep.qp[index]
+        self.qp_num = int(self._q.qpn)
+        self._born = int(self._live.born)
+        self._sent = self._received = 0
+        self._destroyed = False
+
+    @property
+    def state(self) -> QpState:
+        """Where in its life the queue pair is."""
+        return QpState(int(self._q.state))
+
+    @property
+    def error(self) -> str:
+        """Why it is in ERROR, or ""."""
+        return es.ERROR_TEXTS[int(self._q.error)] if self._q.error else ""
+
+    @property
+    def attributes(self) -> QpAttributes:
+        """What the peer must know."""
+        host = self._host
+        return QpAttributes(
+            nic=host.nic,
+            qp_num=self.qp_num,
+            psn=int(self._q.first_psn),
+            pmtu=host.pmtu,
+            mpr=host.limits.mpr,
+            max_wimm=host.limits.max_wimm,
+            send_depth=host.limits.send_depth,
+            trim_nack=host.limits.trimming,
+        )
+
+    def modify(self, to: QpState, remote: QpAttributes | None = None) -> None:
+        """Go to the next state: RESET -> INIT -> RTR (needs `remote`) -> RTS; or to ERROR.
+
+        Going to ERROR flushes what is outstanding.
+        """
+        now = self.state
+        if to == QpState.ERROR:
+            self._host.call(self._fail)
+            return
+        if to not in STEPS[now]:
+            raise OpenMrcError(f"QP {self.qp_num:#x}: {now.name} -> {to.name} is no step")
+        if to == QpState.RTR:
+            if remote is None:
+                raise OpenMrcError(f"QP {self.qp_num:#x}: RTR needs the peer's attributes")
+            self._check(remote)
+            self._remote = remote
+        if to == QpState.RTS:
+            r = self._remote
+            self._host.call(
+                lambda: self._host.open_qp(self.index, r.nic, r.qp_num, r.psn, r.mpr, r.max_wimm)
+            )
+            return
+        self._host.call(lambda: self._set_state(to))
+
+    def connect(self, remote: QpAttributes) -> None:
+        """All steps to RTS that are left. Receives may be posted from INIT on, before the peer can
+        send.
+        """
+        for to in (QpState.INIT, QpState.RTR, QpState.RTS):
+            if to > self.state:
+                self.modify(to, remote)
+
+    def _check(self, remote: QpAttributes) -> None:
+        host = self._host
+        remote.check()
+        if not 0 <= remote.nic < host.fabric.n_nics or remote.nic == host.nic:
+            raise InputError(
+                f"peer's nic {remote.nic}: another of 0 to {host.fabric.n_nics - 1} is accepted"
+            )
+        if remote.pmtu < host.pmtu:  # row 20: the smaller one is used
+            host.call(lambda: host.lower_pmtu(remote.pmtu))
+        if remote.send_depth > host.limits.send_depth:
+            raise InputError(
+                f"peer's send_depth is {remote.send_depth}, this device tracks"
+                f" {host.limits.send_depth}: open both with the same"
+            )
+
+    def _set_state(self, to: QpState) -> None:
+        self._q.state = int(to)
+
+    def _fail(self) -> None:
+        self._host.end_qp(self.index)
+
+    def measure_rtt(self) -> float | None:
+        """Measure the idle round trip to the peer, whose end must be connected too: every time
+        constant follows it. In us; None if nothing came back. `exchange` does this.
+        """
+        rtt = self._host.measure(int(self._q.peer_nic))
+        return None if rtt is None else rtt / 1e6
+
+    def check_path_mtu(self) -> None:
+        """Ask paths of every plane that is up whether they carry full packets (row 20), before the
+        first request is posted; the peer's end must be connected too. `exchange` does this, unless
+        the device was opened with `check_mtu=False`.
+
+        `OpenMrcError`, with the remedy, names the planes that carry only small ones; a plane that
+        carries nothing at all is no question of its MTU.
+        """
+        if self.state != QpState.RTS or self._q.nxt > 0:
+            raise OpenMrcError(
+                f"QP {self.qp_num:#x} is in {self.state.name} and has sent {int(self._q.nxt)}"
+                " packets: paths are asked after RTS, before the first request"
+            )
+        if narrow := path_mtu.narrow(self._host, self.index):
+            raise OpenMrcError(path_mtu.remedy(narrow, self._host.pmtu))
+
+    def post_write(
+        self,
+        wr_id: int,
+        mr: MemoryRegion,
+        offset: int = 0,
+        length: int | None = None,
+        *,
+        remote_addr: int,
+        rkey: int,
+        signaled: bool = True,
+    ) -> None:
+        """Write `length` bytes of `mr` from `offset` on to the peer's memory (`IBV_WR_RDMA_WRITE`).
+
+        `mr` must not change before the completion. `OpenMrcError` if the queue is full (ENOMEM).
+        """
+        self._send(state.POST_WRITE, wr_id, mr, offset, length, remote_addr, rkey, 0, signaled)
+
+    def post_write_imm(
+        self,
+        wr_id: int,
+        mr: MemoryRegion,
+        offset: int = 0,
+        length: int | None = None,
+        *,
+        remote_addr: int,
+        rkey: int,
+        imm_data: int,
+        signaled: bool = True,
+    ) -> None:
+        """Write, and complete a receive of the peer with `imm_data` (32 bits)."""
+        kind = state.POST_WRITE_IMM
+        self._send(kind, wr_id, mr, offset, length, remote_addr, rkey, imm_data, signaled)
+
+    def _send(
+        self,
+        kind: int,
+        wr_id: int,
+        mr: MemoryRegion,
+        offset: int,
+        length: int | None,
+        remote_addr: int,
+        rkey: int,
+        imm: int,
+        signaled: bool,
+    ) -> None:
+        length = mr.length - offset if length is None else length
+        if offset < 0 or length < 0 or offset + length > mr.length or not mr.open:
+            raise InputError(
+                f"{length} bytes from {offset} on: the region has {mr.length if mr.open else 0}"
+            )
+        if self._q.state in (es.RESET, es.INIT, es.RTR):
+            raise OpenMrcError(f"QP {self.qp_num:#x} is in {self.state.name}: connect it first")
+        if self._sent - int(self._q.msg_done) >= self.max_send_wr:
+            raise QueueFullError(f"QP {self.qp_num:#x}: {self.max_send_wr} requests are posted")
+        self._promise(self.send_cq)
+        self._sent += 1
+        there = (mr.addr + offset, length, remote_addr, rkey, imm)
+        self._host.post((wr_id, *there, self.index, self._born, kind, int(signaled)))
+
+    def post_recv(self, wr_id: int) -> None:
+        """Be ready for one immediate (MRC 1.2: there is no second chance for one that is not)."""
+        if self._destroyed or self._q.state == es.RESET:
+            raise OpenMrcError(f"QP {self.qp_num:#x} is in RESET")
+        if self._received - int(self._live.recv_head) >= self.max_recv_wr:
+            raise QueueFullError(f"QP {self.qp_num:#x}: {self.max_recv_wr} receives are posted")
+        self._promise(self.recv_cq)
+        self._received += 1
+        self._host.post((wr_id, *[0] * 5, self.index, self._born, state.POST_RECV, 1))
+
+    def _promise(self, cq: CompletionQueue) -> None:
+        if cq.promised - int(cq._ring.silent) >= cq.depth:
+            raise QueueFullError(
+                f"completion queue: {cq.depth} completions may come; poll, or make it deeper"
+            )
+        cq.promised += 1
+
+    def counters(self) -> dict[str, int]:
+        """Packets and payload bytes sent and received, retransmissions, and the paths' history."""
+        q, live = self._q, self._live
+        names = ("n_rtx", "n_dup", "n_sack", "n_nack", "n_probe", "n_false", "n_inferred")
+        own = {name.removeprefix("n_"): int(q[name]) for name in names}
+        return {
+            **{key: int(live[key]) for key in ("tx_packets", "tx_bytes", "rx_packets", "rx_bytes")},
+            **own,
+            "timeouts": int(q.n_timeouts),
+            "paths_bad": int(q.n_bad_total),
+            "paths_revived": int(q.n_revived),
+            "paths_skipped": int(q.n_skips),
+            "cwnd_bytes": int(q.cwnd),
+            "inflight_bytes": int(q.inflight),
+        }
+
+    def evs(self) -> list[dict[str, Any]]:
+        """Each path: its EV, plane, state, whether it is in the rotation, packets sent on it."""
+        host, q, names = self._host, self._q, EV_STATES
+        first, n = int(q.ev0), int(q.n_evs)
+        return [
+            {
+                "ev": int(e.value),
+                "plane": int(e.plane),
+                "state": names[int(e.state)],
+                "active": bool(e.active),
+                "packets": int(host.ep.ev_count[first + i]),
+            }
+            for i, e in enumerate(host.st.ev[first : first + n])
+        ]
+
+    def destroy(self) -> None:
+        """Flush what is outstanding and give the queue pair back; its number rests (row 28)."""
+        if not self._destroyed:
+            self._destroyed = True
+            self._host.call(self._give_back)
+            self.device._forget(self)
+
+    def _give_back(self) -> None:
+        self._fail()
+        self._host.drop_qp(self.index)

@@ -1,0 +1,98 @@
+"""Memory that the engine reads from and writes to, and the keys to it."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import numpy as np
+
+from openmrc.engine.state import REGION_INDEX_BITS
+from openmrc.errors import InputError, OpenMrcError
+from openmrc.live.endpoint.host import Host
+from openmrc.verbs.attributes import RemoteRegion
+
+LOCAL_WRITE, REMOTE_WRITE = 1, 2  # access rights of a region, as IBV_ACCESS_...
+
+
+class Regions:
+    """All registered memory of a device."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._at: dict[int, MemoryRegion] = {}  # keeps the memory of each
+
+    def __len__(self) -> int:
+        return len(self._at)
+
+    def add(self, mr: MemoryRegion) -> int:
+        """Return the key under which a region can be reached from now on."""
+        return self._host.call(lambda: self._place(mr))
+
+    def _place(self, mr: MemoryRegion) -> int:
+        table, most = self._host.st.region, self._host.limits.regions
+        if len(self) >= most:
+            raise OpenMrcError(f"no memory region left: the device has {most}")
+        while (i := secrets.randbelow(len(table))) in self._at:
+            pass
+        self._at[i] = mr
+        key = secrets.randbits(32 - REGION_INDEX_BITS) << REGION_INDEX_BITS | i
+        r = table[i]
+        r.va, r.length, r.rkey = mr.addr, mr.length, key
+        r.nic = self._host.nic if mr.access & REMOTE_WRITE else -1
+        self._host.ep.region[i] = mr.addr
+        return key
+
+    def withdraw(self, rkey: int) -> None:
+        """Forget a key; the memory itself may then go."""
+
+        def clear() -> None:
+            i = rkey & ((1 << REGION_INDEX_BITS) - 1)
+            self._host.st.region[i].nic = -1
+            self._host.st.region[i].length = 0
+            del self._at[i]
+
+        if not self._host.closed:
+            self._host.call(clear)
+
+
+class MemoryRegion:
+    """A registered buffer: any object with a writable buffer, zero copy (`ibv_mr`)."""
+
+    def __init__(self, regions: Regions, buffer: Any, access: int) -> None:
+        self._regions = regions
+        self.buffer = buffer
+        self.view = _writable(buffer)
+        self.addr = int(self.view.__array_interface__["data"][0])
+        self.length = self.view.nbytes
+        self.access = access
+        self.rkey = self.lkey = regions.add(self)
+        self.open = True
+
+    @property
+    def remote(self) -> RemoteRegion:
+        """What a peer needs to write here."""
+        return RemoteRegion(self.addr, self.length, self.rkey)
+
+    def dereg(self) -> None:
+        """Withdraw the keys; nothing is placed here afterwards."""
+        if self.open:
+            self.open = False
+            self._regions.withdraw(self.rkey)
+
+
+def _writable(buffer: Any) -> Any:
+    """The bytes of a buffer as a uint8 array over the same memory."""
+    if hasattr(buffer, "detach") and hasattr(buffer, "numpy"):  # a torch tensor
+        buffer = buffer.detach().numpy()
+    try:
+        view = memoryview(buffer)
+    except TypeError:
+        raise InputError(f"{type(buffer).__name__}: not a buffer") from None
+    if view.readonly:
+        raise InputError(f"{type(buffer).__name__}: read-only memory cannot be registered")
+    if not view.c_contiguous:
+        raise InputError(f"{type(buffer).__name__}: only contiguous memory can be registered")
+    if isinstance(buffer, np.ndarray):
+        return buffer.reshape(-1).view(np.uint8)
+    return np.frombuffer(view.cast("B"), np.uint8)

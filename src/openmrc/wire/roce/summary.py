@@ -1,0 +1,125 @@
+"""What a capture says about each RoCEv2 queue pair, and about pauses, frame by frame.
+
+As `summary` for MRC: a row is a queue pair as packets name it, data is for its responder and
+answers are for its requester, and all is as seen where the capture was taken.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from openmrc.wire.roce import opcodes as roce
+from openmrc.wire.roce.lines import syndrome_name
+from openmrc.wire.roce.pause import Pause
+from openmrc.wire.summary import QpRow, Rows
+
+LAST_OF_A_MESSAGE = (
+    roce.WRITE_LAST,
+    roce.WRITE_LAST_IMM,
+    roce.WRITE_ONLY,
+    roce.WRITE_ONLY_IMM,
+)
+
+
+@dataclass
+class RoceQp(QpRow):
+    """One row of RoCEv2."""
+
+    # data
+    messages: int = 0  # of which the last packet was seen, each once
+    again: int = 0  # packets whose PSN had been seen
+    # control
+    acks: int = 0
+    naks: Counter[str] = field(default_factory=Counter)
+    cnps: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._ports: set[int] = set()
+
+    @property
+    def control(self) -> int:
+        """How many packets were not data."""
+        return self.acks + self.naks.total() + self.cnps
+
+    @property
+    def source_ports(self) -> list[int]:
+        """UDP source ports of data, ascending: the entropy that switches hash."""
+        return sorted(self._ports)
+
+    def add(self, p: Any) -> None:
+        """Count one packet, a PACKET record or anything that has its fields."""
+        if p.opcode <= roce.LAST_DATA:
+            self._add_data(p)
+        elif p.opcode == roce.CNP:
+            self.cnps += 1
+        elif (name := syndrome_name(p.reason)) == "ACK":
+            self.acks += 1
+        else:
+            self.naks[name] += 1
+
+    def _add_data(self, p: Any) -> None:
+        psn = self._count(p)
+        self._ports.add(int(p.ev))
+        if not self._psns.add(psn):
+            self.again += 1
+        elif p.opcode in LAST_OF_A_MESSAGE:
+            self.messages += 1
+
+    def _data(self) -> dict[str, Any]:
+        return {
+            "again": self.again,
+            "ecn_marked": self.ecn_marked,
+            "source_ports": self.source_ports,
+        }
+
+    def _control(self) -> dict[str, Any]:
+        return {"ack": self.acks, "nak": dict(self.naks), "cnp": self.cnps}
+
+
+@dataclass
+class PausedLink:
+    """The pause frames of one interface of a capture, by what they ask of any class."""
+
+    interface: str
+    pauses: int = 0  # with a time
+    resumes: int = 0  # with none
+
+    def add(self, found: Pause) -> None:
+        """Count one frame."""
+        if any(found.quanta.values()):
+            self.pauses += 1
+        else:
+            self.resumes += 1
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the row for JSON."""
+        return {"interface": self.interface, "pauses": self.pauses, "resumes": self.resumes}
+
+
+class RoceSummary(Rows[RoceQp]):
+    """All rows of RoCEv2, and the links of which pauses were seen."""
+
+    def __init__(self) -> None:
+        super().__init__(RoceQp)
+        self._links: dict[str, PausedLink] = {}
+
+    def add_pause(self, found: Pause, interface: str) -> None:
+        """Count one pause frame, seen at an interface of the capture."""
+        self.packets += 1
+        self._links.setdefault(interface, PausedLink(interface)).add(found)
+
+    def links(self) -> list[PausedLink]:
+        """Return what there was of pause frames, by interface."""
+        return [self._links[name] for name in sorted(self._links)]
+
+    def as_dict(self, qpn: int | None = None) -> dict[str, Any]:
+        """Return the summary for JSON, with the rows of one QPN or of all."""
+        return {
+            "packets": self.packets,
+            "unlisted": self.unlisted,
+            "qps": [row.as_dict() for row in self.rows(qpn)],
+            "paused": [row.as_dict() for row in self.links()],
+        }

@@ -1,0 +1,325 @@
+"""MLCommons Chakra execution traces: a file per rank, `NAME.RANK.et`, of protobuf messages.
+
+Each message has its length in front, as a varint; the first is the GlobalMetadata, the others are
+nodes. A node begins when those that it names in `data_deps` and `ctrl_deps` are over.
+
+* COMP_NODE computes for `duration_micros`, on its stream (`stream`; `tid` with `is_cpu_op`), which
+  does one at a time. MEM_LOAD_NODE and MEM_STORE_NODE do too, if they have a duration.
+* COMM_SEND_NODE and COMM_RECV_NODE move `comm_size` bytes to `comm_dst`, from `comm_src`, with
+  `comm_tag`.
+* COMM_COLL_NODE is a collective, see `chakra_collectives`.
+* METADATA_NODE takes no time.
+
+How long a communication took where the trace was made says nothing about it here, and is ignored.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from openmrc.errors import InputError
+from openmrc.traffic.traffic import LongArray, Traffic
+from openmrc.units import US
+from openmrc.workload import operations as ops
+from openmrc.workload.chakra import schema
+from openmrc.workload.chakra.collectives import (
+    EXPANSION,
+    Collective,
+    Expansion,
+    expand,
+    read_groups,
+)
+
+MESSAGE_MAX = 1 << 26  # bytes of one node: operators' inputs as text can be long
+RANKS_MAX = 1 << 20
+_CHUNK = 1 << 20
+_VARINT_MAX = 10  # bytes
+_RANK = re.compile(r"(?:.*[^0-9])?([0-9]{1,7})\.et", re.ASCII | re.DOTALL)
+_VERSION = re.compile(r"(?:1\.[0-9.]+)?", re.ASCII)  # the converters write none
+_INTEGERS = {f"{kind}_val" for kind in (
+    "int32", "int64", "uint32", "uint64", "sint32", "sint64",
+    "fixed32", "fixed64", "sfixed32", "sfixed64",
+)}  # fmt: skip
+
+
+def load_chakra(
+    paths: Sequence[str | Path],
+    n_nics: int,
+    nics: LongArray | None = None,
+    compute_scale: float = 1.0,
+    expansion: Expansion = EXPANSION,
+    groups: str | Path | None = None,
+) -> Traffic:
+    """Return the workload of a trace, one file for each rank, for a fabric of `n_nics` NICs.
+
+    Rank r is NIC `nics[r]`, in order without `nics`. Computations take `compute_scale` times what
+    the trace says. `groups` names a JSON file of process groups: `{"0": [0, 1, 2, 3]}`. Raises
+    `InputError` with file and node, `MissingExtra` without protobuf.
+    """
+    files = by_rank(paths)
+    nics = np.arange(n_nics) if nics is None else nics
+    if len(files) > len(nics):
+        raise InputError(
+            f"{files[0]}: {len(files)} ranks on {len(nics)} NICs; take a larger fabric"
+        )
+    members = {} if groups is None else read_groups(groups, len(files))
+    reader = _Reader(files, compute_scale)
+    for rank in range(len(files)):
+        reader.read(rank)
+    messages = expand(reader.collectives, members, len(files), expansion, reader.place)
+    return ops.to_traffic("chakra", n_nics, nics, reader.ops, files[0], messages)
+
+
+def by_rank(paths: Sequence[str | Path]) -> list[str]:
+    """Return the files in the order of the ranks in their names: `NAME.3.et` is rank 3's."""
+    ranks: dict[int, str] = {}
+    for path in map(str, paths):
+        found = _RANK.fullmatch(Path(path).name)
+        if found is None:
+            raise InputError(f"{path}: a trace's name ends in its rank, such as trace.0.et")
+        if int(found[1]) in ranks:
+            raise InputError(f"{path}: rank {int(found[1])} has {ranks[int(found[1])]} already")
+        ranks[int(found[1])] = path
+    if not ranks:
+        raise InputError("workload.traces: no file; a file for each rank is needed, trace.0.et ...")
+    missing = next((rank for rank in range(len(ranks)) if rank not in ranks), None)
+    if missing is not None:
+        raise InputError(
+            f"{ranks[max(ranks)]}: rank {max(ranks)}, but rank {missing} has no file; name all"
+            " ranks from 0"
+        )
+    return [ranks[rank] for rank in range(len(ranks))]
+
+
+class _Reader:
+    """Reads one rank after the other; of a node no more is kept than its operations."""
+
+    def __init__(self, files: Sequence[str], scale: float) -> None:
+        self.files = files
+        self.scale = scale
+        self.schema = schema.schema()
+        self.ops = ops.Operations(len(files), self.place)
+        self.node = array("Q")  # of each operation
+        self.type = array("b")
+        self.first: list[int] = []  # operation of each rank
+        self.cores: dict[tuple[int, bool, int], int] = {}
+        self.collectives: list[Collective] = []
+
+    def place(self, operation: int) -> str:
+        rank = bisect_right(self.first, operation) - 1
+        kind = schema.NODE_TYPES[self.type[operation]]
+        return f"{self.files[rank]}: node {self.node[operation]} ({kind})"
+
+    def read(self, rank: int) -> None:
+        path = self.files[rank]
+        self.first.append(len(self.node))
+        try:
+            with open(path, "rb") as file:
+                messages = delimited(file, path)
+                self._metadata(path, next(messages, None))
+                self._nodes(rank, path, messages)
+        except OSError as error:
+            reason = error.strerror or "cannot be read"
+            raise InputError(f"{path}: {reason}; name a Chakra trace that can be read") from None
+
+    def _metadata(self, path: str, message: bytes | None) -> None:
+        if message is None:
+            raise InputError(f"{path}: nothing in it; name a Chakra trace")
+        try:
+            version = self.schema.GlobalMetadata.FromString(message).version
+        except self.schema.DecodeError:
+            raise InputError(
+                f"{path}: does not begin with the metadata of a Chakra trace; name one (.et)"
+            ) from None
+        if not _VERSION.fullmatch(version):
+            raise InputError(
+                f"{path}: schema version {version[:40]!r}; 1.x is accepted, convert older traces"
+            )
+
+    def _nodes(self, rank: int, path: str, messages: Iterator[bytes]) -> None:
+        done: dict[int, int] = {}  # operation with which a node is over, by id
+        later, earlier = array("q"), array("Q")  # operation, id
+        parse, refused = self.schema.Node.FromString, self.schema.DecodeError
+        for number, message in enumerate(messages, start=1):
+            try:
+                node = parse(message)
+            except refused:
+                raise InputError(
+                    f"{path}: message {number} is no node; the file is damaged, or no trace"
+                ) from None
+            if node.id in done:
+                raise InputError(f"{path}: node {node.id} stands twice; ids are unique in a file")
+            begin = len(self.node)
+            end = self._node(rank, path, node)
+            done[node.id] = end
+            self.node.extend([node.id] * (end + 1 - begin))
+            self.type.extend([node.type] * (end + 1 - begin))
+            for deps in (node.data_deps, node.ctrl_deps):
+                if deps:
+                    later.extend([begin] * len(deps))
+                    earlier.extend(deps)
+            if len(self.node) > ops.OPERATIONS_MAX:
+                raise InputError(f"{path}: {ops.OPERATIONS_MAX} operations are accepted at most")
+        self.ops.after.extend(later)
+        try:
+            self.ops.before.extend(map(done.__getitem__, earlier))
+        except KeyError as error:
+            i = list(earlier).index(error.args[0])
+            raise InputError(
+                f"{self.place(later[i])}: waits for node {earlier[i]}, which is not in the file"
+            ) from None
+
+    def _node(self, rank: int, path: str, node: Any) -> int:
+        """Append a node's operations; return the one with which it is over."""
+        kind = node.type
+        if not schema.METADATA <= kind <= schema.COMM_COLL:
+            name = schema.NODE_TYPES[0] if kind == 0 else f"type {kind}"
+            raise InputError(
+                f"{path}: node {node.id} ({name}): {', '.join(schema.NODE_TYPES[1:])} are accepted"
+            )
+        add = self.ops.add
+        if kind == schema.METADATA:
+            return add(ops.CALC, 0, 0)
+        attributes = _Attributes(f"{path}: node {node.id} ({schema.NODE_TYPES[kind]})", node.attr)
+        if kind in (schema.COMP, schema.MEM_LOAD, schema.MEM_STORE):
+            return self._computation(rank, node, kind, attributes)
+        if attributes.integer("comm_priority", 0):
+            raise attributes.refused("comm_priority", "messages have no priorities here; remove it")
+        if kind == schema.COMM_COLL:
+            begin, end = add(ops.CALC, 0, 0), add(ops.CALC, 0, 0)
+            self.ops.wait(end, begin)
+            self.collectives.append(self._collective(rank, begin, end, attributes))
+            return end
+        key = "comm_dst" if kind == schema.COMM_SEND else "comm_src"
+        peer = attributes.integer(key)
+        if peer >= len(self.files):
+            raise attributes.refused(key, f"{peer}; ranks 0 to {len(self.files) - 1} exist")
+        if peer == rank:
+            raise attributes.refused(key, f"{peer} is the rank itself; take a COMP_NODE")
+        own = "comm_src" if kind == schema.COMM_SEND else "comm_dst"
+        if attributes.integer(own, rank) != rank:
+            raise attributes.refused(own, f"this is the trace of rank {rank}")
+        size, tag = attributes.integer("comm_size"), attributes.integer("comm_tag", 0)
+        return add(ops.SEND if kind == schema.COMM_SEND else ops.RECV, size, rank, peer, tag)
+
+    def _computation(self, rank: int, node: Any, kind: int, attributes: _Attributes) -> int:
+        micros = node.duration_micros
+        if not micros:
+            if kind != schema.COMP:
+                raise InputError(
+                    f"{attributes.place}: no duration_micros; memory is not simulated, only time is"
+                )
+            if attributes.integer("num_ops", 0):
+                raise attributes.refused(
+                    "num_ops", "no time is estimated from it; give the node its duration_micros"
+                )
+            return self.ops.add(ops.CALC, 0, 0)
+        on_cpu = attributes.flag("is_cpu_op")
+        stream = attributes.integer("tid" if on_cpu else "stream", 0, least=-(1 << 63))
+        core = self.cores.setdefault((rank, on_cpu, stream), len(self.cores))
+        ps = ops.picoseconds(attributes.place, micros, US, self.scale)
+        return self.ops.add(ops.CALC, ps, core)
+
+    def _collective(self, rank: int, begin: int, end: int, attributes: _Attributes) -> Collective:
+        what = attributes.integer("comm_type")
+        if what >= len(schema.COLLECTIVES):
+            raise attributes.refused(
+                "comm_type", f"{what}; 0 to {len(schema.COLLECTIVES) - 1} exist"
+            )
+        dims = attributes.value("involved_dim", ("bool_list",))
+        if dims is not None and not all(dims.values):
+            raise attributes.refused(
+                "involved_dim", "a collective is among a process group here; set pg_name"
+            )
+        group = attributes.value("pg_name", ("string_val",)) or ""
+        barrier = schema.COLLECTIVES[what] == "BARRIER"
+        size = attributes.integer("comm_size", 0 if barrier else None)
+        return Collective(
+            rank, begin, end, schema.COLLECTIVES[what], 0 if barrier else size, str(group)
+        )
+
+
+class _Attributes:
+    """The attributes of a node, asked for by name and refused by name."""
+
+    def __init__(self, place: str, attributes: Any) -> None:
+        self.place = place
+        self._named = {attribute.name: attribute for attribute in attributes}
+
+    def refused(self, name: str, why: str) -> InputError:
+        return InputError(f"{self.place}: attribute {name}: {why}")
+
+    def value(self, name: str, kinds: Sequence[str] | set[str]) -> Any:
+        """Return the value, or None without the attribute."""
+        attribute = self._named.get(name)
+        if attribute is None:
+            return None
+        kind = attribute.WhichOneof("value")
+        if kind not in kinds:
+            accepted = "an integer" if kinds is _INTEGERS else " or ".join(kinds)
+            raise self.refused(name, f"its value is {kind or 'another'}; {accepted} is accepted")
+        return getattr(attribute, kind)
+
+    def integer(self, name: str, default: int | None = None, least: int = 0) -> int:
+        """Return a whole number; without a default it has to be there."""
+        value = self.value(name, _INTEGERS)
+        if value is None:
+            value = default
+        if value is None:
+            raise self.refused(name, "is missing, and it is needed")
+        if not least <= value < 1 << 62:
+            raise self.refused(name, f"{value} is out of range; {least} or more is accepted")
+        return int(value)
+
+    def flag(self, name: str) -> bool:
+        """Return a truth value; false without the attribute."""
+        return bool(self.value(name, ("bool_val",)))
+
+
+def delimited(file: BinaryIO, path: str) -> Iterator[bytes]:
+    """Yield the messages of a file in which each has its length in front; a chunk at a time."""
+    data, at, offset, more = b"", 0, 0, True  # `data` is at `offset` of the file, used up to `at`
+    while True:
+        if more and len(data) - at < _VARINT_MAX:
+            offset += at
+            chunk = file.read(_CHUNK)
+            data, at, more = data[at:] + chunk, 0, bool(chunk)
+        if at == len(data):
+            return
+        length, begin = _varint(data, at)
+        if begin < 0:
+            raise InputError(
+                f"{path}: byte {offset + at}: no length of a message; the file is damaged, or no"
+                " trace"
+            )
+        if length > MESSAGE_MAX:
+            raise InputError(
+                f"{path}: byte {offset + at}: a message of {length} B; at most {MESSAGE_MAX} B are"
+                " accepted"
+            )
+        if begin + length > len(data):
+            data += file.read(begin + length - len(data) + _CHUNK)
+        if begin + length > len(data):
+            raise InputError(
+                f"{path}: byte {offset + at}: a message of {length} B, but the file ends before; it"
+                " is not complete"
+            )
+        yield data[begin : begin + length]
+        at = begin + length
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return the number at `at`, and where it ends; -1 if it does not."""
+    value = 0
+    for i in range(at, min(at + _VARINT_MAX, len(data))):
+        value |= (data[i] & 0x7F) << 7 * (i - at)
+        if data[i] < 0x80:
+            return value, i + 1
+    return 0, -1

@@ -1,0 +1,17 @@
+"""How many cases a property of the engine is tried on, and which."""
+
+from __future__ import annotations
+
+from hypothesis import HealthCheck, Phase, settings
+
+from openmrc.jit import interpreted
+
+# Plain Python is slower; both runs together see as many cases.
+EXAMPLES = 15 if interpreted() else 60
+COMMON = settings(
+    max_examples=EXAMPLES,
+    deadline=None,
+    derandomize=True,  # a failing case fails again in the next run
+    phases=[Phase.explicit, Phase.generate],  # cases are small; making them smaller takes minutes
+    suppress_health_check=[HealthCheck.too_slow],
+)

@@ -1,0 +1,211 @@
+"""The states of an EV as a table (engine/ev.py), and the counters that go with them."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import openmrc
+from openmrc.engine import beliefs, probes, rotation
+from openmrc.engine.ev import (
+    ALWAYS_SKIP,
+    ANSWER,
+    ASSUMED_BAD,
+    DENIED,
+    EV_STATES,
+    EVENTS,
+    FALSE_ALARM,
+    GOOD,
+    LOSS,
+    MARK,
+    MARKED_ANSWER,
+    SKIP,
+    enter,
+)
+from openmrc.engine.state import NEVER, OUT
+from openmrc.jit import compiled
+from tests.engine.cases import COMMON
+from tests.engine.pair import Pair
+
+N_PLANES, EVS_PER_PLANE = 2, 4
+N_EVS = N_PLANES * EVS_PER_PLANE
+
+
+def pair() -> Pair:
+    """Two planes, each with three EVs in the rotation and one in reserve."""
+    return Pair(planes=N_PLANES, evs=3, backup=1)
+
+
+def states(pair: Pair) -> list[int]:
+    return [int(e.state) for e in pair.st.ev[:N_EVS]]
+
+
+# --- the table
+
+
+def test_every_state_can_be_left_and_every_event_happens_somewhere() -> None:
+    assert {state for event in EVENTS for state in event.before} == set(EV_STATES)
+    assert {event.after for event in EVENTS} == set(EV_STATES)
+    assert all(event.before and event.after not in event.before for event in EVENTS)
+    assert len({event.name for event in EVENTS}) == len(EVENTS)
+
+
+def test_the_events_have_the_names_of_their_constants() -> None:
+    from openmrc.engine import ev
+
+    for number, event in enumerate(EVENTS):
+        assert getattr(ev, event.name.replace(" ", "_").upper()) == number
+
+
+def test_nothing_but_the_table_assigns_the_state_of_an_ev() -> None:
+    found = []
+    root = Path(openmrc.__file__).parent
+    for path in root.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                owner = ast.unparse(node.value)
+                if node.attr == "state" and (owner == "e" or ".ev" in owner or owner == "ev"):
+                    found.append(path.relative_to(root).as_posix())
+    assert found == ["engine/ev.py"] * 2, "`enter`, and `begin` for a new QP"
+
+
+# --- what counts by state
+
+
+@compiled
+def happen(st, qi, i, event):  # type: ignore[no-untyped-def]
+    """An event happens to the i-th EV of a QP."""
+    q = st.qp[qi]
+    e = st.ev[q.ev0 + i]
+    return enter(q, st.plane[q.plane0 + e.plane], e, event)
+
+
+@COMMON
+@given(
+    st.lists(
+        st.tuples(st.integers(0, N_EVS - 1), st.integers(0, len(EVENTS) - 1)),
+        min_size=20,
+        max_size=80,
+    )
+)
+def test_after_any_events_each_counter_is_a_recount(happenings: list[tuple[int, int]]) -> None:
+    p = pair()
+    q, believed, counted = p.q, [GOOD] * N_EVS, Counter[int]()
+    for i, event in happenings:
+        can = believed[i] in EVENTS[event].before
+        assert bool(happen(p.st, 0, i, event)) == can
+        if can:
+            believed[i] = EVENTS[event].after
+            counted[event] += 1
+        assert states(p) == believed
+        assert q.n_bad == believed.count(ASSUMED_BAD)
+        for k in range(N_PLANES):
+            own = believed[k * EVS_PER_PLANE : (k + 1) * EVS_PER_PLANE]
+            assert p.plane(k).n_good == own.count(GOOD) + own.count(SKIP)
+        assert q.n_skips == counted[MARK]
+        assert q.n_bad_total == counted[LOSS] + counted[ALWAYS_SKIP]
+        assert q.n_revived == counted[ANSWER] + counted[MARKED_ANSWER] + counted[FALSE_ALARM]
+
+
+def test_an_ev_that_becomes_bad_or_is_so_no_longer_has_no_probe_under_way() -> None:
+    p = pair()
+    e = p.path(0, 1)
+    for event in (LOSS, ANSWER):
+        e.probe_id, e.probe_at, e.answers, e.spacing = 7, 8, 9, 10
+        assert happen(p.st, 0, 1, event)
+        assert (e.probe_id, e.probe_at, e.answers, e.spacing) == (-1, NEVER, 0, 2 * p.rtt)
+
+
+def test_a_mark_and_a_turn_touch_nothing_but_the_state() -> None:
+    p = pair()
+    e = p.path(0, 1)
+    e.probe_id, e.probe_at, e.answers, e.spacing = 7, 8, 9, 10
+    before = e.copy()
+    assert happen(p.st, 0, 1, MARK)
+    assert e.state == SKIP
+    e.state = before.state
+    assert e == before
+
+
+# --- and whoever causes the events
+
+
+@compiled
+def act(st, qi, i, what, now):  # type: ignore[no-untyped-def]
+    """Something is heard of the i-th EV of a QP, or a packet is to be sent."""
+    q = st.qp[qi]
+    if what == 0:
+        beliefs.on_mark(st, q, i)
+    elif what == 1:
+        beliefs.on_loss(st, q, i, now - 1, now)
+    elif what == 2:
+        beliefs.on_always_skip(st, q, i, now)
+    elif what == 3:
+        beliefs.on_delivery(st, q, i, now - 1, now)
+    elif what == 4:
+        if st.ev[q.ev0 + i].state == ASSUMED_BAD:
+            beliefs.revive(st, q, i, FALSE_ALARM, now)
+    elif what == 5:
+        e = st.ev[q.ev0 + i]
+        probes.on_probe_answer(st, q, int(e.value), int(e.probe_id), i % 2 == 0, now)
+    elif what == 6:
+        probes.probe_bad_evs(st, q, now)
+    elif what <= 8:
+        beliefs.deny(st, q, i, what == 7, now)
+    else:
+        k = rotation.choose_plane(st, q, 3)
+        if k >= 0:
+            rotation.charge_turn(q, st.plane[q.plane0 + k])
+            rotation.choose_ev(st, q, k, -1)
+
+
+ACTS = st.tuples(st.integers(0, N_EVS - 1), st.sampled_from([0, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9]))
+
+
+def along_the_table(before: int, after: int) -> bool:
+    """Whether one or two events lead from a state to another: a plane that falls silent is at once
+    made to serve again if there is no other.
+    """
+    once = {event.after for event in EVENTS if before in event.before}
+    twice = {event.after for event in EVENTS if once & set(event.before)}
+    return after in {before} | once | twice
+
+
+@settings(COMMON, max_examples=100)
+@given(st.lists(ACTS, min_size=30, max_size=120))
+def test_whatever_a_qp_hears_its_books_balance(heard: list[tuple[int, int]]) -> None:
+    p = pair()
+    now = 0
+    for i, what in heard:
+        now += p.rtt // 3
+        before = states(p)
+        act(p.st, 0, i, what, now)
+        p.st.count[OUT] = 0
+        p.check(0)
+        assert all(map(along_the_table, before, states(p)))
+        if what == 7:
+            assert states(p)[i] == DENIED
+    for i in range(N_EVS):
+        act(p.st, 0, i, 8, now)
+    assert DENIED not in states(p)
+    p.check(0)
+
+
+def test_a_qp_whose_paths_are_all_lost_still_sends() -> None:
+    """Three losses a path with nothing delivered: planes are silent, and yet one path of each
+    serves (row 12).
+    """
+    p = pair()
+    for now in range(1, 13):
+        for i in range(N_EVS):
+            act(p.st, 0, i, 1, now * p.rtt)
+            p.check(0)
+    q: Any = p.q
+    assert q.planes_ok == 0b11
+    assert [int(p.plane(k).n_good) for k in range(N_PLANES)] == [1, 1]
+    assert q.n_bad == N_EVS - 2

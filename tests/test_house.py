@@ -1,0 +1,281 @@
+"""The house that CONTRIBUTING describes: its rooms, who may import whom, where rules come from."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "src/openmrc"
+FILES = sorted(PACKAGE.rglob("*.py"))
+TOP = (99,)  # of the package itself: `import openmrc` offers what stands in its rooms
+CLOCKS_AND_CHANCE = {
+    "time",
+    "datetime",
+    "socket",
+    "random",
+    "secrets",
+    "os",
+    "sys",
+    "threading",
+    "asyncio",
+}
+
+
+def name_of(path: Path) -> str:
+    """A module's name within the package: "sim.net.link"; of a package that of its folder."""
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in FILES}
+
+
+# --- the table
+
+
+@dataclass(frozen=True)
+class Room:
+    """A row of CONTRIBUTING's table; `name` is "" for what stands in the hall."""
+
+    name: str
+    floor: tuple[int, ...]
+    modules: frozenset[str]
+
+
+def rooms() -> list[Room]:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    found = []
+    for floor, room, modules in re.findall(
+        r"^\| ([\d.]+) \| (?:`(.*)/`)? ?\| (.*?) \| .* \|$", text, re.M
+    ):
+        within = room.replace("/", ".") + "." if room else ""
+        found.append(
+            Room(
+                room.replace("/", "."),
+                tuple(map(int, floor.split("."))),
+                frozenset(within + name for name in re.findall(r"`(\w+)`", modules)),
+            )
+        )
+    return found
+
+
+ROOMS = rooms()
+
+
+def room_of(module: str) -> Room:
+    """The room of a module, or that of a package."""
+    for room in ROOMS:
+        if module in room.modules or (room.name and module == room.name):
+            return room
+    parent = module.rpartition(".")[0]  # `__main__`
+    return Room("", TOP, frozenset()) if not parent else room_of(parent)
+
+
+def test_every_module_stands_in_the_table_of_the_house_and_nothing_else_does() -> None:
+    there = {name for name, path in MODULES.items() if not path.stem.startswith("__")}
+    named = [name for room in ROOMS for name in room.modules]
+    assert len(named) == len(set(named))
+    assert set(named) == there
+    folders = {name for name, path in MODULES.items() if path.stem == "__init__" and name}
+    assert {room.name for room in ROOMS if room.name} == folders
+
+
+# --- imports
+
+
+def imported(path: Path) -> set[str]:
+    """All modules of the package that a file imports, wherever in it; annotations included."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            whole = {f"{node.module}.{alias.name}" for alias in node.names}
+            inner = {name for name in whole if name.removeprefix("openmrc.") in MODULES}
+            found |= inner | ({str(node.module)} if inner != whole else set())
+    return {
+        name.removeprefix("openmrc").removeprefix(".")
+        for name in found
+        if name.partition(".")[0] == "openmrc"
+    }
+
+
+@cache
+def edges() -> dict[str, set[str]]:
+    return {name: imported(path) for name, path in MODULES.items()}
+
+
+def may_import(module: str, other: str) -> bool:
+    """Downwards; within a room; and between a room and one within it on the same floor."""
+    mine, its = room_of(module), room_of(other)
+    house, guest = mine.name.partition(".")[0], its.name.partition(".")[0]
+    if its.floor == mine.floor and house == guest:
+        return (
+            mine.name == its.name
+            or its.name.startswith(f"{mine.name}.")
+            or mine.name.startswith(f"{its.name}.")
+        )
+    if its.floor[0] == mine.floor[0]:
+        return house == guest and its.floor < mine.floor
+    return its.floor < mine.floor
+
+
+@pytest.mark.parametrize(
+    ("module", "other", "may"),
+    [
+        ("engine.loss", "jit.byref", True),
+        ("jit.byref", "engine.loss", False),
+        ("engine.loss", "fabric.model", False),
+        ("planning.table", "units", True),
+        ("planning.table", "jit.cache", False),
+        ("sim.world", "sim.mrc.side", True),
+        ("sim.mrc.side", "sim.world", False),
+        ("sim.mrc.side", "sim.roce.side", False),
+        ("sim.watch.books", "sim.net.state", True),
+        ("sim.net.state", "sim.watch.books", False),
+        ("sim.world", "live.memory", False),
+        ("live.lab.lab", "sim.net.state", False),
+        ("live.endpoint.loop", "live.switch.loop", False),
+        ("live.lab.lab", "live.switch.loop", True),
+        ("live.endpoint.loop", "live.memory", True),
+        ("wire.readers", "wire.roce.view", True),
+        ("wire.roce.view", "wire.view", True),
+        ("cli.__main__", "sweeps.plan", True),
+        ("sweeps.plan", "", False),
+    ],
+)
+def test_who_may_import_whom(module: str, other: str, may: bool) -> None:
+    assert may_import(module, other) is may
+
+
+def test_imports_go_down_only() -> None:
+    found = {
+        (module, other)
+        for module, others in edges().items()
+        for other in others
+        if not may_import(module, other)
+    }
+    assert found == set()
+
+
+def circles() -> set[frozenset[str]]:
+    """Groups of modules each of which reaches all others of its group (Tarjan's algorithm)."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: set[frozenset[str]] = set()
+
+    def visit(module: str) -> None:
+        index[module] = low[module] = len(index)
+        stack.append(module)
+        for other in edges().get(module, ()):
+            if other not in index:
+                visit(other)
+            if other in stack:
+                low[module] = min(low[module], low[other])
+        if low[module] == index[module]:
+            group = stack[stack.index(module) :]
+            del stack[stack.index(module) :]
+            if len(group) > 1:
+                found.add(frozenset(group))
+
+    for module in edges():
+        if module not in index:
+            visit(module)
+    return found
+
+
+def test_no_imports_run_in_a_circle() -> None:
+    assert circles() == set()
+
+
+@pytest.mark.parametrize(
+    "path", sorted((PACKAGE / "engine").glob("*.py")), ids=lambda path: str(path.stem)
+)
+def test_the_engine_knows_no_clock_no_socket_and_no_chance(path: Path) -> None:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            module = getattr(node, "module", None)
+            for name in [module] if module else [alias.name for alias in node.names]:
+                assert name.partition(".")[0] not in CLOCKS_AND_CHANCE
+                stdlib = {"__future__", "collections", "dataclasses", "typing"}
+                assert name.partition(".")[0] in {"openmrc", "numpy", *stdlib}
+
+
+# --- citations
+
+ROWS = re.compile(r"\b[Rr]ows? (\d+(?:(?:, | to | and )\d+)*)")
+SECTIONS = re.compile(r"\bMRC (\d+\.\d+(?:(?:, | to | and )\d+\.\d+)*)")
+VERSION = "1.0"  # "MRC 1.0" is the protocol's
+
+
+def spread(text: str) -> set[str]:
+    """The numbers of "2.6, 2.7" or "6 to 9 and 17", those between included."""
+    found = set(re.findall(r"[\d.]*\d", text))
+    for first, last in re.findall(r"([\d.]+) to ([\d.]+)", text):
+        front = first.rpartition(".")[0]
+        ends = (int(end.rpartition(".")[2]) for end in (first, last))
+        found |= {f"{front}.{n}".lstrip(".") for n in range(next(ends), next(ends) + 1)}
+    return found
+
+
+def cited(what: re.Pattern[str]) -> dict[str, str]:
+    """Each number that the source cites, with a file that does."""
+    return {
+        number: path.relative_to(ROOT).as_posix()
+        for path in PACKAGE.rglob("*")
+        if path.suffix in {".py", ".lua", ".c"}
+        for group in what.findall(path.read_text(encoding="utf-8"))
+        for number in spread(group)
+    }
+
+
+def lines_of(document: str, heading: str) -> set[str]:
+    """The numbers in the first column of a section's table."""
+    text = (ROOT / "docs" / document).read_text(encoding="utf-8")
+    section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    return set(re.findall(r"^\| ([\d.]+) \|", section, re.M))
+
+
+def test_every_row_that_is_cited_is_a_line_of_the_choices() -> None:
+    there = lines_of("protocol.md", "The choices") | lines_of("wire.md", "Choices")
+    assert there >= {str(row) for row in range(1, 29)}
+    assert {row: where for row, where in cited(ROWS).items() if row not in there} == {}
+
+
+def test_every_section_that_is_cited_is_a_line_of_the_sources_and_no_other_is() -> None:
+    there, found = lines_of("protocol.md", "Sources"), cited(SECTIONS)
+    assert {
+        number: where for number, where in found.items() if number not in {*there, VERSION}
+    } == {}
+    assert there - set(found) == set()
+
+
+def test_citations_have_one_form() -> None:
+    wrong = re.compile(r"\b[Rr]eference \d|(?:MRC|[Rr]eference) §")
+    for path in FILES:
+        assert wrong.findall(path.read_text(encoding="utf-8")) == [], path
+
+
+def test_every_row_that_the_engine_decides_or_cites_has_a_test_named_after_it() -> None:
+    engine = {
+        int(number)
+        for path in (PACKAGE / "engine").glob("*.py")
+        for group in ROWS.findall(path.read_text(encoding="utf-8"))
+        for number in spread(group)
+    }
+    named = {
+        int(number)
+        for path in (ROOT / "tests/engine").glob("test_*.py")
+        for number in re.findall(r"def test_row_(\d+)_", path.read_text(encoding="utf-8"))
+    }
+    assert named >= {*range(5, 21), 23, 24, 26}
+    assert engine <= named
+    assert engine >= {*range(5, 15), 16, 17, 18, 19}

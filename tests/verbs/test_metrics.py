@@ -1,0 +1,148 @@
+"""Metrics are read as Prometheus reads them, and say what the devices count."""
+
+from __future__ import annotations
+
+import re
+import urllib.error
+import urllib.request
+from typing import Any
+
+import numpy as np
+import pytest
+
+from openmrc.engine import verdict
+from openmrc.errors import InputError
+from openmrc.live.endpoint import state
+from openmrc.verbs import Status, metrics
+from tests.live.two import PATIENCE_S, connected
+
+MB = 1 << 20
+Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+SAMPLE = re.compile(r'([a-z_]+)\{((?:[a-z_]+="(?:[^"\\\n]|\\["\\n])*",?)*)\} ([0-9.e+-]+)')
+LABEL = re.compile(r'([a-z_]+)="((?:[^"\\]|\\.)*)"')
+
+
+def unescape(label: str) -> str:
+    return re.sub(r"\\(.)", lambda m: {"n": "\n"}.get(m[1], m[1]), label)
+
+
+def parse(body: str) -> tuple[dict[str, str], Samples]:
+    """Types by name, and samples: every line must be one of the three kinds, in their order."""
+    types: dict[str, str] = {}
+    helped: set[str] = set()
+    samples: Samples = {}
+    assert body.endswith("\n")
+    for line in body.splitlines():
+        if line.startswith("# HELP "):
+            name = line.split(" ")[2]
+            assert name not in helped  # all of a name stands together
+            helped.add(name)
+        elif line.startswith("# TYPE "):
+            _, _, name, kind = line.split(" ")
+            assert name in helped
+            assert kind in ("counter", "gauge")
+            types[name] = kind
+        else:
+            found = SAMPLE.fullmatch(line)
+            assert found, line
+            assert found[1] == list(types)[-1]
+            assert found[1].endswith("_total") == (types[found[1]] == "counter")
+            labels = frozenset((key, unescape(text)) for key, text in LABEL.findall(found[2]))
+            assert (found[1], labels) not in samples
+            samples[found[1], labels] = float(found[3])
+    return types, samples
+
+
+def value(samples: Samples, name: str, **labels: Any) -> float:
+    return samples[f"openmrc_{name}", frozenset((k, str(v)) for k, v in labels.items())]
+
+
+def get(port: int, path: str = "/metrics") -> tuple[str, str]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_S) as answer:
+        return answer.read().decode(), answer.headers["Content-Type"]
+
+
+def test_what_is_scraped_is_what_was_counted() -> None:
+    with (
+        connected(planes=2) as (a, b),
+        metrics.Server([a.device, b.device], 0) as server,
+    ):
+        sink = b.device.reg_mr(bytearray(MB))
+        source = a.device.reg_mr(np.ones(MB, np.uint8))
+        a.qp.post_write(1, source, remote_addr=sink.addr, rkey=sink.rkey)
+        assert a.cq.wait(timeout=PATIENCE_S)[0].status == Status.SUCCESS
+        body, kind = get(server.port)
+        _, samples = parse(body)
+        mine, theirs = {"nic": 0, "qp": a.qp.qp_num}, {"nic": 1, "qp": b.qp.qp_num}
+        sent = value(samples, "qp_tx_packets_total", **mine)
+        assert sent - value(samples, "qp_retransmitted_packets_total", **mine) == 256
+        assert value(samples, "qp_rx_bytes_total", **theirs) == MB
+        assert value(samples, "qp_state", **mine, state="RTS") == 1
+        assert value(samples, "qp_state", **mine, state="ERROR") == 0
+        for plane in range(2):
+            labels = {"nic": 0, "plane": plane}
+            assert value(samples, "port_up", **labels) == 1
+            assert value(samples, "port_tx_bytes_total", **labels) > MB // 4
+            n = sum(ev["plane"] == plane for ev in a.qp.evs())
+            states = [
+                value(samples, "qp_evs", **mine, plane=plane, state=name)
+                for name in ("GOOD", "SKIP", "ASSUMED_BAD", "DENIED")
+            ]
+            assert sum(states) == n
+        of_evs = [
+            n
+            for (name, labels), n in samples.items()
+            if name == "openmrc_qp_ev_packets_total" and ("nic", "0") in labels
+        ]
+        assert len(of_evs) == len(a.qp.evs())
+        assert sum(of_evs) == sent
+    assert kind == "text/plain; version=0.0.4; charset=utf-8"
+
+
+def test_refusals_carry_their_reason() -> None:
+    with connected(planes=1) as (a, _):
+        a.device._host.ep.reason[0, state.VERDICTS + verdict.BAD_KEY] = 7
+        types, samples = parse(metrics.text([a.device]))
+    reason = "wrong rkey, out of bounds or no write right"
+    assert value(samples, "port_refused_total", nic=0, plane=0, reason=reason) == 7
+    assert types["openmrc_port_refused_total"] == "counter"
+
+
+def test_labels_may_hold_anything() -> None:
+    family = metrics.Family("openmrc_x", "gauge", "a \\ and\na line")
+    ugly = 'C:\\new "one"\nand two, three}'
+    family.add({"a": ugly, "b": 1}, 0.5)
+    lines = list(family.lines())
+    assert lines[0] == "# HELP openmrc_x a \\\\ and\\na line"
+    _, samples = parse("\n".join(lines) + "\n")
+    assert samples == {("openmrc_x", frozenset({("a", ugly), ("b", "1")})): 0.5}
+
+
+def test_every_counter_of_a_device_is_there() -> None:
+    with connected(planes=1) as (a, _):
+        port = a.device.counters()["ports"][0]
+        assert set(metrics.PORT) == set(port) - {"up", "refused"}
+        assert set(metrics.DEVICE) == set(a.device.counters()) - {"ports"}
+        assert set(metrics.QP) == set(a.qp.counters())
+
+
+def test_a_queue_pair_that_was_destroyed_is_not_shown() -> None:
+    with connected(planes=1) as (a, _):
+        a.qp.destroy()
+        _, samples = parse(metrics.text([a.device]))
+    assert not [name for name, _ in samples if name.startswith("openmrc_qp_")]
+
+
+def test_only_metrics_are_served_and_only_on_a_port_that_is_free() -> None:
+    with metrics.Server([], 0) as server:
+        assert get(server.port, "/metrics?x=1")[0] == ""
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            get(server.port, "/")
+        head = urllib.request.Request(f"http://127.0.0.1:{server.port}/metrics", method="HEAD")
+        with urllib.request.urlopen(head, timeout=PATIENCE_S) as answer:
+            assert answer.read() == b""
+        with pytest.raises(InputError, match=f"metrics port {server.port}: .*; name another"):
+            metrics.Server([], server.port)
+    with pytest.raises(InputError, match="metrics port 70000: 0 to 65535 is accepted"):
+        metrics.Server([], 70_000)
