@@ -134,6 +134,16 @@ def test_a_queue_pair_that_was_destroyed_is_not_shown() -> None:
     assert not [name for name, _ in samples if name.startswith("openmrc_qp_")]
 
 
+def test_a_path_that_is_being_made_is_not_shown_and_stops_no_scrape() -> None:
+    with connected(planes=1) as (a, _):
+        n, host = len(a.qp.evs()), a.device._host
+        record = host.st.ev[int(a.qp._q.ev0)]
+        was, record.state = int(record.state), 0  # as between its plane's count and its own record
+        _, samples = parse(metrics.text([a.device]))
+        record.state = was
+    assert sum(k for (name, _), k in samples.items() if name == "openmrc_qp_evs") == n - 1
+
+
 def test_only_metrics_are_served_and_only_on_a_port_that_is_free() -> None:
     with metrics.Server([], 0) as server:
         assert get(server.port, "/metrics?x=1")[0] == ""

@@ -241,18 +241,22 @@ class QueuePair:
         }
 
     def evs(self) -> list[dict[str, Any]]:
-        """Each path: its EV, plane, state, whether it is in the rotation, packets sent on it."""
-        host, q, names = self._host, self._q, EV_STATES
+        """Each path: its EV, plane, state, whether it is in the rotation, packets sent on it.
+
+        One that the endpoint's thread is making or giving back just now is not shown.
+        """
+        host, q = self._host, self._q
         first, n = int(q.ev0), int(q.n_evs)
         return [
             {
                 "ev": int(e.value),
                 "plane": int(e.plane),
-                "state": names[int(e.state)],
+                "state": name,
                 "active": bool(e.active),
                 "packets": int(host.ep.ev_count[first + i]),
             }
             for i, e in enumerate(host.st.ev[first : first + n])
+            if (name := EV_STATES.get(int(e.state)))
         ]
 
     def destroy(self) -> None:
