@@ -94,7 +94,7 @@ def estimate(scenario: Scenario) -> dict[str, int]:
         + 4 * releases,
         "payload": 2 * units,
         "NICs": nics * (size["NIC"] + size["LINK_NIC"] + 8 * planes + 4 * es.REQUESTS),
-        "ports": fabric.n_ports * (size["PORT"] + size["HEALTH"] + size["TALLY"]),
+        "ports": fabric.n_ports * (size["PORT"] + size["HEALTH"] + size["TALLY"] + 8),
         "switches": fabric.n_switches * size["SWITCH"],
         "heap": int(entries) * size["ENTRY"],
         "faults": len(schedule.events) * size["FAULT"],

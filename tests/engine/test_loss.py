@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 
 from openmrc.engine import packet as pk
+from openmrc.engine import requester
 from openmrc.engine import state as es
 from openmrc.engine.ev import ASSUMED_BAD, GOOD
 from tests.engine.pair import OVERHEAD, US, Pair
+from tests.exposed import exposed
 
 NOMINAL = 4096 + OVERHEAD
+sample = exposed(requester._sample)
 
 
 def silent_pair(n: int = 40, **how: Any) -> Pair:
@@ -107,6 +110,21 @@ def test_row_07_a_retransmission_is_no_evidence_against_an_original() -> None:
     pair.sack(0, trigger=0)
     assert first_at - (1 << es.AGO_SHIFT) <= pair.q.evidence_at <= first_at
     assert pair.q.n_inferred == 0
+
+
+def test_row_07_a_retransmission_gives_a_sample_if_the_echo_names_it() -> None:
+    """Its own echo is a round trip; that of the first copy proves a false alarm."""
+    pair = silent_pair()
+    pair.q.evidence_at = pair.now
+    pair.sack(0, got=set(range(2, 40)), trigger=39)
+    assert pair.q.n_inferred == 1
+    pair.until(lambda: bool(pair.slot(1).past & es.RESENT))
+    first, again = (int(x.p.timestamp) for x in pair.packets("data", "rtx") if pair.seq(x.p) == 1)
+    pair.advance(us=5)
+    rtt = pair.now - int(pair.slot(1).sent_at)
+    for timestamp, false, expected in ((again, 0, rtt), (first, 1, -1)):
+        got = sample(pair.st, pair.q, 1, timestamp, 0, pair.now)
+        assert (got, pair.q.n_false) == (expected, false)
 
 
 def test_row_07_a_lost_retransmission_is_inferred_by_a_later_original() -> None:

@@ -27,7 +27,7 @@ def fates(*changes: tuple[int, float, float], has_icrc: bool = True) -> Any:
     for action, rate, burst in changes:
         change(port, action, rate, burst)
     stream = bits.seed_streams(1, 2, 2)
-    return np.array([strike(port, stream, has_icrc) for _ in range(N)])
+    return np.array([strike(port, stream, 1, has_icrc) for _ in range(N)])
 
 
 def test_a_rate_of_one_loses_everything_and_a_rate_of_nothing_nothing() -> None:

@@ -82,7 +82,7 @@ class Port:
     def offer(self, klass: int, n_bytes: int, trimmable: bool = False) -> int:
         """Let a packet come, and queue it if it may be; what `admit` said."""
         n = self.packet(klass, n_bytes, trimmable)
-        verdict = int(admit(self.packets, self.record, self.record, self.stream, n))
+        verdict = int(admit(self.packets, self.record, self.record, self.stream, 1, n))
         if verdict == QUEUE:
             append(self.packets, self.record, n)
         return verdict
@@ -125,7 +125,7 @@ def verdicts(last: tuple[int, bool], arriving: tuple[int, bool], klass: int = CL
         port.offer(CLASS_DATA, n_bytes, trimmable)
     n = port.packet(klass, *arriving)
     return Counter(
-        int(admit(port.packets, port.record, port.record, port.stream, n)) for _ in range(100)
+        int(admit(port.packets, port.record, port.record, port.stream, 1, n)) for _ in range(100)
     )
 
 
@@ -163,7 +163,7 @@ def test_marks_grow_between_the_thresholds_and_are_certain_above(
 ) -> None:
     port = Port()
     port.record.data_queued_bytes = left
-    marked = sum(bool(marks(port.record, port.record, port.stream, p_max)) for _ in range(2000))
+    marked = sum(bool(marks(port.record, port.record, port.stream, 1, p_max)) for _ in range(2000))
     assert marked / 2000 == pytest.approx(share, abs=0.04 if 0 < share < 1 else 0)
 
 

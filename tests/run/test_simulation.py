@@ -312,4 +312,4 @@ def test_a_port_that_comes_back_to_queue_pairs_in_error_does_not_stop_the_clock(
     """)
     [found] = simulate(scenario).transports
     assert found.now_ps == 200 * US
-    assert found.n_failed == 14
+    assert found.n_failed == 11

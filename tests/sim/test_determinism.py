@@ -10,6 +10,7 @@ import pytest
 
 from openmrc.fabric.faults import Fault
 from openmrc.sim.world import Progress
+from openmrc.traffic.traffic import make_traffic
 from openmrc.workload.patterns import incast, permutation
 from tests.sim import plain
 from tests.sim.lab import MS, US, clos, fct, in_slices, world_of
@@ -32,6 +33,27 @@ def test_different_seeds_differ() -> None:
         world.run()
         times.add(tuple(fct(world).tolist()))
     assert len(times) == 5
+
+
+def test_what_is_drawn_at_a_port_is_no_matter_of_what_happens_elsewhere() -> None:
+    """Coins, marks and losses of an incast, with and without another below the next T0."""
+    fabric = clos(nics=16, down=8, planes=4)
+    lossy = [Fault(0, "link-loss", "nic * plane * < t0", rate=0.01)]
+    runs = []
+    for targets in ((0,), (0, 8)):
+        traffic = make_traffic(
+            "incasts",
+            16,
+            qp_src=[target + k for target in targets for k in range(1, 8)],
+            qp_dst=[target for target in targets for _ in range(7)],
+            msg_qp=np.arange(7 * len(targets)),
+            msg_bytes=300_000,
+        )
+        world = world_of(fabric, traffic, lossy)
+        world.run()
+        runs.append((fct(world)[:7].tolist(), world.flows()["retransmitted"][:7].tolist()))
+        assert min(world.counters()[name] for name in ("trimmed", "dropped_fault")) > 20
+    assert runs[0] == runs[1]
 
 
 @pytest.mark.parametrize("slice_ps", [333_333, 7 * US, 1 * MS])

@@ -109,7 +109,7 @@ def _emit(st, opcode, nic, remote, plane, ev, now):
     p = emit(st, opcode, nic, remote, plane)
     p.ev = ev
     p.port_mask = st.nic[nic].up_mask
-    p.timestamp = (now // pk.TIMESTAMP_UNIT_PS) & 0xFFFF
+    p.timestamp = es.timestamp_of(now)
     return p
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from openmrc.engine import beliefs, rotation
 from openmrc.engine.ev import ANSWER, ASSUMED_BAD, MARKED_ANSWER, index_of
-from openmrc.engine.packet import CLASS_DATA, NO_TRIM, PROBE, TIMESTAMP_UNIT_PS
-from openmrc.engine.state import NEVER, address, emit, signed
+from openmrc.engine.packet import CLASS_DATA, NO_TRIM, PROBE
+from openmrc.engine.state import NEVER, address, emit, signed, timestamp_of
 from openmrc.jit import inner
 
 ANSWERS_MAX = 8  # row 11
@@ -38,7 +38,7 @@ def send_probe(st, q, ev, now):
     p.ev = st.ev[q.ev0 + ev].value
     p.plane = st.ev[q.ev0 + ev].plane
     p.ack_offset = signed(q.probe_id, 16)
-    p.timestamp = (now // TIMESTAMP_UNIT_PS) & 0xFFFF
+    p.timestamp = timestamp_of(now)
     q.n_probe += 1
     return q.probe_id
 

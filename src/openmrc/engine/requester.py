@@ -159,7 +159,7 @@ def next_packet(st, q, free_ports, now, p):
     p.msn = number & 0xFFFF
     st.count[es.SENT_SEQ] = seq
     st.count[es.SENT_MESSAGE] = number
-    p.timestamp = (now // pk.TIMESTAMP_UNIT_PS) & 0xFFFF
+    p.timestamp = es.timestamp_of(now)
     ev = rotation.choose_ev(st, q, plane_no, avoid)
     rotation.charge_turn(q, st.plane[q.plane0 + plane_no])
     p.plane = plane_no
@@ -244,19 +244,30 @@ def _is_second_copy(s, units):
 
 
 @inlined
-def _sample(st, q, seq, units, now):
+def _sample(st, q, seq, timestamp, units, now):
     """What a SACK triggered by sequence `seq` says of time: the round trip of its packet, or -1.
 
-    A packet sent twice has none. The second copy of a retransmission proves a false alarm; that of
-    an original was made on the way, by whomever, and is late by any time.
+    The second copy of an original was made on the way, by whomever, and is late by any time.
     """
     s = loss.slot_of(st, q, seq)
-    again = s.past & es.RESENT
-    if _is_second_copy(s, units):
-        if again:
-            loss.false_alarm(st, q, seq, now)
+    second = _is_second_copy(s, units)
+    if s.past & es.RESENT:
+        return _sample_again(st, q, s, seq, timestamp, second, now)
+    return -1 if second else now - s.sent_at
+
+
+@inner
+def _sample_again(st, q, s, seq, timestamp, second, now):
+    """The same of a packet that was sent again: the timestamp that the SACK echoes names the copy.
+
+    If it is not the latest, an earlier one arrived, and was no loss. If it is the second to arrive,
+    neither was the other.
+    """
+    latest = timestamp == es.timestamp_of(s.sent_at)
+    if second or not latest:
+        loss.false_alarm(st, q, seq, now)
         return -1
-    return -1 if again else now - s.sent_at
+    return now - s.sent_at
 
 
 @inlined
@@ -308,7 +319,7 @@ def on_sack(st, q, p, now):
     else:
         trigger = cack + es.signed(int(p.ack_offset), 16)
         if q.nxt - q.slot_mask <= trigger < q.nxt and trigger >= 0:
-            rtt = _sample(st, q, trigger, units, now)
+            rtt = _sample(st, q, trigger, int(p.timestamp), units, now)
             _on_reflected_ev(st, q, _ev_of_trigger(st, q, trigger, int(p.entropy)), int(p.m), now)
     for seq in range(q.una, cack + 1):
         if not bits.test(st.bits, q.acked0, q.ring_mask, seq):

@@ -15,7 +15,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from openmrc.engine.packet import EVERY_PACKET, PACKET, PSN_HALF, PSN_MASK
+from openmrc.engine.packet import (
+    EVERY_PACKET,
+    PACKET,
+    PSN_HALF,
+    PSN_MASK,
+    TIMESTAMP_MASK,
+    TIMESTAMP_UNIT_PS,
+)
 from openmrc.engine.parameters import RECORDED
 from openmrc.jit import fields, inlined, record_type
 from openmrc.jit.byref import by_reference
@@ -326,6 +333,12 @@ class State(NamedTuple):
     out: Any  # PACKET: what the last call wants sent
     done: Any  # COMPLETION: what the last call completed
     count: Any  # int64: OUT ... SENT_MESSAGE
+
+
+@inlined
+def timestamp_of(now):
+    """What a packet sent now carries, and its answer brings back (MRC 2.5)."""
+    return (now // TIMESTAMP_UNIT_PS) & TIMESTAMP_MASK
 
 
 @inlined

@@ -12,7 +12,6 @@ from openmrc.jit import inlined, inner
 
 PASSES, LOST, DAMAGED = range(3)  # what `strike` says
 CERTAIN = 2147483648.0
-OF_FAULTS = 1  # random stream of a network, beside `queues.OF_QUEUES`
 
 
 @inlined
@@ -36,15 +35,16 @@ def is_faulty(health):
 
 
 @inner
-def strike(health, stream, has_icrc):
+def strike(health, streams, port_no, has_icrc):
     """What becomes of the next packet: it passes, is lost, or is damaged, as is what an iCRC
-    covers.
+    covers. `streams[port_no]` is the port's own stream of random numbers.
     """
     if health.loss > 0:
-        health.losing = _happens(stream, health.loss_again if health.losing else health.loss)
+        chance = health.loss_again if health.losing else health.loss
+        health.losing = _happens(streams, port_no, chance)
         if health.losing:
             return LOST
-    if health.corrupt > 0 and has_icrc and _happens(stream, health.corrupt):
+    if health.corrupt > 0 and has_icrc and _happens(streams, port_no, health.corrupt):
         return DAMAGED
     return PASSES
 
@@ -55,5 +55,5 @@ def _chance(probability):
 
 
 @inlined
-def _happens(stream, chance):
-    return 1 if bits.draw(stream, OF_FAULTS) >> 1 < int(chance) else 0
+def _happens(streams, port_no, chance):
+    return 1 if bits.draw(streams, port_no) >> 1 < int(chance) else 0

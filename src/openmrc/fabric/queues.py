@@ -27,9 +27,11 @@ from openmrc.units import PS_BITS
 CLASSES = 3  # in strict priority: control, retransmissions, data
 CONTROL_BYTES = 64 * 1024  # row 15
 CONTROL_BYTES_PER_SENDER = 256
+CONTROL_BYTES_OF_HEADERS = 2 * 1024 * 1024  # at most
+HEADER_BYTES = 256  # of a trimmed packet (166 on the wire), and of what is said about it meanwhile
+START_BDP = 1.5  # what a sender may have in flight before it hears anything (MRC 4.6)
 LAST_HOP_BDP = 1.5
 UNLIMITED = 2**31 - 1  # bytes that no queue holds
-OF_QUEUES = 0  # random stream of a network: marks and coins
 
 QUEUE, TRIM, TRIM_LAST, DROP = range(4)  # what `admit` says
 
@@ -43,7 +45,9 @@ class Queues:
     trim: bool = True
     queue_bytes: int | None = None  # data and retransmissions: 1 BDP of a port
     queue_last_hop_bytes: int | None = None  # 1.5 BDP
-    control_queue_bytes: int | None = None  # 64 KB, or 256 B x fan-in if larger (row 15)
+    # None: what all senders' first windows are as headers, 64 KiB to 2 MiB; or 256 B x fan-in if
+    # that is more (row 15)
+    control_queue_bytes: int | None = None
     ecn_low: float = 0.2  # of BDP
     ecn_high: float = 0.8
     ecn_last_hop: bool = False
@@ -82,17 +86,23 @@ def whole_packets(size: float, packet_bytes: int) -> int:
     return -int(-size // packet_bytes) * packet_bytes
 
 
-def control_queue_bytes(senders: int) -> int:
-    """Return the default of the control class, for as many QPs that send to one NIC (row 15)."""
-    return max(CONTROL_BYTES, CONTROL_BYTES_PER_SENDER * senders)
+def control_queue_bytes(senders: int, start_packets: int = 0) -> int:
+    """Return the default of the control class, for as many QPs that send to one NIC, each so many
+    packets at once that a switch may trim (row 15).
+
+    A header that is dropped is a loss that nobody is told of.
+    """
+    headers = min(HEADER_BYTES * senders * start_packets, CONTROL_BYTES_OF_HEADERS)
+    return max(CONTROL_BYTES, CONTROL_BYTES_PER_SENDER * senders, headers)
 
 
 def sizes_of(queues: Queues, bdp_bytes: float, packet_bytes: int, senders: int) -> Sizes:
     """Return the sizes for a port with this BDP, in whole packets."""
+    start_packets = -int(-START_BDP * bdp_bytes // packet_bytes) if queues.trim else 0
     default = Sizes(
         queue_bytes=whole_packets(bdp_bytes, packet_bytes),
         queue_last_hop_bytes=whole_packets(LAST_HOP_BDP * bdp_bytes, packet_bytes),
-        control_queue_bytes=control_queue_bytes(senders),
+        control_queue_bytes=control_queue_bytes(senders, start_packets),
         ecn_low_bytes=whole_packets(queues.ecn_low * bdp_bytes, packet_bytes),
         ecn_high_bytes=whole_packets(queues.ecn_high * bdp_bytes, packet_bytes),
     )
@@ -150,9 +160,12 @@ def give_back(ctl, packets, n):
 
 
 @inlined
-def admit(packets, port, limits, stream, n):
+def admit(packets, port, limits, streams, port_no, n):
     """What becomes of packet `n` at a port that is busy: `QUEUE` it; `TRIM` it, or `TRIM_LAST`: put
     it in the place of the last one queued, and trim that; or `DROP` it.
+
+    `streams[port_no]` is the port's own stream of random numbers: what is drawn here is a matter of
+    this port and of what came to it, whatever happens elsewhere meanwhile.
     """
     packet = packets[n]
     if packet.klass == CLASS_CONTROL:
@@ -160,11 +173,11 @@ def admit(packets, port, limits, stream, n):
         return QUEUE if fits else DROP
     if port.data_queued_bytes + packet.frame_bytes <= limits.queue_bytes:
         return QUEUE
-    return _overflow(packets, port, limits, stream, packet)
+    return _overflow(packets, port, limits, streams, port_no, packet)
 
 
 @inner
-def _overflow(packets, port, limits, stream, packet):
+def _overflow(packets, port, limits, streams, port_no, packet):
     """The data queue is full: trim the arriving packet or the last queued one, by a coin; drop what
     may not be cut.
     """
@@ -172,7 +185,7 @@ def _overflow(packets, port, limits, stream, packet):
     if last >= 0 and packet.klass == CLASS_DATA and packets[last].trimmable:
         grown = packet.frame_bytes - packets[last].frame_bytes
         fits = port.data_queued_bytes + grown <= limits.queue_bytes
-        if fits and bits.draw_below(stream, OF_QUEUES, 2) == 0:
+        if fits and bits.draw_below(streams, port_no, 2) == 0:
             return TRIM_LAST
     return TRIM if packet.trimmable else DROP
 
@@ -231,14 +244,15 @@ def holds_any(port):
 
 
 @inlined
-def marks(port, limits, stream, p_max):
+def marks(port, limits, streams, port_no, p_max):
     """Whether a packet that has left a port's data queue is marked, by what it leaves behind: at
     random between the two thresholds, with a probability that grows to `p_max`; always above.
     """
     over = port.data_queued_bytes - limits.ecn_low_bytes
-    return over > 0 and _drawn(stream, over, limits.ecn_high_bytes - limits.ecn_low_bytes, p_max)
+    span = limits.ecn_high_bytes - limits.ecn_low_bytes
+    return over > 0 and _drawn(streams, port_no, over, span, p_max)
 
 
 @inner
-def _drawn(stream, over, span, p_max):
-    return over >= span or bits.draw_below(stream, OF_QUEUES, int(span / p_max)) < over
+def _drawn(streams, port_no, over, span, p_max):
+    return over >= span or bits.draw_below(streams, port_no, int(span / p_max)) < over

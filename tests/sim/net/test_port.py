@@ -15,7 +15,7 @@ from openmrc.engine.packet import (
     TRIMMED,
     TRIMMED_LASTHOP,
 )
-from openmrc.fabric.queues import Queues
+from openmrc.fabric.queues import Queues, control_queue_bytes
 from tests.sim.bench import PortBench, lose_queue
 from tests.sim.lab import clos, stream_world
 
@@ -203,14 +203,26 @@ def test_a_header_that_finds_the_control_class_full_is_dropped() -> None:
     assert (c.trimmed, c.dropped_control, c.dropped_queue) == (1, 1, 0)
 
 
-def test_the_control_limit_grows_with_the_fan_in() -> None:
+def test_the_control_limit_holds_the_headers_of_all_line_rate_starts() -> None:
+    """1.5 BDP of a port from each sender (row 15)."""
     from openmrc.workload.patterns import incast
     from tests.sim.lab import world_of
 
-    for n, limit in ((256, 65_536), (257, 257 * 256)):  # row 15
-        fabric = clos(nics=300, planes=1, down=300, up=1)
-        world = world_of(fabric, incast(300, n, 1000))
-        assert world.derived()["control_queue_bytes"] == limit
+    fabric = clos(nics=301, planes=1, down=301, up=1)
+    for n in (60, 300):
+        d = world_of(fabric, incast(301, n, 1000)).derived()
+        packets = -(-3 * d["base_rtt_ps"] // (2 * BYTE * FULL))
+        assert packets > 10
+        assert d["control_queue_bytes"] == 256 * n * packets > 65_536
+
+
+@pytest.mark.parametrize(
+    ("senders", "packets", "limit"),
+    [(8, 32, 65_536), (9, 32, 73_728), (256, 32, 2**21), (257, 32, 2**21), (8193, 32, 2_097_408)],
+)
+def test_the_control_limit_at_its_bounds(senders: int, packets: int, limit: int) -> None:
+    assert control_queue_bytes(senders, packets) == limit
+    assert control_queue_bytes(senders) == max(65_536, 256 * senders)  # where nothing is trimmed
 
 
 def test_a_flushed_port_loses_all_it_holds() -> None:

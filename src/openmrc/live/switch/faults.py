@@ -53,8 +53,8 @@ def _port(net, port, action, rate, burst):
 @inner
 def loses(net, port, port_no, f):
     """Whether a faulty port loses the frame that it sends; it may also damage it."""
-    what = health.strike(port, net.stream, True)
+    what = health.strike(port, net.stream, port_no, True)
     if what == health.DAMAGED:
-        bit = bits.draw_below(net.stream, health.OF_FAULTS, frames.BITS_OF_ICRC)
+        bit = bits.draw_below(net.stream, port_no, frames.BITS_OF_ICRC)
         net.count[port_no].damaged += frames.damage(net.pool[f.room], int(f.length), bit)
     return what == health.LOST

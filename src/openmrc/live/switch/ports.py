@@ -65,7 +65,7 @@ def _dequeue(net, port, port_no):
     n = queues.take(net.frame, port)
     if n < 0 or net.frame[n].klass == CLASS_CONTROL:
         return n
-    if queues.marks(port, port, net.stream, 1.0):
+    if queues.marks(port, port, net.stream, port_no, 1.0):
         net.count[port_no].ecn_marked += switch_frames.mark(net.pool[net.frame[n].room])
     return n
 
@@ -82,7 +82,7 @@ def _trim(net, port, port_no, n):
     f.klass = CLASS_CONTROL
     f.trimmable = 0
     net.count[port_no].trimmed += 1
-    if queues.admit(net.frame, port, port, net.stream, n) == queues.QUEUE:
+    if queues.admit(net.frame, port, port, net.stream, port_no, n) == queues.QUEUE:
         queues.append(net.frame, port, n)
     else:
         drop(net, port_no, n, state.DROP_CONTROL)  # row 15
@@ -124,7 +124,7 @@ def enqueue(net, port_no, n, now):
     if port.armed == 0 and port.free_at <= now:
         transmit(net, port, port_no, n, now)
         return
-    verdict = queues.admit(net.frame, port, port, net.stream, n)
+    verdict = queues.admit(net.frame, port, port, net.stream, port_no, n)
     if verdict == queues.QUEUE:
         queues.append(net.frame, port, n)
     else:

@@ -189,7 +189,7 @@ class Net(NamedTuple):
     slots: Any  # of the tables
     macs: Any  # uint8 [n_ports, 12]: what a frame's Ethernet addresses are on this link
     heap: Any  # ENTRY of jit.heap; what: a frame, or n_frames + a port
-    stream: Any  # uint64, random numbers: 0 of queues, 1 of faults
+    stream: Any  # uint64, random numbers, one for each of `port`
     wire: Any  # WIRE
     dirty: Any  # int32: wires to send on
     armed: Any  # int32 [RECEIVE_BATCH]: frames whose buffers the next receive fills
@@ -248,7 +248,7 @@ def build(
         slots=tables.slots,
         macs=_macs(fabric),
         heap=records(n_frames + fabric.n_ports + 1, heap.ENTRY),
-        stream=seed_streams(seed, SEED_SWITCHES, 2),
+        stream=seed_streams(seed, SEED_SWITCHES, fabric.n_ports),
         wire=wire,
         dirty=np.zeros(n_wires, np.int32),
         armed=np.zeros(RECEIVE_BATCH, np.int32),

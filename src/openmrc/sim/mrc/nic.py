@@ -216,7 +216,7 @@ def on_port_free(net, st, port_no, now):
     port.armed = 0
     nic, plane = rounds.owner(net, port_no)
     ln = net.nic[nic]
-    n = link.dequeue(net, port)
+    n = link.dequeue(net, port, port_no)
     if n >= 0:
         link.transmit(net, port, port_no, n, now)
         link.arm(net, port, port_no)

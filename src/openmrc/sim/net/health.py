@@ -67,7 +67,7 @@ def loses(net, port, port_no, h):
     if port.up == 0:
         return True
     has_icrc = h.marks & (TRIMMED | TRIMMED_LASTHOP) == 0
-    what = health.strike(net.health[port_no], net.stream, has_icrc)
+    what = health.strike(net.health[port_no], net.stream, port_no, has_icrc)
     if what == health.DAMAGED:
         h.marks |= DAMAGED
     return what == health.LOST

@@ -142,14 +142,14 @@ def close_while_busy(net, ln, port, port_no, plane):
 
 
 @inlined
-def dequeue(net, port):
+def dequeue(net, port, port_no):
     """Take the next packet by priority from a port that has one queued, marking it if the queue is
     long; -1 if none.
     """
     n = queues.take(net.hop, port)
     if n < 0 or net.hop[n].klass == CLASS_CONTROL:
         return n
-    if queues.marks(port, net.port_kind[port.kind], net.stream, 1.0):
+    if queues.marks(port, net.port_kind[port.kind], net.stream, port_no, 1.0):
         mark(net, net.hop[n])
     return n
 
@@ -163,7 +163,7 @@ def mark(net, h):
 
 
 @inner
-def _trim(net, port, n):
+def _trim(net, port, port_no, n):
     """Cut a packet to its header and give it to the control class."""
     ctl = net.ctl[0]
     h = net.hop[n]
@@ -177,7 +177,7 @@ def _trim(net, port, n):
     ctl.trimmed += 1
     net.tally[h.port].trimmed += 1
     net.timeline[ctl.now // ctl.bin_ps, BIN_TRIMMED] += 1
-    if queues.admit(net.hop, port, kind, net.stream, n) == queues.QUEUE:
+    if queues.admit(net.hop, port, kind, net.stream, port_no, n) == queues.QUEUE:
         queues.append(net.hop, port, n)
     else:
         drop_by_queue(net, n, True)
@@ -205,14 +205,14 @@ def _swap(net, a, b):
 
 
 @inner
-def _refuse(net, port, n, verdict):
+def _refuse(net, port, port_no, n, verdict):
     """A packet finds its queue full: one of the two is trimmed, or it is dropped."""
     if verdict == queues.DROP:
         drop_by_queue(net, n, net.hop[n].klass == CLASS_CONTROL)
         return
     if verdict == queues.TRIM_LAST:
         _swap(net, n, queues.replace_last(net.hop, port, n))
-    _trim(net, port, n)
+    _trim(net, port, port_no, n)
 
 
 @inlined
@@ -227,11 +227,12 @@ def enqueue(net, port_no, n, now):
     if port.up == 0:
         drop_by_fault(net, n)
         return
-    verdict = queues.admit(net.hop, port, net.port_kind[port.kind], net.stream, n)
+    kind = net.port_kind[port.kind]
+    verdict = queues.admit(net.hop, port, kind, net.stream, port_no, n)
     if verdict == queues.QUEUE:
         queues.append(net.hop, port, n)
     else:
-        _refuse(net, port, n, verdict)
+        _refuse(net, port, port_no, n, verdict)
     arm(net, port, port_no)
 
 
@@ -240,7 +241,7 @@ def on_switch_port_free(net, port_no, now):
     """A switch port's transmission is over: send the next; an event for its end if more wait."""
     port = net.port[port_no]
     port.armed = 0
-    n = dequeue(net, port) if port.up else -1
+    n = dequeue(net, port, port_no) if port.up else -1
     if n >= 0:
         transmit(net, port, port_no, n, now)
         if queues.holds_any(port):

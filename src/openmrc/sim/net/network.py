@@ -155,7 +155,7 @@ def new_net(
         fault=fault,
         groups=groups_of(parts.schedule),
         timeline=np.zeros((TIMELINE_BINS, ss.BIN_COLUMNS), np.int64),
-        stream=bits.seed_streams(parts.seed, SEED_NET, 2),
+        stream=bits.seed_streams(parts.seed, SEED_NET, n_ports),
         tap=records(0, ss.TAP),
         tap_packet=records(0, PACKET),
         carrier=np.zeros((1, srv6.ADDRESS_BYTES), np.uint8),

@@ -315,7 +315,7 @@ class Net(NamedTuple):
     fault: Any  # FAULT, the schedule
     groups: Any  # uint16 by NIC: mask of the groups it is in; empty without denylists
     timeline: Any  # int64 [bins, BIN_COLUMNS]
-    stream: Any  # uint64[2]: marks and coins; losses
+    stream: Any  # uint64, one for each of `port`: coins, marks and losses
     tap: Any  # TAP: what crossed tapped links and was not taken yet; empty without a capture
     tap_packet: Any  # PACKET
     carrier: Any  # uint8 [packets, 16] with `by_usid`, else [1, 16]

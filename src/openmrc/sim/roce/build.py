@@ -88,6 +88,7 @@ def build_roce(
     c.p_max = MARKING.p_max
     c.convergence_low = low
     c.convergence_span = high - low
+    c.convergence_seed = bits.seed_streams(seed, SEED_CONVERGENCE, 1)[0] >> np.uint64(33)
     c.delay_at = network.NO_TIME
     c.planes_at = network.NO_TIME
     return Roce(
@@ -98,7 +99,6 @@ def build_roce(
         route=route,
         **_dcqcn(transport, derived, ends),
         **_pfc(fabric, transport, derived),
-        stream=bits.seed_streams(seed, SEED_CONVERGENCE, 1),
     )
 
 

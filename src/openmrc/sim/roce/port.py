@@ -38,7 +38,7 @@ def enqueue(net, ro, port_no, n, now):
         room = flow.charge(net, ro, h, now)
     else:
         kind = net.port_kind[port.kind]
-        room = queues.admit(net.hop, port, kind, net.stream, n) == queues.QUEUE
+        room = queues.admit(net.hop, port, kind, net.stream, port_no, n) == queues.QUEUE
     if not room:
         h.port = port_no
         link.drop_by_queue(net, n, h.klass == CLASS_CONTROL)
@@ -57,7 +57,8 @@ def dequeue(net, ro, port_no, port, now):
     if n >= 0 and net.hop[n].klass != CLASS_CONTROL:
         if ro.c[0].pfc != 0:
             flow.free(net, ro, net.hop[n], now)
-        if queues.marks(port, net.port_kind[port.kind], net.stream, ro.c[0].p_max):  # RED
+        kind = net.port_kind[port.kind]
+        if queues.marks(port, kind, net.stream, port_no, ro.c[0].p_max):  # RED
             link.mark(net, net.hop[n])
     return n
 

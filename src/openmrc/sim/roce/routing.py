@@ -197,12 +197,12 @@ def plane_of(net, ro, nic, dst, flow):
 def changed(net, ro, port_no, now):
     """A port has changed: routing takes it in when it has converged.
 
-    All that happens at one instant takes the same time.
+    All that happens at one instant takes the same time, drawn from that instant.
     """
     c = ro.c[0]
     if c.delay_at != now:
         c.delay_at = now
-        share = bits.draw(ro.stream, 0)
+        share = bits.mix32(bits.mix32(now >> 32) + now + c.convergence_seed)
         c.delay_ps = c.convergence_low + (c.convergence_span >> 16) * (share >> 16)
     events.push(net, now + c.delay_ps, AT_CONVERGED, port_no)
 

@@ -88,6 +88,7 @@ ROCE = np.dtype(  # one record: settings, then counters
         ("p_max", "f8"),  # of the marks, at their upper threshold
         ("convergence_low", "i8"),
         ("convergence_span", "i8"),
+        ("convergence_seed", "i8"),
         ("broken", "i8"),  # ports that routing believes down or drained: 0 is quick
         ("delay_at", "i8"),  # instant of the last change of the fabric
         ("planes_at", "i8"),  # instant for which NICs are asked to look at their bonds
@@ -121,4 +122,3 @@ class Roce(NamedTuple):
     flow: Any  # pfc.CONFIG, one record
     buffer: Any  # pfc.SWITCH, by switch; one without PFC
     pause: Any  # pfc.LINK, by port; one without PFC
-    stream: Any  # uint64[1]: delays of convergence
