@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from openmrc.bench import sim as benchsim
@@ -74,13 +73,8 @@ def test_a_child_that_fails_is_an_error() -> None:
 
 @compiled_only
 def test_the_parts_can_be_measured() -> None:
-    """What a call alone takes is subtracted from the parts of an endpoint: on a busy machine the
-    difference of two short times may be anything.
-    """
     figures: dict[str, Any] = json.loads(run("benchmarks/parts.py", "--quick", "--json"))
     for size in ("near", "far"):
-        differences = [figures[size].pop(name) for name in ("pull", "place", "answer")]
-        assert np.isfinite(differences).all()
         assert min(figures[size].values()) > 0
 
 
