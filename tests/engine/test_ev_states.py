@@ -8,9 +8,13 @@ from typing import Any
 import pytest
 
 from openmrc.engine import packet as pk
+from openmrc.engine import probes
 from openmrc.engine import state as es
 from openmrc.engine.ev import GOOD, SKIP
 from tests.engine.pair import US, Pair
+from tests.exposed import exposed
+
+take_probe_token = exposed(probes.take_probe_token)
 
 
 def stream(n: int = 900, **how: Any) -> Pair:
@@ -368,6 +372,26 @@ def test_row_11_all_probes_of_a_nic_stay_under_one_percent_of_its_packet_rate() 
     for start in (0, 16, 40, 64):
         for end in range(start + 1, len(probes)):
             assert end - start <= 16 + rate * (probes[end] - probes[start]) + 1e-6
+
+
+def test_row_11_a_missing_ack_waits_for_no_ev() -> None:
+    """The budget for EVs is spent for a second; a QP's own probe goes all the same."""
+    pair = Pair()
+    pair.st.nic[0].probe_tokens_at[probes.OF_PATHS] = 1_000_000 * US
+    pair.st.nic[0].probe_tokens[probes.OF_PATHS] = 0.0
+    pair.drop(kind="ack")
+    pair.post(4096)
+    pair.drive(limit_us=3 * pair.rtt / US)
+    assert pair.sent["probe"] == 1
+
+
+@pytest.mark.parametrize(("n_qps", "burst"), [(1, 16), (16, 16), (17, 17)])
+def test_row_11_each_queue_pair_may_ask_once_at_the_same_time(n_qps: int, burst: int) -> None:
+    pair = Pair()
+    pair.st.nic[0].n_qps = n_qps
+    waits = [take_probe_token(pair.st, 0, probes.OF_QUEUE_PAIRS, US) for _ in range(18)]
+    assert waits.index(next(wait for wait in waits if wait > 0)) == burst
+    assert take_probe_token(pair.st, 0, probes.OF_PATHS, US) == 0
 
 
 def test_row_11_a_probe_held_back_by_the_budget_is_not_one_unanswered() -> None:

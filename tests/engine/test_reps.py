@@ -208,6 +208,7 @@ def test_a_mark_that_is_ignored_moves_the_window_all_the_same() -> None:
         pair = Pair(planes=1, evs=1, ignore_marks=ignore, sack_bytes=1)
         pair.mark(kind="data")
         pair.delay(us=12, next=1000, kind="data")
+        pair.delay(us=12, next=1000, kind="probe")
         pair.post(900 * 4096)
         while pair.q.cwnd == pair.q.max_wnd:
             pair.advance(ps=max(pair.next_at() - pair.now, 0))

@@ -241,7 +241,7 @@ def test_a_damaged_packet_travels_its_whole_way_and_the_receiver_discards_it() -
     """Ten packets, four links each; the first timer is far away."""
     fault = Fault(0, "link-corrupt", "nic 0 plane 0 > t0", rate=1.0)
     world = stream_world(two_nics(), [fault], size=10 * 4096)
-    world.run(until_ps=10 * US)
+    world.run(until_ps=8 * US)
     c = world.counters()
     assert (c["injected"], c["link_traversals"], c["in_flight"]) == (10, 40, 0)
     assert (c["dropped_corrupt"], c["dropped_fault"], c["delivered"]) == (10, 0, 0)

@@ -113,6 +113,7 @@ def on_delivery(st, q, ev, sent_at, now):
     plane.heard_at = now
     if sent_at > plane.delivered_at:
         plane.delivered_at = sent_at
+        plane.proven = ev
         if sent_at >= plane.first_lost_at:
             plane.losses = 0
 
@@ -130,7 +131,7 @@ def revive(st, q, ev, event, now):
     """An EV in ASSUMED_BAD is believed again: ANSWER, MARKED_ANSWER or FALSE_ALARM says why."""
     k = int(st.ev[q.ev0 + ev].plane)
     plane = st.plane[q.plane0 + k]
-    if plane.silent:
+    if plane.silent or now - plane.heard_at >= q.rto:
         plane.silent = 0
         plane.losses = 0
         plane.delivered_at = now

@@ -1,12 +1,12 @@
 """When a packet counts as lost, and the timers that find out (rows 6 to 9 and 17).
 
-Three pure rules first; then their application to a QP: inference from a snapshot, false alarms, and
-what its timers do (`timers.py`).
+The rules first; then their application to a QP: inference from a snapshot, false alarms, and what
+its timers do (`timers.py`).
 """
 
 from __future__ import annotations
 
-from openmrc.engine import beliefs, bits, nscc, probes, timers, window
+from openmrc.engine import beliefs, bits, nscc, probes, rotation, timers, window
 from openmrc.engine import state as es
 from openmrc.engine.ev import ASSUMED_BAD, FALSE_ALARM
 from openmrc.engine.qp import ALLOWED
@@ -15,6 +15,9 @@ from openmrc.jit import inlined, inner
 EXP_CNT_INFINITE = 25  # MRC 1.8
 WINDOW_DECAY_PS = 1_000_000_000_000  # row 7: what a false alarm added halves each second
 REORDER_WINDOW_MAX_RTTS = 8  # beyond this an RTO would be as quick
+RTT_TURN_RTTS = 8  # how long a round trip counts as recent: one turn to two
+QUERIES_LEVEL = 4  # asked at one spacing; then it doubles, twice at most
+QUERY_DOUBLINGS_MAX = 2
 DOUBLINGS_MAX = 30  # keeps an infinite backoff within int64
 
 
@@ -47,9 +50,51 @@ def slot_of(st, q, seq):
 
 
 @inlined
-def tail_gap(q):
-    """Row 8: silence after which a probe asks."""
-    return 2 * (q.base_rtt + q.target)
+def note_rtt(q, again, rtt):
+    """A round trip was measured, of an original (0) or of a retransmission (1): the largest recent
+    one of its kind is what answers may take. Retransmissions overtake data, which waits the longer.
+    """
+    q.rtt_largest[again] = max(q.rtt_largest[again], rtt)
+
+
+@inlined
+def note_trim(q):
+    """A packet was trimmed at the last hop, where data waits for all that is sent again."""
+    note_rtt(q, 0, q.base_rtt + int(q.qa_threshold))
+
+
+@inlined
+def patience(q, again, now):
+    """Age from which on a packet's answer is overdue (rows 7, 8): the largest recent round trip of
+    its kind, and what is allowed beside it.
+    """
+    if now >= q.rtt_turn_at:
+        recent = now < q.rtt_turn_at + RTT_TURN_RTTS * q.base_rtt
+        for k in range(2):
+            q.rtt_before[k] = q.rtt_largest[k] if recent else 0
+            q.rtt_largest[k] = 0
+        q.rtt_turn_at = now + RTT_TURN_RTTS * q.base_rtt
+    rtt = max(max(q.rtt_largest[again], q.rtt_before[again]), q.base_rtt)
+    return rtt + allowance(q, rtt, now)
+
+
+@inlined
+def allowance(q, rtt, now):
+    """How much later than expected something may be, for paths differ: a quarter of a round trip,
+    two packets of the slowest plane, or what the reorder window grew by.
+    """
+    return max(max(rtt // 4, q.two_packets), reorder_window(q, now) - q.base_rtt)
+
+
+@inlined
+def evidence_against(q, s):
+    """Send time of the newest packet known received that condemns an older one in slot `s`.
+
+    Retransmissions overtake data in every queue, so they are evidence against each other only.
+    """
+    if s.past & es.RESENT:
+        return max(q.evidence_at, q.again_evidence_at)
+    return q.evidence_at
 
 
 @inner
@@ -130,12 +175,14 @@ def false_alarm(st, q, seq, now):
     if s.past & es.INFERRED == 0:
         return
     cut = s.past & es.CUT
+    overtaken = s.past & es.OVERDUE == 0  # else its report was late, and says nothing of order
     s.past &= es.RESENT
     q.n_false += 1
-    reorder_window(q, now)  # fades first
-    widest = REORDER_WINDOW_MAX_RTTS * q.base_rtt
-    q.reorder_window = min(q.reorder_window + q.base_rtt // 4, widest)
-    q.window_grown_at = now
+    if overtaken:
+        reorder_window(q, now)  # fades first
+        widest = REORDER_WINDOW_MAX_RTTS * q.base_rtt
+        q.reorder_window = min(q.reorder_window + q.base_rtt // 4, widest)
+        q.window_grown_at = now
     if cut:
         nscc.undo_loss(q)
     ev = int(s.bad_ev)
@@ -153,54 +200,68 @@ def outstanding(q):
 def heard(q, now):
     """Something arrived from the peer: silence starts anew."""
     q.last_heard = now
-    q.tail_at = now + tail_gap(q) if outstanding(q) else es.NEVER
+
+
+@inlined
+def answered(q, now):
+    """There is progress: what is overdue after it is asked about anew, without the doubling."""
+    if q.queries > 0:
+        q.queries = 0
+        q.query_at = min(q.query_at, q.query_sent_at + patience(q, 0, now))
 
 
 @inlined
 def first_sent(q, now):
     """The first packet is outstanding: start the clocks."""
     q.last_heard = now
-    q.tail_at = now + tail_gap(q)
     q.epoch_at = now
     q.rto_at = now + q.rto
+    q.queries = 0
+    q.query_at = now
 
 
 @inner
 def _query(st, q, now):
-    """The QP's own probe, on a usable EV of the next plane: each repetition takes another.
-
-    0, or the time to come again when the NIC's budget for probes is spent (row 11).
+    """The QP's own probe, on the next plane, so that each repetition takes another; there on the EV
+    that delivered last, and on any other once all planes were silent. The time when to ask again
+    (row 8), or when the NIC's budget for such probes allows one (row 11).
     """
-    wait = probes.take_probe_token(st, q.nic, now)
+    wait = probes.take_probe_token(st, q.nic, probes.OF_QUEUE_PAIRS, now)
     if wait > 0:
         return wait
     for step in range(1, q.n_planes + 1):
         p = (q.tail_plane + step) % q.n_planes
         plane = st.plane[q.plane0 + p]
         if (q.planes_ok >> p) & 1 and plane.n_active > 0:
-            first = q.order0 + p * q.order_len
-            ev = int(st.order[first + bits.draw_below(st.stream, q.index, int(plane.n_active))])
             q.tail_plane = p
+            ev = rotation.proven(st, q, plane) if q.queries < q.n_planes else -1
+            if ev < 0:
+                first = q.order0 + p * q.order_len
+                ev = int(st.order[first + bits.draw_below(st.stream, q.index, int(plane.n_active))])
             q.query_id = probes.send_probe(st, q, ev, now)
             q.query_sent_at = now
             break
-    return 0
+    doublings = min(max(q.queries - QUERIES_LEVEL + 1, 0), QUERY_DOUBLINGS_MAX)
+    spacing = patience(q, 0, now) << doublings
+    half_epoch = epoch_length(q.rto, q.epoch, int(st.config[0].linear_cnt)) // 2
+    q.queries += 1
+    return now + (min(spacing, half_epoch) if q.epoch == 0 else half_epoch)
 
 
 @inner
 def _expire(st, q, now):
     """The RTO may have passed: judge all that is overdue, charge once; returns when to look again.
 
-    After an RTO in which nothing at all was heard, overdue is what a tail probe would ask about:
-    the packets that were sent a little later than the oldest are as lost as it is.
+    After an RTO in which nothing at all was heard, overdue is what a probe would ask about: the
+    packets that were sent a little later than the oldest are as lost as it is.
     """
     c = st.config[0]
     due = q.epoch_at + epoch_length(q.rto, q.epoch, int(c.linear_cnt))
     if now < due:
         return due
-    patience = q.rto
+    limit = q.rto
     if q.last_heard <= now - q.rto:
-        patience = min(q.rto, tail_gap(q))
+        limit = min(q.rto, patience(q, 0, now))
     oldest = es.NEVER
     covered = 0
     expired = False
@@ -216,7 +277,7 @@ def _expire(st, q, now):
         return max(oldest + q.rto if oldest != es.NEVER else now + q.rto, now + 1)
     for seq in range(q.una, q.nxt):
         s = slot_of(st, q, seq)
-        if s.state == es.SENT and s.sent_at + patience <= now:
+        if s.state == es.SENT and s.sent_at + limit <= now:
             s.past &= es.RESENT
             beliefs.on_loss(st, q, int(s.ev), s.sent_at, now)
             window.on_loss(st, q, now)
@@ -229,21 +290,18 @@ def _expire(st, q, now):
 
 @inner
 def on_finish(st, q, now):
-    """Everything is received, the transport ACK is missing: probe for it (row 17), first after the
-    silence of row 8, then as the RTO would.
+    """Everything is received, the transport ACK is missing: probe for it (row 17), and charge as
+    the RTO would.
     """
     q.finish_at = es.NEVER
     if q.msg_done == q.msg_end or outstanding(q):
         return
-    wait = _query(st, q, now)
-    if wait > 0:
-        q.finish_at = wait
-        return
-    if q.finish_asked:
+    due = q.epoch_at + epoch_length(q.rto, q.epoch, int(st.config[0].linear_cnt))
+    if q.queries > 0 and now >= due:
         charge(st, q, now)
-    q.finish_asked = 1
-    if q.state == es.RTS:
-        q.finish_at = now + epoch_length(q.rto, q.epoch, int(st.config[0].linear_cnt))
+        if q.state != es.RTS:
+            return
+    q.finish_at = _query(st, q, now)
 
 
 @inner
@@ -259,16 +317,6 @@ def charge(st, q, now):
 
 
 @inner
-def _next_tail(st, q):
-    """Row 8: the same spacing until the RTO fires; from then on once in the middle of each epoch,
-    so that the NIC's budget for probes is left to the EVs.
-    """
-    if q.epoch == 0:
-        return tail_gap(q)
-    return max(tail_gap(q), epoch_length(q.rto, q.epoch, int(st.config[0].linear_cnt)) // 2)
-
-
-@inner
 def on_rto(st, q, now):
     """The RTO may have passed (row 9)."""
     at = _expire(st, q, now) if outstanding(q) else es.NEVER
@@ -276,18 +324,56 @@ def on_rto(st, q, now):
         q.rto_at = at
 
 
-@inner
-def on_tail(st, q, now):
-    """Nothing was heard for a while (row 8)."""
-    wait = _query(st, q, now) if outstanding(q) else es.NEVER
-    q.tail_at = now + _next_tail(st, q) if wait == 0 else wait
+@inlined
+def _answer_due_from(st, q, seq, s, batch):
+    """The time from which on an answer can be waited for: a SACK stands for `sack_bytes`, and a QP
+    may send slowly; what is sent again asks for a SACK of its own.
+    """
+    if s.past & es.RESENT:
+        return s.sent_at
+    last = slot_of(st, q, min(seq + batch, q.nxt - 1))
+    return s.sent_at if last.past & es.RESENT else max(s.sent_at, last.sent_at)
 
 
 @inner
-def on_ask(st, q, now):
-    """No snapshot covered the oldest packet in time (row 7)."""
-    wait = _query(st, q, now) if outstanding(q) else es.NEVER
-    q.ask_at = es.NEVER if wait == 0 else wait
+def judge_overdue(st, q, now):
+    """Look for packets whose answer is overdue (rows 7, 8): lost if anything sent later is known
+    received; where nothing is, a probe asks, and its answer is the evidence.
+
+    Originals are sent in order, so the first one that is too young ends the search: what was sent
+    again behind it is younger still.
+    """
+    limit_first = patience(q, 0, now)
+    limit_again = patience(q, 1, now)
+    batch = int(st.config[0].sack_bytes / q.pkt)
+    q.overdue_at = es.NEVER
+    q.doubt = es.NEVER
+    seq = q.una
+    while seq < q.nxt:
+        run = bits.ones_from(st.bits, q.acked0, q.ring_mask, seq)
+        seq += run
+        if run > 0:
+            continue
+        s = slot_of(st, q, seq)
+        if s.state == es.SENT:
+            again = s.past & es.RESENT
+            due_at = _answer_due_from(st, q, seq, s, batch) + (
+                limit_again if again else limit_first
+            )
+            if due_at > now:
+                q.overdue_at = min(q.overdue_at, due_at)
+                if again == 0:
+                    break
+            elif s.sent_at < evidence_against(q, s):
+                s.past |= es.OVERDUE
+                _infer_one(st, q, seq, now)
+            else:
+                q.doubt = min(q.doubt, s.sent_at)
+        seq += 1
+    if q.doubt != es.NEVER:
+        if q.query_at <= now:
+            q.query_at = _query(st, q, now)
+        q.overdue_at = min(q.overdue_at, q.query_at)
 
 
 @inlined
@@ -295,10 +381,8 @@ def on_deadline(st, q, now):
     """Do what is due among the timers that find losses."""
     if q.rto_at <= now:
         on_rto(st, q, now)
-    if q.tail_at <= now:
-        on_tail(st, q, now)
-    if q.ask_at <= now:
-        on_ask(st, q, now)
+    if q.overdue_at <= now:
+        judge_overdue(st, q, now)
     if q.finish_at <= now:
         on_finish(st, q, now)
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 from openmrc.engine import bits, nscc, probes, rotation
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
-from openmrc.engine.ev import DENIED
 from openmrc.engine.parameters import PLANES_MAX
 from openmrc.engine.policy import PATHS_SINGLE
 from openmrc.engine.verdict import CONTRADICTORY, HEARD, NO_PEER, OUT_OF_PLACE
@@ -194,30 +193,13 @@ def _on_request(st, nic, peer, p, now):
 
 
 @inner
-def _random_ev(st, q, plane_no, avoid):
-    """The value of a random EV of a plane, of those that it has, good or bad, but not denied; not
-    `avoid`, if there is any other.
-    """
-    plane = st.plane[q.plane0 + plane_no]
-    if plane.n_evs == 0:
-        return int(plane.reverse_ev)
-    pick = bits.draw_below(st.stream, q.index, int(plane.n_evs))
-    for _ in range(plane.n_evs):
-        e = st.ev[q.ev0 + plane.ev0 + pick]
-        if e.state != DENIED and int(e.value) != avoid:
-            return int(e.value)
-        pick = pick + 1 if pick + 1 < plane.n_evs else 0
-    return int(plane.reverse_ev)
-
-
-@inner
 def _believed_ev(st, q, plane_no, now):
     """The value of a random EV of a plane's rotation, if the plane delivered within the last RTO
     (as in row 12): what is known of its paths still holds. Else of any.
     """
     plane = st.plane[q.plane0 + plane_no]
     if plane.n_active == 0 or now - plane.heard_at >= q.rto:
-        return _random_ev(st, q, plane_no, -1)
+        return rotation.random_ev(st, q, plane_no, -1)
     first = q.order0 + plane_no * q.order_len
     ev = int(st.order[first + bits.draw_below(st.stream, q.index, int(plane.n_active))])
     return int(st.ev[q.ev0 + ev].value)
@@ -263,7 +245,7 @@ def _probe_plane(st, nic, q, plane_no, now):
     if plane.n_evs == 0:
         return
     request = _next_request(st.nic[nic])
-    plane.trial_ev = _random_ev(st, q, plane_no, int(plane.reverse_ev))
+    plane.trial_ev = rotation.random_ev(st, q, plane_no, int(plane.reverse_ev))
     plane.trial_id = request
     st.request[nic * es.REQUESTS + request % es.REQUESTS] = q.index
     _request(st, q, pk.OP_EV_PROBE, request, plane_no, plane.trial_ev, now)
@@ -282,7 +264,7 @@ def on_reverse_probe(st, q, now):
     if q.tx_data_at > now - q.base_rtt:
         return
     plane = _next_plane(st, q, rotation.control_planes(st, q))
-    if plane >= 0 and probes.take_probe_token(st, q.nic, now) == 0:
+    if plane >= 0 and probes.take_probe_token(st, q.nic, probes.OF_PATHS, now) == 0:
         _probe_plane(st, q.nic, q, plane, now)
 
 

@@ -12,19 +12,27 @@ ANSWERS_MAX = 8  # row 11
 SPACING_MAX_PS = 100_000_000_000  # row 11
 PROBE_BURST = 16  # probes a NIC may send at once before the 1 % budget (row 11) spaces them
 PROBE_SHARE = 0.01
+OF_PATHS, OF_QUEUE_PAIRS = 0, 1  # budgets: neither kind of probe waits for the other
 
 
 @inner
-def take_probe_token(st, nic, now):
-    """Row 11: the NIC's budget for probes; 0 when one may go now, else the time when one may."""
+def take_probe_token(st, nic, budget, now):
+    """Row 11: a NIC's budget for probes; 0 when one may go now, else the time when one may.
+
+    Each QP of a NIC may ask once at the same time: a plane that falls silent makes all of them ask.
+    """
     n = st.nic[nic]
-    tokens = n.probe_tokens + (now - n.probe_tokens_at) * n.probe_rate
-    n.probe_tokens = min(tokens, float(PROBE_BURST))
-    n.probe_tokens_at = now
-    if n.probe_tokens >= 1.0:
-        n.probe_tokens -= 1.0
+    burst = float(PROBE_BURST)
+    if budget == OF_QUEUE_PAIRS:
+        burst = max(burst, float(n.n_qps))
+    tokens = n.probe_tokens[budget] + (now - n.probe_tokens_at[budget]) * n.probe_rate
+    tokens = min(tokens, burst)
+    n.probe_tokens_at[budget] = now
+    if tokens >= 1.0:
+        n.probe_tokens[budget] = tokens - 1.0
         return 0
-    return now + 1 + int((1.0 - n.probe_tokens) / n.probe_rate)
+    n.probe_tokens[budget] = tokens
+    return now + 1 + int((1.0 - tokens) / n.probe_rate)
 
 
 @inner
@@ -69,7 +77,7 @@ def probe_bad_evs(st, q, now):
         if e.probe_at > now:
             q.ev_probe_at = e.probe_at
             return
-        wait = take_probe_token(st, q.nic, now)
+        wait = take_probe_token(st, q.nic, OF_PATHS, now)
         if wait > 0:
             q.ev_probe_at = wait
             return

@@ -136,32 +136,38 @@ def next_packet(st, q, free_ports, now, p):
     """
     if not may_send(st, q):
         return NOT_READY
+    c = st.config[0]
+    again = q.lost > 0
+    seq = _oldest_lost(st, q) if again else q.nxt
+    s = loss.slot_of(st, q, seq)
+    avoid = int(s.bad_ev) if again else -1
+    # a second path that is dead would cost as much as the first
+    careful = again and s.past & es.INFERRED != 0
+    if careful:
+        free_ports &= rotation.planes_without(st, q, avoid)
     plane_no = rotation.choose_plane(st, q, free_ports)
     if plane_no < 0:
         return PORTS_BUSY if q.planes_ok != 0 else NOT_READY
-    c = st.config[0]
-    again = q.lost > 0
     if again:
-        seq = _oldest_lost(st, q)
         if seq >= q.una + q.mpr:  # MRC 1.5: a shrunken window delays retransmissions too
             return NOT_READY
-        s = loss.slot_of(st, q, seq)
         number = _message_of(st, q, seq)
-        m = st.message[q.msg0 + (number & q.msg_mask)]
-        avoid = int(s.bad_ev)
     else:
-        seq = q.nxt
-        s = loss.slot_of(st, q, seq)
         number = q.msg_cur
-        m = st.message[q.msg0 + (number & q.msg_mask)]
-        avoid = -1
+    m = st.message[q.msg0 + (number & q.msg_mask)]
     _fill_data(st, q, seq, m, p)
     p.msn = number & 0xFFFF
     st.count[es.SENT_SEQ] = seq
     st.count[es.SENT_MESSAGE] = number
     p.timestamp = es.timestamp_of(now)
-    ev = rotation.choose_ev(st, q, plane_no, avoid)
-    rotation.charge_turn(q, st.plane[q.plane0 + plane_no])
+    plane = st.plane[q.plane0 + plane_no]
+    ev = -1
+    if careful:
+        ev = rotation.proven(st, q, plane)
+    if ev < 0:
+        ev = rotation.choose_ev(st, q, plane_no, avoid)
+    st.ev[q.ev0 + ev].used += 1
+    rotation.charge_turn(q, plane)
     p.plane = plane_no
     p.ev = st.ev[q.ev0 + ev].value
     if c.trimming == 0:
@@ -173,12 +179,10 @@ def next_packet(st, q, free_ports, now, p):
         q.lost_hint = seq + 1
         q.n_rtx += 1
         s.past |= es.RESENT
-        s.first_ago = min(int(s.first_ago) + ((now - s.sent_at) >> es.AGO_SHIFT) + 1, es.AGO_MAX)
     else:
         p.klass = pk.CLASS_DATA
         s.bytes_nominal = p.payload_len + c.nominal_overhead
         q.sent_bytes += int(s.bytes_nominal)
-        s.first_ago = 0
         s.past = 0
         s.bad_ev = -1
         bits.unmark(st.bits, q.acked0, q.ring_mask, seq)
@@ -192,6 +196,8 @@ def next_packet(st, q, free_ports, now, p):
     s.state = es.SENT
     s.sent_at = now
     s.ev = ev
+    if again or q.overdue_at == es.NEVER:
+        q.overdue_at = min(q.overdue_at, now + loss.patience(q, 1 if again else 0, now))
     q.inflight += int(s.bytes_nominal)
     q.tx_data_at = now
     if not may_send(st, q):  # row 5: the last packet it can send for now
@@ -215,7 +221,8 @@ def _acknowledge(st, q, seq, now):
         loss.false_alarm(st, q, seq, now)
     s.state = es.ACKED
     s.known_units = q.rcvd_high & KNOWN_MASK
-    q.evidence_at = max(q.evidence_at, s.sent_at - (int(s.first_ago) << es.AGO_SHIFT))
+    if s.past & es.RESENT == 0:
+        q.evidence_at = max(q.evidence_at, s.sent_at)
 
 
 @inlined
@@ -232,7 +239,17 @@ def _advance_una(st, q, now):
             q.rto_at = min(q.rto_at, now + q.rto)
         q.epoch = 0
         q.epoch_at = now
-        q.ask_at = es.NEVER
+        loss.answered(q, now)
+
+
+@inlined
+def _only_header_came(place, bitmap, received):
+    """A snapshot that shows its own trigger missing was asked for by a packet that was trimmed (row
+    5): a header overtakes all data, so it tells nothing of time, and a NACK tells of its path.
+    """
+    if received or place < 0 or place >= 64:
+        return False
+    return bits.above(bitmap, place) & bits.ONE == bits.ZERO
 
 
 @inlined
@@ -253,21 +270,28 @@ def _sample(st, q, seq, timestamp, units, now):
     second = _is_second_copy(s, units)
     if s.past & es.RESENT:
         return _sample_again(st, q, s, seq, timestamp, second, now)
-    return -1 if second else now - s.sent_at
+    if second:
+        return -1
+    loss.note_rtt(q, 0, now - s.sent_at)
+    return now - s.sent_at
 
 
 @inner
 def _sample_again(st, q, s, seq, timestamp, second, now):
     """The same of a packet that was sent again: the timestamp that the SACK echoes names the copy.
 
-    If it is not the latest, an earlier one arrived, and was no loss. If it is the second to arrive,
-    neither was the other.
+    If it is not the latest, an earlier one arrived, and was no loss: what it took is what answers
+    may take. If it is the second to arrive, neither was the other.
     """
     latest = timestamp == es.timestamp_of(s.sent_at)
     if second or not latest:
         loss.false_alarm(st, q, seq, now)
+    if not latest:
+        loss.note_rtt(q, 0, es.age_of(timestamp, now))
         return -1
-    return now - s.sent_at
+    q.again_evidence_at = max(q.again_evidence_at, s.sent_at)
+    loss.note_rtt(q, 1, now - s.sent_at)
+    return -1 if second else now - s.sent_at
 
 
 @inlined
@@ -318,7 +342,8 @@ def on_sack(st, q, p, now):
         _on_probe_answer(st, q, p, marked, now)
     else:
         trigger = cack + es.signed(int(p.ack_offset), 16)
-        if q.nxt - q.slot_mask <= trigger < q.nxt and trigger >= 0:
+        known = q.nxt - q.slot_mask <= trigger < q.nxt and trigger >= 0
+        if known and not _only_header_came(trigger - base, p.bitmap, trigger <= cack):
             rtt = _sample(st, q, trigger, int(p.timestamp), units, now)
             _on_reflected_ev(st, q, _ev_of_trigger(st, q, trigger, int(p.entropy)), int(p.m), now)
     for seq in range(q.una, cack + 1):
@@ -357,22 +382,16 @@ def _can_be_true(q, cack, base, bitmap, units):
 
 @inlined
 def _look_ahead(st, q, now):
-    """After news: ask about the oldest packet if only a snapshot is missing; wait for the transport
-    ACK at the end.
+    """After news: judge again what only evidence was missing for; wait for the transport ACK at the
+    end. It left with the SACK that said so, on another plane, so the two differ by little.
     """
     if loss.outstanding(q):
         q.finish_at = es.NEVER
-        s = loss.slot_of(st, q, q.una)
-        doubtful = s.state == es.SENT and loss.is_lost(
-            s.sent_at, q.evidence_at, loss.reorder_window(q, now)
-        )
-        if not doubtful:
-            q.ask_at = es.NEVER
-        elif q.ask_at == es.NEVER:
-            q.ask_at = now + q.base_rtt // 2
+        if q.doubt < max(q.evidence_at, q.again_evidence_at):
+            q.overdue_at = now
     elif q.msg_done < q.msg_cur and q.finish_at == es.NEVER:
-        q.finish_at = now + loss.tail_gap(q)
-        q.finish_asked = 0
+        q.finish_at = now + loss.allowance(q, q.base_rtt, now)
+        q.queries = 0
 
 
 @inner
@@ -383,6 +402,8 @@ def _on_probe_answer(st, q, p, marked, now):
     number = int(p.ack_offset) & 0xFFFF
     if number == q.query_id:
         q.evidence_at = max(q.evidence_at, q.query_sent_at)
+        q.again_evidence_at = max(q.again_evidence_at, q.query_sent_at)
+        loss.answered(q, now)
     elif q.n_bad > 0:
         skips = marked and st.config[0].ignore_marks == 0
         sent_at = probes.on_probe_answer(st, q, int(p.entropy), number, skips, now)
@@ -409,7 +430,9 @@ def on_trimmed_packet(st, q, seq, last_hop, now):
     beliefs.on_delivery(st, q, ev, s.sent_at, now)
     rotation.learn(st, q, ev, HEARD_TRIMMED, now)
     _send_again(st, q, seq)
-    if not last_hop:
+    if last_hop:
+        loss.note_trim(q)
+    else:
         beliefs.on_mark(st, q, ev)
 
 

@@ -12,6 +12,10 @@ from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.jit import inlined, inner
 
+# Blocks of the bitmap below the newest with news of their own: that which was the newest before,
+# and one into which a packet came late.
+LEFT, LATE = 0, 1
+
 
 @inlined
 def _control(st, q, p):
@@ -51,22 +55,29 @@ def _block(seq):
     return seq - (seq & 63)
 
 
+@inlined
+def _own_base(q, seq):
+    """The block of a sequence, or the first with a hole if that is later."""
+    return max(_block(seq), _block(q.cack + 1))
+
+
 @inner
 def _sack_base(st, q, seq):
     """Row 6: the block of the triggering PSN, in turn with older blocks: one that has had news
     since its last report, then those with holes. So every received PSN is reported at least twice.
     """
     lowest = _block(q.cack + 1)
-    own = max(_block(seq), lowest)
+    own = _own_base(q, seq)
     if own > q.own_block:
-        _report_again(q, q.own_block)
+        _report_again(q, LEFT, q.own_block)
         q.own_block = own
     q.sack_turn += 1
     if own == lowest or q.sack_turn & 1:
         return own
-    if q.trail_left > 0 and q.trail_block >= lowest:
-        q.trail_left -= 1
-        return q.trail_block
+    for k in range(2):
+        if q.trail_left[k] > 0 and q.trail_block[k] >= lowest:
+            q.trail_left[k] -= 1
+            return q.trail_block[k]
     base = q.hole_cursor + 64
     if base < lowest or base >= own:
         base = lowest
@@ -79,10 +90,19 @@ def _sack_base(st, q, seq):
 
 
 @inlined
-def _report_again(q, block):
-    """A block below the newest has news: the next two turns for older blocks are its own."""
-    q.trail_block = block
-    q.trail_left = 2
+def _report_again(q, why, block):
+    """A block below the newest has news: it gets two of the next turns for older blocks."""
+    q.trail_block[why] = block
+    q.trail_left[why] = 2
+
+
+@inlined
+def _late_news(q, block):
+    """A packet came late, into a block below the newest. What was sent again must not take the
+    turns of the block that was left just now: nothing else would report the end of it.
+    """
+    left_now = q.trail_left[LEFT] > 0 and q.trail_block[LEFT] == block
+    _report_again(q, LEFT if left_now else LATE, block)
 
 
 @inlined
@@ -132,7 +152,8 @@ def _send_sack(st, q, trigger, base, flags, ack_offset):
     p.m = _skip_advice(st, q, trigger) if trigger.flag_bits & pk.CE else pk.M_NONE
     if st.config[0].dynamic_mpr:
         p.mpr = q.mpr_now // 128
-    q.sack_credit = 0
+    if q.rx_high < base + 64:  # what has come since the last SACK is told
+        q.sack_credit = 0
     q.n_sack += 1
 
 
@@ -247,11 +268,19 @@ def received(st, q, seq):
 
 
 @inner
-def on_trimmed_packet(st, q, p, now):
-    """Only the header of a packet came that is not here already: ask for it again (MRC 5.7)."""
+def on_trimmed_packet(st, q, p, seq, now):
+    """Only the header of a packet came that is not here already: ask for it again (MRC 5.7).
+
+    If it asked for a SACK, its sender may be able to do nothing before it hears what else has come
+    (row 5).
+    """
     _hears(st, q, now)
     last_hop = p.flag_bits & pk.TRIMMED_LASTHOP
     _send_nack(st, q, p, pk.NACK_TRIMMED_LASTHOP if last_hop else pk.NACK_TRIMMED)
+    if p.flag_bits & pk.ACK_REQ:
+        if q.sack_credit > 0:
+            _send_sack(st, q, p, _own_base(q, seq), 0, seq - q.cack)
+        q.asked_seq = max(q.asked_seq, seq)
     return verdict.HEADER_ONLY
 
 
@@ -282,7 +311,7 @@ def on_data(st, q, p, now):
     if received(st, q, seq):
         return _on_duplicate(st, q, p, seq, now)
     if p.flag_bits & (pk.TRIMMED | pk.TRIMMED_LASTHOP):
-        return on_trimmed_packet(st, q, p, now)
+        return on_trimmed_packet(st, q, p, seq, now)
     region = region_of(st, q, p)
     if region < 0:
         return _on_bad_key(st, q, p, seq, now)
@@ -318,7 +347,7 @@ def on_data(st, q, p, now):
     bits.mark(st.bits, q.rx0, q.ring_mask, seq)
     q.rx_high = max(q.rx_high, seq)
     if seq < q.own_block:
-        _report_again(q, _block(seq))
+        _late_news(q, _block(seq))
     nominal = p.payload_len + c.nominal_overhead
     q.rx_bytes += nominal
     q.sack_credit += nominal
@@ -331,13 +360,30 @@ def on_data(st, q, p, now):
     if finished:
         m.done = 1
         es.complete(st, es.DONE_DELIVERED, q.index, number, 0)
-    if p.flag_bits & (pk.CE | pk.RTX | pk.ACK_REQ) or q.sack_credit >= c.sack_bytes:
+    if seq < q.asked_seq:  # late: who asked waits for news of this, and nothing may follow it
+        _send_sack(st, q, p, _own_base(q, seq), 0, seq - q.cack)
+    elif q.sack_credit >= c.sack_bytes:
         _send_sack(st, q, p, _sack_base(st, q, seq), 0, seq - q.cack)
+        q.sack_credit = 0
+    elif p.flag_bits & (pk.CE | pk.RTX | pk.ACK_REQ):
+        _send_sack(st, q, p, _sack_base(st, q, seq), 0, seq - q.cack)
+    if p.flag_bits & pk.ACK_REQ:
+        q.asked_seq = max(q.asked_seq, seq)
     if finished and number == q.rx_msn:
         _complete_in_order(st, q, now)
     if c.guarded:
         plausible.earn_answers(st, q)
     return verdict.PLACED
+
+
+@inner
+def _doubt_way_back(st, q, plane, plane_no):
+    """Two probes with nothing between say that the answer to the first may be lost: this one's
+    takes another path than the last on its plane, and so does what follows.
+    """
+    if st.config[0].reverse == policy.REVERSE_PROBED and q.probed_bytes == q.rx_bytes:
+        plane.reverse_ev = rotation.random_ev(st, q, plane_no, int(plane.reverse_ev))
+    q.probed_bytes = q.rx_bytes
 
 
 @inner
@@ -348,6 +394,7 @@ def on_probe(st, q, p, now):
     _hears(st, q, now)
     # A probe goes where the sender wants to know; what answers it takes the plane that it came on.
     arrival = int(p.plane) - 1
+    _doubt_way_back(st, q, st.plane[q.plane0 + p.plane], int(p.plane))
     q.control_turn = arrival
     base = q.cack + 1
     _send_sack(st, q, p, base, pk.PROBE_ANSWER, p.ack_offset)

@@ -11,8 +11,8 @@ from __future__ import annotations
 import numpy as np
 
 from openmrc.engine import bits, reps
-from openmrc.engine.ev import ASSUMED_BAD, GOOD, RECALL, TURN, enter, usable
-from openmrc.engine.policy import BUILT_IN
+from openmrc.engine.ev import ASSUMED_BAD, DENIED, GOOD, RECALL, TURN, enter, usable
+from openmrc.engine.policy import BUILT_IN, PATHS_MRC
 from openmrc.engine.state import NEVER
 from openmrc.jit import inlined, inner
 from openmrc.jit.callref import call, call_int
@@ -48,6 +48,15 @@ def choose_plane(st, q, free_ports):
                 best = k
                 best_turn = turn
     return best
+
+
+@inlined
+def planes_without(st, q, ev):
+    """Mask of the usable planes but that of an EV, on which a packet was lost; of all if there is
+    no other, or if paths are not chosen as MRC does.
+    """
+    others = q.planes_ok & ~(1 << st.ev[q.ev0 + ev].plane)
+    return others if others != 0 and st.config[0].paths == PATHS_MRC else q.planes_ok
 
 
 @inlined
@@ -104,8 +113,37 @@ def choose_ev(st, q, k, avoid):
         plane.pos = 0 if pos >= n else pos
     else:
         ev = _choose_around_skips(st, q, plane, first, avoid)
-    st.ev[q.ev0 + ev].used += 1
     return ev
+
+
+@inner
+def proven(st, q, plane):
+    """The EV of a plane on which a packet was delivered last, -1 if it does not serve any more, or
+    if paths are not chosen as MRC does.
+    """
+    c = st.config[0]
+    ev = int(plane.proven)
+    if c.paths != PATHS_MRC or c.path_choose != 0 or ev < 0:
+        return -1
+    e = st.ev[q.ev0 + ev]
+    return ev if e.state == GOOD and e.active else -1
+
+
+@inner
+def random_ev(st, q, plane_no, avoid):
+    """The value of a random EV of a plane, of those that it has, good or bad, but not denied; not
+    `avoid`, if there is any other.
+    """
+    plane = st.plane[q.plane0 + plane_no]
+    if plane.n_evs == 0:
+        return int(plane.reverse_ev)
+    pick = bits.draw_below(st.stream, q.index, int(plane.n_evs))
+    for _ in range(plane.n_evs):
+        e = st.ev[q.ev0 + plane.ev0 + pick]
+        if e.state != DENIED and int(e.value) != avoid:
+            return int(e.value)
+        pick = pick + 1 if pick + 1 < plane.n_evs else 0
+    return int(plane.reverse_ev)
 
 
 @inner
@@ -231,7 +269,6 @@ def _choose_own(st, q, k, plane, avoid):
         ev = call_int(st.config[0].path_choose, (st, q, k, avoid))
     if ev < plane.ev0 or ev >= plane.ev0 + plane.n_evs:
         ev = int(plane.ev0)
-    st.ev[q.ev0 + ev].used += 1
     return ev
 
 

@@ -20,7 +20,7 @@ from openmrc.engine.parameters import RECORDED, RTO_UNIT_PS, Parameters, complet
 from openmrc.engine.policy import CC_OWN, CONGESTION, OWN_PATHS, PATHS, PATHS_REPS
 from openmrc.engine.state import NEVER, RTS, State
 from openmrc.jit import compiled, records
-from openmrc.units import S
+from openmrc.units import PS_BITS, S
 
 Index = npt.NDArray[np.int64]
 
@@ -149,7 +149,7 @@ def set_nics(st: State, planes: int, data_packet_bytes: int) -> None:
     n.up_mask = (1 << planes) - 1
     rate_bps, packet_bits = int(st.config[0].port_rate_bps), 8 * data_packet_bytes
     n.probe_rate = probes.PROBE_SHARE * rate_bps * planes / packet_bits / S
-    n.probe_tokens = probes.PROBE_BURST
+    n.probe_tokens[:] = np.inf  # full: `take_probe_token` knows how much that is
     n.deadline = NEVER
 
 
@@ -193,7 +193,9 @@ def open_qp(st, qi):
     q.cack = q.rx_high = q.query_id = -1
     timers.stop(q)
     q.lost_hint = NEVER
-    q.charged_at = q.evidence_at = q.cut_started = LONG_AGO
+    q.charged_at = q.evidence_at = q.again_evidence_at = q.cut_started = LONG_AGO
+    q.doubt = NEVER
+    q.asked_seq = q.probed_bytes = -1
     q.last_adjust = q.last_dec = q.tx_data_at = LONG_AGO
     q.mpr_now = q.rx_mpr
     ev.begin(st, q)
@@ -201,7 +203,8 @@ def open_qp(st, qi):
         plane = st.plane[q.plane0 + k]
         plane.delivered_at = -1
         plane.heard_at = LONG_AGO
-        plane.trial_id = -1
+        plane.trial_id = plane.proven = -1
     q.state = RTS
     ports.refresh_qp(st, q, 0)
     q.reorder_window = q.base_rtt
+    q.two_packets = int(2.0 * q.pkt * PS_BITS / st.config[0].port_rate_bps)

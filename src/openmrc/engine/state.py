@@ -56,11 +56,9 @@ ERROR_TEXTS = (
 
 # slots
 FREE, SENT, LOST, ACKED = 0, 1, 2, 3
-# what happened to a slot's packet: sent again; judged lost by inference; that cut the window
-RESENT, INFERRED, CUT = 1, 2, 4
-AGO_SHIFT = 10  # unit of SLOT.first_ago, 2^10 ps
-AGO_MAX = 0x7FFF_FFFF
-
+# what happened to a slot's packet: sent again; judged lost by inference; that cut the window; it
+# was judged by its age alone
+RESENT, INFERRED, CUT, OVERDUE = 1, 2, 4, 8
 
 # completions
 DONE_SEND, DONE_DELIVERED, DONE_RECV_IMM = 0, 1, 2
@@ -97,7 +95,7 @@ QP = record_type(
     ("msg_cur", "i8"),  # message being cut into packets
     ("msg_end", "i8"),  # messages posted
     ("seq_end", "i8"),  # sequence after the last packet of the last posted message
-    ("evidence_at", "i8"),  # newest first-send time known received, row 7
+    ("evidence_at", "i8"),  # newest original, or probe, known received, row 7
     ("lost", "i8"),  # slots in state LOST
     ("lost_hint", "i8"),  # no LOST slot below this sequence
     ("turn_max", "i8"),  # highest turn count of a plane
@@ -137,7 +135,16 @@ QP = record_type(
     ("qa_trigger", "i1"),
     ("fast", "i1"),
     # --- loss and timers
-    *fields("i8", "reorder_window", "window_grown_at", "last_heard", "tail_at", "rto_at", "ask_at"),
+    *fields("i8", "reorder_window", "window_grown_at", "last_heard", "rto_at"),
+    ("overdue_at", "i8"),  # when to look for packets whose answer is overdue
+    ("again_evidence_at", "i8"),  # newest retransmission known received, row 7
+    ("doubt", "i8"),  # send time of a packet that is overdue, with no evidence yet; else NEVER
+    ("query_at", "i8"),  # no probe of the QP's own before
+    # of originals and of retransmissions: the samples since the last turn, and between the last two
+    ("rtt_largest", "i8", (2,)),
+    ("rtt_before", "i8", (2,)),
+    ("rtt_turn_at", "i8"),
+    ("two_packets", "i8"),  # time that two full packets take at a port
     ("finish_at", "i8"),  # everything SACKed, the transport ACK missing: probe then (row 17)
     ("ev_probe_at", "i8"),
     ("reverse_probe_at", "i8"),
@@ -147,9 +154,9 @@ QP = record_type(
     ("n_bad", "i4"),  # EVs in ASSUMED_BAD
     ("probe_id", "i4"),
     ("tail_plane", "i4"),
-    ("query_id", "i4"),  # id of the QP's own (tail, ask, finish) probe in flight, -1 none
+    ("query_id", "i4"),  # id of the QP's own probe in flight, -1 none
+    ("queries", "i4"),  # sent in a row, and nothing came of them
     ("query_sent_at", "i8"),
-    ("finish_asked", "i1"),
     ("wimm_open", "i4"),  # WriteImm posted and not completed
     ("rqmsn_next", "i8"),
     # --- responder
@@ -158,6 +165,8 @@ QP = record_type(
     ("rx_high", "i8"),  # highest sequence received
     ("rx_bytes", "i8"),  # new bytes received, in nominal packet sizes
     ("sack_credit", "i8"),  # bytes since the last SACK
+    ("asked_seq", "i8"),  # newest sequence that asked for a SACK
+    ("probed_bytes", "i8"),  # rx_bytes at the last probe, -1 none yet
     *fields("i8", "hole_cursor", "rmsg0", "rmsg_mask"),
     ("rx_msn", "i8"),  # message that completes next in order
     ("rx_heard_at", "i8"),
@@ -169,8 +178,8 @@ QP = record_type(
     ("sack_turn", "i4"),
     ("planes_denied", "i4"),  # mask of planes with no EV that is not DENIED
     ("own_block", "i8"),  # newest block that a SACK's trigger lay in
-    ("trail_block", "i8"),  # an older one with news
-    ("trail_left", "i4"),  # reports that it still gets
+    ("trail_block", "i8", (2,)),  # older ones with news: the one left last, one with a late packet
+    ("trail_left", "i1", (2,)),  # reports that they still get
     ("penalty", "i1"),
     # --- counters
     ("n_rtx", "i8"),
@@ -183,14 +192,12 @@ QP = record_type(
 
 SLOT = record_type(
     ("sent_at", "i8"),  # latest transmission
-    # since the first transmission, 2^10 ps, rounded up: what its delivery is evidence of
-    ("first_ago", "i4"),
     ("known_units", "i4"),  # rcvd_bytes of the snapshot that showed it received, low 31 bits
     ("bytes_nominal", "i2"),
     ("ev", "i2"),  # index within the QP
     ("bad_ev", "i2"),  # EV of the transmission last judged lost or NACKed, -1 none
     ("state", "i1"),
-    ("past", "i1"),  # RESENT, INFERRED, CUT
+    ("past", "i1"),  # RESENT, INFERRED, CUT, OVERDUE
 )
 
 PLANE = record_type(
@@ -209,6 +216,7 @@ PLANE = record_type(
     ("reverse_ev", "u4"),
     ("trial_ev", "u4"),
     ("trial_id", "i4"),
+    ("proven", "i2"),  # EV of what was delivered last, index within the QP; -1 none yet
     ("silent", "i1"),
 )
 
@@ -262,8 +270,9 @@ REGION_INDEX_BITS = 22  # low bits of an rkey; the others are drawn at random
 
 NIC = record_type(
     *fields("i4", "qp0", "n_qps", "peer0", "n_peers", "up_mask", "n_ports", "request_id"),
-    ("probe_tokens", "f8"),  # row 11: all probes of a NIC stay under 1 % of its packet rate
-    ("probe_tokens_at", "i8"),
+    # row 11: probes of paths, and those of QPs, stay each under 1 % of a NIC's packet rate
+    ("probe_tokens", "f8", (2,)),
+    ("probe_tokens_at", "i8", (2,)),
     ("probe_rate", "f8"),  # tokens per ps
     ("deadline", "i8"),
 )
@@ -339,6 +348,12 @@ class State(NamedTuple):
 def timestamp_of(now):
     """What a packet sent now carries, and its answer brings back (MRC 2.5)."""
     return (now // TIMESTAMP_UNIT_PS) & TIMESTAMP_MASK
+
+
+@inlined
+def age_of(timestamp, now):
+    """How long ago a packet with this timestamp was sent, ps, to within a unit."""
+    return ((now // TIMESTAMP_UNIT_PS - timestamp) & TIMESTAMP_MASK) * TIMESTAMP_UNIT_PS
 
 
 @inlined

@@ -31,7 +31,7 @@ class Derived(Values):
     mpr_packets: int
     queues: Sizes
     rto_ps: int
-    tail_probe_ps: int
+    overdue_after_ps: int
     evs_per_plane_active: int
     evs_per_plane_backup: int
     data_packet_wire_bytes: int
@@ -71,7 +71,7 @@ def derive(fabric: Fabric, transport: Transport, queues: Queues, senders_per_nic
         mpr_packets=mpr,
         queues=of_queues,
         rto_ps=max(RTO_UNIT_PS << transport.rto_exponent, 4 * (t + target)),
-        tail_probe_ps=2 * (t + target),
+        overdue_after_ps=t + t // 4,
         evs_per_plane_active=active,
         evs_per_plane_backup=backup,
         data_packet_wire_bytes=wire,
