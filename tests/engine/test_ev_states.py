@@ -209,6 +209,44 @@ def test_row_23_a_clean_packet_starts_the_count_anew() -> None:
     assert pair.q.n_bad_total == 0
 
 
+def test_row_13_what_was_judged_lost_takes_another_plane() -> None:
+    """And there the path that delivered last: a second dead one would cost as much as the first."""
+    pair = Pair(planes=4, evs=16)
+    pair.cut(plane=2, kind="payload")
+    pair.post(300 * 4096)
+    pair.drive()
+    pair.assert_intact()
+    again = pair.packets("rtx")
+    assert len(again) > 8
+    assert all(int(x.p.plane) != 2 for x in again)
+
+
+def test_row_13_where_there_is_no_other_plane_it_takes_the_same() -> None:
+    pair = Pair(planes=1, evs=4)
+    pair.drop(seq=20)
+    pair.post(60 * 4096)
+    pair.drive()
+    pair.assert_intact()
+    (lost,) = (x for x in pair.packets("data") if pair.seq(x.p) == 20)
+    (again,) = pair.packets("rtx")
+    assert again.p.plane == lost.p.plane
+    assert again.p.ev != lost.p.ev
+
+
+def test_row_11_a_plane_that_is_heard_again_after_an_rto_is_asked_for_all_its_paths() -> None:
+    """Not each at the spacing that silence had doubled."""
+    pair = Pair(planes=1, evs=8, exp_cnt=25, rto_exponent=8)
+    pair.post(100 * 4096)
+    pair.until(lambda: pair.q.una > 20)
+    cut = pair.cut()
+    pair.advance(us=40 * pair.rto / US)
+    pair.heal(cut)
+    pair.until(lambda: pair.q.n_revived > 0)
+    first = pair.now
+    pair.until(lambda: pair.path_states(0) == "G" * 8, limit_us=5_000)
+    assert pair.now - first < 40 * pair.rtt
+
+
 def test_row_10_the_last_path_of_a_plane_is_demoted_after_three_losses_in_a_row() -> None:
     pair = Pair(planes=2, evs=1)
     pair.cut(plane=1, kind="payload")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
+
 from openmrc.engine import packet as pk
 from openmrc.engine import policy
+from tests.engine.arriving import data
 from tests.engine.pair import Pair
 
 
@@ -67,6 +70,24 @@ def test_row_14_an_unanswered_probe_changes_nothing() -> None:
     pair.drive()
     assert pair.sent["request"] > 3
     assert [int(pair.plane(p, qp=1).reverse_ev) for p in (0, 1)] == [pair.ev(0, 0), pair.ev(1, 0)]
+
+
+@pytest.mark.parametrize(("between", "another"), [(False, True), (True, False)])
+def test_row_14_the_answer_to_a_second_probe_takes_another_path(
+    between: bool, another: bool
+) -> None:
+    """The first may be lost. Not if data has come since: then it is a question of its own."""
+    pair = Pair(planes=2, evs=8, reverse=policy.REVERSE_PROBED)
+    data(pair, 0)
+    before = int(pair.plane(1, qp=1).reverse_ev)
+    (first,) = pair.inject(1, pk.PROBE, ack_offset=7, plane=1)
+    assert first.ev == before
+    if between:
+        data(pair, 1)
+    (second,) = pair.inject(1, pk.PROBE, ack_offset=8, plane=1)
+    assert (second.plane, first.plane) == (1, 1)
+    assert (second.ev != before) == another
+    assert pair.plane(1, qp=1).reverse_ev == second.ev
 
 
 def test_row_14_a_dead_reverse_path_is_left() -> None:

@@ -185,6 +185,35 @@ def test_row_06_each_received_psn_is_reported_at_least_twice() -> None:
     assert [seq for seq, n in seen.items() if n < 2 and seq < 184] == []
 
 
+def test_row_06_what_comes_late_takes_no_turn_of_the_block_left_last() -> None:
+    """Retransmissions fill block 0 while the triggers move on from block 1 to block 2."""
+    pair = Pair()
+    for seq in (*range(1, 50), *range(64, 128)):
+        data(pair, seq)
+    shown = []
+    for late, seq in zip(range(50, 58), range(128, 136), strict=True):
+        for sack in (*data(pair, seq, flag_bits=pk.CE), *data(pair, late, flag_bits=pk.RTX)):
+            assert sack.cack_psn == pair.psn(-1)  # sequence 0 is missing throughout
+            shown.append(int(sack.sack_offset) - 1)
+    assert shown.count(64) == 2
+    assert set(shown) == {0, 64, 128}
+
+
+def test_row_05_a_sack_of_an_older_block_leaves_the_counter() -> None:
+    """It tells nothing of what was counted; the SACK of the counter itself clears it."""
+    pair = Pair()
+    data(pair, 4, flag_bits=pk.ACK_REQ)
+    for seq in range(64, 71):
+        data(pair, seq)
+    assert pair.r.sack_credit == 3 * NOMINAL
+    (old,) = data(pair, 2, flag_bits=pk.RTX)
+    assert old.sack_offset == 1 + 0
+    assert pair.r.sack_credit == 4 * NOMINAL
+    (new,) = data(pair, 71)
+    assert new.sack_offset in (1, 65)
+    assert pair.r.sack_credit == 0
+
+
 def test_row_06_a_probe_is_answered_from_cack_plus_one() -> None:
     pair = Pair()
     for seq in (0, 1, 2, 5, 60):

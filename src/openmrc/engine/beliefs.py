@@ -9,7 +9,7 @@ the first of them that is revived (rows 10 to 12).
 from __future__ import annotations
 
 from openmrc.engine import ev as evs
-from openmrc.engine import policy, rotation
+from openmrc.engine import nic_planes, policy, rotation
 from openmrc.engine.policy import PATHS_MRC, REVERSE_PROBED
 from openmrc.jit import compiled, inlined, inner
 
@@ -33,6 +33,7 @@ def on_loss(st, q, ev, sent_at, now):
         if plane.losses == 0:
             plane.first_lost_at = sent_at
         plane.losses += 1
+        nic_planes.note_loss(st, q, k, sent_at, now)
     if not evs.usable(e.state) or sent_at <= e.demoted_at:
         return  # what was lost before the last demotion says nothing of a path revived since
     if plane.n_good <= 1 and plane.losses < LAST_PATH_LOSSES:
@@ -114,6 +115,7 @@ def on_delivery(st, q, ev, sent_at, now):
     if sent_at > plane.delivered_at:
         plane.delivered_at = sent_at
         plane.proven = ev
+        nic_planes.note_delivery(st, q, int(e.plane), sent_at)
         if sent_at >= plane.first_lost_at:
             plane.losses = 0
 
@@ -145,6 +147,7 @@ def revive(st, q, ev, event, now):
     plane.heard_at = now
     rotation.restore(st, q, plane, k, ev, event)
     rotation.refresh_planes(st, q)
+    nic_planes.note_answer(st, q, k, now)
 
 
 @compiled

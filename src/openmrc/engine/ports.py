@@ -10,7 +10,7 @@ reverse path fresh (MRC 3.9, row 14).
 
 from __future__ import annotations
 
-from openmrc.engine import bits, nscc, probes, rotation
+from openmrc.engine import bits, nic_planes, nscc, probes, rotation
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.engine.parameters import PLANES_MAX
@@ -270,9 +270,11 @@ def on_reverse_probe(st, q, now):
 
 @compiled
 def on_deadline(st, nic, now):
-    """Repeat port status where it is due, and probe planes that peers said are down."""
+    """Repeat port status where it is due, probe planes that peers said are down, and try silent
+    ones again.
+    """
     n = st.nic[nic]
-    again = es.NEVER
+    again = nic_planes.on_deadline(st, n, now)
     all_up = (1 << n.n_ports) - 1
     for i in range(n.peer0, n.peer0 + n.n_peers):
         if st.count[es.OUT] > es.OUT_MAX - 1 - PER_PEER_MAX:

@@ -71,8 +71,10 @@ def _sack_base(st, q, seq):
     if own > q.own_block:
         _report_again(q, LEFT, q.own_block)
         q.own_block = own
+    if own == lowest:
+        return own
     q.sack_turn += 1
-    if own == lowest or q.sack_turn & 1:
+    if q.sack_turn & 1:
         return own
     for k in range(2):
         if q.trail_left[k] > 0 and q.trail_block[k] >= lowest:

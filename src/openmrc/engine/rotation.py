@@ -26,10 +26,14 @@ def ports_up(st, q):
 
 @inlined
 def control_planes(st, q):
-    """Mask of planes for control packets: up at both ends, and not denied altogether if any is."""
+    """Mask of planes for control packets: up at both ends; not denied altogether, and not silent
+    for all QPs of the NIC, if any is.
+    """
     up = ports_up(st, q)
     allowed = up & ~q.planes_denied
-    return allowed if allowed != 0 else up
+    allowed = allowed if allowed != 0 else up
+    heard = allowed & ~st.nic[q.nic].silent_mask
+    return heard if heard != 0 else allowed
 
 
 # --- planes
@@ -84,6 +88,9 @@ def refresh_planes(st, q):
                 plane.silent = 0
                 plane.losses = 0
                 ok |= 1 << k
+    heard = ok & ~st.nic[q.nic].silent_mask
+    if heard != 0:
+        ok = heard
     for k in range(q.n_planes):
         if (ok >> k) & 1 and not (q.planes_ok >> k) & 1:
             st.plane[q.plane0 + k].turn = q.turn_max

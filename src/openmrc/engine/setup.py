@@ -151,6 +151,7 @@ def set_nics(st: State, planes: int, data_packet_bytes: int) -> None:
     n.probe_rate = probes.PROBE_SHARE * rate_bps * planes / packet_bits / S
     n.probe_tokens[:] = np.inf  # full: `take_probe_token` knows how much that is
     n.deadline = NEVER
+    n.silent_until = LONG_AGO
 
 
 def set_peers(peer: Any, remote: Any, qp: Any, planes: int) -> None:

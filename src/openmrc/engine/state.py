@@ -23,7 +23,7 @@ from openmrc.engine.packet import (
     TIMESTAMP_MASK,
     TIMESTAMP_UNIT_PS,
 )
-from openmrc.engine.parameters import RECORDED
+from openmrc.engine.parameters import PLANES_MAX, RECORDED
 from openmrc.jit import fields, inlined, record_type
 from openmrc.jit.byref import by_reference
 
@@ -275,6 +275,12 @@ NIC = record_type(
     ("probe_tokens_at", "i8", (2,)),
     ("probe_rate", "f8"),  # tokens per ps
     ("deadline", "i8"),
+    # planes that deliver to no peer (`nic_planes.py`), and what each has delivered and lost
+    *fields("i8", "silent_until", "silence"),
+    ("delivered_at", "i8", (PLANES_MAX,)),
+    ("losses", "i4", (PLANES_MAX,)),
+    ("loser", "i4", (PLANES_MAX,)),
+    ("silent_mask", "i4"),
 )
 
 PEER = record_type(

@@ -1,0 +1,75 @@
+"""What the QPs of a NIC learn of a plane together: one that delivers nothing to any peer is left by
+all of them, also for what they answer, before each has lost packets of its own (row 12).
+
+A single peer says nothing of that kind: its own port may be dead. The QPs that lost go on probing
+their paths; the first answer brings the plane back, and so does time, in case none of them is left.
+"""
+
+from __future__ import annotations
+
+from openmrc.engine import rotation
+from openmrc.engine.state import NEVER
+from openmrc.jit import inlined, inner
+
+LOSSES = 8  # in a row, of one plane, and not all to one peer
+SEVERAL = -1  # peers
+SILENCE_MAX_PS = 100_000_000_000  # as spacings of probes, row 11
+
+
+@inlined
+def note_delivery(st, q, k, sent_at):
+    """A packet that a QP sent on plane `k` is known received."""
+    n = st.nic[q.nic]
+    if sent_at > n.delivered_at[k]:
+        n.delivered_at[k] = sent_at
+        n.losses[k] = 0
+
+
+@inner
+def note_loss(st, q, k, sent_at, now):
+    """One was judged lost. Together with others it may say that the plane is silent."""
+    n = st.nic[q.nic]
+    if sent_at <= n.delivered_at[k]:
+        return
+    if n.losses[k] == 0:
+        n.loser[k] = q.peer_nic
+    elif n.loser[k] != q.peer_nic:
+        n.loser[k] = SEVERAL
+    n.losses[k] += 1
+    if n.losses[k] < LOSSES or n.loser[k] != SEVERAL or (n.silent_mask >> k) & 1:
+        return
+    again = now - n.silent_until < SILENCE_MAX_PS  # soon after it was tried the last time
+    n.silence = min(2 * n.silence, SILENCE_MAX_PS) if again else q.rto
+    n.silent_until = now + n.silence
+    n.deadline = min(n.deadline, n.silent_until)
+    _set(st, n, n.silent_mask | (1 << k))
+
+
+@inlined
+def note_answer(st, q, k, now):
+    """A path of plane `k` proved itself."""
+    n = st.nic[q.nic]
+    n.delivered_at[k] = max(n.delivered_at[k], now)
+    n.losses[k] = 0
+    if (n.silent_mask >> k) & 1:
+        _set(st, n, n.silent_mask & ~(1 << k))
+
+
+@inner
+def on_deadline(st, n, now):
+    """Silent planes are tried again when it is time; returns when that is."""
+    if n.silent_mask == 0:
+        return NEVER
+    if now < n.silent_until:
+        return n.silent_until
+    for k in range(n.n_ports):
+        n.losses[k] = 0
+    _set(st, n, 0)
+    return NEVER
+
+
+@inner
+def _set(st, n, mask):
+    n.silent_mask = mask
+    for qi in range(n.qp0, n.qp0 + n.n_qps):
+        rotation.refresh_planes(st, st.qp[qi])
