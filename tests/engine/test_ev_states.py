@@ -181,33 +181,6 @@ def verdicts(pair: Pair, ev: int, marked: bool = False) -> list[int]:
     return [m for m in said if m != pk.M_NONE] if marked else said
 
 
-def test_row_23_the_sender_leaves_a_path_after_eight_marks_in_a_row() -> None:
-    """The receiver says "skip once" each time: it keeps no count by default."""
-    pair = stream(400)
-    bad = pair.ev(0, 2)
-    pair.mark(ev=bad)
-    pair.until(lambda: pair.q.n_bad_total == 1)
-    assert verdicts(pair, bad, marked=True)[:8] == [pk.M_SKIP_ONCE] * 8
-    assert pair.q.n_skips == 8
-    assert pair.path_states(0) == "GGAG"
-
-
-def test_row_23_seven_marks_and_a_clean_packet_are_no_reason() -> None:
-    pair = stream(900)
-    bad = pair.ev(0, 2)
-
-    def used() -> int:
-        return sum(int(x.p.ev) == bad for x in pair.packets("data"))
-
-    for times in range(1, 4):
-        pair.mark(next=7, kind="payload", ev=bad)
-        pair.until(lambda times=times: len(verdicts(pair, bad, marked=True)) == 7 * times)  # type: ignore[misc]
-        clean = used() + 2
-        pair.until(lambda clean=clean: used() == clean)  # type: ignore[misc]
-        pair.advance(us=8)
-    assert pair.q.n_bad_total == 0
-
-
 def test_row_23_always_skip_is_sent_after_k_marks_in_a_row_on_one_ev() -> None:
     pair = stream(200, always_skip_after=3)
     bad = pair.ev(0, 2)

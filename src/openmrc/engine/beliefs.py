@@ -15,7 +15,6 @@ from openmrc.jit import compiled, inlined, inner
 
 LAST_PATH_LOSSES = 3  # row 10
 DEMOTION_MEMORY_PS = 100_000_000_000  # row 11: demotions within 100 ms count together
-MARKS_TO_LEAVE = 8  # row 23
 DEMOTIONS_MAX = 100  # more say no more, and the field holds them
 
 
@@ -110,8 +109,6 @@ def on_delivery(st, q, ev, sent_at, now):
     """
     e = st.ev[q.ev0 + ev]
     plane = st.plane[q.plane0 + e.plane]
-    if e.clean < 2:
-        e.clean += 1
     if e.state == evs.GOOD and st.config[0].reverse == REVERSE_PROBED:
         plane.reverse_ev = e.value
     plane.heard_at = now
@@ -123,20 +120,12 @@ def on_delivery(st, q, ev, sent_at, now):
             plane.losses = 0
 
 
-@inner
-def on_mark(st, q, ev, now):
-    """A CE mark that counts or a trim in the fabric: one turn is skipped (MRC 3.3), and the path is
-    left after so many packets in a row (row 23). The marked packet is delivered itself.
-    """
-    if st.config[0].paths != PATHS_MRC:
-        return
+@inlined
+def on_mark(st, q, ev):
+    """A CE mark that counts or a trim in the fabric: one turn is skipped (MRC 3.3)."""
     e = st.ev[q.ev0 + ev]
-    e.marks = e.marks + 1 if e.clean <= 1 else 1
-    e.clean = 0
-    evs.enter(q, st.plane[q.plane0 + e.plane], e, evs.MARK)
-    if e.marks == MARKS_TO_LEAVE:
-        e.marks = 0
-        on_always_skip(st, q, ev, now)
+    if st.config[0].paths == PATHS_MRC:
+        evs.enter(q, st.plane[q.plane0 + e.plane], e, evs.MARK)
 
 
 @inner

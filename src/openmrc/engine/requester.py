@@ -315,7 +315,7 @@ def _on_reflected_ev(st, q, ev, m, now):
     rotation.learn(st, q, ev, HEARD_CLEAN if m == pk.M_NONE else HEARD_MARKED, now)
     if m == pk.M_SKIP_ONCE:
         if not st.config[0].ignore_marks:
-            beliefs.on_mark(st, q, ev, now)
+            beliefs.on_mark(st, q, ev)
     elif m == pk.M_ALWAYS_SKIP:
         beliefs.on_always_skip(st, q, ev, now)
 
@@ -433,7 +433,7 @@ def on_trimmed_packet(st, q, seq, last_hop, now):
     if last_hop:
         loss.note_trim(q)
     else:
-        beliefs.on_mark(st, q, ev, now)
+        beliefs.on_mark(st, q, ev)
 
 
 @inner

@@ -232,8 +232,6 @@ EV = record_type(
     ("state", "i1"),
     ("active", "i1"),  # in the rotation
     ("plane", "i1"),
-    ("marks", "i1"),  # met in a row
-    ("clean", "i1"),  # packets delivered since the last mark, 2 for more
 )
 
 MESSAGE = record_type(
