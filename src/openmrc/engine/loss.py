@@ -236,8 +236,7 @@ def _query(st, q, now):
             q.tail_plane = p
             ev = rotation.proven(st, q, plane) if q.queries < q.n_planes else -1
             if ev < 0:
-                first = q.order0 + p * q.order_len
-                ev = int(st.order[first + bits.draw_below(st.stream, q.index, int(plane.n_active))])
+                ev = rotation.random_active(st, q, p)
             q.query_id = probes.send_probe(st, q, ev, now)
             q.query_sent_at = now
             break

@@ -10,7 +10,7 @@ reverse path fresh (MRC 3.9, row 14).
 
 from __future__ import annotations
 
-from openmrc.engine import bits, nic_planes, nscc, probes, rotation
+from openmrc.engine import nic_planes, nscc, probes, rotation
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.engine.parameters import PLANES_MAX
@@ -200,9 +200,7 @@ def _believed_ev(st, q, plane_no, now):
     plane = st.plane[q.plane0 + plane_no]
     if plane.n_active == 0 or now - plane.heard_at >= q.rto:
         return rotation.random_ev(st, q, plane_no, -1)
-    first = q.order0 + plane_no * q.order_len
-    ev = int(st.order[first + bits.draw_below(st.stream, q.index, int(plane.n_active))])
-    return int(st.ev[q.ev0 + ev].value)
+    return int(st.ev[q.ev0 + rotation.random_active(st, q, plane_no)].value)
 
 
 @inner

@@ -153,6 +153,13 @@ def random_ev(st, q, plane_no, avoid):
     return int(plane.reverse_ev)
 
 
+@inlined
+def random_active(st, q, plane_no):
+    """Index within the QP of a random EV of a plane's rotation, which is not empty."""
+    pick = bits.draw_below(st.stream, q.index, int(st.plane[q.plane0 + plane_no].n_active))
+    return int(st.order[q.order0 + plane_no * q.order_len + pick])
+
+
 @inner
 def _shuffle(st, stream, first, n):
     for i in range(n - 1, 0, -1):
