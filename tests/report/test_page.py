@@ -29,7 +29,7 @@ port_rate = "100Gbps"
 t0_down = 4
 [workload]
 kind = "permutation"
-size = "1MB"
+size = "1.1MB"
 [[transport]]
 [[transport]]
 name = "one <b>path</b>"
@@ -183,7 +183,7 @@ def test_the_first_fault_is_where_one_begins(chrome: Browser, page: Path) -> Non
     assert chrome.text("#now") == "30 to 31 µs"
     chrome.press("#time", END)
     last = chrome.js("Number(document.getElementById('time').max)")
-    assert chrome.js("view.column") == last > 55
+    assert chrome.js("view.column") == last > 60
 
 
 def test_a_fault_in_the_list_and_a_click_on_a_map_lead_to_their_time(

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from resource import RUSAGE_SELF, getrusage
 
 import pytest
 
@@ -32,9 +33,10 @@ def test_the_decoders_agree_on_whatever_the_fuzzer_finds(tmp_path: Path) -> None
     found = tmp_path / "found"
     found.mkdir()
     script = str(ROOT / "fuzz" / "decode.py")
-    # No limit of memory: the peak that Linux reports of a child begins with its parent's, and this
-    # process may have compiled the engine.
-    options = (f"-runs={RUNS}", "-seed=1", "-max_len=600", "-rss_limit_mb=0")
+    # libFuzzer's own limit, on top of what this process has taken: the peak that Linux reports of a
+    # child begins with its parent's, and this one may have compiled the engine.
+    limit_mb = 2048 + getrusage(RUSAGE_SELF).ru_maxrss // 1024
+    options = (f"-runs={RUNS}", "-seed=1", "-max_len=600", f"-rss_limit_mb={limit_mb}")
     run = fuzz(tmp_path, script, *options, str(found), str(CORPUS))
     assert run.returncode == 0, run.stderr[-3000:]
     done = re.search(rf"#{RUNS}\s+DONE\s+cov: (\d+)", run.stderr)
