@@ -46,7 +46,7 @@ def test_row_17_an_old_ack_completes_nothing_twice() -> None:
 def test_row_17_a_lost_ack_is_asked_for_a_quarter_of_a_round_trip_later() -> None:
     """It left with the SACK of all that was sent, on another plane."""
     pair = Pair()
-    pair.drop(kind="ack")
+    pair.drop(2, kind="ack")
     pair.post(4096)
     pair.drive()
     (probe,) = pair.packets("probe")
@@ -54,7 +54,7 @@ def test_row_17_a_lost_ack_is_asked_for_a_quarter_of_a_round_trip_later() -> Non
     heard = sack.at + pair.one_way_ps
     assert probe.at == heard + int(pair.q.base_rtt) // 4
     assert pair.done() == [0]
-    assert pair.sent["ack"] == 2
+    assert pair.sent["ack"] == 3
     assert pair.sent["rtx"] == 0
 
 
@@ -63,7 +63,7 @@ def test_row_17_waiting_for_the_probe_budget_charges_nothing() -> None:
     pair = Pair()
     pair.st.nic[0].probe_tokens = (0, 0)
     pair.st.nic[0].probe_rate = 1 / (20 * MS)
-    pair.drop(kind="ack")
+    pair.drop(2, kind="ack")
     pair.post(4096)
     pair.drive()
     assert pair.now > 19 * MS
@@ -140,7 +140,7 @@ def test_messages_complete_in_any_order_and_are_acked_in_order() -> None:
     pair.assert_intact()
     assert pair.done(es.DONE_DELIVERED) == [1, 2, 0]
     assert pair.done() == [0, 1, 2]
-    assert [int(x.p.msn) for x in pair.packets("ack")] == [2]
+    assert [int(x.p.msn) for x in pair.packets("ack")] == [2, 2]
 
 
 def test_immediates_are_released_in_order() -> None:
@@ -273,3 +273,39 @@ def test_a_sacked_packet_can_still_be_refused_by_the_transport() -> None:
     pair.drive(errors=True)
     assert pair.sent["sack"] == 1
     assert pair.error(0) == "remote access error"
+
+
+def test_row_17_the_last_ack_leaves_on_two_planes() -> None:
+    pair = Pair(planes=4)
+    pair.post(4096)
+    pair.drive()
+    one, other = pair.packets("ack")
+    assert int(one.p.msn) == int(other.p.msn) == 0
+    assert one.p.plane != other.p.plane
+
+
+def test_row_17_where_there_is_one_plane_it_leaves_once() -> None:
+    pair = Pair(planes=1)
+    pair.post(4096)
+    pair.drive()
+    assert pair.sent["ack"] == 1
+
+
+def test_row_17_an_ack_that_others_will_follow_leaves_once() -> None:
+    """Packets of the next message are there when the first completes."""
+    pair = Pair(planes=4)
+    pair.delay(0.2, seq=1)
+    pair.post(2 * 4096)
+    pair.post(16 * 4096)
+    pair.drive()
+    assert [int(x.p.msn) for x in pair.packets("ack")] == [0, 1, 1]
+
+
+@pytest.mark.parametrize("lost", [1, 2])
+def test_row_17_one_of_the_two_may_be_lost(lost: int) -> None:
+    pair = Pair(planes=4)
+    pair.drop(lost, kind="ack")
+    pair.post(4096)
+    pair.drive()
+    assert pair.done() == [0]
+    assert pair.sent["probe"] == lost - 1

@@ -140,7 +140,7 @@ def act(st, qi, i, what, now):  # type: ignore[no-untyped-def]
     """Something is heard of the i-th EV of a QP, or a packet is to be sent."""
     q = st.qp[qi]
     if what == 0:
-        beliefs.on_mark(st, q, i)
+        beliefs.on_mark(st, q, i, now)
     elif what == 1:
         beliefs.on_loss(st, q, i, now - 1, now)
     elif what == 2:

@@ -181,6 +181,52 @@ def verdicts(pair: Pair, ev: int, marked: bool = False) -> list[int]:
     return [m for m in said if m != pk.M_NONE] if marked else said
 
 
+def test_row_23_the_sender_leaves_a_path_after_eight_marks_in_a_row() -> None:
+    """The receiver says "skip once" each time: it keeps no count by default."""
+    pair = stream(400, backup=1)
+    bad = pair.ev(0, 2)
+    pair.mark(ev=bad)
+    pair.until(lambda: pair.q.n_bad_total == 1)
+    assert verdicts(pair, bad, marked=True)[:8] == [pk.M_SKIP_ONCE] * 8
+    assert pair.q.n_skips == 8
+    assert pair.path_states(0) == "GGAGG"
+
+
+def test_row_23_no_path_is_left_where_there_is_no_spare_one() -> None:
+    pair = stream(400)
+    pair.mark(ev=pair.ev(0, 2))
+    pair.drive()
+    assert pair.q.n_skips > 16
+    assert pair.q.n_bad_total == 0
+
+
+def test_row_23_seven_marks_and_a_clean_packet_are_no_reason() -> None:
+    pair = stream(900, backup=1)
+    bad = pair.ev(0, 2)
+
+    def used() -> int:
+        return sum(int(x.p.ev) == bad for x in pair.packets("data"))
+
+    for times in range(1, 4):
+        pair.mark(next=7, kind="payload", ev=bad)
+        pair.until(lambda times=times: len(verdicts(pair, bad, marked=True)) == 7 * times)  # type: ignore[misc]
+        clean = used() + 2
+        pair.until(lambda clean=clean: used() == clean)  # type: ignore[misc]
+        pair.advance(us=8)
+    assert pair.q.n_bad_total == 0
+
+
+@pytest.mark.parametrize(("marked", "left"), [(2, True), (3, False)])
+def test_row_23_none_is_left_where_more_than_half_are_marked(marked: int, left: bool) -> None:
+    """Of four in use."""
+    pair = stream(2000, backup=2)
+    for k in range(marked):
+        pair.mark(ev=pair.ev(0, k))
+    pair.advance(us=400)
+    assert pair.q.n_skips >= 8 * marked
+    assert (pair.q.n_bad_total > 0) == left
+
+
 def test_row_23_always_skip_is_sent_after_k_marks_in_a_row_on_one_ev() -> None:
     pair = stream(200, always_skip_after=3)
     bad = pair.ev(0, 2)
@@ -417,7 +463,7 @@ def test_row_11_a_missing_ack_waits_for_no_ev() -> None:
     pair = Pair()
     pair.st.nic[0].probe_tokens_at[probes.OF_PATHS] = 1_000_000 * US
     pair.st.nic[0].probe_tokens[probes.OF_PATHS] = 0.0
-    pair.drop(kind="ack")
+    pair.drop(2, kind="ack")
     pair.post(4096)
     pair.drive(limit_us=3 * pair.rtt / US)
     assert pair.sent["probe"] == 1

@@ -135,7 +135,9 @@ def test_row_07_a_lost_retransmission_is_found_by_another_that_came() -> None:
 
 
 def test_row_07_a_retransmission_takes_the_path_that_delivered_last() -> None:
-    """Every path but one of each plane is dead: what was lost once is not lost a second time."""
+    """Every path but one of each plane is dead: what was lost once is not lost a second time. The
+    first copy leaves before anything is heard, so on any path.
+    """
     pair = Pair(planes=2, evs=4)
     for plane in (0, 1):
         for k in (0, 1, 2):
@@ -144,7 +146,8 @@ def test_row_07_a_retransmission_takes_the_path_that_delivered_last() -> None:
     pair.drive()
     pair.assert_intact()
     assert pair.sent["rtx"] == pair.dropped["data"] == 12
-    assert {int(x.p.ev) for x in pair.packets("rtx")} == {pair.ev(0, 3), pair.ev(1, 3)}
+    _, *others = pair.packets("rtx")
+    assert {int(x.p.ev) for x in others} == {pair.ev(0, 3), pair.ev(1, 3)}
 
 
 def test_row_07_an_ask_probe_resolves_the_doubt() -> None:
@@ -171,16 +174,18 @@ def test_row_07_a_probe_is_data_class_and_never_trimmed() -> None:
 
 
 def test_row_07_a_probe_counts_as_an_original_for_evidence() -> None:
-    """The only packet is lost: the tail probe's answer is the evidence against it."""
+    """The only packet is lost, and so is its copy: a probe's answer is evidence against both."""
     pair = Pair()
     pair.drop(seq=0)
+    pair.drop(kind="rtx")
     pair.post(4096)
     pair.drive()
     pair.assert_intact()
-    probe = pair.packets("probe")[0]
-    (again,) = pair.packets("rtx")
-    assert 0 < again.at - probe.at <= pair.rtt
-    assert pair.q.n_inferred == 1
+    (first, *others) = pair.packets("probe")
+    copy, again = pair.packets("rtx")
+    assert copy.at == first.at
+    assert 0 < again.at - others[0].at <= pair.rtt
+    assert pair.q.n_inferred == 2
     assert pair.q.n_epochs == 0
 
 
@@ -361,28 +366,32 @@ def test_row_08_a_probe_takes_a_usable_ev() -> None:
 
 
 def test_row_08_lost_probes_are_survived() -> None:
+    """And so is a lost copy: the answer to the fourth probe is evidence against it."""
     pair = Pair()
-    pair.drop(seq=19)
+    pair.drop(seq=0)
+    pair.drop(kind="rtx")
     pair.drop(next=3, kind="probe", src=0)
-    pair.post(20 * 4096)
+    pair.post(4096)
     pair.drive()
     pair.assert_intact()
     assert pair.dropped["probe"] == 3
-    assert len([x for x in pair.packets("probe") if x.at < pair.packets("rtx")[0].at]) == 4
-    assert pair.sent["rtx"] == 1
+    assert len([x for x in pair.packets("probe") if x.at < pair.packets("rtx")[1].at]) == 4
+    assert pair.sent["rtx"] == 2
     assert pair.q.n_epochs == 0
 
 
-def test_row_08_a_lost_tail_costs_one_probe_per_hole_not_an_rto() -> None:
+def test_row_08_a_lost_tail_goes_again_with_the_question() -> None:
+    """With one that had come: no SACK was due yet that would have said so."""
     pair = Pair()
     for seq in range(15, 20):
         pair.drop(seq=seq)
     pair.post(20 * 4096)
     pair.drive()
     pair.assert_intact()
-    assert pair.sent["rtx"] == 5
+    assert pair.sent["rtx"] == 6
+    assert pair.q.n_inferred == pair.q.n_bad_total == 5, "nobody pays for the sixth"
     assert pair.q.n_epochs == 0
-    assert pair.now < 8 * pair.rtt
+    assert pair.now < 4 * pair.rtt
 
 
 def test_a_healthy_run_retransmits_nothing() -> None:
@@ -422,9 +431,62 @@ def test_a_second_copy_says_nothing_of_the_round_trip() -> None:
     pair.q.sent_bytes = 1 << 20
     pair.sack(0, trigger=0)
     before = float(pair.q.avg_delay)
-    pair.advance(ps=pair.rtt)
+    pair.advance(ps=pair.rtt // 10)
     pair.checked = False
     pair.sack(0, trigger=0, rcvd_units=int(pair.q.rcvd_high) + 17)
     assert pair.q.avg_delay == before
     pair.sack(0, got={1}, trigger=1, rcvd_units=int(pair.q.rcvd_high) + 17)
     assert pair.q.avg_delay > before
+
+
+def test_row_08_a_copy_of_what_had_come_blames_nobody() -> None:
+    """All packets arrive, all SACKs and ACKs are lost for a while: the copy was needless."""
+    pair = Pair(evs=4)
+    gag = pair.cut(src=1)
+    pair.post(4096)
+    pair.advance(ps=2 * pair.rtt)
+    pair.heal(gag)
+    pair.drive()
+    pair.assert_intact()
+    assert pair.sent["rtx"] == 1
+    assert pair.q.n_inferred == pair.q.n_bad_total == pair.q.n_timeouts == 0
+
+
+def test_row_08_copies_leave_at_the_end_of_what_is_posted_only() -> None:
+    """Where more may be sent, what is sent later will be evidence."""
+    pair = Pair(mpr=32)
+    pair.cut(src=1)
+    pair.post(64 * 4096)
+    pair.advance(ps=2 * pair.rtt)
+    assert pair.q.nxt == 32
+    assert pair.sent["probe"] > 0
+    assert pair.sent["rtx"] == 0
+
+
+@pytest.mark.parametrize("room", [1, 2, 3])
+def test_row_08_copies_take_no_more_than_the_window_has_room_for(room: int) -> None:
+    """The last four of 20 are lost, after all others were heard of."""
+    pair = Pair(evs=4)
+    for seq in range(16, 20):
+        pair.drop(seq=seq)
+    pair.post(20 * 4096)
+    pair.until(lambda: pair.q.una == 16)
+    pair.q.cwnd = (4 + room) * pair.q.pkt
+    pair.q.max_wnd = pair.q.cwnd
+    pair.until(lambda: pair.sent["probe"] == 1)
+    at = pair.now
+    pair.advance(ps=pair.rtt // 2)
+    assert [int(x.p.psn) - 1000 for x in pair.packets("rtx")] == list(range(16, 16 + room))
+    assert all(x.at - at < pair.rtt // 2 for x in pair.packets("rtx"))
+
+
+def test_row_08_a_timeout_counts_from_the_transmission_in_doubt() -> None:
+    """Its copy makes a dead peer no fresher."""
+    pair = Pair(evs=4)
+    pair.cut()
+    pair.post(4096)
+    pair.advance(ps=pair.rto - 1)
+    assert pair.sent["rtx"] == 1
+    assert pair.q.n_timeouts == 0
+    pair.advance(ps=1)
+    assert pair.q.n_timeouts == 1

@@ -9,7 +9,7 @@ from openmrc.engine import state as es
 from tests.engine.pair import Pair
 
 
-def test_a_healthy_write_costs_its_packets_and_one_ack() -> None:
+def test_a_healthy_write_costs_its_packets_and_two_acks() -> None:
     pair = Pair()
     pair.post(10 * 4096)
     pair.drive()
@@ -17,7 +17,7 @@ def test_a_healthy_write_costs_its_packets_and_one_ack() -> None:
     assert pair.done() == [0]
     assert pair.sent["data"] == 10
     assert pair.sent["rtx"] == pair.sent["nack"] == pair.sent["probe"] == 0
-    assert pair.sent["ack"] == 1
+    assert pair.sent["ack"] == 2
     assert pair.q.inflight == 0
 
 

@@ -150,7 +150,9 @@ def test_one_packet_takes_its_bits_and_its_way(
     assert world.flows()["delivered_ps"].tolist() == [there]
     assert fct(world).tolist() == [there + back]
     c = world.counters()
-    assert (c["data"], c["sack"], c["injected"], c["link_traversals"]) == (1, 1, 3, 3 * links)
+    packets = 3 if fabric.n_planes == 1 else 4  # the last ACK leaves on two planes (row 17)
+    found = (c["data"], c["sack"], c["injected"], c["link_traversals"])
+    assert found == (1, 1, packets, packets * links)
 
 
 @pytest.mark.parametrize("rounds", [2, 20])

@@ -15,6 +15,7 @@ from openmrc.jit import compiled, inlined, inner
 
 LAST_PATH_LOSSES = 3  # row 10
 DEMOTION_MEMORY_PS = 100_000_000_000  # row 11: demotions within 100 ms count together
+MARKS_TO_LEAVE = 8  # row 23
 DEMOTIONS_MAX = 100  # more say no more, and the field holds them
 
 
@@ -109,6 +110,8 @@ def on_delivery(st, q, ev, sent_at, now):
     """
     e = st.ev[q.ev0 + ev]
     plane = st.plane[q.plane0 + e.plane]
+    if e.clean < 2:
+        e.clean += 1
     if e.state == evs.GOOD and st.config[0].reverse == REVERSE_PROBED:
         plane.reverse_ev = e.value
     plane.heard_at = now
@@ -120,12 +123,38 @@ def on_delivery(st, q, ev, sent_at, now):
             plane.losses = 0
 
 
-@inlined
-def on_mark(st, q, ev):
-    """A CE mark that counts or a trim in the fabric: one turn is skipped (MRC 3.3)."""
+@inner
+def on_mark(st, q, ev, now):
+    """A CE mark that counts or a trim in the fabric: one turn is skipped (MRC 3.3), and the path is
+    left for a spare one after so many packets in a row, unless it is all of them (row 23).
+    """
+    if st.config[0].paths != PATHS_MRC:
+        return
     e = st.ev[q.ev0 + ev]
-    if st.config[0].paths == PATHS_MRC:
-        evs.enter(q, st.plane[q.plane0 + e.plane], e, evs.MARK)
+    plane = st.plane[q.plane0 + e.plane]
+    e.marks = e.marks + 1 if _marked_lately(e) else 1
+    e.clean = 0
+    evs.enter(q, plane, e, evs.MARK)
+    if e.marks == MARKS_TO_LEAVE:
+        if plane.n_good > plane.n_active and not _mostly_marked(st, q, plane):
+            on_always_skip(st, q, ev, now)
+        e.marks = 1
+
+
+@inlined
+def _marked_lately(e):
+    """No packet but the marked one itself was delivered since the last mark."""
+    return e.marks > 0 and e.clean <= 1
+
+
+@inner
+def _mostly_marked(st, q, plane):
+    """More than half of a plane's paths in use meet marks: another one would be no better."""
+    marked = 0
+    for i in range(plane.n_evs):
+        e = st.ev[q.ev0 + plane.ev0 + i]
+        marked += e.active != 0 and _marked_lately(e)
+    return 2 * marked > plane.n_active + 1
 
 
 @inner

@@ -18,6 +18,8 @@ REORDER_WINDOW_MAX_RTTS = 8  # beyond this an RTO would be as quick
 RTT_TURN_RTTS = 8  # how long a round trip counts as recent: one turn to two
 QUERIES_LEVEL = 4  # asked at one spacing; then it doubles, twice at most
 QUERY_DOUBLINGS_MAX = 2
+NS = 1000  # ps
+WAITED_MAX_NS = (1 << 32) - 1
 DOUBLINGS_MAX = 30  # keeps an infinite backoff within int64
 
 
@@ -119,15 +121,42 @@ def mark_lost(st, q, seq):
     q.lost_hint = min(q.lost_hint, seq)
 
 
+@inlined
+def _first_sent_at(s):
+    """When the packet of a slot in flight was sent; of a copied one the transmission in doubt."""
+    return s.sent_at - NS * int(s.waited_ns) if s.past & es.COPIED else s.sent_at
+
+
+@inlined
+def note_wait(s, now):
+    """The copy of a packet in doubt leaves now: keep when the first transmission did."""
+    s.waited_ns = min((now - s.sent_at + NS - 1) // NS, WAITED_MAX_NS)
+
+
 @inner
-def _infer_one(st, q, seq, now):
-    s = slot_of(st, q, seq)
+def _charge_loss(st, q, s, ev, sent_at, now):
+    """A transmission is judged lost by inference: window and path pay for it."""
     s.past |= es.INFERRED
     if window.on_loss(st, q, now):
         s.past |= es.CUT
-    beliefs.on_loss(st, q, int(s.ev), s.sent_at, now)
-    mark_lost(st, q, seq)
+    beliefs.on_loss(st, q, ev, sent_at, now)
     q.n_inferred += 1
+
+
+@inner
+def settle_copied(st, q, s, now):
+    """A packet in doubt is lost, whatever its copy does: the first transmission's path pays."""
+    if s.past & es.COPIED:
+        s.past = (s.past & ~es.COPIED) | es.OVERDUE
+        _charge_loss(st, q, s, int(s.bad_ev), _first_sent_at(s), now)
+
+
+@inner
+def _infer_one(st, q, seq, now):
+    s = slot_of(st, q, seq)
+    settle_copied(st, q, s, now)
+    _charge_loss(st, q, s, int(s.ev), s.sent_at, now)
+    mark_lost(st, q, seq)
 
 
 @inner
@@ -146,6 +175,8 @@ def infer(st, q, base, bitmap, now):
         if seq < low:
             continue
         s = slot_of(st, q, seq)
+        if s.past & es.COPIED and _first_sent_at(s) < q.evidence_at:
+            settle_copied(st, q, s, now)
         if is_lost(s.sent_at, q.evidence_at, reorder_window(q, now)):
             if s.state == es.SENT:
                 _infer_one(st, q, seq, now)
@@ -172,6 +203,10 @@ def false_alarm(st, q, seq, now):
     back (row 7).
     """
     s = slot_of(st, q, seq)
+    if s.past & es.COPIED:  # nobody has paid; if the copy has left, it was needless
+        s.past &= ~es.COPIED
+        q.n_false += s.state != es.LOST
+        return
     if s.past & es.INFERRED == 0:
         return
     cut = s.past & es.CUT
@@ -267,8 +302,9 @@ def _expire(st, q, now):
     for seq in range(q.una, q.nxt):
         s = slot_of(st, q, seq)
         if s.state == es.SENT:
-            expired = expired or s.sent_at + q.rto <= now
-            oldest = min(oldest, s.sent_at)
+            sent_at = _first_sent_at(s)
+            expired = expired or sent_at + q.rto <= now
+            oldest = min(oldest, sent_at)
     stuck = (
         q.inflight == 0 and q.planes_ok == 0
     )  # all is lost, and there is no way to send it again
@@ -276,7 +312,9 @@ def _expire(st, q, now):
         return max(oldest + q.rto if oldest != es.NEVER else now + q.rto, now + 1)
     for seq in range(q.una, q.nxt):
         s = slot_of(st, q, seq)
-        if s.state == es.SENT and s.sent_at + limit <= now:
+        if s.state == es.SENT and _first_sent_at(s) + limit <= now:
+            if s.past & es.COPIED:
+                beliefs.on_loss(st, q, int(s.bad_ev), _first_sent_at(s), now)
             s.past &= es.RESENT
             beliefs.on_loss(st, q, int(s.ev), s.sent_at, now)
             window.on_loss(st, q, now)
@@ -372,7 +410,52 @@ def judge_overdue(st, q, now):
     if q.doubt != es.NEVER:
         if q.query_at <= now:
             q.query_at = _query(st, q, now)
+            if q.queries == 1 and _may_copy(q, now):
+                _copy_overdue(st, q, limit_first, batch, now)
         q.overdue_at = min(q.overdue_at, q.query_at)
+
+
+@inlined
+def _may_copy(q, now):
+    """Whether what is overdue may go again before there is evidence: at the end of what is posted,
+    where nothing later will be any, on another plane, and after a quarter of a round trip of
+    silence. Nor where answers take two base round trips: what waits in so long queues is late more
+    often than lost, and copies, which overtake it, would lengthen them.
+    """
+    quiet = now - q.last_heard >= q.base_rtt // 4
+    rtt = max(q.rtt_largest[0], q.rtt_before[0])
+    return (
+        q.nxt == q.seq_end
+        and q.planes_ok & (q.planes_ok - 1) != 0
+        and quiet
+        and rtt <= 2 * q.base_rtt
+    )
+
+
+@inner
+def _copy_overdue(st, q, limit, batch, now):
+    """With the first question, what it asks about goes again as far as the window has room (row 8).
+    Nobody is to blame yet. Where nothing at all was heard since, one copy is enough to ask with.
+    """
+    room = q.cwnd - q.inflight
+    copied = False
+    seq = q.una
+    while seq < q.nxt:
+        run = bits.ones_from(st.bits, q.acked0, q.ring_mask, seq)
+        seq += run
+        if run > 0:
+            continue
+        s = slot_of(st, q, seq)
+        if s.state == es.SENT and s.past & es.RESENT == 0:
+            room -= s.bytes_nominal
+            if room < 0.0 or _answer_due_from(st, q, seq, s, batch) + limit > now:
+                return
+            if copied and q.last_heard <= s.sent_at:
+                return
+            copied = True
+            s.past |= es.COPIED
+            mark_lost(st, q, seq)
+        seq += 1
 
 
 @inlined

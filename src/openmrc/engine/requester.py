@@ -142,7 +142,7 @@ def next_packet(st, q, free_ports, now, p):
     s = loss.slot_of(st, q, seq)
     avoid = int(s.bad_ev) if again else -1
     # a second path that is dead would cost as much as the first
-    careful = again and s.past & es.INFERRED != 0
+    careful = again and s.past & (es.INFERRED | es.COPIED) != 0
     if careful:
         free_ports &= rotation.planes_without(st, q, avoid)
     plane_no = rotation.choose_plane(st, q, free_ports)
@@ -178,6 +178,8 @@ def next_packet(st, q, free_ports, now, p):
         q.lost -= 1
         q.lost_hint = seq + 1
         q.n_rtx += 1
+        if s.past & es.COPIED:
+            loss.note_wait(s, now)
         s.past |= es.RESENT
     else:
         p.klass = pk.CLASS_DATA
@@ -315,7 +317,7 @@ def _on_reflected_ev(st, q, ev, m, now):
     rotation.learn(st, q, ev, HEARD_CLEAN if m == pk.M_NONE else HEARD_MARKED, now)
     if m == pk.M_SKIP_ONCE:
         if not st.config[0].ignore_marks:
-            beliefs.on_mark(st, q, ev)
+            beliefs.on_mark(st, q, ev, now)
     elif m == pk.M_ALWAYS_SKIP:
         beliefs.on_always_skip(st, q, ev, now)
 
@@ -433,7 +435,7 @@ def on_trimmed_packet(st, q, seq, last_hop, now):
     if last_hop:
         loss.note_trim(q)
     else:
-        beliefs.on_mark(st, q, ev)
+        beliefs.on_mark(st, q, ev, now)
 
 
 @inner

@@ -211,6 +211,14 @@ def _advance_cack(st, q):
         q.cack += run
 
 
+@inlined
+def _nothing_follows(st, q):
+    """No message is under way whose ACK would repeat the last one, and another plane can."""
+    planes = rotation.control_planes(st, q)
+    under_way = st.rx_message[q.rmsg0 + (q.rx_msn & q.rmsg_mask)].received != 0
+    return q.cack == q.rx_high and not under_way and planes & (planes - 1) != 0
+
+
 @inner
 def _complete_in_order(st, q, now):
     """Release messages in order: immediates, then the transport ACK. False if the QP fell into
@@ -237,6 +245,8 @@ def _complete_in_order(st, q, now):
         moved = True
     if moved:
         _send_ack(st, q, pk.AETH_ACK)
+        if _nothing_follows(st, q):
+            _send_ack(st, q, pk.AETH_ACK)
 
 
 @inlined

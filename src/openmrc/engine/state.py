@@ -57,8 +57,8 @@ ERROR_TEXTS = (
 # slots
 FREE, SENT, LOST, ACKED = 0, 1, 2, 3
 # what happened to a slot's packet: sent again; judged lost by inference; that cut the window; it
-# was judged by its age alone
-RESENT, INFERRED, CUT, OVERDUE = 1, 2, 4, 8
+# was judged by its age alone; it was copied in doubt, and nobody blamed yet
+RESENT, INFERRED, CUT, OVERDUE, COPIED = 1, 2, 4, 8, 16
 
 # completions
 DONE_SEND, DONE_DELIVERED, DONE_RECV_IMM = 0, 1, 2
@@ -197,7 +197,8 @@ SLOT = record_type(
     ("ev", "i2"),  # index within the QP
     ("bad_ev", "i2"),  # EV of the transmission last judged lost or NACKed, -1 none
     ("state", "i1"),
-    ("past", "i1"),  # RESENT, INFERRED, CUT, OVERDUE
+    ("past", "i1"),  # RESENT, INFERRED, CUT, OVERDUE, COPIED
+    ("waited_ns", "u4"),  # COPIED: from the transmission in doubt to its copy, rounded up
 )
 
 PLANE = record_type(
@@ -232,6 +233,8 @@ EV = record_type(
     ("state", "i1"),
     ("active", "i1"),  # in the rotation
     ("plane", "i1"),
+    ("marks", "i1"),  # met in a row
+    ("clean", "i1"),  # packets delivered since the last mark, 2 for more
 )
 
 MESSAGE = record_type(

@@ -16,8 +16,10 @@ from openmrc.fabric.clos import fat_tree
 from openmrc.fabric.faults import Fault
 from openmrc.fabric.model import Fabric
 from openmrc.sim.world import World
+from openmrc.traffic.traffic import make_traffic
 from openmrc.workload.patterns import incast, permutation
 from tests.sim.lab import (
+    ENDLESS,
     GBPS,
     MS,
     NS,
@@ -178,6 +180,27 @@ def test_a_plane_comes_back_when_it_forwards_again() -> None:
     assert goodput_gbps(world, 3 * MS, 4 * MS) == pytest.approx(before, abs=0.5)
     assert in_service(world).all()
     assert world.counters()["revived"] == 8  # every path of the plane
+
+
+# --- what is marked again and again is left as well
+
+
+@pytest.mark.parametrize(("up", "active", "backup"), [(2, 1, 1), (3, 2, 1), (4, 1, 3)])
+@pytest.mark.parametrize("seed", [1, 2, 5])
+def test_two_flows_whose_paths_collide_part(up: int, active: int, backup: int, seed: int) -> None:
+    """Each alone fills a line. With one path in use and one spare, seeds 1, 2 and 5 collide."""
+    both = make_traffic("two", 4, [0, 1], [2, 3], [0, 1], ENDLESS)
+    world = world_of(
+        clos(nics=4, planes=1, down=2, up=up),
+        both,
+        seed=seed,
+        stop=3 * MS,
+        evs_active=active,
+        evs_backup=backup,
+    )
+    world.run()
+    lines = 2 * 100 * 4096 / 4262
+    assert goodput_gbps(world, 1 * MS, 3 * MS) > 0.98 * lines
 
 
 # --- nothing healthy is mistaken for a fault --------------------------------------------------
