@@ -140,7 +140,15 @@ class FakeWorld:
         return None
 
     def derived(self) -> dict[str, Any]:
-        return {"base_rtt_ps": 8 * US, "bdp_bytes": 100_000}
+        return {
+            "base_rtt_ps": 8 * US,
+            "bdp_bytes": 100_000,
+            "queue_bytes": 100_000,
+            "queue_last_hop_bytes": 150_000,
+            "control_queue_bytes": 65_536,
+            "data_packet_wire_bytes": 4262,
+            "start_headers_bytes": 65_537,
+        }
 
 
 def run_progress(now_ps: int, flows_done: int, flows_total: int) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,9 @@ from openmrc.fabric.queues import (
     TRIM_LAST,
     UNLIMITED,
     Queues,
-    limits_of,
+    bounds_of,
     sizes_at,
+    slowed,
 )
 from openmrc.jit import records
 from tests.exposed import exposed
@@ -176,14 +178,83 @@ def test_free_indices_come_back_last_in_first_out() -> None:
     assert (int(ctl.free_head), int(packets[0].next), int(ctl.n_free)) == (0, 2, 2)
 
 
-def test_limits_scale_with_the_rate_and_a_nic_has_none() -> None:
+PACKET_BYTES = 1000
+
+
+def limits_at(share: float, queues: Queues, bdp_packets: int = 100) -> tuple[list[int], list[int]]:
+    """What an uplink holds, control holds, and where marks begin and are certain: if it was built
+    with this share of the rate, and if a fault leaves it that.
+    """
+    fabric = multiplane(8, 2, 10 * GBPS, 2, 2, US, US // 2)
+    up = int(fabric.sw_first_up[0])
+    rtt_ps = bdp_packets * PACKET_BYTES * 800
+    sizes = sizes_at(fabric, queues, rtt_ps, PACKET_BYTES)
+    whole = bounds_of(fabric, sizes, queues, PACKET_BYTES)
+    fabric.port_rate_bps[up] = int(10 * GBPS * share)
+    built = bounds_of(fabric, sizes, queues, PACKET_BYTES).limits
+    by_fault = slowed(whole, np.array([up]), np.array([share]))
+    return [int(of_port[up]) for of_port in built], [int(of_port[0]) for of_port in by_fault]
+
+
+CONTROL_BYTES = 7 * 150 * 256  # seven others send 1.5 BDP of 100 packets each
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [
+        (1.0, [100_000, CONTROL_BYTES, 20_000, 80_000]),
+        (0.25, [25_000, CONTROL_BYTES, 5_000, 20_000]),
+        (0.04, [4_000, CONTROL_BYTES, 1_000, 3_200]),
+        (0.03, [4_000, CONTROL_BYTES, 1_000, 3_000]),
+        (0.001, [4_000, CONTROL_BYTES, 1_000, 3_000]),
+    ],
+)
+def test_limits_are_times_of_a_ports_own_rate_and_never_below_a_few_packets(
+    share: float, expected: list[int]
+) -> None:
+    """Whether a port was built slow or a fault makes it so. Headers are as many at any rate."""
+    built, by_fault = limits_at(share, Queues())
+    assert built == by_fault == expected
+
+
+def test_what_is_stated_in_bytes_is_that_at_every_rate() -> None:
+    queues = Queues(queue_bytes=9_999, control_queue_bytes=700)
+    for share in (1.0, 0.25, 0.001):
+        built, by_fault = limits_at(share, queues)
+        assert built == by_fault
+        assert built[:2] == [9_999, 700]
+
+
+def test_what_is_stated_as_a_time_is_whole_packets_of_the_nics_rate() -> None:
+    """20 us at 10 Gb/s are 25,000 B; 20.1 us are a packet more."""
+    assert limits_at(1.0, Queues(queue_ps=20 * US))[0][0] == 25_000
+    assert limits_at(1.0, Queues(queue_ps=20 * US + 1))[0][0] == 26_000
+    built, by_fault = limits_at(0.5, Queues(queue_ps=20 * US))
+    assert built[0] == by_fault[0] == 12_500
+
+
+def test_a_queue_of_fewer_packets_than_the_least_stays_as_it_is() -> None:
+    for share in (1.0, 0.5, 0.001):
+        built, by_fault = limits_at(share, Queues(), bdp_packets=2)
+        assert built == by_fault
+        assert built[0] == 2_000
+
+
+def test_a_faster_port_has_more_in_proportion() -> None:
+    assert limits_at(4.0, Queues())[0] == [400_000, CONTROL_BYTES, 80_000, 320_000]
+
+
+def test_the_last_hop_has_a_size_of_its_own_and_a_nic_has_none() -> None:
     fabric = multiplane(8, 2, 10 * GBPS, 2, 2, US, US // 2)
     up, down = int(fabric.sw_first_up[0]), int(fabric.sw_first_down[0])
-    fabric.port_rate_bps[up] //= 2
-    queues = Queues(queue_bytes=10_000, control_queue_bytes=700, ecn_low=0.0, ecn_high=0.0)
+    for port in (up, down):
+        fabric.port_rate_bps[port] //= 2
+    queues = Queues(queue_last_hop_bytes=15_000, ecn_low=0.0, ecn_high=0.0)
     sizes = sizes_at(fabric, queues, 8 * US, 1000)  # a BDP of 10,000 B
-    assert sizes == (10_000, 15_000, 700, 0, 0)
-    limits = limits_of(fabric, sizes, ecn_last_hop=False)
-    assert [int(of_port[up]) for of_port in limits] == [5000, 700, 0, 0]
-    assert [int(of_port[down]) for of_port in limits] == [15_000, 700, UNLIMITED, UNLIMITED]
+    assert sizes == (10_000, 15_000, 65_536, 0, 0)
+    limits = bounds_of(fabric, sizes, queues, 1000).limits
+    assert [int(of_port[up]) for of_port in limits] == [5000, 65_536, 0, 1]
+    assert [int(of_port[down]) for of_port in limits] == [15_000, 65_536, UNLIMITED, UNLIMITED]
     assert [int(of_port[0]) for of_port in limits] == [UNLIMITED] * 4
+    marking = bounds_of(fabric, sizes, replace(queues, ecn_last_hop=True), 1000)
+    assert [int(of_port[down]) for of_port in marking.limits] == [15_000, 65_536, 0, 1]

@@ -14,7 +14,7 @@ from openmrc.report.files import write_results
 from openmrc.report.page import html
 from openmrc.report.picture import STYLES, goodput_png
 from openmrc.report.series import goodput
-from openmrc.report.table import print_table, row, sentences
+from openmrc.report.table import print_table, row, sentences, warnings
 from openmrc.report.table import rows as table_rows
 from openmrc.run.simulation import simulate
 from openmrc.scenario.scenario import Scenario, parse_scenario
@@ -105,6 +105,35 @@ def test_a_failed_flow_comes_with_its_reason(three: Scenario, fake_world: type[F
     assert sentences(simulate(three))[0] == (
         "FAILED: 2 of 4 flows of mrc: QP 0: retry exceeded (and 1 more)"
     )
+
+
+def test_a_control_queue_that_starts_overflow_is_warned_of_where_it_was_stated(
+    fake_world: type[FakeWorld],
+) -> None:
+    """The fabric's own needs 65,537 B."""
+    text = '[fabric]\nnics = 4\n{}[workload]\nkind = "permutation"\n'
+    said = simulate(parse_scenario(text.format('control_queue = "64KiB"\n')))
+    assert warnings(said, said.transports[0]) == [
+        "WARNING: fabric.control_queue: 65536 B: senders that start at line rate need 65537 B for"
+        " their trimmed headers, and a header that is dropped is a loss that nobody is told of;"
+        ' state 65537 B or more, or "auto"'
+    ]
+    by_default = simulate(parse_scenario(text.format("")))
+    assert warnings(by_default, by_default.transports[0]) == []
+
+
+@pytest.mark.parametrize(("n_bytes", "warned"), [(4 * 4262 - 1, True), (4 * 4262, False)])
+def test_a_queue_of_fewer_than_four_packets_is_warned_of(
+    n_bytes: int, warned: bool, fake_world: type[FakeWorld]
+) -> None:
+    result = simulate(parse_scenario('[fabric]\nnics = 4\n[workload]\nkind = "permutation"\n'))
+    run = result.transports[0]
+    run.derived["queue_last_hop_bytes"] = n_bytes
+    said = (
+        "WARNING: fabric.queue_last_hop: 17047 B hold 3 packets of 4262 B: nearly everything that"
+        " waits is cut or lost; state 17048 B or more"
+    )
+    assert warnings(result, run) == [said] * warned
 
 
 def test_a_single_transport_is_compared_with_nothing(fake_world: type[FakeWorld]) -> None:

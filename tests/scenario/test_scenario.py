@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -149,15 +148,15 @@ def test_every_key_reaches_the_simulator() -> None:
         exp_cnt=4,
         trim=True,
     )
-    assert dataclasses.astuple(scenario.fabric.queues()) == (
-        False,
-        1000,
-        2000,
-        3000,
-        0.1,
-        0.3,
-        True,
-        True,
+    assert scenario.fabric.queues() == Queues(
+        trim=False,
+        queue_bytes=1000,
+        queue_last_hop_bytes=2000,
+        control_queue_bytes=3000,
+        ecn_low=0.1,
+        ecn_high=0.3,
+        ecn_last_hop=True,
+        by_usid=True,
     )
 
 
@@ -850,3 +849,25 @@ def test_a_packet_size_is_one_that_mrc_knows_or_any_in_peer_runs() -> None:
     (small,) = parse_scenario(SMALLEST + "[transport]\nrules = 'peer'\npmtu = 63\n").transports
     with pytest.raises(InputError, match=r"pmtu: 63; accepted: 64 to 16384"):
         small.build()
+
+
+@pytest.mark.parametrize(
+    ("text", "queue_bytes", "queue_ps"),
+    [('"64KiB"', 65_536, None), ('"20us"', None, 20_000_000), ('"auto"', None, None)],
+)
+def test_a_queue_is_bytes_or_a_time(
+    text: str, queue_bytes: int | None, queue_ps: int | None
+) -> None:
+    said = f'[fabric]\nqueue_last_hop = {text}\n[workload]\nkind = "permutation"\n'
+    scenario = parse_scenario(said)
+    queues = scenario.fabric.queues()
+    assert (queues.queue_last_hop_bytes, queues.queue_last_hop_ps) == (queue_bytes, queue_ps)
+    assert (queues.queue_bytes, queues.queue_ps) == (None, None)
+    assert parse_scenario(scenario.to_toml()) == scenario
+    assert f"queue_last_hop = {text}" in scenario.to_toml()
+
+
+@pytest.mark.parametrize("text", ['"20"', '"20Gbps"', '"1.5"', "20", '""'])
+def test_a_queue_that_is_neither_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match=r"fabric\.queue: .*a size or a time is accepted"):
+        parse_scenario(f'[fabric]\nqueue = {text}\n[workload]\nkind = "permutation"\n')

@@ -312,6 +312,31 @@ def test_a_slow_link_takes_exactly_so_much_longer(where: str, factor: float, pac
     assert alone(fault, packets) == whole - PACKET + packets * slow
 
 
+def test_a_slow_port_holds_and_marks_by_its_rate_until_it_is_whole_again() -> None:
+    where = "plane 0 t0 0 > t1 0"
+    faults = [
+        Fault(0, "link-slow", where, factor=0.25, for_ps=100 * US),
+        Fault(200 * US, "link-slow", where, factor=0.001),
+    ]
+    world = stream_world(clos(), faults)
+    port = int(world.fabric.sw_first_up[0])
+
+    def limits() -> list[int]:
+        kind = world.net.port_kind[int(world.net.port[port].kind)]
+        return [
+            int(kind[name])
+            for name in ("queue_bytes", "ecn_low_bytes", "ecn_high_bytes", "control_queue_bytes")
+        ]
+
+    whole = limits()
+    world.run(until_ps=1 * US)
+    assert limits() == [*(n_bytes // 4 for n_bytes in whole[:3]), whole[3]]
+    world.run(until_ps=101 * US)
+    assert limits() == whole
+    world.run(until_ps=201 * US)
+    assert limits() == [4 * 4262, 4262, 3 * 4262, whole[3]]
+
+
 def test_a_transmission_ends_at_the_rate_that_it_began_with() -> None:
     """The link slows down while the first of two packets is on it, and is whole again while the
     second is: 341 ns, then 3410.

@@ -298,10 +298,12 @@ def _simulate(
 
 
 def _report(result: Result, as_json: bool) -> None:
-    from openmrc.report.table import derived_line, print_table, sentences
+    from openmrc.report.table import derived_line, print_table, sentences, warnings
 
     for run in result.transports:
         say(derived_line(run))
+        for line in warnings(result, run):
+            say(line)
     if as_json:
         print(json.dumps(result.summary(), indent=2), flush=True)
         for sentence in sentences(result):

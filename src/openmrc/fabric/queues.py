@@ -8,6 +8,11 @@ all that it occupies on the wire. Indices without a packet are a list too: `free
 record, which counts them in `n_free`. The limits are four fields, of the port itself or of what
 many ports have in common: `queue_bytes`, `control_queue_bytes`, `ecn_low_bytes`, `ecn_high_bytes`.
 They are called as the keys of `[fabric]` from which they follow.
+
+Limits of data are times: a port has as many bytes as its own rate carries in them, so a slow link
+delays no longer than a fast one. This holds for a link that a fault slows down, too. Only what is
+stated in bytes is that many bytes at every rate, and the control class holds headers, whose number
+no rate changes.
 """
 
 from __future__ import annotations
@@ -29,6 +34,8 @@ CONTROL_BYTES = 64 * 1024  # row 15
 CONTROL_BYTES_PER_SENDER = 256
 CONTROL_BYTES_OF_HEADERS = 2 * 1024 * 1024  # at most
 HEADER_BYTES = 256  # of a trimmed packet (166 on the wire), and of what is said about it meanwhile
+# What a port keeps however slow it is: below this a packet behind another one is cut or marked.
+QUEUE_PACKETS_MIN, ECN_LOW_PACKETS_MIN, ECN_HIGH_PACKETS_MIN = 4, 1, 3
 START_BDP = 1.5  # what a sender may have in flight before it hears anything (MRC 4.6)
 LAST_HOP_BDP = 1.5
 UNLIMITED = 2**31 - 1  # bytes that no queue holds
@@ -39,12 +46,14 @@ QUEUE, TRIM, TRIM_LAST, DROP = range(4)  # what `admit` says
 @dataclass(frozen=True)
 class Queues:
     """Egress queues of every switch port, and how it forwards. `None` means the default in the
-    comment.
+    comment. A queue is stated in bytes, or as a time of the port's rate, not both.
     """
 
     trim: bool = True
     queue_bytes: int | None = None  # data and retransmissions: 1 BDP of a port
+    queue_ps: int | None = None
     queue_last_hop_bytes: int | None = None  # 1.5 BDP
+    queue_last_hop_ps: int | None = None
     # None: what all senders' first windows are as headers, 64 KiB to 2 MiB; or 256 B x fan-in if
     # that is more (row 15)
     control_queue_bytes: int | None = None
@@ -53,17 +62,25 @@ class Queues:
     ecn_last_hop: bool = False
     by_usid: bool = False  # forward by carriers and tables, not by arithmetic: the same, slower
 
-    def sizes(self, default: Sizes) -> Sizes:
-        """Return the sizes that these say, and those of `default` where they say nothing."""
+    def sizes(self, default: Sizes, rate_bps: int, packet_bytes: int) -> Sizes:
+        """Return the sizes that these say for a port of this rate, and those of `default` where
+        they say nothing.
+        """
+        queue = self.queue_bytes or in_packets(self.queue_ps, rate_bps, packet_bytes)
+        last_hop = self.queue_last_hop_bytes or in_packets(
+            self.queue_last_hop_ps, rate_bps, packet_bytes
+        )
         return default._replace(
-            queue_bytes=self.queue_bytes or default.queue_bytes,
-            queue_last_hop_bytes=self.queue_last_hop_bytes or default.queue_last_hop_bytes,
+            queue_bytes=queue or default.queue_bytes,
+            queue_last_hop_bytes=last_hop or default.queue_last_hop_bytes,
             control_queue_bytes=self.control_queue_bytes or default.control_queue_bytes,
         )
 
 
 class Sizes(NamedTuple):
-    """Of a NIC port's rate, in bytes on the wire; slower ports have less in proportion."""
+    """Of a NIC port's rate, in bytes on the wire; what is not stated in bytes is less in proportion
+    at slower ports.
+    """
 
     queue_bytes: int
     queue_last_hop_bytes: int
@@ -81,9 +98,21 @@ class Limits(NamedTuple):
     ecn_high_bytes: LongArray  # everything is marked
 
 
+class Bounds(NamedTuple):
+    """What bounds the queues of all ports."""
+
+    limits: Limits  # at the rate that each port was built with
+    least: Limits  # what is left of that when a fault slows the port down: `slowed`
+
+
 def whole_packets(size: float, packet_bytes: int) -> int:
     """Return `size` rounded up to whole packets."""
     return -int(-size // packet_bytes) * packet_bytes
+
+
+def in_packets(time_ps: int | None, rate_bps: int, packet_bytes: int) -> int | None:
+    """Return what a rate carries in a time, in whole packets; `None` for none."""
+    return None if time_ps is None else whole_packets(time_ps * rate_bps / PS_BITS, packet_bytes)
 
 
 def control_queue_bytes(senders: int, start_packets: int = 0) -> int:
@@ -96,17 +125,25 @@ def control_queue_bytes(senders: int, start_packets: int = 0) -> int:
     return max(CONTROL_BYTES, CONTROL_BYTES_PER_SENDER * senders, headers)
 
 
-def sizes_of(queues: Queues, bdp_bytes: float, packet_bytes: int, senders: int) -> Sizes:
-    """Return the sizes for a port with this BDP, in whole packets."""
+def start_headers_bytes(queues: Queues, bdp_bytes: float, packet_bytes: int, senders: int) -> int:
+    """Return the default of the control class for as many QPs that send to one NIC, each from the
+    start at the rate of a port with this BDP.
+    """
     start_packets = -int(-START_BDP * bdp_bytes // packet_bytes) if queues.trim else 0
+    return control_queue_bytes(senders, start_packets)
+
+
+def sizes_of(queues: Queues, rate_bps: int, rtt_ps: int, packet_bytes: int, senders: int) -> Sizes:
+    """Return the sizes for a port of this rate at this base round trip, in whole packets."""
+    bdp_bytes = rate_bps * rtt_ps / PS_BITS
     default = Sizes(
         queue_bytes=whole_packets(bdp_bytes, packet_bytes),
         queue_last_hop_bytes=whole_packets(LAST_HOP_BDP * bdp_bytes, packet_bytes),
-        control_queue_bytes=control_queue_bytes(senders, start_packets),
+        control_queue_bytes=start_headers_bytes(queues, bdp_bytes, packet_bytes, senders),
         ecn_low_bytes=whole_packets(queues.ecn_low * bdp_bytes, packet_bytes),
         ecn_high_bytes=whole_packets(queues.ecn_high * bdp_bytes, packet_bytes),
     )
-    return queues.sizes(default)
+    return queues.sizes(default, rate_bps, packet_bytes)
 
 
 def sizes_at(
@@ -115,31 +152,61 @@ def sizes_at(
     """Return the sizes at a base round trip; `senders`, the largest number of QPs that send to one
     NIC, is one per other NIC if it is not known.
     """
-    bdp = port_rate_bps(fabric) * rtt_ps / PS_BITS
-    return sizes_of(queues, bdp, packet_bytes, fabric.n_nics - 1 if senders is None else senders)
+    if senders is None:
+        senders = fabric.n_nics - 1
+    return sizes_of(queues, port_rate_bps(fabric), rtt_ps, packet_bytes, senders)
 
 
-def limits_of(fabric: Fabric, sizes: Any, ecn_last_hop: bool) -> Limits:
-    """Return the limits of all ports, from `Sizes` or what has its fields.
+def bounds_of(fabric: Fabric, sizes: Sizes, queues: Queues, packet_bytes: int) -> Bounds:
+    """Return what bounds the queues of all ports, whose full packets are of this size.
 
     What a NIC has not sent yet it holds itself.
     """
     from_nic, last = fabric.port_switch < 0, fabric.port_last_hop
     scale = fabric.port_rate_bps / port_rate_bps(fabric)
-    marks = ~from_nic & (~last | ecn_last_hop)  # MRC 6.5
-    queue = np.where(last, sizes.queue_last_hop_bytes, sizes.queue_bytes) * scale
+    marks = ~from_nic & (~last | queues.ecn_last_hop)  # MRC 6.5
+    stated = np.where(last, queues.queue_last_hop_bytes is not None, queues.queue_bytes is not None)
     high = max(sizes.ecn_high_bytes, sizes.ecn_low_bytes + 1)
-    return Limits(
-        queue_bytes=_bounded(~from_nic, queue),
-        control_queue_bytes=_bounded(~from_nic, sizes.control_queue_bytes),
-        ecn_low_bytes=_bounded(marks, sizes.ecn_low_bytes * scale),
-        ecn_high_bytes=_bounded(marks, high * scale),
+    of_all = (
+        (sizes.control_queue_bytes, True, 0, ~from_nic),
+        (sizes.ecn_low_bytes, False, ECN_LOW_PACKETS_MIN, marks),
+        (high, False, ECN_HIGH_PACKETS_MIN, marks),
     )
+    queue = np.where(last, sizes.queue_last_hop_bytes, sizes.queue_bytes)
+    pairs = [
+        _bound(size, in_bytes, scale, packets * packet_bytes, where)
+        for size, in_bytes, packets, where in (
+            (queue, stated, QUEUE_PACKETS_MIN, ~from_nic),
+            *of_all,
+        )
+    ]
+    return Bounds(Limits(*(limit for limit, _ in pairs)), Limits(*(least for _, least in pairs)))
+
+
+def _bound(
+    size: Any, in_bytes: Any, scale: Any, floor_bytes: int, where: Any
+) -> tuple[LongArray, LongArray]:
+    """One limit of all ports, and what is left of it at most; none but `where`."""
+    in_bytes = in_bytes | (np.asarray(size) >= UNLIMITED - 1)
+    of_rate = np.maximum(size * scale, np.minimum(size, floor_bytes))
+    limit = np.where(in_bytes, size, of_rate)
+    least = np.where(in_bytes, size, np.minimum(limit, floor_bytes))
+    return _bounded(where, limit), _bounded(where, least)
 
 
 def _bounded(where: Any, size: Any) -> LongArray:
     found: LongArray = np.minimum(np.where(where, size, UNLIMITED), UNLIMITED).astype(np.int64)
     return found
+
+
+def slowed(bounds: Bounds, ports: Any, shares: Any) -> Limits:
+    """Return the limits of these ports while faults leave them these shares of their rates."""
+    return Limits(
+        *(
+            np.maximum((limit[ports] * shares).astype(np.int64), least[ports])
+            for limit, least in zip(bounds.limits, bounds.least, strict=True)
+        )
+    )
 
 
 @inlined

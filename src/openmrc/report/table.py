@@ -8,6 +8,7 @@ from typing import IO, Any
 from rich.console import Console
 from rich.table import Table
 
+from openmrc.fabric.queues import QUEUE_PACKETS_MIN
 from openmrc.report import steps
 from openmrc.report.steps import rounded
 from openmrc.run.figures import ROCE
@@ -91,6 +92,29 @@ def _table(
     for cells in rows:
         table.add_row(*cells)
     return table
+
+
+def warnings(result: Result, run: TransportResult) -> list[str]:
+    """Return what a person should know of the queues of a run, a line each."""
+    derived, stated = run.derived, result.scenario.fabric.control_queue is not None
+    packet, needed = derived["data_packet_wire_bytes"], derived.get("start_headers_bytes", 0)
+    said = []
+    for key in ("queue", "queue_last_hop"):
+        holds = derived[f"{key}_bytes"]
+        if holds < QUEUE_PACKETS_MIN * packet:
+            said.append(
+                f"WARNING: fabric.{key}: {holds} B hold {holds // packet} packets of {packet} B:"
+                f" nearly everything that waits is cut or lost; state"
+                f" {QUEUE_PACKETS_MIN * packet} B or more"
+            )
+    holds = derived["control_queue_bytes"]
+    if stated and holds < needed:
+        said.append(
+            f"WARNING: fabric.control_queue: {holds} B: senders that start at line rate need"
+            f" {needed} B for their trimmed headers, and a header that is dropped is a loss that"
+            f' nobody is told of; state {needed} B or more, or "auto"'
+        )
+    return said
 
 
 def sentences(result: Result) -> list[str]:

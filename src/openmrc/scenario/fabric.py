@@ -8,11 +8,14 @@ from msgspec import Meta
 
 from openmrc.engine.parameters import PLANES_MAX
 from openmrc.scenario.sections import Count, Nics, Section, Share
-from openmrc.scenario.toml import File, Rate, Size, Time, arguments
+from openmrc.scenario.toml import Depth, File, Rate, Size, Time, arguments
 
 if TYPE_CHECKING:
     from openmrc.fabric.model import Fabric
     from openmrc.fabric.queues import Queues
+
+
+DEPTHS = ("queue", "queue_last_hop")
 
 
 class FabricSection(Section, frozen=True, kw_only=True):
@@ -20,8 +23,8 @@ class FabricSection(Section, frozen=True, kw_only=True):
 
     kind: ClassVar[str]
     trim: bool = True
-    queue: Size | None = None
-    queue_last_hop: Size | None = None
+    queue: Depth | None = None
+    queue_last_hop: Depth | None = None
     control_queue: Size | None = None
     ecn_low: Share = 0.2
     ecn_high: Share = 0.8
@@ -42,8 +45,12 @@ class FabricSection(Section, frozen=True, kw_only=True):
         """Return what the switches of this fabric do with queues and carriers."""
         from openmrc.fabric.queues import Queues
 
-        own = set(FabricSection.__struct_fields__) - {"forwarding"}
-        return Queues(**arguments(self, *own), by_usid=self.forwarding == "usid")
+        own = set(FabricSection.__struct_fields__) - {"forwarding", *DEPTHS}
+        stated = arguments(self, *own)
+        for key in DEPTHS:
+            if (depth := getattr(self, key)) is not None:
+                stated[f"{key}{depth.UNIT}"] = int(depth)
+        return Queues(**stated, by_usid=self.forwarding == "usid")
 
 
 class Clos(FabricSection, frozen=True, kw_only=True):

@@ -72,6 +72,32 @@ class ByteCount(Size):
         return super().parse(text)  # type: ignore[arg-type]  # refuses what is no text
 
 
+class Depth(Quantity):
+    """How much a queue holds: bytes at every rate, or a time of the port's own rate."""
+
+    @classmethod
+    def parse(cls, text: str) -> Any:
+        """Return one of the two below."""
+        unit = str(text).strip().lstrip("+-.0123456789").strip()
+        if unit in units.TIME_PS:
+            return DepthTime(units.parse_time(text))
+        if unit in units.SIZE_BYTES:
+            return DepthBytes(units.parse_size(text))
+        raise InputError(f'{text!r}: a size or a time is accepted, such as "64KiB" or "20us"')
+
+
+class DepthBytes(Depth):
+    """Bytes."""
+
+    UNIT, READ, WRITE = Size.UNIT, Size.READ, Size.WRITE
+
+
+class DepthTime(Depth):
+    """Picoseconds."""
+
+    UNIT, READ, WRITE = Time.UNIT, Time.READ, Time.WRITE
+
+
 class File(str):
     """Path of a file that exists; relative to the scenario that names it, absolute once loaded."""
 

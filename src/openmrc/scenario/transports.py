@@ -14,7 +14,7 @@ from msgspec import Meta
 from openmrc.engine.parameters import PMTUS
 from openmrc.engine.policy import CONGESTION, PATHS
 from openmrc.errors import InputError
-from openmrc.scenario.fabric import FabricSection
+from openmrc.scenario.fabric import DEPTHS, FabricSection
 from openmrc.scenario.sections import Label, Section
 from openmrc.scenario.toml import ByteCount, Choice, Quantity, Size, Time, arguments, unitless
 from openmrc.sim.mrc.transport import Transport
@@ -267,7 +267,6 @@ MRC_ALONE: dict[str, Any] = {
     "ecn_last_hop": False,
     "forwarding": "arithmetic",
 }
-QUEUES = ("queue", "queue_last_hop")
 
 
 def refuse_idle(fabric: FabricSection, transports: Sequence[AnyTransport]) -> None:
@@ -282,7 +281,7 @@ def refuse_idle(fabric: FabricSection, transports: Sequence[AnyTransport]) -> No
                 f"fabric.{key}: {said} does nothing: it is MRC's alone, and every transport here"
                 " is RoCEv2; leave it out"
             )
-    for key in QUEUES:
+    for key in DEPTHS:
         value = getattr(fabric, key)
         if value is not None and all(each.pfc for each in roce):
             raise InputError(

@@ -17,7 +17,9 @@ from openmrc.engine.packet import (
     TRIMMED_LASTHOP,
 )
 from openmrc.errors import InputError
-from openmrc.fabric.queues import Queues, limits_of, sizes_at
+from openmrc.fabric.actions import PORT_RATE
+from openmrc.fabric.queues import Queues, bounds_of, sizes_at
+from openmrc.live.switch.state import FOLLOW_THE_RATE
 from openmrc.live.switch.switches import Switches
 from openmrc.sim.mrc.derive import derive
 from openmrc.sim.mrc.transport import Transport
@@ -264,7 +266,7 @@ def test_the_limits_are_those_of_the_simulated_switches() -> None:
         sim = derive(fabric, Transport(), rules, 63).queues
         rtt_ps = MRC_FRAMING.base_rtt_ps(fabric, 4096)
         sizes = sizes_at(fabric, rules, rtt_ps, MRC_FRAMING.data_bytes(4096))
-        here = limits_of(fabric, sizes, rules.ecn_last_hop)
+        here = bounds_of(fabric, sizes, rules, MRC_FRAMING.data_bytes(4096)).limits
         up, last = fabric.sw_first_up[0], fabric.sw_first_down[0]
         assert here.queue_bytes[up] == sim.queue_bytes
         assert here.queue_bytes[last] == sim.queue_last_hop_bytes
@@ -273,6 +275,24 @@ def test_the_limits_are_those_of_the_simulated_switches() -> None:
             sim.ecn_low_bytes,
             sim.ecn_high_bytes,
         )
+
+
+def test_a_port_that_slows_down_holds_and_marks_by_its_rate() -> None:
+    """In bytes what is stated in bytes; else as many as the rate carries, at least four packets."""
+    for rules, held in ((Queues(), 0.25), (Queues(queue_bytes=99_000), 1)):
+        with Rig(rules=rules, base_rtt_ps=MS) as rig:
+            up = int(rig.fabric.sw_first_up[0])
+            port = rig.switches.net.port[up]
+            before = [int(port[name]) for name in FOLLOW_THE_RATE]
+            rig.act(PORT_RATE, up, 0.25)
+            shares = [int(port[name]) for name in FOLLOW_THE_RATE]
+            assert shares == [int(before[0] * held), before[1] // 4, before[2] // 4]
+            rig.act(PORT_RATE, up, 0.001)
+            packet = MRC_FRAMING.data_bytes(4096)
+            least = [4 * packet if held < 1 else 99_000, packet, 3 * packet]
+            assert [int(port[name]) for name in FOLLOW_THE_RATE] == least
+            rig.act(PORT_RATE, up, 1.0)
+            assert [int(port[name]) for name in FOLLOW_THE_RATE] == before
 
 
 def test_bad_sizes_are_refused() -> None:

@@ -354,8 +354,8 @@ def test_reps_leaves_a_slow_link_alone_where_spraying_does_not() -> None:
         uplinks = [p for p in range(fabric.n_ports) if _is_uplink(fabric, p)]
         sent = np.asarray(world.net.port.sent_bytes)[uplinks]
         carried[policy] = float(sent[1] / sent.sum())
-    assert carried["oblivious"] > 0.2
-    assert carried["reps"] == pytest.approx(1 / 13, abs=0.015), "what its rate is of all four"
+    assert carried["oblivious"] > 0.15, "in spite of all that is cut there"
+    assert 0.03 < carried["reps"] < 1 / 13, "less than what its rate is of all four"
 
 
 def _is_uplink(fabric: Fabric, port: int) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from openmrc.fabric.queues import in_packets
 from openmrc.live.lab.namespaces import Batch
 from openmrc.live.lab.topology import Topology
 
@@ -27,8 +28,7 @@ class Shapers:
 
     def __init__(self, topology: Topology, queues: Any) -> None:
         self._topology = topology
-        self._queue_bytes = queues.queue_bytes or QUEUE_BYTES
-        self._last_hop_bytes = queues.queue_last_hop_bytes or self._queue_bytes
+        self._queues = queues
         self._share: dict[int, float] = {}  # by port: what its bucket is set to, if not all
 
     def first(self, ports: Any) -> list[Batch]:
@@ -66,13 +66,24 @@ class Shapers:
         """Bytes of the longest frame on the wire."""
         return self._topology.settings.mtu + ETHERNET_BYTES + WIRE_BYTES
 
+    def _queue_bytes(self, rate_bps: int, last_hop: bool) -> int:
+        """What a switch's port of this rate may hold: as stated, in bytes or as a time."""
+        said = self._queues
+        stated = [(said.queue_bytes, said.queue_ps)]
+        if last_hop:
+            stated.insert(0, (said.queue_last_hop_bytes, said.queue_last_hop_ps))
+        for n_bytes, time_ps in stated:
+            if n_bytes is not None or time_ps is not None:
+                return int(n_bytes or in_packets(time_ps, rate_bps, 1) or 0)
+        return QUEUE_BYTES
+
     def _bucket(self, port: int, share: float) -> str:
         fabric = self._topology.fabric
         rate_bps, burst = self._rate(port, share)
         if fabric.port_nic[port] >= 0:
             queue_bytes = HOST_QUEUE_BYTES
         else:
-            of_port = self._last_hop_bytes if fabric.port_last_hop[port] else self._queue_bytes
+            of_port = self._queue_bytes(rate_bps, bool(fabric.port_last_hop[port]))
             queue_bytes = max(of_port, 2 * self._frame)
         limit = queue_bytes + burst
         return f"tbf rate {rate_bps}bit burst {burst} limit {limit} overhead {WIRE_BYTES}"

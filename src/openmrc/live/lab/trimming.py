@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from openmrc.fabric.model import Fabric
-from openmrc.fabric.queues import UNLIMITED, Limits, limits_of, sizes_at
+from openmrc.fabric.queues import UNLIMITED, Limits, bounds_of, sizes_at
 from openmrc.live.lab.namespaces import TOOL_PATH, LabError, tool_environment
 from openmrc.live.lab.shapers import WIRE_BYTES, Shapers
 from openmrc.live.lab.topology import Topology
@@ -136,4 +136,5 @@ def shapers(topology: Topology, queues: Any, **sizes: Any) -> Shapers:
     rtt_ps = sizes["base_rtt_ps"] or MRC_FRAMING.base_rtt_ps(fabric, pmtu)
     packet = MRC_FRAMING.data_bytes(pmtu)
     of_queues = sizes_at(fabric, queues, rtt_ps, packet, sizes["senders_per_nic"])
-    return TrimmingShapers(topology, queues, limits_of(fabric, of_queues, queues.ecn_last_hop))
+    bounds = bounds_of(fabric, of_queues, queues, packet)
+    return TrimmingShapers(topology, queues, bounds.limits)

@@ -44,10 +44,19 @@ def _port(net, port, action, rate, burst):
     elif action == actions.PORT_UP:
         port.up = 1
     elif action == actions.PORT_RATE:  # a transmission under way ends as it began
-        port.rate_bps = max(int(port.full_rate_bps * rate), 1)
+        _set_rate(port, rate)
     else:
         health.change(port, action, rate, burst)
     port.faulty = 1 if health.is_faulty(port) else 0
+
+
+@inlined
+def _set_rate(port, share):
+    """A port sends at this share of its rate; what its queues hold follows (`queues.slowed`)."""
+    port.rate_bps = max(int(port.full_rate_bps * share), 1)
+    port.queue_bytes = max(int(port.full_queue_bytes * share), port.least_queue_bytes)
+    port.ecn_low_bytes = max(int(port.full_ecn_low_bytes * share), port.least_ecn_low_bytes)
+    port.ecn_high_bytes = max(int(port.full_ecn_high_bytes * share), port.least_ecn_high_bytes)
 
 
 @inner

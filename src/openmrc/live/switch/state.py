@@ -19,7 +19,7 @@ import numpy as np
 from openmrc.engine.bits import seed_streams
 from openmrc.fabric.actions import EVENT, PORT_HEALTH
 from openmrc.fabric.model import Fabric
-from openmrc.fabric.queues import CLASSES, Queues, Sizes, limits_of
+from openmrc.fabric.queues import CLASSES, Limits, Queues, Sizes, bounds_of
 from openmrc.fabric.rtt import port_rate_bps
 from openmrc.jit import CACHE_LINE, heap, records
 from openmrc.jit.byref import by_reference
@@ -66,6 +66,8 @@ DROPS = (
     "bad_frame",
     "too_long",  # longer than the MTU
 )
+# Limits of a port that change with its rate; the control class holds headers at any rate.
+FOLLOW_THE_RATE = tuple(name for name in Limits._fields if name != "control_queue_bytes")
 AT_EGRESS = DROP_SEND + 1  # reasons below it belong to the port's own switch, others to the next
 
 PORT = np.dtype(
@@ -82,6 +84,8 @@ PORT = np.dtype(
         ("pause_bytes", "i8"),  # a NIC's: queued bytes above which its wire is not read
         ("cut_until", "i8"),  # what left up to this time and has not arrived is lost
         ("full_rate_bps", "i8"),
+        # at the full rate, and what is left of that however slow the port is
+        *((f"{which}_{name}", "i8") for which in ("full", "least") for name in FOLLOW_THE_RATE),
         ("head", "i4", (CLASSES,)),  # queues of FRAME, -1: empty
         ("tail", "i4", (CLASSES,)),
         ("peer_switch", "i4"),  # or -1
@@ -216,8 +220,12 @@ def build(
     seed: int,
     frame_bytes_max: int,
     n_frames: int,
+    packet_bytes: int,
 ) -> Net:
-    """Return the state of a fabric at rest; descriptors of epoll and events are still missing."""
+    """Return the state of a fabric at rest; descriptors of epoll and events are still missing.
+
+    A full data packet is of `packet_bytes` on the wire, the longest frame of `frame_bytes_max`.
+    """
     tables, _ = srv6.of_fabric(fabric)
     room_bytes = -(-frame_bytes_max // CACHE_LINE) * CACHE_LINE
     pool = np.zeros((n_frames, room_bytes), np.uint8)
@@ -239,7 +247,7 @@ def build(
     out_message, out_iov = _batch(SEND_BATCH)
     return Net(
         ctl=ctl,
-        port=_ports(fabric, queues, sizes),
+        port=_ports(fabric, queues, sizes, packet_bytes),
         count=records(fabric.n_ports, COUNT),
         frame=frame,
         pool=pool,
@@ -276,7 +284,7 @@ def _batch(n: int) -> tuple[Any, Any]:
     return message, iov
 
 
-def _ports(fabric: Fabric, queues: Queues, sizes: Sizes) -> Any:
+def _ports(fabric: Fabric, queues: Queues, sizes: Sizes, packet_bytes: int) -> Any:
     port = records(fabric.n_ports, PORT)
     n_wires = fabric.n_nics * fabric.n_planes
     into_switch = fabric.port_peer_switch >= 0
@@ -284,9 +292,14 @@ def _ports(fabric: Fabric, queues: Queues, sizes: Sizes) -> Any:
     port.delay_ps = fabric.port_delay_ps + np.where(
         into_switch, fabric.sw_delay_ps[fabric.port_peer_switch], 0
     )
-    for name, of_ports in limits_of(fabric, sizes, queues.ecn_last_hop)._asdict().items():
+    bounds = bounds_of(fabric, sizes, queues, packet_bytes)
+    for name, of_ports in bounds.limits._asdict().items():
         port[name] = of_ports
-    port.pause_bytes = sizes.queue_bytes * (fabric.port_rate_bps / port_rate_bps(fabric))
+    for name in FOLLOW_THE_RATE:
+        port[f"full_{name}"] = getattr(bounds.limits, name)
+        port[f"least_{name}"] = getattr(bounds.least, name)
+    scale = 1 if queues.queue_bytes else fabric.port_rate_bps / port_rate_bps(fabric)
+    port.pause_bytes = sizes.queue_bytes * scale
     port.cut_until = np.iinfo(np.int64).min // 2
     port.head = port.tail = -1
     port.peer_switch = np.where(into_switch, fabric.port_peer_switch, -1)

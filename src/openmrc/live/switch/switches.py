@@ -101,7 +101,7 @@ class Switches(Closing):
             share = min(rtt_ps // PS_PER_NS // GRAINS_PER_RTT, GRAIN_NS_MAX)
             grain_ns = share if share >= GRAIN_NS_MIN else 0
         room = mtu + ETHERNET.size_bytes
-        self.net: Net = build(fabric, queues, sizes, descriptors, seed, room, frames)
+        self.net: Net = build(fabric, queues, sizes, descriptors, seed, room, frames, packet)
         self._thread: threading.Thread | None = None
         self._acting = threading.Lock()
         self._between: list[Callable[[], None]] = []  # done by the thread, between two runs

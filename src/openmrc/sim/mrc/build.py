@@ -17,7 +17,7 @@ from openmrc.engine import state as es
 from openmrc.engine.policy import CONGESTION, PATHS, REVERSE_RANDOM
 from openmrc.engine.setup import starts_of
 from openmrc.fabric.model import Fabric
-from openmrc.fabric.queues import limits_of
+from openmrc.fabric.queues import bounds_of
 from openmrc.sim.mrc import policies
 from openmrc.sim.mrc.derive import Derived
 from openmrc.sim.mrc.transport import Transport
@@ -217,7 +217,7 @@ def build_net(
     packets = min(max(PACKETS_AT_START, 2 * len(st.slot)), PACKETS_RESERVED_MAX)
     net = network.new_net(
         parts,
-        limits_of(fabric, derived.queues, queues.ecn_last_hop),
+        bounds_of(fabric, derived.queues, queues, derived.data_packet_wire_bytes),
         ends,
         st,
         sizes=sizes,

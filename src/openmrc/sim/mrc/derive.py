@@ -10,7 +10,7 @@ from openmrc.engine.packet import MPR_UNIT
 from openmrc.engine.parameters import MPR_MAX, MPR_MIN, RTO_UNIT_PS
 from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric
-from openmrc.fabric.queues import Queues, Sizes, sizes_of
+from openmrc.fabric.queues import Queues, Sizes, sizes_of, start_headers_bytes
 from openmrc.fabric.rtt import port_rate_bps
 from openmrc.sim.mrc.transport import Transport
 from openmrc.sim.net.parts import Values
@@ -30,6 +30,7 @@ class Derived(Values):
     target_delay_ps: int
     mpr_packets: int
     queues: Sizes
+    start_headers_bytes: int  # what the control queue must hold for none to be lost at a start
     rto_ps: int
     overdue_after_ps: int
     evs_per_plane_active: int
@@ -47,11 +48,11 @@ def derive(fabric: Fabric, transport: Transport, queues: Queues, senders_per_nic
     wire = sizes.data_bytes(transport.pmtu)
     nominal = transport.pmtu + sizes.nominal_overhead
     bdp = qp_rate * t // PS_BITS
-    of_queues = sizes_of(queues, port_rate * t / PS_BITS, wire, senders_per_nic)
+    of_queues = sizes_of(queues, port_rate, t, wire, senders_per_nic)
     if transport.rules == "peer":
         queue = of_queues.queue_bytes
         of_peer = of_queues._replace(queue_last_hop_bytes=queue, control_queue_bytes=2 * queue)
-        of_queues = queues.sizes(of_peer)
+        of_queues = queues.sizes(of_peer, port_rate, wire)
     mpr = transport.mpr
     if mpr is None:
         mpr = min(max(MPR_MIN, -(-4 * bdp // nominal // MPR_UNIT) * MPR_UNIT), MPR_MAX)
@@ -70,6 +71,9 @@ def derive(fabric: Fabric, transport: Transport, queues: Queues, senders_per_nic
         target_delay_ps=target,
         mpr_packets=mpr,
         queues=of_queues,
+        start_headers_bytes=start_headers_bytes(
+            queues, port_rate * t / PS_BITS, wire, senders_per_nic
+        ),
         rto_ps=max(RTO_UNIT_PS << transport.rto_exponent, 4 * (t + target)),
         overdue_after_ps=t + t // 4,
         evs_per_plane_active=active,

@@ -20,7 +20,7 @@ from openmrc.engine.setup import pow2_at_least, starts_of
 from openmrc.errors import InputError
 from openmrc.fabric.actions import EVENT, PORT_DENY, PORT_RATE, FaultSchedule
 from openmrc.fabric.model import Fabric
-from openmrc.fabric.queues import Limits
+from openmrc.fabric.queues import Bounds, Limits, slowed
 from openmrc.jit import heap, records
 from openmrc.sim.net import state as ss
 from openmrc.sim.net.parts import Parts
@@ -98,7 +98,7 @@ def heap_reserve(traffic: Traffic) -> int:
 
 def new_net(
     parts: Parts,
-    limits: Limits,
+    bounds: Bounds,
     ends: Ends,
     st: es.State,
     *,
@@ -118,8 +118,8 @@ def new_net(
     """
     fabric, traffic = parts.fabric, parts.traffic
     n_ports = fabric.n_ports
-    port, kind, health = ports_of(fabric, limits)
-    fault, kind = faults_of(parts.schedule, port, kind)
+    port, kind, health = ports_of(fabric, bounds.limits)
+    fault, kind = faults_of(parts.schedule, port, kind, bounds)
     span_ps = int((kind.delay_ps + longest_bytes * PS_BITS // kind.rate_bps).max()) + 1
     shortest_ps = int((min(sizes.header_bytes) * PS_BITS // kind.rate_bps).min())
     shift, buckets = wheel(span_ps, shortest_ps, n_ports)
@@ -262,7 +262,9 @@ def ports_of(fabric: Fabric, limits: Limits) -> tuple[Any, Any, Any]:
     return port, kind, health
 
 
-def faults_of(schedule: FaultSchedule | None, port: Any, kind: Any) -> tuple[Any, Any]:
+def faults_of(
+    schedule: FaultSchedule | None, port: Any, kind: Any, bounds: Bounds
+) -> tuple[Any, Any]:
     """The schedule, and the kinds of ports with those that slow links have: a link that slows down
     changes its kind, so whole ones pay nothing.
     """
@@ -273,7 +275,9 @@ def faults_of(schedule: FaultSchedule | None, port: Any, kind: Any) -> tuple[Any
     slows = np.flatnonzero(events["action"] == PORT_RATE)
     share = events["rate"][slows]
     of_kind = port.kind[events["target"][slows]]
-    changes, which = np.unique(np.stack([of_kind, share], axis=1), axis=0, return_inverse=True)
+    changes, first, which = np.unique(
+        np.stack([of_kind, share], axis=1), axis=0, return_index=True, return_inverse=True
+    )
     if len(kind) + len(changes) > PORT_KINDS_MAX:
         raise InputError(
             f"fault: {len(changes)} different rates of slow links; at most"
@@ -283,8 +287,11 @@ def faults_of(schedule: FaultSchedule | None, port: Any, kind: Any) -> tuple[Any
     kinds[: len(kind)] = kind
     if len(changes):
         kinds[len(kind) :] = kind[changes[:, 0].astype(np.int64)]
-        slowed = np.rint(kinds.rate_bps[len(kind) :] * changes[:, 1]).astype(np.int64)
-        kinds.rate_bps[len(kind) :] = np.maximum(slowed, 1)
+        rate_bps = np.rint(kinds.rate_bps[len(kind) :] * changes[:, 1]).astype(np.int64)
+        kinds.rate_bps[len(kind) :] = np.maximum(rate_bps, 1)
+        limits = slowed(bounds, events["target"][slows][first], changes[:, 1])
+        for name, of_kinds in limits._asdict().items():
+            kinds[name][len(kind) :] = of_kinds
     fault.port_kind[slows] = np.where(share == 1, of_kind, len(kind) + which.reshape(-1))
     return fault, kinds
 

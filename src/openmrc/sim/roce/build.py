@@ -6,6 +6,7 @@ What has no place in a RoCE network (EVs, slots, carriers; taps: `taps`) is left
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from openmrc.engine import state as es
 from openmrc.engine.parameters import Parameters
 from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric
-from openmrc.fabric.queues import limits_of
+from openmrc.fabric.queues import UNLIMITED, Bounds, bounds_of
 from openmrc.jit import records
 from openmrc.sim.net import network
 from openmrc.sim.net import state as ss
@@ -178,6 +179,14 @@ def _qps(ends: network.Ends, st: es.State, seed: int) -> Any:
     return qp
 
 
+def _bounds(parts: Parts, transport: RoceTransport, derived: RoceDerived) -> Bounds:
+    """What bounds the queues: they mark at the last hop too, and PFC knows no limit."""
+    queues = replace(parts.queues, ecn_last_hop=True)
+    if transport.pfc:
+        queues = replace(queues, queue_bytes=UNLIMITED, queue_last_hop_bytes=UNLIMITED)
+    return bounds_of(parts.fabric, derived.queues, queues, derived.data_packet_wire_bytes)
+
+
 def build_net(
     parts: Parts,
     transport: RoceTransport,
@@ -191,7 +200,7 @@ def build_net(
     reserve += ss.EVENTS_BETWEEN_CHECKS * (2 * int(st.nic.n_qps.max(initial=0)) + 6)
     net = network.new_net(
         parts,
-        limits_of(parts.fabric, derived.queues, True),
+        _bounds(parts, transport, derived),
         ends,
         st,
         sizes=sizes,

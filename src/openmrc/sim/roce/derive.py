@@ -43,7 +43,7 @@ def derive(
     t = transport.base_rtt_ps or base_rtt_ps(fabric, wire, sizes.sack_bytes)
     port_rate = port_rate_bps(fabric)
     bdp = port_rate * t // PS_BITS
-    queue = queues.queue_bytes or whole_packets(TAIL_DROP_BDP * bdp, wire)
+    queue = whole_packets(TAIL_DROP_BDP * bdp, wire)
     marks = transport.cc == "dcqcn"
     of_queues = queues.sizes(
         Sizes(
@@ -52,7 +52,9 @@ def derive(
             control_queue_bytes=control_queue_bytes(senders_per_nic * transport.qps),
             ecn_low_bytes=MARKING.low_bytes(port_rate) if marks else UNLIMITED - 1,
             ecn_high_bytes=MARKING.high_bytes(port_rate) if marks else UNLIMITED,
-        )
+        ),
+        port_rate,
+        wire,
     )
     if transport.pfc:
         of_queues = of_queues._replace(queue_bytes=UNLIMITED, queue_last_hop_bytes=UNLIMITED)
