@@ -115,6 +115,7 @@ def test_every_key_reaches_the_simulator() -> None:
         "ecn_high": 0.3,
         "ecn_last_hop": True,
         "forwarding": "usid",
+        "switching": "cut-through",
     }
     tables = {"fabric": queues, "transport": transport}
     overrides = [
@@ -148,6 +149,8 @@ def test_every_key_reaches_the_simulator() -> None:
         exp_cnt=4,
         trim=True,
     )
+    assert scenario.fabric.build().cut_through
+    assert not parse_scenario(SMALLEST).fabric.build().cut_through
     assert scenario.fabric.queues() == Queues(
         trim=False,
         queue_bytes=1000,

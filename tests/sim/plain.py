@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +70,12 @@ def eventful_worlds() -> dict[str, World]:
             seed=6,
         ),
         "three tiers": world_of(tree(16, 2, 2), permutation(16, 20_000, 2), seed=5),
+        "cut-through": world_of(
+            replace(small, cut_through=True),
+            permutation(4, 200_000, 5, channels=2),
+            draw_faults(small, 7, len(BEGINS), 60 * US),
+            seed=7,
+        ),
         "oblivious": world_of(small, incast(4, 3, 80_000), CUT, paths="oblivious"),
         "single": world_of(
             small, permutation(4, 80_000, 3), CUT, paths="single", convergence_ps=10 * US

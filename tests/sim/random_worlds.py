@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -27,7 +27,7 @@ RTO_SHORT = 5  # 33 us instead of 262: worlds in trouble end sooner, rows are th
 class Recipe:
     """Everything that decides a world; its text is the one thing needed to make it again."""
 
-    fabric: dict[str, int]
+    fabric: dict[str, Any]
     workload: dict[str, Any]
     faults: list[Fault] = field(default_factory=list)
     transport: dict[str, Any] = field(default_factory=dict)
@@ -49,17 +49,26 @@ class Recipe:
 
 
 def build_fabric(
-    nics: int, planes: int, tiers: int, down: int, up: int, link_ns: int, gbps: int
+    nics: int,
+    planes: int,
+    tiers: int,
+    down: int,
+    up: int,
+    link_ns: int,
+    gbps: int,
+    cut_through: bool = False,
 ) -> Fabric:
     delays = (link_ns * NS, 250 * NS)
     if tiers == 3:
-        return fat_tree(nics, gbps * GBPS, down, up, *delays, tiers=3, t1_down=2, t1_up=2)
-    return multiplane(nics, planes, gbps * GBPS, down, up, *delays)
+        built = fat_tree(nics, gbps * GBPS, down, up, *delays, tiers=3, t1_down=2, t1_up=2)
+    else:
+        built = multiplane(nics, planes, gbps * GBPS, down, up, *delays)
+    return replace(built, cut_through=cut_through)
 
 
 def build_traffic(nics: int, kind: str, size: int, seed: int) -> Traffic:
     if kind == "permutation":
-        return permutation(nics, size, seed, channels=1 + seed % 2)
+        return permutation(nics, size, seed, channels=min(1 + seed % 2, size))
     if kind == "incast":
         return incast(nics, max(nics - 3, 1), size, victim=nics >= 4)
     if kind == "ring":
@@ -99,7 +108,7 @@ def random_dag(nics: int, size: int, seed: int) -> Traffic:
 
 
 @st.composite
-def fabrics(draw: st.DrawFn) -> dict[str, int]:
+def fabrics(draw: st.DrawFn) -> dict[str, Any]:
     tiers = draw(st.sampled_from([2, 2, 2, 3]))
     return {
         "tiers": tiers,
@@ -109,11 +118,12 @@ def fabrics(draw: st.DrawFn) -> dict[str, int]:
         "up": draw(st.integers(1, 4)),
         "link_ns": draw(st.sampled_from([0, 1, 500, 2000])),
         "gbps": draw(st.sampled_from([10, 100, 400])),
+        "cut_through": draw(st.booleans()),
     }
 
 
 @st.composite
-def fault_lists(draw: st.DrawFn, fabric: dict[str, int]) -> list[Fault]:
+def fault_lists(draw: st.DrawFn, fabric: dict[str, Any]) -> list[Fault]:
     seed, n = draw(st.integers(0, 9999)), draw(st.integers(0, 5))
     horizon = draw(st.sampled_from([20 * US, 300 * US, 5 * MS]))
     return draw_faults(build_fabric(**fabric), seed, n, horizon, lasting=draw(st.booleans()))

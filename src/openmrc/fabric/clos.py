@@ -155,6 +155,7 @@ def build(kind: str, nics: int, planes: int, tiers: Sequence[Tier]) -> Fabric:
         port_rate_bps=rate_bps,
         port_delay_ps=delay_ps,
         port_last_hop=peer_nic >= 0,
+        cut_through=False,
         ev_base=base,
         ev_plane_shift=shift + up0_bits + up1_bits,
         ev_plane_bits=plane_bits,

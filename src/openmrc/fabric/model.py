@@ -29,6 +29,11 @@ LongArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 
+# What a switch that cuts through has of a packet when it begins to send it: preamble, Ethernet and
+# the first IPv6 header, which name its port, are 62 B.
+CUT_THROUGH_BYTES = 64
+
+
 class Hops(NamedTuple):
     """The choices that an EV stands for: a plane, and an uplink at each switch on the way up."""
 
@@ -84,6 +89,10 @@ class Fabric:
     ev_up0_bits: int
     ev_up1_shift: int
     ev_up1_bits: int
+
+    # Whether switches begin to send a packet when they have its header, where the port is idle and
+    # would not run dry; else when they have all of it.
+    cut_through: bool = False
 
     @cached_property
     def tier_counts(self) -> tuple[int, ...]:

@@ -1,23 +1,64 @@
-"""The base round trip of a fabric, from which windows, thresholds and timers follow."""
+"""How long a packet is on its way in an idle fabric, and the base round trip, from which windows,
+thresholds and timers follow.
+"""
 
 from __future__ import annotations
 
-from openmrc.fabric.model import Fabric
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from openmrc.fabric.model import CUT_THROUGH_BYTES, Fabric
 from openmrc.units import PS_BITS
 
 
 def base_rtt_ps(fabric: Fabric, data_bytes: int, control_bytes: int) -> int:
     """T of MRC 4.6: over the links of the longest path, 2 x latency + (data frame + control
-    frame) x 8 / rate; sizes as on the wire.
+    frame) x 8 / rate; sizes as on the wire. Where switches cut through, each of the two
+    frames counts once, and its header at every switch.
     """
+    ports = fabric.longest_path_ports()
     total = 0
-    for port in fabric.longest_path_ports():
+    if fabric.cut_through:
+        back = [int(fabric.port_reverse[port]) for port in reversed(ports)]
+        total = int(serial_ps(fabric, ports, data_bytes) + serial_ps(fabric, back, control_bytes))
+    for port in ports:
         rate = int(fabric.port_rate_bps[port])
         delay = int(fabric.port_delay_ps[port])
         if (switch := int(fabric.port_peer_switch[port])) >= 0:
             delay += int(fabric.sw_delay_ps[switch])
-        total += 2 * delay + (data_bytes + control_bytes) * PS_BITS // rate
+        total += 2 * delay
+        if not fabric.cut_through:
+            total += (data_bytes + control_bytes) * PS_BITS // rate
     return total
+
+
+def serial_ps(fabric: Fabric, ports: Sequence[int], wire_bytes: Any) -> Any:
+    """Return what sending a packet of this size (or array of sizes) takes over these ports, one
+    after the other, without the links' and switches' own delays.
+    """
+    return before_last_ps(fabric, ports, wire_bytes) + _transmission_ps(
+        fabric, ports[-1], wire_bytes
+    )
+
+
+def before_last_ps(fabric: Fabric, ports: Sequence[int], wire_bytes: Any) -> Any:
+    """Return the part of `serial_ps` that is over when the last of the ports begins to send."""
+    total = np.zeros_like(np.asarray(wire_bytes, np.int64))
+    for here, onward in pairwise(ports):
+        wait = _transmission_ps(fabric, here, wire_bytes)
+        if fabric.cut_through:
+            head = _transmission_ps(fabric, here, np.minimum(wire_bytes, CUT_THROUGH_BYTES))
+            keeps_up = _transmission_ps(fabric, onward, wire_bytes) >= wait - head
+            wait = np.where(keeps_up, head, wait)
+        total = total + wait
+    return total
+
+
+def _transmission_ps(fabric: Fabric, port: int, wire_bytes: Any) -> Any:
+    return wire_bytes * PS_BITS // int(fabric.port_rate_bps[port])
 
 
 def port_rate_bps(fabric: Fabric) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from msgspec import Meta
@@ -30,6 +31,7 @@ class FabricSection(Section, frozen=True, kw_only=True):
     ecn_high: Share = 0.8
     ecn_last_hop: bool = False
     forwarding: Literal["arithmetic", "usid"] = "arithmetic"
+    switching: Literal["store-and-forward", "cut-through"] = "store-and-forward"
 
     def __post_init__(self) -> None:
         if self.ecn_low > self.ecn_high:
@@ -39,13 +41,16 @@ class FabricSection(Section, frozen=True, kw_only=True):
 
     def build(self) -> Fabric:
         """Return the fabric; raise `InputError` for sizes that cannot be built."""
+        return replace(self._wired(), cut_through=self.switching == "cut-through")
+
+    def _wired(self) -> Fabric:
         raise NotImplementedError
 
     def queues(self) -> Queues:
         """Return what the switches of this fabric do with queues and carriers."""
         from openmrc.fabric.queues import Queues
 
-        own = set(FabricSection.__struct_fields__) - {"forwarding", *DEPTHS}
+        own = set(FabricSection.__struct_fields__) - {"forwarding", "switching", *DEPTHS}
         stated = arguments(self, *own)
         for key in DEPTHS:
             if (depth := getattr(self, key)) is not None:
@@ -56,7 +61,7 @@ class FabricSection(Section, frozen=True, kw_only=True):
 class Clos(FabricSection, frozen=True, kw_only=True):
     """Switches in tiers, built by the function of `fabric.clos` that is named as the kind."""
 
-    def build(self) -> Fabric:
+    def _wired(self) -> Fabric:
         from openmrc.fabric import clos
 
         common = FabricSection.__struct_fields__
@@ -102,7 +107,7 @@ class HtsimFabric(FabricSection, frozen=True, kw_only=True):
     kind: ClassVar[str] = "htsim"
     topo: File
 
-    def build(self) -> Fabric:
+    def _wired(self) -> Fabric:
         from openmrc.fabric.topo import load_topo
 
         return load_topo(self.topo)

@@ -102,6 +102,7 @@ def _fabric(pick: Callable[..., Any]) -> dict[str, Any]:
         "trim": pick(True, True, False),
         "ecn_last_hop": pick(True, False),
         "forwarding": pick("arithmetic", "arithmetic", "usid"),
+        "switching": pick("store-and-forward", "cut-through"),
     }
     if tiers == 3:
         return fabric | {"kind": "fat-tree", "tiers": 3, "t1_down": 2, "t1_up": 2}

@@ -1,22 +1,23 @@
 """The least time a workload can take on a perfect network, to measure real ones against.
 
 Nothing is ever lost, queued behind another message, or held back by a window. What remains is
-physics: every packet is sent bit by bit, every switch stores it before it forwards it, light takes
-its time, the acknowledgement must come back, and a NIC cannot send or receive faster than its
-ports. These are bounds, not estimates: no run can beat them, however it spreads its packets.
+physics: every packet is sent bit by bit, every switch stores it (or its header, where it cuts
+through) before it forwards it, light takes its time, the acknowledgement must come back, and a NIC
+cannot send or receive faster than its ports. These are bounds, not estimates: no run can beat them,
+however it spreads its packets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
 from openmrc.fabric.model import Fabric, IntArray, LongArray
+from openmrc.fabric.rtt import before_last_ps, serial_ps
 from openmrc.traffic.earliest import NO_HOP, Cost, earliest_ps
 from openmrc.traffic.releases import released_by, waves
 from openmrc.traffic.traffic import Traffic
-from openmrc.units import PS_BITS
 
 
 def ideal_ps(
@@ -72,7 +73,7 @@ def costs(
         paths = _pathcosts(fabric, there, n_full[these], full, last[these])
         for column, values in zip(cost, paths, strict=False):
             column[these] = values
-        cost.ack[these] = _latency_ps(fabric, back) + _serial_ps(fabric, back, control_wire_bytes)
+        cost.ack[these] = _latency_ps(fabric, back) + serial_ps(fabric, back, control_wire_bytes)
     return cost
 
 
@@ -81,13 +82,13 @@ def _pathcosts(
 ) -> tuple[LongArray, ...]:
     """Return the columns of `Cost` but the last, of messages that take this path."""
     first_ps, last_ps = (
-        [_serial_ps(fabric, [port], full), _serial_ps(fabric, [port], last)]
+        [serial_ps(fabric, [port], full), serial_ps(fabric, [port], last)]
         for port in (there[0], there[-1])
     )
     latency = _latency_ps(fabric, there)
-    lead = latency + _serial_ps(fabric, there[:-1], last)
-    trail = latency + _serial_ps(fabric, there[1:], last)
-    full_trail = latency + _serial_ps(fabric, there[1:], full)
+    lead = latency + before_last_ps(fabric, there, last)
+    trail = latency + serial_ps(fabric, there, last) - first_ps[1]
+    full_trail = latency + serial_ps(fabric, there, full) - first_ps[0]
     # Of n_full equal packets and one that is no longer, either some plane carries a full packet
     # more than the even share, or all carry the even share and one of them the last packet too.
     even = n_full // fabric.n_planes
@@ -176,14 +177,6 @@ def _busiest_ps(
     np.add.at(total, nic, work)
     done = earliest + total // n_planes + least_end
     return int(done[total > 0].max())
-
-
-def _serial_ps(fabric: Fabric, ports: Sequence[int], wire_bytes: LongArray | int) -> LongArray:
-    """Return the time to send packets of this size once on each of these ports."""
-    total = np.zeros_like(np.asarray(wire_bytes, np.int64))
-    for port in ports:
-        total = total + wire_bytes * PS_BITS // int(fabric.port_rate_bps[port])
-    return total
 
 
 def _latency_ps(fabric: Fabric, ports: list[int]) -> int:

@@ -124,6 +124,10 @@ def test_the_transport_s_keys_reach_the_device() -> None:
         ({"transport": {"ecn_skip": False}}, "--world lab accepts true"),
         ({"transport": {"trim": False}}, '--world lab accepts "auto"'),
         ({"fabric": FABRIC | {"ecn_last_hop": True}}, "fabric.ecn_last_hop: true is only"),
+        (
+            {"fabric": FABRIC | {"switching": "cut-through"}},
+            "fabric.switching: 'cut-through' is only",
+        ),
         ({"lab": {"mtu": 1500}}, "transport.pmtu: 4096 of 'mrc' does not fit lab.mtu = 1500"),
         ({"lab": {"switch": "overlay"}}, '"overlay" is inside one process'),
         ({"workload": {"kind": "permutation", "size": "1GB"}}, "4000000000 bytes in all"),

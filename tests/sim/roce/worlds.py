@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from openmrc.fabric.draw import draw_faults
@@ -45,6 +46,9 @@ def worlds() -> dict[str, World]:
         ),
         "cut": roce_world(small, ring_all_reduce(4, 200_000), CUT, qps=2, seed=3, **SHORT),
         "every fault": roce_world(small, permutation(4, 150_000, 2), every, qps=2, **SHORT),
+        "cut-through": roce_world(
+            replace(small, cut_through=True), permutation(4, 150_000, 2), every, qps=2, **SHORT
+        ),
         "three tiers": roce_world(
             tree(16, 2, 2),
             permutation(16, 20_000, 2),

@@ -22,6 +22,11 @@ def lab_spec(scenario: Scenario) -> LabSpec:
     base_rtt_ps = scenario.transports[0].base_rtt
     try:
         fabric = scenario.fabric.build()
+        if fabric.cut_through:
+            raise InputError(
+                "fabric.switching: 'cut-through' is only simulated, a lab's switches take whole"
+                " frames; leave it out, or 'store-and-forward'"
+            )
         if scenario.lab.bpf and not scenario.fabric.trim:
             raise InputError("lab.bpf: true with fabric.trim = false; remove one of them")
         refuse_denials(fault.kind for fault in scenario.faults)

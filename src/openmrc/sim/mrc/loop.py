@@ -27,13 +27,17 @@ def _arrive(net, st, n, now):
     if s.silent:
         link.drop_by_fault(net, n)
         return
-    if ctl.by_usid:
+    if h.stored:
+        port_no = int(h.next)  # its header came before
+    elif ctl.by_usid:
         port_no = switch.egress_by_usid(net, n, int(h.to))
         if port_no < 0:  # no plan of a fabric leads here; if one did, bytes would go missing
             link.drop_by_fault(net, n)
             return
     else:
         port_no = switch.egress(ctl, s, int(h.dst), int(h.ev))
+    if h.rest_ps > 0 and link.waits_for_rest(net, port_no, n, h, now):
+        return
     link.enqueue(net, port_no, n, now)
 
 

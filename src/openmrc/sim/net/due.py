@@ -77,5 +77,7 @@ def _look(net, until, done, packets_reserved):
 @inlined
 def next_fault(net, number):
     """The schedule enters the heap action by action: it may be longer than memory is cheap."""
+    net.ctl[0].fault_at = NEVER
     if number < net.fault.shape[0]:
+        net.ctl[0].fault_at = net.fault[number].at_ps
         events.push(net, net.fault[number].at_ps, ss.AT_FAULT, number)

@@ -4,6 +4,10 @@
 A packet that finds its port idle leaves at once: one event, its arrival. Only a port that others
 wait at has a second one, the end of its transmission. A mark is made when a packet leaves the
 queue, by what it leaves behind.
+
+Where switches cut through, a packet arrives at a switch with its header, and counts in full from
+then on; at a NIC with its last bit. It is not sent on before its last bit where the port would run
+dry, or where something breaks or is repaired before that: no packet is at two places then.
 """
 
 from __future__ import annotations
@@ -12,7 +16,7 @@ from openmrc.engine.packet import CE, CLASS_CONTROL, TRIMMED, TRIMMED_LASTHOP
 from openmrc.fabric import queues
 from openmrc.jit import inlined, inner
 from openmrc.sim.net import events, health
-from openmrc.sim.net.state import BIN_LOST, BIN_TRIMMED, UNDAMAGED
+from openmrc.sim.net.state import BIN_LOST, BIN_TRIMMED, REST_PS_MAX, UNDAMAGED
 from openmrc.units import PS_BITS
 
 
@@ -86,7 +90,7 @@ def drop_by_queue(net, n, control):
 
 @inlined
 def transmit(net, port, port_no, n, now):
-    """Put a packet on the wire: it arrives after its last bit and the way (store and forward)."""
+    """Put a packet on the wire: it arrives after its last bit and the way, or after its header."""
     ctl = net.ctl[0]
     h = net.hop[n]
     kind = net.port_kind[port.kind]
@@ -100,7 +104,42 @@ def transmit(net, port, port_no, n, now):
         return
     if port.tapped:
         _note(net, n, h, now)
-    events.schedule_packet(net, n, h, port.free_at + kind.delay_ps)
+    arrives_at = port.free_at + kind.delay_ps
+    if ctl.head_bytes > 0:
+        arrives_at -= _rest_ps(ctl, h, port.free_at - now, kind.rate_bps)
+    events.schedule_packet(net, n, h, arrives_at)
+
+
+@inner
+def _rest_ps(ctl, h, lasts_ps, rate_bps):
+    """What is left of a transmission that lasts so long when the header has left; 0 on the way to
+    a NIC, which takes packets whole. The packet is told.
+    """
+    rest = 0
+    if h.to >= 0 and h.frame_bytes > ctl.head_bytes:
+        rest = lasts_ps - ctl.head_bytes * PS_BITS // rate_bps
+        if rest > REST_PS_MAX:
+            rest = 0
+    h.rest_ps = rest
+    h.stored = 0
+    return rest
+
+
+@inner
+def waits_for_rest(net, port_no, n, h, now):
+    """Whether a packet whose header has come to a switch is not sent on without the rest: its
+    port would run dry, or something changes before that is in. It arrives again then.
+    """
+    rest = int(h.rest_ps)
+    kind = net.port_kind[net.port[port_no].kind]
+    lasts = int(h.frame_bytes) * PS_BITS // kind.rate_bps
+    if rest <= lasts and now + rest < net.ctl[0].fault_at:
+        return False
+    h.rest_ps = 0
+    h.stored = 1
+    h.next = port_no
+    events.schedule_packet(net, n, h, now + rest)
+    return True
 
 
 @inner
@@ -121,7 +160,7 @@ def _note(net, n, h, now):
 def went_down_under(net, h, now):
     """Whether the link that a packet comes from went down while the packet was under way."""
     kind = net.port_kind[net.port[h.port].kind]
-    return now - kind.delay_ps <= net.health[h.port].cut_until
+    return now + int(h.rest_ps) - kind.delay_ps <= net.health[h.port].cut_until
 
 
 @inlined

@@ -19,8 +19,8 @@ from openmrc.engine.parameters import PLANES_MAX
 from openmrc.engine.setup import pow2_at_least, starts_of
 from openmrc.errors import InputError
 from openmrc.fabric.actions import EVENT, PORT_DENY, PORT_RATE, FaultSchedule
-from openmrc.fabric.model import Fabric
-from openmrc.fabric.queues import Bounds, Limits, slowed
+from openmrc.fabric.model import CUT_THROUGH_BYTES, Fabric
+from openmrc.fabric.queues import UNLIMITED, Bounds, Limits, slowed
 from openmrc.jit import heap, records
 from openmrc.sim.net import state as ss
 from openmrc.sim.net.parts import Parts
@@ -121,7 +121,9 @@ def new_net(
     port, kind, health = ports_of(fabric, bounds.limits)
     fault, kind = faults_of(parts.schedule, port, kind, bounds)
     span_ps = int((kind.delay_ps + longest_bytes * PS_BITS // kind.rate_bps).max()) + 1
-    shortest_ps = int((min(sizes.header_bytes) * PS_BITS // kind.rate_bps).min())
+    head_bytes = CUT_THROUGH_BYTES if fabric.cut_through else 0
+    shortest_bytes = min(*sizes.header_bytes, head_bytes or UNLIMITED)
+    shortest_ps = int((shortest_bytes * PS_BITS // kind.rate_bps).min())
     shift, buckets = wheel(span_ps, shortest_ps, n_ports)
     message, release = messages_of(traffic, ends)
     series = series_of(traffic)
@@ -175,6 +177,8 @@ def new_net(
     c.n_planes = fabric.n_planes
     c.pmtu = pmtu
     c.bin_ps = TIMELINE_BIN_PS
+    c.head_bytes = head_bytes
+    c.fault_at = es.NEVER
     c.messages_open = traffic.n_entries
     c.ends_on_error = traffic.ends_on_error
     c.reserve = reserve

@@ -19,7 +19,7 @@ from openmrc.jit.byref import by_reference
 
 HOP = np.dtype(
     [
-        ("at", "i8"),  # when it arrives
+        ("at", "i8"),  # when it arrives: all of it, or its header
         ("next", "i4"),  # packet in the same queue, or free packet
         ("port", "i4"),  # the directed port it travels on or waits at
         ("to", "i4"),  # what is at the end of that: a switch, or -1 - nic
@@ -31,6 +31,8 @@ HOP = np.dtype(
         ("klass", "i1"),
         ("marks", "u1"),  # CE, TRIMMED, TRIMMED_LASTHOP, DAMAGED
         ("trimmable", "i1"),
+        ("stored", "i1"),  # HOP.next is the port that it takes when its last bit is in
+        ("rest_ps", "u4"),  # its last bit arrives so long after `at`: 0, or switches cut through
     ],
     align=True,
 )
@@ -227,6 +229,8 @@ CONTROL = np.dtype(
         ("any_down", "i1"),  # some port has been down: packets under way may be lost with it
         ("convergence_ps", "i8"),
         ("bin_ps", "i8"),
+        ("head_bytes", "i8"),  # of a packet, with which a switch begins to send it; 0: with all
+        ("fault_at", "i8"),  # when something breaks or is repaired next
         ("sends_done", "i8"),  # messages, each of a series by itself; the next four count entries
         ("messages_done", "i8"),
         ("messages_failed", "i8"),
@@ -265,6 +269,7 @@ CONTROL = np.dtype(
     align=True,
 )
 
+REST_PS_MAX = (1 << 32) - 1  # of HOP.rest_ps: what takes longer is stored
 TAG_MASK = 0x7FFF_FFFF  # of a sequence number in HOP.tag
 DAMAGED = 128  # a mark of a packet, beside those of engine.packet: its iCRC will not fit
 UNDAMAGED = 127

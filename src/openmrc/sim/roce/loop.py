@@ -26,10 +26,15 @@ def _arrive(net, st, ro, n, now):
     if net.switch[h.to].silent:
         link.drop_by_fault(net, n)
         return
-    port_no = int(routing.egress(net, ro, int(h.to), n, int(h.dst), int(h.ev)))
+    if h.stored:
+        port_no = int(h.next)  # its header came before
+    else:
+        port_no = int(routing.egress(net, ro, int(h.to), n, int(h.dst), int(h.ev)))
     if port_no < 0:
         ro.c[0].no_route += 1
         link.drop_by_fault(net, n)
+        return
+    if h.rest_ps > 0 and link.waits_for_rest(net, port_no, n, h, now):
         return
     ports.enqueue(net, ro, port_no, n, now)
 
