@@ -78,6 +78,11 @@ PAIRS = {
         "transport.convergence: instant does nothing: this fabric has one path",
         roce('convergence = "instant"', ONE_UPLINK.replace("planes = 1", "planes = 2")),
     ),
+    "local repair of one uplink": (
+        roce('local_repair = "2ms"', ONE_UPLINK.replace("planes = 1", "planes = 2")),
+        "transport.local_repair: 2ms does nothing: a plane of this fabric has one path",
+        roce('local_repair = "2ms"'),
+    ),
     "convergence of one path": (
         mrc('convergence = "1ms"\npaths = "single"', ONE_UPLINK),
         "transport.convergence: 1ms does nothing: this fabric has one path",

@@ -10,7 +10,7 @@ from openmrc.run.simulation import _compile as compile_worlds
 from openmrc.run.simulation import simulate, world_of
 from openmrc.scenario.scenario import Scenario, peer_scenario
 from openmrc.scenario.transports import Convergence, RoceSection, TransportSection
-from openmrc.sim.roce.transport import BGP_PS, RoceTransport
+from openmrc.sim.roce.transport import BGP_PS, HOLD_PS, RoceTransport
 from tests.scenario.files import CM, TOPO
 
 MS = 10**9
@@ -37,7 +37,8 @@ def test_the_defaults_are_those_of_the_simulator() -> None:
 def test_every_key_arrives() -> None:
     text = (
         'name = "r"\nqps = 16\npmtu = 2048\nprofile = "aggressive"\nbuffer = "64MB"\n'
-        'ack_every = 8\nrto = "4ms"\nretry_cnt = 3\nconvergence = "1s-3s"\nbase_rtt = "10us"\n'
+        'ack_every = 8\nrto = "4ms"\nrto_first = "1ms"\nretry_cnt = 3\n'
+        'local_repair = "5ms"\nconvergence = "1s-3s"\nbase_rtt = "10us"\n'
     )
     assert roce_of(text) == RoceTransport(
         name="r",
@@ -48,7 +49,9 @@ def test_every_key_arrives() -> None:
         buffer_bytes=64_000_000,
         ack_every=8,
         rto_ps=4 * MS,
+        rto_first_ps=1 * MS,
         retry_cnt=3,
+        local_repair_ps=5 * MS,
         convergence_ps=(1000 * MS, 3000 * MS),
         base_rtt_ps=10_000_000,
     )
@@ -65,7 +68,9 @@ def test_every_key_arrives() -> None:
         ("50ms", 50 * MS, 50 * MS, "50ms"),
         ("1s-3s", 1000 * MS, 3000 * MS, "1s-3s"),
         ("bgp", *BGP_PS, "bgp"),
-        ("2s-3s", *BGP_PS, "bgp"),
+        ("50ms-1s", *BGP_PS, "bgp"),
+        ("bgp-hold", *HOLD_PS, "bgp-hold"),
+        ("2s-3s", *HOLD_PS, "bgp-hold"),
     ],
 )
 def test_convergence(text: str, low: int, high: int, again: str) -> None:
@@ -100,6 +105,16 @@ def test_one_transport_is_set_by_its_name() -> None:
         ('profile = "x"', "transport[1].profile: 'x' is refused; accepted: default, aggressive"),
         ("retry_cnt = 8", "transport[1].retry_cnt: 8 is refused"),
         ('rto = "0s"', "transport[1].rto: "),
+        ('rto_first = "0s"', "transport[1].rto_first: 0ps; at least 1 ps"),
+        (
+            'rto = "1ms"\nrto_first = "2ms"',
+            "transport[1].rto_first: 2ms; at least 1 ps, and at most rto, 1ms",
+        ),
+        (
+            'local_repair = "50ms"\nconvergence = "50ms"',
+            "transport[1].local_repair: 50ms does nothing: by then routing has converged",
+        ),
+        ('local_repair = "1s"', "transport[1].local_repair: 1s does nothing: by then routing"),
         (
             'convergence = "soon"',
             "transport[1].convergence: 'soon' is refused; accepted: ",

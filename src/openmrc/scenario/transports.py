@@ -18,7 +18,7 @@ from openmrc.scenario.fabric import DEPTHS, FabricSection
 from openmrc.scenario.sections import Label, Section
 from openmrc.scenario.toml import ByteCount, Choice, Quantity, Size, Time, arguments, unitless
 from openmrc.sim.mrc.transport import Transport
-from openmrc.sim.roce.transport import BGP_PS, QPS_MAX, RETRY_CNT, RTO_PS
+from openmrc.sim.roce.transport import BGP_PS, HOLD_PS, QPS_MAX, RETRY_CNT, RTO_PS
 from openmrc.units import fmt_time, parse_time
 
 if TYPE_CHECKING:
@@ -145,6 +145,10 @@ else:
     )
 
 
+# How routing finds out, and what that takes: ps.
+CONVERGENCES = {"instant": (0, 0), "bgp": BGP_PS, "bgp-hold": HOLD_PS}
+
+
 class Convergence(Quantity):
     """How long routing takes to go around a failure; as a number the longest that may be, ps."""
 
@@ -152,18 +156,16 @@ class Convergence(Quantity):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return what "instant", "bgp", a time, or "1s-3s" (evenly between the two) states."""
-        if text == "instant":
-            return cls.between(0, 0)
-        if text == "bgp":
-            return cls.between(*BGP_PS)
+        """Return what a word of `CONVERGENCES`, a time, or "1s-3s" (evenly between) states."""
+        if isinstance(text, str) and text in CONVERGENCES:
+            return cls.between(*CONVERGENCES[text])
         try:
             low, dash, high = text.partition("-")
             ends = (parse_time(low), parse_time(high if dash else low))
         except (InputError, AttributeError, TypeError):
             raise InputError(
                 f'{text!r} is refused; accepted: "instant", a time ("50ms"), two times between'
-                ' which it is drawn ("1s-3s"), or "bgp"'
+                ' which it is drawn ("1s-3s"), "bgp" or "bgp-hold"'
             ) from None
         if ends[0] > ends[1]:
             raise InputError(f"{text!r} ends before it begins; write the shorter time first")
@@ -178,10 +180,11 @@ class Convergence(Quantity):
 
     def text(self) -> str:
         """Return the text that `parse` reads back."""
-        if (self.low_ps, int(self)) == BGP_PS:
-            return "bgp"
+        for word, ends in CONVERGENCES.items():
+            if (self.low_ps, int(self)) == ends:
+                return word
         if self.low_ps == self:
-            return fmt_time(self) if self else "instant"
+            return fmt_time(self)
         return f"{fmt_time(self.low_ps)}-{fmt_time(self)}"
 
 
@@ -189,7 +192,7 @@ ACK_EVERY_MAX = 1 << 16
 # Keys of RoCEv2 that the simulator takes as they are.
 AS_STATED = (
     *("name", "qps", "pmtu", "cc", "pfc", "buffer"),
-    *("ack_every", "rto", "retry_cnt", "base_rtt", "rules"),
+    *("ack_every", "rto", "rto_first", "retry_cnt", "base_rtt", "rules"),
 )
 
 
@@ -206,7 +209,9 @@ class RoceSection(Section, frozen=True, kw_only=True):
     buffer: Size | None = None
     ack_every: Annotated[int, Meta(ge=1, le=ACK_EVERY_MAX)] = 4
     rto: Time = Time(RTO_PS)
+    rto_first: Time | None = None
     retry_cnt: Annotated[int, Meta(ge=0, le=7)] = RETRY_CNT
+    local_repair: Time | None = None
     convergence: Convergence | None = None
     base_rtt: Time | None = None
     rules: Literal["roce", "peer"] = "roce"
@@ -214,6 +219,17 @@ class RoceSection(Section, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.rto < 1:
             raise ValueError(f".rto: {self.rto.text()}; at least 1 ps")
+        if self.rto_first is not None and not 1 <= self.rto_first <= self.rto:
+            raise ValueError(
+                f".rto_first: {self.rto_first.text()}; at least 1 ps, and at most rto,"
+                f" {self.rto.text()}"
+            )
+        longest = Time(self._convergence_ps()[1])
+        if self.local_repair is not None and self.local_repair >= longest:
+            raise ValueError(
+                f".local_repair: {self.local_repair.text()} does nothing: by then routing has"
+                f' converged, within {longest.text()}; a shorter time is accepted, or "auto"'
+            )
         if self.buffer is not None and not self.pfc:
             raise ValueError(f".buffer: {self.buffer.text()} is shared with pfc = true only")
         if self.buffer is not None and self.rules == "peer":
@@ -236,9 +252,16 @@ class RoceSection(Section, frozen=True, kw_only=True):
         return RoceTransport(
             **arguments(self, *AS_STATED),
             profile=self.profile or RoceTransport.profile,
-            convergence_ps=RoceTransport.convergence_ps
-            if self.convergence is None
-            else (self.convergence.low_ps, int(self.convergence)),
+            local_repair_ps=RoceTransport.local_repair_ps
+            if self.local_repair is None
+            else int(self.local_repair),
+            convergence_ps=self._convergence_ps(),
+        )
+
+    def _convergence_ps(self) -> tuple[int, int]:
+        """The shortest time that routing takes, and the longest."""
+        return (
+            BGP_PS if self.convergence is None else (self.convergence.low_ps, int(self.convergence))
         )
 
 
@@ -291,16 +314,21 @@ def refuse_idle(fabric: FabricSection, transports: Sequence[AnyTransport]) -> No
 
 
 def refuse_convergence(fabric: Fabric, transports: Sequence[AnyTransport]) -> None:
-    """Raise `InputError` for a time of convergence where routing has nothing to choose."""
-    if fabric.n_planes > 1 or fabric.n_paths(0, fabric.n_nics - 1, 0) > 1:
+    """Raise `InputError` for a time of convergence, or of local repair, where routing, or a switch,
+    has nothing to choose.
+    """
+    if fabric.n_paths(0, fabric.n_nics - 1, 0) > 1:
         return
+    keys = ("local_repair",) if fabric.n_planes > 1 else ("convergence", "local_repair")
+    where = "a plane of this fabric" if fabric.n_planes > 1 else "this fabric"
     for number, each in enumerate(transports):
-        if each.convergence is not None:
-            place = "transport" if len(transports) == 1 else f"transport[{number}]"
-            raise InputError(
-                f"{place}.convergence: {each.convergence.text()} does nothing: this fabric has one"
-                ' path between two NICs, and no routing; leave it out, or "auto"'
-            )
+        for key in keys:
+            if (value := getattr(each, key, None)) is not None:
+                place = "transport" if len(transports) == 1 else f"transport[{number}]"
+                raise InputError(
+                    f"{place}.{key}: {value.text()} does nothing: {where} has one"
+                    ' path between two NICs, and no routing; leave it out, or "auto"'
+                )
 
 
 TRANSPORTS: dict[str, Any] = {section.kind: section for section in (TransportSection, RoceSection)}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 HOUR_S = 3600.0
 SEEDS = 1 << 62  # a scenario's seed is a signed 64-bit number, and rounds count on from it
 HORIZONS_PS = (50 * US, 500 * US, 5 * MS)  # faults are over by then
-ROCE_RTO = "20ms"  # the eighth timer without progress is the last: nothing takes that long
+ROCE_RTO = "20ms"  # the eighth such timer without progress is the last: nothing takes that long
 STOP_PS = 2000 * MS  # far beyond the longest retry: what is not done by then is stuck
 LOOKS = 12  # at the books of a round
 AGAIN_EVERY = 8
@@ -142,7 +142,12 @@ def _roce(pick: Callable[..., Any]) -> dict[str, Any]:
         **pick({"buffer": "4MB"}, {"buffer": "40MB"}, {"pfc": False}),
         "ack_every": pick(1, 4, 100),
         "rto": ROCE_RTO,
-        "convergence": pick("instant", "100us", "50us-500us"),
+        "rto_first": pick("1ms", ROCE_RTO),
+        **pick(
+            {"convergence": "instant"},
+            {"convergence": "100us", "local_repair": "20us"},
+            {"convergence": "50us-500us", "local_repair": "100us"},
+        ),
     }
 
 
@@ -157,7 +162,9 @@ def _leave_out_idle(tables: dict[str, Any]) -> None:
         idle = {"always_skip_after"} if transport["paths"] != "mrc" else set()
         idle |= {"convergence"} if transport["paths"] != "single" else set()
     one_path = fabric.get("planes", 1) * fabric["t0_up"] == 1
-    idle |= {"convergence"} if one_path or fabric["nics"] <= fabric["t0_down"] else set()
+    one_t0 = fabric["nics"] <= fabric["t0_down"]
+    idle |= {"convergence"} if one_path or one_t0 else set()
+    idle |= {"local_repair"} if fabric["t0_up"] == 1 or one_t0 else set()
     for key in idle:
         transport.pop(key, None)
 

@@ -7,6 +7,7 @@ import pytest
 
 from openmrc.engine import state as es
 from openmrc.fabric.faults import Fault
+from openmrc.sim.roce.transport import RTO_FIRST_PS, RTO_PS
 from openmrc.workload.patterns import stream
 from tests.sim.lab import MS, NS, US
 from tests.sim.roce.lab import (
@@ -133,6 +134,37 @@ def test_retries_are_used_up_by_silence_and_the_queue_pair_fails() -> None:
     assert world.flows()["failed"].tolist() == [True]
     assert world.counters()["retransmitted"] == 3 * 10
     assert roce(world)["timeouts"] == 4
+
+
+def test_timers_begin_short_and_double_and_the_short_ones_cost_one_retry() -> None:
+    """At 125, 375 and 875 us: together one retry. Then after 1 ms each."""
+    silent = Fault(0, "switch-silent", "plane 0 t1 *")
+    first = RTO // 8
+    world = stream_world(10, [silent], cc="none", rto_ps=RTO, rto_first_ps=first, retry_cnt=2)
+    for at, retries in ((1, 0), (3, 0), (7, 1), (15, 2)):
+        world.run(until_ps=at * first - 1)
+        before = roce(world)["timeouts"]
+        world.run(until_ps=at * first)
+        assert roce(world)["timeouts"] == before + 1
+        assert int(sender(world).retries) == retries
+    world.run()
+    balanced(world)
+    assert world.errors() == ["retry counter exceeded"]
+    assert int(world.engine.qp.error_at.max()) == 3 * RTO - first
+    assert (roce(world)["timeouts"], world.counters()["retransmitted"]) == (5, 4 * 10)
+
+
+def test_by_default_a_lost_end_costs_the_first_timer_and_progress_makes_it_short_again() -> None:
+    world = all_complete(stream_world(N, [lose(FROM_SENDER, start_of(N - 1))], cc="none"))
+    assert roce(world)["timeouts"] == 1
+    done = int(world.flows()["done_ps"][0])
+    assert RTO_FIRST_PS < done < RTO_FIRST_PS + start_of(N) + 2 * (DATA_TRIP + ACK_TRIP)
+    assert int(sender(world).timer_ps) == RTO_FIRST_PS
+
+
+def test_no_timer_is_longer_than_rto() -> None:
+    assert int(sender(stream_world(N, rto_ps=RTO)).timer_ps) == RTO
+    assert int(sender(stream_world(N)).timer_ps) == RTO_FIRST_PS < RTO_PS
 
 
 def test_progress_gives_all_retries_back() -> None:

@@ -128,6 +128,86 @@ def test_until_routing_has_converged_all_is_lost_and_from_then_on_it_flows_elsew
     balanced(world)
 
 
+# --- local repair ---------------------------------------------------------------------------------
+
+SOON, LATE = 50 * US, 1 * MS
+
+
+def test_a_switch_leaves_its_own_dead_link_long_before_routing_has_converged() -> None:
+    world = broken(local_repair_ps=SOON, convergence_ps=(LATE, LATE))
+    world.run(until_ps=AT + SOON - 1)
+    before = way(world)
+    assert any("t0 0 > t1" in world.fabric.port_name(port) for port in before)
+    world.run(until_ps=AT + SOON)
+    assert before[1] not in way(world)
+    assert side_broken(world) == 2  # both ends of the link
+    world.run(until_ps=AT + LATE)
+    assert before[1] not in way(world)
+    assert side_broken(world) == 2
+    # the repair is at 2 ms, and it takes routing as long again
+    world.run(until_ps=AT + 2 * MS + LATE - 1)
+    assert before[1] not in way(world)
+    world.run(until_ps=AT + 2 * MS + LATE)
+    assert way(world) == before
+    assert side_broken(world) == 0
+
+
+def test_what_lies_beyond_a_switch_it_learns_from_routing() -> None:
+    """The T1 has no other link down; the T0 goes on sending to it until routing has converged."""
+    world = stream_world(1)
+    world.run(until_ps=0)
+    down = world.fabric.link_name(way(world)[2])
+    more = {"cc": "none", "local_repair_ps": SOON, "convergence_ps": (LATE, LATE)}
+    world = stream_world(200_000, [Fault(AT, "link-down", down)], stop=2 * MS, **more)
+    world.run(until_ps=AT + SOON - 1)
+    before = way(world)
+    assert roce(world)["no_route"] == 0
+    world.run(until_ps=AT + LATE - 1)
+    assert way(world) == []
+    assert roce(world)["no_route"] > 0
+    world.run(until_ps=AT + LATE)
+    assert way(world)[1] != before[1]
+    balanced(world)
+
+
+def test_a_link_that_is_back_before_local_repair_is_never_left() -> None:
+    world = stream_world(1)
+    world.run(until_ps=0)
+    name = world.fabric.link_name(uplink(world))
+    for lasts, left in ((SOON - 1, False), (SOON + 1, True)):
+        fault = Fault(AT, "link-down", name, for_ps=lasts)
+        more = {"local_repair_ps": SOON, "convergence_ps": (LATE, LATE)}
+        world = stream_world(200_000, [fault], stop=2 * LATE, **more)
+        world.run(until_ps=0)
+        before = way(world)
+        world.run(until_ps=AT + SOON)
+        assert (way(world) != before) is left
+        world.run(until_ps=AT + lasts + LATE)
+        assert way(world) == before
+
+
+def test_routing_that_is_faster_repairs_a_switch_too() -> None:
+    """Both at 300 us, though local repair is said to take 1 ms."""
+    world = broken(local_repair_ps=1 * MS)
+    world.run(until_ps=AT + TAKES - 1)
+    before = way(world)
+    world.run(until_ps=AT + TAKES)
+    assert before[1] not in way(world)
+
+
+def test_by_default_a_queue_pair_outlives_the_convergence() -> None:
+    """A link beyond its own switch is down from the start: timers of 8 ms and longer run out until
+    routing, 50 ms to 1 s later, goes around it.
+    """
+    world = stream_world(1)
+    world.run(until_ps=0)
+    down = world.fabric.link_name(way(world)[2])
+    world = all_complete(stream_world(100, [Fault(0, "link-down", down)]))
+    assert world.errors() == [""]
+    assert roce(world)["timeouts"] >= 3
+    assert 50 * MS < int(world.flows()["done_ps"][0]) < 2100 * MS
+
+
 def test_instant_convergence_loses_what_was_on_the_link() -> None:
     world = broken(convergence_ps=(0, 0))
     world.run(until_ps=AT)
@@ -215,7 +295,7 @@ def test_what_routing_does_not_see_changes_no_way(kind: str, where: str) -> None
     before = way(world)
     world.run()
     assert way(world) == before
-    assert roce(world)["timeouts"] == 0  # they take 67 ms each
+    assert roce(world)["timeouts"] == 0  # the first takes 8 ms
     assert goodput_gbps(world, AT + 10 * US, 1 * MS) == 0
 
 

@@ -73,6 +73,8 @@ def test_whatever_breaks_the_books_balance(seed: int) -> None:
         qps=1 + seed % 3,
         pfc=seed % 4 < 2,
         rto_ps=200 * US,
+        rto_first_ps=30 * US,
+        local_repair_ps=20 * US,
         convergence_ps=(0, 100 * US),
     )
     for until in range(0, 400, 7):

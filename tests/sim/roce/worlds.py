@@ -25,7 +25,12 @@ from tests.sim.roce.lab import leaf_spine, roce_world, side
 
 CUT = [Fault(6 * US, "link-down", "plane 0 t0 0 - t1 0", for_ps=20 * US)]
 LOSSY = [Fault(0, "link-loss", "nic * plane * > t0", rate=0.02)]
-SHORT: dict[str, Any] = {"rto_ps": 30 * US, "convergence_ps": (2 * US, 9 * US)}
+SHORT: dict[str, Any] = {
+    "rto_ps": 30 * US,
+    "rto_first_ps": 10 * US,
+    "local_repair_ps": 1 * US,
+    "convergence_ps": (2 * US, 9 * US),
+}
 
 
 def worlds() -> dict[str, World]:

@@ -234,8 +234,8 @@ WHY = [
     "modelled. At 4 MB a step is 16 packets, which RoCEv2 sends in a quarter of the time: over "
     "four ports of 100 Gb/s MRC's are stored and forwarded more slowly, by 1 us in 4.",
     "With 0.1 % loss and small sizes most of RoCEv2's steps go well, but when the last packet "
-    "of a message is lost and nothing follows it, a timeout of 67 ms passes, a hundred times what "
-    "MRC takes for all: the mean of 20 all-reduces has some in it.",
+    "of a message is lost and nothing follows it, its NIC's first timer of 8.4 ms passes "
+    "(`docs/roce.md`), ten times what MRC takes for all: the mean of 20 has some in it.",
     "With 1 % loss MRC keeps much more than the third that was published. What it loses at small "
     "sizes are the round trips until the last packets of a step are found missing. With 64 paths "
     "between two NICs in place of 256 it keeps three quarters at 1 GB: one step of 60 MB takes "

@@ -77,16 +77,19 @@ def build_roce(
     bundle.va = vas.integers(1 << 20, 1 << 40, traffic.n_qps) << 12
     route = records(fabric.n_ports, ROUTE)
     route.up = 1
+    route.own_up = 1
     route.reverse = fabric.port_reverse
     low, high = transport.convergence_ps
     c = records(1, ROCE)
     c.rto_ps = derived.rto_ps
+    c.rto_first_ps = derived.rto_first_ps
     c.ack_every = transport.ack_every
     c.retry_cnt = transport.retry_cnt
     c.qps = transport.qps
     c.dcqcn = transport.cc == "dcqcn"
     c.pfc = transport.pfc
     c.p_max = MARKING.p_max
+    c.local_repair_ps = derived.local_repair_ps
     c.convergence_low = low
     c.convergence_span = high - low
     c.convergence_seed = bits.seed_streams(seed, SEED_CONVERGENCE, 1)[0] >> np.uint64(33)
@@ -94,7 +97,7 @@ def build_roce(
     c.planes_at = network.NO_TIME
     return Roce(
         c=c,
-        qp=_qps(ends, st, seed),
+        qp=_qps(ends, st, seed, derived.rto_first_ps),
         bundle=bundle,
         whole=records(max(int(ring.sum()), 1), WHOLE),
         route=route,
@@ -162,9 +165,10 @@ def _shared_bytes(
     return transport.buffer_bytes - headroom_bytes
 
 
-def _qps(ends: network.Ends, st: es.State, seed: int) -> Any:
+def _qps(ends: network.Ends, st: es.State, seed: int, rto_first_ps: int) -> Any:
     qp = records(ends.n, ROCE_QP)
     qp.rto_at = es.NEVER
+    qp.timer_ps = rto_first_ps
     qp.msg0 = st.qp.msg0
     qp.msg_mask = st.qp.msg_mask
     qp.first_psn = np.where(ends.sends, st.qp.first_psn, st.qp.peer_psn)

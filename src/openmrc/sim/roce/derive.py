@@ -9,7 +9,7 @@ from openmrc.fabric.queues import UNLIMITED, Queues, Sizes, control_queue_bytes,
 from openmrc.fabric.rtt import base_rtt_ps, port_rate_bps
 from openmrc.sim.net.parts import Values
 from openmrc.sim.roce.profiles import Marking
-from openmrc.sim.roce.transport import RoceTransport
+from openmrc.sim.roce.transport import RTO_FIRST_PS, RoceTransport
 from openmrc.units import PS_BITS
 from openmrc.wire.roce.framing import roce_framing
 
@@ -28,6 +28,8 @@ class RoceDerived(Values):
     bdp_bytes: int
     queues: Sizes
     rto_ps: int
+    rto_first_ps: int
+    local_repair_ps: int
     convergence_low_ps: int
     convergence_high_ps: int
     data_packet_wire_bytes: int
@@ -65,6 +67,8 @@ def derive(
         bdp_bytes=bdp,
         queues=of_queues,
         rto_ps=transport.rto_ps,
+        rto_first_ps=min(transport.rto_first_ps or RTO_FIRST_PS, transport.rto_ps),
+        local_repair_ps=min(transport.local_repair_ps, high),
         convergence_low_ps=low,
         convergence_high_ps=high,
         data_packet_wire_bytes=wire,

@@ -1,8 +1,8 @@
 """Faults as they happen to a RoCE network, and routing that takes them in later.
 
-A port that goes down loses what is queued at it and what is on its link. Until routing has
-converged switches send into it and lose that too. A NIC notices its own port at once. Silent
-switches, losses, damage and slow rates nobody notices.
+A port that goes down loses what is queued at it and what is on its link. Until its switch has seen
+it, or routing has converged, packets are sent into it and lost too. A NIC notices its own port at
+once. Silent switches, losses, damage and slow rates nobody notices.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def apply(net, st, ro, fault, now):
         if action == PORT_DOWN:
             _cut(net, st, ro, target, now)
         if rerouted:
-            routing.changed(net, ro, target, now)
+            routing.changed(net, ro, target, action == PORT_DOWN, now)
 
 
 @inlined

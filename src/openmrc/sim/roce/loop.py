@@ -8,7 +8,7 @@ from openmrc.sim.net import due, events, link
 from openmrc.sim.net.state import AT_CONVERGED, AT_FAULT, AT_MESSAGE, AT_QP, BUDGET, OPEN
 from openmrc.sim.roce import faults, flow, nic, routing
 from openmrc.sim.roce import port as ports
-from openmrc.sim.roce.state import AT_PACE, AT_PFC, AT_PLANES
+from openmrc.sim.roce.state import AT_LOCAL_REPAIR, AT_PACE, AT_PFC, AT_PLANES
 
 PACKETS_RESERVED = 64  # one event never needs more packets than this: a packet for each port
 
@@ -60,6 +60,8 @@ def _from_heap(net, st, ro, at):
         faults.converge(net, ro, number, at)
     elif kind == AT_PLANES:
         faults.choose_planes(net, st, ro, number, at)
+    elif kind == AT_LOCAL_REPAIR:
+        routing.repair_locally(net, ro, number)
 
 
 @inner

@@ -100,7 +100,7 @@ def plan_qp(net, ro, qi, now):
     if rq.paced_at > now and rq.pacing == 0 and requester.has_work(rq):
         rq.pacing = 1
         events.push(net, max(requester.wake_at(ro, qi), now), AT_PACE, qi)
-    events.plan(net, net.qp[qi], requester.next_deadline(ro, rq, now), AT_QP, qi)
+    events.plan(net, net.qp[qi], requester.next_deadline(rq, now), AT_QP, qi)
 
 
 @inner

@@ -5,6 +5,11 @@ Packets leave in order and without a window; what stops them is the rate limiter
 timer that runs out without progress, send the requester back to the oldest packet that is not
 acknowledged, and all behind it goes again. Both are charged to one retry counter, which progress
 resets; when it is used up the QP is in error.
+
+Timers adapt, as those of NICs do: the first without progress runs for `rto_first`, each that
+follows twice as long, none longer than `rto`. Those shorter than `rto` together cost one retry, and
+where `rto` is a power of two of the first they last about as long as one of it: so a QP lives
+through a silence of (retry_cnt + 1) x `rto`, however short its first timer was.
 """
 
 from __future__ import annotations
@@ -62,7 +67,7 @@ def next_packet(net, st, ro, qi, now, p):
     rq.nxt = seq + 1
     rq.high = max(rq.high, rq.nxt)
     if rq.rto_at == NEVER:
-        rq.rto_at = now + ro.c[0].rto_ps
+        rq.rto_at = now + rq.timer_ps
     return seq
 
 
@@ -113,8 +118,9 @@ def _advance(ro, rq, una, now):
     """Everything below `una` is acknowledged: progress."""
     rq.una = una
     rq.retries = 0
+    rq.timer_ps = ro.c[0].rto_first_ps
     rq.nxt = max(rq.nxt, una)
-    rq.rto_at = NEVER if una == rq.high else now + ro.c[0].rto_ps
+    rq.rto_at = NEVER if una == rq.high else now + rq.timer_ps
 
 
 @inlined
@@ -138,22 +144,28 @@ def on_nak(st, ro, qi, psn, now):
     if news:
         _advance(ro, rq, una, now)
     ro.c[0].go_backs += 1
-    _retry(st, ro, qi, now)
+    _retry(st, ro, qi, 1, now)
     return news
 
 
 @inner
 def on_timeout(st, ro, qi, now):
-    """The timer ran out without progress."""
+    """The timer ran out without progress: the next one is longer. Of the short ones the last is
+    charged, for all of them.
+    """
     ro.c[0].timeouts += 1
-    _retry(st, ro, qi, now)
+    rq = ro.qp[qi]
+    longest = ro.c[0].rto_ps
+    charge = 1 if 2 * rq.timer_ps >= longest else 0
+    rq.timer_ps = min(2 * rq.timer_ps, longest)
+    _retry(st, ro, qi, charge, now)
 
 
 @inner
-def _retry(st, ro, qi, now):
+def _retry(st, ro, qi, charge, now):
     """Go back, if the retry counter allows."""
     rq = ro.qp[qi]
-    rq.retries += 1
+    rq.retries += charge
     if rq.retries > ro.c[0].retry_cnt:
         q = st.qp[qi]
         q.state = ERROR
@@ -163,12 +175,12 @@ def _retry(st, ro, qi, now):
         rq.rto_at = NEVER
         return
     _go_back(rq)
-    rq.rto_at = now + ro.c[0].rto_ps
+    rq.rto_at = now + rq.timer_ps
 
 
 @inlined
-def next_deadline(ro, rq, now):
+def next_deadline(rq, now):
     """When the timer runs out. Without a port to send by it runs too: that is a silence."""
     if rq.rto_at == NEVER and rq.plane < 0 and has_work(rq):
-        rq.rto_at = now + ro.c[0].rto_ps
+        rq.rto_at = now + rq.timer_ps
     return rq.rto_at

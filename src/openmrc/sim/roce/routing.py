@@ -1,8 +1,9 @@
 """ECMP: at every switch a hash of the 5-tuple picks among the ways that routing believes in.
 
-A flow keeps its path until routing has converged after a failure or a repair. Then members have
-left or joined the sets, and the hash picks among what is there now, so that flows which had no
-trouble may move too (no resilient hashing).
+A switch sees a link of its own go down, and soon leaves it out of its sets: local repair. What lies
+beyond it learns from routing, and so it does when a link comes back: a flow keeps its path until
+routing has converged. Where members have left or joined the sets the hash picks among what is there
+now, so that flows which had no trouble may move too (no resilient hashing).
 
 Downwards there is one way in a folded Clos, parallel links apart. Upwards the members for a
 destination are the uplinks behind which routing knows a way to its T0. Hosts are routed by the
@@ -16,6 +17,7 @@ from openmrc.engine import bits
 from openmrc.jit import compiled, inlined, inner
 from openmrc.sim.net import events
 from openmrc.sim.net.state import AT_CONVERGED
+from openmrc.sim.roce.state import AT_LOCAL_REPAIR
 from openmrc.wire.roce.opcodes import UDP, UDP_PORT
 
 PORTS_OF_A_PATH = 6  # at most: NIC, T0, T1, T2, T1, T0
@@ -46,6 +48,12 @@ def _in_service(ro, port_no, groups):
 
 
 @inlined
+def _usable(ro, port_no, groups):
+    """The same for a port of the switch that asks, which sees for itself that it is down."""
+    return ro.route[port_no].own_up != 0 and _in_service(ro, port_no, groups)
+
+
+@inlined
 def _groups_of(net, nic):
     """The groups of denylists that a NIC is in, as a mask."""
     return int(net.groups[nic]) if net.groups.shape[0] > 0 else 0
@@ -59,19 +67,30 @@ def _first_down(s, dst):
 
 @inner
 def _parallel(ro, first, n, choice, groups):
-    """The `choice`-th, modulo their number, of those of `n` ports that are in service, or -1."""
+    """The `choice`-th, modulo their number, of those of a switch's own `n` ports that are usable,
+    or -1.
+    """
     members = 0
     for port_no in range(first, first + n):
-        if _in_service(ro, port_no, groups):
+        if _usable(ro, port_no, groups):
             members += 1
     if members == 0:
         return -1
     left = choice % members
     for port_no in range(first, first + n):
-        if _in_service(ro, port_no, groups):
+        if _usable(ro, port_no, groups):
             if left == 0:
                 return port_no
             left -= 1
+    return -1
+
+
+@inner
+def _first_in_service(ro, first, n, groups):
+    """The first of `n` ports that are in service, or -1."""
+    for port_no in range(first, first + n):
+        if _in_service(ro, port_no, groups):
+            return port_no
     return -1
 
 
@@ -84,7 +103,7 @@ def _descends(net, ro, switch, dst, groups):
         return False
     while net.switch[here].tier > 0:
         s = net.switch[here]
-        port_no = _parallel(ro, int(_first_down(s, dst)), int(s.bundle), 0, groups)
+        port_no = _first_in_service(ro, int(_first_down(s, dst)), int(s.bundle), groups)
         if port_no < 0:
             return False
         here = int(net.port[port_no].peer)
@@ -110,7 +129,7 @@ def _member(net, ro, s, dst, choice, groups):
     """The uplink that a hash picks among the members for a destination, or -1: there is none."""
     members = 0
     for port_no in range(s.first_up, s.first_up + s.n_up):
-        if _in_service(ro, port_no, groups) and _leads(
+        if _usable(ro, port_no, groups) and _leads(
             net, ro, int(net.port[port_no].peer), dst, groups
         ):
             members += 1
@@ -118,7 +137,7 @@ def _member(net, ro, s, dst, choice, groups):
         return -1
     left = choice % members
     for port_no in range(s.first_up, s.first_up + s.n_up):
-        if _in_service(ro, port_no, groups) and _leads(
+        if _usable(ro, port_no, groups) and _leads(
             net, ro, int(net.port[port_no].peer), dst, groups
         ):
             if left == 0:
@@ -141,7 +160,7 @@ def _around(net, ro, s, src, dst, choice):
 
 @inlined
 def egress(net, ro, switch, n, dst, flow):
-    """Egress port of packet `n` of a flow at a switch; -1 if routing knows no way."""
+    """Egress port of packet `n` of a flow at a switch; -1 if it knows no way."""
     s = net.switch[switch]
     choice = bits.mix32(flow ^ int(s.salt))
     if ro.c[0].broken != 0:
@@ -194,8 +213,9 @@ def plane_of(net, ro, nic, dst, flow):
 
 
 @inner
-def changed(net, ro, port_no, now):
-    """A port has changed: routing takes it in when it has converged.
+def changed(net, ro, port_no, is_down, now):
+    """A port has changed: routing takes it in when it has converged. Of one that is down its own
+    switch need not be told.
 
     All that happens at one instant takes the same time, drawn from that instant.
     """
@@ -205,17 +225,36 @@ def changed(net, ro, port_no, now):
         share = bits.mix32(bits.mix32(now >> 32) + now + c.convergence_seed)
         c.delay_ps = c.convergence_low + (c.convergence_span >> 16) * (share >> 16)
     events.push(net, now + c.delay_ps, AT_CONVERGED, port_no)
+    if is_down and c.local_repair_ps < c.delay_ps:
+        events.push(net, now + c.local_repair_ps, AT_LOCAL_REPAIR, port_no)
+
+
+@inlined
+def _is_broken(r):
+    """Whether some switch leaves a port out."""
+    return r.own_up == 0 or r.up == 0 or r.denied != 0
+
+
+@inner
+def repair_locally(net, ro, port_no):
+    """The switch whose port it is leaves it out, if it still is down; until routing converges."""
+    r = ro.route[port_no]
+    if net.port[port_no].up == 0 and not _is_broken(r):
+        ro.c[0].broken += 1
+    if net.port[port_no].up == 0:
+        r.own_up = 0
 
 
 @inner
 def converge(net, ro, port_no):
     """Routing has converged for a port: from now on it is to all switches what it is."""
     r = ro.route[port_no]
-    if r.up == 0 or r.denied != 0:
+    if _is_broken(r):
         ro.c[0].broken -= 1
     r.up = net.port[port_no].up
+    r.own_up = r.up
     r.denied = net.health[port_no].denied
-    if r.up == 0 or r.denied != 0:
+    if _is_broken(r):
         ro.c[0].broken += 1
     ro.c[0].converged += 1
 

@@ -13,7 +13,7 @@ import numpy as np
 from openmrc.jit.byref import by_reference
 
 # kinds of entries in the heap behind those of `sim.state`, in their order within an instant
-AT_PFC, AT_PLANES, AT_PACE = 6, 7, 8
+AT_PFC, AT_PLANES, AT_PACE, AT_LOCAL_REPAIR = 6, 7, 8, 9
 
 # A requester leaves at most so many packets unacknowledged: far more than a network holds, so it
 # only bounds what is sent into a silence. (IB 9.7.1 allows 2^23.)
@@ -28,6 +28,7 @@ ROCE_QP = np.dtype(  # one end: it sends, or it receives
         ("seq_end", "i8"),  # behind the last packet of the last posted part
         ("paced_at", "i8"),  # the rate limiter lets the next packet go
         ("rto_at", "i8"),
+        ("timer_ps", "i8"),  # how long the timer runs: longer with each time that it runs out
         ("cur", "i8"),  # message whose part holds `nxt`
         ("msg_done", "i8"),  # messages acknowledged; of a responder: received
         ("msg_end", "i8"),  # messages posted
@@ -73,19 +74,26 @@ WHOLE = np.dtype(  # a message of a bundle: parts that are missing
 )
 
 ROUTE = np.dtype(  # a directed port as routing sees it
-    [("reverse", "i4"), ("denied", "u2"), ("up", "i1")],  # `reverse`: the link's other direction
+    [
+        ("reverse", "i4"),  # the link's other direction
+        ("denied", "u2"),
+        ("up", "i1"),  # to all switches
+        ("own_up", "i1"),  # to the one whose port it is
+    ],
     align=True,
 )
 
 ROCE = np.dtype(  # one record: settings, then counters
     [
-        ("rto_ps", "i8"),
+        ("rto_ps", "i8"),  # the longest timer, and the first
+        ("rto_first_ps", "i8"),
         ("ack_every", "i8"),
         ("retry_cnt", "i8"),
         ("qps", "i8"),
         ("dcqcn", "i8"),  # whether it is on, and PFC
         ("pfc", "i8"),
         ("p_max", "f8"),  # of the marks, at their upper threshold
+        ("local_repair_ps", "i8"),
         ("convergence_low", "i8"),
         ("convergence_span", "i8"),
         ("convergence_seed", "i8"),

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 QPS_MAX = 64
-# IB 9.7.6.1.3: the local ACK timeout is 4.096 us x 2^t. t = 14 is what perftest and the libraries
-# of collectives began with.
-RTO_PS = 4_096_000 << 14
+MS_PS = 1_000_000_000
+# IB 9.7.6.1.3: the local ACK timeout is 4.096 us x 2^t; t = 20 is NCCL's (docs/roce.md has all
+# sources). NICs begin with shorter timers than that: 2^11 is the first of those measured on a
+# ConnectX-6, and longer than a full buffer of 51.2 Tb/s takes to drain through one port.
+RTO_PS = 4_096_000 << 20
+RTO_FIRST_PS = 4_096_000 << 11
 RETRY_CNT = 7  # three bits; everybody's default
-BGP_PS = (
-    2_000_000_000_000,
-    3_000_000_000_000,
-)  # see docs/roce.md: a hold time of 3 s, RFC 7938 7.1
+LOCAL_REPAIR_PS = 1 * MS_PS
+BGP_PS = (50 * MS_PS, 1_000 * MS_PS)  # a session ends with its link: RFC 7938, section 7
+HOLD_PS = (2_000 * MS_PS, 3_000 * MS_PS)  # or by silence, with a hold time of 3 s: its section 7.1
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,10 @@ class RoceTransport:
     buffer_bytes: int | None = None  # of a switch, with PFC; None: 3,200 B per Gb/s of its ports
     ack_every: int = 4  # packets, and the last one of a message
     rto_ps: int = RTO_PS
+    rto_first_ps: int | None = None  # the first timer without progress; None: RTO_FIRST_PS, or rto
     retry_cnt: int = RETRY_CNT
+    # until a switch leaves a link of its own that is down; routing that is faster does it before
+    local_repair_ps: int = LOCAL_REPAIR_PS
     # from a failure or a repair until routing has gone around it: drawn evenly between the two
     convergence_ps: tuple[int, int] = BGP_PS
     base_rtt_ps: int | None = None  # None: from the fabric's longest path
