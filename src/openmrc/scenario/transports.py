@@ -204,7 +204,7 @@ class RoceSection(Section, frozen=True, kw_only=True):
     qps: Annotated[int, Meta(ge=1, le=QPS_MAX)] = 1
     pmtu: ByteCount = ByteCount(4096)
     cc: Literal["dcqcn", "none"] = "dcqcn"
-    profile: Literal["default", "aggressive", "most-aggressive"] | None = None
+    profile: Literal["default", "lenient", "aggressive", "most-aggressive", "paper"] | None = None
     pfc: bool = True
     buffer: Size | None = None
     ack_every: Annotated[int, Meta(ge=1, le=ACK_EVERY_MAX)] = 4

@@ -138,7 +138,7 @@ def _roce(pick: Callable[..., Any]) -> dict[str, Any]:
         "qps": pick(1, 1, 3, 8),
         "pmtu": pick(1024, 2048, 4096, 4096, 8192),
         "cc": pick("dcqcn", "dcqcn", "none"),
-        "profile": pick("default", "aggressive", "most-aggressive"),
+        "profile": pick("default", "lenient", "aggressive", "most-aggressive", "paper"),
         **pick({"buffer": "4MB"}, {"buffer": "40MB"}, {"pfc": False}),
         "ack_every": pick(1, 4, 100),
         "rto": ROCE_RTO,

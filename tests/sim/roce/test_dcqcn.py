@@ -274,5 +274,5 @@ def test_timer_events_change_nothing_but_when_it_is_known(
 
 
 def test_a_profile_that_is_not_known_is_refused() -> None:
-    with pytest.raises(InputError, match=r"'fast' is not known; accepted: default, aggressive"):
+    with pytest.raises(InputError, match=r"'fast' is not known; accepted: default, lenient"):
         profile_named("fast")

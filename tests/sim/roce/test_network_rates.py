@@ -196,8 +196,24 @@ class Stairs:
         assert (c["dropped_queue"], c["retransmitted"], r["naks"], r["timeouts"]) == (0, 0, 0, 0)
 
 
-def test_the_default_profile_is_controlled_by_marks_below_ten_flows_then_by_pauses() -> None:
-    s = Stairs("default")
+@pytest.mark.parametrize("profile", ["default", "lenient"])
+def test_of_eight_queue_pairs_of_seven_nics_the_default_pauses_nobody_once_they_have_settled(
+    profile: str,
+) -> None:
+    fabric = multiplane(16, 1, LINE, 16, 1, 500 * NS, 500 * NS)
+    traffic = flows(16, [(k, 0) for k in range(1, 8)], 1000 * ENDLESS)
+    world = roce_world(fabric, traffic, profile=profile, qps=8, stop=15 * MS)
+    world.run(5 * MS)
+    pauses, placed = roce(world)["pauses"], world.bytes_verified
+    world.run(15 * MS)
+    balanced(world)
+    used = (world.bytes_verified - placed) * 4178 / 4096 * 8 / (LINE * 10 * MS / 1e12)
+    assert used > 0.99
+    assert (roce(world)["pauses"] == pauses) is (profile == "default")
+
+
+def test_the_lenient_profile_is_controlled_by_marks_below_ten_flows_then_by_pauses() -> None:
+    s = Stairs("lenient")
     assert s.share.min() > 0.995
     assert (s.queue[1:8] > Marking().low_bytes(LINE)).all()
     assert (s.queue[1:8] < 1.1 * Marking().high_bytes(LINE)).all()

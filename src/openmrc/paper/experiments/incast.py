@@ -84,7 +84,7 @@ BUFFERS: dict[str, dict[str, str]] = {
     "10 MB": {"transport.buffer": "10MB"},
 }
 LINE_GBPS = 400 * 4096 / 4178  # of RoCEv2: one IPv6 header, no METH, no TSETH
-PROFILES = ("default", "aggressive", "most-aggressive")
+PROFILES = {"default": "lenient", "aggressive": "aggressive", "most-aggressive": "most-aggressive"}
 LOST = {"aggressive": 10, "most-aggressive": 20}
 
 
@@ -224,12 +224,12 @@ B20 = Experiment(
             Case(
                 name,
                 "B20_incast",
-                {"transport.profile": name},
+                {"transport.profile": profile},
                 seeds=FEW,
                 keep=("timeline", "queues", "counters"),
                 quick=_quick(QUICK_STEP_MS * FLOWS),
             )
-            for name in PROFILES
+            for name, profile in PROFILES.items()
         ),
         *(
             Case(
