@@ -100,7 +100,7 @@ class FakeWorld:
         return {
             "start_ps": self.start,
             "done_ps": self.done,
-            "delivered_ps": np.where(self.done < 0, -1, self.done - US),
+            "delivered_ps": self.delivered,
             "bytes": self.traffic.msg_bytes,
             "messages": self.traffic.msg_count,
             "src": self.traffic.qp_src[self.traffic.msg_qp],
@@ -109,6 +109,21 @@ class FakeWorld:
             "retransmitted": np.full(n, self.number - 1),
             "failed": failed,
         }
+
+    @property
+    def delivered(self) -> Any:
+        return np.where(self.done < 0, -1, self.done - US)
+
+    @property
+    def placed_ps(self) -> int:
+        return int(self.delivered.max(initial=-1))
+
+    def placed(self) -> dict[str, Any]:
+        """Each flow in the first bin, all of it."""
+        bins = max(int(self.now_ps // self.bin_ps), 1)
+        kept = np.zeros((bins, len(self.done)), np.int64)
+        kept[0] = self.traffic.msg_bytes
+        return {"flow": kept}
 
     def errors(self) -> list[str]:
         return ["retry exceeded" if f else "" for f in self.flows()["failed"]]

@@ -212,7 +212,7 @@ def test_results_replace_older_ones_and_leave_the_rest_alone(
     ]
     timeline = pl.read_parquet(tmp_path / "timeline.parquet")
     assert timeline.columns[:3] == ["transport", "t_us", "goodput_gbps"]
-    assert timeline.columns[3:] == ["retransmitted", "lost", "trimmed"]
+    assert timeline.columns[3:] == ["retransmitted", "lost", "trimmed", "job_gbps", "flow_gbps"]
 
 
 def test_a_failure_while_writing_leaves_nothing_half_written(

@@ -103,7 +103,13 @@ def test_the_summary_is_the_documented_object(fake_world: type[FakeWorld], two: 
                 "mean": 25.0,
             },
         },
-        "goodput_gbps": {"min": 0.2, "mean": 0.417, "p100_flow": 0.2, "total": 0.8},
+        "goodput_gbps": {
+            "min": 0.2,
+            "mean": 0.417,
+            "p100_flow": 0.2,
+            "total": 0.8,
+            "delivered": 0.821,  # the last byte is there 1 us before its acknowledgement
+        },
         "ideal_us": 10.0,
         "slowdown_p100": 4.0,
         "packets": dict.fromkeys(
@@ -146,6 +152,9 @@ def test_tables_are_data_frames(fake_world: type[FakeWorld], two: Scenario) -> N
     per_bin = result.timeline.group_by("transport", maintain_order=True).len().rows()
     assert per_bin == [("mrc", 4), ("single", 12)]
     assert result.timeline["goodput_gbps"].max() == 0.8
+    rates = result.timeline.filter(transport="mrc")["flow_gbps"].to_list()
+    assert rates == [[0.8] * 4, [0.0] * 4, [0.0] * 4, [0.0] * 4]
+    assert result.timeline["job_gbps"].null_count() == 16
 
 
 @pytest.mark.parametrize("unfinished", [0, 4])

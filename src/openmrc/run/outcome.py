@@ -7,7 +7,10 @@ acknowledgement. Goodput counts payload bytes only, in Gb/s:
 * of a flow: its bytes over its FCT; `min` and `mean` are over the completed flows, `p100_flow` is
   the goodput of the flow that took longest;
 * `total`: all payload placed, each byte once, over the time from the first start to the last
-  completion (to the end of the run if anything is unfinished).
+  completion (to the end of the run if anything is unfinished);
+* `delivered`: the same payload over the time from the first start until its last byte was placed. A
+  sender that waits for a lost acknowledgement, or a QP that has nothing left but to fail, does not
+  count.
 
 `ideal_us` is the least time in which a perfect network could complete the last flow, and
 `slowdown_p100` is when the last completed flow did complete over that. Where all flows start
@@ -16,8 +19,8 @@ together, as in a permutation, that is the p100 of the FCT over the ideal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,6 +51,9 @@ class TransportResult:
     bytes_verified: int
     jobs: tuple[str, ...] = ()  # names, if the workload has jobs
     flow_job: NDArray[np.int32] | None = None  # index into `jobs`
+    placed_ps: int = -1  # when payload was placed for the last time
+    # payload bytes per bin, [bins, n], of each "flow" and each "job", unless these are too many
+    placed: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     pauses: Sequence[dict[str, Any]] = ()  # ports that PFC held the longest, with their times
     samples: Samples | None = None  # what the run looked like over time, if it was sampled
     training: TrainingResult | None = None  # the steps, if the workload is training
@@ -139,13 +145,19 @@ class TransportResult:
         each = self.flows["bytes"][self.completed] * 8e3 / self.fct_ps  # bit/ps is Tb/s
         placed_bits = 8 * int(self.timeline["goodput_bytes"].sum())
         end_ps = self.now_ps if self.finish_ps is None else self.finish_ps
-        span_ps = end_ps - int(self.flows["start_ps"].min(initial=end_ps))
+        started_ps = self.flows["start_ps"][self.flows["start_ps"] >= 0]
+        start_ps = int(started_ps.min(initial=end_ps))
         return {
             "min": _gbps(each.min()) if len(each) else None,
             "mean": _gbps(each.mean()) if len(each) else None,
             "p100_flow": _gbps(each[self.fct_ps.argmax()]) if len(each) else None,
-            "total": _gbps(placed_bits * 1e3 / span_ps) if span_ps > 0 else None,
+            "total": _rate(placed_bits, end_ps - start_ps),
+            "delivered": _rate(placed_bits, self.placed_ps - start_ps),
         }
+
+
+def _rate(bits: int, span_ps: int) -> float | None:
+    return _gbps(bits * 1e3 / span_ps) if span_ps > 0 else None
 
 
 def _gbps(value: float) -> float:

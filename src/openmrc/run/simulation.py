@@ -208,6 +208,8 @@ def _collect(
         bytes_verified=int(world.bytes_verified),
         jobs=world.traffic.jobs,
         flow_job=world.traffic.msg_job,
+        placed_ps=world.placed_ps,
+        placed=world.placed(),
         pauses=world.pauses(),
         samples=world.samples(),
         training=_trained(scenario, fabric, transport, world),

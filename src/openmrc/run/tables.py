@@ -24,7 +24,8 @@ FIGURES: dict[str, Any] = {
     ),
     **dict.fromkeys((f"flows.fct_us.{k}" for k in ("min", *PERCENTILES, "mean")), pl.Float64),
     **dict.fromkeys(
-        (f"goodput_gbps.{k}" for k in ("min", "mean", "p100_flow", "total")), pl.Float64
+        (f"goodput_gbps.{k}" for k in ("min", "mean", "p100_flow", "total", "delivered")),
+        pl.Float64,
     ),
     "ideal_us": pl.Float64,
     "slowdown_p100": pl.Float64,
@@ -134,7 +135,9 @@ def step_table(run: TransportResult) -> pl.DataFrame:
 
 
 def time_table(run: TransportResult) -> pl.DataFrame:
-    """Return one row per bin: its start, goodput, and packets sent again, lost and trimmed."""
+    """Return one row per bin: its start, goodput, packets sent again, lost and trimmed; and lists
+    of the goodput of each job and each flow, in their order, null where that was not kept apart.
+    """
     timeline = run.timeline
     return pl.DataFrame(
         {
@@ -144,8 +147,18 @@ def time_table(run: TransportResult) -> pl.DataFrame:
             "retransmitted": timeline["retransmitted"],
             "lost": timeline["lost"],
             "trimmed": timeline["trimmed"],
+            "job_gbps": _rates(run, "job"),
+            "flow_gbps": _rates(run, "flow"),
         }
     )
+
+
+def _rates(run: TransportResult, whose: str) -> pl.Series:
+    """One list per bin: the goodput of each job, or flow, in Gb/s."""
+    n = len(run.timeline["t_ps"])
+    kept = run.placed.get(whose)
+    rows = [None] * n if kept is None else (kept * 8e3 / run.bin_ps).tolist()
+    return pl.Series(rows, dtype=pl.List(pl.Float64))
 
 
 def _of_training(figure: str) -> bool:

@@ -170,10 +170,10 @@ class World:
 
     def _coarsen_timeline(self) -> None:
         """Twice as wide bins in half of the array: memory stays bounded, however long the run."""
-        t = self.net.timeline
-        half = len(t) // 2
-        t[:half] = t[0::2] + t[1::2]
-        t[half:] = 0
+        for t in (self.net.timeline, self.net.rate):
+            half = len(t) // 2
+            t[:half] = t[0::2] + t[1::2]
+            t[half:] = 0
         self.net.ctl[0].bin_ps *= 2
 
     @property
@@ -188,6 +188,11 @@ class World:
     def bin_ps(self) -> int:
         """Width of a bin of the timeline, ps."""
         return int(self.net.ctl[0].bin_ps)
+
+    @property
+    def placed_ps(self) -> int:
+        """When payload was placed for the last time, ps; -1 if none was."""
+        return int(self.net.ctl[0].placed_at)
 
     @property
     def bytes_verified(self) -> int:
@@ -285,16 +290,34 @@ class World:
         """Per bin of `bin_ps`, up to now: start time, payload bytes placed, packets retransmitted,
         lost and trimmed.
         """
-        c = self.net.ctl[0]
-        n = min(int(c.now // c.bin_ps) + 1, len(self.net.timeline))
+        n = self._bins()
         t = self.net.timeline[:n]
         return {
-            "t_ps": np.arange(n, dtype=np.int64) * int(c.bin_ps),
+            "t_ps": np.arange(n, dtype=np.int64) * self.bin_ps,
             "goodput_bytes": t[:, ss.BIN_GOODPUT].copy(),
             "retransmitted": t[:, ss.BIN_RETRANSMITTED].copy(),
             "lost": t[:, ss.BIN_LOST].copy(),
             "trimmed": t[:, ss.BIN_TRIMMED].copy(),
         }
+
+    def placed(self) -> dict[str, npt.NDArray[np.int64]]:
+        """Per bin of the timeline, payload bytes placed of each `flow`, [bins, flows], and of each
+        `job`, [bins, jobs]; without those that are none, or more than `network.RATES_MAX`.
+        """
+        kept = self.net.rate[: self._bins()].copy()
+        traffic, found = self.traffic, {}
+        if 0 < traffic.n_msgs <= network.RATES_MAX:
+            found["flow"] = kept
+            mine = traffic.msg_job == np.arange(len(traffic.jobs))[:, None]
+            kept = kept @ mine.T.astype(np.int64)
+        if kept.shape[1]:
+            found["job"] = kept
+        return found
+
+    def _bins(self) -> int:
+        """How many bins of the timeline there are by now."""
+        c = self.net.ctl[0]
+        return min(int(c.now // c.bin_ps) + 1, len(self.net.timeline))
 
 
 def _longer(array: Any, extra: int) -> Any:

@@ -168,7 +168,9 @@ def test_a_coarser_timeline_keeps_its_sums() -> None:
     fine = stream_world(stop=1 * MS)
     fine.run()
     coarse = stream_world(stop=1 * MS)
-    coarse.net = coarse.net._replace(timeline=np.zeros((16, ss.BIN_COLUMNS), np.int64))
+    coarse.net = coarse.net._replace(
+        timeline=np.zeros((16, ss.BIN_COLUMNS), np.int64), rate=np.zeros((16, 1), np.int64)
+    )
     coarse.run()
     assert coarse.bin_ps == 80 * US  # 16 bins of 10 us, doubled until 1 ms fits
     t = coarse.timeline()
@@ -176,6 +178,7 @@ def test_a_coarser_timeline_keeps_its_sums() -> None:
         width = min(80 * US, 1010 * US - at)
         assert t["goodput_bytes"][n] == bins(fine, at, at + width).sum()
     assert t["goodput_bytes"].sum() == fine.timeline()["goodput_bytes"].sum()
+    assert coarse.placed()["flow"][:, 0].tolist() == t["goodput_bytes"].tolist()
     assert coarse.counters() == fine.counters()
 
 

@@ -48,6 +48,7 @@ def result_of(
         "failed": ~by.all(~failed),
     }
     end_ps = int(flows["done_ps"].max()) if complete.all() else heard.ended_ps
+    timeline = _timeline(heard, end_ps)
     texts = [""] * traffic.n_msgs
     for m in np.flatnonzero(failed).tolist():
         texts[int(plan.entry[m])] = texts[int(plan.entry[m])] or errors[m]
@@ -57,7 +58,7 @@ def result_of(
         flow_errors=texts,
         qp_errors=_qp_errors(plan, heard),
         counters=_counters(heard),
-        timeline=_timeline(heard, end_ps),
+        timeline=timeline,
         bin_ps=BIN_PS,
         derived=derived.as_dict() | _measured(heard),
         ideal_ps=ideal_ps,
@@ -66,6 +67,7 @@ def result_of(
         bytes_verified=verified,
         jobs=traffic.jobs,
         flow_job=traffic.msg_job,
+        placed_ps=_last_placed(timeline),
     )
 
 
@@ -179,6 +181,12 @@ def _timeline(heard: Heard, end_ps: int) -> dict[str, NDArray[np.int64]]:
         "lost": _whole(_binned(switches, 1, edges)),
         "trimmed": _whole(_binned(switches, 2, edges)),
     }
+
+
+def _last_placed(timeline: dict[str, NDArray[np.int64]]) -> int:
+    """The end of the last bin in which something was placed; `NO_TIME` if nothing was."""
+    filled = np.flatnonzero(timeline["goodput_bytes"])
+    return (int(filled[-1]) + 1) * BIN_PS if len(filled) else NO_TIME
 
 
 def _binned(rows: Sequence[tuple[int, ...]], column: int, edges: Array) -> Array:

@@ -156,7 +156,7 @@ def settle(net, st, qi, nic, now):
 
 
 @inlined
-def _place(net, st, h, now):
+def _place(net, st, h, p, now):
     """Payload is placed: exactly the unit that the sender took from its memory, and for the first
     time.
     """
@@ -174,6 +174,10 @@ def _place(net, st, h, now):
     if is_right:
         net.unit[unit] = 0
     messages.note_placed(net, length, is_right, now)
+    if messages.rates_are_kept(net):
+        q = st.qp[net.qp[h.qp].other]
+        number = q.msg_done + es.signed(int(p.msn) - q.msg_done, 16)
+        messages.note_rate(net, messages.entry_of(st, q, number), length, now)
 
 
 @inlined
@@ -189,7 +193,7 @@ def receive(net, st, n, nic, now):
     qi = int(h.qp)
     verdict = endpoint.on_packet(st, nic, qi, p, now)
     if verdict == PLACED:
-        _place(net, st, h, now)
+        _place(net, st, h, p, now)
     elif qi < 0:
         after_ports(net, st, nic, now)
     link.free_packet(net, n)

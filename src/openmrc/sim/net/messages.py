@@ -80,7 +80,20 @@ def note_placed(net, length, is_right, now):
         ctl.verified_bytes += length
     else:
         ctl.wrong_bytes += length
+    ctl.placed_at = now
     net.timeline[now // ctl.bin_ps, BIN_GOODPUT] += length
+
+
+@inlined
+def rates_are_kept(net):
+    """Whether somebody wants to know whose payload is placed."""
+    return net.rate.shape[1] > 0
+
+
+@inlined
+def note_rate(net, mi, length, now):
+    """Payload of an entry is placed."""
+    net.rate[now // net.ctl[0].bin_ps, net.column[mi]] += length
 
 
 @inner

@@ -24,7 +24,7 @@ from openmrc.fabric.queues import UNLIMITED, Bounds, Limits, slowed
 from openmrc.jit import heap, records
 from openmrc.sim.net import state as ss
 from openmrc.sim.net.parts import Parts
-from openmrc.traffic.traffic import Traffic
+from openmrc.traffic.traffic import IntArray, Traffic
 from openmrc.units import PS_BITS
 from openmrc.wire import srv6
 from openmrc.wire.framing import Framing
@@ -32,6 +32,7 @@ from openmrc.wire.framing import Framing
 SEND_QUEUE_MAX = 64  # messages a QP holds at once; the others wait in the world
 TIMELINE_BINS = 4096
 TIMELINE_BIN_PS = 10_000_000  # 10 us: fine enough for a dip of a few round trips
+RATES_MAX = 64  # flows, or jobs, whose rates are kept apart: 32 KiB each
 QPNS = 1 << 24
 NO_TIME = -1
 # Room in the heap for what series may release between two looks at it: every event of the 64 would
@@ -96,6 +97,17 @@ def heap_reserve(traffic: Traffic) -> int:
     return traffic.n_entries + 1024 + int(series) * SERIES_RELEASES
 
 
+def columns_of(traffic: Traffic) -> tuple[int, IntArray]:
+    """How many rates are kept over time, and by entry whose it is: each flow's, where these are too
+    many each job's, else none.
+    """
+    if traffic.n_msgs <= RATES_MAX:
+        return traffic.n_msgs, np.arange(max(traffic.n_msgs, 1), dtype=np.int32)
+    if 0 < len(traffic.jobs) <= RATES_MAX:
+        return len(traffic.jobs), traffic.msg_job.astype(np.int32)
+    return 0, np.zeros(1, np.int32)
+
+
 def new_net(
     parts: Parts,
     bounds: Bounds,
@@ -128,6 +140,7 @@ def new_net(
     message, release = messages_of(traffic, ends)
     series = series_of(traffic)
     lets = int(series.n_let.sum(dtype=np.int64))
+    rates, column = columns_of(traffic)
     tables, headend = srv6.nothing()
     ctl = records(1, ss.CONTROL)
     net = ss.Net(
@@ -157,6 +170,8 @@ def new_net(
         fault=fault,
         groups=groups_of(parts.schedule),
         timeline=np.zeros((TIMELINE_BINS, ss.BIN_COLUMNS), np.int64),
+        rate=np.zeros((TIMELINE_BINS, rates), np.int64),
+        column=column,
         stream=bits.seed_streams(parts.seed, SEED_NET, n_ports),
         tap=records(0, ss.TAP),
         tap_packet=records(0, PACKET),
@@ -179,6 +194,7 @@ def new_net(
     c.bin_ps = TIMELINE_BIN_PS
     c.head_bytes = head_bytes
     c.fault_at = es.NEVER
+    c.placed_at = NO_TIME
     c.messages_open = traffic.n_entries
     c.ends_on_error = traffic.ends_on_error
     c.reserve = reserve

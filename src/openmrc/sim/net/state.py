@@ -231,6 +231,7 @@ CONTROL = np.dtype(
         ("bin_ps", "i8"),
         ("head_bytes", "i8"),  # of a packet, with which a switch begins to send it; 0: with all
         ("fault_at", "i8"),  # when something breaks or is repaired next
+        ("placed_at", "i8"),  # last time that payload was placed
         ("sends_done", "i8"),  # messages, each of a series by itself; the next four count entries
         ("messages_done", "i8"),
         ("messages_failed", "i8"),
@@ -320,6 +321,8 @@ class Net(NamedTuple):
     fault: Any  # FAULT, the schedule
     groups: Any  # uint16 by NIC: mask of the groups it is in; empty without denylists
     timeline: Any  # int64 [bins, BIN_COLUMNS]
+    rate: Any  # int64 [bins, columns]: payload placed, bytes, by flow or job; or no column
+    column: Any  # int32 by entry: its column there; a single one where there is none
     stream: Any  # uint64, one for each of `port`: coins, marks and losses
     tap: Any  # TAP: what crossed tapped links and was not taken yet; empty without a capture
     tap_packet: Any  # PACKET

@@ -153,6 +153,8 @@ def _place(net, st, ro, h, p, rq, now):
         and length == min(part.length - offset, pmtu)
     )
     messages.note_placed(net, length, is_right, now)
+    if messages.rates_are_kept(net):
+        messages.note_rate(net, part.wr_id, length, now)
 
 
 @inner
