@@ -6,6 +6,7 @@ import importlib
 import inspect
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 import openmrc
 from openmrc.bench import sim as benchsim
+from openmrc.cli.command import main
 from openmrc.engine import ev, qp
 from openmrc.fabric.kinds import KINDS
 from openmrc.jit import interpreted
@@ -78,6 +80,25 @@ def run_in(folder: Path, lines: str) -> str:
         [sys.executable, "script.py"], cwd=folder, capture_output=True, text=True, check=True
     )
     return done.stdout
+
+
+@pytest.mark.skipif(interpreted(), reason="minutes in plain Python")
+def test_the_captures_of_the_readme_are_made_and_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    run, decode = re.findall(r"^    .venv/bin/mrc (.*pcap.*)$", text, re.M)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    assert main(shlex.split(run)) == 0
+    printed = capsys.readouterr()
+    assert "What crossed the links is in link-mrc.pcapng" in printed.err
+    assert main(shlex.split(decode)) == 0
+    assert capsys.readouterr().out.splitlines()[-1].endswith(" packets")
+    assert main(["decode", "link.pcapng"]) == 2
+    assert "link.pcapng: there is no such file; there is link-mrc.pcapng, " in (
+        capsys.readouterr().err
+    )
 
 
 @pytest.mark.skipif(interpreted(), reason="minutes in plain Python")

@@ -18,7 +18,7 @@ from openmrc.moved import accept_old_names
 from openmrc.version import __version__
 
 if TYPE_CHECKING:
-    from openmrc.errors import InputError, MissingExtra, OpenMrcError
+    from openmrc.errors import InputError, MissingExtra, OpenMrcError, OutputError
     from openmrc.run.results import Result
     from openmrc.run.simulation import simulate
     from openmrc.scenario.scenario import (
@@ -35,6 +35,7 @@ _HOMES = {
     "InputError": "openmrc.errors",
     "MissingExtra": "openmrc.errors",
     "OpenMrcError": "openmrc.errors",
+    "OutputError": "openmrc.errors",
     "Result": "openmrc.run.results",
     "Scenario": "openmrc.scenario.scenario",
     "demo_scenario": "openmrc.scenario.scenario",
@@ -49,6 +50,7 @@ __all__ = [
     "InputError",
     "MissingExtra",
     "OpenMrcError",
+    "OutputError",
     "Result",
     "Scenario",
     "__version__",

@@ -10,17 +10,25 @@ from __future__ import annotations
 class OpenMrcError(Exception):
     """Base of every error that openmrc raises on purpose."""
 
-
-class InputError(OpenMrcError):
-    """Something a user wrote is wrong; the command prints the message and exits with status 2."""
-
     def __init__(self, message: str) -> None:
         # One line, whatever a file or a library put into the text.
         super().__init__(" ".join(message.split()))
 
+
+class InputError(OpenMrcError):
+    """Something a user wrote is wrong; the command prints the message and exits with status 2."""
+
     def at(self, place: str) -> InputError:
         """Return the same error with `place` ("fabric.nics", "a.topo:12") put in front."""
         return InputError(f"{place}: {self}")
+
+
+class OutputError(OpenMrcError):
+    """What came of a run cannot be written; the command exits with status 3."""
+
+    def __init__(self, place: object, why: OSError | str, remedy: str = "") -> None:
+        said = why if isinstance(why, str) else why.strerror or str(why)
+        super().__init__(f"{place}: cannot be written ({said}){remedy and '; '}{remedy}")
 
 
 class MissingExtra(OpenMrcError):

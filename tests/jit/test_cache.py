@@ -6,6 +6,7 @@ import ast
 import json
 import os
 import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -264,3 +265,67 @@ def test_where_the_cache_is(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert cache.root() == Path(root)
+
+
+# --- no cache
+
+
+def test_a_user_without_a_home_has_no_cache_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("OPENMRC_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    assert cache.root() == cache.NOWHERE
+    monkeypatch.setattr(cache, "DIRECTORY", cache.root() / "key")
+    assert cache.trouble() == "this user has no home directory"
+
+
+def test_what_cannot_be_kept_is_said_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(cache, "unsaved", [])
+    for place, words in (
+        (tmp_path / "new", ""),
+        (tmp_path / "file", f"{tmp_path / 'file'} cannot be written (Not a directory)"),
+        (Path("/proc/none"), "/proc/none cannot be written (No such file or directory)"),
+    ):
+        monkeypatch.setenv("OPENMRC_CACHE", str(place))
+        monkeypatch.setattr(cache, "DIRECTORY", place / "key")
+        assert cache.trouble() == words
+    monkeypatch.setattr(cache, "DIRECTORY", tmp_path / "new")
+    monkeypatch.setenv("OPENMRC_CACHE", str(tmp_path))
+    cache.unsaved.append("advance")
+    assert cache.trouble() == f"{tmp_path} has no room"
+
+
+def test_a_function_is_compiled_where_nothing_can_be_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below a file nothing is read and nothing is written."""
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(cache, "DIRECTORY", tmp_path / "file" / "key")
+    monkeypatch.setattr(cache, "unsaved", [])
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "0")
+    source = tmp_path / "kept.py"
+    source.write_text(
+        "from openmrc.jit import compiled\n\n\n@compiled\ndef one(n):\n    return n + 1\n"
+    )
+    found = runpy.run_path(str(source))
+    assert found["one"](1) == 2
+    # reading it and keeping it have both failed
+    assert len(cache.unsaved) == 2
+
+
+def test_without_a_cache_a_folder_is_of_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cache, "DIRECTORY", tmp_path / "key")
+    assert cache.folder("policies", "a") == tmp_path / "key/policies/a"
+    monkeypatch.setattr(cache, "DIRECTORY", cache.NOWHERE)
+    folder = cache.folder("policies", "a")
+    assert folder.is_dir()
+    assert folder.parts[-2:] == ("policies", "a")
+    assert folder == cache.folder("policies", "a")

@@ -90,3 +90,34 @@ def test_what_is_compiled_is_registered_for_the_progress() -> None:
 
     assert len(registered) > 100
     assert {"advance", "next_packet", "on_sack", "on_data"} <= set(registered)
+
+
+def test_what_cannot_be_kept_is_compiled_once_a_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cache whose path is a file: no error, no lock, and the same process compiles once."""
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("OPENMRC_CACHE", str(tmp_path / "file"))
+    monkeypatch.setattr(cache, "DIRECTORY", tmp_path / "file" / "mine")
+    monkeypatch.setattr(cache, "unsaved", [])
+    monkeypatch.setattr(warmup, "interpreted", lambda: False)
+    done: list[str] = []
+    warm_up = warmup.once("sim")(lambda: done.append("compiled"))
+    warm_up()
+    warm_up()
+    assert done == ["compiled"]
+    words = warmup.announcement("the simulator", "two minutes")
+    assert words.startswith("Compiling the simulator, for this run alone: two minutes. There is no")
+
+
+def test_a_cache_with_gaps_is_not_taken_for_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk was full while one function was to be kept."""
+    monkeypatch.setenv("OPENMRC_CACHE", str(tmp_path))
+    monkeypatch.setattr(cache, "DIRECTORY", tmp_path / "mine")
+    monkeypatch.setattr(cache, "unsaved", ["advance"])
+    monkeypatch.setattr(warmup, "interpreted", lambda: False)
+    warmup.mark_cached("sim")
+    assert warmup.is_cached("sim")  # here
+    assert not (tmp_path / "mine").exists()

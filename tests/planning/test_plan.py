@@ -187,6 +187,22 @@ def test_a_smaller_fabric_can_be_built(
 
 # --- wrong input
 
+
+def test_a_scenario_that_is_there_is_not_overwritten(tmp_path: Path, capsys: Out) -> None:
+    file = tmp_path / "x.toml"
+    line = ["plan", "--gpus", "64", "--planes", "2", "--scenario", str(file)]
+    assert main(line) == 0
+    file.write_text("mine")
+    capsys.readouterr()
+    assert main(line) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err == (
+        f"mrc: --scenario {file}: is there already; name another file, or remove it\n"
+    )
+    assert file.read_text() == "mine"
+
+
 BAD = {
     "": "required: --gpus",
     "--gpus many": "--gpus many: a whole number is accepted, such as 8192",

@@ -275,6 +275,14 @@ def test_the_address_says_what_is_looked_at(chrome: Browser, page: Path) -> None
     chrome.js("(location.hash = '#t=10us&run=0', null)")
     chrome.settle()
     assert chrome.js("[view.run, nowFrom()]") == [0, 10]
+    for text in ("0.02ms", "0.00002 s", "20000ns", "20", "20µs"):
+        chrome.js(f"(location.hash = '#t={text}', null)")
+        chrome.settle()
+        assert chrome.js("nowFrom()") <= 20 < chrome.js("nowTo()"), text
+        chrome.js("(location.hash = '#t=10us', null)")
+        chrome.settle()
+    styles = chrome.js("Array.from({length: 25}, (_, i) => lineStyle(i))")
+    assert len(set(styles)) == 25
     for wrong in ("#t=soon", "#run=9", "#run=-1&t=-5us", "#t=1e9us"):
         chrome.open(page, wrong)
         assert errors(chrome) == ""

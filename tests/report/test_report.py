@@ -10,9 +10,10 @@ import polars as pl
 import pytest
 from matplotlib import image
 
+from openmrc.errors import OutputError
 from openmrc.report.files import write_results
 from openmrc.report.page import html
-from openmrc.report.picture import STYLES, goodput_png
+from openmrc.report.picture import STYLES, goodput_png, style
 from openmrc.report.series import goodput
 from openmrc.report.table import print_table, row, sentences, warnings
 from openmrc.report.table import rows as table_rows
@@ -160,6 +161,12 @@ def test_the_picture_is_drawn_and_its_lines_differ_without_colour(three: Scenari
     assert len({str(style["linestyle"]) for style in STYLES}) == len(STYLES)
 
 
+def test_no_two_of_25_lines_look_alike() -> None:
+    looks = [style(number) for number in range(25)]
+    assert looks[:5] == list(STYLES)
+    assert len({(look["color"], str(look["linestyle"])) for look in looks}) == 25
+
+
 def test_the_page_needs_no_other_file_and_escapes_names(three: Scenario) -> None:
     page = html(simulate(three))
     assert "<h1>three &lt;b&gt;, seed 1</h1>" in page
@@ -222,7 +229,7 @@ def test_a_failure_while_writing_leaves_nothing_half_written(
         raise OSError("no space left on device")
 
     monkeypatch.setattr("openmrc.report.files.html", full_disk)
-    with pytest.raises(OSError, match="no space left"):
+    with pytest.raises(OutputError, match="cannot be written"):
         write_results(simulate(three), tmp_path)
     assert list(tmp_path.iterdir()) == []
 

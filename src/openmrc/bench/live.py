@@ -37,9 +37,10 @@ from openmrc.errors import OpenMrcError
 from openmrc.jit import records
 from openmrc.live import overlay, syscalls
 from openmrc.live.endpoint import state
+from openmrc.say import say
 from openmrc.units import US
 from openmrc.verbs import Status
-from openmrc.verbs.cabled import cabled, prepare, say
+from openmrc.verbs.cabled import cabled, prepare
 from openmrc.wire import codec
 from openmrc.wire.layout import ETHERNET, IPV6
 

@@ -2,6 +2,6 @@
 
 import sys
 
-from openmrc.cli.command import main
+from openmrc.cli import main
 
 sys.exit(main())

@@ -1,7 +1,8 @@
 """The command `mrc`. Results go to standard output, words and progress to standard error.
 
 Exit status: 0; 1 if a flow failed or did not finish without a stated end; 2 for bad input, with one
-line that says what to change; 130 when interrupted. Nothing heavy is imported before a run starts.
+line that says what to change; 3 if what came of it cannot be written, with one line that says
+where; 130 when interrupted. Nothing heavy is imported before a run starts.
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from openmrc.cli import decode, doctor
+from openmrc.cli import decode, doctor, interrupts, streams
 from openmrc.cli import lab as labs
-from openmrc.cli.lab import say
-from openmrc.errors import InputError, OpenMrcError
+from openmrc.errors import InputError, OpenMrcError, OutputError
 from openmrc.paper import command as paper
 from openmrc.perf import command as perf
 from openmrc.planning import command as planning
+from openmrc.say import say
 from openmrc.version import __version__
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 DEMO_DIRECTORY = "openmrc-demo"
 WORLDS = ("sim", "lab")
-EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
+EXIT_NOBODY_READS, EXIT_BAD_INPUT, EXIT_NOT_WRITTEN, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,20 +40,36 @@ def main(argv: Sequence[str] | None = None) -> int:
     # A sixth of the start is garbage collection among libraries that stay loaded; a run makes none.
     gc.disable()
     try:
-        ours, theirs = labs.split(sys.argv[1:] if argv is None else argv)
-        arguments = _parser().parse_args(ours, argparse.Namespace(theirs=theirs))
-        status: int = arguments.run(arguments)
-        sys.stdout.flush()
-        return status
+        streams.prepare()
+        try:
+            return _run_command(sys.argv[1:] if argv is None else argv)
+        finally:
+            sys.stdout.flush()
+    except OutputError as error:
+        streams.hush()
+        say(f"mrc: {error}")
+        return EXIT_NOT_WRITTEN
     except OpenMrcError as error:
         say(f"mrc: {error}")
         return EXIT_BAD_INPUT
     except KeyboardInterrupt:
+        interrupts.heard()
         say("mrc: interrupted")
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader, such as `head`, has left: nobody to tell
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
+        streams.hush()
+        return EXIT_NOBODY_READS
+    except OSError as error:
+        streams.hush()
+        say(f"mrc: {streams.described(error)}")
+        return EXIT_NOT_WRITTEN
+
+
+def _run_command(argv: Sequence[str]) -> int:
+    ours, theirs = labs.split(argv)
+    arguments = _parser().parse_args(ours, argparse.Namespace(theirs=theirs))
+    status: int = arguments.run(arguments)
+    return status
 
 
 class _Parser(argparse.ArgumentParser):
@@ -59,6 +77,10 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message}; see {self.prog} --help")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """As argparse does, but an output that takes no help is an error as any other."""
+        (file or sys.stderr).write(message)
 
 
 def _parser() -> _Parser:
@@ -284,17 +306,39 @@ def _simulate(
             result = simulate(
                 scenario, bar.update, compiling=compiling, pcap=pcap, at=at, sampled=sampled
             )
-    from openmrc.run.simulation import pcap_paths
+    from openmrc.run.captures import pcap_paths
 
-    _report(result, arguments.json)
-    if out is not None:
-        from openmrc.report.files import write_results
-
-        write_results(result, out, picture)
-        say(f"Results are in {out}.")
+    # Of a disk that is full and an output that is closed, neither takes the other's results along.
+    with ExitStack() as at_last:
+        if out is not None:
+            at_last.callback(_written(result, out, picture))
+        _report(result, arguments.json)
     for file in pcap_paths(pcap, [run.name for run in result.transports]).values():
         say(f"What crossed the links is in {file}; mrc decode shows it.")
     return result.exit_status
+
+
+def _written(result: Result, out: Path, picture: bool) -> Callable[[], None]:
+    """Write the results directory; return what says so, or raises why not, once all is printed."""
+    from openmrc.report.files import write_results
+
+    try:
+        write_results(result, out, picture)
+    except OutputError as error:
+        refused = error
+
+        def fail() -> None:
+            raise refused
+
+        return fail
+    return lambda: say(f"Results are in {_shown(out)}.")
+
+
+def _shown(directory: Path) -> str:
+    """A directory as a sentence can hold it: "." would look like the sentence's end."""
+    return (
+        f"the current directory ({directory.absolute()})" if directory == Path() else f"{directory}"
+    )
 
 
 def _report(result: Result, as_json: bool) -> None:

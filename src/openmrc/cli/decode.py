@@ -7,7 +7,9 @@ plain view adds every header's fields. Wireshark counts packets alike, so the nu
 from __future__ import annotations
 
 import argparse
+import glob
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,8 +18,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openmrc.cli.lab import say
 from openmrc.errors import InputError
+from openmrc.say import say
 
 if TYPE_CHECKING:
     from openmrc.wire.pcap import Captured, Reader
@@ -70,6 +72,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from openmrc.wire.roce.summary import RoceSummary
     from openmrc.wire.summary import Summary
 
+    _refuse_missing(Path(arguments.file))
     summaries = Summary(), RoceSummary()
     with read(arguments.file) as reader:
         try:
@@ -82,14 +85,24 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _refuse_missing(file: Path) -> None:
+    """Name the captures of single transports where that of all of them is asked for."""
+    if os.path.lexists(file) or not file.name:
+        return
+    pattern = f"{glob.escape(file.stem)}-*{glob.escape(file.suffix)}"
+    near = sorted(str(other) for other in file.parent.glob(pattern))
+    if near:
+        raise InputError(f"{file}: there is no such file; there is {', '.join(near)}")
+
+
 def _show_packets(reader: Reader, summaries: Summaries, arguments: argparse.Namespace) -> None:
     """Print every packet, or those of one QP, and count all of them."""
-    from openmrc.jit.warmup import is_cached
+    from openmrc.jit.warmup import announcement, is_cached
     from openmrc.wire.readers import Readers, Unread
 
     def compiles(world: str = "sim") -> None:
         if not is_cached(world):
-            say("Compiling the decoder, once for this version: some seconds.")
+            say(announcement("the decoder", "some seconds"))
 
     compiles()
     qpn = arguments.qp

@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import socket
-import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,6 +18,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from openmrc.errors import InputError
+from openmrc.say import say
 
 if TYPE_CHECKING:
     from openmrc.live.lab import Lab, LabSpec
@@ -82,11 +82,6 @@ def check_at(arguments: argparse.Namespace) -> None:
     """Refuse places of a capture without its file."""
     if arguments.at is not None and arguments.pcap is None:
         raise InputError("--at without --pcap; name the file with --pcap OUT.pcapng")
-
-
-def say(words: str) -> None:
-    """Say one line on standard error."""
-    print(words, file=sys.stderr, flush=True)
 
 
 def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -5,15 +5,24 @@ edit in `nscc.py` a cached `world.py` would silently run the old window. So the 
 after a hash of every compiled source and of the versions of Python, NumPy and Numba. Each function
 is told of it by itself: what others compile in this process is kept where it always was. The cache
 may be deleted at any time.
+
+Nor does anything depend on it. Where it cannot be written (no home, a read-only one, a full disk)
+what is compiled serves this process alone, and `trouble` says why; one that is complete may be
+read-only.
 """
 
 from __future__ import annotations
 
+import atexit
+import functools
 import hashlib
 import os
 import platform
+import shutil
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -35,13 +44,22 @@ COMPILED_PARTS = (
 )
 
 
+# Of a user without a home: below a file nothing can be read or written.
+NOWHERE = Path(os.devnull) / "openmrc"
+
+
 def root() -> Path:
     """Directory that holds one cache per state of the sources (`OPENMRC_CACHE`, else the user's
     cache).
     """
     if chosen := os.environ.get("OPENMRC_CACHE"):
         return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "openmrc"
+    if above := os.environ.get("XDG_CACHE_HOME"):
+        return Path(above) / "openmrc"
+    try:
+        return Path.home() / ".cache/openmrc"
+    except RuntimeError:
+        return NOWHERE
 
 
 def sources() -> list[Path]:
@@ -62,6 +80,38 @@ def key() -> str:
 
 
 DIRECTORY = root() / key()
+unsaved: list[str] = []  # functions that were compiled and could not be kept
+
+
+def folder(*names: str) -> Path:
+    """Return a directory of the cache, made if need be; without a cache one of this process."""
+    place = DIRECTORY.joinpath(*names)
+    with suppress(OSError):
+        place.mkdir(parents=True, exist_ok=True)
+    if not os.access(place, os.W_OK):
+        place = _own_folder().joinpath(*names)
+        place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+@functools.cache
+def _own_folder() -> Path:
+    directory = tempfile.mkdtemp(prefix="openmrc-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return Path(directory)
+
+
+def trouble() -> str:
+    """Return why nothing can be kept in the cache; "" if it can."""
+    place = root()
+    try:
+        DIRECTORY.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=DIRECTORY).close()
+    except OSError as error:
+        if place == NOWHERE:
+            return "this user has no home directory"
+        return f"{place} cannot be written ({error.strerror})"
+    return f"{place} has no room" if unsaved else ""
 
 
 class _Place(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  # type: ignore[misc]
@@ -89,3 +139,11 @@ class Cache(caching.FunctionCache):  # type: ignore[misc]
     """Cache of one function, as a dispatcher of Numba holds it."""
 
     _impl_class = _Entry
+
+    @contextmanager
+    def _guard_against_spurious_io_errors(self) -> Iterator[None]:
+        """Numba's place for what becomes of I/O errors: a cache that fails is one less, no more."""
+        try:
+            yield
+        except OSError:
+            unsaved.append(self._name)

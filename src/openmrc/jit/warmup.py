@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import fcntl
 import functools
+import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from openmrc.jit.progress import Report, reported
 
 CACHES_KEPT = 4  # older ones are removed: a developer who edits all day fills no disk
 READY = "ready"  # a file that says: this is a cache, and some world of it is complete
+_compiled_here: set[Path] = set()  # marks of worlds that this process has compiled
 
 
 class WarmUp(Protocol):
@@ -27,8 +29,10 @@ class WarmUp(Protocol):
 
 
 def is_cached(world: str) -> bool:
-    """True when the compiled code of a world, of exactly these sources, is on disk."""
-    return interpreted() or _mark(world).exists()
+    """True when the compiled code of a world, of exactly these sources, is on disk; or in this
+    process, where no disk takes it.
+    """
+    return interpreted() or _mark(world) in _compiled_here or os.path.exists(_mark(world))
 
 
 def once(world: str) -> Callable[[Callable[[], None]], WarmUp]:
@@ -50,10 +54,31 @@ def once(world: str) -> Callable[[Callable[[], None]], WarmUp]:
     return decorate
 
 
+def announcement(what: str, takes: str) -> str:
+    """Return what people are told before `what` is compiled, which `takes` so long."""
+    trouble = cache.trouble()
+    if not trouble:
+        return f"Compiling {what}, once for this version: {takes}."
+    return (
+        f"Compiling {what}, for this run alone: {takes}. There is no cache: {trouble};"
+        " OPENMRC_CACHE names another directory."
+    )
+
+
 def mark_cached(world: str) -> None:
     """Note that everything of a world is compiled, and remove the oldest of the other caches."""
     if interpreted():
         return
+    _compiled_here.add(_mark(world))
+    if cache.unsaved:
+        return  # a later process is not to take for complete what has gaps
+    try:
+        _mark_on_disk(world)
+    except OSError:
+        return
+
+
+def _mark_on_disk(world: str) -> None:
     cache.DIRECTORY.mkdir(parents=True, exist_ok=True)
     _mark(world).touch()
     (cache.DIRECTORY / READY).touch()
@@ -69,8 +94,13 @@ def _mark(world: str) -> Path:
 
 @contextmanager
 def _alone(world: str) -> Iterator[None]:
-    """One process compiles; others that want the same wait for it, and find it done."""
-    cache.DIRECTORY.mkdir(parents=True, exist_ok=True)
-    with (cache.DIRECTORY / f"lock-{world}").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    """One process compiles; others that want the same wait for it, and find it done.
+
+    Without a cache each compiles for itself, so none waits.
+    """
+    with ExitStack() as held:
+        with suppress(OSError):
+            cache.DIRECTORY.mkdir(parents=True, exist_ok=True)
+            lock = held.enter_context((cache.DIRECTORY / f"lock-{world}").open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from openmrc.errors import InputError
+from openmrc.say import say
 
 DIRECTORY = "openmrc-paper"
 RUNS = "data"  # in that directory: the data set of all runs
@@ -55,10 +55,10 @@ def run_command(arguments: argparse.Namespace) -> int:
         print(json.dumps(published.as_dict(), indent=2))
     else:
         table_of([e for e in experiments if e.name in published.findings], published.findings)
-    print(f"The page is {published.page}.", file=sys.stderr)
+    say(f"The page is {published.page}.")
     for name in chosen:
         if name in published.failures:
-            print(f"FAILED: {name}: {published.failures[name]}", file=sys.stderr)
+            say(f"FAILED: {name}: {published.failures[name]}")
     return EXIT_FAILED if published.failures.keys() & set(chosen) else EXIT_OK
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from openmrc import version
-from openmrc.errors import OpenMrcError
+from openmrc.errors import OutputError
 from openmrc.paper.data import Data, runs_to_make
 from openmrc.paper.experiment import Experiment, Finding
 from openmrc.paper.page import figure_name, measured, page
@@ -114,4 +114,4 @@ def _write(path: Path, data: bytes) -> None:
     try:
         path.write_bytes(data)
     except OSError as error:
-        raise OpenMrcError(f"{path}: cannot be written ({error.strerror})") from None
+        raise OutputError(path, error) from None

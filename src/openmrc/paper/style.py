@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from openmrc.report.picture import STYLES, bare, label_at
+from openmrc.report.picture import STYLES, bare, label_at, style
 
 MARKERS = ("o", "s", "^", "D", "v", "x", "P")
 DPI = 90
@@ -32,10 +32,10 @@ def figure(columns: int = 1, width: float = 8.0, height: float = 3.4) -> tuple[F
 
 def line(number: int, marked: bool = False) -> dict[str, Any]:
     """Return the looks of the `number`-th line; with a marker where points are few."""
-    style = dict(LINES[number % len(LINES)])
+    looks = style(number, LINES)
     if marked:
-        style |= {"marker": MARKERS[number % len(MARKERS)], "markersize": 5, "linewidth": 1.4}
-    return style
+        looks |= {"marker": MARKERS[number % len(MARKERS)], "markersize": 5, "linewidth": 1.4}
+    return looks
 
 
 def steps(axes: Axes, x: Any, y: Any, number: int = 0, **more: Any) -> None:

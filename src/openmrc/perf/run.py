@@ -15,8 +15,9 @@ from openmrc.perf.figures import Bandwidth, Latency
 from openmrc.perf.plan import LAT, Plan
 from openmrc.perf.report import Report
 from openmrc.perf.watch import Watch
+from openmrc.say import say
 from openmrc.verbs import Device, metrics
-from openmrc.verbs.cabled import cabled, prepare, say
+from openmrc.verbs.cabled import cabled, prepare
 
 FAILED, INTERRUPTED = 1, 130  # exit statuses
 LEAVE_S = 10.0  # for the other end of an overlay to end

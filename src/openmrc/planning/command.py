@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from openmrc.errors import InputError
+from openmrc.newfile import write_new
+from openmrc.say import say
 
 NIC_RATE, PLANES, SWITCH, TIERS = "800Gbps", 8, "51.2Tbps", 2
 
@@ -53,7 +55,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     if arguments.scenario is not None:
         from openmrc.planning.smaller import scenario
 
-        _write(arguments.scenario, scenario(plans[-1].design))
+        write_new(arguments.scenario, scenario(plans[-1].design), "--scenario")
     hashed = collisions(plans[0].design) if arguments.collisions else None
     if arguments.json:
         print(json.dumps(as_json(plans, values, hashed), indent=2))
@@ -62,7 +64,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 
         print_plan(plans, values, hashed, sys.stdout)
     if arguments.scenario is not None:
-        print(f"mrc run {arguments.scenario} simulates a smaller fabric.", file=sys.stderr)
+        say(f"mrc run {arguments.scenario} simulates a smaller fabric.")
     return 0
 
 
@@ -79,12 +81,3 @@ def _with_place(place: str, parse: Callable[[str], int], text: str) -> int:
         return parse(text)
     except InputError as error:
         raise error.at(place) from None
-
-
-def _write(file: Path, text: str) -> None:
-    try:
-        file.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(
-            f"--scenario {file}: cannot be written ({error.strerror}); name a file"
-        ) from None

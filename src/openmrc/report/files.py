@@ -13,24 +13,33 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
+from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from openmrc.errors import OutputError
 from openmrc.report.page import html
 from openmrc.run.results import Result
+
+if TYPE_CHECKING:
+    import polars as pl
 
 PICTURE = "goodput.png"
 
 
 def write_results(result: Result, directory: Path, picture: bool = False) -> None:
     """Write the results directory, and with `picture` also `goodput.png`."""
-    directory.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=directory))
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        aside = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=directory))
+    except OSError as error:
+        raise OutputError(directory, error) from None
     try:
         (aside / "summary.json").write_text(summary_json(result), encoding="utf-8")
-        result.flows.write_parquet(aside / "flows.parquet")
-        result.timeline.write_parquet(aside / "timeline.parquet")
+        _write_parquet(result.flows, aside / "flows.parquet")
+        _write_parquet(result.timeline, aside / "timeline.parquet")
         if any(run.training is not None for run in result.transports):
-            result.steps.write_parquet(aside / "steps.parquet")
+            _write_parquet(result.steps, aside / "steps.parquet")
         (aside / "report.html").write_text(html(result), encoding="utf-8")
         (aside / "scenario.toml").write_text(result.scenario.to_toml(), encoding="utf-8")
         if picture:
@@ -39,8 +48,17 @@ def write_results(result: Result, directory: Path, picture: bool = False) -> Non
             (aside / PICTURE).write_bytes(goodput_png(result))
         for file in aside.iterdir():
             file.replace(directory / file.name)
+    except OSError as error:
+        raise OutputError(directory, error, "no file there is half written") from None
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+def _write_parquet(table: pl.DataFrame, file: Path) -> None:
+    """Write by Python: of a full disk polars raises errors of its own."""
+    stream = BytesIO()
+    table.write_parquet(stream)
+    file.write_bytes(stream.getbuffer())
 
 
 def summary_json(result: Result) -> str:

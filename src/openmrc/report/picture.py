@@ -5,6 +5,7 @@ Lines differ in dash and width as well as in colour, so the picture reads in bla
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
@@ -22,6 +23,18 @@ STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#009E73", "linestyle": (0, (6, 2, 1, 2)), "linewidth": 1.6},
     {"color": "#CC79A7", "linestyle": (0, (8, 3)), "linewidth": 1.2},
 )
+LEGEND_COLUMNS = 5
+
+
+def style(number: int, looks: Sequence[Mapping[str, Any]] = STYLES) -> dict[str, Any]:
+    """Return the looks of the `number`-th line, as no other up to 25: after the first round a
+    colour takes the dash of the next one, after the second that of the one after it.
+    """
+    round_, place = divmod(number, len(looks))
+    dashed = looks[(place + round_) % len(looks)]
+    return {**looks[place], "linestyle": dashed["linestyle"]}
+
+
 POINTS_MAX = 200  # bins drawn per line: more is noise at this size
 MARKS_MAX = 12  # faults that get words; the others get a line
 
@@ -36,8 +49,8 @@ def goodput_png(result: Result) -> bytes:
     top = max([float(gbps.max()) for _, gbps in lines], default=0.0) or 1.0
     rate, rate_unit = (1e3, "Tb/s") if top >= 1e4 else (1.0, "Gb/s")
     for number, (run, (t_ps, gbps)) in enumerate(zip(result.transports, lines, strict=True)):
-        style = STYLES[number % len(STYLES)]
-        axes.plot(t_ps / scale, gbps / rate, label=run.name, drawstyle="steps-post", **style)
+        looks = style(number)
+        axes.plot(t_ps / scale, gbps / rate, label=run.name, drawstyle="steps-post", **looks)
     axes.set_ylim(0, top / rate * 1.32)
     axes.set_xlim(0, end_ps / scale * 1.02)
     _mark_faults(axes, result, scale, end_ps)
@@ -47,9 +60,8 @@ def goodput_png(result: Result) -> bytes:
     axes.set_title(f"{scenario.name}: {scenario.workload.kind}, seed {scenario.seed}", loc="left")
     bare(axes)
     if result.transports:
-        figure.legend(
-            loc="outside upper right", ncols=len(result.transports), frameon=False, handlelength=3.6
-        )
+        columns = min(len(result.transports), LEGEND_COLUMNS)
+        figure.legend(loc="outside upper right", ncols=columns, frameon=False, handlelength=3.6)
     return png(figure)
 
 

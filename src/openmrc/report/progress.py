@@ -10,22 +10,19 @@ from typing import Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from openmrc.jit.warmup import announcement
 from openmrc.run.simulation import Step
+from openmrc.say import say
 from openmrc.units import US
 
 CLEAR = "\x1b[K"  # to the end of a terminal's line
 FAILURES_SAID = 5  # the others are in the data set
 
 
-def say(words: str) -> None:
-    """Say one line on standard error."""
-    print(words, file=sys.stderr, flush=True)
-
-
 def compiling(what: str, step: int, steps: int) -> None:
     """Say how far a first compilation is."""
-    if step == 0:
-        say("Compiling the simulator, once for this version: up to two minutes.")
+    if step == 1:
+        say(announcement("the simulator", "up to two minutes"))
     if 10 * step // steps != 10 * (step - 1) // steps:  # ten lines, not one for each function
         say(f"  {100 * step // steps} %: {what}")
 
@@ -90,7 +87,7 @@ class SweepBar:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         kept = self._total - self._todo + self._done - self._failed
         if self._loud and self._on_terminal:
-            print(f"\r{CLEAR}", end="", file=sys.stderr, flush=True)
+            say(f"\r{CLEAR}", end="")
         if kind is KeyboardInterrupt:
             self._say(
                 f"Interrupted: {kept:,} of {self._total:,} runs are in {self._out};"
@@ -115,7 +112,7 @@ class SweepBar:
     def _show(self) -> None:
         tenth = self._done and 10 * self._done // self._todo > 10 * (self._done - 1) // self._todo
         if self._loud and self._on_terminal:
-            print(f"\r{CLEAR}{self._state()}", end="", file=sys.stderr, flush=True)
+            say(f"\r{CLEAR}{self._state()}", end="")
         elif self._loud and tenth:
             say(self._state())
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openmrc.errors import InputError, OpenMrcError
+from openmrc.errors import InputError
+from openmrc.run.captures import pcap_paths, written
 from openmrc.run.outcome import TransportResult
 from openmrc.run.perfect import perfect_ps
 from openmrc.run.results import Result
@@ -83,15 +84,6 @@ def simulate(
     return Result(scenario, tuple(runs), partial, wall_s, tuple(schedule.names))
 
 
-def pcap_paths(pcap: Path | None, names: Sequence[str]) -> dict[str, Path]:
-    """Return the capture file of each transport: `pcap`, or for several "OUT-NAME.pcapng" each."""
-    if pcap is None:
-        return {}
-    if len(names) == 1:
-        return {names[0]: pcap}
-    return {name: pcap.with_name(f"{pcap.stem}-{name}{pcap.suffix}") for name in names}
-
-
 def check_captured(fabric: Fabric, transport: AnyTransport) -> None:
     """Raise `InputError` for a transport that has no frames on this fabric."""
     from openmrc.sim.kinds import capture_of
@@ -115,13 +107,8 @@ def _capturing(
         return
     from openmrc.sim.kinds import capture_of
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        with path.open("wb") as stream:
-            yield {"capture": capture_of(transport).of(stream, fabric, at, transport)}
-    except OpenMrcError:  # refused before it began: nothing half-written
-        path.unlink()
-        raise
+    with written(path) as stream:
+        yield {"capture": capture_of(transport).of(stream, fabric, at, transport)}
 
 
 def _compile(

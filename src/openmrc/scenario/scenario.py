@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from openmrc.errors import InputError
+from openmrc.reading import STANDARD_INPUT, read_bytes
 from openmrc.scenario.fabric import FABRICS, FabricSection
 from openmrc.scenario.fault import FaultSection
 from openmrc.scenario.jobs import JOB_KEYS, Jobs, JobSection
 from openmrc.scenario.lab import LabSection
+from openmrc.scenario.limits import refuse_beyond
 from openmrc.scenario.sections import Header, ReportSection, StopSection
 from openmrc.scenario.toml import (
     Choice,
@@ -89,6 +91,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
             fabric = self.fabric.build()
             refuse_convergence(fabric, self.transports)
             traffic = self.workload.build(fabric.n_nics, self.seed)
+            refuse_beyond(fabric, traffic, "fabric.topo" if self.fabric.kind == "htsim" else None)
             faults = [fault.build() for fault in self.faults]
             if self.report.qp is not None and self.report.qp >= traffic.n_qps:
                 raise InputError(
@@ -164,11 +167,13 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 def load_scenario(path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
     """Read a scenario file, then `overrides` ("fabric.nics=128", "transport.mrc.pmtu=2048").
 
-    Raises `InputError` naming the file, the key's path, the value and what would be accepted.
+    "-" is standard input; files that it names are relative to where we are. Raises `InputError`
+    naming the file, the key's path, the value and what would be accepted.
     """
     path = Path(path)
     text = _text_of(path)
-    return parse_scenario(text, overrides, source=str(path), base=path.parent, name=path.stem)
+    source, name = _names_of(path)
+    return parse_scenario(text, overrides, source=source, base=path.parent, name=name)
 
 
 def load_lab(path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
@@ -177,19 +182,30 @@ def load_lab(path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
     Raises `InputError` as `load_scenario` does.
     """
     path = Path(path)
-    raw: Table = {"name": path.stem} | _tables_of(_text_of(path), str(path))
+    source, name = _names_of(path)
+    tables = _tables_of(_text_of(path), source)
+    if not tables:
+        raise InputError(f"{source}: is empty; at least [fabric] and a key of it, such as nics")
+    raw: Table = {"name": name} | tables
     raw.setdefault("workload", {"kind": "permutation", "size": "1MB"})  # nobody will run it
-    return _from_tables(raw, overrides, str(path), path.parent)
+    return _from_tables(raw, overrides, source, path.parent)
+
+
+def _names_of(path: Path) -> tuple[str, str]:
+    """What errors call a file, and what a scenario is called that does not say."""
+    if str(path) == STANDARD_INPUT:
+        return "standard input", "scenario"
+    return str(path), path.stem
 
 
 def _text_of(path: Path) -> str:
     try:
-        return path.read_bytes().decode()
+        return read_bytes(path).decode()
     except OSError as error:
         raise InputError(
             f"{path}: cannot be read ({error.strerror}); name a scenario file"
         ) from None
-    except UnicodeDecodeError:
+    except ValueError:  # no UTF-8; or a NUL in the name itself
         raise InputError(f"{path}: is not UTF-8 text; a scenario is a TOML file") from None
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import polars as pl
 
 from openmrc import version
-from openmrc.errors import OpenMrcError
+from openmrc.errors import OutputError
 from openmrc.run.tables import FIGURES
 from openmrc.sweeps.job import Outcome
 from openmrc.sweeps.plan import Run, code_hash
@@ -93,9 +93,7 @@ class DataSet:
             aside.replace(path)
         except OSError as error:
             aside.unlink(missing_ok=True)
-            raise OpenMrcError(
-                f"{path}: cannot be written ({error.strerror}); what was written before is kept"
-            ) from None
+            raise OutputError(path, error, "what was written before is kept") from None
 
 
 def _parquet(run: Run, rows: list[dict[str, Any]]) -> bytes:

@@ -4,17 +4,17 @@ compilation.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from openmrc.errors import InputError
 from openmrc.fabric.clos import multiplane
-from openmrc.jit.warmup import is_cached
+from openmrc.jit.warmup import announcement, is_cached
 from openmrc.live import overlay
 from openmrc.live.endpoint.host import Limits, Port
 from openmrc.live.endpoint.warmup import warm_up
+from openmrc.say import say
 from openmrc.units import NS
 from openmrc.verbs.device import Device
 
@@ -26,7 +26,7 @@ LINK_DELAY_PS, SWITCH_DELAY_PS = 500 * NS, 250 * NS
 def prepare() -> None:
     """Compile the endpoint where that was not done yet, and say so."""
     if not is_cached("live"):
-        say("Compiling the endpoint, once for this version: up to two minutes.")
+        say(announcement("the endpoint", "up to two minutes"))
         warm_up()
 
 
@@ -54,8 +54,3 @@ def cabled(
         for pair in pairs:
             for one in pair:
                 one.close()
-
-
-def say(words: str) -> None:
-    """One line on standard error."""
-    print(words, file=sys.stderr, flush=True)

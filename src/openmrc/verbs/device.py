@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.fabric.model import Fabric
-from openmrc.jit.warmup import is_cached
+from openmrc.jit.warmup import announcement, is_cached
 from openmrc.live.closing import Closing
 from openmrc.live.endpoint import state
 from openmrc.live.endpoint.host import Host, Limits, Port
 from openmrc.live.endpoint.warmup import warm_up
+from openmrc.say import say
 from openmrc.verbs import events, hostfile
 from openmrc.verbs.cq import CompletionQueue
 from openmrc.verbs.events import AsyncEvent
@@ -41,7 +41,7 @@ class Device(Closing):
         mode: int = state.NATIVE,
     ) -> None:
         if not is_cached("live"):
-            print("openmrc: compiling live endpoints, once, in about a minute", file=sys.stderr)
+            say(announcement("live endpoints", "about a minute"))
             warm_up()
         self._host = Host(fabric, nic, ports, limits or Limits(), base_rtt_ps, mode)
         self.nic, self.n_planes = nic, fabric.n_planes

@@ -18,13 +18,13 @@ import os
 import socket
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from pathlib import Path
 from typing import Any
 
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.fabric.model import Fabric
 from openmrc.live.endpoint import links, state, udp
 from openmrc.live.endpoint.host import Limits, Port
+from openmrc.reading import read_bytes
 from openmrc.units import US
 
 VARIABLE = "OPENMRC_HOST"
@@ -40,7 +40,7 @@ def read(path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
     if not path:
         raise InputError(f"no host file: name one, or set {VARIABLE} (mrc lab does)")
     try:
-        content: dict[str, Any] = json.loads(Path(path).read_text(encoding="utf-8"))
+        content: dict[str, Any] = json.loads(read_bytes(path))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
     except ValueError as error:

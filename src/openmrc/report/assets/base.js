@@ -34,6 +34,11 @@ function inUnits(value, units) {
   return `${figure(value / size)} ${name}`;
 }
 const TIMES = [[1e6, "s"], [1e3, "ms"], [1, "µs"], [1e-3, "ns"]];
+// What a person writes for one: "420us", "20ms", "1.5 s"; a bare number is microseconds.
+function parseTime(text) {
+  const [, number, unit] = /^\s*(\d+\.?\d*)\s*(ns|us|µs|ms|s)?\s*$/.exec(text || "") || [];
+  return number ? Number(number) * ({ ns: 1e-3, ms: 1e3, s: 1e6 }[unit] || 1) : NaN;
+}
 const fmtTime = (us) => (us === 0 ? "0 µs" : inUnits(us, TIMES));
 const fmtRate = (gbps) => inUnits(gbps, [[1e3, "Tb/s"], [1, "Gb/s"], [1e-3, "Mb/s"]]);
 const fmtBytes = (bytes) => inUnits(bytes, [[1e9, "GB"], [1e6, "MB"], [1e3, "kB"], [1, "B"]]);

@@ -1,8 +1,10 @@
 // Curves over time, and distributions: SVG, redrawn to the width there is.
 
 const DASHES = ["", "7 3", "2 3", "9 3 2 3", "12 4"];
+// No two of 25 alike: after each round a colour takes the dash of the next one.
+const dashOf = (i) => DASHES[(i + Math.floor(i / DASHES.length)) % DASHES.length] || "none";
 const lineStyle = (i, width = 2) =>
-  `stroke:var(--run-${i % 5});stroke-width:${width};stroke-dasharray:${DASHES[i % 5] || "none"}`;
+  `stroke:var(--run-${i % DASHES.length});stroke-width:${width};stroke-dasharray:${dashOf(i)}`;
 const swatch = (style) =>
   svg("svg", { viewBox: "0 0 34 10" }, svg("line", { x1: 0, x2: 34, y1: 5, y2: 5, style }));
 

@@ -167,12 +167,12 @@ function drawTheme() {
   name();
 }
 
-// "#t=400us&run=1": what is looked at is part of the address.
+// "#t=400us&run=1" or "#t=20ms": what is looked at is part of the address.
 function readAddress() {
   const asked = new URLSearchParams(location.hash.slice(1));
   const run = Number(asked.get("run") || 0);
   if (Number.isInteger(run) && run >= 0 && run < DATA.runs.length && run !== view.run) show(run);
-  const us = parseFloat(asked.get("t"));
+  const us = parseTime(asked.get("t"));
   if (Number.isFinite(us)) goTo(us);
 }
 function writeAddress() {

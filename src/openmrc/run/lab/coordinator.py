@@ -22,6 +22,7 @@ from openmrc.live.lab.namespaces import ROOT
 from openmrc.live.lab.topology import MANAGEMENT_ROUTER
 from openmrc.live.lab.totals import Totals
 from openmrc.run.lab.plan import Plan
+from openmrc.say import say
 from openmrc.verbs.exchange import SERVER, ExchangeError, Line
 
 START_IN_NS = 200_000_000  # from the word to the start: every agent has heard it by then
@@ -82,7 +83,7 @@ class Coordinator:
 
     def say(self, words: str) -> None:
         """Tell the user."""
-        print(words, file=sys.stderr, flush=True)
+        say(words)
 
     # --- the agents' processes ---------------------------------------------------------------
 

@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 
 from openmrc.errors import OpenMrcError
+from openmrc.run.captures import pcap_paths, written
 from openmrc.run.outcome import TransportResult
 from openmrc.run.perfect import perfect_ps
 from openmrc.run.results import EXIT_INTERRUPTED, Result
-from openmrc.run.simulation import Step, pcap_paths
+from openmrc.run.simulation import Step
 from openmrc.units import US
 
 if TYPE_CHECKING:
@@ -139,8 +140,7 @@ def _in_a_lab(
         back = stack.enter_context(tempfile.TemporaryFile())
         stream = None
         if pcap is not None:
-            pcap.parent.mkdir(parents=True, exist_ok=True)
-            stream = stack.enter_context(pcap.open("wb"))
+            stream = stack.enter_context(written(pcap))
 
         def work() -> int:
             with (bar or _no_bar)() as shown:

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openmrc.errors import InputError
+from openmrc.reading import read_bytes
 
 if TYPE_CHECKING:
     from openmrc.engine.state import State
@@ -51,7 +52,7 @@ def find(text: str, role: str, base: Path) -> Policy:
         raise InputError(f"{text!r} names no policy; FILE.py:NAME does")
     path = base / file
     try:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = ast.parse(read_bytes(path).decode())
     except OSError as error:
         raise InputError(f"{text!r}: {path} cannot be read ({error.strerror})") from None
     except (SyntaxError, ValueError) as error:
@@ -107,9 +108,8 @@ def _module(file: Path) -> Any:
     module_name = f"openmrc_policy_{digest}"
     if module_name in sys.modules:
         return sys.modules[module_name]
-    copy = cache.DIRECTORY / "policies" / digest / file.name
+    copy = cache.folder("policies", digest) / file.name
     if not copy.exists():
-        copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(file, copy.with_suffix(".new"))
         copy.with_suffix(".new").replace(copy)
     spec = importlib.util.spec_from_file_location(module_name, copy)

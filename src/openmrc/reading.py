@@ -1,0 +1,28 @@
+"""A file that a user names, read to its end if it has one."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from openmrc.errors import InputError
+
+STANDARD_INPUT = "-"  # what a shell calls it
+# Thousands of faults make a megabyte; what is longer has no end (/dev/zero), or is something else.
+TEXT_BYTES_MAX = 64 << 20
+
+
+def read_bytes(path: str | os.PathLike[str], most: int = TEXT_BYTES_MAX) -> bytes:
+    """Return the content of a file, or of standard input for "-".
+
+    Raises `InputError` for one of more than `most` bytes, and `OSError` where it cannot be read.
+    """
+    if str(path) == STANDARD_INPUT:
+        data = sys.stdin.buffer.read(most + 1)
+        path = "standard input"
+    else:
+        with open(path, "rb") as file:
+            data = file.read(most + 1)
+    if len(data) > most:
+        raise InputError(f"{path}: is longer than {most >> 20} MiB; name the right file")
+    return data

@@ -1,0 +1,358 @@
+"""Whatever a command is given or denied: one line on standard error, and a documented status."""
+
+from __future__ import annotations
+
+import io
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from openmrc.cli.command import main
+
+if TYPE_CHECKING:
+    from tests.conftest import FakeWorld
+
+SCENARIO = '[fabric]\nnics = 4\n[workload]\nkind = "permutation"\nsize = "1kB"\n'
+ROOT = Path(__file__).parents[2]
+
+# Commands that read a file, with the place of its name.
+READERS = {
+    "run": "run {}",
+    "run --topo": "run --topo {} --cm a.cm",
+    "sweep": "sweep {} --over seed=1,2 --out swept",
+    "decode": "decode {}",
+    "lab": "lab {} -- true",
+    "perf": "perf write_bw",  # the host file, which a variable names
+}
+INPUTS = {
+    "missing": "no.file",
+    "unreadable": "/proc/self/mem",  # also for root
+    "a directory": "folder",
+    "empty": "empty",
+    "endless": "/dev/zero",
+    "no text": "bytes",
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "x.toml").write_text(SCENARIO)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "empty").touch()
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
+    (tmp_path / "a.cm").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+# --- what is read ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", READERS)
+@pytest.mark.parametrize("what", INPUTS)
+def test_an_input_that_cannot_be_read_is_status_2_and_one_line(
+    command: str,
+    what: str,
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OPENMRC_HOST", INPUTS[what])
+    before = files(here)
+    assert main(READERS[command].format(INPUTS[what]).split()) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.startswith("mrc: ")
+    assert printed.err.count("\n") == 1
+    assert files(here) == before
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("fabric.port_rate=100000Tbps", "fabric.port_rate: 100000Tbps is too fast for a link;"),
+        ("fabric.link_delay=2s", "fabric.link_delay: 2s is too long a delay; at most 1s"),
+        ("fabric.switch_delay=2s", "fabric.switch_delay: 2s is too long a delay; at most 1s"),
+        ("workload.size=9000000TB", "3.6e+19 bytes over links of 200Gbps can take more than 53"),
+    ],
+)
+def test_a_number_that_no_run_can_hold_is_refused(
+    change: str, words: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "x.toml", "--set", change]) == 2
+    printed = capsys.readouterr()
+    assert words in printed.err
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+
+
+def test_a_dash_is_standard_input(
+    fake_world: type[FakeWorld],
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for text, status in ((SCENARIO, 0), ("[fabrics]", 2)):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+        assert main(["run", "-", "--json"]) == status
+    printed = capsys.readouterr()
+    assert '"scenario": "scenario"' in printed.out
+    assert "mrc: standard input: fabrics: unknown table; did you mean 'fabric'?" in printed.err
+
+
+# --- what is written ---------------------------------------------------------------------------
+
+
+@contextmanager
+def room_for(n_bytes: int) -> Iterator[None]:
+    """Let no file grow beyond so many bytes, as on a disk that is full."""
+    usual, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, most))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (usual, most))
+
+
+def test_a_full_disk_under_out_still_gives_the_table(
+    fake_world: type[FakeWorld], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = files(here)
+    with room_for(3000):
+        assert main(["run", "x.toml", "--out", "out"]) == 3
+    printed = capsys.readouterr()
+    assert "40.0" in printed.out  # the longest flow
+    assert printed.err.splitlines()[-1] == (
+        "mrc: out: cannot be written (File too large); no file there is half written"
+    )
+    assert files(here) == sorted([*before, "out"])
+
+
+def test_a_full_disk_leaves_the_capture_of_before(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "a.pcapng").write_bytes(b"of before")
+    with room_for(2000):
+        assert main(["run", "x.toml", "--pcap", "a.pcapng"]) == 3
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == (
+        "",
+        "mrc: --pcap a.pcapng: cannot be written (File too large); name a file with room for it\n",
+    )
+    assert (here / "a.pcapng").read_bytes() == b"of before"
+    assert [name for name in files(here) if "unfinished" in name] == []
+
+
+def test_a_device_is_captured_to_as_it_is(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "x.toml", "--pcap", "/dev/full"]) == 3
+    assert capsys.readouterr().err.startswith("mrc: --pcap /dev/full: cannot be written (No space")
+    assert main(["run", "x.toml", "--pcap", "/dev/null", "--json"]) == 0
+    assert Path("/dev/null").is_char_device()
+
+
+def test_an_interrupted_run_keeps_its_capture(here: Path) -> None:
+    from openmrc.run.captures import written
+
+    def interrupted(file: Path) -> None:
+        with written(file) as stream:
+            stream.write(b"so far")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted(here / "new/a.pcapng")
+    assert (here / "new/a.pcapng").read_bytes() == b"so far"
+
+
+def test_a_full_disk_ends_a_sweep_and_a_plan_in_one_line(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with room_for(100):
+        assert (
+            main(["sweep", "x.toml", "--over", "seed=1", "--out", "swept", "--workers", "1"]) == 3
+        )
+        assert main(["plan", "--gpus", "64", "--planes", "1", "--scenario", "p.toml"]) == 3
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    *_, swept, planned = printed.err.splitlines()
+    assert swept.startswith("mrc: swept/runs/")
+    assert swept.endswith("(File too large); what was written before is kept")
+    assert planned.startswith("mrc: --scenario p.toml: cannot be written (File too large)")
+
+
+PRINTERS = {
+    "a table": ["run", "x.toml"],
+    "an object": ["run", "x.toml", "--json"],
+    "a plan": ["plan", "--gpus", "64", "--planes", "1"],
+    "a list": ["paper", "--list"],
+    "help": ["--help"],
+    "the help of a command": ["decode", "--help"],
+    "the version": ["--version"],
+}
+
+
+@pytest.mark.parametrize("what", PRINTERS)
+def test_an_output_that_is_full_is_status_3_and_one_line(
+    what: str,
+    fake_world: type[FakeWorld],
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(PRINTERS[what]) == 3
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == "mrc: standard output: cannot be written (No space left on device)"
+
+
+def test_a_full_output_does_not_take_the_results_along(
+    fake_world: type[FakeWorld],
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert main(["run", "x.toml", "--out", "."]) == 3
+    assert (here / "summary.json").exists()
+    assert f"Results are in the current directory ({here})." in capsys.readouterr().err
+
+
+def shell(command: str, here: Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """Run "mrc ..." in a process of its own."""
+    words = command.replace("mrc", f"{sys.executable} -m openmrc.cli", 1)
+    path = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    return subprocess.run(
+        ["/bin/sh", "-c", words],
+        cwd=here,
+        capture_output=True,
+        env=os.environ | path | environment,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "status", "out", "err"),
+    [
+        ("mrc paper --list >&-", 3, 0, 1),  # closed: nobody will ever see what is printed
+        ("mrc paper --list 2>&-", 0, 14, 0),
+        ("mrc run no.toml 2>&-", 2, 0, 0),
+        ("mrc run no.toml 2>/dev/full", 2, 0, 0),
+        ("mrc paper --list > /dev/full", 3, 0, 1),
+    ],
+)
+def test_closed_and_full_outputs_of_a_shell(
+    command: str, status: int, out: int, err: int, here: Path
+) -> None:
+    done = shell(command, here)
+    assert done.returncode == status
+    assert (done.stdout.count(b"\n"), done.stderr.count(b"\n")) == (out, err)
+
+
+def test_a_terminal_without_unicode_shows_a_name_with_it(
+    fake_world: type[FakeWorld], here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    terminal = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", terminal)
+    assert main(["run", "x.toml", "--set", "name=Größe", "--set", "transport.name=日"]) == 0
+    terminal.seek(0)
+    lines = terminal.read().splitlines()
+    assert lines[0].strip() == "Gr\\xf6\\xdfe, seed 1"
+    assert lines[-2].startswith("| \\u65e5 ")
+
+
+# --- Ctrl-C ------------------------------------------------------------------------------------
+
+HEARTS = {
+    "run x.toml": "openmrc.scenario.scenario.load_scenario",
+    "sweep x.toml --over seed=1,2 --out swept": "openmrc.sweeps.command.run_all",
+    "decode a.pcapng": "openmrc.wire.pcap.read",
+    "plan --gpus 64": "openmrc.planning.comparison.compare",
+    "paper B6": "openmrc.paper.publish.run_missing",
+    "lab x.toml -- true": "openmrc.scenario.scenario.load_lab",
+    "lab status": "openmrc.live.lab.control.ask",
+    "doctor": "openmrc.live.lab.needs.examine",
+    "bench sim": "openmrc.bench.sim.measure",
+    "soak": "openmrc.soak.sim.soak",
+    "perf write_bw": "openmrc.perf.run.server",
+}
+
+
+@pytest.mark.parametrize("command", HEARTS)
+def test_an_interrupted_command_is_status_130_and_one_line(
+    command: str,
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(HEARTS[command], interrupted)
+    monkeypatch.setenv("OPENMRC_HOST", "no.json")
+    arguments = [*command.split(), *(["--secret", "00" * 16] if "perf" in command else [])]
+    assert main(arguments) == 130
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert printed.err.splitlines()[-1] == "mrc: interrupted"
+    assert "Traceback" not in printed.err
+
+
+DROPPED = """
+import ctypes, gc, signal
+from openmrc.cli import interrupts
+
+interrupts.keep()
+
+
+@ctypes.CFUNCTYPE(None)
+def called_from_c():
+    signal.raise_signal(signal.SIGINT)
+
+
+class Half:
+    def __del__(self):
+        raise AttributeError("half made")
+
+
+try:
+    called_from_c()
+    print("went on")
+    while True:
+        pass
+except KeyboardInterrupt:
+    interrupts.heard()
+    print("heard")
+Half()
+"""
+
+
+def test_what_python_drops_of_an_interrupt_is_raised_again(here: Path) -> None:
+    """LLVM calls Python while code is loaded: an interrupt there was a traceback and no end."""
+    (here / "dropped.py").write_text(DROPPED)
+    done = shell(f"{sys.executable} dropped.py", here)
+    assert (done.stdout, done.stderr, done.returncode) == (b"went on\nheard\n", b"", 0)
+
+
+# --- no cache ----------------------------------------------------------------------------------
+
+
+def test_without_a_cache_a_command_says_so_once_and_runs(here: Path) -> None:
+    assert main(["run", "x.toml", "--pcap", "a.pcapng", "--json"]) == 0
+    for cache in ("x.toml/below", "/proc/none"):  # a file in its way; a place that takes nothing
+        done = shell("mrc decode a.pcapng", here, OPENMRC_CACHE=cache)
+        assert done.returncode == 0
+        assert done.stdout.splitlines()[-1].endswith(b" packets")
+        (line,) = done.stderr.decode().splitlines()
+        assert line.startswith("Compiling the decoder, for this run alone: some seconds. There is")
+        assert f"no cache: {cache} cannot be written (" in line
