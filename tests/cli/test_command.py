@@ -132,8 +132,19 @@ def test_json_is_all_there_is_on_standard_output(
     summary = json.loads(printed.out)
     assert [world.sampled for world in fake_world.built] == [None]
     assert (summary["scenario"], summary["seed"], summary["partial"]) == ("x", 5, False)
-    assert "mrc: base_rtt 8us, bdp 100kB" in printed.err
+    assert printed.err == ""
     assert files(here) == ["a.cm", "a.topo", "x.toml"]
+
+
+def test_verbose_prints_what_was_derived_as_a_table(
+    fake_world: type[FakeWorld], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", "x.toml", "--json", "--verbose"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["scenario"] == "x"
+    rows = [[cell.strip() for cell in line.split("│")] for line in printed.err.splitlines()]
+    assert ["", "base_rtt", "8us", ""] in rows
+    assert ["", "bdp", "100kB", ""] in rows
 
 
 def test_without_json_the_table_is_on_standard_output(

@@ -93,6 +93,7 @@ def _parser() -> _Parser:
     demo = commands.add_parser("demo", help="MRC and two rivals while links are cut")
     words = f"directory for the picture and the other results (default: {DEMO_DIRECTORY})"
     demo.add_argument("--out", metavar="DIR", type=Path, default=Path(DEMO_DIRECTORY), help=words)
+    _add_verbose(demo)
     demo.set_defaults(run=_demo)
 
     run = commands.add_parser(
@@ -120,6 +121,7 @@ def _parser() -> _Parser:
         "such as fabric.nics=128; transport.pmtu=2048 sets every transport's,"
         " transport.mrc.pmtu=2048 one's",
     )
+    _add_verbose(run)
     run.set_defaults(run=_run)
 
     sweep = commands.add_parser(
@@ -169,6 +171,11 @@ def _parser() -> _Parser:
     for command in (demo, run, sweep, bench, *of_lab, of_doctor, of_plan):
         command.add_argument("--json", action="store_true", help="print JSON and nothing else")
     return parser
+
+
+def _add_verbose(parser: argparse.ArgumentParser) -> None:
+    words = "also print, on standard error, the values that were derived at start"
+    parser.add_argument("-v", "--verbose", action="store_true", help=words)
 
 
 def _demo(arguments: argparse.Namespace) -> int:
@@ -312,7 +319,7 @@ def _simulate(
     with ExitStack() as at_last:
         if out is not None:
             at_last.callback(_written(result, out, picture))
-        _report(result, arguments.json)
+        _report(result, arguments)
     for file in pcap_paths(pcap, [run.name for run in result.transports]).values():
         say(f"What crossed the links is in {file}; mrc decode shows it.")
     return result.exit_status
@@ -341,14 +348,15 @@ def _shown(directory: Path) -> str:
     )
 
 
-def _report(result: Result, as_json: bool) -> None:
-    from openmrc.report.table import derived_line, print_table, sentences, warnings
+def _report(result: Result, arguments: argparse.Namespace) -> None:
+    from openmrc.report.table import print_derived, print_table, sentences, warnings
 
+    if arguments.verbose:
+        print_derived(result, sys.stderr)
     for run in result.transports:
-        say(derived_line(run))
         for line in warnings(result, run):
             say(line)
-    if as_json:
+    if arguments.json:
         print(json.dumps(result.summary(), indent=2), flush=True)
         for sentence in sentences(result):
             say(sentence)

@@ -194,29 +194,29 @@ def _watched(reader: Reader) -> Iterator[Captured]:
 # The columns of the tables: what of a row each shows, and its heading.
 HEADINGS = {
     "packets": "packets",
-    "payload_bytes": "payload\nbytes",
+    "payload_bytes": "payload, bytes",
     "messages": "messages",
-    "psn_first": "first\nPSN",
-    "psn_last": "last\nPSN",
-    "psns_missing": "PSNs\nmissing",
-    "retransmitted": "retrans-\nmitted",
-    "duplicates": "dupli-\ncates",
-    "trimmed": "trimmed",
-    "trimmed_lasthop": "at last\nhop",
-    "ecn_marked": "CE\nmarks",
-    "evs_seen": "EVs\nseen",
-    "sacks": "SACK",
+    "psn_first": "first PSN",
+    "psn_last": "last PSN",
+    "psns_missing": "PSNs missing",
+    "retransmitted": "packets sent again",
+    "duplicates": "packets seen twice",
+    "trimmed": "packets trimmed",
+    "trimmed_lasthop": "trimmed at the last hop",
+    "ecn_marked": "packets with CE marks",
+    "evs_seen": "EVs seen",
+    "sacks": "SACKs",
     "skip_once": "SKIP_ONCE",
-    "cack_psn": "highest\ncack PSN",
-    "nacks": "NACK",
-    "acks": "ACK",
-    "naks": "NAK",
+    "cack_psn": "highest cack PSN",
+    "nacks": "NACKs, by reason",
+    "acks": "ACKs",
+    "naks": "NAKs",
     "probes": "probes",
-    "endpoint_requests": "endpoint\nrequests",
-    "endpoint_responses": "endpoint\nresponses",
-    "again": "PSNs seen\nagain",
-    "source_ports": "source\nports",
-    "cnps": "CNP",
+    "endpoint_requests": "endpoint requests",
+    "endpoint_responses": "endpoint responses",
+    "again": "PSNs seen again",
+    "source_ports": "source ports",
+    "cnps": "CNPs",
 }
 SEEN = ("packets", "payload_bytes", "messages", "psn_first", "psn_last", "psns_missing")
 LOSSES = ("retransmitted", "duplicates", "trimmed", "trimmed_lasthop")
@@ -279,21 +279,17 @@ def _print_pauses(roce: RoceSummary) -> None:
 
 
 def _print_table(title: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    from openmrc.tabular import Column, print_table
 
     if not rows:
         return
-    table = Table(title=title, title_justify="left")
-    table.add_column("destination", vertical="bottom")
-    for heading in ("QP", *(HEADINGS[name] for name in columns)):
-        table.add_column(heading, justify="right", vertical="bottom")
-    for row in rows[:ROWS_SHOWN]:
-        cells = (_cell(row, name) for name in columns)
-        table.add_row(row.destination, f"{row.qpn:#x}", *cells)
-    # A pipe has no width: a table in a file is as wide as it needs to be.
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else TABLE_WIDTH)
-    console.print(table)
+    headings = [Column("destination", words=True), Column("QP")]
+    headings += [Column(HEADINGS[name]) for name in columns]
+    cells = [
+        [row.destination, f"{row.qpn:#x}", *(_cell(row, name) for name in columns)]
+        for row in rows[:ROWS_SHOWN]
+    ]
+    print_table(title, headings, cells, sys.stdout, keys=2, pipe_width=TABLE_WIDTH)
     if len(rows) > ROWS_SHOWN:
         print(f"and {len(rows) - ROWS_SHOWN:,} more; --qp N shows one, --json shows all")
 

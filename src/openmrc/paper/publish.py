@@ -81,19 +81,18 @@ def publish(experiments: Sequence[Experiment], out: Path, runs: Path, quick: boo
 
 def table_of(experiments: Sequence[Experiment], findings: Mapping[str, Finding]) -> None:
     """Print the rows of the table at the top of the page."""
-    from rich.console import Console
-    from rich.table import Table
+    from openmrc.tabular import Column, print_table
 
-    shown = Table()
-    for heading in ("", "", "published", "measured", "verdict"):
-        shown.add_column(heading)
+    headings = ("experiment", "figure", "published", "measured", "verdict")
+    rows = []
     for experiment in experiments:
         name = experiment.name
         for check in findings[name].checks:
-            shown.add_row(name, check.what, check.published, measured(check), check.verdict.value)
+            cells = (check.what, check.published, measured(check), check.verdict.value)
+            rows.append([name, *cells])
             name = ""
-    width = None if sys.stdout.isatty() else 160
-    Console(highlight=False, width=width, markup=False).print(shown)
+    columns = [Column(heading, words=True) for heading in headings]
+    print_table(None, columns, rows, sys.stdout, keys=2, pipe_width=160)
 
 
 def _as_dict(check: Check) -> dict[str, Any]:

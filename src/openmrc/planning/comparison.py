@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from openmrc.planning.assumptions import ASSUMPTIONS
+from openmrc.planning.grounds import grounds
 from openmrc.planning.prices import Bill, bill
 from openmrc.planning.reliability import (
     Failure,
@@ -83,6 +84,7 @@ def as_json(
         "switch_rate_bps": first.switch_rate_bps,
         "designs": [_design(plan) for plan in plans],
         "ratios": ratios(plans),
+        "rests_on": grounds([plan.design for plan in plans], values),
         "assumptions": {
             name: {
                 "value": values[name],

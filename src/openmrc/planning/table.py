@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
 
-from rich.console import Console
-from rich.table import Table
-
 from openmrc.planning.assumptions import ASSUMPTIONS, VALUE_MAX
 from openmrc.planning.comparison import Plan, ratios
+from openmrc.planning.grounds import COST, INTERRUPTIONS, POWER, grounds
+from openmrc.tabular import Column, print_table
 from openmrc.units import fmt_rate
 
-WIDTH = 120  # of a pipe, which has none
+Grounds = Mapping[str, Sequence[str]]
 SELDOM_A_DAY = 1e-6  # once in 3,000 years: shown as never
 
 
@@ -23,15 +22,15 @@ def print_plan(
     out: IO[str],
 ) -> None:
     """Print fabrics, failures, collisions if any, and every assumption to `out`."""
-    console = Console(file=out, highlight=False, width=None if out.isatty() else WIDTH)
-    console.print(_fabrics(plans))
+    behind = grounds([plan.design for plan in plans], values)
+    _print_fabrics(plans, behind, out)
     for plan in plans:
-        console.print(_failures(plan))
+        _print_failures(plan, behind, out)
     for line in sentences(plans):
-        console.print(line, soft_wrap=True, markup=False)
+        print(line, file=out)
     if hashed is not None:
-        console.print(_collisions(hashed))
-    console.print(_assumptions(values))
+        _print_collisions(hashed, out)
+    _print_assumptions(values, out)
 
 
 def sentences(plans: Sequence[Plan]) -> list[str]:
@@ -49,122 +48,137 @@ def sentences(plans: Sequence[Plan]) -> list[str]:
     return said
 
 
-def _fabrics(plans: Sequence[Plan]) -> Table:
+def _print_fabrics(plans: Sequence[Plan], behind: Grounds, out: IO[str]) -> None:
     first = plans[0].design
-    table = Table(
-        title=f"{first.nics:,} GPUs, each with a NIC of {fmt_rate(first.nic_rate_bps)};"
-        f" switches of {fmt_rate(first.switch_rate_bps)}",
-        title_justify="left",
+    title = (
+        f"{first.nics:,} GPUs, each with a NIC of {fmt_rate(first.nic_rate_bps)};"
+        f" switches of {fmt_rate(first.switch_rate_bps)}"
     )
-    table.add_column("")
-    for plan in plans:
-        table.add_column(plan.design.name, justify="right")
     ratio = ratios(plans)
-    if ratio is not None:
-        table.add_column("ratio", justify="right")
-    for name, cells, key in _rows(plans):
-        last = [] if ratio is None else [_ratio(ratio[key]) if key else ""]
-        table.add_row(name, *cells, *last)
-    return table
+    columns = [
+        Column("figure", words=True),
+        *(Column(plan.design.name) for plan in plans),
+        *([] if ratio is None else [Column("ratio of the two")]),
+        Column("rests on the assumptions", words=True),
+    ]
+    rows = []
+    for name, cells, key, figure in _rows(plans):
+        of_both = [] if ratio is None else [_ratio(ratio[key]) if key else ""]
+        rows.append([name, *cells, *of_both, ", ".join(behind.get(figure, []))])
+    print_table(title, columns, rows, out)
 
 
-def _rows(plans: Sequence[Plan]) -> list[tuple[str, list[str], str]]:
-    """Return (name, a cell of each design, key of its ratio or "")."""
+def _rows(plans: Sequence[Plan]) -> list[tuple[str, list[str], str, str]]:
+    """Return (name, a cell of each design, key of its ratio or "", key of its grounds or "")."""
     designs = [plan.design for plan in plans]
     tiers = max(d.tiers for d in designs)
     rows = [
-        ("ports of a switch", [f"{d.radix} x {fmt_rate(d.port_rate_bps)}" for d in designs], ""),
-        ("NICs that would fit", [f"{d.nics_max:,}" for d in designs], ""),
-        ("NICs within one hop", [f"{d.reach(0):,}" for d in designs], ""),
-        ("switches on the longest path", [f"{d.hops_max}" for d in designs], ""),
+        (
+            "ports of a switch",
+            [f"{d.radix} x {fmt_rate(d.port_rate_bps)}" for d in designs],
+            "",
+            "",
+        ),
+        ("NICs that would fit", [f"{d.nics_max:,}" for d in designs], "", ""),
+        ("NICs within one hop", [f"{d.reach(0):,}" for d in designs], "", ""),
+        ("switches on the longest path", [f"{d.hops_max}" for d in designs], "", ""),
     ]
     rows += [
-        (f"T{tier} switches", [_nth(d.switches, tier) for d in designs], "")
+        (f"T{tier} switches", [_nth(d.switches, tier) for d in designs], "", "")
         for tier in range(tiers)
     ]
-    rows.append(("switches", [f"{sum(d.switches):,}" for d in designs], "switches"))
+    rows.append(("switches", [f"{sum(d.switches):,}" for d in designs], "switches", ""))
     stages = ("NIC-T0", *(f"T{tier}-T{tier + 1}" for tier in range(tiers - 1)))
     rows += [
-        (f"links {stage}", [_nth(d.links, number) for d in designs], "")
+        (f"links {stage}", [_nth(d.links, number) for d in designs], "", "")
         for number, stage in enumerate(stages)
     ]
     rows += [
-        ("links", [f"{sum(d.links):,}" for d in designs], "links"),
+        ("links", [f"{sum(d.links):,}" for d in designs], "links", ""),
         (
             f"transceivers of {fmt_rate(designs[0].nic_rate_bps)}",
             [f"{sum(d.transceivers):,}" for d in designs],
             "transceivers",
+            "",
         ),
-        ("power, kW", [f"{plan.bill.power_w / 1e3:,.0f}" for plan in plans], "power"),
-        ("cost, million USD", [f"{plan.bill.cost_usd / 1e6:,.2f}" for plan in plans], "cost"),
+        ("power, kW", [f"{plan.bill.power_w / 1e3:,.0f}" for plan in plans], "power", POWER),
+        ("cost, million USD", [f"{plan.bill.cost_usd / 1e6:,.2f}" for plan in plans], "cost", COST),
         (
             "mean time between interruptions",
             [_between(plan.between_interruptions_h) for plan in plans],
             "",
+            INTERRUPTIONS,
         ),
     ]
     return rows
 
 
-def _failures(plan: Plan) -> Table:
-    table = Table(title=f"Failures, {plan.design.name}", title_justify="left")
-    table.add_column("one failure of a")
-    for heading in (
-        "of",
-        "takes, of a\nNIC's bandwidth",
-        "from\nNICs",
-        "a day",
-        "interrupts\na day",
-    ):
-        table.add_column(heading, justify="right", vertical="bottom")
-    for failure in plan.failures:
-        table.add_row(
+def _print_failures(plan: Plan, behind: Grounds, out: IO[str]) -> None:
+    columns = [
+        Column("one failure of a", words=True),
+        Column("of how many"),
+        Column("takes, of a NIC's bandwidth, %"),
+        Column("from how many NICs"),
+        Column("failures a day"),
+        Column("job interruptions a day"),
+        Column("rests on the assumptions", words=True),
+    ]
+    rows = [
+        [
             failure.kind,
             f"{failure.things:,}",
-            f"{100 * failure.share:.3g} %" if failure.share < 1 else "all",
+            f"{100 * failure.share:.3g}",
             f"{failure.nics:,}",
             _rate(failure.per_day),
             _rate(failure.interruptions_per_day),
-        )
-    interruptions = _rate(plan.interruptions_per_day)
-    table.add_section()
-    table.add_row("interruptions of the job", "", "", "", "", interruptions)
-    return table
+            ", ".join(behind[failure.kind]),
+        ]
+        for failure in plan.failures
+    ]
+    total = ["all that interrupt the job", "", "", "", "", _rate(plan.interruptions_per_day)]
+    rows.append([*total, ", ".join(behind[INTERRUPTIONS])])
+    title = f"Failures, {plan.design.name}"
+    print_table(title, columns, rows, out, sections=[len(plan.failures)])
 
 
-def _collisions(hashed: dict[str, Any]) -> Table:
-    table = Table(
-        title=f"Hashed paths in the single plane: a ring across {hashed['t0s']:,} T0s of"
-        f" {hashed['nics_per_t0']} NICs and {hashed['uplinks']} uplinks",
-        title_justify="left",
+def _print_collisions(hashed: dict[str, Any], out: IO[str]) -> None:
+    title = (
+        f"Hashed paths in the single plane: a ring across {hashed['t0s']:,} T0s of"
+        f" {hashed['nics_per_t0']} NICs and {hashed['uplinks']} uplinks"
     )
-    for heading in ("QPs of\na pair", "uplinks\nin use", "slowest QP\ngets", "ring\ntakes"):
-        table.add_column(heading, justify="right", vertical="bottom")
-    for row in hashed["hashed"]:
-        table.add_row(
+    columns = [
+        Column("QPs of a pair", words=True),
+        Column("uplinks in use, %"),
+        Column("slowest QP gets, % of its share"),
+        Column("ring takes, times its ideal"),
+    ]
+    rows = [
+        [
             f"{row['qps']}",
-            f"{100 * row['used']:.1f} %",
-            f"{100 * row['share']:.1f} %",
-            f"{row['time']:.2f} x",
-        )
-    table.add_row("sprayed evenly", "100.0 %", "100.0 %", "1.00 x")
-    return table
+            f"{100 * row['used']:.1f}",
+            f"{100 * row['share']:.1f}",
+            f"{row['time']:.2f}",
+        ]
+        for row in hashed["hashed"]
+    ]
+    rows.append(["sprayed evenly", "100.0", "100.0", "1.00"])
+    print_table(title, columns, rows, out)
 
 
-def _assumptions(values: Mapping[str, float]) -> Table:
-    table = Table(
-        title="Assumptions, each to be set with --set NAME=VALUE; the rest is arithmetic",
-        title_justify="left",
-    )
-    table.add_column("name", no_wrap=True)
-    table.add_column("value", justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    table.add_column("from")
+def _print_assumptions(values: Mapping[str, float], out: IO[str]) -> None:
+    title = "Assumptions, each to be set with --set NAME=VALUE; the rest is arithmetic"
+    columns = [
+        Column("name", words=True),
+        Column("value"),
+        Column("unit", words=True),
+        Column("from", words=True),
+    ]
+    rows = []
     for name, known in ASSUMPTIONS.items():
         own = values[name] == known.value
         value = "never" if values[name] >= VALUE_MAX else f"{values[name]:,.10g}"
-        table.add_row(name, value, known.unit, known.source if own else "--set")
-    return table
+        rows.append([name, value, known.unit, known.source if own else "--set"])
+    print_table(title, columns, rows, out)
 
 
 def _nth(counts: Sequence[int], number: int) -> str:

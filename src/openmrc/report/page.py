@@ -53,7 +53,7 @@ def _about(result: Result) -> str:
 
 def _table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> str:
     """The table; each cell carries its heading for narrow screens, where rows become cards."""
-    names = [heading.replace("-\n", "").replace("\n", " ") for heading, _ in columns]
+    names = [heading for heading, _ in columns]
     labels = [f"{n}, {unit}" if unit else n for n, (_, unit) in zip(names, columns, strict=True)]
     heads = "".join(
         f'<th scope="col">{escape(name)}<br><span class="unit">{escape(unit)}</span></th>'

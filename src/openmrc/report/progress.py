@@ -9,12 +9,14 @@ from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from openmrc.jit.warmup import announcement
 from openmrc.run.simulation import Step
 from openmrc.say import say
 from openmrc.units import US
 
+BAR_WIDTH_MIN = 100  # columns of a window
 CLEAR = "\x1b[K"  # to the end of a terminal's line
 FAILURES_SAID = 5  # the others are in the data set
 
@@ -36,7 +38,8 @@ class Bar:
         self._index = -1
         self._progress = Progress(
             TextColumn("{task.description}"),
-            BarColumn(bar_width=30),
+            # In a narrow window the numbers stay, and the bar and the name make room.
+            *([BarColumn(bar_width=30)] if console.width >= BAR_WIDTH_MIN else []),
             TextColumn(
                 "{task.completed:,.0f} of {task.total:,.0f} flows, {task.fields[sim]} simulated"
             ),
@@ -60,7 +63,9 @@ class Bar:
         if step.index != self._index or self._task is None:
             if self._task is not None:
                 self._progress.remove_task(self._task)
-            label = f"{step.transport} ({step.index + 1} of {step.count})"
+            name = Text(step.transport)
+            name.truncate(self._progress.console.width // 8, overflow="ellipsis")
+            label = f"{name.plain} ({step.index + 1} of {step.count})"
             self._task = self._progress.add_task(label, total=now.flows_total, sim=sim)
             self._index = step.index
         self._progress.update(self._task, completed=now.flows_done, sim=sim)

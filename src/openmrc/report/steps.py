@@ -12,15 +12,15 @@ from openmrc.units import MS, US, S, fmt_time
 
 # (heading, unit) of each column, in the order of `row`.
 COLUMNS = (
-    ("training", ""),
-    ("steps", ""),
-    ("step p50", "ms"),
-    ("step p100", "ms"),
-    ("ideal,\ncompute", "ms"),
-    ("ideal,\nnetwork", "ms"),
-    ("lost to\nnetwork", "%"),
-    ("GPUs\nbusy", "%"),
-    ("died", ""),
+    ("training over", ""),
+    ("steps completed", ""),
+    ("time of a step, p50", "ms"),
+    ("time of a step, p100", "ms"),
+    ("ideal step, compute alone", "ms"),
+    ("ideal step, perfect network", "ms"),
+    ("GPU time lost to the network", "%"),
+    ("GPU time computing", "%"),
+    ("job died", ""),
 )
 
 

@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import IO, Any
 
-from rich.console import Console
-from rich.table import Table
-
+from openmrc import tabular
 from openmrc.fabric.queues import QUEUE_PACKETS_MIN
 from openmrc.report import steps
 from openmrc.report.steps import rounded
 from openmrc.run.figures import ROCE
 from openmrc.run.outcome import TransportResult
 from openmrc.run.results import Result
+from openmrc.scenario.transports import AnyTransport
+from openmrc.tabular import Column
 from openmrc.units import US, fmt_rate, fmt_size, fmt_time
 
 # (heading, unit) of each column, in the order of `row`.
 COLUMNS = (
     ("transport", ""),
-    ("p50", "us"),
-    ("p99", "us"),
-    ("p100", "us"),
-    ("goodput", "Gb/s"),
-    ("retrans-\nmitted", "packets"),
-    ("lost to\nfaults", "packets"),
-    ("time /\nideal", ""),
-    ("finished", ""),
+    ("flow completion time, p50", "us"),
+    ("flow completion time, p99", "us"),
+    ("flow completion time, p100", "us"),
+    ("goodput of all flows", "Gb/s"),
+    ("packets sent again", ""),
+    ("packets lost to faults", ""),
+    ("time over ideal time", ""),
+    ("all flows finished after", ""),
 )
 
 SLOW_GBPS = 10
@@ -71,27 +71,26 @@ def _job_row(name: str, job: dict[str, Any]) -> list[str]:
 def print_table(result: Result, out: IO[str]) -> None:
     """Print the table and what follows from it to `out`."""
     title = f"{result.scenario.name}, seed {result.scenario.seed}"
-    # A pipe has no width: a table in a file is as wide as it needs to be.
-    console = Console(file=out, highlight=False, width=None if out.isatty() else 120)
-    console.print(
-        _table(title, COLUMNS, [cells for run in result.transports for cells in rows(run)])
-    )
+    cells = [cells for run in result.transports for cells in rows(run)]
+    tabular.print_table(title, _headed(COLUMNS), cells, out)
     if trained := steps.rows(result):
-        console.print(_table(None, steps.COLUMNS, trained))
+        tabular.print_table(None, _headed(steps.COLUMNS), trained, out)
     for sentence in sentences(result):
-        console.print(sentence, soft_wrap=True, markup=False)
+        print(sentence, file=out)
 
 
-def _table(
-    title: str | None, columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]
-) -> Table:
-    table = Table(title=title, title_justify="left")
-    for number, (heading, unit) in enumerate(columns):
-        text = f"{heading}\n{unit}" if unit else heading
-        table.add_column(text, justify="right" if number else "left", vertical="bottom")
-    for cells in rows:
-        table.add_row(*cells)
-    return table
+def _headed(columns: Sequence[tuple[str, str]]) -> list[Column]:
+    first, *others = (f"{heading}, {unit}" if unit else heading for heading, unit in columns)
+    return [Column(first, words=True), *map(Column, others)]
+
+
+def print_derived(result: Result, out: IO[str]) -> None:
+    """Print the values that were derived at start: a row for each, a column for each transport."""
+    derivations = [derived(run) for run in result.transports]
+    keys = dict.fromkeys(key for each in derivations for key in each)
+    cells = [[key, *(each.get(key, "-") for each in derivations)] for key in keys]
+    names = [Column(run.name) for run in result.transports]
+    tabular.print_table("Derived at start", [Column("value", words=True), *names], cells, out)
 
 
 def warnings(result: Result, run: TransportResult) -> list[str]:
@@ -132,7 +131,25 @@ def sentences(result: Result) -> list[str]:
     said += [of_roce(run) for run in result.transports if "roce.acks" in run.counters]
     if len(result.transports) > 1 and not result.partial:
         said.append(who_finished_last(result))
+        if result.fault_marks:
+            said += filter(None, map(rests_on_convergence, result.scenario.transports))
     return said
+
+
+def rests_on_convergence(section: AnyTransport) -> str:
+    """Return on which assumption the times of hashed paths rest where links fail; "" of others."""
+    transport = section.build()
+    if isinstance(transport.convergence_ps, tuple):
+        low, high = transport.convergence_ps
+    elif transport.paths == "single":
+        low = high = transport.convergence_ps
+    else:
+        return ""
+    takes = fmt_time(high) if low == high else f"{fmt_time(low)} to {fmt_time(high)}"
+    return (
+        f"{section.name}: routing is taken to converge {takes} after a fault, and its times rest on"
+        " that; another: transport.convergence."
+    )
 
 
 def of_roce(run: TransportResult) -> str:
@@ -171,11 +188,6 @@ def who_finished_last(result: Result) -> str:
         f"{last} finished last, after {rounded(last_ps)}:"
         f" {last_ps / first_ps:.2f} times as long as {first} ({rounded(first_ps)})."
     )
-
-
-def derived_line(run: TransportResult) -> str:
-    """Return the values derived at start, as one line."""
-    return f"{run.name}: " + ", ".join(f"{key} {value}" for key, value in derived(run).items())
 
 
 def derived(run: TransportResult) -> dict[str, str]:

@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 
 OVER = "--over"
 PIPE_WIDTH = 1000
+# Of the table: what stands above a column, and the column of the data set.
+FIGURES_SHOWN = {
+    "flow completion time, p50, us": "flows.fct_us.p50",
+    "flow completion time, p99, us": "flows.fct_us.p99",
+    "flow completion time, p100, us": "flows.fct_us.p100",
+    "goodput of all flows, Gb/s": "goodput_gbps.total",
+    "time over ideal time": "slowdown_p100",
+    "flows completed": "flows.completed",
+    "of flows": "flows.total",
+}
 
 
 def run_command(arguments: argparse.Namespace) -> int:
@@ -87,27 +97,16 @@ def _all_well(table: pl.DataFrame) -> bool:
 
 def _print(table: pl.DataFrame, keys: list[str]) -> None:
     import polars as pl
-    from rich.console import Console
-    from rich.table import Table
 
-    shown = Table()
-    columns = {
-        "transport": "transport",
-        "p50, us": "flows.fct_us.p50",
-        "p99, us": "flows.fct_us.p99",
-        "p100, us": "flows.fct_us.p100",
-        "goodput, Gb/s": "goodput_gbps.total",
-        "time / ideal": "slowdown_p100",
-        "completed": "flows.completed",
-        "of": "flows.total",
-    }
-    columns = {key: key for key in keys} | columns
-    for heading in columns:
-        shown.add_column(heading, justify="left" if heading in [*keys, "transport"] else "right")
-    for row in table.with_columns(pl.col("transport").fill_null("failed")).iter_rows(named=True):
-        shown.add_row(*(_cell(row[column]) for column in columns.values()))
-    # A pipe has no width: a table in a file is as wide as it needs to be.
-    Console(highlight=False, width=None if sys.stdout.isatty() else PIPE_WIDTH).print(shown)
+    from openmrc.tabular import Column, print_table
+
+    columns = {key: key for key in [*keys, "transport"]} | FIGURES_SHOWN
+    named = [Column(heading, words=heading not in FIGURES_SHOWN) for heading in columns]
+    rows = [
+        [_cell(row[column]) for column in columns.values()]
+        for row in table.with_columns(pl.col("transport").fill_null("failed")).iter_rows(named=True)
+    ]
+    print_table(None, named, rows, sys.stdout, keys=len(keys) + 1, pipe_width=PIPE_WIDTH)
 
 
 def _cell(value: Any) -> str:

@@ -1,0 +1,119 @@
+"""Tables for people, of which no figure is ever cut: what is too wide is stacked.
+
+A column of numbers is as wide as its longest number, and its heading wraps at words. Where not all
+columns fit beside each other, the others follow in a table below, which begins with the same key.
+Words wrap, so a column of words takes what the numbers leave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import IO, Literal, NamedTuple
+
+from rich.console import Console
+from rich.table import Table
+
+WORD_MAX = 24  # longer words (an IPv6 address) are broken where room is short
+BORDER = 3  # of a column: a line and a blank at either side
+PIPE_WIDTH = 120  # a pipe has no width
+
+
+class Column(NamedTuple):
+    """A heading that says what is below it, with its unit; `words` may wrap, numbers may not."""
+
+    heading: str
+    words: bool = False
+
+
+Vertical = Literal["top", "bottom"]
+Cells = Sequence[Sequence[str]]
+
+
+def print_table(
+    title: str | None,
+    columns: Sequence[Column],
+    rows: Cells,
+    out: IO[str],
+    *,
+    keys: int = 1,
+    pipe_width: int = PIPE_WIDTH,
+    sections: Sequence[int] = (),
+) -> None:
+    """Print a table to `out`, in as many parts as its width asks for.
+
+    The first `keys` columns say what a row is, and stand in each part. A line is drawn above the
+    rows numbered in `sections`.
+    """
+    console = _console(out, pipe_width)
+    # Beside cells that wrap, the others begin where these do.
+    vertical: Vertical = "top" if any(column.words for column in columns[keys:]) else "bottom"
+    for number, part in enumerate(_parts(columns, rows, keys, console.width)):
+        table = Table(title=None if number else title, title_justify="left")
+        for (heading, words), width in part.values():
+            table.add_column(
+                heading,
+                justify="left" if words else "right",
+                vertical=vertical,
+                width=width,
+                overflow="fold",
+            )
+        for row, cells in enumerate(rows):
+            if row in sections:
+                table.add_section()
+            table.add_row(*(cells[index] for index in part))
+        console.print(table, markup=False)
+
+
+def _console(out: IO[str], pipe_width: int) -> Console:
+    return Console(
+        file=out, highlight=False, markup=False, width=None if out.isatty() else pipe_width
+    )
+
+
+def _parts(
+    columns: Sequence[Column], rows: Cells, keys: int, width: int
+) -> list[dict[int, tuple[Column, int]]]:
+    """The columns of each part by their place in a row, with their widths."""
+    least = [_least(column, _cells(rows, i)) for i, column in enumerate(columns)]
+    key = list(range(keys))
+    parts: list[list[int]] = [key]
+    for i in range(keys, len(columns)):
+        if len(parts[-1]) > keys and _room(width, [*parts[-1], i], least) < 0:
+            parts.append(key)
+        parts[-1] = [*parts[-1], i]
+    return [_widened(part, columns, rows, least, width) for part in parts]
+
+
+def _widened(
+    part: list[int], columns: Sequence[Column], rows: Cells, least: list[int], width: int
+) -> dict[int, tuple[Column, int]]:
+    """Give columns of words what room is left, or take from them what is missing."""
+    widths = {i: least[i] for i in part}
+    room = _room(width, part, least)
+    for i in part:
+        if columns[i].words:
+            longest = max(
+                (len(line) for cell in [*_cells(rows, i)] for line in cell.split("\n")), default=0
+            )
+            wanted = max(longest, widths[i]) - widths[i]
+            more = max(min(room, wanted), 1 - widths[i])
+            widths[i] += more
+            room -= more
+    return {i: (columns[i], widths[i]) for i in part}
+
+
+def _room(width: int, part: Sequence[int], least: Sequence[int]) -> int:
+    return width - 1 - sum(least[i] + BORDER for i in part)
+
+
+def _least(column: Column, cells: Sequence[str]) -> int:
+    """The width below which a number would be cut, or a word broken."""
+    heading = max((len(word) for word in column.heading.split()), default=1)
+    if not column.words:
+        return max([heading, *map(len, cells)])
+    words = [len(word) for cell in cells for word in cell.split()]
+    return max(heading, min(max(words, default=0), WORD_MAX), 1)
+
+
+def _cells(rows: Cells, i: int) -> list[str]:
+    return [cells[i] for cells in rows]
