@@ -90,7 +90,6 @@ def test_bad_input_is_status_2_one_line_and_nothing_written(
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ("", "the following arguments are required: COMMAND; see mrc --help"),
         ("walk", "invalid choice: 'walk'"),
         ("run", "nothing to run; name SCENARIO.toml, or --topo FILE --cm FILE"),
         ("run no.toml", "no.toml: cannot be read (No such file or directory)"),

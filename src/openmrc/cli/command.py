@@ -11,13 +11,15 @@ import argparse
 import gc
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from openmrc.cli import decode, doctor, interrupts, streams
+from openmrc.cli import decode, doctor, init, interrupts, streams
 from openmrc.cli import lab as labs
 from openmrc.errors import InputError, OpenMrcError, OutputError
 from openmrc.paper import command as paper
@@ -32,6 +34,14 @@ if TYPE_CHECKING:
 
 DEMO_DIRECTORY = "openmrc-demo"
 WORLDS = ("sim", "lab")
+EXAMPLES = """examples:
+  mrc demo                            one all-reduce, three transports, links cut; a picture
+  mrc init first.toml                 write a commented scenario
+  mrc run first.toml --out results    run it; results/report.html is a page to look at
+  mrc run first.toml --set fabric.nics=128 --json
+  mrc sweep first.toml --over transport.pmtu=2048,4096 --over seed=1..5 --out swept
+  mrc plan --gpus 65536               switches, optics, power, cost and failures, by arithmetic
+  mrc COMMAND --help                  every option of a command"""
 EXIT_NOBODY_READS, EXIT_BAD_INPUT, EXIT_NOT_WRITTEN, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
@@ -66,6 +76,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run_command(argv: Sequence[str]) -> int:
+    if not argv:
+        print(_parser().format_help(), end="")
+        return 0
     ours, theirs = labs.split(argv)
     arguments = _parser().parse_args(ours, argparse.Namespace(theirs=theirs))
     status: int = arguments.run(arguments)
@@ -76,6 +89,11 @@ class _Parser(argparse.ArgumentParser):
     """argparse that refuses in one line, as every other bad input is refused."""
 
     def error(self, message: str) -> NoReturn:
+        wrong = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
+        if wrong is not None:
+            known = re.findall(r"[\w-]+", wrong[2])
+            near = get_close_matches(wrong[1], known, n=1)
+            message += f"; did you mean {near[0]!r}?" if near else ""
         raise InputError(f"{message}; see {self.prog} --help")
 
     def _print_message(self, message: str, file: Any = None) -> None:
@@ -85,11 +103,15 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> _Parser:
     parser = _Parser(
-        prog="mrc", description="Simulate multi-plane fabrics that carry MRC, packet by packet."
+        prog="mrc",
+        description="Simulate multi-plane fabrics that carry MRC, packet by packet.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"openmrc {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
+    init.add_command(commands)
     demo = commands.add_parser("demo", help="MRC and two rivals while links are cut")
     words = f"directory for the picture and the other results (default: {DEMO_DIRECTORY})"
     demo.add_argument("--out", metavar="DIR", type=Path, default=Path(DEMO_DIRECTORY), help=words)

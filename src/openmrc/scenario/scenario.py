@@ -30,6 +30,7 @@ from openmrc.scenario.toml import (
     File,
     Files,
     Table,
+    meant,
     plain,
     read_table,
     refuse_no_table,
@@ -382,7 +383,9 @@ def _of_kind(
     if kind is None:
         raise InputError(f"{place}.kind: is missing; accepted: {', '.join(kinds)}")
     if not isinstance(kind, str) or kind not in kinds:
-        raise InputError(f"{place}.kind: {kind!r} is refused; accepted: {', '.join(kinds)}")
+        raise InputError(
+            f"{place}.kind: {kind!r} is refused; {meant(kind, kinds)}accepted: {', '.join(kinds)}"
+        )
     return read_table(table, kinds[kind], place, base, **dict.fromkeys(("kind", *also)))
 
 

@@ -25,17 +25,32 @@ S = TypeVar("S", bound=msgspec.Struct)
 AUTO = "auto"  # how a file says "derive it"; in a Struct it is None
 
 
+def meant(word: Any, known: Iterable[str]) -> str:
+    """Return "did you mean 'nics'? " for a word that is nearly a known one, else ""."""
+    known = {each.lower(): each for each in known}
+    near = get_close_matches(str(word).lower(), known, n=1)
+    return f"did you mean {known[near[0]]!r}? " if near else ""
+
+
 class Quantity(int):
     """An integer in openmrc's unit that a file writes as text with a unit."""
 
     UNIT: ClassVar[str] = ""  # what a name says of it: "_ps"
+    UNITS: ClassVar[Iterable[str]] = ()  # of texts
     READ: ClassVar[Callable[[str], int]]
     WRITE: ClassVar[Callable[[int], str]]
 
     @classmethod
     def parse(cls, text: str) -> Self:
         """Return the quantity that `text` states; raise `InputError` otherwise."""
-        return cls(cls.READ(text))
+        try:
+            return cls(cls.READ(text))
+        except InputError as error:
+            unit = re.sub(r"^[\s\d.+-]*", "", str(text)).strip()
+            # One unit in another's letters: "100gbps". "5m" is too short to be near to anything.
+            near = [] if unit in cls.UNITS else [u for u in cls.UNITS if u.lower() == unit.lower()]
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise InputError(f"{error}{hint}") from None
 
     def text(self) -> str:
         """Return the text that `parse` reads back as the same integer."""
@@ -46,18 +61,21 @@ class Time(Quantity):
     """Picoseconds."""
 
     UNIT, READ, WRITE = "_ps", units.parse_time, units.fmt_time
+    UNITS = units.TIME_PS
 
 
 class Rate(Quantity):
     """Bit/s."""
 
     UNIT, READ, WRITE = "_bps", units.parse_rate, units.fmt_rate
+    UNITS = units.RATE_BPS
 
 
 class Size(Quantity):
     """Bytes."""
 
     UNIT, READ, WRITE = "_bytes", units.parse_size, units.fmt_size
+    UNITS = units.SIZE_BYTES
 
 
 class ByteCount(Size):
@@ -156,7 +174,10 @@ class Choice(str):
             return cls(text)
         if isinstance(text, str) and ":" in text:
             return cls(find(text, cls.ROLE, base))
-        raise InputError(f"{text!r} is refused; accepted: {', '.join(cls.WORDS)} or FILE.py:NAME")
+        raise InputError(
+            f"{text!r} is refused; {meant(text, cls.WORDS)}accepted: {', '.join(cls.WORDS)}"
+            " or FILE.py:NAME"
+        )
 
     @property
     def file(self) -> Path | None:
@@ -223,9 +244,9 @@ def refuse_unknown(table: Mapping[str, Any], known: Iterable[str], place: str) -
             continue
         path = f"{place}.{key}" if place else key
         what = "table" if isinstance(value, dict | list) else "key"
-        near = get_close_matches(key, known, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise InputError(f"{path}: unknown {what}; {hint}accepted here: {', '.join(known)}")
+        raise InputError(
+            f"{path}: unknown {what}; {meant(key, known)}accepted here: {', '.join(known)}"
+        )
 
 
 def write_table(header: str, struct: msgspec.Struct, **first: Any) -> str:
@@ -296,6 +317,7 @@ def _as_value_error(read: Any, *arguments: Any) -> Any:
 
 def _explain(message: str, table: Table, fields: Mapping[str, Any], place: str) -> str:
     """Turn msgspec's words into place, value and remedy."""
+    hint = ""
     message, _, path = message.partition(" - at `$")
     key = path.rstrip("`").lstrip(".").partition("[")[0]  # of a list: the list
     if missing := re.fullmatch(r"Object missing required field `(.*)`", message):
@@ -305,7 +327,8 @@ def _explain(message: str, table: Table, fields: Mapping[str, Any], place: str) 
     if message.startswith("Invalid enum value"):
         kinds = get_args(fields[key].type)  # the words, or the union of them with None
         words = [word for kind in kinds for word in get_args(kind) or (kind,)]
-        accepted = ", ".join(AUTO if word is type(None) else word for word in words)
+        words = [AUTO if word is type(None) else word for word in words]
+        accepted, hint = ", ".join(words), meant(table.get(key), words)
     elif message.startswith("Expected"):
         accepted = message.removeprefix("Expected ").partition(", got ")[0].replace("`", "")
         for word, meaning in _WORDS.items():
@@ -313,7 +336,7 @@ def _explain(message: str, table: Table, fields: Mapping[str, Any], place: str) 
         accepted = accepted.replace(" | null", f' or "{AUTO}"').replace(" | ", " or ")
     else:
         return f"{place}.{key}: {message}"
-    return f"{place}.{key}: {table.get(key)!r} is refused; accepted: {accepted}"
+    return f"{place}.{key}: {table.get(key)!r} is refused; {hint}accepted: {accepted}"
 
 
 _WORDS = {
