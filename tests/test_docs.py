@@ -115,6 +115,11 @@ def test_the_blocks_of_the_api_page_run(tmp_path: Path) -> None:
     lines = blocks("docs/api.md", "python")
     out = run_in(tmp_path, "\n".join([*lines, "print(larger.fabric.nics, slowest.height)"]))
     assert re.findall(r"shape: .*", out) == ["shape: (2, 3)", "shape: (4, 3)"]
+    assert re.search(
+        r"^<Result of a lossy T0, seed 1: mrc [\d.]+us, single [\d.]+[um]s>$", out, re.M
+    )
+    assert (tmp_path / "results/summary.json").exists()
+    assert "</html>" in (tmp_path / "report.html").read_text(encoding="utf-8")
     assert out.splitlines()[-1] == "32 3"
 
 

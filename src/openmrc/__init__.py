@@ -19,8 +19,7 @@ from openmrc.version import __version__
 
 if TYPE_CHECKING:
     from openmrc.errors import InputError, MissingExtra, OpenMrcError, OutputError
-    from openmrc.run.results import Result
-    from openmrc.run.simulation import simulate
+    from openmrc.report.result import Result, simulate
     from openmrc.scenario.scenario import (
         Scenario,
         demo_scenario,
@@ -36,13 +35,13 @@ _HOMES = {
     "MissingExtra": "openmrc.errors",
     "OpenMrcError": "openmrc.errors",
     "OutputError": "openmrc.errors",
-    "Result": "openmrc.run.results",
+    "Result": "openmrc.report.result",
     "Scenario": "openmrc.scenario.scenario",
     "demo_scenario": "openmrc.scenario.scenario",
     "load_scenario": "openmrc.scenario.scenario",
     "make_scenario": "openmrc.scenario.scenario",
     "parse_scenario": "openmrc.scenario.scenario",
-    "simulate": "openmrc.run.simulation",
+    "simulate": "openmrc.report.result",
     "sweep": "openmrc.sweeps.sweep",
 }
 
@@ -63,6 +62,10 @@ __all__ = [
 ]
 
 accept_old_names()
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,8 @@
-"""A file that a command makes where a user says: a new one, and whole."""
+"""A file that openmrc makes where a user says: whole, and in place of another only if asked to."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from openmrc.errors import InputError, OutputError
@@ -27,4 +28,23 @@ def write_new(file: Path, text: str, said_by: str = "") -> None:
     except OSError as error:
         if not there:
             file.unlink(missing_ok=True)
+        raise OutputError(place, error, "name another file") from None
+
+
+def write_whole(file: Path, text: str, said_by: str = "") -> None:
+    """Write `text` to a file, in place of one that is there: aside first, so that none is half.
+
+    Raises `InputError` for a file that cannot be, `OutputError` for one that there is no room for.
+    """
+    place = f"{said_by} {file}".strip()
+    there = file.exists() and not file.is_file()
+    aside = file if there else file.with_name(f".unfinished-{os.getpid()}-{file.name}")
+    try:
+        aside.write_text(text, encoding="utf-8")
+        if not there:
+            aside.replace(file)
+    except NO_PLACE as error:
+        raise InputError(f"{place}: cannot be written ({error.strerror}); name a file") from None
+    except OSError as error:
+        aside.unlink(missing_ok=True)
         raise OutputError(place, error, "name another file") from None

@@ -29,7 +29,7 @@ def html(result: Result) -> str:
         "TITLE": escape(f"{result.scenario.name}, seed {result.scenario.seed}"),
         "ABOUT": escape(_about(result)),
         "STYLE": assets.joinpath("page.css").read_text(encoding="utf-8"),
-        "TABLE": _table(COLUMNS, [cells for run in result.transports for cells in rows(run)]),
+        "TABLE": table_of(result),
         "STEPS": _table(steps.COLUMNS, trained) if (trained := steps.rows(result)) else "",
         "SENTENCES": "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences(result)),
         "DERIVED": _derived(result),
@@ -44,6 +44,11 @@ def html(result: Result) -> str:
         name, _, rest = piece.partition("}}")
         page += parts[name] + rest
     return page
+
+
+def table_of(result: Result) -> str:
+    """Return the table of a run, as HTML."""
+    return _table(COLUMNS, [cells for run in result.transports for cells in rows(run)])
 
 
 def _about(result: Result) -> str:

@@ -70,9 +70,8 @@ def _job_row(name: str, job: dict[str, Any]) -> list[str]:
 
 def print_table(result: Result, out: IO[str]) -> None:
     """Print the table and what follows from it to `out`."""
-    title = f"{result.scenario.name}, seed {result.scenario.seed}"
     cells = [cells for run in result.transports for cells in rows(run)]
-    tabular.print_table(title, _headed(COLUMNS), cells, out)
+    tabular.print_table(result.title, _headed(COLUMNS), cells, out)
     if trained := steps.rows(result):
         tabular.print_table(None, _headed(steps.COLUMNS), trained, out)
     for sentence in sentences(result):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from openmrc.sim.watch.samples import Samples
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TransportResult:
     """One transport's run. Arrays have one entry per flow (`flows`) or per bin (`timeline`)."""
 
@@ -57,6 +57,11 @@ class TransportResult:
     pauses: Sequence[dict[str, Any]] = ()  # ports that PFC held the longest, with their times
     samples: Samples | None = None  # what the run looked like over time, if it was sampled
     training: TrainingResult | None = None  # the steps, if the workload is training
+
+    def __repr__(self) -> str:
+        """One short line: the arrays are long."""
+        done, total = int(self.completed.sum()), len(self.completed)
+        return f"<TransportResult {self.name!r}: {done:,} of {total:,} flows completed>"
 
     @property
     def completed(self) -> NDArray[np.bool_]:

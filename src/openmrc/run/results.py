@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 from openmrc import version
 from openmrc.run.outcome import TransportResult
+from openmrc.units import fmt_time
 
 if TYPE_CHECKING:
     import polars as pl
 
     from openmrc.scenario.scenario import Scenario
 
+SHOWN = 4  # transports in the line of a result
 # What a shell sees. 2, bad input, never reaches a Result.
 EXIT_OK, EXIT_UNFINISHED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Result:
     """All transports of one scenario, in its order."""
 
@@ -28,6 +30,21 @@ class Result:
     partial: bool
     wall_s: float
     fault_marks: Sequence[tuple[int, str]] = field(default=())
+
+    def __repr__(self) -> str:
+        """One short line: what ran, and when each transport had finished."""
+        times = (
+            f"{run.name} " + ("unfinished" if run.finish_ps is None else fmt_time(run.finish_ps))
+            for run in self.transports[:SHOWN]
+        )
+        more = ", ..." if len(self.transports) > SHOWN else ""
+        partial = ", partial" if self.partial else ""
+        return f"<Result of {self.title}{partial}: {', '.join(times)}{more}>"
+
+    @property
+    def title(self) -> str:
+        """The scenario's name and seed."""
+        return f"{self.scenario.name}, seed {self.scenario.seed}"
 
     @property
     def exit_status(self) -> int:
