@@ -29,6 +29,7 @@ READERS = {
     "sweep": "sweep {} --over seed=1,2 --out swept",
     "decode": "decode {}",
     "lab": "lab {} -- true",
+    "compare": "compare {} folder",
     "perf": "perf write_bw",  # the host file, which a variable names
 }
 INPUTS = {

@@ -62,6 +62,7 @@ COMMANDS = {
     "decode of MRC": "decode 'a-multipath reliable connection.pcapng'",
     "sweep": "sweep x.toml --over seed=1,2 --over transport.pmtu=1024,2048 --out swept",
     "plan": "plan --gpus 65536 --collisions",
+    "compare": "compare out out",
 }
 NUMBER = re.compile(r"(?<![\w.,])\d[\d,]*(?:\.\d+)?(?![\w.,])")
 
@@ -71,7 +72,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("tables")
     (path / "x.toml").write_text(SCENARIO)
     (path / "t.toml").write_text(TRAINING)
-    assert main(["run", str(path / "x.toml"), "--pcap", str(path / "a.pcapng"), "--json"]) == 0
+    kept = ["--pcap", str(path / "a.pcapng"), "--out", str(path / "out")]
+    assert main(["run", str(path / "x.toml"), *kept, "--json"]) == 0
     return path
 
 

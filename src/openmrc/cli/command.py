@@ -19,7 +19,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from openmrc.cli import decode, doctor, init, interrupts, streams
+from openmrc.cli import compare, completion, decode, doctor, init, interrupts, streams
 from openmrc.cli import lab as labs
 from openmrc.errors import InputError, OpenMrcError, OutputError
 from openmrc.paper import command as paper
@@ -185,12 +185,14 @@ def _parser() -> _Parser:
     soak.set_defaults(run=_soak)
 
     decode.add_command(commands)
+    of_compare = compare.add_command(commands)
     of_lab = labs.add_command(commands)
     of_doctor = doctor.add_command(commands)
     perf.add_command(commands)
     of_plan = planning.add_command(commands)
     paper.add_command(commands)
-    for command in (demo, run, sweep, bench, *of_lab, of_doctor, of_plan):
+    completion.add_command(commands, parser)
+    for command in (demo, run, sweep, bench, *of_lab, of_doctor, of_plan, of_compare):
         command.add_argument("--json", action="store_true", help="print JSON and nothing else")
     return parser
 

@@ -30,7 +30,7 @@ def html(result: Result) -> str:
         "ABOUT": escape(_about(result)),
         "STYLE": assets.joinpath("page.css").read_text(encoding="utf-8"),
         "TABLE": table_of(result),
-        "STEPS": _table(steps.COLUMNS, trained) if (trained := steps.rows(result)) else "",
+        "STEPS": html_table(steps.COLUMNS, trained) if (trained := steps.rows(result)) else "",
         "SENTENCES": "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences(result)),
         "DERIVED": _derived(result),
         "SCENARIO": escape(_scenario(result)),
@@ -48,7 +48,7 @@ def html(result: Result) -> str:
 
 def table_of(result: Result) -> str:
     """Return the table of a run, as HTML."""
-    return _table(COLUMNS, [cells for run in result.transports for cells in rows(run)])
+    return html_table(COLUMNS, [cells for run in result.transports for cells in rows(run)])
 
 
 def _about(result: Result) -> str:
@@ -56,8 +56,8 @@ def _about(result: Result) -> str:
     return f"{workload} on a {fabric} fabric, openmrc {version.__version__}"
 
 
-def _table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> str:
-    """The table; each cell carries its heading for narrow screens, where rows become cards."""
+def html_table(columns: Sequence[tuple[str, str]], rows: Sequence[Sequence[str]]) -> str:
+    """Return a table; cells carry their headings for narrow screens, where rows become cards."""
     names = [heading for heading, _ in columns]
     labels = [f"{n}, {unit}" if unit else n for n, (_, unit) in zip(names, columns, strict=True)]
     heads = "".join(

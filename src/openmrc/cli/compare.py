@@ -1,0 +1,52 @@
+"""`mrc compare`: results directories side by side, as a table, an object or a page."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from openmrc.say import say
+
+
+def add_command(commands: Any) -> argparse.ArgumentParser:
+    """Add `compare` to the subparsers of `mrc`, and return its parser."""
+    parser: argparse.ArgumentParser = commands.add_parser(
+        "compare",
+        help="results directories side by side",
+        description="A row for each transport of each results directory, and what the scenarios"
+        " differ in from the first one's.",
+    )
+    add = parser.add_argument
+    add("first", metavar="DIR", help="a directory that mrc run --out has written")
+    add("others", metavar="DIR", nargs="+", help="to compare with it")
+    add("--page", metavar="FILE.html", type=Path, help="also write a page of it")
+    parser.set_defaults(run=_run)
+    return parser
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    from openmrc.newfile import write_whole
+    from openmrc.report import compare
+    from openmrc.tabular import Column, print_table
+
+    saved = [compare.read_saved(name) for name in (arguments.first, *arguments.others)]
+    if arguments.page is not None:
+        write_whole(arguments.page, compare.html(saved), "--page")
+    if arguments.json:
+        told = {
+            "results": [{"directory": each.name, "summary": each.summary} for each in saved],
+            "differences": compare.differences(saved),
+        }
+        print(json.dumps(told, indent=2))
+    else:
+        headings = [f"{name}, {unit}" if unit else name for name, unit in compare.columns(saved)]
+        columns = [Column(heading, words=i < 2) for i, heading in enumerate(headings)]
+        print_table(None, columns, compare.rows(saved), sys.stdout, keys=2)
+        for sentence in compare.sentences(saved):
+            print(sentence)
+    if arguments.page is not None:
+        say(f"The page is {arguments.page}.")
+    return 0

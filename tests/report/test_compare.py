@@ -1,0 +1,107 @@
+"""Results directories side by side."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from openmrc.cli.command import main
+
+if TYPE_CHECKING:
+    from tests.conftest import FakeWorld
+
+Out = pytest.CaptureFixture[str]
+SCENARIO = """
+[fabric]
+nics = 4
+[workload]
+kind = "permutation"
+size = "1kB"
+[[transport]]
+[[transport]]
+name = "<one>"
+paths = "single"
+[[fault]]
+at = "1us"
+kind = "link-loss"
+where = "nic 0 plane 0"
+rate = 0.5
+"""
+
+
+@pytest.fixture
+def here(
+    fake_world: type[FakeWorld], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Out
+) -> Path:
+    """Two results directories: b is twice as slow, with another PMTU and rate of loss."""
+    (tmp_path / "x.toml").write_text(SCENARIO)
+    monkeypatch.chdir(tmp_path)
+    assert main(["run", "x.toml", "--out", "a"]) == 0
+    fake_world.fct_ps *= 2
+    fake_world.built.clear()
+    changes = ["--set", "transport.pmtu=2048", "--set", "fault[0].rate=0.25"]
+    assert main(["run", "x.toml", "--out", "b", *changes]) == 0
+    capsys.readouterr()
+    return tmp_path
+
+
+def cells(text: str) -> list[list[str]]:
+    lines = (line for line in text.splitlines() if line.startswith("│"))
+    return [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines]
+
+
+def test_each_transport_has_a_row_and_what_it_takes_over_the_first(here: Path, capsys: Out) -> None:
+    assert main(["compare", "a", "b", "--page", "c.html"]) == 0
+    printed = capsys.readouterr()
+    rows = cells(printed.out)
+    assert [row[:2] for row in rows[:4]] == [
+        ["a", "mrc"], ["a", "<one>"], ["b", "mrc"], ["b", "<one>"],
+    ]  # fmt: skip
+    assert [row[4] for row in rows[:4]] == ["40.00", "120.00", "80.00", "240.00"]  # p100, us
+    assert [row[-1] for row in rows[-4:]] == ["1.000", "1.000", "2.000", "2.000"]
+    assert printed.out.splitlines()[-1] == (
+        "b against a: transport[0].pmtu 4KiB -> 2KiB; transport[1].pmtu 4KiB -> 2KiB;"
+        " fault[0].rate 0.5 -> 0.25."
+    )
+    assert printed.err == "The page is c.html.\n"
+    page = (here / "c.html").read_text(encoding="utf-8")
+    assert page.count("<tr>") == 5
+    assert "&lt;one&gt;" in page
+    assert "<one>" not in page
+    assert "fault[0].rate 0.5 -&gt; 0.25" in page
+
+
+def test_as_an_object(here: Path, capsys: Out) -> None:
+    assert main(["compare", "a", "b", "a", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [each["directory"] for each in told["results"]] == ["a", "b", "a"]
+    assert told["differences"]["b"]["fault[0].rate"] == [0.5, 0.25]
+    assert told["differences"]["a"] == {}
+    assert told["results"][1]["summary"] == json.loads((here / "b/summary.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("break_it", "words"),
+    [
+        (
+            lambda b: (b / "summary.json").unlink(),
+            "b/summary.json: No such file or directory; name",
+        ),
+        (lambda b: (b / "summary.json").write_text("[]"), "b/summary.json: is not what mrc run"),
+        (lambda b: (b / "summary.json").write_text('{"transports": {"a": 1}}'), "is not what mrc"),
+        (lambda b: (b / "summary.json").write_bytes(b"\xff"), "b/summary.json: is not what"),
+        (lambda b: (b / "scenario.toml").write_text("nics: 4"), "b/scenario.toml: is not what"),
+    ],
+)
+def test_what_is_no_results_directory_is_refused(
+    break_it: object, words: str, here: Path, capsys: Out
+) -> None:
+    assert callable(break_it)
+    break_it(here / "b")
+    assert main(["compare", "a", "b"]) == 2
+    printed = capsys.readouterr()
+    assert words in printed.err
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
