@@ -146,7 +146,7 @@ def options_of(*command: str) -> set[str]:
 
 def test_the_command_page_shows_every_option_of_a_sweep() -> None:
     options = options_of("sweep")
-    assert len(options) == 7
+    assert len(options) == 8
     usage = (ROOT / "docs/command.md").read_text(encoding="utf-8").partition("\n\n## ")[0]
     assert [option for option in options if option not in usage] == []
 

@@ -31,8 +31,8 @@ def write_new(file: Path, text: str, said_by: str = "") -> None:
         raise OutputError(place, error, "name another file") from None
 
 
-def write_whole(file: Path, text: str, said_by: str = "") -> None:
-    """Write `text` to a file, in place of one that is there: aside first, so that none is half.
+def write_whole(file: Path, content: str | bytes, said_by: str = "") -> None:
+    """Write text or bytes to a file, in place of one that is there: aside first, so none is half.
 
     Raises `InputError` for a file that cannot be, `OutputError` for one that there is no room for.
     """
@@ -40,7 +40,7 @@ def write_whole(file: Path, text: str, said_by: str = "") -> None:
     there = file.exists() and not file.is_file()
     aside = file if there else file.with_name(f".unfinished-{os.getpid()}-{file.name}")
     try:
-        aside.write_text(text, encoding="utf-8")
+        aside.write_bytes(content.encode() if isinstance(content, str) else content)
         if not there:
             aside.replace(file)
     except NO_PLACE as error:

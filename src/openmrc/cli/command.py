@@ -162,6 +162,8 @@ def _parser() -> _Parser:
     add("--workers", metavar="N", help="runs at a time (default: one a core)")
     add("--dask", metavar="ADDRESS", help="a scheduler's, such as tcp://head:8786")
     add("--flows", action="store_true", help="keep one row for each flow as well")
+    words = "draw the longest flow completion time over the first key of --over, seeds apart"
+    add("--plot", metavar="FILE.png", type=Path, help=words)
     sweep.set_defaults(run=_sweep)
 
     bench = commands.add_parser("bench", help="measure how fast this machine simulates or sends")

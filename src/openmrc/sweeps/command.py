@@ -8,8 +8,10 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from openmrc.errors import InputError
+from openmrc.newfile import write_whole
 from openmrc.report.directory import check_directory
 from openmrc.run.results import EXIT_OK, EXIT_UNFINISHED
+from openmrc.say import say
 from openmrc.scenario.scenario import load_scenario, value_of
 from openmrc.sweeps.plan import RUNS_MAX, plan
 from openmrc.sweeps.sweep import run_all, swept_keys
@@ -36,6 +38,11 @@ def run_command(arguments: argparse.Namespace) -> int:
     scenario = load_scenario(arguments.scenario, arguments.set)
     runs = plan(scenario, parse_over(arguments.over), OVER)
     check_directory(arguments.out)
+    if arguments.plot is not None:
+        from openmrc.sweeps import plot
+
+        plot.refuse(swept_keys(runs))
+        check_directory(arguments.plot.absolute().parent, "--plot")
     table = run_all(
         runs,
         arguments.out,
@@ -47,6 +54,11 @@ def run_command(arguments: argparse.Namespace) -> int:
         print(table.write_json())
     else:
         _print(table, swept_keys(runs))
+    if arguments.plot is not None:
+        arguments.plot.parent.mkdir(parents=True, exist_ok=True)
+        title = f"{scenario.name}: {scenario.workload.kind}"
+        write_whole(arguments.plot, plot.plot_png(table, swept_keys(runs), title), "--plot")
+        say(f"The picture is {arguments.plot}.")
     return EXIT_OK if _all_well(table) else EXIT_UNFINISHED
 
 
