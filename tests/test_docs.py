@@ -102,6 +102,21 @@ def test_the_captures_of_the_readme_are_made_and_decoded(
 
 
 @pytest.mark.skipif(interpreted(), reason="minutes in plain Python")
+def test_the_examples_of_the_command_page_run(tmp_path: Path) -> None:
+    """One after the other, in one directory, as a reader would type them."""
+    page = (ROOT / "docs/command.md").read_text(encoding="utf-8").partition("```")[0]
+    of_first = re.findall(r"^    (mrc \w+ first.toml .*|mrc compare .*\.html|sed .*)$", page, re.M)
+    assert len(of_first) == 7
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    mrc = f'set -e\nmrc() {{ {sys.executable} -m openmrc.cli "$@"; }}\n'
+    subprocess.run(
+        ["sh", "-c", mrc + "\n".join(of_first)], cwd=tmp_path, capture_output=True, check=True
+    )
+    made = {"first.toml", "results", "a", "b", "compared.html", "swept", "swept.png"}
+    assert {path.name for path in tmp_path.iterdir()} == made | {"examples"}
+
+
+@pytest.mark.skipif(interpreted(), reason="minutes in plain Python")
 def test_the_ten_lines_of_the_readme_run(tmp_path: Path) -> None:
     _, lines = blocks("README.md", "python")
     assert lines.count("\n") <= 10

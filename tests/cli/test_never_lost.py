@@ -348,6 +348,17 @@ def test_what_python_drops_of_an_interrupt_is_raised_again(here: Path) -> None:
 # --- no cache ----------------------------------------------------------------------------------
 
 
+def test_a_capture_can_come_through_a_pipe(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "x.toml", "--pcap", "a.pcapng", "--json"]) == 0
+    capsys.readouterr()
+    assert main(["decode", "a.pcapng"]) == 0
+    done = shell("cat a.pcapng | mrc decode -", here)
+    assert (done.stdout.decode(), done.stderr, done.returncode) == (
+        capsys.readouterr().out, b"", 0,
+    )  # fmt: skip
+    assert shell("mrc decode - < empty", here).stderr.startswith(b"mrc: /dev/stdin: is empty;")
+
+
 def test_without_a_cache_a_command_says_so_once_and_runs(here: Path) -> None:
     assert main(["run", "x.toml", "--pcap", "a.pcapng", "--json"]) == 0
     for cache in ("x.toml/below", "/proc/none"):  # a file in its way; a place that takes nothing

@@ -5,6 +5,7 @@ from __future__ import annotations
 from io import BytesIO
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 from matplotlib import image
@@ -41,7 +42,7 @@ def test_a_line_is_a_transport_and_a_point_the_median_over_seeds(drawn: list[Fig
     plot.plot_png(ROWS, ["seed", "fabric.nics"], "a sweep")
     (axes,) = drawn[0].axes
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("fabric.nics", plot.HEADING)
-    lines = {line.get_label(): line.get_xydata().tolist() for line in axes.get_lines()}
+    lines = {line.get_label(): np.array(line.get_xydata()).tolist() for line in axes.get_lines()}
     assert lines == {"mrc": [[16, 12], [32, 20]], "roce": [[16, 40], [32, 60]]}
     assert (
         len({str(line.get_linestyle()) + str(line.get_color()) for line in axes.get_lines()}) == 2

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openmrc.errors import InputError
+from openmrc.reading import STANDARD_INPUT
 from openmrc.say import say
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def add_command(commands: Any) -> argparse.ArgumentParser:
         description="Show FILE, pcap or pcapng: one line a packet, then a summary by queue pair.",
     )
     add = parser.add_argument
-    add("file", metavar="FILE", help="a capture, pcap or pcapng")
+    add("file", metavar="FILE", help="a capture, pcap or pcapng; - is standard input")
     words = "print JSON and nothing else: an object a line for each packet, then the summary"
     add("--json", action="store_true", help=words)
     add("--qp", metavar="N", type=_qpn, help="only packets for this QP, such as 17 or 0x11")
@@ -72,6 +73,8 @@ def _run(arguments: argparse.Namespace) -> int:
     from openmrc.wire.roce.summary import RoceSummary
     from openmrc.wire.summary import Summary
 
+    if arguments.file == STANDARD_INPUT:
+        arguments.file = "/dev/stdin"
     _refuse_missing(Path(arguments.file))
     summaries = Summary(), RoceSummary()
     with read(arguments.file) as reader:
