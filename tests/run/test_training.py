@@ -186,7 +186,7 @@ def test_a_job_that_is_cut_off_dies_or_waits(tmp_path: Path) -> None:
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["transports"]["mrc"]["training"] == dead.training.summary()
     page = (tmp_path / "report.html").read_text()
-    assert f'<td data-label="died">in step {step}</td>' in page
+    assert f'<td data-label="job died">in step {step}</td>' in page
     figures = figure_table(dead)
     assert figures.columns == ["transport", *FIGURES]
     assert figures["training.died_in_step"].to_list() == [step]
