@@ -92,7 +92,7 @@ def test_the_captures_of_the_readme_are_made_and_decoded(
     monkeypatch.chdir(tmp_path)
     assert main(shlex.split(run)) == 0
     printed = capsys.readouterr()
-    assert "What crossed the links is in link-mrc.pcapng" in printed.err
+    assert "The captured packets are in link-mrc.pcapng" in printed.err
     assert main(shlex.split(decode)) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith(" packets")
     assert main(["decode", "link.pcapng"]) == 2

@@ -112,7 +112,7 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     init.add_command(commands)
-    demo = commands.add_parser("demo", help="MRC and two rivals while links are cut")
+    demo = commands.add_parser("demo", help="MRC and two baselines while links are cut")
     words = f"directory for the picture and the other results (default: {DEMO_DIRECTORY})"
     demo.add_argument("--out", metavar="DIR", type=Path, default=Path(DEMO_DIRECTORY), help=words)
     _add_verbose(demo)
@@ -347,7 +347,7 @@ def _simulate(
             at_last.callback(_written(result, out, picture))
         _report(result, arguments)
     for file in pcap_paths(pcap, [run.name for run in result.transports]).values():
-        say(f"What crossed the links is in {file}; mrc decode shows it.")
+        say(f"The captured packets are in {file}; mrc decode shows it.")
     return result.exit_status
 
 

@@ -2,7 +2,7 @@
 
 Planes take turns. A QP holds equally many EVs per plane, part of them active (in the plane's
 rotation), the rest backup, and replaces an EV only by one of the same plane, so that planes stay
-evenly loaded (MRC 3.4). MRC's own rotation has two rivals: REPS, and whatever a user brings
+evenly loaded (MRC 3.4). Beside MRC's own rotation there are REPS and whatever a user brings
 (`policy.py`); they choose in its place, and hear what comes of each EV.
 """
 
@@ -269,7 +269,7 @@ def recall_oldest_bad(st, q, plane, k):
     return oldest >= 0 and restore(st, q, plane, k, oldest, RECALL)
 
 
-# --- rivals of the rotation
+# --- other choices of paths
 
 
 @inner

@@ -1,4 +1,4 @@
-"""MRC less one of its parts: without SRv6, without trimming, without ECN skip; and REPS."""
+"""Ablations of MRC: without SRv6, without trimming, without ECN skip; and REPS."""
 
 from __future__ import annotations
 

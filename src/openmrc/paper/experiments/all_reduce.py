@@ -139,12 +139,12 @@ def fabric_checks(drawn: dict[str, collectives.Curve]) -> list[Check]:
     slowest of each.
     """
     checks = []
-    rivals = [curve for curve in DRAWN if curve != collectives.MRC]
+    baselines = [curve for curve in DRAWN if curve != collectives.MRC]
     for number, where in enumerate(FABRICS):
         if number not in drawn[collectives.MRC]:
             continue
         for what, of in (("mean of the draws", harmonic_mean), ("slowest draws", min)):
-            best = max(of(drawn[curve][number]) for curve in rivals)
+            best = max(of(drawn[curve][number]) for curve in baselines)
             over = collectives.ratio(of(drawn[collectives.MRC][number]), best)
             name = f"{collectives.MRC}, over the best RoCEv2, {WHOLE_MB} MB, {where}: {what}"
             checks.append(Check(name, "MRC better", [over], "times", Bar(low=1)))
