@@ -72,6 +72,44 @@ def test_the_twenty_lines_say_what_a_reader_will_see() -> None:
     assert lost > 0
 
 
+def test_the_citation_names_this_version() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {openmrc.__version__}\n" in citation
+
+
+# What is no term of this field, or says itself what it is where it stands.
+COMMON_WORDS = {
+    *(
+        "AI",
+        "API",
+        "GOAL",
+        "GPU",
+        "PCIe",
+        "PyTorch",
+        "TOML",
+        "UDP",
+        "IP",
+        "KB",
+        "KiB",
+        "MiB",
+        "RFC",
+    ),
+    *("ERROR", "RTS", "READ", "SEND", "RACK", "NACKed", "SACKed", "RTX", "TRIMMED"),
+}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/protocol.md"])
+def test_the_glossary_has_every_abbreviation(page: str) -> None:
+    glossary = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
+    terms = re.findall(r"^\| ([^|]*) \|", glossary, re.M)
+    known = set(re.findall(r"[A-Za-z0-9_]+", " ".join(terms)))
+    text = (ROOT / page).read_text(encoding="utf-8")
+    prose = re.sub(r"```.*?```|`[^`]*`|^    .*$|\]\([^)]*\)", " ", text, flags=re.S | re.M)
+    used = re.findall(r"\b[A-Z]\w*[A-Z0-9]\w*\b", prose)
+    terms_used = {word.removesuffix("s") for word in used if "_" not in word}  # names of codes
+    assert terms_used - known - COMMON_WORDS == set()
+
+
 def run_in(folder: Path, lines: str) -> str:
     """What a script of these lines prints, beside the examples."""
     (folder / "examples").symlink_to(ROOT / "examples")
