@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from openmrc.engine import state as es
 from tests.engine.cases import COMMON
-from tests.engine.pair import Pair
+from tests.engine.pair import OVERHEAD, Pair
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ troubles = st.lists(
     max_size=8,
 )
 messages = st.lists(st.tuples(st.integers(0, 40 * 4096), st.booleans()), min_size=1, max_size=6)
+NOMINAL = 4096 + OVERHEAD
 first_psns = st.sampled_from([0, 1000, (1 << 24) - 1, (1 << 24) - 20])
 
 
@@ -173,3 +174,34 @@ def test_two_runs_of_a_story_are_identical() -> None:
         pair.drive()
         logs.append([(x.at, x.p.item()) for x in pair.log])
     assert logs[0] == logs[1]
+
+
+@COMMON
+@given(
+    planes=st.integers(2, 8),
+    evs=st.sampled_from([2, 4, 16]),
+    packets=st.integers(1, 640),
+    first=st.integers(0, 639),
+    lost=st.integers(1, 512),
+    step=st.sampled_from([1, 1, 2, 7]),
+    again=st.sampled_from([0, 0, 1, 8]),
+)
+def test_a_mix_of_losses_heals_without_a_timeout(
+    planes: int, evs: int, packets: int, first: int, lost: int, step: int, again: int
+) -> None:
+    """So many packets of a message are lost, in a row or scattered, and some once more. All is
+    placed within six base round trips, and what the lost bytes take, after the last was sent.
+    """
+    pair = Pair(planes=planes, evs=evs)
+    chosen = range(first % packets, packets, step)[:lost]
+    for seq in chosen:
+        pair.drop(seq=seq)
+    pair.drop(again, kind="rtx")
+    pair.post(packets * 4096)
+    pair.until(lambda: pair.done(es.DONE_DELIVERED) == [0])
+    dropped = pair.dropped["data"] + pair.dropped["rtx"]
+    assert len(chosen) <= dropped <= len(chosen) + again
+    assert pair.q.n_timeouts == pair.q.n_epochs == 0
+    last_sent_at = max(x.at for x in pair.packets("data"))
+    resent_ps = dropped * NOMINAL * 8 * 1000 // (planes * 100)
+    assert pair.now <= last_sent_at + pair.one_way_ps + 6 * pair.rtt + resent_ps
