@@ -11,6 +11,7 @@ from openmrc.engine import state as es
 from openmrc.engine.ev import ASSUMED_BAD, FALSE_ALARM
 from openmrc.engine.qp import ALLOWED
 from openmrc.jit import inlined, inner
+from openmrc.units import NS
 
 EXP_CNT_INFINITE = 25  # MRC 1.8
 WINDOW_DECAY_PS = 1_000_000_000_000  # row 7: what a false alarm added halves each second
@@ -18,7 +19,6 @@ REORDER_WINDOW_MAX_RTTS = 8  # beyond this an RTO would be as quick
 RTT_TURN_RTTS = 8  # how long a round trip counts as recent: one turn to two
 QUERIES_LEVEL = 4  # asked at one spacing; then it doubles, twice at most
 QUERY_DOUBLINGS_MAX = 2
-NS = 1000  # ps
 WAITED_MAX_NS = (1 << 32) - 1
 DOUBLINGS_MAX = 30  # keeps an infinite backoff within int64
 
@@ -424,12 +424,7 @@ def _may_copy(q, now):
     """
     quiet = now - q.last_heard >= q.base_rtt // 4
     rtt = max(q.rtt_largest[0], q.rtt_before[0])
-    return (
-        q.nxt == q.seq_end
-        and q.planes_ok & (q.planes_ok - 1) != 0
-        and quiet
-        and rtt <= 2 * q.base_rtt
-    )
+    return q.nxt == q.seq_end and rotation.several(q.planes_ok) and quiet and rtt <= 2 * q.base_rtt
 
 
 @inner

@@ -214,9 +214,10 @@ def _advance_cack(st, q):
 @inlined
 def _nothing_follows(st, q):
     """No message is under way whose ACK would repeat the last one, and another plane can."""
-    planes = rotation.control_planes(st, q)
     under_way = st.rx_message[q.rmsg0 + (q.rx_msn & q.rmsg_mask)].received != 0
-    return q.cack == q.rx_high and not under_way and planes & (planes - 1) != 0
+    return (
+        q.cack == q.rx_high and not under_way and rotation.several(rotation.control_planes(st, q))
+    )
 
 
 @inner

@@ -64,6 +64,12 @@ def planes_without(st, q, ev):
 
 
 @inlined
+def several(planes):
+    """Whether a mask has more planes than one."""
+    return planes & (planes - 1) != 0
+
+
+@inlined
 def charge_turn(q, plane):
     """Count a packet given to a plane; a plane that was passed over catches up one round, not more
     (row 13).

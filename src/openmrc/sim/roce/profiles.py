@@ -12,9 +12,8 @@ from typing import Any
 from openmrc.errors import InputError
 from openmrc.jit import records
 from openmrc.sim.roce import dcqcn, pfc
+from openmrc.units import MS, US
 
-US_PS = 1_000_000
-MS_PS = 1_000 * US_PS
 GBPS = 1_000_000_000
 
 
@@ -29,12 +28,12 @@ class Profile:
     initial_alpha: float = 1.0
     alpha_share: float = 0.5
     least_factor: float = 0.5
-    alpha_ps: int = 55 * US_PS
-    increase_ps: int = 55 * US_PS
+    alpha_ps: int = 55 * US
+    increase_ps: int = 55 * US
     byte_reset: int = 10_000_000
     fast_rounds: int = 5
-    cnp_ps: int = 50 * US_PS
-    cut_ps: int = 4 * US_PS
+    cnp_ps: int = 50 * US
+    cut_ps: int = 4 * US
     ai_share: float = 1 / 1000  # 40 Mb/s of 40 Gb/s
     hai_share: float = 1 / 100
     min_share: float = 1 / 1000
@@ -48,22 +47,22 @@ class Profile:
 PROFILES = {
     # What a run has unless it says otherwise. Between two CNPs there is one round, which adds
     # nothing yet, so that they control 56 QPs at a port, 8 for each of 7 NICs, as they do two.
-    "default": Profile(g=1 / 16, increase_ps=35 * US_PS, fast_rounds=1, ai_share=1 / 150),
+    "default": Profile(g=1 / 16, increase_ps=35 * US, fast_rounds=1, ai_share=1 / 150),
     # The other three are for what three profiles of one NIC do in figure 22 of the published
     # evaluation, when up to 15 flows of 400 Gb/s meet at a port. This is that NIC's default: time
     # raises the rate three times between two CNPs, and by enough that CNPs take less from a tenth
     # of the line than that adds. Up to nine QPs are controlled by marks, more by PFC.
-    "lenient": Profile(g=1 / 16, increase_ps=15 * US_PS, fast_rounds=1, ai_share=1 / 150),
+    "lenient": Profile(g=1 / 16, increase_ps=15 * US, fast_rounds=1, ai_share=1 / 150),
     # CNPs come five times as often and weigh more; nothing comes back in less than 300 us.
     "aggressive": Profile(
-        g=1 / 4, increase_ps=300 * US_PS, fast_rounds=1, cnp_ps=10 * US_PS, ai_share=1 / 100
+        g=1 / 4, increase_ps=300 * US, fast_rounds=1, cnp_ps=10 * US, ai_share=1 / 100
     ),
     # As often as a NIC allows, and a first cut by all of alpha.
     "most-aggressive": Profile(
         g=1 / 4,
-        increase_ps=300 * US_PS,
+        increase_ps=300 * US,
         fast_rounds=1,
-        cnp_ps=4 * US_PS,
+        cnp_ps=4 * US,
         alpha_share=1.0,
         ai_share=1 / 25,
     ),
@@ -100,8 +99,8 @@ class Marking:
 
     # In time of the port's rate: 400 KB and 1.6 MB at 100 Gb/s (HPCC, SIGCOMM 2019, section 5.1, as
     # its authors set DCQCN in production), with the Pmax of its simulations.
-    low_ps: int = 32 * US_PS
-    high_ps: int = 128 * US_PS
+    low_ps: int = 32 * US
+    high_ps: int = 128 * US
     p_max: float = 0.2
 
     def low_bytes(self, rate_bps: int) -> int:
@@ -120,7 +119,7 @@ class FlowControl:
     xoff_bytes: int = 0  # share of a link; 0: by alpha
     alpha: float = 1.0  # as the DCQCN paper's section 4 chooses it: beta = 8 of 8 classes
     xon_gap_packets: int = 2
-    storm_ps: int = 200 * MS_PS  # as long as watchdogs wait
+    storm_ps: int = 200 * MS  # as long as watchdogs wait
     buffer_bytes_per_gbps: int = 3_200  # of a switch's ports together: 165 MB for 51.2 Tb/s
     quanta: int = pfc.QUANTA_MAX
 

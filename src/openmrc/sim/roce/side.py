@@ -21,8 +21,8 @@ from openmrc.sim.roce.transport import RoceTransport
 from openmrc.sim.watch import books
 from openmrc.sim.watch.side import Side
 from openmrc.sim.watch.watched import Watched
+from openmrc.units import US
 
-US_PS = 1_000_000
 PORTS_TOLD = 10  # by name
 
 
@@ -78,8 +78,8 @@ class RoceSide(Side):
             "roce.pause_storms": int(pause.storms.sum()),
             "roce.pause_frames": int(pause.frames_sent.sum()),
             "roce.paused_ports": int((np.asarray(pause.pauses) > 0).sum()),
-            "roce.pause_us": int(paused_ps.sum()) // US_PS,
-            "roce.pause_us_max": int(paused_ps.max(initial=0)) // US_PS,
+            "roce.pause_us": int(paused_ps.sum()) // US,
+            "roce.pause_us_max": int(paused_ps.max(initial=0)) // US,
             "roce.pfc_drops": int(self.state.buffer.drops.sum()),
         }
 
@@ -94,7 +94,7 @@ class RoceSide(Side):
         paused_ps = self.paused_ps(now_ps)
         most = np.argsort(-paused_ps, kind="stable")[:PORTS_TOLD]
         return [
-            {"port": fabric.port_name(int(port)), "us": int(paused_ps[port]) / US_PS}
+            {"port": fabric.port_name(int(port)), "us": int(paused_ps[port]) / US}
             for port in most
             if paused_ps[port] > 0
         ]

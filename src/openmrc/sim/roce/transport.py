@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from openmrc.units import MS
+
 QPS_MAX = 64
-MS_PS = 1_000_000_000
 # IB 9.7.6.1.3: the local ACK timeout is 4.096 us x 2^t; t = 20 is NCCL's (docs/roce.md has all
 # sources). NICs begin with shorter timers than that: 2^11 is the first of those measured on a
 # ConnectX-6, and longer than a full buffer of 51.2 Tb/s takes to drain through one port.
 RTO_PS = 4_096_000 << 20
 RTO_FIRST_PS = 4_096_000 << 11
 RETRY_CNT = 7  # three bits; everybody's default
-LOCAL_REPAIR_PS = 1 * MS_PS
-BGP_PS = (50 * MS_PS, 1_000 * MS_PS)  # a session ends with its link: RFC 7938, section 7
-HOLD_PS = (2_000 * MS_PS, 3_000 * MS_PS)  # or by silence, with a hold time of 3 s: its section 7.1
+LOCAL_REPAIR_PS = 1 * MS
+BGP_PS = (50 * MS, 1_000 * MS)  # a session ends with its link: RFC 7938, section 7
+HOLD_PS = (2_000 * MS, 3_000 * MS)  # or by silence, with a hold time of 3 s: its section 7.1
 
 
 @dataclass(frozen=True)
