@@ -530,14 +530,20 @@ class Pair:
     def pull(self, qi: int, free: int) -> bool:
         """Ask a QP for a packet, given the mask of free ports; False if it has none."""
         q = self.st.qp[qi]
-        inflight, cwnd, una = int(q.inflight), float(q.cwnd), int(q.una)
+        inflight, again, cwnd, una = (
+            int(q.inflight),
+            int(q.inflight_again),
+            float(q.cwnd),
+            int(q.una),
+        )
         plane = endpoint.next_packet(self.st, q, free, self.now, self.scratch)
         if plane < 0:
             return False
         p = self.scratch.copy()
         seq, number = (int(self.st.count[i]) for i in (es.SENT_SEQ, es.SENT_MESSAGE))
         assert p.psn == (int(q.first_psn) + seq) & pk.PSN_MASK
-        assert inflight < cwnd, "sent against the window"
+        held = again if p.flag_bits & pk.RTX else inflight
+        assert held < cwnd, "sent against the window"
         assert seq < una + int(q.mpr), "sent beyond the PSN window"
         assert (free >> plane) & 1, "sent through a busy port"
         m = self.st.message[int(q.msg0) + (number & int(q.msg_mask))]
@@ -618,7 +624,10 @@ class Pair:
         first = int(q.slot0)
         slots = st.slot[first : first + int(q.slot_mask) + 1]
         state = slots["state"]
-        assert int(q.inflight) == int(slots["bytes_nominal"][state == es.SENT].sum())
+        again = (slots["past"] & es.RESENT) != 0
+        sent_bytes = slots["bytes_nominal"] * (state == es.SENT)
+        assert int(q.inflight) == int(sent_bytes.sum())
+        assert int(q.inflight_again) == int(sent_bytes[again].sum())
         assert int(q.lost) == int(np.count_nonzero(state == es.LOST))
         assert 0 <= int(q.una) <= int(q.nxt) <= int(q.una) + int(q.slot_mask) + 1
         if int(q.state) != es.RTS:

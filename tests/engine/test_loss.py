@@ -118,6 +118,40 @@ def test_row_07_a_retransmission_gives_a_sample_if_the_echo_names_it() -> None:
     assert abs(pair.q.rtt_largest[0] - age) <= pk.TIMESTAMP_UNIT_PS < age - 3 * 5 * US
 
 
+@pytest.mark.parametrize(("early_ps", "is_sample"), [(0, True), (1, False)])
+def test_row_15_an_original_that_a_retransmission_overtook_gives_no_sample(
+    early_ps: int, is_sample: bool
+) -> None:
+    """It waited for its class; how long it took still says what answers may take (row 7)."""
+    pair = silent_pair()
+    pair.q.again_evidence_at = int(pair.slot(3).sent_at) + early_ps
+    took = pair.now - int(pair.slot(3).sent_at)
+    got = sample(pair.st, pair.q, 3, 0, 0, pair.now)
+    assert got == (took if is_sample else -1)
+    assert pair.q.rtt_largest[0] == took
+
+
+@pytest.mark.parametrize(("early_ps", "sent"), [(0, 0), (-1, 3)])
+def test_row_15_what_is_lost_goes_again_past_originals_that_wait_for_its_class(
+    early_ps: int, sent: int
+) -> None:
+    """The window of three packets is full of 34 originals. Once something is heard later than two
+    round trips after the last of them, it counts what was sent again only.
+    """
+    pair = silent_pair()
+    pair.q.cwnd = pair.q.pkt
+    for seq in range(6):
+        pair.nack(seq, pk.NACK_TRIMMED_LASTHOP)
+    assert (pair.q.lost, pair.q.inflight) == (6, 34 * NOMINAL)
+    pair.q.cwnd = 3 * pair.q.pkt
+    pair.q.last_heard = int(pair.q.new_at) + 2 * int(pair.q.base_rtt) - early_ps
+    n = 0
+    while pair.pull(0, 0b11):
+        n += 1
+    assert (n, pair.q.inflight_again) == (sent, sent * NOMINAL)
+    assert pair.q.inflight == (34 + sent) * NOMINAL
+
+
 def test_row_07_a_lost_retransmission_is_found_by_another_that_came() -> None:
     """The rest of the message has come: nothing else is left to overtake what was sent again."""
     pair = Pair()
@@ -194,6 +228,7 @@ def test_row_07_a_retransmission_is_no_evidence_against_an_original() -> None:
     pair = silent_pair()
     before = int(pair.q.evidence_at)
     pair.slot(5).past = es.RESENT
+    pair.q.inflight_again = NOMINAL
     pair.slot(5).sent_at = pair.now + 10 * pair.rtt
     pair.sack(-1, got={5}, trigger=5)
     assert pair.q.evidence_at == before

@@ -74,12 +74,16 @@ def steady(flow: Flow, window: float) -> Flow:
 def test_worked_values_of_800g_and_12_us() -> None:
     q = Flow().q
     assert (q.max_wnd, q.target, q.cwnd, q.base_rtt) == (1.8e6, 9 * US, 1.8e6, T)
-    assert q.fi == 5 * MSS * 8
+    assert q.fi == 1.25 * MSS * 8
     assert q.eta == pytest.approx(0.15 * MSS * 8)
     assert q.fi_scale == 0.25 * 8
     assert q.alpha == pytest.approx(4 * MSS * 8 * 0.75 / (9 * US))
     assert q.qa_threshold == 36 * US
     assert q.qa_window == 1.8e6 / 8
+
+
+def test_where_the_last_hop_marks_the_fair_increase_is_the_whole_one() -> None:
+    assert Flow(marks_on_last_hop=1).q.fi == 5 * MSS * 8
 
 
 def test_without_trimming_the_target_is_a_whole_round_trip() -> None:

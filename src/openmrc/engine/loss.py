@@ -110,13 +110,21 @@ def fail(st, q, error, now):
     timers.stop(q)
 
 
+@inlined
+def leave_flight(q, s):
+    """The packet of a slot is no longer in flight."""
+    q.inflight -= int(s.bytes_nominal)
+    if s.past & es.RESENT:
+        q.inflight_again -= int(s.bytes_nominal)
+
+
 @inner
 def mark_lost(st, q, seq):
     """A slot in flight becomes one to send again."""
     s = slot_of(st, q, seq)
     s.state = es.LOST
     s.bad_ev = s.ev
-    q.inflight -= int(s.bytes_nominal)
+    leave_flight(q, s)
     q.lost += 1
     q.lost_hint = min(q.lost_hint, seq)
 

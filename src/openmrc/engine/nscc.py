@@ -24,6 +24,10 @@ A_UNIT_BYTES = 150_000.0  # 100 Gb/s x 12 us
 TWELVE_US_PS = 12_000_000.0
 WINDOW_PACKETS_MIN = 32
 ADJUST_PACKETS = 8
+FI_PACKETS = 5.0
+# Nothing ends the fair increase between target and T where the last hop makes no marks: in incasts
+# of 16 and more the queue then stands at the trim threshold.
+FI_UNMARKED = 0.25
 
 
 @compiled
@@ -42,7 +46,7 @@ def configure(q, c, rate_bps):
     q.target = int(target)
     scale = TWELVE_US_PS if c.alpha_by_12us else t
     q.alpha = 4.0 * mss * a * (target / scale) / target
-    q.fi = 5.0 * mss * a
+    q.fi = FI_PACKETS * mss * a * (1.0 if c.marks_on_last_hop else FI_UNMARKED)
     q.eta = 0.15 * mss * a
     q.fi_scale = 0.25 * a
     q.fast_below = t / 12.0

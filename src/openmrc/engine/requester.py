@@ -19,6 +19,7 @@ from openmrc.jit import compiled, inlined, inner
 
 KNOWN_BITS = 31  # of rcvd_bytes that a slot remembers
 KNOWN_MASK = (1 << KNOWN_BITS) - 1
+OVERTAKEN_RTTS = 2
 NO_IMM = -1
 NOT_READY = -1  # next_packet: window, queue or state forbid
 PORTS_BUSY = -2  # next_packet: it may send, but on no free port
@@ -62,9 +63,19 @@ def _next_is_new(st, q):
 
 
 @inlined
+def _overtakes(q):
+    """Whether what is lost may go again although the window is full of originals. After two round
+    trips they wait no longer for room but for what others send again, whose class overtakes them
+    (row 15): a QP whose originals got further than its neighbours' would stand still behind those.
+    """
+    waits = q.last_heard - q.new_at > OVERTAKEN_RTTS * q.base_rtt
+    return waits and q.lost > 0 and q.inflight_again < q.cwnd
+
+
+@inlined
 def may_send(st, q):
     """True if `next_packet` would send, given a free port."""
-    if q.state != es.RTS or q.inflight >= q.cwnd:
+    if q.state != es.RTS or (q.inflight >= q.cwnd and not _overtakes(q)):
         return False
     return (q.lost > 0 and q.lost_hint < q.una + q.mpr) or _next_is_new(st, q)
 
@@ -201,6 +212,10 @@ def next_packet(st, q, free_ports, now, p):
     if again or q.overdue_at == es.NEVER:
         q.overdue_at = min(q.overdue_at, now + loss.patience(q, 1 if again else 0, now))
     q.inflight += int(s.bytes_nominal)
+    if again:
+        q.inflight_again += int(s.bytes_nominal)
+    else:
+        q.new_at = now
     q.tx_data_at = now
     if not may_send(st, q):  # row 5: the last packet it can send for now
         p.flag_bits |= pk.ACK_REQ
@@ -213,7 +228,7 @@ def _acknowledge(st, q, seq, now):
     s = loss.slot_of(st, q, seq)
     bits.mark(st.bits, q.acked0, q.ring_mask, seq)
     if s.state == es.SENT:
-        q.inflight -= int(s.bytes_nominal)
+        loss.leave_flight(q, s)
         if s.past & es.RESENT == 0:
             beliefs.on_delivery(st, q, int(s.ev), s.sent_at, now)
         elif now - s.sent_at < q.base_rtt // 2:
@@ -275,6 +290,8 @@ def _sample(st, q, seq, timestamp, units, now):
     if second:
         return -1
     loss.note_rtt(q, 0, now - s.sent_at)
+    if s.sent_at < q.again_evidence_at:  # its wait is that of its class (row 15)
+        return -1
     return now - s.sent_at
 
 

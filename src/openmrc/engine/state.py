@@ -87,6 +87,7 @@ CONFIG = record_type(
 QP = record_type(
     # --- what every packet sent or SACK heard touches, first
     ("inflight", "i8"),  # bytes in slots SENT
+    ("inflight_again", "i8"),  # those of them that were sent again
     ("cwnd", "f8"),
     ("una", "i8"),  # oldest sequence not known received
     ("nxt", "i8"),  # next new sequence
@@ -101,6 +102,7 @@ QP = record_type(
     ("turn_max", "i8"),  # highest turn count of a plane
     ("sent_bytes", "i8"),  # nominal sizes of all packets below nxt: no more can be received
     ("tx_data_at", "i8"),  # last data sent, for reverse EV freshness
+    ("new_at", "i8"),  # last data sent for the first time
     *fields("i8", "plane0", "ev0", "order0"),
     ("acked0", "i8"),  # word of the sender's copy of the bitmap
     ("ring_mask", "i8"),  # bits of a bitmap ring - 1, sender's and receiver's
