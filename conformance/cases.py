@@ -50,7 +50,7 @@ def write(
     **bth: int,
 ) -> Message:
     """Return a packet of a write with `n` bytes of payload 00 01 02 ...; `stamp`: with TSETH."""
-    parts = [part(layout.METH, rqmsn=3, msn=7)]
+    parts = [part(layout.METH, rqmsn=0 if imm is None else 3, msn=7)]
     if stamp:
         parts.append(part(layout.TSETH, tx_timestamp=0x1234, ftype=1))
     parts.append(part(layout.RETH, va=0x7F00_0000_1000, rkey=0x0BAD_CAFE, dma_length=n))
@@ -61,36 +61,39 @@ def write(
     return message(opcode, *parts, payload=payload, dscp=dscp, ecn=ecn, **bth)
 
 
-def ack(syndrome: int = 0x1F, msn: int = 7) -> Message:
-    """Return an acknowledgement of the transport."""
-    return message(ACK, part(layout.AETH, syndrome=syndrome, msn=msn))
+def ack(syndrome: int = 0x1F, msn: int = 7, psn: int = 0x01_0203) -> Message:
+    """Return an acknowledgement of the transport; the PSN is that of the last packet of message
+    `msn`, or the one refused.
+    """
+    return message(ACK, part(layout.AETH, syndrome=syndrome, msn=msn), psn=psn)
 
 
-def sack(state: Values | None = None, **values: int) -> Message:
-    """Return a SACK; `state` holds values of its CC_STATE."""
+def sack(state: Values | None = None, psn: int | None = None, **values: int) -> Message:
+    """Return a SACK; `state` holds values of its CC_STATE, `psn` is cack_psn unless given."""
     seth = {"entropy": 0x0089_00AB, "spdcid": 0x1111, "dpdcid": 0xABCD, "cack_psn": 0x01_0200}
     seth |= {"ack_psn_offset": 3, "sack_offset": 1, "sack_bitmap": 0b110} | values
     cc = {"tx_timestamp": 0x1234, "ooo_count": 2, "rcvd_bytes": 0x04_5678} | (state or {})
-    return message(SACK, part(layout.SETH, **seth), part(layout.CC_STATE, **cc))
+    psn = seth["cack_psn"] if psn is None else psn
+    return message(SACK, part(layout.SETH, **seth), part(layout.CC_STATE, **cc), psn=psn)
 
 
-def nack(reason: int) -> Message:
-    """Return a NACK."""
+def nack(reason: int, psn: int = 0x01_0203) -> Message:
+    """Return a NACK of the packet 0x010203, whose PSN its BTH repeats."""
     values = {"entropy": 0x0089_00AB, "spdcid": 0x1111, "dpdcid": 0xABCD, "nack_psn": 0x01_0203}
     values |= {"nack_reason": reason, "cc_type": 2, "tx_timestamp": 0x1234}
-    return message(NACK, part(layout.NETH, **values))
+    return message(NACK, part(layout.NETH, **values), psn=psn)
 
 
-def probe() -> Message:
-    """Return a reliability probe."""
+def probe(**stamp: int) -> Message:
+    """Return a reliability probe; `stamp` replaces values of its time stamp."""
     values = {"probe_id": 0x4EEF, "spdcid": 0x1111, "dpdcid": 0xABCD}
-    values |= {"tx_timestamp": 0x1234, "ftype": 1}
+    values |= {"tx_timestamp": 0x1234, "ftype": 1} | stamp
     return message(PROBE, part(layout.PETH, **values), dscp=NO_TRIM, ecn=ECT0)
 
 
-def request(op: int, mask: int = 0) -> Message:
+def request(op: int, mask: int = 0, **stamp: int) -> Message:
     """Return a request of one endpoint to another; the PSN is its id."""
-    values = {"op": op, "port_status_mask": mask, "tx_timestamp": 0x1234, "ftype": 1}
+    values = {"op": op, "port_status_mask": mask, "tx_timestamp": 0x1234, "ftype": 1} | stamp
     return message(REQUEST, part(layout.ERTH, **values), dest_qpn=2, psn=0x00_4242)
 
 
@@ -173,6 +176,18 @@ DATA = [
         },
     ),
     Vector(
+        "write-middle-imm",
+        "A middle packet of a write with immediate: the RQMSN stands in all its packets (row 33).",
+        write(MIDDLE),
+        change={"METH.rqmsn": 3},
+    ),
+    Vector(
+        "write-only-rqmsn",
+        "An RQMSN in a write without immediate, where this project sends 0; ignored (row 33).",
+        write(),
+        change={"METH.rqmsn": 3},
+    ),
+    Vector(
         "partition",
         "A partition key that is not the default one.",
         write(),
@@ -250,6 +265,11 @@ ANSWERS = [
         "cack_psn is close to the wrap: bit 2 of the bitmap is PSN 0.",
         sack(cack_psn=0xFF_FFFD, sack_offset=1, ack_psn_offset=3, sack_bitmap=0b101),
     ),
+    Vector(
+        "sack-psn-zero",
+        "BTH.psn is 0, where this project sends cack_psn; it is ignored (row 30).",
+        sack(psn=0),
+    ),
     Vector("sack-mpr", "A dynamic window of 32 x 128 PSNs.", sack(mpr=32)),
     Vector(
         "sack-widest",
@@ -283,6 +303,21 @@ ANSWERS = [
     Vector("nack-unexp-event", "The QP is broken; do not retry.", nack(0x19)),
     Vector("nack-other-reason", "A reason without a name is still a reason.", nack(0xE0)),
     Vector("probe", "A reliability probe travels as data that is not trimmed (row 7).", probe()),
+    Vector(
+        "probe-unstamped",
+        "ftype 0: there is no time stamp (row 31).",
+        probe(tx_timestamp=0, ftype=0),
+    ),
+    receive_only(
+        "probe-unstamped-remains",
+        "With ftype 0 the 16 bits of the time stamp are no time stamp.",
+        probe(ftype=0),
+    ),
+    receive_only(
+        "nack-psn-zero",
+        "BTH.psn is 0; nack_psn says which packet is refused (row 30).",
+        nack(0x01, psn=0),
+    ),
     receive_only(
         "sack-reserved-bits",
         "All reserved bits and UET's own fields are set; they are ignored.",
@@ -304,12 +339,23 @@ ENDPOINTS = [
         request(op=0, mask=0b0111_1111),
     ),
     Vector("port-status-widest", "All 32 ports.", request(op=0, mask=0xFFFF_FFFF)),
-    Vector("ev-probe", "An endpoint asks whether this path works.", request(op=1)),
+    Vector("port-status-four", "Four ports, all of which can be reached.", request(op=0, mask=0xF)),
+    Vector("ev-probe", "An endpoint asks whether this path works: no mask.", request(op=1)),
+    Vector(
+        "ev-probe-mask",
+        "A mask in an EV probe, where this project sends 0; it is ignored (row 32).",
+        request(op=1, mask=0xF),
+    ),
+    Vector(
+        "port-status-unstamped",
+        "ftype 0: there is no time stamp (row 31).",
+        request(op=0, mask=0xF, tx_timestamp=0, ftype=0),
+    ),
     Vector("port-status-answer", "The answer to a port status has op 0.", response()),
-    Vector("ev-probe-answer", "op 1 in bits 5:4 of the second byte.", response(op=1)),
+    Vector("ev-probe-answer", "op 1 in bits 3:2 of the second byte (row 4).", response(op=1)),
     receive_only(
         "ev-probe-answer-alternative",
-        "op 1 in bits 3:2, where others write it (row 4).",
+        "op 1 in bits 5:4, where others write it (row 4).",
         response(op_alternative=1),
     ),
     receive_only(
@@ -648,10 +694,9 @@ REFUSED = [
         cut=128,
     ),
     wrong("tseth-ftype", "Another type of time stamp.", "FTYPE", "TSETH.ftype", 2),
-    wrong("peth-ftype", "A probe without time stamp.", "FTYPE", "PETH.ftype", 0, message=probe()),
-    wrong(
-        "erth-ftype", "A request without time stamp.", "FTYPE", "ERTH.ftype", 0, message=request(1)
-    ),
+    wrong("tseth-ftype-none", "A TSETH without time stamp.", "FTYPE", "TSETH.ftype", 0),
+    wrong("peth-ftype", "Another type in a probe.", "FTYPE", "PETH.ftype", 2, message=probe()),
+    wrong("erth-ftype", "Another type in a request.", "FTYPE", "ERTH.ftype", 2, message=request(1)),
     wrong(
         "pad-too-large",
         "More padding than there are bytes.",

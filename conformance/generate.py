@@ -1,4 +1,5 @@
-"""Writes the test vectors, the same bytes each time; with `--check` it compares instead.
+"""Writes the test vectors, their schema and `mrc.h`, the same bytes each time; with `--check` it
+compares instead.
 
 python conformance/generate.py [--check]
 """
@@ -17,6 +18,7 @@ if str(HERE.parent) not in sys.path:  # run as a script
     sys.path.insert(0, str(HERE.parent))
 
 from conformance.cases import GROUPS  # noqa: E402
+from conformance.headers import c_header, schema  # noqa: E402
 from conformance.packer import Frame, Vector, build  # noqa: E402
 from openmrc.wire import layout  # noqa: E402
 
@@ -86,15 +88,21 @@ def _value(header: layout.Header, field: layout.Field, value: int) -> int | str:
     return value
 
 
+def files() -> dict[Path, str]:
+    """Return the text of every file that is written."""
+    made = {HERE / "vectors" / f"{group}.json": text(v) for group, v in GROUPS.items()}
+    made[HERE / "vectors.schema.json"] = json.dumps(schema(), indent=1) + "\n"
+    made[HERE / "mrc.h"] = c_header()
+    return made
+
+
 def main() -> int:
     """Write the files, or compare them; 1 if they differ."""
     parser = argparse.ArgumentParser(description="Write the test vectors.")
     parser.add_argument("--check", action="store_true", help="compare the files, do not write them")
     check = parser.parse_args().check
     different = 0
-    for group, vectors in GROUPS.items():
-        path = HERE / "vectors" / f"{group}.json"
-        wanted = text(vectors)
+    for path, wanted in files().items():
         if not check:
             path.write_text(wanted)
         elif not path.exists() or path.read_text() != wanted:

@@ -199,7 +199,8 @@ def test_damaged_packets_are_named_and_the_rest_is_shown(lab: Lab) -> None:
     lines = lab.lines()
     shown = [line.split(LINK + "  ")[1] for line in lines if LINK in line]
     assert shown[1:5] == [
-        f"BAD byte {len(data(2)) - ICRC_BYTES}: wrong iCRC",
+        "fd6d:7263::1 -> fd6d:7263::2  QP 0x11  RDMA_WRITE_MIDDLE  PSN 2  EV 0x00010005"
+        "  msn 3, va 0x7f0000, 64 of 256 B  [wrong iCRC]",
         "not MRC: not IPv6 or IPv4",
         "BAD byte 102: not an opcode of MRC",
         "BAD byte 18: the IP length does not fit the frame",
@@ -210,6 +211,38 @@ def test_damaged_packets_are_named_and_the_rest_is_shown(lab: Lab) -> None:
         "6 packets, 3 damaged (wrong iCRC 1, not an opcode of MRC 1,"
         " the IP length does not fit the frame 1), 1 not MRC (not IPv6 or IPv4 1)"
     )
+
+
+def test_a_packet_whose_tail_never_came_has_its_headers_in_the_line(lab: Lab) -> None:
+    lab.capture(data(1)[:-30])
+    [shown] = [line.split("  QP 0x11  ")[1] for line in lab.lines() if LINK in line]
+    assert shown == (
+        "RDMA_WRITE_MIDDLE  PSN 1  EV 0x00010005  msn 3, va 0x7f0000, 64 of 256 B"
+        "  [the IP length does not fit the frame]"
+    )
+    [told, _] = [json.loads(line) for line in lab.lines("--json")]
+    assert told["headers"]["BTH"]["psn"] == 1
+    assert told["error"]["offset"] == 18
+
+
+def test_damage_fails_if_that_is_asked_for_and_icrcs_need_not_be_looked_at(lab: Lab) -> None:
+    wrong = flipped(data(2))
+    lab.capture(data(1), ARP, wrong)
+    assert lab.decode() == 0
+    assert lab.decode("--strict") == 1
+    assert "1 damaged packets, which --strict does not allow\n" in lab.output.readouterr().err
+    assert lab.decode("--strict", "--no-icrc") == 0
+    lab.output.readouterr()
+    assert lab.lines("--no-icrc")[-1].startswith("3 packets, 1 not MRC")
+
+
+def test_a_tag_is_named_and_ports_may_count_from_1(lab: Lab) -> None:
+    status = bytes(a_packet(pk.ENDPOINT_REQUEST, dst_qpn=2, psn=9, port_mask=0b1110))
+    lab.capture(status[:12] + bytes.fromhex("8100 0064") + status[12:])
+    assert "  VLAN 100  fd6d:" in lab.lines()[0]
+    assert lab.lines()[0].endswith("ports 0xe")
+    assert lab.lines("--ports-from-1")[0].endswith("ports 0x7")
+    assert json.loads(lab.lines("--json")[0])["outside"] == ["VLAN 100"]
 
 
 def test_a_packet_that_was_cut_by_the_capture_is_shown_if_its_headers_are_there(lab: Lab) -> None:
@@ -229,7 +262,7 @@ def test_a_wrong_icrc_is_not_missed_in_a_whole_packet_after_one_that_was_cut(lab
         writer.write(0, 0, data(1)[:-20], original_length=len(data(1)))
         writer.write(0, 0, flipped(data(2)))
         writer.write(0, 0, data(3)[:-20], original_length=10**9)  # nobody sends that
-    assert ["BAD" in line for line in lab.lines() if LINK in line] == [False, True, True]
+    assert ["  [" in line for line in lab.lines() if LINK in line] == [False, True, True]
 
 
 def test_packets_without_time_and_before_1970_have_a_line(lab: Lab) -> None:
@@ -280,7 +313,20 @@ def test_the_tables_sum_up_each_qp_over_all_planes(lab: Lab) -> None:
     assert [cells(line) for line in lines if line.startswith("│")] == [
         ["fd6d:7263::2", "0x11", "4", "192", "1", "5", "9", "2", "1", "0", "1", "0", "1", "2"],
         ["fd6d:7263::2", "0x12", "1", "64", "1", "5", "5", "0", "0", "0", "0", "0", "0", "1"],
-        ["fd6d:7263::2", "0x11", "1", "1", "6", "TRIMMED 2, NO_BITMAP 1", "0", "0", "1", "0", "0"],
+        [
+            "fd6d:7263::2",
+            "0x11",
+            "1",
+            "1",
+            "6",
+            "TRIMMED 2, NO_BITMAP 1",
+            "0",
+            "0",
+            "1",
+            "0",
+            "0",
+            "0",
+        ],
     ]
     assert lines[-2:] == ["Missing at fd6d:7263::2 QP 0x11: PSN 7, 9", "10 packets"]
 
@@ -450,7 +496,7 @@ def test_what_is_no_capture_is_refused_before_anything_is_printed(lab: Lab) -> N
     for bytes_of_file, words in (
         (b"", "is empty"),
         (b"{} is JSON", "is no capture"),
-        (not_ethernet, "has link type 129; only Ethernet is read"),
+        (not_ethernet, "has link type 129; only Ethernet, Linux cooked and raw IP are read"),
     ):
         lab.file.write_bytes(bytes_of_file)
         with pytest.raises(InputError, match=words):

@@ -64,13 +64,13 @@ def test_reth_is_in_every_packet_va_advanced_length_constant() -> None:
     assert got == [(va, key, 10_000), (va + 4096, key, 10_000), (va + 8192, key, 10_000)]
 
 
-def test_msn_counts_messages_and_rqmsn_immediates() -> None:
+def test_row_33_rqmsn_counts_immediates_and_is_0_in_plain_writes() -> None:
     pair = Pair()
     for imm in (None, 1, 2, None, 3):
         pair.post(4097, imm=imm)
     pair.drive()
     numbers = [(int(x.p.msn), int(x.p.rqmsn)) for x in pair.packets("data")]
-    assert numbers == [(n, r) for n, r in enumerate([0, 0, 1, 2, 2]) for _ in range(2)]
+    assert numbers == [(n, r) for n, r in enumerate([0, 0, 1, 0, 2]) for _ in range(2)]
 
 
 def test_an_empty_message_is_one_packet_and_places_nothing() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Callable
@@ -128,3 +129,48 @@ def test_an_end_that_is_refused_hears_why() -> None:
             exchange.connect(one, "127.0.0.1", listener.port, SECRET)
         thread.join(PATIENCE_S)
         assert found == ["peer's send_depth is 256, this device tracks 16: open both with the same"]
+
+
+def test_another_version_of_the_wire_is_refused_in_a_line_at_both_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One of two ends is of before: nothing is connected."""
+    why = r"speaks version \d of the wire, this end version \d: install the same openmrc"
+    said: list[str] = []
+    told = exchange.Line.authenticate
+
+    def of_before(line: exchange.Line, secret: bytes, role: str) -> None:
+        told(line, secret, role)
+        line.version = exchange.VERSION - 1
+
+    monkeypatch.setattr(exchange.Line, "authenticate", of_before)
+
+    def accept() -> None:
+        with pytest.raises(ExchangeError, match=why) as refused:
+            listener.accept(two)
+        said.append(str(refused.value))
+
+    with cabled() as (a, b), exchange.Listener(0, SECRET) as listener:
+        one, two = a.create_qp(a.create_cq()), b.create_qp(b.create_cq())
+        thread, _ = in_background(accept)
+        with pytest.raises(ExchangeError, match=why):
+            exchange.connect(one, "127.0.0.1", listener.port, SECRET)
+        thread.join(PATIENCE_S)
+        assert one.state == two.state == QpState.RESET
+    assert len(said) == 1
+
+
+def test_the_version_is_the_first_thing_that_an_end_says() -> None:
+    here, there = socket.socketpair()
+    line = exchange.Line(here)
+
+    def authenticate() -> None:
+        with pytest.raises(ExchangeError):
+            line.authenticate(b"s", exchange.CLIENT)
+
+    thread, _ = in_background(authenticate)
+    hello = json.loads(there.makefile("rb").readline())
+    there.close()
+    thread.join(PATIENCE_S)
+    line.close()
+    assert (hello["openmrc"], len(hello["nonce"])) == (exchange.VERSION, 64)

@@ -347,6 +347,21 @@ def test_what_fits_the_network_is_used_and_said(mtu: int, pmtu: int) -> None:
         pass
 
 
+def test_status_opcode_and_state_have_the_numbers_of_ibverbs() -> None:
+    """As libibverbs' verbs.h has had them since its first version."""
+    assert {s.name: s.value for s in Status} == {
+        "SUCCESS": 0,
+        "WR_FLUSH_ERR": 5,
+        "REM_INV_REQ_ERR": 9,
+        "REM_ACCESS_ERR": 10,
+        "REM_OP_ERR": 11,
+        "RETRY_EXC_ERR": 12,
+        "GENERAL_ERR": 21,
+    }
+    assert (Opcode.RDMA_WRITE, Opcode.RECV_RDMA_WITH_IMM) == (1, 129)
+    assert [state.value for state in QpState] == [0, 1, 2, 3, 6]
+
+
 GOOD = QpAttributes(
     nic=1, qp_num=77, psn=0, pmtu=4096, mpr=512, max_wimm=128, send_depth=256, trim_nack=True
 )
@@ -371,6 +386,8 @@ GOOD = QpAttributes(
         ("send_depth", 257, "open both with the same"),
         ("send_depth", True, "is accepted"),
         ("trim_nack", 1, "true or false is accepted"),
+        ("dynamic_mpr", "no", "true or false is accepted"),
+        ("svc_time", None, "true or false is accepted"),
     ],
 )
 def test_attributes_that_no_peer_has_are_refused(field: str, value: Any, accepted: str) -> None:

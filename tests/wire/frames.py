@@ -133,6 +133,12 @@ def any_frame(draw: Draw, opcode: int, shape: str) -> tuple[Any, Any]:
     if opcode == packet.SACK:
         flags.append(packet.PROBE_ANSWER)
     p.flag_bits = sum(flag * draw(0, 1) for flag in flags)
+    if opcode in (packet.PROBE, packet.ENDPOINT_REQUEST) and draw(0, 1):
+        p.flag_bits |= packet.UNSTAMPED
+        p.timestamp = 0
+    if opcode == packet.ENDPOINT_REQUEST and draw(0, 1):
+        e.ports_from_1 = 1
+        p.port_mask &= 0x7FFF_FFFF
     p.klass = draw(packet.CLASS_CONTROL, packet.CLASS_DATA)
     again = packet.CLASS_RETRANSMIT if p.flag_bits & packet.RTX else packet.CLASS_DATA
     if p.klass == again:  # the one DSCP of NO_TRIM leaves the class to the RTX bit
@@ -165,13 +171,18 @@ class Verdict:
 
 
 def received(
-    data: bytes | bytearray, n: int | None = None, check: int = 1, ev_swapped: int = 0
+    data: bytes | bytearray, n: int | None = None, check: int = 1, **senders: int
 ) -> Verdict:
-    """Decode the first `n` bytes, by default all."""
-    p, e = one(PACKET), one(ENVELOPE, ev_swapped=ev_swapped)
+    """Decode the first `n` bytes, by default all; `senders` are what an envelope knows of them."""
+    p, e = one(PACKET), one(ENVELOPE, **senders)
     array = np.frombuffer(bytearray(data), np.uint8)
     code = codec.decode(array, len(data) if n is None else n, p, e, check)
     return Verdict(code, int(e.error_at), p, e)
+
+
+def senders(e: Any) -> dict[str, int]:
+    """What an envelope knows of senders, for `received`."""
+    return {name: int(e[name]) for name in ("ev_swapped", "ports_from_1")}
 
 
 def trimmed(data: bytes | bytearray, last_hop: int = 0) -> bytearray:

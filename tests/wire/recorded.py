@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from openmrc.wire import codec, layout
-from tests.wire.frames import SHAPES, any_frame, fields, received, sent, trimmed
+from tests.wire.frames import SHAPES, any_frame, fields, received, senders, sent, trimmed
 
 SEED = 21
 DAMAGED = 12  # copies of each frame with a few bytes changed
@@ -39,7 +39,7 @@ def digest(rng: np.random.Generator, opcode: int, shape: str) -> str:
     wire = sent(p, e, rng.bytes(7))
     h = hashlib.sha256(bytes(wire))
     for data in descendants(rng, wire):
-        verdict = received(data, ev_swapped=int(e.ev_swapped))
+        verdict = received(data, **senders(e))
         h.update(repr((verdict.brief, fields(verdict.p), fields(verdict.e))).encode())
         out: Any = np.frombuffer(bytearray(data), np.uint8)
         h.update(repr(int(codec.trim(out, len(out), len(out) & 1))).encode() + out.tobytes())

@@ -32,6 +32,7 @@ from tests.wire.frames import (
     one,
     patched,
     received,
+    senders,
     sent,
     trimmed,
     write,
@@ -61,7 +62,7 @@ def test_every_field_comes_back_at_its_full_width(
 ) -> None:
     p, e = any_frame(lambda least, most: data.draw(st.integers(least, most)), opcode, shape)
     wire = sent(p, e, PAYLOAD)
-    back = received(wire, ev_swapped=int(e.ev_swapped))
+    back = received(wire, **senders(e))
     assert back.brief == (frame.OK, 0)
     assert fields(back.p) == fields(p)
     assert fields(back.e, "payload_at") == fields(e, "payload_at")
@@ -75,7 +76,7 @@ def test_every_field_comes_back_at_its_full_width(
 def test_the_extremes_of_every_field_come_back(opcode: int, draw: Draw) -> None:
     for shape in SHAPES:
         p, e = any_frame(draw, opcode, shape)
-        back = received(sent(p, e), ev_swapped=int(e.ev_swapped))
+        back = received(sent(p, e), **senders(e))
         assert fields(back.p) == fields(p)
         assert fields(back.e, "payload_at") == fields(e, "payload_at")
 
@@ -705,3 +706,22 @@ def test_plain_and_compiled_agree_on_recorded_frames_whole_cut_and_damaged() -> 
 
 def test_limits_are_those_of_the_reference() -> None:
     assert (layout.PAYLOAD_BYTES_MAX, codec.KEPT_BYTES, codec.KEPT_BYTES_SRH) == (8192, 128, 256)
+
+
+# --- what others write otherwise
+
+
+def test_row_32_a_port_mask_may_count_ports_from_1() -> None:
+    """Bit 1 is port 0 then."""
+    status = control(packet.ENDPOINT_REQUEST, port_mask=0b1011)
+    wire = sent(status, around("ipv6", ports_from_1=1))
+    assert received(wire).p.port_mask == 0b10110
+    assert received(wire, ports_from_1=1).p.port_mask == 0b1011
+
+
+def test_row_31_ftype_0_is_no_time_stamp_in_probes_and_requests() -> None:
+    for opcode in (packet.PROBE, packet.ENDPOINT_REQUEST):
+        wire = sent(control(opcode, timestamp=77, flag_bits=packet.UNSTAMPED), around("srv6"))
+        back = received(wire)
+        assert (back.code, int(back.p.timestamp)) == (frame.OK, 0)
+        assert back.p.flag_bits & packet.UNSTAMPED

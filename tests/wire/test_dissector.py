@@ -18,8 +18,11 @@ from openmrc.engine import packet
 from openmrc.wire import Packet, decode, dissector, encode, frame, generated, layout
 from openmrc.wire.layout import Header
 from openmrc.wire.lines import Frames, line
+from openmrc.wire.outside import unwrap
 from openmrc.wire.pcap import Captured, Writer
+from openmrc.wire.readers import Readers, Unread
 from tests.wire.frames import SHAPES, around, control, sent, trimmed, write
+from tests.wire.test_outside import AROUND
 from tests.wire.vectors import ACCEPTED, REFUSED, VECTORS, frame_of, swapped
 
 TSHARK = shutil.which("tshark")
@@ -172,6 +175,22 @@ def test_the_info_column_is_the_line_of_mrc_decode(shark: Shark) -> None:
     for data, row in zip(frames, rows, strict=True):
         _, _, said = line(reader.read(Captured(0, "", 0, data, len(data)))).partition("  ")
         assert row == {"_ws.col.Protocol": "MRC", "_ws.col.Info": said}
+
+
+@needs_tshark
+def test_a_damaged_or_wrapped_packet_has_the_same_line_too(shark: Shark) -> None:
+    frames = [frame_of(v) for v in REFUSED.values() if v["refused"]["code"] == "ICRC"]
+    frames += [data for data, _ in AROUND.values()]
+    rows = shark(frames, fields=["_ws.col.Info"])
+    readers = Readers()
+    for data, row in zip(frames, rows, strict=True):
+        found = readers.read(Captured(0, "", 0, unwrap(data).data, len(data)))
+        if isinstance(found, Unread):
+            assert found.found is not None
+            _, _, said = found.found.line().partition("  ")
+            assert row["_ws.col.Info"] == f"{said}  [{found.reason}]"
+        else:
+            assert row["_ws.col.Info"] == found.line().partition("  ")[2]
 
 
 @needs_tshark

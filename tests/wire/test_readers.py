@@ -119,9 +119,9 @@ def test_each_protocol_has_its_reader() -> None:
     found = [readers.read(captured(data)) for data in (mrc(), roce_data(1), paused(9))]
     assert [each.protocol for each in found] == [MRC, ROCE, PFC]
     arp = readers.read(captured(b"\xff" * 12 + b"\x08\x06" + bytes(46)))
-    assert arp == Unread(None, 12, "not IPv6 or IPv4", fields_known=False)
+    assert arp == Unread(None, 12, "not IPv6 or IPv4")
     cut = readers.read(captured(paused(9)[:30]))
-    assert cut == Unread(PFC, 14, "the frame ends within a header", fields_known=False)
+    assert cut == Unread(PFC, 14, "the frame ends within a header")
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
@@ -132,7 +132,7 @@ def test_what_is_wrong_with_rocev2_is_said(name: str) -> None:
     assert bad.protocol == {"SEND Only": MRC, "the other port of MRC": MRC, "no BTH": MRC}.get(
         name, ROCE
     )
-    assert bad.fields_known == (name == "iCRC")
+    assert (bad.found is not None) == (name == "iCRC")
     assert bad.protocol == MRC or bad.offset == at
 
 

@@ -26,13 +26,13 @@ IPv6        version = 6  dscp = 46 (CONTROL)  ecn = 0 (Not-ECT)  flow_label = 0x
             dst = fd00::209
 UDP         src_port = 0x4567  dst_port = 4791  length = 60  checksum = 0x0000
 BTH         opcode = 0xdc (RELIABILITY_SACK)  se = 0  m = 0  pad = 0  tver = 0  pkey = 0xffff
-            dest_qpn = 0x00abcd  a = 0  r = 0  rtx = 0  ts = 0  psn = 0
+            dest_qpn = 0x00abcd  a = 0  r = 0  rtx = 0  ts = 0  psn = 66048
 SETH        type = 0  nxt = 0  m = 0 (NONE)  pr = 0  ack_psn_offset = 3  entropy = 0x008900ab
             spdcid = 0x1111  dpdcid = 0xabcd  cack_psn = 66048  cc_type = 0  cc_flags = 0  mpr = 0
             sack_offset = 1  sack_bitmap = 0x0000000000000006
 CC_STATE    tx_timestamp = 4660  ooo_count = 2  restore_cwnd = 0  rcv_cwnd_pen = 0
             rcvd_bytes = 284280
-iCRC        icrc = 0x507f1493"""
+iCRC        icrc = 0xde96e2bf"""
 
 
 def vector(name: str) -> Packet:

@@ -158,6 +158,9 @@ def expected_packet(found: Packet) -> dict[str, int | bytes]:
         flags |= packet.CE
     if any(view.name == "SETH" and view["pr"] for view in found.headers):
         flags |= packet.PROBE_ANSWER
+    if any(v.header in (layout.PETH, layout.ERTH) and not v["ftype"] for v in found.headers):
+        flags |= packet.UNSTAMPED  # row 31
+        told["timestamp"] = 0
     told["flag_bits"] = flags
     told["klass"] = _CLASSES.get(dscp, packet.CLASS_DATA)
     if dscp == layout.DSCP_NO_TRIM and bth["rtx"]:
@@ -190,6 +193,7 @@ def expected_envelope(found: Packet) -> dict[str, int | bytes]:
         "ipv4": int(v4),
         "tseth": int("TSETH" in headers),
         "ev_swapped": int(found.ev_swapped),
+        "ports_from_1": 0,
         "hop_limit": outer.get("hop_limit", hops),
         "inner_hop_limit": hops if outer else 0,
         "segments_left": srh.get("segments_left", 0),

@@ -53,6 +53,11 @@ def add_command(commands: Any) -> argparse.ArgumentParser:
     add("--qp", metavar="N", type=_qpn, help="only packets for this QP, such as 17 or 0x11")
     words = "the EV's low half is in the flow label, its high half in the source port"
     add("--ev-swapped", action="store_true", help=words)
+    words = "bit p of a port status mask is port p - 1"
+    add("--ports-from-1", action="store_true", help=words)
+    words = "exit status 1 if a packet is damaged"
+    add("--strict", action="store_true", help=words)
+    add("--no-icrc", action="store_true", help="do not look at iCRCs")
     parser.set_defaults(run=_run)
     return parser
 
@@ -85,6 +90,9 @@ def _run(arguments: argparse.Namespace) -> int:
                 _show_summary(reader, summaries, arguments.qp, arguments.json)
             raise
         _show_summary(reader, summaries, arguments.qp, arguments.json)
+    if arguments.strict and (damaged := summaries[0].damaged.total()):
+        say(f"{damaged:,} damaged packets, which --strict does not allow")
+        return 1
     return 0
 
 
@@ -109,7 +117,10 @@ def _show_packets(reader: Reader, summaries: Summaries, arguments: argparse.Name
 
     compiles()
     qpn = arguments.qp
-    readers = Readers(arguments.ev_swapped, partial(compiles, "sim.roce"))
+    on_roce = partial(compiles, "sim.roce")
+    readers = Readers(
+        arguments.ev_swapped, on_roce, arguments.ports_from_1, check=not arguments.no_icrc
+    )
     show, show_bad = (_line, _bad_line)
     if arguments.json:
         show, show_bad = partial(_object, readers), partial(_bad_object, readers)
@@ -133,13 +144,15 @@ def _line(captured: Captured, found: Found) -> str:
 def _bad_line(captured: Captured, bad: Unread) -> str:
     if bad.protocol is None:
         return f"{_place(captured)}  not MRC: {bad.reason}"
+    if bad.found is not None:
+        return f"{_place(captured)}  {bad.found.line()}  [{bad.reason}]"
     kept, length = len(captured.data), captured.original_length
     cut = f" ({kept} of {length} bytes were captured)" if kept < length else ""
     return f"{_place(captured)}  BAD byte {bad.offset}: {bad.reason}{cut}"
 
 
 def _place(captured: Captured) -> str:
-    """Number, time in seconds, and the interface if it has a name."""
+    """Number, time in seconds, the interface if it has a name, and what stood around the frame."""
     if captured.time_ns is None:
         time = "-"
     else:
@@ -147,6 +160,8 @@ def _place(captured: Captured) -> str:
         seconds, rest_ns = divmod(abs(captured.time_ns), 10**9)
         time = f"{sign}{seconds}.{rest_ns:09}"
     name = f"  {captured.interface}" if captured.interface else ""
+    if captured.outside:
+        name += f"  {', '.join(captured.outside)}"
     return f"{captured.number:>6}  {time:>11}{name}"
 
 
@@ -155,15 +170,15 @@ def _object(readers: Readers, captured: Captured, found: Found) -> str:
 
 
 def _bad_object(readers: Readers, captured: Captured, bad: Unread) -> str:
-    """With all fields where only the iCRC is wrong."""
+    """With all fields where only the iCRC is wrong, or the tail is missing."""
     from openmrc.wire.readers import MRC
 
     why = {"offset": bad.offset, "reason": bad.reason, "mrc": bad.protocol == MRC}
     if bad.protocol not in (MRC, None):
         why["protocol"] = bad.protocol
     known = {"length": captured.original_length}
-    if bad.protocol is not None and bad.fields_known:
-        known = readers.fields(captured, bad.protocol)
+    if bad.found is not None and bad.whole is not None:
+        known = readers.fields(bad.whole, bad.found.protocol)
     return json.dumps({**_place_object(captured), **known, "error": why})
 
 
@@ -173,6 +188,7 @@ def _place_object(captured: Captured) -> dict[str, Any]:
         "time_ns": captured.time_ns,
         "interface": captured.interface,
         "captured": len(captured.data),
+        **({"outside": list(captured.outside)} if captured.outside else {}),
     }
 
 
@@ -215,6 +231,7 @@ HEADINGS = {
     "acks": "ACKs",
     "naks": "NAKs",
     "probes": "probes",
+    "unstamped": "without time stamp",
     "endpoint_requests": "endpoint requests",
     "endpoint_responses": "endpoint responses",
     "again": "PSNs seen again",
@@ -225,7 +242,7 @@ SEEN = ("packets", "payload_bytes", "messages", "psn_first", "psn_last", "psns_m
 LOSSES = ("retransmitted", "duplicates", "trimmed", "trimmed_lasthop")
 DATA = (*SEEN, *LOSSES, "ecn_marked", "evs_seen")
 ACKNOWLEDGED = ("sacks", "skip_once", "cack_psn", "nacks", "acks", "naks")
-CONTROL = (*ACKNOWLEDGED, "probes", "endpoint_requests", "endpoint_responses")
+CONTROL = (*ACKNOWLEDGED, "probes", "endpoint_requests", "endpoint_responses", "unstamped")
 ROCE_DATA = (*SEEN, "again", "ecn_marked", "source_ports")
 ROCE_CONTROL = ("acks", "naks", "cnps")
 

@@ -32,6 +32,7 @@ NO_TRIM = 8  # MRC 2.13: DSCP_NO_TRIM
 CE = 16  # MRC 2.14: congestion experienced, set by a switch
 TRIMMED = 32  # MRC 2.13: DSCP_TRIMMED
 TRIMMED_LASTHOP = 64  # MRC 2.13: DSCP_TRIMMED_LASTHOP
+UNSTAMPED = 128  # row 31: a PETH or ERTH whose ftype says that there is no time stamp
 
 # traffic classes, strict priority, row 15
 CLASS_CONTROL = 0
@@ -75,7 +76,9 @@ PACKET = np.dtype(
         ("dma_len", "i8"),  # RETH, of the whole message (32 bit on the wire)
         ("bitmap", "u8"),  # SETH
         ("dst_qpn", "i4"),
-        ("psn", "i4"),  # BTH; for endpoint operations the request id; for a NACK the nack_psn
+        # BTH; for endpoint operations the request id, for a NACK the nack_psn, for a SACK cack_psn,
+        # for an ACK the last packet of the newest message that it covers (row 30)
+        ("psn", "i4"),
         ("cack_psn", "i4"),  # SETH
         ("rcvd_units", "i4"),  # CC_STATE rcvd_bytes, units of 256 B modulo 2^24
         ("ev", "u4"),  # the path this packet takes

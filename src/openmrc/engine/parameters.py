@@ -58,6 +58,9 @@ class Parameters:
     linear_cnt: int = stated(7, "row 9", "RTOs", least=0, most=255)
     exp_cnt: int = stated(10, "row 9", "RTOs", least=0, most=25)  # 25: for ever
     max_wimm: int = stated(128, "MRC 1.8", "messages", least=1, most=MPR_MAX, key=False)
+    # False: a header that was trimmed is answered by nothing, so peers send NO_TRIM
+    trim_nack: bool = stated(True, "MRC 1.9", key=False)
+    dynamic_mpr: bool = stated(False, "MRC 1.5", key=False)
 
     def evs_per_plane(self, planes: int) -> tuple[int, int]:
         """Active and backup EVs of each plane: equally many, of the active at least one."""
@@ -77,7 +80,6 @@ class Variants(Parameters):
     ecn_skip: bool = stated(True, "MRC 3.3", record=False)
     # how long REPS explores nothing after a loss: as in its authors' own simulator
     freezing_ps: int = stated(10_000_000_000, "reps.py", "ps", only="reps")
-    dynamic_mpr: bool = stated(False, "MRC 1.5", key=False)
 
 
 RECORDED = [

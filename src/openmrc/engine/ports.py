@@ -104,10 +104,9 @@ def emit(st, opcode, nic, remote, plane):
 
 @inlined
 def _emit(st, opcode, nic, remote, plane, ev, now):
-    """The same, with the EV, the time, and which of the NIC's ports are up."""
+    """The same, with the EV and the time."""
     p = emit(st, opcode, nic, remote, plane)
     p.ev = ev
-    p.port_mask = st.nic[nic].up_mask
     p.timestamp = es.timestamp_of(now)
     return p
 
@@ -117,6 +116,8 @@ def _request(st, q, op, request, plane, ev, now):
     """Emit a request to the peer of a QP."""
     p = _emit(st, pk.ENDPOINT_REQUEST, q.nic, q.peer_nic, plane, ev, now)
     p.reason = op
+    if op == pk.OP_PORT_STATUS:  # row 32: of a probe it is 0
+        p.port_mask = st.nic[q.nic].up_mask
     p.psn = request
 
 

@@ -25,4 +25,6 @@ STEPS: dict[int, tuple[int, ...]] = {
     RTS: (ERROR,),
     ERROR: (),
 }
-ALLOWED = np.array([[to in STEPS[now] for to in STEPS] for now in STEPS])  # [now, to]
+ALLOWED = np.zeros((max(STEPS) + 1, max(STEPS) + 1), np.bool_)  # [now, to]
+for _now, _steps in STEPS.items():
+    ALLOWED[_now, list(_steps)] = True

@@ -41,7 +41,7 @@ def post_write(st, qi, wr_id, length, remote_va, rkey, imm):
     m.rkey = rkey
     m.has_imm = imm >= 0
     m.imm = max(imm, 0)
-    m.rqmsn = q.rqmsn_next & 0xFFFF
+    m.rqmsn = q.rqmsn_next & 0xFFFF if imm >= 0 else 0  # row 33
     m.first_seq = q.seq_end
     m.n_packets = es.packets_of(length, st.config[0].pmtu)
     q.seq_end += m.n_packets
@@ -181,7 +181,7 @@ def next_packet(st, q, free_ports, now, p):
     rotation.charge_turn(q, plane)
     p.plane = plane_no
     p.ev = st.ev[q.ev0 + ev].value
-    if c.trimming == 0:
+    if c.trimming == 0 or q.untrimmable:
         p.flag_bits |= pk.NO_TRIM
     if again:
         p.klass = pk.CLASS_RETRANSMIT
@@ -353,7 +353,6 @@ def on_sack(st, q, p, now):
         return NEVER_SENT
     newest = ahead >= 0
     q.rcvd_high = max(q.rcvd_high, units)
-    c = st.config[0]
     answer = (p.flag_bits & pk.PROBE_ANSWER) != 0
     marked = p.m == pk.M_SKIP_ONCE
     rtt = -1
@@ -376,7 +375,7 @@ def on_sack(st, q, p, now):
             if q.una <= seq < q.nxt:
                 _acknowledge(st, q, seq, now)
     _advance_una(st, q, now)
-    if c.dynamic_mpr and newest and p.mpr > 0:
+    if q.dynamic_mpr and newest and p.mpr > 0:
         q.mpr = min(int(p.mpr) * 128, q.slot_mask + 1)
     window.on_sack(st, q, now, max(ahead, 0) * pk.RCVD_UNIT_BYTES, rtt, marked, int(p.penalty))
     if newest:

@@ -145,6 +145,7 @@ def _send_sack(st, q, trigger, base, flags, ack_offset):
     p.entropy = trigger.ev
     p.timestamp = trigger.timestamp
     p.cack_psn = es.psn_of(q.peer_psn, q.cack)
+    p.psn = p.cack_psn  # row 30
     p.ack_offset = max(ack_offset, -0x8000)
     p.sack_offset = base - q.cack
     p.bitmap = bits.word_at(st.bits, q.rx0, q.ring_mask, base)
@@ -152,7 +153,7 @@ def _send_sack(st, q, trigger, base, flags, ack_offset):
     p.ooo_count = min(max(q.rx_high - q.cack, 0), 0x7FFF)
     p.penalty = q.penalty
     p.m = _skip_advice(st, q, trigger) if trigger.flag_bits & pk.CE else pk.M_NONE
-    if st.config[0].dynamic_mpr:
+    if q.dynamic_mpr:
         p.mpr = q.mpr_now // 128
     if q.rx_high < base + 64:  # what has come since the last SACK is told
         q.sack_credit = 0
@@ -172,11 +173,20 @@ def _send_nack(st, q, trigger, reason):
 
 
 @inner
-def _send_ack(st, q, syndrome):
-    """Emit the transport ACK of everything completed in order, or a NAK (MRC 2.5, row 17)."""
+def _send_ack(st, q):
+    """Emit the transport ACK of everything completed in order (MRC 2.5, row 17): its PSN is that of
+    the last packet of it (row 30).
+    """
+    _acknowledge(st, q, pk.AETH_ACK, es.psn_of(q.peer_psn, q.rx_done))
+
+
+@inner
+def _acknowledge(st, q, syndrome, psn):
+    """Emit an AETH: that of an ACK, or of a NAK about the packet `psn`."""
     p = es.emit(st, pk.ACKNOWLEDGE)
     _control(st, q, p)
     p.reason = syndrome
+    p.psn = psn
     p.msn = (q.rx_msn - 1) & 0xFF_FFFF
 
 
@@ -231,7 +241,8 @@ def _complete_in_order(st, q, now):
         if m.has_imm:
             if st.config[0].must_post_receives:
                 if q.receives == 0:
-                    _send_ack(st, q, pk.AETH_NAK_INVALID_REQUEST)
+                    last = es.psn_of(q.peer_psn, q.rx_done + m.total)
+                    _acknowledge(st, q, pk.AETH_NAK_INVALID_REQUEST, last)
                     loss.fail(st, q, es.LOCAL_NO_RECEIVE, now)
                     return
                 q.receives -= 1
@@ -243,11 +254,12 @@ def _complete_in_order(st, q, now):
         m.has_imm = 0
         m.wimm = 0
         q.rx_msn += 1
+        q.rx_done += m.total
         moved = True
     if moved:
-        _send_ack(st, q, pk.AETH_ACK)
+        _send_ack(st, q)
         if _nothing_follows(st, q):
-            _send_ack(st, q, pk.AETH_ACK)
+            _send_ack(st, q)
 
 
 @inlined
@@ -267,7 +279,7 @@ def _on_duplicate(st, q, p, seq, now):
         _hears(st, q, now)
         _send_sack(st, q, p, _sack_base(st, q, seq), 0, seq - q.cack)
         if q.cack == q.rx_high and q.rx_msn > 0:
-            _send_ack(st, q, pk.AETH_ACK)
+            _send_ack(st, q)
         if seq < 0:  # row 20: a duplicate of nothing
             return verdict.MTU_ASKED
     q.n_dup += 1
@@ -288,6 +300,8 @@ def on_trimmed_packet(st, q, p, seq, now):
     (row 5).
     """
     _hears(st, q, now)
+    if st.config[0].trim_nack == 0:  # MRC 1.9: as agreed; the sender asks by probes
+        return verdict.HEADER_ONLY
     last_hop = p.flag_bits & pk.TRIMMED_LASTHOP
     _send_nack(st, q, p, pk.NACK_TRIMMED_LASTHOP if last_hop else pk.NACK_TRIMMED)
     if p.flag_bits & pk.ACK_REQ:
@@ -301,7 +315,7 @@ def on_trimmed_packet(st, q, p, seq, now):
 def _on_bad_key(st, q, p, seq, now):
     """A packet that may not write where it wants to: the end of the QP, if its peer sent it."""
     if plausible.persists(st, q, p, seq, now):
-        _send_ack(st, q, pk.AETH_NAK_ACCESS_ERROR)
+        _acknowledge(st, q, pk.AETH_NAK_ACCESS_ERROR, int(p.psn))
         loss.fail(st, q, es.LOCAL_ACCESS, now)
     return verdict.BAD_KEY
 
@@ -346,7 +360,7 @@ def on_data(st, q, p, now):
     m = st.rx_message[at]
     if p.opcode == pk.WRITE_LAST_IMM or p.opcode == pk.WRITE_ONLY_IMM:
         if q.wimm_held >= c.max_wimm:
-            _send_ack(st, q, pk.AETH_NAK_INVALID_REQUEST)  # row 18
+            _acknowledge(st, q, pk.AETH_NAK_INVALID_REQUEST, int(p.psn))  # row 18
             loss.fail(st, q, es.LOCAL_IMM_OVERRUN, now)
             return verdict.IMM_OVERRUN
         q.wimm_held += 1
@@ -416,5 +430,5 @@ def on_probe(st, q, p, now):
         _send_sack(st, q, p, _block(q.rx_high), pk.PROBE_ANSWER, p.ack_offset)
     if q.cack == q.rx_high and q.rx_msn > 0:
         q.control_turn = arrival
-        _send_ack(st, q, pk.AETH_ACK)
+        _send_ack(st, q)
     return verdict.HEARD

@@ -112,6 +112,8 @@ def new_state(
     q.plane0 = np.arange(n) * planes
     q.mpr = rooms.mpr
     q.rx_mpr = rooms.mpr
+    q.untrimmable = not given.trim_nack  # until a peer says otherwise
+    q.dynamic_mpr = given.dynamic_mpr
     q.slot0, q.slot_mask = rings(slots)
     q.msg0, q.msg_mask = rings(sends)
     q.rmsg0, q.rmsg_mask = rings(receives)
@@ -191,7 +193,7 @@ def set_paths(st: State, qps: Index, plane: int, values: Index, active: int) -> 
 def open_qp(st, qi):
     """Bring a QP that has its place, paths and peer to RTS (MRC 1.7)."""
     q = st.qp[qi]
-    q.cack = q.rx_high = q.query_id = -1
+    q.cack = q.rx_high = q.rx_done = q.query_id = -1
     timers.stop(q)
     q.lost_hint = NEVER
     q.charged_at = q.evidence_at = q.again_evidence_at = q.cut_started = LONG_AGO

@@ -29,8 +29,8 @@ from openmrc.jit.byref import by_reference
 
 NEVER = np.int64(1) << np.int64(62)  # a time that does not come, ps
 
-# QP states, MRC 1.7 (qp.py)
-RESET, INIT, RTR, RTS, ERROR = 0, 1, 2, 3, 4
+# QP states, MRC 1.7 (qp.py), with the numbers of `ibv_qp_state`
+RESET, INIT, RTR, RTS, ERROR = 0, 1, 2, 3, 6
 
 # why a QP is in ERROR
 (
@@ -171,6 +171,7 @@ QP = record_type(
     ("probed_bytes", "i8"),  # rx_bytes at the last probe, -1 none yet
     *fields("i8", "hole_cursor", "rmsg0", "rmsg_mask"),
     ("rx_msn", "i8"),  # message that completes next in order
+    ("rx_done", "i8"),  # sequence of the last packet of the message before that, -1 at the start
     ("rx_heard_at", "i8"),
     ("receives", "i8"),  # receives posted
     ("rx_mpr", "i4"),
@@ -179,6 +180,9 @@ QP = record_type(
     ("control_turn", "i4"),
     ("sack_turn", "i4"),
     ("planes_denied", "i4"),  # mask of planes with no EV that is not DENIED
+    # --- what both ends agreed on, MRC 1.9
+    ("untrimmable", "i1"),  # 1: the peer sends no trim NACKs, so nothing may be trimmed
+    ("dynamic_mpr", "i1"),  # 1: both ends enable it, MRC 1.5
     ("own_block", "i8"),  # newest block that a SACK's trigger lay in
     ("trail_block", "i8", (2,)),  # older ones with news: the one left last, one with a late packet
     ("trail_left", "i1", (2,)),  # reports that they still get

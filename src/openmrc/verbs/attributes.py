@@ -41,7 +41,11 @@ class QpAttributes:
     mpr: Annotated[int, 1, MPR_MAX]  # packets that this end can track: MPR_DEST of the other
     max_wimm: Annotated[int, 1, MPR_MAX]  # MAX_WIMM_DEST of the other
     send_depth: Annotated[int, 1, SEND_DEPTH_MAX]
+    # Capabilities (MRC 1.9): this end answers trimmed headers with NACKs; it enables a dynamic MPR,
+    # which counts if both do; its SACKs report service time, which is 0 here (row 35).
     trim_nack: bool = True
+    dynamic_mpr: bool = False
+    svc_time: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -56,8 +60,9 @@ class QpAttributes:
         if self.pmtu not in PMTUS:
             accepted = ", ".join(map(str, PMTUS))
             raise InputError(f"peer's pmtu {self.pmtu}: {accepted} are accepted (row 20)")
-        if type(self.trim_nack) is not bool:
-            raise InputError(f"peer's trim_nack {self.trim_nack!r}: true or false is accepted")
+        for name in ("trim_nack", "dynamic_mpr", "svc_time"):
+            if type(value := getattr(self, name)) is not bool:
+                raise InputError(f"peer's {name} {value!r}: true or false is accepted")
 
 
 def _check_ranges(told: RemoteRegion | QpAttributes, of: str = "") -> None:

@@ -154,7 +154,15 @@ class Device(Closing):
         """Of each port (frames, bytes, refusals by reason), and of the loop."""
         ep = self._host.ep
         names = (*REASONS, *state.REASON_NAMES)
-        fields = ("rx_packets", "rx_bytes", "tx_packets", "tx_bytes", "tx_lost", "blocked")
+        fields = (
+            "rx_packets",
+            "rx_bytes",
+            "tx_packets",
+            "tx_bytes",
+            "tx_lost",
+            "blocked",
+            "unstamped",
+        )
         ports = []
         for plane in range(self.n_planes):
             refused = {n: int(k) for n, k in zip(names, ep.reason[plane], strict=True) if k}

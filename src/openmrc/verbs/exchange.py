@@ -33,6 +33,9 @@ from openmrc.verbs.qp import QueuePair
 from openmrc.verbs.region import MemoryRegion
 from openmrc.verbs.status import QpState
 
+# Of this exchange and of the wire: 1 had zeros in the PSN of SACKs, NACKs and ACKs, and the EETH's
+# operation elsewhere (rows 30 and 4).
+VERSION = 2
 LINE_MAX = 1 << 20
 TIMEOUT_S = 30.0
 NONCE_BYTES = 32
@@ -146,6 +149,7 @@ def _handshake(
     line: Line, qp: QueuePair, regions: Sequence[MemoryRegion], extra: Any, role: str
 ) -> Peer:
     """Exchange attributes, connect, measure one after the other."""
+    _same_version(line)
     offered = [asdict(mr.remote) for mr in regions]
     line.send({"qp": qp.attributes.as_dict(), "regions": offered, "extra": extra})
     told = line.receive()
@@ -173,6 +177,17 @@ def _handshake(
     return Peer(qp, line, there, told.get("extra"))
 
 
+def _same_version(line: Line) -> None:
+    if line.version != VERSION:
+        why = (
+            f"the peer speaks version {line.version} of the wire, this end version {VERSION}:"
+            " install the same openmrc at both ends"
+        )
+        with contextlib.suppress(OSError):
+            line.send({REFUSED: why})
+        raise ExchangeError(why)
+
+
 @contextlib.contextmanager
 def _heard_by(line: Line) -> Iterator[None]:
     """Let the peer hear what is wrong here, too."""
@@ -195,6 +210,7 @@ class Line:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connection
         self._reader = connection.makefile("rb")
+        self.version: Any = None  # of the peer's, once it has spoken
 
     @classmethod
     def to(cls, host: str, port: int, timeout: float) -> Line:
@@ -228,8 +244,9 @@ class Line:
     def authenticate(self, secret: bytes, role: str) -> None:
         """Prove and be proven that both know the secret: HMAC-SHA256 over role and both nonces."""
         mine = secrets.token_hex(NONCE_BYTES)
-        self.send({"openmrc": 1, "nonce": mine})
-        theirs = str(self.receive().get("nonce"))
+        self.send({"openmrc": VERSION, "nonce": mine})
+        hello = self.receive()
+        self.version, theirs = hello.get("openmrc"), str(hello.get("nonce"))
         if theirs == mine:  # a mirror
             raise ExchangeError("the peer does not know the secret")
         other = CLIENT if role == SERVER else SERVER

@@ -42,6 +42,7 @@ PORT = {
     "tx_bytes": ("port_tx_bytes_total", "Bytes of frames sent."),
     "tx_lost": ("port_tx_lost_packets_total", "Frames that a port that is gone lost."),
     "blocked": ("port_blocked_total", "Times that the socket had no room."),
+    "unstamped": ("port_unstamped_total", "Probes and requests that came without time stamp."),
 }
 QP = {
     "tx_packets": ("qp_tx_packets_total", "Data packets sent."),

@@ -69,7 +69,8 @@ class QueuePair:
             mpr=host.limits.mpr,
             max_wimm=host.limits.max_wimm,
             send_depth=host.limits.send_depth,
-            trim_nack=host.limits.trimming,
+            trim_nack=host.limits.trimming and host.limits.trim_nack,
+            dynamic_mpr=host.limits.dynamic_mpr,
         )
 
     def modify(self, to: QpState, remote: QpAttributes | None = None) -> None:
@@ -91,7 +92,16 @@ class QueuePair:
         if to == QpState.RTS:
             r = self._remote
             self._host.call(
-                lambda: self._host.open_qp(self.index, r.nic, r.qp_num, r.psn, r.mpr, r.max_wimm)
+                lambda: self._host.open_qp(
+                    self.index,
+                    r.nic,
+                    r.qp_num,
+                    r.psn,
+                    r.mpr,
+                    r.max_wimm,
+                    r.trim_nack,
+                    r.dynamic_mpr,
+                )
             )
             return
         self._host.call(lambda: self._set_state(to))

@@ -9,7 +9,7 @@ from openmrc.live.endpoint import state
 
 
 class QpState(enum.IntEnum):
-    """MRC 1.7."""
+    """MRC 1.7, as `ibv_qp_state`."""
 
     RESET, INIT, RTR, RTS, ERROR = es.RESET, es.INIT, es.RTR, es.RTS, es.ERROR
 

@@ -40,6 +40,7 @@ def _ftype_byte(header: layout.Header) -> int:
 _BYTES = _extensions(lambda h: h.size_bytes)
 _FTYPE = _extensions(_ftype_byte)  # offset of its byte; 0: there is none
 _SPARED = _extensions(lambda h: int(h is layout.IMMDT))  # trimming may take it
+_UNSTAMPED = _extensions(lambda h: int(h is layout.PETH or h is layout.ERTH))  # ftype 0 is right
 EXTENSIONS_BYTES = _BYTES.sum(axis=2)  # by BTH.ts and opcode, all of them; 0: not an opcode of MRC
 
 
@@ -203,8 +204,11 @@ def transport(data, bth, stop, trimmed):
                 break
             return frame.EXTENSION_LENGTH, at
         ftype = _FTYPE[ts, opcode, step]
-        if ftype and data[at + ftype] & TSETH.ftype.mask != layout.FTYPE_TIMESTAMP:
-            return frame.FTYPE, at + ftype
+        if ftype:
+            kind = data[at + ftype] & TSETH.ftype.mask
+            none = kind == layout.FTYPE_NONE and _UNSTAMPED[ts, opcode, step]  # row 31
+            if kind != layout.FTYPE_TIMESTAMP and not none:
+                return frame.FTYPE, at + ftype
         at += size_bytes
     return frame.OK, at
 

@@ -42,7 +42,7 @@ on the wire:
               opcode is known                                    OPCODE             opcode
               tver is 0                                          TRANSPORT_VERSION  tver
     each      it fits before the iCRC                            EXTENSION_LENGTH   its start
-    extension ftype is 1 (TSETH, PETH, ERTH)                     FTYPE              ftype
+    extension ftype is 1 (TSETH); 1 or 0 (PETH, ERTH; row 31)    FTYPE              ftype
     payload   with its pad a multiple of 4, and not less than
               the pad                                            PAD                BTH.pad
               without the pad at most 8192 bytes, and none
@@ -66,8 +66,8 @@ switch sets it, and read from either.
 
 **Not looked at**: MAC addresses, reserved bits and UET's reserved fields, the high four bits of the
 flow label, SRH flags and tag, the UDP checksum, IPv4 identification, `se`, `m` and `r` of the BTH,
-`ts` of a packet without data, the PSN in the BTH of a NACK, `tsr`, `cc_type`, and whether a NACK
-reason, a syndrome or an operation has a name.
+`ts` of a packet without data, the PSN in the BTH of a NACK (its `nack_psn` counts), `tsr`,
+`cc_type`, and whether a NACK reason, a syndrome or an operation has a name.
 """
 
 from __future__ import annotations

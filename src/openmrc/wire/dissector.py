@@ -74,7 +74,7 @@ def _constants() -> str:
             f"local TRIMMED = {_names(trimmed)} -- by DSCP",
             f"local DSCP_NO_TRIM = {layout.DSCP_NO_TRIM}",
             f"local ECN_CE = {layout.ECN_CE}",
-            f"local FTYPE_TIMESTAMP = {layout.FTYPE_TIMESTAMP}",
+            f"local FTYPE_TIMESTAMP, FTYPE_NONE = {layout.FTYPE_TIMESTAMP}, {layout.FTYPE_NONE}",
             f"local PSNS = {packet.PSN_MASK + 1} -- modulus",
             f"local MPR_UNIT = {packet.MPR_UNIT}",
             f"local MAX_PAYLOAD = {layout.PAYLOAD_BYTES_MAX}",

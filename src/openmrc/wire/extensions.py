@@ -31,10 +31,12 @@ from openmrc.wire.words import (
     word,
 )
 
+_ALL_PORTS = 0xFFFF_FFFF
+
 
 @inlined
 def put_bth(out, at, p, pkey, pad, ts):
-    """MRC 2.4; the PSN of a NACK stands in its NETH."""
+    """MRC 2.4."""
     flag_bits = int(p.flag_bits)
     add(out, at, BTH.opcode, p.opcode)
     add(out, at, BTH.pad, pad)
@@ -43,8 +45,7 @@ def put_bth(out, at, p, pkey, pad, ts):
     add(out, at, BTH.a, 1 if flag_bits & pk.ACK_REQ else 0)
     add(out, at, BTH.rtx, 1 if flag_bits & pk.RTX else 0)
     add(out, at, BTH.ts, ts)
-    if p.opcode != pk.NACK:
-        add(out, at, BTH.psn, p.psn)
+    add(out, at, BTH.psn, p.psn)
 
 
 @inlined
@@ -64,8 +65,9 @@ def put_data(out, at, p, ts):
 @inlined
 def _put_stamp(out, at, header, p):
     """The time stamp of TSETH, PETH and ERTH."""
-    add(out, at, header.tx_timestamp, p.timestamp)
-    add(out, at, header.ftype, layout.FTYPE_TIMESTAMP)
+    if p.flag_bits & pk.UNSTAMPED == 0:
+        add(out, at, header.tx_timestamp, p.timestamp)
+        add(out, at, header.ftype, layout.FTYPE_TIMESTAMP)
 
 
 @inlined
@@ -104,7 +106,8 @@ def put_answer(out, at, p, e):
         put_aeth(out, at, p)
     elif p.opcode == pk.ENDPOINT_REQUEST:  # MRC 2.10
         add(out, at, ERTH.op, p.reason)
-        add(out, at, ERTH.port_status_mask, p.port_mask)
+        mask = int(p.port_mask)
+        add(out, at, ERTH.port_status_mask, (mask << 1) & _ALL_PORTS if e.ports_from_1 else mask)
         _put_stamp(out, at, ERTH, p)
     else:  # row 4
         add(out, at, EETH.op, p.reason)
@@ -198,17 +201,27 @@ def get_answer(data, at, p, e):
         p.ack_offset = signed16(get(data, at, PETH.probe_id))
         e.spdcid = get(data, at, PETH.spdcid)
         e.dpdcid = get(data, at, PETH.dpdcid)
-        p.timestamp = get(data, at, PETH.tx_timestamp)
+        _get_stamp(data, at, PETH, p)
     elif p.opcode == pk.ACKNOWLEDGE:
         get_aeth(data, at, p)
     elif p.opcode == pk.ENDPOINT_REQUEST:
         p.reason = get(data, at, ERTH.op)
-        p.port_mask = get(data, at, ERTH.port_status_mask)
-        p.timestamp = get(data, at, ERTH.tx_timestamp)
-    else:  # row 4: others write the operation two bits lower
+        mask = get(data, at, ERTH.port_status_mask)
+        p.port_mask = mask >> 1 if e.ports_from_1 else mask
+        _get_stamp(data, at, ERTH, p)
+    else:  # row 4: others write the operation two bits higher
         op = get(data, at, EETH.op)
         p.reason = op if op else get(data, at, EETH.op_alternative)
         p.timestamp = get(data, at, EETH.tx_timestamp)
+
+
+@inlined
+def _get_stamp(data, at, header, p):
+    """The time stamp of PETH and ERTH, if there is one (row 31)."""
+    if get(data, at, header.ftype) == layout.FTYPE_NONE:
+        p.flag_bits = int(p.flag_bits) | pk.UNSTAMPED
+    else:
+        p.timestamp = get(data, at, header.tx_timestamp)
 
 
 @inlined

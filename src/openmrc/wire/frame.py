@@ -27,6 +27,7 @@ ENVELOPE = np.dtype(
         ("ipv4", "i1"),  # 1: IPv4 in place of the inner IPv6; not with srv6
         ("tseth", "i1"),  # 1: data packets carry a TSETH
         ("ev_swapped", "i1"),  # row 2: EV[15:0] in the flow label, EV[31:16] in the source port
+        ("ports_from_1", "i1"),  # row 32: bit p of a port mask is port p - 1
         # their fields
         ("hop_limit", "u1"),  # of the outermost IP header, as a switch left it
         ("inner_hop_limit", "u1"),
@@ -84,7 +85,7 @@ REASONS = (
     "not an opcode of MRC",
     "not transport version 0",
     "the packet ends within its headers",
-    "not a time stamp (ftype 1)",
+    "not a time stamp (ftype 1; of a probe or request also 0)",
     "padding that the payload does not need, or that is missing",
     "a payload where there is none, or one longer than a packet record can say",
     "wrong iCRC",

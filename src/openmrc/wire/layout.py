@@ -133,6 +133,9 @@ PROTOCOLS = {PROTOCOL_UDP: "UDP", PROTOCOL_IPV6: "IPv6", PROTOCOL_ROUTING: "Rout
 ROUTING_SEGMENT = 4
 UDP_PORT, UDP_PORT_ALTERNATIVE = 4791, 4971  # row 1
 FTYPE_TIMESTAMP = 0x1  # MRC 2.5
+FTYPE_NONE = 0x0  # row 31: in PETH and ERTH, no time stamp
+FTYPES = {FTYPE_TIMESTAMP: "TIMESTAMP"}
+FTYPES_OR_NONE = {FTYPE_NONE: "NONE", **FTYPES}
 CC_TYPE_NACK = 0x2  # MRC 2.8
 PKEY_DEFAULT = 0xFFFF
 PAYLOAD_BYTES_MAX = 8192  # row 20: the largest PMTU
@@ -160,7 +163,8 @@ _NAMES = {
     "protocol": PROTOCOLS,
     "routing_type": {ROUTING_SEGMENT: "SRH"},
     "opcode": OPCODES,
-    "ftype": {FTYPE_TIMESTAMP: "TIMESTAMP"},
+    "ftype": FTYPES_OR_NONE,
+    "TSETH.ftype": FTYPES,
     "syndrome": SYNDROMES,
     "SETH.m": SKIPS,
     "nack_reason": NACK_REASONS,
@@ -183,7 +187,7 @@ _STAMP = """\
     tx_timestamp       16  when it was sent, units of 128 ns
     tsr                 1  1: the unit of tx_timestamp is the implementation's own
     reserved           11
-    ftype               4  1: a time stamp"""
+    ftype               4  1: a time stamp; in PETH and ERTH also 0: none"""
 _UET = """\
     type                4  of UET; reserved
     nxt                 5  of UET; reserved"""
@@ -251,10 +255,10 @@ BTH | Base transport header | IBTA 9.2, MRC 2.4
     rtx                 1  a retransmission
     ts                  1  a TSETH follows
     reserved            4
-    psn                24  sequence number of the packet; request id of endpoint operations
+    psn                24  sequence number of the packet; in control packets what their table says
 
 METH | Message header | MRC 2.5
-    rqmsn              16  number of the immediate that the message carries or follows
+    rqmsn              16  number of the immediate that the message carries; 0 without one
     msn                16  number of the message
 
 TSETH | Time stamp header | MRC 2.5
@@ -328,8 +332,8 @@ ERTH | Endpoint request header | MRC 2.10
 EETH | Endpoint response header | MRC 2.10, row 4
     type                4  of UET; reserved
     reserved            6
-    op                  2  operation answered
     op_alternative      2  where others write it; read if op is 0
+    op                  2  operation answered
     reserved            2
     reserved          208
     tx_timestamp       16  tx_timestamp of the request

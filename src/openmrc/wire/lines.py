@@ -39,6 +39,7 @@ FLAGS = {
     packet.CE: "CE",
     packet.TRIMMED: "TRIMMED",
     packet.TRIMMED_LASTHOP: "TRIMMED_LASTHOP",
+    packet.UNSTAMPED: "UNSTAMPED",
 }
 
 # A PACKET record as Python's own integers, which are ten times as fast to ask for.
@@ -58,20 +59,23 @@ class Frame(NamedTuple):
 
 
 class Frames:
-    """Decodes packet by packet, in buffers that it keeps; `ev_swapped` as the senders have it."""
+    """Decodes packet by packet, in buffers that it keeps; `ev_swapped` and `ports_from_1` as the
+    senders have it.
+    """
 
     _decode: Callable[..., Any] = staticmethod(codec.decode)
     _look: Callable[..., Any] = staticmethod(view.decode)
 
-    def __init__(self, ev_swapped: bool = False) -> None:
+    def __init__(self, ev_swapped: bool = False, ports_from_1: bool = False) -> None:
         self._bytes = np.zeros(PACKET_BYTES_MAX, np.uint8)
         self._window = self._bytes.data
         self._packet = records(1, packet.PACKET)[0]
         self._envelope = records(1, frame.ENVELOPE)[0]
         self._envelope.ev_swapped = ev_swapped
+        self._envelope.ports_from_1 = ports_from_1
 
-    def read(self, captured: Captured) -> Frame:
-        """Decode one packet. Raises `WireError`.
+    def read(self, captured: Captured, check: bool = True) -> Frame:
+        """Decode one packet, and look at its iCRC if `check`. Raises `WireError`.
 
         Of a packet that the capture cut short only the headers must be there, and the iCRC is not
         looked at.
@@ -83,7 +87,8 @@ class Frames:
             self._window[n:length] = bytes(length - n)
         else:
             length = n
-        code = self._decode(self._bytes, length, self._packet, self._envelope, int(not cut))
+        check = check and not cut
+        code = self._decode(self._bytes, length, self._packet, self._envelope, int(check))
         envelope = self._envelope
         if cut and (code != frame.OK or envelope.payload_at > n):
             # The zeros in place of what is not there may have been read: the plain view knows.

@@ -18,6 +18,7 @@ local STATUS = {
 }
 local MRC_OPCODES = 6 -- the upper three bits of an opcode
 local RUNS_SHOWN = 4 -- of a SACK's bitmap
+local IPV6_AND_SRH = 40 + 24 -- bytes from an outer header to the inner one, at most
 
 local OWN = {
   ev = ProtoField.uint32("mrc.ev", "EV", base.HEX, nil, nil,
@@ -35,6 +36,8 @@ local OWN = {
 mrc.prefs.ports = Pref.range("UDP ports", UDP_PORTS, "destination ports of MRC", 65535)
 mrc.prefs.ev_swapped = Pref.bool("Swap the halves of the EV", false,
   "the source port holds the upper half of the EV, the flow label the lower one")
+mrc.prefs.ports_from_1 = Pref.bool("Ports count from 1", false,
+  "bit p of a port status mask is port p - 1")
 mrc.prefs.check_icrc = Pref.bool("Check the iCRC", true,
   "takes half a millisecond for a packet of 4 KiB")
 
@@ -67,8 +70,13 @@ end
 
 -- Values of a field in the IP headers of this packet, outermost first; there is one IPv4 header.
 local function values(is_ipv4, of_ipv6, of_ipv4)
-  local found = is_ipv4 and { last(of_ipv4) } or { of_ipv6() }
-  for i, info in ipairs(found) do found[i] = info.value end
+  if is_ipv4 then return { last(of_ipv4).value } end
+  local ips, all, found = { all_ipv6() }, { of_ipv6() }, {}
+  local first = #ips
+  while first > 1 and ips[first].range:offset() - ips[first - 1].range:offset() <= IPV6_AND_SRH do
+    first = first - 1 -- not those of a tunnel that a mirror's copy came through
+  end
+  for i = first, #all do found[#found + 1] = all[i].value end
   return found
 end
 
@@ -128,8 +136,10 @@ local function add_header(p, header, at)
   local branch = p.tree:add(mrc, p.tvb(at, header.size), header.name .. ": " .. header.title)
   for _, field in ipairs(header) do
     local item = branch:add(field[4], (place(p.tvb, at, field)))
-    if field[1] == "ftype" and value(p, header, "ftype") ~= FTYPE_TIMESTAMP then
-      complain(p, item, ERRORS.FTYPE)
+    if field[1] == "ftype" then
+      local ftype = value(p, header, "ftype")
+      p.unstamped = ftype == FTYPE_NONE and header ~= TSETH
+      if ftype ~= FTYPE_TIMESTAMP and not p.unstamped then complain(p, item, ERRORS.FTYPE) end
     end
   end
   return branch
@@ -311,13 +321,18 @@ for header, fields in pairs {
   [NETH] = { { "nack_reason", "reason 0x%02x", NACK_REASON_NAMES }, { "entropy", "of EV 0x%08x" } },
   [AETH] = { { "syndrome", "syndrome 0x%02x", SYNDROME_NAMES }, { "msn", "msn %d" } },
   [PETH] = { { "probe_id", "probe %d" } },
-  [ERTH] = { { "op", "op %d", OP_NAMES }, { "port_status_mask", "ports 0x%x" } },
 } do
   DETAILS[header] = function(p, add)
     for _, field in ipairs(fields) do
       add("%s", named(field[3] or {}, value(p, header, field[1]), field[2]))
     end
   end
+end
+
+DETAILS[ERTH] = function(p, add)
+  local mask = value(p, ERTH, "port_status_mask")
+  add("%s", named(OP_NAMES, value(p, ERTH, "op"), "op %d"))
+  add("ports 0x%x", mrc.prefs.ports_from_1 and math.floor(mask / 2) or mask)
 end
 
 DETAILS[EETH] = function(p, add)
@@ -344,6 +359,7 @@ local function flags(p)
   add(p.dscp == DSCP_NO_TRIM, "NO_TRIM")
   add(p.ce, "CE")
   add(p.trimmed, p.trimmed)
+  add(p.unstamped, "UNSTAMPED")
   return #set > 0 and table.concat(set, " ")
 end
 

@@ -14,6 +14,8 @@ from struct import Struct
 from typing import BinaryIO, NamedTuple, NoReturn, Self
 
 from openmrc.errors import InputError
+from openmrc.wire.outside import LINK_ETHERNET, LINK_RAW, LINK_SLL, LINK_SLL2, unwrap
+from openmrc.wire.outside import LINKS as READ
 
 NS_PER_S = 10**9
 
@@ -22,18 +24,17 @@ BLOCK_BYTES_MAX = 16 * 1024 * 1024  # as Wireshark; a larger block is a wrong le
 INTERFACES_MAX = 65_536  # of one section: what the older packet block can number
 NAME_CHARACTERS_MAX = 256  # of an interface; Linux allows 15, a link of a fabric needs some 40
 
-LINK_ETHERNET = 1
-# Those that a reader may meet, for the message that refuses them.
+# Those that a reader may meet, for the message that refuses all but `READ`.
 LINKS = {
     0: "NULL",
     LINK_ETHERNET: "ETHERNET",
-    101: "RAW",
+    LINK_RAW: "RAW",
     105: "IEEE802_11",
-    113: "LINUX_SLL, the interface 'any'",
+    LINK_SLL: "LINUX_SLL, the interface 'any'",
     127: "IEEE802_11_RADIOTAP",
     197: "ERF",
     247: "INFINIBAND",
-    276: "LINUX_SLL2, the interface 'any'",
+    LINK_SLL2: "LINUX_SLL2, the interface 'any'",
 }
 
 # Block types
@@ -52,13 +53,14 @@ _PADDING = (b"", b"\0\0\0", b"\0\0", b"\0")  # by the length modulo 4
 
 
 class Captured(NamedTuple):
-    """One packet of a capture, `data` from the Ethernet header on."""
+    """One packet of a capture, `data` from the Ethernet header of the NIC's frame on."""
 
     number: int  # from 1, as Wireshark counts
     interface: str  # "" where the file names none
     time_ns: int | None  # None where the file has none
     data: bytes
     original_length: int  # on the wire; more than `data` if the capture kept only the beginning
+    outside: tuple[str, ...] = ()  # what stood around the frame: tags, a mirror's tunnel
 
 
 class Writer:
@@ -258,7 +260,7 @@ class Reader:
                 self._refuse(f"version {major} of pcap, not 2")
             # The upper bits tell of an FCS; nobody reads behind the IP length.
             self._check_link(link & 0xFFFF, "the file")
-            return self._classic(unit_ns)
+            return self._classic(unit_ns, link & 0xFFFF)
         if magic == _SECTION_BYTES:
             self._section(self._take(4))
             return self._blocks()
@@ -268,14 +270,15 @@ class Reader:
         )
 
     def _check_link(self, link: int, where: str) -> None:
-        if link != LINK_ETHERNET:
+        if link not in READ:
             named = f" ({LINKS[link]})" if link in LINKS else ""
             raise InputError(
                 f"{self.name}: {where} has link type {link}{named};"
-                " only Ethernet is read, so capture on one Ethernet interface"
+                " only Ethernet, Linux cooked and raw IP are read,"
+                " so capture on an Ethernet interface"
             )
 
-    def _classic(self, unit_ns: int) -> Iterator[Captured]:
+    def _classic(self, unit_ns: int, link: int) -> Iterator[Captured]:
         record = self._order.record
         while head := self._head(record.size):
             seconds, fraction, captured, original = record.unpack(head)
@@ -283,7 +286,7 @@ class Reader:
             data = self._take(captured)
             self.number += 1
             time_ns = seconds * NS_PER_S + fraction * unit_ns
-            yield Captured(self.number, "", time_ns, data, original)
+            yield _captured(self.number, "", time_ns, data, original, link)
 
     def _blocks(self) -> Iterator[Captured]:
         while head := self._head(8):
@@ -380,7 +383,8 @@ class Reader:
         self._check_captured(captured, len(body) - at)
         self.number += 1
         time_ns = None if units is None else units * NS_PER_S // on.units_per_s + on.offset_ns
-        return Captured(self.number, on.name, time_ns, body[at : at + captured], original)
+        data = body[at : at + captured]
+        return _captured(self.number, on.name, time_ns, data, original, on.link)
 
     def _check_room(self, body: bytes, fixed: Struct) -> None:
         if len(body) < fixed.size:
@@ -391,6 +395,13 @@ class Reader:
             self._refuse(
                 f"a packet of {captured} bytes, where at most {min(room, PACKET_BYTES_MAX)} fit"
             )
+
+
+def _captured(
+    number: int, name: str, time_ns: int | None, data: bytes, original: int, link: int
+) -> Captured:
+    data, removed, said = unwrap(data, link)
+    return Captured(number, name, time_ns, data, original - removed, said)
 
 
 def _printable(name: bytes) -> str:

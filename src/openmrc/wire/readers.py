@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from openmrc.wire import frame, lines, view
+from openmrc.wire import frame, layout, lines, view
 from openmrc.wire.frame import WireError
 from openmrc.wire.lines import FOREIGN, Frames
 from openmrc.wire.pcap import Captured
@@ -53,45 +53,66 @@ class Unread(NamedTuple):
     protocol: str | None
     offset: int
     reason: str
-    fields_known: bool  # only the iCRC is wrong
+    # what its headers say, where they can be read to their end, and as what they were read then
+    found: Found | None = None
+    whole: Captured | None = None
 
 
 class Readers:
-    """Reads packet by packet, in buffers that it keeps; `ev_swapped` as in `lines.Frames`.
+    """Reads packet by packet, in buffers that it keeps; what senders choose as in `lines.Frames`.
 
-    `on_roce` is called before the first packet that may be RoCEv2's.
+    `on_roce` is called before the first packet that may be RoCEv2's; `check` looks at iCRCs.
     """
 
     def __init__(
-        self, ev_swapped: bool = False, on_roce: Callable[[], None] = lambda: None
+        self,
+        ev_swapped: bool = False,
+        on_roce: Callable[[], None] = lambda: None,
+        ports_from_1: bool = False,
+        check: bool = True,
     ) -> None:
-        self._swapped = ev_swapped
-        self._mrc = Frames(ev_swapped)
+        self._swapped, self._check = ev_swapped, check
+        self._mrc = Frames(ev_swapped, ports_from_1)
         self._roce: RoceFrames | None = None
         self._on_roce = on_roce
 
     def read(self, captured: Captured) -> Found | Unread:
         """Read one packet, as whatever it is."""
         try:
-            return Found(MRC, self._mrc.read(captured))
+            return Found(MRC, self._mrc.read(captured, self._check))
         except WireError as error:
             if error.code == frame.OPCODE:
                 return self._read_roce(captured, error)
             if error.code == frame.ETHERTYPE and pause.is_mac_control(captured.data):
                 return _read_pause(captured)
             known = None if error.code in FOREIGN else MRC
-            return _unread(known, error)
+            return self._damaged(captured, known, self._mrc, error)
+
+    def _damaged(
+        self, captured: Captured, protocol: str | None, frames: Frames, error: WireError
+    ) -> Unread:
+        """What else a packet says whose iCRC is wrong, or whose tail never came."""
+        unread = Unread(protocol, error.offset, error.reason)
+        if error.code == frame.IP_LENGTH:
+            captured = captured._replace(original_length=_length_said(captured.data))
+        elif error.code != frame.ICRC:
+            return unread
+        try:
+            found = frames.read(captured, check=False)
+        except WireError:
+            return unread
+        return unread._replace(found=Found(protocol or MRC, found), whole=captured)
 
     def _read_roce(self, captured: Captured, as_mrc: WireError) -> Found | Unread:
         if self._roce is None:
             self._on_roce()
             self._roce = RoceFrames()
         try:
-            return Found(ROCE, self._roce.read(captured))
+            return Found(ROCE, self._roce.read(captured, self._check))
         except RoceError as error:
-            return _unread(ROCE, error)
+            return self._damaged(captured, ROCE, self._roce, error)
         except WireError:  # an opcode of neither
-            return _unread(MRC, as_mrc)
+            return Unread(MRC, as_mrc.offset, as_mrc.reason)
 
     def fields(self, captured: Captured, protocol: str) -> dict[str, Any]:
         """Every header's fields of a packet that was read, or whose iCRC alone is wrong."""
@@ -103,15 +124,19 @@ class Readers:
         return view.decode(data, check=False, length=length, ev_swapped=self._swapped).as_dict()
 
 
-def _unread(protocol: str | None, error: WireError) -> Unread:
-    return Unread(protocol, error.offset, error.reason, error.code == frame.ICRC)
+def _length_said(data: bytes) -> int:
+    """How long the first IP header says that its frame is."""
+    at = layout.ETHERNET.size_bytes
+    if data[at] >> 4 == 4:
+        return at + int.from_bytes(data[at + 2 : at + 4], "big")
+    return at + layout.IPV6.size_bytes + int.from_bytes(data[at + 4 : at + 6], "big")
 
 
 def _read_pause(captured: Captured) -> Found | Unread:
     try:
         return Found(PFC, pause.read(captured.data))
     except PauseError as error:
-        return Unread(PFC, error.offset, error.reason, fields_known=False)
+        return Unread(PFC, error.offset, error.reason)
 
 
 _LINES: dict[str, Callable[[Any], str]] = {

@@ -175,6 +175,7 @@ class QpSummary(QpRow):
     acks: int = 0
     naks: Counter[str] = field(default_factory=Counter)
     probes: int = 0
+    unstamped: int = 0  # probes and requests without time stamp
     endpoint_requests: int = 0
     endpoint_responses: int = 0
 
@@ -214,6 +215,7 @@ class QpSummary(QpRow):
     def add(self, p: Any) -> None:
         """Count one packet, a PACKET record or anything that has its fields."""
         opcode = p.opcode
+        self.unstamped += p.flag_bits & packet.UNSTAMPED != 0
         if opcode <= packet.LAST_DATA:
             self._add_data(p)
         elif opcode == packet.SACK:
@@ -278,6 +280,7 @@ class QpSummary(QpRow):
             "ack": self.acks,
             "nak": dict(self.naks),
             "probe": self.probes,
+            "unstamped": self.unstamped,
             "endpoint_request": self.endpoint_requests,
             "endpoint_response": self.endpoint_responses,
         }

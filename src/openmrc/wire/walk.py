@@ -230,7 +230,7 @@ def _transport(cursor: Cursor, trimmed: bool) -> HeaderView:
             continue
         view = cursor.take(header, frame.EXTENSION_LENGTH)
         if "ftype" in view.fields:
-            _require(view["ftype"] == layout.FTYPE_TIMESTAMP, frame.FTYPE, view, "ftype")
+            _require(view["ftype"] in header.field("ftype").names, frame.FTYPE, view, "ftype")
     return bth
 
 

@@ -77,6 +77,7 @@ class Limits(Parameters):
     cqs: int = 16
     cq_depth: int = 4096
     trimming: bool = True  # the network trims
+    ports_from_1: bool = False  # of port masks on the wire: bit p is port p - 1, row 32
     spin: bool = False
     check_mtu: bool = True  # `exchange` asks whether paths carry full packets, row 20
 
@@ -200,6 +201,7 @@ class Host:
             e.srv6 = self.mode == state.NATIVE
             e.hop_limit = e.inner_hop_limit = HOP_LIMIT
             e.udp_port, e.pkey = UDP_PORT, PKEY_DEFAULT
+        ep.envelope.ports_from_1 = self.limits.ports_from_1
         poll = ep.poll
         poll[0].fd = ctl.wake_fd
         poll[1 : planes + 1].fd = [wire.fd for wire in self.wires]
@@ -354,11 +356,23 @@ class Host:
         self.st.nic[self.nic].n_qps = ctl.n_qps
         return i
 
-    def open_qp(self, i: int, remote: int, qpn: int, psn: int, mpr: int, max_wimm: int) -> None:
-        """Give a QP its peer and its paths, and bring it to RTS."""
+    def open_qp(
+        self,
+        i: int,
+        remote: int,
+        qpn: int,
+        psn: int,
+        mpr: int,
+        max_wimm: int,
+        trim_nack: bool = True,
+        dynamic_mpr: bool = False,
+    ) -> None:
+        """Give a QP its peer and its paths, what both agreed on, and bring it to RTS."""
         q, st = self.st.qp[i], self.st
         q.peer_nic, q.peer_qpn, q.peer_psn = remote, qpn, psn
         q.mpr = min(self.limits.mpr, mpr)
+        q.untrimmable = not trim_nack
+        q.dynamic_mpr = self.limits.dynamic_mpr and dynamic_mpr
         st.config[0].max_wimm = min(int(st.config[0].max_wimm), max_wimm)
         self._write_paths(i, remote)
         q.peer = self._peer_record(remote, i)

@@ -46,6 +46,8 @@ def on_frame(ep, st, headend, data, plane, now):
             1  # only data is: this is a way around the iCRC
         )
         return NOBODY
+    if p.flag_bits & pk.UNSTAMPED:
+        ep.port[plane].unstamped += 1
     qi = NOBODY
     if p.opcode != pk.ENDPOINT_REQUEST and p.opcode != pk.ENDPOINT_RESPONSE:
         qi = int(p.dst_qpn) & int(ctl.qpn_mask)

@@ -36,12 +36,11 @@ REASON_NAMES = (
 NOT_MINE, UNKNOWN_SOURCE, UNKNOWN_QP, TX_FULL, VERDICTS = range(FRAME_REASONS, FRAME_REASONS + 5)
 N_REASONS = FRAME_REASONS + len(REASON_NAMES)
 
-# What became of a work request, with ibverbs' names.
-(SUCCESS, RETRY_EXC_ERR, REM_ACCESS_ERR, REM_INV_REQ_ERR, REM_OP_ERR, WR_FLUSH_ERR, GENERAL_ERR) = (
-    range(7)
-)
-# Which kind of work request
-RDMA_WRITE, RECV_RDMA_WITH_IMM = 0, 1
+# What became of a work request: names and numbers of `ibv_wc_status`.
+SUCCESS, WR_FLUSH_ERR, REM_INV_REQ_ERR, REM_ACCESS_ERR, REM_OP_ERR = 0, 5, 9, 10, 11
+RETRY_EXC_ERR, GENERAL_ERR = 12, 21
+# Which kind of work request, as in `ibv_wc_opcode`
+RDMA_WRITE, RECV_RDMA_WITH_IMM = 1, 129
 
 # Asynchronous events
 PATH_BAD, PATH_REVIVED, PORT_DOWN, PORT_UP, QP_ERROR = range(5)
@@ -79,6 +78,7 @@ PORT = record_type(
     *fields("i8", "rx_packets", "rx_bytes", "tx_packets", "tx_bytes"),
     ("tx_lost", "i8"),  # frames that a port that is gone did not take
     ("blocked", "i8"),  # times that the kernel took no more
+    ("unstamped", "i8"),  # probes and requests without time stamp (row 31)
 )
 
 POST = np.dtype(
@@ -118,7 +118,8 @@ CQE = record_type(
     ("length", "i8"),
     ("qpn", "i4"),
     ("imm", "u4"),
-    *fields("i1", "status", "kind", "with_imm"),
+    ("kind", "u1"),
+    *fields("i1", "status", "with_imm"),
 )
 CQ = record_type(
     *fields("i8", "cqe0", "mask", "written", "read"),

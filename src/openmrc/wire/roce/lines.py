@@ -28,10 +28,10 @@ class RoceFrames(Frames):
     _decode = staticmethod(roce_codec.decode)
     _look = staticmethod(roce_view.decode)
 
-    def read(self, captured: Captured) -> Frame:
+    def read(self, captured: Captured, check: bool = True) -> Frame:
         """Decode one packet. Raises `RoceError`, and `WireError` if its opcode is not known."""
         try:
-            return super().read(captured)
+            return super().read(captured, check)
         except frame.WireError as error:
             if error.code in (frame.OPCODE, frame.UDP_PORT):
                 raise

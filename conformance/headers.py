@@ -1,0 +1,195 @@
+"""The layouts for other languages: a C header, and a JSON schema of the vector files.
+
+Both are made from `openmrc.wire.layout`, by `generate.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from openmrc.engine import packet
+from openmrc.wire import frame, layout
+from openmrc.wire.layout import Field, Header
+
+JSON_BITS = 53  # numbers of more bits are text
+CODES = [
+    name
+    for number in range(1, len(frame.REASONS))
+    for name, value in vars(frame).items()
+    if name.isupper() and isinstance(value, int) and value == number
+]
+
+
+def c_header() -> str:
+    """Return `mrc.h`: places and names of all fields, what follows which opcode, codes."""
+    blocks = [
+        _INTRODUCTION,
+        "\n".join(_constants()),
+        *("\n".join(_header(header)) for header in layout.HEADERS),
+        "\n".join(_extensions()),
+        "#endif",
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+_INTRODUCTION = """\
+/* MRC on the wire, made from openmrc's layouts by conformance/generate.py; edit those.
+
+   A field is the number of its first bit in the header, the first on the wire being 0, and its
+   width: mrc_get(bytes, MRC_BTH_OPCODE) is the opcode. Fields wider than 64 bits are addresses. */
+#ifndef MRC_H
+#define MRC_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct mrc_field { const char *name; uint16_t bit, bits; uint8_t is_signed; };
+struct mrc_header { const char *name; size_t bytes; const struct mrc_field *fields; };
+
+static inline uint64_t mrc_get(const uint8_t *header, unsigned bit, unsigned bits)
+{
+	uint64_t value = 0;
+	for (unsigned i = bit; i < bit + bits; i++)
+		value = value << 1 | (header[i / 8] >> (7 - i % 8) & 1);
+	return value;
+}"""
+
+
+def _define(name: str, value: object) -> str:
+    return f"#define MRC_{name} {value}"
+
+
+def _constants() -> Iterator[str]:
+    yield _define("UDP_PORT", layout.UDP_PORT)
+    yield _define("UDP_PORT_ALTERNATIVE", layout.UDP_PORT_ALTERNATIVE)
+    yield _define("PAYLOAD_BYTES_MAX", layout.PAYLOAD_BYTES_MAX)
+    yield _define("ENDPOINT_QPN", packet.ENDPOINT_QPN)
+    yield _define("FTYPE_NONE", layout.FTYPE_NONE)
+    yield _define("FTYPE_TIMESTAMP", layout.FTYPE_TIMESTAMP)
+    for front, names in (
+        ("OP", layout.OPCODES),
+        ("NACK", layout.NACK_REASONS),
+        ("M", layout.SKIPS),
+        ("ENDPOINT", layout.ENDPOINT_OPS),
+        ("AETH", layout.SYNDROMES),
+        ("DSCP", layout.DSCPS),
+        ("ECN", layout.ECNS),
+    ):
+        yield f"/* {front} */"
+        for value, name in names.items():
+            word = "".join(c if c.isalnum() else "_" for c in name.upper()).strip("_")
+            yield _define(f"{front}_{word}", f"0x{value:02X}")
+    yield "/* why a frame is refused */"
+    yield "static const char *const MRC_CODES[] = {"
+    yield f'\t"OK", {", ".join(json.dumps(code) for code in CODES)},'
+    yield "};"
+    yield "enum mrc_code { MRC_OK, " + ", ".join(f"MRC_E_{code}" for code in CODES) + " };"
+
+
+def _header(header: Header) -> Iterator[str]:
+    name = header.name.upper()
+    yield f"/* {header.title}; {header.source} */"
+    at, rows = 0, []
+    for field in header.fields:
+        if field.name != layout.RESERVED:
+            yield _define(f"{name}_{field.name.upper()}", f"{at}, {field.bits}")
+            signed = int(field.signed)
+            rows.append(f'\t{{"{field.name}", {at}, {field.bits}, {signed}}},')
+        at += field.bits
+    yield f"static const struct mrc_field MRC_{name}_FIELDS[] = {{"
+    yield from rows
+    yield "\t{NULL, 0, 0, 0},\n};"
+    yield (
+        f"static const struct mrc_header MRC_{name} ="
+        f' {{"{header.name}", {header.size_bytes}, MRC_{name}_FIELDS}};'
+    )
+
+
+def _extensions() -> Iterator[str]:
+    yield "/* what follows the BTH, up to a NULL; the TSETH of data only if BTH.ts is 1 */"
+    yield "static const struct mrc_header *const *mrc_extensions(unsigned opcode)"
+    yield "{"
+    cases: dict[str, list[int]] = {}
+    for opcode, headers in layout.EXTENSIONS.items():
+        listed = ", ".join(f"&MRC_{h.name.upper()}" for h in headers)
+        cases.setdefault(listed, []).append(opcode)
+    for number, listed in enumerate(cases):
+        yield f"\tstatic const struct mrc_header *const chain{number}[] = {{{listed}, NULL}};"
+    yield "\tswitch (opcode) {"
+    for number, opcodes in enumerate(cases.values()):
+        yield (
+            "".join(f"\tcase 0x{opcode:02X}:\n" for opcode in opcodes)
+            + f"\t\treturn chain{number};"
+        )
+    yield "\t}\n\treturn NULL;\n}"
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON schema of a file of vectors."""
+    text = {"type": "string"}
+    hexadecimal = {"type": "string", "pattern": "^([0-9a-f]{2})*$"}
+    natural = {"type": "integer", "minimum": 0}
+    headers = {header.name: _object(header) for header in layout.HEADERS}
+    headers["outer IPv6"] = headers["IPv6"]
+    first = {"name": text, "shows": text, "ev_swapped": {"const": True}, "frame": hexadecimal}
+    good = {
+        "canonical": {"type": "boolean"},
+        "trimmed_from": text,
+        "headers": {"type": "object", "properties": headers, "additionalProperties": False},
+        "ev": _number(32),
+        "trimmed": {"type": "boolean"},
+        "icrc_ok": {"enum": [True, None]},
+        "payload_at": natural,
+        "payload_length": {**natural, "maximum": layout.PAYLOAD_BYTES_MAX},
+    }
+    why = {"code": {"enum": CODES}, "offset": natural}
+    refused = {"refused": _closed(why, why)}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Test vectors of the wire format of MRC",
+        "type": "array",
+        "items": {
+            "oneOf": [
+                _closed({**first, **good}, [k for k in (*first, *good) if k not in OPTIONAL]),
+                _closed({**first, **refused}, [k for k in (*first, *refused) if k not in OPTIONAL]),
+            ]
+        },
+    }
+
+
+OPTIONAL = ("ev_swapped", "trimmed_from")
+
+
+def _closed(properties: dict[str, Any], required: Any) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+def _object(header: Header) -> dict[str, Any]:
+    fields = {f.name: _value(header, f) for f in header.fields if f.name != layout.RESERVED}
+    return {"description": header.title, **_closed(fields, fields)}
+
+
+def _value(header: Header, field: Field) -> dict[str, Any]:
+    """Return what a field's value is in the files, as `generate._value` writes it."""
+    about = {"description": field.meaning} if field.meaning else {}
+    if field.bits == 48:
+        return {**about, "type": "string", "pattern": "^([0-9a-f]{2}:){5}[0-9a-f]{2}$"}
+    if field.bits == 128:
+        return {**about, "type": "string", "format": "ipv6"}
+    if header is layout.IPV4 and field.bits == 32:
+        return {**about, "type": "string", "format": "ipv4"}
+    if field.bits > JSON_BITS:
+        return {**about, "type": "string", "pattern": "^0x[0-9a-f]{1,16}$"}
+    return {**about, **_number(field.bits, field.signed)}
+
+
+def _number(bits: int, signed: bool = False) -> dict[str, Any]:
+    least = -(1 << bits - 1) if signed else 0
+    return {"type": "integer", "minimum": least, "maximum": least + (1 << bits) - 1}

@@ -1,0 +1,101 @@
+"""What captures put around a NIC's frame: VLAN tags, a cooked header, a mirror's tunnel.
+
+`unwrap` takes it off, so that the codec meets an Ethernet frame with IP behind it. Offsets in
+messages count in that frame. What it does not know it leaves alone, for the codec to refuse.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from openmrc.wire import layout
+
+LINK_ETHERNET, LINK_RAW, LINK_SLL, LINK_SLL2 = 1, 101, 113, 276
+LINKS = (LINK_ETHERNET, LINK_RAW, LINK_SLL, LINK_SLL2)
+
+# IEEE 802.1Q and 802.1ad, and what switches used before that
+TAGS = {0x8100: "VLAN", 0x88A8: "S-VLAN", 0x9100: "S-VLAN"}
+LAYERS_MAX = 8  # tags and tunnels around one frame; two of each is the most in use
+
+_ETHERNET = layout.ETHERNET.size_bytes
+_TYPE_AT = layout.ETHERNET.byte("ethertype")
+_GRE = 47  # RFC 2784
+_BRIDGED, _ERSPAN_2, _ERSPAN_3 = 0x6558, 0x88BE, 0x22EB
+_CHECKSUM, _KEY, _SEQUENCE = 0x8000, 0x2000, 0x1000  # flags of GRE: each adds four bytes
+_ERSPAN_2_BYTES, _ERSPAN_3_BYTES, _ERSPAN_3_MORE = 8, 12, 8
+
+
+class Outside(NamedTuple):
+    """A frame without what stood around it, how many bytes that was, and what it was, in words."""
+
+    data: bytes
+    removed: int
+    said: tuple[str, ...]
+
+
+def unwrap(data: bytes, link: int = LINK_ETHERNET) -> Outside:
+    """Return the frame within what was captured on a link of this type (one of `LINKS`)."""
+    length, said = len(data), []
+    if link != LINK_ETHERNET:
+        data = _cooked(data, link)
+        said.append({LINK_RAW: "raw IP", LINK_SLL: "cooked", LINK_SLL2: "cooked v2"}[link])
+    for _ in range(LAYERS_MAX):
+        kind = int.from_bytes(data[_TYPE_AT:_ETHERNET], "big")
+        if kind in TAGS and len(data) >= _ETHERNET + 4:
+            tag = int.from_bytes(data[_ETHERNET : _ETHERNET + 2], "big")
+            said.append(f"{TAGS[kind]} {tag & 0xFFF}")
+            data = data[:_TYPE_AT] + data[_ETHERNET + 2 :]
+            continue
+        inside = _mirrored(data, kind)
+        if inside is None:
+            break
+        name, at = inside
+        said.append(name)
+        data = data[at:]
+    return Outside(data, length - len(data), tuple(said))
+
+
+def _cooked(data: bytes, link: int) -> bytes:
+    """Return an Ethernet frame in place of what Linux, or an IP tunnel, gives; zeros for addresses
+    that nobody knows.
+    """
+    source = bytes(6)
+    if link == LINK_RAW:
+        version = data[0] >> 4 if data else 0
+        kind = layout.ETHERTYPE_IPV4 if version == 4 else layout.ETHERTYPE_IPV6
+        return bytes(6) + source + kind.to_bytes(2, "big") + data
+    if link == LINK_SLL:
+        size, kind_at, address_at = 16, 14, 6
+    else:
+        size, kind_at, address_at = 20, 0, 12
+    if len(data) < size:
+        return data
+    source = data[address_at : address_at + 6]
+    return bytes(6) + source + data[kind_at : kind_at + 2] + data[size:]
+
+
+def _mirrored(data: bytes, kind: int) -> tuple[str, int] | None:
+    """Return what a mirrored frame's tunnel is called and where that frame begins, if it is one."""
+    at = _ETHERNET
+    if kind == layout.ETHERTYPE_IPV4 and len(data) > at + 20:
+        protocol, at = data[at + 9], at + 4 * (data[at] & 0xF)
+    elif kind == layout.ETHERTYPE_IPV6 and len(data) > at + 40:
+        protocol, at = data[at + 6], at + 40
+    else:
+        return None
+    if protocol != _GRE or len(data) < at + 4:
+        return None
+    flags, carried = (int.from_bytes(data[at + i : at + i + 2], "big") for i in (0, 2))
+    at += 4 + 4 * sum(bool(flags & bit) for bit in (_CHECKSUM, _KEY, _SEQUENCE))
+    if carried == _BRIDGED:
+        name = "GRE"
+    elif carried == _ERSPAN_2 and not flags & _SEQUENCE:
+        name = "ERSPAN I"
+    elif carried == _ERSPAN_2:
+        name, at = "ERSPAN II", at + _ERSPAN_2_BYTES
+    elif carried == _ERSPAN_3 and len(data) >= at + _ERSPAN_3_BYTES:
+        more = data[at + _ERSPAN_3_BYTES - 1] & 1  # a subheader of the platform follows
+        name, at = "ERSPAN III", at + _ERSPAN_3_BYTES + more * _ERSPAN_3_MORE
+    else:
+        return None
+    return (name, at) if len(data) >= at + _ETHERNET else None
