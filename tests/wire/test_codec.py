@@ -86,7 +86,7 @@ def test_what_a_record_said_before_is_gone() -> None:
     p, e = records(1, PACKET), records(1, ENVELOPE)
     for record in (p, e):
         record.view(np.uint8)[:] = 0x7F
-    e[0].ev_swapped = 0
+    e[0].ev_swapped = e[0].ports_from_1 = 0
     assert codec.decode(array, len(array), p[0], e[0], 1) == frame.OK
     left = ("src", "dst", "plane")
     assert fields(p[0], *left) == fields(control(packet.ACKNOWLEDGE), *left)

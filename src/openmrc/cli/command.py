@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from openmrc.cli import compare, completion, decode, doctor, init, interrupts, streams
 from openmrc.cli import lab as labs
+from openmrc.conform import command as conformance
 from openmrc.errors import InputError, OpenMrcError, OutputError
 from openmrc.paper import command as paper
 from openmrc.perf import command as perf
@@ -192,6 +193,7 @@ def _parser() -> _Parser:
     of_doctor = doctor.add_command(commands)
     perf.add_command(commands)
     of_plan = planning.add_command(commands)
+    conformance.add_command(commands)
     paper.add_command(commands)
     completion.add_command(commands, parser)
     for command in (demo, run, sweep, bench, *of_lab, of_doctor, of_plan, of_compare):

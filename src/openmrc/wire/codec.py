@@ -162,8 +162,8 @@ def decode(data, n, p, e, check):
 
     What an opcode has no use for is zero in the record, an address that the frame has not is zero
     in the envelope; the payload is `data[e.payload_at:][:p.payload_len]`.
-    `e.ev_swapped` is read, all else in `e` written; `p.src`, `p.dst` and `p.plane` are the
-    caller's. `check` 0 does not look at the iCRC.
+    `e.ev_swapped` and `e.ports_from_1` are read, all else in `e` written; `p.src`, `p.dst` and
+    `p.plane` are the caller's. `check` 0 does not look at the iCRC.
     """
     code, at, srh, ip, udp, end = checks.headers(data, min(n, data.shape[0]))
     if code != frame.OK:

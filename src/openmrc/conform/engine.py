@@ -1,0 +1,185 @@
+"""The project's own engine as a target, in process and in virtual time.
+
+One endpoint, NIC 0, with one queue pair to a NIC 1 that is the kit. Data leaves as a port of
+100 Gb/s lets it; control packets at once. What the kit sends arrives when it is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+
+from openmrc.conform import events
+from openmrc.conform.events import Event
+from openmrc.engine import bits, endpoint, ports, requester, setup
+from openmrc.engine import packet as pk
+from openmrc.engine import state as es
+from openmrc.engine.endpoint import NOBODY
+from openmrc.engine.parameters import Variants
+from openmrc.engine.verdict import PLACED
+from openmrc.errors import InputError
+from openmrc.jit import records
+from openmrc.units import US
+
+RATE_BPS = 100 * 10**9
+BASE_RTT_PS = 8 * US
+OVERHEAD, WIRE_OVERHEAD = 88, 166  # nominal, and on the wire, beside the payload
+QPN, REGION_VA, REGION_BYTES = 16, 1 << 32, 1 << 20
+FIRST_PSN, PEER_PSN = 0xFF_FFF8, 0xFF_FFFC  # both wrap within a few packets
+MESSAGES = 64
+START_PS = 1000 * US  # an endpoint that has just opened gives no answers away (`plausible`)
+_ROOMS = {"planes": 2, "evs": 4, "mpr": 512}  # what `with:` may say beside parameters
+PARAMETERS = {field.name for field in fields(Variants)}
+
+
+class EngineTarget:
+    """The engine, as `run.Target` asks for."""
+
+    name = "openmrc's engine, in process, plain Python"
+
+    def __init__(self, settings: Mapping[str, int]) -> None:
+        for name in settings:
+            if name not in PARAMETERS and name not in _ROOMS:
+                raise InputError(f"with: the engine has no {name}")
+        own: dict[str, Any] = {
+            n: v for n, v in settings.items() if n in PARAMETERS and n not in _ROOMS
+        }
+        rooms = _ROOMS | {n: v for n, v in settings.items() if n in _ROOMS}
+        self.planes, self.evs, self.mpr = rooms["planes"], rooms["evs"], rooms["mpr"]
+        self.pmtu = int(own.setdefault("pmtu", 1024))
+        self.st = _state(Variants(**{"linear_cnt": 2, "exp_cnt": 1, **own}), rooms)
+        self.now_ps = START_PS
+        self.log: list[Event] = []
+        self.flow_psn = {"requester": FIRST_PSN, "responder": PEER_PSN}
+        self.region = (REGION_VA, int(self.st.region[0].rkey), REGION_BYTES)
+        self._free_at = [0] * self.planes
+        self._scratch = records(1, pk.PACKET)[0]
+        self._posted = 0
+        self._failed = False
+
+    @property
+    def rtt_ps(self) -> int:
+        """The base round trip, ps."""
+        return BASE_RTT_PS
+
+    @property
+    def rto_ps(self) -> int:
+        """The retransmission timeout, ps."""
+        return int(self.st.qp[0].rto)
+
+    def send(self, kind: str, given: Mapping[str, int]) -> None:
+        """A packet of the kit's arrives now."""
+        p = records(1, pk.PACKET)[0]
+        events.write_record(p, kind, given)
+        p.src, p.dst = 1, 0
+        own = kind in ("request", "response")
+        p.dst_qpn = pk.ENDPOINT_QPN if own else QPN
+        endpoint_or_qp = NOBODY if own else 0
+        verdict = endpoint.on_packet(self.st, 0, endpoint_or_qp, p, self.now_ps)
+        if verdict == PLACED:
+            at = int(self.st.count[es.PLACED_OFFSET]) + REGION_VA
+            self._note(events.DELIVERED, {"psn": int(p.psn), "va": at})
+        self._after()
+
+    def post(self, length: int, imm: int | None) -> None:
+        """The application writes `length` bytes to the kit's memory."""
+        value = requester.NO_IMM if imm is None else imm
+        va, rkey, _ = self.region
+        requester.post_write(self.st, 0, self._posted, length, va, rkey, value)
+        self._posted += 1
+        self._after()
+
+    def receives(self, n: int) -> None:
+        """The application has this many receives posted."""
+        self.st.qp[0].receives = n
+
+    def port(self, number: int, up: bool) -> None:
+        """A port goes down or comes up."""
+        ports.set_local_port(self.st, 0, number, int(up), self.now_ps)
+        self._after()
+
+    def advance(self, until_ps: int) -> None:
+        """Let time pass, and stop at whatever is due first."""
+        q, nic = self.st.qp[0], self.st.nic[0]
+        due = [int(endpoint.next_deadline(self.st, 0)), int(nic.deadline)]
+        due += [at for at in self._free_at if at > self.now_ps]
+        at = max(min(due), self.now_ps)
+        if at > until_ps:
+            self.now_ps = until_ps
+            return
+        self.now_ps = at
+        if int(endpoint.next_deadline(self.st, 0)) <= at:
+            endpoint.on_deadline(self.st, int(q.index), at)
+        if int(nic.deadline) <= at:
+            endpoint.on_nic_deadline(self.st, 0, at)
+        self._after()
+
+    def _after(self) -> None:
+        """Note what the last call of the engine emitted and completed, then fill free ports."""
+        self._drain()
+        while free := sum(1 << k for k, at in enumerate(self._free_at) if at <= self.now_ps):
+            q = self.st.qp[0]
+            plane = endpoint.next_packet(self.st, q, free, self.now_ps, self._scratch)
+            if plane < 0:
+                break
+            wire_bytes = int(self._scratch.payload_len) + WIRE_OVERHEAD
+            self._free_at[plane] = self.now_ps + wire_bytes * 8 * 10**12 // RATE_BPS
+            self.log.append(events.of_record(self._scratch, self.now_ps))
+            self._drain()
+
+    def _drain(self) -> None:
+        count = self.st.count
+        for i in range(int(count[es.OUT])):
+            self.log.append(events.of_record(self.st.out[i], self.now_ps))
+        for i in range(int(count[es.DONE])):
+            done = self.st.done[i]
+            if done.kind == es.DONE_DELIVERED:
+                continue  # of a message; `delivered` is of packets
+            if done.kind == es.DONE_SEND:
+                self._note(events.DONE, {"id": int(done.id)})
+            else:
+                self._note(events.RECEIVED, {"id": int(done.id), "imm": int(done.imm)})
+        count[es.OUT] = count[es.DONE] = 0
+        q = self.st.qp[0]
+        if q.state == es.ERROR and not self._failed:
+            self._failed = True
+            text = es.ERROR_TEXTS[int(q.error)].replace(" ", "-")
+            self._note(events.FAILED, {"reason": text})
+
+    def _note(self, kind: str, fields: dict[str, Any]) -> None:
+        self.log.append(Event(self.now_ps, kind, fields))
+
+
+def _state(parameters: Variants, rooms: Mapping[str, int]) -> es.State:
+    planes, evs = rooms["planes"], rooms["evs"]
+    st = setup.new_state(
+        parameters,
+        setup.Rooms(1, planes, rooms["mpr"], MESSAGES, MESSAGES, planes * evs, evs),
+        nics=1,
+        peers=1,
+        regions=1,
+        port_rate_bps=RATE_BPS,
+        base_rtt_ps=BASE_RTT_PS,
+        nominal_overhead=OVERHEAD,
+        trimming=1,
+        must_post_receives=1,
+        guarded=1,
+    )
+    q = st.qp
+    q.nic, q.peer_nic, q.peer, q.qpn, q.peer_qpn = 0, 1, 0, QPN, QPN
+    q.first_psn, q.peer_psn, q.receives = FIRST_PSN, PEER_PSN, MESSAGES
+    one = np.zeros(1, np.int64)
+    for plane in range(planes):
+        values = ((plane << 16) + 1 + np.arange(evs, dtype=np.int64))[None, :]
+        setup.set_paths(st, one, plane, values, evs)
+    st.stream[:] = bits.seed_streams(1, 0, 1)
+    setup.set_nics(st, planes, parameters.pmtu + WIRE_OVERHEAD)
+    setup.set_peers(st.peer, [1], [0], planes)
+    st.nic.qp0, st.nic.n_qps, st.nic.peer0, st.nic.n_peers = 0, 1, 0, 1
+    st.region.nic, st.region.va, st.region.length = 0, REGION_VA, REGION_BYTES
+    st.region.rkey = 77 << es.REGION_INDEX_BITS
+    setup.open_qp(st, 0)
+    return st

@@ -1,0 +1,289 @@
+"""A rule is run against a target: pass, or fail with the two packets that show it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from openmrc.conform import events
+from openmrc.conform.events import Event
+from openmrc.conform.script import Rule, Step, Time
+from openmrc.engine import packet as pk
+from openmrc.engine.packet import PSN_MASK
+from openmrc.errors import InputError
+from openmrc.units import US
+
+PASS, FAIL, NOT_APPLICABLE = "pass", "fail", "not applicable"
+EVENTS_MAX = 100_000  # of one rule: a target that never falls silent
+
+_PART = re.compile(r"(\d+)/(\d+)")
+_OF = re.compile(r"\$(\w+)\.(\w+)([+-]\d+)?")
+_DEFAULT_EV, _DEFAULT_STAMP = 0x0001_0003, 0x0100
+
+
+class Target(Protocol):
+    """An implementation that rules are held against. What it does is appended to `log`."""
+
+    name: str
+    log: list[Event]
+    now_ps: int
+    pmtu: int
+    flow_psn: dict[str, int]  # first PSN of the data of a rule, by the target's role
+    region: tuple[int, int, int]  # address, rkey and bytes of the memory that data goes to
+
+    @property
+    def rtt_ps(self) -> int:
+        """The base round trip, ps."""
+
+    @property
+    def rto_ps(self) -> int:
+        """The retransmission timeout, ps."""
+
+    def send(self, kind: str, given: Mapping[str, int]) -> None:
+        """A packet of the kit's arrives."""
+
+    def post(self, length: int, imm: int | None) -> None:
+        """The application writes."""
+
+    def receives(self, n: int) -> None:
+        """The application has so many receives posted."""
+
+    def port(self, number: int, up: bool) -> None:
+        """A port goes down or comes up."""
+
+    def advance(self, until_ps: int) -> None:
+        """Let time pass, and stop at whatever is due first."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What came of a rule; of one that fails, the statement and both packets, as far as known."""
+
+    rule: Rule
+    outcome: str
+    why: str = ""
+    step: Step | None = None
+    sent: Event | None = None
+    came: Event | None = None
+
+
+class Failed(Exception):
+    """A statement does not hold."""
+
+    def __init__(self, why: str, came: Event | None) -> None:
+        super().__init__(why)
+        self.why, self.came = why, came
+
+
+def run(rule: Rule, make: Callable[[Mapping[str, int]], Target]) -> Verdict:
+    """Run one rule against a fresh target."""
+    try:
+        target = make(rule.settings)
+    except InputError as error:
+        return Verdict(rule, NOT_APPLICABLE, str(error))
+    exchange = Exchange(rule, target)
+    step = rule.steps[0]
+    try:
+        for step in rule.steps:
+            exchange.do(step)
+    except Failed as failed:
+        return Verdict(rule, FAIL, failed.why, step, exchange.sent, failed.came)
+    except InputError as error:
+        raise InputError(f"{rule.group}.rules line {step.line}: {error}") from None
+    return Verdict(rule, PASS)
+
+
+class Exchange:
+    """A rule under way."""
+
+    def __init__(self, rule: Rule, target: Target) -> None:
+        self.rule, self.target = rule, target
+        self.sent: Event | None = None
+        self._since = 0  # place in the log at the last `send`, `post` or `port`
+        self._heard = 0  # at the last `send`: what came before cannot answer it
+        self._used: set[int] = set()
+        self._named: dict[str, Event] = {}
+
+    def do(self, step: Step) -> None:
+        """Run one statement. Raises `Failed`."""
+        if step.word in ("send", "post", "port"):
+            self._since = len(self.target.log)
+        if step.word == "send":
+            self._heard = self._since
+        getattr(self, f"_{step.word}")(step)
+
+    def _wait(self, step: Step) -> None:
+        self._until(self._at(step.time), lambda: False)
+
+    def _post(self, step: Step) -> None:
+        given = dict(self._fields(step, "receive"))
+        self.target.post(self._number("length", step.kind), given.get("imm"))
+
+    def _receives(self, step: Step) -> None:
+        self.target.receives(int(step.kind))
+
+    def _port(self, step: Step) -> None:
+        number, _, direction = step.kind.partition(" ")
+        self.target.port(int(number), direction == "up")
+
+    def _send(self, step: Step) -> None:
+        words = {name: value for name, _, value in step.conditions}
+        part = _PART.fullmatch(words.pop("packet", "1/1"))
+        at = words.pop("at", "0")
+        got = words.pop("got", "")
+        given: dict[str, int] = {}
+        for name, value in words.items():
+            events.check_field(step.kind, name)
+            given[name] = self._number(name, value)
+        if step.kind == "data":
+            if part is None:
+                raise InputError("packet: such as 2/3")
+            given = self._data(given, int(part[1]), int(part[2]), int(at))
+        elif step.kind in ("sack", "nack") and self.rule.role == "requester":
+            given = self._answer(step.kind, given, got)
+        elif step.kind in ("data", "probe"):
+            given = {"ev": _DEFAULT_EV, "tx_timestamp": _DEFAULT_STAMP} | given
+        self.sent = Event(self.target.now_ps, step.kind, given)
+        self.target.send(step.kind, given)
+
+    def _data(self, given: dict[str, int], part: int, of: int, at: int) -> dict[str, int]:
+        """Fill the headers of packet `part` of `of` as a right one has them."""
+        pmtu, (va, rkey, _) = self.target.pmtu, self.target.region
+        length = given.get("dma_length", of * pmtu)
+        again = given.get("rtx", 0)
+        full = {
+            "opcode": _opcode(part, of, "imm" in given),
+            "va": va + at + (part - 1) * pmtu,
+            "rkey": rkey,
+            "dma_length": length,
+            "length": min(pmtu, length - (part - 1) * pmtu),
+            "ev": _DEFAULT_EV,
+            "tx_timestamp": _DEFAULT_STAMP,
+            "class": pk.CLASS_RETRANSMIT if again else pk.CLASS_DATA,
+        } | given
+        if given.get("trimmed") or given.get("trimmed_lasthop"):
+            full |= {"length": 0, "class": pk.CLASS_CONTROL}
+        return full
+
+    def _answer(self, kind: str, given: dict[str, int], got: str) -> dict[str, int]:
+        """Fill what a SACK or NACK reflects from the packet that it is about."""
+        if kind == "nack":
+            about = given["nack_psn"]
+        else:
+            first = self.target.flow_psn[self.rule.role]
+            count = (given["cack_psn"] - first + 1) & PSN_MASK
+            given.setdefault("sack_offset", 1)
+            if got:
+                psns = [self._number("psn", text) for text in got.split(",")]
+                places = [(p - given["cack_psn"] - given["sack_offset"]) & PSN_MASK for p in psns]
+                given["sack_bitmap"] = sum(1 << place for place in places if place < 64)
+                count += len(psns)
+                given.setdefault("ack_psn_offset", places[-1] + given["sack_offset"])
+            given.setdefault("rcvd_bytes", count * self.target.pmtu // pk.RCVD_UNIT_BYTES)
+            offset = 0 if given.get("pr") else given.get("ack_psn_offset", 0)
+            about = (given["cack_psn"] + offset) & PSN_MASK
+        copies = (e for e in self.target.log if e.kind == "data" and e.fields["psn"] == about)
+        for copy in copies:  # the last one counts
+            given |= {
+                "entropy": given.get("entropy", copy.fields["ev"]),
+                "tx_timestamp": given.get("tx_timestamp", copy.fields["tx_timestamp"]),
+            }
+        return given
+
+    def _expect(self, step: Step) -> None:
+        found: list[int] = []
+
+        def is_there() -> bool:
+            found[:] = [
+                i
+                for i, event in enumerate(self.target.log)
+                if i >= self._heard
+                and i not in self._used
+                and event.kind == step.kind
+                and self._fits(step, event)
+            ][:1]
+            return bool(found)
+
+        for name, _, _ in step.conditions:
+            events.check_field(step.kind, name)
+        self._until(self._at(step.time or Time(1, "rtt")), is_there)
+        if not found:
+            raise Failed(f"missing: {step.text}", self._nearest(step))
+        self._used.add(found[0])
+        if step.name:
+            self._named[step.name] = self.target.log[found[0]]
+
+    def _never(self, step: Step) -> None:
+        for name, _, _ in step.conditions:
+            events.check_field(step.kind, name)
+        if step.time:
+            self._until(self._at(step.time), lambda: False)
+        for i in range(self._since, len(self.target.log)):
+            event = self.target.log[i]
+            if i not in self._used and event.kind == step.kind and self._fits(step, event):
+                raise Failed(f"must not come: {step.text}", event)
+
+    def _fits(self, step: Step, event: Event) -> bool:
+        for name, sign, text in step.conditions:
+            value = self._number(name, text) if name != "reason" else text
+            if name in ("has", "lacks"):
+                holds = event.shows(int(value)) == (name == "has")
+            else:
+                holds = events.COMPARE[sign](event.says(name), value)
+            if not holds:
+                return False
+        return True
+
+    def _nearest(self, step: Step) -> Event | None:
+        """The last packet of that kind that was not asked for, for people to compare."""
+        rest = [e for i, e in enumerate(self.target.log) if i not in self._used]
+        return next((e for e in reversed(rest) if e.kind == step.kind), rest[-1] if rest else None)
+
+    def _fields(self, step: Step, kind: str) -> list[tuple[str, int]]:
+        for name, _, _ in step.conditions:
+            events.check_field(kind, name)
+        return [(name, self._number(name, value)) for name, _, value in step.conditions]
+
+    def _number(self, name: str, text: str) -> int:
+        """A value as a number."""
+        if matched := _OF.fullmatch(text):
+            if matched[1] not in self._named:
+                raise InputError(f"${matched[1]}: no `expect ... as {matched[1]}` found it")
+            value: Any = self._named[matched[1]].fields[matched[2]]
+            value += int(matched[3] or 0)
+            return int(value & PSN_MASK if name in events.PSNS else value)
+        if text[0] in "+-" and name in events.PSNS:
+            return self.target.flow_psn[self.rule.role] + int(text) & PSN_MASK
+        if text[0] in "+-" and name == "va":
+            return self.target.region[0] + int(text)
+        names = {name: value for value, name in events.NAMES.get(name, {}).items()}
+        if text in names:
+            return names[text]
+        try:
+            return int(text, 0)
+        except ValueError:
+            raise InputError(f"{name}={text}: neither a number nor a name of it") from None
+
+    def _at(self, time: Time | None) -> int:
+        if time is None:
+            return self.target.now_ps
+        units = {"us": US, "rtt": self.target.rtt_ps, "rto": self.target.rto_ps}
+        return self.target.now_ps + int(time.amount * units[time.unit])
+
+    def _until(self, end_ps: int, holds: Callable[[], bool]) -> None:
+        """Let time pass until something holds, or the end."""
+        while not holds() and self.target.now_ps < end_ps:
+            self.target.advance(end_ps)
+            if len(self.target.log) > EVENTS_MAX:
+                raise Failed(f"more than {EVENTS_MAX:,} packets", self.target.log[-1])
+
+
+def _opcode(part: int, of: int, with_imm: bool) -> int:
+    """That of packet `part` of `of` (MRC 2.3)."""
+    if of == 1:
+        return pk.WRITE_ONLY_IMM if with_imm else pk.WRITE_ONLY
+    if part == of:
+        return pk.WRITE_LAST_IMM if with_imm else pk.WRITE_LAST
+    return pk.WRITE_FIRST if part == 1 else pk.WRITE_MIDDLE

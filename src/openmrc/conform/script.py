@@ -1,0 +1,181 @@
+"""Rules as text: one file a group, one exchange a rule, readable without Python.
+
+    role responder
+
+    rule sack-when-asked
+        A packet with AckReq is answered by a SACK at once.
+        source: MRC 2.4, row 5
+        send data psn=+0 a=1
+        expect sack cack_psn=+0 ack_psn_offset=0
+
+Lines before the first statement are the rule's sentence; `source:` says where it comes from, and
+`with:` what the target must be set to. The statements:
+
+    send KIND FIELD=VALUE ...             what the kit sends, now
+    expect KIND FIELD=VALUE ...           what must come since the last `send`, within a round trip
+                                          unless `within TIME` says otherwise; found once
+    never KIND FIELD=VALUE ...            what must not, since the last `send`, and `for TIME`
+    wait TIME                             let time pass
+    post BYTES [imm=N]                    the target's application writes
+    receives N                            it has so many receives posted
+    port N down|up                        a port of the target
+
+A TIME is "5us", "2rtt" or "1.5rto". A VALUE is a number, a name of the field's values, "+3" for a
+PSN or an address counted from the first, or "$x.FIELD+1" of what an `expect ... as x` found. In
+`expect` and `never` FIELD may be followed by =, !=, <= or >=; the fields are those of the wire.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from importlib import resources
+
+from openmrc.errors import InputError
+
+ROLES = ("requester", "responder")
+SOURCES = ("MRC", "row", "IBTA", "UET")  # public text, our choice, what MRC builds on
+_WORDS = {"send", "expect", "never", "wait", "post", "receives", "port"}
+_CONDITION = re.compile(r"(\w+)(=|!=|<=|>=)(\S+)")
+_TIME = re.compile(r"([\d.]+)(us|rtt|rto)")
+
+
+@dataclass(frozen=True)
+class Time:
+    """A time in a unit of its own."""
+
+    amount: float
+    unit: str  # "us", "rtt" or "rto"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One statement: its line, word, what it is about, and its conditions (field, sign, value)."""
+
+    line: int
+    text: str
+    word: str
+    kind: str
+    conditions: tuple[tuple[str, str, str], ...] = ()
+    time: Time | None = None
+    name: str = ""  # `as NAME`
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of a group."""
+
+    name: str
+    group: str
+    role: str
+    says: str
+    source: str
+    settings: dict[str, int] = field(default_factory=dict)
+    steps: tuple[Step, ...] = ()
+
+
+def rules(role: str | None = None) -> list[Rule]:
+    """Return the kit's own rules, of one role or of both, in the order of their files."""
+    found = []
+    for file in sorted(_files(), key=lambda file: file[0]):
+        found += read(*file)
+    return [rule for rule in found if role in (None, rule.role)]
+
+
+def _files() -> Iterator[tuple[str, str]]:
+    for entry in resources.files("openmrc.conform").joinpath("rules").iterdir():
+        if entry.name.endswith(".rules"):
+            yield entry.name.removesuffix(".rules"), entry.read_text(encoding="utf-8")
+
+
+def read(group: str, text: str) -> list[Rule]:
+    """Return the rules of a file. Raises `InputError` with group and line."""
+    role, found, head = "", [], _Head()
+    for number, full in enumerate(text.splitlines(), 1):
+        line = full.split("#")[0].strip()
+        try:
+            if line.startswith("role "):
+                role = _one_of(line[5:].strip(), ROLES)
+            elif line.startswith("rule "):
+                found += head.finished(group, role)
+                head = _Head(line[5:].strip())
+            elif line:
+                head.take(number, line)
+        except InputError as error:
+            raise InputError(f"{group}.rules line {number}: {error}") from None
+    found += head.finished(group, role)
+    return found
+
+
+class _Head:
+    """A rule while it is read."""
+
+    def __init__(self, name: str = "") -> None:
+        self.name = name
+        self._says: list[str] = []
+        self._source = ""
+        self._settings: dict[str, int] = {}
+        self._steps: list[Step] = []
+
+    def take(self, number: int, line: str) -> None:
+        """Read one line of it."""
+        word, _, rest = line.partition(" ")
+        if not self.name:
+            raise InputError(f"{line!r} stands before the first rule")
+        if word == "source:":
+            self._source = rest
+        elif word == "with:":
+            pairs = (pair.split("=") for pair in rest.split())
+            self._settings = {name: int(value, 0) for name, value in pairs}
+        elif word in _WORDS:
+            self._steps.append(_step(number, line, word, rest))
+        elif self._steps:
+            raise InputError(f"{word!r} is no statement; {', '.join(sorted(_WORDS))} are")
+        else:
+            self._says.append(line)
+
+    def finished(self, group: str, role: str) -> list[Rule]:
+        """Return the rule, if there is one."""
+        if not self.name:
+            return []
+        if not (self._says and self._steps and role):
+            raise InputError(f"{group}.rules: {self.name} needs a role, a sentence and an exchange")
+        if not self._source.startswith(SOURCES):
+            raise InputError(f"{group}.rules: {self.name} needs a source: {', '.join(SOURCES)}")
+        says, steps = " ".join(self._says), tuple(self._steps)
+        return [Rule(self.name, group, role, says, self._source, self._settings, steps)]
+
+
+def _step(number: int, line: str, word: str, rest: str) -> Step:
+    words = rest.split()
+    if word == "wait":
+        return Step(number, line, word, "", time=_time(rest))
+    kind, words = words[0], words[1:]
+    conditions, time, name = [], None, ""
+    while words:
+        head = words.pop(0)
+        if head in ("within", "for") and words:
+            time = _time(words.pop(0))
+        elif head == "as" and words:
+            name = words.pop(0)
+        elif matched := _CONDITION.fullmatch(head):
+            conditions.append((matched[1], matched[2], matched[3]))
+        elif word == "port":
+            kind = f"{kind} {_one_of(head, ('down', 'up'))}"
+        else:
+            raise InputError(f"{head!r} is neither FIELD=VALUE nor within, for, as")
+    return Step(number, line, word, kind, tuple(conditions), time, name)
+
+
+def _time(text: str) -> Time:
+    matched = _TIME.fullmatch(text)
+    if not matched:
+        raise InputError(f"{text!r} is no time; such as 5us, 2rtt or 1.5rto")
+    return Time(float(matched[1]), matched[2])
+
+
+def _one_of(text: str, accepted: tuple[str, ...]) -> str:
+    if text not in accepted:
+        raise InputError(f"{text!r}: {', '.join(accepted)} are accepted")
+    return text

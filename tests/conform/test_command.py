@@ -1,0 +1,87 @@
+"""The command, its page and its XML."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from openmrc.cli.command import main
+from openmrc.conform import plain, report
+from openmrc.conform.outcome import Outcome
+from openmrc.conform.script import Rule
+
+PASSED = Outcome("good", "g", "responder", "It is so.", "MRC 2.6", "pass")
+FAILED = Outcome(
+    *("bad", "g", "responder", "It is <so>.", "row 5", "fail", "missing: expect sack"),
+    line=7,
+    sent="data psn=1",
+    came="sack psn=0",
+)
+SKIPPED = Outcome("other", "h", "requester", "So.", "UET 3", "not applicable", "no planes")
+ALL = [PASSED, FAILED, SKIPPED]
+
+
+def test_a_group_is_a_line_and_a_failure_shows_both_packets() -> None:
+    assert report.lines(ALL) == [
+        "g                        1 passed, 1 failed",
+        "h                        0 passed, 1 not applicable",
+        "",
+        "FAIL  bad  (row 5)",
+        "      It is <so>.",
+        "      g.rules line 7: missing: expect sack",
+        "      sent  data psn=1",
+        "      came  sack psn=0",
+        "",
+        "3 rules: 1 passed, 1 failed, 1 not applicable",
+    ]
+
+
+def test_junit_has_a_suite_a_group_and_a_case_a_rule() -> None:
+    root = ElementTree.fromstring(report.junit(ALL, "x"))
+    first, second = root.findall("testsuite")
+    assert first.attrib == {"name": "g", "tests": "2", "failures": "1", "skipped": "0"}
+    failure = first.findall("testcase")[1].find("failure")
+    assert failure is not None
+    assert failure.attrib["message"] == "It is <so>. (row 5)"
+    assert "came  sack psn=0" in str(failure.text)
+    assert second[0].find("skipped") is not None
+
+
+def test_the_page_has_what_failed_first_and_escapes_it() -> None:
+    page = report.page(ALL, "a <b>")
+    assert page.index("bad") < page.index("good")
+    assert "It is &lt;so&gt;." in page
+    assert "a &lt;b&gt;" in page
+
+
+def test_the_command_runs_a_rule_and_writes_both_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["conformance", "--rule", "sack-when-asked", "--rule", "msn-counts-messages"]
+    files = [tmp_path / "kit.html", tmp_path / "kit.xml"]
+    assert main([*words, "--page", str(files[0]), "--junit", str(files[1])]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "2 rules: 2 passed"
+    assert all("sack-when-asked" in file.read_text() for file in files)
+
+
+def test_a_failure_is_exit_status_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def outcomes(rules: list[Rule]) -> list[Outcome]:
+        assert {rule.role for rule in rules} == {"responder"}
+        return ALL
+
+    monkeypatch.setattr(plain, "outcomes", outcomes)
+    assert main(["conformance", "--role", "responder", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert [each["outcome"] for each in told["rules"]] == ["pass", "fail", "not applicable"]
+
+
+def test_rules_are_listed_with_their_sources(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["conformance", "--list", "--role", "requester"]) == 0
+    assert "requester   a-write-is-cut-into-packets  (MRC 1.4, 2.3)" in capsys.readouterr().out
+    assert main(["conformance", "--rule", "no-such-rule"]) == 2
+    assert "--rule no-such-rule: is no rule of this role" in capsys.readouterr().err
