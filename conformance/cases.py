@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from conformance.packer import IPV4, PLAIN, SRV6, SRV6_SRH, Message, Part, Values, Vector
+from conformance.packer import IPV4, PLAIN, SEGMENT, SRV6, SRV6_SRH, Message, Part, Values, Vector
 from openmrc.wire import layout
 from openmrc.wire.layout import Header
 
@@ -366,7 +366,41 @@ ENDPOINTS = [
     ),
 ]
 
+
+def hop(number: int, at_usid: int, carrier: int, came_from: str) -> Vector:
+    """Return what the uN switch `at_usid`, the `number`th on the way, makes of a frame."""
+    return Vector(
+        f"un-{number}",
+        f"Behind switch {at_usid:04x}: its uSID is gone, the others moved up, one hop is used.",
+        write(),
+        change={"outer IPv6.dst": carrier, "outer IPv6.hop_limit": 64 - number},
+        switched_from=came_from,
+        at_usid=at_usid,
+    )
+
+
+_BLOCK = 0x2001_0DB8 << 96
+_LAST_USID = {"outer IPv6.dst": _BLOCK | 0x2003 << 80}
 PATHS = [
+    hop(1, 0x4000, _BLOCK | 0x2003_4002_1009 << 48, "srv6"),
+    hop(2, 0x2003, _BLOCK | 0x4002_1009 << 64, "un-1"),
+    hop(3, 0x4002, _BLOCK | 0x1009 << 80, "un-2"),
+    Vector(
+        "srh-last-usid",
+        "The carrier ends at the next switch, and a segment is left.",
+        write(),
+        SRV6_SRH,
+        change=_LAST_USID,
+    ),
+    Vector(
+        "srh-next-segment",
+        "Behind switch 2003: the segment is the destination now, and none is left.",
+        write(),
+        SRV6_SRH,
+        change={"outer IPv6.dst": SEGMENT, "outer IPv6.hop_limit": 63, "SRH.segments_left": 0},
+        switched_from="srh-last-usid",
+        at_usid=0x2003,
+    ),
     Vector("srv6", "IPv6 in IPv6; the outer destination is a carrier of uSIDs.", write(), SRV6),
     Vector("srh", "With a segment routing header, whose segment follows.", write(), SRV6_SRH),
     Vector(

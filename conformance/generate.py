@@ -37,6 +37,8 @@ def as_dict(v: Vector) -> dict[str, Any]:
     out["canonical"] = v.canonical and not trimmed
     if v.trimmed_from:
         out["trimmed_from"] = v.trimmed_from
+    if v.switched_from:
+        out |= {"switched_from": v.switched_from, "at_usid": v.at_usid}
     out["headers"] = {
         p.name: {
             f.name: _value(p.header, f, p.values.get(f.name, 0))

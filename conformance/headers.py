@@ -137,6 +137,8 @@ def schema() -> dict[str, Any]:
     good = {
         "canonical": {"type": "boolean"},
         "trimmed_from": text,
+        "switched_from": text,
+        "at_usid": _number(16),
         "headers": {"type": "object", "properties": headers, "additionalProperties": False},
         "ev": _number(32),
         "trimmed": {"type": "boolean"},
@@ -159,7 +161,7 @@ def schema() -> dict[str, Any]:
     }
 
 
-OPTIONAL = ("ev_swapped", "trimmed_from")
+OPTIONAL = ("ev_swapped", "trimmed_from", "switched_from", "at_usid")
 
 
 def _closed(properties: dict[str, Any], required: Any) -> dict[str, Any]:

@@ -57,7 +57,8 @@ class Vector:
     `change` sets fields ("UDP.length"; "SETH.reserved" for all reserved bits of a header) after
     everything else is chosen and before checksums are computed. `cut` is the number of bytes that
     are left of the IP packet, which then has no iCRC; `keep` the number that are left of the frame;
-    `behind` follows the frame. `refused` is the code with which a decoder stops, and where: at a
+    `behind` follows the frame. `switched_from` names the frame that the uN switch `at_usid` turns
+    into this one. `refused` is the code with which a decoder stops, and where: at a
     field, a header or the "payload".
     """
 
@@ -73,6 +74,8 @@ class Vector:
     behind: bytes = b""
     canonical: bool = True
     trimmed_from: str = ""
+    switched_from: str = ""
+    at_usid: int = 0
     refused: tuple[str, str] | None = None
 
 
