@@ -7,15 +7,39 @@ where everything fits the caches.
 
 `trailing_zeros` finds a bit in a word: one instruction instead of six steps, several times for
 each packet.
+
+`folded` takes the bytes of a packet, a polynomial over GF(2), modulo another, as far as 128 bits,
+by carry-less multiplication (PCLMULQDQ): a CRC eight times as fast as by tables. It is there where
+`FOLDS` says so.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from llvmlite import binding
+from numba.core import config
+
 from openmrc.jit.decorators import interpreted
 
+
+def _has(feature: str) -> bool:
+    """Whether code is compiled for processors with a feature, by LLVM's name."""
+    if config.CPU_FEATURES is not None or config.CPU_NAME not in (None, "host"):
+        return f"+{feature}" in (config.CPU_FEATURES or "").split(",")
+    return bool(binding.get_host_cpu_features().get(feature))
+
+
+FOLD_BYTES = 64  # taken in one round: four lanes of 16
+FOLDS = not interpreted() and _has("pclmul")
+
 if interpreted():
+
+    def folded(
+        start: int, address: int, n: int, far: int, far_high: int, near: int, near_high: int
+    ) -> tuple[int, int]:
+        """Plain Python has no such instruction."""
+        raise NotImplementedError
 
     def prefetch(records: Any, index: int, offset: int) -> None:
         """Nothing to do."""
@@ -32,6 +56,77 @@ else:
     from numba.np.arrayobj import make_array
 
     WRITE, NEAR, DATA = 1, 3, 1  # what `llvm.prefetch` asks: to be written, kept in all caches
+    LANES, LANE_BYTES = 4, 16
+    LOW_LOW, HIGH_HIGH = 0x00, 0x11  # which halves PCLMULQDQ multiplies
+    _I8, _I32, _I64 = (ir.IntType(bits) for bits in (8, 32, 64))
+    _PAIR = ir.VectorType(_I64, 2)
+
+    @intrinsic
+    def folded(
+        typing_context: Any,
+        start: Any,
+        address: Any,
+        n: Any,
+        far: Any,
+        far_high: Any,
+        near: Any,
+        near_high: Any,
+    ) -> Any:
+        """Fold `n` blocks of FOLD_BYTES, at least one, that begin at an address into 16 bytes that
+        have the same remainder: two int64. `start` is added to the first eight bytes.
+
+        `far` and `far_high` are x^(512 + 32) and x^(512 - 32) modulo the polynomial, bits reversed;
+        `near` and `near_high` the same of 128 in place of 512 (Gopal et al., "Fast CRC Computation
+        for Generic Polynomials Using PCLMULQDQ", Intel 2009).
+        """
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            first, at, blocks, *constants = values
+            kind = ir.FunctionType(_PAIR, [_PAIR, _PAIR, _I8])
+            multiply = cgutils.get_or_insert_function(builder.module, kind, "llvm.x86.pclmulqdq")
+
+            def pair(low: Any, high: Any) -> Any:
+                one = builder.insert_element(ir.Constant(_PAIR, [0, 0]), low, _I32(0))
+                return builder.insert_element(one, high, _I32(1))
+
+            def load(at: Any, lane: int) -> Any:
+                there = builder.add(at, _I64(LANE_BYTES * lane))
+                return builder.load(builder.inttoptr(there, _PAIR.as_pointer()), align=1)
+
+            def fold(x: Any, by: Any, following: Any) -> Any:
+                low = builder.call(multiply, [x, by, _I8(LOW_LOW)])
+                high = builder.call(multiply, [x, by, _I8(HIGH_HIGH)])
+                return builder.xor(builder.xor(low, high), following)
+
+            far_pair, near_pair = pair(*constants[:2]), pair(*constants[2:])
+            end = builder.add(at, builder.mul(blocks, _I64(FOLD_BYTES)))
+            lanes = [load(at, lane) for lane in range(LANES)]
+            lanes[0] = builder.xor(lanes[0], pair(first, _I64(0)))
+            second = builder.add(at, _I64(FOLD_BYTES))
+            before = builder.block
+            ask, work, over = (builder.append_basic_block(name) for name in ("ask", "work", "over"))
+            builder.branch(ask)
+            builder.position_at_end(ask)
+            here = builder.phi(_I64)
+            here.add_incoming(second, before)
+            kept = [builder.phi(_PAIR) for _ in lanes]
+            for phi, lane in zip(kept, lanes, strict=True):
+                phi.add_incoming(lane, before)
+            builder.cbranch(builder.icmp_unsigned("<", here, end), work, over)
+            builder.position_at_end(work)
+            new = [fold(x, far_pair, load(here, lane)) for lane, x in enumerate(kept)]
+            here.add_incoming(builder.add(here, _I64(FOLD_BYTES)), work)
+            for phi, lane in zip(kept, new, strict=True):
+                phi.add_incoming(lane, work)
+            builder.branch(ask)
+            builder.position_at_end(over)
+            x = kept[0]
+            for lane in kept[1:]:
+                x = fold(x, near_pair, lane)
+            halves = [builder.extract_element(x, _I32(half)) for half in range(2)]
+            return context.make_tuple(builder, signature.return_type, halves)
+
+        return types.UniTuple(types.int64, 2)(*[types.int64] * 7), generate
 
     @intrinsic
     def prefetch(typing_context: Any, records: Any, index: Any, offset: Any) -> Any:
