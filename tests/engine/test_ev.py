@@ -160,7 +160,7 @@ def act(st, qi, i, what, now):  # type: ignore[no-untyped-def]
     else:
         k = rotation.choose_plane(st, q, 3)
         if k >= 0:
-            rotation.charge_turn(q, st.plane[q.plane0 + k])
+            rotation.charge_turn(q, st.plane[q.plane0 + k], 1)
             rotation.choose_ev(st, q, k, -1)
 
 

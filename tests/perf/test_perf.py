@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import queue
 import re
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from openmrc.perf.figures import bandwidth, latency, peak_rate
 from openmrc.perf.plan import BW, LAT, Plan
 from openmrc.perf.report import Report
 from openmrc.perf.watch import Look, line
+from openmrc.verbs import Device
 from openmrc.verbs.cabled import cabled
 from tests.live.two import PATIENCE_S
 
@@ -99,6 +101,31 @@ def test_a_duration_ends(capsys: pytest.CaptureFixture[str]) -> None:
     found = measured(capsys, "write_bw", "--duration", "0.3", "-s", "65536")
     assert time.monotonic() - started < PATIENCE_S
     assert found["rows"][0]["iterations"] > 0
+
+
+def test_bandwidth_between_addresses(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An ordinary network: planes by their addresses, the secret from the environment."""
+    heard: queue.Queue[int] = queue.Queue()
+
+    def serve() -> None:
+        with Device.on_network(["127.0.4.1", "127.0.4.2"], **ends.LIMITS) as device:
+            run._serve(device, BW, 0, SECRET, False, heard.put)
+
+    other = threading.Thread(target=serve)
+    other.start()
+    monkeypatch.setenv("OPENMRC_SECRET", SECRET.hex())
+    words = ["perf", "write_bw", "127.0.0.1", "--port", str(heard.get(timeout=PATIENCE_S))]
+    planes = ["--planes", "127.0.5.1,127.0.5.2", "--udp-port", "4900", "--rate", "1Gbps"]
+    assert main([*words, *planes, "-n", "50", "-s", "64KiB", "--json"]) == 0
+    other.join(PATIENCE_S)
+    found = json.loads(capsys.readouterr().out)
+    assert (found["mode"], found["planes"], found["pmtu_bytes"]) == ("ip", 2, 8192)
+    assert found["addresses"] == ["127.0.5.1 port 4900", "127.0.5.2 port 4900"]
+    assert found["rows"][0]["iterations"] == 50
+    assert 0 < found["rows"][0]["bw_average_gbps"] < 2.0  # two planes of 1 Gb/s
+    assert all(port["tx_packets"] for port in found["device"]["ports"])
 
 
 def test_latency_over_loopback(capsys: pytest.CaptureFixture[str]) -> None:
@@ -260,6 +287,11 @@ def test_ctrl_c_prints_what_there_is() -> None:
         ("write_bw --overlay 1 --port 5", "both --overlay and --port"),
         ("write_bw h --secret xx", "--secret: hex digits are accepted"),
         ("write_bw h --port 0", "--port 0: 1 to 65535 is accepted"),
+        ("write_bw --overlay 1 --planes lo", "both --overlay and --planes"),
+        ("write_bw h --rate 1Gbps", "--rate without --planes: a host file says it"),
+        ("write_bw h --udp-port 5", "--udp-port without --planes"),
+        ("write_bw h --planes lo --rate fast", "--rate: 'fast'"),
+        ("write_bw h --planes lo", "--planes: both ends need the job's secret: --secret HEX, or"),
         ("write_lat --overlay 2 --size 10q", "--size: '10q': 'q' is not a unit of size"),
         ("write_lat --overlay 2 --size 0", "--size 0: 1 to "),
         ("write_lat --overlay 2 --duration -1", "--duration -1: 0.01 or more"),

@@ -16,6 +16,7 @@ from openmrc.engine.packet import MPR_UNIT
 PMTUS = (1024, 2048, 4096, 8192)  # row 20
 MPR_MIN, MPR_MAX = 512, 255 * MPR_UNIT  # row 16; MRC 1.5: the largest range of PSNs on the wire
 RTO_UNIT_PS = 1_024_000  # row 9
+BURST_MAX = 64  # segments that Linux takes in one datagram
 # port masks are 32 bits wide on the wire (MRC 2.10); sixteen ports is twice the largest NIC known
 PLANES_MAX = 16
 
@@ -61,6 +62,9 @@ class Parameters:
     # False: a header that was trimmed is answered by nothing, so peers send NO_TRIM
     trim_nack: bool = stated(True, "MRC 1.9", key=False)
     dynamic_mpr: bool = stated(False, "MRC 1.5", key=False)
+    # new packets in a row on one EV, where the kernel takes them together; no more than leaves each
+    # plane as many of what may be sent now
+    burst: int = stated(1, "rotation.py", "packets", least=1, most=BURST_MAX, key=False)
 
     def evs_per_plane(self, planes: int) -> tuple[int, int]:
         """Active and backup EVs of each plane: equally many, of the active at least one."""

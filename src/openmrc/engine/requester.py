@@ -156,7 +156,13 @@ def next_packet(st, q, free_ports, now, p):
     careful = again and s.past & (es.INFERRED | es.COPIED) != 0
     if careful:
         free_ports &= rotation.planes_without(st, q, avoid)
-    plane_no = rotation.choose_plane(st, q, free_ports)
+    ev = -1
+    if c.burst > 1 and not again:
+        ev = rotation.carried_on(st, q, free_ports)
+    if ev >= 0:
+        plane_no = int(st.ev[q.ev0 + ev].plane)
+    else:
+        plane_no = rotation.choose_plane(st, q, free_ports)
     if plane_no < 0:
         return PORTS_BUSY if q.planes_ok != 0 else NOT_READY
     if again:
@@ -172,13 +178,14 @@ def next_packet(st, q, free_ports, now, p):
     st.count[es.SENT_MESSAGE] = number
     p.timestamp = es.timestamp_of(now)
     plane = st.plane[q.plane0 + plane_no]
-    ev = -1
     if careful:
         ev = rotation.proven(st, q, plane)
     if ev < 0:
         ev = rotation.choose_ev(st, q, plane_no, avoid)
+        if c.burst > 1 and not again:
+            rotation.begin_burst(st, q, ev)
     st.ev[q.ev0 + ev].used += 1
-    rotation.charge_turn(q, plane)
+    rotation.charge_turn(q, plane, c.burst)
     p.plane = plane_no
     p.ev = st.ev[q.ev0 + ev].value
     if c.trimming == 0 or q.untrimmable:

@@ -70,11 +70,11 @@ def several(planes):
 
 
 @inlined
-def charge_turn(q, plane):
+def charge_turn(q, plane, burst):
     """Count a packet given to a plane; a plane that was passed over catches up one round, not more
-    (row 13).
+    (row 13). A round is a burst from each.
     """
-    plane.turn = max(plane.turn, q.turn_max - 1) + 1
+    plane.turn = max(plane.turn, q.turn_max - burst) + 1
     q.turn_max = max(q.turn_max, plane.turn)
 
 
@@ -127,6 +127,35 @@ def choose_ev(st, q, k, avoid):
     else:
         ev = _choose_around_skips(st, q, plane, first, avoid)
     return ev
+
+
+@inlined
+def carried_on(st, q, free_ports):
+    """The EV of the burst under way, or -1 if that is over: its port is busy, or its path has gone
+    bad or was marked.
+    """
+    if q.burst_left <= 0:
+        return -1
+    q.burst_left -= 1
+    e = st.ev[q.ev0 + q.burst_ev]
+    if e.state != GOOD or e.active == 0 or not (q.planes_ok & free_ports) >> e.plane & 1:
+        q.burst_left = 0
+        return -1
+    return int(q.burst_ev)
+
+
+@inner
+def begin_burst(st, q, ev):
+    """A new packet takes an EV: how many more do follows from what may be sent now. Each plane has
+    its share of it, so that little is spread as if there were no bursts.
+    """
+    planes = 0
+    for k in range(q.n_planes):
+        planes += (q.planes_ok >> k) & 1
+    room = int((q.cwnd - q.inflight) / q.pkt)
+    ready = min(q.seq_end - q.nxt, q.una + q.mpr - q.nxt, room)
+    q.burst_ev = ev
+    q.burst_left = min(ready // max(planes, 1), st.config[0].burst) - 1
 
 
 @inner

@@ -110,6 +110,8 @@ QP = record_type(
     ("n_evs", "i4"),
     ("order_len", "i4"),  # room in a plane's rotation
     ("planes_ok", "i4"),  # mask of planes that may take a turn
+    ("burst_ev", "i4"),  # EV of the last new packet, which `burst_left` more may take
+    ("burst_left", "i4"),
     ("mpr", "i4"),  # packets beyond una that may be outstanding
     *fields("i4", "first_psn", "peer_psn", "nic", "peer_nic"),
     ("peer", "i4"),  # record of the pair of endpoints

@@ -2,7 +2,8 @@
 
 The server is started without a host and follows what its client says, so only the client takes
 the options of a measurement. `--ranks` gives the same words to both, two hosts of a lab whose
-ranks say which is which. `--overlay` runs both ends in this process.
+ranks say which is which. `--overlay` runs both ends in this process. `--planes` measures between
+two hosts of an ordinary network, by plain UDP.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from openmrc.errors import InputError
 
 if TYPE_CHECKING:
     from openmrc.perf.plan import Plan
+    from openmrc.perf.run import Planes
+
+SECRET = "OPENMRC_SECRET"
 
 TESTS = {
     "write_bw": "bandwidth of RDMA WRITE",
@@ -59,7 +63,10 @@ def _add_test(test: argparse.ArgumentParser, name: str) -> None:
     else:
         test.set_defaults(qps=None, tx_depth=None, bidirectional=None)
     add("-p", "--port", metavar="PORT", type=int, help="TCP port of the server (default: 18515)")
-    add("--secret", metavar="HEX", help="of the job (default: the host file's)")
+    add("--planes", metavar="A,B", help="plain UDP over these interfaces or addresses of this host")
+    add("--udp-port", metavar="PORT", type=int, help="hear on it (default: 4791 or the next free)")
+    add("--rate", metavar="RATE", help="of a plane, where its interface says another")
+    add("--secret", metavar="HEX", help="of the job (default: OPENMRC_SECRET, or the host file's)")
     add("--ranks", action="store_true", help="in a lab of two: rank 0 serves, rank 1 measures")
     add("--overlay", metavar="PLANES", type=int, help="both ends in one process, over loopback")
     add("--spin", action="store_true", help="never sleep while waiting: a core for each thread")
@@ -74,13 +81,14 @@ def _run(arguments: argparse.Namespace) -> int:
     port = ends.PORT if arguments.port is None else arguments.port
     if not 1 <= port <= 65_535:
         raise InputError(f"--port {port}: 1 to 65535 is accepted")
-    common = run.Common(arguments.json, arguments.spin, arguments.metrics)
+    common = run.Common(arguments.json, arguments.spin, arguments.metrics, _planes(arguments))
     if arguments.overlay is not None:
         for name, value in (
             ("HOST", arguments.host),
             ("--port", arguments.port),
             ("--secret", arguments.secret),
             ("--ranks", arguments.ranks or None),
+            ("--planes", arguments.planes),
         ):
             if value is not None:
                 raise InputError(f"both --overlay and {name}; the overlay has no other end")
@@ -91,13 +99,13 @@ def _run(arguments: argparse.Namespace) -> int:
         arguments.host = _host_by_rank()
         if arguments.host is None:
             _plan(arguments)  # what is wrong with it, the client would say alone
-            return run.server(arguments.test, port, _secret(arguments.secret), common)
+            return run.server(arguments.test, port, _secret(arguments), common)
     if arguments.host is None:
         for option, attribute in CLIENTS:
             if getattr(arguments, attribute) is not None:
                 raise InputError(f"{option} without HOST: the client says it, the server follows")
-        return run.server(arguments.test, port, _secret(arguments.secret), common)
-    return run.client(_plan(arguments), arguments.host, port, _secret(arguments.secret), common)
+        return run.server(arguments.test, port, _secret(arguments), common)
+    return run.client(_plan(arguments), arguments.host, port, _secret(arguments), common)
 
 
 def _host_by_rank() -> str | None:
@@ -109,15 +117,41 @@ def _host_by_rank() -> str | None:
     return hosts[0] if rank == "1" else None
 
 
-def _secret(given: str | None) -> bytes:
+def _planes(arguments: argparse.Namespace) -> Planes | None:
+    """What `--planes` and its company name; None: the host file says what the device is."""
+    from openmrc.perf.run import Planes
+    from openmrc.units import parse_rate
+
+    if arguments.planes is None:
+        for name, value in (("--udp-port", arguments.udp_port), ("--rate", arguments.rate)):
+            if value is not None:
+                raise InputError(f"{name} without --planes: a host file says it")
+        return None
+    try:
+        rate_bps = None if arguments.rate is None else parse_rate(arguments.rate)
+    except InputError as error:
+        raise error.at("--rate") from None
+    names = tuple(name.strip() for name in arguments.planes.split(","))
+    return Planes(names, arguments.udp_port, rate_bps)
+
+
+def _secret(arguments: argparse.Namespace) -> bytes:
     from openmrc.verbs import hostfile
 
+    given, name = arguments.secret, "--secret"
     if given is None:
+        given, name = os.environ.get(SECRET), SECRET
+    if given is None:
+        if arguments.planes is not None:
+            raise InputError(
+                f"--planes: both ends need the job's secret: --secret HEX, or {SECRET}; make one,"
+                " as by: openssl rand -hex 16"
+            )
         return hostfile.secret()
     try:
         return bytes.fromhex(given)
     except ValueError:
-        raise InputError("--secret: hex digits are accepted, two for each byte") from None
+        raise InputError(f"{name}: hex digits are accepted, two for each byte") from None
 
 
 def _plan(arguments: argparse.Namespace) -> Plan:

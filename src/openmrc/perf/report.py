@@ -9,6 +9,7 @@ from typing import Any
 from openmrc.perf.ends import End
 from openmrc.perf.figures import Bandwidth, Latency
 from openmrc.perf.plan import BW
+from openmrc.verbs.network import planes_of
 
 RULE = "-" * 87
 TITLES = {
@@ -42,6 +43,8 @@ class Report:
             "nic": device.nic,
             "peer_nic": end.peers[0].nic,
             "planes": device.n_planes,
+            "mode": device.mode,
+            "addresses": device.planes,
             "pmtu_bytes": device.pmtu,
             "pmtu_note": device.pmtu_note,
             "base_rtt_us": device.base_rtt_us,
@@ -90,6 +93,8 @@ def _heading(end: End) -> list[str]:
     lines = [RULE, f"{title:^87}".rstrip()]
     lines += [f" {a:15} : {b:14} {c:15} : {d}" for a, b, c, d in pairs]
     lines.append(RULE)
+    reached = zip(device.planes, planes_of(end.peers[0].planes), strict=True)
+    lines += [f" plane {k:<9} : {here} to {there}" for k, (here, there) in enumerate(reached)]
     mine, theirs = end.sink.remote, end.remote
     for qp, peer in zip(end.qps, end.peers, strict=True):
         own = qp.attributes

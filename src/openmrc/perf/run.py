@@ -24,12 +24,35 @@ LEAVE_S = 10.0  # for the other end of an overlay to end
 
 
 @dataclass(frozen=True)
+class Planes:
+    """Of a device on an ordinary network: interfaces or addresses, and what it is told of them."""
+
+    names: tuple[str, ...]
+    udp_port: int | None = None
+    rate_bps: int | None = None
+
+
+@dataclass(frozen=True)
 class Common:
     """Options that both ends have."""
 
     as_json: bool = False
     spin: bool = False
     metrics_port: int | None = None
+    planes: Planes | None = None
+
+    def device(self) -> Device:
+        """The device of this end."""
+        if self.planes is None:
+            return Device.open(spin=self.spin, **ends.LIMITS)
+        given = self.planes
+        return Device.on_network(
+            given.names,
+            port=given.udp_port,
+            rate_bps=given.rate_bps,
+            spin=self.spin,
+            **ends.LIMITS,
+        )
 
 
 class Stop:
@@ -66,14 +89,14 @@ class Stop:
 def client(plan: Plan, host: str, port: int, secret: bytes, common: Common) -> int:
     """Measure against a server; the exit status."""
     prepare()
-    with Device.open(spin=common.spin, **ends.LIMITS) as device, _metrics([device], common):
+    with common.device() as device, _metrics([device], common):
         return _as_client(device, plan, host, port, secret, common)
 
 
 def server(test: str, port: int, secret: bytes, common: Common) -> int:
     """Serve one client; the exit status."""
     prepare()
-    with Device.open(spin=common.spin, **ends.LIMITS) as device, _metrics([device], common):
+    with common.device() as device, _metrics([device], common):
 
         def listening(at: int) -> None:
             say(f"Waiting for a client to connect to port {at}.")

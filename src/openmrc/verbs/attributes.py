@@ -6,9 +6,10 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any, get_type_hints
 
 from openmrc.engine.packet import ENDPOINT_QPN
-from openmrc.engine.parameters import MPR_MAX, PMTUS
+from openmrc.engine.parameters import MPR_MAX, PLANES_MAX, PMTUS
 from openmrc.errors import InputError
 from openmrc.live.endpoint.host import SEND_DEPTH_MAX
+from openmrc.live.endpoint.peers import Reach
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,13 @@ class QpAttributes:
     trim_nack: bool = True
     dynamic_mpr: bool = False
     svc_time: bool = False
+    planes: tuple[Reach, ...] = ()  # of plain UDP: where each plane is reached
+
+    def __post_init__(self) -> None:
+        told = self.planes
+        if not isinstance(told, list | tuple) or len(told) > PLANES_MAX:
+            raise InputError(f"peer's planes {told!r}: up to {PLANES_MAX} are accepted")
+        object.__setattr__(self, "planes", tuple(map(Reach.of, told)))
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -67,6 +75,8 @@ class QpAttributes:
 
 def _check_ranges(told: RemoteRegion | QpAttributes, of: str = "") -> None:
     for name, kind in get_type_hints(type(told), include_extras=True).items():
-        value, (least, most) = getattr(told, name), getattr(kind, "__metadata__", (False, True))
-        if kind is not bool and (type(value) is not int or not least <= value <= most):
+        if not (bounds := getattr(kind, "__metadata__", ())):
+            continue
+        value, (least, most) = getattr(told, name), bounds
+        if type(value) is not int or not least <= value <= most:
             raise InputError(f"peer's {of}{name} {value!r}: {least} to {most} is accepted")

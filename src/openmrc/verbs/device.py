@@ -16,12 +16,14 @@ from openmrc.live.endpoint import state
 from openmrc.live.endpoint.host import Host, Limits, Port
 from openmrc.live.endpoint.warmup import warm_up
 from openmrc.say import say
-from openmrc.verbs import events, hostfile
+from openmrc.verbs import events, hostfile, network
 from openmrc.verbs.cq import CompletionQueue
 from openmrc.verbs.events import AsyncEvent
 from openmrc.verbs.qp import QueuePair
 from openmrc.verbs.region import LOCAL_WRITE, REMOTE_WRITE, MemoryRegion, Regions
 from openmrc.wire.frame import REASONS
+
+MODE_NAMES = {state.NATIVE: "native", state.UDP: "udp", state.IP: "ip"}
 
 
 class Device(Closing):
@@ -60,6 +62,37 @@ class Device(Closing):
             device = cls(at.fabric, at.nic, at.ports, at.limits, at.base_rtt_ps, at.mode)
             device.adopt([one.detach() for one in at.sockets])
         return device
+
+    @classmethod
+    def on_network(
+        cls,
+        planes: Sequence[str],
+        *,
+        port: int | None = None,
+        rate_bps: int | None = None,
+        base_rtt_ps: int | None = None,
+        **limits: Any,
+    ) -> Device:
+        """Open a device on an ordinary network, by plain UDP: each plane is an interface, or an
+        address, of this host.
+
+        It hears on UDP port `port` of each (default: 4791, or the next that is free). `rate_bps` is
+        that of a plane, where interfaces do not say it, or say too much.
+        """
+        with network.attached(planes, port, rate_bps, base_rtt_ps, **limits) as at:
+            device = cls(at.fabric, at.nic, at.ports, at.limits, at.base_rtt_ps, at.mode)
+            device.adopt([one.detach() for one in at.sockets])
+        return device
+
+    @property
+    def mode(self) -> str:
+        """Its way onto the wire: "native", "udp" or "ip"."""
+        return MODE_NAMES[self._host.mode]
+
+    @property
+    def planes(self) -> list[str]:
+        """The addresses of its planes on an ordinary network, else none."""
+        return network.planes_of(self._host.reach)
 
     @property
     def pmtu(self) -> int:

@@ -33,8 +33,8 @@ from openmrc.verbs.qp import QueuePair
 from openmrc.verbs.region import MemoryRegion
 from openmrc.verbs.status import QpState
 
-# Of this exchange and of the wire: 1 had zeros in the PSN of SACKs, NACKs and ACKs, and the EETH's
-# operation elsewhere (rows 30 and 4).
+# Of this exchange and of the wire: 1 had zeros in the PSN of SACKs, NACKs and ACKs, the EETH's
+# operation elsewhere (rows 30 and 4), no capabilities and no planes of plain UDP.
 VERSION = 2
 LINE_MAX = 1 << 20
 TIMEOUT_S = 30.0
@@ -153,6 +153,8 @@ def _handshake(
     offered = [asdict(mr.remote) for mr in regions]
     line.send({"qp": qp.attributes.as_dict(), "regions": offered, "extra": extra})
     told = line.receive()
+    if (why := told.get(REFUSED)) is not None:
+        raise ExchangeError(f"the peer refuses: {why}")
     try:
         remote = QpAttributes(**told["qp"])
         there = [RemoteRegion(**region) for region in told["regions"]]

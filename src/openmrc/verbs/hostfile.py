@@ -74,9 +74,7 @@ def attached(path: str | os.PathLike[str] | None = None, **limits: Any) -> Itera
     """
     from openmrc.scenario.scenario import fabric_section
 
-    known = {field.name for field in fields(Limits)}
-    if unknown := set(limits) - known:
-        raise InputError(f"{min(unknown)}: no limit of a device; {', '.join(sorted(known))} are")
+    limits_of(limits)
     content = read(path)
     section = fabric_section(content["fabric"])
     mode = MODES[content["mode"]]
@@ -88,7 +86,7 @@ def attached(path: str | os.PathLike[str] | None = None, **limits: Any) -> Itera
             fabric=section.build(),
             nic=int(content["nic"]),
             ports=[new_port(port, sockets) for port in content["ports"]],
-            limits=Limits(**{"trimming": section.trim, **limits}),
+            limits=limits_of({"trimming": section.trim, **limits}),
             base_rtt_ps=None if rtt_us is None else round(rtt_us * US),
             mode=mode,
             sockets=sockets,
@@ -96,6 +94,14 @@ def attached(path: str | os.PathLike[str] | None = None, **limits: Any) -> Itera
     finally:
         for one in sockets:
             one.close()
+
+
+def limits_of(given: dict[str, Any]) -> Limits:
+    """Return the limits of a device; `InputError` for one that there is not."""
+    known = {field.name for field in fields(Limits)}
+    if unknown := set(given) - known:
+        raise InputError(f"{min(unknown)}: no limit of a device; {', '.join(sorted(known))} are")
+    return Limits(**given)
 
 
 def secret(path: str | os.PathLike[str] | None = None) -> bytes:

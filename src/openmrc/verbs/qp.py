@@ -71,6 +71,7 @@ class QueuePair:
             send_depth=host.limits.send_depth,
             trim_nack=host.limits.trimming and host.limits.trim_nack,
             dynamic_mpr=host.limits.dynamic_mpr,
+            planes=host.reach,
         )
 
     def modify(self, to: QpState, remote: QpAttributes | None = None) -> None:
@@ -90,19 +91,7 @@ class QueuePair:
             self._check(remote)
             self._remote = remote
         if to == QpState.RTS:
-            r = self._remote
-            self._host.call(
-                lambda: self._host.open_qp(
-                    self.index,
-                    r.nic,
-                    r.qp_num,
-                    r.psn,
-                    r.mpr,
-                    r.max_wimm,
-                    r.trim_nack,
-                    r.dynamic_mpr,
-                )
-            )
+            self._host.call(self._open)
             return
         self._host.call(lambda: self._set_state(to))
 
@@ -117,7 +106,14 @@ class QueuePair:
     def _check(self, remote: QpAttributes) -> None:
         host = self._host
         remote.check()
-        if not 0 <= remote.nic < host.fabric.n_nics or remote.nic == host.nic:
+        if bool(remote.planes) != (host.mode == state.IP):
+            raise InputError(
+                "the peer's device is one of plain UDP, this one is not, or the other way round:"
+                " open both in the same mode"
+            )
+        if host.mode == state.IP:
+            host.peers.check(remote.planes)
+        elif not 0 <= remote.nic < host.fabric.n_nics or remote.nic == host.nic:
             raise InputError(
                 f"peer's nic {remote.nic}: another of 0 to {host.fabric.n_nics - 1} is accepted"
             )
@@ -128,6 +124,13 @@ class QueuePair:
                 f"peer's send_depth is {remote.send_depth}, this device tracks"
                 f" {host.limits.send_depth}: open both with the same"
             )
+
+    def _open(self) -> None:
+        r, host = self._remote, self._host
+        nic = host.number_of(r.planes) if r.planes else r.nic
+        host.open_qp(
+            self.index, nic, r.qp_num, r.psn, r.mpr, r.max_wimm, r.trim_nack, r.dynamic_mpr
+        )
 
     def _set_state(self, to: QpState) -> None:
         self._q.state = int(to)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import secrets
 import threading
 import time
@@ -27,7 +28,9 @@ from openmrc.engine.setup import pow2_at_least
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.fabric.model import Fabric
 from openmrc.live import syscalls
-from openmrc.live.endpoint import links, loop, state, udp
+from openmrc.live.endpoint import ip, links, loop, state, udp
+from openmrc.live.endpoint.peers import Peers, Reach
+from openmrc.live.endpoint.planes import Sockets
 from openmrc.units import S
 from openmrc.wire import addresses, srv6
 from openmrc.wire.framing import MRC_FRAMING
@@ -60,6 +63,7 @@ class Port:
     gateway_mac: bytes  # of the T0, or of whatever takes frames from this port
     interface: str | None = None  # its name, where the kernel can say whether it is up
     mtu: int = 9000  # bytes of an IP packet
+    sockets: Sockets | None = None  # plain UDP: those of the plane
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +113,7 @@ class Host:
                 raise InputError(f"{name} {getattr(limits, name)}: 1 to {most} are accepted")
         if mode == state.UDP:
             udp.check(fabric)
+        self.reach = _reach(wires) if mode == state.IP else ()
         self.fabric, self.nic, self.wires, self.limits = fabric, nic, tuple(wires), limits
         self.mode = mode
         self.pmtu = _pmtu(wires, limits.pmtu)
@@ -170,11 +175,18 @@ class Host:
             cqs=limits.cqs,
             cqes=limits.cqs * pow2_at_least(limits.cq_depth),
             evs=n * planes * self._evs,
+            peers=fabric.n_nics if self.mode == state.IP else 0,
         )
         room = self.pmtu + HEADER_BYTES
-        datagrams = self.mode == state.UDP
-        self.tx = (udp.new_tx if datagrams else syscalls.new_batch)(planes * state.TX_SLOTS, room)
-        self.rx = (udp.new_rx if datagrams else syscalls.new_batch)(state.RX_FRAMES, room)
+        slots = planes * state.TX_SLOTS
+        if self.mode == state.IP:
+            self.tx, self.rx = ip.new_tx(slots, room), ip.new_rx()
+        elif self.mode == state.UDP:
+            self.tx, self.rx = udp.new_tx(slots, room), udp.new_rx(state.RX_FRAMES, room)
+        else:
+            self.tx = syscalls.new_batch(slots, room)
+            self.rx = syscalls.new_batch(state.RX_FRAMES, room)
+        self.peers = Peers(self.ep, self.reach)
 
     def _init_ports(self) -> None:
         """The headers that its frames begin with, their pace, and what the loop waits for."""
@@ -202,11 +214,25 @@ class Host:
             e.hop_limit = e.inner_hop_limit = HOP_LIMIT
             e.udp_port, e.pkey = UDP_PORT, PKEY_DEFAULT
         ep.envelope.ports_from_1 = self.limits.ports_from_1
+            if wire.sockets is not None:
+                self._init_sockets(plane, wire.sockets)
         poll = ep.poll
         poll[0].fd = ctl.wake_fd
         poll[1 : planes + 1].fd = [wire.fd for wire in self.wires]
         poll[planes + 1].fd = self._watch.fd
         poll.events = syscalls.POLL_IN
+        poll[planes + 2 :].fd = -1
+        poll[planes + 2 :].events = syscalls.POLL_OUT
+
+    def _init_sockets(self, plane: int, sockets: Sockets) -> None:
+        """A plane of plain UDP: its address in the headers, and which socket each EV is."""
+        port, e = self.ep.port[plane], self.ep.envelope[plane]
+        own = sockets.plane
+        port.ipv4 = e.ipv4 = own.ipv4
+        port.segments = self.limits.burst > 1
+        e.inner_src[:] = list(own.address.packed.ljust(16, b"\0"))
+        for source, one in sockets.sends:
+            self.ep.source[plane, source - state.SOURCE_BASE] = one.fileno()
 
     # --- the thread --------------------------------------------------------------------------
 
@@ -356,6 +382,11 @@ class Host:
         self.st.nic[self.nic].n_qps = ctl.n_qps
         return i
 
+    def number_of(self, planes: Sequence[Reach]) -> int:
+        """The number of a peer of plain UDP."""
+        in_use = set(np.asarray(self.st.qp.peer_nic)[self._used].tolist())
+        return self.peers.number(planes, in_use)
+
     def open_qp(
         self,
         i: int,
@@ -381,6 +412,12 @@ class Host:
     def _write_paths(self, i: int, remote: int) -> None:
         """Equally many random paths of each plane (MRC 3.1)."""
         fabric = self.fabric
+        if self.mode == state.IP:
+            for plane, one in enumerate(self.reach):
+                mixed = random.sample(one.sources, len(one.sources))
+                own = np.array([mixed[: self._evs]])
+                setup.set_paths(self.st, np.array([i]), plane, own, min(self._active, len(mixed)))
+            return
         n_paths = fabric.n_paths(self.nic, remote, 0)
         rng = np.random.default_rng(secrets.randbits(64))
         for plane in range(fabric.n_planes):
@@ -518,6 +555,17 @@ def _do(function: Callable[[], Any], future: Future[Any]) -> None:
         future.set_result(function())
     except BaseException as error:
         future.set_exception(error)
+
+
+def _reach(wires: Sequence[Port]) -> tuple[Reach, ...]:
+    """What a peer must know of each plane of plain UDP."""
+    found = []
+    for wire in wires:
+        assert wire.sockets is not None
+        own = wire.sockets
+        sources = tuple(port for port, _ in own.sends)
+        found.append(Reach(str(own.plane.address), own.port, sources))
+    return tuple(found)
 
 
 def _pmtu(wires: Sequence[Port], wanted: int) -> int:

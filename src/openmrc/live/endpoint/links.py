@@ -1,19 +1,32 @@
-"""Whether interfaces are up, and when that changes, as the kernel tells."""
+"""Interfaces, as the kernel tells of them: whether they are up and when that changes, their MTU,
+rate and addresses.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
 import fcntl
+import ipaddress
 import os
 import socket
 import struct
 from collections.abc import Iterator, Sequence
+from ipaddress import IPv4Address, IPv6Address
 
 GROUP_LINK = 1  # RTMGRP_LINK
 GET_FLAGS, GET_MTU = 0x8913, 0x8921  # SIOCGIFFLAGS, SIOCGIFMTU
 ETHTOOL, GET_LINK = 0x8946, 0xA  # SIOCETHTOOL, ETHTOOL_GLINK
+GET_SETTINGS, SETTINGS_BYTES, SPEED_AT, SPEED_HIGH_AT = 0x1, 44, 12, 28  # ETHTOOL_GSET
+SPEED_UNKNOWN = 0xFFFF
 UP, RUNNING = 0x1, 0x40
+GET_ADDRESSES, NEW_ADDRESS, DUMP, DONE = 22, 20, 0x301, 3  # RTM_*, NLM_F_*, NLMSG_DONE
+ADDRESS, LOCAL = 1, 2  # IFA_*
+HEADER, OF_ADDRESS, ATTRIBUTE = (
+    struct.Struct("=IHHII"),
+    struct.Struct("=BBBBI"),
+    struct.Struct("=HH"),
+)
 NAME_BYTES = 16
 ROOM = 65_536
 
@@ -83,6 +96,55 @@ def mtu(name: str) -> int:
     """Return the MTU of an interface; `OSError` if there is none of this name."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as query:
         return _ask(query, GET_MTU, name)
+
+
+def rate_bps(name: str) -> int | None:
+    """Return the rate of an interface; None where its driver does not say."""
+    room = ctypes.create_string_buffer(struct.pack("=I", GET_SETTINGS), SETTINGS_BYTES)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as query:
+        try:
+            fcntl.ioctl(
+                query, ETHTOOL, struct.pack("16sP", os.fsencode(name), ctypes.addressof(room))
+            )
+        except OSError:
+            return None
+    (low,) = struct.unpack_from("=H", room.raw, SPEED_AT)
+    (high,) = struct.unpack_from("=H", room.raw, SPEED_HIGH_AT)
+    if low in (0, SPEED_UNKNOWN) and high in (0, SPEED_UNKNOWN):
+        return None
+    return int(high << 16 | low) * 10**6
+
+
+def addresses() -> list[tuple[str, IPv4Address | IPv6Address]]:
+    """Return all (interface, address) of this network namespace, in the kernel's order."""
+    found: list[tuple[str, IPv4Address | IPv6Address]] = []
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as route:
+        body = OF_ADDRESS.pack(socket.AF_UNSPEC, 0, 0, 0, 0)
+        length = HEADER.size + len(body)
+        route.send(HEADER.pack(length, GET_ADDRESSES, DUMP, 1, 0) + body)
+        while True:
+            data = route.recv(ROOM)
+            while data:
+                length, kind, *_ = HEADER.unpack_from(data)
+                if kind != NEW_ADDRESS:  # the end, or a refusal
+                    return found
+                family, _, _, _, index = OF_ADDRESS.unpack_from(data, HEADER.size)
+                said = _attributes(data[HEADER.size + OF_ADDRESS.size : length])
+                own = said.get(LOCAL) or said.get(ADDRESS)
+                if own and family in (socket.AF_INET, socket.AF_INET6):
+                    found.append((socket.if_indextoname(index), ipaddress.ip_address(own)))
+                data = data[length + 3 & ~3 :]
+
+
+def _attributes(data: bytes) -> dict[int, bytes]:
+    found = {}
+    while len(data) >= ATTRIBUTE.size:
+        length, kind = ATTRIBUTE.unpack_from(data)
+        if length < ATTRIBUTE.size:
+            break
+        found[kind] = data[ATTRIBUTE.size : length]
+        data = data[length + 3 & ~3 :]
+    return found
 
 
 def _ask(query: socket.socket, what: int, name: str) -> int:

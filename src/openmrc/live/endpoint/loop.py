@@ -7,15 +7,25 @@ from every port that has some, what the clock says is due, and then lets the QPs
 
 from __future__ import annotations
 
+import numpy as np
+
 from openmrc.engine import endpoint, loss, ports, requester
 from openmrc.engine import packet as pk
 from openmrc.engine.state import ERROR, NEVER, NO_ERROR, RTS, address, emit, psn_of
 from openmrc.jit import compiled, inlined, inner
 from openmrc.live import syscalls
-from openmrc.live.endpoint import complete, receive, transmit, udp
-from openmrc.live.endpoint.state import MEASURE_BIT, POST_RECV, POST_WRITE_IMM, RX_FRAMES, UDP
+from openmrc.live.endpoint import complete, ip, receive, transmit, udp
+from openmrc.live.endpoint.state import (
+    IP,
+    MEASURE_BIT,
+    POST_RECV,
+    POST_WRITE_IMM,
+    RX_BURSTS,
+    RX_FRAMES,
+    UDP,
+)
 from openmrc.live.memory import fence
-from openmrc.live.syscalls import POLL_IN, POLL_OUT, POLL_PROBLEM, PS_PER_NS
+from openmrc.live.syscalls import POLL_IN, POLL_PROBLEM, PS_PER_NS
 
 EINTR = 4
 LOOK_EVERY = 16  # rounds between two looks at link events while there is work
@@ -79,11 +89,15 @@ def _take(ep, st, qi, q, live, w):
 def _take_frames(ep, st, tx, rx, headend, plane, now):
     """A batch of frames from a port; how many."""
     port = ep.port[plane]
-    n = syscalls.receive(port.fd, rx, RX_FRAMES)
+    n = syscalls.receive(port.fd, rx, RX_BURSTS if ep.ctl[0].mode == IP else RX_FRAMES)
     if n <= 0:
         if n < 0 and n != -transmit.EAGAIN and n != -EINTR:
             port.failed = -n
         return 0
+    if ep.ctl[0].mode == IP:
+        for i in range(n):
+            _take_burst(ep, st, tx, rx, headend, plane, i, now)
+        return n
     port.rx_packets += n
     for i in range(n):
         length = int(rx.message[i].length)
@@ -92,6 +106,24 @@ def _take_frames(ep, st, tx, rx, headend, plane, now):
             length = udp.restore(rx, i, length)
         take_frame(ep, st, tx, headend, rx.data[i, :length], plane, now)
     return n
+
+
+@inner
+def _take_burst(ep, st, tx, rx, headend, plane, i, now):
+    """Datagram `i` that came on a plane: one packet, or several in a row that the kernel joined."""
+    port = ep.port[plane]
+    length = np.int64(rx.message[i].length)
+    port.rx_bytes += length
+    ecn, segment = ip.told(rx, i)
+    if segment <= 0:
+        segment = length
+    at = 0
+    while at < length:  # the headers of the next one are written over the end of this one
+        n = min(segment, length - at)
+        first = ip.restore(ep, rx, i, at, n, plane, ecn)
+        port.rx_packets += 1
+        take_frame(ep, st, tx, headend, rx.data[i, first : udp.AT + at + n], plane, now)
+        at += n
 
 
 @inner
@@ -118,11 +150,10 @@ def _do_what_is_due(ep, st, tx, headend, now):
 @inlined
 def _watch_ports(ep):
     """Ask the kernel about ports that have room again, too, where one was full."""
-    for plane in range(ep.ctl[0].n_planes):
-        events = POLL_IN
-        if ep.port[plane].full:
-            events |= POLL_OUT
-        ep.poll[1 + plane].events = events
+    n_planes = int(ep.ctl[0].n_planes)
+    for plane in range(n_planes):
+        port = ep.port[plane]
+        ep.poll[n_planes + 2 + plane].fd = port.full_fd if port.full else -1  # -1: nothing
 
 
 @inner

@@ -14,7 +14,7 @@ from openmrc.engine.endpoint import NOBODY
 from openmrc.engine.state import PLACED_LENGTH, PLACED_OFFSET, PLACED_REGION
 from openmrc.engine.verdict import OUT_OF_PLACE, PLACED, REFUSED
 from openmrc.jit import inlined, inner
-from openmrc.live.endpoint import state, udp
+from openmrc.live.endpoint import ip, state, udp
 from openmrc.live.syscalls import copy
 from openmrc.wire import addresses, codec, frame
 
@@ -34,11 +34,11 @@ def on_frame(ep, st, headend, data, plane, now):
     if not _is_mine(e, p, headend, ctl, plane):
         ep.reason[plane, state.NOT_MINE] += 1
         return NOBODY
-    there = addresses.read_ipv6(e.inner_src, 0)
-    if there < 0 or there >> addresses.NIC_BITS != plane:
+    there = ip.whose(ep, st, e, p, plane) if ctl.mode == state.IP else _whose(e, plane)
+    if there < 0:
         ep.reason[plane, state.UNKNOWN_SOURCE] += 1
         return NOBODY
-    p.src = there & NIC_MASK
+    p.src = there
     p.dst = ctl.nic
     p.plane = plane
     if p.opcode > pk.LAST_DATA and p.flag_bits & (pk.TRIMMED | pk.TRIMMED_LASTHOP):
@@ -71,11 +71,22 @@ def on_frame(ep, st, headend, data, plane, now):
 @inlined
 def _is_mine(e, p, headend, ctl, plane):
     """Is a frame addressed to this port?"""
+    if ctl.mode == state.IP:  # its socket hears nothing else
+        return True
     if e.ipv4:
         return False
     if ctl.mode == state.UDP:
         return udp.accept(e, p, headend, int(ctl.nic))
     return addresses.read_ipv6(e.inner_dst, 0) == (plane << addresses.NIC_BITS) | int(ctl.nic)
+
+
+@inlined
+def _whose(e, plane):
+    """The NIC that a frame came from, -1 if its source is no port of this plane."""
+    there = addresses.read_ipv6(e.inner_src, 0)
+    if there < 0 or there >> addresses.NIC_BITS != plane:
+        return -1
+    return there & NIC_MASK
 
 
 @inlined

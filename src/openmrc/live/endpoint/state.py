@@ -24,6 +24,12 @@ RX_FRAMES = 16  # of a port at a time: what came on several planes is heard near
 POSTS = 4096  # posted and not yet seen by the loop, of all QPs
 EVENTS = 4096
 
+# Plain UDP (`ip.py`): EVs are source ports, from RoCEv2's own range.
+SOURCE_BASE, SOURCE_PORTS = 0xC000, 1 << 14
+SOURCES_MAX = 64  # of a plane: each is a socket
+NAME_BYTES = 28  # struct sockaddr_in6; struct sockaddr_in is shorter
+RX_BURSTS = 4  # datagrams of many segments at a time: more would fall out of the cache
+
 # Why a frame that came had no effect: the codes of `wire.frame`, these, and the engine's verdicts.
 FRAME_REASONS = 20
 REASON_NAMES = (
@@ -53,7 +59,7 @@ CTL = record_type(
     ("n_qps", "i4"),  # records of QPs that have ever been in use
     ("qpn_mask", "i4"),  # low bits of a QPN: the record's index
     ("spin", "i4"),  # 1: never sleeps
-    ("mode", "i4"),  # NATIVE: a datagram is a frame; UDP: what follows its UDP header
+    ("mode", "i4"),  # NATIVE: a datagram is a frame; UDP, IP: what follows its UDP header
     ("attention", "i4"),  # written by others: return to Python
     *fields("i4", "sleeping", "wake_fd", "event_fd"),
     ("ps_per_byte", "i8"),  # of a port's rate
@@ -72,13 +78,22 @@ PORT = record_type(
     ("first", "i4"),  # frames in its part of the transmit batch that wait: first .. end - 1
     ("end", "i4"),
     ("free_at", "i8"),  # when the link will have sent all that was written for it, ps
-    ("full", "i1"),  # the kernel takes no more for now
+    ("full", "i1"),  # the kernel takes no more for now ...
+    ("full_fd", "i4"),  # ... on this descriptor
+    ("ipv4", "i1"),  # mode IP: not IPv6
+    ("segments", "i1"),  # mode IP: the kernel cuts datagrams into packets
     ("down", "i1"),  # known to be: what is meant for it is lost
     ("failed", "i4"),  # errno of the last send that found the port gone, until looked at
     *fields("i8", "rx_packets", "rx_bytes", "tx_packets", "tx_bytes"),
     ("tx_lost", "i8"),  # frames that a port that is gone did not take
     ("blocked", "i8"),  # times that the kernel took no more
     ("unstamped", "i8"),  # probes and requests without time stamp (row 31)
+)
+
+OUTGOING = record_type(  # beside a slot of the transmit batch, mode IP
+    ("fd", "i4"),  # of the source port
+    ("to", "i4"),  # row of `reach`
+    ("traffic_class", "i4"),
 )
 
 POST = np.dtype(
@@ -132,7 +147,7 @@ EVENT = record_type(
     ("at", "i8"), ("kind", "i4"), ("qpn", "i4"), ("plane", "i4"), ("error", "i4"), ("ev", "u4")
 )
 
-NATIVE, UDP = 0, 1
+NATIVE, UDP, IP = 0, 1, 2
 ECHOES = 256
 MEASURE_BIT = 0x8000
 SIZE_MASK = 31  # of a timestamp: which question about a size it belongs to
@@ -157,7 +172,11 @@ class Endpoint(NamedTuple):
     echo: Any  # int64 [2, ECHOES]: when measuring requests left, and when they were answered
     reason: Any  # int64 [planes, N_REASONS]
     ev_count: Any  # int64, beside the engine's EV: packets sent on it
-    poll: Any  # POLL: wake-up, then the ports, then link events
+    source: Any  # int32 [planes, SOURCE_PORTS]: descriptor of an own source port, or -1
+    reach: Any  # uint8 [peers x planes, NAME_BYTES]: socket addresses of peers, mode IP
+    peer_source: Any  # int32 [peers x planes, SOURCES_MAX]: source ports that peers have, 0 none
+    outgoing: Any  # OUTGOING, beside the slots of the transmit batch
+    poll: Any  # POLL: wake-up, the ports, link events; of full ports, what they wait for
     clock: Any  # int64 [2], room for the kernel
     timeout: Any  # int64 [2]
 
@@ -172,8 +191,9 @@ def new_endpoint(
     cqs: int,
     cqes: int,
     evs: int,
+    peers: int = 0,
 ) -> Endpoint:
-    """A zeroed Endpoint with room for so many of each."""
+    """A zeroed Endpoint with room for so many of each; `peers` are those of plain UDP."""
     return Endpoint(
         ctl=records(1, CTL),
         port=records(planes, PORT),
@@ -190,7 +210,11 @@ def new_endpoint(
         echo=np.zeros((2, ECHOES), np.int64),
         reason=np.zeros((planes, N_REASONS), np.int64),
         ev_count=np.zeros(evs, np.int64),
-        poll=records(planes + 2, POLL),
+        source=np.full((planes, SOURCE_PORTS if peers else 1), -1, np.int32),
+        reach=np.zeros((max(peers, 1) * planes, NAME_BYTES), np.uint8),
+        peer_source=np.zeros((max(peers, 1) * planes, SOURCES_MAX), np.int32),
+        outgoing=records(planes * TX_SLOTS if peers else 1, OUTGOING),
+        poll=records(2 * planes + 2, POLL),
         clock=np.zeros(2, np.int64),
         timeout=np.zeros(2, np.int64),
     )

@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import errno
 
+import numpy as np
+
 from openmrc.engine import endpoint
 from openmrc.engine.state import NEVER, OUT, SENT_MESSAGE, SENT_SEQ
 from openmrc.jit import inlined, inner
 from openmrc.live import syscalls
-from openmrc.live.endpoint import udp
-from openmrc.live.endpoint.state import TX_FRAMES, TX_FULL, TX_SLOTS, UDP
+from openmrc.live.endpoint import ip, udp
+from openmrc.live.endpoint.state import IP, TX_FRAMES, TX_FULL, TX_SLOTS, UDP
 from openmrc.live.memory import bytes_at
 from openmrc.wire import addresses, codec, srv6
 from openmrc.wire.framing import PREAMBLE_GAP_AND_FCS
@@ -45,6 +47,10 @@ def _write(ep, tx, headend, slot, p, payload, source_qpn):
     if ep.ctl[0].mode == UDP:
         if udp.write(tx, slot, p, e, payload, headend):
             _occupy(ep, plane, int(tx.iov[slot].length) + udp.AT)
+        return
+    if ep.ctl[0].mode == IP:
+        if ip.write(ep, tx, slot, p, e, payload):
+            _occupy(ep, plane, np.int64(tx.iov[slot].length) + udp.AT)
         return
     srv6.write_carrier(e.carrier, 0, headend, int(p.src), int(p.dst), int(p.ev))
     addresses.write_ipv6(e.inner_dst, 0, int(p.dst), plane)
@@ -161,7 +167,11 @@ def flush(ep, tx, plane):
         port.first = port.end
     while port.first < port.end:
         first = plane * TX_SLOTS + int(port.first)
-        n = syscalls.send(port.fd, tx, first, port.end - port.first)
+        if ep.ctl[0].mode == IP:
+            n = ip.send(ep, tx, plane, first, int(port.end - port.first))
+        else:
+            port.full_fd = port.fd
+            n = syscalls.send(port.fd, tx, first, port.end - port.first)
         if n < 0:
             if n == -EINTR:
                 continue
@@ -172,9 +182,12 @@ def flush(ep, tx, plane):
                 port.full = 1
                 return
             port.failed = -n
-            port.tx_lost += port.end - port.first
-            port.first = port.end
-            break
+            lost = port.end - port.first
+            if ep.ctl[0].mode == IP:
+                lost = 1  # the next packet may be for another peer
+            port.tx_lost += lost
+            port.first += lost
+            continue
         for i in range(first, first + n):
             port.tx_bytes += tx.iov[i].length
         port.tx_packets += n

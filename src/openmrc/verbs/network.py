@@ -1,0 +1,87 @@
+"""A device on an ordinary network: plain UDP over interfaces or addresses of this host.
+
+    with Device.on_network(["eth0", "eth1"]) as device:      # each is a plane
+        ...
+
+No host file and no fabric: peers are reached where their attributes say. Interfaces say their MTU,
+from which the PMTU follows, and their rate.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from openmrc.engine.parameters import PLANES_MAX
+from openmrc.errors import InputError
+from openmrc.fabric.clos import multiplane
+from openmrc.live.endpoint import planes, state
+from openmrc.live.endpoint.host import Port
+from openmrc.live.endpoint.peers import Reach
+from openmrc.verbs.hostfile import Attachment, limits_of
+
+ACTIVE, BACKUP = 16, 8  # source ports of a plane, unless limits say otherwise
+PMTU = 8192
+MPR = 2048  # packets: what a window of small ones needs, too
+BURST = 8
+SACK_BYTES = 65_536  # a burst of the largest packets
+RATE_MAX_BPS = 400 * 10**9
+
+
+def planes_of(reach: Sequence[Reach]) -> list[str]:
+    """Return where planes are reached, in words."""
+    return [f"{one.address} port {one.port}" for one in reach]
+
+
+@contextlib.contextmanager
+def attached(
+    names: Sequence[str],
+    port: int | None = None,
+    rate_bps: int | None = None,
+    base_rtt_ps: int | None = None,
+    **limits: Any,
+) -> Iterator[Attachment]:
+    """Open the planes; their sockets are closed if the block fails."""
+    if len(names) > PLANES_MAX:
+        raise InputError(f"planes: {len(names)} are named; 1 to {PLANES_MAX} are accepted")
+    if port is not None and not 1 <= port <= 65_535:
+        raise InputError(f"port {port}: 1 to 65535 is accepted")
+    if rate_bps is not None and not 10**6 <= rate_bps <= RATE_MAX_BPS:
+        raise InputError(f"rate {rate_bps} bit/s: 1 Mb/s to 400 Gb/s is accepted")
+    found = planes.find(names)
+    own = limits_of(
+        {
+            "trimming": False,
+            "pmtu": PMTU,
+            "mpr": MPR,
+            "burst": BURST,
+            "sack_bytes": SACK_BYTES,
+            "evs_active": ACTIVE * len(found),
+            "evs_backup": BACKUP * len(found),
+            **limits,
+        }
+    )
+    sources = sum(own.evs_per_plane(len(found)))
+    if sources > state.SOURCES_MAX:
+        raise InputError(
+            f"evs_active and evs_backup: {sources} source ports of a plane;"
+            f" up to {state.SOURCES_MAX} are accepted"
+        )
+    rates = [plane.rate_bps for plane in found if plane.rate_bps]
+    rate = rate_bps or min(rates, default=planes.RATE_BPS)
+    with planes.opened(found, sources, port) as opened:
+        yield Attachment(
+            fabric=multiplane(own.qps + 1, len(found), rate, own.qps + 1, 1, 0, 0),
+            nic=0,
+            ports=[
+                Port(one.hears.fileno(), bytes(6), one.plane.interface, one.plane.mtu, one)
+                for one in opened
+            ],
+            limits=own,
+            base_rtt_ps=base_rtt_ps,
+            mode=state.IP,
+            sockets=[
+                each for one in opened for each in (one.hears, *(own for _, own in one.sends))
+            ],
+        )
