@@ -123,9 +123,12 @@ def test_another_version_is_refused_and_hears_why() -> None:
 
             thread, found = in_background(accept)
             line = exchange.Line(socket.create_connection(("127.0.0.1", listener.port)))
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(exchange, "VERSION", version)  # of this end's word alone
-                line.authenticate(SECRET, exchange.CLIENT)
+            line.send({"openmrc": version, "nonce": "mine"})
+            theirs = str(line.receive()["nonce"])
+            line.send({"proof": exchange._proof(SECRET, exchange.CLIENT, theirs, "mine")})
+            assert (
+                "proof" in line.receive()
+            )  # the version is spoken of only to who knows the secret
             told = line.receive()
             thread.join(PATIENCE_S)
             line.close()
