@@ -213,9 +213,9 @@ class Host:
             e.srv6 = self.mode == state.NATIVE
             e.hop_limit = e.inner_hop_limit = HOP_LIMIT
             e.udp_port, e.pkey = UDP_PORT, PKEY_DEFAULT
-        ep.envelope.ports_from_1 = self.limits.ports_from_1
             if wire.sockets is not None:
                 self._init_sockets(plane, wire.sockets)
+        ep.envelope.ports_from_1 = self.limits.ports_from_1
         poll = ep.poll
         poll[0].fd = ctl.wake_fd
         poll[1 : planes + 1].fd = [wire.fd for wire in self.wires]
