@@ -10,8 +10,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 checksum = $(shell { pwd; cat pyproject.toml $(1); } | cksum | cut -d ' ' -f 1)
 INSTALLED := $(VENV)/installed-$(call checksum,requirements.lock)
 INSTALLED_TEST := $(VENV)/installed-test-$(call checksum,requirements-test.lock)
+INSTALLED_TORCH := $(VENV)/installed-torch-$(call checksum,requirements-torch.lock)
 
-.PHONY: demo test format lock clean
+.PHONY: demo test format torch torch-suite lock clean
 
 demo: $(INSTALLED)
 	$(BIN)/mrc demo
@@ -21,6 +22,15 @@ test: $(INSTALLED_TEST)
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m mypy
 	$(BIN)/python -m pytest -n auto
+
+# What the tests of `torch/` need; without it they are skipped. On Linux PyPI's wheel brings gigabytes
+# for GPUs: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu has one without.
+torch: $(INSTALLED_TORCH)
+
+# PyTorch's own tests of torch.distributed, over MRC.
+torch-suite: $(INSTALLED_TORCH)
+	OMP_NUM_THREADS=1 BACKEND=mrc WORLD_SIZE=3 $(BIN)/python -m pytest -W ignore -p no:xdist \
+		--show-capture=no tests/torch/dist_suite.py
 
 format: $(INSTALLED_TEST)
 	$(BIN)/python -m ruff check --fix .
@@ -42,6 +52,11 @@ $(INSTALLED):
 
 $(INSTALLED_TEST):
 	$(call install,requirements-test.lock,$(VENV)/installed-test-*)
+
+$(INSTALLED_TORCH): $(INSTALLED_TEST)
+	$(BIN)/python -m pip install --quiet -r requirements-torch.lock
+	@rm -f $(VENV)/installed-torch-*
+	@touch $@
 
 # Where there is a wheel of it; pip freeze does not say.
 ATHERIS := sys_platform == 'linux' and platform_machine == 'x86_64' and python_version < '3.14'

@@ -41,6 +41,7 @@ COMPILED_PARTS = (
     "sim/**/*.py",
     "live/**/*.py",
     "bench/bare.py",
+    "torch/kernels.py",
 )
 
 

@@ -1,0 +1,303 @@
+"""Collectives, as generators over sends and receives: each yields what it waits for.
+
+Ranks are those of the group. What is reduced where, and in which order, follows from sizes and
+ranks alone, so a result never depends on timing; and each element is reduced in one place and
+copied from there, or in rank order everywhere, so all ranks have the same bits.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.errors import InputError
+from openmrc.torch.memory import Bytes
+from openmrc.torch.pair import EAGER, Key
+from openmrc.torch.progress import Operation, Progress, Strand, Transfer
+
+Array = npt.NDArray[Any]
+Combine = Callable[[Array, Array], None]
+
+STRAND_BYTES, STRANDS_MAX = 4 << 20, 4  # a large tensor goes in pieces, side by side
+STEPS_PER_STRAND = 1 << 16
+VARIABLE = "OPENMRC_ALL_REDUCE"
+DIRECT_RANKS_MAX = 8
+TREE_BYTES_MAX = 1 << 16
+
+
+@dataclass(frozen=True)
+class Context:
+    """An operation among its group: `ranks[i]` is the peer that is rank i of the group."""
+
+    progress: Progress
+    op: Operation
+    ranks: Sequence[int]
+    me: int
+    group: int
+    seq: int
+    first_step: int = 0
+
+    @property
+    def n(self) -> int:
+        """How many ranks."""
+        return len(self.ranks)
+
+    def others(self) -> list[int]:
+        """All ranks but this, beginning with the next one."""
+        return [(self.me + i) % self.n for i in range(1, self.n)]
+
+    def send(self, to: int, step: int, data: Array) -> Transfer:
+        """Send an array to a rank."""
+        key = Key(self.group, 0, self.seq, self.first_step + step)
+        return self.progress.send(self.op, self.ranks[to], key, as_bytes(data))
+
+    def receive(self, of: int, step: int, data: Array) -> Transfer:
+        """Receive an array of a rank."""
+        key = Key(self.group, 0, self.seq, self.first_step + step)
+        return self.progress.receive(self.op, self.ranks[of], key, as_bytes(data))
+
+    def room(self, like: Array) -> Array:
+        """Scratch memory for as much."""
+        return self.progress.scratch(self.op, like.nbytes).view(like.dtype)
+
+
+def as_bytes(data: Array) -> Bytes:
+    """The bytes of an array."""
+    return data.view(np.uint8)
+
+
+def share(n: int, of: int, i: int) -> slice:
+    """Part i of n elements, in `of` parts of nearly the same size."""
+    return slice(n * i // of, n * (i + 1) // of)
+
+
+# --- all-reduce
+
+
+def all_reduce_strands(
+    context: Callable[[int], Context], x: Array, combine: Combine
+) -> Iterator[Strand]:
+    """The strands of an all-reduce in place: the algorithm by size and number of ranks, or that
+    of `OPENMRC_ALL_REDUCE`. `context(step)` is one that counts its steps from there.
+    """
+    n = context(0).n
+    name = os.environ.get(VARIABLE) or choose(x.nbytes, n)
+    if name not in ALL_REDUCE:
+        raise InputError(f"{VARIABLE} = {name!r}: {', '.join(ALL_REDUCE)} are accepted")
+    strands = min(max(x.nbytes // STRAND_BYTES, 1), STRANDS_MAX) if name == "ring" else 1
+    for i in range(strands):
+        piece = x[share(len(x), strands, i)]
+        yield ALL_REDUCE[name](context(i * STEPS_PER_STRAND), piece, combine)
+
+
+def choose(n_bytes: int, n: int) -> str:
+    """Which all-reduce is quickest for so many bytes among n ranks."""
+    if n <= DIRECT_RANKS_MAX and n_bytes <= EAGER:
+        return "direct"
+    if n > DIRECT_RANKS_MAX and n_bytes <= TREE_BYTES_MAX:
+        return "tree"
+    return "ring"
+
+
+def all_reduce_direct(c: Context, x: Array, combine: Combine) -> Strand:
+    """Everybody sends to everybody, and adds in rank order: one way, for what is small."""
+    rooms = {r: c.room(x) for r in c.others()}
+    yield [
+        *[c.receive(r, 0, rooms[r]) for r in c.others()],
+        *[c.send(r, 0, x) for r in c.others()],
+    ]
+    rooms[c.me] = x
+    total = rooms[0] if c.me else c.room(x)
+    if not c.me:
+        total[:] = x
+    for r in range(1, c.n):
+        combine(total, rooms[r])
+    x[:] = total
+
+
+def all_reduce_ring(c: Context, x: Array, combine: Combine) -> Strand:
+    """Reduce-scatter, then all-gather, around a ring: each link carries 2 (n - 1) / n of it."""
+    right, left = (c.me + 1) % c.n, (c.me - 1) % c.n
+    parts = [x[share(len(x), c.n, i)] for i in range(c.n)]
+    for step in range(c.n - 1):
+        out, into = parts[(c.me - step) % c.n], parts[(c.me - step - 1) % c.n]
+        room = c.room(into)
+        yield [c.receive(left, step, room), c.send(right, step, out)]
+        combine(into, room)
+    for step in range(c.n - 1):
+        out, into = parts[(c.me + 1 - step) % c.n], parts[(c.me - step) % c.n]
+        yield [c.receive(left, c.n + step, into), c.send(right, c.n + step, out)]
+
+
+def all_reduce_tree(c: Context, x: Array, combine: Combine) -> Strand:
+    """To rank 0 up a binomial tree and back down: 2 log2(n) messages, for many ranks."""
+    yield from reduce_tree(c, x, combine, 0)
+    yield from broadcast(_behind(c), x, 0)
+
+
+def all_reduce_halving(c: Context, x: Array, combine: Combine) -> Strand:
+    """Recursive halving, then doubling: 2 log2(n) messages that halve each time. Ranks beyond a
+    power of two give theirs to another, and are told the result.
+    """
+    power = 1 << (c.n.bit_length() - 1)
+    extra = c.n - power
+    if c.me >= power:
+        yield [c.send(c.me - power, 0, x)]
+        yield [c.receive(c.me - power, 1, x)]
+        return
+    if c.me < extra:
+        room = c.room(x)
+        yield [c.receive(c.me + power, 0, room)]
+        combine(x, room)
+    low, high, step, way = 0, len(x), 2, []
+    half = power // 2
+    while half:
+        other, middle = c.me ^ half, (low + high) // 2
+        mine, its = (low, middle), (middle, high)
+        if c.me & half:
+            mine, its = its, mine
+        room = c.room(x[slice(*mine)])
+        yield [c.receive(other, step, room), c.send(other, step, x[slice(*its)])]
+        _in_order(combine, x[slice(*mine)], room, c.me < other)
+        way.append((other, mine, its))
+        low, high = mine
+        half, step = half // 2, step + 1
+    for other, mine, its in reversed(way):
+        yield [
+            c.receive(other, step, x[slice(*its)]),
+            c.send(other, step, x[slice(*mine)]),
+        ]
+        step += 1
+    if c.me < extra:
+        yield [c.send(c.me + power, 1, x)]
+
+
+def _in_order(combine: Combine, x: Array, other: Array, first: bool) -> None:
+    """`x` first, or second: what is no number keeps the same bits at both ends."""
+    if first:
+        combine(x, other)
+    else:
+        combine(other, x)
+        x[:] = other
+
+
+ALL_REDUCE: dict[str, Callable[[Context, Array, Combine], Strand]] = {
+    "direct": all_reduce_direct,
+    "ring": all_reduce_ring,
+    "tree": all_reduce_tree,
+    "halving": all_reduce_halving,
+}
+
+
+# --- one to all, all to one
+
+
+def _behind(c: Context) -> Context:
+    steps = c.first_step + STEPS_PER_STRAND // 2
+    return Context(c.progress, c.op, c.ranks, c.me, c.group, c.seq, steps)
+
+
+def broadcast(c: Context, x: Array, root: int) -> Strand:
+    """Down a binomial tree."""
+    me = (c.me - root) % c.n
+    bit = 1
+    while bit < c.n:
+        if me & bit:
+            yield [c.receive((me - bit + root) % c.n, 0, x)]
+            break
+        bit *= 2
+    sends = []
+    bit //= 2
+    while bit:
+        if me + bit < c.n:
+            sends.append(c.send((me + bit + root) % c.n, 0, x))
+        bit //= 2
+    yield sends
+
+
+def reduce_tree(c: Context, x: Array, combine: Combine, root: int) -> Strand:
+    """Up a binomial tree, into the root's array; that of others is used on the way."""
+    me = (c.me - root) % c.n
+    bit = 1
+    while bit < c.n:
+        if me & bit:
+            yield [c.send((me - bit + root) % c.n, 0, x)]
+            return
+        if me + bit < c.n:
+            room = c.room(x)
+            yield [c.receive((me + bit + root) % c.n, 0, room)]
+            combine(x, room)
+        bit *= 2
+
+
+def gather(c: Context, x: Array, parts: Sequence[Array], root: int) -> Strand:
+    """Every rank's array to the root."""
+    if c.me != root:
+        yield [c.send(root, 0, x)]
+        return
+    parts[root][:] = x
+    yield [c.receive(r, 0, parts[r]) for r in c.others()]
+
+
+def scatter(c: Context, x: Array, parts: Sequence[Array], root: int) -> Strand:
+    """One array of the root to each rank."""
+    if c.me != root:
+        yield [c.receive(root, 0, x)]
+        return
+    x[:] = parts[root]
+    yield [c.send(r, 0, parts[r]) for r in c.others()]
+
+
+# --- all to all
+
+
+def all_gather(c: Context, x: Array, parts: Sequence[Array]) -> Strand:
+    """Every rank's array to all others."""
+    yield [
+        *[c.receive(r, 0, parts[r]) for r in reversed(c.others())],
+        *[c.send(r, 0, x) for r in c.others()],
+    ]
+    parts[c.me][:] = x
+
+
+def reduce_scatter(c: Context, x: Array, parts: Sequence[Array], combine: Combine) -> Strand:
+    """Part r of all ranks, reduced in rank order, to rank r."""
+    own = parts[c.me]
+    rooms = {r: c.room(own) for r in c.others()}
+    yield [
+        *[c.receive(r, 0, rooms[r]) for r in reversed(c.others())],
+        *[c.send(r, 0, parts[r]) for r in c.others()],
+    ]
+    rooms[c.me] = own
+    total = rooms[0] if c.me else c.room(own)
+    if not c.me:
+        total[:] = own
+    for r in range(1, c.n):
+        combine(total, rooms[r])
+    x[:] = total
+
+
+def all_to_all(c: Context, out: Sequence[Array], into: Sequence[Array]) -> Strand:
+    """Array r of each rank to rank r."""
+    yield [
+        *[c.receive(r, 0, into[r]) for r in reversed(c.others())],
+        *[c.send(r, 0, out[r]) for r in c.others()],
+    ]
+    into[c.me][:] = out[c.me]
+
+
+def barrier(c: Context) -> Strand:
+    """Dissemination: after log2(n) rounds everybody has heard of everybody."""
+    nothing = np.empty(0, np.uint8)
+    distance, step = 1, 0
+    while distance < c.n:
+        yield [
+            c.receive((c.me - distance) % c.n, step, nothing),
+            c.send((c.me + distance) % c.n, step, nothing),
+        ]
+        distance, step = 2 * distance, step + 1

@@ -1,0 +1,101 @@
+"""The adapter for torch 2.14 and later: a `Backend` within torch's own group, device map kept.
+
+Written from torch's sources; there is no test of it here, as the tests run with torch 2.13. torch
+2.14 and 2.15 forward only `wait` and `get_future` of a work object made in Python.
+`OPENMRC_ADAPTER=group` asks for the process group of 2.13 there.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch
+
+from openmrc.errors import InputError
+from openmrc.torch import group
+
+VARIABLE = "OPENMRC_ADAPTER"
+FIRST = (2, 14)
+
+
+def wanted() -> bool:
+    """Whether this torch is to have the `Backend` adapter."""
+    asked = os.environ.get(VARIABLE, "")
+    if asked not in ("", "group", "backend"):
+        raise InputError(f"{VARIABLE} = {asked!r}: group and backend are accepted")
+    version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
+    return asked == "backend" or (asked == "" and version >= FIRST)
+
+
+def create(opts: Any, pg_options: Any = None) -> Any:
+    """The backend of a group."""
+    return _class()(group.create(opts, pg_options))
+
+
+def _class() -> Any:
+    """A class that torch 2.13 could not have: its `Backend` has no constructor."""
+    import torch.distributed as dist
+    from torch._C._distributed_c10d import Backend
+
+    base: Any = getattr(dist, "BackendBase", Backend)
+
+    class MrcBackend(base):
+        """All that is asked of it, the process group's core does."""
+
+        def __init__(self, inside: group.MrcProcessGroup) -> None:
+            super().__init__(inside.rank(), inside.size())
+            self._inside = inside
+
+        def getBackendName(self) -> str:  # noqa: N802  C++'s name
+            return inside_name(self._inside)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inside, name)
+
+    for name in FORWARDED:
+        setattr(MrcBackend, name, _forward(name))
+    return MrcBackend
+
+
+FORWARDED = (
+    "allreduce",
+    "allreduce_coalesced",
+    "broadcast",
+    "reduce",
+    "allgather",
+    "allgather_coalesced",
+    "_allgather_base",
+    "all_gather_single",
+    "all_gather_single_coalesced",
+    "allgather_into_tensor_coalesced",
+    "reduce_scatter",
+    "_reduce_scatter_base",
+    "reduce_scatter_single",
+    "reduce_scatter_single_coalesced",
+    "reduce_scatter_tensor_coalesced",
+    "gather",
+    "scatter",
+    "alltoall",
+    "alltoall_base",
+    "all_to_all_single",
+    "barrier",
+    "send",
+    "recv",
+    "recv_anysource",
+    "shutdown",
+    "abort",
+)
+
+
+def inside_name(inside: group.MrcProcessGroup) -> str:
+    """The name that torch is told."""
+    return inside.getBackendName()
+
+
+def _forward(name: str) -> Any:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self._inside, name)(*args, **kwargs)
+
+    call.__name__ = name
+    return call

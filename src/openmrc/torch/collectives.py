@@ -1,0 +1,450 @@
+"""The core of both adapters: operations on tensors of one group.
+
+A contiguous tensor on the CPU is used where it is; of another a copy is made, and what the
+operation fills is copied back when it is over. A tensor of a GPU is staged the same way.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from openmrc.errors import InputError, OpenMrcError
+from openmrc.torch import algorithms, kernels
+from openmrc.torch.algorithms import Array, Combine, Context
+from openmrc.torch.memory import bytes_at
+from openmrc.torch.progress import Operation, Strand, Transfer
+from openmrc.torch.work import MrcWork
+from openmrc.torch.world import World
+
+Op = dist.ReduceOp.RedOpType
+STEPS_PER_TENSOR = algorithms.STEPS_PER_STRAND * algorithms.STRANDS_MAX
+
+# How the elements of a type lie in memory.
+DTYPES: dict[torch.dtype, Any] = {
+    torch.float32: np.float32,
+    torch.float64: np.float64,
+    torch.float16: np.uint16,
+    torch.bfloat16: np.uint16,
+    torch.uint8: np.uint8,
+    torch.int8: np.int8,
+    torch.int16: np.int16,
+    torch.int32: np.int32,
+    torch.int64: np.int64,
+    torch.bool: np.uint8,
+    torch.complex64: np.complex64,
+    torch.complex128: np.complex128,
+}
+SUMS = (Op.SUM, Op.AVG, Op.PREMUL_SUM)
+_BITS = {Op.BAND: kernels.bits_and, Op.BOR: kernels.bits_or, Op.BXOR: kernels.bits_xor}
+_NUMBERS = {
+    Op.SUM: kernels.add,
+    Op.PRODUCT: kernels.multiply,
+    Op.MIN: kernels.least,
+    Op.MAX: kernels.most,
+}
+_SHORT = {
+    torch.bfloat16: {
+        Op.SUM: kernels.add_bf16,
+        Op.PRODUCT: kernels.multiply_bf16,
+        Op.MIN: kernels.least_bf16,
+        Op.MAX: kernels.most_bf16,
+    },
+    torch.float16: {
+        Op.SUM: kernels.add_f16,
+        Op.PRODUCT: kernels.multiply_f16,
+        Op.MIN: kernels.least_f16,
+        Op.MAX: kernels.most_f16,
+    },
+}
+# torch adds truth values as "or" and multiplies them as "and"
+_TRUTH = {
+    Op.SUM: kernels.bits_or,
+    Op.PRODUCT: kernels.bits_and,
+    Op.MIN: kernels.bits_and,
+    Op.MAX: kernels.bits_or,
+    **_BITS,
+}
+
+
+def plain(op: Any) -> Any:
+    """The kind of a reduction: `ReduceOp.SUM == x` is False where `x == ReduceOp.SUM` is True."""
+    return getattr(op, "op", op)
+
+
+def combine_of(dtype: torch.dtype, op: Any) -> Combine:
+    """The function that reduces tensors of a type; `InputError` if there is none."""
+    kind = plain(op)
+    if kind in SUMS:
+        kind = Op.SUM
+    table: dict[Any, Any] = _NUMBERS
+    if dtype in _SHORT:
+        table = _SHORT[dtype]
+    elif dtype == torch.bool:
+        table = _TRUTH
+    elif dtype.is_complex:
+        table = {one: _NUMBERS[one] for one in (Op.SUM, Op.PRODUCT)}
+    elif not dtype.is_floating_point:
+        table = {**_NUMBERS, **_BITS}
+    if dtype not in DTYPES or kind not in table:
+        raise InputError(f"{plain(op).name} of {dtype}: there is no such reduction")
+    return table[kind]
+
+
+class Span:
+    """The memory of a tensor, or of its copy."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+        there = tensor.detach()
+        if there.device.type != "cpu":
+            there = there.cpu().contiguous()
+        elif not there.is_contiguous() or there.is_conj() or there.is_neg():
+            there = there.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
+        self.used = there
+        self.is_copy = there.data_ptr() != tensor.data_ptr()
+        n = there.numel() * there.element_size()
+        kind = DTYPES.get(there.dtype, np.uint8)
+        self.array: Array = bytes_at(there.data_ptr(), n).view(kind)
+
+    def copy_back(self) -> None:
+        """After it was filled."""
+        if self.is_copy:
+            with torch.no_grad():
+                self.tensor.copy_(self.used)
+
+
+class Collectives:
+    """What can be asked of a group; `ranks` are the members' ranks in the world."""
+
+    def __init__(
+        self, world: World, name: str, ranks: Sequence[int], rank: int, timeout_s: float
+    ) -> None:
+        self.world, self.name, self.ranks, self.rank = world, name, list(ranks), rank
+        self.group = zlib.crc32(name.encode())
+        self.timeout_s = timeout_s
+        self.seq = 0
+
+    def rename(self, name: str) -> None:
+        """torch tells a group's name after it was made; nothing was posted before."""
+        self.name, self.group = name, zlib.crc32(name.encode())
+
+    def _post(
+        self,
+        what: str,
+        strands: Callable[[Callable[[int], Context]], Iterable[Strand]],
+        used: Sequence[Span],
+        filled: Sequence[Span],
+        opts: Any = None,
+        at_end: Callable[[], None] | None = None,
+    ) -> MrcWork:
+        if self.world.closed:
+            raise OpenMrcError(f"{what}: the process group was destroyed")
+        op = Operation(f"{what} of group {self.name!r}", self.ranks, self._timeout_of(opts))
+        seq, self.seq = self.seq, self.seq + 1
+        progress = self.world.progress
+
+        def context(step: int) -> Context:
+            return Context(progress, op, self.ranks, self.rank, self.group, seq, step)
+
+        op.strands = list(strands(context))
+        work = MrcWork(op, [span.tensor for span in filled or used], (*used, *filled))
+
+        def finish() -> None:
+            for span in filled:
+                span.copy_back()
+            if at_end is not None:
+                at_end()
+
+        work.at_end = finish
+        progress.post(op)
+        return work
+
+    def _timeout_of(self, opts: Any) -> float:
+        given = getattr(opts, "timeout", None)
+        seconds = given.total_seconds() if isinstance(given, timedelta) else 0.0
+        return seconds if seconds > 0 else self.timeout_s
+
+    # --- reductions
+
+    def all_reduce(
+        self, tensors: Sequence[torch.Tensor], op: Any, opts: Any = None, what: str = "all_reduce"
+    ) -> MrcWork:
+        """Reduce each tensor in place."""
+        if tensors[0].is_sparse:
+            return self._sparse(tensors[0], op, opts)
+        combines = [combine_of(t.dtype, op) for t in tensors]
+        _scale_before(tensors, op)
+        spans = [Span(t) for t in tensors]
+
+        def strands(context: Callable[[int], Context]) -> Iterator[Strand]:
+            for i, (span, combine) in enumerate(zip(spans, combines, strict=True)):
+                of = partial(_further, context, i * STEPS_PER_TENSOR)
+                yield from algorithms.all_reduce_strands(of, span.array, combine)
+
+        return self._post(what, strands, [], spans, opts, lambda: _scale_after(tensors, op, self))
+
+    def reduce(self, tensor: torch.Tensor, op: Any, root: int, opts: Any = None) -> MrcWork:
+        """Reduce into the root's tensor."""
+        combine = combine_of(tensor.dtype, op)
+        if root == self.rank:
+            _scale_before([tensor], op)
+            span = Span(tensor)
+            return self._post(
+                "reduce",
+                lambda c: [algorithms.reduce_tree(c(0), span.array, combine, root)],
+                [],
+                [span],
+                opts,
+                lambda: _scale_after([tensor], op, self),
+            )
+        copy = tensor.detach().clone()
+        _scale_before([copy], op)
+        used = Span(copy)
+        return self._post(
+            "reduce",
+            lambda c: [algorithms.reduce_tree(c(0), used.array, combine, root)],
+            [used],
+            [],
+            opts,
+        )
+
+    def reduce_scatter(
+        self,
+        outputs: Sequence[torch.Tensor],
+        inputs: Sequence[Sequence[torch.Tensor]],
+        op: Any,
+        opts: Any = None,
+    ) -> MrcWork:
+        """Reduce the tensors of `inputs[i]`, one a rank, each into `outputs[i]` of its rank."""
+        combine = combine_of(outputs[0].dtype, op)
+        factor = _factor(op)
+        if factor is not None:
+            inputs = [[part * factor for part in parts] for parts in inputs]
+        filled = [Span(t) for t in outputs]
+        used = [[Span(part) for part in parts] for parts in inputs]
+
+        def strands(context: Callable[[int], Context]) -> Iterator[Strand]:
+            for i, (into, parts) in enumerate(zip(filled, used, strict=True)):
+                arrays = [part.array for part in parts]
+                yield algorithms.reduce_scatter(
+                    context(i * STEPS_PER_TENSOR), into.array, arrays, combine
+                )
+
+        return self._post(
+            "reduce_scatter",
+            strands,
+            [part for parts in used for part in parts],
+            filled,
+            opts,
+            lambda: _scale_after(outputs, op, self),
+        )
+
+    # --- copies
+
+    def broadcast(self, tensors: Sequence[torch.Tensor], root: int, opts: Any = None) -> MrcWork:
+        """Copy the root's tensors to all."""
+        spans = [Span(t) for t in tensors]
+        return self._post(
+            "broadcast",
+            lambda c: [
+                algorithms.broadcast(c(i * STEPS_PER_TENSOR), span.array, root)
+                for i, span in enumerate(spans)
+            ],
+            [],
+            spans,
+            opts,
+        )
+
+    def all_gather(
+        self,
+        outputs: Sequence[Sequence[torch.Tensor]],
+        inputs: Sequence[torch.Tensor],
+        opts: Any = None,
+        what: str = "all_gather",
+    ) -> MrcWork:
+        """Copy `inputs[i]` of rank r into `outputs[i][r]` of all."""
+        used = [Span(t) for t in inputs]
+        filled = [[Span(t) for t in parts] for parts in outputs]
+        return self._post(
+            what,
+            lambda c: [
+                algorithms.all_gather(
+                    c(i * STEPS_PER_TENSOR), one.array, [part.array for part in parts]
+                )
+                for i, (one, parts) in enumerate(zip(used, filled, strict=True))
+            ],
+            used,
+            [part for parts in filled for part in parts],
+            opts,
+        )
+
+    def gather(
+        self, parts: Sequence[torch.Tensor], tensor: torch.Tensor, root: int, opts: Any = None
+    ) -> MrcWork:
+        """Copy every rank's tensor to the root."""
+        used, filled = Span(tensor), [Span(t) for t in parts]
+        arrays = [part.array for part in filled]
+        return self._post(
+            "gather",
+            lambda c: [algorithms.gather(c(0), used.array, arrays, root)],
+            [used],
+            filled,
+            opts,
+        )
+
+    def scatter(
+        self, tensor: torch.Tensor, parts: Sequence[torch.Tensor], root: int, opts: Any = None
+    ) -> MrcWork:
+        """Copy one tensor of the root to each rank."""
+        filled, used = Span(tensor), [Span(t) for t in parts]
+        arrays = [part.array for part in used]
+        return self._post(
+            "scatter",
+            lambda c: [algorithms.scatter(c(0), filled.array, arrays, root)],
+            used,
+            [filled],
+            opts,
+        )
+
+    def all_to_all(
+        self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any = None
+    ) -> MrcWork:
+        """Copy `inputs[r]` into `outputs[this rank]` of rank r."""
+        used, filled = [Span(t) for t in inputs], [Span(t) for t in outputs]
+        out, into = [one.array for one in used], [one.array for one in filled]
+        return self._post(
+            "all_to_all", lambda c: [algorithms.all_to_all(c(0), out, into)], used, filled, opts
+        )
+
+    def barrier(self, opts: Any = None) -> MrcWork:
+        """All ranks have come."""
+        return self._post("barrier", lambda c: [algorithms.barrier(c(0))], [], [], opts)
+
+    # --- point to point
+
+    def send(self, tensor: torch.Tensor, to: int, tag: int) -> MrcWork:
+        """Send a tensor."""
+        span, progress = Span(tensor), self.world.progress
+
+        def strand(c: Context) -> Strand:
+            data = algorithms.as_bytes(span.array)
+            yield [progress.send_next(c.op, c.ranks[to], self.group, tag, data)]
+
+        return self._between(f"send to rank {to}", strand, to, [span], [])
+
+    def receive(self, tensor: torch.Tensor, of: int | None, tag: int) -> MrcWork:
+        """Receive a tensor of a rank, or of anybody."""
+        span, progress = Span(tensor), self.world.progress
+
+        def strand(c: Context) -> Strand:
+            data = algorithms.as_bytes(span.array)
+            yield [self._receive(progress, c, of, tag, data)]
+            if c.op.source is not None:
+                c.op.source = self.ranks.index(c.op.source)
+
+        return self._between(
+            f"receive of rank {'any' if of is None else of}", strand, of, [], [span]
+        )
+
+    def _receive(self, progress: Any, c: Context, of: int | None, tag: int, data: Any) -> Transfer:
+        if of is None:
+            return progress.receive_any(c.op, self.group, tag, data)
+        c.op.source = self.ranks[of]
+        return progress.receive_next(c.op, self.ranks[of], self.group, tag, data)
+
+    def _between(
+        self,
+        what: str,
+        strand: Callable[[Context], Strand],
+        other: int | None,
+        used: list[Span],
+        filled: list[Span],
+    ) -> MrcWork:
+        seq = self.seq  # counts collectives alone: not all ranks take part in this
+        work = self._post(what, lambda c: [strand(c(0))], used, filled)
+        self.seq = seq
+        return work
+
+    # --- sparse
+
+    def _sparse(self, tensor: torch.Tensor, op: Any, opts: Any) -> MrcWork:
+        """Sum sparse tensors: all ranks' indices and values to all, added in rank order."""
+        if plain(op) != Op.SUM:
+            raise InputError(f"{plain(op).name} of a sparse tensor: only SUM is defined")
+        mine = tensor.coalesce()
+        indices, values = mine.indices().contiguous(), mine.values().contiguous()
+        n, me, dims = len(self.ranks), self.rank, indices.shape[0]
+        counts = torch.zeros(n, dtype=torch.int64)
+        counts[me] = indices.shape[1]
+        count_span, keep = Span(counts), []
+        there: list[tuple[torch.Tensor, torch.Tensor]] = []
+
+        def strand(context: Callable[[int], Context]) -> Strand:
+            c = context(0)
+            parts = [count_span.array[r : r + 1] for r in range(n)]
+            yield from algorithms.all_gather(c, parts[me].copy(), parts)
+            for r in range(n):
+                count = int(counts[r])
+                there.append(
+                    (
+                        torch.empty((dims, count), dtype=torch.int64),
+                        torch.empty((count, *values.shape[1:]), dtype=values.dtype),
+                    )
+                )
+            for step, own in enumerate((indices, values)):
+                spans = [Span(pair[step]) for pair in there]
+                source = Span(own)
+                keep.extend([*spans, source])
+                yield from algorithms.all_gather(
+                    context((step + 1) * 8), source.array, [span.array for span in spans]
+                )
+
+        def add() -> None:
+            total = torch.sparse_coo_tensor(*there[0], tensor.shape)
+            for pair in there[1:]:
+                total = total + torch.sparse_coo_tensor(*pair, tensor.shape)
+            with torch.no_grad():
+                tensor.copy_(total.coalesce())
+
+        work = self._post("all_reduce", lambda c: [strand(c)], [count_span], [], opts, add)
+        work._result = [tensor]
+        return work
+
+
+def _further(context: Callable[[int], Context], base: int, step: int) -> Context:
+    return context(base + step)
+
+
+def _factor(op: Any) -> Any:
+    """What PREMUL_SUM multiplies by; None of others."""
+    if plain(op) != Op.PREMUL_SUM:
+        return None
+    state = op.__getstate__()  # (kind, factor): the only way that torch offers
+    return state[1]
+
+
+def _scale_before(tensors: Sequence[torch.Tensor], op: Any) -> None:
+    factor = _factor(op)
+    if factor is not None:
+        with torch.no_grad():
+            for t in tensors:
+                t.mul_(factor)
+
+
+def _scale_after(tensors: Sequence[torch.Tensor], op: Any, group: Collectives) -> None:
+    if plain(op) != Op.AVG:
+        return
+    with torch.no_grad():
+        for t in tensors:
+            if t.is_floating_point() or t.is_complex():
+                t.div_(len(group.ranks))
+            else:
+                t.div_(len(group.ranks), rounding_mode="trunc")

@@ -1,0 +1,404 @@
+"""The adapter for torch 2.13: a `ProcessGroup` in Python takes the place of torch's own.
+
+C++ (DDP's reducer, functional collectives) sees the methods of `PyProcessGroup.hpp` alone; the rest
+is called from Python. Both keep the group's name, each in its own way.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from openmrc.errors import InputError
+from openmrc.torch.collectives import Collectives
+from openmrc.torch.work import MrcWork
+from openmrc.torch.world import PeerError, World
+
+WORLD_NAME = "world"
+_worlds: list[World] = []
+
+
+class Capabilities:
+    """What torch asks of the backend of a device (`_get_backend`)."""
+
+    supports_coalescing = False
+    supports_splitting = False
+    supports_time_estimate = False
+    supports_shrinking = False
+
+    def __init__(self, group: MrcProcessGroup) -> None:
+        self._group = group
+        self.options = Options(group)
+
+    def supports_tensor_alloc(self, device: torch.device) -> bool:
+        """No: any memory will do."""
+        return False
+
+    def _set_default_timeout(self, timeout: timedelta) -> None:
+        self._group.core.timeout_s = timeout.total_seconds()
+
+    def _set_sequence_number_for_group(self) -> None:
+        """Both ends count from 0."""
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self._group.core.seq
+
+
+class Options:
+    """`options._timeout` of a backend."""
+
+    global_ranks_in_group: Sequence[int] = ()
+    group_name = ""
+
+    def __init__(self, group: MrcProcessGroup) -> None:
+        self._group = group
+
+    @property
+    def _timeout(self) -> timedelta:
+        return timedelta(seconds=self._group.core.timeout_s)
+
+
+class MrcProcessGroup(dist.ProcessGroup):
+    """A group of ranks; all groups of a process share a world."""
+
+    backend_name = "mrc"
+
+    def __init__(
+        self,
+        store: Any,
+        rank: int,
+        size: int,
+        timeout: timedelta,
+        name: str = "",
+        world_ranks: Sequence[int] = (),
+    ) -> None:
+        super().__init__(rank, size)
+        self._rank, self._size, self._store = rank, size, store
+        self._name, self._desc = name, ""
+        seconds = timeout.total_seconds()
+        self._world, ranks = _world_of(store, rank, size, seconds, world_ranks)
+        self._world.groups += 1
+        self.core = Collectives(self._world, name or WORLD_NAME, ranks, rank, seconds)
+        self._capabilities = Capabilities(self)
+        self.options = self._capabilities.options
+
+    # --- names and numbers
+
+    def getBackendName(self) -> str:  # noqa: N802  C++'s names
+        """Never "gloo": DDP would look for Gloo's own object."""
+        return self.backend_name
+
+    name = getBackendName
+
+    def getRank(self) -> int:  # noqa: N802
+        """The rank of this process in the group."""
+        return self._rank
+
+    rank = getRank
+
+    def getSize(self) -> int:  # noqa: N802
+        """How many ranks the group has."""
+        return self._size
+
+    size = getSize
+
+    def getGroupName(self) -> str:  # noqa: N802
+        """For C++."""
+        return self._name
+
+    def setGroupName(self, name: str) -> None:  # noqa: N802
+        """For C++."""
+        self._set_group_name(name)
+
+    def _set_group_name(self, name: str) -> None:
+        self._name = name
+        # all ranks of a group have the same name, and no two groups with a rank in common
+        self.core.rename(name)
+
+    @property
+    def group_name(self) -> str:
+        """For Python."""
+        return self._name
+
+    def getGroupDesc(self) -> str:  # noqa: N802
+        """For C++."""
+        return self._desc
+
+    def setGroupDesc(self, desc: str) -> None:  # noqa: N802
+        """For C++."""
+        self._desc = desc
+
+    def _set_group_desc(self, desc: str) -> None:
+        self._desc = desc
+
+    @property
+    def group_desc(self) -> str:
+        """For Python."""
+        return self._desc
+
+    @property
+    def _device_types(self) -> list[torch.device]:
+        return [torch.device("cpu")]
+
+    def _get_backend(self, device: Any) -> Capabilities:
+        return self._capabilities
+
+    def get_group_store(self) -> Any:
+        """The store that the group was made with."""
+        return self._store
+
+    def _set_sequence_number_for_group(self) -> None:
+        """Both ends count from 0."""
+
+    def _get_sequence_number_for_group(self) -> int:
+        return self.core.seq
+
+    def _set_default_timeout(self, timeout: timedelta) -> None:
+        self.core.timeout_s = timeout.total_seconds()
+
+    set_timeout = _set_default_timeout
+
+    # --- collectives
+
+    def allreduce(self, tensors: Any, opts: Any = None) -> MrcWork:
+        """Reduce in place."""
+        tensors = _listed(tensors)
+        return self.core.all_reduce(tensors, _op(opts), opts)
+
+    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> MrcWork:
+        """Reduce many in place."""
+        return self.core.all_reduce(tensors, _op(opts), opts)
+
+    def broadcast(self, tensors: Any, opts: Any = None) -> MrcWork:
+        """Copy the root's to all."""
+        return self.core.broadcast(_listed(tensors), int(getattr(opts, "rootRank", 0)), opts)
+
+    def reduce(self, tensors: Any, opts: Any) -> MrcWork:
+        """Reduce at the root."""
+        return self.core.reduce(_listed(tensors)[0], _op(opts), int(opts.rootRank), opts)
+
+    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
+        """Copy every rank's to all."""
+        if isinstance(inputs, torch.Tensor):
+            outputs, inputs = [outputs], [inputs]
+        _check_parts(outputs, self._size, "output")
+        return self.core.all_gather(outputs, inputs, opts)
+
+    def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
+        """The same of many; `outputs[r][i]` is `inputs[i]` of rank r."""
+        turned = [[outputs[r][i] for r in range(self._size)] for i in range(len(inputs))]
+        return self.core.all_gather(turned, inputs, opts)
+
+    def all_gather_single(self, output: Any, tensor: Any, opts: Any = None) -> MrcWork:
+        """Into one tensor that holds all ranks' one after the other."""
+        return self.all_gather_single_coalesced([output], [tensor], opts)
+
+    _allgather_base = all_gather_into_tensor = all_gather_single
+
+    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
+        """Many at once."""
+        flat, after = _flat(outputs)
+        parts = [_parts(t, self._size) for t in flat]
+        return after(self.core.all_gather(parts, inputs, opts), outputs)
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
+        """Reduce part r of all into rank r."""
+        if isinstance(outputs, torch.Tensor):
+            outputs, inputs = [outputs], [inputs]
+        _check_parts(inputs, self._size, "input")
+        return self.core.reduce_scatter(outputs, inputs, _op(opts), opts)
+
+    def reduce_scatter_single(self, output: Any, tensor: Any, opts: Any = None) -> MrcWork:
+        """From one tensor that holds all parts one after the other."""
+        return self.reduce_scatter_single_coalesced([output], [tensor], opts)
+
+    _reduce_scatter_base = reduce_scatter_tensor = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(
+        self, outputs: Any, inputs: Any, opts: Any = None
+    ) -> MrcWork:
+        """Many at once."""
+        parts = [_parts(t.contiguous(), self._size) for t in inputs]
+        return self.core.reduce_scatter(outputs, parts, _op(opts), opts)
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def gather(self, outputs: Any, inputs: Any, opts: Any) -> MrcWork:
+        """Copy every rank's to the root."""
+        parts = outputs[0] if outputs else []
+        return self.core.gather(parts, _listed(inputs)[0], int(opts.rootRank), opts)
+
+    def scatter(self, outputs: Any, inputs: Any, opts: Any) -> MrcWork:
+        """Copy one of the root to each."""
+        parts = inputs[0] if inputs else []
+        return self.core.scatter(_listed(outputs)[0], parts, int(opts.rootRank), opts)
+
+    def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
+        """Copy tensor r to rank r."""
+        return self.core.all_to_all(outputs, inputs, opts)
+
+    def all_to_all_single(
+        self,
+        output: Any,
+        tensor: Any,
+        out_splits: Any = None,
+        in_splits: Any = None,
+        opts: Any = None,
+    ) -> MrcWork:
+        """The same of one tensor that is cut along its first dimension."""
+        flat, after = _flat([output])
+        into = _split(flat[0], out_splits, self._size)
+        out = _split(tensor.contiguous(), in_splits, self._size)
+        return after(self.core.all_to_all(into, out, opts), [output])
+
+    alltoall_base = all_to_all_single
+
+    def barrier(self, opts: Any = None) -> MrcWork:
+        """All have come."""
+        return self.core.barrier(opts)
+
+    def monitored_barrier(self, timeout: timedelta | None = None, wait_all: bool = False) -> None:
+        """As `openmrc.torch.monitored.barrier`."""
+        from openmrc.torch.monitored import barrier
+
+        barrier(self.core, timeout, wait_all)
+
+    # --- point to point
+
+    def send(self, tensors: Any, to: int, tag: int = 0) -> MrcWork:
+        """Send to a rank of the group."""
+        return self.core.send(_listed(tensors)[0], to, tag)
+
+    def recv(self, tensors: Any, of: int, tag: int = 0) -> MrcWork:
+        """Receive of a rank of the group."""
+        return self.core.receive(_listed(tensors)[0], of, tag)
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> MrcWork:
+        """Receive of anybody."""
+        return self.core.receive(_listed(tensors)[0], None, tag)
+
+    # --- the end
+
+    def shutdown(self) -> None:
+        """Leave; the last group of a world takes the world along."""
+        self._leave(None)
+
+    def abort(self) -> None:
+        """Leave at once: what is posted fails, here and at all others."""
+        self._leave({"failed": "it has called abort"})
+
+    def _leave(self, said: dict[str, Any] | None) -> None:
+        world = self._world
+        if world.closed:
+            return
+        world.groups -= 1
+        if world.groups <= 0 or said is not None:
+            with contextlib.suppress(PeerError):
+                world.close(said)
+            if world in _worlds:
+                _worlds.remove(world)
+
+
+def leave_all() -> None:
+    """A process that ends without `destroy_process_group` leaves in order, too."""
+    while _worlds:
+        _worlds.pop().close()
+
+
+def _world_of(
+    store: Any, rank: int, size: int, timeout_s: float, world_ranks: Sequence[int]
+) -> tuple[World, list[int]]:
+    """The world of a group, and its members' ranks there."""
+    for world in _worlds:
+        if world_ranks and not world.closed and set(world_ranks) <= set(world.ranks):
+            return world, [world.ranks.index(r) for r in world_ranks]
+    names = list(world_ranks) or list(range(size))
+    turn = store.add(f"openmrc/{rank}/joined", 1)
+    prefixed = dist.PrefixStore(f"openmrc/{turn}", store)
+    world = World(prefixed, rank, names, timeout_s)
+    _worlds.append(world)
+    return world, list(range(size))
+
+
+def create(opts: Any, pg_options: Any = None) -> MrcProcessGroup:
+    """What torch calls for every group (`extended_api`)."""
+    return MrcProcessGroup(
+        opts.store,
+        opts.group_rank,
+        opts.group_size,
+        opts.timeout,
+        str(opts.group_id),
+        list(opts.global_ranks_in_group or ()),
+    )
+
+
+class InGloosPlace(MrcProcessGroup):
+    """For scripts that name Gloo (`OPENMRC_AS=gloo`): torch constructs it as Gloo's group."""
+
+    def __init__(
+        self, store: Any, rank: int, size: int, timeout: timedelta = timedelta(minutes=30)
+    ) -> None:
+        ranks: list[int] = []
+        if dist.is_initialized():  # a subgroup: torch says only later of whom
+            own = dist.PrefixStore("openmrc/members", store)
+            own.set(str(rank), str(dist.get_rank()))
+            ranks = [int(own.get(str(r))) for r in range(size)]
+        super().__init__(store, rank, size, timeout, "", ranks)
+
+
+# --- tensors
+
+
+def _listed(tensors: Any) -> Any:
+    return [tensors] if isinstance(tensors, torch.Tensor) else tensors
+
+
+def _op(opts: Any) -> Any:
+    return getattr(opts, "reduceOp", dist.ReduceOp.SUM) if opts is not None else dist.ReduceOp.SUM
+
+
+def _check_parts(parts: Any, size: int, which: str) -> None:
+    for each in parts:
+        if len(each) != size:
+            raise InputError(f"{which} list has {len(each)} tensors: the group has {size} ranks")
+
+
+def _flat(tensors: Any) -> tuple[list[torch.Tensor], Any]:
+    """Contiguous tensors to be filled, and what copies them back where they are copies."""
+    flat = [t if t.is_contiguous() else t.contiguous() for t in tensors]
+
+    def after(work: MrcWork, outputs: Any) -> MrcWork:
+        work._result = list(outputs)
+        copies = [(t, c) for t, c in zip(tensors, flat, strict=True) if t is not c]
+        if copies:
+            work.also(lambda: [t.copy_(c) for t, c in copies])
+        return work
+
+    return flat, after
+
+
+def _parts(tensor: torch.Tensor, n: int) -> list[torch.Tensor]:
+    """A tensor's elements in n equal parts."""
+    whole = tensor.detach().view(-1)
+    if len(whole) % n:
+        raise InputError(f"{len(whole)} elements cannot be divided among {n} ranks")
+    return list(whole.view(n, -1).unbind(0)) if len(whole) else [whole] * n
+
+
+def _split(tensor: torch.Tensor, sizes: Any, n: int) -> list[torch.Tensor]:
+    """A tensor cut along its first dimension."""
+    tensor = tensor.detach()
+    if not sizes:
+        if len(tensor) % n:
+            raise InputError(f"first dimension {len(tensor)}: cannot be divided among {n} ranks")
+        sizes = [len(tensor) // n] * n
+    if sum(sizes) != len(tensor):
+        raise InputError(f"splits {list(sizes)}: the first dimension has {len(tensor)}")
+    return list(tensor.split(list(sizes)))

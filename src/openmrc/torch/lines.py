@@ -1,0 +1,119 @@
+"""Who is alive: a TCP connection between every two ranks, on which nothing is said.
+
+A process that ends, however it does, has its connections closed by its kernel: the others know at
+once. Paths that are cut say nothing here, and are nobody's death: silence has a time of its own.
+Who leaves in order says so first, and what it has received.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import json
+import os
+import socket
+import time
+from collections.abc import Callable
+from typing import Any
+
+from openmrc.errors import OpenMrcError
+
+LINE_MAX = 1 << 16
+NAME_BYTES = 4
+
+
+def own_address() -> str:
+    """The address of this host towards the one that the job meets at."""
+    master = os.environ.get("MASTER_ADDR", "127.0.0.1")
+    try:
+        family, _, _, _, there = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as one:
+            one.connect(there)
+            return str(one.getsockname()[0])
+    except OSError:
+        return "127.0.0.1"
+
+
+class Lines:
+    """The connections of this rank."""
+
+    def __init__(self, rank: int, size: int, secret: bytes) -> None:
+        self.rank, self.size, self._secret = rank, size, secret
+        self.address = own_address()
+        family = socket.AF_INET6 if ":" in self.address else socket.AF_INET
+        self._listener = socket.create_server((self.address, 0), family=family, backlog=size)
+        self.port = int(self._listener.getsockname()[1])
+        self.to: dict[int, socket.socket] = {}
+        self.left: dict[int, dict[str, Any]] = {}  # who left in order, and what it said
+
+    def connect(self, where: dict[int, tuple[str, int]], timeout_s: float) -> None:
+        """Connect to all lower ranks, and be connected to by all higher ones."""
+        until = time.monotonic() + timeout_s
+        for peer in range(self.rank):
+            address, port = where[peer]
+            try:
+                one = socket.create_connection((address, port), timeout=timeout_s)
+                one.sendall(self.rank.to_bytes(NAME_BYTES, "big") + self._proof(self.rank, peer))
+            except OSError as error:
+                raise OpenMrcError(
+                    f"rank {peer} at {address} port {port}: {error.strerror or error}"
+                ) from None
+            self._keep(peer, one)
+        while len(self.to) < self.size - 1:
+            self._listener.settimeout(max(until - time.monotonic(), 0.001))
+            try:
+                one, _ = self._listener.accept()
+            except TimeoutError:
+                missing = sorted(set(range(self.size)) - {self.rank} - set(self.to))
+                raise OpenMrcError(
+                    f"ranks {missing} have not connected within {timeout_s:g} s to"
+                    f" {self.address} port {self.port}"
+                ) from None
+            self._welcome(one, until)
+        self._listener.close()
+
+    def _welcome(self, one: socket.socket, until: float) -> None:
+        one.settimeout(max(until - time.monotonic(), 0.001))
+        told = b""
+        with contextlib.suppress(OSError):
+            while len(told) < NAME_BYTES + 32 and (more := one.recv(NAME_BYTES + 32 - len(told))):
+                told += more
+        peer = int.from_bytes(told[:NAME_BYTES], "big")
+        if hmac.compare_digest(told[NAME_BYTES:], self._proof(peer, self.rank)):
+            self._keep(peer, one)
+        else:
+            one.close()
+
+    def _keep(self, peer: int, one: socket.socket) -> None:
+        one.setblocking(False)
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 0)
+        self.to[peer] = one
+
+    def _proof(self, rank: int, peer: int) -> bytes:
+        return hmac.new(self._secret, f"{rank} {peer}".encode(), hashlib.sha256).digest()
+
+    def say(self, peer: int, what: dict[str, Any]) -> None:
+        """Say something to a peer, if it is still there."""
+        with contextlib.suppress(OSError):
+            self.to[peer].sendall(json.dumps(what).encode() + b"\n")
+
+    def hear(self, peer: int, on_end: Callable[[int, dict[str, Any] | None], None]) -> None:
+        """Something has come: `on_end` is told who left, and what it said (None: nothing)."""
+        try:
+            data = self.to[peer].recv(LINE_MAX)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        for line in data.splitlines():
+            with contextlib.suppress(ValueError):
+                self.left[peer] = json.loads(line)
+        if not data or peer in self.left:
+            on_end(peer, self.left.get(peer))
+
+    def close(self) -> None:
+        """Close all."""
+        self._listener.close()
+        for one in self.to.values():
+            one.close()

@@ -1,0 +1,227 @@
+"""The queue pair to one peer, and what goes over it.
+
+Small messages go into slots of a ring that the peer has registered: a header, then up to `EAGER`
+bytes. The k-th such message is in slot k, as immediates come in the order of posting. Large ones go
+straight to where the receiver wants them: it says so in a small message (READY). The immediate says
+which it was:
+
+    0                the next slot is filled
+    CREDIT | n       the peer has emptied n slots since the beginning
+    PLACED | number  the data of the READY with this number is in place
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from openmrc.torch.memory import Bytes, Exposed, Local, Rooms
+from openmrc.verbs.attributes import QpAttributes, RemoteRegion
+from openmrc.verbs.cq import CompletionQueue, QueueFullError, WorkCompletion
+from openmrc.verbs.device import Device
+from openmrc.verbs.status import Opcode, Status
+
+EAGER = 8192  # two full packets: more is worth a question first
+HEADER_BYTES = 64
+SLOT = HEADER_BYTES + EAGER
+SLOTS = 64  # half a megabyte each way
+RECEIVES = 256  # slots, credits and PLACED_MAX together stay below
+PLACED_MAX = 96  # large messages that a peer may be writing at a time
+CREDIT, PLACED, KIND, NUMBER = 1 << 30, 2 << 30, 3 << 30, (1 << 30) - 1
+
+DATA, READY, OFFER, REFUSED, PING = range(5)
+
+
+class Key(NamedTuple):
+    """Which message it is, for both ends: a group, an operation of it, a step of that."""
+
+    group: int
+    lane: int  # 0: collectives; tag + 1 of point-to-point messages
+    seq: int
+    step: int
+
+
+class Header(NamedTuple):
+    """What stands before the bytes of a slot."""
+
+    kind: int
+    key: Key
+    n: int  # bytes of the whole message
+    addr: int = 0
+    rkey: int = 0
+    number: int = 0
+
+
+_HEADER = struct.Struct("<IIIIqqQII")
+
+
+def packed(h: Header) -> bytes:
+    """Return a header as it lies in a slot."""
+    key = h.key
+    return _HEADER.pack(
+        h.kind, key.group, key.lane, key.step, key.seq, h.n, h.addr, h.rkey, h.number
+    )
+
+
+def unpacked(slot: Bytes) -> Header:
+    """Return the header that a slot begins with."""
+    kind, group, lane, step, seq, n, addr, rkey, number = _HEADER.unpack(
+        slot[: _HEADER.size].tobytes()
+    )
+    return Header(kind, Key(group, lane, seq, step), n, addr, rkey, number)
+
+
+@dataclass(frozen=True)
+class Told:
+    """What a peer must know of this end."""
+
+    qp: QpAttributes
+    ring: RemoteRegion
+
+
+class Pair:
+    """This end of the connection to `peer`."""
+
+    def __init__(self, device: Device, cq: CompletionQueue, peer: int) -> None:
+        self.peer, self.device, self.cq = peer, device, cq
+        self.regions = device._regions
+        self.rooms = Rooms(self.regions)
+        self.qp = device.create_qp(cq, max_send_wr=RECEIVES, max_recv_wr=RECEIVES)
+        self._landing = Exposed(self.regions, np.zeros(SLOTS * SLOT, np.uint8))
+        self._staging = Local(np.zeros(SLOTS * SLOT, np.uint8))
+        self._queue: deque[tuple[bytes, bytes | Bytes]] = deque()
+        self._large: deque[tuple[int, Local, Header]] = deque()
+        self._remote: RemoteRegion | None = None
+        self._sent = self._emptied = self._taken = self._told = 0
+        self.placed = self.written = 0  # large messages that have come, and that were acknowledged
+
+    @property
+    def told(self) -> Told:
+        """What the peer must know."""
+        return Told(self.qp.attributes, self._landing.remote)
+
+    def connect(self, remote: Told) -> None:
+        """Both ends may send afterwards, once the other has connected too."""
+        self.qp.connect(remote.qp)
+        self._remote = remote.ring
+        for i in range(RECEIVES):
+            self.qp.post_recv(i)
+
+    # --- sending
+
+    def send(self, header: Header, data: Bytes | None = None) -> None:
+        """Send a small message. `data` may change afterwards."""
+        if self._queue or not self._post_slot(packed(header), data):
+            self._queue.append((packed(header), b"" if data is None else data.tobytes()))
+
+    def write(self, wr_id: int, data: Local, to: Header) -> None:
+        """Write a large message to where a READY wants it; its completion has `wr_id`."""
+        if self._large or not self._post_large(wr_id, data, to):
+            self._large.append((wr_id, data, to))
+
+    @property
+    def behind(self) -> bool:
+        """Whether something waits for room."""
+        return bool(self._queue or self._large)
+
+    def flush(self) -> None:
+        """Post what waited, as far as there is room now."""
+        while self._queue and self._post_slot(*self._queue[0]):
+            self._queue.popleft()
+        while self._large and self._post_large(*self._large[0]):
+            self._large.popleft()
+
+    def _post_slot(self, header: bytes, data: bytes | Bytes | None) -> bool:
+        if self._sent - self._emptied >= SLOTS or self._remote is None:
+            return False
+        at = self._sent % SLOTS * SLOT
+        n = 0 if data is None else len(data)
+        room = self._staging.view
+        room[at : at + len(header)] = np.frombuffer(header, np.uint8)
+        if data is not None and n:
+            room[at + HEADER_BYTES : at + HEADER_BYTES + n] = (
+                data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
+            )
+        if not self._post(0, self._staging, at, HEADER_BYTES + n, self._remote, at, 0, False):
+            return False
+        self._sent += 1
+        return True
+
+    def _post_large(self, wr_id: int, data: Local, to: Header) -> bool:
+        there = RemoteRegion(to.addr, data.length, to.rkey)
+        return self._post(wr_id, data, 0, data.length, there, 0, PLACED | to.number, True)
+
+    def _post(
+        self,
+        wr_id: int,
+        mr: Local,
+        offset: int,
+        n: int,
+        to: RemoteRegion,
+        at: int,
+        imm: int,
+        signaled: bool,
+    ) -> bool:
+        try:
+            self.qp.post_write_imm(
+                wr_id,
+                mr,
+                offset,
+                n,
+                remote_addr=to.addr + at,
+                rkey=to.rkey,
+                imm_data=imm,
+                signaled=signaled,
+            )
+        except QueueFullError:
+            return False
+        return True
+
+    @property
+    def outstanding(self) -> bool:
+        """Whether something was sent that the peer has not acknowledged."""
+        return self.qp._sent > int(self.qp._q.msg_done)
+
+    @property
+    def heard(self) -> int:
+        """Packets that have come."""
+        return int(self.qp._live.rx_packets)
+
+    # --- receiving
+
+    def on_receive(self, done: WorkCompletion) -> tuple[Header | None, Bytes | None, int | None]:
+        """Something came: a small message (header and bytes, until `emptied`), the number of a
+        large one, or nothing to act on.
+        """
+        assert done.opcode == Opcode.RECV_RDMA_WITH_IMM
+        assert done.status == Status.SUCCESS
+        assert done.imm_data is not None
+        self.qp.post_recv(0)
+        kind, number = done.imm_data & KIND, done.imm_data & NUMBER
+        if kind == PLACED:
+            self.placed += 1
+            return None, None, number
+        if kind == CREDIT:
+            self._emptied += (number - self._emptied) & NUMBER
+            self.flush()
+            return None, None, None
+        at = self._taken % SLOTS * SLOT
+        slot = self._landing.view[at : at + SLOT]
+        header = unpacked(slot)
+        return header, slot[HEADER_BYTES : HEADER_BYTES + done.byte_len - HEADER_BYTES], None
+
+    def emptied(self) -> None:
+        """The bytes of the last small message were used: its slot is free again."""
+        self._taken += 1
+        if self._taken - self._told >= SLOTS // 4:
+            self._tell()
+
+    def _tell(self) -> None:
+        assert self._remote is not None
+        imm = CREDIT | (self._taken & NUMBER)
+        if self._post(0, self._staging, 0, 0, self._remote, 0, imm, False):
+            self._told = self._taken

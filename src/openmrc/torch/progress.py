@@ -1,0 +1,519 @@
+"""What is posted, what has come, and which operation goes on.
+
+An operation is a generator. It posts sends and receives, yields those that it waits for, and is
+resumed when all of them are over. Whoever posts takes the first steps itself, if nobody else is at
+it; a thread does the rest. Nobody waits for anything but the lock's holder, who never waits.
+
+A message is known by its key at both ends, so operations of many groups share one queue pair, and
+their order never matters. Large messages wait until their receiver is ready; nothing large is kept.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterable
+
+import numpy as np
+
+from openmrc.errors import OpenMrcError
+from openmrc.torch.memory import Bytes, Exposed, Local
+from openmrc.torch.pair import (
+    DATA,
+    EAGER,
+    OFFER,
+    PLACED_MAX,
+    READY,
+    REFUSED,
+    Header,
+    Key,
+    Pair,
+)
+from openmrc.verbs.cq import CompletionQueue, WorkCompletion
+from openmrc.verbs.status import Opcode, Status
+
+IN_PLACE = 1 << 18  # a receive of so many bytes is worth a registration of its own
+TICK_S = 0.25  # how exact timeouts are
+BEHIND_S = 0.001  # what found a queue full is tried again after
+
+
+class Transfer:
+    """One send or receive of an operation."""
+
+    __slots__ = ("data", "done", "exposed", "key", "op", "peer", "room", "strand")
+
+    def __init__(self, op: Operation, peer: int, key: Key, data: Bytes) -> None:
+        self.op, self.peer, self.key, self.data = op, peer, key, data
+        self.done = False
+        self.strand = -1  # of the operation: the one that waits for this
+        self.exposed: Exposed | None = None  # where the peer writes
+        self.room = False  # ... is scratch memory, to be copied from
+
+
+Strand = Generator[Iterable[Transfer], None, None]
+
+
+class Operation:
+    """Something that an application posted; `strands` go on side by side."""
+
+    def __init__(self, name: str, ranks: Iterable[int], timeout_s: float) -> None:
+        self.name, self.ranks = name, frozenset(ranks)
+        self.strands: list[Strand] = []
+        self.timeout_s = timeout_s
+        self.posted_at = time.monotonic()
+        self.live: set[Transfer] = set()
+        self.waits: dict[int, int] = {}  # strand -> transfers that it waits for
+        self.running = 0  # strands that have not ended
+        self.scratch: list[Bytes] = []
+        self.error: BaseException | None = None
+        self.over = False
+        self.source: int | None = None  # of a receive from anybody
+        self.on_finish: Callable[[], None] = lambda: None
+
+
+class Progress:
+    """All messages of one process."""
+
+    def __init__(self) -> None:
+        self.pairs: dict[int, Pair] = {}
+        self.gone: dict[int, BaseException] = {}
+        self.ops: dict[Operation, None] = {}
+        self._by_qp: list[tuple[CompletionQueue, dict[int, Pair]]] = []
+        self._scratch: dict[int, list[Bytes]] = {}
+        self._inbox: deque[Callable[[], None]] = deque()
+        self._runnable: deque[tuple[Operation, int]] = deque()
+        self._finished: list[Operation] = []
+        self._expected: dict[tuple[int, Key], Transfer] = {}
+        self._unexpected: dict[tuple[int, Key], bytes] = {}
+        self._sends: dict[tuple[int, Key], Transfer] = {}
+        self._ready: dict[tuple[int, Key], Header] = {}
+        self._offers: dict[tuple[int, Key], Header] = {}
+        self._placed: dict[int, Transfer] = {}
+        self._waiting_ready: deque[Transfer] = deque()
+        self._writing: dict[int, Transfer] = {}
+        self._of_anybody: dict[tuple[int, int], deque[Transfer]] = {}
+        self._sent_seq: dict[tuple[int, int, int], int] = {}
+        self._received_seq: dict[tuple[int, int, int], int] = {}
+        self._numbers = 0
+        self._lock = threading.Lock()
+        self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._poll = select.poll()
+        self._poll.register(self._wake_fd, select.POLLIN)
+        self._watched: dict[int, Callable[[], None]] = {}
+        self.on_tick: Callable[[float], None] = lambda now: None
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, name="mrc torch", daemon=True)
+
+    # --- for everybody
+
+    def start(self) -> None:
+        """Begin."""
+        queues = {id(pair.cq): pair.cq for pair in self.pairs.values()}
+        for cq in queues.values():
+            pairs = {pair.qp.qp_num: pair for pair in self.pairs.values() if pair.cq is cq}
+            self._by_qp.append((cq, pairs))
+            self._poll.register(cq.fileno(), select.POLLIN)
+        self._thread.start()
+
+    def watch(self, fd: int, on_readable: Callable[[], None]) -> None:
+        """Call this on the thread when a descriptor is readable; before `start` or on it."""
+        self._watched[fd] = on_readable
+        self._poll.register(fd, select.POLLIN)
+
+    def unwatch(self, fd: int) -> None:
+        """No more."""
+        if self._watched.pop(fd, None) is not None:
+            self._poll.unregister(fd)
+
+    def post(self, op: Operation) -> None:
+        """Begin an operation; never waits."""
+        self._inbox.append(lambda: self._begin(op))
+        if not self._try():
+            self._wake()
+
+    def do(self, action: Callable[[], None]) -> None:
+        """Have this done between two steps."""
+        self._inbox.append(action)
+        self._wake()
+
+    def stop(self) -> None:
+        """End the thread; what is posted fails."""
+        if self._stopped:
+            return
+        self._stopped = True
+        self._wake()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+        for op in list(self.ops):
+            self.fail(op, OpenMrcError(f"{op.name}: the process group was destroyed"))
+        self._finish()
+        os.close(self._wake_fd)
+
+    def _wake(self) -> None:
+        os.eventfd_write(self._wake_fd, 1)
+
+    # --- steps
+
+    def _run(self) -> None:
+        tick_at = time.monotonic() + TICK_S
+        while not self._stopped:
+            now = time.monotonic()
+            behind = any(pair.behind for pair in self.pairs.values())
+            wait_s = BEHIND_S if behind else max(tick_at - now, 0.0)
+            came = self._poll.poll(wait_s * 1000)
+            for fd, _ in came:
+                if fd == self._wake_fd:
+                    os.eventfd_read(fd)
+                elif (on_readable := self._watched.get(fd)) is not None:
+                    on_readable()
+            with self._lock:
+                self._step()
+                now = time.monotonic()
+                if now >= tick_at:
+                    tick_at = now + TICK_S
+                    self._time_out(now)
+                    self.on_tick(now)
+                    self._step()
+            self._finish()
+
+    def _try(self) -> bool:
+        """Take the steps that there are now; False if somebody else is at it."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            self._step()
+        finally:
+            self._lock.release()
+        self._finish()
+        return True
+
+    def _step(self) -> None:
+        while True:
+            while self._inbox:
+                self._inbox.popleft()()
+            while self._runnable:
+                self._resume(*self._runnable.popleft())
+            busy = self._take()
+            for pair in self.pairs.values():
+                if pair.behind:
+                    pair.flush()
+            if not busy and not self._runnable and not self._inbox:
+                return
+
+    def _take(self) -> bool:
+        """Act on what has come; False if nothing has."""
+        busy = False
+        for cq, pairs in self._by_qp:
+            done = cq.poll(256)
+            busy = busy or bool(done)
+            for one in done:
+                if (pair := pairs.get(one.qp_num)) is not None:
+                    self._on_completion(pair, one)
+        return busy
+
+    def _finish(self) -> None:
+        """Tell who waits; without the lock, as a future may call what posts again."""
+        while self._finished:
+            self._finished.pop().on_finish()
+
+    # --- operations
+
+    def _begin(self, op: Operation) -> None:
+        self.ops[op] = None
+        for rank in op.ranks:
+            if rank in self.gone:
+                self.fail(op, self.gone[rank])
+                return
+        op.running = len(op.strands)
+        for number in range(len(op.strands)):
+            self._resume(op, number)
+
+    def _resume(self, op: Operation, number: int) -> None:
+        if op.over:
+            return
+        while True:
+            try:
+                transfers = next(op.strands[number])
+            except StopIteration:
+                op.running -= 1
+                if op.running == 0:
+                    self._end(op)
+                return
+            except BaseException as error:
+                self.fail(op, error)
+                return
+            if op not in self.ops:  # it failed on the way
+                return
+            pending = [t for t in transfers if not t.done]
+            if pending:
+                op.waits[number] = len(pending)
+                for t in pending:
+                    t.strand = number
+                return
+
+    def _end(self, op: Operation) -> None:
+        op.over = True
+        for memory in op.scratch:
+            self._scratch.setdefault(memory.nbytes, []).append(memory)
+        op.scratch = []
+        self.ops.pop(op, None)
+        self._finished.append(op)
+
+    def fail(self, op: Operation, error: BaseException) -> None:
+        """End an operation with an error."""
+        if op.over:
+            return
+        op.error = error
+        for strand in op.strands:
+            try:
+                strand.close()
+            except ValueError:  # it is the one that runs
+                continue
+        for t in list(op.live):
+            self._drop(t)
+        op.scratch = []  # a peer may still write there
+        self._end(op)
+
+    def _over(self, t: Transfer) -> None:
+        t.done = True
+        t.op.live.discard(t)
+        if t.strand < 0:
+            return
+        t.op.waits[t.strand] -= 1
+        if t.op.waits[t.strand] == 0:
+            self._runnable.append((t.op, t.strand))
+
+    def _drop(self, t: Transfer) -> None:
+        at = (t.peer, t.key)
+        for table in (self._expected, self._sends):
+            if table.get(at) is t:
+                del table[at]
+        for numbered in (self._placed, self._writing):
+            for number in [n for n, one in numbered.items() if one is t]:
+                del numbered[number]
+        if t.exposed is not None and not t.room:
+            t.exposed.dereg()
+
+    def _time_out(self, now: float) -> None:
+        for op in list(self.ops):
+            if now - op.posted_at >= op.timeout_s:
+                self.fail(op, self.timed_out(op, now))
+
+    def timed_out(self, op: Operation, now: float) -> BaseException:
+        """The error of an operation that took too long; `World` says more."""
+        return OpenMrcError(f"{op.name}: timed out after {op.timeout_s:g} s")
+
+    def left(self, peer: int, placed: int) -> None:
+        """A peer has left after it received so many large messages: what it sent is here, and
+        acknowledgements that it took along count as come.
+        """
+        self._take()
+        sent = [n for n, t in sorted(self._writing.items()) if t.peer == peer]
+        for number in sent[: max(placed - self.pairs[peer].written, 0)]:
+            self._over(self._writing.pop(number))
+        while self._runnable:
+            self._resume(*self._runnable.popleft())
+
+    def fail_peer(self, rank: int, error: BaseException) -> None:
+        """A peer is gone: all operations with it end, and those to come."""
+        if rank in self.gone:
+            return
+        self.gone[rank] = error
+        for op in list(self.ops):
+            if rank in op.ranks:
+                self.fail(op, error)
+
+    # --- sends and receives, called by operations
+
+    def scratch(self, op: Operation, n: int) -> Bytes:
+        """Memory for an operation, until it ends."""
+        size = 1 << max(n - 1, 1).bit_length()
+        free = self._scratch.get(size)
+        memory = free.pop() if free else np.empty(size, np.uint8)
+        op.scratch.append(memory)
+        return memory[:n]
+
+    def send(self, op: Operation, peer: int, key: Key, data: Bytes) -> Transfer:
+        """Send; over when `data` may change."""
+        t = Transfer(op, peer, key, data)
+        if data.nbytes <= EAGER:
+            self.pairs[peer].send(Header(DATA, key, data.nbytes), data)
+            t.done = True
+            return t
+        op.live.add(t)
+        if key.lane:  # who receives from anybody learns by this that there is something
+            self.pairs[peer].send(Header(OFFER, key, data.nbytes))
+        at = (peer, key)
+        if at in self._ready:
+            self._write(t, self._ready.pop(at))
+        else:
+            self._sends[at] = t
+        return t
+
+    def send_next(self, op: Operation, peer: int, group: int, tag: int, data: Bytes) -> Transfer:
+        """Send the next message to a peer with this tag."""
+        key = self._next(self._sent_seq, peer, group, tag + 1)
+        return self.send(op, peer, key, data)
+
+    def receive_next(self, op: Operation, peer: int, group: int, tag: int, data: Bytes) -> Transfer:
+        """Receive the next message of a peer with this tag."""
+        key = self._next(self._received_seq, peer, group, tag + 1)
+        return self.receive(op, peer, key, data)
+
+    def receive_any(self, op: Operation, group: int, tag: int, data: Bytes) -> Transfer:
+        """Receive the next message of anybody with this tag; `op.source` says whose it was."""
+        lane = tag + 1
+        for peer, key in [*self._unexpected, *self._offers]:
+            if (key.group, key.lane) == (group, lane) and self._is_next(peer, key):
+                op.source = peer
+                return self.receive_next(op, peer, group, tag, data)
+        t = Transfer(op, -1, Key(group, lane, 0, 0), data)
+        op.live.add(t)
+        self._of_anybody.setdefault((group, lane), deque()).append(t)
+        return t
+
+    def receive(self, op: Operation, peer: int, key: Key, data: Bytes) -> Transfer:
+        """Receive; over when `data` is there."""
+        t = Transfer(op, peer, key, data)
+        at = (peer, key)
+        if (early := self._unexpected.pop(at, None)) is not None:
+            self._deliver(t, memory=early)
+            return t
+        op.live.add(t)
+        self._expected[at] = t
+        if data.nbytes > EAGER:
+            self._invite(t)
+        return t
+
+    @staticmethod
+    def _next(table: dict[tuple[int, int, int], int], peer: int, group: int, lane: int) -> Key:
+        seq = table.get((peer, group, lane), 0)
+        table[peer, group, lane] = seq + 1
+        return Key(group, lane, seq, 0)
+
+    def _is_next(self, peer: int, key: Key) -> bool:
+        return key.seq == self._received_seq.get((peer, key.group, key.lane), 0)
+
+    def _invite(self, t: Transfer) -> None:
+        """Say where a large message is to go."""
+        self._offers.pop((t.peer, t.key), None)
+        if len(self._placed) >= PLACED_MAX:
+            self._waiting_ready.append(t)
+            return
+        n = t.data.nbytes
+        t.room = n < IN_PLACE
+        pair = self.pairs[t.peer]
+        t.exposed = pair.rooms.take(n) if t.room else Exposed(pair.regions, t.data)
+        self._numbers = self._numbers % ((1 << 30) - 1) + 1
+        self._placed[self._numbers] = t
+        told = t.exposed
+        pair.send(Header(READY, t.key, n, addr=told.addr, rkey=told.rkey, number=self._numbers))
+
+    def _write(self, t: Transfer, to: Header) -> None:
+        if to.n != t.data.nbytes:
+            self.pairs[t.peer].send(Header(REFUSED, t.key, t.data.nbytes))
+            self._mismatch(t, to.n)
+            return
+        self._numbers = self._numbers % ((1 << 30) - 1) + 1
+        self._writing[self._numbers] = t
+        self.pairs[t.peer].write(self._numbers, Local(t.data), to)
+
+    def _mismatch(self, t: Transfer, n: int) -> None:
+        self.fail(
+            t.op,
+            OpenMrcError(
+                f"{t.op.name}: this rank's message has {t.data.nbytes} bytes, rank {t.peer}'s {n}:"
+                " all ranks must pass the same sizes"
+            ),
+        )
+
+    # --- what came
+
+    def _on_completion(self, pair: Pair, done: WorkCompletion) -> None:
+        if done.status != Status.SUCCESS:
+            self.on_broken(pair, done.status)
+            return
+        if done.opcode == Opcode.RDMA_WRITE:
+            if (sent := self._writing.pop(done.wr_id, None)) is not None:
+                pair.written += 1
+                self._over(sent)
+            return
+        header, data, number = pair.on_receive(done)
+        if number is not None:
+            if (t := self._placed.pop(number, None)) is not None:
+                self._on_placed(t)
+        elif header is not None and data is not None:
+            self._on_header(pair.peer, header, data)
+            pair.emptied()
+
+    def on_broken(self, pair: Pair, status: Status) -> None:
+        """A queue pair has failed; `World` says more."""
+        self.fail_peer(pair.peer, OpenMrcError(f"rank {pair.peer}: {status.name}"))
+
+    def _on_placed(self, t: Transfer) -> None:
+        assert t.exposed is not None
+        self._expected.pop((t.peer, t.key), None)
+        if t.room:
+            t.data[:] = t.exposed.view[: t.data.nbytes]
+            self.pairs[t.peer].rooms.give(t.exposed)
+        else:
+            t.exposed.dereg()
+        t.exposed = None
+        self._over(t)
+        while self._waiting_ready and len(self._placed) < PLACED_MAX:
+            other = self._waiting_ready.popleft()
+            if not other.op.over:
+                self._invite(other)
+
+    def _on_header(self, peer: int, h: Header, data: Bytes) -> None:
+        at = (peer, h.key)
+        if h.kind == READY:
+            if (t := self._sends.pop(at, None)) is not None:
+                self._write(t, h)
+            else:
+                self._ready[at] = h
+        elif h.kind == DATA:
+            t = self._expected.pop(at, None) or self._take_of_anybody(peer, h.key)
+            if t is None:
+                self._unexpected[at] = data.tobytes()
+            else:
+                self._deliver(t, data)
+        elif h.kind == OFFER:
+            self._on_offer(peer, h)
+        elif h.kind == REFUSED and (t := self._expected.get(at)) is not None:
+            self._mismatch(t, h.n)
+
+    def _on_offer(self, peer: int, h: Header) -> None:
+        at = (peer, h.key)
+        if (t := self._expected.get(at)) is not None:
+            if t.data.nbytes != h.n:
+                self._mismatch(t, h.n)
+        elif h.key.seq >= self._received_seq.get((peer, h.key.group, h.key.lane), 0):
+            t = self._take_of_anybody(peer, h.key)
+            if t is None:
+                self._offers[at] = h
+            else:
+                self._expected[at] = t
+                self._invite(t)
+
+    def _take_of_anybody(self, peer: int, key: Key) -> Transfer | None:
+        waiting = self._of_anybody.get((key.group, key.lane))
+        while waiting and self._is_next(peer, key):
+            t = waiting.popleft()
+            if not t.op.over:
+                t.peer, t.op.source = peer, peer
+                t.key = self._next(self._received_seq, peer, key.group, key.lane)
+                return t
+        return None
+
+    def _deliver(self, t: Transfer, data: Bytes | None = None, memory: bytes = b"") -> None:
+        n = len(memory) if data is None else len(data)
+        if n != t.data.nbytes:
+            self._mismatch(t, n)
+            return
+        if n:
+            memoryview(t.data)[:] = memory if data is None else memoryview(data)  # type: ignore[arg-type]
+        self._over(t)

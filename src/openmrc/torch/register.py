@@ -1,0 +1,66 @@
+"""The entry points. torch calls them; they import nothing that is not there already.
+
+2.13 calls every entry point of `torch.backends` at `import torch`: `autoload` only says that there
+is a backend of this name. 2.14 and later resolve `torch.distributed.backends` by name.
+`OPENMRC_AS=gloo` puts MRC in Gloo's place.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from typing import Any
+
+NAME, VARIABLE = "mrc", "OPENMRC_AS"
+
+
+def autoload() -> None:
+    """Make `init_process_group("mrc")` known. Whatever fails here is a warning: `import torch` goes
+    on.
+    """
+    try:
+        register()
+    except Exception as error:
+        warnings.warn(f"openmrc: torch.distributed has no backend {NAME!r}: {error}", stacklevel=2)
+
+
+def register() -> None:
+    """Tell torch of the backend."""
+    import torch.distributed as dist
+
+    if not dist.is_available() or NAME.upper() in dist.Backend._plugins:
+        return
+    dist.Backend.register_backend(NAME, create, extended_api=True, devices=["cpu"])
+    place = os.environ.get(VARIABLE)
+    if place == "gloo":
+        _take_gloos_place()
+    elif place:
+        raise ValueError(f"{VARIABLE} = {place!r}: only gloo can be replaced")
+
+
+def create(opts: Any, pg_options: Any = None) -> Any:
+    """Make a group: by what this torch has."""
+    import atexit
+
+    from openmrc.torch import backend, group
+
+    atexit.unregister(group.leave_all)
+    atexit.register(group.leave_all)
+    if backend.wanted():
+        return backend.create(opts, pg_options)
+    return group.create(opts, pg_options)
+
+
+def _take_gloos_place() -> None:
+    """2.14 and later let a built-in name be registered anew; 2.13 constructs a class by name."""
+    import torch.distributed as dist
+
+    if hasattr(dist.Backend, "_ensure_backend_registered"):
+        dist.Backend._ensure_backend_registered("gloo")
+        dist.Backend.register_backend("gloo", create, extended_api=True, devices=["cpu"])
+        return
+    from torch.distributed import distributed_c10d
+
+    from openmrc.torch.group import InGloosPlace
+
+    distributed_c10d.ProcessGroupGloo = InGloosPlace

@@ -1,0 +1,115 @@
+"""What a caller waits for."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from openmrc.torch.progress import Operation
+
+
+class MrcWork(dist.Work):
+    """The handle of an operation. It keeps the memory that the operation uses."""
+
+    def __init__(self, op: Operation, result: list[torch.Tensor], keep: Sequence[Any]) -> None:
+        super().__init__()
+        self._op, self._result, self._keep = op, result, keep
+        self._event = threading.Event()
+        self._lock = threading.Lock()
+        self._base: torch.futures.Future[Any] | None = None
+        self._future: torch.futures.Future[Any] | None = None
+        self.at_end: Callable[[], None] = lambda: None
+        op.on_finish = self._finish
+
+    def _finish(self) -> None:
+        """The operation is over."""
+        with self._lock:
+            if self._op.error is None:
+                try:
+                    self.at_end()
+                except BaseException as error:
+                    self._op.error = error
+            self._event.set()
+            base = self._base
+        self._keep = ()
+        if base is not None:
+            base.set_result(None)
+
+    def also(self, then: Callable[[], Any]) -> None:
+        """Have this done at the end, too: at once, if it is over."""
+        with self._lock:
+            if not self._event.is_set():
+                before = self.at_end
+
+                def both() -> None:
+                    before()
+                    then()
+
+                self.at_end = both
+                return
+        if self._op.error is None:
+            then()
+
+    def _raise(self) -> None:
+        error = self._op.error
+        if error is not None:
+            raise dist.DistBackendError(str(error)) from error
+
+    def wait(self, timeout: timedelta | None = None) -> bool:
+        """Wait until it is over, and raise what went wrong. C++ passes 0 for no timeout."""
+        seconds = timeout.total_seconds() if timeout else 0.0
+        if not self._event.wait(seconds if seconds > 0 else None):
+            raise dist.DistBackendError(f"{self._op.name}: not over within {seconds:g} s")
+        self._raise()
+        return True
+
+    synchronize = wait
+
+    def is_completed(self) -> bool:
+        """Whether it is over."""
+        return self._event.is_set()
+
+    def is_success(self) -> bool:
+        """Whether it is over, and well."""
+        return self._event.is_set() and self._op.error is None
+
+    def exception(self) -> BaseException | None:
+        """What went wrong."""
+        return self._op.error
+
+    def result(self) -> list[torch.Tensor]:
+        """The tensors that it filled."""
+        return self._result
+
+    def source_rank(self) -> int:
+        """Whose message a receive got."""
+        return -1 if self._op.source is None else self._op.source
+
+    _source_rank = source_rank
+
+    def get_future(self) -> torch.futures.Future[Any]:
+        """A future of the tensors.
+
+        An error is raised inside `then`: DDP's reducer takes a future that holds an exception for
+        a list of tensors, and crashes.
+        """
+        with self._lock:
+            if self._future is None:
+                base: torch.futures.Future[Any] = torch.futures.Future()
+                self._base = base
+                self._future = base.then(self._outcome)
+                if not self._event.is_set():
+                    return self._future
+            else:
+                return self._future
+        base.set_result(None)
+        return self._future
+
+    def _outcome(self, _: Any) -> list[torch.Tensor]:
+        self._raise()
+        return self._result

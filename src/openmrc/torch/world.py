@@ -1,0 +1,268 @@
+"""All ranks of a job, connected by what the torch store says, and what becomes of them.
+
+Every error names the peer, its host, each path to it and since when it has been silent. Which timer
+speaks when:
+
+    a process has ended, its host lives     its kernel closes the line: at once
+    nothing comes back on any path          `OPENMRC_TIMEOUT`, 30 s, or the group's if that is less
+    everybody lives, but an operation of
+    the group is not over                   the group's timeout
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import socket
+import time
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from openmrc.errors import InputError, OpenMrcError
+from openmrc.say import say
+from openmrc.torch.lines import Lines
+from openmrc.torch.pair import PING, Header, Key, Pair, Told
+from openmrc.torch.progress import Operation, Progress
+from openmrc.torch.wire import Store, Wire, open_wire
+from openmrc.verbs.attributes import QpAttributes, RemoteRegion
+from openmrc.verbs.status import EventKind, Status
+
+TIMEOUT_VARIABLE, TIMEOUT_S = "OPENMRC_TIMEOUT", 30.0
+PING_S = 1.0  # who waits for a peer asks so often whether paths to it carry anything
+LEAVE_S = 5.0  # for the last acknowledgements, when a rank leaves
+
+
+class PeerError(OpenMrcError):
+    """A peer is gone, or nothing reaches it. `rank` says which."""
+
+    def __init__(self, rank: int, message: str) -> None:
+        super().__init__(message)
+        self.rank = rank
+
+
+def silence_s() -> float:
+    """How long a peer may be silent while something is due from it."""
+    given = os.environ.get(TIMEOUT_VARIABLE, str(TIMEOUT_S))
+    try:
+        value = float(given)
+    except ValueError:
+        value = 0.0
+    if not value > 0:
+        raise InputError(f"{TIMEOUT_VARIABLE} = {given!r}: seconds, more than 0")
+    return value
+
+
+class World:
+    """This process among the others. `ranks[i]` is the name that errors give to rank i."""
+
+    def __init__(
+        self, store: Store, rank: int, ranks: list[int], timeout_s: float, told: bool = True
+    ) -> None:
+        self.rank, self.ranks, self.size = rank, ranks, len(ranks)
+        self.silence_s = min(silence_s(), timeout_s)
+        self.groups = 0
+        self.closed = False
+        self.wire: Wire | None = None
+        self.lines: Lines | None = None
+        self.progress = Progress()
+        self._who: dict[int, dict[str, Any]] = {}
+        self._bad: dict[tuple[int, int, int], float] = {}  # (device, QP, EV): since when
+        self._heard: dict[int, tuple[int, float]] = {}
+        self._asked: dict[int, float] = {}
+        self._cause: PeerError | None = None  # the first failure: what others are told, too
+        try:
+            if self.size > 1:
+                self._join(store, timeout_s, told)
+            self.progress.on_tick = self._tick
+            self.progress.timed_out = self._timed_out  # type: ignore[method-assign]
+            self.progress.on_broken = self._on_broken  # type: ignore[method-assign]
+            self.progress.start()
+        except BaseException:
+            self._release()
+            raise
+
+    # --- set-up
+
+    def _join(self, store: Store, timeout_s: float, told: bool) -> None:
+        if self.rank == 0:
+            store.set("secret", secrets.token_hex(32))
+        secret = bytes.fromhex(store.get("secret").decode())
+        peers = [peer for peer in range(self.size) if peer != self.rank]
+        self.lines = Lines(self.rank, self.size, secret)
+        self.wire = open_wire(store, self.rank, self.size)
+        for peer in peers:
+            self.progress.pairs[peer] = Pair(*self.wire.at(peer), peer)
+        store.set(f"rank/{self.rank}", json.dumps(self._own()))
+        for peer in peers:
+            self._who[peer] = json.loads(store.get(f"rank/{peer}"))
+            mine = self._who[peer]["pairs"][str(self.rank)]
+            self.progress.pairs[peer].connect(
+                Told(QpAttributes(**mine["qp"]), RemoteRegion(**mine["ring"]))
+            )
+        self.lines.connect({p: tuple(w["line"]) for p, w in self._who.items()}, timeout_s)
+        # Nobody sends before all can receive.
+        store.set(f"up/{self.rank}", "")
+        for peer in peers:
+            store.get(f"up/{peer}")
+        for peer in peers:
+            fd = self.lines.to[peer].fileno()
+            self.progress.watch(fd, partial(self.lines.hear, peer, self._on_end))
+        if told and self.rank == 0:
+            say(
+                f"mrc: {self.size} ranks; {self.wire.words}; silence of {self.silence_s:g} s ends"
+                f" the job"
+            )
+
+    def _own(self) -> dict[str, Any]:
+        assert self.lines is not None
+        pairs = {
+            peer: {"qp": pair.told.qp.as_dict(), "ring": asdict(pair.told.ring)}
+            for peer, pair in self.progress.pairs.items()
+        }
+        return {
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "line": [self.lines.address, self.lines.port],
+            "pairs": pairs,
+        }
+
+    # --- who lives
+
+    def name(self, peer: int) -> str:
+        """A peer, for people."""
+        who = self._who.get(peer, {})
+        return f"rank {self.ranks[peer]} (host {who.get('host')}, process {who.get('pid')})"
+
+    def _on_end(self, peer: int, said: dict[str, Any] | None) -> None:
+        """On the progress thread, without its lock: a line has closed, or somebody leaves."""
+        assert self.lines is not None
+        self.progress.unwatch(self.lines.to[peer].fileno())
+        self.progress.do(partial(self._gone, peer, said))
+
+    def _gone(self, peer: int, said: dict[str, Any] | None) -> None:
+        name = self.name(peer)
+        if said is not None and "placed" in said:
+            self.progress.left(peer, int(said["placed"]))
+        if said is None:
+            why = f"{name} has ended: its process is gone and its host has closed the connection"
+        elif "failed" in said:
+            why = f"{name} has given up: {said['failed']}"
+        else:
+            why = f"{name} has left the job (destroy_process_group)"
+        error = PeerError(self.ranks[peer], f"{why}; {self.paths(peer)}")
+        if said is None or "failed" in said:
+            self._cause = self._cause or error
+        self.progress.fail_peer(peer, error)
+
+    def paths(self, peer: int) -> str:
+        """Each path to a peer, by plane: how many there are, and since when some are bad."""
+        pair = self.progress.pairs.get(peer)
+        if pair is None:
+            return ""
+        now = time.monotonic()
+        planes: dict[int, list[str]] = {}
+        for ev in pair.qp.evs():
+            since = self._bad.get((id(pair.device), pair.qp.qp_num, int(ev["ev"])))
+            words = "good" if since is None else f"bad for {now - since:.1f} s"
+            planes.setdefault(int(ev["plane"]), []).append(words)
+        told = [f"plane {plane}: {_summed(words)}" for plane, words in sorted(planes.items())]
+        quiet = now - self._heard.get(peer, (0, now))[1]
+        return f"last heard {quiet:.1f} s ago; paths: {', '.join(told) or 'none'}"
+
+    def _note_events(self, now: float) -> None:
+        for device in {id(p.device): p.device for p in self.progress.pairs.values()}.values():
+            for event in device.events(0.0):
+                at = (id(device), event.qp_num, event.ev)
+                if event.kind == EventKind.PATH_BAD:
+                    self._bad.setdefault(at, now)
+                elif event.kind == EventKind.PATH_REVIVED:
+                    self._bad.pop(at, None)
+
+    def _tick(self, now: float) -> None:
+        """A few times a second, with the lock of `progress`."""
+        self._note_events(now)
+        waited = {t.peer for op in self.progress.ops for t in op.live}
+        for peer, pair in self.progress.pairs.items():
+            if peer in self.progress.gone:
+                continue
+            heard, since = self._heard.get(peer, (-1, now))
+            if pair.heard != heard or not pair.outstanding:
+                self._heard[peer] = (pair.heard, now)
+            elif now - since >= self.silence_s:
+                self._silent(peer)
+                continue
+            if peer in waited and not pair.outstanding and now - self._asked.get(peer, 0) > PING_S:
+                self._asked[peer] = now
+                pair.send(Header(PING, Key(0, 0, 0, 0), 0))
+
+    def _silent(self, peer: int) -> None:
+        error = PeerError(
+            self.ranks[peer],
+            f"{self.name(peer)}: nothing has come back on any path for {self.silence_s:g} s"
+            f" ({TIMEOUT_VARIABLE}); {self.paths(peer)}",
+        )
+        self._cause = self._cause or error
+        self.progress.fail_peer(peer, error)
+        if self.lines is not None:
+            for other in self.lines.to:
+                self.lines.say(other, {"failed": str(error)})
+
+    def _on_broken(self, pair: Pair, status: Status) -> None:
+        if pair.peer in self.progress.gone:
+            return
+        why = f"{self.name(pair.peer)}: its queue pair has failed ({status.name}"
+        error = PeerError(
+            self.ranks[pair.peer], f"{why}: {pair.qp.error}); {self.paths(pair.peer)}"
+        )
+        self._cause = self._cause or error
+        self.progress.fail_peer(pair.peer, error)
+
+    def _timed_out(self, op: Operation, now: float) -> BaseException:
+        told = "; ".join(f"{self.name(p)}, {self.paths(p)}" for p in op_peers(op))
+        return OpenMrcError(
+            f"{op.name}: not over after {op.timeout_s:g} s (the group's timeout). It waits for"
+            f" {told or 'nobody: its messages are on the way'}"
+        )
+
+    # --- the end
+
+    def close(self, said: dict[str, Any] | None = None) -> None:
+        """Leave: what was sent arrives, the others are told, and nothing stays behind."""
+        if self.closed:
+            return
+        self.closed = True
+        if said is None:
+            until = time.monotonic() + LEAVE_S
+            while time.monotonic() < until and any(
+                pair.outstanding or pair.behind
+                for peer, pair in self.progress.pairs.items()
+                if peer not in self.progress.gone
+            ):
+                time.sleep(0.001)
+        if said is None and self._cause is not None:
+            said = {"failed": str(self._cause)}
+        if self.lines is not None:
+            for peer, pair in self.progress.pairs.items():
+                self.lines.say(peer, {"placed": pair.placed, **(said or {})})
+        self._release()
+
+    def _release(self) -> None:
+        self.closed = True
+        self.progress.stop()
+        if self.wire is not None:
+            self.wire.close()
+        if self.lines is not None:
+            self.lines.close()
+
+
+def op_peers(op: Operation) -> list[int]:
+    """Peers without which an operation cannot go on."""
+    return sorted({t.peer for t in op.live if t.peer >= 0})
+
+
+def _summed(words: list[str]) -> str:
+    """How many paths are how."""
+    kinds = sorted(set(words))
+    return " and ".join(f"{words.count(kind)} {kind}" for kind in kinds)
