@@ -264,11 +264,13 @@ class MrcProcessGroup(dist.ProcessGroup):
         """All have come."""
         return self.core.barrier(opts)
 
-    def monitored_barrier(self, timeout: timedelta | None = None, wait_all: bool = False) -> None:
+    def monitored_barrier(
+        self, timeout: timedelta | None = None, wait_all_ranks: bool = False
+    ) -> None:
         """As `openmrc.torch.monitored.barrier`."""
         from openmrc.torch.monitored import barrier
 
-        barrier(self.core, timeout, wait_all)
+        barrier(self.core, timeout, wait_all_ranks)
 
     # --- point to point
 

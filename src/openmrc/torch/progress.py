@@ -79,7 +79,8 @@ class Progress:
 
     def __init__(self) -> None:
         self.pairs: dict[int, Pair] = {}
-        self.gone: dict[int, BaseException] = {}
+        self.gone: dict[int, BaseException] = {}  # nothing can be done with them any more
+        self.departed: dict[int, BaseException] = {}  # left in order: what they sent is here
         self.ops: dict[Operation, None] = {}
         self._by_qp: list[tuple[CompletionQueue, dict[int, Pair]]] = []
         self._scratch: dict[int, list[Bytes]] = {}
@@ -162,7 +163,7 @@ class Progress:
         while not self._stopped:
             now = time.monotonic()
             behind = any(pair.behind for pair in self.pairs.values())
-            wait_s = BEHIND_S if behind else max(tick_at - now, 0.0)
+            wait_s = BEHIND_S if behind else max(min(tick_at, self._due()) - now, 0.0)
             came = self._poll.poll(wait_s * 1000)
             for fd, _ in came:
                 if fd == self._wake_fd:
@@ -172,11 +173,11 @@ class Progress:
             with self._lock:
                 self._step()
                 now = time.monotonic()
+                self._time_out(now)
                 if now >= tick_at:
                     tick_at = now + TICK_S
-                    self._time_out(now)
                     self.on_tick(now)
-                    self._step()
+                self._step()
             self._finish()
 
     def _try(self) -> bool:
@@ -297,6 +298,11 @@ class Progress:
         if t.exposed is not None and not t.room:
             t.exposed.dereg()
 
+    def _due(self) -> float:
+        """When the next operation times out."""
+        ops = list(self.ops)
+        return min((op.posted_at + op.timeout_s for op in ops), default=float("inf"))
+
     def _time_out(self, now: float) -> None:
         for op in list(self.ops):
             if now - op.posted_at >= op.timeout_s:
@@ -304,11 +310,11 @@ class Progress:
 
     def timed_out(self, op: Operation, now: float) -> BaseException:
         """The error of an operation that took too long; `World` says more."""
-        return OpenMrcError(f"{op.name}: timed out after {op.timeout_s:g} s")
+        return OpenMrcError(f"{op.name}: Timed out after {op.timeout_s:g} s")
 
-    def left(self, peer: int, placed: int) -> None:
+    def left(self, peer: int, placed: int, error: BaseException) -> None:
         """A peer has left after it received so many large messages: what it sent is here, and
-        acknowledgements that it took along count as come.
+        acknowledgements that it took along count as come. Only what waits for more of it fails.
         """
         self._take()
         sent = [n for n, t in sorted(self._writing.items()) if t.peer == peer]
@@ -316,6 +322,10 @@ class Progress:
             self._over(self._writing.pop(number))
         while self._runnable:
             self._resume(*self._runnable.popleft())
+        self.departed[peer] = error
+        for op in list(self.ops):
+            if any(t.peer == peer for t in op.live):
+                self.fail(op, error)
 
     def fail_peer(self, rank: int, error: BaseException) -> None:
         """A peer is gone: all operations with it end, and those to come."""
@@ -340,9 +350,13 @@ class Progress:
         """Send; over when `data` may change."""
         t = Transfer(op, peer, key, data)
         if data.nbytes <= EAGER:
-            self.pairs[peer].send(Header(DATA, key, data.nbytes), data)
             t.done = True
+            if peer in self.departed:  # it has all that it wanted
+                return t
+            self.pairs[peer].send(Header(DATA, key, data.nbytes), data)
             return t
+        if peer in self.departed:
+            raise self.departed[peer]
         op.live.add(t)
         if key.lane:  # who receives from anybody learns by this that there is something
             self.pairs[peer].send(Header(OFFER, key, data.nbytes))
@@ -382,6 +396,8 @@ class Progress:
         if (early := self._unexpected.pop(at, None)) is not None:
             self._deliver(t, memory=early)
             return t
+        if peer in self.departed:
+            raise self.departed[peer]
         op.live.add(t)
         self._expected[at] = t
         if data.nbytes > EAGER:

@@ -143,8 +143,6 @@ class World:
 
     def _gone(self, peer: int, said: dict[str, Any] | None) -> None:
         name = self.name(peer)
-        if said is not None and "placed" in said:
-            self.progress.left(peer, int(said["placed"]))
         if said is None:
             why = f"{name} has ended: its process is gone and its host has closed the connection"
         elif "failed" in said:
@@ -152,9 +150,11 @@ class World:
         else:
             why = f"{name} has left the job (destroy_process_group)"
         error = PeerError(self.ranks[peer], f"{why}; {self.paths(peer)}")
+        if said is not None and "placed" in said:
+            self.progress.left(peer, int(said["placed"]), error)
         if said is None or "failed" in said:
             self._cause = self._cause or error
-        self.progress.fail_peer(peer, error)
+            self.progress.fail_peer(peer, error)
 
     def paths(self, peer: int) -> str:
         """Each path to a peer, by plane: how many there are, and since when some are bad."""
@@ -185,7 +185,7 @@ class World:
         self._note_events(now)
         waited = {t.peer for op in self.progress.ops for t in op.live}
         for peer, pair in self.progress.pairs.items():
-            if peer in self.progress.gone:
+            if peer in self.progress.gone or peer in self.progress.departed:
                 continue
             heard, since = self._heard.get(peer, (-1, now))
             if pair.heard != heard or not pair.outstanding:
@@ -210,7 +210,7 @@ class World:
                 self.lines.say(other, {"failed": str(error)})
 
     def _on_broken(self, pair: Pair, status: Status) -> None:
-        if pair.peer in self.progress.gone:
+        if pair.peer in self.progress.gone or pair.peer in self.progress.departed:
             return
         why = f"{self.name(pair.peer)}: its queue pair has failed ({status.name}"
         error = PeerError(
@@ -222,7 +222,7 @@ class World:
     def _timed_out(self, op: Operation, now: float) -> BaseException:
         told = "; ".join(f"{self.name(p)}, {self.paths(p)}" for p in op_peers(op))
         return OpenMrcError(
-            f"{op.name}: not over after {op.timeout_s:g} s (the group's timeout). It waits for"
+            f"{op.name}: Timed out after {op.timeout_s:g} s, the group's timeout; it waits for"
             f" {told or 'nobody: its messages are on the way'}"
         )
 
@@ -238,7 +238,7 @@ class World:
             while time.monotonic() < until and any(
                 pair.outstanding or pair.behind
                 for peer, pair in self.progress.pairs.items()
-                if peer not in self.progress.gone
+                if peer not in self.progress.gone and peer not in self.progress.departed
             ):
                 time.sleep(0.001)
         if said is None and self._cause is not None:
