@@ -30,6 +30,7 @@ READERS = {
     "decode": "decode {}",
     "lab": "lab {} -- true",
     "compare": "compare {} folder",
+    "policy check": "policy check {}",
     "perf": "perf write_bw",  # the host file, which a variable names
 }
 INPUTS = {
@@ -284,6 +285,7 @@ HEARTS = {
     "lab status": "openmrc.live.lab.control.ask",
     "doctor": "openmrc.live.lab.needs.examine",
     "bench sim": "openmrc.bench.sim.measure",
+    "policy check x.py": "openmrc.policies.check.check",
     "soak": "openmrc.soak.sim.soak",
     "perf write_bw": "openmrc.perf.run.server",
 }

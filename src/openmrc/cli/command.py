@@ -19,7 +19,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from openmrc.cli import compare, completion, decode, doctor, init, interrupts, streams
+from openmrc.cli import compare, completion, decode, doctor, init, interrupts, policy, streams
 from openmrc.cli import lab as labs
 from openmrc.conform import command as conformance
 from openmrc.errors import InputError, OpenMrcError, OutputError
@@ -192,11 +192,12 @@ def _parser() -> _Parser:
     of_lab = labs.add_command(commands)
     of_doctor = doctor.add_command(commands)
     perf.add_command(commands)
+    of_policy = policy.add_command(commands)
     of_plan = planning.add_command(commands)
     conformance.add_command(commands)
     paper.add_command(commands)
     completion.add_command(commands, parser)
-    for command in (demo, run, sweep, bench, *of_lab, of_doctor, of_plan, of_compare):
+    for command in (demo, run, sweep, bench, *of_lab, of_doctor, *of_policy, of_plan, of_compare):
         command.add_argument("--json", action="store_true", help="print JSON and nothing else")
     return parser
 

@@ -1,0 +1,1 @@
+"""Policies that a user brings, before they run: what they see, and what is wrong with them."""

@@ -1,0 +1,134 @@
+"""What `mrc policy check` finds: in the text of a policy, in an uncompiled run, in compiling it."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from openmrc.errors import InputError
+from openmrc.policies.look import Finding, look
+from openmrc.reading import read_bytes
+from openmrc.say import say
+from openmrc.sim.mrc.policies import find, load
+
+ROLES = ("step", "choose")  # what a scenario names; `learn` comes with `choose`
+PATIENCE_S = 5.0  # for what an interrupted rehearsal still has to say
+
+
+@dataclass
+class Checked:
+    """What was found of the functions of a file, and what an uncompiled run of them counted."""
+
+    file: Path
+    roles: dict[str, str]  # function by role
+    findings: list[Finding] = field(default_factory=list)
+    run: dict[str, Any] = field(default_factory=dict)
+    trouble: str = ""  # of the run or the compiler; "" if there is none
+    interrupted: bool = False
+
+    @property
+    def is_sound(self) -> bool:
+        """True if the policy can be run."""
+        return not self.trouble and all(finding.warning for finding in self.findings)
+
+    def lines(self) -> list[str]:
+        """Return what was found, a line each: the place, and what is wrong there."""
+        found = [
+            f"{self.file}:{line}: {'warning: ' if warning else ''}{words}"
+            for line, words, warning in self.findings
+        ]
+        found += [f"{self.file}: {words}, {n} times" for words, n in self._notes().items()]
+        return [*found, self.trouble] if self.trouble else found
+
+    def _notes(self) -> dict[str, int]:
+        notes: dict[str, int] = self.run.get("notes", {})
+        return notes
+
+
+def check(text: str) -> Checked:
+    """Check "FILE.py", or one function, "FILE.py:NAME"; `InputError` for what is no policy."""
+    file, colon, name = text.rpartition(":")
+    if not (colon and file.endswith(".py")):
+        file, name = text, ""
+    path = Path(file).absolute()
+    tree = _tree(path)
+    checked = Checked(Path(file), _roles(tree, path, name))
+    for role, function in checked.roles.items():
+        find(f"{path}:{function}", role, Path())
+    checked.findings = look(tree)
+    if checked.is_sound:
+        _rehearsed(checked, path)
+    if checked.is_sound:
+        _compiled(checked, path)
+    return checked
+
+
+def _tree(path: Path) -> ast.Module:
+    try:
+        return ast.parse(read_bytes(path).decode())
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    except (SyntaxError, ValueError) as error:
+        raise InputError(f"{path}: is not Python: {error}") from None
+
+
+def _roles(tree: ast.Module, path: Path, name: str) -> dict[str, str]:
+    """The functions to check by role: those that are called after one, or the one that is named."""
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    if name:
+        if name not in functions:
+            raise InputError(f"{path} has no function {name} (it has: {', '.join(functions)})")
+        return {"step" if len(functions[name].args.args) > 4 else "choose": name}
+    found = {role: role for role in ROLES if role in functions}
+    if not found:
+        raise InputError(
+            f"{path}: has neither step nor choose (it has: {', '.join(functions) or 'none'});"
+            " name the function: FILE.py:NAME"
+        )
+    return found
+
+
+def _rehearsed(checked: Checked, path: Path) -> None:
+    """Run it uncompiled in a process of its own, which Ctrl-C reaches too."""
+    roles = [f"{role}={name}" for role, name in checked.roles.items()]
+    command = [sys.executable, "-m", "openmrc.policies.rehearse", str(path), *roles]
+    say("Running it uncompiled ...")
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
+        try:
+            said, _ = process.communicate()
+        except KeyboardInterrupt:
+            checked.interrupted, said = True, ""
+            with suppress(subprocess.TimeoutExpired):
+                said, _ = process.communicate(timeout=PATIENCE_S)
+            process.kill()
+    if not said and not checked.interrupted:
+        raise InputError(f"{path}: its uncompiled run ended with status {process.returncode}")
+    checked.run = json.loads(said) if said else {}
+    if checked.interrupted:
+        at = checked.run.get("interrupted", {}).get("line")
+        checked.trouble = f"{checked.file}{f':{at}' if at else ''}: interrupted here"
+    elif "error" in checked.run:
+        line, words = checked.run["error"]["line"], checked.run["error"]["words"]
+        checked.trouble = f"{checked.file}{f':{line}' if line else ''}: {words}"
+
+
+def _compiled(checked: Checked, path: Path) -> None:
+    """Compile it for the engine's state, as a run does."""
+    from openmrc.engine.setup import Rooms, new_state
+    from openmrc.sim.mrc.transport import Transport
+
+    rooms = Rooms(qps=1, planes=1, mpr=64, sends=1, receives=1, evs=1, order_len=1)
+    state = new_state(Transport(), rooms, nics=1, peers=1, regions=1)
+    for role, name in checked.roles.items():
+        try:
+            load(find(f"{path}:{name}", role, Path()), state)
+        except InputError as error:
+            checked.trouble = str(error)
