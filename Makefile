@@ -12,7 +12,7 @@ INSTALLED := $(VENV)/installed-$(call checksum,requirements.lock)
 INSTALLED_TEST := $(VENV)/installed-test-$(call checksum,requirements-test.lock)
 INSTALLED_TORCH := $(VENV)/installed-torch-$(call checksum,requirements-torch.lock)
 
-.PHONY: demo test format torch torch-suite lock clean
+.PHONY: demo test format torch torch-suite docs-long lock clean
 
 demo: $(INSTALLED)
 	$(BIN)/mrc demo
@@ -35,6 +35,10 @@ torch-suite: $(INSTALLED_TORCH)
 format: $(INSTALLED_TEST)
 	$(BIN)/python -m ruff check --fix .
 	$(BIN)/python -m ruff format .
+
+# Every command and snippet of the pages, the long ones and those that install too.
+docs-long: $(INSTALLED_TEST)
+	OPENMRC_DOCS_LONG=1 $(BIN)/python -m pytest -ra tests/test_snippets.py
 
 # $(1): lock file, $(2): stamps of earlier installations
 define install
