@@ -11,8 +11,9 @@ checksum = $(shell { pwd; cat pyproject.toml $(1); } | cksum | cut -d ' ' -f 1)
 INSTALLED := $(VENV)/installed-$(call checksum,requirements.lock)
 INSTALLED_TEST := $(VENV)/installed-test-$(call checksum,requirements-test.lock)
 INSTALLED_TORCH := $(VENV)/installed-torch-$(call checksum,requirements-torch.lock)
+INSTALLED_DOCS := $(VENV)/installed-docs-$(call checksum,requirements-docs.lock)
 
-.PHONY: demo test format torch torch-suite docs-long lock clean
+.PHONY: demo test format docs docs-long torch torch-suite lock clean
 
 demo: $(INSTALLED)
 	$(BIN)/mrc demo
@@ -35,6 +36,12 @@ torch-suite: $(INSTALLED_TORCH)
 format: $(INSTALLED_TEST)
 	$(BIN)/python -m ruff check --fix .
 	$(BIN)/python -m ruff format .
+
+# The site, in build/site: its sample report and its notebook are runs of this version.
+docs: $(INSTALLED_DOCS)
+	$(BIN)/mrc run examples/tutorial.toml --out build/sample/sample
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going -q -b html -c docs . build/site
+	printf '<meta http-equiv="refresh" content="0; url=docs/index.html">\n' > build/site/index.html
 
 # Every command and snippet of the pages, the long ones and those that install too.
 docs-long: $(INSTALLED_TEST)
@@ -62,6 +69,9 @@ $(INSTALLED_TORCH): $(INSTALLED_TEST)
 	@rm -f $(VENV)/installed-torch-*
 	@touch $@
 
+$(INSTALLED_DOCS):
+	$(call install,requirements-docs.lock,$(VENV)/installed-docs-*)
+
 # Where there is a wheel of it; pip freeze does not say.
 ATHERIS := sys_platform == 'linux' and platform_machine == 'x86_64' and python_version < '3.14'
 
@@ -75,6 +85,12 @@ lock:
 	build/lock/bin/python -m pip install --quiet .[test]
 	build/lock/bin/python -m pip freeze --all --exclude pip --exclude openmrc \
 		| sed "s/^atheris==.*/&; $(ATHERIS)/" > requirements-test.lock
+	rm -rf build/lock
+	$(PYTHON) -m venv build/lock
+	build/lock/bin/python -m pip install --quiet --upgrade setuptools
+	build/lock/bin/python -m pip install --quiet .[docs]
+	build/lock/bin/python -m pip freeze --all --exclude pip --exclude openmrc \
+		> requirements-docs.lock
 	rm -rf build/lock
 
 clean:
