@@ -131,8 +131,7 @@ def _parser() -> _Parser:
     add("--out", metavar="DIR", type=Path, help="write the results directory")
     labs.add_capture(
         run,
-        "write what crosses the links of --at, packets of MRC or of RoCEv2; one file for each"
-        " transport",
+        "capture the packets of MRC or of RoCEv2 on the links of --at; one file for each transport",
         '"plane 0 t0 1 - t1 0", "nic 5", "plane 0 t1 2" or "everywhere" (the default);'
         " may be repeated",
     )

@@ -45,7 +45,7 @@ def add_command(commands: Any) -> list[Any]:
     add("--name", metavar="NAME", help="of the lab (default: the file's)")
     add_capture(
         run,
-        "write what crosses the links of --at",
+        "capture the packets on the links of --at",
         '"nic 5", "plane 0 t0 1 - t1 0" ... or "everywhere" (the default); may be repeated',
     )
     add_set(run)
