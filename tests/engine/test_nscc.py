@@ -36,7 +36,7 @@ class Flow:
         self.c.cc, self.c.trimming = policy.CC_NSCC, 1
         for name, value in config.items():
             self.c[name] = value
-        self.q.cut_started = -es.NEVER
+        self.q.cut_started = self.q.trimmed_at = -es.NEVER
         self.configure(rate_bps)
 
     def configure(self, rate_bps: int) -> None:
@@ -74,16 +74,12 @@ def steady(flow: Flow, window: float) -> Flow:
 def test_worked_values_of_800g_and_12_us() -> None:
     q = Flow().q
     assert (q.max_wnd, q.target, q.cwnd, q.base_rtt) == (1.8e6, 9 * US, 1.8e6, T)
-    assert q.fi == 1.25 * MSS * 8
+    assert q.fi == 5 * MSS * 8
     assert q.eta == pytest.approx(0.15 * MSS * 8)
     assert q.fi_scale == 0.25 * 8
     assert q.alpha == pytest.approx(4 * MSS * 8 * 0.75 / (9 * US))
     assert q.qa_threshold == 36 * US
     assert q.qa_window == 1.8e6 / 8
-
-
-def test_where_the_last_hop_marks_the_fair_increase_is_the_whole_one() -> None:
-    assert Flow(marks_on_last_hop=1).q.fi == 5 * MSS * 8
 
 
 def test_without_trimming_the_target_is_a_whole_round_trip() -> None:
@@ -131,6 +127,18 @@ def test_no_mark_and_long_delay_grows_a_little() -> None:
     flow = steady(Flow(), 1e6)
     flow.sack(T, delay=9 * US)
     assert flow.q.inc == pytest.approx(float(flow.q.fi) * SACK)
+
+
+@pytest.mark.parametrize(("early_ps", "share"), [(0, 1), (1, 0.25)])
+def test_after_a_trim_at_the_last_hop_it_grows_a_quarter_of_that(
+    early_ps: int, share: float
+) -> None:
+    """For 64 base round trips; peers' last hop marks, and needs nothing of the kind."""
+    for marks, expected in ((0, share), (1, 1)):
+        flow = steady(Flow(marks_on_last_hop=marks), 1e6)
+        flow.q.trimmed_at = T - 64 * T + early_ps
+        flow.sack(T, delay=9 * US)
+        assert flow.q.inc == pytest.approx(expected * float(flow.q.fi) * SACK)
 
 
 def test_a_mark_with_short_delay_changes_nothing() -> None:

@@ -60,8 +60,9 @@ def note_rtt(q, again, rtt):
 
 
 @inlined
-def note_trim(q):
+def note_trim(q, now):
     """A packet was trimmed at the last hop, where data waits for all that is sent again."""
+    q.trimmed_at = now
     note_rtt(q, 0, q.base_rtt + int(q.qa_threshold))
 
 

@@ -24,10 +24,11 @@ A_UNIT_BYTES = 150_000.0  # 100 Gb/s x 12 us
 TWELVE_US_PS = 12_000_000.0
 WINDOW_PACKETS_MIN = 32
 ADJUST_PACKETS = 8
-FI_PACKETS = 5.0
-# Nothing ends the fair increase between target and T where the last hop makes no marks: in incasts
-# of 16 and more the queue then stands at the trim threshold.
-FI_UNMARKED = 0.25
+# The last hop makes no marks, so nothing ends the fair increase between target and T there: in an
+# incast of 16 and more the queue would stand at the trim threshold. For a while after a trim at the
+# last hop, it is a quarter.
+FI_TRIMMED = 0.25
+TRIMMED_RTTS = 64
 
 
 @compiled
@@ -46,7 +47,7 @@ def configure(q, c, rate_bps):
     q.target = int(target)
     scale = TWELVE_US_PS if c.alpha_by_12us else t
     q.alpha = 4.0 * mss * a * (target / scale) / target
-    q.fi = FI_PACKETS * mss * a * (1.0 if c.marks_on_last_hop else FI_UNMARKED)
+    q.fi = 5.0 * mss * a
     q.eta = 0.15 * mss * a
     q.fi_scale = 0.25 * a
     q.fast_below = t / 12.0
@@ -84,6 +85,12 @@ def _quick_adapt(q, now, delay, loss, ecn):
     return consumed
 
 
+@inlined
+def _fair_increase(q, c, now):
+    trimmed = c.marks_on_last_hop == 0 and now - q.trimmed_at < TRIMMED_RTTS * q.base_rtt
+    return FI_TRIMMED * q.fi if trimmed else q.fi
+
+
 @compiled
 def on_sack(q, c, now, new_bytes, rtt_ps, ce, penalty):
     """A SACK that reports `new_bytes` more received; `rtt_ps` < 0 when it carries no sample.
@@ -119,7 +126,7 @@ def on_sack(q, c, now, new_bytes, rtt_ps, ce, penalty):
         return
     if not ecn:
         if delay >= q.target:
-            q.inc += q.fi * new
+            q.inc += _fair_increase(q, c, now) * new
         else:
             if delay < q.fast_below:
                 q.calm += new

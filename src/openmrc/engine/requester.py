@@ -456,7 +456,7 @@ def on_trimmed_packet(st, q, seq, last_hop, now):
     rotation.learn(st, q, ev, HEARD_TRIMMED, now)
     _send_again(st, q, seq)
     if last_hop:
-        loss.note_trim(q)
+        loss.note_trim(q, now)
     else:
         beliefs.on_mark(st, q, ev, now)
 

@@ -199,7 +199,7 @@ def open_qp(st, qi):
     q.charged_at = q.evidence_at = q.again_evidence_at = q.cut_started = LONG_AGO
     q.doubt = NEVER
     q.asked_seq = q.probed_bytes = -1
-    q.last_adjust = q.last_dec = q.tx_data_at = LONG_AGO
+    q.last_adjust = q.last_dec = q.trimmed_at = q.tx_data_at = LONG_AGO
     q.mpr_now = q.rx_mpr
     ev.begin(st, q)
     for k in range(q.n_planes):

@@ -129,6 +129,7 @@ QP = record_type(
     ("pkt", "f8"),  # nominal packet size of a full packet
     *fields("f8", "avg_delay", "inc", "since_adjust", "calm", "achieved", "ignored", "to_ignore"),
     *fields("i8", "last_adjust", "last_dec", "qa_end"),
+    ("trimmed_at", "i8"),  # last trim at the last hop
     ("cut_started", "i8"),  # inferred losses: start of the round trip that shares one cut
     ("cut_floor", "f8"),
     ("fast_below", "f8"),  # delay under which the path counts as idle, T/12
