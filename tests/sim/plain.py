@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from openmrc.engine import endpoint
+from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.engine.verdict import VERDICT_TEXTS
 from openmrc.fabric.draw import draw_faults
@@ -140,11 +141,12 @@ def watch_every_send() -> list[int]:
     original = endpoint.next_packet
 
     def watched(st: Any, q: Any, free_ports: int, now: int, p: Any) -> int:
-        before, cwnd = int(q.inflight), float(q.cwnd)
+        before, again, cwnd = int(q.inflight), int(q.inflight_again), float(q.cwnd)
         window = st.slot[int(q.slot0) : int(q.slot0 + q.slot_mask) + 1]
         plane = int(original(st, q, free_ports, now, p))
         if plane >= 0:
-            assert before < cwnd, f"{before} bytes in flight, window {cwnd}"
+            held = again if p.flag_bits & pk.RTX else before
+            assert held < cwnd, f"{held} bytes in flight, window {cwnd}"
             seq = int(st.count[es.SENT_SEQ])
             assert seq == es.unwrap(int(p.psn), int(q.first_psn), int(q.una))
             assert int(q.una) <= seq < int(q.una) + int(q.mpr)

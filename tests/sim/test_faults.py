@@ -216,22 +216,28 @@ def fates(fault: Fault, seed: int, packets: int) -> Flags:
 
 
 @pytest.mark.parametrize(
-    ("rate", "burst", "in_a_row"),
-    [(0.2, None, 1.25), (0.2, 1.0, 1.0), (0.2, 5.0, 5.0), (0.01, 20.0, 20.0), (0.75, 3.0, 3.0)],
+    ("rate", "burst", "in_a_row", "n"),
+    [
+        (0.2, None, 1.25, 800),
+        (0.2, 1.0, 1.0, 800),
+        (0.2, 5.0, 5.0, 800),
+        (0.01, 20.0, 20.0, 4000),
+        (0.75, 3.0, 3.0, 800),
+    ],
 )
 def test_losses_come_one_by_one_or_in_bursts_of_a_mean_length(
-    rate: float, burst: float | None, in_a_row: float
+    rate: float, burst: float | None, in_a_row: float, n: int
 ) -> None:
     """One by one at a rate of p, 1 / (1 - p) in a row are lost on average all the same. Twenty
     streams; a run's length is geometric, four sigmas either way.
     """
     fault = Fault(0, "link-loss", "plane 0 t0 0 > t1 0", rate=rate, burst=burst)
-    each = [fates(fault, seed, 4000) for seed in range(1, 21)]
+    each = [fates(fault, seed, n) for seed in range(1, 21)]
     n_lost = sum(int(found.sum()) for found in each)
     runs = sum(int((np.diff(np.append(0, found.astype(int))) == 1).sum()) for found in each)
     sigma = in_a_row * np.sqrt(1 - 1 / in_a_row) / np.sqrt(runs)
     assert n_lost / runs == pytest.approx(in_a_row, abs=max(4 * sigma, 1e-9))
-    assert n_lost / 80_000 == pytest.approx(rate, rel=8 * np.sqrt(1 / runs))
+    assert n_lost / (20 * n) == pytest.approx(rate, rel=8 * np.sqrt(1 / runs))
 
 
 # --- damage -----------------------------------------------------------------------------------

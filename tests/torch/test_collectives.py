@@ -143,6 +143,12 @@ def test_all_ranks_have_the_same_bits_by_every_algorithm() -> None:
     assert torch.equal(torch.frombuffer(bytearray(told[0][1]), dtype=torch.bfloat16), short)
 
 
+def test_the_same_bits_by_plain_udp_on_addresses_that_are_named() -> None:
+    """As between hosts of an ordinary network: one device a rank, a plane an address."""
+    told = run(2, each_algorithm, OPENMRC_INTERFACES="127.0.0.1, 127.0.0.2")
+    assert told[0] == told[1] == run(2, each_algorithm)[0]
+
+
 def reductions(rank: int, n: int) -> None:
     whole = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
     real = (torch.float16, torch.bfloat16, torch.float32, torch.float64)

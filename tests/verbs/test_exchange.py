@@ -163,8 +163,9 @@ def test_an_end_that_is_refused_hears_why() -> None:
 
 
 def test_the_version_is_the_first_thing_that_an_end_says() -> None:
-    here, there = socket.socketpair()
-    line = exchange.Line(here)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        line = exchange.Line(socket.create_connection(server.getsockname()))
+        there, _ = server.accept()
 
     def authenticate() -> None:
         with pytest.raises(ExchangeError):

@@ -177,14 +177,14 @@ def test_mrc_2_11_ipv4_carries_half_of_an_ev() -> None:
 def test_row_4_an_operation_is_read_where_others_write_it() -> None:
     wire = sent(control(packet.ENDPOINT_RESPONSE, reason=packet.OP_EV_PROBE), around("ipv6"))
     at = bth("ipv6") + 12 + 1
-    assert wire[at] == 0b0001_0000
-    assert received(patched(wire, at, b"\x04"), check=0).p.reason == packet.OP_EV_PROBE
-    assert received(patched(wire, at, b"\x24"), check=0).p.reason == 2
+    assert wire[at] == 0b0000_0100
+    assert received(patched(wire, at, b"\x10"), check=0).p.reason == packet.OP_EV_PROBE
+    assert received(patched(wire, at, b"\x18"), check=0).p.reason == 2
 
 
-def test_a_nack_has_its_psn_in_the_extension_header() -> None:
+def test_a_nack_has_the_psn_that_it_refuses_in_both_headers() -> None:
     wire = sent(control(packet.NACK, psn=0x123456), around("ipv6"))
-    assert wire[bth("ipv6") + 9 : bth("ipv6") + 12] == bytes(3)
+    assert wire[bth("ipv6") + 9 : bth("ipv6") + 12] == b"\x12\x34\x56"
     assert wire[bth("ipv6") + 12 + 13 :][:3] == b"\x12\x34\x56"
 
 

@@ -171,6 +171,7 @@ def test_what_data_packets_add_up_to() -> None:
             "probe": 0,
             "endpoint_request": 0,
             "endpoint_response": 0,
+            "unstamped": 0,
         },
     }
 
@@ -201,6 +202,7 @@ def test_what_answers_add_up_to() -> None:
         "probe": 1,
         "endpoint_request": 2,
         "endpoint_response": 1,
+        "unstamped": 0,
     }
     assert (row.packets, row.control) == (0, 12)
 

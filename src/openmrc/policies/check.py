@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 import json
 import os
+import select
 import subprocess
 import sys
-from contextlib import suppress
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -101,13 +102,9 @@ def _rehearsed(checked: Checked, path: Path) -> None:
     command = [sys.executable, "-m", "openmrc.policies.rehearse", str(path), *roles]
     say("Running it uncompiled ...")
     environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True) as process:
-        try:
-            said, _ = process.communicate()
-        except KeyboardInterrupt:
-            checked.interrupted, said = True, ""
-            with suppress(subprocess.TimeoutExpired):
-                said, _ = process.communicate(timeout=PATIENCE_S)
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
+        said, checked.interrupted = _told(process)
+        if checked.interrupted:
             process.kill()
     if not said and not checked.interrupted:
         raise InputError(f"{path}: its uncompiled run ended with status {process.returncode}")
@@ -118,6 +115,22 @@ def _rehearsed(checked: Checked, path: Path) -> None:
     elif "error" in checked.run:
         line, words = checked.run["error"]["line"], checked.run["error"]["words"]
         checked.trouble = f"{checked.file}{f':{line}' if line else ''}: {words}"
+
+
+def _told(process: subprocess.Popen[bytes]) -> tuple[str, bool]:
+    """All that a process writes, and whether it was interrupted: whenever that comes, what was read
+    before is kept, and what it still has to say is waited for.
+    """
+    assert process.stdout is not None
+    fd, said, until = process.stdout.fileno(), b"", None
+    while True:
+        try:
+            wait_s = None if until is None else max(until - time.monotonic(), 0.0)
+            if not select.select([fd], [], [], wait_s)[0] or not (more := os.read(fd, 1 << 16)):
+                return said.decode(), until is not None
+            said += more
+        except KeyboardInterrupt:
+            until = until or time.monotonic() + PATIENCE_S
 
 
 def _compiled(checked: Checked, path: Path) -> None:

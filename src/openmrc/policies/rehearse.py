@@ -30,6 +30,7 @@ port_rate = "100Gbps"
 t0_down = 4
 t0_up = 2
 [transport]
+name = "rehearsed"  # else it is the path of the policy, however long
 evs_active = 8
 evs_backup = 4
 [workload]

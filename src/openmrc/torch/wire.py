@@ -1,8 +1,9 @@
 """The one place where devices are opened for a job: which wire a process speaks on, and to whom.
 
-With a host file (`$OPENMRC_HOST`, as `mrc lab` writes) there is one device for all peers. Without
-one all ranks must be on one host, and every two are joined by cables of their own: connected UDP
-sockets on loopback, one a plane.
+With a host file (`$OPENMRC_HOST`, as `mrc lab` writes), and between hosts of an ordinary network,
+one device reaches all peers: there by plain UDP on interfaces of this host, each a plane. Where all
+ranks are on one host, every two are joined by cables of their own: connected UDP sockets on
+loopback, one a plane.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from openmrc.engine.setup import pow2_at_least
 from openmrc.errors import InputError
 from openmrc.fabric.clos import multiplane
 from openmrc.live.endpoint.host import Limits, Port
+from openmrc.live.endpoint.planes import ordinary
 from openmrc.torch.pair import RECEIVES
 from openmrc.units import S
 from openmrc.verbs import hostfile
@@ -24,6 +26,7 @@ from openmrc.verbs.device import Device
 
 PLANES, PLANES_MAX = 2, 8
 PLANES_VARIABLE = "OPENMRC_PLANES"
+INTERFACES_VARIABLE = "OPENMRC_INTERFACES"
 BUFFER_BYTES = 4 << 20
 RATE_BPS = 10 * 10**9  # more than loopback and a few cores carry: nothing paces
 # A thread that is woken on a busy machine comes after milliseconds, and nothing is lost here.
@@ -46,6 +49,7 @@ class Wire(Protocol):
     """Devices of this process."""
 
     words: str  # mode, planes and PMTU, for people
+    measures: bool  # the round trip is to be measured, and the paths' MTU to be asked for
 
     def at(self, peer: int) -> tuple[Device, CompletionQueue]:
         """The device that reaches a peer, and the queue of what comes of it."""
@@ -55,24 +59,43 @@ class Wire(Protocol):
 
 
 def open_wire(store: Store, rank: int, size: int) -> Wire:
-    """Open what the environment says."""
+    """Open what the environment says, or else what the hosts of all ranks need."""
     if os.environ.get(hostfile.VARIABLE):
-        return Fabric(size)
-    return Cables(store, rank, size)
+        device = Device.open(**_limits(size))
+        return OneDevice(device, f'mode "{device.mode}", {device.n_planes} planes')
+    named = os.environ.get(INTERFACES_VARIABLE)
+    store.set(f"host/{rank}", _host())
+    hosts = {store.get(f"host/{peer}") for peer in range(size)}
+    if len(hosts) == 1 and not named:
+        return Cables(store, rank, size)
+    names = [one.strip() for one in named.split(",")] if named else ordinary()
+    device = Device.on_network(names, **_limits(size))
+    store.set(f"planes/{rank}", str(device.n_planes))
+    for peer in range(size):
+        if (theirs := int(store.get(f"planes/{peer}"))) != device.n_planes:
+            device.close()
+            raise InputError(
+                f"rank {peer} has {theirs} planes, rank {rank} has {device.n_planes}"
+                f" ({', '.join(names)}): name as many, in the same order, in {INTERFACES_VARIABLE}"
+            )
+    return OneDevice(device, f'mode "ip", planes {", ".join(device.planes)}')
 
 
-class Fabric:
-    """The device of the host file."""
+def _limits(size: int) -> dict[str, Any]:
+    """Limits of a device that reaches all peers."""
+    depth = pow2_at_least(3 * RECEIVES * size)
+    return {"qps": pow2_at_least(2 * size), "cqs": 2, "cq_depth": depth, "regions": 4096, **PATIENT}
 
-    def __init__(self, size: int) -> None:
-        qps = pow2_at_least(2 * size)
-        self._device = Device.open(
-            qps=qps, cqs=2, cq_depth=pow2_at_least(3 * RECEIVES * size), regions=4096, **PATIENT
-        )
-        self._cq = self._device.create_cq()
-        mode = hostfile.read()["mode"]
-        planes = self._device.n_planes
-        self.words = f'mode "{mode}", {planes} planes, PMTU {self._device.pmtu} B'
+
+class OneDevice:
+    """The device that reaches all peers."""
+
+    measures = True
+
+    def __init__(self, device: Device, words: str) -> None:
+        self._device = device
+        self._cq = device.create_cq()
+        self.words = f"{words}, PMTU {device.pmtu} B"
 
     def at(self, peer: int) -> tuple[Device, CompletionQueue]:
         """The same for all."""
@@ -86,6 +109,8 @@ class Fabric:
 class Cables:
     """A device for every peer on this host."""
 
+    measures = False  # LOOPBACK_RTT_PS
+
     def __init__(self, store: Store, rank: int, size: int) -> None:
         self._planes = _planes()
         self._sockets: dict[int, list[socket.socket]] = {}
@@ -95,25 +120,18 @@ class Cables:
             self._sockets[peer] = [_loopback() for _ in range(self._planes)]
         store.set(f"cables/{rank}", json.dumps(self._told()))
         for peer in peers:
-            told = json.loads(store.get(f"cables/{peer}"))
-            if told["host"] != _host():
-                self.close()
-                raise InputError(
-                    f"rank {peer} is on another host: without {hostfile.VARIABLE} all ranks must be"
-                    " on one"
-                )
+            theirs = json.loads(store.get(f"cables/{peer}"))[str(rank)]
             ports = []
-            for one, port in zip(self._sockets[peer], told["ports"][str(rank)], strict=True):
+            for one, port in zip(self._sockets[peer], theirs, strict=True):
                 one.connect(("127.0.0.1", port))
                 ports.append(Port(one.fileno(), bytes(6)))
             self._devices[peer] = self._open(ports, int(rank > peer))
         self.words = f"loopback, {self._planes} planes"
 
-    def _told(self) -> dict[str, Any]:
-        ports = {
+    def _told(self) -> dict[int, list[int]]:
+        return {
             peer: [one.getsockname()[1] for one in ends] for peer, ends in self._sockets.items()
         }
-        return {"host": _host(), "ports": ports}
 
     def _open(self, ports: list[Port], nic: int) -> tuple[Device, CompletionQueue]:
         fabric = multiplane(2, self._planes, RATE_BPS, 1, 2, 0, 0)

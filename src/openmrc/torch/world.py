@@ -106,6 +106,8 @@ class World:
         store.set(f"up/{self.rank}", "")
         for peer in peers:
             store.get(f"up/{peer}")
+        if self.wire.measures:
+            self._measure(store)
         for peer in peers:
             fd = self.lines.to[peer].fileno()
             self.progress.watch(fd, partial(self.lines.hear, peer, self._on_end))
@@ -114,6 +116,23 @@ class World:
                 f"mrc: {self.size} ranks; {self.wire.words}; silence of {self.silence_s:g} s ends"
                 f" the job"
             )
+
+    def _measure(self, store: Store) -> None:
+        """Rank after rank, so that it is an idle network's round trip; T follows the longest."""
+        for turn in range(self.size):
+            if turn != self.rank:
+                if why := store.get(f"measured/{turn}").decode():
+                    raise OpenMrcError(f"as seen by rank {self.ranks[turn]}: {why}")
+                continue
+            try:
+                for pair in self.progress.pairs.values():
+                    pair.qp.measure_rtt()
+                    if pair.device.check_mtu:
+                        pair.qp.check_path_mtu()
+            except OpenMrcError as error:
+                store.set(f"measured/{turn}", str(error))
+                raise
+            store.set(f"measured/{turn}", "")
 
     def _own(self) -> dict[str, Any]:
         assert self.lines is not None

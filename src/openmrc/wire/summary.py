@@ -215,7 +215,7 @@ class QpSummary(QpRow):
     def add(self, p: Any) -> None:
         """Count one packet, a PACKET record or anything that has its fields."""
         opcode = p.opcode
-        self.unstamped += p.flag_bits & packet.UNSTAMPED != 0
+        self.unstamped += int(p.flag_bits & packet.UNSTAMPED != 0)
         if opcode <= packet.LAST_DATA:
             self._add_data(p)
         elif opcode == packet.SACK:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ipaddress
+import os
 import socket
 from typing import Any
 
@@ -13,7 +15,7 @@ from hypothesis import strategies as some
 from openmrc.engine.packet import CE, CLASS_CONTROL, CLASS_DATA, PACKET, SACK, WRITE_MIDDLE
 from openmrc.errors import InputError
 from openmrc.jit import records
-from openmrc.live.endpoint import ip, planes, state, udp
+from openmrc.live.endpoint import ip, links, planes, state, udp
 from openmrc.live.endpoint.peers import Peers, Reach
 from openmrc.wire import codec, frame
 from openmrc.wire.frame import ENVELOPE
@@ -214,3 +216,25 @@ def test_what_a_peer_says_of_its_planes(change: dict[str, Any], why: str) -> Non
     with pytest.raises(InputError) as refused:
         Reach.of({**told_of, **change})
     assert why in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("hardware", "chosen"), [({"eth1", "eth0"}, ["eth0", "eth1"]), (set(), ["br0", "eth0", "eth1"])]
+)
+def test_planes_that_nobody_names_are_interfaces_of_hardware(
+    hardware: set[str], chosen: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of those with an address that others can reach; loopback is none."""
+    known = [
+        ("lo", "127.0.0.1"),
+        ("eth1", "192.0.2.2"),
+        ("eth0", "192.0.2.1"),
+        ("br0", "192.0.2.3"),
+    ]
+    known += [("eth2", "fe80::1")]
+    monkeypatch.setattr(
+        links, "addresses", lambda: [(name, ipaddress.ip_address(a)) for name, a in known]
+    )
+    there = {f"/sys/class/net/{name}/device" for name in hardware}
+    monkeypatch.setattr(os.path, "exists", lambda path: path in there)
+    assert planes.ordinary() == chosen

@@ -63,6 +63,16 @@ class Sockets:
     sends: list[tuple[int, socket.socket]]  # (source port, socket)
 
 
+def ordinary() -> list[str]:
+    """Return the interfaces that planes stand on unless others are named: those of hardware that
+    have an address, in the order of their names; where there are none, all but loopback.
+    """
+    usable = sorted(
+        {name for name, address in links.addresses() if name != "lo" and not address.is_link_local}
+    )
+    return [name for name in usable if os.path.exists(f"/sys/class/net/{name}/device")] or usable
+
+
 def find(names: Sequence[str]) -> list[Plane]:
     """Return the planes that interfaces or addresses name, in this order."""
     if not names:
