@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
@@ -69,7 +69,7 @@ def cut(namespaces: Namespaces, plane: int) -> None:
     """From now on a plane loses what comes in at either end; no carrier goes."""
     rule = (
         f"table netdev cut {{ chain c {{ type filter hook ingress device e{plane} priority 0;"
-        " policy drop; } }"
+        " policy drop; }; }"
     )
     namespaces.run([Batch(name, "nft", [rule]) for name in ENDS])
 
@@ -112,17 +112,16 @@ def healthy(options: argparse.Namespace, namespaces: Namespaces) -> dict[str, An
 def after_a_cut(options: argparse.Namespace, namespaces: Namespaces) -> dict[str, Any]:
     """The outage in ms, and goodput before and after it."""
     here = [__file__, "--planes", str(options.planes), "--ip", str(options.ip), "--end"]
-    ends = [start(namespaces, end, [*here, str(end)]) for end in (1, 0)]
+    ends = []
+    for end in (1, 0):  # the server hears before the client speaks
+        ends.append(start(namespaces, end, [*here, str(end)]))
+        if not said_by(ends[-1]).readline():
+            raise SystemExit(ends[-1].communicate()[1])
     client = ends[1]
-    assert client.stdout is not None
-    assert client.stdin is None
-    begun = client.stdout.readline()
-    if not begun:
-        raise SystemExit(client.stderr.read() if client.stderr else "")
     time.sleep(options.seconds)
     cut(namespaces, options.planes - 1)
     at = time.monotonic()
-    seen = [tuple(one) for one in json.loads(client.stdout.readline())]
+    seen = [tuple(one) for one in json.loads(said_by(client).readline())]
     for one in ends:
         one.communicate()
     before = statistics.median(rate for when, rate in seen if at - 1.0 < when < at)
@@ -135,13 +134,17 @@ def after_a_cut(options: argparse.Namespace, namespaces: Namespaces) -> dict[str
     }
 
 
-def serve(device: Device, qp: QueuePair) -> None:
+def said_by(process: subprocess.Popen[str]) -> TextIO:
+    assert process.stdout is not None
+    return process.stdout
+
+
+def serve(device: Device, qp: QueuePair, host: str) -> None:
     sink = device.reg_mr(np.zeros(MESSAGE_BYTES, np.uint8))
-    with (
-        exchange.Listener(PORT, SECRET, "::") as listener,
-        listener.accept(qp, [sink]) as peer,
-    ):
-        peer.wait()
+    with exchange.Listener(PORT, SECRET, host) as listener:
+        print("listening", flush=True)
+        with listener.accept(qp, [sink]) as peer:
+            peer.wait()
 
 
 def write(device: Device, qp: QueuePair, host: str, seconds: float) -> None:
@@ -188,7 +191,7 @@ def be_an_end(options: argparse.Namespace) -> int:
     with Device.on_network(names) as device:
         qp = device.create_qp(device.create_cq())
         if options.end == 1:
-            serve(device, qp)
+            serve(device, qp, address(1, 0, options.ip))
         else:
             write(device, qp, address(1, 0, options.ip), 2 * options.seconds)
     return 0
