@@ -59,18 +59,8 @@ class CheckedNumbers(np.ndarray[Any, Any]):
         super().__setitem__(index, value)
 
 
-class CheckedRecords(np.recarray[Any, Any]):
+class CheckedRecords(CheckedNumbers, np.recarray[Any, Any]):
     """The same of records."""
-
-    def __getitem__(self, index: Any) -> Any:
-        """Return the record."""
-        _refuse_below_0(index)
-        return super().__getitem__(index)
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        """Set the record."""
-        _refuse_below_0(index)
-        super().__setitem__(index, value)
 
 
 def checked(array: Any) -> Any:

@@ -106,18 +106,7 @@ def choose(n_bytes: int, n: int) -> str:
 
 def all_reduce_direct(c: Context, x: Array, combine: Combine) -> Strand:
     """Everybody sends to everybody, and adds in rank order: one way, for what is small."""
-    rooms = {r: c.room(x) for r in c.others()}
-    yield [
-        *[c.receive(r, 0, rooms[r]) for r in c.others()],
-        *[c.send(r, 0, x) for r in c.others()],
-    ]
-    rooms[c.me] = x
-    total = rooms[0] if c.me else c.room(x)
-    if not c.me:
-        total[:] = x
-    for r in range(1, c.n):
-        combine(total, rooms[r])
-    x[:] = total
+    return reduce_scatter(c, x, [x] * c.n, combine)
 
 
 def all_reduce_ring(c: Context, x: Array, combine: Combine) -> Strand:

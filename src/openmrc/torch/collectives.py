@@ -194,26 +194,17 @@ class Collectives:
     def reduce(self, tensor: torch.Tensor, op: Any, root: int, opts: Any = None) -> MrcWork:
         """Reduce into the root's tensor."""
         combine = combine_of(tensor.dtype, op)
-        if root == self.rank:
-            _scale_before([tensor], op)
-            span = Span(tensor)
-            return self._post(
-                "reduce",
-                lambda c: [algorithms.reduce_tree(c(0), span.array, combine, root)],
-                [],
-                [span],
-                opts,
-                lambda: _scale_after([tensor], op, self),
-            )
-        copy = tensor.detach().clone()
-        _scale_before([copy], op)
-        used = Span(copy)
+        at_root = root == self.rank
+        own = tensor if at_root else tensor.detach().clone()  # others' tensors stay as they are
+        _scale_before([own], op)
+        span = Span(own)
         return self._post(
             "reduce",
-            lambda c: [algorithms.reduce_tree(c(0), used.array, combine, root)],
-            [used],
-            [],
+            lambda c: [algorithms.reduce_tree(c(0), span.array, combine, root)],
+            [] if at_root else [span],
+            [span] if at_root else [],
             opts,
+            (lambda: _scale_after([tensor], op, self)) if at_root else None,
         )
 
     def reduce_scatter(
