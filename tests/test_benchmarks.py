@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from openmrc.bench import sim as benchsim
@@ -71,11 +72,15 @@ def test_a_child_that_fails_is_an_error() -> None:
         benchsim._child("nothing")
 
 
-@compiled_only
-def test_the_parts_can_be_measured() -> None:
+def test_the_parts_can_be_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Interpreted: its loops are the simulator's functions, compiled a second time for a minute."""
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
     figures: dict[str, Any] = json.loads(run("benchmarks/parts.py", "--quick", "--json"))
     for size in ("near", "far"):
-        assert min(figures[size].values()) > 0
+        assert min(figures[size][part] for part in ("call", "event", "hop_idle", "hop_queued")) > 0
+        # the rest are times less that of a call, which in so short a run may be the larger one
+        assert np.isfinite(list(figures[size].values())).all()
+        assert {"pull", "place", "answer"} <= figures[size].keys()
 
 
 @compiled_only

