@@ -9,15 +9,17 @@ from typing import Any
 import numba
 
 from openmrc.jit.cache import Cache
+from openmrc.jit.parts import PartCompiler
 
 # error_model "numpy": no division by zero is ever raised, so LLVM sees straight code without
 # cleanup paths around every call; measured ten times cheaper calls where a state of a dozen arrays
 # is passed. _nrt off: nothing is allocated, and no reference of an array is counted at every call.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "_nrt": False}
-_NO_ENTRY = {
+_NO_ENTRY: dict[str, Any] = {
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
-}  # half of the time a small function takes to compile
+    "pipeline_class": PartCompiler,
+}
 
 
 registered: list[str] = []  # every function that is compiled, for progress
