@@ -1,7 +1,8 @@
 """The slowest transfer, where something is broken or many send to one: one row per scenario.
 
     .venv/bin/python benchmarks/p100.py [--row WORD ...] [--seeds 1 2 3 4 5]
-                                        [--set KEY=VALUE ...] [--baselines] [--json]
+                                        [--set KEY=VALUE ...] [--baselines]
+                                        [--json | --markdown]
 
 Only MRC is run, with its defaults, unless `--baselines` asks for the others beside it. Times are of
 all completed flows of all seeds together, in us; `/ideal` is the worst seed's `slowdown_p100`, and
@@ -10,6 +11,7 @@ gigabyte and more of traffic take minutes each:
 
 incast 8 ... incast 255    so many NICs of 256 send 1 MB to one: makespan over ideal, Jain's index
 dead 64KB ... dead 16MB    a permutation of 1,024 NICs, 0.5 % of the T0-T1 links dead from the start
+checked 64KB ...           the same; each path was probed when its QP connected, 60 us before
 healthy 64KB ...           the same, whole
 silent plane               all-to-all of 256 NICs, 64 KiB to each, the T0s of one plane silent
 """
@@ -38,6 +40,17 @@ FABRIC = """
 """
 INCAST = FABRIC.format(nics=256) + '[workload]\nkind = "incast"\nn = {n}\nsize = "1MB"\n'
 PERMUTATION = FABRIC.format(nics=1024) + '[workload]\nkind = "permutation"\nsize = "{size}"\n'
+CHECKED = (
+    FABRIC.format(nics=1024)
+    + """
+    [workload]
+    kind = "jobs"
+    [[workload.job]]
+    kind = "permutation"
+    start = "60us"
+    size = "{size}"
+"""
+)
 DEAD_LINKS = """
     [[fault]]
     at = "0s"
@@ -58,7 +71,6 @@ SILENT_PLANE = (
 """
 )
 BASELINES = """
-    [[transport]]
     [[transport]]
     paths = "oblivious"
     [[transport]]
@@ -81,6 +93,12 @@ class Row:
 
     scenario: str
     goal: str
+    mrc: str = ""  # keys of its transport
+
+    def text(self, baselines: bool) -> str:
+        """The scenario, with MRC alone or with the others beside it."""
+        mrc = f'[[transport]]\nname = "mrc"\n{self.mrc}\n'
+        return self.scenario + mrc + (BASELINES if baselines else "")
 
 
 ROWS = {
@@ -93,12 +111,19 @@ ROWS = {
     "dead 64KB": Row(PERMUTATION.format(size="64KB") + DEAD_LINKS, "p99 22, p100 30"),
     "dead 1MB": Row(PERMUTATION.format(size="1MB") + DEAD_LINKS, "28 / 42 / 55, p99.9 55"),
     "dead 16MB": Row(PERMUTATION.format(size="16MB") + DEAD_LINKS, "p100 within 1.25 of healthy"),
+    **{
+        f"checked {size}": Row(
+            CHECKED.format(size=size) + DEAD_LINKS, f"{goal}, 1.05 of healthy", "check_paths = true"
+        )
+        for size, goal in (("64KB", "9.8"), ("1MB", "27"), ("16MB", "225"))
+    },
     "healthy 64KB": Row(PERMUTATION.format(size="64KB"), "9.3"),
     "healthy 1MB": Row(PERMUTATION.format(size="1MB"), "26"),
     "healthy 16MB": Row(PERMUTATION.format(size="16MB"), "214"),
     "silent plane": Row(SILENT_PLANE, "1.5 of 7/8 of the fabric"),
 }  # fmt: skip
 SHARES = (50, 99, 99.9, 100)
+PERCENTILES = [f"p{share:g}" for share in SHARES]
 # Columns, and what counts in them: of MRC, of RoCEv2.
 COUNTED = {
     "sent again": ("retransmitted",),
@@ -132,6 +157,24 @@ def line(name: str, transport: str, goal: str, found: dict[str, float]) -> str:
     return f"{name:13} {transport:11} {times} {relative} {counts}  {goal}"
 
 
+def markdown(table: dict[str, dict[str, dict[str, float]]]) -> str:
+    """The table of docs/p100.md: what each transport needs, the least of a row in bold."""
+    lines = [
+        "| Scenario | Transport | p50 | p99 | p99.9 | p100 | p100 / ideal | timeouts |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for name, transports in table.items():
+        best = {key: min(found[key] for found in transports.values()) for key in PERCENTILES}
+        for transport, found in transports.items():
+            times = [
+                f"**{found[key]:.1f}**" if found[key] == best[key] else f"{found[key]:.1f}"
+                for key in PERCENTILES
+            ]
+            tail = [f"{found['/ideal']:.3f}", f"{found['RTO']:,.0f}"]
+            lines.append(f"| {' | '.join([name, transport, *times, *tail])} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--row", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW",
@@ -139,16 +182,19 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3, 4, 5], metavar="N")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", dest="changes")
     parser.add_argument("--baselines", action="store_true", help="run the other transports too")
-    parser.add_argument("--json", action="store_true")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true")
+    form.add_argument("--markdown", action="store_true", help="the table of docs/p100.md")
     options = parser.parse_args()
-    if not options.json:
+    by_line = not (options.json or options.markdown)
+    if by_line:
         times = " ".join(f"{f'p{share:g}':>8}" for share in SHARES)
         counts = " ".join(f"{column:>10}" for column in (*COUNTED, "open"))
         print(f"{'us':13} {'':11} {times} {'/ideal':>8} {'Jain':>6} {counts}  goal")
     table: dict[str, dict[str, dict[str, float]]] = {}
     for name in options.row:
         row = ROWS[name]
-        text = row.scenario + (BASELINES if options.baselines else "")
+        text = row.text(options.baselines)
         results: dict[str, list[TransportResult]] = {}
         for seed in options.seeds:
             print(f"{name}, seed {seed} ", end="\r", file=sys.stderr, flush=True)
@@ -160,11 +206,13 @@ def main() -> None:
             for run in simulate(scenario).transports:
                 results.setdefault(run.name, []).append(run)
         table[name] = {transport: figures(runs) for transport, runs in results.items()}
-        if not options.json:
+        if by_line:
             for transport, found in table[name].items():
                 print(line(name, transport, row.goal if transport == "mrc" else "", found))
     if options.json:
         print(json.dumps(table, indent=2))
+    if options.markdown:
+        print(markdown(table))
 
 
 if __name__ == "__main__":

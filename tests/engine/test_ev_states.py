@@ -578,3 +578,60 @@ def test_a_plane_with_every_path_denied_gets_no_turn() -> None:
     pair.drive()
     pair.assert_intact()
     assert pair.packets("data")[-1].p.plane == 1
+
+
+# --- paths checked at connection
+
+
+def test_row_36_a_path_carries_data_once_it_has_answered() -> None:
+    pair = Pair(planes=2, evs=4, check_paths=True)
+    pair.cut(ev=pair.ev(0, 2))
+    assert pair.path_states(0) == pair.path_states(1) == "AAAA"
+    pair.post(4096)
+    pair.advance(us=0.4 * pair.rtt / US)
+    assert pair.sent["data"] == 0
+    pair.advance(us=6 * pair.rtt / US)
+    assert (pair.path_states(0), pair.path_states(1)) == ("GGAG", "GGGG")
+    pair.post(300 * 4096)
+    pair.drive()
+    pair.assert_intact()
+    assert pair.sent["rtx"] == 0
+    assert (int(pair.q.n_bad_total), int(pair.q.n_revived)) == (0, 0)
+
+
+def test_row_36_a_path_that_answered_at_first_is_revived_like_any_other() -> None:
+    """Counted as such, too."""
+    pair = Pair(planes=2, evs=4, check_paths=True)
+    pair.advance(us=4 * pair.rtt / US)
+    cut = pair.cut(ev=pair.ev(0, 2))
+    pair.post(300 * 4096)
+    pair.drive()
+    assert pair.path_states(0) == "GGAG"
+    pair.heal(cut)
+    pair.advance(us=20 * pair.rtt / US)
+    assert pair.path_states(0) == "GGGG"
+    assert (int(pair.q.n_bad_total), int(pair.q.n_revived)) == (1, 1)
+
+
+def test_row_36_the_first_two_probes_of_a_path_need_no_budget() -> None:
+    """A dead plane of 64 paths is asked 128 times; after that the budget, here spent, rules."""
+    pair = Pair(planes=2, evs=64, check_paths=True)
+    pair.cut(plane=1)
+    pair.st.nic[0].probe_tokens_at[probes.OF_PATHS] = 1_000_000 * US
+    pair.st.nic[0].probe_tokens[probes.OF_PATHS] = 0.0
+    pair.advance(us=20 * pair.rtt / US)
+    sent = [x.at for x in pair.packets("probe", src=0) if x.p.plane == 1]
+    assert len(sent) == 2 * 64
+    assert pair.path_states(0) == 64 * "G"
+    gap = int(probes.PROBE_SHARE / float(pair.st.nic[0].probe_rate))
+    assert max(sent) <= 128 * (gap + 1) + 2 * pair.rtt
+
+
+def test_row_36_where_no_path_answers_the_oldest_serve_and_the_error_comes() -> None:
+    pair = Pair(planes=2, evs=4, check_paths=True, linear_cnt=0, exp_cnt=2)
+    pair.cut(plane=0)
+    pair.cut(plane=1)
+    pair.post(4096)
+    pair.drive(errors=True)
+    assert pair.error(0) == "retry counter exceeded"
+    assert pair.sent["data"] + pair.sent["rtx"] > 1

@@ -129,6 +129,7 @@ def test_every_key_reaches_the_simulator() -> None:
     assert {field.encode_name for field in msgspec.structs.fields(TransportSection)} == {
         *transport,
         "always_skip_after",
+        "check_paths",
         "freezing",
     }
     assert [field.encode_name for field in msgspec.structs.fields(FabricSection)] == list(queues)

@@ -3,13 +3,14 @@
 An EV names one path (MRC 3.3). A path is innocent until it loses a packet, and guilty until a probe
 comes back:
 
-    GOOD                    -- mark -------------------------> SKIP
-    SKIP                    -- turn -------------------------> GOOD
-    GOOD, SKIP              -- loss, always skip, silence ---> ASSUMED_BAD
-    ASSUMED_BAD             -- answer, false alarm, recall --> GOOD
-    ASSUMED_BAD             -- marked answer ----------------> SKIP
-    GOOD, SKIP, ASSUMED_BAD -- deny -------------------------> DENIED
-    DENIED                  -- lift -------------------------> GOOD
+    GOOD                    -- mark ---------------------------------------> SKIP
+    SKIP                    -- turn ---------------------------------------> GOOD
+    GOOD, SKIP              -- loss, always skip, silence -----------------> ASSUMED_BAD
+    GOOD                    -- check --------------------------------------> ASSUMED_BAD
+    ASSUMED_BAD             -- first answer, answer, false alarm, recall --> GOOD
+    ASSUMED_BAD             -- marked answer ------------------------------> SKIP
+    GOOD, SKIP, ASSUMED_BAD -- deny ---------------------------------------> DENIED
+    DENIED                  -- lift ---------------------------------------> GOOD
 
 GOOD and SKIP are *usable*: the rotation may hold them (`rotation.py`). SKIP is a path that delivers
 through a queue: it loses one turn. ASSUMED_BAD carries no data, and probes ask whether it delivers
@@ -35,6 +36,8 @@ from openmrc.jit import inlined, inner
 GOOD, SKIP, ASSUMED_BAD, DENIED = 1, 2, 3, 4  # MRC 3.3
 EV_STATES = {GOOD: "GOOD", SKIP: "SKIP", ASSUMED_BAD: "ASSUMED_BAD", DENIED: "DENIED"}
 
+NEVER_DEMOTED = -NEVER // 2  # in `demoted_at`
+
 
 class Event(NamedTuple):
     """What may happen to an EV: in which states, and to which it leads."""
@@ -50,6 +53,8 @@ EVENTS = (
     Event("loss", (GOOD, SKIP), ASSUMED_BAD),
     Event("always skip", (GOOD, SKIP), ASSUMED_BAD),
     Event("silence", (GOOD, SKIP), ASSUMED_BAD),
+    Event("check", (GOOD,), ASSUMED_BAD),
+    Event("first answer", (ASSUMED_BAD,), GOOD),
     Event("answer", (ASSUMED_BAD,), GOOD),
     Event("marked answer", (ASSUMED_BAD,), SKIP),
     Event("false alarm", (ASSUMED_BAD,), GOOD),
@@ -57,8 +62,8 @@ EVENTS = (
     Event("deny", (GOOD, SKIP, ASSUMED_BAD), DENIED),
     Event("lift", (DENIED,), GOOD),
 )
-MARK, TURN, LOSS, ALWAYS_SKIP, SILENCE = range(5)
-ANSWER, MARKED_ANSWER, FALSE_ALARM, RECALL, DENY, LIFT = range(5, len(EVENTS))
+MARK, TURN, LOSS, ALWAYS_SKIP, SILENCE, CHECK, FIRST_ANSWER = range(7)
+ANSWER, MARKED_ANSWER, FALSE_ALARM, RECALL, DENY, LIFT = range(7, len(EVENTS))
 
 _BEFORE = np.array([sum(1 << state for state in event.before) for event in EVENTS], np.int8)
 _AFTER = np.array([event.after for event in EVENTS], np.int8)
@@ -110,7 +115,7 @@ def begin(st, q):
         e.state = GOOD
         e.probe_at = NEVER
         e.probe_id = -1
-        e.demoted_at = -NEVER // 2
+        e.demoted_at = NEVER_DEMOTED
 
 
 @inner

@@ -80,6 +80,8 @@ class Variants(Parameters):
     shuffle_rounds: int = stated(64, "row 13", "rounds", least=1, key=False)
     # CE marks in a row on one EV; 0: never
     always_skip_after: int = stated(0, "row 23", "packets", least=0, most=1_000_000, only="mrc")
+    # True: a path carries data once it has answered a probe, also the first time
+    check_paths: bool = stated(False, "row 36", only="mrc")
     # False: a CE mark moves the window only, and makes no EV SKIP
     ecn_skip: bool = stated(True, "MRC 3.3", record=False)
     # how long REPS explores nothing after a loss: as in its authors' own simulator

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from openmrc.engine import beliefs, rotation
-from openmrc.engine.ev import ANSWER, ASSUMED_BAD, MARKED_ANSWER, index_of
+from openmrc.engine.ev import (
+    ANSWER,
+    ASSUMED_BAD,
+    CHECK,
+    FIRST_ANSWER,
+    MARKED_ANSWER,
+    NEVER_DEMOTED,
+    enter,
+    index_of,
+)
 from openmrc.engine.packet import CLASS_DATA, NO_TRIM, PROBE
 from openmrc.engine.state import NEVER, address, emit, signed, timestamp_of
-from openmrc.jit import inner
+from openmrc.jit import inlined, inner
 
 ANSWERS_MAX = 8  # row 11
 SPACING_MAX_PS = 100_000_000_000  # row 11
@@ -65,6 +74,34 @@ def _most_overdue(st, q, up):
 
 
 @inner
+def check_all(st, q, now):
+    """Row 36, `check_paths`: each path of a new QP has to answer before it carries data.
+
+    Probes of all QPs of the NIC leave as full packets would at line rate, planes in turn: they take
+    a thirtieth of it.
+    """
+    n = st.nic[q.nic]
+    gap = max(int(n.n_qps), 1) * PROBE_SHARE / n.probe_rate
+    for k in range(q.n_planes):
+        plane = st.plane[q.plane0 + k]
+        for i in range(plane.n_evs):
+            e = st.ev[q.ev0 + plane.ev0 + i]
+            if enter(q, plane, e, CHECK):
+                e.probe_at = now + int((i * q.n_planes + k) * gap)
+                e.active = 0
+        plane.n_active = 0
+        plane.heard_at = now  # nothing is known to be wrong with the plane
+    q.planes_ok = 0
+    q.ev_probe_at = now
+
+
+@inlined
+def _is_checked(q, e):
+    """The first two probes of a path that was never demoted have their time, and need no budget."""
+    return e.demoted_at == NEVER_DEMOTED and e.spacing <= 2 * q.base_rtt
+
+
+@inner
 def probe_bad_evs(st, q, now):
     """Probe each ASSUMED_BAD EV that is due, longest due first; notes when to come again."""
     up = rotation.ports_up(st, q)
@@ -77,13 +114,16 @@ def probe_bad_evs(st, q, now):
         if e.probe_at > now:
             q.ev_probe_at = e.probe_at
             return
-        wait = take_probe_token(st, q.nic, OF_PATHS, now)
-        if wait > 0:
-            q.ev_probe_at = wait
-            return
+        if not _is_checked(q, e):
+            wait = take_probe_token(st, q.nic, OF_PATHS, now)
+            if wait > 0:
+                q.ev_probe_at = wait
+                return
         if e.probe_id >= 0:  # the one before was not answered
             e.answers = 0
             e.spacing = min(2 * e.spacing, SPACING_MAX_PS)
+            if q.planes_ok == 0:  # all wait for answers, and there may be none
+                rotation.refresh_planes(st, q)
         e.probe_id = send_probe(st, q, i, now)
         e.probe_at = now + e.spacing
 
@@ -108,7 +148,8 @@ def on_probe_answer(st, q, value, probe_id, marked, now):
     for _ in range(1, min(int(e.demotions), 4)):
         needed *= 2
     if e.answers >= min(needed, ANSWERS_MAX):
-        beliefs.revive(st, q, ev, MARKED_ANSWER if marked else ANSWER, now)
+        event = MARKED_ANSWER if marked else ANSWER
+        beliefs.revive(st, q, ev, FIRST_ANSWER if e.demoted_at == NEVER_DEMOTED else event, now)
     else:
         e.probe_at = now + e.spacing
         q.ev_probe_at = min(q.ev_probe_at, e.probe_at)

@@ -209,5 +209,7 @@ def open_qp(st, qi):
         plane.trial_id = plane.proven = -1
     q.state = RTS
     ports.refresh_qp(st, q, 0)
+    if st.config[0].check_paths:
+        probes.check_all(st, q, 0)
     q.reorder_window = q.base_rtt
     q.two_packets = int(2.0 * q.pkt * PS_BITS / st.config[0].port_rate_bps)

@@ -51,7 +51,15 @@ Parameter = dataclasses.Field[Any]
 # The order in which a file lists the keys; one that is not here comes last.
 ORDER = (
     *("name", "paths", "cc", "rules", "evs_active", "evs_backup", "pmtu", "mpr", "sack_bytes"),
-    *("convergence", "base_rtt", "rto_exponent", "linear_cnt", "exp_cnt", "always_skip_after"),
+    *(
+        "convergence",
+        "base_rtt",
+        "rto_exponent",
+        "linear_cnt",
+        "exp_cnt",
+        "always_skip_after",
+        "check_paths",
+    ),
     *("srv6", "trim", "ecn_skip", "freezing"),
 )
 TEXTS: dict[str, Any] = {

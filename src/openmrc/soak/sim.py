@@ -127,7 +127,8 @@ def _transport(pick: Callable[..., Any]) -> dict[str, Any]:
 def _variant(transport: dict[str, Any], pick: Callable[..., Any]) -> dict[str, Any]:
     """MRC without some of its parts."""
     paths = pick("mrc", "mrc", "reps", "oblivious")
-    more = {"ecn_skip": pick(True, False)} if paths == "mrc" else {}
+    flags = {"ecn_skip": pick(True, False), "check_paths": pick(True, False)}
+    more: dict[str, Any] = flags if paths == "mrc" else {}
     more |= {"freezing": pick("0ns", "100us", "10ms")} if paths == "reps" else {}
     return transport | more | {"paths": paths, "srv6": pick(True, False), "trim": pick(True, False)}
 

@@ -30,6 +30,7 @@ SIMULATED_OTHERWISE = {  # keys of a transport, and the one value that a live de
     "cc": "nscc",
     "rules": "mrc",
     "always_skip_after": 0,
+    "check_paths": False,
     "srv6": True,
     "trim": None,
     "ecn_skip": True,

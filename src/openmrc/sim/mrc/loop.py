@@ -82,6 +82,8 @@ def _start(net, st):
     for qi in range(st.qp.shape[0]):
         setup.open_qp(st, qi)
     due.start(net)
+    for qi in range(st.qp.shape[0]):
+        nic.plan_qp(net, st, qi)
 
 
 @compiled

@@ -1,0 +1,50 @@
+"""`benchmarks/p100.py`: every row is a scenario, and the table says what the runs say."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openmrc.scenario.scenario import parse_scenario
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+@pytest.fixture(scope="module")
+def p100() -> Any:
+    spec = importlib.util.spec_from_file_location("p100", ROOT / "benchmarks/p100.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules["p100"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_every_row_is_a_scenario_alone_and_with_baselines(p100: Any) -> None:
+    for name, row in p100.ROWS.items():
+        alone = parse_scenario(row.text(baselines=False), ["seed=3"], name=name)
+        assert [each.name for each in alone.transports] == ["mrc"]
+        beside = parse_scenario(row.text(baselines=True), [], name=name)
+        names = ["mrc", "oblivious", "reps", "single", "roce", "roce 8 QPs"]
+        assert [each.name for each in beside.transports] == names
+        checks = [getattr(each, "check_paths", False) for each in beside.transports]
+        assert checks == [name.startswith("checked")] + 5 * [False]
+
+
+def test_the_least_of_each_row_is_bold(p100: Any) -> None:
+    rest = {"/ideal": 1.5, "RTO": 1200}
+    table = {
+        "dead 1MB": {
+            "mrc": {"p50": 30.04, "p99": 38.0, "p99.9": 41.0, "p100": 43.0} | rest,
+            "single": {"p50": 29.0, "p99": 90.0, "p99.9": 138.0, "p100": 139.0} | rest,
+        }
+    }
+    lines = p100.markdown(table).splitlines()
+    assert lines[2:] == [
+        "| dead 1MB | mrc | 30.0 | **38.0** | **41.0** | **43.0** | 1.500 | 1,200 |",
+        "| dead 1MB | single | **29.0** | 90.0 | 138.0 | 139.0 | 1.500 | 1,200 |",
+    ]
