@@ -23,6 +23,7 @@ from openmrc.cli import compare, completion, decode, doctor, init, interrupts, p
 from openmrc.cli import lab as labs
 from openmrc.conform import command as conformance
 from openmrc.errors import InputError, OpenMrcError, OutputError
+from openmrc.ops.export import command as exporting
 from openmrc.paper import command as paper
 from openmrc.perf import command as perf
 from openmrc.planning import command as planning
@@ -193,6 +194,7 @@ def _parser() -> _Parser:
     perf.add_command(commands)
     of_policy = policy.add_command(commands)
     of_plan = planning.add_command(commands)
+    exporting.add_command(commands)
     conformance.add_command(commands)
     paper.add_command(commands)
     completion.add_command(commands, parser)

@@ -1,0 +1,1 @@
+"""`mrc export`: the configuration at boot of every switch, from the fabric of one scenario file."""

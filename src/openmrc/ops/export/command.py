@@ -1,0 +1,54 @@
+"""`mrc export`: every switch's configuration at boot, out of one scenario file."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from openmrc.say import say
+
+if TYPE_CHECKING:
+    from openmrc.ops.export.switches import Switch
+
+PLATFORMS = ("sonic", "frr", "cumulus", "linux")  # as in `files`, which loads a fabric
+
+
+def add_command(commands: Any) -> Any:
+    """Add `export` to the parser; returns its own."""
+    export = commands.add_parser(
+        "export",
+        help="the switches' configuration at boot, from the fabric of a scenario file",
+        description="Writes locators, uN SIDs, static routes, queues, marks and trimming of every"
+        " switch of SCENARIO.toml; what the platform cannot say is listed on standard error.",
+    )
+    add = export.add_argument
+    add("platform", choices=PLATFORMS, help="what the switches run")
+    add("scenario", metavar="SCENARIO.toml", help="its [fabric]; see docs/switches.md")
+    add("--switch", metavar="NAME", help='this one only: "plane 0 t0 1" or p0-t0-1')
+    words = "a new directory for a file a switch (default: print all)"
+    add("--out", metavar="DIR", type=Path, help=words)
+    add("--set", metavar="KEY=VALUE", action="append", default=[], help="as for mrc run")
+    export.set_defaults(run=_export)
+    return export
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    from openmrc.ops.export import files
+    from openmrc.ops.export.switches import Plant
+    from openmrc.scenario.scenario import load_lab
+
+    platform: str = arguments.platform
+    plant = Plant(load_lab(arguments.scenario, arguments.set))
+    chosen: Iterable[Switch] = plant.switches()
+    if arguments.switch is not None:
+        chosen = [plant.named(arguments.switch)]
+    if arguments.out is not None:
+        n = files.write(platform, plant, chosen, arguments.out)
+        say(f"{n} switches are in {arguments.out}.")
+    else:
+        print(files.whole(platform, plant, chosen), end="")
+    for line in files.cannot(platform, plant):
+        say(f"not in it: {line}")
+    return 0
