@@ -196,7 +196,9 @@ def test_every_metric_is_on_the_page_of_the_live_world() -> None:
 
     page = (ROOT / "docs/live.md").read_text(encoding="utf-8")
     names = [
-        what[0] for group in (metrics.DEVICE, metrics.PORT, metrics.QP) for what in group.values()
+        what[0]
+        for group in (metrics.DEVICE, metrics.PORT, metrics.QP, metrics.LINK)
+        for what in group.values()
     ]
     assert len(names) > 20
     assert [name for name in names if f"`{name}`" not in page] == []

@@ -13,7 +13,7 @@ import pytest
 from openmrc.engine import verdict
 from openmrc.errors import InputError
 from openmrc.live.endpoint import state
-from openmrc.verbs import Status, metrics
+from openmrc.verbs import Status, exposition, metrics
 from tests.live.two import PATIENCE_S, connected
 
 MB = 1 << 20
@@ -41,13 +41,17 @@ def parse(body: str) -> tuple[dict[str, str], Samples]:
         elif line.startswith("# TYPE "):
             _, _, name, kind = line.split(" ")
             assert name in helped
-            assert kind in ("counter", "gauge")
+            assert kind in ("counter", "gauge", "histogram")
             types[name] = kind
         else:
             found = SAMPLE.fullmatch(line)
             assert found, line
-            assert found[1] == list(types)[-1]
-            assert found[1].endswith("_total") == (types[found[1]] == "counter")
+            name = list(types)[-1]
+            if types[name] == "histogram":
+                assert found[1].removeprefix(name) in ("_bucket", "_sum", "_count")
+            else:
+                assert found[1] == name
+            assert found[1].endswith("_total") == (types[name] == "counter")
             labels = frozenset((key, unescape(text)) for key, text in LABEL.findall(found[2]))
             assert (found[1], labels) not in samples
             samples[found[1], labels] = float(found[3])
@@ -58,8 +62,9 @@ def value(samples: Samples, name: str, **labels: Any) -> float:
     return samples[f"openmrc_{name}", frozenset((k, str(v)) for k, v in labels.items())]
 
 
-def get(port: int, path: str = "/metrics") -> tuple[str, str]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=PATIENCE_S) as answer:
+def get(port: int, path: str = "/metrics", accept: str = "*/*") -> tuple[str, str]:
+    asked = urllib.request.Request(f"http://127.0.0.1:{port}{path}", headers={"Accept": accept})
+    with urllib.request.urlopen(asked, timeout=PATIENCE_S) as answer:
         return answer.read().decode(), answer.headers["Content-Type"]
 
 
@@ -74,29 +79,37 @@ def test_what_is_scraped_is_what_was_counted() -> None:
         assert a.cq.wait(timeout=PATIENCE_S)[0].status == Status.SUCCESS
         body, kind = get(server.port)
         _, samples = parse(body)
-        mine, theirs = {"nic": 0, "qp": a.qp.qp_num}, {"nic": 1, "qp": b.qp.qp_num}
+        mine, theirs = {"nic": 0}, {"nic": 1}
         sent = value(samples, "qp_tx_packets_total", **mine)
         assert sent - value(samples, "qp_retransmitted_packets_total", **mine) == 256
         assert value(samples, "qp_rx_bytes_total", **theirs) == MB
-        assert value(samples, "qp_state", **mine, state="RTS") == 1
-        assert value(samples, "qp_state", **mine, state="ERROR") == 0
+        assert value(samples, "qps", **mine, state="RTS") == 1
+        assert value(samples, "qps", **mine, state="ERROR") == 0
         for plane in range(2):
             labels = {"nic": 0, "plane": plane}
             assert value(samples, "port_up", **labels) == 1
             assert value(samples, "port_tx_bytes_total", **labels) > MB // 4
             n = sum(ev["plane"] == plane for ev in a.qp.evs())
             states = [
-                value(samples, "qp_evs", **mine, plane=plane, state=name)
+                value(samples, "ev_state", **mine, plane=plane, state=name)
                 for name in ("GOOD", "SKIP", "ASSUMED_BAD", "DENIED")
             ]
             assert sum(states) == n
-        of_evs = [
-            n
+            # every packet of a plane crosses the NIC's own link, and nobody is under suspicion
+            own = {"nic": 0, "link": f"nic 0 plane {plane} > t0"}
+            on_it = sum(ev["packets"] for ev in a.qp.evs() if ev["plane"] == plane)
+            assert value(samples, "link_packets_total", **own) == on_it
+            assert value(samples, "link_paths", **own) == n
+            assert value(samples, "link_suspect", **own) == 0
+        of_paths = {
+            (dict(labels)["plane"], dict(labels)["ev"]): n
             for (name, labels), n in samples.items()
-            if name == "openmrc_qp_ev_packets_total" and ("nic", "0") in labels
-        ]
-        assert len(of_evs) == len(a.qp.evs())
-        assert sum(of_evs) == sent
+            if name == "openmrc_path_packets_total" and ("nic", "0") in labels
+        }
+        assert of_paths == {
+            (str(ev["plane"]), f"{ev['ev']:#010x}"): ev["packets"] for ev in a.qp.evs()
+        }
+        assert sum(of_paths.values()) == sent
     assert kind == "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -110,7 +123,7 @@ def test_refusals_carry_their_reason() -> None:
 
 
 def test_labels_may_hold_anything() -> None:
-    family = metrics.Family("openmrc_x", "gauge", "a \\ and\na line")
+    family = exposition.Family("openmrc_x", "gauge", "a \\ and\na line")
     ugly = 'C:\\new "one"\nand two, three}'
     family.add({"a": ugly, "b": 1}, 0.5)
     lines = list(family.lines())
@@ -127,11 +140,23 @@ def test_every_counter_of_a_device_is_there() -> None:
         assert set(metrics.QP) == set(a.qp.counters())
 
 
-def test_a_queue_pair_that_was_destroyed_is_not_shown() -> None:
-    with connected(planes=1) as (a, _):
+def test_what_a_queue_pair_counted_outlives_it() -> None:
+    """A sum that fell would be taken for a counter that began anew."""
+    with connected(planes=2) as (a, b):
+        sink = b.device.reg_mr(bytearray(MB))
+        source = a.device.reg_mr(np.ones(MB, np.uint8))
+        a.qp.post_write(1, source, remote_addr=sink.addr, rkey=sink.rkey)
+        assert a.cq.wait(timeout=PATIENCE_S)[0].status == Status.SUCCESS
+        _, before = parse(metrics.text([a.device]))
         a.qp.destroy()
-        _, samples = parse(metrics.text([a.device]))
-    assert not [name for name, _ in samples if name.startswith("openmrc_qp_")]
+        _, after = parse(metrics.text([a.device]))
+    name = "qp_tx_packets_total"
+    assert value(before, name, nic=0) == value(after, name, nic=0) >= 256
+    assert value(before, "qps", nic=0, state="RTS") == 1
+    assert value(after, "qps", nic=0, state="RTS") == 0
+    own = {"nic": 0, "link": "nic 0 plane 1 > t0"}
+    assert value(after, "link_packets_total", **own) > 0
+    assert value(after, "link_paths", **own) == value(after, "qp_cwnd_bytes", nic=0) == 0
 
 
 def test_a_path_that_is_being_made_is_not_shown_and_stops_no_scrape() -> None:
@@ -141,12 +166,15 @@ def test_a_path_that_is_being_made_is_not_shown_and_stops_no_scrape() -> None:
         was, record.state = int(record.state), 0  # as between its plane's count and its own record
         _, samples = parse(metrics.text([a.device]))
         record.state = was
-    assert sum(k for (name, _), k in samples.items() if name == "openmrc_qp_evs") == n - 1
+    assert sum(k for (name, _), k in samples.items() if name == "openmrc_ev_state") == n - 1
 
 
 def test_only_metrics_are_served_and_only_on_a_port_that_is_free() -> None:
     with metrics.Server([], 0) as server:
         assert get(server.port, "/metrics?x=1")[0] == ""
+        open_metrics = "application/openmetrics-text; version=1.0.0"
+        body, kind = get(server.port, accept=f"{open_metrics}, text/plain;q=0.5")
+        assert (body, kind) == ("# EOF\n", f"{open_metrics}; charset=utf-8")
         with pytest.raises(urllib.error.HTTPError, match="404"):
             get(server.port, "/")
         head = urllib.request.Request(f"http://127.0.0.1:{server.port}/metrics", method="HEAD")
@@ -156,3 +184,21 @@ def test_only_metrics_are_served_and_only_on_a_port_that_is_free() -> None:
             metrics.Server([], server.port)
     with pytest.raises(InputError, match="metrics port 70000: 0 to 65535 is accepted"):
         metrics.Server([], 70_000)
+
+
+def test_round_trips_are_sampled_of_queue_pairs_that_send() -> None:
+    with connected(planes=2) as (a, b):
+        shown = metrics.Collector([a.device, b.device])
+        shown.sample()
+        sink = b.device.reg_mr(bytearray(MB))
+        source = a.device.reg_mr(np.ones(MB, np.uint8))
+        a.qp.post_write(1, source, remote_addr=sink.addr, rkey=sink.rkey)
+        assert a.cq.wait(timeout=PATIENCE_S)[0].status == Status.SUCCESS
+        shown.sample()
+        rtt_s = a.qp.rtt_us / 1e6
+        shown.sample()  # nothing was sent since
+        types, samples = parse(shown.text())
+    assert types["openmrc_path_rtt_seconds"] == "histogram"
+    assert value(samples, "path_rtt_seconds_count", nic=0) == 1
+    assert value(samples, "path_rtt_seconds_count", nic=1) == 0
+    assert value(samples, "path_rtt_seconds_sum", nic=0) == pytest.approx(rtt_s, rel=0.5)

@@ -24,6 +24,7 @@ from openmrc.cli import lab as labs
 from openmrc.conform import command as conformance
 from openmrc.errors import InputError, OpenMrcError, OutputError
 from openmrc.ops.export import command as exporting
+from openmrc.ops.telemetry import command as telemetry
 from openmrc.paper import command as paper
 from openmrc.perf import command as perf
 from openmrc.planning import command as planning
@@ -195,6 +196,7 @@ def _parser() -> _Parser:
     of_policy = policy.add_command(commands)
     of_plan = planning.add_command(commands)
     exporting.add_command(commands)
+    telemetry.add_command(commands)
     conformance.add_command(commands)
     paper.add_command(commands)
     completion.add_command(commands, parser)

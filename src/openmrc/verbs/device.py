@@ -21,6 +21,7 @@ from openmrc.verbs.cq import CompletionQueue
 from openmrc.verbs.events import AsyncEvent
 from openmrc.verbs.qp import QueuePair
 from openmrc.verbs.region import LOCAL_WRITE, REMOTE_WRITE, MemoryRegion, Regions
+from openmrc.verbs.tally import Sums, Tally
 from openmrc.wire.frame import REASONS
 
 MODE_NAMES = {state.NATIVE: "native", state.UDP: "udp", state.IP: "ip"}
@@ -50,6 +51,7 @@ class Device(Closing):
         self.check_mtu = self._host.limits.check_mtu
         self._regions = Regions(self._host)
         self._qps: list[QueuePair] = []
+        self._tally = Tally()
         self._n_cqs = 0
         self._cq_fds: list[int] = []
         self._owned_fds: list[int] = []
@@ -162,7 +164,7 @@ class Device(Closing):
         return qp
 
     def _forget(self, qp: QueuePair) -> None:
-        self._qps.remove(qp)
+        self._tally.retire(qp, self._qps.remove)
 
     def adopt(self, descriptors: Sequence[int]) -> None:
         """Close these with the device."""
@@ -209,6 +211,15 @@ class Device(Closing):
             "sleeps": int(ctl.sleeps),
             "events_lost": int(ctl.events_lost),
         }
+
+    def sums(self) -> Sums:
+        """What all queue pairs have counted together, destroyed ones too."""
+        return self._tally.read(lambda: list(self._qps))
+
+    @property
+    def fabric(self) -> Fabric | None:
+        """The fabric that its EVs are paths of; `None` on an ordinary network."""
+        return None if self._host.mode == state.IP else self._host.fabric
 
     def close(self) -> None:
         """Flush every queue pair and stop."""

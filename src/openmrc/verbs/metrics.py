@@ -1,34 +1,53 @@
-"""Counters of devices for Prometheus: its text format (version 0.0.4), and a server for it.
+"""Counters of devices for Prometheus: its text format or OpenMetrics, and a server for them.
 
     with metrics.Server([device], 9400) as server:       # http://127.0.0.1:9400/metrics
         ...
 
-Every sample carries `nic`; those of ports `plane` as well, those of queue pairs `qp`, its number in
-decimal. Whoever scrapes reads the endpoint's own counts: nothing is collected in between.
+Every sample carries `nic`. How many samples there are does not grow with queue pairs or EVs: queue
+pairs are summed up, EVs counted by plane and state, and by name there are at most `PATHS_SHOWN`
+paths and `LINKS_SHOWN` links of a NIC. Whoever scrapes reads the endpoint's own counts; only round
+trips are sampled in between, since the endpoint keeps no history of them.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 from openmrc.engine.ev import EV_STATES
 from openmrc.errors import InputError
 from openmrc.live.closing import Closing
+from openmrc.verbs import linksums
+from openmrc.verbs.exposition import (
+    COUNTER,
+    ENDINGS,
+    GAUGE,
+    HISTOGRAM,
+    INFO,
+    TEXT,
+    Family,
+    Histogram,
+    negotiated,
+    render,
+)
+from openmrc.verbs.status import QpState
+from openmrc.verbs.tally import Path, PathSum
+from openmrc.version import __version__
 
 if TYPE_CHECKING:
     from openmrc.verbs.device import Device
-    from openmrc.verbs.qp import QueuePair
 
-CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 PATH = "/metrics"
 LOOPBACK = "127.0.0.1"
 PORTS = 65_536
-COUNTER, GAUGE = "counter", "gauge"
 PREFIX = "openmrc_"
+SAMPLE_S = 1.0  # between two samples of round trips
+# From a microsecond to a second.
+RTT_BOUNDS_S = (*(float(f"{d}e{power}") for power in range(-6, 0) for d in (1, 2, 5)), 1.0)
+US_PER_S = 1e6
 
 DEVICE = {
     "loops": ("loops_total", "Rounds of the endpoint's loop."),
@@ -60,43 +79,94 @@ QP = {
     "paths_bad": ("qp_paths_bad_total", "EVs that were judged bad."),
     "paths_revived": ("qp_paths_revived_total", "EVs that came back."),
     "paths_skipped": ("qp_paths_skipped_total", "Turns that EVs were left out."),
-    "cwnd_bytes": ("qp_cwnd_bytes", "Congestion window."),
+    "cwnd_bytes": ("qp_cwnd_bytes", "Congestion windows."),
     "inflight_bytes": ("qp_inflight_bytes", "Bytes sent and not known to have arrived."),
 }
 
 
-@dataclass
-class Family:
-    """All samples of one name, with what it means."""
-
-    name: str
-    kind: str
-    help: str
-    samples: list[tuple[dict[str, object], float]] = field(default_factory=list)
-
-    def add(self, labels: Mapping[str, object], value: float) -> None:
-        """One sample more."""
-        self.samples.append((dict(labels), value))
-
-    def lines(self) -> Iterator[str]:
-        """As Prometheus reads it."""
-        yield f"# HELP {self.name} {_escape_help(self.help)}"
-        yield f"# TYPE {self.name} {self.kind}"
-        for labels, value in self.samples:
-            pairs = ",".join(f'{key}="{_escape(str(text))}"' for key, text in labels.items())
-            yield f"{self.name}{{{pairs}}} {_number(value)}"
+LINK = {
+    "packets": ("link_packets_total", "Data packets sent on paths over a direction of a link."),
+    "paths": ("link_paths", "Paths of the NIC that cross it."),
+    "bad": ("link_bad_paths", "Those of them that a queue pair holds for bad."),
+    "suspect": ("link_suspect", "1 if bad paths cross it and no good one does."),
+}
 
 
-def text(devices: Iterable[Device]) -> str:
+class Collector:
+    """Turns the counts of devices into families; `sample` is to be called now and then."""
+
+    def __init__(self, devices: Sequence[Device]) -> None:
+        self._devices = list(devices)
+        self._links: dict[int, linksums.Links] = {}  # by NIC
+        self._rtt: dict[int, Histogram] = {}  # by NIC
+        self._sent: dict[tuple[int, int], int] = {}  # by NIC and queue pair, at the last sample
+
+    def sample(self) -> None:
+        """Observe the round trip of every queue pair that has sent since the last time."""
+        sent: dict[tuple[int, int], int] = {}
+        for device in self._devices:
+            histogram = self._rtt.setdefault(device.nic, Histogram(RTT_BOUNDS_S))
+            for qp in device.queue_pairs:
+                key = (device.nic, qp.qp_num)
+                sent[key] = qp.counters()["tx_packets"]
+                if sent[key] > self._sent.get(key, 0):
+                    histogram.observe(qp.rtt_us / US_PER_S)
+        self._sent = sent
+
+    def text(self, content_type: str = TEXT) -> str:
+        """Return everything that the devices count, as a body of this type."""
+        return render(self.families(), content_type)
+
+    def families(self) -> list[Family]:
+        """Return everything that the devices count."""
+        found: dict[str, Family] = {}
+        if self._devices:
+            info = _family(found, "build_info", "The version of openmrc.")
+            info.add({"version": __version__}, 1)
+        for device in self._devices:
+            _of_device(found, device)
+            self._of_queue_pairs(found, device)
+            rtt = _family(
+                found,
+                "path_rtt_seconds",
+                "Smoothed round trips of queue pairs, one sample a second of each that sends.",
+            )
+            histogram = self._rtt.setdefault(device.nic, Histogram(RTT_BOUNDS_S))
+            rtt.add({"nic": device.nic}, histogram)
+        return list(found.values())
+
+    def _of_queue_pairs(self, found: dict[str, Family], device: Device) -> None:
+        own, sums = {"nic": device.nic}, device.sums()
+        states = _family(found, "qps", "Queue pairs in each state.")
+        for state in QpState:  # those without any as well: a graph needs its zeros
+            states.add({**own, "state": state.name}, sums.states.get(state.name, 0))
+        for key, what in QP.items():
+            _family(found, *what).add(own, sums.counters.get(key, 0))
+        _of_evs(found, own, device.n_planes, sums.paths)
+        for path in linksums.busiest(sums.paths):
+            labels = {**own, "peer": path.peer, "plane": path.plane, "ev": f"{path.ev:#010x}"}
+            busiest = _family(
+                found, "path_packets_total", "Data packets sent on the busiest paths."
+            )
+            busiest.add(labels, sums.paths[path].packets)
+        if (fabric := device.fabric) is not None:
+            links = self._links.setdefault(device.nic, linksums.links_of(fabric, device.nic))
+            of_links = linksums.by_link(links, sums.paths)
+            for link in linksums.shown(of_links):
+                for key, what in LINK.items():
+                    labels = {**own, "link": fabric.port_name(link)}
+                    _family(found, *what).add(labels, getattr(of_links[link], key))
+
+
+def text(devices: Iterable[Device], content_type: str = TEXT) -> str:
     """Everything that these devices count, as the body of an answer to Prometheus."""
-    families: dict[str, Family] = {}
-    for device in devices:
-        _of_device(families, device)
-    return "".join(line + "\n" for family in families.values() for line in family.lines())
+    return Collector(list(devices)).text(content_type)
 
 
 def _family(families: dict[str, Family], name: str, meaning: str) -> Family:
-    kind = COUNTER if name.endswith("_total") else GAUGE  # Prometheus' own convention
+    kind = HISTOGRAM if name == "path_rtt_seconds" else GAUGE
+    for one in (COUNTER, INFO):
+        kind = one if name.endswith(ENDINGS[one]) else kind  # Prometheus' own convention
     name = PREFIX + name
     return families.setdefault(name, Family(name, kind, meaning))
 
@@ -105,7 +175,7 @@ def _of_device(families: dict[str, Family], device: Device) -> None:
     own = {"nic": device.nic}
     counters = device.counters()
     rtt = _family(families, "base_rtt_seconds", "Round trip that all timers follow.")
-    rtt.add(own, device.base_rtt_us / 1e6)
+    rtt.add(own, device.base_rtt_us / US_PER_S)
     pmtu = _family(families, "pmtu_bytes", "Payload of a full packet.")
     pmtu.add(own, device.pmtu)
     for key, what in DEVICE.items():
@@ -120,40 +190,22 @@ def _of_device(families: dict[str, Family], device: Device) -> None:
         )
         for reason, n in port["refused"].items():
             refused.add({**labels, "reason": reason}, n)
-    for qp in device.queue_pairs:
-        _of_qp(families, own, qp)
 
 
-def _of_qp(families: dict[str, Family], own: Mapping[str, object], qp: QueuePair) -> None:
-    labels = {**own, "qp": qp.qp_num}
-    state = _family(families, "qp_state", "1 for the state that the queue pair is in.")
-    for one in type(qp.state):
-        state.add({**labels, "state": one.name}, one == qp.state)
-    counters = qp.counters()
-    for key, what in QP.items():
-        _family(families, *what).add(labels, counters[key])
-    evs = _family(families, "qp_evs", "EVs of the queue pair in each state.")
-    packets = _family(families, "qp_ev_packets_total", "Data packets sent on an EV.")
+def _of_evs(
+    families: dict[str, Family],
+    own: Mapping[str, object],
+    n_planes: int,
+    paths: Mapping[Path, PathSum],
+) -> None:
     count: dict[tuple[int, str], int] = {}
-    for ev in qp.evs():
-        place = (ev["plane"], ev["state"])
-        count[place] = count.get(place, 0) + 1
-        packets.add({**labels, "plane": ev["plane"], "ev": f"{ev['ev']:#010x}"}, ev["packets"])
-    for plane in sorted({plane for plane, _ in count}):
-        for name in EV_STATES.values():  # those without any as well: a graph needs its zeros
-            evs.add({**labels, "plane": plane, "state": name}, count.get((plane, name), 0))
-
-
-def _escape(label: str) -> str:
-    return label.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
-
-
-def _escape_help(words: str) -> str:
-    return words.replace("\\", r"\\").replace("\n", r"\n")
-
-
-def _number(value: float) -> str:
-    return repr(value) if isinstance(value, float) else str(int(value))
+    for path, counted in paths.items():
+        for state, n in counted.states.items():
+            count[path.plane, state] = count.get((path.plane, state), 0) + n
+    evs = _family(families, "ev_state", "EVs of all queue pairs in each state.")
+    for plane in range(n_planes):
+        for name in EV_STATES.values():
+            evs.add({**own, "plane": plane, "state": name}, count.get((plane, name), 0))
 
 
 class Server(Closing):
@@ -166,19 +218,19 @@ class Server(Closing):
     def __init__(self, devices: Sequence[Device], port: int, host: str = LOOPBACK) -> None:
         if not 0 <= port < PORTS:
             raise InputError(f"metrics port {port}: 0 to {PORTS - 1} is accepted")
-        shown = list(devices)
+        shown = Collector(devices)
 
         class Handler(_Handler):
             """Knows the devices."""
 
-            def body(self) -> bytes:
-                return text(shown).encode()
+            def body(self, content_type: str) -> bytes:
+                return shown.text(content_type).encode()
 
         try:
-            self._server = ThreadingHTTPServer((host, port), Handler)
+            self._server = _Sampling((host, port), Handler)
         except OSError as error:
             raise InputError(f"metrics port {port}: {error.strerror}; name another") from None
-        self._server.daemon_threads = True
+        self._server.daemon_threads, self._server.collector = True, shown
         self.port = int(self._server.server_address[1])
         self._thread = threading.Thread(
             target=self._server.serve_forever, name="mrc metrics", daemon=True
@@ -192,12 +244,25 @@ class Server(Closing):
         self._server.server_close()
 
 
+class _Sampling(ThreadingHTTPServer):
+    """Samples round trips between requests."""
+
+    collector: Collector | None = None
+    _due_s = 0.0
+
+    def service_actions(self) -> None:
+        """Sample, if it is time; called after every request, and twice a second without."""
+        if self.collector is not None and time.monotonic() >= self._due_s:
+            self._due_s = time.monotonic() + SAMPLE_S
+            self.collector.sample()
+
+
 class _Handler(BaseHTTPRequestHandler):
     """One question: what are the counts."""
 
     timeout = 10.0  # of a connection on which nothing is asked
 
-    def body(self) -> bytes:
+    def body(self, content_type: str) -> bytes:
         """What is answered."""
         raise NotImplementedError
 
@@ -206,9 +271,10 @@ class _Handler(BaseHTTPRequestHandler):
         if self.path.partition("?")[0] != PATH:
             self.send_error(404, f"only {PATH} is here")
             return
-        body = self.body()
+        content_type = negotiated(self.headers.get("Accept", ""))
+        body = self.body(content_type)
         self.send_response(200)
-        self.send_header("Content-Type", CONTENT_TYPE)
+        self.send_header("Content-Type", content_type)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         if self.command == "GET":

@@ -53,6 +53,16 @@ class QueuePair:
         return QpState(int(self._q.state))
 
     @property
+    def peer(self) -> int:
+        """The peer's NIC; on an ordinary network the number that this host gives it."""
+        return int(self._q.peer_nic)
+
+    @property
+    def rtt_us(self) -> float:
+        """The round trip as congestion control has it: the base and a smoothed delay."""
+        return (int(self._q.base_rtt) + float(self._q.avg_delay)) / 1e6
+
+    @property
     def error(self) -> str:
         """Why it is in ERROR, or ""."""
         return es.ERROR_TEXTS[int(self._q.error)] if self._q.error else ""
@@ -276,8 +286,8 @@ class QueuePair:
         """Flush what is outstanding and give the queue pair back; its number rests (row 28)."""
         if not self._destroyed:
             self._destroyed = True
+            self.device._forget(self)  # while it still has its counts
             self._host.call(self._give_back)
-            self.device._forget(self)
 
     def _give_back(self) -> None:
         self._fail()
