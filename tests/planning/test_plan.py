@@ -54,6 +54,7 @@ def test_json_holds_both_designs_and_every_assumption(capsys: Out) -> None:
             "failures",
             "interruptions_per_day",
             "between_interruptions_h",
+            "time_lost",
         ]
     )
     assert one["switches"] == {"t0": 2048, "t1": 2048, "t2": 1024, "total": 5120}
@@ -73,6 +74,7 @@ def test_json_holds_both_designs_and_every_assumption(capsys: Out) -> None:
             "nics",
             "per_day",
             "interrupts",
+            "lasts_days",
             "interruptions_per_day",
         ]
     assert one["between_interruptions_h"] < many["between_interruptions_h"]
@@ -125,6 +127,12 @@ def test_each_figure_names_the_assumptions_that_move_it(capsys: Out) -> None:
     assert behind["cost_usd"] == ["switch_usd_per_tbps", "optics_usd_per_tbps", "cable_usd"]
     assert behind["T0 switch"] == ["switch_mtbf_h"]
     assert behind["link T0-T1, flap"] == ["fabric_flaps_per_day"]
+    restarts = {"nic_mtbf_h", "transceiver_mtbf_h", "checkpoint_s", "restart_s"}
+    assert restarts <= set(behind["time_lost.restarts"])
+    assert {"stall_s", "fabric_flaps_per_day"} <= set(behind["time_lost.stalls"])
+    assert "exposed_share" in behind["time_lost.bandwidth"]
+    every = {*behind["time_lost.restarts"], "stall_s", "exposed_share", "fabric_flaps_per_day"}
+    assert every <= set(behind["time_lost.with_mrc"])
     # with several planes a port that is away for long makes the next failure worse
     several = plan("--gpus 8192 --planes 2", capsys)["rests_on"]["interruptions_per_day"]
     assert {"nic_mtbf_h", "link_mtbf_h", "repair_h", "port_flaps_per_day"} <= set(several)
@@ -243,6 +251,8 @@ BAD = {
     "--gpus 64 --set cable_usd=-1": "a number from 0 to 1e+15",
     "--gpus 64 --set cable_usd=nan": "a number from 0 to 1e+15",
     "--gpus 64 --set nic_mtbf_h=0": "a number from 0.001 to 1e+15 is accepted, in h",
+    "--gpus 64 --set exposed_share=1.01": "a number from 0 to 1 is accepted, in of a step",
+    "--gpus 64 --set checkpoint_s=0": "a number from 1 to 1e+15 is accepted, in s",
     "--gpus 64 --set nic_mtbf_h=inf": "a number from 0.001 to 1e+15 is accepted, in h",
     "--gpus 64 --scenario .": "--scenario .: cannot be written (Is a directory); name a file",
     "--gpus 64 --scenario no/such.toml": "cannot be written (No such file or directory)",

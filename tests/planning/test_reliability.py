@@ -14,6 +14,7 @@ from openmrc.planning.reliability import (
     interruptions_per_day,
     mean_time_between_h,
 )
+from openmrc.planning.restarts import lost
 from openmrc.planning.sizing import Design, size
 from tests.planning.designs import GBPS, NIC, SWITCH, built, eight, single
 
@@ -166,5 +167,8 @@ def test_every_assumption_changes_a_plan(name: str) -> None:
     design = size(2048, 2, NIC, SWITCH, 2)
     usual = values_with(["port_flaps_per_day=0.1", "plane_mtbf_h=1e5"])
     changed = usual | {name: 2 * usual[name]}
-    before, after = ((bill(design, v), failures(design, v)) for v in (usual, changed))
+    before, after = (
+        (bill(design, v), failures(design, v), lost(failures(design, v), v))
+        for v in (usual, changed)
+    )
     assert before != after

@@ -14,6 +14,7 @@ from openmrc.planning.reliability import (
     interruptions_per_day,
     mean_time_between_h,
 )
+from openmrc.planning.restarts import Lost, lost
 from openmrc.planning.sizing import Design, size
 
 # QPs of each pair over which hashing is worked out (`--collisions`).
@@ -29,6 +30,7 @@ class Plan(NamedTuple):
     design: Design
     bill: Bill
     failures: list[Failure]
+    lost: Lost
 
     @property
     def interruptions_per_day(self) -> float:
@@ -58,7 +60,8 @@ def compare(
     else:
         many = size(gpus, planes, nic_rate_bps, switch_rate_bps, tiers)
         designs = [size(gpus, 1, nic_rate_bps, switch_rate_bps), many]
-    return [Plan(d, bill(d, values), failures(d, values)) for d in designs]
+    found = [(d, failures(d, values)) for d in designs]
+    return [Plan(d, bill(d, values), broken, lost(broken, values)) for d, broken in found]
 
 
 def collisions(design: Design) -> dict[str, Any]:
@@ -147,6 +150,7 @@ def _design(plan: Plan) -> dict[str, Any]:
         ],
         "interruptions_per_day": plan.interruptions_per_day,
         "between_interruptions_h": plan.between_interruptions_h,
+        "time_lost": {**plan.lost._asdict(), "with_mrc": plan.lost.with_mrc},
     }
 
 

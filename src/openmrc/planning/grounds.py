@@ -10,6 +10,7 @@ from functools import partial
 
 from openmrc.planning.prices import bill
 from openmrc.planning.reliability import failures, interruptions_per_day
+from openmrc.planning.restarts import lost
 from openmrc.planning.sizing import Design
 
 Values = Mapping[str, float]
@@ -17,12 +18,14 @@ MOVED_BY = 1.01
 # What moves a figure by less than this share of its own move does not carry it ("never" fails).
 NEGLIGIBLE = 1e-9
 POWER, COST, INTERRUPTIONS = "power_w", "cost_usd", "interruptions_per_day"
+LOST = "time_lost."  # in front of the names of `restarts.Lost`, and of "with_mrc"
 
 
 def grounds(designs: Sequence[Design], values: Values) -> dict[str, list[str]]:
     """Return the assumptions behind each figure of any of the designs.
 
-    Figures are `POWER`, `COST`, `INTERRUPTIONS`, and the rate of each kind of failure by its name.
+    Figures are `POWER`, `COST`, `INTERRUPTIONS`, those of `restarts.Lost` with `LOST` in front, and
+    the rate of each kind of failure by its name.
     """
     found: dict[str, list[str]] = {}
     for design in designs:
@@ -44,8 +47,11 @@ def _of_one(figures: Callable[[Values], dict[str, float]], values: Values) -> di
 
 def _figures(design: Design, values: Values) -> dict[str, float]:
     money, broken = bill(design, values), failures(design, values)
+    gone = lost(broken, values)
+    shares = {**gone._asdict(), "with_mrc": gone.with_mrc}
     return {
         POWER: money.power_w,
         COST: money.cost_usd,
         INTERRUPTIONS: interruptions_per_day(broken),
+        **{LOST + name: share for name, share in shares.items()},
     } | {failure.kind: failure.per_day for failure in broken}

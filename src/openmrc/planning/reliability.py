@@ -22,6 +22,7 @@ from openmrc.planning.assumptions import HOURS_PER_DAY
 from openmrc.planning.sizing import Design
 
 SECONDS_PER_DAY = 86_400
+FLAP = ", flap"  # at the end of the name of a kind that passes by itself
 
 
 class Failure(NamedTuple):
@@ -33,6 +34,7 @@ class Failure(NamedTuple):
     nics: int  # that one failure touches, at most
     per_day: float  # of all things together
     interrupts: float  # probability that one of them interrupts the job
+    lasts_days: float
 
     @property
     def interruptions_per_day(self) -> float:
@@ -62,6 +64,7 @@ def failures(design: Design, values: Mapping[str, float]) -> list[Failure]:
             k.nics,
             k.things * k.per_thing_day,
             _interrupts(k, design.planes, missing),
+            k.lasts_days,
         )
         for k in kinds
     ]
@@ -90,7 +93,7 @@ def _at_nics(design: Design, values: Mapping[str, float]) -> list[_Kind]:
         _Kind("NIC", nics, 1.0, 1, rate["nic"], repair, "all"),
         _Kind("transceiver of a NIC", nics, 1.0, 1, rate["transceiver"], repair, "all"),
         _Kind(
-            "NIC port, flap", nics * planes, plane, 1, values["port_flaps_per_day"], flap, "port"
+            f"NIC port{FLAP}", nics * planes, plane, 1, values["port_flaps_per_day"], flap, "port"
         ),
         _Kind("link NIC-T0", design.links[0], plane, 1, rate["link"], repair, "port"),
         _Kind(
@@ -134,7 +137,7 @@ def _between_switches(design: Design, values: Mapping[str, float]) -> list[_Kind
         share, nics = half ** -(tier + 1), design.reach(tier)
         flaps = values["fabric_flaps_per_day"]
         kinds.append(_Kind(name, links, share, nics, rate["link"], repair, "paths"))
-        kinds.append(_Kind(f"{name}, flap", links, share, nics, flaps, flap, "paths"))
+        kinds.append(_Kind(f"{name}{FLAP}", links, share, nics, flaps, flap, "paths"))
     for tier in range(1, design.tiers):
         bundle = design.bundle if tier == design.tiers - 1 else 1
         kinds.append(

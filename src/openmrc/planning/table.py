@@ -7,7 +7,7 @@ from typing import IO, Any
 
 from openmrc.planning.assumptions import ASSUMPTIONS, VALUE_MAX
 from openmrc.planning.comparison import Plan, ratios
-from openmrc.planning.grounds import COST, INTERRUPTIONS, POWER, grounds
+from openmrc.planning.grounds import COST, INTERRUPTIONS, LOST, POWER, grounds
 from openmrc.tabular import Column, print_table
 from openmrc.units import fmt_rate
 
@@ -26,6 +26,7 @@ def print_plan(
     _print_fabrics(plans, behind, out)
     for plan in plans:
         _print_failures(plan, behind, out)
+    _print_lost(plans, behind, out)
     for line in sentences(plans):
         print(line, file=out)
     if hashed is not None:
@@ -139,6 +140,34 @@ def _print_failures(plan: Plan, behind: Grounds, out: IO[str]) -> None:
     rows.append([*total, ", ".join(behind[INTERRUPTIONS])])
     title = f"Failures, {plan.design.name}"
     print_table(title, columns, rows, out, sections=[len(plan.failures)])
+
+
+def _print_lost(plans: Sequence[Plan], behind: Grounds, out: IO[str]) -> None:
+    columns = [
+        Column("of a job on all GPUs", words=True),
+        *(Column(plan.design.name) for plan in plans),
+        Column("rests on the assumptions", words=True),
+    ]
+    shares = (
+        ("if each ended the job: time lost, %", "if_each_ended_the_job"),
+        ("if each but flaps did: time lost, %", "if_each_but_flaps_did"),
+        ("with MRC: to starting again, %", "restarts"),
+        ("with MRC: to stalls, %", "stalls"),
+        ("with MRC: to missing bandwidth, %", "bandwidth"),
+        ("with MRC: time lost in all, %", "with_mrc"),
+    )
+    counts = (
+        ("failures a day", "failures_per_day"),
+        ("times rollback and restart, h a day", "hours_per_day"),
+    )
+    rows = [[words, *(_rate(getattr(plan.lost, name)) for plan in plans)] for words, name in counts]
+    rows += [
+        [words, *(f"{100 * getattr(plan.lost, name):.3g}" for plan in plans)]
+        for words, name in shares
+    ]
+    for row, (_, name) in zip(rows, (*counts, *shares), strict=True):
+        row.append(", ".join(behind[LOST + name]))
+    print_table("What failures cost", columns, rows, out, sections=[2, 4])
 
 
 def _print_collisions(hashed: dict[str, Any], out: IO[str]) -> None:
