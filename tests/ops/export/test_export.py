@@ -181,6 +181,15 @@ def test_sonic_says_of_a_trimmed_packet_whether_its_nic_is_next(exported: Export
         assert found == expected
 
 
+def test_sonic_spares_what_may_not_be_cut(exported: Export) -> None:
+    config = sonic_of(exported, "p0-t1-0")
+    (rule,) = config["ACL_RULE"].values()
+    assert (rule["DSCP"], rule["PACKET_ACTION"]) == (str(layout.DSCP_NO_TRIM), "DISABLE_TRIM")
+    (table,) = config["ACL_TABLE"].values()
+    assert table["ports"] == [name for name in config["INTERFACE"] if "|" not in name]
+    assert table["type"] in config["ACL_TABLE_TYPE"]
+
+
 @pytest.mark.parametrize("platform", PLATFORMS)
 def test_what_is_not_to_trim_is_not_told_to(platform: str, tmp_path: Path, capsys: Out) -> None:
     file = tmp_path / "x.toml"
@@ -189,7 +198,9 @@ def test_what_is_not_to_trim_is_not_told_to(platform: str, tmp_path: Path, capsy
     for more in ([], ["--set", "fabric.trim=false"]):
         assert main(["export", platform, str(file), "--switch", "p0-t0-0", *more]) == 0
         texts.append(capsys.readouterr())
-    trims = [bool(re.search(r'packet-trim|SWITCH_TRIMMING|: "trim"', text.out)) for text in texts]
+    trims = [
+        bool(re.search(r'packet-trim|SWITCH_TRIMMING|: "trim"|_TRIM', text.out)) for text in texts
+    ]
     assert trims == [platform in ("sonic", "cumulus"), False]
     assert [bool(re.search("rimm", text.err)) for text in texts] == [True, False]
 

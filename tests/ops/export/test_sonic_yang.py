@@ -40,7 +40,13 @@ MODULES: dict[str, tuple[str, ...]] = {
     "WRED_PROFILE": ("sonic-wred-profile", "name"),
     "QUEUE": ("sonic-queue", "ifname qindex"),
     "PORT_QOS_MAP": ("sonic-port-qos-map", "ifname"),
+    "ACL_TABLE_TYPE": ("sonic-acl", "ACL_TABLE_TYPE_NAME"),
+    "ACL_TABLE": ("sonic-acl", "ACL_TABLE_NAME"),
+    "ACL_RULE": ("sonic-acl", "ACL_TABLE_NAME RULE_NAME"),
 }
+
+
+NUMBERS = ("tc", "tc_value", "queue_index", "PRIORITY", "DSCP")
 
 
 def as_yang(config: dict[str, Any]) -> dict[str, Any]:
@@ -80,14 +86,14 @@ def _ports(config: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"name": name, "lanes": str(i), "speed": 100_000} for i, name in enumerate(names)]
 
 
-def _leaves(row: dict[str, str]) -> dict[str, Any]:
+def _leaves(row: dict[str, Any]) -> dict[str, Any]:
     """Numbers as the models have them: 64 bits, DSCPs and queues of maps are text there."""
     found: dict[str, Any] = {}
     size_of_trims = "size" if "dscp_value" in row else None  # that of a buffer has 64 bits
     for key, value in row.items():
         if value in ("true", "false") and key.startswith("wred_"):
             found[key] = value == "true"
-        elif key.endswith("_len") or key in ("tc", "tc_value", "queue_index", size_of_trims):
+        elif key.endswith("_len") or key in (*NUMBERS, size_of_trims):
             found[key] = int(value)
         else:
             found[key] = value
@@ -110,7 +116,8 @@ def lint(models: Path, data: dict[str, Any], place: Path) -> str:
     for template in (models.parent / "yang-templates").glob("*.yang.j2"):
         (place / template.name.removesuffix(".j2")).write_text(rendered(template.read_text()))
     (place / "data.json").write_text(json.dumps(data))
-    modules = [str(models / f"{name.partition(':')[0]}.yang") for name in data]
+    names = [f"{name.partition(':')[0]}.yang" for name in data]
+    modules = [(place if (place / name).exists() else models) / name for name in names]
     done = subprocess.run(
         ["yanglint", "-p", models, "-p", place, "-t", "config", *modules, place / "data.json"],
         capture_output=True,
@@ -161,6 +168,8 @@ WRONG = {
     "a port": ("sonic-port-qos-map", "PORT_QOS_MAP", {"ifname": "Ethernet99"}, "Ethernet99"),
     "a scheduler": ("sonic-queue", "QUEUE", {"scheduler": "absent"}, "absent"),
     "a profile": ("sonic-buffer-queue", "BUFFER_QUEUE", {"profile": "absent"}, "absent"),
+    "an action": ("sonic-acl", "ACL_RULE", {"PACKET_ACTION": "SPARE"}, "SPARE"),
+    "a table": ("sonic-acl", "ACL_TABLE", {"type": "absent"}, "absent"),
     "a key": ("sonic-srv6", "SRV6_MY_SIDS", {"usid": "1"}, '"usid"'),
 }
 

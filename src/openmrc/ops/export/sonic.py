@@ -19,6 +19,7 @@ SUFFIX = ".json"
 DATA, RETRANSMIT, CUT, CONTROL = 0, 1, 5, 6  # traffic classes; all but CUT are queues too
 LOCATOR, MAPS, STRICT, POOL = "MAIN", "mrc", "strict", "egress_lossy_pool"
 LAST_HOP = "mrc_last_hop"
+UNCUT, UNCUT_TYPE = "MRC_NO_TRIM", "MRC_NO_TRIM_TYPE"
 LOCATOR_BITS = {"block_len": "32", "node_len": "16", "func_len": "0", "arg_len": "0"}
 CLASS_OF_DSCP = {
     layout.DSCP_TRIMMABLE_RETX: RETRANSMIT,
@@ -58,8 +59,8 @@ def cannot(plant: Plant) -> list[str]:
     ]
     if plant.trims:
         said += [
-            "SWITCH_TRIMMING cuts every packet of queues 0 and 1, also one with NO_TRIM; an"
-            " ACL_RULE with PACKET_ACTION DISABLE_TRIM can spare those.",
+            "Trimming takes all of queues 0 and 1 but NO_TRIM (DSCP 0, by an ACL): packets of DSCPs"
+            " that are not MRC's are cut too.",
             f"SWITCH_TRIMMING size {TRIM_IP_BYTES}: whether Ethernet counts is the chip's; lengths"
             " of IPv6 and UDP are not corrected by every chip.",
             "TC_TO_DSCP_MAP names the class of trimmed packets alone; a chip that remarks"
@@ -76,6 +77,7 @@ def tables(plant: Plant, switch: Switch) -> Tables:
         **_forwarding(switch),
         **_classes(plant),
         **_queues(plant, switch),
+        **(_uncut(switch) if plant.trims else {}),
     }
 
 
@@ -127,6 +129,34 @@ def _classes(plant: Plant) -> Tables:
             }
         }
     return found
+
+
+def _uncut(switch: Switch) -> Tables:
+    """What spares packets that may not be cut, as probes: trimming is a matter of whole queues."""
+    return {
+        "ACL_TABLE_TYPE": {
+            UNCUT_TYPE: {
+                "MATCHES": ["DSCP"],
+                "ACTIONS": ["DISABLE_TRIM_ACTION"],
+                "BIND_POINTS": ["PORT"],
+            }
+        },
+        "ACL_TABLE": {
+            UNCUT: {
+                "policy_desc": "NO_TRIM packets are not trimmed",
+                "type": UNCUT_TYPE,
+                "stage": "ingress",
+                "ports": [interface(port.number) for port in switch.ports],
+            }
+        },
+        "ACL_RULE": {
+            f"{UNCUT}|NO_TRIM": {
+                "PRIORITY": "1000",
+                "DSCP": str(layout.DSCP_NO_TRIM),
+                "PACKET_ACTION": "DISABLE_TRIM",
+            }
+        },
+    }
 
 
 def _queue(traffic_class: int) -> int:

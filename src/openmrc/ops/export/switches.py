@@ -148,7 +148,7 @@ class Plant:
 
     def switch(self, number: int) -> Switch:
         """Return one switch."""
-        first, behind = self._ports_of(number)
+        first, behind = self._first[number : number + 2]
         own, routes = 0, []
         for key, port in table(self.plan, number).items():
             usid = key & (1 << USID_BITS) - 1
@@ -176,16 +176,19 @@ class Plant:
                 self._end(int(fabric.port_reverse[port])),
             )
 
-    def _ports_of(self, switch: int) -> tuple[int, int]:
-        """The switch's directed ports: the first, and the one behind the last."""
-        ports = self.fabric.port_switch  # -1 of NICs, then the switches in their order
-        return int(np.searchsorted(ports, switch)), int(np.searchsorted(ports, switch, "right"))
+    @cached_property
+    def _first(self) -> list[int]:
+        """By switch its first directed port, and behind the last switch the number of all ports."""
+        switches = np.arange(self.fabric.n_switches + 1)
+        # -1 of NICs, then the switches in their order
+        found: list[int] = np.searchsorted(self.fabric.port_switch, switches).tolist()
+        return found
 
     def _end(self, port: int) -> End:
         nic, switch = int(self.fabric.port_nic[port]), int(self.fabric.port_switch[port])
         if nic >= 0:
             return End(None, f"nic{nic}", port % self.fabric.n_planes, self._address(port))
-        number = port - self._ports_of(switch)[0]
+        number = port - self._first[switch]
         return End(switch, self.host_of(switch), number, self._address(port))
 
     def _port(self, port: int, number: int) -> Port:
