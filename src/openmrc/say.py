@@ -1,13 +1,42 @@
-"""Words for people, on standard error."""
+"""Words on standard error: lines for people, or with OPENMRC_LOG=json objects for machines."""
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from contextlib import suppress
+from datetime import UTC, datetime
+
+from openmrc.errors import InputError
+
+VARIABLE = "OPENMRC_LOG"
+PEOPLE, MACHINES = "text", "json"
+ERROR = "mrc: "  # in front of what ends a command
 
 
 def say(words: str, end: str = "\n") -> None:
-    """Say one line; where nobody can hear it, a run goes on without."""
+    """Say one line; where nobody can hear it, a run goes on without.
+
+    What is no whole line, such as a bar that grows, is for people alone.
+    """
+    if os.environ.get(VARIABLE) == MACHINES:
+        if end != "\n":
+            return
+        words = _object(words)
     if sys.stderr is not None:
         with suppress(OSError):
             print(words, end=end, file=sys.stderr, flush=True)
+
+
+def check() -> None:
+    """Raise `InputError` for a form of lines that is none."""
+    form = os.environ.get(VARIABLE, "")
+    if form not in ("", PEOPLE, MACHINES):
+        raise InputError(f"{VARIABLE}={form}: {PEOPLE} or {MACHINES} is accepted")
+
+
+def _object(words: str) -> str:
+    level = "error" if words.startswith(ERROR) else "info"
+    time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return json.dumps({"time": time, "level": level, "message": words.removeprefix(ERROR)})

@@ -28,6 +28,7 @@ from openmrc.ops.telemetry import command as telemetry
 from openmrc.paper import command as paper
 from openmrc.perf import command as perf
 from openmrc.planning import command as planning
+from openmrc.say import check as check_form
 from openmrc.say import say
 from openmrc.version import __version__
 
@@ -54,6 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.disable()
     try:
         streams.prepare()
+        check_form()
         try:
             return _run_command(sys.argv[1:] if argv is None else argv)
         finally:

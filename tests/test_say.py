@@ -1,0 +1,55 @@
+"""What is said to people, and to machines that read logs."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime
+
+import pytest
+
+from openmrc.cli import main
+from openmrc.say import say
+
+Out = pytest.CaptureFixture[str]
+
+
+def test_people_read_lines(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    for form in ("", "text"):
+        monkeypatch.setenv("OPENMRC_LOG", form)
+        assert main(["run", "no.toml"]) == 2
+        printed = capsys.readouterr()
+        assert printed.err == (
+            "mrc: no.toml: cannot be read (No such file or directory); name a scenario file\n"
+        )
+
+
+def test_machines_read_an_object_a_line(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENMRC_LOG", "json")
+    say('It is "up".')
+    assert main(["run", "no.toml"]) == 2
+    printed = capsys.readouterr()
+    first, second = (json.loads(line) for line in printed.err.splitlines())
+    assert list(first) == ["time", "level", "message"]
+    assert (first["level"], first["message"]) == ("info", 'It is "up".')
+    assert second["level"] == "error"
+    assert second["message"].startswith("no.toml: cannot be read")
+    times = [datetime.fromisoformat(line["time"]) for line in (first, second)]
+    assert times == sorted(times)
+    assert all(time.tzinfo is not None for time in times)
+    assert printed.out == ""
+
+
+def test_a_bar_is_for_people_alone(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard = []
+    for form in ("text", "json"):
+        monkeypatch.setenv("OPENMRC_LOG", form)
+        say("\r10 %", end="")
+        heard.append(capsys.readouterr().err)
+    assert heard == ["\r10 %", ""]
+
+
+def test_another_form_is_refused(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENMRC_LOG", "xml")
+    assert main(["completion", "bash"]) == 2
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "mrc: OPENMRC_LOG=xml: text or json is accepted\n")
