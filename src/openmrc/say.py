@@ -6,7 +6,6 @@ import json
 import os
 import sys
 from contextlib import suppress
-from datetime import UTC, datetime
 
 from openmrc.errors import InputError
 
@@ -37,6 +36,8 @@ def check() -> None:
 
 
 def _object(words: str) -> str:
+    from datetime import UTC, datetime  # needed by few, and every command starts here
+
     level = "error" if words.startswith(ERROR) else "info"
     time = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return json.dumps({"time": time, "level": level, "message": words.removeprefix(ERROR)})

@@ -97,17 +97,19 @@ class Collector:
 
     def __init__(self, devices: Sequence[Device]) -> None:
         self._devices = list(devices)
-        self._links: dict[int, linksums.Links] = {}  # by NIC
-        self._rtt: dict[int, Histogram] = {}  # by NIC
-        self._sent: dict[tuple[int, int], int] = {}  # by NIC and queue pair, at the last sample
+        self._links = [
+            None if device.fabric is None else linksums.links_of(device.fabric, device.nic)
+            for device in self._devices
+        ]
+        self._rtt = [Histogram(RTT_BOUNDS_S) for _ in self._devices]
+        self._sent: dict[tuple[int, int], int] = {}  # by device and queue pair, at the last sample
 
     def sample(self) -> None:
         """Observe the round trip of every queue pair that has sent since the last time."""
         sent: dict[tuple[int, int], int] = {}
-        for device in self._devices:
-            histogram = self._rtt.setdefault(device.nic, Histogram(RTT_BOUNDS_S))
+        for number, (device, histogram) in enumerate(zip(self._devices, self._rtt, strict=True)):
             for qp in device.queue_pairs:
-                key = (device.nic, qp.qp_num)
+                key = (number, qp.qp_num)
                 sent[key] = qp.counters()["tx_packets"]
                 if sent[key] > self._sent.get(key, 0):
                     histogram.observe(qp.rtt_us / US_PER_S)
@@ -123,39 +125,16 @@ class Collector:
         if self._devices:
             info = _family(found, "build_info", "The version of openmrc.")
             info.add({"version": __version__}, 1)
-        for device in self._devices:
+        for device, links, histogram in zip(self._devices, self._links, self._rtt, strict=True):
             _of_device(found, device)
-            self._of_queue_pairs(found, device)
+            _of_queue_pairs(found, device, links)
             rtt = _family(
                 found,
                 "path_rtt_seconds",
                 "Smoothed round trips of queue pairs, one sample a second of each that sends.",
             )
-            histogram = self._rtt.setdefault(device.nic, Histogram(RTT_BOUNDS_S))
             rtt.add({"nic": device.nic}, histogram)
         return list(found.values())
-
-    def _of_queue_pairs(self, found: dict[str, Family], device: Device) -> None:
-        own, sums = {"nic": device.nic}, device.sums()
-        states = _family(found, "qps", "Queue pairs in each state.")
-        for state in QpState:  # those without any as well: a graph needs its zeros
-            states.add({**own, "state": state.name}, sums.states.get(state.name, 0))
-        for key, what in QP.items():
-            _family(found, *what).add(own, sums.counters.get(key, 0))
-        _of_evs(found, own, device.n_planes, sums.paths)
-        for path in linksums.busiest(sums.paths):
-            labels = {**own, "peer": path.peer, "plane": path.plane, "ev": f"{path.ev:#010x}"}
-            busiest = _family(
-                found, "path_packets_total", "Data packets sent on the busiest paths."
-            )
-            busiest.add(labels, sums.paths[path].packets)
-        if (fabric := device.fabric) is not None:
-            links = self._links.setdefault(device.nic, linksums.links_of(fabric, device.nic))
-            of_links = linksums.by_link(links, sums.paths)
-            for link in linksums.shown(of_links):
-                for key, what in LINK.items():
-                    labels = {**own, "link": fabric.port_name(link)}
-                    _family(found, *what).add(labels, getattr(of_links[link], key))
 
 
 def text(devices: Iterable[Device], content_type: str = TEXT) -> str:
@@ -190,6 +169,29 @@ def _of_device(families: dict[str, Family], device: Device) -> None:
         )
         for reason, n in port["refused"].items():
             refused.add({**labels, "reason": reason}, n)
+
+
+def _of_queue_pairs(
+    families: dict[str, Family], device: Device, links: linksums.Links | None
+) -> None:
+    own, sums = {"nic": device.nic}, device.sums()
+    states = _family(families, "qps", "Queue pairs in each state.")
+    for state in QpState:  # those without any as well: a graph needs its zeros
+        states.add({**own, "state": state.name}, sums.states.get(state.name, 0))
+    for key, what in QP.items():
+        _family(families, *what).add(own, sums.counters.get(key, 0))
+    _of_evs(families, own, device.n_planes, sums.paths)
+    busiest = _family(families, "path_packets_total", "Data packets sent on the busiest paths.")
+    for path in linksums.busiest(sums.paths):
+        labels = {**own, "peer": path.peer, "plane": path.plane, "ev": f"{path.ev:#010x}"}
+        busiest.add(labels, sums.paths[path].packets)
+    if links is None or device.fabric is None:
+        return
+    of_links = linksums.by_link(links, sums.paths)
+    for link in linksums.shown(of_links):
+        labels = {**own, "link": device.fabric.port_name(link)}
+        for key, what in LINK.items():
+            _family(families, *what).add(labels, getattr(of_links[link], key))
 
 
 def _of_evs(

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from ipaddress import IPv6Address, IPv6Network
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from openmrc.cli import main
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.usid import UsidPlan
 from openmrc.ops.export.command import PLATFORMS
 from openmrc.ops.export.files import PLATFORMS as WRITERS
+from openmrc.ops.export.files import write
 from openmrc.ops.export.switches import Plant
-from openmrc.scenario.scenario import load_lab
+from openmrc.scenario.scenario import load_lab, parse_scenario
 from openmrc.wire import layout
 from tests.ops.export import grammar, walk
 from tests.ops.export.conftest import FABRICS, Export
@@ -69,6 +73,34 @@ def test_every_carrier_takes_the_ports_that_its_ev_names(
                     n += 1
     # 8 NICs: 6 others behind 3 uplinks, 1 below the same T0; 16: 12 by 4 paths, 2 by 2, 1 by 1
     assert n == {"planes": 2 * 8 * (6 * 3 + 1), "three tiers": 16 * (12 * 4 + 2 * 2 + 1)}[fabric]
+
+
+@settings(max_examples=12)
+@given(
+    platform=st.sampled_from(PLATFORMS),
+    nics=st.integers(2, 24),
+    planes=st.integers(1, 4),
+    t0_down=st.integers(1, 8),
+    t0_up=st.integers(1, 5),
+    data=st.data(),
+)
+def test_carriers_of_any_fabric_do(
+    platform: str, nics: int, planes: int, t0_down: int, t0_up: int, data: st.DataObject
+) -> None:
+    text = f"[fabric]\nnics = {nics}\nplanes = {planes}\nt0_down = {t0_down}\nt0_up = {t0_up}\n"
+    workload = '[workload]\nkind = "permutation"\nsize = "1MB"\n'
+    plant = Plant(parse_scenario(text + workload))
+    with tempfile.TemporaryDirectory() as place:
+        assert write(platform, plant, plant.switches(), Path(place)) == plant.fabric.n_switches
+        read = walk.read(platform, Path(place))
+    for _ in range(8):
+        src, dst = data.draw(st.permutations(range(nics)), "pair")[:2]
+        plane = data.draw(st.integers(0, planes - 1), "plane")
+        path = data.draw(st.integers(0, plant.fabric.n_paths(src, dst, plane) - 1), "path")
+        ev = plant.fabric.ev_of_path(src, dst, plane, path)
+        ports = plant.fabric.route(src, dst, ev)
+        ways = [place_of(plant.fabric, platform, port) for port in ports]
+        assert read.walk(ways[0], plant.plan.carrier(src, dst, ev)) == ways
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)

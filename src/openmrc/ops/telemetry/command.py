@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from importlib.resources import files
 from typing import Any
 
 FILES = {"alerts": "alerts.yml", "dashboard": "dashboard.json"}
@@ -29,4 +28,6 @@ def _telemetry(arguments: argparse.Namespace) -> int:
 
 def text(what: str) -> str:
     """Return a file that is shipped: "alerts" or "dashboard"."""
+    from importlib.resources import files
+
     return files(__package__).joinpath(FILES[what]).read_text(encoding="utf-8")
