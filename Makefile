@@ -28,10 +28,13 @@ test: $(INSTALLED_TEST)
 # for GPUs: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu has one without.
 torch: $(INSTALLED_TORCH)
 
-# PyTorch's own tests of torch.distributed, over MRC.
+# PyTorch's own tests of torch.distributed, over MRC: under its own name and in Gloo's place. There one
+# of them asks for the name that DDP logs, and MRC's is never "gloo".
+SUITE := $(BIN)/python -m pytest -W ignore -p no:xdist --show-capture=no tests/torch/dist_suite.py
 torch-suite: $(INSTALLED_TORCH)
-	OMP_NUM_THREADS=1 BACKEND=mrc WORLD_SIZE=3 $(BIN)/python -m pytest -W ignore -p no:xdist \
-		--show-capture=no tests/torch/dist_suite.py
+	OMP_NUM_THREADS=1 BACKEND=mrc WORLD_SIZE=3 $(SUITE)
+	OMP_NUM_THREADS=1 BACKEND=gloo OPENMRC_AS=gloo WORLD_SIZE=3 $(SUITE) \
+		--deselect tests/torch/dist_suite.py::Suite::test_ddp_logging_data_cpu
 
 format: $(INSTALLED_TEST)
 	$(BIN)/python -m ruff check --fix .

@@ -2,8 +2,9 @@
 
     BACKEND=mrc WORLD_SIZE=3 OMP_NUM_THREADS=1 python -m pytest tests/torch/dist_suite.py
 
-`make torch-suite` runs all. The file's name keeps it out of `make test`, which runs a few of them
-(`test_suite.py`). Ranks are forked from one process that has imported everything already.
+With `BACKEND=gloo OPENMRC_AS=gloo` those that ask for Gloo run, too. `make torch-suite` runs all.
+The file's name keeps it out of `make test`, which runs a few of them (`test_suite.py`). Ranks are
+forked from one process that has imported everything already.
 """
 
 from __future__ import annotations

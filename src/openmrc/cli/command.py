@@ -30,6 +30,7 @@ from openmrc.perf import command as perf
 from openmrc.planning import command as planning
 from openmrc.say import check as check_form
 from openmrc.say import say
+from openmrc.torch.bench import command as torch_bench
 from openmrc.version import __version__
 
 if TYPE_CHECKING:
@@ -171,8 +172,12 @@ def _parser() -> _Parser:
     sweep.set_defaults(run=_sweep)
 
     bench = commands.add_parser("bench", help="measure how fast this machine simulates or sends")
-    words = "sim: the event loop, by case; live: CPU time of endpoints beside bare loops"
-    bench.add_argument("what", choices=["sim", "live"], help=words)
+    words = (
+        "sim: the event loop, by case; live: CPU time of endpoints beside bare loops; torch:"
+        " collectives beside Gloo"
+    )
+    bench.add_argument("what", choices=["sim", "live", "torch"], help=words)
+    torch_bench.add_options(bench)
     bench.set_defaults(run=_bench)
 
     soak = commands.add_parser(
@@ -250,6 +255,9 @@ def _sweep(arguments: argparse.Namespace) -> int:
 
 
 def _bench(arguments: argparse.Namespace) -> int:
+    if arguments.what == "torch":
+        return torch_bench.run(arguments)
+    torch_bench.refuse_options(arguments)
     if arguments.what == "live":
         from openmrc.bench import live as benchlive
 

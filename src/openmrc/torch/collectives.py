@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from openmrc.errors import InputError, OpenMrcError
-from openmrc.torch import algorithms, kernels
+from openmrc.torch import algorithms, kernels, profile
 from openmrc.torch.algorithms import Array, Combine, Context
 from openmrc.torch.memory import bytes_at
 from openmrc.torch.progress import Operation, Strand, Transfer
@@ -125,9 +125,16 @@ class Collectives:
     """What can be asked of a group; `ranks` are the members' ranks in the world."""
 
     def __init__(
-        self, world: World, name: str, ranks: Sequence[int], rank: int, timeout_s: float
+        self,
+        world: World,
+        name: str,
+        ranks: Sequence[int],
+        rank: int,
+        timeout_s: float,
+        profiled_as: str = "mrc",
     ) -> None:
         self.world, self.name, self.ranks, self.rank = world, name, list(ranks), rank
+        self.profiled_as = profiled_as  # events of the profiler are "mrc:all_reduce", ...
         self.group = zlib.crc32(name.encode())
         self.timeout_s = timeout_s
         self.seq = 0
@@ -144,6 +151,7 @@ class Collectives:
         filled: Sequence[Span],
         opts: Any = None,
         at_end: Callable[[], None] | None = None,
+        seen: Sequence[torch.Tensor] | None = None,
     ) -> MrcWork:
         if self.world.closed:
             raise OpenMrcError(f"{what}: the process group was destroyed")
@@ -155,7 +163,11 @@ class Collectives:
             return Context(progress, op, self.ranks, self.rank, self.group, seq, step)
 
         op.strands = list(strands(context))
-        work = MrcWork(op, [span.tensor for span in filled or used], (*used, *filled))
+        if seen is None:  # by the profiler
+            seen = [span.tensor for span in used or filled]
+        event = profile.event(f"{self.profiled_as}:{what.partition(' ')[0]}", seen)
+        result = [span.tensor for span in filled or used]
+        work = MrcWork(op, result, (*used, *filled), progress, event)
 
         def finish() -> None:
             for span in filled:
@@ -306,13 +318,22 @@ class Collectives:
         )
 
     def all_to_all(
-        self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any = None
+        self,
+        outputs: Sequence[torch.Tensor],
+        inputs: Sequence[torch.Tensor],
+        opts: Any = None,
+        seen: Sequence[torch.Tensor] | None = None,
     ) -> MrcWork:
         """Copy `inputs[r]` into `outputs[this rank]` of rank r."""
         used, filled = [Span(t) for t in inputs], [Span(t) for t in outputs]
         out, into = [one.array for one in used], [one.array for one in filled]
         return self._post(
-            "all_to_all", lambda c: [algorithms.all_to_all(c(0), out, into)], used, filled, opts
+            "all_to_all",
+            lambda c: [algorithms.all_to_all(c(0), out, into)],
+            used,
+            filled,
+            opts,
+            seen=seen,
         )
 
     def barrier(self, opts: Any = None) -> MrcWork:
@@ -342,7 +363,7 @@ class Collectives:
                 c.op.source = self.ranks.index(c.op.source)
 
         return self._between(
-            f"receive of rank {'any' if of is None else of}", strand, of, [], [span]
+            "recvAnySource" if of is None else f"recv from rank {of}", strand, of, [], [span]
         )
 
     def _receive(self, progress: Any, c: Context, of: int | None, tag: int, data: Any) -> Transfer:

@@ -67,6 +67,7 @@ class MrcProcessGroup(dist.ProcessGroup):
     """A group of ranks; all groups of a process share a world."""
 
     backend_name = "mrc"
+    profiled_as = "mrc"
 
     def __init__(
         self,
@@ -83,7 +84,9 @@ class MrcProcessGroup(dist.ProcessGroup):
         seconds = timeout.total_seconds()
         self._world, ranks = _world_of(store, rank, size, seconds, world_ranks)
         self._world.groups += 1
-        self.core = Collectives(self._world, name or WORLD_NAME, ranks, rank, seconds)
+        self.core = Collectives(
+            self._world, name or WORLD_NAME, ranks, rank, seconds, self.profiled_as
+        )
         self._capabilities = Capabilities(self)
         self.options = self._capabilities.options
 
@@ -256,7 +259,7 @@ class MrcProcessGroup(dist.ProcessGroup):
         flat, after = _flat([output])
         into = _split(flat[0], out_splits, self._size)
         out = _split(tensor.contiguous(), in_splits, self._size)
-        return after(self.core.all_to_all(into, out, opts), [output])
+        return after(self.core.all_to_all(into, out, opts, [tensor]), [output])
 
     alltoall_base = all_to_all_single
 
@@ -343,6 +346,8 @@ def create(opts: Any, pg_options: Any = None) -> MrcProcessGroup:
 
 class InGloosPlace(MrcProcessGroup):
     """For scripts that name Gloo (`OPENMRC_AS=gloo`): torch constructs it as Gloo's group."""
+
+    profiled_as = "gloo"
 
     def __init__(
         self, store: Any, rank: int, size: int, timeout: timedelta = timedelta(minutes=30)

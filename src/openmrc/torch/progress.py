@@ -2,7 +2,9 @@
 
 An operation is a generator. It posts sends and receives, yields those that it waits for, and is
 resumed when all of them are over. Whoever posts takes the first steps itself, if nobody else is at
-it; a thread does the rest. Nobody waits for anything but the lock's holder, who never waits.
+it; who waits for an operation takes the next ones (`drive`), so that none of them costs a change of
+threads; and a thread takes those that nobody waits for. Nobody waits for anything but the lock's
+holder, who never waits.
 
 A message is known by its key at both ends, so operations of many groups share one queue pair, and
 their order never matters. Large messages wait until their receiver is ready; nothing large is kept.
@@ -38,6 +40,7 @@ from openmrc.verbs.status import Opcode, Status
 IN_PLACE = 1 << 18  # a receive of so many bytes is worth a registration of its own
 TICK_S = 0.25  # how exact timeouts are
 BEHIND_S = 0.001  # what found a queue full is tried again after
+LEFT_S = 0.002  # who waited has gone on: the thread looks after its operations so much later
 
 
 class Transfer:
@@ -105,6 +108,14 @@ class Progress:
         self._poll.register(self._wake_fd, select.POLLIN)
         self._watched: dict[int, Callable[[], None]] = {}
         self.on_tick: Callable[[float], None] = lambda now: None
+        self._driving = threading.Lock()  # held by the one who drives
+        self._driver: int | None = None  # its thread
+        self._drives = 0  # how often somebody did
+        self._driver_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._driver_poll = select.poll()
+        self._driver_poll.register(self._driver_fd, select.POLLIN)
+        self._rest_poll = select.poll()  # the thread's, while somebody drives
+        self._rest_poll.register(self._wake_fd, select.POLLIN)
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="mrc torch", daemon=True)
 
@@ -117,23 +128,56 @@ class Progress:
             pairs = {pair.qp.qp_num: pair for pair in self.pairs.values() if pair.cq is cq}
             self._by_qp.append((cq, pairs))
             self._poll.register(cq.fileno(), select.POLLIN)
+            self._driver_poll.register(cq.fileno(), select.POLLIN)
         self._thread.start()
 
     def watch(self, fd: int, on_readable: Callable[[], None]) -> None:
         """Call this on the thread when a descriptor is readable; before `start` or on it."""
         self._watched[fd] = on_readable
         self._poll.register(fd, select.POLLIN)
+        self._rest_poll.register(fd, select.POLLIN)
 
     def unwatch(self, fd: int) -> None:
         """No more."""
         if self._watched.pop(fd, None) is not None:
             self._poll.unregister(fd)
+            self._rest_poll.unregister(fd)
 
     def post(self, op: Operation) -> None:
         """Begin an operation; never waits."""
         self._inbox.append(lambda: self._begin(op))
         if not self._try():
             self._wake()
+
+    def drive(self, over: threading.Event, seconds: float | None) -> None:
+        """Go on with operations on this thread until `over` is set, or for so many seconds. Returns
+        at once where another thread does so already.
+        """
+        until = float("inf") if seconds is None else time.monotonic() + seconds
+        if not self._driving.acquire(blocking=False):
+            return
+        self._driver = threading.get_ident()
+        try:
+            while not (over.is_set() or self._stopped):
+                left_s = min(until - time.monotonic(), TICK_S)
+                if left_s <= 0:
+                    return
+                self._drives += 1
+                behind = any(pair.behind for pair in self.pairs.values())
+                for fd, _ in self._driver_poll.poll((BEHIND_S if behind else left_s) * 1000):
+                    if fd == self._driver_fd:
+                        os.eventfd_read(fd)
+                self._try()
+        finally:
+            self._driver = None
+            self._driving.release()
+
+    def finished(self) -> None:
+        """An operation's end was told: who drives may wait for that."""
+        if self._stopped:
+            return
+        if self._driver is not None and self._driver != threading.get_ident():
+            os.eventfd_write(self._driver_fd, 1)
 
     def do(self, action: Callable[[], None]) -> None:
         """Have this done between two steps."""
@@ -151,7 +195,11 @@ class Progress:
         for op in list(self.ops):
             self.fail(op, OpenMrcError(f"{op.name}: the process group was destroyed"))
         self._finish()
+        if self._driver != threading.get_ident():
+            os.eventfd_write(self._driver_fd, 1)
+            self._driving.acquire()  # who still drives sees that it is over
         os.close(self._wake_fd)
+        os.close(self._driver_fd)
 
     def _wake(self) -> None:
         os.eventfd_write(self._wake_fd, 1)
@@ -160,11 +208,19 @@ class Progress:
 
     def _run(self) -> None:
         tick_at = time.monotonic() + TICK_S
+        seen = 0
         while not self._stopped:
             now = time.monotonic()
-            behind = any(pair.behind for pair in self.pairs.values())
-            wait_s = BEHIND_S if behind else max(min(tick_at, self._due()) - now, 0.0)
-            came = self._poll.poll(wait_s * 1000)
+            wait_s = max(min(tick_at, self._due()) - now, 0.0)
+            driven, seen = self._drives != seen or self._driver is not None, self._drives
+            if driven:
+                came = self._rest_poll.poll(min(wait_s, LEFT_S) * 1000)
+                now = time.monotonic()
+                if not came and not self._inbox and now < min(tick_at, self._due()):
+                    continue
+            else:
+                behind = any(pair.behind for pair in self.pairs.values())
+                came = self._poll.poll((BEHIND_S if behind else wait_s) * 1000)
             for fd, _ in came:
                 if fd == self._wake_fd:
                     os.eventfd_read(fd)
@@ -185,7 +241,8 @@ class Progress:
         if not self._lock.acquire(blocking=False):
             return False
         try:
-            self._step()
+            if not self._stopped:
+                self._step()
         finally:
             self._lock.release()
         self._finish()

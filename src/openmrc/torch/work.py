@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from openmrc.torch.progress import Operation
+from openmrc.torch.profile import Event
+from openmrc.torch.progress import Operation, Progress
 
 
 class MrcWork(dist.Work):
     """The handle of an operation. It keeps the memory that the operation uses."""
 
-    def __init__(self, op: Operation, result: list[torch.Tensor], keep: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        op: Operation,
+        result: list[torch.Tensor],
+        keep: Sequence[Any],
+        progress: Progress,
+        event: Event | None = None,
+    ) -> None:
         super().__init__()
+        self._progress = progress
         self._op, self._result, self._keep = op, result, keep
         self._event = threading.Event()
         self._lock = threading.Lock()
         self._base: torch.futures.Future[Any] | None = None
         self._future: torch.futures.Future[Any] | None = None
         self.at_end: Callable[[], None] = lambda: None
-        op.on_finish = self._finish
+        op.on_finish = self._finish if event is None else partial(event.end, self._finish)
 
     def _finish(self) -> None:
         """The operation is over."""
@@ -39,6 +50,7 @@ class MrcWork(dist.Work):
         self._keep = ()
         if base is not None:
             base.set_result(None)
+        self._progress.finished()
 
     def also(self, then: Callable[[], Any]) -> None:
         """Have this done at the end, too: at once, if it is over."""
@@ -62,9 +74,14 @@ class MrcWork(dist.Work):
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Wait until it is over, and raise what went wrong. C++ passes 0 for no timeout."""
-        seconds = timeout.total_seconds() if timeout else 0.0
-        if not self._event.wait(seconds if seconds > 0 else None):
-            raise dist.DistBackendError(f"{self._op.name}: not over within {seconds:g} s")
+        asked = timeout.total_seconds() if timeout else 0.0
+        seconds = asked if asked > 0 else None
+        if not self._event.is_set():
+            started = time.monotonic()
+            self._progress.drive(self._event, seconds)
+            left_s = None if seconds is None else max(started + seconds - time.monotonic(), 0.0)
+            if not self._event.wait(left_s):
+                raise dist.DistBackendError(f"{self._op.name}: not over within {asked:g} s")
         self._raise()
         return True
 
