@@ -5,6 +5,7 @@ of the future here: TorchScript reads the types.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -17,17 +18,19 @@ def when(over: torch.futures.Future, number: int, then: Callable[[], None]) -> N
     _launch(over)
 
 
-@torch.jit.ignore  # type: ignore[untyped-decorator,unused-ignore]
-def _call(number: int) -> int:
+def _call_now(number: int) -> int:
     _then.pop(number)()
     return number
 
 
-@torch.jit.script  # type: ignore[untyped-decorator,unused-ignore]
-def _ended(over: torch.jit.Future[int]) -> int:
+def _call_later(over: torch.jit.Future[int]) -> int:
     return _call(torch.jit.wait(over))
 
 
-@torch.jit.script  # type: ignore[untyped-decorator,unused-ignore]
-def _launch(over: torch.jit.Future[int]) -> torch.jit.Future[int]:
-    return torch.jit.fork(_ended, over)
+def _begin(over: torch.jit.Future[int]) -> torch.jit.Future[int]:
+    return torch.jit.fork(_later, over)
+
+
+_call: Any = torch.jit.ignore(_call_now)
+_later: Any = torch.jit.script(_call_later)
+_launch: Any = torch.jit.script(_begin)
