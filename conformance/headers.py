@@ -38,7 +38,8 @@ _INTRODUCTION = """\
 /* MRC on the wire, made from openmrc's layouts by conformance/generate.py; edit those.
 
    A field is the number of its first bit in the header, the first on the wire being 0, and its
-   width: mrc_get(bytes, MRC_BTH_OPCODE) is the opcode. Fields wider than 64 bits are addresses. */
+   width: mrc_get(bytes, MRC_BTH_OPCODE) is the opcode, and
+   mrc_put writes it. Fields wider than 64 bits are addresses. */
 #ifndef MRC_H
 #define MRC_H
 
@@ -54,6 +55,12 @@ static inline uint64_t mrc_get(const uint8_t *header, unsigned bit, unsigned bit
 	for (unsigned i = bit; i < bit + bits; i++)
 		value = value << 1 | (header[i / 8] >> (7 - i % 8) & 1);
 	return value;
+}
+
+static inline void mrc_put(uint8_t *header, unsigned bit, unsigned bits, uint64_t value)
+{
+	for (unsigned i = bit + bits; i-- > bit; value >>= 1)
+		header[i / 8] = (header[i / 8] & ~(1 << (7 - i % 8))) | (value & 1) << (7 - i % 8);
 }"""
 
 

@@ -1,0 +1,354 @@
+/* The exchange (docs/verbs.md, "The exchange, byte by byte"): lines of JSON over TCP. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "endpoint.h"
+
+#define VERSION 2
+#define NONCE 32
+
+void die(const char *format, ...)
+{
+	va_list args;
+	va_start(args, format);
+	fputs("mrc_endpoint: ", stderr);
+	vfprintf(stderr, format, args);
+	fputc('\n', stderr);
+	exit(1);
+}
+
+/* --- SHA-256 (FIPS 180-4) and HMAC (RFC 2104) ----------------------------------------------- */
+
+static uint32_t rotate(uint32_t x, int n) { return x >> n | x << (32 - n); }
+
+/* The constants are the first 32 bits behind the point of cube and square roots of primes. */
+static uint32_t root_bits(int prime, int cube)
+{
+	long double low = 1, high = prime;
+	for (int i = 0; i < 100; i++) {
+		long double middle = (low + high) / 2;
+		*(middle * middle * (cube ? middle : 1) > prime ? &high : &low) = middle;
+	}
+	return (uint32_t)((low - (int)low) * 4294967296.0L);
+}
+
+static void sha256(const uint8_t *data, size_t n, uint8_t out[32])
+{
+	static uint32_t k[64], first[8];
+	for (int p = 2, i = 0; i < 64 && !k[63]; p++) {
+		int prime = 1;
+		for (int d = 2; d * d <= p; d++)
+			prime &= p % d != 0;
+		if (!prime)
+			continue;
+		if (i < 8)
+			first[i] = root_bits(p, 0);
+		k[i++] = root_bits(p, 1);
+	}
+	uint32_t h[8];
+	memcpy(h, first, sizeof h);
+	size_t total = (n + 8) / 64 * 64 + 64;
+	for (size_t block = 0; block < total; block += 64) {
+		uint32_t w[64] = {0}, s[8];
+		for (size_t i = 0; i < 64; i++) {
+			size_t at = block + i;
+			uint8_t byte = at < n ? data[at] : at == n ? 0x80
+				: at >= total - 8 ? (uint64_t)n * 8 >> 8 * (total - 1 - at) & 0xFF : 0;
+			w[i / 4] |= (uint32_t)byte << (24 - i % 4 * 8);
+		}
+		for (int i = 16; i < 64; i++)
+			w[i] = w[i - 16] + w[i - 7]
+				+ (rotate(w[i - 15], 7) ^ rotate(w[i - 15], 18) ^ w[i - 15] >> 3)
+				+ (rotate(w[i - 2], 17) ^ rotate(w[i - 2], 19) ^ w[i - 2] >> 10);
+		memcpy(s, h, sizeof s);
+		for (int i = 0; i < 64; i++) {
+			uint32_t a = s[7] + (rotate(s[4], 6) ^ rotate(s[4], 11) ^ rotate(s[4], 25))
+				+ ((s[4] & s[5]) ^ (~s[4] & s[6])) + k[i] + w[i];
+			uint32_t b = (rotate(s[0], 2) ^ rotate(s[0], 13) ^ rotate(s[0], 22))
+				+ ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
+			memmove(s + 1, s, 7 * sizeof *s);
+			s[4] += a;
+			s[0] = a + b;
+		}
+		for (int i = 0; i < 8; i++)
+			h[i] += s[i];
+	}
+	for (int i = 0; i < 32; i++)
+		out[i] = h[i / 4] >> (24 - i % 4 * 8);
+}
+
+static void hmac(const uint8_t *key, size_t n_key, const char *text, char hex[65])
+{
+	uint8_t in[64 + 1024] = {0}, outer[64 + 32] = {0}, sum[32];
+	if (n_key > 64)
+		die("the secret: up to 64 bytes are accepted");
+	memcpy(in, key, n_key);
+	memcpy(outer, key, n_key);
+	for (int i = 0; i < 64; i++)
+		in[i] ^= 0x36, outer[i] ^= 0x5C;
+	size_t n = strlen(text);
+	memcpy(in + 64, text, n);
+	sha256(in, 64 + n, outer + 64);
+	sha256(outer, sizeof outer, sum);
+	for (int i = 0; i < 32; i++)
+		sprintf(hex + 2 * i, "%02x", sum[i]);
+}
+
+/* --- lines of JSON -------------------------------------------------------------------------- */
+
+struct line *line_of(int fd)
+{
+	int on = 1;
+	struct line *line = calloc(1, sizeof *line);
+	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+	line->fd = fd;
+	return line;
+}
+
+struct line *line_to(const char *host, int port)
+{
+	struct addrinfo want = {.ai_socktype = SOCK_STREAM}, *found;
+	char service[8];
+	snprintf(service, sizeof service, "%d", port);
+	if (getaddrinfo(host, service, &want, &found))
+		die("%s: no such host", host);
+	for (int tries = 0; tries < 600; tries++) {
+		int fd = socket(found->ai_family, SOCK_STREAM, 0);
+		if (!connect(fd, found->ai_addr, found->ai_addrlen)) {
+			freeaddrinfo(found);
+			return line_of(fd);
+		}
+		close(fd);
+		usleep(50000);
+	}
+	die("%s port %d: %s", host, port, strerror(errno));
+}
+
+void line_close(struct line *line)
+{
+	close(line->fd);
+	free(line);
+}
+
+void say(struct line *line, const char *format, ...)
+{
+	static char text[1 << 16];
+	va_list args;
+	va_start(args, format);
+	int n = vsnprintf(text, sizeof text - 1, format, args);
+	va_end(args);
+	text[n++] = '\n';
+	for (int at = 0; at < n;) {
+		ssize_t went = send(line->fd, text + at, n - at, MSG_NOSIGNAL);
+		if (went <= 0)
+			return;                   /* it is heard when the next line is waited for */
+		at += went;
+	}
+}
+
+/* The next line, while the endpoint goes on; NULL if there is none yet, or none any more. It is
+   good until the next call. */
+char *hear(struct endpoint *ep, struct line *line, int wait)
+{
+	memmove(line->text, line->text + line->given, line->n - line->given);
+	line->n -= line->given;
+	line->given = 0;
+	for (;;) {
+		char *end = memchr(line->text, '\n', line->n);
+		if (end) {
+			*end = 0;
+			line->given = end + 1 - line->text;
+			return line->text;
+		}
+		if (turn(ep, line->fd, now_ns() + (wait ? 1000000000ull : 0))) {
+			ssize_t n = recv(line->fd, line->text + line->n, sizeof line->text - 1 - line->n,
+				MSG_DONTWAIT);
+			if (n == 0 || (n < 0 && errno != EAGAIN) || line->n + 1 == sizeof line->text) {
+				close(line->fd);
+				line->fd = -1;
+				return NULL;
+			}
+			line->n += n > 0 ? n : 0;
+		} else if (!wait) {
+			return NULL;
+		}
+	}
+}
+
+/* The value of a key, wherever it stands behind `json`: no two that are read have one name. */
+const char *find(const char *json, const char *key)
+{
+	char quoted[64];
+	size_t n = snprintf(quoted, sizeof quoted, "\"%s\"", key);
+	for (const char *at = json; at && (at = strstr(at, quoted)); at += n) {
+		const char *value = at + n + strspn(at + n, " ");
+		if (*value == ':')
+			return value + 1 + strspn(value + 1, " ");
+	}
+	return NULL;
+}
+
+long long number(const char *json, const char *key, long long otherwise)
+{
+	const char *value = find(json, key);
+	if (!value)
+		return otherwise;
+	if (*value == 't' || *value == 'f')
+		return *value == 't';
+	return (long long)strtoull(value, NULL, 10);
+}
+
+static void text_of(const char *json, const char *key, char *out, size_t room)
+{
+	const char *value = find(json, key);
+	if (!value || *value != '"')
+		die("the peer does not say its %s", key);
+	size_t n = strcspn(value + 1, "\"");
+	snprintf(out, room, "%.*s", (int)n, value + 1);
+}
+
+int read_attributes(const char *json, struct attributes *out)
+{
+	const char *planes = find(json, "planes");
+	if (!planes || !find(json, "qp_num"))
+		return 0;
+	*out = (struct attributes){number(json, "qp_num", 0), number(json, "psn", 0),
+		number(json, "pmtu", 0), number(json, "mpr", 0), number(json, "max_wimm", 0),
+		number(json, "trim_nack", 1), 0, {{{0}}}};
+	int depth = 0;
+	for (const char *at = planes; *at; at++) {
+		depth += (*at == '[' || *at == '{') - (*at == ']' || *at == '}');
+		if (depth == 0)
+			break;
+		if (*at == '{' && out->n_planes < PLANES_MAX) {
+			char address[64];
+			union address *to = &out->plane[out->n_planes++];
+			text_of(at, "address", address, sizeof address);
+			if (inet_pton(AF_INET, address, &to->v4.sin_addr) == 1) {
+				to->v4.sin_family = AF_INET;
+				to->v4.sin_port = htons(number(at, "port", 0));
+			} else if (inet_pton(AF_INET6, address, &to->v6.sin6_addr) == 1) {
+				to->v6.sin6_family = AF_INET6;
+				to->v6.sin6_port = htons(number(at, "port", 0));
+			} else {
+				return 0;
+			}
+		}
+	}
+	return out->n_planes > 0 && out->mpr > 0 && out->pmtu > 0;
+}
+
+size_t write_attributes(struct endpoint *ep, int qi, char *out, size_t room)
+{
+	const struct attributes *a = &ep->qp[qi].mine;
+	size_t n = snprintf(out, room, "{\"nic\": 0, \"qp_num\": %u, \"psn\": %u, \"pmtu\": %u,"
+		" \"mpr\": %u, \"max_wimm\": %u, \"send_depth\": %d, \"trim_nack\": false,"
+		" \"dynamic_mpr\": false, \"svc_time\": false, \"planes\": [", a->qpn, a->psn, ep->pmtu,
+		a->mpr, a->max_wimm, MESSAGES / 2);
+	for (int plane = 0; plane < ep->n_planes; plane++) {
+		const union address *own = &ep->own[plane];
+		char address[64];
+		inet_ntop(own->any.sa_family, own->any.sa_family == AF_INET ? (void *)&own->v4.sin_addr
+			: (void *)&own->v6.sin6_addr, address, sizeof address);
+		struct path *first = &ep->path[plane * ep->per_plane];
+		n += snprintf(out + n, room - n, "%s{\"address\": \"%s\", \"port\": %u, \"sources\": [",
+			plane ? ", " : "", address, first->port);
+		for (int k = 0; k < ep->per_plane; k++)
+			n += snprintf(out + n, room - n, "%s%u", k ? ", " : "", first[k].port);
+		n += snprintf(out + n, room - n, "]}");
+	}
+	return n + snprintf(out + n, room - n, "]}");
+}
+
+/* --- the exchange --------------------------------------------------------------------------- */
+
+static const char *const ROLE[] = {"client", "server"};
+
+/* Both prove that they know the secret: HMAC-SHA256 of "ROLE PEERS_NONCE OWN_NONCE". */
+int authenticate(struct line *line, const char *secret_hex, int as_server)
+{
+	uint8_t random[NONCE], secret[64];
+	char mine[2 * NONCE + 1], theirs[256], proof[65], told[256], text[1024];
+	size_t n = strlen(secret_hex) / 2;
+	struct endpoint none = {.base_rtt = 8000000};
+	for (size_t i = 0; i < n && i < sizeof secret; i++)
+		sscanf(secret_hex + 2 * i, "%2hhx", &secret[i]);
+	if (getrandom(random, sizeof random, 0) != sizeof random)
+		die("no random numbers");
+	for (int i = 0; i < NONCE; i++)
+		sprintf(mine + 2 * i, "%02x", random[i]);
+	say(line, "{\"openmrc\": %d, \"nonce\": \"%s\"}", VERSION, mine);
+	char *hello = hear(&none, line, 1);
+	if (!hello || number(hello, "openmrc", 0) != VERSION)
+		return 0;
+	text_of(hello, "nonce", theirs, sizeof theirs);
+	if (!strcmp(mine, theirs))
+		return 0;
+	snprintf(text, sizeof text, "%s %s %s", ROLE[as_server], theirs, mine);
+	hmac(secret, n, text, proof);
+	say(line, "{\"proof\": \"%s\"}", proof);
+	char *answer = hear(&none, line, 1);
+	if (!answer)
+		return 0;
+	text_of(answer, "proof", told, sizeof told);
+	snprintf(text, sizeof text, "%s %s %s", ROLE[!as_server], mine, theirs);
+	hmac(secret, n, text, proof);
+	return !strcmp(proof, told);
+}
+
+static void check(const char *line)
+{
+	if (!line)
+		die("the peer closed the connection");
+	if (find(line, "refused"))
+		die("the peer refuses: %s", find(line, "refused"));
+}
+
+/* Attributes, connection, and both round trips, the client's first. Returns what the peer said of
+   itself, which is freed by the caller. */
+char *shake(struct endpoint *ep, struct line *line, int qi, const char *extra, int as_server)
+{
+	char own[8192], regions[512];
+	size_t n = 0;
+	char *told = NULL;
+	if (as_server) {
+		char *heard = hear(ep, line, 1);
+		check(heard);
+		told = strdup(heard);
+	}
+	for (int i = 0; i < ep->n_regions; i++)
+		n += snprintf(regions + n, sizeof regions - n,
+			"%s{\"addr\": %llu, \"length\": %llu, \"rkey\": %u}", i ? ", " : "",
+			(unsigned long long)ep->region[i].va, (unsigned long long)ep->region[i].length,
+			ep->region[i].rkey);
+	write_attributes(ep, qi, own, sizeof own);
+	say(line, "{\"qp\": %s, \"regions\": [%s], \"extra\": %s}", own, n ? regions : "", extra);
+	if (!as_server) {
+		char *heard = hear(ep, line, 1);
+		check(heard);
+		told = strdup(heard);
+	}
+	if (!read_attributes(told, &ep->qp[qi].peer))
+		die("the peer's attributes are not understood: it is no device of plain UDP");
+	connect_qp(ep, qi);
+	say(line, "{\"connected\": true}");
+	check(hear(ep, line, 1));
+	for (int turn = 0; turn < 2; turn++)
+		if (turn == as_server) {
+			measure(ep);
+			say(line, "{\"measured\": true}");
+		} else {
+			check(hear(ep, line, 1));
+		}
+	return told;
+}
