@@ -260,7 +260,7 @@ static void as_target(uint8_t *sink, const char *told)
 	uint8_t *source = malloc(KIT_BYTES);
 	memset(source, FILL, KIT_BYTES);
 	region_read(find(told, "regions"), &theirs);
-	ep->qp[0].receives = 64;
+	ep->qp[0].receives = number(find(told, "with"), "receives", 64);
 	say(line, "{\"rtt_us\": %llu, \"rto_us\": %llu}", (unsigned long long)ep->base_rtt / 1000,
 		(unsigned long long)ep->rto / 1000);
 	while (line->fd >= 0) {
@@ -290,7 +290,8 @@ static void as_target(uint8_t *sink, const char *told)
 /* What a rule asks for, as far as this endpoint has it; else what it has not. */
 static const char *settings(const char *extra, int *mpr)
 {
-	static const char *const known[] = {"planes", "evs", "mpr", "linear_cnt", "exp_cnt", "max_wimm"};
+	static const char *const known[] = {"planes", "evs", "mpr", "linear_cnt", "exp_cnt", "max_wimm",
+		"receives", "trim_nack", "dynamic_mpr", "trimming"};
 	static char name[64];
 	const char *with = find(extra, "with");
 	for (const char *at = with + strcspn(with, "\"}"); *at == '"'; at += strcspn(at, "\"}")) {
@@ -299,7 +300,7 @@ static const char *settings(const char *extra, int *mpr)
 		snprintf(name, sizeof name, "%.*s", (int)n, at);
 		for (size_t i = 0; i < sizeof known / sizeof *known; i++)
 			is_known |= !strcmp(name, known[i]);
-		if (!is_known && !(!strcmp(name, "trim_nack") && !number(with, name, 1)))
+		if (!is_known || (!strcmp(name, "dynamic_mpr") && number(with, name, 0)))
 			return name;
 		at += n + 1;
 	}

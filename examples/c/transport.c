@@ -362,7 +362,7 @@ static void pump(struct endpoint *ep, int qi, uint64_t now)
 	struct qp *q = &ep->qp[qi];
 	for (int64_t seq = q->una; seq < q->next && q->inflight < q->cwnd; seq++)
 		if (q->sent[seq % WINDOW].state == LOST)
-			send_data(ep, qi, seq, 1, now);
+			send_data(ep, qi, seq, 1, now_ns());
 	uint32_t mpr = q->peer.mpr < WINDOW ? q->peer.mpr : WINDOW;
 	while (q->inflight < q->cwnd && q->next < q->una + mpr && q->fresh < q->posted) {
 		struct request *r = request_of(q, q->fresh);
@@ -382,7 +382,7 @@ static void pump(struct endpoint *ep, int qi, uint64_t now)
 			q->fresh++;
 		q->next++;
 		int closes = q->inflight + 1 >= q->cwnd || q->next == q->una + mpr;
-		send_data(ep, qi, q->next - 1, closes, now);
+		send_data(ep, qi, q->next - 1, closes, now_ns());
 	}
 }
 

@@ -17,9 +17,11 @@ class Echo:
     """Answers each packet of data by a SACK 3 us later, and each probe by nothing."""
 
     name = "echo"
+    patience_ps = settle_ps = 0
+    blind = frozenset({"error"})
     pmtu = 1024
     rtt_ps, rto_ps = 8 * US, 100 * US
-    region = (0x1000, 7, 4096)
+    region = dict.fromkeys(("requester", "responder"), (0x1000, 7, 4096))
 
     def __init__(self, settings: Mapping[str, int]) -> None:
         if "planes" in settings:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +13,12 @@ from openmrc.errors import InputError
 from openmrc.newfile import write_whole
 
 if TYPE_CHECKING:
+    from openmrc.conform.network import Where
+    from openmrc.conform.outcome import Outcome
     from openmrc.conform.script import Rule
 
-TARGETS = {"engine": "openmrc's engine"}
+TARGETS = {"engine": "openmrc's engine", "live": "openmrc's live endpoint"}
+PORT = 18516  # of exchanges for the kit
 ROLES = ("requester", "responder")
 
 
@@ -27,8 +32,20 @@ def add_command(commands: Any) -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("--role", choices=ROLES, help="of the implementation (default: both)")
-    words = "what to test: engine, openmrc's own in process (default)"
-    add("--against", choices=tuple(TARGETS), default="engine", help=words)
+    words = "engine: openmrc's own, in process (default); live: its endpoint, over loopback"
+    add("--against", choices=tuple(TARGETS), help=words)
+    words = "an implementation whose upper tester listens there (port: 18516)"
+    add("--address", metavar="HOST[:PORT]", help=words)
+    words = "one whose attributes FILE has; the kit's are written to FILE.kit"
+    add("--attributes", metavar="FILE.json", type=Path, help=words)
+    words = "planes of this host, interfaces or addresses, for --address, --attributes, --serve"
+    add("--interface", metavar="A,B", help=words)
+    words = "of the exchange, for --address and --serve (default: OPENMRC_SECRET)"
+    add("--secret", metavar="HEX", help=words)
+    words = "in real time: how late an answer may come (default: 20ms)"
+    add("--patience", metavar="TIME", help=words)
+    add("--serve", action="store_true", help="be the upper tester of openmrc's live endpoint")
+    add("--port", metavar="PORT", type=int, help="TCP port of --serve (default: 18516)")
     words = "only this rule; may be given several times"
     add("--rule", metavar="NAME", action="append", default=[], help=words)
     add("--list", action="store_true", help="print the rules and their sources, and run none")
@@ -40,15 +57,18 @@ def add_command(commands: Any) -> argparse.ArgumentParser:
 
 
 def _conformance(arguments: argparse.Namespace) -> int:
-    from openmrc.conform import plain, report
+    from openmrc.conform import report
     from openmrc.conform.run import FAIL
 
+    if arguments.serve:
+        return _serve(arguments)
+    if arguments.port is not None:
+        raise InputError("--port without --serve: --address names the target's, as HOST:PORT")
     rules = _rules(arguments)
     if arguments.list:
         _list(rules, arguments.json)
         return 0
-    target = TARGETS[arguments.against]
-    outcomes = plain.outcomes(rules)
+    target, outcomes = _held(arguments, rules)
     if arguments.junit is not None:
         write_whole(arguments.junit, report.junit(outcomes, target), "--junit")
     if arguments.page is not None:
@@ -59,6 +79,85 @@ def _conformance(arguments: argparse.Namespace) -> int:
     else:
         print("\n".join(report.lines(outcomes)))
     return int(any(each.outcome == FAIL for each in outcomes))
+
+
+def _held(arguments: argparse.Namespace, rules: list[Rule]) -> tuple[str, list[Outcome]]:
+    """What was tested, and what came of each rule."""
+    from openmrc.conform import plain, targets
+
+    named = [arguments.against, arguments.address, arguments.attributes]
+    if sum(one is not None for one in named) > 1:
+        raise InputError("--against, --address, --attributes: name one of them")
+    if arguments.address is None and arguments.attributes is None:
+        for name in ("interface", "secret"):
+            if getattr(arguments, name) is not None:
+                raise InputError(f"--{name} without --address: openmrc's own target needs none")
+        if arguments.against == "live":
+            _patience_ps(arguments)
+            with targets.live() as where:
+                return TARGETS["live"], targets.over_network(rules, _patient(arguments, where))
+        if arguments.patience is not None:
+            raise InputError("--patience: the engine runs in virtual time, and is never late")
+        return TARGETS["engine"], plain.outcomes(rules)
+    where = _patient(arguments, _where(arguments))
+    if where.attributes is not None and len(rules) != 1:
+        raise InputError("--attributes: a queue pair is for one rule; name it by --rule")
+    return str(where), targets.over_network(rules, where)
+
+
+def _where(arguments: argparse.Namespace) -> Where:
+    from openmrc.conform.network import Where
+
+    names = _planes(arguments)
+    if arguments.attributes is not None:
+        return Where(names, attributes=arguments.attributes)
+    host, _, port = arguments.address.rpartition(":")
+    if not host or not port.isdigit():
+        host, port = arguments.address, str(PORT)
+    return Where(names, host.strip("[]"), int(port), _secret(arguments))
+
+
+def _patient(arguments: argparse.Namespace, where: Where) -> Where:
+    patience_ps = _patience_ps(arguments)
+    return where if patience_ps is None else replace(where, patience_ps=patience_ps)
+
+
+def _patience_ps(arguments: argparse.Namespace) -> int | None:
+    from openmrc.units import parse_time
+
+    if arguments.patience is None:
+        return None
+    try:
+        return parse_time(arguments.patience)
+    except InputError as error:
+        raise error.at("--patience") from None
+
+
+def _planes(arguments: argparse.Namespace) -> tuple[str, ...]:
+    if arguments.interface is None:
+        raise InputError("--interface: name the planes of this host, as eth0,eth1")
+    return tuple(name.strip() for name in arguments.interface.split(","))
+
+
+def _secret(arguments: argparse.Namespace) -> bytes:
+    given = arguments.secret or os.environ.get("OPENMRC_SECRET")
+    if given is None:
+        raise InputError("--secret HEX, or OPENMRC_SECRET: the secret of both ends is needed")
+    try:
+        return bytes.fromhex(given)
+    except ValueError:
+        raise InputError("--secret: hex digits are accepted, two for each byte") from None
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from openmrc.conform import targets, tester
+
+    def listening(port: int) -> None:
+        print(f"{targets.LISTENING}{port}", flush=True)
+
+    port = PORT if arguments.port is None else arguments.port
+    tester.serve(_planes(arguments), _secret(arguments), port, listening)
+    return 0
 
 
 def _rules(arguments: argparse.Namespace) -> list[Rule]:

@@ -31,7 +31,8 @@ QPN, REGION_VA, REGION_BYTES = 16, 1 << 32, 1 << 20
 FIRST_PSN, PEER_PSN = 0xFF_FFF8, 0xFF_FFFC  # both wrap within a few packets
 MESSAGES = 64
 START_PS = 1000 * US  # an endpoint that has just opened gives no answers away (`plausible`)
-_ROOMS = {"planes": 2, "evs": 4, "mpr": 512}  # what `with:` may say beside parameters
+# What `with:` may say beside parameters.
+_ROOMS = {"planes": 2, "evs": 4, "mpr": 512, "receives": MESSAGES, "trimming": 1}
 PARAMETERS = {field.name for field in fields(Variants)}
 
 
@@ -39,6 +40,8 @@ class EngineTarget:
     """The engine, as `run.Target` asks for."""
 
     name = "openmrc's engine, in process, plain Python"
+    patience_ps = settle_ps = 0
+    blind: frozenset[str] = frozenset()
 
     def __init__(self, settings: Mapping[str, int]) -> None:
         for name in settings:
@@ -54,7 +57,8 @@ class EngineTarget:
         self.now_ps = START_PS
         self.log: list[Event] = []
         self.flow_psn = {"requester": FIRST_PSN, "responder": PEER_PSN}
-        self.region = (REGION_VA, int(self.st.region[0].rkey), REGION_BYTES)
+        memory = (REGION_VA, int(self.st.region[0].rkey), REGION_BYTES)
+        self.region = {"requester": memory, "responder": memory}
         self._free_at = [0] * self.planes
         self._scratch = records(1, pk.PACKET)[0]
         self._posted = 0
@@ -87,7 +91,7 @@ class EngineTarget:
     def post(self, length: int, imm: int | None) -> None:
         """The application writes `length` bytes to the kit's memory."""
         value = requester.NO_IMM if imm is None else imm
-        va, rkey, _ = self.region
+        va, rkey, _ = self.region["requester"]
         requester.post_write(self.st, 0, self._posted, length, va, rkey, value)
         self._posted += 1
         self._after()
@@ -164,13 +168,13 @@ def _state(parameters: Variants, rooms: Mapping[str, int]) -> es.State:
         port_rate_bps=RATE_BPS,
         base_rtt_ps=BASE_RTT_PS,
         nominal_overhead=OVERHEAD,
-        trimming=1,
+        trimming=rooms["trimming"],
         must_post_receives=1,
         guarded=1,
     )
     q = st.qp
     q.nic, q.peer_nic, q.peer, q.qpn, q.peer_qpn = 0, 1, 0, QPN, QPN
-    q.first_psn, q.peer_psn, q.receives = FIRST_PSN, PEER_PSN, MESSAGES
+    q.first_psn, q.peer_psn, q.receives = FIRST_PSN, PEER_PSN, rooms["receives"]
     one = np.zeros(1, np.int64)
     for plane in range(planes):
         values = ((plane << 16) + 1 + np.arange(evs, dtype=np.int64))[None, :]

@@ -30,8 +30,11 @@ class Target(Protocol):
     log: list[Event]
     now_ps: int
     pmtu: int
+    patience_ps: int  # real time: how much later than a rule says something may come
+    settle_ps: int  # and for how much longer what must not come is waited for
+    blind: frozenset[str]  # kinds of events that it does not show
     flow_psn: dict[str, int]  # first PSN of the data of a rule, by the target's role
-    region: tuple[int, int, int]  # address, rkey and bytes of the memory that data goes to
+    region: dict[str, tuple[int, int, int]]  # address, rkey and bytes of where data goes, the same
 
     @property
     def rtt_ps(self) -> int:
@@ -69,6 +72,10 @@ class Verdict:
     came: Event | None = None
 
 
+class NotApplicable(Exception):
+    """A statement cannot be carried out against this target."""
+
+
 class Failed(Exception):
     """A statement does not hold."""
 
@@ -88,6 +95,8 @@ def run(rule: Rule, make: Callable[[Mapping[str, int]], Target]) -> Verdict:
     try:
         for step in rule.steps:
             exchange.do(step)
+    except NotApplicable as error:
+        return Verdict(rule, NOT_APPLICABLE, str(error))
     except Failed as failed:
         return Verdict(rule, FAIL, failed.why, step, exchange.sent, failed.came)
     except InputError as error:
@@ -108,6 +117,8 @@ class Exchange:
 
     def do(self, step: Step) -> None:
         """Run one statement. Raises `Failed`."""
+        if step.kind in self.target.blind:
+            raise NotApplicable(f"it does not show what its application sees: {step.kind}")
         if step.word in ("send", "post", "port"):
             self._since = len(self.target.log)
         if step.word == "send":
@@ -150,7 +161,7 @@ class Exchange:
 
     def _data(self, given: dict[str, int], part: int, of: int, at: int) -> dict[str, int]:
         """Fill the headers of packet `part` of `of` as a right one has them."""
-        pmtu, (va, rkey, _) = self.target.pmtu, self.target.region
+        pmtu, (va, rkey, _) = self.target.pmtu, self.target.region[self.rule.role]
         length = given.get("dma_length", of * pmtu)
         again = given.get("rtx", 0)
         full = {
@@ -208,7 +219,8 @@ class Exchange:
 
         for name, _, _ in step.conditions:
             events.check_field(step.kind, name)
-        self._until(self._at(step.time or Time(1, "rtt")), is_there)
+        end_ps = self._at(step.time or Time(1, "rtt")) + self.target.patience_ps
+        self._until(end_ps, is_there)
         if not found:
             raise Failed(f"missing: {step.text}", self._nearest(step))
         self._used.add(found[0])
@@ -219,7 +231,7 @@ class Exchange:
         for name, _, _ in step.conditions:
             events.check_field(step.kind, name)
         if step.time:
-            self._until(self._at(step.time), lambda: False)
+            self._until(self._at(step.time) + self.target.settle_ps, lambda: False)
         for i in range(self._since, len(self.target.log)):
             event = self.target.log[i]
             if i not in self._used and event.kind == step.kind and self._fits(step, event):
@@ -228,7 +240,9 @@ class Exchange:
     def _fits(self, step: Step, event: Event) -> bool:
         for name, sign, text in step.conditions:
             value = self._number(name, text) if name != "reason" else text
-            if name in ("has", "lacks"):
+            if name == "tx_timestamp":  # it wraps
+                holds = events.COMPARE[sign](_signed(event.says(name) - value), 0)
+            elif name in ("has", "lacks"):
                 holds = event.shows(int(value)) == (name == "has")
             else:
                 holds = events.COMPARE[sign](event.says(name), value)
@@ -257,7 +271,7 @@ class Exchange:
         if text[0] in "+-" and name in events.PSNS:
             return self.target.flow_psn[self.rule.role] + int(text) & PSN_MASK
         if text[0] in "+-" and name == "va":
-            return self.target.region[0] + int(text)
+            return self.target.region[self.rule.role][0] + int(text)
         names = {name: value for value, name in events.NAMES.get(name, {}).items()}
         if text in names:
             return names[text]
@@ -278,6 +292,11 @@ class Exchange:
             self.target.advance(end_ps)
             if len(self.target.log) > EVENTS_MAX:
                 raise Failed(f"more than {EVENTS_MAX:,} packets", self.target.log[-1])
+
+
+def _signed(stamps: int) -> int:
+    """A difference of two time stamps."""
+    return (stamps + 0x8000 & 0xFFFF) - 0x8000
 
 
 def _opcode(part: int, of: int, with_imm: bool) -> int:

@@ -1,0 +1,376 @@
+"""An implementation on an ordinary network as a target, in real time, by plain UDP.
+
+The kit is the client of an exchange for each rule; the target's end of its connection is the *upper
+tester*, which posts, and tells what completed (docs/conformance.md). Without an exchange attributes
+come from a file, and what an application does or sees is out of reach. Each plane of the kit is an
+address of this host with a few source ports. The EVs of a rule stand for those ports.
+
+The kit answers the EV probes by which the target measures the round trip `HELD_S` late. So time in
+rules is long beside what a busy machine, and a kit in Python, may take.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from openmrc.conform import datagram, wires
+from openmrc.conform.events import DELIVERED, DONE, FAILED, RECEIVED, Event
+from openmrc.conform.run import FAIL, NotApplicable, Verdict, run
+from openmrc.conform.script import Rule
+from openmrc.engine import packet as pk
+from openmrc.engine.parameters import PMTUS
+from openmrc.errors import InputError
+from openmrc.units import MS, US, S
+from openmrc.verbs.attributes import QpAttributes
+from openmrc.verbs.exchange import CLIENT, REFUSED, VERSION, ExchangeError, Line
+from openmrc.wire import layout
+
+HELD_S = 0.04  # how late EV probes are answered: the base round trip
+PATIENCE_PS = 20 * MS  # beyond what a rule gives: both ends wait for a scheduler
+SETTLE_PS = 3 * MS  # of what must not come, the same
+TRIES = 3
+FILE_S = 60.0  # until the attributes of a target are there
+LOOK_S = 0.002  # between looks at memory
+SHOWN_BYTES = 16  # of a payload, that tell it from any other
+EVS = 4  # source ports of a plane
+QPN, PEER_PSN = 0x00BEEF, 0xFF_FFFC
+REGION_VA, RKEY, REGION_BYTES = 1 << 32, 0x1234_5678, 1 << 20
+DEFAULTS = {"planes": 2, "evs": EVS, "mpr": 512, "max_wimm": 128, "trim_nack": 1, "dynamic_mpr": 0}
+_CLASSES = {
+    layout.DSCP_CONTROL: pk.CLASS_CONTROL,
+    layout.DSCP_TRIMMABLE_RETX: pk.CLASS_RETRANSMIT,
+}
+_TOS = {pk.CLASS_CONTROL: layout.DSCP_CONTROL << 2}
+
+
+@dataclass(frozen=True)
+class Where:
+    """From which planes of this host an implementation is reached, and where it listens for
+    exchanges, or the file that has its attributes; the kit's are written beside it.
+    """
+
+    planes: tuple[str, ...]
+    host: str = ""
+    port: int = 0
+    secret: bytes = b""
+    attributes: Path | None = None
+    patience_ps: int = PATIENCE_PS
+
+    @property
+    def kits(self) -> Path:
+        """The file of the kit's attributes."""
+        assert self.attributes is not None
+        return self.attributes.with_name(self.attributes.name + ".kit")
+
+    def __str__(self) -> str:
+        return f"{self.host} port {self.port}" if self.attributes is None else f"{self.attributes}"
+
+
+def verdict(rule: Rule, where: Where) -> Verdict:
+    """Run one rule; again if it fails, for a machine may have stood still: what is wrong is wrong
+    each time.
+    """
+    found = Verdict(rule, FAIL)
+    for _ in range(TRIES):
+        with contextlib.ExitStack() as stack:
+
+            def make(settings: Mapping[str, int], stack: contextlib.ExitStack = stack) -> Any:
+                target = NetworkTarget(where, settings)
+                stack.callback(target.close)
+                return target
+
+            found = run(rule, make)
+        if found.outcome != FAIL:
+            break
+    return found
+
+
+class NetworkTarget:
+    """An implementation, as `run.Target` asks for."""
+
+    settle_ps = SETTLE_PS
+
+    def __init__(self, where: Where, settings: Mapping[str, int]) -> None:
+        self.name, self.patience_ps = str(where), where.patience_ps
+        self.blind = frozenset({DONE, RECEIVED, DELIVERED, FAILED} if where.attributes else ())
+        self.pmtu = PMTUS[0]
+        self.log: list[Event] = []
+        self._settings = {**DEFAULTS, **settings}
+        if self._settings["planes"] > len(where.planes):
+            raise InputError(f"with: {self._settings['planes']} planes; {len(where.planes)} here")
+        self._begun_ns = time.monotonic_ns()
+        self._open = contextlib.ExitStack()
+        self._ready = False
+        self._line: Line | None = None
+        self._held: list[tuple[float, dict[str, int], int, int]] = []
+        self._unseen: list[tuple[int, int, str]] = []  # psn, offset and bytes of what was sent
+        self._ports: dict[int, int] = {}  # source port of the kit's -> EV that a rule gave it
+        self._sent = 0
+        self._looked_at = 0.0
+        try:
+            names = where.planes[: self._settings["planes"]]
+            self._wires = self._open.enter_context(wires.opened(names, EVS))
+            self._wake = os.eventfd(0, os.EFD_NONBLOCK)
+            self._open.callback(os.close, self._wake)
+            self._said: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+            if where.attributes is None:
+                self._connect(where)
+            else:
+                self._read(where)
+        except BaseException:
+            self.close()
+            raise
+
+    # --- set-up ------------------------------------------------------------------------------
+
+    def _about(self) -> dict[str, Any]:
+        own = [{"addr": REGION_VA, "length": REGION_BYTES, "rkey": RKEY}]
+        return {"qp": self._attributes().as_dict(), "regions": own}
+
+    def _take_about(self, told: Mapping[str, Any]) -> None:
+        """What the target says of itself."""
+        try:
+            remote = QpAttributes(**told["qp"])
+        except (KeyError, TypeError) as error:
+            raise ExchangeError(f"the target's attributes are not understood: {error}") from None
+        remote.check()
+        if len(remote.planes) != len(here := self._wires.reach):
+            raise InputError(f"the target has {len(remote.planes)} planes, the kit {len(here)}")
+        self.flow_psn = {"requester": remote.psn, "responder": PEER_PSN}
+        self._qpn, self._reach = remote.qp_num, remote.planes
+        self.region = {"requester": (REGION_VA, RKEY, REGION_BYTES), "responder": _region(told)}
+
+    def _read(self, where: Where) -> None:
+        """Without an exchange: wait until somebody has written the target's attributes."""
+        assert where.attributes is not None
+        where.kits.write_text(json.dumps(self._about()))
+        until = time.monotonic() + FILE_S
+        while not where.attributes.exists():
+            if time.monotonic() > until:
+                raise ExchangeError(f"{where.attributes}: nobody wrote it within {FILE_S:g} s")
+            time.sleep(LOOK_S)
+        try:
+            told = json.loads(where.attributes.read_text())
+            self._take_about(told)
+            self._times = int(told["rtt_us"]) * US, int(told["rto_us"]) * US
+        except (ValueError, KeyError) as error:
+            raise InputError(f"{where.attributes}: {error!r}") from None
+
+    def _connect(self, where: Where) -> None:
+        line = Line.to(where.host, where.port, 5.0)
+        self._open.callback(line.close)
+        self._line = line
+        line.authenticate(where.secret, CLIENT)
+        if line.version != VERSION:
+            raise ExchangeError(f"the target speaks version {line.version}, the kit {VERSION}")
+        line.send({**self._about(), "extra": {"conformance": {"with": self._settings}}})
+        self._take_about(_heard(line))
+        answering = threading.Thread(target=self._answer_measuring, daemon=True)
+        answering.start()
+        for word in ("connected", "measured"):
+            line.send({word: True})
+            _heard(line)
+        times = _heard(line)
+        self._times = int(times["rtt_us"]) * US, int(times["rto_us"]) * US
+        self._ready = True
+        answering.join()
+        listening = threading.Thread(target=self._listen, args=(line,), daemon=True)
+        listening.start()
+        self._open.callback(listening.join)
+        self._open.callback(line.close)  # first: it ends the listening
+
+    def _attributes(self) -> QpAttributes:
+        has = self._settings
+        return QpAttributes(
+            nic=0,
+            qp_num=QPN,
+            psn=PEER_PSN,
+            pmtu=self.pmtu,
+            mpr=has["mpr"],
+            max_wimm=has["max_wimm"],
+            send_depth=64,
+            trim_nack=bool(has["trim_nack"]),
+            dynamic_mpr=bool(has["dynamic_mpr"]),
+            planes=self._wires.reach,
+        )
+
+    def _answer_measuring(self) -> None:
+        """While the exchange goes on: EV probes are answered late, what lies below the window at
+        once.
+        """
+        while not self._ready:
+            for kind, fields, plane in self._receive(0.001):
+                if kind == "request":
+                    self._held.append((time.monotonic() + HELD_S, fields, plane, 0))
+                elif kind == "data":
+                    self._answer_size(fields, plane)
+            for one in [each for each in self._held if each[0] <= time.monotonic()]:
+                self._held.remove(one)
+                self._put("response", {"op": one[1]["op"], "id": one[1]["id"]}, one[2], 0)
+
+    def _answer_size(self, fields: Mapping[str, int], plane: int) -> None:
+        cack = (self.flow_psn["requester"] - 1) & pk.PSN_MASK
+        stamp = {"tx_timestamp": fields["tx_timestamp"], "entropy": fields["ev"]}
+        self._put("sack", {"cack_psn": cack, "sack_offset": 1, **stamp}, plane, 0)
+
+    def close(self) -> None:
+        """Leave the target."""
+        self._ready = True
+        self._open.close()
+
+    # --- what run.Target asks for --------------------------------------------------------------
+
+    @property
+    def now_ps(self) -> int:
+        """Since the kit met the target."""
+        return (time.monotonic_ns() - self._begun_ns) * 1000
+
+    @property
+    def rtt_ps(self) -> int:
+        """As the target says, ps."""
+        return self._times[0]
+
+    @property
+    def rto_ps(self) -> int:
+        """As the target says, ps."""
+        return self._times[1]
+
+    def send(self, kind: str, given: Mapping[str, int]) -> None:
+        """A packet of the kit's leaves."""
+        if given.get("trimmed") or given.get("trimmed_lasthop"):
+            raise NotApplicable("nothing trims in an ordinary network")
+        ev = given.get("ev", 0)
+        plane = given.get("plane", ev >> 16 if "ev" in given else 0) % len(self._reach)
+        ports = self._wires.reach[plane].sources
+        number = (ev - 1 if ev else 0) % len(ports)
+        self._ports[ports[number]] = ev
+        fields = dict(given)
+        if kind == "probe":
+            fields.setdefault("tx_timestamp", 0)
+        self._put(kind, fields, plane, number)
+
+    def post(self, length: int, imm: int | None) -> None:
+        """The application writes `length` bytes to the kit's memory."""
+        self._ask({"post": length} | ({} if imm is None else {"imm": imm}))
+
+    def receives(self, n: int) -> None:
+        """The application has this many receives posted."""
+        self._ask({"receives": n})
+        time.sleep(PATIENCE_PS / S)
+
+    def port(self, number: int, up: bool) -> None:
+        """A port goes down or comes up."""
+        self._ask({"port": number, "up": up})
+        time.sleep(SETTLE_PS / S)
+
+    def advance(self, until_ps: int) -> None:
+        """Let time pass until something comes."""
+        wait_s = max(until_ps - self.now_ps, 0) / S
+        seen = len(self.log)
+        for kind, fields, plane in self._receive(min(wait_s, LOOK_S)):
+            if fields["dest_qpn"] in (QPN, pk.ENDPOINT_QPN):
+                self._note(kind, {**fields, "plane": plane})
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._wake)
+        while not self._said.empty():
+            self._take(self._said.get())
+        if (
+            self._unseen
+            and self._line
+            and len(self.log) == seen
+            and time.monotonic() > self._looked_at + LOOK_S
+        ):
+            self._looked_at = time.monotonic()
+            for _, at, _ in self._unseen:
+                self._line.send({"read": at, "bytes": SHOWN_BYTES})
+
+    def _put(self, kind: str, fields: Mapping[str, int], plane: int, number: int) -> None:
+        """Send a packet from source port `number` of a plane; its payload is like no other."""
+        self._sent += 1
+        payload = b""
+        if length := fields.get("length", 0) if kind == "data" else 0:
+            mark = self._sent.to_bytes(4, "big")
+            payload = (mark * (length // 4 + 1))[:length]
+            va, _, room = self.region["responder"]
+            at = fields["va"] - va
+            if 0 <= at <= room - length:
+                self._unseen.append((fields["psn"], at, payload[:SHOWN_BYTES].hex()))
+        to = pk.ENDPOINT_QPN if kind in ("request", "response") else self._qpn
+        data = datagram.build(kind, fields, to, payload)
+        there = self._reach[plane]
+        klass = fields.get("class", pk.CLASS_DATA if kind in ("data", "probe") else 0)
+        traffic = _TOS.get(klass, 0) | (layout.ECN_CE if fields.get("ce") else layout.ECN_ECT0)
+        self._wires.send(data, plane, number, (there.address, there.port), traffic)
+
+    def _receive(self, wait_s: float) -> list[tuple[str, dict[str, int], int]]:
+        """Packets that have come, after at most so long: kind, fields, and the plane."""
+        found = []
+        for kind, fields, plane in self._wires.receive(wait_s, self._wake):
+            dscp, rtx = fields["traffic_class"] >> 2, fields["rtx"]
+            fallback = pk.CLASS_RETRANSMIT if rtx else pk.CLASS_DATA
+            fields["class"] = _CLASSES.get(dscp, fallback)
+            fields["no_trim"] = int(dscp == layout.DSCP_NO_TRIM)
+            fields["ce"] = int(fields.pop("traffic_class") & 3 == layout.ECN_CE)
+            if "entropy" in fields:
+                fields["entropy"] = self._ports.get(fields["entropy"], fields["entropy"])
+            if kind == "sack" and fields["pr"]:
+                fields["ack_psn_offset"] &= 0xFFFF
+            found.append((kind, fields, plane))
+        return found
+
+    # --- the upper tester ------------------------------------------------------------------------
+
+    def _ask(self, word: Mapping[str, Any]) -> None:
+        """Let the application or the operator of the target do something."""
+        if self._line is None:
+            raise NotApplicable("there is no upper tester to " + next(iter(word)))
+        self._line.send(dict(word))
+
+    def _listen(self, line: Line) -> None:
+        """On a thread: what the upper tester says, until either end closes."""
+        with contextlib.suppress(OSError, ValueError, ExchangeError):
+            while True:
+                self._said.put(line.receive())
+                os.eventfd_write(self._wake, 1)
+
+    def _take(self, told: Mapping[str, Any]) -> None:
+        if "completion" in told:
+            self._note(DONE, {"id": told["completion"]})
+        elif "receive" in told:
+            self._note(RECEIVED, {"id": told["receive"], "imm": told["imm"]})
+        elif "error" in told:
+            self._note(FAILED, {"reason": told["error"]})
+        elif "read" in told:
+            va = self.region["responder"][0] + told["read"]
+            for one in [each for each in self._unseen if each[1:] == (told["read"], told["hex"])]:
+                self._unseen.remove(one)
+                self._note(DELIVERED, {"psn": one[0], "va": va})
+
+    def _note(self, kind: str, fields: Mapping[str, Any]) -> None:
+        self.log.append(Event(self.now_ps, kind, dict(fields)))
+
+
+def _heard(line: Line) -> dict[str, Any]:
+    told = line.receive()
+    if (why := told.get(REFUSED)) is not None:
+        raise InputError(str(why))
+    return told
+
+
+def _region(told: Mapping[str, Any]) -> tuple[int, int, int]:
+    try:
+        [one] = told["regions"]
+        return int(one["addr"]), int(one["rkey"]), int(one["length"])
+    except (KeyError, TypeError, ValueError):
+        raise ExchangeError(
+            "the target does not offer one region, for the kit to write to"
+        ) from None

@@ -1,0 +1,44 @@
+"""Rules held against what is not in this process: a live endpoint, or anything on a network."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+
+from openmrc.conform import outcome
+from openmrc.conform.network import Where, verdict
+from openmrc.conform.outcome import Outcome
+from openmrc.conform.script import Rule
+from openmrc.errors import OpenMrcError
+
+# Of the live endpoint and of the kit: loopback has as many addresses as one likes.
+LIVE, KIT = ("127.77.1.1", "127.77.1.2"), ("127.77.2.1", "127.77.2.2")
+LISTENING = "listening on port "
+
+
+def over_network(rules: Sequence[Rule], where: Where) -> list[Outcome]:
+    """Hold an implementation against rules, and return what came of each, in their order."""
+    return [outcome.of(verdict(rule, where)) for rule in rules]
+
+
+@contextlib.contextmanager
+def live() -> Iterator[Where]:
+    """The project's own live endpoint with its upper tester, as a process of its own."""
+    secret = secrets.token_bytes(16)
+    words = ["conformance", "--serve", "--port", "0", "--interface", ",".join(LIVE)]
+    with subprocess.Popen(
+        [sys.executable, "-m", "openmrc.cli", *words, "--secret", secret.hex()],
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        try:
+            assert child.stdout is not None
+            said = child.stdout.readline()
+            if not said.startswith(LISTENING):
+                raise OpenMrcError("the live endpoint did not start")
+            yield Where(KIT, "127.0.0.1", int(said.removeprefix(LISTENING)), secret)
+        finally:
+            child.terminate()

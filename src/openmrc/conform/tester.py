@@ -1,0 +1,167 @@
+"""The upper tester of the project's own live endpoint: what posts, and tells what completed, for a
+kit that listens to the wire (docs/conformance.md).
+
+For each rule a device is opened as the rule wants it, and closed when the kit leaves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+import numpy as np
+
+from openmrc.conform.network import REGION_BYTES
+from openmrc.errors import InputError, OpenMrcError
+from openmrc.live.endpoint.host import Limits
+from openmrc.verbs import Device, Opcode, QpState, QueuePair, RemoteRegion, Status
+from openmrc.verbs.attributes import QpAttributes
+from openmrc.verbs.exchange import REFUSED, SERVER, ExchangeError, Line
+
+RECEIVES = 64  # posted, unless a rule says otherwise
+LOOK_S = 0.001
+# Of a device: what the rules count on.
+LIMITS: dict[str, Any] = {
+    "qps": 2,
+    "pmtu": 1024,
+    "linear_cnt": 2,
+    "exp_cnt": 1,
+    "sack_bytes": 16_384,
+    "burst": 1,
+    "check_mtu": False,
+}
+_FIELDS = {field.name for field in fields(Limits)}
+
+
+def serve(
+    planes: Sequence[str], secret: bytes, port: int, listening: Callable[[int], None]
+) -> None:
+    """Serve kits, one after the other, for ever; `listening(port)` once they can come."""
+    with socket.create_server(("", port)) as server:
+        listening(int(server.getsockname()[1]))
+        while True:
+            line = Line(server.accept()[0])
+            with contextlib.suppress(OSError, ExchangeError):
+                line.authenticate(secret, SERVER)
+                _serve_one(planes, line)
+            line.close()
+
+
+def _serve_one(planes: Sequence[str], line: Line) -> None:
+    told = line.receive()
+    try:
+        settings = dict(told["extra"]["conformance"]["with"])
+        limits = limits_of(settings)
+        device = Device.on_network(planes[: settings.get("planes", len(planes))], **limits)
+    except (KeyError, TypeError):
+        line.send({REFUSED: "this is the upper tester of `mrc conformance`"})
+        return
+    except InputError as error:
+        line.send({REFUSED: str(error)})
+        return
+    with device:
+        Tester(device, line, told, settings.get("receives", RECEIVES)).run()
+
+
+def limits_of(settings: Mapping[str, int]) -> dict[str, Any]:
+    """Return what a device is opened with for the settings of a rule; `InputError` if it has no
+    such thing.
+    """
+    planes, evs = settings.get("planes", 2), settings.get("evs", 4)
+    limits = {**LIMITS, "evs_active": planes * evs, "evs_backup": 0}
+    for name, value in settings.items():
+        if name in ("planes", "evs", "receives"):
+            continue
+        if name not in _FIELDS:
+            raise InputError(f"with: a device has no {name}")
+        kind = type(getattr(Limits(), name))
+        limits[name] = kind(value)
+    return limits
+
+
+class Tester:
+    """One exchange and the rule behind it."""
+
+    def __init__(self, device: Device, line: Line, told: Mapping[str, Any], receives: int) -> None:
+        self._line = line
+        self._cq = device.create_cq()
+        self._qp: QueuePair = device.create_qp(self._cq)
+        self._room = np.zeros(REGION_BYTES, np.uint8)
+        self._sink = device.reg_mr(self._room)
+        self._source = device.reg_mr(np.full(REGION_BYTES, 0xA5, np.uint8))
+        self._there = RemoteRegion(**told["regions"][0])
+        self._device, self._receives = device, 0
+        own = {"qp": self._qp.attributes.as_dict(), "regions": [asdict(self._sink.remote)]}
+        line.send({**own, "extra": None})
+        self._qp.connect(QpAttributes(**told["qp"]))
+        self._post_receives(receives)
+        self._posted = self._received = 0
+        self._failed = False
+
+    def run(self) -> None:
+        """Measure, then do what the kit says until it leaves."""
+        self._line.send({"connected": True})
+        self._line.receive()
+        self._line.receive()  # "measured"
+        self._qp.measure_rtt()
+        self._line.send({"measured": True})
+        rto_us = int(self._qp._q.rto) // 1_000_000
+        self._line.send({"rtt_us": int(self._device.base_rtt_us), "rto_us": rto_us})
+        asked: queue.SimpleQueue[dict[str, Any] | None] = queue.SimpleQueue()
+        listener = threading.Thread(target=self._listen, args=(asked.put,), daemon=True)
+        listener.start()
+        while True:
+            while not asked.empty():
+                if (one := asked.get()) is None:
+                    return
+                self._do(one)
+            self._tell()
+
+    def _listen(self, put: Callable[[dict[str, Any] | None], None]) -> None:
+        with contextlib.suppress(OSError, ExchangeError):
+            while True:
+                put(self._line.receive())
+        put(None)
+
+    def _post_receives(self, n: int) -> None:
+        for _ in range(n - self._receives):
+            self._qp.post_recv(self._receives)
+            self._receives += 1
+
+    def _do(self, word: Mapping[str, Any]) -> None:
+        """One thing that an application or an operator does."""
+        if "post" in word:
+            to: dict[str, Any] = {"remote_addr": self._there.addr, "rkey": self._there.rkey}
+            with contextlib.suppress(OpenMrcError):  # a queue pair that has failed takes nothing
+                if "imm" in word:
+                    number, n = self._posted, word["post"]
+                    self._qp.post_write_imm(number, self._source, 0, n, imm_data=word["imm"], **to)
+                else:
+                    self._qp.post_write(self._posted, self._source, 0, word["post"], **to)
+            self._posted += 1
+        elif "receives" in word:
+            self._post_receives(word["receives"])
+        elif "port" in word:
+            self._device.set_port(word["port"], word["up"])
+        elif "read" in word:
+            data = self._room[word["read"] : word["read"] + word["bytes"]].tobytes()
+            self._line.send({"read": word["read"], "hex": data.hex()})
+
+    def _tell(self) -> None:
+        """What has completed since, and whether the queue pair has failed."""
+        for done in self._cq.wait(16, LOOK_S):
+            if done.status != Status.SUCCESS:
+                continue
+            if done.opcode == Opcode.RDMA_WRITE:
+                self._line.send({"completion": done.wr_id})
+            else:
+                self._line.send({"receive": self._received, "imm": done.imm_data})
+                self._received += 1
+        if self._qp.state == QpState.ERROR and not self._failed:
+            self._failed = True
+            self._line.send({"error": self._qp.error.replace(" ", "-")})
