@@ -16,7 +16,7 @@
 
 union address { struct sockaddr any; struct sockaddr_in v4; struct sockaddr_in6 v6; };
 
-/* A path is a source port, so a socket; all packets of a plane come in on its first one. */
+/* A path is a source port, so a socket that only sends; one more of each plane hears. */
 struct path {
 	int fd, plane;
 	uint16_t port;
@@ -86,7 +86,7 @@ struct event { enum event_kind kind; int qp; int64_t id; uint32_t imm; const cha
 struct endpoint {
 	int n_planes, per_plane, n_paths;
 	union address own[PLANES_MAX];
-	struct path path[PATHS_MAX];
+	struct path hears[PLANES_MAX], path[PATHS_MAX];
 	struct qp qp[QPS_MAX];
 	struct region region[2];
 	int n_regions;

@@ -262,7 +262,7 @@ size_t write_attributes(struct endpoint *ep, int qi, char *out, size_t room)
 			: (void *)&own->v6.sin6_addr, address, sizeof address);
 		struct path *first = &ep->path[plane * ep->per_plane];
 		n += snprintf(out + n, room - n, "%s{\"address\": \"%s\", \"port\": %u, \"sources\": [",
-			plane ? ", " : "", address, first->port);
+			plane ? ", " : "", address, ep->hears[plane].port);
 		for (int k = 0; k < ep->per_plane; k++)
 			n += snprintf(out + n, room - n, "%s%u", k ? ", " : "", first[k].port);
 		n += snprintf(out + n, room - n, "]}");

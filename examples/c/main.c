@@ -351,6 +351,8 @@ static void serve_one(const struct options *o, int fd)
 	}
 	for (int p = 0; p < ep->n_paths; p++)
 		close(ep->path[p].fd);
+	for (int plane = 0; plane < ep->n_planes; plane++)
+		close(ep->hears[plane].fd);
 	free(ep), free(told), free(planes), free(sink);
 	line_close(line);
 }

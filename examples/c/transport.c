@@ -872,7 +872,7 @@ static int take(struct endpoint *ep, int plane)
 	union address from;
 	struct iovec io = {bytes, sizeof bytes};
 	struct msghdr m = {&from, sizeof from, &io, 1, control, sizeof control, 0};
-	ssize_t n = recvmsg(ep->path[plane * ep->per_plane].fd, &m, MSG_DONTWAIT);
+	ssize_t n = recvmsg(ep->hears[plane].fd, &m, MSG_DONTWAIT);
 	if (n < 0)
 		return 0;
 	struct packet p = {.plane = plane};
@@ -992,7 +992,7 @@ int turn(struct endpoint *ep, int other_fd, uint64_t until)
 	struct pollfd fds[PLANES_MAX + 1];
 	int work = 0;
 	for (int plane = 0; plane < ep->n_planes; plane++) {
-		fds[plane] = (struct pollfd){ep->path[plane * ep->per_plane].fd, POLLIN, 0};
+		fds[plane] = (struct pollfd){ep->hears[plane].fd, POLLIN, 0};
 		for (int k = 0; k < 64 && take(ep, plane); k++)
 			work = 1;
 	}
@@ -1052,7 +1052,8 @@ static void parse_address(const char *text, uint16_t port, union address *out)
 	}
 }
 
-static void open_path(struct endpoint *ep, struct path *path, int plane)
+/* A socket of a plane: on `port`, or on the first of those above it that is free. */
+static void open_path(struct endpoint *ep, struct path *path, int plane, uint16_t port, int tries)
 {
 	const union address *own = &ep->own[plane];
 	int v4 = own->any.sa_family == AF_INET, on = 1, bytes = 4 << 20;
@@ -1065,9 +1066,8 @@ static void open_path(struct endpoint *ep, struct path *path, int plane)
 		&probe, sizeof probe);            /* fragment nothing: the iCRC counts the bit */
 	setsockopt(path->fd, v4 ? IPPROTO_IP : IPPROTO_IPV6, v4 ? IP_RECVTOS : IPV6_RECVTCLASS, &on,
 		sizeof on);
-	for (int tries = 0; tries < 256; tries++) {
+	for (path->port = port; tries--; path->port++) {
 		union address at = *own;
-		path->port = SOURCE_BASE + rand() % (65536 - SOURCE_BASE);
 		if (v4)
 			at.v4.sin_port = htons(path->port);
 		else
@@ -1087,9 +1087,12 @@ void open_planes(struct endpoint *ep, char *names, int n_planes, int per_plane)
 	if (n_planes < PLANES_MAX && ep->n_planes < n_planes)
 		die("planes: %d are named, %d are asked for", ep->n_planes, n_planes);
 	ep->per_plane = per_plane;
-	for (int plane = 0; plane < ep->n_planes; plane++)
+	for (int plane = 0; plane < ep->n_planes; plane++) {
+		open_path(ep, &ep->hears[plane], plane, MRC_UDP_PORT, 64);
 		for (int k = 0; k < per_plane; k++)
-			open_path(ep, &ep->path[ep->n_paths++], plane);
+			open_path(ep, &ep->path[ep->n_paths++], plane,
+				SOURCE_BASE + rand() % (65000 - SOURCE_BASE), 256);
+	}
 	forget_peer(ep);
 }
 

@@ -142,7 +142,7 @@ def test_our_live_endpoint_passes(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "says"),
     [
         ("--address h", "--interface: name the planes of this host, as eth0,eth1"),
-        ("--address h --against live", "--against, --address, --attributes: name one of them"),
+        ("--address h --against live", "--against, --address, --attributes, --capture: name one"),
         ("--interface lo", "--interface without --address: openmrc's own target needs none"),
         ("--patience 1s", "--patience: the engine runs in virtual time, and is never late"),
         ("--against live --patience soon", "--patience"),

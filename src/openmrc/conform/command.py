@@ -38,6 +38,8 @@ def add_command(commands: Any) -> argparse.ArgumentParser:
     add("--address", metavar="HOST[:PORT]", help=words)
     words = "one whose attributes FILE has; the kit's are written to FILE.kit"
     add("--attributes", metavar="FILE.json", type=Path, help=words)
+    words = "a capture: rules of it, by which packets are held against each other"
+    add("--capture", metavar="FILE", type=Path, help=words)
     words = "planes of this host, interfaces or addresses, for --address, --attributes, --serve"
     add("--interface", metavar="A,B", help=words)
     words = "of the exchange, for --address and --serve (default: OPENMRC_SECRET)"
@@ -85,9 +87,16 @@ def _held(arguments: argparse.Namespace, rules: list[Rule]) -> tuple[str, list[O
     """What was tested, and what came of each rule."""
     from openmrc.conform import plain, targets
 
-    named = [arguments.against, arguments.address, arguments.attributes]
+    named = [arguments.against, arguments.address, arguments.attributes, arguments.capture]
     if sum(one is not None for one in named) > 1:
-        raise InputError("--against, --address, --attributes: name one of them")
+        raise InputError("--against, --address, --attributes, --capture: name one of them")
+    if arguments.capture is not None:
+        from openmrc.conform import capture, passive
+
+        for name in ("interface", "secret", "patience"):
+            if getattr(arguments, name) is not None:
+                raise InputError(f"--{name} with --capture: nothing is sent")
+        return str(arguments.capture), passive.hold(rules, capture.load(arguments.capture))
     if arguments.address is None and arguments.attributes is None:
         for name in ("interface", "secret"):
             if getattr(arguments, name) is not None:
@@ -163,7 +172,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 def _rules(arguments: argparse.Namespace) -> list[Rule]:
     from openmrc.conform import script
 
-    rules = script.rules(arguments.role)
+    rules = script.rules(arguments.role, of_captures=arguments.capture is not None)
     if not arguments.rule:
         return rules
     known = {rule.name: rule for rule in rules}

@@ -19,6 +19,7 @@ Lines before the first statement are the rule's sentence; `source:` says where i
     post BYTES [imm=N]                    the target's application writes
     receives N                            it has so many receives posted
     port N down|up                        a port of the target
+    each KIND ...: ...                    of captures alone: see `passive`
 
 A TIME is "5us", "2rtt" or "1.5rto". A VALUE is a number, a name of the field's values, "+3" for a
 PSN or an address counted from the first, or "$x.FIELD+1" of what an `expect ... as x` found. In
@@ -36,7 +37,8 @@ from openmrc.errors import InputError
 
 ROLES = ("requester", "responder")
 SOURCES = ("MRC", "row", "IBTA", "UET")  # public text, our choice, what MRC builds on
-_WORDS = {"send", "expect", "never", "wait", "post", "receives", "port"}
+_WORDS = {"send", "expect", "never", "wait", "post", "receives", "port", "each"}
+_OF_CAPTURES = "capture-"  # begins the groups whose rules are held against captures
 _CONDITION = re.compile(r"(\w+)(=|!=|<=|>=)(\S+)")
 _TIME = re.compile(r"([\d.]+)(us|rtt|rto)")
 
@@ -75,11 +77,14 @@ class Rule:
     steps: tuple[Step, ...] = ()
 
 
-def rules(role: str | None = None) -> list[Rule]:
-    """Return the kit's own rules, of one role or of both, in the order of their files."""
+def rules(role: str | None = None, of_captures: bool = False) -> list[Rule]:
+    """Return the kit's own rules, of one role or of both, in the order of their files: those with
+    an exchange, or those that a capture is held against.
+    """
     found = []
-    for file in sorted(_files(), key=lambda file: file[0]):
-        found += read(*file)
+    for group, text in sorted(_files()):
+        if group.startswith(_OF_CAPTURES) == of_captures:
+            found += read(group, text)
     return [rule for rule in found if role in (None, rule.role)]
 
 
@@ -149,6 +154,8 @@ class _Head:
 
 def _step(number: int, line: str, word: str, rest: str) -> Step:
     words = rest.split()
+    if word == "each":  # `passive` reads it
+        return Step(number, line, word, "")
     if word == "wait":
         return Step(number, line, word, "", time=_time(rest))
     kind, words = words[0], words[1:]

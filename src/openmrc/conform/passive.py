@@ -1,0 +1,215 @@
+"""Rules that need no exchange: packets of a capture held against each other.
+
+    each sack: psn=cack_psn
+    each data rtx=1 after data psn=$.psn: va=$.va
+    each sack pr=0 answers data psn=$.cack_psn+$.ack_psn_offset: ev=$.entropy
+
+`each KIND CONDITIONS` chooses packets; what stands behind the colon must hold of them. `after`
+looks for the last earlier packet of that kind to the same queue pair that fits, `answers` for all
+earlier ones from the peer, of which one must do. A packet that finds none is not held. In
+conditions `$.x` is a field of the packet that was chosen, `x` one of the packet found. Numbers wrap
+as on the wire.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from openmrc.conform.capture import Capture, Seen
+from openmrc.conform.events import COMPARE, NAMES
+from openmrc.conform.outcome import Outcome
+from openmrc.conform.run import FAIL, NOT_APPLICABLE, PASS
+from openmrc.conform.script import Rule, Step
+from openmrc.errors import InputError
+from openmrc.wire import layout
+
+BACK_MAX = 256  # earlier packets looked at where no field says which
+BITS = {
+    **dict.fromkeys(("psn", "cack_psn", "nack_psn", "rcvd_bytes"), 24),
+    **dict.fromkeys(("msn", "rqmsn", "tx_timestamp", "id", "probe_id", "dpdcid", "spdcid"), 16),
+    "va": 64,
+}
+_NAMES = {**NAMES, "dscp": layout.DSCPS, "ecn": layout.ECNS}
+_SENTENCE = re.compile(r"each (\w+)((?: \S+)*?)(?: (after|answers) (\w+)((?: \S+)*?))?: (.+)")
+_CONDITION = re.compile(r"(.+?)(!=|<=|>=|=|<|>)(.+)")
+_TERM = re.compile(r"([+-]?)(\$\.)?(\w[\w-]*?)(?=[+-]|$)")
+_COMPARE: dict[str, Callable[[int, int], bool]] = {**COMPARE, "<": operator.lt, ">": operator.gt}
+Fields = dict[str, int]
+
+
+@dataclass(frozen=True)
+class Term:
+    """A number, or a field: of the packet that was chosen (`own`), or of the one found."""
+
+    sign: int
+    own: bool
+    name: str
+    number: int | None
+
+    def of(self, chosen: Fields, found: Fields) -> int | None:
+        """Its value; None if the packet has no such field."""
+        if self.number is not None:
+            return self.sign * self.number
+        value = (chosen if self.own else found).get(self.name)
+        return None if value is None else self.sign * value
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Two sums, compared; `bits` is how wide what they count is on the wire."""
+
+    left: tuple[Term, ...]
+    sign: str
+    right: tuple[Term, ...]
+    bits: int
+
+    def holds(self, chosen: Fields, found: Fields) -> bool:
+        """Whether it does; it does not where a field is missing."""
+        terms = [t.of(chosen, found) for t in self.left], [t.of(chosen, found) for t in self.right]
+        if None in terms[0] or None in terms[1]:
+            return False
+        left, right = (sum(t for t in side if t is not None) for side in terms)
+        half = 1 << self.bits - 1
+        return _COMPARE[self.sign]((left - right + half) % (2 * half) - half, 0)
+
+    @property
+    def key(self) -> str | None:
+        """The field of the packet looked for that must have one value, if it says so."""
+        [first, *more] = self.left
+        bare = not more and not first.own and first.number is None
+        return first.name if bare and self.sign == "=" else None
+
+    def value(self, chosen: Fields) -> int | None:
+        """What that must be."""
+        values = [t.of(chosen, {}) for t in self.right]
+        if None in values:
+            return None
+        return sum(v for v in values if v is not None) % (1 << self.bits)
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One statement of a rule."""
+
+    kind: str
+    chosen: tuple[Condition, ...]
+    how: str | None  # "after", "answers"
+    other: str
+    joined: tuple[Condition, ...]
+    must: tuple[Condition, ...]
+
+
+def read(step: Step) -> Sentence:
+    """Return what a line says. `InputError` if it says nothing."""
+    matched = _SENTENCE.fullmatch(step.text)
+    if not matched:
+        raise InputError(
+            f"{step.text!r}: each KIND CONDITIONS [after|answers KIND ...]: CONDITIONS"
+        )
+    kind, chosen, how, other, joined, must = matched.groups()
+    return Sentence(
+        kind, _conditions(chosen), how, other or "", _conditions(joined or ""), _conditions(must)
+    )
+
+
+def _conditions(text: str) -> tuple[Condition, ...]:
+    return tuple(_condition(word) for word in text.split())
+
+
+def _condition(word: str) -> Condition:
+    matched = _CONDITION.fullmatch(word)
+    if not matched:
+        raise InputError(f"{word!r} is no condition, such as psn=$.cack_psn")
+    left = _sum(matched[1], {})
+    names = {name: value for value, name in _NAMES.get(left[0].name, {}).items()}
+    return Condition(left, matched[2], _sum(matched[3], names), BITS.get(left[0].name, 65))
+
+
+def _sum(text: str, names: dict[str, int]) -> tuple[Term, ...]:
+    if text in names:
+        return (Term(1, False, "", names[text]),)
+    found = list(_TERM.finditer(text))
+    if "".join(match[0] for match in found) != text:
+        raise InputError(f"{text!r} is no sum of fields and numbers")
+    return tuple(
+        Term(-1 if m[1] == "-" else 1, bool(m[2]), m[3], int(m[3]) if m[3].isdigit() else None)
+        for m in found
+    )
+
+
+def hold(rules: Sequence[Rule], capture: Capture) -> list[Outcome]:
+    """Hold a capture against rules, and return what came of each, in their order."""
+    return [_hold(rule, capture) for rule in rules]
+
+
+def _hold(rule: Rule, capture: Capture) -> Outcome:
+    head = (rule.name, rule.group, rule.role, rule.says, rule.source)
+    held = 0
+    for step in rule.steps:
+        sentence = read(step)
+        for seen, others in _pairs(sentence, capture):
+            held += 1
+            fields = seen.event.fields
+            found = [o.event.fields for o in others] if sentence.how else [fields]
+            if any(all(c.holds(fields, each) for c in sentence.must) for each in found):
+                continue
+            before = str(others[0]) if others else ""
+            return Outcome(*head, FAIL, step.text, step.line, before, str(seen))
+    if held:
+        return Outcome(*head, PASS)
+    return Outcome(*head, NOT_APPLICABLE, "the capture has no such packets")
+
+
+def _pairs(sentence: Sentence, capture: Capture) -> Iterator[tuple[Seen, list[Seen]]]:
+    """The packets that a sentence speaks of, each with those that it is held against."""
+    index = _Index(sentence)
+    of_damage = any(t.name == "icrc_ok" for c in sentence.must for t in c.left)
+    for seen in capture.packets:
+        kind, fields = seen.event.kind, seen.event.fields
+        if not (fields["icrc_ok"] or of_damage):
+            continue  # nothing that it says is believed
+        if kind == sentence.kind and all(c.holds(fields, fields) for c in sentence.chosen):
+            if sentence.how is None:
+                yield seen, []
+            elif others := index.fitting(seen, _flow_of(sentence, seen, capture)):
+                yield seen, others
+        if sentence.how and kind == sentence.other:
+            index.add(seen)
+
+
+def _flow_of(sentence: Sentence, seen: Seen, capture: Capture) -> int | None:
+    """The queue pair that earlier packets must be for."""
+    if sentence.how == "after" or seen.event.kind == "response":  # those are all for endpoints
+        return seen.flow
+    return capture.peers.get(seen.flow)
+
+
+class _Index:
+    """Earlier packets of one kind, by queue pair and, where a field says which, by that."""
+
+    def __init__(self, sentence: Sentence) -> None:
+        self._joined, self._last_only = sentence.joined, sentence.how == "after"
+        self._key = next((c for c in sentence.joined if c.key), None)
+        self._earlier: dict[tuple[int, int | None], list[Seen]] = {}
+
+    def add(self, seen: Seen) -> None:
+        """One that later ones may look for."""
+        name = self._key.key if self._key else None
+        value = seen.event.fields.get(name) if name else None
+        self._earlier.setdefault((seen.flow, value), []).append(seen)
+
+    def fitting(self, seen: Seen, flow: int | None) -> list[Seen]:
+        """Those for a queue pair that fit what `seen` looks for; the last one of `after`."""
+        if flow is None:
+            return []
+        fields = seen.event.fields
+        value = self._key.value(fields) if self._key else None
+        near = reversed(self._earlier.get((flow, value), [])[-BACK_MAX:])
+        fits = (one for one in near if all(c.holds(fields, one.event.fields) for c in self._joined))
+        if self._last_only:
+            return list(itertools.islice(fits, 1))
+        return list(fits)
