@@ -56,6 +56,13 @@ def test_the_fuzzer_finds_a_planted_difference(tmp_path: Path) -> None:
     assert "AssertionError" in run.stdout + run.stderr
 
 
+def test_mutated_frames_and_captures_bring_errors_of_ours_only() -> None:
+    run = fuzz(ROOT, "fuzz/mutations.py", "--frames", "300", "--captures", "60", "--seed", "5")
+    assert run.returncode == 0, run.stderr[-3000:]
+    assert re.search(r"300 frames: .*\b\d+ accepted", run.stdout)
+    assert re.search(r"60 captures: \d+ read, \d+ refused", run.stdout)
+
+
 def test_the_corpus_is_small() -> None:
     sizes = [path.stat().st_size for path in CORPUS.iterdir()]
     assert sizes
