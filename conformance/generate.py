@@ -17,9 +17,11 @@ HERE = Path(__file__).resolve().parent
 if str(HERE.parent) not in sys.path:  # run as a script
     sys.path.insert(0, str(HERE.parent))
 
+from conformance import sequences  # noqa: E402
 from conformance.cases import GROUPS  # noqa: E402
 from conformance.headers import c_header, schema  # noqa: E402
 from conformance.packer import Frame, Vector, build  # noqa: E402
+from conformance.roce import VECTORS as ROCE  # noqa: E402
 from openmrc.wire import layout  # noqa: E402
 
 
@@ -55,12 +57,14 @@ def as_dict(v: Vector) -> dict[str, Any]:
     return out
 
 
-def text(vectors: list[Vector]) -> str:
-    """Return a file: a list of vectors, each header on a line of its own."""
+def text(vectors: list[Vector], but: tuple[str, ...] = ()) -> str:
+    """Return a file: a list of vectors, each header on a line, without the keys `but`."""
     entries = []
     for v in vectors:
         lines = []
         for key, value in as_dict(v).items():
+            if key in but:
+                continue
             told = json.dumps(value)
             if key == "headers":
                 rows = [f"      {json.dumps(name)}: {json.dumps(h)}" for name, h in value.items()]
@@ -95,6 +99,8 @@ def files() -> dict[Path, str]:
     made = {HERE / "vectors" / f"{group}.json": text(v) for group, v in GROUPS.items()}
     made[HERE / "vectors.schema.json"] = json.dumps(schema(), indent=1) + "\n"
     made[HERE / "mrc.h"] = c_header()
+    made[HERE / "roce.json"] = text(ROCE, but=("ev", "trimmed"))
+    made[HERE / "sequences.json"] = sequences.text()
     return made
 
 

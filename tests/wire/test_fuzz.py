@@ -60,7 +60,7 @@ def test_mutated_frames_and_captures_bring_errors_of_ours_only() -> None:
     run = fuzz(ROOT, "fuzz/mutations.py", "--frames", "300", "--captures", "60", "--seed", "5")
     assert run.returncode == 0, run.stderr[-3000:]
     assert re.search(r"300 frames: .*\b\d+ accepted", run.stdout)
-    assert re.search(r"60 captures: \d+ read, \d+ refused", run.stdout)
+    assert re.search(r"60 captures: \d+ (read|refused), \d+ (read|refused)", run.stdout)
 
 
 def test_the_corpus_is_small() -> None:
