@@ -101,6 +101,16 @@ def test_a_broken_endpoint_fails_the_rule_that_says_so(tmp_path: Path) -> None:
     assert found.why.startswith("missing: expect sack cack_psn=+0")
 
 
+def test_a_target_that_dies_has_failed(tmp_path: Path) -> None:
+    change = (
+        '		if (word && find(word, "post")) {',
+        "		if (word) {\n			exit(0);",
+    )
+    with serving(compiled(tmp_path, change), patience_ps=0) as where:
+        found = verdict(RULES["a-short-write-is-one-packet"], where)
+    assert found.outcome == FAIL
+
+
 def test_without_an_upper_tester_attributes_are_a_file(there: Where, tmp_path: Path) -> None:
     """What an application does or sees is out of reach, and a queue pair is for one rule."""
     file = tmp_path / "target.json"

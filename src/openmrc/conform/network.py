@@ -38,6 +38,7 @@ HELD_S = 0.04  # how late EV probes are answered: the base round trip
 PATIENCE_PS = 20 * MS  # beyond what a rule gives: both ends wait for a scheduler
 SETTLE_PS = 3 * MS  # of what must not come, the same
 TRIES = 3
+CONNECT_S = 1.0  # until a target listens
 FILE_S = 60.0  # until the attributes of a target are there
 LOOK_S = 0.002  # between looks at memory
 SHOWN_BYTES = 16  # of a payload, that tell it from any other
@@ -79,7 +80,7 @@ def verdict(rule: Rule, where: Where) -> Verdict:
     """Run one rule; again if it fails, for a machine may have stood still: what is wrong is wrong
     each time.
     """
-    found = Verdict(rule, FAIL)
+    found: Verdict | None = None
     for _ in range(TRIES):
         with contextlib.ExitStack() as stack:
 
@@ -88,9 +89,17 @@ def verdict(rule: Rule, where: Where) -> Verdict:
                 stack.callback(target.close)
                 return target
 
-            found = run(rule, make)
+            try:
+                found = run(rule, make)
+            except ConnectionError as error:
+                found = Verdict(rule, FAIL, f"the target left: {error}", rule.steps[-1])
+            except ExchangeError:
+                if found is None:
+                    raise
+                break  # it has left since
         if found.outcome != FAIL:
             break
+    assert found is not None
     return found
 
 
@@ -166,7 +175,7 @@ class NetworkTarget:
             raise InputError(f"{where.attributes}: {error!r}") from None
 
     def _connect(self, where: Where) -> None:
-        line = Line.to(where.host, where.port, 5.0)
+        line = Line.to(where.host, where.port, CONNECT_S)
         self._open.callback(line.close)
         self._line = line
         line.authenticate(where.secret, CLIENT)

@@ -53,19 +53,20 @@ def serve(
 
 
 def _serve_one(planes: Sequence[str], line: Line) -> None:
+    """One rule; what cannot be done is told the kit, and ends nothing here."""
     told = line.receive()
     try:
         settings = dict(told["extra"]["conformance"]["with"])
         limits = limits_of(settings)
-        device = Device.on_network(planes[: settings.get("planes", len(planes))], **limits)
-    except (KeyError, TypeError):
-        line.send({REFUSED: "this is the upper tester of `mrc conformance`"})
-        return
-    except InputError as error:
+        names = planes[: settings.get("planes", len(planes))]
+        with Device.on_network(names, **limits) as device:
+            Tester(device, line, told, settings.get("receives", RECEIVES)).run()
+    except ExchangeError:
+        raise
+    except OpenMrcError as error:
         line.send({REFUSED: str(error)})
-        return
-    with device:
-        Tester(device, line, told, settings.get("receives", RECEIVES)).run()
+    except (KeyError, TypeError, IndexError, ValueError):
+        line.send({REFUSED: "this is the upper tester of `mrc conformance`, and follows its words"})
 
 
 def limits_of(settings: Mapping[str, int]) -> dict[str, Any]:
