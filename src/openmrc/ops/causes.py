@@ -1,0 +1,100 @@
+"""What may be to blame for a loss: directed links, switches and NICs, numbered, with their names.
+
+A packet that crosses a switch may be lost by its links or by the switch itself; that is why a
+device is a cause of its own. One switch that loses everything then explains in one sentence what
+all of its links would have to explain in a thousand.
+
+Causes are numbered: directed ports first, then switches, then NICs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.fabric.model import Fabric, IntArray
+
+LINK, SWITCH, NIC = "link", "switch", "nic"
+# Hops of a path between NICs of two tiers: it passes no switch twice.
+LONGEST_WAY = 4
+
+
+class End(NamedTuple):
+    """One end of a link: "plane 3 t0 5" and its port, or "nic 7" and its port."""
+
+    device: str
+    port: int
+
+
+def count(fabric: Fabric) -> int:
+    """Return how many causes a fabric has."""
+    return fabric.n_ports + fabric.n_switches + fabric.n_nics
+
+
+def of_routes(fabric: Fabric, routes: IntArray) -> IntArray:
+    """Return [width, rows] the causes of losses of packets that cross these directed ports, [rows,
+    hops]; -1 where a row has fewer. First come the ports, then switches, then NICs.
+    """
+    ports = np.ascontiguousarray(routes.T)
+    n_hops = len(ports)
+    found = np.full((2 * n_hops + 1, len(routes)), -1, np.int32)
+    found[:n_hops] = ports
+    last = ports[0]
+    for hop, port in enumerate(ports[:-1]):
+        passed = fabric.port_peer_switch[port]
+        column = found[n_hops + hop]
+        np.add(passed, fabric.n_ports, out=column, where=(port >= 0) & (passed >= 0))
+        for before in found[n_hops : n_hops + hop] if n_hops > LONGEST_WAY else ():
+            column[column == before] = -1  # the loop over two T1s ends where it began
+        last = np.where(ports[hop + 1] >= 0, ports[hop + 1], last)
+    src, dst = fabric.port_nic[ports[0]], fabric.port_peer_nic[last]
+    first_nic = fabric.n_ports + fabric.n_switches
+    found[-2] = src + first_nic
+    np.add(dst, first_nic, out=found[-1], where=dst != src)  # a loop: one NIC
+    return found
+
+
+def kind(fabric: Fabric, cause: int) -> str:
+    """Return LINK, SWITCH or NIC."""
+    if cause < fabric.n_ports:
+        return LINK
+    return SWITCH if cause < fabric.n_ports + fabric.n_switches else NIC
+
+
+def name(fabric: Fabric, cause: int) -> str:
+    """Return the place as faults name it, with its direction: "plane 3 t0 5 > t1 2"."""
+    what = kind(fabric, cause)
+    if what == LINK:
+        return fabric.port_name(cause)
+    if what == SWITCH:
+        return fabric.switch_name(cause - fabric.n_ports)
+    return f"nic {cause - fabric.n_ports - fabric.n_switches}"
+
+
+def links_of(fabric: Fabric, cause: int) -> npt.NDArray[np.int64]:
+    """Return the directed ports that a cause stands for: its own, or all of a device."""
+    what = kind(fabric, cause)
+    if what == LINK:
+        return np.array([cause])
+    if what == SWITCH:
+        own = np.flatnonzero(fabric.port_switch == cause - fabric.n_ports)
+    else:
+        own = np.flatnonzero(fabric.port_nic == cause - fabric.n_ports - fabric.n_switches)
+    return np.sort(np.concatenate([own, fabric.port_reverse[own]]))
+
+
+def ends(fabric: Fabric, port: int) -> tuple[End, End]:
+    """Return both ends of a directed port: that which sends, and that which receives.
+
+    Ports of a switch are counted as its transceivers are: downwards first, then upwards.
+    """
+    return _end(fabric, port), _end(fabric, int(fabric.port_reverse[port]))
+
+
+def _end(fabric: Fabric, port: int) -> End:
+    switch = int(fabric.port_switch[port])
+    if switch >= 0:
+        return End(fabric.switch_name(switch), port - int(fabric.sw_first_down[switch]))
+    return End(f"nic {fabric.port_nic[port]}", port % fabric.n_planes)

@@ -1,0 +1,182 @@
+"""What was seen of the packets of many paths, in the least form that says all of it.
+
+How well any explanation fits depends on two things only: on the paths that lost something, one by
+one, and on how many packets crossed each link, switch and NIC altogether. Paths that lost nothing
+need no row. So a second of 10^8 probes on 131,072 NICs is some thousand rows and three arrays of
+totals.
+
+A row is a path, in one window of time: what was sent on it, and what of that was lost. A trimmed or
+marked packet is not lost. Probes and data may stand beside each other; `background` is the share of
+each path's packets that may be lost without anything being broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.fabric.model import Fabric, IntArray, LongArray
+from openmrc.ops import causes, paths
+from openmrc.ops.schedule import TURNS, Schedule
+
+FloatArray = npt.NDArray[np.float64]
+
+# What an idle or a busy fabric loses of packets that are not trimmed: bit errors behind FEC are
+# rarer than 1e-12 a bit, so this is generous.
+BACKGROUND = 1e-7
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What was seen from `from_ps` until `until_ps`."""
+
+    routes: IntArray  # [rows, hops] directed ports of paths that lost packets; -1 behind the last
+    sent: LongArray  # [rows]
+    lost: LongArray  # [rows]
+    first_ps: LongArray  # [rows] when the first of them was lost ...
+    last_ps: LongArray  # ... and the last
+    crossed: LongArray  # [causes] packets of all paths, those that lost nothing included
+    background: FloatArray  # [rows]
+    from_ps: int
+    until_ps: int
+
+    @property
+    def total_lost(self) -> int:
+        """All packets lost."""
+        return int(self.lost.sum())
+
+
+def of_paths(
+    fabric: Fabric,
+    routes: IntArray,
+    sent: npt.ArrayLike,
+    lost: npt.ArrayLike,
+    from_ps: int,
+    until_ps: int,
+    first_ps: npt.ArrayLike | None = None,
+    last_ps: npt.ArrayLike | None = None,
+    background: float = BACKGROUND,
+) -> Evidence:
+    """Return the evidence of all paths that carried packets, [n, hops] `routes`: the passive way.
+
+    `first_ps` and `last_ps`: when the losses of each began and ended; else the window's ends.
+    """
+    sent, lost = np.asarray(sent, np.int64), np.asarray(lost, np.int64)
+    crossed = np.zeros(causes.count(fabric), np.int64)
+    for part in np.array_split(np.arange(len(sent)), max(1, len(sent) >> 18)):
+        for column in causes.of_routes(fabric, routes[part]):
+            there = column >= 0
+            crossed += np.bincount(column[there], sent[part][there], len(crossed)).astype(np.int64)
+    rows = np.flatnonzero(lost)
+    first = np.full(len(sent), from_ps) if first_ps is None else np.asarray(first_ps)
+    last = np.full(len(sent), until_ps) if last_ps is None else np.asarray(last_ps)
+    return of_lossy(
+        routes[rows], sent[rows], lost[rows], first[rows], last[rows], crossed, from_ps, until_ps,
+        background,
+    )  # fmt: skip
+
+
+def of_lossy(
+    routes: IntArray,
+    sent: LongArray,
+    lost: LongArray,
+    first_ps: LongArray,
+    last_ps: LongArray,
+    crossed: LongArray,
+    from_ps: int,
+    until_ps: int,
+    background: float = BACKGROUND,
+) -> Evidence:
+    """Return the evidence of paths that lost packets, beside what crossed each cause altogether."""
+    return Evidence(
+        routes, sent, lost, first_ps, last_ps, crossed, np.full(len(sent), background), from_ps,
+        until_ps,
+    )  # fmt: skip
+
+
+def of_probes(
+    schedule: Schedule,
+    turn: npt.ArrayLike,
+    number: npt.ArrayLike,
+    lost: npt.ArrayLike,
+    periods: int,
+    from_ps: int = 0,
+    first_ps: npt.ArrayLike | None = None,
+    last_ps: npt.ArrayLike | None = None,
+    background: float = BACKGROUND,
+) -> Evidence:
+    """Return the evidence of `periods` whole periods of a schedule: the active way.
+
+    `lost` of the probes `number` of each `turn` did not come back; the others, not named here, did.
+    """
+    turn, number, lost = (np.asarray(each, np.int64) for each in (turn, number, lost))
+    routes = np.concatenate(
+        [np.zeros((0, 6), np.int32)]
+        + [schedule.routes(t, number[turn == t]) for t in np.unique(turn).tolist()]
+    )
+    order = np.argsort(turn, kind="stable")
+    until_ps = from_ps + periods * schedule.period_ps
+    n = len(lost)
+    first = np.full(n, from_ps) if first_ps is None else np.asarray(first_ps)
+    last = np.full(n, until_ps) if last_ps is None else np.asarray(last_ps)
+    return of_lossy(
+        routes,
+        (periods - turn[order] + TURNS - 1) // TURNS,
+        lost[order],
+        first[order],
+        last[order],
+        np.concatenate(schedule.crossed) * periods,
+        from_ps,
+        until_ps,
+        background,
+    )
+
+
+def of_burst(
+    fabric: Fabric, routes: IntArray, lost: npt.ArrayLike, from_ps: int, until_ps: int
+) -> Evidence:
+    """Return the evidence of a burst: one probe for each of these `routes`, and which were lost."""
+    return of_paths(fabric, routes, np.ones(len(routes), np.int64), lost, from_ps, until_ps)
+
+
+def joined(parts: Sequence[Evidence]) -> Evidence:
+    """Return all of these together: probes and data, one window and the next."""
+    width = max(part.routes.shape[1] for part in parts)
+    routes = [
+        np.pad(part.routes, ((0, 0), (0, width - part.routes.shape[1])), constant_values=-1)
+        for part in parts
+    ]
+    crossed = parts[0].crossed.copy()
+    for part in parts[1:]:
+        crossed += part.crossed
+    columns = ("sent", "lost", "first_ps", "last_ps", "background")
+    rows = {name: np.concatenate([getattr(part, name) for part in parts]) for name in columns}
+    return Evidence(
+        np.concatenate(routes),
+        **rows,
+        crossed=crossed,
+        from_ps=min(part.from_ps for part in parts),
+        until_ps=max(part.until_ps for part in parts),
+    )
+
+
+def of_evs(
+    fabric: Fabric,
+    src: npt.ArrayLike,
+    dst: npt.ArrayLike,
+    evs: npt.ArrayLike,
+    sent: npt.ArrayLike,
+    lost: npt.ArrayLike,
+    from_ps: int,
+    until_ps: int,
+    first_ps: npt.ArrayLike | None = None,
+    last_ps: npt.ArrayLike | None = None,
+) -> Evidence:
+    """Return the evidence of the EVs of queue pairs, whose packets `src` sent to `dst`."""
+    return of_paths(
+        fabric, paths.routes(fabric, src, dst, evs), sent, lost, from_ps, until_ps, first_ps,
+        last_ps,
+    )  # fmt: skip

@@ -1,0 +1,419 @@
+"""Which link, switch or NIC loses packets: from the paths that lost some to the places to blame.
+
+The least that explains everything is looked for, in rounds. Each cause is scored by how much better
+it explains what was lost than chance and the suspects of earlier rounds do; those that explain most
+of what crosses them become suspects, all at once; then the shares of all suspects are fitted
+together (`fit`), and who is not needed any more is let go. So the links of a dead switch do not
+compete with it, and a switch that was only near three bad links is cleared when they are found.
+
+Two things must hold before a place is named:
+
+* **It is no accident.** Without the suspect, everything seen would be less likely by `alarm` nats.
+  A healthy place looks so bad in one window with a chance of at most e^-alarm, however many packets
+  it saw (Chernoff's bound): see `alarms`.
+* **It is nobody else.** No other place explains the same losses nearly as well (`margin` nats).
+  Else the verdict is "one of these", and names no place.
+
+What one cannot tell apart from the outside, such as two links that nothing but the same queue pair
+crosses, stays "one of these" until more is seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.fabric.model import BoolArray, Fabric, IntArray, LongArray
+from openmrc.ops import causes, fit
+from openmrc.ops.evidence import Evidence
+
+FloatArray = npt.NDArray[np.float64]
+
+ROUNDS_MAX = 12
+SUSPECT_NATS = 12.0  # to be looked at more closely
+DEVICE_NATS = -3.0  # a switch fails once where links fail twenty times
+WORSE = 0.1  # a cause that lost less than this share of what a suspect lost is not instead of it
+EXPLAINED = 0.98  # of a row's losses: no need to look at it again
+QUIET_PART = 0.25  # of the links; what they lose is taken for chance
+CHANCE_MAX = 1e-3
+PART_MAX = 0.5  # of what crosses a device: it loses more only as a whole
+OVER_AFTER = 10.0  # losses that would have been expected since the last one
+# A round looks at so many rows, evenly drawn: where there are more, their causes are plain. What
+# they leave unexplained is looked at in the next round.
+ROWS_MAX = 1 << 16
+LOOKED_AT = 1024  # rows of a suspect, evenly drawn, to compare it with its rivals
+
+
+class Rules(NamedTuple):
+    """What it takes to be named, in nats (a factor of e in likelihood)."""
+
+    alarm: float = 35.0
+    margin: float = 7.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A place that loses packets, or several of which one does."""
+
+    cause: int
+    kind: str  # "link" (a direction of one), "switch" or "nic"
+    where: str  # as faults name places
+    rate: float  # share of the packets that it lost while it was bad
+    lost: int
+    crossed: int  # packets that crossed it in the whole window
+    since_ps: int
+    until_ps: int | None  # None: still bad at the end
+    nats: float  # how much less likely everything is without it
+    margin: float  # how much better it explains things than the next best place
+    one_of: tuple[int, ...] = ()  # other causes that might be it as well
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether it is this place and no other."""
+        return not self.one_of
+
+
+def localise(fabric: Fabric, seen: Evidence, rules: Rules | None = None) -> list[Verdict]:
+    """Return the places that lose packets, the surest first; none if nothing is broken."""
+    rules = Rules() if rules is None else rules
+    if not len(seen.lost):
+        return []
+    case = _Case(fabric, seen)
+    for _ in range(ROUNDS_MAX):
+        new = np.setdiff1d(case.worst(), case.suspects)
+        if not len(new):
+            break
+        case.suspect(np.concatenate([case.suspects, new]), SUSPECT_NATS)
+    case.take_apart()
+    case.exchange()
+    case.suspect(case.suspects, rules.alarm)
+    return sorted(case.verdicts(rules), key=lambda verdict: (-verdict.nats, verdict.cause))
+
+
+def suspected(fabric: Fabric, seen: Evidence, nats: float = 6.0, most: int = 256) -> LongArray:
+    """Return the directed ports that deserve a burst of probes: too little to name, too much to
+    ignore; the worst first.
+    """
+    if not len(seen.lost):
+        return np.zeros(0, np.int64)
+    view = _Case(fabric, seen).view(np.arange(len(seen.lost)))
+    score = np.where(view.ids < fabric.n_ports, view.scores(view.lost), 0.0)
+    order = np.argsort(-score, kind="stable")[:most]
+    return view.ids[order[score[order] > nats]]
+
+
+@dataclass(frozen=True, eq=False)
+class _View:
+    """Some of the rows, with only those causes that they cross, numbered anew."""
+
+    rows: IntArray  # [width, rows] places in `ids`; len(ids) for none
+    lost: FloatArray
+    background: FloatArray
+    ids: LongArray
+    crossed: FloatArray  # [ids]
+    prior: FloatArray  # [ids]
+
+    def sum(self, weights: FloatArray) -> FloatArray:
+        """By cause, the sum of the weights of the rows that cross it."""
+        total = np.zeros(len(self.ids) + 1)
+        for column in self.rows:
+            total += np.bincount(column, weights, len(total))
+        return total[:-1]
+
+    def scores(self, left: FloatArray) -> FloatArray:
+        """By cause, how well it explains what is `left` of each row's losses."""
+        lost = self.sum(left)
+        explained = self.sum(self.lost - left)
+        chance = self.sum(left * np.log(self.background))
+        found = fit.evidence_against(lost, chance, self.crossed - explained)
+        return np.where(found > 0, found + self.prior, 0.0)
+
+    def instead(self, q: FloatArray) -> FloatArray:
+        """By cause, the gain of it having lost all that crosses it and was lost, where so far each
+        row loses `q`.
+        """
+        lost = self.sum(self.lost)
+        share = np.append(np.minimum(lost / self.crossed, fit.CERTAIN), 0.0)
+        total = np.zeros(len(share))
+        for column in self.rows:
+            mine = share[column]
+            rows = np.flatnonzero(mine > WORSE * q)
+            gain = self.lost[rows] * np.log1p(mine[rows] * (1 - q[rows]) / q[rows])
+            total += np.bincount(column[rows], gain, len(total))
+        found = total[:-1] + (self.crossed - lost) * np.log1p(-share[:-1])
+        return np.where(found > 0, found + self.prior, 0.0)
+
+    def worst(self, score: FloatArray) -> LongArray:
+        """The causes with the best score of most of the losses that cross them."""
+        if score.max(initial=0) < SUSPECT_NATS:
+            return np.zeros(0, np.int64)
+        padded = np.append(score, 0.0)
+        best = np.full(self.rows.shape[1], len(score))
+        most = np.zeros(len(best))
+        for column in self.rows:
+            here = padded[column]
+            better = here > most
+            best[better], most[better] = column[better], here[better]
+        weights = np.where(most >= SUSPECT_NATS, self.lost, 0)
+        support = np.bincount(best, weights, len(padded))[:-1]
+        enough = (score >= SUSPECT_NATS) & (support >= 0.5 * self.sum(weights))
+        enough[score.argmax()] = True
+        return self.ids[enough]
+
+
+@dataclass(eq=False)
+class _Case:
+    """All that was seen, and who is suspected so far."""
+
+    fabric: Fabric
+    seen: Evidence
+    suspects: LongArray = field(default_factory=lambda: np.zeros(0, np.int64))  # sorted
+    p: FloatArray = field(default_factory=lambda: np.zeros(0))
+
+    def __post_init__(self) -> None:
+        self.columns = causes.of_routes(self.fabric, self.seen.routes)
+        self.lost = self.seen.lost.astype(np.float64)
+        self.n_causes = len(self.seen.crossed)
+        self.rows: list[LongArray] = []
+        self.rivals: list[tuple[LongArray, FloatArray]] = []
+        self.background = np.maximum(self.seen.background, self._usual())
+        self.places = np.full((len(self.lost), 1), -1, np.int32)
+        self.model = fit.model(self.places, self.lost, self.background, np.zeros(0))
+        self.q = self.background
+
+    def _usual(self) -> float:
+        """What a quarter of the links lose at most: no damage is so wide, so it is chance."""
+        n_links = int((self.seen.crossed[: self.fabric.n_ports] > 0).sum())
+        touched = np.zeros(self.fabric.n_ports + 1, np.bool_)
+        for column in self.seen.routes.T:
+            touched[column] = True
+        n_quiet = n_links - int(touched[:-1].sum())
+        if n_quiet >= QUIET_PART * n_links:
+            return 0.0
+        view = self.view(np.arange(len(self.lost)))
+        links = view.ids < self.fabric.n_ports
+        shares = (view.sum(self.lost) / view.crossed)[links]
+        return min(float(np.partition(shares, int(QUIET_PART * n_links) - n_quiet)[0]), CHANCE_MAX)
+
+    def view(self, rows: LongArray) -> _View:
+        """These rows, or as many of them as a round looks at."""
+        step = -(-len(rows) // ROWS_MAX)
+        part = rows[::step] if step > 1 else rows
+        columns = self.columns[:, part]
+        there = np.zeros(self.n_causes + 1, np.bool_)
+        for column in columns:
+            there[column] = True
+        ids = np.flatnonzero(there[:-1])
+        place = np.full(self.n_causes + 1, len(ids), np.int32)
+        place[ids] = np.arange(len(ids))
+        scale = len(part) / max(len(rows), 1)
+        crossed = np.maximum(self.seen.crossed[ids] * scale, 1.0)
+        prior = np.where(ids < self.fabric.n_ports, 0.0, DEVICE_NATS)
+        chance = self.background if hasattr(self, "background") else self.seen.background
+        return _View(place[columns], self.lost[part], chance[part], ids, crossed, prior)
+
+    def worst(self) -> LongArray:
+        """Causes to suspect next: what stands beside the suspects, and who was suspected in its
+        place.
+        """
+        found = [self._beside(self.q)]
+        if len(self.suspects):
+            every = np.arange(len(self.lost))
+            view = self.view(every)
+            score = view.instead(self.q[:: -(-len(every) // ROWS_MAX)])
+            score[np.isin(view.ids, self.suspects)] = 0
+            found.append(view.worst(score))
+        return np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
+
+    def _beside(self, q: FloatArray, other_than: int = -1) -> LongArray:
+        """The worst, where so far each row loses `q`."""
+        left = self.lost * self.background / q
+        rest = np.flatnonzero(left > (1 - EXPLAINED) * self.lost)
+        if not len(rest):
+            return np.zeros(0, np.int64)
+        view = self.view(rest)
+        score = view.scores(left[rest[:: -(-len(rest) // ROWS_MAX)]])
+        score[view.ids == other_than] = 0
+        return view.worst(score)
+
+    def take_apart(self) -> None:
+        """Replace each device that loses only a part by those of its links that lose more, if that
+        explains more: a device of which a few links are bad looks like one that is a little bad.
+        """
+        for device in self.suspects[self.suspects >= self.fabric.n_ports].tolist():
+            i = int(np.searchsorted(self.suspects, device))
+            if i == len(self.suspects) or self.suspects[i] != device or self.p[i] > PART_MAX:
+                continue
+            before = (self.suspects, self._worth())
+            innocent = self.p.copy()
+            innocent[i] = 0
+            instead = self._beside(fit.loss(self.places, innocent, self.background), device)
+            self.suspect(np.union1d(np.delete(self.suspects, i), instead), SUSPECT_NATS)
+            if self._worth() <= before[1]:
+                self._fit(before[0])
+
+    def _worth(self) -> float:
+        """How likely all is that was seen, less what each suspect must be worth."""
+        return self.model.likelihood(self.p) - SUSPECT_NATS * len(self.suspects)
+
+    def suspect(self, suspects: LongArray, nats: float) -> None:
+        """Suspect these; let go, one after the other, those without whom all that was seen is less
+        likely by fewer than so many nats.
+        """
+        suspects = np.sort(suspects)
+        while True:
+            if not np.array_equal(suspects, self.suspects):
+                self._fit(suspects)
+            needed = self._needed()
+            out = np.flatnonzero(needed < nats)
+            if not len(out):
+                return
+            # Of those that stand in for each other only the least needed goes.
+            near = self.model.neighbours(out)
+            go = [i for i in out.tolist() if needed[i] <= needed[near[i]].min(initial=np.inf)]
+            suspects = np.delete(suspects, go)
+
+    def _fit(self, suspects: LongArray) -> None:
+        self.suspects, self.rivals = suspects, []
+        self.places = self._places(suspects)
+        crossed = np.maximum(self.seen.crossed[suspects], 1).astype(np.float64)
+        self.model = fit.model(self.places, self.lost, self.background, crossed)
+        self.p = self.model.solve()
+        self.q = fit.loss(self.places, self.p, self.background)
+
+    def _needed(self) -> FloatArray:
+        devices = self.suspects >= self.fabric.n_ports
+        without = [self.model.without(i, self.p) for i in range(len(self.suspects))]
+        return np.array(without) + np.where(devices, DEVICE_NATS, 0.0)
+
+    def _places(self, suspects: LongArray) -> IntArray:
+        """[rows, width] which of the suspects each row crosses, -1 behind the last."""
+        place = np.full(self.n_causes + 1, -1, np.int32)
+        place[suspects] = np.arange(len(suspects))
+        n_ports = self.seen.routes.shape[1]
+        first = 0 if len(suspects) and suspects[0] < self.fabric.n_ports else n_ports
+        devices = len(suspects) and suspects[-1] >= self.fabric.n_ports
+        how_many = np.zeros(len(self.lost), np.int8)
+        found = [np.full(len(self.lost), -1, np.int32)]
+        for column in self.columns[first : None if devices else n_ports]:
+            here = place[column]
+            rows = np.flatnonzero(here >= 0)
+            level = how_many[rows]
+            while level.max(initial=0) >= len(found):
+                found.append(np.full(len(self.lost), -1, np.int32))
+            for n in range(len(found)):
+                these = rows[level == n]
+                found[n][these] = here[these]
+            how_many[rows] += 1
+        return np.stack(found, axis=1)
+
+    def exchange(self) -> None:
+        """Replace each suspect by who explains its losses better, if there is one."""
+        if not len(self.suspects):
+            return
+        better = self.suspects.copy()
+        self._weigh_rivals()
+        for i, (rivals, ahead) in enumerate(self.rivals):
+            if len(rivals) and ahead.min() < 0:
+                better[i] = rivals[ahead.argmin()]
+        if (better != self.suspects).any():
+            self.suspect(np.unique(better), SUSPECT_NATS)
+
+    def _rows_of_suspects(self) -> list[LongArray]:
+        """The rows that each suspect is on."""
+        flat = self.places.T.ravel()
+        there = np.flatnonzero(flat >= 0)
+        order = np.argsort(flat[there], kind="stable")
+        ends = np.cumsum(np.bincount(flat[there], minlength=len(self.suspects)))
+        return np.split(there[order] % len(self.lost), ends[:-1])
+
+    def _weigh_rivals(self) -> None:
+        """For each suspect: its rows, who else might explain their losses, and how far it is ahead
+        of each.
+        """
+        self.rows = self._rows_of_suspects()
+        place = np.full(self.n_causes + 1, -1, np.int32)
+        is_suspect = np.zeros(self.n_causes + 1, np.bool_)
+        is_suspect[self.suspects] = is_suspect[-1] = True
+        self.rivals = [
+            self._rivals_of(i, rows, place, is_suspect) for i, rows in enumerate(self.rows)
+        ]
+
+    def _rivals_of(
+        self, i: int, rows: LongArray, place: IntArray, is_suspect: BoolArray
+    ) -> tuple[LongArray, FloatArray]:
+        """`place` is -1 everywhere, before and after."""
+        step = -(-len(rows) // LOOKED_AT)
+        mine = rows[::step]
+        columns, lost, chance = self.columns[:, mine], self.lost[mine], self.background[mine]
+        innocent = self.p.copy()
+        innocent[i] = 0
+        left = lost * chance / fit.loss(self.places[mine], innocent, chance)
+        found = np.unique(columns)
+        who = np.append(found[~is_suspect[found]], self.suspects[i])
+        place[who] = np.arange(len(who))
+        flat = place[columns]
+        place[who] = -1
+        there = flat >= 0
+
+        def total(weights: FloatArray) -> FloatArray:
+            each = np.broadcast_to(weights, flat.shape)[there]
+            return np.asarray(np.bincount(flat[there], each, len(who)), np.float64)
+
+        # Of one row in `step`, that share of what crossed each cause.
+        crossed = self.seen.crossed[who] / step - total(lost - left)
+        score = fit.evidence_against(
+            total(left), total(left * np.log(chance)), np.maximum(crossed, 1.0)
+        )
+        score = step * score + np.where(who < self.fabric.n_ports, 0.0, DEVICE_NATS)
+        return who[:-1], score[-1] - score[:-1]
+
+    def verdicts(self, rules: Rules) -> list[Verdict]:
+        """What can be said of each suspect."""
+        if not len(self.suspects):
+            return []
+        if not self.rivals:
+            self._weigh_rivals()
+        found = []
+        for i, (rows, (rivals, ahead)) in enumerate(zip(self.rows, self.rivals, strict=True)):
+            blame = np.minimum(self.p[i] / self.q[rows], 1)
+            mostly = blame > 0.5
+            found.append(
+                self._verdict(
+                    i,
+                    float(self.lost[rows] @ blame),
+                    rows[mostly] if mostly.any() else rows,
+                    float(ahead.min(initial=np.inf)),
+                    tuple(rivals[ahead < rules.margin].tolist()),
+                )
+            )
+        return found
+
+    def _verdict(
+        self, i: int, lost: float, rows: LongArray, margin: float, one_of: Sequence[int]
+    ) -> Verdict:
+        seen, cause = self.seen, int(self.suspects[i])
+        first, last = int(seen.first_ps[rows].min()), int(seen.last_ps[rows].max())
+        window_ps = max(seen.until_ps - seen.from_ps, 1)
+        # From the first loss to the last there is one gap less than there are losses.
+        bad_ps = min((last - first) * lost / max(lost - 1, 1), seen.until_ps - first)
+        crossed = float(self.model.crossed[i])
+        rate = min(1.0, lost / max(crossed * bad_ps / window_ps, lost))
+        over = crossed * (seen.until_ps - last) / window_ps * rate > OVER_AFTER
+        return Verdict(
+            cause=cause,
+            kind=causes.kind(self.fabric, cause),
+            where=causes.name(self.fabric, cause),
+            rate=rate,
+            lost=round(lost),
+            crossed=round(crossed),
+            since_ps=first,
+            until_ps=last if over else None,
+            nats=self.model.without(i, self.p),
+            margin=margin,
+            one_of=tuple(one_of),
+        )
