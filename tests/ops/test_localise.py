@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +15,7 @@ from hypothesis import strategies as st
 from openmrc.fabric import Fabric, multiplane, places
 from openmrc.ops import causes, evidence, schedule
 from openmrc.ops.localise import Rules, Verdict, localise, suspected
-from openmrc.ops.paths import routes
+from openmrc.run.ways import routes
 from openmrc.units import MS
 
 RATE = 100 * 10**9
@@ -91,6 +94,11 @@ def test_a_link_that_loses_one_of_a_thousand_is_named_with_its_rate(where: str) 
 
 def test_three_bad_links_of_a_switch_are_not_the_switch() -> None:
     bad = {f"plane 0 t0 {i} > t1 4": 0.002 for i in (1, 3, 6)}
+    assert named(localise(FABRIC, probed(bad, 2000))) == set(bad)
+
+
+def test_both_directions_of_a_gray_port_are_not_the_nic() -> None:
+    bad = {f"nic 6 plane 1 {arrow} t0": 0.004 for arrow in "<>"}
     assert named(localise(FABRIC, probed(bad, 2000))) == set(bad)
 
 
@@ -237,3 +245,35 @@ def test_ends_of_a_link_are_named_with_their_ports() -> None:
     assert causes.ends(FABRIC, int(port)) == (("plane 1 t0 3", 8 + 5), ("plane 1 t1 5", 3))
     (port,) = places.links(FABRIC, "nic 9 plane 1 < t0")
     assert causes.ends(FABRIC, int(port)) == (("plane 1 t0 1", 1), ("nic 9", 1))
+
+
+# --- the benchmark
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> dict[str, Any]:
+    return runpy.run_path(str(Path(__file__).parents[2] / "benchmarks/localise.py"))
+
+
+def test_faults_that_the_benchmark_draws_are_found(benchmark: dict[str, Any]) -> None:
+    place = benchmark["Place"].of(64, 2, 8, 1)
+    rng = np.random.default_rng(1)
+    for case, (_, _, ways) in benchmark["CASES"].items():
+        for how in ways[-1:] if len(ways) == 3 else ways:  # bursts for many links take seconds
+            truth, found, _ = benchmark["trial"](place, rng, case, how)
+            figures = benchmark["score"]([(truth, found, 0.0)])
+            assert figures["wrong"] == 0, (case, how)
+            assert figures["missed"] == 0, (case, how)
+            assert figures["right"] == len(truth)
+
+
+def test_the_benchmark_counts_what_is_wrong_and_missed(benchmark: dict[str, Any]) -> None:
+    right, wrong = localise(FABRIC, probed({"nic 7 plane 1 > t0": 1.0, "nic 40 plane 0 > t0": 1.0}))
+    figures = benchmark["score"]([({right.cause, 1}, [right, wrong], 0.0)])
+    assert (figures["right"], figures["wrong"], figures["missed"]) == (1, 1, 1)
+    assert figures["f1"] == 0.5
+
+
+def test_the_benchmark_of_scale_finds_all_of_its_faults(benchmark: dict[str, Any]) -> None:
+    figures = benchmark["scale"](True, 1)
+    assert (figures["all_found"], figures["lossy_paths"]) == (True, 20_000)

@@ -56,8 +56,12 @@ def false_alarms(
     """Return how many healthy links are named in so many hours of links, on average; `packets`
     cross each in a window.
     """
-    windows = link_hours * HOUR_S * S / window_ps
-    return windows * alarm(packets, background, nats).chance
+    return link_hours * windows_an_hour(window_ps) * alarm(packets, background, nats).chance
+
+
+def windows_an_hour(window_ps: int) -> float:
+    """Return how many windows of this width an hour has."""
+    return HOUR_S * S / window_ps
 
 
 def background_at_most(sent: int, lost: int, doubt: float = 0.05) -> float:

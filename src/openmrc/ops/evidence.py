@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.fabric.model import Fabric, IntArray, LongArray
-from openmrc.ops import causes, paths
+from openmrc.ops import causes
 from openmrc.ops.schedule import TURNS, Schedule
+from openmrc.run.ways import routes as routes_of
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -177,6 +178,6 @@ def of_evs(
 ) -> Evidence:
     """Return the evidence of the EVs of queue pairs, whose packets `src` sent to `dst`."""
     return of_paths(
-        fabric, paths.routes(fabric, src, dst, evs), sent, lost, from_ps, until_ps, first_ps,
+        fabric, routes_of(fabric, src, dst, evs), sent, lost, from_ps, until_ps, first_ps,
         last_ps,
     )  # fmt: skip

@@ -95,13 +95,13 @@ class Model:
         return float(fewer + more)
 
     def neighbours(self, which: LongArray) -> dict[int, LongArray]:
-        """Return for each of these suspects the others of them that share a row with it."""
+        """Return for each of these suspects the others that share a row with it."""
         found = {}
         for i in which.tolist():
             near = np.zeros(len(self.crossed) + 1, np.bool_)
             near[self.pattern[(self.pattern == i).any(axis=1)]] = True
             near[-1] = near[i] = False
-            found[i] = np.intersect1d(np.flatnonzero(near[:-1]), which)
+            found[i] = np.flatnonzero(near[:-1])
         return found
 
 

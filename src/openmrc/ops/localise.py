@@ -34,12 +34,15 @@ from openmrc.ops.evidence import Evidence
 FloatArray = npt.NDArray[np.float64]
 
 ROUNDS_MAX = 12
+SUSPICION_NATS = 6.0  # to be probed in a burst: what one loss in a thousand is worth
 SUSPECT_NATS = 12.0  # to be looked at more closely
 DEVICE_NATS = -3.0  # a switch fails once where links fail twenty times
+SUSPECTS_MAX = 512  # new ones in a round: each is weighed against all others
 WORSE = 0.1  # a cause that lost less than this share of what a suspect lost is not instead of it
 EXPLAINED = 0.98  # of a row's losses: no need to look at it again
 QUIET_PART = 0.25  # of the links; what they lose is taken for chance
 CHANCE_MAX = 1e-3
+LINKS_AFTER = 3  # rounds in which a device is taken apart
 PART_MAX = 0.5  # of what crosses a device: it loses more only as a whole
 OVER_AFTER = 10.0  # losses that would have been expected since the last one
 # A round looks at so many rows, evenly drawn: where there are more, their causes are plain. What
@@ -88,20 +91,38 @@ def localise(fabric: Fabric, seen: Evidence, rules: Rules | None = None) -> list
         if not len(new):
             break
         case.suspect(np.concatenate([case.suspects, new]), SUSPECT_NATS)
-    case.take_apart()
     case.exchange()
+    case.take_apart()
     case.suspect(case.suspects, rules.alarm)
     return sorted(case.verdicts(rules), key=lambda verdict: (-verdict.nats, verdict.cause))
 
 
-def suspected(fabric: Fabric, seen: Evidence, nats: float = 6.0, most: int = 256) -> LongArray:
+def suspected(
+    fabric: Fabric,
+    seen: Evidence,
+    found: Sequence[Verdict] = (),
+    nats: float = SUSPICION_NATS,
+    most: int = 256,
+) -> LongArray:
     """Return the directed ports that deserve a burst of probes: too little to name, too much to
-    ignore; the worst first.
+    ignore; the worst first. What the verdicts `found` explain raises no more suspicion, except that a
+    device which loses a part may yet turn out to be some of its links.
     """
     if not len(seen.lost):
         return np.zeros(0, np.int64)
-    view = _Case(fabric, seen).view(np.arange(len(seen.lost)))
-    score = np.where(view.ids < fabric.n_ports, view.scores(view.lost), 0.0)
+    case = _Case(fabric, seen)
+    known = {
+        verdict.cause
+        for verdict in found
+        if verdict.is_sure and (verdict.kind == causes.LINK or verdict.rate > PART_MAX)
+    }
+    if known:
+        case.fit(np.array(sorted(known)))
+    rows, left = case.unexplained(case.q)
+    if not len(rows):
+        return np.zeros(0, np.int64)
+    view = case.view(rows)
+    score = np.where(view.ids < fabric.n_ports, view.scores(left), 0.0)
     order = np.argsort(-score, kind="stable")[:most]
     return view.ids[order[score[order] > nats]]
 
@@ -144,7 +165,9 @@ class _View:
             rows = np.flatnonzero(mine > WORSE * q)
             gain = self.lost[rows] * np.log1p(mine[rows] * (1 - q[rows]) / q[rows])
             total += np.bincount(column[rows], gain, len(total))
-        found = total[:-1] + (self.crossed - lost) * np.log1p(-share[:-1])
+        # Of a sample more may be lost than its share of what crossed.
+        came = np.maximum(self.crossed - lost, 0)
+        found = total[:-1] + came * np.log1p(-share[:-1])
         return np.where(found > 0, found + self.prior, 0.0)
 
     def worst(self, score: FloatArray) -> LongArray:
@@ -162,7 +185,8 @@ class _View:
         support = np.bincount(best, weights, len(padded))[:-1]
         enough = (score >= SUSPECT_NATS) & (support >= 0.5 * self.sum(weights))
         enough[score.argmax()] = True
-        return self.ids[enough]
+        found = np.flatnonzero(enough)
+        return self.ids[found[np.argsort(-score[found], kind="stable")[:SUSPECTS_MAX]]]
 
 
 @dataclass(eq=False)
@@ -229,14 +253,21 @@ class _Case:
             found.append(view.worst(score))
         return np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
 
+    def unexplained(self, q: FloatArray) -> tuple[LongArray, FloatArray]:
+        """The rows, where so far each loses `q`, of which chance would have to explain much; and
+        for those of them that a view has, how many losses.
+        """
+        left = self.lost * self.background / q
+        rows = np.flatnonzero(left > (1 - EXPLAINED) * self.lost)
+        return rows, left[rows[:: max(1, -(-len(rows) // ROWS_MAX))]]
+
     def _beside(self, q: FloatArray, other_than: int = -1) -> LongArray:
         """The worst, where so far each row loses `q`."""
-        left = self.lost * self.background / q
-        rest = np.flatnonzero(left > (1 - EXPLAINED) * self.lost)
+        rest, left = self.unexplained(q)
         if not len(rest):
             return np.zeros(0, np.int64)
         view = self.view(rest)
-        score = view.scores(left[rest[:: -(-len(rest) // ROWS_MAX)]])
+        score = view.scores(left)
         score[view.ids == other_than] = 0
         return view.worst(score)
 
@@ -253,8 +284,13 @@ class _Case:
             innocent[i] = 0
             instead = self._beside(fit.loss(self.places, innocent, self.background), device)
             self.suspect(np.union1d(np.delete(self.suspects, i), instead), SUSPECT_NATS)
+            for _ in range(LINKS_AFTER):  # what stood behind the first of its links
+                more = np.setdiff1d(self._beside(self.q, device), self.suspects)
+                if not len(more):
+                    break
+                self.suspect(np.union1d(self.suspects, more), SUSPECT_NATS)
             if self._worth() <= before[1]:
-                self._fit(before[0])
+                self.fit(before[0])
 
     def _worth(self) -> float:
         """How likely all is that was seen, less what each suspect must be worth."""
@@ -267,17 +303,23 @@ class _Case:
         suspects = np.sort(suspects)
         while True:
             if not np.array_equal(suspects, self.suspects):
-                self._fit(suspects)
+                self.fit(suspects)
             needed = self._needed()
             out = np.flatnonzero(needed < nats)
             if not len(out):
                 return
-            # Of those that stand in for each other only the least needed goes.
-            near = self.model.neighbours(out)
-            go = [i for i in out.tolist() if needed[i] <= needed[near[i]].min(initial=np.inf)]
+            # Who is not needed goes if somebody stays that shares losses with it. Of those that
+            # stand in for each other only the least needed goes.
+            near, stays = self.model.neighbours(out), needed >= nats
+            go = [
+                i
+                for i in out.tolist()
+                if stays[near[i]].any() or needed[i] <= needed[near[i]].min(initial=np.inf)
+            ]
             suspects = np.delete(suspects, go)
 
-    def _fit(self, suspects: LongArray) -> None:
+    def fit(self, suspects: LongArray) -> None:
+        """Suspect these, and no others."""
         self.suspects, self.rivals = suspects, []
         self.places = self._places(suspects)
         crossed = np.maximum(self.seen.crossed[suspects], 1).astype(np.float64)
