@@ -14,6 +14,8 @@ dead 64KB ... dead 16MB    a permutation of 1,024 NICs, 0.5 % of the T0-T1 links
 checked 64KB ...           the same; each path was probed when its QP connected, 60 us before
 healthy 64KB ...           the same, whole
 silent plane               all-to-all of 256 NICs, 64 KiB to each, the T0s of one plane silent
+
+RoCEv2 stands there as its users run it, and with routing that knows of a fault in the same instant.
 """
 
 from __future__ import annotations
@@ -84,6 +86,15 @@ BASELINES = """
     kind = "roce"
     name = "roce 8 QPs"
     qps = 8
+    [[transport]]
+    kind = "roce"
+    name = "roce converged"
+    convergence = "instant"
+    [[transport]]
+    kind = "roce"
+    name = "roce 8 converged"
+    qps = 8
+    convergence = "instant"
 """
 
 

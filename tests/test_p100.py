@@ -30,9 +30,10 @@ def test_every_row_is_a_scenario_alone_and_with_baselines(p100: Any) -> None:
         assert [each.name for each in alone.transports] == ["mrc"]
         beside = parse_scenario(row.text(baselines=True), [], name=name)
         names = ["mrc", "oblivious", "reps", "single", "roce", "roce 8 QPs"]
+        names += ["roce converged", "roce 8 converged"]
         assert [each.name for each in beside.transports] == names
         checks = [getattr(each, "check_paths", False) for each in beside.transports]
-        assert checks == [name.startswith("checked")] + 5 * [False]
+        assert checks == [name.startswith("checked")] + 7 * [False]
 
 
 def test_the_least_of_each_row_is_bold(p100: Any) -> None:
