@@ -187,5 +187,6 @@ def fake_world(monkeypatch: pytest.MonkeyPatch) -> type[FakeWorld]:
 
     monkeypatch.setattr(simulation, "_world", ThisWorld)
     monkeypatch.setattr(simulation, "_compile", lambda *things: None)
+    monkeypatch.setattr(simulation, "_witness", lambda world: None)
     monkeypatch.setattr(simulation, "perfect_ps", lambda *things: 10 * US)
     return ThisWorld

@@ -23,6 +23,7 @@ from openmrc.cli import compare, completion, decode, doctor, init, interrupts, p
 from openmrc.cli import lab as labs
 from openmrc.conform import command as conformance
 from openmrc.errors import InputError, OpenMrcError, OutputError
+from openmrc.ops import command as operators
 from openmrc.ops.export import command as exporting
 from openmrc.ops.telemetry import command as telemetry
 from openmrc.paper import command as paper
@@ -204,10 +205,22 @@ def _parser() -> _Parser:
     of_plan = planning.add_command(commands)
     exporting.add_command(commands)
     telemetry.add_command(commands)
+    of_why = operators.add_command(commands)
     conformance.add_command(commands)
     paper.add_command(commands)
     completion.add_command(commands, parser)
-    for command in (demo, run, sweep, bench, *of_lab, of_doctor, *of_policy, of_plan, of_compare):
+    for command in (
+        demo,
+        run,
+        sweep,
+        bench,
+        *of_lab,
+        of_doctor,
+        *of_policy,
+        of_plan,
+        of_compare,
+        of_why,
+    ):
         command.add_argument("--json", action="store_true", help="print JSON and nothing else")
     return parser
 

@@ -105,8 +105,8 @@ def suspected(
     most: int = 256,
 ) -> LongArray:
     """Return the directed ports that deserve a burst of probes: too little to name, too much to
-    ignore; the worst first. What the verdicts `found` explain raises no more suspicion, except that
-    a device which loses a part may yet turn out to be some of its links.
+    ignore; the worst first. What the verdicts `found` explain raises no more suspicion; but a
+    device that loses a part may yet turn out to be some of its links.
     """
     if not len(seen.lost):
         return np.zeros(0, np.int64)

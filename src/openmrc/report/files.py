@@ -4,6 +4,9 @@ summary.json      the object `--json` prints
 flows.parquet     one row per transport and flow
 timeline.parquet  one row per transport and bin of time
 steps.parquet     of a training job: one row per transport and step
+events.parquet    paths that senders set aside, and believed again (with the next two: of MRC only)
+paths.parquet     one row per transport, bin of time and path that lost packets
+links.parquet     one row per transport, bin of time and directed link: packets sent across it
 report.html       everything to look at, in one page
 scenario.toml     the scenario with every default, to run again
 """
@@ -40,6 +43,10 @@ def write_results(result: Result, directory: Path, picture: bool = False) -> Non
         _write_parquet(result.timeline, aside / "timeline.parquet")
         if any(run.training is not None for run in result.transports):
             _write_parquet(result.steps, aside / "steps.parquet")
+        if any(run.testimony is not None for run in result.transports):
+            _write_parquet(result.events, aside / "events.parquet")
+            _write_parquet(result.paths, aside / "paths.parquet")
+            _write_parquet(result.links, aside / "links.parquet")
         (aside / "report.html").write_text(html(result), encoding="utf-8")
         (aside / "scenario.toml").write_text(result.scenario.to_toml(), encoding="utf-8")
         if picture:

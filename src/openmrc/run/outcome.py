@@ -30,6 +30,7 @@ from openmrc.run.figures import PACKETS, PATHS, ROCE, distribution_us, us
 
 if TYPE_CHECKING:
     from openmrc.run.training import TrainingResult
+    from openmrc.run.witness import Testimony
     from openmrc.sim.watch.samples import Samples
 
 
@@ -57,6 +58,7 @@ class TransportResult:
     pauses: Sequence[dict[str, Any]] = ()  # ports that PFC held the longest, with their times
     samples: Samples | None = None  # what the run looked like over time, if it was sampled
     training: TrainingResult | None = None  # the steps, if the workload is training
+    testimony: Testimony | None = None  # what senders know of their paths, if they were watched
 
     def __repr__(self) -> str:
         """One short line: the arrays are long."""

@@ -77,6 +77,21 @@ class Result:
         return self._stacked("step_table")
 
     @property
+    def events(self) -> pl.DataFrame:
+        """One row per transport and event of a path, as in `events.parquet`; times in us."""
+        return self._stacked("event_table")
+
+    @property
+    def paths(self) -> pl.DataFrame:
+        """One row per transport, bin of time and path that lost packets, as in `paths.parquet`."""
+        return self._stacked("path_table")
+
+    @property
+    def links(self) -> pl.DataFrame:
+        """One row per transport, bin of time and directed link in use, as in `links.parquet`."""
+        return self._stacked("link_table")
+
+    @property
     def figures(self) -> pl.DataFrame:
         """One row per transport: the summary's figures, named by their place in it
         (`flows.fct_us.p100`).

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from openmrc.fabric.model import Fabric
     from openmrc.run.perfect import AnyTransport
     from openmrc.run.training import TrainingResult
+    from openmrc.run.witness import Witness
     from openmrc.scenario.scenario import Scenario
     from openmrc.sim.world import Progress, World
     from openmrc.traffic.traffic import Traffic
@@ -64,7 +65,7 @@ def simulate(
     for _, transport in transports if files else ():
         check_captured(fabric, transport)
     runs: list[TransportResult] = []
-    world, partial = None, False
+    world, witness, partial = None, None, False
     try:
         _compile(compiling, [transport for _, transport in transports])
         for index, (name, transport) in enumerate(transports):
@@ -73,13 +74,15 @@ def simulate(
                 world = world_of(scenario, fabric, traffic, schedule, transport, **capture)
                 if sampled:
                     world.sample(scenario.report.qp, scenario.report.samples)
-                world.run(progress=_reporter(progress, name, index, len(transports)))
-            runs.append(_collect(name, scenario, fabric, transport, world, ideal_ps))
+                report = _reporter(progress, name, index, len(transports))
+                witness = _witness(world) if sampled else None
+                _run(world, witness, report)
+            runs.append(_collect(name, scenario, fabric, transport, world, ideal_ps, witness))
             world = None
     except KeyboardInterrupt:
         partial = True
         if world is not None:
-            runs.append(_collect(name, scenario, fabric, transport, world, ideal_ps))
+            runs.append(_collect(name, scenario, fabric, transport, world, ideal_ps, witness))
     wall_s = time.perf_counter() - started
     return Result(scenario, tuple(runs), partial, wall_s, tuple(schedule.names))
 
@@ -164,6 +167,21 @@ def _world(*args: Any, **kwargs: Any) -> World:
     return World(*args, **kwargs)
 
 
+def _witness(world: World) -> Witness | None:
+    """Who notes what the senders of a world know of their paths, if they know anything."""
+    from openmrc.run.witness import Witness, can_tell
+
+    return Witness(world) if can_tell(world.transport, len(world.engine.ev)) else None
+
+
+def _run(world: World, witness: Witness | None, report: Callable[[Progress], None] | None) -> None:
+    if witness is None:
+        world.run(progress=report)
+        return
+    while not world.run(until_ps=witness.due_ps, progress=report):
+        witness.take()
+
+
 def _reporter(
     report: Callable[[Step], None] | None, name: str, index: int, count: int
 ) -> Callable[[Progress], None] | None:
@@ -179,6 +197,7 @@ def _collect(
     transport: AnyTransport,
     world: World,
     ideal_ps: int,
+    witness: Witness | None,
 ) -> TransportResult:
     return TransportResult(
         name=name,
@@ -200,6 +219,7 @@ def _collect(
         pauses=world.pauses(),
         samples=world.samples(),
         training=_trained(scenario, fabric, transport, world),
+        testimony=None if witness is None else witness.testimony(),
     )
 
 

@@ -10,6 +10,7 @@ import polars as pl
 
 from openmrc.run.figures import PACKETS, PATHS, PERCENTILES, ROCE, flat, without_lists
 from openmrc.run.outcome import TransportResult
+from openmrc.run.witness import EVENTS
 from openmrc.units import US
 
 # Every figure of a transport's summary, named by its place there. The types are written down, so
@@ -151,6 +152,67 @@ def time_table(run: TransportResult) -> pl.DataFrame:
             "flow_gbps": _rates(run, "flow"),
         }
     )
+
+
+def event_table(run: TransportResult) -> pl.DataFrame:
+    """Return one row for each time that a sender set a path aside or believed it again."""
+    seen = run.testimony
+    columns = {} if seen is None else seen.events
+    order = np.argsort(columns.get("at_ps", np.zeros(0)), kind="stable")
+    names = np.array(EVENTS)
+    return pl.DataFrame(
+        {
+            "transport": pl.Series([run.name] * len(order), dtype=pl.String),
+            "t_us": columns.get("at_ps", np.zeros(0))[order] / US,
+            **{name: _whole(columns, name)[order] for name in ("qp", "src", "dst", "ev")},
+            "event": pl.Series(names[_whole(columns, "event")[order]], dtype=pl.String),
+        }
+    )
+
+
+def path_table(run: TransportResult) -> pl.DataFrame:
+    """Return one row for each bin of time and path that lost packets in it, as its sender
+    counts: packets sent on the path, and those of them, or of its probes, that were lost.
+    """
+    seen = run.testimony
+    columns = {} if seen is None else seen.lossy
+    bins = _whole(columns, "bin")
+    width = 0 if seen is None else seen.bin_ps
+    end = 0 if seen is None else seen.end_ps
+    return pl.DataFrame(
+        {
+            "transport": pl.Series([run.name] * len(bins), dtype=pl.String),
+            "from_us": bins * width / US,
+            "until_us": np.minimum((bins + 1) * width, end) / US,
+            **{name: _whole(columns, name) for name in ("qp", "src", "dst", "ev", "sent", "lost")},
+            "first_us": _whole(columns, "first_ps") / US,
+            "last_us": _whole(columns, "last_ps") / US,
+        }
+    )
+
+
+def link_table(run: TransportResult) -> pl.DataFrame:
+    """Return one row for each bin of time and directed link in use: the packets that
+    senders put on paths across it. A fabric's ports have the same numbers in every run.
+    """
+    seen = run.testimony
+    sent = np.zeros((0, 0), np.int64) if seen is None else seen.sent
+    bins, ports = np.nonzero(sent)
+    width = 0 if seen is None else seen.bin_ps
+    end = 0 if seen is None else seen.end_ps
+    return pl.DataFrame(
+        {
+            "transport": pl.Series([run.name] * len(bins), dtype=pl.String),
+            "from_us": bins * width / US,
+            "until_us": np.minimum((bins + 1) * width, end) / US,
+            "port": ports,
+            "packets": sent[bins, ports],
+        }
+    )
+
+
+def _whole(columns: dict[str, Any], name: str) -> Any:
+    return columns.get(name, np.zeros(0)).astype(np.int64)
 
 
 def _rates(run: TransportResult, whose: str) -> pl.Series:

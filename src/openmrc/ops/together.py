@@ -1,0 +1,134 @@
+"""Findings that belong together: both directions of a link, and the links of a transceiver.
+
+Links share a transceiver where their ports do (`fabric.places`); when it fails they fail at once.
+Where each of them alone could have been another link too, because nothing but one queue pair
+crosses both, the transceiver that all of them could be is the simpler story.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from openmrc.fabric import places
+from openmrc.fabric.kinds import LINKS_DEFAULT
+from openmrc.fabric.model import Fabric
+from openmrc.ops import causes
+
+NEARLY = 0.02  # of the time until now: what begins so close together begins at once
+LINKS_MIN = 3  # of a transceiver's, to blame it
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A place that lost packets, as a person is told of it; times in us of the run."""
+
+    where: str
+    kind: str  # "link", "switch", "nic" or "transceiver"
+    one_of: tuple[str, ...]  # what else it could be; empty: it is this
+    ends: tuple[str, ...]  # of a link: its devices with their ports
+    dead: bool  # nothing came through
+    rate: float  # else the share of packets that it lost while it was bad
+    lost: int
+    since_us: float
+    until_us: float  # of the last loss
+    paths: int  # that were set aside for it
+    queue_pairs: int
+    back: int  # of those paths that were believed again
+    back_us: float | None  # when the last of them was
+    nats: float
+
+
+def joined(fabric: Fabric, findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings, those that belong together as one."""
+    return _transceivers(fabric, _both_ways(findings))
+
+
+def plain(where: str) -> str:
+    """Return a link's name without its direction."""
+    return where.replace(" > ", " - ").replace(" < ", " - ")
+
+
+def _at_once(one: Finding, other: Finding) -> bool:
+    last = max(one.until_us, other.until_us)
+    return abs(one.since_us - other.since_us) <= NEARLY * last
+
+
+def _both_ways(findings: Iterable[Finding]) -> list[Finding]:
+    found: list[Finding] = []
+    for one in findings:
+        for i, other in enumerate(found):
+            if (
+                one.kind == other.kind == causes.LINK
+                and not (one.one_of or other.one_of)
+                and plain(one.where) == plain(other.where)
+                and one.where != other.where
+                and _at_once(one, other)
+            ):
+                found[i] = _sum([other, one], plain(one.where), causes.LINK, other.ends)
+                break
+        else:
+            found.append(one)
+    return found
+
+
+def _transceivers(fabric: Fabric, findings: list[Finding]) -> list[Finding]:
+    left = list(findings)
+    found: list[Finding] = []
+    while True:
+        shared: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        for i, finding in enumerate(left):
+            for name in {plain(each) for each in (finding.where, *finding.one_of)}:
+                for transceiver in _transceivers_of(fabric, name):
+                    shared[transceiver].append((i, name))
+        best, links, mine = "", 0, []
+        for name, members in shared.items():
+            together = [(i, link) for i, link in members if _at_once(left[i], left[members[0][0]])]
+            n = len({link for _, link in together})
+            if n > links:
+                best, links, mine = name, n, sorted({i for i, _ in together})
+        if links < LINKS_MIN:
+            return found + left
+        found.append(_sum([left[i] for i in mine], best, "transceiver", ()))
+        left = [finding for i, finding in enumerate(left) if i not in mine]
+
+
+def _transceivers_of(fabric: Fabric, link: str) -> list[str]:
+    """The transceivers at both ends of a link; none of a place that is no link."""
+    if places.kind_of(link) not in ("nic", "link"):
+        return []
+    found = []
+    for port in places.links(fabric, link)[:2].tolist():
+        switch = int(fabric.port_switch[port])
+        if switch < 0:
+            if fabric.n_planes > LINKS_MIN:
+                number = port % fabric.n_planes // LINKS_DEFAULT
+                found.append(f"nic {fabric.port_nic[port]} transceiver {number}")
+            continue
+        n_down = int(fabric.sw_first_up[switch] - fabric.sw_first_down[switch])
+        own = port - int(fabric.sw_first_down[switch])
+        below = -(-n_down // LINKS_DEFAULT)
+        number = own // LINKS_DEFAULT if own < n_down else below + (own - n_down) // LINKS_DEFAULT
+        found.append(f"{fabric.switch_name(switch)} transceiver {number}")
+    return found
+
+
+def _sum(parts: Sequence[Finding], where: str, kind: str, ends: tuple[str, ...]) -> Finding:
+    return replace(
+        parts[0],
+        where=where,
+        kind=kind,
+        one_of=(),
+        ends=ends,
+        dead=all(part.dead for part in parts),
+        rate=max(part.rate for part in parts),
+        lost=sum(part.lost for part in parts),
+        since_us=min(part.since_us for part in parts),
+        until_us=max(part.until_us for part in parts),
+        paths=sum(part.paths for part in parts),
+        queue_pairs=max(part.queue_pairs for part in parts),
+        back=sum(part.back for part in parts),
+        back_us=max((part.back_us for part in parts if part.back_us is not None), default=None),
+        nats=round(sum(part.nats for part in parts), 1),
+    )

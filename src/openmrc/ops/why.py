@@ -1,0 +1,360 @@
+"""Why a run was slow, or died: places that lost packets, from what its senders know, in words.
+
+Faults come at different times, so each bin of time is looked at by itself, and all of them
+together. What is dead shows in a bin, what loses a little only in all. A place is told of once, and
+not at all if others that were told of explain most of its losses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.errors import InputError
+from openmrc.fabric import places
+from openmrc.fabric.model import Fabric
+from openmrc.ops import causes, together
+from openmrc.ops.localise import Rules, Verdict, localise
+from openmrc.ops.records import Record
+from openmrc.ops.together import Finding
+from openmrc.units import US, fmt_time
+
+if TYPE_CHECKING:
+    import polars as pl
+
+# A run has some thousand links and a few dozen bins: a chance of 10^-9 each is enough.
+RULES = Rules(alarm=20.0, margin=5.0)
+DEAD_PART = 0.5  # of losses that were probes of paths that carried nothing any more
+BINS_MAX = 64  # looked at one by one
+OTHERS_MAX = 3  # of "one of these" in a sentence
+TOLD_MAX = 4  # places in the paragraph; --json has all
+LATE = 1.02  # a step that took longer than this, over the median, is late
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is to be said of one transport."""
+
+    transport: str
+    knows: bool  # whether its senders keep an account of paths
+    findings: tuple[Finding, ...]
+    text: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that `mrc why --json` prints."""
+        return {
+            "transport": self.transport,
+            "paths_known": self.knows,
+            "nothing_broke": self.knows and not self.findings,
+            "findings": [asdict(finding) for finding in self.findings],
+            "text": self.text,
+        }
+
+
+def why(
+    record: Record, job: str | None = None, step: int | None = None, since_us: float = 0.0
+) -> Answer:
+    """Return why a run was slow: as a whole, from a time on, in a step, or for a job.
+
+    Raises `InputError` for a job or step that is not there.
+    """
+    from_us, until_us = _window(record, step, since_us)
+    flows = _flows_of(record, job)
+    opening = _opening(record, flows, job, step)
+    if record.events is None:
+        return Answer(record.name, False, (), f"{opening} {_unknown(record)}")
+    rows = _during(record.paths, "first_us", "last_us", from_us, until_us)
+    qps = None if job is None else set(flows["qp"].to_list())
+    seen = Record(**{**vars(record), "paths": rows})
+    told = (_told(seen, verdict, mine, qps) for verdict, mine in _verdicts(seen))
+    findings = tuple(sorted(together.joined(record.fabric, told), key=_harm))
+    return Answer(
+        record.name, True, findings, f"{opening} {_words(record, seen, findings, job, flows)}"
+    )
+
+
+# --- where
+
+
+def _verdicts(record: Record) -> list[tuple[Verdict, npt.NDArray[np.bool_]]]:
+    """Verdicts with the rows of paths that they are about."""
+    bins = record.bins()
+    if not bins:
+        return []
+    fabric = record.fabric
+    whole = [begin for begin in _all_bins(record) if bins[0] <= begin <= bins[-1]]
+    found = localise(fabric, record.evidence(whole), RULES)
+    step = -(-len(bins) // BINS_MAX)
+    if len(bins) > 1:
+        for begin in bins[::step]:
+            found += localise(fabric, record.evidence([begin]), RULES)
+    crossed = causes.of_routes(fabric, record.routes(record.paths))
+    lost = record.paths["lost"].to_numpy()
+    taken = np.zeros(len(lost), np.bool_)
+    told: list[tuple[Verdict, npt.NDArray[np.bool_]]] = []
+    for verdict in sorted(found, key=lambda each: (not each.is_sure, -each.nats)):
+        mine = (crossed == verdict.cause).any(axis=0)
+        if 2 * lost[mine & ~taken].sum() <= lost[mine].sum():
+            continue
+        told.append((verdict, mine & ~taken))
+        taken |= mine
+    return told
+
+
+def _all_bins(record: Record) -> list[float]:
+    found: list[float] = record.links["from_us"].unique().sort().to_list()
+    return sorted({*found, *record.bins()})
+
+
+def _told(
+    record: Record, verdict: Verdict, mine: npt.NDArray[np.bool_], qps: set[int] | None
+) -> Finding:
+    import polars as pl
+
+    fabric, rows = record.fabric, record.paths.filter(pl.Series(mine))
+    unused = rows.filter(pl.col("lost") > pl.col("sent"))["lost"].sum()
+    lost = int(rows["lost"].sum())
+    assert record.events is not None
+    keys = rows.select("qp", "ev").unique()
+    if qps is not None:
+        keys = keys.filter(pl.col("qp").is_in(sorted(qps)))
+    events = record.events.join(keys, on=["qp", "ev"], how="semi")
+    aside = events.filter(pl.col("event").is_in(["set aside", "plane silent"]))
+    back = events.filter(pl.col("event") == "back")
+    first = aside["t_us"].min() if len(aside) and qps is None else rows["first_us"].min()
+    window = [b for b in _all_bins(record) if rows["from_us"].min() <= b <= rows["from_us"].max()]  # type: ignore[operator]
+    crossed = int(record.evidence(window).crossed[verdict.cause])
+    is_link = verdict.kind == causes.LINK
+    ends = causes.ends(fabric, verdict.cause) if is_link else ()
+    return Finding(
+        where=verdict.where,
+        kind=verdict.kind,
+        one_of=tuple(causes.name(fabric, cause) for cause in verdict.one_of),
+        ends=tuple(f"{end.device} port {end.port}" for end in ends),
+        dead=bool(unused >= DEAD_PART * lost),
+        rate=lost / max(crossed, lost, 1),
+        lost=lost,
+        since_us=float(first),  # type: ignore[arg-type]
+        until_us=float(rows["last_us"].max()),  # type: ignore[arg-type]
+        paths=len(aside.select("qp", "ev").unique()),
+        queue_pairs=keys["qp"].n_unique(),
+        back=len(back.select("qp", "ev").unique()),
+        back_us=float(back["t_us"].max()) if len(back) else None,  # type: ignore[arg-type]
+        nats=round(verdict.nats, 1),
+    )
+
+
+# --- when, and whose
+
+
+def _window(record: Record, step: int | None, since_us: float) -> tuple[float, float]:
+    import polars as pl
+
+    if step is None:
+        return since_us, float("inf")
+    steps = record.steps
+    if steps is None or not len(steps):
+        raise InputError("--step: the run has no steps; only training has")
+    if not 1 <= step <= len(steps):
+        raise InputError(f"--step {step}: there are steps 1 to {len(steps)}")
+    ends = [0.0, *steps.sort("step").with_columns(pl.col("end_us").fill_null(1e30))["end_us"]]
+    return max(since_us, ends[step - 1]), ends[step]
+
+
+def _during(
+    rows: pl.DataFrame, first: str, last: str, from_us: float, until_us: float
+) -> pl.DataFrame:
+    import polars as pl
+
+    return rows.filter((pl.col(last) >= from_us) & (pl.col(first) <= until_us))
+
+
+def _flows_of(record: Record, job: str | None) -> pl.DataFrame:
+    import polars as pl
+
+    if job is None:
+        return record.flows
+    jobs = [name for name in record.flows["job"].unique().sort().to_list() if name is not None]
+    if job not in jobs:
+        there = ", ".join(jobs) if jobs else "none"
+        raise InputError(f"--job {job}: is not there; the run's jobs: {there}")
+    return record.flows.filter(pl.col("job") == job)
+
+
+# --- in words
+
+
+def _opening(record: Record, flows: pl.DataFrame, job: str | None, step: int | None) -> str:
+    """What happened, before why."""
+    if step is not None and record.steps is not None:
+        return _of_step(record.steps, step)
+    whole, failed = len(flows), int(flows["failed"].sum())
+    open_ = int(flows["done_us"].is_null().sum()) - failed
+    who = record.name if job is None else f"{job} ({record.name})"
+    if failed or open_:
+        parts = [f"{failed} failed"] * bool(failed) + [f"{open_} never ended"] * bool(open_)
+        return f"{who}: of {whole:,} flows {' and '.join(parts)}."
+    took = float(flows["done_us"].max())  # type: ignore[arg-type]
+    took -= float(flows["start_us"].min()) if job is not None else 0.0  # type: ignore[arg-type]
+    said = f"{who} took {_time(took)}"
+    slowdown = record.summary.get("slowdown_p100")
+    if job is None and slowdown is not None:
+        said += f", {slowdown:.2f} times as long as a perfect network would"
+    return said + "."
+
+
+def _of_step(steps: pl.DataFrame, step: int) -> str:
+    took = steps["step_us"].to_list()[step - 1]
+    if took is None:
+        return f"Step {step} never ended."
+    usual = float(steps["step_us"].median())  # type: ignore[arg-type]
+    if took <= LATE * usual:
+        return f"Step {step} took {_time(took)}, as long as others."
+    return f"Step {step} took {_time(took)}, {_time(took - usual)} longer than the median."
+
+
+def _unknown(record: Record) -> str:
+    again = record.summary["packets"]["retransmitted"]
+    return (
+        f"{again:,} packets were sent again. Senders of this transport keep no account of paths, so"
+        " endpoints cannot say where; probes could (mrc's own paths do)."
+    )
+
+
+def _words(
+    record: Record,
+    seen: Record,
+    findings: Sequence[Finding],
+    job: str | None,
+    flows: pl.DataFrame,
+) -> str:
+    parts = [_sentence(record, finding) for finding in findings[:TOLD_MAX]]
+    if len(findings) > TOLD_MAX:
+        parts.append(_rest(findings[TOLD_MAX:]))
+    if not findings:
+        parts.append("Nothing broke" + _trifles(seen))
+    congestion = _congestion(record, flows)
+    if congestion:
+        parts.append(congestion)
+    errors = len(record.summary["qp_errors"])
+    if errors:
+        parts.append(f"{errors} ends of queue pairs went to error.")
+    elif findings:
+        parts.append("No queue pair failed.")
+    return " ".join(parts)
+
+
+def _sentence(record: Record, it: Finding) -> str:
+    """What one place did, and what senders did about it."""
+    place = _spoken(record.fabric, it.where)
+    if it.one_of:
+        others = [_spoken(record.fabric, name) for name in it.one_of[:OTHERS_MAX]]
+        more = f" or {len(it.one_of) - OTHERS_MAX} more" if len(it.one_of) > OTHERS_MAX else ""
+        place = f"One of {place}, {', '.join(others)}{more}"
+    span = f"from {_time(it.since_us)} to {_time(it.until_us)}"
+    if it.dead:
+        over = it.back and it.back == it.paths
+        what = f"{place} let nothing through {span if over else span.partition(' to ')[0] + ' on'}"
+    elif it.lost == 1:
+        what = f"{place} lost one packet at {_time(it.since_us)}"
+    else:
+        what = f"{place} lost {_percent(it.rate)} of packets {span}"
+    if not it.paths:
+        return f"{what[0].upper()}{what[1:]}: {it.lost:,} packets, sent again on the same paths."
+    pairs = f"{it.queue_pairs:,} queue pair{'s' * (it.queue_pairs != 1)}"
+    paths = f"{it.paths:,} path{'s' * (it.paths != 1)} of {pairs}"
+    were = "were" if it.paths != 1 else "was"
+    if it.back == 0:
+        after = "none is back" if it.paths != 1 else "it is not back"
+    elif it.back < it.paths:
+        after = f"{it.back} of them are back, the last since {_time(it.back_us or 0)}"
+    else:
+        after = f"{'all are' if it.paths != 1 else 'it is'} back since {_time(it.back_us or 0)}"
+    ends = f" Its ends: {' and '.join(it.ends)}." if it.ends and not it.one_of else ""
+    return f"{what[0].upper()}{what[1:]}; {paths} {were} set aside, and {after}.{ends}"
+
+
+def _harm(it: Finding) -> tuple[bool, int, int]:
+    """What is told first: what is sure, then what was set aside for it, then what it lost."""
+    return bool(it.one_of), -it.paths, -it.lost
+
+
+def _rest(findings: Sequence[Finding]) -> str:
+    sure = sum(not it.one_of for it in findings)
+    lost = sum(it.lost for it in findings)
+    unsure = len(findings) - sure
+    places_ = [f"{sure} more place{'s' * (sure != 1)}"] * bool(sure)
+    places_ += [f"{unsure} that cannot be told from others"] * bool(unsure)
+    return f"{' and '.join(places_).capitalize()} lost {lost:,} packets or probes (--json)."
+
+
+def _spoken(fabric: Fabric, where: str) -> str:
+    """A place as people say it, the end that sends first: "plane 3 t0 5 to t1 2"."""
+    if " > " not in where and " < " not in where:
+        return where
+    sender, receiver = causes.ends(fabric, int(places.links(fabric, where)[0]))
+    far = receiver.device
+    if sender.device.startswith("plane") and far.startswith("plane"):
+        far = " ".join(far.split()[2:])
+    return f"{sender.device} to {far}"
+
+
+def _trifles(record: Record) -> str:
+    """What happened and is no damage."""
+    import polars as pl
+
+    assert record.events is not None
+    kinds = record.events["event"]
+    lost = int(record.paths["lost"].sum()) if len(record.paths) else 0
+    late = int((kinds == "false alarm").sum())
+    marked = int((kinds == "congested").sum())
+    if lost == 0 and late == 0 and marked == 0:
+        return ": no path lost a packet."
+    parts = []
+    if lost:
+        aside = len(
+            record.events.filter(pl.col("event") == "set aside").select("qp", "ev").unique()
+        )
+        parts.append(
+            f"{lost} packet{'s' * (lost != 1)} on {max(aside, 1)} path{'s' * (aside > 1)} count as"
+            " lost, too few to blame a place"
+        )
+    if late:
+        parts.append(f"{late} packets came late and were taken for lost")
+    if marked:
+        parts.append(f"{marked} paths were left for their marks")
+    return f": {'; '.join(parts)}."
+
+
+def _congestion(record: Record, flows: pl.DataFrame) -> str:
+    """Trims are queues that were full, not damage."""
+    import polars as pl
+
+    packets = record.summary["packets"]
+    trimmed = packets["trimmed"]
+    if not trimmed:
+        return ""
+    share = trimmed / max(packets["data"], 1)
+    said = f"{trimmed:,} packets were trimmed, {_percent(share)} of all"
+    again = flows.group_by("dst").agg(pl.col("retransmitted").sum()).sort("retransmitted")
+    if len(again):
+        dst, most = (again[name].to_list()[-1] for name in ("dst", "retransmitted"))
+        total = int(again["retransmitted"].sum())
+        if total and most >= 0.5 * total:
+            said += f", most of them for nic {dst}"
+    return said + ": queues were full there, which is congestion and no damage."
+
+
+def _time(us: float) -> str:
+    """To four figures."""
+    ps = round(us * US)
+    keep = 10 ** max(0, len(str(ps)) - 4)
+    return fmt_time(round(ps / keep) * keep)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2g} %" if share < 0.995 else "all"

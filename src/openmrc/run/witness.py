@@ -1,0 +1,322 @@
+"""What the senders of a run know of their paths, noted while it runs: the ground of `mrc why`.
+
+MRC's senders keep an account of each path: how many packets took it, when it was set aside and when
+it was believed again, and which probes of it were not answered (rows 10 and 11 of the choices). A
+real NIC tells its controller such things as EV events. Nothing here is known to switches
+only, and nothing comes from the faults of the scenario.
+
+A `Witness` is asked at intervals that widen with the run, reads the senders' arrays and writes
+nothing into them. What was lost is summed by path and bin of time, what was sent by directed link
+and bin; there are at most `BINS_MAX` bins, for neighbours are joined when these are used up.
+
+A path is set aside for a loss; or because its plane is silent as a whole, which says nothing of the
+path itself until its probes stay unanswered; or because it met mark after mark, which is
+congestion and no loss.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.engine import state as es
+from openmrc.engine.ev import ASSUMED_BAD
+from openmrc.fabric.model import IntArray, LongArray
+from openmrc.run.ways import routes
+
+Array = npt.NDArray[Any]
+
+BINS_MAX = 32
+BIN_CELLS_MAX = 2**20  # bins times directed ports: where there are many, bins are fewer
+LOOKS_A_BIN = 8
+EVENTS_MAX = 2**19  # later ones are only counted
+EVS_MAX = 2**23  # of a run that is watched: some 40,000 queue pairs
+EVS_AT_ONCE = 2**18
+
+SET_ASIDE, CONGESTED, SILENT, BACK, FALSE_ALARM = range(5)
+EVENTS = ("set aside", "congested", "plane silent", "back", "false alarm")
+
+
+class Testimony(NamedTuple):
+    """What was noted; times in ps, and a column each."""
+
+    bin_ps: int
+    end_ps: int
+    events: dict[str, Array]  # at_ps, qp, src, dst, ev, event (a number of `EVENTS`)
+    events_left_out: int
+    lossy: dict[str, Array]  # by bin and path that lost: bin, qp, src, dst, ev, sent, lost, ...
+    sent: LongArray  # [bins, ports] packets put on paths across each directed port
+
+
+class Witness:
+    """Reads the senders of a world. `take` is due at `due_ps`; `testimony` may come at any time."""
+
+    def __init__(self, world: Any) -> None:
+        self._world, self._fabric = world, world.fabric
+        engine = world.engine
+        self._ends = np.asarray(world.ends.sender, np.int64)
+        q = engine.qp[self._ends]
+        self._ev0 = np.asarray(q.ev0, np.int64)
+        self._n_evs = np.asarray(q.n_evs, np.int64)
+        self._base_rtt_ps = int(np.asarray(q.base_rtt).max(initial=0)) or int(
+            world.values.base_rtt_ps
+        )
+        n_evs = len(engine.ev)
+        self._demoted_at = np.full(n_evs, np.iinfo(np.int64).min)
+        self._demotions = np.zeros(n_evs, np.int16)
+        self._unanswered = np.zeros(n_evs, np.int8)
+        self._bad = np.zeros(n_evs, np.bool_)
+        self._used = np.zeros(n_evs, np.int32)  # when the bin under way began
+        self._counts = self._of_qps()
+        n_ports = self._fabric.n_ports
+        self._bins_max = max(2, min(BINS_MAX, BIN_CELLS_MAX // n_ports)) & ~1
+        self._sent = np.zeros((self._bins_max, n_ports), np.int64)
+        self._sent_before = np.zeros(n_ports, np.int64)
+        self._n_bins, self._looks = 0, 0
+        self.look_ps = self._base_rtt_ps
+        self._lost: list[dict[str, Array]] = []  # of the bin under way
+        self._lossy: list[dict[str, Array]] = []
+        self._events: list[dict[str, Array]] = []
+        self._n_events, self._left_out, self._looked_ps = 0, 0, 0
+
+    @property
+    def bin_ps(self) -> int:
+        """Width of a bin."""
+        return self.look_ps * LOOKS_A_BIN
+
+    @property
+    def due_ps(self) -> int:
+        """When the next look is due."""
+        return self._n_bins * self.bin_ps + (self._looks + 1) * self.look_ps
+
+    def take(self) -> None:
+        """The simulated time is `due_ps`: note what there is to note."""
+        self._look(self.due_ps)
+        self._looks += 1
+        if self._looks == LOOKS_A_BIN:
+            self._close()
+
+    def testimony(self) -> Testimony:
+        """All up to now. The run does not go on afterwards."""
+        end_ps = int(self._world.net.ctl[0].now)
+        self._look(end_ps)
+        self._close()
+        lossy = _columns(self._lossy, ("bin", "ev_at", "sent", "lost", "first_ps", "last_ps"))
+        return Testimony(
+            self.bin_ps,
+            end_ps,
+            self._named(_columns(self._events, ("at_ps", "ev_at", "event"))),
+            self._left_out,
+            self._named(lossy),
+            self._sent[: self._n_bins],
+        )
+
+    # --- a look
+
+    def _of_qps(self) -> Array:
+        """[5, QPs] what tells that something has happened to a queue pair's paths."""
+        q = self._world.engine.qp
+        lost = np.asarray(q.n_inferred) + np.asarray(q.n_timeouts)
+        names = ("n_bad", "n_bad_total", "n_revived", "n_false")
+        counts = [np.asarray(q[name])[self._ends] for name in names]
+        return np.stack([*counts, lost[self._ends]]).astype(np.int64)
+
+    def _look(self, now_ps: int) -> None:
+        counts, before = self._of_qps(), self._counts
+        self._counts = counts
+        which = np.flatnonzero((counts != before).any(axis=0) | (counts[0] > 0))
+        if not len(which):
+            self._looked_ps = now_ps
+            return
+        n = self._n_evs[which]
+        qp = np.repeat(which, n)
+        at = np.repeat(self._ev0[which] - (np.cumsum(n) - n), n) + np.arange(int(n.sum()))
+        e = self._world.engine.ev[at]
+        bad = np.asarray(e.state) == ASSUMED_BAD
+        demoted_at, demotions = np.asarray(e.demoted_at), np.asarray(e.demotions)
+        demoted = (demoted_at > self._demoted_at[at]) & (demoted_at >= 0)
+        more = demotions.astype(np.int64) - self._demotions[at]
+        blamed = demoted & (more != 0)  # what a silent plane sets aside is not counted
+        lost, congested = self._losses(qp, blamed, np.maximum(more, 1), counts - before, e)
+        back = (self._bad[at] | demoted) & ~bad
+        acquitted = self._acquitted(qp, back, (counts - before)[3])
+        new = self._unanswered_probes(at, e, bad, demoted)
+
+        self._demoted_at[at] = np.where(demoted, demoted_at, self._demoted_at[at])
+        self._demotions[at], self._bad[at] = demotions, bad
+        self._note(at[lost > 0], demoted_at[lost > 0], SET_ASIDE)
+        self._note(at[congested], demoted_at[congested], CONGESTED)
+        silent = demoted & ~blamed
+        self._note(at[silent], demoted_at[silent], SILENT)
+        self._note(at[back & ~acquitted], now_ps, BACK)
+        self._note(at[acquitted], now_ps, FALSE_ALARM)
+
+        total = lost + new - acquitted
+        rows = np.flatnonzero(total)
+        first = np.where(lost > 0, demoted_at, now_ps)[rows]
+        last = np.where(new > 0, now_ps, demoted_at)[rows]
+        columns = {"ev_at": at, "lost": total}
+        self._lost.append(
+            {name: column[rows] for name, column in columns.items()}
+            | {"first_ps": first, "last_ps": last}
+        )
+        self._note_unblamed(qp, at, lost, counts - before, now_ps)
+        self._looked_ps = now_ps
+
+    def _losses(
+        self, qp: LongArray, blamed: Array, times: LongArray, changes: Array, e: Any
+    ) -> tuple[LongArray, Array]:
+        """Losses of each path, and whether it was left for its marks alone.
+
+        A queue pair that has judged fewer packets lost than it has set paths aside left some of
+        them for their marks: those that were marked last.
+        """
+        judged = changes[4]
+        asked = np.bincount(qp, blamed, len(judged))
+        marked = (np.asarray(e.marks) == 1) & (np.asarray(e.clean) == 0)
+        left = (judged[qp] == 0) | ((asked > judged)[qp] & marked)
+        congested = blamed & left
+        return np.where(blamed & ~left, times, 0), congested
+
+    def _note_unblamed(
+        self, qp: LongArray, at: LongArray, lost: LongArray, changes: Array, now_ps: int
+    ) -> None:
+        """Note losses for which no path was set aside, such as those of a plane's only path: slots
+        keep the EV of a transmission that was judged lost.
+        """
+        blamed = np.bincount(qp, lost, changes.shape[1]).astype(np.int64)
+        left = changes[4] - changes[3] - blamed
+        engine, guilty = self._world.engine, set(at[lost > 0].tolist())
+        for which in np.flatnonzero(left > 0).tolist():
+            q = engine.qp[self._ends[which]]
+            slots = engine.slot[int(q.slot0) : int(q.slot0 + q.slot_mask) + 1]
+            again = (np.asarray(slots.past) & es.INFERRED != 0) & (np.asarray(slots.bad_ev) >= 0)
+            again &= np.asarray(slots.sent_at) > self._looked_ps
+            paths = int(q.ev0) + np.asarray(slots.bad_ev)[again].astype(np.int64)
+            found = [path for path in paths.tolist() if path not in guilty][: int(left[which])]
+            if found:
+                when = np.full(len(found), now_ps)
+                one = {"ev_at": np.array(found), "lost": np.ones(len(found), np.int64)}
+                self._lost.append(one | {"first_ps": when, "last_ps": when})
+
+    def _acquitted(self, qp: LongArray, back: Array, alarms: LongArray) -> Array:
+        """Which paths are back because their loss was none: of each queue pair so many."""
+        rank = np.cumsum(back) - back
+        first = np.full(len(alarms) + 1, len(qp))
+        np.minimum.at(first, qp, rank)
+        found: Array = back & (rank - first[qp] < alarms[qp])
+        return found
+
+    def _unanswered_probes(self, at: LongArray, e: Any, bad: Array, demoted: Array) -> LongArray:
+        """Probes of each path that stayed without an answer since the last look: each doubles the
+        time until the next one (row 11).
+        """
+        doubled = np.rint(np.log2(np.maximum(np.asarray(e.spacing) / (2 * self._base_rtt_ps), 1)))
+        now = np.where(bad, doubled, 0).astype(np.int8)
+        before = np.where(demoted, 0, self._unanswered[at])
+        self._unanswered[at] = now
+        return np.maximum(now.astype(np.int64) - before, 0)
+
+    def _note(self, at: LongArray, when: Any, event: int) -> None:
+        room = max(EVENTS_MAX - self._n_events, 0)
+        self._left_out += max(len(at) - room, 0)
+        at, when = at[:room], np.broadcast_to(when, at.shape)[:room]
+        self._n_events += len(at)
+        if len(at):
+            kind = np.full(len(at), event, np.int8)
+            self._events.append({"at_ps": when.astype(np.int64), "ev_at": at, "event": kind})
+
+    # --- bins
+
+    def _close(self) -> None:
+        """The bin under way is over."""
+        used = np.asarray(self._world.engine.ev.used).astype(np.int32)
+        sent = self._across(used)
+        self._sent[self._n_bins] = sent - self._sent_before
+        self._sent_before = sent
+        lost = _columns(self._lost, ("ev_at", "lost", "first_ps", "last_ps"))
+        if len(lost["ev_at"]):
+            paths, which = np.unique(lost["ev_at"], return_inverse=True)
+            self._lossy.append(
+                _by_path(which, lost, len(paths))
+                | {
+                    "bin": np.full(len(paths), self._n_bins),
+                    "ev_at": paths,
+                    "sent": (used - self._used)[paths].astype(np.int64),
+                }
+            )
+        self._lost, self._used, self._looks = [], used, 0
+        self._n_bins += 1
+        if self._n_bins == self._bins_max:
+            self._join()
+
+    def _join(self) -> None:
+        half = self._bins_max // 2
+        self._sent[:half] = self._sent[0::2] + self._sent[1::2]
+        self._sent[half:] = 0
+        self._n_bins = half
+        self.look_ps *= 2
+        names = ("bin", "ev_at", "sent", "lost", "first_ps", "last_ps")
+        rows = _columns(self._lossy, names)
+        key = rows["bin"] // 2 * len(self._bad) + rows["ev_at"]
+        keys, which = np.unique(key, return_inverse=True)
+        sent = np.bincount(which, rows["sent"], len(keys)).astype(np.int64)
+        joined = _by_path(which, rows, len(keys)) | {"sent": sent}
+        self._lossy = [joined | {"bin": keys // len(self._bad), "ev_at": keys % len(self._bad)}]
+
+    def _across(self, used: IntArray) -> LongArray:
+        """By directed port, the packets that took paths across it so far."""
+        total = np.zeros(self._fabric.n_ports)
+        active = np.flatnonzero(used)
+        active = active[self._qp_of(active) >= 0]
+        for part in np.array_split(active, max(1, len(active) // EVS_AT_ONCE)):
+            src, dst, evs = self._ends_of(part)
+            for column in routes(self._fabric, src, dst, evs).T:
+                there = column >= 0
+                total += np.bincount(column[there], used[part][there], len(total))
+        return total.astype(np.int64)
+
+    def _qp_of(self, at: LongArray) -> LongArray:
+        """The queue pair of the workload that these EVs belong to; -1 for a receiver's."""
+        order = np.argsort(self._ev0, kind="stable")
+        place = np.searchsorted(self._ev0[order], at, side="right") - 1
+        qp = order[np.maximum(place, 0)]
+        return np.where((place >= 0) & (at < self._ev0[qp] + self._n_evs[qp]), qp, -1)
+
+    def _ends_of(self, at: LongArray) -> tuple[Array, Array, Array]:
+        q = self._world.engine.qp
+        end = self._ends[self._qp_of(at)]
+        return (
+            np.asarray(q.nic)[end],
+            np.asarray(q.peer_nic)[end],
+            np.asarray(self._world.engine.ev.value)[at],
+        )
+
+    def _named(self, columns: dict[str, Array]) -> dict[str, Array]:
+        """Columns with queue pair, ends and EV in place of the place in the engine's arrays."""
+        at = columns.pop("ev_at")
+        src, dst, evs = self._ends_of(at)
+        return columns | {"qp": self._qp_of(at), "src": src, "dst": dst, "ev": evs}
+
+
+def can_tell(transport: Any, n_evs: int) -> bool:
+    """Whether senders of this transport keep an account of paths that have names."""
+    of_mrc = getattr(transport, "paths", "") == "mrc" and getattr(transport, "rules", "") != "peer"
+    return of_mrc and not transport.hashed and n_evs <= EVS_MAX
+
+
+def _by_path(which: LongArray, rows: dict[str, Array], n: int) -> dict[str, Array]:
+    """Losses added, first and last times, by path."""
+    first = np.full(n, np.iinfo(np.int64).max)
+    last = np.full(n, -1)
+    np.minimum.at(first, which, rows["first_ps"])
+    np.maximum.at(last, which, rows["last_ps"])
+    lost = np.bincount(which, rows["lost"], n).astype(np.int64)
+    return {"lost": np.maximum(lost, 0), "first_ps": first, "last_ps": last}
+
+
+def _columns(parts: list[dict[str, Array]], names: tuple[str, ...]) -> dict[str, Array]:
+    empty = np.zeros(0, np.int64)
+    return {name: np.concatenate([empty, *(part[name] for part in parts)]) for name in names}

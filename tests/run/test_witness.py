@@ -1,0 +1,173 @@
+"""What senders know of their paths, and what `mrc why` makes of it: runs that really happened."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from openmrc.cli.command import main
+from openmrc.report.result import Result, simulate
+from openmrc.run.tables import event_table, link_table, path_table
+
+BASE: dict[str, Any] = {
+    "seed": 5,
+    "fabric": {"nics": 16, "planes": 2, "t0_down": 4, "port_rate": "100Gbps"},
+    "workload": {"kind": "permutation", "size": "1MB"},
+}
+DEAD = {"at": "20us", "kind": "link-down", "where": "plane 1 t0 1 > t1 3"}
+
+
+def ran(**more: Any) -> Result:
+    return simulate({**BASE, **more}, sampled=True)
+
+
+@pytest.fixture(scope="module")
+def dead() -> Result:
+    return ran(fault=[DEAD])
+
+
+@pytest.fixture(scope="module")
+def healthy() -> Result:
+    return ran()
+
+
+def test_packets_across_links_are_those_that_senders_sent(healthy: Result) -> None:
+    (run,) = healthy.transports
+    fabric = healthy.scenario.build()[0]
+    links = healthy.links
+    own = links.filter(pl.col("port") < fabric.n_nics * fabric.n_planes)
+    packets = run.summary()["packets"]
+    assert own["packets"].sum() == packets["data"] + packets["retransmitted"]
+    last = links.filter(pl.Series(fabric.port_last_hop[links["port"].to_numpy()]))
+    assert last["packets"].sum() == own["packets"].sum()
+    assert len(healthy.events) == len(healthy.paths) == 0
+
+
+def test_watching_changes_nothing(dead: Result) -> None:
+    alone = simulate({**BASE, "fault": [DEAD]})
+    assert alone.transports[0].testimony is None
+    assert alone.flows.equals(dead.flows)
+    assert event_table(alone.transports[0]).columns == dead.events.columns
+    assert len(path_table(alone.transports[0])) == len(link_table(alone.transports[0])) == 0
+
+
+def test_paths_that_are_set_aside_are_those_across_the_dead_link(dead: Result) -> None:
+    (run,) = dead.transports
+    fabric = dead.scenario.build()[0]
+    (port,) = (p for p in range(fabric.n_ports) if fabric.port_name(p) == DEAD["where"])
+    aside = dead.events.filter(pl.col("event") == "set aside")
+    assert len(aside) == run.counters["assumed_bad"] > 0
+    for row in aside.iter_rows(named=True):
+        assert port in fabric.route(row["src"], row["dst"], row["ev"])
+        assert row["t_us"] > 20
+    assert set(dead.paths["ev"].to_list()) == set(aside["ev"].to_list())
+
+
+def test_bins_are_joined_and_nothing_is_lost_by_it(
+    monkeypatch: pytest.MonkeyPatch, dead: Result
+) -> None:
+    monkeypatch.setattr("openmrc.run.witness.BINS_MAX", 2)
+    monkeypatch.setattr("openmrc.run.witness.LOOKS_A_BIN", 1)
+    coarse = ran(fault=[DEAD])
+    assert coarse.links["from_us"].n_unique() <= 2
+    assert coarse.links["packets"].sum() == dead.links["packets"].sum()
+    assert set(coarse.paths["ev"].to_list()) == set(dead.paths["ev"].to_list())
+
+
+def test_events_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("openmrc.run.witness.EVENTS_MAX", 1)
+    (run,) = ran(fault=[DEAD]).transports
+    assert run.testimony is not None
+    kept = len(run.testimony.events["at_ps"])
+    assert kept == 1
+    assert kept + run.testimony.events_left_out >= run.counters["assumed_bad"]
+
+
+def test_who_keeps_no_account_of_paths_is_not_watched() -> None:
+    (single,) = ran(transport={"paths": "oblivious"}).transports
+    assert single.testimony is None
+
+
+def why(result: Result, directory: Path, capsys: Any, *options: str) -> Any:
+    result.save(directory)
+    capsys.readouterr()
+    assert main(["why", str(directory), "--json", *options]) == 0
+    return json.loads(capsys.readouterr().out)["transports"]
+
+
+def test_a_dead_link_is_named_with_its_direction_and_its_time(
+    dead: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (answer,) = why(dead, tmp_path, capsys)
+    (finding,) = answer["findings"]
+    could_be = {finding["where"], *finding["one_of"]}
+    assert DEAD["where"] in could_be
+    assert 20 < finding["since_us"] < 60
+    assert answer["nothing_broke"] is False
+
+
+def test_the_answer_does_not_read_what_was_planned_to_break(
+    dead: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = why(dead, tmp_path, capsys)
+    plan = tmp_path / "scenario.toml"
+    text = plan.read_text(encoding="utf-8")
+    plan.write_text(text.partition("[[fault]]")[0], encoding="utf-8")
+    assert "link-down" in text
+    assert main(["why", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["transports"] == before
+
+
+def test_nothing_broke_where_nothing_did(
+    healthy: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (answer,) = why(healthy, tmp_path, capsys)
+    assert answer["nothing_broke"] is True
+    assert answer["text"].endswith("Nothing broke: no path lost a packet.")
+
+
+def test_congestion_is_no_damage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    incast = ran(workload={"kind": "incast", "n": 12, "size": "500kB"})
+    (answer,) = why(incast, tmp_path, capsys)
+    assert answer["nothing_broke"] is True
+    assert incast.transports[0].counters["trimmed"] > 100
+    assert "which is congestion and no damage" in answer["text"]
+    assert "most of them for nic 0" in answer["text"]
+
+
+def test_a_step_a_job_or_a_time_that_is_not_there_is_refused(
+    dead: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dead.save(tmp_path)
+    for options, said in (
+        (["--job", "a"], "--job a: is not there; the run's jobs: none"),
+        (["--step", "3"], "--step: the run has no steps; only training has"),
+        (["--since", "3"], "--since: '3' has no unit"),
+        (["--transport", "x"], "--transport x: is not there; the run has mrc"),
+    ):
+        assert main(["why", str(tmp_path), *options]) == 2
+        assert said in capsys.readouterr().err
+    assert main(["why", str(tmp_path / "no")]) == 2
+    assert "has no summary.json; name a directory" in capsys.readouterr().err
+    (tmp_path / "summary.json").write_text("[]", encoding="utf-8")
+    assert main(["why", str(tmp_path)]) == 2
+    assert "is not what mrc run --out writes" in capsys.readouterr().err
+
+
+def test_what_was_lost_before_a_time_is_left_out(
+    dead: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (answer,) = why(dead, tmp_path, capsys, "--since", "1ms")
+    assert answer["findings"] == []
+
+
+def test_who_knows_no_paths_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lossy = {"at": "0us", "kind": "link-loss", "where": "nic 3 plane 0", "rate": 0.05}
+    oblivious = ran(transport={"paths": "oblivious"}, fault=[lossy])
+    (answer,) = why(oblivious, tmp_path, capsys)
+    assert (answer["paths_known"], answer["nothing_broke"]) == (False, False)
+    assert "endpoints cannot say where" in answer["text"]
