@@ -207,6 +207,19 @@ def test_what_one_pair_sees_alone_is_one_of_several() -> None:
     }
 
 
+def test_a_switch_of_which_one_cable_is_used_may_be_that_cable() -> None:
+    pairs = [(a, b) for a in range(24, 32) for b in range(0, 64, 8) if b != 24]
+    pairs += [(b, a) for a, b in pairs]
+    found = localise(FABRIC, carried(pairs, dict.fromkeys(BOTH_WAYS, 1.0)))
+    assert "plane 1 t1 5" not in named(found)
+    could_be = {
+        causes.name(FABRIC, cause)
+        for verdict in found
+        for cause in (verdict.cause, *verdict.one_of)
+    }
+    assert set(BOTH_WAYS) <= could_be
+
+
 def test_probes_tell_what_one_pair_cannot() -> None:
     where = "plane 1 t0 0 > t1 5"
     both = evidence.joined([carried([(0, 63)], {where: 0.1}), probed({where: 0.1}, 10)])

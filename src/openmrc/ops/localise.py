@@ -42,6 +42,7 @@ WORSE = 0.1  # a cause that lost less than this share of what a suspect lost is 
 EXPLAINED = 0.98  # of a row's losses: no need to look at it again
 QUIET_PART = 0.25  # of the links; what they lose is taken for chance
 CHANCE_MAX = 1e-3
+ONE_LINK = 0.98  # of a device's losses: they may as well be those of the link
 LINKS_AFTER = 3  # rounds in which a device is taken apart
 PART_MAX = 0.5  # of what crosses a device: it loses more only as a whole
 OVER_AFTER = 10.0  # losses that would have been expected since the last one
@@ -430,10 +431,26 @@ class _Case:
                     float(self.lost[rows] @ blame),
                     rows[mostly] if mostly.any() else rows,
                     float(ahead.min(initial=np.inf)),
-                    tuple(rivals[ahead < rules.margin].tolist()),
+                    (*rivals[ahead < rules.margin].tolist(), *self._only_link(i, rows)),
                 )
             )
         return found
+
+    def _only_link(self, i: int, rows: LongArray) -> list[int]:
+        """Both directions of the one link by which nearly all losses of a device came, if there is
+        one: then nothing tells the device from its cable.
+        """
+        if self.suspects[i] < self.fabric.n_ports:
+            return []
+        reverse = self.fabric.port_reverse
+        own = np.zeros(self.fabric.n_ports + 1, np.bool_)
+        own[causes.links_of(self.fabric, int(self.suspects[i]))] = True
+        ports = self.columns[: self.seen.routes.shape[1], rows]
+        links = np.where(own[ports], np.minimum(ports, reverse[ports]), -1)
+        link = int(np.bincount(links[links >= 0]).argmax())
+        lost = self.lost[rows]
+        through = (links == link).any(axis=0)
+        return [link, int(reverse[link])] if lost[through].sum() >= ONE_LINK * lost.sum() else []
 
     def _verdict(
         self, i: int, lost: float, rows: LongArray, margin: float, one_of: Sequence[int]
