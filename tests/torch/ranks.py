@@ -67,7 +67,7 @@ def _rank(
 ) -> None:
     import torch.distributed as dist
 
-    os.environ.update(env)
+    os.environ.update({"OPENMRC_SHARED_MEMORY": "0", **env})
     try:
         dist.init_process_group(
             "mrc", init_method=f"file://{store}", rank=rank, world_size=n, timeout=TIMEOUT

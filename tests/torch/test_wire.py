@@ -29,11 +29,11 @@ def test_ranks_must_name_as_many_planes(monkeypatch: pytest.MonkeyPatch) -> None
         " OPENMRC_INTERFACES$"
     )
     with pytest.raises(InputError, match=why):
-        wire.open_wire(store, 0, 2)
+        wire.open_wire(store, 0, [1])
 
 
 def test_what_is_named_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENMRC_HOST", raising=False)
     monkeypatch.setenv(wire.INTERFACES_VARIABLE, "nothing0")
     with pytest.raises(InputError, match=r"^plane nothing0: no interface with an address"):
-        wire.open_wire(Told({"host/1": "elsewhere"}), 0, 2)
+        wire.open_wire(Told({"host/1": "elsewhere"}), 0, [1])

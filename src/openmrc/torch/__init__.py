@@ -2,6 +2,7 @@
 
 kernels      reductions, compiled
 memory       bytes of tensors, by address
+shared       ranks of one host: the same in memory that both have
 wire         the one function that opens the process's device
 pair         the queue pair to a peer: small messages in slots, large ones in place
 progress     what is posted, what has come, which operation goes on

@@ -67,7 +67,7 @@ def packed(h: Header) -> bytes:
     )
 
 
-def unpacked(slot: Bytes) -> Header:
+def unpacked(slot: Bytes | memoryview) -> Header:
     """Return the header that a slot begins with."""
     kind, group, lane, step, seq, n, addr, rkey, number = _HEADER.unpack(
         slot[: _HEADER.size].tobytes()

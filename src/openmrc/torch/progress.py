@@ -34,6 +34,7 @@ from openmrc.torch.pair import (
     Key,
     Pair,
 )
+from openmrc.torch.shared import Bell, Shared
 from openmrc.verbs.cq import CompletionQueue, WorkCompletion
 from openmrc.verbs.status import Opcode, Status
 
@@ -81,7 +82,9 @@ class Progress:
     """All messages of one process."""
 
     def __init__(self) -> None:
-        self.pairs: dict[int, Pair] = {}
+        self.pairs: dict[int, Pair | Shared] = {}
+        self.bell: Bell | None = None  # rung by ranks of this host
+        self._shared: list[Shared] = []
         self.gone: dict[int, BaseException] = {}  # nothing can be done with them any more
         self.departed: dict[int, BaseException] = {}  # left in order: what they sent is here
         self.ops: dict[Operation, None] = {}
@@ -123,9 +126,14 @@ class Progress:
 
     def start(self) -> None:
         """Begin."""
-        queues = {id(pair.cq): pair.cq for pair in self.pairs.values()}
+        wired = [pair for pair in self.pairs.values() if isinstance(pair, Pair)]
+        self._shared = [pair for pair in self.pairs.values() if isinstance(pair, Shared)]
+        if self.bell is not None:
+            self._poll.register(self.bell.fileno(), select.POLLIN)
+            self._driver_poll.register(self.bell.fileno(), select.POLLIN)
+        queues = {id(pair.cq): pair.cq for pair in wired}
         for cq in queues.values():
-            pairs = {pair.qp.qp_num: pair for pair in self.pairs.values() if pair.cq is cq}
+            pairs = {pair.qp.qp_num: pair for pair in wired if pair.cq is cq}
             self._by_qp.append((cq, pairs))
             self._poll.register(cq.fileno(), select.POLLIN)
             self._driver_poll.register(cq.fileno(), select.POLLIN)
@@ -167,6 +175,8 @@ class Progress:
                 for fd, _ in self._driver_poll.poll((BEHIND_S if behind else left_s) * 1000):
                     if fd == self._driver_fd:
                         os.eventfd_read(fd)
+                    else:
+                        self._heard(fd)
                 self._try()
         finally:
             self._driver = None
@@ -226,6 +236,8 @@ class Progress:
                     os.eventfd_read(fd)
                 elif (on_readable := self._watched.get(fd)) is not None:
                     on_readable()
+                else:
+                    self._heard(fd)
             with self._lock:
                 self._step()
                 now = time.monotonic()
@@ -248,7 +260,13 @@ class Progress:
         self._finish()
         return True
 
+    def _heard(self, fd: int) -> None:
+        if self.bell is not None and fd == self.bell.fileno():
+            self.bell.heard()
+
     def _step(self) -> None:
+        for near in self._shared:
+            near.look_away(False)
         while True:
             while self._inbox:
                 self._inbox.popleft()()
@@ -258,12 +276,30 @@ class Progress:
             for pair in self.pairs.values():
                 if pair.behind:
                     pair.flush()
-            if not busy and not self._runnable and not self._inbox:
+            for near in self._shared:
+                busy = self._have_left(near) or busy
+            if busy or self._runnable or self._inbox:
+                continue
+            came = [near.look_away(True) for near in self._shared]
+            if not any(came):
                 return
+
+    def _have_left(self, pair: Shared) -> bool:
+        """Large messages that are on their way to a rank of this host; False if none is."""
+        if not pair.sent:
+            return False
+        for number in pair.sent:
+            if (t := self._writing.pop(number, None)) is not None:
+                pair.written += 1
+                self._over(t)
+        pair.sent.clear()
+        return True
 
     def _take(self) -> bool:
         """Act on what has come; False if nothing has."""
         busy = False
+        for near in self._shared:
+            busy = near.take(self._on_header, self._on_piece) or busy
         for cq, pairs in self._by_qp:
             done = cq.poll(256)
             busy = busy or bool(done)
@@ -352,6 +388,8 @@ class Progress:
         for numbered in (self._placed, self._writing):
             for number in [n for n, one in numbered.items() if one is t]:
                 del numbered[number]
+                if isinstance(pair := self.pairs[t.peer], Shared):
+                    pair.keep(number)
         if t.exposed is not None and not t.room:
             t.exposed.dereg()
 
@@ -477,12 +515,15 @@ class Progress:
             self._waiting_ready.append(t)
             return
         n = t.data.nbytes
-        t.room = n < IN_PLACE
         pair = self.pairs[t.peer]
-        t.exposed = pair.rooms.take(n) if t.room else Exposed(pair.regions, t.data)
         self._numbers = self._numbers % ((1 << 30) - 1) + 1
         self._placed[self._numbers] = t
-        told = t.exposed
+        if isinstance(pair, Shared):
+            pair.send(Header(READY, t.key, n, number=self._numbers))
+            return
+        t.room = n < IN_PLACE
+        told = pair.rooms.take(n) if t.room else Exposed(pair.regions, t.data)
+        t.exposed = told
         pair.send(Header(READY, t.key, n, addr=told.addr, rkey=told.rkey, number=self._numbers))
 
     def _write(self, t: Transfer, to: Header) -> None:
@@ -526,13 +567,26 @@ class Progress:
         """A queue pair has failed; `World` says more."""
         self.fail_peer(pair.peer, OpenMrcError(f"rank {pair.peer}: {status.name}"))
 
+    def _on_piece(self, number: int, at: int, data: memoryview) -> None:
+        """A piece of a large message of a rank of this host; nobody may want it any more."""
+        t = self._placed.get(number)
+        if t is None:
+            return
+        end = at + len(data)
+        t.data[at:end] = data
+        if end == t.data.nbytes:
+            del self._placed[number]
+            self.pairs[t.peer].placed += 1
+            self._on_placed(t)
+
     def _on_placed(self, t: Transfer) -> None:
-        assert t.exposed is not None
         self._expected.pop((t.peer, t.key), None)
-        if t.room:
+        if t.room and t.exposed is not None:
             t.data[:] = t.exposed.view[: t.data.nbytes]
-            self.pairs[t.peer].rooms.give(t.exposed)
-        else:
+            pair = self.pairs[t.peer]
+            assert isinstance(pair, Pair)
+            pair.rooms.give(t.exposed)
+        elif t.exposed is not None:
             t.exposed.dereg()
         t.exposed = None
         self._over(t)

@@ -2,8 +2,8 @@
 
 With a host file (`$OPENMRC_HOST`, as `mrc lab` writes), and between hosts of an ordinary network,
 one device reaches all peers: there by plain UDP on interfaces of this host, each a plane. Where all
-ranks are on one host, every two are joined by cables of their own: connected UDP sockets on
-loopback, one a plane.
+ranks are on one host, and are not to share memory, every two are joined by cables of their own:
+connected UDP sockets on loopback, one a plane.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from openmrc.engine.setup import pow2_at_least
@@ -19,6 +20,7 @@ from openmrc.fabric.clos import multiplane
 from openmrc.live.endpoint.host import Limits, Port
 from openmrc.live.endpoint.planes import ordinary
 from openmrc.torch.pair import RECEIVES
+from openmrc.torch.shared import Store, host
 from openmrc.units import S
 from openmrc.verbs import hostfile
 from openmrc.verbs.cq import CompletionQueue
@@ -35,16 +37,6 @@ LOOPBACK_RTT_PS = S // 200
 PATIENT: dict[str, Any] = {"linear_cnt": 255, "exp_cnt": 25}
 
 
-class Store(Protocol):
-    """What is used of torch's store."""
-
-    def set(self, key: str, value: str) -> None:
-        """Write."""
-
-    def get(self, key: str) -> bytes:
-        """Read, once it is there."""
-
-
 class Wire(Protocol):
     """Devices of this process."""
 
@@ -58,20 +50,21 @@ class Wire(Protocol):
         """Close all."""
 
 
-def open_wire(store: Store, rank: int, size: int) -> Wire:
-    """Open what the environment says, or else what the hosts of all ranks need."""
+def open_wire(store: Store, rank: int, peers: Sequence[int]) -> Wire:
+    """Open what reaches these peers: what the environment says, or else what their hosts need."""
+    size = len(peers) + 1
     if os.environ.get(hostfile.VARIABLE):
         device = Device.open(**_limits(size))
         return OneDevice(device, f'mode "{device.mode}", {device.n_planes} planes')
     named = os.environ.get(INTERFACES_VARIABLE)
-    store.set(f"host/{rank}", _host())
-    hosts = {store.get(f"host/{peer}") for peer in range(size)}
+    store.set(f"host/{rank}", host())
+    hosts = {store.get(f"host/{peer}") for peer in (rank, *peers)}
     if len(hosts) == 1 and not named:
-        return Cables(store, rank, size)
+        return Cables(store, rank, peers)
     names = [one.strip() for one in named.split(",")] if named else ordinary()
     device = Device.on_network(names, **_limits(size))
     store.set(f"planes/{rank}", str(device.n_planes))
-    for peer in range(size):
+    for peer in peers:
         if (theirs := int(store.get(f"planes/{peer}"))) != device.n_planes:
             device.close()
             raise InputError(
@@ -111,11 +104,10 @@ class Cables:
 
     measures = False  # LOOPBACK_RTT_PS
 
-    def __init__(self, store: Store, rank: int, size: int) -> None:
+    def __init__(self, store: Store, rank: int, peers: Sequence[int]) -> None:
         self._planes = _planes()
         self._sockets: dict[int, list[socket.socket]] = {}
         self._devices: dict[int, tuple[Device, CompletionQueue]] = {}
-        peers = [peer for peer in range(size) if peer != rank]
         for peer in peers:
             self._sockets[peer] = [_loopback() for _ in range(self._planes)]
         store.set(f"cables/{rank}", json.dumps(self._told()))
@@ -159,11 +151,6 @@ def _planes() -> int:
     if not given.isdigit() or not 1 <= int(given) <= PLANES_MAX:
         raise InputError(f"{PLANES_VARIABLE} = {given!r}: 1 to {PLANES_MAX} are accepted")
     return int(given)
-
-
-def _host() -> str:
-    """This machine's name, and which of its networks this process is in."""
-    return f"{socket.gethostname()} {os.stat('/proc/self/ns/net').st_ino}"
 
 
 def _loopback() -> socket.socket:

@@ -25,7 +25,8 @@ from openmrc.say import say
 from openmrc.torch.lines import Lines
 from openmrc.torch.pair import PING, Header, Key, Pair, Told
 from openmrc.torch.progress import Operation, Progress
-from openmrc.torch.wire import Store, Wire, open_wire
+from openmrc.torch.shared import Hall, Store
+from openmrc.torch.wire import Wire, open_wire
 from openmrc.verbs.attributes import QpAttributes, RemoteRegion
 from openmrc.verbs.status import EventKind, Status
 
@@ -65,6 +66,8 @@ class World:
         self.groups = 0
         self.closed = False
         self.wire: Wire | None = None
+        self.hall: Hall | None = None
+        self._wired: dict[int, Pair] = {}  # peers that packets go to
         self.lines: Lines | None = None
         self.progress = Progress()
         self._who: dict[int, dict[str, Any]] = {}
@@ -91,31 +94,42 @@ class World:
         secret = bytes.fromhex(store.get("secret").decode())
         peers = [peer for peer in range(self.size) if peer != self.rank]
         self.lines = Lines(self.rank, self.size, secret)
-        self.wire = open_wire(store, self.rank, self.size)
-        for peer in peers:
-            self.progress.pairs[peer] = Pair(*self.wire.at(peer), peer)
+        self.hall = Hall(store, self.rank, self.size)
+        self.progress.bell = self.hall.bell
+        far = [peer for peer in peers if peer not in self.hall.pairs]
+        if far:
+            self.wire = open_wire(store, self.rank, far)
+            self._wired = {peer: Pair(*self.wire.at(peer), peer) for peer in far}
+        self.progress.pairs = {**self._wired, **self.hall.pairs}
         store.set(f"rank/{self.rank}", json.dumps(self._own()))
         for peer in peers:
             self._who[peer] = json.loads(store.get(f"rank/{peer}"))
-            mine = self._who[peer]["pairs"][str(self.rank)]
-            self.progress.pairs[peer].connect(
-                Told(QpAttributes(**mine["qp"]), RemoteRegion(**mine["ring"]))
-            )
+            if peer in self._wired:
+                mine = self._who[peer]["pairs"][str(self.rank)]
+                told_us = Told(QpAttributes(**mine["qp"]), RemoteRegion(**mine["ring"]))
+                self._wired[peer].connect(told_us)
         self.lines.connect({p: tuple(w["line"]) for p, w in self._who.items()}, timeout_s)
         # Nobody sends before all can receive.
         store.set(f"up/{self.rank}", "")
         for peer in peers:
             store.get(f"up/{peer}")
-        if self.wire.measures:
+        if self.wire is not None and self.wire.measures:
             self._measure(store)
         for peer in peers:
             fd = self.lines.to[peer].fileno()
             self.progress.watch(fd, partial(self.lines.hear, peer, self._on_end))
         if told and self.rank == 0:
             say(
-                f"mrc: {self.size} ranks; {self.wire.words}; silence of {self.silence_s:g} s ends"
+                f"mrc: {self.size} ranks; {self._words()}; silence of {self.silence_s:g} s ends"
                 f" the job"
             )
+
+    def _words(self) -> str:
+        """How ranks reach each other, as rank 0 sees it."""
+        near = "ranks of a host share memory"
+        if self.wire is None:
+            return near
+        return f"{self.wire.words}, {near}" if self.hall and self.hall.pairs else self.wire.words
 
     def _measure(self, store: Store) -> None:
         """Rank after rank, so that it is an idle network's round trip; T follows the longest."""
@@ -125,7 +139,7 @@ class World:
                     raise OpenMrcError(f"as seen by rank {self.ranks[turn]}: {why}")
                 continue
             try:
-                for pair in self.progress.pairs.values():
+                for pair in self._wired.values():
                     pair.qp.measure_rtt()
                     if pair.device.check_mtu:
                         pair.qp.check_path_mtu()
@@ -138,7 +152,7 @@ class World:
         assert self.lines is not None
         pairs = {
             peer: {"qp": pair.told.qp.as_dict(), "ring": asdict(pair.told.ring)}
-            for peer, pair in self.progress.pairs.items()
+            for peer, pair in self._wired.items()
         }
         return {
             "host": socket.gethostname(),
@@ -177,9 +191,9 @@ class World:
 
     def paths(self, peer: int) -> str:
         """Each path to a peer, by plane: how many there are, and since when some are bad."""
-        pair = self.progress.pairs.get(peer)
+        pair = self._wired.get(peer)
         if pair is None:
-            return ""
+            return "it shares this host's memory"
         now = time.monotonic()
         planes: dict[int, list[str]] = {}
         for ev in pair.qp.evs():
@@ -191,7 +205,7 @@ class World:
         return f"last heard {quiet:.1f} s ago; paths: {', '.join(told) or 'none'}"
 
     def _note_events(self, now: float) -> None:
-        for device in {id(p.device): p.device for p in self.progress.pairs.values()}.values():
+        for device in {id(p.device): p.device for p in self._wired.values()}.values():
             for event in device.events(0.0):
                 at = (id(device), event.qp_num, event.ev)
                 if event.kind == EventKind.PATH_BAD:
@@ -203,7 +217,7 @@ class World:
         """A few times a second, with the lock of `progress`."""
         self._note_events(now)
         waited = {t.peer for op in self.progress.ops for t in op.live}
-        for peer, pair in self.progress.pairs.items():
+        for peer, pair in self._wired.items():
             if peer in self.progress.gone or peer in self.progress.departed:
                 continue
             heard, since = self._heard.get(peer, (-1, now))
@@ -274,6 +288,8 @@ class World:
             self.wire.close()
         if self.lines is not None:
             self.lines.close()
+        if self.hall is not None:
+            self.hall.close()
 
 
 def op_peers(op: Operation) -> list[int]:

@@ -1,0 +1,304 @@
+"""Two ranks of one host meet in memory that both have mapped: no packet, no kernel but to wake.
+
+One file for every two ranks holds a ring each way, which one side fills and the other empties: each
+entry is a header of `pair` and its bytes, in units of 64. A small message is one entry. A large one
+waits for READY as it does on a wire, and then comes in pieces (CHUNK), which the receiver copies to
+where they belong. Who is not looking is woken by an empty datagram at its `Bell`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import mmap
+import os
+import secrets
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+from openmrc.errors import InputError, OpenMrcError
+from openmrc.torch.memory import Bytes, Local
+from openmrc.torch.pair import DATA, HEADER_BYTES, Header, Key, packed, unpacked
+
+VARIABLE = "OPENMRC_SHARED_MEMORY"
+PLACE = Path("/dev/shm")
+UNIT = HEADER_BYTES
+WORDS_BYTES = 4 * UNIT  # a cache line for each
+RING_BYTES, RING_BYTES_MANY, MANY = 1 << 20, 1 << 18, 4  # of more ranks each ring is smaller
+CHUNKS = 4  # pieces that fill a ring: one is copied out while the next is copied in
+CHUNK = 16  # a kind of header beside those of `pair`; `key.seq` is where the piece begins
+FILLED, EMPTIED, AWAY, STARVED = (i * UNIT // 8 for i in range(4))  # places of words, in words
+
+
+class Store(Protocol):
+    """What is used of torch's store."""
+
+    def set(self, key: str, value: str) -> None:
+        """Write."""
+
+    def get(self, key: str) -> bytes:
+        """Read, once it is there."""
+
+
+def wanted() -> bool:
+    """Whether ranks of one host are to share memory: `OPENMRC_SHARED_MEMORY`, 1 or 0."""
+    given = os.environ.get(VARIABLE, "1")
+    if given not in ("0", "1"):
+        raise InputError(f"{VARIABLE} = {given!r}: 0 and 1 are accepted")
+    return given == "1"
+
+
+def host() -> str:
+    """This machine since its start, its name, and which of its networks this process is in."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return f"{socket.gethostname()} {boot} {os.stat('/proc/self/ns/net').st_ino}"
+
+
+class Bell:
+    """A socket that is readable when somebody rang; who may ring is whoever is on this host."""
+
+    def __init__(self) -> None:
+        self.name = f"openmrc-{secrets.token_hex(16)}"
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._socket.bind(f"\0{self.name}")
+
+    def fileno(self) -> int:
+        """For poll."""
+        return self._socket.fileno()
+
+    def heard(self) -> None:
+        """It is silent again."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                self._socket.recv(1)
+
+    def ring(self, name: str) -> None:
+        """Wake a peer; one that is gone, or was rung ten times already, needs nothing."""
+        with contextlib.suppress(OSError):
+            self._socket.sendto(b"", f"\0{name}")
+
+    def close(self) -> None:
+        """Close it."""
+        self._socket.close()
+
+
+class Ring:
+    """One direction: a producer's or a consumer's view."""
+
+    def __init__(self, memory: memoryview, fence: threading.Lock) -> None:
+        self._words = memory[:WORDS_BYTES].cast("q")
+        self._data = memory[WORDS_BYTES:]
+        self.bytes = len(self._data)
+        self._fence_lock = fence
+
+    def _fence(self) -> None:
+        """What was written is seen before what comes next is read."""
+        with self._fence_lock:
+            pass
+
+    def put(self, header: bytes, data: Any = b"") -> bool:
+        """Add an entry; False if there is no room, of which the consumer is to tell."""
+        words, n = self._words, len(data)
+        size = UNIT + -(-n // UNIT) * UNIT
+        filled = words[FILLED]
+        if self.bytes - (filled - words[EMPTIED]) < size:
+            words[STARVED] = 1
+            self._fence()
+            if self.bytes - (filled - words[EMPTIED]) < size:
+                return False
+        at = filled % self.bytes
+        self._data[at : at + len(header)] = header
+        at = (at + UNIT) % self.bytes
+        first = min(n, self.bytes - at)
+        if first:
+            self._data[at : at + first] = data[:first]
+        if first < n:
+            self._data[: n - first] = data[first:]
+        words[FILLED] = filled + size
+        self._fence()
+        return True
+
+    @property
+    def away(self) -> bool:
+        """Whether the consumer must be woken."""
+        return bool(self._words[AWAY])
+
+    def look_away(self, away: bool) -> bool:
+        """The consumer stops looking, or looks again; whether something is there."""
+        self._words[AWAY] = int(away)
+        if away:
+            self._fence()
+        return self._words[FILLED] != self._words[EMPTIED]
+
+    def first(self) -> tuple[memoryview, memoryview] | None:
+        """The oldest entry's header and all that may be its bytes, or None; `done` frees it."""
+        words = self._words
+        if words[FILLED] == words[EMPTIED]:
+            return None
+        at = words[EMPTIED] % self.bytes
+        return self._data[at : at + UNIT], self._data[(at + UNIT) % self.bytes :]
+
+    def wrapped(self, tail: memoryview, n: int) -> memoryview:
+        """The `n` bytes that begin with `tail`: the ring's beginning follows its end."""
+        if n <= len(tail):
+            return tail[:n]
+        return memoryview(bytes(tail) + bytes(self._data[: n - len(tail)]))
+
+    def done(self, n: int) -> bool:
+        """The oldest entry, of `n` bytes, was used; whether the producer waits for room."""
+        words = self._words
+        words[EMPTIED] += UNIT + -(-n // UNIT) * UNIT
+        self._fence()
+        if not words[STARVED]:
+            return False
+        words[STARVED] = 0
+        return True
+
+
+class Shared:
+    """The connection to `peer` on this host; what `Pair` is on a wire."""
+
+    def __init__(self, peer: int, out: Ring, into: Ring, bell: Bell, its_bell: str) -> None:
+        self.peer, self._out, self._into = peer, out, into
+        self._bell, self._its_bell = bell, its_bell
+        self._queue: deque[tuple[bytes, Any]] = deque()
+        self._large: deque[tuple[int, Bytes, int, int]] = deque()  # wr_id, data, number, done
+        self.placed = self.written = 0
+        self.sent: list[int] = []  # large messages that have left
+        self.outstanding = False  # nothing can be lost
+
+    def send(self, header: Header, data: Bytes | None = None) -> None:
+        """Send a small message. `data` may change afterwards."""
+        body: Any = b"" if data is None else data
+        if self._queue or not self._put(packed(header), body):
+            self._queue.append((packed(header), bytes(body)))
+
+    def write(self, wr_id: int, data: Local, to: Header) -> None:
+        """Send a large message to where a READY wants it; `sent` has `wr_id` once it has left."""
+        self._large.append((wr_id, data.view, to.number, 0))
+        self.flush()
+
+    def keep(self, wr_id: int) -> None:
+        """The memory of a large message is about to go: what has not left is copied."""
+        for i, (number, data, to, at) in enumerate(self._large):
+            if number == wr_id:
+                self._large[i] = (number, data.copy(), to, at)
+
+    @property
+    def behind(self) -> bool:
+        """Whether something waits for room."""
+        return bool(self._queue or self._large)
+
+    def flush(self) -> None:
+        """Put what waited, as far as there is room now."""
+        while self._queue and self._put(*self._queue[0]):
+            self._queue.popleft()
+        while self._large and not self._queue:
+            wr_id, data, number, at = self._large[0]
+            end = min(at + self._out.bytes // CHUNKS - UNIT, len(data))
+            piece = Header(CHUNK, Key(0, 0, at, 0), end - at, number=number)
+            if not self._put(packed(piece), data[at:end]):
+                return
+            self._large[0] = (wr_id, data, number, end)
+            if end == len(data):
+                self._large.popleft()
+                self.sent.append(wr_id)
+
+    def _put(self, header: bytes, data: Any) -> bool:
+        there = self._out.put(header, data)
+        if there and self._out.away:
+            self._bell.ring(self._its_bell)
+        return there
+
+    def look_away(self, away: bool) -> bool:
+        """This rank stops looking, or looks again; whether something is there."""
+        return self._into.look_away(away)
+
+    def take(
+        self,
+        on_header: Callable[[int, Header, Any], None],
+        on_piece: Callable[[int, int, Any], None],
+    ) -> bool:
+        """Act on what has come; False if nothing has."""
+        busy = False
+        while (entry := self._into.first()) is not None:
+            busy = True
+            header = unpacked(entry[0])
+            n = header.n if header.kind in (DATA, CHUNK) else 0  # others have no bytes
+            data = self._into.wrapped(entry[1], n)
+            if header.kind == CHUNK:
+                on_piece(header.number, header.key.seq, data)
+            else:
+                on_header(self.peer, header, data)
+            if self._into.done(n):
+                self._bell.ring(self._its_bell)
+        return busy
+
+
+class Hall:
+    """What this rank shares with the others of its host: `pairs` by rank."""
+
+    def __init__(self, store: Store, rank: int, size: int) -> None:
+        self.bell = Bell()
+        self.pairs: dict[int, Shared] = {}
+        here = host()
+        store.set(f"hall/{rank}", json.dumps([here if wanted() else "", self.bell.name]))
+        told = {peer: json.loads(store.get(f"hall/{peer}")) for peer in range(size)}
+        local = [peer for peer, (its, _) in told.items() if its == here and told[rank][0]]
+        ring_bytes = RING_BYTES if len(local) <= MANY else RING_BYTES_MANY
+        try:
+            for peer in local:
+                if peer > rank:  # the lower rank makes it
+                    fd, name = _made(2 * (WORDS_BYTES + ring_bytes))
+                    store.set(f"shared/{rank}/{peer}", name)
+                    self._meet(rank, peer, fd, name, told[peer][1])
+            for peer in local:
+                if peer < rank:
+                    name = store.get(f"shared/{peer}/{rank}").decode()
+                    fd = os.open(name, os.O_RDWR | os.O_CLOEXEC) if name else -1
+                    self._meet(rank, peer, fd, name, told[peer][1])
+        except BaseException:
+            self.close()
+            raise
+
+    def _meet(self, rank: int, peer: int, fd: int, name: str, bell: str) -> None:
+        if fd < 0:
+            raise OpenMrcError(
+                f"ranks {rank} and {peer} cannot share memory: there is no room in {PLACE};"
+                f" {VARIABLE}=0 does without"
+            )
+        try:
+            whole = memoryview(mmap.mmap(fd, 0))
+        finally:
+            os.close(fd)
+        half, fence = len(whole) // 2, threading.Lock()
+        up, down = Ring(whole[:half], fence), Ring(whole[half:], fence)
+        out, into = (up, down) if rank < peer else (down, up)
+        into.look_away(True)
+        self.pairs[peer] = Shared(peer, out, into, self.bell, bell)
+        if rank > peer:
+            os.unlink(name)  # both have it: nothing stays behind, however they end
+
+    def close(self) -> None:
+        """Close the bell; the memory goes with the last that uses it."""
+        self.pairs = {}
+        self.bell.close()
+
+
+def _made(n: int) -> tuple[int, str]:
+    """A file of `n` bytes and its name; (-1, "") where there is no room."""
+    name = PLACE / f"openmrc-{secrets.token_hex(16)}"
+    fd = -1
+    try:
+        fd = os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.posix_fallocate(fd, 0, n)
+    except OSError:
+        if fd >= 0:
+            os.close(fd)
+            name.unlink()
+        return -1, ""
+    return fd, str(name)
