@@ -14,12 +14,18 @@ def add_command(commands: Any) -> Any:
         help="what of the live world this machine can run, and what to type if not",
         description="Tries what the live world needs: packet sockets, namespaces, Linux's SRv6.",
     )
+    words = (
+        "what a torch.distributed job on this host would use: interfaces, planes, PMTU, versions"
+    )
+    doctor.add_argument("--torch", action="store_true", help=words)
     doctor.set_defaults(run=_doctor)
     return doctor
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
     """Print one line a use; 0 if all can be had, else 1."""
+    if arguments.torch:
+        return _torch(arguments.json)
     from openmrc.live.lab.needs import examine, lacking
 
     findings = examine()
@@ -45,3 +51,12 @@ def _doctor(arguments: argparse.Namespace) -> int:
             for line in lines:
                 print(f"{'':12} {line}")
     return 1 if any(lacks.values()) else 0
+
+
+def _torch(as_json: bool) -> int:
+    """Print what a training job would use; 0 if nothing is missing, else 1."""
+    from openmrc.torch import doctor
+
+    found = doctor.examine()
+    print(json.dumps(found, indent=2) if as_json else "\n".join(doctor.lines(found)))
+    return 1 if found["lacks"] else 0
