@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import torch
+import torch.distributed.fsdp
+import torch.distributed.optim
 
 from openmrc.live.endpoint.warmup import warm_up
 from openmrc.torch import group, register  # noqa: F401
