@@ -20,6 +20,7 @@ for name, value in (
     ("WORLD_SIZE", "3"),
     ("OMP_NUM_THREADS", "1"),
     ("MASTER_ADDR", "127.0.0.1"),
+    ("OPENMRC_SHARED_MEMORY", "0"),  # over MRC, though all ranks are on this host
 ):
     os.environ.setdefault(name, value)
 os.environ.setdefault("TEMP_DIR", tempfile.mkdtemp())

@@ -89,7 +89,7 @@ def pipeline(rank: int) -> None:
     group: Any = dist.new_subgroups(2)[0]
     stage = dist.get_rank(group)
     whole = _model()
-    part = nn.Sequential(*whole[:2]) if stage == 0 else nn.Sequential(*whole[2:])  # type: ignore[index]
+    part = nn.Sequential(*whole[:2]) if stage == 0 else nn.Sequential(*whole[2:])
     schedule = ScheduleGPipe(
         PipelineStage(part, stage, 2, torch.device("cpu"), group=group), n_microbatches=2
     )
