@@ -158,6 +158,11 @@ class Ring:
         words[STARVED] = 0
         return True
 
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._words.release()
+        self._data.release()
+
 
 class Shared:
     """The connection to `peer` on this host; what `Pair` is on a wire."""
@@ -181,6 +186,11 @@ class Shared:
         """Send a large message to where a READY wants it; `sent` has `wr_id` once it has left."""
         self._large.append((wr_id, data.view, to.number, 0))
         self.flush()
+
+    def close(self) -> None:
+        """Let go of the memory; nothing is called afterwards."""
+        self._out.close()
+        self._into.close()
 
     def keep(self, wr_id: int) -> None:
         """The memory of a large message is about to go: what has not left is copied."""
@@ -245,6 +255,7 @@ class Hall:
     def __init__(self, store: Store, rank: int, size: int) -> None:
         self.bell = Bell()
         self.pairs: dict[int, Shared] = {}
+        self._maps: list[mmap.mmap] = []
         here = host()
         store.set(f"hall/{rank}", json.dumps([here if wanted() else "", self.bell.name]))
         told = {peer: json.loads(store.get(f"hall/{peer}")) for peer in range(size)}
@@ -272,11 +283,13 @@ class Hall:
                 f" {VARIABLE}=0 does without"
             )
         try:
-            whole = memoryview(mmap.mmap(fd, 0))
+            self._maps.append(mmap.mmap(fd, 0))
         finally:
             os.close(fd)
-        half, fence = len(whole) // 2, threading.Lock()
-        up, down = Ring(whole[:half], fence), Ring(whole[half:], fence)
+        fence = threading.Lock()
+        with memoryview(self._maps[-1]) as whole:
+            half = len(whole) // 2
+            up, down = Ring(whole[:half], fence), Ring(whole[half:], fence)
         out, into = (up, down) if rank < peer else (down, up)
         into.look_away(True)
         self.pairs[peer] = Shared(peer, out, into, self.bell, bell)
@@ -285,7 +298,11 @@ class Hall:
 
     def close(self) -> None:
         """Close the bell; the memory goes with the last that uses it."""
-        self.pairs = {}
+        for pair in self.pairs.values():
+            pair.close()
+        for one in self._maps:
+            one.close()
+        self.pairs, self._maps = {}, []
         self.bell.close()
 
 
