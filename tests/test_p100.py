@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,14 @@ def test_every_row_is_a_scenario_alone_and_with_baselines(p100: Any) -> None:
         assert [each.name for each in beside.transports] == names
         checks = [getattr(each, "check_paths", False) for each in beside.transports]
         assert checks == [name.startswith("checked")] + 7 * [False]
+
+
+def test_the_page_runs_rows_that_exist(p100: Any) -> None:
+    page = (ROOT / "docs/p100.md").read_text(encoding="utf-8")
+    commands = [line for line in page.splitlines() if line.startswith("python benchmarks/p100.py")]
+    named = [row for line in commands for row in re.findall(r'"([^"]+)"', line)]
+    assert len(commands) == 3
+    assert set(named) <= set(p100.ROWS)
 
 
 def test_the_least_of_each_row_is_bold(p100: Any) -> None:
