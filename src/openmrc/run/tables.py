@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from openmrc.fabric.model import LongArray
 from openmrc.run.figures import PACKETS, PATHS, PERCENTILES, ROCE, flat, without_lists
 from openmrc.run.outcome import TransportResult
 from openmrc.run.witness import EVENTS
@@ -174,16 +175,10 @@ def path_table(run: TransportResult) -> pl.DataFrame:
     """Return one row for each bin of time and path that lost packets in it, as its sender
     counts: packets sent on the path, and those of them, or of its probes, that were lost.
     """
-    seen = run.testimony
-    columns = {} if seen is None else seen.lossy
-    bins = _whole(columns, "bin")
-    width = 0 if seen is None else seen.bin_ps
-    end = 0 if seen is None else seen.end_ps
+    columns = {} if run.testimony is None else run.testimony.lossy
     return pl.DataFrame(
         {
-            "transport": pl.Series([run.name] * len(bins), dtype=pl.String),
-            "from_us": bins * width / US,
-            "until_us": np.minimum((bins + 1) * width, end) / US,
+            **_of_bins(run, _whole(columns, "bin")),
             **{name: _whole(columns, name) for name in ("qp", "src", "dst", "ev", "sent", "lost")},
             "first_us": _whole(columns, "first_ps") / US,
             "last_us": _whole(columns, "last_ps") / US,
@@ -195,20 +190,20 @@ def link_table(run: TransportResult) -> pl.DataFrame:
     """Return one row for each bin of time and directed link in use: the packets that
     senders put on paths across it. A fabric's ports have the same numbers in every run.
     """
-    seen = run.testimony
-    sent = np.zeros((0, 0), np.int64) if seen is None else seen.sent
+    sent = np.zeros((0, 0), np.int64) if run.testimony is None else run.testimony.sent
     bins, ports = np.nonzero(sent)
-    width = 0 if seen is None else seen.bin_ps
-    end = 0 if seen is None else seen.end_ps
-    return pl.DataFrame(
-        {
-            "transport": pl.Series([run.name] * len(bins), dtype=pl.String),
-            "from_us": bins * width / US,
-            "until_us": np.minimum((bins + 1) * width, end) / US,
-            "port": ports,
-            "packets": sent[bins, ports],
-        }
-    )
+    return pl.DataFrame({**_of_bins(run, bins), "port": ports, "packets": sent[bins, ports]})
+
+
+def _of_bins(run: TransportResult, bins: LongArray) -> dict[str, Any]:
+    """The first columns of rows that stand for these bins of a testimony."""
+    seen = run.testimony
+    width, end = (0, 0) if seen is None else (seen.bin_ps, seen.end_ps)
+    return {
+        "transport": pl.Series([run.name] * len(bins), dtype=pl.String),
+        "from_us": bins * width / US,
+        "until_us": np.minimum((bins + 1) * width, end) / US,
+    }
 
 
 def _whole(columns: dict[str, Any], name: str) -> Any:
