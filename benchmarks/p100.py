@@ -148,7 +148,10 @@ COUNTED = {
 def figures(runs: list[TransportResult]) -> dict[str, float]:
     """What is told of one transport's runs of a row, one for each seed."""
     fct_ps = np.concatenate([run.fct_ps for run in runs])
-    found = {f"p{share:g}": nearest_rank(fct_ps, share / 100) / 1e6 for share in SHARES}
+    found = {
+        key: nearest_rank(fct_ps, share / 100) / 1e6
+        for key, share in zip(PERCENTILES, SHARES, strict=True)
+    }
     found["/ideal"] = max(run.summary()["slowdown_p100"] for run in runs)
     rates = [run.flows["bytes"][run.completed] / run.fct_ps for run in runs]
     found["Jain"] = min(float(each.sum() ** 2 / (len(each) * (each**2).sum())) for each in rates)
@@ -162,14 +165,14 @@ def figures(runs: list[TransportResult]) -> dict[str, float]:
 
 def line(name: str, transport: str, goal: str, found: dict[str, float]) -> str:
     """One line of the table."""
-    times = " ".join(f"{found[f'p{share:g}']:8.1f}" for share in SHARES)
+    times = " ".join(f"{found[key]:8.1f}" for key in PERCENTILES)
     counts = " ".join(f"{found[column]:10,.0f}" for column in (*COUNTED, "open"))
     relative = f"{found['/ideal']:8.3f} {found['Jain']:6.3f}"
     return f"{name:13} {transport:11} {times} {relative} {counts}  {goal}"
 
 
 def markdown(table: dict[str, dict[str, dict[str, float]]]) -> str:
-    """The table of docs/p100.md: what each transport needs, the least of a row in bold."""
+    """A table for a page: what each transport needs, the least of a scenario in bold."""
     lines = [
         "| Scenario | Transport | p50 | p99 | p99.9 | p100 | p100 / ideal | timeouts |",
         "|---|---|---|---|---|---|---|---|",
@@ -195,11 +198,11 @@ def main() -> None:
     parser.add_argument("--baselines", action="store_true", help="run the other transports too")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true")
-    form.add_argument("--markdown", action="store_true", help="the table of docs/p100.md")
+    form.add_argument("--markdown", action="store_true", help="print a table for a page")
     options = parser.parse_args()
     by_line = not (options.json or options.markdown)
     if by_line:
-        times = " ".join(f"{f'p{share:g}':>8}" for share in SHARES)
+        times = " ".join(f"{key:>8}" for key in PERCENTILES)
         counts = " ".join(f"{column:>10}" for column in (*COUNTED, "open"))
         print(f"{'us':13} {'':11} {times} {'/ideal':>8} {'Jain':>6} {counts}  goal")
     table: dict[str, dict[str, dict[str, float]]] = {}

@@ -157,10 +157,8 @@ class Witness:
         rows = np.flatnonzero(total)
         first = np.where(lost > 0, demoted_at, now_ps)[rows]
         last = np.where(new > 0, now_ps, demoted_at)[rows]
-        columns = {"ev_at": at, "lost": total}
         self._lost.append(
-            {name: column[rows] for name, column in columns.items()}
-            | {"first_ps": first, "last_ps": last}
+            {"ev_at": at[rows], "lost": total[rows], "first_ps": first, "last_ps": last}
         )
         self._note_unblamed(qp, at, lost, counts - before, now_ps)
         self._looked_ps = now_ps
