@@ -141,6 +141,30 @@ def test_after_a_trim_at_the_last_hop_it_grows_a_quarter_of_that(
         assert flow.q.inc == pytest.approx(expected * float(flow.q.fi) * SACK)
 
 
+@pytest.mark.parametrize(("early_ps", "held"), [(0, False), (1, True)])
+def test_for_two_round_trips_after_such_a_trim_growth_is_a_quarter_of_what_arrives(
+    early_ps: int, held: bool
+) -> None:
+    """A window of a packet or two would grow by as much again each round trip."""
+    for marks in (0, 1):
+        flow = steady(Flow(marks_on_last_hop=marks), PKT)
+        flow.q.trimmed_at = T - 2 * T + early_ps
+        flow.q.last_adjust = -2 * T
+        flow.sack(T, new=PKT, delay=9 * US)
+        grown = float(flow.q.eta + (0.25 if marks == 0 else 1) * flow.q.fi)
+        assert grown > PKT
+        assert flow.cwnd == pytest.approx(PKT + (PKT / 4 if held and marks == 0 else grown))
+
+
+def test_nor_does_a_held_window_grow_fast() -> None:
+    for early_ps, share in ((0, 0.25 * 1.2e6 / 150e3), (1, 0.25)):
+        flow = steady(Flow(), PKT)
+        flow.q.trimmed_at = T - 2 * T + early_ps
+        flow.q.fast = 1
+        flow.sack(T, new=PKT, delay=0)
+        assert flow.cwnd == pytest.approx(PKT + share * PKT, rel=0.01)
+
+
 def test_a_mark_with_short_delay_changes_nothing() -> None:
     flow = steady(Flow(), 1e6)
     flow.sack(T, delay=8.9 * US, ce=True)
@@ -306,6 +330,17 @@ def test_quick_adapt_by_delay_alone_beyond_four_targets(delay: int, runs: bool) 
     flow.q.last_dec = T
     flow.sack(T + 1, new=0, delay=delay)
     assert (flow.cwnd == 100_000) == runs
+
+
+@pytest.mark.parametrize(("marks", "counted"), [(0, True), (1, False)])
+def test_a_trimmed_header_counts_as_achieved_where_the_last_hop_makes_no_marks(
+    marks: int, counted: bool
+) -> None:
+    flow = steady(Flow(marks_on_last_hop=marks), 1e6)
+    flow.q.qa_end = 2 * T
+    for i in range(3):
+        flow.trim(T + i)
+    assert flow.q.achieved == (3 * float(flow.c.nominal_overhead) if counted else 0)
 
 
 def test_quick_adapt_never_runs_in_the_first_period() -> None:

@@ -29,6 +29,11 @@ ADJUST_PACKETS = 8
 # last hop, it is a quarter.
 FI_TRIMMED = 0.25
 TRIMMED_RTTS = 64
+# All that grows a window grows it by packets a round trip, however small it is: where hundreds send
+# to one, and the share of each is a packet or two, more is trimmed again than was shrunk. For two
+# round trips after a trim at the last hop it grows by a quarter of what arrives, no more.
+GROWTH_TRIMMED = 0.25
+HELD_RTTS = 2
 
 
 @compiled
@@ -86,9 +91,14 @@ def _quick_adapt(q, now, delay, loss, ecn):
 
 
 @inlined
+def _trimmed_within(q, c, rtts, now):
+    """Whether the last hop, which makes no marks, trimmed a packet so lately."""
+    return c.marks_on_last_hop == 0 and now - q.trimmed_at < rtts * q.base_rtt
+
+
+@inlined
 def _fair_increase(q, c, now):
-    trimmed = c.marks_on_last_hop == 0 and now - q.trimmed_at < TRIMMED_RTTS * q.base_rtt
-    return FI_TRIMMED * q.fi if trimmed else q.fi
+    return FI_TRIMMED * q.fi if _trimmed_within(q, c, TRIMMED_RTTS, now) else q.fi
 
 
 @compiled
@@ -124,6 +134,7 @@ def on_sack(q, c, now, new_bytes, rtt_ps, ce, penalty):
         q.calm = 0.0
     if _quick_adapt(q, now, delay, False, ecn):
         return
+    held = _trimmed_within(q, c, HELD_RTTS, now)
     if not ecn:
         if delay >= q.target:
             q.inc += _fair_increase(q, c, now) * new
@@ -135,7 +146,7 @@ def on_sack(q, c, now, new_bytes, rtt_ps, ce, penalty):
                 q.fast = 0
             if q.fast != 0 or q.calm > q.cwnd:
                 q.fast = 1
-                q.cwnd += q.fi_scale * new
+                q.cwnd += (min(GROWTH_TRIMMED, q.fi_scale) if held else q.fi_scale) * new
             else:
                 q.inc += q.alpha * new * (q.target - delay)
     elif delay >= q.target:
@@ -148,10 +159,11 @@ def on_sack(q, c, now, new_bytes, rtt_ps, ce, penalty):
     q.cwnd = min(max(q.cwnd, q.pkt), q.max_wnd)
     due = now - q.last_adjust > c.base_rtt_ps
     if q.since_adjust > ADJUST_PACKETS * q.pkt or due:
-        q.cwnd += q.inc / q.cwnd
+        growth = q.inc / q.cwnd
         if due:
-            q.cwnd += q.eta
+            growth += q.eta
             q.last_adjust = now
+        q.cwnd += min(growth, GROWTH_TRIMMED * q.since_adjust) if held else growth
         q.inc = 0.0
         q.since_adjust = 0.0
     q.cwnd = min(max(q.cwnd, q.pkt), q.max_wnd)
@@ -163,6 +175,10 @@ def on_trim(q, c, now):
     still counts as in flight.
     """
     q.ignored += q.pkt
+    if c.marks_on_last_hop == 0:
+        # Its header took a share of the link that is data's again once fewer are trimmed: a window
+        # set to the data alone is far too small while headers of a line-rate start fill the link.
+        q.achieved += c.nominal_overhead
     q.avg_delay += AVERAGE_WEIGHT * (q.t_config - q.avg_delay)
     if c.cc != CC_NSCC:
         return
