@@ -19,6 +19,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from openmrc.capi import command as capi
 from openmrc.cli import compare, completion, decode, doctor, init, interrupts, policy, streams
 from openmrc.cli import lab as labs
 from openmrc.conform import command as conformance
@@ -205,6 +206,7 @@ def _parser() -> _Parser:
     of_plan = planning.add_command(commands)
     exporting.add_command(commands)
     telemetry.add_command(commands)
+    capi.add_command(commands)
     of_why = operators.add_command(commands)
     conformance.add_command(commands)
     paper.add_command(commands)

@@ -42,6 +42,8 @@ COMPILED_PARTS = (
     "live/**/*.py",
     "bench/bare.py",
     "torch/kernels.py",
+    "capi/hot.py",
+    "capi/layouts.py",
 )
 
 

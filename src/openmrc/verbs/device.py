@@ -8,6 +8,7 @@ import select
 from collections.abc import Sequence
 from typing import Any
 
+from openmrc.engine.parameters import RTO_UNIT_PS
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.fabric.model import Fabric
 from openmrc.jit.warmup import announcement, is_cached
@@ -21,6 +22,7 @@ from openmrc.verbs.cq import CompletionQueue
 from openmrc.verbs.events import AsyncEvent
 from openmrc.verbs.qp import QueuePair
 from openmrc.verbs.region import LOCAL_WRITE, REMOTE_WRITE, MemoryRegion, Regions
+from openmrc.verbs.status import QpState
 from openmrc.verbs.tally import Sums, Tally
 from openmrc.wire.frame import REASONS
 
@@ -52,7 +54,8 @@ class Device(Closing):
         self._regions = Regions(self._host)
         self._qps: list[QueuePair] = []
         self._tally = Tally()
-        self._n_cqs = 0
+        self._n_cqs = 0  # that were ever in use
+        self._free_cqs: list[int] = []
         self._cq_fds: list[int] = []
         self._owned_fds: list[int] = []
         self._host.start()
@@ -126,10 +129,13 @@ class Device(Closing):
         depth = limits.cq_depth if depth is None else depth
         if not 1 <= depth <= limits.cq_depth:
             raise InputError(f"depth {depth}: 1 to {limits.cq_depth} are accepted")
-        if self._n_cqs == len(cqs):
+        if self._free_cqs:
+            index = self._free_cqs.pop()
+        elif self._n_cqs == len(cqs):
             raise OpenMrcError(f"no completion queue left: the device has {len(cqs)}")
-        index = self._n_cqs
-        self._n_cqs += 1
+        else:
+            index = self._n_cqs
+            self._n_cqs += 1
         ring = 1 << max(depth - 1, 1).bit_length()
         fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._cq_fds.append(fd)
@@ -138,9 +144,24 @@ class Device(Closing):
             c = cqs[index]
             c.cqe0 = index * (len(self._host.ep.cqe) // len(cqs))
             c.mask, c.fd = ring - 1, fd
+            c.written = c.read = c.told = c.silent = 0
 
         self._host.call(place)
         return CompletionQueue(self._host, index, depth)
+
+    def destroy_cq(self, cq: CompletionQueue) -> None:
+        """Give a completion queue back, and what is in it; no queue pair may use it any more."""
+        if any(cq in (qp.send_cq, qp.recv_cq) for qp in self._qps):
+            raise OpenMrcError(f"completion queue {cq.index}: a queue pair uses it")
+        fd = cq.fileno()
+        self._cq_fds.remove(fd)
+
+        def clear() -> None:
+            self._host.ep.cq[cq.index].fd = -1
+
+        self._host.call(clear)
+        os.close(fd)
+        self._free_cqs.append(cq.index)
 
     def create_qp(
         self,
@@ -165,6 +186,25 @@ class Device(Closing):
 
     def _forget(self, qp: QueuePair) -> None:
         self._tally.retire(qp, self._qps.remove)
+
+    def set_retries(self, rto_exponent: int, linear_cnt: int, exp_cnt: int) -> None:
+        """Choose the RTO, 1.024 us * 2^rto_exponent, and how many of them a queue pair waits (row
+        9). They are the device's: `OpenMrcError` where a connected queue pair has others.
+        """
+        st = self._host.st
+        wanted = (RTO_UNIT_PS << rto_exponent, linear_cnt, exp_cnt)
+
+        def place() -> None:
+            c = st.config[0]
+            if wanted == (int(c.rto_base_ps), int(c.linear_cnt), int(c.exp_cnt)):
+                return
+            if any(qp.state == QpState.RTS for qp in self._qps):
+                raise OpenMrcError(
+                    "retries are the device's, and a connected queue pair has others"
+                )
+            c.rto_base_ps, c.linear_cnt, c.exp_cnt = wanted
+
+        self._host.call(place)
 
     def adopt(self, descriptors: Sequence[int]) -> None:
         """Close these with the device."""

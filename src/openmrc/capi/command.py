@@ -1,0 +1,40 @@
+"""`mrc build-lib`: MRC's C API as shared libraries."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from openmrc.say import say
+
+DIRECTORY = "build/libmrc"
+
+
+def add_command(commands: Any) -> None:
+    """Add `build-lib` to the parser."""
+    parser = commands.add_parser(
+        "build-lib",
+        help="build libmrc.so: MRC's public C API over real frames",
+        description="Write headers and a stub of C, and compile libmrc.so and a small"
+        " libibverbs.so.1 for programs written against MRC's public C API. Takes a C compiler.",
+    )
+    words = f"directory for all of it (default: {DIRECTORY})"
+    parser.add_argument("--out", metavar="DIR", type=Path, default=Path(DIRECTORY), help=words)
+    words = "check the stub's use of memory: programs run with libasan preloaded"
+    parser.add_argument("--asan", action="store_true", help=words)
+    parser.set_defaults(run=_build)
+
+
+def _build(arguments: argparse.Namespace) -> int:
+    from openmrc.capi import build, hot
+    from openmrc.verbs.cabled import prepare
+
+    out = arguments.out.resolve()
+    made = build.build(out, build.ASAN if arguments.asan else ())
+    prepare()
+    hot.warm_up()
+    for one in made:
+        print(one)
+    say(f"cc -I {out}/include PROGRAM.c -L {out} -lmrc -libverbs -Wl,-rpath,{out}")
+    return 0

@@ -1,0 +1,132 @@
+"""Where the stub asks for addresses: what C calls, and what compiled code works on.
+
+Whatever goes wrong in Python ends here as an errno, with one line on standard error where
+`OPENMRC_LOG` is set.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from openmrc.capi import hot, stub
+from openmrc.capi.calls import CONTROL
+from openmrc.capi.devices import Verbs
+from openmrc.capi.objects import Library
+from openmrc.capi.places import Refused
+from openmrc.errors import InputError, OpenMrcError
+from openmrc.jit.byref import table_of
+from openmrc.jit.decorators import interpreted
+from openmrc.verbs import QueueFullError
+
+PASSED = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * stub.ARGUMENTS)
+# These wait, so no other call waits for them.
+UNLOCKED = {
+    "mrc_get_async_event",
+    "mrc_get_cq_event",
+    "mrc_destroy_cq",
+    "mrc_ack_cq_events",
+}
+verbs = Verbs()
+library = Library(verbs)
+_lock = threading.RLock()
+_kept: list[Any] = []  # what C holds addresses of
+_table = np.zeros(0, np.int64)
+
+
+def fill(address: int, words: int) -> bool:
+    """Write the table of addresses that the stub calls; true if it is whole."""
+    global _table  # noqa: PLW0603  # the stub has one
+    room = (ctypes.c_int64 * words).from_address(address)
+    _table = np.frombuffer(memoryview(room), np.int64)
+    for i, name in enumerate(CONTROL):
+        owner = library if name.startswith("mrc_") else verbs
+        passed = PASSED(_answering(name, getattr(owner, name)))
+        _kept.append(passed)
+        _table[stub.FIRST + i] = ctypes.cast(passed, ctypes.c_void_p).value or 0
+    return True
+
+
+def _answering(name: str, function: Callable[..., int]) -> Callable[..., int]:
+    """The function as C calls it: with arguments to spare, and -errno for what goes wrong."""
+    n = function.__code__.co_argcount - 1  # of a method, without self
+    locked = name not in UNLOCKED
+
+    def answer(*given: int) -> int:
+        try:
+            if not locked:
+                return function(*given[:n])
+            with _lock:
+                returned = function(*given[:n])
+                if verbs.nic is None:
+                    library.forget()
+                _show()
+                return returned
+        except BaseException as error:
+            return -_errno_of(name, error)
+
+    return answer
+
+
+def _errno_of(name: str, error: BaseException) -> int:
+    code = errno.EIO
+    if isinstance(error, Refused):
+        code = error.code
+    elif isinstance(error, OSError) and error.errno:
+        code = error.errno
+    elif isinstance(error, QueueFullError):
+        code = errno.ENOMEM
+    elif isinstance(error, InputError):
+        code = errno.EINVAL
+    elif isinstance(error, OpenMrcError):
+        code = errno.ENOMEM if "left" in str(error) else errno.EOPNOTSUPP
+    if os.environ.get("OPENMRC_LOG"):
+        print(f"libmrc: {name}: {os.strerror(code)}: {error}", file=sys.stderr)
+        if not isinstance(error, Refused | OpenMrcError):
+            traceback.print_exc()
+    return code
+
+
+def _show() -> None:
+    """Tell the stub what compiled code works on, once a device is open; and when it is closed."""
+    there = verbs.nic is not None and library.calls is not None
+    if there == bool(_table[stub.ENDPOINT]):
+        return
+    places = (stub.ENDPOINT, stub.STATE, stub.CALLS)
+    if not there:
+        _table[list(places)] = 0
+        return
+    assert verbs.nic is not None
+    parts = (verbs.nic.host.ep, verbs.nic.host.st, library.calls)
+    tables = [table_of(part) for part in parts]
+    _kept.append((parts, tables))
+    for name, place in (
+        ("post_send", stub.POST_SEND),
+        ("post_recv", stub.POST_RECV),
+        ("poll_cq", stub.POLL_CQ),
+    ):
+        _table[place] = _address_of(name, parts)
+    for place, one in zip(reversed(places), reversed(tables), strict=True):
+        _table[place] = one.ctypes.data
+
+
+def _address_of(name: str, parts: tuple[Any, Any, Any]) -> int:
+    """Where C calls a compiled function; in plain Python, of a function that stands for it."""
+    function = getattr(hot, name)
+    given = parts if name != "poll_cq" else parts[::2]
+    if interpreted():
+        kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * (len(given) + 3))
+        passed = kind(lambda *words: int(function(*given, *words[len(given) :])))
+        _kept.append(passed)
+        return ctypes.cast(passed, ctypes.c_void_p).value or 0
+    function(*given, 0, 0, 0)  # compiled now, or read from the disk
+    [made] = function.overloads.values()
+    return int(made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name))

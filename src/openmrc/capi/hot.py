@@ -1,0 +1,375 @@
+"""What a C program calls for each message, compiled: no interpreter's lock, and no Python at all.
+
+`mrc_post_send` and `mrc_post_recv` check a request and put it into the ring from which the loop of
+the endpoint takes (`live.endpoint.loop`); `mrc_poll_cq` turns the loop's entries into `ibv_wc`.
+Structures of C are read in place. A handle is a number and never an address: each record here
+knows its own, so one that is wrong, or of a queue that is gone, is found out and costs nothing.
+
+Several threads may call at once: one lock for what is posted, one of each completion queue.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from openmrc.capi.layouts import NUMBERS, RECV_WR, SEND_WR, SGE, WC
+from openmrc.engine import state as es
+from openmrc.fabric.clos import multiplane
+from openmrc.jit import compiled, fields, inlined, inner, interpreted, record_type, records
+from openmrc.jit.byref import by_reference
+from openmrc.jit.warmup import once
+from openmrc.live import memory
+from openmrc.live.endpoint import state
+from openmrc.live.endpoint.host import Host, Limits, Port
+from openmrc.live.memory import fence
+from openmrc.live.syscalls import write_count
+
+EINVAL, ENOMEM, EIO = 22, 12, 5
+SPINS_MAX = 1 << 20  # turns of waiting for room in the ring; a loop that has ended makes none
+MESSAGE_MAX = 1 << 31  # bytes
+REGION_MASK = (1 << es.REGION_INDEX_BITS) - 1
+INDEX_MASK = 0xFFFF  # low bits of a handle: the record's index
+
+CALL_QP = record_type(
+    ("handle", "i8"),  # 0: nobody's
+    *fields("i8", "sent", "received"),  # posted in all
+    *fields("i4", "max_send", "max_recv", "send_cq", "recv_cq", "sig_all", "born", "qpn"),
+)
+CALL_CQ = record_type(
+    ("handle", "i8"),
+    ("promised", "i8"),  # completions that posted requests have brought or may still bring
+    *fields("i8", "depth", "lock"),
+)
+DOOR = record_type(("lock", "i8"))
+CALL_CQ_BYTES, LOCK_AT = CALL_CQ.itemsize, CALL_CQ.fields["lock"][1]  # type: ignore[index]
+
+SEND_FIELDS, RECV_FIELDS = SEND_WR.dtype, RECV_WR.dtype
+SGE_FIELDS, WC_FIELDS = SGE.dtype, WC.dtype
+SEND_BYTES, RECV_BYTES = SEND_FIELDS.itemsize, RECV_FIELDS.itemsize
+SGE_BYTES, WC_BYTES = SGE_FIELDS.itemsize, WC_FIELDS.itemsize
+WR_WRITE, WR_WRITE_IMM = NUMBERS["IBV_WR_RDMA_WRITE"], NUMBERS["IBV_WR_RDMA_WRITE_WITH_IMM"]
+SIGNALED = NUMBERS["IBV_SEND_SIGNALED"]
+# What has no meaning for MRC and does no harm: nothing is read, so there is nothing to wait for,
+# and every completion wakes who waits.
+FLAGS = SIGNALED | NUMBERS["IBV_SEND_FENCE"] | NUMBERS["IBV_SEND_SOLICITED"]
+WITH_IMM = NUMBERS["IBV_WC_WITH_IMM"]
+
+
+@by_reference
+class Calls(NamedTuple):
+    """What the calls have beside the endpoint. Every field is an array."""
+
+    door: Any  # DOOR, one record
+    qp: Any  # CALL_QP, beside the engine's QP
+    cq: Any  # CALL_CQ, beside the endpoint's CQ
+    room: Any  # int64 [2], room for the kernel, under the door's lock
+
+
+def new_calls(qps: int, cqs: int) -> Calls:
+    """A zeroed Calls with room for so many of each."""
+    return Calls(records(1, DOOR), records(qps, CALL_QP), records(cqs, CALL_CQ), np.zeros(2, "i8"))
+
+
+if interpreted():
+
+    def bytes_at(address: int, n: int) -> Any:
+        """As `memory.bytes_at`; what is seen as a record has its fields as attributes."""
+        return memory.bytes_at(address, n).view(np.recarray)
+
+    def exchange(address: int, value: int) -> int:
+        """Store an int64 at an address; what was there before. The interpreter's lock holds."""
+        place = ctypes.c_int64.from_address(int(address))
+        before, place.value = place.value, value
+        return int(before)
+
+    def give_way() -> int:
+        """Let another thread run."""
+        os.sched_yield()
+        return 0
+
+else:
+    from llvmlite import ir
+    from numba import types
+    from numba.extending import intrinsic
+
+    bytes_at = memory.bytes_at
+
+    @intrinsic  # type: ignore[untyped-decorator,unused-ignore]  # Numba has no types
+    def exchange(typing_context: Any, address: Any, value: Any) -> Any:
+        """Store an int64 at an address and return what was there before, in one step."""
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            word = ir.IntType(64)
+            place = builder.inttoptr(values[0], word.as_pointer())
+            new = context.cast(builder, values[1], signature.args[1], types.int64)
+            return builder.atomic_rmw("xchg", place, new, "seq_cst")
+
+        return types.int64(types.int64, value), generate
+
+    give_way = types.ExternalFunction("sched_yield", types.int32())
+
+
+@inlined
+def _signed(value):
+    """As int64, which all numbers are here: of 64 unsigned bits the same bits."""
+    return np.int64(value)
+
+
+@inlined
+def _lock(address):
+    while exchange(address, 1) != 0:
+        give_way()
+
+
+@inlined
+def _unlock(address):
+    exchange(address, 0)
+
+
+@inlined
+def _turned(value):
+    """32 bits in the other byte order: an immediate travels in the network's."""
+    return (
+        (value >> 24 & 0xFF) | (value >> 8 & 0xFF00) | (value & 0xFF00) << 8 | (value & 0xFF) << 24
+    )
+
+
+@inlined
+def _has_room(ep, calls):
+    """Wait for a place in the ring; False if the loop takes nothing any more."""
+    ctl = ep.ctl[0]
+    for _ in range(SPINS_MAX):
+        if ctl.posted - ctl.taken < ep.post.shape[0]:
+            return True
+        fence()
+        give_way()
+    return False
+
+
+@inlined
+def _next_post(ep, i, call, kind):
+    """The place of the next request, of a QP."""
+    p = ep.post[ep.ctl[0].posted % ep.post.shape[0]]
+    p.qp = i
+    p.born = call.born
+    p.kind = kind
+    return p
+
+
+@inlined
+def _hand_over(ep):
+    fence()
+    ep.ctl[0].posted += 1
+
+
+@inlined
+def _wake(ep, calls):
+    """Wake the loop if it sleeps."""
+    fence()
+    ctl = ep.ctl[0]
+    if ctl.sleeping:
+        write_count(ctl.wake_fd, calls.room)
+
+
+@inlined
+def _is_registered(st, key, address, length):
+    """Whether bytes lie in the region with this key."""
+    i = key & REGION_MASK
+    if i >= st.region.shape[0]:
+        return False
+    r = st.region[i]
+    inside = r.va <= address and address + length <= r.va + r.length
+    return inside and _signed(r.rkey) == key and r.length > 0
+
+
+@inlined
+def _is_full(ep, calls, cq):
+    """Whether a completion queue might have no room for one more completion."""
+    c = calls.cq[cq]
+    return c.promised - ep.cq[cq].silent - ep.cq[cq].read >= c.depth
+
+
+@inner
+def _send_one(ep, st, calls, i, call, at):
+    """One request at an address; 0 or what is wrong with it."""
+    w = bytes_at(at, SEND_BYTES).view(SEND_FIELDS)[0]
+    opcode, flag_bits, n = int(w.opcode), _signed(w.send_flags), int(w.num_sge)
+    if (opcode != WR_WRITE and opcode != WR_WRITE_IMM) or flag_bits & ~FLAGS or n < 0 or n > 1:
+        return EINVAL
+    address, length = 0, 0
+    if n == 1:
+        if w.sg_list == 0:
+            return EINVAL
+        s = bytes_at(_signed(w.sg_list), SGE_BYTES).view(SGE_FIELDS)[0]
+        address, length = _signed(s.addr), _signed(s.length)
+        if length > MESSAGE_MAX:
+            return EINVAL
+        if length > 0 and not _is_registered(st, _signed(s.lkey), address, length):
+            return EINVAL
+    if call.sent - st.qp[i].msg_done >= call.max_send or _is_full(ep, calls, call.send_cq):
+        return ENOMEM
+    if not _has_room(ep, calls):
+        return EIO
+    p = _next_post(
+        ep, i, call, state.POST_WRITE_IMM if opcode == WR_WRITE_IMM else state.POST_WRITE
+    )
+    p.wr_id = _signed(w.wr_id)
+    p.address = address
+    p.length = length
+    p.remote_address = _signed(w.wr.rdma.remote_addr)
+    p.rkey = w.wr.rdma.rkey
+    p.imm = _turned(_signed(w.imm_data))
+    p.signaled = 1 if call.sig_all or flag_bits & SIGNALED else 0
+    calls.cq[call.send_cq].promised += 1
+    call.sent += 1
+    _hand_over(ep)
+    return 0
+
+
+@inner
+def _receive_one(ep, calls, i, call, at):
+    """One receive at an address; 0 or what is wrong with it. It has no memory of its own."""
+    w = bytes_at(at, RECV_BYTES).view(RECV_FIELDS)[0]
+    if w.num_sge < 0 or w.num_sge > 1:
+        return EINVAL
+    if call.received - ep.qp[i].recv_head >= call.max_recv or _is_full(ep, calls, call.recv_cq):
+        return ENOMEM
+    if not _has_room(ep, calls):
+        return EIO
+    p = _next_post(ep, i, call, state.POST_RECV)
+    p.wr_id = _signed(w.wr_id)
+    p.address = 0
+    p.length = 0
+    p.signaled = 1
+    calls.cq[call.recv_cq].promised += 1
+    call.received += 1
+    _hand_over(ep)
+    return 0
+
+
+@compiled
+def post_send(ep, st, calls, handle, at, bad):
+    """Post the list of `ibv_send_wr` at an address: 0, or an errno with the request that is wrong
+    at `bad`; those before it are posted.
+    """
+    return _post(ep, st, calls, handle, at, bad, True)
+
+
+@compiled
+def post_recv(ep, st, calls, handle, at, bad):
+    """The same of a list of `ibv_recv_wr`."""
+    return _post(ep, st, calls, handle, at, bad, False)
+
+
+@inlined
+def _post(ep, st, calls, handle, at, bad, sends):
+    i = handle & INDEX_MASK
+    if bad == 0 or i >= calls.qp.shape[0] or handle == 0:
+        return EINVAL
+    lock = calls.door.ctypes.data  # its one field
+    _lock(lock)
+    call = calls.qp[i]
+    wrong = 0
+    if call.handle != handle or (sends and st.qp[i].state < es.RTS) or st.qp[i].state == es.RESET:
+        wrong = EINVAL
+    first = wrong
+    while at != 0 and wrong == 0:
+        if sends:
+            wrong = _send_one(ep, st, calls, i, call, at)
+        else:
+            wrong = _receive_one(ep, calls, i, call, at)
+        if wrong == 0:
+            # both kinds of request have the next one at the same place
+            at = _signed(bytes_at(at, RECV_BYTES).view(RECV_FIELDS)[0].next)
+    if first == 0:
+        _wake(ep, calls)
+    _unlock(lock)
+    if wrong != 0:
+        bytes_at(bad, 8).view(np.int64)[0] = at
+    return wrong
+
+
+@compiled
+def poll_cq(ep, calls, handle, n, at):
+    """Take up to `n` completions into the `ibv_wc` at an address: how many, or -errno.
+
+    What a queue pair that was destroyed left behind is taken, and not shown.
+    """
+    i = handle & INDEX_MASK
+    if i >= calls.cq.shape[0] or handle == 0 or n < 0 or (at == 0 and n > 0):
+        return -EINVAL
+    c = calls.cq[i]
+    lock = calls.cq.ctypes.data + i * CALL_CQ_BYTES + LOCK_AT
+    _lock(lock)
+    if c.handle != handle:
+        _unlock(lock)
+        return -EINVAL
+    ring = ep.cq[i]
+    taken = 0
+    while taken < n and ring.read != ring.written:
+        fence()
+        entry = ep.cqe[ring.cqe0 + (ring.read & ring.mask)]
+        call = calls.qp[entry.qpn & ep.ctl[0].qpn_mask]
+        if call.qpn == entry.qpn and call.handle != 0:
+            _show(bytes_at(at + taken * WC_BYTES, WC_BYTES).view(WC_FIELDS)[0], entry)
+            taken += 1
+        fence()
+        ring.read += 1
+    _unlock(lock)
+    return taken
+
+
+@inlined
+def _show(w, entry):
+    """An entry of the loop's as `ibv_wc`."""
+    receives = entry.kind == state.RECV_RDMA_WITH_IMM
+    w.wr_id = np.uint64(entry.wr_id)
+    w.status = entry.status
+    w.opcode = entry.kind
+    w.vendor_err = 0
+    w.byte_len = np.uint32(entry.length)
+    w.imm_data = np.uint32(_turned(_signed(entry.imm))) if receives else np.uint32(0)
+    w.qp_num = np.uint32(entry.qpn)
+    w.src_qp = 0
+    w.wc_flags = WITH_IMM if receives and entry.status == state.SUCCESS else 0
+    w.pkey_index = 0
+    w.slid = 0
+    w.sl = 0
+    w.dlid_path_bits = 0
+
+
+@compiled
+def forget_qp(calls, i):
+    """From now on the handle of a queue pair is wrong; nobody is posting with it any more."""
+    lock = calls.door.ctypes.data
+    _lock(lock)
+    calls.qp[i].handle = 0
+    _unlock(lock)
+
+
+@compiled
+def forget_cq(calls, i):
+    """The same of a completion queue."""
+    lock = calls.cq.ctypes.data + i * CALL_CQ_BYTES + LOCK_AT
+    _lock(lock)
+    calls.cq[i].handle = 0
+    _unlock(lock)
+
+
+@once("libmrc")
+def warm_up() -> None:
+    """Call each once, with handles that are wrong: that compiles all there is."""
+    fabric = multiplane(2, 1, 10**9, 1, 2, 0, 0)
+    one = Host(fabric, 0, [Port(-1, bytes(6))], Limits(qps=2), 1_000_000)
+    calls = new_calls(2, 1)
+    one.start()
+    for post in (post_send, post_recv):
+        post(one.ep, one.st, calls, 0, 0, 0)
+    poll_cq(one.ep, calls, 0, 0, 0)
+    forget_qp(calls, 0)
+    forget_cq(calls, 0)
+    one.close()

@@ -1,0 +1,582 @@
+"""MRC's own objects: contexts, completion queues and channels, hints, queue pairs, events.
+
+A caller holds handles, numbers that are never an address: the kind, a count that never repeats, an
+index. So a handle of what is gone, or of another kind, is found out (EINVAL), and not followed.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import select
+import threading
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from openmrc.capi import hot, layouts
+from openmrc.capi.devices import Nic, Verbs, mtu_bytes, mtu_word
+from openmrc.capi.layouts import MPR_UNIT, NUMBERS
+from openmrc.capi.places import Refused, at, put
+from openmrc.verbs import CompletionQueue, EventKind, QpAttributes, QpState, QueuePair
+
+IS_CONTEXT, IS_CQ, IS_QP, IS_HINT, IS_CHANNEL = (ord(c) << 48 for c in "XCQHN")
+HINTS_MAX = 1 << 16
+COUNT_MASK = (1 << 32) - 1
+EVENTS = {
+    EventKind.QP_ERROR: NUMBERS["IBV_EVENT_QP_FATAL"],
+    EventKind.PORT_DOWN: NUMBERS["IBV_EVENT_PORT_ERR"],
+    EventKind.PORT_UP: NUMBERS["IBV_EVENT_PORT_ACTIVE"],
+}
+CAP_KNOWN = sum(layouts.MRC_ENUMS["mrc_qp_cap"].values())
+V, M = ({name: NUMBERS[name] for name in layouts.VERBS_ENUMS["ibv_qp_attr_mask"]},
+        {name: NUMBERS[name] for name in layouts.MRC_ENUMS["mrc_qp_attr_mask"]})  # fmt: skip
+V_KNOWN = sum(V.values())
+NEEDED = {  # beside the state, to go there
+    QpState.INIT: 0,
+    QpState.RTR: V["IBV_QP_AV"] | V["IBV_QP_DEST_QPN"] | V["IBV_QP_RQ_PSN"],
+    QpState.RTS: V["IBV_QP_SQ_PSN"],
+    QpState.ERROR: 0,
+}
+MRC_AT = {  # the step at which each attribute is taken (MRC 1.7)
+    QpState.INIT: M["MRC_QP_HINT"] | M["MRC_QP_EV_PROFILE_ID"] | M["MRC_QP_CC_PROFILE_ID"],
+    QpState.RTR: M["MRC_QP_MAX_WIMM_DEST"] | M["MRC_QP_MPR_DEST"] | M["MRC_QP_CAP"],
+    QpState.RTS: M["MRC_QP_MAX_WIMM"]
+    | M["MRC_QP_MPR"]
+    | M["MRC_QP_RETRY_CNT"]
+    | M["MRC_QP_TIMEOUT"],
+    QpState.ERROR: 0,
+}
+
+
+@dataclass
+class Channel:
+    """Tells of completions in any of its queues: an epoll descriptor."""
+
+    handle: int
+    context: int
+    epoll: select.epoll
+    cqs: dict[int, Cq] = field(default_factory=dict)  # by descriptor
+
+
+@dataclass
+class Cq:
+    """A completion queue."""
+
+    handle: int
+    context: int
+    queue: CompletionQueue
+    cq_context: int
+    channel: Channel | None
+    got: int = 0  # events that were taken
+    acknowledged: int = 0
+
+
+@dataclass
+class Hint:
+    """What an application expects of its traffic; the engine has no use for it, so it is kept."""
+
+    handle: int
+    context: int
+    record: Any
+
+
+@dataclass
+class Qp:
+    """A queue pair, and what its caller has said."""
+
+    handle: int
+    context: int
+    pair: QueuePair
+    init: Any  # mrc_qp_init_attr
+    said: Any  # ibv_qp_attr
+    mrc: Any  # mrc_qp_attr
+    remote: QpAttributes | None = None
+
+
+class Library:
+    """All that is open; the functions of MRC's API are its methods."""
+
+    def __init__(self, verbs: Verbs) -> None:
+        self._verbs = verbs
+        self.calls: Any = None  # `hot.Calls`, beside an open device
+        self._count = 0
+        self._contexts: dict[int, int] = {}  # with ibverbs' context
+        self._cqs: dict[int, Cq] = {}
+        self._qps: dict[int, Qp] = {}
+        self._hints: dict[int, Hint] = {}
+        self._channels: dict[int, Channel] = {}
+        self._acknowledged = threading.Condition()
+
+    def _handle(self, kind: int, index: int = 0) -> int:
+        self._count += 1
+        return kind | (self._count & COUNT_MASK) << 16 | index
+
+    def _nic(self, context: int) -> Nic:
+        if context not in self._contexts:
+            raise Refused(errno.EINVAL, "no MRC context")
+        return self._verbs.context_nic(self._contexts[context])
+
+    def forget(self) -> None:
+        """The device is closed, and everything of it."""
+        for channel in self._channels.values():
+            channel.epoll.close()
+        everything: tuple[dict[int, Any], ...] = (
+            self._contexts, self._cqs, self._qps, self._hints, self._channels
+        )  # fmt: skip
+        for known in everything:
+            known.clear()
+        self.calls = None
+
+    # --- device and context
+
+    def mrc_query_device_ex(self, context: int, mcontext: int, attr: int, supported: int) -> int:
+        """As `mrc_query_device`, of the context's version of the API."""
+        if mcontext and mcontext not in self._contexts:
+            raise Refused(errno.EINVAL, "no MRC context")
+        return self.mrc_query_device(context, attr, supported)
+
+    def mrc_query_device(self, context: int, attr: int, supported: int) -> int:
+        """What the device can do."""
+        limits = self._verbs.context_nic(context).host.limits
+        a = at(attr, layouts.MRC_DEVICE_ATTR)
+        put(supported, "i4", 1)
+        a[...] = 0
+        a["mrc_protocol_version"] = NUMBERS["MRC_PROTOCOL_VERSION_1"]
+        a["wimm_attr"]["max_wimm"] = a["wimm_attr"]["max_wimm_dest"] = limits.max_wimm
+        a["mpr_attr"]["max_mpr"], a["mpr_attr"]["mpr_resolution"] = limits.mpr // MPR_UNIT, 1
+        a["qp_attr"]["max_qp_hint"] = HINTS_MAX
+        a["cap"] = NUMBERS["MRC_DEVICE_CAP_DYNAMIC_MPR"] * limits.dynamic_mpr
+        a["cap"] |= NUMBERS["MRC_DEVICE_CAP_TRIM_NACK"] * (limits.trimming and limits.trim_nack)
+        return 0
+
+    def mrc_query_version(self, current: int, oldest: int, vendor: int, vendor_oldest: int) -> int:
+        """Versions of the API, and of a vendor's part, which is empty."""
+        for place, value in (
+            (current, layouts.API_VERSION),
+            (oldest, layouts.API_OLDEST),
+            (vendor, layouts.version(1, 0, 0)),
+            (vendor_oldest, 0),
+        ):
+            if place:
+                put(place, "u4", value)
+        return 0
+
+    def mrc_create_context(self, context: int, attr: int) -> int:
+        """The parent of all other objects."""
+        nic = self._verbs.context_nic(context)
+        if attr:
+            wanted = int(at(attr, layouts.MRC_CONTEXT_ATTR)["mrc_api_version_used"])
+            if wanted > layouts.API_VERSION:
+                raise Refused(
+                    errno.EINVAL, f"version {wanted:#x}: {layouts.API_VERSION:#x} is here"
+                )
+        if self.calls is None:
+            self.calls = hot.new_calls(nic.host.limits.qps, nic.host.limits.cqs)
+        handle = self._handle(IS_CONTEXT)
+        self._contexts[handle] = context
+        return handle
+
+    def mrc_destroy_context(self, context: int) -> int:
+        """EBUSY while something of it is left."""
+        self._nic(context)
+        owned = (self._cqs, self._qps, self._hints, self._channels)
+        if any(one.context == context for known in owned for one in known.values()):
+            raise Refused(errno.EBUSY, "something of it is left")
+        del self._contexts[context]
+        return 0
+
+    # --- completion channels and queues
+
+    def mrc_create_comp_channel(self, context: int, channel: int) -> int:
+        """A descriptor on which one can wait for completions."""
+        self._nic(context)
+        put(channel, "u8", 0)
+        one = Channel(self._handle(IS_CHANNEL), context, select.epoll())
+        self._channels[one.handle] = one
+        put(channel, "u8", one.handle)
+        return 0
+
+    def _channel(self, channel: int) -> Channel:
+        if channel not in self._channels:
+            raise Refused(errno.EINVAL, "no completion channel")
+        return self._channels[channel]
+
+    def mrc_get_comp_channel_fd(self, channel: int, fd: int) -> int:
+        """Readable when a queue that asked for it has a completion."""
+        put(fd, "i4", self._channel(channel).epoll.fileno())
+        return 0
+
+    def mrc_destroy_comp_channel(self, channel: int) -> int:
+        """EBUSY while a completion queue tells it of completions."""
+        one = self._channel(channel)
+        if one.cqs:
+            raise Refused(errno.EBUSY, "a completion queue uses it")
+        one.epoll.close()
+        del self._channels[channel]
+        return 0
+
+    def mrc_create_cq(
+        self, context: int, cqe: int, cq_context: int, channel: int, vector: int
+    ) -> int:
+        """A completion queue with room for `cqe` entries."""
+        nic = self._nic(context)
+        if not 1 <= cqe <= nic.host.limits.cq_depth or vector:
+            raise Refused(errno.EINVAL, f"cqe {cqe}, vector {vector}")
+        told = self._channel(channel) if channel else None
+        queue = nic.device.create_cq(cqe)
+        one = Cq(self._handle(IS_CQ, queue.index), context, queue, cq_context, told)
+        if told is not None:
+            told.epoll.register(queue.fileno(), 0)
+            told.cqs[queue.fileno()] = one
+        c = self.calls.cq[queue.index]
+        c.promised, c.depth, c.lock = 0, cqe, 0
+        c.handle = one.handle
+        self._cqs[one.handle] = one
+        return one.handle
+
+    def _cq(self, cq: int) -> Cq:
+        if cq not in self._cqs:
+            raise Refused(errno.EINVAL, "no completion queue")
+        return self._cqs[cq]
+
+    def mrc_destroy_cq(self, cq: int) -> int:
+        """EBUSY while a queue pair uses it. Waits until its events are acknowledged."""
+        one = self._cq(cq)
+        nic = self._nic(one.context)
+        if any(one.queue in (qp.pair.send_cq, qp.pair.recv_cq) for qp in self._qps.values()):
+            raise Refused(errno.EBUSY, "a queue pair uses it")
+        with self._acknowledged:
+            self._acknowledged.wait_for(lambda: one.acknowledged >= one.got)
+        hot.forget_cq(self.calls, one.queue.index)
+        if one.channel is not None:
+            one.channel.epoll.unregister(one.queue.fileno())
+            del one.channel.cqs[one.queue.fileno()]
+        nic.device.destroy_cq(one.queue)
+        del self._cqs[cq]
+        return 0
+
+    def mrc_req_notify_cq(self, cq: int, solicited_only: int) -> int:
+        """The next completion makes one event; every one counts as solicited."""
+        one = self._cq(cq)
+        if one.channel is None:
+            raise Refused(errno.EINVAL, "the queue has no channel")
+        fd = one.queue.fileno()
+        _clear(fd)
+        one.channel.epoll.modify(fd, select.EPOLLIN | select.EPOLLONESHOT)
+        return 0
+
+    def mrc_get_cq_event(self, channel: int, cq: int, cq_context: int) -> int:
+        """The queue that has a completion; EAGAIN if there is none and the descriptor does not
+        wait.
+        """
+        one = self._channel(channel)
+        put(cq, "u8", 0)
+        waits = not fcntl.fcntl(one.epoll.fileno(), fcntl.F_GETFL) & os.O_NONBLOCK
+        ready = one.epoll.poll(-1 if waits else 0, 1)
+        found = one.cqs.get(ready[0][0]) if ready else None
+        if found is None:
+            raise Refused(errno.EAGAIN)
+        found.got += 1
+        put(cq, "u8", found.handle)
+        if cq_context:
+            put(cq_context, "u8", found.cq_context & (1 << 64) - 1)
+        return 0
+
+    def mrc_ack_cq_events(self, cq: int, n: int) -> int:
+        """Whoever destroys the queue waits for this."""
+        one = self._cq(cq)
+        with self._acknowledged:
+            one.acknowledged += n
+            self._acknowledged.notify_all()
+        return 0
+
+    # --- hints
+
+    def mrc_create_qp_hint(self, context: int, attr: int) -> int:
+        """Keep what is expected of traffic."""
+        self._nic(context)
+        given = at(attr, layouts.HINT_INIT_ATTR)["attr"].copy()
+        if len(self._hints) >= HINTS_MAX:
+            raise Refused(errno.ENOMEM, f"{HINTS_MAX} hints are there")
+        one = Hint(self._handle(IS_HINT), context, given)
+        self._hints[one.handle] = one
+        return one.handle
+
+    def _hint(self, hint: int) -> Hint:
+        if hint not in self._hints:
+            raise Refused(errno.EINVAL, "no hint")
+        return self._hints[hint]
+
+    def mrc_destroy_qp_hint(self, hint: int) -> int:
+        """EBUSY while a queue pair has it."""
+        self._hint(hint)
+        if any(int(qp.mrc["qp_hint"]) == hint for qp in self._qps.values()):
+            raise Refused(errno.EBUSY, "a queue pair has it")
+        del self._hints[hint]
+        return 0
+
+    def mrc_query_qp_hint(self, hint: int, attr: int, mask: int) -> int:
+        """Read what was kept."""
+        kept, a = self._hint(hint).record, at(attr, layouts.HINT_ATTR)
+        for name in _hint_fields(mask):
+            a[name] = kept[name]
+        return 0
+
+    def mrc_modify_qp_hint(self, hint: int, attr: int, mask: int) -> int:
+        """Keep something else."""
+        kept, a = self._hint(hint).record, at(attr, layouts.HINT_ATTR)
+        for name in _hint_fields(mask):
+            kept[name] = a[name]
+        return 0
+
+    # --- queue pairs
+
+    def mrc_create_qp(self, context: int, attr: int) -> int:
+        """A queue pair in RESET; what it was given is written back."""
+        nic, a = self._nic(context), at(attr, layouts.MRC_QP_INIT_ATTR)
+        send, receive = self._cq(int(a["send_cq"])), self._cq(int(a["recv_cq"]))
+        if int(a["pd"]) not in self._verbs.pds:
+            raise Refused(errno.EINVAL, "no protection domain of this library")
+        if int(a["protocol_version"]) not in (0, NUMBERS["MRC_PROTOCOL_VERSION_1"]):
+            raise Refused(errno.EINVAL, f"protocol version {int(a['protocol_version'])}")
+        cap, limits = a["cap"], nic.host.limits
+        for name, most in (
+            ("max_send_wr", limits.send_depth),
+            ("max_recv_wr", limits.receive_depth),
+            ("max_send_sge", 1),
+            ("max_recv_sge", 1),
+            ("max_inline_data", 0),
+        ):
+            if int(cap[name]) > most:
+                raise Refused(errno.EINVAL, f"{name} {int(cap[name])}: up to {most}")
+        sends, receives = max(int(cap["max_send_wr"]), 1), max(int(cap["max_recv_wr"]), 1)
+        pair = nic.device.create_qp(send.queue, receive.queue, sends, receives)
+        cap["max_send_sge"] = cap["max_recv_sge"] = 1
+        mrc = np.zeros((), layouts.MRC_QP_ATTR.dtype)
+        mrc["mpr"]["mpr"] = mrc["mpr"]["mpr_dest"] = limits.mpr // MPR_UNIT
+        mrc["wimm"]["max_wimm"] = mrc["wimm"]["max_wimm_dest"] = limits.max_wimm
+        mrc["timeout"] = limits.rto_exponent
+        mrc["retry"]["linear_cnt"], mrc["retry"]["exp_cnt"] = limits.linear_cnt, limits.exp_cnt
+        said = np.zeros((), layouts.QP_ATTR.dtype)
+        said["cap"], said["port_num"] = cap, 1
+        said["path_mtu"] = mtu_word(nic.device.pmtu)
+        handle = self._handle(IS_QP, pair.index)
+        self._qps[handle] = Qp(handle, context, pair, a.copy(), said, mrc)
+        call = self.calls.qp[pair.index]
+        call.sent = call.received = 0
+        call.max_send, call.max_recv = sends, receives
+        call.send_cq, call.recv_cq = send.queue.index, receive.queue.index
+        call.sig_all, call.born, call.qpn = bool(a["sq_sig_all"]), pair._born, pair.qp_num
+        call.handle = handle
+        return handle
+
+    def _qp(self, qp: int) -> Qp:
+        if qp not in self._qps:
+            raise Refused(errno.EINVAL, "no queue pair")
+        return self._qps[qp]
+
+    def mrc_destroy_qp(self, qp: int) -> int:
+        """Nothing of it is shown by `mrc_poll_cq` afterwards."""
+        one = self._qp(qp)
+        self._nic(one.context)
+        hot.forget_qp(self.calls, one.pair.index)
+        one.pair.destroy()
+        del self._qps[qp]
+        return 0
+
+    def mrc_get_qpn(self, qp: int, qpn: int) -> int:
+        """The number that a peer addresses."""
+        put(qpn, "u4", self._qp(qp).pair.qp_num)
+        return 0
+
+    def mrc_query_qp(
+        self, qp: int, verbs: int, verbs_mask: int, attr: int, mask: int, init: int
+    ) -> int:
+        """What was said of a queue pair, and where in its life it is."""
+        one = self._qp(qp)
+        one.said["qp_state"] = one.said["cur_qp_state"] = int(one.pair.state)
+        if verbs or verbs_mask:
+            at(verbs, layouts.QP_ATTR)[...] = one.said
+        if attr or mask:
+            at(attr, layouts.MRC_QP_ATTR)[...] = one.mrc
+        if init:
+            at(init, layouts.MRC_QP_INIT_ATTR)[...] = one.init
+        return 0
+
+    def mrc_modify_qp(self, qp: int, verbs: int, verbs_mask: int, attr: int, mask: int) -> int:
+        """Go to another state, with what is said for it.
+
+        Attributes of ibverbs that MRC has not (ports, RNR, retries of RC) have no effect, as the
+        public example expects.
+        """
+        one = self._qp(qp)
+        nic = self._nic(one.context)
+        verbs_mask, mask = verbs_mask & 0xFFFFFFFF, mask & 0xFFFFFFFF
+        v = at(verbs, layouts.QP_ATTR).copy()
+        m = at(attr, layouts.MRC_QP_ATTR).copy() if mask else one.mrc
+        now = one.pair.state
+        if verbs_mask & ~V_KNOWN:
+            raise Refused(errno.EINVAL, f"mask {verbs_mask:#x}")
+        if verbs_mask & V["IBV_QP_CUR_STATE"] and int(v["cur_qp_state"]) != now:
+            raise Refused(errno.EINVAL, f"the queue pair is in {now.name}")
+        if not verbs_mask & V["IBV_QP_STATE"]:
+            raise Refused(errno.EINVAL, "no state: MRC's attributes change with it")
+        try:
+            to = QpState(int(v["qp_state"]))
+        except ValueError:
+            raise Refused(errno.EINVAL, f"state {int(v['qp_state'])}") from None
+        if to not in NEEDED or (to != QpState.ERROR and to != now + 1):
+            raise Refused(errno.EINVAL, f"{now.name} -> {to.name} is no step")
+        if NEEDED[to] & ~verbs_mask:
+            raise Refused(errno.EINVAL, f"mask {verbs_mask:#x}: {NEEDED[to]:#x} is needed")
+        if mask & ~MRC_AT[to]:
+            raise Refused(errno.EINVAL, f"MRC mask {mask:#x}: {MRC_AT[to]:#x} is taken here")
+        {QpState.INIT: self._init, QpState.RTR: self._ready, QpState.RTS: self._run}.get(to, _fail)(
+            nic, one, v, verbs_mask, m, mask
+        )
+        _keep(one.said, v, verbs_mask)
+        return 0
+
+    def _init(self, nic: Nic, one: Qp, v: Any, verbs_mask: int, m: Any, mask: int) -> None:
+        profiles = m["profile"]
+        for name in ("ev_profile_id", "cc_profile_id"):
+            if mask & M[f"MRC_QP_{name.upper()}"] and int(profiles[name]):
+                raise Refused(errno.EINVAL, f"{name} {int(profiles[name])}: only 0 is there")
+        if mask & M["MRC_QP_HINT"]:
+            if int(m["qp_hint"]):
+                self._hint(int(m["qp_hint"]))
+            one.mrc["qp_hint"] = m["qp_hint"]
+        one.pair.modify(QpState.INIT)
+
+    def _ready(self, nic: Nic, one: Qp, v: Any, verbs_mask: int, m: Any, mask: int) -> None:
+        if not int(v["ah_attr"]["is_global"]):
+            raise Refused(errno.EINVAL, "ah_attr: no GID")
+        limits, kept = nic.host.limits, one.mrc
+        _take(
+            kept["mpr"], "mpr_dest", m["mpr"], mask & M["MRC_QP_MPR_DEST"], limits.mpr // MPR_UNIT
+        )
+        wimm_mask = mask & M["MRC_QP_MAX_WIMM_DEST"]
+        _take(kept["wimm"], "max_wimm_dest", m["wimm"], wimm_mask, limits.max_wimm)
+        cap = int(m["cap"]) if mask & M["MRC_QP_CAP"] else 0
+        if cap & ~CAP_KNOWN:
+            raise Refused(errno.EINVAL, f"cap {cap:#x}")
+        pmtu = nic.device.pmtu
+        if verbs_mask & V["IBV_QP_PATH_MTU"]:
+            pmtu = mtu_bytes(int(v["path_mtu"]))
+            if pmtu > nic.device.pmtu:
+                raise Refused(errno.EINVAL, f"path_mtu {pmtu}: {nic.device.pmtu} is the port's")
+        own = one.pair.attributes
+        trims = own.trim_nack and not cap & NUMBERS["MRC_QP_CAP_TRIM_NACK_DEST_UNSUPPORTED"]
+        one.remote = replace(
+            own,
+            **nic.attributes_of(v["ah_attr"]["grh"]["dgid"]["raw"].tobytes()),
+            qp_num=int(v["dest_qp_num"]),
+            psn=int(v["rq_psn"]) & 0xFFFFFF,
+            pmtu=pmtu,
+            trim_nack=trims,
+            dynamic_mpr=bool(cap & NUMBERS["MRC_QP_CAP_DYNAMIC_MPR"]),
+        )
+        one.pair.modify(QpState.RTR, one.remote)
+        kept["cap"] = cap
+
+    def _run(self, nic: Nic, one: Qp, v: Any, verbs_mask: int, m: Any, mask: int) -> None:
+        assert one.remote is not None
+        limits, kept = nic.host.limits, one.mrc
+        _take(kept["mpr"], "mpr", m["mpr"], mask & M["MRC_QP_MPR"], limits.mpr // MPR_UNIT)
+        wimm_mask = mask & M["MRC_QP_MAX_WIMM"]
+        _take(kept["wimm"], "max_wimm", m["wimm"], wimm_mask, limits.max_wimm)
+        if mask & M["MRC_QP_TIMEOUT"]:
+            if int(m["timeout"]) > layouts.TIMEOUT_MAX:
+                raise Refused(errno.EINVAL, f"timeout {int(m['timeout'])}")
+            kept["timeout"] = m["timeout"]
+        if mask & M["MRC_QP_RETRY_CNT"]:
+            linear, exponential = int(m["retry"]["linear_cnt"]), int(m["retry"]["exp_cnt"])
+            if linear > layouts.LINEAR_MAX or exponential > layouts.EXP_MAX:
+                raise Refused(errno.EINVAL, f"retry {linear}, {exponential}")
+            kept["retry"] = m["retry"]
+        if mask & (M["MRC_QP_TIMEOUT"] | M["MRC_QP_RETRY_CNT"]):
+            retry = kept["retry"]
+            nic.device.set_retries(
+                int(kept["timeout"]), int(retry["linear_cnt"]), int(retry["exp_cnt"])
+            )
+        remote = replace(
+            one.remote,
+            mpr=int(kept["mpr"]["mpr"]) * MPR_UNIT,
+            max_wimm=int(kept["wimm"]["max_wimm"]),
+        )
+        one.pair.set_first_psn(int(v["sq_psn"]) & 0xFFFFFF)
+        one.pair.modify(QpState.RTS, remote)
+
+    # --- events
+
+    def mrc_get_async_event(self, context: int, event: int) -> int:
+        """Wait for what happens to a queue pair or a port."""
+        nic, e = self._nic(context), at(event, layouts.MRC_ASYNC_EVENT)
+        waiting = self._verbs.contexts[self._contexts[context]][1]
+        waits = not fcntl.fcntl(waiting.fileno(), fcntl.F_GETFL) & os.O_NONBLOCK
+        while waiting.poll(-1 if waits else 0, 1):
+            nic.events.extend(one for one in nic.device.events() if one.kind in EVENTS)
+            if not nic.events:
+                continue
+            one = nic.events.popleft()
+            if nic.events:  # still readable
+                os.eventfd_write(nic.device.event_fileno(), 1)
+            by_number = {qp.pair.qp_num: qp.handle for qp in self._qps.values()}
+            e["element"]["cq"] = by_number.get(one.qp_num, 0 if one.qp_num else 1)
+            e["event_type"] = EVENTS[one.kind]
+            return 0
+        raise Refused(errno.EAGAIN)
+
+    def mrc_ack_async_event(self, event: int) -> int:
+        """Nobody waits for it."""
+        at(event, layouts.MRC_ASYNC_EVENT)
+        return 0
+
+
+def _clear(fd: int) -> None:
+    try:
+        os.eventfd_read(fd)
+    except BlockingIOError:
+        return
+
+
+def _hint_fields(mask: int) -> list[str]:
+    names = layouts.MRC_ENUMS["mrc_qp_hint_attr_mask"]
+    known = {
+        bit & 0xFFFFFFFF: name.removeprefix("MRC_QP_HINT_").lower() for name, bit in names.items()
+    }
+    mask &= 0xFFFFFFFF
+    if not mask or mask & ~sum(known):
+        raise Refused(errno.EINVAL, f"mask {mask:#x}")
+    return [name for bit, name in known.items() if mask & bit]
+
+
+def _take(kept: Any, name: str, given: Any, wanted: int, most: int) -> None:
+    """Keep an attribute that the mask names; EINVAL if it is out of its range."""
+    if not wanted:
+        return
+    if not 1 <= int(given[name]) <= most:
+        raise Refused(errno.EINVAL, f"{name} {int(given[name])}: 1 to {most}")
+    kept[name] = given[name]
+
+
+def _fail(nic: Nic, one: Qp, v: Any, verbs_mask: int, m: Any, mask: int) -> None:
+    one.pair.modify(QpState.ERROR)
+
+
+def _keep(said: Any, v: Any, verbs_mask: int) -> None:
+    """Keep what the mask names, for `mrc_query_qp`."""
+    for bit, name in (
+        ("IBV_QP_AV", "ah_attr"),
+        ("IBV_QP_PATH_MTU", "path_mtu"),
+        ("IBV_QP_DEST_QPN", "dest_qp_num"),
+        ("IBV_QP_RQ_PSN", "rq_psn"),
+        ("IBV_QP_SQ_PSN", "sq_psn"),
+        ("IBV_QP_ACCESS_FLAGS", "qp_access_flags"),
+        ("IBV_QP_PKEY_INDEX", "pkey_index"),
+    ):
+        if verbs_mask & V[bit]:
+            said[name] = v[name]

@@ -1,0 +1,97 @@
+"""How an end is named by a GID, which is all that a program tells its peer beside numbers.
+
+In a fabric the GID is the address of a NIC's port (`wire.addresses`), and says which NIC it is. On
+an ordinary network it is where plane 0 hears: of IPv4 `64:ff9b:1:PORT::a.b.c.d`, below the prefix
+of RFC 8215 for local use; of IPv6 the address itself, and the port is MRC's own. What else a peer
+must know, the other planes and the ports that packets come from, it asks there, by TCP on the same
+port number, before the first packet: one line of JSON.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import json
+import socket
+import threading
+from collections.abc import Sequence
+
+from openmrc.capi.places import Refused
+from openmrc.errors import OpenMrcError
+from openmrc.live.endpoint.peers import Reach
+from openmrc.wire.layout import UDP_PORT
+
+PREFIX = bytes.fromhex("0064ff9b0001")
+PATIENCE_S = 10.0
+LINE_MAX = 1 << 20  # bytes of an answer
+
+
+def gid_of(reach: Reach) -> bytes:
+    """The GID of a device of plain UDP, from where its plane 0 is reached."""
+    address = ipaddress.ip_address(reach.address)
+    if address.version == 4:
+        return PREFIX + reach.port.to_bytes(2, "big") + bytes(4) + address.packed
+    if reach.port != UDP_PORT:
+        raise OpenMrcError(
+            f"{reach.address} port {reach.port}: a GID of IPv6 has no room for a port, and"
+            f" {UDP_PORT} is taken"
+        )
+    return address.packed
+
+
+def where(gid: bytes) -> tuple[str, int]:
+    """The address and port that a GID names; EINVAL if it is none of these."""
+    if gid.startswith(PREFIX):
+        port = int.from_bytes(gid[6:8], "big")
+        if port and not any(gid[8:12]):
+            return str(ipaddress.IPv4Address(gid[12:])), port
+    elif any(gid):
+        return str(ipaddress.IPv6Address(gid)), UDP_PORT
+    raise Refused(errno.EINVAL, f"GID {gid.hex()}: no address of an end")
+
+
+class Answering:
+    """Tells whoever asks where the planes of this device are."""
+
+    def __init__(self, planes: Sequence[Reach]) -> None:
+        told = [{"address": p.address, "port": p.port, "sources": p.sources} for p in planes]
+        self._line = json.dumps(told).encode() + b"\n"
+        first = planes[0]
+        family = socket.AF_INET6 if ":" in first.address else socket.AF_INET
+        self._socket = socket.create_server((first.address, first.port), family=family)
+        threading.Thread(target=self._serve, name="mrc reach", daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                asking, _ = self._socket.accept()
+            except OSError:
+                return  # closed
+            with asking:
+                asking.settimeout(PATIENCE_S)
+                try:
+                    asking.sendall(self._line)
+                except OSError:
+                    continue
+
+    def close(self) -> None:
+        """Answer nobody any more."""
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+def ask(gid: bytes) -> tuple[Reach, ...]:
+    """The planes of the end with this GID, as it tells them."""
+    address, port = where(gid)
+    try:
+        with socket.create_connection((address, port), PATIENCE_S) as asked:
+            asked.settimeout(PATIENCE_S)
+            with asked.makefile("rb") as answer:
+                told = json.loads(answer.readline(LINE_MAX))
+    except OSError as error:
+        raise Refused(error.errno or errno.ETIMEDOUT, f"{address} port {port}: {error}") from None
+    except ValueError:
+        raise Refused(errno.EPROTO, f"{address} port {port}: no end of libmrc") from None
+    if not isinstance(told, list):
+        raise Refused(errno.EPROTO, f"{address} port {port}: no end of libmrc")
+    return tuple(map(Reach.of, told))

@@ -1,0 +1,195 @@
+"""The C of both libraries: it starts Python, and passes each call on.
+
+`libmrc.so` asks `openmrc.capi.entry` once for a table of addresses. Each of its functions, and of
+`libibverbs.so.1`, is three lines: arguments as 64-bit words to an address of the table, and the
+answer as `calls` says it. For `mrc_post_send`, `mrc_post_recv` and `mrc_poll_cq` these are compiled
+functions, which get what they work on as addresses from the same table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from openmrc.capi.calls import (
+    ABSENT_CALLS,
+    CODE,
+    CONTROL,
+    HOT,
+    MINUS,
+    MRC_CALLS,
+    NOTHING,
+    NULL,
+    VERBS_CALLS,
+    Call,
+)
+
+ARGUMENTS = 6  # of a function at most
+# Of the table: compiled functions, what they work on, then the others in the order of `CONTROL`.
+POST_SEND, POST_RECV, POLL_CQ, ENDPOINT, STATE, CALLS, FIRST = range(7)
+WORDS = FIRST + len(CONTROL)
+
+START = r"""
+#define _GNU_SOURCE
+#include <Python.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include "mrc.h"
+
+typedef long word;
+static word table[WORDS];
+static int ready;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* Extension modules look for Python's symbols in the process as a whole, and a program may have
+   opened this library for itself alone. */
+static void make_global(void)
+{
+	Dl_info where;
+	if (dladdr((void *)Py_IsInitialized, &where) && where.dli_fname)
+		dlopen(where.dli_fname, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+}
+
+static int start_python(void)
+{
+	PyConfig config;
+	PyConfig_InitPythonConfig(&config);
+	config.install_signal_handlers = 0;
+	config.parse_argv = 0;
+	PyStatus status = PyConfig_SetBytesString(&config, &config.program_name, PYTHON);
+	if (!PyStatus_Exception(status))
+		status = PyConfig_SetBytesString(&config, &config.executable, PYTHON);
+	if (!PyStatus_Exception(status))
+		status = Py_InitializeFromConfig(&config);
+	PyConfig_Clear(&config);
+	if (PyStatus_Exception(status))
+		fprintf(stderr, "libmrc: Python does not start: %s\n", status.err_msg);
+	return !PyStatus_Exception(status);
+}
+
+static void fill(void)
+{
+	PyObject *path = PySys_GetObject("path"), *place = PyUnicode_FromString(PACKAGE);
+	if (path && place)
+		PyList_Insert(path, 0, place);
+	Py_XDECREF(place);
+	PyObject *module = PyImport_ImportModule("openmrc.capi.entry");
+	PyObject *done = NULL;
+	if (module)
+		done = PyObject_CallMethod(module, "fill", "li", (word)table, WORDS);
+	if (!done)
+		PyErr_Print();
+	ready = done && PyObject_IsTrue(done);
+	Py_XDECREF(done);
+	Py_XDECREF(module);
+}
+
+static void start(void)
+{
+	make_global();
+	if (Py_IsInitialized()) {
+		PyGILState_STATE held = PyGILState_Ensure();
+		fill();
+		PyGILState_Release(held);
+	} else if (start_python()) {
+		fill();
+		PyEval_SaveThread();
+	}
+}
+
+__attribute__((visibility("default")))
+word openmrc_call(int which, word a, word b, word c, word d, word e, word f)
+{
+	typedef word (*control)(word, word, word, word, word, word);
+	pthread_once(&once, start);
+	return ready ? ((control)table[FIRST + which])(a, b, c, d, e, f) : -ENOSYS;
+}
+"""
+
+
+def mrc_c(python: str, package: str) -> str:
+    """The source of `libmrc.so`, for this Python and the package below this directory."""
+    named = f"#define PYTHON {_quoted(python)}\n#define PACKAGE {_quoted(package)}\n"
+    numbers = f"#define WORDS {WORDS}\n#define FIRST {FIRST}\n"
+    functions = [_hot(call) if call.name in HOT else _passed(call) for call in MRC_CALLS]
+    return named + numbers + START + "\n".join(functions)
+
+
+def verbs_c() -> str:
+    """The source of `libibverbs.so.1`."""
+    head = (
+        "#include <errno.h>\n#include <infiniband/verbs.h>\n\ntypedef long word;\n"
+        "word openmrc_call(int, word, word, word, word, word, word);\n\n"
+    )
+    return head + "\n".join([*map(_passed, VERBS_CALLS), *map(_missing, ABSENT_CALLS)])
+
+
+def verbs_map() -> str:
+    """The versions of the symbols of `libibverbs.so.1`, for the linker."""
+    by_version: dict[str, list[str]] = {"1.0": []}
+    for call in (*VERBS_CALLS, *ABSENT_CALLS):
+        by_version.setdefault(call.version, []).append(call.name)
+    text, before = "", ""
+    for version in sorted(by_version, key=lambda one: tuple(map(int, one.split(".")))):
+        names = "".join(f" {name};" for name in by_version[version])
+        inside = f" global:{names}" if names else ""
+        text += f"IBVERBS_{version} {{{inside}{'' if before else ' local: *;'} }}{before};\n"
+        before = f" IBVERBS_{version}"
+    return text
+
+
+def _passed(call: Call) -> str:
+    """A function that Python answers."""
+    given = [f"(word){name}" for _, name in call.parameters]
+    given += ["0"] * (ARGUMENTS - len(given))
+    asked = f"openmrc_call({CONTROL.index(call.name)}, {', '.join(given)})"
+    return _function(call, asked)
+
+
+def _hot(call: Call) -> str:
+    """A function that compiled code answers."""
+    which, inside = {
+        "mrc_post_send": (POST_SEND, (ENDPOINT, STATE, CALLS)),
+        "mrc_post_recv": (POST_RECV, (ENDPOINT, STATE, CALLS)),
+        "mrc_poll_cq": (POLL_CQ, (ENDPOINT, CALLS)),
+    }[call.name]
+    given = [f"table[{index}]" for index in inside]
+    given += [f"(word){name}" for _, name in call.parameters]
+    kind = f"word (*)({', '.join(['word'] * len(given))})"
+    # without a device no handle can be right
+    called = f"(({kind})table[{which}])({', '.join(given)})"
+    positive = "" if call.name == "mrc_poll_cq" else "-"
+    return _function(call, f"table[{ENDPOINT}] ? {positive}{called} : -EINVAL")
+
+
+def _missing(call: Call) -> str:
+    """A function of ibverbs that is not here."""
+    return _function(call, "-EOPNOTSUPP")
+
+
+def _function(call: Call, answer: str) -> str:
+    lines = [f"\tword answer = {answer};", "\tif (answer < 0)\n\t\terrno = -(int)answer;"]
+    failed = {CODE: "-(int)answer", MINUS: "-1", NULL: "0"}
+    if call.answers in failed:
+        good = "0" if call.answers == CODE else f"({call.result})answer"
+        lines.append(f"\treturn answer < 0 ? {failed[call.answers]} : {good};")
+    elif call.answers != NOTHING:
+        lines = [f"\treturn ({call.result}){answer};"]
+    body = "\n".join(lines)
+    shown = '__attribute__((visibility("default"))) '
+    return f"#undef {call.name}\n{shown}{call.prototype}\n{{\n{body}\n}}\n"
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def sources(python: str, package: str) -> Iterable[tuple[str, str]]:
+    """Every file that is compiled, or read by the linker: its name and text."""
+    return (
+        ("libmrc.c", mrc_c(python, package)),
+        ("libibverbs.c", verbs_c()),
+        ("libibverbs.map", verbs_map()),
+    )
