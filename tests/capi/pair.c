@@ -7,6 +7,7 @@
    bytes in its memory are not what the peer wrote. */
 #include <arpa/inet.h>
 #include <inttypes.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -32,7 +33,7 @@ static void take(struct mrc_cq *cq, struct ibv_wc *wc)
 {
 	int n;
 	while ((n = mrc_poll_cq(cq, 1, wc)) == 0)
-		;
+		sched_yield();
 	must(n == 1, "mrc_poll_cq");
 	if (wc->status != IBV_WC_SUCCESS) {
 		fprintf(stderr, "completion: %s\n", ibv_wc_status_str(wc->status));

@@ -82,6 +82,7 @@ ABSENT = """
 1.1 code ibv_modify_qp ibv_query_qp ibv_modify_srq ibv_query_srq ibv_attach_mcast ibv_detach_mcast ibv_rereg_mr
 1.1 minus ibv_get_async_event ibv_get_cq_event ibv_init_ah_from_wc ibv_rate_to_mbps mbps_to_ibv_rate
 1.1 nothing ibv_ack_async_event ibv_ack_cq_events
+1.10 code ibv_query_ece ibv_set_ece
 1.12 null ibv_reg_dmabuf_mr
 """  # noqa: E501
 

@@ -34,17 +34,22 @@ MESSAGE_MAX = 1 << 31  # bytes
 REGION_MASK = (1 << es.REGION_INDEX_BITS) - 1
 INDEX_MASK = 0xFFFF  # low bits of a handle: the record's index
 
+# Counts of the loop's are read only when what was seen of them last leaves no room: they stand in
+# cache lines that the loop writes all the time.
 CALL_QP = record_type(
     ("handle", "i8"),  # 0: nobody's
     *fields("i8", "sent", "received"),  # posted in all
+    *fields("i8", "sent_done", "received_done"),  # of them over, as last seen
     *fields("i4", "max_send", "max_recv", "send_cq", "recv_cq", "sig_all", "born", "qpn"),
+    *fields("i4", "may_send", "may_receive"),  # the queue pair's state allows it
 )
 CALL_CQ = record_type(
     ("handle", "i8"),
     ("promised", "i8"),  # completions that posted requests have brought or may still bring
+    ("gone", "i8"),  # of them polled, or never to come, as last seen
     *fields("i8", "depth", "lock"),
 )
-DOOR = record_type(("lock", "i8"))
+DOOR = record_type(("lock", "i8"), ("taken", "i8"))  # `taken` of the ring, as last seen
 CALL_CQ_BYTES, LOCK_AT = CALL_CQ.itemsize, CALL_CQ.fields["lock"][1]  # type: ignore[index]
 
 SEND_FIELDS, RECV_FIELDS = SEND_WR.dtype, RECV_WR.dtype
@@ -141,12 +146,14 @@ def _turned(value):
 @inlined
 def _has_room(ep, calls):
     """Wait for a place in the ring; False if the loop takes nothing any more."""
-    ctl = ep.ctl[0]
+    ctl, door = ep.ctl[0], calls.door[0]
     for _ in range(SPINS_MAX):
-        if ctl.posted - ctl.taken < ep.post.shape[0]:
+        if ctl.posted - door.taken < ep.post.shape[0]:
             return True
         fence()
-        give_way()
+        door.taken = ctl.taken
+        if ctl.posted - door.taken >= ep.post.shape[0]:
+            give_way()
     return False
 
 
@@ -168,10 +175,12 @@ def _hand_over(ep):
 
 @inlined
 def _wake(ep, calls):
-    """Wake the loop if it sleeps."""
+    """Wake the loop if it sleeps, once: until the scheduler lets it run, others need not."""
     fence()
     ctl = ep.ctl[0]
     if ctl.sleeping:
+        ctl.sleeping = 0
+        fence()
         write_count(ctl.wake_fd, calls.room)
 
 
@@ -190,7 +199,26 @@ def _is_registered(st, key, address, length):
 def _is_full(ep, calls, cq):
     """Whether a completion queue might have no room for one more completion."""
     c = calls.cq[cq]
-    return c.promised - ep.cq[cq].silent - ep.cq[cq].read >= c.depth
+    if c.promised - c.gone < c.depth:
+        return False
+    c.gone = ep.cq[cq].silent + ep.cq[cq].read
+    return c.promised - c.gone >= c.depth
+
+
+@inlined
+def _sends_full(st, i, call):
+    if call.sent - call.sent_done < call.max_send:
+        return False
+    call.sent_done = st.qp[i].msg_done
+    return call.sent - call.sent_done >= call.max_send and st.qp[i].state != es.ERROR
+
+
+@inlined
+def _receives_full(ep, st, i, call):
+    if call.received - call.received_done < call.max_recv:
+        return False
+    call.received_done = ep.qp[i].recv_head
+    return call.received - call.received_done >= call.max_recv and st.qp[i].state != es.ERROR
 
 
 @inner
@@ -210,7 +238,7 @@ def _send_one(ep, st, calls, i, call, at):
             return EINVAL
         if length > 0 and not _is_registered(st, _signed(s.lkey), address, length):
             return EINVAL
-    if call.sent - st.qp[i].msg_done >= call.max_send or _is_full(ep, calls, call.send_cq):
+    if _sends_full(st, i, call) or _is_full(ep, calls, call.send_cq):
         return ENOMEM
     if not _has_room(ep, calls):
         return EIO
@@ -231,12 +259,12 @@ def _send_one(ep, st, calls, i, call, at):
 
 
 @inner
-def _receive_one(ep, calls, i, call, at):
+def _receive_one(ep, st, calls, i, call, at):
     """One receive at an address; 0 or what is wrong with it. It has no memory of its own."""
     w = bytes_at(at, RECV_BYTES).view(RECV_FIELDS)[0]
     if w.num_sge < 0 or w.num_sge > 1:
         return EINVAL
-    if call.received - ep.qp[i].recv_head >= call.max_recv or _is_full(ep, calls, call.recv_cq):
+    if _receives_full(ep, st, i, call) or _is_full(ep, calls, call.recv_cq):
         return ENOMEM
     if not _has_room(ep, calls):
         return EIO
@@ -254,7 +282,7 @@ def _receive_one(ep, calls, i, call, at):
 @compiled
 def post_send(ep, st, calls, handle, at, bad):
     """Post the list of `ibv_send_wr` at an address: 0, or an errno with the request that is wrong
-    at `bad`; those before it are posted.
+    at `bad`; those before it are posted. In ERROR a request is flushed, whatever the queue's depth.
     """
     return _post(ep, st, calls, handle, at, bad, True)
 
@@ -270,7 +298,7 @@ def _post(ep, st, calls, handle, at, bad, sends):
     i = handle & INDEX_MASK
     if bad == 0 or i >= calls.qp.shape[0] or handle == 0:
         return EINVAL
-    lock = calls.door.ctypes.data  # its one field
+    lock = calls.door.ctypes.data  # its first field
     _lock(lock)
     call = calls.qp[i]
     wrong = 0
@@ -281,7 +309,7 @@ def _post(ep, st, calls, handle, at, bad, sends):
         if sends:
             wrong = _send_one(ep, st, calls, i, call, at)
         else:
-            wrong = _receive_one(ep, calls, i, call, at)
+            wrong = _receive_one(ep, st, calls, i, call, at)
         if wrong == 0:
             # both kinds of request have the next one at the same place
             at = _signed(bytes_at(at, RECV_BYTES).view(RECV_FIELDS)[0].next)

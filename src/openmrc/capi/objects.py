@@ -232,7 +232,8 @@ class Library:
             told.epoll.register(queue.fileno(), 0)
             told.cqs[queue.fileno()] = one
         c = self.calls.cq[queue.index]
-        c.promised, c.depth, c.lock = 0, cqe, 0
+        c.promised = c.gone = c.lock = 0
+        c.depth = cqe
         c.handle = one.handle
         self._cqs[one.handle] = one
         return one.handle
@@ -366,7 +367,8 @@ class Library:
         handle = self._handle(IS_QP, pair.index)
         self._qps[handle] = Qp(handle, context, pair, a.copy(), said, mrc)
         call = self.calls.qp[pair.index]
-        call.sent = call.received = 0
+        call.sent = call.received = call.sent_done = call.received_done = 0
+        call.may_send = call.may_receive = 0
         call.max_send, call.max_recv = sends, receives
         call.send_cq, call.recv_cq = send.queue.index, receive.queue.index
         call.sig_all, call.born, call.qpn = bool(a["sq_sig_all"]), pair._born, pair.qp_num
@@ -437,6 +439,8 @@ class Library:
         {QpState.INIT: self._init, QpState.RTR: self._ready, QpState.RTS: self._run}.get(to, _fail)(
             nic, one, v, verbs_mask, m, mask
         )
+        call = self.calls.qp[one.pair.index]
+        call.may_receive, call.may_send = 1, to in (QpState.RTS, QpState.ERROR)
         _keep(one.said, v, verbs_mask)
         return 0
 
