@@ -13,7 +13,7 @@ INSTALLED_TEST := $(VENV)/installed-test-$(call checksum,requirements-test.lock)
 INSTALLED_TORCH := $(VENV)/installed-torch-$(call checksum,requirements-torch.lock)
 INSTALLED_DOCS := $(VENV)/installed-docs-$(call checksum,requirements-docs.lock)
 
-.PHONY: demo test format docs docs-long torch torch-suite lock clean
+.PHONY: demo test format docs docs-long torch torch-suite interop lock clean
 
 demo: $(INSTALLED)
 	$(BIN)/mrc demo
@@ -35,6 +35,13 @@ torch-suite: $(INSTALLED_TORCH)
 	OMP_NUM_THREADS=1 BACKEND=mrc WORLD_SIZE=3 $(SUITE)
 	OMP_NUM_THREADS=1 BACKEND=gloo OPENMRC_AS=gloo WORLD_SIZE=3 $(SUITE) \
 		--deselect tests/torch/dist_suite.py::Suite::test_ddp_logging_data_cpu
+
+# Programs of others over libmrc, as far as these name them: OCP, SHIM and PERFTEST, NCCL, VERBS.
+# benchmarks/interop.py says what each is.
+interop: $(INSTALLED)
+	$(BIN)/python benchmarks/interop.py $(if $(OCP),--ocp $(OCP)) $(if $(SHIM),--shim $(SHIM)) \
+		$(if $(PERFTEST),--perftest $(PERFTEST)) $(if $(NCCL),--nccl $(NCCL)) \
+		$(if $(VERBS),--verbs $(VERBS))
 
 format: $(INSTALLED_TEST)
 	$(BIN)/python -m ruff check --fix .

@@ -1,10 +1,11 @@
 /* One end of two that write to each other's memory, over MRC's C API.
 
-       pair SIZE COUNT DEPTH
+       pair SIZE COUNT DEPTH [second]
 
    It prints where it is, reads the same of its peer, writes COUNT messages of up to SIZE bytes, the
    last of each DEPTH signaled, then one with immediate data; waits for the peer's, and says how many
-   bytes in its memory are not what the peer wrote. */
+   bytes in its memory are not what the peer wrote. The second end stays in RTR until it has all that,
+   and writes then. */
 #include <arpa/inet.h>
 #include <inttypes.h>
 #include <sched.h>
@@ -43,8 +44,9 @@ static void take(struct mrc_cq *cq, struct ibv_wc *wc)
 
 int main(int argc, char **argv)
 {
-	if (argc != 4)
+	if (argc < 4)
 		return 2;
+	int second = argc > 4;
 	size_t size = strtoul(argv[1], 0, 0), count = strtoul(argv[2], 0, 0), depth = strtoul(argv[3], 0, 0);
 	struct ibv_device **list = ibv_get_device_list(0);
 	must(list && list[0], "ibv_get_device_list");
@@ -98,16 +100,22 @@ int main(int argc, char **argv)
 		.dest_qp_num = peer_qpn, .rq_psn = peer_psn,
 		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = peer_gid } } },
 	     IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN);
-	step(qp, &(struct ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .sq_psn = psn }, IBV_QP_STATE | IBV_QP_SQ_PSN);
+	struct ibv_qp_attr to_rts = { .qp_state = IBV_QPS_RTS, .sq_psn = psn };
+	if (!second)
+		step(qp, &to_rts, IBV_QP_STATE | IBV_QP_SQ_PSN);
 	printf("ready\n");
 	fflush(stdout);
 	char go[8];
 	must(scanf("%7s", go) == 1, "go"); /* the peer is ready too */
 
-	struct ibv_wc wc;
+	struct ibv_wc wc, received;
+	memset(memory + size, 0, size);
+	if (second) {
+		take(came, &received);
+		step(qp, &to_rts, IBV_QP_STATE | IBV_QP_SQ_PSN);
+	}
 	for (size_t i = 0; i < size; i++)
 		memory[i] = PATTERN(psn, i);
-	memset(memory + size, 0, size);
 	size_t done = 0;
 	for (size_t i = 0; i <= count; i++) {
 		size_t piece = size / (count + 1), at = i * piece, n = i == count ? size - at : piece;
@@ -126,16 +134,17 @@ int main(int argc, char **argv)
 			must(wc.wr_id == i && wc.opcode == IBV_WC_RDMA_WRITE && wc.qp_num == qpn, "what was sent");
 		}
 	}
-	take(came, &wc);
-	must(wc.wr_id == 7 && wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM && wc.wc_flags == IBV_WC_WITH_IMM,
-	     "what came");
+	if (!second)
+		take(came, &received);
+	must(received.wr_id == 7 && received.opcode == IBV_WC_RECV_RDMA_WITH_IMM &&
+	     received.wc_flags == IBV_WC_WITH_IMM, "what came");
 	size_t wrong = 0;
 	for (size_t i = 0; i < size; i++)
-		wrong += memory[size + i] != PATTERN(ntohl(wc.imm_data), i);
+		wrong += memory[size + i] != PATTERN(ntohl(received.imm_data), i);
 	struct ibv_qp_attr now;
 	must(mrc_query_qp(qp, &now, IBV_QP_STATE, 0, 0, 0) == 0, "mrc_query_qp");
 	printf("%zu signaled, %zu bytes, %zu wrong, state %d, psn %s\n", done, size, wrong, (int)now.qp_state,
-	       ntohl(wc.imm_data) == peer_psn ? "the peer's" : "wrong");
+	       ntohl(received.imm_data) == peer_psn ? "the peer's" : "wrong");
 	fflush(stdout);
 	must(scanf("%7s", go) == 1, "end"); /* the peer has all, too */
 	must(mrc_destroy_qp(qp) == 0, "mrc_destroy_qp");

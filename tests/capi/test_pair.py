@@ -59,7 +59,8 @@ def hear(process: subprocess.Popen[str]) -> str:
 
 def test_bytes_arrive_in_both_directions(program: str) -> None:
     words = ["300001", "20", "8"]
-    with started(program, PLANES[0], words) as one, started(program, PLANES[1], words) as other:
+    last = [*words, "second"]
+    with started(program, PLANES[0], words) as one, started(program, PLANES[1], last) as other:
         both = (one, other)
         first, second = hear(one), hear(other)
         tell(one, second)

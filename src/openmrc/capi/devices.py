@@ -46,6 +46,16 @@ RIGHTS = LOCAL_WRITE | REMOTE_WRITE
 ACCESS_KNOWN = RIGHTS | NUMBERS["IBV_ACCESS_REMOTE_READ"] | NUMBERS["IBV_ACCESS_REMOTE_ATOMIC"]
 ACCESS_OPTIONAL = 0x3FF << 20
 
+
+_POINTER = ctypes.c_void_p
+
+
+@ctypes.CFUNCTYPE(_POINTER, _POINTER, _POINTER, use_errno=True)  # type: ignore[untyped-decorator]
+def _no_qp(context: int, attr: int) -> None:
+    """In place of an extension that shims replace, and may only replace where there is one."""
+    ctypes.set_errno(errno.EOPNOTSUPP)
+
+
 _TEXTS: dict[str, Any] = {}  # strings that callers were given
 
 
@@ -149,6 +159,7 @@ class Verbs:
         block = Block(layouts.EXTENDED, "context")
         whole, context = block.record, block.record["context"]
         whole["sz"] = layouts.EXTENDED.dtype.itemsize
+        whole["create_qp_ex"] = ctypes.cast(_no_qp, ctypes.c_void_p).value
         context["device"], context["abi_compat"] = device, IS_EXTENDED
         # waits unless a caller says otherwise, as that of ibverbs; the device's own never does
         events = select.epoll()

@@ -1,7 +1,7 @@
 """Where the stub asks for addresses: what C calls, and what compiled code works on.
 
-Whatever goes wrong in Python ends here as an errno, with one line on standard error where
-`OPENMRC_LOG` is set.
+Whatever goes wrong in Python ends here as an errno; where `OPENMRC_LOG` is set, a line on standard
+error says why.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import sys
 import threading
 import traceback
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from openmrc.capi.places import Refused
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.jit.byref import table_of
 from openmrc.jit.decorators import interpreted
+from openmrc.say import say
 from openmrc.verbs import QueueFullError
 
 PASSED = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * stub.ARGUMENTS)
@@ -84,12 +84,12 @@ def _errno_of(name: str, error: BaseException) -> int:
         code = error.errno
     elif isinstance(error, QueueFullError):
         code = errno.ENOMEM
-    elif isinstance(error, InputError):
+    elif isinstance(error, InputError | KeyError | ValueError):  # gone while it was waited for
         code = errno.EINVAL
     elif isinstance(error, OpenMrcError):
         code = errno.ENOMEM if "left" in str(error) else errno.EOPNOTSUPP
     if os.environ.get("OPENMRC_LOG"):
-        print(f"libmrc: {name}: {os.strerror(code)}: {error}", file=sys.stderr)
+        say(f"libmrc: {name}: {os.strerror(code)}: {error}")
         if not isinstance(error, Refused | OpenMrcError):
             traceback.print_exc()
     return code

@@ -20,7 +20,7 @@ from openmrc.capi import hot, layouts
 from openmrc.capi.devices import Nic, Verbs, mtu_bytes, mtu_word
 from openmrc.capi.layouts import MPR_UNIT, NUMBERS
 from openmrc.capi.places import Refused, at, put
-from openmrc.verbs import CompletionQueue, EventKind, QpAttributes, QpState, QueuePair
+from openmrc.verbs import CompletionQueue, EventKind, QpState, QueuePair
 
 IS_CONTEXT, IS_CQ, IS_QP, IS_HINT, IS_CHANNEL = (ord(c) << 48 for c in "XCQHN")
 HINTS_MAX = 1 << 16
@@ -93,7 +93,14 @@ class Qp:
     init: Any  # mrc_qp_init_attr
     said: Any  # ibv_qp_attr
     mrc: Any  # mrc_qp_attr
-    remote: QpAttributes | None = None
+    step: QpState = QpState.RESET  # where its caller has brought it
+
+    @property
+    def state(self) -> QpState:
+        """Where it is: one may fail by itself. Inside it is connected from RTR on, since peers may
+        write to it then; only its caller's requests wait for RTS.
+        """
+        return QpState.ERROR if self.pair.state == QpState.ERROR else self.step
 
 
 class Library:
@@ -399,7 +406,7 @@ class Library:
     ) -> int:
         """What was said of a queue pair, and where in its life it is."""
         one = self._qp(qp)
-        one.said["qp_state"] = one.said["cur_qp_state"] = int(one.pair.state)
+        one.said["qp_state"] = one.said["cur_qp_state"] = int(one.state)
         if verbs or verbs_mask:
             at(verbs, layouts.QP_ATTR)[...] = one.said
         if attr or mask:
@@ -419,7 +426,7 @@ class Library:
         verbs_mask, mask = verbs_mask & 0xFFFFFFFF, mask & 0xFFFFFFFF
         v = at(verbs, layouts.QP_ATTR).copy()
         m = at(attr, layouts.MRC_QP_ATTR).copy() if mask else one.mrc
-        now = one.pair.state
+        now = one.state
         if verbs_mask & ~V_KNOWN:
             raise Refused(errno.EINVAL, f"mask {verbs_mask:#x}")
         if verbs_mask & V["IBV_QP_CUR_STATE"] and int(v["cur_qp_state"]) != now:
@@ -436,9 +443,9 @@ class Library:
             raise Refused(errno.EINVAL, f"mask {verbs_mask:#x}: {NEEDED[to]:#x} is needed")
         if mask & ~MRC_AT[to]:
             raise Refused(errno.EINVAL, f"MRC mask {mask:#x}: {MRC_AT[to]:#x} is taken here")
-        {QpState.INIT: self._init, QpState.RTR: self._ready, QpState.RTS: self._run}.get(to, _fail)(
-            nic, one, v, verbs_mask, m, mask
-        )
+        steps = {QpState.INIT: self._init, QpState.RTR: self._ready, QpState.RTS: self._run}
+        steps.get(to, _fail)(nic, one, v, verbs_mask, m, mask)
+        one.step = to
         call = self.calls.qp[one.pair.index]
         call.may_receive, call.may_send = 1, to in (QpState.RTS, QpState.ERROR)
         _keep(one.said, v, verbs_mask)
@@ -474,7 +481,7 @@ class Library:
                 raise Refused(errno.EINVAL, f"path_mtu {pmtu}: {nic.device.pmtu} is the port's")
         own = one.pair.attributes
         trims = own.trim_nack and not cap & NUMBERS["MRC_QP_CAP_TRIM_NACK_DEST_UNSUPPORTED"]
-        one.remote = replace(
+        remote = replace(
             own,
             **nic.attributes_of(v["ah_attr"]["grh"]["dgid"]["raw"].tobytes()),
             qp_num=int(v["dest_qp_num"]),
@@ -483,11 +490,10 @@ class Library:
             trim_nack=trims,
             dynamic_mpr=bool(cap & NUMBERS["MRC_QP_CAP_DYNAMIC_MPR"]),
         )
-        one.pair.modify(QpState.RTR, one.remote)
+        one.pair.connect(remote)
         kept["cap"] = cap
 
     def _run(self, nic: Nic, one: Qp, v: Any, verbs_mask: int, m: Any, mask: int) -> None:
-        assert one.remote is not None
         limits, kept = nic.host.limits, one.mrc
         _take(kept["mpr"], "mpr", m["mpr"], mask & M["MRC_QP_MPR"], limits.mpr // MPR_UNIT)
         wimm_mask = mask & M["MRC_QP_MAX_WIMM"]
@@ -506,13 +512,8 @@ class Library:
             nic.device.set_retries(
                 int(kept["timeout"]), int(retry["linear_cnt"]), int(retry["exp_cnt"])
             )
-        remote = replace(
-            one.remote,
-            mpr=int(kept["mpr"]["mpr"]) * MPR_UNIT,
-            max_wimm=int(kept["wimm"]["max_wimm"]),
-        )
         one.pair.set_first_psn(int(v["sq_psn"]) & 0xFFFFFF)
-        one.pair.modify(QpState.RTS, remote)
+        one.pair.limit(int(kept["mpr"]["mpr"]) * MPR_UNIT, int(kept["wimm"]["max_wimm"]))
 
     # --- events
 

@@ -8,6 +8,7 @@ import select
 from collections.abc import Sequence
 from typing import Any
 
+from openmrc.engine import ports
 from openmrc.engine.parameters import RTO_UNIT_PS
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.fabric.model import Fabric
@@ -189,20 +190,23 @@ class Device(Closing):
 
     def set_retries(self, rto_exponent: int, linear_cnt: int, exp_cnt: int) -> None:
         """Choose the RTO, 1.024 us * 2^rto_exponent, and how many of them a queue pair waits (row
-        9). They are the device's: `OpenMrcError` where a connected queue pair has others.
+        9). They are the device's: `OpenMrcError` where a queue pair that has sent has others.
         """
-        st = self._host.st
+        st, ctl = self._host.st, self._host.ep.ctl[0]
         wanted = (RTO_UNIT_PS << rto_exponent, linear_cnt, exp_cnt)
 
         def place() -> None:
             c = st.config[0]
             if wanted == (int(c.rto_base_ps), int(c.linear_cnt), int(c.exp_cnt)):
                 return
-            if any(qp.state == QpState.RTS for qp in self._qps):
+            connected = [qp for qp in self._qps if qp.state == QpState.RTS]
+            if any(qp._q.nxt > 0 for qp in connected):
                 raise OpenMrcError(
-                    "retries are the device's, and a connected queue pair has others"
+                    "retries are the device's, and a queue pair has sent with others"
                 )
             c.rto_base_ps, c.linear_cnt, c.exp_cnt = wanted
+            for qp in connected:
+                ports.refresh_qp(st, qp._q, int(ctl.now))
 
         self._host.call(place)
 

@@ -86,15 +86,30 @@ class QueuePair:
 
     def set_first_psn(self, psn: int) -> None:
         """Begin at this PSN, which the peer must be told, and not at one drawn at random."""
-        if self.state >= QpState.RTS:
-            raise OpenMrcError(f"QP {self.qp_num:#x} is in {self.state.name}: it has begun")
+        self._check_unused()
         if not 0 <= psn < 1 << 24:
             raise InputError(f"first PSN {psn}: 0 to {(1 << 24) - 1} is accepted")
         self._q.first_psn = psn
 
+    def limit(self, mpr: int, max_wimm: int) -> None:
+        """Send no more than this ahead, in packets and in immediates, if that is less than what was
+        agreed on.
+        """
+        self._check_unused()
+
+        def place() -> None:
+            q, c = self._q, self._host.st.config[0]
+            q.mpr = min(int(q.mpr), mpr)
+            c.max_wimm = min(int(c.max_wimm), max_wimm)
+
+        self._host.call(place)
+
+    def _check_unused(self) -> None:
+        if self._q.nxt > 0:
+            raise OpenMrcError(f"QP {self.qp_num:#x}: it has sent")
+
     def modify(self, to: QpState, remote: QpAttributes | None = None) -> None:
-        """Go to the next state: RESET -> INIT -> RTR (needs `remote`) -> RTS (which may bring it
-        anew); or to ERROR.
+        """Go to the next state: RESET -> INIT -> RTR (needs `remote`) -> RTS; or to ERROR.
 
         Going to ERROR flushes what is outstanding.
         """
@@ -104,9 +119,9 @@ class QueuePair:
             return
         if to not in STEPS[now]:
             raise OpenMrcError(f"QP {self.qp_num:#x}: {now.name} -> {to.name} is no step")
-        if to == QpState.RTR and remote is None:
-            raise OpenMrcError(f"QP {self.qp_num:#x}: RTR needs the peer's attributes")
-        if remote is not None and to in (QpState.RTR, QpState.RTS):
+        if to == QpState.RTR:
+            if remote is None:
+                raise OpenMrcError(f"QP {self.qp_num:#x}: RTR needs the peer's attributes")
             self._check(remote)
             self._remote = remote
         if to == QpState.RTS:

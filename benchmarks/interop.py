@@ -1,0 +1,179 @@
+"""Programs of others over libmrc, between two hosts of a lab: none of them is in this repository.
+
+Each part runs where the directory or file that it takes is named, as an option or as a variable of
+`make interop`; fetching and building is the reader's.
+
+    OCP        a checkout of opencomputeproject/OCP-Multipath-Reliable-Connection: its headers,
+               `mrc_test.c` and `mrc_example.c`, unmodified; what it receives it compares itself
+    SHIM       the shared library built from microsoft/mrc-verbs-shim-lib
+    PERFTEST   `ib_write_bw`, built from linux-rdma/perftest; runs over SHIM, and a plane is cut
+    NCCL       a checkout of microsoft/mrc-nccl-plugin: the functions that it calls are looked up
+    VERBS      directories of rdma-core's headers, with commas; else openmrc's own are used
+
+    .venv/bin/python benchmarks/interop.py --ocp ../OCP-Multipath-Reliable-Connection
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from openmrc.capi import build, hot
+from openmrc.verbs.cabled import prepare
+
+ROOT = Path(__file__).resolve().parents[1]
+LAB = ROOT / "examples/lab/linux.toml"
+NAME = "interop"
+MRC = [sys.executable, "-m", "openmrc.cli"]
+PORT = 18_333
+CUT = "plane 1 t0 *"
+CUT_AFTER_S, READY_S = 4.0, 8.0
+PATIENCE_S = 300
+EXAMPLE = f"-d mrc0 -p {PORT} -m 4096 --min-size=1024 --step-factor=16"
+WRITE_BW = f"-d mrc0 -x 0 -m 4096 -s 65536 -F -p {PORT}"
+
+
+def environment(**more: str) -> dict[str, str]:
+    path = os.pathsep.join(filter(None, sys.path))
+    return {**os.environ, "PYTHONPATH": path, "OPENMRC_LOG": "text", **more}
+
+
+def between_two_hosts(program: str, words: str, more: str, cut: bool, **variables: str) -> str:
+    """What a server on one host and a client on another print; `more` is for both, too.
+
+    The client starts once the server has had time to open its device. With `cut` a plane of the
+    fabric goes silent while they run.
+    """
+    given = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
+    command = f"env {given} {shlex.quote(program)} {words} {more}"
+    both = (
+        f"if [ $OPENMRC_RANK = 0 ]; then exec {command};"
+        f" else sleep {READY_S:g}; exec {command} ${{OPENMRC_HOSTS%%,*}}; fi"
+    )
+    lab = [*MRC, "lab", str(LAB), "--name", NAME, "--hosts", "0,7", "--", "sh", "-c", both]
+    with subprocess.Popen(
+        lab, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as running:
+        if cut:
+            time.sleep(READY_S + CUT_AFTER_S)
+            fail = [*MRC, "lab", "fail", CUT, "--name", NAME]
+            subprocess.run(fail, stdout=subprocess.DEVNULL, check=True)
+        said, _ = running.communicate(timeout=PATIENCE_S)
+    if running.returncode:
+        raise SystemExit(f"{program}: exit status {running.returncode}\n{said}")
+    return said
+
+
+def compiled(out: Path, libraries: Path, sources: list[Path], includes: list[Path]) -> str:
+    """A program of others, unmodified, linked with libmrc."""
+    words = [build.compiler(), "-O2", "-w", "-D_GNU_SOURCE"]
+    words += [word for one in includes for word in ("-I", str(one))]
+    words += [*map(str, sources), "-o", str(out), "-L", str(libraries)]
+    subprocess.run([*words, "-lmrc", "-libverbs", "-lm", f"-Wl,-rpath,{libraries}"], check=True)
+    return str(out)
+
+
+def ocp(libraries: Path, checkout: Path, verbs: list[Path]) -> None:
+    """OCP's own programs, against OCP's own headers."""
+    includes = [*verbs, checkout] if verbs else [checkout, libraries / "include"]
+    test = compiled(libraries / "mrc_test", libraries, [checkout / "test/mrc_test.c"], includes)
+    inside = environment(OPENMRC_INTERFACES="127.0.12.1")
+    inside.pop("OPENMRC_HOST", None)
+    subprocess.run([test, "-d", "mrc0"], env=inside, check=True)
+    folder = checkout / "examples/benchmark"
+    sources = [folder / "mrc_example.c", folder / "utils.c"]
+    example = compiled(libraries / "mrc_example", libraries, sources, includes)
+    for cut, words in (
+        (False, "-s 1048576 -n 100"),
+        (True, "-s 1048576 --min-size=1048576 -n 900"),
+    ):
+        said = between_two_hosts(example, EXAMPLE, words, cut, MRC_LOG_LEVEL="DEBUG")
+        rows = re.findall(r"^h7\| +(\d+) +(\d+) +([\d.]+) +[\d.]+ *$", said, re.M)
+        passed = said.count("Data validation passed")
+        print(f"mrc_example{', plane cut' if cut else ''}: {passed} of {len(rows)} sizes verified")
+        for size, times, gbps in rows:
+            print(f"  {times} x {size} bytes: {gbps} Gb/s")
+        if not rows or passed != len(rows):
+            raise SystemExit(said)
+
+
+def perftest(libraries: Path, program: Path, shim: Path) -> None:
+    """perftest over the shim, while a plane is cut; what one end sent is what the other one has."""
+    sums = libraries / "sums.so"
+    words = [
+        build.compiler(),
+        "-shared",
+        "-fPIC",
+        "-I",
+        str(libraries / "include"),
+        "-o",
+        str(sums),
+    ]
+    subprocess.run([*words, str(ROOT / "benchmarks/interop_sums.c"), "-ldl"], check=True)
+    variables = {
+        "LD_PRELOAD": f"{sums}:{shim.resolve()}",
+        "LD_LIBRARY_PATH": str(libraries),
+        "VMRC_LIBMRC_SO": str(libraries / build.LIBMRC),
+        "VMRC_LIBIBVERBS_SO": str(libraries / build.LIBIBVERBS),
+    }
+    for cut, more in ((False, "-n 1000"), (True, "-n 10000")):
+        said = between_two_hosts(str(program.resolve()), WRITE_BW, more, cut, **variables)
+        rows = re.findall(r"^h7\| +65536 +(\d+) +[\d.]+ +([\d.]+)", said, re.M)
+        sent = re.findall(r"^h7\| sums of 65536 bytes: sent (\w+)", said, re.M)
+        received = re.findall(r"^h0\| sums of 65536 bytes: .* received (\w+)", said, re.M)
+        if len(rows) != 1 or not sent or sent != received:
+            raise SystemExit(said)
+        times, rate = rows[0]
+        name = f"ib_write_bw{', plane cut' if cut else ''}"
+        print(f"{name}: {times} x 65536 bytes, {rate} MiB/s; {sent[0]} at both ends")
+
+
+def nccl(libraries: Path, checkout: Path) -> None:
+    """Every function of MRC's API that the plug-in calls is in libmrc."""
+    text = "".join(path.read_text() for path in sorted((checkout / "src").glob("*.c")))
+    called = set(re.findall(r"(?<![\w.>])(mrc_\w+)\(", text))
+    shown = subprocess.run(
+        ["nm", "-D", "--defined-only", libraries / build.LIBMRC],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    missing = {name for name in called if f" T {name}\n" not in shown}
+    print(f"NCCL plug-in: {len(called) - len(missing)} of {len(called)} functions resolve")
+    if missing:
+        raise SystemExit(f"missing: {', '.join(sorted(missing))}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    for name in ("ocp", "shim", "perftest", "nccl"):
+        parser.add_argument(f"--{name}", type=Path, metavar="PATH")
+    parser.add_argument("--verbs", metavar="DIR,DIR")
+    given = parser.parse_args()
+    if not (given.ocp or given.perftest or given.nccl):
+        parser.error("nothing to check: name --ocp, --perftest with --shim, or --nccl")
+    if bool(given.perftest) != bool(given.shim):
+        parser.error("--perftest and --shim: both or none")
+    prepare()
+    hot.warm_up()
+    with tempfile.TemporaryDirectory() as folder:
+        libraries = Path(folder)
+        build.build(libraries)
+        if given.nccl:
+            nccl(libraries, given.nccl)
+        if given.ocp:
+            verbs = [Path(one) for one in given.verbs.split(",")] if given.verbs else []
+            ocp(libraries, given.ocp, verbs)
+        if given.perftest:
+            perftest(libraries, given.perftest, given.shim)
+
+
+if __name__ == "__main__":
+    main()
