@@ -232,6 +232,13 @@ def test_memory_and_sizes_that_are_not_there(there: Open) -> None:
     refused(api("ibv_query_gid", there.context, 1, 16, there.at), errno.EINVAL)
 
 
+def test_what_a_device_holds_has_an_end(there: Open) -> None:
+    api, most = there.api, 256
+    for _ in range(most):
+        there.qp()
+    refused(api("mrc_create_qp", there.mrc, there.init_attr()), errno.ENOMEM)
+
+
 def test_flushed_receives_are_completions(there: Open) -> None:
     api, qp = there.api, there.qp()
     there.step(qp, "INIT", TO_INIT)

@@ -16,7 +16,7 @@ from typing import Any
 
 from openmrc.capi import layouts, reach
 from openmrc.capi.layouts import NUMBERS
-from openmrc.capi.places import Block, Refused, at, is_mapped, put
+from openmrc.capi.places import Block, Refused, at, is_mapped, put, refused_as
 from openmrc.fabric.clos import PLANES_BUILT_MAX
 from openmrc.verbs import AsyncEvent, hostfile
 from openmrc.verbs.device import Device
@@ -67,13 +67,17 @@ class Nic:
         self.host = self.device._host
         self.events: deque[AsyncEvent] = deque()  # that nobody was told of yet
         self.answering: reach.Answering | None = None
-        if self.host.reach:
-            self.gids = [reach.gid_of(self.host.reach[0])] * GIDS
-            self.answering = reach.Answering(self.host.reach)
-        else:
-            n = self.device.n_planes
+        n = self.device.n_planes
+        if not self.host.reach:
             planes = [plane if plane < n else 0 for plane in range(GIDS)]
             self.gids = [addresses.ipv6(self.device.nic, plane).packed for plane in planes]
+            return
+        try:
+            self.gids = [reach.gid_of(self.host.reach[0])] * GIDS
+            self.answering = reach.Answering(self.host.reach)
+        except BaseException:
+            self.device.close()
+            raise
 
     def attributes_of(self, gid: bytes) -> dict[str, Any]:
         """Where the peer with this GID is, as `QpAttributes` has it; EINVAL if it is nobody."""
@@ -296,7 +300,8 @@ class Verbs:
             raise Refused(errno.EFAULT, f"{length} bytes at {address:#x}: no memory")
         context = self.pds[pd][1]
         room = (ctypes.c_ubyte * length).from_address(address)
-        mr = self.context_nic(context).device.reg_mr(room, access & RIGHTS)
+        with refused_as(errno.ENOMEM):
+            mr = self.context_nic(context).device.reg_mr(room, access & RIGHTS)
         block = Block(layouts.MR)
         r = block.record
         r["context"], r["pd"], r["addr"], r["length"] = context, pd, address, length

@@ -25,7 +25,6 @@ from openmrc.errors import InputError, OpenMrcError
 from openmrc.jit.byref import table_of
 from openmrc.jit.decorators import interpreted
 from openmrc.say import say
-from openmrc.verbs import QueueFullError
 
 PASSED = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * stub.ARGUMENTS)
 # These wait, so no other call waits for them.
@@ -82,12 +81,10 @@ def _errno_of(name: str, error: BaseException) -> int:
         code = error.code
     elif isinstance(error, OSError) and error.errno:
         code = error.errno
-    elif isinstance(error, QueueFullError):
-        code = errno.ENOMEM
     elif isinstance(error, InputError | KeyError | ValueError):  # gone while it was waited for
         code = errno.EINVAL
     elif isinstance(error, OpenMrcError):
-        code = errno.ENOMEM if "left" in str(error) else errno.EOPNOTSUPP
+        code = errno.EOPNOTSUPP
     if os.environ.get("OPENMRC_LOG"):
         say(f"libmrc: {name}: {os.strerror(code)}: {error}")
         if not isinstance(error, Refused | OpenMrcError):

@@ -19,7 +19,7 @@ import numpy as np
 from openmrc.capi import hot, layouts
 from openmrc.capi.devices import Nic, Verbs, mtu_bytes, mtu_word
 from openmrc.capi.layouts import MPR_UNIT, NUMBERS
-from openmrc.capi.places import Refused, at, put
+from openmrc.capi.places import Refused, at, put, refused_as
 from openmrc.verbs import CompletionQueue, EventKind, QpState, QueuePair
 
 IS_CONTEXT, IS_CQ, IS_QP, IS_HINT, IS_CHANNEL = (ord(c) << 48 for c in "XCQHN")
@@ -233,7 +233,8 @@ class Library:
         if not 1 <= cqe <= nic.host.limits.cq_depth or vector:
             raise Refused(errno.EINVAL, f"cqe {cqe}, vector {vector}")
         told = self._channel(channel) if channel else None
-        queue = nic.device.create_cq(cqe)
+        with refused_as(errno.ENOMEM):
+            queue = nic.device.create_cq(cqe)
         one = Cq(self._handle(IS_CQ, queue.index), context, queue, cq_context, told)
         if told is not None:
             told.epoll.register(queue.fileno(), 0)
@@ -361,7 +362,8 @@ class Library:
             if int(cap[name]) > most:
                 raise Refused(errno.EINVAL, f"{name} {int(cap[name])}: up to {most}")
         sends, receives = max(int(cap["max_send_wr"]), 1), max(int(cap["max_recv_wr"]), 1)
-        pair = nic.device.create_qp(send.queue, receive.queue, sends, receives)
+        with refused_as(errno.ENOMEM):
+            pair = nic.device.create_qp(send.queue, receive.queue, sends, receives)
         cap["max_send_sge"] = cap["max_recv_sge"] = 1
         mrc = np.zeros((), layouts.MRC_QP_ATTR.dtype)
         mrc["mpr"]["mpr"] = mrc["mpr"]["mpr_dest"] = limits.mpr // MPR_UNIT

@@ -8,11 +8,14 @@ from __future__ import annotations
 import ctypes
 import errno
 import mmap
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
 from openmrc.capi.layouts import Struct
+from openmrc.errors import InputError, OpenMrcError
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -23,6 +26,17 @@ class Refused(Exception):
     def __init__(self, code: int, why: str = "") -> None:
         super().__init__(why)
         self.code = code
+
+
+@contextmanager
+def refused_as(code: int) -> Iterator[None]:
+    """Whatever the device refuses in this block, but for a wrong value, has this errno."""
+    try:
+        yield
+    except InputError:
+        raise
+    except OpenMrcError as error:
+        raise Refused(code, str(error)) from None
 
 
 def at(address: int, struct: Struct) -> Any:
