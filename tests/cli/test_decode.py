@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from openmrc import wire
@@ -517,6 +517,8 @@ def test_what_is_no_capture_is_refused_before_anything_is_printed(lab: Lab) -> N
     end=st.integers(0, 300),
     more=st.integers(0, 100),
 )
+@example(which=5, changes=[(90, 0x55)], end=300, more=0)  # whole: only its iCRC is wrong
+@example(which=0, changes=[], end=138, more=0)  # shorter than its IP header says
 def test_lines_and_objects_give_the_same_verdict(
     lab: Lab, which: int, changes: list[tuple[int, int]], end: int, more: int
 ) -> None:
@@ -533,6 +535,9 @@ def test_lines_and_objects_give_the_same_verdict(
     assert len(objects) == 3
     error = objects[0].get("error")
     if error is None:
+        assert f"QP {objects[0]['headers']['BTH']['dest_qpn']:#x}" in line
+    elif "headers" in objects[0]:  # all of them can be read: the line is theirs, too
+        assert line.endswith(f"  [{error['reason']}]")
         assert f"QP {objects[0]['headers']['BTH']['dest_qpn']:#x}" in line
     elif error["mrc"] or error.get("protocol") == "RoCEv2":
         assert f"BAD byte {error['offset']}: {error['reason']}" in line
