@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from conformance.packer import IPV4, PLAIN, SEGMENT, SRV6, SRV6_SRH, Message, Part, Values, Vector
+from openmrc.fabric.dscp import Dscps
 from openmrc.wire import layout
 from openmrc.wire.layout import Header
 
@@ -580,6 +582,63 @@ TRIMS = [
 ]
 
 
+# values of SONiC's and Cumulus' own examples
+_ELSEWHERE = Dscps(
+    no_trim=10, trimmable=18, trimmable_retx=26, trimmed=11, trimmed_lasthop=21, control=48
+)
+_LONG_ELSEWHERE = write(n=256, dscp=_ELSEWHERE.trimmable)
+CLASSES = [
+    Vector(
+        "classes-trimmable",
+        "Another fabric's DSCPs: what switches may cut.",
+        _LONG_ELSEWHERE,
+        dscps=_ELSEWHERE,
+    ),
+    Vector(
+        "classes-trimmable-retx",
+        "Another fabric's DSCPs: a retransmission.",
+        write(rtx=1, dscp=_ELSEWHERE.trimmable_retx),
+        dscps=_ELSEWHERE,
+    ),
+    Vector(
+        "classes-no-trim",
+        "Another fabric's DSCPs: what switches may not cut.",
+        write(dscp=_ELSEWHERE.no_trim),
+        dscps=_ELSEWHERE,
+    ),
+    Vector(
+        "classes-control",
+        "Another fabric's DSCPs: an ACK.",
+        replace(ack(), dscp=_ELSEWHERE.control),
+        dscps=_ELSEWHERE,
+    ),
+    Vector(
+        "classes-trimmed",
+        "Another fabric's DSCPs: trimmed.",
+        _LONG_ELSEWHERE,
+        change={_OUTER: _ELSEWHERE.trimmed},
+        cut=128,
+        trimmed_from="classes-trimmable",
+        dscps=_ELSEWHERE,
+    ),
+    Vector(
+        "classes-trimmed-lasthop",
+        "Another fabric's DSCPs: trimmed by the last switch.",
+        _LONG_ELSEWHERE,
+        change={_OUTER: _ELSEWHERE.trimmed_lasthop},
+        cut=128,
+        trimmed_from="classes-trimmable",
+        dscps=_ELSEWHERE,
+    ),
+    receive_only(
+        "classes-not-trimmed",
+        "Another fabric's DSCPs: what is TRIMMED by default is a whole packet of data there.",
+        write(dscp=TRIMMED),
+        dscps=_ELSEWHERE,
+    ),
+]
+
+
 def refuse(name: str, shows: str, code: str, at: str, **rest: Any) -> Vector:
     """Return a vector that a decoder refuses with `code` at `at`."""
     return Vector(name, shows, rest.pop("message", write()), refused=(code, at), **rest)
@@ -760,5 +819,6 @@ GROUPS = {
     "endpoints": ENDPOINTS,
     "paths": PATHS,
     "trimmed": TRIMS,
+    "classes": CLASSES,
     "refused": REFUSED,
 }

@@ -2,7 +2,8 @@
 
        cc -o decode decode.c && ./decode < FRAMES
 
-   FRAMES has a frame a line in hexadecimal; " swapped" behind it exchanges the halves of the EV.
+   FRAMES has a frame a line in hexadecimal; " swapped" behind it exchanges the halves of the EV,
+   " trimmed=11,21" are a fabric's own DSCPs of TRIMMED and TRIMMED_LASTHOP.
    Of each it prints a line: HEADER.FIELD=VALUE of every field in hexadecimal and what follows from
    them, or "refused CODE OFFSET". */
 #include <stdio.h>
@@ -56,10 +57,9 @@ static uint32_t invariant_crc(const uint8_t *f, size_t ip, size_t udp, size_t en
 	return ~sum;
 }
 
-static int is_trimmed(unsigned dscp)
-{
-	return dscp == MRC_DSCP_TRIMMED || dscp == MRC_DSCP_TRIMMED_LASTHOP;
-}
+static unsigned trimmed_by[2];
+
+static int is_trimmed(unsigned dscp) { return dscp == trimmed_by[0] || dscp == trimmed_by[1]; }
 
 static enum mrc_code decode(const uint8_t *f, size_t n, int swapped, size_t *where)
 {
@@ -184,6 +184,11 @@ int main(void)
 		while (sscanf(line + 2 * n, "%2x", &byte) == 1)
 			frame[n++] = byte;
 		told = 0;
+		trimmed_by[0] = MRC_DSCP_TRIMMED;
+		trimmed_by[1] = MRC_DSCP_TRIMMED_LASTHOP;
+		const char *own = strstr(line, "trimmed=");
+		if (own)
+			sscanf(own, "trimmed=%u,%u", &trimmed_by[0], &trimmed_by[1]);
 		enum mrc_code code = decode(frame, n, strstr(line, "swapped") != NULL, &where);
 		if (code)
 			printf("refused %s %zu\n", MRC_CODES[code], where);

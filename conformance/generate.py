@@ -22,6 +22,7 @@ from conformance.cases import GROUPS  # noqa: E402
 from conformance.headers import c_header, schema  # noqa: E402
 from conformance.packer import Frame, Vector, build  # noqa: E402
 from conformance.roce import VECTORS as ROCE  # noqa: E402
+from openmrc.fabric.dscp import DEFAULT  # noqa: E402
 from openmrc.wire import layout  # noqa: E402
 
 
@@ -31,6 +32,8 @@ def as_dict(v: Vector) -> dict[str, Any]:
     out: dict[str, Any] = {"name": v.name, "shows": v.shows}
     if v.ev_swapped:
         out["ev_swapped"] = True
+    if v.dscps != DEFAULT:
+        out["dscps"] = v.dscps._asdict()
     out["frame"] = frame.data.hex()
     if v.refused:
         code, place = v.refused

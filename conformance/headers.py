@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from openmrc.engine import packet
+from openmrc.fabric.dscp import Dscps
 from openmrc.wire import frame, layout
 from openmrc.wire.layout import Field, Header
 
@@ -140,7 +141,9 @@ def schema() -> dict[str, Any]:
     natural = {"type": "integer", "minimum": 0}
     headers = {header.name: _object(header) for header in layout.HEADERS}
     headers["outer IPv6"] = headers["IPv6"]
+    dscps = {name: _number(6) for name in Dscps._fields}
     first = {"name": text, "shows": text, "ev_swapped": {"const": True}, "frame": hexadecimal}
+    first["dscps"] = _closed(dscps, dscps)
     good = {
         "canonical": {"type": "boolean"},
         "trimmed_from": text,
@@ -168,7 +171,7 @@ def schema() -> dict[str, Any]:
     }
 
 
-OPTIONAL = ("ev_swapped", "trimmed_from", "switched_from", "at_usid")
+OPTIONAL = ("ev_swapped", "dscps", "trimmed_from", "switched_from", "at_usid")
 
 
 def _closed(properties: dict[str, Any], required: Any) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, field
 
+from openmrc.fabric.dscp import DEFAULT, Dscps
 from openmrc.wire import layout
 from openmrc.wire.layout import Header
 
@@ -58,8 +59,8 @@ class Vector:
     everything else is chosen and before checksums are computed. `cut` is the number of bytes that
     are left of the IP packet, which then has no iCRC; `keep` the number that are left of the frame;
     `behind` follows the frame. `switched_from` names the frame that the uN switch `at_usid` turns
-    into this one. `refused` is the code with which a decoder stops, and where: at a
-    field, a header or the "payload".
+    into this one. `dscps` is the fabric's table. `refused` is the code with which a decoder stops,
+    and where: at a field, a header or the "payload".
     """
 
     name: str
@@ -77,6 +78,7 @@ class Vector:
     switched_from: str = ""
     at_usid: int = 0
     refused: tuple[str, str] | None = None
+    dscps: Dscps = DEFAULT
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from openmrc.fabric.dscp import Dscps
 from openmrc.wire import WireError, decode
 from openmrc.wire.pcap import read
 from openmrc.wire.view import Packet
@@ -57,7 +58,8 @@ def packets(captures: list[Path]) -> Iterator[Packet]:
         for vector in json.loads(file.read_text()):
             if "refused" not in vector:
                 swapped = bool(vector.get("ev_swapped", False))
-                yield decode(bytes.fromhex(vector["frame"]), ev_swapped=swapped)
+                dscps = Dscps(**vector.get("dscps", {}))
+                yield decode(bytes.fromhex(vector["frame"]), ev_swapped=swapped, dscps=dscps)
     for path in captures:
         with read(path) as reader:
             for captured in reader:

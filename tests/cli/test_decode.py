@@ -33,6 +33,7 @@ REPEATABLE = settings(
 )
 LINK = "plane 0 t0 1 - t1 0"
 ICRC_BYTES = 4
+CLASSES = Path(__file__).parents[2] / "conformance/vectors/classes.json"
 
 
 def envelope(plane: int = 0, ipv4: bool = False) -> Any:
@@ -505,6 +506,23 @@ def test_what_is_no_capture_is_refused_before_anything_is_printed(lab: Lab) -> N
     with pytest.raises(InputError, match="No such file or directory; name a capture file"):
         lab.decode()
     assert lab.output.readouterr().out == ""
+
+
+def test_row_37_the_dscps_of_a_fabric_are_told(lab: Lab) -> None:
+    own = {v["name"]: bytes.fromhex(v["frame"]) for v in json.loads(CLASSES.read_text())}
+    table = (
+        "no_trim=10, trimmable=18, trimmable_retx=26, trimmed=11, trimmed_lasthop=21, control=48"
+    )
+    lab.capture(own["classes-no-trim"], own["classes-trimmed"], own["classes-trimmed-lasthop"])
+    first, second, third = lab.packets("--dscp", table)
+    assert "  NO_TRIM  " in first
+    assert ("  TRIMMED  " in second, "  TRIMMED_LASTHOP  " in third) == (True, True)
+    objects = lab.objects("--dscp", table)[:3]
+    names = [each["headers"]["outer IPv6"]["dscp_name"] for each in objects]
+    assert names == ["NO_TRIM", "TRIMMED", "TRIMMED_LASTHOP"]
+    assert "TRIMMED" not in "".join(lab.packets())
+    with pytest.raises(InputError, match="--dscp: 'trimmed=64': a DSCP is 0 to 63"):
+        lab.decode("--dscp", "trimmed=64")
 
 
 # Hostile bytes

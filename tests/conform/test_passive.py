@@ -16,6 +16,7 @@ from openmrc.conform.outcome import Outcome
 from openmrc.conform.run import FAIL, NOT_APPLICABLE, PASS
 from openmrc.conform.script import read
 from openmrc.errors import InputError
+from openmrc.fabric.dscp import DEFAULT, Dscps
 from openmrc.wire import layout
 from openmrc.wire.pcap import Writer
 
@@ -125,6 +126,20 @@ def written(path: Path, packets: list[tuple[str, Fields]]) -> Path:
 def held(path: Path) -> dict[str, Outcome]:
     rules = script.rules(of_captures=True)
     return {one.rule: one for one in passive.hold(rules, capture.load(path))}
+
+
+def test_row_37_rules_of_classes_follow_the_table_of_the_fabric(tmp_path: Path) -> None:
+    """Every packet in the class that it had, by other DSCPs."""
+    own = Dscps(
+        no_trim=10, trimmable=18, trimmable_retx=26, trimmed=11, trimmed_lasthop=21, control=48
+    )
+    to = dict(zip(DEFAULT, own, strict=True))
+    moved = [(kind, {**fields, "dscp": to[fields["dscp"]]}) for kind, fields in GOOD]
+    path = written(tmp_path / "a.pcapng", moved)
+    rules = script.rules(of_captures=True)
+    for table, failing in ((own, 0), (DEFAULT, 2)):
+        found = passive.hold(rules, capture.load(path, dscps=table))
+        assert sum(one.outcome == FAIL for one in found) == failing
 
 
 def test_a_good_capture_passes_and_nearly_every_rule_is_held(tmp_path: Path) -> None:

@@ -53,6 +53,11 @@ PAIRS = {
         "transport.ecn_skip: 'reps' skips no path anyway; leave it out",
         mrc("ecn_skip = false"),
     ),
+    "dscp": (
+        roce("", TWO_T0S + 'dscp = "trimmed=11"\n'),
+        "fabric.dscp: 'trimmed=11' does nothing: it is MRC's alone",
+        mrc("", TWO_T0S + 'dscp = "trimmed=11"\n'),
+    ),
     "profile": (
         roce('profile = "aggressive"\ncc = "none"'),
         "transport.profile: 'aggressive' does nothing with cc = 'none', only with 'dcqcn'",

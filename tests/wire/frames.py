@@ -12,6 +12,7 @@ import numpy as np
 
 from openmrc.engine import packet
 from openmrc.engine.packet import PACKET
+from openmrc.fabric.dscp import Dscps
 from openmrc.jit import records
 from openmrc.wire import codec, frame, layout
 from openmrc.wire.frame import ENVELOPE
@@ -21,6 +22,7 @@ Draw = Callable[[int, int], int]  # an integer between both, included
 SHAPES = ("ipv6", "ipv4", "srv6", "srh")
 DATA = tuple(opcode for opcode in layout.OPCODES if opcode <= packet.LAST_DATA)
 IMMEDIATE = (packet.WRITE_LAST_IMM, packet.WRITE_ONLY_IMM)
+ELSEWHERE = Dscps(63, 11, 16, 0, 21, 4)  # a fabric's own; values of the defaults mean others
 SIGNED_16 = (-(1 << 15), (1 << 15) - 1)
 
 # by opcode: (least, most) of each field of the record, and of the envelope, that its headers carry
@@ -118,6 +120,7 @@ def any_frame(draw: Draw, opcode: int, shape: str) -> tuple[Any, Any]:
     e.udp_port = (layout.UDP_PORT, layout.UDP_PORT_ALTERNATIVE)[draw(0, 1)]
     e.pkey = draw(0, 2**16 - 1)
     e.ev_swapped = draw(0, 1)
+    e.dscps = (0, ELSEWHERE.packed)[draw(0, 1)]
     e.tseth = draw(0, 1) if opcode in DATA else 0
     for name, (least, most) in _ENVELOPE.get(opcode, {}).items():
         e[name] = draw(least, most)
@@ -182,13 +185,13 @@ def received(
 
 def senders(e: Any) -> dict[str, int]:
     """What an envelope knows of senders, for `received`."""
-    return {name: int(e[name]) for name in ("ev_swapped", "ports_from_1")}
+    return {name: int(e[name]) for name in ("ev_swapped", "ports_from_1", "dscps")}
 
 
-def trimmed(data: bytes | bytearray, last_hop: int = 0) -> bytearray:
+def trimmed(data: bytes | bytearray, last_hop: int = 0, dscps: int = 0) -> bytearray:
     """The frame after a switch has cut it."""
     out = np.frombuffer(bytearray(data), np.uint8)
-    n = codec.trim(out, len(data), last_hop)
+    n = codec.trim(out, len(data), last_hop, dscps)
     assert n > 0, frame.REASONS[-n]
     return bytearray(out[:n].tobytes())
 

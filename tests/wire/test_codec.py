@@ -86,7 +86,7 @@ def test_what_a_record_said_before_is_gone() -> None:
     p, e = records(1, PACKET), records(1, ENVELOPE)
     for record in (p, e):
         record.view(np.uint8)[:] = 0x7F
-    e[0].ev_swapped = e[0].ports_from_1 = 0
+    e[0].ev_swapped = e[0].ports_from_1 = e[0].dscps = 0
     assert codec.decode(array, len(array), p[0], e[0], 1) == frame.OK
     left = ("src", "dst", "plane")
     assert fields(p[0], *left) == fields(control(packet.ACKNOWLEDGE), *left)
@@ -482,9 +482,9 @@ def test_a_length_beyond_the_array_is_the_length_of_the_array() -> None:
     assert received(wire[:-1], len(wire) + 1000).brief == (frame.IP_LENGTH, 18)
     for n in (0, -1, -(2**40)):
         assert received(wire, n).brief == (frame.TOO_SHORT, 0)
-        assert codec.trim(np.frombuffer(wire, np.uint8), n, 0) == -frame.TOO_SHORT
+        assert codec.trim(np.frombuffer(wire, np.uint8), n, 0, 0) == -frame.TOO_SHORT
     short = np.frombuffer(wire[:-1], np.uint8)
-    assert codec.trim(short, len(wire) + 1000, 0) == -frame.IP_LENGTH
+    assert codec.trim(short, len(wire) + 1000, 0, 0) == -frame.IP_LENGTH
 
 
 @settings(max_examples=300)
@@ -679,7 +679,7 @@ def test_what_is_no_frame_is_not_trimmed(shape: str) -> None:
     wire = sent(write(payload_len=300), around(shape))
     for n in range(len(wire)):
         out = np.frombuffer(bytearray(wire), np.uint8)
-        assert codec.trim(out, n, 0) < 0
+        assert codec.trim(out, n, 0, 0) < 0
         assert out.tobytes() == wire
     hops = UDP[shape] + 8
     bare = resized(wire[:hops], shape)  # nothing behind UDP: there is no iCRC to lose

@@ -23,7 +23,7 @@ from openmrc.wire.pcap import Captured, Writer
 from openmrc.wire.readers import Readers, Unread
 from tests.wire.frames import SHAPES, around, control, sent, trimmed, write
 from tests.wire.test_outside import AROUND
-from tests.wire.vectors import ACCEPTED, REFUSED, VECTORS, frame_of, swapped
+from tests.wire.vectors import ACCEPTED, ELSEWHERE, REFUSED, VECTORS, dscps, frame_of, swapped
 
 TSHARK = shutil.which("tshark")
 needs_tshark = pytest.mark.skipif(TSHARK is None, reason="no tshark here: apt install tshark")
@@ -214,6 +214,24 @@ def test_the_filters_on_the_page_are_understood(shark: Shark) -> None:
     filters = re.findall(r"^\| `(mrc\.[^`]*)` \|[^|]*\|$", page, re.MULTILINE)
     assert len(filters) > 8
     shark([ours()], "-Y", " || ".join(f"({text})" for text in filters), fields=["frame.number"])
+
+
+@needs_tshark
+def test_row_37_the_dscps_of_a_fabric_are_preferences(shark: Shark) -> None:
+    vectors = [*ELSEWHERE.values()]
+    table = dscps(vectors[0])
+    options = [
+        word
+        for name in ("no_trim", "trimmed", "trimmed_lasthop")
+        for word in ("-o", f"mrc.dscp_{name}:{getattr(table, name)}")
+    ]
+    rows = shark(map(frame_of, vectors), *options, fields=["_ws.col.Info", "mrc.trimmed"])
+    reader = Frames(dscps=table)
+    for vector, row in zip(vectors, rows, strict=True):
+        data = frame_of(vector)
+        _, _, said = line(reader.read(Captured(0, "", 0, data, len(data)))).partition("  ")
+        assert row["_ws.col.Info"] == said
+        assert bool(row["mrc.trimmed"]) == vector["trimmed"]
 
 
 # --- trimmed, damaged and cut short

@@ -47,7 +47,7 @@ def test_the_decoders_agree_on_whatever_the_fuzzer_finds(tmp_path: Path) -> None
 @needs_atheris
 def test_the_fuzzer_finds_a_planted_difference(tmp_path: Path) -> None:
     program = (
-        "import runpy, sys; from openmrc.wire import walk; walk.TRIMMED = ();"
+        "import runpy, sys; from openmrc.fabric import dscp; dscp.Dscps.trims = ();"
         f" sys.argv = ['decode.py', '-runs=500', '-seed=1', {str(CORPUS)!r}];"
         f" runpy.run_path({str(ROOT / 'fuzz' / 'decode.py')!r}, run_name='__main__')"
     )

@@ -226,7 +226,7 @@ def test_what_a_switch_trims_still_has_its_headers(data: st.DataObject) -> None:
     last_hop = data.draw(st.integers(0, 1))
     whole = decode(frame_of(VECTORS[name]))
     room = array(whole.frame)
-    n = codec.trim(room, room.size, last_hop)
+    n = codec.trim(room, room.size, last_hop, 0)
     cut = both(room[:n].tobytes(), check=True)
     assert isinstance(cut, Packet)
     assert cut.trimmed

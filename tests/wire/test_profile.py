@@ -156,7 +156,16 @@ def test_expansion_pulls_the_next_most_significant_bit_into_each_mask_bit(
 @pytest.mark.parametrize(
     ("mode", "fields", "message"),
     [
-        ("structured", [(16, 0, 0)], "format.mode: 'structured' has no address; \"srv6\" or"),
+        (
+            "structured",
+            [(16, 0, 0)] * 3,
+            'profile.widths: 48 bits; mode "structured" has room for 32',
+        ),
+        ("ecmp", [(12, 0, 0, 0, 0, 17)], 'profile.widths: 17 bits; mode "ecmp" has room for 16'),
+        ("srv6", [(8, 0, 0, 0, 0, 7)], r"format.fields\[0\].wire_bits: 7 for a field of 8 bits"),
+        ("srv6", [(8, 0, 3, 0, 4)], r"format.fields\[0\].max_val: 0x4 does not fit 2 bits"),
+        ("srv6", [(8, 0, 3, 4)], r"format.fields\[0\].min_val: 0x4 does not fit 2 bits"),
+        ("srv6", [(8, 0, 3, 3, 2)], r"format.fields\[0\].max_val: 2 is below min_val = 3"),
         ("srv6", [(16, 0, 0)] * 9, 'profile.widths: 144 bits; mode "srv6" has room for 128'),
         ("srv6+srh", [(16, 0, 0)] * 17, "272 bits; .* has room for 256"),
         ("srv6", [(16, 0, 0), (0, 0, 0)], r"format.fields\[1\]: 0 bits; 1 or more are accepted"),
@@ -164,11 +173,44 @@ def test_expansion_pulls_the_next_most_significant_bit_into_each_mask_bit(
         ("srv6", [(4, 0, 16)], r"format.fields\[0\].mask: 0x10 does not fit 4 bits"),
     ],
 )
-def test_a_format_that_has_no_address_is_refused(
-    mode: str, fields: list[tuple[int, int, int]], message: str
+def test_a_format_that_does_not_fit_is_refused(
+    mode: str, fields: list[tuple[int, ...]], message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
         Format(mode, tuple(FormatField(*field) for field in fields))
+
+
+def test_only_srv6_has_addresses() -> None:
+    with pytest.raises(InputError, match=r"format.mode: 'structured' has no address; \"srv6\" or"):
+        Format("structured", (FormatField(16, 0, 0xFFFF),)).addresses(1)
+
+
+def test_a_structured_format_puts_values_of_an_ev_into_wider_fields() -> None:
+    """A T0 of 180 links and a T1 of 16; on the wire each in half of an EV, the T1s' under a number
+    that is the same in all.
+    """
+    links = FormatField(8, 0, 0xFF, max_val=179, wire_bits=16)
+    form = Format("structured", (links, FormatField(16, 0xAB00, 0x00F0)))
+    assert (form.bits, form.ev_bits, form.choices) == (32, 12, (180, 16))
+    assert form.pack(179, 5) == 0xB35
+    assert form.expand(0xB35) == 0x00B3_AB50
+    assert Format("ecmp", (FormatField(4, 0, 0xF, 2, 9, 16),)).expand(9) == 9
+
+
+def test_generated_evs_keep_to_the_least_and_the_most_of_each_field() -> None:
+    plane, link = FormatField(4, 0, 0b0011, 1, 3), FormatField(8, 0x80, 0b0101_0101, 5, 14)
+    form = Format("structured", (plane, FormatField(4, 0xC, 0), link))
+    found = generate(form, planes=3, count=30, seed=7)
+    assert Counter(entry.plane for entry in found) == {0: 10, 1: 10, 2: 10}
+    assert {(entry.ev >> 4, entry.ev & 0xF) for entry in found} == {
+        (plane, link) for plane in range(1, 4) for link in range(5, 15)
+    }
+    assert all(entry.ev >> 4 == entry.plane + 1 for entry in found)
+    wire = [form.expand(entry.ev) for entry in found]
+    assert {value >> 8 & 0xF for value in wire} == {0xC}
+    assert {value & 0b1010_1010 for value in wire} == {0x80}
+    with pytest.raises(InputError, match="planes: 4 planes; 1 or more, at most 3, can be named"):
+        generate(form, planes=4, count=4, seed=1)
 
 
 def test_an_ev_wider_than_its_format_is_refused() -> None:

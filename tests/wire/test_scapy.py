@@ -34,9 +34,10 @@ from openmrc.wire.scapy import (
     get_ev,
     is_trimmed,
     set_ev,
+    use_dscps,
 )
 from tests.wire.frames import SHAPES, any_frame, sent, trimmed
-from tests.wire.vectors import ACCEPTED, REFUSED, VECTORS, frame_of, swapped
+from tests.wire.vectors import ACCEPTED, ELSEWHERE, REFUSED, VECTORS, frame_of, swapped
 
 MACS: dict[str, Any] = {"src": "02:00:00:00:00:01", "dst": "02:00:00:00:00:02"}
 NIC: dict[str, Any] = {"src": "fd00::107", "dst": "fd00::209"}
@@ -96,6 +97,20 @@ def test_a_vector_has_the_same_values_for_scapy(name: str) -> None:
     check_values(data)
     assert get_ev(Ether(data), swapped=swapped(VECTORS[name])) == VECTORS[name]["ev"]
     assert built_again(Ether(data)) == data
+
+
+def test_row_37_the_dscps_of_a_fabric_are_told() -> None:
+    vector = ELSEWHERE["classes-trimmed-lasthop"]
+    frame = bytes.fromhex(vector["frame"])
+    assert MRC_iCRC in Ether(frame)
+    use_dscps(**vector["dscps"])
+    try:
+        seen = Ether(frame)
+        assert is_trimmed(seen[MRC_BTH])
+        assert MRC_iCRC not in seen
+    finally:
+        use_dscps()
+    assert MRC_iCRC in Ether(frame)
 
 
 @pytest.mark.parametrize("name", [name for name in ACCEPTED if VECTORS[name]["canonical"]])

@@ -13,20 +13,23 @@ from openmrc.wire import codec, decode, encode, frame, layout
 from tests.wire.vectors import (
     ACCEPTED,
     CODES,
+    ELSEWHERE,
     REFUSED,
     ROOT,
     VECTORS,
     array,
     both,
     compiled,
+    dscps,
     frame_of,
     swapped,
     values,
 )
 
-UNTRIMMED = {name: v for name, v in ACCEPTED.items() if not v["trimmed"]}
+EVERY = ACCEPTED | ELSEWHERE
+UNTRIMMED = {name: v for name, v in EVERY.items() if not v["trimmed"]}
 CANONICAL = {name: v for name, v in UNTRIMMED.items() if v["canonical"]}
-TRIMMED_FROM = {name: v for name, v in ACCEPTED.items() if "trimmed_from" in v}
+TRIMMED_FROM = {name: v for name, v in EVERY.items() if "trimmed_from" in v}
 
 
 def test_the_generator_writes_the_files_byte_for_byte() -> None:
@@ -37,10 +40,10 @@ def test_the_generator_writes_the_files_byte_for_byte() -> None:
     assert (run.returncode, run.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("name", ACCEPTED)
+@pytest.mark.parametrize("name", EVERY)
 def test_a_vector_decodes_to_its_fields(name: str) -> None:
-    vector = ACCEPTED[name]
-    told = decode(frame_of(vector), ev_swapped=swapped(vector)).as_dict()
+    vector = EVERY[name]
+    told = decode(frame_of(vector), ev_swapped=swapped(vector), dscps=dscps(vector)).as_dict()
     for fields in told["headers"].values():
         for field in [field for field in fields if field.endswith("_name")]:
             del fields[field]
@@ -49,11 +52,11 @@ def test_a_vector_decodes_to_its_fields(name: str) -> None:
     assert list(told["headers"]) == list(vector["headers"])  # in the order on the wire
 
 
-@pytest.mark.parametrize("name", ACCEPTED)
+@pytest.mark.parametrize("name", EVERY)
 def test_both_decoders_read_the_same_values(name: str) -> None:
-    vector = ACCEPTED[name]
+    vector = EVERY[name]
     for check in (True, False):
-        found = both(frame_of(vector), check=check, ev_swapped=swapped(vector))
+        found = both(frame_of(vector), check=check, ev_swapped=swapped(vector), dscps=dscps(vector))
         assert not isinstance(found, tuple)
 
 
@@ -67,16 +70,16 @@ def test_a_bad_frame_is_refused_where_it_is_bad(name: str) -> None:
 @pytest.mark.parametrize("name", CANONICAL)
 def test_the_encoder_sends_the_canonical_bytes(name: str) -> None:
     vector = CANONICAL[name]
-    found = decode(frame_of(vector), ev_swapped=swapped(vector))
+    found = decode(frame_of(vector), ev_swapped=swapped(vector), dscps=dscps(vector))
     assert encode(found.record, found.envelope, found.payload).hex() == vector["frame"]
 
 
 @pytest.mark.parametrize("name", [name for name in UNTRIMMED if name not in CANONICAL])
 def test_what_is_not_canonical_is_sent_otherwise_and_means_the_same(name: str) -> None:
-    found = decode(frame_of(UNTRIMMED[name]))
+    found = decode(frame_of(UNTRIMMED[name]), dscps=dscps(UNTRIMMED[name]))
     sent = encode(found.record, found.envelope, found.payload)
     assert sent.hex() != UNTRIMMED[name]["frame"]
-    p, e, code = compiled(sent)
+    p, e, code = compiled(sent, dscps=found.dscps)
     assert code == frame.OK
     assert values(p, packet.PACKET) == values(found.record, packet.PACKET)
     assert values(e, frame.ENVELOPE) == values(found.envelope, frame.ENVELOPE)
@@ -87,8 +90,8 @@ def test_a_switch_trims_to_the_vector(name: str) -> None:
     vector = TRIMMED_FROM[name]
     whole = array(frame_of(VECTORS[vector["trimmed_from"]]))
     first = next(fields for fields in vector["headers"].values() if "dscp" in fields)
-    last_hop = int(first["dscp"] == layout.DSCP_TRIMMED_LASTHOP)
-    length = codec.trim(whole, whole.size, last_hop)
+    last_hop = int(first["dscp"] == dscps(vector).trimmed_lasthop)
+    length = codec.trim(whole, whole.size, last_hop, dscps(vector).packed)
     assert whole[:length].tobytes().hex() == vector["frame"]
 
 

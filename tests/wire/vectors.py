@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from openmrc.engine import packet
+from openmrc.fabric.dscp import DEFAULT, Dscps
 from openmrc.jit import records
 from openmrc.wire import Packet, WireError, codec, decode, frame, layout
 
 ROOT = Path(__file__).resolve().parents[2]
 CODES = {name: getattr(frame, name) for name in dir(frame) if name.isupper() and name != "OK"}
 CODES = {name: code for name, code in CODES.items() if isinstance(code, int)}
-GROUPS = ("data", "answers", "endpoints", "paths", "trimmed", "refused")
+GROUPS = ("data", "answers", "endpoints", "paths", "trimmed", "classes", "refused")
 
 Verdict = tuple[int, int]  # a code of `frame`, and where
 
@@ -30,7 +31,8 @@ def _load() -> dict[str, dict[str, Any]]:
 
 
 VECTORS = _load()
-ACCEPTED = {name: v for name, v in VECTORS.items() if "refused" not in v}
+ACCEPTED = {name: v for name, v in VECTORS.items() if not {"refused", "dscps"} & set(v)}
+ELSEWHERE = {name: v for name, v in VECTORS.items() if "dscps" in v}  # with DSCPs of their fabric
 REFUSED = {name: v for name, v in VECTORS.items() if "refused" in v}
 
 
@@ -42,30 +44,40 @@ def swapped(vector: dict[str, Any]) -> bool:
     return bool(vector.get("ev_swapped", False))
 
 
+def dscps(vector: dict[str, Any]) -> Dscps:
+    return Dscps(**vector.get("dscps", {}))
+
+
 def array(data: bytes) -> Any:
     """The bytes as the compiled functions take them."""
     return np.frombuffer(bytearray(data), np.uint8)
 
 
-def compiled(data: bytes, *, check: bool = True, ev_swapped: bool = False) -> tuple[Any, Any, int]:
+def compiled(
+    data: bytes, *, check: bool = True, ev_swapped: bool = False, dscps: Dscps = DEFAULT
+) -> tuple[Any, Any, int]:
     """What the compiled decoder makes of a frame: PACKET, ENVELOPE, code."""
     p, e = records(1, packet.PACKET)[0], records(1, frame.ENVELOPE)[0]
-    e.ev_swapped = ev_swapped
+    e.ev_swapped, e.dscps = ev_swapped, dscps.packed
     return p, e, int(codec.decode(array(data), len(data), p, e, int(check)))
 
 
-def plain(data: bytes, *, check: bool = True, ev_swapped: bool = False) -> Packet | Verdict:
+def plain(
+    data: bytes, *, check: bool = True, ev_swapped: bool = False, dscps: Dscps = DEFAULT
+) -> Packet | Verdict:
     """What the plain decoder makes of a frame."""
     try:
-        return decode(data, check=check, ev_swapped=ev_swapped)
+        return decode(data, check=check, ev_swapped=ev_swapped, dscps=dscps)
     except WireError as error:
         return error.code, error.offset
 
 
-def both(data: bytes, *, check: bool, ev_swapped: bool = False) -> Packet | Verdict:
+def both(
+    data: bytes, *, check: bool, ev_swapped: bool = False, dscps: Dscps = DEFAULT
+) -> Packet | Verdict:
     """What both decoders say of a frame; asserts that they say the same, value for value."""
-    p, e, code = compiled(data, check=check, ev_swapped=ev_swapped)
-    found = plain(data, check=check, ev_swapped=ev_swapped)
+    p, e, code = compiled(data, check=check, ev_swapped=ev_swapped, dscps=dscps)
+    found = plain(data, check=check, ev_swapped=ev_swapped, dscps=dscps)
     verdict = code, int(e.error_at)
     if not isinstance(found, Packet):
         assert verdict == found, data.hex()
@@ -124,15 +136,15 @@ _PACKET_FIELDS = {
 }
 _SIGNED_IN_THE_RECORD = {"va": 64, "ack_offset": 16}
 _CLASSES = {
-    layout.DSCP_CONTROL: packet.CLASS_CONTROL,
-    layout.DSCP_TRIMMED: packet.CLASS_CONTROL,
-    layout.DSCP_TRIMMED_LASTHOP: packet.CLASS_CONTROL,
-    layout.DSCP_TRIMMABLE_RETX: packet.CLASS_RETRANSMIT,
+    "CONTROL": packet.CLASS_CONTROL,
+    "TRIMMED": packet.CLASS_CONTROL,
+    "TRIMMED_LASTHOP": packet.CLASS_CONTROL,
+    "TRIMMABLE_RETX": packet.CLASS_RETRANSMIT,
 }
 _DSCP_FLAGS = {
-    layout.DSCP_NO_TRIM: packet.NO_TRIM,
-    layout.DSCP_TRIMMED: packet.TRIMMED,
-    layout.DSCP_TRIMMED_LASTHOP: packet.TRIMMED_LASTHOP,
+    "NO_TRIM": packet.NO_TRIM,
+    "TRIMMED": packet.TRIMMED,
+    "TRIMMED_LASTHOP": packet.TRIMMED_LASTHOP,
 }
 
 
@@ -148,12 +160,10 @@ def expected_packet(found: Packet) -> dict[str, int | bytes]:
             told["reason"] = view["op"] or view["op_alternative"]
     told["payload_len"], told["ev"] = found.payload_length, found.ev
     ips = [view for view in found.headers if "dscp" in view.fields]
-    trimmed = [
-        v["dscp"] for v in ips if "TRIMMED" in v.header.field("dscp").names.get(v["dscp"], "")
-    ]
-    dscp = [*trimmed, ips[0]["dscp"]][0]
+    names = [found.dscps.names.get(view["dscp"], "") for view in ips]
+    name = [*(each for each in names if "TRIMMED" in each), names[0]][0]
     bth = found["BTH"]
-    flags = bth["rtx"] * packet.RTX | bth["a"] * packet.ACK_REQ | _DSCP_FLAGS.get(dscp, 0)
+    flags = bth["rtx"] * packet.RTX | bth["a"] * packet.ACK_REQ | _DSCP_FLAGS.get(name, 0)
     if any(view["ecn"] == layout.ECN_CE for view in ips):
         flags |= packet.CE
     if any(view.name == "SETH" and view["pr"] for view in found.headers):
@@ -162,8 +172,8 @@ def expected_packet(found: Packet) -> dict[str, int | bytes]:
         flags |= packet.UNSTAMPED  # row 31
         told["timestamp"] = 0
     told["flag_bits"] = flags
-    told["klass"] = _CLASSES.get(dscp, packet.CLASS_DATA)
-    if dscp == layout.DSCP_NO_TRIM and bth["rtx"]:
+    told["klass"] = _CLASSES.get(name, packet.CLASS_DATA)
+    if name == "NO_TRIM" and bth["rtx"]:
         told["klass"] = packet.CLASS_RETRANSMIT
     return told
 
@@ -194,6 +204,7 @@ def expected_envelope(found: Packet) -> dict[str, int | bytes]:
         "tseth": int("TSETH" in headers),
         "ev_swapped": int(found.ev_swapped),
         "ports_from_1": 0,
+        "dscps": found.dscps.packed,
         "hop_limit": outer.get("hop_limit", hops),
         "inner_hop_limit": hops if outer else 0,
         "segments_left": srh.get("segments_left", 0),

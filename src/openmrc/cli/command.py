@@ -32,6 +32,7 @@ from openmrc.perf import command as perf
 from openmrc.planning import command as planning
 from openmrc.say import check as check_form
 from openmrc.say import say
+from openmrc.sim.watch.forms import FORMS, NATIVE
 from openmrc.torch.bench import command as torch_bench
 from openmrc.version import __version__
 
@@ -142,6 +143,10 @@ def _parser() -> _Parser:
         '"plane 0 t0 1 - t1 0", "nic 5", "plane 0 t1 2" or "everywhere" (the default);'
         " may be repeated",
     )
+    words = (
+        "captured: as they are sent (native, the default), or with one IP header in place of all"
+    )
+    add("--frames", choices=FORMS, help=words)
     words = "sim: simulated (the default); lab: real frames between processes of this machine"
     add("--world", choices=WORLDS, default=WORLDS[0], help=words)
     add("--seed", metavar="N", help="in place of the scenario's seed")
@@ -260,7 +265,10 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.pcap is not None:
         check_capture(arguments.pcap, scenario, at)
     in_lab = arguments.world == "lab"
-    return _simulate(scenario, arguments, in_lab=in_lab, pcap=arguments.pcap, at=at)
+    frames = arguments.frames or NATIVE
+    if in_lab and arguments.frames is not None:
+        raise InputError("--frames with --world lab: its frames are real, and captured as they are")
+    return _simulate(scenario, arguments, in_lab=in_lab, pcap=arguments.pcap, at=at, frames=frames)
 
 
 def _sweep(arguments: argparse.Namespace) -> int:
@@ -348,6 +356,7 @@ def _simulate(
     in_lab: bool = False,
     pcap: Path | None = None,
     at: Sequence[str] = (),
+    frames: str = NATIVE,
 ) -> int:
     """Run in one world or the other, print, and write the results directory if --out names one, and
     captures to `pcap`; return the exit status.
@@ -368,7 +377,13 @@ def _simulate(
         with Bar() as bar:
             sampled = out is not None
             result = simulate(
-                scenario, bar.update, compiling=compiling, pcap=pcap, at=at, sampled=sampled
+                scenario,
+                bar.update,
+                compiling=compiling,
+                pcap=pcap,
+                at=at,
+                sampled=sampled,
+                frames=frames,
             )
     from openmrc.run.captures import pcap_paths
 

@@ -23,6 +23,7 @@ from openmrc.reading import STANDARD_INPUT
 from openmrc.say import say
 
 if TYPE_CHECKING:
+    from openmrc.fabric.dscp import Dscps
     from openmrc.wire.pcap import Captured, Reader
     from openmrc.wire.readers import Found, Readers, Unread
     from openmrc.wire.roce.summary import RoceQp, RoceSummary
@@ -55,6 +56,8 @@ def add_command(commands: Any) -> argparse.ArgumentParser:
     add("--ev-swapped", action="store_true", help=words)
     words = "bit p of a port status mask is port p - 1"
     add("--ports-from-1", action="store_true", help=words)
+    words = "DSCPs of the fabric, where they are not the defaults: trimmed=11, trimmed_lasthop=21"
+    add("--dscp", metavar="CLASS=N,...", help=words)
     words = "exit status 1 if a packet is damaged"
     add("--strict", action="store_true", help=words)
     add("--no-icrc", action="store_true", help="do not look at iCRCs")
@@ -119,7 +122,11 @@ def _show_packets(reader: Reader, summaries: Summaries, arguments: argparse.Name
     qpn = arguments.qp
     on_roce = partial(compiles, "sim.roce")
     readers = Readers(
-        arguments.ev_swapped, on_roce, arguments.ports_from_1, check=not arguments.no_icrc
+        arguments.ev_swapped,
+        on_roce,
+        arguments.ports_from_1,
+        not arguments.no_icrc,
+        _dscps(arguments),
     )
     show, show_bad = (_line, _bad_line)
     if arguments.json:
@@ -135,6 +142,15 @@ def _show_packets(reader: Reader, summaries: Summaries, arguments: argparse.Name
         found.add_to(captured, *summaries)
         if qpn is None or found.qpn == qpn:
             print(show(captured, found))
+
+
+def _dscps(arguments: argparse.Namespace) -> Dscps:
+    from openmrc.fabric.dscp import Dscps
+
+    try:
+        return Dscps.parse(arguments.dscp or "")
+    except InputError as error:
+        raise error.at("--dscp") from None
 
 
 def _line(captured: Captured, found: Found) -> str:

@@ -80,8 +80,9 @@ def add_set(parser: argparse.ArgumentParser, words: str = "as for mrc run") -> N
 
 def check_at(arguments: argparse.Namespace) -> None:
     """Refuse places of a capture without its file."""
-    if arguments.at is not None and arguments.pcap is None:
-        raise InputError("--at without --pcap; name the file with --pcap OUT.pcapng")
+    for option in ("at", "frames"):
+        if getattr(arguments, option, None) is not None and arguments.pcap is None:
+            raise InputError(f"--{option} without --pcap; name the file with --pcap OUT.pcapng")
 
 
 def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:

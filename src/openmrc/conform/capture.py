@@ -13,6 +13,7 @@ from pathlib import Path
 
 from openmrc.conform import datagram
 from openmrc.conform.events import KINDS, Event
+from openmrc.fabric.dscp import DEFAULT, MASK, Dscps
 from openmrc.wire import layout
 from openmrc.wire.frame import WireError
 from openmrc.wire.pcap import read
@@ -44,7 +45,7 @@ class Capture:
     peers: dict[int, int]
 
 
-def load(path: Path, ev_swapped: bool = False) -> Capture:
+def load(path: Path, ev_swapped: bool = False, dscps: Dscps = DEFAULT) -> Capture:
     """Read a capture. `InputError` if the file is none."""
     with read(path) as reader:
         found: list[Seen] = []
@@ -58,6 +59,7 @@ def load(path: Path, ev_swapped: bool = False) -> Capture:
                     check=False,
                     length=captured.original_length,
                     ev_swapped=ev_swapped,
+                    dscps=dscps,
                 )
             except WireError:
                 continue
@@ -83,7 +85,7 @@ def fields_of(packet: Packet) -> dict[str, int]:
     tunnel = any(header.name == OUTER for header in packet.headers)
     outer = packet[OUTER] if tunnel else ip
     fields |= {
-        "dscp": outer["dscp"],
+        "dscp": _as_default(outer["dscp"], packet.dscps),
         "ecn": outer["ecn"],
         "ce": int(layout.ECN_CE in (outer["ecn"], ip["ecn"])),
         "ev": packet.ev,
@@ -99,6 +101,14 @@ def fields_of(packet: Packet) -> dict[str, int]:
     return fields
 
 
+def _as_default(dscp: int, dscps: Dscps) -> int:
+    """Return what a class's DSCP is by default, as the rules name it; that of no class, where the
+    fabric has no such class.
+    """
+    return DEFAULT[dscps.index(dscp)] if dscp in dscps else _OF_NO_CLASS
+
+
+_OF_NO_CLASS = max(set(range(MASK + 1)) - set(DEFAULT))
 _REQUEST = next(opcode for opcode, kind in KINDS.items() if kind == "request")
 _RESPONSE = next(opcode for opcode, kind in KINDS.items() if kind == "response")
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -111,7 +111,7 @@ def build(kind: str, nics: int, planes: int, tiers: Sequence[Tier]) -> Fabric:
     first_up = first_down + switches.n_down
 
     ends = ("port_switch", "port_nic", "port_peer_switch", "port_peer_nic", "port_reverse")
-    ports = {name: np.full(n_ports, -1, np.int32) for name in ends}
+    ports: dict[str, Any] = {name: np.full(n_ports, -1, np.int32) for name in ends}
     port_switch, port_nic, peer_switch, peer_nic, reverse = ports.values()
     rate_bps, delay_ps = np.empty(n_ports, np.int64), np.empty(n_ports, np.int64)
     for number, tier in enumerate(tiers):

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.errors import InputError
+from openmrc.fabric.dscp import DEFAULT, Dscps
 
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
@@ -93,6 +94,7 @@ class Fabric:
     # Whether switches begin to send a packet when they have its header, where the port is idle and
     # would not run dry; else when they have all of it.
     cut_through: bool = False
+    dscps: Dscps = DEFAULT
 
     @cached_property
     def tier_counts(self) -> tuple[int, ...]:

@@ -66,6 +66,7 @@ def _add_test(test: argparse.ArgumentParser, name: str) -> None:
     add("--planes", metavar="A,B", help="plain UDP over these interfaces or addresses of this host")
     add("--udp-port", metavar="PORT", type=int, help="hear on it (default: 4791 or the next free)")
     add("--rate", metavar="RATE", help="of a plane, where its interface says another")
+    add("--dscp", metavar="CLASS=N,...", help="of --planes, in place of a default: control=48")
     add("--secret", metavar="HEX", help="of the job (default: OPENMRC_SECRET, or the host file's)")
     add("--ranks", action="store_true", help="in a lab of two: rank 0 serves, rank 1 measures")
     add("--overlay", metavar="PLANES", type=int, help="both ends in one process, over loopback")
@@ -119,11 +120,16 @@ def _host_by_rank() -> str | None:
 
 def _planes(arguments: argparse.Namespace) -> Planes | None:
     """What `--planes` and its company name; None: the host file says what the device is."""
+    from openmrc.fabric.dscp import Dscps
     from openmrc.perf.run import Planes
     from openmrc.units import parse_rate
 
     if arguments.planes is None:
-        for name, value in (("--udp-port", arguments.udp_port), ("--rate", arguments.rate)):
+        for name, value in (
+            ("--udp-port", arguments.udp_port),
+            ("--rate", arguments.rate),
+            ("--dscp", arguments.dscp),
+        ):
             if value is not None:
                 raise InputError(f"{name} without --planes: a host file says it")
         return None
@@ -132,7 +138,11 @@ def _planes(arguments: argparse.Namespace) -> Planes | None:
     except InputError as error:
         raise error.at("--rate") from None
     names = tuple(name.strip() for name in arguments.planes.split(","))
-    return Planes(names, arguments.udp_port, rate_bps)
+    try:
+        Dscps.parse(arguments.dscp or "")
+    except InputError as error:
+        raise error.at("--dscp") from None
+    return Planes(names, arguments.udp_port, rate_bps, arguments.dscp or "")
 
 
 def _secret(arguments: argparse.Namespace) -> bytes:

@@ -30,6 +30,7 @@ class Planes:
     names: tuple[str, ...]
     udp_port: int | None = None
     rate_bps: int | None = None
+    dscp: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Common:
             given.names,
             port=given.udp_port,
             rate_bps=given.rate_bps,
+            dscp=given.dscp,
             spin=self.spin,
             **ends.LIMITS,
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from openmrc.newfile import write_whole
 from openmrc.run import results, simulation
+from openmrc.sim.watch.forms import NATIVE
 
 if TYPE_CHECKING:
     from openmrc.scenario.scenario import Scenario
@@ -56,6 +57,7 @@ def simulate(
     pcap: Path | None = None,
     at: Sequence[str] = ("everywhere",),
     sampled: bool = False,
+    frames: str = NATIVE,
 ) -> Result:
     """Run every transport of `scenario`, one after the other, and return what came of it.
 
@@ -63,8 +65,9 @@ def simulate(
     Everything is checked before the first one starts (`InputError`). Ctrl-C ends the run and
     returns what there is, marked partial. `compiling(what, step, steps)` is called before each
     step of a first compilation, which takes up to two minutes. What crosses the links `at` these
-    places is written to `pcap`, or to one file for each transport. `sampled` keeps what the
-    pictures of `report.html` show, as `[report]` says; it changes nothing else.
+    places is written to `pcap`, or to one file for each transport, as `frames` says: "native",
+    "ipv4", "ipv6". `sampled` keeps what the pictures of `report.html` show, as `[report]` says; it
+    changes nothing else.
     """
-    result = simulation.simulate(scenario, progress, compiling, pcap, at, sampled)
+    result = simulation.simulate(scenario, progress, compiling, pcap, at, sampled, frames)
     return Result(**{each.name: getattr(result, each.name) for each in fields(result)})

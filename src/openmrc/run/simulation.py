@@ -14,6 +14,7 @@ from openmrc.run.captures import pcap_paths, written
 from openmrc.run.outcome import TransportResult
 from openmrc.run.perfect import perfect_ps
 from openmrc.run.results import Result
+from openmrc.sim.watch.forms import NATIVE
 
 if TYPE_CHECKING:
     from openmrc.fabric.faults import FaultSchedule
@@ -43,6 +44,7 @@ def simulate(
     pcap: Path | None = None,
     at: Sequence[str] = ("everywhere",),
     sampled: bool = False,
+    frames: str = NATIVE,
 ) -> Result:
     """Run every transport of `scenario`, one after the other, and return what came of it.
 
@@ -50,8 +52,9 @@ def simulate(
     Everything is checked before the first one starts (`InputError`). Ctrl-C ends the run and
     returns what there is, marked partial. `compiling(what, step, steps)` is called before each
     step of a first compilation, which takes up to two minutes. What crosses the links `at` these
-    places is written to `pcap`, or to one file for each transport (`pcap_paths`). `sampled` keeps
-    what the pictures of `report.html` show, as `[report]` says; it changes nothing else.
+    places is written to `pcap`, or to one file for each transport (`pcap_paths`), in the form
+    `frames` (`sim.watch.capture`). `sampled` keeps what the pictures of `report.html` show, as
+    `[report]` says; it changes nothing else.
     """
     from openmrc.scenario.scenario import as_scenario
 
@@ -63,14 +66,14 @@ def simulate(
     ]
     files = pcap_paths(pcap, [name for name, _ in transports])
     for _, transport in transports if files else ():
-        check_captured(fabric, transport)
+        check_captured(fabric, transport, frames)
     runs: list[TransportResult] = []
     world, witness, partial = None, None, False
     try:
         _compile(compiling, [transport for _, transport in transports])
         for index, (name, transport) in enumerate(transports):
             ideal_ps = perfect_ps(fabric, traffic, transport)
-            with _capturing(files.get(name), fabric, at, transport) as capture:
+            with _capturing(files.get(name), fabric, at, transport, frames) as capture:
                 world = world_of(scenario, fabric, traffic, schedule, transport, **capture)
                 if sampled:
                     world.sample(scenario.report.qp, scenario.report.samples)
@@ -87,7 +90,7 @@ def simulate(
     return Result(scenario, tuple(runs), partial, wall_s, tuple(schedule.names))
 
 
-def check_captured(fabric: Fabric, transport: AnyTransport) -> None:
+def check_captured(fabric: Fabric, transport: AnyTransport, frames: str = NATIVE) -> None:
     """Raise `InputError` for a transport that has no frames on this fabric."""
     from openmrc.sim.kinds import capture_of
     from openmrc.wire.layout import PAYLOAD_BYTES_MAX
@@ -97,12 +100,12 @@ def check_captured(fabric: Fabric, transport: AnyTransport) -> None:
             f"--pcap: transport.pmtu = {transport.pmtu}: no frame is so long;"
             f" at most {PAYLOAD_BYTES_MAX}"
         )
-    capture_of(transport).check(fabric)
+    capture_of(transport).check(fabric, frames)
 
 
 @contextmanager
 def _capturing(
-    path: Path | None, fabric: Fabric, at: Sequence[str], transport: AnyTransport
+    path: Path | None, fabric: Fabric, at: Sequence[str], transport: AnyTransport, frames: str
 ) -> Iterator[dict[str, Any]]:
     """The argument that makes a world write what it sends to `path`; none without a path."""
     if path is None:
@@ -111,7 +114,7 @@ def _capturing(
     from openmrc.sim.kinds import capture_of
 
     with written(path) as stream:
-        yield {"capture": capture_of(transport).of(stream, fabric, at, transport)}
+        yield {"capture": capture_of(transport).of(stream, fabric, at, transport, frames)}
 
 
 def _compile(

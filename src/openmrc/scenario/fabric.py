@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from openmrc.engine.parameters import PLANES_MAX
+from openmrc.errors import InputError
+from openmrc.fabric.dscp import DEFAULT, Dscps
 from openmrc.scenario.sections import Count, Nics, Section, Share
 from openmrc.scenario.toml import Depth, File, Rate, Size, Time, arguments
 
@@ -32,16 +34,22 @@ class FabricSection(Section, frozen=True, kw_only=True):
     ecn_last_hop: bool = False
     forwarding: Literal["arithmetic", "usid"] = "arithmetic"
     switching: Literal["store-and-forward", "cut-through"] = "store-and-forward"
+    dscp: str = DEFAULT.text
 
     def __post_init__(self) -> None:
         if self.ecn_low > self.ecn_high:
             raise ValueError(
                 f".ecn_low: {self.ecn_low} is above ecn_high = {self.ecn_high}; at most that"
             )
+        try:
+            Dscps.parse(self.dscp)
+        except InputError as error:
+            raise ValueError(f".dscp: {error}") from None
 
     def build(self) -> Fabric:
         """Return the fabric; raise `InputError` for sizes that cannot be built."""
-        return replace(self._wired(), cut_through=self.switching == "cut-through")
+        cut_through = self.switching == "cut-through"
+        return replace(self._wired(), cut_through=cut_through, dscps=Dscps.parse(self.dscp))
 
     def _wired(self) -> Fabric:
         raise NotImplementedError
@@ -50,7 +58,7 @@ class FabricSection(Section, frozen=True, kw_only=True):
         """Return what the switches of this fabric do with queues and carriers."""
         from openmrc.fabric.queues import Queues
 
-        own = set(FabricSection.__struct_fields__) - {"forwarding", "switching", *DEPTHS}
+        own = set(FabricSection.__struct_fields__) - {"forwarding", "switching", "dscp", *DEPTHS}
         stated = arguments(self, *own)
         for key in DEPTHS:
             if (depth := getattr(self, key)) is not None:

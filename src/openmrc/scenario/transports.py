@@ -14,6 +14,7 @@ from msgspec import Meta
 from openmrc.engine.parameters import PMTUS
 from openmrc.engine.policy import CONGESTION, PATHS
 from openmrc.errors import InputError
+from openmrc.fabric.dscp import DEFAULT
 from openmrc.scenario.fabric import DEPTHS, FabricSection
 from openmrc.scenario.sections import Label, Section
 from openmrc.scenario.toml import ByteCount, Choice, Quantity, Size, Time, arguments, unitless
@@ -297,6 +298,7 @@ MRC_ALONE: dict[str, Any] = {
     "ecn_high": 0.8,
     "ecn_last_hop": False,
     "forwarding": "arithmetic",
+    "dscp": DEFAULT.text,
 }
 
 

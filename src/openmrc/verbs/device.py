@@ -77,15 +77,17 @@ class Device(Closing):
         port: int | None = None,
         rate_bps: int | None = None,
         base_rtt_ps: int | None = None,
+        dscp: str = "",
         **limits: Any,
     ) -> Device:
         """Open a device on an ordinary network, by plain UDP: each plane is an interface, or an
         address, of this host.
 
         It hears on UDP port `port` of each (default: 4791, or the next that is free). `rate_bps` is
-        that of a plane, where interfaces do not say it, or say too much.
+        that of a plane, where interfaces do not say it, or say too much; `dscp` names classes whose
+        DSCP is another there than by default: "control=48, trimmable=26".
         """
-        with network.attached(planes, port, rate_bps, base_rtt_ps, **limits) as at:
+        with network.attached(planes, port, rate_bps, base_rtt_ps, dscp, **limits) as at:
             device = cls(at.fabric, at.nic, at.ports, at.limits, at.base_rtt_ps, at.mode)
             device.adopt([one.detach() for one in at.sockets])
         return device

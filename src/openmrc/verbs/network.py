@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from openmrc.engine.parameters import PLANES_MAX
 from openmrc.errors import InputError
 from openmrc.fabric.clos import multiplane
+from openmrc.fabric.dscp import Dscps
 from openmrc.live.endpoint import planes, state
 from openmrc.live.endpoint.host import Port
 from openmrc.live.endpoint.peers import Reach
@@ -40,9 +42,11 @@ def attached(
     port: int | None = None,
     rate_bps: int | None = None,
     base_rtt_ps: int | None = None,
+    dscp: str = "",
     **limits: Any,
 ) -> Iterator[Attachment]:
     """Open the planes; their sockets are closed if the block fails."""
+    dscps = Dscps.parse(dscp)
     if len(names) > PLANES_MAX:
         raise InputError(f"planes: {len(names)} are named; 1 to {PLANES_MAX} are accepted")
     if port is not None and not 1 <= port <= 65_535:
@@ -72,7 +76,9 @@ def attached(
     rate = rate_bps or min(rates, default=planes.RATE_BPS)
     with planes.opened(found, sources, port) as opened:
         yield Attachment(
-            fabric=multiplane(own.qps + 1, len(found), rate, own.qps + 1, 1, 0, 0),
+            fabric=replace(
+                multiplane(own.qps + 1, len(found), rate, own.qps + 1, 1, 0, 0), dscps=dscps
+            ),
             nic=0,
             ports=[
                 Port(one.hears.fileno(), bytes(6), one.plane.interface, one.plane.mtu, one)

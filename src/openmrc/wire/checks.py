@@ -13,6 +13,7 @@ import numpy as np
 
 from openmrc.jit import inlined, inner
 from openmrc.wire import frame, layout
+from openmrc.wire.classes import is_trimmed
 from openmrc.wire.icrc import get_icrc, icrc
 from openmrc.wire.words import BTH, ETHERNET, IPV4, IPV6, SRH, TSETH, UDP, get, word
 
@@ -173,14 +174,12 @@ def is_ipv4(ip, udp):
 
 
 @inlined
-def dscp_of(data, ip, udp):
+def dscp_of(data, ip, udp, table):
     """The DSCP that counts: that of the first IP header, unless only the inner one says trimmed."""
     if is_ipv4(ip, udp):
         return get(data, IP, IPV4.dscp)
     first, inside = get(data, IP, IPV6.dscp), get(data, ip, IPV6.dscp)
-    if first == layout.DSCP_TRIMMED or first == layout.DSCP_TRIMMED_LASTHOP:
-        return first
-    if inside == layout.DSCP_TRIMMED or inside == layout.DSCP_TRIMMED_LASTHOP:
+    if not is_trimmed(table, first) and is_trimmed(table, inside):
         return inside
     return first
 

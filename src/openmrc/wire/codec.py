@@ -57,9 +57,10 @@ the inner one. It has no iCRC: "before the iCRC" then means before the end of th
 rows of payload and iCRC do not apply: what stands behind the headers is not payload. An ImmDt that
 does not fit is not missed, `imm` is 0.
 
-**Classes.** The DSCP of a frame that is sent is CONTROL for that class, else NO_TRIM for that flag,
-else TRIMMABLE_RETX for retransmissions and TRIMMABLE for data. It is read from the first IP header,
-or from the inner one if only that says trimmed. TRIMMED and TRIMMED_LASTHOP are the control class,
+**Classes.** DSCPs are those of the fabric's table, `e.dscps`. That of a frame that is sent is
+CONTROL for that class, else NO_TRIM for that flag, else TRIMMABLE_RETX for retransmissions and
+TRIMMABLE for data. It is read from the first IP header, or from the inner one if only that says
+trimmed. TRIMMED and TRIMMED_LASTHOP are the control class,
 TRIMMABLE_RETX and NO_TRIM with BTH.rtx are retransmissions, every other value is data. ECN is
 ECT(0) on all that is not in the control class; CE is written to the first header alone, where a
 switch sets it, and read from either.
@@ -74,8 +75,9 @@ from __future__ import annotations
 
 from openmrc.engine.packet import LAST_DATA
 from openmrc.jit import compiled, inlined
-from openmrc.wire import checks, frame, layout
+from openmrc.wire import checks, classes, frame, layout
 from openmrc.wire.checks import IP, dscp_of, ipv4_sum, is_ipv4
+from openmrc.wire.classes import is_trimmed
 from openmrc.wire.ev import from_wire, to_wire
 from openmrc.wire.extensions import get_answer, get_bth, get_data, put_answer, put_bth, put_data
 from openmrc.wire.hops import get_class, get_hops, put_hops
@@ -162,15 +164,15 @@ def decode(data, n, p, e, check):
 
     What an opcode has no use for is zero in the record, an address that the frame has not is zero
     in the envelope; the payload is `data[e.payload_at:][:p.payload_len]`.
-    `e.ev_swapped` and `e.ports_from_1` are read, all else in `e` written; `p.src`, `p.dst` and
-    `p.plane` are the caller's. `check` 0 does not look at the iCRC.
+    `e.ev_swapped`, `e.ports_from_1` and `e.dscps` are read, all else in `e` written; `p.src`,
+    `p.dst` and `p.plane` are the caller's. `check` 0 does not look at the iCRC.
     """
     code, at, srh, ip, udp, end = checks.headers(data, min(n, data.shape[0]))
     if code != frame.OK:
         e.error_at = at
         return code
-    dscp = dscp_of(data, ip, udp)
-    trimmed = dscp == layout.DSCP_TRIMMED or dscp == layout.DSCP_TRIMMED_LASTHOP
+    dscp = dscp_of(data, ip, udp, e.dscps)
+    trimmed = is_trimmed(e.dscps, dscp)
     bth = udp + UDP.size_bytes
     stop = end if trimmed else end - ICRC.size_bytes
     code, at = checks.transport(data, bth, stop, trimmed)
@@ -197,24 +199,23 @@ def decode(data, n, p, e, check):
 
 
 @compiled
-def trim(out, n, last_hop):
+def trim(out, n, last_hop, dscps):
     """Cut the frame `out[:n]` (uint8) in place; its new length in bytes, or -code of `frame`.
 
     Row 21: the first IP header's DSCP becomes TRIMMED, or TRIMMED_LASTHOP if `last_hop`; of the IP
     packet 128 bytes stay, 256 with an SRH, and all its lengths say so. A shorter packet stays as it
     is but for its iCRC, which would be wrong. Whether a packet may be trimmed, the switch has asked
-    before.
+    before. `dscps` is the fabric's table.
     """
     code, _, srh, ip, udp, end = checks.headers(out, min(n, out.shape[0]))
     if code != frame.OK:
         return -code
     kept = IP + (KEPT_BYTES_SRH if srh else KEPT_BYTES)
-    dscp = dscp_of(out, ip, udp)
     if end > kept:
         end = kept
-    elif dscp != layout.DSCP_TRIMMED and dscp != layout.DSCP_TRIMMED_LASTHOP:
+    elif not is_trimmed(dscps, dscp_of(out, ip, udp, dscps)):
         end = max(udp + UDP.size_bytes, end - ICRC.size_bytes)
-    dscp = layout.DSCP_TRIMMED_LASTHOP if last_hop else layout.DSCP_TRIMMED
+    dscp = classes.dscp(dscps, classes.TRIMMED_LASTHOP if last_hop else classes.TRIMMED)
     put(out, udp, UDP.length, end - udp)
     if is_ipv4(ip, udp):
         put(out, IP, IPV4.dscp, dscp)

@@ -65,14 +65,12 @@ def tables() -> str:
 
 
 def _constants() -> str:
-    trimmed = {
-        dscp: layout.DSCPS[dscp] for dscp in (layout.DSCP_TRIMMED, layout.DSCP_TRIMMED_LASTHOP)
-    }
     return "\n".join(
         (
             f'local UDP_PORTS = "{layout.UDP_PORT},{layout.UDP_PORT_ALTERNATIVE}"',
-            f"local TRIMMED = {_names(trimmed)} -- by DSCP",
-            f"local DSCP_NO_TRIM = {layout.DSCP_NO_TRIM}",
+            f"local DSCP_NO_TRIM = {layout.DSCP_NO_TRIM} -- a fabric's own are preferences",
+            f"local DSCP_TRIMMED = {layout.DSCP_TRIMMED}",
+            f"local DSCP_TRIMMED_LASTHOP = {layout.DSCP_TRIMMED_LASTHOP}",
             f"local ECN_CE = {layout.ECN_CE}",
             f"local FTYPE_TIMESTAMP, FTYPE_NONE = {layout.FTYPE_TIMESTAMP}, {layout.FTYPE_NONE}",
             f"local PSNS = {packet.PSN_MASK + 1} -- modulus",

@@ -28,6 +28,7 @@ ENVELOPE = np.dtype(
         ("tseth", "i1"),  # 1: data packets carry a TSETH
         ("ev_swapped", "i1"),  # row 2: EV[15:0] in the flow label, EV[31:16] in the source port
         ("ports_from_1", "i1"),  # row 32: bit p of a port mask is port p - 1
+        ("dscps", "i8"),  # the fabric's table, see `classes`; 0: the defaults
         # their fields
         ("hop_limit", "u1"),  # of the outermost IP header, as a switch left it
         ("inner_hop_limit", "u1"),

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from openmrc.engine import packet as pk
 from openmrc.engine.state import clear
 from openmrc.jit import inlined
-from openmrc.wire import layout
+from openmrc.wire import classes, layout
 from openmrc.wire.checks import IP, ipv4_sum, is_ipv4
 from openmrc.wire.ev import HALF_MASK, to_wire
 from openmrc.wire.words import ETHERNET, IPV4, IPV6, SRH, add, get, get_bytes, put_bytes, zero
@@ -31,7 +31,7 @@ class _Ipv6(NamedTuple):
 def put_hops(out, p, e, ip, end):
     """Write Ethernet and IP headers: the inner one at `ip`, the end of the packet at `end`."""
     label = to_wire(p.ev, e.ev_swapped) & HALF_MASK
-    dscp = _dscp(p)
+    dscp = _dscp(p, e.dscps)
     ecn = layout.ECN_NOT_ECT if p.klass == pk.CLASS_CONTROL else layout.ECN_ECT0
     first_ecn = layout.ECN_CE if p.flag_bits & pk.CE else ecn
     put_ethernet(out, e, layout.ETHERTYPE_IPV4 if e.ipv4 else layout.ETHERTYPE_IPV6)
@@ -61,14 +61,14 @@ def put_ethernet(out, e, ethertype):
 
 
 @inlined
-def _dscp(p):
+def _dscp(p, table):
     if p.klass == pk.CLASS_CONTROL:
-        return layout.DSCP_CONTROL
+        return classes.dscp(table, classes.CONTROL)
     if p.flag_bits & pk.NO_TRIM:
-        return layout.DSCP_NO_TRIM
+        return classes.dscp(table, classes.NO_TRIM)
     if p.klass == pk.CLASS_RETRANSMIT:
-        return layout.DSCP_TRIMMABLE_RETX
-    return layout.DSCP_TRIMMABLE
+        return classes.dscp(table, classes.TRIMMABLE_RETX)
+    return classes.dscp(table, classes.TRIMMABLE)
 
 
 @inlined
@@ -82,6 +82,13 @@ def _put_ipv6(out, at, said, following, hops, src, dst):
     add(out, at, IPV6.hop_limit, hops)
     put_bytes(out, at + IPV6.src, src)
     put_bytes(out, at + IPV6.dst, dst)
+
+
+@inlined
+def put_one_ipv6(out, e, dscp, ecn, end):
+    """Write the IPv6 header of a packet that has no other, flow label 0; it ends at `end`."""
+    said = _Ipv6(dscp, ecn, 0, end)
+    _put_ipv6(out, IP, said, layout.PROTOCOL_UDP, e.hop_limit, e.inner_src, e.inner_dst)
 
 
 @inlined
@@ -156,19 +163,19 @@ def get_hops(data, srh, ip, udp, payload_at, p, e):
 @inlined
 def get_class(data, ip, dscp, p, e):
     """Read what DSCP and ECN say: class, NO_TRIM, TRIMMED, CE."""
-    flag_bits = int(p.flag_bits)
+    flag_bits, table = int(p.flag_bits), e.dscps
     klass = pk.CLASS_DATA
-    if dscp == layout.DSCP_TRIMMED:
+    if dscp == classes.dscp(table, classes.TRIMMED):
         klass = pk.CLASS_CONTROL
         flag_bits |= pk.TRIMMED
-    elif dscp == layout.DSCP_TRIMMED_LASTHOP:
+    elif dscp == classes.dscp(table, classes.TRIMMED_LASTHOP):
         klass = pk.CLASS_CONTROL
         flag_bits |= pk.TRIMMED_LASTHOP
-    elif dscp == layout.DSCP_CONTROL:
+    elif dscp == classes.dscp(table, classes.CONTROL):
         klass = pk.CLASS_CONTROL
-    elif dscp == layout.DSCP_TRIMMABLE_RETX:
+    elif dscp == classes.dscp(table, classes.TRIMMABLE_RETX):
         klass = pk.CLASS_RETRANSMIT
-    elif dscp == layout.DSCP_NO_TRIM:
+    elif dscp == classes.dscp(table, classes.NO_TRIM):
         klass = pk.CLASS_RETRANSMIT if flag_bits & pk.RTX else pk.CLASS_DATA
         flag_bits |= pk.NO_TRIM
     if get_ce(data, ip, e):

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from openmrc.engine import packet
+from openmrc.fabric import dscp
 
 RESERVED = "reserved"  # a field of this name is sent as zero and ignored on receipt
 NO_NAMES: dict[int, str] = {}
@@ -141,16 +142,15 @@ PKEY_DEFAULT = 0xFFFF
 PAYLOAD_BYTES_MAX = 8192  # row 20: the largest PMTU
 
 # MRC 2.13 fixes the names; the values are a fabric's own. These are the defaults.
-DSCP_NO_TRIM, DSCP_TRIMMABLE, DSCP_TRIMMABLE_RETX = 0, 4, 8
-DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, DSCP_CONTROL = 12, 16, 46
-DSCPS = {
-    DSCP_NO_TRIM: "NO_TRIM",
-    DSCP_TRIMMABLE: "TRIMMABLE",
-    DSCP_TRIMMABLE_RETX: "TRIMMABLE_RETX",
-    DSCP_TRIMMED: "TRIMMED",
-    DSCP_TRIMMED_LASTHOP: "TRIMMED_LASTHOP",
-    DSCP_CONTROL: "CONTROL",
-}
+(
+    DSCP_NO_TRIM,
+    DSCP_TRIMMABLE,
+    DSCP_TRIMMABLE_RETX,
+    DSCP_TRIMMED,
+    DSCP_TRIMMED_LASTHOP,
+    DSCP_CONTROL,
+) = dscp.DEFAULT
+DSCPS = dscp.DEFAULT.names
 ECN_NOT_ECT, ECN_ECT1, ECN_ECT0, ECN_CE = 0, 1, 2, 3
 ECNS = {ECN_NOT_ECT: "Not-ECT", ECN_ECT1: "ECT(1)", ECN_ECT0: "ECT(0)", ECN_CE: "CE"}
 

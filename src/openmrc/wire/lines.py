@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from openmrc.engine import packet
+from openmrc.fabric.dscp import DEFAULT, Dscps
 from openmrc.jit import records
 from openmrc.wire import addresses, codec, frame, layout, view
 from openmrc.wire.pcap import PACKET_BYTES_MAX, Captured
@@ -60,19 +61,21 @@ class Frame(NamedTuple):
 
 class Frames:
     """Decodes packet by packet, in buffers that it keeps; `ev_swapped` and `ports_from_1` as the
-    senders have it.
+    senders have it, `dscps` as the fabric.
     """
 
     _decode: Callable[..., Any] = staticmethod(codec.decode)
-    _look: Callable[..., Any] = staticmethod(view.decode)
 
-    def __init__(self, ev_swapped: bool = False, ports_from_1: bool = False) -> None:
+    def __init__(
+        self, ev_swapped: bool = False, ports_from_1: bool = False, dscps: Dscps = DEFAULT
+    ) -> None:
         self._bytes = np.zeros(PACKET_BYTES_MAX, np.uint8)
         self._window = self._bytes.data
         self._packet = records(1, packet.PACKET)[0]
         self._envelope = records(1, frame.ENVELOPE)[0]
         self._envelope.ev_swapped = ev_swapped
         self._envelope.ports_from_1 = ports_from_1
+        self._envelope.dscps, self._dscps = dscps.packed, dscps
 
     def read(self, captured: Captured, check: bool = True) -> Frame:
         """Decode one packet, and look at its iCRC if `check`. Raises `WireError`.
@@ -92,10 +95,13 @@ class Frames:
         envelope = self._envelope
         if cut and (code != frame.OK or envelope.payload_at > n):
             # The zeros in place of what is not there may have been read: the plain view knows.
-            self._look(captured.data, check=False, length=length)
+            self._look(captured.data, length)
         if code != frame.OK:
             raise frame.WireError(code, int(envelope.error_at))
         return frame_of(Fields._make(self._packet.item()), envelope)
+
+    def _look(self, data: bytes, length: int) -> None:
+        view.decode(data, check=False, length=length, dscps=self._dscps)
 
 
 def frame_of(p: Any, envelope: Any) -> Frame:

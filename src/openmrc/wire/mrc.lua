@@ -23,7 +23,7 @@ local IPV6_AND_SRH = 40 + 24 -- bytes from an outer header to the inner one, at 
 local OWN = {
   ev = ProtoField.uint32("mrc.ev", "EV", base.HEX, nil, nil,
     "path of this packet: source port and inner flow label"),
-  trimmed = ProtoField.uint8("mrc.trimmed", "Trimmed", base.DEC, TRIMMED, nil,
+  trimmed = ProtoField.uint8("mrc.trimmed", "Trimmed", base.DEC, nil, nil,
     "DSCP of a trimmed packet; others do not have this field"),
   payload = ProtoField.bytes("mrc.payload", "Payload"),
   payload_length = ProtoField.uint32("mrc.payload_length", "Payload length", base.DEC),
@@ -38,6 +38,10 @@ mrc.prefs.ev_swapped = Pref.bool("Swap the halves of the EV", false,
   "the source port holds the upper half of the EV, the flow label the lower one")
 mrc.prefs.ports_from_1 = Pref.bool("Ports count from 1", false,
   "bit p of a port status mask is port p - 1")
+mrc.prefs.dscp_no_trim = Pref.uint("DSCP NO_TRIM", DSCP_NO_TRIM, "of this fabric")
+mrc.prefs.dscp_trimmed = Pref.uint("DSCP TRIMMED", DSCP_TRIMMED, "of this fabric")
+mrc.prefs.dscp_trimmed_lasthop = Pref.uint("DSCP TRIMMED_LASTHOP", DSCP_TRIMMED_LASTHOP,
+  "of this fabric")
 mrc.prefs.check_icrc = Pref.bool("Check the iCRC", true,
   "takes half a millisecond for a packet of 4 KiB")
 
@@ -80,6 +84,12 @@ local function values(is_ipv4, of_ipv6, of_ipv4)
   return found
 end
 
+-- What a switch that has trimmed a packet with this DSCP is said to have done; nil: it has not.
+local function trimmed_by(dscp)
+  if dscp == mrc.prefs.dscp_trimmed then return "TRIMMED" end
+  return dscp == mrc.prefs.dscp_trimmed_lasthop and "TRIMMED_LASTHOP" or nil
+end
+
 -- What the headers in front of UDP say: the inner one, EV, DSCP and CE.
 local function outside(pinfo)
   local ip, ipv4 = last(all_ipv6), last(all_ipv4)
@@ -89,14 +99,14 @@ local function outside(pinfo)
   local dscps = values(is_ipv4, ipv6_dscp, ipv4_dscp)
   local dscp, ce = dscps[1], false
   for _, other in ipairs(dscps) do
-    if TRIMMED[other] and not TRIMMED[dscp] then dscp = other end
+    if trimmed_by(other) and not trimmed_by(dscp) then dscp = other end
   end
   for _, ecn in ipairs(values(is_ipv4, ipv6_ecn, ipv4_ecn)) do ce = ce or ecn == ECN_CE end
 
   local label = last(all_labels)
   local port, half = pinfo.src_port, not is_ipv4 and label and label.value % 65536 or 0
   local ev = mrc.prefs.ev_swapped and port * 65536 + half or half * 65536 + port
-  return { ip = ip, is_ipv4 = is_ipv4, dscp = dscp, trimmed = TRIMMED[dscp], ce = ce, ev = ev }
+  return { ip = ip, is_ipv4 = is_ipv4, dscp = dscp, trimmed = trimmed_by(dscp), ce = ce, ev = ev }
 end
 
 -- Fields ------------------------------------------------------------------------------------------
@@ -356,7 +366,7 @@ local function flags(p)
   end
   add(value(p, BTH, "a") == 1, "ACK_REQ")
   add(value(p, BTH, "rtx") == 1, "RTX")
-  add(p.dscp == DSCP_NO_TRIM, "NO_TRIM")
+  add(p.dscp == mrc.prefs.dscp_no_trim, "NO_TRIM")
   add(p.ce, "CE")
   add(p.trimmed, p.trimmed)
   add(p.unstamped, "UNSTAMPED")
@@ -390,7 +400,7 @@ local function dissect(tvb, pinfo, root)
   p.behind = tvb:reported_len() - (p.trimmed and 0 or ICRC.size) -- of headers and payload
   p.tree = root:add(mrc, tvb())
   p.tree:add(OWN.ev, p.ev):set_generated()
-  if p.trimmed then p.tree:add(OWN.trimmed, p.dscp):set_generated() end
+  if p.trimmed then p.tree:add(OWN.trimmed, p.dscp):append_text(" (" .. p.trimmed .. ")"):set_generated() end
   pinfo.cols.protocol = "MRC"
 
   if p.behind < BTH.size then

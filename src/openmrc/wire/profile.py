@@ -4,7 +4,7 @@ A controller makes these, once; nothing here is done per packet (MRC 2.11, 2.12,
 
 * `Form`: an EV of fields, and `generate`: the EVs of a profile in GENERATED mode.
 * `Masked`: a NIC's template, its mask, and the bits of the EV that fill it.
-* `Format`: the same job in the controller's words, a list of fields with masks.
+* `Format`: both jobs in the controller's words, a list of fields with masks.
 * `deny` and `denied`: a denylist by plane or switch, as values and masks over the bits of an EV.
 """
 
@@ -25,6 +25,7 @@ from openmrc.fabric.usid import ADDRESS_BITS, expand, extract
 
 EV_BITS = 32  # in every field of a header that holds one (MRC 2.11)
 WIDTH_MAX = {"ecmp": 16, "structured": 32, "srv6": 128, "srv6+srh": 256}  # MRC 2.12, by mode
+ADDRESSED = ("srv6", "srv6+srh")
 FIELD_BITS_MAX = 32  # a field names one hop, and that has a uSID of 16 bits at most
 EVS_MAX = 2**16  # as many as there are hashed EVs; profiles have 128 to 256 (MRC 3.1)
 
@@ -110,9 +111,10 @@ class Entry(NamedTuple):
     plane: int
 
 
-def generate(form: Form, planes: int, count: int, seed: int) -> list[Entry]:
+def generate(form: Form | Format, planes: int, count: int, seed: int) -> list[Entry]:
     """Return a profile in GENERATED mode: `count` different EVs drawn from all that there are.
 
+    Of a `Format` the first field that the EV fills chooses the plane, but in mode "ecmp".
     Equally many per plane, planes in turn, and within a plane a random subset (MRC 3.1). The same
     arguments give the same profile. Raises `InputError` where there are not so many EVs.
     """
@@ -176,39 +178,81 @@ class Masked:
 
 
 class FormatField(NamedTuple):
-    """A field of a `Format`: its width, its initial value, and the bits that the EV fills."""
+    """A field of a `Format`: its width, its initial value, and the bits that the EV fills.
+
+    Generated EVs fill them with values from `min_val` to `max_val` (None: all that fit the mask).
+    `wire_bits` (None: `bits`) is how wide the field is in a packet, zeros in front.
+    """
 
     bits: int
     init_val: int
     mask: int
+    min_val: int = 0
+    max_val: int | None = None
+    wire_bits: int | None = None
+
+    @property
+    def width(self) -> int:
+        """How wide it is in a packet."""
+        return self.bits if self.wire_bits is None else self.wire_bits
+
+    @property
+    def values(self) -> range:
+        """What generated EVs may fill its mask with."""
+        most = (1 << self.mask.bit_count()) - 1 if self.max_val is None else self.max_val
+        return range(self.min_val, most + 1)
+
+    def check(self, place: str) -> None:
+        """Raise `InputError` for what does not fit; `place` names the field."""
+        if self.bits < 1:
+            raise InputError(f"{place}: {self.bits} bits; 1 or more are accepted")
+        if self.width < self.bits:
+            raise InputError(f"{place}.wire_bits: {self.width} for a field of {self.bits} bits")
+        _check_bits(f"{place}.init_val", self.init_val, self.bits)
+        _check_bits(f"{place}.mask", self.mask, self.bits)
+        _check_bits(f"{place}.min_val", self.min_val, self.mask.bit_count())
+        _check_bits(f"{place}.max_val", self.max_val or 0, self.mask.bit_count())
+        if not self.values:
+            raise InputError(f"{place}.max_val: {self.max_val} is below min_val = {self.min_val}")
 
 
 @dataclass(frozen=True)
 class Format:
-    """How a controller spells an EV of up to 256 bits as one carrier, or as a carrier and an SRH.
+    """How a controller spells an EV: as the 16 or 32 bits of source port and flow label, as one
+    carrier, or as a carrier and an SRH.
 
     The next most significant bit of the EV goes into each bit of a field's mask, highest first, and
     the fields stand one behind the other (MRC 2.12). Raises `InputError`.
     """
 
-    mode: str  # "srv6" or "srv6+srh"
+    mode: str  # a key of WIDTH_MAX
     fields: tuple[FormatField, ...]
 
     def __post_init__(self) -> None:
-        if self.mode not in ("srv6", "srv6+srh"):
-            raise InputError(f'format.mode: {self.mode!r} has no address; "srv6" or "srv6+srh" has')
         for number, field in enumerate(self.fields):
-            place = f"format.fields[{number}]"
-            if field.bits < 1:
-                raise InputError(f"{place}: {field.bits} bits; 1 or more are accepted")
-            _check_bits(f"{place}.init_val", field.init_val, field.bits)
-            _check_bits(f"{place}.mask", field.mask, field.bits)
+            field.check(f"format.fields[{number}]")
         _check_mode(self.mode, self.bits)
 
     @property
     def bits(self) -> int:
-        """How wide the fields are together."""
-        return sum(field.bits for field in self.fields)
+        """How wide the fields are together in a packet."""
+        return sum(field.width for field in self.fields)
+
+    @property
+    def choices(self) -> tuple[int, ...]:
+        """How many values a generated EV may have in each field that it fills."""
+        return tuple(len(field.values) for field in self._filled)
+
+    @property
+    def _filled(self) -> tuple[FormatField, ...]:
+        return tuple(field for field in self.fields if field.mask)
+
+    def pack(self, *choices: int) -> int:
+        """Return the EV of these choices, one for each field that it fills, counted from 0."""
+        ev = 0
+        for choice, field in zip(choices, self._filled, strict=True):
+            ev = ev << field.mask.bit_count() | field.values[choice]
+        return ev
 
     @property
     def ev_bits(self) -> int:
@@ -216,16 +260,22 @@ class Format:
         return sum(field.mask.bit_count() for field in self.fields)
 
     def expand(self, ev: int) -> int:
-        """Return the fields of `ev`, `bits` wide. Raises `InputError` if it is too wide."""
+        """Return the fields of `ev`, `bits` wide; in the modes without addresses that is the EV on
+        the wire. Raises `InputError` if it is too wide.
+        """
         _check_bits("EV", ev, self.ev_bits)
         value, left = 0, self.ev_bits
         for field in self.fields:
             left -= field.mask.bit_count()
-            value = value << field.bits | expand(field.init_val, field.mask, ev >> left)
+            value = value << field.width | expand(field.init_val, field.mask, ev >> left)
         return value
 
     def addresses(self, ev: int) -> tuple[int, ...]:
-        """Return the carrier and, with an SRH, the segment; zeros follow the last field."""
+        """Return the carrier and, with an SRH, the segment; zeros follow the last field. Raises
+        `InputError` in the other modes.
+        """
+        if self.mode not in ADDRESSED:
+            raise InputError(f'format.mode: {self.mode!r} has no address; "srv6" or "srv6+srh" has')
         n = -(-self.bits // ADDRESS_BITS)
         value = self.expand(ev) << n * ADDRESS_BITS - self.bits
         mask = (1 << ADDRESS_BITS) - 1

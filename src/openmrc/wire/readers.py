@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from openmrc.fabric.dscp import DEFAULT, Dscps
 from openmrc.wire import frame, layout, lines, view
 from openmrc.wire.frame import WireError
 from openmrc.wire.lines import FOREIGN, Frames
@@ -70,9 +71,10 @@ class Readers:
         on_roce: Callable[[], None] = lambda: None,
         ports_from_1: bool = False,
         check: bool = True,
+        dscps: Dscps = DEFAULT,
     ) -> None:
-        self._swapped, self._check = ev_swapped, check
-        self._mrc = Frames(ev_swapped, ports_from_1)
+        self._swapped, self._check, self._dscps = ev_swapped, check, dscps
+        self._mrc = Frames(ev_swapped, ports_from_1, dscps)
         self._roce: RoceFrames | None = None
         self._on_roce = on_roce
 
@@ -121,7 +123,9 @@ class Readers:
             return {"length": length, "headers": {PFC: pause.read(data).as_dict()}}
         if protocol == ROCE:
             return roce_view.decode(data, check=False, length=length).as_dict()
-        return view.decode(data, check=False, length=length, ev_swapped=self._swapped).as_dict()
+        return view.decode(
+            data, check=False, length=length, ev_swapped=self._swapped, dscps=self._dscps
+        ).as_dict()
 
 
 def _length_said(data: bytes) -> int:

@@ -42,12 +42,13 @@ except ImportError as missing:
 
 import numpy as np
 
+from openmrc.fabric.dscp import DEFAULT, Dscps
 from openmrc.wire import icrc, layout
 from openmrc.wire.dissector import HEADERS, named_fields
 from openmrc.wire.layout import Field, Header
 
 OPCODE_GROUP_BITS, OPCODE_GROUP = 3, 0b110  # MRC 2.3
-TRIMMED = {layout.DSCP_TRIMMED, layout.DSCP_TRIMMED_LASTHOP}
+TRIMMED = set(DEFAULT.trims)  # `use_dscps` changes it
 _ICRC_BYTES = layout.ICRC.size_bytes
 _DEFAULTS = {
     "pkey": layout.PKEY_DEFAULT,
@@ -157,6 +158,13 @@ def _layer(header: Header) -> type[Packet]:
     description = _end_fields() if header is layout.ICRC else _fields(header)
     made: type[Packet] = Packet_metaclass(name, (_Layer,), fields | {"fields_desc": description})
     return made
+
+
+def use_dscps(**dscps: int) -> None:
+    """Take a fabric's DSCPs, as `trimmed=11`, in place of the defaults; `InputError` for others."""
+    table = Dscps.parse(", ".join(f"{name}={value}" for name, value in dscps.items()))
+    TRIMMED.clear()
+    TRIMMED.update(table.trims)
 
 
 def is_trimmed(layer: Packet) -> bool:
@@ -276,4 +284,5 @@ __all__ = [
     "is_trimmed",
     "raw",
     "set_ev",
+    "use_dscps",
 ]

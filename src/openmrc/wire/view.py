@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import ipaddress
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from openmrc.engine import packet
+from openmrc.fabric.dscp import DEFAULT, Dscps
 from openmrc.fabric.usid import ADDRESS_BITS, BLOCK_BITS, USID_BITS
 from openmrc.wire import frame as envelope
 from openmrc.wire import layout
@@ -36,7 +37,7 @@ class DecodedFrame:
     `frame` is what was captured, `length` what crossed the wire, in bytes. `payload` is as much of
     the payload as was captured, `payload_length` all of it without padding; both leave a trimmed
     packet's remains out. `icrc_ok` is None where there is no iCRC to look at. `notes` are sentences
-    about what is unusual.
+    about what is unusual, `dscps` the table by which DSCPs have names.
     """
 
     frame: bytes
@@ -47,6 +48,7 @@ class DecodedFrame:
     ip_end: int
     icrc_ok: bool | None
     notes: tuple[str, ...]
+    dscps: Dscps
 
     def __getitem__(self, name: str) -> HeaderView:
         """Return the header of this name; `KeyError` if the frame has none."""
@@ -68,7 +70,7 @@ class DecodedFrame:
         """
         return {
             "length": self.length,
-            "headers": {view.name: fields_of(view) for view in self.headers},
+            "headers": {view.name: fields_of(view, self.dscps) for view in self.headers},
             **self._own(),
             "icrc_ok": self.icrc_ok,
             "payload_at": self.payload_at,
@@ -107,7 +109,7 @@ class Packet(DecodedFrame):
         from openmrc.wire import codec
 
         p, e = records(1, packet.PACKET)[0], records(1, envelope.ENVELOPE)[0]
-        e.ev_swapped = self.ev_swapped
+        e.ev_swapped, e.dscps = self.ev_swapped, self.dscps.packed
         whole = np.frombuffer(bytearray(self.frame.ljust(self.ip_end, b"\0")), np.uint8)
         code = codec.decode(whole, whole.size, p, e, 0)
         assert code == envelope.OK, f"the codec refuses it: {envelope.REASONS[code]}"
@@ -124,25 +126,31 @@ class Packet(DecodedFrame):
         lines = [f"{opcode}, EV 0x{self.ev:08x}, {size}{trimmed}"]
         column = max(len(view.name) for view in self.headers) + 2
         for view in self.headers:
-            parts = [f"{name} = {_text(view, name)}" for name in view.fields]
+            parts = [f"{name} = {_text(view, name, self.dscps)}" for name in view.fields]
             lines += _group(view.name.ljust(column), parts)
         return "\n".join(lines + [f"note: {note}" for note in self.notes])
 
 
 def decode(
-    data: bytes, *, check: bool = True, length: int | None = None, ev_swapped: bool = False
+    data: bytes,
+    *,
+    check: bool = True,
+    length: int | None = None,
+    ev_swapped: bool = False,
+    dscps: Dscps = DEFAULT,
 ) -> Packet:
     """Read one frame, from its Ethernet header on, without FCS. Raises `WireError` and no other.
 
     `check` false reports a wrong iCRC in `icrc_ok` and `notes` instead of raising. `length` is the
     frame's length on the wire in bytes where a capture kept less of it: the headers must be there,
-    the payload need not. `ev_swapped` says which half of the EV is where (row 2).
+    the payload need not. `ev_swapped` says which half of the EV is where (row 2), `dscps` what the
+    fabric's DSCPs are.
     """
     data = bytes(data)
     length = max(length or 0, len(data))
-    found = walk(data, length)
+    found = walk(data, length, dscps)
     return Packet(
-        **vars(checked(found, data, length, check, _notes(found))),
+        **vars(checked(found, data, length, check, _notes(found), dscps)),
         ev=_ev(found, ev_swapped),
         ev_swapped=ev_swapped,
         trimmed=found.trimmed,
@@ -150,7 +158,12 @@ def decode(
 
 
 def checked(
-    found: Walk, data: bytes, length: int, check: bool, own_notes: Iterable[str] = ()
+    found: Walk,
+    data: bytes,
+    length: int,
+    check: bool,
+    own_notes: Iterable[str] = (),
+    dscps: Dscps = DEFAULT,
 ) -> DecodedFrame:
     """Return a frame that was walked, with its iCRC looked at and what is unusual about it.
 
@@ -176,6 +189,7 @@ def checked(
         ip_end=found.ip_end,
         icrc_ok=icrc_ok,
         notes=tuple(notes),
+        dscps=dscps,
     )
 
 
@@ -194,7 +208,7 @@ def encode(p: Any, e: Any, payload: bytes = b"") -> bytes:
     out = np.zeros(headers + max(int(p.payload_len), 0), np.uint8)
     n = codec.encode(p, e, np.frombuffer(bytearray(payload), np.uint8), out, 1)
     if n > 0 and flag_bits & (packet.TRIMMED | packet.TRIMMED_LASTHOP):
-        n = codec.trim(out, n, int(flag_bits & packet.TRIMMED_LASTHOP != 0))
+        n = codec.trim(out, n, int(flag_bits & packet.TRIMMED_LASTHOP != 0), e.dscps)
     if n < 0:
         raise WireError(-n, 0)
     return out[:n].tobytes()
@@ -225,19 +239,23 @@ def _all_notes(found: Walk, data: bytes, length: int, own: Iterable[str]) -> Ite
         yield f"{length - found.ip_end} bytes behind the IP packet"
 
 
-def fields_of(view: HeaderView) -> dict[str, int | str]:
+def fields_of(view: HeaderView, dscps: Dscps = DEFAULT) -> dict[str, int | str]:
     """Return the fields of a header for JSON."""
     out: dict[str, int | str] = {}
     for name, value in view.fields.items():
         field = view.header.field(name)
         number = f"0x{value:x}" if field.bits > JSON_BITS else value
         out[name] = _address(view.header, field, value) or number
-        if value in field.names:
-            out[f"{name}_name"] = field.names[value]
+        if value in (names := _names(field, dscps)):
+            out[f"{name}_name"] = names[value]
     return out
 
 
-def _text(view: HeaderView, name: str) -> str:
+def _names(field: layout.Field, dscps: Dscps) -> Mapping[int, str]:
+    return dscps.names if field.name == "dscp" else field.names
+
+
+def _text(view: HeaderView, name: str, dscps: Dscps) -> str:
     """Return a field's value as people read it, with its name if it has one."""
     field, value = view.header.field(name), view[name]
     digits = (field.bits + 3) // 4
@@ -246,7 +264,8 @@ def _text(view: HeaderView, name: str) -> str:
     if (view.name, name) in CARRIERS:
         usids = " ".join(f"{usid:04x}" for usid in _usids(value))
         text += f" (uSIDs {usids})" if usids else " (no uSID)"
-    return f"{text} ({field.names[value]})" if value in field.names else text
+    names = _names(field, dscps)
+    return f"{text} ({names[value]})" if value in names else text
 
 
 def _address(header: layout.Header, field: layout.Field, value: int) -> str:

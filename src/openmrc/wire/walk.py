@@ -9,12 +9,12 @@ from __future__ import annotations
 import zlib
 from dataclasses import dataclass, replace
 
+from openmrc.fabric.dscp import DEFAULT, Dscps
 from openmrc.fabric.usid import ADDRESS_BITS, BLOCK_BITS, USID_BITS
 from openmrc.wire import frame, layout
 from openmrc.wire.frame import WireError
 
 OUTER = "outer IPv6"  # the name of the first of two IPv6 headers
-TRIMMED = (layout.DSCP_TRIMMED, layout.DSCP_TRIMMED_LASTHOP)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Walk:
     trimmed: bool
 
 
-def walk(data: bytes, length: int) -> Walk:
+def walk(data: bytes, length: int, dscps: Dscps = DEFAULT) -> Walk:
     """Read the headers of a frame of `length` bytes, of which `data` is all or the beginning.
 
     Raises `WireError` for everything that is wrong but the iCRC.
@@ -65,7 +65,7 @@ def walk(data: bytes, length: int) -> Walk:
     cursor = Cursor(data, length)
     ip = read_ip(cursor)
     ip_end = cursor.end
-    trimmed = any(view.fields.get("dscp") in TRIMMED for view in cursor.headers)
+    trimmed = any(view.fields.get("dscp") in dscps.trims for view in cursor.headers)
     udp = read_udp(cursor)
     if not trimmed:
         cursor.end -= layout.ICRC.size_bytes

@@ -76,6 +76,7 @@ class Rig:
         p.opcode = packet.SACK if control else packet.WRITE_MIDDLE
         p.klass, p.psn, p.ev, p.flag_bits = klass, psn, ev, flags
         p.payload_len = 0 if control else payload
+        e.dscps = self.fabric.dscps.packed
         addresses.write_nic_mac(e.src_mac, 0, src, plane)
         addresses.write_ipv6(e.inner_src, 0, src, plane)
         addresses.write_ipv6(e.inner_dst, 0, dst, plane)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from openmrc.engine.packet import (
 )
 from openmrc.errors import InputError
 from openmrc.fabric.actions import PORT_RATE
+from openmrc.fabric.dscp import Dscps
 from openmrc.fabric.queues import Queues, bounds_of, sizes_at
 from openmrc.live.switch.state import FOLLOW_THE_RATE
 from openmrc.live.switch.switches import Switches
@@ -166,6 +168,27 @@ def test_what_would_be_dropped_is_cut_to_its_headers(last_hop: bool, dst: int) -
         trims = rig.switches.counters().trims
         assert trims["trimmed_last_hop" if last_hop else "trimmed"] == len(cut) > 15
         assert sum(trims.values()) == len(cut)
+
+
+def test_a_fabric_with_dscps_of_its_own_is_served_and_cut_by_them() -> None:
+    """What the defaults take for TRIMMED and for control is data there, and cut."""
+    dscps = Dscps(
+        no_trim=10, trimmable=12, trimmable_retx=46, trimmed=4, trimmed_lasthop=0, control=8
+    )
+    fabric = replace(small(), dscps=dscps)
+    with Rig(fabric, Queues(queue_bytes=4 * ON_WIRE)) as rig:
+        ev = fabric.ev(0, 0)
+        for src in (0, 1):
+            rig.send(src, 0, *[rig.frame(src, 3, ev, 100 * src + i) for i in range(20)])
+            rig.send(src, 0, rig.frame(src, 3, ev, klass=CLASS_CONTROL))
+        rig.run()
+        got = rig.got(3, 0)
+        dscp = [(int.from_bytes(data[14:16]) >> 6) & 0x3F for data in got]
+        assert len(got) == 42
+        assert sorted(set(dscp)) == [dscps.trimmed, dscps.control, dscps.trimmable]
+        assert dscp.count(dscps.control) == 2
+        assert dscp.count(dscps.trimmed) == rig.switches.counters().trims["trimmed"] > 10
+        assert {len(data) for data, of in zip(got, dscp, strict=True) if of == 4} == {14 + 128}
 
 
 def test_a_frame_whose_destination_is_the_carrier_is_cut_as_well() -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from openmrc.cli import main
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.usid import UsidPlan
+from openmrc.ops.export import cumulus, sonic
 from openmrc.ops.export.command import PLATFORMS
 from openmrc.ops.export.files import PLATFORMS as WRITERS
 from openmrc.ops.export.files import write
@@ -197,6 +198,23 @@ def test_sonic_puts_each_dscp_where_our_switches_put_it(exported: Export) -> Non
     assert set(queue) == set(layout.DSCPS)
     classes, queues = config["DSCP_TO_TC_MAP"]["mrc"], config["TC_TO_QUEUE_MAP"]["mrc"]
     assert {dscp: queues[classes[str(dscp)]] for dscp in queue} == queue
+
+
+def test_row_37_switches_get_the_dscps_of_the_fabric(tmp_path: Path) -> None:
+    table = 'dscp = "trimmable_retx=26, trimmed=11, trimmed_lasthop=21, control=48, no_trim=10"'
+    (tmp_path / "x.toml").write_text(FABRICS["planes"] + table)
+    plant = Plant(load_lab(tmp_path / "x.toml"))
+    config = json.loads(sonic.config(plant, plant.named("p0-t0-0")))
+    classes = config["DSCP_TO_TC_MAP"]["mrc"]
+    of = {dscp: classes[str(dscp)] for dscp in (10, 4, 26, 11, 21, 48, 46, 12)}
+    assert of == {10: "0", 4: "0", 26: "1", 11: "6", 21: "6", 48: "6", 46: "0", 12: "0"}
+    assert config["TC_TO_DSCP_MAP"] == {"mrc": {"5": "11"}, "mrc_last_hop": {"5": "21"}}
+    assert config["ACL_RULE"]["MRC_NO_TRIM|NO_TRIM"]["DSCP"] == "10"
+    lines = cumulus.config(plant, plant.named("p0-t0-0")).splitlines()
+    assert "nv set qos mapping default-global dscp 26 switch-priority 1" in lines
+    assert "nv set qos mapping default-global dscp 48 switch-priority 6" in lines
+    assert "nv set system forwarding packet-trim remark dscp 11" in lines
+    assert not any(" dscp 46 " in line for line in lines)
 
 
 def test_sonic_says_of_a_trimmed_packet_whether_its_nic_is_next(exported: Export) -> None:

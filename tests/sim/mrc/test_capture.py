@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from openmrc.engine import packet as pk
 from openmrc.errors import InputError
+from openmrc.fabric.dscp import Dscps
 from openmrc.fabric.faults import Fault
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.queues import Queues
@@ -17,6 +19,7 @@ from openmrc.fabric.usid import USID_BITS, UsidPlan
 from openmrc.sim.mrc.capture import Capture
 from openmrc.sim.mrc.transport import Transport
 from openmrc.sim.watch.capture import ports_at, switches_passed
+from openmrc.sim.watch.forms import FORMS, IPV4, IPV6, NATIVE
 from openmrc.sim.world import World
 from openmrc.traffic.traffic import Traffic
 from openmrc.wire import Packet, decode
@@ -193,6 +196,41 @@ def test_hashed_evs_have_no_carrier(tmp_path: Path) -> None:
     )
     assert found
     assert not any("outer IPv6" in [h.name for h in p.headers] for _, p in found)
+
+
+def test_the_other_forms_hold_the_same_packets(tmp_path: Path) -> None:
+    """One run, captured in each form: the same packets at the same times, iCRCs right, and trimmed
+    where they were; DSCPs are the fabric's.
+    """
+    dscps = Dscps(
+        no_trim=10, trimmable=18, trimmable_retx=26, trimmed=11, trimmed_lasthop=21, control=48
+    )
+    fabric = replace(clos(planes=2, up=2), dscps=dscps)
+    seen = {}
+    for form in FORMS:
+        path = tmp_path / form
+        with path.open("wb") as file:
+            taken = Capture(file, fabric, ["nic 0"], frames=form)
+            all_complete(world_of(fabric, incast(8, 7, 100_000), capture=taken))
+        swapped = form == IPV4
+        seen[form] = [
+            (c.time_ns, c.interface, decode(c.data, ev_swapped=swapped, dscps=dscps))
+            for c in read(path)
+        ]
+    for form, layers in ((IPV4, ["Ethernet", "IPv4", "UDP"]), (IPV6, ["Ethernet", "IPv6", "UDP"])):
+        assert len(seen[form]) == len(seen[NATIVE])
+        for (*place, found), (*as_sent, native) in zip(seen[form], seen[NATIVE], strict=True):
+            assert place == as_sent
+            assert [header.name for header in found.headers][:3] == layers
+            mask = 0xFFFF_0000 if form == IPV4 else 0xFFFF_FFFF  # row 2: IPv4 has half of it
+            assert found.ev == native.ev & mask
+            for field in pk.PACKET.names or ():
+                if field != "ev":
+                    assert getattr(found.record, field) == getattr(native.record, field), field
+    trimmed = [found for _, _, found in seen[IPV4] if found.trimmed]
+    assert len(trimmed) > 10
+    assert {found["IPv4"]["dscp"] for found in trimmed} == {dscps.trimmed_lasthop}
+    assert {found["IPv4"]["total_length"] for found in trimmed} == {128}
 
 
 @pytest.mark.parametrize("by_usid", [False, True])

@@ -19,6 +19,7 @@ from openmrc.fabric.faults import Fault
 from openmrc.fabric.model import Fabric
 from openmrc.sim.roce import pfc
 from openmrc.sim.roce.capture import RoceCapture
+from openmrc.sim.watch.forms import IPV4, IPV6
 from openmrc.sim.world import World
 from openmrc.wire import DecodedFrame, decode_roce, dissector
 from openmrc.wire.addresses import whose
@@ -549,6 +550,49 @@ def eventful() -> dict[str, tuple[set[int], Make]]:
             lambda file: roce_world(small, ring_all_reduce(4, 4_003), qps=2, capture=file),
         ),
     }
+
+
+def test_over_ipv6_stand_the_same_packets(tmp_path: Path) -> None:
+    """The same run in both forms: all behind UDP is the same but for the iCRC, which is right."""
+    seen = {}
+    for form in (IPV4, IPV6):
+        with (tmp_path / form).open("wb") as stream:
+            file = RoceCapture(stream, leaf_spine(4, 2, 2, 2), ["nic 1"], form)
+            fabric = leaf_spine(4, 2, 2, 2)
+            all_complete(roce_world(fabric, ring_all_reduce(4, 8_001), qps=2, capture=file))
+        seen[form] = [(c.time_ns, c.interface, decode_roce(c.data)) for c in read(tmp_path / form)]
+    assert len(seen[IPV6]) == len(seen[IPV4]) > 10
+    for (*place, six), (*before, four) in zip(seen[IPV6], seen[IPV4], strict=True):
+        assert place == before
+        assert six["IPv6"]["hop_limit"] == four["IPv4"]["ttl"]
+        for name in ("dscp", "ecn"):
+            assert six["IPv6"][name] == four["IPv4"][name]
+        own, there = (whose(six["IPv6"][end].to_bytes(16, "big")) for end in ("src", "dst"))
+        assert own == whose(four["IPv4"]["src"].to_bytes(4, "big"))
+        assert there == whose(four["IPv4"]["dst"].to_bytes(4, "big"))
+        beside = {"Ethernet", "IPv4", "IPv6", "iCRC"}
+        inside = [
+            {v.name: v.fields for v in p.headers if v.name not in beside} for p in (six, four)
+        ]
+        assert inside[0] == inside[1]
+        assert len(six.frame) == len(four.frame) + 20
+
+
+@needs_tshark
+def test_wireshark_reads_rocev2_over_ipv6(tmp_path: Path) -> None:
+    path = tmp_path / "a.pcapng"
+    fabric = leaf_spine(4, 2, 2, 2)
+    with path.open("wb") as stream:
+        file = RoceCapture(stream, fabric, ["nic 1"], IPV6)
+        all_complete(roce_world(fabric, ring_all_reduce(4, 8_001), qps=2, capture=file))
+    options = [word for field in FIELDS for word in ("-e", field)]
+    rows = [dict(zip(FIELDS, row, strict=True)) for row in shark(tmp_path, path, *options)]
+    found = [decode_roce(captured.data) for captured in read(path)]
+    assert {row["_ws.malformed"] for row in rows} == {""}
+    for row, p in zip(rows, found, strict=True):
+        assert row["frame.protocols"].startswith("eth:ethertype:ipv6:udp:infiniband")
+        assert int(row["infiniband.bth.psn"], 0) == p["BTH"]["psn"]
+        assert int(row["infiniband.bth.opcode"], 0) == p["BTH"]["opcode"]
 
 
 @needs_tshark

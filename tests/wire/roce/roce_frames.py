@@ -43,7 +43,7 @@ def an_envelope() -> Any:
     addresses.write_ipv4(e.inner_dst, 0, 700, 0)
     addresses.write_nic_mac(e.src_mac, 0, 3, 0)
     addresses.write_switch_mac(e.dst_mac, 0, 9)
-    e.hop_limit, e.pkey = 61, 0xFFFF
+    e.hop_limit, e.pkey, e.ipv4 = 61, 0xFFFF, 1
     return e
 
 

@@ -190,7 +190,7 @@ class Host:
 
     def _init_ports(self) -> None:
         """The headers that its frames begin with, their pace, and what the loop waits for."""
-        ep, planes = self.ep, self.fabric.n_planes
+        ep, fabric, planes = self.ep, self.fabric, self.fabric.n_planes
         ctl = ep.ctl[0]
         ctl.nic, ctl.n_planes, ctl.mode = self.nic, planes, self.mode
         ctl.ps_per_byte = 8 * S // self.rate_bps
@@ -216,6 +216,7 @@ class Host:
             if wire.sockets is not None:
                 self._init_sockets(plane, wire.sockets)
         ep.envelope.ports_from_1 = self.limits.ports_from_1
+        ep.envelope.dscps = fabric.dscps.packed
         poll = ep.poll
         poll[0].fd = ctl.wake_fd
         poll[1 : planes + 1].fd = [wire.fd for wire in self.wires]

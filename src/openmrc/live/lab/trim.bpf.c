@@ -5,7 +5,8 @@
  * without headers, so that clang alone compiles it. The kernel's structures are looked up by name
  * when it is loaded.
  *
- * LIMIT, ECN_LOW, ECN_HIGH: bytes that wait; TRIMMED: the DSCP of what is cut here.
+ * LIMIT, ECN_LOW, ECN_HIGH: bytes that wait; TRIMMED: the DSCP of what is cut here; DSCP_...: those
+ * of the fabric.
  */
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -90,13 +91,13 @@ SEC("tc") int leave(struct __sk_buff *skb)
 		return OK;
 	u8 dscp = (two[0] & 15) << 2 | two[1] >> 6, ecn = two[1] >> 4 & 3;
 
-	if (dscp == 46 || dscp == 12 || dscp == 16) {
+	if (dscp == DSCP_CONTROL || dscp == DSCP_TRIMMED || dscp == DSCP_TRIMMED_LASTHOP) {
 		skb->priority = CONTROL;
 		return OK;
 	}
-	skb->priority = dscp == 8 ? RETRANSMIT : DATA;
+	skb->priority = dscp == DSCP_TRIMMABLE_RETX ? RETRANSMIT : DATA;
 	if (waiting + skb->len > LIMIT) {
-		return dscp == 4 || dscp == 8 ? cut(skb, two, ecn) : SHOT;
+		return dscp == DSCP_TRIMMABLE || dscp == DSCP_TRIMMABLE_RETX ? cut(skb, two, ecn) : SHOT;
 	}
 	if (waiting > ECN_LOW && ecn != ECT_NOT && ecn != CE &&
 	    (waiting >= ECN_HIGH || random_u32() % (ECN_HIGH - ECN_LOW) < waiting - ECN_LOW))

@@ -25,7 +25,6 @@ from openmrc.live.lab.namespaces import TOOL_PATH, LabError, tool_environment
 from openmrc.live.lab.shapers import WIRE_BYTES, Shapers
 from openmrc.live.lab.topology import Topology
 from openmrc.wire.framing import MRC_FRAMING
-from openmrc.wire.layout import DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP
 
 SOURCE = Path(__file__).with_name("trim.bpf.c")
 CLANG = ("clang", "-O2", "-g", "-target", "bpf", "-x", "c", "-c", "-o", "-")
@@ -95,7 +94,8 @@ def thresholds(fabric: Fabric, bounds: Limits, port: int) -> tuple[str, ...]:
         f"-DLIMIT={int(bounds.queue_bytes[port])}u",
         f"-DECN_LOW={low}u",
         f"-DECN_HIGH={high}u",
-        f"-DTRIMMED={DSCP_TRIMMED_LASTHOP if last else DSCP_TRIMMED}",
+        f"-DTRIMMED={fabric.dscps.trimmed_lasthop if last else fabric.dscps.trimmed}",
+        *(f"-DDSCP_{name}={value}" for value, name in fabric.dscps.names.items()),
     )
 
 

@@ -65,5 +65,7 @@ def loses(net, port, port_no, f):
     what = health.strike(port, net.stream, port_no, True)
     if what == health.DAMAGED:
         bit = bits.draw_below(net.stream, port_no, frames.BITS_OF_ICRC)
-        net.count[port_no].damaged += frames.damage(net.pool[f.room], int(f.length), bit)
+        net.count[port_no].damaged += frames.damage(
+            net.pool[f.room], int(f.length), bit, net.ctl[0].dscps
+        )
     return what == health.LOST

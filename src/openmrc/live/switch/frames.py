@@ -1,14 +1,14 @@
 """What a switch reads and writes in the bytes of a frame, beside its carrier.
 
 The traffic class of the first IP header says everything: which queue, whether the frame may be
-cut, whether it may be marked (MRC 2.13, row 15).
+cut, whether it may be marked (MRC 2.13, row 15). `dscps` is the fabric's table (`wire.classes`).
 """
 
 from __future__ import annotations
 
 from openmrc.engine.packet import CLASS_CONTROL, CLASS_DATA, CLASS_RETRANSMIT
 from openmrc.jit import inlined
-from openmrc.wire import layout
+from openmrc.wire import classes, layout
 from openmrc.wire.srv6 import ETHERTYPE_AT, IP_AT, SRH_AT
 from openmrc.wire.words import ICRC, IPV6, get, put
 
@@ -26,15 +26,12 @@ def is_ipv6(data, n):
 
 
 @inlined
-def class_of(dscp):
+def class_of(dscps, dscp):
     """The queue of a frame; a switch knows nothing of it but this code point."""
-    if (
-        dscp == layout.DSCP_CONTROL
-        or dscp == layout.DSCP_TRIMMED
-        or dscp == layout.DSCP_TRIMMED_LASTHOP
-    ):
+    if dscp == classes.dscp(dscps, classes.CONTROL) or classes.is_trimmed(dscps, dscp):
         return CLASS_CONTROL
-    return CLASS_RETRANSMIT if dscp == layout.DSCP_TRIMMABLE_RETX else CLASS_DATA
+    again = classes.dscp(dscps, classes.TRIMMABLE_RETX)
+    return CLASS_RETRANSMIT if dscp == again else CLASS_DATA
 
 
 @inlined
@@ -44,9 +41,10 @@ def dscp_of(data):
 
 
 @inlined
-def may_trim(dscp):
+def may_trim(dscps, dscp):
     """Whether a frame with this DSCP may be cut."""
-    return dscp == layout.DSCP_TRIMMABLE or dscp == layout.DSCP_TRIMMABLE_RETX
+    first = dscp == classes.dscp(dscps, classes.TRIMMABLE)
+    return first or dscp == classes.dscp(dscps, classes.TRIMMABLE_RETX)
 
 
 @inlined
@@ -60,13 +58,12 @@ def mark(data):
 
 
 @inlined
-def damage(data, n, bit):
+def damage(data, n, bit, dscps):
     """Flip a bit, 0 <= bit < BITS_OF_ICRC, of the frame's iCRC; 1, or 0 if it has none.
 
     A trimmed frame has none (row 21). One that is cut later loses the damage with its payload.
     """
-    dscp = dscp_of(data)
-    if dscp == layout.DSCP_TRIMMED or dscp == layout.DSCP_TRIMMED_LASTHOP:
+    if classes.is_trimmed(dscps, dscp_of(data)):
         return 0
     end = min(n, SRH_AT + get(data, IP_AT, IPV6.payload_length))
     at = end - ICRC.size_bytes + bit // 8

@@ -74,7 +74,7 @@ def _dequeue(net, port, port_no):
 def _trim(net, port, port_no, n):
     """Cut a frame to its headers and give it to the control class."""
     f = net.frame[n]
-    length = codec.trim(net.pool[f.room], int(f.length), int(port.last_hop))
+    length = codec.trim(net.pool[f.room], int(f.length), int(port.last_hop), net.ctl[0].dscps)
     if length < 0:  # not one of ours: nothing has changed
         drop(net, port_no, n, state.DROP_QUEUE)
         return

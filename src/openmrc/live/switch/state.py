@@ -163,6 +163,7 @@ CONTROL = np.dtype(
         ("orders_done", "i8"),  # both count up, modulo ORDERS
         ("orders_given", "i8"),
         ("leave", "i4"),  # the loop returns to its thread
+        ("dscps", "i8"),  # its table of DSCPs, see `wire.classes`
         ("trims", "i4"),  # whether this fabric trims
         ("kick_fd", "i4"),  # somebody wants the loop's attention
         ("done_fd", "i4"),  # the loop has carried out orders
@@ -236,7 +237,7 @@ def build(
     ctl = records(1, CONTROL)
     c = ctl[0]
     c.pool_at, c.room_bytes, c.frame_bytes_max = pool.ctypes.data, room_bytes, frame_bytes_max
-    c.n_free, c.trims = n_frames, queues.trim
+    c.n_free, c.trims, c.dscps = n_frames, queues.trim, fabric.dscps.packed
     n_wires = fabric.n_nics * fabric.n_planes
     # all of them together leave half of the buffers to those that do read
     c.wire_frames_max = min(max(n_frames // (2 * n_wires), WIRE_FRAMES_MIN), WIRE_FRAMES_MAX)

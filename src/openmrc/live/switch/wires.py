@@ -89,8 +89,9 @@ def _take(net, wire_no, n, message, now):
         drop(net, wire_no, n, state.DROP_BAD_FRAME)
         return
     dscp = switch_frames.dscp_of(data)
-    f.klass = switch_frames.class_of(dscp)
-    f.trimmable = 1 if net.ctl[0].trims and switch_frames.may_trim(dscp) else 0
+    f.klass = switch_frames.class_of(net.ctl[0].dscps, dscp)
+    may = net.ctl[0].trims and switch_frames.may_trim(net.ctl[0].dscps, dscp)
+    f.trimmable = 1 if may else 0
     enqueue(net, wire_no, n, now)
 
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from openmrc.fabric.dscp import Dscps
 from openmrc.fabric.usid import BLOCK_BITS, USID_BITS
 from openmrc.ops.export.switches import Plant, Switch, block, prefix
-from openmrc.wire import layout
 
 SUFFIX = ".nv"
 LOCATOR = "MAIN"
 DATA, RETRANSMIT, CONTROL = 0, 1, 6  # switch priorities, and traffic classes
-PRIORITY_OF_DSCP = {
-    layout.DSCP_NO_TRIM: DATA,
-    layout.DSCP_TRIMMABLE: DATA,
-    layout.DSCP_TRIMMABLE_RETX: RETRANSMIT,
-    layout.DSCP_TRIMMED: CONTROL,
-    layout.DSCP_TRIMMED_LASTHOP: CONTROL,
-    layout.DSCP_CONTROL: CONTROL,
-}
+PRIORITIES = Dscps(
+    no_trim=DATA,
+    trimmable=DATA,
+    trimmable_retx=RETRANSMIT,
+    trimmed=CONTROL,
+    trimmed_lasthop=CONTROL,
+    control=CONTROL,
+)
 TRIM_BYTES = 256  # the least that is taken
 
 
@@ -76,7 +76,7 @@ def _qos(plant: Plant, switch: Switch) -> list[str]:
     lines = ["qos mapping default-global trust l3"]
     lines += [
         f"qos mapping default-global dscp {dscp} switch-priority {priority}"
-        for dscp, priority in PRIORITY_OF_DSCP.items()
+        for dscp, priority in zip(plant.fabric.dscps, PRIORITIES, strict=True)
     ]
     for queue in (DATA, RETRANSMIT, CONTROL):
         lines.append(
@@ -96,7 +96,7 @@ def _qos(plant: Plant, switch: Switch) -> list[str]:
     if plant.trims:
         lines += [
             "system forwarding packet-trim state enabled",
-            f"system forwarding packet-trim remark dscp {layout.DSCP_TRIMMED}",
+            f"system forwarding packet-trim remark dscp {plant.fabric.dscps.trimmed}",
             f"system forwarding packet-trim size {TRIM_BYTES}",
             f"system forwarding packet-trim switch-priority {CONTROL}",
         ]

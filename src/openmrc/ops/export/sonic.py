@@ -12,7 +12,6 @@ import json
 from typing import Any
 
 from openmrc.ops.export.switches import Plant, Port, Switch, block, locator, prefix
-from openmrc.wire import layout
 from openmrc.wire.framing import TRIM_IP_BYTES
 
 SUFFIX = ".json"
@@ -21,12 +20,6 @@ LOCATOR, MAPS, STRICT, POOL = "MAIN", "mrc", "strict", "egress_lossy_pool"
 LAST_HOP = "mrc_last_hop"
 UNCUT, UNCUT_TYPE = "MRC_NO_TRIM", "MRC_NO_TRIM_TYPE"
 LOCATOR_BITS = {"block_len": "32", "node_len": "16", "func_len": "0", "arg_len": "0"}
-CLASS_OF_DSCP = {
-    layout.DSCP_TRIMMABLE_RETX: RETRANSMIT,
-    layout.DSCP_TRIMMED: CONTROL,
-    layout.DSCP_TRIMMED_LASTHOP: CONTROL,
-    layout.DSCP_CONTROL: CONTROL,
-}
 
 Tables = dict[str, dict[str, Any]]
 
@@ -59,8 +52,9 @@ def cannot(plant: Plant) -> list[str]:
     ]
     if plant.trims:
         said += [
-            "Trimming takes all of queues 0 and 1 but NO_TRIM (DSCP 0, by an ACL): packets of DSCPs"
-            " that are not MRC's are cut too.",
+            "Trimming takes all of queues 0 and 1 but NO_TRIM"
+            f" (DSCP {plant.fabric.dscps.no_trim}, by an ACL): packets of DSCPs that are not MRC's"
+            " are cut too.",
             f"SWITCH_TRIMMING size {TRIM_IP_BYTES}: whether Ethernet counts is the chip's; lengths"
             " of IPv6 and UDP are not corrected by every chip.",
             "TC_TO_DSCP_MAP names the class of trimmed packets alone; a chip that remarks"
@@ -77,7 +71,7 @@ def tables(plant: Plant, switch: Switch) -> Tables:
         **_forwarding(switch),
         **_classes(plant),
         **_queues(plant, switch),
-        **(_uncut(switch) if plant.trims else {}),
+        **(_uncut(plant, switch) if plant.trims else {}),
     }
 
 
@@ -109,7 +103,10 @@ def _forwarding(switch: Switch) -> Tables:
 
 def _classes(plant: Plant) -> Tables:
     """DSCP to traffic class to queue, and what a trimmed packet gets."""
-    classes = {str(dscp): str(CLASS_OF_DSCP.get(dscp, DATA)) for dscp in range(64)}
+    dscps = plant.fabric.dscps
+    queued = {dscps.trimmable_retx: RETRANSMIT, dscps.control: CONTROL}
+    queued |= dict.fromkeys(dscps.trims, CONTROL)
+    classes = {str(dscp): str(queued.get(dscp, DATA)) for dscp in range(64)}
     found: Tables = {
         "DSCP_TO_TC_MAP": {MAPS: classes},
         "TC_TO_QUEUE_MAP": {MAPS: {str(tc): str(_queue(tc)) for tc in range(8)}},
@@ -117,8 +114,8 @@ def _classes(plant: Plant) -> Tables:
     }
     if plant.trims:
         found["TC_TO_DSCP_MAP"] = {
-            MAPS: {str(CUT): str(layout.DSCP_TRIMMED)},
-            LAST_HOP: {str(CUT): str(layout.DSCP_TRIMMED_LASTHOP)},
+            MAPS: {str(CUT): str(dscps.trimmed)},
+            LAST_HOP: {str(CUT): str(dscps.trimmed_lasthop)},
         }
         found["SWITCH_TRIMMING"] = {
             "GLOBAL": {
@@ -131,7 +128,7 @@ def _classes(plant: Plant) -> Tables:
     return found
 
 
-def _uncut(switch: Switch) -> Tables:
+def _uncut(plant: Plant, switch: Switch) -> Tables:
     """What spares packets that may not be cut, as probes: trimming is a matter of whole queues."""
     return {
         "ACL_TABLE_TYPE": {
@@ -152,7 +149,7 @@ def _uncut(switch: Switch) -> Tables:
         "ACL_RULE": {
             f"{UNCUT}|NO_TRIM": {
                 "PRIORITY": "1000",
-                "DSCP": str(layout.DSCP_NO_TRIM),
+                "DSCP": str(plant.fabric.dscps.no_trim),
                 "PACKET_ACTION": "DISABLE_TRIM",
             }
         },

@@ -3,7 +3,8 @@
 The frame is what stands on that link: the carrier shifted by every switch on the way so far,
 through the fabric's real tables; CE and trimming as the queues before it left them; hop limits
 counted down. With hashed EVs (`srv6 = false`, `rules = "peer"`, parallel links) there are no
-carriers, and frames have one IPv6 header.
+carriers, and frames have one IPv6 header; as in the other forms of `sim.watch.capture`. IPv4 has
+room for half of an EV, the one that names the path: as with `ev_swapped` (row 2).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from openmrc.jit import compiled, inlined
 from openmrc.sim.mrc.transport import Transport
 from openmrc.sim.net.state import UNDAMAGED
 from openmrc.sim.watch.capture import FRAME_BYTES_MAX, HOP_LIMIT, LinkCapture, Noted, put_macs
+from openmrc.sim.watch.forms import IPV6, NATIVE
 from openmrc.sim.watch.watched import Watched
 from openmrc.wire import addresses, codec, srv6
 from openmrc.wire.layout import PKEY_DEFAULT, UDP_PORT
@@ -35,28 +37,42 @@ class _Wires(NamedTuple):
     headend: srv6.Headend
     n_planes: int
     by_carrier: int
+    ipv4: int
 
 
 class Capture(LinkCapture):
     """A capture of MRC; `hashed` if the world forwards by hash."""
 
-    sent_over = "MRC is sent over IPv6"
-    nics_max = addresses.NICS_MAX
+    protocol, native = "MRC", IPV6
 
     def __init__(
-        self, stream: BinaryIO, fabric: Fabric, where: Sequence[str], hashed: bool = False
+        self,
+        stream: BinaryIO,
+        fabric: Fabric,
+        where: Sequence[str],
+        hashed: bool = False,
+        frames: str = NATIVE,
     ) -> None:
-        super().__init__(stream, fabric, where)
-        by_carrier = not hashed and int(fabric.sw_bundle.max()) == 1
+        super().__init__(stream, fabric, where, frames)
+        # what differs between a fabric's EVs stands in their upper half
+        self._envelope.ev_swapped = self.ipv4 and not hashed and fabric.ev_base != 0
+        by_carrier = not hashed and frames == NATIVE and int(fabric.sw_bundle.max()) == 1
         srv6_of = srv6.of_fabric(fabric) if by_carrier else srv6.nothing()
-        self._routed = _Wires(*self._wires, *srv6_of, fabric.n_planes, int(by_carrier))
+        self._routed = _Wires(
+            *self._wires, *srv6_of, fabric.n_planes, int(by_carrier), int(self.ipv4)
+        )
 
     @classmethod
     def of(
-        cls, stream: BinaryIO, fabric: Fabric, where: Sequence[str], transport: Transport
+        cls,
+        stream: BinaryIO,
+        fabric: Fabric,
+        where: Sequence[str],
+        transport: Transport,
+        frames: str = NATIVE,
     ) -> Capture:
         """Return the capture of a run with this transport."""
-        return cls(stream, fabric, where, transport.hashed)
+        return cls(stream, fabric, where, transport.hashed, frames)
 
     def _due(self, world: Watched, tap: Any, packet: Any) -> tuple[Any, Any]:
         packet.flag_bits |= tap.marks & UNDAMAGED
@@ -74,8 +90,13 @@ def _fill_envelope(e, p, port, hops, source_qpn, wires):
     """The envelope of a packet on a link."""
     plane = int(p.plane)
     put_macs(e, port, plane, wires)
-    addresses.write_ipv6(e.inner_src, 0, int(p.src), plane)
-    addresses.write_ipv6(e.inner_dst, 0, int(p.dst), plane)
+    e.ipv4 = wires.ipv4
+    if wires.ipv4:
+        addresses.write_ipv4(e.inner_src, 0, int(p.src), plane)
+        addresses.write_ipv4(e.inner_dst, 0, int(p.dst), plane)
+    else:
+        addresses.write_ipv6(e.inner_src, 0, int(p.src), plane)
+        addresses.write_ipv6(e.inner_dst, 0, int(p.dst), plane)
     addresses.write_ipv6(e.outer_src, 0, int(p.src), plane)
     e.hop_limit = HOP_LIMIT - hops
     e.inner_hop_limit = HOP_LIMIT
@@ -122,7 +143,7 @@ def _write_frames(out, first, noted, source_qpn, wires, e):
         if n < 0:
             return first
         if p.flag_bits & (TRIMMED | TRIMMED_LASTHOP):
-            n = codec.trim(out[at:], n, p.flag_bits & TRIMMED_LASTHOP)
+            n = codec.trim(out[at:], n, p.flag_bits & TRIMMED_LASTHOP, e.dscps)
         at += n
         noted.ends[i] = at
         i += 1

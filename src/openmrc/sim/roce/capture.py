@@ -26,9 +26,12 @@ from openmrc.sim.roce.state import Roce
 from openmrc.sim.roce.taps import PAUSE_FRAME
 from openmrc.sim.roce.transport import RoceTransport
 from openmrc.sim.watch.capture import FRAME_BYTES_MAX, HOP_LIMIT, LinkCapture, Noted, put_macs
+from openmrc.sim.watch.forms import IPV4, NATIVE
 from openmrc.sim.watch.watched import Watched
 from openmrc.wire import addresses
 from openmrc.wire.framing import PREAMBLE_AND_GAP
+from openmrc.wire.layout import IPV4 as IPV4_HEADER
+from openmrc.wire.layout import IPV6 as IPV6_HEADER
 from openmrc.wire.layout import PKEY_DEFAULT
 from openmrc.wire.roce import codec as roce_codec
 from openmrc.wire.roce import pause
@@ -40,25 +43,33 @@ BESIDE_THE_FRAME = FCS_BYTES + PREAMBLE_AND_GAP
 ASK = (WRITE_LAST, WRITE_LAST_IMM, WRITE_ONLY, WRITE_ONLY_IMM)
 SEED_RKEYS = 3  # beside the names of QPs and their addresses, of the stream `SEED_NAMES`
 BOND_PLANE = 0
+LONGER = IPV6_HEADER.size_bytes - IPV4_HEADER.size_bytes
 
 
 class RoceCapture(LinkCapture):
     """A capture of RoCEv2."""
 
-    sent_over = "RoCEv2 is sent over IPv4"
-    nics_max = addresses.IPV4_NICS_MAX
+    protocol, native = "RoCEv2", IPV4
 
-    def __init__(self, stream: BinaryIO, fabric: Fabric, where: Sequence[str]) -> None:
-        super().__init__(stream, fabric, where)
+    def __init__(
+        self, stream: BinaryIO, fabric: Fabric, where: Sequence[str], frames: str = NATIVE
+    ) -> None:
+        super().__init__(stream, fabric, where, frames)
+        self._envelope.ipv4 = self.ipv4
         self._late = records(0, TAP), records(0, PACKET)  # what has not begun to leave
         self._rkeys: Any = None
 
     @classmethod
     def of(
-        cls, stream: BinaryIO, fabric: Fabric, where: Sequence[str], transport: RoceTransport
+        cls,
+        stream: BinaryIO,
+        fabric: Fabric,
+        where: Sequence[str],
+        transport: RoceTransport,
+        frames: str = NATIVE,
     ) -> RoceCapture:
         """Return the capture of a run with this transport."""
-        return cls(stream, fabric, where)
+        return cls(stream, fabric, where, frames)
 
     def _due(self, world: Watched, tap: Any, packet: Any) -> tuple[Any, Any]:
         tap, packet = _joined(self._late[0], tap), _joined(self._late[1], packet)
@@ -108,8 +119,12 @@ def _joined(first: Any, second: Any) -> Any:
 def _fill_envelope(e, p, port, hops, wires):
     """The envelope of a packet on a link."""
     put_macs(e, port, BOND_PLANE, wires)
-    addresses.write_ipv4(e.inner_src, 0, int(p.src), BOND_PLANE)
-    addresses.write_ipv4(e.inner_dst, 0, int(p.dst), BOND_PLANE)
+    if e.ipv4:
+        addresses.write_ipv4(e.inner_src, 0, int(p.src), BOND_PLANE)
+        addresses.write_ipv4(e.inner_dst, 0, int(p.dst), BOND_PLANE)
+    else:
+        addresses.write_ipv6(e.inner_src, 0, int(p.src), BOND_PLANE)
+        addresses.write_ipv6(e.inner_dst, 0, int(p.dst), BOND_PLANE)
     e.hop_limit = HOP_LIMIT - hops
     e.pkey = PKEY_DEFAULT
 
@@ -119,7 +134,7 @@ def _write_frames(out, first, noted, wires, e, ect, exact):
     """Frames of packets `first` .. as many as fit into `out`, `noted.ends[i]` behind each.
 
     The number of the first packet left out; `first` if that one is no frame, or with `exact` one of
-    another size than the simulation has charged, the pad apart.
+    another size than the simulation has charged, the pad apart, and what IPv6's header is longer.
     """
     at = 0
     i = first
@@ -133,7 +148,7 @@ def _write_frames(out, first, noted, wires, e, ect, exact):
         else:
             _fill_envelope(e, p, port, noted.hops[i], wires)
             n = roce_codec.encode(p, e, ect, out[at:])
-            pad = -int(p.payload_len) & 3
+            pad = (-int(p.payload_len) & 3) + (0 if e.ipv4 else LONGER)
         if n < 0 or (exact and n + BESIDE_THE_FRAME != t.frame_bytes + pad):
             return first
         at += n

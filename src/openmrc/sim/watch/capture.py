@@ -20,6 +20,7 @@ from openmrc.fabric import places
 from openmrc.fabric.model import Fabric
 from openmrc.jit import inlined, records
 from openmrc.sim.net.state import DAMAGED
+from openmrc.sim.watch.forms import IPV4, NAMES, NATIVE
 from openmrc.sim.watch.watched import Watched
 from openmrc.units import NS
 from openmrc.wire import addresses
@@ -56,15 +57,19 @@ class LinkCapture(ABC):
     """Writes pcapng to `stream`: what crosses the links at `where`, both directions.
 
     `where` lists places ("plane 0 t0 1 - t1 0", "nic 5", "everywhere", see `places.ports`); each
-    directed link is an interface of the file, named after it. Give it to one `World`. Raises
-    `InputError` for a place that is not there, and as `check` does.
+    directed link is an interface of the file, named after it. `frames` is one of `FORMS`: frames as
+    the transport sends them, or with one IPv4 or IPv6 header in place of those. Give it to one
+    `World`. Raises `InputError` for a place that is not there, and as `check` does.
     """
 
-    sent_over: str  # as a sentence
-    nics_max: int
+    protocol: str
+    native: str  # the form in which its packets travel
 
-    def __init__(self, stream: BinaryIO, fabric: Fabric, where: Sequence[str]) -> None:
-        self.check(fabric)
+    def __init__(
+        self, stream: BinaryIO, fabric: Fabric, where: Sequence[str], frames: str = NATIVE
+    ) -> None:
+        self.check(fabric, frames)
+        self.ipv4 = (self.native if frames == NATIVE else frames) == IPV4
         self.ports = ports_at(fabric, where)
         self.n_frames = 0
         self._fabric = fabric
@@ -76,6 +81,7 @@ class LinkCapture(ABC):
         self._interface[self.ports] = np.arange(len(self.ports))
         self._out = np.zeros(BATCH_BYTES, np.uint8)
         self._envelope = records(1, ENVELOPE)[0]
+        self._envelope.dscps = fabric.dscps.packed
 
     def take(self, world: Watched) -> None:
         """Write what the tapped ports of `world` have noted, and begun to send, by now."""
@@ -105,17 +111,24 @@ class LinkCapture(ABC):
     @classmethod
     @abstractmethod
     def of(
-        cls, stream: BinaryIO, fabric: Fabric, where: Sequence[str], transport: Any
+        cls,
+        stream: BinaryIO,
+        fabric: Fabric,
+        where: Sequence[str],
+        transport: Any,
+        frames: str = NATIVE,
     ) -> LinkCapture:
         """Return the capture of a run with this transport."""
 
     @classmethod
-    def check(cls, fabric: Fabric) -> None:
+    def check(cls, fabric: Fabric, frames: str = NATIVE) -> None:
         """Raise `InputError` for a fabric of more NICs than have addresses."""
-        if fabric.n_nics > cls.nics_max:
+        form = cls.native if frames == NATIVE else frames
+        most = addresses.IPV4_NICS_MAX if form == IPV4 else addresses.NICS_MAX
+        if fabric.n_nics > most:
+            over = f"{cls.protocol} is sent over {NAMES[form]}"
             raise InputError(
-                f"--pcap: {cls.sent_over}, and {fabric.n_nics} NICs have no addresses;"
-                f" at most {cls.nics_max}"
+                f"--pcap: {over}, and {fabric.n_nics} NICs have no addresses; at most {most}"
             )
 
     @abstractmethod

@@ -34,7 +34,7 @@ from openmrc.jit import compiled, inlined
 from openmrc.wire import checks, frame, layout
 from openmrc.wire.checks import IP
 from openmrc.wire.extensions import get_aeth, get_reth, put_aeth, put_reth
-from openmrc.wire.hops import get_ce, get_hops, put_ethernet, put_ipv4
+from openmrc.wire.hops import get_ce, get_hops, put_ethernet, put_ipv4, put_one_ipv6
 from openmrc.wire.icrc import icrc, put_icrc
 from openmrc.wire.roce import layout as roce_layout
 from openmrc.wire.roce import opcodes
@@ -66,10 +66,10 @@ _ALL_BYTES = _BYTES.sum(axis=1)
 
 @compiled
 def encode(p, e, ect, out):
-    """Write a frame over IPv4 into `out` (uint8); bytes written, or -code of `frame` if it cannot.
+    """Write a frame over IPv4 or IPv6 into `out` (uint8); bytes written, or -code of `frame`.
 
-    `p` is a PACKET and `e` an ENVELOPE record, of which the addresses, `hop_limit` and `pkey` are
-    used. Data is ECT(0) if `ect`; CE is what `p.flag_bits` says. The payload is zeros.
+    `p` is a PACKET and `e` an ENVELOPE record, of which the addresses, `ipv4`, `hop_limit` and
+    `pkey` are used. Data is ECT(0) if `ect`; CE is what `p.flag_bits` says. The payload is zeros.
     """
     opcode, payload_bytes = int(p.opcode), int(p.payload_len)
     if _KNOWN[opcode] == 0:
@@ -77,7 +77,7 @@ def encode(p, e, ect, out):
     most = layout.PAYLOAD_BYTES_MAX if opcode <= opcodes.LAST_DATA else 0
     if payload_bytes < 0 or payload_bytes > most:
         return -frame.PAYLOAD_LENGTH
-    udp = IP + IPV4.size_bytes
+    udp = IP + (IPV4.size_bytes if e.ipv4 else IPV6.size_bytes)
     bth = udp + UDP.size_bytes
     first = bth + BTH.size_bytes
     pad = -payload_bytes & 3
@@ -86,14 +86,17 @@ def encode(p, e, ect, out):
     if end > out.shape[0]:
         return -frame.TOO_SHORT
     zero(out[:end])
-    put_ethernet(out, e, layout.ETHERTYPE_IPV4)
+    put_ethernet(out, e, layout.ETHERTYPE_IPV4 if e.ipv4 else layout.ETHERTYPE_IPV6)
     dscp = roce_layout.DSCP_CONTROL if p.klass == CLASS_CONTROL else roce_layout.DSCP_DATA
     ecn = layout.ECN_NOT_ECT
     if p.flag_bits & CE:
         ecn = layout.ECN_CE
     elif ect and p.klass != CLASS_CONTROL:
         ecn = layout.ECN_ECT0
-    put_ipv4(out, e, dscp, ecn, end)
+    if e.ipv4:
+        put_ipv4(out, e, dscp, ecn, end)
+    else:
+        put_one_ipv6(out, e, dscp, ecn, end)
     add(out, udp, UDP.src_port, int(p.ev))
     add(out, udp, UDP.dst_port, opcodes.UDP_PORT)
     add(out, udp, UDP.length, end - udp)

@@ -26,7 +26,6 @@ class RoceFrames(Frames):
     """Decodes packet by packet, in buffers that it keeps."""
 
     _decode = staticmethod(roce_codec.decode)
-    _look = staticmethod(roce_view.decode)
 
     def read(self, captured: Captured, check: bool = True) -> Frame:
         """Decode one packet. Raises `RoceError`, and `WireError` if its opcode is not known."""
@@ -36,6 +35,9 @@ class RoceFrames(Frames):
             if error.code in (frame.OPCODE, frame.UDP_PORT):
                 raise
             raise RoceError(error.code, error.offset) from None
+
+    def _look(self, data: bytes, length: int) -> None:
+        roce_view.decode(data, check=False, length=length)
 
 
 def line(found: Frame) -> str:
