@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from openmrc.conform.network import Where
     from openmrc.conform.outcome import Outcome
     from openmrc.conform.script import Rule
+    from openmrc.fabric.dscp import Dscps
 
 TARGETS = {"engine": "openmrc's engine", "live": "openmrc's live endpoint"}
 PORT = 18516  # of exchanges for the kit
@@ -42,10 +45,18 @@ def add_command(commands: Any) -> argparse.ArgumentParser:
     add("--capture", metavar="FILE", type=Path, help=words)
     words = "planes of this host, interfaces or addresses, for --address, --attributes, --serve"
     add("--interface", metavar="A,B", help=words)
+    words = "whole frames, as the host of a fabric: of this host file (default: OPENMRC_HOST)"
+    add("--host", metavar="FILE", nargs="?", const="", help=words)
+    words = "whole frames, over the interfaces, addresses, EVs and carriers that FILE states"
+    add("--ways", metavar="FILE.json", type=Path, help=words)
+    words = "in a lab of two: rank 0 is the live endpoint, rank 1 the kit, both by --host"
+    add("--ranks", action="store_true", help=words)
     words = "of the exchange, for --address and --serve (default: OPENMRC_SECRET)"
     add("--secret", metavar="HEX", help=words)
     words = "in real time: how late an answer may come (default: 20ms)"
     add("--patience", metavar="TIME", help=words)
+    words = "DSCPs of the fabric, where they are not the defaults: trimmed=11, trimmed_lasthop=21"
+    add("--dscp", metavar="CLASS=N,...", help=words)
     add("--serve", action="store_true", help="be the upper tester of openmrc's live endpoint")
     add("--port", metavar="PORT", type=int, help="TCP port of --serve (default: 18516)")
     words = "only this rule; may be given several times"
@@ -62,6 +73,8 @@ def _conformance(arguments: argparse.Namespace) -> int:
     from openmrc.conform import report
     from openmrc.conform.run import FAIL
 
+    if arguments.ranks:
+        _take_ranks(arguments)
     if arguments.serve:
         return _serve(arguments)
     if arguments.port is not None:
@@ -85,7 +98,7 @@ def _conformance(arguments: argparse.Namespace) -> int:
 
 def _held(arguments: argparse.Namespace, rules: list[Rule]) -> tuple[str, list[Outcome]]:
     """What was tested, and what came of each rule."""
-    from openmrc.conform import plain, targets
+    from openmrc.conform import network, plain, targets
 
     named = [arguments.against, arguments.address, arguments.attributes, arguments.capture]
     if sum(one is not None for one in named) > 1:
@@ -93,12 +106,13 @@ def _held(arguments: argparse.Namespace, rules: list[Rule]) -> tuple[str, list[O
     if arguments.capture is not None:
         from openmrc.conform import capture, passive
 
-        for name in ("interface", "secret", "patience"):
+        for name in ("interface", "host", "ways", "secret", "patience"):
             if getattr(arguments, name) is not None:
                 raise InputError(f"--{name} with --capture: nothing is sent")
-        return str(arguments.capture), passive.hold(rules, capture.load(arguments.capture))
+        seen = capture.load(arguments.capture, dscps=_dscps(arguments))
+        return str(arguments.capture), passive.hold(rules, seen)
     if arguments.address is None and arguments.attributes is None:
-        for name in ("interface", "secret"):
+        for name in ("interface", "host", "ways", "secret", "dscp"):
             if getattr(arguments, name) is not None:
                 raise InputError(f"--{name} without --address: openmrc's own target needs none")
         if arguments.against == "live":
@@ -108,22 +122,64 @@ def _held(arguments: argparse.Namespace, rules: list[Rule]) -> tuple[str, list[O
         if arguments.patience is not None:
             raise InputError("--patience: the engine runs in virtual time, and is never late")
         return TARGETS["engine"], plain.outcomes(rules)
-    where = _patient(arguments, _where(arguments))
-    if where.attributes is not None and len(rules) != 1:
-        raise InputError("--attributes: a queue pair is for one rule; name it by --rule")
-    return str(where), targets.over_network(rules, where)
+    with contextlib.ExitStack() as at_last:
+        if arguments.ranks:  # whatever happens here: the other rank waits for this one
+            secret = _secret(arguments)
+            at_last.callback(network.end, network.Where((), arguments.address, PORT, secret))
+        where = _patient(arguments, _where(arguments))
+        if where.attributes is not None and len(rules) != 1:
+            raise InputError("--attributes: a queue pair is for one rule; name it by --rule")
+        return str(where), targets.over_network(rules, where)
+
+
+def _take_ranks(arguments: argparse.Namespace) -> None:
+    """Become one of two hosts of a lab: `mrc lab` says which (docs/lab.md)."""
+    hosts = os.environ.get("OPENMRC_HOSTS", "").split(",")
+    rank = os.environ.get("OPENMRC_RANK")
+    if len(hosts) != 2 or rank not in ("0", "1"):
+        raise InputError("--ranks: takes two hosts of a lab; mrc lab LAB.toml --hosts 0,2 -- ...")
+    if rank == "0":
+        arguments.serve, arguments.ways = True, None
+    else:
+        arguments.address = hosts[0]
+    if arguments.host is None and arguments.ways is None:
+        arguments.host = ""
 
 
 def _where(arguments: argparse.Namespace) -> Where:
+    from openmrc.conform import wires
     from openmrc.conform.network import Where
 
-    names = _planes(arguments)
+    names, dscps = _planes(arguments), _dscps(arguments)
+    opened: Callable[[Sequence[str], int], Any] = wires.opened
+    if arguments.host is not None or arguments.ways is not None:
+        from functools import partial
+
+        from openmrc.conform import raw
+        from openmrc.verbs import hostfile
+
+        if arguments.host is not None:
+            path = arguments.host or None
+            dscps = hostfile.fabric(path).dscps
+            opened = partial(raw.of_host, path)
+        else:
+            opened = partial(raw.of_ways, arguments.ways, dscps=dscps)
     if arguments.attributes is not None:
-        return Where(names, attributes=arguments.attributes)
+        return Where(names, attributes=arguments.attributes, dscps=dscps, opened=opened)
     host, _, port = arguments.address.rpartition(":")
     if not host or not port.isdigit():
         host, port = arguments.address, str(PORT)
-    return Where(names, host.strip("[]"), int(port), _secret(arguments))
+    secret = _secret(arguments)
+    return Where(names, host.strip("[]"), int(port), secret, dscps=dscps, opened=opened)
+
+
+def _dscps(arguments: argparse.Namespace) -> Dscps:
+    from openmrc.fabric.dscp import Dscps
+
+    try:
+        return Dscps.parse(arguments.dscp or "")
+    except InputError as error:
+        raise error.at("--dscp") from None
 
 
 def _patient(arguments: argparse.Namespace, where: Where) -> Where:
@@ -143,6 +199,15 @@ def _patience_ps(arguments: argparse.Namespace) -> int | None:
 
 
 def _planes(arguments: argparse.Namespace) -> tuple[str, ...]:
+    given = [arguments.interface, arguments.host, arguments.ways]
+    if sum(one is not None for one in given) > 1:
+        raise InputError("--interface, --host, --ways: name one of them")
+    if arguments.host is not None or arguments.ways is not None:
+        from openmrc.conform import raw
+
+        if arguments.host is not None:
+            return raw.interfaces(arguments.host or None)
+        return tuple(name for name, _ in raw.read(arguments.ways)[0])
     if arguments.interface is None:
         raise InputError("--interface: name the planes of this host, as eth0,eth1")
     return tuple(name.strip() for name in arguments.interface.split(","))
@@ -165,7 +230,12 @@ def _serve(arguments: argparse.Namespace) -> int:
         print(f"{targets.LISTENING}{port}", flush=True)
 
     port = PORT if arguments.port is None else arguments.port
-    tester.serve(_planes(arguments), _secret(arguments), port, listening)
+    names = _planes(arguments)
+    if arguments.ways is not None:
+        raise InputError("--ways with --serve: the live endpoint has its own; name --host")
+    host = arguments.host
+    opened = tester.on_network(names) if host is None else tester.on_host(host or None)
+    tester.serve(opened, _secret(arguments), port, listening)
     return 0
 
 

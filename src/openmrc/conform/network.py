@@ -17,7 +17,7 @@ import os
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,7 @@ from openmrc.conform.script import Rule
 from openmrc.engine import packet as pk
 from openmrc.engine.parameters import PMTUS
 from openmrc.errors import InputError
+from openmrc.fabric.dscp import DEFAULT, Dscps
 from openmrc.units import MS, US, S
 from openmrc.verbs.attributes import QpAttributes
 from openmrc.verbs.exchange import CLIENT, REFUSED, VERSION, ExchangeError, Line
@@ -45,12 +46,8 @@ SHOWN_BYTES = 16  # of a payload, that tell it from any other
 EVS = 4  # source ports of a plane
 QPN, PEER_PSN = 0x00BEEF, 0xFF_FFFC
 REGION_VA, RKEY, REGION_BYTES = 1 << 32, 0x1234_5678, 1 << 20
+Opened = contextlib.AbstractContextManager[Any]  # of `wires.Wires`, or what is like it
 DEFAULTS = {"planes": 2, "evs": EVS, "mpr": 512, "max_wimm": 128, "trim_nack": 1, "dynamic_mpr": 0}
-_CLASSES = {
-    layout.DSCP_CONTROL: pk.CLASS_CONTROL,
-    layout.DSCP_TRIMMABLE_RETX: pk.CLASS_RETRANSMIT,
-}
-_TOS = {pk.CLASS_CONTROL: layout.DSCP_CONTROL << 2}
 
 
 @dataclass(frozen=True)
@@ -65,6 +62,8 @@ class Where:
     secret: bytes = b""
     attributes: Path | None = None
     patience_ps: int = PATIENCE_PS
+    dscps: Dscps = DEFAULT
+    opened: Callable[[Sequence[str], int], Opened] = wires.opened  # from `planes`, so many EVs each
 
     @property
     def kits(self) -> Path:
@@ -109,13 +108,14 @@ class NetworkTarget:
     settle_ps = SETTLE_PS
 
     def __init__(self, where: Where, settings: Mapping[str, int]) -> None:
-        self.name, self.patience_ps = str(where), where.patience_ps
+        self.name, self.patience_ps, self._dscps = str(where), where.patience_ps, where.dscps
         self.blind = frozenset({DONE, RECEIVED, DELIVERED, FAILED} if where.attributes else ())
         self.pmtu = PMTUS[0]
         self.log: list[Event] = []
         self._settings = {**DEFAULTS, **settings}
         if self._settings["planes"] > len(where.planes):
             raise InputError(f"with: {self._settings['planes']} planes; {len(where.planes)} here")
+        evs = max(EVS, self._settings["evs"])
         self._begun_ns = time.monotonic_ns()
         self._open = contextlib.ExitStack()
         self._ready = False
@@ -127,7 +127,7 @@ class NetworkTarget:
         self._looked_at = 0.0
         try:
             names = where.planes[: self._settings["planes"]]
-            self._wires = self._open.enter_context(wires.opened(names, EVS))
+            self._wires = self._open.enter_context(where.opened(names, evs))
             self._wake = os.eventfd(0, os.EFD_NONBLOCK)
             self._open.callback(os.close, self._wake)
             self._said: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
@@ -152,10 +152,9 @@ class NetworkTarget:
         except (KeyError, TypeError) as error:
             raise ExchangeError(f"the target's attributes are not understood: {error}") from None
         remote.check()
-        if len(remote.planes) != len(here := self._wires.reach):
-            raise InputError(f"the target has {len(remote.planes)} planes, the kit {len(here)}")
+        self._wires.meet(remote)
         self.flow_psn = {"requester": remote.psn, "responder": PEER_PSN}
-        self._qpn, self._reach = remote.qp_num, remote.planes
+        self._qpn = remote.qp_num
         self.region = {"requester": (REGION_VA, RKEY, REGION_BYTES), "responder": _region(told)}
 
     def _read(self, where: Where) -> None:
@@ -200,7 +199,7 @@ class NetworkTarget:
     def _attributes(self) -> QpAttributes:
         has = self._settings
         return QpAttributes(
-            nic=0,
+            nic=self._wires.nic,
             qp_num=QPN,
             psn=PEER_PSN,
             pmtu=self.pmtu,
@@ -255,13 +254,13 @@ class NetworkTarget:
 
     def send(self, kind: str, given: Mapping[str, int]) -> None:
         """A packet of the kit's leaves."""
-        if given.get("trimmed") or given.get("trimmed_lasthop"):
+        if _cut(given) and not self._wires.cuts:
             raise NotApplicable("nothing trims in an ordinary network")
         ev = given.get("ev", 0)
-        plane = given.get("plane", ev >> 16 if "ev" in given else 0) % len(self._reach)
-        ports = self._wires.reach[plane].sources
-        number = (ev - 1 if ev else 0) % len(ports)
-        self._ports[ports[number]] = ev
+        plane = given.get("plane", ev >> 16 if "ev" in given else 0) % self._wires.n_planes
+        own = self._wires.evs(plane)
+        number = (ev - 1 if ev else 0) % len(own)
+        self._ports[own[number]] = ev
         fields = dict(given)
         if kind == "probe":
             fields.setdefault("tx_timestamp", 0)
@@ -315,19 +314,23 @@ class NetworkTarget:
                 self._unseen.append((fields["psn"], at, payload[:SHOWN_BYTES].hex()))
         to = pk.ENDPOINT_QPN if kind in ("request", "response") else self._qpn
         data = datagram.build(kind, fields, to, payload)
-        there = self._reach[plane]
         klass = fields.get("class", pk.CLASS_DATA if kind in ("data", "probe") else 0)
-        traffic = _TOS.get(klass, 0) | (layout.ECN_CE if fields.get("ce") else layout.ECN_ECT0)
-        self._wires.send(data, plane, number, (there.address, there.port), traffic)
+        dscp = self._dscps.control if klass == pk.CLASS_CONTROL else self._dscps.no_trim
+        traffic = dscp << 2 | (layout.ECN_CE if fields.get("ce") else layout.ECN_ECT0)
+        cut_to = None
+        if _cut(fields):
+            cut_to = self._dscps.trimmed if fields.get("trimmed") else self._dscps.trimmed_lasthop
+        self._wires.send(data, plane, number, traffic, cut_to)
 
     def _receive(self, wait_s: float) -> list[tuple[str, dict[str, int], int]]:
         """Packets that have come, after at most so long: kind, fields, and the plane."""
         found = []
         for kind, fields, plane in self._wires.receive(wait_s, self._wake):
-            dscp, rtx = fields["traffic_class"] >> 2, fields["rtx"]
+            dscp, rtx, table = fields["traffic_class"] >> 2, fields["rtx"], self._dscps
+            classes = {table.control: pk.CLASS_CONTROL, table.trimmable_retx: pk.CLASS_RETRANSMIT}
             fallback = pk.CLASS_RETRANSMIT if rtx else pk.CLASS_DATA
-            fields["class"] = _CLASSES.get(dscp, fallback)
-            fields["no_trim"] = int(dscp == layout.DSCP_NO_TRIM)
+            fields["class"] = classes.get(dscp, fallback)
+            fields["no_trim"] = int(dscp == table.no_trim)
             fields["ce"] = int(fields.pop("traffic_class") & 3 == layout.ECN_CE)
             if "entropy" in fields:
                 fields["entropy"] = self._ports.get(fields["entropy"], fields["entropy"])
@@ -366,6 +369,17 @@ class NetworkTarget:
 
     def _note(self, kind: str, fields: Mapping[str, Any]) -> None:
         self.log.append(Event(self.now_ps, kind, dict(fields)))
+
+
+def end(where: Where) -> None:
+    """Tell the upper tester of a target that no kit will come again."""
+    with contextlib.closing(Line.to(where.host, where.port, CONNECT_S)) as line:
+        line.authenticate(where.secret, CLIENT)
+        line.send({"extra": {"conformance": {"end": True}}})
+
+
+def _cut(fields: Mapping[str, int]) -> bool:
+    return bool(fields.get("trimmed") or fields.get("trimmed_lasthop"))
 
 
 def _heard(line: Line) -> dict[str, Any]:

@@ -16,10 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.conform.network import REGION_BYTES
+from openmrc.conform.network import HELD_S, REGION_BYTES
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.live.endpoint.host import Limits
-from openmrc.verbs import Device, Opcode, QpState, QueuePair, RemoteRegion, Status
+from openmrc.units import S
+from openmrc.verbs import Device, Opcode, QpState, QueuePair, RemoteRegion, Status, hostfile
 from openmrc.verbs.attributes import QpAttributes
 from openmrc.verbs.exchange import REFUSED, SERVER, ExchangeError, Line
 
@@ -35,31 +36,61 @@ LIMITS: dict[str, Any] = {
     "burst": 1,
     "check_mtu": False,
 }
+Open = Callable[[int, dict[str, Any]], Device]
 _FIELDS = {field.name for field in fields(Limits)}
 
 
-def serve(
-    planes: Sequence[str], secret: bytes, port: int, listening: Callable[[int], None]
-) -> None:
-    """Serve kits, one after the other, for ever; `listening(port)` once they can come."""
+class _End(Exception):
+    """No kit will come again."""
+
+
+def serve(opened: Open, secret: bytes, port: int, listening: Callable[[int], None]) -> None:
+    """Serve kits, one after the other, until one says that it was the last; `listening(port)` once
+    they can come. `opened(n_planes, limits)` opens the device of a rule.
+    """
     with socket.create_server(("", port)) as server:
         listening(int(server.getsockname()[1]))
         while True:
             line = Line(server.accept()[0])
-            with contextlib.suppress(OSError, ExchangeError):
+            with contextlib.closing(line), contextlib.suppress(OSError, ExchangeError):
                 line.authenticate(secret, SERVER)
-                _serve_one(planes, line)
-            line.close()
+                try:
+                    _serve_one(opened, line)
+                except _End:
+                    return
 
 
-def _serve_one(planes: Sequence[str], line: Line) -> None:
+def on_network(planes: Sequence[str]) -> Open:
+    """Devices on the first of these planes of an ordinary network."""
+    return lambda n, limits: Device.on_network(planes[:n], **limits)
+
+
+def on_host(path: str | None) -> Open:
+    """Devices of a host of a fabric, with all of its planes. The round trip is the kit's from the
+    beginning: a window follows it, and rules count packets.
+    """
+
+    def opened(n: int, limits: dict[str, Any]) -> Device:
+        with hostfile.attached(path, **limits) as at:
+            if n != len(at.ports):
+                raise InputError(f"with: {n} planes; this host has {len(at.ports)}")
+            rtt_ps = round(HELD_S * S)
+            device = Device(at.fabric, at.nic, at.ports, at.limits, rtt_ps, at.mode)
+            device.adopt([one.detach() for one in at.sockets])
+        return device
+
+    return opened
+
+
+def _serve_one(opened: Open, line: Line) -> None:
     """One rule; what cannot be done is told the kit, and ends nothing here."""
     told = line.receive()
     try:
-        settings = dict(told["extra"]["conformance"]["with"])
-        limits = limits_of(settings)
-        names = planes[: settings.get("planes", len(planes))]
-        with Device.on_network(names, **limits) as device:
+        asked = told["extra"]["conformance"]
+        if asked.get("end"):
+            raise _End
+        settings = dict(asked["with"])
+        with opened(settings.get("planes", 2), limits_of(settings)) as device:
             Tester(device, line, told, settings.get("receives", RECEIVES)).run()
     except ExchangeError:
         raise

@@ -10,9 +10,11 @@ from ipaddress import ip_address
 
 from openmrc.conform import datagram
 from openmrc.conform.datagram import ICRC_BYTES, Address
+from openmrc.errors import InputError
 from openmrc.live.endpoint import planes
 from openmrc.live.endpoint.peers import Reach
 from openmrc.live.endpoint.planes import Sockets
+from openmrc.verbs.attributes import QpAttributes
 
 DATAGRAM_MAX, CONTROL_MAX = 65_536, 256
 Packet = tuple[str, dict[str, int], int]  # kind, fields, plane
@@ -31,17 +33,45 @@ def opened(names: Sequence[str], evs: int) -> Iterator[Wires]:
 class Wires:
     """Planes that are open."""
 
+    nic = 0  # as attributes have it; addresses count here
+    cuts = False  # whether frames can be cut as by a switch
+
     def __init__(self, found: Sequence[Sockets]) -> None:
         self._planes = found
+        self._there: list[tuple[str, int]] = []
         self.reach = tuple(
             Reach(str(one.plane.address), one.port, tuple(port for port, _ in one.sends))
             for one in found
         )
 
+    @property
+    def n_planes(self) -> int:
+        """How many planes the kit has."""
+        return len(self._planes)
+
+    def meet(self, remote: QpAttributes) -> None:
+        """Take in where the target is reached."""
+        if len(remote.planes) != len(self._planes):
+            raise InputError(
+                f"the target has {len(remote.planes)} planes, the kit {len(self._planes)}"
+            )
+        self._there = [(one.address, one.port) for one in remote.planes]
+
+    def evs(self, plane: int) -> tuple[int, ...]:
+        """EVs on which the kit can send on a plane."""
+        return self.reach[plane].sources
+
     def send(
-        self, data: bytes, plane: int, number: int, to: tuple[str, int], traffic_class: int
+        self,
+        data: bytes,
+        plane: int,
+        number: int,
+        traffic_class: int,
+        cut_to: int | None = None,
     ) -> None:
         """Send BTH to padding, and its iCRC, from source port `number` of a plane."""
+        assert cut_to is None, "nothing trims in an ordinary network"
+        to = self._there[plane]
         own = self._planes[plane].plane.address
         port, out = self._planes[plane].sends[number]
         if own.version == 4:

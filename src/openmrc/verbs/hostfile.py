@@ -78,7 +78,7 @@ def attached(path: str | os.PathLike[str] | None = None, **limits: Any) -> Itera
     content = read(path)
     section = fabric_section(content["fabric"])
     mode = MODES[content["mode"]]
-    new_port = _native_port if mode == state.NATIVE else _udp_port
+    new_port = native_port if mode == state.NATIVE else _udp_port
     rtt_us = content.get("base_rtt_us")
     sockets: list[socket.socket] = []
     try:
@@ -96,6 +96,13 @@ def attached(path: str | os.PathLike[str] | None = None, **limits: Any) -> Itera
             one.close()
 
 
+def fabric(path: str | os.PathLike[str] | None = None) -> Fabric:
+    """The fabric of a host file."""
+    from openmrc.scenario.scenario import fabric_section
+
+    return fabric_section(read(path)["fabric"]).build()
+
+
 def limits_of(given: dict[str, Any]) -> Limits:
     """Return the limits of a device; `InputError` for one that there is not."""
     known = {field.name for field in fields(Limits)}
@@ -109,7 +116,7 @@ def secret(path: str | os.PathLike[str] | None = None) -> bytes:
     return bytes.fromhex(read(path).get("secret") or "")
 
 
-def _native_port(port: dict[str, Any], sockets: list[socket.socket]) -> Port:
+def native_port(port: dict[str, Any], sockets: list[socket.socket]) -> Port:
     """A packet socket on an interface: whole Ethernet frames."""
     name = port["interface"]
     try:
