@@ -95,6 +95,12 @@ def test_a_switch_trims_to_the_vector(name: str) -> None:
     assert whole[:length].tobytes().hex() == vector["frame"]
 
 
+def test_row_34_se_stands_before_m() -> None:
+    first = {name: frame_of(ACCEPTED[name]) for name in ("solicited-event", "migrated")}
+    flags = {name: data[decode(data)["BTH"].offset + 1] >> 6 for name, data in first.items()}
+    assert flags == {"solicited-event": 0b10, "migrated": 0b01}
+
+
 def test_a_switch_on_the_way_changes_no_icrc() -> None:
     sent, later = UNTRIMMED["write-only"], UNTRIMMED["on-the-way"]
     assert later["headers"]["outer IPv6"] != sent["headers"]["outer IPv6"]
