@@ -4,7 +4,8 @@ The frame is what stands on that link: the carrier shifted by every switch on th
 through the fabric's real tables; CE and trimming as the queues before it left them; hop limits
 counted down. With hashed EVs (`srv6 = false`, `rules = "peer"`, parallel links) there are no
 carriers, and frames have one IPv6 header; as in the other forms of `sim.watch.capture`. IPv4 has
-room for half of an EV, the one that names the path: as with `ev_swapped` (row 2).
+room for half of an EV (row 2), and a fabric's EVs differ in the upper half. So that stands in the
+lower one there, above 0xC000 as source ports of RoCEv2 do, also in what answers reflect.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from openmrc.engine.packet import ENDPOINT_QPN, TRIMMED, TRIMMED_LASTHOP
+from openmrc.fabric.clos import EV_BASE, EV_HALF_BITS
 from openmrc.fabric.model import Fabric
 from openmrc.jit import compiled, inlined
 from openmrc.sim.mrc.transport import Transport
@@ -24,6 +26,8 @@ from openmrc.sim.watch.forms import IPV6, NATIVE
 from openmrc.sim.watch.watched import Watched
 from openmrc.wire import addresses, codec, srv6
 from openmrc.wire.layout import PKEY_DEFAULT, UDP_PORT
+
+PATH_BITS = 14  # of a source port above EV_BASE
 
 
 class _Wires(NamedTuple):
@@ -38,6 +42,7 @@ class _Wires(NamedTuple):
     n_planes: int
     by_carrier: int
     ipv4: int
+    halved: int  # EVs are told in 16 bits
 
 
 class Capture(LinkCapture):
@@ -54,13 +59,12 @@ class Capture(LinkCapture):
         frames: str = NATIVE,
     ) -> None:
         super().__init__(stream, fabric, where, frames)
-        # what differs between a fabric's EVs stands in their upper half
-        self._envelope.ev_swapped = self.ipv4 and not hashed and fabric.ev_base != 0
         by_carrier = not hashed and frames == NATIVE and int(fabric.sw_bundle.max()) == 1
+        bits = fabric.ev_plane_shift + fabric.ev_plane_bits - EV_HALF_BITS
+        halved = self.ipv4 and not hashed and 0 < bits <= PATH_BITS
         srv6_of = srv6.of_fabric(fabric) if by_carrier else srv6.nothing()
-        self._routed = _Wires(
-            *self._wires, *srv6_of, fabric.n_planes, int(by_carrier), int(self.ipv4)
-        )
+        how = (fabric.n_planes, int(by_carrier), int(self.ipv4), int(halved))
+        self._routed = _Wires(*self._wires, *srv6_of, *how)
 
     @classmethod
     def of(
@@ -108,6 +112,13 @@ def _fill_envelope(e, p, port, hops, source_qpn, wires):
 
 
 @inlined
+def _in_half(ev):
+    """What tells an EV of a fabric from others, as a source port; 0 of none."""
+    ev = int(ev)
+    return 0 if ev == 0 else EV_BASE | ev >> EV_HALF_BITS
+
+
+@inlined
 def _travel(e, p, first_switch, hops, wires):
     """Spell the carrier and let `hops` switches handle it; the port by which the last one sends."""
     srv6.write_carrier(e.carrier, 0, wires.headend, int(p.src), int(p.dst), int(p.ev))
@@ -139,6 +150,9 @@ def _write_frames(out, first, noted, source_qpn, wires, e):
             leaves = _travel(e, p, entry, noted.hops[i], wires)
             if noted.hops[i] > 0 and leaves != port:
                 return first
+        if wires.halved:
+            p.ev = _in_half(p.ev)
+            p.entropy = _in_half(p.entropy)
         n = codec.encode(p, e, out[:0], out[at:], 1)
         if n < 0:
             return first
