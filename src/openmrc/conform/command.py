@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 TARGETS = {"engine": "openmrc's engine", "live": "openmrc's live endpoint"}
 PORT = 18516  # of exchanges for the kit
+START_S = 300.0  # until the other rank has compiled what it needs
 ROLES = ("requester", "responder")
 
 
@@ -169,8 +170,9 @@ def _where(arguments: argparse.Namespace) -> Where:
     host, _, port = arguments.address.rpartition(":")
     if not host or not port.isdigit():
         host, port = arguments.address, str(PORT)
-    secret = _secret(arguments)
-    return Where(names, host.strip("[]"), int(port), secret, dscps=dscps, opened=opened)
+    at = host.strip("[]"), int(port), _secret(arguments)
+    where = Where(names, *at, dscps=dscps, opened=opened)
+    return replace(where, connect_s=START_S) if arguments.ranks else where
 
 
 def _dscps(arguments: argparse.Namespace) -> Dscps:

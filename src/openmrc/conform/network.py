@@ -63,6 +63,7 @@ class Where:
     attributes: Path | None = None
     patience_ps: int = PATIENCE_PS
     dscps: Dscps = DEFAULT
+    connect_s: float = CONNECT_S
     opened: Callable[[Sequence[str], int], Opened] = wires.opened  # from `planes`, so many EVs each
 
     @property
@@ -174,7 +175,7 @@ class NetworkTarget:
             raise InputError(f"{where.attributes}: {error!r}") from None
 
     def _connect(self, where: Where) -> None:
-        line = Line.to(where.host, where.port, CONNECT_S)
+        line = Line.to(where.host, where.port, where.connect_s)
         self._open.callback(line.close)
         self._line = line
         line.authenticate(where.secret, CLIENT)

@@ -18,7 +18,10 @@ import numpy as np
 
 from openmrc.conform.network import HELD_S, REGION_BYTES
 from openmrc.errors import InputError, OpenMrcError
+from openmrc.jit.warmup import announcement, is_cached
 from openmrc.live.endpoint.host import Limits
+from openmrc.live.endpoint.warmup import warm_up
+from openmrc.say import say
 from openmrc.units import S
 from openmrc.verbs import Device, Opcode, QpState, QueuePair, RemoteRegion, Status, hostfile
 from openmrc.verbs.attributes import QpAttributes
@@ -48,6 +51,9 @@ def serve(opened: Open, secret: bytes, port: int, listening: Callable[[int], Non
     """Serve kits, one after the other, until one says that it was the last; `listening(port)` once
     they can come. `opened(n_planes, limits)` opens the device of a rule.
     """
+    if not is_cached("live"):  # a kit that has come waits for no compiler
+        say(announcement("live endpoints", "about a minute"))
+        warm_up()
     with socket.create_server(("", port)) as server:
         listening(int(server.getsockname()[1]))
         while True:
