@@ -89,12 +89,12 @@ def of_lossy(
     crossed: LongArray,
     from_ps: int,
     until_ps: int,
-    background: float = BACKGROUND,
+    background: npt.ArrayLike = BACKGROUND,
 ) -> Evidence:
     """Return the evidence of paths that lost packets, beside what crossed each cause altogether."""
+    chance = np.full(len(sent), background, np.float64)
     return Evidence(
-        routes, sent, lost, first_ps, last_ps, crossed, np.full(len(sent), background), from_ps,
-        until_ps,
+        routes, sent, lost, first_ps, last_ps, crossed, chance, from_ps, until_ps
     )  # fmt: skip
 
 

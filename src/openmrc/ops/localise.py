@@ -14,6 +14,10 @@ Two things must hold before a place is named:
 * **It is nobody else.** No other place explains the same losses nearly as well (`margin` nats).
   Else the verdict is "one of these", and names no place.
 
+Chance is what the fabric loses beside all suspects, by packets of all paths: no less than what the
+evidence says, and no more than the quietest quarter of the links may lose. It is learnt with the
+suspects, from above: as long as they explain little, chance explains much.
+
 What one cannot tell apart from the outside, such as two links that nothing but the same queue pair
 crosses, stays "one of these" until more is seen.
 """
@@ -21,7 +25,7 @@ crosses, stays "one of these" until more is seen.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -40,8 +44,10 @@ DEVICE_NATS = -3.0  # a switch fails once where links fail twenty times
 SUSPECTS_MAX = 512  # new ones in a round: each is weighed against all others
 WORSE = 0.1  # a cause that lost less than this share of what a suspect lost is not instead of it
 EXPLAINED = 0.98  # of a row's losses: no need to look at it again
-QUIET_PART = 0.25  # of the links; what they lose is taken for chance
+QUIET_PART = 0.25  # of the links; chance loses no more than they do
 CHANCE_MAX = 1e-3
+LEARNT = 0.05  # relative change of chance at which it is known
+LESSONS = 40
 ONE_LINK = 0.98  # of a device's losses: they may as well be those of the link
 LINKS_AFTER = 3  # rounds in which a device is taken apart
 PART_MAX = 0.5  # of what crosses a device: it loses more only as a whole
@@ -205,24 +211,43 @@ class _Case:
         self.n_causes = len(self.seen.crossed)
         self.rows: list[LongArray] = []
         self.rivals: list[tuple[LongArray, FloatArray]] = []
-        self.background = np.maximum(self.seen.background, self._usual())
+        of_nics = self.fabric.port_nic >= 0  # each packet leaves one NIC
+        self.packets = max(int(self.seen.crossed[: self.fabric.n_ports][of_nics].sum()), 1)
+        self.background = self.seen.background
+        self.chance_max = min(self.lost.sum() / self.packets, self._usual())
+        self.background = np.maximum(self.seen.background, self.chance_max)
         self.places = np.full((len(self.lost), 1), -1, np.int32)
         self.model = fit.model(self.places, self.lost, self.background, np.zeros(0))
         self.q = self.background
 
     def _usual(self) -> float:
-        """What a quarter of the links lose at most: no damage is so wide, so it is chance."""
-        n_links = int((self.seen.crossed[: self.fabric.n_ports] > 0).sum())
+        """What the quietest quarter of the links lose at most: no damage is so wide."""
+        crossed = self.seen.crossed[: self.fabric.n_ports]
+        n_links = int((crossed > 0).sum())
         touched = np.zeros(self.fabric.n_ports + 1, np.bool_)
         for column in self.seen.routes.T:
             touched[column] = True
         n_quiet = n_links - int(touched[:-1].sum())
         if n_quiet >= QUIET_PART * n_links:
-            return 0.0
+            return CHANCE_MAX
         view = self.view(np.arange(len(self.lost)))
         links = view.ids < self.fabric.n_ports
-        shares = (view.sum(self.lost) / view.crossed)[links]
-        return min(float(np.partition(shares, int(QUIET_PART * n_links) - n_quiet)[0]), CHANCE_MAX)
+        lost = view.sum(self.lost)[links]
+        # With few losses more may have been lost by chance: 3 where none was.
+        shares = (lost + 2 * np.sqrt(lost) + 3) / view.crossed[links]
+        return min(float(np.sort(shares)[int(QUIET_PART * n_links) - n_quiet]), CHANCE_MAX)
+
+    def _chance(self, base: fit.Model, p: FloatArray) -> float:
+        """What is lost beside the suspects, the most that explains itself."""
+        chance = self.chance_max
+        for _ in range(LESSONS):
+            background = np.maximum(base.background, chance)
+            left = base.lost @ (background / fit.loss(base.pattern, p, background))
+            new = min(left / self.packets, self.chance_max)
+            if new > (1 - LEARNT) * chance:
+                break
+            chance = new
+        return chance
 
     def view(self, rows: LongArray) -> _View:
         """These rows, or as many of them as a round looks at."""
@@ -238,8 +263,7 @@ class _Case:
         scale = len(part) / max(len(rows), 1)
         crossed = np.maximum(self.seen.crossed[ids] * scale, 1.0)
         prior = np.where(ids < self.fabric.n_ports, 0.0, DEVICE_NATS)
-        chance = self.background if hasattr(self, "background") else self.seen.background
-        return _View(place[columns], self.lost[part], chance[part], ids, crossed, prior)
+        return _View(place[columns], self.lost[part], self.background[part], ids, crossed, prior)
 
     def worst(self) -> LongArray:
         """Causes to suspect next: what stands beside the suspects, and who was suspected in its
@@ -324,8 +348,13 @@ class _Case:
         self.suspects, self.rivals = suspects, []
         self.places = self._places(suspects)
         crossed = np.maximum(self.seen.crossed[suspects], 1).astype(np.float64)
-        self.model = fit.model(self.places, self.lost, self.background, crossed)
-        self.p = self.model.solve()
+        base = fit.model(self.places, self.lost, self.seen.background, crossed)
+        self.model, self.p = base, base.solve()
+        chance = self._chance(base, self.p)
+        if chance > base.background.min(initial=1.0):
+            self.model = replace(base, background=np.maximum(base.background, chance))
+            self.p = self.model.solve(start=self.p)
+        self.background = np.maximum(self.seen.background, chance)
         self.q = fit.loss(self.places, self.p, self.background)
 
     def _needed(self) -> FloatArray:
