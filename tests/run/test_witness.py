@@ -139,6 +139,37 @@ def test_congestion_is_no_damage(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "most of them for nic 0" in answer["text"]
 
 
+def test_a_queue_that_is_always_full_is_no_damage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    incast = ran(
+        fabric={"nics": 32, "planes": 4, "t0_down": 8, "port_rate": "100Gbps"},
+        workload={"kind": "incast", "n": 24, "size": "1MB"},
+    )
+    assert incast.transports[0].counters["assumed_bad"] > 0  # late, and taken for lost
+    (answer,) = why(incast, tmp_path, capsys)
+    assert answer["findings"] == []
+
+
+def test_a_report_ranks_places_by_how_long_paths_were_set_aside(
+    dead: Result, healthy: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (answer,) = why(dead, tmp_path / "dead", capsys, "--report")
+    (finding,) = answer["findings"]
+    first, *others = answer["report"]
+    assert {row["what"] for row in others} <= {"to watch"}
+    assert (first["where"], first["lost"]) == (finding["where"], finding["lost"])
+    end_us = dead.transports[0].summary()["sim_time_us"]
+    aside = dead.events.filter(pl.col("event") == "set aside")  # none came back
+    assert first["aside_us"] == pytest.approx((end_us - aside["t_us"]).sum(), abs=0.01)
+    assert main(["why", str(tmp_path / "dead"), "--report"]) == 0
+    assert "1 place broke, and no queue pair failed" in capsys.readouterr().out
+    (quiet,) = why(healthy, tmp_path / "healthy", capsys, "--report")
+    assert quiet["report"] == []
+    assert main(["why", str(tmp_path / "healthy"), "--report"]) == 0
+    assert capsys.readouterr().out.endswith("mrc: nothing broke\n")
+
+
 def test_a_step_a_job_or_a_time_that_is_not_there_is_refused(
     dead: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import textwrap
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,20 @@ def add_command(commands: Any) -> Any:
     add("--job", metavar="NAME", help="what it was to this job")
     add("--step", metavar="N", type=int, help="why this step of a training job took so long")
     add("--since", metavar="TIME", help="only what was lost from then on, such as 1.5ms")
+    add(
+        "--report",
+        action="store_true",
+        help="then a table: what broke and nobody noticed, the most harmful first",
+    )
     why.set_defaults(run=_why)
     return why
 
 
 def _why(arguments: argparse.Namespace) -> int:
+    from openmrc.ops import harm
     from openmrc.ops.records import read
     from openmrc.ops.why import why
+    from openmrc.tabular import print_table
     from openmrc.units import US, parse_time
 
     try:
@@ -50,8 +58,20 @@ def _why(arguments: argparse.Namespace) -> int:
             )
         records = [record for record in records if record.name == arguments.transport]
     answers = [why(record, arguments.job, arguments.step, since_us) for record in records]
+    both = zip(records, answers, strict=True) if arguments.report else ()
+    reports = [harm.ranked(record, answer) for record, answer in both]
     if arguments.json:
-        print(json.dumps({"transports": [answer.as_json() for answer in answers]}, indent=2))
-    else:
-        print("\n\n".join(textwrap.fill(answer.text, LINE) for answer in answers))
+        told = [answer.as_json() for answer in answers]
+        for each, report in zip(told, reports, strict=False):  # none without --report
+            each["report"] = harm.as_json(report)
+        print(json.dumps({"transports": told}, indent=2))
+        return 0
+    print("\n\n".join(textwrap.fill(answer.text, LINE) for answer in answers))
+    for record, report in zip(records, reports, strict=False):
+        print()
+        head = harm.title(record, report)
+        if report:
+            print_table(head, harm.COLUMNS, harm.cells(report), sys.stdout)
+        else:
+            print(head)
     return 0

@@ -214,7 +214,7 @@ class _Case:
         of_nics = self.fabric.port_nic >= 0  # each packet leaves one NIC
         self.packets = max(int(self.seen.crossed[: self.fabric.n_ports][of_nics].sum()), 1)
         self.background = self.seen.background
-        self.chance_max = min(self.lost.sum() / self.packets, self._usual())
+        self.chance_max = min(float(self.lost.sum()) / self.packets, self._usual())
         self.background = np.maximum(self.seen.background, self.chance_max)
         self.places = np.full((len(self.lost), 1), -1, np.int32)
         self.model = fit.model(self.places, self.lost, self.background, np.zeros(0))
@@ -243,7 +243,7 @@ class _Case:
         for _ in range(LESSONS):
             background = np.maximum(base.background, chance)
             left = base.lost @ (background / fit.loss(base.pattern, p, background))
-            new = min(left / self.packets, self.chance_max)
+            new = min(float(left) / self.packets, self.chance_max)
             if new > (1 - LEARNT) * chance:
                 break
             chance = new

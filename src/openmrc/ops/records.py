@@ -27,6 +27,13 @@ if TYPE_CHECKING:
 
 # Of a million packets that senders take for lost ten may only have been late.
 BACKGROUND = 1e-5
+# Behind a queue that trims everything so large a part counts as lost, for headers, answers and
+# probes come late or are dropped; where it trims a part, the square of that.
+JAMMED = 0.3
+PACKET_BYTES = 4096
+# Of packets that came late and were taken for lost some prove it: so many more do not.
+UNPROVEN = 2
+LATE_MAX = 0.2  # beside which what is dead still stands out
 FILES = ("events", "paths", "links")
 
 
@@ -42,6 +49,11 @@ class Record:
     events: pl.DataFrame | None  # None: senders of this transport know nothing of paths
     paths: pl.DataFrame
     links: pl.DataFrame
+
+    @property
+    def end_us(self) -> float:
+        """When the run ended."""
+        return float(self.summary["sim_time_us"])
 
     def bins(self) -> list[float]:
         """When each bin begins in which a path lost packets, us."""
@@ -64,8 +76,45 @@ class Record:
         ends = [*used["until_us"].to_list(), *rows["until_us"].to_list()]
         return of_lossy(
             found, tried, lost, _ps(rows["first_us"]), _ps(rows["last_us"]), crossed,
-            round(min(bins) * US), round(max(ends) * US), BACKGROUND,
+            round(min(bins) * US), round(max(ends) * US), self._background(rows, used),
         )  # fmt: skip
+
+    def _background(self, rows: pl.DataFrame, used: pl.DataFrame) -> npt.NDArray[np.float64]:
+        """What may be lost of each path's packets though nothing is broken there."""
+        late = np.maximum(self._late(self.links), self._late(used))
+        plane = rows["ev"].to_numpy() >> self.fabric.ev_plane_shift
+        plane &= (1 << self.fabric.ev_plane_bits) - 1
+        chance = BACKGROUND + UNPROVEN * late[plane] + JAMMED * self.trimmed(rows) ** 2
+        return np.asarray(chance, np.float64)
+
+    def _late(self, used: pl.DataFrame) -> npt.NDArray[np.float64]:
+        """[planes] what share of the packets of some bins proved to be late and not lost."""
+        import polars as pl
+
+        fabric = self.fabric
+        n = 1 << fabric.ev_plane_bits
+        if self.events is None or not len(used):
+            return np.zeros(n)
+        during = pl.col("t_us").is_between(used["from_us"].min(), used["until_us"].max())
+        evs = self.events.filter(during & (pl.col("event") == "false alarm"))["ev"].to_numpy()
+        alarms = np.bincount(evs >> fabric.ev_plane_shift & n - 1, minlength=n)
+        own = used.filter(pl.col("port") < fabric.n_nics * fabric.n_planes)
+        packets = np.bincount(own["port"].to_numpy() % fabric.n_planes, own["packets"], n)
+        return np.minimum(alarms / np.maximum(packets, 1), LATE_MAX / UNPROVEN)
+
+    def trimmed(self, rows: pl.DataFrame) -> npt.NDArray[np.float64]:
+        """[rows] what share of their queue pairs' packets was trimmed."""
+        qps = rows["qp"].to_numpy()
+        share = np.zeros(
+            int(max(qps.max(initial=0), self.flows["qp"].to_numpy().max(initial=0))) + 1
+        )
+        lost = np.bincount(self.paths["qp"].to_numpy(), self.paths["lost"].to_numpy(), len(share))
+        flows = (self.flows[name].to_numpy() for name in ("qp", "retransmitted", "bytes"))
+        qp, again, size = flows
+        trimmed = np.bincount(qp, again, len(share)) - lost
+        packets = np.bincount(qp, size, len(share)) / PACKET_BYTES + trimmed
+        np.divide(trimmed, packets, share, where=trimmed > 0)
+        return np.asarray(np.minimum(share[qps], 1.0), np.float64)
 
     def routes(self, rows: pl.DataFrame) -> npt.NDArray[np.int32]:
         """[rows, hops] the directed ports that the paths of some rows cross."""
@@ -124,11 +173,42 @@ def read(directory: Path) -> list[Record]:
             run,
             _of(frames["flows"], name),
             _of(frames["steps"], name) if "steps" in frames else None,
-            _of(frames["events"], name) if name in watched else None,
-            *(_of(frames[k], name) if k in frames else pl.DataFrame() for k in ("paths", "links")),
+            events,
+            _acquitted(paths, events) if events is not None else paths,
+            _of(frames["links"], name) if "links" in frames else pl.DataFrame(),
         )
         for name, run in transports.items()
+        for events in [_of(frames["events"], name) if name in watched else None]
+        for paths in [_of(frames["paths"], name) if "paths" in frames else pl.DataFrame()]
     ]
+
+
+def _acquitted(paths: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
+    """Rows of paths without the losses that turned out to be none in a later bin, and without those
+    that lost nothing then.
+    """
+    import polars as pl
+
+    key = ["qp", "ev"]
+    aside = events.filter(pl.col("event") == "set aside").select(*key, at_us="t_us").sort("at_us")
+    alarms = events.filter(pl.col("event") == "false alarm").select(*key, over_us="t_us")
+    known = alarms.sort("over_us").join_asof(
+        aside, left_on="over_us", right_on="at_us", by=key, check_sortedness=False
+    )
+    none = (
+        paths.with_row_index("row")
+        .join(known, on=key)
+        .filter(
+            (pl.col("first_us") <= pl.col("at_us"))
+            & (pl.col("at_us") <= pl.col("last_us"))
+            & (pl.col("over_us") >= pl.col("until_us"))
+        )
+        .group_by("row")
+        .agg(none=pl.len().cast(pl.Int64))
+    )
+    left = pl.col("lost") - pl.col("none").fill_null(0)
+    rows = paths.with_row_index("row").join(none, on="row", how="left", maintain_order="left")
+    return rows.with_columns(lost=left).filter(pl.col("lost") > 0).drop("row", "none")
 
 
 def _keeps_account(section: Any) -> bool:

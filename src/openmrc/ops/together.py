@@ -38,6 +38,7 @@ class Finding:
     back: int  # of those paths that were believed again
     back_us: float | None  # when the last of them was
     nats: float
+    aside_us: float = 0.0  # for how long those paths were set aside, summed
 
 
 def joined(fabric: Fabric, findings: Iterable[Finding]) -> list[Finding]:
@@ -131,4 +132,5 @@ def _sum(parts: Sequence[Finding], where: str, kind: str, ends: tuple[str, ...])
         back=sum(part.back for part in parts),
         back_us=max((part.back_us for part in parts if part.back_us is not None), default=None),
         nats=round(sum(part.nats for part in parts), 1),
+        aside_us=round(sum(part.aside_us for part in parts), 3),
     )

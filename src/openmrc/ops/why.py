@@ -30,6 +30,10 @@ if TYPE_CHECKING:
 RULES = Rules(alarm=20.0, margin=5.0)
 DEAD_PART = 0.5  # of losses that were probes of paths that carried nothing any more
 BINS_MAX = 64  # looked at one by one
+JAM = 0.2  # of a queue pair's packets trimmed
+FEW_BEFORE = 0.02  # of a place's paths: they had met something else
+ECHO_RATE = 0.05  # lost at most by a device that others only crowd upon ...
+ECHO_PART = 0.5  # ... while something dead lost more than twice as much
 OTHERS_MAX = 3  # of "one of these" in a sentence
 TOLD_MAX = 4  # places in the paragraph; --json has all
 LATE = 1.02  # a step that took longer than this, over the median, is late
@@ -71,7 +75,7 @@ def why(
     qps = None if job is None else set(flows["qp"].to_list())
     seen = Record(**{**vars(record), "paths": rows})
     told = (_told(seen, verdict, mine, qps) for verdict, mine in _verdicts(seen))
-    findings = tuple(sorted(together.joined(record.fabric, told), key=_harm))
+    findings = tuple(sorted(_without_echoes(together.joined(record.fabric, told)), key=_harm))
     return Answer(
         record.name, True, findings, f"{opening} {_words(record, seen, findings, job, flows)}"
     )
@@ -100,9 +104,35 @@ def _verdicts(record: Record) -> list[tuple[Verdict, npt.NDArray[np.bool_]]]:
         mine = (crossed == verdict.cause).any(axis=0)
         if 2 * lost[mine & ~taken].sum() <= lost[mine].sum():
             continue
+        if _is_one_jam(record, mine & (lost > 0)):
+            continue
         told.append((verdict, mine & ~taken))
         taken |= mine
     return told
+
+
+def _without_echoes(findings: Sequence[Finding]) -> list[Finding]:
+    """Without devices that lost a little beside something dead that lost much: its traffic went
+    elsewhere, and crowds there.
+    """
+    most = max((it.lost for it in findings if it.dead and not it.one_of), default=0)
+    return [
+        it
+        for it in findings
+        if it.kind not in (causes.SWITCH, causes.NIC)
+        or it.rate > ECHO_RATE
+        or it.lost > ECHO_PART * most
+    ]
+
+
+def _is_one_jam(record: Record, mine: npt.NDArray[np.bool_]) -> bool:
+    """Whether a single queue pair tells of it, much of whose packets were trimmed: behind full
+    queues it judges many packets lost at once.
+    """
+    import polars as pl
+
+    rows = record.paths.filter(pl.Series(mine))
+    return rows["qp"].n_unique() == 1 and float(record.trimmed(rows)[0]) > JAM
 
 
 def _all_bins(record: Record) -> list[float]:
@@ -125,7 +155,7 @@ def _told(
     events = record.events.join(keys, on=["qp", "ev"], how="semi")
     aside = events.filter(pl.col("event").is_in(["set aside", "plane silent"]))
     back = events.filter(pl.col("event") == "back")
-    first = aside["t_us"].min() if len(aside) and qps is None else rows["first_us"].min()
+    first = _began(events, aside) if len(aside) and qps is None else rows["first_us"].min()
     window = [b for b in _all_bins(record) if rows["from_us"].min() <= b <= rows["from_us"].max()]  # type: ignore[operator]
     crossed = int(record.evidence(window).crossed[verdict.cause])
     is_link = verdict.kind == causes.LINK
@@ -145,7 +175,46 @@ def _told(
         back=len(back.select("qp", "ev").unique()),
         back_us=float(back["t_us"].max()) if len(back) else None,  # type: ignore[arg-type]
         nats=round(verdict.nats, 1),
+        aside_us=round(_aside_us(record, events), 3),
     )
+
+
+def _aside_us(record: Record, events: pl.DataFrame) -> float:
+    """For how long paths were set aside, summed: each from when it was until it was back, or until
+    the end.
+    """
+    total, since = 0.0, dict[tuple[int, int], float]()
+    for qp, ev, at_us, event in events.sort("t_us").select("qp", "ev", "t_us", "event").rows():
+        if event in ("set aside", "plane silent"):
+            since.setdefault((qp, ev), at_us)
+        elif event in ("back", "false alarm") and (qp, ev) in since:
+            total += at_us - since.pop((qp, ev))
+    return total + sum(max(record.end_us - at_us, 0.0) for at_us in since.values())
+
+
+def _began(events: pl.DataFrame, aside: pl.DataFrame) -> float:
+    """When paths began to be set aside for a place. Those that came back while most others did not,
+    or before most others were set aside, had met something else.
+    """
+    import polars as pl
+
+    usual = float(aside["t_us"].median())  # type: ignore[arg-type]
+    over = events.filter(pl.col("event").is_in(["back", "false alarm"]))
+    ends = over.group_by("qp", "ev").agg(
+        over_us=pl.col("t_us").max(), before_us=pl.col("t_us").filter(pl.col("t_us") < usual).max()
+    )
+    known = aside.join(ends, on=["qp", "ev"], how="left")
+    for end in ("over_us", "before_us"):
+        left = known.filter(pl.col(end).is_null() | (pl.col(end) < pl.col("t_us")))
+        if 2 * len(left) > len(aside):
+            return _first(left)
+    return _first(aside)
+
+
+def _first(aside: pl.DataFrame) -> float:
+    """When the first path was set aside; of many, without the few before all others."""
+    times = aside["t_us"].sort()
+    return float(times[int(FEW_BEFORE * len(times))])
 
 
 # --- when, and whose

@@ -34,6 +34,8 @@ LOOKS_A_BIN = 8
 EVENTS_MAX = 2**19  # later ones are only counted
 EVS_MAX = 2**23  # of a run that is watched: some 40,000 queue pairs
 EVS_AT_ONCE = 2**18
+LATE = 2  # RTTs, of the largest: a probe may meet queues that data has not met yet
+NEARLY = 1e-6  # of a doubling
 
 SET_ASIDE, CONGESTED, SILENT, BACK, FALSE_ALARM = range(5)
 EVENTS = ("set aside", "congested", "plane silent", "back", "false alarm")
@@ -142,7 +144,7 @@ class Witness:
         lost, congested = self._losses(qp, blamed, np.maximum(more, 1), counts - before, e)
         back = (self._bad[at] | demoted) & ~bad
         acquitted = self._acquitted(qp, back, (counts - before)[3])
-        new = self._unanswered_probes(at, e, bad, demoted)
+        new = self._unanswered_probes(at, qp, e, bad, demoted)
 
         self._demoted_at[at] = np.where(demoted, demoted_at, self._demoted_at[at])
         self._demotions[at], self._bad[at] = demotions, bad
@@ -207,11 +209,17 @@ class Witness:
         found: Array = back & (rank - first[qp] < alarms[qp])
         return found
 
-    def _unanswered_probes(self, at: LongArray, e: Any, bad: Array, demoted: Array) -> LongArray:
+    def _unanswered_probes(
+        self, at: LongArray, qp: LongArray, e: Any, bad: Array, demoted: Array
+    ) -> LongArray:
         """Probes of each path that stayed without an answer since the last look: each doubles the
-        time until the next one (row 11).
+        time until the next one (row 11). Those do not count whose answers had not that much time:
+        behind full queues they are late.
         """
-        doubled = np.rint(np.log2(np.maximum(np.asarray(e.spacing) / (2 * self._base_rtt_ps), 1)))
+        q = self._world.engine.qp[self._ends]
+        largest = np.maximum(np.asarray(q.rtt_largest), np.asarray(q.rtt_before)).max(axis=1)
+        patience_ps = np.maximum(2 * self._base_rtt_ps, LATE * largest)[qp]
+        doubled = np.ceil(np.log2(np.maximum(np.asarray(e.spacing) / patience_ps, 1)) - NEARLY)
         now = np.where(bad, doubled, 0).astype(np.int8)
         before = np.where(demoted, 0, self._unanswered[at])
         self._unanswered[at] = now

@@ -1,0 +1,127 @@
+"""What broke in a run and nobody noticed: places by the harm that they did, and those to watch.
+
+Harm is what the job did without: for how long how many paths were set aside, summed over paths, and
+then what had to be sent again. A place to watch lost too little to be named, and too much to be
+ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from openmrc.ops import causes
+from openmrc.ops.localise import localise, suspected
+from openmrc.ops.records import Record
+from openmrc.ops.together import Finding
+from openmrc.ops.why import RULES, Answer
+from openmrc.tabular import Column
+from openmrc.units import US, fmt_time
+
+WATCHED_MAX = 10
+COLUMNS = (
+    Column("place", words=True),
+    Column("what", words=True),
+    Column("from"),
+    Column("to"),
+    Column("lost"),
+    Column("paths set aside"),
+    Column("queue pairs"),
+    Column("set aside, summed"),
+)
+
+
+class Harm(NamedTuple):
+    """A place, and what it did; times in us of the run."""
+
+    where: str
+    what: str  # "dead", "lossy", "one of N" or "to watch"
+    since_us: float
+    until_us: float
+    lost: int
+    paths: int
+    queue_pairs: int
+    aside_us: float
+
+
+def ranked(record: Record, answer: Answer) -> list[Harm]:
+    """Return the places that an answer tells of, the most harmful first, then those to watch."""
+    found = [_of(finding) for finding in answer.findings]
+    found.sort(key=lambda it: (-it.aside_us, -it.lost, it.where))
+    return found + _watched(record, answer.findings)
+
+
+def as_json(rows: Sequence[Harm]) -> list[dict[str, Any]]:
+    """The list that `mrc why --report --json` prints."""
+    return [row._asdict() for row in rows]
+
+
+def cells(rows: Sequence[Harm]) -> list[tuple[str, ...]]:
+    """The table that `mrc why --report` prints."""
+    return [
+        (
+            it.where,
+            it.what,
+            _time(it.since_us),
+            _time(it.until_us),
+            f"{it.lost:,}",
+            f"{it.paths:,}",
+            f"{it.queue_pairs:,}",
+            _time(it.aside_us) if it.paths else "",
+        )
+        for it in rows
+    ]
+
+
+def title(record: Record, rows: Sequence[Harm]) -> str:
+    """What a person should know before the table."""
+    broke = sum(it.what != "to watch" for it in rows)
+    if not broke:
+        return f"{record.name}: nothing broke"
+    errors = len(record.summary["qp_errors"])
+    noticed = f"{errors} ends of queue pairs failed" if errors else "no queue pair failed"
+    return f"{record.name}: {broke} place{'s' * (broke > 1)} broke, and {noticed}"
+
+
+def _of(finding: Finding) -> Harm:
+    what = "dead" if finding.dead else "lossy"
+    if finding.one_of:
+        what = f"one of {1 + len(finding.one_of)}"
+    return Harm(
+        finding.where, what, finding.since_us, finding.until_us, finding.lost, finding.paths,
+        finding.queue_pairs, finding.aside_us,
+    )  # fmt: skip
+
+
+def _watched(record: Record, findings: Sequence[Finding]) -> list[Harm]:
+    """Links that deserve a look, of those that no finding tells of."""
+    bins = record.bins()
+    if record.events is None or not bins:
+        return []
+    seen = record.evidence(bins)
+    ports = suspected(record.fabric, seen, localise(record.fabric, seen, RULES))
+    told = {name for it in findings for name in (it.where, *it.one_of)}
+    crossed = record.routes(record.paths)
+    lost = record.paths["lost"].to_numpy()
+    found = []
+    for port in ports.tolist():
+        mine = np.flatnonzero((crossed == port).any(axis=1) & (lost > 0))
+        name = causes.name(record.fabric, port)
+        if name in told or not len(mine):
+            continue
+        rows = record.paths[mine.tolist()]
+        since, until = rows["first_us"].to_numpy().min(), rows["last_us"].to_numpy().max()
+        qps = rows["qp"].n_unique()
+        found.append(
+            Harm(name, "to watch", float(since), float(until), int(lost[mine].sum()), 0, qps, 0.0)
+        )
+    return found[:WATCHED_MAX]
+
+
+def _time(us: float) -> str:
+    """To four figures."""
+    ps = round(us * US)
+    keep = 10 ** max(0, len(str(ps)) - 4)
+    return fmt_time(round(ps / keep) * keep)

@@ -1,0 +1,157 @@
+"""What `mrc why` leaves out: what came late, what only crowds, and what began before."""
+
+from __future__ import annotations
+
+import runpy
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from openmrc.fabric import multiplane
+from openmrc.ops import harm
+from openmrc.ops.records import BACKGROUND, JAMMED, UNPROVEN, Record
+from openmrc.ops.together import Finding
+from openmrc.ops.why import Answer, why
+
+FABRIC = multiplane(64, 2, 100 * 10**9, 8, 8, 0, 0)
+SUMMARY = {"sim_time_us": 400.0, "qp_errors": [], "packets": {"trimmed": 0, "data": 10_000}}
+UNTIL_US = 100.0
+
+
+def record(
+    lost: Sequence[tuple[int, int, int, int, float, int]],
+    events: Sequence[tuple[int, float, str]] = (),
+    retransmitted: int = 0,
+) -> Record:
+    """Queue pair q sends from NIC q to NIC 63 - q, over every path of both planes, 100 packets a
+    path; `lost` has (queue pair, plane, uplink, sent, when, lost), `events` (row of lost, when,
+    what).
+    """
+    evs = [FABRIC.ev(plane, uplink) for _, plane, uplink, *_ in lost]
+    rows = [
+        (0.0, UNTIL_US, q, q, 63 - q, ev, *more[2:])
+        for (q, *more), ev in zip(lost, evs, strict=True)
+    ]
+    columns = ["from_us", "until_us", "qp", "src", "dst", "ev", "sent", "first_us", "lost"]
+    paths = pl.DataFrame(rows, schema=columns, orient="row").with_columns(last_us="first_us")
+    told = [(at, lost[i][0], lost[i][0], 63 - lost[i][0], evs[i], what) for i, at, what in events]
+    names = ["t_us", "qp", "src", "dst", "ev", "event"]
+    kinds = dict(zip(names, [pl.Float64, *[pl.Int64] * 4, pl.String], strict=True))
+    every = [
+        (port, 100)
+        for q in range(32)
+        for plane in range(2)
+        for uplink in range(8)
+        for port in FABRIC.route(q, 63 - q, FABRIC.ev(plane, uplink))
+    ]
+    links = pl.DataFrame(every, schema=["port", "packets"], orient="row").group_by("port").sum()
+    flows = pl.DataFrame(
+        {"qp": range(32), "dst": range(63, 31, -1), "bytes": [1600 * 4096] * 32}
+    ).with_columns(
+        retransmitted=pl.lit(retransmitted), failed=False, done_us=400.0, start_us=0.0, job=None
+    )
+    return Record(
+        "mrc", FABRIC, SUMMARY, flows, None, pl.DataFrame(told, schema=kinds, orient="row"), paths,
+        links.with_columns(from_us=0.0, until_us=UNTIL_US),
+    )  # fmt: skip
+
+
+def dead(uplink: int = 3, at: float = 20.0) -> list[tuple[int, int, int, int, float, int]]:
+    """T0 1 of plane 1, whose NICs 8 to 15 send: one uplink lets nothing through."""
+    return [(q, 1, uplink, 3, at + q, 4) for q in range(8, 16)]
+
+
+def test_an_uplink_that_lost_everything_is_named() -> None:
+    rows = dead()
+    aside = [(i, 28.0 + i, "set aside") for i in range(8)]
+    (found,) = why(record(rows, aside)).findings
+    assert (found.where, found.since_us, found.paths) == ("plane 1 t0 1 > t1 3", 28.0, 8)
+    assert found.aside_us == sum(400.0 - 28.0 - i for i in range(8))
+
+
+def test_paths_that_were_back_before_met_something_else() -> None:
+    rows = dead()
+    aside = [(i, 28.0 + i, "set aside") for i in range(8)]
+    aside += [(5, 3.0, "set aside"), (5, 9.0, "back")]
+    (found,) = why(record(rows, aside)).findings
+    assert found.since_us == 28.0
+
+
+def test_late_packets_and_trimmed_ones_make_chance_likelier() -> None:
+    some = record(dead(), [(i, 30.0, "false alarm") for i in range(5)], retransmitted=200)
+    bins = some.bins()
+    n_planes_packets = 32 * 8 * 100
+    trimmed = (200 - 4) / (1600 + 200 - 4)
+    expected = BACKGROUND + UNPROVEN * 5 / n_planes_packets + JAMMED * trimmed**2
+    assert some.evidence(bins).background == pytest.approx([expected] * 8)
+    quiet = record(dead())
+    assert quiet.evidence(bins).background == pytest.approx([BACKGROUND] * 8)
+
+
+def finding(where: str, kind: str, lost: int, rate: float, is_dead: bool) -> Finding:
+    return Finding(
+        where, kind, (), (), is_dead, rate, lost, 1.0, 9.0, 3, 3, 0, None, 90.0, 10.0 * lost
+    )
+
+
+def test_the_worst_stands_first_and_what_to_watch_last() -> None:
+    broken = [
+        finding("plane 0 t0 1", "switch", 10, 0.9, True),
+        finding("plane 1 t0 2 > t1 3", "link", 40, 0.2, False),
+    ]
+    quiet = record([(40 % 32, 0, 5, 100, 50.0, 2)])
+    rows = harm.ranked(quiet, Answer("mrc", True, tuple(broken), ""))
+    assert [(row.where, row.what) for row in rows[:2]] == [
+        ("plane 1 t0 2 > t1 3", "lossy"),
+        ("plane 0 t0 1", "dead"),
+    ]
+    watched = rows[2:]
+    assert {row.what for row in watched} == {"to watch"}
+    assert "plane 0 t0 1 > t1 5" in {row.where for row in watched}
+    assert all(row.lost == 2 for row in watched)
+    assert harm.title(quiet, rows) == "mrc: 2 places broke, and no queue pair failed"
+    assert harm.title(quiet, watched) == "mrc: nothing broke"
+    assert len(harm.cells(rows)[0]) == len(harm.COLUMNS)
+
+
+# --- the benchmark that asks blindly
+
+
+@pytest.fixture(scope="module")
+def blind() -> dict[str, Any]:
+    return runpy.run_path(str(Path(__file__).parents[2] / "benchmarks/blind.py"))
+
+
+def test_an_answer_is_right_only_at_its_place_and_time(blind: dict[str, Any]) -> None:
+    draw = blind["Draw"](blind["KINDS"].index("one way"))
+    (truth,) = draw.truths
+    it = replace(finding(truth.where, "link", 50, 1.0, True), since_us=truth.since_us + 10)
+    fabric = draw.fabric
+    broken = blind["directed"](fabric, truth.where)
+
+    def word(*findings: Finding, lost: int = 50) -> str:
+        answer = Answer("mrc", True, findings, "")
+        return str(blind["_word"](fabric, truth, broken, answer, lost))
+
+    other = next(fabric.port_name(p) for p in range(fabric.n_ports) if p not in broken)
+    assert word(it) == "right"
+    assert word(replace(it, since_us=truth.since_us - 1)) == "wrong time"
+    assert word(replace(it, since_us=truth.since_us + blind["LATE_US"] + 1)) == "wrong time"
+    assert word(replace(it, where=other, one_of=(truth.where,))) == "one of"
+    assert word(replace(it, where=other)) == "missed"
+    assert word(lost=blind["FEW"]) == "unseen"
+    assert word(lost=blind["FEW"] + 1) == "missed"
+
+
+def test_every_kind_is_drawn_and_can_be_run(blind: dict[str, Any]) -> None:
+    kinds = blind["KINDS"]
+    for seed, kind in enumerate(kinds):
+        draw = blind["Draw"](seed)
+        assert draw.kind == kind
+        assert (not draw.truths) == (kind in blind["HEALTHY"])
+        for truth in draw.truths:
+            assert blind["directed"](draw.fabric, truth.where)
