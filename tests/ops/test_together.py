@@ -59,3 +59,21 @@ def test_ports_of_a_nic_share_its_transceiver() -> None:
 def test_a_switch_is_no_link_of_a_transceiver() -> None:
     switches = [finding(f"plane {k} t1 5") for k in range(4)]
     assert len(told(*switches)) == 4
+
+
+def test_two_that_may_be_one_link_are_that_link() -> None:
+    up = finding("plane 1 t0 0 > t1 3", 100.0, "plane 1 t0 1 < t1 3", "plane 1 t1 3")
+    down = finding("plane 1 t0 3 > t1 3", 100.0, "plane 1 t0 0 < t1 3", "plane 1 t1 3")
+    assert told(up, down) == [("plane 1 t0 0 - t1 3", "link", 20)]
+    later = finding("plane 1 t0 3 > t1 3", 200.0, "plane 1 t0 0 < t1 3")
+    assert len(told(up, later)) == 2
+    # Three next to each other: it may be the switch.
+    third = finding("plane 1 t0 1 > t1 3", 100.0, "plane 1 t0 2 < t1 3", "plane 1 t1 3")
+    (one,) = joined(FABRIC, [up, down, third])
+    assert (one.where, one.one_of) == ("plane 1 t1 3 transceiver 0", ("plane 1 t1 3",))
+
+
+def test_what_one_finding_may_be_counts_as_one_link_of_a_transceiver() -> None:
+    names = [f"plane 1 t0 3 > t1 {i}" for i in (4, 5, 7)]
+    alone = finding(names[0], 100.0, *names[1:])
+    assert told(alone) == [(names[0], "link", 10)]

@@ -81,15 +81,23 @@ def test_paths_that_were_back_before_met_something_else() -> None:
     assert found.since_us == 28.0
 
 
-def test_late_packets_and_trimmed_ones_make_chance_likelier() -> None:
-    some = record(dead(), [(i, 30.0, "false alarm") for i in range(5)], retransmitted=200)
-    bins = some.bins()
-    n_planes_packets = 32 * 8 * 100
+def test_packets_that_proved_to_be_late_make_chance_likelier() -> None:
+    everywhere = [(q, 1, 3, 100, 30.0, 1) for q in range(32)]
+    some = record(everywhere, [(i, 40.0, "false alarm") for i in range(5)])
+    proved = UNPROVEN * 5 / (32 * 8 * 100)
+    assert some.evidence(some.bins()).background == pytest.approx([BACKGROUND + proved] * 32)
+    many = record(everywhere, [(i, 40.0, "false alarm") for i in range(32)])
+    usual = 1 / 800  # no more than most NICs miss
+    assert many.evidence(many.bins()).background == pytest.approx([BACKGROUND + usual] * 32)
+    few = record(dead(), [(i, 40.0, "false alarm") for i in range(8)])
+    assert few.evidence(few.bins()).background == pytest.approx([BACKGROUND] * 8)
+
+
+def test_where_most_packets_are_trimmed_more_may_be_late() -> None:
+    jam = record(dead(), retransmitted=200)
     trimmed = (200 - 4) / (1600 + 200 - 4)
-    expected = BACKGROUND + UNPROVEN * 5 / n_planes_packets + JAMMED * trimmed**2
-    assert some.evidence(bins).background == pytest.approx([expected] * 8)
-    quiet = record(dead())
-    assert quiet.evidence(bins).background == pytest.approx([BACKGROUND] * 8)
+    expected = BACKGROUND + JAMMED * trimmed**2
+    assert jam.evidence(jam.bins()).background == pytest.approx([expected] * 8)
 
 
 def finding(where: str, kind: str, lost: int, rate: float, is_dead: bool) -> Finding:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 BACKGROUND = 1e-5
 # Behind a queue that trims everything so large a part counts as lost, for headers, answers and
 # probes come late or are dropped; where it trims a part, the square of that.
-JAMMED = 0.3
+JAMMED = 0.15
 PACKET_BYTES = 4096
 # Of packets that came late and were taken for lost some prove it: so many more do not.
 UNPROVEN = 2
@@ -81,26 +81,38 @@ class Record:
 
     def _background(self, rows: pl.DataFrame, used: pl.DataFrame) -> npt.NDArray[np.float64]:
         """What may be lost of each path's packets though nothing is broken there."""
-        late = np.maximum(self._late(self.links), self._late(used))
-        plane = rows["ev"].to_numpy() >> self.fabric.ev_plane_shift
-        plane &= (1 << self.fabric.ev_plane_bits) - 1
-        chance = BACKGROUND + UNPROVEN * late[plane] + JAMMED * self.trimmed(rows) ** 2
+        late = np.maximum(self._late(self.paths, self.links), self._late(rows, used))
+        chance = BACKGROUND + late[self._plane(rows)] + JAMMED * self.trimmed(rows) ** 2
         return np.asarray(chance, np.float64)
 
-    def _late(self, used: pl.DataFrame) -> npt.NDArray[np.float64]:
-        """[planes] what share of the packets of some bins proved to be late and not lost."""
+    def _plane(self, rows: pl.DataFrame) -> npt.NDArray[np.int64]:
+        evs = rows["ev"].to_numpy()
+        found = evs >> self.fabric.ev_plane_shift & (1 << self.fabric.ev_plane_bits) - 1
+        return np.asarray(found, np.int64)
+
+    def _late(self, rows: pl.DataFrame, used: pl.DataFrame) -> npt.NDArray[np.float64]:
+        """[planes] what share of the packets of some bins may be late and not lost: some proved to
+        be, and as much as that most NICs miss.
+        """
         import polars as pl
 
-        fabric = self.fabric
-        n = 1 << fabric.ev_plane_bits
+        n = self.fabric.n_planes
         if self.events is None or not len(used):
             return np.zeros(n)
         during = pl.col("t_us").is_between(used["from_us"].min(), used["until_us"].max())
-        evs = self.events.filter(during & (pl.col("event") == "false alarm"))["ev"].to_numpy()
-        alarms = np.bincount(evs >> fabric.ev_plane_shift & n - 1, minlength=n)
-        own = used.filter(pl.col("port") < fabric.n_nics * fabric.n_planes)
-        packets = np.bincount(own["port"].to_numpy() % fabric.n_planes, own["packets"], n)
-        return np.minimum(alarms / np.maximum(packets, 1), LATE_MAX / UNPROVEN)
+        alarms = self.events.filter(during & (pl.col("event") == "false alarm"))
+        late = np.bincount(self._plane(alarms), minlength=n)
+        own = used.filter(pl.col("port") < self.fabric.n_nics * n)
+        size = self.fabric.n_nics * n
+        packets = np.bincount(own["port"].to_numpy(), own["packets"], size).reshape(-1, n)
+        port = rows["src"].to_numpy() * n + self._plane(rows)
+        lost = np.bincount(port, rows["lost"], size).reshape(-1, n)
+        share = np.where(packets > 0, lost / np.maximum(packets, 1), np.nan)
+        sends = (packets > 0).any(axis=0)
+        usual = np.zeros(n)
+        usual[sends] = np.nanmedian(share[:, sends], axis=0)
+        proved = UNPROVEN * late / np.maximum(packets.sum(axis=0), 1)
+        return np.asarray(np.minimum(np.minimum(proved, usual), LATE_MAX), np.float64)
 
     def trimmed(self, rows: pl.DataFrame) -> npt.NDArray[np.float64]:
         """[rows] what share of their queue pairs' packets was trimmed."""

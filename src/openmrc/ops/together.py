@@ -43,7 +43,7 @@ class Finding:
 
 def joined(fabric: Fabric, findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings, those that belong together as one."""
-    return _transceivers(fabric, _both_ways(findings))
+    return _transceivers(fabric, _one_link(_both_ways(findings)))
 
 
 def plain(where: str) -> str:
@@ -74,6 +74,26 @@ def _both_ways(findings: Iterable[Finding]) -> list[Finding]:
     return found
 
 
+def _one_link(findings: list[Finding]) -> list[Finding]:
+    """Two that began at once, each one of several places, and one link that both may be: where
+    each direction carries one queue pair alone, that is how a cut cable looks. With three of them
+    it may be a switch as well.
+    """
+    unsure = [it for it in findings if it.one_of]
+    if len(unsure) != 2 or not _at_once(*unsure):
+        return findings
+    names = [{plain(name) for name in (it.where, *it.one_of) if _is_link(name)} for it in unsure]
+    both = names[0] & names[1]
+    if len(both) != 1:
+        return findings
+    left = [it for it in findings if not it.one_of]
+    return [*left, _sum(unsure, both.pop(), causes.LINK, ())]
+
+
+def _is_link(name: str) -> bool:
+    return " > " in name or " < " in name
+
+
 def _transceivers(fabric: Fabric, findings: list[Finding]) -> list[Finding]:
     left = list(findings)
     found: list[Finding] = []
@@ -86,12 +106,16 @@ def _transceivers(fabric: Fabric, findings: list[Finding]) -> list[Finding]:
         best, links, mine = "", 0, []
         for name, members in shared.items():
             together = [(i, link) for i, link in members if _at_once(left[i], left[members[0][0]])]
-            n = len({link for _, link in together})
+            # Links that one finding may be are one link of them, whichever it is.
+            n = min(len({link for _, link in together}), len({i for i, _ in together}))
             if n > links:
                 best, links, mine = name, n, sorted({i for i, _ in together})
         if links < LINKS_MIN:
             return found + left
-        found.append(_sum([left[i] for i in mine], best, "transceiver", ()))
+        parts = [left[i] for i in mine]
+        devices = [{name for name in it.one_of if not _is_link(name)} for it in parts]
+        one = _sum(parts, best, "transceiver", ())
+        found.append(replace(one, one_of=tuple(sorted(set.intersection(*devices)))))
         left = [finding for i, finding in enumerate(left) if i not in mine]
 
 

@@ -31,6 +31,7 @@ RULES = Rules(alarm=20.0, margin=5.0)
 DEAD_PART = 0.5  # of losses that were probes of paths that carried nothing any more
 BINS_MAX = 64  # looked at one by one
 JAM = 0.2  # of a queue pair's packets trimmed
+MANY = 8  # paths: most of them can tell of another time than the first
 FEW_BEFORE = 0.02  # of a place's paths: they had met something else
 ECHO_RATE = 0.05  # lost at most by a device that others only crowd upon ...
 ECHO_PART = 0.5  # ... while something dead lost more than twice as much
@@ -198,6 +199,8 @@ def _began(events: pl.DataFrame, aside: pl.DataFrame) -> float:
     """
     import polars as pl
 
+    if aside.select("qp", "ev").n_unique() < MANY:
+        return _first(aside)
     usual = float(aside["t_us"].median())  # type: ignore[arg-type]
     over = events.filter(pl.col("event").is_in(["back", "false alarm"]))
     ends = over.group_by("qp", "ev").agg(
