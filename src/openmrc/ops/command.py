@@ -24,7 +24,12 @@ def add_command(commands: Any) -> Any:
         " the run knew, and does not look at the faults that the scenario planned.",
     )
     add = why.add_argument
-    add("results", metavar="DIR", type=Path, help="what mrc run --out has written")
+    add(
+        "results",
+        metavar="DIR",
+        type=Path,
+        help="what mrc run --out has written, or a torch job under OPENMRC_RECORD=DIR",
+    )
     add("--transport", metavar="NAME", help="of several, this one only")
     add("--job", metavar="NAME", help="what it was to this job")
     add("--step", metavar="N", type=int, help="why this step of a training job took so long")
@@ -39,7 +44,7 @@ def add_command(commands: Any) -> Any:
 
 
 def _why(arguments: argparse.Namespace) -> int:
-    from openmrc.ops import harm
+    from openmrc.ops import harm, job
     from openmrc.ops.records import read
     from openmrc.ops.why import why
     from openmrc.tabular import print_table
@@ -49,6 +54,8 @@ def _why(arguments: argparse.Namespace) -> int:
         since_us = 0.0 if arguments.since is None else parse_time(arguments.since) / US
     except InputError as error:
         raise error.at("--since") from None
+    if job.is_one(arguments.results):
+        return _of_job(arguments, since_us / 1e6)
     records = read(arguments.results)
     if arguments.transport is not None:
         names = [record.name for record in records]
@@ -74,4 +81,22 @@ def _why(arguments: argparse.Namespace) -> int:
             print_table(head, harm.COLUMNS, harm.cells(report), sys.stdout)
         else:
             print(head)
+    return 0
+
+
+def _of_job(arguments: argparse.Namespace, since_s: float) -> int:
+    """What the ranks of a torch job wrote."""
+    from openmrc.ops import job
+
+    for option in ("transport", "job", "step"):
+        if getattr(arguments, option) is not None:
+            raise InputError(f"--{option}: the records of a torch job have none")
+    if arguments.report:
+        raise InputError("--report: the records of a torch job have none; the answer tells all")
+    record = job.read(arguments.results)
+    found = job.troubles(record, since_s)
+    if arguments.json:
+        print(json.dumps(job.as_json(record, found), indent=2))
+    else:
+        print(textwrap.fill(job.text(record, found), LINE))
     return 0

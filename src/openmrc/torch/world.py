@@ -25,6 +25,7 @@ from openmrc.say import say
 from openmrc.torch.lines import Lines
 from openmrc.torch.pair import PING, Header, Key, Pair, Told
 from openmrc.torch.progress import Operation, Progress
+from openmrc.torch.record import VERSION, Recorder
 from openmrc.torch.shared import Hall, Store
 from openmrc.torch.wire import Wire, open_wire
 from openmrc.verbs.attributes import QpAttributes, RemoteRegion
@@ -75,6 +76,7 @@ class World:
         self._heard: dict[int, tuple[int, float]] = {}
         self._asked: dict[int, float] = {}
         self._cause: PeerError | None = None  # the first failure: what others are told, too
+        self._recorder = Recorder(ranks[rank])
         try:
             if self.size > 1:
                 self._join(store, timeout_s, told)
@@ -118,6 +120,7 @@ class World:
         for peer in peers:
             fd = self.lines.to[peer].fileno()
             self.progress.watch(fd, partial(self.lines.hear, peer, self._on_end))
+        self._recorder.write("joined", version=VERSION, **self._there())
         if told and self.rank == 0:
             say(
                 f"mrc: {self.size} ranks; {self._words()}; silence of {self.silence_s:g} s ends"
@@ -160,6 +163,19 @@ class World:
             "line": [self.lines.address, self.lines.port],
             "pairs": pairs,
         }
+
+    def _there(self) -> dict[str, Any]:
+        """This rank's host, and of each peer that packets go to its host, queue pair and how many
+        paths on each plane.
+        """
+        peers = {}
+        for peer, pair in self._wired.items():
+            planes: dict[str, int] = {}
+            for ev in pair.qp.evs():
+                planes[str(ev["plane"])] = planes.get(str(ev["plane"]), 0) + 1
+            host = self._who[peer]["host"]
+            peers[str(self.ranks[peer])] = {"host": host, "qp": pair.qp.qp_num, "paths": planes}
+        return {"host": socket.gethostname(), "size": self.size, "peers": peers}
 
     # --- who lives
 
@@ -205,9 +221,18 @@ class World:
         return f"last heard {quiet:.1f} s ago; paths: {', '.join(told) or 'none'}"
 
     def _note_events(self, now: float) -> None:
+        peers = {(id(p.device), p.qp.qp_num): peer for peer, p in self._wired.items()}
         for device in {id(p.device): p.device for p in self._wired.values()}.values():
             for event in device.events(0.0):
                 at = (id(device), event.qp_num, event.ev)
+                peer = peers.get((id(device), event.qp_num))
+                self._recorder.write(
+                    event.kind.name.lower(),
+                    at_us=event.at_us,
+                    peer=None if peer is None else self.ranks[peer],
+                    plane=event.plane,
+                    ev=event.ev,
+                )
                 if event.kind == EventKind.PATH_BAD:
                     self._bad.setdefault(at, now)
                 elif event.kind == EventKind.PATH_REVIVED:
@@ -284,6 +309,10 @@ class World:
     def _release(self) -> None:
         self.closed = True
         self.progress.stop()
+        if self._recorder.writes and self._wired:
+            self._note_events(time.monotonic())
+        self._recorder.write("left", cause=None if self._cause is None else str(self._cause))
+        self._recorder.close()
         if self.wire is not None:
             self.wire.close()
         if self.lines is not None:

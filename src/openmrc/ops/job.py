@@ -1,0 +1,261 @@
+"""What broke while a torch job ran, from what its ranks wrote down (`OPENMRC_RECORD=DIR`).
+
+Ranks know which paths to whom were set aside, on which plane, and when; of switches they know
+nothing here. So places are ends: a port that went down, a host's port of a plane, if all peers lost
+it, a plane, if most hosts did, or else the way from one host to another.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from openmrc.errors import InputError
+
+MOST = 0.5  # of the paths of a way: it was lost, and not single paths
+HOSTS_MIN = 3  # with two, a host's port may be the other one's
+
+
+@dataclass(frozen=True)
+class Outage:
+    """A path that was set aside: from whom to whom, on which plane, since and until when."""
+
+    source: str  # host
+    target: str
+    plane: int
+    path: tuple[int, int, int]  # rank, peer, EV
+    since_s: float
+    until_s: float | None  # None: not back
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A place that paths were set aside for; times in seconds since 1970."""
+
+    where: str
+    since_s: float
+    until_s: float | None
+    paths: int
+    back: int
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the ranks of a job wrote."""
+
+    hosts: dict[int, str]  # by rank
+    ways: dict[tuple[str, str, int], int]  # paths from host to host on a plane
+    outages: tuple[Outage, ...]
+    ports: tuple[Trouble, ...]  # that went down
+    causes: tuple[str, ...]  # why ranks left, if for a failure
+    since_s: float
+    until_s: float
+
+
+def is_one(directory: Path) -> bool:
+    """Whether ranks wrote their records there."""
+    return any(directory.glob("rank-*.jsonl"))
+
+
+def read(directory: Path) -> Job:
+    """Return what the ranks wrote. Raises `InputError` for what is none of it."""
+    lines: list[dict[str, Any]] = []
+    for file in sorted(directory.glob("rank-*.jsonl")):
+        for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            try:
+                line = json.loads(text)
+                line["t"] = float(line["t"])
+                lines.append(line | {"rank": int(line["rank"]), "event": str(line["event"])})
+            except (ValueError, KeyError, TypeError) as error:
+                raise InputError(f"{file}:{number}: is no line of a record ({error!r})") from None
+    try:
+        return _job(lines)
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{directory}: is no record of a job ({error!r})") from None
+
+
+def _job(lines: Sequence[dict[str, Any]]) -> Job:
+    hosts: dict[int, str] = {}
+    ways: dict[tuple[str, str, int], int] = defaultdict(int)
+    for line in lines:
+        if line["event"] == "joined":
+            hosts[line["rank"]] = str(line["host"])
+            for peer, told in line["peers"].items():
+                hosts.setdefault(int(peer), str(told["host"]))
+                for plane, paths in told["paths"].items():
+                    ways[str(line["host"]), str(told["host"]), int(plane)] += int(paths)
+    if not hosts:
+        raise ValueError("nobody joined")
+    times = [line["t"] for line in lines]
+    return Job(
+        hosts,
+        dict(ways),
+        tuple(_outages(lines, hosts)),
+        tuple(_ports(lines, hosts)),
+        tuple(dict.fromkeys(str(x["cause"]) for x in lines if x.get("cause"))),
+        min(times),
+        max(times),
+    )
+
+
+def _when(lines: Iterable[dict[str, Any]]) -> dict[int, float]:
+    """By rank, when its endpoint's clock began. Events are noticed late, and never early."""
+    began: dict[int, float] = {}
+    for line in lines:
+        if "at_us" in line:
+            start_s = line["t"] - float(line["at_us"]) / 1e6
+            began[line["rank"]] = min(began.get(line["rank"], start_s), start_s)
+    return began
+
+
+def _outages(lines: Sequence[dict[str, Any]], hosts: dict[int, str]) -> Iterable[Outage]:
+    began, since = _when(lines), dict[tuple[int, int, int], tuple[int, float]]()
+
+    def outage(path: tuple[int, int, int], until_s: float | None) -> Outage:
+        plane, since_s = since.pop(path)
+        rank, peer, _ = path
+        return Outage(hosts[rank], hosts[peer], plane, path, since_s, until_s)
+
+    for line in lines:
+        if line["event"] not in ("path_bad", "path_revived") or line["peer"] is None:
+            continue
+        path = (line["rank"], int(line["peer"]), int(line["ev"]))
+        at_s = began[line["rank"]] + float(line["at_us"]) / 1e6
+        if line["event"] == "path_bad":
+            since.setdefault(path, (int(line["plane"]), at_s))
+        elif path in since:
+            yield outage(path, at_s)
+    for path in list(since):
+        yield outage(path, None)
+
+
+def _ports(lines: Sequence[dict[str, Any]], hosts: dict[int, str]) -> Iterable[Trouble]:
+    began, since = _when(lines), dict[tuple[str, int], float]()
+    found: dict[tuple[str, int], Trouble] = {}
+    for line in lines:
+        if line["event"] not in ("port_down", "port_up"):
+            continue
+        host, plane = hosts[line["rank"]], int(line["plane"])
+        at_s = began[line["rank"]] + float(line["at_us"]) / 1e6
+        if line["event"] == "port_down":
+            since.setdefault((host, plane), at_s)
+        elif (host, plane) in since:
+            where = f"port {plane} of host {host}"
+            found[host, plane] = Trouble(where, since.pop((host, plane)), at_s, 0, 0)
+    yield from found.values()
+    for (host, plane), at_s in since.items():
+        yield Trouble(f"port {plane} of host {host}", at_s, None, 0, 0)
+
+
+# --- where
+
+
+def troubles(job: Job, since_s: float = 0.0) -> list[Trouble]:
+    """Return the places, those that most paths were set aside for first; only what was still bad
+    so many seconds into the job.
+    """
+    from_s = job.since_s + since_s
+    outages = [it for it in job.outages if it.until_s is None or it.until_s >= from_s]
+    found = [port for port in job.ports if port.until_s is None or port.until_s >= from_s]
+    for plane in sorted({it.plane for it in outages}):
+        found += _of_plane(job, plane, [it for it in outages if it.plane == plane])
+    return sorted(found, key=lambda it: (-it.paths, it.since_s, it.where))
+
+
+def _of_plane(job: Job, plane: int, outages: list[Outage]) -> list[Trouble]:
+    ways = {(a, b): n for (a, b, p), n in job.ways.items() if p == plane}
+    lost = defaultdict(set)
+    for it in outages:
+        lost[it.source, it.target].add(it.path)
+    dead = {way for way, paths in lost.items() if len(paths) > MOST * ways.get(way, len(paths))}
+    hosts = sorted({host for way in ways for host in way})
+    of_host = {host: {way for way in ways if host in way} for host in hosts}
+    bad = [host for host in hosts if of_host[host] <= dead]
+    found, left = [], list(outages)
+    if len(hosts) >= HOSTS_MIN and len(bad) > MOST * len(hosts):
+        return [_trouble(f"plane {plane}", left)]
+    for host in bad if len(hosts) >= HOSTS_MIN else ():
+        mine = [it for it in left if host in (it.source, it.target)]
+        found.append(_trouble(f"host {host} on plane {plane}", mine))
+        left = [it for it in left if it not in mine]
+    by_way: dict[tuple[str, str], list[Outage]] = defaultdict(list)
+    for it in left:
+        by_way[it.source, it.target].append(it)
+    for (source, target), mine in sorted(by_way.items()):
+        back = by_way.get((target, source))
+        if back is None:
+            found.append(_trouble(f"the way from {source} to {target} on plane {plane}", mine))
+        elif source < target:
+            where = f"the way between {source} and {target} on plane {plane}"
+            found.append(_trouble(where, mine + back))
+    return found
+
+
+def _trouble(where: str, outages: Sequence[Outage]) -> Trouble:
+    paths = {it.path for it in outages}
+    gone = {it.path for it in outages if it.until_s is None}
+    ends = [it.until_s for it in outages if it.until_s is not None]
+    until_s = None if gone else max(ends)
+    since_s = min(it.since_s for it in outages)
+    return Trouble(where, since_s, until_s, len(paths), len(paths - gone))
+
+
+# --- in words
+
+
+def text(job: Job, found: Sequence[Trouble]) -> str:
+    """The paragraph of `mrc why`."""
+    n_hosts = len(set(job.hosts.values()))
+    said = [
+        f"A job of {len(job.hosts)} ranks on {n_hosts} host{'s' * (n_hosts > 1)} ran for"
+        f" {job.until_s - job.since_s:.1f} s from {_clock(job.since_s)} on."
+    ]
+    said += [_sentence(job, it) for it in found]
+    if not found and not job.ways:
+        said.append("Its ranks share memory: no packet was sent.")
+    elif not found:
+        said.append("Nothing broke: no path was set aside.")
+    said += [f"It failed: {cause}." for cause in job.causes[:1]]
+    if found and not job.causes:
+        said.append("No rank failed.")
+    return " ".join(said)
+
+
+def _sentence(job: Job, it: Trouble) -> str:
+    what = f"{it.where[0].upper()}{it.where[1:]}"
+    since = f"{_clock(it.since_s)} ({it.since_s - job.since_s:.1f} s into it)"
+    if not it.paths:
+        return f"{what} was down from {since} {_until(it.until_s)}."
+    paths = f"{it.paths:,} path{'s were' if it.paths != 1 else ' was'} set aside"
+    if it.until_s is not None:
+        after = f"and {'all are' if it.paths != 1 else 'it is'} back since {_clock(it.until_s)}"
+    else:
+        after = f"and {it.back or 'none'} {'are' if it.back > 1 else 'is'} back"
+    return f"{what}: {paths} from {since} on, {after}."
+
+
+def _until(until_s: float | None) -> str:
+    return "on" if until_s is None else f"to {_clock(until_s)}"
+
+
+def _clock(at_s: float) -> str:
+    return time.strftime("%H:%M:%S", time.gmtime(at_s)) + f".{int(at_s * 10) % 10} UTC"
+
+
+def as_json(job: Job, found: Sequence[Trouble]) -> dict[str, Any]:
+    """The object that `mrc why --json` prints."""
+    return {
+        "ranks": len(job.hosts),
+        "hosts": sorted(set(job.hosts.values())),
+        "since_s": job.since_s,
+        "until_s": job.until_s,
+        "nothing_broke": not found and not job.causes,
+        "findings": [asdict(it) for it in found],
+        "failed": list(job.causes),
+        "text": text(job, found),
+    }
