@@ -15,7 +15,7 @@ from openmrc.fabric import multiplane
 from openmrc.ops import harm
 from openmrc.ops.records import BACKGROUND, JAMMED, UNPROVEN, Record
 from openmrc.ops.together import Finding
-from openmrc.ops.why import Answer, why
+from openmrc.ops.why import Answer, _without_echoes, why
 
 FABRIC = multiplane(64, 2, 100 * 10**9, 8, 8, 0, 0)
 SUMMARY = {"sim_time_us": 400.0, "qp_errors": [], "packets": {"trimmed": 0, "data": 10_000}}
@@ -98,6 +98,19 @@ def test_where_most_packets_are_trimmed_more_may_be_late() -> None:
     trimmed = (200 - 4) / (1600 + 200 - 4)
     expected = BACKGROUND + JAMMED * trimmed**2
     assert jam.evidence(jam.bins()).background == pytest.approx([expected] * 8)
+
+
+def test_a_switch_that_lost_a_little_is_an_echo_of_something_dead_or_of_what_was_late() -> None:
+    quiet = record(dead())
+    gray = finding("plane 0 t0 1", "switch", 80, 0.01, False)
+    worst = finding("plane 1 t0 2 > t1 3", "link", 200, 1.0, True)
+    assert _without_echoes(quiet, [gray]) == [gray]
+    assert _without_echoes(quiet, [gray, worst]) == [worst]
+    assert _without_echoes(quiet, [gray, replace(worst, lost=150)])[0] == gray
+    assert _without_echoes(quiet, [replace(gray, rate=0.5), worst])[0].rate == 0.5
+    late = record(dead(), [(i % 8, 40.0 + i, "false alarm") for i in range(20)])
+    assert _without_echoes(late, [gray]) == []
+    assert _without_echoes(late, [replace(gray, lost=81)]) != []
 
 
 def finding(where: str, kind: str, lost: int, rate: float, is_dead: bool) -> Finding:

@@ -32,8 +32,7 @@ def summed(rank: int, size: int) -> float:
 
 
 def test_ranks_write_who_they_were_and_which_port_was_down(tmp_path: Path) -> None:
-    env = {"OPENMRC_SHARED_MEMORY": "0", "OPENMRC_RECORD": str(tmp_path)}
-    assert run(2, summed, **env) == [8.0, 8.0]
+    assert run(2, summed, OPENMRC_RECORD=str(tmp_path)) == [8.0, 8.0]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["rank-0.jsonl", "rank-1.jsonl"]
     lines = [json.loads(line) for line in (tmp_path / "rank-0.jsonl").read_text().splitlines()]
     assert (lines[0]["event"], lines[-1]["event"]) == ("joined", "left")

@@ -34,6 +34,7 @@ JAM = 0.2  # of a queue pair's packets trimmed
 MANY = 8  # paths: most of them can tell of another time than the first
 FEW_BEFORE = 0.02  # of a place's paths: they had met something else
 ECHO_RATE = 0.05  # lost at most by a device that others only crowd upon ...
+LATE_TIMES = 4  # it loses more than so many times what proved to be late
 ECHO_PART = 0.5  # ... while something dead lost more than twice as much
 OTHERS_MAX = 3  # of "one of these" in a sentence
 TOLD_MAX = 4  # places in the paragraph; --json has all
@@ -76,7 +77,9 @@ def why(
     qps = None if job is None else set(flows["qp"].to_list())
     seen = Record(**{**vars(record), "paths": rows})
     told = (_told(seen, verdict, mine, qps) for verdict, mine in _verdicts(seen))
-    findings = tuple(sorted(_without_echoes(together.joined(record.fabric, told)), key=_harm))
+    findings = tuple(
+        sorted(_without_echoes(record, together.joined(record.fabric, told)), key=_harm)
+    )
     return Answer(
         record.name, True, findings, f"{opening} {_words(record, seen, findings, job, flows)}"
     )
@@ -112,17 +115,20 @@ def _verdicts(record: Record) -> list[tuple[Verdict, npt.NDArray[np.bool_]]]:
     return told
 
 
-def _without_echoes(findings: Sequence[Finding]) -> list[Finding]:
-    """Without devices that lost a little beside something dead that lost much: its traffic went
-    elsewhere, and crowds there.
+def _without_echoes(record: Record, findings: Sequence[Finding]) -> list[Finding]:
+    """Without devices that lost a little where something dead lost much, for its traffic went
+    elsewhere and crowds there; or where many packets proved to be late and not lost.
     """
+    import polars as pl
+
     most = max((it.lost for it in findings if it.dead and not it.one_of), default=0)
+    assert record.events is not None
+    late = len(record.events.filter(pl.col("event") == "false alarm"))
+    enough = max(ECHO_PART * most, LATE_TIMES * late)
     return [
         it
         for it in findings
-        if it.kind not in (causes.SWITCH, causes.NIC)
-        or it.rate > ECHO_RATE
-        or it.lost > ECHO_PART * most
+        if it.kind not in (causes.SWITCH, causes.NIC) or it.rate > ECHO_RATE or it.lost > enough
     ]
 
 
