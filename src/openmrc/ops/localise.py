@@ -399,8 +399,11 @@ class _Case:
         """The rows that each suspect is on."""
         flat = self.places.T.ravel()
         there = np.flatnonzero(flat >= 0)
-        order = np.argsort(flat[there], kind="stable")
-        ends = np.cumsum(np.bincount(flat[there], minlength=len(self.suspects)))
+        who = flat[there]
+        # Two bytes are sorted by counting.
+        few = len(self.suspects) <= np.iinfo(np.int16).max
+        order = np.argsort(who.astype(np.int16) if few else who, kind="stable")
+        ends = np.cumsum(np.bincount(who, minlength=len(self.suspects)))
         return np.split(there[order] % len(self.lost), ends[:-1])
 
     def _weigh_rivals(self) -> None:
