@@ -26,6 +26,7 @@ from openmrc.conform import command as conformance
 from openmrc.errors import InputError, OpenMrcError, OutputError
 from openmrc.ops import command as operators
 from openmrc.ops.export import command as exporting
+from openmrc.ops.mapper import command as mapping
 from openmrc.ops.telemetry import command as telemetry
 from openmrc.paper import command as paper
 from openmrc.perf import command as perf
@@ -210,6 +211,7 @@ def _parser() -> _Parser:
     of_policy = policy.add_command(commands)
     of_plan = planning.add_command(commands)
     exporting.add_command(commands)
+    mapping.add_command(commands)
     telemetry.add_command(commands)
     capi.add_command(commands)
     of_why = operators.add_command(commands)

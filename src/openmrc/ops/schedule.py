@@ -42,6 +42,7 @@ TURNS = 16  # periods after which partners come again
 PERIOD_PS = 1 * MS
 COVERAGE = 10  # of each directed link, in a period
 BURST_MAX = 100  # probes of one suspect link in a period
+FEW_LOOPS = 4  # different loops over two T1s that cross one link, too few to tell it apart
 LOAD_MAX = 0.001  # share of a link's rate that probes may take
 PAYLOAD_BYTES = 16  # agent, plane, period, number
 # On the wire: one carrier, no segment routing header.
@@ -139,20 +140,20 @@ class Schedule:
         other = (uplink + 1 + i % max(n_up - 1, 1)) % n_up
         found = np.full((n, HOPS_MAX), -1, np.int32)
         found[:, 0] = own
-        if n_t0s == 1:
-            found[:, 1], found[:, 2], found[:, 3] = (
-                upward,
-                fabric.port_reverse[upward],
-                fabric.port_reverse[own],
-            )
-            return found
-        far = (t0 + 1 + (3 * i) % (n_t0s - 1)) % n_t0s
-        out, home = (uplink, other) if is_up else (other, uplink)
-        found[:, 1] = self._up[plane, t0, out]
-        found[:, 2] = fabric.port_reverse[self._up[plane, far, out]]
-        found[:, 3] = self._up[plane, far, home]
-        found[:, 4] = fabric.port_reverse[self._up[plane, t0, home]]
-        found[:, 5] = fabric.port_reverse[own]
+        if n_t0s > 1:
+            far = (t0 + 1 + (3 * i) % (n_t0s - 1)) % n_t0s
+            out, home = (uplink, other) if is_up else (other, uplink)
+            found[:, 1] = self._up[plane, t0, out]
+            found[:, 2] = fabric.port_reverse[self._up[plane, far, out]]
+            found[:, 3] = self._up[plane, far, home]
+            found[:, 4] = fabric.port_reverse[self._up[plane, t0, home]]
+            found[:, 5] = fabric.port_reverse[own]
+            if (n_t0s - 1) * (n_up - 1) >= FEW_LOOPS:
+                return found
+        # Where loops over two T1s hardly differ from each other, every other one has one T1.
+        one = np.flatnonzero(i % 2) if n_t0s > 1 else np.arange(n)
+        found[one, 1], found[one, 2] = upward, fabric.port_reverse[upward]
+        found[one, 3], found[one, 4:] = fabric.port_reverse[own[one]], -1
         return found
 
     @cached_property

@@ -243,6 +243,11 @@ class Line:
             raise ExchangeError("the peer does not speak this exchange")
         return message
 
+    def receive_patiently(self) -> dict[str, Any]:
+        """Receive one message, however long it takes to come."""
+        self._socket.settimeout(None)
+        return self.receive()
+
     def authenticate(self, secret: bytes, role: str) -> None:
         """Prove and be proven that both know the secret: HMAC-SHA256 over role and both nonces."""
         mine = secrets.token_hex(NONCE_BYTES)

@@ -1,0 +1,425 @@
+"""What the controller makes of the agents' reports: the places that lose probes, by name.
+
+No clock, no socket: it is told the time and what was reported, and answers with bursts to order
+and with what it has found. Losses are judged (`ops.localise`) as soon as they are told, in the
+last `WINDOW_PERIODS` periods together with the bursts of that time, and twice a second in the last
+second and the last ten, where a place that loses one packet in a thousand shows.
+
+What cannot be told from something else is not named; its links are probed in a burst. A place is
+over when it has lost nothing for a while in which it should have.
+
+An agent that says nothing for `STALE_PS` is counted as silent: what it would have sent, and what
+others would have sent to it one way, is no evidence of anything.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from openmrc.ops import causes, evidence
+from openmrc.ops.evidence import Evidence
+from openmrc.ops.localise import Verdict, localise, suspected
+from openmrc.ops.mapper.agent import BurstReport, Loss, Report
+from openmrc.ops.schedule import BURST_MAX, HOPS_MAX, ONE_WAY, TURNS, Schedule
+from openmrc.units import MS, S
+
+WINDOW_PERIODS = 5
+LONG_PS = (1 * S, 10 * S)
+LOOK_PS = S // 2  # between two looks at the long windows
+STALE_PS = 3 * S  # without a word: three missed ones
+BURSTS_AT_ONCE = 8  # links of which each may take a burst in one period
+BURST_WAIT_PS = 100 * MS  # for agents to say what they know of it
+OVER_PERIODS = 25  # without a loss, where some should have been
+OVER_LOSSES = 10.0
+KEPT_MAX = 1 << 18  # losses in memory
+
+
+class Order(NamedTuple):
+    """A burst that all agents are to take part in."""
+
+    burst: int
+    port: int
+    n: int
+
+
+class Count(NamedTuple):
+    """To all agents: say what you received of this burst."""
+
+    burst: int
+
+
+@dataclass
+class Place:
+    """A place that loses probes, or lost some."""
+
+    where: str
+    kind: str
+    cause: int
+    since_ps: int
+    last_ps: int  # of its last loss
+    named_ps: int  # when it was found
+    rate: float
+    lost: int
+    crossed: int
+    nats: float
+    until_ps: int | None = None  # None: it still loses
+    withdrawn: bool = False  # what came later blames another
+
+
+@dataclass
+class _Burst:
+    port: int
+    asked_ps: int
+    senders: set[int]
+    receivers: set[int]
+    sent: set[int] = field(default_factory=set)  # agents that said so
+    counted: set[int] = field(default_factory=set)
+    lost: set[int] = field(default_factory=set)  # rows
+    heard: set[int] = field(default_factory=set)
+    counting: bool = False
+
+
+class Said(NamedTuple):
+    """What is to be done after a word: bursts to order and to count, places that are new or
+    changed.
+    """
+
+    orders: list[Order | Count]
+    changed: list[Place]
+
+
+class Collector:
+    """All agents' reports of one fabric."""
+
+    def __init__(self, schedule: Schedule, now_ps: int) -> None:
+        self.schedule = schedule
+        self.places: dict[int, Place] = {}  # that lose now, by cause
+        self.heard_ps: dict[int, int] = {}  # by NIC: its last word
+        self.began_ps: dict[int, int] = {}
+        self._losses: deque[tuple[int, Loss]] = deque()  # when it was lost
+        self._bursts: dict[int, _Burst] = {}
+        self._results: deque[tuple[int, Evidence]] = deque()
+        self._burst_ps: dict[int, int] = {}  # by port
+        self._routes: dict[tuple[int, int], np.ndarray] = {}
+        self._next_burst = 1
+        self._looked_ps = now_ps
+        self.news = False  # something that nobody has judged yet
+        self._of_missing: tuple[frozenset[int], np.ndarray] | None = None
+        self._crossed = np.concatenate(schedule.crossed)
+
+    # --- what is told
+
+    def join(self, now_ps: int, nic: int) -> None:
+        """An agent begins."""
+        self.began_ps[nic] = self.heard_ps[nic] = now_ps
+
+    def leave(self, nic: int) -> None:
+        """An agent is gone: its connection closed."""
+        self.heard_ps.pop(nic, None)
+        self.began_ps.pop(nic, None)
+
+    def hear(self, now_ps: int, nic: int, report: Report) -> list[Order | Count]:
+        """Take a report of an agent that has joined; what follows from it, `tick` says."""
+        self.heard_ps[nic] = now_ps
+        if report.lost:
+            # By the agent's own clock only how long ago it was: clocks of hosts differ.
+            at_ps = [now_ps - max(report.at_ps - one.at_ps, 0) for one in report.lost]
+            self._losses.extend(zip(at_ps, report.lost, strict=True))
+            self.news |= self._unexplained(at_ps, report.lost)
+        while len(self._losses) > KEPT_MAX:
+            self._losses.popleft()
+        self._take_back(report.late)
+        return [each for burst in report.bursts for each in self._hear_burst(now_ps, nic, burst)]
+
+    def counted(self, now_ps: int, nic: int, burst: BurstReport) -> None:
+        """Take what an agent received of a burst."""
+        one = self._bursts.get(burst.burst)
+        if one is not None and nic in one.receivers:
+            one.counted.add(nic)
+            one.heard |= set(burst.heard)
+            self._finish(now_ps, burst.burst, False)
+
+    def tick(self, now_ps: int) -> Said:
+        """To be called when something was heard, and some ten times a second: judge what is new,
+        look at the long windows, end what is over.
+        """
+        for number, burst in list(self._bursts.items()):
+            if now_ps - burst.asked_ps > BURST_WAIT_PS:
+                self._finish(now_ps, number, True)
+        self._forget(now_ps)
+        orders: list[Order] = []
+        changed = self._over(now_ps)
+        if self.news:
+            self.news = False
+            window_ps = WINDOW_PERIODS * self.schedule.period_ps
+            found, seen, verdicts = self._judge(now_ps, window_ps)
+            changed += found
+            ports = suspected(self.schedule.fabric, seen, verdicts).tolist()
+            orders = self._order(now_ps, ports)
+        if now_ps - self._looked_ps >= LOOK_PS and self._losses:
+            self._looked_ps = now_ps
+            for window_ps in LONG_PS:
+                if now_ps - min(self.began_ps.values(), default=now_ps) >= window_ps // 2:
+                    changed += self._judge(now_ps, window_ps)[0]
+        return Said([*orders], changed)
+
+    def silent(self, now_ps: int) -> list[int]:
+        """Return the NICs whose agents said nothing for long, or never joined."""
+        nics = range(self.schedule.fabric.n_nics)
+        return [nic for nic in nics if now_ps - self.heard_ps.get(nic, -STALE_PS) >= STALE_PS]
+
+    # --- judging
+
+    def _unexplained(self, at_ps: Sequence[int], losses: Sequence[Loss]) -> bool:
+        """Whether some of these crossed none of the places that are known to lose probes."""
+        if not self.places:
+            return True
+        fabric = self.schedule.fabric
+        known = np.zeros(fabric.n_ports + 1, np.bool_)
+        for cause, place in self.places.items():
+            mine = known.copy()
+            mine[:] = False
+            mine[causes.links_of(fabric, cause)] = True
+            hits = [i for i, one in enumerate(losses) if mine[self._route(one)].any()]
+            place.last_ps = max([place.last_ps, *(at_ps[i] for i in hits)])
+            known |= mine
+        return not all(known[self._route(one)].any() for one in losses)
+
+    def _route(self, loss: Loss) -> np.ndarray:
+        """The directed ports of a probe; -1, the last of any array, behind them."""
+        key = (loss.turn, loss.number)
+        if key not in self._routes:
+            if len(self._routes) > KEPT_MAX:
+                self._routes.clear()
+            self._routes[key] = self.schedule.routes(loss.turn, [loss.number])[0]
+        return self._routes[key]
+
+    def _judge(self, now_ps: int, window_ps: int) -> tuple[list[Place], Evidence, list[Verdict]]:
+        seen = self.evidence(now_ps, window_ps)
+        verdicts = localise(self.schedule.fabric, seen)
+        # A device of which two links were cut in a long window looks like one that loses a part.
+        short = window_ps == WINDOW_PERIODS * self.schedule.period_ps
+        sure = [one for one in verdicts if one.is_sure and (short or one.kind == causes.LINK)]
+        changed = [place for one in sure if (place := self._name(now_ps, one)) is not None]
+        return changed, seen, verdicts
+
+    def _name(self, now_ps: int, verdict: Verdict) -> Place | None:
+        last_ps = now_ps if verdict.until_ps is None else verdict.until_ps
+        place = self.places.get(verdict.cause)
+        if place is None:
+            where = causes.name(self.schedule.fabric, verdict.cause)
+            if self._is_within(verdict.cause) or not self._has_two_witnesses(verdict):
+                return None
+            place = self.places[verdict.cause] = Place(
+                where, verdict.kind, verdict.cause, verdict.since_ps, last_ps, now_ps,
+                verdict.rate, verdict.lost, verdict.crossed, verdict.nats,
+            )  # fmt: skip
+            self._withdraw_links_of(verdict.cause, now_ps)
+            return place
+        place.last_ps = max(place.last_ps, last_ps)
+        if verdict.crossed >= place.crossed:
+            place.rate, place.crossed = verdict.rate, verdict.crossed
+            place.lost, place.nats = verdict.lost, verdict.nats
+        return None
+
+    def _has_two_witnesses(self, verdict: Verdict) -> bool:
+        """Whether more than one agent at one instant saw it lose: else the host may be to blame."""
+        per_nic = self.schedule.per_port * self.schedule.fabric.n_planes
+        seen = set()
+        for at_ps, loss in self._losses:
+            if at_ps >= verdict.since_ps and self._crosses(loss, verdict.cause):
+                seen.add((loss.number // per_nic, loss.at_ps))
+                if len(seen) > 1:
+                    return True
+        fabric = self.schedule.fabric
+        return any(
+            (causes.of_routes(fabric, result.routes) == verdict.cause).any()
+            for at_ps, result in self._results
+            if at_ps >= verdict.since_ps
+        )
+
+    def _crosses(self, loss: Loss, cause: int) -> bool:
+        fabric, route = self.schedule.fabric, self._route(loss)
+        if cause < fabric.n_ports:
+            return bool((route == cause).any())
+        return bool((causes.of_routes(fabric, route[None]) == cause).any())
+
+    def _is_within(self, cause: int) -> bool:
+        """Whether a device that is named already loses all that crosses this link."""
+        fabric = self.schedule.fabric
+        return cause < fabric.n_ports and any(
+            place.kind != causes.LINK and place.rate > 0.9 and cause in causes.links_of(fabric, own)
+            for own, place in self.places.items()
+        )
+
+    def _withdraw_links_of(self, cause: int, now_ps: int) -> None:
+        """A device that loses all explains those of its links that were named first."""
+        fabric = self.schedule.fabric
+        if cause < fabric.n_ports or self.places[cause].rate <= 0.9:
+            return
+        for link in causes.links_of(fabric, cause).tolist():
+            place = self.places.pop(link, None)
+            if place is not None:
+                place.until_ps, place.withdrawn = now_ps, True
+
+    def _over(self, now_ps: int) -> list[Place]:
+        """Places that have lost nothing for so long that they should have."""
+        found = []
+        for cause, place in list(self.places.items()):
+            quiet = (now_ps - place.last_ps) / self.schedule.period_ps
+            expected = quiet * float(self._crossed[cause]) * place.rate
+            if quiet >= OVER_PERIODS and expected >= OVER_LOSSES:
+                place.until_ps = place.last_ps
+                del self.places[cause]
+                self._settle(place)
+                found.append(place)
+        return found
+
+    def _settle(self, place: Place) -> None:
+        """What a place lost is explained when it is over: it is evidence of nothing new."""
+        kept: deque[tuple[int, Loss]] = deque()
+        for at_ps, loss in self._losses:
+            if at_ps > place.last_ps or not self._crosses(loss, place.cause):
+                kept.append((at_ps, loss))
+        self._losses = kept
+        self._results = deque(one for one in self._results if one[0] > place.last_ps)
+
+    def evidence(self, now_ps: int, window_ps: int) -> Evidence:
+        """Return what was seen in the last `window_ps`, with the bursts of that time."""
+        schedule, from_ps = self.schedule, now_ps - window_ps
+        # What crossed links before anything was lost would only hide how bad they are now.
+        known = [at_ps for at_ps, _ in self._losses if at_ps >= from_ps]
+        from_ps = max(from_ps, min(known, default=from_ps) - 1)
+        grouped: dict[tuple[int, int], list[int]] = {}
+        for at_ps, loss in self._losses:
+            if at_ps >= from_ps:
+                grouped.setdefault((loss.turn, loss.number), []).append(at_ps)
+        keys = sorted(grouped)
+        turns = np.array([turn for turn, _ in keys], np.int64)
+        numbers = np.array([number for _, number in keys], np.int64)
+        routes = np.full((len(keys), HOPS_MAX), -1, np.int32)
+        for turn in np.unique(turns).tolist():
+            these = np.flatnonzero(turns == turn)
+            routes[these] = schedule.routes(turn, numbers[these])
+        lost = np.array([len(grouped[key]) for key in keys], np.int64)
+        first = np.array([min(grouped[key]) for key in keys], np.int64)
+        last = np.array([max(grouped[key]) for key in keys], np.int64)
+        periods = (now_ps - from_ps) / schedule.period_ps
+        crossed = np.maximum(self._crossed - self._missing(now_ps), 0) * periods
+        crossed = np.ceil(crossed).astype(np.int64)
+        sent = np.maximum(lost, round(periods / TURNS))
+        probes = evidence.of_lossy(routes, sent, lost, first, last, crossed, from_ps, now_ps)
+        bursts = [one for at_ps, one in self._results if at_ps >= from_ps]
+        return evidence.joined([probes, *bursts])
+
+    def _missing(self, now_ps: int) -> np.ndarray:
+        """[causes] crossings of a period that silent agents do not send or do not count."""
+        silent = frozenset(self.silent(now_ps))
+        if self._of_missing is None or self._of_missing[0] != silent:
+            self._of_missing = (silent, self._crossings_of(silent))
+        return self._of_missing[1]
+
+    def _crossings_of(self, nics: Iterable[int]) -> np.ndarray:
+        schedule = self.schedule
+        found = np.zeros(causes.count(schedule.fabric))
+        gone = sorted(nics)
+        if not gone:
+            return found
+        fabric = schedule.fabric
+        numbers = np.arange(schedule.n_probes)
+        sender = numbers // (schedule.per_port * fabric.n_planes)
+        own = np.isin(sender, gone)
+        for turn in range(TURNS):
+            routes = schedule.routes(turn)
+            one_way = schedule.kinds(turn, numbers) == ONE_WAY
+            deaf = one_way & np.isin(fabric.port_peer_nic[routes[:, 1]], gone)
+            for column in causes.of_routes(fabric, routes[own | deaf]):
+                found += np.bincount(column[column >= 0], minlength=len(found))
+        return found / TURNS
+
+    # --- bursts
+
+    def _order(self, now_ps: int, ports: Sequence[int]) -> list[Order]:
+        found: list[Order] = []
+        fabric, period_ps = self.schedule.fabric, self.schedule.period_ps
+        lately = [at_ps for at_ps in self._burst_ps.values() if now_ps - at_ps < period_ps]
+        for port in ports:
+            if len(lately) + len(found) >= BURSTS_AT_ONCE:
+                break
+            if now_ps - self._burst_ps.get(port, -S) < 2 * period_ps or port in self.places:
+                continue
+            number, self._next_burst = self._next_burst, self._next_burst + 1
+            routes = self.schedule.burst(port, BURST_MAX, number % TURNS)
+            last = routes[np.arange(len(routes)), (routes >= 0).sum(axis=1) - 1]
+            src, dst = fabric.port_nic[routes[:, 0]], fabric.port_peer_nic[last]
+            there = set(self.heard_ps)
+            self._bursts[number] = _Burst(
+                port,
+                now_ps,
+                set(src.tolist()) & there,
+                set(dst[dst != src].tolist()) & there,
+            )
+            self._burst_ps[port] = now_ps
+            found.append(Order(number, port, BURST_MAX))
+        return found
+
+    def _hear_burst(self, now_ps: int, nic: int, said: BurstReport) -> list[Count]:
+        """The receivers are asked only now: what was not sent yet is not lost."""
+        burst = self._bursts.get(said.burst)
+        if burst is None or nic not in burst.senders:
+            return []
+        burst.sent.add(nic)
+        burst.lost |= set(said.lost)
+        if burst.sent != burst.senders:
+            return []
+        if burst.receivers and not burst.counting:
+            burst.counting = True
+            return [Count(said.burst)]
+        self._finish(now_ps, said.burst, False)
+        return []
+
+    def _finish(self, now_ps: int, number: int, late: bool) -> None:
+        burst = self._bursts[number]
+        if not late and (burst.counted != burst.receivers or burst.sent != burst.senders):
+            return
+        del self._bursts[number]
+        fabric = self.schedule.fabric
+        routes = self.schedule.burst(burst.port, BURST_MAX, number % TURNS)
+        last = routes[np.arange(len(routes)), (routes >= 0).sum(axis=1) - 1]
+        src, dst = fabric.port_nic[routes[:, 0]], fabric.port_peer_nic[last]
+        rows = np.arange(len(routes))
+        known = np.isin(src, list(burst.sent)) & ((src == dst) | np.isin(dst, list(burst.counted)))
+        lost = np.where(
+            src == dst, np.isin(rows, list(burst.lost)), ~np.isin(rows, list(burst.heard))
+        )
+        result = evidence.of_burst(
+            fabric, routes[known], lost[known].astype(np.int64), burst.asked_ps, now_ps
+        )
+        self._results.append((now_ps, result))
+        self.news |= bool(lost[known].any())
+
+    # --- memory
+
+    def _take_back(self, late: Sequence[Loss]) -> None:
+        if not late:
+            return
+        back = Counter(late)
+        kept: deque[tuple[int, Loss]] = deque()
+        for at_ps, loss in self._losses:
+            if back[loss]:
+                back[loss] -= 1
+            else:
+                kept.append((at_ps, loss))
+        self._losses = kept
+
+    def _forget(self, now_ps: int) -> None:
+        longest = max(*LONG_PS, WINDOW_PERIODS * self.schedule.period_ps)
+        while self._losses and self._losses[0][0] < now_ps - longest:
+            self._losses.popleft()
+        while self._results and self._results[0][0] < now_ps - longest:
+            self._results.popleft()

@@ -1,0 +1,201 @@
+"""`mrc mapper`, an agent on this host, and `mrc controller`, who hears all of them."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from openmrc.errors import InputError
+from openmrc.say import say
+
+if TYPE_CHECKING:
+    from openmrc.fabric.model import Fabric
+    from openmrc.ops.schedule import Schedule
+
+PORT, HTTP_PORT = 4790, 4780  # of the controller
+SECRET = "OPENMRC_SECRET"
+
+
+def add_command(commands: Any) -> list[Any]:
+    """Add `mapper` and `controller` to the parser; returns both."""
+    mapper = commands.add_parser(
+        "mapper",
+        help="probe every link of a fabric from this host",
+        description="An agent: it sends probes that switches turn round, and reports those that"
+        " are lost to a controller, or without one as lines of JSON.",
+    )
+    add = mapper.add_argument
+    add("--host", metavar="FILE", help="the host file (default: OPENMRC_HOST)")
+    add("--controller", metavar="ADDRESS[:PORT]", help="who hears the reports")
+    add("--for", metavar="TIME", dest="duration", help="stop after this time")
+    _add_schedule(mapper)
+    mapper.set_defaults(run=_mapper)
+
+    controller = commands.add_parser(
+        "controller",
+        help="hear the mapper's agents: what is broken, a denylist, a history",
+        description="Names the links that lose probes, keeps their history, and advises: a"
+        " denylist, and which nodes are fit for a job. What it knows is served over HTTP.",
+    )
+    add = controller.add_argument
+    add("scenario", metavar="SCENARIO.toml", help="its [fabric] is the agents'")
+    add("--listen", metavar="ADDRESS", default="", help="default: all")
+    add("--port", metavar="N", type=int, default=PORT, help=f"for agents (default: {PORT})")
+    words = f"for HTTP (default: {HTTP_PORT})"
+    add("--http-port", metavar="N", type=int, default=HTTP_PORT, help=words)
+    add("--history", metavar="FILE", default=":memory:", help="an SQLite file to keep it in")
+    words = f"a file with the job's secret in hex (default: {SECRET})"
+    add("--secret", metavar="FILE", type=Path, help=words)
+    add("--cert", metavar="FILE", type=Path, help="certificate and key (PEM): HTTPS")
+    add("--set", metavar="KEY=VALUE", action="append", default=[], help="as for mrc run")
+    _add_schedule(controller)
+    controller.set_defaults(run=_controller)
+    return [mapper, controller]
+
+
+def _add_schedule(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--period", metavar="TIME", default="1ms", help="in which each link is probed (1ms)")
+    words = "of a link's rate that probes may take; the period grows to stay below (0.1%%)"
+    add("--load", metavar="PERCENT", default="0.1%", help=words)
+    words = "probes across each directed link in a period (10)"
+    add("--crossings", metavar="N", type=int, default=10, help=words)
+
+
+def schedule_of(arguments: argparse.Namespace, fabric: Fabric) -> Schedule:
+    """Return the schedule that the options ask for."""
+    from openmrc.ops.schedule import make
+    from openmrc.units import parse_time
+
+    text = str(arguments.load)
+    try:
+        load = float(text.removesuffix("%")) / 100
+    except ValueError:
+        raise InputError(f"--load {text}: a share such as 0.1% is accepted") from None
+    if not text.endswith("%"):
+        raise InputError(f"--load {text}: a share such as 0.1% is accepted")
+    try:
+        period_ps = parse_time(arguments.period)
+    except InputError as error:
+        raise error.at("--period") from None
+    return make(fabric, arguments.crossings, period_ps, load)
+
+
+def _mapper(arguments: argparse.Namespace) -> int:
+    from openmrc.ops.mapper import run, words
+    from openmrc.ops.mapper.agent import Agent
+    from openmrc.ops.mapper.link import Link
+    from openmrc.ops.mapper.live import Ports
+    from openmrc.scenario.scenario import fabric_section
+    from openmrc.units import S, parse_time
+    from openmrc.verbs import hostfile
+
+    host = hostfile.read(arguments.host)
+    secret = bytes.fromhex(str(host.get("secret") or ""))
+    schedule = schedule_of(arguments, fabric_section(host["fabric"]).build())
+    try:
+        duration_s = None if arguments.duration is None else parse_time(arguments.duration) / S
+    except InputError as error:
+        raise error.at("--for") from None
+    zero_ns = time.monotonic_ns()
+    agent = Agent(schedule, int(host["nic"]), 0, run.first_period(schedule.period_ps))
+    ended: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: ended.append(number))
+
+    def stopping() -> bool:
+        past = duration_s is not None and time.monotonic_ns() - zero_ns > duration_s * 1e9
+        return past or bool(ended)
+
+    def tell(message: dict[str, Any]) -> None:
+        print(run.as_line(message), flush=True)
+
+    with Ports(agent, host) as ports:
+        if arguments.controller is None:
+            run.run(agent, ports, None, tell, stopping, zero_ns)
+            return 0
+        address, port = _address(arguments.controller)
+        with Link(address, port, secret, words.join(schedule, agent.nic), say) as link:
+            run.run(agent, ports, link, tell, stopping, zero_ns)
+    return 0
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":") if text.count(":") == 1 else (text, "", "")
+    if not colon:
+        return text, PORT
+    if not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
+        raise InputError(f"--controller {text}: ADDRESS or ADDRESS:PORT is accepted")
+    return host, int(port)
+
+
+def _controller(arguments: argparse.Namespace) -> int:
+    import ssl
+
+    from openmrc.ops.mapper.history import History
+    from openmrc.ops.mapper.server import Controller, token
+    from openmrc.scenario.scenario import load_lab
+    from openmrc.scenario.toml import as_table
+
+    secret = _secret(arguments.secret)
+    section = load_lab(arguments.scenario, arguments.set).fabric
+    schedule = schedule_of(arguments, section.build())
+    tls = None
+    if arguments.cert is not None:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        try:
+            tls.load_cert_chain(arguments.cert)
+        except OSError as error:
+            raise InputError(f"--cert {arguments.cert}: {error.strerror or error}") from None
+    ended: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda number, _: ended.append(number))
+    with History(arguments.history) as history:
+        history.fabric(as_table(section, kind=section.kind))
+        try:
+            controller = Controller(
+                schedule,
+                secret,
+                history,
+                arguments.port,
+                arguments.http_port,
+                arguments.listen,
+                tls,
+                say,
+            )
+        except (OSError, OverflowError) as error:
+            raise InputError(f"--port, --http-port: {error}; name others") from None
+        with controller:
+            scheme = "http" if tls is None else "https"
+            address = arguments.listen or "localhost"
+            say(f"Agents connect to port {controller.port}, a period is {_ms(schedule)}.")
+            print(f"{scheme}://{address}:{controller.http_port}/?token={token(secret)}", flush=True)
+            while not ended:
+                time.sleep(0.1)
+    return 0
+
+
+def _ms(schedule: Schedule) -> str:
+    from openmrc.units import fmt_time
+
+    return fmt_time(schedule.period_ps)
+
+
+def _secret(file: Path | None) -> bytes:
+    try:
+        text = os.environ.get(SECRET, "") if file is None else file.read_text().strip()
+        found = bytes.fromhex(text)
+    except OSError as error:
+        raise InputError(f"--secret {file}: {error.strerror}") from None
+    except ValueError:
+        raise InputError("the secret is no hex; make one with: openssl rand -hex 16") from None
+    if not found:
+        raise InputError(
+            f"no secret: name its file with --secret FILE, or set {SECRET}; make one with:"
+            " openssl rand -hex 16"
+        )
+    return found

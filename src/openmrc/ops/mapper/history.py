@@ -1,0 +1,159 @@
+"""What the controller keeps: places that lost probes, agents, denylists, admissions (SQLite).
+
+Times are microseconds of Unix time. The file is readable while the controller runs, by this module
+or by `sqlite3`. A place that was open when a controller died is over at its last loss; if it still
+loses probes the next controller names it anew.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from openmrc.errors import InputError, OutputError
+from openmrc.live.closing import Closing
+
+KEPT_US = 90 * 86_400 * 10**6  # what is older is forgotten
+ROWS_MAX = 10_000  # of one answer
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS place (
+    id INTEGER PRIMARY KEY, place TEXT NOT NULL, kind TEXT NOT NULL, since_us INTEGER NOT NULL,
+    last_us INTEGER NOT NULL, until_us INTEGER, named_us INTEGER NOT NULL, rate REAL NOT NULL,
+    lost INTEGER NOT NULL, crossed INTEGER NOT NULL, nats REAL NOT NULL, withdrawn INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS place_since ON place (since_us);
+CREATE TABLE IF NOT EXISTS agent (
+    nic INTEGER NOT NULL, at_us INTEGER NOT NULL, joined INTEGER NOT NULL
+);
+CREATE TABLE IF NOT EXISTS denylist (version INTEGER PRIMARY KEY, document TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS admission (at_us INTEGER NOT NULL, document TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS fabric (document TEXT NOT NULL);
+"""
+
+
+class Row(NamedTuple):
+    """A place that lost probes."""
+
+    place: str
+    kind: str
+    since_us: int
+    last_us: int
+    until_us: int | None
+    named_us: int
+    rate: float
+    lost: int
+    crossed: int
+    nats: float
+    withdrawn: int
+
+
+class History(Closing):
+    """A file of history; ":memory:" keeps it for as long as the process lives."""
+
+    def __init__(self, file: str | Path, read_only: bool = False) -> None:
+        try:
+            if read_only:
+                self._db = sqlite3.connect(f"file:{file}?mode=ro", uri=True)
+                self._db.execute("SELECT count(*) FROM place")
+                return
+            self._db = sqlite3.connect(file, check_same_thread=False)
+            self._db.executescript(SCHEMA)
+            self._db.execute("PRAGMA journal_mode = WAL")
+            self._db.execute("PRAGMA synchronous = NORMAL")
+        except sqlite3.Error as error:
+            if read_only:
+                raise InputError(
+                    f"{file}: no history of a controller ({error}); name what mrc controller"
+                    " --history writes"
+                ) from None
+            raise OutputError(file, str(error), "name another file with --history") from None
+
+    def fabric(self, table: dict[str, Any]) -> None:
+        """Keep the fabric's table, by which places have their names."""
+        with self._db:
+            self._db.execute("DELETE FROM fabric")
+            self._db.execute("INSERT INTO fabric VALUES (?)", [json.dumps(table)])
+
+    def fabric_table(self) -> dict[str, Any]:
+        """Return the fabric's table; {} if none was kept."""
+        row = self._db.execute("SELECT document FROM fabric").fetchone()
+        found: dict[str, Any] = {} if row is None else json.loads(row[0])
+        return found
+
+    def place(self, key: int | None, row: Row) -> int:
+        """Keep a place, in the row `key` if it has one; returns its key."""
+        with self._db:
+            if key is None:
+                marks = ", ".join("?" * len(row))
+                names = ", ".join(Row._fields)
+                done = self._db.execute(f"INSERT INTO place ({names}) VALUES ({marks})", row)
+                return int(done.lastrowid or 0)
+            changed = row._replace(since_us=min(row.since_us, self._since(key)))
+            sets = ", ".join(f"{name} = ?" for name in Row._fields)
+            self._db.execute(f"UPDATE place SET {sets} WHERE id = ?", (*changed, key))
+            return key
+
+    def places(self, since_us: int = 0, until_us: int | None = None) -> list[Row]:
+        """Return the places that lost something in this time, the latest last."""
+        found = self._db.execute(
+            f"SELECT {', '.join(Row._fields)} FROM place WHERE last_us >= ? AND since_us <= ?"
+            " ORDER BY since_us DESC LIMIT ?",
+            (since_us, (1 << 62) if until_us is None else until_us, ROWS_MAX),
+        ).fetchall()
+        return [Row(*row) for row in reversed(found)]
+
+    def close_open(self) -> None:
+        """End the places that nobody watches any more."""
+        with self._db:
+            self._db.execute("UPDATE place SET until_us = last_us WHERE until_us IS NULL")
+
+    def agent(self, nic: int, at_us: int, joined: bool) -> None:
+        """Keep that an agent came or went."""
+        with self._db:
+            self._db.execute("INSERT INTO agent VALUES (?, ?, ?)", (nic, at_us, joined))
+
+    def agents(self, since_us: int = 0) -> list[tuple[int, int, int]]:
+        """Return [NIC, time, whether it came] of agents, the latest last."""
+        return self._db.execute(
+            "SELECT nic, at_us, joined FROM agent WHERE at_us >= ? ORDER BY at_us LIMIT ?",
+            (since_us, ROWS_MAX),
+        ).fetchall()
+
+    def denylist(self, document: dict[str, Any]) -> None:
+        """Keep a version of the denylist."""
+        with self._db:
+            self._db.execute(
+                "INSERT OR REPLACE INTO denylist VALUES (?, ?)",
+                (document["version"], json.dumps(document)),
+            )
+
+    def last_denylist(self) -> dict[str, Any] | None:
+        """Return the last version that was kept."""
+        row = self._db.execute(
+            "SELECT document FROM denylist ORDER BY version DESC LIMIT 1"
+        ).fetchone()
+        return None if row is None else json.loads(row[0])
+
+    def admission(self, at_us: int, document: Sequence[dict[str, Any]]) -> None:
+        """Keep what was said of nodes before a job."""
+        with self._db:
+            self._db.execute("INSERT INTO admission VALUES (?, ?)", (at_us, json.dumps(document)))
+
+    def forget(self, now_us: int) -> None:
+        """Delete what is older than `KEPT_US`."""
+        with self._db:
+            for table, column in (("place", "last_us"), ("agent", "at_us"), ("admission", "at_us")):
+                self._db.execute(f"DELETE FROM {table} WHERE {column} < ?", [now_us - KEPT_US])
+            self._db.execute(
+                "DELETE FROM denylist WHERE version < (SELECT max(version) FROM denylist) - 1000"
+            )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._db.close()
+
+    def _since(self, key: int) -> int:
+        return int(self._db.execute("SELECT since_us FROM place WHERE id = ?", [key]).fetchone()[0])

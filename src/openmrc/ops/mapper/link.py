@@ -1,0 +1,113 @@
+"""An agent's connection to its controller: one that comes back by itself, and never makes it wait.
+
+A thread connects, proves the secret, joins and listens; what it hears is in `heard`, and `fileno`
+is readable then. Another sends. While there is no controller nothing is kept: losses of that time
+are not told later, for they would be news of nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import socket
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from openmrc.errors import OpenMrcError
+from openmrc.live.closing import Closing
+from openmrc.verbs.exchange import CLIENT, Line
+
+AGAIN_S = 0.5  # between two attempts
+WAITING_MAX = 1000  # messages that a slow controller has not taken
+
+
+class Link(Closing):
+    """The connection to the controller at `host`, `port`; `join` is said first."""
+
+    def __init__(
+        self, host: str, port: int, secret: bytes, join: dict[str, Any], say: Callable[[str], None]
+    ) -> None:
+        self._where, self._secret, self._join, self._say = (host, port), secret, join, say
+        self._waiting: queue.Queue[dict[str, Any] | None] = queue.Queue(WAITING_MAX)
+        self._line: Line | None = None
+        self._closing = threading.Event()
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK)
+        self._heard: deque[dict[str, Any]] = deque()
+        for work in (self._listen, self._speak):
+            threading.Thread(target=work, daemon=True).start()
+
+    @property
+    def connected(self) -> bool:
+        """Whether a controller listens."""
+        return self._line is not None
+
+    def fileno(self) -> int:
+        """A descriptor that is readable when something was heard."""
+        return self._wake
+
+    def heard(self) -> list[dict[str, Any]]:
+        """Take what was heard."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._wake)
+        found = []
+        while self._heard:
+            found.append(self._heard.popleft())
+        return found
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send this if a controller is there and keeps up."""
+        if self.connected:
+            with contextlib.suppress(queue.Full):
+                self._waiting.put_nowait(message)
+
+    def close(self) -> None:
+        """Leave."""
+        self._closing.set()
+        with contextlib.suppress(queue.Full):
+            self._waiting.put_nowait(None)
+        if self._line is not None:
+            self._line.close()
+
+    def _listen(self) -> None:
+        told = ""
+        while not self._closing.is_set():
+            try:
+                line = Line(socket.create_connection(self._where, timeout=5))
+            except OSError as error:
+                told = self._tell(told, f"no controller at {self._where[0]}: {error.strerror}")
+                self._closing.wait(AGAIN_S)
+                continue
+            try:
+                line.authenticate(self._secret, CLIENT)
+                line.send(self._join)
+                while not self._closing.is_set():
+                    message = line.receive_patiently()
+                    if "refused" in message:
+                        told = self._tell(told, f"the controller refuses: {message['refused']}")
+                        break
+                    if "welcome" in message:
+                        self._line, told = line, ""
+                        continue
+                    self._heard.append(message)
+                    os.eventfd_write(self._wake, 1)
+            except (OSError, ValueError, OpenMrcError) as error:
+                told = self._tell(told, f"the controller is gone ({error}); probing goes on")
+            self._line = None
+            line.close()
+            self._closing.wait(AGAIN_S)
+
+    def _tell(self, before: str, words: str) -> str:
+        """Say something once."""
+        if words != before and not self._closing.is_set():
+            self._say(f"mapper: {words}")
+        return words
+
+    def _speak(self) -> None:
+        while (message := self._waiting.get()) is not None:
+            line = self._line
+            if line is not None:
+                with contextlib.suppress(OSError, ValueError):
+                    line.send(message)

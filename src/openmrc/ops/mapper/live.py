@@ -1,0 +1,236 @@
+"""An agent on a host: the sockets and the clock around `agent.Agent`.
+
+One socket serves all planes: with packet sockets (mode "native") one that is bound to no interface,
+behind a filter of the kernel that lets probes pass only; in mode "udp" an ordinary one, and the
+first uSID of a carrier chooses the interface. Frames of the schedule are made once, for each of its
+turns; a period writes its number into them, and a batch is one system call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import select
+import socket
+import struct
+from collections.abc import Sequence
+from ipaddress import IPv6Address
+from typing import Any
+
+import numpy as np
+
+from openmrc.errors import InputError, OpenMrcError
+from openmrc.fabric.usid import UsidPlan
+from openmrc.live.closing import Closing
+from openmrc.live.endpoint.links import Watch
+from openmrc.live.syscalls import MESSAGE, Batch, new_batch
+from openmrc.ops.mapper import probe
+from openmrc.ops.mapper.agent import Agent, Send
+from openmrc.ops.mapper.probe import BURST, CLOSING, SCHEDULED, Heard
+from openmrc.ops.schedule import LOCAL_LOOP, PAYLOAD_BYTES, TURNS, carrier
+
+ROOM = 512  # probes taken by one call
+PATIENCE, ROOM_AGAIN_S = 20, 0.001  # where a queue of the kernel is full
+RECEIVE_BYTES = 1 << 20
+ETHERTYPE_IPV6, SOL_PACKET, PACKET_IGNORE_OUTGOING = 0x86DD, 263, 23
+SO_ATTACH_FILTER, NO_CHECK6_TX, NO_CHECK6_RX = 26, 101, 102
+DONT_WAIT = socket.MSG_DONTWAIT
+_libc = ctypes.CDLL(None, use_errno=True)
+PERIOD_AT = probe.LAYOUT.fields["period"][1]  # type: ignore[index]  # it has fields
+
+# What passes: IPv6 (12), next header UDP (20), to the probes' port (56). Classic BPF: load, jump.
+_FILTER = (
+    (0x28, 0, 0, 12),
+    (0x15, 0, 5, ETHERTYPE_IPV6),
+    (0x30, 0, 0, 20),
+    (0x15, 0, 3, 17),
+    (0x28, 0, 0, 56),
+    (0x15, 0, 1, probe.PORT),
+    (0x06, 0, 0, 0x40000),
+    (0x06, 0, 0, 0),
+)
+
+
+class Ports(Closing):
+    """The sockets of one host, by its host file's content; sends probes and takes what arrives."""
+
+    def __init__(self, agent: Agent, host: dict[str, Any]) -> None:
+        self._agent = agent
+        self._plan = UsidPlan(agent.schedule.fabric)
+        self._native = host["mode"] == "native"
+        ports = host["ports"]
+        if len(ports) != agent.schedule.fabric.n_planes:
+            raise InputError(
+                f"host file: {len(ports)} ports on {agent.schedule.fabric.n_planes} planes;"
+                " name one a plane"
+            )
+        self._interfaces = [str(port["interface"]) for port in ports]
+        self._gateways = (
+            [bytes.fromhex(port["gateway_mac"].replace(":", "")) for port in ports]
+            if self._native
+            else []
+        )
+        self._watch = Watch(self._interfaces)
+        self._socket = _packet_socket() if self._native else _udp_socket()
+        self._at = probe.PAYLOAD_AT if self._native else 0
+        self._in = new_batch(ROOM, self._at + PAYLOAD_BYTES)
+        self._names = _names(self._interfaces) if self._native else []
+        self._lengths = np.asarray(self._in.message.length)
+        self._turns = [self._batch_of_turn(turn) for turn in range(TURNS)]
+
+    def send(self, sends: Sequence[Send]) -> None:
+        """Send these, in their order."""
+        for one in sends:
+            if one.kind == SCHEDULED:
+                batch = self._turns[one.period % TURNS]
+                first, last = one.numbers[0], one.numbers[-1] + 1
+                column = batch.data[first:last, self._at + PERIOD_AT :][:, :4]
+                column[:] = np.frombuffer(struct.pack("!I", one.period), np.uint8)
+                self._send(batch, first, last)
+            else:
+                self._send_burst(one)
+
+    def take(self) -> list[Heard]:
+        """Return the probes that arrived."""
+        found: list[Heard] = []
+        while True:
+            got = _libc.recvmmsg(
+                self._socket.fileno(), ctypes.c_void_p(self._in.message.ctypes.data), ROOM,
+                DONT_WAIT, None,
+            )  # fmt: skip
+            if got <= 0:
+                return found
+            rows = self._in.data[:got, self._at :]
+            lengths = self._lengths[:got]
+            if lengths.min() < self._at + PAYLOAD_BYTES:
+                rows = rows[lengths >= self._at + PAYLOAD_BYTES]
+            found += probe.heard(rows.tobytes())
+            if got < ROOM:
+                return found
+
+    def down(self) -> list[int]:
+        """Return the planes whose port is down here."""
+        return [plane for plane, is_up in self._watch.states() if not is_up]
+
+    def close(self) -> None:
+        """Give the sockets back."""
+        self._socket.close()
+        self._watch.close()
+
+    def _batch_of_turn(self, turn: int) -> Batch:
+        order = self._agent.orders[turn]
+        carriers = [carrier(self._plan, route) for route in order.routes]
+        places = range(len(carriers))
+        return self._batch(SCHEDULED, order.planes, carriers, 0, places)
+
+    def _batch(
+        self,
+        kind: int,
+        planes: Sequence[int],
+        carriers: Sequence[int],
+        period: int,
+        numbers: Sequence[int],
+    ) -> Batch:
+        nic = self._agent.nic
+        payload = probe.payloads(kind, nic, planes, period, numbers)
+        width = self._at + PAYLOAD_BYTES
+        batch = new_batch(len(carriers), width, 20 if self._native else 28)
+        if self._native:
+            batch.data[:] = probe.frames(nic, planes, carriers, self._gateways, payload)
+            for i, plane in enumerate(planes):
+                batch.name[i] = self._names[plane]
+        else:
+            batch.data[:] = payload
+            for i, each in enumerate(carriers):
+                name = struct.pack("=H", socket.AF_INET6) + struct.pack("!HI", probe.PORT, 0)
+                name += IPv6Address(each).packed + bytes(4)
+                batch.name[i] = np.frombuffer(name, np.uint8)
+        return batch
+
+    def _send(self, batch: Batch, first: int, last: int) -> None:
+        """What the kernel refuses because a port is down is as good as lost; where it has no room
+        it is asked again.
+        """
+        patience = PATIENCE
+        while first < last:
+            at = batch.message.ctypes.data + first * MESSAGE.itemsize
+            sent = _libc.sendmmsg(
+                self._socket.fileno(), ctypes.c_void_p(at), last - first, DONT_WAIT
+            )
+            if sent > 0:
+                first += sent
+            elif ctypes.get_errno() in (errno.EAGAIN, errno.ENOBUFS, errno.EINTR) and patience:
+                patience -= 1
+                select.select([], [self._socket], [], ROOM_AGAIN_S)
+            else:
+                first += 1
+
+    def _send_burst(self, one: Send) -> None:
+        schedule = self._agent.schedule
+        routes = schedule.burst(one.port, one.n, one.period % TURNS)[list(one.numbers)]
+        planes = (routes[:, 0] % schedule.fabric.n_planes).tolist()
+        rows = [carrier(self._plan, route) for route in routes]
+        batch = self._batch(BURST, planes, rows, one.period, one.numbers)
+        self._send(batch, 0, len(rows))
+        # Behind it a local loop on each plane: when one comes, all of the burst had their time.
+        order = self._agent.orders[0]
+        locals_ = [
+            place
+            for place, kind in enumerate(schedule.kinds(0, order.numbers).tolist())
+            if kind == LOCAL_LOOP
+        ][: schedule.fabric.n_planes]
+        planes = [order.planes[place] for place in locals_]
+        rows = [carrier(self._plan, order.routes[place]) for place in locals_]
+        batch = self._batch(CLOSING, planes, rows, one.period, [0] * len(rows))
+        self._send(batch, 0, len(rows))
+
+
+def _packet_socket() -> socket.socket:
+    try:
+        one = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    except PermissionError:
+        raise OpenMrcError(
+            "mapper: packet sockets need CAP_NET_RAW: run in `mrc lab`, or as root;"
+            " `mrc doctor` says more"
+        ) from None
+    rules = b"".join(struct.pack("HBBI", *rule) for rule in _FILTER)
+    room = ctypes.create_string_buffer(rules)
+    one.setsockopt(
+        socket.SOL_SOCKET, SO_ATTACH_FILTER,
+        struct.pack("HxxxxxxP", len(_FILTER), ctypes.addressof(room)),
+    )  # fmt: skip
+    one.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, RECEIVE_BYTES)
+    # To all interfaces: protocol, interface 0. Python's bind takes names of interfaces only.
+    address = struct.pack("=H", socket.AF_PACKET) + struct.pack("!H", ETHERTYPE_IPV6) + bytes(16)
+    if _libc.bind(one.fileno(), address, len(address)) != 0:
+        number = ctypes.get_errno()
+        one.close()
+        raise InputError(f"mapper: the packet socket cannot be bound ({errno.errorcode[number]})")
+    return one
+
+
+def _udp_socket() -> socket.socket:
+    one = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    one.setsockopt(socket.IPPROTO_UDP, NO_CHECK6_TX, 1)
+    one.setsockopt(socket.IPPROTO_UDP, NO_CHECK6_RX, 1)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
+    with contextlib.suppress(OSError):
+        one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_TCLASS, 46 << 2)
+    one.bind(("::", probe.PORT))
+    return one
+
+
+def _names(interfaces: Sequence[str]) -> list[Any]:
+    """The socket addresses (sockaddr_ll) that lead out of each interface."""
+    found = []
+    for interface in interfaces:
+        try:
+            index = socket.if_nametoindex(interface)
+        except OSError as error:
+            raise InputError(f"interface {interface}: {error.strerror}") from None
+        name = struct.pack("=H", socket.AF_PACKET) + struct.pack("!H", ETHERTYPE_IPV6)
+        found.append(np.frombuffer(name + struct.pack("=i", index) + bytes(12), np.uint8))
+    return found

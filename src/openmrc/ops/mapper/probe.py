@@ -1,0 +1,93 @@
+"""A probe as bytes, and the frames that carry it.
+
+On the wire it is a UDP datagram without checksum behind one IPv6 header, whose destination is the
+carrier: switches turn it round, so nothing on its way reads more than that header. It travels in
+the class of control packets, so that full queues of data do not look like damage.
+
+    magic 2, kind 1, plane 1, NIC that sends 4, period or burst 4, number 4       network order
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from ipaddress import IPv6Address
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.ops.schedule import PAYLOAD_BYTES
+from openmrc.wire import addresses, layout
+
+PORT = 61_791  # of UDP, in the range that IANA gives to nobody
+MAGIC = 0x6D70
+SCHEDULED, BURST, CLOSING = range(3)  # kinds; CLOSING ends a burst and is no evidence
+HOP_LIMIT = 64
+LAYOUT = np.dtype(
+    [
+        ("magic", ">u2"),
+        ("kind", "u1"),
+        ("plane", "u1"),
+        ("nic", ">u4"),
+        ("period", ">u4"),
+        ("number", ">u4"),
+    ]
+)
+_PAYLOAD = struct.Struct("!HBBIII")
+assert LAYOUT.itemsize == _PAYLOAD.size == PAYLOAD_BYTES
+ETHERNET_BYTES, IPV6_BYTES, UDP_BYTES = 14, 40, 8
+PAYLOAD_AT = ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES
+FRAME_BYTES = PAYLOAD_AT + PAYLOAD_BYTES
+ByteArray = npt.NDArray[np.uint8]
+
+
+class Heard(NamedTuple):
+    """What a probe that arrived says of itself."""
+
+    kind: int
+    plane: int
+    nic: int
+    period: int  # of a burst: its number
+    number: int
+
+
+def payloads(
+    kind: int, nic: int, planes: Sequence[int], period: int, numbers: Sequence[int]
+) -> ByteArray:
+    """Return [n, PAYLOAD_BYTES] the payloads of these probes."""
+    found = np.zeros(len(numbers), LAYOUT)
+    found["magic"], found["kind"], found["nic"] = MAGIC, kind, nic
+    found["plane"], found["period"], found["number"] = planes, period, numbers
+    return found.view(np.uint8).reshape(len(numbers), PAYLOAD_BYTES)
+
+
+def heard(data: bytes) -> list[Heard]:
+    """Return what payloads say that stand one behind the other; what is no probe is left out."""
+    # Struct is ten times as fast as NumPy here: an agent takes twenty at a time.
+    return [
+        Heard(kind, plane, nic, period, number)
+        for magic, kind, plane, nic, period, number in _PAYLOAD.iter_unpack(data)
+        if magic == MAGIC and kind <= CLOSING
+    ]
+
+
+def frames(
+    nic: int,
+    planes: Sequence[int],
+    carriers: Sequence[int],
+    gateways: Sequence[bytes],
+    payload: ByteArray,
+) -> ByteArray:
+    """Return [n, FRAME_BYTES] the Ethernet frames of these probes; `gateways`: MACs by plane."""
+    found = np.zeros((len(carriers), FRAME_BYTES), np.uint8)
+    for i, (plane, carrier) in enumerate(zip(planes, carriers, strict=True)):
+        own = bytes.fromhex(addresses.nic_mac(nic, plane).replace(":", ""))
+        head = gateways[plane] + own + layout.ETHERTYPE_IPV6.to_bytes(2, "big")
+        head += (6 << 28 | layout.DSCP_CONTROL << 22).to_bytes(4, "big")
+        head += (UDP_BYTES + PAYLOAD_BYTES).to_bytes(2, "big") + bytes([17, HOP_LIMIT])
+        head += addresses.ipv6(nic, plane).packed + IPv6Address(carrier).packed
+        head += PORT.to_bytes(2, "big") * 2 + (UDP_BYTES + PAYLOAD_BYTES).to_bytes(2, "big")
+        found[i, : len(head)] = np.frombuffer(head, np.uint8)
+    found[:, PAYLOAD_AT:] = payload
+    return found

@@ -1,0 +1,81 @@
+"""An agent in real time: its clock, its sockets, and its link to the controller, in one loop."""
+
+from __future__ import annotations
+
+import json
+import select
+import time
+from collections.abc import Callable
+from typing import Any
+
+from openmrc.errors import InputError
+from openmrc.ops.mapper import words
+from openmrc.ops.mapper.agent import Agent, Report
+from openmrc.ops.mapper.collector import Count
+from openmrc.ops.mapper.link import Link
+from openmrc.ops.mapper.live import Ports
+from openmrc.units import S
+
+PS_PER_NS = 1000
+LOOK_AT_PORTS_PS = S // 2
+
+
+def first_period(period_ps: int) -> int:
+    """Return a number that grows from start to start."""
+    return time.time_ns() * PS_PER_NS // period_ps % (1 << 31)
+
+
+def run(
+    agent: Agent,
+    ports: Ports,
+    link: Link | None,
+    tell: Callable[[dict[str, Any]], None],
+    stopping: Callable[[], bool],
+    zero_ns: int,
+) -> None:
+    """Probe until `stopping`; reports go to the controller, or without one to `tell`."""
+    looked_ps, down = -LOOK_AT_PORTS_PS, list[int]()
+    while not stopping():
+        now_ps = (time.monotonic_ns() - zero_ns) * PS_PER_NS
+        wait_s = min(max(agent.next_ps - now_ps, 0) / S, 0.5)
+        heard = select.select([] if link is None else [link], [], [], wait_s)[0]
+        now_ps = (time.monotonic_ns() - zero_ns) * PS_PER_NS
+        if not heard and now_ps < agent.next_ps:
+            continue
+        # First all that came: an agent that slept for long must not take it for lost.
+        agent.arrive(now_ps, ports.take())
+        if link is not None and heard:
+            for message in link.heard():
+                _obey(agent, link, message)
+        ports.send(agent.due(now_ps))
+        if now_ps - looked_ps >= LOOK_AT_PORTS_PS:
+            looked_ps, down = now_ps, ports.down()
+        report = agent.report(now_ps)
+        if report is not None:
+            _tell(report, down, link, tell)
+
+
+def _obey(agent: Agent, link: Link, message: dict[str, Any]) -> None:
+    try:
+        order = words.read_order(message, agent.schedule)
+    except InputError:
+        return  # a controller only advises
+    if isinstance(order, Count):
+        link.send(words.counted(agent.count(order.burst)))
+    elif order is not None:
+        agent.ask(*order)
+
+
+def _tell(
+    report: Report, down: list[int], link: Link | None, tell: Callable[[dict[str, Any]], None]
+) -> None:
+    message = words.said(report, down)
+    if link is not None:
+        link.send(message)
+    else:
+        tell(message)
+
+
+def as_line(message: dict[str, Any]) -> str:
+    """Return a report as a line of JSON."""
+    return json.dumps(message, separators=(",", ":"))

@@ -1,0 +1,179 @@
+"""What agents and their controller say to each other: objects of JSON, read with distrust.
+
+Who speaks knows the job's secret, and may still be broken, of another version, or hostile. What is
+no message of these forms is an `InputError`, and ends the connection.
+
+    agent       {"join": NIC, "schedule": {...}}
+                {"report": {"at_us", "periods", "lost": [[number, turn, at_us], ...], "late": [...],
+                            "bursts": [[burst, [row, ...]], ...], "down": [plane, ...]}}
+                {"counted": burst, "heard": [row, ...]}
+    controller  {"welcome": version}, {"burst": number, "port": port, "n": n}, {"count": burst},
+                {"denylist": {...}}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from openmrc.errors import InputError
+from openmrc.ops.mapper.agent import REPORTED_MAX, BurstReport, Loss, Report
+from openmrc.ops.mapper.collector import Count, Order
+from openmrc.ops.schedule import BURST_MAX, TURNS, Schedule
+from openmrc.units import US
+
+BURSTS_MAX = 1024  # of one report
+NUMBER_MAX = 1 << 31
+TIME_MAX_US = (1 << 62) // US
+PERIODS_MAX = 1 << 20
+
+
+class Reported(NamedTuple):
+    """A report, and which planes' ports are down at its sender."""
+
+    report: Report
+    down: tuple[int, ...]
+
+
+class Counted(NamedTuple):
+    """What an agent received of a burst."""
+
+    report: BurstReport
+
+
+def describe(schedule: Schedule) -> dict[str, int]:
+    """Return what two ends must agree on to mean the same probes."""
+    fabric = schedule.fabric
+    return {
+        "nics": fabric.n_nics,
+        "planes": fabric.n_planes,
+        "ports": fabric.n_ports,
+        "per_port": schedule.per_port,
+        "k": schedule.k,
+        "period_us": schedule.period_ps // US,
+    }
+
+
+def join(schedule: Schedule, nic: int) -> dict[str, Any]:
+    """Return an agent's first word."""
+    return {"join": nic, "schedule": describe(schedule)}
+
+
+def said(report: Report, down: list[int]) -> dict[str, Any]:
+    """Return a report as a message."""
+
+    def losses(found: list[Loss]) -> list[list[int]]:
+        return [[one.number, one.turn, one.at_ps // US] for one in found]
+
+    return {
+        "report": {
+            "at_us": report.at_ps // US,
+            "periods": report.periods,
+            "lost": losses(report.lost),
+            "late": losses(report.late),
+            "bursts": [[one.burst, list(one.lost)] for one in report.bursts],
+            "down": down,
+        }
+    }
+
+
+def counted(report: BurstReport) -> dict[str, Any]:
+    """Return what an agent received of a burst as a message."""
+    return {"counted": report.burst, "heard": list(report.heard)}
+
+
+def ordered(order: Order | Count) -> dict[str, Any]:
+    """Return an order to agents as a message."""
+    if isinstance(order, Count):
+        return {"count": order.burst}
+    return {"burst": order.burst, "port": order.port, "n": order.n}
+
+
+def read_join(message: Mapping[str, Any], schedule: Schedule) -> int:
+    """Return the NIC of an agent that joins."""
+    nic = _number(message, "join", schedule.fabric.n_nics)
+    if message.get("schedule") != describe(schedule):
+        raise InputError(
+            f"nic {nic}: its schedule is {message.get('schedule')!r:.200}, the controller's is"
+            f" {describe(schedule)}; start both with the same fabric, period and load"
+        )
+    return nic
+
+
+def read(message: Mapping[str, Any], schedule: Schedule) -> Reported | Counted:
+    """Return what an agent says after it has joined."""
+    if "counted" in message:
+        burst = _number(message, "counted", NUMBER_MAX)
+        heard = _numbers(message, "heard", BURST_MAX, BURST_MAX)
+        return Counted(BurstReport(burst, (), heard))
+    body = message.get("report")
+    if not isinstance(body, dict):
+        raise InputError("neither a report nor a count")
+    bursts = _list(body, "bursts", BURSTS_MAX)
+    report = Report(
+        at_ps=_number(body, "at_us", TIME_MAX_US) * US,
+        periods=_number(body, "periods", PERIODS_MAX),
+        lost=_losses(body, "lost", schedule),
+        late=_losses(body, "late", schedule),
+        bursts=[_burst(one) for one in bursts],
+    )
+    n_planes = schedule.fabric.n_planes
+    return Reported(report, _numbers(body, "down", n_planes, n_planes))
+
+
+def read_order(message: Mapping[str, Any], schedule: Schedule) -> Order | Count | None:
+    """Return what the controller asks for; None if it is something else."""
+    if "count" in message:
+        return Count(_number(message, "count", NUMBER_MAX))
+    if "burst" in message:
+        n = _number(message, "n", BURST_MAX + 1)
+        return Order(
+            _number(message, "burst", NUMBER_MAX),
+            _number(message, "port", schedule.fabric.n_ports),
+            max(n, 1),
+        )
+    return None
+
+
+def _losses(body: Mapping[str, Any], key: str, schedule: Schedule) -> list[Loss]:
+    found = []
+    for row in _list(body, key, 2 * REPORTED_MAX):
+        if not isinstance(row, list) or len(row) != 3:
+            raise InputError(f"{key}: [number, turn, at_us] is accepted")
+        number, turn, at_us = row
+        bounds = ((number, schedule.n_probes), (turn, TURNS), (at_us, TIME_MAX_US))
+        if not all(_is_number(value, most) for value, most in bounds):
+            raise InputError(f"{key}: no probe of this schedule")
+        found.append(Loss(number, turn, at_us * US))
+    return found
+
+
+def _burst(row: Any) -> BurstReport:
+    if not isinstance(row, list) or len(row) != 2 or not _is_number(row[0], NUMBER_MAX):
+        raise InputError("bursts: [burst, rows] is accepted")
+    return BurstReport(row[0], _numbers({"rows": row[1]}, "rows", BURST_MAX, BURST_MAX), ())
+
+
+def _is_number(value: Any, most: int) -> bool:
+    return type(value) is int and 0 <= value < most
+
+
+def _number(body: Mapping[str, Any], key: str, most: int) -> int:
+    value = body.get(key)
+    if not _is_number(value, most):
+        raise InputError(f"{key}: a whole number below {most} is accepted")
+    return int(value)  # type: ignore[arg-type]  # it is one
+
+
+def _list(body: Mapping[str, Any], key: str, most: int) -> list[Any]:
+    value = body.get(key)
+    if not isinstance(value, list) or len(value) > most:
+        raise InputError(f"{key}: a list of up to {most} is accepted")
+    return value
+
+
+def _numbers(body: Mapping[str, Any], key: str, most: int, length: int) -> tuple[int, ...]:
+    found = _list(body, key, length)
+    if not all(_is_number(value, most) for value in found):
+        raise InputError(f"{key}: whole numbers below {most} are accepted")
+    return tuple(found)

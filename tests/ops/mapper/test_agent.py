@@ -1,0 +1,127 @@
+"""Agents in virtual time: what they send, what they take for lost, and what they do not."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from openmrc.ops import schedule as sc
+from openmrc.ops.mapper import probe
+from openmrc.ops.mapper.agent import SILENCE_PERIODS, Agent
+from openmrc.ops.mapper.probe import SCHEDULED, Heard
+from openmrc.units import MS, S
+from tests.ops.mapper.world import World, small
+
+SCHEDULE = small()
+PERIOD_MS = 20
+
+
+def test_in_a_period_an_agent_sends_its_probes_once_in_two_parts_with_the_planes_in_turn() -> None:
+    agent, now = Agent(SCHEDULE, 3, 0), 0
+    sent = []
+    for _ in range(2 * agent.ticks):
+        (one,) = agent.due(now)
+        sent += [(one.period, place) for place in one.numbers]
+        now = agent.next_ps
+    assert now == 2 * SCHEDULE.period_ps
+    assert sent == [(period, place) for period in (0, 1) for place in range(40)]
+    assert agent.orders[0].planes[:5] == [0, 1, 2, 3, 0]
+    own = [(3 * 4 + plane) * 10 + slot for slot in range(10) for plane in range(4)]
+    assert agent.orders[7].numbers == own
+
+
+def back(agent: Agent, period: int, places: Sequence[int], without: set[int]) -> list[Heard]:
+    order = agent.orders[period % sc.TURNS]
+    return [
+        Heard(SCHEDULED, order.planes[i], agent.nic, period, i)
+        for i in places
+        if order.loops[i] and i not in without
+    ]
+
+
+def test_a_probe_is_lost_when_a_later_one_has_come_back_and_not_by_time_alone() -> None:
+    agent = Agent(SCHEDULE, 0, 0)
+    (first,) = agent.due(0)
+    gone = {0, 5}
+    assert all(agent.orders[0].loops[place] for place in gone)
+    agent.due(90 * MS)  # nothing has come: the host, or a switch, was not scheduled
+    assert agent.report(90 * MS) is None
+    agent.arrive(100 * MS, back(agent, 0, first.numbers, gone))
+    agent.due(100 * MS)
+    report = agent.report(100 * MS)
+    assert report is not None
+    numbers = agent.orders[0].numbers
+    assert [(one.number, one.turn, one.at_ps) for one in report.lost] == [
+        (numbers[0], 0, 0),
+        (numbers[5], 0, 0),
+    ]
+    # It comes after all: its loss is taken back, once.
+    agent.arrive(110 * MS, [Heard(SCHEDULED, 1, 0, 0, 5)] * 2)
+    agent.due(110 * MS)
+    late = agent.report(110 * MS)
+    assert late is not None
+    assert late.late == [report.lost[1]]
+
+
+def test_where_nothing_comes_any_more_all_is_lost_in_the_end() -> None:
+    agent = Agent(SCHEDULE, 0, 0)
+    now = 0
+    while now <= SILENCE_PERIODS * SCHEDULE.period_ps:
+        agent.due(now)
+        assert agent.report(now) is None or now >= S
+        now += 10 * MS
+    agent.due(now)
+    report = agent.report(now)
+    assert report is not None
+    whole = sum(sum(agent.orders[turn].loops) for turn in range(SILENCE_PERIODS))
+    assert len(report.lost) == whole + sum(agent.orders[SILENCE_PERIODS].loops[:20])
+
+
+def test_all_is_well_is_said_once_a_second() -> None:
+    world = World(SCHEDULE)
+    world.run(2500)
+    assert world.found == []
+    assert world.collector.silent(world.now_ps) == []
+    assert not world.collector._losses
+
+
+def test_what_a_probe_says_survives_its_bytes_and_nothing_else_passes() -> None:
+    payload = probe.payloads(SCHEDULED, 70_000, [3, 0], 1 << 31, [39, 0])
+    assert probe.heard(payload.tobytes()) == [
+        Heard(SCHEDULED, 3, 70_000, 1 << 31, 39),
+        Heard(SCHEDULED, 0, 70_000, 1 << 31, 0),
+    ]
+    payload[0, 0] ^= 1
+    payload[1, 2] = 200
+    assert probe.heard(payload.tobytes()) == []
+
+
+def test_a_frame_is_as_long_as_the_schedule_says_and_names_its_path() -> None:
+    payload = probe.payloads(SCHEDULED, 1, [2], 5, [9])
+    carrier = 0x20010DB8_4008_2010_4009_2011_4008_1001
+    gateways = [bytes([2, 255, 0, 0, 0, plane]) for plane in range(4)]
+    (frame,) = probe.frames(1, [2], [carrier], gateways, payload)
+    assert len(frame) + 24 == sc.PROBE_BYTES  # preamble, gap and FCS
+    data = frame.tobytes()
+    assert data[:6] == gateways[2]
+    assert data[6:12] == bytes.fromhex("020200000002")
+    assert data[12:14] == b"\x86\xdd"
+    assert data[14 + 24 : 14 + 40] == carrier.to_bytes(16, "big")
+    assert data[54:58] == probe.PORT.to_bytes(2, "big") * 2
+    assert int.from_bytes(data[14 + 4 : 14 + 6], "big") == len(data) - 54
+    assert np.array_equal(frame[probe.PAYLOAD_AT :], payload[0])
+
+
+def test_an_agent_that_stalls_skips_nothing_and_blames_nobody() -> None:
+    world = World(SCHEDULE)
+    world.run(200)
+    world.stalled_until_ps = world.now_ps + 150 * MS  # a switch that is not scheduled
+    world.run(400)
+    asleep = 2
+    world.alive.discard(asleep)
+    world.run(180)
+    world.alive.add(asleep)
+    world.run(400)
+    assert world.found == []
+    assert not world.collector._losses

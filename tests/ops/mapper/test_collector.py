@@ -1,0 +1,102 @@
+"""Links of 8 NICs on 4 planes break: who is named, when, and for how long."""
+
+from __future__ import annotations
+
+import pytest
+
+from openmrc.ops.mapper.collector import OVER_PERIODS
+from openmrc.units import MS
+from tests.ops.mapper.world import World, small
+
+SCHEDULE = small()
+LIMIT_MS = 50
+
+LINKS = ["plane 1 t0 0 - t1 1", "nic 3 plane 2"]
+WAYS = [way for link in LINKS for way in (link.replace(" - ", " > "), link.replace(" - ", " < "))]
+ONE_WAY = [way if "t1" in way else f"{way} > t0" for way in WAYS[:3]] + ["nic 3 plane 2 < t0"]
+
+
+def named(world: World) -> list[tuple[str, bool]]:
+    """Who was named, and whether within the limit."""
+    first = world.first_lost_ps or 0
+    return sorted(
+        (place.where, place.named_ps - first <= LIMIT_MS * MS) for _, place in world.found
+    )
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_a_cut_link_is_named_in_both_directions_within_50_ms(link: str) -> None:
+    world = World(SCHEDULE)
+    world.run(203)
+    world.lose(link)
+    world.run(150)
+    both = link.replace(" - ", " {} ") if "t1" in link else f"{link} {{}} t0"
+    assert named(world) == [(both.format("<"), True), (both.format(">"), True)]
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.1])
+@pytest.mark.parametrize("way", ONE_WAY)
+def test_one_direction_that_is_silent_or_loses_a_tenth_is_named_and_the_other_is_not(
+    way: str, rate: float
+) -> None:
+    world = World(SCHEDULE, seed=3)
+    world.run(211)
+    world.lose(way, rate)
+    world.run(150)
+    assert named(world) == [(way, True)]
+    ((_, place),) = world.found
+    assert place.rate == pytest.approx(rate, rel=0.6)
+
+
+def test_a_dead_switch_is_one_place_and_not_its_links() -> None:
+    world = World(SCHEDULE)
+    world.run(200)
+    for t0 in (0, 1):
+        world.lose(f"plane 1 t0 {t0} - t1 1")
+    world.run(300)
+    assert world.names() == {"plane 1 t1 1"}
+
+
+def test_a_healed_link_is_over_and_its_old_losses_name_nobody_again() -> None:
+    world = World(SCHEDULE)
+    world.run(200)
+    world.lose(ONE_WAY[0])
+    world.run(100)
+    world.lose(ONE_WAY[0], 0.0)
+    healed_ps = world.now_ps
+    world.run(OVER_PERIODS * 20 + 40)
+    assert world.names() == set()
+    world.run(1500)  # the long windows still reach back
+    place = world.found[0][1]
+    assert [one.where for _, one in world.found] == [ONE_WAY[0]] * 2  # named, and over
+    assert place.until_ps is not None
+    assert abs(place.until_ps - healed_ps) <= 20 * MS
+
+
+def test_one_packet_in_two_hundred_shows_in_the_long_windows() -> None:
+    world = World(SCHEDULE, seed=2)
+    world.run(200)
+    world.lose(ONE_WAY[0], 0.005)
+    world.run(4000)
+    assert world.names() == {ONE_WAY[0]}
+
+
+def test_an_agent_that_is_killed_and_comes_back_is_no_damage_to_any_link() -> None:
+    world = World(SCHEDULE)
+    world.run(300)
+    world.kill(2)
+    world.run(4000)
+    assert world.collector.silent(world.now_ps) == [2]
+    world.start(2)
+    world.run(1500)
+    assert world.found == []
+    assert world.collector.silent(world.now_ps) == []
+
+
+def test_without_one_agent_a_fault_is_still_named() -> None:
+    world = World(SCHEDULE)
+    world.kill(2)
+    world.run(300)
+    world.lose(ONE_WAY[0])
+    world.run(150)
+    assert named(world) == [(ONE_WAY[0], True)]

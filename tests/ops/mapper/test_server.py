@@ -1,0 +1,202 @@
+"""The controller behind real sockets of this machine: agents' words, HTTP, a secret, a history."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openmrc.errors import InputError, OutputError
+from openmrc.ops.mapper import words
+from openmrc.ops.mapper.admission import PERIODS_MIN, Known, judge
+from openmrc.ops.mapper.agent import Loss, Report
+from openmrc.ops.mapper.collector import Place
+from openmrc.ops.mapper.history import History, Row
+from openmrc.ops.mapper.server import Controller, token
+from openmrc.units import MS
+from openmrc.verbs.exchange import CLIENT, ExchangeError, Line
+from tests.ops.mapper.world import small
+
+SCHEDULE = small()
+SECRET = b"of the job"
+WAIT_S = 20.0  # for what comes at once on a machine that is free
+
+
+@pytest.fixture
+def controller(tmp_path: Path) -> Iterator[Controller]:
+    with (
+        History(tmp_path / "history.sqlite") as history,
+        Controller(SCHEDULE, SECRET, history, host="127.0.0.1") as one,
+    ):
+        yield one
+
+
+def agent(controller: Controller, nic: int) -> Line:
+    line = Line.to("127.0.0.1", controller.port, WAIT_S)
+    line.authenticate(SECRET, CLIENT)
+    line.send(words.join(SCHEDULE, nic))
+    assert line.receive() == {"welcome": 1}
+    return line
+
+
+def report(lost: list[Loss], periods: int = PERIODS_MIN) -> dict[str, Any]:
+    return words.said(Report(100 * MS, periods, lost, [], []), [])
+
+
+def asked(
+    controller: Controller, path: str, method: str = "GET", body: str = "", secret: bytes = SECRET
+) -> tuple[int, Any]:
+    connection = http.client.HTTPConnection("127.0.0.1", controller.http_port, timeout=WAIT_S)
+    connection.request(method, path, body, {"Authorization": f"Bearer {token(secret)}"})
+    answer = connection.getresponse()
+    found = answer.status, json.loads(answer.read())
+    connection.close()
+    return found
+
+
+def until(holds: Callable[[], bool]) -> bool:
+    end = time.monotonic() + WAIT_S
+    while not holds() and time.monotonic() < end:
+        time.sleep(0.01)
+    return holds()
+
+
+def test_what_agents_lose_becomes_a_place_a_denylist_a_history_and_advice_on_nodes(
+    controller: Controller,
+) -> None:
+    lines = [agent(controller, nic) for nic in range(8)]
+    fabric = SCHEDULE.fabric
+    own = fabric.nic_port(3, 2)
+    crossing = [
+        Loss(number, turn, (90 + turn % 2) * MS)
+        for turn in range(4)
+        for number, route in enumerate(SCHEDULE.routes(turn).tolist())
+        if own in route
+    ]
+    for line in lines:
+        line.send(report([]))
+    lines[3].send(report(crossing, 1))
+    assert until(lambda: bool(controller.state()["places"]))
+    (place,) = asked(controller, "/state")[1]["places"]
+    assert (place["place"], place["until_us"]) == ("nic 3 plane 2 > t0", None)
+    status, listed = asked(controller, "/denylist")
+    assert (status, listed["version"]) == (200, 1)
+    assert [(one["where"], one["source"]) for one in listed["entries"]] == [
+        ("nic 3 plane 2 > t0", "mapper")
+    ]
+    past = asked(controller, "/history")[1]["places"]
+    assert [one["place"] for one in past] == ["nic 3 plane 2 > t0"]
+    admitted = {one["nic"]: one for one in asked(controller, "/admission?nics=2-3")[1]}
+    assert admitted[2]["fit"]
+    assert not admitted[3]["fit"]
+    assert "nic 3 plane 2 > t0 loses" in admitted[3]["reasons"][0]
+    for line in lines:
+        line.close()
+    assert until(lambda: len(controller.state()["silent"]) == 8)
+    gone = asked(controller, "/admission?nics=2")[1][0]
+    assert gone["reasons"] == ["no agent speaks for it"]
+
+
+def test_an_operators_own_entry_has_an_end(controller: Controller) -> None:
+    body = json.dumps({"where": "plane 0 t1 1", "reason": "optics are swapped", "for_s": 600})
+    status, listed = asked(controller, "/denylist", "POST", body)
+    (entry,) = listed["entries"]
+    assert (status, entry["source"], entry["reason"]) == (200, "operator", "optics are swapped")
+    assert entry["until_us"] - entry["since_us"] == 600 * 10**6
+    for bad in ("{}", "[]", "{", json.dumps({"where": "plane 9", "reason": "x", "for_s": 1})):
+        assert asked(controller, "/denylist", "POST", bad)[0] == 400
+
+
+def test_who_does_not_know_the_secret_learns_and_changes_nothing(controller: Controller) -> None:
+    for path in ("/state", "/denylist", "/history", "/events", "/"):
+        assert asked(controller, path, secret=b"another")[0] == 401
+    assert asked(controller, "/denylist", "POST", "{}", b"another")[0] == 401
+    line = Line.to("127.0.0.1", controller.port, WAIT_S)
+    with contextlib.suppress(ExchangeError):  # it sees that the controller knows another
+        line.authenticate(b"another", CLIENT)
+    with pytest.raises((ExchangeError, OSError)):
+        line.receive()
+    line.close()
+    assert controller.state()["agents"] == []
+
+
+def test_what_is_no_word_ends_a_connection_and_nothing_else(controller: Controller) -> None:
+    good = agent(controller, 1)
+    for bad in ({"report": 1}, {"counted": -1, "heard": []}, {"join": 1}):
+        line = agent(controller, 2)
+        line.send(bad)
+        with pytest.raises((ExchangeError, OSError)):
+            line.receive()
+        line.close()
+    raw = Line.to("127.0.0.1", controller.port, WAIT_S)
+    raw._socket.sendall(b"GET / HTTP/1.1\r\n\r\n" + bytes(range(256)) * 10)
+    raw.close()
+    good.send(report([]))
+    assert until(lambda: controller.state()["agents"] == [1])
+    for path, status in (
+        ("/history?since_us=x", 400),
+        ("/admission?nics=99", 400),
+        ("/nowhere", 404),
+        ("/state?" + "a=1&" * 40, 400),
+    ):
+        assert asked(controller, path)[0] == status
+    assert asked(controller, "/state", "POST", "{}")[0] == 405
+    good.close()
+
+
+def test_a_controller_that_was_killed_goes_on_with_its_versions_and_ends_what_was_open(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "history.sqlite"
+    row = Row("nic 1 plane 0 > t0", "link", 10, 20, None, 15, 1.0, 9, 9, 99.0, 0)
+    with History(file) as history, Controller(SCHEDULE, SECRET, history) as one:
+        one.deny("plane 0 t1 1", "a test", 1000)
+        history.place(None, row)
+    with History(file) as history, Controller(SCHEDULE, SECRET, history) as two:
+        assert two.denied()["version"] == 1
+        assert not two.denied()["entries"]  # advice of the dead is no advice
+        two.deny("plane 0 t1 0", "a test", 1000)
+        assert two.denied()["version"] == 2
+    with History(file, read_only=True) as history:
+        assert history.places() == [row._replace(until_us=20)]
+        assert history.places(since_us=21) == []
+
+
+def test_a_file_that_is_no_history_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("no database at all, but long enough to be one" * 9)
+    with pytest.raises(InputError, match="mrc controller"):
+        History(file, read_only=True)
+    with pytest.raises(OutputError, match="--history"):
+        History(file)
+
+
+def place(where: str, kind: str, cause: int) -> Place:
+    return Place(where, kind, cause, 0, 0, 0, 0.1, 9, 90, 50.0)
+
+
+def test_a_node_fails_for_what_is_its_own_and_says_so() -> None:
+    fabric = SCHEDULE.fabric
+    fine = Known(1, True, PERIODS_MIN, ())
+    assert judge(fabric, fine).fit
+    assert not judge(fabric, Known(1, True, PERIODS_MIN - 1, ())).fit
+    down = judge(fabric, Known(1, True, PERIODS_MIN, (2,), (2, 3)))
+    assert down.reasons == (
+        "port of plane 2 is down",
+        "plane 3 is not reached: no probe came back",
+    )
+    own = fabric.nic_port(1, 0)
+    bad = place("nic 1 plane 0 > t0", "link", own)
+    assert judge(fabric, fine, [bad]).reasons == ("nic 1 plane 0 > t0 loses 10 % of probes",)
+    far = int(fabric.port_reverse[own])
+    assert not judge(fabric, fine, [place("nic 1 plane 0 < t0", "link", far)]).fit
+    assert judge(fabric, Known(2, True, PERIODS_MIN, ()), [bad]).fit
+    up = int(fabric.sw_first_up[0])
+    assert judge(fabric, fine, [place("plane 0 t0 0 > t1 0", "link", up)]).fit
+    assert not judge(fabric, fine, [place("nic 1", "nic", fabric.n_ports)]).fit

@@ -1,0 +1,125 @@
+"""Agents and a collector in virtual time, over links that lose what the test says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from openmrc.fabric import Fabric, multiplane
+from openmrc.fabric.places import links
+from openmrc.ops import schedule as sc
+from openmrc.ops.mapper.agent import Agent
+from openmrc.ops.mapper.collector import Collector, Count, Order, Place, Said
+from openmrc.ops.mapper.probe import BURST, CLOSING, SCHEDULED, Heard
+from openmrc.units import MS, US
+
+STEP_PS = MS
+_NOTHING = np.zeros(0)
+
+
+def small() -> sc.Schedule:
+    fabric = multiplane(8, 4, 10**8, 4, 2, 0, 0)
+    return sc.make(fabric, period_ps=20 * MS, load_max=0.01)
+
+
+@dataclass
+class World:
+    """Every millisecond: what arrived is handed over, agents act, words reach the collector."""
+
+    schedule: sc.Schedule
+    seed: int = 1
+    now_ps: int = 0
+    alive: set[int] = field(default_factory=set)
+    stalled_until_ps: int = -1  # nothing arrives before
+    sent: int = 0
+    first_lost_ps: int | None = None
+    found: list[tuple[int, Place]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.fabric: Fabric = self.schedule.fabric
+        self.loss, self.broken = np.zeros(self.fabric.n_ports), False
+        self.rng = np.random.default_rng(self.seed)
+        self.collector = Collector(self.schedule, 0)
+        self.agents: dict[int, Agent] = {}
+        self.under_way: dict[int, list[Heard]] = {}
+        self.orders: list[Order | Count] = []
+        for nic in range(self.fabric.n_nics):
+            self.start(nic)
+
+    def start(self, nic: int) -> None:
+        # Agents do not begin at one instant.
+        self.agents[nic] = Agent(
+            self.schedule,
+            nic,
+            self.now_ps + nic * 1700 * US,
+            self.now_ps // self.schedule.period_ps,
+        )
+        self.collector.join(self.now_ps, nic)
+        self.alive.add(nic)
+        self.under_way[nic] = []
+
+    def kill(self, nic: int) -> None:
+        self.alive.discard(nic)
+        self.collector.leave(nic)
+
+    def lose(self, where: str, rate: float = 1.0) -> None:
+        self.loss[links(self.fabric, where)] = rate
+        self.broken = bool(self.loss.any())
+
+    def run(self, ms: int) -> None:
+        for _ in range(ms):
+            self.now_ps += STEP_PS
+            orders, self.orders = self.orders, []
+            for nic in sorted(self.alive):
+                self._act(nic, orders)
+            self._said(self.collector.tick(self.now_ps))
+
+    def names(self) -> set[str]:
+        return {place.where for place in self.collector.places.values()}
+
+    def _act(self, nic: int, orders: list[Order | Count]) -> None:
+        agent = self.agents[nic]
+        if orders and self.now_ps >= self.stalled_until_ps:
+            self._arrive(nic)
+        for one in orders:
+            if isinstance(one, Count):
+                self.collector.counted(self.now_ps, nic, agent.count(one.burst))
+            else:
+                agent.ask(*one)
+        if self.now_ps < agent.next_ps and not orders:
+            return
+        if self.now_ps >= self.stalled_until_ps:
+            self._arrive(nic)
+        for send in agent.due(self.now_ps):
+            if send.kind == SCHEDULED:
+                order = agent.orders[send.period % sc.TURNS]
+                rows = [(order.routes[i], order.planes[i]) for i in send.numbers]
+            else:
+                burst = self.schedule.burst(send.port, send.n, send.period % sc.TURNS)
+                rows = [(burst[i].tolist(), 0) for i in send.numbers]
+            for number, (route, plane) in zip(send.numbers, rows, strict=True):
+                self._send(route, Heard(send.kind, plane, nic, send.period, number))
+            if send.kind == BURST:
+                self.under_way[nic].append(Heard(CLOSING, 0, nic, send.period, 0))
+        report = agent.report(self.now_ps)
+        if report is not None:
+            self.orders += self.collector.hear(self.now_ps, nic, report)
+
+    def _arrive(self, nic: int) -> None:
+        self.agents[nic].arrive(self.now_ps, self.under_way[nic])
+        self.under_way[nic] = []
+
+    def _send(self, route: list[int], probe: Heard) -> None:
+        ports = [port for port in route if port >= 0]
+        self.sent += 1
+        risk = self.loss[ports] if self.broken else _NOTHING
+        if len(risk) and (self.rng.random(len(ports)) < risk).any():
+            self.first_lost_ps = self.now_ps if self.first_lost_ps is None else self.first_lost_ps
+            return
+        to = int(self.fabric.port_peer_nic[ports[-1]])
+        self.under_way.setdefault(to, []).append(probe)
+
+    def _said(self, said: Said) -> None:
+        self.orders += said.orders
+        self.found += [(self.now_ps, place) for place in said.changed]
