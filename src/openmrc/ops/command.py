@@ -24,12 +24,11 @@ def add_command(commands: Any) -> Any:
         " the run knew, and does not look at the faults that the scenario planned.",
     )
     add = why.add_argument
-    add(
-        "results",
-        metavar="DIR",
-        type=Path,
-        help="what mrc run --out has written, or a torch job under OPENMRC_RECORD=DIR",
+    words = (
+        "what mrc run --out has written, a torch job under OPENMRC_RECORD=DIR, or the history of"
+        " mrc controller"
     )
+    add("results", metavar="DIR|FILE", type=Path, help=words)
     add("--transport", metavar="NAME", help="of several, this one only")
     add("--job", metavar="NAME", help="what it was to this job")
     add("--step", metavar="N", type=int, help="why this step of a training job took so long")
@@ -39,17 +38,21 @@ def add_command(commands: Any) -> Any:
         action="store_true",
         help="then a table: what broke and nobody noticed, the most harmful first",
     )
+    add("--page", metavar="FILE", type=Path, help="write a page to look at, one file")
     why.set_defaults(run=_why)
     return why
 
 
 def _why(arguments: argparse.Namespace) -> int:
     from openmrc.ops import harm, job
+    from openmrc.ops.mapper.page.data import of_run
     from openmrc.ops.records import read
     from openmrc.ops.why import why
     from openmrc.tabular import print_table
     from openmrc.units import US, parse_time
 
+    if arguments.results.is_file():
+        return _of_history(arguments)
     try:
         since_us = 0.0 if arguments.since is None else parse_time(arguments.since) / US
     except InputError as error:
@@ -64,6 +67,8 @@ def _why(arguments: argparse.Namespace) -> int:
                 f"--transport {arguments.transport}: is not there; the run has {', '.join(names)}"
             )
         records = [record for record in records if record.name == arguments.transport]
+    if arguments.page is not None:
+        _write(arguments.page, of_run(arguments.results, arguments.transport))
     answers = [why(record, arguments.job, arguments.step, since_us) for record in records]
     both = zip(records, answers, strict=True) if arguments.report else ()
     reports = [harm.ranked(record, answer) for record, answer in both]
@@ -93,6 +98,8 @@ def _of_job(arguments: argparse.Namespace, since_s: float) -> int:
             raise InputError(f"--{option}: the records of a torch job have none")
     if arguments.report:
         raise InputError("--report: the records of a torch job have none; the answer tells all")
+    if arguments.page is not None:
+        raise InputError("--page: the records of a torch job know ends and planes, no fabric")
     record = job.read(arguments.results)
     found = job.troubles(record, since_s)
     if arguments.json:
@@ -100,3 +107,35 @@ def _of_job(arguments: argparse.Namespace, since_s: float) -> int:
     else:
         print(textwrap.fill(job.text(record, found), LINE))
     return 0
+
+
+def _of_history(arguments: argparse.Namespace) -> int:
+    """What a controller found, instead of what a run's senders know."""
+    from openmrc.ops.mapper import tell
+    from openmrc.ops.mapper.history import History
+    from openmrc.ops.mapper.page.data import of_file
+    from openmrc.units import US, parse_time
+
+    for option in ("transport", "job", "step", "report"):
+        if getattr(arguments, option) not in (None, False):
+            raise InputError(f"--{option}: is of a run; a history knows of probes alone")
+    try:
+        ago_us = None if arguments.since is None else parse_time(arguments.since) // US
+    except InputError as error:
+        raise error.at("--since") from None
+    with History(arguments.results, read_only=True) as history:
+        answer = tell.of_history(history.places(), ago_us)
+    if arguments.page is not None:
+        _write(arguments.page, of_file(arguments.results))
+    print(json.dumps(answer.as_json(), indent=2) if arguments.json else answer.text)
+    return 0
+
+
+def _write(file: Path, content: dict[str, Any]) -> None:
+    from openmrc.errors import OutputError
+    from openmrc.ops.mapper.page.html import html
+
+    try:
+        file.write_text(html(content), encoding="utf-8")
+    except OSError as error:
+        raise OutputError(file, error) from None

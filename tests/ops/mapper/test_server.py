@@ -96,6 +96,9 @@ def test_what_agents_lose_becomes_a_place_a_denylist_a_history_and_advice_on_nod
     assert admitted[2]["fit"]
     assert not admitted[3]["fit"]
     assert "nic 3 plane 2 > t0 loses" in admitted[3]["reasons"][0]
+    shown = asked(controller, "/page.json")[1]
+    assert (shown["live"], shown["fabric"]["nics"]) == (True, 8)
+    assert [one["links"] for one in shown["places"]] == [[[14, 1]]]
     for line in lines:
         line.close()
     assert until(lambda: len(controller.state()["silent"]) == 8)

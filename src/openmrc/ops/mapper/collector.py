@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -33,6 +33,8 @@ LONG_PS = (1 * S, 10 * S)
 LOOK_PS = S // 2  # between two looks at the long windows
 STALE_PS = 3 * S  # without a word: three missed ones
 BURSTS_AT_ONCE = 8  # links of which each may take a burst in one period
+HOLD_PS = 20 * MS  # for the answers to a burst, before what is new is judged again
+ROUTES_KEPT = 1 << 17  # probes of a period; of more, routes are worked out as they are needed
 BURST_WAIT_PS = 100 * MS  # for agents to say what they know of it
 OVER_PERIODS = 25  # without a loss, where some should have been
 OVER_LOSSES = 10.0
@@ -84,6 +86,12 @@ class _Burst:
     counting: bool = False
 
 
+class _Lost(NamedTuple):
+    at_ps: int
+    loss: Loss
+    new: bool  # no place was known that explains it
+
+
 class Said(NamedTuple):
     """What is to be done after a word: bursts to order and to count, places that are new or
     changed.
@@ -101,16 +109,29 @@ class Collector:
         self.places: dict[int, Place] = {}  # that lose now, by cause
         self.heard_ps: dict[int, int] = {}  # by NIC: its last word
         self.began_ps: dict[int, int] = {}
-        self._losses: deque[tuple[int, Loss]] = deque()  # when it was lost
+        self._losses: deque[_Lost] = deque()
         self._bursts: dict[int, _Burst] = {}
         self._results: deque[tuple[int, Evidence]] = deque()
         self._burst_ps: dict[int, int] = {}  # by port
-        self._routes: dict[tuple[int, int], np.ndarray] = {}
+        self._routes: dict[int, np.ndarray] = {}  # by turn
+        self._masks: dict[int, np.ndarray] = {}  # by cause
         self._next_burst = 1
-        self._looked_ps = now_ps
+        self._looked_ps = self._swept_ps = now_ps
         self.news = False  # something that nobody has judged yet
         self._of_missing: tuple[frozenset[int], np.ndarray] | None = None
         self._crossed = np.concatenate(schedule.crossed)
+        self._warm_up(now_ps)
+
+    def _warm_up(self, now_ps: int) -> None:
+        """Judge something, once: what is loaded with the first verdict takes longer than a fault
+        should be unknown.
+        """
+        numbers = np.arange(min(8, self.schedule.n_probes))
+        for number in numbers.tolist():
+            self._losses.append(_Lost(now_ps, Loss(number, 0, now_ps), True))
+        seen = self.evidence(now_ps, self.schedule.period_ps)
+        suspected(self.schedule.fabric, seen, localise(self.schedule.fabric, seen))
+        self._losses.clear()
 
     # --- what is told
 
@@ -129,8 +150,9 @@ class Collector:
         if report.lost:
             # By the agent's own clock only how long ago it was: clocks of hosts differ.
             at_ps = [now_ps - max(report.at_ps - one.at_ps, 0) for one in report.lost]
-            self._losses.extend(zip(at_ps, report.lost, strict=True))
-            self.news |= self._unexplained(at_ps, report.lost)
+            new = self._unexplained(at_ps, report.lost)
+            self._losses.extend(map(_Lost, at_ps, report.lost, new))
+            self.news |= any(new)
         while len(self._losses) > KEPT_MAX:
             self._losses.popleft()
         self._take_back(report.late)
@@ -154,13 +176,14 @@ class Collector:
         self._forget(now_ps)
         orders: list[Order] = []
         changed = self._over(now_ps)
-        if self.news:
+        if self.news and not any(now_ps - one.asked_ps < HOLD_PS for one in self._bursts.values()):
             self.news = False
             window_ps = WINDOW_PERIODS * self.schedule.period_ps
             found, seen, verdicts = self._judge(now_ps, window_ps)
             changed += found
-            ports = suspected(self.schedule.fabric, seen, verdicts).tolist()
-            orders = self._order(now_ps, ports)
+            if not self._explains_all(now_ps - window_ps):
+                ports = suspected(self.schedule.fabric, seen, verdicts).tolist()
+                orders = self._order(now_ps, ports)
         if now_ps - self._looked_ps >= LOOK_PS and self._losses:
             self._looked_ps = now_ps
             for window_ps in LONG_PS:
@@ -175,29 +198,48 @@ class Collector:
 
     # --- judging
 
-    def _unexplained(self, at_ps: Sequence[int], losses: Sequence[Loss]) -> bool:
-        """Whether some of these crossed none of the places that are known to lose probes."""
+    def _unexplained(self, at_ps: Sequence[int], losses: Sequence[Loss]) -> list[bool]:
+        """Which of these crossed none of the places that are known to lose probes."""
         if not self.places:
-            return True
-        fabric = self.schedule.fabric
-        known = np.zeros(fabric.n_ports + 1, np.bool_)
+            return [True] * len(losses)
+        routes = self._routes_of(losses)
+        left = np.ones(len(losses), np.bool_)
         for cause, place in self.places.items():
-            mine = known.copy()
-            mine[:] = False
-            mine[causes.links_of(fabric, cause)] = True
-            hits = [i for i, one in enumerate(losses) if mine[self._route(one)].any()]
-            place.last_ps = max([place.last_ps, *(at_ps[i] for i in hits)])
-            known |= mine
-        return not all(known[self._route(one)].any() for one in losses)
+            hit = self._mask(cause)[routes].any(axis=1)
+            left &= ~hit
+            place.last_ps = max([place.last_ps, *(at_ps[i] for i in np.flatnonzero(hit).tolist())])
+        found: list[bool] = left.tolist()
+        return found
 
-    def _route(self, loss: Loss) -> np.ndarray:
-        """The directed ports of a probe; -1, the last of any array, behind them."""
-        key = (loss.turn, loss.number)
-        if key not in self._routes:
-            if len(self._routes) > KEPT_MAX:
-                self._routes.clear()
-            self._routes[key] = self.schedule.routes(loss.turn, [loss.number])[0]
-        return self._routes[key]
+    def _explains_all(self, since_ps: int) -> bool:
+        """Whether the known places explain what was lost since then."""
+        lost = [one for one in self._losses if one.at_ps >= since_ps]
+        return not any(self._unexplained([one.at_ps for one in lost], [one.loss for one in lost]))
+
+    def _mask(self, cause: int) -> np.ndarray:
+        """[ports + 1] the directed ports that a cause stands for; the last is none."""
+        if cause not in self._masks:
+            self._masks[cause] = np.zeros(self.schedule.fabric.n_ports + 1, np.bool_)
+            self._masks[cause][causes.links_of(self.schedule.fabric, cause)] = True
+        return self._masks[cause]
+
+    def _routes_of(self, losses: Sequence[Loss]) -> np.ndarray:
+        """[n, hops] the directed ports of these probes; -1 behind the last."""
+        found = np.full((len(losses), HOPS_MAX), -1, np.int32)
+        turns = np.array([one.turn for one in losses], np.int64)
+        numbers = np.array([one.number for one in losses], np.int64)
+        for turn in set(turns.tolist()):
+            mine = turns == turn
+            found[mine] = self._turn(turn, numbers[mine])
+        return found
+
+    def _turn(self, turn: int, numbers: np.ndarray) -> np.ndarray:
+        if self.schedule.n_probes > ROUTES_KEPT:
+            return self.schedule.routes(turn, numbers)
+        if turn not in self._routes:
+            self._routes[turn] = self.schedule.routes(turn)
+        found: np.ndarray = self._routes[turn][numbers]
+        return found
 
     def _judge(self, now_ps: int, window_ps: int) -> tuple[list[Place], Evidence, list[Verdict]]:
         seen = self.evidence(now_ps, window_ps)
@@ -231,11 +273,13 @@ class Collector:
         """Whether more than one agent at one instant saw it lose: else the host may be to blame."""
         per_nic = self.schedule.per_port * self.schedule.fabric.n_planes
         seen = set()
-        for at_ps, loss in self._losses:
-            if at_ps >= verdict.since_ps and self._crosses(loss, verdict.cause):
+        lately = [one.loss for one in self._losses if one.at_ps >= verdict.since_ps]
+        hits = self._mask(verdict.cause)[self._routes_of(lately)].any(axis=1)
+        for loss, hit in zip(lately, hits.tolist(), strict=True):
+            if hit:
                 seen.add((loss.number // per_nic, loss.at_ps))
-                if len(seen) > 1:
-                    return True
+        if len(seen) > 1:
+            return True
         fabric = self.schedule.fabric
         return any(
             (causes.of_routes(fabric, result.routes) == verdict.cause).any()
@@ -244,10 +288,7 @@ class Collector:
         )
 
     def _crosses(self, loss: Loss, cause: int) -> bool:
-        fabric, route = self.schedule.fabric, self._route(loss)
-        if cause < fabric.n_ports:
-            return bool((route == cause).any())
-        return bool((causes.of_routes(fabric, route[None]) == cause).any())
+        return bool(self._mask(cause)[self._routes_of([loss])].any())
 
     def _is_within(self, cause: int) -> bool:
         """Whether a device that is named already loses all that crosses this link."""
@@ -282,40 +323,39 @@ class Collector:
 
     def _settle(self, place: Place) -> None:
         """What a place lost is explained when it is over: it is evidence of nothing new."""
-        kept: deque[tuple[int, Loss]] = deque()
-        for at_ps, loss in self._losses:
-            if at_ps > place.last_ps or not self._crosses(loss, place.cause):
-                kept.append((at_ps, loss))
-        self._losses = kept
+        mine = self._mask(place.cause)[self._routes_of([one.loss for one in self._losses])]
+        self._losses = deque(
+            one
+            for one, hit in zip(self._losses, mine.any(axis=1).tolist(), strict=True)
+            if one.at_ps > place.last_ps or not hit
+        )
         self._results = deque(one for one in self._results if one[0] > place.last_ps)
 
     def evidence(self, now_ps: int, window_ps: int) -> Evidence:
         """Return what was seen in the last `window_ps`, with the bursts of that time."""
         schedule, from_ps = self.schedule, now_ps - window_ps
         # What crossed links before anything was lost would only hide how bad they are now.
-        known = [at_ps for at_ps, _ in self._losses if at_ps >= from_ps]
-        from_ps = max(from_ps, min(known, default=from_ps) - 1)
+        known = [one for one in self._losses if one.at_ps >= from_ps]
+        from_ps = max(from_ps, min((one.at_ps for one in known), default=from_ps) - 1)
         grouped: dict[tuple[int, int], list[int]] = {}
-        for at_ps, loss in self._losses:
-            if at_ps >= from_ps:
-                grouped.setdefault((loss.turn, loss.number), []).append(at_ps)
-        keys = sorted(grouped)
-        turns = np.array([turn for turn, _ in keys], np.int64)
-        numbers = np.array([number for _, number in keys], np.int64)
-        routes = np.full((len(keys), HOPS_MAX), -1, np.int32)
-        for turn in np.unique(turns).tolist():
-            these = np.flatnonzero(turns == turn)
-            routes[these] = schedule.routes(turn, numbers[these])
+        for at_ps, loss, _ in known:
+            grouped.setdefault((loss.turn, loss.number), []).append(at_ps)
+        keys = list(grouped)
+        routes = self._routes_of([Loss(number, turn, 0) for turn, number in keys])
         lost = np.array([len(grouped[key]) for key in keys], np.int64)
         first = np.array([min(grouped[key]) for key in keys], np.int64)
         last = np.array([max(grouped[key]) for key in keys], np.int64)
         periods = (now_ps - from_ps) / schedule.period_ps
         crossed = np.maximum(self._crossed - self._missing(now_ps), 0) * periods
         crossed = np.ceil(crossed).astype(np.int64)
+        for column in causes.of_routes(schedule.fabric, routes):  # of agents that are gone by now
+            there = column >= 0
+            least = np.bincount(column[there], lost[there], len(crossed)).astype(np.int64)
+            crossed = np.maximum(crossed, least)
         sent = np.maximum(lost, round(periods / TURNS))
         probes = evidence.of_lossy(routes, sent, lost, first, last, crossed, from_ps, now_ps)
         bursts = [one for at_ps, one in self._results if at_ps >= from_ps]
-        return evidence.joined([probes, *bursts])
+        return _merged(evidence.joined([probes, *bursts]))
 
     def _missing(self, now_ps: int) -> np.ndarray:
         """[causes] crossings of a period that silent agents do not send or do not count."""
@@ -409,17 +449,48 @@ class Collector:
         if not late:
             return
         back = Counter(late)
-        kept: deque[tuple[int, Loss]] = deque()
-        for at_ps, loss in self._losses:
-            if back[loss]:
-                back[loss] -= 1
+        kept: deque[_Lost] = deque()
+        for one in self._losses:
+            if back[one.loss]:
+                back[one.loss] -= 1
             else:
-                kept.append((at_ps, loss))
+                kept.append(one)
         self._losses = kept
 
     def _forget(self, now_ps: int) -> None:
         longest = max(*LONG_PS, WINDOW_PERIODS * self.schedule.period_ps)
-        while self._losses and self._losses[0][0] < now_ps - longest:
+        while self._losses and self._losses[0].at_ps < now_ps - longest:
             self._losses.popleft()
+        # What a known place explains is needed until it is clear that nothing larger does.
+        old_ps = now_ps - WINDOW_PERIODS * self.schedule.period_ps
+        if now_ps - self._swept_ps >= LOOK_PS:
+            self._swept_ps = now_ps
+            self._losses = deque(one for one in self._losses if one.new or one.at_ps >= old_ps)
         while self._results and self._results[0][0] < now_ps - longest:
             self._results.popleft()
+
+
+def _merged(seen: Evidence) -> Evidence:
+    """Rows of one path as one row: to judge takes as long as there are rows, and of a burst's
+    hundred probes many take the same path.
+    """
+    if len(seen.lost) < 2:
+        return seen
+    path = (
+        np.ascontiguousarray(seen.routes)
+        .view(f"V{seen.routes.shape[1] * seen.routes.itemsize}")
+        .ravel()
+    )
+    _, row, into = np.unique(path, return_index=True, return_inverse=True)
+    first, last = seen.first_ps[row].copy(), seen.last_ps[row].copy()
+    np.minimum.at(first, into, seen.first_ps)
+    np.maximum.at(last, into, seen.last_ps)
+    return replace(
+        seen,
+        routes=seen.routes[row],
+        sent=np.bincount(into, seen.sent).astype(np.int64),
+        lost=np.bincount(into, seen.lost).astype(np.int64),
+        first_ps=first,
+        last_ps=last,
+        background=seen.background[row],
+    )

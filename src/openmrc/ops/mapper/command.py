@@ -166,6 +166,7 @@ def _controller(arguments: argparse.Namespace) -> int:
                 arguments.listen,
                 tls,
                 say,
+                Path(arguments.scenario).stem,
             )
         except (OSError, OverflowError) as error:
             raise InputError(f"--port, --http-port: {error}; name others") from None

@@ -10,6 +10,7 @@ is HTTPS.
     GET  /state                         what loses probes now, and whose agents are silent
     GET  /history?since_us=&until_us=   what lost probes
     GET  /admission?nics=0-7            which nodes are fit for a job, and why others are not
+    GET  /                              the page (`page`); /page.json is what it shows
     GET  /events                        the state, again after every change (server-sent events)
 
 One thread owns the collector and the history; all others hand it messages.
@@ -39,15 +40,18 @@ from openmrc.ops.mapper import admission, denylist, words
 from openmrc.ops.mapper.collector import Collector, Count, Order, Place, Said
 from openmrc.ops.mapper.denylist import Denylist, Entry
 from openmrc.ops.mapper.history import History, Row
+from openmrc.ops.mapper.page.data import of_history
+from openmrc.ops.mapper.page.html import html
 from openmrc.ops.schedule import Schedule
 from openmrc.units import US
 from openmrc.verbs.exchange import SERVER, Line
 
 TICK_S = 0.1
-RESTS = 2.0  # times as long as judging took, until it judges again
+RESTS = 0.5  # times as long as judging took, until it judges again
 MAKE_AGAIN_S = 10.0  # the denylist, so that it stays fresh
 AGENTS_MAX = 1 << 17
 BODY_MAX = 1 << 16
+PAGE_US = 86_400 * 10**6  # of the history that the page shows
 STREAMS_MAX = 64  # browsers that listen
 OPERATOR_S_MAX = 30 * 86_400
 SAID_MAX = 4096  # messages that agents are ahead of the collector
@@ -73,7 +77,9 @@ class Controller(Closing):
         host: str = "",
         tls: ssl.SSLContext | None = None,
         say: Callable[[str], None] = lambda _: None,
+        title: str = "fabric",
     ) -> None:
+        self._title = title
         self._schedule, self._secret, self._history, self._say = schedule, secret, history, say
         self._zero_ns = time.monotonic_ns()
         self._zero_us = time.time_ns() // 1000
@@ -188,6 +194,15 @@ class Controller(Closing):
         with self._lock:
             rows = self._history.places(since_us, until_us)
         return {"places": [row._asdict() for row in rows]}
+
+    def page(self) -> dict[str, Any]:
+        """Return what the page shows."""
+        with self._lock:
+            now_us = self._now_us()
+            rows = self._history.places(now_us - PAGE_US)
+            silent = self._collector.silent(self._now_ps())
+        content = of_history(self._schedule.fabric, rows, now_us, self._title)
+        return content | {"live": True, "silent": silent}
 
     def listen(self) -> queue.Queue[bytes] | None:
         """Return where the state comes again after every change; None: too many listen."""
@@ -445,6 +460,10 @@ class _Request(BaseHTTPRequestHandler):
             return self._send(200, controller.admit(query.get("nics", ["*"])[0]))
         if path == "/events":
             return self._stream(controller)
+        if path == "/page.json":
+            return self._send(200, controller.page())
+        if path == "/":
+            return self._write("text/html; charset=utf-8", html(controller.page()).encode())
         return self._send(404, {"error": "there is no such page"})
 
     def _body(self) -> dict[str, Any]:
@@ -461,9 +480,11 @@ class _Request(BaseHTTPRequestHandler):
         return row
 
     def _send(self, status: int, content: Any) -> None:
-        data = json.dumps(content).encode()
+        self._write("application/json", json.dumps(content).encode(), status)
+
+    def _write(self, kind: str, data: bytes, status: int = 200) -> None:
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
         self.send_header("Cache-Control", "no-store")
         self.end_headers()

@@ -1,0 +1,197 @@
+"""What the operator's page shows, as one JSON object: from a recorded run, or from a history.
+
+Links are numbered: first those of NICs (NIC x planes + plane), then those between T0s and T1s
+((plane x T0s + T0) x T1s + T1). A place is a list of links with their directions: 1 upwards, 2
+downwards, 3 both. Times are microseconds, of a run since its start, of a history Unix time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from openmrc.errors import InputError
+from openmrc.fabric import places as fabric_places
+from openmrc.fabric.kinds import LINKS_DEFAULT
+from openmrc.fabric.model import Fabric
+from openmrc.ops import records
+from openmrc.ops.mapper.history import History, Row
+from openmrc.ops.together import Finding
+from openmrc.ops.why import why
+
+UP, DOWN = 1, 2
+PLACES_MAX = 5000
+SPAN_US = 3600 * 10**6  # of a history that the page begins with
+MARGIN = 0.02  # of the time line behind the last thing on it
+
+
+def of_run(directory: Path, transport: str | None = None) -> dict[str, Any]:
+    """Return what is to be shown of a results directory (`mrc run --out`)."""
+    found = records.read(directory)
+    names = [record.name for record in found]
+    if transport is not None and transport not in names:
+        raise InputError(f"--transport {transport}: is not there; the run has {', '.join(names)}")
+    record = found[names.index(transport) if transport is not None else 0]
+    answer = why(record)
+    until_us = float(record.summary["sim_time_us"])
+    flows = record.flows
+    jobs = []
+    if "job" in flows.columns and flows["job"].n_unique() > 1:
+        for name in flows["job"].unique().sort().to_list():
+            mine = flows.filter(flows["job"] == name)
+            jobs.append(_job(str(name), mine, why(record, job=str(name)).text))
+    else:
+        jobs.append(_job(record.name, flows, ""))
+    return {
+        "title": directory.resolve().name,
+        "about": answer.text,
+        "live": False,
+        "unix": False,
+        "from_us": 0.0,
+        "until_us": until_us,
+        "fabric": of_fabric(record.fabric),
+        "places": [_of_finding(record.fabric, one, until_us) for one in answer.findings],
+        "jobs": jobs,
+        "silent": [],
+    }
+
+
+def of_history(fabric: Fabric, rows: Sequence[Row], now_us: int, title: str) -> dict[str, Any]:
+    """Return what is to be shown of a controller's history."""
+    shown = [of_row(fabric, row) for row in rows[-PLACES_MAX:]]
+    first = min((one["since_us"] for one in shown), default=now_us - SPAN_US)
+    return {
+        "title": title,
+        "about": "",
+        "live": False,
+        "unix": True,
+        "from_us": min(first, now_us - SPAN_US // 60),
+        "until_us": now_us,
+        "fabric": of_fabric(fabric),
+        "places": shown,
+        "jobs": [],
+        "silent": [],
+    }
+
+
+def of_file(file: Path) -> dict[str, Any]:
+    """Return what is to be shown of the history in a file."""
+    with History(file, read_only=True) as history:
+        fabric = fabric_of(history, file)
+        rows = history.places()
+    last = max((row.last_us for row in rows), default=time.time_ns() // 1000)
+    return of_history(fabric, rows, last + 1, file.stem)
+
+
+def fabric_of(history: History, file: Path) -> Fabric:
+    """Return the fabric whose places a history names."""
+    from openmrc.scenario.scenario import fabric_section
+
+    table = history.fabric_table()
+    if not table:
+        raise InputError(
+            f"{file}: says nothing of its fabric; name what mrc controller has written"
+        )
+    return fabric_section(table).build()
+
+
+def of_fabric(fabric: Fabric) -> dict[str, Any]:
+    """Return what there is to be drawn."""
+    t0s = fabric.tier_counts[0]
+    first = np.arange(fabric.n_nics) * fabric.n_planes
+    return {
+        "nics": fabric.n_nics,
+        "planes": fabric.n_planes,
+        "t0s": t0s,
+        "t1s": fabric.tier_counts[1] if fabric.n_tiers > 1 else 0,
+        "t0_of": fabric.sw_index[fabric.port_peer_switch[first]].tolist(),
+        "tiers": fabric.n_tiers,
+    }
+
+
+def of_row(fabric: Fabric, row: Row) -> dict[str, Any]:
+    """Return a place of a history."""
+    return {
+        "place": row.place,
+        "kind": row.kind,
+        "since_us": row.since_us,
+        "until_us": row.until_us,
+        "rate": round(row.rate, 5),
+        "lost": row.lost,
+        "of": row.crossed,
+        "links": links(fabric, row.place),
+        "note": "what it is part of is blamed" if row.withdrawn else "",
+    }
+
+
+def links(fabric: Fabric, where: str) -> list[list[int]]:
+    """Return [link, directions] of a place."""
+    found: dict[int, int] = {}
+    if fabric_places.kind_of(where) == "transceiver":
+        ports = fabric_places.transceivers(fabric, where, LINKS_DEFAULT).targets
+    else:
+        ports = fabric_places.ports(fabric, where)
+    for port in ports.tolist():
+        link, way = _link(fabric, port)
+        if link >= 0:
+            found[link] = found.get(link, 0) | way
+    return [[link, ways] for link, ways in sorted(found.items())]
+
+
+def _link(fabric: Fabric, port: int) -> tuple[int, int]:
+    """The number of a directed port's link, and its direction; -1 above the T1s."""
+    if fabric.port_nic[port] >= 0:
+        return port, UP
+    far = int(fabric.port_reverse[port])
+    if fabric.port_nic[far] >= 0:
+        return far, DOWN
+    switch = int(fabric.port_switch[port])
+    way = UP if fabric.sw_tier[switch] == 0 else DOWN
+    up = port if way == UP else far
+    switch = int(fabric.port_switch[up])
+    if fabric.sw_tier[switch] != 0:
+        return -1, way
+    n_up = int(fabric.sw_n_up[switch])
+    t0 = int(fabric.sw_plane[switch]) * fabric.tier_counts[0] + int(fabric.sw_index[switch])
+    uplink = up - int(fabric.sw_first_up[switch])
+    return fabric.n_nics * fabric.n_planes + t0 * n_up + uplink, way
+
+
+def _of_finding(fabric: Fabric, one: Finding, until_us: float) -> dict[str, Any]:
+    over = one.until_us < until_us * (1 - MARGIN)
+    return {
+        "place": one.where,
+        "kind": one.kind,
+        "since_us": one.since_us,
+        "until_us": one.until_us if over else None,
+        "rate": 1.0 if one.dead else round(one.rate, 5),
+        "lost": one.lost,
+        "of": 0,
+        "links": links(fabric, one.where),
+        "note": _note(one),
+    }
+
+
+def _note(one: Finding) -> str:
+    words = [f"one of {', '.join((one.where, *one.one_of))}"] if one.one_of else []
+    if one.paths:
+        words.append(f"{one.paths} paths of {one.queue_pairs} queue pairs set aside")
+        words.append(f"{one.back} back")
+    return ", ".join(words)
+
+
+def _job(name: str, flows: Any, words: str) -> dict[str, Any]:
+    done = flows["done_us"].max()
+    return {
+        "name": name,
+        "from_us": float(flows["start_us"].min() or 0),
+        "until_us": None if done is None else float(done),
+        "flows": len(flows),
+        "unfinished": int(flows["done_us"].null_count()),
+        "again": int(flows["retransmitted"].sum()),
+        "words": words,
+    }

@@ -1,0 +1,32 @@
+"""The page as one file that needs no other and no network: `assets` around one JSON object."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+from openmrc import version
+
+SCRIPTS = ("layout.js", "picture.js", "page.js")  # in this order
+
+
+def html(content: dict[str, Any]) -> str:
+    """Return the page that shows this (`data`)."""
+    assets = files("openmrc.ops.mapper.page").joinpath("assets")
+    parts = {
+        "TITLE": escape(content["title"]),
+        "VERSION": escape(version.__version__),
+        "STYLE": assets.joinpath("page.css").read_text(encoding="utf-8"),
+        # JSON that cannot end the script element it stands in.
+        "DATA": json.dumps(content, separators=(",", ":")).replace("<", "\\u003c"),
+        "SCRIPT": "".join(assets.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS),
+    }
+    # In one pass: what is put in is not searched again.
+    first, *pieces = assets.joinpath("page.html").read_text(encoding="utf-8").split("{{")
+    page = first
+    for piece in pieces:
+        name, _, rest = piece.partition("}}")
+        page += parts[name] + rest
+    return page

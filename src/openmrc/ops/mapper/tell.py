@@ -1,0 +1,78 @@
+"""A controller's history in words: what lost probes, where, since when, how often."""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from openmrc.ops.mapper.history import Row
+
+LINE = 100
+TOLD_MAX = 6
+FLAPS = 3  # that make a link one that flaps
+DEAD = 0.99
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is to be said of a history."""
+
+    rows: tuple[Row, ...]
+    text: str
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that `mrc why --json` prints."""
+        places = [row._asdict() for row in self.rows]
+        return {"nothing_broke": not places, "places": places, "text": self.text}
+
+
+def of_history(rows: Sequence[Row], ago_us: int | None = None) -> Answer:
+    """Return what there is to say of these places; of those only that lost something in the last
+    `ago_us` of the history.
+    """
+    last_us = max((row.last_us for row in rows), default=0)
+    told = [
+        row
+        for row in rows
+        if not row.withdrawn and (ago_us is None or row.last_us >= last_us - ago_us)
+    ]
+    if not told:
+        return Answer((), "Nothing broke: no place lost so many probes that it could be named.")
+    by_place: dict[str, list[Row]] = {}
+    for row in told:
+        by_place.setdefault(row.place, []).append(row)
+    ranked = sorted(by_place.values(), key=_harm)
+    lines = [_sentence(mine) for mine in ranked[:TOLD_MAX]]
+    if len(ranked) > TOLD_MAX:
+        lines.append(f"{len(ranked) - TOLD_MAX} more places lost probes (--json).")
+    text = "\n".join(textwrap.fill(line, LINE) for line in lines)
+    return Answer(tuple(told), text)
+
+
+def _harm(rows: Sequence[Row]) -> tuple[bool, float]:
+    """What still loses first, then what lost most for longest."""
+    return all(row.until_us is not None for row in rows), -sum(
+        row.rate * (row.last_us - row.since_us + 1) for row in rows
+    )
+
+
+def _sentence(rows: Sequence[Row]) -> str:
+    last = rows[-1]
+    rate = f"{100 * last.rate:.2g} %"
+    how = "let nothing through" if last.rate >= DEAD else f"lost {rate} of probes"
+    when = f"since {_clock(last.since_us)}"
+    if last.until_us is not None:
+        when = f"from {_clock(last.since_us)} to {_clock(last.until_us)}"
+    found = f"named {(last.named_us - last.since_us) / 1000:.0f} ms after the first loss"
+    often = f" It lost probes {len(rows)} times: it flaps." if len(rows) >= FLAPS else ""
+    place = last.place[0].upper() + last.place[1:]
+    return f"{place} {how} {when}, {found}.{often}"
+
+
+def _clock(us: int) -> str:
+    """Local time, to the millisecond."""
+    at = time.localtime(us // 10**6)
+    return f"{time.strftime('%Y-%m-%d %H:%M:%S', at)}.{us % 10**6 // 1000:03d}"
