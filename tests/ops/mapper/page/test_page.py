@@ -1,5 +1,5 @@
-"""The operator's page in a real browser: what is bad is drawn, the slider moves it, and a step of it
-draws no healthy link anew.
+"""The operator's page in a real browser: what is bad is drawn, the slider moves it, and a step
+of it draws no healthy link anew.
 """
 
 from __future__ import annotations

@@ -162,12 +162,18 @@ def _link(fabric: Fabric, port: int) -> tuple[int, int]:
 
 
 def _of_finding(fabric: Fabric, one: Finding, until_us: float) -> dict[str, Any]:
-    over = one.until_us < until_us * (1 - MARGIN)
+    end: float | None = one.until_us
+    if one.paths and one.back < one.paths:
+        end = None  # paths that are still set aside send nothing that could be lost
+    elif one.back_us is not None:
+        end = max(one.until_us, one.back_us)
+    elif one.until_us >= until_us * (1 - MARGIN):
+        end = None
     return {
         "place": one.where,
         "kind": one.kind,
         "since_us": one.since_us,
-        "until_us": one.until_us if over else None,
+        "until_us": end,
         "rate": 1.0 if one.dead else round(one.rate, 5),
         "lost": one.lost,
         "of": 0,

@@ -19,6 +19,7 @@ function clock(us) {
     const time = date.toLocaleTimeString("en-GB") + (span < 6e7 ? "." + String(date.getMilliseconds()).padStart(3, "0") : "");
     return span > 864e8 ? `${date.toLocaleDateString("en-CA")} ${time}` : time;
   }
+  if (us === 0) return "0";
   return us >= 1e6 ? `${(us / 1e6).toPrecision(4)} s` : us >= 1e3 ? `${(us / 1e3).toPrecision(4)} ms` : `${us.toPrecision(4)} µs`;
 }
 
