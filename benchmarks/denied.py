@@ -1,6 +1,6 @@
 """What a denylist saves: a job that starts on dead links, with and without the mapper's findings.
 
-    .venv/bin/python benchmarks/denied.py [--share F] [--period-count N] [--seed N] [--nics N] [--json]
+    .venv/bin/python benchmarks/denied.py [--share F] [--period-count N] [--nics N] [--seed N]
 
 A share of all cables of a fabric of 64 NICs on 8 planes is dead before a job starts. The mapper's
 probes of ten periods (`ops.schedule`) cross the same fabric; what is lost of them goes to the

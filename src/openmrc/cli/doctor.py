@@ -6,6 +6,8 @@ import argparse
 import json
 from typing import Any
 
+from openmrc.errors import InputError
+
 
 def add_command(commands: Any) -> Any:
     """Add `doctor` to the parser; returns its own."""
@@ -18,12 +20,19 @@ def add_command(commands: Any) -> Any:
         "what a torch.distributed job on this host would use: interfaces, planes, PMTU, versions"
     )
     doctor.add_argument("--torch", action="store_true", help=words)
+    words = "whether this host is fit for a job: its ports, its planes, and what its probes lose"
+    doctor.add_argument("--node", action="store_true", help=words)
+    doctor.add_argument("--host", metavar="FILE", help="with --node: default OPENMRC_HOST")
     doctor.set_defaults(run=_doctor)
     return doctor
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
     """Print one line a use; 0 if all can be had, else 1."""
+    if arguments.node:
+        return _node(arguments.host, arguments.json)
+    if arguments.host is not None:
+        raise InputError("--host goes with --node; add it")
     if arguments.torch:
         return _torch(arguments.json)
     from openmrc.live.lab.needs import examine, lacking
@@ -51,6 +60,23 @@ def _doctor(arguments: argparse.Namespace) -> int:
             for line in lines:
                 print(f"{'':12} {line}")
     return 1 if any(lacks.values()) else 0
+
+
+def _node(file: str | None, as_json: bool) -> int:
+    """Print whether this host is fit for a job, and why not; 0 if it is, else 1."""
+    from dataclasses import asdict
+
+    from openmrc.ops.mapper.node import examine
+    from openmrc.verbs import hostfile
+
+    found = examine(hostfile.read(file))
+    if as_json:
+        print(json.dumps(asdict(found), indent=2))
+    else:
+        print(f"nic {found.nic}: {'fit for a job' if found.fit else 'not fit for a job'}")
+        for reason in found.reasons:
+            print(f"  {reason}")
+    return 0 if found.fit else 1
 
 
 def _torch(as_json: bool) -> int:

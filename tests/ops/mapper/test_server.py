@@ -18,6 +18,7 @@ from openmrc.ops.mapper.admission import PERIODS_MIN, Known, judge
 from openmrc.ops.mapper.agent import Loss, Report
 from openmrc.ops.mapper.collector import Place
 from openmrc.ops.mapper.history import History, Row
+from openmrc.ops.mapper.node import known, loops_of
 from openmrc.ops.mapper.server import Controller, token
 from openmrc.units import MS
 from openmrc.verbs.exchange import CLIENT, ExchangeError, Line
@@ -25,7 +26,7 @@ from tests.ops.mapper.world import small
 
 SCHEDULE = small()
 SECRET = b"of the job"
-WAIT_S = 20.0  # for what comes at once on a machine that is free
+WAIT_S = 60.0  # for what comes at once on a machine that is free
 
 
 @pytest.fixture
@@ -178,6 +179,29 @@ def test_a_file_that_is_no_history_is_refused_with_what_to_do(tmp_path: Path) ->
         History(file, read_only=True)
     with pytest.raises(OutputError, match="--history"):
         History(file)
+
+
+def test_a_nodes_own_reports_say_which_planes_answer() -> None:
+    per_port = SCHEDULE.per_port
+    loops = loops_of(SCHEDULE, 3)
+    assert 0 < loops < per_port
+
+    def losses(plane: int, n: int) -> list[Loss]:
+        return [Loss((3 * 4 + plane) * per_port, 0, i) for i in range(n)]
+
+    def of(lost: list[Loss], late: list[Loss] | None = None) -> Known:
+        reports = [Report(0, PERIODS_MIN, lost, late or [], [])]
+        return known(SCHEDULE, 3, PERIODS_MIN, reports, [])
+
+    half = PERIODS_MIN * loops // 2
+    assert of(losses(2, half)).unreached == (2,)
+    assert of(losses(2, half - 1)).unreached == ()
+    assert of(losses(2, half), losses(2, 1)).unreached == ()
+    foreign = [Loss(0, 0, 0)] * half  # of NIC 0, which this one counts
+    assert of(foreign).lost == 0
+    fabric = SCHEDULE.fabric
+    assert judge(fabric, of([])).fit
+    assert judge(fabric, of(losses(1, 1))).reasons == (f"1 of {40 * loops} probes were lost",)
 
 
 def place(where: str, kind: str, cause: int) -> Place:

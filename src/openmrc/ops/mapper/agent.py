@@ -145,7 +145,7 @@ class Agent:
         self._due_ps = self._judged_ps = now_ps
         self.orders = [order(schedule, nic, turn) for turn in range(TURNS)]
         self._expected = _expected(schedule, nic)
-        self._tick = first_period * self.ticks
+        self._tick = self._first_tick = first_period * self.ticks
         self._sequence = 0  # of all that was sent
         n_planes = schedule.fabric.n_planes
         self._proofs = [-1] * n_planes  # the latest of them that came back, by plane
@@ -210,6 +210,11 @@ class Agent:
         if now_ps >= self._due_ps:
             sends.append(self._scheduled(now_ps))
         return sends
+
+    @property
+    def periods(self) -> int:
+        """Periods whose probes have all been sent."""
+        return (self._tick - self._first_tick) // self.ticks
 
     @property
     def next_ps(self) -> int:

@@ -33,7 +33,7 @@ from openmrc.ops.schedule import LOCAL_LOOP, PAYLOAD_BYTES, TURNS, carrier
 ROOM = 512  # probes taken by one call
 PATIENCE, ROOM_AGAIN_S = 20, 0.001  # where a queue of the kernel is full
 RECEIVE_BYTES = 1 << 20
-ETHERTYPE_IPV6, SOL_PACKET, PACKET_IGNORE_OUTGOING = 0x86DD, 263, 23
+ETHERTYPE_IPV6, SOL_PACKET, PACKET_IGNORE_OUTGOING, PACKET_QDISC_BYPASS = 0x86DD, 263, 23, 20
 SO_ATTACH_FILTER, NO_CHECK6_TX, NO_CHECK6_RX = 26, 101, 102
 DONT_WAIT = socket.MSG_DONTWAIT
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -201,6 +201,8 @@ def _packet_socket() -> socket.socket:
         struct.pack("HxxxxxxP", len(_FILTER), ctypes.addressof(room)),
     )  # fmt: skip
     one.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+    with contextlib.suppress(OSError):
+        one.setsockopt(SOL_PACKET, PACKET_QDISC_BYPASS, 1)
     one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
     one.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, RECEIVE_BYTES)
     # To all interfaces: protocol, interface 0. Python's bind takes names of interfaces only.

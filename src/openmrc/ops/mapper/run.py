@@ -32,8 +32,11 @@ def run(
     tell: Callable[[dict[str, Any]], None],
     stopping: Callable[[], bool],
     zero_ns: int,
+    keep: Callable[[Report], None] = lambda _: None,
 ) -> None:
-    """Probe until `stopping`; reports go to the controller, or without one to `tell`."""
+    """Probe until `stopping`; reports go to the controller, or without one to `tell`, and to
+    `keep`.
+    """
     looked_ps, down = -LOOK_AT_PORTS_PS, list[int]()
     while not stopping():
         now_ps = (time.monotonic_ns() - zero_ns) * PS_PER_NS
@@ -52,6 +55,7 @@ def run(
             looked_ps, down = now_ps, ports.down()
         report = agent.report(now_ps)
         if report is not None:
+            keep(report)
             _tell(report, down, link, tell)
 
 
