@@ -20,6 +20,7 @@ import hmac
 import json
 import secrets
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -41,6 +42,7 @@ TIMEOUT_S = 30.0
 NONCE_BYTES = 32
 CLIENT, SERVER = "client", "server"
 REFUSED = "refused"
+_SEND_TIMEOUT = struct.pack("ll", 5, 0)  # struct timeval, of a socket that waits for ever
 
 
 class ExchangeError(OpenMrcError):
@@ -244,8 +246,9 @@ class Line:
         return message
 
     def receive_patiently(self) -> dict[str, Any]:
-        """Receive one message, however long it takes to come."""
+        """Receive one message, however long it takes to come; to send waits no longer for it."""
         self._socket.settimeout(None)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_TIMEOUT)
         return self.receive()
 
     def authenticate(self, secret: bytes, role: str) -> None:

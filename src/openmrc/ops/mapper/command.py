@@ -175,8 +175,10 @@ def _controller(arguments: argparse.Namespace) -> int:
             address = arguments.listen or "localhost"
             say(f"Agents connect to port {controller.port}, a period is {_ms(schedule)}.")
             print(f"{scheme}://{address}:{controller.http_port}/?token={token(secret)}", flush=True)
-            while not ended:
+            while not ended and controller.failure is None:
                 time.sleep(0.1)
+            if controller.failure is not None:
+                raise controller.failure
     return 0
 
 

@@ -80,6 +80,7 @@ class Controller(Closing):
         title: str = "fabric",
     ) -> None:
         self._title = title
+        self.failure: Exception | None = None  # what ended the judging, if anything did
         self._schedule, self._secret, self._history, self._say = schedule, secret, history, say
         self._zero_ns = time.monotonic_ns()
         self._zero_us = time.time_ns() // 1000
@@ -253,6 +254,12 @@ class Controller(Closing):
                 self._inbox.put((nic, (CLOSED, line)))
 
     def _work(self) -> None:
+        try:
+            self._judge_until_closed()
+        except Exception as error:  # whoever runs this ends then, instead of knowing nothing
+            self.failure = error
+
+    def _judge_until_closed(self) -> None:
         rested = 0.0
         while not self._closing.is_set():
             said = self._waiting()
