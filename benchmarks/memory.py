@@ -69,13 +69,13 @@ def estimate(scenario: Scenario) -> dict[str, int]:
     # a rotation has room for the EVs of the plane that has most
     order = int(np.maximum(evs_out, 1).sum() + np.maximum(evs_back, 1).sum()) * planes
 
-    slots = _pow2(derived.mpr_packets)
     ring_bytes = _pow2(derived.mpr_packets + 256) // 8
     messages = np.bincount(traffic.msg_qp, traffic.msg_count, qps)
     held = sum(_pow2(min(int(n), network.SEND_QUEUE_MAX)) for n in messages)
     pairs = {(min(a, b), max(a, b)) for a, b in zip(traffic.qp_src, traffic.qp_dst, strict=True)}
     carried = np.bincount(traffic.msg_qp, traffic.packets(transport.pmtu), qps)
-    units = sum(min(_pow2(int(n)), slots) for n in carried)
+    slots = [min(_pow2(int(n) + 1), _pow2(derived.mpr_packets)) for n in carried]
+    units = sum(min(_pow2(int(n)), room) for n, room in zip(carried, slots, strict=True))
     size = {name.rpartition(".")[2]: n for name, n in record_bytes().items()}
     ends = 2 * qps
     per_end = size["QP"] + size["LINK_QP"] + planes * (size["PLANE"] + 4) + ring_bytes + 8
@@ -87,7 +87,7 @@ def estimate(scenario: Scenario) -> dict[str, int]:
     releases = len(traffic.recv_next) + len(traffic.sent_next)
     return {
         "QPs": ends * per_end + qps * size["REGION"] + 2 * len(pairs) * size["PEER"],
-        "slots": qps * slots * size["SLOT"],
+        "slots": sum(slots) * size["SLOT"],
         "EVs": evs * size["EV"] + 2 * order,
         "messages": held * (size["MESSAGE"] + size["RX_MESSAGE"])
         + traffic.n_msgs * (size["MESSAGE_STATE"] + any_series * size["SERIES"] + 4)

@@ -6,6 +6,7 @@ from typing import Any
 
 import numba
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -149,6 +150,12 @@ def test_seeds_and_purposes_give_streams_of_their_own() -> None:
     assert len(set(seen)) == 12
     assert 0 not in seen
     assert (bits.seed_streams(1, 0, 3) == bits.seed_streams(1, 0, 3)).all()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 64, 1001])
+def test_streams_begin_as_numpy_seeds_them(n: int) -> None:
+    seeds = np.random.SeedSequence([12345678901, 4]).generate_state(n, np.uint64)
+    assert bits.seed_streams(12345678901, 4, n).tolist() == seeds.tolist()
 
 
 def test_mix32_spreads_and_looks_at_32_bits_only() -> None:

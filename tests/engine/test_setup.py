@@ -64,6 +64,16 @@ def test_a_queue_pair_has_room_for_what_it_does_and_no_more() -> None:
     assert q.state.tolist() == [es.RESET] * 3
 
 
+@pytest.mark.parametrize(("carries", "slots"), [(1, 2), (254, 256), (255, 256), (256, 512)])
+def test_a_window_has_a_slot_more_than_its_packets_and_no_more_than_mpr_asks_for(
+    carries: int, slots: int
+) -> None:
+    rooms = ROOMS._replace(carries=np.array([carries, 7, 10**9]))
+    st = setup.new_state(Variants(), rooms, nics=1, peers=1, regions=1)
+    assert st.qp.slot_mask.tolist() == [slots - 1, 0, 511]
+    assert st.qp.slot0.tolist() == [0, 0, slots]
+
+
 def test_paths_lie_behind_those_of_the_planes_before() -> None:
     st = setup.new_state(Variants(), ROOMS, nics=1, peers=1, regions=1)
     both = np.array([0, 2])

@@ -189,8 +189,24 @@ def mix32(value):
     return x ^ (x >> 16)
 
 
+_SEED_A, _SEED_B, _SEED_SHIFT = 0x8B51F9DD, 0x58F38DED, 16  # of NumPy's SeedSequence
+
+
 def seed_streams(seed: int, purpose: int, n: int) -> np.ndarray:
-    """`n` independent non-zero stream states for one purpose of a run; shape (n,), uint64."""
-    words = np.random.SeedSequence([seed, purpose]).generate_state(max(n, 1), np.uint64)
+    """`n` independent non-zero stream states for one purpose of a run; shape (n,), uint64.
+
+    They are `SeedSequence([seed, purpose]).generate_state(n, uint64)`, which NumPy works out one by
+    one: 2 s for the ports of 131,072 NICs on eight planes.
+    """
+    pool = np.random.SeedSequence([seed, purpose]).pool
+    n = max(n, 1)
+    keys = np.full(2 * n + 2 + len(pool), _SEED_B, np.uint32)  # two for each, and some to spare
+    keys[0] = _SEED_A
+    np.multiply.accumulate(keys, out=keys)
+    whole = len(keys) // len(pool) * len(pool) - len(pool)
+    state = (keys[:whole].reshape(-1, len(pool)) ^ pool).ravel()
+    state *= keys[1 : whole + 1]
+    state ^= state >> np.uint32(_SEED_SHIFT)
+    words: np.ndarray = state[: 2 * n].astype("<u4").view("<u8").astype(np.uint64)
     words[words == 0] = np.uint64(0x9E37_79B9_7F4A_7C15)
     return words

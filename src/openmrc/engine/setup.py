@@ -48,7 +48,8 @@ def rings(sizes: Index) -> tuple[Index, Index]:
 class Rooms(NamedTuple):
     """How much room each queue pair has: a number for all, or an array with one for each.
 
-    `sends` and `receives` are messages, powers of two; 0 where a QP does not do that.
+    `sends` and `receives` are messages, powers of two; 0 where a QP does not do that. A window has
+    `mpr` packets, or the power of two above `carries` where that is less.
     """
 
     qps: int
@@ -58,6 +59,16 @@ class Rooms(NamedTuple):
     receives: Any
     evs: Any  # of all planes
     order_len: Any  # of the rotation of one plane
+    carries: Any = NEVER  # packets that a QP ever sends, where that is known
+
+
+def _slots(rooms: Rooms) -> Index:
+    """Slots of a QP that sends. One more than packets will do: a ring that never wraps says of each
+    sequence what the longest would.
+    """
+    most = pow2_at_least(rooms.mpr)
+    carries = np.minimum(np.asarray(rooms.carries, np.int64), most - 1)
+    return 1 << np.frexp(carries.astype(np.float64))[1].astype(np.int64)
 
 
 def new_state(
@@ -73,7 +84,7 @@ def new_state(
         np.broadcast_to(np.asarray(each, np.int64), n)
         for each in (rooms.sends, rooms.receives, rooms.evs, rooms.order_len)
     )
-    slots = np.where(sends > 0, pow2_at_least(rooms.mpr), 0)
+    slots = np.where(sends > 0, _slots(rooms), 0)
     words = pow2_at_least(rooms.mpr + BITMAP_SLACK) // 64
     both = (sends > 0) & (receives > 0)  # needs two bitmaps; who only sends or receives, one
     bitmaps = np.where(both, 2 * words, words)
@@ -169,24 +180,31 @@ def set_paths(st: State, qps: Index, plane: int, values: Index, active: int) -> 
     """Give queue pairs their EVs of one plane, `values` [qp, k]; the first `active` of each are in
     the rotation, the others backup (MRC 3.1).
     """
-    q, p, e = st.qp, st.plane, st.ev
+    _lay_paths(st, qps, plane, np.ascontiguousarray(values, np.int64), active)
+
+
+@compiled
+def _lay_paths(st, qps, plane, values, active):
+    """The same, EV by EV: NumPy takes ten times as long to write columns of scattered records."""
     n = values.shape[1]
-    first = np.asarray(q.n_evs[qps], np.int64)  # behind those of the planes before
-    q.n_evs[qps] = first + n
-    record = q.plane0[qps] + plane
-    p.ev0[record] = first
-    p.n_evs[record] = n
-    p.n_active[record] = active
-    p.share[record] = active
-    if n:
-        p.reverse_ev[record] = values[:, 0]
-    at = (q.ev0[qps] + first)[:, None] + np.arange(n)
-    e.value[at] = values
-    e.plane[at] = plane
-    e.active[at] = np.arange(n) < active
-    rotation = first[:, None] + np.arange(active)
-    order0 = q.order0[qps] + plane * q.order_len[qps]
-    st.order[order0[:, None] + np.arange(active)] = rotation
+    for row in range(qps.shape[0]):
+        q = st.qp[qps[row]]
+        first = int(q.n_evs)  # behind those of the planes before
+        q.n_evs = first + n
+        p = st.plane[q.plane0 + plane]
+        p.ev0 = first
+        p.n_evs = n
+        p.n_active = active
+        p.share = active
+        if n > 0:
+            p.reverse_ev = values[row, 0]
+        for i in range(n):
+            e = st.ev[q.ev0 + first + i]
+            e.value = values[row, i]
+            e.plane = plane
+            e.active = i < active
+        for i in range(active):
+            st.order[q.order0 + plane * q.order_len + i] = first + i
 
 
 @compiled

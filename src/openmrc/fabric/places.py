@@ -207,10 +207,12 @@ def transceivers(fabric: Fabric, where: str, links_each: int) -> Things:
 
 def by_link(fabric: Fabric, ports: LongArray) -> Things:
     """Return these directed ports link by link, each once: both directions if both are there."""
-    ports = np.unique(ports)
+    named = np.zeros(fabric.n_ports, np.bool_)
+    named[ports] = True
+    ports = np.flatnonzero(named)
     link = np.minimum(ports, fabric.port_reverse[ports])
     order = np.argsort(link, kind="stable")
-    _, first = np.unique(link[order], return_index=True)
+    first = np.flatnonzero(np.diff(link[order], prepend=-1))
     return Things(ports[order], np.append(first, len(ports)))
 
 

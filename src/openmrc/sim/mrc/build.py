@@ -34,7 +34,7 @@ REVERSE_EVS, REVERSE_EVS_PER_PLANE_MIN = 32, 4
 PACKETS_AT_START = 4096
 # Arrays of packets have room for all that the windows allow, up to this many: what is not touched
 # takes address space and no memory, and nothing is copied when more are wanted.
-PACKETS_RESERVED_MAX = 1 << 22
+PACKETS_RESERVED_MAX = 1 << 25
 SCOUT_ABOVE_BYTES = 4 << 20  # of QPs, windows and paths: beyond what caches hold beside packets
 HASHED_EV_STEP = 0x9E37  # odd: the EVs of a QP differ, however many they are
 
@@ -54,6 +54,7 @@ def build_engine(parts: Parts, transport: Transport, derived: Derived, ends: End
         receives=np.where(ends.sends, 0, messages),
         evs=evs,
         order_len=longest,
+        carries=units_of(traffic, transport.pmtu)[ends.traffic_qp],
     )
     peer = {"reverse": REVERSE_RANDOM, "alpha_by_12us": 1, "shuffle_rounds": 1}
     st = setup.new_state(

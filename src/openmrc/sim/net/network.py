@@ -7,6 +7,7 @@ ordered by NIC. What a transport needs beside this it adds itself: `build`, `roc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,7 @@ NO_TIME = -1
 SERIES_RELEASES = 64 * SEND_QUEUE_MAX
 BUCKET_SHIFT_MAX = 30  # a time within a bucket is an int32
 PORT_KINDS_MAX = 1 << 15  # what a port's two bytes can name
+FEW = 16  # values of a column that are looked for one after the other
 PORTS_OF_AN_EVENT = PLANES_MAX  # that send: of one NIC at most, but for a change of routing
 
 # purposes of random streams: each component draws from its own
@@ -260,19 +262,19 @@ def wheel(span_ps: int, shortest_ps: int, n_ports: int) -> tuple[int, int]:
 def ports_of(fabric: Fabric, limits: Limits) -> tuple[Any, Any, Any]:
     """The ports, their kinds, and their health."""
     into_switch = fabric.port_peer_switch >= 0
-    each = records(fabric.n_ports, ss.PORT_KIND)
-    each.rate_bps = fabric.port_rate_bps
-    each.delay_ps = fabric.port_delay_ps + np.where(
-        into_switch, fabric.sw_delay_ps[fabric.port_peer_switch], 0
-    )
-    for name, of_ports in limits._asdict().items():
-        each[name] = of_ports
-    each.last_hop = fabric.port_last_hop
-    different, which = np.unique(np.asarray(each), return_inverse=True)
-    kind = records(len(different), ss.PORT_KIND)
-    kind[:] = different
+    column = {
+        "rate_bps": fabric.port_rate_bps,
+        "delay_ps": fabric.port_delay_ps
+        + np.where(into_switch, fabric.sw_delay_ps[fabric.port_peer_switch], 0),
+        **limits._asdict(),
+        "last_hop": fabric.port_last_hop,
+    }
+    one_of_each, which = kinds_of([column[name] for name in ss.PORT_KIND.names or ()])
+    kind = records(len(one_of_each), ss.PORT_KIND)
+    for name, of_ports in column.items():
+        kind[name] = of_ports[one_of_each]
     port = records(fabric.n_ports, ss.PORT)
-    port.kind = which.reshape(-1)
+    port.kind = which
     port.peer = np.where(into_switch, fabric.port_peer_switch, -1 - fabric.port_peer_nic)
     port.head = -1
     port.tail = -1
@@ -280,6 +282,34 @@ def ports_of(fabric: Fabric, limits: Limits) -> tuple[Any, Any, Any]:
     health = records(fabric.n_ports, ss.HEALTH)
     health.cut_until = np.iinfo(np.int64).min // 2
     return port, kind, health
+
+
+def kinds_of(columns: Sequence[npt.NDArray[Any]]) -> tuple[Index, Index]:
+    """A row of each kind, kinds in the order of their values, and the kind of every row.
+
+    Millions of rows are of a handful of kinds: to find the values of a column and to look each one
+    up among them takes a tenth of the time that sorting the rows takes.
+    """
+    n = len(columns[0])
+    which = np.zeros(n, np.int64)
+    for column in columns:
+        values = _values(column)
+        if len(values) > 1:
+            which = which * len(values) + np.searchsorted(values, column)
+            which = np.searchsorted(_values(which), which)
+    one_of_each = np.zeros(int(which.max(initial=-1)) + 1, np.int64)
+    one_of_each[which] = np.arange(n)
+    return one_of_each, which
+
+
+def _values(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The different values of a column, in order; of few, the quicker."""
+    found: list[Any] = []
+    rest = column
+    while len(rest) and len(found) < FEW:
+        found.append(rest[0])
+        rest = rest[rest != rest[0]]
+    return np.unique(np.concatenate([np.array(found, column.dtype), rest]))
 
 
 def faults_of(
