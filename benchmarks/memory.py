@@ -37,7 +37,8 @@ def record_bytes() -> dict[str, int]:
 def estimate(scenario: Scenario) -> dict[str, int]:
     """Bytes of the arrays of a run of the first transport, by what they are for.
 
-    Packets are left out: how many are under way at a time depends on the run.
+    Packets and the records of EVs that were ever ASSUMED_BAD are left out: how many there are
+    depends on the run.
     """
     fabric, traffic, schedule = scenario.build()
     transport = scenario.transports[0].build()
@@ -88,7 +89,7 @@ def estimate(scenario: Scenario) -> dict[str, int]:
     return {
         "QPs": ends * per_end + qps * size["REGION"] + 2 * len(pairs) * size["PEER"],
         "slots": sum(slots) * size["SLOT"],
-        "EVs": evs * size["EV"] + 2 * order,
+        "EVs": evs * size["EV"] + size["BLAME"] + 2 * order,
         "messages": held * (size["MESSAGE"] + size["RX_MESSAGE"])
         + traffic.n_msgs * (size["MESSAGE_STATE"] + any_series * size["SERIES"] + 4)
         + 4 * releases,

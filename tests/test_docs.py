@@ -316,8 +316,9 @@ def test_the_formula_of_memory_is_what_a_world_allocates(scenario: str) -> None:
     fabric, traffic, schedule = checked.build()
     transport = checked.transports[0].build()
     world = World(fabric, traffic, transport, schedule, queues=checked.fabric.queues())
-    # packets, and what hardly depends on the scenario
+    # packets and blame, and what hardly depends on the scenario
     apart = {
+        "blame",
         "hop",
         "packet",
         "after",

@@ -31,7 +31,7 @@ from openmrc.engine import beliefs, bits, endpoint, ports, requester, setup
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.engine import verdict as said
-from openmrc.engine.ev import ASSUMED_BAD, EV_STATES, GOOD, SKIP
+from openmrc.engine.ev import ASSUMED_BAD, EV_STATES, GOOD, SKIP, blame_of
 from openmrc.engine.parameters import Variants
 from openmrc.jit import compiled, records
 
@@ -52,6 +52,12 @@ NAMES = {
 }
 
 Bytes = npt.NDArray[np.uint8]
+
+
+@compiled
+def own_blame(st, i):  # type: ignore[no-untyped-def]
+    """Give an EV a record of its own, as its first demotion does."""
+    blame_of(st, st.ev[i])
 
 
 @compiled
@@ -242,6 +248,15 @@ class Pair:
     def path(self, plane: int, k: int, qp: int = 0) -> Any:
         """Its record."""
         return self.st.ev[int(self.st.qp[qp].ev0) + self.ev_index(plane, k)]
+
+    def blame(self, plane: int, k: int, qp: int = 0) -> Any:
+        """What is kept of it since it was first ASSUMED_BAD."""
+        return self.blame_at(int(self.st.qp[qp].ev0) + self.ev_index(plane, k))
+
+    def blame_at(self, i: int) -> Any:
+        """The same of the EV with this index."""
+        own_blame(self.st, i)
+        return self.st.blame[int(self.st.ev[i].blame)]
 
     def path_state(self, plane: int, k: int, qp: int = 0) -> str:
         """GOOD, SKIP, ASSUMED_BAD or DENIED."""

@@ -6,13 +6,13 @@ import hashlib
 
 from tests.engine.pair import Pair
 
-PARTS = ("qp", "slot", "plane", "ev", "order", "message", "rx_message", "bits", "nic", "peer")
+PARTS = ("qp", "slot", "plane", "ev", "blame", "order", "message", "rx_message", "bits", "nic")
 
 
 def digest(pair: Pair) -> str:
     """Hash of all state but `out` and `done`, which are scratch."""
     h = hashlib.sha256()
-    for name in (*PARTS, "region", "request", "stream", "reps"):
+    for name in (*PARTS, "peer", "region", "request", "stream", "reps"):
         h.update(getattr(pair.st, name).tobytes())
     for x in pair.log[-50:]:
         h.update(repr((x.at, x.p.item())).encode())

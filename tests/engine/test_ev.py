@@ -11,20 +11,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import openmrc
-from openmrc.engine import beliefs, probes, rotation
+from openmrc.engine import beliefs, probes, rotation, setup
 from openmrc.engine.ev import (
     ALWAYS_SKIP,
     ANSWER,
     ASSUMED_BAD,
+    CHECK,
     DENIED,
+    DENY,
     EV_STATES,
     EVENTS,
     FALSE_ALARM,
     GOOD,
+    INNOCENT,
+    LIFT,
     LOSS,
     MARK,
     MARKED_ANSWER,
     SKIP,
+    TURN,
     enter,
 )
 from openmrc.engine.state import NEVER, OUT
@@ -82,7 +87,7 @@ def happen(st, qi, i, event):  # type: ignore[no-untyped-def]
     """An event happens to the i-th EV of a QP."""
     q = st.qp[qi]
     e = st.ev[q.ev0 + i]
-    return enter(q, st.plane[q.plane0 + e.plane], e, event)
+    return enter(st, q, st.plane[q.plane0 + e.plane], e, event)
 
 
 @COMMON
@@ -114,22 +119,46 @@ def test_after_any_events_each_counter_is_a_recount(happenings: list[tuple[int, 
 
 def test_an_ev_that_becomes_bad_or_is_so_no_longer_has_no_probe_under_way() -> None:
     p = pair()
-    e = p.path(0, 1)
+    b = p.blame(0, 1)
     for event in (LOSS, ANSWER):
-        e.probe_id, e.probe_at, e.answers, e.spacing = 7, 8, 9, 10
+        b.probe_id, b.probe_at, b.answers, b.spacing = 7, 8, 9, 10
         assert happen(p.st, 0, 1, event)
-        assert (e.probe_id, e.probe_at, e.answers, e.spacing) == (-1, NEVER, 0, 2 * p.rtt)
+        assert (b.probe_id, b.probe_at, b.answers, b.spacing) == (-1, NEVER, 0, 2 * p.rtt)
+
+
+def test_an_ev_has_a_record_of_its_own_from_its_first_demotion_on() -> None:
+    p = pair()
+    for event in (MARK, TURN, DENY, LIFT):
+        assert happen(p.st, 0, 1, event)
+    assert p.path(0, 1).blame == 0
+    for event in (LOSS, ANSWER, LOSS):
+        assert happen(p.st, 0, 1, event)
+        assert p.path(0, 1).blame == 1
+    assert happen(p.st, 0, 3, CHECK)
+    assert p.path(0, 3).blame == 2
+    assert p.st.blame[0] == INNOCENT
+
+
+def test_a_new_qp_in_the_place_of_another_has_its_records_and_none_of_its_past() -> None:
+    p = pair()
+    assert happen(p.st, 0, 1, LOSS)
+    p.blame(0, 1).demoted_at, p.blame(0, 1).demotions = 5, 3
+    setup.open_qp(p.st, 0)
+    assert p.path(0, 1).blame == 1
+    assert p.st.blame[1] == INNOCENT
 
 
 def test_a_mark_and_a_turn_touch_nothing_but_the_state() -> None:
     p = pair()
     e = p.path(0, 1)
-    e.probe_id, e.probe_at, e.answers, e.spacing = 7, 8, 9, 10
-    before = e.copy()
+    b = p.blame(0, 1)
+    b.probe_id, b.probe_at, b.answers, b.spacing = 7, 8, 9, 10
+    before, kept = e.copy(), b.copy()
     assert happen(p.st, 0, 1, MARK)
     assert e.state == SKIP
     e.state = before.state
     assert e == before
+    assert b == kept
 
 
 # --- and whoever causes the events
@@ -152,7 +181,8 @@ def act(st, qi, i, what, now):  # type: ignore[no-untyped-def]
             beliefs.revive(st, q, i, FALSE_ALARM, now)
     elif what == 5:
         e = st.ev[q.ev0 + i]
-        probes.on_probe_answer(st, q, int(e.value), int(e.probe_id), i % 2 == 0, now)
+        number = int(st.blame[e.blame].probe_id)
+        probes.on_probe_answer(st, q, int(e.value), number, i % 2 == 0, now)
     elif what == 6:
         probes.probe_bad_evs(st, q, now)
     elif what <= 8:

@@ -122,7 +122,7 @@ def test_row_10_one_loss_makes_an_ev_assumed_bad() -> None:
     assert pair.path_states(0) == "GGAG"
     assert pair.q.n_bad_total == 1
     lost = pair.dropped["data"]
-    pair.path(0, 2).probe_at = es.NEVER
+    pair.blame(0, 2).probe_at = es.NEVER
     pair.advance(us=200)
     assert pair.dropped["data"] == lost, "out of use"
 
@@ -161,7 +161,7 @@ def test_row_23_always_skip_makes_an_ev_assumed_bad(before: int) -> None:
 def test_row_23_always_skip_leaves_a_plane_its_last_path() -> None:
     pair = at_rest()
     for k in (3, 2, 1, 0):
-        pair.path(0, k).demoted_at = -es.NEVER // 2
+        pair.blame(0, k).demoted_at = -es.NEVER // 2
         signal(pair, k, pk.M_ALWAYS_SKIP)
     assert pair.plane(0).n_good >= 1
     assert pair.q.planes_ok == 1
@@ -365,12 +365,12 @@ def test_row_11_the_nth_demotion_needs_twice_as_many_answers_at_most_eight() -> 
 def test_row_11_answers_must_come_in_a_row() -> None:
     """Third demotion: four in a row. Two answers, one lost probe, then four more."""
     pair = stream()
-    pair.path(0, 2).demotions = 2
-    pair.path(0, 2).demoted_at = 0
+    pair.blame(0, 2).demotions = 2
+    pair.blame(0, 2).demoted_at = 0
     cut = pair.cut(ev=pair.ev(0, 2), kind="payload")
     pair.until(lambda: pair.path_state(0, 2) == "ASSUMED_BAD")
     pair.heal(cut)
-    pair.until(lambda: pair.path(0, 2).answers == 2)
+    pair.until(lambda: pair.blame(0, 2).answers == 2)
     pair.drop(kind="probe")
     pair.until(lambda: pair.path_state(0, 2) == "GOOD")
     assert len(probes_on(pair, 0, 2)) == 2 + 1 + 4
@@ -379,7 +379,7 @@ def test_row_11_answers_must_come_in_a_row() -> None:
 def test_row_11_demotions_more_than_100_ms_apart_do_not_add_up() -> None:
     pair = stream(100)
     pair.drive()
-    path = pair.path(0, 2)
+    path = pair.blame(0, 2)
     path.demotions, path.demoted_at = 3, pair.now
     pair.advance(us=100_001)
     path.demoted_at = pair.now - 100_000 * US - 1
@@ -403,7 +403,7 @@ def test_row_11_probe_spacing_doubles_from_two_round_trips_to_100_ms() -> None:
 def test_row_11_spacing_starts_anew_after_an_answer() -> None:
     """Four answers needed, the first three probes are lost."""
     pair = stream()
-    path = pair.path(0, 2)
+    path = pair.blame(0, 2)
     path.demotions, path.demoted_at = 2, 0
     pair.drop(ev=pair.ev(0, 2))
     pair.drop(next=3, kind="probe")
@@ -489,7 +489,7 @@ def test_row_11_a_probe_held_back_by_the_budget_is_not_one_unanswered() -> None:
     pair.advance(us=4000)
     for k in range(64):
         sent = len(probes_on(pair, 1, k))
-        assert pair.path(1, k).spacing <= 2 * pair.rtt << sent
+        assert pair.blame(1, k).spacing <= 2 * pair.rtt << sent
 
 
 def test_probes_lost_do_no_harm() -> None:

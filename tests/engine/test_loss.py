@@ -284,7 +284,7 @@ def test_row_07_a_false_alarm_is_undone() -> None:
     path = pair.st.ev[int(ev)]
     assert path.state == ASSUMED_BAD
     cwnd = float(pair.q.cwnd)
-    path.probe_at = es.NEVER  # no revival by probes in this story
+    pair.blame_at(int(ev)).probe_at = es.NEVER  # no revival by probes in this story
     while pair.q.n_false == 0:
         pair.advance(us=0.2)
         cwnd = float(pair.q.cwnd) if pair.q.n_false == 0 else cwnd
@@ -305,8 +305,9 @@ def test_row_07_an_acknowledgement_before_its_sack_proves_no_false_alarm() -> No
     pair.drop(seq=10)
     pair.post(40 * 4096)
     pair.until(lambda: pair.sent["rtx"] == 1)
-    path = pair.st.ev[int(pair.slot(10).bad_ev)]
-    path.probe_at = es.NEVER  # no revival by probes in this story
+    bad_ev = int(pair.slot(10).bad_ev)
+    path = pair.st.ev[bad_ev]
+    pair.blame_at(bad_ev).probe_at = es.NEVER  # no revival by probes in this story
     pair.delay(us=3, next=100, kind="sack")
     pair.until(pair.done)
     assert pair.q.rcvd_high < 40 * NOMINAL // 256  # its SACK is still to come

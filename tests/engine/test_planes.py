@@ -103,7 +103,7 @@ def test_row_12_a_plane_that_served_while_all_were_silent_is_not_forgotten() -> 
     pair = Pair(planes=2, evs=1, rto_exponent=6)
     cut = pair.cut(src=0)
     pair.post(4096)
-    pair.until(lambda: pair.path(0, 0).demoted_at > 0 and pair.path(1, 0).demoted_at > 0)
+    pair.until(lambda: pair.blame(0, 0).demoted_at > 0 and pair.blame(1, 0).demoted_at > 0)
     pair.heal(cut)
     pair.drive()
     pair.post(4096)

@@ -35,7 +35,7 @@ def on_loss(st, q, ev, sent_at, now):
             plane.first_lost_at = sent_at
         plane.losses += 1
         nic_planes.note_loss(st, q, k, sent_at, now)
-    if not evs.usable(e.state) or sent_at <= e.demoted_at:
+    if not evs.usable(e.state) or sent_at <= st.blame[e.blame].demoted_at:
         return  # what was lost before the last demotion says nothing of a path revived since
     if plane.n_good <= 1 and plane.losses < LAST_PATH_LOSSES:
         return
@@ -65,20 +65,22 @@ def on_always_skip(st, q, ev, now):
 def _demote(st, q, plane, ev, event, now):
     """One EV is to blame: out of the rotation, and demotions close together count (row 11)."""
     e = st.ev[q.ev0 + ev]
-    if now - e.demoted_at > DEMOTION_MEMORY_PS:
-        e.demotions = 0
-    e.demotions = min(e.demotions + 1, DEMOTIONS_MAX)
-    _assume_bad(q, plane, e, event, now)
+    b = evs.blame_of(st, e)
+    if now - b.demoted_at > DEMOTION_MEMORY_PS:
+        b.demotions = 0
+    b.demotions = min(b.demotions + 1, DEMOTIONS_MAX)
+    _assume_bad(st, q, plane, e, event, now)
     rotation.leave(st, q, plane, int(e.plane), ev)
 
 
 @inner
-def _assume_bad(q, plane, e, event, now):
+def _assume_bad(st, q, plane, e, event, now):
     """A usable EV becomes ASSUMED_BAD; its first probe leaves one RTT later (row 11)."""
-    if evs.enter(q, plane, e, event):
-        e.demoted_at = now
-        e.probe_at = now + q.base_rtt
-        q.ev_probe_at = min(q.ev_probe_at, e.probe_at)
+    if evs.enter(st, q, plane, e, event):
+        b = st.blame[e.blame]
+        b.demoted_at = now
+        b.probe_at = now + q.base_rtt
+        q.ev_probe_at = min(q.ev_probe_at, b.probe_at)
 
 
 @inner
@@ -86,7 +88,7 @@ def _silence(st, q, plane, now):
     """Nothing of a plane arrives: it gets no turn, and each of its EVs must prove itself."""
     for i in range(plane.n_evs):
         e = st.ev[q.ev0 + plane.ev0 + i]
-        _assume_bad(q, plane, e, evs.SILENCE, now)
+        _assume_bad(st, q, plane, e, evs.SILENCE, now)
         e.active = 0
     plane.n_active = 0
     plane.pos = 0
@@ -134,7 +136,7 @@ def on_mark(st, q, ev, now):
     plane = st.plane[q.plane0 + e.plane]
     e.marks = e.marks + 1 if _marked_lately(e) else 1
     e.clean = 0
-    evs.enter(q, plane, e, evs.MARK)
+    evs.enter(st, q, plane, e, evs.MARK)
     if e.marks == MARKS_TO_LEAVE:
         if plane.n_good > plane.n_active and not _mostly_marked(st, q, plane):
             on_always_skip(st, q, ev, now)
@@ -169,9 +171,10 @@ def revive(st, q, ev, event, now):
         for i in range(plane.n_evs):  # the plane is back: ask for its other paths soon
             e = st.ev[q.ev0 + plane.ev0 + i]
             if e.state == evs.ASSUMED_BAD and plane.ev0 + i != ev:
-                e.spacing = 2 * q.base_rtt
-                e.probe_at = now
-                e.probe_id = -1
+                b = st.blame[e.blame]
+                b.spacing = 2 * q.base_rtt
+                b.probe_at = now
+                b.probe_id = -1
         q.ev_probe_at = now
     plane.heard_at = now
     rotation.restore(st, q, plane, k, ev, event)
@@ -186,7 +189,7 @@ def deny(st, q, ev, denied, now):
     k = int(e.plane)
     plane = st.plane[q.plane0 + k]
     if denied:
-        if evs.enter(q, plane, e, evs.DENY):
+        if evs.enter(st, q, plane, e, evs.DENY):
             rotation.leave(st, q, plane, k, ev)
     elif rotation.restore(st, q, plane, k, ev, evs.LIFT):
         plane.silent = 0

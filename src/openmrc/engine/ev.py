@@ -22,6 +22,9 @@ An event leads to one state, wherever it may happen, so two columns of numbers h
 changes go through `enter`, which also keeps what is counted by state: `qp.n_bad`, `plane.n_good`,
 and the totals of skips, demotions and revivals. Who calls it names the event as a constant, so the
 columns fold away: a mark costs a comparison and two stores, as if it had been written out.
+
+What is kept of an EV only since it was first ASSUMED_BAD is in a record of its own (`BLAME`), and
+record 0 is that of all others.
 """
 
 from __future__ import annotations
@@ -30,13 +33,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from openmrc.engine.state import NEVER
+from openmrc.engine.state import BLAME, BLAMED, NEVER
 from openmrc.jit import inlined, inner
 
 GOOD, SKIP, ASSUMED_BAD, DENIED = 1, 2, 3, 4  # MRC 3.3
 EV_STATES = {GOOD: "GOOD", SKIP: "SKIP", ASSUMED_BAD: "ASSUMED_BAD", DENIED: "DENIED"}
 
 NEVER_DEMOTED = -NEVER // 2  # in `demoted_at`
+INNOCENT = np.array((NEVER_DEMOTED, NEVER, 0, -1, 0, 0), BLAME)
 
 
 class Event(NamedTuple):
@@ -76,7 +80,38 @@ def usable(state):
 
 
 @inlined
-def enter(q, plane, e, event):
+def acquit(b):
+    """Nothing was ever said against an EV with this record."""
+    b.demoted_at = NEVER_DEMOTED
+    b.probe_at = NEVER
+    b.spacing = 0
+    b.probe_id = -1
+    b.demotions = 0
+    b.answers = 0
+
+
+@inner
+def blame_of(st, e):
+    """The record of an EV of its own; from now on it has one."""
+    if e.blame == 0:
+        st.count[BLAMED] += 1
+        e.blame = st.count[BLAMED]
+        acquit(st.blame[e.blame])
+    return st.blame[e.blame]
+
+
+@inner
+def _turn(st, q, e):
+    """An EV becomes ASSUMED_BAD, or is so no longer: probes are about to begin, or over."""
+    b = blame_of(st, e)
+    b.answers = 0
+    b.spacing = 2 * q.base_rtt
+    b.probe_id = -1
+    b.probe_at = NEVER
+
+
+@inlined
+def enter(st, q, plane, e, event):
     """An event happens to EV `e` of a plane: its new state, and all that is counted by state.
 
     False, and nothing changes, if the event cannot happen in the state that the EV is in.
@@ -89,11 +124,8 @@ def enter(q, plane, e, event):
     plane.n_good += usable(after) - usable(before)
     turned_bad = (after == ASSUMED_BAD) - (before == ASSUMED_BAD)
     q.n_bad += turned_bad
-    if turned_bad != 0:  # probes are about to begin, or over
-        e.answers = 0
-        e.spacing = 2 * q.base_rtt
-        e.probe_id = -1
-        e.probe_at = NEVER
+    if turned_bad != 0:
+        _turn(st, q, e)
     if event == MARK:
         q.n_skips += 1
     elif event == LOSS or event == ALWAYS_SKIP:
@@ -113,9 +145,8 @@ def begin(st, q):
     for i in range(q.n_evs):
         e = st.ev[q.ev0 + i]
         e.state = GOOD
-        e.probe_at = NEVER
-        e.probe_id = -1
-        e.demoted_at = NEVER_DEMOTED
+        if e.blame != 0:  # of a QP that had this place before
+            acquit(st.blame[e.blame])
 
 
 @inner

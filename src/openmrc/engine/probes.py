@@ -67,9 +67,9 @@ def _most_overdue(st, q, up):
     at = NEVER
     for i in range(q.n_evs):
         e = st.ev[q.ev0 + i]
-        if e.state == ASSUMED_BAD and e.probe_at < at and (up >> e.plane) & 1:
+        if e.state == ASSUMED_BAD and (up >> e.plane) & 1 and st.blame[e.blame].probe_at < at:
             first = i
-            at = e.probe_at
+            at = st.blame[e.blame].probe_at
     return first
 
 
@@ -86,8 +86,8 @@ def check_all(st, q, now):
         plane = st.plane[q.plane0 + k]
         for i in range(plane.n_evs):
             e = st.ev[q.ev0 + plane.ev0 + i]
-            if enter(q, plane, e, CHECK):
-                e.probe_at = now + int((i * q.n_planes + k) * gap)
+            if enter(st, q, plane, e, CHECK):
+                st.blame[e.blame].probe_at = now + int((i * q.n_planes + k) * gap)
                 e.active = 0
         plane.n_active = 0
         plane.heard_at = now  # nothing is known to be wrong with the plane
@@ -96,9 +96,9 @@ def check_all(st, q, now):
 
 
 @inlined
-def _is_checked(q, e):
+def _is_checked(q, b):
     """The first two probes of a path that was never demoted have their time, and need no budget."""
-    return e.demoted_at == NEVER_DEMOTED and e.spacing <= 2 * q.base_rtt
+    return b.demoted_at == NEVER_DEMOTED and b.spacing <= 2 * q.base_rtt
 
 
 @inner
@@ -110,22 +110,22 @@ def probe_bad_evs(st, q, now):
         if i < 0:
             q.ev_probe_at = NEVER
             return
-        e = st.ev[q.ev0 + i]
-        if e.probe_at > now:
-            q.ev_probe_at = e.probe_at
+        b = st.blame[st.ev[q.ev0 + i].blame]
+        if b.probe_at > now:
+            q.ev_probe_at = b.probe_at
             return
-        if not _is_checked(q, e):
+        if not _is_checked(q, b):
             wait = take_probe_token(st, q.nic, OF_PATHS, now)
             if wait > 0:
                 q.ev_probe_at = wait
                 return
-        if e.probe_id >= 0:  # the one before was not answered
-            e.answers = 0
-            e.spacing = min(2 * e.spacing, SPACING_MAX_PS)
+        if b.probe_id >= 0:  # the one before was not answered
+            b.answers = 0
+            b.spacing = min(2 * b.spacing, SPACING_MAX_PS)
             if q.planes_ok == 0:  # all wait for answers, and there may be none
                 rotation.refresh_planes(st, q)
-        e.probe_id = send_probe(st, q, i, now)
-        e.probe_at = now + e.spacing
+        b.probe_id = send_probe(st, q, i, now)
+        b.probe_at = now + b.spacing
 
 
 @inner
@@ -138,19 +138,20 @@ def on_probe_answer(st, q, value, probe_id, marked, now):
     if ev < 0:
         return -NEVER
     e = st.ev[q.ev0 + ev]
-    if e.state != ASSUMED_BAD or e.probe_id != probe_id:
+    b = st.blame[e.blame]
+    if e.state != ASSUMED_BAD or b.probe_id != probe_id:
         return -NEVER
-    sent_at = e.probe_at - e.spacing
-    e.probe_id = -1
-    e.answers += 1
-    e.spacing = 2 * q.base_rtt
+    sent_at = b.probe_at - b.spacing
+    b.probe_id = -1
+    b.answers += 1
+    b.spacing = 2 * q.base_rtt
     needed = 1
-    for _ in range(1, min(int(e.demotions), 4)):
+    for _ in range(1, min(int(b.demotions), 4)):
         needed *= 2
-    if e.answers >= min(needed, ANSWERS_MAX):
+    if b.answers >= min(needed, ANSWERS_MAX):
         event = MARKED_ANSWER if marked else ANSWER
-        beliefs.revive(st, q, ev, FIRST_ANSWER if e.demoted_at == NEVER_DEMOTED else event, now)
+        beliefs.revive(st, q, ev, FIRST_ANSWER if b.demoted_at == NEVER_DEMOTED else event, now)
     else:
-        e.probe_at = now + e.spacing
-        q.ev_probe_at = min(q.ev_probe_at, e.probe_at)
+        b.probe_at = now + b.spacing
+        q.ev_probe_at = min(q.ev_probe_at, b.probe_at)
     return sent_at

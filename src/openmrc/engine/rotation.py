@@ -221,7 +221,7 @@ def _choose_around_skips(st, q, plane, first, avoid):
         if e.state == GOOD and i != avoid:
             chosen = step
             break
-        if restored < 0 and enter(q, plane, e, TURN):
+        if restored < 0 and enter(st, q, plane, e, TURN):
             restored = step
     if chosen < 0:  # all are SKIP, or the only GOOD one is the one to avoid
         chosen = restored if restored >= 0 else 0
@@ -280,7 +280,7 @@ def restore(st, q, plane, k, ev, event):
     the backup. False if the event does not do that to it.
     """
     e = st.ev[q.ev0 + ev]
-    if not enter(q, plane, e, event):
+    if not enter(st, q, plane, e, event):
         return False
     if plane.n_active < plane.share and e.active == 0:
         st.order[q.order0 + k * q.order_len + plane.n_active] = ev
@@ -298,9 +298,9 @@ def recall_oldest_bad(st, q, plane, k):
     since = NEVER
     for i in range(plane.n_evs):
         e = st.ev[q.ev0 + plane.ev0 + i]
-        if e.state == ASSUMED_BAD and e.demoted_at < since:
+        if e.state == ASSUMED_BAD and st.blame[e.blame].demoted_at < since:
             oldest = plane.ev0 + i
-            since = e.demoted_at
+            since = st.blame[e.blame].demoted_at
     return oldest >= 0 and restore(st, q, plane, k, oldest, RECALL)
 
 

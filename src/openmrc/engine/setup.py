@@ -98,6 +98,7 @@ def new_state(
         slot=records(max(int(slots.sum()), 1), es.SLOT),
         plane=records(n * planes, es.PLANE),
         ev=records(int(evs.sum()), es.EV),
+        blame=records(int(evs.sum()) + 1, es.BLAME),
         order=np.zeros(int(order_len.sum()) * planes, np.int16),
         message=records(messages, es.MESSAGE),
         rx_message=records(rx_messages, es.RX_MESSAGE),
@@ -114,9 +115,10 @@ def new_state(
         reps=records(n * planes if recycles else 1, es.REPS),
         out=records(es.OUT_MAX, PACKET),
         done=records(es.DONE_MAX, es.COMPLETION),
-        count=np.zeros(es.SENT_MESSAGE + 1, np.int64),
+        count=np.zeros(es.BLAMED + 1, np.int64),
     )
     configure(st.config[0], parameters, **world)
+    st.blame[0] = ev.INNOCENT
     q = st.qp
     q.index = np.arange(n)
     q.n_planes = planes

@@ -231,19 +231,24 @@ PLANE = record_type(
 )
 
 EV = record_type(
-    ("demoted_at", "i8"),
-    ("probe_at", "i8"),  # next probe
-    ("spacing", "i8"),
     ("value", "u4"),
     ("used", "i4"),
-    ("probe_id", "i4"),  # probe in flight, -1 none
-    ("demotions", "i2"),
-    ("answers", "i2"),
+    ("blame", "i4"),  # its record of BLAME; 0: it was never ASSUMED_BAD
     ("state", "i1"),
     ("active", "i1"),  # in the rotation
     ("plane", "i1"),
     ("marks", "i1"),  # met in a row
     ("clean", "i1"),  # packets delivered since the last mark, 2 for more
+)
+
+# What is kept of an EV that was ever ASSUMED_BAD: of one path in a hundred, so it lies apart.
+BLAME = record_type(
+    ("demoted_at", "i8"),
+    ("probe_at", "i8"),  # next probe
+    ("spacing", "i8"),
+    ("probe_id", "i4"),  # probe in flight, -1 none
+    ("demotions", "i2"),
+    ("answers", "i2"),
 )
 
 MESSAGE = record_type(
@@ -326,10 +331,10 @@ COMPLETION = record_type(("kind", "i4"), ("qp", "i4"), ("id", "i8"), ("imm", "i8
 
 REQUESTS = 64  # endpoint requests a NIC remembers: more than it may send in a round trip (row 11)
 
-# State.count: how much of `out` and `done` is used; the last placement; the last packet sent
-OUT, DONE, PLACED_REGION, PLACED_OFFSET, PLACED_LENGTH, PLACED_SEQ, SENT_SEQ, SENT_MESSAGE = range(
-    8
-)
+# State.count: how much of `out` and `done` is used; the last placement; the last packet sent; the
+# last record of `blame` that an EV has
+OUT, DONE, PLACED_REGION, PLACED_OFFSET, PLACED_LENGTH, PLACED_SEQ = range(6)
+SENT_SEQ, SENT_MESSAGE, BLAMED = range(6, 9)
 OUT_MAX = 512  # packets one call may emit
 DONE_MAX = 1024  # completions one call may report
 
@@ -343,6 +348,7 @@ class State(NamedTuple):
     slot: Any  # SLOT, a ring per QP that sends
     plane: Any  # PLANE, n_planes per QP
     ev: Any  # EV
+    blame: Any  # BLAME: of those never blamed, then room for one an EV, untouched until then
     order: Any  # int16, rotations: order_len per plane and QP, indices into the QP's EVs
     message: Any  # MESSAGE, a ring per QP that sends
     rx_message: Any  # RX_MESSAGE, a ring per QP that receives
@@ -359,7 +365,7 @@ class State(NamedTuple):
     reps: Any  # REPS, one for each of `plane` where paths are REPS, else one
     out: Any  # PACKET: what the last call wants sent
     done: Any  # COMPLETION: what the last call completed
-    count: Any  # int64: OUT ... SENT_MESSAGE
+    count: Any  # int64: OUT ... BLAMED
 
 
 @inlined

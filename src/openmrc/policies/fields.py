@@ -25,6 +25,7 @@ RECORDS: dict[str, Any] = {
     "slot": state.SLOT,
     "plane": state.PLANE,
     "ev": state.EV,
+    "blame": state.BLAME,
     "message": state.MESSAGE,
     "rx_message": state.RX_MESSAGE,
     "nic": state.NIC,
@@ -75,7 +76,9 @@ EV = {
     "value": Field("the 32 bits that stand in a packet"),
     "marks": Field("CE marks met in a row"),
     "used": Field("packets sent on it", "packets"),
-    "demoted_at": Field("when it was last left", "ps"),
+}
+BLAME = {
+    "demoted_at": Field("when it was last left, long ago if it never was", "ps"),
 }
 CONFIG = {
     "port_rate_bps": Field("rate of a port", "bit/s"),
@@ -87,5 +90,6 @@ VISIBLE = {
     "q": (state.QP, QP),
     "st.plane[q.plane0 + plane]": (state.PLANE, PLANE),
     "st.ev[q.ev0 + ev]": (state.EV, EV),
+    "st.blame[st.ev[q.ev0 + ev].blame]": (state.BLAME, BLAME),
     "st.config[0]": (state.CONFIG, CONFIG),
 }

@@ -137,14 +137,15 @@ class Witness:
         at = np.repeat(self._ev0[which] - (np.cumsum(n) - n), n) + np.arange(int(n.sum()))
         e = self._world.engine.ev[at]
         bad = np.asarray(e.state) == ASSUMED_BAD
-        demoted_at, demotions = np.asarray(e.demoted_at), np.asarray(e.demotions)
+        b = self._world.engine.blame[e.blame]
+        demoted_at, demotions = np.asarray(b.demoted_at), np.asarray(b.demotions)
         demoted = (demoted_at > self._demoted_at[at]) & (demoted_at >= 0)
         more = demotions.astype(np.int64) - self._demotions[at]
         blamed = demoted & (more != 0)  # what a silent plane sets aside is not counted
         lost, congested = self._losses(qp, blamed, np.maximum(more, 1), counts - before, e)
         back = (self._bad[at] | demoted) & ~bad
         acquitted = self._acquitted(qp, back, (counts - before)[3])
-        new = self._unanswered_probes(at, qp, e, bad, demoted)
+        new = self._unanswered_probes(at, qp, b, bad, demoted)
 
         self._demoted_at[at] = np.where(demoted, demoted_at, self._demoted_at[at])
         self._demotions[at], self._bad[at] = demotions, bad
@@ -210,7 +211,7 @@ class Witness:
         return found
 
     def _unanswered_probes(
-        self, at: LongArray, qp: LongArray, e: Any, bad: Array, demoted: Array
+        self, at: LongArray, qp: LongArray, b: Any, bad: Array, demoted: Array
     ) -> LongArray:
         """Probes of each path that stayed without an answer since the last look: each doubles the
         time until the next one (row 11). Those do not count whose answers had not that much time:
@@ -219,7 +220,7 @@ class Witness:
         q = self._world.engine.qp[self._ends]
         largest = np.maximum(np.asarray(q.rtt_largest), np.asarray(q.rtt_before)).max(axis=1)
         patience_ps = np.maximum(2 * self._base_rtt_ps, LATE * largest)[qp]
-        doubled = np.ceil(np.log2(np.maximum(np.asarray(e.spacing) / patience_ps, 1)) - NEARLY)
+        doubled = np.ceil(np.log2(np.maximum(np.asarray(b.spacing) / patience_ps, 1)) - NEARLY)
         now = np.where(bad, doubled, 0).astype(np.int8)
         before = np.where(demoted, 0, self._unanswered[at])
         self._unanswered[at] = now

@@ -363,6 +363,8 @@ class Host:
         q, live = self.st.qp[i], self.ep.qp[i]
         live.born, live.send_cq, live.recv_cq = born, send_cq, recv_cq
         live.recv0, live.recv_mask = i * self._receives, self._receives - 1
+        evs = self.st.ev[int(q.ev0) : int(q.ev0) + planes * self._evs]
+        blame = evs.blame.copy()  # a record that an EV once had stays with its place
         low = 1 << self._qpn_bits
         # 0, 1 and 2 are reserved
         q.qpn = i | low * (2 + secrets.randbelow((1 << 24) // low - 2))
@@ -378,6 +380,7 @@ class Host:
             (self.ep.ev_count, q.ev0, planes * self._evs),
         ):
             array[int(first) : int(first + n)] = np.zeros((), array.dtype)
+        evs.blame = blame
         ctl = self.ep.ctl[0]
         ctl.n_qps = max(int(ctl.n_qps), i + 1)
         self.st.nic[self.nic].n_qps = ctl.n_qps
