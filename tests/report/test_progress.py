@@ -81,5 +81,5 @@ def test_a_quiet_sweep_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_long_sweep_counts_minutes_and_hours() -> None:
-    durations = [progress._duration(seconds) for seconds in (99, 100, 5999, 6000, 86_400)]
+    durations = [progress.duration(seconds) for seconds in (99, 100, 5999, 6000, 86_400)]
     assert durations == ["99 s", "2 min", "100 min", "2 h", "24 h"]

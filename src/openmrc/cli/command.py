@@ -148,6 +148,7 @@ def _parser() -> _Parser:
         "captured: as they are sent (native, the default), or with one IP header in place of all"
     )
     add("--frames", choices=FORMS, help=words)
+    add("--estimate", action="store_true", help="say what time and memory it takes; run nothing")
     words = "sim: simulated (the default); lab: real frames between processes of this machine"
     add("--world", choices=WORLDS, default=WORLDS[0], help=words)
     add("--seed", metavar="N", help="in place of the scenario's seed")
@@ -263,6 +264,8 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         raise InputError("nothing to run; name SCENARIO.toml, or --topo FILE --cm FILE")
     labs.check_at(arguments)
+    if arguments.estimate:
+        return _estimate(scenario, arguments)
     at = arguments.at or ["everywhere"]
     if arguments.pcap is not None:
         check_capture(arguments.pcap, scenario, at)
@@ -271,6 +274,27 @@ def _run(arguments: argparse.Namespace) -> int:
     if in_lab and arguments.frames is not None:
         raise InputError("--frames with --world lab: its frames are real, and captured as they are")
     return _simulate(scenario, arguments, in_lab=in_lab, pcap=arguments.pcap, at=at, frames=frames)
+
+
+def _estimate(scenario: Scenario, arguments: argparse.Namespace) -> int:
+    """Say what each transport takes, and run none."""
+    from openmrc.report.estimate import sentences
+    from openmrc.run.estimate import estimates
+
+    for given, option in (
+        (arguments.out is not None, "--out"),
+        (arguments.pcap is not None, "--pcap"),
+        (arguments.world == "lab", "--world lab"),
+    ):
+        if given:
+            raise InputError(f"--estimate and {option}: nothing is run; leave one of them out")
+    found = estimates(scenario)
+    if arguments.json:
+        print(json.dumps({each.transport: each.as_dict() for each in found}, indent=2))
+        return 0
+    for line in sentences(scenario, found):
+        print(line)
+    return 0
 
 
 def _sweep(arguments: argparse.Namespace) -> int:

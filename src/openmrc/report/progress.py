@@ -40,9 +40,7 @@ class Bar:
             TextColumn("{task.description}"),
             # In a narrow window the numbers stay, and the bar and the name make room.
             *([BarColumn(bar_width=30)] if console.width >= BAR_WIDTH_MIN else []),
-            TextColumn(
-                "{task.completed:,.0f} of {task.total:,.0f} flows, {task.fields[sim]} simulated"
-            ),
+            TextColumn("{task.fields[words]}"),
             TimeRemainingColumn(),
             console=console,
             transient=True,
@@ -51,6 +49,7 @@ class Bar:
 
     def __enter__(self) -> Self:
         self._progress.start()
+        self._task = self._progress.add_task("building", total=None, words="")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -59,16 +58,18 @@ class Bar:
     def update(self, step: Step) -> None:
         """Show one step; a new transport gets a bar of its own."""
         now = step.progress
-        sim = f"{now.now_ps / US:,.0f} us"
+        words = (
+            f"{now.flows_done:,} of {now.flows_total:,} flows, {now.now_ps / US:,.0f} us simulated"
+        )
         if step.index != self._index or self._task is None:
             if self._task is not None:
                 self._progress.remove_task(self._task)
             name = Text(step.transport)
             name.truncate(self._progress.console.width // 8, overflow="ellipsis")
             label = f"{name.plain} ({step.index + 1} of {step.count})"
-            self._task = self._progress.add_task(label, total=now.flows_total, sim=sim)
+            self._task = self._progress.add_task(label, total=1.0, words=words)
             self._index = step.index
-        self._progress.update(self._task, completed=now.flows_done, sim=sim)
+        self._progress.update(self._task, completed=step.share, words=words)
 
 
 class SweepBar:
@@ -127,7 +128,7 @@ class SweepBar:
             state += f", {self._failed:,} failed"
         if self._done:
             left_s = (perf_counter() - self._started) * (self._todo - self._done) / self._done
-            state += f", {_duration(left_s)} left"
+            state += f", {duration(left_s)} left"
         return state
 
     def _say(self, words: str) -> None:
@@ -135,7 +136,7 @@ class SweepBar:
             say(f"\r{CLEAR}{words}" if self._on_terminal else words)
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """About how long, in the unit that suits."""
     if seconds < 100:
         return f"{seconds:.0f} s"

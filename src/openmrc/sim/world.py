@@ -29,6 +29,7 @@ from openmrc.sim.watch.sampler import Sampler
 from openmrc.sim.watch.samples import Samples
 from openmrc.traffic.traffic import Traffic
 
+PACKETS_MORE_MAX = 1 << 18  # that a world gets at once: what it does not need costs memory too
 EVENTS_A_STEP = 300_000  # between two looks at the clock: about a tenth of a second
 
 
@@ -155,7 +156,7 @@ class World:
     def _grow_packets(self) -> None:
         """An eighth more: at a thousand NICs these arrays are megabytes."""
         n = int(self.net.ctl[0].n_packets)
-        extra = n // 8
+        extra = min(n // 8, PACKETS_MORE_MAX)
         if n + extra > len(self.net.hop) - 1:  # the reserve is used up: one after the other
             self.net = self.net._replace(hop=_longer(self.net.hop, extra))
             self.net = self.net._replace(packet=_longer(self.net.packet, extra))

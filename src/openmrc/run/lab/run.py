@@ -118,7 +118,8 @@ def _steps(name: str, index: int, count: int, n: int) -> Callable[[int, int, int
         from openmrc.sim.world import Progress
 
         wall_s = time.perf_counter() - started
-        return Step(name, index, count, Progress(now_ps, ended, n, traversals, wall_s))
+        progress = Progress(now_ps, ended, n, traversals, wall_s)
+        return Step(name, index, count, progress, ended / max(n, 1))
 
     return step
 

@@ -6,6 +6,8 @@ up in seconds.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +76,7 @@ def build_engine(parts: Parts, transport: Transport, derived: Derived, ends: End
     names = np.random.default_rng([seed, SEED_NAMES])
     network.place_qps(st, ends, names)
     st.qp.peer = q_peer
-    for block in drawn.blocks:
+    for block in drawn.blocks():
         setup.set_paths(st, *block)
     st.stream[:] = bits.seed_streams(seed, SEED_QPS, ends.n)
     setup.set_nics(st, fabric.n_planes, derived.data_packet_wire_bytes)
@@ -110,20 +112,29 @@ def _peers(ends: Ends) -> tuple[npt.NDArray[np.int64], Index]:
 
 
 class _Drawn:
-    """The EVs drawn for QPs: for some of them and one plane at a time, planes ascending."""
+    """The EVs of QPs: for some of them and one plane at a time, planes ascending. How many there
+    are is known at once; which, when `blocks` are gone through, once and in their order.
+    """
 
     def __init__(
         self, fabric: Fabric, transport: Transport, ends: Ends, rng: np.random.Generator
     ) -> None:
         self._fabric, self._hashed, self._nic, self._rng = fabric, transport.hashed, ends.nic, rng
         self.counts = np.zeros((ends.n, fabric.n_planes), np.int64)
-        # QPs, plane, EVs [qp, k], how many of each row are in the rotation
-        self.blocks: list[tuple[Index, int, Index, int]] = []
+        # QPs, plane, what draws EVs [qp, k], how many of each row are in the rotation
+        self._planned: list[tuple[Index, int, Callable[[], Index], int]] = []
 
-    def _add(self, qps: Index, plane: int, values: Index, active: int) -> None:
+    def _add(self, qps: Index, plane: int, n: int, draw: Callable[[], Index], active: int) -> None:
         """Note EVs of one plane for some QPs."""
-        self.counts[qps, plane] = values.shape[1]
-        self.blocks.append((qps, plane, values, active))
+        self.counts[qps, plane] = n
+        self._planned.append((qps, plane, draw, active))
+
+    def blocks(self) -> Iterator[tuple[Index, int, Index, int]]:
+        """QPs, plane, EVs [qp, k], how many of each row are in the rotation: block by block, for
+        all together are as large as the state that they go to.
+        """
+        for qps, plane, draw, active in self._planned:
+            yield qps, plane, draw(), active
 
     def room(self) -> tuple[Index, Index]:
         """By QP, the EVs of all planes, and the most of one plane, at least one."""
@@ -136,14 +147,14 @@ class _Drawn:
         n = active + backup
         first = self._rng.integers(0, 1 << 16, (len(qps), 1))
         for plane in range(self._fabric.n_planes):
-            number = plane * n + np.arange(n)[None, :]
-            self._add(qps, plane, (first + number * HASHED_EV_STEP) & 0xFFFF, active)
+            self._add(qps, plane, n, partial(_source_ports, first, plane * n, n), active)
 
     def paths(self, qps: Index, plane: int, climbs: int, active: int, backup: int = 0) -> None:
         """Different random paths of one plane for each of these QPs, which all leave `climbs`
         switches upwards.
         """
-        self._add(qps, plane, self._paths(qps, plane, climbs, active + backup), active)
+        n = active + backup
+        self._add(qps, plane, n, partial(self._paths, qps, plane, climbs, n), active)
 
     def _paths(self, qps: Index, plane: int, climbs: int, n: int) -> Index:
         fabric = self._fabric
@@ -169,6 +180,11 @@ class _Drawn:
             | ((index % n_up0) << fabric.ev_up0_shift)
             | ((index // n_up0) << fabric.ev_up1_shift)
         )
+
+
+def _source_ports(first: Index, start: int, n: int) -> Index:
+    """EVs number `start` to `start + n - 1` of QPs whose number 0 is `first`."""
+    return (first + (start + np.arange(n)[None, :]) * HASHED_EV_STEP) & 0xFFFF
 
 
 def _draw_evs(

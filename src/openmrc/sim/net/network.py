@@ -279,9 +279,7 @@ def ports_of(fabric: Fabric, limits: Limits) -> tuple[Any, Any, Any]:
     port.head = -1
     port.tail = -1
     port.up = 1
-    health = records(fabric.n_ports, ss.HEALTH)
-    health.cut_until = np.iinfo(np.int64).min // 2
-    return port, kind, health
+    return port, kind, records(fabric.n_ports, ss.HEALTH)
 
 
 def kinds_of(columns: Sequence[npt.NDArray[Any]]) -> tuple[Index, Index]:

@@ -87,7 +87,8 @@ TALLY = np.dtype(  # of a port: packets that ended at it, or on the link behind 
 
 HEALTH = np.dtype(  # of a port
     [
-        ("cut_until", "i8"),  # what was sent up to this time and has not arrived is lost
+        # what was sent up to this time and has not arrived is lost; at 0 nothing has been sent
+        ("cut_until", "i8"),
         *actions.PORT_HEALTH,
         ("denied", "u2"),  # mask of the groups of NICs that must not use it
     ],

@@ -1,0 +1,36 @@
+"""What a run will take, in words."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from openmrc.report.progress import duration
+
+if TYPE_CHECKING:
+    from openmrc.run.estimate import Estimate
+    from openmrc.scenario.scenario import Scenario
+
+
+def sentences(scenario: Scenario, found: Sequence[Estimate]) -> list[str]:
+    """Return a line for each transport, and what else there is to say."""
+    lines = [_line(each) for each in found]
+    known = {each.transport for each in found}
+    missing = [section.name for section in scenario.transports if section.name not in known]
+    if missing:
+        lines.append(f"There is no model of RoCEv2: nothing is said of {', '.join(missing)}.")
+    if any(each.ends_early for each in found):
+        lines.append("The run has a stop.time, so it may be over sooner.")
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if any(each.memory_bytes > machine for each in found):
+        lines.append(f"This machine has {machine / 1e9:.1f} GB of memory: it does not fit.")
+    return lines
+
+
+def _line(one: Estimate) -> str:
+    return (
+        f"{one.transport}: about {duration(one.wall_s)} of one core, {duration(one.build_s)} of"
+        f" them building, and {one.memory_bytes / 1e9:,.1f} GB; estimated, for {one.nics:,} NICs,"
+        f" {one.qps:,} queue pairs and {one.link_traversals / 1e6:,.0f} million link traversals."
+    )
