@@ -4,6 +4,7 @@ import dataclasses
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,8 +15,9 @@ from hypothesis import strategies as st
 from openmrc.errors import InputError
 from openmrc.run.figures import ROCE, distribution_us, flat, nearest_rank
 from openmrc.run.results import peak_rss_mb
-from openmrc.run.simulation import simulate
+from openmrc.run.simulation import Step, _reporter, simulate
 from openmrc.scenario.scenario import Scenario, parse_scenario
+from openmrc.sim.world import Progress
 from openmrc.units import US
 
 if TYPE_CHECKING:
@@ -201,6 +203,23 @@ def test_a_run_is_sampled_only_if_asked_and_as_the_scenario_says(
     assert [world.sampled for world in fake_world.built] == [None, None]
     simulate(scenario, sampled=True)
     assert [world.sampled for world in fake_world.built[2:]] == [(2, 100), (2, 100)]
+
+
+@pytest.mark.parametrize(
+    ("placed", "now_ps", "stop_ps", "share"),
+    [(0, 5, None, 0.0), (25, 5, None, 0.25), (25, 5, 10, 0.5), (100, 5, 100, 1.0), (25, 20, 10, 1)],
+)
+def test_progress_is_bytes_placed_or_time_until_the_stop(
+    placed: int, now_ps: int, stop_ps: int | None, share: float
+) -> None:
+    world: Any = SimpleNamespace(
+        bytes_verified=placed, traffic=SimpleNamespace(msg_total_bytes=np.array([60, 40]))
+    )
+    steps: list[Step] = []
+    tell = _reporter(steps.append, "mrc", 0, 1, world, stop_ps)
+    assert tell is not None
+    tell(Progress(now_ps, 0, 2, 9, 0.1))
+    assert [step.share for step in steps] == [share]
 
 
 def test_progress_names_the_transport(fake_world: type[FakeWorld], two: Scenario) -> None:
