@@ -8,11 +8,12 @@ import pytest
 
 from openmrc.engine.ev import DENIED
 from openmrc.engine.packet import CLASS_DATA
-from openmrc.engine.state import RTS
+from openmrc.engine.state import NEVER, RTS
 from openmrc.fabric.denylist import denied, entrances
 from openmrc.fabric.faults import Fault
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.places import links
+from openmrc.sim.net.state import FINISHED
 from openmrc.sim.watch.books import queues_of
 from openmrc.sim.world import World
 from openmrc.workload.patterns import incast, permutation, stream
@@ -676,6 +677,21 @@ def test_all_ports_down_and_up_again() -> None:
     assert world.bytes_verified == got
     all_complete(world)
     assert 2050 * US < int(world.flows()["done_ps"][0]) < 6 * MS
+
+
+def test_a_run_is_never_asked_for_what_is_due_at_never(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those who sample a run ask for later and later times, at last for one after the last."""
+    world = stream_world(clos(planes=2), size=4096)
+    asked: list[int] = []
+
+    def advance(until: int) -> int:
+        asked.append(until)
+        return FINISHED
+
+    monkeypatch.setattr(world, "_advance", advance)
+    for until_ps in (None, int(NEVER) - 1, int(NEVER) + 1):
+        assert world.run(until_ps=until_ps)
+    assert asked == 3 * [int(NEVER) - 1]
 
 
 def test_a_port_that_flaps_a_hundred_times() -> None:

@@ -30,6 +30,7 @@ from openmrc.sim.watch.samples import Samples
 from openmrc.traffic.traffic import Traffic
 
 PACKETS_MORE_MAX = 1 << 18  # that a world gets at once: what it does not need costs memory too
+LATEST_PS = int(es.NEVER) - 1  # what is due at NEVER does not happen
 EVENTS_A_STEP = 300_000  # between two looks at the clock: about a tenth of a second
 
 
@@ -116,8 +117,7 @@ class World:
         progress: Callable[[Progress], None] | None,
         let_through: Callable[[], None],
     ) -> bool:
-        limits = [t for t in (until_ps, self.stop_ps) if t is not None]
-        until = min(limits) if limits else int(es.NEVER) - 1
+        until = min(t for t in (until_ps, self.stop_ps, LATEST_PS) if t is not None)
         while True:
             let_through()
             due = until if self._sampler is None else min(until, self._sampler.due_ps)
