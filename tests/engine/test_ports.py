@@ -28,6 +28,38 @@ def test_row_19_a_local_port_down_leaves_the_turn_at_once() -> None:
     assert {int(x.p.plane) for x in pair.packets("data", "rtx", since=down)} == {0, 1, 3}
 
 
+def portless(post_at_rtos: float) -> Pair:
+    """Both ports of NIC 0 are down; a message is posted so many RTOs later."""
+    pair = Pair(planes=2, rto_exponent=6, linear_cnt=2, exp_cnt=1)
+    for plane in range(2):
+        pair.port(0, plane, up=False)
+    pair.advance(us=post_at_rtos * pair.rto / US)
+    pair.post(4096)
+    return pair
+
+
+@pytest.mark.parametrize(("post_at_rtos", "looked_at_ps"), [(0.5, 0), (1.5, S)])
+def test_row_09_what_no_port_can_send_fails_as_what_was_sent_does(
+    post_at_rtos: float, looked_at_ps: int
+) -> None:
+    """The clock starts with the ports, and looks each second whether there is anything to send."""
+    pair = portless(post_at_rtos)
+    pair.drive(limit_us=2 * S / US, errors=True)
+    assert pair.error() == "retry counter exceeded"
+    assert pair.sent["data"] == 0
+    assert (pair.q.n_epochs, pair.q.n_timeouts) == (3, 0)
+    assert pair.q.error_at == looked_at_ps + (1 + 1 + 2) * pair.rto
+
+
+def test_row_19_a_port_that_comes_back_before_that_sends_what_was_queued() -> None:
+    pair = portless(0.5)
+    pair.advance(us=3 * pair.rto / US)
+    pair.port(0, 1, up=True)
+    pair.drive()
+    pair.assert_intact()
+    assert (pair.q.n_epochs, pair.q.epoch) == (2, 0)
+
+
 def test_row_19_the_peer_is_told_and_leaves_the_plane_too() -> None:
     pair = Pair(planes=4)
     pair.port(0, 2, up=False)

@@ -11,7 +11,7 @@ from openmrc.engine import state as es
 from openmrc.engine.ev import ASSUMED_BAD, FALSE_ALARM
 from openmrc.engine.qp import ALLOWED
 from openmrc.jit import inlined, inner
-from openmrc.units import NS
+from openmrc.units import NS, S
 
 EXP_CNT_INFINITE = 25  # MRC 1.8
 WINDOW_DECAY_PS = 1_000_000_000_000  # row 7: what a false alarm added halves each second
@@ -364,8 +364,12 @@ def charge(st, q, now):
 
 @inner
 def on_rto(st, q, now):
-    """The RTO may have passed (row 9)."""
-    at = _expire(st, q, now) if outstanding(q) else es.NEVER
+    """The RTO may have passed (row 9), for what cannot leave too: where no plane is up."""
+    at = es.NEVER
+    if outstanding(q) or (q.planes_ok == 0 and q.nxt < q.seq_end):
+        at = _expire(st, q, now)
+    elif q.planes_ok == 0:
+        at = now + S  # something may be posted
     if q.state == es.RTS:
         q.rto_at = at
 

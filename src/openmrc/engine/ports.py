@@ -10,7 +10,7 @@ reverse path fresh (MRC 3.9, row 14).
 
 from __future__ import annotations
 
-from openmrc.engine import nic_planes, nscc, probes, rotation
+from openmrc.engine import loss, nic_planes, nscc, probes, rotation
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.engine.parameters import PLANES_MAX
@@ -47,6 +47,8 @@ def refresh_qp(st, q, now):
     rate = usable_rate(st, q)
     if rate > 0:
         nscc.configure(q, st.config[0], rate)
+    elif q.state == es.RTS and not loss.outstanding(q):
+        loss.first_sent(q, now)  # of what cannot leave at all: without a clock it never failed
 
 
 @inner
