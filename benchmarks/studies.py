@@ -6,7 +6,7 @@
 `points`: `examples/operating_points.toml` at NICs of 400 Gb/s to 1.6 Tb/s, on 4 and 8 planes, with
 links from 500 ns, a hall, to 500 us, 100 km; a flow has the bytes of eight round trips, at least
 16 MB and at most 512 MB. It runs whole, and with a T0-T1 link that is cut in the middle. `jobs`:
-`examples/two_jobs.toml`, the first job alone, and beside one that shares its switches.
+`examples/neighbours.toml`, the first job alone, and beside one that shares its switches.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def point_row(planes: int, gbps: int, delay: str) -> list[str]:
 
 def job_rows(noise: str, only: str | None = None) -> list[list[str]]:
     """Each transport, or `only` one: the first job alone, and beside this one."""
-    together = example("two_jobs.toml")
+    together = example("neighbours.toml")
     together["transport"] = [each for each in together["transport"] if only in (None, each["name"])]
     jobs = together["workload"]["job"]
     beside = NOISES[noise]

@@ -44,7 +44,7 @@ def test_the_page_has_every_point_and_the_first_one_comes_out_again(studies: Any
 
 def test_the_page_has_every_pair_of_jobs_and_those_of_mrc_come_out_again(studies: Any) -> None:
     rows = table(studies.JOB_COLUMNS)
-    transports = [each["name"] for each in studies.example("two_jobs.toml")["transport"]]
+    transports = [each["name"] for each in studies.example("neighbours.toml")["transport"]]
     assert [row[:2] for row in rows] == [
         [noise, name] for noise in studies.NOISES for name in transports
     ]

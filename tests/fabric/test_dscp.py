@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 from openmrc.errors import InputError
 from openmrc.fabric.dscp import DEFAULT, Dscps
 from openmrc.wire import classes, layout
+from tests.exposed import exposed
+
+dscp, is_trimmed = exposed(classes.dscp), exposed(classes.is_trimmed)
 
 
 def test_the_defaults_are_those_of_the_page() -> None:
@@ -49,12 +52,12 @@ def test_what_is_no_table_is_refused(text: str, message: str) -> None:
 @given(st.permutations(range(64)))
 def test_compiled_code_reads_each_value_out_of_one_number(values: list[int]) -> None:
     table = Dscps(*values[:6])
-    assert [classes.dscp(table.packed, place) for place in range(6)] == values[:6]
+    assert [dscp(table.packed, place) for place in range(6)] == values[:6]
     assert Dscps.parse(table.text) == table
-    cut = {value for value in range(64) if classes.is_trimmed(table.packed, value)}
+    cut = {value for value in range(64) if is_trimmed(table.packed, value)}
     assert cut == set(table.trims)
 
 
 def test_no_number_is_the_table_of_the_defaults() -> None:
-    assert [classes.dscp(0, place) for place in range(6)] == list(DEFAULT)
+    assert [dscp(0, place) for place in range(6)] == list(DEFAULT)
     assert all(a != b for a, b in pairwise(sorted(DEFAULT)))

@@ -9,6 +9,7 @@ import pytest
 
 from openmrc.errors import InputError
 from openmrc.fabric.actions import PORT_DENY, PORT_LOSS
+from openmrc.fabric.dscp import DEFAULT
 from openmrc.fabric.queues import Queues
 from openmrc.scenario.fabric import FABRICS, FabricSection, FatTree, Multiplane
 from openmrc.scenario.patterns import Incast, Permutation
@@ -116,6 +117,7 @@ def test_every_key_reaches_the_simulator() -> None:
         "ecn_last_hop": True,
         "forwarding": "usid",
         "switching": "cut-through",
+        "dscp": "trimmed=11",
     }
     tables = {"fabric": queues, "transport": transport}
     overrides = [
@@ -151,6 +153,7 @@ def test_every_key_reaches_the_simulator() -> None:
         trim=True,
     )
     assert scenario.fabric.build().cut_through
+    assert scenario.fabric.build().dscps == DEFAULT._replace(trimmed=11)
     assert not parse_scenario(SMALLEST).fabric.build().cut_through
     assert scenario.fabric.queues() == Queues(
         trim=False,

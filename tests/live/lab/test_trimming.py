@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from openmrc.errors import InputError
+from openmrc.fabric.dscp import DEFAULT
 from openmrc.live.lab import trimming
 from openmrc.live.lab.linux import LinuxFabric
 from openmrc.live.lab.namespaces import TOOL_PATH, LabError
@@ -21,6 +22,7 @@ from openmrc.wire import decode, pcap
 from openmrc.wire.layout import DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP, ETHERNET
 from tests.live.lab.conftest import mrc, needed
 
+CLASSES = tuple(f"-DDSCP_{name}={value}" for value, name in DEFAULT.names.items())
 INCAST = """
 name = "trimmed"
 [fabric]
@@ -70,8 +72,8 @@ def test_every_port_of_a_switch_gets_classes_and_its_program(
     marks = ("-DECN_LOW=4262u", "-DECN_HIGH=12786u")
     none = ("-DECN_LOW=4294967294u", "-DECN_HIGH=4294967295u")
     assert sorted(made) == [
-        ("-DLIMIT=12786u", *marks, "-DTRIMMED=12"),
-        ("-DLIMIT=21310u", *none, "-DTRIMMED=16"),
+        ("-DLIMIT=12786u", *marks, "-DTRIMMED=12", *CLASSES),
+        ("-DLIMIT=21310u", *none, "-DTRIMMED=16", *CLASSES),
     ]  # each is compiled once
     assert len(lines["h0"]) == 2
     assert all(" root tbf rate " in line for line in lines["h0"])
@@ -133,6 +135,7 @@ def test_the_program_compiles_without_a_warning(monkeypatch: pytest.MonkeyPatch)
         "-DECN_LOW=10u",
         "-DECN_HIGH=20u",
         "-DTRIMMED=12",
+        *CLASSES,
         "-Wall",
         "-Werror",
     )
