@@ -63,6 +63,7 @@ class Rules(NamedTuple):
 
     alarm: float = 35.0
     margin: float = 7.0
+    learns_chance: bool = True  # probes are too few, and what chance loses of them is known
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def localise(fabric: Fabric, seen: Evidence, rules: Rules | None = None) -> list
     rules = Rules() if rules is None else rules
     if not len(seen.lost):
         return []
-    case = _Case(fabric, seen)
+    case = _Case(fabric, seen, rules.learns_chance)
     for _ in range(ROUNDS_MAX):
         new = np.setdiff1d(case.worst(), case.suspects)
         if not len(new):
@@ -110,6 +111,7 @@ def suspected(
     found: Sequence[Verdict] = (),
     nats: float = SUSPICION_NATS,
     most: int = 256,
+    rules: Rules | None = None,
 ) -> LongArray:
     """Return the directed ports that deserve a burst of probes: too little to name, too much to
     ignore; the worst first. What the verdicts `found` explain raises no more suspicion; but a
@@ -117,7 +119,7 @@ def suspected(
     """
     if not len(seen.lost):
         return np.zeros(0, np.int64)
-    case = _Case(fabric, seen)
+    case = _Case(fabric, seen, (Rules() if rules is None else rules).learns_chance)
     known = {
         verdict.cause
         for verdict in found
@@ -202,6 +204,7 @@ class _Case:
 
     fabric: Fabric
     seen: Evidence
+    learns_chance: bool = True
     suspects: LongArray = field(default_factory=lambda: np.zeros(0, np.int64))  # sorted
     p: FloatArray = field(default_factory=lambda: np.zeros(0))
 
@@ -214,7 +217,9 @@ class _Case:
         of_nics = self.fabric.port_nic >= 0  # each packet leaves one NIC
         self.packets = max(int(self.seen.crossed[: self.fabric.n_ports][of_nics].sum()), 1)
         self.background = self.seen.background
-        self.chance_max = min(float(self.lost.sum()) / self.packets, self._usual())
+        self.chance_max = 0.0
+        if self.learns_chance:
+            self.chance_max = min(float(self.lost.sum()) / self.packets, self._usual())
         self.background = np.maximum(self.seen.background, self.chance_max)
         self.places = np.full((len(self.lost), 1), -1, np.int32)
         self.model = fit.model(self.places, self.lost, self.background, np.zeros(0))
@@ -240,7 +245,7 @@ class _Case:
     def _chance(self, base: fit.Model, p: FloatArray) -> float:
         """What is lost beside the suspects, the most that explains itself."""
         chance = self.chance_max
-        for _ in range(LESSONS):
+        for _ in range(LESSONS if chance > 0 else 0):
             background = np.maximum(base.background, chance)
             left = base.lost @ (background / fit.loss(base.pattern, p, background))
             new = min(float(left) / self.packets, self.chance_max)

@@ -23,7 +23,7 @@ import numpy as np
 
 from openmrc.ops import causes, evidence
 from openmrc.ops.evidence import Evidence
-from openmrc.ops.localise import Verdict, localise, suspected
+from openmrc.ops.localise import Rules, Verdict, localise, suspected
 from openmrc.ops.mapper.agent import BurstReport, Loss, Report
 from openmrc.ops.schedule import BURST_MAX, HOPS_MAX, ONE_WAY, TURNS, Schedule
 from openmrc.units import MS, S
@@ -39,6 +39,7 @@ BURST_WAIT_PS = 100 * MS  # for agents to say what they know of it
 OVER_PERIODS = 25  # without a loss, where some should have been
 OVER_LOSSES = 10.0
 KEPT_MAX = 1 << 18  # losses in memory
+RULES = Rules(learns_chance=False)
 
 
 class Order(NamedTuple):
@@ -130,7 +131,9 @@ class Collector:
         for number in numbers.tolist():
             self._losses.append(_Lost(now_ps, Loss(number, 0, now_ps), True))
         seen = self.evidence(now_ps, self.schedule.period_ps)
-        suspected(self.schedule.fabric, seen, localise(self.schedule.fabric, seen))
+        suspected(
+            self.schedule.fabric, seen, localise(self.schedule.fabric, seen, RULES), rules=RULES
+        )
         self._losses.clear()
 
     # --- what is told
@@ -182,7 +185,7 @@ class Collector:
             found, seen, verdicts = self._judge(now_ps, window_ps)
             changed += found
             if not self._explains_all(now_ps - window_ps):
-                ports = suspected(self.schedule.fabric, seen, verdicts).tolist()
+                ports = suspected(self.schedule.fabric, seen, verdicts, rules=RULES).tolist()
                 orders = self._order(now_ps, ports)
         if now_ps - self._looked_ps >= LOOK_PS and self._losses:
             self._looked_ps = now_ps
@@ -243,7 +246,7 @@ class Collector:
 
     def _judge(self, now_ps: int, window_ps: int) -> tuple[list[Place], Evidence, list[Verdict]]:
         seen = self.evidence(now_ps, window_ps)
-        verdicts = localise(self.schedule.fabric, seen)
+        verdicts = localise(self.schedule.fabric, seen, RULES)
         # A device of which two links were cut in a long window looks like one that loses a part.
         short = window_ps == WINDOW_PERIODS * self.schedule.period_ps
         sure = [one for one in verdicts if one.is_sure and (short or one.kind == causes.LINK)]
