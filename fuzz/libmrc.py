@@ -367,15 +367,9 @@ def main() -> None:
         os._exit(0)  # threads of the device may be in the kernel
     with tempfile.TemporaryDirectory() as folder:
         build.build(Path(folder), build.ASAN)
-        found = subprocess.run(
-            [build.compiler(), "-print-file-name=libasan.so"],
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.strip()
         environment = {
             **os.environ,
-            "LD_PRELOAD": found,
+            "LD_PRELOAD": build.sanitizer(),
             "ASAN_OPTIONS": "detect_leaks=0:halt_on_error=1",  # Python's own are many
             "OPENMRC_INTERFACES": PLANE,
         }

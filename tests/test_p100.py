@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from openmrc.scenario.scenario import parse_scenario
+from tests import benchmark
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.fixture(scope="module")
 def p100() -> Any:
-    spec = importlib.util.spec_from_file_location("p100", ROOT / "benchmarks/p100.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules["p100"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return benchmark.load("p100")
 
 
 def test_every_row_is_a_scenario_alone_and_with_baselines(p100: Any) -> None:

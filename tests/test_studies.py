@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+
+from tests import benchmark
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs/studies.md").read_text(encoding="utf-8").splitlines()
@@ -16,12 +16,7 @@ PAGE = (ROOT / "docs/studies.md").read_text(encoding="utf-8").splitlines()
 
 @pytest.fixture(scope="module")
 def studies() -> Any:
-    spec = importlib.util.spec_from_file_location("studies", ROOT / "benchmarks/studies.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules["studies"] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return benchmark.load("studies")
 
 
 def table(columns: tuple[str, ...]) -> list[list[str]]:

@@ -11,20 +11,17 @@ from pathlib import Path
 import pytest
 
 from openmrc.capi import build
+from openmrc.errors import InputError
 
 ROOT = Path(__file__).resolve().parents[2]
 CALLS = 1500
 
 
 def test_random_calls_harm_nobody(library: Path) -> None:
-    found = subprocess.run(
-        [build.compiler(), "-print-file-name=libasan.so"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.strip()
-    if not Path(found).is_absolute():
-        pytest.skip("no AddressSanitizer: apt install libasan8")
+    try:
+        build.sanitizer()
+    except InputError as error:
+        pytest.skip(str(error))
     path = os.pathsep.join(filter(None, sys.path))
     done = subprocess.run(
         [

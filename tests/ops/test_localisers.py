@@ -7,7 +7,6 @@ from __future__ import annotations
 import json
 import stat
 import sys
-from importlib import util
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import numpy as np
 import pytest
 
 from openmrc.fabric import places
+from tests import benchmark
 
 ROOT = Path(__file__).resolve().parents[2]
 # Names what the trace says has failed, and one link too many for parameters below 0.5.
@@ -31,12 +31,7 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def bench() -> Any:
-    spec = util.spec_from_file_location("localisers", ROOT / "benchmarks/localisers.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = sys.modules["localisers"] = util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return benchmark.load("localisers")
 
 
 @pytest.fixture(scope="module")

@@ -25,6 +25,17 @@ def compiler() -> str:
     return found
 
 
+def sanitizer() -> str:
+    """AddressSanitizer's library, which a program that loads `ASAN` code has to load first;
+    `InputError` where there is none.
+    """
+    words = [compiler(), "-print-file-name=libasan.so"]
+    found = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
+    if not Path(found).is_absolute():
+        raise InputError("no AddressSanitizer; type: sudo apt install libasan8")
+    return found
+
+
 def python_library() -> tuple[Path, Path, str]:
     """Of this Python: where Python.h is, where its shared library is, and that one's name.
 
