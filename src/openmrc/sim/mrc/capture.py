@@ -21,7 +21,14 @@ from openmrc.fabric.model import Fabric
 from openmrc.jit import compiled, inlined
 from openmrc.sim.mrc.transport import Transport
 from openmrc.sim.net.state import UNDAMAGED
-from openmrc.sim.watch.capture import FRAME_BYTES_MAX, HOP_LIMIT, LinkCapture, Noted, put_macs
+from openmrc.sim.watch.capture import (
+    FRAME_BYTES_MAX,
+    HOP_LIMIT,
+    LinkCapture,
+    Noted,
+    put_ends,
+    put_macs,
+)
 from openmrc.sim.watch.forms import IPV6, NATIVE
 from openmrc.sim.watch.watched import Watched
 from openmrc.wire import addresses, codec, srv6
@@ -95,12 +102,7 @@ def _fill_envelope(e, p, port, hops, source_qpn, wires):
     plane = int(p.plane)
     put_macs(e, port, plane, wires)
     e.ipv4 = wires.ipv4
-    if wires.ipv4:
-        addresses.write_ipv4(e.inner_src, 0, int(p.src), plane)
-        addresses.write_ipv4(e.inner_dst, 0, int(p.dst), plane)
-    else:
-        addresses.write_ipv6(e.inner_src, 0, int(p.src), plane)
-        addresses.write_ipv6(e.inner_dst, 0, int(p.dst), plane)
+    put_ends(e, p, plane)
     addresses.write_ipv6(e.outer_src, 0, int(p.src), plane)
     e.hop_limit = HOP_LIMIT - hops
     e.inner_hop_limit = HOP_LIMIT

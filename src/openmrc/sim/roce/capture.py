@@ -25,7 +25,14 @@ from openmrc.sim.net.state import TAP
 from openmrc.sim.roce.state import Roce
 from openmrc.sim.roce.taps import PAUSE_FRAME
 from openmrc.sim.roce.transport import RoceTransport
-from openmrc.sim.watch.capture import FRAME_BYTES_MAX, HOP_LIMIT, LinkCapture, Noted, put_macs
+from openmrc.sim.watch.capture import (
+    FRAME_BYTES_MAX,
+    HOP_LIMIT,
+    LinkCapture,
+    Noted,
+    put_ends,
+    put_macs,
+)
 from openmrc.sim.watch.forms import IPV4, NATIVE
 from openmrc.sim.watch.watched import Watched
 from openmrc.wire import addresses
@@ -119,12 +126,7 @@ def _joined(first: Any, second: Any) -> Any:
 def _fill_envelope(e, p, port, hops, wires):
     """The envelope of a packet on a link."""
     put_macs(e, port, BOND_PLANE, wires)
-    if e.ipv4:
-        addresses.write_ipv4(e.inner_src, 0, int(p.src), BOND_PLANE)
-        addresses.write_ipv4(e.inner_dst, 0, int(p.dst), BOND_PLANE)
-    else:
-        addresses.write_ipv6(e.inner_src, 0, int(p.src), BOND_PLANE)
-        addresses.write_ipv6(e.inner_dst, 0, int(p.dst), BOND_PLANE)
+    put_ends(e, p, BOND_PLANE)
     e.hop_limit = HOP_LIMIT - hops
     e.pkey = PKEY_DEFAULT
 

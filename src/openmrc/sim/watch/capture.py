@@ -176,3 +176,14 @@ def put_macs(e, port, plane, wires):
         addresses.write_nic_mac(e.dst_mac, 0, int(wires.peer_nic[port]), plane)
     else:
         addresses.write_switch_mac(e.dst_mac, 0, int(wires.peer_switch[port]))
+
+
+@inlined
+def put_ends(e, p, plane):
+    """The addresses of a packet's NICs on `plane`, in the family that the envelope says."""
+    if e.ipv4:
+        addresses.write_ipv4(e.inner_src, 0, int(p.src), plane)
+        addresses.write_ipv4(e.inner_dst, 0, int(p.dst), plane)
+    else:
+        addresses.write_ipv6(e.inner_src, 0, int(p.src), plane)
+        addresses.write_ipv6(e.inner_dst, 0, int(p.dst), plane)
