@@ -4,6 +4,7 @@ stands above the engine.
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -20,6 +21,9 @@ from openmrc.units import US
 ROOT = Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:  # so that tests can import the vocabulary of their directory
     sys.path.insert(0, str(ROOT))
+
+# A shell's job in the background ignores Ctrl-C, and so would every process that tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # the same examples in every run: a failure here is a change of the code, not of the luck
 settings.register_profile("repeatable", derandomize=True, database=None, deadline=None)

@@ -9,9 +9,16 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
+from openmrc.errors import InputError
 from openmrc.fabric.clos import multiplane
+from openmrc.fabric.denylist import entrances
+from openmrc.ops import schedule
+from openmrc.ops.mapper.history import History
+from openmrc.ops.mapper.server import Controller
+from openmrc.units import MS
 from openmrc.verbs import EventKind, QpState, Status, WorkCompletion
 from openmrc.verbs.inside import Inside
+from openmrc.verbs.qp import QueuePair
 
 MB = 1 << 20
 # 4 planes of 50 Mb/s: a transfer of 2 MB takes a tenth of a second, so faults come in its middle;
@@ -140,3 +147,54 @@ def test_a_silent_plane_costs_no_rounds(fabric: Inside) -> None:
     assert [c.status for c in qa.send_cq.wait(timeout=PATIENCE_S)] == [Status.SUCCESS]
     packets = 2 * MB // 4096
     assert a.counters()["loops"] - before < 20 * packets
+
+
+def states(qp: QueuePair, plane: int) -> set[str]:
+    return {ev["state"] for ev in qp.evs() if ev["plane"] == plane}
+
+
+def test_paths_across_what_is_denied_carry_nothing_until_it_is_given_back(fabric: Inside) -> None:
+    a, b = fabric.device(0), fabric.device(7)
+    qa, _ = fabric.connect(a, b)
+    source, sink = a.reg_mr(np.zeros(MB, np.uint8)), b.reg_mr(bytearray(MB))
+    a.keep_off(entrances(fabric.fabric, "plane 1").targets)
+    later, _ = fabric.connect(a, b)
+    for qp in (qa, later):  # one that was there, and one that came afterwards
+        assert states(qp, 1) == {"DENIED"}
+        assert states(qp, 0) == {"GOOD"}
+        qp.post_write(1, source, remote_addr=sink.addr, rkey=sink.rkey)
+        assert [c.status for c in qp.send_cq.wait(timeout=PATIENCE_S)] == [Status.SUCCESS]
+        assert {ev["plane"] for ev in qp.evs() if ev["packets"] > 0} == {0, 2, 3}
+    a.keep_off(np.zeros(0, np.int64))
+    for qp in (qa, later):
+        assert states(qp, 1) == {"GOOD"}
+        qp.post_write(2, source, remote_addr=sink.addr, rkey=sink.rkey)
+        assert [c.status for c in qp.send_cq.wait(timeout=PATIENCE_S)] == [Status.SUCCESS]
+        assert {ev["plane"] for ev in qp.evs() if ev["packets"] > 0} == {0, 1, 2, 3}
+    with pytest.raises(InputError, match="ports 0 to 95"):
+        a.keep_off(np.array([96]))
+
+
+def test_a_controller_that_dies_in_the_middle_of_a_transfer_changes_nothing(fabric: Inside) -> None:
+    """What it had denied stays so while its advice is fresh; the transfer does not notice."""
+    a, b = fabric.device(0), fabric.device(7)
+    qa, _ = fabric.connect(a, b)
+    n, size = 20, 50_000
+    data = np.random.default_rng(3).integers(0, 256, n * size, np.uint8)
+    room = np.zeros(n * size, np.uint8)
+    source, sink = a.reg_mr(data), b.reg_mr(room)
+    probes = schedule.make(fabric.fabric, period_ps=20 * MS, load_max=0.01)
+    with History(":memory:") as history:
+        with Controller(probes, b"secret", history, host="127.0.0.1") as controller:
+            controller.deny("plane 1", "its switches are being repaired", 600)
+            a.follow(f"http://127.0.0.1:{controller.http_port}", b"secret")
+            assert states(qa, 1) == {"DENIED"}
+            for i in range(n):
+                at = i * size
+                qa.post_write(i, source, at, size, remote_addr=sink.addr + at, rkey=sink.rkey)
+            qa.send_cq.wait(1, PATIENCE_S)
+        done = 1 + len(qa.send_cq.wait(n - 1, PATIENCE_S))
+    assert done == n
+    assert (room == data).all()
+    assert qa.state == QpState.RTS
+    assert states(qa, 1) == {"DENIED"}

@@ -8,17 +8,19 @@ import select
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from openmrc.engine import ports
 from openmrc.engine.parameters import RTO_UNIT_PS
 from openmrc.errors import InputError, OpenMrcError
-from openmrc.fabric.model import Fabric
+from openmrc.fabric.model import Fabric, LongArray
 from openmrc.jit.warmup import announcement, is_cached
 from openmrc.live.closing import Closing
 from openmrc.live.endpoint import state
 from openmrc.live.endpoint.host import Host, Limits, Port
 from openmrc.live.endpoint.warmup import warm_up
 from openmrc.say import say
-from openmrc.verbs import events, hostfile, network
+from openmrc.verbs import advised, events, hostfile, network
 from openmrc.verbs.cq import CompletionQueue
 from openmrc.verbs.events import AsyncEvent
 from openmrc.verbs.qp import QueuePair
@@ -59,14 +61,23 @@ class Device(Closing):
         self._free_cqs: list[int] = []
         self._cq_fds: list[int] = []
         self._owned_fds: list[int] = []
+        self._follower: advised.Follower | None = None
         self._host.start()
 
     @classmethod
     def open(cls, path: str | os.PathLike[str] | None = None, **limits: Any) -> Device:
-        """Open the device that a host file describes (default: `$OPENMRC_HOST`)."""
+        """Open the device that a host file describes (default: `$OPENMRC_HOST`); it follows the
+        denylist at `$OPENMRC_DENYLIST`, if that is set.
+        """
         with hostfile.attached(path, **limits) as at:
             device = cls(at.fabric, at.nic, at.ports, at.limits, at.base_rtt_ps, at.mode)
             device.adopt([one.detach() for one in at.sockets])
+        if where := os.environ.get(advised.VARIABLE):
+            try:
+                device.follow(where, hostfile.secret(path))
+            except BaseException:
+                device.close()
+                raise
         return device
 
     @classmethod
@@ -231,6 +242,26 @@ class Device(Closing):
         """Say that a port went down or came up, where the kernel cannot know."""
         self._host.call(lambda: self._host.apply_port(plane, up))
 
+    def keep_off(self, denied: LongArray) -> None:
+        """Use no path across these directed ports of the fabric, and all others again, until the
+        next call: an operator's advice (EV state DENIED, MRC 3.3). Packets under way are not lost.
+        """
+        fabric = self.fabric
+        if fabric is None:
+            raise InputError("a device on an ordinary network knows no paths to keep off")
+        denied = np.asarray(denied, np.int64)
+        if len(denied) and not (denied.min() >= 0 and denied.max() < fabric.n_ports):
+            raise InputError(f"keep_off: ports 0 to {fabric.n_ports - 1} are accepted")
+        self._host.keep_off(denied)
+
+    def follow(self, where: str, secret: bytes = b"") -> None:
+        """Keep to the denylist at `where`, a controller's address or a file, until it is closed;
+        `secret` is the job's. What was followed before is not any more.
+        """
+        if self._follower is not None:
+            self._follower.close()
+        self._follower = advised.Follower(self, where, secret)
+
     def counters(self) -> dict[str, Any]:
         """Of each port (frames, bytes, refusals by reason), and of the loop."""
         ep = self._host.ep
@@ -271,6 +302,8 @@ class Device(Closing):
         """Flush every queue pair and stop."""
         if self._host.closed:
             return
+        if self._follower is not None:
+            self._follower.close()
         for qp in list(self._qps):
             with contextlib.suppress(OpenMrcError):  # of a loop that has ended all are flushed
                 qp.destroy()

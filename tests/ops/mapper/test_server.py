@@ -19,8 +19,9 @@ from openmrc.ops.mapper.agent import Loss, Report
 from openmrc.ops.mapper.collector import Place
 from openmrc.ops.mapper.history import History, Row
 from openmrc.ops.mapper.node import known, loops_of
-from openmrc.ops.mapper.server import Controller, token
+from openmrc.ops.mapper.server import Controller
 from openmrc.units import MS
+from openmrc.verbs.denylist import token
 from openmrc.verbs.exchange import CLIENT, ExchangeError, Line
 from tests.ops.mapper.world import small
 

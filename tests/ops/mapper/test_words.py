@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from openmrc.errors import InputError
 from openmrc.fabric import multiplane
-from openmrc.ops.mapper import denylist, words
+from openmrc.ops.mapper import words
 from openmrc.ops.mapper.agent import BurstReport, Loss, Report
 from openmrc.ops.mapper.collector import Collector, Count, Order
-from openmrc.ops.mapper.denylist import Denylist, Entry
 from openmrc.units import MS
+from openmrc.verbs import denylist
+from openmrc.verbs.denylist import Denylist, Entry
 from tests.ops.mapper.world import small
 
 SCHEDULE = small()

@@ -26,7 +26,8 @@ from openmrc.engine import state as es
 from openmrc.engine.parameters import MPR_MAX, MPR_MIN, PMTUS, Parameters
 from openmrc.engine.setup import pow2_at_least
 from openmrc.errors import InputError, OpenMrcError
-from openmrc.fabric.model import Fabric
+from openmrc.fabric import denylist
+from openmrc.fabric.model import BoolArray, Fabric, IntArray, LongArray
 from openmrc.live import syscalls
 from openmrc.live.endpoint import ip, links, loop, state, udp
 from openmrc.live.endpoint.peers import Peers, Reach
@@ -134,6 +135,7 @@ class Host:
         self._stopped = False
         self._qpn_free_at = np.zeros(limits.qps)
         self._used = np.zeros(limits.qps, bool)
+        self._denied = np.zeros(0, np.int64)  # directed ports that no path may cross
         self._thread = threading.Thread(target=self._run, name=f"mrc nic {nic}", daemon=True)
 
     # --- set-up ------------------------------------------------------------------------------
@@ -412,6 +414,8 @@ class Host:
         self._write_paths(i, remote)
         q.peer = self._peer_record(remote, i)
         setup.open_qp(st, i)
+        if len(self._denied):
+            loop.deny(self.ep, st, i, self._denied_evs(*self._evs_of(i)))
 
     def _write_paths(self, i: int, remote: int) -> None:
         """Equally many random paths of each plane (MRC 3.1)."""
@@ -507,6 +511,33 @@ class Host:
         self.pmtu_note = f"PMTU {pmtu} B in place of {self.pmtu}: the peer has room for no more"
         self.pmtu = pmtu
         self.st.config[0].pmtu = pmtu
+
+    def keep_off(self, denied: LongArray) -> None:
+        """Use no path that crosses these directed ports, and all others again (MRC 3.3): an
+        operator's advice, that of before forgotten.
+
+        Not on the loop's thread: paths are walked here, and only what came of it is told there.
+        """
+
+        def begin() -> list[tuple[int, int, int, IntArray]]:
+            self._denied = denied
+            rts = np.flatnonzero(self._used & (np.asarray(self.st.qp.state) == es.RTS)).tolist()
+            return [(i, int(self.ep.qp[i].born), *self._evs_of(i)) for i in rts]
+
+        def place(i: int, born: int, found: BoolArray) -> None:
+            if self.ep.qp[i].born == born and self.st.qp[i].state == es.RTS:
+                loop.deny(self.ep, self.st, i, found)
+
+        for i, born, remote, evs in self.call(begin):
+            self.call(partial(place, i, born, self._denied_evs(remote, evs)))
+
+    def _evs_of(self, i: int) -> tuple[int, IntArray]:
+        """The NIC that a QP speaks to, and its EVs, on the loop's thread."""
+        q = self.st.qp[i]
+        return int(q.peer_nic), self.st.ev.value[int(q.ev0) : int(q.ev0) + int(q.n_evs)].copy()
+
+    def _denied_evs(self, remote: int, evs: IntArray) -> BoolArray:
+        return denylist.denied(self.fabric, self._denied, self.nic, remote, evs)
 
     def end_qp(self, i: int) -> None:
         """Move a QP to ERROR; what is outstanding is flushed."""

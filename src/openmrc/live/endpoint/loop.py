@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from openmrc.engine import endpoint, loss, ports, requester
+from openmrc.engine import beliefs, endpoint, loss, ports, requester
 from openmrc.engine import packet as pk
+from openmrc.engine.ev import DENIED
 from openmrc.engine.state import ERROR, NEVER, NO_ERROR, RTS, address, emit, psn_of
 from openmrc.jit import compiled, inlined, inner
 from openmrc.live import syscalls
@@ -248,6 +249,15 @@ def turn(ep, st, tx, rx, headend):
         if work > 0:
             due = now
         _wait(ep, due, now)
+
+
+@compiled
+def deny(ep, st, qi, denied):
+    """Take those EVs of a QP out of service for which `denied`, [EVs], holds; give back others."""
+    q = st.qp[qi]
+    for i in range(q.n_evs):
+        if denied[i] != (st.ev[q.ev0 + i].state == DENIED):
+            beliefs.deny(st, q, i, denied[i], ep.ctl[0].now)
 
 
 @compiled

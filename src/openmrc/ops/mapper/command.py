@@ -137,9 +137,10 @@ def _controller(arguments: argparse.Namespace) -> int:
     import ssl
 
     from openmrc.ops.mapper.history import History
-    from openmrc.ops.mapper.server import Controller, token
+    from openmrc.ops.mapper.server import Controller
     from openmrc.scenario.scenario import load_lab
     from openmrc.scenario.toml import as_table
+    from openmrc.verbs.denylist import token
 
     secret = _secret(arguments.secret)
     section = load_lab(arguments.scenario, arguments.set).fabric

@@ -18,7 +18,6 @@ One thread owns the collector and the history; all others hand it messages.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 import queue
@@ -36,14 +35,15 @@ from urllib.parse import parse_qs, urlsplit
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.fabric import places as fabric_places
 from openmrc.live.closing import Closing
-from openmrc.ops.mapper import admission, denylist, words
+from openmrc.ops.mapper import admission, words
 from openmrc.ops.mapper.collector import Collector, Count, Order, Place, Said
-from openmrc.ops.mapper.denylist import Denylist, Entry
 from openmrc.ops.mapper.history import History, Row
 from openmrc.ops.mapper.page.data import of_history
 from openmrc.ops.mapper.page.html import html
 from openmrc.ops.schedule import Schedule
 from openmrc.units import US
+from openmrc.verbs import denylist
+from openmrc.verbs.denylist import Denylist, Entry, token
 from openmrc.verbs.exchange import SERVER, Line
 
 TICK_S = 0.1
@@ -57,11 +57,6 @@ OPERATOR_S_MAX = 30 * 86_400
 SAID_MAX = 4096  # messages that agents are ahead of the collector
 DENIED_RATE_MIN = 0.001  # a place that loses less stays in service
 CLOSED: dict[str, Any] = {}  # what is queued when a connection ends
-
-
-def token(secret: bytes) -> str:
-    """Return what HTTP requests prove the secret with."""
-    return hmac.new(secret, b"openmrc controller http", hashlib.sha256).hexdigest()
 
 
 class Controller(Closing):

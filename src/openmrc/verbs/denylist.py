@@ -14,6 +14,8 @@ is advice that ends by itself.
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,13 +25,18 @@ import numpy as np
 
 from openmrc.errors import InputError
 from openmrc.fabric.denylist import entrances
-from openmrc.fabric.model import Fabric
+from openmrc.fabric.model import Fabric, LongArray
 
 US_PER_S = 10**6
 FRESH_S = 30.0
 ENTRIES_MAX = 4096
 WORDS_MAX = 400
 DENIED_MAX = 0.1  # of all directed links: more is no advice any more but a guess gone wrong
+
+
+def token(secret: bytes) -> str:
+    """Return what requests to a controller prove the job's secret with."""
+    return hmac.new(secret, b"openmrc controller http", hashlib.sha256).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -113,7 +120,7 @@ def entry(fabric: Fabric, row: Any) -> Entry:
     return Entry(since_us=_time(row, "since_us"), until_us=until_us, **words)
 
 
-def ports(fabric: Fabric, entries: Sequence[Entry]) -> np.ndarray:
+def ports(fabric: Fabric, entries: Sequence[Entry]) -> LongArray:
     """Return the directed ports that these entries name, or none where they are too many."""
     found = [entrances(fabric, one.where).targets for one in entries]
     every = np.unique(np.concatenate([np.zeros(0, np.int64), *found]))

@@ -1,0 +1,132 @@
+"""A device that follows a denylist: it uses no path across a place that the list names.
+
+The list is a controller's, `http://HOST:PORT` or `https://...`, or a file; `OPENMRC_DENYLIST` names
+it for every device that a host file describes. It is read once a second. It only advises: while no
+list can be read the last one counts until it is stale, then none does, and no trouble with it ever
+reaches a queue pair.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from http.client import HTTPException
+from typing import Protocol
+
+import numpy as np
+
+from openmrc.errors import InputError, OpenMrcError
+from openmrc.fabric.model import Fabric, LongArray
+from openmrc.live.closing import Closing
+from openmrc.reading import read_bytes
+from openmrc.say import say
+from openmrc.verbs.denylist import Denylist, ports, read, token
+
+VARIABLE = "OPENMRC_DENYLIST"
+LOOK_S = 1.0
+TIMEOUT_S = 2.0  # of a request
+BYTES_MAX = 1 << 22
+
+
+class Advised(Protocol):
+    """What follows a list."""
+
+    @property
+    def fabric(self) -> Fabric | None:
+        """The fabric that its paths lead through."""
+
+    def keep_off(self, denied: LongArray) -> None:
+        """Use no path across these directed ports, and all others again."""
+
+
+class Advice:
+    """What a device knows of the denylist at `where`, and was told of it; without clock."""
+
+    def __init__(
+        self, device: Advised, where: str, secret: bytes, tell: Callable[[str], None] = say
+    ) -> None:
+        if device.fabric is None:
+            raise InputError(
+                f"{VARIABLE}: a denylist names places of a fabric; a device on an ordinary network"
+                " knows none, so unset it"
+            )
+        self._device, self._fabric, self._tell = device, device.fabric, tell
+        self._fetch = _fetcher(where, secret)
+        self._where, self._told = where, ""
+        self._list = Denylist()
+        self._denied = np.zeros(0, np.int64)
+
+    def look(self, now_us: int) -> None:
+        """Read the list, and have the device keep to what counts now."""
+        try:
+            self._list = read(self._fabric, self._fetch())
+            self._say("")
+        except (InputError, OSError, ValueError) as error:
+            self._say(f"{self._where}: {error}; the last denylist counts while it is fresh")
+        denied = ports(self._fabric, self._list.valid(now_us))
+        if not np.array_equal(denied, self._denied):
+            self._device.keep_off(denied)
+            self._denied = denied
+
+    def _say(self, words: str) -> None:
+        """Say it once."""
+        if words and words != self._told:
+            self._tell(words)
+        self._told = words
+
+
+class Follower(Closing):
+    """Looks at the denylist once a second, until it is closed; what is denied then stays so."""
+
+    def __init__(self, device: Advised, where: str, secret: bytes) -> None:
+        self._advice = Advice(device, where, secret)
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="denylist", daemon=True)
+        self._advice.look(_now_us())  # what is denied before the first packet costs none
+        self._thread.start()
+
+    def close(self) -> None:
+        """Follow no more."""
+        self._closing.set()
+        self._thread.join(2 * TIMEOUT_S)
+
+    def _follow(self) -> None:
+        while not self._closing.wait(LOOK_S):
+            try:
+                self._advice.look(_now_us())
+            except OpenMrcError:
+                return  # the device is closed, or its loop has ended
+
+
+def _fetcher(where: str, secret: bytes) -> Callable[[], bytes]:
+    """Return what reads the list at an address of a controller, or in a file."""
+    if not where.startswith(("http://", "https://")):
+        return lambda: read_bytes(where)
+    request = urllib.request.Request(
+        where.rstrip("/") + "/denylist", headers={"Authorization": f"Bearer {token(secret)}"}
+    )
+
+    def fetch() -> bytes:
+        # No proxy: a controller is on the job's own network.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(request, timeout=TIMEOUT_S) as answer:
+                found = answer.read(BYTES_MAX + 1)
+        except urllib.error.HTTPError as error:
+            raise InputError(f"the controller answers {error.code} {error.reason}") from None
+        except urllib.error.URLError as error:
+            raise InputError(f"no controller answers ({error.reason})") from None
+        except HTTPException as error:
+            raise InputError(f"no controller: {error!r}") from None
+        if len(found) > BYTES_MAX:
+            raise InputError(f"more than {BYTES_MAX} bytes")
+        return bytes(found)
+
+    return fetch
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
