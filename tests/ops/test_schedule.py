@@ -36,19 +36,23 @@ def walked(tables: list[Table], fabric: Fabric, port: int, address: int) -> list
     return ports
 
 
+def carrier_of(carriers: sc.Carriers, route: list[int]) -> int:
+    return int.from_bytes(carriers.of([route]).tobytes(), "big")
+
+
 @pytest.mark.parametrize("fabric", [of(16, 2, 4, 4), of(10, 1, 4, 3)], ids=["even", "partial"])
 def test_every_carrier_leads_through_the_static_tables_along_the_links_of_its_probe(
     fabric: Fabric,
 ) -> None:
     plan = UsidPlan(fabric)
     tables = [table(plan, switch) for switch in range(fabric.n_switches)]
-    schedule = sc.make(fabric, k=5)
+    schedule, carriers = sc.make(fabric, k=5), sc.Carriers(plan)
     seen = set()
     for turn in range(3):
         kinds = schedule.kinds(turn, np.arange(schedule.n_probes))
         for kind, route in zip(kinds.tolist(), schedule.routes(turn).tolist(), strict=True):
             ports = [port for port in route if port >= 0]
-            assert walked(tables, fabric, ports[0], sc.carrier(plan, route)) == ports
+            assert walked(tables, fabric, ports[0], carrier_of(carriers, route)) == ports
             home = fabric.port_nic[ports[0]] == fabric.port_peer_nic[ports[-1]]
             assert home == (kind != sc.ONE_WAY)
             seen.add((kind, len(ports)))
@@ -130,6 +134,7 @@ def test_some_of_the_probes_can_be_asked_for() -> None:
 def test_a_burst_crosses_its_link_and_as_many_others_as_there_are() -> None:
     fabric = of(64, 2, 8, 8)
     schedule, plan = sc.make(fabric), UsidPlan(fabric)
+    carriers = sc.Carriers(plan)
     tables = [table(plan, switch) for switch in range(fabric.n_switches)]
     for port in range(0, fabric.n_ports, 7):
         burst = schedule.burst(port, 40)
@@ -139,7 +144,7 @@ def test_a_burst_crosses_its_link_and_as_many_others_as_there_are() -> None:
         assert others.max() <= 8  # no other link is crossed by more than a fifth of them
         for route in burst[::13].tolist():
             ports = [each for each in route if each >= 0]
-            assert walked(tables, fabric, ports[0], sc.carrier(plan, route)) == ports
+            assert walked(tables, fabric, ports[0], carrier_of(carriers, route)) == ports
 
 
 def test_what_cannot_be_mapped_is_refused() -> None:

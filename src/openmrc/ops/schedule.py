@@ -38,6 +38,7 @@ from openmrc.wire.framing import PREAMBLE_GAP_AND_FCS, bytes_of
 
 LOCAL_LOOP, ONE_WAY, ONE_T1, TWO_T1S = range(4)
 HOPS_MAX = 6  # directed links of the longest probe
+BLOCK_USIDS = BLOCK_BITS // USID_BITS  # as many uSIDs long
 TURNS = 16  # periods after which partners come again
 PERIOD_PS = 1 * MS
 COVERAGE = 10  # of each directed link, in a period
@@ -302,19 +303,28 @@ def _shares(k: int, n_t0s: int) -> Shares:
     return Shares(k - 2 * two, two)
 
 
-def carrier(plan: UsidPlan, route: npt.ArrayLike) -> int:
-    """Return the carrier, a 128-bit address, of a probe that crosses these directed ports."""
-    fabric = plan.fabric
-    ports = [port for port in np.asarray(route).tolist() if port >= 0]
-    usids = []
-    for port in ports[:-1]:
-        switch = int(fabric.port_peer_switch[port])
-        plane, index = int(fabric.sw_plane[switch]), int(fabric.sw_index[switch])
-        usids.append(
-            plan.t0(plane, index) if fabric.sw_tier[switch] == 0 else plan.t1(plane, index)
+class Carriers:
+    """The carriers of a fabric's probes, for many of them at once."""
+
+    def __init__(self, plan: UsidPlan) -> None:
+        fabric = plan.fabric
+        by_tier = (plan.t0, plan.t1)
+        columns = (fabric.sw_tier, fabric.sw_plane, fabric.sw_index)
+        where = np.stack(columns, axis=1).tolist()
+        switches = [by_tier[tier](plane, index) for tier, plane, index in where]
+        nics = [plan.nic(nic) for nic in range(fabric.n_nics)]
+        peers = (fabric.port_peer_switch, fabric.port_peer_nic)
+        # The uSID of who is behind each directed port; behind the last of a route (-1) is none.
+        self._behind = np.append(
+            np.where(peers[0] >= 0, np.array(switches)[peers[0]], np.array(nics)[peers[1]]), 0
         )
-    usids.append(plan.nic(int(fabric.port_peer_nic[ports[-1]])))
-    value = BLOCK
-    for usid in usids:
-        value = value << USID_BITS | usid
-    return value << ADDRESS_BITS - BLOCK_BITS - USID_BITS * len(usids)
+
+    def of(self, routes: npt.ArrayLike) -> npt.NDArray[np.uint8]:
+        """Return [n, 16] the carriers, as they stand in a header, of probes that cross these
+        directed ports, [n, hops].
+        """
+        usids = self._behind[np.asarray(routes, np.int64)]
+        words = np.zeros((len(usids), ADDRESS_BITS // USID_BITS), ">u2")
+        words[:, :BLOCK_USIDS] = [BLOCK >> USID_BITS, BLOCK & (1 << USID_BITS) - 1]
+        words[:, BLOCK_USIDS : BLOCK_USIDS + usids.shape[1]] = usids
+        return words.view(np.uint8)

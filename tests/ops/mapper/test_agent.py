@@ -101,7 +101,8 @@ def test_a_frame_is_as_long_as_the_schedule_says_and_names_its_path() -> None:
     payload = probe.payloads(SCHEDULED, 1, [2], 5, [9])
     carrier = 0x20010DB8_4008_2010_4009_2011_4008_1001
     gateways = [bytes([2, 255, 0, 0, 0, plane]) for plane in range(4)]
-    (frame,) = probe.frames(1, [2], [carrier], gateways, payload)
+    spelt = np.frombuffer(carrier.to_bytes(16, "big"), np.uint8)
+    (frame,) = probe.frames(probe.heads(1, gateways), [2], spelt[None], payload)
     assert len(frame) + 24 == sc.PROBE_BYTES  # preamble, gap and FCS
     data = frame.tobytes()
     assert data[:6] == gateways[2]

@@ -15,10 +15,10 @@ import select
 import socket
 import struct
 from collections.abc import Sequence
-from ipaddress import IPv6Address
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.fabric.usid import UsidPlan
@@ -28,7 +28,7 @@ from openmrc.live.syscalls import MESSAGE, Batch, new_batch
 from openmrc.ops.mapper import probe
 from openmrc.ops.mapper.agent import Agent, Send
 from openmrc.ops.mapper.probe import BURST, CLOSING, SCHEDULED, Heard
-from openmrc.ops.schedule import LOCAL_LOOP, PAYLOAD_BYTES, TURNS, carrier
+from openmrc.ops.schedule import LOCAL_LOOP, PAYLOAD_BYTES, TURNS, Carriers
 
 ROOM = 512  # probes taken by one call
 PATIENCE, ROOM_AGAIN_S = 20, 0.001  # where a queue of the kernel is full
@@ -36,6 +36,7 @@ RECEIVE_BYTES = 1 << 20
 ETHERTYPE_IPV6, SOL_PACKET, PACKET_IGNORE_OUTGOING, PACKET_QDISC_BYPASS = 0x86DD, 263, 23, 20
 SO_ATTACH_FILTER, NO_CHECK6_TX, NO_CHECK6_RX = 26, 101, 102
 DONT_WAIT = socket.MSG_DONTWAIT
+UDP_CARRIER_AT = 8  # in a sockaddr_in6
 _libc = ctypes.CDLL(None, use_errno=True)
 PERIOD_AT = probe.LAYOUT.fields["period"][1]  # type: ignore[index]  # it has fields
 
@@ -57,7 +58,7 @@ class Ports(Closing):
 
     def __init__(self, agent: Agent, host: dict[str, Any]) -> None:
         self._agent = agent
-        self._plan = UsidPlan(agent.schedule.fabric)
+        self._carriers = Carriers(UsidPlan(agent.schedule.fabric))
         self._native = host["mode"] == "native"
         ports = host["ports"]
         if len(ports) != agent.schedule.fabric.n_planes:
@@ -66,16 +67,14 @@ class Ports(Closing):
                 " name one a plane"
             )
         self._interfaces = [str(port["interface"]) for port in ports]
-        self._gateways = (
-            [bytes.fromhex(port["gateway_mac"].replace(":", "")) for port in ports]
-            if self._native
-            else []
-        )
+        if self._native:
+            gateways = [bytes.fromhex(port["gateway_mac"].replace(":", "")) for port in ports]
+            self._heads = probe.heads(agent.nic, gateways)
         self._watch = Watch(self._interfaces)
         self._socket = _packet_socket() if self._native else _udp_socket()
         self._at = probe.PAYLOAD_AT if self._native else 0
         self._in = new_batch(ROOM, self._at + PAYLOAD_BYTES)
-        self._names = _names(self._interfaces) if self._native else []
+        self._names = _ways_out(self._interfaces) if self._native else _to_carriers(len(ports))
         self._lengths = np.asarray(self._in.message.length)
         self._turns = [self._batch_of_turn(turn) for turn in range(TURNS)]
 
@@ -120,32 +119,28 @@ class Ports(Closing):
 
     def _batch_of_turn(self, turn: int) -> Batch:
         order = self._agent.orders[turn]
-        carriers = [carrier(self._plan, route) for route in order.routes]
-        places = range(len(carriers))
-        return self._batch(SCHEDULED, order.planes, carriers, 0, places)
+        places = range(len(order.routes))
+        return self._batch(SCHEDULED, order.planes, order.routes, 0, places)
 
     def _batch(
         self,
         kind: int,
         planes: Sequence[int],
-        carriers: Sequence[int],
+        routes: npt.ArrayLike,
         period: int,
         numbers: Sequence[int],
     ) -> Batch:
         nic = self._agent.nic
         payload = probe.payloads(kind, nic, planes, period, numbers)
         width = self._at + PAYLOAD_BYTES
-        batch = new_batch(len(carriers), width, 20 if self._native else 28)
+        carriers = self._carriers.of(routes)
+        batch = new_batch(len(carriers), width, self._names.shape[1])
+        batch.name[:] = self._names[np.asarray(planes, np.int64)]
         if self._native:
-            batch.data[:] = probe.frames(nic, planes, carriers, self._gateways, payload)
-            for i, plane in enumerate(planes):
-                batch.name[i] = self._names[plane]
+            batch.data[:] = probe.frames(self._heads, planes, carriers, payload)
         else:
             batch.data[:] = payload
-            for i, each in enumerate(carriers):
-                name = struct.pack("=H", socket.AF_INET6) + struct.pack("!HI", probe.PORT, 0)
-                name += IPv6Address(each).packed + bytes(4)
-                batch.name[i] = np.frombuffer(name, np.uint8)
+            batch.name[:, UDP_CARRIER_AT : UDP_CARRIER_AT + probe.CARRIER_BYTES] = carriers
         return batch
 
     def _send(self, batch: Batch, first: int, last: int) -> None:
@@ -170,9 +165,8 @@ class Ports(Closing):
         schedule = self._agent.schedule
         routes = schedule.burst(one.port, one.n, one.period % TURNS)[list(one.numbers)]
         planes = (routes[:, 0] % schedule.fabric.n_planes).tolist()
-        rows = [carrier(self._plan, route) for route in routes]
-        batch = self._batch(BURST, planes, rows, one.period, one.numbers)
-        self._send(batch, 0, len(rows))
+        batch = self._batch(BURST, planes, routes, one.period, one.numbers)
+        self._send(batch, 0, len(routes))
         # Behind it a local loop on each plane: when one comes, all of the burst had their time.
         order = self._agent.orders[0]
         locals_ = [
@@ -181,9 +175,9 @@ class Ports(Closing):
             if kind == LOCAL_LOOP
         ][: schedule.fabric.n_planes]
         planes = [order.planes[place] for place in locals_]
-        rows = [carrier(self._plan, order.routes[place]) for place in locals_]
-        batch = self._batch(CLOSING, planes, rows, one.period, [0] * len(rows))
-        self._send(batch, 0, len(rows))
+        back = [order.routes[place] for place in locals_]
+        batch = self._batch(CLOSING, planes, back, one.period, [0] * len(back))
+        self._send(batch, 0, len(back))
 
 
 def _packet_socket() -> socket.socket:
@@ -225,8 +219,14 @@ def _udp_socket() -> socket.socket:
     return one
 
 
-def _names(interfaces: Sequence[str]) -> list[Any]:
-    """The socket addresses (sockaddr_ll) that lead out of each interface."""
+def _to_carriers(n: int) -> npt.NDArray[np.uint8]:
+    """[n, 28] socket addresses (sockaddr_in6) that wait for a carrier."""
+    name = struct.pack("=H", socket.AF_INET6) + struct.pack("!HI", probe.PORT, 0) + bytes(20)
+    return np.tile(np.frombuffer(name, np.uint8), (n, 1))
+
+
+def _ways_out(interfaces: Sequence[str]) -> npt.NDArray[np.uint8]:
+    """[interfaces, 20] the socket addresses (sockaddr_ll) that lead out of each."""
     found = []
     for interface in interfaces:
         try:
@@ -235,4 +235,4 @@ def _names(interfaces: Sequence[str]) -> list[Any]:
             raise InputError(f"interface {interface}: {error.strerror}") from None
         name = struct.pack("=H", socket.AF_PACKET) + struct.pack("!H", ETHERTYPE_IPV6)
         found.append(np.frombuffer(name + struct.pack("=i", index) + bytes(12), np.uint8))
-    return found
+    return np.stack(found)

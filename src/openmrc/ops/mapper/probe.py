@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from ipaddress import IPv6Address
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +38,8 @@ assert LAYOUT.itemsize == _PAYLOAD.size == PAYLOAD_BYTES
 ETHERNET_BYTES, IPV6_BYTES, UDP_BYTES = 14, 40, 8
 PAYLOAD_AT = ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES
 FRAME_BYTES = PAYLOAD_AT + PAYLOAD_BYTES
+CARRIER_BYTES = 16
+CARRIER_AT = ETHERNET_BYTES + IPV6_BYTES - CARRIER_BYTES
 ByteArray = npt.NDArray[np.uint8]
 
 
@@ -72,22 +73,26 @@ def heard(data: bytes) -> list[Heard]:
     ]
 
 
-def frames(
-    nic: int,
-    planes: Sequence[int],
-    carriers: Sequence[int],
-    gateways: Sequence[bytes],
-    payload: ByteArray,
-) -> ByteArray:
-    """Return [n, FRAME_BYTES] the Ethernet frames of these probes; `gateways`: MACs by plane."""
-    found = np.zeros((len(carriers), FRAME_BYTES), np.uint8)
-    for i, (plane, carrier) in enumerate(zip(planes, carriers, strict=True)):
+def heads(nic: int, gateways: Sequence[bytes]) -> ByteArray:
+    """Return [planes, PAYLOAD_AT] what stands before the payload of a NIC's probes on each plane,
+    without a carrier; `gateways`: MACs by plane.
+    """
+    found = np.zeros((len(gateways), PAYLOAD_AT), np.uint8)
+    for plane, gateway in enumerate(gateways):
         own = bytes.fromhex(addresses.nic_mac(nic, plane).replace(":", ""))
-        head = gateways[plane] + own + layout.ETHERTYPE_IPV6.to_bytes(2, "big")
+        head = gateway + own + layout.ETHERTYPE_IPV6.to_bytes(2, "big")
         head += (6 << 28 | layout.DSCP_CONTROL << 22).to_bytes(4, "big")
         head += (UDP_BYTES + PAYLOAD_BYTES).to_bytes(2, "big") + bytes([17, HOP_LIMIT])
-        head += addresses.ipv6(nic, plane).packed + IPv6Address(carrier).packed
+        head += addresses.ipv6(nic, plane).packed + bytes(CARRIER_BYTES)
         head += PORT.to_bytes(2, "big") * 2 + (UDP_BYTES + PAYLOAD_BYTES).to_bytes(2, "big")
-        found[i, : len(head)] = np.frombuffer(head, np.uint8)
-    found[:, PAYLOAD_AT:] = payload
+        found[plane, : len(head)] = np.frombuffer(head, np.uint8)
+    return found
+
+
+def frames(
+    heads: ByteArray, planes: Sequence[int], carriers: ByteArray, payload: ByteArray
+) -> ByteArray:
+    """Return [n, FRAME_BYTES] the Ethernet frames of probes with these carriers, [n, 16]."""
+    found = np.concatenate([heads[np.asarray(planes, np.int64)], payload], axis=1)
+    found[:, CARRIER_AT : CARRIER_AT + CARRIER_BYTES] = carriers
     return found
