@@ -182,7 +182,7 @@ def test_the_command_page_shows_every_option_of_perf(test: str) -> None:
 
 def test_the_command_page_shows_every_option_of_paper() -> None:
     options = options_of("paper")
-    assert len(options) == 5
+    assert len(options) == 6
     page = (ROOT / "docs/command.md").read_text(encoding="utf-8")
     usage, _, rest = page.partition("\n\n## ")
     shown = next(line for line in usage.splitlines() if line.startswith("mrc paper"))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-
-from matplotlib.figure import Figure
+from typing import NoReturn
 
 from openmrc.paper.case import Case
 from openmrc.paper.catalogue import EXPERIMENTS
@@ -17,11 +16,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def experiment(name: str, title: str) -> Experiment:
-    def nothing(_: object) -> Finding:
+    def nothing(_: object) -> NoReturn:
         raise AssertionError
 
     case = Case("one", "B6_staircase")
-    return Experiment(name, title, "Fig. 1", "A claim.", "Smaller.", [case], nothing)
+    return Experiment(name, title, "Fig. 1", "A claim.", "Smaller.", [case], nothing, nothing)
 
 
 CHECKS = [
@@ -37,7 +36,7 @@ def test_a_page_of_one_that_was_run_one_that_failed_and_one_that_was_not() -> No
         experiment("B8.4", "others"),
     ]
     text = page(
-        all_of_them, {"B6": Finding(CHECKS, Figure(), ["Words."])}, {"B7": "no memory"}, quick=False
+        all_of_them, {"B6": Finding(CHECKS, {}, ["Words."])}, {"B7": "no memory"}, quick=False
     )
     lines = text.splitlines()
     assert (
@@ -51,9 +50,18 @@ def test_a_page_of_one_that_was_run_one_that_failed_and_one_that_was_not() -> No
     assert "![links, one by one](B6.png)" in lines
     assert "| rate | about half | 50 % (49 to 50.5) | 48 to 52 % | holds |" in lines
     assert "A run failed: no memory" in lines
+    assert "[As SVG](B6.svg)" in lines
     assert "Words." in lines
     assert "reduced set" not in text
     assert figure_name(all_of_them[2]) == "B8_4.png"
+
+
+def test_a_page_names_what_an_earlier_version_of_the_code_measured() -> None:
+    all_of_them = [experiment("B6", "one"), experiment("B7", "two")]
+    found = {"B6": Finding(CHECKS, None, code="old"), "B7": Finding(CHECKS, {}, code="new")}
+    text = page(all_of_them, found, {}, quick=False, code="new")
+    assert "\nMeasured by an earlier version of the code, and not anew since: B6.\n" in text
+    assert "As SVG](B6.svg" not in text  # there is nothing to draw it from
 
 
 def test_a_page_of_the_reduced_set_says_so() -> None:

@@ -31,6 +31,7 @@ def add_command(commands: Any) -> None:
     words = f"directory for the page, its figures and the runs (default: {DIRECTORY})"
     add("--out", metavar="DIR", type=Path, default=Path(DIRECTORY), help=words)
     add("--workers", metavar="N", help="runs at a time (default: one a core)")
+    add("--draw", action="store_true", help="run nothing: draw what DIR has of all of them")
     add("--json", action="store_true", help="print JSON and nothing else")
     parser.set_defaults(run=run_command)
 
@@ -49,7 +50,8 @@ def run_command(arguments: argparse.Namespace) -> int:
     from openmrc.paper.publish import publish, run_missing, table_of
 
     workers = workers_of(arguments.workers)
-    run_missing(experiments, arguments.out / RUNS, arguments.quick, workers)
+    if not arguments.draw:
+        run_missing(experiments, arguments.out / RUNS, arguments.quick, workers)
     published = publish(EXPERIMENTS, arguments.out, arguments.out / RUNS, arguments.quick)
     if arguments.json:
         print(json.dumps(published.as_dict(), indent=2))

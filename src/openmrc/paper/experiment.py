@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from openmrc.paper.case import Case
 from openmrc.paper.data import Data
@@ -16,11 +16,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of an experiment: rows of the table, its figure, and words about it."""
+    """What came of an experiment: rows of the table, what its figure shows, and words about it.
+
+    `drawn` is plain JSON: it is kept beside the page, so that a figure is drawn anew without a run.
+    It is None where a page of before kept none; its figure then stays as it is.
+    """
 
     checks: Sequence[Check]
-    figure: Figure
+    drawn: Any
     words: Sequence[str] = ()
+    code: str | None = None  # hash of the code that made its runs; None: not known
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,7 @@ class Experiment:
     scaled: str  # what is smaller here, and why the comparison still holds
     cases: Sequence[Case]
     read: Callable[[Data], Finding]
+    draw: Callable[[Any], Figure]  # of what `read` found for it
 
     @property
     def files(self) -> list[str]:

@@ -28,19 +28,26 @@ def page(
     findings: Mapping[str, Finding],
     failures: Mapping[str, str],
     quick: bool,
+    code: str | None = None,
 ) -> str:
-    """Return the page: of what was found, what failed, and what was not run."""
+    """Return the page: of what was found, what failed, and what was not run.
+
+    It names what was not found by the code of this hash.
+    """
     head = HEAD.format(options=" --quick" if quick else "", folder=SHIPPED_AS)
     if quick:
         head += "\nThis is the reduced set: smaller sizes, one seed. Its figures are no results.\n"
+    if older := [name for name, found in findings.items() if found.code != code]:
+        names = ", ".join(older)
+        head += f"\nMeasured by an earlier version of the code, and not anew since: {names}.\n"
     parts = [head, _overview(experiments, findings, failures)]
     parts += [_section(e, findings.get(e.name), failures.get(e.name)) for e in experiments]
     return "\n".join(parts)
 
 
-def figure_name(experiment: Experiment) -> str:
-    """Return the file name of its figure."""
-    return f"{experiment.name.replace('.', '_')}.png"
+def figure_name(experiment: Experiment, ending: str = "png") -> str:
+    """Return the file name of its figure, which is there as PNG and as SVG."""
+    return f"{experiment.name.replace('.', '_')}.{ending}"
 
 
 def measured(check: Check) -> str:
@@ -88,6 +95,8 @@ def _section(experiment: Experiment, finding: Finding | None, failure: str | Non
         lines += [f"A run failed: {failure}" if failure else "Not run.", ""]
     else:
         lines += [f"![{experiment.title}]({figure_name(experiment)})", ""]
+        if finding.drawn is not None:
+            lines += [f"[As SVG]({figure_name(experiment, 'svg')})", ""]
         lines += [_row(["", "published", "measured", "bar", "verdict"]), _row(["---"] * 5)]
         for check in finding.checks:
             bar = "" if check.bar is None or check.calibrated else f"{check.bar} {check.unit}"

@@ -1,8 +1,14 @@
-"""From experiments to files: run what is missing, judge, draw, write."""
+"""From experiments to files: run what is missing, judge, draw, write.
+
+Beside the page stands what it and its figures are made of: `results.json`, the rows of the tables,
+and `figures.json`, what each figure shows. So an experiment that is not run again keeps its part of
+the page, and a figure is drawn anew without a run.
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,16 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from openmrc import version
-from openmrc.errors import OutputError
+from openmrc.errors import InputError, OutputError
 from openmrc.paper.data import Data, runs_to_make
 from openmrc.paper.experiment import Experiment, Finding
 from openmrc.paper.page import figure_name, measured, page
-from openmrc.paper.verdict import Check
+from openmrc.paper.verdict import Bar, Check, Verdict
 from openmrc.report.directory import check_directory
-from openmrc.report.picture import png
+from openmrc.report.picture import png, svg
+from openmrc.sweeps.plan import code_hash
 from openmrc.sweeps.sweep import run_all
 
-PAGE, RESULTS = "README.md", "results.json"
+PAGE, RESULTS, FIGURES = "README.md", "results.json", "figures.json"
 
 
 @dataclass(frozen=True)
@@ -55,7 +62,10 @@ def run_missing(
 
 
 def publish(experiments: Sequence[Experiment], out: Path, runs: Path, quick: bool) -> Published:
-    """Write the page of all whose runs are there, with figures; the others are named on it."""
+    """Write the page of all whose runs are there, or were when it was written before, with figures;
+    the others are named on it.
+    """
+    kept = kept_in(out, quick)
     findings: dict[str, Finding] = {}
     failures: dict[str, str] = {}
     for experiment in experiments:
@@ -66,17 +76,52 @@ def publish(experiments: Sequence[Experiment], out: Path, runs: Path, quick: boo
             found = experiment.read(data)
             if quick:  # what needs runs that the reduced set does not have
                 found = replace(found, checks=[check for check in found.checks if check.values])
-            findings[experiment.name] = found
+            findings[experiment.name] = replace(found, code=code_hash())
+        elif experiment.name in kept:
+            findings[experiment.name] = kept[experiment.name]
     out.mkdir(parents=True, exist_ok=True)
-    published = Published(out / PAGE, findings, failures, quick)
     for experiment in experiments:
         if experiment.name in findings:
-            image = png(findings[experiment.name].figure)
-            _write(out / figure_name(experiment), image)
-    text = page(experiments, findings, failures, quick)
+            _draw(experiment, findings[experiment.name], out)
+    published = Published(out / PAGE, findings, failures, quick)
+    text = page(experiments, findings, failures, quick, code_hash())
     _write(published.page, text.encode())
-    _write(out / RESULTS, (json.dumps(published.as_dict(), indent=1) + "\n").encode())
+    _write(out / RESULTS, _json(published.as_dict()))
+    shown = {
+        name: {"code": found.code, "words": list(found.words), "drawn": found.drawn}
+        for name, found in findings.items()
+    }
+    _write(out / FIGURES, _json(shown, indent=None))
     return published
+
+
+def kept_in(out: Path, quick: bool) -> dict[str, Finding]:
+    """Return the findings that stand in a directory, by experiment: none of the other set."""
+    try:
+        results = json.loads((out / RESULTS).read_text(encoding="utf-8"))
+        shown = json.loads((out / FIGURES).read_text(encoding="utf-8"))
+        if results["quick"] is not quick:
+            return {}
+        return {
+            name: Finding(checks=[_check(row) for row in rows], **shown[name])
+            for name, rows in results["experiments"].items()
+        }
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"--out {out}: {RESULTS} and {FIGURES} there are not of one page ({error}); "
+            "name another directory"
+        ) from None
+
+
+def _draw(experiment: Experiment, found: Finding, out: Path) -> None:
+    """Write the figure; one of before that kept nothing to draw it from stays as it is."""
+    if found.drawn is None:
+        return
+    figure = experiment.draw(found.drawn)
+    _write(out / figure_name(experiment), png(figure))
+    _write(out / figure_name(experiment, "svg"), svg(figure))
 
 
 def table_of(experiments: Sequence[Experiment], findings: Mapping[str, Finding]) -> None:
@@ -104,9 +149,24 @@ def _as_dict(check: Check) -> dict[str, Any]:
     }
 
 
+def _check(row: Mapping[str, Any]) -> Check:
+    """A row of `results.json`, as it was written."""
+    values = [math.inf if value is None else value for value in row["values"]]
+    bar = None
+    if row["bar"] is not None:
+        low, high = row["bar"]
+        bar = Bar(-math.inf if low is None else low, math.inf if high is None else high)
+    calibrated = row["verdict"] == Verdict.CALIBRATED.value
+    return Check(row["what"], row["published"], values, row["unit"], bar, calibrated)
+
+
+def _json(content: Any, indent: int | None = 1) -> bytes:
+    return (json.dumps(content, indent=indent) + "\n").encode()
+
+
 def _finite(value: float) -> float | None:
     """JSON has no infinity."""
-    return float(f"{value:.6g}") if abs(value) != float("inf") else None
+    return float(f"{value:.9g}") if abs(value) != float("inf") else None
 
 
 def _write(path: Path, data: bytes) -> None:

@@ -32,6 +32,11 @@ def column(timeline: pl.DataFrame, name: str) -> Series:
     return t_ms, timeline[name].to_numpy()[:-1].astype(np.float64)
 
 
+def listed(values: Iterable[float]) -> list[float]:
+    """Return values as a figure's file keeps them: to five digits, finer than a figure shows."""
+    return [float(f"{value:.5g}") for value in values]
+
+
 def goodputs(data: Data, tag: str) -> list[Series]:
     """Return Gb/s over time of each seed."""
     return [column(timeline, "goodput_gbps") for timeline in data.tables(tag, "timeline")]

@@ -12,7 +12,21 @@ from openmrc.report.picture import STYLES, bare, label_at, style
 MARKERS = ("o", "s", "^", "D", "v", "x", "P")
 DPI = 90
 GREY = "#777777"
-LEGEND: dict[str, Any] = {"frameon": False, "fontsize": 8, "handlelength": 3.4}
+# What was published: black and dash-dotted as a line, a diamond as a point. No measured line is.
+PUBLISHED: dict[str, Any] = {
+    "color": "black",
+    "linestyle": (0, (5, 1.5, 1, 1.5)),
+    "linewidth": 1.1,
+    "zorder": 3,
+}
+POINT: dict[str, Any] = {"linestyle": "none", "marker": "D", "color": "black", "zorder": 4}
+LEGEND: dict[str, Any] = {  # on white: lines that mark an instant end at it
+    "facecolor": "white",
+    "edgecolor": "none",
+    "framealpha": 1,
+    "fontsize": 8,
+    "handlelength": 3.4,
+}
 # More lines than the picture of a run has: MRC and RoCEv2 with 1 to 16 QPs.
 LINES = (
     *STYLES,
@@ -44,23 +58,18 @@ def steps(axes: Axes, x: Any, y: Any, number: int = 0, **more: Any) -> None:
 
 
 def expected(axes: Axes, x: Any, y: Any, words: str) -> None:
-    """Draw what is expected over time beside what was measured: grey, dotted; and the legend."""
-    axes.plot(x, y, color=GREY, linestyle=(0, (1, 2)), label=words)
-    legend(axes, loc="lower left")
+    """Draw what was published, over time, beside what was measured."""
+    axes.plot(x, y, **PUBLISHED, label=f"published: {words}")
+
+
+def published(axes: Axes, value: float, words: str) -> None:
+    """Draw a published level. Its words are in the legend: there they cover nothing."""
+    axes.axhline(value, **PUBLISHED, label=f"published: {words}")
 
 
 def level(axes: Axes, value: float, words: str) -> None:
-    """Draw a published or expected level: grey, dotted, with its words at the left."""
-    axes.axhline(value, color=GREY, linewidth=1.0, linestyle=(0, (1, 2)), zorder=1)
-    axes.annotate(
-        words,
-        (0.01, value),
-        xycoords=("axes fraction", "data"),
-        xytext=(0, 2),
-        textcoords="offset points",
-        fontsize=7.5,
-        color="#444444",
-    )
+    """Draw a level that follows from arithmetic: grey, dotted; its words are in the legend."""
+    axes.axhline(value, color=GREY, linewidth=1.0, linestyle=(0, (1, 2)), zorder=1, label=words)
 
 
 def event(axes: Axes, at: float, words: str, height: float = 0.98) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import Any
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 
 from openmrc.report.series import goodput, last_bin_ps
@@ -77,6 +78,14 @@ def png(figure: Figure) -> bytes:
     """Return the figure as PNG, the same bytes for the same figure."""
     stream = BytesIO()
     figure.savefig(stream, format="png", metadata={"Software": "openmrc"})
+    return stream.getvalue()
+
+
+def svg(figure: Figure) -> bytes:
+    """Return the figure as SVG, the same bytes for the same figure."""
+    stream = BytesIO()
+    with rc_context({"svg.hashsalt": "openmrc"}):  # names its clip paths
+        figure.savefig(stream, format="svg", metadata={"Creator": "openmrc", "Date": None})
     return stream.getvalue()
 
 

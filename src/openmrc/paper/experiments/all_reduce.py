@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from statistics import harmonic_mean
 from typing import TYPE_CHECKING, Any
 
-from openmrc.paper import style
+from openmrc.paper import series, style
 from openmrc.paper.case import Case
 from openmrc.paper.data import Data
 from openmrc.paper.experiment import Experiment, Finding
@@ -15,6 +15,7 @@ from openmrc.paper.verdict import Bar, Check, around
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 # A size so large that only some of its 126 steps are run, all of which do the same; and the same
 # of a size that is run in full, to check.
@@ -104,15 +105,32 @@ def _all_reduce(data: Data) -> Finding:
             found, at_huge, {loss: by_steps(data, loss, WHOLE_MB) for loss in collectives.LOSSES}
         ),
     ]
+    shown = {
+        "by_loss": collectives.drawn(found),
+        "by_steps": {loss: series.listed(values[:1]) for loss, values in at_huge.items()},
+        "by_fabric": {
+            curve: [series.listed((min(v), harmonic_mean(v), max(v))) for v in rates.values()]
+            for curve, rates in drawn.items()
+        },
+    }
+    words = [*WHY[:1], _table(drawn), *WHY[1:]] if drawn[collectives.MRC] else WHY
+    return Finding(collectives.judged(checks, data), shown, words)
+
+
+def _draw(shown: Any) -> Figure:
     fig, panels = collectives.figure(extra=1)
-    collectives.draw(panels[:-1], found)
-    for axes, values in zip(panels, at_huge.values(), strict=False):
+    collectives.draw(panels[:-1], shown["by_loss"])
+    for axes, values in zip(panels, shown["by_steps"].values(), strict=False):
         if values:
             axes.plot(HUGE_MB, values[0], **style.line(0, marked=True) | {"fillstyle": "none"})
-    _draw_fabrics(panels[-1], drawn)
+    # in words, at the largest size: RoCEv2 with one QP about half; MRC nearly unchanged, a third
+    half, third = collectives.ROCE_GBPS / 2, collectives.POSSIBLE_GBPS / 3
+    panels[0].plot(HUGE_MB, half, **style.POINT, label="published, about")
+    panels[1].plot(HUGE_MB, collectives.POSSIBLE_GBPS, **style.POINT)
+    panels[2].plot(HUGE_MB, third, **style.POINT)
+    _draw_fabrics(panels[-1], shown["by_fabric"])
     collectives.legend(fig, panels[0])
-    words = [*WHY[:1], _table(drawn), *WHY[1:]] if drawn[collectives.MRC] else WHY
-    return Finding(collectives.judged(checks, data), fig, words)
+    return fig
 
 
 def _of_roce(found: collectives.Found) -> list[Check]:
@@ -189,15 +207,14 @@ def _by_steps(
     return checks
 
 
-def _draw_fabrics(axes: Axes, drawn: dict[str, collectives.Curve]) -> None:
+def _draw_fabrics(axes: Axes, shown: Mapping[str, list[list[float]]]) -> None:
     """Draw each fabric's draws: the mean, and a bar from the least to the largest."""
-    for curve, rates in drawn.items():
-        number = collectives.CURVES.index(curve)
-        look = style.line(number, marked=True)
-        at = [place + 0.16 * (list(drawn).index(curve) - 1.5) for place in rates]
-        axes.plot(at, [harmonic_mean(v) for v in rates.values()], **look | {"linestyle": "none"})
-        axes.vlines(at, [min(v) for v in rates.values()], [max(v) for v in rates.values()])
-        axes.collections[-1].set(color=look["color"], linewidth=1.2)
+    for place, (curve, rates) in enumerate(shown.items()):
+        look = style.line(collectives.CURVES.index(curve), marked=True)
+        at = [fabric + 0.16 * (place - 1.5) for fabric in range(len(rates))]
+        axes.plot(at, [mean for _, mean, _ in rates], **look | {"linestyle": "none"})
+        bars = [least for least, _, _ in rates], [most for _, _, most in rates]
+        axes.vlines(at, *bars, color=look["color"], linewidth=1.2)
     names = [where.replace(", ", "\n").replace(" each", "") for where in FABRICS]
     axes.set_xticks(range(len(FABRICS)), names, fontsize=7.5)
     axes.set(title=f"loss 0, {WHOLE_MB} MB, by fabric", ylim=(0, 420))
@@ -270,4 +287,5 @@ B15 = Experiment(
     + stepped()
     + on_fabrics(),
     _all_reduce,
+    _draw,
 )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from openmrc.paper import style
 from openmrc.paper.case import FEW, Case
 from openmrc.paper.data import Data
+from openmrc.paper.series import listed
 from openmrc.paper.verdict import Bar, Check
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ POSSIBLE_GBPS = 400 * 4096 / 4262  # of MRC
 ROCE_GBPS = 400 * 4096 / 4178  # of RoCEv2, whose headers are shorter
 SIZES_MB = (4, 16, 64, 256, 1000, 4000, 16_000)
 QUICK_MB = (4, 16)
+LEAST_GBPS = 0.1  # the foot of a logarithmic axis: RoCEv2 with 1 % of loss has some 0.2
 SEEDS_MB = 4000  # sizes up to here have several seeds, larger ones one
 LOSSES = {"0": 0.0, "0.1 %": 0.001, "1 %": 0.01}
 QPS = (1, 2, 4, 8, 16)
@@ -189,23 +191,35 @@ def figure(extra: int = 0) -> tuple[Figure, list[Axes]]:
     return style.figure(columns, width=9.5 if not extra else 3.1 * columns, height=3.6)
 
 
-def draw(panels: list[Axes], found: Found) -> None:
+def drawn(found: Found) -> dict[str, dict[str, Any]]:
+    """Return what a figure shows, by loss and curve: sizes, and the least, middle and largest Gb/s
+    of a NIC over the seeds.
+    """
+    shown: dict[str, dict[str, Any]] = {loss: {} for loss in LOSSES}
+    for (name, loss), curve in found.items():
+        shown[loss][name] = {"size_mb": list(curve)} | {
+            what: listed(of(values) for values in curve.values())
+            for what, of in (("least", min), ("middle", median), ("most", max))
+        }
+    return shown
+
+
+def draw(panels: list[Axes], shown: Mapping[str, Any]) -> None:
     """Draw a panel for each loss: Gb/s of a NIC over size, a line for each curve, its seeds' least
-    to largest as a bar.
+    to largest as a bar. With loss RoCEv2 is so far below that only a logarithmic axis shows it.
     """
     for axes, loss in zip(panels, LOSSES, strict=False):
         for number, name in enumerate(CURVES):
-            if (name, loss) in found:
-                curve = found[name, loss]
-                middle = [median(values) for values in curve.values()]
-                axes.plot(list(curve), middle, **style.line(number, marked=True), label=name)
-                least, most = map(min, curve.values()), map(max, curve.values())
-                color = style.line(number)["color"]
-                axes.vlines(
-                    list(curve), list(least), list(most), color=color, linewidth=1.0, alpha=0.6
-                )
+            if name in shown[loss]:
+                curve = shown[loss][name]
+                looks = style.line(number, marked=True)
+                axes.plot(curve["size_mb"], curve["middle"], **looks, label=name)
+                bars = curve["size_mb"], curve["least"], curve["most"]
+                axes.vlines(*bars, color=looks["color"], linewidth=1.0, alpha=0.6)
         axes.axhline(POSSIBLE_GBPS, color=style.GREY, linewidth=1, linestyle=(0, (1, 2)))
         axes.set(xlabel="size, MB", title=f"loss {loss}", xscale="log", ylim=(0, 420))
+        if LOSSES[loss]:
+            axes.set(yscale="log", ylim=(LEAST_GBPS, 600))
     panels[0].set_ylabel("Gb/s of a NIC")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from openmrc.paper.verdict import Bar, Check, around
 
 if TYPE_CHECKING:
     import polars as pl
+    from matplotlib.figure import Figure
 
 
 B1_SHARES = {"start": "0.5 %", "0.2 %": "0.2 %", "1 %": "1 %"}  # dead links, by case
@@ -27,8 +28,8 @@ def _b1(data: Data) -> Finding:
     ]
     late, decay = [], []
     nics = rows[0]["fabric.nics"]
-    fig, (axes,) = style.figure()
-    for number, timeline in enumerate(data.tables("start", "timeline")):
+    drawn = []
+    for timeline in data.tables("start", "timeline"):
         t_ms, lost = series.column(timeline, "retransmitted")
         half = t_ms >= t_ms[-1] / 2
         sent = series.column(timeline, "goodput_gbps")[1][half].mean() * 1e9 / 8 / 4096
@@ -37,22 +38,8 @@ def _b1(data: Data) -> Finding:
         decay.append(1e3 * float(t_ms[np.searchsorted(total, 0.9 * total[-1])]))
         rate = lost / (t_ms[1] - t_ms[0]) * 1e3 / nics
         end_us = 1e3 * (t_ms + t_ms[1])
-        axes.plot(
-            end_us[rate > 0],
-            rate[rate > 0],
-            **style.line(number, marked=True),
-            label=f"seed {number + 1}",
-        )
-    style.level(axes, 1.0, "1 a second and NIC")
-    axes.set(
-        xlabel="simulated time, us",
-        ylabel="packets lost a second and NIC",
-        xscale="log",
-        yscale="log",
-        xlim=(8, 1e3 * t_ms[-1]),
-        ylim=(0.3, 1e7),
-    )
-    style.legend(axes)
+        end_of = {"end_us": series.listed(end_us[rate > 0]), "rate": series.listed(rate[rate > 0])}
+        drawn.append(end_of | {"stop_us": 1e3 * float(t_ms[-1])})
     return Finding(
         [
             Check("packets lost per QP, mean", "< 5 in the first minute", per_qp, "", Bar(high=5)),
@@ -85,7 +72,7 @@ def _b1(data: Data) -> Finding:
                 "us",
             ),
         ],
-        fig,
+        drawn,
         [
             "A packet counts as lost when its NIC sends it again; a point is drawn for each 10 us "
             "in which any was. What is lost later are probes on dead paths, which carry no data. "
@@ -94,6 +81,24 @@ def _b1(data: Data) -> Finding:
             "and it takes two round trips of 6 us until the first loss is known."
         ],
     )
+
+
+def _draw_b1(drawn: Any) -> Figure:
+    fig, (axes,) = style.figure()
+    for number, seed in enumerate(drawn):
+        looks = style.line(number, marked=True)
+        axes.plot(seed["end_us"], seed["rate"], **looks, label=f"simulated, seed {number + 1}")
+    style.published(axes, 1.0, "well below 1 after 2 minutes")
+    axes.set(
+        xlabel="simulated time, us",
+        ylabel="packets lost a second and NIC",
+        xscale="log",
+        yscale="log",
+        xlim=(8, drawn[0]["stop_us"]),
+        ylim=(0.3, 1e7),
+    )
+    style.legend(axes, loc="upper right")
+    return fig
 
 
 B1 = Experiment(
@@ -122,18 +127,19 @@ B1 = Experiment(
         ),
     ],
     _b1,
+    _draw_b1,
 )
 
 B3_BEGIN_MS, B3_END_MS, B3_STOP_MS = 4.0, 12.0, 18.0
+B3_NICS = 31  # in the job
 B3_ROUND_MS = 3.0  # more than a round of the ring: by then every NIC waits for the slow ones
 B3_TAGS = {"flapping": "down half of the time", "down": "down all the time"}
 
 
 def _b3(data: Data) -> Finding:
     checks = []
-    fig, panels = style.figure(2)
-    worst_nics = []
-    for axes, (tag, words) in zip(panels, B3_TAGS.items(), strict=True):
+    worst_nics, drawn = [], {}
+    for tag, words in B3_TAGS.items():
         loss, settle, errors = [], [], []
         runs = series.goodputs(data, tag)
         for (t_ms, gbps), row in zip(runs, data.rows(tag), strict=True):
@@ -143,14 +149,12 @@ def _b3(data: Data) -> Finding:
             settle.append(_settled(t_ms, gbps, before))
             errors.append(float(len(row["qp_errors"])))
         worst_nics += [_share_of_worst(flows) for flows in data.tables(tag, "flows")]
-        t_ms, gbps = runs[0]
-        style.steps(axes, *series.rebinned(t_ms, gbps / 31, 200))
-        style.level(axes, before / 31 * 0.75, "three planes of four")
-        style.event(axes, B3_BEGIN_MS, f"four links {words}", 0.2)
-        style.event(axes, B3_END_MS, "up", 0.1)
-        axes.set(
-            xlabel="simulated time, ms", ylabel="goodput of a NIC in the job, Gb/s", ylim=(0, 850)
-        )
+        t_ms, gbps = series.rebinned(*runs[0], 200)
+        drawn[tag] = {
+            "t_ms": series.listed(t_ms),
+            "gbps": series.listed(gbps / B3_NICS),
+            "before_gbps": before / B3_NICS,
+        }
         published = "about 25 %" if tag == "down" else "about 25 % (flapping, duty unknown)"
         bar = around(25, 3) if tag == "down" else None
         checks += [
@@ -174,7 +178,7 @@ def _b3(data: Data) -> Finding:
     )
     return Finding(
         checks,
-        fig,
+        drawn,
         [
             "The whole job is as slow as its slowest NIC: three of the 31 NICs lose a plane, and "
             "all of them lose a quarter of the rate. How often the original's transceiver was up "
@@ -182,6 +186,21 @@ def _b3(data: Data) -> Finding:
             "down nearly all of the time, which is the case on the right."
         ],
     )
+
+
+def _draw_b3(drawn: Any) -> Figure:
+    fig, panels = style.figure(2)
+    for axes, (tag, words) in zip(panels, B3_TAGS.items(), strict=True):
+        style.steps(axes, drawn[tag]["t_ms"], drawn[tag]["gbps"], label="simulated, seed 1")
+        style.published(axes, drawn[tag]["before_gbps"] * 0.75, "about 25 % less")
+        lines = f"four links\n{words.replace(' of the', chr(10) + 'of the')}"
+        style.event(axes, B3_BEGIN_MS, lines, 0.5)
+        style.event(axes, B3_END_MS, "up", 0.5)
+        axes.set(
+            xlabel="simulated time, ms", ylabel="goodput of a NIC in the job, Gb/s", ylim=(0, 850)
+        )
+        style.legend(axes, loc="lower left")
+    return fig
 
 
 def _settled(t_ms: series.FloatArray, gbps: series.FloatArray, steady: float) -> float:
@@ -222,4 +241,5 @@ B3 = Experiment(
         ),
     ],
     _b3,
+    _draw_b3,
 )

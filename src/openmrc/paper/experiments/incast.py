@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from statistics import fmean
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Any
 
 from openmrc.paper import series, style
 from openmrc.paper.case import FEW, Case
@@ -10,27 +11,19 @@ from openmrc.paper.data import Data
 from openmrc.paper.experiment import Experiment, Finding
 from openmrc.paper.verdict import Bar, Check, around, relative
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 QUEUES = {"default": "1.5 BDP", "deep": "20 MB"}  # at the receiver's port
 
 
 def _s1(data: Data) -> Finding:
     checks = []
-    fig, panels = style.figure(2)
-    for axes, (tag, queue) in zip(panels, QUEUES.items(), strict=True):
+    drawn, trimmed = {}, {}
+    for tag, queue in QUEUES.items():
         rows = data.rows(tag)
-        for number, flows in enumerate(data.tables(tag, "flows")):
-            done = flows["fct_us"].sort().to_numpy()
-            style.steps(axes, done, range(1, len(done) + 1), number, label=f"seed {number + 1}")
-        style.event(axes, 80.4, "ns-3: mean", 0.4)
-        style.event(axes, 93.7, "ns-3: p99", 0.2)
-        axes.set(
-            xlabel="completion time, us",
-            ylabel="flows completed of 127",
-            title=f"receiver's port holds {queue}",
-            xlim=(0, 150),
-            ylim=(0, 135),
-        )
-        style.legend(axes, loc="upper left")
+        trimmed[tag] = median(row["packets.trimmed"] for row in rows)
+        drawn[tag] = [series.listed(flows["fct_us"].sort()) for flows in data.tables(tag, "flows")]
         figures = (
             ("aggregate rate", "goodput_gbps.total", 709.4, "Gb/s"),
             ("mean completion time", "flows.fct_us.mean", 80.4, "us"),
@@ -48,15 +41,35 @@ def _s1(data: Data) -> Finding:
         ]
     return Finding(
         checks,
-        fig,
+        drawn,
         [
             "With the default here, 1.5 BDP at the receiver's port and trimming beyond, 127 "
-            "senders at line rate have some 3,100 packets trimmed for 2,032 of data; their windows "
-            "are cut for each, and when most have finished the last ones are too small to fill the "
-            "port. That this is the cause is what the second case checks: with a port that holds "
-            "all of it the figures are those of the ns-3 model."
+            f"senders at line rate have some {trimmed['default']:,.0f} packets trimmed for 2,032 "
+            "of data; their windows are cut for each, and when most have finished the last ones "
+            "are too small to fill the port. That this is the cause is what the second case "
+            "checks: with a port that holds all of it the figures are those of the ns-3 model."
         ],
     )
+
+
+def _draw_s1(drawn: Any) -> Figure:
+    fig, panels = style.figure(2, height=3.8)
+    for axes, (tag, queue) in zip(panels, QUEUES.items(), strict=True):
+        for number, done in enumerate(drawn[tag]):
+            label = f"simulated, seed {number + 1}"
+            style.steps(axes, done, range(1, len(done) + 1), number, label=label)
+        for us, dash, words in ((80.4, (5, 1.5, 1, 1.5), "mean"), (93.7, (7, 3), "p99")):
+            looks = style.PUBLISHED | {"linestyle": (0, dash)}
+            axes.axvline(us, **looks, label=f"ns-3: {words} {us} us")
+        axes.set(
+            xlabel="completion time, us",
+            ylabel="flows completed of 127",
+            title=f"receiver's port holds {queue}",
+            xlim=(0, 150),
+            ylim=(0, 135),
+        )
+        style.legend(axes, loc="upper left")
+    return fig
 
 
 S1 = Experiment(
@@ -71,6 +84,7 @@ S1 = Experiment(
         Case("deep", "S1_incast_127", {"fabric.queue_last_hop": "20MB"}, keep=("flows",)),
     ],
     _s1,
+    _draw_s1,
 )
 
 STEP_MS, QUICK_STEP_MS = 20.0, 4.0  # between two flows
@@ -91,16 +105,13 @@ LOST = {"aggressive": 10, "most-aggressive": 20}
 def _b20(data: Data) -> Finding:
     step_ms = QUICK_STEP_MS if data.quick else STEP_MS
     rates = {name: [_rates(t, step_ms) for t in data.tables(name, "timeline")] for name in PROFILES}
-    fig, (left, right) = style.figure(2)
-    for number, name in enumerate(PROFILES):
-        flows = range(1, FLOWS + 1)
-        left.plot(flows, rates[name][0], **style.line(number, marked=True), label=name)
-        queues = _queues_mb(data.tables(name, "queues")[0], step_ms)
-        right.plot(flows, queues, **style.line(number, marked=True), label=name)
-    left.set(xlabel="flows", ylabel="goodput of all, Gb/s", ylim=(0, 450))
-    right.set(xlabel="flows", ylabel="longest queue at the receiver's port, MB")
-    style.legend(left, loc="lower left")
-    style.legend(right, loc="upper left")
+    drawn = {
+        name: {
+            "gbps": series.listed(rates[name][0]),
+            "queue_mb": series.listed(_queues_mb(data.tables(name, "queues")[0], step_ms)),
+        }
+        for name in PROFILES
+    }
     full = [100 * fmean(run[CONTROLLED:]) / LINE_GBPS for run in rates["default"]]
     checks = [
         Check("default: rate of 10 to 15 flows", "line rate", full, "% of line rate", Bar(low=98)),
@@ -141,7 +152,7 @@ def _b20(data: Data) -> Finding:
     )
     return Finding(
         checks,
-        fig,
+        drawn,
         [
             "How the three profiles are set is not published, only what they do: their settings "
             "here were chosen, with a model of one port, so that they do it "
@@ -152,6 +163,27 @@ def _b20(data: Data) -> Finding:
             "other two show."
         ],
     )
+
+
+def _draw_b20(drawn: Any) -> Figure:
+    fig, (left, right) = style.figure(2, height=3.8)
+    flows = range(1, FLOWS + 1)
+    for number, name in enumerate(PROFILES):
+        looks = style.line(number, marked=True)
+        left.plot(flows, drawn[name]["gbps"], **looks, label=name)
+        right.plot(flows, drawn[name]["queue_mb"], **looks, label=name)
+    for lost, dash in ((0, (5, 1.5, 1, 1.5)), *zip(LOST.values(), ((4, 3), (1, 1.5)), strict=True)):
+        looks = style.PUBLISHED | {"linestyle": (0, dash)}
+        words = f"about {lost} % less" if lost else "line rate"
+        left.axhline(LINE_GBPS * (1 - lost / 100), **looks, label=f"published: {words}")
+    words = "published: below 10 flows the default controls its queue"
+    right.axvline(CONTROLLED + 0.5, **style.PUBLISHED, label=words)
+    left.set(xlabel="flows", ylabel="goodput of all, Gb/s", ylim=(0, 450))
+    right.set(xlabel="flows", ylabel="longest queue at the receiver's port, MB")
+    right.set_ylim(top=1.45 * right.get_ylim()[1])
+    style.legend(left, loc="lower left")
+    style.legend(right, loc="upper left")
+    return fig
 
 
 def _rates(timeline: series.Timeline, step_ms: float) -> list[float]:
@@ -246,4 +278,5 @@ B20 = Experiment(
         ),
     ],
     _b20,
+    _draw_b20,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from openmrc.paper.verdict import Bar, Check
 
 if TYPE_CHECKING:
     import polars as pl
-    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 AT_MS = 1.0  # when the losses begin
 RTT_US = 6.92  # of this fabric, empty; a run prints it as base_rtt
@@ -22,6 +22,7 @@ RTT_US = 6.92  # of this fabric, empty; a run prints it as base_rtt
 # sampling.
 SWAP_US = 2 * RTT_US + 1.7 + 4
 EV_A, EV_B = "over plane 0 t1 0", "over plane 0 t1 1"
+PATHS = {EV_A: "path A", EV_B: "path B"}
 ASSUMED_BAD = 4  # in `state`, as sim.samples has it
 TAGS = {"20 %": 0.2, "1 %": 0.01, "5 %": 0.05, "50 %": 0.5, "100 %": 1.0}
 TOLERATED = 0.99  # of the line rate; the figure is read off a graph
@@ -33,7 +34,7 @@ def _lossy(data: Data) -> Finding:
     dips: list[float] = []
     lost: list[float] = []
     others: list[float] = []
-    fig, (left, right) = style.figure(2)
+    drawn: dict[str, Any] = {}
     for tag in data.tags:
         runs = zip(data.tables(tag, "paths"), data.tables(tag, "timeline"), strict=True)
         for paths, timeline in runs:
@@ -45,7 +46,7 @@ def _lossy(data: Data) -> Finding:
                 others.append(100 * rate)
                 continue
             if not swaps:
-                _draw(left, right, paths, timeline)
+                drawn = _drawn(paths, timeline)
             swaps.append(swap_us(paths))
             after.append(100 * rate)
             dips.append(1e3 * series.dip_ms(t_ms, gbps, AT_MS, float(t_ms[-1]), series.LINE_GBPS))
@@ -77,7 +78,7 @@ def _lossy(data: Data) -> Finding:
                 Bar(low=100 * TOLERATED),
             ),
         ],
-        fig,
+        drawn,
         [
             f"The bar of the first row is two round trips (of {RTT_US} us), the 1.7 us until the "
             "first of five packets is lost, and 4 us of sampling. Which path of a plane is in use "
@@ -109,21 +110,34 @@ def swap_us(paths: pl.DataFrame) -> float:
     return float(t_us[bad.argmax()] + t_us[1] - t_us[0] - AT_MS * 1e3) if bad.any() else np.inf
 
 
-def _draw(left: Axes, right: Axes, paths: pl.DataFrame, timeline: pl.DataFrame) -> None:
-    for number, (name, words) in enumerate(((EV_A, "path A"), (EV_B, "path B"))):
+def _drawn(paths: pl.DataFrame, timeline: pl.DataFrame) -> dict[str, Any]:
+    """What the figure shows: both paths around the beginning of losses, and the goodput."""
+    drawn: dict[str, Any] = {}
+    for name, words in PATHS.items():
         ev = _of(paths, name)
         t_us = ev["t_us"].to_numpy()
         gbps = ev["used"].to_numpy() * 4096 * 8e-3 / (t_us[1] - t_us[0])
         t, mean = series.rebinned(t_us / 1e3, gbps, len(gbps) // 2)
         shown = (t > AT_MS - 0.2) & (t < AT_MS + 0.3)
-        style.steps(left, t[shown], mean[shown], number, label=words)
+        drawn[words] = {"t_ms": series.listed(t[shown]), "gbps": series.listed(mean[shown])}
+    t_ms, gbps = series.column(timeline, "goodput_gbps")
+    return drawn | {"t_ms": series.listed(t_ms), "gbps": series.listed(gbps)}
+
+
+def _draw(drawn: Any) -> Figure:
+    fig, (left, right) = style.figure(2)
+    for number, words in enumerate(PATHS.values()):
+        path = drawn[words]
+        style.steps(left, path["t_ms"], path["gbps"], number, label=words)
     style.event(left, AT_MS, "      A loses 20 %", 0.6)
     left.set(xlabel="simulated time, ms", ylabel="payload sent over the path, Gb/s", ylim=(-4, 130))
     style.legend(left, loc="upper left", ncols=2)
-    t_ms, gbps = series.column(timeline, "goodput_gbps")
-    style.steps(right, t_ms, gbps)
+    style.steps(right, drawn["t_ms"], drawn["gbps"], label="simulated")
+    style.published(right, series.LINE_GBPS, "line rate kept")
     style.event(right, AT_MS, "A loses 20 %", 0.6)
     right.set(xlabel="simulated time, ms", ylabel="goodput, Gb/s", ylim=(0, 900))
+    style.legend(right, loc="lower right")
+    return fig
 
 
 B12 = Experiment(
@@ -147,4 +161,5 @@ B12 = Experiment(
         for tag, rate in TAGS.items()
     ],
     _lossy,
+    _draw,
 )
