@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests import benchmark
-
-ROOT = Path(__file__).resolve().parents[1]
-PAGE = (ROOT / "docs/studies.md").read_text(encoding="utf-8").splitlines()
+from tests import benchmark, pictures
 
 
 @pytest.fixture(scope="module")
@@ -19,26 +15,15 @@ def studies() -> Any:
     return benchmark.load("studies")
 
 
-def table(columns: tuple[str, ...]) -> list[list[str]]:
-    """The page's table with these columns, without its head."""
-    start = PAGE.index(f"| {' | '.join(columns)} |") + 2
-    rows = []
-    for line in PAGE[start:]:
-        if not line.startswith("|"):
-            break
-        rows.append(line.strip("| ").split(" | "))
-    return rows
-
-
 def test_the_page_has_every_point_and_the_first_one_comes_out_again(studies: Any) -> None:
-    rows = table(studies.POINT_COLUMNS)
+    rows = studies.table(studies.POINT_COLUMNS)
     named = [f"{planes}, {link.replace(' ', '')}" for planes, link, *_ in rows]
     assert named == list(studies.POINTS)
     assert rows[0] == studies.point_row(*studies.POINTS[named[0]])
 
 
 def test_the_page_has_every_pair_of_jobs_and_those_of_mrc_come_out_again(studies: Any) -> None:
-    rows = table(studies.JOB_COLUMNS)
+    rows = studies.table(studies.JOB_COLUMNS)
     transports = [each["name"] for each in studies.example("neighbours.toml")["transport"]]
     assert [row[:2] for row in rows] == [
         [noise, name] for noise in studies.NOISES for name in transports
@@ -46,6 +31,25 @@ def test_the_page_has_every_pair_of_jobs_and_those_of_mrc_come_out_again(studies
     for noise in studies.NOISES:
         (again,) = studies.job_rows(noise, "mrc")
         assert again in rows
+
+
+def test_the_memory_of_a_qp_is_what_the_formula_says_at_every_point(studies: Any) -> None:
+    for row in studies.table(studies.POINT_COLUMNS):
+        cells = dict(zip(studies.POINT_COLUMNS, row, strict=True))
+        where = studies.POINTS[f"{cells['Planes']}, {cells['Link'].replace(' ', '')}"]
+        planes, gbps, _ = where
+        base_ps = round(studies.number(cells["Base RTT, us"]) * 1e6)
+        size_bytes = studies.flow_bytes(planes, gbps, base_ps)
+        assert f"{studies.qp_bytes(*where, size_bytes) / 1e3:,.0f}" == cells["QP, kB"], row
+
+
+@pytest.mark.parametrize("study", ["points", "jobs"])
+def test_the_pictures_are_of_the_tables(studies: Any, study: str) -> None:
+    kept = (studies.PICTURES / f"{study}.svg").read_bytes()
+    shown, overlaps = pictures.looked_at(studies.draw(study))
+    assert shown == pictures.drawn(kept)
+    assert overlaps == []
+    assert (studies.PICTURES / f"{study}.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_only_senders_whose_path_was_cut_count_and_of_each_the_first_path(studies: Any) -> None:
