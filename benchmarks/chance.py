@@ -14,11 +14,11 @@ follows how often a healthy link would be named in 10^6 hours of links.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from typing import Any
 
 import numpy as np
+from rows import tell
 
 from openmrc.ops import alarms
 from openmrc.ops.evidence import BACKGROUND
@@ -81,13 +81,7 @@ def main() -> None:
     parser.add_argument("--time", default="1s", help="simulated time of each (default: 1s)")
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
     arguments = parser.parse_args()
-    rows = []
-    for load in LOADS:
-        rows.append(measure(load, parse_time(arguments.time)))
-        if not arguments.json:
-            print(rows[-1], flush=True)
-    if arguments.json:
-        print(json.dumps(rows, indent=1))
+    tell((measure(load, parse_time(arguments.time)) for load in LOADS), arguments.json)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ tells that link from its T1, so it is `among` what is named.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import tomllib
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from rows import tell
 
 from openmrc.fabric import Fabric
 from openmrc.ops.records import Record, read
@@ -118,14 +118,12 @@ def main() -> None:
     parser.add_argument("--case", action="append", choices=CASES, help="these cases only")
     parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
     arguments = parser.parse_args()
-    rows = []
-    for case in arguments.case or CASES:
-        for number in range(arguments.trials):
-            rows.append(trial(case, number, arguments.scale, arguments.seed))
-            if not arguments.json:
-                print(rows[-1], flush=True)
-    if arguments.json:
-        print(json.dumps(rows, indent=1))
+    rows = (
+        trial(case, number, arguments.scale, arguments.seed)
+        for case in arguments.case or CASES
+        for number in range(arguments.trials)
+    )
+    tell(rows, arguments.json)
 
 
 if __name__ == "__main__":

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import ParamSpec
 
 from openmrc.newfile import write_whole
 from openmrc.run import results, simulation
-from openmrc.sim.watch.forms import NATIVE
 
-if TYPE_CHECKING:
-    from openmrc.scenario.scenario import Scenario
+Told = ParamSpec("Told")
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,24 +49,16 @@ class Result(results.Result):
         return f"<p>{escape(self.title)}</p>{table_of(self)}{said}"
 
 
-def simulate(
-    scenario: Scenario | str | Path | Mapping[str, Any],
-    progress: Callable[[simulation.Step], None] | None = None,
-    compiling: Callable[[str, int, int], None] | None = None,
-    pcap: Path | None = None,
-    at: Sequence[str] = ("everywhere",),
-    sampled: bool = False,
-    frames: str = NATIVE,
-) -> Result:
-    """Run every transport of `scenario`, one after the other, and return what came of it.
+def _shown(run: Callable[Told, results.Result]) -> Callable[Told, Result]:
+    """Return the same function, whose result shows itself."""
 
-    `scenario` may also be the name of a file, or dicts as `make_scenario` takes them.
-    Everything is checked before the first one starts (`InputError`). Ctrl-C ends the run and
-    returns what there is, marked partial. `compiling(what, step, steps)` is called before each
-    step of a first compilation, which takes up to two minutes. What crosses the links `at` these
-    places is written to `pcap`, or to one file for each transport, as `frames` says: "native",
-    "ipv4", "ipv6". `sampled` keeps what the pictures of `report.html` show, as `[report]` says; it
-    changes nothing else.
-    """
-    result = simulation.simulate(scenario, progress, compiling, pcap, at, sampled, frames)
-    return Result(**{each.name: getattr(result, each.name) for each in fields(result)})
+    @functools.wraps(run)
+    def shown(*args: Told.args, **named: Told.kwargs) -> Result:
+        result = run(*args, **named)
+        return Result(**{each.name: getattr(result, each.name) for each in fields(result)})
+
+    shown.__module__ = __name__  # where it is found by name, by pickle too
+    return shown
+
+
+simulate = _shown(simulation.simulate)

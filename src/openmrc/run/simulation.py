@@ -61,9 +61,9 @@ def simulate(
     Everything is checked before the first one starts (`InputError`). Ctrl-C ends the run and
     returns what there is, marked partial. `compiling(what, step, steps)` is called before each
     step of a first compilation, which takes up to two minutes. What crosses the links `at` these
-    places is written to `pcap`, or to one file for each transport (`pcap_paths`), in the form
-    `frames` (`sim.watch.capture`). `sampled` keeps what the pictures of `report.html` show, as
-    `[report]` says; it changes nothing else.
+    places is written to `pcap`, or to one file for each transport, as `frames` says: "native",
+    "ipv4", "ipv6". `sampled` keeps what the pictures of `report.html` show, as `[report]` says; it
+    changes nothing else.
     """
     from openmrc.scenario.scenario import as_scenario
 
