@@ -13,7 +13,7 @@ INSTALLED_TEST := $(VENV)/installed-test-$(call checksum,requirements-test.lock)
 INSTALLED_TORCH := $(VENV)/installed-torch-$(call checksum,requirements-torch.lock)
 INSTALLED_DOCS := $(VENV)/installed-docs-$(call checksum,requirements-docs.lock)
 
-.PHONY: demo test format docs docs-long torch torch-suite interop lock clean
+.PHONY: demo test format docs docs-long wheel torch torch-suite interop lock clean
 
 demo: $(INSTALLED)
 	$(BIN)/mrc demo
@@ -56,6 +56,19 @@ docs: $(INSTALLED_DOCS)
 # Every command and snippet of the pages, the long ones and those that install too.
 docs-long: $(INSTALLED_TEST)
 	OPENMRC_DOCS_LONG=1 $(BIN)/python -m pytest -ra tests/test_snippets.py
+
+# The wheel, in dist/, and a first result of it: in an environment of its own, without cache, away from
+# the sources. What an earlier build left would be in it, too.
+CLEAN := build/clean
+wheel:
+	rm -rf $(CLEAN) build/lib build/bdist.* dist/openmrc-*.whl
+	$(PYTHON) -m venv $(CLEAN)
+	$(CLEAN)/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	$(CLEAN)/bin/python -m pip install --quiet dist/openmrc-*.whl
+	mkdir $(CLEAN)/elsewhere
+	cd $(CLEAN)/elsewhere && export OPENMRC_CACHE=$$PWD/cache && unset PYTHONPATH \
+		&& ../bin/openmrc --version && ../bin/mrc init first.toml \
+		&& ../bin/mrc run first.toml --out first && test -s first/report.html
 
 # $(1): lock file, $(2): stamps of earlier installations
 define install

@@ -18,6 +18,7 @@ import pytest
 
 from openmrc.jit import cache, interpreted
 
+ROOT = Path(__file__).resolve().parents[2]
 COMPILES = re.compile(r"@(compiled|inner|inlined)\b|\bnjit\b")
 
 # `open_qp` stands in setup.py; what it does to the window is written in nscc.py.
@@ -240,6 +241,50 @@ def test_only_what_is_ours_is_kept_in_our_cache(tmp_path: Path) -> None:
     assert list(kept) == [tmp_path / "cache"]
     (theirs,) = tmp_path.rglob("theirs.*.nbc")
     assert theirs.parent == tmp_path / "__pycache__"
+
+
+ON_A_PROCESSOR = """
+import sys
+from llvmlite import binding
+
+# what Numba asks of the machine that it stands on
+binding.get_host_cpu_name = lambda: sys.argv[1]
+binding.get_host_cpu_features = lambda: binding.FeatureMap()
+from ours import ours
+
+ours(1)
+print(sum(ours.stats.cache_hits.values()))
+"""
+
+
+def test_the_container_reads_its_code_on_another_processor(tmp_path: Path) -> None:
+    """Code that one processor compiled under the container's settings is read on another one, and
+    without them it is not.
+    """
+    (tmp_path / "ours.py").write_text(OURS)
+    text = (ROOT / "Containerfile").read_text(encoding="utf-8")
+    (line,) = (line for line in text.splitlines() if line.startswith("ENV NUMBA_CPU_NAME"))
+    given = dict(word.split("=", 1) for word in line.split()[1:])
+    assert (given.pop("NUMBA_CPU_NAME"), given["NUMBA_CPU_FEATURES"]) == ("x86-64-v3", "")
+    assert given.pop("OPENMRC_CACHE")
+    baseline = {"NUMBA_CPU_NAME": "x86-64-v3", **given}
+
+    def hits(processor: str, settings: dict[str, str]) -> int:
+        done = subprocess.run(
+            [sys.executable, "-c", ON_A_PROCESSOR, processor],
+            env=os.environ
+            | {"OPENMRC_CACHE": str(tmp_path / "cache"), "NUMBA_DISABLE_JIT": "0"}
+            | settings,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return int(done.stdout)
+
+    assert hits("sapphirerapids", baseline) == 0
+    assert hits("znver2", baseline) == 1
+    assert hits("znver2", {}) == 0
 
 
 def test_what_stands_in_no_file_is_compiled_all_the_same() -> None:
