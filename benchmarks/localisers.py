@@ -1,6 +1,6 @@
 """openmrc's localiser beside Flock, NetBouncer and 007, on the same traces.
 
-    .venv/bin/python benchmarks/localisers.py [--rivals PROGRAM] [--traces DIR] [--case NAME]
+    .venv/bin/python benchmarks/localisers.py [--baselines PROGRAM] [--traces DIR] [--case NAME]
         [--trials N] [--seed N] [--out FILE]
 
 Without PROGRAM only ours answers. With `--traces` the traces stay in DIR, to be read by whom you
@@ -11,7 +11,7 @@ A fabric of 128 NICs on 4 planes, 2,048 directed links; four queue pairs for eac
 NIC loses. Senders leave a dead path after one to three losses. Everybody gets the same: for each
 path what was sent and what was lost, and nothing of when.
 
-The rivals read the format of netarch/FaultLocalization, the public harness of Flock's authors, with
+The baselines read the format of netarch/FaultLocalization, the harness of Flock's authors, with
 all paths known (which they call INT; 007 votes with paths that lost packets alone). It knows hosts
 of one rack: each port of a NIC is a host. PROGRAM is to be made of that harness: called as `PROGRAM
 ALGORITHM TRACE TOPOLOGY END_MS`, with a line of parameters on its standard input for each answer,
@@ -20,8 +20,9 @@ names; a device is A>A. The harness' own programs have algorithm and parameters 
 
 Scored is as that harness does: precision is the share of named links that are bad or at a bad
 device; recall the share of bad links and devices that are named, where links of a bad device count
-by their share of its links. A verdict "one of these" names nothing. For each rival, the answer with
-the highest F1 over all trials of a case counts, among the parameters that its authors published.
+by their share of its links. A verdict "one of these" names nothing. For each baseline, the answer
+with the highest F1 over all trials of a case counts, among the parameters that its authors
+published.
 """
 
 from __future__ import annotations
@@ -271,7 +272,7 @@ def trace_lines(place: Place, trace: Trace) -> Iterable[str]:
         yield f"SS {END_MS / 2} {sent} {lost} 0"
 
 
-def rival(
+def baseline(
     program: Path, name: str, trace: Path, network: Path, parameters: Iterable[tuple[float, ...]]
 ) -> list[set[Link]]:
     """What it names with each set of parameters."""
@@ -339,7 +340,7 @@ def added(scores: Iterable[Score]) -> Score:
 def compare(
     place: Place, case: Case, number: int, trials: int, seed: int, program: Path | None, keep: Path
 ) -> dict[str, Any]:
-    """Precision, recall and F1 of everybody in a case; of rivals at their best parameters."""
+    """Precision, recall and F1 of everybody in a case; of baselines at their best parameters."""
     network = keep / "topology"
     network.write_text("".join(f"{line}\n" for line in topology(place.fabric)))
     scores: dict[str, list[list[Score]]] = {OURS: [[]]}
@@ -351,7 +352,9 @@ def compare(
         for name, sets in PARAMETERS.items() if program else ():
             assert program is not None
             mine = scores.setdefault(name, [[] for _ in sets])
-            for each, answer in zip(mine, rival(program, name, file, network, sets), strict=True):
+            for each, answer in zip(
+                mine, baseline(program, name, file, network, sets), strict=True
+            ):
                 each.append(score(place.fabric, trace.faults, answer))
     row: dict[str, Any] = {}
     for name, by_parameters in scores.items():
@@ -397,7 +400,7 @@ def markdown(table: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rivals", type=Path, help="a program made of the public harness")
+    parser.add_argument("--baselines", type=Path, help="a program made of the public harness")
     parser.add_argument("--traces", type=Path, help="keep the traces in this directory")
     parser.add_argument("--case", action="append", choices=CASES, help="these cases only")
     parser.add_argument("--trials", type=int, default=10, help="of each case (default: 10)")
@@ -413,7 +416,7 @@ def main() -> None:
             if arguments.case and name not in arguments.case:
                 continue
             rows[name] = compare(
-                place, case, number, arguments.trials, arguments.seed, arguments.rivals, keep
+                place, case, number, arguments.trials, arguments.seed, arguments.baselines, keep
             )
             print(name)
             for who, row in rows[name].items():
@@ -425,7 +428,7 @@ def main() -> None:
         table = {"trials": arguments.trials, "seed": arguments.seed, "cases": rows}
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         arguments.out.write_text(json.dumps(table, indent=1) + "\n")
-        if arguments.rivals:
+        if arguments.baselines:
             print(markdown(table))
 
 

@@ -86,8 +86,10 @@ def test_answers_are_scored_as_the_harness_does(bench: Any, place: Any) -> None:
     assert not bench.beats(part, whole)
 
 
-def test_rivals_answer_with_their_best_parameters(bench: Any, place: Any, tmp_path: Path) -> None:
-    program = tmp_path / "rival"
+def test_baselines_answer_with_their_best_parameters(
+    bench: Any, place: Any, tmp_path: Path
+) -> None:
+    program = tmp_path / "baseline"
     program.write_text(RIVAL.format(python=sys.executable))
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     port = cause(place, "nic 3 plane 1 > t0")

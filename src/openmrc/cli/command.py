@@ -122,7 +122,7 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     init.add_command(commands)
-    demo = commands.add_parser("demo", help="MRC and two baselines while links are cut")
+    demo = commands.add_parser("demo", help="compare MRC with two baselines while links are cut")
     words = f"directory for the picture and the other results (default: {DEMO_DIRECTORY})"
     demo.add_argument("--out", metavar="DIR", type=Path, default=Path(DEMO_DIRECTORY), help=words)
     _add_verbose(demo)
@@ -144,11 +144,9 @@ def _parser() -> _Parser:
         '"plane 0 t0 1 - t1 0", "nic 5", "plane 0 t1 2" or "everywhere" (the default);'
         " may be repeated",
     )
-    words = (
-        "captured: as they are sent (native, the default), or with one IP header in place of all"
-    )
+    words = "form of captured packets: as sent (native, the default), or with a single IP header"
     add("--frames", choices=FORMS, help=words)
-    add("--estimate", action="store_true", help="say what time and memory it takes; run nothing")
+    add("--estimate", action="store_true", help="estimate time and memory; run nothing")
     words = "sim: simulated (the default); lab: real frames between processes of this machine"
     add("--world", choices=WORLDS, default=WORLDS[0], help=words)
     add("--seed", metavar="N", help="in place of the scenario's seed")
@@ -174,7 +172,7 @@ def _parser() -> _Parser:
     add("--out", metavar="DIR", type=Path, required=True, help="the data set")
     labs.add_set(sweep)
     add("--workers", metavar="N", help="runs at a time (default: one a core)")
-    add("--dask", metavar="ADDRESS", help="a scheduler's, such as tcp://head:8786")
+    add("--dask", metavar="ADDRESS", help="a address of a Dask scheduler, such as tcp://head:8786")
     add("--flows", action="store_true", help="keep one row for each flow as well")
     words = "draw the longest flow completion time over the first key of --over, seeds apart"
     add("--plot", metavar="FILE.png", type=Path, help=words)
@@ -191,13 +189,17 @@ def _parser() -> _Parser:
 
     soak = commands.add_parser(
         "soak",
-        help="run random scenarios and check everything",
+        help="run random scenarios and check all invariants",
         description="Draw scenarios from a seed, run them, check bytes, counters and invariants.",
     )
-    soak.add_argument("--seed", metavar="N", type=int, help="of the first round (default: drawn)")
+    soak.add_argument(
+        "--seed", metavar="N", type=int, help="seed of the first round (default: random)"
+    )
     soak.add_argument("--hours", metavar="H", type=float, help="how long (default: 1)")
     soak.add_argument("--rounds", metavar="N", type=int, help="how many rounds, in place of a time")
-    soak.add_argument("--workers", metavar="N", type=int, help="side by side (default: all cores)")
+    soak.add_argument(
+        "--workers", metavar="N", type=int, help="rounds at a time (default: one a core)"
+    )
     soak.add_argument(
         "--world", choices=("sim", "live"), default="sim", help="simulated, or real devices"
     )

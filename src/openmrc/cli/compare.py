@@ -15,7 +15,7 @@ def add_command(commands: Any) -> argparse.ArgumentParser:
     """Add `compare` to the subparsers of `mrc`, and return its parser."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "compare",
-        help="results directories side by side",
+        help="compare results directories side by side",
         description="A row for each transport of each results directory, and what the scenarios"
         " differ in from the first one's.",
     )

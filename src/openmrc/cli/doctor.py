@@ -13,14 +13,12 @@ def add_command(commands: Any) -> Any:
     """Add `doctor` to the parser; returns its own."""
     doctor = commands.add_parser(
         "doctor",
-        help="what of the live world this machine can run, and what to type if not",
+        help="check what the live world needs on this machine, and how to fix it",
         description="Tries what the live world needs: packet sockets, namespaces, Linux's SRv6.",
     )
-    words = (
-        "what a torch.distributed job on this host would use: interfaces, planes, PMTU, versions"
-    )
+    words = "show what a torch.distributed job would use: interfaces, planes, PMTU, versions"
     doctor.add_argument("--torch", action="store_true", help=words)
-    words = "whether this host is fit for a job: its ports, its planes, and what its probes lose"
+    words = "check whether this host is fit for a job: ports, planes, and lost probes"
     doctor.add_argument("--node", action="store_true", help=words)
     doctor.add_argument("--host", metavar="FILE", help="with --node: default OPENMRC_HOST")
     doctor.set_defaults(run=_doctor)

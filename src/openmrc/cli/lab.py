@@ -32,7 +32,7 @@ def add_command(commands: Any) -> list[Any]:
     """Add `lab` to the parser; returns the parsers that take --json."""
     lab = commands.add_parser(
         "lab",
-        help="a fabric on this machine, and commands on its hosts",
+        help="build a fabric on this machine and run commands on its hosts",
         description="mrc lab LAB.toml -- COMMAND runs COMMAND on every host of the fabric; while it"
         " runs, mrc lab fail, heal and status change it and look at it.",
     )
@@ -58,9 +58,9 @@ def add_command(commands: Any) -> list[Any]:
     add("--rate", metavar="R", type=float, help="of link-loss and link-corrupt")
     add("--factor", metavar="F", type=float, help="of link-slow")
     add("--burst", metavar="N", type=float, help="of link-loss")
-    heal = parts.add_parser("heal", help="make a place of a running lab whole")
+    heal = parts.add_parser("heal", help="repair a place of a running lab")
     heal.add_argument("place", metavar="PLACE", help='also "everywhere"')
-    status = parts.add_parser("status", help="what runs, what is broken, what was counted")
+    status = parts.add_parser("status", help="show what runs, what is broken, and the counters")
     for part in (fail, heal, status):
         part.add_argument("--name", metavar="NAME", help="of the lab, if several are running")
         part.set_defaults(run=_ask)

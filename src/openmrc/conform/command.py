@@ -30,7 +30,7 @@ def add_command(commands: Any) -> argparse.ArgumentParser:
     """Add `conformance` to the subparsers of `mrc`, and return its parser."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "conformance",
-        help="hold an implementation against the rules of MRC",
+        help="test an implementation against the rules of MRC",
         description="Run scripted exchanges against an implementation: what is sent, what must"
         " come back, by when, and what must not. Exit status 1 if a rule fails.",
     )
@@ -42,7 +42,7 @@ def add_command(commands: Any) -> argparse.ArgumentParser:
     add("--address", metavar="HOST[:PORT]", help=words)
     words = "one whose attributes FILE has; the kit's are written to FILE.kit"
     add("--attributes", metavar="FILE.json", type=Path, help=words)
-    words = "a capture: rules of it, by which packets are held against each other"
+    words = "check a capture instead: its packets against each other"
     add("--capture", metavar="FILE", type=Path, help=words)
     words = "planes of this host, interfaces or addresses, for --address, --attributes, --serve"
     add("--interface", metavar="A,B", help=words)
@@ -58,7 +58,7 @@ def add_command(commands: Any) -> argparse.ArgumentParser:
     add("--patience", metavar="TIME", help=words)
     words = "DSCPs of the fabric, where they are not the defaults: trimmed=11, trimmed_lasthop=21"
     add("--dscp", metavar="CLASS=N,...", help=words)
-    add("--serve", action="store_true", help="be the upper tester of openmrc's live endpoint")
+    add("--serve", action="store_true", help="act as the upper tester of openmrc's live endpoint")
     add("--port", metavar="PORT", type=int, help="TCP port of --serve (default: 18516)")
     words = "only this rule; may be given several times"
     add("--rule", metavar="NAME", action="append", default=[], help=words)

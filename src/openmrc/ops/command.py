@@ -18,7 +18,7 @@ def add_command(commands: Any) -> Any:
     """Add `why` to the parser; returns its own."""
     why = commands.add_parser(
         "why",
-        help="what broke in a run, where and since when, by what its senders know",
+        help="explain what broke in a run, where and since when, from its senders' records",
         description="Say in a paragraph what slowed a run: which link, switch or NIC lost packets,"
         " in which direction and since when, or that nothing broke. It knows what the senders of"
         " the run knew, and does not look at the faults that the scenario planned.",
@@ -29,16 +29,16 @@ def add_command(commands: Any) -> Any:
         " mrc controller"
     )
     add("results", metavar="DIR|FILE", type=Path, help=words)
-    add("--transport", metavar="NAME", help="of several, this one only")
-    add("--job", metavar="NAME", help="what it was to this job")
+    add("--transport", metavar="NAME", help="only this transport")
+    add("--job", metavar="NAME", help="what the faults did to this job")
     add("--step", metavar="N", type=int, help="why this step of a training job took so long")
     add("--since", metavar="TIME", help="only what was lost from then on, such as 1.5ms")
     add(
         "--report",
         action="store_true",
-        help="then a table: what broke and nobody noticed, the most harmful first",
+        help="also print a table of all that broke, noticed or not, the most harmful first",
     )
-    add("--page", metavar="FILE", type=Path, help="write a page to look at, one file")
+    add("--page", metavar="FILE", type=Path, help="also write an HTML page")
     why.set_defaults(run=_why)
     return why
 

@@ -26,7 +26,7 @@ def add_command(commands: Any) -> None:
     parser = commands.add_parser("paper", help=words, description=DESCRIPTION)
     add = parser.add_argument
     add("names", metavar="NAME", nargs="*", help="such as B6; all unless named")
-    add("--list", action="store_true", help="say which there are, and run nothing")
+    add("--list", action="store_true", help="list the experiments, and run nothing")
     add("--quick", action="store_true", help="the reduced set: a minute or two")
     words = f"directory for the page, its figures and the runs (default: {DIRECTORY})"
     add("--out", metavar="DIR", type=Path, default=Path(DIRECTORY), help=words)

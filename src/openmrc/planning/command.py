@@ -20,17 +20,26 @@ def add_command(commands: Any) -> Any:
     """Add `plan` to the parser; returns its own."""
     plan = commands.add_parser(
         "plan",
-        help="switches, optics, power, cost and failures of a fabric, in one plane and in several",
+        help="estimate switches, optics, power, cost and failures of a fabric",
         description="Sizes a fabric of full bisection for N GPUs, with one NIC each: in one plane,"
         " of as many tiers as that takes, and in several planes. Nothing is simulated.",
     )
     add = plan.add_argument
-    add("--gpus", metavar="N", required=True, help="how many, each with a NIC")
-    add("--nic-rate", metavar="RATE", default=NIC_RATE, help=f"of a NIC (default: {NIC_RATE})")
-    add("--planes", metavar="P", default=str(PLANES), help=f"to compare (default: {PLANES})")
-    add("--switch", metavar="RATE", default=SWITCH, help=f"of a switch (default: {SWITCH})")
-    add("--tiers", metavar="T", default=str(TIERS), help=f"of the planes (default: {TIERS})")
-    add("--collisions", action="store_true", help="what hashing flows onto paths would cost")
+    add("--gpus", metavar="N", required=True, help="number of GPUs, each with a NIC")
+    add("--nic-rate", metavar="RATE", default=NIC_RATE, help=f"rate of a NIC (default: {NIC_RATE})")
+    add(
+        "--planes",
+        metavar="P",
+        default=str(PLANES),
+        help=f"planes to compare with one (default: {PLANES})",
+    )
+    add("--switch", metavar="RATE", default=SWITCH, help=f"rate of a switch (default: {SWITCH})")
+    add("--tiers", metavar="T", default=str(TIERS), help=f"tiers of each plane (default: {TIERS})")
+    add(
+        "--collisions",
+        action="store_true",
+        help="also show what hashing flows onto paths would cost",
+    )
     words = "another value of an assumption, such as cable_usd=50"
     add("--set", metavar="NAME=VALUE", action="append", default=[], help=words)
     add("--scenario", metavar="OUT.toml", type=Path, help="write a smaller fabric for mrc run")

@@ -19,14 +19,14 @@ def add_command(commands: Any) -> Any:
     """Add `export` to the parser; returns its own."""
     export = commands.add_parser(
         "export",
-        help="the switches' configuration at boot, from the fabric of a scenario file",
+        help="write the switches' configuration for the fabric of a scenario file",
         description="Writes locators, uN SIDs, static routes, queues, marks and trimming of every"
         " switch of SCENARIO.toml; what the platform cannot say is listed on standard error.",
     )
     add = export.add_argument
-    add("platform", choices=PLATFORMS, help="what the switches run")
+    add("platform", choices=PLATFORMS, help="platform of the switches")
     add("scenario", metavar="SCENARIO.toml", help="its [fabric]; see docs/switches.md")
-    add("--switch", metavar="NAME", help='this one only: "plane 0 t0 1" or p0-t0-1')
+    add("--switch", metavar="NAME", help='only this switch: "plane 0 t0 1" or p0-t0-1')
     words = "a new directory for a file a switch (default: print all)"
     add("--out", metavar="DIR", type=Path, help=words)
     add("--set", metavar="KEY=VALUE", action="append", default=[], help="as for mrc run")

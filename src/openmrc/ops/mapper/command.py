@@ -30,14 +30,14 @@ def add_command(commands: Any) -> list[Any]:
     )
     add = mapper.add_argument
     add("--host", metavar="FILE", help="the host file (default: OPENMRC_HOST)")
-    add("--controller", metavar="ADDRESS[:PORT]", help="who hears the reports")
+    add("--controller", metavar="ADDRESS[:PORT]", help="controller that receives the reports")
     add("--for", metavar="TIME", dest="duration", help="stop after this time")
     _add_schedule(mapper)
     mapper.set_defaults(run=_mapper)
 
     controller = commands.add_parser(
         "controller",
-        help="hear the mapper's agents: what is broken, a denylist, a history",
+        help="collect the agents' reports: broken links, a denylist, a history",
         description="Names the links that lose probes, keeps their history, and advises: a"
         " denylist, and which nodes are fit for a job. What it knows is served over HTTP.",
     )
@@ -47,10 +47,10 @@ def add_command(commands: Any) -> list[Any]:
     add("--port", metavar="N", type=int, default=PORT, help=f"for agents (default: {PORT})")
     words = f"for HTTP (default: {HTTP_PORT})"
     add("--http-port", metavar="N", type=int, default=HTTP_PORT, help=words)
-    add("--history", metavar="FILE", default=":memory:", help="an SQLite file to keep it in")
+    add("--history", metavar="FILE", default=":memory:", help="SQLite file that keeps the history")
     words = f"a file with the job's secret in hex (default: {SECRET})"
     add("--secret", metavar="FILE", type=Path, help=words)
-    add("--cert", metavar="FILE", type=Path, help="certificate and key (PEM): HTTPS")
+    add("--cert", metavar="FILE", type=Path, help="certificate and key (PEM), to serve HTTPS")
     add("--set", metavar="KEY=VALUE", action="append", default=[], help="as for mrc run")
     _add_schedule(controller)
     controller.set_defaults(run=_controller)
