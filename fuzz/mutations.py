@@ -88,10 +88,10 @@ def one_capture(frames: Sequence[bytes], path: Path, rng: random.Random) -> str:
         with read(path) as reader:
             for captured in reader:
                 found = readers.read(captured)
+                assert found.line()
                 if isinstance(found, Unread):
                     mrc.add_damaged(found.reason)
                 else:
-                    assert found.line()
                     found.add_to(captured, mrc, roce)
     except InputError:
         return "refused"

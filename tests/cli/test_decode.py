@@ -203,8 +203,8 @@ def test_damaged_packets_are_named_and_the_rest_is_shown(lab: Lab) -> None:
         "fd6d:7263::1 -> fd6d:7263::2  QP 0x11  RDMA_WRITE_MIDDLE  PSN 2  EV 0x00010005"
         "  msn 3, va 0x7f0000, 64 of 256 B  [wrong iCRC]",
         "not MRC: not IPv6 or IPv4",
-        "BAD byte 102: not an opcode of MRC",
-        "BAD byte 18: the IP length does not fit the frame",
+        "fd6d:7263::1 -> fd6d:7263::2  QP 0x11  opcode 0x47  EV 0x00010005  [not an opcode of MRC]",
+        ":: -> 2001:db8:4000:2000:4001:1001::  BAD byte 18: the IP length does not fit the frame",
     ]
     assert "  PSN 1  " in shown[0]
     assert "  PSN 4  " in shown[5]
@@ -252,9 +252,18 @@ def test_a_packet_that_was_cut_by_the_capture_is_shown_if_its_headers_are_there(
     assert [line.split("  ")[2] for line in lab.packets()] == ["PSN 1", "PSN 2"]
     lab.capture(data(1), ARP, data(2), snap_bytes=headers - 1)
     whole = len(data(1))
-    bad = f"BAD byte {headers - 16}: the frame ends within a header ({headers - 1} of {whole}"
     shown = [line.split(LINK + "  ")[1] for line in lab.lines() if LINK in line]
-    assert shown == [f"{bad} bytes were captured)", "not MRC: not IPv6 or IPv4", shown[0]]
+    assert shown[1] == "not MRC: not IPv6 or IPv4"
+    assert [text.split("  QP 0x11  ")[1] for text in shown[::2]] == [
+        f"RDMA_WRITE_MIDDLE  PSN {psn}  EV 0x00010005  msn 3"
+        "  [the frame ends within a header: RETH missing]"
+        for psn in (1, 2)
+    ]
+    told = lab.objects()[0]
+    assert (told["missing"], told["captured"]) == (["RETH"], headers - 1)
+    lab.capture(data(1), snap_bytes=60)
+    bad = f"BAD byte 54: the frame ends within a header (60 of {whole} bytes were captured)"
+    assert lab.lines()[0].endswith(bad)
 
 
 def test_a_wrong_icrc_is_not_missed_in_a_whole_packet_after_one_that_was_cut(lab: Lab) -> None:
@@ -554,9 +563,13 @@ def test_lines_and_objects_give_the_same_verdict(
     error = objects[0].get("error")
     if error is None:
         assert f"QP {objects[0]['headers']['BTH']['dest_qpn']:#x}" in line
-    elif "headers" in objects[0]:  # all of them can be read: the line is theirs, too
-        assert line.endswith(f"  [{error['reason']}]")
+    elif "BTH" in objects[0].get("headers", {}):  # the line has them, too
+        missing = ", ".join(objects[0].get("missing", []))
+        why = f"{error['reason']}: {missing} missing" if missing else error["reason"]
+        assert line.endswith(f"  [{why}]")
         assert f"QP {objects[0]['headers']['BTH']['dest_qpn']:#x}" in line
+    elif objects[0].get("missing") == ["BTH"]:
+        assert line.endswith(f"  [{error['reason']}: BTH missing]")
     elif error["mrc"] or error.get("protocol") == "RoCEv2":
         assert f"BAD byte {error['offset']}: {error['reason']}" in line
     else:

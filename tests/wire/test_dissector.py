@@ -8,7 +8,8 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from openmrc.wire.layout import Header
 from openmrc.wire.lines import Frames, line
 from openmrc.wire.outside import unwrap
 from openmrc.wire.pcap import Captured, Writer
-from openmrc.wire.readers import Readers, Unread
+from openmrc.wire.readers import Readers
 from tests.wire.frames import SHAPES, around, control, sent, trimmed, write
 from tests.wire.test_outside import AROUND
 from tests.wire.vectors import ACCEPTED, ELSEWHERE, REFUSED, VECTORS, dscps, frame_of, swapped
@@ -30,6 +31,10 @@ needs_tshark = pytest.mark.skipif(TSHARK is None, reason="no tshark here: apt in
 ZERO_CHECKSUM = "Illegal checksum value (0)"  # tshark of a UDP checksum of zero over IPv6
 BAD, GOOD, UNVERIFIED, NOT_PRESENT = range(4)
 UDP_AT = layout.ETHERNET.size_bytes + layout.IPV6.size_bytes  # without SRv6
+BEHIND_UDP = {  # what is wrong with BTH and what follows
+    *("OPCODE", "TRANSPORT_VERSION", "EXTENSION_LENGTH", "FTYPE"),
+    *("PAD", "PAYLOAD_LENGTH", "ICRC"),
+}
 HIGH_EV = 0x0002_C003  # no protocol's port: tshark asks the dissector of the lower port first
 
 NICS = {"dst_mac": (2, 0, 0, 0, 0, 2), "src_mac": (2, 0, 0, 0, 0, 1)}
@@ -40,7 +45,9 @@ Shark = Callable[..., list[Row]]
 
 @pytest.fixture
 def shark(tmp_path: Path) -> Shark:
-    """Runs tshark over frames, with no user's configuration; a row of fields for each."""
+    """Runs tshark over frames, and over `cuts` of frames that were so long, with no user's
+    configuration; a row of fields for each.
+    """
 
     def run(
         frames: Iterable[bytes],
@@ -48,12 +55,14 @@ def shark(tmp_path: Path) -> Shark:
         fields: Iterable[str],
         lua: bool = True,
         snap: int = 0,
+        cuts: Iterable[tuple[bytes, int]] = (),
     ) -> list[Row]:
         capture = tmp_path / "frames.pcapng"
+        kept = [*((data[: snap or None], len(data)) for data in frames), *cuts]
         with capture.open("wb") as stream:
             writer = Writer(stream, ["link"])
-            for i, data in enumerate(frames):
-                writer.write(0, i, data[: snap or None], len(data))
+            for i, (data, length) in enumerate(kept):
+                writer.write(0, i, data, length)
         command = [str(TSHARK), "-n", "-r", str(capture), "-T", "fields", "-E", "aggregator=;"]
         command += ["-X", f"lua_script:{dissector.path()}"] if lua else []
         command += [word for field in fields for word in ("-e", field)]
@@ -179,18 +188,64 @@ def test_the_info_column_is_the_line_of_mrc_decode(shark: Shark) -> None:
 
 @needs_tshark
 def test_a_damaged_or_wrapped_packet_has_the_same_line_too(shark: Shark) -> None:
-    frames = [frame_of(v) for v in REFUSED.values() if v["refused"]["code"] == "ICRC"]
+    frames = [
+        frame_of(vector)
+        for name, vector in REFUSED.items()
+        if vector["refused"]["code"] in BEHIND_UDP and name != "opcode-roce"
+    ]
+    assert len(frames) > 14
     frames += [data for data, _ in AROUND.values()]
     rows = shark(frames, fields=["_ws.col.Info"])
     readers = Readers()
     for data, row in zip(frames, rows, strict=True):
         found = readers.read(Captured(0, "", 0, unwrap(data).data, len(data)))
-        if isinstance(found, Unread):
-            assert found.found is not None
-            _, _, said = found.found.line().partition("  ")
-            assert row["_ws.col.Info"] == f"{said}  [{found.reason}]"
-        else:
-            assert row["_ws.col.Info"] == found.line().partition("  ")[2]
+        assert row["_ws.col.Info"] == found.line().partition("  ")[2]
+
+
+def every_cut() -> Iterator[tuple[bytes, int]]:
+    """Packets that end anywhere behind their UDP header, and how long each was: of every opcode,
+    cut by the capture or without their tail, and with lengths that agree with what there is.
+    """
+    for opcode in layout.OPCODES:
+        for shape in ("ipv6", "ipv4", "srv6"):
+            p = control(opcode, ev=HIGH_EV, psn=5)
+            if opcode <= packet.LAST_DATA:
+                p = write(opcode=opcode, ev=HIGH_EV, psn=5, payload_len=6, va=-1, imm=77, msn=3)
+            elif opcode == packet.SACK:
+                p.bitmap, p.mpr, p.penalty, p.ooo_count = 0b1011, 3, 5, 7
+            whole = bytes(sent(p, around(shape, tseth=opcode <= packet.LAST_DATA, **NICS)))
+            body_at = UDP_AT + layout.UDP.size_bytes
+            body_at += {"ipv6": 0, "ipv4": -20, "srv6": 40}[shape]
+            for end in range(body_at + 1, len(whole)):
+                yield whole[:end], len(whole)
+                yield whole[:end], end
+                if shape == "ipv6":
+                    yield with_lengths(whole[:end]), end
+
+
+def with_lengths(data: bytes) -> bytes:
+    """A frame over plain IPv6 whose IP and UDP lengths say where it ends."""
+    length = (len(data) - UDP_AT).to_bytes(2, "big")
+    told = bytearray(data)
+    ip_at = layout.ETHERNET.size_bytes + layout.IPV6.byte("payload_length")
+    udp_at = UDP_AT + layout.UDP.byte("length")
+    told[ip_at : ip_at + 2] = told[udp_at : udp_at + 2] = length
+    return bytes(told)
+
+
+@needs_tshark
+def test_a_packet_that_is_cut_anywhere_has_the_same_line_too(shark: Shark) -> None:
+    cuts = [*every_cut()]
+    assert len(cuts) > 3000
+    rows = shark([], cuts=cuts, fields=["_ws.col.Info"])
+    readers, seen = Readers(), Counter[str]()
+    for (data, length), row in zip(cuts, rows, strict=True):
+        found = readers.read(Captured(0, "", 0, data, length))
+        said = found.line().partition("  ")[2]
+        assert row["_ws.col.Info"] == said, (data, length)
+        seen[said.partition("  [")[2].partition(":")[0]] += 1
+    missing = {"the frame ends within a header", "the IP length does not fit the frame"}
+    assert missing | {"the packet ends within its headers"} <= set(seen)
 
 
 @needs_tshark
@@ -198,14 +253,13 @@ def test_what_is_refused_behind_udp_is_said(shark: Shark) -> None:
     rows = shark(
         [frame_of(v) for v in REFUSED.values()], fields=["_ws.expert.message", "mrc.trimmed"]
     )
-    codes = {"OPCODE", "TRANSPORT_VERSION", "EXTENSION_LENGTH", "FTYPE", "PAD", "PAYLOAD_LENGTH"}
     seen = set()
     for (name, vector), row in zip(REFUSED.items(), rows, strict=True):
         code = vector["refused"]["code"]
-        if code in codes | {"ICRC"} and name not in ("opcode-roce", "trimmed-too-short"):
+        if code in BEHIND_UDP and name not in ("opcode-roce", "trimmed-too-short"):
             seen.add(code)
             assert frame.REASONS[getattr(frame, code)] in row["_ws.expert.message"], name
-    assert seen == codes | {"ICRC"}
+    assert seen == BEHIND_UDP
 
 
 @needs_tshark
@@ -314,14 +368,7 @@ def test_no_bytes_make_the_dissector_fail(shark: Shark) -> None:
             body = bytearray(whole[body_at:end])
             if body and dice.random() < 0.5:
                 body[dice.randrange(len(body))] ^= 1 << dice.randrange(8)
-            udp_length = (layout.UDP.size_bytes + len(body)).to_bytes(2, "big")
-            head = bytearray(whole[:body_at])
-            ip_length_at = layout.ETHERNET.size_bytes + layout.IPV6.byte("payload_length")
-            udp_length_at = UDP_AT + layout.UDP.byte("length")
-            head[ip_length_at : ip_length_at + 2] = head[udp_length_at : udp_length_at + 2] = (
-                udp_length
-            )
-            frames.append(bytes(head + body))
+            frames.append(with_lengths(whole[:body_at] + bytes(body)))
     rows = shark(frames, fields=["frame.protocols", "_ws.expert.message", "_ws.col.Info"])
     assert len(rows) == len(frames) > 300
     assert [row for row in rows if "Lua" in "".join(row.values())] == []

@@ -13,6 +13,8 @@ import pytest
 from openmrc.cli import decode
 from openmrc.engine import packet
 from openmrc.jit import warmup
+from openmrc.wire import lines
+from openmrc.wire.lines import Frames
 from openmrc.wire.pcap import Captured, Writer
 from openmrc.wire.readers import MRC, PFC, ROCE, Found, Readers, Unread
 from openmrc.wire.roce import opcodes as roce
@@ -20,6 +22,7 @@ from openmrc.wire.roce import pause
 from tests.wire.frames import around, sent, write
 from tests.wire.roce.refused import BTH_AT, REFUSED
 from tests.wire.roce.roce_frames import a_frame
+from tests.wire.vectors import ACCEPTED, VECTORS, frame_of
 
 LINKS = ["nic 0 plane 0 > t0", "nic 0 plane 0 < t0"]
 FORWARD, BACK = 0, 1
@@ -134,6 +137,42 @@ def test_what_is_wrong_with_rocev2_is_said(name: str) -> None:
     )
     assert (bad.found is not None) == (name == "iCRC")
     assert bad.protocol == MRC or bad.offset == at
+
+
+def test_what_is_there_of_a_packet_has_the_line_of_a_whole_one() -> None:
+    """The plain reader of packets that are cut, held against the codec."""
+    for order in (False, True):
+        frames = Frames(ev_swapped=order, ports_from_1=order)
+        for name, vector in ACCEPTED.items():
+            one = captured(frame_of(vector))
+            assert frames.part_line(frames.part(one)) == lines.line(frames.read(one)), name
+
+
+def test_json_of_a_packet_that_is_cut_has_the_headers_that_are_whole() -> None:
+    whole = frame_of(VECTORS["write-last-imm"])
+    end = whole.index(bytes.fromhex("0badcafe"))  # of the RETH
+    readers, one = Readers(), captured(whole[:end], len(whole))
+    found = readers.read(one)
+    assert isinstance(found, Unread)
+    assert found.line().endswith(
+        "  msn 7, rqmsn 3  [the frame ends within a header: RETH, ImmDt missing]"
+    )
+    assert found.part is not None
+    told = readers.part_fields(one, found.part)
+    assert [*told["headers"]][-3:] == ["BTH", "METH", "TSETH"]
+    assert told["headers"]["METH"]["msn"] == 7
+    assert (told["missing"], told["length"]) == (["RETH", "ImmDt"], len(whole))
+
+
+def test_a_packet_that_ends_before_its_bth_says_how_far_it_goes() -> None:
+    data = frame_of(VECTORS["plain-ipv6"])
+    said = [Readers().read(captured(data[:end], len(data))).line() for end in (53, 54, 61, 62, 73)]
+    ends = "fd00::107 -> fd00::209"
+    assert said == [
+        "BAD byte 14: the frame ends within a header",
+        *[f"{ends}  BAD byte 54: the frame ends within a header"] * 2,
+        *[f"{ends}  EV 0x01234567  [the frame ends within a header: BTH missing]"] * 2,
+    ]
 
 
 def test_a_packet_that_was_cut_short_is_read_as_far_as_its_headers_go() -> None:

@@ -160,11 +160,10 @@ def _line(captured: Captured, found: Found) -> str:
 def _bad_line(captured: Captured, bad: Unread) -> str:
     if bad.protocol is None:
         return f"{_place(captured)}  not MRC: {bad.reason}"
-    if bad.found is not None:
-        return f"{_place(captured)}  {bad.found.line()}  [{bad.reason}]"
     kept, length = len(captured.data), captured.original_length
-    cut = f" ({kept} of {length} bytes were captured)" if kept < length else ""
-    return f"{_place(captured)}  BAD byte {bad.offset}: {bad.reason}{cut}"
+    is_cut = kept < length and not bad.is_shown
+    cut = f" ({kept} of {length} bytes were captured)" if is_cut else ""
+    return f"{_place(captured)}  {bad.line()}{cut}"
 
 
 def _place(captured: Captured) -> str:
@@ -186,7 +185,7 @@ def _object(readers: Readers, captured: Captured, found: Found) -> str:
 
 
 def _bad_object(readers: Readers, captured: Captured, bad: Unread) -> str:
-    """With all fields where only the iCRC is wrong, or the tail is missing."""
+    """With the fields of the headers that can be read."""
     from openmrc.wire.readers import MRC
 
     why = {"offset": bad.offset, "reason": bad.reason, "mrc": bad.protocol == MRC}
@@ -195,6 +194,8 @@ def _bad_object(readers: Readers, captured: Captured, bad: Unread) -> str:
     known = {"length": captured.original_length}
     if bad.found is not None and bad.whole is not None:
         known = readers.fields(bad.whole, bad.found.protocol)
+    elif bad.part is not None:
+        known = readers.part_fields(captured, bad.part)
     return json.dumps({**_place_object(captured), **known, "error": why})
 
 

@@ -25,6 +25,7 @@ HEADERS = layout.HEADERS[layout.HEADERS.index(layout.BTH) :]
 SHORT_FORMS = {"opcode": "opcode", "psn": "psn", "qpn": "dest_qpn", "rtx": "rtx"}  # of the BTH
 _ERRORS = (
     "TOO_SHORT",
+    "IP_LENGTH",
     "OPCODE",
     "TRANSPORT_VERSION",
     "EXTENSION_LENGTH",
@@ -74,6 +75,7 @@ def _constants() -> str:
             f"local ECN_CE = {layout.ECN_CE}",
             f"local FTYPE_TIMESTAMP, FTYPE_NONE = {layout.FTYPE_TIMESTAMP}, {layout.FTYPE_NONE}",
             f"local PSNS = {packet.PSN_MASK + 1} -- modulus",
+            f"local UDP_BYTES = {layout.UDP.size_bytes}",
             f"local MPR_UNIT = {packet.MPR_UNIT}",
             f"local MAX_PAYLOAD = {layout.PAYLOAD_BYTES_MAX}",
             "-- bits that the iCRC takes as ones, from the IP header on",

@@ -7,9 +7,10 @@ person wants to know of one. All fields of all headers are in `wire.view`.
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from ipaddress import ip_address
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,11 +19,13 @@ from openmrc.engine import packet
 from openmrc.fabric.dscp import DEFAULT, Dscps
 from openmrc.jit import records
 from openmrc.wire import addresses, codec, frame, layout, view
+from openmrc.wire.layout import BTH, CC_STATE, EETH, ERTH, IMMDT, METH, NETH, PETH, RETH, SETH
 from openmrc.wire.pcap import PACKET_BYTES_MAX, Captured
+from openmrc.wire.walk import HeaderView, Part, walk_part
 
 ADDRESSES_KEPT = 65_536  # as text; two of each NIC's port of a capture
 RUNS_SHOWN = 4  # of a SACK's bitmap
-BITMAP_BITS = layout.SETH.field("sack_bitmap").bits
+BITMAP_BITS = SETH.field("sack_bitmap").bits
 
 # What is wrong with a healthy packet of another protocol; all else is damage.
 FOREIGN = {
@@ -43,6 +46,8 @@ FLAGS = {
     packet.UNSTAMPED: "UNSTAMPED",
 }
 
+Missing = tuple[layout.Header, ...]
+
 # A PACKET record as Python's own integers, which are ten times as fast to ask for.
 Fields = namedtuple("Fields", packet.PACKET.names or ())  # type: ignore[misc]
 
@@ -51,12 +56,14 @@ class Frame(NamedTuple):
     """A decoded packet: the fields of its record, and where it comes from and goes to.
 
     A NIC has an address on each plane; `endpoint` is the destination whichever plane it is on.
+    `missing` are headers that the opcode asks for and a packet that was cut has not.
     """
 
     p: Any  # Fields
     source: str
     destination: str
     endpoint: str
+    missing: Missing = ()
 
 
 class Frames:
@@ -76,6 +83,7 @@ class Frames:
         self._envelope.ev_swapped = ev_swapped
         self._envelope.ports_from_1 = ports_from_1
         self._envelope.dscps, self._dscps = dscps.packed, dscps
+        self._swapped, self._from_1 = ev_swapped, ports_from_1
 
     def read(self, captured: Captured, check: bool = True) -> Frame:
         """Decode one packet, and look at its iCRC if `check`. Raises `WireError`.
@@ -102,6 +110,28 @@ class Frames:
 
     def _look(self, data: bytes, length: int) -> None:
         view.decode(data, check=False, length=length, dscps=self._dscps)
+
+    def part(self, captured: Captured) -> Part:
+        """Return the headers of a packet that `read` refuses, as far as they are whole."""
+        kept, length = len(captured.data), captured.original_length
+        return walk_part(captured.data, length if length <= PACKET_BYTES_MAX else kept, self._dscps)
+
+    def part_line(self, part: Part) -> str:
+        """Return the line of such a packet: what its headers say, down to the last that is whole;
+        an empty one if no IP header is.
+        """
+        ip, udp = part.header(layout.IPV6, layout.IPV4), part.header(layout.UDP)
+        if ip is None:
+            return ""
+        found = _frame_of_part(part, ip)
+        if udp is None or (part.header(BTH) is None and not part.missing):
+            return _ends(found)
+        found.p.ev = view.ev_of(ip, udp, self._swapped)
+        if part.header(BTH) is None:
+            return f"{_ends(found)}  EV {found.p.ev:#010x}"
+        found.p.port_mask >>= int(self._from_1)
+        found.p.flag_bits |= _outer_flags(part, self._dscps)
+        return line(found)
 
 
 def frame_of(p: Any, envelope: Any) -> Frame:
@@ -131,44 +161,118 @@ def _endpoint(address: bytes) -> str:
     return str(plan(port.nic, 0))
 
 
+# What of each header a line says: fields of the record by those of the header.
+_SAID: dict[str, dict[str, str]] = {
+    BTH.name: {"opcode": "opcode", "dst_qpn": "dest_qpn", "psn": "psn"},
+    METH.name: {"msn": "msn", "rqmsn": "rqmsn"},
+    RETH.name: {"va": "va", "dma_len": "dma_length"},
+    IMMDT.name: {"imm": "imm"},
+    layout.AETH.name: {"reason": "syndrome", "msn": "msn"},
+    SETH.name: {
+        "cack_psn": "cack_psn",
+        "sack_offset": "sack_offset",
+        "bitmap": "sack_bitmap",
+        "ack_offset": "ack_psn_offset",
+        "entropy": "entropy",
+        "m": "m",
+        "mpr": "mpr",
+    },
+    CC_STATE.name: {"ooo_count": "ooo_count", "penalty": "rcv_cwnd_pen"},
+    NETH.name: {"psn": "nack_psn", "reason": "nack_reason", "entropy": "entropy"},
+    PETH.name: {"ack_offset": "probe_id"},
+    ERTH.name: {"reason": "op", "port_mask": "port_status_mask"},
+    EETH.name: {"reason": "op"},
+}
+
+
+def _frame_of_part(part: Part, ip: HeaderView) -> Frame:
+    """What the headers that are whole say; all else is 0."""
+    p = SimpleNamespace(**dict.fromkeys(Fields._fields, 0))
+    p.payload_len = part.payload_length
+    for said in part.headers:
+        vars(p).update((name, said[told]) for name, told in _SAID.get(said.name, {}).items())
+        p.flag_bits |= _flags_of(said)
+        if said.header is EETH:  # row 4
+            p.reason = said["op"] or said["op_alternative"]
+    n_bytes = ip.header.field("src").bits // 8
+    source, destination = (ip[name].to_bytes(n_bytes, "big") for name in ("src", "dst"))
+    return Frame(p, _text(source), _text(destination), _endpoint(destination), part.missing)
+
+
+def _flags_of(said: HeaderView) -> int:
+    """The flags that a header behind UDP sets."""
+    if said.header is BTH:
+        return packet.ACK_REQ * said["a"] | packet.RTX * said["rtx"]
+    if said.header is SETH:
+        return packet.PROBE_ANSWER * said["pr"]
+    unstamped = said.header in (PETH, ERTH) and said["ftype"] == layout.FTYPE_NONE
+    return packet.UNSTAMPED * unstamped
+
+
+def _outer_flags(part: Part, dscps: Dscps) -> int:
+    """The flags that DSCP and ECN set: a header that says trimmed counts, else the first one."""
+    hops = [said for said in part.headers if "dscp" in said.fields]
+    said_by = next((said for said in hops if said["dscp"] in dscps.trims), hops[0])
+    flags = {
+        dscps.trimmed: packet.TRIMMED,
+        dscps.trimmed_lasthop: packet.TRIMMED_LASTHOP,
+        dscps.no_trim: packet.NO_TRIM,
+    }
+    marked = any(said["ecn"] == layout.ECN_CE for said in hops)
+    return flags.get(said_by["dscp"], 0) | packet.CE * marked
+
+
+def _ends(found: Frame) -> str:
+    return f"{found.source} -> {found.destination}"
+
+
 def line(found: Frame) -> str:
     """Return what a person wants to know of one packet."""
-    p = found.p
+    p, missing = found.p, found.missing
     opcode = p.opcode
     number = "" if opcode in NO_PSN else f"id {p.psn}" if opcode in ENDPOINT else f"PSN {p.psn}"
+    details: Iterable[str] = ()
+    if opcode not in DETAILS or NETH in missing:
+        number = ""
+    if opcode in DETAILS and layout.EXTENSIONS[opcode][0] not in missing:
+        details = DETAILS[opcode](p, missing)
     parts = [
-        f"{found.source} -> {found.destination}",
+        _ends(found),
         f"QP {p.dst_qpn:#x}",
-        layout.OPCODES[opcode],
+        layout.OPCODES.get(opcode, f"opcode {opcode:#04x}"),
         number,
         f"EV {p.ev:#010x}",
         " ".join(name for bit, name in FLAGS.items() if p.flag_bits & bit),
-        ", ".join(DETAILS[opcode](p)),
+        ", ".join(details),
     ]
     return "  ".join(part for part in parts if part)
 
 
-def _data(p: Any) -> Iterator[str]:
+def _data(p: Any, missing: Missing) -> Iterator[str]:
     yield f"msn {p.msn}"
     if p.rqmsn:
         yield f"rqmsn {p.rqmsn}"
+    if RETH in missing:
+        return
     yield f"va {p.va & (1 << 64) - 1:#x}"
     yield f"{p.payload_len} of {p.dma_len} B"
-    if layout.IMMDT in layout.EXTENSIONS[p.opcode]:
+    if IMMDT in layout.EXTENSIONS[p.opcode] and IMMDT not in missing:
         yield f"imm {p.imm:#x}"
 
 
-def _sack(p: Any) -> Iterator[str]:
+def _sack(p: Any, missing: Missing) -> Iterator[str]:
     yield f"cack {p.cack_psn}"
     if p.bitmap:
         yield f"received {received(p.bitmap, p.cack_psn + p.sack_offset)}"
     if p.flag_bits & packet.PROBE_ANSWER:
-        yield from _probe(p)
+        yield from _probe(p, missing)
     else:
         yield f"for PSN {p.cack_psn + p.ack_offset & packet.PSN_MASK}"
     yield _answered(p)
     if p.m:
         yield layout.SKIPS.get(p.m, f"m {p.m}")
+    if CC_STATE in missing:
+        return
     if p.ooo_count:
         yield f"{p.ooo_count} out of order"
     if p.mpr:
@@ -177,22 +281,22 @@ def _sack(p: Any) -> Iterator[str]:
         yield f"penalty {p.penalty}/128"
 
 
-def _nack(p: Any) -> Iterator[str]:
+def _nack(p: Any, missing: Missing) -> Iterator[str]:
     yield layout.NACK_REASONS.get(p.reason, f"reason {p.reason:#04x}")
     yield _answered(p)
 
 
-def _acknowledge(p: Any) -> Iterator[str]:
+def _acknowledge(p: Any, missing: Missing) -> Iterator[str]:
     yield layout.SYNDROMES.get(p.reason, f"syndrome {p.reason:#04x}")
     yield f"msn {p.msn}"
 
 
-def _endpoint_request(p: Any) -> Iterator[str]:
-    yield from _operation(p)
+def _endpoint_request(p: Any, missing: Missing) -> Iterator[str]:
+    yield from _operation(p, missing)
     yield f"ports {p.port_mask:#x}"
 
 
-def _probe(p: Any) -> Iterator[str]:
+def _probe(p: Any, missing: Missing) -> Iterator[str]:
     yield f"probe {p.ack_offset & 0xFFFF}"
 
 
@@ -200,7 +304,7 @@ def _answered(p: Any) -> str:
     return f"of EV {p.entropy:#010x}"
 
 
-def _operation(p: Any) -> Iterator[str]:
+def _operation(p: Any, missing: Missing) -> Iterator[str]:
     yield layout.ENDPOINT_OPS.get(p.reason, f"op {p.reason}")
 
 
@@ -224,7 +328,7 @@ def span(first: int, last: int) -> str:
 
 ENDPOINT = {packet.ENDPOINT_REQUEST, packet.ENDPOINT_RESPONSE}
 NO_PSN = {packet.SACK, packet.ACKNOWLEDGE, packet.PROBE}  # whose BTH.psn says nothing
-DETAILS: dict[int, Callable[[Any], Iterator[str]]] = {
+DETAILS: dict[int, Callable[[Any, Missing], Iterator[str]]] = {
     **{opcode: _data for opcode in layout.OPCODES if opcode <= packet.LAST_DATA},
     packet.ACKNOWLEDGE: _acknowledge,
     packet.ENDPOINT_REQUEST: _endpoint_request,

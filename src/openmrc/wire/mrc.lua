@@ -65,7 +65,7 @@ end
 local all_ipv6, all_ipv4, all_udp = Field.new("ipv6"), Field.new("ip"), Field.new("udp")
 local ipv6_dscp, ipv4_dscp = Field.new("ipv6.tclass.dscp"), Field.new("ip.dsfield.dscp")
 local ipv6_ecn, ipv4_ecn = Field.new("ipv6.tclass.ecn"), Field.new("ip.dsfield.ecn")
-local all_labels = Field.new("ipv6.flow")
+local all_labels, udp_length = Field.new("ipv6.flow"), Field.new("udp.length")
 
 local function last(extractor)
   local found = { extractor() }
@@ -135,9 +135,17 @@ local function halves(p, header, name)
   return range(0, 4):uint(), range(4, 4):uint()
 end
 
+-- The first thing that is wrong is what the line says.
+local function note(p, error) p.problem = p.problem or error[1] end
+
 local function complain(p, item, error)
   item:add_proto_expert_info(error[2])
-  p.problems[#p.problems + 1] = error[1]
+  note(p, error)
+end
+
+local function miss(p, header)
+  p.missing[#p.missing + 1] = header.name
+  p.missing[header] = true
 end
 
 -- Adds a header's fields to the tree, and what is wrong with them.
@@ -155,7 +163,19 @@ local function add_header(p, header, at)
   return branch
 end
 
--- BTH and what follows; the offset behind it, or nil if the packet ends before.
+-- Whether a header at `at` is there. A packet that ends before it is wrong; one that the capture cut
+-- short, or a switch, is not.
+local function is_whole(p, header, at)
+  if at + header.size > p.behind then
+    if p.trimmed then note(p, ERRORS.EXTENSION_LENGTH)
+    elseif #p.missing == 0 then complain(p, p.tree, ERRORS.EXTENSION_LENGTH) end
+    return false
+  end
+  if at + header.size > p.tvb:captured_len() then note(p, ERRORS.TOO_SHORT) end
+  return #p.missing == 0 and at + header.size <= p.tvb:captured_len()
+end
+
+-- BTH and what follows it; the offset behind it, or nil if that is behind the packet's end.
 local function add_headers(p)
   local branch = add_header(p, BTH, 0)
   for _, field in ipairs(SHORT_FORMS) do
@@ -169,17 +189,14 @@ local function add_headers(p)
   local at = BTH.size
   for _, header in ipairs(p.extensions) do
     if header ~= TSETH or value(p, BTH, "ts") == 1 then
-      if at + header.size > p.behind then
-        if p.trimmed then return at end
-        complain(p, p.tree, ERRORS.EXTENSION_LENGTH)
-        return nil
+      local spared = p.trimmed and header == IMMDT and at + header.size > p.behind
+      if not spared then
+        if is_whole(p, header, at) then add_header(p, header, at) else miss(p, header) end
+        at = at + header.size
       end
-      if at + header.size > p.tvb:captured_len() then return nil end
-      add_header(p, header, at)
-      at = at + header.size
     end
   end
-  return at
+  return at <= p.behind and at or nil
 end
 
 -- What stands between the headers and the iCRC.
@@ -237,7 +254,7 @@ local function icrc(bytes, mask)
 end
 
 local function check_icrc(p, ip, is_ipv4)
-  local length = p.tvb:reported_len()
+  local length = p.length
   if p.trimmed or p.tvb:captured_len() < length or not ip then
     local status = p.trimmed and NOT_PRESENT or UNVERIFIED
     p.tree:add(OWN.icrc_status, status):set_generated()
@@ -301,7 +318,7 @@ DETAILS[METH] = function(p, add)
   if not p.at[RETH] then return end
   add("va %s", hex(halves(p, RETH, "va")))
   add("%d of %d B", p.payload_length, value(p, RETH, "dma_length"))
-  if p.extensions[#p.extensions] == IMMDT then
+  if p.extensions[#p.extensions] == IMMDT and not p.missing[IMMDT] then
     add("imm 0x%x", p.at[IMMDT] and value(p, IMMDT, "imm") or 0)
   end
 end
@@ -373,6 +390,13 @@ local function flags(p)
   return #set > 0 and table.concat(set, " ")
 end
 
+-- What is wrong, and which headers are missing, in brackets; nil if nothing is.
+local function wrong(p)
+  if not p.problem then return nil end
+  local missing = #p.missing > 0 and ": " .. table.concat(p.missing, ", ") .. " missing" or ""
+  return "[" .. p.problem .. missing .. "]"
+end
+
 local function line(p)
   local details = {}
   local first = p.extensions and p.extensions[1]
@@ -388,7 +412,7 @@ local function line(p)
   add(string.format("EV 0x%08x", p.ev))
   add(flags(p))
   add(#details > 0 and table.concat(details, ", "))
-  if #p.problems > 0 then add("[" .. table.concat(p.problems, ", ") .. "]") end
+  add(wrong(p))
   return table.concat(parts, "  ")
 end
 
@@ -396,19 +420,22 @@ end
 
 local function dissect(tvb, pinfo, root)
   local p = outside(pinfo)
-  p.tvb, p.at, p.problems, p.payload_length = tvb, {}, {}, 0
-  p.behind = tvb:reported_len() - (p.trimmed and 0 or ICRC.size) -- of headers and payload
+  p.tvb, p.at, p.missing, p.payload_length = tvb, {}, {}, 0
+  p.length = math.max(tvb:reported_len(), last(udp_length).value - UDP_BYTES) -- a tail may be missing
+  p.behind = p.length - (p.trimmed and 0 or ICRC.size) -- of headers and payload
   p.tree = root:add(mrc, tvb())
   p.tree:add(OWN.ev, p.ev):set_generated()
   if p.trimmed then p.tree:add(OWN.trimmed, p.dscp):append_text(" (" .. p.trimmed .. ")"):set_generated() end
   pinfo.cols.protocol = "MRC"
 
-  if p.behind < BTH.size then
-    complain(p, p.tree, ERRORS.TOO_SHORT)
-    pinfo.cols.info = "[" .. ERRORS.TOO_SHORT[1] .. "]"
+  if p.length > tvb:reported_len() then complain(p, p.tree, ERRORS.IP_LENGTH) end
+  if math.min(p.behind, tvb:captured_len()) < BTH.size then
+    if p.behind < BTH.size then complain(p, p.tree, ERRORS.TOO_SHORT) end
+    note(p, ERRORS.TOO_SHORT)
+    miss(p, BTH)
+    pinfo.cols.info = string.format("EV 0x%08x  %s", p.ev, wrong(p))
     return
   end
-  if tvb:captured_len() < BTH.size then return end
   p.extensions = EXTENSIONS[tvb(0, 1):uint()]
   p.is_data = p.extensions and p.extensions[1] == METH
   local at = add_headers(p)

@@ -17,6 +17,7 @@ from openmrc.wire.roce.lines import RoceError, RoceFrames
 from openmrc.wire.roce.pause import PauseError
 from openmrc.wire.roce.summary import RoceSummary
 from openmrc.wire.summary import Summary
+from openmrc.wire.walk import Part
 
 MRC, ROCE, PFC = "MRC", "RoCEv2", "PFC"
 
@@ -57,6 +58,28 @@ class Unread(NamedTuple):
     # what its headers say, where they can be read to their end, and as what they were read then
     found: Found | None = None
     whole: Captured | None = None
+    # of MRC otherwise: the headers that are whole, and what they say
+    part: Part | None = None
+    said: str = ""
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether its line says what it is, as far as its BTH at least."""
+        part = self.part
+        behind_udp = part is not None and (part.missing or part.header(layout.BTH))
+        return self.found is not None or bool(behind_udp)
+
+    def line(self) -> str:
+        """What can be read of it, and in brackets what is wrong and which headers are missing; if
+        not even its BTH begins, the byte at which it is wrong.
+        """
+        said = self.said if self.found is None else self.found.line()
+        if not self.is_shown:
+            bad = f"BAD byte {self.offset}: {self.reason}"
+            return f"{said}  {bad}" if said else bad
+        names = ", ".join(header.name for header in self.part.missing) if self.part else ""
+        missing = f": {names} missing" if names else ""
+        return f"{said}  [{self.reason}{missing}]"
 
 
 class Readers:
@@ -93,17 +116,22 @@ class Readers:
     def _damaged(
         self, captured: Captured, protocol: str | None, frames: Frames, error: WireError
     ) -> Unread:
-        """What else a packet says whose iCRC is wrong, or whose tail never came."""
+        """What else a packet says whose iCRC is wrong, whose tail never came, or what there is of
+        one that is wrong otherwise.
+        """
         unread = Unread(protocol, error.offset, error.reason)
         if error.code == frame.IP_LENGTH:
             captured = captured._replace(original_length=_length_said(captured.data))
-        elif error.code != frame.ICRC:
+        if error.code in (frame.IP_LENGTH, frame.ICRC):
+            try:
+                found = Found(protocol or MRC, frames.read(captured, check=False))
+                return unread._replace(found=found, whole=captured)
+            except WireError:
+                pass
+        if protocol != MRC:
             return unread
-        try:
-            found = frames.read(captured, check=False)
-        except WireError:
-            return unread
-        return unread._replace(found=Found(protocol or MRC, found), whole=captured)
+        part = self._mrc.part(captured)
+        return unread._replace(part=part, said=self._mrc.part_line(part))
 
     def _read_roce(self, captured: Captured, as_mrc: WireError) -> Found | Unread:
         if self._roce is None:
@@ -114,7 +142,15 @@ class Readers:
         except RoceError as error:
             return self._damaged(captured, ROCE, self._roce, error)
         except WireError:  # an opcode of neither
-            return Unread(MRC, as_mrc.offset, as_mrc.reason)
+            return self._damaged(captured, MRC, self._mrc, as_mrc)
+
+    def part_fields(self, captured: Captured, part: Part) -> dict[str, Any]:
+        """The fields of all headers that are whole, and the names of those that are missing."""
+        return {
+            "length": captured.original_length,
+            "headers": {each.name: view.fields_of(each, self._dscps) for each in part.headers},
+            "missing": [header.name for header in part.missing],
+        }
 
     def fields(self, captured: Captured, protocol: str) -> dict[str, Any]:
         """Every header's fields of a packet that was read, or whose iCRC alone is wrong."""

@@ -151,7 +151,7 @@ def decode(
     found = walk(data, length, dscps)
     return Packet(
         **vars(checked(found, data, length, check, _notes(found), dscps)),
-        ev=_ev(found, ev_swapped),
+        ev=ev_of(found.ip, found.udp, ev_swapped),
         ev_swapped=ev_swapped,
         trimmed=found.trimmed,
     )
@@ -214,9 +214,9 @@ def encode(p: Any, e: Any, payload: bytes = b"") -> bytes:
     return out[:n].tobytes()
 
 
-def _ev(found: Walk, swapped: bool) -> int:
+def ev_of(ip: HeaderView, udp: HeaderView, swapped: bool) -> int:
     """Row 2: EV[15:0] is the source port, EV[31:16] the low half of the flow label; or swapped."""
-    port, label = found.udp["src_port"], found.ip.fields.get("flow_label", 0) & 0xFFFF
+    port, label = udp["src_port"], ip.fields.get("flow_label", 0) & 0xFFFF
     return port << 16 | label if swapped else label << 16 | port
 
 

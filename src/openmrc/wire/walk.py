@@ -57,6 +57,25 @@ class Walk:
     trimmed: bool
 
 
+@dataclass(frozen=True)
+class Part:
+    """What can be read of a frame that is cut short, or wrong behind its UDP header.
+
+    `headers` are those that are whole, up to the first that is not; `missing` those from there on
+    that the opcode asks for. `payload_length` is what the lengths leave for a payload, in bytes,
+    and 0 where they leave none that is right.
+    """
+
+    headers: tuple[HeaderView, ...]
+    missing: tuple[layout.Header, ...]
+    payload_length: int
+    trimmed: bool
+
+    def header(self, *wanted: layout.Header) -> HeaderView | None:
+        """Return the innermost header that is one of these."""
+        return next((view for view in reversed(self.headers) if view.header in wanted), None)
+
+
 def walk(data: bytes, length: int, dscps: Dscps = DEFAULT) -> Walk:
     """Read the headers of a frame of `length` bytes, of which `data` is all or the beginning.
 
@@ -73,6 +92,54 @@ def walk(data: bytes, length: int, dscps: Dscps = DEFAULT) -> Walk:
     payload_length = 0 if trimmed else _payload(cursor, bth)
     headers = tuple(cursor.headers)
     return Walk(headers, ip, udp, bth, cursor.at, payload_length, ip_end, trimmed)
+
+
+def walk_part(data: bytes, length: int, dscps: Dscps = DEFAULT) -> Part:
+    """Read a frame that `walk` refuses, as far as its headers are there.
+
+    What is wrong in front of the BTH ends the walk there; what a BTH and its extension headers say
+    wrongly does not.
+    """
+    cursor = Cursor(data, length)
+    trimmed = False
+    try:
+        read_ip(cursor)
+        trimmed = any(view.fields.get("dscp") in dscps.trims for view in cursor.headers)
+        read_udp(cursor)
+    except WireError:
+        return Part(tuple(cursor.headers), (), 0, trimmed)
+    if not trimmed:
+        cursor.end -= layout.ICRC.size_bytes
+    try:
+        bth = cursor.take(layout.BTH)
+    except WireError:
+        return Part(tuple(cursor.headers), (layout.BTH,), 0, trimmed)
+    missing = _take_extensions(cursor, bth, trimmed)
+    room, pad = cursor.end - cursor.at, bth["pad"]
+    is_right = not trimmed and room % 4 == 0 and room >= pad
+    return Part(tuple(cursor.headers), missing, room - pad if is_right else 0, trimmed)
+
+
+def _take_extensions(cursor: Cursor, bth: HeaderView, trimmed: bool) -> tuple[layout.Header, ...]:
+    """Read the extension headers up to the first that is not whole; return the rest of them.
+
+    The cursor stands behind all of them then, and behind its end if they are too long for it.
+    """
+    missing: list[layout.Header] = []
+    for header in layout.EXTENSIONS.get(bth["opcode"], ()):
+        if header is layout.TSETH and not bth["ts"]:
+            continue
+        if header is layout.IMMDT and trimmed and not cursor.fits(header):
+            continue
+        try:
+            if not missing:
+                cursor.take(header)
+                continue
+        except WireError:
+            pass
+        missing.append(header)
+        cursor.at += header.size_bytes
+    return tuple(missing)
 
 
 def read(header: layout.Header, data: bytes, offset: int) -> HeaderView:
