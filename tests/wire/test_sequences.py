@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
 
-from openmrc.wire import decode
+from openmrc.wire import decode, layout
 from openmrc.wire.view import Packet
-from tests.wire.vectors import ROOT
+from tests.wire.vectors import ROOT, VECTORS
 
 SEQUENCES = {
     one["name"]: one for one in json.loads((ROOT / "conformance/sequences.json").read_text())
@@ -37,6 +38,45 @@ def test_out_of_the_window() -> None:
     assert (kind, sender, answer) == ("data", "target", "nack")
     assert (nack["NETH"]["nack_reason"], nack["NETH"]["nack_psn"]) == (0x0B, data["BTH"]["psn"])
     assert nack["NETH"]["entropy"] == data.ev
+
+
+def test_row_07_a_sack_echoes_the_time_of_the_copy_that_triggered_it() -> None:
+    found = [packet for _, _, packet in packets("sack-reflects-the-time-stamp")]
+    first, _, again, _ = found
+    assert first["BTH"]["psn"] == again["BTH"]["psn"]
+    assert (first["BTH"]["rtx"], again["BTH"]["rtx"]) == (0, 1)
+    for data, sack in zip(found[::2], found[1::2], strict=True):
+        assert sack["CC_STATE"]["tx_timestamp"] == data["TSETH"]["tx_timestamp"]
+
+
+def test_rows_08_and_17_a_probe_asks_about_the_tail_and_for_an_ack() -> None:
+    for name in ("silence-brings-a-probe", "a-missing-ack-is-asked-for"):
+        asked = [one for one in packets(name) if one[1] == "probe"]
+        assert {(sender, probe["BTH"]["psn"]) for sender, _, probe in asked} == {("target", 0)}
+        assert {probe["outer IPv6"]["dscp"] for _, _, probe in asked} == {layout.DSCP_NO_TRIM}
+
+
+def test_row_23_always_skip_leaves_the_path() -> None:
+    found = packets("always-skip-leaves-the-path")
+    at, sack = next((i, packet) for i, (_, kind, packet) in enumerate(found) if kind == "sack")
+    left = sack["SETH"]["entropy"]
+    assert sack["SETH"]["m"] == 2
+    assert left in [packet.ev for _, _, packet in found[:at]]
+    assert left not in [packet.ev for _, _, packet in found[at + 1 :]]
+
+
+def test_whatever_readers_read_differently_has_a_vector_and_a_test() -> None:
+    page = (ROOT / "conformance/README.md").read_text(encoding="utf-8")
+    choices = "".join(
+        (ROOT / f"docs/{name}.md").read_text(encoding="utf-8") for name in ("wire", "protocol")
+    )
+    rows = re.findall(r"^\| \[(\d+)\]\(\S+\) \| [^|]+ \| ([^|]+) \|$", page, re.MULTILINE)
+    for row, names in rows:
+        shown = re.findall("`([^`]+)`", names)
+        assert shown, row
+        assert set(shown) <= {*VECTORS, *SEQUENCES}, row
+        assert re.search(rf"^\| {row} \|.*`test_\w+`", choices, re.MULTILINE), row
+    assert {int(row) for row, _ in rows} == {4, 7, 8, 15, 16, 17, 23, *range(30, 36), 37}
 
 
 def test_trim_nack_retransmission() -> None:
