@@ -6,7 +6,7 @@ Both are made from `openmrc.wire.layout`, by `generate.py`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from openmrc.engine import packet
@@ -22,6 +22,31 @@ CODES = [
     if name.isupper() and isinstance(value, int) and value == number
 ]
 
+# What fields may say: the code of what is wrong otherwise, and the values.
+ALLOWED: dict[str, tuple[str, Iterable[int]]] = {
+    "Ethernet.ethertype": ("ETHERTYPE", layout.ETHERTYPES),
+    "IPv6.version": ("IP_VERSION", [6]),
+    "IPv6.next_header": ("NEXT_HEADER", layout.PROTOCOLS),
+    "SRH.next_header": ("NEXT_HEADER", [layout.PROTOCOL_IPV6]),
+    "SRH.hdr_ext_len": ("ROUTING", [layout.SRH.size_bytes // 8 - 1]),
+    "SRH.routing_type": ("ROUTING", [layout.ROUTING_SEGMENT]),
+    "SRH.segments_left": ("ROUTING", [0, 1]),
+    "SRH.last_entry": ("ROUTING", [0]),
+    "IPv4.version": ("IP_VERSION", [4]),
+    "IPv4.ihl": ("IP_HEADER_LENGTH", [layout.IPV4.size_bytes // 4]),
+    "IPv4.ip_flags": ("FRAGMENT", [0, 2, 4, 6]),  # the low bit: more fragments
+    "IPv4.fragment_offset": ("FRAGMENT", [0]),
+    "IPv4.protocol": ("NEXT_HEADER", [layout.PROTOCOL_UDP]),
+    "UDP.dst_port": ("UDP_PORT", [layout.UDP_PORT, layout.UDP_PORT_ALTERNATIVE]),
+    "BTH.opcode": ("OPCODE", layout.OPCODES),
+    "BTH.tver": ("TRANSPORT_VERSION", [0]),
+}
+LENGTHS = {
+    "IPv6.payload_length": ("IP_LENGTH", "MRC_COUNTS_BEHIND"),
+    "IPv4.total_length": ("IP_LENGTH", "MRC_COUNTS_ALL"),
+    "UDP.length": ("UDP_LENGTH", "MRC_COUNTS_ALL"),
+}
+
 
 def c_header() -> str:
     """Return `mrc.h`: places and names of all fields, what follows which opcode, codes."""
@@ -29,6 +54,7 @@ def c_header() -> str:
         _INTRODUCTION,
         "\n".join(_constants()),
         *("\n".join(_header(header)) for header in layout.HEADERS),
+        "\n".join(_ones()),
         "\n".join(_extensions()),
         "#endif",
     ]
@@ -40,14 +66,26 @@ _INTRODUCTION = """\
 
    A field is the number of its first bit in the header, the first on the wire being 0, and its
    width: mrc_get(bytes, MRC_BTH_OPCODE) is the opcode, and
-   mrc_put writes it. Fields wider than 64 bits are addresses. */
+   mrc_put writes it. Fields wider than 64 bits are addresses. The tables of fields have all that
+   a decoder looks at in their order on the wire: what a field may say, and the code of `MRC_CODES`
+   with which a frame that says otherwise is refused. */
 #ifndef MRC_H
 #define MRC_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-struct mrc_field { const char *name; uint16_t bit, bits; uint8_t is_signed; };
+#define MRC_END 0xFFFF /* of a list of values */
+enum mrc_counts { MRC_COUNTS_NOTHING, MRC_COUNTS_ALL, MRC_COUNTS_BEHIND };
+
+struct mrc_field {
+	const char *name;
+	uint16_t bit, bits;
+	uint8_t is_signed;
+	uint8_t refused;         /* the code, if it says what it may not; 0: it may say anything */
+	const uint16_t *allowed; /* values up to MRC_END, or NULL */
+	enum mrc_counts counts;  /* bytes up to the packet's end: with its header, or behind that */
+};
 struct mrc_header { const char *name; size_t bytes; const struct mrc_field *fields; };
 
 static inline uint64_t mrc_get(const uint8_t *header, unsigned bit, unsigned bits)
@@ -62,6 +100,22 @@ static inline void mrc_put(uint8_t *header, unsigned bit, unsigned bits, uint64_
 {
 	for (unsigned i = bit + bits; i-- > bit; value >>= 1)
 		header[i / 8] = (header[i / 8] & ~(1 << (7 - i % 8))) | (value & 1) << (7 - i % 8);
+}"""
+
+_ICRC = """
+/* The iCRC of a packet of `n` bytes from its inner IP header on, without the iCRC itself */
+static inline uint32_t mrc_icrc(const uint8_t *packet, size_t n)
+{
+	int v6 = packet[0] >> 4 == 6;
+	const uint8_t *ones = v6 ? MRC_ICRC_ONES_IPV6 : MRC_ICRC_ONES_IPV4;
+	size_t masked = v6 ? sizeof MRC_ICRC_ONES_IPV6 : sizeof MRC_ICRC_ONES_IPV4;
+	uint32_t sum = 0xFFFFFFFF;
+	for (size_t i = 0; i < 8 + n; i++) { /* eight bytes of ones stand before it */
+		sum ^= i < 8 ? 0xFF : packet[i - 8] | (i - 8 < masked ? ones[i - 8] : 0);
+		for (int bit = 0; bit < 8; bit++)
+			sum = sum >> 1 ^ (sum & 1 ? 0xEDB88320 : 0);
+	}
+	return ~sum;
 }"""
 
 
@@ -103,16 +157,47 @@ def _header(header: Header) -> Iterator[str]:
     for field in header.fields:
         if field.name != layout.RESERVED:
             yield _define(f"{name}_{field.name.upper()}", f"{at}, {field.bits}")
-            signed = int(field.signed)
-            rows.append(f'\t{{"{field.name}", {at}, {field.bits}, {signed}}},')
+            signed, check = int(field.signed), _check(header, field)
+            rows.append(f'\t{{"{field.name}", {at}, {field.bits}, {signed}, {check}}},')
         at += field.bits
     yield f"static const struct mrc_field MRC_{name}_FIELDS[] = {{"
     yield from rows
-    yield "\t{NULL, 0, 0, 0},\n};"
+    yield "\t{NULL, 0, 0, 0, 0, NULL, 0},\n};"
     yield (
         f"static const struct mrc_header MRC_{name} ="
         f' {{"{header.name}", {header.size_bytes}, MRC_{name}_FIELDS}};'
     )
+
+
+def _check(header: Header, field: Field) -> str:
+    """What a decoder asks of a field: the last three members of its `mrc_field`."""
+    if length := LENGTHS.get(f"{header.name}.{field.name}"):
+        return f"MRC_E_{length[0]}, NULL, {length[1]}"
+    code, values = ALLOWED.get(f"{header.name}.{field.name}", ("", ()))
+    if field.name == "ftype":
+        code, values = "FTYPE", field.names
+    if not code:
+        return "0, NULL, 0"
+    listed = ", ".join(map(str, values))
+    return f"MRC_E_{code}, (const uint16_t[]){{{listed}, MRC_END}}, 0"
+
+
+def _ones() -> Iterator[str]:
+    yield "/* Bits that the iCRC takes as ones, from the IP header it begins with to the BTH */"
+    for ip, names in (
+        (layout.IPV6, ("dscp", "ecn", "flow_label", "hop_limit")),
+        (layout.IPV4, ("dscp", "ecn", "ttl", "header_checksum")),
+    ):
+        size = ip.size_bytes + layout.UDP.size_bytes + layout.BTH.size_bytes
+        bits, start = 0, 0
+        for header, masked in ((ip, names), (layout.UDP, ["checksum"]), (layout.BTH, ["reserved"])):
+            for name in masked:
+                width, first = header.field(name).bits, 8 * start + header.bit(name)
+                bits |= (1 << width) - 1 << 8 * size - first - width
+            start += header.size_bytes
+        listed = ", ".join(f"0x{byte:02X}" for byte in bits.to_bytes(size, "big"))
+        yield f"static const uint8_t MRC_ICRC_ONES_{ip.name.upper()}[{size}] = {{\n\t{listed},\n}};"
+    yield _ICRC
 
 
 def _extensions() -> Iterator[str]:

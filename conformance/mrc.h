@@ -2,14 +2,26 @@
 
    A field is the number of its first bit in the header, the first on the wire being 0, and its
    width: mrc_get(bytes, MRC_BTH_OPCODE) is the opcode, and
-   mrc_put writes it. Fields wider than 64 bits are addresses. */
+   mrc_put writes it. Fields wider than 64 bits are addresses. The tables of fields have all that
+   a decoder looks at in their order on the wire: what a field may say, and the code of `MRC_CODES`
+   with which a frame that says otherwise is refused. */
 #ifndef MRC_H
 #define MRC_H
 
 #include <stddef.h>
 #include <stdint.h>
 
-struct mrc_field { const char *name; uint16_t bit, bits; uint8_t is_signed; };
+#define MRC_END 0xFFFF /* of a list of values */
+enum mrc_counts { MRC_COUNTS_NOTHING, MRC_COUNTS_ALL, MRC_COUNTS_BEHIND };
+
+struct mrc_field {
+	const char *name;
+	uint16_t bit, bits;
+	uint8_t is_signed;
+	uint8_t refused;         /* the code, if it says what it may not; 0: it may say anything */
+	const uint16_t *allowed; /* values up to MRC_END, or NULL */
+	enum mrc_counts counts;  /* bytes up to the packet's end: with its header, or behind that */
+};
 struct mrc_header { const char *name; size_t bytes; const struct mrc_field *fields; };
 
 static inline uint64_t mrc_get(const uint8_t *header, unsigned bit, unsigned bits)
@@ -87,10 +99,10 @@ enum mrc_code { MRC_OK, MRC_E_TOO_SHORT, MRC_E_ETHERTYPE, MRC_E_IP_VERSION, MRC_
 #define MRC_ETHERNET_SRC_MAC 48, 48
 #define MRC_ETHERNET_ETHERTYPE 96, 16
 static const struct mrc_field MRC_ETHERNET_FIELDS[] = {
-	{"dst_mac", 0, 48, 0},
-	{"src_mac", 48, 48, 0},
-	{"ethertype", 96, 16, 0},
-	{NULL, 0, 0, 0},
+	{"dst_mac", 0, 48, 0, 0, NULL, 0},
+	{"src_mac", 48, 48, 0, 0, NULL, 0},
+	{"ethertype", 96, 16, 0, MRC_E_ETHERTYPE, (const uint16_t[]){34525, 2048, MRC_END}, 0},
+	{NULL, 0, 0, 0, 0, NULL, 0},
 };
 static const struct mrc_header MRC_ETHERNET = {"Ethernet", 14, MRC_ETHERNET_FIELDS};
 
@@ -105,16 +117,16 @@ static const struct mrc_header MRC_ETHERNET = {"Ethernet", 14, MRC_ETHERNET_FIEL
 #define MRC_IPV6_SRC 64, 128
 #define MRC_IPV6_DST 192, 128
 static const struct mrc_field MRC_IPV6_FIELDS[] = {
-	{"version", 0, 4, 0},
-	{"dscp", 4, 6, 0},
-	{"ecn", 10, 2, 0},
-	{"flow_label", 12, 20, 0},
-	{"payload_length", 32, 16, 0},
-	{"next_header", 48, 8, 0},
-	{"hop_limit", 56, 8, 0},
-	{"src", 64, 128, 0},
-	{"dst", 192, 128, 0},
-	{NULL, 0, 0, 0},
+	{"version", 0, 4, 0, MRC_E_IP_VERSION, (const uint16_t[]){6, MRC_END}, 0},
+	{"dscp", 4, 6, 0, 0, NULL, 0},
+	{"ecn", 10, 2, 0, 0, NULL, 0},
+	{"flow_label", 12, 20, 0, 0, NULL, 0},
+	{"payload_length", 32, 16, 0, MRC_E_IP_LENGTH, NULL, MRC_COUNTS_BEHIND},
+	{"next_header", 48, 8, 0, MRC_E_NEXT_HEADER, (const uint16_t[]){17, 41, 43, MRC_END}, 0},
+	{"hop_limit", 56, 8, 0, 0, NULL, 0},
+	{"src", 64, 128, 0, 0, NULL, 0},
+	{"dst", 192, 128, 0, 0, NULL, 0},
+	{NULL, 0, 0, 0, 0, NULL, 0},
 };
 static const struct mrc_header MRC_IPV6 = {"IPv6", 40, MRC_IPV6_FIELDS};
 
@@ -133,20 +145,20 @@ static const struct mrc_header MRC_IPV6 = {"IPv6", 40, MRC_IPV6_FIELDS};
 #define MRC_IPV4_SRC 96, 32
 #define MRC_IPV4_DST 128, 32
 static const struct mrc_field MRC_IPV4_FIELDS[] = {
-	{"version", 0, 4, 0},
-	{"ihl", 4, 4, 0},
-	{"dscp", 8, 6, 0},
-	{"ecn", 14, 2, 0},
-	{"total_length", 16, 16, 0},
-	{"identification", 32, 16, 0},
-	{"ip_flags", 48, 3, 0},
-	{"fragment_offset", 51, 13, 0},
-	{"ttl", 64, 8, 0},
-	{"protocol", 72, 8, 0},
-	{"header_checksum", 80, 16, 0},
-	{"src", 96, 32, 0},
-	{"dst", 128, 32, 0},
-	{NULL, 0, 0, 0},
+	{"version", 0, 4, 0, MRC_E_IP_VERSION, (const uint16_t[]){4, MRC_END}, 0},
+	{"ihl", 4, 4, 0, MRC_E_IP_HEADER_LENGTH, (const uint16_t[]){5, MRC_END}, 0},
+	{"dscp", 8, 6, 0, 0, NULL, 0},
+	{"ecn", 14, 2, 0, 0, NULL, 0},
+	{"total_length", 16, 16, 0, MRC_E_IP_LENGTH, NULL, MRC_COUNTS_ALL},
+	{"identification", 32, 16, 0, 0, NULL, 0},
+	{"ip_flags", 48, 3, 0, MRC_E_FRAGMENT, (const uint16_t[]){0, 2, 4, 6, MRC_END}, 0},
+	{"fragment_offset", 51, 13, 0, MRC_E_FRAGMENT, (const uint16_t[]){0, MRC_END}, 0},
+	{"ttl", 64, 8, 0, 0, NULL, 0},
+	{"protocol", 72, 8, 0, MRC_E_NEXT_HEADER, (const uint16_t[]){17, MRC_END}, 0},
+	{"header_checksum", 80, 16, 0, 0, NULL, 0},
+	{"src", 96, 32, 0, 0, NULL, 0},
+	{"dst", 128, 32, 0, 0, NULL, 0},
+	{NULL, 0, 0, 0, 0, NULL, 0},
 };
 static const struct mrc_header MRC_IPV4 = {"IPv4", 20, MRC_IPV4_FIELDS};
 
@@ -160,15 +172,15 @@ static const struct mrc_header MRC_IPV4 = {"IPv4", 20, MRC_IPV4_FIELDS};
 #define MRC_SRH_TAG 48, 16
 #define MRC_SRH_SEGMENT 64, 128
 static const struct mrc_field MRC_SRH_FIELDS[] = {
-	{"next_header", 0, 8, 0},
-	{"hdr_ext_len", 8, 8, 0},
-	{"routing_type", 16, 8, 0},
-	{"segments_left", 24, 8, 0},
-	{"last_entry", 32, 8, 0},
-	{"srh_flags", 40, 8, 0},
-	{"tag", 48, 16, 0},
-	{"segment", 64, 128, 0},
-	{NULL, 0, 0, 0},
+	{"next_header", 0, 8, 0, MRC_E_NEXT_HEADER, (const uint16_t[]){41, MRC_END}, 0},
+	{"hdr_ext_len", 8, 8, 0, MRC_E_ROUTING, (const uint16_t[]){2, MRC_END}, 0},
+	{"routing_type", 16, 8, 0, MRC_E_ROUTING, (const uint16_t[]){4, MRC_END}, 0},
+	{"segments_left", 24, 8, 0, MRC_E_ROUTING, (const uint16_t[]){0, 1, MRC_END}, 0},
+	{"last_entry", 32, 8, 0, MRC_E_ROUTING, (const uint16_t[]){0, MRC_END}, 0},
+	{"srh_flags", 40, 8, 0, 0, NULL, 0},
+	{"tag", 48, 16, 0, 0, NULL, 0},
+	{"segment", 64, 128, 0, 0, NULL, 0},
+	{NULL, 0, 0, 0, 0, NULL, 0},
 };
 static const struct mrc_header MRC_SRH = {"SRH", 24, MRC_SRH_FIELDS};
 
@@ -178,11 +190,11 @@ static const struct mrc_header MRC_SRH = {"SRH", 24, MRC_SRH_FIELDS};
 #define MRC_UDP_LENGTH 32, 16
 #define MRC_UDP_CHECKSUM 48, 16
 static const struct mrc_field MRC_UDP_FIELDS[] = {
-	{"src_port", 0, 16, 0},
-	{"dst_port", 16, 16, 0},
-	{"length", 32, 16, 0},
-	{"checksum", 48, 16, 0},
-	{NULL, 0, 0, 0},
+	{"src_port", 0, 16, 0, 0, NULL, 0},
+	{"dst_port", 16, 16, 0, MRC_E_UDP_PORT, (const uint16_t[]){4791, 4971, MRC_END}, 0},
+	{"length", 32, 16, 0, MRC_E_UDP_LENGTH, NULL, MRC_COUNTS_ALL},
+	{"checksum", 48, 16, 0, 0, NULL, 0},
+	{NULL, 0, 0, 0, 0, NULL, 0},
 };
 static const struct mrc_header MRC_UDP = {"UDP", 8, MRC_UDP_FIELDS};
 
@@ -200,19 +212,19 @@ static const struct mrc_header MRC_UDP = {"UDP", 8, MRC_UDP_FIELDS};
 #define MRC_BTH_TS 67, 1
 #define MRC_BTH_PSN 72, 24
 static const struct mrc_field MRC_BTH_FIELDS[] = {
-	{"opcode", 0, 8, 0},
-	{"se", 8, 1, 0},
-	{"m", 9, 1, 0},
-	{"pad", 10, 2, 0},
-	{"tver", 12, 4, 0},
-	{"pkey", 16, 16, 0},
-	{"dest_qpn", 40, 24, 0},
-	{"a", 64, 1, 0},
-	{"r", 65, 1, 0},
-	{"rtx", 66, 1, 0},
-	{"ts", 67, 1, 0},
-	{"psn", 72, 24, 0},
-	{NULL, 0, 0, 0},
+	{"opcode", 0, 8, 0, MRC_E_OPCODE, (const uint16_t[]){198, 199, 200, 201, 202, 203, 209, 216, 217, 220, 221, 222, MRC_END}, 0},
+	{"se", 8, 1, 0, 0, NULL, 0},
+	{"m", 9, 1, 0, 0, NULL, 0},
+	{"pad", 10, 2, 0, 0, NULL, 0},
+	{"tver", 12, 4, 0, MRC_E_TRANSPORT_VERSION, (const uint16_t[]){0, MRC_END}, 0},
+	{"pkey", 16, 16, 0, 0, NULL, 0},
+	{"dest_qpn", 40, 24, 0, 0, NULL, 0},
+	{"a", 64, 1, 0, 0, NULL, 0},
+	{"r", 65, 1, 0, 0, NULL, 0},
+	{"rtx", 66, 1, 0, 0, NULL, 0},
+	{"ts", 67, 1, 0, 0, NULL, 0},
+	{"psn", 72, 24, 0, 0, NULL, 0},
+	{NULL, 0, 0, 0, 0, NULL, 0},
 };
 static const struct mrc_header MRC_BTH = {"BTH", 12, MRC_BTH_FIELDS};
 
@@ -220,9 +232,9 @@ static const struct mrc_header MRC_BTH = {"BTH", 12, MRC_BTH_FIELDS};
 #define MRC_METH_RQMSN 0, 16
 #define MRC_METH_MSN 16, 16
 static const struct mrc_field MRC_METH_FIELDS[] = {
-	{"rqmsn", 0, 16, 0},
-	{"msn", 16, 16, 0},
-	{NULL, 0, 0, 0},
+	{"rqmsn", 0, 16, 0, 0, NULL, 0},
+	{"msn", 16, 16, 0, 0, NULL, 0},
+	{NULL, 0, 0, 0, 0, NULL, 0},
 };
 static const struct mrc_header MRC_METH = {"METH", 4, MRC_METH_FIELDS};
 
@@ -231,10 +243,10 @@ static const struct mrc_header MRC_METH = {"METH", 4, MRC_METH_FIELDS};
 #define MRC_TSETH_TSR 16, 1
 #define MRC_TSETH_FTYPE 28, 4
 static const struct mrc_field MRC_TSETH_FIELDS[] = {
-	{"tx_timestamp", 0, 16, 0},
-	{"tsr", 16, 1, 0},
-	{"ftype", 28, 4, 0},
-	{NULL, 0, 0, 0},
+	{"tx_timestamp", 0, 16, 0, 0, NULL, 0},
+	{"tsr", 16, 1, 0, 0, NULL, 0},
+	{"ftype", 28, 4, 0, MRC_E_FTYPE, (const uint16_t[]){1, MRC_END}, 0},
+	{NULL, 0, 0, 0, 0, NULL, 0},
 };
 static const struct mrc_header MRC_TSETH = {"TSETH", 4, MRC_TSETH_FIELDS};
 
@@ -243,18 +255,18 @@ static const struct mrc_header MRC_TSETH = {"TSETH", 4, MRC_TSETH_FIELDS};
 #define MRC_RETH_RKEY 64, 32
 #define MRC_RETH_DMA_LENGTH 96, 32
 static const struct mrc_field MRC_RETH_FIELDS[] = {
-	{"va", 0, 64, 0},
-	{"rkey", 64, 32, 0},
-	{"dma_length", 96, 32, 0},
-	{NULL, 0, 0, 0},
+	{"va", 0, 64, 0, 0, NULL, 0},
+	{"rkey", 64, 32, 0, 0, NULL, 0},
+	{"dma_length", 96, 32, 0, 0, NULL, 0},
+	{NULL, 0, 0, 0, 0, NULL, 0},
 };
 static const struct mrc_header MRC_RETH = {"RETH", 16, MRC_RETH_FIELDS};
 
 /* Immediate data; IBTA 9.3.6 */
 #define MRC_IMMDT_IMM 0, 32
 static const struct mrc_field MRC_IMMDT_FIELDS[] = {
-	{"imm", 0, 32, 0},
-	{NULL, 0, 0, 0},
+	{"imm", 0, 32, 0, 0, NULL, 0},
+	{NULL, 0, 0, 0, 0, NULL, 0},
 };
 static const struct mrc_header MRC_IMMDT = {"ImmDt", 4, MRC_IMMDT_FIELDS};
 
@@ -262,9 +274,9 @@ static const struct mrc_header MRC_IMMDT = {"ImmDt", 4, MRC_IMMDT_FIELDS};
 #define MRC_AETH_SYNDROME 0, 8
 #define MRC_AETH_MSN 8, 24
 static const struct mrc_field MRC_AETH_FIELDS[] = {
-	{"syndrome", 0, 8, 0},
-	{"msn", 8, 24, 0},
-	{NULL, 0, 0, 0},
+	{"syndrome", 0, 8, 0, 0, NULL, 0},
+	{"msn", 8, 24, 0, 0, NULL, 0},
+	{NULL, 0, 0, 0, 0, NULL, 0},
 };
 static const struct mrc_header MRC_AETH = {"AETH", 4, MRC_AETH_FIELDS};
 
@@ -284,21 +296,21 @@ static const struct mrc_header MRC_AETH = {"AETH", 4, MRC_AETH_FIELDS};
 #define MRC_SETH_SACK_OFFSET 144, 16
 #define MRC_SETH_SACK_BITMAP 160, 64
 static const struct mrc_field MRC_SETH_FIELDS[] = {
-	{"type", 0, 4, 0},
-	{"nxt", 4, 5, 0},
-	{"m", 9, 2, 0},
-	{"pr", 14, 1, 0},
-	{"ack_psn_offset", 16, 16, 1},
-	{"entropy", 32, 32, 0},
-	{"spdcid", 64, 16, 0},
-	{"dpdcid", 80, 16, 0},
-	{"cack_psn", 104, 24, 0},
-	{"cc_type", 128, 4, 0},
-	{"cc_flags", 132, 4, 0},
-	{"mpr", 136, 8, 0},
-	{"sack_offset", 144, 16, 1},
-	{"sack_bitmap", 160, 64, 0},
-	{NULL, 0, 0, 0},
+	{"type", 0, 4, 0, 0, NULL, 0},
+	{"nxt", 4, 5, 0, 0, NULL, 0},
+	{"m", 9, 2, 0, 0, NULL, 0},
+	{"pr", 14, 1, 0, 0, NULL, 0},
+	{"ack_psn_offset", 16, 16, 1, 0, NULL, 0},
+	{"entropy", 32, 32, 0, 0, NULL, 0},
+	{"spdcid", 64, 16, 0, 0, NULL, 0},
+	{"dpdcid", 80, 16, 0, 0, NULL, 0},
+	{"cack_psn", 104, 24, 0, 0, NULL, 0},
+	{"cc_type", 128, 4, 0, 0, NULL, 0},
+	{"cc_flags", 132, 4, 0, 0, NULL, 0},
+	{"mpr", 136, 8, 0, 0, NULL, 0},
+	{"sack_offset", 144, 16, 1, 0, NULL, 0},
+	{"sack_bitmap", 160, 64, 0, 0, NULL, 0},
+	{NULL, 0, 0, 0, 0, NULL, 0},
 };
 static const struct mrc_header MRC_SETH = {"SETH", 28, MRC_SETH_FIELDS};
 
@@ -309,12 +321,12 @@ static const struct mrc_header MRC_SETH = {"SETH", 28, MRC_SETH_FIELDS};
 #define MRC_CC_STATE_RCV_CWND_PEN 33, 7
 #define MRC_CC_STATE_RCVD_BYTES 40, 24
 static const struct mrc_field MRC_CC_STATE_FIELDS[] = {
-	{"tx_timestamp", 0, 16, 0},
-	{"ooo_count", 17, 15, 0},
-	{"restore_cwnd", 32, 1, 0},
-	{"rcv_cwnd_pen", 33, 7, 0},
-	{"rcvd_bytes", 40, 24, 0},
-	{NULL, 0, 0, 0},
+	{"tx_timestamp", 0, 16, 0, 0, NULL, 0},
+	{"ooo_count", 17, 15, 0, 0, NULL, 0},
+	{"restore_cwnd", 32, 1, 0, 0, NULL, 0},
+	{"rcv_cwnd_pen", 33, 7, 0, 0, NULL, 0},
+	{"rcvd_bytes", 40, 24, 0, 0, NULL, 0},
+	{NULL, 0, 0, 0, 0, NULL, 0},
 };
 static const struct mrc_header MRC_CC_STATE = {"CC_STATE", 8, MRC_CC_STATE_FIELDS};
 
@@ -331,18 +343,18 @@ static const struct mrc_header MRC_CC_STATE = {"CC_STATE", 8, MRC_CC_STATE_FIELD
 #define MRC_NETH_CC_FLAGS 132, 4
 #define MRC_NETH_TX_TIMESTAMP 144, 16
 static const struct mrc_field MRC_NETH_FIELDS[] = {
-	{"type", 0, 4, 0},
-	{"nxt", 4, 5, 0},
-	{"nack_reason", 16, 8, 0},
-	{"vendor", 24, 8, 0},
-	{"entropy", 32, 32, 0},
-	{"spdcid", 64, 16, 0},
-	{"dpdcid", 80, 16, 0},
-	{"nack_psn", 104, 24, 0},
-	{"cc_type", 128, 4, 0},
-	{"cc_flags", 132, 4, 0},
-	{"tx_timestamp", 144, 16, 0},
-	{NULL, 0, 0, 0},
+	{"type", 0, 4, 0, 0, NULL, 0},
+	{"nxt", 4, 5, 0, 0, NULL, 0},
+	{"nack_reason", 16, 8, 0, 0, NULL, 0},
+	{"vendor", 24, 8, 0, 0, NULL, 0},
+	{"entropy", 32, 32, 0, 0, NULL, 0},
+	{"spdcid", 64, 16, 0, 0, NULL, 0},
+	{"dpdcid", 80, 16, 0, 0, NULL, 0},
+	{"nack_psn", 104, 24, 0, 0, NULL, 0},
+	{"cc_type", 128, 4, 0, 0, NULL, 0},
+	{"cc_flags", 132, 4, 0, 0, NULL, 0},
+	{"tx_timestamp", 144, 16, 0, 0, NULL, 0},
+	{NULL, 0, 0, 0, 0, NULL, 0},
 };
 static const struct mrc_header MRC_NETH = {"NETH", 20, MRC_NETH_FIELDS};
 
@@ -355,14 +367,14 @@ static const struct mrc_header MRC_NETH = {"NETH", 20, MRC_NETH_FIELDS};
 #define MRC_PETH_TSR 112, 1
 #define MRC_PETH_FTYPE 124, 4
 static const struct mrc_field MRC_PETH_FIELDS[] = {
-	{"vendor", 24, 8, 0},
-	{"probe_id", 32, 16, 0},
-	{"spdcid", 64, 16, 0},
-	{"dpdcid", 80, 16, 0},
-	{"tx_timestamp", 96, 16, 0},
-	{"tsr", 112, 1, 0},
-	{"ftype", 124, 4, 0},
-	{NULL, 0, 0, 0},
+	{"vendor", 24, 8, 0, 0, NULL, 0},
+	{"probe_id", 32, 16, 0, 0, NULL, 0},
+	{"spdcid", 64, 16, 0, 0, NULL, 0},
+	{"dpdcid", 80, 16, 0, 0, NULL, 0},
+	{"tx_timestamp", 96, 16, 0, 0, NULL, 0},
+	{"tsr", 112, 1, 0, 0, NULL, 0},
+	{"ftype", 124, 4, 0, MRC_E_FTYPE, (const uint16_t[]){0, 1, MRC_END}, 0},
+	{NULL, 0, 0, 0, 0, NULL, 0},
 };
 static const struct mrc_header MRC_PETH = {"PETH", 16, MRC_PETH_FIELDS};
 
@@ -376,15 +388,15 @@ static const struct mrc_header MRC_PETH = {"PETH", 16, MRC_PETH_FIELDS};
 #define MRC_ERTH_TSR 112, 1
 #define MRC_ERTH_FTYPE 124, 4
 static const struct mrc_field MRC_ERTH_FIELDS[] = {
-	{"type", 0, 4, 0},
-	{"nxt", 4, 5, 0},
-	{"op", 14, 2, 0},
-	{"vendor", 24, 8, 0},
-	{"port_status_mask", 32, 32, 0},
-	{"tx_timestamp", 96, 16, 0},
-	{"tsr", 112, 1, 0},
-	{"ftype", 124, 4, 0},
-	{NULL, 0, 0, 0},
+	{"type", 0, 4, 0, 0, NULL, 0},
+	{"nxt", 4, 5, 0, 0, NULL, 0},
+	{"op", 14, 2, 0, 0, NULL, 0},
+	{"vendor", 24, 8, 0, 0, NULL, 0},
+	{"port_status_mask", 32, 32, 0, 0, NULL, 0},
+	{"tx_timestamp", 96, 16, 0, 0, NULL, 0},
+	{"tsr", 112, 1, 0, 0, NULL, 0},
+	{"ftype", 124, 4, 0, MRC_E_FTYPE, (const uint16_t[]){0, 1, MRC_END}, 0},
+	{NULL, 0, 0, 0, 0, NULL, 0},
 };
 static const struct mrc_header MRC_ERTH = {"ERTH", 16, MRC_ERTH_FIELDS};
 
@@ -394,21 +406,44 @@ static const struct mrc_header MRC_ERTH = {"ERTH", 16, MRC_ERTH_FIELDS};
 #define MRC_EETH_OP 12, 2
 #define MRC_EETH_TX_TIMESTAMP 224, 16
 static const struct mrc_field MRC_EETH_FIELDS[] = {
-	{"type", 0, 4, 0},
-	{"op_alternative", 10, 2, 0},
-	{"op", 12, 2, 0},
-	{"tx_timestamp", 224, 16, 0},
-	{NULL, 0, 0, 0},
+	{"type", 0, 4, 0, 0, NULL, 0},
+	{"op_alternative", 10, 2, 0, 0, NULL, 0},
+	{"op", 12, 2, 0, 0, NULL, 0},
+	{"tx_timestamp", 224, 16, 0, 0, NULL, 0},
+	{NULL, 0, 0, 0, 0, NULL, 0},
 };
 static const struct mrc_header MRC_EETH = {"EETH", 36, MRC_EETH_FIELDS};
 
 /* Invariant CRC; IBTA A17.3 */
 #define MRC_ICRC_ICRC 0, 32
 static const struct mrc_field MRC_ICRC_FIELDS[] = {
-	{"icrc", 0, 32, 0},
-	{NULL, 0, 0, 0},
+	{"icrc", 0, 32, 0, 0, NULL, 0},
+	{NULL, 0, 0, 0, 0, NULL, 0},
 };
 static const struct mrc_header MRC_ICRC = {"iCRC", 4, MRC_ICRC_FIELDS};
+
+/* Bits that the iCRC takes as ones, from the IP header it begins with to the BTH */
+static const uint8_t MRC_ICRC_ONES_IPV6[60] = {
+	0x0F, 0xFF, 0xFF, 0xFF, 0x00, 0x00, 0x00, 0xFF, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xFF, 0xFF, 0x00, 0x00, 0x00, 0x00, 0xFF, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+};
+static const uint8_t MRC_ICRC_ONES_IPV4[40] = {
+	0x00, 0xFF, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xFF, 0x00, 0xFF, 0xFF, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xFF, 0xFF, 0x00, 0x00, 0x00, 0x00, 0xFF, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+};
+
+/* The iCRC of a packet of `n` bytes from its inner IP header on, without the iCRC itself */
+static inline uint32_t mrc_icrc(const uint8_t *packet, size_t n)
+{
+	int v6 = packet[0] >> 4 == 6;
+	const uint8_t *ones = v6 ? MRC_ICRC_ONES_IPV6 : MRC_ICRC_ONES_IPV4;
+	size_t masked = v6 ? sizeof MRC_ICRC_ONES_IPV6 : sizeof MRC_ICRC_ONES_IPV4;
+	uint32_t sum = 0xFFFFFFFF;
+	for (size_t i = 0; i < 8 + n; i++) { /* eight bytes of ones stand before it */
+		sum ^= i < 8 ? 0xFF : packet[i - 8] | (i - 8 < masked ? ones[i - 8] : 0);
+		for (int bit = 0; bit < 8; bit++)
+			sum = sum >> 1 ^ (sum & 1 ? 0xEDB88320 : 0);
+	}
+	return ~sum;
+}
 
 /* what follows the BTH, up to a NULL; the TSETH of data only if BTH.ts is 1 */
 static const struct mrc_header *const *mrc_extensions(unsigned opcode)
