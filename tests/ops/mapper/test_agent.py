@@ -126,3 +126,33 @@ def test_an_agent_that_stalls_skips_nothing_and_blames_nobody() -> None:
     world.run(400)
     assert world.found == []
     assert not world.collector._losses
+
+
+def drive(
+    agent: Agent, under_way: list[tuple[int, Heard]], begin: int, ms: int, late_ms: int, gone: int
+) -> list[tuple[int, int]]:
+    """Let an agent probe for so long; what plane 0 carries comes back `late_ms` later, but for
+    place `gone`, which is lost. When it told of losses, ms after `begin`, and of how many.
+    """
+    told = []
+    for now in range(begin, begin + ms, 10):
+        agent.arrive(now * MS, [one for at, one in under_way if at <= now])
+        under_way[:] = [(at, one) for at, one in under_way if at > now]
+        for send in agent.due(now * MS):
+            for one in back(agent, send.period, send.numbers, {gone}):
+                under_way.append((now + 1 + (late_ms if one.plane == 0 else 0), one))
+        report = agent.report(now * MS)
+        if report is not None and report.lost:
+            told.append((now - begin, len(report.lost)))
+    return told
+
+
+def test_a_plane_that_is_late_is_waited_for_once_that_is_known_and_no_longer_than_it_is() -> None:
+    agent, under_way = Agent(SCHEDULE, 0, 0), list[tuple[int, Heard]]()
+    assert drive(agent, under_way, 0, 400, 0, -1) == []
+    first = drive(agent, under_way, 400, 400, 40, -1)
+    assert [at for at, _ in first] == [20, 30, 40]  # nobody could know
+    assert drive(agent, under_way, 800, 400, 40, -1) == []
+    assert drive(agent, under_way, 1200, 8000, 0, -1) == []
+    assert agent.margin_ps < agent.tick_ps + MS
+    assert drive(agent, under_way, 9200, 50, 0, 0)[0] == (10, 1)

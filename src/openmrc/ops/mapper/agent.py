@@ -14,6 +14,9 @@ some time ago (`margin_ps`), for planes do not keep step with each other. Only w
 comes any more, for `silence_ps`, is everything lost. What comes after all is told as late and takes
 its loss back.
 
+Both times grow by what round trips have lately taken more than a tick: where hosts or switches
+wait for a processor, or queues for a link, an agent says less and says it later, and nothing false.
+
 **One-way probes** are judged by who receives them. A receiver knows the schedule, so it knows what
 each NIC of its T0 sends it, and in which order. A probe is lost if a later one of the same NIC, on
 whatever plane, has come. Of a NIC from which nothing comes it says nothing: it may be switched off.
@@ -36,6 +39,7 @@ from openmrc.units import MS, S
 TICK_PS = 10 * MS  # an agent wakes so often at most
 TIMEOUT_PS = 5 * MS  # of a probe, at least
 SILENCE_PERIODS = 10  # without any arrival
+LATE_MEMORY_PS = 2 * S  # for what round trips have taken more than a tick, to be forgotten
 GAP_PERIODS = 4  # that a peer is ahead: then it began anew
 TELL_PS = 1 * S  # between two words, if nothing was lost
 PERIODS = 1 << 32  # a period's number has so many bits
@@ -139,8 +143,8 @@ class Agent:
         self.schedule, self.nic = schedule, nic
         self.ticks = max(1, schedule.period_ps // max(tick_ps, 1))
         self.tick_ps = schedule.period_ps // self.ticks
-        self.timeout_ps = min(TIMEOUT_PS, self.tick_ps // 2)
-        self.margin_ps = self.tick_ps
+        self._timeout_ps = min(TIMEOUT_PS, self.tick_ps // 2)
+        self._late_ps = 0.0  # more than a tick that a round trip took lately, at most
         self.silence_ps = SILENCE_PERIODS * schedule.period_ps
         self._due_ps = self._judged_ps = now_ps
         self.orders = [order(schedule, nic, turn) for turn in range(TURNS)]
@@ -176,9 +180,10 @@ class Agent:
                 self._came = True
                 sent = out.pop((one.period, one.number), None)
                 if sent is None:
-                    self._came_late(one)
-                elif sent[0] > proofs[one.plane]:
-                    proofs[one.plane] = sent[0]
+                    self._came_late(now_ps, one)
+                    continue
+                self._took(now_ps, sent[1])
+                proofs[one.plane] = max(proofs[one.plane], sent[0])
             elif one.kind == BURST and one.nic != own:
                 # Perhaps before this agent is asked to take part.
                 self._received.setdefault(one.period, set()).add(one.number)
@@ -210,6 +215,16 @@ class Agent:
         if now_ps >= self._due_ps:
             sends.append(self._scheduled(now_ps))
         return sends
+
+    @property
+    def timeout_ps(self) -> int:
+        """How old a probe is at least that counts as lost."""
+        return self._timeout_ps + round(self._late_ps)
+
+    @property
+    def margin_ps(self) -> int:
+        """How far planes may be out of step."""
+        return self.tick_ps + round(self._late_ps)
 
     @property
     def periods(self) -> int:
@@ -265,10 +280,14 @@ class Agent:
 
     # --- judging
 
-    def _came_late(self, one: Heard) -> None:
+    def _took(self, now_ps: int, sent_ps: int) -> None:
+        self._late_ps = max(self._late_ps, now_ps - sent_ps - self.tick_ps)
+
+    def _came_late(self, now_ps: int, one: Heard) -> None:
         key = (one.period, one.number)
         at_ps = self._lost.pop(key, None)
         if at_ps is not None:
+            self._took(now_ps, at_ps)
             self._report.late.append(self._loss(*key, at_ps))
 
     def _loss(self, period: int, place: int, at_ps: int) -> Loss:
@@ -276,13 +295,15 @@ class Agent:
         return Loss(self.orders[turn].numbers[place], turn, at_ps)
 
     def _judge(self, now_ps: int) -> None:
+        self._late_ps *= max(0.0, 1 - (now_ps - self._judged_ps) / LATE_MEMORY_PS)
         self._judged_ps = now_ps
         if self._came:
             self._heard_ps, self._came = now_ps, False
         silent = now_ps - self._heard_ps > self.silence_ps
         old_ps = now_ps - self.timeout_ps
         self._seen.append((now_ps, max(self._proofs)))
-        while self._seen[0][0] <= now_ps - self.margin_ps:
+        margin_ps = self.margin_ps
+        while self._seen[0][0] <= now_ps - margin_ps:
             self._settled = self._seen.popleft()[1]
         proofs, settled, n_planes = self._proofs, self._settled, len(self._proofs)
         gone = [
