@@ -484,7 +484,9 @@ class Host:
         return self.call(finish)
 
     def _follow(self, rtt_ps: int) -> None:
-        """Small packets took this long: T is that and what a full data packet takes more."""
+        """Small packets took this long: T is that and what a full data packet takes more. Who has
+        sent nothing yet begins with the window of this T, as all who come later (MRC 4.6).
+        """
         if not self.measures:
             return
         fabric, more = self.fabric, 0
@@ -497,6 +499,8 @@ class Host:
             if q.state == es.RTS:
                 q.base_rtt = t
                 q.reorder_window = max(int(q.reorder_window), t)
+                if q.nxt == 0:
+                    q.cwnd = 0.0  # not begun
                 ports.refresh_qp(self.st, q, int(self.ep.ctl[0].now))
 
     def lower_pmtu(self, pmtu: int) -> None:
