@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.capi import build, layouts, reach
+from openmrc.capi import build, hot, layouts, reach
 from openmrc.capi.calls import (
     ABSENT_CALLS,
     CODE,
@@ -122,14 +122,31 @@ class Fuzzer:
         return rng.choice(others) if others and draw < 0.99 else rng.getrandbits(63)
 
     def structure(self, struct: Struct, depth: int = 0) -> int:
-        """A structure with random fields; its address, or NULL."""
+        """A structure with random fields, of buffers as many as a request may have; its address, or
+        NULL.
+        """
         if self.rng.random() < 0.03:
             return 0
-        block = Guarded(struct.dtype.itemsize)
+        n = hot.SGES_MAX if struct is layouts.SGE else 1
+        block = Guarded(n * struct.dtype.itemsize)
         self.blocks.append(block)
-        record = block.inner.view(struct.dtype)[0:1].reshape(())
-        self.fill(struct, record, depth)
+        records = block.inner.view(struct.dtype)
+        for i in range(n):
+            self.fill(struct, records[i : i + 1].reshape(()), depth)
+        if struct is layouts.SEND_WR:
+            self.make_readable(records[0])
         return block.address
+
+    def make_readable(self, record: Any) -> None:
+        """What is inline is copied, as C does, without a look at it: it is NULL, or there."""
+        if not int(record["send_flags"]) & NUMBERS["IBV_SEND_INLINE"] or not int(record["sg_list"]):
+            return
+        room = (ctypes.c_char * (hot.SGES_MAX * layouts.SGE.dtype.itemsize)).from_address(
+            int(record["sg_list"])
+        )
+        for sge in np.frombuffer(memoryview(room), layouts.SGE.dtype):
+            sge["addr"] = self.rng.choice((0, int(MEMORY.ctypes.data), int(MEMORY.ctypes.data)))
+            sge["length"] = min(int(sge["length"]), hot.INLINE_MAX)
 
     def fill(self, struct: Struct, record: Any, depth: int) -> None:
         """Random values, of fields and of what they point to."""
@@ -161,10 +178,10 @@ class Fuzzer:
             record["ah_attr"]["grh"]["dgid"]["raw"] = list(there)
             record["dest_qp_num"] = rng.randrange(3, 1 << 24)
         elif struct is layouts.SEND_WR:
-            record["opcode"], record["num_sge"] = rng.randrange(2), 1
-            record["send_flags"] = rng.randrange(8)
+            record["opcode"], record["num_sge"] = rng.randrange(2), rng.choice((0, 1, 1, 2, 3))
+            record["send_flags"] = rng.randrange(16)
         elif struct is layouts.RECV_WR:
-            record["num_sge"] = 0
+            record["num_sge"] = rng.randrange(2)
         elif struct is layouts.SGE:
             keys = self.pools["key"]
             record["addr"] = int(MEMORY.ctypes.data) + rng.randrange(4096)
@@ -173,8 +190,8 @@ class Fuzzer:
         elif struct is layouts.MRC_QP_INIT_ATTR:
             record["protocol_version"] = rng.randrange(2)
             for name in ("max_send_sge", "max_recv_sge"):
-                record["cap"][name] = 1
-            record["cap"]["max_inline_data"] = 0
+                record["cap"][name] = rng.choice((1, 3, hot.SGES_MAX))
+            record["cap"]["max_inline_data"] = rng.choice((0, 64, hot.INLINE_MAX))
 
     def argument(self, call: Call, kind: str, name: str) -> int:
         """One argument of a call."""

@@ -2,8 +2,9 @@
 
        pair SIZE COUNT DEPTH [second]
 
-   It prints where it is, reads the same of its peer, writes COUNT messages of up to SIZE bytes, the
-   last of each DEPTH signaled, then one with immediate data; waits for the peer's, and says how many
+   It prints where it is, reads the same of its peer, writes COUNT messages of up to SIZE bytes, of
+   one to three buffers each, some behind a small one that is inline, the last of each DEPTH signaled,
+   then one with immediate data; waits for the peer's, and says how many
    bytes in its memory are not what the peer wrote. The second end stays in RTR until it has all that,
    and writes then. */
 #include <arpa/inet.h>
@@ -14,6 +15,8 @@
 
 #include "mrc.h"
 
+#define BUFFERS 3
+#define INLINE 512
 #define PATTERN(seed, i) ((uint8_t)((i) * 7 + ((i) >> 8) * 13 + (seed)))
 
 static void must(int good, const char *what)
@@ -42,6 +45,22 @@ static void take(struct mrc_cq *cq, struct ibv_wc *wc)
 	}
 }
 
+/* Writes `n` bytes, the last request of one write: of `buffers` parts, which need not lie together. */
+static void write_parts(struct mrc_qp *qp, struct ibv_send_wr *wr, uint8_t *from, size_t n, int buffers,
+			uint32_t lkey)
+{
+	struct ibv_sge list[BUFFERS];
+	struct ibv_send_wr *bad;
+	for (int k = 0; k < buffers; k++) {
+		size_t first = n / buffers * k, end = k == buffers - 1 ? n : n / buffers * (k + 1);
+		list[k] = (struct ibv_sge){ (uintptr_t)from + first, (uint32_t)(end - first), lkey };
+	}
+	wr->sg_list = list;
+	wr->num_sge = buffers;
+	must(mrc_post_send(qp, wr, &bad) == 0, "mrc_post_send");
+	memset(list, 0xee, sizeof list); /* the list is the caller's again */
+}
+
 int main(int argc, char **argv)
 {
 	if (argc < 4)
@@ -67,7 +86,8 @@ int main(int argc, char **argv)
 	struct mrc_cq *sent = mrc_create_cq(mrc, 256, 0, 0, 0), *came = mrc_create_cq(mrc, 16, 0, 0, 0);
 	must(sent && came, "mrc_create_cq");
 	struct mrc_qp_init_attr init = { .send_cq = sent, .recv_cq = came, .pd = pd };
-	init.cap = (struct ibv_qp_cap){ .max_send_wr = 128, .max_recv_wr = 4, .max_send_sge = 1, .max_recv_sge = 1 };
+	init.cap = (struct ibv_qp_cap){ .max_send_wr = 128, .max_recv_wr = 4, .max_send_sge = BUFFERS,
+		.max_recv_sge = 1, .max_inline_data = INLINE };
 	struct mrc_qp *qp = mrc_create_qp(mrc, &init);
 	must(qp != 0, "mrc_create_qp");
 	uint32_t qpn;
@@ -119,15 +139,25 @@ int main(int argc, char **argv)
 	size_t done = 0;
 	for (size_t i = 0; i <= count; i++) {
 		size_t piece = size / (count + 1), at = i * piece, n = i == count ? size - at : piece;
-		struct ibv_sge sge = { (uintptr_t)memory + at, (uint32_t)n, mr->lkey };
 		int signaled = i == count || i % depth == depth - 1;
-		struct ibv_send_wr wr = { .wr_id = i, .sg_list = &sge, .num_sge = 1,
-			.opcode = i == count ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE,
-			.send_flags = signaled ? IBV_SEND_SIGNALED : 0, .imm_data = htonl(psn) };
-		struct ibv_send_wr *bad;
+		struct ibv_send_wr wr = { .opcode = IBV_WR_RDMA_WRITE };
 		wr.wr.rdma.remote_addr = peer_address + at;
 		wr.wr.rdma.rkey = peer_rkey;
-		must(mrc_post_send(qp, &wr, &bad) == 0, "mrc_post_send");
+		if (i % 4 == 2) { /* the beginning from memory without a key, which is another's at once */
+			uint8_t copy[INLINE];
+			memcpy(copy, memory + at, INLINE);
+			wr.send_flags = IBV_SEND_INLINE;
+			write_parts(qp, &wr, copy, INLINE, 2, 0);
+			memset(copy, 0xee, INLINE);
+			wr.wr.rdma.remote_addr += INLINE;
+			at += INLINE;
+			n -= INLINE;
+		}
+		wr.wr_id = i;
+		wr.send_flags = signaled ? IBV_SEND_SIGNALED : 0;
+		wr.opcode = i == count ? IBV_WR_RDMA_WRITE_WITH_IMM : IBV_WR_RDMA_WRITE;
+		wr.imm_data = htonl(psn);
+		write_parts(qp, &wr, memory + at, n, (i + 1) % BUFFERS + 1, mr->lkey);
 		if (signaled) {
 			take(sent, &wc);
 			done++;
@@ -137,7 +167,8 @@ int main(int argc, char **argv)
 	if (!second)
 		take(came, &received);
 	must(received.wr_id == 7 && received.opcode == IBV_WC_RECV_RDMA_WITH_IMM &&
-	     received.wc_flags == IBV_WC_WITH_IMM, "what came");
+	     received.wc_flags == IBV_WC_WITH_IMM && received.byte_len == size - size / (count + 1) * count,
+	     "what came");
 	size_t wrong = 0;
 	for (size_t i = 0; i < size; i++)
 		wrong += memory[size + i] != PATTERN(ntohl(received.imm_data), i);

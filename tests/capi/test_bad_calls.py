@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from openmrc.capi.layouts import NUMBERS, Struct
 from openmrc.capi.places import Block
 
 PLANES = "127.0.10.1"
+PATIENCE_S = 20  # for the loop, on a busy machine
 WORD = ctypes.c_int64
 WRITES = NUMBERS["IBV_ACCESS_LOCAL_WRITE"] | NUMBERS["IBV_ACCESS_REMOTE_WRITE"]
 TO_INIT = NUMBERS["IBV_QP_STATE"] | NUMBERS["IBV_QP_PKEY_INDEX"] | NUMBERS["IBV_QP_PORT"]
@@ -95,6 +97,20 @@ class Open:
         for name, value in attributes.items():
             a.record[name] = value
         return self.api("mrc_modify_qp", qp, a, mask | NUMBERS["IBV_QP_STATE"], 0, 0)
+
+    def send(self, qp: int, *buffers: tuple[int, int, int], flags: int = 0) -> tuple[int, int]:
+        """A write of these buffers: address, bytes, key."""
+        wr = Block(layouts.SEND_WR)
+        listed = np.array([*buffers, (0, 0, 0)], layouts.SGE.dtype)
+        wr.record["sg_list"], wr.record["num_sge"] = listed.ctypes.data, len(buffers)
+        wr.record["opcode"] = NUMBERS["IBV_WR_RDMA_WRITE"]
+        wr.record["send_flags"] = flags | NUMBERS["IBV_SEND_SIGNALED"]
+        return self.api("mrc_post_send", qp, wr, self.bad)
+
+    def seen(self, address: int, struct: Struct) -> Any:
+        """A structure of the library."""
+        room = (ctypes.c_char * struct.dtype.itemsize).from_address(address)
+        return np.frombuffer(memoryview(room), struct.dtype)[0]
 
     def receive(self, qp: int, **fields: int) -> tuple[int, int]:
         wr = Block(layouts.RECV_WR)
@@ -214,6 +230,36 @@ def test_requests_have_limits(there: Open) -> None:
     refused(there.receive(third), errno.ENOMEM)  # eight completions may come: the queue is full
 
 
+def test_a_request_has_as_many_buffers_as_agreed_and_all_of_them_registered(there: Open) -> None:
+    """In ERROR, where a request that is right is flushed."""
+    api, attr = there.api, there.init_attr()
+    attr.record["cap"]["max_send_sge"], attr.record["cap"]["max_inline_data"] = 3, 64
+    qp = api.must("mrc_create_qp", there.mrc, attr)
+    assert int(attr.record["cap"]["max_send_sge"]) == 3
+    there.step(qp, "INIT", TO_INIT)
+    there.step(qp, "ERR")
+    key = int(there.seen(there.mr, layouts.MR)["lkey"])
+    unregistered = np.zeros(64, np.uint8).ctypes.data
+    good, elsewhere = (there.at, 32, key), (unregistered, 32, key)
+    inline = NUMBERS["IBV_SEND_INLINE"]
+    assert there.send(qp, good, good, good) == (0, 0)
+    refused(there.send(qp, good, good, good, good), errno.EINVAL)
+    refused(there.send(qp, good, elsewhere), errno.EINVAL)
+    refused(there.send(qp, (there.at, 4097, key)), errno.EINVAL)
+    assert there.send(qp, elsewhere, good, flags=inline) == (0, 0)  # no key is asked for
+    refused(there.send(qp, good, good, good, flags=inline), errno.EINVAL)  # 96 bytes
+    refused(there.send(qp, (0, 8, 0), flags=inline), errno.EINVAL)
+    assert there.send(qp, flags=inline) == (0, 0)
+    wc = Block(layouts.WC)
+    for _ in range(3):
+        until = time.monotonic() + PATIENCE_S
+        while (n := api.must("mrc_poll_cq", there.cq, 1, wc)) == 0:
+            assert time.monotonic() < until
+            os.sched_yield()
+        assert (n, int(wc.record["status"])) == (1, NUMBERS["IBV_WC_WR_FLUSH_ERR"])
+    assert api("mrc_poll_cq", there.cq, 1, wc) == (0, 0)
+
+
 def test_memory_and_sizes_that_are_not_there(there: Open) -> None:
     api = there.api
     refused(api("ibv_reg_mr", there.pd, there.at, 0, WRITES), errno.EINVAL)
@@ -222,9 +268,10 @@ def test_memory_and_sizes_that_are_not_there(there: Open) -> None:
     refused(api("ibv_reg_mr", there.mr, there.at, 4096, WRITES), errno.EINVAL)
     refused(api("mrc_create_cq", there.mrc, 0, 0, 0, 0), errno.EINVAL)
     refused(api("mrc_create_cq", there.mrc, 1 << 20, 0, 0, 0), errno.EINVAL)
-    a = there.init_attr()
-    a.record["cap"]["max_send_sge"] = 2
-    refused(api("mrc_create_qp", there.mrc, a), errno.EINVAL)
+    for name, more in (("max_send_sge", 17), ("max_recv_sge", 17), ("max_inline_data", 1025)):
+        a = there.init_attr()
+        a.record["cap"][name] = more
+        refused(api("mrc_create_qp", there.mrc, a), errno.EINVAL)
     a = there.init_attr()
     a.record["pd"] = there.at
     refused(api("mrc_create_qp", there.mrc, a), errno.EINVAL)

@@ -14,7 +14,7 @@ import select
 from collections import deque
 from typing import Any
 
-from openmrc.capi import layouts, reach
+from openmrc.capi import hot, layouts, reach
 from openmrc.capi.layouts import NUMBERS
 from openmrc.capi.places import Block, Refused, at, is_mapped, put, refused_as
 from openmrc.fabric.clos import PLANES_BUILT_MAX
@@ -202,7 +202,7 @@ class Verbs:
         a["node_guid"] = a["sys_image_guid"] = guid()
         a["max_mr_size"], a["page_size_cap"] = 1 << 62, 4096
         a["max_qp"], a["max_qp_wr"] = limits.qps, min(limits.send_depth, limits.receive_depth)
-        a["max_sge"] = 1
+        a["max_sge"] = hot.SGES_MAX
         a["max_cq"], a["max_cqe"] = limits.cqs, limits.cq_depth
         a["max_mr"], a["max_pd"] = limits.regions, 1 << 16
         a["max_pkeys"] = a["phys_port_cnt"] = 1

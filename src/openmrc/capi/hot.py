@@ -27,8 +27,11 @@ from openmrc.live.endpoint import state
 from openmrc.live.endpoint.host import Host, Limits, Port
 from openmrc.live.memory import fence
 from openmrc.live.syscalls import write_count
+from openmrc.wire.words import put_bytes
 
 EINVAL, ENOMEM, EIO = 22, 12, 5
+SGES_MAX = 16  # buffers of one request: as many as a work queue entry of common NICs holds
+INLINE_MAX = 1024  # bytes; more would be posted sooner than it is copied
 SPINS_MAX = 1 << 20  # turns of waiting for room in the ring; a loop that has ended makes none
 MESSAGE_MAX = 1 << 31  # bytes
 REGION_MASK = (1 << es.REGION_INDEX_BITS) - 1
@@ -42,6 +45,7 @@ CALL_QP = record_type(
     *fields("i8", "sent_done", "received_done"),  # of them over, as last seen
     *fields("i4", "max_send", "max_recv", "send_cq", "recv_cq", "sig_all", "born", "qpn"),
     *fields("i4", "may_send", "may_receive"),  # the queue pair's state allows it
+    *fields("i4", "max_send_sge", "max_recv_sge", "max_inline"),
 )
 CALL_CQ = record_type(
     ("handle", "i8"),
@@ -57,10 +61,10 @@ SGE_FIELDS, WC_FIELDS = SGE.dtype, WC.dtype
 SEND_BYTES, RECV_BYTES = SEND_FIELDS.itemsize, RECV_FIELDS.itemsize
 SGE_BYTES, WC_BYTES = SGE_FIELDS.itemsize, WC_FIELDS.itemsize
 WR_WRITE, WR_WRITE_IMM = NUMBERS["IBV_WR_RDMA_WRITE"], NUMBERS["IBV_WR_RDMA_WRITE_WITH_IMM"]
-SIGNALED = NUMBERS["IBV_SEND_SIGNALED"]
+SIGNALED, INLINE = NUMBERS["IBV_SEND_SIGNALED"], NUMBERS["IBV_SEND_INLINE"]
 # What has no meaning for MRC and does no harm: nothing is read, so there is nothing to wait for,
 # and every completion wakes who waits.
-FLAGS = SIGNALED | NUMBERS["IBV_SEND_FENCE"] | NUMBERS["IBV_SEND_SOLICITED"]
+FLAGS = SIGNALED | INLINE | NUMBERS["IBV_SEND_FENCE"] | NUMBERS["IBV_SEND_SOLICITED"]
 WITH_IMM = NUMBERS["IBV_WC_WITH_IMM"]
 
 
@@ -72,11 +76,33 @@ class Calls(NamedTuple):
     qp: Any  # CALL_QP, beside the engine's QP
     cq: Any  # CALL_CQ, beside the endpoint's CQ
     room: Any  # int64 [2], room for the kernel, under the door's lock
+    copied: Any  # int64 [queue pair, place], addresses of copies of what was gathered; 0: none
 
 
-def new_calls(qps: int, cqs: int) -> Calls:
-    """A zeroed Calls with room for so many of each."""
-    return Calls(records(1, DOOR), records(qps, CALL_QP), records(cqs, CALL_CQ), np.zeros(2, "i8"))
+class _Request(NamedTuple):
+    """What is put into the ring; all are int64."""
+
+    kind: Any
+    cq: Any
+    wr_id: Any
+    address: Any
+    length: Any
+    remote_address: Any
+    rkey: Any
+    imm: Any
+    signaled: Any
+
+
+def new_calls(qps: int, cqs: int, sends: int) -> Calls:
+    """A zeroed Calls with room for so many of each, and for so many requests of a queue pair.
+
+    A place for a copy is used again after twice as many requests: by then as many have come and
+    gone since the one before was complete, so that the loop has long done with its bytes.
+    """
+    copied = np.zeros((qps, 2 * sends), "i8")
+    return Calls(
+        records(1, DOOR), records(qps, CALL_QP), records(cqs, CALL_CQ), np.zeros(2, "i8"), copied
+    )
 
 
 if interpreted():
@@ -95,6 +121,19 @@ if interpreted():
         """Let another thread run."""
         os.sched_yield()
         return 0
+
+    _libc = ctypes.CDLL(None)
+    _libc.realloc.restype = ctypes.c_void_p
+    _libc.realloc.argtypes = ctypes.c_void_p, ctypes.c_size_t
+    _libc.free.argtypes = (ctypes.c_void_p,)
+
+    def reallocate(address: int, n: int) -> int:
+        """Memory for `n` bytes in place of what was at an address, or 0."""
+        return _libc.realloc(int(address), int(n)) or 0
+
+    def release(address: int) -> None:
+        """Give memory back."""
+        _libc.free(int(address))
 
 else:
     from llvmlite import ir
@@ -116,6 +155,8 @@ else:
         return types.int64(types.int64, value), generate
 
     give_way = types.ExternalFunction("sched_yield", types.int32())
+    reallocate = types.ExternalFunction("realloc", types.int64(types.int64, types.int64))
+    release = types.ExternalFunction("free", types.void(types.int64))
 
 
 @inlined
@@ -158,19 +199,27 @@ def _has_room(ep, calls):
 
 
 @inlined
-def _next_post(ep, i, call, kind):
-    """The place of the next request, of a QP."""
+def _hand_over(ep, calls, i, call, is_full, r):
+    """Put a request into the ring; 0, or ENOMEM where a queue is full."""
+    if is_full or _is_full(ep, calls, r.cq):
+        return ENOMEM
+    if not _has_room(ep, calls):
+        return EIO
     p = ep.post[ep.ctl[0].posted % ep.post.shape[0]]
     p.qp = i
     p.born = call.born
-    p.kind = kind
-    return p
-
-
-@inlined
-def _hand_over(ep):
+    p.kind = r.kind
+    p.wr_id = r.wr_id
+    p.address = r.address
+    p.length = r.length
+    p.remote_address = r.remote_address
+    p.rkey = r.rkey
+    p.imm = r.imm
+    p.signaled = r.signaled
+    calls.cq[r.cq].promised += 1
     fence()
     ep.ctl[0].posted += 1
+    return 0
 
 
 @inlined
@@ -221,62 +270,92 @@ def _receives_full(ep, st, i, call):
     return call.received - call.received_done >= call.max_recv and st.qp[i].state != es.ERROR
 
 
+@inlined
+def _buffer(at, k):
+    """The `ibv_sge` with this index, of a list at an address: where it is, and its bytes."""
+    s = bytes_at(at + k * SGE_BYTES, SGE_BYTES).view(SGE_FIELDS)[0]
+    return _signed(s.addr), _signed(s.length), _signed(s.lkey)
+
+
+@inlined
+def _length_of(st, call, at, n, inline):
+    """Bytes of all buffers of a request; -1 if they are too many, or not the caller's to send. Who
+    has a request copied at once needs no key.
+    """
+    total, wrong = 0, 0
+    for k in range(n):
+        address, length, key = _buffer(at, k)
+        total += length
+        if length > 0:
+            wrong |= address == 0 if inline else not _is_registered(st, key, address, length)
+    most = call.max_inline if inline else MESSAGE_MAX
+    return -1 if wrong or total > most else total
+
+
+@inlined
+def _gather(calls, i, call, at, n, length):
+    """Copy all buffers of a request, one behind the other: where, or 0 without memory."""
+    place = call.sent % calls.copied.shape[1]
+    room = reallocate(calls.copied[i, place], length)
+    if room == 0:
+        return 0
+    calls.copied[i, place] = room
+    to = room
+    for k in range(n):
+        address, n_bytes, _ = _buffer(at, k)
+        if n_bytes > 0:
+            put_bytes(bytes_at(to, n_bytes), 0, bytes_at(address, n_bytes))
+            to += n_bytes
+    return room
+
+
 @inner
 def _send_one(ep, st, calls, i, call, at):
     """One request at an address; 0 or what is wrong with it."""
     w = bytes_at(at, SEND_BYTES).view(SEND_FIELDS)[0]
     opcode, flag_bits, n = int(w.opcode), _signed(w.send_flags), int(w.num_sge)
-    if (opcode != WR_WRITE and opcode != WR_WRITE_IMM) or flag_bits & ~FLAGS or n < 0 or n > 1:
+    if (opcode != WR_WRITE and opcode != WR_WRITE_IMM) or flag_bits & ~FLAGS:
         return EINVAL
-    address, length = 0, 0
-    if n == 1:
-        if w.sg_list == 0:
-            return EINVAL
-        s = bytes_at(_signed(w.sg_list), SGE_BYTES).view(SGE_FIELDS)[0]
-        address, length = _signed(s.addr), _signed(s.length)
-        if length > MESSAGE_MAX:
-            return EINVAL
-        if length > 0 and not _is_registered(st, _signed(s.lkey), address, length):
-            return EINVAL
-    if _sends_full(st, i, call) or _is_full(ep, calls, call.send_cq):
-        return ENOMEM
-    if not _has_room(ep, calls):
-        return EIO
-    p = _next_post(
-        ep, i, call, state.POST_WRITE_IMM if opcode == WR_WRITE_IMM else state.POST_WRITE
+    if n < 0 or n > call.max_send_sge or (n > 0 and w.sg_list == 0):
+        return EINVAL
+    inline = flag_bits & INLINE != 0
+    length = _length_of(st, call, _signed(w.sg_list), n, inline)
+    if length < 0:
+        return EINVAL
+    is_full = _sends_full(st, i, call)
+    address = 0
+    if n == 1 and not inline:
+        address, _, _ = _buffer(_signed(w.sg_list), 0)
+    elif length > 0 and not is_full and st.qp[i].state != es.ERROR:  # there nothing leaves
+        address = _gather(calls, i, call, _signed(w.sg_list), n, length)
+        if address == 0:
+            return ENOMEM
+    r = _Request(
+        kind=state.POST_WRITE_IMM if opcode == WR_WRITE_IMM else state.POST_WRITE,
+        cq=int(call.send_cq),
+        wr_id=_signed(w.wr_id),
+        address=address,
+        length=length,
+        remote_address=_signed(w.wr.rdma.remote_addr),
+        rkey=_signed(w.wr.rdma.rkey),
+        imm=_turned(_signed(w.imm_data)),
+        signaled=1 if call.sig_all or flag_bits & SIGNALED else 0,
     )
-    p.wr_id = _signed(w.wr_id)
-    p.address = address
-    p.length = length
-    p.remote_address = _signed(w.wr.rdma.remote_addr)
-    p.rkey = w.wr.rdma.rkey
-    p.imm = _turned(_signed(w.imm_data))
-    p.signaled = 1 if call.sig_all or flag_bits & SIGNALED else 0
-    calls.cq[call.send_cq].promised += 1
-    call.sent += 1
-    _hand_over(ep)
-    return 0
+    wrong = _hand_over(ep, calls, i, call, is_full, r)
+    call.sent += wrong == 0
+    return wrong
 
 
 @inner
 def _receive_one(ep, st, calls, i, call, at):
     """One receive at an address; 0 or what is wrong with it. It has no memory of its own."""
     w = bytes_at(at, RECV_BYTES).view(RECV_FIELDS)[0]
-    if w.num_sge < 0 or w.num_sge > 1:
+    if w.num_sge < 0 or w.num_sge > call.max_recv_sge:
         return EINVAL
-    if _receives_full(ep, st, i, call) or _is_full(ep, calls, call.recv_cq):
-        return ENOMEM
-    if not _has_room(ep, calls):
-        return EIO
-    p = _next_post(ep, i, call, state.POST_RECV)
-    p.wr_id = _signed(w.wr_id)
-    p.address = 0
-    p.length = 0
-    p.signaled = 1
-    calls.cq[call.recv_cq].promised += 1
-    call.received += 1
-    _hand_over(ep)
-    return 0
+    r = _Request(state.POST_RECV, int(call.recv_cq), _signed(w.wr_id), 0, 0, 0, 0, 0, 1)
+    wrong = _hand_over(ep, calls, i, call, _receives_full(ep, st, i, call), r)
+    call.received += wrong == 0
+    return wrong
 
 
 @compiled
@@ -380,6 +459,15 @@ def forget_qp(calls, i):
 
 
 @compiled
+def forget_copies(calls, i):
+    """Give back what was copied for a queue pair that is gone."""
+    for place in range(calls.copied.shape[1]):
+        if calls.copied[i, place] != 0:
+            release(calls.copied[i, place])
+            calls.copied[i, place] = 0
+
+
+@compiled
 def forget_cq(calls, i):
     """The same of a completion queue."""
     lock = calls.cq.ctypes.data + i * CALL_CQ_BYTES + LOCK_AT
@@ -393,11 +481,12 @@ def warm_up() -> None:
     """Call each once, with handles that are wrong: that compiles all there is."""
     fabric = multiplane(2, 1, 10**9, 1, 2, 0, 0)
     one = Host(fabric, 0, [Port(-1, bytes(6))], Limits(qps=2), 1_000_000)
-    calls = new_calls(2, 1)
+    calls = new_calls(2, 1, 1)
     one.start()
     for post in (post_send, post_recv):
         post(one.ep, one.st, calls, 0, 0, 0)
     poll_cq(one.ep, calls, 0, 0, 0)
     forget_qp(calls, 0)
+    forget_copies(calls, 0)
     forget_cq(calls, 0)
     one.close()

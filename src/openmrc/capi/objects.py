@@ -130,6 +130,8 @@ class Library:
         """The device is closed, and everything of it."""
         for channel in self._channels.values():
             channel.epoll.close()
+        for qp in self._qps.values():
+            hot.forget_copies(self.calls, qp.pair.index)
         everything: tuple[dict[int, Any], ...] = (
             self._contexts, self._cqs, self._qps, self._hints, self._channels
         )  # fmt: skip
@@ -181,7 +183,8 @@ class Library:
                     errno.EINVAL, f"version {wanted:#x}: {layouts.API_VERSION:#x} is here"
                 )
         if self.calls is None:
-            self.calls = hot.new_calls(nic.host.limits.qps, nic.host.limits.cqs)
+            limits = nic.host.limits
+            self.calls = hot.new_calls(limits.qps, limits.cqs, limits.send_depth)
         handle = self._handle(IS_CONTEXT)
         self._contexts[handle] = context
         return handle
@@ -355,16 +358,17 @@ class Library:
         for name, most in (
             ("max_send_wr", limits.send_depth),
             ("max_recv_wr", limits.receive_depth),
-            ("max_send_sge", 1),
-            ("max_recv_sge", 1),
-            ("max_inline_data", 0),
+            ("max_send_sge", hot.SGES_MAX),
+            ("max_recv_sge", hot.SGES_MAX),
+            ("max_inline_data", hot.INLINE_MAX),
         ):
             if int(cap[name]) > most:
                 raise Refused(errno.EINVAL, f"{name} {int(cap[name])}: up to {most}")
         sends, receives = max(int(cap["max_send_wr"]), 1), max(int(cap["max_recv_wr"]), 1)
         with refused_as(errno.ENOMEM):
             pair = nic.device.create_qp(send.queue, receive.queue, sends, receives)
-        cap["max_send_sge"] = cap["max_recv_sge"] = 1
+        for name in ("max_send_sge", "max_recv_sge"):
+            cap[name] = max(int(cap[name]), 1)
         mrc = np.zeros((), layouts.MRC_QP_ATTR.dtype)
         mrc["mpr"]["mpr"] = mrc["mpr"]["mpr_dest"] = limits.mpr // MPR_UNIT
         mrc["wimm"]["max_wimm"] = mrc["wimm"]["max_wimm_dest"] = limits.max_wimm
@@ -378,6 +382,8 @@ class Library:
         call = self.calls.qp[pair.index]
         call.sent = call.received = call.sent_done = call.received_done = 0
         call.may_send = call.may_receive = 0
+        call.max_send_sge, call.max_recv_sge = cap["max_send_sge"], cap["max_recv_sge"]
+        call.max_inline = cap["max_inline_data"]
         call.max_send, call.max_recv = sends, receives
         call.send_cq, call.recv_cq = send.queue.index, receive.queue.index
         call.sig_all, call.born, call.qpn = bool(a["sq_sig_all"]), pair._born, pair.qp_num
@@ -395,6 +401,7 @@ class Library:
         self._nic(one.context)
         hot.forget_qp(self.calls, one.pair.index)
         one.pair.destroy()
+        hot.forget_copies(self.calls, one.pair.index)
         del self._qps[qp]
         return 0
 
