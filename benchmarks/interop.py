@@ -8,7 +8,8 @@ Each part runs where the directory or file that it takes is named, as an option 
     SHIM       the shared library built from microsoft/mrc-verbs-shim-lib
     PERFTEST   `ib_write_bw`, built from linux-rdma/perftest; runs over SHIM, and a plane is cut
     NCCL       a checkout of microsoft/mrc-nccl-plugin: the functions that it calls are looked up
-    VERBS      directories of rdma-core's headers, with commas; else openmrc's own are used
+    VERBS      directories of rdma-core's headers, with commas, such as the `build/include` that its
+               `build.sh` makes; else openmrc's own are used
 
     .venv/bin/python benchmarks/interop.py --ocp ../OCP-Multipath-Reliable-Connection
 """
@@ -76,7 +77,9 @@ def compiled(out: Path, libraries: Path, sources: list[Path], includes: list[Pat
     words = [build.compiler(), "-O2", "-w", "-D_GNU_SOURCE"]
     words += [word for one in includes for word in ("-I", str(one))]
     words += [*map(str, sources), "-o", str(out), "-L", str(libraries)]
-    subprocess.run([*words, "-lmrc", "-libverbs", "-lm", f"-Wl,-rpath,{libraries}"], check=True)
+    words += ["-lmrc", "-libverbs", "-lm", f"-Wl,-rpath,{libraries}"]
+    if subprocess.run(words, check=False).returncode:
+        raise SystemExit(f"{sources[0]}: does not compile against {', '.join(map(str, includes))}")
     return str(out)
 
 

@@ -31,7 +31,7 @@ from openmrc.wire.words import put_bytes
 
 EINVAL, ENOMEM, EIO = 22, 12, 5
 SGES_MAX = 16  # buffers of one request: as many as a work queue entry of common NICs holds
-INLINE_MAX = 1024  # bytes; more would be posted sooner than it is copied
+INLINE_MAX = 1024  # bytes; more is better sent from where it lies
 SPINS_MAX = 1 << 20  # turns of waiting for room in the ring; a loop that has ended makes none
 MESSAGE_MAX = 1 << 31  # bytes
 REGION_MASK = (1 << es.REGION_INDEX_BITS) - 1
@@ -200,7 +200,7 @@ def _has_room(ep, calls):
 
 @inlined
 def _hand_over(ep, calls, i, call, is_full, r):
-    """Put a request into the ring; 0, or ENOMEM where a queue is full."""
+    """Put a request into the ring: 0, ENOMEM where a queue is full, EIO if the loop has ended."""
     if is_full or _is_full(ep, calls, r.cq):
         return ENOMEM
     if not _has_room(ep, calls):
