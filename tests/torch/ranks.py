@@ -22,9 +22,20 @@ TIMEOUT = timedelta(seconds=60)
 Story = Callable[..., Any]
 
 
-def run(n: int, story: Story, *args: Any, killed: tuple[int, ...] = (), **env: str) -> list[Any]:
+def nothing() -> None:
+    """Before a rank joins."""
+
+
+def run(
+    n: int,
+    story: Story,
+    *args: Any,
+    killed: tuple[int, ...] = (),
+    before: Callable[[], None] = nothing,
+    **env: str,
+) -> list[Any]:
     """What each rank's story returned; an assertion that failed in one fails here. Ranks in
-    `killed` end as they like.
+    `killed` end as they like. Each calls `before` before it joins.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["tests.torch.preloaded"])
@@ -34,7 +45,7 @@ def run(n: int, story: Story, *args: Any, killed: tuple[int, ...] = (), **env: s
         for rank in range(n):
             mine, its = context.Pipe(False)
             one = context.Process(
-                target=_rank, args=(its, story, rank, n, store, env, args), daemon=True
+                target=_rank, args=(its, story, rank, n, store, env, before, args), daemon=True
             )
             one.start()
             its.close()
@@ -63,12 +74,20 @@ def run(n: int, story: Story, *args: Any, killed: tuple[int, ...] = (), **env: s
 
 
 def _rank(
-    pipe: Any, story: Story, rank: int, n: int, store: str, env: dict[str, str], args: Any
+    pipe: Any,
+    story: Story,
+    rank: int,
+    n: int,
+    store: str,
+    env: dict[str, str],
+    before: Callable[[], None],
+    args: Any,
 ) -> None:
     import torch.distributed as dist
 
     os.environ.update({"OPENMRC_SHARED_MEMORY": "0", **env})
     try:
+        before()
         dist.init_process_group(
             "mrc", init_method=f"file://{store}", rank=rank, world_size=n, timeout=TIMEOUT
         )

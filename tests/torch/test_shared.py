@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import threading
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openmrc.errors import InputError
-from openmrc.torch import shared
+from openmrc.torch import shared, world
 from openmrc.torch.shared import UNIT, WORDS_BYTES, Ring
 from tests.torch.ranks import run
 from tests.torch.test_collectives import each_algorithm, everything
@@ -96,6 +97,42 @@ def nothing_on_a_wire(rank: int, n: int) -> None:
 
 def test_ranks_of_a_host_share_memory() -> None:
     run(3, nothing_on_a_wire, OPENMRC_SHARED_MEMORY="1")
+
+
+SAID: list[str] = []
+
+
+def no_room() -> None:
+    """No file may be as large as a shared segment; what is said is kept."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+    world.say = lambda words, end="\n": SAID.append(words)  # type: ignore[attr-defined]
+
+
+def over_the_wire(rank: int, n: int) -> list[str]:
+    core: Any = dist.group.WORLD
+    core = core.core.world
+    assert core.hall.pairs == {}
+    assert sorted(core.hall.refused) == [r for r in range(n) if r != rank]
+    assert core.wire is not None
+    x = torch.arange(100_000.0) + rank
+    dist.all_reduce(x)
+    assert torch.equal(x, torch.arange(100_000.0) * n + n * (n - 1) // 2)
+    return SAID
+
+
+def test_without_room_for_shared_memory_ranks_speak_over_the_wire() -> None:
+    told = run(3, over_the_wire, before=no_room, OPENMRC_SHARED_MEMORY="1")
+    assert told[1] == told[2] == []
+    assert told[0][0] == (
+        "mrc: no room in /dev/shm: ranks 0 and 1, 0 and 2, 1 and 2 of one host reach each other"
+        " over the wire; 7 MiB more would do (in a container: --shm-size)"
+    )
+    assert told[0][1].startswith("mrc: 3 ranks; loopback, 2 planes; ")
+
+
+def test_of_many_pairs_a_few_are_named() -> None:
+    words = shared.refusal([(0, other) for other in range(1, 7)])
+    assert "ranks 0 and 1, 0 and 2, 0 and 3, 0 and 4 and 2 more pairs of one host" in words
 
 
 def test_results_have_the_bits_that_the_wire_gives() -> None:

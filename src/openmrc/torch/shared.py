@@ -16,11 +16,11 @@ import secrets
 import socket
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from openmrc.errors import InputError, OpenMrcError
+from openmrc.errors import InputError
 from openmrc.torch.memory import Bytes, Local
 from openmrc.torch.pair import DATA, HEADER_BYTES, Header, Key, packed, unpacked
 
@@ -29,6 +29,7 @@ PLACE = Path("/dev/shm")
 UNIT = HEADER_BYTES
 WORDS_BYTES = 4 * UNIT  # a cache line for each
 RING_BYTES, RING_BYTES_MANY, MANY = 1 << 20, 1 << 18, 4  # of more ranks each ring is smaller
+NAMED_MAX = 4  # pairs of ranks in a message
 CHUNKS = 4  # pieces that fill a ring: one is copied out while the next is copied in
 CHUNK = 16  # a kind of header beside those of `pair`; `key.seq` is where the piece begins
 FILLED, EMPTIED, AWAY, STARVED = (i * UNIT // 8 for i in range(4))  # places of words, in words
@@ -56,6 +57,17 @@ def host() -> str:
     """This machine since its start, its name, and which of its networks this process is in."""
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return f"{socket.gethostname()} {boot} {os.stat('/proc/self/ns/net').st_ino}"
+
+
+def refusal(pairs: Sequence[tuple[int, int]]) -> str:
+    """What people are told of ranks that could not share memory, and what to do, in one line."""
+    named = ", ".join(f"{a} and {b}" for a, b in pairs[:NAMED_MAX])
+    more = f" and {len(pairs) - NAMED_MAX} more pairs" if len(pairs) > NAMED_MAX else ""
+    mib = -(-len(pairs) * 2 * (WORDS_BYTES + RING_BYTES) >> 20)
+    return (
+        f"no room in {PLACE}: ranks {named}{more} of one host reach each other over the wire;"
+        f" {mib} MiB more would do (in a container: --shm-size)"
+    )
 
 
 class Bell:
@@ -250,11 +262,14 @@ class Shared:
 
 
 class Hall:
-    """What this rank shares with the others of its host: `pairs` by rank."""
+    """What this rank shares with the others of its host: `pairs` by rank. With ranks in `refused`
+    it would, but there is no room: they are reached as those of other hosts are.
+    """
 
     def __init__(self, store: Store, rank: int, size: int) -> None:
         self.bell = Bell()
         self.pairs: dict[int, Shared] = {}
+        self.refused: list[int] = []
         self._maps: list[mmap.mmap] = []
         here = host()
         store.set(f"hall/{rank}", json.dumps([here if wanted() else "", self.bell.name]))
@@ -278,10 +293,8 @@ class Hall:
 
     def _meet(self, rank: int, peer: int, fd: int, name: str, bell: str) -> None:
         if fd < 0:
-            raise OpenMrcError(
-                f"ranks {rank} and {peer} cannot share memory: there is no room in {PLACE};"
-                f" {VARIABLE}=0 does without"
-            )
+            self.refused.append(peer)
+            return
         try:
             self._maps.append(mmap.mmap(fd, 0))
         finally:

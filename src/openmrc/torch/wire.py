@@ -2,7 +2,7 @@
 
 With a host file (`$OPENMRC_HOST`, as `mrc lab` writes), and between hosts of an ordinary network,
 one device reaches all peers: there by plain UDP on interfaces of this host, each a plane. Where all
-ranks are on one host, and are not to share memory, every two are joined by cables of their own:
+ranks are on one host, and do not share memory, every two are joined by cables of their own:
 connected UDP sockets on loopback, one a plane.
 """
 

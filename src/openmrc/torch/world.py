@@ -26,7 +26,7 @@ from openmrc.torch.lines import Lines
 from openmrc.torch.pair import PING, Header, Key, Pair, Told
 from openmrc.torch.progress import Operation, Progress
 from openmrc.torch.record import VERSION, Recorder
-from openmrc.torch.shared import Hall, Store
+from openmrc.torch.shared import Hall, Store, refusal
 from openmrc.torch.wire import Wire, open_wire
 from openmrc.verbs.attributes import QpAttributes, RemoteRegion
 from openmrc.verbs.status import EventKind, Status
@@ -122,10 +122,20 @@ class World:
             self.progress.watch(fd, partial(self.lines.hear, peer, self._on_end))
         self._recorder.write("joined", version=VERSION, **self._there())
         if told and self.rank == 0:
+            if refused := self._refused():
+                say(f"mrc: {refusal(refused)}")
             say(
                 f"mrc: {self.size} ranks; {self._words()}; silence of {self.silence_s:g} s ends"
                 f" the job"
             )
+
+    def _refused(self) -> list[tuple[int, int]]:
+        """Ranks of one host that could not share memory."""
+        assert self.hall is not None
+        told = {peer: who["refused"] for peer, who in self._who.items()}
+        told[self.rank] = self.hall.refused
+        ranks = self.ranks
+        return [(ranks[a], ranks[b]) for a in sorted(told) for b in sorted(told[a]) if a < b]
 
     def _words(self) -> str:
         """How ranks reach each other, as rank 0 sees it."""
@@ -162,6 +172,7 @@ class World:
             "pid": os.getpid(),
             "line": [self.lines.address, self.lines.port],
             "pairs": pairs,
+            "refused": [] if self.hall is None else self.hall.refused,
         }
 
     def _there(self) -> dict[str, Any]:
