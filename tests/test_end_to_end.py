@@ -8,11 +8,19 @@ import signal
 import subprocess
 import sys
 import time
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import pytest
+from matplotlib.image import imread
+
+from openmrc.jit import interpreted
+from openmrc.report.picture import goodput_png
 from openmrc.run.simulation import simulate
-from openmrc.scenario.scenario import parse_scenario
+from openmrc.scenario.scenario import demo_scenario, parse_scenario
+
+ROOT = Path(__file__).resolve().parents[1]
 
 SCENARIO = """
 [fabric]
@@ -91,3 +99,15 @@ def test_control_c_prints_what_there_is(tmp_path: Path) -> None:
     assert json.loads(out)["partial"] is True
     assert b"Traceback" not in words
     assert json.loads((tmp_path / "kept/summary.json").read_text())["partial"] is True
+
+
+@pytest.mark.skipif(interpreted(), reason="minutes in plain Python")
+def test_the_picture_of_the_readme_is_that_of_the_demo() -> None:
+    """After a change of the protocol: `mrc demo`, `cp openmrc-demo/goodput.png docs/demo.png`."""
+    drawn = imread(BytesIO(goodput_png(simulate(demo_scenario()))), format="png")
+    kept = imread(ROOT / "docs/demo.png")
+    assert drawn.shape == kept.shape
+    other = (abs(drawn - kept) > 0.1).any(axis=2)
+    assert (
+        other.mean() < 0.002
+    )  # letters of another version of the fonts; another run is 1 % and more
