@@ -109,9 +109,10 @@ def _fetcher(where: str, secret: bytes) -> Callable[[], bytes]:
         where.rstrip("/") + "/denylist", headers={"Authorization": f"Bearer {token(secret)}"}
     )
 
+    # No proxy: a controller is on the job's own network.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
     def fetch() -> bytes:
-        # No proxy: a controller is on the job's own network.
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with opener.open(request, timeout=TIMEOUT_S) as answer:
                 found = answer.read(BYTES_MAX + 1)

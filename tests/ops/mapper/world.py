@@ -96,8 +96,8 @@ class World:
                 order = agent.orders[send.period % sc.TURNS]
                 rows = [(order.routes[i], order.planes[i]) for i in send.numbers]
             else:
-                burst = self.schedule.burst(send.port, send.n, send.period % sc.TURNS)
-                rows = [(burst[i].tolist(), 0) for i in send.numbers]
+                assert send.routes is not None
+                rows = [(route, 0) for route in send.routes.tolist()]
             for number, (route, plane) in zip(send.numbers, rows, strict=True):
                 self._send(route, Heard(send.kind, plane, nic, send.period, number))
             if send.kind == BURST:

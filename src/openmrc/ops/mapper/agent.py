@@ -32,6 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from openmrc.fabric.model import IntArray
 from openmrc.ops.mapper.probe import BURST, CLOSING, SCHEDULED, Heard
 from openmrc.ops.schedule import BURST_MAX, ONE_WAY, TURNS, Schedule
 from openmrc.units import MS, S
@@ -57,14 +58,13 @@ class Loss(NamedTuple):
 
 class Send(NamedTuple):
     """Probes to send now, in this order. Of the schedule: `numbers` are places in the period's
-    order; of a burst: rows of it.
+    order; of a burst: rows of it, and `routes` are the directed ports that these cross, [n, hops].
     """
 
     kind: int
     period: int
     numbers: Sequence[int]
-    port: int = -1  # that a burst crosses
-    n: int = 0
+    routes: IntArray | None = None
 
 
 class BurstReport(NamedTuple):
@@ -100,8 +100,6 @@ class _Peer:
 
 @dataclass
 class _Burst:
-    port: int
-    n: int
     rows: frozenset[int]  # that this agent sends and awaits itself
     sent_ps: int
     back: set[int] = field(default_factory=set)
@@ -275,8 +273,8 @@ class Agent:
             return None
         last = routes[mine, (routes[mine] >= 0).sum(axis=1) - 1]
         back = mine[fabric.port_peer_nic[last] == self.nic]
-        self._bursts[burst] = _Burst(port, n, frozenset(back.tolist()), now_ps)
-        return Send(BURST, burst, mine.tolist(), port, n)
+        self._bursts[burst] = _Burst(frozenset(back.tolist()), now_ps)
+        return Send(BURST, burst, mine.tolist(), routes[mine])
 
     # --- judging
 

@@ -163,10 +163,10 @@ class Ports(Closing):
 
     def _send_burst(self, one: Send) -> None:
         schedule = self._agent.schedule
-        routes = schedule.burst(one.port, one.n, one.period % TURNS)[list(one.numbers)]
-        planes = (routes[:, 0] % schedule.fabric.n_planes).tolist()
-        batch = self._batch(BURST, planes, routes, one.period, one.numbers)
-        self._send(batch, 0, len(routes))
+        assert one.routes is not None
+        planes = (one.routes[:, 0] % schedule.fabric.n_planes).tolist()
+        batch = self._batch(BURST, planes, one.routes, one.period, one.numbers)
+        self._send(batch, 0, len(one.routes))
         # Behind it a local loop on each plane: when one comes, all of the burst had their time.
         order = self._agent.orders[0]
         locals_ = [
