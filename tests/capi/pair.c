@@ -79,8 +79,8 @@ int main(int argc, char **argv)
 	must(mrc != 0, "mrc_create_context");
 	struct ibv_pd *pd = ibv_alloc_pd(context);
 	must(pd != 0, "ibv_alloc_pd");
-	uint8_t *memory = malloc(2 * size); /* what is sent, then what comes */
-	must(memory != 0, "malloc");
+	uint8_t *memory = calloc(2, size); /* what is sent, then what comes */
+	must(memory != 0, "calloc");
 	struct ibv_mr *mr = ibv_reg_mr(pd, memory, 2 * size, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	must(mr != 0, "ibv_reg_mr");
 	struct mrc_cq *sent = mrc_create_cq(mrc, 256, 0, 0, 0), *came = mrc_create_cq(mrc, 16, 0, 0, 0);
@@ -129,7 +129,6 @@ int main(int argc, char **argv)
 	must(scanf("%7s", go) == 1, "go"); /* the peer is ready too */
 
 	struct ibv_wc wc, received;
-	memset(memory + size, 0, size);
 	if (second) {
 		take(came, &received);
 		step(qp, &to_rts, IBV_QP_STATE | IBV_QP_SQ_PSN);
