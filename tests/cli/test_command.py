@@ -222,6 +222,7 @@ def test_topo_and_cm_run_as_the_peer_would(
 def test_the_demo_leaves_a_picture_and_says_where(
     fake_world: type[FakeWorld], here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    fake_world.fct_ps = 100_000  # thousands of flows, one after the other
     assert main(["demo"]) == 0
     assert files(here / "openmrc-demo") == sorted([*RESULTS, "goodput.png"])
     assert "The picture is openmrc-demo/goodput.png" in capsys.readouterr().err

@@ -212,10 +212,11 @@ def _whole(columns: dict[str, Any], name: str) -> Any:
 
 def _rates(run: TransportResult, whose: str) -> pl.Series:
     """One list per bin: the goodput of each job, or flow, in Gb/s."""
-    n = len(run.timeline["t_ps"])
+    lists = pl.List(pl.Float64)
     kept = run.placed.get(whose)
-    rows = [None] * n if kept is None else (kept * 8e3 / run.bin_ps).tolist()
-    return pl.Series(rows, dtype=pl.List(pl.Float64))
+    if kept is None:
+        return pl.Series([None] * len(run.timeline["t_ps"]), dtype=lists)
+    return pl.Series(kept * 8e3 / run.bin_ps).cast(lists)  # rows of an array, not Python's floats
 
 
 def _of_training(figure: str) -> bool:
