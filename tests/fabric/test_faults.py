@@ -22,7 +22,7 @@ from openmrc.fabric import (
 )
 from openmrc.fabric.places import links
 
-US = 10**6
+US, MS, S = 10**6, 10**9, 10**12
 FABRIC = multiplane(16, 4, 100 * 10**9, 4, 4, US, 0)
 THREE = fat_tree(64, 100 * 10**9, 4, 4, US, 0, tiers=3)
 LINK = "plane 3 t0 1 - t1 2"
@@ -367,6 +367,17 @@ def test_marks_for_plots_name_the_beginning_and_the_end() -> None:
 )
 def test_a_fault_that_makes_no_sense_is_refused(fault: Fault, message: str) -> None:
     assert refused(fault).startswith(message)
+
+
+def test_what_is_rare_and_random_is_counted_as_often_as_it_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """64 links that flap once in a thousand seconds: 2 x 64 x 1 ms / 1000 s changes in 1 ms."""
+    monkeypatch.setattr("openmrc.fabric.faults.EVENTS_MAX", 1e-3)
+    rare = Fault(0, "link-down", "nic * plane *", mtbf_ps=1000 * S, mttr_ps=MS, until_ps=MS)
+    assert not len(compile_faults([rare], FABRIC).events)
+    with pytest.raises(InputError, match="changes of ports"):
+        compile_faults([replace(rare, until_ps=10 * MS)], FABRIC)
 
 
 # --- rates ------------------------------------------------------------------------------------

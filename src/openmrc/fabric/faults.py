@@ -171,7 +171,9 @@ class _Compiler:
             raise InputError("until: is missing; what repeats needs an end, here or in stop.time")
         until = max(min(ends), fault.at_ps)
         turn_ps = fault.period_ps or (fault.mtbf_ps or 0) + (fault.mttr_ps or 0)
-        n_events = 2 * changed * (1 + (until - fault.at_ps) / turn_ps)
+        # What is periodic comes to each place at once; what is random may leave most alone.
+        at_once = 0 if fault.mtbf_ps and fault.kind != "link-construction" else 1
+        n_events = 2 * changed * (at_once + (until - fault.at_ps) / turn_ps)
         self._n_expected += n_events
         if self._n_expected > EVENTS_MAX:
             key = "period" if fault.period_ps else "mtbf"
