@@ -206,19 +206,30 @@ def test_a_run_is_sampled_only_if_asked_and_as_the_scenario_says(
 
 
 @pytest.mark.parametrize(
-    ("placed", "now_ps", "stop_ps", "share"),
-    [(0, 5, None, 0.0), (25, 5, None, 0.25), (25, 5, 10, 0.5), (100, 5, 100, 1.0), (25, 20, 10, 1)],
+    ("placed", "in_network", "now_ps", "stop_ps", "share"),
+    [
+        (0, 0, 5, None, 0.0),
+        (25, 0, 5, None, 0.25),
+        (0, 4, 5, None, 0.2),  # of ten packets
+        (25, 4, 5, None, 0.45),
+        (90, 4, 5, None, 0.95),  # more in the network than is missing: copies, control packets
+        (25, 0, 5, 10, 0.5),
+        (100, 0, 5, 100, 1.0),
+        (25, 0, 20, 10, 1),
+    ],
 )
-def test_progress_is_bytes_placed_or_time_until_the_stop(
-    placed: int, now_ps: int, stop_ps: int | None, share: float
+def test_progress_is_bytes_placed_and_under_way_or_time_until_the_stop(
+    placed: int, in_network: int, now_ps: int, stop_ps: int | None, share: float
 ) -> None:
     world: Any = SimpleNamespace(
-        bytes_verified=placed, traffic=SimpleNamespace(msg_total_bytes=np.array([60, 40]))
+        bytes_verified=placed,
+        traffic=SimpleNamespace(msg_total_bytes=np.array([60, 40])),
+        transport=SimpleNamespace(pmtu=10),
     )
     steps: list[Step] = []
     tell = _reporter(steps.append, "mrc", 0, 1, world, stop_ps)
     assert tell is not None
-    tell(Progress(now_ps, 0, 2, 9, 0.1))
+    tell(Progress(now_ps, 0, 2, 9, 0.1, in_network))
     assert [step.share for step in steps] == [share]
 
 

@@ -35,8 +35,9 @@ NEVER = float("inf")
 class Step:
     """What `simulate` reports while it runs: transport `index` of `count`, and how far it is.
 
-    `share` is that of the bytes that are placed, or of the time until `stop.time` if that is more:
-    flows say little, for they often end together.
+    `share` is that of the bytes that are placed, with half of those in the network, for half of
+    their work is done; or of the time until `stop.time` if that is more. Flows say little, for they
+    often end together.
     """
 
     transport: str
@@ -216,11 +217,15 @@ def _reporter(
 ) -> Callable[[Progress], None] | None:
     if report is None:
         return None
-    total_bytes = max(int(world.traffic.msg_total_bytes.sum()), 1)
+    sizes = world.traffic.msg_total_bytes
+    total_bytes = max(int(sizes.sum()), 1)
+    total_packets = max(int((-(-sizes // world.transport.pmtu)).sum()), 1)
     end_ps = NEVER if stop_ps is None else stop_ps
 
     def tell(progress: Progress) -> None:
-        share = max(world.bytes_verified / total_bytes, progress.now_ps / end_ps)
+        placed = world.bytes_verified / total_bytes
+        under_way = min(progress.in_network / total_packets, 1 - placed)
+        share = max(placed + under_way / 2, progress.now_ps / end_ps)
         report(Step(name, index, count, progress, min(share, 1.0)))
 
     return tell

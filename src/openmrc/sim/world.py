@@ -43,6 +43,7 @@ class Progress:
     flows_total: int
     link_traversals: int
     wall_s: float
+    in_network: int = 0  # packets, control packets among them
 
 
 class World:
@@ -151,7 +152,11 @@ class World:
     def _progress(self) -> Progress:
         c = self.net.ctl[0]
         ended = int(c.sends_done + c.messages_failed + c.messages_orphaned)
-        return Progress(int(c.now), ended, self.traffic.n_sends, int(c.traversals), self.loop_s)
+        in_network = int(c.n_packets) - int(c.n_free)
+        traversals = int(c.traversals)
+        return Progress(
+            int(c.now), ended, self.traffic.n_sends, traversals, self.loop_s, in_network
+        )
 
     def _grow_packets(self) -> None:
         """An eighth more: at a thousand NICs these arrays are megabytes."""
