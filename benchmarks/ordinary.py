@@ -2,7 +2,7 @@
 
 `mrc perf write_bw --planes e0,e1` at both ends, without root and without a trace: goodput, and with
 `--cut` how long a plane costs it that begins to lose everything in its middle, both ways, while
-nobody is told (windows of 20 ms, 70 % of the steady goodput, as `benchmarks/cuts.py`).
+nobody is told (windows of 20 ms, 70 % of the steady goodput).
 
     .venv/bin/python benchmarks/ordinary.py --planes 2 --mtu 9000
     .venv/bin/python benchmarks/ordinary.py --planes 4 --mtu 1500 --rate-mbps 500 --cut
