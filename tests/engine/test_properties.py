@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.engine import state as es
-from tests.engine.cases import COMMON
+from tests.engine.cases import COMMON, EXAMPLES
 from tests.engine.pair import OVERHEAD, Pair
 
 
@@ -176,7 +176,7 @@ def test_two_runs_of_a_story_are_identical() -> None:
     assert logs[0] == logs[1]
 
 
-@COMMON
+@settings(COMMON, max_examples=EXAMPLES // 3 + 1)  # up to 640 packets each
 @given(
     planes=st.integers(2, 8),
     evs=st.sampled_from([2, 4, 16]),

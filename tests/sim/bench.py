@@ -28,6 +28,26 @@ def offer(net: Any, port_no: int, n: int, now: int) -> None:
 
 
 @compiled
+def fates(net: Any, port_no: int, frame_bytes: int, klass: int, found: Any) -> None:
+    """Of packets that come to an egress port one behind the other: which a fault loses."""
+    ctl, port = net.ctl[0], net.port[port_no]
+    now = np.int64(0)
+    for i in range(len(found)):
+        n = ctl.free_head
+        h = net.hop[n]
+        ctl.free_head = h.next
+        ctl.n_free -= 1
+        ctl.injected += 1
+        h.frame_bytes, h.klass, h.dst = frame_bytes, klass, 0
+        h.trimmable, h.marks = True, 0
+        ctl.now = now
+        before = ctl.dropped_fault
+        link.enqueue(net, port_no, n, now)
+        found[i] = ctl.dropped_fault > before
+        now = port.free_at
+
+
+@compiled
 def transmission_over(net: Any, port_no: int, now: int) -> None:
     """A switch port's pending event."""
     net.ctl[0].now = now

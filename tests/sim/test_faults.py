@@ -17,7 +17,7 @@ from openmrc.sim.net.state import FINISHED
 from openmrc.sim.watch.books import queues_of
 from openmrc.sim.world import World
 from openmrc.workload.patterns import incast, permutation, stream
-from tests.sim.bench import PortBench
+from tests.sim import bench
 from tests.sim.lab import (
     ENDLESS,
     MS,
@@ -206,13 +206,8 @@ def fates(fault: Fault, seed: int, packets: int) -> Flags:
     """Which of so many packets, one behind the other, a switch's port loses under a fault."""
     world = stream_world(two_nics(), [fault], seed=seed)
     world.run(until_ps=0)
-    bench = PortBench(world, int(world.fabric.sw_first_up[0]))
     found = np.zeros(packets, bool)
-    for i in range(packets):
-        before = lost(world)
-        bench.offer(1000, CLASS_DATA)
-        bench.now = int(bench.record.free_at)
-        found[i] = lost(world) > before
+    bench.fates(world.net, int(world.fabric.sw_first_up[0]), 1000, CLASS_DATA, found)
     return found
 
 

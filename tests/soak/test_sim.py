@@ -33,7 +33,7 @@ def test_rounds_of_it_pass() -> None:
 def test_everything_there_is_is_drawn() -> None:
     seen: dict[str, Counter[Any]] = {key: Counter() for key in ("workload", "paths", "fault")}
     keys: Counter[Any] = Counter()
-    for seed in range(400):
+    for seed in range(200):
         tables = soak.draw(seed)
         make_scenario(tables).build()
         seen["workload"][tables["workload"]["kind"]] += 1
