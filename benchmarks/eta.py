@@ -3,8 +3,9 @@
     .venv/bin/python benchmarks/eta.py [SCENARIO.toml ...]
 
 Of each transport: how long it took, and how long it would have taken by what its progress bar
-showed when a tenth of that was over. Without files: a permutation, an incast, an all-to-all, and
-scenarios of `examples` that run for a second or more.
+showed when a tenth of that was over, in seconds of CPU, so that others on the machine do not count.
+Without files: a permutation, an incast, an all-to-all, and scenarios of `examples` that run for a
+second or more.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def told(scenario: Scenario) -> list[tuple[str, float, float]]:
     seen: dict[str, list[tuple[float, float]]] = {}
 
     def progress(step: Step) -> None:
-        seen.setdefault(step.transport, []).append((time.perf_counter(), step.share))
+        seen.setdefault(step.transport, []).append((time.process_time(), step.share))
 
     simulate(scenario, progress)
     found = []

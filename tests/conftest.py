@@ -179,7 +179,7 @@ def run_progress(now_ps: int, flows_done: int, flows_total: int) -> Any:
         flows_total=flows_total,
         link_traversals=0,
         wall_s=0.0,
-        in_network=0,
+        sent=0,
     )
 
 

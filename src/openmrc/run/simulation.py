@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 
 NEVER = float("inf")
+UNDER_WAY = 0.4  # of the work for a packet that is done while it is in the network (measured)
 
 
 @dataclass(frozen=True)
 class Step:
     """What `simulate` reports while it runs: transport `index` of `count`, and how far it is.
 
-    `share` is that of the bytes that are placed, with half of those in the network, for half of
-    their work is done; or of the time until `stop.time` if that is more. Flows say little, for they
-    often end together.
+    `share` is that of the bytes that are placed, with `UNDER_WAY` of those in the network; or of
+    the time until `stop.time` if that is more. Flows say little, for they often end together.
     """
 
     transport: str
@@ -224,8 +224,8 @@ def _reporter(
 
     def tell(progress: Progress) -> None:
         placed = world.bytes_verified / total_bytes
-        under_way = min(progress.in_network / total_packets, 1 - placed)
-        share = max(placed + under_way / 2, progress.now_ps / end_ps)
+        under_way = min(max(progress.sent / total_packets - placed, 0.0), 1 - placed)
+        share = max(placed + UNDER_WAY * under_way, progress.now_ps / end_ps)
         report(Step(name, index, count, progress, min(share, 1.0)))
 
     return tell

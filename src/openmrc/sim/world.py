@@ -43,7 +43,7 @@ class Progress:
     flows_total: int
     link_traversals: int
     wall_s: float
-    in_network: int = 0  # packets, control packets among them
+    sent: int = 0  # data packets whose payload was neither trimmed nor lost
 
 
 class World:
@@ -152,11 +152,9 @@ class World:
     def _progress(self) -> Progress:
         c = self.net.ctl[0]
         ended = int(c.sends_done + c.messages_failed + c.messages_orphaned)
-        in_network = int(c.n_packets) - int(c.n_free)
+        sent = int(c.data_packets - c.trimmed - c.dropped_queue - c.dropped_fault)
         traversals = int(c.traversals)
-        return Progress(
-            int(c.now), ended, self.traffic.n_sends, traversals, self.loop_s, in_network
-        )
+        return Progress(int(c.now), ended, self.traffic.n_sends, traversals, self.loop_s, sent)
 
     def _grow_packets(self) -> None:
         """An eighth more: at a thousand NICs these arrays are megabytes."""
