@@ -11,49 +11,35 @@
 
 #include "mrc.h"
 
-#define REFUSE(why, byte) do { where = (byte); return MRC_E_##why; } while (0)
+#define REFUSE(code, byte) do { where = (byte); return code; } while (0)
 #define TAKE(header, prefix) do { int code = take(&(header), prefix); if (code) return code; } while (0)
 #define GET(header, field) mrc_get(f + (header), MRC_##field)
 
 static uint8_t f[32768];      /* the frame, */
 static size_t at, end, where; /* where the next header begins, the packet ends, something is wrong */
 static unsigned trimmed_by[2];
-static char text[65536];
-static size_t told;
-
-static void tell(const char *prefix, const char *header, const struct mrc_field *field)
-{
-	told += sprintf(text + told, "%s%s.%s=", prefix, header, field->name);
-	for (unsigned done = 0, part; done < field->bits; done += part) {
-		part = (field->bits - done - 1) % 64 + 1;
-		told += sprintf(text + told, done ? "%016llx" : "%llx",
-			(unsigned long long)mrc_get(f + at, field->bit + done, part));
-	}
-	told += sprintf(text + told, "|");
-}
+static char text[65536], *told;
 
 /* The next header: it fits, and each field says what it may. */
 static int take(const struct mrc_header *header, const char *prefix)
 {
 	if (end < at + header->bytes)
-		REFUSE(TOO_SHORT, at);
+		REFUSE(MRC_E_TOO_SHORT, at);
 	for (const struct mrc_field *field = header->fields; field->name; field++) {
-		uint64_t value = mrc_get(f + at, field->bit, field->bits > 64 ? 64 : field->bits);
-		const uint16_t *one = field->allowed;
-		while (one && *one != MRC_END && *one != value)
-			one++;
-		int is_wrong = one && *one == MRC_END;
+		unsigned rest = field->bits > 64 ? field->bits - 64 : 0; /* addresses have 128 */
+		uint64_t value = mrc_get(f + at, field->bit, field->bits - rest);
+		int is_wrong = !mrc_may_say(field, value);
 		if (field->counts) { /* only the first IP packet may have bytes behind it */
-			size_t behind = at + header->bytes;
-			size_t stop = (field->counts == MRC_COUNTS_BEHIND ? behind : at) + value;
-			is_wrong = stop < behind || stop > end || (at > MRC_ETHERNET.bytes && stop < end);
+			size_t stop = at + (field->counts == MRC_COUNTS_BEHIND ? header->bytes : 0) + value;
+			is_wrong = stop < at + header->bytes || stop > end || (at > MRC_ETHERNET.bytes && stop < end);
 			end = stop;
 		}
-		if (is_wrong) {
-			where = at + field->bit / 8;
-			return field->refused;
-		}
-		tell(prefix, header->name, field);
+		if (is_wrong)
+			REFUSE(field->refused, at + field->bit / 8);
+		told += sprintf(told, "%s%s.%s=%llx", prefix, header->name, field->name, (unsigned long long)value);
+		if (rest)
+			told += sprintf(told, "%016llx", (unsigned long long)mrc_get(f + at, field->bit + 64, rest));
+		*told++ = '|';
 	}
 	at += header->bytes;
 	return MRC_OK;
@@ -64,64 +50,55 @@ static int is_trimmed(unsigned dscp) { return dscp == trimmed_by[0] || dscp == t
 static int decode(int swapped)
 {
 	TAKE(MRC_ETHERNET, "");
-	size_t ip = at, udp, bth, payload = 0, pad;
-	int v6 = GET(0, ETHERNET_ETHERTYPE) == 0x86DD, trimmed;
-	if (v6) {
-		unsigned next = GET(ip, IPV6_NEXT_HEADER);
-		TAKE(MRC_IPV6, next == 17 ? "" : "outer ");
+	size_t ip = at, payload = 0;
+	int is_v6 = GET(0, ETHERNET_ETHERTYPE) == MRC_ETHERTYPE_IPV6, trimmed = 0;
+	unsigned next = GET(ip, IPV6_NEXT_HEADER);
+	if (is_v6 && next != MRC_PROTOCOL_UDP) { /* SRv6: a carrier of uSIDs, and the packet in it */
+		TAKE(MRC_IPV6, "outer ");
+		if (!GET(ip, CARRIER_USID))
+			REFUSE(MRC_E_CARRIER_EMPTY, ip + 24);
 		trimmed = is_trimmed(GET(ip, IPV6_DSCP));
-		if (next != 17) {
-			if (!f[ip + 28] && !f[ip + 29])
-				REFUSE(CARRIER_EMPTY, ip + 24);
-			if (next == 43)
-				TAKE(MRC_SRH, "");
-			ip = at;
-			TAKE(MRC_IPV6, "");
-			if (GET(ip, IPV6_NEXT_HEADER) != 17)
-				REFUSE(NEXT_HEADER, ip + 6);
-			trimmed |= is_trimmed(GET(ip, IPV6_DSCP));
-		}
-	} else {
-		TAKE(MRC_IPV4, "");
-		unsigned sum = 0;
-		for (size_t i = ip; i < at; i += 2)
-			sum += f[i] << 8 | f[i + 1];
-		if (sum % 0xFFFF) /* RFC 1071: with its checksum in it a header sums up to ones */
-			REFUSE(IP_CHECKSUM, ip + 10);
-		trimmed = is_trimmed(GET(ip, IPV4_DSCP));
+		if (next == MRC_PROTOCOL_ROUTING)
+			TAKE(MRC_SRH, "");
+		ip = at;
 	}
-	udp = at;
+	TAKE(*(is_v6 ? &MRC_IPV6 : &MRC_IPV4), "");
+	if (is_v6 && GET(ip, IPV6_NEXT_HEADER) != MRC_PROTOCOL_UDP)
+		REFUSE(MRC_E_NEXT_HEADER, ip + 6);
+	if (!is_v6 && !mrc_ipv4_sum_is_right(f + ip))
+		REFUSE(MRC_E_IP_CHECKSUM, ip + 10);
+	trimmed |= is_trimmed(is_v6 ? GET(ip, IPV6_DSCP) : GET(ip, IPV4_DSCP));
+	size_t udp = at, bth = at + MRC_UDP.bytes;
 	TAKE(MRC_UDP, "");
-	bth = at;
 	if (!trimmed && end < at + MRC_ICRC.bytes)
-		REFUSE(TOO_SHORT, at);
+		REFUSE(MRC_E_TOO_SHORT, at);
 	end -= trimmed ? 0 : MRC_ICRC.bytes;
 	TAKE(MRC_BTH, "");
-	const struct mrc_header *const *next = mrc_extensions(GET(bth, BTH_OPCODE));
-	int is_data = *next == &MRC_METH;
-	for (; *next; next++) {
-		int spared = trimmed && *next == &MRC_IMMDT && at + (*next)->bytes > end;
-		if (spared || (*next == &MRC_TSETH && !GET(bth, BTH_TS)))
+	const struct mrc_header *const *more = mrc_extensions(GET(bth, BTH_OPCODE));
+	size_t most = *more == &MRC_METH ? MRC_PAYLOAD_BYTES_MAX : 0;
+	for (; *more; more++) {
+		int is_missing = at + (*more)->bytes > end;
+		if (*more == &MRC_TSETH ? !GET(bth, BTH_TS) : *more == &MRC_IMMDT && trimmed && is_missing)
 			continue;
-		if (at + (*next)->bytes > end)
-			REFUSE(EXTENSION_LENGTH, at);
-		TAKE(**next, "");
+		if (is_missing)
+			REFUSE(MRC_E_EXTENSION_LENGTH, at);
+		TAKE(**more, "");
 	}
 	if (!trimmed) {
-		pad = GET(bth, BTH_PAD);
+		size_t pad = GET(bth, BTH_PAD);
 		if ((end - at) % 4 || pad > end - at)
-			REFUSE(PAD, bth + 1);
+			REFUSE(MRC_E_PAD, bth + 1);
 		payload = end - at - pad;
-		if (payload > (is_data ? MRC_PAYLOAD_BYTES_MAX : 0))
-			REFUSE(PAYLOAD_LENGTH, at);
+		if (payload > most)
+			REFUSE(MRC_E_PAYLOAD_LENGTH, at);
 		uint32_t there = f[end] | f[end + 1] << 8 | f[end + 2] << 16 | (uint32_t)f[end + 3] << 24;
 		if (there != mrc_icrc(f + ip, end - ip))
-			REFUSE(ICRC, end);
-		told += sprintf(text + told, "iCRC.icrc=%x|", (unsigned)there);
+			REFUSE(MRC_E_ICRC, end);
+		told += sprintf(told, "iCRC.icrc=%x|", (unsigned)there);
 	}
-	uint32_t high = v6 ? GET(ip, IPV6_FLOW_LABEL) & 0xFFFF : 0, low = GET(udp, UDP_SRC_PORT);
-	sprintf(text + told, "ev=%x|trimmed=%x|payload_at=%zx|payload_length=%zx",
-		(unsigned)(swapped ? low << 16 | high : high << 16 | low), trimmed, at, payload);
+	uint32_t label = is_v6 ? GET(ip, IPV6_FLOW_LABEL) & 0xFFFF : 0, port = GET(udp, UDP_SRC_PORT);
+	sprintf(told, "ev=%x|trimmed=%x|payload_at=%zx|payload_length=%zx",
+		(unsigned)(swapped ? port << 16 | label : label << 16 | port), trimmed, at, payload);
 	return MRC_OK;
 }
 
@@ -132,17 +109,13 @@ int main(void)
 		unsigned byte;
 		for (end = 0; sscanf(line + 2 * end, "%2x", &byte) == 1; end++)
 			f[end] = byte;
-		at = told = 0;
-		trimmed_by[0] = MRC_DSCP_TRIMMED;
-		trimmed_by[1] = MRC_DSCP_TRIMMED_LASTHOP;
+		at = 0, told = text;
+		trimmed_by[0] = MRC_DSCP_TRIMMED, trimmed_by[1] = MRC_DSCP_TRIMMED_LASTHOP;
 		const char *own = strstr(line, "trimmed=");
 		if (own)
 			sscanf(own, "trimmed=%u,%u", &trimmed_by[0], &trimmed_by[1]);
 		int code = decode(strstr(line, "swapped") != NULL);
-		if (code)
-			printf("refused %s %zu\n", MRC_CODES[code], where);
-		else
-			puts(text);
+		code ? printf("refused %s %zu\n", MRC_CODES[code], where) : puts(text);
 	}
 	return 0;
 }

@@ -11,6 +11,7 @@ from typing import Any
 
 from openmrc.engine import packet
 from openmrc.fabric.dscp import Dscps
+from openmrc.fabric.usid import BLOCK_BITS, USID_BITS
 from openmrc.wire import frame, layout
 from openmrc.wire.layout import Field, Header
 
@@ -100,6 +101,23 @@ static inline void mrc_put(uint8_t *header, unsigned bit, unsigned bits, uint64_
 {
 	for (unsigned i = bit + bits; i-- > bit; value >>= 1)
 		header[i / 8] = (header[i / 8] & ~(1 << (7 - i % 8))) | (value & 1) << (7 - i % 8);
+}
+
+static inline int mrc_may_say(const struct mrc_field *field, uint64_t value)
+{
+	const uint16_t *one = field->allowed;
+	while (one && *one != MRC_END && *one != value)
+		one++;
+	return !one || *one != MRC_END;
+}
+
+/* RFC 1071: with its checksum in it an IPv4 header, which has no options, sums up to ones */
+static inline int mrc_ipv4_sum_is_right(const uint8_t *header)
+{
+	uint32_t sum = 0;
+	for (int i = 0; i < 20; i += 2)
+		sum += header[i] << 8 | header[i + 1];
+	return sum % 0xFFFF == 0;
 }"""
 
 _ICRC = """
@@ -127,10 +145,13 @@ def _constants() -> Iterator[str]:
     yield _define("UDP_PORT", layout.UDP_PORT)
     yield _define("UDP_PORT_ALTERNATIVE", layout.UDP_PORT_ALTERNATIVE)
     yield _define("PAYLOAD_BYTES_MAX", layout.PAYLOAD_BYTES_MAX)
+    yield _define("CARRIER_USID", f"{layout.IPV6.bit('dst') + BLOCK_BITS}, {USID_BITS}")
     yield _define("ENDPOINT_QPN", packet.ENDPOINT_QPN)
     yield _define("FTYPE_NONE", layout.FTYPE_NONE)
     yield _define("FTYPE_TIMESTAMP", layout.FTYPE_TIMESTAMP)
     for front, names in (
+        ("ETHERTYPE", layout.ETHERTYPES),
+        ("PROTOCOL", layout.PROTOCOLS),
         ("OP", layout.OPCODES),
         ("NACK", layout.NACK_REASONS),
         ("M", layout.SKIPS),

@@ -38,12 +38,37 @@ static inline void mrc_put(uint8_t *header, unsigned bit, unsigned bits, uint64_
 		header[i / 8] = (header[i / 8] & ~(1 << (7 - i % 8))) | (value & 1) << (7 - i % 8);
 }
 
+static inline int mrc_may_say(const struct mrc_field *field, uint64_t value)
+{
+	const uint16_t *one = field->allowed;
+	while (one && *one != MRC_END && *one != value)
+		one++;
+	return !one || *one != MRC_END;
+}
+
+/* RFC 1071: with its checksum in it an IPv4 header, which has no options, sums up to ones */
+static inline int mrc_ipv4_sum_is_right(const uint8_t *header)
+{
+	uint32_t sum = 0;
+	for (int i = 0; i < 20; i += 2)
+		sum += header[i] << 8 | header[i + 1];
+	return sum % 0xFFFF == 0;
+}
+
 #define MRC_UDP_PORT 4791
 #define MRC_UDP_PORT_ALTERNATIVE 4971
 #define MRC_PAYLOAD_BYTES_MAX 8192
+#define MRC_CARRIER_USID 224, 16
 #define MRC_ENDPOINT_QPN 2
 #define MRC_FTYPE_NONE 0
 #define MRC_FTYPE_TIMESTAMP 1
+/* ETHERTYPE */
+#define MRC_ETHERTYPE_IPV6 0x86DD
+#define MRC_ETHERTYPE_IPV4 0x800
+/* PROTOCOL */
+#define MRC_PROTOCOL_UDP 0x11
+#define MRC_PROTOCOL_IPV6 0x29
+#define MRC_PROTOCOL_ROUTING 0x2B
 /* OP */
 #define MRC_OP_RDMA_WRITE_FIRST 0xC6
 #define MRC_OP_RDMA_WRITE_MIDDLE 0xC7
