@@ -11,7 +11,7 @@ import pytest
 from openmrc.cli.command import main
 from openmrc.conform import plain, report
 from openmrc.conform.outcome import Outcome
-from openmrc.conform.script import Rule
+from openmrc.conform.script import Rule, read
 
 PASSED = Outcome("good", "g", "responder", "It is so.", "MRC 2.6", "pass")
 FAILED = Outcome(
@@ -22,6 +22,7 @@ FAILED = Outcome(
 )
 SKIPPED = Outcome("other", "h", "requester", "So.", "UET 3", "not applicable", "no planes")
 ALL = [PASSED, FAILED, SKIPPED]
+EXCHANGE = "send data psn=+0 a=1\nexpect sack psn>=1"
 
 
 def test_a_group_is_a_line_and_a_failure_shows_both_packets() -> None:
@@ -55,6 +56,16 @@ def test_the_page_has_what_failed_first_and_escapes_it() -> None:
     assert page.index("bad") < page.index("good")
     assert "It is &lt;so&gt;." in page
     assert "a &lt;b&gt;" in page
+    assert "<details>" not in page
+
+
+def test_the_page_shows_the_exchange_of_each_rule() -> None:
+    [rule] = read(
+        "g", f"role responder\nrule good\nSays.\nsource: row 5\nwith: mpr=512\n{EXCHANGE}"
+    )
+    page = report.page(ALL, "x", [rule])
+    assert page.count("<details>") == 1
+    assert f"<pre>with: mpr=512\n{EXCHANGE.replace('>', '&gt;')}</pre>" in page
 
 
 def test_the_command_runs_a_rule_and_writes_both_files(

@@ -88,7 +88,7 @@ def _conformance(arguments: argparse.Namespace) -> int:
     if arguments.junit is not None:
         write_whole(arguments.junit, report.junit(outcomes, target), "--junit")
     if arguments.page is not None:
-        write_whole(arguments.page, report.page(outcomes, target), "--page")
+        write_whole(arguments.page, report.page(outcomes, target, rules), "--page")
     if arguments.json:
         told = [each.as_dict() for each in outcomes]
         print(json.dumps({"target": target, "rules": told}))

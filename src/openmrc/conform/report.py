@@ -8,6 +8,7 @@ from xml.etree import ElementTree as Xml
 
 from openmrc.conform.outcome import Outcome, count
 from openmrc.conform.run import FAIL, NOT_APPLICABLE, PASS
+from openmrc.conform.script import Rule
 
 
 def lines(outcomes: Sequence[Outcome]) -> list[str]:
@@ -56,37 +57,73 @@ def junit(outcomes: Sequence[Outcome], target: str) -> str:
 
 _PAGE = """\
 <!doctype html>
-<html lang="en"><meta charset="utf-8"><title>MRC conformance of {target}</title>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>MRC conformance of {target}</title>
 <style>
-body {{ font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem }}
-table {{ border-collapse: collapse; width: 100% }}
-td, th {{ border-bottom: 1px solid #ccc; padding: .4rem .6rem }}
-td, th {{ text-align: left; vertical-align: top }}
-.fail {{ color: #b00020; font-weight: 600 }} pre {{ white-space: pre-wrap; margin: .3rem 0 }}
+:root {{ color-scheme: light dark; --rule: light-dark(#d9dde1, #363d46);
+  --quiet: light-dark(#5b636c, #a0a8b1); --fail: light-dark(#b00020, #ff5c6e) }}
+body {{ font: 15px/1.5 system-ui, "DejaVu Sans", sans-serif; margin: 2rem auto; max-width: 76rem;
+  padding: 0 1rem; overflow-wrap: anywhere }}
+h1 {{ font-size: 1.5rem; line-height: 1.2 }} h2 {{ font-size: 1.1rem; margin: 1.8rem 0 .3rem }}
+h2 span, summary, .other {{ color: var(--quiet) }} h2 span {{ font-weight: normal }}
+table {{ border-collapse: collapse; width: 100%; table-layout: fixed }}
+td {{ border-top: 1px solid var(--rule); padding: .4rem .8rem .4rem 0; vertical-align: top }}
+td:first-child {{ font-family: monospace; width: 24% }}
+td:nth-child(3) {{ width: 13% }} td:last-child {{ width: 9% }}
+.fail {{ color: var(--fail); font-weight: 600 }}
+pre {{ white-space: pre-wrap; margin: .3rem 0; font-size: .85rem }} summary {{ cursor: pointer }}
+@media (max-width: 46rem) {{
+  td, td:first-child, td:nth-child(3), td:last-child {{
+    display: block; width: auto; border: 0; padding: .1rem 0 }}
+  tr {{ display: block; border-top: 1px solid var(--rule); padding: .4rem 0 }}
+}}
 </style>
 <h1>MRC conformance of {target}</h1>
 <p>{summary}. Each rule names its source: MRC, IBTA and UET are public texts, a row is a choice of
-openmrc where those are silent or disagree.</p>
-<table><tr><th>Rule<th>What it says<th>Source<th>Outcome</tr>
-{rows}
-</table></html>
+openmrc where those are silent or disagree. Rules that fail stand first.</p>
+{groups}
+</html>
 """
 
 
-def page(outcomes: Sequence[Outcome], target: str) -> str:
-    """Return a page: rules that fail first, with the packets that show it."""
-    ordered = sorted(outcomes, key=lambda each: each.outcome != FAIL)
-    rows = "\n".join(_row(each) for each in ordered)
-    return _PAGE.format(target=escape(target), summary=escape(summary(outcomes)), rows=rows)
+def page(outcomes: Sequence[Outcome], target: str, rules: Sequence[Rule] = ()) -> str:
+    """Return a page, a table a group: rules that fail first, with the packets that show it; of
+    those of `rules` their exchange too.
+    """
+    exchanges = {rule.name: rule for rule in rules}
+    failed = [each for each in outcomes if each.outcome == FAIL]
+    tables = [("Failed", f"{len(failed)} of {len(outcomes)}", failed)]
+    for group in dict.fromkeys(each.group for each in outcomes):
+        own = [each for each in outcomes if each.group == group]
+        tables.append((group, summary(own), [each for each in own if each.outcome != FAIL]))
+    groups = "\n".join(
+        f"<h2>{escape(title)} <span>{escape(counts)}</span></h2>\n<table>\n"
+        + "\n".join(_row(each, exchanges.get(each.rule)) for each in own)
+        + "\n</table>"
+        for title, counts, own in tables
+        if own
+    )
+    return _PAGE.format(target=escape(target), summary=escape(summary(outcomes)), groups=groups)
 
 
-def _row(each: Outcome) -> str:
+def _row(each: Outcome, rule: Rule | None) -> str:
     says, kind = escape(each.says), "fail" if each.outcome == FAIL else "other"
     if each.outcome == FAIL:
         says += f"<pre>{escape(chr(10).join(each.shown))}</pre>"
     elif each.why:
         says += f"<pre>{escape(each.why)}</pre>"
+    if rule is not None:
+        exchange = escape("\n".join(_exchange(rule)))
+        says += f"<details><summary>exchange</summary><pre>{exchange}</pre></details>"
     return (
         f"<tr><td>{escape(each.rule)}<td>{says}<td>{escape(each.source)}"
         f'<td class="{kind}">{escape(each.outcome)}</tr>'
     )
+
+
+def _exchange(rule: Rule) -> list[str]:
+    """Return a rule's statements, as they stand in its file."""
+    settings = " ".join(f"{name}={value}" for name, value in rule.settings.items())
+    return ([f"with: {settings}"] if settings else []) + [step.text for step in rule.steps]
