@@ -4,7 +4,7 @@ In a fabric the GID is the address of a NIC's port (`wire.addresses`), and says 
 an ordinary network it is where plane 0 hears: of IPv4 `64:ff9b:1:PORT::a.b.c.d`, below the prefix
 of RFC 8215 for local use; of IPv6 the address itself, and the port is MRC's own. What else a peer
 must know, the other planes and the ports that packets come from, it asks there, by TCP on the same
-port number, before the first packet: one line of JSON.
+port number, before the first packet: one line of JSON, with the version of the wire.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from openmrc.capi.places import Refused
 from openmrc.errors import OpenMrcError
 from openmrc.live.endpoint.peers import Reach
+from openmrc.verbs.exchange import VERSION
 from openmrc.wire.layout import UDP_PORT
 
 PREFIX = bytes.fromhex("0064ff9b0001")
@@ -54,8 +55,8 @@ class Answering:
     """Tells whoever asks where the planes of this device are."""
 
     def __init__(self, planes: Sequence[Reach]) -> None:
-        told = [{"address": p.address, "port": p.port, "sources": p.sources} for p in planes]
-        self._line = json.dumps(told).encode() + b"\n"
+        ways = [{"address": p.address, "port": p.port, "sources": p.sources} for p in planes]
+        self._line = json.dumps({"openmrc": VERSION, "planes": ways}).encode() + b"\n"
         first = planes[0]
         family = socket.AF_INET6 if ":" in first.address else socket.AF_INET
         self._socket = socket.create_server((first.address, first.port), family=family)
@@ -92,6 +93,12 @@ def ask(gid: bytes) -> tuple[Reach, ...]:
         raise Refused(error.errno or errno.ETIMEDOUT, f"{address} port {port}: {error}") from None
     except ValueError:
         raise Refused(errno.EPROTO, f"{address} port {port}: no end of libmrc") from None
-    if not isinstance(told, list):
+    if not (isinstance(told, dict) and isinstance(told.get("planes"), list)):
         raise Refused(errno.EPROTO, f"{address} port {port}: no end of libmrc")
-    return tuple(map(Reach.of, told))
+    if (version := told.get("openmrc")) != VERSION:
+        raise Refused(
+            errno.EPROTO,
+            f"{address} port {port} speaks version {version} of the wire, this end version"
+            f" {VERSION}: install the same openmrc at both ends",
+        )
+    return tuple(map(Reach.of, told["planes"]))
