@@ -36,6 +36,8 @@ def test_a_group_is_a_line_and_a_failure_shows_both_packets() -> None:
         "      sent  data psn=1",
         "      came  sack psn=0",
         "",
+        "not applicable, 1: no planes",
+        "",
         "3 rules: 1 passed, 1 failed, 1 not applicable",
     ]
 
@@ -89,6 +91,30 @@ def test_a_failure_is_exit_status_1(
     assert main(["conformance", "--role", "responder", "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     assert [each["outcome"] for each in told["rules"]] == ["pass", "fail", "not applicable"]
+
+
+def test_planes_that_are_not_there_are_no_matter_of_a_rule(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    where = ["--address", "127.0.0.1:1", "--interface", "nosuch0", "--secret", "00"]
+    assert main(["conformance", *where]) == 2
+    assert "nosuch0" in capsys.readouterr().err
+
+
+def test_attributes_that_nobody_understands_are_no_matter_of_a_rule(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["conformance", "--rule", "sack-when-asked", "--interface", "127.0.99.1,127.0.99.2"]
+    file = tmp_path / "qp.json"
+    assert main([*words, "--attributes", str(tmp_path / "no/qp.json")]) == 2
+    assert "qp.json.kit: No such file or directory; name a file" in capsys.readouterr().err
+    for text, why in (
+        ("{", "JSONDecodeError"),
+        ("{}", "the target's attributes are not understood: 'qp'"),
+    ):
+        file.write_text(text)
+        assert main([*words, "--attributes", str(file)]) == 2
+        assert why in capsys.readouterr().err
 
 
 def test_rules_are_listed_with_their_sources(capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,6 +53,16 @@ PAIRS = {
         "transport.ecn_skip: 'reps' skips no path anyway; leave it out",
         mrc("ecn_skip = false"),
     ),
+    "trim_nack": (
+        mrc("trim = false\ntrim_nack = false"),
+        "transport.trim_nack: false does nothing: no switch trims; leave it out",
+        mrc("trim_nack = false"),
+    ),
+    "trim_nack, of a fabric": (
+        mrc("trim_nack = false", TWO_T0S + "trim = false\n"),
+        "transport.trim_nack: false does nothing: no switch trims; leave it out",
+        mrc("trim = true\ntrim_nack = false", TWO_T0S + "trim = false\n"),
+    ),
     "dscp": (
         roce("", TWO_T0S + 'dscp = "trimmed=11"\n'),
         "fabric.dscp: 'trimmed=11' does nothing: it is MRC's alone",

@@ -103,6 +103,8 @@ def test_every_key_reaches_the_simulator() -> None:
         "rto_exponent": 5,
         "linear_cnt": 3,
         "exp_cnt": 4,
+        "trim_nack": False,
+        "dynamic_mpr": True,
         "srv6": True,  # false in the next test: not of peer runs, nor is the last
         "trim": True,
         "ecn_skip": True,
@@ -150,6 +152,8 @@ def test_every_key_reaches_the_simulator() -> None:
         rto_exponent=5,
         linear_cnt=3,
         exp_cnt=4,
+        trim_nack=False,
+        dynamic_mpr=True,
         trim=True,
     )
     assert scenario.fabric.build().cut_through

@@ -9,7 +9,15 @@ import pytest
 
 from openmrc.errors import InputError
 from openmrc.wire import pcap
-from openmrc.wire.outside import LAYERS_MAX, LINK_RAW, LINK_SLL, LINK_SLL2, unwrap
+from openmrc.wire.outside import (
+    LAYERS_MAX,
+    LINK_IPV4,
+    LINK_IPV6,
+    LINK_RAW,
+    LINK_SLL,
+    LINK_SLL2,
+    unwrap,
+)
 from tests.wire.vectors import VECTORS, frame_of
 
 FRAME = frame_of(VECTORS["sack"])
@@ -23,11 +31,15 @@ def tagged(frame: bytes, *tags: tuple[int, int]) -> bytes:
     return frame[:12] + front + frame[12:]
 
 
-def tunnel(protocol: int, flags: int, more: bytes, inside: bytes, v6: bool = False) -> bytes:
+def tunnel(
+    protocol: int, flags: int, more: bytes, inside: bytes, v6: bool = False, options: bytes = b""
+) -> bytes:
     """A mirror's tunnel: GRE with `more` behind its first four bytes."""
-    body = pack("!HH", flags, protocol) + more + inside
+    body = options + pack("!HH", flags, protocol) + more + inside
     if v6:
-        return MACS + b"\x86\xdd" + pack("!IHBB", 6 << 28, len(body), 47, 64) + bytes(32) + body
+        following = 60 if options else 47
+        ip = pack("!IHBB", 6 << 28, len(body), following, 64)
+        return MACS + b"\x86\xdd" + ip + bytes(32) + body
     front = pack("!BBHHHBBHII", 0x45, 0, 20 + len(body), 0, 0, 64, 47, 0, 0x0A00_0001, 0x0A00_0002)
     return MACS + b"\x08\x00" + front + body
 
@@ -51,6 +63,11 @@ AROUND = {
         ("ERSPAN III",),
     ),
     "GRE": (tunnel(0x6558, CHECKSUM | KEY, bytes(8), FRAME, v6=True), ("GRE",)),
+    "of Spectrum": (tunnel(0x8949, 0, bytes(22), FRAME), ("GRE 0x8949",)),
+    "behind options of Linux": (
+        tunnel(0x6558, 0, b"", FRAME, v6=True, options=b"\x2f\0\4\1\4\1\0\0"),
+        ("GRE",),
+    ),
     "a mirror of a tagged frame": (
         tagged(tunnel(0x88BE, 0, b"", tagged(FRAME, (0x8100, 5))), (0x8100, 9)),
         ("VLAN 9", "ERSPAN I", "VLAN 5"),
@@ -64,7 +81,22 @@ def test_the_frame_within_is_found(name: str) -> None:
     assert unwrap(data) == (FRAME, len(data) - len(FRAME), said)
 
 
+def test_ip_in_gre_becomes_a_frame() -> None:
+    for kind, frame in ((0x86DD, FRAME), (0x0800, V4)):
+        found = unwrap(tunnel(kind, 0, b"", frame[14:]))
+        assert (found.data, found.said) == (bytes(12) + frame[12:], ("GRE",))
+
+
+def test_a_fragment_is_no_tunnel() -> None:
+    """Behind the first one what looks like a tunnel's header is the middle of a frame."""
+    data = tunnel(0x88BE, 0, b"", FRAME)
+    for fragment, said in ((0x2000, ("ERSPAN I",)), (0x2001, ()), (0x0001, ())):
+        assert unwrap(data[:20] + fragment.to_bytes(2) + data[22:]).said == said
+
+
 COOKED = {
+    LINK_IPV4: lambda f: f[14:],
+    LINK_IPV6: lambda f: f[14:],
     LINK_SLL: lambda f: pack("!HHH", 0, 1, 6) + f[6:12] + bytes(2) + f[12:],
     LINK_SLL2: lambda f: (
         f[12:14] + bytes(2) + pack("!IHBB", 3, 1, 0, 6) + f[6:12] + bytes(2) + f[14:]
@@ -77,7 +109,7 @@ COOKED = {
 @pytest.mark.parametrize("frame", [FRAME, V4], ids=["IPv6", "IPv4"])
 def test_a_cooked_packet_becomes_a_frame(link: int, frame: bytes) -> None:
     found = unwrap(COOKED[link](frame), link)
-    source = bytes(6) if link == LINK_RAW else frame[6:12]
+    source = frame[6:12] if link in (LINK_SLL, LINK_SLL2) else bytes(6)
     assert found.data == bytes(6) + source + frame[12:]
 
 

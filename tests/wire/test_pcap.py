@@ -253,11 +253,15 @@ def test_other_links_are_refused() -> None:
         InputError, match="link type 999; only Ethernet, Linux cooked and raw IP are"
     ):
         read(classic("<", 0xA1B2C3D4, link=999))
-    # another interface that captured nothing does no harm
-    both = section("<") + interface("<") + interface("<", option("<", 2, b"ib0"), link=247)
-    assert len(read(both + enhanced("<", 0, 1, b"a"))) == 1
-    with pytest.raises(InputError, match=r"interface 1 'ib0' has link type 247 \(INFINIBAND\)"):
-        read(both + enhanced("<", 1, 1, b"a"))
+    other = section("<") + interface("<", option("<", 2, b"ib0"), link=247)
+    with pytest.raises(InputError, match=r"interface 0 'ib0' has link type 247 \(INFINIBAND\)"):
+        read(other + enhanced("<", 0, 1, b"a"))
+    # beside an interface that can be read its packets are of no known Ethernet type
+    [one, two] = read(
+        other + interface("<") + enhanced("<", 0, 1, b"a") + enhanced("<", 1, 1, b"b")
+    )
+    assert (one.data, one.outside) == (bytes(14) + b"a", ("link type 247",))
+    assert (two.data, two.outside) == (b"b", ())
 
 
 GOOD = section("<") + interface("<") + enhanced("<", 0, 1, b"good")

@@ -152,7 +152,10 @@ class NetworkTarget:
             remote = QpAttributes(**told["qp"])
         except (KeyError, TypeError) as error:
             raise ExchangeError(f"the target's attributes are not understood: {error}") from None
-        remote.check()
+        try:
+            remote.check()
+        except InputError as error:
+            raise ExchangeError(f"the target's attributes: {error}") from None
         self._wires.meet(remote)
         self.flow_psn = {"requester": remote.psn, "responder": PEER_PSN}
         self._qpn = remote.qp_num
@@ -161,7 +164,10 @@ class NetworkTarget:
     def _read(self, where: Where) -> None:
         """Without an exchange: wait until somebody has written the target's attributes."""
         assert where.attributes is not None
-        where.kits.write_text(json.dumps(self._about()))
+        try:
+            where.kits.write_text(json.dumps(self._about()))
+        except OSError as error:
+            raise ExchangeError(f"{where.kits}: {error.strerror}; name a file") from None
         until = time.monotonic() + FILE_S
         while not where.attributes.exists():
             if time.monotonic() > until:
@@ -172,7 +178,7 @@ class NetworkTarget:
             self._take_about(told)
             self._times = int(told["rtt_us"]) * US, int(told["rto_us"]) * US
         except (ValueError, KeyError) as error:
-            raise InputError(f"{where.attributes}: {error!r}") from None
+            raise ExchangeError(f"{where.attributes}: {error!r}") from None
 
     def _connect(self, where: Where) -> None:
         line = Line.to(where.host, where.port, where.connect_s)

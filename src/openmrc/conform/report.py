@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from html import escape
 from xml.etree import ElementTree as Xml
@@ -12,7 +13,7 @@ from openmrc.conform.script import Rule
 
 
 def lines(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return a line a group, and for each rule that fails what shows it."""
+    """Return a line a group, what shows that a rule fails, and why others do not apply."""
     told = []
     for group in dict.fromkeys(each.group for each in outcomes):
         own = [each for each in outcomes if each.group == group]
@@ -21,7 +22,10 @@ def lines(outcomes: Sequence[Outcome]) -> list[str]:
         if each.outcome == FAIL:
             told += ["", f"FAIL  {each.rule}  ({each.source})", f"      {each.says}"]
             told += [f"      {text}" for text in each.shown]
-    return [*told, "", f"{len(outcomes)} rules: {summary(outcomes)}"]
+    whys = Counter(each.why for each in outcomes if each.outcome == NOT_APPLICABLE)
+    told += ["", *(f"not applicable, {n}: {why}" for why, n in whys.items())] if whys else []
+    rules = "rule" if len(outcomes) == 1 else "rules"
+    return [*told, "", f"{len(outcomes)} {rules}: {summary(outcomes)}"]
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:

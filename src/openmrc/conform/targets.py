@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from openmrc.conform import outcome
-from openmrc.conform.network import Where, verdict
+from openmrc.conform.network import EVS, Where, verdict
 from openmrc.conform.outcome import Outcome
 from openmrc.conform.script import Rule
 from openmrc.errors import OpenMrcError
@@ -20,7 +20,12 @@ LISTENING = "listening on port "
 
 
 def over_network(rules: Sequence[Rule], where: Where) -> list[Outcome]:
-    """Hold an implementation against rules, and return what came of each, in their order."""
+    """Hold an implementation against rules, and return what came of each, in their order.
+
+    Raises `InputError` for planes that this host does not have: that is no matter of a rule.
+    """
+    with where.opened(where.planes, EVS):
+        pass
     return [outcome.of(verdict(rule, where)) for rule in rules]
 
 

@@ -60,8 +60,8 @@ class Parameters:
     exp_cnt: int = stated(10, "row 9", "RTOs", least=0, most=25)  # 25: for ever
     max_wimm: int = stated(128, "MRC 1.8", "messages", least=1, most=MPR_MAX, key=False)
     # False: a header that was trimmed is answered by nothing, so peers send NO_TRIM
-    trim_nack: bool = stated(True, "MRC 1.9", key=False)
-    dynamic_mpr: bool = stated(False, "MRC 1.5", key=False)
+    trim_nack: bool = stated(True, "MRC 1.9")
+    dynamic_mpr: bool = stated(False, "MRC 1.5")
     # new packets in a row on one EV, where the kernel takes them together; no more than leaves each
     # plane as many of what may be sent now
     burst: int = stated(1, "rotation.py", "packets", least=1, most=BURST_MAX, key=False)

@@ -61,7 +61,7 @@ ORDER = (
         "always_skip_after",
         "check_paths",
     ),
-    *("srv6", "trim", "ecn_skip", "freezing"),
+    *("srv6", "trim", "trim_nack", "dynamic_mpr", "ecn_skip", "freezing"),
 )
 TEXTS: dict[str, Any] = {
     "name": Label,
@@ -303,7 +303,17 @@ MRC_ALONE: dict[str, Any] = {
 
 
 def refuse_idle(fabric: FabricSection, transports: Sequence[AnyTransport]) -> None:
-    """Raise `InputError` for a key of `[fabric]` that none of the transports looks at."""
+    """Raise `InputError` for a key of `[fabric]` that none of the transports looks at, and for
+    `trim_nack` where nothing is trimmed.
+    """
+    for number, each in enumerate(transports):
+        if isinstance(each, RoceSection) or each.trim_nack:
+            continue
+        if not (fabric.trim if each.trim is None else each.trim):
+            place = "transport" if len(transports) == 1 else f"transport[{number}]"
+            raise InputError(
+                f"{place}.trim_nack: false does nothing: no switch trims; leave it out"
+            )
     roce = [each for each in transports if isinstance(each, RoceSection)]
     if len(roce) < len(transports):
         return

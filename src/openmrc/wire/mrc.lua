@@ -473,3 +473,12 @@ mrc:register_heuristic("udp", function(tvb, pinfo, root)
   return true
 end)
 set_preference("udp.try_heuristic_first", true)
+
+-- A mirror of Spectrum switches: 22 bytes of its own between GRE and the frame.
+local mirror = Proto("mrc_mirror", "Mirrored frame")
+local ethernet = Dissector.get("eth_withoutfcs")
+function mirror.dissector(tvb, pinfo, root)
+  if tvb:captured_len() < 22 then return 0 end
+  return 22 + ethernet:call(tvb(22):tvb(), pinfo, root)
+end
+DissectorTable.get("gre.proto"):add(0x8949, mirror)

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from openmrc.wire import layout
 
-LINK_ETHERNET, LINK_RAW, LINK_SLL, LINK_SLL2 = 1, 101, 113, 276
-LINKS = (LINK_ETHERNET, LINK_RAW, LINK_SLL, LINK_SLL2)
+LINK_ETHERNET, LINK_RAW, LINK_SLL, LINK_IPV4, LINK_IPV6, LINK_SLL2 = 1, 101, 113, 228, 229, 276
+_RAW = (LINK_RAW, LINK_IPV4, LINK_IPV6)
+LINKS = (LINK_ETHERNET, LINK_SLL, LINK_SLL2, *_RAW)
 
 # IEEE 802.1Q and 802.1ad, and what switches used before that
 TAGS = {0x8100: "VLAN", 0x88A8: "S-VLAN", 0x9100: "S-VLAN"}
@@ -19,10 +20,11 @@ LAYERS_MAX = 8  # tags and tunnels around one frame; two of each is the most in 
 
 _ETHERNET = layout.ETHERNET.size_bytes
 _TYPE_AT = layout.ETHERNET.byte("ethertype")
-_GRE = 47  # RFC 2784
-_BRIDGED, _ERSPAN_2, _ERSPAN_3 = 0x6558, 0x88BE, 0x22EB
+_GRE, _OPTIONS = 47, 60  # RFC 2784, RFC 8200
+_BRIDGED, _ERSPAN_2, _ERSPAN_3, _SPECTRUM = 0x6558, 0x88BE, 0x22EB, 0x8949
 _CHECKSUM, _KEY, _SEQUENCE = 0x8000, 0x2000, 0x1000  # flags of GRE: each adds four bytes
 _ERSPAN_2_BYTES, _ERSPAN_3_BYTES, _ERSPAN_3_MORE = 8, 12, 8
+_SPECTRUM_BYTES = 22  # as SONiC's tests of its mirror Everflow expect
 
 
 class Outside(NamedTuple):
@@ -34,11 +36,14 @@ class Outside(NamedTuple):
 
 
 def unwrap(data: bytes, link: int = LINK_ETHERNET) -> Outside:
-    """Return the frame within what was captured on a link of this type (one of `LINKS`)."""
+    """Return the frame within what was captured on a link of this type.
+
+    What comes from a link that is not one of `LINKS` becomes a frame of no known Ethernet type.
+    """
     length, said = len(data), []
     if link != LINK_ETHERNET:
         data = _cooked(data, link)
-        said.append({LINK_RAW: "raw IP", LINK_SLL: "cooked", LINK_SLL2: "cooked v2"}[link])
+        said.append(_COOKED.get(link, f"link type {link}"))
     for _ in range(LAYERS_MAX):
         kind = int.from_bytes(data[_TYPE_AT:_ETHERNET], "big")
         if kind in TAGS and len(data) >= _ETHERNET + 4:
@@ -49,21 +54,23 @@ def unwrap(data: bytes, link: int = LINK_ETHERNET) -> Outside:
         inside = _mirrored(data, kind)
         if inside is None:
             break
-        name, at = inside
+        name, data = inside
         said.append(name)
-        data = data[at:]
     return Outside(data, length - len(data), tuple(said))
+
+
+_COOKED = {**dict.fromkeys(_RAW, "raw IP"), LINK_SLL: "cooked", LINK_SLL2: "cooked v2"}
 
 
 def _cooked(data: bytes, link: int) -> bytes:
     """Return an Ethernet frame in place of what Linux, or an IP tunnel, gives; zeros for addresses
     that nobody knows.
     """
-    source = bytes(6)
-    if link == LINK_RAW:
+    if link in _RAW:
         version = data[0] >> 4 if data else 0
-        kind = layout.ETHERTYPE_IPV4 if version == 4 else layout.ETHERTYPE_IPV6
-        return bytes(6) + source + kind.to_bytes(2, "big") + data
+        return _framed(layout.ETHERTYPE_IPV4 if version == 4 else layout.ETHERTYPE_IPV6, data)
+    if link not in LINKS:
+        return _framed(0, data)
     if link == LINK_SLL:
         size, kind_at, address_at = 16, 14, 6
     else:
@@ -74,21 +81,23 @@ def _cooked(data: bytes, link: int) -> bytes:
     return bytes(6) + source + data[kind_at : kind_at + 2] + data[size:]
 
 
-def _mirrored(data: bytes, kind: int) -> tuple[str, int] | None:
-    """Return what a mirrored frame's tunnel is called and where that frame begins, if it is one."""
-    at = _ETHERNET
-    if kind == layout.ETHERTYPE_IPV4 and len(data) > at + 20:
-        protocol, at = data[at + 9], at + 4 * (data[at] & 0xF)
-    elif kind == layout.ETHERTYPE_IPV6 and len(data) > at + 40:
-        protocol, at = data[at + 6], at + 40
-    else:
-        return None
+def _framed(kind: int, data: bytes) -> bytes:
+    return bytes(12) + kind.to_bytes(2, "big") + data
+
+
+def _mirrored(data: bytes, kind: int) -> tuple[str, bytes] | None:
+    """Return what a mirrored frame's tunnel is called, and that frame, if it is one."""
+    protocol, at = _behind_ip(data, kind)
     if protocol != _GRE or len(data) < at + 4:
         return None
     flags, carried = (int.from_bytes(data[at + i : at + i + 2], "big") for i in (0, 2))
     at += 4 + 4 * sum(bool(flags & bit) for bit in (_CHECKSUM, _KEY, _SEQUENCE))
+    if carried in layout.ETHERTYPES and len(data) > at:
+        return "GRE", _framed(carried, data[at:])
     if carried == _BRIDGED:
         name = "GRE"
+    elif carried == _SPECTRUM:
+        name, at = "GRE 0x8949", at + _SPECTRUM_BYTES
     elif carried == _ERSPAN_2 and not flags & _SEQUENCE:
         name = "ERSPAN I"
     elif carried == _ERSPAN_2:
@@ -98,4 +107,18 @@ def _mirrored(data: bytes, kind: int) -> tuple[str, int] | None:
         name, at = "ERSPAN III", at + _ERSPAN_3_BYTES + more * _ERSPAN_3_MORE
     else:
         return None
-    return (name, at) if len(data) >= at + _ETHERNET else None
+    return (name, data[at:]) if len(data) >= at + _ETHERNET else None
+
+
+def _behind_ip(data: bytes, kind: int) -> tuple[int | None, int]:
+    """Return what follows the IP header, None if that cannot be said, and where."""
+    at = _ETHERNET
+    if kind == layout.ETHERTYPE_IPV4 and len(data) > at + 20:
+        begins_here = not int.from_bytes(data[at + 6 : at + 8], "big") & 0x1FFF
+        return (data[at + 9] if begins_here else None), at + 4 * (data[at] & 0xF)
+    if kind == layout.ETHERTYPE_IPV6 and len(data) > at + 40:
+        protocol, at = data[at + 6], at + 40
+        if protocol == _OPTIONS and len(data) > at + 1:  # Linux's limit of tunnels in tunnels
+            protocol, at = data[at], at + 8 * (data[at + 1] + 1)
+        return protocol, at
+    return None, at

@@ -3,7 +3,8 @@
 They follow draft-ietf-opsawg-pcapng and draft-ietf-opsawg-pcap. The reader streams, takes both byte
 orders and believes no length: a file that is cut off in its last block, as an interrupted capture
 leaves it, ends there (`Reader.cut_at`); a file that contradicts itself is an `InputError` with the
-offset from which it cannot be read.
+offset from which it cannot be read. What comes from a link of another type, in a file that has
+readable ones too, is given out as a frame of no known Ethernet type.
 """
 
 from __future__ import annotations
@@ -14,7 +15,15 @@ from struct import Struct
 from typing import BinaryIO, NamedTuple, NoReturn, Self
 
 from openmrc.errors import InputError
-from openmrc.wire.outside import LINK_ETHERNET, LINK_RAW, LINK_SLL, LINK_SLL2, unwrap
+from openmrc.wire.outside import (
+    LINK_ETHERNET,
+    LINK_IPV4,
+    LINK_IPV6,
+    LINK_RAW,
+    LINK_SLL,
+    LINK_SLL2,
+    unwrap,
+)
 from openmrc.wire.outside import LINKS as READ
 
 NS_PER_S = 10**9
@@ -33,6 +42,8 @@ LINKS = {
     LINK_SLL: "LINUX_SLL, the interface 'any'",
     127: "IEEE802_11_RADIOTAP",
     197: "ERF",
+    LINK_IPV4: "IPV4",
+    LINK_IPV6: "IPV6",
     247: "INFINIBAND",
     LINK_SLL2: "LINUX_SLL2, the interface 'any'",
 }
@@ -379,7 +390,8 @@ class Reader:
         if interface >= len(self._interfaces):
             self._refuse(f"a packet of interface {interface}, which is not described before it")
         on = self._interfaces[interface]
-        self._check_link(on.link, f"interface {interface} {on.name!r}")
+        if not any(other.link in READ for other in self._interfaces):
+            self._check_link(on.link, f"interface {interface} {on.name!r}")
         self._check_captured(captured, len(body) - at)
         self.number += 1
         time_ns = None if units is None else units * NS_PER_S // on.units_per_s + on.offset_ns

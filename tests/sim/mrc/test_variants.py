@@ -23,7 +23,7 @@ from openmrc.sim.net import switch
 from openmrc.sim.world import World
 from openmrc.wire import decode
 from openmrc.wire.addresses import whose
-from openmrc.wire.pcap import read
+from openmrc.wire.pcap import Captured, Reader, read
 from openmrc.workload.patterns import incast, permutation, stream
 from tests.sim import plain
 from tests.sim.lab import (
@@ -298,6 +298,38 @@ def test_a_transport_says_whether_switches_trim_or_the_fabric_does() -> None:
     t = with_trims.values.base_rtt_ps
     assert with_trims.engine.qp[0].target == 3 * t // 4
     assert run(True, False).engine.qp[0].target == t
+
+
+# --- capabilities
+
+
+def test_without_trim_nacks_nothing_may_be_trimmed() -> None:
+    """MRC 1.9: the receivers answer no header, so full queues drop what is sent NO_TRIM."""
+    world = all_complete(world_of(clos(planes=2), incast(8, 6, 400_000), trim_nack=False))
+    counters = world.counters()
+    assert counters["trimmed"] == counters["nack"] == 0
+    assert counters["dropped_queue"] > 0
+
+
+def test_with_dynamic_mpr_each_sack_says_the_window() -> None:
+    """MRC 1.5: in units of 128 packets; without it 0, and all else is the same."""
+    said, outcomes = {}, {}
+    for enabled in (True, False):
+        file = io.BytesIO()
+        fabric = clos(planes=2)
+        capture = Capture(file, fabric, ["nic 0"])
+        given = {"mpr": 768, "dynamic_mpr": enabled}
+        world = all_complete(world_of(fabric, stream(0, 7, 400_000), capture=capture, **given))
+        file.seek(0)
+        sacks = [p for p in map(decoded, Reader(file, "x")) if p.opcode == pk.SACK]
+        said[enabled] = {int(p.mpr) for p in sacks}
+        outcomes[enabled] = world.counters()
+    assert said == {True: {6}, False: {0}}
+    assert outcomes[True] == outcomes[False]
+
+
+def decoded(captured: Captured) -> Any:
+    return decode(captured.data).record
 
 
 # --- without ECN skip
