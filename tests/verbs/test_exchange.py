@@ -12,6 +12,7 @@ import pytest
 
 from openmrc.errors import InputError
 from openmrc.verbs import QpState, Status, exchange
+from openmrc.verbs.attributes import QpAttributes
 from openmrc.verbs.exchange import ExchangeError
 from tests.live.two import PATIENCE_S, cabled
 
@@ -136,7 +137,9 @@ def test_another_version_is_refused_and_hears_why() -> None:
             f"the peer speaks version {version} of the wire, this end version 2:"
             " install the same openmrc at both ends"
         )
-        assert told == {"refused": why}
+        assert told["refused"] == why
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{why}'"):  # of version 1
+            QpAttributes(**told["qp"])
         assert found == [why]
         assert qp.state == QpState.RESET
 

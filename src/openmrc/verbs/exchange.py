@@ -188,7 +188,8 @@ def _same_version(line: Line) -> None:
             " install the same openmrc at both ends"
         )
         with contextlib.suppress(OSError):
-            line.send({REFUSED: why})
+            # Version 1 looks for no refusal here, but names the attribute that it does not know.
+            line.send({REFUSED: why, "qp": {why: None}})
         raise ExchangeError(why)
 
 
