@@ -202,6 +202,9 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     [told] = json.loads(capsys.readouterr().out)["rules"]
     assert (told["line"], told["came"][:9]) == (7, "packet 3 ")
     assert main(["conformance", "--capture", str(tmp_path / "none")]) == 2
+    capsys.readouterr()
+    assert main(["conformance", "--capture", str(written(tmp_path / "empty", []))]) == 2
+    assert "empty: has no packet of MRC; mrc decode shows why" in capsys.readouterr().err
     assert main(["conformance", "--capture", str(path), "--interface", "lo"]) == 2
 
 

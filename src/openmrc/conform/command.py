@@ -111,6 +111,8 @@ def _held(arguments: argparse.Namespace, rules: list[Rule]) -> tuple[str, list[O
             if getattr(arguments, name) is not None:
                 raise InputError(f"--{name} with --capture: nothing is sent")
         seen = capture.load(arguments.capture, dscps=_dscps(arguments))
+        if not seen.packets:
+            raise InputError(f"{arguments.capture}: has no packet of MRC; mrc decode shows why")
         return str(arguments.capture), passive.hold(rules, seen)
     if arguments.address is None and arguments.attributes is None:
         for name in ("interface", "host", "ways", "secret", "dscp"):
