@@ -1,11 +1,11 @@
-"""What hashing flows onto paths costs: worked out as balls into bins, and simulated.
+"""What hashing flows onto paths costs: calculated as balls into bins, and simulated.
 
     .venv/bin/python benchmarks/collisions.py [--quick] [--json]
 
 A ring across the T0s of a fat tree of one plane: every NIC of a T0 sends to a NIC of the next T0,
 in 1 to 8 equal parts with a hashed path each (`paths = "single"`), or sprayed. Time is that of the
 slowest part over the ideal, the mean over seeds. Drawn is what the arithmetic says for the paths
-that the simulator drew for these very seeds: worked out and drawn differ by luck, drawn and
+that the simulator drew for these very seeds: calculated and drawn differ by luck, drawn and
 simulated by what a simulation has beyond arithmetic.
 """
 
@@ -104,7 +104,7 @@ def main() -> None:
     if arguments.json:
         print(json.dumps(rows, indent=2))
         return
-    print("| Paths | QPs | Worked out | Drawn | Simulated | Standard error | Least | Most |")
+    print("| Paths | QPs | Calculated | Drawn | Simulated | Standard error | Least | Most |")
     print("|---|---|---|---|---|---|---|---|")
     for r in rows:
         figures = [r[key] for key in FIGURES]

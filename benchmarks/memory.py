@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> None:
         parts = estimate(load_scenario(arguments.scenario, arguments.set))
         for name, n in parts.items():
             print(f"{name:10}{n / 1e6:10.2f} MB")
-        print(f"{'all':10}{sum(parts.values()) / 1e6:10.2f} MB, and packets under way")
+        print(f"{'all':10}{sum(parts.values()) / 1e6:10.2f} MB, and packets in flight")
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ NOISES: dict[str, dict[str, Any] | None] = {
     "incast": {"name": "noise", "kind": "incast", "nics": "odd", "n": 31, "size": "8MB"},
 }
 JOB_COLUMNS = (
-    "Beside it", "Transport", "Alone, us", "Together, us", "Longer by",
+    "Second job", "Transport", "Alone, us", "Together, us", "Longer by",
     "Slowest message alone, us", "Together, us",
 )  # fmt: skip
 

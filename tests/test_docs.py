@@ -291,7 +291,7 @@ def test_the_examples_of_memory_follow_the_formula(column: int) -> None:
     parts = memory()["estimate"](parse_scenario(EXAMPLES[name]))
     said = {row[0]: row[column] for row in table("docs/costs.md", name)}
     assert {key: said[key] for key in parts} == {key: f"{n / 1e6:,.1f}" for key, n in parts.items()}
-    assert said["**all, without packets under way**"] == f"{sum(parts.values()) / 1e6:,.1f}"
+    assert said["**all, without packets in flight**"] == f"{sum(parts.values()) / 1e6:,.1f}"
 
 
 @pytest.mark.parametrize(

@@ -43,21 +43,21 @@ def test_its_memory_is_that_of_the_world_and_what_comes_beside_it() -> None:
     one = told_of(TWO_RACKS)
     assert one.memory["slots"] == 32 * 512 * 24  # 256 packets, and one more slot
     assert one.memory_bytes == sum(one.memory.values()) > told.PROCESS_BYTES
-    assert set(one.memory) > {"QPs", "EVs", "ports", "packets under way", "process"}
+    assert set(one.memory) > {"QPs", "EVs", "ports", "packets in flight", "process"}
 
 
 @pytest.mark.parametrize(("size", "of_nic"), [("4KiB", 1), ("64KiB", 16)])
 def test_no_more_packets_are_under_way_than_there_are(size: str, of_nic: int) -> None:
     of_one = 148
     one = told_of(TWO_RACKS.replace("1MiB", size))
-    assert one.memory["packets under way"] == 32 * of_nic * of_one
+    assert one.memory["packets in flight"] == 32 * of_nic * of_one
 
 
 def test_a_longer_way_holds_more_packets() -> None:
     """Within a rack there is one switch on the way, between racks there are three."""
     near = told_of(TWO_RACKS.replace("steps = 1", "steps = 1\ngroup = 16"))
     far = told_of(TWO_RACKS.replace("t0_down = 16", "t0_down = 1"))
-    of_near, of_far = (one.memory["packets under way"] / one.nics / 148 for one in (near, far))
+    of_near, of_far = (one.memory["packets in flight"] / one.nics / 148 for one in (near, far))
     assert of_far == pytest.approx(3 * of_near, rel=0.05)
 
 

@@ -115,7 +115,7 @@ def run_memory(scenario: Scenario, built: Built, transport: Transport) -> dict[s
     derived = _derived(scenario, built, transport)
     under_way = packets_under_way(built[0], built[1], transport, derived)
     return world_memory(scenario, built, transport) | {
-        "packets under way": under_way * (ss.HOP.itemsize + PACKET.itemsize + 4),
+        "packets in flight": under_way * (ss.HOP.itemsize + PACKET.itemsize + 4),
         "fabric and workload": sum(_bytes_of(each) for each in built[:2]),
         "process": PROCESS_BYTES,
     }
