@@ -63,7 +63,7 @@ def test_a_case_runs_in_a_process_of_its_own() -> None:
 
 
 def test_a_case_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(InputError, match="there is no case 'P1'; there is: P1024_100G"):
+    with pytest.raises(InputError, match="there is no case 'P1'; accepted: P1024_100G"):
         benchsim.measure("P1")
 
 

@@ -22,7 +22,7 @@ def write_new(file: Path, text: str, said_by: str = "") -> None:
         with file.open("w" if there else "x", encoding="utf-8") as stream:
             stream.write(text)
     except FileExistsError:
-        raise InputError(f"{place}: is there already; name another file, or remove it") from None
+        raise InputError(f"{place}: already exists; name another file, or remove it") from None
     except NO_PLACE as error:
         raise InputError(f"{place}: cannot be written ({error.strerror}); name a file") from None
     except OSError as error:

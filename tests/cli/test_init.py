@@ -74,7 +74,7 @@ def test_init_overwrites_nothing_and_knows_its_templates(
     monkeypatch.chdir(tmp_path)
     Path("scenario.toml").write_text("mine")
     for line, words in (
-        ("init", "scenario.toml: is there already; name another file, or remove it"),
+        ("init", "scenario.toml: already exists; name another file, or remove it"),
         ("init no/a.toml", "no/a.toml: cannot be written (No such file or directory)"),
         ("init a.toml --template rocee", "did you mean 'roce'? accepted: mrc, roce, failures"),
         ("rnu", "did you mean 'run'?; see mrc --help"),

@@ -51,7 +51,7 @@ def test_a_rule_is_its_name_sentence_source_and_exchange() -> None:
         ("1.5rtt", "soon", "line 10: 'soon' is no time; such as 5us, 2rtt or 1.5rto"),
         ("a=1", "a", "line 9: 'a' is neither FIELD=VALUE nor within, for, as"),
         ("down", "sideways", "line 12: 'sideways': down, up are accepted"),
-        ("rule one", "# none", "line 5: 'What it' stands before the first rule"),
+        ("rule one", "# none", "line 5: 'What it' comes before the first rule"),
     ],
 )
 def test_what_is_no_rule_is_refused_with_its_line(old: str, new: str, words: str) -> None:

@@ -222,7 +222,7 @@ def test_a_scenario_that_is_there_is_not_overwritten(tmp_path: Path, capsys: Out
     printed = capsys.readouterr()
     assert printed.out == ""
     assert printed.err == (
-        f"mrc: --scenario {file}: is there already; name another file, or remove it\n"
+        f"mrc: --scenario {file}: already exists; name another file, or remove it\n"
     )
     assert file.read_text() == "mine"
 
@@ -246,7 +246,7 @@ BAD = {
     "--gpus 64 --switch 1Gbps": "--switch 1Gbps: 0 ports of 100Gbps; 4 to 4096 are accepted",
     "--gpus 64 --set cable_usd": "--set cable_usd: accepted: NAME=VALUE",
     "--gpus 64 --set cabel_usd=3": "there is no assumption 'cabel_usd'; did you mean cable_usd?",
-    "--gpus 64 --set x=3": "there is no assumption 'x'; there is: switch_w_per_tbps",
+    "--gpus 64 --set x=3": "there is no assumption 'x'; accepted: switch_w_per_tbps",
     "--gpus 64 --set cable_usd=much": "a number from 0 to 1e+15 is accepted, in USD",
     "--gpus 64 --set cable_usd=-1": "a number from 0 to 1e+15",
     "--gpus 64 --set cable_usd=nan": "a number from 0 to 1e+15",

@@ -186,7 +186,7 @@ def test_a_step_a_job_or_a_time_that_is_not_there_is_refused(
     assert "has no summary.json; name a directory" in capsys.readouterr().err
     (tmp_path / "summary.json").write_text("[]", encoding="utf-8")
     assert main(["why", str(tmp_path)]) == 2
-    assert "is not what mrc run --out writes" in capsys.readouterr().err
+    assert "was not written by mrc run --out" in capsys.readouterr().err
 
 
 def test_what_was_lost_before_a_time_is_left_out(

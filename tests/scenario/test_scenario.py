@@ -355,7 +355,7 @@ def test_set_reaches_a_job_by_its_name() -> None:
     assert traffic.msg_total_bytes[:480].sum() == 30 * 8000
     assert traffic.msg_start_ps[-1] == US
     assert refusal(JOBS, "workload.right.size=8kB") == (
-        "--set workload.right.size: there is no job 'right'; there is: left, incast"
+        "--set workload.right.size: there is no job 'right'; accepted: left, incast"
     )
     assert refusal(JOBS, "workload.left.size=8").startswith("--set: workload.job[0].size: 8 ")
     assert refusal(JOBS, "workload.size=8kB") == (
@@ -448,7 +448,7 @@ def test_set_reaches_every_transport_or_one() -> None:
     both = parse_scenario(two, ["transport.pmtu=2048", "transport.v1.5.pmtu=1024"])
     assert [t.pmtu for t in both.transports] == [2048, 1024]
     assert refusal(two, "transport.v2.pmtu=1024") == (
-        "--set transport.v2.pmtu: there is no transport 'v2'; there is: mrc, v1.5"
+        "--set transport.v2.pmtu: there is no transport 'v2'; accepted: mrc, v1.5"
     )
 
 

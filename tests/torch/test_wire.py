@@ -25,8 +25,8 @@ def test_ranks_must_name_as_many_planes(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv(wire.INTERFACES_VARIABLE, "127.0.0.1")
     store = Told({"host/1": "elsewhere", "planes/1": "3"})
     why = (
-        r"^rank 1 has 3 planes, rank 0 has 1 \(127\.0\.0\.1\): name as many, in the same order, in"
-        " OPENMRC_INTERFACES$"
+        r"^rank 1 has 3 planes, rank 0 has 1 \(127\.0\.0\.1\): name the same number, in the same"
+        " order, in OPENMRC_INTERFACES$"
     )
     with pytest.raises(InputError, match=why):
         wire.open_wire(store, 0, [1])

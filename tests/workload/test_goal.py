@@ -155,7 +155,7 @@ def test_a_rank_may_have_several_nics(tmp_path: Path) -> None:
         ("rank 0 {\n}", "x.goal:1: 'rank 0 {'; accepted here: 'num_ranks N' first"),
         ("num_ranks 9\n", "x.goal:1: 9 ranks with 1 NICs each on 8 NICs; take a larger fabric"),
         ("num_ranks 2\nrank 0 {\n}", "x.goal: num_ranks 2, but rank 1 is missing; add it"),
-        ("num_ranks 1\nrank 0 {\n}\nrank 0 {\n}", "x.goal:4: rank 0 stands twice; join the two"),
+        ("num_ranks 1\nrank 0 {\n}\nrank 0 {\n}", "x.goal:4: rank 0 is defined twice; join"),
         ("num_ranks 1\nrank 1 {\n}", "x.goal:2: rank 1; 0 to 0 are accepted"),
         ("num_ranks 1\nrank 0 {\ncalc 5", "x.goal:3: the file ends within rank 0; add }"),
         ("num_ranks 1\nrank 0 {\n}", "x.goal: workload: no messages at all"),
@@ -170,7 +170,7 @@ def test_a_rank_may_have_several_nics(tmp_path: Path) -> None:
         (ranks("calc 5 cpu 256"), "x.goal:3: cpu 256; 0 to 255 are accepted"),
         (ranks(f"calc {'9' * 5000}"), "x.goal:3: calc 999999999999999999999999999999; 0 to 1152"),
         (ranks(f"calc {1 << 59}"), "x.goal:3: computes for 576460752303423488000 ps; at most"),
-        (ranks("l: calc 5\nl: calc 6"), "x.goal:4: label l stands twice; see line 3"),
+        (ranks("l: calc 5\nl: calc 6"), "x.goal:4: label l is defined twice; see line 3"),
         (ranks("l: calc 5\nl requires m"), "x.goal:4: no label m in rank 0; add it"),
         (
             ranks("send 5b to 1 tag 3", "recv 5b from 0 tag 4"),

@@ -51,7 +51,7 @@ FLOOR, COMPILE = "floor", "compile"  # what a child does that runs no case
 def measure(name: str) -> dict[str, float]:
     """Run one case in a fresh process; raise `OpenMrcError` with its last words if it fails."""
     if name not in CASES:
-        raise InputError(f"bench: there is no case {name!r}; there is: {', '.join(CASES)}")
+        raise InputError(f"bench: there is no case {name!r}; accepted: {', '.join(CASES)}")
     return _child(name)
 
 

@@ -17,9 +17,9 @@ def add_command(commands: Any) -> None:
         "build-lib",
         help="build libmrc.so: MRC's public C API over real frames",
         description="Write headers and a stub of C, and compile libmrc.so and a small"
-        " libibverbs.so.1 for programs written against MRC's public C API. Takes a C compiler.",
+        " libibverbs.so.1 for programs written against MRC's public C API. Needs a C compiler.",
     )
-    words = f"directory for all of it (default: {DIRECTORY})"
+    words = f"output directory (default: {DIRECTORY})"
     parser.add_argument("--out", metavar="DIR", type=Path, default=Path(DIRECTORY), help=words)
     words = "check the stub's use of memory: programs run with libasan preloaded"
     parser.add_argument("--asan", action="store_true", help=words)

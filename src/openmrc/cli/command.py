@@ -149,7 +149,7 @@ def _parser() -> _Parser:
     add("--estimate", action="store_true", help="estimate time and memory; run nothing")
     words = "sim: simulated (the default); lab: real frames between processes of this machine"
     add("--world", choices=WORLDS, default=WORLDS[0], help=words)
-    add("--seed", metavar="N", help="in place of the scenario's seed")
+    add("--seed", metavar="N", help="override the scenario's seed")
     labs.add_set(
         run,
         "such as fabric.nics=128; transport.pmtu=2048 sets every transport's,"
@@ -162,8 +162,8 @@ def _parser() -> _Parser:
         "sweep",
         help="simulate a scenario file for every combination of values",
         description="Simulate SCENARIO.toml for every combination of the values of --over, on all"
-        " cores or a Dask cluster, into one Parquet data set. Runs that are in DIR are not run"
-        " again.",
+        " cores or a Dask cluster, into one Parquet data set. Runs already in DIR are not"
+        " repeated.",
     )
     add = sweep.add_argument
     add("scenario", metavar="SCENARIO.toml", help="see docs/scenario.md")
@@ -171,17 +171,17 @@ def _parser() -> _Parser:
     add("--over", metavar="KEY=VALUES", action="append", required=True, help=words)
     add("--out", metavar="DIR", type=Path, required=True, help="the data set")
     labs.add_set(sweep)
-    add("--workers", metavar="N", help="runs at a time (default: one a core)")
-    add("--dask", metavar="ADDRESS", help="a address of a Dask scheduler, such as tcp://head:8786")
+    add("--workers", metavar="N", help="parallel runs (default: one per core)")
+    add("--dask", metavar="ADDRESS", help="address of a Dask scheduler, such as tcp://head:8786")
     add("--flows", action="store_true", help="keep one row for each flow as well")
-    words = "draw the longest flow completion time over the first key of --over, seeds apart"
+    words = "draw the longest flow completion time over the first key of --over that is not seed"
     add("--plot", metavar="FILE.png", type=Path, help=words)
     sweep.set_defaults(run=_sweep)
 
     bench = commands.add_parser("bench", help="measure how fast this machine simulates or sends")
     words = (
-        "sim: the event loop, by case; live: CPU time of endpoints beside bare loops; torch:"
-        " collectives beside Gloo"
+        "sim: the event loop, by case; live: CPU time of endpoints against bare loops; torch:"
+        " collectives against Gloo"
     )
     bench.add_argument("what", choices=["sim", "live", "torch"], help=words)
     torch_bench.add_options(bench)
@@ -195,15 +195,17 @@ def _parser() -> _Parser:
     soak.add_argument(
         "--seed", metavar="N", type=int, help="seed of the first round (default: random)"
     )
-    soak.add_argument("--hours", metavar="H", type=float, help="how long (default: 1)")
-    soak.add_argument("--rounds", metavar="N", type=int, help="how many rounds, in place of a time")
+    soak.add_argument("--hours", metavar="H", type=float, help="duration in hours (default: 1)")
+    soak.add_argument("--rounds", metavar="N", type=int, help="number of rounds, instead of a time")
     soak.add_argument(
-        "--workers", metavar="N", type=int, help="rounds at a time (default: one a core)"
+        "--workers", metavar="N", type=int, help="parallel rounds (default: one per core)"
     )
     soak.add_argument(
         "--world", choices=("sim", "live"), default="sim", help="simulated, or real devices"
     )
-    soak.add_argument("--minutes", metavar="M", type=float, help="live: how long (default: 10)")
+    soak.add_argument(
+        "--minutes", metavar="M", type=float, help="live: duration in minutes (default: 10)"
+    )
     soak.set_defaults(run=_soak)
 
     decode.add_command(commands)

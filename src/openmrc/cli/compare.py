@@ -16,12 +16,12 @@ def add_command(commands: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
         "compare",
         help="compare results directories side by side",
-        description="A row for each transport of each results directory, and what the scenarios"
-        " differ in from the first one's.",
+        description="Print a row for each transport of each results directory, and the keys in"
+        " which the scenarios differ from the first.",
     )
     add = parser.add_argument
-    add("first", metavar="DIR", help="a directory that mrc run --out has written")
-    add("others", metavar="DIR", nargs="+", help="to compare with it")
+    add("first", metavar="DIR", help="a results directory of mrc run --out")
+    add("others", metavar="DIR", nargs="+", help="directories to compare with it")
     add("--page", metavar="FILE.html", type=Path, help="also write a page of it")
     parser.set_defaults(run=_run)
     return parser

@@ -47,7 +47,7 @@ def add_command(commands: Any, whole: argparse.ArgumentParser) -> None:
     parser = commands.add_parser(
         "completion",
         help="print a script that lets a shell complete mrc",
-        description='For this shell alone: eval "$(mrc completion bash)"; in fish:'
+        description='For the current shell: eval "$(mrc completion bash)"; in fish:'
         " mrc completion fish | source.",
     )
     parser.add_argument("shell", choices=SHELLS, help="the shell")

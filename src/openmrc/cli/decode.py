@@ -45,22 +45,22 @@ def add_command(commands: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
         "decode",
         help="show the packets of a capture, and a summary by queue pair",
-        description="Show FILE, pcap or pcapng: one line a packet, then a summary by queue pair.",
+        description="Show FILE, pcap or pcapng: one line per packet, then a summary by queue pair.",
     )
     add = parser.add_argument
     add("file", metavar="FILE", help="a capture, pcap or pcapng; - is standard input")
-    words = "print JSON and nothing else: an object a line for each packet, then the summary"
+    words = "print JSON and nothing else: a line with an object for each packet, then the summary"
     add("--json", action="store_true", help=words)
     add("--qp", metavar="N", type=_qpn, help="only packets for this QP, such as 17 or 0x11")
     words = "the EV's low half is in the flow label, its high half in the source port"
     add("--ev-swapped", action="store_true", help=words)
     words = "bit p of a port status mask is port p - 1"
     add("--ports-from-1", action="store_true", help=words)
-    words = "DSCPs of the fabric, where they are not the defaults: trimmed=11, trimmed_lasthop=21"
+    words = "DSCPs of the fabric if not the defaults, such as trimmed=11,trimmed_lasthop=21"
     add("--dscp", metavar="CLASS=N,...", help=words)
     words = "exit status 1 if a packet is damaged"
     add("--strict", action="store_true", help=words)
-    add("--no-icrc", action="store_true", help="do not look at iCRCs")
+    add("--no-icrc", action="store_true", help="do not check iCRCs")
     parser.set_defaults(run=_run)
     return parser
 

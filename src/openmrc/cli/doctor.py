@@ -14,7 +14,7 @@ def add_command(commands: Any) -> Any:
     doctor = commands.add_parser(
         "doctor",
         help="check what the live world needs on this machine, and how to fix it",
-        description="Tries what the live world needs: packet sockets, namespaces, Linux's SRv6.",
+        description="Test what the live world needs: packet sockets, namespaces, Linux's SRv6.",
     )
     words = "show what a torch.distributed job would use: interfaces, planes, PMTU, versions"
     doctor.add_argument("--torch", action="store_true", help=words)

@@ -26,8 +26,8 @@ def add_command(commands: Any) -> None:
     """Add `init` to the subparsers of `mrc`."""
     parser = commands.add_parser(
         "init",
-        help="write a commented scenario to begin with",
-        description="Write a commented scenario to FILE, which must not be there.",
+        help="write a commented scenario to start from",
+        description="Write a commented scenario to FILE, which must not exist.",
     )
     add = parser.add_argument
     words = f"the scenario (default: {FILE}); - is standard output"

@@ -34,15 +34,15 @@ def add_command(commands: Any) -> list[Any]:
         "lab",
         help="build a fabric on this machine and run commands on its hosts",
         description="mrc lab LAB.toml -- COMMAND runs COMMAND on every host of the fabric; while it"
-        " runs, mrc lab fail, heal and status change it and look at it.",
+        " runs, mrc lab fail, heal and status change and show it.",
     )
     parts = lab.add_subparsers(dest="part", required=True, metavar="LAB.toml|fail|heal|status")
-    run = parts.add_parser(RUN, help="bring a lab up (the word may be left out)", prog="mrc lab")
+    run = parts.add_parser(RUN, help="start a lab (the word run may be omitted)", prog="mrc lab")
     add = run.add_argument
     add("scenario", metavar="LAB.toml", help="a scenario file; see docs/lab.md")
-    add("--hosts", metavar="NICS", help='run on these only: "0,3" or "0-3"')
-    add("--shell", metavar="HOST", help="in place of COMMAND a shell on this host")
-    add("--name", metavar="NAME", help="of the lab (default: the file's)")
+    add("--hosts", metavar="NICS", help='run only on these: "0,3" or "0-3"')
+    add("--shell", metavar="HOST", help="run a shell on this host instead of COMMAND")
+    add("--name", metavar="NAME", help="name of the lab (default: the file's)")
     add_capture(
         run,
         "capture the packets on the links of --at",
@@ -54,15 +54,15 @@ def add_command(commands: Any) -> list[Any]:
     fail = parts.add_parser("fail", help="break a place of a running lab")
     add = fail.add_argument
     add("place", metavar="PLACE", help='"nic 0 plane 1", "plane 0 t1 2" ...')
-    add("--kind", metavar="KIND", help="a kind of [[fault]] (default: what is down)")
-    add("--rate", metavar="R", type=float, help="of link-loss and link-corrupt")
-    add("--factor", metavar="F", type=float, help="of link-slow")
-    add("--burst", metavar="N", type=float, help="of link-loss")
+    add("--kind", metavar="KIND", help="a kind of [[fault]] (default: the place goes down)")
+    add("--rate", metavar="R", type=float, help="rate of link-loss and link-corrupt")
+    add("--factor", metavar="F", type=float, help="factor of link-slow")
+    add("--burst", metavar="N", type=float, help="mean burst of link-loss")
     heal = parts.add_parser("heal", help="repair a place of a running lab")
     heal.add_argument("place", metavar="PLACE", help='also "everywhere"')
     status = parts.add_parser("status", help="show what runs, what is broken, and the counters")
     for part in (fail, heal, status):
-        part.add_argument("--name", metavar="NAME", help="of the lab, if several are running")
+        part.add_argument("--name", metavar="NAME", help="name of the lab, if several are running")
         part.set_defaults(run=_ask)
     return [fail, heal, status]
 

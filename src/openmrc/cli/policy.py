@@ -21,9 +21,9 @@ def add_command(commands: Any) -> list[argparse.ArgumentParser]:
     check: argparse.ArgumentParser = parts.add_parser(
         "check",
         help="read, run uncompiled and compile a policy",
-        description="Names each field that does not exist, by line; runs the policy uncompiled in"
-        " a small fabric, where exceptions and writes out of bounds are reported and Ctrl-C ends an"
-        " endless loop; then compiles it.",
+        description="Report misspelt fields by line; run the policy uncompiled in a small fabric,"
+        " where exceptions and writes out of bounds are reported and Ctrl-C ends an endless loop;"
+        " then compile it.",
     )
     check.add_argument("file", metavar="FILE.py[:NAME]", help="a policy, or one function of it")
     check.set_defaults(run=_check)

@@ -31,36 +31,36 @@ def add_command(commands: Any) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = commands.add_parser(
         "conformance",
         help="test an implementation against the rules of MRC",
-        description="Run scripted exchanges against an implementation: what is sent, what must"
-        " come back, by when, and what must not. Exit status 1 if a rule fails.",
+        description="Test an implementation by scripted exchanges: the packets sent, the answers"
+        " that must come, by when, and those that must not. Exit status 1 if a rule fails.",
     )
     add = parser.add_argument
-    add("--role", choices=ROLES, help="of the implementation (default: both)")
+    add("--role", choices=ROLES, help="role of the implementation (default: both)")
     words = "engine: openmrc's own, in process (default); live: its endpoint, over loopback"
     add("--against", choices=tuple(TARGETS), help=words)
     words = "an implementation whose upper tester listens there (port: 18516)"
     add("--address", metavar="HOST[:PORT]", help=words)
-    words = "one whose attributes FILE has; the kit's are written to FILE.kit"
+    words = "an implementation with the attributes in FILE; the kit's are written to FILE.kit"
     add("--attributes", metavar="FILE.json", type=Path, help=words)
     words = "check a capture instead: its packets against each other"
     add("--capture", metavar="FILE", type=Path, help=words)
     words = "planes of this host, interfaces or addresses, for --address, --attributes, --serve"
     add("--interface", metavar="A,B", help=words)
-    words = "whole frames, as the host of a fabric: of this host file (default: OPENMRC_HOST)"
+    words = "whole frames, as a host of a fabric, by this host file (default: OPENMRC_HOST)"
     add("--host", metavar="FILE", nargs="?", const="", help=words)
-    words = "whole frames, over the interfaces, addresses, EVs and carriers that FILE states"
+    words = "whole frames, over the interfaces, addresses, EVs and carriers of FILE"
     add("--ways", metavar="FILE.json", type=Path, help=words)
     words = "in a lab of two: rank 0 is the live endpoint, rank 1 the kit, both by --host"
     add("--ranks", action="store_true", help=words)
-    words = "of the exchange, for --address and --serve (default: OPENMRC_SECRET)"
+    words = "secret of the exchange, for --address and --serve (default: OPENMRC_SECRET)"
     add("--secret", metavar="HEX", help=words)
-    words = "in real time: how late an answer may come (default: 20ms)"
+    words = "in real time: largest delay of an answer (default: 20ms)"
     add("--patience", metavar="TIME", help=words)
-    words = "DSCPs of the fabric, where they are not the defaults: trimmed=11, trimmed_lasthop=21"
+    words = "DSCPs of the fabric if not the defaults, such as trimmed=11,trimmed_lasthop=21"
     add("--dscp", metavar="CLASS=N,...", help=words)
     add("--serve", action="store_true", help="act as the upper tester of openmrc's live endpoint")
     add("--port", metavar="PORT", type=int, help="TCP port of --serve (default: 18516)")
-    words = "only this rule; may be given several times"
+    words = "only this rule; may be repeated"
     add("--rule", metavar="NAME", action="append", default=[], help=words)
     add("--list", action="store_true", help="print the rules and their sources, and run none")
     add("--page", metavar="FILE.html", type=Path, help="write a page")

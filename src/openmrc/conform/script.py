@@ -127,7 +127,7 @@ class _Head:
         """Read one line of it."""
         word, _, rest = line.partition(" ")
         if not self.name:
-            raise InputError(f"{line!r} stands before the first rule")
+            raise InputError(f"{line!r} comes before the first rule")
         if word == "source:":
             self._source = rest
         elif word == "with:":

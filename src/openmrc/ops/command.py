@@ -20,23 +20,23 @@ def add_command(commands: Any) -> Any:
         "why",
         help="explain what broke in a run, where and since when, from its senders' records",
         description="Say in a paragraph what slowed a run: which link, switch or NIC lost packets,"
-        " in which direction and since when, or that nothing broke. It knows what the senders of"
-        " the run knew, and does not look at the faults that the scenario planned.",
+        " in which direction and since when, or that nothing broke. It uses the records"
+        " of the run's senders, not the faults that the scenario planned.",
     )
     add = why.add_argument
     words = (
-        "what mrc run --out has written, a torch job under OPENMRC_RECORD=DIR, or the history of"
+        "results of mrc run --out, records of a torch job (OPENMRC_RECORD=DIR), or the history of"
         " mrc controller"
     )
     add("results", metavar="DIR|FILE", type=Path, help=words)
     add("--transport", metavar="NAME", help="only this transport")
-    add("--job", metavar="NAME", help="what the faults did to this job")
+    add("--job", metavar="NAME", help="the effect of the faults on this job")
     add("--step", metavar="N", type=int, help="why this step of a training job took so long")
-    add("--since", metavar="TIME", help="only what was lost from then on, such as 1.5ms")
+    add("--since", metavar="TIME", help="only losses from this time on, such as 1.5ms")
     add(
         "--report",
         action="store_true",
-        help="also print a table of all that broke, noticed or not, the most harmful first",
+        help="also print a table of all broken places, noticed or not, the most harmful first",
     )
     add("--page", metavar="FILE", type=Path, help="also write an HTML page")
     why.set_defaults(run=_why)

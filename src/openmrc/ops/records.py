@@ -170,7 +170,7 @@ def read(directory: Path) -> list[Record]:
             if (directory / f"{name}.parquet").is_file()
         }
     except (ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{directory}: is not what mrc run --out writes ({error})") from None
+        raise InputError(f"{directory}: was not written by mrc run --out ({error})") from None
     tables.pop("fault", None)
     fabric = make_scenario(tables, base=directory).fabric.build()
     watched = {

@@ -25,13 +25,13 @@ def add_command(commands: Any) -> None:
     words = "rerun the published experiments and compare"
     parser = commands.add_parser("paper", help=words, description=DESCRIPTION)
     add = parser.add_argument
-    add("names", metavar="NAME", nargs="*", help="such as B6; all unless named")
+    add("names", metavar="NAME", nargs="*", help="such as B6 (default: all)")
     add("--list", action="store_true", help="list the experiments, and run nothing")
     add("--quick", action="store_true", help="the reduced set: a minute or two")
     words = f"directory for the page, its figures and the runs (default: {DIRECTORY})"
     add("--out", metavar="DIR", type=Path, default=Path(DIRECTORY), help=words)
-    add("--workers", metavar="N", help="runs at a time (default: one a core)")
-    add("--draw", action="store_true", help="run nothing: draw what DIR has of all of them")
+    add("--workers", metavar="N", help="parallel runs (default: one per core)")
+    add("--draw", action="store_true", help="run nothing; draw the data in DIR")
     add("--json", action="store_true", help="print JSON and nothing else")
     parser.set_defaults(run=run_command)
 

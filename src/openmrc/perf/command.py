@@ -51,11 +51,28 @@ def add_command(commands: Any) -> None:
 
 def _add_test(test: argparse.ArgumentParser, name: str) -> None:
     add = test.add_argument
-    add("host", metavar="HOST", nargs="?", help="of the server; without it this is the server")
-    add("-s", "--size", metavar="BYTES", dest="message_bytes", help="of a message, or 64KiB")
+    add(
+        "host",
+        metavar="HOST",
+        nargs="?",
+        help="address of the server; without it this is the server",
+    )
+    add(
+        "-s",
+        "--size",
+        metavar="BYTES",
+        dest="message_bytes",
+        help="bytes of a message, such as 65536 or 64KiB",
+    )
     add("-a", "--all", action="store_true", default=None, help="sizes 2 B to 8 MB")
     add("-n", "--iters", metavar="N", type=int, help="messages of each size and queue pair")
-    add("-D", "--duration", metavar="S", type=float, help="seconds for each size, not --iters")
+    add(
+        "-D",
+        "--duration",
+        metavar="S",
+        type=float,
+        help="seconds for each size, instead of --iters",
+    )
     if name == "write_bw":
         add("-q", "--qps", metavar="N", type=int, help="queue pairs (default: 1)")
         add("-t", "--tx-depth", metavar="N", type=int, help="writes posted on each (default: 128)")
@@ -64,10 +81,14 @@ def _add_test(test: argparse.ArgumentParser, name: str) -> None:
         test.set_defaults(qps=None, tx_depth=None, bidirectional=None)
     add("-p", "--port", metavar="PORT", type=int, help="TCP port of the server (default: 18515)")
     add("--planes", metavar="A,B", help="plain UDP over these interfaces or addresses of this host")
-    add("--udp-port", metavar="PORT", type=int, help="hear on it (default: 4791 or the next free)")
-    add("--rate", metavar="RATE", help="of a plane, where its interface says another")
-    add("--dscp", metavar="CLASS=N,...", help="of --planes, in place of a default: control=48")
-    add("--secret", metavar="HEX", help="of the job (default: OPENMRC_SECRET, or the host file's)")
+    add("--udp-port", metavar="PORT", type=int, help="UDP port (default: 4791 or the next free)")
+    add("--rate", metavar="RATE", help="rate of a plane, if not its interface's")
+    add("--dscp", metavar="CLASS=N,...", help="DSCPs of --planes, such as control=48")
+    add(
+        "--secret",
+        metavar="HEX",
+        help="secret of the job (default: OPENMRC_SECRET or the host file's)",
+    )
     add("--ranks", action="store_true", help="in a lab of two: rank 0 serves, rank 1 measures")
     add("--overlay", metavar="PLANES", type=int, help="both ends in one process, over loopback")
     add("--spin", action="store_true", help="never sleep while waiting: a core for each thread")

@@ -138,7 +138,7 @@ def values_with(overrides: Sequence[str] = ()) -> dict[str, float]:
             raise InputError(f"--set {text}: accepted: NAME=VALUE, such as cable_usd=50")
         if name not in ASSUMPTIONS:
             near = get_close_matches(name, ASSUMPTIONS, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there is: {', '.join(ASSUMPTIONS)}"
+            hint = f"did you mean {near[0]}?" if near else f"accepted: {', '.join(ASSUMPTIONS)}"
             raise InputError(f"--set {text}: there is no assumption {name!r}; {hint}")
         values[name] = _value(text, value, ASSUMPTIONS[name])
     return values

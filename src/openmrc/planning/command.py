@@ -21,8 +21,8 @@ def add_command(commands: Any) -> Any:
     plan = commands.add_parser(
         "plan",
         help="estimate switches, optics, power, cost and failures of a fabric",
-        description="Sizes a fabric of full bisection for N GPUs, with one NIC each: in one plane,"
-        " of as many tiers as that takes, and in several planes. Nothing is simulated.",
+        description="Size a fabric of full bisection for N GPUs, with one NIC each: as one plane,"
+        " of as many tiers as needed, and as several planes. Nothing is simulated.",
     )
     add = plan.add_argument
     add("--gpus", metavar="N", required=True, help="number of GPUs, each with a NIC")
@@ -38,7 +38,7 @@ def add_command(commands: Any) -> Any:
     add(
         "--collisions",
         action="store_true",
-        help="also show what hashing flows onto paths would cost",
+        help="also show the cost of hashing flows onto paths",
     )
     words = "another value of an assumption, such as cable_usd=50"
     add("--set", metavar="NAME=VALUE", action="append", default=[], help=words)

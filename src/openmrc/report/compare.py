@@ -126,7 +126,7 @@ def _parsed(file: Path, parse: Any) -> dict[str, Any]:
             f"{file}: {error.strerror}; name a directory that mrc run --out has written"
         ) from None
     except (ValueError, LookupError, TypeError, AttributeError):
-        raise InputError(f"{file}: is not what mrc run --out writes; write it anew") from None
+        raise InputError(f"{file}: was not written by mrc run --out; run it again") from None
     return found
 
 

@@ -504,7 +504,7 @@ def _override_named(
         what_it_is = "job" if what == "workload" else what
         raise InputError(
             f"{said_by} {what}.{name}.{key}: there is no {what_it_is} {name!r};"
-            f" there is: {', '.join(map(str, labels))}"
+            f" accepted: {', '.join(map(str, labels))}"
         )
     for number, table in enumerate(tables):
         if isinstance(table, dict) and (not dot or label(table) == name):

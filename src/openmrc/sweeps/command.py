@@ -71,7 +71,7 @@ def parse_over(texts: list[str]) -> dict[str, list[Any]]:
         if not equals or not key or not values.strip():
             raise InputError(f"{OVER} {text}: accepted: KEY=VALUES, such as seed=1..10")
         if key in over:
-            raise InputError(f"{OVER} {text}: {key} is there already; name all its values at once")
+            raise InputError(f"{OVER} {text}: {key} is given twice; name all its values at once")
         over[key] = _values(text, values)
     return over
 

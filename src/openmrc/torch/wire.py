@@ -69,7 +69,8 @@ def open_wire(store: Store, rank: int, peers: Sequence[int]) -> Wire:
             device.close()
             raise InputError(
                 f"rank {peer} has {theirs} planes, rank {rank} has {device.n_planes}"
-                f" ({', '.join(names)}): name as many, in the same order, in {INTERFACES_VARIABLE}"
+                f" ({', '.join(names)}): name the same number, in the same order,"
+                f" in {INTERFACES_VARIABLE}"
             )
     return OneDevice(device, f'mode "ip", planes {", ".join(device.planes)}')
 

@@ -103,7 +103,7 @@ def _read_header(line: Line, header: dict[str, int]) -> None:
     if len(words) != 2:
         raise InputError(f"{place}: {' '.join(words)!r}; {words[0]} and one number are accepted")
     if words[0] in header:
-        raise InputError(f"{place}: {words[0]} stands twice; remove one")
+        raise InputError(f"{place}: {words[0]} is defined twice; remove one")
     header[words[0]] = whole(place, words[0], words[1])
 
 
@@ -120,7 +120,7 @@ def _read_flow(line: Line) -> _Flow:
         if key not in _FLOW_KEYS:
             raise InputError(f"{place}: unknown word {key!r}; {', '.join(_FLOW_KEYS)} are accepted")
         if key in keys or i + 1 == len(words):
-            raise InputError(f"{place}: {key}; each key stands once, with a number behind it")
+            raise InputError(f"{place}: {key}; each key appears once, followed by a number")
         keys[key] = whole(place, key, words[i + 1], _FLOW_KEYS[key])
     if "size" not in keys:
         raise InputError(f"{place}: no size; add 'size BYTES'")
@@ -145,7 +145,9 @@ def _read_trigger(line: Line, triggers: dict[int, _Trigger]) -> None:
         )
     number = whole(place, "id", pairs["id"], 1)
     if number in triggers:
-        raise InputError(f"{place}: trigger {number} stands twice; see {triggers[number].place}")
+        raise InputError(
+            f"{place}: trigger {number} is defined twice; see {triggers[number].place}"
+        )
     count = whole(place, "count", pairs["count"], 1) if "count" in pairs else 0
     if (count > 0) != (kinds == ["barrier"]):
         raise InputError(f"{place}: a count belongs to a barrier, and only there")
@@ -162,7 +164,7 @@ def _check_header(
     for key, count in found.items():
         if header.get(key, 0) != count:
             raise InputError(
-                f"{path}: {key} {header.get(key, 0)}, but {count} are there; correct it"
+                f"{path}: {key} {header.get(key, 0)}, but the file has {count}; correct it"
             )
     if header["Nodes"] > n_nics:
         raise InputError(f"{path}: Nodes {header['Nodes']}, but the fabric has {n_nics} NICs")

@@ -134,7 +134,7 @@ class _Reader:
         elif (begin := _RANK.fullmatch(line)) and self.n_ranks >= 0:
             self.rank = self._number(at, "rank", begin[1], self.n_ranks - 1)
             if self.rank in self.seen:
-                raise InputError(f"{at}: rank {self.rank} stands twice; join the two")
+                raise InputError(f"{at}: rank {self.rank} is defined twice; join the two")
             self.seen.add(self.rank)
         else:
             expected = "'rank R {'" if self.n_ranks >= 0 else "'num_ranks N' first"
@@ -161,7 +161,8 @@ class _Reader:
         if label is not None:
             if label in self.labels:
                 raise InputError(
-                    f"{at}: label {label} stands twice; see line {self.lines[self.labels[label]]}"
+                    f"{at}: label {label} is defined twice; see line"
+                    f" {self.lines[self.labels[label]]}"
                 )
             self.labels[label] = operation
 

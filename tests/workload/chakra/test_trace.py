@@ -205,7 +205,7 @@ def test_groups_may_come_from_a_file_in_their_own_order(tmp_path: Path) -> None:
         ([[node(1, MEM_LOAD)]], "t.0.et: node 1 (MEM_LOAD_NODE): no duration_micros; memory"),
         ([[node(1, COMP, num_ops=5)]], "t.0.et: node 1 (COMP_NODE): attribute num_ops: no time"),
         ([[node(1, COMP, micros=1 << 60)]], "t.0.et: node 1 (COMP_NODE): computes for 11529215"),
-        ([[node(1, COMP), node(1, COMP)]], "t.0.et: node 1 stands twice; ids are unique"),
+        ([[node(1, COMP), node(1, COMP)]], "t.0.et: node 1 is defined twice; ids are unique"),
         ([[node(1, COMP, 4)]], "t.0.et: node 1 (COMP_NODE): waits for node 4, which is not in"),
         ([[node(1, COMP, micros=1, stream="x")]],
          "t.0.et: node 1 (COMP_NODE): attribute stream: its value is string_val; an integer is"),

@@ -20,14 +20,15 @@ def add_command(commands: Any) -> Any:
     export = commands.add_parser(
         "export",
         help="write the switches' configuration for the fabric of a scenario file",
-        description="Writes locators, uN SIDs, static routes, queues, marks and trimming of every"
-        " switch of SCENARIO.toml; what the platform cannot say is listed on standard error.",
+        description="Write locators, uN SIDs, static routes, queues, marks and trimming of every"
+        " switch of SCENARIO.toml; settings that the platform cannot express are listed on"
+        " standard error.",
     )
     add = export.add_argument
     add("platform", choices=PLATFORMS, help="platform of the switches")
     add("scenario", metavar="SCENARIO.toml", help="its [fabric]; see docs/switches.md")
     add("--switch", metavar="NAME", help='only this switch: "plane 0 t0 1" or p0-t0-1')
-    words = "a new directory for a file a switch (default: print all)"
+    words = "a new directory with a file per switch (default: print all)"
     add("--out", metavar="DIR", type=Path, help=words)
     add("--set", metavar="KEY=VALUE", action="append", default=[], help="as for mrc run")
     export.set_defaults(run=_export)

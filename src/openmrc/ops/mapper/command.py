@@ -25,8 +25,8 @@ def add_command(commands: Any) -> list[Any]:
     mapper = commands.add_parser(
         "mapper",
         help="probe every link of a fabric from this host",
-        description="An agent: it sends probes that switches turn round, and reports those that"
-        " are lost to a controller, or without one as lines of JSON.",
+        description="Run an agent: it sends probes that switches return, and reports lost ones to a"
+        " controller, or without one as lines of JSON.",
     )
     add = mapper.add_argument
     add("--host", metavar="FILE", help="the host file (default: OPENMRC_HOST)")
@@ -38,14 +38,14 @@ def add_command(commands: Any) -> list[Any]:
     controller = commands.add_parser(
         "controller",
         help="collect the agents' reports: broken links, a denylist, a history",
-        description="Names the links that lose probes, keeps their history, and advises: a"
-        " denylist, and which nodes are fit for a job. What it knows is served over HTTP.",
+        description="Name the links that lose probes, keep their history, and serve over HTTP a"
+        " denylist and the nodes that are fit for a job.",
     )
     add = controller.add_argument
-    add("scenario", metavar="SCENARIO.toml", help="its [fabric] is the agents'")
-    add("--listen", metavar="ADDRESS", default="", help="default: all")
-    add("--port", metavar="N", type=int, default=PORT, help=f"for agents (default: {PORT})")
-    words = f"for HTTP (default: {HTTP_PORT})"
+    add("scenario", metavar="SCENARIO.toml", help="the file with the [fabric] of the agents")
+    add("--listen", metavar="ADDRESS", default="", help="address to listen on (default: all)")
+    add("--port", metavar="N", type=int, default=PORT, help=f"port for agents (default: {PORT})")
+    words = f"port for HTTP (default: {HTTP_PORT})"
     add("--http-port", metavar="N", type=int, default=HTTP_PORT, help=words)
     add("--history", metavar="FILE", default=":memory:", help="SQLite file that keeps the history")
     words = f"a file with the job's secret in hex (default: {SECRET})"
@@ -59,8 +59,8 @@ def add_command(commands: Any) -> list[Any]:
 
 def _add_schedule(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("--period", metavar="TIME", default="1ms", help="in which each link is probed (1ms)")
-    words = "of a link's rate that probes may take; the period grows to stay below (0.1%%)"
+    add("--period", metavar="TIME", default="1ms", help="time in which each link is probed (1ms)")
+    words = "largest share of a link's rate for probes; the period grows to stay below it (0.1%%)"
     add("--load", metavar="PERCENT", default="0.1%", help=words)
     words = "probes across each directed link in a period (10)"
     add("--crossings", metavar="N", type=int, default=10, help=words)

@@ -13,8 +13,7 @@ def add_command(commands: Any) -> None:
     telemetry = commands.add_parser(
         "telemetry",
         help="print alert rules for Prometheus, or a dashboard for Grafana",
-        description="Both are of the metrics that mrc perf --metrics and openmrc.verbs.metrics"
-        " serve.",
+        description="Both use the metrics that mrc perf --metrics and openmrc.verbs.metrics serve.",
     )
     words = "rules of Prometheus (YAML), or a dashboard that Grafana imports (JSON)"
     telemetry.add_argument("what", choices=list(FILES), help=words)

@@ -155,7 +155,9 @@ class _Reader:
                     f"{path}: message {number} is no node; the file is damaged, or no trace"
                 ) from None
             if node.id in done:
-                raise InputError(f"{path}: node {node.id} stands twice; ids are unique in a file")
+                raise InputError(
+                    f"{path}: node {node.id} is defined twice; ids are unique in a file"
+                )
             begin = len(self.node)
             end = self._node(rank, path, node)
             done[node.id] = end

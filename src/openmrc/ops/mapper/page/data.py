@@ -93,9 +93,7 @@ def fabric_of(history: History, file: Path) -> Fabric:
 
     table = history.fabric_table()
     if not table:
-        raise InputError(
-            f"{file}: says nothing of its fabric; name what mrc controller has written"
-        )
+        raise InputError(f"{file}: does not describe its fabric; name a file of mrc controller")
     return fabric_section(table).build()
 
 
