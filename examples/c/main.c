@@ -1,5 +1,5 @@
 /* An MRC endpoint in plain C, written from docs/ and conformance/mrc.h: it measures with `mrc perf
-   write_bw`, as server or client, and is held against the rules by `mrc conformance`.
+   write_bw`, as server or client, and is tested by the rules of `mrc conformance`.
 
        cc -O2 -I ../../conformance -o mrc_endpoint *.c
        ./mrc_endpoint serve --planes 127.0.1.1,127.0.1.2 --secret HEX
