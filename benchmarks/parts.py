@@ -29,7 +29,7 @@ from openmrc.fabric.queues import Queues
 from openmrc.jit import compiled, records
 from openmrc.sim.mrc import loop, nic
 from openmrc.sim.mrc.transport import Transport
-from openmrc.sim.net import events, link, messages, switch
+from openmrc.sim.net import events, link, messages, room, switch
 from openmrc.sim.warmup import warm_up_mrc
 from openmrc.sim.world import World
 from openmrc.workload.patterns import permutation
@@ -66,7 +66,7 @@ def world_with_room(nics: int, load: int) -> World:
     """A world of one-packet flows with room for `load` packets a NIC."""
     w = world(nics, 1)
     while w.net.ctl[0].n_free < load * nics + 2:
-        w._grow_packets()
+        w.net = room.more_packets(w.net)
     return w
 
 

@@ -62,6 +62,7 @@ class FakeWorld:
     unfinished = 0  # the last flows that never complete
     failed = 0  # the last flows whose QP goes to error
     interrupt = False  # Ctrl-C in the second transport
+    uncut = "8 NICs are few"  # why there is one shard
 
     def __init__(
         self,
@@ -72,8 +73,10 @@ class FakeWorld:
         seed: int,
         queues: Any = None,
         stop_ps: int | None = None,
+        threads: int = 1,
     ) -> None:
         self.traffic, self.transport, self.stop_ps = traffic, transport, stop_ps
+        self.threads = threads
         self.built.append(self)
         self.number = len(self.built)
         self.bin_ps = 10 * US

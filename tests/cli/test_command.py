@@ -12,6 +12,7 @@ import pytest
 
 from openmrc.cli.command import main
 from openmrc.scenario.scenario import load_scenario
+from openmrc.sim.shards.crew import cores
 
 if TYPE_CHECKING:
     from tests.conftest import FakeWorld
@@ -108,6 +109,10 @@ def test_bad_input_is_status_2_one_line_and_nothing_written(
             "--frames with --world lab: its frames are real, and captured as they are",
         ),
         ("run x.toml --pcap a.pcapng --frames ipx", "invalid choice: 'ipx'"),
+        ("run x.toml --threads 0", "--threads 0: auto, or 1 to 1024"),
+        ("run x.toml --threads 1025", "--threads 1025: auto, or 1 to 1024"),
+        ("run x.toml --threads all", "--threads all: auto, or 1 to 1024"),
+        ("run x.toml --world lab --threads 2", "--threads with --world lab: each NIC is a process"),
         ("run x.toml --set fabric.dscp=trimmed=64", "fabric.dscp: 'trimmed=64': a DSCP is 0 to 63"),
         ("perf write_bw --dscp control=48", "--dscp without --planes: a host file says it"),
         ("perf write_bw --planes 127.0.0.1 --dscp x=1", "--dscp: 'x=1': accepted, no_trim, "),
@@ -208,6 +213,19 @@ def test_an_interrupted_run_is_status_130_and_partial(
     assert json.loads(printed.out)["partial"] is True
     assert "INTERRUPTED: these are partial results." in printed.err
     assert files(here / "kept") == RESULTS
+
+
+def test_threads_that_cannot_help_are_told_of_in_one_line(
+    fake_world: type[FakeWorld], here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, n in (("3", 3), ("1", 1), ("auto", cores())):
+        assert main(["run", "x.toml", "--threads", words, "--json"]) == 0
+        assert fake_world.built[-1].threads == n
+        said = "--threads 3: mrc ran on one, for 8 NICs are few.\n"
+        assert capsys.readouterr().err.count(said) == (words == "3")
+    fake_world.uncut = ""
+    assert main(["run", "x.toml", "--threads", "3", "--json"]) == 0
+    assert "--threads" not in capsys.readouterr().err
 
 
 def test_topo_and_cm_run_as_the_peer_would(

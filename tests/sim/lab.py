@@ -61,6 +61,8 @@ def world_of(
     stop: float | None = None,
     queues: Queues | None = None,
     capture: LinkCapture | None = None,
+    shards: int | None = None,
+    threads: int = 1,
     kind: type[Transport] | type[RoceTransport] = Transport,
     **transport: Any,
 ) -> World:
@@ -74,6 +76,8 @@ def world_of(
         queues,
         None if stop is None else int(stop),
         capture,
+        shards,
+        threads,
     )
 
 

@@ -71,7 +71,7 @@ def run_case(name: str) -> dict[str, float]:
     from openmrc.scenario.scenario import parse_scenario
 
     simulate(parse_scenario(CASES[name], SMALL, name=name))
-    result = simulate(parse_scenario(CASES[name], name=name))
+    result = simulate(parse_scenario(CASES[name], name=name), threads=1)
     (run,) = result.transports
     if run.n_failed or run.n_unfinished:
         raise OpenMrcError(f"{name}: {run.n_failed} failed, {run.n_unfinished} unfinished flows")

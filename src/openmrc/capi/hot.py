@@ -11,7 +11,6 @@ Several threads may call at once: one lock for what is posted, one of each compl
 from __future__ import annotations
 
 import ctypes
-import os
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +20,7 @@ from openmrc.engine import state as es
 from openmrc.fabric.clos import multiplane
 from openmrc.jit import compiled, fields, inlined, inner, interpreted, record_type, records
 from openmrc.jit.byref import by_reference
+from openmrc.jit.shared import exchange, give_way
 from openmrc.jit.warmup import once
 from openmrc.live import memory
 from openmrc.live.endpoint import state
@@ -111,17 +111,6 @@ if interpreted():
         """As `memory.bytes_at`; what is seen as a record has its fields as attributes."""
         return memory.bytes_at(address, n).view(np.recarray)
 
-    def exchange(address: int, value: int) -> int:
-        """Store an int64 at an address; what was there before. The interpreter's lock holds."""
-        place = ctypes.c_int64.from_address(int(address))
-        before, place.value = place.value, value
-        return int(before)
-
-    def give_way() -> int:
-        """Let another thread run."""
-        os.sched_yield()
-        return 0
-
     _libc = ctypes.CDLL(None)
     _libc.realloc.restype = ctypes.c_void_p
     _libc.realloc.argtypes = ctypes.c_void_p, ctypes.c_size_t
@@ -136,25 +125,9 @@ if interpreted():
         _libc.free(int(address))
 
 else:
-    from llvmlite import ir
     from numba import types
-    from numba.extending import intrinsic
 
     bytes_at = memory.bytes_at
-
-    @intrinsic  # type: ignore[untyped-decorator,unused-ignore]  # Numba has no types
-    def exchange(typing_context: Any, address: Any, value: Any) -> Any:
-        """Store an int64 at an address and return what was there before, in one step."""
-
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            word = ir.IntType(64)
-            place = builder.inttoptr(values[0], word.as_pointer())
-            new = context.cast(builder, values[1], signature.args[1], types.int64)
-            return builder.atomic_rmw("xchg", place, new, "seq_cst")
-
-        return types.int64(types.int64, value), generate
-
-    give_way = types.ExternalFunction("sched_yield", types.int32())
     reallocate = types.ExternalFunction("realloc", types.int64(types.int64, types.int64))
     release = types.ExternalFunction("free", types.void(types.int64))
 

@@ -51,6 +51,7 @@ EXAMPLES = """examples:
   mrc sweep first.toml --over transport.pmtu=2048,4096 --over seed=1..5 --out swept
   mrc plan --gpus 65536               switches, optics, power, cost and failures, by arithmetic
   mrc COMMAND --help                  every option of a command"""
+AUTO, THREADS_MAX = "auto", 1024
 EXIT_NOBODY_READS, EXIT_BAD_INPUT, EXIT_NOT_WRITTEN, EXIT_INTERRUPTED = 1, 2, 3, 130
 
 
@@ -150,6 +151,8 @@ def _parser() -> _Parser:
     words = "sim: simulated (the default); lab: real frames between processes of this machine"
     add("--world", choices=WORLDS, default=WORLDS[0], help=words)
     add("--seed", metavar="N", help="override the scenario's seed")
+    words = "threads that run a large fabric's shards (auto, the default: one per core)"
+    add("--threads", metavar="N", default=AUTO, help=words)
     labs.add_set(
         run,
         "such as fabric.nics=128; transport.pmtu=2048 sets every transport's,"
@@ -277,7 +280,27 @@ def _run(arguments: argparse.Namespace) -> int:
     frames = arguments.frames or NATIVE
     if in_lab and arguments.frames is not None:
         raise InputError("--frames with --world lab: its frames are real, and captured as they are")
-    return _simulate(scenario, arguments, in_lab=in_lab, pcap=arguments.pcap, at=at, frames=frames)
+    threads = _threads(arguments.threads)
+    if in_lab and threads is not None:
+        raise InputError("--threads with --world lab: each NIC is a process there; leave it out")
+    return _simulate(
+        scenario,
+        arguments,
+        in_lab=in_lab,
+        pcap=arguments.pcap,
+        at=at,
+        frames=frames,
+        threads=threads,
+    )
+
+
+def _threads(words: str) -> int | None:
+    """The number of threads that was asked for; None if that is up to us."""
+    if words == AUTO:
+        return None
+    if not (words.isascii() and words.isdecimal() and 0 < int(words) <= THREADS_MAX):
+        raise InputError(f"--threads {words}: auto, or 1 to {THREADS_MAX}")
+    return int(words)
 
 
 def _estimate(scenario: Scenario, arguments: argparse.Namespace) -> int:
@@ -387,6 +410,7 @@ def _simulate(
     pcap: Path | None = None,
     at: Sequence[str] = (),
     frames: str = NATIVE,
+    threads: int | None = None,
 ) -> int:
     """Run in one world or the other, print, and write the results directory if --out names one, and
     captures to `pcap`; return the exit status.
@@ -414,7 +438,12 @@ def _simulate(
                 at=at,
                 sampled=sampled,
                 frames=frames,
+                threads=threads,
             )
+    if threads is not None and threads > 1:
+        for run in result.transports:
+            if run.uncut:
+                say(f"--threads {threads}: {run.name} ran on one, for {run.uncut}.")
     from openmrc.run.captures import pcap_paths
 
     # Of a disk that is full and an output that is closed, neither takes the other's results along.

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -41,7 +42,22 @@ def refusal(cls: type, name: str, expected: object, came: object) -> TypeError:
     return TypeError(f"{cls.__name__}.{name} must be {expected}, not {came}")
 
 
+class Kept:
+    """A named tuple that `at` finds by `address`, as long as this is kept."""
+
+    def __init__(self, value: Any) -> None:
+        self.value, self.table = value, table_of(value)
+        self.address = int(self.table.ctypes.data)
+        _kept[self.address] = self
+
+
+_kept: WeakValueDictionary[int, Kept] = WeakValueDictionary()
+
 if interpreted():
+
+    def at(like: Any, address: int) -> Any:
+        """The named tuple of a `Kept`, of the class of `like`."""
+        return _kept[int(address)].value
 
     def by_reference(cls: T) -> T:
         """Plain Python hands out references anyway."""
@@ -55,6 +71,7 @@ else:
     from numba.extending import (
         NativeValue,
         infer_getattr,
+        intrinsic,
         lower_getattr_generic,
         models,
         register_model,
@@ -96,6 +113,15 @@ else:
             return known[0]
 
         return cls
+
+    @intrinsic  # type: ignore[untyped-decorator,unused-ignore]  # Numba has no types
+    def at(typing_context: Any, like: Any, address: Any) -> Any:
+        """The named tuple of a `Kept`, of the class of `like`."""
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return builder.inttoptr(values[1], cgutils.voidptr_t)
+
+        return like(like, types.int64), generate
 
     def _array_type(cls: type, name: str, array: Any, context: Any) -> Any:
         """Numba's type of one field."""

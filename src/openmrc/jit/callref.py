@@ -17,6 +17,11 @@ from openmrc.jit.decorators import interpreted
 if interpreted():
     functions: dict[int, Callable[..., Any]] = {}  # by what stands for an address
 
+    def address_of(function: Any, arguments: tuple[Any, ...]) -> int:
+        """What stands for the address of a function."""
+        functions[id(function)] = function
+        return id(function)
+
     def call(address: int, arguments: tuple[Any, ...]) -> None:
         """Call a function that returns nothing."""
         functions[int(address)](*arguments)
@@ -28,7 +33,21 @@ if interpreted():
 else:
     from numba import types
     from numba.core import cgutils
-    from numba.extending import intrinsic
+    from numba.extending import intrinsic, typeof_impl
+
+    def address_of(function: Any, arguments: tuple[Any, ...]) -> int:
+        """Compile a function for arguments such as these; where it is as long as it is kept.
+
+        It is what a call from Python compiles: on the disk too that is filed by arguments alone.
+        """
+        kinds = tuple(
+            types.int64 if isinstance(value, int) else typeof_impl(value, None)
+            for value in arguments
+        )
+        function.compile(kinds)
+        found = function.overloads[kinds]
+        address: int = found.library.get_pointer_to_function(found.fndesc.llvm_func_name)
+        return address
 
     def _call(result: Any, arguments: Any) -> tuple[Any, Any]:
         """What both intrinsics say: the type of the call, and the code of it."""

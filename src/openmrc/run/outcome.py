@@ -59,6 +59,7 @@ class TransportResult:
     samples: Samples | None = None  # what the run looked like over time, if it was sampled
     training: TrainingResult | None = None  # the steps, if the workload is training
     testimony: Testimony | None = None  # what senders know of their paths, if they were watched
+    uncut: str = ""  # why the fabric was not cut into shards for threads, if it was not
 
     def __repr__(self) -> str:
         """One short line: the arrays are long."""

@@ -55,6 +55,7 @@ def simulate(
     at: Sequence[str] = ("everywhere",),
     sampled: bool = False,
     frames: str = NATIVE,
+    threads: int | None = None,
 ) -> Result:
     """Run every transport of `scenario`, one after the other, and return what came of it.
 
@@ -64,7 +65,8 @@ def simulate(
     step of a first compilation, which takes up to two minutes. What crosses the links `at` these
     places is written to `pcap`, or to one file for each transport, as `frames` says: "native",
     "ipv4", "ipv6". `sampled` keeps what the pictures of `report.html` show, as `[report]` says; it
-    changes nothing else.
+    changes nothing else. So many `threads` run the shards of a large fabric, None one a core; they
+    change nothing but the time that a run takes.
     """
     from openmrc.scenario.scenario import as_scenario
 
@@ -81,10 +83,13 @@ def simulate(
     world, witness, partial = None, None, False
     try:
         _compile(compiling, [transport for _, transport in transports])
+        crew = _cores() if threads is None else threads
         for index, (name, transport) in enumerate(transports):
             ideal_ps = perfect_ps(fabric, traffic, transport)
             with _capturing(files.get(name), fabric, at, transport, frames) as capture:
-                world = world_of(scenario, fabric, traffic, schedule, transport, **capture)
+                world = world_of(
+                    scenario, fabric, traffic, schedule, transport, threads=crew, **capture
+                )
                 if sampled:
                     world.sample(scenario.report.qp, scenario.report.samples)
                 report = _reporter(
@@ -192,6 +197,12 @@ def _world(*args: Any, **kwargs: Any) -> World:
     return World(*args, **kwargs)
 
 
+def _cores() -> int:
+    from openmrc.sim.shards.crew import cores
+
+    return cores()
+
+
 def _witness(world: World) -> Witness | None:
     """Who notes what the senders of a world know of their paths, if they know anything."""
     from openmrc.run.witness import Witness, can_tell
@@ -261,6 +272,7 @@ def _collect(
         samples=world.samples(),
         training=_trained(scenario, fabric, transport, world),
         testimony=None if witness is None else witness.testimony(),
+        uncut=world.uncut,
     )
 
 

@@ -21,11 +21,14 @@ from openmrc.wire.frame import ENVELOPE
 from openmrc.wire.roce import codec as roce_codec
 from openmrc.workload.patterns import stream
 
+FABRIC = multiplane(2, 2, 100 * 10**9, 1, 2, 500_000, 250_000)
+
 
 @once("sim")
 def warm_up_mrc() -> None:
     """What runs of MRC need, and its decoder."""
     _use(Transport(), codec.decode)
+    _world(Transport(), shards=2).run()
 
 
 @once("sim.roce")
@@ -34,11 +37,14 @@ def warm_up_roce() -> None:
     _use(RoceTransport(), roce_codec.decode)
 
 
+def _world(transport: Any, **more: Any) -> World:
+    return World(FABRIC, stream(0, 1, 100_000), transport, **more)
+
+
 def _use(transport: Any, decode: Callable[..., int]) -> None:
     """Run a world of two NICs, sampled and captured, and read a frame."""
-    fabric = multiplane(2, 2, 100 * 10**9, 1, 2, 500_000, 250_000)
-    capture = capture_of(transport).of(BytesIO(), fabric, ["everywhere"], transport)
-    world = World(fabric, stream(0, 1, 100_000), transport, capture=capture)
+    capture = capture_of(transport).of(BytesIO(), FABRIC, ["everywhere"], transport)
+    world = _world(transport, capture=capture)
     world.sample(0, 20)
     world.run()
     nothing, record, envelope = np.zeros(0, np.uint8), records(1, PACKET), records(1, ENVELOPE)

@@ -16,20 +16,22 @@ from openmrc.errors import InputError
 from openmrc.fabric.actions import FaultSchedule
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.queues import Queues
-from openmrc.jit import interpreted, records
+from openmrc.jit import interpreted
 from openmrc.jit.interrupts import held_back
 from openmrc.sim.kinds import side_of
 from openmrc.sim.mrc.transport import COUNTED, Transport
-from openmrc.sim.net import network
+from openmrc.sim.net import network, room
 from openmrc.sim.net import state as ss
 from openmrc.sim.net.parts import Parts
 from openmrc.sim.roce.transport import RoceTransport
+from openmrc.sim.shards.crew import Crew
+from openmrc.sim.shards.cut import Cut, Uncut, cut, entries, shards_of
+from openmrc.sim.shards.split import emptied
 from openmrc.sim.watch.capture import LinkCapture
 from openmrc.sim.watch.sampler import Sampler
 from openmrc.sim.watch.samples import Samples
 from openmrc.traffic.traffic import Traffic
 
-PACKETS_MORE_MAX = 1 << 18  # that a world gets at once: what it does not need costs memory too
 LATEST_PS = int(es.NEVER) - 1  # what is due at NEVER does not happen
 EVENTS_A_STEP = 300_000  # between two looks at the clock: about a tenth of a second
 
@@ -53,6 +55,10 @@ class World:
     `schedule` is the faults (`fabric.faults.compile_faults`), `stop_ps` a time at which the run
     ends as planned. `run` may be called again and again with later times; results may be asked for
     at any time. What crosses the links of `capture`, which is of the transport's kind, goes there.
+
+    A large fabric is cut into `shards` (None: as many as its size asks for), which `threads` run
+    side by side. Results depend on the shards, and never on the threads. `uncut` says why there is
+    but one shard, as the end of a sentence; "" if there are several.
     """
 
     def __init__(
@@ -65,6 +71,8 @@ class World:
         queues: Queues | None = None,
         stop_ps: int | None = None,
         capture: LinkCapture | None = None,
+        shards: int | None = None,
+        threads: int = 1,
     ) -> None:
         _check(fabric, traffic, transport)
         self.fabric = fabric
@@ -81,6 +89,20 @@ class World:
         self.capture = capture
         self.loop_s = 0.0
         self._sampler: Sampler | None = None
+        self.threads = threads
+        self._cut = self._where_to_cut(shards_of(fabric) if shards is None else shards)
+        self._crew: Crew | None = None
+        self.uncut = self._cut.why if isinstance(self._cut, Uncut) else ""
+
+    def _where_to_cut(self, shards: int) -> tuple[Cut, Any] | Uncut:
+        """The shards, and which of them posts each entry of the workload."""
+        if not self.side.packets_reserved:
+            return Uncut("RoCEv2 is not cut into shards")
+        found = cut(self.fabric, shards)
+        if isinstance(found, Uncut):
+            return found
+        entry = entries(found, self.traffic, self.ends)
+        return entry if isinstance(entry, Uncut) else (found, entry)
 
     def sample(self, qp: int | None, columns: int) -> None:
         """Keep from the start what `samples` returns, in `columns` intervals at most; before `run`.
@@ -105,12 +127,38 @@ class World:
 
         Ctrl-C ends it between two steps, a tenth of a second each.
         """
+        if self._crew is None and not isinstance(self._cut, Uncut):
+            self._crew = self._new_crew(*self._cut)
         if not self.net.ctl[0].started:
-            self.side.advance(self.net, -1, 0)  # loads the compiled code, opens the QPs
+            self._step(-1, 0)  # loads the compiled code, opens the QPs
         if interpreted():  # where a step takes minutes
             return self._run(until_ps, progress, lambda: None)
         with held_back() as let_through:
             return self._run(until_ps, progress, let_through)
+
+    def _new_crew(self, found: Cut, entry: Any) -> Crew:
+        crew = Crew(
+            self.net,
+            self.engine,
+            found,
+            entry,
+            self.side.advance_at(self.net),
+            self.side.packets_reserved,
+            self.threads,
+        )
+        self.net = emptied(self.net)
+        return crew
+
+    def _step(self, until: int, budget: int) -> int:
+        """As the `advance` of the transport's loop."""
+        if self._crew is None:
+            return self.side.advance(self.net, until, budget)
+        try:
+            return self._crew.advance(until, budget)
+        finally:
+            self._crew.gather(self.net)
+            if self.capture is not None:
+                self.net = self._crew.with_taps(self.net)
 
     def _run(
         self,
@@ -124,11 +172,11 @@ class World:
             due = until if self._sampler is None else min(until, self._sampler.due_ps)
             why = self._advance(due)
             if why == ss.ROOM:
-                self._grow_packets()
+                self.net = room.more_packets(self.net)
             elif why == ss.HEAP:
-                self._grow_heap()
+                self.net = room.more_heap(self.net)
             elif why == ss.TIMELINE:
-                self._coarsen_timeline()
+                (room.coarsen(self.net) if self._crew is None else self._crew.coarsen())
             elif why == ss.REACHED and due < until and self._sampler is not None:
                 self._sampler.take()
                 why = ss.BUDGET  # not the end
@@ -142,7 +190,7 @@ class World:
     def _advance(self, until: int) -> int:
         started = time.perf_counter()
         try:
-            why = self.side.advance(self.net, until, EVENTS_A_STEP)
+            why = self._step(until, EVENTS_A_STEP * min(self.threads, len(self.nets)))
         finally:  # in plain Python Ctrl-C arrives here: what was sent by then is not lost
             self.loop_s += time.perf_counter() - started
             if self.capture is not None:
@@ -156,29 +204,16 @@ class World:
         traversals = int(c.traversals)
         return Progress(int(c.now), ended, self.traffic.n_sends, traversals, self.loop_s, sent)
 
-    def _grow_packets(self) -> None:
-        """An eighth more: at a thousand NICs these arrays are megabytes."""
-        n = int(self.net.ctl[0].n_packets)
-        extra = min(n // 8, PACKETS_MORE_MAX)
-        if n + extra > len(self.net.hop) - 1:  # the reserve is used up: one after the other
-            self.net = self.net._replace(hop=_longer(self.net.hop, extra))
-            self.net = self.net._replace(packet=_longer(self.net.packet, extra))
-            self.net = self.net._replace(after=np.pad(self.net.after, (0, extra)))
-            if self.net.ctl[0].by_usid:
-                carrier = np.pad(self.net.carrier, ((0, extra), (0, 0)))
-                self.net = self.net._replace(carrier=carrier)
-        network.free_list(self.net, n, n + extra)
+    @property
+    def nets(self) -> list[ss.Net]:
+        """The network of each shard; where there is but one, `net`, and else that has the sums."""
+        return [self.net] if self._crew is None else self._crew.nets
 
-    def _grow_heap(self) -> None:
-        self.net = self.net._replace(heap=_longer(self.net.heap, len(self.net.heap)))
-
-    def _coarsen_timeline(self) -> None:
-        """Twice as wide bins in half of the array: memory stays bounded, however long the run."""
-        for t in (self.net.timeline, self.net.rate):
-            half = len(t) // 2
-            t[:half] = t[0::2] + t[1::2]
-            t[half:] = 0
-        self.net.ctl[0].bin_ps *= 2
+    def net_of(self, port: int) -> ss.Net:
+        """The network that has the queue of a directed port."""
+        if self._crew is None or isinstance(self._cut, Uncut):
+            return self.net
+        return self._crew.nets[int(self._cut[0].port[port])]
 
     @property
     def now_ps(self) -> int:
@@ -295,7 +330,7 @@ class World:
         lost and trimmed.
         """
         n = self._bins()
-        t = self.net.timeline[:n]
+        t = (self.net.timeline if self._crew is None else self._crew.timeline())[:n]
         return {
             "t_ps": np.arange(n, dtype=np.int64) * self.bin_ps,
             "goodput_bytes": t[:, ss.BIN_GOODPUT].copy(),
@@ -308,7 +343,8 @@ class World:
         """Per bin of the timeline, payload bytes placed of each `flow`, [bins, flows], and of each
         `job`, [bins, jobs]; without those that are none, or more than `network.RATES_MAX`.
         """
-        kept = self.net.rate[: self._bins()].copy()
+        rate = self.net.rate if self._crew is None else self._crew.rate()
+        kept = rate[: self._bins()].copy()
         traffic, found = self.traffic, {}
         if 0 < traffic.n_msgs <= network.RATES_MAX:
             found["flow"] = kept
@@ -322,12 +358,6 @@ class World:
         """How many bins of the timeline there are by now."""
         c = self.net.ctl[0]
         return min(int(c.now // c.bin_ps) + 1, len(self.net.timeline))
-
-
-def _longer(array: Any, extra: int) -> Any:
-    longer = records(len(array) + extra, array.dtype)
-    longer[: len(array)] = array
-    return longer
 
 
 def _check(fabric: Fabric, traffic: Traffic, transport: Transport | RoceTransport) -> None:

@@ -4,7 +4,8 @@ A round is a function of its seed: fabric, transport, workload and faults are dr
 first phase is *safety*: while faults come and go the run is stopped at drawn times and its books
 are compared with what they are about (`sim.books`). At the horizon everything is repaired, and the
 second phase is *liveness*: every message must complete, each byte once at its address, with no QP
-in error, since no fault lasts as long as a QP retries. One round in eight is run again, and must
+in error, since no fault lasts as long as a QP retries. Half of the fabrics are cut into shards, for
+a drawn number of threads. One round in eight is run again, with another number of threads, and must
 come out the same.
 """
 
@@ -34,6 +35,7 @@ ROCE_RTO = "20ms"  # the eighth such timer without progress is the last: nothing
 STOP_PS = 2000 * MS  # far beyond the longest retry: what is not done by then is stuck
 LOOKS = 12  # at the books of a round
 AGAIN_EVERY = 8
+THREADS_MAX = 4
 FAULTS_MAX = 8
 KINDS = (
     "permutation",
@@ -235,10 +237,11 @@ def run_round(seed: int) -> Round:
     tables = draw(seed)
     options = json.dumps(tables, separators=(",", ":"))
     scenario = make_scenario(tables)
-    world = _world(scenario)
+    shards, threads = _shards(seed)
+    world = _world(scenario, shards, threads)
     found = _safety(world, scenario, seed) or _liveness(world)
     if not found and seed % AGAIN_EVERY == 0:
-        again = _world(scenario)
+        again = _world(scenario, shards, 1 + threads % THREADS_MAX)
         again.run()
         if again.counters() != world.counters():
             found = ["the same again came out differently"]
@@ -246,10 +249,17 @@ def run_round(seed: int) -> Round:
     return Round(seed, options, tuple(found), int(world.now_ps), packets)
 
 
-def _world(scenario: Scenario) -> World:
+def _shards(seed: int) -> tuple[int, int]:
+    """How many shards, if the fabric can be cut, and how many threads."""
+    rng = np.random.default_rng([seed, 2])
+    return int(rng.choice([1, 1, 2, 4])), int(rng.integers(1, THREADS_MAX + 1))
+
+
+def _world(scenario: Scenario, shards: int = 1, threads: int = 1) -> World:
     from openmrc.run.simulation import world_of
 
-    return world_of(scenario, *scenario.build(), scenario.transport(0))
+    transport = scenario.transport(0)
+    return world_of(scenario, *scenario.build(), transport, shards=shards, threads=threads)
 
 
 def _safety(world: World, scenario: Scenario, seed: int) -> list[str]:

@@ -51,7 +51,7 @@ def run_job(job: Job, progress: Callable[[Any], None] | None = None) -> Outcome:
         return Outcome(error=f"the code here is {code_hash()}, not {job.code}; install the same")
     try:
         scenario = parse_scenario(job.toml, source=job.source, base=Path("/"))
-        result = simulate(scenario, progress, sampled=extras.needs_samples(job.also))
+        result = simulate(scenario, progress, sampled=extras.needs_samples(job.also), threads=1)
         if result.partial:
             return Outcome(error="interrupted")
         flows = extras.flows(result, job.key) if job.flows else b""

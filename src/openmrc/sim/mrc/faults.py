@@ -24,7 +24,7 @@ def apply(net, st, fault, now):
         _nic_port(net, st, target, action == NIC_PORT_UP, now)
     elif action == REVIEW_PATHS:
         if net.ctl[0].single == 0:  # else routing has taken the denials in
-            events.push(net, now, AT_REVIEW, 0)
+            events.push(net, now, AT_REVIEW, net.ctl[0].nic0)
     else:
         rerouted = health.change(net, fault, action, target)
         if action == PORT_DOWN:
@@ -39,7 +39,7 @@ def _reroute(net, now):
     ctl = net.ctl[0]
     if ctl.single and ctl.rerouted_at != now:
         ctl.rerouted_at = now
-        events.push(net, now + ctl.convergence_ps, AT_CONVERGED, 0)
+        events.push(net, now + ctl.convergence_ps, AT_CONVERGED, ctl.nic0)
 
 
 @inner
@@ -124,7 +124,7 @@ def review(net, st, nic_no, now):
             nic.make_ready(net, st, qi)
             nic.plan_qp(net, st, qi)
     nic.pump(net, st, nic_no, now)
-    if nic_no + 1 < net.nic.shape[0]:
+    if nic_no + 1 < net.ctl[0].nic_end:
         events.push(net, now, AT_REVIEW, nic_no + 1)
 
 
@@ -161,7 +161,7 @@ def converge(net, st, nic_no, now):
                 break
         nic.make_ready(net, st, qi)
         nic.pump(net, st, nic_no, now)
-    if nic_no + 1 < net.nic.shape[0]:
+    if nic_no + 1 < net.ctl[0].nic_end:
         events.push(net, now, AT_CONVERGED, nic_no + 1)
 
 

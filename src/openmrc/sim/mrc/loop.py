@@ -79,11 +79,23 @@ def _post(net, st, mi, now):
 @inner
 def _start(net, st):
     """Before the first event: open every QP, and put what comes first into the heap."""
-    for qi in range(st.qp.shape[0]):
+    ctl = net.ctl[0]
+    for qi in range(ctl.qp0, ctl.qp_end):
         setup.open_qp(st, qi)
     due.start(net)
-    for qi in range(st.qp.shape[0]):
+    for qi in range(ctl.qp0, ctl.qp_end):
         nic.plan_qp(net, st, qi)
+
+
+@inner
+def _strike(net, st):
+    """The world has come to a fault of this shard."""
+    ctl = net.ctl[0]
+    fault = net.fault[ctl.fault_no]
+    ctl.fault_no = -1
+    ctl.now = fault.at_ps
+    events.rewind(net, fault.at_ps)
+    faults.apply(net, st, fault, int(fault.at_ps))
 
 
 @compiled
@@ -96,6 +108,8 @@ def advance(net, st, until, budget):
     ctl = net.ctl[0]
     if ctl.started == 0:
         _start(net, st)
+    if ctl.fault_no >= 0:
+        _strike(net, st)
     for done in range(due.rounded_up(budget)):
         why, at, event = due.take(net, until, done, PACKETS_RESERVED)
         if why != due.GO_ON:

@@ -9,6 +9,7 @@ import numpy as np
 from openmrc.engine import state as es
 from openmrc.engine.ev import ASSUMED_BAD
 from openmrc.errors import InputError
+from openmrc.jit.callref import address_of
 from openmrc.sim.mrc import build, loop
 from openmrc.sim.mrc.derive import derive
 from openmrc.sim.mrc.reader import EvReader
@@ -38,6 +39,15 @@ class MrcSide(Side):
         """As `sim.loop.advance`."""
         why: int = loop.advance(net, self.engine, until, budget)
         return why
+
+    def advance_at(self, net: ss.Net) -> int:
+        """Where `sim.loop.advance` is."""
+        return address_of(loop.advance, (net, self.engine, 0, 0))
+
+    @property
+    def packets_reserved(self) -> int:
+        """More than one event ever needs."""
+        return loop.PACKETS_RESERVED
 
     def error_of(self, net: ss.Net, message: int) -> int:
         """Why a message failed, an index into `ERROR_TEXTS`."""

@@ -16,10 +16,13 @@ def start(net):
     """Before the first event: put the first fault and the messages that wait for nobody into the
     heap.
     """
-    next_fault(net, 0)
+    ctl = net.ctl[0]
+    if ctl.n_shards == 1:
+        next_fault(net, 0)
     for i in range(net.message.shape[0]):
-        messages.start(net, i)
-    net.ctl[0].started = 1
+        if ctl.n_shards == 1 or net.entry_shard[i] == ctl.shard:
+            messages.start(net, i)
+    ctl.started = 1
 
 
 @inlined

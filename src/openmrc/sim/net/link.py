@@ -15,9 +15,12 @@ from __future__ import annotations
 from openmrc.engine.packet import CE, CLASS_CONTROL, TRIMMED, TRIMMED_LASTHOP
 from openmrc.fabric import queues
 from openmrc.jit import inlined, inner
-from openmrc.sim.net import events, health
-from openmrc.sim.net.state import BIN_LOST, BIN_TRIMMED, REST_PS_MAX, UNDAMAGED
+from openmrc.jit.shared import add
+from openmrc.sim.net import cross, events, health
+from openmrc.sim.net.state import BIN_LOST, BIN_TRIMMED, REST_PS_MAX, TALLY, UNDAMAGED
 from openmrc.units import PS_BITS
+
+LOST = int(dict(TALLY.fields or {})["lost"][1])  # where in a record it is counted
 
 
 @inlined
@@ -73,7 +76,7 @@ def _lose_to_fault(net, n):
 @inner
 def _count_lost(net, n):
     ctl = net.ctl[0]
-    net.tally[net.hop[n].port].lost += 1
+    add(net.tally, net.hop[n].port, LOST)  # a port of another shard, if it came from there
     net.timeline[ctl.now // ctl.bin_ps, BIN_LOST] += 1
     free_packet(net, n)
 
@@ -107,6 +110,9 @@ def transmit(net, port, port_no, n, now):
     arrives_at = port.free_at + kind.delay_ps
     if ctl.head_bytes > 0:
         arrives_at -= _rest_ps(ctl, h, port.free_at - now, kind.rate_bps)
+    if port.abroad:
+        cross.leave(net, port.abroad - 1, n, arrives_at)
+        return
     events.schedule_packet(net, n, h, arrives_at)
 
 

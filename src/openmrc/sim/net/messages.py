@@ -309,7 +309,7 @@ def acknowledged(net, mi, now):
 
 @inner
 def lose(net, mi, fate):
-    """An entry will never complete; whatever waits for it is orphaned, and so on."""
+    """An entry will never complete; whatever waits for it is orphaned."""
     ctl = net.ctl[0]
     m = net.message[mi]
     if m.fate != OPEN:
@@ -320,6 +320,17 @@ def lose(net, mi, fate):
         ctl.messages_failed += 1
     else:
         ctl.messages_orphaned += 1
+    if ctl.n_shards > 1:  # what waits for it may be others' until the window's end
+        m.deps = ctl.lost_entry
+        ctl.lost_entry = mi
+        return
+    orphan_all(net, mi)
+
+
+@inner
+def orphan_all(net, mi):
+    """Whatever waits for an entry that will never complete is orphaned, and so on."""
+    m = net.message[mi]
     stack = mi
     m.deps = -1  # a stack linked through `deps`, which counts nothing any more
     while stack >= 0:
@@ -352,14 +363,24 @@ def _orphan(net, mi, stack):
 @inner
 def fail_qp(net, st, qi):
     """A QP is in error: its messages that are not complete have failed, whichever end noticed."""
-    for end in range(2):
-        index = qi if end == 0 else int(net.qp[qi].other)
-        lq = net.qp[index]
-        if end == 1 and st.qp[index].msg_end == 0:
-            return
-        if lq.failed:
-            continue
+    lq = net.qp[qi]
+    other = int(lq.other)
+    ctl = net.ctl[0]
+    here = ctl.qp0 <= other < ctl.qp_end
+    if lq.failed == 0:
         lose_roster(net, lq)
+        if not here:
+            lq.waiting_tail = ctl.failed_qp
+            ctl.failed_qp = qi
+    if here:
+        fail_other(net, st, other)
+
+
+@inner
+def fail_other(net, st, qi):
+    """The other end of a QP is in error: what this one has posted has failed."""
+    if st.qp[qi].msg_end != 0 and net.qp[qi].failed == 0:
+        lose_roster(net, net.qp[qi])
 
 
 @inner

@@ -23,6 +23,7 @@ from openmrc.fabric.actions import EVENT, PORT_DENY, PORT_RATE, FaultSchedule
 from openmrc.fabric.model import CUT_THROUGH_BYTES, Fabric
 from openmrc.fabric.queues import UNLIMITED, Bounds, Limits, slowed
 from openmrc.jit import heap, records
+from openmrc.sim.net import cross
 from openmrc.sim.net import state as ss
 from openmrc.sim.net.parts import Parts
 from openmrc.traffic.traffic import IntArray, Traffic
@@ -175,6 +176,8 @@ def new_net(
         rate=np.zeros((TIMELINE_BINS, rates), np.int64),
         column=column,
         stream=bits.seed_streams(parts.seed, SEED_NET, n_ports),
+        outgoing=np.full((2, cross.COLUMNS), cross.NONE, np.int32),
+        entry_shard=np.zeros(1, np.int8),
         tap=records(0, ss.TAP),
         tap_packet=records(0, PACKET),
         carrier=np.zeros((1, srv6.ADDRESS_BYTES), np.uint8),
@@ -201,6 +204,13 @@ def new_net(
     c.ends_on_error = traffic.ends_on_error
     c.reserve = reserve
     c.first_fault_drop_at = NO_TIME
+    c.n_shards = 1
+    c.nic_end = fabric.n_nics
+    c.qp_end = ends.n
+    c.fault_no = cross.NONE
+    c.crosses_at = es.NEVER
+    c.failed_qp = cross.NONE
+    c.lost_entry = cross.NONE
     name_qps(st, c, ends, parts.seed)
     return net
 

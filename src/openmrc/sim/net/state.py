@@ -51,7 +51,8 @@ PORT = np.dtype(
         ("up", "i1"),
         ("faulty", "i1"),  # down or losing: look closer, at HEALTH
         ("tapped", "i1"),  # what it sends is noted in TAP
-        ("spare", "i1", (6,)),  # one cache line
+        ("abroad", "i1"),  # 1 + the shard that its other end is in; 0: the same one
+        ("spare", "i1", (5,)),  # one cache line
     ],
     align=True,
 )
@@ -267,6 +268,20 @@ CONTROL = np.dtype(
         ("scout", "i4"),  # the event that it comes to next, -1 at the end of a bucket
         ("scout_peek", "i4"),  # place of the bucket after the one that it is in, -1 once looked at
         ("scouted", "i4", (SCOUTED,)),  # those that it passed, a ring
+        # of a shard (sim/shards); a world that is not cut is shard 0 of 1
+        ("shard", "i4"),
+        ("n_shards", "i4"),
+        ("nic0", "i4"),  # its NICs: nic0 .. nic_end - 1
+        ("nic_end", "i4"),
+        ("qp0", "i4"),  # and their QPs
+        ("qp_end", "i4"),
+        ("outbox", "i4"),  # first row of Net.outgoing in this window; -1 where nothing crosses
+        ("fault_no", "i4"),  # a fault that happens before anything else, or -1
+        ("crosses_at", "i8"),  # when the first of the packets arrives that cross in this window
+        ("came", "i8"),  # packets that were taken in, all in all,
+        ("gone", "i8"),  # and those whose index here was given back after they left
+        ("failed_qp", "i4"),  # QPs that failed and whose other ends do not know: a list, see cross
+        ("lost_entry", "i4"),  # entries that failed and what waits for them does not know
     ],
     align=True,
 )
@@ -325,6 +340,8 @@ class Net(NamedTuple):
     rate: Any  # int64 [bins, columns]: payload placed, bytes, by flow or job; or no column
     column: Any  # int32 by entry: its column there; a single one where there is none
     stream: Any  # uint64, one for each of `port`: coins, marks and losses
+    outgoing: Any  # int32 [2 x shards, 3]: packets on their way there, see `cross`
+    entry_shard: Any  # int8 by entry: the shard that posts it; a single one where there is one
     tap: Any  # TAP: what crossed tapped links and was not taken yet; empty without a capture
     tap_packet: Any  # PACKET
     carrier: Any  # uint8 [packets, 16] with `by_usid`, else [1, 16]

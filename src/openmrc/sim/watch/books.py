@@ -46,7 +46,8 @@ def queues(world: Watched) -> list[str]:
         alike = np.asarray(net.port_kind.last_hop) == kind.last_hop
         alike &= np.asarray(net.port_kind.control_queue_bytes) == kind.control_queue_bytes
         most = int(net.port_kind.queue_bytes[alike].max())
-        queued = [sum(int(net.hop[n].frame_bytes) for n in q) for q in queues_of(world, port)]
+        hop = world.net_of(port).hop
+        queued = [sum(int(hop[n].frame_bytes) for n in q) for q in queues_of(world, port)]
         pairs = [
             ("control bytes", record.control_queued_bytes, queued[CLASS_CONTROL]),
             ("data bytes", record.data_queued_bytes, sum(queued) - queued[CLASS_CONTROL]),
@@ -68,7 +69,7 @@ def wrong(world: Watched) -> list[str]:
 
 def queues_of(world: Watched, port: int) -> list[list[int]]:
     """The packets queued at a port, by class."""
-    net = world.net
+    net = world.net_of(port)
     found: list[list[int]] = [[], [], []]
     for klass, queue in enumerate(found):
         n = int(net.port[port].head[klass])

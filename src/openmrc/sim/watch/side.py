@@ -33,6 +33,15 @@ class Side(ABC):
     def advance(self, net: ss.Net, until: int, budget: int) -> int:
         """As the `advance` of its `loop`."""
 
+    def advance_at(self, net: ss.Net) -> int:
+        """Where the `advance` of its `loop` is, for the shards of a world; 0 if it has none."""
+        return 0
+
+    @property
+    def packets_reserved(self) -> int:
+        """More than one event ever needs."""
+        return 0
+
     @abstractmethod
     def error_of(self, net: ss.Net, message: int) -> int:
         """Why a message failed, an index into `ERROR_TEXTS`."""

@@ -32,6 +32,9 @@ class Watched(Protocol):
     def bytes_wrong(self) -> int:
         """Payload bytes placed at a wrong address, or again."""
 
+    def net_of(self, port: int) -> ss.Net:
+        """The network that has the queue of a directed port."""
+
     def counters(self) -> dict[str, int]:
         """What the network and the transport have counted."""
 

@@ -1,0 +1,99 @@
+"""What threads do to words that others read or write meanwhile. In plain Python the interpreter's
+lock holds, or one of our own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+from openmrc.jit.decorators import interpreted
+
+if interpreted():
+    _lock = threading.Lock()
+
+    def exchange(address: int, value: int) -> int:
+        """Store an int64 at an address; what was there before. The interpreter's lock holds."""
+        place = ctypes.c_int64.from_address(int(address))
+        with _lock:
+            before, place.value = place.value, value
+        return int(before)
+
+    def look(address: int) -> int:
+        """The int64 at an address, and all that was stored before it."""
+        return int(ctypes.c_int64.from_address(int(address)).value)
+
+    def add(records: Any, index: int, offset: int) -> None:
+        """Add 1 to the int64 `offset` bytes into `records[index]`, in one step."""
+        words = records.view(np.int64).reshape(len(records), -1)
+        with _lock:
+            words[index, offset // words.itemsize] += 1
+
+    def give_way() -> int:
+        """Let another thread run."""
+        os.sched_yield()
+        return 0
+
+    def doze(us: int) -> int:
+        """Sleep so many microseconds."""
+        time.sleep(us * 1e-6)
+        return 0
+
+else:
+    from llvmlite import ir
+    from numba import types
+    from numba.core import cgutils
+    from numba.extending import intrinsic
+    from numba.np.arrayobj import make_array
+
+    _WORD = ir.IntType(64)
+
+    @intrinsic  # type: ignore[untyped-decorator,unused-ignore]  # Numba has no types
+    def exchange(typing_context: Any, address: Any, value: Any) -> Any:
+        """Store an int64 at an address and return what was there before, in one step."""
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            place = builder.inttoptr(values[0], _WORD.as_pointer())
+            new = context.cast(builder, values[1], signature.args[1], types.int64)
+            return builder.atomic_rmw("xchg", place, new, "seq_cst")
+
+        return types.int64(types.int64, value), generate
+
+    @intrinsic  # type: ignore[untyped-decorator,unused-ignore]  # Numba has no types
+    def look(typing_context: Any, address: Any) -> Any:
+        """The int64 at an address, and all that was stored before it."""
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            place = builder.inttoptr(values[0], _WORD.as_pointer())
+            return builder.load_atomic(place, "seq_cst", 8)
+
+        return types.int64(types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator,unused-ignore]  # Numba has no types
+    def add(typing_context: Any, records: Any, index: Any, offset: Any) -> Any:
+        """Add 1 to the int64 `offset` bytes into `records[index]`, in one step."""
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            array_type = signature.args[0]
+            array = make_array(array_type)(context, builder, value=values[0])
+            at, within = (
+                context.cast(builder, value, kind, types.intp)
+                for value, kind in zip(values[1:], signature.args[1:], strict=True)
+            )
+            record = cgutils.get_item_pointer(
+                context, builder, array_type, array, [at], wraparound=False
+            )
+            place = builder.gep(builder.bitcast(record, cgutils.voidptr_t), [within])
+            place = builder.bitcast(place, _WORD.as_pointer())
+            builder.atomic_rmw("add", place, _WORD(1), "monotonic")
+            return context.get_dummy_value()
+
+        return types.void(records, index, offset), generate
+
+    give_way = types.ExternalFunction("sched_yield", types.int32())
+    doze = types.ExternalFunction("usleep", types.int32(types.int64))

@@ -1,0 +1,1 @@
+"""A fabric cut into shards, which threads run side by side: bit for bit the same, however many."""

@@ -1,0 +1,171 @@
+"""The shards of a world, and the threads that run them."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from openmrc.engine import state as es
+from openmrc.jit import records
+from openmrc.jit.byref import Kept
+from openmrc.sim.net import room
+from openmrc.sim.net import state as ss
+from openmrc.sim.shards import windows
+from openmrc.sim.shards.cut import Cut, Index, of_faults
+from openmrc.sim.shards.split import split
+
+LOOKS = 20_000  # some microseconds
+ALONE_EVENTS = 2000  # a window of fewer is handled by one thread
+SUMS = (
+    *("sends_done", "messages_done", "messages_failed", "messages_orphaned", "messages_open"),
+    *("wrong_bytes", "verified_bytes", "traversals", "injected", "delivered", "trimmed"),
+    *("dropped_queue", "dropped_control", "dropped_fault", "dropped_corrupt", "ecn_marked"),
+    *("data_packets", "retransmitted", "events", "n_packets", "n_free"),
+)
+
+
+class Crew:
+    """Runs the shards of a world on so many `threads`; `nets` and `engines` are theirs.
+
+    `advance` is the address of the transport's, `packets_reserved` what one of its events may need.
+    """
+
+    def __init__(
+        self,
+        whole: ss.Net,
+        engine: es.State,
+        cut: Cut,
+        entry: Index,
+        advance: int,
+        packets_reserved: int,
+        threads: int,
+    ) -> None:
+        self._controls, self.nets, self.engines = split(whole, engine, cut, entry)
+        self._fault_shard = of_faults(cut, whole.fault)
+        self._shard = records(cut.n, windows.SHARD)
+        self._shard.why = windows.GO_ON
+        self._shard.done_until = -2
+        pairs = zip(self.nets, self.engines, strict=True)
+        self._kept = [(Kept(net), Kept(st)) for net, st in pairs]
+        self._crew = records(1, windows.CREW)
+        c = self._crew[0]
+        c.advance, c.packets_reserved, c.window_ps = advance, packets_reserved, cut.window_ps
+        c.start = c.end = -1  # the QPs are yet to be opened
+        c.threads = max(1, min(threads, cut.n))
+        c.looks = LOOKS if c.threads <= cores() else 0
+        c.alone_below = ALONE_EVENTS
+        # its threads wait for work, and end with the crew
+        self._others = ThreadPoolExecutor(int(c.threads) - 1) if c.threads > 1 else None
+
+    def advance(self, until: int, budget: int) -> int:
+        """As a transport's `advance`, of all shards; `TIMELINE` alone is for the caller to help."""
+        while True:
+            why = self._step(until, budget)
+            if why != windows.HELP:
+                return why
+            for i in np.flatnonzero(self._shard.why != windows.GO_ON).tolist():
+                self._help(i, int(self._shard.why[i]))
+
+    def coarsen(self) -> None:
+        """Make bins of the timelines twice as wide."""
+        for net in self.nets:
+            room.coarsen(net)
+
+    def _step(self, until: int, budget: int) -> int:
+        for row, (net, engine) in zip(self._shard, self._kept, strict=True):
+            row.net, row.st = net.address, engine.address
+        c = self._crew[0]
+        little = 0 < c.events < c.alone_below  # in the step before: nobody is to be woken for that
+        arguments = (self._crew, self._shard, self._fault_shard, self.nets[0], self.engines[0])
+        windows.resume(*arguments, until, budget)
+        if c.stopped:
+            return int(c.why)
+        others = []
+        if self._others is not None and not little:
+            others = [self._others.submit(self._work, me) for me in range(1, int(c.threads))]
+        try:
+            windows.work(*arguments, 0)
+        finally:
+            self._send_home()
+            for other in others:
+                other.result()
+        return int(c.why)
+
+    def _work(self, me: int) -> None:
+        try:
+            net, engine = self.nets[0], self.engines[0]
+            windows.work(self._crew, self._shard, self._fault_shard, net, engine, me)
+        finally:
+            self._send_home()
+
+    def _send_home(self) -> None:
+        """See to it that nobody waits for a thread that has failed, as only plain Python's can."""
+        c = self._crew[0]
+        if not c.stopped:
+            c.why, c.halted, c.stopped = ss.BUDGET, 1, 1
+            c.moves += 1
+
+    def _help(self, i: int, why: int) -> None:
+        more = {ss.ROOM: room.more_packets, ss.HEAP: room.more_heap, ss.TAPPED: room.more_taps}
+        self.nets[i] = more[why](self.nets[i])
+        self._kept[i] = (Kept(self.nets[i]), self._kept[i][1])
+        self._shard[i].why = windows.GO_ON
+
+    @property
+    def is_level(self) -> bool:
+        """Whether all shards have come to the same time."""
+        done: bool = (self._shard.done_until == self._shard.done_until[0]).all()
+        return done
+
+    def gather(self, into: ss.Net) -> None:
+        """Write the sums of all shards into the control record of the whole."""
+        whole, parts = into.ctl[0], self._controls
+        for name in SUMS:
+            whole[name] = parts[name].sum()
+        n = len(self.nets)
+        whole.messages_open -= n  # see `split`
+        whole.n_free += parts["came"].sum() - parts["gone"].sum()  # indices of what is elsewhere
+        whole.started = parts["started"].min()
+        whole.placed_at = parts["placed_at"].max()
+        whole.bin_ps = parts["bin_ps"][0]
+        whole.ended = parts["ended"].max()
+        ended = parts["now"][parts["ended"] != 0]
+        whole.now = ended.min() if len(ended) else parts["now"].max()
+        lost = parts["first_fault_drop_at"]
+        whole.first_fault_drop_at = lost[lost >= 0].min(initial=es.NEVER)
+        if whole.first_fault_drop_at == es.NEVER:
+            whole.first_fault_drop_at = -1
+
+    def timeline(self) -> Any:
+        """As `Net.timeline`, of all."""
+        return sum(net.timeline for net in self.nets)
+
+    def rate(self) -> Any:
+        """As `Net.rate`, of all."""
+        return sum(net.rate for net in self.nets)
+
+    def with_taps(self, into: ss.Net) -> ss.Net:
+        """Return the whole with what tapped ports have noted in all shards, by time; they forget
+        it. Between shards that are not at the same time nothing has an order yet.
+        """
+        if not self.is_level:
+            return into
+        counts = [int(net.ctl[0].tap_n) for net in self.nets]
+        noted = list(zip(self.nets, counts, strict=True))
+        tap = np.concatenate([net.tap[:n] for net, n in noted])
+        packet = np.concatenate([net.tap_packet[:n] for net, n in noted])
+        order = np.argsort(tap["at"], kind="stable")
+        taps, packets = records(len(tap), tap.dtype), records(len(tap), packet.dtype)
+        taps[:], packets[:] = tap[order], packet[order]
+        for net in self.nets:
+            net.ctl[0].tap_n = 0
+        into.ctl[0].tap_n = len(taps)
+        return into._replace(tap=taps, tap_packet=packets)
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,105 @@
+"""From the arrays of a world to those of its shards: what many read and one writes they share, the
+rest each has for itself.
+
+`docs/simulator.md` says of each shared word why no two threads can disagree about it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from openmrc.engine import state as es
+from openmrc.engine.packet import PACKET
+from openmrc.fabric.queues import UNLIMITED
+from openmrc.jit import records
+from openmrc.sim.net import cross, network
+from openmrc.sim.net import state as ss
+from openmrc.sim.shards.cut import Cut, Index
+from openmrc.units import PS_BITS
+
+PACKETS_AT_START = 4096
+CONTROL_BYTES = -(-ss.CONTROL.itemsize // 128) * 128  # neighbours share no cache line
+ROW = np.dtype(
+    {"names": ["of"], "formats": [ss.CONTROL], "offsets": [0], "itemsize": CONTROL_BYTES}
+)
+
+
+def split(
+    whole: ss.Net, st: es.State, cut: Cut, entry: Index
+) -> tuple[Any, list[ss.Net], list[es.State]]:
+    """Return the control records of all shards, and each one's network and engine.
+
+    `entry`: the shard that posts each entry of the workload. Nothing may have happened in `whole`.
+    """
+    n = cut.n
+    whole.port.abroad = np.where(cut.port == cut.peer, 0, cut.peer + 1)
+    controls = records(n, ROW)["of"]
+    controls[:] = whole.ctl[0]
+    whole = whole._replace(entry_shard=entry.astype(np.int8))
+    shift, buckets = _wheel(whole, n)
+    packets = max(len(whole.hop) // n, 2 * PACKETS_AT_START)
+    open_entries = np.bincount(entry, minlength=n)
+    nets, engines = [], []
+    for i in range(n):
+        ctl = controls[i : i + 1].view(np.recarray)
+        net = whole._replace(
+            ctl=ctl,
+            hop=records(packets, ss.HOP),
+            packet=records(packets, PACKET),
+            after=np.zeros(int(ctl[0].n_ports) + packets, np.int32),
+            bucket=records(buckets, ss.BUCKET),
+            bucket_bits=np.zeros(max(buckets // 64, 1), np.uint64),
+            bucket_summary=np.zeros(max(buckets // 4096, 1), np.uint64),
+            heap=records(len(whole.heap), whole.heap.dtype),
+            timeline=np.zeros_like(whole.timeline),
+            rate=np.zeros_like(whole.rate),
+            outgoing=np.full((2 * n, cross.COLUMNS), cross.NONE, np.int32),
+            tap=records(len(whole.tap), ss.TAP),
+            tap_packet=records(len(whole.tap_packet), PACKET),
+            carrier=np.zeros((packets if ctl[0].by_usid else 1, whole.carrier.shape[1]), np.uint8),
+        )
+        net.outgoing[:, cross.COUNT] = 0
+        net.bucket.head = -1
+        c = ctl[0]
+        c.shift, c.bucket_mask = shift, buckets - 1
+        c.n_free, c.free_head = 0, -1
+        network.free_list(net, 0, PACKETS_AT_START - 1)
+        c.shard, c.n_shards = i, n
+        mine = np.flatnonzero(cut.nic == i)
+        c.nic0, c.nic_end = int(mine[0]), int(mine[-1]) + 1
+        of = st.nic[c.nic0 : c.nic_end]
+        c.qp0, c.qp_end = int(of.qp0[0]), int(of.qp0[-1] + of.n_qps[-1])
+        c.messages_open = int(open_entries[i]) + 1  # a shard does not end before the others do
+        c.fault_at = int(whole.fault.at_ps[0]) if len(whole.fault) else es.NEVER
+        engine = st._replace(out=st.out.copy(), done=st.done.copy(), count=st.count.copy())
+        if c.qp0 < len(st.qp):  # the records of its own EVs' blame
+            engine.count[es.BLAMED] = int(st.qp[c.qp0].ev0)
+        nets.append(net)
+        engines.append(engine)
+    return controls, nets, engines
+
+
+def emptied(whole: ss.Net) -> ss.Net:
+    """Return a network in which nothing happens but in its shards: sums and what they share."""
+    whole.ctl[0].n_packets = whole.ctl[0].n_free = 0
+    return whole._replace(
+        hop=records(1, ss.HOP),
+        packet=records(1, PACKET),
+        after=np.zeros(1, np.int32),
+        bucket=records(64, ss.BUCKET),
+        bucket_bits=np.zeros(1, np.uint64),
+        bucket_summary=np.zeros(1, np.uint64),
+        heap=records(1, whole.heap.dtype),
+        carrier=np.zeros((1, whole.carrier.shape[1]), np.uint8),
+    )
+
+
+def _wheel(whole: ss.Net, n: int) -> tuple[int, int]:
+    """Shift and number of buckets of a shard's wheel: it has a share of the ports."""
+    c, kind = whole.ctl[0], whole.port_kind
+    span_ps = int((c.bucket_mask + 1 - 4) << c.shift)
+    shortest_bytes = min(int(c.header_bytes.min()), int(c.head_bytes) or UNLIMITED)
+    shortest_ps = int((shortest_bytes * PS_BITS // kind.rate_bps).min())
+    return network.wheel(span_ps, shortest_ps, int(c.n_ports) // n)

@@ -1,0 +1,398 @@
+"""Shards go on side by side, window by window, for as many threads as there are.
+
+A window begins with the next event of all shards and ends before anything that happens in it can
+matter in another shard, or before a fault. Within it each shard takes in what has crossed in the
+window before and handles its events, by itself: which thread does it and when is no matter. Who
+finishes the last one settles what concerns several, and plans the next. So nothing depends on the
+number of threads, nor on the steps in which a run is asked for: those only interrupt a window.
+
+A thread that finds nothing to do looks on for some microseconds, then sleeps between looks. Where
+little happens in a window, one thread handles all of it.
+"""
+
+from __future__ import annotations
+
+from openmrc.engine.state import NEVER
+from openmrc.jit import compiled, inlined, inner, record_type
+from openmrc.jit.byref import at as referred
+from openmrc.jit.callref import call_int
+from openmrc.jit.shared import doze, exchange, give_way, look
+from openmrc.sim.net import cross, events, link, messages
+from openmrc.sim.net import state as ss
+
+CREW = record_type(
+    ("lock", "i8"),  # held while any of the following is read or written, and ...
+    ("moves", "i8"),  # ... counts what those who wait look out for
+    ("apart", "i8", (14,)),  # two cache lines
+    ("advance", "i8"),  # address of the transport's `advance`
+    ("packets_reserved", "i8"),  # that one event may need
+    ("window_ps", "i8"),
+    ("threads", "i8"),
+    ("looks", "i8"),  # before one that waits sleeps
+    ("alone_below", "i8"),  # a window of fewer events is over before others are awake
+    # the window
+    ("start", "i8"),
+    ("end", "i8"),  # last instant of it
+    ("leg_end", "i8"),  # or of what was asked for
+    ("row", "i8"),  # 0 or 1: which lists what crosses is put into
+    ("fault", "i8"),  # the next one of the schedule
+    ("planning", "i8"),  # it is over, and the next one has not begun
+    ("windows", "i8"),  # how many there were
+    # the step
+    ("until", "i8"),
+    ("budget", "i8"),  # events after which it ends
+    ("events", "i8"),
+    ("todo", "i8"),  # shards that nobody has taken yet
+    ("busy", "i8"),  # shards that somebody has
+    ("stuck", "i8"),  # shards that need room
+    ("handled", "i8"),  # events of this window so far
+    ("alone", "i8"),  # so little happens that the first thread handles it
+    ("halted", "i8"),  # no more is handed out
+    ("stopped", "i8"),  # and nobody is at work: it ended, for `why`
+    ("why", "i8"),
+)
+SHARD = record_type(
+    ("net", "i8"),  # addresses
+    ("st", "i8"),
+    ("done_until", "i8"),
+    ("events", "i8"),  # of the last window
+    ("why", "i8"),  # what it needs; GO_ON if nothing
+    ("turn", "i8"),
+    ("begun", "i8"),  # it has taken in what came
+    ("apart", "i8"),  # one cache line
+)
+MOVES_AT = 8  # bytes into CREW
+IDLE, WAITING, BUSY = 0, 1, 2  # SHARD.turn
+GO_ON = -1
+HELP = 100  # why a step ended: some shards need room
+WITHOUT_END = 1 << 40  # events of a shard's window
+YIELDS = 10
+DOZE_US = 50
+
+
+@compiled
+def resume(crew, shard, fault_shard, like, st, until, budget):
+    """Begin a step; `work` is to follow unless it has ended already (`CREW.stopped`)."""
+    c = crew[0]
+    c.until = until
+    c.budget = budget
+    c.events = 0
+    c.stuck = 0
+    c.halted = 0
+    c.stopped = 0
+    if c.planning:
+        _plan(c, shard, fault_shard, like, st)
+    else:
+        _hand_out(c, shard)
+        if c.todo == 0:
+            _turn(c, shard, fault_shard, like, st)
+
+
+@compiled
+def work(crew, shard, fault_shard, like, st, me):
+    """What each thread does until the step has ended; `me` is its number."""
+    c = crew[0]
+    lock = crew.ctypes.data
+    while True:
+        _lock(lock)
+        i = _take(c, shard, me)
+        moves = c.moves
+        stopped = c.stopped
+        exchange(lock, 0)
+        if i >= 0:
+            why = _one(c, shard, i, like, st)
+            _lock(lock)
+            _finish(c, shard, i, why)
+            if c.busy == 0 and (c.todo == 0 or c.halted):
+                _turn(c, shard, fault_shard, like, st)
+            exchange(lock, 0)
+        elif stopped:
+            return
+        else:
+            _wait(lock + MOVES_AT, moves, c.looks)
+
+
+@inlined
+def _lock(lock):
+    while exchange(lock, 1) != 0:
+        give_way()
+
+
+@inner
+def _wait(moves_at, moves, looks):
+    """Wait until there may be something to do."""
+    for _ in range(looks):
+        if look(moves_at) != moves:
+            return
+    for _ in range(YIELDS):
+        if look(moves_at) != moves:
+            return
+        give_way()
+    while look(moves_at) == moves:
+        doze(DOZE_US)
+
+
+@inner
+def _take(c, shard, me):
+    """A shard that waits to be handled, now taken; -1 if there is none for this thread.
+
+    Each thread begins with its own, which its caches may still hold.
+    """
+    if c.todo == 0 or c.halted or (me > 0 and c.alone):
+        return -1
+    n = shard.shape[0]
+    first = me * n // c.threads
+    for k in range(n):
+        i = (first + k) % n
+        if shard[i].turn == WAITING:
+            shard[i].turn = BUSY
+            c.todo -= 1
+            c.busy += 1
+            return i
+    return -1
+
+
+@inner
+def _one(c, shard, i, like, st):
+    """Handle a shard's part of a window; `GO_ON`, or what it needs before it can go on."""
+    s = shard[i]
+    net = referred(like, s.net)
+    engine = referred(st, s.st)
+    s.events = 0
+    if c.end < 0:  # before the beginning
+        call_int(c.advance, (net, engine, -1, 0))
+        return GO_ON
+    if s.begun == 0:
+        if not _begin(c, shard, i, like, net):
+            return ss.ROOM
+        s.begun = 1
+    before = int(net.ctl[0].events)
+    why = call_int(c.advance, (net, engine, int(c.leg_end), WITHOUT_END))
+    s.events = int(net.ctl[0].events) - before
+    return GO_ON if why == ss.REACHED or why == ss.FINISHED else why
+
+
+@inner
+def _begin(c, shard, i, like, net):
+    """A window begins for a shard: it takes in what came; False if it has no room for that."""
+    n = shard.shape[0]
+    ctl = net.ctl[0]
+    ctl.outbox = c.row * n
+    for other in range(n):
+        cross.give_back(net, ctl.outbox + other)
+    row = (1 - c.row) * n + i
+    coming = 0
+    for other in range(n):
+        coming += int(referred(like, shard[other].net).outgoing[row, cross.COUNT])
+    if ctl.n_free < coming + c.packets_reserved:
+        return False
+    ctl.crosses_at = NEVER
+    ctl.came += coming
+    events.rewind(net, int(c.start))
+    for other in range(n):
+        _take_in(net, referred(like, shard[other].net), row)
+    return True
+
+
+@inner
+def _take_in(net, came, row):
+    """Take in what one shard has sent to another."""
+    n = int(came.outgoing[row, cross.FIRST])
+    while n >= 0:
+        mine = link.new_packet(net)
+        h = net.hop[mine]
+        net.hop[mine] = came.hop[n]
+        net.packet[mine] = came.packet[n]
+        if net.ctl[0].by_usid:
+            for k in range(net.carrier.shape[1]):
+                net.carrier[mine, k] = came.carrier[n, k]
+        events.schedule_packet(net, mine, h, int(h.at))
+        n = int(came.hop[n].next)
+
+
+@inlined
+def _finish(c, shard, i, why):
+    """A shard was handled."""
+    s = shard[i]
+    s.turn = IDLE
+    s.why = why
+    c.busy -= 1
+    c.events += s.events
+    c.handled += s.events
+    if c.alone and c.handled > c.alone_below:
+        c.alone = 0
+        c.moves += 1
+    if why == GO_ON:
+        s.done_until = c.leg_end
+    else:
+        c.stuck += 1
+    if c.events >= c.budget:
+        c.halted = 1
+
+
+@inner
+def _turn(c, shard, fault_shard, like, st):
+    """Nobody is at work: what is next?"""
+    if c.stuck > 0:
+        _stop(c, HELP)
+    elif c.todo > 0:
+        _stop(c, ss.BUDGET)
+    elif c.leg_end < c.end:
+        _stop(c, ss.REACHED)
+    else:
+        _settle(shard, like, st)
+        c.planning = 1
+        _plan(c, shard, fault_shard, like, st)
+        if c.halted and c.stopped == 0:
+            _stop(c, ss.BUDGET)
+
+
+@inlined
+def _stop(c, why):
+    """The step ends."""
+    c.why = why
+    c.stopped = 1
+    c.moves += 1
+
+
+@inner
+def _hand_out(c, shard):
+    """What there is to do up to the end of the window, or of what was asked for."""
+    c.leg_end = min(c.end, c.until)
+    c.todo = 0
+    events_before = 0
+    for i in range(shard.shape[0]):
+        s = shard[i]
+        events_before += int(s.events)
+        s.turn = IDLE
+        if s.done_until < c.leg_end:
+            s.turn = WAITING
+            c.todo += 1
+    c.alone = 1 if c.windows > 1 and events_before < c.alone_below else 0
+    c.handled = 0
+    c.moves += 1
+
+
+@inner
+def _settle(shard, like, st):
+    """What happened in a window and concerns several shards: QPs that failed, whose other ends know
+    now, and all that waits for what they carried.
+    """
+    for i in range(shard.shape[0]):
+        net = referred(like, shard[i].net)
+        ctl = net.ctl[0]
+        qi = int(ctl.failed_qp)
+        ctl.failed_qp = cross.NONE
+        while qi >= 0:
+            following = int(net.qp[qi].waiting_tail)
+            messages.fail_other(net, referred(st, shard[i].st), int(net.qp[qi].other))
+            qi = following
+    for i in range(shard.shape[0]):
+        net = referred(like, shard[i].net)
+        mi = int(net.ctl[0].lost_entry)
+        net.ctl[0].lost_entry = cross.NONE
+        while mi >= 0:
+            following = int(net.message[mi].deps)
+            messages.orphan_all(net, mi)
+            mi = following
+
+
+@inner
+def _plan(c, shard, fault_shard, like, st):
+    """The next window, after the faults that happen when it begins; or the end of the step."""
+    while True:
+        at = int(NEVER)
+        is_open = False
+        ended = False
+        for i in range(shard.shape[0]):
+            net = referred(like, shard[i].net)
+            ctl = net.ctl[0]
+            is_open = is_open or ctl.messages_open > 1
+            ended = ended or ctl.ended != 0
+            at = min(at, _first_at(net))
+        net = referred(like, shard[0].net)
+        fault_at = int(NEVER)
+        if c.fault < net.fault.shape[0]:
+            fault_at = int(net.fault[c.fault].at_ps)
+        at = min(at, fault_at)
+        if ended or not is_open:
+            _stop(c, ss.FINISHED)
+            return
+        if at > c.until:
+            for i in range(shard.shape[0]):
+                ctl = referred(like, shard[i].net).ctl[0]
+                ctl.now = max(int(ctl.now), int(c.until))
+            _stop(c, ss.FINISHED if at == NEVER else ss.REACHED)
+            return
+        if at + c.window_ps >= net.timeline.shape[0] * net.ctl[0].bin_ps:
+            _stop(c, ss.TIMELINE)
+            return
+        if at < fault_at:
+            break
+        if not _has_room(c, shard, like):
+            _stop(c, HELP)
+            return
+        while c.fault < net.fault.shape[0] and net.fault[c.fault].at_ps == at:
+            _strike(c, shard, int(fault_shard[c.fault]), like, st, at)
+            c.fault += 1
+        fault_at = int(net.fault[c.fault].at_ps) if c.fault < net.fault.shape[0] else int(NEVER)
+        for i in range(shard.shape[0]):
+            referred(like, shard[i].net).ctl[0].fault_at = fault_at
+    c.start = at
+    c.end = min(at + c.window_ps, fault_at) - 1
+    c.row = 1 - c.row
+    c.windows += 1
+    c.planning = 0
+    for i in range(shard.shape[0]):
+        shard[i].begun = 0
+        shard[i].done_until = at - 1
+    _hand_out(c, shard)
+
+
+@inlined
+def _first_at(net):
+    """When something happens in a shard, or in another for what has left it."""
+    at = min(events.next_at(net), int(net.ctl[0].crosses_at))
+    if net.ctl[0].heap_n > 0:
+        at = min(at, int(net.heap[0].at))
+    return at
+
+
+@inner
+def _has_room(c, shard, like):
+    """Whether every shard has room for what a fault may lead to at once; those without say so."""
+    enough = True
+    for i in range(shard.shape[0]):
+        net = referred(like, shard[i].net)
+        ctl = net.ctl[0]
+        why = GO_ON
+        if ctl.heap_n + ctl.reserve > net.heap.shape[0]:
+            why = ss.HEAP
+        elif ctl.tap_n + ctl.tap_reserve > net.tap.shape[0]:
+            why = ss.TAPPED
+        elif ctl.n_free < c.packets_reserved:
+            why = ss.ROOM
+        shard[i].why = why
+        enough = enough and why == GO_ON
+    return enough
+
+
+@inner
+def _strike(c, shard, owner, like, st, at):
+    """A fault happens, in one shard or in all of them; what the others must know they are told."""
+    for i in range(shard.shape[0]):
+        if i != owner and owner >= 0:
+            continue
+        net = referred(like, shard[i].net)
+        net.ctl[0].fault_no = c.fault
+        call_int(c.advance, (net, referred(st, shard[i].st), at - 1, 1))
+    if owner < 0:
+        return
+    told = referred(like, shard[owner].net).ctl[0]
+    for i in range(shard.shape[0]):
+        net = referred(like, shard[i].net)
+        ctl = net.ctl[0]
+        ctl.any_down = told.any_down
+        if ctl.rerouted_at != told.rerouted_at:
+            ctl.rerouted_at = told.rerouted_at
+            events.push(net, at + ctl.convergence_ps, ss.AT_CONVERGED, ctl.nic0)
