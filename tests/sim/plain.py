@@ -77,6 +77,13 @@ def eventful_worlds() -> dict[str, World]:
             draw_faults(small, 7, len(BEGINS), 60 * US),
             seed=7,
         ),
+        "in shards": world_of(
+            clos(nics=6, planes=2, down=2, up=2),
+            permutation(6, 60_000, 5, channels=2),
+            draw_faults(small, 9, len(BEGINS), 30 * US),
+            seed=8,
+            shards=3,
+        ),
         "oblivious": world_of(small, incast(4, 3, 80_000), CUT, paths="oblivious"),
         "single": world_of(
             small, permutation(4, 80_000, 3), CUT, paths="single", convergence_ps=10 * US
