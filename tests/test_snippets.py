@@ -171,7 +171,12 @@ def api(folder: Path, out: str) -> None:
 
 
 def verbs(folder: Path, out: str) -> None:
-    assert out == "SUCCESS 42 True\n"
+    first, *moved = out.splitlines()
+    assert first == "SUCCESS 42 True"
+    assert sorted(line.partition(",")[0] for line in moved) == [
+        f"{done} {(folder / 'copy.toml').stat().st_size} bytes: SUCCESS"
+        for done in ("received", "sent")
+    ]
 
 
 SEEN: dict[str, Callable[[Path, str], None]] = {

@@ -75,10 +75,10 @@ def _b1(data: Data) -> Finding:
         drawn,
         [
             "A packet counts as lost when its NIC sends it again; a point is drawn for each 10 us "
-            "in which any was. What is lost later are probes on dead paths, which carry no data. "
-            "The original decays over minutes because a job begins to use its QPs over minutes. A "
-            "dead path costs about three packets here: at full rate it has its turn every 5 us, "
-            "and it takes two round trips of 6 us until the first loss is known."
+            "with a loss. Later losses are mostly of probes on dead paths, which carry no data. The "
+            "original decays over minutes because a job begins to use its QPs over minutes. A dead "
+            "path costs about two packets here: at full rate it has its turn every 5 us, and the "
+            "first loss is known after more than a round trip of 6 us."
         ],
     )
 
