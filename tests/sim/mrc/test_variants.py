@@ -318,8 +318,9 @@ def test_with_dynamic_mpr_each_sack_says_the_window() -> None:
         file = io.BytesIO()
         fabric = clos(planes=2)
         capture = Capture(file, fabric, ["nic 0"])
-        given = {"mpr": 768, "dynamic_mpr": enabled}
-        world = all_complete(world_of(fabric, stream(0, 7, 400_000), capture=capture, **given))
+        world = all_complete(
+            world_of(fabric, stream(0, 7, 400_000), capture=capture, mpr=768, dynamic_mpr=enabled)
+        )
         file.seek(0)
         sacks = [p for p in map(decoded, Reader(file, "x")) if p.opcode == pk.SACK]
         said[enabled] = {int(p.mpr) for p in sacks}
