@@ -4,8 +4,8 @@
     .venv/bin/python benchmarks/roce.py loss [--row ROW ...] [--sizes 4MB 64MB]
 
 64 NICs of 400 Gb/s below four T0s with 16 uplinks each, ranks in random order. `ring` prints the
-ideal time of each transport over its time, by seed. `loss` lets every NIC's link lose 0.1 % and 1 %
-of its packets in both directions, and prints milliseconds, with that share in brackets.
+ideal time of each transport over its time, by seed. `loss` lets every NIC's link lose 0.1 % and
+1 % of its packets in both directions, and prints milliseconds, with that share in brackets.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ class OpenMrcError(Exception):
 
 
 class InputError(OpenMrcError):
-    """Something a user wrote is wrong; the command prints the message and exits with status 2."""
+    """The input is invalid; the command prints the message and exits with status 2."""
 
     def at(self, place: str) -> InputError:
         """Return the same error with `place` ("fabric.nics", "a.topo:12") put in front."""
@@ -24,7 +24,7 @@ class InputError(OpenMrcError):
 
 
 class OutputError(OpenMrcError):
-    """What came of a run cannot be written; the command exits with status 3."""
+    """The results cannot be written; the command exits with status 3."""
 
     def __init__(self, place: object, why: OSError | str, remedy: str = "") -> None:
         said = why if isinstance(why, str) else why.strerror or str(why)

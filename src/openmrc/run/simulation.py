@@ -57,11 +57,11 @@ def simulate(
     frames: str = NATIVE,
     threads: int | None = None,
 ) -> Result:
-    """Run every transport of `scenario`, one after the other, and return what came of it.
+    """Run every transport of `scenario`, one after the other, and return the results.
 
     `scenario` may also be the name of a file, or dicts as `make_scenario` takes them.
     Everything is checked before the first one starts (`InputError`). Ctrl-C ends the run and
-    returns what there is, marked partial. `compiling(what, step, steps)` is called before each
+    returns the results so far, marked partial. `compiling(what, step, steps)` is called before each
     step of a first compilation, which takes up to two minutes. What crosses the links `at` these
     places is written to `pcap`, or to one file for each transport, as `frames` says: "native",
     "ipv4", "ipv6". `sampled` keeps what the pictures of `report.html` show, as `[report]` says; it

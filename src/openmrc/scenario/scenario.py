@@ -168,8 +168,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 def load_scenario(path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
     """Read a scenario file, then `overrides` ("fabric.nics=128", "transport.mrc.pmtu=2048").
 
-    "-" is standard input; files that it names are relative to where we are. Raises `InputError`
-    naming the file, the key's path, the value and what would be accepted.
+    "-" is standard input; files that it names are relative to the working directory. Raises
+    `InputError` with the file, the key's path, the value and the accepted values.
     """
     path = Path(path)
     text = _text_of(path)

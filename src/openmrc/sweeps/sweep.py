@@ -37,12 +37,12 @@ def sweep(
     `over` maps keys, as `Scenario.replace` takes them, to lists of values; or it is a list of
     dicts, one for each run. The data set is `out`/runs, a directory of Parquet files, one for each
     run, written as runs end; with `flows`, one row per flow goes to `out`/flows. What is there
-    already is not run again, so a sweep that was stopped goes on when it is called again.
+    already is not run again, so a sweep that was stopped resumes when it is called again.
 
     Each run has a process of its own, `workers` at a time (one for each core), or goes to the Dask
     cluster whose scheduler is at the address `dask`. A run that fails is a row whose `error` says
-    why; the others go on. The columns are the swept keys, `transport`, the figures of the summary
-    by their place in it (`flows.fct_us.p100`), and every key of the scenario, with quantities as
+    why; the others continue. The columns are the swept keys, `transport`, the figures of the
+    summary by their place in it (`flows.fct_us.p100`), and every key of the scenario, with quantities as
     integers of bytes, bit/s and picoseconds. Raises `InputError` before anything is run if a value
     is refused. `progress` says on standard error how far it is.
     """

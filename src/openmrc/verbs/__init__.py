@@ -1,6 +1,6 @@
-"""What an application holds: devices, memory regions, queue pairs and completion queues.
+"""The interface of an application: devices, memory regions, queue pairs and completion queues.
 
-Names and meaning are ibverbs', so whoever knows those needs no manual:
+Names and semantics are those of ibverbs:
 
     with Device.open() as device:                    # the host file says which NIC this is
         mr = device.reg_mr(bytearray(1 << 20), REMOTE_WRITE)
@@ -12,7 +12,7 @@ Names and meaning are ibverbs', so whoever knows those needs no manual:
 
 Two operations (MRC 1.2): RDMA WRITE, and WRITE with immediate data, which completes a posted
 receive at the peer, and is the ordering point: it is reported after everything posted before it has
-arrived (MRC 1.3). Data lands in any order.
+arrived (MRC 1.3). Data arrives in any order.
 """
 
 from __future__ import annotations

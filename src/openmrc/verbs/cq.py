@@ -18,7 +18,7 @@ from openmrc.verbs.status import Opcode, Status
 
 @dataclass(frozen=True)
 class WorkCompletion:
-    """What became of a work request (`ibv_wc`). `byte_len` is that of the whole message."""
+    """The result of a work request (`ibv_wc`). `byte_len` is that of the whole message."""
 
     wr_id: int
     status: Status

@@ -120,12 +120,12 @@ class Device(Closing):
 
     @property
     def pmtu_note(self) -> str:
-        """Why `pmtu` is less than was asked for, in one line (row 20); "" if it is not."""
+        """Why `pmtu` is smaller than requested, in one line (row 20); "" if it is not."""
         return self._host.pmtu_note
 
     @property
     def queue_pairs(self) -> list[QueuePair]:
-        """Those that were created and not destroyed."""
+        """Queue pairs that were created and not destroyed."""
         return list(self._qps)
 
     @property
@@ -232,7 +232,7 @@ class Device(Closing):
         return int(self._host.ep.ctl[0].event_fd)
 
     def events(self, timeout: float | None = 0.0) -> list[AsyncEvent]:
-        """Take the asynchronous events, waiting up to `timeout` seconds for the first one."""
+        """Return the asynchronous events, waiting up to `timeout` seconds for the first one."""
         if not (taken := list(events.taken(self._host))):
             ready, _, _ = select.select([self.event_fileno()], [], [], timeout)
             taken = list(events.taken(self._host)) if ready else []
@@ -290,12 +290,12 @@ class Device(Closing):
         }
 
     def sums(self) -> Sums:
-        """What all queue pairs have counted together, destroyed ones too."""
+        """Sums over all queue pairs, including destroyed ones."""
         return self._tally.read(lambda: list(self._qps))
 
     @property
     def fabric(self) -> Fabric | None:
-        """The fabric that its EVs are paths of; `None` on an ordinary network."""
+        """The fabric of its paths; `None` on an ordinary network."""
         return None if self._host.mode == state.IP else self._host.fabric
 
     def close(self) -> None:

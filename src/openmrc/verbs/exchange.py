@@ -46,7 +46,7 @@ _SEND_TIMEOUT = struct.pack("ll", 5, 0)  # struct timeval, of a socket that wait
 
 
 class ExchangeError(OpenMrcError):
-    """The peer is not there, does not know the secret, or speaks another language."""
+    """The peer is absent, does not know the secret, or speaks another version."""
 
 
 class Peer(Closing):
@@ -86,7 +86,7 @@ class Peer(Closing):
 
 
 class Listener(Closing):
-    """Waits for peers on a TCP port (0: any; `port` says which)."""
+    """Waits for peers on a TCP port (0: any free one, which `port` names)."""
 
     def __init__(self, port: int, secret: bytes, host: str = "") -> None:
         self._secret = secret
@@ -101,7 +101,7 @@ class Listener(Closing):
         extra: Any = None,
         timeout: float = TIMEOUT_S,
     ) -> Peer:
-        """Take the next peer that knows the secret; others are turned away."""
+        """Accept the next peer that knows the secret; others are refused."""
         until = time.monotonic() + timeout
         while True:
             self._socket.settimeout(max(until - time.monotonic(), 0.001))
@@ -118,7 +118,7 @@ class Listener(Closing):
                 return _handshake(line, qp, regions, extra, SERVER)
 
     def close(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._socket.close()
 
 

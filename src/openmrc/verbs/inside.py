@@ -86,7 +86,7 @@ class Inside(Closing):
         return pairs[0], pairs[1]
 
     def play(self, schedule: FaultSchedule) -> None:
-        """Carry out a schedule of faults from now on."""
+        """Start a schedule of faults now."""
         self.switches.play(schedule)
 
     def fail(self, place: str) -> None:
@@ -99,7 +99,7 @@ class Inside(Closing):
         self._act(place, PORT_LOSS, rate)
 
     def heal(self, place: str) -> None:
-        """Make the links of a place whole again."""
+        """Repair the links of a place."""
         self._act(place, PORT_UP)
         self._act(place, PORT_LOSS)
 

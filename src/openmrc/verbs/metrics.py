@@ -240,7 +240,7 @@ class Server(Closing):
         self._thread.start()
 
     def close(self) -> None:
-        """Serve no more."""
+        """Stop serving."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

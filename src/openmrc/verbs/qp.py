@@ -49,7 +49,7 @@ class QueuePair:
 
     @property
     def state(self) -> QpState:
-        """Where in its life the queue pair is."""
+        """The state of the queue pair (MRC 1.7)."""
         return QpState(int(self._q.state))
 
     @property
@@ -69,7 +69,7 @@ class QueuePair:
 
     @property
     def attributes(self) -> QpAttributes:
-        """What the peer must know."""
+        """The attributes that the peer needs."""
         host = self._host
         return QpAttributes(
             nic=host.nic,
@@ -307,7 +307,7 @@ class QueuePair:
         ]
 
     def destroy(self) -> None:
-        """Flush what is outstanding and give the queue pair back; its number rests (row 28)."""
+        """Flush outstanding requests and release the queue pair; its number rests (row 28)."""
         if not self._destroyed:
             self._destroyed = True
             self.device._forget(self)  # while it still has its counts

@@ -71,11 +71,11 @@ class MemoryRegion:
 
     @property
     def remote(self) -> RemoteRegion:
-        """What a peer needs to write here."""
+        """The address, length and key with which a peer can write here."""
         return RemoteRegion(self.addr, self.length, self.rkey)
 
     def dereg(self) -> None:
-        """Withdraw the keys; nothing is placed here afterwards."""
+        """Invalidate the keys; nothing is placed here afterwards."""
         if self.open:
             self.open = False
             self._regions.withdraw(self.rkey)

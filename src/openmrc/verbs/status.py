@@ -15,7 +15,7 @@ class QpState(enum.IntEnum):
 
 
 class Status(enum.IntEnum):
-    """Of a work completion, as `ibv_wc_status`."""
+    """Status of a work completion, as `ibv_wc_status`."""
 
     SUCCESS = state.SUCCESS
     RETRY_EXC_ERR = state.RETRY_EXC_ERR

@@ -210,7 +210,7 @@ class Controller(Closing):
         return stream
 
     def leave(self, stream: queue.Queue[bytes]) -> None:
-        """Listen no more."""
+        """Stop listening."""
         with self._lock:
             self._streams.remove(stream)
 
