@@ -42,8 +42,8 @@ def sweep(
     Each run has a process of its own, `workers` at a time (one for each core), or goes to the Dask
     cluster whose scheduler is at the address `dask`. A run that fails is a row whose `error` says
     why; the others continue. The columns are the swept keys, `transport`, the figures of the
-    summary by their place in it (`flows.fct_us.p100`), and every key of the scenario, with quantities as
-    integers of bytes, bit/s and picoseconds. Raises `InputError` before anything is run if a value
+    summary by their place in it (`flows.fct_us.p100`), and every key of the scenario, with
+    quantities as integers of bytes, bit/s and picoseconds. Raises `InputError` before anything is run if a value
     is refused. `progress` says on standard error how far it is.
     """
     runs = plan(as_scenario(scenario), over)
