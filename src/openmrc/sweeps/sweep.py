@@ -43,8 +43,8 @@ def sweep(
     cluster whose scheduler is at the address `dask`. A run that fails is a row whose `error` says
     why; the others continue. The columns are the swept keys, `transport`, the figures of the
     summary by their place in it (`flows.fct_us.p100`), and every key of the scenario, with
-    quantities as integers of bytes, bit/s and picoseconds. Raises `InputError` before anything is run if a value
-    is refused. `progress` says on standard error how far it is.
+    quantities as integers of bytes, bit/s and picoseconds. Raises `InputError`
+    before anything is run if a value is refused. `progress` shows progress on standard error.
     """
     runs = plan(as_scenario(scenario), over)
     return run_all(runs, Path(out), workers=workers, dask=dask, flows=flows, progress=progress)

@@ -77,8 +77,8 @@ def _b1(data: Data) -> Finding:
             "A packet counts as lost when its NIC sends it again; a point is drawn for each 10 us "
             "with a loss. Later losses are mostly of probes on dead paths, which carry no data. "
             "The original decays over minutes because a job begins to use its QPs over minutes. A "
-            "dead path costs about two packets here: at full rate it has its turn every 5 us, and the "
-            "first loss is known after more than a round trip of 6 us."
+            "dead path costs about two packets here: at full rate it has its turn every 5 us, and "
+            "the first loss is known after more than a round trip of 6 us."
         ],
     )
 
