@@ -210,9 +210,9 @@ def test_a_run_is_sampled_only_if_asked_and_as_the_scenario_says(
     [
         (0, 0, 5, None, 0.0),
         (25, 0, 5, None, 0.25),
-        (0, 4, 5, None, 0.16),  # of ten packets
-        (25, 6, 5, None, 0.39),
-        (90, 20, 5, None, 0.94),  # copies
+        (0, 4, 5, None, 0.12),  # of ten packets
+        (25, 6, 5, None, 0.355),
+        (90, 20, 5, None, 0.93),  # copies
         (25, 0, 5, 10, 0.5),
         (100, 0, 5, 100, 1.0),
         (25, 0, 20, 10, 1),

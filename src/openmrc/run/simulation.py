@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 NEVER = float("inf")
-UNDER_WAY = 0.4  # of the work for a packet that is done while it is in the network (measured)
+UNDER_WAY = 0.3  # of the work for a packet that is done while it is in the network (measured)
 
 
 @dataclass(frozen=True)
