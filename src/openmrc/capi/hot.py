@@ -128,6 +128,7 @@ else:
     from numba import types
 
     bytes_at = memory.bytes_at
+
     reallocate = types.ExternalFunction("realloc", types.int64(types.int64, types.int64))
     release = types.ExternalFunction("free", types.void(types.int64))
 

@@ -8,6 +8,7 @@ name, and code that calls them stays on disk; plain Python reaches the same ones
 from __future__ import annotations
 
 import ctypes
+import os
 import platform
 import select
 from typing import Any, NamedTuple
@@ -48,6 +49,7 @@ DONT_WAIT = 0x40  # MSG_DONTWAIT
 TRUNCATED = 0x20  # MSG_TRUNC: the datagram was longer than its room
 EPOLL_DELETE, EPOLL_MODIFY = 2, 3  # EPOLL_CTL_DEL, EPOLL_CTL_MOD
 CLOCK_MONOTONIC = 1
+TIMER_ABSOLUTE = 1  # TFD_TIMER_ABSTIME
 PS_PER_NS, NS_PER_S = 1000, 1_000_000_000
 
 if interpreted():
@@ -91,6 +93,7 @@ _recvmmsg = _external("recvmmsg", "int32", "int32", "intp", "uint32", "int32", "
 _ppoll = _external("ppoll", "int32", "intp", "uint32", "intp", "intp")
 _epoll_wait = _external("epoll_wait", "int32", "int32", "intp", "int32", "int32")
 _epoll_ctl = _external("epoll_ctl", "int32", "int32", "int32", "int32", "intp")
+_timerfd_settime = _external("timerfd_settime", "int32", "int32", "int32", "intp", "intp")
 _clock_gettime = _external("clock_gettime", "int32", "int32", "intp")
 _read = _external("read", "intp", "int32", "intp", "intp")
 _write = _external("write", "intp", "int32", "intp", "intp")
@@ -195,6 +198,19 @@ def epoll_forget(epoll_fd, fd, room):
 
 
 @inlined
+def set_alarm(timer_fd, at_ns, room):
+    """Have a timer's descriptor readable from this time of CLOCK_MONOTONIC on; 0, or -errno. `room`
+    is an int64[4] array of the caller.
+    """
+    room[0] = 0  # once
+    room[1] = 0
+    room[2] = at_ns // NS_PER_S
+    room[3] = at_ns % NS_PER_S
+    done = _timerfd_settime(timer_fd, TIMER_ABSOLUTE, room.ctypes.data, 0)
+    return done if done >= 0 else -_errno()
+
+
+@inlined
 def monotonic_ns(room):
     """CLOCK_MONOTONIC in ns; `room` is an int64[2] array of the caller."""
     _clock_gettime(CLOCK_MONOTONIC, room.ctypes.data)
@@ -218,6 +234,15 @@ def write_count(fd, room):
 def copy(to, source, n):
     """Copy `n` bytes between addresses."""
     _memcpy(to, source, n)
+
+
+def new_alarm() -> int:
+    """Return the descriptor of a timer of CLOCK_MONOTONIC, non-blocking."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    made = libc.timerfd_create(CLOCK_MONOTONIC, os.O_NONBLOCK | os.O_CLOEXEC)
+    if made < 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+    return int(made)
 
 
 MESSAGE_BYTES = MESSAGE.itemsize

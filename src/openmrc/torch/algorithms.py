@@ -8,7 +8,7 @@ copied from there, or in rank order everywhere, so all ranks have the same bits.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ DIRECT_RANKS_MAX = 8
 TREE_BYTES_MAX = 1 << 16
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Context:
     """An operation among its group: `ranks[i]` is the peer that is rank i of the group."""
 
@@ -49,7 +49,8 @@ class Context:
 
     def others(self) -> list[int]:
         """All ranks but this, beginning with the next one."""
-        return [(self.me + i) % self.n for i in range(1, self.n)]
+        n = len(self.ranks)
+        return [(self.me + i) % n for i in range(1, n)]
 
     def send(self, to: int, step: int, data: Array) -> Transfer:
         """Send an array to a rank."""
@@ -81,18 +82,21 @@ def share(n: int, of: int, i: int) -> slice:
 
 def all_reduce_strands(
     context: Callable[[int], Context], x: Array, combine: Combine
-) -> Iterator[Strand]:
+) -> list[Strand]:
     """The strands of an all-reduce in place: the algorithm by size and number of ranks, or that
     of `OPENMRC_ALL_REDUCE`. `context(step)` is one that counts its steps from there.
     """
-    n = context(0).n
-    name = os.environ.get(VARIABLE) or choose(x.nbytes, n)
+    first = context(0)
+    name = os.environ.get(VARIABLE) or choose(x.nbytes, len(first.ranks))
     if name not in ALL_REDUCE:
         raise InputError(f"{VARIABLE} = {name!r}: {', '.join(ALL_REDUCE)} are accepted")
-    strands = min(max(x.nbytes // STRAND_BYTES, 1), STRANDS_MAX) if name == "ring" else 1
-    for i in range(strands):
-        piece = x[share(len(x), strands, i)]
-        yield ALL_REDUCE[name](context(i * STEPS_PER_STRAND), piece, combine)
+    if name != "ring":
+        return [ALL_REDUCE[name](first, x, combine)]
+    strands = min(max(x.nbytes // STRAND_BYTES, 1), STRANDS_MAX)
+    return [
+        all_reduce_ring(context(i * STEPS_PER_STRAND), x[share(len(x), strands, i)], combine)
+        for i in range(strands)
+    ]
 
 
 def choose(n_bytes: int, n: int) -> str:
@@ -106,7 +110,24 @@ def choose(n_bytes: int, n: int) -> str:
 
 def all_reduce_direct(c: Context, x: Array, combine: Combine) -> Strand:
     """Everybody sends to everybody, and adds in rank order: one way, for what is small."""
-    return reduce_scatter(c, x, [x] * c.n, combine)
+    if x.nbytes > EAGER:
+        yield from reduce_scatter(c, x, [x] * c.n, combine)
+        return
+    key = Key(c.group, 0, c.seq, c.first_step)
+    data, n = as_bytes(x), x.nbytes
+    progress, op, ranks, others = c.progress, c.op, c.ranks, c.others()
+    parts, waits = [x] * len(ranks), []
+    for r in others:
+        progress.send_small(ranks[r], key, data)
+    for r in others:
+        room = progress.scratch(op, n)
+        parts[r] = room.view(x.dtype)
+        waits.append(progress.receive(op, ranks[r], key, room))
+    yield waits
+    for part in parts[1:]:
+        combine(parts[0], part)
+    if c.me:
+        x[:] = parts[0]
 
 
 def all_reduce_ring(c: Context, x: Array, combine: Combine) -> Strand:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import timedelta
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -81,7 +81,12 @@ def plain(op: Any) -> Any:
 
 def combine_of(dtype: torch.dtype, op: Any) -> Combine:
     """The function that reduces tensors of a type; `InputError` if there is none."""
-    kind = plain(op)
+    return _combine_of(dtype, plain(op))
+
+
+@cache
+def _combine_of(dtype: torch.dtype, kind: Any) -> Combine:
+    asked = kind
     if kind in SUMS:
         kind = Op.SUM
     table: dict[Any, Any] = _NUMBERS
@@ -94,7 +99,7 @@ def combine_of(dtype: torch.dtype, op: Any) -> Combine:
     elif not dtype.is_floating_point:
         table = {**_NUMBERS, **_BITS}
     if dtype not in DTYPES or kind not in table:
-        raise InputError(f"{plain(op).name} of {dtype}: there is no such reduction")
+        raise InputError(f"{asked.name} of {dtype}: there is no such reduction")
     return table[kind]
 
 
@@ -103,22 +108,26 @@ class Span:
 
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
-        there = tensor.detach()
-        if there.device.type != "cpu":
-            there = there.cpu().contiguous()
-        elif not there.is_contiguous() or there.is_conj() or there.is_neg():
-            there = there.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
+        plain_memory = tensor.is_cpu and tensor.is_contiguous()
+        self.is_copy = not plain_memory or tensor.is_conj() or tensor.is_neg()
+        there = _copied(tensor) if self.is_copy else tensor
         self.used = there
-        self.is_copy = there.data_ptr() != tensor.data_ptr()
-        n = there.numel() * there.element_size()
         kind = DTYPES.get(there.dtype, np.uint8)
-        self.array: Array = bytes_at(there.data_ptr(), n).view(kind)
+        self.array: Array = bytes_at(there.data_ptr(), there.nbytes).view(kind)
 
     def copy_back(self) -> None:
         """After it was filled."""
         if self.is_copy:
             with torch.no_grad():
                 self.tensor.copy_(self.used)
+
+
+def _copied(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor's values in plain memory of this host."""
+    there = tensor.detach()
+    if not there.is_cpu:
+        return there.cpu().contiguous()
+    return there.clone(memory_format=torch.contiguous_format).resolve_conj().resolve_neg()
 
 
 class Collectives:
@@ -163,19 +172,24 @@ class Collectives:
             return Context(progress, op, self.ranks, self.rank, self.group, seq, step)
 
         op.strands = list(strands(context))
-        if seen is None:  # by the profiler
-            seen = [span.tensor for span in used or filled]
-        event = profile.event(f"{self.profiled_as}:{what.partition(' ')[0]}", seen)
+        event = None
+        if profile.enabled():
+            if seen is None:
+                seen = [span.tensor for span in used or filled]
+            event = profile.Event(f"{self.profiled_as}:{what.partition(' ')[0]}", seen)
         result = [span.tensor for span in filled or used]
         work = MrcWork(op, result, (*used, *filled), progress, event)
 
+        copies = [span for span in filled if span.is_copy]
+
         def finish() -> None:
-            for span in filled:
+            for span in copies:
                 span.copy_back()
             if at_end is not None:
                 at_end()
 
-        work.at_end = finish
+        if copies or at_end is not None:
+            work.at_end = finish
         progress.post(op)
         return work
 
@@ -196,12 +210,16 @@ class Collectives:
         _scale_before(tensors, op)
         spans = [Span(t) for t in tensors]
 
-        def strands(context: Callable[[int], Context]) -> Iterator[Strand]:
-            for i, (span, combine) in enumerate(zip(spans, combines, strict=True)):
+        def strands(context: Callable[[int], Context]) -> list[Strand]:
+            found = algorithms.all_reduce_strands(context, spans[0].array, combines[0])
+            for i in range(1, len(spans)):
                 of = partial(_further, context, i * STEPS_PER_TENSOR)
-                yield from algorithms.all_reduce_strands(of, span.array, combine)
+                found += algorithms.all_reduce_strands(of, spans[i].array, combines[i])
+            return found
 
-        return self._post(what, strands, [], spans, opts, lambda: _scale_after(tensors, op, self))
+        averages = plain(op) == Op.AVG
+        at_end = partial(_scale_after, tensors, op, self) if averages else None
+        return self._post(what, strands, [], spans, opts, at_end)
 
     def reduce(self, tensor: torch.Tensor, op: Any, root: int, opts: Any = None) -> MrcWork:
         """Reduce into the root's tensor."""

@@ -15,10 +15,11 @@ from __future__ import annotations
 import struct
 from collections import deque
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from openmrc.live.endpoint.state import POST_WRITE_IMM
 from openmrc.torch.memory import Bytes, Exposed, Local, Rooms
 from openmrc.verbs.attributes import QpAttributes, RemoteRegion
 from openmrc.verbs.cq import CompletionQueue, QueueFullError, WorkCompletion
@@ -67,11 +68,9 @@ def packed(h: Header) -> bytes:
     )
 
 
-def unpacked(slot: Bytes | memoryview) -> Header:
+def unpacked(slot: memoryview) -> Header:
     """Return the header that a slot begins with."""
-    kind, group, lane, step, seq, n, addr, rkey, number = _HEADER.unpack(
-        slot[: _HEADER.size].tobytes()
-    )
+    kind, group, lane, step, seq, n, addr, rkey, number = _HEADER.unpack_from(slot)
     return Header(kind, Key(group, lane, seq, step), n, addr, rkey, number)
 
 
@@ -93,6 +92,7 @@ class Pair:
         self.qp = device.create_qp(cq, max_send_wr=RECEIVES, max_recv_wr=RECEIVES)
         self._landing = Exposed(self.regions, np.zeros(SLOTS * SLOT, np.uint8))
         self._staging = Local(np.zeros(SLOTS * SLOT, np.uint8))
+        self._slots, self._room = memoryview(self._landing.view), memoryview(self._staging.view)
         self._queue: deque[tuple[bytes, bytes | Bytes]] = deque()
         self._large: deque[tuple[int, Local, Header]] = deque()
         self._remote: RemoteRegion | None = None
@@ -115,8 +115,9 @@ class Pair:
 
     def send(self, header: Header, data: Bytes | None = None) -> None:
         """Send a small message. `data` may change afterwards."""
-        if self._queue or not self._post_slot(packed(header), data):
-            self._queue.append((packed(header), b"" if data is None else data.tobytes()))
+        head = packed(header)
+        if self._queue or not self._post_slot(head, data):
+            self._queue.append((head, b"" if data is None else data.tobytes()))
 
     def write(self, wr_id: int, data: Local, to: Header) -> None:
         """Write a large message to where a READY wants it; its completion has `wr_id`."""
@@ -140,12 +141,11 @@ class Pair:
             return False
         at = self._sent % SLOTS * SLOT
         n = 0 if data is None else len(data)
-        room = self._staging.view
-        room[at : at + len(header)] = np.frombuffer(header, np.uint8)
+        room = self._room
+        room[at : at + len(header)] = header
         if data is not None and n:
-            room[at + HEADER_BYTES : at + HEADER_BYTES + n] = (
-                data if isinstance(data, np.ndarray) else np.frombuffer(data, np.uint8)
-            )
+            body: Any = data
+            room[at + HEADER_BYTES : at + HEADER_BYTES + n] = body
         if not self._post(0, self._staging, at, HEADER_BYTES + n, self._remote, at, 0, False):
             return False
         self._sent += 1
@@ -167,16 +167,8 @@ class Pair:
         signaled: bool,
     ) -> bool:
         try:
-            self.qp.post_write_imm(
-                wr_id,
-                mr,
-                offset,
-                n,
-                remote_addr=to.addr + at,
-                rkey=to.rkey,
-                imm_data=imm,
-                signaled=signaled,
-            )
+            there = to.addr + at
+            self.qp._send(POST_WRITE_IMM, wr_id, mr, offset, n, there, to.rkey, imm, signaled)
         except QueueFullError:
             return False
         return True
@@ -184,7 +176,7 @@ class Pair:
     @property
     def outstanding(self) -> bool:
         """Whether something was sent that the peer has not acknowledged."""
-        return self.qp._sent > int(self.qp._q.msg_done)
+        return self.qp._sent > self.qp._msg_done[0]
 
     @property
     def heard(self) -> int:
@@ -193,7 +185,9 @@ class Pair:
 
     # --- receiving
 
-    def on_receive(self, done: WorkCompletion) -> tuple[Header | None, Bytes | None, int | None]:
+    def on_receive(
+        self, done: WorkCompletion
+    ) -> tuple[Header | None, memoryview | None, int | None]:
         """Something came: a small message (header and bytes, until `emptied`), the number of a
         large one, or nothing to act on.
         """
@@ -210,7 +204,7 @@ class Pair:
             self.flush()
             return None, None, None
         at = self._taken % SLOTS * SLOT
-        slot = self._landing.view[at : at + SLOT]
+        slot = self._slots[at : at + SLOT]
         header = unpacked(slot)
         return header, slot[HEADER_BYTES : HEADER_BYTES + done.byte_len - HEADER_BYTES], None
 

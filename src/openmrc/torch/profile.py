@@ -42,8 +42,6 @@ class Event:
         self._over.set_result(self._number)
 
 
-def event(title: str, tensors: Sequence[torch.Tensor]) -> Event | None:
-    """An event that begins now, if this thread is profiled."""
-    if not torch.autograd._profiler_enabled():
-        return None
-    return Event(title, tensors)
+def enabled() -> bool:
+    """Whether this thread is profiled: then an `Event` begins when something is posted."""
+    return torch.autograd._profiler_enabled()

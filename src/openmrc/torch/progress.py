@@ -22,6 +22,7 @@ from collections.abc import Callable, Generator, Iterable
 import numpy as np
 
 from openmrc.errors import OpenMrcError
+from openmrc.live.endpoint.loop import CAME, ELSEWHERE, NOTHING
 from openmrc.torch.memory import Bytes, Exposed, Local
 from openmrc.torch.pair import (
     DATA,
@@ -42,6 +43,16 @@ IN_PLACE = 1 << 18  # a receive of so many bytes is worth a registration of its 
 TICK_S = 0.25  # how exact timeouts are
 BEHIND_S = 0.001  # what found a queue full is tried again after
 LEFT_S = 0.002  # who waited has gone on: the thread looks after its operations so much later
+SPIN_NS = 100_000  # who waits asks the ports so long without a pause, and then sleeps
+
+
+class Flag:
+    """Whether something is over."""
+
+    __slots__ = ("up",)
+
+    def __init__(self) -> None:
+        self.up = False
 
 
 class Transfer:
@@ -75,7 +86,11 @@ class Operation:
         self.error: BaseException | None = None
         self.over = False
         self.source: int | None = None  # of a receive from anybody
-        self.on_finish: Callable[[], None] = lambda: None
+        self.on_finish: Callable[[], None] = _nothing
+
+
+def _nothing() -> None:
+    """Nobody is to be told."""
 
 
 class Progress:
@@ -110,6 +125,7 @@ class Progress:
         self._poll = select.poll()
         self._poll.register(self._wake_fd, select.POLLIN)
         self._watched: dict[int, Callable[[], None]] = {}
+        self._queue_at: dict[int, CompletionQueue] = {}
         self.on_tick: Callable[[float], None] = lambda now: None
         self._driving = threading.Lock()  # held by the one who drives
         self._driver: int | None = None  # its thread
@@ -117,6 +133,7 @@ class Progress:
         self._driver_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._driver_poll = select.poll()
         self._driver_poll.register(self._driver_fd, select.POLLIN)
+        self._queue: CompletionQueue | None = None  # whose device's loop the driver turns
         self._rest_poll = select.poll()  # the thread's, while somebody drives
         self._rest_poll.register(self._wake_fd, select.POLLIN)
         self._stopped = False
@@ -137,6 +154,11 @@ class Progress:
             self._by_qp.append((cq, pairs))
             self._poll.register(cq.fileno(), select.POLLIN)
             self._driver_poll.register(cq.fileno(), select.POLLIN)
+            self._queue_at[cq.fileno()] = cq
+        if len(queues) == 1:
+            (self._queue,) = queues.values()
+            bell = [] if self.bell is None else [self.bell.fileno()]
+            self._queue.watch([self._driver_fd, *bell])
         self._thread.start()
 
     def watch(self, fd: int, on_readable: Callable[[], None]) -> None:
@@ -157,8 +179,8 @@ class Progress:
         if not self._try():
             self._wake()
 
-    def drive(self, over: threading.Event, seconds: float | None) -> None:
-        """Go on with operations on this thread until `over` is set, or for so many seconds. Returns
+    def drive(self, over: Flag, seconds: float | None) -> None:
+        """Go on with operations on this thread until `over` is up, or for so many seconds. Returns
         at once where another thread does so already.
         """
         until = float("inf") if seconds is None else time.monotonic() + seconds
@@ -166,21 +188,46 @@ class Progress:
             return
         self._driver = threading.get_ident()
         try:
-            while not (over.is_set() or self._stopped):
+            while not (over.up or self._stopped):
                 left_s = min(until - time.monotonic(), TICK_S)
                 if left_s <= 0:
                     return
                 self._drives += 1
-                behind = any(pair.behind for pair in self.pairs.values())
-                for fd, _ in self._driver_poll.poll((BEHIND_S if behind else left_s) * 1000):
-                    if fd == self._driver_fd:
-                        os.eventfd_read(fd)
-                    else:
-                        self._heard(fd)
-                self._try()
+                if self._came(left_s):
+                    self._try(wait=True)
         finally:
             self._driver = None
             self._driving.release()
+
+    def _came(self, left_s: float) -> bool:
+        """Wait, for so many seconds at most; False if there is nothing to do but to wait again.
+
+        As long as all messages are small the device's loop is turned here; with large ones its
+        own thread and this one both have enough to do.
+        """
+        behind = self._is_behind()
+        most_s = BEHIND_S if behind else left_s
+        if self._queue is not None:
+            if self._writing or self._placed:
+                self._queue.hear()
+            else:
+                said = self._queue.look(SPIN_NS, int(most_s * 1e9))
+                if said in (NOTHING, CAME):
+                    return behind or said == CAME
+                most_s = most_s if said == ELSEWHERE else 0.0
+        came = self._driver_poll.poll(most_s * 1000)
+        for fd, _ in came:
+            if fd == self._driver_fd:
+                os.eventfd_read(fd)
+            else:
+                self._heard(fd)
+        return behind or bool(came)
+
+    def _is_behind(self) -> bool:
+        for pair in self.pairs.values():  # noqa: SIM110  a third of the time of `any`
+            if pair.behind:
+                return True
+        return False
 
     def finished(self) -> None:
         """An operation's end was told: who drives may wait for that."""
@@ -229,7 +276,7 @@ class Progress:
                 if not came and not self._inbox and now < min(tick_at, self._due()):
                     continue
             else:
-                behind = any(pair.behind for pair in self.pairs.values())
+                behind = self._is_behind()
                 came = self._poll.poll((BEHIND_S if behind else wait_s) * 1000)
             for fd, _ in came:
                 if fd == self._wake_fd:
@@ -248,9 +295,9 @@ class Progress:
                 self._step()
             self._finish()
 
-    def _try(self) -> bool:
-        """Take the steps that there are now; False if somebody else is at it."""
-        if not self._lock.acquire(blocking=False):
+    def _try(self, wait: bool = False) -> bool:
+        """Take the steps that there are now, or if somebody else is at it, `wait` or say False."""
+        if not self._lock.acquire(blocking=wait):
             return False
         try:
             if not self._stopped:
@@ -263,6 +310,8 @@ class Progress:
     def _heard(self, fd: int) -> None:
         if self.bell is not None and fd == self.bell.fileno():
             self.bell.heard()
+        elif (cq := self._queue_at.get(fd)) is not None:
+            cq.clear()
 
     def _step(self) -> None:
         for near in self._shared:
@@ -301,7 +350,7 @@ class Progress:
         for near in self._shared:
             busy = near.take(self._on_header, self._on_piece) or busy
         for cq, pairs in self._by_qp:
-            done = cq.poll(256)
+            done = cq.take(256)
             busy = busy or bool(done)
             for one in done:
                 if (pair := pairs.get(one.qp_num)) is not None:
@@ -311,7 +360,9 @@ class Progress:
     def _finish(self) -> None:
         """Tell who waits; without the lock, as a future may call what posts again."""
         while self._finished:
-            self._finished.pop().on_finish()
+            op = self._finished.pop()
+            tell, op.on_finish = op.on_finish, _nothing
+            tell()
 
     # --- operations
 
@@ -353,6 +404,7 @@ class Progress:
         for memory in op.scratch:
             self._scratch.setdefault(memory.nbytes, []).append(memory)
         op.scratch = []
+        op.strands = []  # they know the operation: without a cycle all is given back at once
         self.ops.pop(op, None)
         self._finished.append(op)
 
@@ -441,14 +493,17 @@ class Progress:
         op.scratch.append(memory)
         return memory[:n]
 
+    def send_small(self, peer: int, key: Key, data: Bytes) -> None:
+        """Send up to `EAGER` bytes, which may change afterwards."""
+        if peer not in self.departed:  # else it has all that it wanted
+            self.pairs[peer].send(Header(DATA, key, len(data)), data)
+
     def send(self, op: Operation, peer: int, key: Key, data: Bytes) -> Transfer:
         """Send; over when `data` may change."""
         t = Transfer(op, peer, key, data)
         if data.nbytes <= EAGER:
             t.done = True
-            if peer in self.departed:  # it has all that it wanted
-                return t
-            self.pairs[peer].send(Header(DATA, key, data.nbytes), data)
+            self.send_small(peer, key, data)
             return t
         if peer in self.departed:
             raise self.departed[peer]
@@ -595,7 +650,7 @@ class Progress:
             if not other.op.over:
                 self._invite(other)
 
-    def _on_header(self, peer: int, h: Header, data: Bytes) -> None:
+    def _on_header(self, peer: int, h: Header, data: Bytes | memoryview) -> None:
         at = (peer, h.key)
         if h.kind == READY:
             if (t := self._sends.pop(at, None)) is not None:
@@ -636,7 +691,9 @@ class Progress:
                 return t
         return None
 
-    def _deliver(self, t: Transfer, data: Bytes | None = None, memory: bytes = b"") -> None:
+    def _deliver(
+        self, t: Transfer, data: Bytes | memoryview | None = None, memory: bytes = b""
+    ) -> None:
         n = len(memory) if data is None else len(data)
         if n != t.data.nbytes:
             self._mismatch(t, n)

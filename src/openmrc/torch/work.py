@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from openmrc.torch.profile import Event
-from openmrc.torch.progress import Operation, Progress
+from openmrc.torch.progress import Flag, Operation, Progress
 
 
 class MrcWork(dist.Work):
@@ -30,7 +30,8 @@ class MrcWork(dist.Work):
         super().__init__()
         self._progress = progress
         self._op, self._result, self._keep = op, result, keep
-        self._event = threading.Event()
+        self._over = Flag()
+        self._event: threading.Event | None = None  # of who waits while another thread drives
         self._lock = threading.Lock()
         self._base: torch.futures.Future[Any] | None = None
         self._future: torch.futures.Future[Any] | None = None
@@ -45,9 +46,11 @@ class MrcWork(dist.Work):
                     self.at_end()
                 except BaseException as error:
                     self._op.error = error
-            self._event.set()
-            base = self._base
+            self._over.up = True
+            event, base = self._event, self._base
         self._keep = ()
+        if event is not None:
+            event.set()
         if base is not None:
             base.set_result(None)
         self._progress.finished()
@@ -55,7 +58,7 @@ class MrcWork(dist.Work):
     def also(self, then: Callable[[], Any]) -> None:
         """Have this done at the end, too: at once, if it is over."""
         with self._lock:
-            if not self._event.is_set():
+            if not self._over.up:
                 before = self.at_end
 
                 def both() -> None:
@@ -76,24 +79,33 @@ class MrcWork(dist.Work):
         """Wait until it is over, and raise what went wrong. C++ passes 0 for no timeout."""
         asked = timeout.total_seconds() if timeout else 0.0
         seconds = asked if asked > 0 else None
-        if not self._event.is_set():
+        if not self._over.up:
             started = time.monotonic()
-            self._progress.drive(self._event, seconds)
+            self._progress.drive(self._over, seconds)
             left_s = None if seconds is None else max(started + seconds - time.monotonic(), 0.0)
-            if not self._event.wait(left_s):
+            if not (self._over.up or self._told().wait(left_s)):
                 raise dist.DistBackendError(f"{self._op.name}: not over within {asked:g} s")
         self._raise()
         return True
 
     synchronize = wait
 
+    def _told(self) -> threading.Event:
+        """What is set at the end: few ever sleep on it."""
+        with self._lock:
+            if self._event is None:
+                self._event = threading.Event()
+            if self._over.up:
+                self._event.set()
+            return self._event
+
     def is_completed(self) -> bool:
         """Whether it is over."""
-        return self._event.is_set()
+        return self._over.up
 
     def is_success(self) -> bool:
         """Whether it is over, and well."""
-        return self._event.is_set() and self._op.error is None
+        return self._over.up and self._op.error is None
 
     def exception(self) -> BaseException | None:
         """What went wrong."""
@@ -120,7 +132,7 @@ class MrcWork(dist.Work):
                 base: torch.futures.Future[Any] = torch.futures.Future()
                 self._base = base
                 self._future = base.then(self._outcome)
-                if not self._event.is_set():
+                if not self._over.up:
                     return self._future
             else:
                 return self._future

@@ -7,17 +7,21 @@ import contextlib
 import os
 import select
 import time
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from typing import NamedTuple
 
-from openmrc.errors import OpenMrcError
+import numpy as np
+
+from openmrc.errors import InputError, OpenMrcError
+from openmrc.jit.bound import column
 from openmrc.live.endpoint import state
 from openmrc.live.endpoint.host import Host
+from openmrc.live.endpoint.loop import LOOK
 from openmrc.verbs.status import Opcode, Status
 
 
-@dataclass(frozen=True)
-class WorkCompletion:
+class WorkCompletion(NamedTuple):
     """The result of a work request (`ibv_wc`). `byte_len` is that of the whole message."""
 
     wr_id: int
@@ -28,6 +32,11 @@ class WorkCompletion:
     imm_data: int | None
 
 
+# of the numbers in an entry
+STATUSES = {int(one): one for one in Status}
+OPCODES = {int(one): one for one in Opcode}
+
+
 class QueueFullError(OpenMrcError):
     """A queue has no room for another request (ENOMEM of ibverbs)."""
 
@@ -36,10 +45,17 @@ class CompletionQueue:
     """Completions in the order in which they came (`ibv_cq`)."""
 
     def __init__(self, host: Host, index: int, depth: int) -> None:
-        self.index, self.depth = index, depth
+        self._host, self.index, self.depth = host, index, depth
         self._ring = host.ep.cq[index]
         first = int(self._ring.cqe0)
-        self._entries = host.ep.cqe[first : first + int(self._ring.mask) + 1]
+        self._mask = int(self._ring.mask)
+        self._entries = host.ep.cqe[first : first + self._mask + 1].view(np.ndarray)
+        rings = host.ep.cq[index : index + 1]
+        self._written, self._read = column(rings, "written"), column(rings, "read")
+        self.silent = column(rings, "silent")
+        # `look(spin_ns, most_ns)` waits as `loop.LOOK` says; `take` then finds what came. Who waits
+        # in another way after it calls `hear`.
+        self.look, self.hear = partial(host._go, LOOK, index), host.hear
         self.promised = 0  # completions that posted requests may still bring, and unread ones
 
     def fileno(self) -> int:
@@ -48,27 +64,40 @@ class CompletionQueue:
 
     def poll(self, n: int = 64) -> list[WorkCompletion]:
         """Take up to `n` completions; an empty list if there are none."""
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self.fileno())
-        ring = self._ring
-        read = int(ring.read)
-        ready = int(ring.written) - read
-        taken = [self._entry(read + i) for i in range(min(n, ready))]
-        ring.read = read + len(taken)
-        self.promised -= len(taken)
-        if ready > len(taken):
+        self.clear()
+        taken = self.take(n)
+        if self._written[0] != self._read[0]:
             os.eventfd_write(self.fileno(), 1)
         return taken
 
+    def clear(self) -> None:
+        """Have the descriptor readable no more, until something comes."""
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self.fileno())
+
+    def take(self, n: int = 64) -> list[WorkCompletion]:
+        """As `poll`, whatever the descriptor says: no call of the kernel."""
+        read = self._read[0]
+        n = min(n, self._written[0] - read)
+        if n == 0:
+            return []
+        taken = [self._entry(read + i) for i in range(n)]
+        self._read[0] = read + n
+        self.promised -= n
+        return taken
+
+    def watch(self, fds: Sequence[int]) -> None:
+        """Have `look` end when one of these is readable, too (OTHERS_MAX at most)."""
+        waits = self._host.ep.waits
+        if len(fds) > state.OTHERS_MAX:
+            raise InputError(f"{len(fds)} descriptors: at most {state.OTHERS_MAX} are accepted")
+        waits.fd[state.OTHERS :] = [*fds, *[-1] * (state.OTHERS_MAX - len(fds))]
+
     def _entry(self, number: int) -> WorkCompletion:
-        c = self._entries[number & int(self._ring.mask)]
+        wr_id, length, qpn, imm, kind, status, with_imm = self._entries.item(number & self._mask)
+        received = with_imm and kind == state.RECV_RDMA_WITH_IMM
         return WorkCompletion(
-            int(c.wr_id),
-            Status(int(c.status)),
-            Opcode(int(c.kind)),
-            int(c.qpn),
-            int(c.length),
-            int(c.imm) if c.with_imm and c.kind == state.RECV_RDMA_WITH_IMM else None,
+            wr_id, STATUSES[status], OPCODES[kind], qpn, length, imm if received else None
         )
 
     def wait(self, n: int = 1, timeout: float | None = None) -> list[WorkCompletion]:

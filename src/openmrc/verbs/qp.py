@@ -8,6 +8,7 @@ from openmrc.engine import state as es
 from openmrc.engine.ev import EV_STATES
 from openmrc.engine.qp import STEPS
 from openmrc.errors import InputError, OpenMrcError
+from openmrc.jit.bound import column
 from openmrc.live.endpoint import path_mtu, state
 from openmrc.live.endpoint.host import Host
 from openmrc.verbs.attributes import QpAttributes
@@ -44,6 +45,9 @@ class QueuePair:
         self._host, self._q, self._live = host, host.st.qp[index], host.ep.qp[index]
         self.qp_num = int(self._q.qpn)
         self._born = int(self._live.born)
+        qps, lives = host.st.qp[index : index + 1], host.ep.qp[index : index + 1]
+        self._state, self._msg_done = column(qps, "state"), column(qps, "msg_done")
+        self._recv_head = column(lives, "recv_head")
         self._sent = self._received = 0
         self._destroyed = False
 
@@ -245,27 +249,29 @@ class QueuePair:
             raise InputError(
                 f"{length} bytes from {offset} on: the region has {mr.length if mr.open else 0}"
             )
-        if self._q.state in (es.RESET, es.INIT, es.RTR):
+        if self._state[0] in (es.RESET, es.INIT, es.RTR):
             raise OpenMrcError(f"QP {self.qp_num:#x} is in {self.state.name}: connect it first")
-        if self._sent - int(self._q.msg_done) >= self.max_send_wr:
+        if self._sent - self._msg_done[0] >= self.max_send_wr:
             raise QueueFullError(f"QP {self.qp_num:#x}: {self.max_send_wr} requests are posted")
         self._promise(self.send_cq)
         self._sent += 1
         there = (mr.addr + offset, length, remote_addr, rkey, imm)
-        self._host.post((wr_id, *there, self.index, self._born, kind, int(signaled)))
+        self._host.post((wr_id, *there, self.index, self._born, kind, signaled))
 
     def post_recv(self, wr_id: int) -> None:
         """Be ready for one immediate (MRC 1.2: there is no second chance for one that is not)."""
-        if self._destroyed or self._q.state == es.RESET:
+        if self._destroyed or self._state[0] == es.RESET:
             raise OpenMrcError(f"QP {self.qp_num:#x} is in RESET")
-        if self._received - int(self._live.recv_head) >= self.max_recv_wr:
+        if self._received - self._recv_head[0] >= self.max_recv_wr:
             raise QueueFullError(f"QP {self.qp_num:#x}: {self.max_recv_wr} receives are posted")
         self._promise(self.recv_cq)
         self._received += 1
-        self._host.post((wr_id, *[0] * 5, self.index, self._born, state.POST_RECV, 1))
+        self._host.post((wr_id, 0, 0, 0, 0, 0, self.index, self._born, state.POST_RECV, 1))
+        if self._state[0] == es.ERROR:
+            self._host.push()  # nothing comes any more: it is flushed now
 
     def _promise(self, cq: CompletionQueue) -> None:
-        if cq.promised - int(cq._ring.silent) >= cq.depth:
+        if cq.promised - cq.silent[0] >= cq.depth:
             raise QueueFullError(
                 f"completion queue: {cq.depth} completions may come; poll, or make it deeper"
             )

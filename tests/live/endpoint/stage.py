@@ -99,8 +99,10 @@ class Stage:
         for one in self.hosts:
             ctl = one.ep.ctl[0]
             one._watch.close()
-            os.close(int(ctl.wake_fd))
-            os.close(int(ctl.event_fd))
+            one._gate.close()
+            one._ports.close()
+            for fd in (ctl.wake_fd, ctl.event_fd, ctl.alarm_fd):
+                os.close(int(fd))
         for pair in self._pairs:
             for end in pair:
                 end.close()
@@ -135,10 +137,9 @@ class Stage:
     def step(self) -> None:
         """Each endpoint looks once at its posts, ports and clocks."""
         for one in self.hosts:
-            ep = one.ep
-            ep.poll.revents[1 : PLANES + 1] = syscalls.POLL_IN
-            ep.ctl[0].attention = 1
-            loop.turn(ep, one.st, one.tx, one.rx, one.headend)
+            one.ep.ctl[0].attention = 1
+            one._go(loop.TURN)
+            one._leave.call()
         if self.hosts[0].st.qp[KNOWN].state != es.RTS or self.hosts[1].st.qp[KNOWN].state != es.RTS:
             self._revive()
 

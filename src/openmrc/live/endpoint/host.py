@@ -1,7 +1,8 @@
 """A live endpoint: its state, its thread, and what is changed between two turns of its loop.
 
-Only the loop's thread touches the engine's state. Whatever else has to (`call`) is done by that
-thread between two turns; posting and polling go through the rings of `live.state` and never wait.
+Only who holds the loop's lock touches the engine's state: the endpoint's thread, who posts, and who
+waits (`loop`). Whatever else has to (`call`) is done by that thread between two turns; posting and
+polling go through the rings of `live.state` and never wait.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import contextlib
 import os
 import random
 import secrets
+import select
+import struct
 import threading
 import time
 from collections import deque
@@ -28,6 +31,8 @@ from openmrc.engine.setup import pow2_at_least
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.fabric import denylist
 from openmrc.fabric.model import BoolArray, Fabric, IntArray, LongArray
+from openmrc.jit import interpreted
+from openmrc.jit.bound import Bound, column
 from openmrc.live import syscalls
 from openmrc.live.endpoint import ip, links, loop, state, udp
 from openmrc.live.endpoint.peers import Peers, Reach
@@ -54,6 +59,11 @@ QPN_REST_S = 60.0  # row 28: a QPN is not used again before
 # 26 bits of an rkey that who does not know it must guess.
 REGION_PLACES = 1 << 16
 SEND_DEPTH_MAX = es.DONE_MAX // 2  # all of them, and what else one packet completes, fit
+_KINDS = "".join(state.POST[name].char for name in state.POST.names or ())
+POST = struct.Struct("=" + _KINDS.replace("l", "q"))
+KIND = list(state.POST.names or ()).index("kind")
+RECEIVES_KEPT = 32  # in the ring, until somebody goes round for another reason
+PUSHED_PACKETS = 4  # that leave on the thread of who posts; it has other things to do
 
 
 @dataclass(frozen=True)
@@ -131,6 +141,7 @@ class Host:
         self._failure: BaseException | None = None  # what ended the loop by itself
         self._watch = links.Watch([port.interface for port in wires])
         self._init_ports()
+        self._bind()
         self.closed = False
         self._stopped = False
         self._qpn_free_at = np.zeros(limits.qps)
@@ -219,13 +230,36 @@ class Host:
                 self._init_sockets(plane, wire.sockets)
         ep.envelope.ports_from_1 = self.limits.ports_from_1
         ep.envelope.dscps = fabric.dscps.packed
-        poll = ep.poll
-        poll[0].fd = ctl.wake_fd
-        poll[1 : planes + 1].fd = [wire.fd for wire in self.wires]
-        poll[planes + 1].fd = self._watch.fd
-        poll.events = syscalls.POLL_IN
-        poll[planes + 2 :].fd = -1
-        poll[planes + 2 :].events = syscalls.POLL_OUT
+        self._init_polls()
+
+    def _init_polls(self) -> None:
+        """What the thread sleeps on, and what who waits for a completion does."""
+        ep = self.ep
+        ctl = ep.ctl[0]
+        self._ports, self._gate = select.epoll(), select.epoll()
+        for wire in self.wires:
+            if wire.fd >= 0:
+                self._ports.register(wire.fd, select.EPOLLIN)
+        self._gate.register(self._ports, select.EPOLLIN)
+        ctl.ports_fd, ctl.gate_fd = self._ports.fileno(), self._gate.fileno()
+        ctl.alarm_fd = syscalls.new_alarm()
+        ep.poll.fd = -1
+        ep.poll.fd[: state.FULL] = [ctl.wake_fd, ctl.gate_fd, self._watch.fd, ctl.alarm_fd]
+        ep.poll.events = syscalls.POLL_IN
+        ep.poll.events[state.FULL :] = syscalls.POLL_OUT
+        ep.waits.fd = -1
+        ep.waits.events = syscalls.POLL_IN
+
+    def _bind(self) -> None:
+        """What others than the endpoint's thread call for every message."""
+        ways = loop.Ways(*self.tx, *self.rx, *self.headend)
+        self._posted, self._taken = column(self.ep.ctl, "posted"), column(self.ep.ctl, "taken")
+        self._shut = column(self.ep.ctl, "shut")
+        posts: Any = self.ep.post.view(np.uint8).view(np.ndarray)
+        self._ring = memoryview(posts)
+        self._enter = Bound(loop.enter, (self.ep,), 0)
+        self._leave = Bound(loop.leave, (self.ep,), 0)
+        self._bound = Bound(loop.go, (self.ep, self.st, ways), 4)
 
     def _init_sockets(self, plane: int, sockets: Sockets) -> None:
         """A plane of plain UDP: its address in the headers, and which socket each EV is."""
@@ -250,16 +284,20 @@ class Host:
             self._end_by(error)
 
     def _turn(self) -> None:
-        ep, ctl = self.ep, self.ep.ctl[0]
+        ctl = self.ep.ctl[0]
         while not self._stopped:
-            loop.turn(ep, self.st, self.tx, self.rx, self.headend)
-            ctl.attention = 0
-            while self._calls:
-                _do(*self._calls.popleft())
-            self._look_at_links()
+            self._go(loop.TURN)
+            try:
+                ctl.attention = 0
+                while self._calls:
+                    _do(*self._calls.popleft())
+                self._look_at_links()
+            finally:
+                self._leave.call()
 
     def _end_by(self, error: BaseException) -> None:
         """The loop has ended by itself: every queue pair is flushed, and whoever asks is told."""
+        self._enter.call()  # for good: nobody goes round any more
         self._failure = error  # first: who waits for room in the ring holds the lock
         with self._lock, self._calling:
             for i in np.flatnonzero(self._used).tolist():
@@ -336,13 +374,17 @@ class Host:
         with contextlib.suppress(OpenMrcError):  # a loop that has ended needs no word
             self.call(stop)
         self._thread.join()
+        if self._failure is None:
+            self._enter.call()  # for good
         with self._calling:
             self.closed = True
             while self._calls:  # asked for while the loop ended: nobody else touches the state now
                 _do(*self._calls.popleft())
             ctl = self.ep.ctl[0]
             self._watch.close()
-            for fd in (int(ctl.wake_fd), int(ctl.event_fd)):
+            self._gate.close()
+            self._ports.close()
+            for fd in (int(ctl.wake_fd), int(ctl.event_fd), int(ctl.alarm_fd)):
                 os.close(fd)
 
     # --- queue pairs, on the loop's thread ---------------------------------------------------
@@ -576,16 +618,38 @@ class Host:
 
     def post(self, values: tuple[int, ...]) -> None:
         """Put a request (a POST record, as a tuple) into the ring."""
-        ctl = self.ep.ctl[0]
         with self._lock:
-            while ctl.posted - ctl.taken >= state.POSTS and self._failure is None:
+            number = self._posted[0]
+            while number - self._taken[0] >= state.POSTS and self._failure is None:
                 time.sleep(0)  # the loop is behind: wait for it
             if self._failure is not None:
                 raise self._failed()
-            self.ep.post[int(ctl.posted) % state.POSTS] = values
-            ctl.posted += 1
-        if ctl.sleeping:
-            self.wake()
+            POST.pack_into(self._ring, number % state.POSTS * POST.size, *values)
+            self._posted[0] = number + 1
+        # Whoever goes round takes a receive before any frame: nobody has to for its sake.
+        if values[KIND] != state.POST_RECV or number - self._taken[0] >= RECEIVES_KEPT:
+            self.push()
+
+    def push(self) -> None:
+        """Have what was posted taken, and a little of it sent, on this thread."""
+        self._go(loop.PUSH, PUSHED_PACKETS)
+
+    def look(self, cq: int, spin_ns: int, most_ns: int) -> int:
+        """Go round on this thread until a completion is in queue `cq`: as `loop.LOOK`."""
+        return self._go(loop.LOOK, cq, spin_ns, most_ns)
+
+    def hear(self) -> None:
+        """Have the thread hear the ports at once: nobody calls `look` again soon."""
+        if self._shut[0]:
+            self._go(loop.HEAR)
+
+    def _go(self, what: int, a: int = 0, b: int = 0, c: int = 0) -> int:
+        try:
+            return self._bound.call(what, a, b, c)
+        except BaseException:
+            if interpreted():  # plain Python may fail in the middle of a round, with the lock
+                self._leave.call()
+            raise
 
 
 def _do(function: Callable[[], Any], future: Future[Any]) -> None:

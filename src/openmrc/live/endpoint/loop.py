@@ -1,11 +1,27 @@
 """The loop of a live endpoint: requests and frames in, the engine, frames and completions out.
 
-One call of `turn` goes on for as long as nobody asks for attention: it never touches Python, and
-waits in the kernel when there is nothing to do. Each round takes what was posted, a batch of frames
-from every port that has some, what the clock says is due, and then lets the QPs send.
+Each round takes what was posted, a batch of frames from every port that has some, what the clock
+says is due, and then lets the QPs send. Whoever has the lock goes round, and nobody keeps it while
+asleep:
+
+    turn    the endpoint's thread, for as long as nobody asks for attention: it never touches
+            Python, and waits in the kernel when there is nothing to do
+    push    who has posted something: a few packets leave at once, and no thread is woken for them
+    look    who waits for a completion: it asks the ports without a pause for a short time and then
+            sleeps on them, so what comes passes from the kernel to its reader without a change of
+            threads
+
+The thread sleeps on the ports through a gate (an epoll descriptor around that of the ports). Who
+looks shuts it, hears the ports and keeps the timers in the thread's place. As one wait follows
+another, the gate stays shut for `GRACE_PS` after it: then an alarm wakes the thread, which opens
+it, unless somebody looks again. The alarm is set for timers of what was posted, too. So a packet or
+a timer that nobody waits for comes to attention so much later at most. Who finds the lock taken
+leaves: its holder looks for what was posted once more after it has let go.
 """
 
 from __future__ import annotations
+
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,23 +30,98 @@ from openmrc.engine import packet as pk
 from openmrc.engine.ev import DENIED
 from openmrc.engine.state import ERROR, NEVER, NO_ERROR, RTS, address, emit, psn_of
 from openmrc.jit import compiled, inlined, inner
+from openmrc.jit.byref import by_reference
+from openmrc.jit.shared import exchange, give_way
 from openmrc.live import syscalls
 from openmrc.live.endpoint import complete, ip, receive, transmit, udp
 from openmrc.live.endpoint.state import (
+    ALARM,
+    CTL,
+    FULL,
+    GATE,
     IP,
+    LINKS,
     MEASURE_BIT,
+    OTHERS,
+    PORTS,
     POST_RECV,
     POST_WRITE_IMM,
+    READER,
     RX_BURSTS,
     RX_FRAMES,
     UDP,
+    WAKE,
 )
 from openmrc.live.memory import fence
-from openmrc.live.syscalls import POLL_IN, POLL_PROBLEM, PS_PER_NS
+from openmrc.live.syscalls import POLL_IN, PS_PER_NS, Batch
+from openmrc.wire.srv6 import Headend
 
 EINTR = 4
 LOOK_EVERY = 16  # rounds between two looks at link events while there is work
 SLEEP_MAX_NS = 1_000_000_000
+GRACE_PS = 300_000_000
+BUSY_NS = 50_000  # who looks sleeps so long while somebody else has the lock
+ALL = 1 << 30  # packets
+NO_QUEUE = -1
+NO_PORTS, ASK = 0, -1  # instead of a mask of ports: none; those of which the kernel says so
+PUSH, TURN, LOOK, HEAR = 0, 1, 2, 3  # what `go` does
+NOTHING, CAME, OTHER, ELSEWHERE = 0, 1, 2, 3  # what `look` says
+LOCK_AT = CTL.fields["lock"][1]  # type: ignore[index]
+LOOKED_AT = CTL.fields["looked"][1]  # type: ignore[index]
+
+
+@by_reference
+class Ways(NamedTuple):
+    """Both batches and the headend, for who calls the loop with all its state bound."""
+
+    tx_message: Any
+    tx_iov: Any
+    tx_data: Any
+    tx_name: Any
+    tx_control: Any
+    rx_message: Any
+    rx_iov: Any
+    rx_data: Any
+    rx_name: Any
+    rx_control: Any
+    scheme: Any
+    nic: Any
+
+
+@inlined
+def _tx(w):
+    return Batch(w.tx_message, w.tx_iov, w.tx_data, w.tx_name, w.tx_control)
+
+
+@inlined
+def _rx(w):
+    return Batch(w.rx_message, w.rx_iov, w.rx_data, w.rx_name, w.rx_control)
+
+
+@inlined
+def _taken(ep):
+    """Take the lock; False if somebody has it."""
+    return exchange(ep.ctl.ctypes.data + LOCK_AT, 1) == 0
+
+
+@inlined
+def _let_go(ep):
+    exchange(ep.ctl.ctypes.data + LOCK_AT, 0)
+
+
+@compiled
+def enter(ep):
+    """Take the lock, however long that takes."""
+    while not _taken(ep):
+        give_way()
+    return 0
+
+
+@compiled
+def leave(ep):
+    """Give the lock back."""
+    _let_go(ep)
+    return 0
 
 
 @inlined
@@ -148,31 +239,128 @@ def _do_what_is_due(ep, st, tx, headend, now):
     return min(first, endpoint.next_nic_deadline(st, nic))
 
 
+@inner
+def _next_due(ep, st):
+    """The time of the next timer."""
+    ctl = ep.ctl[0]
+    first = endpoint.next_nic_deadline(st, int(ctl.nic))
+    for qi in range(ctl.n_qps):
+        if st.qp[qi].state == RTS:
+            first = min(first, endpoint.next_deadline(st, qi))
+    return first
+
+
 @inlined
 def _watch_ports(ep):
     """Ask the kernel about ports that have room again, too, where one was full."""
-    n_planes = int(ep.ctl[0].n_planes)
-    for plane in range(n_planes):
+    for plane in range(int(ep.ctl[0].n_planes)):
         port = ep.port[plane]
-        ep.poll[n_planes + 2 + plane].fd = port.full_fd if port.full else -1  # -1: nothing
+        ep.poll[FULL + plane].fd = port.full_fd if port.full else -1  # -1: nothing
 
 
 @inner
-def _wait(ep, due, now):
-    """Sleep until something comes, is posted, or `due`; False if there was no need to."""
+def _wait(ep):
+    """Sleep until something comes, is posted, or is due; which ports to look at then."""
     ctl = ep.ctl[0]
-    timeout_ns = max(min((due - now) // PS_PER_NS, SLEEP_MAX_NS), 0)
-    ctl.sleeping = 1
-    fence()
+    timeout_ns = max((ctl.wakes_at - ctl.now) // PS_PER_NS, 0)
     if ctl.posted != ctl.taken or ctl.attention or ctl.spin:
         timeout_ns = 0
-    ready = syscalls.wait(ep.poll, timeout_ns, ep.timeout)
+    ready = syscalls.wait(ep.poll, timeout_ns, ep.sleep)
     ctl.sleeping = 0
     if timeout_ns > 0:
         ctl.sleeps += 1
-    if ready > 0 and ep.poll[0].revents != 0:
-        syscalls.read_count(ctl.wake_fd, ep.timeout)
-    return ready
+    if ready <= 0:
+        return NO_PORTS
+    for at in (WAKE, ALARM):
+        if ep.poll[at].revents != 0:
+            syscalls.read_count(ep.poll[at].fd, ep.sleep)
+    if ctl.shut and not ctl.looked:
+        _open_gate(ep)
+        return ASK
+    return ASK if ep.poll[GATE].revents != 0 else NO_PORTS
+
+
+@inner
+def _readable(ep):
+    """Mask of the ports that the kernel has something for."""
+    ctl = ep.ctl[0]
+    mask = 0
+    for i in range(syscalls.epoll_ready(ctl.ports_fd, ep.ready)):
+        for plane in range(int(ctl.n_planes)):
+            if ep.port[plane].fd == ep.ready[i].which:
+                mask |= 1 << plane
+    return mask
+
+
+@inlined
+def _open_gate(ep):
+    """The thread hears the ports. `shut` says so first, and `_shut_gate` last: whichever way two
+    threads meet here, a gate that counts as open is.
+    """
+    ctl = ep.ctl[0]
+    ctl.shut = 0
+    fence()
+    syscalls.epoll_change(ctl.gate_fd, ctl.ports_fd, ctl.ports_fd, POLL_IN, ep.gate[:1])
+
+
+@inlined
+def _shut_gate(ep):
+    """The thread does not hear the ports."""
+    ctl = ep.ctl[0]
+    syscalls.epoll_change(ctl.gate_fd, ctl.ports_fd, ctl.ports_fd, 0, ep.gate[1:])
+    fence()
+    ctl.shut = 1
+
+
+@inlined
+def _set_alarm(ep, at, room):
+    """Wake the thread at a time, and not as the last alarm said."""
+    ctl = ep.ctl[0]
+    syscalls.set_alarm(ctl.alarm_fd, ctl.started_ns + at // PS_PER_NS, room)
+
+
+@inlined
+def _has_failed(ep):
+    """Whether a port is to be looked at."""
+    failed = 0
+    for plane in range(ep.ctl[0].n_planes):
+        failed |= ep.port[plane].failed
+    return failed != 0
+
+
+@inlined
+def _is_full(ep):
+    """Whether a port is."""
+    full = 0
+    for plane in range(ep.ctl[0].n_planes):
+        full |= ep.port[plane].full
+    return full != 0
+
+
+@inner
+def _tell_of_ports(ep):
+    """With the lock, after a round in the thread's place: it looks after ports that are full or
+    gone. Awake, it goes round before it sleeps again. True if it was told.
+    """
+    ctl = ep.ctl[0]
+    if ctl.sleeping == 0 or not (_is_full(ep) or _has_failed(ep)):
+        return False
+    syscalls.write_count(ctl.wake_fd, ep.timeout)
+    return True
+
+
+@inner
+def _tell_of_timers(ep):
+    """With the lock, after a round of who posted: the thread goes on at once with what is left to
+    send, and looks at timers a little late, for who posts mostly waits next, and then keeps them.
+    """
+    ctl = ep.ctl[0]
+    at = ctl.due
+    if at > ctl.now and not ctl.paced:
+        at = max(at, ctl.now + GRACE_PS)
+    if ctl.sleeping and at < ctl.wakes_at:
+        ctl.wakes_at = at
+        _set_alarm(ep, at, ep.alarm)
 
 
 @compiled
@@ -214,41 +402,169 @@ def ask_size(ep, st, tx, headend, qi, at, number):
     transmit.flush_all(ep, tx)
 
 
-@compiled
-def turn(ep, st, tx, rx, headend):
-    """Go on until `ctl.attention` is set, a link event has come, or a port has failed."""
+@inner
+def _round(ep, st, ways, planes, cq, most):
+    """Once round, with the lock: look at some ports, and send up to about `most` packets; how much
+    there was to do. `cq` is the queue whose reader need not be woken.
+    """
     ctl = ep.ctl[0]
-    n_planes = int(ctl.n_planes)
-    link_events = ep.poll[n_planes + 1]
+    tx, rx = _tx(ways), _rx(ways)
+    headend = Headend(ways.scheme, ways.nic)
+    now = syscalls.time_ps(ctl.started_ns, ep.clock)
+    ctl.now = now
+    ctl.loops += 1
+    work = _take_posts(ep, st)
+    if planes == ASK:
+        planes = _readable(ep)
+    for plane in range(int(ctl.n_planes)):
+        if planes >> plane & 1:
+            work += _take_frames(ep, st, tx, rx, headend, plane, now)
+    due = _do_what_is_due(ep, st, tx, headend, now)
+    transmit.flush_all(ep, tx)
+    sent = transmit.pump(ep, st, tx, headend, now, most)
+    transmit.flush_all(ep, tx)
+    if sent > 0:
+        due = _next_due(ep, st)  # what is sent has timers, too
+    if ctl.paced:
+        due = min(due, max(transmit.next_free(ep), now + 1))
+    if sent >= most:
+        due = now
+    ctl.due = due
+    if cq >= 0:
+        ep.cq[cq].told = ep.cq[cq].written
+    complete.wake_readers(ep)
+    return work + sent
+
+
+@inner
+def _turn(ep, st, ways):
+    """Go on until `ctl.attention` is set, a link event has come, or a port has failed; with the
+    lock, which the caller gives back (`leave`).
+    """
+    ctl = ep.ctl[0]
+    links = ep.poll[LINKS]
+    planes = ASK
     while True:
-        now = syscalls.time_ps(ctl.started_ns, ep.clock)
-        ctl.now = now
-        ctl.loops += 1
-        work = _take_posts(ep, st)
-        for plane in range(n_planes):
-            if ep.poll[1 + plane].revents & (POLL_IN | POLL_PROBLEM):
-                work += _take_frames(ep, st, tx, rx, headend, plane, now)
-        due = _do_what_is_due(ep, st, tx, headend, now)
-        transmit.flush_all(ep, tx)
-        work += transmit.pump(ep, st, tx, headend, now)
-        transmit.flush_all(ep, tx)
-        if ctl.paced:
-            due = min(due, max(transmit.next_free(ep), now + 1))
-        complete.wake_readers(ep)
-        failed = 0
-        for plane in range(n_planes):
-            failed |= ep.port[plane].failed
-        if ctl.attention or failed or link_events.revents != 0:
-            link_events.revents = 0
+        while not _taken(ep):
+            give_way()
+        work = _round(ep, st, ways, planes, NO_QUEUE, ALL)
+        if ctl.attention or _has_failed(ep) or links.revents != 0:
+            links.revents = 0
             return
-        if work > 0 and ctl.loops % LOOK_EVERY != 0:
-            for plane in range(n_planes):  # to ask each costs less than to ask which
-                ep.poll[1 + plane].revents = POLL_IN
-            continue
-        _watch_ports(ep)
-        if work > 0:
-            due = now
-        _wait(ep, due, now)
+        again = work > 0 and ctl.loops % LOOK_EVERY != 0
+        if not again:
+            _watch_ports(ep)
+            later = NEVER if ctl.looked else ctl.due  # who looks keeps the timers
+            ctl.wakes_at = ctl.now if work > 0 else min(later, ctl.now + SLEEP_MAX_NS * PS_PER_NS)
+            ctl.sleeping = 1
+        _let_go(ep)
+        planes = (1 << int(ctl.n_planes)) - 1  # to ask each costs less than to ask which
+        if not again:
+            planes = _wait(ep)
+
+
+@inner
+def _push(ep, st, ways, most):
+    """Send what was posted, up to about `most` packets."""
+    ctl = ep.ctl[0]
+    fence()
+    while ctl.posted != ctl.taken and not ctl.attention and _taken(ep):
+        _round(ep, st, ways, NO_PORTS, NO_QUEUE, most)
+        if not _tell_of_ports(ep):
+            _tell_of_timers(ep)
+        _let_go(ep)
+
+
+@inner
+def _look(ep, st, ways, cq, spin_ns, most_ns):
+    """Go round in the thread's place, for `most_ns` at most:
+
+    NOTHING     that time is over, or a signal came
+    CAME        a completion is in queue `cq`
+    OTHER       one of the other descriptors in `ep.waits` is readable
+    ELSEWHERE   another thread looks already, or the endpoint's own never sleeps
+    """
+    ctl = ep.ctl[0]
+    c = ep.cq[cq]
+    if c.written != c.read:
+        return CAME
+    if ctl.spin or exchange(ep.ctl.ctypes.data + LOOKED_AT, 1) != 0:
+        return ELSEWHERE
+    now = syscalls.time_ps(ctl.started_ns, ep.nap)
+    until = now + most_ns * PS_PER_NS
+    spins_until = now + spin_ns * PS_PER_NS
+    ep.waits[READER].fd = c.fd
+    planes = ASK
+    said = NOTHING
+    while True:
+        busy = False
+        if planes != NO_PORTS or ctl.posted != ctl.taken or now >= ctl.due:
+            busy = ctl.attention != 0 or not _taken(ep)
+            if not busy:
+                if _round(ep, st, ways, planes, cq, ALL) > 0:
+                    spins_until = ctl.now + spin_ns * PS_PER_NS
+                _tell_of_ports(ep)
+                _let_go(ep)
+        fence()
+        if c.written != c.read:
+            said = CAME
+            break
+        if not ctl.shut:
+            _shut_gate(ep)
+        now = syscalls.time_ps(ctl.started_ns, ep.nap)
+        if now >= until:
+            break
+        left_ns = max(min(until, ctl.due) - now, 0) // PS_PER_NS
+        if busy:
+            left_ns = BUSY_NS
+        elif now < spins_until:
+            left_ns = 0
+        ep.waits[PORTS].fd = -1 if busy else ctl.ports_fd
+        ready = syscalls.wait(ep.waits, left_ns, ep.nap)
+        if ready < 0:
+            break
+        planes = ASK if busy else NO_PORTS
+        if ready > 0:
+            if ep.waits[PORTS].revents != 0:
+                planes = ASK
+            if ep.waits[READER].revents != 0:
+                syscalls.read_count(c.fd, ep.nap)
+            if _is_readable(ep.waits[OTHERS:]):
+                said = OTHER
+                break
+        now = syscalls.time_ps(ctl.started_ns, ep.nap)
+    if said != CAME and ctl.shut:
+        _open_gate(ep)  # nobody waits again soon
+    _set_alarm(ep, syscalls.time_ps(ctl.started_ns, ep.nap) + GRACE_PS, ep.nap)
+    exchange(ep.ctl.ctypes.data + LOOKED_AT, 0)
+    _push(ep, st, ways, ALL)
+    return said
+
+
+@inlined
+def _is_readable(polls):
+    """Whether one of them is."""
+    some = 0
+    for i in range(polls.shape[0]):
+        some |= polls[i].revents
+    return some != 0
+
+
+@compiled
+def go(ep, st, ways, what, a, b, c):
+    """PUSH up to `a` packets; TURN; LOOK for a completion in queue `a`, without a pause for `b` ns
+    and for `c` ns at most; have the thread HEAR the ports at once, as nobody looks again soon. One
+    entry: each would be compiled with the whole loop in it.
+    """
+    if what == PUSH:
+        _push(ep, st, ways, a)
+    elif what == TURN:
+        _turn(ep, st, ways)
+    elif what == LOOK:
+        return _look(ep, st, ways, a, b, c)
+    elif ep.ctl[0].shut:
+        _open_gate(ep)
+    return 0
 
 
 @compiled

@@ -2,7 +2,8 @@
 
 An application thread writes into `post` and reads from `cqe` and `event`; the endpoint's loop does
 the opposite. Each ring has one writer and one reader: counts that only grow, the writer's moved
-after what it counts is there (`memory.fence`).
+after what it counts is there (`memory.fence`). The loop is whoever holds `lock`: the endpoint's own
+thread, who has just posted something, or who waits for a completion (`loop`).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import numpy as np
 from openmrc.engine.verdict import VERDICT_TEXTS
 from openmrc.jit import fields, record_type, records
 from openmrc.jit.byref import by_reference
-from openmrc.live.syscalls import POLL
+from openmrc.live.syscalls import EPOLL, POLL
 from openmrc.wire.frame import ENVELOPE
 
 TX_FRAMES = 16  # of a port, between two calls of the kernel; a control packet may take the rest
@@ -62,6 +63,14 @@ CTL = record_type(
     ("mode", "i4"),  # NATIVE: a datagram is a frame; UDP, IP: what follows its UDP header
     ("attention", "i4"),  # written by others: return to Python
     *fields("i4", "sleeping", "wake_fd", "event_fd"),
+    ("ports_fd", "i4"),  # epoll: readable where a port is ...
+    ("gate_fd", "i4"),  # ... and the same for the thread, unless it is shut
+    ("shut", "i4"),  # 1: who waits hears the ports in the thread's place
+    ("alarm_fd", "i4"),  # timer: wakes the thread for what others' rounds have made due
+    ("lock", "i8"),  # 1: somebody goes round the loop
+    ("looked", "i8"),  # 1: who waits for a completion goes round the loop
+    ("due", "i8"),  # when there is something to do again, as of the last round, ps
+    ("wakes_at", "i8"),  # when the thread will come by itself, ps
     ("ps_per_byte", "i8"),  # of a port's rate
     ("lead_ps", "i8"),  # how far ahead of its link a port takes data
     ("paced", "i4"),  # 1: a QP waits for a port to be free
@@ -147,6 +156,12 @@ EVENT = record_type(
     ("at", "i8"), ("kind", "i4"), ("qpn", "i4"), ("plane", "i4"), ("error", "i4"), ("ev", "u4")
 )
 
+# Descriptors that the thread sleeps on: the last are those of full ports, one a plane.
+WAKE, GATE, LINKS, ALARM, FULL = range(5)
+# ... and who waits for a completion: the last are its own (`OTHERS_MAX`).
+PORTS, READER, OTHERS = range(3)
+OTHERS_MAX = 4
+
 NATIVE, UDP, IP = 0, 1, 2
 ECHOES = 256
 MEASURE_BIT = 0x8000
@@ -176,9 +191,15 @@ class Endpoint(NamedTuple):
     reach: Any  # uint8 [peers x planes, NAME_BYTES]: socket addresses of peers, mode IP
     peer_source: Any  # int32 [peers x planes, SOURCES_MAX]: source ports that peers have, 0 none
     outgoing: Any  # OUTGOING, beside the slots of the transmit batch
-    poll: Any  # POLL: wake-up, the ports, link events; of full ports, what they wait for
-    clock: Any  # int64 [2], room for the kernel
+    poll: Any  # POLL: what the thread sleeps on (WAKE ...)
+    waits: Any  # POLL: what who waits for a completion sleeps on (PORTS ...)
+    ready: Any  # EPOLL: room for the ports that are readable
+    gate: Any  # EPOLL [2], room for the kernel: of who opens the gate, and of who shuts it
+    alarm: Any  # int64 [4]
+    clock: Any  # int64 [2]
     timeout: Any  # int64 [2]
+    sleep: Any  # int64 [2]: the thread's, who sleeps without the lock
+    nap: Any  # int64 [4]: the same of who waits
 
 
 def new_endpoint(
@@ -214,7 +235,13 @@ def new_endpoint(
         reach=np.zeros((max(peers, 1) * planes, NAME_BYTES), np.uint8),
         peer_source=np.zeros((max(peers, 1) * planes, SOURCES_MAX), np.int32),
         outgoing=records(planes * TX_SLOTS if peers else 1, OUTGOING),
-        poll=records(2 * planes + 2, POLL),
+        poll=records(FULL + planes, POLL),
+        waits=records(OTHERS + OTHERS_MAX, POLL),
+        ready=records(planes, EPOLL),
+        gate=records(2, EPOLL),
+        alarm=np.zeros(4, np.int64),
         clock=np.zeros(2, np.int64),
         timeout=np.zeros(2, np.int64),
+        sleep=np.zeros(2, np.int64),
+        nap=np.zeros(4, np.int64),
     )

@@ -116,8 +116,10 @@ def next_free(ep):
 
 
 @inner
-def pump(ep, st, tx, headend, now):
-    """Give every free port packets, QP by QP in turn, until no QP may send; how many."""
+def pump(ep, st, tx, headend, now, most):
+    """Give every free port packets, QP by QP in turn, until no QP may send, or `most` are sent; how
+    many.
+    """
     ctl = ep.ctl[0]
     n_qps = int(ctl.n_qps)
     sent = 0
@@ -125,7 +127,7 @@ def pump(ep, st, tx, headend, now):
     ctl.paced = 0
     free = free_ports(ep)
     p = st.out[st.out.shape[0] - 1]
-    while free != 0 and idle < n_qps:
+    while free != 0 and idle < n_qps and sent < most:
         qi = int(ctl.turn)
         ctl.turn = qi + 1 if qi + 1 < n_qps else 0
         q = st.qp[qi]
