@@ -43,6 +43,10 @@ DTYPES: dict[torch.dtype, Any] = {
     torch.complex128: np.complex128,
 }
 SUMS = (Op.SUM, Op.AVG, Op.PREMUL_SUM)
+AVG, PREMUL_SUM = (
+    int(Op.AVG),
+    int(Op.PREMUL_SUM),
+)  # torch compares its own slowly
 _BITS = {Op.BAND: kernels.bits_and, Op.BOR: kernels.bits_or, Op.BXOR: kernels.bits_xor}
 _NUMBERS = {
     Op.SUM: kernels.add,
@@ -81,12 +85,12 @@ def plain(op: Any) -> Any:
 
 def combine_of(dtype: torch.dtype, op: Any) -> Combine:
     """The function that reduces tensors of a type; `InputError` if there is none."""
-    return _combine_of(dtype, plain(op))
+    return _combine_of(dtype, int(plain(op)))
 
 
 @cache
-def _combine_of(dtype: torch.dtype, kind: Any) -> Combine:
-    asked = kind
+def _combine_of(dtype: torch.dtype, number: int) -> Combine:
+    asked = kind = Op(number)
     if kind in SUMS:
         kind = Op.SUM
     table: dict[Any, Any] = _NUMBERS
@@ -217,7 +221,7 @@ class Collectives:
                 found += algorithms.all_reduce_strands(of, spans[i].array, combines[i])
             return found
 
-        averages = plain(op) == Op.AVG
+        averages = int(plain(op)) == AVG
         at_end = partial(_scale_after, tensors, op, self) if averages else None
         return self._post(what, strands, [], spans, opts, at_end)
 
@@ -455,7 +459,7 @@ def _further(context: Callable[[int], Context], base: int, step: int) -> Context
 
 def _factor(op: Any) -> Any:
     """What PREMUL_SUM multiplies by; None of others."""
-    if plain(op) != Op.PREMUL_SUM:
+    if int(plain(op)) != PREMUL_SUM:
         return None
     state = op.__getstate__()  # (kind, factor): the only way that torch offers
     return state[1]
@@ -470,7 +474,7 @@ def _scale_before(tensors: Sequence[torch.Tensor], op: Any) -> None:
 
 
 def _scale_after(tensors: Sequence[torch.Tensor], op: Any, group: Collectives) -> None:
-    if plain(op) != Op.AVG:
+    if int(plain(op)) != AVG:
         return
     with torch.no_grad():
         for t in tensors:

@@ -368,7 +368,7 @@ def _listed(tensors: Any) -> Any:
 
 
 def _op(opts: Any) -> Any:
-    return getattr(opts, "reduceOp", dist.ReduceOp.SUM) if opts is not None else dist.ReduceOp.SUM
+    return dist.ReduceOp.SUM if opts is None else opts.reduceOp
 
 
 def _check_parts(parts: Any, size: int, which: str) -> None:

@@ -39,6 +39,7 @@ from openmrc.torch.shared import Bell, Shared
 from openmrc.verbs.cq import CompletionQueue, WorkCompletion
 from openmrc.verbs.status import Opcode, Status
 
+SUCCESS, WRITTEN = Status.SUCCESS, Opcode.RDMA_WRITE  # looked up once
 IN_PLACE = 1 << 18  # a receive of so many bytes is worth a registration of its own
 TICK_S = 0.25  # how exact timeouts are
 BEHIND_S = 0.001  # what found a queue full is tried again after
@@ -86,10 +87,10 @@ class Operation:
         self.error: BaseException | None = None
         self.over = False
         self.source: int | None = None  # of a receive from anybody
-        self.on_finish: Callable[[], None] = _nothing
+        self.on_finish: Callable[[], None] = nothing
 
 
-def _nothing() -> None:
+def nothing() -> None:
     """Nobody is to be told."""
 
 
@@ -175,9 +176,17 @@ class Progress:
 
     def post(self, op: Operation) -> None:
         """Begin an operation; never waits."""
-        self._inbox.append(lambda: self._begin(op))
-        if not self._try():
-            self._wake()
+        if self._inbox or self._stopped or not self._lock.acquire(blocking=False):
+            self._inbox.append(lambda: self._begin(op))
+            if not self._try():
+                self._wake()
+            return
+        try:
+            self._begin(op)
+            self._step()
+        finally:
+            self._lock.release()
+        self._finish()
 
     def drive(self, over: Flag, seconds: float | None) -> None:
         """Go on with operations on this thread until `over` is up, or for so many seconds. Returns
@@ -361,7 +370,7 @@ class Progress:
         """Tell who waits; without the lock, as a future may call what posts again."""
         while self._finished:
             op = self._finished.pop()
-            tell, op.on_finish = op.on_finish, _nothing
+            tell, op.on_finish = op.on_finish, nothing
             tell()
 
     # --- operations
@@ -602,10 +611,10 @@ class Progress:
     # --- what came
 
     def _on_completion(self, pair: Pair, done: WorkCompletion) -> None:
-        if done.status != Status.SUCCESS:
+        if done.status != SUCCESS:
             self.on_broken(pair, done.status)
             return
-        if done.opcode == Opcode.RDMA_WRITE:
+        if done.opcode == WRITTEN:
             if (sent := self._writing.pop(done.wr_id, None)) is not None:
                 pair.written += 1
                 self._over(sent)

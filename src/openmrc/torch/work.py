@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from openmrc.torch.profile import Event
-from openmrc.torch.progress import Flag, Operation, Progress
+from openmrc.torch.progress import Flag, Operation, Progress, nothing
 
 
 class MrcWork(dist.Work):
@@ -35,7 +35,7 @@ class MrcWork(dist.Work):
         self._lock = threading.Lock()
         self._base: torch.futures.Future[Any] | None = None
         self._future: torch.futures.Future[Any] | None = None
-        self.at_end: Callable[[], None] = lambda: None
+        self.at_end: Callable[[], None] = nothing
         op.on_finish = self._finish if event is None else partial(event.end, self._finish)
 
     def _finish(self) -> None:

@@ -26,6 +26,9 @@ class Owner(Protocol):
     def _forget(self, qp: QueuePair) -> None: ...
 
 
+UNCONNECTED = (es.RESET, es.INIT, es.RTR)
+
+
 class QueuePair:
     """One end of a connection (`ibv_qp`)."""
 
@@ -249,7 +252,7 @@ class QueuePair:
             raise InputError(
                 f"{length} bytes from {offset} on: the region has {mr.length if mr.open else 0}"
             )
-        if self._state[0] in (es.RESET, es.INIT, es.RTR):
+        if self._state[0] in UNCONNECTED:
             raise OpenMrcError(f"QP {self.qp_num:#x} is in {self.state.name}: connect it first")
         if self._sent - self._msg_done[0] >= self.max_send_wr:
             raise QueueFullError(f"QP {self.qp_num:#x}: {self.max_send_wr} requests are posted")
