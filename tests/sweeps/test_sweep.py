@@ -198,7 +198,7 @@ def test_a_planned_end_is_well_a_failed_flow_or_run_is_not(
         ("sweep x.toml --over seed=2..1 --out d", "--over seed=2..1: 2 is above 1; "),
         ("sweep x.toml --over seed=1..100001 --out d", "more than 100,000 runs; sweep over fewer"),
         ("sweep x.toml --over seed=1,x --out d", "--over: seed: 'x' is refused; accepted: a whole"),
-        ("sweep x.toml --over seed=1 --over seed=2 --out d", "--over seed=2: seed is there alread"),
+        ("sweep x.toml --over seed=1 --over seed=2 --out d", "--over seed=2: seed is given twice"),
         (
             "sweep x.toml --over transport.pmtu=3000 --out d",
             "--over: transport[0].pmtu: 3000; accept",
