@@ -16,12 +16,16 @@ from __future__ import annotations
 import argparse
 import itertools
 import statistics
+import sys
 import time
+from pathlib import Path
 
 from openmrc.run.simulation import world_of
 from openmrc.scenario.scenario import parse_scenario
 from openmrc.sim.shards import crew
 from openmrc.sim.warmup import warm_up_mrc
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.sim.shards.same import different, digest, scenario_of
 
 TREE = """
