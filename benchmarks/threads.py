@@ -22,7 +22,7 @@ from pathlib import Path
 
 from openmrc.run.simulation import world_of
 from openmrc.scenario.scenario import parse_scenario
-from openmrc.sim.shards import crew
+from openmrc.sim.shards import crew, cut
 from openmrc.sim.warmup import warm_up_mrc
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -81,6 +81,7 @@ def equal(count: int, seed: int) -> int:
 
 def speed(name: str, threads: list[int], rounds: int) -> None:
     """Run a case in turns."""
+    cut.CUT_FROM_NICS = 512  # what smaller fabrics than usual would gain
     scenario = parse_scenario(CASES[name], name=name)
     took: dict[int, list[float]] = {n: [] for n in threads}
     came = set()
