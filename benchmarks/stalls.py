@@ -65,14 +65,27 @@ class Kind(NamedTuple):
     faults: int  # that are drawn by default
 
 
+def middle(plane: int) -> str:
+    """All links between the switches of a plane."""
+    return f"plane {plane} t0 * - t1 *"
+
+
+def own_link(rng: np.random.Generator, plane: int) -> str:
+    """The link of one of the two NICs to a plane."""
+    return f"nic {(SRC, DST)[rng.integers(2)]} plane {plane}"
+
+
+def lose_in(lab: Lab, where: str, rate: float) -> str:
+    lab.fail(where, "link-loss", rate=rate)
+    return where
+
+
 def nothing(lab: Lab, rng: np.random.Generator, plane: int) -> str:
     return ""
 
 
 def silent_plane(lab: Lab, rng: np.random.Generator, plane: int) -> str:
-    where = f"plane {plane} t0 * - t1 *"
-    lab.fail(where, "link-loss", rate=1.0)
-    return where
+    return lose_in(lab, middle(plane), 1.0)
 
 
 def silent_t1(lab: Lab, rng: np.random.Generator, plane: int) -> str:
@@ -83,18 +96,17 @@ def silent_t1(lab: Lab, rng: np.random.Generator, plane: int) -> str:
 
 def one_way(lab: Lab, rng: np.random.Generator, plane: int) -> str:
     where = f"plane {plane} t0 {rng.integers(2)} {'<>'[rng.integers(2)]} t1 *"
-    lab.fail(where, "link-loss", rate=1.0)
-    return where.replace("<", "-").replace(">", "-")
+    return lose_in(lab, where, 1.0).replace("<", "-").replace(">", "-")
 
 
 def nic_link(lab: Lab, rng: np.random.Generator, plane: int) -> str:
-    where = f"nic {(SRC, DST)[rng.integers(2)]} plane {plane}"
+    where = own_link(rng, plane)
     lab.fail(where, "link-down")
     return where
 
 
 def flapping(lab: Lab, rng: np.random.Generator, plane: int) -> str:
-    where = f"nic {(SRC, DST)[rng.integers(2)]} plane {plane}"
+    where = own_link(rng, plane)
     half_s = 0.5 / 10 ** rng.uniform(0, 3)
     began = time.monotonic()
     changes = 0
@@ -109,15 +121,13 @@ def flapping(lab: Lab, rng: np.random.Generator, plane: int) -> str:
 
 
 def lossy_plane(lab: Lab, rng: np.random.Generator, plane: int) -> str:
-    where = f"plane {plane} t0 * - t1 *"
-    lab.fail(where, "link-loss", rate=float(0.01 * 30 ** rng.uniform()))
-    return where
+    return lose_in(lab, middle(plane), float(0.01 * 30 ** rng.uniform()))
 
 
 def all_but_one(lab: Lab, rng: np.random.Generator, plane: int) -> str:
     for other in range(PLANES):
         if other != plane:
-            lab.fail(f"plane {other} t0 * - t1 *", "link-loss", rate=1.0)
+            lose_in(lab, middle(other), 1.0)
     return "everywhere"
 
 

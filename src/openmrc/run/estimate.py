@@ -28,9 +28,7 @@ Index = npt.NDArray[np.int64]
 PROCESS_BYTES = 205_000_000  # Python, NumPy, Numba and the simulator's code
 SACKS_A_PACKET = 0.45  # one for each `sack_bytes`, and whenever a window closes
 UNDER_WAY_BDP = 1.05  # a NIC sends for a round trip before the first answers come
-HELD_IN_SHARDS = (
-    1.4  # a packet between shards has a record in both for up to two windows (measured)
-)
+HELD_IN_SHARDS = 1.4  # records of a packet: both shards have one while it crosses (measured)
 # Nanoseconds of one core, of a world of 25 MB, and more with each doubling of that, or less down to
 # what caches hold: fitted to the runs of docs/costs.md.
 FITTED_BYTES, DOUBLINGS_MIN = 25_000_000, -1.3
