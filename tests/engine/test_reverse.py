@@ -181,6 +181,25 @@ def test_row_14_off_in_peer_runs() -> None:
         assert (len(evs) == 1) == (reverse == policy.REVERSE_FIXED)
 
 
+def test_row_14_what_a_check_found_dead_is_no_way_back() -> None:
+    """Not at first, and not where the peer's probes say that answers are lost."""
+    pair = Pair(planes=2, evs=4, check_paths=True)
+    dead = {(plane, pair.ev(plane, k)) for plane in (0, 1) for k in (0, 2)}
+    for _, ev in dead:
+        pair.cut(ev=ev, src=1)
+    pair.until(lambda: [pair.plane(p, qp=1).n_good for p in (0, 1)] == [2, 2])
+    since = pair.now + 1
+    pair.post(40 * 4096)
+    pair.drive()
+    for _ in range(20):
+        for plane in (0, 1):
+            pair.inject(1, pk.PROBE, ack_offset=8, plane=plane)
+    back = {(int(x.p.plane), int(x.p.ev)) for x in pair.packets("sack", "ack", src=1, since=since)}
+    assert len(back) == 4
+    assert not back & dead
+    pair.assert_intact()
+
+
 # --- denylists
 
 

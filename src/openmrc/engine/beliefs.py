@@ -177,7 +177,9 @@ def revive(st, q, ev, event, now):
                 b.probe_id = -1
         q.ev_probe_at = now
     plane.heard_at = now
-    rotation.restore(st, q, plane, k, ev, event)
+    back = rotation.restore(st, q, plane, k, ev, event)
+    if back and event != evs.MARKED_ANSWER and st.config[0].reverse == REVERSE_PROBED:
+        plane.reverse_ev = st.ev[q.ev0 + ev].value
     rotation.refresh_planes(st, q)
     nic_planes.note_answer(st, q, k, now)
 

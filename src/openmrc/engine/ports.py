@@ -202,7 +202,7 @@ def _believed_ev(st, q, plane_no, now):
     """
     plane = st.plane[q.plane0 + plane_no]
     if plane.n_active == 0 or now - plane.heard_at >= q.rto:
-        return rotation.random_ev(st, q, plane_no, -1)
+        return rotation.random_ev(st, q, plane_no, -1, False)
     return int(st.ev[q.ev0 + rotation.random_active(st, q, plane_no)].value)
 
 
@@ -246,7 +246,7 @@ def _probe_plane(st, nic, q, plane_no, now):
     if plane.n_evs == 0:
         return
     request = _next_request(st.nic[nic])
-    plane.trial_ev = rotation.random_ev(st, q, plane_no, int(plane.reverse_ev))
+    plane.trial_ev = rotation.random_ev(st, q, plane_no, int(plane.reverse_ev), True)
     plane.trial_id = request
     st.request[nic * es.REQUESTS + request % es.REQUESTS] = q.index
     _request(st, q, pk.OP_EV_PROBE, request, plane_no, plane.trial_ev, now)

@@ -406,10 +406,11 @@ def on_data(st, q, p, now):
 @inner
 def _doubt_way_back(st, q, plane, plane_no):
     """Two probes with nothing between say that the answer to the first may be lost: this one's
-    takes another path than the last on its plane, and so does what follows.
+    takes another path than the last on its plane, and so does what follows; not one that this end
+    found dead itself.
     """
     if st.config[0].reverse == policy.REVERSE_PROBED and q.probed_bytes == q.rx_bytes:
-        plane.reverse_ev = rotation.random_ev(st, q, plane_no, int(plane.reverse_ev))
+        plane.reverse_ev = rotation.random_ev(st, q, plane_no, int(plane.reverse_ev), True)
     q.probed_bytes = q.rx_bytes
 
 

@@ -172,20 +172,23 @@ def proven(st, q, plane):
 
 
 @inner
-def random_ev(st, q, plane_no, avoid):
-    """The value of a random EV of a plane, of those that it has, good or bad, but not denied; not
-    `avoid`, if there is any other.
+def random_ev(st, q, plane_no, avoid, believed):
+    """The value of a random EV of a plane, of those that are not denied; not `avoid`, if there is
+    any other, and if what is known of paths is `believed`, rather none that is ASSUMED_BAD.
     """
     plane = st.plane[q.plane0 + plane_no]
     if plane.n_evs == 0:
         return int(plane.reverse_ev)
     pick = bits.draw_below(st.stream, q.index, int(plane.n_evs))
+    bad = -1
     for _ in range(plane.n_evs):
         e = st.ev[q.ev0 + plane.ev0 + pick]
         if e.state != DENIED and int(e.value) != avoid:
-            return int(e.value)
+            if e.state != ASSUMED_BAD or not believed:
+                return int(e.value)
+            bad = int(e.value) if bad < 0 else bad
         pick = pick + 1 if pick + 1 < plane.n_evs else 0
-    return int(plane.reverse_ev)
+    return bad if bad >= 0 else int(plane.reverse_ev)
 
 
 @inlined
