@@ -1,9 +1,9 @@
-"""What is believed of a path: from what a QP hears of its packets to the states of its EVs.
+"""Path state inference: from feedback on a QP's packets to the states of its EVs.
 
-What was lost, delivered, marked, proven or denied is told here. Which EV changes for it, and what
-that means for its plane, is decided here; the change itself is `ev.enter`. A plane that loses and
-delivers nothing in between is *silent*: it gets no turn, its EVs are probed, and it is back with
-the first of them that is revived (rows 10 to 12).
+Losses, deliveries, marks, answered probes and denials are reported here. This module decides which
+EV changes as a result, and what that means for its plane; `ev.enter` makes the change. A plane that
+loses packets and delivers none in between is *silent*: it takes no turn, its EVs are probed, and it
+is back in service as soon as one of them is revived (rows 10 to 12).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def on_loss(st, q, ev, sent_at, now):
 
 @inner
 def on_always_skip(st, q, ev, now):
-    """The responder thinks the path persistently bad (MRC 2.6, m = ALWAYS_SKIP)."""
+    """The responder reports the path as persistently bad (MRC 2.6, m = ALWAYS_SKIP)."""
     e = st.ev[q.ev0 + ev]
     k = int(e.plane)
     plane = st.plane[q.plane0 + k]
@@ -63,7 +63,9 @@ def on_always_skip(st, q, ev, now):
 
 @inner
 def _demote(st, q, plane, ev, event, now):
-    """One EV is to blame: out of the rotation, and demotions close together count (row 11)."""
+    """One EV is to blame: it leaves the rotation, and demotions in quick succession are counted
+    (row 11).
+    """
     e = st.ev[q.ev0 + ev]
     b = evs.blame_of(st, e)
     if now - b.demoted_at > DEMOTION_MEMORY_PS:
@@ -85,7 +87,7 @@ def _assume_bad(st, q, plane, e, event, now):
 
 @inner
 def _silence(st, q, plane, now):
-    """Nothing of a plane arrives: it gets no turn, and each of its EVs must prove itself."""
+    """A plane delivers nothing: it takes no turn, and each of its EVs must answer a probe."""
     for i in range(plane.n_evs):
         e = st.ev[q.ev0 + plane.ev0 + i]
         _assume_bad(st, q, plane, e, evs.SILENCE, now)
@@ -107,8 +109,8 @@ def _keep_floor(st, q, plane, k, now):
 def on_delivery(st, q, ev, sent_at, now):
     """A packet sent once, on this EV, is known received.
 
-    A path that delivers serves for answers too (MRC 3.9). Not only the one that a SACK reflects:
-    SACKs come every so many packets, planes take turns, and the two may keep step.
+    A path that delivers carries answers too (MRC 3.9). This holds not only for the path that a SACK
+    reflects: SACKs come at intervals of packets, planes take turns, and the two may be in step.
     """
     e = st.ev[q.ev0 + ev]
     plane = st.plane[q.plane0 + e.plane]
@@ -127,8 +129,8 @@ def on_delivery(st, q, ev, sent_at, now):
 
 @inner
 def on_mark(st, q, ev, now):
-    """A CE mark that counts or a trim in the fabric: one turn is skipped (MRC 3.3), and the path is
-    left for a spare one after so many packets in a row, unless it is all of them (row 23).
+    """A CE mark that counts or a trim in the fabric: the EV skips one turn (MRC 3.3), and is
+    replaced by a backup EV after several marks in a row, unless all paths are marked (row 23).
     """
     if st.config[0].paths != PATHS_MRC:
         return
@@ -145,13 +147,15 @@ def on_mark(st, q, ev, now):
 
 @inlined
 def _marked_lately(e):
-    """No packet but the marked one itself was delivered since the last mark."""
+    """True if no packet but the marked one itself was delivered since the last mark."""
     return e.marks > 0 and e.clean <= 1
 
 
 @inner
 def _mostly_marked(st, q, plane):
-    """More than half of a plane's paths in use meet marks: another one would be no better."""
+    """True if more than half of a plane's active paths are marked: another path would be no
+    better.
+    """
     marked = 0
     for i in range(plane.n_evs):
         e = st.ev[q.ev0 + plane.ev0 + i]
@@ -161,7 +165,7 @@ def _mostly_marked(st, q, plane):
 
 @inner
 def revive(st, q, ev, event, now):
-    """An EV in ASSUMED_BAD is believed again: ANSWER, MARKED_ANSWER or FALSE_ALARM says why."""
+    """Return an EV from ASSUMED_BAD to service; ANSWER, MARKED_ANSWER or FALSE_ALARM says why."""
     k = int(st.ev[q.ev0 + ev].plane)
     plane = st.plane[q.plane0 + k]
     if plane.silent or now - plane.heard_at >= q.rto:
@@ -201,7 +205,7 @@ def deny(st, q, ev, denied, now):
 
 @inner
 def _review_reverse(st, q, plane, k):
-    """Control packets keep off what is denied, as long as there is anything else."""
+    """Control packets avoid denied EVs, as long as there are others."""
     first = -1
     kept = False
     for i in range(plane.n_evs):

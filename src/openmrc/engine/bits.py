@@ -1,8 +1,8 @@
 """Unsigned 64-bit arithmetic: bitmaps over rings of words, and streams of random numbers.
 
 The only place where uint64 values are combined. Everywhere else a value is an int64, because
-compiled and plain Python disagree about what `uint64 + int64` is. All functions take `np.uint64`
-words and mean the same in both.
+compiled and plain Python disagree about the type of `uint64 + int64`. All functions take
+`np.uint64` words and behave the same in both.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def above(word, n):
 
 @inlined
 def news(word, known):
-    """Bits of `word` that `known` lacks."""
+    """Bits set in `word` and not in `known`."""
     return word & ~known
 
 
@@ -106,9 +106,7 @@ def word_at(words, word0, ring_mask, index):
 
 @inlined
 def ones_from(words, word0, ring_mask, index):
-    """How many bits in a row are set from `index` on, looking no further than the end of its word
-    (0..64).
-    """
+    """Number of consecutive set bits from `index` on, up to the end of its word (0..64)."""
     bit = index & ring_mask
     holes = ~(words[word0 + (bit >> 6)] >> np.uint64(bit & 63))
     return 64 if holes == ZERO else lowest(holes)  # what was shifted in counts as a hole
@@ -131,9 +129,7 @@ def clear_in_summary(words, summary, bit):
 
 @inlined
 def next_set(words, summary, start):
-    """The first set bit at or after `start`, going round the end of the bitmap once; -1 if none is
-    set.
-    """
+    """The first set bit at or after `start`, wrapping around once; -1 if none is set."""
     n_words = words.shape[0]
     word = start >> 6
     rest = words[word] & (ALL << np.uint64(start & 63))
@@ -163,8 +159,8 @@ def _next_word(summary, start, n_words):
 
 @inlined
 def draw(streams, i):
-    """32 random bits as an int64 from stream `i` (xorshift64: shifts only, so no overflow to
-    disagree about).
+    """32 random bits as an int64 from stream `i` (xorshift64: shifts only, so no overflow that
+    compiled and plain Python treat differently).
     """
     x = streams[i]
     x = x ^ (x << _S13)
@@ -195,8 +191,8 @@ _SEED_A, _SEED_B, _SEED_SHIFT = 0x8B51F9DD, 0x58F38DED, 16  # of NumPy's SeedSeq
 def seed_streams(seed: int, purpose: int, n: int) -> np.ndarray:
     """`n` independent non-zero stream states for one purpose of a run; shape (n,), uint64.
 
-    They are `SeedSequence([seed, purpose]).generate_state(n, uint64)`, which NumPy works out one by
-    one: 2 s for the ports of 131,072 NICs on eight planes.
+    They are `SeedSequence([seed, purpose]).generate_state(n, uint64)`, which NumPy computes one at
+    a time: 2 s for the ports of 131,072 NICs on eight planes.
     """
     pool = np.random.SeedSequence([seed, purpose]).pool
     n = max(n, 1)

@@ -1,6 +1,6 @@
-"""The front door: packets and the clock come in here, in both worlds.
+"""The entry point of the engine in both worlds: packets and time come in here.
 
-    on_packet        a packet has come: what the engine says of it
+    on_packet        a packet has arrived; returns the engine's verdict
     next_packet      the NIC has free ports: a QP's next packet, if it may send one
     on_deadline      call at `next_deadline` of a QP, or later
     on_nic_deadline  the same for the endpoint itself, at `next_nic_deadline`
@@ -27,7 +27,9 @@ NOBODY = -1  # in place of a QP's index: a packet is for the endpoint itself
 
 @inlined
 def on_packet(st, nic, qi, p, now):
-    """Packet `p` has come to QP `qi` of a NIC, or to the NIC itself (`NOBODY`): the verdict."""
+    """Packet `p` has arrived for QP `qi` of a NIC, or for the NIC itself (`NOBODY`); the
+    verdict.
+    """
     if qi < 0:
         return ports.on_packet(st, nic, p, now)
     q = st.qp[qi]
@@ -51,8 +53,8 @@ def on_packet(st, nic, qi, p, now):
 
 @inlined
 def next_deadline(st, qi):
-    """When to call `on_deadline`, ps; it may move later without notice, never earlier but by a call
-    on this QP.
+    """When to call `on_deadline`, ps; it may become later without notice, but earlier only through
+    a call on this QP.
     """
     return timers.first(st.qp[qi])
 

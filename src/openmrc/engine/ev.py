@@ -1,4 +1,4 @@
-"""What is believed of an EV (entropy value): its states, as a table.
+"""The states of an EV (entropy value), as a table.
 
 An EV names one path (MRC 3.3). A path is innocent until it loses a packet, and guilty until a probe
 comes back:
@@ -13,18 +13,18 @@ comes back:
     DENIED                  -- lift ---------------------------------------> GOOD
 
 GOOD and SKIP are *usable*: the rotation may hold them (`rotation.py`). SKIP is a path that delivers
-through a queue: it loses one turn. ASSUMED_BAD carries no data, and probes ask whether it delivers
-again (`probes.py`). DENIED is not the transport's to judge: an operator took the path away, and
-neither loss nor answer says anything of it. Whether an event has happened is decided elsewhere,
-mostly in `beliefs.py`; what follows for the EV is decided here.
+through a queue: it skips one turn. ASSUMED_BAD carries no data, and probes ask whether it delivers
+again (`probes.py`). DENIED is not decided by the transport: an operator removed the path, and
+neither losses nor answers change that. `beliefs.py`, mostly, decides whether an event has happened;
+this module decides what follows for the EV.
 
-An event leads to one state, wherever it may happen, so two columns of numbers hold the table. All
-changes go through `enter`, which also keeps what is counted by state: `qp.n_bad`, `plane.n_good`,
-and the totals of skips, demotions and revivals. Who calls it names the event as a constant, so the
-columns fold away: a mark costs a comparison and two stores, as if it had been written out.
+An event leads to the same state from wherever it may happen, so two columns of numbers hold the
+table. All changes go through `enter`, which also updates the counts by state: `qp.n_bad`,
+`plane.n_good`, and the totals of skips, demotions and revivals. Callers name the event as a
+constant, so the compiler folds the columns away: a mark costs a comparison and two stores.
 
-What is kept of an EV only since it was first ASSUMED_BAD is in a record of its own (`BLAME`), and
-record 0 is that of all others.
+Fields that an EV needs only after it was first ASSUMED_BAD are in a separate record (`BLAME`); all
+other EVs share record 0.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ INNOCENT = np.array((NEVER_DEMOTED, NEVER, 0, -1, 0, 0), BLAME)
 
 
 class Event(NamedTuple):
-    """What may happen to an EV: in which states, and to which it leads."""
+    """An event: the states in which it may happen, and the state to which it leads."""
 
     name: str
     before: tuple[int, ...]
@@ -81,7 +81,7 @@ def usable(state):
 
 @inlined
 def acquit(b):
-    """Nothing was ever said against an EV with this record."""
+    """Reset this record to that of an EV that was never blamed."""
     b.demoted_at = NEVER_DEMOTED
     b.probe_at = NEVER
     b.spacing = 0
@@ -92,7 +92,7 @@ def acquit(b):
 
 @inner
 def blame_of(st, e):
-    """The record of an EV of its own; from now on it has one."""
+    """Return the EV's own record, allocating it on first use."""
     if e.blame == 0:
         st.count[BLAMED] += 1
         e.blame = st.count[BLAMED]
@@ -102,7 +102,7 @@ def blame_of(st, e):
 
 @inner
 def _turn(st, q, e):
-    """An EV becomes ASSUMED_BAD, or is so no longer: probes are about to begin, or over."""
+    """An EV enters or leaves ASSUMED_BAD: its probes begin or end."""
     b = blame_of(st, e)
     b.answers = 0
     b.spacing = 2 * q.base_rtt
@@ -112,9 +112,9 @@ def _turn(st, q, e):
 
 @inlined
 def enter(st, q, plane, e, event):
-    """An event happens to EV `e` of a plane: its new state, and all that is counted by state.
+    """Apply an event to EV `e` of a plane: set its new state and update the counts by state.
 
-    False, and nothing changes, if the event cannot happen in the state that the EV is in.
+    Returns False, and changes nothing, if the event cannot happen in the EV's current state.
     """
     before = int(e.state)
     if (_BEFORE[event] >> before) & 1 == 0:
@@ -137,7 +137,7 @@ def enter(st, q, plane, e, event):
 
 @inner
 def begin(st, q):
-    """All EVs of a new QP are GOOD, and none was ever demoted."""
+    """Initialise all EVs of a new QP: GOOD, and never demoted."""
     q.n_bad = 0
     for k in range(q.n_planes):
         plane = st.plane[q.plane0 + k]

@@ -1,7 +1,7 @@
-"""When a packet counts as lost, and the timers that find out (rows 6 to 9 and 17).
+"""When a packet counts as lost, and the timers that detect it (rows 6 to 9 and 17).
 
-The rules first; then their application to a QP: inference from a snapshot, false alarms, and what
-its timers do (`timers.py`).
+First the rules; then their application to a QP: inference from a snapshot, false alarms, and timers
+(`timers.py`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def epoch_length(rto, epoch, linear_cnt):
 
 @inlined
 def retries_spent(epoch, linear_cnt, exp_cnt):
-    """Row 9: the last epoch has passed."""
+    """Row 9: true if the last epoch has passed."""
     return exp_cnt != EXP_CNT_INFINITE and epoch >= linear_cnt + exp_cnt
 
 
@@ -53,15 +53,18 @@ def slot_of(st, q, seq):
 
 @inlined
 def note_rtt(q, again, rtt):
-    """A round trip was measured, of an original (0) or of a retransmission (1): the largest recent
-    one of its kind is what answers may take. Retransmissions overtake data, which waits the longer.
+    """Record a measured round trip, of an original (0) or of a retransmission (1): the largest
+    recent one of its kind is the time allowed for answers. Retransmissions overtake data, which
+    waits longer.
     """
     q.rtt_largest[again] = max(q.rtt_largest[again], rtt)
 
 
 @inlined
 def note_trim(q, now):
-    """A packet was trimmed at the last hop, where data waits for all that is sent again."""
+    """Record that a packet was trimmed at the last hop, where data waits for all
+    retransmissions.
+    """
     q.trimmed_at = now
     note_rtt(q, 0, q.base_rtt + int(q.qa_threshold))
 
@@ -69,7 +72,7 @@ def note_trim(q, now):
 @inlined
 def patience(q, again, now):
     """Age from which on a packet's answer is overdue (rows 7, 8): the largest recent round trip of
-    its kind, and what is allowed beside it.
+    its kind, plus an allowance.
     """
     if now >= q.rtt_turn_at:
         recent = now < q.rtt_turn_at + RTT_TURN_RTTS * q.base_rtt
@@ -83,8 +86,8 @@ def patience(q, again, now):
 
 @inlined
 def allowance(q, rtt, now):
-    """How much later than expected something may be, for paths differ: a quarter of a round trip,
-    two packets of the slowest plane, or what the reorder window grew by.
+    """The allowance for differences between paths: a quarter of a round trip, two packets of the
+    slowest plane, or what the reorder window grew by.
     """
     return max(max(rtt // 4, q.two_packets), reorder_window(q, now) - q.base_rtt)
 
@@ -102,7 +105,7 @@ def evidence_against(q, s):
 
 @inner
 def fail(st, q, error, now):
-    """Move a QP to ERROR, for good (MRC 1.7)."""
+    """Move a QP to ERROR, permanently (MRC 1.7)."""
     if not ALLOWED[q.state, es.ERROR]:
         return
     q.state = es.ERROR
@@ -121,7 +124,7 @@ def leave_flight(q, s):
 
 @inner
 def mark_lost(st, q, seq):
-    """A slot in flight becomes one to send again."""
+    """Mark a slot in flight as LOST, to be retransmitted."""
     s = slot_of(st, q, seq)
     s.state = es.LOST
     s.bad_ev = s.ev
@@ -132,19 +135,21 @@ def mark_lost(st, q, seq):
 
 @inlined
 def _first_sent_at(s):
-    """When the packet of a slot in flight was sent; of a copied one the transmission in doubt."""
+    """When the packet of a slot in flight was sent; for a copied packet, the transmission in
+    doubt.
+    """
     return s.sent_at - NS * int(s.waited_ns) if s.past & es.COPIED else s.sent_at
 
 
 @inlined
 def note_wait(s, now):
-    """The copy of a packet in doubt leaves now: keep when the first transmission did."""
+    """The copy of a packet in doubt is sent now: keep the time of the first transmission."""
     s.waited_ns = min((now - s.sent_at + NS - 1) // NS, WAITED_MAX_NS)
 
 
 @inner
 def _charge_loss(st, q, s, ev, sent_at, now):
-    """A transmission is judged lost by inference: window and path pay for it."""
+    """A transmission is judged lost by inference: charge it to the window and the path."""
     s.past |= es.INFERRED
     if window.on_loss(st, q, now):
         s.past |= es.CUT
@@ -154,7 +159,9 @@ def _charge_loss(st, q, s, ev, sent_at, now):
 
 @inner
 def settle_copied(st, q, s, now):
-    """A packet in doubt is lost, whatever its copy does: the first transmission's path pays."""
+    """A packet in doubt is lost, whatever happens to its copy: charge the first transmission's
+    path.
+    """
     if s.past & es.COPIED:
         s.past = (s.past & ~es.COPIED) | es.OVERDUE
         _charge_loss(st, q, s, int(s.bad_ev), _first_sent_at(s), now)
@@ -170,8 +177,8 @@ def _infer_one(st, q, seq, now):
 
 @inner
 def infer(st, q, base, bitmap, now):
-    """Judge what the snapshot `base .. base + 63` shows missing (row 7 b). Call it only for the
-    newest snapshot.
+    """Judge the packets that the snapshot `base .. base + 63` shows missing (row 7 b). Call it for
+    the newest snapshot only.
 
     Originals are sent in order, so the first one that is too young ends the search.
     """
@@ -195,9 +202,9 @@ def infer(st, q, base, bitmap, now):
 
 @inlined
 def reorder_window(q, now):
-    """Row 7: the window now; what false alarms added fades over seconds.
+    """Row 7: the current reorder window; what false alarms added decays over seconds.
 
-    Paths differ by as much as their queues do, so twice the average queueing delay comes on top:
+    Paths differ by as much as their queues do, so twice the average queueing delay is added:
     nothing in an idle network, where a dead path must be found quickly.
     """
     if now - q.window_grown_at > WINDOW_DECAY_PS and q.reorder_window > q.base_rtt:
@@ -208,8 +215,8 @@ def reorder_window(q, now):
 
 @inner
 def false_alarm(st, q, seq, now):
-    """A packet judged lost had arrived: widen the window, believe its EV again, give the window cut
-    back (row 7).
+    """A packet judged lost had arrived: widen the reorder window, restore its EV, undo the window
+    cut (row 7).
     """
     s = slot_of(st, q, seq)
     if s.past & es.COPIED:  # nobody has paid; if the copy has left, it was needless
@@ -236,19 +243,19 @@ def false_alarm(st, q, seq, now):
 
 @inlined
 def outstanding(q):
-    """True while some packet is sent or to be sent again."""
+    """True while a packet is in flight or waits for retransmission."""
     return q.una < q.nxt
 
 
 @inlined
 def heard(q, now):
-    """Something arrived from the peer: silence starts anew."""
+    """Something arrived from the peer: restart the measure of silence."""
     q.last_heard = now
 
 
 @inlined
 def answered(q, now):
-    """There is progress: what is overdue after it is asked about anew, without the doubling."""
+    """There is progress: probes for overdue packets start again, without the doubling."""
     if q.queries > 0:
         q.queries = 0
         q.query_at = min(q.query_at, q.query_sent_at + patience(q, 0, now))
@@ -256,7 +263,7 @@ def answered(q, now):
 
 @inlined
 def first_sent(q, now):
-    """The first packet is outstanding: start the clocks."""
+    """The first packet is outstanding: start the timers."""
     q.last_heard = now
     q.epoch_at = now
     q.rto_at = now + q.rto
@@ -266,9 +273,9 @@ def first_sent(q, now):
 
 @inner
 def _query(st, q, now):
-    """The QP's own probe, on the next plane, so that each repetition takes another; there on the EV
-    that delivered last, and on any other once all planes were silent. The time when to ask again
-    (row 8), or when the NIC's budget for such probes allows one (row 11).
+    """Send the QP's own probe, on the next plane, so that each repetition takes another plane;
+    there on the EV that delivered last, and on any other once all planes were silent. Returns when
+    to probe again (row 8), or when the NIC's budget for such probes allows one (row 11).
     """
     wait = probes.take_probe_token(st, q.nic, probes.OF_QUEUE_PAIRS, now)
     if wait > 0:
@@ -293,10 +300,11 @@ def _query(st, q, now):
 
 @inner
 def _expire(st, q, now):
-    """The RTO may have passed: judge all that is overdue, charge once; returns when to look again.
+    """The RTO may have passed: judge everything that is overdue, charge once; returns when to check
+    again.
 
-    After an RTO in which nothing at all was heard, overdue is what a probe would ask about: the
-    packets that were sent a little later than the oldest are as lost as it is.
+    After an RTO without any arrival, everything that a probe would ask about is overdue: packets
+    sent a little later than the oldest are as lost as it is.
     """
     c = st.config[0]
     due = q.epoch_at + epoch_length(q.rto, q.epoch, int(c.linear_cnt))
@@ -336,7 +344,7 @@ def _expire(st, q, now):
 
 @inner
 def on_finish(st, q, now):
-    """Everything is received, the transport ACK is missing: probe for it (row 17), and charge as
+    """Everything is received but the transport ACK is missing: probe for it (row 17), and charge as
     the RTO would.
     """
     q.finish_at = es.NEVER
@@ -352,7 +360,7 @@ def on_finish(st, q, now):
 
 @inner
 def charge(st, q, now):
-    """One charge of the retry counter (row 9)."""
+    """Charge the retry counter once (row 9)."""
     c = st.config[0]
     q.epoch += 1
     q.n_epochs += 1
@@ -364,7 +372,9 @@ def charge(st, q, now):
 
 @inner
 def on_rto(st, q, now):
-    """The RTO may have passed (row 9), for what cannot leave too: where no plane is up."""
+    """The RTO may have passed (row 9), also for packets that cannot be sent because no plane is
+    up.
+    """
     at = es.NEVER
     if outstanding(q) or (q.planes_ok == 0 and q.nxt < q.seq_end):
         at = _expire(st, q, now)
@@ -376,8 +386,8 @@ def on_rto(st, q, now):
 
 @inlined
 def _answer_due_from(st, q, seq, s, batch):
-    """The time from which on an answer can be waited for: a SACK stands for `sack_bytes`, and a QP
-    may send slowly; what is sent again asks for a SACK of its own.
+    """The time from which an answer can be expected: a SACK covers `sack_bytes`, and a QP may send
+    slowly; a retransmission requests a SACK of its own.
     """
     if s.past & es.RESENT:
         return s.sent_at
@@ -388,10 +398,10 @@ def _answer_due_from(st, q, seq, s, batch):
 @inner
 def judge_overdue(st, q, now):
     """Look for packets whose answer is overdue (rows 7, 8): lost if anything sent later is known
-    received; where nothing is, a probe asks, and its answer is the evidence.
+    received; otherwise a probe is sent, and its answer is the evidence.
 
-    Originals are sent in order, so the first one that is too young ends the search: what was sent
-    again behind it is younger still.
+    Originals are sent in order, so the first one that is too young ends the search: retransmissions
+    behind it are younger still.
     """
     limit_first = patience(q, 0, now)
     limit_again = patience(q, 1, now)
@@ -430,10 +440,10 @@ def judge_overdue(st, q, now):
 
 @inlined
 def _may_copy(q, now):
-    """Whether what is overdue may go again before there is evidence: at the end of what is posted,
-    where nothing later will be any, on another plane, and after a quarter of a round trip of
-    silence. Nor where answers take two base round trips: what waits in so long queues is late more
-    often than lost, and copies, which overtake it, would lengthen them.
+    """Whether overdue packets may be sent again before there is evidence: at the end of the posted
+    data, where no later packet can provide it, on another plane, and after a quarter of a round
+    trip of silence. Not if answers take two base round trips: packets in such long queues are late
+    more often than lost, and copies, which overtake them, would lengthen the queues.
     """
     quiet = now - q.last_heard >= q.base_rtt // 4
     rtt = max(q.rtt_largest[0], q.rtt_before[0])
@@ -442,8 +452,8 @@ def _may_copy(q, now):
 
 @inner
 def _copy_overdue(st, q, limit, batch, now):
-    """With the first question, what it asks about goes again as far as the window has room (row 8).
-    Nobody is to blame yet. Where nothing at all was heard since, one copy is enough to ask with.
+    """With the first probe, the packets it asks about are sent again as far as the window has room
+    (row 8). No path is charged yet. If nothing at all has arrived since, one copy is enough.
     """
     room = q.cwnd - q.inflight
     copied = False
@@ -468,7 +478,7 @@ def _copy_overdue(st, q, limit, batch, now):
 
 @inlined
 def on_deadline(st, q, now):
-    """Do what is due among the timers that find losses."""
+    """Run those of the loss-detection timers that are due."""
     if q.rto_at <= now:
         on_rto(st, q, now)
     if q.overdue_at <= now:

@@ -1,8 +1,9 @@
-"""What the QPs of a NIC learn of a plane together: one that delivers nothing to any peer is left by
-all of them, also for what they answer, before each has lost packets of its own (row 12).
+"""What the QPs of a NIC learn about a plane together: if it delivers nothing to any peer all of
+them leave it, for answers too, before each has lost packets of its own (row 12).
 
-A single peer says nothing of that kind: its own port may be dead. The QPs that lost go on probing
-their paths; the first answer brings the plane back, and so does time, in case none of them is left.
+A single peer is no evidence: its own port may be dead. The QPs that lost packets keep probing their
+paths; the first answer brings the plane back, and so does a timeout, in case none of these QPs is
+left.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def note_delivery(st, q, k, sent_at):
 
 @inner
 def note_loss(st, q, k, sent_at, now):
-    """One was judged lost. Together with others it may say that the plane is silent."""
+    """A packet was judged lost. Together with others this may show that the plane is silent."""
     n = st.nic[q.nic]
     if sent_at <= n.delivered_at[k]:
         return
@@ -47,7 +48,7 @@ def note_loss(st, q, k, sent_at, now):
 
 @inlined
 def note_answer(st, q, k, now):
-    """A path of plane `k` proved itself."""
+    """A path of plane `k` answered its probes."""
     n = st.nic[q.nic]
     n.delivered_at[k] = max(n.delivered_at[k], now)
     n.losses[k] = 0
@@ -57,7 +58,7 @@ def note_answer(st, q, k, now):
 
 @inner
 def on_deadline(st, n, now):
-    """Silent planes are tried again when it is time; returns when that is."""
+    """Try silent planes again when it is time; returns the next such time."""
     if n.silent_mask == 0:
         return NEVER
     if now < n.silent_until:

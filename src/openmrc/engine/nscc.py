@@ -6,8 +6,9 @@ A byte window clocked by SACKs. Two signals, queueing delay and ECN, make four q
     no mark   |  grow in proportion to the room  |  grow a little, equally for all
     mark      |  nothing (the path is skipped)   |  shrink by how far the average delay overshoots
 
-beside them *quick adapt*, which after a burst of trims or extreme delay sets the window to what was
-achieved. Windows are float bytes, times picoseconds. `inflight` is kept by the requester, exactly.
+beside them *quick adapt*, which sets the window to the achieved throughput after a burst of trims
+or extreme delay. Windows are bytes as floats, times are picoseconds. The requester keeps
+`inflight`, exactly.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def configure(q, c, rate_bps):
 
 @inlined
 def _quick_adapt(q, now, delay, loss, ecn):
-    """MRC 4.6 step 4; True when it consumes the signal."""
+    """Step 4 of MRC 4.6; True if it consumes the signal."""
     if q.ignored < q.to_ignore and (ecn or loss):
         consumed = True
     else:
@@ -92,7 +93,7 @@ def _quick_adapt(q, now, delay, loss, ecn):
 
 @inlined
 def _trimmed_within(q, c, rtts, now):
-    """Whether the last hop, which makes no marks, trimmed a packet so lately."""
+    """Whether the last hop, which does not mark, trimmed a packet this recently."""
     return c.marks_on_last_hop == 0 and now - q.trimmed_at < rtts * q.base_rtt
 
 
@@ -103,7 +104,7 @@ def _fair_increase(q, c, now):
 
 @compiled
 def on_sack(q, c, now, new_bytes, rtt_ps, ce, penalty):
-    """A SACK that reports `new_bytes` more received; `rtt_ps` < 0 when it carries no sample.
+    """A SACK that reports `new_bytes` more received; `rtt_ps` < 0 if it carries no sample.
 
     MRC 4.6 steps 1 to 6.
     """
@@ -207,5 +208,5 @@ def on_loss(q, c, now):
 
 @inlined
 def undo_loss(q):
-    """The loss was a false alarm: give back what it took (row 7)."""
+    """The loss was a false alarm: undo its cut of the window (row 7)."""
     q.cwnd = min(q.cwnd + q.pkt, q.max_wnd)

@@ -1,9 +1,9 @@
-"""Every parameter of the protocol, once: its default, unit, range, and where it comes from.
+"""Every parameter of the protocol, once: its default, unit, range, and source.
 
 From one line here follow the key of `[transport]` in a scenario, the field of the simulator's
 `Transport` and of a live device's `Limits`, and the field of CONFIG that compiled code reads, of
-the same name. What is left to write is the code that obeys it. A time is `_ps` here and in CONFIG,
-and loses that in a scenario, where it carries its unit.
+the same name. Only the code that uses it remains to be written. A time ends in `_ps` here and in
+CONFIG; in a scenario it has no such suffix, because the value carries its unit.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def stated(
     """Return the field of a parameter: a whole number from `least` to `most`, a multiple of `step`,
     or a truth.
 
-    `only` is the choice of `paths` without which it does nothing; `key` says that a scenario may
+    `only` is the choice of `paths` that the parameter belongs to; `key` says that a scenario may
     set it, `record` that CONFIG holds it as it is.
     """
     about = {"source": source, "unit": unit, "least": least, "most": most, "step": step}
@@ -45,7 +45,7 @@ def stated(
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """What an endpoint of either world can be told."""
+    """The parameters of an endpoint in either world."""
 
     evs_active: int = stated(128, "row 12", "EVs", least=1, most=4096, record=False)
     evs_backup: int = stated(64, "row 12", "EVs", least=0, most=4096, record=False)
@@ -67,13 +67,15 @@ class Parameters:
     burst: int = stated(1, "rotation.py", "packets", least=1, most=BURST_MAX, key=False)
 
     def evs_per_plane(self, planes: int) -> tuple[int, int]:
-        """Active and backup EVs of each plane: equally many, of the active at least one."""
+        """Active and backup EVs of each plane: equal numbers on each plane, and at least one
+        active.
+        """
         return max(self.evs_active // planes, 1), self.evs_backup // planes
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variants(Parameters):
-    """What an endpoint can be told in the simulated world alone; a live one keeps the defaults."""
+    """The parameters of an endpoint in the simulator only; a live endpoint keeps the defaults."""
 
     paths: str = stated("mrc", "MRC 3.4", record=False)  # a word of policy.PATHS, or a user's own
     cc: str = stated("nscc", "MRC 4.6", record=False)  # the same, of policy.CONGESTION
@@ -96,7 +98,7 @@ RECORDED = [
 
 
 def completed(given: Parameters) -> Variants:
-    """Return these parameters, with the default of each that the giver's world does not know."""
+    """Return these parameters, with defaults for those that this world does not have."""
     values: dict[str, Any] = {
         each.name: getattr(given, each.name, each.default) for each in fields(Variants)
     }

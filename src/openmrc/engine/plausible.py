@@ -1,12 +1,12 @@
-"""What a packet may say, given what came before.
+"""Plausibility checks of a packet, given what came before.
 
-A plaintext protocol cannot know who wrote a packet. It can know that its headers agree with each
-other, with the message that they belong to, and with what a peer would do. What does not is refused
-here, before it can complete a message early or never, or spend more on answers than on data.
+A plaintext protocol cannot know who wrote a packet. It can check that the headers agree with each
+other, with their message, and with the behaviour of a peer. Packets that do not agree are refused
+here, before they can complete a message early or never, or cause more answers than data.
 
 It costs time for each packet, and memory for each message and QP, and is for endpoints to which
-anybody can send (`CONFIG.guarded`). In the simulated world nobody lies, and its own watch compares
-every byte that is placed with what was sent.
+anybody can send (`CONFIG.guarded`). The simulator has no hostile senders, and compares every byte
+that is placed with what was sent.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def _first_of(opcode, seq, n):
 
 @inner
 def fits_message(st, at, p, seq):
-    """A whole data packet with a sequence not received yet: note what it says of its message, that
-    of record `at`, or False if it contradicts what the message's other packets said.
+    """For a whole data packet with a sequence not received yet: note its claims about the message
+    of record `at`; False if they contradict the message's other packets.
     """
     pmtu = st.config[0].pmtu
     m = st.under_way[at]
@@ -77,7 +77,7 @@ def fits_message(st, at, p, seq):
 
 @inner
 def persists(st, q, p, seq, now):
-    """A packet that may not write: True if only the QP's peer can have sent it."""
+    """For a packet that may not write: True if only the QP's peer can have sent it."""
     if st.config[0].guarded == 0:
         return True
     if seq != q.cack + 1:
@@ -95,7 +95,7 @@ def persists(st, q, p, seq, now):
 
 @inlined
 def earn_answers(st, q):
-    """A new packet came."""
+    """A new packet arrived: add to the QP's budget of answers."""
     st.guard[q.index].answers += 1.0 / PACKETS_PER_ANSWER
 
 

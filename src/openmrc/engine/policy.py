@@ -1,9 +1,8 @@
-"""Congestion control and path choice: which are built in, and how those are called that a user
-brings.
+"""Congestion control and path selection: the built-in ones, and how a user's own are called.
 
-A policy is a compiled function in a file of its own (`openmrc.sim.mrc.policies` loads it); the
-engine knows its address, which CONFIG holds. A call through the address costs as much as any other,
-and nothing of the engine is compiled anew. The functions and what they get:
+A policy is a compiled function in a file of its own (`openmrc.sim.mrc.policies` loads it); CONFIG
+holds its address. A call through the address costs as much as any other, and the engine is not
+compiled again. The functions and their arguments:
 
     step(st, q, event, now, new_bytes, rtt_ps, marked)
         in place of NSCC: sets q.cwnd (bytes) of QP record `q`. `event` is ON_SACK (`new_bytes` more
@@ -40,7 +39,7 @@ BUILT_IN = 1  # in place of an address in CONFIG: the functions of what `paths` 
 
 
 class PathPolicy(NamedTuple):
-    """A built-in choice of paths. One that `chooses` has functions of its own in place of MRC's
+    """A built-in path selection. If it `chooses`, it has functions of its own in place of MRC's
     rotation, which `rotation._choose_own` and `_tell` call.
     """
 

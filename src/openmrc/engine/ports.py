@@ -1,11 +1,11 @@
-"""What an endpoint knows of ports: its own, and through Port Status Updates its peers' (MRC 3.10,
-row 19).
+"""An endpoint's view of ports: its own, and its peers' through Port Status Updates (MRC 3.10, row
+19).
 
-A port is a plane. A port that goes down leaves every QP's turn at once and all peers are told: an
-ENDPOINT_REQUEST with the mask of ports that are up, repeated each RTO (doubling to 1 s) until
-answered, and once a second while any port is down. A plane that a peer said is down is probed once
-a second; an answer lifts the mark. The same request type carries the EV probes that keep the
-reverse path fresh (MRC 3.9, row 14).
+A port is a plane. When a port goes down every QP stops using it at once and all peers are informed:
+an ENDPOINT_REQUEST with the mask of ports that are up, repeated each RTO (doubling to 1 s) until
+answered, and once a second while any port is down. A plane that a peer reported as down is probed
+once a second; an answer clears that state. The same request type carries the EV probes that keep
+the reverse path fresh (MRC 3.9, row 14).
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ def usable_rate(st, q):
 
 @compiled
 def refresh_qp(st, q, now):
-    """Ports came or went: which planes take turns, which EVs to probe, the window's constants."""
+    """Ports went down or came up: update the planes that take turns, the EVs to probe, and the
+    window's constants.
+    """
     rotation.refresh_planes(st, q)
     if q.n_bad > 0:
         q.ev_probe_at = now
@@ -62,7 +64,7 @@ def _qps_of_peer(st, nic, remote, now):
 
 @compiled
 def set_local_port(st, nic, port, up, now):
-    """The endpoint sees its own port go down or come up: QPs follow, peers are told."""
+    """The endpoint sees its own port go down or come up: update its QPs and inform its peers."""
     n = st.nic[nic]
     mask = n.up_mask | (1 << port) if up else n.up_mask & ~(1 << port)
     if mask == n.up_mask:
@@ -79,7 +81,7 @@ def set_local_port(st, nic, port, up, now):
 
 @inlined
 def _begin_status(st, n, peer):
-    """A port status is to be sent to a peer until it is answered, at first each RTO."""
+    """Start sending a port status to a peer, repeated until it is answered, at first every RTO."""
     peer.pending = 1
     peer.spacing = st.qp[peer.qp].rto
     peer.request_id = _next_request(n)
@@ -94,7 +96,7 @@ def _next_request(n):
 
 @inlined
 def emit(st, opcode, nic, remote, plane):
-    """An endpoint request or response to be sent (MRC 2.10); the caller says on which EV."""
+    """Emit an endpoint request or response (MRC 2.10); the caller sets the EV."""
     p = es.emit(st, opcode)
     p.src = nic
     p.dst = remote
@@ -140,7 +142,7 @@ def find_peer(st, nic, remote):
 
 @inner
 def _next_plane(st, q, mask):
-    """The next plane in turn out of a mask, or -1."""
+    """The next plane of a mask in turn, or -1."""
     for step in range(1, q.n_planes + 1):
         p = (q.control_turn + step) % q.n_planes
         if (mask >> p) & 1:
@@ -151,7 +153,7 @@ def _next_plane(st, q, mask):
 
 @inner
 def on_packet(st, nic, p, now):
-    """An ENDPOINT_REQUEST or ENDPOINT_RESPONSE for a NIC; the verdict on it."""
+    """Handle an ENDPOINT_REQUEST or ENDPOINT_RESPONSE for a NIC; returns the verdict."""
     if p.dst_qpn != pk.ENDPOINT_QPN or (
         p.reason != pk.OP_EV_PROBE and p.reason != pk.OP_PORT_STATUS
     ):
@@ -198,7 +200,7 @@ def _on_request(st, nic, peer, p, now):
 @inner
 def _believed_ev(st, q, plane_no, now):
     """The value of a random EV of a plane's rotation, if the plane delivered within the last RTO
-    (as in row 12): what is known of its paths still holds. Else of any.
+    (as in row 12), because its path states are still valid; otherwise of any EV.
     """
     plane = st.plane[q.plane0 + plane_no]
     if plane.n_active == 0 or now - plane.heard_at >= q.rto:
@@ -208,7 +210,7 @@ def _believed_ev(st, q, plane_no, now):
 
 @inner
 def _on_response(st, nic, peer, p, now):
-    """A port status was heard, or a path proved itself."""
+    """A port status was received, or a path answered."""
     request = int(p.psn)
     if p.reason == pk.OP_PORT_STATUS:
         if peer.pending and peer.request_id == request:
@@ -241,7 +243,9 @@ def _plan_status(st, nic, peer, now):
 
 @inner
 def _probe_plane(st, nic, q, plane_no, now):
-    """EV probe: a random EV of a plane; answered, it becomes the plane's reverse EV (MRC 3.9)."""
+    """Send an EV probe on a random EV of a plane; once answered, it becomes the plane's reverse EV
+    (MRC 3.9).
+    """
     plane = st.plane[q.plane0 + plane_no]
     if plane.n_evs == 0:
         return
@@ -271,8 +275,8 @@ def on_reverse_probe(st, q, now):
 
 @compiled
 def on_deadline(st, nic, now):
-    """Repeat port status where it is due, probe planes that peers said are down, and try silent
-    ones again.
+    """Repeat port status where due, probe planes that peers reported as down, and try silent planes
+    again.
     """
     n = st.nic[nic]
     again = nic_planes.on_deadline(st, n, now)

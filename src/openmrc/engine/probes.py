@@ -1,4 +1,4 @@
-"""Reliability probes: how an EV in ASSUMED_BAD proves itself, within a NIC's budget (row 11)."""
+"""Reliability probes: how an EV leaves ASSUMED_BAD, within a NIC's budget (row 11)."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ OF_PATHS, OF_QUEUE_PAIRS = 0, 1  # budgets: neither kind of probe waits for the 
 
 @inner
 def take_probe_token(st, nic, budget, now):
-    """Row 11: a NIC's budget for probes; 0 when one may go now, else the time when one may.
+    """Row 11: take a token of the NIC's budget for probes; 0 if one may be sent now, else the time
+    when one may.
 
-    Each QP of a NIC may ask once at the same time: a plane that falls silent makes all of them ask.
+    Each QP of a NIC may probe once at the same time: when a plane falls silent all of them do.
     """
     n = st.nic[nic]
     burst = float(PROBE_BURST)
@@ -46,7 +47,7 @@ def take_probe_token(st, nic, budget, now):
 
 @inner
 def send_probe(st, q, ev, now):
-    """Emit a reliability probe on an EV (MRC 2.9): data class, never trimmed. Its id."""
+    """Emit a reliability probe on an EV (MRC 2.9): data class, never trimmed. Returns its id."""
     q.probe_id = (q.probe_id + 1) & 0xFFFF
     p = emit(st, PROBE)
     address(p, q)
@@ -75,9 +76,9 @@ def _most_overdue(st, q, up):
 
 @inner
 def check_all(st, q, now):
-    """Row 36, `check_paths`: each path of a new QP has to answer before it carries data.
+    """Row 36, `check_paths`: each path of a new QP must answer a probe before it carries data.
 
-    Probes of all QPs of the NIC leave as full packets would at line rate, planes in turn: they take
+    Probes of all QPs of the NIC are spaced as full packets at line rate, planes in turn: they take
     a thirtieth of it.
     """
     n = st.nic[q.nic]
@@ -97,13 +98,15 @@ def check_all(st, q, now):
 
 @inlined
 def _is_checked(q, b):
-    """The first two probes of a path that was never demoted have their time, and need no budget."""
+    """True for the first two probes of a path that was never demoted: they are scheduled, and need
+    no budget.
+    """
     return b.demoted_at == NEVER_DEMOTED and b.spacing <= 2 * q.base_rtt
 
 
 @inner
 def probe_bad_evs(st, q, now):
-    """Probe each ASSUMED_BAD EV that is due, longest due first; notes when to come again."""
+    """Probe each ASSUMED_BAD EV that is due, most overdue first; set the next deadline."""
     up = rotation.ports_up(st, q)
     while True:
         i = _most_overdue(st, q, up)
@@ -130,9 +133,9 @@ def probe_bad_evs(st, q, now):
 
 @inner
 def on_probe_answer(st, q, value, probe_id, marked, now):
-    """The answer to a probe came; revives its EV once enough came in a row (row 11).
+    """Handle the answer to a probe; revive its EV after enough answers in a row (row 11).
 
-    Returns when it was sent, for it counts as an original (row 7); -NEVER if that is not known.
+    Returns when the probe was sent, because it counts as an original (row 7); -NEVER if unknown.
     """
     ev = index_of(st, q, value)
     if ev < 0:

@@ -6,9 +6,9 @@
     RTS   -> ERROR
     ERROR -> nothing
 
-The steps to RTS are asked for one by one (`verbs`); a simulated QP, whose ends know each other from
-the beginning, is opened at once (`ports.open_qp`). ERROR is final: what failed is destroyed, and
-its record may begin anew, in RESET.
+A user of `verbs` requests the steps to RTS one by one; a simulated QP, whose ends know each other
+from the start, is opened at once (`setup.open_qp`). ERROR is final: a failed QP is destroyed, and
+its record may be reused, from RESET.
 """
 
 from __future__ import annotations

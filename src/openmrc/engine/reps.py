@@ -2,13 +2,13 @@
 
 A packet takes the oldest EV whose packet came back without a mark, and takes it out of the ring;
 where there is none it explores, with a random EV. When a packet is lost the sender freezes: it does
-not explore, and goes round the EVs that it has, used or not, until an unmarked answer comes after
-`freezing_ps` of the configuration. Then one packet in `EXPLORE_EVERY` explores, for one BDP of
-packets.
+not explore, and cycles through the EVs that it has, used or not, until an unmarked answer arrives
+after `freezing_ps` of the configuration. Then one packet in `EXPLORE_EVERY` explores, for one BDP
+of packets.
 
-Planes are networks of their own here, and take turns as MRC's do: each has a ring of its own. An EV
-is as good as another before it is heard of, so active and backup EVs are all drawn from. No EV is
-ever ASSUMED_BAD and none is probed; only what a denylist names is left out.
+Planes are separate networks here, and take turns as in MRC: each has its own ring. All EVs are
+equal until there is feedback, so active and backup EVs are both drawn from. No EV is ever
+ASSUMED_BAD and none is probed; only denied EVs are left out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TRIES = 8  # random draws before the EVs are gone through one by one
 
 @inlined
 def _take_fresh(r):
-    """The oldest EV that no packet has taken since it was heard of; there is one."""
+    """The oldest EV not used since its last feedback; there must be one."""
     place = (int(r.head) - int(r.fresh)) % REPS_HELD
     r.fresh -= 1
     return int(r.held[place])
@@ -34,7 +34,7 @@ def _take_fresh(r):
 
 @inlined
 def _take_again(r):
-    """Frozen: the next EV in the ring, taken before or not; there is one."""
+    """Frozen: the next EV in the ring, used before or not; there must be one."""
     place = int(r.again)
     r.again = place + 1 if place + 1 < r.known else 0
     return int(r.held[place])
@@ -42,7 +42,7 @@ def _take_again(r):
 
 @inner
 def _explore(st, q, plane, avoid):
-    """A random EV of the plane that no denylist names, and not `avoid` if there is another."""
+    """A random EV of the plane that is not denied, and not `avoid` if there is another."""
     n = int(plane.n_evs)
     pick = 0
     for _ in range(TRIES):
@@ -79,7 +79,9 @@ def choose(st, q, plane, r, avoid):
 
 @inner
 def learn(q, c, r, ev, event, now):
-    """What came of an EV: into the ring if its packet came back unmarked; a loss freezes."""
+    """Learn what happened to a packet's EV: it enters the ring if the answer is unmarked; a loss
+    freezes.
+    """
     if event == HEARD_LOST:
         if r.frozen == 0 and r.explore == 0:
             r.frozen = 1
@@ -97,7 +99,7 @@ def learn(q, c, r, ev, event, now):
 
 @inlined
 def bdp_packets(q, c):
-    """Packets that a plane holds in a round trip, at least one."""
+    """Packets in a plane's BDP, at least one."""
     return max(int(c.port_rate_bps * float(c.base_rtt_ps) / PS_BITS / q.pkt), 1)
 
 

@@ -1,10 +1,11 @@
-"""The sending half of a QP: messages to packets, SACK, NACK and transport ACK to progress.
+"""The sending half of a QP: cuts messages into packets, and turns SACKs, NACKs and transport ACKs
+into progress.
 
     post_write    a message is queued
     next_packet   the NIC has a free port: the next packet, if the QP may send one
     on_sack, on_nack, on_ack   what the peer says
 
-After each of them the QP may have become able to send: ask `may_send`.
+After each of them the QP may be able to send: call `may_send`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def post_write(st, qi, wr_id, length, remote_va, rkey, imm):
 
 @inlined
 def _next_is_new(st, q):
-    """True if a new packet may be cut: queued data, room in the PSN window, room for its immediate
+    """True if a new packet may be sent: queued data, room in the PSN window, room for its immediate
     (MRC 1.3, 1.5).
     """
     if q.nxt >= q.seq_end or q.nxt >= q.una + q.mpr:
@@ -64,9 +65,10 @@ def _next_is_new(st, q):
 
 @inlined
 def _overtakes(q):
-    """Whether what is lost may go again although the window is full of originals. After two round
-    trips they wait no longer for room but for what others send again, whose class overtakes them
-    (row 15): a QP whose originals got further than its neighbours' would stand still behind those.
+    """Whether lost packets may be retransmitted although the window is full of originals. After two
+    round trips the originals wait not for room but for the retransmissions of other QPs, whose
+    class overtakes them (row 15): a QP whose originals got further than its neighbours' would
+    stall.
     """
     waits = q.last_heard - q.new_at > OVERTAKEN_RTTS * q.base_rtt
     return waits and q.lost > 0 and q.inflight_again < q.cwnd
@@ -82,7 +84,7 @@ def may_send(st, q):
 
 @inner
 def _oldest_lost(st, q):
-    """The oldest LOST sequence; there is one."""
+    """The oldest LOST sequence; there must be one."""
     seq = max(q.lost_hint, q.una)
     while loss.slot_of(st, q, seq).state != es.LOST:
         seq += 1
@@ -143,7 +145,7 @@ def next_packet(st, q, free_ports, now, p):
     """Write the QP's next packet into record `p`, given the mask of free ports.
 
     Returns the plane it goes out on, `NOT_READY`, or `PORTS_BUSY`; `st.count` holds sequence and
-    number of the message. Ask again after each packet, and after any event of this QP.
+    number of the message. Call it again after each packet, and after any event of this QP.
     """
     if not may_send(st, q):
         return NOT_READY
@@ -231,7 +233,7 @@ def next_packet(st, q, free_ports, now, p):
 
 @inner
 def _acknowledge(st, q, seq, now):
-    """A sequence is known received for the first time."""
+    """Note that a sequence is known received, for the first time."""
     s = loss.slot_of(st, q, seq)
     bits.mark(st.bits, q.acked0, q.ring_mask, seq)
     if s.state == es.SENT:
@@ -268,8 +270,8 @@ def _advance_una(st, q, now):
 
 @inlined
 def _only_header_came(place, bitmap, received):
-    """A snapshot that shows its own trigger missing was asked for by a packet that was trimmed (row
-    5): a header overtakes all data, so it tells nothing of time, and a NACK tells of its path.
+    """True if a snapshot shows its own trigger missing: that packet was trimmed (row 5). A header
+    overtakes all data, so it is no RTT sample, and a NACK reports on its path.
     """
     if received or place < 0 or place >= 64:
         return False
@@ -278,7 +280,7 @@ def _only_header_came(place, bitmap, received):
 
 @inlined
 def _is_second_copy(s, units):
-    """Whether what triggered a SACK had been received before: an older snapshot showed slot `s`
+    """Whether the trigger of a SACK had been received before: an older snapshot showed slot `s`
     received (row 7).
     """
     return s.state == es.ACKED and es.signed(units - s.known_units, KNOWN_BITS) > 0
@@ -286,9 +288,9 @@ def _is_second_copy(s, units):
 
 @inlined
 def _sample(st, q, seq, timestamp, units, now):
-    """What a SACK triggered by sequence `seq` says of time: the round trip of its packet, or -1.
+    """The RTT sample of a SACK triggered by sequence `seq`, or -1.
 
-    The second copy of an original was made on the way, by whomever, and is late by any time.
+    A second copy of an original was made in the network, and may be late by any time.
     """
     s = loss.slot_of(st, q, seq)
     second = _is_second_copy(s, units)
@@ -304,10 +306,10 @@ def _sample(st, q, seq, timestamp, units, now):
 
 @inner
 def _sample_again(st, q, s, seq, timestamp, second, now):
-    """The same of a packet that was sent again: the timestamp that the SACK echoes names the copy.
+    """The same for a retransmitted packet: the timestamp that the SACK echoes identifies the copy.
 
-    If it is not the latest, an earlier one arrived, and was no loss: what it took is what answers
-    may take. If it is the second to arrive, neither was the other.
+    If it is not the latest copy, an earlier one arrived and was not lost: its round trip is the
+    time that answers may take. If it is the second to arrive, neither was lost.
     """
     latest = timestamp == es.timestamp_of(s.sent_at)
     if second or not latest:
@@ -333,8 +335,8 @@ def _ev_of_trigger(st, q, seq, value):
 
 @inner
 def _on_reflected_ev(st, q, ev, m, now):
-    """What a SACK says of the path that it reflects: marked, to be left, or simply good enough to
-    answer on.
+    """Apply what a SACK reports on the path that it reflects: marked, to be avoided, or good enough
+    for answers.
     """
     if ev < 0:
         return
@@ -350,7 +352,7 @@ def _on_reflected_ev(st, q, ev, m, now):
 def on_sack(st, q, p, now):
     """A RELIABILITY_SACK (MRC 2.6, 2.7): slots, window, paths and losses of a QP.
 
-    NEVER_SENT, and nothing is changed, if it speaks of what this QP never sent.
+    Returns NEVER_SENT, and changes nothing, if it refers to packets that this QP never sent.
     """
     cack = es.unwrap(int(p.cack_psn), q.first_psn, q.una - 1)
     base = cack + es.signed(int(p.sack_offset), 16)
@@ -394,9 +396,9 @@ def on_sack(st, q, p, now):
 
 @inlined
 def _can_be_true(q, cack, base, bitmap, units):
-    """Nothing that was never sent is received: neither a sequence, nor more bytes than there were.
+    """True unless it reports a sequence, or more bytes, than were ever sent.
 
-    One false `rcvd_bytes` would make all true snapshots look old, and losses would go unseen.
+    One false `rcvd_bytes` would make all true snapshots look old, and losses would go undetected.
     """
     if cack >= q.nxt or cack < q.una - 1 - q.slot_mask:
         return False
@@ -407,8 +409,8 @@ def _can_be_true(q, cack, base, bitmap, units):
 
 @inlined
 def _look_ahead(st, q, now):
-    """After news: judge again what only evidence was missing for; wait for the transport ACK at the
-    end. It left with the SACK that said so, on another plane, so the two differ by little.
+    """After news: judge again the packets for which only evidence was missing; at the end, wait for
+    the transport ACK. It left with the SACK, on another plane, so the two arrive close together.
     """
     if loss.outstanding(q):
         q.finish_at = es.NEVER
@@ -421,8 +423,8 @@ def _look_ahead(st, q, now):
 
 @inner
 def _on_probe_answer(st, q, p, marked, now):
-    """The SACK answers a probe: of an EV on trial, or of the QP itself (whose delivery is evidence,
-    row 7).
+    """The SACK answers a probe: of an ASSUMED_BAD EV, or of the QP itself (whose delivery is
+    evidence, row 7).
     """
     number = int(p.ack_offset) & 0xFFFF
     if number == q.query_id:
@@ -437,17 +439,17 @@ def _on_probe_answer(st, q, p, marked, now):
 
 @inlined
 def _send_again(st, q, seq):
-    """A NACK says that a packet in flight was refused."""
+    """A NACK says that a packet in flight was refused: retransmit it."""
     loss.slot_of(st, q, seq).past &= es.RESENT
     loss.mark_lost(st, q, seq)
 
 
 @inner
 def on_trimmed_packet(st, q, seq, last_hop, now):
-    """A NACK says that only the header of a packet in flight came (MRC 2.8, row 26).
+    """A NACK says that only the header of a packet in flight arrived (MRC 2.8, row 26).
 
-    Its path delivers, but a queue is full: the window is cut, the packet goes again at once, and
-    the EV is skipped once, unless it was the last hop's queue, which all paths share.
+    Its path delivers, but a queue is full: the window is cut, the packet is retransmitted at once,
+    and the EV skips a turn, unless it was the last hop's queue, which all paths share.
     """
     s = loss.slot_of(st, q, seq)
     ev = int(s.ev)
@@ -465,7 +467,7 @@ def on_trimmed_packet(st, q, seq, last_hop, now):
 def on_nack(st, q, p, now):
     """A RELIABILITY_NACK (MRC 2.8): each reason has its own reaction, to a packet in flight.
 
-    NEVER_SENT, and nothing is changed, if it speaks of what this QP never sent.
+    Returns NEVER_SENT, and changes nothing, if it refers to packets that this QP never sent.
     """
     reason = int(p.reason)
     seq = es.unwrap(int(p.psn), q.first_psn, q.una)
@@ -499,9 +501,9 @@ def on_nack(st, q, p, now):
 def on_ack(st, q, p, now):
     """A transport ACK or NAK (MRC 1.3, row 17): completes every message up to its MSN.
 
-    NEVER_SENT, and nothing is changed, if it speaks of what this QP never sent. A NAK is the last
-    that its sender says, so no ACK can have overtaken it by its MSN, and it is about an open
-    message.
+    Returns NEVER_SENT, and changes nothing, if it refers to packets that this QP never sent. A NAK
+    is the last packet of its sender, so no ACK can have overtaken it by its MSN, and it concerns an
+    open message.
     """
     syndrome = int(p.reason)
     done = q.msg_done + es.signed(int(p.msn) - q.msg_done, 16) + 1
@@ -532,8 +534,8 @@ def on_ack(st, q, p, now):
 def _acknowledge_message(st, q, m, now):
     """The transport ACK overtook the SACKs: a completed message has all its packets received.
 
-    It is no snapshot: how much had been received it does not say. It counts as one of all that was
-    sent, so that the SACK that it overtook is not taken for the report of a second copy.
+    It is not a snapshot: it does not say how much had been received. It counts as a snapshot of
+    everything sent, so that the SACK that it overtook is not taken for the report of a second copy.
     """
     for seq in range(max(q.una, m.first_seq), m.first_seq + m.n_packets):
         if not bits.test(st.bits, q.acked0, q.ring_mask, seq):

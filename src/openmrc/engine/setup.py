@@ -1,8 +1,8 @@
-"""How an endpoint comes to be: the State with its configuration, where each queue pair keeps what
-it has, its paths, its peers, and how it opens.
+"""Creates an endpoint: the State with its configuration, the place of each queue pair in its
+arrays, paths, peers, and the opening of queue pairs.
 
-All but `open_qp` works on arrays: 131,072 QPs of a simulation are laid out at once, and one of a
-live device by the same lines. In this order: `new_state`, `set_nics`, `set_peers`; for each QP
+All but `open_qp` works on arrays: 131,072 QPs of a simulation are laid out at once, and one QP of a
+live device by the same code. In this order: `new_state`, `set_nics`, `set_peers`; for each QP
 `set_paths`, once for each plane in ascending order, then `open_qp`.
 """
 
@@ -34,7 +34,7 @@ def pow2_at_least(n: int) -> int:
 
 
 def starts_of(sizes: Index) -> Index:
-    """Where each of consecutive runs of these sizes begins."""
+    """Start of each of consecutive runs of these sizes."""
     return np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(sizes) else np.zeros(0, np.int64)
 
 
@@ -46,10 +46,10 @@ def rings(sizes: Index) -> tuple[Index, Index]:
 
 
 class Rooms(NamedTuple):
-    """How much room each queue pair has: a number for all, or an array with one for each.
+    """Capacities of the queue pairs: one number for all, or an array with one for each.
 
-    `sends` and `receives` are messages, powers of two; 0 where a QP does not do that. A window has
-    `mpr` packets, or the power of two above `carries` where that is less.
+    `sends` and `receives` are messages, powers of two; 0 for a QP that does not send or receive. A
+    window has `mpr` packets, or the power of two above `carries` where that is less.
     """
 
     qps: int
@@ -63,8 +63,8 @@ class Rooms(NamedTuple):
 
 
 def _slots(rooms: Rooms) -> Index:
-    """Slots of a QP that sends. One more than packets will do: a ring that never wraps says of each
-    sequence what the longest would.
+    """Slots of a QP that sends. One more than the packets suffices: a ring that never wraps behaves
+    like the longest.
     """
     most = pow2_at_least(rooms.mpr)
     carries = np.minimum(np.asarray(rooms.carries, np.int64), most - 1)
@@ -74,9 +74,9 @@ def _slots(rooms: Rooms) -> Index:
 def new_state(
     parameters: Parameters, rooms: Rooms, *, nics: int, peers: int, regions: int, **world: int
 ) -> State:
-    """Return a State with room for so many of each, every queue pair in its place, in RESET.
+    """Return a State of this capacity, with every queue pair in its place, in RESET.
 
-    `world` are fields of CONFIG that the world around the engine decides, by their names.
+    `world` are the fields of CONFIG that the surrounding world sets, by name.
     """
     given = completed(parameters)
     n, planes = rooms.qps, rooms.planes
@@ -140,7 +140,9 @@ def new_state(
 
 
 def configure(c: Any, parameters: Parameters, **world: int) -> None:
-    """Write the CONFIG record: parameters, what follows from them, and what the world decides."""
+    """Write the CONFIG record: parameters, values derived from them, and those that the world
+    sets.
+    """
     given = completed(parameters)
     for name, _ in RECORDED:
         c[name] = getattr(given, name)
@@ -156,8 +158,8 @@ def configure(c: Any, parameters: Parameters, **world: int) -> None:
 
 
 def set_nics(st: State, planes: int, data_packet_bytes: int) -> None:
-    """Bring up all ports of all NICs; `data_packet_bytes`, the longest on the wire, is what the
-    share of probes counts (row 11).
+    """Bring up all ports of all NICs; `data_packet_bytes`, the longest on the wire, is the unit for
+    the share of probes (row 11).
     """
     n = st.nic
     n.n_ports = planes

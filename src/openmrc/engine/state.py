@@ -1,4 +1,4 @@
-"""What an endpoint remembers, as arrays of records: one dtype per kind of thing, one State for all
+"""The state of endpoints as arrays of records: one dtype for each kind of record, one State for all
 of them.
 
 Everything is sized when a QP is created and indexed from its record (`qp.slot0`, `qp.ev0` ...), so
@@ -370,7 +370,7 @@ class State(NamedTuple):
 
 @inlined
 def timestamp_of(now):
-    """What a packet sent now carries, and its answer brings back (MRC 2.5)."""
+    """The timestamp of a packet sent now, which its answer echoes (MRC 2.5)."""
     return (now // TIMESTAMP_UNIT_PS) & TIMESTAMP_MASK
 
 
@@ -422,7 +422,7 @@ clear = inlined(_clearing(name for name in PACKET.names or () if name not in EVE
 
 @inlined
 def emit(st, opcode):
-    """The next free record of `out`, cleared but for the opcode; counts it."""
+    """Take the next free record of `out`, cleared except for the opcode."""
     n = st.count[OUT]
     st.count[OUT] = n + 1
     p = st.out[n]
@@ -433,7 +433,7 @@ def emit(st, opcode):
 
 @inlined
 def address(p, q):
-    """A packet goes from a QP's end to its other end."""
+    """Set the addresses of a packet from this end of a QP to the other."""
     p.src = q.nic
     p.dst = q.peer_nic
     p.dst_qpn = q.peer_qpn

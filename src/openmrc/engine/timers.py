@@ -7,7 +7,7 @@
     ev_probe_at       a probe of an EV in ASSUMED_BAD                                        11
     reverse_probe_at  an EV probe of one way back                                            14
 
-`endpoint.on_deadline` looks at them in this order.
+`endpoint.on_deadline` checks them in this order.
 """
 
 from __future__ import annotations
@@ -27,6 +27,6 @@ def first(q):
 
 @inlined
 def stop(q):
-    """Nothing is due any more, or not yet."""
+    """Stop all timers."""
     q.rto_at = q.overdue_at = q.finish_at = NEVER
     q.ev_probe_at = q.reverse_probe_at = NEVER

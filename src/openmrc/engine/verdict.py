@@ -1,7 +1,7 @@
-"""What the engine says of a packet that came: one verdict each, and its text.
+"""The engine's verdict on a packet that arrived, and its text.
 
-Up to `REFUSED` a packet had its effect. From there on it changed nothing but what an answer to it
-costs, and somebody may want to know how often.
+Verdicts below `REFUSED` had an effect. From there on the packet changed nothing, apart from the
+cost of an answer, and is counted.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 VERDICT_TEXTS = (
     "taken in",
     "placed",
-    "trimmed, and asked for again",
-    "a question about the path's MTU",
+    "trimmed, and requested again",
+    "a probe of the path's MTU",
     "no room for another message",
     "too many immediates in flight",
     "queue pair is not ready",
@@ -21,7 +21,7 @@ VERDICT_TEXTS = (
     "PSN outside the window",
     "received before",
     "from no peer of this device",
-    "about what was never sent",
+    "refers to a packet that was never sent",
     "headers that contradict each other or the message's other packets",
 )
 (

@@ -1,4 +1,4 @@
-"""The congestion window: NSCC, a user's own rule, or none; and what all of them have in common."""
+"""The congestion window: NSCC, a user's own rule, or none; and the part that all share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from openmrc.jit.callref import call
 
 @inner
 def _step(st, q, event, now, new_bytes, rtt_ps, marked):
-    """Ask the user's rule, and hold it to the limits of every window."""
+    """Call the user's rule, and clamp the result to the limits of every window."""
     call(st.config[0].cc_step, (st, q, event, now, new_bytes, rtt_ps, marked))
     if not q.cwnd <= q.max_wnd:  # nor is "not a number" a window
         q.cwnd = q.max_wnd

@@ -1,4 +1,4 @@
-"""Records of compiled code in plain Python's hands."""
+"""Records that compiled code and plain Python share."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ def fields(kind: str, *names: str) -> list[tuple[str, str]]:
 def records(n: int, dtype: np.dtype[Any]) -> Any:
     """`n` zeroed records with attribute access, the same in compiled and in plain Python.
 
-    They begin at a cache line. `ValueError` if a field has the name of an attribute of NumPy's.
+    They begin on a cache-line boundary. `ValueError` if a field has the name of an attribute of
+    NumPy's.
     """
     clash = set(dtype.names or ()) & {*dir(np.recarray), *dir(np.record)}
     if clash:

@@ -3,12 +3,12 @@
 Numba passes a named tuple by value: for each array its data, shape, strides and owner, seven words.
 State of the engine and of the network is 38 arrays, so a call that passes it copied 2 KB and took
 as long as forwarding a packet. A class decorated with `by_reference` is passed as the address of a
-table that holds where each array is and how long; `st.qp` reads it. In plain Python nothing
+table that holds the address and length of each array; `st.qp` reads it. In plain Python nothing
 changes.
 
-The arrays must be C-contiguous with one or two dimensions, and in all instances of the class what
-they are in the first; another is a `TypeError`. That costs nothing per call: whether it saw such a
-tuple of such arrays is what Numba looks up before each call, and only what it has not seen it asks.
+The arrays must be C-contiguous with one or two dimensions, and have the same types in all instances
+of the class; anything else is a `TypeError`. The check costs nothing per call: Numba looks up the
+types of its arguments before each call, and the check runs only for types that are new.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ T = TypeVar("T", bound=type[tuple[Any, ...]])
 
 
 def table_of(value: Any) -> Any:
-    """Where the arrays of `value` are, int64 [fields, WORDS]; it does not keep them alive."""
+    """Return the table of the arrays of `value`, int64 [fields, WORDS]; it does not keep them
+    alive.
+    """
     table = np.empty((len(value), WORDS), np.int64)
     for row, name, array in zip(table, value._fields, value, strict=True):
         if array.dtype.byteorder not in "=|":  # to Numba the same type as this machine's
@@ -38,12 +40,12 @@ def table_of(value: Any) -> Any:
 
 
 def refusal(cls: type, name: str, expected: object, came: object) -> TypeError:
-    """Make the error that says which field is not as it must be."""
+    """Return the error that names the field of a wrong type."""
     return TypeError(f"{cls.__name__}.{name} must be {expected}, not {came}")
 
 
 class Kept:
-    """A named tuple that `at` finds by `address`, as long as this is kept."""
+    """Keeps a named tuple alive, so that `at` finds it by `address`."""
 
     def __init__(self, value: Any) -> None:
         self.value, self.table = value, table_of(value)
@@ -60,7 +62,7 @@ if interpreted():
         return _kept[int(address)].value
 
     def by_reference(cls: T) -> T:
-        """Plain Python hands out references anyway."""
+        """Return the class: plain Python passes references anyway."""
         return cls
 
 else:
@@ -85,8 +87,8 @@ else:
     class Reference(types.Opaque):  # type: ignore[misc,unused-ignore]  # Numba has no types
         """Type of a reference to one class of named tuples.
 
-        Types of one name are one type, in the cache on the disk too: the name says what the fields
-        are.
+        Types of the same name are the same type, in the on-disk cache too, so the name lists the
+        fields.
         """
 
         def __init__(self, cls: type, fields: dict[str, Any]) -> None:

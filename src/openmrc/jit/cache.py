@@ -1,14 +1,13 @@
-"""Where compiled code is kept, and what it is kept under.
+"""The on-disk cache of compiled code, and its keys.
 
-Numba's on-disk cache looks at the file a function stands in, not at the files it calls: after an
-edit in `nscc.py` a cached `world.py` would silently run the old window. So the directory is named
-after a hash of every compiled source and of the versions of Python, NumPy and Numba. Each function
-is told of it by itself: what others compile in this process is kept where it always was. The cache
-may be deleted at any time.
+Numba's on-disk cache checks the file that defines a function, not the files it calls: after an edit
+of `nscc.py` a cached `world.py` would silently run the old window. So the directory is named after
+a hash of every compiled source and of the versions of Python, NumPy and Numba. It is set for each
+function separately: code that other packages compile in this process is cached where it always was.
+The cache may be deleted at any time.
 
-Nor does anything depend on it. Where it cannot be written (no home, a read-only one, a full disk)
-what is compiled serves this process alone, and `trouble` says why; one that is complete may be
-read-only.
+Nothing depends on it. If it cannot be written (no home, a read-only home, a full disk), compiled
+code serves this process alone, and `trouble` says why; a complete cache may be read-only.
 """
 
 from __future__ import annotations
@@ -66,12 +65,12 @@ def root() -> Path:
 
 
 def sources() -> list[Path]:
-    """Every file whose text decides what the compiled code does, in a fixed order."""
+    """Every file that the compiled code depends on, in a fixed order."""
     return sorted(path for pattern in COMPILED_PARTS for path in PACKAGE.glob(pattern))
 
 
 def key() -> str:
-    """Hash of all compiled sources, their place, and the versions that compile them."""
+    """Hash of all compiled sources, their path, and the versions of what compiles them."""
     digest = hashlib.sha256()
     digest.update(f"{PACKAGE} {platform.python_version()} {platform.machine()}".encode())
     for library in ("numpy", "numba", "llvmlite"):
@@ -87,7 +86,7 @@ unsaved: list[str] = []  # functions that were compiled and could not be kept
 
 
 def folder(*names: str) -> Path:
-    """Return a directory of the cache, made if need be; without a cache one of this process."""
+    """Return the cache directory, creating it if needed; without a cache, one for this process."""
     place = DIRECTORY.joinpath(*names)
     with suppress(OSError):
         place.mkdir(parents=True, exist_ok=True)
@@ -105,7 +104,7 @@ def _own_folder() -> Path:
 
 
 def trouble() -> str:
-    """Return why nothing can be kept in the cache; "" if it can."""
+    """Return why the cache cannot be written; "" if it can."""
     place = root()
     try:
         DIRECTORY.mkdir(parents=True, exist_ok=True)
@@ -118,7 +117,7 @@ def trouble() -> str:
 
 
 class _Place(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  # type: ignore[misc]
-    """Files of a function: below `DIRECTORY`, and void when its own source changes."""
+    """The files of one function: below `DIRECTORY`, and stale when its own source changes."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._py_file = function.__code__.co_filename
@@ -129,7 +128,7 @@ class _Place(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  # t
 
 
 class _Entry(caching.CompileResultCacheImpl):  # type: ignore[misc]
-    """What Numba's own does, without asking the settings of the process for a place."""
+    """As Numba's own, but without consulting the process-wide settings for a directory."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._locator = _Place(function)
@@ -145,7 +144,7 @@ class Cache(caching.FunctionCache):  # type: ignore[misc]
 
     @contextmanager
     def _guard_against_spurious_io_errors(self) -> Iterator[None]:
-        """Numba's place for what becomes of I/O errors: a cache that fails is one less, no more."""
+        """Numba's hook for I/O errors: a cache that fails is ignored."""
         try:
             yield
         except OSError:

@@ -1,7 +1,7 @@
 """Calls of compiled functions by their address.
 
-A function passed to another as an argument makes Numba compile that other anew, and never finds it
-on the disk again. An address is a number: code that calls through it stays as it is, and the call
+If a function is passed to another as an argument, Numba compiles the other again, and never finds
+it in the cache. An address is a number: code that calls through it stays the same, and the call
 costs as much as any other. In plain Python a number stands for the function (`functions`).
 
 The function must be compiled for exactly the types of the arguments, integers as int64.
@@ -18,7 +18,7 @@ if interpreted():
     functions: dict[int, Callable[..., Any]] = {}  # by what stands for an address
 
     def address_of(function: Any, arguments: tuple[Any, ...]) -> int:
-        """What stands for the address of a function."""
+        """Return a number that stands for the address of a function."""
         functions[id(function)] = function
         return id(function)
 
@@ -36,9 +36,11 @@ else:
     from numba.extending import intrinsic, typeof_impl
 
     def address_of(function: Any, arguments: tuple[Any, ...]) -> int:
-        """Compile a function for arguments such as these; where it is as long as it is kept.
+        """Compile a function for arguments such as these; its address, valid while the function is
+        kept.
 
-        It is what a call from Python compiles: on the disk too that is filed by arguments alone.
+        The result is the same as that of a call from Python: the cache too is keyed by argument
+        types only.
         """
         kinds = tuple(
             types.int64 if isinstance(value, int) else typeof_impl(value, None)
@@ -50,7 +52,7 @@ else:
         return address
 
     def _call(result: Any, arguments: Any) -> tuple[Any, Any]:
-        """What both intrinsics say: the type of the call, and the code of it."""
+        """The common part of both intrinsics: the type and the code of the call."""
         numbers = (types.Integer, types.Boolean)
         wanted = [types.int64 if isinstance(t, numbers) else t for t in arguments.types]
 

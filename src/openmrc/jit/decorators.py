@@ -1,4 +1,4 @@
-"""How a function is compiled: for whom, and with which promises to the compiler."""
+"""How a function is compiled: for which callers, and with which options."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def interpreted() -> bool:
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Compile for calls from Python, and keep the result on disk if the source is there too."""
+    """Compile for calls from Python, and cache the result on disk if the source is a file."""
     registered.append(function.__qualname__)
     dispatcher = numba.njit(**_OPTIONS)(function)
     if not interpreted() and os.path.exists(function.__code__.co_filename):

@@ -1,7 +1,7 @@
-"""A binary heap of times and of what happens then, for event loops.
+"""A binary heap of times and events, for event loops.
 
-The heap is an array of `ENTRY`; how many of them are in use is the field `heap_n` of a control
-record. Whoever pushes has seen to it that there is room.
+The heap is an array of `ENTRY`; the field `heap_n` of a control record counts those in use. The
+caller of `push` makes sure that there is room.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ def pop(ctl, heap):
 
 @inlined
 def _before(at, what, other_at, other_what):
-    """Order by time, then by what it is: a run does not depend on the heap's history."""
+    """Order by time, then by kind and number, so that a run does not depend on the heap's
+    history.
+    """
     return at < other_at or (at == other_at and what < other_what)
 
 

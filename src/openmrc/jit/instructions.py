@@ -1,16 +1,16 @@
-"""Instructions of the processor that Numba has no word for; plain Python does the same without.
+"""Processor instructions that Numba does not offer; plain Python does the same without them.
 
 `prefetch` is a hint that a record will be needed soon. A simulation of thousands of NICs waits for
-memory more than it computes: what an event needs lies anywhere in hundreds of megabytes. Naming it
-some events ahead (`sim/mrc/scout.py`) hides most of the wait: half of the time at 8192 NICs, little
-where everything fits the caches.
+memory more than it computes: the data of an event may be anywhere in hundreds of megabytes.
+Prefetching it some events ahead (`sim/mrc/scout.py`) hides most of the wait: half of the time at
+8192 NICs, little if everything fits the caches.
 
 `trailing_zeros` finds a bit in a word: one instruction instead of six steps, several times for
 each packet.
 
 `folded` takes the bytes of a packet, a polynomial over GF(2), modulo another, as far as 128 bits,
-by carry-less multiplication (PCLMULQDQ): a CRC eight times as fast as by tables. It is there where
-`FOLDS` says so.
+by carry-less multiplication (PCLMULQDQ): a CRC eight times as fast as by tables. It exists only if
+`FOLDS` is true.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Ctrl-C between two steps of a run, never in the middle of one.
 
-Python raises KeyboardInterrupt wherever it happens to be: between two assignments that belong
-together, for instance. What is interrupted there cannot be read afterwards, and the results of an
-interrupted run are to be kept.
+Python raises KeyboardInterrupt at any point: between two assignments that belong together, for
+instance. State that is interrupted there cannot be read afterwards, but the results of an
+interrupted run must be kept.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ Handler = Callable[[int, FrameType | None], object]
 
 @contextmanager
 def held_back() -> Iterator[Callable[[], None]]:
-    """Hold SIGINT back until the function this gives is called, or the block is left.
+    """Defer SIGINT until the function that this yields is called, or the block is left.
 
-    Then what handles it otherwise is called: KeyboardInterrupt is raised, for instance. Only the
-    main thread receives signals; in others nothing changes.
+    Then the usual handler runs, which raises KeyboardInterrupt, for instance. Only the main thread
+    receives signals; in others nothing changes.
     """
     usual = signal.getsignal(signal.SIGINT)
     if threading.current_thread() is not threading.main_thread() or not callable(usual):

@@ -1,8 +1,8 @@
-"""Functions that only compiled code calls become machine code in their callers alone.
+"""Functions that only compiled code calls are compiled as part of their callers.
 
-Numba optimises each function together with all it calls and makes machine code of it; then again
-within its caller, and within the caller's caller. Of a function that Python never calls, only the
-outermost runs. Leaving the others out halves the time that a world takes to compile.
+Numba optimises each function together with everything it calls and generates machine code; then
+again within its caller, and within the caller's caller. If Python never calls a function, only the
+outermost copy runs. Skipping the others halves the time that a world takes to compile.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from numba.core.compiler import Compiler
 
 
 class Part(JITCodeLibrary):  # type: ignore[misc]
-    """What a caller links in: neither optimised nor made machine code of."""
+    """A library that callers link in: it is neither optimised nor turned into machine code."""
 
     def _optimize_final_module(self) -> None:
-        """The caller does, with the rest."""
+        """Do nothing: the caller is optimised as a whole."""
 
     def _finalize_final_module(self) -> None:
         self._finalize_dynamic_globals()
@@ -37,8 +37,8 @@ class PartCompiler(Compiler):  # type: ignore[misc]
 
 
 def _entry(library: Any, function: Any, environment: Any) -> Any:
-    """What Numba knows the function by, one for each signature; without code, as every function
-    that has no entry for Python.
+    """The symbol by which Numba knows the function, one for each signature; without code, as for
+    every function that has no entry point for Python.
     """
     name = function.qualname.rpartition(".")[2]
     return make_function(function.lookup_module(), name, "", 0, environment, (library,))

@@ -1,4 +1,4 @@
-"""Which function is being compiled, for people who wait."""
+"""Progress of compilation: which function is being compiled."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Counter(event.Listener):  # type: ignore[misc]  # numba has no types
             self.report(name, min(len(self.seen), len(registered)), len(registered))
 
     def on_end(self, event: Any) -> None:
-        """Nothing to say: functions are counted as they begin."""
+        """Do nothing: functions are counted when they begin."""
 
 
 @contextmanager

@@ -1,5 +1,5 @@
-"""What threads do to words that others read or write meanwhile. In plain Python the interpreter's
-lock holds, or one of our own.
+"""Atomic operations on words that several threads share. In plain Python the GIL or a lock makes
+them atomic.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ if interpreted():
     _lock = threading.Lock()
 
     def exchange(address: int, value: int) -> int:
-        """Store an int64 at an address; what was there before. The interpreter's lock holds."""
+        """Store an int64 at an address; return the previous value. The GIL makes it atomic."""
         place = ctypes.c_int64.from_address(int(address))
         with _lock:
             before, place.value = place.value, value
         return int(before)
 
     def look(address: int) -> int:
-        """The int64 at an address, and all that was stored before it."""
+        """Load the int64 at an address, with acquire ordering."""
         return int(ctypes.c_int64.from_address(int(address)).value)
 
     def add(records: Any, index: int, offset: int) -> None:
-        """Add 1 to the int64 `offset` bytes into `records[index]`, in one step."""
+        """Add 1 to the int64 `offset` bytes into `records[index]`, atomically."""
         words = records.view(np.int64).reshape(len(records), -1)
         with _lock:
             words[index, offset // words.itemsize] += 1
 
     def give_way() -> int:
-        """Let another thread run."""
+        """Yield to another thread."""
         os.sched_yield()
         return 0
 
     def doze(us: int) -> int:
-        """Sleep so many microseconds."""
+        """Sleep for this many microseconds."""
         time.sleep(us * 1e-6)
         return 0
 
@@ -55,7 +55,7 @@ else:
 
     @intrinsic  # type: ignore[untyped-decorator,unused-ignore]  # Numba has no types
     def exchange(typing_context: Any, address: Any, value: Any) -> Any:
-        """Store an int64 at an address and return what was there before, in one step."""
+        """Store an int64 at an address and return the previous value, atomically."""
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             place = builder.inttoptr(values[0], _WORD.as_pointer())
@@ -66,7 +66,7 @@ else:
 
     @intrinsic  # type: ignore[untyped-decorator,unused-ignore]  # Numba has no types
     def look(typing_context: Any, address: Any) -> Any:
-        """The int64 at an address, and all that was stored before it."""
+        """Load the int64 at an address, with acquire ordering."""
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             place = builder.inttoptr(values[0], _WORD.as_pointer())
@@ -76,7 +76,7 @@ else:
 
     @intrinsic  # type: ignore[untyped-decorator,unused-ignore]  # Numba has no types
     def add(typing_context: Any, records: Any, index: Any, offset: Any) -> Any:
-        """Add 1 to the int64 `offset` bytes into `records[index]`, in one step."""
+        """Add 1 to the int64 `offset` bytes into `records[index]`, atomically."""
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             array_type = signature.args[0]

@@ -1,4 +1,4 @@
-"""Compiling all that a world needs before it is needed, once for all processes."""
+"""Compiles everything that a world needs before it is needed, once for all processes."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class WarmUp(Protocol):
     """Compiles a world that is not on disk yet; returns how many seconds it took."""
 
     def __call__(self, report: Report | None = None) -> float:
-        """Tell `report(what, step, steps)` how far it is."""
+        """Call `report(what, step, steps)` as it proceeds."""
 
 
 def is_cached(world: str) -> bool:
-    """True when the compiled code of a world, of exactly these sources, is on disk; or in this
-    process, where no disk takes it.
+    """True if the compiled code of a world, of exactly these sources, is on disk; without a cache,
+    if it is in this process.
     """
     return interpreted() or _mark(world) in _compiled_here or os.path.exists(_mark(world))
 
@@ -55,7 +55,7 @@ def once(world: str) -> Callable[[Callable[[], None]], WarmUp]:
 
 
 def announcement(what: str, takes: str) -> str:
-    """Return what people are told before `what` is compiled, which `takes` so long."""
+    """Return the message printed before `what` is compiled; `takes` says how long that takes."""
     trouble = cache.trouble()
     if not trouble:
         return f"Compiling {what}, once for this version: {takes}."
@@ -66,7 +66,7 @@ def announcement(what: str, takes: str) -> str:
 
 
 def mark_cached(world: str) -> None:
-    """Note that everything of a world is compiled, and remove the oldest of the other caches."""
+    """Record that a world is compiled completely, and remove the oldest of the other caches."""
     if interpreted():
         return
     _compiled_here.add(_mark(world))
@@ -94,9 +94,9 @@ def _mark(world: str) -> Path:
 
 @contextmanager
 def _alone(world: str) -> Iterator[None]:
-    """One process compiles; others that want the same wait for it, and find it done.
+    """One process compiles; others that need the same wait for it, then find it done.
 
-    Without a cache each compiles for itself, so none waits.
+    Without a cache each compiles for itself, and none waits.
     """
     with ExitStack() as held:
         with suppress(OSError):
