@@ -35,7 +35,7 @@ def test_what_a_transfer_is_told() -> None:
     pair.drive()
     pair.run_out()
     assert pair.verdicts["placed"] == 20
-    assert pair.verdicts["trimmed, and asked for again"] == 1
+    assert pair.verdicts["trimmed, and requested again"] == 1
     assert pair.verdicts["received before"] == 1
     answers = sum(pair.sent[kind] for kind in ("sack", "nack", "ack", "request", "response"))
     assert pair.verdicts["taken in"] == answers
@@ -89,7 +89,7 @@ def test_row_20_a_question_about_a_size_is_no_duplicate() -> None:
     pair.advance(ps=2 * pair.rtt)
     for _ in range(2):
         data(pair, -1, pk.WRITE_ONLY, dma_len=4096, flag_bits=RTX)
-    assert pair.verdicts["a question about the path's MTU"] == 2
+    assert pair.verdicts["a probe of the path's MTU"] == 2
     assert pair.r.n_dup == 0
     data(pair, -1, pk.WRITE_ONLY, dma_len=4096, flag_bits=RTX)  # no answer is left for it
     assert pair.verdicts["received before"] == pair.r.n_dup == 1

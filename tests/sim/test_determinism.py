@@ -103,7 +103,7 @@ def test_the_fabric_and_the_workload_are_not_written_to() -> None:
 SAID = {  # of packets in a simulated network, where no stranger writes any and no switch lies
     "taken in",
     "placed",
-    "trimmed, and asked for again",
+    "trimmed, and requested again",
     "received before",
     "queue pair is not ready",
 }

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(interpreted(), reason="a transfer in plain Pytho
 TIMES = 50  # of each kind of frame
 
 BAD_KEY = "wrong rkey, out of bounds or no write right"
-NEVER_SENT = "about what was never sent"
+NEVER_SENT = "refers to a packet that was never sent"
 CONTRADICTORY = "headers that contradict each other or the message's other packets"
 OTHER_PLANE = "not for this port's address"
 

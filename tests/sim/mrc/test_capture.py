@@ -190,6 +190,27 @@ def test_what_a_fault_damages_has_a_wrong_icrc_from_there_on(tmp_path: Path) -> 
     assert damaged > 0
 
 
+def test_what_leaves_on_a_plane_without_evs_has_a_path_there(tmp_path: Path) -> None:
+    """A QP on one path tells its peer of a port that is down, on whatever plane is left."""
+    fabric = clos(planes=2, up=2)
+    ports = [
+        Fault(at * US, "port-down", f"nic 0 plane {p}", 20 * US) for p, at in ((0, 5), (1, 60))
+    ]
+    path = tmp_path / "a.pcapng"
+    with path.open("wb") as file:
+        capture = Capture(file, fabric, ["everywhere"])
+        all_complete(
+            world_of(fabric, stream(0, 7, 1_200_000), ports, paths="single", capture=capture)
+        )
+    requests = [
+        captured.interface
+        for captured in read(path)
+        if decode(captured.data).record.opcode == pk.ENDPOINT_REQUEST
+    ]
+    for plane in (0, 1):
+        assert f"nic 0 plane {plane} > t0" in requests
+
+
 def test_hashed_evs_have_no_carrier(tmp_path: Path) -> None:
     _, found = capture(
         tmp_path / "a.pcapng", tree(16), permutation(16, 30_000, 1), "nic 3", rules="peer"

@@ -76,6 +76,9 @@ def build_engine(parts: Parts, transport: Transport, derived: Derived, ends: End
     names = np.random.default_rng([seed, SEED_NAMES])
     network.place_qps(st, ends, names)
     st.qp.peer = q_peer
+    if not transport.hashed:  # what leaves on a plane without EVs takes a path that is there
+        for plane in range(fabric.n_planes):
+            st.plane["reverse_ev"][st.qp.plane0 + plane] = fabric.ev(plane, 0)
     for block in drawn.blocks():
         setup.set_paths(st, *block)
     st.stream[:] = bits.seed_streams(seed, SEED_QPS, ends.n)

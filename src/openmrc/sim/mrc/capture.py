@@ -138,7 +138,8 @@ def _travel(e, p, first_switch, hops, wires):
 def _write_frames(out, first, noted, source_qpn, wires, e):
     """Frames of packets `first` .. as many as fit into `out`, `noted.ends[i]` behind each.
 
-    The number of the first packet left out; `first` if the carrier of that one leads elsewhere.
+    The number of the first packet left out: one for which there is no room, or that is no frame, or
+    whose carrier leads elsewhere.
     """
     at = 0
     i = first
@@ -151,13 +152,13 @@ def _write_frames(out, first, noted, source_qpn, wires, e):
             entry = int(wires.peer_switch[p.src * wires.n_planes + p.plane])
             leaves = _travel(e, p, entry, noted.hops[i], wires)
             if noted.hops[i] > 0 and leaves != port:
-                return first
+                return i
         if wires.halved:
             p.ev = _in_half(p.ev)
             p.entropy = _in_half(p.entropy)
         n = codec.encode(p, e, out[:0], out[at:], 1)
         if n < 0:
-            return first
+            return i
         if p.flag_bits & (TRIMMED | TRIMMED_LASTHOP):
             n = codec.trim(out[at:], n, p.flag_bits & TRIMMED_LASTHOP, e.dscps)
         at += n

@@ -135,8 +135,9 @@ def _fill_envelope(e, p, port, hops, wires):
 def _write_frames(out, first, noted, wires, e, ect, exact):
     """Frames of packets `first` .. as many as fit into `out`, `noted.ends[i]` behind each.
 
-    The number of the first packet left out; `first` if that one is no frame, or with `exact` one of
-    another size than the simulation has charged, the pad apart, and what IPv6's header is longer.
+    The number of the first packet left out: one for which there is no room, or that is no frame, or
+    with `exact` one of another size than the simulation has charged, the pad apart, and what IPv6's
+    header is longer.
     """
     at = 0
     i = first
@@ -152,7 +153,7 @@ def _write_frames(out, first, noted, wires, e, ect, exact):
             n = roce_codec.encode(p, e, ect, out[at:])
             pad = (-int(p.payload_len) & 3) + (0 if e.ipv4 else LONGER)
         if n < 0 or (exact and n + BESIDE_THE_FRAME != t.frame_bytes + pad):
-            return first
+            return i
         at += n
         noted.ends[i] = at
         i += 1
