@@ -312,7 +312,7 @@ def test_marks_for_plots_name_the_beginning_and_the_end() -> None:
             Fault(9, "link-down", LINK, mtbf_ps=9, mttr_ps=9, until_ps=9),
             "fault[0].until: 9ps; a time after at is accepted",
         ),
-        (Fault(0, "link-down", LINK, seed=9), "fault[0].seed: nothing is drawn without share or m"),
+        (Fault(0, "link-down", LINK, seed=9), "fault[0].seed: nothing is random without share or"),
         (
             Fault(0, "link-down", LINK, share=0.0),
             "fault[0].share: 0.0; a share above 0 and up to 1",
@@ -321,7 +321,7 @@ def test_marks_for_plots_name_the_beginning_and_the_end() -> None:
             Fault(0, "link-down", LINK, share=1.1),
             "fault[0].share: 1.1; a share above 0 and up to 1",
         ),
-        (Fault(0, "link-down", LINK, share=0.1), "fault[0].share: 0.1 of 1 is none; name more"),
+        (Fault(0, "link-down", LINK, share=0.1), "fault[0].share: 0.1 of 1 rounds to none; name"),
         (Fault(0, "link-down", LINK, links=2), "fault[0].links: link-down has none, transceiver-"),
         (
             Fault(0, "transceiver-down", LINK, links=2),
@@ -546,7 +546,7 @@ def test_a_share_of_the_places_is_drawn_and_rounded() -> None:
     for share, n in ((0.005, 0), (0.01, 1), (0.5, 32), (1.0, 64)):
         fault = Fault(0, "link-down", "plane * t0 * - t1 *", share=share)
         if n == 0:
-            assert refused(fault) == "fault[0].share: 0.005 of 64 is none; name more places"
+            assert refused(fault) == "fault[0].share: 0.005 of 64 rounds to none; name more places"
             continue
         assert story(fault) == [(0, "down", 2 * n)]
     half = Fault(0, "link-down", "plane * t0 * - t1 *", share=0.5)

@@ -81,7 +81,7 @@ def test_a_message_that_wakes_itself_again_is_released_once() -> None:
         ),
         ({"count": [0, 1]}, "workload messages in series 0: 0; 1 or more is accepted"),
         ({"blocks": (0, 0, 0)}, "workload blocks of message 0: 0; 1 or more is accepted"),
-        ({"blocks": (3, 3, 0)}, "workload block of message 0: 3; name one there is"),
+        ({"blocks": (3, 3, 0)}, "workload block of message 0: 3; name one that exists"),
         ({"blocks": (2, 3, 4)}, "workload longer blocks of message 0: 4; 0 to all"),
         ({"deps": [-1, 0]}, "workload releases needed by message 0: -1; 0 or more is accepted"),
         ({"recv": ([0], [2])}, "traffic release 0: 2; name a message below 2"),
@@ -123,7 +123,7 @@ def series(n: int, **more: Any) -> Traffic:
         (
             {"recv": ([0, 1], [1, 0]), "count": [5, 1], "deps": [-4, 5]},  # its gate waits for it
             "workload message 0 (nic 0 to nic 1): never posted, the -4 releases it waits for"
-            " cannot all come; break the circle or lower the count",
+            " cannot all happen; break the cycle or lower the count",
         ),
         (
             {"recv": ([0, 1], [1, 1]), "deps": [-4, 0]},
@@ -137,7 +137,7 @@ def series(n: int, **more: Any) -> Traffic:
         (
             {"recv": ([0, 1], [1, 0]), "deps": [1, 1]},
             "workload message 0 (nic 0 to nic 1): never posted, the 1 releases it waits for"
-            " cannot all come; break the circle or lower the count",
+            " cannot all happen; break the cycle or lower the count",
         ),
     ],
 )
@@ -190,9 +190,9 @@ def test_a_circle_is_never_posted() -> None:
         messages(3, recv=([1, 2], [2, 1]))
     assert str(refused.value) == (
         "workload message 1 (nic 0 to nic 1): never posted, the 1 releases it waits for cannot"
-        " all come; break the circle or lower the count"
+        " all happen; break the cycle or lower the count"
     )
-    with pytest.raises(InputError, match="the 2 releases it waits for cannot all come"):
+    with pytest.raises(InputError, match="the 2 releases it waits for cannot all happen"):
         messages(2, sent=([0], [1]), deps=[0, 2])
 
 

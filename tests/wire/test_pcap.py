@@ -236,7 +236,7 @@ def test_what_is_no_capture_is_refused_with_the_remedy(tmp_path: Path) -> None:
         "missing": "No such file or directory; name a capture file",
         ".": "Is a directory; name a capture file",
         "empty": "is empty; name a capture file",
-        "text": r"is no capture \(it begins with 6e6f7420\); pcap and pcapng are read",
+        "text": r"is not a capture \(it begins with 6e6f7420\); pcap and pcapng are read",
         "short": "ends within its first header; name a capture file",
     }.items():
         with pytest.raises(InputError, match=words) as refusal:
@@ -273,7 +273,7 @@ CONTRADICTIONS: dict[str, tuple[bytes, str]] = {
     "a length beyond the limit": (pack("<II", 6, HUGE) + bytes(64), f"a block of {HUGE} bytes"),
     "two lengths that differ": (
         pack("<II", 77, 16) + bytes(4) + pack("<I", 20),
-        "a block of 16 bytes whose end says 20",
+        "a block of 16 bytes whose second length is 20",
     ),
     "a packet longer than its block": (
         block("<", 6, pack("<IIIII", 0, 0, 0, 5, 5) + bytes(4)),

@@ -1,4 +1,4 @@
-"""What is built, as data: fabrics, addresses, forwarding tables, and the faults they suffer."""
+"""Fabrics as data: wiring, addresses, forwarding tables, and faults."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""What every fault comes down to: elementary actions at a time, the same for every world.
+"""Elementary actions, to which every fault is reduced; the same for every world.
 
 A schedule is a table of them, sorted by time and, within an instant, by the action's number: first
-the states of ports and switches change, then those who react to them are told. No action says how
-it is carried out, and a state is only ever set to what it is not already.
+the states of ports and switches change, then those that react to them are notified. No action says
+how it is carried out, and every action changes a state.
 """
 
 from __future__ import annotations

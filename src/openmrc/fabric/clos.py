@@ -2,15 +2,15 @@
 
 Wiring, the same in every plane:
 
-* NIC `n` hangs on T0 `n // t0_down`.
+* NIC `n` is linked to T0 `n // t0_down`.
 * Uplink `u` of a T0 leads to T1 `u` of its pod (a two-tier fabric is one pod).
 * Uplink `v` of the T1 that is number `a` in its pod leads to T2 `a * t1_up + v`, so a T2 has one
   link into each pod, always to the T1 with the same number there.
 * Where links are bundled, neighbouring uplinks lead to the same neighbour.
 
-NICs need not fill the last T0, nor T0s the last pod: what would be unconnected is not built.
-The sizes of real installations are in # MRC 7.1 to 7.4; 131,072 NICs on 8 planes have 4.2 million
-ports and are built in about a second.
+NICs need not fill the last T0, nor T0s the last pod: switches without connection are not built. The
+sizes of real installations are in # MRC 7.1 to 7.4; 131,072 NICs on 8 planes have 4.2 million ports
+and are built in about a second.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ def fat_tree(
 
 
 def build(kind: str, nics: int, planes: int, tiers: Sequence[Tier]) -> Fabric:
-    """Return the fabric of two or three `tiers`, lowest first, whose numbers are known to fit."""
+    """Return the fabric of two or three `tiers`, lowest first, whose numbers are already
+    checked.
+    """
     plan = _Plan.of(nics, tiers)
     _check_limits(plan, nics, planes, tiers)
     switches = _switches(plan, nics, planes, tiers)
@@ -183,7 +185,7 @@ class _Switches(NamedTuple):
 
 @dataclass(frozen=True)
 class _Plan:
-    """How many of what there are in one plane, and which switch is linked to which."""
+    """The counts of one plane, and which switch is linked to which."""
 
     counts: tuple[int, ...]  # switches of each tier
     strides: tuple[int, ...]  # NICs below one down neighbour of each tier
@@ -284,14 +286,14 @@ def _ev_bits(planes: int, tiers: Sequence[Tier]) -> tuple[int, int, int]:
 
 
 def _check_limits(plan: _Plan, nics: int, planes: int, tiers: Sequence[Tier]) -> None:
-    """Refuse what would be too large, before anything is allocated."""
+    """Refuse fabrics that are too large, before anything is allocated."""
     uplinks = sum(count * tier.up for count, tier in zip(plan.counts, tiers, strict=True))
     if (n_ports := 2 * planes * (nics + uplinks)) > PORTS_MAX:
         raise InputError(f"fabric: {n_ports} ports, the limit is {PORTS_MAX}; build a smaller one")
 
 
 def _check(**keys: int) -> None:
-    """Refuse counts and rates that cannot be built, by their key."""
+    """Refuse counts and rates that cannot be built, naming the key."""
     least = {"nics": 2}
     for key, value in keys.items():
         if value < least.get(key, 1):

@@ -1,8 +1,8 @@
-"""Denylists: paths that must not be used, named by what they cross (MRC 3.3).
+"""Denylists: paths that must not be used, named by a place that they cross (MRC 3.3).
 
-A place stands for the directed ports that nothing may pass any more. An EV is denied to a pair of
-NICs if its path passes one of them. How a controller spells that out, EV by EV or as bits under a
-mask, is its own affair.
+A place stands for directed ports that no packet may pass any more. An EV is denied to a pair of
+NICs if its path passes one of them. How a controller expresses that, EV by EV or as bits under a
+mask, is up to the controller.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ EXAMPLES = f'"plane 3", {places.SWITCH_EXAMPLES} or {places.LINK_EXAMPLES}'
 
 
 def entrances(fabric: Fabric, where: str) -> Things:
-    """Return what `where` names, each thing by the directed ports by which a path comes to it.
+    """Return the things that `where` names, each as the directed ports by which a path enters it.
 
     A plane is entered at the NICs' own ports, a switch by the ports that lead to it; a link is its
     own ports. Raises `InputError` if the place is not there.

@@ -1,6 +1,6 @@
 """Faults drawn at random, of every kind and in every form, for tests that run long.
 
-What is drawn always compiles, and is a function of the fabric's shape, the seed and the numbers.
+The drawn faults always compile, and are a function of the fabric's shape, the seed and the counts.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ SHARE_MIN = 0.51  # of one thing that is still one
 def draw_faults(
     fabric: Fabric, seed: int, n: int, horizon_ps: int, lasting: bool = False
 ) -> list[Fault]:
-    """Return `n` random faults, and beside those whose end is another fault that end.
+    """Return `n` random faults, and the faults that end those that need one.
 
-    All is whole again at `horizon_ps`; with `lasting` some never end. Each next `len(BEGINS)` of
-    them are of all kinds.
+    All are over at `horizon_ps`; with `lasting` some never end. Every run of `len(BEGINS)` faults
+    has all kinds.
     """
     draw = _Draw(fabric, np.random.default_rng([seed, n]), max(horizon_ps, HORIZON_MIN_PS))
     faults: list[Fault] = []

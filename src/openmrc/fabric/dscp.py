@@ -1,4 +1,4 @@
-"""The DSCPs of a fabric, one table: NICs, switches and whoever reads captures take them from it.
+"""The DSCPs of a fabric as one table, used by NICs, switches and readers of captures.
 
 MRC 2.13 fixes the names; a fabric chooses the values (`[fabric] dscp`, `--dscp`).
 """
@@ -13,7 +13,7 @@ BITS, MASK = 6, 0x3F
 
 
 class Dscps(NamedTuple):
-    """One value of 0 to 63 for each class; all differ, so that a packet says which it is of."""
+    """One value of 0 to 63 for each class; all differ, so that the value identifies the class."""
 
     no_trim: int = 0
     trimmable: int = 4
@@ -24,7 +24,8 @@ class Dscps(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the table of "trimmed=11, trimmed_lasthop=21"; what is not named has its default.
+        """Return the table of "trimmed=11, trimmed_lasthop=21"; classes that are not named keep
+        their default.
 
         Raises `InputError`.
         """
@@ -50,7 +51,7 @@ class Dscps(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What `parse` reads."""
+        """Return the table as text that `parse` reads."""
         return ", ".join(f"{name}={value}" for name, value in self._asdict().items())
 
     @property

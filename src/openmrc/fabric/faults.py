@@ -1,7 +1,7 @@
 """Fault schedules: from a user's words (`kinds`) to a sorted table of elementary actions.
 
-Each fault becomes holds: which target it grips from when to when (`spans`, `places`). From the
-holds of all faults follow the changes that are really seen (`holds`), and those are the actions
+Each fault becomes holds: which target it affects, from when to when (`spans`, `places`). From the
+holds of all faults follow the visible changes of state (`holds`), and those are the actions
 (`actions`). The simulator and a live lab execute the same table.
 """
 
@@ -34,9 +34,9 @@ def compile_faults(
 ) -> FaultSchedule:
     """Return the schedule of `faults` in `fabric`, the same for the same arguments.
 
-    What repeats without an `until` does so up to `horizon_ps`, and is refused where there is none.
+    Faults that repeat without an `until` do so up to `horizon_ps`, and are refused if that is None.
     Raises `InputError` naming the fault's key ("fault[2].where") for a place that does not exist,
-    or anything else that makes no sense.
+    or any other contradiction.
     """
     compiler = _Compiler(fabric, seed, horizon_ps)
     for i, fault in enumerate(faults):
@@ -50,7 +50,7 @@ def compile_faults(
 
 
 class _Compiler:
-    """Collects what each fault holds and when, and makes events of it all."""
+    """Collects the holds of each fault, and turns them into events."""
 
     def __init__(self, fabric: Fabric, seed: int, horizon_ps: int | None) -> None:
         self.groups = [np.ones(fabric.n_nics, np.bool_)]
@@ -64,7 +64,7 @@ class _Compiler:
         self._names: list[tuple[int, bool, str]] = []
 
     def add(self, i: int, fault: Fault) -> None:
-        """Take one fault; `InputError` with the key in front if it cannot be."""
+        """Add one fault; `InputError` with the key in front if it is impossible."""
         things = _things(self._fabric, fault)
         when = self._spans(i, fault, things)
         targets, sizes = things.take(when.thing)
@@ -79,7 +79,9 @@ class _Compiler:
         self._name(fault, when)
 
     def lift(self) -> None:
-        """Let each end, in the order of time, end what lasts; refuse one that ends nothing."""
+        """Apply each end, in time order, to the faults that still last; refuse one that ends
+        nothing.
+        """
         for effects in kinds.LIFTED_TOGETHER:
             steps = [
                 (fault.at_ps, i)
@@ -146,7 +148,9 @@ class _Compiler:
         if fault.share is not None:
             n = round(fault.share * len(things))
             if n == 0:
-                raise InputError(f"share: {fault.share} of {len(things)} is none; name more places")
+                raise InputError(
+                    f"share: {fault.share} of {len(things)} rounds to none; name more places"
+                )
             rng = np.random.default_rng([*own, 0])
             chosen = np.sort(rng.choice(len(things), n, replace=False))
         if not fault.repeats:
@@ -160,7 +164,7 @@ class _Compiler:
         return spans.drawn(rng, chosen, at, until, means, fault.kind == "link-construction")
 
     def _until(self, fault: Fault, targets: LongArray) -> int:
-        """Return when a fault that repeats is over; refuse one that never is, or has no measure."""
+        """Return when a repeating fault is over; refuse one that never ends, or is too frequent."""
         fabric = self._fabric
         changed = len(targets)
         if fault.what.effect == kinds.DEAD:  # each with its links, both directions
@@ -218,7 +222,7 @@ class _Compiler:
         return np.concatenate([np.empty(0, HOLD), *found])
 
     def _rates(self, by: list[Holds]) -> Iterable[npt.NDArray[Any]]:
-        """Yield the events of what has a rate."""
+        """Yield the events of effects that have a rate."""
         values = np.array(list(self._states))
         for effect, rated in kinds.RATED.items():
             changes = holds.latest(by[effect])
@@ -246,7 +250,9 @@ class _Compiler:
 
 
 def _things(fabric: Fabric, fault: Fault) -> Things:
-    """Return what the fault's places name; `InputError` with the key and the place in front."""
+    """Return the things that the fault's places name; `InputError` with the key and the place in
+    front.
+    """
     kind = fault.what
     found: list[Things] = []
     loose: list[LongArray] = []  # links named one by one
@@ -276,7 +282,7 @@ def _things(fabric: Fabric, fault: Fault) -> Things:
 
 
 def _cut_by(fabric: Fabric, dead: Holds) -> Holds:
-    """Return what dead switches hold down: the ports of all their links, both directions."""
+    """Return the ports that dead switches hold down: those of all their links, both directions."""
     switches, which = np.unique(dead["target"], return_inverse=True)
     ports = [np.concatenate(places.ports_of(fabric, switch)) for switch in switches.tolist()]
     if not ports:
@@ -299,7 +305,7 @@ def _switch_states(dead: Holds, silent: Holds) -> Changes:
 
 
 def _nic_ports(fabric: Fabric, cuts: Changes) -> Changes:
-    """Return which NIC ports are down as their NICs see it: in both directions."""
+    """Return which NIC ports are down as seen by their NICs: in both directions."""
     link = np.minimum(cuts.target, fabric.port_reverse[cuts.target])
     of_nic = link < fabric.n_nics * fabric.n_planes
     steps = Changes(cuts.at, link, np.where(cuts.state > 0, 1, -1))

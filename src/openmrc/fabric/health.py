@@ -1,5 +1,4 @@
-"""What a faulty port does to what it sends, the same in every world: how often, drawn packet by
-packet.
+"""Loss and damage at a faulty port, drawn packet by packet; the same in every world.
 
 The record of a port, or of its health, has `actions.PORT_HEALTH`.
 """
@@ -16,8 +15,8 @@ CERTAIN = 2147483648.0
 
 @inlined
 def change(health, action, rate, burst):
-    """Carry out an action that sets how often something happens. Losses come one by one, or in
-    bursts: so that `rate` of all packets are lost, in runs of `burst` on average (Gilbert).
+    """Carry out an action that sets a rate of loss or damage. Losses come one by one, or in bursts:
+    so that `rate` of all packets are lost, in runs of `burst` on average (Gilbert).
     """
     if action == PORT_LOSS:
         bursts = burst > 0.0 and rate < 1.0
@@ -30,13 +29,13 @@ def change(health, action, rate, burst):
 
 @inlined
 def is_faulty(health):
-    """Whether anything at all may happen."""
+    """Whether the port may lose or damage packets."""
     return health.loss > 0 or health.corrupt > 0
 
 
 @inner
 def strike(health, streams, port_no, has_icrc):
-    """What becomes of the next packet: it passes, is lost, or is damaged, as is what an iCRC
+    """Draw the fate of the next packet: it passes, is lost, or is damaged in the part that the iCRC
     covers. `streams[port_no]` is the port's own stream of random numbers.
     """
     if health.loss > 0:

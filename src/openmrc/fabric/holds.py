@@ -1,16 +1,15 @@
-"""From what holds what, and when, to the changes of state that are really seen.
+"""From overlapping holds to the visible changes of state.
 
-A hold is a fault's grip on one target from `begin` to before `end`. Any number of holds may overlap
-on a target. Two rules say what is seen of them:
+A hold is the effect of a fault on one target from `begin` to before `end`. Any number of holds may
+overlap on a target. Two rules combine them:
 
 * *While any lasts* (`counted`): what is cut, dead, silent or denied is so from the first hold's
   begin to the last one's end.
 * *The latest begun decides* (`latest`): a rate has one value at a time, that of the hold that began
   last of those that still last; of two that began together, that of the later fault.
 
-Only the state at the end of each instant counts: what is handed over from one hold to another at
-one instant does not blink. Schedules may hold millions of events, so columns are worked on, not
-rows.
+Only the state at the end of each instant counts: if one hold ends when another begins, nothing
+changes. Schedules may have millions of events, so the code works on columns, not rows.
 """
 
 from __future__ import annotations
@@ -58,7 +57,9 @@ def edges(holds: Holds, step: int = 1) -> Changes:
 def counted(
     steps: Changes, state_of: Callable[[LongArray], LongArray] = lambda level: np.minimum(level, 1)
 ) -> Changes:
-    """Add the steps of each target up, and return how `state_of` the sum changes; it is 0 at 0."""
+    """Sum the steps of each target, and return the changes of `state_of` the sum; the sum is 0 at
+    time 0.
+    """
     order = np.lexsort((steps.at, steps.target))
     at, target, step = (column[order] for column in steps)
     first = np.flatnonzero(_begins(target))
@@ -102,7 +103,7 @@ def _begins(column: LongArray) -> npt.NDArray[np.bool_]:
 
 
 def _seen(at: LongArray, target: LongArray, state: LongArray) -> Changes:
-    """Return what changes from instant to instant, of rows sorted by target and time."""
+    """Return the changes from instant to instant, of rows sorted by target and time."""
     last = np.append(_begins(at)[1:] | _begins(target)[1:], True)[: len(at)]  # row of an instant
     at, target, state = at[last], target[last], state[last]
     before = np.append(0, state)[: len(state)]

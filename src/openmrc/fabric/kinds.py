@@ -1,8 +1,8 @@
-"""The words of a fault: what may break, where, when and how badly.
+"""The vocabulary of faults: what may break, where, when and how badly.
 
 A fault is a kind, one or several places (see `places`), and when it lasts: from `at` on, for a time
-or for good; again and again (`period`, `duty`); or at random (`mtbf`, `mttr`), each thing by
-itself. What is drawn comes from a seed.
+or for good; again and again (`period`, `duty`); or at random (`mtbf`, `mttr`), each thing
+independently. Random times are drawn from a seed.
 
     link-down                  a link, both directions or one
     link-loss                  packets on a link are lost at random, at `rate`, maybe in bursts
@@ -16,10 +16,10 @@ itself. What is drawn comes from a seed.
     deny                       paths across a plane, a switch or a link are denied to the NICs
     link-up, transceiver-up, port-up, switch-up, allow      end those that have no other end
 
-How several faults on the same thing go together is said in `holds`: what is down, silent or denied
-stays so until the last of them lets go; of several rates the latest begun decides, so that
-`rate = 0` or `factor = 1` ends one. A fault without a duration lasts until an "-up" or `allow`
-names its place; one that finds nothing to end is refused.
+`holds` defines how several faults on the same thing combine: what is down, silent or denied stays
+so until the last of them ends; of several rates the one that began last applies, so that `rate = 0`
+or `factor = 1` ends one. A fault without a duration lasts until an "-up" or `allow` names its
+place; one that finds nothing to end is refused.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Fault:
     nics: str | None = None  # whom a denial is for: "0-7, 12"; else all
 
     def __repr__(self) -> str:
-        """Return what makes it again, without what is not stated."""
+        """Return the expression that recreates it, without the fields that are not stated."""
         stated = [f"{key}={value!r}" for key, value in vars(self).items() if value is not None]
         return f"Fault({', '.join(stated)})"
 
@@ -111,12 +111,12 @@ class Fault:
 
     @property
     def what(self) -> Kind:
-        """What the fault's kind does, or ends."""
+        """The effect that the fault's kind starts, or ends."""
         return BEGINS.get(self.kind) or ENDS[self.kind]
 
     @property
     def level(self) -> float | None:
-        """The number that it sets, if its effect has one."""
+        """The rate or factor that it sets, if its effect has one."""
         rated = RATED.get(self.what.effect)
         return None if rated is None else getattr(self, rated.key)
 
@@ -127,7 +127,7 @@ class Fault:
 
     @property
     def repeats(self) -> bool:
-        """Whether it comes again: every period, or at random."""
+        """Whether it repeats: every period, or at random."""
         return self.period_ps is not None or self.mtbf_ps is not None
 
 
@@ -197,7 +197,7 @@ def _check_when(fault: Fault, given: dict[str, Any]) -> None:
     if fault.until_ps is not None and fault.until_ps <= fault.at_ps:
         raise InputError(f"until: {fmt_time(fault.until_ps)}; a time after at is accepted")
     if "seed" in given and "share" not in given and "mtbf" not in given:
-        raise InputError("seed: nothing is drawn without share or mtbf; remove it")
+        raise InputError("seed: nothing is random without share or mtbf; remove it")
     if fault.seed is not None and fault.seed < 0:
         raise InputError(f"seed: {fault.seed}; 0 or above is accepted")
 

@@ -1,8 +1,8 @@
 """A built fabric as plain arrays: switches, directed ports, and the layout of an entropy value.
 
-Everything a simulator needs to know about the wiring is in one `Fabric`: who owns a port, what is
-at its other end, how fast and how long the link is. Nothing here knows queues or packets. Arrays
-are indexed by switch number or by port number; -1 stands for "none".
+Everything a simulator needs to know about the wiring is in one `Fabric`: the owner of a port, its
+other end, the rate and delay of the link. Nothing here knows of queues or packets. Arrays are
+indexed by switch number or by port number; -1 stands for "none".
 
 **Ports.** A link is two directed egress ports, one at each end, each the other's `port_reverse`.
 The port of NIC `n` into plane `p` is `n * n_planes + p`; the ports of the switches follow, each
@@ -10,7 +10,7 @@ switch with its ports downwards first and its ports upwards behind them.
 
 **Entropy values.** An EV is the path, written hop by hop with the first hop in the highest bits:
 plane (which is also the NIC's port), uplink of the T0, uplink of the tier-1 switch if there is a
-third tier. Every way downwards is unique, so these three numbers fix the path (# MRC 2.11, 2.12).
+third tier. Paths downwards are unique, so these numbers determine the path (# MRC 2.11, 2.12).
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Fabric:
         return int(self.sw_index[self.port_peer_switch[self.nic_port(nic, 0)]])
 
     def uplinks(self, src: npt.ArrayLike, dst: npt.ArrayLike) -> IntArray:
-        """Return, for each pair of NICs, how many switches a path leaves upwards: 0, 1 or 2."""
+        """Return, for each pair of NICs, the number of uplinks on a path: 0, 1 or 2."""
         dst = np.asarray(dst)
         switch = self.port_peer_switch[np.asarray(src) * self.n_planes]
         count = np.zeros(np.broadcast(switch, dst).shape, np.int32)
@@ -155,7 +155,7 @@ class Fabric:
         return self.ev(plane, index % n_up0, index // n_up0)
 
     def route(self, src: int, dst: int, ev: int) -> list[int]:
-        """Return the directed ports of a packet's way, from the NIC's own to the last hop.
+        """Return the directed ports of a packet's path, from the NIC's own to the last hop.
 
         A switch that has `dst` below it sends downwards, any other takes the uplink that the EV
         names for its tier. Of parallel links downwards it takes the one whose number is that

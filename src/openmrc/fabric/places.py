@@ -9,9 +9,9 @@
     plane P tA I transceiver K     the K-th group of links of a switch that share a transceiver
     nic N transceiver K            the K-th group of ports of a NIC that do
 
-Any one number may be "*": all that exist. A place that is not there is refused with what is.
-Transceivers of a switch are counted over its ports downwards and then over those upwards, the
-ports of each in the order of their numbers; those of a NIC over its planes.
+Any one number may be "*": all that exist. The error for a place that does not exist lists those
+that do. Transceivers of a switch are counted over its ports downwards and then over those upwards,
+the ports of each in the order of their numbers; those of a NIC over its planes.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Things(NamedTuple):
         return len(self.first) - 1
 
     def take(self, chosen: LongArray) -> tuple[LongArray, LongArray]:
-        """Return the targets of the things `chosen`, one after the other, and how many each has."""
+        """Return the targets of the things `chosen`, concatenated, and how many each has."""
         sizes = np.diff(self.first)[chosen]
         ends = np.cumsum(sizes)
         within = np.arange(int(sizes.sum())) - np.repeat(ends - sizes, sizes)
@@ -137,7 +137,7 @@ def switches(fabric: Fabric, where: str) -> LongArray:
 
 
 def ports(fabric: Fabric, where: str) -> LongArray:
-    """Return the directed ports of everything that `where` names, for a look at what passes.
+    """Return the directed ports of everything that `where` names, for a capture.
 
     A link as in `links`; "nic 5", its links on all planes; a switch, all of its links; or
     "everywhere".
@@ -234,7 +234,7 @@ def nics(fabric: Fabric, text: str) -> LongArray:
 
 
 def _groups(ports: LongArray, each: int) -> list[LongArray]:
-    """Return `ports` in groups of `each`, the last one with what is left."""
+    """Return `ports` in groups of `each`; the last may be smaller."""
     return [ports[i : i + each] for i in range(0, len(ports), each)]
 
 

@@ -1,18 +1,18 @@
-"""Egress queues, the same in every world: how much each port holds, from where on it marks, and
-what becomes of a packet that comes to it (MRC 4.6, row 15).
+"""Egress queues, the same in every world: how much each port holds, when it marks, and what happens
+to a packet that arrives (MRC 4.6, row 15).
 
 A queue is a list of packets, linked through their records. A port's record has `head` and `tail` of
 each class and what is queued (`data_queued_bytes`, of data and retransmissions;
 `control_queued_bytes`); a packet's has `next`, `klass`, `trimmable`, and `frame_bytes`, which is
 all that it occupies on the wire. Indices without a packet are a list too: `free_head` of a control
-record, which counts them in `n_free`. The limits are four fields, of the port itself or of what
-many ports have in common: `queue_bytes`, `control_queue_bytes`, `ecn_low_bytes`, `ecn_high_bytes`.
-They are called as the keys of `[fabric]` from which they follow.
+record, which counts them in `n_free`. The limits are four fields, of the port itself or of a record
+that many ports share: `queue_bytes`, `control_queue_bytes`, `ecn_low_bytes`, `ecn_high_bytes`. They
+are named after the keys of `[fabric]` from which they follow.
 
 Limits of data are times: a port has as many bytes as its own rate carries in them, so a slow link
-delays no longer than a fast one. This holds for a link that a fault slows down, too. Only what is
-stated in bytes is that many bytes at every rate, and the control class holds headers, whose number
-no rate changes.
+delays no longer than a fast one. This also holds for a link that a fault slows down. A limit stated
+in bytes is that many bytes at every rate, and the control class holds headers, whose number does
+not depend on the rate.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Queues:
     by_usid: bool = False  # forward by carriers and tables, not by arithmetic: the same, slower
 
     def sizes(self, default: Sizes, rate_bps: int, packet_bytes: int) -> Sizes:
-        """Return the sizes that these say for a port of this rate, and those of `default` where
-        they say nothing.
+        """Return the stated sizes for a port of this rate, and those of `default` where nothing is
+        stated.
         """
         queue = self.queue_bytes or in_packets(self.queue_ps, rate_bps, packet_bytes)
         last_hop = self.queue_last_hop_bytes or in_packets(
@@ -78,8 +78,8 @@ class Queues:
 
 
 class Sizes(NamedTuple):
-    """Of a NIC port's rate, in bytes on the wire; what is not stated in bytes is less in proportion
-    at slower ports.
+    """Limits at the rate of a NIC's port, in bytes on the wire; those not stated in bytes scale
+    with the rate of slower ports.
     """
 
     queue_bytes: int
@@ -99,7 +99,7 @@ class Limits(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What bounds the queues of all ports."""
+    """The limits of the queues of all ports."""
 
     limits: Limits  # at the rate that each port was built with
     least: Limits  # what is left of that when a fault slows the port down: `slowed`
@@ -111,7 +111,7 @@ def whole_packets(size: float, packet_bytes: int) -> int:
 
 
 def in_packets(time_ps: int | None, rate_bps: int, packet_bytes: int) -> int | None:
-    """Return what a rate carries in a time, in whole packets; `None` for none."""
+    """Return the bytes that a rate carries in a time, in whole packets; `None` for `None`."""
     return None if time_ps is None else whole_packets(time_ps * rate_bps / PS_BITS, packet_bytes)
 
 
@@ -119,7 +119,7 @@ def control_queue_bytes(senders: int, start_packets: int = 0) -> int:
     """Return the default of the control class, for as many QPs that send to one NIC, each so many
     packets at once that a switch may trim (row 15).
 
-    A header that is dropped is a loss that nobody is told of.
+    A dropped header is a loss that nobody is notified of.
     """
     headers = min(HEADER_BYTES * senders * start_packets, CONTROL_BYTES_OF_HEADERS)
     return max(CONTROL_BYTES, CONTROL_BYTES_PER_SENDER * senders, headers)
@@ -158,9 +158,9 @@ def sizes_at(
 
 
 def bounds_of(fabric: Fabric, sizes: Sizes, queues: Queues, packet_bytes: int) -> Bounds:
-    """Return what bounds the queues of all ports, whose full packets are of this size.
+    """Return the limits of the queues of all ports, for full packets of this size.
 
-    What a NIC has not sent yet it holds itself.
+    A NIC keeps packets that it has not sent yet, so its own ports have no limit.
     """
     from_nic, last = fabric.port_switch < 0, fabric.port_last_hop
     scale = fabric.port_rate_bps / port_rate_bps(fabric)
@@ -211,7 +211,7 @@ def slowed(bounds: Bounds, ports: Any, shares: Any) -> Limits:
 
 @inlined
 def take_free(ctl, packets):
-    """An index that no packet has; the caller has seen to it that there is one."""
+    """Take an unused packet index; the caller makes sure that there is one."""
     n = int(ctl.free_head)
     ctl.free_head = packets[n].next
     ctl.n_free -= 1
@@ -220,7 +220,7 @@ def take_free(ctl, packets):
 
 @inlined
 def give_back(ctl, packets, n):
-    """No packet has this index any more."""
+    """Return a packet index to the free list."""
     packets[n].next = ctl.free_head
     ctl.free_head = n
     ctl.n_free += 1
@@ -228,11 +228,11 @@ def give_back(ctl, packets, n):
 
 @inlined
 def admit(packets, port, limits, streams, port_no, n):
-    """What becomes of packet `n` at a port that is busy: `QUEUE` it; `TRIM` it, or `TRIM_LAST`: put
+    """Decide what happens to packet `n` at a busy port: `QUEUE` it; `TRIM` it, or `TRIM_LAST`: put
     it in the place of the last one queued, and trim that; or `DROP` it.
 
-    `streams[port_no]` is the port's own stream of random numbers: what is drawn here is a matter of
-    this port and of what came to it, whatever happens elsewhere meanwhile.
+    `streams[port_no]` is the port's own stream of random numbers: what is drawn here depends only
+    on this port and the packets that came to it.
     """
     packet = packets[n]
     if packet.klass == CLASS_CONTROL:
@@ -245,8 +245,8 @@ def admit(packets, port, limits, streams, port_no, n):
 
 @inner
 def _overflow(packets, port, limits, streams, port_no, packet):
-    """The data queue is full: trim the arriving packet or the last queued one, by a coin; drop what
-    may not be cut.
+    """The data queue is full: trim the arriving packet or the last queued one, chosen at random;
+    drop packets that may not be trimmed.
     """
     last = int(port.tail[CLASS_DATA]) if port.head[CLASS_DATA] >= 0 else -1
     if last >= 0 and packet.klass == CLASS_DATA and packets[last].trimmable:

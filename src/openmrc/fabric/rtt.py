@@ -1,5 +1,5 @@
-"""How long a packet is on its way in an idle fabric, and the base round trip, from which windows,
-thresholds and timers follow.
+"""Path delay in an idle fabric, and the base round trip, from which windows, thresholds and timers
+follow.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def base_rtt_ps(fabric: Fabric, data_bytes: int, control_bytes: int) -> int:
 
 
 def serial_ps(fabric: Fabric, ports: Sequence[int], wire_bytes: Any) -> Any:
-    """Return what sending a packet of this size (or array of sizes) takes over these ports, one
-    after the other, without the links' and switches' own delays.
+    """Return the time to send a packet of this size (or array of sizes) over these ports, one after
+    the other, without the delays of links and switches.
     """
     return before_last_ps(fabric, ports, wire_bytes) + _transmission_ps(
         fabric, ports[-1], wire_bytes
@@ -45,7 +45,7 @@ def serial_ps(fabric: Fabric, ports: Sequence[int], wire_bytes: Any) -> Any:
 
 
 def before_last_ps(fabric: Fabric, ports: Sequence[int], wire_bytes: Any) -> Any:
-    """Return the part of `serial_ps` that is over when the last of the ports begins to send."""
+    """Return the part of `serial_ps` that has passed when the last of the ports begins to send."""
     total = np.zeros_like(np.asarray(wire_bytes, np.int64))
     for here, onward in pairwise(ports):
         wait = _transmission_ps(fabric, here, wire_bytes)

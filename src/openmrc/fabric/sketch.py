@@ -1,7 +1,8 @@
-"""A fabric as it can be drawn and summed up: rows of nodes, one panel per plane, edges between.
+"""A fabric simplified for drawing and aggregation: rows of nodes, one panel per plane, edges
+between.
 
 The lowest row holds the NICs, each above it a tier of switches. While there are more edges than a
-picture bears, neighbours of the fullest row are joined two by two: a node then stands for several
+picture can show, neighbours of the fullest row are joined in pairs: a node then stands for several
 NICs or switches, an edge for all links between two such groups. A NIC is in every plane's panel.
 
 Edges are directed and numbered plane by plane and row by row, those upwards before those downwards
@@ -95,7 +96,7 @@ def sketch(fabric: Fabric, lines_max: int = LINES_MAX) -> Sketch:
 def _joined(
     members: tuple[int, ...], row: IntArray, lower: IntArray, upper: IntArray, lines_max: int
 ) -> tuple[int, ...]:
-    """How many members of each row one node has to stand for; the links are those of one plane."""
+    """How many members of each row one node must stand for, by the links of one plane."""
     joined = [1] * len(members)
     while True:
         size = np.array(joined)

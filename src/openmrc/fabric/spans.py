@@ -1,6 +1,6 @@
 """When a fault lasts: once, every period, or at random, as spans from `begin` to `end`.
 
-Everything is picoseconds. A span that no end is known of ends at `NEVER`.
+Times are picoseconds. A span without a known end ends at `NEVER`.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ def drawn(
     means: tuple[int, int],
     steady: bool = False,
 ) -> Spans:
-    """Return spans at random: each thing works and is failed by turns, for times that are
-    exponential with these `means` and independent of each other. At `until` all is whole.
+    """Return spans at random: each thing alternates between working and failed, for independent
+    exponential times with these `means`. All spans end by `until`.
 
-    All work at the start; or with `steady` as many are failed as on average later.
+    All work at the start; with `steady` as many have failed as on average later.
     """
     mean_up, mean_down = means
     n = len(things)

@@ -1,9 +1,9 @@
-"""The static forwarding tables: what each switch knows, set once and never changed (# MRC 6.1).
+"""The static forwarding tables of the switches, set once and never changed (# MRC 6.1).
 
 A table maps a 48-bit prefix, the block and one uSID, to an egress port. A switch's own prefix maps
 to `OWN`: shift, and look up again. There is no routing protocol and no hashing, so a table holds
-just the neighbours' uSIDs and, at tiers that branch downwards, the T0s below. What a switch does
-with it is in `wire.srv6`.
+just the neighbours' uSIDs and, at tiers that branch downwards, the T0s below. `wire.srv6` forwards
+by them.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@
     Bundle 1             # optional: parallel links to each switch of the tier below
 
 Speed and latency are of the links below the tier, both directions. Keys are read in any case, "#"
-begins a comment line. Sizes that contradict each other are refused, and so is what has no effect
+begins a comment line. Sizes that contradict each other are refused, and so are keys without effect
 here: `Queue_Up` and `Queue_Down` (queues belong to the transport, not to the wiring).
 """
 
@@ -76,14 +76,14 @@ def _parse(lines: list[Line], path: str) -> tuple[_Section, dict[int, _Section]]
         if key == "tier":
             tier = whole(place, words[0], words[1])
             if tier > 2 or tier in sections:
-                raise InputError(f"{place}: Tier {tier}; each of 0, 1 and 2 may stand once")
+                raise InputError(f"{place}: Tier {tier}; each of 0, 1 and 2 may occur once")
             current, accepted = sections.setdefault(tier, {}), _TIER_KEYS
         elif key in _WITHOUT_EFFECT:
             raise InputError(f"{place}: {words[0]} is not supported; set the transport's queues")
         elif key not in accepted:
             raise InputError(f"{place}: unknown key {words[0]!r}; {', '.join(accepted)} or tier")
         elif key in current:
-            raise InputError(f"{place}: {words[0]} stands twice; it is at {current[key].place} too")
+            raise InputError(f"{place}: {words[0]} is given twice; also at {current[key].place}")
         else:
             current[key] = _Value(whole(place, words[0], words[1], accepted[key]), place)
     for key in _HEADER:
@@ -93,7 +93,7 @@ def _parse(lines: list[Line], path: str) -> tuple[_Section, dict[int, _Section]]
 
 
 def _complete(section: _Section, tier: int, top: bool, path: str) -> None:
-    """Fill in what is optional and refuse a tier in which something else is missing."""
+    """Fill in optional keys and refuse a tier that lacks others."""
     if top and "radix_up" in section:
         raise InputError(f"{section['radix_up'].place}: the top tier has no Radix_Up; remove it")
     for key in _TIER_KEYS:
@@ -104,7 +104,7 @@ def _complete(section: _Section, tier: int, top: bool, path: str) -> None:
 
 
 def _check_sizes(header: _Section, tiers: list[_Section]) -> None:
-    """Refuse radixes that do not come out even, as htsim does."""
+    """Refuse radixes that do not divide evenly, as htsim does."""
     nodes, podsize = header["nodes"], header["podsize"]
     if len(tiers) == 2 and podsize.number != nodes.number:
         raise InputError(

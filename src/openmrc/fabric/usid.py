@@ -1,9 +1,9 @@
-"""SRv6 uSIDs: which number each switch answers to, and carriers that spell a path.
+"""SRv6 uSIDs: the number of each switch, and carriers that encode a path.
 
-A carrier is an IPv6 destination address: a 32-bit block and six 16-bit uSIDs, F3216 (# MRC 2.12).
-A switch that finds its own uSID in front shifts the rest left by one and looks up what is in front
-then. The path T0, T1, T0 takes three uSIDs, and the destination's own stands behind them, because
-the last switch must still see a next uSID that is not zero.
+A carrier is an IPv6 destination address: a 32-bit block and six 16-bit uSIDs, F3216 (# MRC 2.12). A
+switch that finds its own uSID in front shifts the rest left by one and looks up the next one. The
+path T0, T1, T0 takes three uSIDs, followed by the destination's own, because the last switch must
+still see a next uSID that is not zero.
 
 **Numbers.** All are below 0xE000, where uSIDs of links would begin, and none is 0, the end of a
 carrier (# MRC 2.12). Fields are as wide as the fabric needs:

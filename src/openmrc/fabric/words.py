@@ -15,14 +15,14 @@ _WHOLE = re.compile(r"[+-]?[0-9]+", re.ASCII)
 
 
 class Line(NamedTuple):
-    """The words of one line, and where it stands: "a.topo:12"."""
+    """The words of one line, and its place: "a.topo:12"."""
 
     place: str
     words: list[str]
 
 
 def read_lines(path: str | Path, what: str) -> list[Line]:
-    """Return the lines of a text file, without empty ones and those that begin with "#".
+    """Return the lines of a text file, without empty lines and comments ("#").
 
     Raises `InputError` if there is no such file, if it is not text, or if nothing is left.
     """

@@ -1,4 +1,4 @@
-"""What is closed at the end of a `with` block."""
+"""Objects that are closed at the end of a `with` block."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ class Closing:
     """A base for whatever has `close()`: a `with` block calls it, however the block ends."""
 
     def close(self) -> None:
-        """Give back what is held."""
+        """Release all resources."""
         raise NotImplementedError  # each class holds something else
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""Memory of other owners, seen from compiled code: bytes at an address, and the order of stores."""
+"""Access to foreign memory from compiled code: bytes at an address, and memory ordering."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ else:
 
     @intrinsic  # type: ignore[untyped-decorator,unused-ignore]  # Numba has no types
     def bytes_at(typing_context: Any, address: Any, n: Any) -> Any:
-        """`n` bytes at an address, as a uint8 array; whoever calls keeps them alive."""
+        """`n` bytes at an address, as a uint8 array; the caller keeps them alive."""
         array_type = types.Array(types.uint8, 1, "C")
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -51,7 +51,9 @@ else:
 
     @intrinsic  # type: ignore[untyped-decorator,unused-ignore]  # Numba has no types
     def fence(typing_context: Any) -> Any:
-        """What was stored before is seen by other threads before what is loaded or stored after."""
+        """A full fence: earlier stores are visible to other threads before later loads and
+        stores.
+        """
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             builder.fence("seq_cst")

@@ -1,6 +1,6 @@
 """Wires without a network: pairs of connected sockets, one end for a switch, one for a NIC.
 
-One datagram is one frame. Two kinds, of the same behaviour but for a full socket:
+One datagram is one frame. The two kinds differ only when a socket is full:
 
     udp      UDP on 127.0.0.1: what finds the receiver's buffer full is lost, as on a wire
     local    AF_UNIX, SOCK_SEQPACKET: the sender is told to wait (EAGAIN); and a quarter faster
@@ -33,7 +33,7 @@ class Overlay(NamedTuple):
 def overlay_ports(n: int, kind: str = "udp") -> Overlay:
     """Return `n` wires. Raises `InputError` for another kind, or where no more can be opened."""
     if kind not in KINDS:
-        raise InputError(f"overlay: {kind!r} is no kind of wire; {' or '.join(KINDS)} is")
+        raise InputError(f"overlay: {kind!r} is not a kind of wire; {' or '.join(KINDS)} is")
     made: list[socket.socket] = []
     try:
         for _ in range(n):
@@ -50,7 +50,7 @@ def overlay_ports(n: int, kind: str = "udp") -> Overlay:
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
-    """Return two UDP sockets on loopback that hear nobody but each other."""
+    """Return two UDP sockets on loopback, connected to each other."""
     one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:

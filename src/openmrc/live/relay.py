@@ -1,9 +1,9 @@
-"""Cables with a third party in them: frames of every port pass through one Python thread.
+"""A relay between devices: the frames of every port pass through one Python thread.
 
-What the soak and the tests need of a network that misbehaves: a relay forwards frames by the NIC
-that they are for, on the plane that they came on, and drops, repeats, delays, reorders and corrupts
-them as `Trouble` says. It is not fast (some ten thousand frames a second), and is no switch: it
-knows no paths, rates or queues.
+A misbehaving network for the soak and the tests: it forwards frames to the destination NIC on the
+plane on which they arrived, and drops, duplicates, delays, reorders and corrupts them as `Trouble`
+says. It is not fast (some ten thousand frames a second), and is no switch: it knows no paths, rates
+or queues.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BATCH = 32  # frames of a port before the others get their turn
 
 @dataclass
 class Trouble:
-    """What happens to the frames of one plane: probabilities, and a delay in seconds."""
+    """The treatment of the frames of one plane: probabilities, and a delay in seconds."""
 
     drop: float = 0.0
     repeat: float = 0.0

@@ -2,7 +2,7 @@
 
 Addresses are integers (`array.ctypes.data`), arrays of the kernel's structures are NumPy records.
 Each function returns what the call returns, or -errno. Numba finds the C library's functions by
-name, and code that calls them stays on disk; plain Python reaches the same ones through ctypes.
+name, and code that calls them can be cached; plain Python calls the same functions through ctypes.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def epoll_forget(epoll_fd, fd, room):
 
 @inlined
 def set_alarm(timer_fd, at_ns, room):
-    """Have a timer's descriptor readable from this time of CLOCK_MONOTONIC on; 0, or -errno. `room`
+    """Make a timer's descriptor readable from this time of CLOCK_MONOTONIC on; 0, or -errno. `room`
     is an int64[4] array of the caller.
     """
     room[0] = 0  # once
@@ -219,7 +219,7 @@ def monotonic_ns(room):
 
 @inlined
 def read_count(fd, room):
-    """Take what an eventfd (non-blocking) has counted; 0 if nothing."""
+    """Take the count of an eventfd (non-blocking); 0 if nothing was added."""
     return room[0] if _read(fd, room.ctypes.data, 8) == 8 else 0
 
 

@@ -1,1 +1,1 @@
-"""World 1: the engine in virtual time, on a fabric simulated packet by packet."""
+"""The simulator: the engine in virtual time, on a fabric simulated packet by packet."""

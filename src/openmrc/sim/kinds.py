@@ -1,5 +1,5 @@
-"""The transports that a world can have: each with a room of its own beside `net` and `watch`, whose
-code is loaded when it is wanted.
+"""The transports that a world can have, each a package beside `net` and `watch`, loaded on
+demand.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ ROOMS: dict[type, str] = {Transport: "openmrc.sim.mrc", RoceTransport: "openmrc.
 
 
 def side_of(transport: Any) -> type[Side]:
-    """Return what a world asks of this transport."""
+    """Return the class through which a world uses this transport."""
     side: type[Side] = import_module(f"{ROOMS[type(transport)]}.side").SIDE
     return side
 
 
 def capture_of(transport: Any) -> type[LinkCapture]:
-    """Return what captures its frames."""
+    """Return the class that captures its frames."""
     capture: type[LinkCapture] = import_module(f"{ROOMS[type(transport)]}.capture").CAPTURE
     return capture

@@ -1,4 +1,4 @@
-"""Compile everything that a run needs, saying how far it is."""
+"""Compile everything that a run needs, reporting progress."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ FABRIC = multiplane(2, 2, 100 * 10**9, 1, 2, 500_000, 250_000)
 
 @once("sim")
 def warm_up_mrc() -> None:
-    """What runs of MRC need, and its decoder."""
+    """Compile what runs of MRC need, and its decoder."""
     _use(Transport(), codec.decode)
     _world(Transport(), shards=2).run()
 
 
 @once("sim.roce")
 def warm_up_roce() -> None:
-    """What runs of RoCEv2 need, and its decoder."""
+    """Compile what runs of RoCEv2 need, and its decoder."""
     _use(RoceTransport(), roce_codec.decode)
 
 

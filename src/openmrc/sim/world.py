@@ -38,7 +38,7 @@ EVENTS_A_STEP = 300_000  # between two looks at the clock: about a tenth of a se
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a run is."""
+    """Progress of a run."""
 
     now_ps: int
     flows_done: int
@@ -53,12 +53,12 @@ class World:
     for bit.
 
     `schedule` is the faults (`fabric.faults.compile_faults`), `stop_ps` a time at which the run
-    ends as planned. `run` may be called again and again with later times; results may be asked for
-    at any time. What crosses the links of `capture`, which is of the transport's kind, goes there.
+    ends as planned. `run` may be called again and again with later times; results may be read at
+    any time. Frames on the links of `capture`, which is of the transport's kind, are written there.
 
-    A large fabric is cut into `shards` (None: as many as its size asks for), which `threads` run
-    side by side. Results depend on the shards, and never on the threads. `uncut` says why there is
-    but one shard, as the end of a sentence; "" if there are several.
+    A large fabric is cut into `shards` (None: as many as suit its size), which `threads` run in
+    parallel. Results depend on the shards, and never on the threads. `uncut` says why there is only
+    one shard, as the end of a sentence; "" if there are several.
     """
 
     def __init__(
@@ -105,9 +105,9 @@ class World:
         return entry if isinstance(entry, Uncut) else (found, entry)
 
     def sample(self, qp: int | None, columns: int) -> None:
-        """Keep from the start what `samples` returns, in `columns` intervals at most; before `run`.
+        """Sample from the start, in `columns` intervals at most; call it before `run`.
 
-        `qp`: whose paths; None takes the first of those with the longest way.
+        `qp`: whose paths; None takes the first of those with the longest path.
         """
         assert not self.net.ctl[0].started, "what is past cannot be sampled"
         if qp is None:
@@ -122,8 +122,8 @@ class World:
     def run(
         self, until_ps: int | None = None, progress: Callable[[Progress], None] | None = None
     ) -> bool:
-        """Go on until `until_ps`, `stop_ps` or the end; True when nothing is left to happen, or
-        what ends with the first QP error (`Traffic.ends_on_error`) has ended.
+        """Run until `until_ps`, `stop_ps` or the end; True when no events are left, or a workload
+        that ends with the first QP error (`Traffic.ends_on_error`) has ended.
 
         Ctrl-C ends it between two steps, a tenth of a second each.
         """
@@ -206,7 +206,7 @@ class World:
 
     @property
     def nets(self) -> list[ss.Net]:
-        """The network of each shard; where there is but one, `net`, and else that has the sums."""
+        """The network of each shard; with a single one it is `net`, which else has the sums."""
         return [self.net] if self._crew is None else self._crew.nets
 
     def net_of(self, port: int) -> ss.Net:
@@ -244,7 +244,7 @@ class World:
         return int(self.net.ctl[0].wrong_bytes)
 
     def derived(self) -> dict[str, int]:
-        """Everything that was worked out at the start, with units in the names."""
+        """All values derived at the start, with units in the names."""
         return self.side.values.as_dict()
 
     def flows(self) -> dict[str, npt.NDArray[Any]]:
@@ -299,7 +299,7 @@ class World:
         return lines
 
     def counters(self) -> dict[str, int]:
-        """What `summary.json` counts, and the terms of the conservation of packets."""
+        """The counters of `summary.json`, and the terms of packet conservation."""
         c = self.net.ctl[0]
         return {
             "data": int(c.data_packets - c.retransmitted),
@@ -318,11 +318,11 @@ class World:
         }
 
     def wrong_ends(self) -> list[str]:
-        """One line for each thing in the books of the transport's endpoints that is not so."""
+        """Return one line for each invariant of the transport's endpoints that does not hold."""
         return self.side.wrong(self)
 
     def pauses(self) -> list[dict[str, Any]]:
-        """The ports that flow control has held the longest: `port`, its name, and `us`."""
+        """The ports that flow control has paused the longest: `port`, its name, and `us`."""
         return self.side.pauses(self.fabric, int(self.net.ctl[0].now))
 
     def timeline(self) -> dict[str, npt.NDArray[np.int64]]:
@@ -341,7 +341,7 @@ class World:
 
     def placed(self) -> dict[str, npt.NDArray[np.int64]]:
         """Per bin of the timeline, payload bytes placed of each `flow`, [bins, flows], and of each
-        `job`, [bins, jobs]; without those that are none, or more than `network.RATES_MAX`.
+        `job`, [bins, jobs]; omitting those that are none, or more than `network.RATES_MAX`.
         """
         rate = self.net.rate if self._crew is None else self._crew.rate()
         kept = rate[: self._bins()].copy()

@@ -1,4 +1,4 @@
-"""What is sent, as data: the messages both worlds execute, and the least time they can take."""
+"""Workloads as data: the messages that both worlds execute, and the least time they can take."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""When each entry of a workload can happen at the earliest, where series, single messages and
-computations release each other: a training step is such a workload.
+"""The earliest time of each entry of a workload in which series, single messages and computations
+release each other, such as a training step.
 
-These are bounds, as in `ideal`: each message is alone in the network, but what one NIC receives
-before it may go on takes its ports at least as long as all of that takes them together.
+These are bounds, as in `ideal`: each message is alone in the network, but everything that a NIC
+must receive before it continues takes its ports at least the sum of the transmission times.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Cost(NamedTuple):
 
 
 def no_cost(traffic: Traffic) -> Cost:
-    """What messages cost in a network that takes no time at all."""
+    """The cost of messages in a network without delays."""
     return Cost(*(np.zeros(traffic.n_msgs, np.int64) for _ in Cost._fields))
 
 
@@ -77,7 +77,7 @@ def earliest_ps(traffic: Traffic, cost: Cost, n_planes: int) -> tuple[LongArray,
 
 
 class _Edges:
-    """Releases, to be found by who gives them."""
+    """Releases, indexed by the entry that gives them."""
 
     def __init__(
         self, giving: npt.NDArray[np.integer], which: npt.NDArray[np.bool_], n: int
@@ -110,19 +110,25 @@ class _Joins:
     def add(
         self, entries: npt.NDArray[np.integer], first_ps: LongArray, work_ps: LongArray
     ) -> None:
-        """Something arrives for each: its first byte not before, and it takes a port so long."""
+        """Add an arrival for each: the earliest time of its first byte, and the port time it
+        takes.
+        """
         np.minimum.at(self._first, entries, first_ps)
         np.add.at(self._work, entries, work_ps)
 
     def ready(self, entries: npt.NDArray[np.intp], n_planes: int) -> LongArray:
-        """When all of it can have arrived; long ago for what waits for nothing."""
+        """The earliest time at which everything has arrived; long ago for entries that wait for
+        nothing.
+        """
         first = self._first[entries]
         ready: LongArray = np.where(first == FAR, -FAR, first + self._work[entries] // n_planes)
         return ready
 
 
 class _Hops:
-    """From each series back to what releases it: who, how many messages behind, how long."""
+    """From each series back to the entry that releases it: which, how many messages behind, how
+    long.
+    """
 
     def __init__(self, traffic: Traffic, after: LongArray, wait: LongArray) -> None:
         giving, released = traffic.edges
@@ -142,8 +148,8 @@ class _Hops:
         """When the last message of each of these series can be posted: the series of a wave.
 
         Message k waits for message k - lag of another, that for one of a third, and so on, round a
-        ring. Whoever of them was late is waited for: the longest way back counts. Tables of 1, 2,
-        4 ... hops at once find it in as many steps as the series has binary digits.
+        ring. The latest of them is waited for: the longest chain counts. Tables of 1, 2, 4 ... hops
+        at once find it in as many steps as the series has binary digits.
         """
         n = len(series)
         self._local[series] = np.arange(n)

@@ -1,8 +1,8 @@
 """The least time a workload can take on a perfect network, to measure real ones against.
 
 Nothing is ever lost, queued behind another message, or held back by a window. What remains is
-physics: every packet is sent bit by bit, every switch stores it (or its header, where it cuts
-through) before it forwards it, light takes its time, the acknowledgement must come back, and a NIC
+physics: every packet is sent bit by bit, every switch stores it (or its header, in cut-through)
+before it forwards it, links have propagation delay, the acknowledgement must return, and a NIC
 cannot send or receive faster than its ports. These are bounds, not estimates: no run can beat them,
 however it spreads its packets.
 """
@@ -80,7 +80,7 @@ def costs(
 def _pathcosts(
     fabric: Fabric, there: list[int], n_full: LongArray, full: int, last: LongArray
 ) -> tuple[LongArray, ...]:
-    """Return the columns of `Cost` but the last, of messages that take this path."""
+    """Return all columns of `Cost` but the last, for messages on this path."""
     first_ps, last_ps = (
         [serial_ps(fabric, [port], full), serial_ps(fabric, [port], last)]
         for port in (there[0], there[-1])
@@ -168,7 +168,9 @@ def _last_of_series_ps(traffic: Traffic, cost: Cost, posted: LongArray) -> LongA
 def _busiest_ps(
     nic: IntArray, begin: LongArray, work: LongArray, end: LongArray, n_planes: int
 ) -> int:
-    """Return when the busiest NIC can be done: its first beginning, all its work, its least end."""
+    """Return the earliest end of the busiest NIC: its first start, all its work, and its shortest
+    tail.
+    """
     n = int(nic.max()) + 1
     earliest, least_end = (np.full(n, np.iinfo(np.int64).max // 4) for _ in range(2))
     total = np.zeros(n, np.int64)

@@ -1,4 +1,4 @@
-"""The order of a workload's entries: who can happen when those that it waits for have.
+"""The order of a workload's entries, given by which entry waits for which.
 
 Releases are pairs of entries, or compressed (first, next) rows of them. An entry is a message, a
 series of messages, or a computation; see `traffic`.
@@ -19,10 +19,10 @@ FEW = 16  # messages of a wave that are released one by one
 
 
 def waves(rows: Sequence[tuple[IntArray, IntArray]], deps: IntArray) -> Iterator[Places]:
-    """Yield the messages in the order of their release: those that need none, then the next ...
+    """Yield the messages in waves, in the order of their release: first those that need none.
 
-    `rows` are compressed (first, next) tables. A message is in the wave that brings its
-    `deps`-th release; messages that never get theirs are in none.
+    `rows` are compressed (first, next) tables. A message is in the wave that brings its `deps`-th
+    release; messages that are never released are in none.
     """
     waiting = deps.astype(np.int64)
     wave = np.flatnonzero(waiting <= 0)
@@ -41,8 +41,8 @@ def waves(rows: Sequence[tuple[IntArray, IntArray]], deps: IntArray) -> Iterator
 def _next_of_few(
     wave: Places, rows: Sequence[tuple[IntArray, IntArray]], waiting: LongArray
 ) -> Places:
-    """Return the wave after this one, which is so small that arrays cost more than they save; a
-    long chain is a hundred thousand of them.
+    """Return the wave after this one, which is too small for arrays to pay off; a long chain is a
+    hundred thousand of them.
     """
     found = []
     for message in wave.tolist():
@@ -71,7 +71,8 @@ def mixed_waves(
     deps: npt.NDArray[np.integer],
     counts: npt.NDArray[np.integer],
 ) -> Iterator[Places]:
-    """Yield the entries in the order of their release where series and others release each other.
+    """Yield the entries in waves, in the order of their release, if series and others release each
+    other.
 
     `counts` is how often each entry happens. Series that release each other, such as those round a
     ring, are in one wave: when the gates of all of them are open.
@@ -110,10 +111,11 @@ def _ranges(first: npt.NDArray[np.integer], which: Places) -> Places:
 
 
 def _units(giving: npt.NDArray[np.integer], released: npt.NDArray[np.integer], n: int) -> LongArray:
-    """Number the entries so that those get one number that release each other, each by one at most.
+    """Number the entries so that those that release each other, each by one at most, share a
+    number.
 
-    From every entry one hop leads back to what releases it. Hops of 1, 2, 4 ... at once lead to
-    the root, or onto the circle, that all of a unit share; its least number stands for it.
+    From every entry one hop leads back to the entry that releases it. Hops of 1, 2, 4 ... at once
+    lead to the root, or onto the circle, that all of a unit share; its least number stands for it.
     """
     hop = np.arange(n)
     hop[released] = giving

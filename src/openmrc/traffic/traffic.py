@@ -1,32 +1,31 @@
 """A workload as arrays: queue pairs, the messages they carry, and which message releases which.
 
-An entry of the `msg_` arrays is one message or, where `msg_count` is above 1, a *series*: so many
+An entry of the `msg_` arrays is one message or, where `msg_count` is above 1, a *series*: that many
 messages on the same QP, one after the other. A ring of n ranks is n series instead of 2n(n - 1)
-messages: what is regular is a rule, not a list. `unroll` writes the list out.
+messages: a rule, not a list. `unroll` writes the list out.
 
 Message k of an entry, k = 0 for a single one, is posted when `msg_deps + k` releases have arrived:
 `msg_compute_ps` after the last of them, and not before `msg_start_ps`. Where `msg_deps + k` is 0 or
 less it needs none. A message gives releases of two kinds: to the entries of its `recv` row when the
 receiver has it, to those of its `sent` row when its sender holds the last acknowledgement. The
 receiver has a message when its last byte is placed; one with an immediate when that is delivered,
-in the order of messages (MRC 1.3). Releases beyond what is needed change nothing, so a message
-that needs k of n releases waits for the k-th. The rows are compressed: entry m's are
-`next[first[m] : first[m + 1]]`.
+in the order of messages (MRC 1.3). Surplus releases change nothing, so a message that needs k of n
+releases waits for the k-th. The rows are compressed: entry m's are `next[first[m] : first[m + 1]]`.
 
 A *computation* is numbered behind the messages: entry `n_msgs + c` is computation c. It begins when
 its `calc_deps` releases have arrived, not before `calc_start_ps`, and when its core is free: those
 of one core run one at a time, in the order in which they could begin. Core 0 stands for none. It
 takes `calc_ps`; then it gives the releases of its `recv` row; its `sent` row is empty.
 
-Series and what happens once may release each other. A message or a computation that releases a
-series is a *gate*: no message of the series is posted before all its gates are open, whatever
-`msg_deps` says. What happens once gets from a series one release for each of its messages.
+Series and entries that happen once may release each other. A message or a computation that releases
+a series is a *gate*: no message of the series is posted before all its gates are open, whatever
+`msg_deps` says. An entry that happens once gets one release from a series for each of its messages.
 
 Message k carries block `(msg_block - k) mod msg_blocks` of its data, and is `msg_bytes` long, one
 byte more if that block is below `msg_longer`.
 
-A workload with `ends_on_error` is over with the first error of a queue pair, as a job that is
-synchronous is. One in which some message could never be posted is refused when it is made.
+A workload with `ends_on_error` ends with the first error of a queue pair, as a synchronous job
+does. A workload in which some message could never be posted is refused when it is created.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ class Traffic:
 
     @property
     def n_entries(self) -> int:
-        """How many can be released: messages, then computations."""
+        """How many entries can be released: messages, then computations."""
         return self.n_msgs + self.n_calcs
 
     @property
@@ -226,7 +225,7 @@ def make_traffic(
     Columns but `msg_qp` may be one value for all messages; `blocks` is `msg_block`, `msg_blocks`
     and `msg_longer`. `recv` and `sent` are pairs (giving, released) of entry numbers. Without
     `deps` a message waits for every release it is given, as a computation always does. Raises
-    `InputError` for whatever could not run.
+    `InputError` for a workload that could not run.
     """
     qps = np.asarray(msg_qp, np.int32)
     calc_ps = np.asarray(calcs.ps, np.int64)
@@ -306,7 +305,7 @@ def unroll(traffic: Traffic) -> Traffic:
 
 
 def check_listed(n: int) -> None:
-    """Refuse to list more messages than a machine holds; before it is tried."""
+    """Refuse to list more messages than fit in memory, before trying."""
     if n > MESSAGES_MAX:
         raise InputError(f"workload: {n} messages to list; at most {MESSAGES_MAX} are accepted")
 
@@ -380,11 +379,13 @@ def _check_numbers(traffic: Traffic) -> None:
 
 
 def _check_series(traffic: Traffic) -> None:
-    """What keeps counting releases exact: they come in order, from one series to another."""
+    """Check the conditions under which counting releases is exact: they come in order, from one
+    series to another.
+    """
     block, blocks, longer = traffic.msg_block, traffic.msg_blocks, traffic.msg_longer
     _refuse(blocks, blocks < 1, "workload blocks of message", "1 or more is accepted")
     _refuse(
-        block, (block < 0) | (block >= blocks), "workload block of message", "name one there is"
+        block, (block < 0) | (block >= blocks), "workload block of message", "name one that exists"
     )
     _refuse(
         longer, (longer < 0) | (longer > blocks), "workload longer blocks of message", "0 to all"
@@ -429,12 +430,12 @@ def _check_all_posted(traffic: Traffic) -> None:
         if m >= traffic.n_msgs:
             raise InputError(
                 f"workload computation {m - traffic.n_msgs}: never begins, the releases it waits"
-                " for cannot all come; break the circle"
+                " for cannot all happen; break the cycle"
             )
         raise InputError(
             f"workload message {m} (nic {traffic.msg_src[m]} to nic {traffic.msg_dst[m]}):"
-            f" never posted, the {traffic.msg_deps[m]} releases it waits for cannot all come;"
-            " break the circle or lower the count"
+            f" never posted, the {traffic.msg_deps[m]} releases it waits for cannot all happen;"
+            " break the cycle or lower the count"
         )
 
 

@@ -1,8 +1,8 @@
-"""Bytes and packet records: what an MRC NIC sends, a switch forwards and a sniffer shows.
+"""Packets as bytes and records: encoding, decoding, forwarding and display.
 
-`decode` and `encode` are the plain way from bytes to records and back; the compiled one, on the
-caller's buffers, is `wire.codec`. `layout` is the one place where headers are written down.
-`decode_roce` reads RoCEv2, and `roce_layout` has what that has otherwise.
+`decode` and `encode` convert bytes to records and back in plain Python; `wire.codec` does so
+compiled, on the caller's buffers. `layout` is the only definition of the headers. `decode_roce`
+reads RoCEv2, and `roce_layout` defines the headers that differ there.
 """
 
 from __future__ import annotations

@@ -7,9 +7,9 @@ Every NIC has one port, and so one address, on each plane (MRC 3.1):
     MAC          02:<plane>:<nic + 1 in four bytes>     locally administered
     switch MAC   02:ff:<switch in four bytes>           one for all of its ports
 
-So a plane is a prefix of its own, the three addresses of a port end alike, and none of them lies in
+So each plane has its own prefix, the three addresses of a port end alike, and none of them lies in
 the block of a carrier (`fabric.usid.BLOCK`). The prefix is readable instead of random as RFC 4193
-asks: two fabrics with this plan must not be joined.
+demands: two fabrics with this plan must not be joined.
 
 The compiled functions write and read bytes in network order and return -1 where there is no such
 port; the plain ones raise `InputError`.
@@ -187,7 +187,7 @@ def _port(number, plane, nics_max):
 
 
 def _numbers(*numbers: int) -> list[int]:
-    """Return numbers that compiled code can take; what is too large stays too large."""
+    """Return numbers that compiled code can take; numbers that are too large stay so."""
     return [min(max(number, -1), NICS_MAX) for number in numbers]
 
 

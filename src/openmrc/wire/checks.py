@@ -1,7 +1,7 @@
 """The checks of `codec`, compiled: from the Ethernet header to the end of the payload.
 
-The table of them is in `codec`. Each function answers with a code of `frame`, and where the frame
-is wrong.
+`codec` has the table of checks. Each function returns a code of `frame`, and where the frame is
+wrong.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _ipv6_or_two(data, n):
 
 @inlined
 def _one_ipv6(data, at, limit):
-    """What both IPv6 headers must be: (code, where it is wrong, end of its payload)."""
+    """The checks of both IPv6 headers: (code, where it is wrong, end of its payload)."""
     if limit < at + IPV6.size_bytes:
         return frame.TOO_SHORT, at, 0
     if get(data, at, IPV6.version) != 6:

@@ -1,6 +1,6 @@
 """A fabric's table of DSCPs in compiled code: one number, `fabric.dscp.Dscps.packed`.
 
-0 is the table of the defaults, so that an envelope that nobody filled has one.
+0 stands for the default table, so that an empty envelope has one.
 """
 
 from __future__ import annotations
@@ -24,5 +24,5 @@ def dscp(table, place):
 
 @inlined
 def is_trimmed(table, value):
-    """Whether a DSCP says that a switch has cut the packet."""
+    """Whether a DSCP says that a switch trimmed the packet."""
     return value == dscp(table, TRIMMED) or value == dscp(table, TRIMMED_LASTHOP)

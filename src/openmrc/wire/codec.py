@@ -52,10 +52,10 @@ on the wire:
 "Fit" means: before the end of the IP packet, which the first IP header's length says; bytes behind
 it (Ethernet padding) are ignored. The iCRC is the last four bytes of the IP packet.
 
-**Trimmed** (row 21) is what has the DSCP TRIMMED or TRIMMED_LASTHOP in its first IP header or in
-the inner one. It has no iCRC: "before the iCRC" then means before the end of the IP packet, and the
-rows of payload and iCRC do not apply: what stands behind the headers is not payload. An ImmDt that
-does not fit is not missed, `imm` is 0.
+**Trimmed** (row 21) is a frame with the DSCP TRIMMED or TRIMMED_LASTHOP in its first IP header or
+in the inner one. It has no iCRC: "before the iCRC" then means before the end of the IP packet, and
+the rows of payload and iCRC do not apply: the bytes behind the headers are not payload. An ImmDt
+may be missing, and `imm` is then 0.
 
 **Classes.** DSCPs are those of the fabric's table, `e.dscps`. That of a frame that is sent is
 CONTROL for that class, else NO_TRIM for that flag, else TRIMMABLE_RETX for retransmissions and
@@ -93,8 +93,8 @@ def encode(p, e, payload, out, check):
     """Write a frame into `out` (uint8); bytes written, or -code of `frame` if it cannot be.
 
     `p` is a PACKET and `e` an ENVELOPE record; the payload is `payload[:p.payload_len]` (uint8),
-    with zeros where that array is shorter. `check` 0 leaves the iCRC zero, for hardware that
-    computes it. `out` may be larger; what is behind the frame is left alone.
+    followed by zeros if that array is shorter. `check` 0 leaves the iCRC zero, for hardware that
+    computes it. `out` may be larger; bytes behind the frame are not changed.
     """
     code = _refused(p, e)
     if code != frame.OK:
@@ -162,10 +162,10 @@ def _put_payload(room, payload, payload_bytes):
 def decode(data, n, p, e, check):
     """Read the frame `data[:n]` (uint8) into `p` and `e`; OK or a code of `frame`.
 
-    What an opcode has no use for is zero in the record, an address that the frame has not is zero
-    in the envelope; the payload is `data[e.payload_at:][:p.payload_len]`.
-    `e.ev_swapped`, `e.ports_from_1` and `e.dscps` are read, all else in `e` written; `p.src`,
-    `p.dst` and `p.plane` are the caller's. `check` 0 does not look at the iCRC.
+    Fields that an opcode does not use are zero in the record, addresses that the frame lacks are
+    zero in the envelope; the payload is `data[e.payload_at:][:p.payload_len]`. `e.ev_swapped`,
+    `e.ports_from_1` and `e.dscps` are read, all else in `e` written; `p.src`, `p.dst` and `p.plane`
+    are the caller's. `check` 0 does not look at the iCRC.
     """
     code, at, srh, ip, udp, end = checks.headers(data, min(n, data.shape[0]))
     if code != frame.OK:
@@ -204,8 +204,8 @@ def trim(out, n, last_hop, dscps):
 
     Row 21: the first IP header's DSCP becomes TRIMMED, or TRIMMED_LASTHOP if `last_hop`; of the IP
     packet 128 bytes stay, 256 with an SRH, and all its lengths say so. A shorter packet stays as it
-    is but for its iCRC, which would be wrong. Whether a packet may be trimmed, the switch has asked
-    before. `dscps` is the fabric's table.
+    is, except for its iCRC, which would be wrong. The switch has checked before that the packet may
+    be trimmed. `dscps` is the fabric's table.
     """
     code, _, srh, ip, udp, end = checks.headers(out, min(n, out.shape[0]))
     if code != frame.OK:

@@ -1,4 +1,6 @@
-"""Header diagrams, as in RFCs, and tables of fields and values, in Markdown: made from `layout`."""
+"""Header diagrams as in RFCs, and tables of fields and values, in Markdown; generated from
+`layout`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Wireshark dissector `mrc.lua`: where it is, and its tables, which are made from `layout`.
+"""The Wireshark dissector `mrc.lua`: its path, and its tables, which are generated from `layout`.
 
 Its code is written by hand in `mrc.lua` beside this file; `path` puts the tables between its two
 markers (see `generated`). A field is called `mrc.HEADER.FIELD`, in small letters, with the names of
@@ -37,8 +37,8 @@ _ERRORS = (
 
 
 def path() -> Path:
-    """Return the dissector's file, for `tshark -X lua_script:FILE`: it is made where openmrc keeps
-    what it can make again.
+    """Return the dissector's file, for `tshark -X lua_script:FILE`; it is written to the cache
+    directory of openmrc.
     """
     file = cache_root() / "mrc.lua"
     code = Path(__file__).with_name("mrc.lua").read_text(encoding="utf-8")

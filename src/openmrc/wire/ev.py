@@ -2,7 +2,7 @@
 
 An EV has 32 bits (MRC 2.11). By row 2 EV[15:0] is the source port and EV[31:16] the low 16 bits of
 the flow label; a profile may swap the halves. The four high bits of a flow label are sent as zero
-and ignored. IPv4 has no flow label: what it would carry is zero at the receiver.
+and ignored. IPv4 has no flow label: that half of the EV is zero at the receiver.
 """
 
 from __future__ import annotations

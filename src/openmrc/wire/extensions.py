@@ -1,6 +1,6 @@
 """BTH and what follows it, up to the payload, between bytes and the packet record; compiled.
 
-The writers expect zeroed room, the readers headers that were checked.
+Writers expect zeroed buffers, readers expect checked headers.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def put_answer(out, at, p, e):
 
 @inlined
 def _put_answered(out, at, header, p, e):
-    """What SETH and NETH say of the packet that they answer."""
+    """The fields of SETH and NETH about the packet that they answer."""
     add(out, at, header.entropy, p.entropy)
     add(out, at, header.spdcid, e.spdcid)
     add(out, at, header.dpdcid, e.dpdcid)
@@ -226,7 +226,7 @@ def _get_stamp(data, at, header, p):
 
 @inlined
 def _get_answered(data, at, header, p, e):
-    """What SETH and NETH say of the packet that they answer."""
+    """The fields of SETH and NETH about the packet that they answer."""
     p.entropy = get(data, at, header.entropy)
     e.spdcid = get(data, at, header.spdcid)
     e.dpdcid = get(data, at, header.dpdcid)

@@ -1,4 +1,4 @@
-"""What a frame says beside the engine's packet record: addresses, hops, checks.
+"""The part of a frame that the engine's packet record leaves out: addresses, hops, checks.
 
 A frame is a packet record (`engine.packet.PACKET`, the protocol) in an envelope (`ENVELOPE`, this
 file: everything that the path needs and the protocol does not). `wire.codec` turns the two into
@@ -94,7 +94,9 @@ REASONS = (
 
 
 class WireError(OpenMrcError):
-    """Bytes that are no MRC frame: `offset` is where, `reason` what, `code` one of this module."""
+    """Bytes that are not an MRC frame: `offset` says where, `reason` why, `code` is one of this
+    module.
+    """
 
     def __init__(self, code: int, offset: int) -> None:
         self.code = code

@@ -1,5 +1,5 @@
-"""What each packet occupies on the wire: preamble, frame and gap (MRC 2.1 to 2.10), or
-htsim's simpler sizes.
+"""The size of each packet on the wire: preamble, frame and gap (MRC 2.1 to 2.10), or htsim's
+simpler sizes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Framing:
 
 
 def bytes_of(*headers: Header) -> int:
-    """What these headers occupy."""
+    """The size of these headers."""
     return sum(header.size_bytes for header in headers)
 
 
@@ -79,7 +79,7 @@ PEER_FRAMING = Framing(header_bytes=(64,) * 256, trimmed_bytes=64, nominal_overh
 
 
 def framing(rules: str, srv6: bool = True) -> Framing:
-    """The sizes that a transport's `rules` ask for, with or without SRv6 (MRC 2.1)."""
+    """The sizes for a transport's `rules`, with or without SRv6 (MRC 2.1)."""
     if rules == "peer":
         return PEER_FRAMING
     return MRC_FRAMING if srv6 else HASHED_FRAMING

@@ -1,8 +1,8 @@
-"""Parts of hand-written files that are made from `layout`: what stands between two markers.
+"""Parts of hand-written files that are generated from `layout`: the text between two markers.
 
-A part begins with a line that holds `made from layout: NAME` and ends with one that holds
-`end of NAME`, inside whatever is a comment in that file. The dissector's is filled whenever it is
-asked for. After a change of `layout`, in a checkout,
+A part begins with a line that holds `made from layout: NAME` and ends with one that holds `end of
+NAME`, inside a comment of that file. That of the dissector is filled whenever its path is
+requested. After a change of `layout`, in a checkout,
 
     python -m openmrc.wire.generated
 

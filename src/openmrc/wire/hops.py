@@ -1,6 +1,6 @@
-"""The headers that hops look at, Ethernet and IP, between bytes and the envelope; compiled.
+"""The headers that switches read, Ethernet and IP, between bytes and the envelope; compiled.
 
-The writers expect zeroed room.
+Writers expect zeroed buffers.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DO_NOT_FRAGMENT = 2  # of ip_flags
 
 
 class _Ipv6(NamedTuple):
-    """What an IPv6 header says of its packet; `end` is where that ends."""
+    """The fields of an IPv6 header; `end` is the end of its packet."""
 
     dscp: int
     ecn: int
@@ -119,8 +119,8 @@ def put_ipv4(out, e, dscp, ecn, end):
 
 @inlined
 def get_hops(data, srh, ip, udp, payload_at, p, e):
-    """Begin the records of a frame without fault: `p` is empty, `e` has what Ethernet and IP
-    headers say. An address that the frame has not is zero.
+    """Begin the records of a valid frame: clear `p`, fill `e` from the Ethernet and IP headers.
+    Addresses that the frame lacks are zero.
     """
     clear(p)
     e.payload_at = payload_at
@@ -162,7 +162,7 @@ def get_hops(data, srh, ip, udp, payload_at, p, e):
 
 @inlined
 def get_class(data, ip, dscp, p, e):
-    """Read what DSCP and ECN say: class, NO_TRIM, TRIMMED, CE."""
+    """Read DSCP and ECN: class, NO_TRIM, TRIMMED, CE."""
     flag_bits, table = int(p.flag_bits), e.dscps
     klass = pk.CLASS_DATA
     if dscp == classes.dscp(table, classes.TRIMMED):
@@ -186,7 +186,7 @@ def get_class(data, ip, dscp, p, e):
 
 @inlined
 def get_ce(data, ip, e):
-    """Whether an IP header says CE."""
+    """Whether an IP header has the CE mark."""
     if e.ipv4:
         return get(data, IP, IPV4.ecn) == layout.ECN_CE
     marked = get(data, IP, IPV6.ecn) == layout.ECN_CE

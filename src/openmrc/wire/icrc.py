@@ -1,7 +1,7 @@
-"""The invariant CRC of RoCEv2: what a packet's end says about all of it that no hop may change.
+"""The invariant CRC of RoCEv2: the checksum over all that no hop may change.
 
 CRC-32 with Ethernet's polynomial, as `zlib.crc32` computes it, over eight bytes of ones, the IP
-packet with everything that changes under way as ones, up to the iCRC itself (IBTA A17.3). Ones are:
+packet with all fields that change in transit as ones, up to the iCRC itself (IBTA A17.3). Ones are:
 
     IPv6    traffic class, flow label, hop limit
     IPv4    type of service, time to live, header checksum
@@ -11,12 +11,12 @@ packet with everything that changes under way as ones, up to the iCRC itself (IB
 Under SRv6 this is the inner packet: outer headers are consumed on the way. The value is stored
 least significant byte first.
 
-**Why not zlib.** Compiled code that is kept on disk could call zlib's `crc32` only by address: its
-name is not found in a Python process, not even in one that has imported `zlib`, and under which
-file name the library is installed differs by system. So the sum is computed here: the headers
-sixteen bytes at a time with sixteen tables ("slicing by 16"), the payload by carry-less
-multiplication where the processor has it (`jit.instructions.folded`), else by the tables, too.
-`benchmarks/wire.py` measures it beside zlib.
+**Why not zlib.** Compiled code that is cached on disk could call zlib's `crc32` only by address:
+its symbol is not visible in a Python process, not even in one that has imported `zlib`, and the
+library's file name differs between systems. So the CRC is computed here: the headers sixteen bytes
+at a time with sixteen tables ("slicing by 16"), the payload by carry-less multiplication where the
+processor has it (`jit.instructions.folded`), else by the tables, too. `benchmarks/wire.py` measures
+it beside zlib.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _MASKED = 64  # bytes from the IP header on among which masked ones are; whole b
 
 
 def _tables() -> Any:
-    """Shape (16, 256): what a byte does to the sum when `row` more bytes follow it."""
+    """Shape (16, 256): the effect of a byte on the CRC when `row` more bytes follow it."""
     rows = np.zeros((_BLOCK, 256), np.uint32)
     for byte in range(256):
         value = byte

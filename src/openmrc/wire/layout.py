@@ -1,8 +1,9 @@
-"""Every header of a frame, field by field, as data: the one place where layouts are written down.
+"""Every header of a frame, field by field, as data: the only definition of the layouts.
 
-The codecs take their offsets from here; scapy layers, the Wireshark dissector and the tables and
-diagrams of the documentation are made from it or compared with it. Bits count from the first bit on
-the wire, most significant first, as in the diagrams of RFCs. Field names follow the reference.
+The codecs take their offsets from here; Scapy layers, the Wireshark dissector and the tables and
+diagrams of the documentation are generated from it or compared with it. Bits count from the first
+bit on the wire, most significant first, as in the diagrams of RFCs. Field names follow the
+reference.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ NO_NAMES: dict[int, str] = {}
 
 @dataclass(frozen=True)
 class Field:
-    """One field: its width, what it says, and names for values that have one.
+    """One field: its width, its meaning, and names of values.
 
     `signed` fields are two's complement. Every name but `reserved` is unique within its header.
     """

@@ -1,7 +1,7 @@
 """Captured packets as plain values, and as one line of text each.
 
-`Frames` runs the compiled codec over packets one by one, in buffers of its own; `line` says what a
-person wants to know of one. All fields of all headers are in `wire.view`.
+`Frames` runs the compiled codec over packets one by one, in its own buffers; `line` summarises one
+for people. All fields of all headers are in `wire.view`.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ Fields = namedtuple("Fields", packet.PACKET.names or ())  # type: ignore[misc]
 
 
 class Frame(NamedTuple):
-    """A decoded packet: the fields of its record, and where it comes from and goes to.
+    """A decoded packet: the fields of its record, its source and its destination.
 
     A NIC has an address on each plane; `endpoint` is the destination whichever plane it is on.
-    `missing` are headers that the opcode asks for and a packet that was cut has not.
+    `missing` are headers that the opcode requires and a truncated packet lacks.
     """
 
     p: Any  # Fields
@@ -67,8 +67,8 @@ class Frame(NamedTuple):
 
 
 class Frames:
-    """Decodes packet by packet, in buffers that it keeps; `ev_swapped` and `ports_from_1` as the
-    senders have it, `dscps` as the fabric.
+    """Decodes packet by packet, in its own buffers; `ev_swapped` and `ports_from_1` are those of
+    the senders, `dscps` those of the fabric.
     """
 
     _decode: Callable[..., Any] = staticmethod(codec.decode)
@@ -88,8 +88,8 @@ class Frames:
     def read(self, captured: Captured, check: bool = True) -> Frame:
         """Decode one packet, and look at its iCRC if `check`. Raises `WireError`.
 
-        Of a packet that the capture cut short only the headers must be there, and the iCRC is not
-        looked at.
+        Of a packet that the capture truncated only the headers are required, and the iCRC is not
+        checked.
         """
         n, length = len(captured.data), captured.original_length
         cut = n < length <= PACKET_BYTES_MAX
@@ -112,13 +112,13 @@ class Frames:
         view.decode(data, check=False, length=length, dscps=self._dscps)
 
     def part(self, captured: Captured) -> Part:
-        """Return the headers of a packet that `read` refuses, as far as they are whole."""
+        """Return those headers of a packet refused by `read` that are whole."""
         kept, length = len(captured.data), captured.original_length
         return walk_part(captured.data, length if length <= PACKET_BYTES_MAX else kept, self._dscps)
 
     def part_line(self, part: Part) -> str:
-        """Return the line of such a packet: what its headers say, down to the last that is whole;
-        an empty one if no IP header is.
+        """Return the line of such a packet, from its headers down to the last that is whole; an
+        empty line if no IP header is.
         """
         ip, udp = part.header(layout.IPV6, layout.IPV4), part.header(layout.UDP)
         if ip is None:
@@ -153,7 +153,7 @@ def _text(address: bytes) -> str:
 
 @lru_cache(ADDRESSES_KEPT)
 def _endpoint(address: bytes) -> str:
-    """The address on plane 0 of a NIC with our own plan's addresses; any other as it is."""
+    """The address on plane 0, if the NIC has an address of the project's plan; others unchanged."""
     port = addresses.whose(address)
     if port is None:
         return _text(address)
@@ -186,7 +186,7 @@ _SAID: dict[str, dict[str, str]] = {
 
 
 def _frame_of_part(part: Part, ip: HeaderView) -> Frame:
-    """What the headers that are whole say; all else is 0."""
+    """The fields of the headers that are whole; all others are 0."""
     p = SimpleNamespace(**dict.fromkeys(Fields._fields, 0))
     p.payload_len = part.payload_length
     for said in part.headers:
@@ -227,7 +227,7 @@ def _ends(found: Frame) -> str:
 
 
 def line(found: Frame) -> str:
-    """Return what a person wants to know of one packet."""
+    """Return one line that summarises a packet."""
     p, missing = found.p, found.missing
     opcode = p.opcode
     number = "" if opcode in NO_PSN else f"id {p.psn}" if opcode in ENDPOINT else f"PSN {p.psn}"

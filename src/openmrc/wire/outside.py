@@ -1,7 +1,7 @@
-"""What captures put around a NIC's frame: VLAN tags, a cooked header, a mirror's tunnel.
+"""Encapsulations of captured frames: VLAN tags, a cooked header, a mirror's tunnel.
 
-`unwrap` takes it off, so that the codec meets an Ethernet frame with IP behind it. Offsets in
-messages count in that frame. What it does not know it leaves alone, for the codec to refuse.
+`unwrap` removes them, so that the codec sees an Ethernet frame that carries IP. Offsets in messages
+count in that frame. Unknown encapsulations are left for the codec to refuse.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SPECTRUM_BYTES = 22  # as SONiC's tests of its mirror Everflow expect
 
 
 class Outside(NamedTuple):
-    """A frame without what stood around it, how many bytes that was, and what it was, in words."""
+    """A frame without its encapsulation, the number of bytes removed, and their description."""
 
     data: bytes
     removed: int
@@ -38,7 +38,7 @@ class Outside(NamedTuple):
 def unwrap(data: bytes, link: int = LINK_ETHERNET) -> Outside:
     """Return the frame within what was captured on a link of this type.
 
-    What comes from a link that is not one of `LINKS` becomes a frame of no known Ethernet type.
+    A packet of a link type outside `LINKS` becomes a frame of no known Ethernet type.
     """
     length, said = len(data), []
     if link != LINK_ETHERNET:
@@ -63,8 +63,8 @@ _COOKED = {**dict.fromkeys(_RAW, "raw IP"), LINK_SLL: "cooked", LINK_SLL2: "cook
 
 
 def _cooked(data: bytes, link: int) -> bytes:
-    """Return an Ethernet frame in place of what Linux, or an IP tunnel, gives; zeros for addresses
-    that nobody knows.
+    """Return an Ethernet frame in place of a cooked header or a raw IP packet; unknown addresses
+    are zero.
     """
     if link in _RAW:
         version = data[0] >> 4 if data else 0
@@ -86,7 +86,7 @@ def _framed(kind: int, data: bytes) -> bytes:
 
 
 def _mirrored(data: bytes, kind: int) -> tuple[str, bytes] | None:
-    """Return what a mirrored frame's tunnel is called, and that frame, if it is one."""
+    """Return the name of a mirror's tunnel and the frame inside, if it is one."""
     protocol, at = _behind_ip(data, kind)
     if protocol != _GRE or len(data) < at + 4:
         return None
@@ -111,7 +111,7 @@ def _mirrored(data: bytes, kind: int) -> tuple[str, bytes] | None:
 
 
 def _behind_ip(data: bytes, kind: int) -> tuple[int | None, int]:
-    """Return what follows the IP header, None if that cannot be said, and where."""
+    """Return the protocol behind the IP header, None if unknown, and its offset."""
     at = _ETHERNET
     if kind == layout.ETHERTYPE_IPV4 and len(data) > at + 20:
         begins_here = not int.from_bytes(data[at + 6 : at + 8], "big") & 0x1FFF

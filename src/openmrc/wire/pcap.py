@@ -1,10 +1,10 @@
 """Capture files: a writer of pcapng, a reader of pcapng and of classic pcap.
 
-They follow draft-ietf-opsawg-pcapng and draft-ietf-opsawg-pcap. The reader streams, takes both byte
-orders and believes no length: a file that is cut off in its last block, as an interrupted capture
-leaves it, ends there (`Reader.cut_at`); a file that contradicts itself is an `InputError` with the
-offset from which it cannot be read. What comes from a link of another type, in a file that has
-readable ones too, is given out as a frame of no known Ethernet type.
+They follow draft-ietf-opsawg-pcapng and draft-ietf-opsawg-pcap. The reader streams, accepts both
+byte orders and checks every length: a file that is cut off in its last block, as an interrupted
+capture leaves it, ends there (`Reader.cut_at`); an inconsistent file is an `InputError` with the
+offset from which it cannot be read. A packet of an unsupported link type, in a file that has
+supported ones too, becomes a frame of no known Ethernet type.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Writer:
         data: bytes | memoryview,
         original_length: int | None = None,
     ) -> None:
-        """Write one packet; `original_length` if `data` itself is only the beginning of one."""
+        """Write one packet; `original_length` is given if `data` is only the beginning of one."""
         length = len(data)
         if original_length is None:
             original_length = length
@@ -185,7 +185,7 @@ class _CutOff(Exception):
 
 
 def read(path: Path | str) -> Reader:
-    """Open a capture. Raises `InputError` if there is none, or if it is no capture of Ethernet."""
+    """Open a capture. Raises `InputError` if the file is missing, or not a capture of Ethernet."""
     try:
         stream = open(path, "rb", buffering=_BUFFER_BYTES)  # noqa: SIM115 (the reader closes it)
     except OSError as error:
@@ -198,12 +198,12 @@ def read(path: Path | str) -> Reader:
 
 
 class Reader:
-    """The packets of a capture in the order of the file, to be iterated over once.
+    """The packets of a capture in file order; iterate over it once.
 
     `offset` is how far the file is read, in bytes; `number` counts packets. `cut_at` is None, or,
     after the last packet, the offset of a block that begins in the file and does not end there.
-    Iterating raises `InputError` where the file contradicts itself; the packets before that have
-    been given out. The stream is closed at the end, or by leaving `with`.
+    Iterating raises `InputError` where the file is inconsistent, after yielding the packets before
+    that. The stream is closed at the end, or by leaving `with`.
     """
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
@@ -259,7 +259,7 @@ class Reader:
     def _refuse(self, why: str) -> NoReturn:
         raise InputError(
             f"{self.name}: byte {self._block_at}: {why};"
-            " nothing can be read from there on, so copy or capture the file anew"
+            " nothing can be read from there on; copy or capture the file again"
         )
 
     def _begin(self) -> Iterator[Captured]:
@@ -276,8 +276,8 @@ class Reader:
             self._section(self._take(4))
             return self._blocks()
         raise InputError(
-            f"{self.name}: is no capture (it begins with {magic.hex()}); pcap and pcapng are read,"
-            " unpacked if they were packed"
+            f"{self.name}: is not a capture (it begins with {magic.hex()}); "
+            "pcap and pcapng are read; decompress the file first"
         )
 
     def _check_link(self, link: int, where: str) -> None:
@@ -317,7 +317,7 @@ class Reader:
             # and no other: names, statistics, secrets, and what others have made up
 
     def _body(self, length: int, taken: int) -> bytes:
-        """Return what stands between the first `taken` bytes of a block and its second length."""
+        """Return the bytes between the first `taken` bytes of a block and its second length."""
         if length < max(_BLOCK_BYTES_MIN, taken + 4) or length % 4 or length > BLOCK_BYTES_MAX:
             self._refuse(
                 f"a block of {length} bytes, where a multiple of 4 from"
@@ -326,7 +326,7 @@ class Reader:
         body = self._take(length - taken)
         (again,) = self._order.word.unpack_from(body, len(body) - 4)
         if again != length:
-            self._refuse(f"a block of {length} bytes whose end says {again}")
+            self._refuse(f"a block of {length} bytes whose second length is {again}")
         return body[:-4]
 
     def _section(self, length: bytes) -> None:

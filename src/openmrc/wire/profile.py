@@ -1,6 +1,6 @@
-"""EV profiles: what the bits of an EV mean, which EVs a QP is given, and which it must not use.
+"""EV profiles: the meaning of an EV's bits, the EVs given to a QP, and those that it must not use.
 
-A controller makes these, once; nothing here is done per packet (MRC 2.11, 2.12, 3.1).
+A controller creates these, once; nothing here runs per packet (MRC 2.11, 2.12, 3.1).
 
 * `Form`: an EV of fields, and `generate`: the EVs of a profile in GENERATED mode.
 * `Masked`: a NIC's template, its mask, and the bits of the EV that fill it.
@@ -198,12 +198,12 @@ class FormatField(NamedTuple):
 
     @property
     def values(self) -> range:
-        """What generated EVs may fill its mask with."""
+        """The values with which generated EVs may fill its mask."""
         most = (1 << self.mask.bit_count()) - 1 if self.max_val is None else self.max_val
         return range(self.min_val, most + 1)
 
     def check(self, place: str) -> None:
-        """Raise `InputError` for what does not fit; `place` names the field."""
+        """Raise `InputError` for values that do not fit; `place` names the field."""
         if self.bits < 1:
             raise InputError(f"{place}: {self.bits} bits; 1 or more are accepted")
         if self.width < self.bits:
@@ -218,11 +218,11 @@ class FormatField(NamedTuple):
 
 @dataclass(frozen=True)
 class Format:
-    """How a controller spells an EV: as the 16 or 32 bits of source port and flow label, as one
+    """How a controller writes an EV: as the 16 or 32 bits of source port and flow label, as one
     carrier, or as a carrier and an SRH.
 
-    The next most significant bit of the EV goes into each bit of a field's mask, highest first, and
-    the fields stand one behind the other (MRC 2.12). Raises `InputError`.
+    Each bit of a field's mask, highest first, takes the next most significant bit of the EV, and
+    the fields are concatenated (MRC 2.12). Raises `InputError`.
     """
 
     mode: str  # a key of WIDTH_MAX

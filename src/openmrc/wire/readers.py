@@ -1,4 +1,4 @@
-"""Whatever a capture holds that can be read: MRC, RoCEv2 on the same port, pause frames."""
+"""Readers of the protocols in a capture: MRC, RoCEv2 on the same port, pause frames."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MRC, ROCE, PFC = "MRC", "RoCEv2", "PFC"
 
 
 class Found(NamedTuple):
-    """A packet that was read: which protocol's, and what its reader made of it."""
+    """A packet that was read: its protocol, and the reader's result."""
 
     protocol: str
     frame: Any  # lines.Frame; of PFC a Pause
@@ -34,7 +34,7 @@ class Found(NamedTuple):
         return None if self.protocol == PFC else int(self.frame.p.dst_qpn)
 
     def line(self) -> str:
-        """What a person wants to know of it."""
+        """One line that summarises it."""
         return _LINES[self.protocol](self.frame)
 
     def add_to(self, captured: Captured, mrc: Summary, roce: RoceSummary) -> None:
@@ -50,7 +50,7 @@ class Found(NamedTuple):
 
 
 class Unread(NamedTuple):
-    """A packet that could not be read: which protocol's it is, None if of no known one."""
+    """A packet that could not be read: its protocol, or None if unknown."""
 
     protocol: str | None
     offset: int
@@ -70,8 +70,8 @@ class Unread(NamedTuple):
         return self.found is not None or bool(behind_udp)
 
     def line(self) -> str:
-        """What can be read of it, and in brackets what is wrong and which headers are missing; if
-        not even its BTH begins, the byte at which it is wrong.
+        """The readable part, with the error and the missing headers in brackets; without a BTH, the
+        byte at which it is wrong.
         """
         said = self.said if self.found is None else self.found.line()
         if not self.is_shown:
@@ -83,7 +83,7 @@ class Unread(NamedTuple):
 
 
 class Readers:
-    """Reads packet by packet, in buffers that it keeps; what senders choose as in `lines.Frames`.
+    """Reads packet by packet, in its own buffers; the senders' choices are as in `lines.Frames`.
 
     `on_roce` is called before the first packet that may be RoCEv2's; `check` looks at iCRCs.
     """
@@ -102,7 +102,7 @@ class Readers:
         self._on_roce = on_roce
 
     def read(self, captured: Captured) -> Found | Unread:
-        """Read one packet, as whatever it is."""
+        """Read one packet of any of these protocols."""
         try:
             return Found(MRC, self._mrc.read(captured, self._check))
         except WireError as error:
@@ -116,9 +116,7 @@ class Readers:
     def _damaged(
         self, captured: Captured, protocol: str | None, frames: Frames, error: WireError
     ) -> Unread:
-        """What else a packet says whose iCRC is wrong, whose tail never came, or what there is of
-        one that is wrong otherwise.
-        """
+        """The readable part of a packet with a wrong iCRC, a missing tail, or another error."""
         unread = Unread(protocol, error.offset, error.reason)
         if error.code == frame.IP_LENGTH:
             captured = captured._replace(original_length=_length_said(captured.data))
@@ -165,7 +163,7 @@ class Readers:
 
 
 def _length_said(data: bytes) -> int:
-    """How long the first IP header says that its frame is."""
+    """The frame's length according to the first IP header."""
     at = layout.ETHERNET.size_bytes
     if data[at] >> 4 == 4:
         return at + int.from_bytes(data[at + 2 : at + 4], "big")

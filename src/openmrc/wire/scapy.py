@@ -9,16 +9,17 @@
     set_ev(frame, 0x0002_0003)
 
 Ethernet, IP, the SRH and UDP are Scapy's own. A layer is called `MRC_` and the header's name, its
-fields have the names of `layout`, reserved ones `reserved1` and so on. Left out, these are worked
-out when the frame is built: the opcode from the layer behind the BTH (data: RDMA_WRITE_ONLY), `ts`,
-`pad`, the padding and the iCRC, the UDP port and a zero UDP checksum.
+fields have the names of `layout`, reserved ones `reserved1` and so on. If left out, these are
+computed when the frame is built: the opcode from the layer behind the BTH (data: RDMA_WRITE_ONLY),
+`ts`, `pad`, the padding and the iCRC, the UDP port and a zero UDP checksum.
 
 `MRC_iCRC` is the end of a packet: padding and iCRC. A frame that was dissected keeps them, as Scapy
 does with checksums: after a change, `del frame[MRC_iCRC].icrc`. A trimmed packet, which the DSCP of
 an IP header says, has no such layer; what is left of its payload is `Raw`.
 
-UDP port 4791 is RoCE's too, and Scapy has RoCE layers in `scapy.contrib.roce`. Whichever is loaded
-first: an opcode of MRC's group (0xC0 to 0xDF) is dissected here, any other by RoCE if it is loaded.
+UDP port 4791 is RoCE's too, and Scapy has RoCE layers in `scapy.contrib.roce`. Regardless of the
+order of loading, an opcode of MRC's group (0xC0 to 0xDF) is dissected here, any other by RoCE if it
+is loaded.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ _DEFAULTS = {
 
 
 def _fields(header: Header) -> list[Any]:
-    """Return Scapy's fields for those of a header."""
+    """Return the Scapy fields of a header."""
     return [_field(header, name, field) for name, _, field in named_fields(header)]
 
 
@@ -76,7 +77,7 @@ def _field(header: Header, name: str, field: Field) -> Any:
 
 
 def _end_fields() -> list[Any]:
-    """Return the fields of a packet's end; both are worked out when it is built."""
+    """Return the fields of a packet's end; both are computed when it is built."""
     (field,) = layout.ICRC.fields
     assert field.bits == 32, "Scapy has little-endian fields of these widths only"
     absent: Any = None
@@ -100,7 +101,7 @@ class _Layer(Packet):
 
 
 class MRC_BTH(_Layer):  # noqa: N801
-    """The BTH: it knows where a packet ends, and so deals with padding and iCRC."""
+    """The BTH: it knows where a packet ends, and so handles padding and iCRC."""
 
     name = "MRC_BTH"
     header = layout.BTH
@@ -108,7 +109,7 @@ class MRC_BTH(_Layer):  # noqa: N801
 
     @classmethod
     def dispatch_hook(cls, _pkt: bytes | None = None, *_: Any, **__: Any) -> type[Packet]:
-        """Leave to Scapy's RoCE layers what is theirs."""
+        """Leave RoCE opcodes to Scapy's own layers."""
         roce = sys.modules.get("scapy.contrib.roce")
         if roce and _pkt and _pkt[0] >> 8 - OPCODE_GROUP_BITS != OPCODE_GROUP:
             return roce.BTH  # type: ignore[no-any-return]
@@ -124,7 +125,7 @@ class MRC_BTH(_Layer):  # noqa: N801
         self.add_payload(MRC_iCRC(s[-tail:]))
 
     def do_build(self) -> bytes:
-        """Build the packet; if its iCRC is left out, not from what was dissected."""
+        """Build the packet; without a given iCRC, ignore the dissected bytes."""
         end = self.getlayer(MRC_iCRC)
         if end is not None and end.icrc is None:
             self.raw_packet_cache = None  # so that `post_build` is called
@@ -219,7 +220,7 @@ def _invariant_crc(bth: Packet, body: bytes) -> int:
 
 
 def _set_length(data: bytearray, given: int | None, header: Header, name: str, value: int) -> None:
-    """Fill a length that Scapy works out later; leave one that was `given`."""
+    """Fill a length that Scapy computes later; leave one that was `given`."""
     if given is None:
         at = header.byte(name)
         data[at : at + 2] = value.to_bytes(2, "big")

@@ -1,13 +1,13 @@
-"""SRv6 on bytes: the carrier of a path, and what a switch does with it.
+"""SRv6 on bytes: the carrier of a path, and its processing in a switch.
 
 A carrier is the destination of the outer IPv6 header: a block of 32 bits and six uSIDs of 16 bits,
-F3216 (MRC 2.12, RFC 9800). `write_carrier` is what a NIC does for each packet, `step` what a switch
-does with 16 bytes, `forward_frame` the same with a frame and its segment routing header.
+F3216 (MRC 2.12, RFC 9800). A NIC calls `write_carrier` for each packet; `step` is the processing of
+16 bytes in a switch, `forward_frame` that of a frame with its segment routing header.
 
-A switch is a uN: where its own uSID stands in front, the others move up by one. Then the uSID in
-front is looked up in the static table of the switch (`fabric.tables`), and nothing else is. A
-switch that a carrier passes without naming, as the tier-1 switches on the way down from a third
-tier, finds another's uSID in front and only looks it up.
+A switch is a uN: if its own uSID is in front, the others move up by one. Then the uSID in front is
+looked up in the static table of the switch (`fabric.tables`), and in no other. A switch that a
+carrier passes without naming, such as the tier-1 switches on the way down from a third tier, finds
+another's uSID in front and only looks it up.
 
 The tables of all switches of a fabric lie in one array (`Tables`). A table is a hash of open
 addressing, at most half full, 4 B a slot, so that a look-up mostly touches one cache line.
@@ -97,7 +97,7 @@ class Tables(NamedTuple):
 
 
 class Headend(NamedTuple):
-    """What an SR headend, a NIC, knows of a fabric to write carriers; made by `build_headend`."""
+    """What an SR headend, here a NIC, needs to write carriers; made by `build_headend`."""
 
     scheme: Any  # SCHEME, one record
     nic: Any  # PLACE, by NIC number
@@ -151,7 +151,7 @@ def of_fabric(fabric: Fabric) -> tuple[Tables, Headend]:
 
 
 def nothing() -> tuple[Tables, Headend]:
-    """Return empty ones, for compiled code that is told not to look."""
+    """Return empty tables, for compiled code that does not use them."""
     return (
         Tables(records(0, TABLE), np.zeros(0, np.uint32)),
         Headend(records(0, SCHEME), records(0, PLACE)),
@@ -190,7 +190,7 @@ def look_up(tables, switch, usid):
 
 @inlined
 def step(data, at, tables, switch):
-    """What a switch does with the carrier data[at:at+16], which must exist: shift and look up.
+    """Process the carrier data[at:at+16], which must exist, in a switch: shift and look up.
 
     Returns the egress port, or NOT_MINE, END_OF_CARRIER or NO_ROUTE with the carrier left as it is.
     """
@@ -210,7 +210,7 @@ def step(data, at, tables, switch):
 
 @compiled
 def forward_frame(data, n, tables, switch):
-    """What a switch does with the frame data[:n], uint8: one hop, the frame changed in place.
+    """Process the frame data[:n], uint8, in a switch: one hop, changing the frame in place.
 
     Where the carrier ends here and a segment is left, the segment becomes the destination (RFC 9800
     4.1.1 with RFC 8986 4.1). Returns the egress port; or a negative reason, and nothing is changed.
@@ -289,7 +289,7 @@ def _slot(usid, bits):
 
 @inlined
 def _next_segment(data, n, tables, switch):
-    """Replace a carrier of which only this switch's own uSID is left by the segment behind it."""
+    """Replace a carrier that holds only this switch's own uSID by the next segment."""
     if front(data, CARRIER_AT) != int(tables.switch[switch].own):
         return END_OF_CARRIER
     for i in range(CARRIER_AT + USIDS_AT + USID_BYTES, CARRIER_AT + ADDRESS_BYTES):

@@ -1,9 +1,9 @@
-"""What a capture says about each queue pair, packet by packet.
+"""Statistics of a capture for each queue pair.
 
-A row is a queue pair as packets name it: destination and QPN. What goes there is data for its
-responder, and answers for its requester; the two are counted apart. All is as seen where the
-capture was taken: a PSN that took another link is missing here, and a packet that was captured on
-each of its links is there that often.
+A row is a queue pair as packets name it: destination and QPN. Packets to it are data for its
+responder, and answers for its requester; the two are counted separately. Everything is as seen at
+the point of capture: a PSN that took another link is missing here, and a packet captured on several
+links counts several times.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LISTED_MAX = 64  # ranges and EVs that are listed; all are counted
 class Seen:
     """Which integers were seen, as runs of consecutive ones, and how many in all.
 
-    Beyond `RUNS_MAX` runs the lowest hole is forgotten: it stays counted, as not seen.
+    Beyond `RUNS_MAX` runs the lowest hole is dropped, but stays counted as not seen.
     """
 
     def __init__(self) -> None:
@@ -133,11 +133,11 @@ class QpRow(ABC):
 
     @abstractmethod
     def _data(self) -> dict[str, Any]:
-        """What this protocol tells of data."""
+        """Count a data packet of this protocol."""
 
     @abstractmethod
     def _control(self) -> dict[str, Any]:
-        """What it tells of all else."""
+        """Count any other packet of this protocol."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the row for JSON; PSNs as on the wire, lists to their first `LISTED_MAX`."""
@@ -319,9 +319,7 @@ class Rows(Generic[Row]):
 
 
 class Summary(Rows[QpSummary]):
-    """All rows of MRC, and what was in the capture besides. `damaged` and `foreign` count by
-    reason.
-    """
+    """All rows of MRC, and the capture's other packets. `damaged` and `foreign` count by reason."""
 
     def __init__(self) -> None:
         super().__init__(QpSummary)

@@ -1,4 +1,4 @@
-"""A frame for people: every header with its fields, as text, as JSON, and as the engine's record.
+"""A decoded frame: every header with its fields, as text, as JSON, and as the engine's record.
 
 Plain Python, and without Numba until a record is asked for. The reading is done in `wire.walk`.
 """
@@ -35,9 +35,9 @@ class DecodedFrame:
     """A decoded frame.
 
     `frame` is what was captured, `length` what crossed the wire, in bytes. `payload` is as much of
-    the payload as was captured, `payload_length` all of it without padding; both leave a trimmed
-    packet's remains out. `icrc_ok` is None where there is no iCRC to look at. `notes` are sentences
-    about what is unusual, `dscps` the table by which DSCPs have names.
+    the payload as was captured, `payload_length` all of it without padding; both exclude the
+    remains of a trimmed packet. `icrc_ok` is None if there is no iCRC to check. `notes` are
+    sentences about what is unusual, `dscps` the table by which DSCPs have names.
     """
 
     frame: bytes
@@ -79,7 +79,7 @@ class DecodedFrame:
         }
 
     def _own(self) -> dict[str, Any]:
-        """What `as_dict` has of one protocol alone."""
+        """The part of `as_dict` that is specific to one protocol."""
         return {}
 
 
@@ -165,9 +165,9 @@ def checked(
     own_notes: Iterable[str] = (),
     dscps: Dscps = DEFAULT,
 ) -> DecodedFrame:
-    """Return a frame that was walked, with its iCRC looked at and what is unusual about it.
+    """Return a walked frame, with its iCRC checked and notes on anything unusual.
 
-    `check` as in `decode`; `own_notes` are the protocol's.
+    `check` is as in `decode`; `own_notes` are those of the protocol.
     """
     headers, notes = list(found.headers), list(_all_notes(found, data, length, own_notes))
     icrc_ok = None

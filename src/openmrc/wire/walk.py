@@ -1,7 +1,7 @@
 """A frame, header by header, as `layout` describes it: the plain reader behind `wire.view`.
 
-`wire.codec` does the same compiled. The two were written apart from each other, make the same
-checks in the same order (the table is in `codec`), and the tests hold one against the other.
+`wire.codec` does the same compiled. The two were written independently, make the same checks in the
+same order (`codec` has the table), and tests compare them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OUTER = "outer IPv6"  # the name of the first of two IPv6 headers
 
 @dataclass(frozen=True)
 class HeaderView:
-    """One header of a frame: what it says, and at which byte it begins.
+    """One header of a frame: its fields, and the byte at which it begins.
 
     `name` is the layout's, or "outer IPv6" for the first of two. `fields` holds every field but the
     reserved ones, by the layout's names; `reserved` is true if any reserved bit is set.
@@ -41,10 +41,10 @@ class HeaderView:
 
 @dataclass(frozen=True)
 class Walk:
-    """What a walk found: all headers up to the payload, and the innermost of three of them.
+    """The result of a walk: all headers up to the payload, and the innermost of three kinds.
 
-    Offsets and lengths in bytes. The payload is without padding, and 0 bytes long if `trimmed`;
-    the iCRC, which a trimmed packet has not, is the last four bytes before `ip_end`.
+    Offsets and lengths in bytes. The payload is without padding, and 0 bytes long if `trimmed`; the
+    iCRC, which a trimmed packet lacks, is the last four bytes before `ip_end`.
     """
 
     headers: tuple[HeaderView, ...]
@@ -59,11 +59,11 @@ class Walk:
 
 @dataclass(frozen=True)
 class Part:
-    """What can be read of a frame that is cut short, or wrong behind its UDP header.
+    """The readable part of a frame that is truncated, or wrong behind its UDP header.
 
     `headers` are those that are whole, up to the first that is not; `missing` those from there on
-    that the opcode asks for. `payload_length` is what the lengths leave for a payload, in bytes,
-    and 0 where they leave none that is right.
+    that the opcode requires. `payload_length` is the room that the lengths leave for a payload, in
+    bytes, and 0 if they leave no valid one.
     """
 
     headers: tuple[HeaderView, ...]
@@ -79,7 +79,7 @@ class Part:
 def walk(data: bytes, length: int, dscps: Dscps = DEFAULT) -> Walk:
     """Read the headers of a frame of `length` bytes, of which `data` is all or the beginning.
 
-    Raises `WireError` for everything that is wrong but the iCRC.
+    Raises `WireError` for every error except a wrong iCRC.
     """
     cursor = Cursor(data, length)
     ip = read_ip(cursor)
@@ -95,10 +95,10 @@ def walk(data: bytes, length: int, dscps: Dscps = DEFAULT) -> Walk:
 
 
 def walk_part(data: bytes, length: int, dscps: Dscps = DEFAULT) -> Part:
-    """Read a frame that `walk` refuses, as far as its headers are there.
+    """Read the headers of a frame that `walk` refuses, as far as they are present.
 
-    What is wrong in front of the BTH ends the walk there; what a BTH and its extension headers say
-    wrongly does not.
+    An error in front of the BTH ends the walk; wrong fields in the BTH and its extension headers do
+    not.
     """
     cursor = Cursor(data, length)
     trimmed = False
@@ -162,8 +162,8 @@ def read(header: layout.Header, data: bytes, offset: int) -> HeaderView:
 
 
 def invariant_crc(data: bytes, found: Walk) -> int:
-    """Return the iCRC that a frame ought to have: the CRC of Ethernet over eight bytes of ones and
-    the packet, with ones in place of what may change on the way (IBTA A17.3).
+    """Return the correct iCRC of a frame: Ethernet's CRC over eight bytes of ones and the packet,
+    with ones in place of all fields that may change in transit (IBTA A17.3).
     """
     ip, udp, bth = found.ip, found.udp, found.bth
     masked = bytearray(data[: found.ip_end - layout.ICRC.size_bytes])
@@ -182,7 +182,9 @@ def invariant_crc(data: bytes, found: Walk) -> int:
 
 
 class Cursor:
-    """Where the walk stands in a frame, where the part ends that it may walk in, what it read."""
+    """The position of the walk in a frame, the end of the part it may read, and the headers
+    read.
+    """
 
     def __init__(self, data: bytes, length: int) -> None:
         self.data = data
@@ -302,7 +304,7 @@ def _transport(cursor: Cursor, trimmed: bool) -> HeaderView:
 
 
 def _payload(cursor: Cursor, bth: HeaderView) -> int:
-    """Return the length of what stands between the headers and the iCRC, without padding."""
+    """Return the number of bytes between the headers and the iCRC, without padding."""
     padded, pad = cursor.end - cursor.at, bth["pad"]
     _require(padded % 4 == 0 and padded >= pad, frame.PAD, bth, "pad")
     carries_data = layout.RETH in layout.EXTENSIONS[bth["opcode"]]

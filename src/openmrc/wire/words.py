@@ -1,8 +1,8 @@
 """Fields of a header as compiled code reads and writes them: a 32-bit word, a shift and a mask.
 
-The constants below, one for each header, are made from `layout` when this module is imported;
+The constants below, one for each header, are computed from `layout` when this module is imported;
 Numba freezes them, so that a field costs a load, a shift and a mask. Values are int64; only the
-bitmap of a SACK is a uint64, and `high`, `low` and `joined` are all that is done with it here.
+bitmap of a SACK is a uint64, which `high`, `low` and `joined` convert.
 """
 
 from __future__ import annotations

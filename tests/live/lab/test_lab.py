@@ -263,11 +263,11 @@ FAULT = '[[fault]]\nat = "0us"\nwhere = "nic 0 plane 0"\n'
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (f'{FAULT}kind = "deny"', "fault[0].kind: 'deny' is told to endpoints"),
-        (f'{FAULT}kind = "link-corrupt"\nrate = 0.1', "link-corrupt is more than Linux does"),
+        (f'{FAULT}kind = "deny"', "fault[0].kind: 'deny' applies to endpoints"),
+        (f'{FAULT}kind = "link-corrupt"\nrate = 0.1', "Linux cannot do link-corrupt"),
         (
             f'{FAULT}kind = "link-loss"\nrate = 0.1\nburst = 4',
-            "link-loss with burst is more than Linux does",
+            "Linux cannot do link-loss with burst",
         ),
         (f'{FAULT}kind = "link-down"'.replace("nic 0", "nic 9"), "there is no nic 9"),
         ('sitch = "linux"', "lab.sitch: unknown key; did you mean 'switch'"),
@@ -287,7 +287,7 @@ def test_an_overlay_has_no_hosts(lab_file: LabFile) -> None:
     needed("openmrc")
     done = mrc("lab", lab_file("overlay"), "--", "true")
     assert done.returncode == 2
-    assert '"overlay" is inside one process' in done.stderr
+    assert '"overlay" is one process without hosts' in done.stderr
 
 
 def test_two_labs_of_one_name_are_one_too_many(linux: str, lab_file: LabFile) -> None:

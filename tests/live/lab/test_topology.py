@@ -202,7 +202,7 @@ def test_what_linux_cannot_do_is_refused_before_it_starts() -> None:
         Fault(0, "link-corrupt", "nic 0 plane 0", rate=0.1),
         Fault(0, "link-loss", "nic 0 plane 0", rate=0.1, burst=3),
     ):
-        with pytest.raises(InputError, match="more than Linux does"):
+        with pytest.raises(InputError, match="Linux cannot do"):
             made.refuse(compile_faults([fault], small()))
     made.refuse(compile_faults([Fault(0, "switch-down", "plane 0 t0 0")], small()))
     with pytest.raises(InputError, match=r"fault\[1\].kind: 'allow'"):

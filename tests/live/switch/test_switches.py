@@ -312,7 +312,7 @@ def test_wires_without_a_network() -> None:
             assert drained(int(ends.switch[i])) == [bytes([i])]
             os.close(ends.switch[i])
             os.close(ends.endpoint[i])
-    with pytest.raises(InputError, match=r"^overlay: 'tcp' is no kind of wire; udp or local is$"):
+    with pytest.raises(InputError, match=r"^overlay: 'tcp' is not a kind of wire; udp or local"):
         overlay_ports(1, "tcp")
 
 

@@ -129,11 +129,11 @@ def test_the_transport_s_keys_reach_the_device() -> None:
             "fabric.switching: 'cut-through' is only",
         ),
         ({"lab": {"mtu": 1500}}, "transport.pmtu: 4096 of 'mrc' does not fit lab.mtu = 1500"),
-        ({"lab": {"switch": "overlay"}}, '"overlay" is inside one process'),
+        ({"lab": {"switch": "overlay"}}, '"overlay" is one process without hosts'),
         ({"workload": {"kind": "permutation", "size": "1GB"}}, "4000000000 bytes in all"),
         (
             {"fault": [{"at": "1ms", "kind": "deny", "where": "plane 0 t0 0 - t1 0"}]},
-            "fault[0].kind: 'deny' is told to endpoints",
+            "fault[0].kind: 'deny' applies to endpoints",
         ),
     ],
 )

@@ -44,8 +44,8 @@ def same(a: World, b: World) -> bool:
 @pytest.mark.parametrize(
     ("text", "file", "words"),
     [
-        ("my.py", None, "'my.py' names no policy; FILE.py:NAME does"),
-        ("my.txt:step", None, "'my.txt:step' names no policy"),
+        ("my.py", None, "'my.py' is not a policy; write FILE.py:NAME"),
+        ("my.txt:step", None, "'my.txt:step' is not a policy"),
         ("my.py:step", None, "my.py cannot be read (No such file or directory)"),
         ("my.py:step", "def step(:\n", "my.py is not Python: invalid syntax"),
         (

@@ -1,7 +1,7 @@
 """Copies of the frames that cross links between Linux's switches, from packet sockets of its ports.
 
-What a switch's own port sends is seen behind shaper and filter: it has left. What a NIC sends is
-seen as it arrives, before a fault of that direction drops it.
+Frames of a switch's own port are seen behind shaper and filter, when they have left. Frames of a
+NIC are seen as they arrive, before a fault of that direction drops them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Tap:
         self._thread.start()
 
     def close(self) -> None:
-        """Hand on what has come, and end."""
+        """Deliver the frames received so far, and end."""
         self._open = False
         self._thread.join()
         for source in self._sources:

@@ -14,9 +14,9 @@ from openmrc.units import S
 
 
 class Clock:
-    """Calls `act` with the EVENT records of each instant of a schedule when it has come.
+    """Calls `act` with the EVENT records of each instant of a schedule when it is due.
 
-    Instants that are over when their turn comes are taken together, in their order.
+    Instants that are overdue are handled together, in order.
     """
 
     def __init__(self, schedule: FaultSchedule, act: Callable[[Any], None]) -> None:

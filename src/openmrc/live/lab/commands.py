@@ -89,8 +89,8 @@ def run_shell(namespaces: Namespaces, host: str, environment: Mapping[str, str])
 def watch(commands: Sequence[Command], stopping: Callable[[], int]) -> int:
     """Pass lines on until every command has ended; the status of the first that failed, or 0.
 
-    "First" is in time; of two that a look finds ended, in the order of hosts. When `stopping` gives
-    a status above 0 all are ended, and that is the result.
+    "First" is in time; of two found ended at once, in the order of hosts. When `stopping` returns a
+    status above 0 all are ended, and that is the result.
     """
     failed, told_at, reported = 0, 0.0, set[str]()
     with _Lines(commands) as lines:
@@ -150,7 +150,9 @@ class _Lines:
         return bool(ready)
 
     def finish(self) -> None:
-        """Pass on what is left; what the commands left running is not waited for."""
+        """Pass on the remaining lines; processes that the commands left running are not waited
+        for.
+        """
         until = time.monotonic() + DRAIN_S
         while self._selector.get_map() and time.monotonic() < until:
             if not self.pass_on(0.02):

@@ -1,9 +1,9 @@
 """Our own switches in a lab: all of them in one compiled loop, over packet sockets.
 
 The hosts' links end in one namespace. On each of them a packet socket is bound; the sockets are the
-ports of `live.switches.Switches`. The namespace has no IPv6, so its kernel stays out of it. The
-loop paces what NICs send, with their classes; a bucket of the same rate on the host stands before
-it, for a packet socket cannot push back on the other end of a link.
+ports of `live.switch.switches.Switches`. The namespace has no IPv6, so its kernel stays out of it.
+The loop paces what NICs send, with their classes; a bucket of the same rate on the host stands
+before it, for a packet socket cannot push back on the other end of a link.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class CompiledFabric:
     def start(self, schedule: FaultSchedule) -> FaultSchedule:
         """Begin the schedule, whose time 0 is now.
 
-        Returns what is left to the lab's clock: the states of NICs' links, and a note of the rest.
+        Returns the part for the lab's clock: the states of NICs' links, and a record of the rest.
         """
         self._switches.play(schedule)
         return schedule
@@ -105,7 +105,7 @@ class CompiledFabric:
         started, told = time.monotonic(), False
         while self._switches.counters().turns == 0:
             if not self._switches.running:
-                raise ns.LabError("the switches have ended before they began; see mrc doctor")
+                raise ns.LabError("the switches ended before they started; see mrc doctor")
             if not told and time.monotonic() > started + PATIENCE_S:
                 told = True
                 print(COMPILING, file=sys.stderr, flush=True)
@@ -133,7 +133,7 @@ class CompiledFabric:
         return of_our_switches(self._switches.counters())
 
     def tap(self, ports: Sequence[int], stream: BinaryIO) -> Any:
-        """Begin to write what crosses these directed ports to a capture; `close` ends it."""
+        """Begin a capture of these directed ports; `close` ends it."""
         return self._switches.tap(ports, stream)
 
 

@@ -1,8 +1,8 @@
-"""A word with a running lab, from another terminal or from one of its hosts.
+"""Control of a running lab, from another terminal or from one of its hosts.
 
 A lab listens on a Unix socket in the abstract namespace, named after the user and the lab: no file,
 so nothing is left when it is killed. Such names belong to a network namespace; the lab also listens
-in each of its hosts' ones, so the same command works there. Both sides look at who the other is.
+in those of its hosts, so the same command works there. Both sides check the other's identity.
 
 A request is one line of JSON, an answer is one line of JSON.
 """
@@ -92,7 +92,7 @@ def _chosen(name: str | None) -> str:
         return str(name)
     there_is = f"there is: {', '.join(names)}" if names else "start one with mrc lab LAB.toml"
     if name is None:
-        what = "several labs are running, say which with --name" if names else "no lab is running"
+        what = "several labs are running; choose one with --name" if names else "no lab is running"
         raise InputError(f"{what}; {there_is}")
     raise InputError(f"--name {name}: no such lab is running; {there_is}")
 

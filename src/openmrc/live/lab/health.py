@@ -1,7 +1,7 @@
 """What is broken in a lab at the moment, port by port and switch by switch.
 
-The elementary actions of a fault schedule (`fabric.actions`) are applied to it one by one; those
-who realise them read the outcome here, and so does `mrc lab status`.
+The elementary actions of a fault schedule (`fabric.actions`) are applied to it one by one; the
+switches read the outcome here, and so does `mrc lab status`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Health:
         return float(self.loss[port]) if self.up[port] else 1.0
 
     def troubles(self) -> list[dict[str, str]]:
-        """Return what is not whole, each as {"place", "state"}."""
+        """Return the current faults, each as {"place", "state"}."""
         found = [
             {"place": self._fabric.switch_name(switch), "state": state}
             for switch, state in enumerate(self.switch)
@@ -79,16 +79,16 @@ class Health:
 
 
 def refuse_denials(kinds: Iterable[str]) -> None:
-    """Raise `InputError` for a denial: it is told to endpoints, the network knows none."""
+    """Raise `InputError` for a denial: it applies to endpoints, not to the network."""
     for i, kind in enumerate(kinds):
         if kind in ("deny", "allow"):
             raise InputError(
-                f"fault[{i}].kind: {kind!r} is told to endpoints, a lab only switches; remove it"
+                f"fault[{i}].kind: {kind!r} applies to endpoints, a lab has switches; remove it"
             )
 
 
 def healing(fabric: Fabric, where: str) -> Any:
-    """Return the EVENT records that make everything whole that `where` names.
+    """Return the EVENT records that repair everything that `where` names.
 
     A link, "nic 5", a switch with all of its links, a plane, or "everywhere".
     """

@@ -1,9 +1,9 @@
-"""The hosts of a lab: their interfaces, routes and management network, and what they are told.
+"""The hosts of a lab: interfaces, routes, management network, and environment.
 
 In mode "native" the host's kernel has no address on the fabric's interfaces and IPv6 is off there:
-frames pass through packet sockets alone, and nothing answers unasked. In mode "udp" the kernel
-sends and receives: the first uSID of a destination chooses the interface, every address behind the
-host's own uSID is its own (AnyIP), and the source is the address of the NIC's port on that plane.
+frames pass through packet sockets only, and nothing is sent unasked. In mode "udp" the kernel sends
+and receives: the first uSID of a destination chooses the interface, every address behind the host's
+own uSID is its own (AnyIP), and the source is the address of the NIC's port on that plane.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ MASTER_PORT = 29_500  # torch's own default
 
 
 def prepare(topology: Topology, namespaces: ns.Namespaces) -> None:
-    """Set in every host's namespace what its interfaces will inherit."""
+    """Set the defaults that interfaces inherit in every host's namespace."""
     for host in topology.hosts:
         with namespaces.inside(host):
             ns.set_sysctl(
@@ -76,7 +76,7 @@ def host_file(
     base_rtt_us: float | None,
     secret: str,
 ) -> dict[str, Any]:
-    """Return what a device on this host opens: which NIC it is, and its ports by plane."""
+    """Return the host file that a device opens: its NIC, and its ports by plane."""
     planes = range(topology.fabric.n_planes)
     return {
         "fabric": dict(fabric_table),
@@ -100,7 +100,7 @@ def keep_file(content: Mapping[str, Any]) -> str:
 
 
 def environment(rank: int, chosen: Sequence[int], path: str, secret: str) -> dict[str, str]:
-    """Return what a command on host `chosen[rank]` finds in its environment."""
+    """Return the environment of a command on host `chosen[rank]`."""
     hosts = [management_address(nic) for nic in chosen]
     return {
         "OPENMRC_HOST": path,

@@ -1,10 +1,10 @@
 """A child process in namespaces of its own, without root and without a trace.
 
 The caller forks a keeper. It makes the user, mount, network and PID namespaces and forks the first
-process of the latter; that one forks the process that does the work, and reaps whatever is left
-over. Each is bound to the one before it by a parent-death signal, and when the first process of a
-PID namespace dies the kernel kills all others in it. So SIGKILL of the caller ends everything that
-was started inside, and with the last process the network namespaces and all interfaces are gone.
+process of the latter; that one forks the process that does the work, and reaps its orphans. Each is
+bound to its parent by a parent-death signal, and when the first process of a PID namespace dies the
+kernel kills all others in it. So SIGKILL of the caller ends everything that was started inside, and
+with the last process the network namespaces and all interfaces are gone.
 
 Python 3.11 has no unshare(2), setns(2), mount(2) and prctl(2); the C library has.
 """
@@ -35,7 +35,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Refused(InputError):
-    """The machine does not allow what a lab needs."""
+    """The machine does not permit what a lab needs."""
 
 
 def unshare(kinds: int) -> None:
@@ -53,10 +53,10 @@ def run_isolated(work: Callable[[], int], *, own_user: bool = True) -> int:
 
     The user is mapped to root there, so what it writes belongs to the user. With `own_user` false
     there is no user namespace: it takes root, and `work` is root of the machine. SIGINT and SIGTERM
-    go on to it; what kills the caller kills it too. `work` that dies of signal N gives 128 + N. An
-    `OpenMrcError` that it raises is raised here as an `InputError` of the same words, and so is a
-    `Refused` where namespaces are not allowed. Call it before libraries start threads: only the
-    calling thread goes on in the child.
+    are forwarded to it; it is killed together with the caller. If `work` dies of signal N the
+    status is 128 + N. An `OpenMrcError` that it raises is raised here as an `InputError` of the
+    same words, and so is a `Refused` where namespaces are not allowed. Call it before libraries
+    start threads: only the calling thread continues in the child.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -84,7 +84,7 @@ def allowed() -> str:
 
 
 def _keep(work: Callable[[], int], writer: int, own_user: bool) -> int:
-    """What the keeper does: the namespaces, then wait for the first process inside."""
+    """The keeper: make the namespaces, then wait for the first process inside."""
     user, group = os.geteuid(), os.getegid()
     try:
         unshare((NEW_USER if own_user else 0) | NEW_MOUNTS | NEW_NETWORK | NEW_PIDS)
@@ -107,7 +107,7 @@ def _without_user() -> bool:
 
 
 def _first(work: Callable[[], int], writer: int) -> int:
-    """What the first process inside does: mounts, the worker, and reaping."""
+    """The first process inside: mounts, the worker, and reaping."""
     _call("mount", b"none", b"/", None, _MS_REC | _MS_PRIVATE, None)
     with suppress(
         OSError
@@ -134,7 +134,7 @@ def _map_to_root(user: int, group: int) -> None:
 
 
 def _remedy(error: OSError) -> str:
-    """Why the namespaces were refused and what to type, in one line."""
+    """Return why the namespaces were refused and what to type, in one line."""
     refused = f"namespaces are refused ({error.strerror})"
     for path, bad, setting in (
         ("kernel/unprivileged_userns_clone", "0", "kernel.unprivileged_userns_clone=1"),

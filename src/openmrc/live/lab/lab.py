@@ -45,10 +45,10 @@ FAIL_DEFAULT = {
 
 @dataclass(frozen=True)
 class LabSpec:
-    """What a lab is to be.
+    """The specification of a lab.
 
-    `queues` are the keys of `[fabric]` about queues; `fabric_table` is that table itself, and with
-    `base_rtt_us` what hosts are told of it.
+    `queues` are the keys of `[fabric]` about queues; `fabric_table` is that table itself, which
+    hosts receive together with `base_rtt_us`.
     """
 
     fabric: Fabric
@@ -66,8 +66,8 @@ class LabSpec:
 def run_lab(spec: LabSpec, work: Callable[[Lab], int]) -> int:
     """Bring a lab up, do `work` with it, and return the status that it returned.
 
-    Raises `InputError` for what cannot be built, and for what the machine refuses. The caller has
-    no threads yet (`run_isolated`).
+    Raises `InputError` for labs that cannot be built, and for what the machine refuses. The caller
+    has no threads yet (`run_isolated`).
     """
     return run_isolated(lambda: inside_lab(spec, work), own_user=not spec.settings.bpf)
 
@@ -102,7 +102,7 @@ class Lab(Closing):
         self.up_s = time.monotonic() - started
 
     def begin(self) -> None:
-        """Let the schedule of faults begin: its time 0 is now."""
+        """Start the fault schedule: its time 0 is now."""
         left = self._switching.start(self.spec.schedule)
         self._clock = Clock(left, self._carry_out)
         self._clock.start()
@@ -129,7 +129,7 @@ class Lab(Closing):
         return started
 
     def environment(self, chosen: Sequence[int], rank: int) -> dict[str, str]:
-        """Return what a process on a host is told: `hosts.environment`."""
+        """Return the environment of a process on a host: `hosts.environment`."""
         spec = self.spec
         content = hosts.host_file(
             self.topology, chosen[rank], spec.fabric_table, spec.base_rtt_us, spec.secret
@@ -137,7 +137,7 @@ class Lab(Closing):
         return hosts.environment(rank, chosen, hosts.keep_file(content), spec.secret)
 
     def tap(self, places: Sequence[str], stream: BinaryIO) -> None:
-        """Write what crosses the links of these places to `stream`, until the lab is closed."""
+        """Capture the links of these places to `stream`, until the lab is closed."""
         found: dict[int, None] = {}
         for place in places:
             try:
@@ -147,10 +147,10 @@ class Lab(Closing):
         self._taps.append(self._switching.tap(list(found), stream))
 
     def fail(self, where: str, kind: str | None = None, **how: float) -> list[dict[str, str]]:
-        """Break a place now, as a fault of `[[fault]]` would; what is broken then."""
+        """Break a place now, as a fault of `[[fault]]` would; returns the current faults."""
         kind = kind or FAIL_DEFAULT.get(kind_of(where), "link-down")
         if kind in ("deny", "allow"):
-            raise InputError(f"--kind {kind}: is told to endpoints, a lab only switches")
+            raise InputError(f"--kind {kind}: applies to endpoints, a lab has switches")
         fault = Fault(at_ps=0, kind=kind, where=where, **how)  # type: ignore[arg-type]  # numbers by name
         try:
             schedule = compile_faults([fault], self.spec.fabric)
@@ -160,11 +160,11 @@ class Lab(Closing):
         return self._act(schedule.events)
 
     def heal(self, where: str) -> list[dict[str, str]]:
-        """Make whole what `where` names (`health.healing`); what is broken still."""
+        """Repair what `where` names (`health.healing`); returns the remaining faults."""
         return self._act(healing(self.spec.fabric, where))
 
     def status(self) -> dict[str, Any]:
-        """Return what runs, what is broken and what was counted."""
+        """Return the running commands, the faults and the counters."""
         return {
             "switch": self.spec.settings.switch,
             "mode": self.spec.settings.mode,
@@ -178,12 +178,12 @@ class Lab(Closing):
         }
 
     def totals(self) -> Totals:
-        """Return what was counted in all switches together."""
+        """Return the counters of all switches together."""
         counted: Totals = self._switching.totals()
         return counted
 
     def answer(self, request: dict[str, Any]) -> Any:
-        """Do what `mrc lab fail`, `heal` or `status` asks for."""
+        """Handle a request of `mrc lab fail`, `heal` or `status`."""
         what = request.pop("do", "")
         if what == "fail":
             return self.fail(**request)
@@ -250,7 +250,7 @@ class Lab(Closing):
         return lines + hosts.management_links(self.topology, self.namespaces)
 
     def _carry_out(self, events: Any) -> None:
-        """Do what the schedule says; what goes wrong is the lab's end (`check`)."""
+        """Carry out the schedule; an error ends the lab (`check`)."""
         try:
             self._act(events, scheduled=True)
         except InputError as error:

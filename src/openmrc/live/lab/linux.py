@@ -2,8 +2,8 @@
 
 Each switch is a namespace. Its own uSID is a seg6local route (End with NEXT-C-SID: shift, decrement
 the hop limit, look up again, RFC 9800), every neighbour's uSID a static route by a permanent
-neighbour, and every port a token bucket of its link's rate. There is no delay, and no trimming and
-no ECN marking unless a program of one's own does them (`trimming`).
+neighbour, and every port a token bucket of its link's rate. There is no delay; trimming and ECN
+marking need a BPF program (`trimming`).
 
 Faults: a packet that a link loses is dropped by nftables, at the switch, so that packet sockets of
 a host never see it: on the way out of the switch's own ports, on the way in from a NIC. A NIC's
@@ -52,7 +52,7 @@ class LinuxFabric:
         self._dropped: dict[str, list[str]] = {}  # by namespace: the rules that are there
 
     def prepare(self) -> None:
-        """Do nothing: what the interfaces are to inherit is the lab's own default."""
+        """Do nothing: the interfaces inherit the lab's defaults."""
 
     def bring_up(self) -> None:
         """Set the interfaces of all switches up, whose links exist, and let them forward."""
@@ -82,7 +82,7 @@ class LinuxFabric:
                 raise _cannot("link-loss with burst")
 
     def start(self, schedule: FaultSchedule) -> FaultSchedule:
-        """Return what of the schedule is left to the lab's clock: all of it."""
+        """Return the part of the schedule for the lab's clock: all of it."""
         return schedule
 
     def stop(self) -> None:
@@ -97,15 +97,15 @@ class LinuxFabric:
         self._namespaces.run([*self._rules(), *slowed])
 
     def counters(self) -> dict[str, Any]:
-        """Return, by switch, what its seg6local route counted: packets, bytes, errors."""
+        """Return, by switch, the counters of its seg6local route: packets, bytes, errors."""
         return {name: self._counted(name) for name in self._topology.switches}
 
     def totals(self) -> Totals:
-        """Return what the kernel tells: how many packets were forwarded, and nothing else."""
+        """Return the kernel's counters: packets forwarded, and nothing else."""
         return Totals(link_traversals=sum(row["packets"] for row in self.counters().values()))
 
     def tap(self, ports: Sequence[int], stream: BinaryIO) -> Tap:
-        """Begin to write what crosses these directed ports to a capture; `close` ends it."""
+        """Begin a capture of these directed ports; `close` ends it."""
         fabric, sources = self._topology.fabric, []
         writer = Writer(stream, [fabric.port_name(port) for port in ports])
         for number, port in enumerate(ports):
@@ -131,7 +131,7 @@ class LinuxFabric:
         return {"packets": 0, "bytes": 0, "errors": 0}
 
     def _set_links(self, links: Iterable[int]) -> None:
-        """Set the switch's end of NICs' links; what going down took with it is put back."""
+        """Set the switch's end of NICs' links; restore the routes that going down removed."""
         fabric, again = self._topology.fabric, []
         for port in links:
             up = bool(self.health.link_up[port])
@@ -192,7 +192,7 @@ class LinuxFabric:
 
 
 def _routes(topology: Topology, switch: int) -> list[str]:
-    """The lines of `ip` of one switch: what it knows is its table (`fabric.tables`)."""
+    """The lines of `ip` of one switch, from its table (`fabric.tables`)."""
     fabric, lines, routes, own = topology.fabric, [], [], ""
     for key, port in table(topology.plan, switch).items():
         block = prefix(key & (1 << USID_BITS) - 1)
@@ -220,7 +220,7 @@ def _is_lost(line: str, down: set[str]) -> bool:
 
 
 def _drop(hook: str, interface: str, share: float, name: str = "") -> str:
-    """A chain that drops a share of what passes an interface."""
+    """A chain that drops a share of the packets of an interface."""
     which = "drop" if share >= 1 else f"numgen random mod {ONE} < {round(share * ONE)} drop"
     head = f'type filter hook {hook} device "{interface}" priority 0; policy accept;'
     return f"chain {name}{hook}_{interface} {{ {head} {which}; }}"
@@ -228,5 +228,5 @@ def _drop(hook: str, interface: str, share: float, name: str = "") -> str:
 
 def _cannot(what: str) -> InputError:
     return InputError(
-        f'fault: {what} is more than Linux does; use switch = "openmrc", or another kind of fault'
+        f'fault: Linux cannot do {what}; use switch = "openmrc", or another kind of fault'
     )

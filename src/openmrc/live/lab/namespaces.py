@@ -2,8 +2,8 @@
 
 A namespace is an open file: it lives as long as this process, or anything inside, holds it, so none
 is ever left behind. The tools run as children that inherit the namespace of the calling thread, all
-batches side by side. What a system call does as well (link up, offloads, sysctl) is a system call:
-a process takes 2 to 9 ms.
+batches side by side. Links, offloads and sysctls are set by system calls, because a process takes 2
+to 9 ms.
 """
 
 from __future__ import annotations
@@ -160,9 +160,10 @@ def set_link(interface: str, up: bool) -> None:
 
 
 def clear_offloads(interface: str) -> None:
-    """Turn checksum and segmentation offloads of an interface off: frames are what was written.
+    """Turn checksum and segmentation offloads of an interface off, so that frames are sent as
+    written.
 
-    With them on, a veth hands on super-packets and checksums that nobody has computed.
+    With them on, a veth passes on super-packets and checksums that were never computed.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for command in _OFFLOADS:
@@ -175,7 +176,7 @@ def clear_offloads(interface: str) -> None:
 
 
 def _set_defaults() -> None:
-    """No interface of a lab makes an address by itself, so none speaks unasked."""
+    """No interface of a lab configures an address by itself, so none sends unasked."""
     set_sysctl("ipv6/conf/default/addr_gen_mode", 1)
     set_sysctl("ipv6/conf/default/accept_ra", 0)
     set_sysctl("ipv6/conf/default/accept_dad", 0)
@@ -186,5 +187,5 @@ def _refusal(batch: Batch, said: str) -> str:
     words = [line for line in said.splitlines() if line.strip()]
     which: Any = words[-1].rpartition(":")[2] if words else ""
     line = batch.lines[int(which) - 1] if which.isdigit() else ""
-    told = words[0] if words else "failed and said nothing"
+    told = words[0] if words else "failed without a message"
     return f"{batch.namespace}: `{batch.tool} {line or '...'}`: {told}; see mrc doctor"

@@ -1,7 +1,7 @@
-"""What the live world needs of a machine: each need is tried, not looked up.
+"""The live world's requirements on a machine: each is tried, not looked up.
 
-A probe does the thing itself, in namespaces that end with it, and takes a fraction of a second.
-What it finds missing is one line with the remedy. `mrc doctor` shows all; a lab that could not be
+A probe does the operation itself, in namespaces that end with it, and takes a fraction of a second.
+A missing requirement is one line with the remedy. `mrc doctor` shows all; a lab that could not be
 brought up shows the first that explains why.
 """
 
@@ -30,7 +30,9 @@ PROBE = "probe"
 
 
 class Finding(NamedTuple):
-    """What a probe found: `lacks` is "" or the line that says what and how to get it."""
+    """The result of a probe: `lacks` is "" or a line that says what is missing and how to get
+    it.
+    """
 
     need: str
     lacks: str
@@ -41,7 +43,7 @@ Probe = Callable[[], str]
 
 
 def uses() -> dict[str, tuple[str, ...]]:
-    """Return what can be done with a machine, and the names of the needs of each."""
+    """Return the uses of a machine, each with the names of its requirements."""
     links = ("ip", "veth", "packet sockets in a namespace", "tc", "token bucket")
     lab = ("linux", "namespaces", *links)
     return {
@@ -54,7 +56,7 @@ def uses() -> dict[str, tuple[str, ...]]:
 
 
 def examine() -> list[Finding]:
-    """Try every need of this machine."""
+    """Try every requirement on this machine."""
     found = [_tried(need, probe) for need, probe in _HERE.items()]
     lacks = {finding.need: finding.lacks for finding in found}
     if lacks["linux"]:
@@ -76,7 +78,7 @@ def examine() -> list[Finding]:
 
 
 def lacking(findings: Sequence[Finding]) -> dict[str, list[str]]:
-    """Return, for each use, the lines of what it lacks; each line once."""
+    """Return, for each use, the lines of missing requirements; each line once."""
     lacks = {finding.need: finding.lacks for finding in findings}
     return {
         use: list(dict.fromkeys(line for need in needs if (line := lacks.get(need, ""))))
@@ -86,7 +88,7 @@ def lacking(findings: Sequence[Finding]) -> dict[str, list[str]]:
 
 @contextmanager
 def explained(settings: Settings) -> Iterator[None]:
-    """Let a step that the machine refused be told as the need behind it, if one is to blame.
+    """Explain a step that the machine refused by the missing requirement, if there is one.
 
     For a process that is isolated already.
     """
@@ -117,7 +119,7 @@ def _tried(need: str, probe: Probe) -> Finding:
 
 def _linux() -> str:
     if not sys.platform.startswith("linux"):
-        return f"this is {sys.platform}, the live world is Linux's; use a Linux machine"
+        return f"this is {sys.platform}, the live world needs Linux"
     if sys.maxsize < 2**32:
         return "this Python has 32 bits; install one of 64"
     return ""

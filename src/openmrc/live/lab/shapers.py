@@ -1,8 +1,8 @@
-"""Token buckets: what makes an interface as slow as the link that it stands for.
+"""Token buckets, which limit an interface to the rate of its link.
 
 A rate counts what a link carries, preamble, gap and FCS included, as the simulator does. On a host
-the bucket's queue is longer than any socket's send buffer, so a socket that is full says so: a
-sender waits, and nothing is lost before the wire.
+the bucket's queue is longer than any socket's send buffer, so a full socket pushes back: the sender
+waits, and nothing is lost before the wire.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Shapers:
         return batches
 
     def _lines(self, port: int, share: float, verb: str) -> list[str]:
-        """What `tc` is told of one port: `verb` is "add" or "change"."""
+        """The lines of `tc` for one port: `verb` is "add" or "change"."""
         interface = self._topology.end_of[port].interface
         return [f"qdisc {verb} dev {interface} root {self._bucket(port, share)}"]
 

@@ -1,4 +1,4 @@
-"""What a lab is made of, before anything is made: namespaces, interfaces, addresses, links.
+"""The plan of a lab: namespaces, interfaces, addresses, links.
 
 A host is a namespace "h3" with an interface of each plane, e0, e1 ... Where the switches are
 Linux's, each is a namespace too ("plane 0 t0 1") with interfaces d0, d1 ... downwards and u0, u1
@@ -38,8 +38,8 @@ NAMESPACES_MAX, LINKS_MAX = 512, 2048
 
 @dataclass(frozen=True)
 class Settings:
-    """What a lab can choose: `switch` and `mode` are words of this module, `mtu` bytes; `bpf`:
-    Linux's switches trim (`trimming`).
+    """The options of a lab: `switch` and `mode` are constants of this module, `mtu` is in bytes;
+    `bpf`: Linux's switches trim (`trimming`).
     """
 
     switch: str = OPENMRC
@@ -80,7 +80,7 @@ class Topology:
 
     @cached_property
     def switches(self) -> tuple[str, ...]:
-        """The namespaces of what switches, by switch number, or the one of all."""
+        """The namespaces of the switches, by switch number, or the one of all."""
         return _switch_namespaces(self.fabric, self.settings)
 
     @cached_property
@@ -101,10 +101,10 @@ class Topology:
 
 
 def topology(fabric: Fabric, settings: Settings) -> Topology:
-    """Return what this lab is made of; `InputError` for what a lab cannot be."""
+    """Return the plan of this lab; `InputError` for a lab that cannot be built."""
     if settings.switch == OVERLAY:
         raise InputError(
-            'lab.switch: "overlay" is inside one process and has no hosts to run a command on;'
+            'lab.switch: "overlay" is one process without hosts;'
             f' "{OPENMRC}" or "{LINUX}" is accepted here'
         )
     if settings.mode == UDP and fabric.n_tiers > 2:

@@ -1,4 +1,4 @@
-"""What the switches of a lab counted, all of them together, in the simulator's terms."""
+"""The counters of all switches of a lab together, in the simulator's terms."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ FAULT = ("link_down", "loss", "switch_down")
 
 
 class Totals(NamedTuple):
-    """Packets since the lab is up."""
+    """Packets since the lab came up."""
 
     link_traversals: int = 0  # that left a port, the NICs' own included
     injected: int = 0  # that came from NICs

@@ -1,9 +1,9 @@
 """Trimming by Linux's switches: a BPF program before a shaper of three classes, at every port.
 
 The program (`trim.bpf.c`) is compiled by clang when a lab comes up, once for each set of
-thresholds, and loaded by `tc`. The kernel takes it from the machine's root alone, never from the
-root of a user namespace: such a lab does without one (`isolation`), and its hosts' commands are
-root.
+thresholds, and loaded by `tc`. The kernel accepts it only from the machine's root, never from the
+root of a user namespace: such a lab has no user namespace (`isolation`), and its hosts' commands
+run as root.
 
 Control packets and trimmed headers go first, then retransmissions, then data (row 15). The shaper
 is HTB: green classes are served in the order of their priority, and borrow in the same order.
@@ -85,7 +85,7 @@ class TrimmingShapers(Shapers):
 
 
 def thresholds(fabric: Fabric, bounds: Limits, port: int) -> tuple[str, ...]:
-    """Return what the program of a switch's port is compiled with."""
+    """Return the constants with which the program of a switch's port is compiled."""
     low, high = int(bounds.ecn_low_bytes[port]), int(bounds.ecn_high_bytes[port])
     if low == UNLIMITED:
         low, high = NEVER - 1, NEVER
@@ -111,13 +111,13 @@ def compiled(words: tuple[str, ...]) -> bytes:
         check=False,
     )
     if done.returncode != 0:
-        said = done.stderr.decode(errors="replace").strip().splitlines() or ["it says nothing"]
+        said = done.stderr.decode(errors="replace").strip().splitlines() or ["without a message"]
         raise LabError(f"clang does not compile the program that trims: {said[0]}")
     return done.stdout
 
 
 def missing() -> str:
-    """Return "" or the line that says what such a lab lacks, as far as that is known before."""
+    """Return "" or a line that says what such a lab lacks, as far as known in advance."""
     if os.geteuid() != 0:
         return (
             "lab.bpf: the kernel takes BPF programs from root alone; start it with sudo, or use"

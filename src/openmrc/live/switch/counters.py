@@ -1,4 +1,4 @@
-"""What the switches of a live fabric have counted, as numbers a person or a test can add up."""
+"""The counters of a live fabric's switches, as plain numbers."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ class Counters:
     def by_switch(self) -> list[dict[str, Any]]:
         """Return one object per switch: packets, bytes, marks, trims, drops by reason.
 
-        A frame that a switch cannot forward is counted there, though no port of its own saw it.
+        A frame that a switch cannot forward is counted for that switch, although none of its ports
+        saw it.
         """
         fabric, own, peer = self.fabric, self.fabric.port_switch, self.fabric.port_peer_switch
         found = []

@@ -1,7 +1,7 @@
 """Faults as switches and links suffer them: `fabric.actions`, one at a time.
 
-What only endpoints act on (`FOR_ENDPOINTS`: a NIC notices its port, EVs are denied) means nothing
-to a switch and does not come here; whoever runs endpoints takes it from the same schedule.
+Actions for endpoints only (`FOR_ENDPOINTS`: a NIC notices its port, EVs are denied) do not come
+here; the endpoints take them from the same schedule.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ FORWARDS, SILENT, DOWN = 0, 1, 2  # states of a switch
 
 @inner
 def apply(net, event):
-    """Carry out one action at once, but for what a port that goes down holds: `ports.flush`."""
+    """Carry out one action at once; the caller drops the queue of a port that goes down
+    (`ports.flush`).
+    """
     action = int(event.action)
     target = int(event.target)
     if action == actions.SWITCH_UP:
@@ -52,7 +54,7 @@ def _port(net, port, action, rate, burst):
 
 @inlined
 def _set_rate(port, share):
-    """A port sends at this share of its rate; what its queues hold follows (`queues.slowed`)."""
+    """Let a port send at this share of its rate; its queue limits follow (`queues.slowed`)."""
     port.rate_bps = max(int(port.full_rate_bps * share), 1)
     port.queue_bytes = max(int(port.full_queue_bytes * share), port.least_queue_bytes)
     port.ecn_low_bytes = max(int(port.full_ecn_low_bytes * share), port.least_ecn_low_bytes)

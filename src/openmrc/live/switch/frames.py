@@ -1,7 +1,7 @@
-"""What a switch reads and writes in the bytes of a frame, beside its carrier.
+"""The bytes of a frame that a switch reads and writes, apart from the carrier.
 
-The traffic class of the first IP header says everything: which queue, whether the frame may be
-cut, whether it may be marked (MRC 2.13, row 15). `dscps` is the fabric's table (`wire.classes`).
+The traffic class of the first IP header decides: the queue, whether the frame may be trimmed,
+whether it may be marked (MRC 2.13, row 15). `dscps` is the fabric's table (`wire.classes`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def is_ipv6(data, n):
 
 @inlined
 def class_of(dscps, dscp):
-    """The queue of a frame; a switch knows nothing of it but this code point."""
+    """The queue of a frame, by its DSCP only."""
     if dscp == classes.dscp(dscps, classes.CONTROL) or classes.is_trimmed(dscps, dscp):
         return CLASS_CONTROL
     again = classes.dscp(dscps, classes.TRIMMABLE_RETX)
@@ -42,14 +42,14 @@ def dscp_of(data):
 
 @inlined
 def may_trim(dscps, dscp):
-    """Whether a frame with this DSCP may be cut."""
+    """Whether a frame with this DSCP may be trimmed."""
     first = dscp == classes.dscp(dscps, classes.TRIMMABLE)
     return first or dscp == classes.dscp(dscps, classes.TRIMMABLE_RETX)
 
 
 @inlined
 def mark(data):
-    """Write CE into the first header, if the frame's sender hears it; 1 if that is news."""
+    """Write CE into the first header, if the frame is ECN-capable; 1 if it had no mark before."""
     ecn = get(data, IP_AT, IPV6.ecn)
     if ecn == layout.ECN_NOT_ECT or ecn == layout.ECN_CE:
         return 0

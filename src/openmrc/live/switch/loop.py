@@ -1,10 +1,10 @@
-"""The loop of all switches: what is due, then what has come in, then wait.
+"""The loop of all switches: handle due events, then arrivals, then wait.
 
 One event per hop, in the order of the times at which things are due. The loop sleeps in the kernel
-until the next event or the next frame. On slow links it lets some of both come together (`grain`),
-which saves most of its turns and costs a lateness that is small beside a round trip; on fast ones
-it spins for events that are nearer than a sleep is exact. `step` is one turn without waiting, with
-a given time.
+until the next event or the next frame. On slow links it batches both (`grain`), which saves most of
+its turns and costs a delay that is small compared to a round trip; on fast ones it spins for events
+that are closer than the precision of a sleep. `step` is one turn without waiting, with a given
+time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def step(net, now):
 
 @compiled
 def run(net):
-    """Turn until somebody asks the loop to leave."""
+    """Turn until the loop is asked to leave."""
     ctl = net.ctl[0]
     while ctl.leave == 0:
         ctl.turns += 1
@@ -103,7 +103,7 @@ def _next_at(net):
 
 @inner
 def _advance(net, now):
-    """Do all that is due by `now`, then what was asked for meanwhile."""
+    """Handle everything due by `now`, then actions that were requested meanwhile."""
     ctl = net.ctl[0]
     ctl.wall = now
     while True:
@@ -129,7 +129,7 @@ def _advance(net, now):
 
 @inner
 def _obey(net):
-    """Carry out the actions that somebody has asked for, and say so."""
+    """Carry out requested actions, and confirm them."""
     ctl = net.ctl[0]
     while ctl.orders_done != ctl.orders_given:
         _apply(net, net.order[ctl.orders_done % ORDERS])
@@ -147,7 +147,7 @@ def _apply(net, event):
 
 @inlined
 def _arrive(net, n, at):
-    """A frame comes to the other end of a link."""
+    """A frame arrives at the other end of a link."""
     f = net.frame[n]
     from_no = int(f.port)
     came_from = net.port[from_no]
@@ -188,7 +188,7 @@ def _receive(net, now):
 
 @inlined
 def _finish(net):
-    """Send, and read wires again that were left alone."""
+    """Send, and resume reading paused wires."""
     send_all(net)
     if net.ctl[0].n_paused > 0:
         resume(net)

@@ -1,9 +1,9 @@
 """Egress ports in real time: three classes in strict priority, exact service, ECN, trimming,
 limits, health (MRC 6.3 to 6.5).
 
-Times are those at which things are due, not those at which the loop got round to them: a frame
-that is handled late leaves its queue as if it were not, so lateness never adds up and a busy loop
-costs no bandwidth. A mark is made when a frame leaves the queue, by what it leaves behind.
+Times are those at which events are due, not those at which the loop handles them: a frame that is
+handled late leaves its queue as if on time, so delays never add up and a busy loop costs no
+bandwidth. A mark is made when a frame leaves the queue, by what it leaves behind.
 """
 
 from __future__ import annotations
@@ -22,27 +22,29 @@ from openmrc.wire.framing import PREAMBLE_GAP_AND_FCS
 
 @inlined
 def resize(f, length):
-    """A frame is of this length."""
+    """Set the length of a frame."""
     f.length = length
     f.frame_bytes = length + PREAMBLE_GAP_AND_FCS
 
 
 @inlined
 def free_frame(net, n):
-    """Give a frame and its buffer back."""
+    """Free a frame and its buffer."""
     queues.give_back(net.ctl[0], net.frame, n)
 
 
 @inlined
 def drop(net, port_no, n, reason):
-    """Lose a frame, counted at a port."""
+    """Drop a frame, counted at a port."""
     net.count[port_no].dropped[reason] += 1
     free_frame(net, n)
 
 
 @inlined
 def transmit(net, port, port_no, n, now):
-    """Put a frame on the wire: it arrives after its last bit and the way (store and forward)."""
+    """Put a frame on the wire: it arrives after its last bit and the link's delay (store and
+    forward).
+    """
     f = net.frame[n]
     size = int(f.frame_bytes)
     port.free_at = now + size * PS_BITS // port.rate_bps
@@ -90,7 +92,7 @@ def _trim(net, port, port_no, n):
 
 @inner
 def _refuse(net, port, port_no, n, verdict):
-    """A frame finds its queue full: one of the two is trimmed, or it is dropped."""
+    """A frame finds its queue full: trim it or the last one queued, or drop it."""
     if verdict == queues.DROP:
         full = state.DROP_CONTROL if net.frame[n].klass == CLASS_CONTROL else state.DROP_QUEUE
         drop(net, port_no, n, full)
@@ -102,7 +104,7 @@ def _refuse(net, port, port_no, n, verdict):
 
 @inlined
 def _swap(a, b):
-    """Exchange what two records of one class and port stand for, their links apart."""
+    """Exchange the contents of two records of one class and port, except for their links."""
     room, length, trimmable = int(a.room), int(a.length), int(a.trimmable)
     a.room = b.room
     a.trimmable = b.trimmable
@@ -114,7 +116,9 @@ def _swap(a, b):
 
 @inlined
 def enqueue(net, port_no, n, now):
-    """A frame comes to an egress port: on the wire if it is idle, else into its class's queue."""
+    """A frame arrives at an egress port: send it if the port is idle, else queue it in its
+    class.
+    """
     port = net.port[port_no]
     f = net.frame[n]
     f.port = port_no
@@ -134,7 +138,7 @@ def enqueue(net, port_no, n, now):
 
 @inlined
 def _arm(net, port, port_no):
-    """Ask for an event when the port's transmission is over."""
+    """Schedule the end of the port's transmission."""
     if port.armed == 0:
         port.armed = 1
         heap.push(net.ctl[0], net.heap, port.free_at, net.frame.shape[0] + port_no)
@@ -156,7 +160,7 @@ def on_free(net, port_no, now):
 
 @inner
 def flush(net, port_no):
-    """Lose everything queued at a port."""
+    """Drop everything queued at a port."""
     port = net.port[port_no]
     while queues.holds_any(port):
         drop(net, port_no, queues.take(net.frame, port), state.DROP_LINK)

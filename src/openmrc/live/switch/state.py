@@ -1,12 +1,12 @@
-"""State of all switches of a live fabric: ports, frames, wires, and what each of them counts.
+"""State of all switches of a live fabric: ports, frames, wires, and their counters.
 
 Arrays of records, handed to compiled code as one pointer. A directed port of the fabric has one
 `PORT`, the NICs' own ports included: the loop is also the NIC's end of the line, so that a link has
 a rate in both directions. A *wire* is a descriptor, one for each port of a NIC; its number is that
 of the NIC's directed port.
 
-A frame stays where the kernel has put it: `FRAME` says which buffer of the pool that is, and the
-queues and the wires link FRAME records. Buffers are as long as the MTU asks; nothing is allocated
+A frame stays in the buffer into which the kernel wrote it: `FRAME` names the buffer of the pool,
+and queues and wires link FRAME records. Buffers are as long as the MTU asks; nothing is allocated
 while the loop runs.
 """
 
@@ -223,7 +223,7 @@ def build(
     n_frames: int,
     packet_bytes: int,
 ) -> Net:
-    """Return the state of a fabric at rest; descriptors of epoll and events are still missing.
+    """Return the state of a fabric at rest, without the descriptors of epoll and events.
 
     A full data packet is of `packet_bytes` on the wire, the longest frame of `frame_bytes_max`.
     """

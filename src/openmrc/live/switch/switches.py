@@ -1,14 +1,14 @@
 """All switches of a fabric in one compiled loop over descriptors, in real time, without the GIL.
 
 `Switches` takes the descriptors of all NIC ports and is the fabric between them: whole Ethernet
-frames in, the same frames out where their carriers lead, later by what links and queues cost,
-marked, trimmed or lost as the fabric and its faults say. How it does so is in `loop` (turns),
-`ports` (queues), `wires` (descriptors), `faults`.
+frames in, the same frames out where their carriers lead, delayed by links and queues, and marked,
+trimmed or lost as the fabric and its faults require. The parts are `loop` (turns), `ports`
+(queues), `wires` (descriptors) and `faults`.
 
 A NIC's own port is played here too: frames that come in faster than `port_rate` wait in a queue of
-its three classes. When that holds as much as a switch's queue may, the wire is not read until it
+its three classes. When that is as full as a switch's queue may be, the wire is not read until it
 has half emptied, so that the NIC's socket fills and pushes back: an AF_UNIX socket then refuses
-(`overlay_ports(n, "local")`), UDP and packet sockets lose what does not fit (`socket_lost`).
+(`overlay_ports(n, "local")`), UDP and packet sockets drop frames that do not fit (`socket_lost`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Switches(Closing):
     that of all links, in bytes of the IP packet. Random choices follow from `seed`.
 
     While frames are inside, the loop turns once in `grain_ns`: `None` for a 32nd of the base round
-    trip, 50 us at most, which no timer notices; 0 to be as exact as the machine is, at the cost of
+    trip, 50 us at most, which no timer notices; 0 for the machine's best precision, at the cost of
     a core.
 
     Raises `InputError` for a fabric that has no uSIDs, and for sizes out of range.
@@ -138,7 +138,7 @@ class Switches(Closing):
     def start(self, schedule: FaultSchedule | None = None) -> None:
         """Run the loop on a thread of its own; time 0 of the schedule is now."""
         if self._thread is not None:
-            raise InputError("switches: the loop runs already; stop it first")
+            raise InputError("switches: the loop is already running; stop it first")
         ctl = self.net.ctl[0]
         self._error = None
         ctl.leave = LEAVE_FOR_GOOD
@@ -156,7 +156,9 @@ class Switches(Closing):
         return self._thread is not None and self._thread.is_alive()
 
     def stop(self) -> None:
-        """End the loop; frames inside stay there, and `start` goes on. Harmless when it is over."""
+        """End the loop; frames inside stay there, and `start` continues. Harmless if it has
+        ended.
+        """
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -168,7 +170,7 @@ class Switches(Closing):
             raise self._error
 
     def close(self) -> None:
-        """Stop, end a capture, and give back the loop's own descriptors."""
+        """Stop, end a capture, and close the loop's own descriptors."""
         if self._closed:
             return
         try:
@@ -188,7 +190,7 @@ class Switches(Closing):
     def act(self, events: npt.NDArray[Any]) -> None:
         """Carry out fault actions (dtype `fabric.actions.EVENT`; `at_ps` is not looked at) now.
 
-        They have taken effect when this returns. Those for endpoints mean nothing here. Raises
+        They have taken effect when this returns. Those for endpoints are ignored. Raises
         `InputError` for a target that is not there.
         """
         events = self._checked(events)
@@ -210,7 +212,7 @@ class Switches(Closing):
         return snapshot(self.fabric, self.net)
 
     def tap(self, ports: Sequence[str] | npt.ArrayLike, stream: BinaryIO, snap: int = 0) -> Tap:
-        """Write what crosses these links to `stream`, as pcapng; `Tap.close` ends it.
+        """Capture these links to `stream`, as pcapng; `Tap.close` ends it.
 
         `ports` are places as faults name them, or numbers of directed ports. Of each frame the
         first `snap` bytes are kept; 0: all. One capture at a time.
@@ -233,7 +235,7 @@ class Switches(Closing):
         return self._tap
 
     def untap(self) -> None:
-        """Note no more frames; what `Tap.close` begins with."""
+        """Stop noting frames; the first step of `Tap.close`."""
 
         def end() -> None:
             self.net.port.tapped = 0

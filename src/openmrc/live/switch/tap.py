@@ -1,7 +1,7 @@
 """Captures of a live fabric: copies of frames in a ring that a thread writes to a file.
 
 A frame is noted where its port puts it on the wire, with the time at which it is due to. The loop
-never waits for the file: what finds the ring full is not captured, and counted (`Tap.lost`).
+never waits for the file: frames that find the ring full are not captured, but counted (`Tap.lost`).
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Tap:
         return int(self._net.ctl[0].tap_lost)
 
     def close(self) -> None:
-        """End the capture; harmless the second time."""
+        """End the capture; harmless if called twice."""
         if not self._closing.is_set():
             self._end()
             self._closing.set()
@@ -98,5 +98,5 @@ class Tap:
 
 
 def ring(snap_bytes: int) -> tuple[Any, Any]:
-    """Return room for a capture: what `Net.tapped` and `Net.tap_bytes` are."""
+    """Return the buffers of a capture: `Net.tapped` and `Net.tap_bytes`."""
     return records(RING_FRAMES, TAPPED), np.zeros((RING_FRAMES, snap_bytes), np.uint8)

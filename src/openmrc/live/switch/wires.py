@@ -22,7 +22,7 @@ ENDED = select.POLLHUP | select.POLLNVAL  # unlike a mere error, these stay
 
 @inlined
 def arm(net):
-    """Give free buffers to the next receive, as many as it takes."""
+    """Give free buffers to the next receive, as many as it can use."""
     ctl = net.ctl[0]
     while ctl.n_armed < state.RECEIVE_BATCH and ctl.free_head >= 0:
         n = queues.take_free(ctl, net.frame)
@@ -76,7 +76,7 @@ def read_wire(net, wire_no, events, now):
 
 @inlined
 def _take(net, wire_no, n, message, now):
-    """A frame has come in from the NIC of wire `wire_no`."""
+    """A frame has arrived from the NIC of wire `wire_no`."""
     f = net.frame[n]
     length = int(message.length)
     resize(f, length)
@@ -111,7 +111,7 @@ def _mind(net, wire_no, w):
 
 @inner
 def _pause(net, wire_no):
-    """The NIC's queue is full: leave what comes next in the socket, which pushes back."""
+    """The NIC's queue is full: leave further frames in the socket, which pushes back."""
     net.port[wire_no].paused = 1
     net.count[wire_no].paused += 1
     net.ctl[0].n_paused += 1
@@ -132,7 +132,7 @@ def resume(net):
 
 @inner
 def _close(net, w):
-    """The other end is gone: nothing more comes from there."""
+    """The other end is gone: no more frames arrive from there."""
     if w.closed == 0:
         w.closed = 1
         syscalls.epoll_forget(int(net.ctl[0].epoll_fd), int(w.fd), net.change)
@@ -182,7 +182,7 @@ def _soil(net, wire_no, w):
 
 @inlined
 def send_all(net):
-    """Send what has arrived at NICs."""
+    """Send the frames that have arrived at NICs."""
     ctl = net.ctl[0]
     for i in range(ctl.n_dirty):
         wire_no = int(net.dirty[i])

@@ -1,1 +1,1 @@
-"""What only a world of MRC has: its NIC, its event loop, its faults, its captures."""
+"""MRC in the simulator: its NIC, event loop, faults and captures."""

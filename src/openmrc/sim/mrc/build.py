@@ -1,7 +1,7 @@
 """From fabric, workload and MRC's transport to the arrays that its event loop runs on.
 
-What is the same for every transport is in `network`. All of it is vectorised: 131,072 QPs are set
-up in seconds.
+The part common to all transports is in `network`. Everything is vectorised: 131,072 QPs are set up
+in seconds.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def build_engine(parts: Parts, transport: Transport, derived: Derived, ends: End
 
 
 def _bring_policies(st: es.State, transport: Transport) -> None:
-    """Compile what the user brings, and tell the engine where it is."""
+    """Compile the user's policies, and give the engine their addresses."""
     c = st.config[0]
     if transport.cc not in CONGESTION:
         c.cc_step, _ = policies.load(policies.find(transport.cc, "step", Path()), st)
@@ -115,8 +115,8 @@ def _peers(ends: Ends) -> tuple[npt.NDArray[np.int64], Index]:
 
 
 class _Drawn:
-    """The EVs of QPs: for some of them and one plane at a time, planes ascending. How many there
-    are is known at once; which, when `blocks` are gone through, once and in their order.
+    """The EVs of QPs, for some QPs and one plane at a time, planes ascending. Their number is known
+    at once; their values are drawn while iterating over `blocks`, once and in order.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class _Drawn:
         self._planned: list[tuple[Index, int, Callable[[], Index], int]] = []
 
     def _add(self, qps: Index, plane: int, n: int, draw: Callable[[], Index], active: int) -> None:
-        """Note EVs of one plane for some QPs."""
+        """Add EVs of one plane for some QPs."""
         self.counts[qps, plane] = n
         self._planned.append((qps, plane, draw, active))
 
@@ -286,15 +286,15 @@ def _by_usid(net: ss.Net, fabric: Fabric) -> ss.Net:
 
 
 def units_of(traffic: Traffic, pmtu: int) -> Index:
-    """Units of payload, one PMTU of one message each, by QP."""
+    """Number of payload units, one PMTU of one message each, by QP."""
     return np.bincount(traffic.msg_qp, traffic.packets(pmtu), traffic.n_qps).astype(np.int64)
 
 
 def _units(
     qp: Any, traffic: Traffic, ends: Ends, transport: Transport, st: es.State
 ) -> npt.NDArray[np.uint16]:
-    """The units of payload of all rings, and where each sender's are: what a window holds, or all
-    that a QP carries if that is less.
+    """The payload units of all rings, and the place of each sender's: as many as a window holds, or
+    as the QP carries if that is less.
     """
     slots = st.qp.slot_mask[ends.sender] + 1
     digits = np.ceil(np.log2(np.maximum(units_of(traffic, transport.pmtu), 1))).astype(np.int64)

@@ -1,11 +1,11 @@
-"""What crosses links of an MRC network: the frames of `sim.watch.capture`.
+"""Captures of an MRC network: the frames of `sim.watch.capture`.
 
-The frame is what stands on that link: the carrier shifted by every switch on the way so far,
-through the fabric's real tables; CE and trimming as the queues before it left them; hop limits
-counted down. With hashed EVs (`srv6 = false`, `rules = "peer"`, parallel links) there are no
-carriers, and frames have one IPv6 header; as in the other forms of `sim.watch.capture`. IPv4 has
-room for half of an EV (row 2), and a fabric's EVs differ in the upper half. So that stands in the
-lower one there, above 0xC000 as source ports of RoCEv2 do, also in what answers reflect.
+The frame is as on that link: the carrier shifted by every switch so far, through the fabric's real
+tables; CE and trimming as the queues before it left them; hop limits counted down. With hashed EVs
+(`srv6 = false`, `rules = "peer"`, parallel links) there are no carriers, and frames have one IPv6
+header; as in the other forms of `sim.watch.capture`. IPv4 has room for half of an EV (row 2), and a
+fabric's EVs differ in the upper half. So the upper half is written in place of the lower one, above
+0xC000 as the source ports of RoCEv2 are, also in the EVs that answers reflect.
 """
 
 from __future__ import annotations
@@ -115,14 +115,16 @@ def _fill_envelope(e, p, port, hops, source_qpn, wires):
 
 @inlined
 def _in_half(ev):
-    """What tells an EV of a fabric from others, as a source port; 0 of none."""
+    """The distinguishing half of a fabric's EV, as a source port; 0 for no EV."""
     ev = int(ev)
     return 0 if ev == 0 else EV_BASE | ev >> EV_HALF_BITS
 
 
 @inlined
 def _travel(e, p, first_switch, hops, wires):
-    """Spell the carrier and let `hops` switches handle it; the port by which the last one sends."""
+    """Write the carrier and let `hops` switches process it; the port by which the last one
+    sends.
+    """
     srv6.write_carrier(e.carrier, 0, wires.headend, int(p.src), int(p.dst), int(p.ev))
     switch = first_switch
     port = -1

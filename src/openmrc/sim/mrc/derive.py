@@ -1,5 +1,5 @@
-"""Every value that follows from a fabric and a transport: round trip, BDP, windows, queues. Printed
-with each run.
+"""All values derived from a fabric and a transport: round trip, BDP, windows, queues. Kept with the
+results of each run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from openmrc.wire.framing import framing
 
 @dataclass(frozen=True)
 class Derived(Values):
-    """What a run worked out at its start. Times in ps, sizes in bytes, windows in packets."""
+    """The values that a run derives at its start. Times in ps, sizes in bytes, windows in
+    packets.
+    """
 
     base_rtt_ps: int
     port_rate_bps: int
@@ -40,7 +42,7 @@ class Derived(Values):
 
 
 def derive(fabric: Fabric, transport: Transport, queues: Queues, senders_per_nic: int) -> Derived:
-    """Work out everything; `senders_per_nic` is the largest number of QPs that send to one NIC."""
+    """Derive all values; `senders_per_nic` is the largest number of QPs that send to one NIC."""
     sizes = framing(transport.rules, transport.srv6)
     t = transport.base_rtt_ps or sizes.base_rtt_ps(fabric, transport.pmtu)
     port_rate = port_rate_bps(fabric)

@@ -1,5 +1,5 @@
-"""Faults as they happen: ports, switches and NIC ports change state, NICs review what paths they
-may use; routing converges later, for those who need it.
+"""Faults at run time: ports, switches and NIC ports change state, NICs review which paths they may
+use; routing converges later, for transports that need it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ REHASH_TRIES = 512  # paths drawn before a QP is left where it is: nothing reach
 
 @inner
 def apply(net, st, fault, now):
-    """One elementary action of the schedule."""
+    """Carry out one elementary action of the schedule."""
     action = int(fault.action)
     target = int(fault.target)
     if action == NIC_PORT_DOWN or action == NIC_PORT_UP:
@@ -68,8 +68,8 @@ def _is_free(net, src, dst, plane, ev, groups, all_up):
 def _barred(net, src, dst, plane, groups):
     """Whether every way of a plane crosses a port that is denied to these groups.
 
-    Of a hashed EV nobody at the NIC knows more than its plane. The ways are counted like numbers:
-    at each switch that has a choice of n the next digit, modulo n, is the choice.
+    A NIC knows no more of a hashed EV than its plane. Paths are numbered digit by digit: at each
+    switch with a choice of n the next digit, modulo n, is the choice.
     """
     ctl = net.ctl[0]
     way = 0
@@ -97,7 +97,7 @@ def _barred(net, src, dst, plane, groups):
 
 @inner
 def review(net, st, nic_no, now):
-    """A NIC goes through its EVs: which do denylists take, which do they give back? Then the next
+    """A NIC goes through its EVs: some become denied, others are allowed again. Then the next
     NIC.
     """
     ctl = net.ctl[0]
@@ -130,8 +130,8 @@ def review(net, st, nic_no, now):
 
 @inner
 def _alive(net, src, dst, plane, ev):
-    """Whether routing believes in a path: silent switches and lossy links look healthy to it. What
-    is denied it takes out of service as it does what is down.
+    """Whether routing considers a path usable: silent switches and lossy links look healthy to it.
+    Denied ports are out of service, like ports that are down.
     """
     groups = int(net.groups[src]) if net.groups.shape[0] > 0 else 0
     return _is_free(net, src, dst, plane, ev, groups, True)
@@ -139,8 +139,8 @@ def _alive(net, src, dst, plane, ev):
 
 @inner
 def converge(net, st, nic_no, now):
-    """Routing has converged: a NIC's QPs on one hashed path whose path is broken are hashed anew.
-    Then the next NIC.
+    """Routing has converged: rehash a NIC's QPs with a single hashed path that is broken. Then the
+    next NIC.
     """
     ctl = net.ctl[0]
     n = st.nic[nic_no]
@@ -194,7 +194,7 @@ def _path(net, q, plane, value):
 
 @inner
 def _move(st, q, e, plane, value):
-    """Give a QP of one path another."""
+    """Give a single-path QP another path."""
     for k in range(q.n_planes):
         r = st.plane[q.plane0 + k]
         r.n_evs = 1 if k == plane else 0

@@ -43,7 +43,7 @@ def _arrive(net, st, n, now):
 
 @inner
 def _from_heap(net, st, at):
-    """The heap's first entry is due."""
+    """Handle the heap's first entry, which is due."""
     kind, number = events.pop(net)
     if kind == ss.AT_QP:
         if events.comes_due(net.qp[number], at):
@@ -89,7 +89,7 @@ def _start(net, st):
 
 @inner
 def _strike(net, st):
-    """The world has come to a fault of this shard."""
+    """Carry out a fault of this shard, which is due."""
     ctl = net.ctl[0]
     fault = net.fault[ctl.fault_no]
     ctl.fault_no = -1
@@ -100,10 +100,11 @@ def _strike(net, st):
 
 @compiled
 def advance(net, st, until, budget):
-    """Run events up to and including time `until`, at most about `budget` of them; why it stopped.
+    """Run events up to and including time `until`, about `budget` of them at most; returns why it
+    stopped.
 
     `ROOM`, `HEAP` and `TIMELINE` ask the caller to enlarge an array and to call again, `TAPPED` to
-    take what tapped ports have sent.
+    take the frames that tapped ports have sent.
     """
     ctl = net.ctl[0]
     if ctl.started == 0:

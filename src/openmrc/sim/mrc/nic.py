@@ -1,9 +1,9 @@
-"""A NIC: one port per plane, each with a round robin over the QPs that may send; what arrives goes
-to the engine.
+"""A NIC: one port per plane, each with a round robin over the QPs that may send; arriving packets
+go to the engine.
 
 Control packets queue at the port. Data is pulled: when a port is free and no control packet waits
-there, the next QP of its round is asked for a packet, so nothing a QP learns comes too late for a
-packet that has not left.
+there, the next QP of its round is asked for a packet, so each packet uses all that its QP has
+learned until it leaves.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _stand_in_rounds(net, nic, qi, missing):
 
 @inlined
 def _fill_hop(net, n, p, qp, flow):
-    """What the switches look at of packet record `p`, index `n`."""
+    """Fill the fields that switches read from packet record `p`, index `n`."""
     ctl = net.ctl[0]
     ev = int(p.ev)
     if ctl.hashed:
@@ -62,7 +62,7 @@ def qp_index(net, qpn):
 
 @inlined
 def send_out(net, st, now):
-    """Queue at their ports what the engine wants sent."""
+    """Queue the engine's control packets at their ports."""
     ctl = net.ctl[0]
     for i in range(st.count[es.OUT]):
         p = st.out[i]
@@ -86,7 +86,7 @@ def send_out(net, st, now):
 def pump(net, st, nic, now):
     """Give every free port a packet, QP by QP in the turn of that port.
 
-    Where several are free the QP takes the one whose turn it is with it (row 13): nobody waits.
+    If several are free the QP uses the one whose turn it is (row 13): nothing waits.
     """
     ctl = net.ctl[0]
     ln = net.nic[nic]
@@ -101,7 +101,7 @@ def pump(net, st, nic, now):
 
 @inlined
 def _send_data(net, st, ln, qi, now):
-    """Send the next packet of a QP, if it still may; then it stands behind all others."""
+    """Send the next packet of a QP, if it still may; then it goes to the end of the round."""
     ctl = net.ctl[0]
     q = st.qp[qi]
     n = int(ctl.free_head)
@@ -131,7 +131,7 @@ def _send_data(net, st, ln, qi, now):
 
 @inlined
 def plan_qp(net, st, qi):
-    """See to it that the QP's next deadline is in the heap."""
+    """Make sure that the QP's next deadline is in the heap."""
     events.plan(net, net.qp[qi], endpoint.next_deadline(st, qi), ss.AT_QP, qi)
 
 
@@ -143,8 +143,8 @@ def plan_nic(net, st, nic):
 
 @inner
 def settle(net, st, qi, nic, now):
-    """After the engine was called for a QP: what it wants sent, what it completed, its turn and its
-    timer.
+    """After a call of the engine for a QP: send its packets, collect completions, update its turn
+    and its timer.
     """
     send_out(net, st, now)
     messages.collect(net, st, now)
@@ -157,7 +157,7 @@ def settle(net, st, qi, nic, now):
 
 @inlined
 def _place(net, st, h, p, now):
-    """Payload is placed: exactly the unit that the sender took from its memory, and for the first
+    """Place payload: check that it is the unit that the sender read from its memory, for the first
     time.
     """
     length = st.count[es.PLACED_LENGTH]
@@ -182,7 +182,7 @@ def _place(net, st, h, p, now):
 
 @inlined
 def receive(net, st, n, nic, now):
-    """A packet has come to its NIC."""
+    """A packet has arrived at its NIC."""
     h = net.hop[n]
     if h.marks & ss.DAMAGED:
         link.drop_damaged(net, n)
@@ -232,7 +232,7 @@ def on_port_free(net, st, port_no, now):
 
 @inner
 def on_qp_timer(net, st, qi, now):
-    """The time of a QP's entry of the heap has come; its deadline may be later by now."""
+    """A QP's entry in the heap is due; its deadline may be later by now."""
     if endpoint.next_deadline(st, qi) <= now:
         endpoint.on_deadline(st, qi, now)
     settle(net, st, qi, int(st.qp[qi].nic), now)

@@ -3,9 +3,9 @@
     transport.cc = "my_cc.py:step"           in place of NSCC
     transport.paths = "my_paths.py:choose"   in place of MRC's choice of a path
 
-`engine.policy` says what the functions get. They are compiled with `compiled` of `openmrc.jit`, or
-left plain, and then compiled here; helpers that they call need `inlined` or `inner`. `find` reads
-a file without running it and refuses what cannot be called. `load` runs and compiles it: a copy in
+`engine.policy` says what the functions get. They are decorated with `compiled` of `openmrc.jit`, or
+left plain and compiled here; helpers that they call need `inlined` or `inner`. `find` reads a file
+without running it and refuses functions that cannot be called. `load` runs and compiles a copy in
 the cache, in a directory named after its content, so that an edit is never missed and the second
 start is quick.
 """
@@ -49,7 +49,7 @@ def find(text: str, role: str, base: Path) -> Policy:
     """
     file, _, name = text.rpartition(":")
     if not file.endswith(".py") or not name.isidentifier():
-        raise InputError(f"{text!r} names no policy; FILE.py:NAME does")
+        raise InputError(f"{text!r} is not a policy; write FILE.py:NAME")
     path = base / file
     try:
         tree = ast.parse(read_bytes(path).decode())
@@ -64,7 +64,8 @@ def find(text: str, role: str, base: Path) -> Policy:
 
 
 def load(policy: Policy, st: State) -> tuple[int, int]:
-    """Compile a policy for the engine's state; the address of its function, and of `learn` or 0.
+    """Compile a policy for the engine's state; returns the address of its function, and of `learn`
+    or 0.
 
     Raises `InputError` with the compiler's reason if it does not compile.
     """

@@ -55,7 +55,7 @@ class EvReader(QpReader):
         }
 
     def _name(self, ev: int) -> str:
-        """The first choices of a path; what hashing switches make of an EV has no name."""
+        """The first choices of a path; a hashed EV has no name for its path."""
         fabric = self._world.fabric
         if self._world.transport.hashed:
             return "hashed by the switches"

@@ -1,16 +1,15 @@
-"""What the events to come will need, fetched while others are handled.
+"""Prefetches the data of coming events while others are handled.
 
-At thousands of NICs nearly everything an event touches has left the caches since it was touched
-last, and what it touches is found step by step: the event's record names a port or a QP, the QP its
-window and its paths, a place in the rotation an EV. Waiting for each in turn costs more than all
-the work. So a scout walks the lists of the wheel some tens of events ahead of the loop, and each
-event passes stations on its way: what one of them fetched is here when the next one follows it.
+At thousands of NICs nearly everything an event touches has left the caches since it was last used,
+and it is found through a chain of records: the event names a port or a QP, the QP its window and
+its paths, a place in the rotation an EV. Waiting for each in turn costs more than all the work. So
+a scout walks the lists of the wheel some tens of events ahead of the loop, and each event passes
+several stages: the data that one stage fetched has arrived when the next one follows the chain.
 
-A world that the caches hold does without (`CONTROL.scouts`): there it costs more than it saves.
+A world that fits the caches does without (`CONTROL.scouts`): there it costs more than it saves.
 
-All of this is hints. An event that was scheduled behind the scout's back goes without (what has
-just been scheduled is in the caches), one that the scout foresees wrongly costs a line of cache,
-and no result depends on it.
+All of this is hints. An event scheduled behind the scout is not prefetched (its data is still in
+the caches), a wrong prediction costs a cache line, and no result depends on either.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def look_ahead(net, st):
 
 @inner
 def _step(net, st):
-    """Pass one more event, if there is one."""
+    """Move over one more event, if there is one."""
     ctl = net.ctl[0]
     event = int(ctl.scout)
     if event < 0:
@@ -104,7 +103,7 @@ def _enter_next_bucket(net):
 
 @inlined
 def _peek(net):
-    """Ask for what follows the head of the bucket that the scout will come to."""
+    """Prefetch the list behind the head of the bucket that the scout enters next."""
     ctl = net.ctl[0]
     head = int(net.bucket[ctl.scout_peek].head)
     if head >= 0:
@@ -145,7 +144,7 @@ def _arriving(net, event):
 
 @inner
 def _fetch_records(net, st, event):
-    """Named by the event's record: the port it goes to, the QP it is for, the packet that waits."""
+    """Prefetch what the event's record names: its port, its QP, the waiting packet."""
     ctl = net.ctl[0]
     if event < ctl.n_ports:
         head = net.port[event].head
@@ -170,7 +169,7 @@ def _fetch_records(net, st, event):
 
 @inlined
 def _fetch_to_send(st, qi, plane):
-    """Named by the record of a QP that sends next."""
+    """Prefetch what the record of the next QP to send names."""
     q = st.qp[qi]
     prefetch(st.plane, q.plane0 + plane, 0)
     prefetch(st.slot, q.slot0 + (q.nxt & q.slot_mask), 0)
@@ -180,7 +179,7 @@ def _fetch_to_send(st, qi, plane):
 
 @inner
 def _fetch_windows(net, st, event):
-    """Named by a QP's record: planes, slots, bitmaps, messages."""
+    """Prefetch what a QP's record names: planes, slots, bitmaps, messages."""
     qi = _next_to_send(net, event)
     if qi >= 0:
         _fetch_to_send(st, qi, event % net.ctl[0].n_planes)
@@ -218,7 +217,7 @@ def _place_in_order(st, q, plane):
 
 @inner
 def _fetch_paths(net, st, event):
-    """Named by planes and slots: places in the rotation, EVs; and the unit of payload."""
+    """Prefetch what planes and slots name: places in the rotation, EVs; and the payload unit."""
     qi = _next_to_send(net, event)
     if qi >= 0:
         prefetch(st.order, _place_in_order(st, st.qp[qi], event % net.ctl[0].n_planes), 0)
@@ -245,7 +244,7 @@ def _fetch_next_ev(st, qi, plane):
 
 @inner
 def _fetch_evs(net, st, event):
-    """Named by the rotation: the EV of the next packet."""
+    """Prefetch what the rotation names: the EV of the next packet."""
     qi = _next_to_send(net, event)
     if qi >= 0:
         _fetch_next_ev(st, qi, event % net.ctl[0].n_planes)

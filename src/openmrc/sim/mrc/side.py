@@ -1,4 +1,4 @@
-"""What a `World` asks of MRC: to build it, to run it, to tell what came of it."""
+"""MRC as a `World` uses it: to build it, to run it, and to report results."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ class MrcSide(Side):
         self.net = build.build_net(parts, transport, self.values, self.ends, self.engine)
 
     def advance(self, net: ss.Net, until: int, budget: int) -> int:
-        """As `sim.loop.advance`."""
+        """As `sim.mrc.loop.advance`."""
         why: int = loop.advance(net, self.engine, until, budget)
         return why
 
     def advance_at(self, net: ss.Net) -> int:
-        """Where `sim.loop.advance` is."""
+        """The address of `sim.mrc.loop.advance`."""
         return address_of(loop.advance, (net, self.engine, 0, 0))
 
     @property
     def packets_reserved(self) -> int:
-        """More than one event ever needs."""
+        """Packet records reserved, more than one event ever needs."""
         return loop.PACKETS_RESERVED
 
     def error_of(self, net: ss.Net, message: int) -> int:
@@ -55,15 +55,15 @@ class MrcSide(Side):
         return int(q.error[end]) or int(q.error[self.ends.other[end]])
 
     def counters(self, now_ps: int) -> dict[str, int]:
-        """What `World.counters` has beside what every network counts, up to now."""
+        """The counters that `World.counters` adds to those of every network, up to now."""
         return {name: int(self.engine.qp[field].sum()) for name, field in COUNTED.items()}
 
     def reader(self, world: Watched, qp: int) -> EvReader:
-        """What reads a QP of the workload while the world runs."""
+        """Return the reader of a QP of the workload while the world runs."""
         return EvReader(world, qp)
 
     def wrong(self, world: Watched) -> list[str]:
-        """What each sender counts is what its window and its paths hold."""
+        """Check that each sender's counters agree with its window and its paths."""
         st = self.engine
         found: list[str] = []
         for end in self.ends.sender.tolist():

@@ -1,4 +1,4 @@
-"""What a run can choose about the endpoints."""
+"""The options of MRC endpoints in a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ COUNTED = {  # what a run counts of endpoints, by field of MRC's QPs; 0 for who 
 
 @dataclass(frozen=True, kw_only=True)
 class Transport(Variants):
-    """One transport to run a workload with: the parameters of its endpoints, and the run's own.
+    """A transport to run a workload with: the parameters of its endpoints, and those of the run.
 
     `paths` and `cc` may be a policy, "FILE.py:NAME" (openmrc.sim.mrc.policies).
     """

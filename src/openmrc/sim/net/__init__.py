@@ -1,1 +1,1 @@
-"""What the packets of every transport cross: events, ports, links, switches, messages."""
+"""The network that all transports share: events, ports, links, switches, messages."""

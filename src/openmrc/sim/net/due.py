@@ -1,4 +1,4 @@
-"""What a network's event loop does next, or why it comes back: the same for every transport."""
+"""The next step of a network's event loop, or why it returns; the same for every transport."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FROM_HEAP = -1  # in place of an event of the wheel
 
 @inlined
 def start(net):
-    """Before the first event: put the first fault and the messages that wait for nobody into the
+    """Before the first event: put the first fault and the messages that wait for nothing into the
     heap.
     """
     ctl = net.ctl[0]
@@ -27,16 +27,16 @@ def start(net):
 
 @inlined
 def rounded_up(budget):
-    """Events of a call: as many as lie between two checks, or a multiple of that."""
+    """Events of a call: the number between two checks, or a multiple of it."""
     return -(-budget // ss.EVENTS_BETWEEN_CHECKS) * ss.EVENTS_BETWEEN_CHECKS
 
 
 @inlined
 def take(net, until, done, packets_reserved):
-    """Take the next event: whether to go on after `done` of them, when it is, and which.
+    """Take the next event: whether to continue after `done` of them, its time, and which it is.
 
-    The first is `GO_ON`, or what `advance` returns, and then nothing is taken. `packets_reserved`
-    are more than one event ever needs.
+    The first is `GO_ON`, or else the value that `advance` returns, and no event is taken.
+    `packets_reserved` is more than one event ever needs.
     """
     ctl = net.ctl[0]
     why, at, from_heap = _look(net, until, done, packets_reserved)
@@ -53,7 +53,7 @@ def take(net, until, done, packets_reserved):
 
 @inlined
 def _look(net, until, done, packets_reserved):
-    """Whether to go on, when the next event is, and whether the heap has it."""
+    """Whether to continue, the time of the next event, and whether it is in the heap."""
     ctl = net.ctl[0]
     at = events.next_at(net)
     heap_at = net.heap[0].at if ctl.heap_n > 0 else NEVER
@@ -79,7 +79,9 @@ def _look(net, until, done, packets_reserved):
 
 @inlined
 def next_fault(net, number):
-    """The schedule enters the heap action by action: it may be longer than memory is cheap."""
+    """Put the next action of the schedule into the heap; one at a time, because a schedule may be
+    long.
+    """
     net.ctl[0].fault_at = NEVER
     if number < net.fault.shape[0]:
         net.ctl[0].fault_at = net.fault[number].at_ps

@@ -1,14 +1,14 @@
 """The queue of events: a wheel of narrow buckets for packets, a heap for the few events far away.
 
 Almost every event is one transmission or one link away, so the wheel is a ring of buckets that
-spans the longest of those; a bucket is a list, appended to in O(1), which notices when it falls out
-of order and is sorted then when its time comes. A bitmap with a summary finds the next bucket that
-holds anything. Timers, faults and the starts of messages go to a binary heap. Events of equal time
-keep the order in which they were scheduled.
+spans the longest of those; a bucket is a list with O(1) append, which records when it falls out of
+order and is sorted when its time comes. A bitmap with a summary finds the next non-empty bucket.
+Timers, faults and the starts of messages go to a binary heap. Events of equal time keep the order
+in which they were scheduled.
 
 The lists are linked through an array of nothing else (`Net.after`), which stays in the caches when
-the records of packets do not: to append to a list, or to walk along it (`scout.py`), is no wait for
-memory.
+the records of packets do not, so that appending to a list and walking it (`scout.py`) do not wait
+for memory.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNORDERED = -1  # BUCKET.last: not every event was scheduled later than the one 
 
 @inlined
 def _at(net, event):
-    """When an event happens."""
+    """The time of an event."""
     n = event - net.ctl[0].n_ports
     return net.port[event].free_at if n < 0 else net.hop[n].at
 
@@ -43,7 +43,7 @@ def schedule_packet(net, n, h, at):
 
 @inlined
 def _schedule(net, event, at):
-    """Let an event happen at `at`, less than the wheel's span from now."""
+    """Schedule an event at `at`, less than the wheel's span from now."""
     ctl = net.ctl[0]
     number = at >> ctl.shift
     ctl.n_wheel += 1
@@ -67,7 +67,7 @@ def _schedule(net, event, at):
 
 @inner
 def _insert_into_open(net, event, at):
-    """Into the bucket that is being emptied, in its place.
+    """Insert an event into the open bucket, in order.
 
     Rare: buckets are narrower than a transmission.
     """
@@ -181,10 +181,11 @@ def take(net):
 
 @inner
 def rewind(net, at):
-    """The heap comes first, and everything in the wheel is later than `at`: turn the wheel there.
+    """The heap's entry comes first, and everything in the wheel is later than `at`: turn the wheel
+    there.
 
-    Forwards over the silence of an empty wheel; or back, closing the bucket that is open, so that
-    events may be put before it.
+    Forwards across the gap of an empty wheel; or back, closing the open bucket, so that events may
+    be put before it.
     """
     ctl = net.ctl[0]
     number = at >> ctl.shift
@@ -210,7 +211,7 @@ def push(net, at, kind, number):
 
 @inlined
 def plan(net, timed, at, kind, number):
-    """See to it that a deadline of a QP or NIC is in the heap: `timed` keeps the earliest there."""
+    """Make sure that a deadline of a QP or NIC is in the heap: `timed` is the earliest there."""
     if at < timed.timer_at:
         at = max(at, net.ctl[0].now)
         timed.timer_at = at
@@ -219,7 +220,7 @@ def plan(net, timed, at, kind, number):
 
 @inlined
 def comes_due(timed, now):
-    """Such an entry of the heap has come up: whether it is the one that was kept, now no more."""
+    """Such an entry of the heap is due: whether it is the one in `timed`, which is then cleared."""
     if timed.timer_at != now:
         return False
     timed.timer_at = NEVER

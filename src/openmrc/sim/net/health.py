@@ -1,6 +1,6 @@
-"""What a fault changes in the network itself: the same for every transport.
+"""The effect of faults on the network itself; the same for every transport.
 
-Who notices and what follows from it is each transport's: `mrc.faults`, `roce.faults`.
+Which endpoints notice, and how they react, is up to each transport: `mrc.faults`, `roce.faults`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from openmrc.sim.net.state import DAMAGED
 
 @inlined
 def change(net, fault, action, target):
-    """A switch or a directed port changes; True if it is a port that routing takes in: it comes,
-    goes, or is denied. Silence, losses, damage and slow rates nobody notices; of a dead switch all
-    ports are down.
+    """Change the state of a switch or a directed port; True if routing reacts: a port comes up,
+    goes down, or is denied. Nothing notices silence, losses, damage and slow rates; all ports of a
+    dead switch are down.
     """
     if (
         action == actions.SWITCH_UP
@@ -44,7 +44,7 @@ def change(net, fault, action, target):
 
 @inlined
 def _come_or_go(net, fault, action, target):
-    """A directed port goes down or comes back, or a group of NICs may not use it, or may again."""
+    """A directed port goes down or comes up, or is denied to a group of NICs, or allowed again."""
     port = net.port[target]
     state = net.health[target]
     if action == actions.PORT_DOWN:
@@ -75,7 +75,9 @@ def loses(net, port, port_no, h):
 
 @inlined
 def note_nic_port(net, port_no, up):
-    """Which of a NIC's ports are up and free, now that one has changed; the NIC, and the plane."""
+    """Update which of a NIC's ports are up and free after a change; returns the NIC, and the
+    plane.
+    """
     n, plane = rounds.owner(net, port_no)
     ln = net.nic[n]
     if up:

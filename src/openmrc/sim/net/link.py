@@ -1,13 +1,13 @@
 """Egress ports: three classes in strict priority, exact service, ECN, trimming, limits, health
 (MRC 6.3 to 6.5).
 
-A packet that finds its port idle leaves at once: one event, its arrival. Only a port that others
-wait at has a second one, the end of its transmission. A mark is made when a packet leaves the
+A packet that finds its port idle leaves at once: one event, its arrival. Only a port with waiting
+packets has a second one, the end of its transmission. A mark is made when a packet leaves the
 queue, by what it leaves behind.
 
-Where switches cut through, a packet arrives at a switch with its header, and counts in full from
-then on; at a NIC with its last bit. It is not sent on before its last bit where the port would run
-dry, or where something breaks or is repaired before that: no packet is at two places then.
+With cut-through, a packet arrives at a switch with its header, and counts in full from then on; at
+a NIC it arrives with its last bit. It is not forwarded before its last bit if the port would run
+dry, or if a fault begins or ends before that: no packet is at two places at such a moment.
 """
 
 from __future__ import annotations
@@ -25,19 +25,21 @@ LOST = int(dict(TALLY.fields or {})["lost"][1])  # where in a record it is count
 
 @inlined
 def new_packet(net):
-    """An index for a packet; `room_left` says whether there are any."""
+    """Take an index for a packet; `room_left` says whether there are any."""
     return queues.take_free(net.ctl[0], net.hop)
 
 
 @inlined
 def free_packet(net, n):
-    """Give an index back."""
+    """Return an index to the free list."""
     queues.give_back(net.ctl[0], net.hop, n)
 
 
 @inlined
 def fill_hop(net, n, p, qp, ev, klass, trimmable):
-    """What the switches look at of packet record `p`, index `n`, which a NIC is about to send."""
+    """Fill the fields that switches read from packet record `p`, index `n`, which a NIC is about to
+    send.
+    """
     ctl = net.ctl[0]
     h = net.hop[n]
     h.frame_bytes = ctl.header_bytes[p.opcode] + p.payload_len
@@ -53,14 +55,14 @@ def fill_hop(net, n, p, qp, ev, klass, trimmable):
 
 @inner
 def drop_by_fault(net, n):
-    """A packet is lost to a fault."""
+    """Drop a packet because of a fault."""
     net.ctl[0].dropped_fault += 1
     _lose_to_fault(net, n)
 
 
 @inner
 def drop_damaged(net, n):
-    """A NIC discards a packet whose iCRC does not fit."""
+    """Drop a packet at a NIC because its iCRC is wrong."""
     net.ctl[0].dropped_corrupt += 1
     _lose_to_fault(net, n)
 
@@ -83,7 +85,7 @@ def _count_lost(net, n):
 
 @inner
 def drop_by_queue(net, n, control):
-    """A packet finds no room in the queue of its class; HOP.port says where."""
+    """Drop a packet for which its class's queue has no room; HOP.port says where."""
     if control:
         net.ctl[0].dropped_control += 1
     else:
@@ -93,7 +95,9 @@ def drop_by_queue(net, n, control):
 
 @inlined
 def transmit(net, port, port_no, n, now):
-    """Put a packet on the wire: it arrives after its last bit and the way, or after its header."""
+    """Put a packet on the wire: it arrives after its last bit, or its header, and the link's
+    delay.
+    """
     ctl = net.ctl[0]
     h = net.hop[n]
     kind = net.port_kind[port.kind]
@@ -118,8 +122,8 @@ def transmit(net, port, port_no, n, now):
 
 @inner
 def _rest_ps(ctl, h, lasts_ps, rate_bps):
-    """What is left of a transmission that lasts so long when the header has left; 0 on the way to
-    a NIC, which takes packets whole. The packet is told.
+    """The rest of a transmission of this length after the header; 0 towards a NIC, which takes
+    packets whole. The packet's record keeps it.
     """
     rest = 0
     if h.to >= 0 and h.frame_bytes > ctl.head_bytes:
@@ -133,8 +137,8 @@ def _rest_ps(ctl, h, lasts_ps, rate_bps):
 
 @inner
 def waits_for_rest(net, port_no, n, h, now):
-    """Whether a packet whose header has come to a switch is not sent on without the rest: its
-    port would run dry, or something changes before that is in. It arrives again then.
+    """Whether a packet whose header has arrived at a switch waits for the rest: its port would run
+    dry, or a fault changes something before. It then arrives again.
     """
     rest = int(h.rest_ps)
     kind = net.port_kind[net.port[port_no].kind]
@@ -150,7 +154,7 @@ def waits_for_rest(net, port_no, n, h, now):
 
 @inner
 def _note(net, n, h, now):
-    """A capture wants what crosses this link."""
+    """Note a packet for the capture of this link."""
     ctl = net.ctl[0]
     t = net.tap[ctl.tap_n]
     t.at = now
@@ -164,14 +168,14 @@ def _note(net, n, h, now):
 
 @inner
 def went_down_under(net, h, now):
-    """Whether the link that a packet comes from went down while the packet was under way."""
+    """Whether the link went down while the packet was in flight on it."""
     kind = net.port_kind[net.port[h.port].kind]
     return now + int(h.rest_ps) - kind.delay_ps <= net.health[h.port].cut_until
 
 
 @inlined
 def arm(net, port, port_no):
-    """Ask for an event when the port's transmission is over."""
+    """Schedule the end of the port's transmission."""
     if port.armed == 0:
         port.armed = 1
         events.schedule_port(net, port_no, port)
@@ -179,7 +183,7 @@ def arm(net, port, port_no):
 
 @inlined
 def close_while_busy(net, ln, port, port_no, plane):
-    """A NIC's port that transmits is not free, and its end is an event: then the next packet is
+    """Mark a NIC's port as busy and schedule the end of its transmission, when the next packet is
     pulled.
     """
     ln.free_ports &= ~(1 << plane)
@@ -201,7 +205,7 @@ def dequeue(net, port, port_no):
 
 @inlined
 def mark(net, h):
-    """Mark a packet, and count it if that is news."""
+    """Mark a packet with CE, and count it unless it had the mark."""
     if h.marks & CE == 0:
         net.ctl[0].ecn_marked += 1
     h.marks |= CE
@@ -230,7 +234,7 @@ def _trim(net, port, port_no, n):
 
 @inner
 def _swap(net, a, b):
-    """Exchange what two packet indices stand for, their links apart."""
+    """Exchange the contents of two packet indices, except for their links."""
     spare = net.hop.shape[0] - 1  # the last index is never given out
     next_a = net.hop[a].next
     next_b = net.hop[b].next
@@ -251,7 +255,7 @@ def _swap(net, a, b):
 
 @inner
 def _refuse(net, port, port_no, n, verdict):
-    """A packet finds its queue full: one of the two is trimmed, or it is dropped."""
+    """A packet finds its queue full: trim it or the last one queued, or drop it."""
     if verdict == queues.DROP:
         drop_by_queue(net, n, net.hop[n].klass == CLASS_CONTROL)
         return
@@ -262,7 +266,9 @@ def _refuse(net, port, port_no, n, verdict):
 
 @inlined
 def enqueue(net, port_no, n, now):
-    """A packet comes to an egress port: on the wire if it is idle, else into its class's queue."""
+    """A packet arrives at an egress port: send it if the port is idle, else queue it in its
+    class.
+    """
     port = net.port[port_no]
     h = net.hop[n]
     if port.armed == 0 and port.free_at <= now and port.up:
@@ -295,6 +301,6 @@ def on_switch_port_free(net, port_no, now):
 
 @inner
 def flush(net, port):
-    """Lose everything queued at a port."""
+    """Drop everything queued at a port."""
     while queues.holds_any(port):
         drop_by_fault(net, queues.take(net.hop, port))

@@ -1,9 +1,9 @@
 """The workload at run time: messages are posted when they may be, completions release others,
 failures orphan them.
 
-An entry of the workload is a message, a series of them, or a computation. Only what is posted next,
-and how many were, is known of a series. What the engine holds leads back to its entry: `wr_id` is
-its number.
+An entry of the workload is a message, a series of messages, or a computation. Of a series only the
+next message and the number posted are kept. The engine's messages lead back to their entry: `wr_id`
+is its number.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ SECOND_TURN = 0x8000  # above any length: the largest PMTU is 16,384 B
 
 @inlined
 def unit_of(seq, ring_mask, length):
-    """What is noted of a unit of payload from its first sending until it is placed, and the only
-    thing it may be placed as: its length, and whether its turn round the ring is an odd one, so
-    that it is not taken for the one a window before or after it.
+    """The note on a payload unit from its first transmission until it is placed; it may only be
+    placed as noted. It holds the length, and the parity of the turn round the ring, so that it is
+    not confused with the unit a window before or after it.
     """
     return length | SECOND_TURN if seq & (ring_mask + 1) else length
 
@@ -72,8 +72,8 @@ def note_retransmitted(net, mi, now):
 
 @inlined
 def note_placed(net, length, is_right, now):
-    """Payload is placed: exactly what its sender took from its memory, and for the first time, or
-    not.
+    """Count placed payload: as the sender read it from its memory and for the first time, or
+    wrong.
     """
     ctl = net.ctl[0]
     if is_right:
@@ -86,13 +86,13 @@ def note_placed(net, length, is_right, now):
 
 @inlined
 def rates_are_kept(net):
-    """Whether somebody wants to know whose payload is placed."""
+    """Whether rates by flow or job are kept."""
     return net.rate.shape[1] > 0
 
 
 @inlined
 def note_rate(net, mi, length, now):
-    """Payload of an entry is placed."""
+    """Count placed payload for the rates by flow or job."""
     net.rate[now // net.ctl[0].bin_ps, net.column[mi]] += length
 
 
@@ -114,8 +114,8 @@ def _hand_over(net, st, mi):
 
 @inner
 def post(net, st, mi, now):
-    """The time of an entry's next message has come and its releases are in: post it, behind any
-    that wait for room in the send queue.
+    """An entry's next message is due and has its releases: post it, behind any that wait for room
+    in the send queue.
     """
     m = net.message[mi]
     if m.posted_at < 0:
@@ -131,8 +131,8 @@ def post(net, st, mi, now):
 
 @inlined
 def let_through(net, mi):
-    """How many messages of an entry may be posted now: one, but of a series whose last gate has
-    opened all that stood before it.
+    """How many messages of an entry may be posted now: one, or, for a series whose last gate has
+    just opened, all that waited for it.
     """
     m = net.message[mi]
     if m.many == 0 or net.series[mi].n_gated == 0:
@@ -182,8 +182,8 @@ def _fill(net, st, lq):
 
 @inner
 def _release(net, mi, by_series, now):
-    """One of the completions an entry waits for, of a series or not; when a message has all of its
-    own, the heap posts it.
+    """Give an entry, a series or not, one of its releases; when a message has all of them, the heap
+    posts it.
     """
     m = net.message[mi]
     if m.fate != OPEN:
@@ -235,7 +235,7 @@ def end_computation(net, mi, now):
 
 @inner
 def start(net, mi):
-    """At the beginning of the run: put the messages that wait for nobody into the heap."""
+    """At the beginning of the run: put the messages that wait for nothing into the heap."""
     m = net.message[mi]
     if m.qp < 0:
         if m.deps == 0:
@@ -262,8 +262,8 @@ def collect(net, st, now):
 
 @inner
 def _on_received(net, st, sender, number, placed, now):
-    """All of a message is placed; or its immediate is delivered, which is when the receiver of one
-    knows that it has it, and all before it (MRC 1.3).
+    """A message is received: all of it is placed; or its immediate is delivered, which tells the
+    receiver that it has this message and all before it (MRC 1.3).
     """
     m = net.message[entry_of(st, st.qp[sender], number)]
     if placed:
@@ -275,7 +275,7 @@ def _on_received(net, st, sender, number, placed, now):
 
 @inlined
 def let_receiver(net, m, now):
-    """The receiver of a message knows that it has it: what waited for that."""
+    """The receiver of a message knows that it has it: release what waited for that."""
     for k in range(m.recv0, m.sent0):
         _release(net, int(net.release[k]), m.many != 0, now)
 
@@ -289,7 +289,9 @@ def _on_sent(net, st, mi, now):
 
 @inlined
 def acknowledged(net, mi, now):
-    """A message of an entry is complete to its sender: the entry may be, and what waited for it."""
+    """A message is complete at its sender: complete its entry if it is the last, and release what
+    waited for it.
+    """
     ctl = net.ctl[0]
     m = net.message[mi]
     m.done_at = now
@@ -362,7 +364,7 @@ def _orphan(net, mi, stack):
 
 @inner
 def fail_qp(net, st, qi):
-    """A QP is in error: its messages that are not complete have failed, whichever end noticed."""
+    """A QP is in error: fail its incomplete messages, whichever end noticed."""
     lq = net.qp[qi]
     other = int(lq.other)
     ctl = net.ctl[0]
@@ -378,15 +380,15 @@ def fail_qp(net, st, qi):
 
 @inner
 def fail_other(net, st, qi):
-    """The other end of a QP is in error: what this one has posted has failed."""
+    """The other end of a QP is in error: fail the messages that this one has posted."""
     if st.qp[qi].msg_end != 0 and net.qp[qi].failed == 0:
         lose_roster(net, net.qp[qi])
 
 
 @inner
 def lose_roster(net, lq):
-    """All entries of a QP that are not complete have failed, and so will what comes later. Where
-    that is the end of the job, nothing happens any more.
+    """Fail all incomplete entries of a QP, and those that come later. If this ends the job, nothing
+    more happens.
     """
     net.ctl[0].ended = net.ctl[0].ends_on_error
     lq.failed = 1

@@ -2,7 +2,7 @@
 messages that are to cross them.
 
 Every traffic QP has two ends, a sender and a receiver, each a QP record of the engine; the ends are
-ordered by NIC. What a transport needs beside this it adds itself: `build`, `roce.build`.
+ordered by NIC. Each transport adds its own arrays: `mrc.build`, `roce.build`.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def rings_of(traffic: Traffic) -> Index:
 
 
 def place_qps(st: es.State, ends: Ends, names: np.random.Generator) -> None:
-    """Tell the engine whose QPs there are, by NIC; draw their first PSNs."""
+    """Enter the QPs into the engine's state, by NIC; draw their first PSNs."""
     q = st.qp
     q.nic = ends.nic
     q.peer_nic = ends.nic[ends.other]
@@ -95,14 +95,14 @@ def place_qps(st: es.State, ends: Ends, names: np.random.Generator) -> None:
 
 
 def heap_reserve(traffic: Traffic) -> int:
-    """Entries of the heap that what the workload releases may take between two looks at it."""
+    """Entries of the heap that the workload's releases may take between two checks."""
     series = bool((traffic.msg_count > 1).any())
     return traffic.n_entries + 1024 + int(series) * SERIES_RELEASES
 
 
 def columns_of(traffic: Traffic) -> tuple[int, IntArray]:
-    """How many rates are kept over time, and by entry whose it is: each flow's, where these are too
-    many each job's, else none.
+    """How many rates are kept over time, and by entry which is its own: one for each flow; if these
+    are too many, for each job; else none.
     """
     if traffic.n_msgs <= RATES_MAX:
         return traffic.n_msgs, np.arange(max(traffic.n_msgs, 1), dtype=np.int32)
@@ -217,7 +217,7 @@ def new_net(
 
 def with_taps(net: ss.Net, ports: Index, reserve: int) -> ss.Net:
     """Return the network with taps at these directed ports, if any; they note at most `reserve`
-    things between two looks at the room.
+    packets between two checks of the room.
     """
     if not len(ports):
         return net
@@ -237,7 +237,7 @@ def free_list(net: ss.Net, first: int, end: int) -> None:
 
 
 def name_qps(st: es.State, c: Any, ends: Ends, seed: int) -> None:
-    """Draw QPNs: `offset + index x factor` modulo 2^24, so that the number leads back to the record
+    """Draw QPNs: `offset + index x factor` modulo 2^24, so that the record follows from the number
     (row 27).
     """
     if ends.n > QPNS // 2:
@@ -324,7 +324,7 @@ def faults_of(
     schedule: FaultSchedule | None, port: Any, kind: Any, bounds: Bounds
 ) -> tuple[Any, Any]:
     """The schedule, and the kinds of ports with those that slow links have: a link that slows down
-    changes its kind, so whole ones pay nothing.
+    changes its kind, so healthy links cost nothing extra.
     """
     events = schedule.events if schedule is not None else np.empty(0, EVENT)
     fault = records(len(events), ss.FAULT)
@@ -396,7 +396,7 @@ def link_nics(fabric: Fabric) -> Any:
 
 
 def series_of(traffic: Traffic) -> Any:
-    """The series, as many records as messages; one and no more where none is a series."""
+    """The series, as many records as messages; a single record if there is no series."""
     if not (traffic.msg_count > 1).any():
         return records(1, ss.SERIES)
     series = records(traffic.n_msgs, ss.SERIES)
@@ -410,7 +410,7 @@ def series_of(traffic: Traffic) -> Any:
 
 
 def cores_of(traffic: Traffic) -> npt.NDArray[np.int64]:
-    """When each core is free: all at once, at the beginning. Core 0 stands for none."""
+    """When each core is free: all of them at the start. Core 0 stands for none."""
     return np.zeros(int(traffic.calc_core.max(initial=0)) + 1, np.int64)
 
 

@@ -1,4 +1,4 @@
-"""What a world is made of beside its transport, and what follows from the two of them."""
+"""The parts of a world apart from its transport, and the values derived from both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from openmrc.traffic.traffic import Traffic
 
 @dataclass(frozen=True)
 class Parts:
-    """What a world is made of beside its transport; `tapped`: directed ports of a capture."""
+    """The parts of a world apart from its transport; `tapped`: directed ports of a capture."""
 
     fabric: Fabric
     traffic: Traffic
@@ -31,7 +31,7 @@ class Parts:
 
 
 class Values:
-    """What followed from a fabric and a transport, a data class with units in the names."""
+    """The values derived from a fabric and a transport: a data class with units in the names."""
 
     def as_dict(self) -> dict[str, int]:
         """Name to value; the sizes of queues have names of their own."""

@@ -1,10 +1,10 @@
-"""The rounds of a NIC: at each of its ports the QPs that may send stand in a queue of their own.
+"""The rounds of a NIC: each of its ports has a queue of the QPs that may send.
 
 A free port serves the first of its round, which then goes to the end. So every QP gets as much of
 each port as of any other, over any time longer than a round (MRC 3.4: planes exactly evenly
-loaded). With one round for all ports a QP would get whichever port happened to be free at its
-turn: what it sent on its planes would drift apart as a random walk does, and with it the load of
-the ports at its destination.
+loaded). With one round for all ports a QP would get whichever port happened to be free at its turn:
+the bytes sent on its planes would drift apart as in a random walk, and with them the load of the
+ports at its destination.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def owner(net, port_no):
 
 @inlined
 def stand_behind(net, port_no, plane, qi):
-    """Put a QP at the end of the round of its NIC's port `port_no`, which is that of `plane`."""
+    """Put a QP at the end of the round of its NIC's port `port_no`, the one into `plane`."""
     if net.round[port_no, FIRST] < 0:
         net.round[port_no, FIRST] = qi
     else:
@@ -35,7 +35,7 @@ def stand_behind(net, port_no, plane, qi):
 
 @inlined
 def step_forward(net, port_no, plane):
-    """Take the QP whose turn it is out of the round of a port; there is one."""
+    """Remove the QP whose turn it is from the round of a port; there must be one."""
     qi = int(net.round[port_no, FIRST])
     net.round[port_no, FIRST] = net.behind[qi, plane]
     net.qp[qi].ready &= ~(1 << plane)

@@ -1,11 +1,11 @@
-"""The simulated network as arrays of records: packets under way, ports, switches, queue of events.
+"""The simulated network as arrays of records: packets in flight, ports, switches, event queue.
 
-A packet is one index into `hop` (what a switch looks at) and `packet` (what an endpoint looks at).
+A packet is one index into `hop` (the fields for switches) and `packet` (the fields for endpoints).
 An event is a number too: below the number of ports "this port's transmission is over", above it
 "this packet arrives". What happens next is linked through `after`, which both kinds index; a packet
 in a port's queue, or a free one, through its record.
 
-What is touched together lies in one cache line: at a thousand NICs the cost is cache misses.
+Fields used together share a cache line: at a thousand NICs the cost is cache misses.
 """
 
 from __future__ import annotations

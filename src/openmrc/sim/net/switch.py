@@ -2,10 +2,9 @@
 
 A switch that has the destination below it sends down, any other up by the uplink that the EV names
 for its tier; with hashed EVs by a hash of flow, EV and the switch's own salt. The flow is the
-5-tuple without the EV, or in peer runs a number. Walking every carrier
-of a small fabric through the real /48 tables gives the same ports (a test does). With
-`forwarding = "usid"` packets carry their carriers and switches do what real ones do: shift, and
-look up.
+5-tuple without the EV, or in peer runs a number. Walking every carrier of a small fabric through
+the real /48 tables gives the same ports (a test does). With `forwarding = "usid"` packets have real
+carriers and switches process them: shift, and look up.
 """
 
 from __future__ import annotations
@@ -17,9 +16,7 @@ from openmrc.wire import srv6
 
 @inlined
 def up_choice(ctl, s, ev):
-    """The number that picks among parallel ways at a switch: the EV's field for its tier, or a
-    hash.
-    """
+    """The number that selects among uplinks at a switch: the EV's field for its tier, or a hash."""
     if ctl.hashed:
         return bits.mix32(ev ^ int(s.salt))
     if s.tier == 0:
@@ -57,13 +54,15 @@ def write_carrier(net, n, p):
 
 @inlined
 def egress_by_usid(net, n, switch):
-    """Egress port of packet `n` at a switch, its carrier shifted; negative if there is no way."""
+    """Shift the carrier of packet `n` at a switch and return its egress port; negative if there is
+    no route.
+    """
     return srv6.step(net.carrier[n], 0, srv6.Tables(net.usid_switch, net.usid_slots), switch)
 
 
 @inlined
 def tuple_flow(src, dst, plane):
-    """What the addresses of a packet are to `hashed_ev`: those of both NICs' ports on a plane.
+    """The flow of a packet for `hashed_ev`: the addresses of both NICs' ports on a plane.
 
     Protocol and destination port are the same in all packets, the source port is the EV.
     """
@@ -72,5 +71,5 @@ def tuple_flow(src, dst, plane):
 
 @inlined
 def hashed_ev(flow, ev):
-    """What ECMP hashes of a packet, 32 bits: its flow and its EV."""
+    """The input of the ECMP hash, 32 bits: flow and EV of a packet."""
     return bits.mix32(ev ^ bits.mix32(flow))

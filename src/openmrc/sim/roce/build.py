@@ -1,7 +1,7 @@
-"""From fabric, workload and RoCE transport to the arrays that its event loop runs on.
+"""From fabric, workload and RoCE transport to the arrays of its event loop.
 
 Each QP of the workload is a bundle of `qps` queue pairs, each with two ends, a record for each.
-What has no place in a RoCE network (EVs, slots, carriers; taps: `taps`) is left at one record.
+Arrays that a RoCE network does not use (EVs, slots, carriers; taps: `taps`) have one record.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def build_roce(
     ends: network.Ends,
     st: es.State,
 ) -> Roce:
-    """What RoCEv2 keeps."""
+    """The state of RoCEv2."""
     fabric, traffic, seed = parts.fabric, parts.traffic, parts.seed
     ring = network.rings_of(traffic)
     vas = np.random.default_rng([seed, network.SEED_NAMES, 2])
@@ -152,7 +152,7 @@ def _pfc(fabric: Fabric, transport: RoceTransport, derived: RoceDerived) -> dict
 def _shared_bytes(
     transport: RoceTransport, control: FlowControl, rates_bps: int, headroom_bytes: int
 ) -> int:
-    """What a switch has to share; the first of its two sums is that of its ports' rates."""
+    """The shared buffer of a switch; the first of the two sums is that of its ports' rates."""
     if transport.rules == "peer":
         return PEER_BUFFER_BYTES
     if transport.buffer_bytes is None:
@@ -184,7 +184,7 @@ def _qps(ends: network.Ends, st: es.State, seed: int, rto_first_ps: int) -> Any:
 
 
 def _bounds(parts: Parts, transport: RoceTransport, derived: RoceDerived) -> Bounds:
-    """What bounds the queues: they mark at the last hop too, and PFC knows no limit."""
+    """The limits of the queues: they mark at the last hop too, and with PFC they are unlimited."""
     queues = replace(parts.queues, ecn_last_hop=True)
     if transport.pfc:
         queues = replace(queues, queue_bytes=UNLIMITED, queue_last_hop_bytes=UNLIMITED)

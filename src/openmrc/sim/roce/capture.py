@@ -1,12 +1,12 @@
-"""What crosses links of a RoCE network: the frames of `sim.watch.capture`.
+"""Captures of a RoCE network: the frames of `sim.watch.capture`.
 
-The frame is what stands on that link, CE as the queues before it left it and the TTL counted down.
-A bond of several ports has one address, that of the NIC on plane 0, so a flow has the same 5-tuple
-wherever it goes.
+The frame is as on that link, CE as the queues before it left it and the TTL counted down. A bond of
+several ports has one address, that of the NIC on plane 0, so a flow has the same 5-tuple wherever
+it goes.
 
-Pause frames are there too, from the switch that asks: on the way back of the link that it pauses.
-They are noted when they are asked for, and wait here until their first bit has left, so that a file
-is in the order of its times.
+Pause frames are included, from the switch that sends them: on the reverse direction of the link
+that they pause. They are noted when they are requested, and wait here until their first bit has
+left, so that a file is in time order.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class RoceCapture(LinkCapture):
         return int(_write_frames(self._out, first, noted, self._wires, self._envelope, ect, exact))
 
     def _name(self, tap: Any, packet: Any, world: Watched) -> None:
-        """Give packets what the simulation has no use for: flags, source port, key."""
+        """Fill in packet fields that the simulation does not use: flags, source port, key."""
         assert isinstance(world.state, Roce), "a world of MRC has captures of its own"
         qp = world.state.qp
         is_pause = np.asarray(tap.qp) == PAUSE_FRAME
@@ -116,7 +116,7 @@ class RoceCapture(LinkCapture):
 
 
 def _joined(first: Any, second: Any) -> Any:
-    """Two arrays of records behind each other."""
+    """Concatenate two arrays of records."""
     both = records(len(first) + len(second), first.dtype)
     both[: len(first)], both[len(first) :] = first, second
     return both

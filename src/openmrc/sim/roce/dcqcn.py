@@ -14,12 +14,12 @@ bring back:
                                        rate = (target + rate) / 2
 
 So F rounds of fast recovery bring the rate to 1 - 2^-F of the way back before the target moves. A
-QP whose rate has come back to the line rate is limited no more, and has no timers.
+QP whose rate has returned to the line rate is no longer limited, and has no timers.
 
-Rates are float bit/s; times are integers of picoseconds and an argument. Rounds that were due are
-made up for, each at its own time, by whatever call comes next, so a world without timer events runs
-the same rates; with them a waiting QP is woken as early as its rate rises. Alpha never needs an
-event: the decay is worked out when a CNP asks for it.
+Rates are float bit/s; times are integers of picoseconds and an argument. The next call applies all
+rounds that were due, each at its own time, so a world without timer events has the same rates; with
+them a waiting QP is woken as soon as its rate rises. Alpha never needs an event: its decay is
+computed when a CNP arrives.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def start(r, c):
 
 @compiled
 def alpha_of(r, c, now):
-    """What alpha is at `now`: what it was, decayed once for each quiet `alpha_ps` since."""
+    """Alpha at `now`: its last value, decayed once for each quiet `alpha_ps` since."""
     alpha = float(r.alpha)
     if r.alpha_at < 0:
         return alpha
@@ -113,7 +113,7 @@ def alpha_of(r, c, now):
 
 @inlined
 def _set_rate(r, now, rate_bps):
-    """Change the rate; what is left of the wait for the next packet passes at the new one."""
+    """Change the rate; the rest of the wait for the next packet is rescaled to the new rate."""
     if r.next_at > now:
         r.next_at = now + int((r.next_at - now) * (r.rate_bps / rate_bps))
     r.rate_bps = rate_bps
@@ -121,7 +121,7 @@ def _set_rate(r, now, rate_bps):
 
 @inner
 def _round(r, c, now):
-    """One round of increase (DCQCN, figure 7): its count has been raised already."""
+    """One round of increase (DCQCN, figure 7); its count has already been raised."""
     fewer = min(int(r.time_rounds), int(r.byte_rounds)) - int(c.fast_rounds)
     more = max(int(r.time_rounds), int(r.byte_rounds)) - int(c.fast_rounds)
     if fewer > 0:
@@ -140,7 +140,7 @@ def _round(r, c, now):
 
 @compiled
 def on_timer(r, c, now):
-    """Make up for the rounds by time that were due up to `now`; harmless at any time."""
+    """Apply the rounds by time that were due up to `now`; safe to call at any time."""
     while r.timer_at <= now:
         at = int(r.timer_at)
         r.timer_at = at + c.increase_ps
@@ -150,7 +150,7 @@ def on_timer(r, c, now):
 
 @compiled
 def on_cnp(r, c, now):
-    """A CNP has come to the sender. True if it cut the rate."""
+    """A CNP has arrived at the sender. True if it cut the rate."""
     on_timer(r, c, now)
     alpha = alpha_of(r, c, now)
     r.alpha = (1.0 - c.g) * alpha + c.g
@@ -191,13 +191,13 @@ def on_sent(r, c, now, wire_bytes):
 
 @inlined
 def may_send_at(r):
-    """When the QP may start its next packet; a time that has passed says now. No credit is kept."""
+    """When the QP may start its next packet; a past time means now. No credit accumulates."""
     return r.next_at
 
 
 @inlined
 def cnp_due(np_, c, now):
-    """A packet with a CE mark has come to the receiver: whether it answers with a CNP now."""
+    """A packet with a CE mark has arrived at the receiver: whether to answer with a CNP now."""
     np_.marked += 1
     if now < np_.next_at:
         return False

@@ -1,4 +1,4 @@
-"""Every value that follows from a fabric and RoCEv2 endpoints. Printed with each run."""
+"""All values derived from a fabric and RoCEv2 endpoints. Kept with the results of each run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TAIL_DROP_BDP = 5
 
 @dataclass(frozen=True)
 class RoceDerived(Values):
-    """What a run worked out at its start. Times in ps, sizes in bytes."""
+    """The values that a run derives at its start. Times in ps, sizes in bytes."""
 
     base_rtt_ps: int
     port_rate_bps: int
@@ -39,7 +39,7 @@ class RoceDerived(Values):
 def derive(
     fabric: Fabric, transport: RoceTransport, queues: Queues, senders_per_nic: int
 ) -> RoceDerived:
-    """Work out everything; `senders_per_nic` is the largest number of QPs that send to one NIC."""
+    """Derive all values; `senders_per_nic` is the largest number of QPs that send to one NIC."""
     sizes = roce_framing(transport.rules)
     wire = sizes.data_bytes(transport.pmtu)
     t = transport.base_rtt_ps or base_rtt_ps(fabric, wire, sizes.sack_bytes)

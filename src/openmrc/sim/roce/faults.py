@@ -1,8 +1,8 @@
-"""Faults as they happen to a RoCE network, and routing that takes them in later.
+"""Faults in a RoCE network at run time, and routing that converges later.
 
-A port that goes down loses what is queued at it and what is on its link. Until its switch has seen
-it, or routing has converged, packets are sent into it and lost too. A NIC notices its own port at
-once. Silent switches, losses, damage and slow rates nobody notices.
+A port that goes down loses the packets in its queue and on its link. Until its switch has noticed,
+or routing has converged, packets sent to it are lost too. A NIC notices its own port at once.
+Nothing notices silent switches, losses, damage and slow rates.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from openmrc.sim.roce.state import AT_PLANES
 
 @inner
 def apply(net, st, ro, fault, now):
-    """One elementary action of the schedule."""
+    """Carry out one elementary action of the schedule."""
     action = int(fault.action)
     target = int(fault.target)
     if action == NIC_PORT_DOWN or action == NIC_PORT_UP:
@@ -47,7 +47,9 @@ def _nic_port(net, st, ro, port_no, up, now):
 
 @inner
 def converge(net, ro, port_no, now):
-    """Routing has converged for a port. NICs with several look at their bonds, once an instant."""
+    """Routing has converged for a port. NICs with several ports review their bonds, once per
+    instant.
+    """
     routing.converge(net, ro, port_no)
     c = ro.c[0]
     if net.ctl[0].n_planes > 1 and c.planes_at != now:
@@ -57,7 +59,7 @@ def converge(net, ro, port_no, now):
 
 @inner
 def choose_planes(net, st, ro, nic_no, now):
-    """A NIC looks at its bond, then the next one does."""
+    """A NIC reviews its bond, then the next one does."""
     nic.choose_planes(net, st, ro, nic_no, now)
     if nic_no + 1 < net.nic.shape[0]:
         events.push(net, now, AT_PLANES, nic_no + 1)

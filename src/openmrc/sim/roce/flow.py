@@ -1,8 +1,8 @@
-"""PFC in the network: who is charged, and how pause frames get to where they hold data back.
+"""PFC in the network: which link is charged, and how pause frames reach the port that they pause.
 
-The rules are in `pfc.py`; here they meet ports, switches and the queue of events. A frame goes over
-the link back, behind what that is sending, and is an entry of the heap meanwhile: it takes no
-bandwidth from others. A link that is down delivers none.
+The rules are in `pfc.py`; this module applies them to ports, switches and the event queue. A pause
+frame travels on the reverse link, behind the packet being sent there, as an entry of the heap: it
+takes no bandwidth from others. A link that is down delivers none.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def _tell(net, ro, port_no, what, now):
 
 @inner
 def charge(net, ro, h, now):
-    """A data packet is to be queued at a switch: charge the link it came over; False: no room."""
+    """Before queuing a data packet at a switch: charge the link it arrived on; False if there is no
+    room.
+    """
     came = int(h.port)
     buffer = ro.buffer[net.port[came].peer]
     do = pfc.on_enqueue(ro.flow[0], buffer, ro.pause[came], now, int(h.frame_bytes))
@@ -56,8 +58,8 @@ def free(net, ro, h, now):
 
 @inner
 def on_event(net, ro, number, now):
-    """An entry of the heap has come up. The port whose pause is over, or -1 - the one that began
-    to pause; -1 - the number of ports if neither.
+    """An entry of the heap is due. Returns the port whose pause is over, or -1 - the port whose
+    pause began; -1 - the number of ports if neither.
     """
     port_no = number >> 2
     what = number & 3

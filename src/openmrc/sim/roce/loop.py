@@ -1,4 +1,4 @@
-"""The event loop of a RoCE network; `sim.loop` is that of MRC, and neither knows of the other."""
+"""The event loop of a RoCE network; `sim.mrc.loop` is that of MRC; the two are independent."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _arrive(net, st, ro, n, now):
 
 @inner
 def _from_heap(net, st, ro, at):
-    """The heap's first entry is due."""
+    """Handle the heap's first entry, which is due."""
     kind, number = events.pop(net)
     if kind == AT_QP:
         if events.comes_due(net.qp[number], at):
@@ -66,7 +66,7 @@ def _from_heap(net, st, ro, at):
 
 @inner
 def _pause(net, st, ro, number, now):
-    """A pause frame, or a time that one has set: ports hold their data, or go on."""
+    """A pause frame, or a time that one has set: ports pause or resume their data."""
     port_no = int(flow.on_event(net, ro, number, now))
     n_nic_ports = net.ctl[0].n_nic_ports
     if port_no >= n_nic_ports:
@@ -91,9 +91,10 @@ def _start(net, st, ro):
 
 @compiled
 def advance(net, st, ro, until, budget):
-    """Run events up to and including time `until`, at most about `budget` of them; why it stopped.
+    """Run events up to and including time `until`, about `budget` of them at most; returns why it
+    stopped.
 
-    Why, and what the caller is asked to do, is as in `sim.loop.advance`.
+    The reasons, and what the caller must do, are as in `sim.mrc.loop.advance`.
     """
     ctl = net.ctl[0]
     if ctl.started == 0:

@@ -1,4 +1,5 @@
-"""A RoCE NIC: round robin over the QPs that may send; what arrives goes to requester or responder.
+"""A RoCE NIC: round robin over the QPs that may send; arriving packets go to requester or
+responder.
 
 As with MRC, control packets queue at the port and data is pulled: when a port is free and no
 control packet waits there, the next ready QP is asked for a packet. A QP sends by one port of the
@@ -95,7 +96,7 @@ def pump(net, st, ro, nic, now):
 
 @inlined
 def plan_qp(net, ro, qi, now):
-    """See to it that the QP's timer, and the turn of its next packet, are in the heap."""
+    """Make sure that the QP's timer, and the time of its next packet, are in the heap."""
     rq = ro.qp[qi]
     if rq.paced_at > now and rq.pacing == 0 and requester.has_work(rq):
         rq.pacing = 1
@@ -114,7 +115,7 @@ def offer(net, st, ro, bundle, now):
 
 @inner
 def post(net, st, ro, mi, now):
-    """The time of an entry of the workload has come: post its next message; a computation ends."""
+    """An entry of the workload is due: post its next message, or end a computation."""
     if net.message[mi].qp < 0:
         messages.end_computation(net, mi, now)
         return
@@ -141,7 +142,7 @@ def _settle(net, st, ro, qi, progress, now):
 
 @inlined
 def _place(net, st, ro, h, p, rq, now):
-    """Payload is placed: exactly the unit that the sender took from its memory, in its order."""
+    """Place payload: check that it is the unit that the sender read from its memory, in order."""
     length = int(p.payload_len)
     part = requester.part_of(st, ro.qp[rq.other], int(p.msn))
     seq = rq.expected - 1
@@ -159,7 +160,7 @@ def _place(net, st, ro, h, p, rq, now):
 
 @inner
 def _on_data(net, st, ro, n, qi, now):
-    """A data packet has come to its responder."""
+    """A data packet has arrived at its responder."""
     h = net.hop[n]
     p = net.packet[n]
     rq = ro.qp[qi]
@@ -187,7 +188,7 @@ def _on_data(net, st, ro, n, qi, now):
 
 @inlined
 def receive(net, st, ro, n, now):
-    """A packet has come to its NIC."""
+    """A packet has arrived at its NIC."""
     h = net.hop[n]
     if h.marks & DAMAGED:
         link.drop_damaged(net, n)
@@ -230,7 +231,7 @@ def on_port_free(net, st, ro, port_no, now):
 
 @inner
 def on_qp_timer(net, st, ro, qi, now):
-    """The time of a QP's entry of the heap has come; its deadline may be later by now."""
+    """A QP's entry in the heap is due; its deadline may be later by now."""
     if ro.qp[qi].rto_at <= now:
         requester.on_timeout(st, ro, qi, now)
     _settle(net, st, ro, qi, False, now)
@@ -271,7 +272,7 @@ def resume_data(net, st, ro, port_no, now):
 
 @inner
 def choose_planes(net, st, ro, nic, now):
-    """Ports or ways have come or gone: every QP of a NIC hashes anew over what is left."""
+    """Ports or routes have changed: every QP of a NIC rehashes over those that are left."""
     n = st.nic[nic]
     for qi in range(n.qp0, n.qp0 + n.n_qps):
         rq = ro.qp[qi]

@@ -1,17 +1,18 @@
 """Priority flow control of the data class (IEEE 802.1Qbb) in switches with a shared buffer.
 
-What is queued at a switch is charged to the link that it came over. A link may hold a share of the
-switch's buffer; the packet that finds no room in it goes to the link's *headroom*, and the switch
-asks the other end to pause. The headroom takes what is under way until the other end has stopped,
-so nothing is lost; when it is empty again and the share has room, the switch lets the link go on.
+Packets queued at a switch are charged to the link on which they arrived. A link may hold a share of
+the switch's buffer; a packet that finds no room in it goes to the link's *headroom*, and the switch
+asks the other end to pause. The headroom takes the packets in flight until the other end has
+stopped, so nothing is lost; when it is empty again and the share has room, the switch resumes the
+link.
 
     share of a link (XOFF)   xoff_bytes; or, if 0, alpha x what is free of the shared buffer
     go on (XON)              headroom empty, and the share is down to XOFF - xon_gap, or is empty
     headroom                 `headroom_bytes`
 
-A pause frame names a time, not an end: 65535 quanta of 512 bit times. While a switch wants the link
-paused it repeats the frame when half of that has passed, so a lost frame is made good, and a link
-whose switch has died goes on by itself. XON is a frame of no quanta. The frame is 64 B, waits for
+A pause frame names a time, not an end: 65535 quanta of 512 bit times. While a switch needs the link
+paused it repeats the frame when half of that has passed, so a lost frame does no harm, and a link
+whose switch has died resumes by itself. XON is a frame of no quanta. The frame is 64 B, waits for
 the frame in transmission, and overtakes what is queued.
 
 One record per *directed* link, `LINK`, holds both of its ends: what is charged to it at the switch
@@ -95,7 +96,7 @@ def headroom_bytes(
     frame_bytes: int,
     respond_ps: int = 0,
 ) -> int:
-    """Bytes that can come over a link that must pause: the packet without room and those after.
+    """Bytes that can arrive on a link that must pause: the packet without room and those after it.
 
     `frame_bytes` is the longest frame with preamble and gap, and the same in both directions;
     delays are those of link and receiver; `respond_ps` is what the other end takes to stop.
@@ -126,7 +127,7 @@ def open_links(links: Any, pause_ps: Any, headroom: Any) -> None:
 
 
 def paused_ps(links: Any, now: int) -> npt.NDArray[np.int64]:
-    """For how long the ports that send have been paused, the pauses that last included."""
+    """For how long the sending ports have been paused, including current pauses."""
     running = np.where(np.asarray(links.paused_until) != 0, now - np.asarray(links.paused_since), 0)
     found: npt.NDArray[np.int64] = links.paused_ps + running
     return found
@@ -143,9 +144,9 @@ def xoff_of(c, sw):
 
 @compiled
 def on_enqueue(c, sw, link, now, wire_bytes):
-    """A data packet that came over `link` is to be queued: PASS, PAUSE or DROP.
+    """A data packet that arrived on `link` is to be queued: PASS, PAUSE or DROP.
 
-    With PAUSE a frame is due now; `link.refresh_at` is then when to call `on_refresh`.
+    PAUSE: send a frame now; `link.refresh_at` is then when to call `on_refresh`.
     """
     free = sw.shared_bytes - sw.used_bytes
     if link.held_bytes + wire_bytes <= xoff_of(c, sw) and wire_bytes <= free:
@@ -174,7 +175,7 @@ def _ask(link, now):
 
 @compiled
 def on_dequeue(c, sw, link, wire_bytes):
-    """A packet that came over `link` has left its queue: PASS or RESUME.
+    """A packet that arrived on `link` has left its queue: PASS or RESUME.
 
     Headroom is freed first.
     """
@@ -194,7 +195,7 @@ def on_dequeue(c, sw, link, wire_bytes):
 
 @compiled
 def on_refresh(link, now):
-    """The time `refresh_at` has come: PAUSE if the link is still to be paused, else PASS."""
+    """`refresh_at` is due: PAUSE if the link must stay paused, else PASS."""
     if link.refresh_at > now:
         return PASS
     return _ask(link, now)
@@ -208,7 +209,7 @@ def frame_ps(rate_bps):
 
 @compiled
 def send_frame(link, now, free_at, rate_bps, delay_ps):
-    """When a pause frame for `link`, asked for at `now`, has come to the port that sends.
+    """When a pause frame for `link`, requested at `now`, arrives at the sending port.
 
     It goes over the link back, of that rate and delay, whose port is busy until `free_at`; frames
     keep their order.
@@ -220,13 +221,13 @@ def send_frame(link, now, free_at, rate_bps, delay_ps):
 
 @inlined
 def is_paused(link):
-    """Whether the port that sends must hold its data; control packets go on."""
+    """Whether the sending port must hold its data; control packets are not paused."""
     return link.paused_until != 0
 
 
 @compiled
 def on_pause(link, c, now):
-    """A pause frame has come to the port that sends; its data is held until `link.paused_until`.
+    """A pause frame has arrived at the sending port; its data is held until `link.paused_until`.
 
     True if it was not held before.
     """
@@ -241,7 +242,7 @@ def on_pause(link, c, now):
 
 @inner
 def _watch(link, c, now):
-    """Count the pause that has become a storm, once."""
+    """Count a pause that has become a storm, once."""
     if link.in_storm == 0 and now - link.paused_since >= c.storm_ps:
         link.in_storm = 1
         link.storms += 1
@@ -249,7 +250,7 @@ def _watch(link, c, now):
 
 @compiled
 def on_resume(link, c, now):
-    """A frame of no quanta has come. True if the port was paused: it may send again."""
+    """A frame of 0 quanta has arrived. True if the port was paused: it may send again."""
     if link.paused_until == 0:
         return False
     _watch(link, c, now)
@@ -263,7 +264,7 @@ def on_resume(link, c, now):
 
 @compiled
 def on_expiry(link, c, now):
-    """An expiry that was planned has come: as `on_resume`, if no later frame moved it."""
+    """A planned expiry is due: as `on_resume`, if no later frame moved it."""
     if link.paused_until > now:
         return False
     return on_resume(link, c, now)

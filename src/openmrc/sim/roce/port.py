@@ -1,9 +1,9 @@
 """Egress ports of a RoCE network: two classes, control before data; ECN; PFC; nothing is trimmed.
 
 Acknowledgements and CNPs travel in a class of their own (class 0 of a port's queues), data in the
-last, which alone is paused. A queued packet remembers in HOP.port the link that it came over: a
-switch charges its buffer to that. A packet that finds its port idle is not queued, and charged to
-nobody.
+last, which alone is paused. A queued packet keeps in HOP.port the link on which it arrived, to
+which the switch charges its buffer. A packet that finds its port idle is not queued, and not
+charged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def held(ro, port_no):
 
 @inlined
 def enqueue(net, ro, port_no, n, now):
-    """A packet comes to an egress port: on the wire if it may go at once, else into its queue."""
+    """A packet arrives at an egress port: send it if possible at once, else queue it."""
     port = net.port[port_no]
     h = net.hop[n]
     waits = h.klass != CLASS_CONTROL and held(ro, port_no)
@@ -50,7 +50,7 @@ def enqueue(net, ro, port_no, n, now):
 
 @inlined
 def dequeue(net, ro, port_no, port, now):
-    """Take the next packet that may go, control first; -1 if none."""
+    """Take the next packet that may be sent, control first; -1 if none."""
     if port.head[CLASS_CONTROL] < 0 and held(ro, port_no):
         return -1
     n = queues.take(net.hop, port)
@@ -96,7 +96,7 @@ def resume_data(net, ro, port_no, now):
 
 @inner
 def flush(net, ro, port_no, now):
-    """Lose everything queued at a port that went down."""
+    """Drop everything queued at a port that went down."""
     port = net.port[port_no]
     while queues.holds_any(port):
         n = queues.take(net.hop, port)

@@ -1,4 +1,4 @@
-"""What NICs and switches are set to: DCQCN's profiles, the marks of the switches, PFC's shares.
+"""Settings of NICs and switches: profiles of DCQCN, ECN thresholds, shares of PFC.
 
 Rates are shares of the line rate, as operators scale them with the port; times are absolute, as
 NICs have them.
@@ -137,7 +137,7 @@ def pfc_config(control: FlowControl, frame_bytes: int) -> Any:
 
 
 def shared_buffer_bytes(control: FlowControl, rates_bps: int, headroom_bytes: int) -> int:
-    """What a switch has to share: its buffer less the headroom of all its links.
+    """The shared buffer of a switch: its buffer less the headroom of all its links.
 
     `rates_bps` and `headroom_bytes` are sums over its ports. `InputError` if less than a quarter of
     the buffer is left: such links are too long for such a switch.

@@ -1,8 +1,8 @@
 """Reads the flow of one QP while a RoCE world runs, for the pictures of a report.
 
-A bundle's QPs are its paths: each has one, hashed, and its UDP source port stands for it. Where MRC
-has a window, the rate limiters allow so many bytes in a base round trip; no delay is measured, so
-there is no `delay_ps`.
+A bundle's QPs are its paths: each has one, hashed, and its UDP source port stands for it. In place
+of MRC's window, it reports the bytes that the rate limiters allow in a base round trip; no delay is
+measured, so there is no `delay_ps`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class FlowReader(QpReader):
         }
 
     def _rate_bps(self) -> float:
-        """What the rate limiters allow together, at most a port's rate each."""
+        """The sum of the rate limiters, each at most a port's rate."""
         if self._world.state.c[0].dcqcn:
             return float(self._world.state.limiter.rate_bps[self._ends].sum())
         return float(self._world.values.port_rate_bps * len(self._ends))
@@ -63,7 +63,7 @@ class FlowReader(QpReader):
         }
 
     def _top(self, end: int) -> int:
-        """The highest switch of a flow's way, as a number above all ports; 0 if it has none."""
+        """The highest switch of a flow's path, as a number above all ports; 0 if there is none."""
         ports = way_of(self._world, end)
         fabric = self._world.fabric
         switches = [int(s) for s in fabric.port_switch[ports] if s >= 0]
@@ -76,7 +76,7 @@ class FlowReader(QpReader):
 
 
 def way_of(world: Watched, end: int) -> list[int]:
-    """The directed ports that the packets of a QP's end take now; none if there is no way."""
+    """The directed ports that the packets of a QP's end take now; none if there is no route."""
     rq = world.state.qp[end]
     ports: Any = np.zeros(routing.PORTS_OF_A_PATH, np.int64)
     if rq.plane < 0:

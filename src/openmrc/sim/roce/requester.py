@@ -1,15 +1,15 @@
 """The sending end of a reliable connection: go-back-N (IB 9.7.5, 9.7.6).
 
-Packets leave in order and without a window; what stops them is the rate limiter, a paused port, or
-`OUTSTANDING_MAX`. An acknowledgement covers everything below it. A NAK for a sequence error, and a
-timer that runs out without progress, send the requester back to the oldest packet that is not
-acknowledged, and all behind it goes again. Both are charged to one retry counter, which progress
-resets; when it is used up the QP is in error.
+Packets leave in order and without a window; only the rate limiter, a paused port, or
+`OUTSTANDING_MAX` stops them. An acknowledgement covers everything below it. A NAK for a sequence
+error, and a timer that runs out without progress, send the requester back to the oldest packet that
+is not acknowledged, and all packets from there on are sent again. Both are charged to one retry
+counter, which progress resets; when it is exhausted the QP is in error.
 
 Timers adapt, as those of NICs do: the first without progress runs for `rto_first`, each that
 follows twice as long, none longer than `rto`. Those shorter than `rto` together cost one retry, and
-where `rto` is a power of two of the first they last about as long as one of it: so a QP lives
-through a silence of (retry_cnt + 1) x `rto`, however short its first timer was.
+where `rto` is a power of two of the first they last about as long as one of it: so a QP survives a
+silence of (retry_cnt + 1) x `rto`, however short its first timer was.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def part_of(st, rq, number):
 
 @inlined
 def has_work(rq):
-    """Whether there is a packet that may go when the rate limiter and the port let it."""
+    """Whether there is a packet to send, once rate limiter and port permit."""
     return rq.alive != 0 and rq.nxt < rq.seq_end and rq.nxt - rq.una < OUTSTANDING_MAX
 
 
@@ -102,7 +102,7 @@ def wake(ro, qi, now):
 
 @inlined
 def wake_at(ro, qi):
-    """When a QP that waits for its rate limiter is to be looked at: its rate may rise before."""
+    """When to check a QP that waits for its rate limiter: its rate may rise before."""
     return min(int(ro.qp[qi].paced_at), int(ro.limiter[qi].timer_at))
 
 
@@ -125,7 +125,7 @@ def _advance(ro, rq, una, now):
 
 @inlined
 def on_ack(ro, rq, psn, now):
-    """Everything up to and including `psn` has arrived; True if that is news."""
+    """Everything up to and including `psn` has arrived; True if that is new."""
     una = unwrap(psn, int(rq.first_psn), rq.una) + 1
     if una <= rq.una or una > rq.high:
         return False
@@ -135,7 +135,7 @@ def on_ack(ro, rq, psn, now):
 
 @inner
 def on_nak(st, ro, qi, psn, now):
-    """The responder misses `psn`, and has everything below it; True if that is news."""
+    """The responder misses `psn`, and has everything below it; True if that is new."""
     rq = ro.qp[qi]
     una = unwrap(psn, int(rq.first_psn), rq.una)
     if rq.alive == 0 or una < rq.una or una >= rq.high:
@@ -150,8 +150,8 @@ def on_nak(st, ro, qi, psn, now):
 
 @inner
 def on_timeout(st, ro, qi, now):
-    """The timer ran out without progress: the next one is longer. Of the short ones the last is
-    charged, for all of them.
+    """The timer expired without progress: the next one is longer. Of the short timers only the last
+    is charged.
     """
     ro.c[0].timeouts += 1
     rq = ro.qp[qi]
@@ -180,7 +180,7 @@ def _retry(st, ro, qi, charge, now):
 
 @inlined
 def next_deadline(rq, now):
-    """When the timer runs out. Without a port to send by it runs too: that is a silence."""
+    """When the timer expires. It also runs while no port is up."""
     if rq.rto_at == NEVER and rq.plane < 0 and has_work(rq):
         rq.rto_at = now + rq.timer_ps
     return rq.rto_at

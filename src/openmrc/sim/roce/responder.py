@@ -1,9 +1,8 @@
 """The receiving end of a reliable connection: the next PSN, and nothing else (IB 9.7.4, 9.7.5).
 
-A packet behind a gap is discarded, and the first one is answered with a NAK that names the PSN that
-is missing; no other NAK follows until that one has come. A packet that came before is answered with
-an acknowledgement again. What is in order is acknowledged every `ack_every` packets and at the end
-of each message.
+A packet behind a gap is discarded, and the first one is answered with a NAK that names the missing
+PSN; no other NAK follows until that packet has arrived. A duplicate is acknowledged again. Packets
+in order are acknowledged every `ack_every` packets and at the end of each message.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ NOTHING, ACK, NAK = 0, 1, 2
 
 @inlined
 def judge(rq, psn):
-    """What a packet's PSN makes it."""
+    """Classify a packet by its PSN."""
     seq = unwrap(psn, int(rq.first_psn), rq.expected)
     if seq == rq.expected:
         return IN_ORDER
@@ -29,7 +28,7 @@ def judge(rq, psn):
 
 @inlined
 def accept(st, rq, sender, number):
-    """The expected packet, of message `number`, is taken; True if it ends the part of that.
+    """Accept the expected packet, of message `number`; True if it ends this QP's part of it.
 
     `sender` is the other end: its parts are what the responder's memory will hold.
     """
@@ -42,7 +41,7 @@ def accept(st, rq, sender, number):
 
 @inlined
 def answer(ro, rq, what, ends):
-    """What to answer to a packet."""
+    """Choose the answer to a packet."""
     if what == IN_ORDER:
         if ends or rq.unacked >= ro.c[0].ack_every:
             rq.unacked = 0

@@ -1,14 +1,14 @@
-"""ECMP: at every switch a hash of the 5-tuple picks among the ways that routing believes in.
+"""ECMP: at every switch a hash of the 5-tuple selects among the next hops that routing knows.
 
-A switch sees a link of its own go down, and soon leaves it out of its sets: local repair. What lies
-beyond it learns from routing, and so it does when a link comes back: a flow keeps its path until
-routing has converged. Where members have left or joined the sets the hash picks among what is there
-now, so that flows which had no trouble may move too (no resilient hashing).
+A switch sees its own link go down, and soon removes it from its ECMP groups: local repair. It
+learns of failures further away from routing, and likewise when a link comes back: a flow keeps its
+path until routing has converged. After a change of a group the hash selects among the current
+members, so that unaffected flows may move too (no resilient hashing).
 
-Downwards there is one way in a folded Clos, parallel links apart. Upwards the members for a
-destination are the uplinks behind which routing knows a way to its T0. Hosts are routed by the
-subnet of their T0, so a NIC's link takes no uplink out of a set. Between planes the NIC chooses, as
-a bond does: a hash over the planes that are up at both ends and have a way between them.
+Downwards there is one path in a folded Clos, apart from parallel links. Upwards the members for a
+destination are the uplinks through which routing knows a path to its T0. Hosts are routed by the
+subnet of their T0, so a NIC's link removes no uplink from a group. Between planes the NIC chooses,
+as a bond does: a hash over the planes that are up at both ends and have a path between them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def flow_hash(src_ip, dst_ip, sport):
 
 @compiled
 def hash_flows(qp):
-    """Before a run: what each QP's 5-tuple comes to."""
+    """Before a run: compute the hash of each QP's 5-tuple."""
     for i in range(qp.shape[0]):
         q = qp[i]
         q.flow = flow_hash(int(q.nic), int(q.peer_nic), int(q.sport))
@@ -42,14 +42,14 @@ def hash_flows(qp):
 
 @inlined
 def _in_service(ro, port_no, groups):
-    """Whether routing believes that a port is up, and not drained for the sender."""
+    """Whether routing considers a port up, and not drained for the sender."""
     r = ro.route[port_no]
     return r.up != 0 and int(r.denied) & groups == 0
 
 
 @inlined
 def _usable(ro, port_no, groups):
-    """The same for a port of the switch that asks, which sees for itself that it is down."""
+    """The same for the switch's own port, which it sees go down by itself."""
     return ro.route[port_no].own_up != 0 and _in_service(ro, port_no, groups)
 
 
@@ -112,7 +112,7 @@ def _descends(net, ro, switch, dst, groups):
 
 @inner
 def _leads(net, ro, switch, dst, groups):
-    """Whether routing knows a way from a switch to a NIC's T0: down, or up once and then down."""
+    """Whether routing knows a path from a switch to a NIC's T0: down, or up once and then down."""
     s = net.switch[switch]
     if s.lo <= dst < s.hi:
         return _descends(net, ro, switch, dst, groups)
@@ -126,7 +126,9 @@ def _leads(net, ro, switch, dst, groups):
 
 @inner
 def _member(net, ro, s, dst, choice, groups):
-    """The uplink that a hash picks among the members for a destination, or -1: there is none."""
+    """The uplink that a hash selects among the members for a destination, or -1 if there is
+    none.
+    """
     members = 0
     for port_no in range(s.first_up, s.first_up + s.n_up):
         if _usable(ro, port_no, groups) and _leads(
@@ -148,7 +150,7 @@ def _member(net, ro, s, dst, choice, groups):
 
 @inner
 def _around(net, ro, s, src, dst, choice):
-    """`egress` where something is out of service."""
+    """`egress` if something is out of service."""
     groups = _groups_of(net, src)
     if s.lo <= dst < s.hi:
         first = int(_first_down(s, dst))
@@ -160,7 +162,7 @@ def _around(net, ro, s, src, dst, choice):
 
 @inlined
 def egress(net, ro, switch, n, dst, flow):
-    """Egress port of packet `n` of a flow at a switch; -1 if it knows no way."""
+    """Egress port of packet `n` of a flow at a switch; -1 if it has no route."""
     s = net.switch[switch]
     choice = bits.mix32(flow ^ int(s.salt))
     if ro.c[0].broken != 0:
@@ -175,7 +177,7 @@ def egress(net, ro, switch, n, dst, flow):
 
 @inner
 def _has_way(net, ro, src, dst, plane):
-    """Whether routing knows a way from NIC to NIC in a plane, their own links included."""
+    """Whether routing knows a path from NIC to NIC in a plane, including their own links."""
     n_planes = net.ctl[0].n_planes
     groups = _groups_of(net, src)
     port_no = src * n_planes + plane
@@ -190,7 +192,7 @@ def _has_way(net, ro, src, dst, plane):
 
 @inner
 def plane_of(net, ro, nic, dst, flow):
-    """The port of its bond that a NIC sends a flow by; -1 if none of them is of use."""
+    """The port of its bond on which a NIC sends a flow; -1 if none is usable."""
     n_planes = int(net.ctl[0].n_planes)
     up = int(net.nic[nic].up_ports)
     members = 0
@@ -214,8 +216,8 @@ def plane_of(net, ro, nic, dst, flow):
 
 @inner
 def changed(net, ro, port_no, is_down, now):
-    """A port has changed: routing takes it in when it has converged. Of one that is down its own
-    switch need not be told.
+    """A port has changed: routing adopts it when it has converged. A port that is down is already
+    known to its own switch.
 
     All that happens at one instant takes the same time, drawn from that instant.
     """
@@ -231,13 +233,15 @@ def changed(net, ro, port_no, is_down, now):
 
 @inlined
 def _is_broken(r):
-    """Whether some switch leaves a port out."""
+    """Whether some switch has removed a port from its groups."""
     return r.own_up == 0 or r.up == 0 or r.denied != 0
 
 
 @inner
 def repair_locally(net, ro, port_no):
-    """The switch whose port it is leaves it out, if it still is down; until routing converges."""
+    """The port's own switch removes it from its groups, if it is still down, until routing
+    converges.
+    """
     r = ro.route[port_no]
     if net.port[port_no].up == 0 and not _is_broken(r):
         ro.c[0].broken += 1
@@ -247,7 +251,7 @@ def repair_locally(net, ro, port_no):
 
 @inner
 def converge(net, ro, port_no):
-    """Routing has converged for a port: from now on it is to all switches what it is."""
+    """Routing has converged for a port: all switches now use its actual state."""
     r = ro.route[port_no]
     if _is_broken(r):
         ro.c[0].broken -= 1
@@ -261,7 +265,9 @@ def converge(net, ro, port_no):
 
 @compiled
 def way(net, ro, src, dst, plane, flow, ports):
-    """The directed ports that a flow takes now, into `ports`; their number, 0 if there is none."""
+    """Write the directed ports that a flow takes now into `ports`; their number, 0 if there is no
+    route.
+    """
     spare = net.hop.shape[0] - 1  # the last packet is never given out
     net.packet[spare].src = src
     port_no = src * net.ctl[0].n_planes + plane

@@ -1,4 +1,4 @@
-"""What a `World` asks of RoCEv2: to build it, to run it, to tell what came of it."""
+"""RoCEv2 as a `World` uses it: to build it, to run it, and to report results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class RoceSide(Side):
         self.state = build.build_roce(parts, transport, self.values, self.ends, self.engine)
 
     def advance(self, net: ss.Net, until: int, budget: int) -> int:
-        """As `sim.loop.advance`."""
+        """As `sim.roce.loop.advance`."""
         why: int = loop.advance(net, self.engine, self.state, until, budget)
         return why
 
@@ -53,7 +53,7 @@ class RoceSide(Side):
         return int(errors.max())
 
     def counters(self, now_ps: int) -> dict[str, int]:
-        """What `World.counters` has beside what every network counts, up to now."""
+        """The counters that `World.counters` adds to those of every network, up to now."""
         c = self.state.c[0]
         return {
             "nack": int(c.naks),
@@ -70,7 +70,7 @@ class RoceSide(Side):
         }
 
     def _pauses(self, now_ps: int) -> dict[str, int]:
-        """What PFC did, over all ports."""
+        """The counters of PFC, over all ports."""
         pause = self.state.pause
         paused_ps = self.paused_ps(now_ps)
         return {
@@ -90,7 +90,7 @@ class RoceSide(Side):
         return pfc.paused_ps(self.state.pause, now_ps)
 
     def pauses(self, fabric: Fabric, now_ps: int) -> list[dict[str, Any]]:
-        """The ports that PFC has held the longest: their names and for how long, us."""
+        """The ports that PFC has paused the longest: their names and for how long, us."""
         paused_ps = self.paused_ps(now_ps)
         most = np.argsort(-paused_ps, kind="stable")[:PORTS_TOLD]
         return [
@@ -100,11 +100,11 @@ class RoceSide(Side):
         ]
 
     def reader(self, world: Watched, qp: int) -> FlowReader:
-        """What reads a QP of the workload while the world runs."""
+        """Return the reader of a QP of the workload while the world runs."""
         return FlowReader(world, qp)
 
     def wrong(self, world: Watched) -> list[str]:
-        """One line for each thing in the books that is not so."""
+        """Return one line for each invariant that does not hold."""
         found: list[str] = []
         for end in self.ends.sender.tolist():
             rq, q = self.state.qp[end], self.engine.qp[end]

@@ -1,4 +1,4 @@
-"""What RoCEv2 keeps beside the arrays that every simulated network has, as arrays of records.
+"""The state of RoCEv2 in addition to that of every simulated network, as arrays of records.
 
 The engine's State holds the identity of QPs (NIC, peer, QPN, state, error) and their rings of
 messages. Sequence numbers are int64 counted from 0 for each QP; packets carry them modulo 2^24.

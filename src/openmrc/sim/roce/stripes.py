@@ -1,4 +1,5 @@
-"""Messages striped over the QPs of a pair: each is cut in equal parts, and is done when all are.
+"""Messages striped over the QPs of a pair: each is cut into equal parts, and is complete when all
+are.
 
 The parts of a message are equal to a byte; a message of fewer bytes than QPs leaves some of them
 without one. Messages with immediates are delivered to the receiver in the order of posting, as on
@@ -49,7 +50,7 @@ def _hand_over(net, st, ro, mi):
 
 @inner
 def post(net, st, ro, mi, now):
-    """The time of an entry's next message has come: post it, behind any that wait for room."""
+    """An entry's next message is due: post it, behind any that wait for room."""
     m = net.message[mi]
     if m.posted_at < 0:
         m.posted_at = now
@@ -64,7 +65,7 @@ def post(net, st, ro, mi, now):
 
 @inner
 def fill(net, st, ro, bundle):
-    """Post what waits for room in a bundle's send queues; True if that was something."""
+    """Post messages that wait for room in a bundle's send queues; True if there were any."""
     lq = net.qp[ro.bundle[bundle].sender]
     posted = False
     while lq.waiting_head >= 0:

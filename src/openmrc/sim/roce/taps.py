@@ -1,7 +1,8 @@
-"""What a RoCE network notes for a capture: packets as every network does, and pause frames.
+"""The notes of a RoCE network for a capture: packets, as in every network, and pause frames.
 
-A pause frame is no packet of the simulation. It is noted when it is asked for, with the time at
-which its first bit leaves: that may be later, for it waits for what the port is sending.
+A pause frame is no packet of the simulation. It is noted when it is requested, with the time at
+which its first bit leaves, which may be later, because it waits for the packet that the port is
+sending.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ PAUSES_OF_AN_EVENT = 2  # for one packet, and its end if the port goes down at o
 def open_taps(net: ss.Net, ports: npt.NDArray[np.int64]) -> ss.Net:
     """Return the network with room for what these directed ports send, which is noted from now on.
 
-    Between two looks at the room each event may send so much, and pause a link or let one go on;
-    ports that go down empty their queues, and so may let all links go on that were paused before.
+    Between two checks of the room each event may send that much, and pause or resume a link; ports
+    that go down empty their queues, and so may resume all links that were paused.
     """
     of_an_event = network.PORTS_OF_AN_EVENT + ANSWERS_OF_AN_EVENT + PAUSES_OF_AN_EVENT
     return network.with_taps(net, ports, ss.EVENTS_BETWEEN_CHECKS * of_an_event + len(ports))
@@ -31,7 +32,9 @@ def open_taps(net: ss.Net, ports: npt.NDArray[np.int64]) -> ss.Net:
 
 @inner
 def note_pause(net, port_no, quanta, at):
-    """A switch's port will send a pause frame, from `at` on: of this many quanta, or to go on."""
+    """A switch's port will send a pause frame, from `at` on: of this many quanta, or 0 to
+    resume.
+    """
     ctl = net.ctl[0]
     t = net.tap[ctl.tap_n]
     t.at = at

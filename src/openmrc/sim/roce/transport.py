@@ -1,4 +1,4 @@
-"""What a run can choose about RoCEv2 endpoints and their network."""
+"""The options of RoCEv2 endpoints and their network in a run."""
 
 from __future__ import annotations
 

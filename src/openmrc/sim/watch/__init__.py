@@ -1,1 +1,1 @@
-"""What is watched while a world runs, and the books that must balance."""
+"""Observation of a running world: samples, captures, and invariants."""

@@ -1,7 +1,7 @@
-"""What must be true of a world at any moment: its books, compared with what they are about.
+"""Invariants of a world: its counters, compared with its state, at any moment.
 
-Each function returns one line for each thing that is wrong; an empty list is what one hopes for.
-They read whole worlds in plain Python, so they are for small ones.
+Each function returns one line for each violation; an empty list means none. They read whole worlds
+in plain Python, so they are for small ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from openmrc.sim.watch.watched import Watched
 
 def conservation(world: Watched) -> list[str]:
     """Every packet that was injected is delivered, dropped, or in the network; every message has
-    one fate; no byte is where it should not be.
+    one fate; no byte is in the wrong place.
     """
     c = world.counters()
     ended = c["delivered"] + c["dropped_queue"] + c["dropped_fault"] + c["dropped_corrupt"]
@@ -35,8 +35,8 @@ def conservation(world: Watched) -> list[str]:
 
 
 def queues(world: Watched) -> list[str]:
-    """What each port counts is what is queued at it, and no more than it may hold, or might when it
-    was faster.
+    """Each port's counters equal its queue, which is within its limit, or within that of its rate
+    before a slow-down.
     """
     net = world.net
     found: list[str] = []
@@ -63,7 +63,7 @@ def queues(world: Watched) -> list[str]:
 
 
 def wrong(world: Watched) -> list[str]:
-    """All of these."""
+    """All invariants."""
     return conservation(world) + world.wrong_ends() + queues(world)
 
 
@@ -80,7 +80,7 @@ def queues_of(world: Watched, port: int) -> list[list[int]]:
 
 
 def different(place: str, pairs: list[tuple[str, Any, Any]]) -> list[str]:
-    """A line for each of these that is not what it was said to be: what, said, found."""
+    """Return a line for each mismatch: name, counted value, value found."""
     return [
         f"{place}{what}: {said}, and it is {found}" for what, said, found in pairs if said != found
     ]

@@ -1,8 +1,7 @@
-"""What crosses links of a simulated fabric, frame by frame, into a capture file: what is the same
-for all transports.
+"""Captures of a simulated fabric's links into a file: the part common to all transports.
 
 A tapped port notes each packet that it puts on the wire, with the time at which the first bit
-leaves; what a fault of the link swallows did not cross it, and what one damages has a wrong iCRC
+leaves. Packets lost to a fault of the link are not captured, and damaged ones have a wrong iCRC
 from there on. Simulated memory holds no bytes, so payloads are zeros, under a right iCRC.
 """
 
@@ -36,7 +35,7 @@ Longs = npt.NDArray[np.int64]
 
 
 class Wires(NamedTuple):
-    """What is at both ends of each directed port, by its number."""
+    """Both ends of each directed port, by its number."""
 
     switch: Any  # int32: the switch that sends, or -1
     nic: Any  # the NIC that sends, or -1
@@ -54,7 +53,7 @@ class Noted(NamedTuple):
 
 
 class LinkCapture(ABC):
-    """Writes pcapng to `stream`: what crosses the links at `where`, both directions.
+    """Captures the links at `where`, in both directions, as pcapng to `stream`.
 
     `where` lists places ("plane 0 t0 1 - t1 0", "nic 5", "everywhere", see `places.ports`); each
     directed link is an interface of the file, named after it. `frames` is one of `FORMS`: frames as
@@ -84,7 +83,7 @@ class LinkCapture(ABC):
         self._envelope.dscps = fabric.dscps.packed
 
     def take(self, world: Watched) -> None:
-        """Write what the tapped ports of `world` have noted, and begun to send, by now."""
+        """Write the packets that the tapped ports of `world` have begun to send by now."""
         ctl = world.net.ctl[0]
         n = int(ctl.tap_n)
         ctl.tap_n = 0
@@ -133,7 +132,7 @@ class LinkCapture(ABC):
 
     @abstractmethod
     def _due(self, world: Watched, tap: Any, packet: Any) -> tuple[Any, Any]:
-        """Of what was noted, TAP and PACKET, return what is to be written now, in its order."""
+        """Of the notes, TAP and PACKET, return those to be written now, in order."""
 
     @abstractmethod
     def _make(self, world: Watched, noted: Noted, first: int) -> int:

@@ -1,4 +1,4 @@
-"""Values by intervals of time: never more than so many, however long it goes on.
+"""Values by intervals of time, with a bounded number of intervals however long a run is.
 
 When the intervals are used up, neighbours are joined and the interval doubles. Joining adds what is
 counted, and keeps the longer of two queues, the worse of two states and the later of two windows.
@@ -44,7 +44,7 @@ class Intervals:
     """Rows of values, one for each interval from time 0; when full, half as many twice as wide."""
 
     def __init__(self, columns: int, shapes: Mapping[str, tuple[int, str]]) -> None:
-        """`columns`: at most so many intervals, rounded down to an even number.
+        """`columns`: the maximum number of intervals, rounded down to an even number.
 
         `shapes`: width (0 for a single number) and dtype of each kind of value.
         """
@@ -58,11 +58,11 @@ class Intervals:
 
     @property
     def next_ps(self) -> int:
-        """End of the interval under way."""
+        """End of the current interval."""
         return (self.n + 1) * self.interval_ps
 
     def append(self, values: Mapping[str, Any]) -> None:
-        """The interval under way is over: these are its values, by name."""
+        """End the current interval with these values, by name."""
         for name, kept in self._values.items():
             kept[self.n] = values[name]
         self.n += 1
@@ -78,7 +78,7 @@ class Intervals:
         self.interval_ps *= 2
 
     def table(self, last: Mapping[str, Any] | None) -> dict[str, Array]:
-        """Everything so far, [intervals, width]; `last` is what the one under way has so far."""
+        """All intervals so far, [intervals, width]; `last` is the value of the current one."""
         found = {}
         for name, kept in self._values.items():
             rows = np.empty((self.n + (last is not None), *kept.shape[1:]), kept.dtype)

@@ -1,5 +1,5 @@
-"""Reads the sending end of one QP while a world runs: what all transports have in common. `Sampler`
-asks for it at the end of each interval.
+"""Reads the sending end of one QP while a world runs: the part common to all transports. `Sampler`
+calls it at the end of each interval.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from openmrc.sim.watch.watched import Watched
 
 
 class QpReader(ABC):
-    """The sending end of one QP of the workload, over so many paths.
+    """The sending end of one QP of the workload, over this many paths.
 
     `shapes` of what `read` returns are for `Intervals`; `value` is among them if paths `move`.
     """
@@ -44,11 +44,11 @@ class QpReader(ABC):
         }
 
     def note(self) -> None:
-        """From here on count anew."""
+        """Restart the counts."""
         self._used_before[:] = self._used()
 
     def samples(self, interval_ps: int, end_ps: int, values: dict[str, Array]) -> QpSamples:
-        """What was read, with names."""
+        """Return the samples, with names."""
         return QpSamples(
             interval_ps,
             end_ps,

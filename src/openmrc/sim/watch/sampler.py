@@ -1,4 +1,4 @@
-"""Reads a world while it runs, to tell afterwards what the run looked like over time (`samples`).
+"""Samples a world while it runs, to show the run over time (`samples`).
 
 `World.run` stops at the end of every interval and the arrays are read; nothing in the simulated
 world knows of it. Intervals are joined when there are too many (`intervals`), so memory is bounded
@@ -74,7 +74,7 @@ class Sampler:
         return self._fine_before.at_ps if self._unsettled else self._fine.next_ps - 1
 
     def take(self) -> None:
-        """The simulated time is `due_ps`: note what there is to note."""
+        """The simulated time is `due_ps`: take the samples."""
         if self._unsettled:
             self._unsettled = False
             self._fine_before.silent, self._fine_before.health = self._silent(), self._health()
@@ -121,7 +121,7 @@ class Sampler:
         )
 
     def _state(self, at_ps: int) -> _State:
-        """What is there now, as the interval from `at_ps` on begins."""
+        """The current state, as the interval from `at_ps` on begins."""
         now, net = _State(self._world), self._world.net
         now.at_ps = at_ps
         now.sent_bytes = _sent_bytes(net)
@@ -210,7 +210,7 @@ class Sampler:
         return self._world.net.fault[first:end]
 
     def _links(self, values: dict[str, Array], end_ps: int) -> Links:
-        """The ports that tell most, in the order of their numbers, and the rest of them together.
+        """The most relevant ports, in the order of their numbers, and the others together.
 
         A quarter of the rows goes to those that lost most, then come the unhealthy and those with
         the longest queues or the highest load at any time.
@@ -244,7 +244,7 @@ class _State:
 
 
 class _EdgeReader:
-    """From values by port to values by edge, and from those to values by group."""
+    """Aggregates values by port into values by edge, and those into values by group."""
 
     def __init__(self, sk: Sketch) -> None:
         self._order = np.argsort(sk.port_edge, kind="stable")
@@ -276,7 +276,9 @@ class _EdgeReader:
 
 
 def _sent_bytes(net: Any) -> Array:
-    """Of every port up to now: of a frame under way only what has left."""
+    """Bytes sent by every port up to now: of a frame in transmission only the part that has
+    left.
+    """
     port = net.port
     to_come_ps = np.maximum(np.asarray(port.free_at) - int(net.ctl[0].now), 0)
     rate_bps = np.asarray(net.port_kind.rate_bps[port.kind])

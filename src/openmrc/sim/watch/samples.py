@@ -1,5 +1,5 @@
-"""What a run looked like over time, as tables: load, queues, losses and health of links, and one
-QP's paths. `Sampler` fills them while the world runs.
+"""A run over time, as tables: load, queues, losses and health of links, and one QP's paths.
+`Sampler` fills them while the world runs.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class QpSamples(Table):
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """What a run looked like. `edges`, [intervals, edges of the sketch]: `load`, the worst `health`
-    and how many ports are `unhealthy`; [intervals, nodes of switches]: how many are `silent`.
+    """A run over time. `edges`, [intervals, edges of the sketch]: `load`, the worst `health` and
+    how many ports are `unhealthy`; [intervals, nodes of switches]: how many are `silent`.
     """
 
     sketch: Sketch

@@ -1,6 +1,4 @@
-"""What a world asks of its transport, whichever that is: to be built, to go on, to tell what came
-of it.
-"""
+"""The interface of a transport in a world: to build it, to run it, and to report results."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from openmrc.sim.watch.watched import Watched
 
 
 class Side(ABC):
-    """A transport in a world; `state` is what it keeps beside the engine and the network."""
+    """A transport in a world; `state` is its own, beside that of the engine and the network."""
 
     values: Values
     ends: Ends
@@ -27,19 +25,19 @@ class Side(ABC):
 
     @abstractmethod
     def __init__(self, parts: Parts, transport: Any) -> None:
-        """Build it. Raises `InputError` for what it does not do."""
+        """Build it. Raises `InputError` for options that it does not support."""
 
     @abstractmethod
     def advance(self, net: ss.Net, until: int, budget: int) -> int:
         """As the `advance` of its `loop`."""
 
     def advance_at(self, net: ss.Net) -> int:
-        """Where the `advance` of its `loop` is, for the shards of a world; 0 if it has none."""
+        """The address of its loop's `advance`, for the shards of a world; 0 if it has none."""
         return 0
 
     @property
     def packets_reserved(self) -> int:
-        """More than one event ever needs."""
+        """Packet records reserved, more than one event ever needs."""
         return 0
 
     @abstractmethod
@@ -48,16 +46,16 @@ class Side(ABC):
 
     @abstractmethod
     def counters(self, now_ps: int) -> dict[str, int]:
-        """What `World.counters` has beside what every network counts, up to now."""
+        """The counters that `World.counters` adds to those of every network, up to now."""
 
     @abstractmethod
     def reader(self, world: Watched, qp: int) -> QpReader:
-        """What reads a QP of the workload while the world runs."""
+        """Return the reader of a QP of the workload while the world runs."""
 
     @abstractmethod
     def wrong(self, world: Watched) -> list[str]:
-        """One line for each thing in the books that is not so."""
+        """Return one line for each invariant that does not hold."""
 
     def pauses(self, fabric: Fabric, now_ps: int) -> list[dict[str, Any]]:
-        """The ports that flow control has held the longest: `port`, its name, and `us`."""
+        """The ports that flow control has paused the longest: `port`, its name, and `us`."""
         return []

@@ -1,4 +1,4 @@
-"""What those who watch a simulated world see of it: its readers, its books, its captures."""
+"""The view of a simulated world for its observers: readers, invariants, captures."""
 
 from __future__ import annotations
 
@@ -39,4 +39,4 @@ class Watched(Protocol):
         """What the network and the transport have counted."""
 
     def wrong_ends(self) -> list[str]:
-        """One line for each thing in the books of the transport's endpoints that is not so."""
+        """Return one line for each invariant of the transport's endpoints that does not hold."""

@@ -19,8 +19,8 @@ syndrome), `msn` (the AETH's), `klass`, `flag_bits` (ACK_REQ, CE), and `ev`: the
               where the opcode is not that of data               PAYLOAD_LENGTH     its start
     iCRC      right, if `check`                                  ICRC               its start
 
-Not looked at, beside what `codec` does not: FECN and BECN, and what a CNP reserves. The DSCP says
-the class alone, nothing is trimmed.
+Not checked, in addition to the list of `codec`: FECN, BECN, and the reserved bytes of a CNP. The
+DSCP gives the class only; nothing is trimmed.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def _put_extensions(out, at, p, opcode):
 def decode(data, n, p, e, check):
     """Read the frame `data[:n]` (uint8) into `p` and `e`; OK or a code of `frame`.
 
-    As `codec.decode`: what an opcode has no use for is zero, the payload is
+    As `codec.decode`: fields that an opcode does not use are zero, the payload is
     `data[e.payload_at:][:p.payload_len]`, a frame that is refused changes `e.error_at` alone;
     `check` 0 does not look at the iCRC.
     """

@@ -1,4 +1,4 @@
-"""What each packet of RoCEv2 occupies on the wire: preamble, frame and gap."""
+"""The size of each packet of RoCEv2 on the wire: preamble, frame and gap."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ PEER_ROCE_FRAMING = _of(PEER_FRAMING.header_bytes)
 
 
 def roce_framing(rules: str) -> RoceFraming:
-    """The sizes that a transport's `rules` ask for."""
+    """The sizes for a transport's `rules`."""
     return PEER_ROCE_FRAMING if rules == "peer" else ROCE_FRAMING

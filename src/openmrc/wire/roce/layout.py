@@ -1,8 +1,8 @@
-"""The headers of RoCEv2 that MRC has not, or has otherwise, field by field as in `layout`.
+"""The headers of RoCEv2 that MRC lacks or defines differently, field by field as in `layout`.
 
-Of reliable connections there are the packets of RDMA WRITE, and CNPs beside them. Ethernet, IP and
-UDP, the RETH, ImmDt, AETH and iCRC are those of `layout`; the BTH is InfiniBand's own, and a RETH
-stands in the first packet of a message only.
+Of reliable connections there are the packets of RDMA WRITE, and CNPs. Ethernet, IP and UDP, the
+RETH, ImmDt, AETH and iCRC are those of `layout`; the BTH is InfiniBand's own, and a RETH stands in
+the first packet of a message only.
 """
 
 from __future__ import annotations

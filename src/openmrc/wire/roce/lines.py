@@ -19,11 +19,11 @@ _ACK, _RNR, _NAK = 0, 1, 3  # upper three bits of a syndrome
 
 
 class RoceError(frame.WireError):
-    """Bytes that are RoCEv2 by their opcode, and wrong."""
+    """Bytes that are RoCEv2 by their opcode, but invalid."""
 
 
 class RoceFrames(Frames):
-    """Decodes packet by packet, in buffers that it keeps."""
+    """Decodes packet by packet, in its own buffers."""
 
     _decode = staticmethod(roce_codec.decode)
 
@@ -41,7 +41,7 @@ class RoceFrames(Frames):
 
 
 def line(found: Frame) -> str:
-    """Return what a person wants to know of one packet."""
+    """Return one line that summarises a packet."""
     p = found.p
     flags = {packet.ACK_REQ: "ACK_REQ", packet.CE: "CE"}
     parts = [
@@ -57,7 +57,7 @@ def line(found: Frame) -> str:
 
 
 def syndrome_name(syndrome: int) -> str:
-    """Return "ACK", "RNR_NAK", the reason of a NAK, or the number of what has no name."""
+    """Return "ACK", "RNR_NAK", the reason of a NAK, or the number if it has no name."""
     if syndrome in roce_layout.SYNDROMES:
         return roce_layout.SYNDROMES[syndrome]
     what = syndrome >> 5

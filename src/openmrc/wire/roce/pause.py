@@ -1,11 +1,11 @@
-"""Frames of priority flow control: bytes, and what people see (IEEE 802.1Q 36, 802.3 31B and 31D).
+"""Frames of priority flow control, as bytes and as text (IEEE 802.1Q 36, 802.3 31B and 31D).
 
     dst 01:80:c2:00:00:01, src of the port that sends, ethertype 0x8808
     opcode 0x0101, class-enable vector (bit c: class c), eight times a number of quanta
     zeros up to 60 bytes; the FCS makes it 64
 
-A class that is enabled holds back for so many quanta of 512 bit times, with 0 quanta it goes on. No
-switch passes such a frame on.
+An enabled class is paused for that many quanta of 512 bit times; 0 quanta resume it. Switches do
+not forward such frames.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Pause(NamedTuple):
 
 
 def is_mac_control(data: bytes) -> bool:
-    """Whether a frame is one of MAC control, as far as it is there."""
+    """Whether a frame, which may be truncated, is one of MAC control."""
     return int.from_bytes(data[_ETHERTYPE : _ETHERTYPE + 2]) == ETHERTYPE
 
 
@@ -86,7 +86,7 @@ def read(data: bytes) -> Pause:
     if len(data) < _END:
         raise PauseError(min(len(data), _OPCODE), "the frame ends within a header")
     if int.from_bytes(data[_OPCODE:_VECTOR]) != OPCODE:
-        raise PauseError(_OPCODE, "MAC control, and not a pause of classes")
+        raise PauseError(_OPCODE, "MAC control, but not a PFC frame")
     if data[_VECTOR] != 0:
         raise PauseError(_VECTOR, "a class above 7")
     enabled = data[_VECTOR + 1]
@@ -99,7 +99,7 @@ def read(data: bytes) -> Pause:
 
 
 def line(found: Pause) -> str:
-    """Return what a person wants to know of one frame."""
+    """Return one line that summarises a frame."""
     told = ", ".join(
         f"class {number} holds for {quanta} quanta" if quanta else f"class {number} goes on"
         for number, quanta in found.quanta.items()

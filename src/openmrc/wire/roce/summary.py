@@ -1,4 +1,4 @@
-"""What a capture says about each RoCEv2 queue pair, and about pauses, frame by frame.
+"""Statistics of a capture for each RoCEv2 queue pair, and of pause frames.
 
 As `summary` for MRC: a row is a queue pair as packets name it, data is for its responder and
 answers are for its requester, and all is as seen where the capture was taken.
@@ -100,7 +100,7 @@ class PausedLink:
 
 
 class RoceSummary(Rows[RoceQp]):
-    """All rows of RoCEv2, and the links of which pauses were seen."""
+    """All rows of RoCEv2, and the links on which pause frames were seen."""
 
     def __init__(self) -> None:
         super().__init__(RoceQp)
@@ -112,7 +112,7 @@ class RoceSummary(Rows[RoceQp]):
         self._links.setdefault(interface, PausedLink(interface)).add(found)
 
     def links(self) -> list[PausedLink]:
-        """Return what there was of pause frames, by interface."""
+        """Return the statistics of pause frames, by interface."""
         return [self._links[name] for name in sorted(self._links)]
 
     def as_dict(self, qpn: int | None = None) -> dict[str, Any]:

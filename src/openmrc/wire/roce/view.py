@@ -1,7 +1,7 @@
 """A RoCEv2 frame for people: every header with its fields, for JSON. Plain Python, without Numba.
 
-`roce_codec` does the same compiled; the two were written apart from each other, make the same
-checks in the same order, and the tests hold one against the other.
+`roce.codec` does the same compiled; the two were written independently, make the same checks in the
+same order, and tests compare them.
 """
 
 from __future__ import annotations
