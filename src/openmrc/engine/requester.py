@@ -253,7 +253,7 @@ def _acknowledge(st, q, seq, now):
 
 @inlined
 def _advance_una(st, q, now):
-    """Move `una` over everything received in a row; progress starts the epochs anew (row 9)."""
+    """Move `una` past everything received contiguously; progress restarts the epochs (row 9)."""
     before = q.una
     while q.una < q.nxt:
         run = bits.ones_from(st.bits, q.acked0, q.ring_mask, q.una)

@@ -25,7 +25,7 @@ if interpreted():
         return int(before)
 
     def look(address: int) -> int:
-        """Load the int64 at an address, with acquire ordering."""
+        """Load the int64 at an address, atomically."""
         return int(ctypes.c_int64.from_address(int(address)).value)
 
     def add(records: Any, index: int, offset: int) -> None:
@@ -66,7 +66,7 @@ else:
 
     @intrinsic  # type: ignore[untyped-decorator,unused-ignore]  # Numba has no types
     def look(typing_context: Any, address: Any) -> Any:
-        """Load the int64 at an address, with acquire ordering."""
+        """Load the int64 at an address, atomically."""
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             place = builder.inttoptr(values[0], _WORD.as_pointer())
