@@ -61,6 +61,21 @@ else:
     _I8, _I32, _I64 = (ir.IntType(bits) for bits in (8, 32, 64))
     _PAIR = ir.VectorType(_I64, 2)
 
+    def within(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        """The address of a place in an array of records, for the arguments of an intrinsic: the
+        array, the index of a record, and the offset in it in bytes.
+        """
+        array_type = signature.args[0]
+        array = make_array(array_type)(context, builder, value=values[0])
+        at, offset = (
+            context.cast(builder, value, kind, types.intp)
+            for value, kind in zip(values[1:], signature.args[1:], strict=True)
+        )
+        record = cgutils.get_item_pointer(
+            context, builder, array_type, array, [at], wraparound=False
+        )
+        return builder.gep(builder.bitcast(record, cgutils.voidptr_t), [offset])
+
     @intrinsic
     def folded(
         typing_context: Any,
@@ -133,16 +148,7 @@ else:
         """Fetch the cache line `offset` bytes into `records[index]`, which must exist."""
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            array_type = signature.args[0]
-            array = make_array(array_type)(context, builder, value=values[0])
-            at, within = (
-                context.cast(builder, value, kind, types.intp)
-                for value, kind in zip(values[1:], signature.args[1:], strict=True)
-            )
-            record = cgutils.get_item_pointer(
-                context, builder, array_type, array, [at], wraparound=False
-            )
-            line = builder.gep(builder.bitcast(record, cgutils.voidptr_t), [within])
+            line = within(context, builder, signature, values)
             number = ir.IntType(32)
             kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, number, number, number])
             hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")

@@ -47,9 +47,9 @@ if interpreted():
 else:
     from llvmlite import ir
     from numba import types
-    from numba.core import cgutils
     from numba.extending import intrinsic
-    from numba.np.arrayobj import make_array
+
+    from openmrc.jit.instructions import within
 
     _WORD = ir.IntType(64)
 
@@ -79,16 +79,7 @@ else:
         """Add 1 to the int64 `offset` bytes into `records[index]`, atomically."""
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            array_type = signature.args[0]
-            array = make_array(array_type)(context, builder, value=values[0])
-            at, within = (
-                context.cast(builder, value, kind, types.intp)
-                for value, kind in zip(values[1:], signature.args[1:], strict=True)
-            )
-            record = cgutils.get_item_pointer(
-                context, builder, array_type, array, [at], wraparound=False
-            )
-            place = builder.gep(builder.bitcast(record, cgutils.voidptr_t), [within])
+            place = within(context, builder, signature, values)
             place = builder.bitcast(place, _WORD.as_pointer())
             builder.atomic_rmw("add", place, _WORD(1), "monotonic")
             return context.get_dummy_value()
