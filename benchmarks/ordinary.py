@@ -24,74 +24,31 @@ from typing import Any, TextIO
 import numpy as np
 
 from openmrc.live.lab.isolation import run_isolated
-from openmrc.live.lab.namespaces import Batch, Namespaces
+from openmrc.torch.bench.network import Network, address
 from openmrc.verbs import Device, exchange
 from openmrc.verbs.qp import QueuePair
 
-ENDS = ("a", "b")
 SECRET, PORT = b"of two namespaces", 7471
 MESSAGE_BYTES, DEPTH = 1 << 20, 16
 WINDOW_S, SHARE = 0.02, 0.7
-QUEUE = "latency 20ms burst 32k"  # of a link that has a rate: what waits, and what leaves at once
 
 
-def address(end: int, plane: int, version: int) -> str:
-    return f"10.77.{plane}.{end + 1}" if version == 4 else f"fd77:{plane}::{end + 1}"
-
-
-def build(options: argparse.Namespace) -> Namespaces:
-    """Two hosts, a virtual Ethernet for each plane."""
-    namespaces = Namespaces(ENDS)
-    links = [
-        f"link add e{k} mtu {options.mtu} netns {namespaces.path('a')} type veth"
-        f" peer name e{k} mtu {options.mtu} netns {namespaces.path('b')}"
-        for k in range(options.planes)
-    ]
-    namespaces.run([Batch("root", "ip", links)])
-    for end, name in enumerate(ENDS):
-        lines = ["link set lo up"]
-        shapes = []
-        for k in range(options.planes):
-            width = 24 if options.ip == 4 else 64
-            nodad = " nodad" if options.ip == 6 else ""
-            lines += [
-                f"address add {address(end, k, options.ip)}/{width} dev e{k}{nodad}",
-                f"link set e{k} up",
-            ]
-            if options.rate_mbps:
-                shapes.append(f"qdisc add dev e{k} root tbf rate {options.rate_mbps}mbit {QUEUE}")
-        namespaces.run([Batch(name, "ip", lines)])
-        namespaces.run([Batch(name, "tc", shapes)])
-    return namespaces
-
-
-def cut(namespaces: Namespaces, plane: int) -> None:
-    """From now on a plane loses what comes in at either end; no carrier goes."""
-    rule = (
-        f"table netdev cut {{ chain c {{ type filter hook ingress device e{plane} priority 0;"
-        " policy drop; }; }"
+def start(network: Network, end: int, words: Sequence[str]) -> subprocess.Popen[str]:
+    return network.start(
+        end,
+        [sys.executable, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "OPENMRC_SECRET": SECRET.hex()},
     )
-    namespaces.run([Batch(name, "nft", [rule]) for name in ENDS])
 
 
-def start(namespaces: Namespaces, end: int, words: Sequence[str]) -> subprocess.Popen[str]:
-    with namespaces.inside(ENDS[end]):
-        return subprocess.Popen(
-            [sys.executable, *words],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OPENMRC_SECRET": SECRET.hex()},
-        )
-
-
-def healthy(options: argparse.Namespace, namespaces: Namespaces) -> dict[str, Any]:
+def healthy(options: argparse.Namespace, network: Network) -> dict[str, Any]:
     """What `mrc perf` says; CPU seconds are of both processes, start-up included."""
-    planes = ",".join(f"e{k}" for k in range(options.planes))
-    words = ["-m", "openmrc.cli", "perf", "write_bw", "--planes", planes, "--json"]
+    words = ["-m", "openmrc.cli", "perf", "write_bw", "--planes", network.interfaces, "--json"]
     measure = ["-D", str(options.seconds), "-s", "1MiB", "-t", str(DEPTH), "-q", str(options.qps)]
-    server = start(namespaces, 1, words)
-    client = start(namespaces, 0, [*words, *measure, address(1, 0, options.ip)])
+    server = start(network, 1, words)
+    client = start(network, 0, [*words, *measure, address(1, 0, options.ip)])
     said, errors = client.communicate()
     server.communicate()
     if client.returncode:
@@ -109,17 +66,17 @@ def healthy(options: argparse.Namespace, namespaces: Namespaces) -> dict[str, An
     }
 
 
-def after_a_cut(options: argparse.Namespace, namespaces: Namespaces) -> dict[str, Any]:
+def after_a_cut(options: argparse.Namespace, network: Network) -> dict[str, Any]:
     """The outage in ms, and goodput before and after it."""
     here = [__file__, "--planes", str(options.planes), "--ip", str(options.ip), "--end"]
     ends = []
     for end in (1, 0):  # the server hears before the client speaks
-        ends.append(start(namespaces, end, [*here, str(end)]))
+        ends.append(start(network, end, [*here, str(end)]))
         if not said_by(ends[-1]).readline():
             raise SystemExit(ends[-1].communicate()[1])
     client = ends[1]
     time.sleep(options.seconds)
-    cut(namespaces, options.planes - 1)
+    network.cut(options.planes - 1)
     at = time.monotonic()
     seen = [tuple(one) for one in json.loads(said_by(client).readline())]
     for one in ends:
@@ -212,8 +169,9 @@ def main() -> int:
         return be_an_end(options)
 
     def work() -> int:
-        namespaces = build(options)
-        found = (after_a_cut if options.cut else healthy)(options, namespaces)
+        shape = {"mtu": options.mtu, "version": options.ip, "rate_mbps": options.rate_mbps}
+        network = Network(2, options.planes, **shape)
+        found = (after_a_cut if options.cut else healthy)(options, network)
         print(json.dumps(found))
         return 0
 

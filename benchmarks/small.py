@@ -20,15 +20,13 @@ import sys
 import time
 from typing import Any
 
-from ordinary import ENDS, address, build
-
 from openmrc.live.lab.isolation import run_isolated
+from openmrc.torch.bench.network import Network
 
 BACKENDS = ("mrc", "gloo")
 COSTS = ("caller", "cpu", "changes")  # of all calls: CPU time in us, and changes of threads
 REST_S = 3.0
 WARM = 50
-PORT = 29_471
 
 
 def rank(options: argparse.Namespace) -> None:
@@ -97,27 +95,10 @@ def summary(both: list[dict[str, Any]]) -> dict[str, Any]:
 
 def work(options: argparse.Namespace) -> int:
     """Both hosts, and a rank on each."""
-    namespaces = build(options)
-    planes = ",".join(f"e{k}" for k in range(options.planes))
-    ranks = []
-    for number, end in enumerate(ENDS):
-        with namespaces.inside(end):
-            ranks.append(
-                subprocess.Popen(
-                    [sys.executable, __file__, *sys.argv[1:], "--rank"],
-                    stdout=subprocess.PIPE,
-                    text=True,
-                    env={
-                        **os.environ,
-                        **{"RANK": str(number), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"},
-                        "MASTER_ADDR": address(0, 0, options.ip),
-                        "MASTER_PORT": str(PORT),
-                        "OPENMRC_INTERFACES": planes,
-                        "OPENMRC_SHARED_MEMORY": "0",
-                        "GLOO_SOCKET_IFNAME": "e0",
-                    },
-                )
-            )
+    shape = {"mtu": options.mtu, "version": options.ip, "rate_mbps": options.rate_mbps}
+    network = Network(2, options.planes, **shape)
+    command = [sys.executable, __file__, *sys.argv[1:], "--rank"]
+    ranks = [network.rank(number, command, stdout=subprocess.PIPE) for number in range(2)]
     said, _ = ranks[0].communicate()
     ranks[1].communicate()
     if not said:

@@ -26,7 +26,6 @@ from typing import Any
 STARTED = time.monotonic()
 RANKS, PLANES = 4, 4
 KINDS = ("ddp", "fsdp2")
-WIDTH, HEADS, LAYERS, TOKENS, WORDS, BATCH = 64, 4, 2, 32, 64, 4
 CUT_SHARE = 0.5  # of the time between two cuts' beginnings
 LATE_MS = 100.0  # how much longer than the median without faults a step may take
 FABRIC = f"""[fabric]
@@ -51,12 +50,14 @@ def rank(steps: int) -> None:
     from torch.distributed.fsdp import fully_shard
     from torch.nn.parallel import DistributedDataParallel
 
+    from openmrc.torch.bench.training import transformer
+
     torch.set_num_threads(1)
     dist.init_process_group("mrc")
     told: dict[str, Any] = {"rank": dist.get_rank(), "began_s": time.monotonic() - STARTED}
     for name in KINDS:
         torch.manual_seed(1)
-        model: Any = _transformer()
+        model: Any = transformer()
         if name == "ddp":
             model = DistributedDataParallel(model)
         else:
@@ -69,31 +70,18 @@ def rank(steps: int) -> None:
     print(json.dumps(told), flush=True)
 
 
-def _transformer() -> Any:
-    from torch import nn
-
-    layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 2 * WIDTH, 0.0, batch_first=True)
-    encoder = nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False)
-    return nn.Sequential(nn.Embedding(WORDS, WIDTH), encoder, nn.Linear(WIDTH, WORDS))
-
-
 def _train(model: Any, steps: int) -> dict[str, Any]:
     import torch
-    import torch.distributed as dist
-    from torch.nn import functional
 
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    draw = torch.Generator().manual_seed(dist.get_rank())
+    from openmrc.torch.bench.training import Trainer
+
+    trainer = Trainer(model)
     losses, steps_ms = hashlib.sha256(), []
     loss = torch.zeros(())
     for _ in range(steps):
         started = time.perf_counter()
-        words = torch.randint(WORDS, (BATCH, TOKENS), generator=draw)
-        optimizer.zero_grad()
-        loss = functional.cross_entropy(model(words).flatten(0, 1), words.roll(1, 1).flatten())
-        loss.backward()
-        optimizer.step()
-        losses.update(loss.detach().numpy().tobytes())
+        loss = trainer.step()
+        losses.update(loss.numpy().tobytes())
         steps_ms.append((time.perf_counter() - started) * 1e3)
     weights = hashlib.sha256()
     for p in model.parameters():
@@ -102,7 +90,7 @@ def _train(model: Any, steps: int) -> dict[str, Any]:
     return {
         "losses": losses.hexdigest(),
         "weights": weights.hexdigest(),
-        "last_loss": float(loss.detach()),
+        "last_loss": float(loss),
         "steps_ms": steps_ms,
     }
 

@@ -1,19 +1,29 @@
-"""`mrc bench torch`: ranks as processes of this machine, or one of a job that torchrun started."""
+"""`mrc bench torch`: ranks as processes of this machine, on its loopback or on hosts of their own.
+
+With `--cut` and `--steps` each rank has a host (`network`), whose planes this process cuts when
+rank 0 says so.
+"""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from openmrc.errors import InputError, OpenMrcError
+from openmrc.live.lab.isolation import run_isolated
+from openmrc.newfile import write_whole
 from openmrc.say import say
+from openmrc.torch.bench import congestion
+from openmrc.torch.bench.network import CUT_AFTER_S, CUT_S, Network
 from openmrc.units import parse_size
 
 RANKS, RANKS_MAX = 2, 8
@@ -22,7 +32,12 @@ COLLECTIVES = (
     *("reduce", "gather", "scatter", "send_recv"),
 )
 SIZES = "1KiB,32KiB,1MiB,16MiB"
-CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+PLANES = 2
+OPTIONS = ("ranks", "collectives", "sizes", "cut", "steps")
+# Of `--steps`: how long each backend trains, and when which plane is silent. Gloo has plane 0.
+SECONDS = 24.0
+CUTS = ((5.0, 8.0, 0), (15.0, 18.0, 1))
+BACKENDS = {"mrc": f"MRC, {PLANES} planes", "gloo": "Gloo, plane 0"}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -32,11 +47,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     words = f"torch: of {', '.join(COLLECTIVES)} (default: all)"
     add("--collectives", metavar="A,B", help=words)
     add("--sizes", metavar="A,B", help=f"torch: of tensors (default: {SIZES})")
+    words = f"torch: each rank on a host with {PLANES} planes, and every row through a cut, too"
+    add("--cut", action="store_true", default=None, help=words)
+    words = "torch: instead, draw the step times of a DDP training through cuts (.svg or .png)"
+    add("--steps", metavar="FILE", type=Path, help=words)
 
 
 def refuse_options(arguments: argparse.Namespace) -> None:
     """Options of `mrc bench torch` mean nothing to the others."""
-    for name in ("ranks", "collectives", "sizes"):
+    for name in OPTIONS:
         if getattr(arguments, name) is not None:
             raise InputError(f"--{name}: only mrc bench torch takes it")
 
@@ -46,15 +65,41 @@ def run(arguments: argparse.Namespace) -> int:
     n = RANKS if arguments.ranks is None else arguments.ranks
     if not 2 <= n <= RANKS_MAX:
         raise InputError(f"--ranks {n}: 2 to {RANKS_MAX} are accepted")
+    if arguments.steps is not None:
+        return _draw_steps(arguments, n)
     collectives = _collectives(arguments.collectives)
     sizes = [parse_size(one) for one in (arguments.sizes or SIZES).split(",")]
-    rows = _measured(n, collectives, sizes)
+    asked = {"collectives": collectives, "sizes": sizes, "cut": bool(arguments.cut)}
+
+    def table() -> int:
+        return _table(n, asked, arguments.json)
+
+    return run_isolated(table) if arguments.cut else table()
+
+
+def _table(n: int, asked: dict[str, Any], as_json: bool) -> int:
+    rows: list[dict[str, Any]] = []
+    network = Network(n, PLANES) if asked["cut"] else None
+
+    def hear(said: dict[str, Any], answer: Callable[[], None]) -> None:
+        if "do" in said:
+            assert network is not None
+            time.sleep(CUT_AFTER_S)
+            network.cut(0)
+            time.sleep(CUT_S)
+            network.heal(0)
+            answer()
+            return
+        rows.append(said)
+        say(f"{said['collective']}, {said['size_bytes']} B ...")
+
+    _ranks(n, asked, network, hear)
     found = {
-        "congestion_control": CONTROL.read_text(encoding="ascii").strip(),
+        "congestion_control": congestion.default(),
         "load": os.getloadavg()[0],
         "rows": rows,
     }
-    if arguments.json:
+    if as_json:
         print(json.dumps(found, indent=2))
     else:
         from openmrc.torch.bench.table import show
@@ -64,7 +109,10 @@ def run(arguments: argparse.Namespace) -> int:
             f"Medians of the slowest rank. Gloo's TCP: {found['congestion_control']}."
             f" Load at the end: {found['load']:.1f} on {os.cpu_count()} cores."
         )
-    figures = [of for row in rows for of in (row["out_of_place"], row["in_place"]) if of]
+        if refused := congestion.refusal(congestion.CUBIC):
+            print(f"NOT MEASURED: Gloo with CUBIC: {refused}")
+    parts = [part for row in rows for part in (row, row.get("cut")) if part]
+    figures = [of for part in parts for of in (part["out_of_place"], part["in_place"]) if of]
     return int(any(one["wrong"] for of in figures for one in of.values()))
 
 
@@ -76,27 +124,81 @@ def _collectives(given: str | None) -> list[str]:
     return names
 
 
-def _measured(n: int, collectives: Sequence[str], sizes: Sequence[int]) -> list[dict[str, Any]]:
-    """Rows of rank 0, while the others do their part."""
-    with tempfile.TemporaryDirectory() as place:
-        asked = json.dumps({"n": n, "place": place, "collectives": collectives, "sizes": sizes})
-        ranks = [
-            subprocess.Popen(
-                [sys.executable, "-m", "openmrc.torch.bench.rank", str(rank), asked],
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-                stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
-                text=True,
+def _draw_steps(arguments: argparse.Namespace, n: int) -> int:
+    """The same training over each backend in turn, through the same cuts."""
+    file: Path = arguments.steps
+    for name in ("collectives", "sizes", "cut"):
+        if getattr(arguments, name) is not None:
+            raise InputError(f"--{name} does not go with --steps; remove it")
+    if file.suffix not in (".svg", ".png"):
+        raise InputError(f"--steps {file}: name a file that ends in .svg or .png")
+
+    def work() -> int:
+        network = Network(n, PLANES)
+        found = {backend: _steps(n, backend, network) for backend in BACKENDS}
+        _write_picture(file, found, n)
+        if arguments.json:
+            print(json.dumps({"cuts": CUTS, "load": os.getloadavg()[0], "steps": found}))
+            return 0
+        for backend, steps in found.items():
+            ms = [1e3 * took for _, took in steps]
+            print(
+                f"{BACKENDS[backend]}: {len(ms)} steps, median {statistics.median(ms):.0f} ms,"
+                f" longest {max(ms):.0f} ms"
             )
-            for rank in range(n)
-        ]
+        print(f"Load at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores.")
+        return 0
+
+    return run_isolated(work)
+
+
+def _steps(n: int, backend: str, network: Network) -> list[tuple[float, float]]:
+    found: list[tuple[float, float]] = []
+
+    def hear(said: dict[str, Any], answer: Callable[[], None]) -> None:
+        if "steps" in said:
+            found.extend(said["steps"])
+            return
+        began = time.monotonic()
+        for begin_s, end_s, plane in CUTS:
+            for at_s, act in ((begin_s, network.cut), (end_s, network.heal)):
+                time.sleep(max(began + at_s - time.monotonic(), 0))
+                act(plane)
+
+    say(f"{BACKENDS[backend]} ...")
+    _ranks(n, {"backend": backend, "seconds": SECONDS}, network, hear)
+    return found
+
+
+def _write_picture(file: Path, found: dict[str, list[tuple[float, float]]], n: int) -> None:
+    from openmrc.report.picture import png, svg
+    from openmrc.torch.bench.picture import draw
+
+    cuts = [(begin_s, end_s, f"plane {plane} silent") for begin_s, end_s, plane in CUTS]
+    lines = {BACKENDS[backend]: steps for backend, steps in found.items()}
+    figure = draw(lines, cuts, f"DDP, {n} ranks: a transformer's steps")
+    write_whole(file, svg(figure) if file.suffix == ".svg" else png(figure))
+
+
+Hear = Callable[[dict[str, Any], Callable[[], None]], None]
+
+
+def _ranks(n: int, asked: dict[str, Any], network: Network | None, hear: Hear) -> None:
+    """Let all ranks do what is asked, and hear what rank 0 says; it may be answered by a line."""
+    with tempfile.TemporaryDirectory() as place:
+        told = json.dumps({"n": n, "place": place, **asked})
+        ranks = [_rank(rank, told, network) for rank in range(n)]
+        says, hears = ranks[0].stdout, ranks[0].stdin
+        assert says is not None
+        assert hears is not None
+
+        def answer() -> None:
+            hears.write("\n")
+            hears.flush()
+
         try:
-            told = ranks[0].stdout
-            assert told is not None
-            rows = []
-            for line in told:
-                rows.append(json.loads(line))
-                last = rows[-1]
-                say(f"{last['collective']}, {last['size_bytes']} B ...")
+            for line in says:
+                hear(json.loads(line), answer)
             statuses = [one.wait() for one in ranks]
         finally:
             for one in ranks:
@@ -104,4 +206,13 @@ def _measured(n: int, collectives: Sequence[str], sizes: Sequence[int]) -> list[
                 one.wait()
     if any(statuses):
         raise OpenMrcError(f"bench torch: ranks ended with {statuses}; their words are above")
-    return rows
+
+
+def _rank(rank: int, told: str, network: Network | None) -> subprocess.Popen[str]:
+    words = [sys.executable, "-m", "openmrc.torch.bench.rank", str(rank), told]
+    ends: dict[str, Any] = dict.fromkeys(
+        ("stdin", "stdout"), subprocess.PIPE if rank == 0 else subprocess.DEVNULL
+    )
+    if network is not None:
+        return network.rank(rank, words, **ends)
+    return subprocess.Popen(words, env={**os.environ, "OMP_NUM_THREADS": "1"}, text=True, **ends)

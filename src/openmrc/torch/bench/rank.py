@@ -1,14 +1,21 @@
-"""A rank of `mrc bench torch`, by its number and JSON of what is asked; rank 0 prints rows."""
+"""A rank of `mrc bench torch`, by its number and JSON of what is asked.
+
+Rank 0 prints lines of JSON: rows, or steps. `do` asks for a plane to be cut; a line comes back
+when it is whole again.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from openmrc.torch.bench.measure import Row, groups, measure
+from openmrc.torch.bench.measure import groups, measure
+from openmrc.torch.bench.training import step_times
 from openmrc.torch.register import register
 
 
@@ -18,14 +25,26 @@ def main() -> None:
     torch.set_num_threads(1)
     register()
     store = f"file://{asked['place']}/store"
-    dist.init_process_group("mrc", init_method=store, rank=rank, world_size=asked["n"])
+    backend = asked.get("backend", "mrc")
+    dist.init_process_group(backend, init_method=store, rank=rank, world_size=asked["n"])
 
-    def tell(row: Row) -> None:
+    def tell(said: dict[str, Any]) -> None:
         if rank == 0:
-            print(json.dumps(row), flush=True)
+            print(json.dumps(said), flush=True)
 
-    measure(asked["collectives"], asked["sizes"], groups(), tell)
+    def cut() -> Callable[[], None]:
+        tell({"do": "cut"})
+        return lambda: None if rank else _hear()
+
+    if "seconds" in asked:
+        tell({"steps": step_times(asked["seconds"], lambda: tell({"started": True}))})
+    else:
+        measure(asked["collectives"], asked["sizes"], groups(), tell, cut if asked["cut"] else None)
     dist.destroy_process_group()
+
+
+def _hear() -> None:
+    sys.stdin.readline()
 
 
 if __name__ == "__main__":
