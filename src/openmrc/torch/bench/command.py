@@ -16,15 +16,16 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from openmrc.errors import InputError, OpenMrcError
-from openmrc.live.lab.isolation import run_isolated
 from openmrc.newfile import write_whole
 from openmrc.say import say
 from openmrc.torch.bench import congestion
-from openmrc.torch.bench.network import CUT_AFTER_S, CUT_S, Network
 from openmrc.units import parse_size
+
+if TYPE_CHECKING:
+    from openmrc.torch.bench.network import Network
 
 RANKS, RANKS_MAX = 2, 8
 COLLECTIVES = (
@@ -74,10 +75,18 @@ def run(arguments: argparse.Namespace) -> int:
     def table() -> int:
         return _table(n, asked, arguments.json)
 
-    return run_isolated(table) if arguments.cut else table()
+    return _isolated(table) if arguments.cut else table()
+
+
+def _isolated(work: Callable[[], int]) -> int:
+    from openmrc.live.lab.isolation import run_isolated
+
+    return run_isolated(work)
 
 
 def _table(n: int, asked: dict[str, Any], as_json: bool) -> int:
+    from openmrc.torch.bench.network import CUT_AFTER_S, CUT_S, Network
+
     rows: list[dict[str, Any]] = []
     network = Network(n, PLANES) if asked["cut"] else None
 
@@ -134,6 +143,8 @@ def _draw_steps(arguments: argparse.Namespace, n: int) -> int:
         raise InputError(f"--steps {file}: name a file that ends in .svg or .png")
 
     def work() -> int:
+        from openmrc.torch.bench.network import Network
+
         network = Network(n, PLANES)
         found = {backend: _steps(n, backend, network) for backend in BACKENDS}
         _write_picture(file, found, n)
@@ -149,7 +160,7 @@ def _draw_steps(arguments: argparse.Namespace, n: int) -> int:
         print(f"Load at the end: {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores.")
         return 0
 
-    return run_isolated(work)
+    return _isolated(work)
 
 
 def _steps(n: int, backend: str, network: Network) -> list[tuple[float, float]]:
