@@ -13,7 +13,8 @@ INSTALLED_TEST := $(VENV)/installed-test-$(call checksum,requirements-test.lock)
 INSTALLED_TORCH := $(VENV)/installed-torch-$(call checksum,requirements-torch.lock)
 INSTALLED_DOCS := $(VENV)/installed-docs-$(call checksum,requirements-docs.lock)
 
-.PHONY: demo test format docs docs-long wheel torch torch-suite interop lock clean
+.PHONY: demo test format docs docs-long wheel torch torch-suite torch-suite-mrc torch-suite-gloo \
+	torch-suite-cuts interop lock clean
 
 demo: $(INSTALLED)
 	$(BIN)/mrc demo
@@ -31,10 +32,20 @@ torch: $(INSTALLED_TORCH)
 # PyTorch's own tests of torch.distributed, over MRC: under its own name and in Gloo's place. There one
 # of them asks for the name that DDP logs, and MRC's is never "gloo".
 SUITE := $(BIN)/python -m pytest -W ignore -p no:xdist --show-capture=no tests/torch/dist_suite.py
-torch-suite: $(INSTALLED_TORCH)
-	OMP_NUM_THREADS=1 BACKEND=mrc WORLD_SIZE=3 $(SUITE)
-	OMP_NUM_THREADS=1 BACKEND=gloo OPENMRC_AS=gloo WORLD_SIZE=3 $(SUITE) \
-		--deselect tests/torch/dist_suite.py::Suite::test_ddp_logging_data_cpu
+AS_MRC := OMP_NUM_THREADS=1 BACKEND=mrc WORLD_SIZE=3
+AS_GLOO := OMP_NUM_THREADS=1 BACKEND=gloo OPENMRC_AS=gloo WORLD_SIZE=3
+BUT := --deselect tests/torch/dist_suite.py::Suite::test_ddp_logging_data_cpu
+torch-suite: torch-suite-mrc torch-suite-gloo
+torch-suite-mrc: $(INSTALLED_TORCH)
+	$(AS_MRC) $(SUITE)
+torch-suite-gloo: $(INSTALLED_TORCH)
+	$(AS_GLOO) $(SUITE) $(BUT)
+
+# The same in a lab whose planes are cut at random times.
+CUT := $(BIN)/python -m tests.torch.cut_suite -- tests/torch/dist_suite.py
+torch-suite-cuts: $(INSTALLED_TORCH)
+	$(AS_MRC) $(CUT)
+	$(AS_GLOO) $(CUT) $(BUT)
 
 # Programs of others over libmrc, as far as these name them: OCP, SHIM and PERFTEST, NCCL, VERBS.
 # benchmarks/interop.py says what each is.

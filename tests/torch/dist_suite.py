@@ -37,7 +37,7 @@ from torch.testing._internal.distributed.distributed_test import (  # noqa: E402
     TestDistBackend,
 )
 
-import tests.torch.preloaded  # noqa: E402, F401
+from tests.torch import cut_suite, preloaded  # noqa: E402, F401
 
 KEPT = ("TEMP_DIR", "INIT_METHOD", "MASTER_ADDR", "MASTER_PORT")
 
@@ -57,4 +57,6 @@ class Suite(TestDistBackend, DistributedTest._DistTestBase):
         kept = Path(file_name + ".env")
         if kept.exists():
             os.environ.update(json.loads(kept.read_text(encoding="utf-8")))
+        if told := os.environ.get(cut_suite.HOSTS):
+            cut_suite.enter(rank, told)
         super()._run(rank, test_name, file_name, pipe, **kwargs)
