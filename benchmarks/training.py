@@ -83,27 +83,32 @@ def _train(model: Any, steps: int) -> dict[str, Any]:
         loss = trainer.step()
         losses.update(loss.numpy().tobytes())
         steps_ms.append((time.perf_counter() - started) * 1e3)
-    weights = hashlib.sha256()
-    for p in model.parameters():
-        whole = p.full_tensor() if hasattr(p, "full_tensor") else p
-        weights.update(whole.detach().numpy().tobytes())
     return {
         "losses": losses.hexdigest(),
-        "weights": weights.hexdigest(),
+        "weights": digest(model),
         "last_loss": float(loss),
         "steps_ms": steps_ms,
     }
 
 
+def digest(model: Any) -> str:
+    """Of all weights."""
+    weights = hashlib.sha256()
+    for p in model.parameters():
+        whole = p.full_tensor() if hasattr(p, "full_tensor") else p
+        weights.update(whole.detach().numpy().tobytes())
+    return weights.hexdigest()
+
+
 # --- the lab
 
 
-def run(scenario: str, steps: int) -> list[dict[str, Any]]:
-    """What the ranks told, by rank."""
+def run(scenario: str, command: list[str]) -> list[dict[str, Any]]:
+    """What the ranks of a Python command told, by rank."""
     with tempfile.TemporaryDirectory() as place:
         file = Path(place) / "training.toml"
         file.write_text(scenario, encoding="utf-8")
-        me = [sys.executable, "-W", "ignore", __file__, "--rank", "--steps", str(steps)]
+        me = [sys.executable, "-W", "ignore", *command]
         done = subprocess.run(
             [sys.executable, "-m", "openmrc.cli", "lab", str(file), "--", *me],
             env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -159,13 +164,14 @@ def main() -> int:
     if arguments.rank:
         rank(arguments.steps)
         return 0
-    healthy = run(FABRIC, arguments.steps)
+    command = [__file__, "--rank", "--steps", str(arguments.steps)]
+    healthy = run(FABRIC, command)
     began = max(one["began_s"] for one in healthy)
     ended = min(one["ended_s"] for one in healthy)
     cuts = faults(arguments.seed, arguments.cuts, began, ended)
     runs = {"without faults": healthy}
     for name in ("with cuts", "the same again"):
-        runs[name] = run(FABRIC + cuts, arguments.steps)
+        runs[name] = run(FABRIC + cuts, command)
     print(f"seed {arguments.seed}, {arguments.cuts} cuts, load {os.getloadavg()[0]:.1f}")
     for name, told in runs.items():
         print("\n".join(words(name, told, healthy)))
