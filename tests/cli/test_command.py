@@ -253,7 +253,10 @@ def test_what_crosses_a_link_is_captured_and_decoded(
     places = ["--at", "nic 0 plane 0", "--at", "plane 1 t0 0 - t1 0"]
     assert main(["run", "x.toml", "--pcap", "new/a.pcapng", *places, "--json"]) == 0
     printed = capsys.readouterr()
-    assert "The captured packets are in new/a.pcapng; mrc decode shows it." in printed.err
+    assert (
+        "The captured packets are in new/a.pcapng; to read them: mrc decode new/a.pcapng"
+        in printed.err
+    )
     assert main(["decode", "new/a.pcapng", "--json"]) == 0
     *packets, last = (json.loads(line) for line in capsys.readouterr().out.splitlines())
     assert {p["interface"] for p in packets} <= {

@@ -77,7 +77,11 @@ def test_init_overwrites_nothing_and_knows_its_templates(
         ("init", "scenario.toml: already exists; name another file, or remove it"),
         ("init no/a.toml", "no/a.toml: cannot be written (No such file or directory)"),
         ("init a.toml --template rocee", "did you mean 'roce'? accepted: mrc, roce, failures"),
-        ("rnu", "did you mean 'run'?; see mrc --help"),
+        ("rnu", "invalid choice: 'rnu'; did you mean 'run'? accepted: init, demo, run, "),
+        (
+            "decode a.pcapng --jsno",
+            "unrecognized arguments: --jsno; did you mean '--json'?; see mrc decode ",
+        ),
     ):
         assert main(line.split()) == 2
         printed = capsys.readouterr()

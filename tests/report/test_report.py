@@ -61,8 +61,8 @@ def rows(text: str) -> list[list[str]]:
 
 # What a comparison rests on: links fail, and one of the transports waits for routing.
 RESTS = (
-    "one path: routing is taken to converge 50ms after a fault, and its times rest on that;"
-    " another: transport.convergence."
+    "one path: its times assume that routing converges 50ms after a fault;"
+    " transport.convergence sets another time."
 )
 
 

@@ -281,6 +281,17 @@ def test_control_c_keeps_what_there_is(fake_world: type[FakeWorld], two: Scenari
     assert list(result.summary()["transports"]) == ["mrc", "single"]
 
 
+def test_control_c_before_there_is_anything_is_raised(
+    fake_world: type[FakeWorld], two: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("openmrc.run.simulation._compile", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        simulate(two)
+
+
 def test_all_is_checked_before_the_first_run(fake_world: type[FakeWorld]) -> None:
     fault = '[[fault]]\nat = "1us"\nkind = "link-down"\nwhere = "plane 9 t0 0 - t1 0"\n'
     with pytest.raises(InputError):

@@ -177,7 +177,7 @@ def test_a_job_that_is_cut_off_dies_or_waits(tmp_path: Path) -> None:
     assert not [line for line in table_sentences(result) if "UNFINISHED" in line]
     said = " ".join(sentences(dead))
     assert f"DIED: the job of mrc ended in step {step} of 3, after" in said
-    assert "with 2.5 such runs a day the job dies 2.5 times a day" in said
+    assert "with the faults of 2.5 such runs a day the job dies 2.5 times a day" in said
     table = result.steps
     assert table.filter(pl.col("transport") == "patient")["end_us"].null_count() == 0
     assert table.filter(pl.col("transport") == "mrc")["end_us"].null_count() == 4 - step

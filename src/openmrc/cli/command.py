@@ -100,16 +100,30 @@ class _Parser(argparse.ArgumentParser):
     """argparse that refuses in one line, as every other bad input is refused."""
 
     def error(self, message: str) -> NoReturn:
-        wrong = re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message)
+        wrong = re.search(r"(.*invalid choice: )'(.*)' \(choose from (.*)\)", message)
         if wrong is not None:
-            known = re.findall(r"[\w-]+", wrong[2])
-            near = get_close_matches(wrong[1], known, n=1)
-            message += f"; did you mean {near[0]!r}?" if near else ""
+            known = re.findall(r"[\w-]+", wrong[3])
+            accepted = f"accepted: {', '.join(known)}"
+            message = f"{wrong[1]}{wrong[2]!r};{_did_you_mean(wrong[2], known)} {accepted}"
         raise InputError(f"{message}; see {self.prog} --help")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """As argparse does, but a command refuses by its own name what it does not know."""
+        parsed, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            options = [text for action in self._actions for text in action.option_strings]
+            near = _did_you_mean(unknown[0], options)
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{near and ';'}{near}")
+        return parsed, unknown
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """As argparse does, but an output that takes no help is an error as any other."""
         (file or sys.stderr).write(message)
+
+
+def _did_you_mean(word: str, known: Sequence[str]) -> str:
+    near = get_close_matches(word, known, n=1)
+    return f" did you mean {near[0]!r}?" if near else ""
 
 
 def _parser() -> _Parser:
@@ -452,7 +466,7 @@ def _simulate(
             at_last.callback(_written(result, out, picture))
         _report(result, arguments)
     for file in pcap_paths(pcap, [run.name for run in result.transports]).values():
-        say(f"The captured packets are in {file}; mrc decode shows it.")
+        say(f"The captured packets are in {file}; to read them: mrc decode {file}")
     return result.exit_status
 
 

@@ -21,7 +21,7 @@ def add_command(commands: Any) -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("first", metavar="DIR", help="a results directory of mrc run --out")
-    add("others", metavar="DIR", nargs="+", help="directories to compare with it")
+    add("others", metavar="OTHER", nargs="+", help="directories to compare with it")
     add("--page", metavar="FILE.html", type=Path, help="also write a page of it")
     parser.set_defaults(run=_run)
     return parser

@@ -54,17 +54,17 @@ def sentences(run: TransportResult) -> list[str]:
         lost = job.restarts.lost_ps(job.died_ps)
         said.append(
             f"DIED: the job of {run.name} ended in step {job.died_in_step} of {len(job.ends_ps)},"
-            f" after {rounded(job.died_ps)}: {_why(run)} It loses {lost / S:,.0f} s: what was done"
-            " since the last checkpoint, and the new start."
+            f" after {rounded(job.died_ps)}: {_why(run)} It loses {lost / S:,.0f} s: the work"
+            " since the last checkpoint, and the restart."
         )
     day = job.summary()["a_day"]
     if day["faults"] is not None:
         part = ""
         if day["goodput"] is not None:
-            part = f", and it does {day['goodput']:.1%} of what it could without network and errors"
+            part = f", and it does {day['goodput']:.1%} of the work possible without network and errors"
         said.append(
-            f"{run.name}: with {day['faults']:g} such runs a day the job dies {day['deaths']:g}"
-            f" times a day; {day['useful']:.1%} of its time counts{part}."
+            f"{run.name}: with the faults of {day['faults']:g} such runs a day the job dies"
+            f" {day['deaths']:g} times a day; {day['useful']:.1%} of its time is useful{part}."
         )
     return said
 

@@ -146,8 +146,8 @@ def rests_on_convergence(section: AnyTransport) -> str:
         return ""
     takes = fmt_time(high) if low == high else f"{fmt_time(low)} to {fmt_time(high)}"
     return (
-        f"{section.name}: routing is taken to converge {takes} after a fault, and its times rest on"
-        " that; another: transport.convergence."
+        f"{section.name}: its times assume that routing converges {takes} after a fault;"
+        " transport.convergence sets another time."
     )
 
 

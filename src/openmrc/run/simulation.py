@@ -59,14 +59,14 @@ def simulate(
 ) -> Result:
     """Run every transport of `scenario`, one after the other, and return the results.
 
-    `scenario` may also be the name of a file, or dicts as `make_scenario` takes them.
-    Everything is checked before the first one starts (`InputError`). Ctrl-C ends the run and
-    returns the results so far, marked partial. `compiling(what, step, steps)` is called before each
-    step of a first compilation, which takes up to two minutes. What crosses the links `at` these
-    places is written to `pcap`, or to one file for each transport, as `frames` says: "native",
-    "ipv4", "ipv6". `sampled` keeps what the pictures of `report.html` show, as `[report]` says; it
-    changes nothing else. So many `threads` run the shards of a large fabric, None one a core; they
-    change nothing but the time that a run takes.
+    `scenario` may also be the name of a file, or dicts as `make_scenario` takes them. Everything is
+    checked before the first one starts (`InputError`). Ctrl-C ends the run and returns the results
+    so far, marked partial; it is raised if there are none. `compiling(what, step, steps)` is called
+    before each step of a first compilation, which takes up to two minutes. What crosses the links
+    `at` these places is written to `pcap`, or to one file for each transport, as `frames` says:
+    "native", "ipv4", "ipv6". `sampled` keeps what the pictures of `report.html` show, as `[report]`
+    says; it changes nothing else. So many `threads` run the shards of a large fabric, None one a
+    core; they change nothing but the time that a run takes.
     """
     from openmrc.scenario.scenario import as_scenario
 
@@ -100,6 +100,8 @@ def simulate(
             runs.append(_collect(name, scenario, fabric, transport, world, ideal_ps, witness))
             world = None
     except KeyboardInterrupt:
+        if world is None and not runs:
+            raise  # while it compiles: there is nothing to return
         partial = True
         if world is not None:
             runs.append(_collect(name, scenario, fabric, transport, world, ideal_ps, witness))
