@@ -61,7 +61,8 @@ def sentences(run: TransportResult) -> list[str]:
     if day["faults"] is not None:
         part = ""
         if day["goodput"] is not None:
-            part = f", and it does {day['goodput']:.1%} of the work possible without network and errors"
+            share = f"{day['goodput']:.1%}"
+            part = f", and it does {share} of the work possible without network and errors"
         said.append(
             f"{run.name}: with the faults of {day['faults']:g} such runs a day the job dies"
             f" {day['deaths']:g} times a day; {day['useful']:.1%} of its time is useful{part}."
