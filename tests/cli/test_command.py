@@ -11,8 +11,8 @@ import polars as pl
 import pytest
 
 from openmrc.cli.command import main
+from openmrc.jit.beside import cores
 from openmrc.scenario.scenario import load_scenario
-from openmrc.sim.shards.crew import cores
 
 if TYPE_CHECKING:
     from tests.conftest import FakeWorld

@@ -153,17 +153,21 @@ def test_a_peer_run_may_be_roce(tmp_path_factory: pytest.TempPathFactory) -> Non
 
 def test_only_what_a_scenario_needs_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     from openmrc.jit import warmup
-    from openmrc.sim import warmup as worlds
     from openmrc.sim.mrc.transport import Transport
 
-    compiled: list[str] = []
+    compiled: list[list[str]] = []
     monkeypatch.setattr(warmup, "is_cached", lambda world: False)
-    monkeypatch.setattr(worlds, "warm_up_mrc", lambda report: compiled.append("sim"))
-    monkeypatch.setattr(worlds, "warm_up_roce", lambda report: compiled.append("sim.roce"))
+
+    def warm_up(*worlds: warmup.WarmUp, report: object) -> None:
+        compiled.append([each.world for each in worlds])
+
+    monkeypatch.setattr(warmup, "warm_up", warm_up)
     compile_worlds(None, [RoceTransport(), RoceTransport()])
-    assert compiled == ["sim.roce"]
     compile_worlds(None, [Transport(), RoceTransport()])
-    assert compiled == ["sim.roce", "sim", "sim.roce"]
+    assert compiled == [["sim.roce"], ["sim", "sim.roce"]]
+    monkeypatch.setattr(warmup, "is_cached", lambda world: world == "sim")
+    compile_worlds(None, [Transport()])
+    assert len(compiled) == 2
 
 
 def test_a_lab_refuses_what_is_only_simulated() -> None:

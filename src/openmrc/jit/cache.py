@@ -13,6 +13,7 @@ code serves this process alone, and `trouble` says why; a complete cache may be 
 from __future__ import annotations
 
 import atexit
+import fcntl
 import functools
 import hashlib
 import os
@@ -141,6 +142,15 @@ class Cache(caching.FunctionCache):  # type: ignore[misc]
     """Cache of one function, as a dispatcher of Numba holds it."""
 
     _impl_class = _Entry
+
+    def _save_overload(self, sig: Any, data: Any) -> None:
+        """As Numba's, one process at a time: two that kept one function for other types at once
+        would give both results one name.
+        """
+        DIRECTORY.mkdir(parents=True, exist_ok=True)
+        with (DIRECTORY / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            super()._save_overload(sig, data)
 
     @contextmanager
     def _guard_against_spurious_io_errors(self) -> Iterator[None]:

@@ -11,33 +11,46 @@ from numba.core import event
 from openmrc.jit.decorators import registered
 
 Report = Callable[[str, int, int], None]
+Tell = Callable[[str], None]
 
 
-class _Counter(event.Listener):  # type: ignore[misc]  # numba has no types
-    """Reports each function whose compilation begins."""
+class _Listener(event.Listener):  # type: ignore[misc]  # numba has no types
+    """Tells the name of each function whose compilation begins."""
 
-    def __init__(self, report: Report) -> None:
-        self.report = report
-        self.seen: set[str] = set()
+    def __init__(self, tell: Tell) -> None:
+        self.tell = tell
 
     def on_start(self, event: Any) -> None:
         """A function is compiled for the first time, or its result read from disk."""
         function = event.data["dispatcher"].py_func
-        name = f"{function.__module__.removeprefix('openmrc.')}.{function.__name__}"
-        if name not in self.seen:
-            self.seen.add(name)
-            self.report(name, min(len(self.seen), len(registered)), len(registered))
+        self.tell(f"{function.__module__.removeprefix('openmrc.')}.{function.__name__}")
 
     def on_end(self, event: Any) -> None:
         """Do nothing: functions are counted when they begin."""
 
 
 @contextmanager
-def reported(report: Report | None) -> Iterator[None]:
-    """Within the block, `report(what, step, steps)` is called before each function is compiled."""
+def told(tell: Tell) -> Iterator[None]:
+    """Within the block, `tell(name)` is called before each function is compiled."""
+    with event.install_listener("numba:compile", _Listener(tell)):
+        yield
+
+
+@contextmanager
+def reported(report: Report | None) -> Iterator[Tell]:
+    """Within the block, `report(what, step, steps)` is called before each function is compiled for
+    the first time, here or, if it is told what this gives, elsewhere.
+    """
     if report is None:
-        yield
+        yield lambda name: None
         return
-    with event.install_listener("numba:compile", _Counter(report)):
-        yield
+    seen: set[str] = set()
+
+    def tell(name: str) -> None:
+        if name not in seen:
+            seen.add(name)
+            report(name, min(len(seen), len(registered)), len(registered))
+
+    with told(tell):
+        yield tell
     report("done", len(registered), len(registered))

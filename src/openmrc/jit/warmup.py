@@ -6,13 +6,14 @@ import fcntl
 import functools
 import os
 import shutil
+import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Protocol
 
 from openmrc.jit import cache
+from openmrc.jit.beside import Piece, cores, side_by_side
 from openmrc.jit.decorators import interpreted
 from openmrc.jit.progress import Report, reported
 
@@ -21,11 +22,16 @@ READY = "ready"  # a file that says: this is a cache, and some world of it is co
 _compiled_here: set[Path] = set()  # marks of worlds that this process has compiled
 
 
-class WarmUp(Protocol):
+class WarmUp:
     """Compiles a world that is not on disk yet; returns how many seconds it took."""
+
+    def __init__(self, world: str, use: Piece, pieces: tuple[Piece, ...]) -> None:
+        self.world, self.use, self.pieces = world, use, pieces
+        functools.update_wrapper(self, use)
 
     def __call__(self, report: Report | None = None) -> float:
         """Call `report(what, step, steps)` as it proceeds."""
+        return warm_up(self, report=report)
 
 
 def is_cached(world: str) -> bool:
@@ -35,23 +41,44 @@ def is_cached(world: str) -> bool:
     return interpreted() or _mark(world) in _compiled_here or os.path.exists(_mark(world))
 
 
-def once(world: str) -> Callable[[Callable[[], None]], WarmUp]:
-    """Decorate a function that compiles a world by using it."""
+def once(world: str, *pieces: Piece) -> Callable[[Piece], WarmUp]:
+    """Decorate a function of a module that compiles a world by using it.
 
-    def decorate(use: Callable[[], None]) -> WarmUp:
-        @functools.wraps(use)
-        def warm_up(report: Report | None = None) -> float:
-            started = time.perf_counter()
-            if not is_cached(world):
-                with _alone(world), reported(report):
-                    if not is_cached(world):  # nobody else did it meanwhile
-                        use()
-                        mark_cached(world)
-            return time.perf_counter() - started
+    Each of `pieces` compiles some of it, the longest first: what several cores do side by side.
+    """
 
-        return warm_up
+    def decorate(use: Piece) -> WarmUp:
+        return WarmUp(world, use, pieces or (use,))
 
     return decorate
+
+
+def warm_up(*worlds: WarmUp, report: Report | None = None) -> float:
+    """Compile what of these worlds is not on disk yet; return how many seconds it took."""
+    started = time.perf_counter()
+    with ExitStack() as held:
+        missing = _missing(worlds)
+        for each in sorted(missing, key=lambda each: each.world):  # as everybody does: no deadlock
+            held.enter_context(_alone(each.world))
+        if missing := _missing(missing):  # nobody else did it meanwhile
+            tell = held.enter_context(reported(report))
+            pieces = [piece for each in missing for piece in each.pieces]
+            if _is_divisible(pieces):
+                side_by_side(pieces, tell, cores())
+            for each in missing:
+                each.use()
+                mark_cached(each.world)
+    return time.perf_counter() - started
+
+
+def _missing(worlds: Iterable[WarmUp]) -> list[WarmUp]:
+    return [each for each in worlds if not is_cached(each.world)]
+
+
+def _is_divisible(pieces: Sequence[Piece]) -> bool:
+    """Whether other processes can compile them, and sooner."""
+    several = min(len(pieces), cores()) > 1
+    return several and bool(sys.executable) and not interpreted() and not cache.trouble()
 
 
 def announcement(what: str, takes: str) -> str:

@@ -140,18 +140,17 @@ def _compile(
     report: Callable[[str, int, int], None] | None, transports: Sequence[AnyTransport]
 ) -> None:
     """Compile what these transports need and is not on disk."""
-    from openmrc.jit.warmup import is_cached
+    from openmrc.jit.warmup import is_cached, warm_up
     from openmrc.sim.mrc.transport import Transport
 
     of_mrc = [isinstance(each, Transport) for each in transports]
-    if any(of_mrc) and not is_cached("sim"):
-        from openmrc.sim.warmup import warm_up_mrc
+    needed = {"sim": any(of_mrc), "sim.roce": not all(of_mrc)}
+    if all(is_cached(world) for world, is_needed in needed.items() if is_needed):
+        return
+    from openmrc.sim.warmup import warm_up_mrc, warm_up_roce
 
-        warm_up_mrc(report)
-    if not all(of_mrc) and not is_cached("sim.roce"):
-        from openmrc.sim.warmup import warm_up_roce
-
-        warm_up_roce(report)
+    worlds = [each for each in (warm_up_mrc, warm_up_roce) if needed[each.world]]
+    warm_up(*worlds, report=report)
 
 
 def world_of(
@@ -200,7 +199,7 @@ def _world(*args: Any, **kwargs: Any) -> World:
 
 
 def _cores() -> int:
-    from openmrc.sim.shards.crew import cores
+    from openmrc.jit.beside import cores
 
     return cores()
 

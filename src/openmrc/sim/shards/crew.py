@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 
 from openmrc.engine import state as es
 from openmrc.jit import records
+from openmrc.jit.beside import cores
 from openmrc.jit.byref import Kept
 from openmrc.sim.net import room
 from openmrc.sim.net import state as ss
@@ -164,8 +164,3 @@ class Crew:
             net.ctl[0].tap_n = 0
         into.ctl[0].tap_n = len(taps)
         return into._replace(tap=taps, tap_packet=packets)
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

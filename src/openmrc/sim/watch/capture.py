@@ -107,6 +107,11 @@ class LinkCapture(ABC):
             done = last
         self.n_frames += n
 
+    def warm_up(self, world: Watched) -> None:
+        """Compile what makes frames, by making none."""
+        nothing = np.zeros(0, np.int64)
+        self._make(world, Noted(world.net.tap[:0], world.net.tap_packet[:0], nothing, nothing), 0)
+
     @classmethod
     @abstractmethod
     def of(
