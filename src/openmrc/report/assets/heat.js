@@ -6,14 +6,18 @@ function heatMap(host, name, spec) {
   const plot = host.appendChild(el("div", { class: "plot" }));
   const canvas = plot.appendChild(el("canvas", { role: "img", "aria-label": name }));
   const cursor = plot.appendChild(el("div", { class: "cursor" }));
-  const labels = 84, top = 2, bottom = 26, gap = 17;
-  let now_ = null, layout = null;
+  const top = 2, bottom = 26, gap = 17;
+  let now_ = null, layout = null, labels = 84;
 
   function draw() {
     const width = plot.clientWidth;
     now_ = spec();
     if (!width || !now_) return;
     layout = place(now_.rows, now_.height, gap, top);
+    const pen = canvas.getContext("2d");
+    const font = `11.5px ${getComputedStyle(document.body).fontFamily}`;
+    pen.font = font;
+    labels = Math.max(84, ...layout.bands.map(({ band }) => pen.measureText(band ?? "").width + 6));
     const height = layout.bottom + bottom, room = width - labels - 8;
     const density = window.devicePixelRatio || 1;
     canvas.width = Math.round(width * density);
@@ -21,10 +25,9 @@ function heatMap(host, name, spec) {
     canvas.style.height = `${height}px`;
     canvas.dataset.rows = now_.rows.length;
     canvas.dataset.columns = now_.times.columns;
-    const pen = canvas.getContext("2d");
     pen.scale(density, density);
     pen.imageSmoothingEnabled = false;
-    pen.font = `11.5px ${getComputedStyle(document.body).fontFamily}`;
+    pen.font = font;
     const image = paint(now_, layout);
     layout.room = room;
     layout.width = room * ((now_.times.columns * now_.times.step) / now_.times.end);
