@@ -147,7 +147,12 @@ def _address(module: Any, name: str, role: str, file: Path, st: State) -> int:
     signature = getattr(types, RETURNS[role])(*arguments)
     try:
         function.compile(signature)
-    except Exception as error:  # Numba has its own, and a KeyError for a field that is not there
+    except KeyError as error:  # Numba's, for a field that does not exist
+        raise InputError(
+            f"{file}:{name} does not compile: there is no field {error};"
+            f" mrc policy check {file} names its line"
+        ) from None
+    except Exception as error:  # Numba has its own
         reason = f"{type(error).__name__}: {error}"
         raise InputError(f"{file}:{name} does not compile: {reason}") from None
     result = function.overloads[tuple(arguments)]
