@@ -130,7 +130,7 @@ def test_bad_input_is_status_2_one_line_and_nothing_written(
         ("run x.toml --pcap .", "--pcap .: is a directory; name a file"),
         ("run x.toml --pcap /proc/no/a", "--pcap /proc/no: /proc cannot be written; name another"),
         ("decode no.pcapng", "no.pcapng: No such file or directory; name a capture file"),
-        ("decode x.toml", "x.toml: is no capture"),
+        ("decode x.toml", "x.toml: is not a capture"),
         ("decode x.toml --qp x", "--qp x: is no QP number; 0 to 0xffffff"),
         ("bench fabric", "invalid choice: 'fabric'"),
     ],

@@ -505,7 +505,7 @@ def test_what_is_no_capture_is_refused_before_anything_is_printed(lab: Lab) -> N
     assert not_ethernet[52] == 0x81
     for bytes_of_file, words in (
         (b"", "is empty"),
-        (b"{} is JSON", "is no capture"),
+        (b"{} is JSON", "is not a capture"),
         (not_ethernet, "has link type 129; only Ethernet, Linux cooked and raw IP are read"),
     ):
         lab.file.write_bytes(bytes_of_file)

@@ -500,7 +500,7 @@ def test_what_wireshark_converts_is_read_or_refused(
     other = tmp_path / "b.pcap"
     subprocess.run([tool("editcap"), "-F", kind, capture, other], check=True)
     if kind == "modpcap":
-        with pytest.raises(InputError, match="is no capture"):
+        with pytest.raises(InputError, match="is not a capture"):
             pcap.read(other)
         return
     unit_ns = 1000 if kind == "pcap" else 1

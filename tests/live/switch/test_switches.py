@@ -208,7 +208,7 @@ def test_start_and_stop_leave_nothing_behind() -> None:
         files, threads = open_files(), threading.active_count()
         for _ in range(5):
             rig.switches.start()
-            with pytest.raises(InputError, match="runs already"):
+            with pytest.raises(InputError, match="is already running"):
                 rig.switches.start()
             rig.send(0, 0, rig.frame(0, 1))
             collected(rig, 1, 0, 1)

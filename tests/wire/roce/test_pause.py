@@ -59,7 +59,7 @@ def test_without_room_nothing_is_written() -> None:
         (lambda d: d[:12] + b"\x86\xdd" + d[14:], 12, "not MAC control"),
         (lambda d: d[:12], 12, "not MAC control"),
         (lambda d: d[:20], 14, "ends within a header"),
-        (lambda d: d[:14] + b"\x00\x01" + d[16:], 14, "pause of classes"),  # 802.3x: all traffic
+        (lambda d: d[:14] + b"\x00\x01" + d[16:], 14, "not a PFC frame"),  # 802.3x: all traffic
         (lambda d: d[:16] + b"\x01" + d[17:], 16, "class above 7"),
     ],
 )
