@@ -81,10 +81,10 @@ def rank(seconds: float, steps: int) -> None:
 
 
 def looked() -> tuple[float, int, int]:
-    """Resident memory in MB, open files, threads."""
-    resident = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-    megabytes = resident * os.sysconf("SC_PAGE_SIZE") / 1e6
-    return megabytes, len(os.listdir("/proc/self/fd")), threading.active_count()
+    """Memory of its own in MB (what files back comes and goes), open files, threads."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    own = status.partition("RssAnon:")[2].split()[0]
+    return int(own) * 1024 / 1e6, len(os.listdir("/proc/self/fd")), threading.active_count()
 
 
 # --- the lab
@@ -144,8 +144,8 @@ def main() -> int:
         print(
             f"{name:12} step {', '.join(f'{p} {value:.0f} ms' for p, value in ms.items())};"
             f" memory grew by {max(map(growth_mb, told)):.1f} MB of"
-            f" {max(one['seen'][-1][0] for one in told):.0f} at most; files {max(files)},"
-            f" threads {max(threads)}"
+            f" {max(one['seen'][-1][0] for one in told):.0f} MB of its own at most;"
+            f" files {max(files)}, threads {max(threads)}"
         )
     bits = {
         json.dumps([[one[of] for of in ("losses", "weights")] for one in told])
