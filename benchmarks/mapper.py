@@ -57,7 +57,6 @@ LIMIT_MS = 50.0
 QUIET_S = 10.0
 WAIT_S = 3.0  # for a name that does not come
 COME_S = 180.0
-PLAIN = {**os.environ, "NUMBA_DISABLE_JIT": "1"}  # agents compile nothing
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
@@ -77,7 +76,7 @@ class Bench:
         with self.lab.namespaces.inside(ROOT):
             self.controller = subprocess.Popen(
                 [*MRC, "controller", str(self.scenario), "--history", str(self.history), *SCHEDULE],
-                env={**PLAIN, "OPENMRC_SECRET": self.lab.spec.secret},
+                env={**os.environ, "OPENMRC_SECRET": self.lab.spec.secret},
                 stdout=self.log,
                 stderr=self.log,
             )
@@ -87,7 +86,7 @@ class Bench:
         with self.lab.namespaces.inside(self.lab.topology.hosts[nic]):
             self.agents[nic] = subprocess.Popen(
                 [*MRC, "mapper", "--controller", f"{MANAGEMENT_ROUTER}:{PORT}", *SCHEDULE],
-                env={**PLAIN, **self.lab.environment(every, nic)},
+                env={**os.environ, **self.lab.environment(every, nic)},
                 stdout=self.log,
                 stderr=self.log,
             )

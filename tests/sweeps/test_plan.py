@@ -81,7 +81,7 @@ def test_any_edit_of_the_protocol_is_other_code(
     patterns = (*cache.COMPILED_PARTS, *plans.CODE)
     for path in (p for pattern in patterns for p in cache.PACKAGE.glob(pattern)):
         copy = tmp_path / path.relative_to(cache.PACKAGE)
-        copy.parent.mkdir(exist_ok=True)
+        copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(path.read_bytes())
     monkeypatch.setattr(cache, "PACKAGE", tmp_path)
     assert code_hash.__wrapped__() == before

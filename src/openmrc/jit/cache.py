@@ -44,6 +44,10 @@ COMPILED_PARTS = (
     "torch/kernels.py",
     "capi/hot.py",
     "capi/layouts.py",
+    "ops/schedule.py",
+    "ops/mapper/loop.py",
+    "ops/mapper/probe.py",
+    "ops/mapper/tally.py",
 )
 
 

@@ -77,7 +77,7 @@ def test_one_packet_in_two_hundred_shows_in_the_long_windows() -> None:
     world = World(SCHEDULE, seed=2)
     world.run(200)
     world.lose(ONE_WAY[0], 0.005)
-    world.run(4000)
+    world.run(7000)
     assert world.names() == {ONE_WAY[0]}
 
 

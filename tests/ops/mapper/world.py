@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,11 +13,27 @@ from openmrc.fabric.places import links
 from openmrc.ops import schedule as sc
 from openmrc.ops.mapper.agent import Agent
 from openmrc.ops.mapper.collector import Collector, Count, Order, Place, Said
-from openmrc.ops.mapper.probe import BURST, CLOSING, SCHEDULED, Heard
+from openmrc.ops.mapper.probe import BURST, CLOSING, SCHEDULED, ByteArray, payloads
 from openmrc.units import MS, US
 
 STEP_PS = MS
 _NOTHING = np.zeros(0)
+
+
+class Heard(NamedTuple):
+    """What a probe that arrived says of itself."""
+
+    kind: int
+    plane: int
+    nic: int
+    period: int  # of a burst: its number
+    number: int
+
+
+def packed(heard: Sequence[Heard]) -> ByteArray:
+    """These probes as bytes, [n, PAYLOAD_BYTES]."""
+    kinds, planes, nics, periods, numbers = zip(*heard, strict=True) if heard else [()] * 5
+    return payloads(kinds, nics, planes, periods, numbers)
 
 
 def small() -> sc.Schedule:
@@ -107,7 +125,7 @@ class World:
             self.orders += self.collector.hear(self.now_ps, nic, report)
 
     def _arrive(self, nic: int) -> None:
-        self.agents[nic].arrive(self.now_ps, self.under_way[nic])
+        self.agents[nic].arrive(self.now_ps, packed(self.under_way[nic]))
         self.under_way[nic] = []
 
     def _send(self, route: list[int], probe: Heard) -> None:

@@ -3,7 +3,7 @@
 It is told the time and what arrived, and says what to send and what was lost. Whoever drives it,
 sockets or a simulated world, does this at `next_ps`, in this order:
 
-    agent.arrive(now_ps, heard)      what came since the last time
+    agent.arrive(now_ps, payloads)   what came since the last time
     agent.due(now_ps)                what to send now
     agent.report(now_ps)             what is to be told, or None
 
@@ -14,8 +14,11 @@ some time ago (`margin_ps`), for planes do not keep step with each other. Only w
 comes any more, for `silence_ps`, is everything lost. What comes after all is told as late and takes
 its loss back.
 
-Both times grow by what round trips have lately taken more than a tick: where hosts or switches
+Both times grow by what round trips have lately taken more than `MARGIN_PS`: where hosts or switches
 wait for a processor, or queues for a link, an agent says less and says it later, and nothing false.
+
+It wakes to send, and once after it sent to look what came; more often only while something is out.
+What happens to each probe is compiled (`tally`).
 
 **One-way probes** are judged by who receives them. A receiver knows the schedule, so it knows what
 each NIC of its T0 sends it, and in which order. A probe is lost if a later one of the same NIC, on
@@ -26,25 +29,27 @@ Periods are counted, not timed, so an agent that is late skips nothing.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 
 from openmrc.fabric.model import IntArray
-from openmrc.ops.mapper.probe import BURST, CLOSING, SCHEDULED, Heard
+from openmrc.jit.bound import Bound, column
+from openmrc.ops.mapper import tally
+from openmrc.ops.mapper.probe import BURST, CLOSING, SCHEDULED, ByteArray
+from openmrc.ops.mapper.tally import LOSSES_MAX, ROOM
 from openmrc.ops.schedule import BURST_MAX, ONE_WAY, TURNS, Schedule
 from openmrc.units import MS, S
 
-TICK_PS = 10 * MS  # an agent wakes so often at most
-TIMEOUT_PS = 5 * MS  # of a probe, at least
+TICK_PS = 20 * MS  # an agent sends so often at most
+LOOK_PS = 5 * MS  # after sending it looks what came; again, while something is out
+MARGIN_PS = 10 * MS  # that planes may be out of step
 SILENCE_PERIODS = 10  # without any arrival
-LATE_MEMORY_PS = 2 * S  # for what round trips have taken more than a tick, to be forgotten
-GAP_PERIODS = 4  # that a peer is ahead: then it began anew
 TELL_PS = 1 * S  # between two words, if nothing was lost
 PERIODS = 1 << 32  # a period's number has so many bits
-REPORTED_MAX = 4096  # losses in one report
+REPORTED_MAX = LOSSES_MAX  # losses in one report
 BURSTS_MAX = 64  # of others, remembered
 
 
@@ -86,16 +91,6 @@ class Report:
     lost: list[Loss]
     late: list[Loss]
     bursts: list[BurstReport]
-
-
-@dataclass
-class _Peer:
-    """The one-way probes of one NIC, as its receiver sees them. A rank is period x slots + slot."""
-
-    frontier: int  # all of this rank and before are judged
-    latest: int
-    latest_ps: int  # when that came
-    heard: set[tuple[int, int]] = field(default_factory=set)  # rank, plane
 
 
 @dataclass
@@ -141,56 +136,42 @@ class Agent:
         self.schedule, self.nic = schedule, nic
         self.ticks = max(1, schedule.period_ps // max(tick_ps, 1))
         self.tick_ps = schedule.period_ps // self.ticks
-        self._timeout_ps = min(TIMEOUT_PS, self.tick_ps // 2)
-        self._late_ps = 0.0  # more than a tick that a round trip took lately, at most
         self.silence_ps = SILENCE_PERIODS * schedule.period_ps
-        self._due_ps = self._judged_ps = now_ps
         self.orders = [order(schedule, nic, turn) for turn in range(TURNS)]
-        self._expected = _expected(schedule, nic)
-        self._tick = self._first_tick = first_period * self.ticks
-        self._sequence = 0  # of all that was sent
-        n_planes = schedule.fabric.n_planes
-        self._proofs = [-1] * n_planes  # the latest of them that came back, by plane
-        self._seen: deque[tuple[int, int]] = deque()  # when the latest of any plane was seen
-        self._settled = -1  # the latest of any plane, of some time ago
-        self._heard_ps = now_ps
-        self._came = False
-        self._out: dict[tuple[int, int], tuple[int, int]] = {}  # (period, place): sequence, sent
-        self._lost: dict[tuple[int, int], int] = {}  # judged so, lately: when sent
-        self._peers: dict[int, _Peer] = {}
-        self._missed: dict[tuple[int, int, int], int] = {}  # (NIC, rank, plane): when
+        self._first_tick = first_period * self.ticks
+        self.tally = _tally(self, now_ps)
+        self._arrive = Bound(tally.arrive, (self.tally,), 2)
+        self._due = Bound(tally.due, (self.tally,), 1)
+        self._book = {name: column(self.tally.book, name) for name in tally.BOOK.names or ()}
         self._asked: deque[tuple[int, int, int]] = deque()
         self._bursts: dict[int, _Burst] = {}
         self._received: dict[int, set[int]] = {}  # by burst, what others sent here
         self._told_ps = now_ps
-        self._report = Report(now_ps, 0, [], [], [])
+        self._told_periods = 0
+        self._judged: list[BurstReport] = []
 
     # --- what happens
 
-    def arrive(self, now_ps: int, heard: Iterable[Heard]) -> None:
-        """Take the probes that came."""
-        own, out, proofs = self.nic, self._out, self._proofs
-        for one in heard:
-            if one.kind == SCHEDULED:
-                if one.nic != own:
-                    self._came_one_way(now_ps, one)
-                    continue
-                self._came = True
-                sent = out.pop((one.period, one.number), None)
-                if sent is None:
-                    self._came_late(now_ps, one)
-                    continue
-                self._took(now_ps, sent[1])
-                proofs[one.plane] = max(proofs[one.plane], sent[0])
-            elif one.kind == BURST and one.nic != own:
-                # Perhaps before this agent is asked to take part.
-                self._received.setdefault(one.period, set()).add(one.number)
-            elif one.nic == self.nic and one.period in self._bursts:
-                burst = self._bursts[one.period]
-                if one.kind == CLOSING:
+    def arrive(self, now_ps: int, payloads: ByteArray) -> None:
+        """Take the probes that came, [n, `PAYLOAD_BYTES`]."""
+        for first in range(0, len(payloads), ROOM):
+            part = payloads[first : first + ROOM]
+            self.tally.inbox[: len(part)] = part
+            others = self._arrive.call(len(part), now_ps)
+            if others:
+                self.came(others)
+
+    def came(self, others: int) -> None:
+        """Take the probes of bursts that the tally holds."""
+        for kind, nic, number, row in self.tally.other[:others].tolist():
+            if nic != self.nic:
+                if kind == BURST:  # perhaps before this agent is asked to take part
+                    self._received.setdefault(number, set()).add(row)
+            elif (burst := self._bursts.get(number)) is not None:
+                if kind == CLOSING:
                     burst.closed = True
-                elif one.number in burst.rows:
-                    burst.back.add(one.number)
+                elif row in burst.rows:
+                    burst.back.add(row)
 
     def ask(self, burst: int, port: int, n: int) -> None:
         """Take part in a burst: send its rows that begin here, count those that end here."""
@@ -204,66 +185,66 @@ class Agent:
 
     def due(self, now_ps: int) -> list[Send]:
         """Judge what is out, and return what to send now."""
-        self._judge(now_ps)
+        tick = self._due.call(now_ps)
+        sends = self.bursts(now_ps)
+        return sends if tick < 0 else [*sends, self._of_tick(tick)]
+
+    def bursts(self, now_ps: int) -> list[Send]:
+        """Judge the bursts that are out, and return those to send now: all that is left to do for
+        who lets the tally be driven by itself (`loop`).
+        """
+        for number, burst in list(self._bursts.items()):
+            self._judge_burst(now_ps, number, burst)
         while len(self._received) > BURSTS_MAX:
             self._received.pop(next(iter(self._received)))
         found = [self._begin(now_ps, *asked) for asked in self._asked]
         self._asked.clear()
+        self._book["busy"][0] = len(self._bursts)
         sends = [send for send in found if send is not None]
-        if now_ps >= self._due_ps:
-            sends.append(self._scheduled(now_ps))
+        if sends:
+            self._book["look_at_ps"][0] = now_ps + self._book["look_ps"][0]
         return sends
 
     @property
     def timeout_ps(self) -> int:
         """How old a probe is at least that counts as lost."""
-        return self._timeout_ps + round(self._late_ps)
+        return int(self._book["timeout_ps"][0]) + round(self._book["late_ps"][0])
 
     @property
     def margin_ps(self) -> int:
         """How far planes may be out of step."""
-        return self.tick_ps + round(self._late_ps)
+        return int(self._book["margin_ps"][0]) + round(self._book["late_ps"][0])
 
     @property
     def periods(self) -> int:
         """Periods whose probes have all been sent."""
-        return (self._tick - self._first_tick) // self.ticks
+        return int(self._book["next_tick"][0] - self._first_tick) // self.ticks
 
     @property
     def next_ps(self) -> int:
-        """When to be called again: to send, or to judge a burst."""
-        bursts = [burst.sent_ps + self.timeout_ps for burst in self._bursts.values()]
-        return min([self._due_ps, *(at_ps for at_ps in bursts if at_ps > self._judged_ps)])
+        """When to be called again: to send, or to look what has come."""
+        return int(min(self._book["due_ps"][0], self._book["look_at_ps"][0]))
 
     def report(self, now_ps: int) -> Report | None:
         """Return what is to be told now: losses at once, that all is well once a second."""
-        found = self._report
-        news = found.lost or found.late or found.bursts
+        n_lost, n_late = self._book["n_lost"], self._book["n_late"]
+        news = n_lost[0] or n_late[0] or self._judged
         if not news and now_ps < self._told_ps + TELL_PS:
             return None
-        found.at_ps = self._told_ps = now_ps
-        rest = found.lost[REPORTED_MAX:]
-        del found.lost[REPORTED_MAX:]
-        self._report = Report(now_ps, 0, rest, [], [])
+        lost = [Loss(*row) for row in self.tally.lost[: n_lost[0]].tolist()]
+        late = [Loss(*row) for row in self.tally.late[: n_late[0]].tolist()]
+        found = Report(now_ps, self.periods - self._told_periods, lost, late, self._judged)
+        n_lost[0] = n_late[0] = 0
+        self._judged, self._told_ps, self._told_periods = [], now_ps, self.periods
         return found
 
     # --- sending
 
-    def _scheduled(self, now_ps: int) -> Send:
-        period, part = divmod(self._tick, self.ticks)
+    def _of_tick(self, tick: int) -> Send:
+        period, part = divmod(tick, self.ticks)
         n = self.schedule.fabric.n_planes * self.schedule.per_port
-        first, last = part * n // self.ticks, (part + 1) * n // self.ticks
-        period %= PERIODS
-        loops = self.orders[period % TURNS].loops
-        for place in range(first, last):
-            if loops[place]:
-                self._out[period, place] = (self._sequence, now_ps)
-            self._sequence += 1
-        self._tick += 1
-        if part + 1 == self.ticks:
-            self._report.periods += 1
-        self._due_ps = max(self._due_ps + self.tick_ps, now_ps + self.tick_ps // 2)
-        return Send(SCHEDULED, period, range(first, last))
+        places = range(part * n // self.ticks, (part + 1) * n // self.ticks)
+        return Send(SCHEDULED, period % PERIODS, places)
 
     def _begin(self, now_ps: int, burst: int, port: int, n: int) -> Send | None:
         routes = self.schedule.burst(port, n, burst % TURNS)
@@ -276,114 +257,36 @@ class Agent:
         self._bursts[burst] = _Burst(frozenset(back.tolist()), now_ps)
         return Send(BURST, burst, mine.tolist(), routes[mine])
 
-    # --- judging
-
-    def _took(self, now_ps: int, sent_ps: int) -> None:
-        self._late_ps = max(self._late_ps, now_ps - sent_ps - self.tick_ps)
-
-    def _came_late(self, now_ps: int, one: Heard) -> None:
-        key = (one.period, one.number)
-        at_ps = self._lost.pop(key, None)
-        if at_ps is not None:
-            self._took(now_ps, at_ps)
-            self._report.late.append(self._loss(*key, at_ps))
-
-    def _loss(self, period: int, place: int, at_ps: int) -> Loss:
-        turn = period % TURNS
-        return Loss(self.orders[turn].numbers[place], turn, at_ps)
-
-    def _judge(self, now_ps: int) -> None:
-        self._late_ps *= max(0.0, 1 - (now_ps - self._judged_ps) / LATE_MEMORY_PS)
-        self._judged_ps = now_ps
-        if self._came:
-            self._heard_ps, self._came = now_ps, False
-        silent = now_ps - self._heard_ps > self.silence_ps
-        old_ps = now_ps - self.timeout_ps
-        self._seen.append((now_ps, max(self._proofs)))
-        margin_ps = self.margin_ps
-        while self._seen[0][0] <= now_ps - margin_ps:
-            self._settled = self._seen.popleft()[1]
-        proofs, settled, n_planes = self._proofs, self._settled, len(self._proofs)
-        gone = [
-            (key, sent_ps)
-            for key, (sequence, sent_ps) in self._out.items()
-            if sent_ps <= old_ps
-            and (sequence < proofs[key[1] % n_planes] or sequence < settled or silent)
-        ]
-        for key, sent_ps in gone:
-            del self._out[key]
-            self._lost[key] = sent_ps
-            self._report.lost.append(self._loss(*key, sent_ps))
-        while len(self._lost) > REPORTED_MAX:
-            self._lost.pop(next(iter(self._lost)))
-        for nic, peer in self._peers.items():
-            self._judge_peer(now_ps, nic, peer)
-        for number, burst in list(self._bursts.items()):
-            silent = now_ps - burst.sent_ps > self.silence_ps
-            if (burst.closed and burst.sent_ps <= old_ps) or silent:
-                lost = tuple(sorted(burst.rows - burst.back))
-                self._report.bursts.append(BurstReport(number, lost, ()))
-                del self._bursts[number]
-
-    # --- what others send here
-
-    def _came_one_way(self, now_ps: int, one: Heard) -> None:
-        slots = self.schedule.per_port
-        slot, plane = divmod(one.number, self.schedule.fabric.n_planes)
-        expected = self._expected[one.period % TURNS].get(one.nic, {})
-        if plane != one.plane or (slot, plane) not in expected:
-            return
-        rank = one.period * slots + slot
-        peer = self._peers.get(one.nic)
-        if peer is None or not 0 <= rank - peer.frontier + slots <= GAP_PERIODS * slots:
-            # Begins, or began anew: what it sent until then nobody judges.
-            self._peers[one.nic] = _Peer(rank, rank, now_ps)
-            return
-        if rank <= peer.frontier:
-            at_ps = self._missed.pop((one.nic, rank, plane), None)
-            if at_ps is not None:
-                number = expected[slot, plane]
-                self._report.late.append(Loss(number, one.period % TURNS, at_ps))
-            return
-        peer.heard.add((rank, plane))
-        if rank > peer.latest:
-            peer.latest, peer.latest_ps = rank, now_ps
-
-    def _judge_peer(self, now_ps: int, nic: int, peer: _Peer) -> None:
-        if peer.latest <= peer.frontier or now_ps < peer.latest_ps + self.margin_ps:
-            return
-        slots = self.schedule.per_port
-        for period in range((peer.frontier + 1) // slots, peer.latest // slots + 1):
-            turn = period % TURNS
-            for (slot, plane), number in self._expected[turn].get(nic, {}).items():
-                rank = period * slots + slot
-                if not peer.frontier < rank <= peer.latest or (rank, plane) in peer.heard:
-                    continue
-                self._missed[nic, rank, plane] = peer.latest_ps
-                self._report.lost.append(Loss(number, turn, peer.latest_ps))
-        peer.heard = {each for each in peer.heard if each[0] > peer.latest}
-        peer.frontier = peer.latest
-        while len(self._missed) > REPORTED_MAX:
-            self._missed.pop(next(iter(self._missed)))
+    def _judge_burst(self, now_ps: int, number: int, burst: _Burst) -> None:
+        silent = now_ps - burst.sent_ps > self.silence_ps
+        if (burst.closed and burst.sent_ps <= now_ps - self.timeout_ps) or silent:
+            lost = tuple(sorted(burst.rows - burst.back))
+            self._judged.append(BurstReport(number, lost, ()))
+            del self._bursts[number]
 
 
-def _expected(schedule: Schedule, nic: int) -> list[dict[int, dict[tuple[int, int], int]]]:
-    """By turn and by NIC that sends: what comes here one way, (slot, plane) to number."""
-    fabric = schedule.fabric
+def _tally(agent: Agent, now_ps: int) -> tally.Tally:
+    """The agent's books, with what its schedule says."""
+    schedule, fabric, nic = agent.schedule, agent.schedule.fabric, agent.nic
     t0 = int(fabric.port_peer_switch[nic * fabric.n_planes])
-    n_planes, per_port = fabric.n_planes, schedule.per_port
     here = np.arange(int(fabric.sw_lo[t0]), int(fabric.sw_hi[t0]))
-    first = here[0] * n_planes * per_port
-    numbers = np.arange(first, first + len(here) * n_planes * per_port)
-    found = []
-    for turn in range(TURNS):
-        kinds = schedule.kinds(turn, numbers)
-        one_way = numbers[kinds == ONE_WAY]
-        to = fabric.port_peer_nic[schedule.routes(turn, one_way)[:, 1]]
-        by_nic: dict[int, dict[tuple[int, int], int]] = {}
-        for number in one_way[to == nic].tolist():
-            port, slot = divmod(number, per_port)
-            src, plane = divmod(port, n_planes)
-            by_nic.setdefault(src, {})[slot, plane] = number
-        found.append(by_nic)
+    n_planes, slots = fabric.n_planes, schedule.per_port
+    found = tally.new_tally(len(here), n_planes, slots, agent.ticks)
+    book = found.book[0]
+    book.nic, book.first_nic, book.n_planes, book.slots = nic, here[0], n_planes, slots
+    book.ticks, book.silence_ps = agent.ticks, agent.silence_ps
+    book.tick_ps, book.due_ps, book.look_at_ps = agent.tick_ps, now_ps, tally.NEVER_PS
+    book.timeout_ps = book.look_ps = min(LOOK_PS, agent.tick_ps // 2)
+    book.margin_ps = min(MARGIN_PS, agent.tick_ps)
+    book.first_tick = book.next_tick = book.oldest = agent._first_tick
+    book.settled, book.heard_ps, book.judged_ps = -1, now_ps, now_ps
+    for turn, each in enumerate(agent.orders):
+        found.loops[turn], found.numbers[turn] = each.loops, each.numbers
+        for who, other in enumerate(here.tolist()):
+            numbers = (other * n_planes + np.arange(n_planes)) * slots + np.arange(slots)[:, None]
+            flat = numbers.ravel()  # by place
+            to = fabric.port_peer_nic[schedule.routes(turn, flat)[:, 1]]
+            mine = (schedule.kinds(turn, flat) == ONE_WAY) & (to == nic)
+            at = slice(who * len(flat), (who + 1) * len(flat))
+            found.expected[turn, at] = np.where(mine, flat, -1)
     return found

@@ -86,7 +86,7 @@ def schedule_of(arguments: argparse.Namespace, fabric: Fabric) -> Schedule:
 
 
 def _mapper(arguments: argparse.Namespace) -> int:
-    from openmrc.ops.mapper import run, words
+    from openmrc.ops.mapper import loop, run, words
     from openmrc.ops.mapper.agent import Agent
     from openmrc.ops.mapper.link import Link
     from openmrc.ops.mapper.live import Ports
@@ -101,6 +101,7 @@ def _mapper(arguments: argparse.Namespace) -> int:
         duration_s = None if arguments.duration is None else parse_time(arguments.duration) / S
     except InputError as error:
         raise error.at("--for") from None
+    loop.warm_up()
     zero_ns = time.monotonic_ns()
     agent = Agent(schedule, int(host["nic"]), 0, run.first_period(schedule.period_ps))
     ended: list[int] = []
@@ -114,7 +115,7 @@ def _mapper(arguments: argparse.Namespace) -> int:
     def tell(message: dict[str, Any]) -> None:
         print(run.as_line(message), flush=True)
 
-    with Ports(agent, host) as ports:
+    with Ports(agent, host, zero_ns) as ports:
         if arguments.controller is None:
             run.run(agent, ports, None, tell, stopping, zero_ns)
             return 0

@@ -22,15 +22,15 @@ import numpy.typing as npt
 
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.fabric.usid import UsidPlan
+from openmrc.jit.bound import Bound
 from openmrc.live.closing import Closing
 from openmrc.live.endpoint.links import Watch
 from openmrc.live.syscalls import MESSAGE, Batch, new_batch
-from openmrc.ops.mapper import probe
+from openmrc.ops.mapper import loop, probe
 from openmrc.ops.mapper.agent import Agent, Send
-from openmrc.ops.mapper.probe import BURST, CLOSING, SCHEDULED, Heard
-from openmrc.ops.schedule import LOCAL_LOOP, PAYLOAD_BYTES, TURNS, Carriers
+from openmrc.ops.mapper.probe import BURST, CLOSING, SCHEDULED
+from openmrc.ops.schedule import LOCAL_LOOP, PAYLOAD_BYTES, Carriers
 
-ROOM = 512  # probes taken by one call
 PATIENCE, ROOM_AGAIN_S = 20, 0.001  # where a queue of the kernel is full
 RECEIVE_BYTES = 1 << 20
 ETHERTYPE_IPV6, SOL_PACKET, PACKET_IGNORE_OUTGOING, PACKET_QDISC_BYPASS = 0x86DD, 263, 23, 20
@@ -38,7 +38,6 @@ SO_ATTACH_FILTER, NO_CHECK6_TX, NO_CHECK6_RX = 26, 101, 102
 DONT_WAIT = socket.MSG_DONTWAIT
 UDP_CARRIER_AT = 8  # in a sockaddr_in6
 _libc = ctypes.CDLL(None, use_errno=True)
-PERIOD_AT = probe.LAYOUT.fields["period"][1]  # type: ignore[index]  # it has fields
 
 # What passes: IPv6 (12), next header UDP (20), to the probes' port (56). Classic BPF: load, jump.
 _FILTER = (
@@ -56,7 +55,8 @@ _FILTER = (
 class Ports(Closing):
     """The sockets of one host, by its host file's content; sends probes and takes what arrives."""
 
-    def __init__(self, agent: Agent, host: dict[str, Any]) -> None:
+    def __init__(self, agent: Agent, host: dict[str, Any], started_ns: int) -> None:
+        """`started_ns` of the monotonic clock is the agent's zero."""
         self._agent = agent
         self._carriers = Carriers(UsidPlan(agent.schedule.fabric))
         self._native = host["mode"] == "native"
@@ -73,40 +73,34 @@ class Ports(Closing):
         self._watch = Watch(self._interfaces)
         self._socket = _packet_socket() if self._native else _udp_socket()
         self._at = probe.PAYLOAD_AT if self._native else 0
-        self._in = new_batch(ROOM, self._at + PAYLOAD_BYTES)
         self._names = _ways_out(self._interfaces) if self._native else _to_carriers(len(ports))
-        self._lengths = np.asarray(self._in.message.length)
-        self._turns = [self._batch_of_turn(turn) for turn in range(TURNS)]
+        self._fd = self._socket.fileno()
+        orders = agent.orders
+        period = self._batch(
+            SCHEDULED,
+            [plane for one in orders for plane in one.planes],
+            [route for one in orders for route in one.routes],
+            0,
+            [place for one in orders for place in range(len(one.routes))],
+        )
+        self._wires = loop.new_wires(period, self._fd, self._at, started_ns)
+        self._go = Bound(loop.go, (agent.tally, self._wires), 1)
+
+    def heed(self, descriptor: int) -> None:
+        """Wait no longer when this is readable."""
+        self._wires.poll[0].fd = descriptor
+
+    def probe_until(self, until_ps: int) -> int:
+        """Do all rounds until this time, or until something is lost, is asked for, or is a burst's;
+        returns how many probes of bursts the tally holds, or `loop.ASKED`.
+        """
+        return self._go.call(until_ps)
 
     def send(self, sends: Sequence[Send]) -> None:
-        """Send these, in their order."""
+        """Send these bursts."""
         for one in sends:
-            if one.kind == SCHEDULED:
-                batch = self._turns[one.period % TURNS]
-                first, last = one.numbers[0], one.numbers[-1] + 1
-                column = batch.data[first:last, self._at + PERIOD_AT :][:, :4]
-                column[:] = np.frombuffer(struct.pack("!I", one.period), np.uint8)
-                self._send(batch, first, last)
-            else:
-                self._send_burst(one)
-
-    def take(self) -> list[Heard]:
-        """Return the probes that arrived."""
-        found: list[Heard] = []
-        while True:
-            got = _libc.recvmmsg(
-                self._socket.fileno(), ctypes.c_void_p(self._in.message.ctypes.data), ROOM,
-                DONT_WAIT, None,
-            )  # fmt: skip
-            if got <= 0:
-                return found
-            rows = self._in.data[:got, self._at :]
-            lengths = self._lengths[:got]
-            if lengths.min() < self._at + PAYLOAD_BYTES:
-                rows = rows[lengths >= self._at + PAYLOAD_BYTES]
-            found += probe.heard(rows.tobytes())
-            if got < ROOM:
-                return found
+            assert one.kind == BURST
+            self._send_burst(one)
 
     def down(self) -> list[int]:
         """Return the planes whose port is down here."""
@@ -116,11 +110,6 @@ class Ports(Closing):
         """Give the sockets back."""
         self._socket.close()
         self._watch.close()
-
-    def _batch_of_turn(self, turn: int) -> Batch:
-        order = self._agent.orders[turn]
-        places = range(len(order.routes))
-        return self._batch(SCHEDULED, order.planes, order.routes, 0, places)
 
     def _batch(
         self,
@@ -150,9 +139,7 @@ class Ports(Closing):
         patience = PATIENCE
         while first < last:
             at = batch.message.ctypes.data + first * MESSAGE.itemsize
-            sent = _libc.sendmmsg(
-                self._socket.fileno(), ctypes.c_void_p(at), last - first, DONT_WAIT
-            )
+            sent = _libc.sendmmsg(self._fd, ctypes.c_void_p(at), last - first, DONT_WAIT)
             if sent > 0:
                 first += sent
             elif ctypes.get_errno() in (errno.EAGAIN, errno.ENOBUFS, errno.EINTR) and patience:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from openmrc.ops.mapper import run
+from openmrc.ops.mapper import loop, run
 from openmrc.ops.mapper.admission import PERIODS_MIN, Admission, Known, judge
 from openmrc.ops.mapper.agent import SILENCE_PERIODS, Agent, Report, order
 from openmrc.ops.mapper.live import Ports
@@ -25,6 +25,7 @@ def examine(host: dict[str, Any]) -> Admission:
     from openmrc.scenario.scenario import fabric_section
 
     schedule = make(fabric_section(host["fabric"]).build(), period_ps=PERIOD_PS, load_max=LOAD_MAX)
+    loop.warm_up()
     zero_ns = time.monotonic_ns()
     agent = Agent(schedule, int(host["nic"]), 0, run.first_period(schedule.period_ps))
     reports: list[Report] = []
@@ -34,7 +35,7 @@ def examine(host: dict[str, Any]) -> Admission:
         late = time.monotonic_ns() - zero_ns > PATIENCE_NS
         return late or agent.periods >= PERIODS + SILENCE_PERIODS
 
-    with Ports(agent, host) as ports:
+    with Ports(agent, host, zero_ns) as ports:
         run.run(agent, ports, None, lambda _: None, stopping, zero_ns, reports.append)
         down = ports.down()
     return judge(schedule.fabric, known(schedule, agent.nic, agent.periods, reports, down))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import select
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,10 +13,12 @@ from openmrc.ops.mapper.agent import Agent, Report
 from openmrc.ops.mapper.collector import Count
 from openmrc.ops.mapper.link import Link
 from openmrc.ops.mapper.live import Ports
+from openmrc.ops.mapper.loop import ASKED
 from openmrc.units import S
 
 PS_PER_NS = 1000
 LOOK_AT_PORTS_PS = S // 2
+STOP_PS = S // 4  # after which it may be asked to stop
 
 
 def first_period(period_ps: int) -> int:
@@ -38,19 +39,17 @@ def run(
     `keep`.
     """
     looked_ps, down = -LOOK_AT_PORTS_PS, list[int]()
+    if link is not None:
+        ports.heed(link.fileno())
     while not stopping():
+        others = ports.probe_until((time.monotonic_ns() - zero_ns) * PS_PER_NS + STOP_PS)
         now_ps = (time.monotonic_ns() - zero_ns) * PS_PER_NS
-        wait_s = min(max(agent.next_ps - now_ps, 0) / S, 0.5)
-        heard = select.select([] if link is None else [link], [], [], wait_s)[0]
-        now_ps = (time.monotonic_ns() - zero_ns) * PS_PER_NS
-        if not heard and now_ps < agent.next_ps:
-            continue
-        # First all that came: an agent that slept for long must not take it for lost.
-        agent.arrive(now_ps, ports.take())
-        if link is not None and heard:
+        if others > 0:
+            agent.came(others)
+        elif others == ASKED and link is not None:
             for message in link.heard():
                 _obey(agent, link, message)
-        ports.send(agent.due(now_ps))
+        ports.send(agent.bursts(now_ps))
         if now_ps - looked_ps >= LOOK_AT_PORTS_PS:
             looked_ps, down = now_ps, ports.down()
         report = agent.report(now_ps)

@@ -1,0 +1,155 @@
+"""An agent's rounds in real time: sleep, take what came, judge, send; compiled.
+
+It returns to plain Python where that is needed: for a word of the controller's, for a loss, for a
+probe of a burst. While nothing is wrong Python runs no more often than it asks for, so that a quiet
+agent takes little of a core.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from openmrc.jit import compiled, fields, inlined, record_type, records
+from openmrc.jit.byref import by_reference
+from openmrc.jit.warmup import once
+from openmrc.live.syscalls import (
+    POLL,
+    POLL_IN,
+    POLL_OUT,
+    Batch,
+    copy,
+    new_batch,
+    receive,
+    send,
+    time_ps,
+    wait,
+)
+from openmrc.ops.mapper import tally
+from openmrc.ops.mapper.tally import PERIOD_AT, ROOM
+from openmrc.ops.schedule import PAYLOAD_BYTES, TURNS
+
+PS_PER_NS = 1000
+ASKED = -1
+PATIENCE, ROOM_AGAIN_NS = 20, 1_000_000  # where a queue of the kernel is full
+NOBODY = -1  # as a descriptor: the kernel passes it over
+EINTR, EAGAIN, ENOBUFS = 4, 11, 105
+
+WAY = record_type(*fields("i8", "fd", "at", "started_ns"))
+
+
+@by_reference
+class Wires(NamedTuple):
+    """The socket's two sides. Beside `way` it is two batches (`syscalls.Batch`)."""
+
+    way: Any  # WAY, one record: the socket, where payloads begin, when the clock began
+    poll: Any  # POLL [1]: readable when the controller says something
+    room_poll: Any  # POLL [1]: the socket, writable
+    room: Any  # int64 [2], for the kernel
+    in_message: Any
+    in_iov: Any
+    in_data: Any
+    in_name: Any
+    in_control: Any
+    out_message: Any  # [TURNS x n]: a period's probes, turn by turn
+    out_iov: Any
+    out_data: Any
+    out_name: Any
+    out_control: Any
+
+
+def new_wires(out: Batch, fd: int, at: int, started_ns: int) -> Wires:
+    """Return the wires of a socket; `out` holds the frames of all turns."""
+    way, poll, room_poll = records(1, WAY), records(1, POLL), records(1, POLL)
+    way[0].fd, way[0].at, way[0].started_ns = fd, at, started_ns
+    poll[0].fd, poll[0].events = NOBODY, POLL_IN
+    room_poll[0].fd, room_poll[0].events = fd, POLL_OUT
+    room = np.zeros(2, np.int64)
+    return Wires(way, poll, room_poll, room, *new_batch(ROOM, at + PAYLOAD_BYTES), *out)
+
+
+@inlined
+def _take(t, w, now_ps):
+    """Take all that came; returns how many probes are of bursts: those are not all taken."""
+    at = w.way[0].at
+    while True:
+        batch = Batch(w.in_message, w.in_iov, w.in_data, w.in_name, w.in_control)
+        got = receive(w.way[0].fd, batch, ROOM)
+        if got <= 0:
+            return 0
+        n = 0
+        for i in range(got):
+            if w.in_message[i].length >= at + PAYLOAD_BYTES:
+                row = w.in_data.ctypes.data + i * w.in_data.shape[1]
+                copy(t.inbox.ctypes.data + n * PAYLOAD_BYTES, row + at, PAYLOAD_BYTES)
+                n += 1
+        others = tally.take(t, n, now_ps)
+        if others > 0 or got < ROOM:
+            return others
+
+
+@inlined
+def _send(t, w, tick):
+    """Send a tick's probes. What the kernel refuses because a port is down is as good as lost;
+    where it has no room it is asked again.
+    """
+    ticks = t.book[0].ticks
+    period, part, n = tick // ticks, tick % ticks, t.loops.shape[1]
+    base = period % TURNS * n
+    first, last = base + part * n // ticks, base + (part + 1) * n // ticks
+    at = w.way[0].at + PERIOD_AT
+    for i in range(first, last):
+        for byte in range(4):
+            w.out_data[i, at + byte] = period >> 24 - 8 * byte & 0xFF
+    patience = PATIENCE
+    batch = Batch(w.out_message, w.out_iov, w.out_data, w.out_name, w.out_control)
+    while first < last:
+        sent = send(w.way[0].fd, batch, first, last - first)
+        if sent > 0:
+            first += sent
+        elif patience > 0 and (sent == -EAGAIN or sent == -ENOBUFS or sent == -EINTR):
+            patience -= 1
+            wait(w.room_poll, ROOM_AGAIN_NS, w.room)
+        else:
+            first += 1
+
+
+@compiled
+def go(t, w, until_ps):
+    """Do an agent's rounds until this time, or until Python is needed; returns how many probes of
+    bursts are in `t.other`, or `ASKED`: somebody says something, and all that came before is taken.
+    """
+    b = t.book[0]
+    while True:
+        now_ps = time_ps(w.way[0].started_ns, w.room)
+        next_ps = min(b.due_ps, b.look_at_ps, until_ps)
+        asked = wait(w.poll, max(next_ps - now_ps + PS_PER_NS - 1, 0) // PS_PER_NS, w.room)
+        now_ps = time_ps(w.way[0].started_ns, w.room)
+        if asked == 0 and now_ps < min(b.due_ps, b.look_at_ps):
+            if now_ps >= until_ps:
+                return 0
+            continue
+        # First all that came: an agent that slept for long must not take it for lost.
+        others = _take(t, w, now_ps)
+        if others > 0:
+            return others
+        if asked != 0:
+            return ASKED
+        tick = tally.advance(t, now_ps)
+        if tick >= 0:
+            _send(t, w, tick)
+        if b.n_lost > 0 or b.n_late > 0 or b.busy > 0:
+            return 0
+
+
+@once("mapper")
+def warm_up() -> None:
+    """Compile all that an agent needs."""
+    from openmrc.jit.bound import Bound
+
+    books = tally.new_tally(1, 1, 1, 1)
+    wires = new_wires(new_batch(1, PAYLOAD_BYTES, 1), NOBODY, 0, 0)
+    Bound(tally.arrive, (books,), 2)
+    Bound(tally.due, (books,), 1)
+    Bound(go, (books, wires), 1)

@@ -1,0 +1,377 @@
+"""Which of an agent's probes came back and which did not: the part of it that sees every probe.
+
+Compiled: an agent takes thousands a second and has a few per cent of a core. What the rules mean
+says `agent`, whose state this is; time is an argument here too.
+
+A period's probes of one NIC have places, 0 to n - 1. What became of those of the last
+`WINDOW` periods is kept; what is still out when its period leaves the window counts as lost. A
+one-way probe has a rank, period x slots + slot, and of each sender the ranks of
+`RANK_PERIODS` are kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from openmrc.jit import compiled, fields, inlined, record_type, records
+from openmrc.jit.byref import by_reference
+from openmrc.ops.mapper.probe import LAYOUT, MAGIC, SCHEDULED
+from openmrc.ops.schedule import PAYLOAD_BYTES, TURNS
+from openmrc.units import S
+
+WINDOW = 256  # periods
+RANK_PERIODS = 32
+ROOM = 512  # probes taken by one call
+LOSSES_MAX = 4096  # until they are told
+GAP_PERIODS = 4  # that a peer is ahead: then it began anew
+NEVER_PS = 1 << 62
+SEEN = 64  # looks back at what had come by when
+LATE_MEMORY_PS = 2 * S  # for what round trips have taken too long, to be forgotten
+PERIODS_MASK = (1 << 32) - 1  # a period's number has so many bits
+OUT, LOST = 1, 2  # of a place; 0: it came, or was never out
+HEARD, MISSED = 1, 2  # of a rank
+
+KIND_AT, PLANE_AT, NIC_AT, PERIOD_AT, NUMBER_AT = (
+    LAYOUT.fields[name][1]  # type: ignore[index]  # it has fields
+    for name in ("kind", "plane", "nic", "period", "number")
+)
+BOOK = record_type(
+    *fields("i8", "nic", "first_nic", "n_planes", "slots", "ticks"),
+    *fields("i8", "timeout_ps", "margin_ps", "silence_ps"),  # without what is late
+    *fields("i8", "tick_ps", "look_ps"),
+    *fields("i8", "due_ps", "look_at_ps", "busy"),  # busy: a burst is out
+    *fields("i8", "first_tick", "next_tick"),
+    *fields("i8", "oldest", "waiting"),  # tick with a probe out; probes out
+    *fields("i8", "settled", "heard_ps", "judged_ps", "came", "gaps"),
+    *fields("i8", "seen_from", "seen_n"),
+    *fields("i8", "n_lost", "n_late", "n_other"),
+    ("late_ps", "f8"),  # what round trips lately took longer than `margin_ps`, at most
+)
+PEER = record_type(*fields("i8", "known", "frontier", "latest", "latest_ps"))
+
+
+@by_reference
+class Tally(NamedTuple):
+    """All that an agent knows of its probes and of those that are sent to it one way."""
+
+    book: Any  # BOOK, one record
+    inbox: Any  # uint8 [ROOM, PAYLOAD_BYTES]: what came
+    other: Any  # int64 [ROOM, 4]: of it, what is of no schedule: kind, NIC, burst, number
+    loops: Any  # uint8 [TURNS, n]: comes back here
+    numbers: Any  # int64 [TURNS, n]: in the schedule
+    period: Any  # int64 [WINDOW]: which one has this row
+    state: Any  # uint8 [WINDOW, n]
+    sent_ps: Any  # int64 [WINDOW, ticks]
+    out: Any  # int64 [WINDOW, ticks]: how many of a tick's
+    proofs: Any  # int64 [planes]: the latest of them that came back
+    seen: Any  # int64 [SEEN, 2]: when the latest of any plane was seen
+    peer: Any  # PEER [NICs of the T0]
+    expected: Any  # int32 [TURNS, NICs of the T0 x n]: what they send here, its number; else -1
+    rank: Any  # uint8 [NICs of the T0, RANK_PERIODS x n]
+    rank_ps: Any  # int64 [NICs of the T0, RANK_PERIODS]: when a miss of that period was noticed
+    lost: Any  # int64 [LOSSES_MAX, 3]: number, turn, when
+    late: Any  # the same, of those that came after all
+
+
+def new_tally(nics: int, n_planes: int, slots: int, ticks: int) -> Tally:
+    """A zeroed Tally for a T0 with so many NICs."""
+    n = n_planes * slots
+    return Tally(
+        book=records(1, BOOK),
+        inbox=np.zeros((ROOM, PAYLOAD_BYTES), np.uint8),
+        other=np.zeros((ROOM, 4), np.int64),
+        loops=np.zeros((TURNS, n), np.uint8),
+        numbers=np.zeros((TURNS, n), np.int64),
+        period=np.full(WINDOW, -1, np.int64),
+        state=np.zeros((WINDOW, n), np.uint8),
+        sent_ps=np.zeros((WINDOW, ticks), np.int64),
+        out=np.zeros((WINDOW, ticks), np.int64),
+        proofs=np.full(n_planes, -1, np.int64),
+        seen=np.zeros((SEEN, 2), np.int64),
+        peer=records(nics, PEER),
+        expected=np.full((TURNS, nics * n), -1, np.int32),
+        rank=np.zeros((nics, RANK_PERIODS * n), np.uint8),
+        rank_ps=np.zeros((nics, RANK_PERIODS), np.int64),
+        lost=np.zeros((LOSSES_MAX, 3), np.int64),
+        late=np.zeros((LOSSES_MAX, 3), np.int64),
+    )
+
+
+@inlined
+def _word(row, at):
+    """Four bytes, as they travel."""
+    found = np.int64(0)
+    for i in range(4):
+        found = found << 8 | np.int64(row[at + i])
+    return found
+
+
+@inlined
+def _tell(log, n, number, turn, at_ps):
+    log[n, 0] = number
+    log[n, 1] = turn
+    log[n, 2] = at_ps
+
+
+@inlined
+def _first_place(t, part):
+    """The first place of this part of a period; parts are ticks."""
+    return part * t.loops.shape[1] // t.book[0].ticks
+
+
+@inlined
+def _part(t, place):
+    """The tick of its period in which a place is sent."""
+    part = place * t.book[0].ticks // t.loops.shape[1]
+    return part + 1 if _first_place(t, part + 1) <= place else part
+
+
+@inlined
+def _send(t, now_ps):
+    """The next tick's probes leave now; returns its number."""
+    b = t.book[0]
+    tick = b.next_tick
+    period, part = tick // b.ticks, tick % b.ticks
+    row, turn = period % WINDOW, period % TURNS
+    if part == 0:
+        for each in range(b.ticks):  # of who had this row, what was never told
+            b.waiting -= t.out[row, each]
+            t.out[row, each] = 0
+        t.period[row] = period
+        b.oldest = max(b.oldest, tick - (WINDOW - 1) * b.ticks)
+    first, last = _first_place(t, part), _first_place(t, part + 1)
+    n = 0
+    for place in range(first, last):
+        is_loop = t.loops[turn, place]
+        t.state[row, place] = OUT if is_loop else 0
+        n += int(is_loop)
+    t.sent_ps[row, part] = now_ps
+    t.out[row, part] = n
+    b.waiting += n
+    b.next_tick = tick + 1
+    return tick
+
+
+@inlined
+def _take_back(t, now_ps, period, place):
+    """One of this agent's own is here again."""
+    b = t.book[0]
+    b.came = 1
+    row = period % WINDOW
+    was = t.state[row, place]
+    sent_ps = t.sent_ps[row, _part(t, place)]
+    if was == 0:
+        return
+    late_ps = float(now_ps - sent_ps - b.margin_ps)
+    b.late_ps = max(b.late_ps, late_ps)
+    t.state[row, place] = 0
+    if was == OUT:
+        t.out[row, _part(t, place)] -= 1
+        b.waiting -= 1
+        plane = place % b.n_planes
+        sequence = (period - b.first_tick // b.ticks) * t.loops.shape[1] + place
+        t.proofs[plane] = max(t.proofs[plane], sequence)
+    elif b.n_late < LOSSES_MAX:
+        turn = period % TURNS
+        _tell(t.late, b.n_late, t.numbers[turn, place], turn, sent_ps)
+        b.n_late += 1
+
+
+@inlined
+def _count(t, now_ps, who, wire_period, place):
+    """One of another NIC's is here."""
+    b = t.book[0]
+    n = t.loops.shape[1]
+    turn = wire_period % TURNS
+    number = t.expected[turn, who * n + place]
+    if number < 0:
+        return
+    peer = t.peer[who]
+    rank = wire_period * b.slots + place // b.n_planes
+    ahead = rank - peer.frontier + b.slots
+    cell = wire_period % RANK_PERIODS * n + place
+    if peer.known == 0 or ahead < 0 or ahead > GAP_PERIODS * b.slots:
+        # Begins, or began anew: what it sent until then nobody judges.
+        peer.known = 1
+        peer.frontier = rank
+        peer.latest = rank
+        peer.latest_ps = now_ps
+        t.rank[who, :] = 0
+        return
+    if rank <= peer.frontier:
+        if t.rank[who, cell] == MISSED and b.n_late < LOSSES_MAX:
+            _tell(t.late, b.n_late, number, turn, t.rank_ps[who, wire_period % RANK_PERIODS])
+            b.n_late += 1
+            t.rank[who, cell] = 0
+        return
+    t.rank[who, cell] = HEARD
+    if rank > peer.latest:
+        peer.latest = rank
+        peer.latest_ps = now_ps
+
+
+@inlined
+def take(t, n, now_ps):
+    """Take the first `n` probes of the inbox; returns how many are of no schedule."""
+    b = t.book[0]
+    b.n_other = 0
+    for i in range(n):
+        row = t.inbox[i]
+        if np.int64(row[0]) << 8 | np.int64(row[1]) != MAGIC:
+            continue
+        kind, plane = np.int64(row[KIND_AT]), np.int64(row[PLANE_AT])
+        nic, period, number = _word(row, NIC_AT), _word(row, PERIOD_AT), _word(row, NUMBER_AT)
+        if kind != SCHEDULED:
+            t.other[b.n_other, 0] = kind
+            t.other[b.n_other, 1] = nic
+            t.other[b.n_other, 2] = period
+            t.other[b.n_other, 3] = number
+            b.n_other += 1
+        elif number < t.loops.shape[1] and plane == number % b.n_planes:
+            if nic != b.nic:
+                who = nic - b.first_nic
+                if 0 <= who < t.peer.shape[0]:
+                    _count(t, now_ps, who, period, number)
+                continue
+            latest = (b.next_tick - 1) // b.ticks
+            mine = latest - ((latest - period) & PERIODS_MASK)
+            if t.period[mine % WINDOW] == mine:
+                _take_back(t, now_ps, mine, number)
+    return b.n_other
+
+
+@compiled
+def arrive(t, n, now_ps):
+    """The same, for plain Python."""
+    return take(t, n, now_ps)
+
+
+@inlined
+def _judge_tick(t, tick, now_ps, settled, silent, old_ps):
+    """Count as lost what is out of a tick and should have come."""
+    b = t.book[0]
+    period, part = tick // b.ticks, tick % b.ticks
+    row, turn = period % WINDOW, period % TURNS
+    sent_ps = t.sent_ps[row, part]
+    gone = b.next_tick // b.ticks - period >= WINDOW - 1
+    if sent_ps > old_ps and not gone:
+        return
+    base = (period - b.first_tick // b.ticks) * t.loops.shape[1]
+    for place in range(_first_place(t, part), _first_place(t, part + 1)):
+        if t.state[row, place] != OUT or b.n_lost == LOSSES_MAX:
+            continue
+        sequence = base + place
+        if sequence < t.proofs[place % b.n_planes] or sequence < settled or silent or gone:
+            t.state[row, place] = LOST
+            t.out[row, part] -= 1
+            b.waiting -= 1
+            _tell(t.lost, b.n_lost, t.numbers[turn, place], turn, sent_ps)
+            b.n_lost += 1
+
+
+@inlined
+def _misses(t, who):
+    """Whether anything is missing before the latest that came from a NIC."""
+    b = t.book[0]
+    peer = t.peer[who]
+    n = t.loops.shape[1]
+    for rank in range(peer.frontier + 1, peer.latest + 1):
+        period = rank // b.slots
+        for place in range(rank % b.slots * b.n_planes, (rank % b.slots + 1) * b.n_planes):
+            if (
+                t.expected[period % TURNS, who * n + place] >= 0
+                and t.rank[who, period % RANK_PERIODS * n + place] != HEARD
+            ):
+                return True
+    return False
+
+
+@inlined
+def _judge_peer(t, who, now_ps, margin_ps):
+    """Count as lost what a NIC should have sent here before the latest that came from it."""
+    b = t.book[0]
+    peer = t.peer[who]
+    if peer.latest <= peer.frontier:
+        return
+    n = t.loops.shape[1]
+    if now_ps < peer.latest_ps + margin_ps and _misses(t, who):
+        b.gaps += 1
+        return
+    for rank in range(peer.frontier + 1, peer.latest + 1):
+        period, slot = rank // b.slots, rank % b.slots
+        turn, kept = period % TURNS, period % RANK_PERIODS
+        for plane in range(b.n_planes):
+            place = slot * b.n_planes + plane
+            cell = kept * n + place
+            heard = t.rank[who, cell] == HEARD
+            t.rank[who, cell] = 0
+            number = t.expected[turn, who * n + place]
+            if number < 0 or heard or b.n_lost == LOSSES_MAX:
+                continue
+            t.rank[who, cell] = MISSED
+            t.rank_ps[who, kept] = peer.latest_ps
+            _tell(t.lost, b.n_lost, number, turn, peer.latest_ps)
+            b.n_lost += 1
+    peer.frontier = peer.latest
+
+
+@inlined
+def _judge(t, now_ps):
+    """Find what is lost; returns how much waits to be judged."""
+    b = t.book[0]
+    b.late_ps *= max(0.0, 1.0 - float(now_ps - b.judged_ps) / LATE_MEMORY_PS)
+    b.judged_ps = now_ps
+    if b.came != 0:
+        b.heard_ps = now_ps
+        b.came = 0
+    margin_ps = b.margin_ps + int(b.late_ps)
+    latest = -1
+    for plane in range(b.n_planes):
+        latest = max(latest, t.proofs[plane])
+    if b.seen_n < SEEN:
+        i = (b.seen_from + b.seen_n) % SEEN
+        t.seen[i, 0] = now_ps
+        t.seen[i, 1] = latest
+        b.seen_n += 1
+    while b.seen_n > 0 and t.seen[b.seen_from, 0] <= now_ps - margin_ps:
+        b.settled = t.seen[b.seen_from, 1]
+        b.seen_from = (b.seen_from + 1) % SEEN
+        b.seen_n -= 1
+    silent = now_ps - b.heard_ps > b.silence_ps
+    old_ps = now_ps - b.timeout_ps - int(b.late_ps)
+    while b.oldest < b.next_tick and t.out[b.oldest // b.ticks % WINDOW, b.oldest % b.ticks] == 0:
+        b.oldest += 1
+    for tick in range(b.oldest, b.next_tick if b.waiting > 0 else b.oldest):
+        if t.out[tick // b.ticks % WINDOW, tick % b.ticks] > 0:
+            _judge_tick(t, tick, now_ps, b.settled, silent, old_ps)
+    b.gaps = 0
+    for who in range(t.peer.shape[0]):
+        if t.peer[who].known != 0:
+            _judge_peer(t, who, now_ps, margin_ps)
+    return b.waiting + b.gaps
+
+
+@inlined
+def advance(t, now_ps):
+    """Judge, and begin a tick if it is due: its number, or -1. When to be called again is
+    `due_ps`, to send, or `look_at_ps`.
+    """
+    b = t.book[0]
+    waiting = _judge(t, now_ps) + b.busy
+    tick = -1
+    if now_ps >= b.due_ps:
+        tick = _send(t, now_ps)
+        b.due_ps = max(b.due_ps + b.tick_ps, now_ps + b.tick_ps // 2)
+    if tick >= 0 or waiting > 0:
+        b.look_at_ps = now_ps + b.look_ps
+    else:
+        b.look_at_ps = NEVER_PS
+    return tick
+
+
+@compiled
+def due(t, now_ps):
+    """The same, for plain Python."""
+    return advance(t, now_ps)
