@@ -44,6 +44,7 @@ COMPILED_PARTS = (
     "torch/kernels.py",
     "capi/hot.py",
     "capi/layouts.py",
+    "ops/blame.py",
     "ops/schedule.py",
     "ops/mapper/loop.py",
     "ops/mapper/probe.py",

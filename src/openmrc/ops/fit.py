@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.fabric.model import BoolArray, IntArray, LongArray
+from openmrc.ops.blame import settle
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -42,19 +43,13 @@ class Model:
         """Return the probabilities of greatest likelihood. Of those not `free`, `start` stays."""
         n = len(self.crossed)
         p = np.full(n, 1e-3) if start is None else start.copy()
-        there = self.pattern >= 0
-        if not n or not there.any():
+        if not n or not (self.pattern >= 0).any():
             return np.zeros(n)
-        suspects = self.pattern[there]
-        for _ in range(ROUNDS):
-            blame = np.where(there, p[self.pattern], 0) * (self.lost / self.loss(p))[:, None]
-            new = np.minimum(np.bincount(suspects, blame[there], n) / self.crossed, CERTAIN)
-            if free is not None:
-                new[~free] = p[~free]
-            moved = np.abs(new - p) > SETTLED * np.maximum(new, 1e-12)
-            p = new
-            if not moved.any():
-                break
+        settle(
+            np.ascontiguousarray(self.pattern, np.int32), self.lost, np.log1p(-self.background),
+            self.crossed, np.ones(n, np.bool_) if free is None else free, p, np.empty(n),
+            np.empty(n), CERTAIN, SETTLED, ROUNDS,
+        )  # fmt: skip
         return p
 
     def loss(self, p: FloatArray) -> FloatArray:
@@ -144,6 +139,8 @@ def _merged(
     places: IntArray, lost: FloatArray, background: FloatArray
 ) -> tuple[IntArray, FloatArray, FloatArray]:
     """Rows that cross the same suspects and have the same background as one."""
+    if not len(places):
+        return np.full((0, 1), -1, np.int32), np.zeros(0), background
     # Each suspect a number drawn once: the sum says which of them a row crosses, in any order.
     drawn = np.random.default_rng(1).integers(1, 2**62, int(places.max(initial=0)) + 2)
     drawn[-1] = 0
