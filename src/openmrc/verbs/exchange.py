@@ -229,9 +229,9 @@ class Line:
                     raise ExchangeError(f"{host} port {port}: {error}") from None
                 time.sleep(0.05)
 
-    def send(self, message: dict[str, Any]) -> None:
-        """Send one message."""
-        self._socket.sendall(json.dumps(message).encode() + b"\n")
+    def send(self, *messages: dict[str, Any]) -> None:
+        """Send these, at once."""
+        self._socket.sendall(b"".join(json.dumps(each).encode() + b"\n" for each in messages))
 
     def receive(self) -> dict[str, Any]:
         """Receive one message; `ExchangeError` at the end, or if it is none."""

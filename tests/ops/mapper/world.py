@@ -101,10 +101,12 @@ class World:
         if orders and self.now_ps >= self.stalled_until_ps:
             self._arrive(nic)
         for one in orders:
+            if nic not in one.to:
+                continue
             if isinstance(one, Count):
                 self.collector.counted(self.now_ps, nic, agent.count(one.burst))
             else:
-                agent.ask(*one)
+                agent.ask(one.burst, one.port, one.n)
         if self.now_ps < agent.next_ps and not orders:
             return
         if self.now_ps >= self.stalled_until_ps:

@@ -43,17 +43,19 @@ RULES = Rules(learns_chance=False)
 
 
 class Order(NamedTuple):
-    """A burst that all agents are to take part in."""
+    """A burst, and the agents who send it."""
 
     burst: int
     port: int
     n: int
+    to: frozenset[int] = frozenset()
 
 
 class Count(NamedTuple):
-    """To all agents: say what you received of this burst."""
+    """Say what you received of this burst."""
 
     burst: int
+    to: frozenset[int] = frozenset()
 
 
 @dataclass
@@ -76,10 +78,12 @@ class Place:
 
 @dataclass
 class _Burst:
-    port: int
+    routes: np.ndarray  # [n, hops] directed ports
+    src: np.ndarray  # [n] the NICs that send each probe ...
+    dst: np.ndarray  # ... and receive it
     asked_ps: int
-    senders: set[int]
-    receivers: set[int]
+    senders: frozenset[int]
+    receivers: frozenset[int]
     sent: set[int] = field(default_factory=set)  # agents that said so
     counted: set[int] = field(default_factory=set)
     lost: set[int] = field(default_factory=set)  # rows
@@ -388,27 +392,26 @@ class Collector:
     # --- bursts
 
     def _order(self, now_ps: int, ports: Sequence[int]) -> list[Order]:
-        found: list[Order] = []
         fabric, period_ps = self.schedule.fabric, self.schedule.period_ps
-        lately = [at_ps for at_ps in self._burst_ps.values() if now_ps - at_ps < period_ps]
-        for port in ports:
-            if len(lately) + len(found) >= BURSTS_AT_ONCE:
-                break
-            if now_ps - self._burst_ps.get(port, -S) < 2 * period_ps or port in self.places:
-                continue
+        lately = sum(now_ps - at_ps < period_ps for at_ps in self._burst_ps.values())
+        due = [
+            port
+            for port in ports
+            if now_ps - self._burst_ps.get(port, -S) >= 2 * period_ps and port not in self.places
+        ][: max(BURSTS_AT_ONCE - lately, 0)]
+        n = BURST_MAX
+        there = frozenset(self.heard_ps)
+        found = []
+        for port in due:
             number, self._next_burst = self._next_burst, self._next_burst + 1
-            routes = self.schedule.burst(port, BURST_MAX, number % TURNS)
-            last = routes[np.arange(len(routes)), (routes >= 0).sum(axis=1) - 1]
+            routes = self.schedule.burst(port, n, number % TURNS)
+            last = routes[np.arange(n), (routes >= 0).sum(axis=1) - 1]
             src, dst = fabric.port_nic[routes[:, 0]], fabric.port_peer_nic[last]
-            there = set(self.heard_ps)
-            self._bursts[number] = _Burst(
-                port,
-                now_ps,
-                set(src.tolist()) & there,
-                set(dst[dst != src].tolist()) & there,
-            )
+            senders = there & frozenset(src.tolist())
+            receivers = there & frozenset(dst[dst != src].tolist())
+            self._bursts[number] = _Burst(routes, src, dst, now_ps, senders, receivers)
             self._burst_ps[port] = now_ps
-            found.append(Order(number, port, BURST_MAX))
+            found.append(Order(number, port, n, senders))
         return found
 
     def _hear_burst(self, now_ps: int, nic: int, said: BurstReport) -> list[Count]:
@@ -422,7 +425,7 @@ class Collector:
             return []
         if burst.receivers and not burst.counting:
             burst.counting = True
-            return [Count(said.burst)]
+            return [Count(said.burst, burst.receivers)]
         self._finish(now_ps, said.burst, False)
         return []
 
@@ -431,10 +434,7 @@ class Collector:
         if not late and (burst.counted != burst.receivers or burst.sent != burst.senders):
             return
         del self._bursts[number]
-        fabric = self.schedule.fabric
-        routes = self.schedule.burst(burst.port, BURST_MAX, number % TURNS)
-        last = routes[np.arange(len(routes)), (routes >= 0).sum(axis=1) - 1]
-        src, dst = fabric.port_nic[routes[:, 0]], fabric.port_peer_nic[last]
+        fabric, routes, src, dst = self.schedule.fabric, burst.routes, burst.src, burst.dst
         rows = np.arange(len(routes))
         known = np.isin(src, list(burst.sent)) & ((src == dst) | np.isin(dst, list(burst.counted)))
         lost = np.where(

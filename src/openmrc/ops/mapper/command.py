@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 PORT, HTTP_PORT = 4790, 4780  # of the controller
 SECRET = "OPENMRC_SECRET"
+SWITCH_S = 0.0005  # a thread that judges lets one pass that brings a report
 
 
 def add_command(commands: Any) -> list[Any]:
@@ -156,6 +158,7 @@ def _controller(arguments: argparse.Namespace) -> int:
     ended: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: ended.append(number))
+    sys.setswitchinterval(SWITCH_S)
     with History(arguments.history) as history:
         history.fabric(as_table(section, kind=section.kind))
         try:

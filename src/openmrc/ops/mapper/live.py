@@ -83,6 +83,7 @@ class Ports(Closing):
             0,
             [place for one in orders for place in range(len(one.routes))],
         )
+        self._closing = self._closing_batch()
         self._wires = loop.new_wires(period, self._fd, self._at, started_ns)
         self._go = Bound(loop.go, (agent.tally, self._wires), 1)
 
@@ -154,17 +155,26 @@ class Ports(Closing):
         planes = (one.routes[:, 0] % schedule.fabric.n_planes).tolist()
         batch = self._batch(BURST, planes, one.routes, one.period, one.numbers)
         self._send(batch, 0, len(one.routes))
-        # Behind it a local loop on each plane: when one comes, all of the burst had their time.
-        order = self._agent.orders[0]
-        locals_ = [
-            place
-            for place, kind in enumerate(schedule.kinds(0, order.numbers).tolist())
-            if kind == LOCAL_LOOP
-        ][: schedule.fabric.n_planes]
-        planes = [order.planes[place] for place in locals_]
-        back = [order.routes[place] for place in locals_]
-        batch = self._batch(CLOSING, planes, back, one.period, [0] * len(back))
-        self._send(batch, 0, len(back))
+        self._payloads(self._closing)["period"] = one.period
+        self._send(self._closing, 0, len(self._closing.message))
+
+    def _closing_batch(self) -> Batch:
+        """What is sent behind a burst, a local loop on each plane: when one comes, all of the burst
+        had their time.
+        """
+        schedule, order = self._agent.schedule, self._agent.orders[0]
+        kinds = schedule.kinds(0, order.numbers).tolist()
+        places = [place for place, kind in enumerate(kinds) if kind == LOCAL_LOOP]
+        places = places[: schedule.fabric.n_planes]
+        planes = [order.planes[place] for place in places]
+        routes = [order.routes[place] for place in places]
+        return self._batch(CLOSING, planes, routes, 0, [0] * len(places))
+
+    def _payloads(self, batch: Batch) -> npt.NDArray[Any]:
+        """[n] the payloads in a batch, as records."""
+        raw = batch.data[:, self._at :][:, :PAYLOAD_BYTES]
+        found: npt.NDArray[Any] = raw.view(probe.LAYOUT)[:, 0]
+        return found
 
 
 def _packet_socket() -> socket.socket:

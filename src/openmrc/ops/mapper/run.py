@@ -66,7 +66,7 @@ def _obey(agent: Agent, link: Link, message: dict[str, Any]) -> None:
     if isinstance(order, Count):
         link.send(words.counted(agent.count(order.burst)))
     elif order is not None:
-        agent.ask(*order)
+        agent.ask(order.burst, order.port, order.n)
 
 
 def _tell(

@@ -306,13 +306,18 @@ class Controller(Closing):
             self._order(self._collector.hear(now_ps, nic, what.report))
 
     def _order(self, orders: Sequence[Order | Count]) -> None:
+        of_nic: dict[int, list[dict[str, Any]]] = {}
         for order in orders:
             message = words.ordered(order)
-            for line in list(self._lines.values()):
-                try:
-                    line.send(message)
-                except (OSError, ValueError):
-                    line.close()  # its thread says the rest
+            for nic in order.to:
+                of_nic.setdefault(nic, []).append(message)
+        for nic, messages in of_nic.items():
+            if (line := self._lines.get(nic)) is None:
+                continue
+            try:
+                line.send(*messages)
+            except (OSError, ValueError):
+                line.close()  # its thread says the rest
 
     def _carry_out(self, said: Said) -> None:
         self._order(said.orders)
