@@ -25,12 +25,17 @@ SECOND = 10**6
 class Fake:
     """What a device would be told."""
 
+    nic = 3
+
     def __init__(self, fabric: Fabric | None = FABRIC) -> None:
         self.fabric = fabric
         self.told: list[list[int]] = []
 
     def keep_off(self, denied: LongArray) -> None:
         self.told.append(denied.tolist())
+
+    def totals(self) -> dict[str, int]:
+        return {"sent": 100, "again": 2, "set_aside": 1}
 
 
 def entry(where: str = LINK, **other: Any) -> Entry:
@@ -116,6 +121,11 @@ def test_an_address_that_is_none_is_said_and_ends_nothing() -> None:
     words = list[str]()
     Advice(Fake(), "http://127.0.0.1:none", b"x", words.append).look(0)
     assert "no controller" in words[0]
+
+
+def test_a_job_is_told_to_a_controller_and_not_to_a_file(file: Path) -> None:
+    with pytest.raises(InputError, match="OPENMRC_JOB: a file hears of no job"):
+        Advice(Fake(), str(file), b"", job="train")
 
 
 def test_a_device_that_knows_no_paths_is_refused() -> None:

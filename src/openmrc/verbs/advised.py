@@ -3,11 +3,15 @@
 The list is a controller's, `http://HOST:PORT` or `https://...`, or a file; `OPENMRC_DENYLIST` names
 it for every device that a host file describes. It is read once a second. It only advises: while no
 list can be read the last one counts until it is stale, then none does, and no trouble with it ever
-reaches a queue pair.
+reaches a queue pair. With `OPENMRC_JOB` the controller is also told once a second what the device
+has counted for the job of that name.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import secrets
 import threading
 import time
 import urllib.error
@@ -26,6 +30,7 @@ from openmrc.say import say
 from openmrc.verbs.denylist import Denylist, ports, read, token
 
 VARIABLE = "OPENMRC_DENYLIST"
+JOB = "OPENMRC_JOB"  # a job's name
 LOOK_S = 1.0
 TIMEOUT_S = 2.0  # of a request
 BYTES_MAX = 1 << 22
@@ -34,9 +39,14 @@ BYTES_MAX = 1 << 22
 class Advised(Protocol):
     """What follows a list."""
 
+    nic: int
+
     @property
     def fabric(self) -> Fabric | None:
         """The fabric that its paths lead through."""
+
+    def totals(self) -> dict[str, int]:
+        """What it has counted."""
 
     def keep_off(self, denied: LongArray) -> None:
         """Use no path across these directed ports, and all others again."""
@@ -46,7 +56,12 @@ class Advice:
     """What a device knows of the denylist at `where`, and was told of it; without clock."""
 
     def __init__(
-        self, device: Advised, where: str, secret: bytes, tell: Callable[[str], None] = say
+        self,
+        device: Advised,
+        where: str,
+        secret: bytes,
+        tell: Callable[[str], None] = say,
+        job: str = "",
     ) -> None:
         if device.fabric is None:
             raise InputError(
@@ -55,6 +70,8 @@ class Advice:
             )
         self._device, self._fabric, self._tell = device, device.fabric, tell
         self._fetch = _fetcher(where, secret)
+        self._job, self._word = job, secrets.token_hex(8)
+        self._post = _poster(where, secret) if job else None
         self._where, self._told = where, ""
         self._list = Denylist()
         self._denied = np.zeros(0, np.int64)
@@ -63,6 +80,9 @@ class Advice:
         """Read the list, and have the device keep to what counts now."""
         try:
             self._list = read(self._fabric, self._fetch())
+            if self._post is not None:
+                known = {"job": self._job, "device": self._word, "nic": self._device.nic}
+                self._post(json.dumps(known | self._device.totals()).encode())
             self._say("")
         except (InputError, OSError, ValueError) as error:
             self._say(f"{self._where}: {error}; the last denylist counts while it is fresh")
@@ -82,7 +102,7 @@ class Follower(Closing):
     """Looks at the denylist once a second, until it is closed; what is denied then stays so."""
 
     def __init__(self, device: Advised, where: str, secret: bytes) -> None:
-        self._advice = Advice(device, where, secret)
+        self._advice = Advice(device, where, secret, job=os.environ.get(JOB, ""))
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="denylist", daemon=True)
         self._advice.look(_now_us())  # what is denied before the first packet costs none
@@ -105,14 +125,26 @@ def _fetcher(where: str, secret: bytes) -> Callable[[], bytes]:
     """Return what reads the list at an address of a controller, or in a file."""
     if not where.startswith(("http://", "https://")):
         return lambda: read_bytes(where)
-    request = urllib.request.Request(
-        where.rstrip("/") + "/denylist", headers={"Authorization": f"Bearer {token(secret)}"}
-    )
+    ask = _asker(where, secret, "/denylist")
+    return lambda: ask(None)
 
+
+def _poster(where: str, secret: bytes) -> Callable[[bytes], bytes]:
+    """Return what tells a controller of a job."""
+    if not where.startswith(("http://", "https://")):
+        raise InputError(f"{JOB}: a file hears of no job; name a controller with {VARIABLE}")
+    return _asker(where, secret, "/jobs")
+
+
+def _asker(where: str, secret: bytes, path: str) -> Callable[[bytes | None], bytes]:
+    """Return what asks a controller, or with content tells it something, and gives its answer."""
+    address = where.rstrip("/") + path
+    headers = {"Authorization": f"Bearer {token(secret)}"}
     # No proxy: a controller is on the job's own network.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
-    def fetch() -> bytes:
+    def ask(content: bytes | None) -> bytes:
+        request = urllib.request.Request(address, content, headers)
         try:
             with opener.open(request, timeout=TIMEOUT_S) as answer:
                 found = answer.read(BYTES_MAX + 1)
@@ -126,7 +158,7 @@ def _fetcher(where: str, secret: bytes) -> Callable[[], bytes]:
             raise InputError(f"more than {BYTES_MAX} bytes")
         return bytes(found)
 
-    return fetch
+    return ask
 
 
 def _now_us() -> int:

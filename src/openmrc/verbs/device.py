@@ -293,6 +293,14 @@ class Device(Closing):
         """Sums over all queue pairs, including destroyed ones."""
         return self._tally.read(lambda: list(self._qps))
 
+    def totals(self) -> dict[str, int]:
+        """Of all queue pairs, including destroyed ones: data packets sent, those sent again, and
+        how often a path was set aside.
+        """
+        found = self._tally.counters(lambda: list(self._qps))
+        names = {"sent": "tx_packets", "again": "rtx", "set_aside": "paths_bad"}
+        return {name: found[key] for name, key in names.items()}
+
     @property
     def fabric(self) -> Fabric | None:
         """The fabric of its paths; `None` on an ordinary network."""

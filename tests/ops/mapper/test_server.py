@@ -17,10 +17,12 @@ from openmrc.ops.mapper import words
 from openmrc.ops.mapper.admission import PERIODS_MIN, Known, judge
 from openmrc.ops.mapper.agent import Loss, Report
 from openmrc.ops.mapper.collector import Place
-from openmrc.ops.mapper.history import History, Row
+from openmrc.ops.mapper.history import History, JobRow, Row
+from openmrc.ops.mapper.jobs import OVER_US, Jobs, reached
 from openmrc.ops.mapper.node import known, loops_of
 from openmrc.ops.mapper.server import Controller
 from openmrc.units import MS
+from openmrc.verbs.advised import Advice
 from openmrc.verbs.denylist import token
 from openmrc.verbs.exchange import CLIENT, ExchangeError, Line
 from tests.ops.mapper.world import small
@@ -106,6 +108,69 @@ def test_what_agents_lose_becomes_a_place_a_denylist_a_history_and_advice_on_nod
     assert until(lambda: len(controller.state()["silent"]) == 8)
     gone = asked(controller, "/admission?nics=2")[1][0]
     assert gone["reasons"] == ["no agent speaks for it"]
+
+
+class Device:
+    """A job's, on NIC 3."""
+
+    nic, fabric = 3, SCHEDULE.fabric
+
+    def keep_off(self, denied: Any) -> None:
+        raise AssertionError
+
+    def totals(self) -> dict[str, int]:
+        return {"sent": 100, "again": 2, "set_aside": 1}
+
+
+def test_a_jobs_devices_tell_what_they_lost_and_where_it_may_have_been(tmp_path: Path) -> None:
+    file = tmp_path / "history.sqlite"
+    with History(file) as history, Controller(SCHEDULE, SECRET, history, host="127.0.0.1") as one:
+        lossy = Row(
+            "nic 3 plane 2 > t0", "link", 1 << 60, 1 << 60, None, 1 << 60, 1.0, 9, 9, 9.0, 0
+        )
+        history.place(None, lossy)
+        history.place(None, lossy._replace(place="nic 4 plane 2 > t0"))
+        for _ in range(2):  # two processes of one host
+            advice = Advice(Device(), f"http://127.0.0.1:{one.http_port}", SECRET, job="train")
+            advice.look(0)
+            advice.look(0)
+        (job,) = asked(one, "/jobs")[1]["jobs"]
+        assert (job["job"], job["nics"], job["until_us"]) == ("train", "3", None)
+        assert (job["sent"], job["again"], job["set_aside"]) == (200, 4, 2)
+        assert job["places"] == ["nic 3 plane 2 > t0"]
+        (shown,) = asked(one, "/page.json")[1]["jobs"]
+        assert (shown["name"], shown["again"]) == ("train", 4)
+        assert shown["words"] == "Lossy on its ways: nic 3 plane 2 > t0."
+        good = {"job": "x", "device": "y", "nic": 0, "sent": 0, "again": 0, "set_aside": 0}
+        refused: list[Any] = [None, -1, 1 << 63, "", "\n", "z" * 200, []]
+        for key in good:
+            for bad in refused:
+                body = json.dumps(good | {key: bad})
+                assert asked(one, "/jobs", "POST", body)[0] == 400
+    with History(file) as history:
+        history.close_open()  # as the next controller does
+        assert [(row.sent, row.until_us == row.last_us) for row in history.jobs()] == [(200, True)]
+
+
+def test_a_job_of_which_nobody_says_anything_is_over_and_its_name_may_come_again() -> None:
+    jobs = Jobs(SCHEDULE.fabric)
+    row = {"job": "a", "device": "d", "nic": 5, "sent": 7, "again": 0, "set_aside": 0}
+    for at_us, nic in ((0, 5), (1, 6), (2, 0)):
+        jobs.hear(at_us, row | {"nic": nic, "device": str(nic)})
+    assert jobs.over(2 + OVER_US) == []
+    assert jobs.over(3 + OVER_US) == [JobRow("a", 0, 2, 2, "0,5-6", 21, 0, 0)]
+    jobs.hear(4 + OVER_US, row)
+    assert jobs.rows() == [JobRow("a", 4 + OVER_US, 4 + OVER_US, None, "5", 7, 0, 0)]
+
+
+def test_a_job_of_one_t0_meets_no_link_between_switches() -> None:
+    row = Row("plane 1 t0 0 > t1 1", "link", 5, 6, None, 5, 1.0, 9, 9, 9.0, 0)
+    job = JobRow("a", 0, 9, None, "0-3", 0, 0, 0)
+    assert reached(SCHEDULE.fabric, job, [row]) == []
+    assert reached(SCHEDULE.fabric, job._replace(nics="0,4"), [row]) == ["plane 1 t0 0 > t1 1"]
+    assert reached(SCHEDULE.fabric, job._replace(nics="0,4", until_us=4), [row]) == []
+    ended = row._replace(until_us=6)
+    assert reached(SCHEDULE.fabric, job._replace(nics="0,4", since_us=7), [ended]) == []
 
 
 def test_an_operators_own_entry_has_an_end(controller: Controller) -> None:

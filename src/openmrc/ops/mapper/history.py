@@ -1,4 +1,4 @@
-"""What the controller keeps: places that lost probes, agents, denylists, admissions (SQLite).
+"""What the controller keeps: places that lost probes, jobs, agents, denylists, admissions (SQLite).
 
 Times are microseconds of Unix time. The file is readable while the controller runs, by this module
 or by `sqlite3`. A place that was open when a controller died is over at its last loss; if it still
@@ -7,6 +7,7 @@ loses probes the next controller names it anew.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Sequence
@@ -31,6 +32,11 @@ CREATE TABLE IF NOT EXISTS agent (
 CREATE TABLE IF NOT EXISTS denylist (version INTEGER PRIMARY KEY, document TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS admission (at_us INTEGER NOT NULL, document TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS fabric (document TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS job (
+    job TEXT NOT NULL, since_us INTEGER NOT NULL, last_us INTEGER NOT NULL, until_us INTEGER,
+    nics TEXT NOT NULL, sent INTEGER NOT NULL, again INTEGER NOT NULL, set_aside INTEGER NOT NULL,
+    PRIMARY KEY (job, since_us)
+);
 """
 
 
@@ -48,6 +54,19 @@ class Row(NamedTuple):
     crossed: int
     nats: float
     withdrawn: int
+
+
+class JobRow(NamedTuple):
+    """A job, and what its devices counted."""
+
+    job: str
+    since_us: int
+    last_us: int  # somebody spoke of it
+    until_us: int | None  # None: it runs
+    nics: str  # as places name them: "0-3,8"
+    sent: int  # data packets
+    again: int  # of them, sent again
+    set_aside: int  # paths, each time
 
 
 class History(Closing):
@@ -109,6 +128,7 @@ class History(Closing):
         """End the places that nobody watches any more."""
         with self._db:
             self._db.execute("UPDATE place SET until_us = last_us WHERE until_us IS NULL")
+            self._db.execute("UPDATE job SET until_us = last_us WHERE until_us IS NULL")
 
     def agent(self, nic: int, at_us: int, joined: bool) -> None:
         """Keep that an agent came or went."""
@@ -142,10 +162,33 @@ class History(Closing):
         with self._db:
             self._db.execute("INSERT INTO admission VALUES (?, ?)", (at_us, json.dumps(document)))
 
+    def job(self, row: JobRow) -> None:
+        """Keep a job, or what is new of it."""
+        with self._db:
+            marks = ", ".join("?" * len(row))
+            self._db.execute(f"INSERT OR REPLACE INTO job VALUES ({marks})", row)
+
+    def jobs(self, since_us: int = 0) -> list[JobRow]:
+        """Return the jobs that ran since then, the latest last."""
+        with contextlib.suppress(sqlite3.OperationalError):  # a file of before has none
+            found = self._db.execute(
+                f"SELECT {', '.join(JobRow._fields)} FROM job WHERE last_us >= ?"
+                " ORDER BY since_us DESC LIMIT ?",
+                (since_us, ROWS_MAX),
+            ).fetchall()
+            return [JobRow(*row) for row in reversed(found)]
+        return []
+
     def forget(self, now_us: int) -> None:
         """Delete what is older than `KEPT_US`."""
         with self._db:
-            for table, column in (("place", "last_us"), ("agent", "at_us"), ("admission", "at_us")):
+            kept = (
+                ("place", "last_us"),
+                ("agent", "at_us"),
+                ("admission", "at_us"),
+                ("job", "since_us"),
+            )
+            for table, column in kept:
                 self._db.execute(f"DELETE FROM {table} WHERE {column} < ?", [now_us - KEPT_US])
             self._db.execute(
                 "DELETE FROM denylist WHERE version < (SELECT max(version) FROM denylist) - 1000"

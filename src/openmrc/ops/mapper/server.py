@@ -9,6 +9,8 @@ is HTTPS.
     POST /denylist                      {"where", "reason", "for_s"}: an operator's own entry
     GET  /state                         what loses probes now, and whose agents are silent
     GET  /history?since_us=&until_us=   what lost probes
+    GET  /jobs                          which jobs run or ran, and what each lost
+    POST /jobs                          what a job's device has counted (`jobs`)
     GET  /admission?nics=0-7            which nodes are fit for a job, and why others are not
     GET  /                              the page (`page`); /page.json is what it shows
     GET  /events                        the state, again after every change (server-sent events)
@@ -38,6 +40,7 @@ from openmrc.live.closing import Closing
 from openmrc.ops.mapper import admission, words
 from openmrc.ops.mapper.collector import Collector, Count, Order, Place, Said
 from openmrc.ops.mapper.history import History, Row
+from openmrc.ops.mapper.jobs import Jobs, reached
 from openmrc.ops.mapper.page.data import of_history
 from openmrc.ops.mapper.page.html import html
 from openmrc.ops.schedule import Schedule
@@ -87,6 +90,7 @@ class Controller(Closing):
         self._keys: dict[int, int] = {}  # of places in the history, by cause
         self._streams: list[queue.Queue[bytes]] = []
         self._own: list[Entry] = []
+        self._jobs = Jobs(schedule.fabric)
         self._recent: deque[dict[str, Any]] = deque(maxlen=1000)
         before = history.last_denylist()
         kept = (
@@ -121,6 +125,7 @@ class Controller(Closing):
             for line in self._lines.values():
                 line.close()
         self._threads[1].join()
+        self._keep_jobs(self._now_us())
 
     # --- what is asked
 
@@ -191,13 +196,30 @@ class Controller(Closing):
             rows = self._history.places(since_us, until_us)
         return {"places": [row._asdict() for row in rows]}
 
+    def hear_job(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Take what a job's device has counted."""
+        with self._lock:
+            self._jobs.hear(self._now_us(), row)
+        return {"heard": True}
+
+    def jobs(self) -> dict[str, Any]:
+        """Return the jobs of the last day, and the places that each may have met."""
+        with self._lock:
+            since_us = self._now_us() - PAGE_US
+            self._keep_jobs(self._now_us())
+            rows, jobs = self._history.places(since_us), self._history.jobs(since_us)
+        fabric = self._schedule.fabric
+        return {"jobs": [one._asdict() | {"places": reached(fabric, one, rows)} for one in jobs]}
+
     def page(self) -> dict[str, Any]:
         """Return what the page shows."""
         with self._lock:
             now_us = self._now_us()
+            self._keep_jobs(now_us)
+            jobs = self._history.jobs(now_us - PAGE_US)
             rows = self._history.places(now_us - PAGE_US)
             silent = self._collector.silent(self._now_ps())
-        content = of_history(self._schedule.fabric, rows, now_us, self._title)
+        content = of_history(self._schedule.fabric, rows, now_us, self._title, jobs)
         return content | {"live": True, "silent": silent}
 
     def listen(self) -> queue.Queue[bytes] | None:
@@ -267,6 +289,7 @@ class Controller(Closing):
                 self._carry_out(self._collector.tick(self._now_ps()))
                 if began - self._made_s > MAKE_AGAIN_S:
                     self._make_denylist(self._now_us())
+                    self._keep_jobs(self._now_us())
                     self._history.forget(self._now_us())
             now = time.monotonic()
             rested = now + RESTS * (now - began)
@@ -334,6 +357,10 @@ class Controller(Closing):
             self._tell_streams()
 
     # --- what it says
+
+    def _keep_jobs(self, now_us: int) -> None:
+        for row in (*self._jobs.over(now_us), *self._jobs.rows()):
+            self._history.job(row)
 
     def _make_denylist(self, now_us: int) -> None:
         self._made_s = time.monotonic()
@@ -454,6 +481,8 @@ class _Request(BaseHTTPRequestHandler):
             row = self._body()
             found = controller.deny(row.get("where"), row.get("reason"), row.get("for_s"))
             return self._send(200, found)
+        if (method, path) == ("POST", "/jobs"):
+            return self._send(200, controller.hear_job(self._body()))
         if method != "GET":
             return self._send(405, {"error": "GET is accepted"})
         if path == "/denylist":
@@ -463,6 +492,8 @@ class _Request(BaseHTTPRequestHandler):
         if path == "/history":
             since_us = number("since_us", 0) or 0
             return self._send(200, controller.past(since_us, number("until_us", None)))
+        if path == "/jobs":
+            return self._send(200, controller.jobs())
         if path == "/admission":
             return self._send(200, controller.admit(query.get("nics", ["*"])[0]))
         if path == "/events":

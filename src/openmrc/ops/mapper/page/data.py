@@ -19,7 +19,8 @@ from openmrc.fabric import places as fabric_places
 from openmrc.fabric.kinds import LINKS_DEFAULT
 from openmrc.fabric.model import Fabric
 from openmrc.ops import records
-from openmrc.ops.mapper.history import History, Row
+from openmrc.ops.mapper.history import History, JobRow, Row
+from openmrc.ops.mapper.jobs import TOLD_MAX, reached
 from openmrc.ops.together import Finding
 from openmrc.ops.why import why
 
@@ -60,7 +61,13 @@ def of_run(directory: Path, transport: str | None = None) -> dict[str, Any]:
     }
 
 
-def of_history(fabric: Fabric, rows: Sequence[Row], now_us: int, title: str) -> dict[str, Any]:
+def of_history(
+    fabric: Fabric,
+    rows: Sequence[Row],
+    now_us: int,
+    title: str,
+    jobs: Sequence[JobRow] = (),
+) -> dict[str, Any]:
     """Return what is to be shown of a controller's history."""
     shown = [of_row(fabric, row) for row in rows[-PLACES_MAX:]]
     first = min((one["since_us"] for one in shown), default=now_us - SPAN_US)
@@ -73,7 +80,7 @@ def of_history(fabric: Fabric, rows: Sequence[Row], now_us: int, title: str) -> 
         "until_us": now_us,
         "fabric": of_fabric(fabric),
         "places": shown,
-        "jobs": [],
+        "jobs": [_of_job(fabric, job, rows) for job in jobs],
         "silent": [],
     }
 
@@ -82,9 +89,9 @@ def of_file(file: Path) -> dict[str, Any]:
     """Return what is to be shown of the history in a file."""
     with History(file, read_only=True) as history:
         fabric = fabric_of(history, file)
-        rows = history.places()
+        rows, jobs = history.places(), history.jobs()
     last = max((row.last_us for row in rows), default=time.time_ns() // 1000)
-    return of_history(fabric, rows, last + 1, file.stem)
+    return of_history(fabric, rows, last + 1, file.stem, jobs)
 
 
 def fabric_of(history: History, file: Path) -> Fabric:
@@ -186,6 +193,21 @@ def _note(one: Finding) -> str:
         words.append(f"{one.paths} paths of {one.queue_pairs} queue pairs set aside")
         words.append(f"{one.back} back")
     return ", ".join(words)
+
+
+def _of_job(fabric: Fabric, job: JobRow, rows: Sequence[Row]) -> dict[str, Any]:
+    met = reached(fabric, job, rows)
+    rest = f" and {len(met) - TOLD_MAX} more" if len(met) > TOLD_MAX else ""
+    return {
+        "name": job.job,
+        "from_us": job.since_us,
+        "until_us": job.until_us,
+        "nics": job.nics,
+        "sent": job.sent,
+        "again": job.again,
+        "set_aside": job.set_aside,
+        "words": f"Lossy on its ways: {', '.join(met[:TOLD_MAX])}{rest}." if met else "",
+    }
 
 
 def _job(name: str, flows: Any, words: str) -> dict[str, Any]:

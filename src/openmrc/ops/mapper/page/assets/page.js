@@ -152,7 +152,10 @@ function hover(canvas, event) {
 
 function jobs() {
   get("jobs").hidden = !data.jobs.length;
-  const table = document.createElement("table"), heads = ["job", "from", "until", "messages", "unfinished", "packets sent again"];
+  const table = document.createElement("table"), columns = data.unix
+    ? { nics: "NICs", sent: "packets", again: "packets sent again", set_aside: "paths set aside" }
+    : { flows: "messages", unfinished: "unfinished", again: "packets sent again" };
+  const heads = ["job", "from", "until", ...Object.values(columns)];
   const head = table.createTHead().insertRow();
   for (const text of heads) { const th = document.createElement("th"); th.scope = "col"; th.textContent = text; head.append(th); }
   const body = table.createTBody();
@@ -160,7 +163,7 @@ function jobs() {
     const row = body.insertRow(), name = document.createElement("th");
     name.scope = "row"; name.textContent = job.name;
     row.append(name);
-    const cells = [clock(job.from_us), job.until_us === null ? "-" : clock(job.until_us), job.flows, job.unfinished, job.again];
+    const cells = [clock(job.from_us), job.until_us === null ? "-" : clock(job.until_us), ...Object.keys(columns).map(key => job[key])];
     cells.forEach((value, i) => {
       const cell = row.insertCell();
       cell.dataset.label = heads[i + 1];
@@ -168,7 +171,7 @@ function jobs() {
     });
     if (job.words) {
       const cell = body.insertRow().insertCell();
-      cell.colSpan = 6; cell.className = "words"; cell.textContent = job.words;
+      cell.colSpan = heads.length; cell.className = "words"; cell.textContent = job.words;
     }
   }
   get("job-list").replaceChildren(table);
