@@ -5,7 +5,6 @@ stands above the engine.
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -30,23 +29,15 @@ settings.register_profile("repeatable", derandomize=True, database=None, deadlin
 settings.load_profile("repeatable")
 
 
-COMPILE_OTHERS = """
-from openmrc.live.endpoint.warmup import warm_up
-from openmrc.sim.warmup import warm_up_roce
-for compile_all in (warm_up_roce, warm_up):
-    compile_all()
-"""
-
-
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Compile once before the workers of xdist start, not once in each of them; two at a time."""
+    """Compile once before the workers of xdist start, not once in each of them; side by side."""
     if getattr(session.config.option, "numprocesses", None):
-        from openmrc.sim.warmup import warm_up_mrc
+        from openmrc.jit.warmup import warm_up
+        from openmrc.live.endpoint.warmup import warm_up as live
+        from openmrc.sim.warmup import warm_up_mrc, warm_up_roce
 
         print("compiling what is not on disk ...", flush=True)
-        with subprocess.Popen([sys.executable, "-c", COMPILE_OTHERS]) as others:
-            warm_up_mrc()
-        assert others.returncode == 0
+        warm_up(live, warm_up_mrc, warm_up_roce)
 
 
 class FakeWorld:

@@ -172,7 +172,7 @@ class World:
             due = until if self._sampler is None else min(until, self._sampler.due_ps)
             why = self._advance(due)
             if why == ss.ROOM:
-                self.net = room.more_packets(self.net)
+                (self.net,) = room.more_packets([self.net])
             elif why == ss.HEAP:
                 self.net = room.more_heap(self.net)
             elif why == ss.TIMELINE:

@@ -21,6 +21,7 @@ from openmrc.sim.shards import crew, split
 from openmrc.sim.world import Progress, World
 from openmrc.traffic.traffic import Calcs, make_traffic
 from openmrc.workload import permutation, ring_all_reduce
+from openmrc.workload.patterns import stream
 from tests.sim.lab import MS, US, clos, in_slices, world_of
 from tests.sim.shards.same import different, digest, scenario_of
 
@@ -88,6 +89,26 @@ def test_arrays_grow_without_a_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     assert digest(world) == expected
     assert min(len(net.heap) for net in world.nets) > 200
     assert max(int(net.ctl[0].n_packets) for net in world.nets) > 64
+
+
+def test_what_one_shard_frees_another_one_uses() -> None:
+    """All data goes from the first to the last, more packets than there are records."""
+    world = world_of(clos(nics=8, down=2), stream(0, 7, 40_000_000), shards=2, threads=2)
+    world.run()
+    assert world.counters()["data"] > 2 * split.PACKETS_AT_START
+    assert sum(int(net.ctl[0].n_packets) for net in world.nets) == 2 * split.PACKETS_AT_START
+    assert world.counters()["in_flight"] == 0
+    indices = sorted(n for net in world.nets for n in _free(net))
+    assert indices == list(range(2 * split.PACKETS_AT_START))
+
+
+def _free(net: Any) -> list[int]:
+    """The indices of packets that a shard has free."""
+    found, n = [], int(net.ctl[0].free_head)
+    for _ in range(int(net.ctl[0].n_free)):
+        found.append(n)
+        n = int(net.hop[n].next)
+    return found
 
 
 def test_wider_bins_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

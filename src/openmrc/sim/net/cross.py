@@ -1,15 +1,16 @@
 """Packets that go to another shard: lists, by the shard that takes them in.
 
 `Net.outgoing` has two rows for each shard, one for every other window: what leaves in a window is
-taken in when the next one begins, by whoever runs that shard, and its index here is given back when
-the one after that begins. Nobody waits for anybody in between.
+taken in when the next one begins, by whoever runs that shard, and the list is begun anew when the
+one after that begins. Nobody waits for anybody in between. A packet keeps its index: shards have
+the records of packets in common, and each a list of its own of those that are free.
 """
 
 from __future__ import annotations
 
-from openmrc.jit import inlined, inner
+from openmrc.jit import inner
 
-FIRST, LAST, COUNT, COLUMNS = 0, 1, 2, 3
+FIRST, LAST, COLUMNS = 0, 1, 2
 NONE = -1
 
 
@@ -23,23 +24,7 @@ def leave(net, shard, n, at):
     h.next = NONE
     if net.outgoing[row, FIRST] < 0:
         net.outgoing[row, FIRST] = n
-        net.outgoing[row, COUNT] = 0
     else:
         net.hop[net.outgoing[row, LAST]].next = n
     net.outgoing[row, LAST] = n
-    net.outgoing[row, COUNT] += 1
     ctl.crosses_at = min(ctl.crosses_at, at)
-
-
-@inlined
-def give_back(net, row):
-    """Give back the indices of what left a window ago to one shard: the others have it by now."""
-    if net.outgoing[row, FIRST] < 0:
-        return
-    ctl = net.ctl[0]
-    net.hop[net.outgoing[row, LAST]].next = ctl.free_head if ctl.n_free > 0 else NONE
-    ctl.free_head = net.outgoing[row, FIRST]
-    ctl.n_free += net.outgoing[row, COUNT]
-    ctl.gone += net.outgoing[row, COUNT]
-    net.outgoing[row, FIRST] = NONE
-    net.outgoing[row, COUNT] = 0

@@ -235,7 +235,7 @@ def _trim(net, port, port_no, n):
 @inner
 def _swap(net, a, b):
     """Exchange the contents of two packet indices, except for their links."""
-    spare = net.hop.shape[0] - 1  # the last index is never given out
+    spare = net.hop.shape[0] - 1 - net.ctl[0].shard  # the last ones are never given out
     next_a = net.hop[a].next
     next_b = net.hop[b].next
     net.hop[spare] = net.hop[a]

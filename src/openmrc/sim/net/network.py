@@ -233,7 +233,7 @@ def free_list(net: ss.Net, first: int, end: int) -> None:
     net.hop.next[end - 1] = c.free_head if c.n_free else -1
     c.free_head = first
     c.n_free += end - first
-    c.n_packets = end
+    c.n_packets += end - first
 
 
 def name_qps(st: es.State, c: Any, ends: Ends, seed: int) -> None:

@@ -205,7 +205,7 @@ CONTROL = np.dtype(
         ("open_tail", "i4"),
         ("free_head", "i4"),
         ("n_free", "i4"),
-        ("n_packets", "i4"),  # indices that have been in use or are free; the others are a reserve
+        ("n_packets", "i4"),  # indices that it was ever given; those that nobody was are a reserve
         ("n_ports", "i4"),
         ("n_nic_ports", "i4"),  # they come first
         ("n_planes", "i4"),
@@ -278,8 +278,6 @@ CONTROL = np.dtype(
         ("outbox", "i4"),  # first row of Net.outgoing in this window; -1 where nothing crosses
         ("fault_no", "i4"),  # a fault that happens before anything else, or -1
         ("crosses_at", "i8"),  # when the first of the packets arrives that cross in this window
-        ("came", "i8"),  # packets that were taken in, all in all,
-        ("gone", "i8"),  # and those whose index here was given back after they left
         ("failed_qp", "i4"),  # QPs that failed and whose other ends do not know: a list, see cross
         ("lost_entry", "i4"),  # entries that failed and what waits for them does not know
     ],
@@ -340,7 +338,7 @@ class Net(NamedTuple):
     rate: Any  # int64 [bins, columns]: payload placed, bytes, by flow or job; or no column
     column: Any  # int32 by entry: its column there; a single one where there is none
     stream: Any  # uint64, one for each of `port`: coins, marks and losses
-    outgoing: Any  # int32 [2 x shards, 3]: packets on their way there, see `cross`
+    outgoing: Any  # int32 [2 x shards, 2]: packets on their way there, see `cross`
     entry_shard: Any  # int8 by entry: the shard that posts it; a single one where there is one
     tap: Any  # TAP: what crossed tapped links and was not taken yet; empty without a capture
     tap_packet: Any  # PACKET

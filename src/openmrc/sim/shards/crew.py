@@ -66,6 +66,8 @@ class Crew:
             why = self._step(until, budget)
             if why != windows.HELP:
                 return why
+            if (self._shard.why == ss.ROOM).any():
+                self._more_packets()
             for i in np.flatnonzero(self._shard.why != windows.GO_ON).tolist():
                 self._help(i, int(self._shard.why[i]))
 
@@ -75,8 +77,7 @@ class Crew:
             room.coarsen(net)
 
     def _step(self, until: int, budget: int) -> int:
-        for row, (net, engine) in zip(self._shard, self._kept, strict=True):
-            row.net, row.st = net.address, engine.address
+        self._say_where()
         c = self._crew[0]
         little = 0 < c.events < c.alone_below  # in the step before: nobody is to be woken for that
         arguments = (self._crew, self._shard, self._fault_shard, self.nets[0], self.engines[0])
@@ -108,8 +109,27 @@ class Crew:
             c.why, c.halted, c.stopped = ss.BUDGET, 1, 1
             c.moves += 1
 
+    def _say_where(self) -> None:
+        for row, (net, engine) in zip(self._shard, self._kept, strict=True):
+            row.net, row.st = net.address, engine.address
+
+    def _more_packets(self) -> None:
+        """A shard has no index left for a packet: it gets some that others have free, if they have
+        enough for a while, or all get new ones.
+        """
+        parts, n = self._controls, len(self.nets)
+        enough = max(parts["n_packets"].sum() // 16, 2 * n * int(self._crew[0].packets_reserved))
+        if parts["n_free"].sum() < enough:
+            self.nets = room.more_packets(self.nets)
+            self._kept = [
+                (Kept(net), st) for net, (_, st) in zip(self.nets, self._kept, strict=True)
+            ]
+            self._say_where()
+        windows.level(self._shard, self.nets[0])
+        self._shard.why[self._shard.why == ss.ROOM] = windows.GO_ON
+
     def _help(self, i: int, why: int) -> None:
-        more = {ss.ROOM: room.more_packets, ss.HEAP: room.more_heap, ss.TAPPED: room.more_taps}
+        more = {ss.HEAP: room.more_heap, ss.TAPPED: room.more_taps}
         self.nets[i] = more[why](self.nets[i])
         self._kept[i] = (Kept(self.nets[i]), self._kept[i][1])
         self._shard[i].why = windows.GO_ON
@@ -127,7 +147,6 @@ class Crew:
             whole[name] = parts[name].sum()
         n = len(self.nets)
         whole.messages_open -= n  # see `split`
-        whole.n_free += parts["came"].sum() - parts["gone"].sum()  # indices of what is elsewhere
         whole.started = parts["started"].min()
         whole.placed_at = parts["placed_at"].max()
         whole.bin_ps = parts["bin_ps"][0]

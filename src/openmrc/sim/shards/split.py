@@ -39,16 +39,20 @@ def split(
     controls[:] = whole.ctl[0]
     whole = whole._replace(entry_shard=entry.astype(np.int8))
     shift, buckets = _wheel(whole, n)
-    packets = max(len(whole.hop) // n, 2 * PACKETS_AT_START)
+    packets = max(len(whole.hop), n * (PACKETS_AT_START + 1))  # a spare for each, for exchanges
+    carriers = packets if whole.ctl[0].by_usid else 1
+    whole = whole._replace(
+        hop=records(packets, ss.HOP),
+        packet=records(packets, PACKET),
+        after=np.zeros(int(whole.ctl[0].n_ports) + packets, np.int32),
+        carrier=np.zeros((carriers, whole.carrier.shape[1]), np.uint8),
+    )
     open_entries = np.bincount(entry, minlength=n)
     nets, engines = [], []
     for i in range(n):
         ctl = controls[i : i + 1].view(np.recarray)
         net = whole._replace(
             ctl=ctl,
-            hop=records(packets, ss.HOP),
-            packet=records(packets, PACKET),
-            after=np.zeros(int(ctl[0].n_ports) + packets, np.int32),
             bucket=records(buckets, ss.BUCKET),
             bucket_bits=np.zeros(max(buckets // 64, 1), np.uint64),
             bucket_summary=np.zeros(max(buckets // 4096, 1), np.uint64),
@@ -58,14 +62,12 @@ def split(
             outgoing=np.full((2 * n, cross.COLUMNS), cross.NONE, np.int32),
             tap=records(len(whole.tap), ss.TAP),
             tap_packet=records(len(whole.tap_packet), PACKET),
-            carrier=np.zeros((packets if ctl[0].by_usid else 1, whole.carrier.shape[1]), np.uint8),
         )
-        net.outgoing[:, cross.COUNT] = 0
         net.bucket.head = -1
         c = ctl[0]
         c.shift, c.bucket_mask = shift, buckets - 1
-        c.n_free, c.free_head = 0, -1
-        network.free_list(net, 0, PACKETS_AT_START - 1)
+        c.n_packets = c.n_free = 0
+        network.free_list(net, i * PACKETS_AT_START, (i + 1) * PACKETS_AT_START)
         c.shard, c.n_shards = i, n
         mine = np.flatnonzero(cut.nic == i)
         c.nic0, c.nic_end = int(mine[0]), int(mine[-1]) + 1

@@ -13,11 +13,12 @@ little happens in a window, one thread handles all of it.
 from __future__ import annotations
 
 from openmrc.engine.state import NEVER
+from openmrc.fabric import queues
 from openmrc.jit import compiled, inlined, inner, record_type
 from openmrc.jit.byref import at as referred
 from openmrc.jit.callref import call_int
 from openmrc.jit.shared import doze, exchange, give_way, look
-from openmrc.sim.net import cross, events, link, messages
+from openmrc.sim.net import cross, events, messages
 from openmrc.sim.net import state as ss
 
 CREW = record_type(
@@ -112,6 +113,25 @@ def work(crew, shard, fault_shard, like, st, me):
             _wait(lock + MOVES_AT, moves, c.looks)
 
 
+@compiled
+def level(shard, like):
+    """Give each shard as many of the free indices of packets as the others; nobody is at work."""
+    n = shard.shape[0]
+    free = 0
+    for i in range(n):
+        free += int(referred(like, shard[i].net).ctl[0].n_free)
+    share = free // n
+    giver = 0
+    for taker in range(n):
+        needs = referred(like, shard[taker].net).ctl[0]
+        while needs.n_free < share:
+            has = referred(like, shard[giver].net).ctl[0]
+            for _ in range(min(has.n_free - share, share - needs.n_free)):
+                queues.give_back(needs, like.hop, queues.take_free(has, like.hop))
+            if has.n_free <= share:
+                giver += 1
+
+
 @inlined
 def _lock(lock):
     while exchange(lock, 1) != 0:
@@ -163,8 +183,7 @@ def _one(c, shard, i, like, st):
         call_int(c.advance, (net, engine, -1, 0))
         return GO_ON
     if s.begun == 0:
-        if not _begin(c, shard, i, like, net):
-            return ss.ROOM
+        _begin(c, shard, i, like, net)
         s.begun = 1
     before = int(net.ctl[0].events)
     why = call_int(c.advance, (net, engine, int(c.leg_end), WITHOUT_END))
@@ -174,40 +193,27 @@ def _one(c, shard, i, like, st):
 
 @inner
 def _begin(c, shard, i, like, net):
-    """A window begins for a shard: it takes in what came; False if it has no room for that."""
+    """A window begins for a shard: it takes in what came."""
     n = shard.shape[0]
     ctl = net.ctl[0]
     ctl.outbox = c.row * n
     for other in range(n):
-        cross.give_back(net, ctl.outbox + other)
-    row = (1 - c.row) * n + i
-    coming = 0
-    for other in range(n):
-        coming += int(referred(like, shard[other].net).outgoing[row, cross.COUNT])
-    if ctl.n_free < coming + c.packets_reserved:
-        return False
+        net.outgoing[ctl.outbox + other, cross.FIRST] = cross.NONE
     ctl.crosses_at = NEVER
-    ctl.came += coming
     events.rewind(net, int(c.start))
+    row = (1 - c.row) * n + i
     for other in range(n):
-        _take_in(net, referred(like, shard[other].net), row)
-    return True
+        _take_in(net, int(referred(like, shard[other].net).outgoing[row, cross.FIRST]))
 
 
 @inner
-def _take_in(net, came, row):
-    """Take in what one shard has sent to another."""
-    n = int(came.outgoing[row, cross.FIRST])
+def _take_in(net, n):
+    """Take in what one shard has sent to another: packet `n` and those behind it."""
     while n >= 0:
-        mine = link.new_packet(net)
-        h = net.hop[mine]
-        net.hop[mine] = came.hop[n]
-        net.packet[mine] = came.packet[n]
-        if net.ctl[0].by_usid:
-            for k in range(net.carrier.shape[1]):
-                net.carrier[mine, k] = came.carrier[n, k]
-        events.schedule_packet(net, mine, h, int(h.at))
-        n = int(came.hop[n].next)
+        h = net.hop[n]
+        following = int(h.next)
+        events.schedule_packet(net, n, h, int(h.at))
+        n = following
 
 
 @inlined
