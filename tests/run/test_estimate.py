@@ -53,15 +53,6 @@ def test_no_more_packets_are_under_way_than_there_are(size: str, of_nic: int) ->
     assert one.memory["packets in flight"] == 32 * of_nic * of_one
 
 
-def test_packets_between_shards_are_held_twice() -> None:
-    """2,048 NICs are in shards, fewer are not."""
-    text = "[fabric]\nnics = {}\nplanes = 2\nt0_down = 32\n"
-    text += '[workload]\nkind = "permutation"\nsize = "4KiB"\n'
-    one, many = (told_of(text.format(n)).memory["packets in flight"] for n in (2016, 2048))
-    assert one == 2016 * 148
-    assert many == round(2048 * told.HELD_IN_SHARDS) * 148
-
-
 def test_a_longer_way_holds_more_packets() -> None:
     """Within a rack there is one switch on the way, between racks there are three."""
     near = told_of(TWO_RACKS.replace("steps = 1", "steps = 1\ngroup = 16"))

@@ -28,7 +28,6 @@ Index = npt.NDArray[np.int64]
 PROCESS_BYTES = 205_000_000  # Python, NumPy, Numba and the simulator's code
 SACKS_A_PACKET = 0.45  # one for each `sack_bytes`, and whenever a window closes
 UNDER_WAY_BDP = 1.05  # a NIC sends for a round trip before the first answers come
-HELD_IN_SHARDS = 1.4  # records of a packet: both shards have one while it crosses (measured)
 # Nanoseconds of one core, of a world of 25 MB, and more with each doubling of that, or less down to
 # what caches hold: fitted to the runs of docs/costs.md.
 FITTED_BYTES, DOUBLINGS_MIN = 25_000_000, -1.3
@@ -112,12 +111,9 @@ def run_memory(scenario: Scenario, built: Built, transport: Transport) -> dict[s
     """Bytes of a run by what they are for: `world_memory`, and what comes beside it."""
     from openmrc.engine.packet import PACKET
     from openmrc.sim.net import state as ss
-    from openmrc.sim.shards.cut import shards_of
 
     derived = _derived(scenario, built, transport)
     under_way = packets_under_way(built[0], built[1], transport, derived)
-    if shards_of(built[0]) > 1:
-        under_way = round(HELD_IN_SHARDS * under_way)
     return world_memory(scenario, built, transport) | {
         "packets in flight": under_way * (ss.HOP.itemsize + PACKET.itemsize + 4),
         "fabric and workload": sum(_bytes_of(each) for each in built[:2]),

@@ -97,9 +97,9 @@ def test_what_one_shard_frees_another_one_uses() -> None:
     world.run()
     assert world.counters()["data"] > 2 * split.PACKETS_AT_START
     assert sum(int(net.ctl[0].n_packets) for net in world.nets) == 2 * split.PACKETS_AT_START
-    assert world.counters()["in_flight"] == 0
-    indices = sorted(n for net in world.nets for n in _free(net))
-    assert indices == list(range(2 * split.PACKETS_AT_START))
+    indices = [n for net in world.nets for n in _free(net)]
+    assert len(set(indices)) == len(indices)
+    assert len(indices) + world.counters()["in_flight"] == 2 * split.PACKETS_AT_START
 
 
 def _free(net: Any) -> list[int]:

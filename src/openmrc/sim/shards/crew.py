@@ -118,7 +118,7 @@ class Crew:
         enough for a while, or all get new ones.
         """
         parts, n = self._controls, len(self.nets)
-        enough = max(parts["n_packets"].sum() // 16, 2 * n * int(self._crew[0].packets_reserved))
+        enough = max(parts["n_packets"].sum() // 64, 2 * n * int(self._crew[0].packets_reserved))
         if parts["n_free"].sum() < enough:
             self.nets = room.more_packets(self.nets)
             self._kept = [
