@@ -61,6 +61,21 @@ def note_rtt(q, again, rtt):
 
 
 @inlined
+def note_sample(q, again, rtt):
+    """A round trip was measured from the sending of a packet to the answer to it."""
+    q.rtt_least = min(q.rtt_least, rtt)
+    note_rtt(q, again, rtt)
+
+
+@inlined
+def is_too_early(q, sent_at, now):
+    """An answer that is heard now cannot be to a packet sent then: it takes half of the shortest
+    round trip, at least.
+    """
+    return now - sent_at < min(q.base_rtt, q.rtt_least) // 2
+
+
+@inlined
 def note_trim(q, now):
     """Record that a packet was trimmed at the last hop, where data waits for all
     retransmissions.

@@ -240,8 +240,8 @@ def _acknowledge(st, q, seq, now):
         loss.leave_flight(q, s)
         if s.past & es.RESENT == 0:
             beliefs.on_delivery(st, q, int(s.ev), s.sent_at, now)
-        elif now - s.sent_at < q.base_rtt // 2:
-            loss.false_alarm(st, q, seq, now)  # no answer to the retransmission can be here yet
+        elif loss.is_too_early(q, s.sent_at, now):
+            loss.false_alarm(st, q, seq, now)
     elif s.state == es.LOST:
         q.lost -= 1
         loss.false_alarm(st, q, seq, now)
@@ -298,7 +298,7 @@ def _sample(st, q, seq, timestamp, units, now):
         return _sample_again(st, q, s, seq, timestamp, second, now)
     if second:
         return -1
-    loss.note_rtt(q, 0, now - s.sent_at)
+    loss.note_sample(q, 0, now - s.sent_at)
     if s.sent_at < q.again_evidence_at:  # its wait is that of its class (row 15)
         return -1
     return now - s.sent_at
@@ -318,7 +318,7 @@ def _sample_again(st, q, s, seq, timestamp, second, now):
         loss.note_rtt(q, 0, es.age_of(timestamp, now))
         return -1
     q.again_evidence_at = max(q.again_evidence_at, s.sent_at)
-    loss.note_rtt(q, 1, now - s.sent_at)
+    loss.note_sample(q, 1, now - s.sent_at)
     return -1 if second else now - s.sent_at
 
 

@@ -149,6 +149,7 @@ QP = record_type(
     ("rtt_largest", "i8", (2,)),
     ("rtt_before", "i8", (2,)),
     ("rtt_turn_at", "i8"),
+    ("rtt_least", "i8"),  # the smallest sample ever; `base_rtt` stops at T / 2 (MRC 4.6)
     ("two_packets", "i8"),  # time that two full packets take at a port
     ("finish_at", "i8"),  # everything SACKed, the transport ACK missing: probe then (row 17)
     ("ev_probe_at", "i8"),
