@@ -319,6 +319,39 @@ def test_row_07_an_acknowledgement_before_its_sack_proves_no_false_alarm() -> No
     assert path.state == ASSUMED_BAD
 
 
+def test_row_07_a_quick_answer_to_a_retransmission_is_no_false_alarm() -> None:
+    """Round trips of an eighth of T, as over token buckets that hold a burst: what is lost on a
+    dead path is sent again and answered within that, and the path stays ASSUMED_BAD.
+    """
+    pair = Pair(planes=2, evs=2, rtt_us=40)
+    pair.one_way_ps = 2 * US
+    pair.post(40 * 4096)
+    pair.drive()
+    assert int(pair.q.base_rtt) == pair.rtt // 2
+    assert int(pair.q.rtt_least) < pair.rtt // 8
+    pair.cut(plane=1, src=0)
+    pair.post(400 * 4096)
+    pair.drive()
+    pair.assert_intact()
+    assert pair.q.n_inferred > 0
+    assert (pair.q.n_false, pair.path_states(1)) == (0, "AA")
+    assert pair.q.reorder_window == pair.rtt
+
+
+@pytest.mark.parametrize(("early_ps", "false"), [(1, 1), (0, 0)])
+def test_row_07_an_answer_that_is_too_early_for_a_retransmission_is_a_false_alarm(
+    early_ps: int, false: int
+) -> None:
+    """Less than half of the shortest round trip after it left, and just not."""
+    pair = silent_pair()
+    pair.sack(0, got={2}, trigger=2)
+    pair.until(lambda: bool(pair.slot(1).past & es.RESENT))
+    least = min(int(pair.q.rtt_least), pair.rtt)
+    pair.advance(ps=int(pair.slot(1).sent_at) + least // 2 - early_ps - pair.now)
+    pair.sack(2)
+    assert pair.q.n_false == false
+
+
 def test_row_07_what_a_false_alarm_added_decays_over_seconds() -> None:
     pair = Pair()
     pair.q.reorder_window = 2 * pair.rtt
