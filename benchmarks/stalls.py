@@ -1,6 +1,7 @@
 """How long a live transfer stands still after a fault, fault after fault, as a histogram.
 
-    .venv/bin/python benchmarks/stalls.py [--kind KIND ...] [--faults N] [--switch openmrc|linux]
+    chrt -r 1 .venv/bin/python benchmarks/stalls.py [--kind KIND ...] [--faults N]
+        [--switch openmrc|linux]
 
 A lab of eight hosts on four planes. One QP from NIC 0 to NIC 7, each end a process of its own,
 writes 16 KiB messages without a pause and notes when each completes: one every 0.35 ms. A fault is
@@ -10,9 +11,10 @@ drawn, carried out, and healed after 250 ms; no endpoint is told. Of each fault:
              gaps in five stretches of 250 ms before it
     share    goodput of the last 200 ms, over what the planes that the fault leaves whole carry
 
-`nothing` breaks nothing: it shows what the machine itself adds. `flapping` takes a NIC's link down
-and up again at a rate between 1 and 1,000 Hz (even on a logarithmic scale), as far as the lab
-follows.
+Endpoints and switches are programs: with other work on the machine they stand still until they get
+a core. Real-time priority (`chrt -r 1`, as root) keeps most of that out of the figures; `nothing`,
+which breaks nothing, shows what is left. `flapping` takes a NIC's link down and up again at a rate
+between 1 and 1,000 Hz (even on a logarithmic scale), as far as the lab follows.
 """
 
 from __future__ import annotations
@@ -300,6 +302,12 @@ def one_switch(switch: str, options: argparse.Namespace) -> dict[str, list[dict[
         return dict(json.loads(out.read_text()))
 
 
+def machine() -> str:
+    """What decides whether programs get a core when they need one."""
+    real_time = os.sched_getscheduler(0) in (os.SCHED_RR, os.SCHED_FIFO)
+    return f"{'real-time' if real_time else 'normal'} priority, load {os.getloadavg()[0]:.1f}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--kind", nargs="+", choices=KINDS, help="default: all")
@@ -315,7 +323,7 @@ def main() -> int:
         return be_an_end(options.end, options.ring)
     found = {}
     for switch in options.switch or ("openmrc", "linux"):
-        print(f"{switch}'s switches, load {os.getloadavg()[0]:.1f}; ms\n\n{head()}", flush=True)
+        print(f"{switch}'s switches, {machine()}; ms\n\n{head()}", flush=True)
         found[switch] = one_switch(switch, options)
     if options.keep is not None:
         options.keep.write_text(json.dumps(found))
