@@ -47,7 +47,7 @@ def plot_png(table: pl.DataFrame, keys: Sequence[str], title: str) -> bytes:
         axes.fill_between(x, low, high, color=looks["color"], alpha=0.15, linewidth=0)
     if not numeric:
         axes.set_xticks(list(at.values()), [str(value) for value in at])
-    axes.set_ylim(bottom=0)
+    axes.set_ylim(0, 1.08 * max(drawn[FIGURE].to_list(), default=1.0))  # room for a marker
     axes.set_xlabel(over)
     axes.set_ylabel(HEADING)
     axes.set_title(title, loc="left")
