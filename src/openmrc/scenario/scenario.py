@@ -226,7 +226,7 @@ def parse_scenario(
 ) -> Scenario:
     """Read a scenario from TOML text; files it names are relative to `base`, or to where we are.
 
-    `source` is what errors call it, `name` what it is called if it does not say. Raises
+    Errors name the text `source`; `name` is the scenario's name if the text has none. Raises
     `InputError` as `load_scenario` does.
     """
     raw = _tables_of(text, source)
