@@ -1,7 +1,7 @@
 """The adapter for torch 2.14 and later: a `Backend` within torch's own group, device map kept.
 
-Written from torch's sources; there is no test of it here, as the tests run with torch 2.13. torch
-2.14 and 2.15 forward only `wait` and `get_future` of a work object made in Python.
+There is no test of it here, as the tests run with torch 2.13: docs/torch.md says what was run by
+hand. torch 2.14 and 2.15 forward only `wait` and `get_future` of a work object made in Python.
 `OPENMRC_ADAPTER=group` asks for the process group of 2.13 there.
 """
 

@@ -23,6 +23,7 @@ def draw(steps: Mapping[str, Steps], cuts: Sequence[Cut], title: str) -> Figure:
         axes.axvspan(begin, end, color="#dddddd", linewidth=0, zorder=0)
         label_at(axes, begin, 0.98, words)
     axes.set_yscale("log")
+    axes.set_ylim(top=2 * axes.get_ylim()[1])  # room for words
     axes.set_xlim(left=0)
     axes.set_xlabel("time, s")
     axes.set_ylabel("time of a step, ms")
