@@ -6,6 +6,9 @@ rest each has for itself.
 
 from __future__ import annotations
 
+import ctypes
+import mmap
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -47,6 +50,7 @@ def split(
         after=np.zeros(int(whole.ctl[0].n_ports) + packets, np.int32),
         carrier=np.zeros((carriers, whole.carrier.shape[1]), np.uint8),
     )
+    _small_pages(st.blame)  # each shard uses a few records, from where its EVs begin
     open_entries = np.bincount(entry, minlength=n)
     nets, engines = [], []
     for i in range(n):
@@ -81,6 +85,18 @@ def split(
         nets.append(net)
         engines.append(engine)
     return controls, nets, engines
+
+
+def _small_pages(array: Any) -> None:
+    """Ask for pages of the smallest size below an array of which little is used, here and there;
+    NumPy asks for huge ones. Where the system knows no such thing, they stay.
+    """
+    first = -(-array.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
+    size = array.ctypes.data + array.nbytes - first
+    with suppress(AttributeError, OSError):
+        if size > 0:
+            madvise, how = ctypes.CDLL(None).madvise, mmap.MADV_NOHUGEPAGE
+            madvise(ctypes.c_void_p(first), ctypes.c_size_t(size), how)
 
 
 def emptied(whole: ss.Net) -> ss.Net:
