@@ -8,9 +8,9 @@ import numpy as np
 
 from openmrc.ops import schedule as sc
 from openmrc.ops.mapper import probe
-from openmrc.ops.mapper.agent import SILENCE_PERIODS, Agent
+from openmrc.ops.mapper.agent import Agent
 from openmrc.ops.mapper.probe import SCHEDULED, ByteArray
-from openmrc.units import MS, S
+from openmrc.units import MS
 from tests.ops.mapper.world import Heard, World, packed, small
 
 SCHEDULE = small()
@@ -73,15 +73,17 @@ def test_a_probe_is_lost_when_a_later_one_has_come_back_and_not_by_time_alone() 
 def test_where_nothing_comes_any_more_all_is_lost_in_the_end() -> None:
     agent = Agent(SCHEDULE, 0, 0)
     now = 0
-    while now <= SILENCE_PERIODS * SCHEDULE.period_ps:
+    while now <= agent.silence_ps:
         agent.due(now)
-        assert agent.report(now) is None or now >= S
+        report = agent.report(now)
+        assert report is None or not report.lost
         now += 20 * MS
     agent.due(now)
     report = agent.report(now)
     assert report is not None
-    whole = sum(sum(agent.orders[turn].loops) for turn in range(SILENCE_PERIODS))
-    assert len(report.lost) == whole + sum(agent.orders[SILENCE_PERIODS].loops)
+    periods = agent.silence_ps // SCHEDULE.period_ps + 1  # the last has just been sent
+    loops = [sum(agent.orders[period % sc.TURNS].loops) for period in range(periods)]
+    assert len(report.lost) == sum(loops)
 
 
 def test_all_is_well_is_said_once_a_second() -> None:

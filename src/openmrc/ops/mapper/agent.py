@@ -46,7 +46,8 @@ from openmrc.units import MS, S
 TICK_PS = 20 * MS  # an agent sends so often at most
 LOOK_PS = 5 * MS  # after sending it looks what came; again, while something is out
 MARGIN_PS = 10 * MS  # that planes may be out of step
-SILENCE_PERIODS = 10  # without any arrival
+SILENCE_PERIODS = 10  # without any arrival ...
+SILENCE_PS = 1 * S  # ... and so long: a machine that does much else stands still for less
 TELL_PS = 1 * S  # between two words, if nothing was lost
 PERIODS = 1 << 32  # a period's number has so many bits
 REPORTED_MAX = LOSSES_MAX  # losses in one report
@@ -136,7 +137,7 @@ class Agent:
         self.schedule, self.nic = schedule, nic
         self.ticks = max(1, schedule.period_ps // max(tick_ps, 1))
         self.tick_ps = schedule.period_ps // self.ticks
-        self.silence_ps = SILENCE_PERIODS * schedule.period_ps
+        self.silence_ps = max(SILENCE_PERIODS * schedule.period_ps, SILENCE_PS)
         self.orders = [order(schedule, nic, turn) for turn in range(TURNS)]
         self._first_tick = first_period * self.ticks
         self.tally = _tally(self, now_ps)

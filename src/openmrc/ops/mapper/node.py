@@ -9,7 +9,7 @@ from typing import Any
 
 from openmrc.ops.mapper import loop, run
 from openmrc.ops.mapper.admission import PERIODS_MIN, Admission, Known, judge
-from openmrc.ops.mapper.agent import SILENCE_PERIODS, Agent, Report, order
+from openmrc.ops.mapper.agent import Agent, Report, order
 from openmrc.ops.mapper.live import Ports
 from openmrc.ops.schedule import TURNS, Schedule, make
 from openmrc.units import S
@@ -33,7 +33,7 @@ def examine(host: dict[str, Any]) -> Admission:
     def stopping() -> bool:
         # What was sent last has its time to come back.
         late = time.monotonic_ns() - zero_ns > PATIENCE_NS
-        return late or agent.periods >= PERIODS + SILENCE_PERIODS
+        return late or agent.periods > PERIODS + agent.silence_ps // schedule.period_ps
 
     with Ports(agent, host, zero_ns) as ports:
         run.run(agent, ports, None, lambda _: None, stopping, zero_ns, reports.append)

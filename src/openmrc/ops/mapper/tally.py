@@ -21,7 +21,7 @@ from openmrc.ops.mapper.probe import LAYOUT, MAGIC, SCHEDULED
 from openmrc.ops.schedule import PAYLOAD_BYTES, TURNS
 from openmrc.units import S
 
-WINDOW = 256  # periods
+WINDOW = 1024  # periods
 RANK_PERIODS = 32
 ROOM = 512  # probes taken by one call
 LOSSES_MAX = 4096  # until they are told
@@ -70,7 +70,7 @@ class Tally(NamedTuple):
     peer: Any  # PEER [NICs of the T0]
     expected: Any  # int32 [TURNS, NICs of the T0 x n]: what they send here, its number; else -1
     rank: Any  # uint8 [NICs of the T0, RANK_PERIODS x n]
-    rank_ps: Any  # int64 [NICs of the T0, RANK_PERIODS]: when a miss of that period was noticed
+    rank_ps: Any  # int64, as `rank`: when a miss was noticed
     lost: Any  # int64 [LOSSES_MAX, 3]: number, turn, when
     late: Any  # the same, of those that came after all
 
@@ -93,7 +93,7 @@ def new_tally(nics: int, n_planes: int, slots: int, ticks: int) -> Tally:
         peer=records(nics, PEER),
         expected=np.full((TURNS, nics * n), -1, np.int32),
         rank=np.zeros((nics, RANK_PERIODS * n), np.uint8),
-        rank_ps=np.zeros((nics, RANK_PERIODS), np.int64),
+        rank_ps=np.zeros((nics, RANK_PERIODS * n), np.int64),
         lost=np.zeros((LOSSES_MAX, 3), np.int64),
         late=np.zeros((LOSSES_MAX, 3), np.int64),
     )
@@ -202,7 +202,7 @@ def _count(t, now_ps, who, wire_period, place):
         return
     if rank <= peer.frontier:
         if t.rank[who, cell] == MISSED and b.n_late < LOSSES_MAX:
-            _tell(t.late, b.n_late, number, turn, t.rank_ps[who, wire_period % RANK_PERIODS])
+            _tell(t.late, b.n_late, number, turn, t.rank_ps[who, cell])
             b.n_late += 1
             t.rank[who, cell] = 0
         return
@@ -311,7 +311,7 @@ def _judge_peer(t, who, now_ps, margin_ps):
             if number < 0 or heard or b.n_lost == LOSSES_MAX:
                 continue
             t.rank[who, cell] = MISSED
-            t.rank_ps[who, kept] = peer.latest_ps
+            t.rank_ps[who, cell] = peer.latest_ps
             _tell(t.lost, b.n_lost, number, turn, peer.latest_ps)
             b.n_lost += 1
     peer.frontier = peer.latest
