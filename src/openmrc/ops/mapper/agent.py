@@ -14,6 +14,9 @@ some time ago (`margin_ps`), for planes do not keep step with each other. Only w
 comes any more, for `silence_ps`, is everything lost. What comes after all is told as late and takes
 its loss back.
 
+A burst is judged after `margin_ps`: its probes, and those of other bursts, queue one behind
+another for the suspect's port, where the local loops that follow them do not pass.
+
 Both times grow by what round trips have lately taken more than `MARGIN_PS`: where hosts or switches
 wait for a processor, or queues for a link, an agent says less and says it later, and nothing false.
 
@@ -260,7 +263,7 @@ class Agent:
 
     def _judge_burst(self, now_ps: int, number: int, burst: _Burst) -> None:
         silent = now_ps - burst.sent_ps > self.silence_ps
-        if (burst.closed and burst.sent_ps <= now_ps - self.timeout_ps) or silent:
+        if (burst.closed and burst.sent_ps <= now_ps - self.margin_ps) or silent:
             lost = tuple(sorted(burst.rows - burst.back))
             self._judged.append(BurstReport(number, lost, ()))
             del self._bursts[number]
