@@ -176,7 +176,7 @@ def _draw_b20(drawn: Any) -> Figure:
         looks = style.PUBLISHED | {"linestyle": (0, dash)}
         words = f"about {lost} % less" if lost else "line rate"
         left.axhline(LINE_GBPS * (1 - lost / 100), **looks, label=f"published: {words}")
-    words = "published: below 10 flows the default controls its queue"
+    words = "published: default controls it below 10"
     right.axvline(CONTROLLED + 0.5, **style.PUBLISHED, label=words)
     left.set(xlabel="flows", ylabel="goodput of all, Gb/s", ylim=(0, 450))
     right.set(xlabel="flows", ylabel="longest queue at the receiver's port, MB")
