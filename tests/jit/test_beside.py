@@ -81,3 +81,8 @@ def test_a_world_is_divided_where_that_helps(
     assert done == [*([first, second, use_other, 2] if divided else []), "both", "other"]
     assert warmup.is_cached("both")
     assert warmup.is_cached("other")
+
+
+def test_the_cores_are_those_that_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 3, 5})
+    assert beside.cores() == 3

@@ -16,7 +16,7 @@ import pytest
 
 from openmrc.jit import interpreted
 from openmrc.scenario.scenario import Scenario
-from openmrc.sweeps.here import cores, run_here
+from openmrc.sweeps.here import run_here
 from openmrc.sweeps.job import Job, job_of
 from openmrc.sweeps.plan import plan
 
@@ -119,8 +119,3 @@ def test_a_sweep_that_is_killed_leaves_no_process_behind(small: Scenario, tmp_pa
     sweep.kill()
     sweep.wait()
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), GONE_S)
-
-
-def test_a_worker_for_each_core_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 3, 5})
-    assert cores() == 3

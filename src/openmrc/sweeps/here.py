@@ -53,11 +53,6 @@ def run_here(jobs: Iterable[Job], workers: int) -> Generator[tuple[Job, Outcome]
             worker.end()
 
 
-def cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 class _Worker:
     """A process and the job it has."""
 

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openmrc.errors import InputError
+from openmrc.jit.beside import cores
 from openmrc.jit.warmup import is_cached
 from openmrc.report.directory import check_directory
 from openmrc.report.progress import SweepBar, compiling
 from openmrc.scenario.scenario import Scenario, as_scenario
 from openmrc.sweeps.cluster import run_on_cluster
-from openmrc.sweeps.here import WORKERS_MAX, cores, run_here
+from openmrc.sweeps.here import WORKERS_MAX, run_here
 from openmrc.sweeps.job import job_of
 from openmrc.sweeps.plan import Over, Run, plan
 
