@@ -76,8 +76,8 @@ def build_engine(parts: Parts, transport: Transport, derived: Derived, ends: End
     names = np.random.default_rng([seed, SEED_NAMES])
     network.place_qps(st, ends, names)
     st.qp.peer = q_peer
-    if not transport.hashed:  # what leaves on a plane without EVs takes a path that is there
-        for plane in range(fabric.n_planes):
+    if transport.paths == "single" and not transport.hashed:
+        for plane in range(fabric.n_planes):  # what leaves on one without EVs takes a path there
             st.plane["reverse_ev"][st.qp.plane0 + plane] = fabric.ev(plane, 0)
     for block in drawn.blocks():
         setup.set_paths(st, *block)
