@@ -30,6 +30,7 @@ LASTS_S = (0.5, 3.0)
 QUIET_S = 20.0  # at the beginning, while ranks meet
 LOSS_RATE = 0.05
 LOOK_S = 5.0  # between two looks at memory
+SAY_S = 60.0  # between two lines about how far it is
 GROWTH_MB = 8.0  # more, from the second tenth of the time to the last, is not flat
 
 
@@ -59,6 +60,8 @@ def rank(seconds: float, steps: int) -> None:
         if now - looked_at >= LOOK_S:
             looked_at = now
             seen.append(looked())
+            if dist.get_rank() == 0 and len(seen) % (SAY_S // LOOK_S) == 0:
+                print(f"{now - began:.0f} s, {len(steps_ms)} steps", file=sys.stderr, flush=True)
         if steps:
             going.fill_(len(steps_ms) < steps)
         else:
@@ -122,6 +125,20 @@ def growth_mb(one: dict[str, Any]) -> float:
     return statistics.median(megabytes[-tenth:]) - early
 
 
+def tell(name: str, told: list[dict[str, Any]]) -> None:
+    """A line about a run, as soon as it is over."""
+    ms = {p: max(one["steps_ms"][p] for one in told) for p in ("p50", "p99", "p100")}
+    files, threads = ([max(look[i] for look in one["seen"]) for one in told] for i in (1, 2))
+    times = ", ".join(f"{p} {value:.0f} ms" for p, value in ms.items())
+    print(
+        f"{name:12} {told[0]['steps']} steps, {times};"
+        f" memory grew by {max(map(growth_mb, told)):.1f} MB of"
+        f" {max(one['seen'][-1][0] for one in told):.0f} MB of its own at most;"
+        f" files {max(files)}, threads {max(threads)}; load {os.getloadavg()[0]:.1f}",
+        flush=True,
+    )
+
+
 def main() -> int:
     """Both runs; 1 if a bit differs or memory grows."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -134,24 +151,16 @@ def main() -> int:
         return 0
     seconds = arguments.hours * 3600
     drawn, tables = faults(arguments.seed, seconds)
-    runs = {"with faults": run(FABRIC + tables, [__file__, "--rank", str(seconds), "0"])}
-    steps = runs["with faults"][0]["steps"]
-    runs["without"] = run(FABRIC, [__file__, "--rank", "0", str(steps)])
-    print(f"seed {arguments.seed}, {drawn} faults, {steps} steps, load {os.getloadavg()[0]:.1f}")
-    for name, told in runs.items():
-        ms = {p: max(one["steps_ms"][p] for one in told) for p in ("p50", "p99", "p100")}
-        files, threads = ([max(look[i] for look in one["seen"]) for one in told] for i in (1, 2))
-        print(
-            f"{name:12} step {', '.join(f'{p} {value:.0f} ms' for p, value in ms.items())};"
-            f" memory grew by {max(map(growth_mb, told)):.1f} MB of"
-            f" {max(one['seen'][-1][0] for one in told):.0f} MB of its own at most;"
-            f" files {max(files)}, threads {max(threads)}"
-        )
+    print(f"seed {arguments.seed}, {drawn} faults", flush=True)
+    faulty = run(FABRIC + tables, [__file__, "--rank", str(seconds), "0"])
+    tell("with faults", faulty)
+    healthy = run(FABRIC, [__file__, "--rank", "0", str(faulty[0]["steps"])])
+    tell("without", healthy)
     bits = {
         json.dumps([[one[of] for of in ("losses", "weights")] for one in told])
-        for told in runs.values()
+        for told in (faulty, healthy)
     }
-    flat = max(map(growth_mb, runs["with faults"])) <= GROWTH_MB
+    flat = max(map(growth_mb, faulty)) <= GROWTH_MB
     print("losses and weights: " + ("the same bits in both runs" if len(bits) == 1 else "DIFFER"))
     print("memory: " + ("flat" if flat else "GROWS"))
     return int(len(bits) != 1 or not flat)

@@ -13,9 +13,18 @@ _then: dict[int, Callable[[], None]] = {}
 
 
 def when(over: torch.futures.Future, number: int, then: Callable[[], None]) -> None:
-    """Call `then` in a thread of torch's once `over` is done, whose value is `number`."""
+    """Call `then` in a thread of torch's once `over` is done, whose value is `number`.
+
+    TorchScript records its own functions in the profiler, and ends those records after `then`: who
+    waits for `then` may have closed the profiler by that time, and torch crashes. So nothing of it
+    is recorded; what the caller has begun itself ends as ever.
+    """
     _then[number] = then
-    _launch(over)
+    torch.autograd._enable_record_function(False)
+    try:
+        _launch(over)
+    finally:
+        torch.autograd._enable_record_function(True)
 
 
 def _call_now(number: int) -> int:
