@@ -282,10 +282,20 @@ EXAMPLES = {
         kind = "permutation"
         size = "4MB"
     """,
+    "all-to-all of 256 x 8": """
+        [fabric]
+        nics = 256
+        planes = 8
+        port_rate = "100Gbps"
+        t0_down = 64
+        [workload]
+        kind = "all-to-all"
+        size = "16MB"
+    """,
 }
 
 
-@pytest.mark.parametrize("column", [1, 2, 3])
+@pytest.mark.parametrize("column", [1, 2, 3, 4])
 def test_the_examples_of_memory_follow_the_formula(column: int) -> None:
     name = list(EXAMPLES)[column - 1]
     parts = memory()["estimate"](parse_scenario(EXAMPLES[name]))
