@@ -153,7 +153,7 @@ EVERY_OPCODE = {
         a_packet(pk.ACKNOWLEDGE, reason=0x40)
     ),
     "QP 0x2  ENDPOINT_REQUEST  id 9  EV 0x00010005  PORT_STATUS_UPDATE, ports 0xff": (
-        a_packet(pk.ENDPOINT_REQUEST, dst_qpn=2, psn=9, port_mask=0xFF)
+        a_packet(pk.ENDPOINT_REQUEST, dst_qpn=2, psn=9, imm=0xFF)
     ),
     "QP 0x2  ENDPOINT_RESPONSE  id 9  EV 0x00010005  EV_PROBE": (
         a_packet(pk.ENDPOINT_RESPONSE, dst_qpn=2, psn=9, reason=pk.OP_EV_PROBE)
@@ -238,7 +238,7 @@ def test_damage_fails_if_that_is_asked_for_and_icrcs_need_not_be_looked_at(lab: 
 
 
 def test_a_tag_is_named_and_ports_may_count_from_1(lab: Lab) -> None:
-    status = bytes(a_packet(pk.ENDPOINT_REQUEST, dst_qpn=2, psn=9, port_mask=0b1110))
+    status = bytes(a_packet(pk.ENDPOINT_REQUEST, dst_qpn=2, psn=9, imm=0b1110))
     lab.capture(status[:12] + bytes.fromhex("8100 0064") + status[12:])
     assert "  VLAN 100  fd6d:" in lab.lines()[0]
     assert lab.lines()[0].endswith("ports 0xe")

@@ -51,7 +51,7 @@ def test_row_32_a_port_mask_is_in_the_status_and_not_in_a_probe_of_a_way_back() 
     pair.post(2_000_000)
     pair.run_out()
     requests = pair.packets("request")
-    masks = {op: {int(x.p.port_mask) for x in requests if x.p.reason == op} for op in (0, 1)}
+    masks = {op: {int(x.p.imm) for x in requests if x.p.reason == op} for op in (0, 1)}
     assert masks == {pk.OP_PORT_STATUS: {0b01}, pk.OP_EV_PROBE: {0}}
 
 

@@ -65,7 +65,7 @@ def test_row_19_the_peer_is_told_and_leaves_the_plane_too() -> None:
     pair.port(0, 2, up=False)
     pair.run_out()
     (status,) = statuses(pair)
-    assert (status.at, status.p.port_mask) == (0, 0b1011)
+    assert (status.at, status.p.imm) == (0, 0b1011)
     assert status.p.plane != 2
     (response,) = pair.packets("response", src=1)
     assert (response.p.psn, response.p.reason) == (status.p.psn, pk.OP_PORT_STATUS)
@@ -110,7 +110,7 @@ def test_row_19_once_a_second_while_any_port_is_down() -> None:
     assert all(S <= b - a <= S + 2 * pair.rtt for a, b in pairwise(at))
     pair.port(0, 2, up=True)
     pair.run_out()
-    assert statuses(pair)[-1].p.port_mask == 0b1111
+    assert statuses(pair)[-1].p.imm == 0b1111
     n = len(statuses(pair))
     pair.advance(us=3 * S / US)
     assert len(statuses(pair)) == n
@@ -220,7 +220,7 @@ def test_row_19_no_port_left_waits_for_one() -> None:
 
 def test_row_19_a_request_from_a_stranger_is_ignored() -> None:
     pair = Pair()
-    assert pair.inject(1, pk.ENDPOINT_REQUEST, src=5, port_mask=0) == []
+    assert pair.inject(1, pk.ENDPOINT_REQUEST, src=5, imm=0) == []
     assert pair.inject(1, pk.ENDPOINT_RESPONSE, src=5) == []
     assert pair.r.planes_ok == 0b11
 

@@ -127,9 +127,9 @@ def test_packets_of_a_message_that_disagree_are_refused_where_anybody_can_send()
 def test_a_port_that_says_it_is_down_is_not_believed() -> None:
     pair = Pair()
     status = {"reason": pk.OP_PORT_STATUS, "psn": 7, "plane": 0}
-    assert pair.inject(1, pk.ENDPOINT_REQUEST, port_mask=0b10, **status) == []
+    assert pair.inject(1, pk.ENDPOINT_REQUEST, imm=0b10, **status) == []
     assert pair.r.planes_ok == 0b11
-    assert len(pair.inject(1, pk.ENDPOINT_REQUEST, port_mask=0b01, **status)) == 1
+    assert len(pair.inject(1, pk.ENDPOINT_REQUEST, imm=0b01, **status)) == 1
     assert pair.r.planes_ok == 0b01
 
 

@@ -54,7 +54,7 @@ _RECORD: dict[int, dict[str, tuple[int, int]]] = {
     },
     packet.NACK: _TIME | {"reason": (0, 255), "entropy": (0, 2**32 - 1)},
     packet.PROBE: _TIME | {"ack_offset": SIGNED_16},
-    packet.ENDPOINT_REQUEST: _TIME | {"reason": (0, 3), "port_mask": (0, 2**32 - 1)},
+    packet.ENDPOINT_REQUEST: _TIME | {"reason": (0, 3), "imm": (0, 2**32 - 1)},
     packet.ENDPOINT_RESPONSE: _TIME | {"reason": (0, 3)},
 }
 _CONNECTION = {"spdcid": (0, 2**16 - 1), "dpdcid": (0, 2**16 - 1)}
@@ -141,7 +141,7 @@ def any_frame(draw: Draw, opcode: int, shape: str) -> tuple[Any, Any]:
         p.timestamp = 0
     if opcode == packet.ENDPOINT_REQUEST and draw(0, 1):
         e.ports_from_1 = 1
-        p.port_mask &= 0x7FFF_FFFF
+        p.imm &= 0x7FFF_FFFF
     p.klass = draw(packet.CLASS_CONTROL, packet.CLASS_DATA)
     again = packet.CLASS_RETRANSMIT if p.flag_bits & packet.RTX else packet.CLASS_DATA
     if p.klass == again:  # the one DSCP of NO_TRIM leaves the class to the RTX bit

@@ -713,10 +713,10 @@ def test_limits_are_those_of_the_reference() -> None:
 
 def test_row_32_a_port_mask_may_count_ports_from_1() -> None:
     """Bit 1 is port 0 then."""
-    status = control(packet.ENDPOINT_REQUEST, port_mask=0b1011)
+    status = control(packet.ENDPOINT_REQUEST, imm=0b1011)
     wire = sent(status, around("ipv6", ports_from_1=1))
-    assert received(wire).p.port_mask == 0b10110
-    assert received(wire, ports_from_1=1).p.port_mask == 0b1011
+    assert received(wire).p.imm == 0b10110
+    assert received(wire, ports_from_1=1).p.imm == 0b1011
 
 
 def test_row_31_ftype_0_is_no_time_stamp_in_probes_and_requests() -> None:

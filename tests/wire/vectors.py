@@ -129,7 +129,7 @@ _PACKET_FIELDS = {
     ("PETH", "probe_id"): "ack_offset",
     ("PETH", "tx_timestamp"): "timestamp",
     ("ERTH", "op"): "reason",
-    ("ERTH", "port_status_mask"): "port_mask",
+    ("ERTH", "port_status_mask"): "imm",
     ("ERTH", "tx_timestamp"): "timestamp",
     ("EETH", "op"): "reason",
     ("EETH", "tx_timestamp"): "timestamp",

@@ -49,7 +49,7 @@ _BY_KIND = {
     },
     "ack": {"psn": "psn", "syndrome": "reason", "msn": "msn"},
     "probe": {"psn": "psn", "probe_id": "ack_offset", "tx_timestamp": "timestamp"},
-    "request": {"id": "psn", "op": "reason", "port_status_mask": "port_mask"},
+    "request": {"id": "psn", "op": "reason", "port_status_mask": "imm"},
     "response": {"id": "psn", "op": "reason"},
 }
 _FLAGS = {

@@ -114,8 +114,7 @@ def on_delivery(st, q, ev, sent_at, now):
     """
     e = st.ev[q.ev0 + ev]
     plane = st.plane[q.plane0 + e.plane]
-    if e.clean < 2:
-        e.clean += 1
+    e.marks = -max(e.marks, 0)
     if e.state == evs.GOOD and st.config[0].reverse == REVERSE_PROBED:
         plane.reverse_ev = e.value
     plane.heard_at = now
@@ -136,19 +135,12 @@ def on_mark(st, q, ev, now):
         return
     e = st.ev[q.ev0 + ev]
     plane = st.plane[q.plane0 + e.plane]
-    e.marks = e.marks + 1 if _marked_lately(e) else 1
-    e.clean = 0
+    e.marks = abs(e.marks) + 1
     evs.enter(st, q, plane, e, evs.MARK)
     if e.marks == MARKS_TO_LEAVE:
         if plane.n_good > plane.n_active and not _mostly_marked(st, q, plane):
             on_always_skip(st, q, ev, now)
         e.marks = 1
-
-
-@inlined
-def _marked_lately(e):
-    """True if no packet but the marked one itself was delivered since the last mark."""
-    return e.marks > 0 and e.clean <= 1
 
 
 @inner
@@ -159,7 +151,7 @@ def _mostly_marked(st, q, plane):
     marked = 0
     for i in range(plane.n_evs):
         e = st.ev[q.ev0 + plane.ev0 + i]
-        marked += e.active != 0 and _marked_lately(e)
+        marked += e.active != 0 and e.marks != 0
     return 2 * marked > plane.n_active + 1
 
 

@@ -84,12 +84,11 @@ PACKET = np.dtype(
         ("ev", "u4"),  # the path this packet takes
         ("entropy", "u4"),  # the path of the packet that this one answers
         ("rkey", "u4"),  # RETH
-        ("imm", "u4"),  # ImmDt
-        ("payload_len", "i2"),
+        ("imm", "u4"),  # ImmDt; ERTH port mask
         ("src", "i4"),  # endpoint that sent it (its address)
         ("dst", "i4"),  # endpoint it is for
-        ("port_mask", "u4"),  # ERTH
         ("msn", "i4"),  # METH 16 bit; AETH 24 bit
+        ("payload_len", "i2"),
         ("rqmsn", "u2"),  # METH
         ("ack_offset", "i2"),  # SETH, signed 16 bit, or the probe id; PETH probe_id
         ("sack_offset", "i2"),  # SETH

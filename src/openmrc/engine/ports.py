@@ -121,7 +121,7 @@ def _request(st, q, op, request, plane, ev, now):
     p = _emit(st, pk.ENDPOINT_REQUEST, q.nic, q.peer_nic, plane, ev, now)
     p.reason = op
     if op == pk.OP_PORT_STATUS:  # row 32: of a probe it is 0
-        p.port_mask = st.nic[q.nic].up_mask
+        p.imm = st.nic[q.nic].up_mask
     p.psn = request
 
 
@@ -164,7 +164,7 @@ def on_packet(st, nic, p, now):
     if p.opcode == pk.ENDPOINT_RESPONSE:
         _on_response(st, nic, st.peer[i], p, now)
         return HEARD
-    if p.reason == pk.OP_PORT_STATUS and (int(p.port_mask) >> int(p.plane)) & 1 == 0:
+    if p.reason == pk.OP_PORT_STATUS and (int(p.imm) >> int(p.plane)) & 1 == 0:
         return CONTRADICTORY  # a port that is down cannot have sent the status that says so
     _on_request(st, nic, st.peer[i], p, now)
     return HEARD
@@ -176,7 +176,7 @@ def _on_request(st, nic, peer, p, now):
     newer = es.signed(int(p.psn) - peer.status_id, 16) >= 0  # an older one was overtaken on its way
     if p.reason == pk.OP_PORT_STATUS and newer:
         peer.status_id = p.psn
-        mask = int(p.port_mask) & ((1 << st.nic[nic].n_ports) - 1)
+        mask = int(p.imm) & ((1 << st.nic[nic].n_ports) - 1)
         if mask != peer.remote_mask:
             peer.remote_mask = mask
             peer.down_probe_at = now + REPEAT_MAX_PS

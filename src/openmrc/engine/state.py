@@ -238,8 +238,9 @@ EV = record_type(
     ("state", "i1"),
     ("active", "i1"),  # in the rotation
     ("plane", "i1"),
-    ("marks", "i1"),  # met in a row
-    ("clean", "i1"),  # packets delivered since the last mark, 2 for more
+    # Met in a row; negative once a packet was delivered, which is the marked one itself; 0 after
+    # another one.
+    ("marks", "i1"),
 )
 
 # What is kept of an EV that was ever ASSUMED_BAD: of one path in a hundred, so it lies apart.

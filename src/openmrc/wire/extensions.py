@@ -106,7 +106,7 @@ def put_answer(out, at, p, e):
         put_aeth(out, at, p)
     elif p.opcode == pk.ENDPOINT_REQUEST:  # MRC 2.10
         add(out, at, ERTH.op, p.reason)
-        mask = int(p.port_mask)
+        mask = int(p.imm)
         add(out, at, ERTH.port_status_mask, (mask << 1) & _ALL_PORTS if e.ports_from_1 else mask)
         _put_stamp(out, at, ERTH, p)
     else:  # row 4
@@ -207,7 +207,7 @@ def get_answer(data, at, p, e):
     elif p.opcode == pk.ENDPOINT_REQUEST:
         p.reason = get(data, at, ERTH.op)
         mask = get(data, at, ERTH.port_status_mask)
-        p.port_mask = mask >> 1 if e.ports_from_1 else mask
+        p.imm = mask >> 1 if e.ports_from_1 else mask
         _get_stamp(data, at, ERTH, p)
     else:  # row 4: others write the operation two bits higher
         op = get(data, at, EETH.op)

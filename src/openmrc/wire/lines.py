@@ -129,7 +129,8 @@ class Frames:
         found.p.ev = view.ev_of(ip, udp, self._swapped)
         if part.header(BTH) is None:
             return f"{_ends(found)}  EV {found.p.ev:#010x}"
-        found.p.port_mask >>= int(self._from_1)
+        if self._from_1 and part.header(layout.ERTH) is not None:
+            found.p.imm >>= 1
         found.p.flag_bits |= _outer_flags(part, self._dscps)
         return line(found)
 
@@ -180,7 +181,7 @@ _SAID: dict[str, dict[str, str]] = {
     CC_STATE.name: {"ooo_count": "ooo_count", "penalty": "rcv_cwnd_pen"},
     NETH.name: {"psn": "nack_psn", "reason": "nack_reason", "entropy": "entropy"},
     PETH.name: {"ack_offset": "probe_id"},
-    ERTH.name: {"reason": "op", "port_mask": "port_status_mask"},
+    ERTH.name: {"reason": "op", "imm": "port_status_mask"},
     EETH.name: {"reason": "op"},
 }
 
@@ -293,7 +294,7 @@ def _acknowledge(p: Any, missing: Missing) -> Iterator[str]:
 
 def _endpoint_request(p: Any, missing: Missing) -> Iterator[str]:
     yield from _operation(p, missing)
-    yield f"ports {p.port_mask:#x}"
+    yield f"ports {p.imm:#x}"
 
 
 def _probe(p: Any, missing: Missing) -> Iterator[str]:

@@ -42,7 +42,6 @@ FIELDS = (
     "rcvd_units",
     "bitmap",
     "reason",
-    "port_mask",
     "m",
     "penalty",
     "mpr",
@@ -216,7 +215,7 @@ class Stage:
         p.opcode, p.dst_qpn, p.klass = opcode, r.qpn, pk.CLASS_CONTROL
         p.reason = pk.AETH_ACK if opcode == pk.ACKNOWLEDGE else head[2] & 1
         if opcode in (pk.ENDPOINT_REQUEST, pk.ENDPOINT_RESPONSE):
-            p.dst_qpn, p.port_mask = pk.ENDPOINT_QPN, 1 << PLANES - 1
+            p.dst_qpn, p.imm = pk.ENDPOINT_QPN, 1 << PLANES - 1
         p.ev = sender.st.ev[int(q.ev0)].value
         e.tseth = int(opcode <= pk.LAST_DATA)
         p.psn = int(r.peer_psn) + int(r.cack) + 1 & pk.PSN_MASK

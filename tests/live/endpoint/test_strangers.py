@@ -280,12 +280,12 @@ def test_trimmed_headers_place_nothing(busy: Busy) -> None:
 @pytest.mark.parametrize("op", [pk.OP_PORT_STATUS, pk.OP_EV_PROBE])
 @pytest.mark.parametrize("opcode", [pk.ENDPOINT_REQUEST, pk.ENDPOINT_RESPONSE])
 def test_who_is_no_peer_has_nothing_to_say_about_ports(busy: Busy, opcode: int, op: int) -> None:
-    frame = busy.forge(opcode, 2, 1, dst_qpn=2, reason=op, port_mask=2, psn=7)
+    frame = busy.forge(opcode, 2, 1, dst_qpn=2, reason=op, imm=2, psn=7)
     counted(busy, "from no peer of this device", lambda: frame)
 
 
 def test_a_port_that_says_it_is_down_is_not_believed(busy: Busy) -> None:
-    lie = {"dst_qpn": 2, "reason": pk.OP_PORT_STATUS, "port_mask": 2, "psn": 7}
+    lie = {"dst_qpn": 2, "reason": pk.OP_PORT_STATUS, "imm": 2, "psn": 7}
     frame = busy.forge(pk.ENDPOINT_REQUEST, 0, 1, **lie)
     counted(busy, CONTRADICTORY, lambda: frame)
 
@@ -293,7 +293,7 @@ def test_a_port_that_says_it_is_down_is_not_believed(busy: Busy) -> None:
 def test_a_lie_about_other_ports_costs_them_for_a_while_and_no_more(busy: Busy) -> None:
     """What a plaintext protocol cannot tell from the truth: row 19's probe finds it out."""
     peer = busy.devices[1]._host.st.peer
-    lie = {"dst_qpn": 2, "reason": pk.OP_PORT_STATUS, "port_mask": 0xFFFF_FFFD, "psn": 10}
+    lie = {"dst_qpn": 2, "reason": pk.OP_PORT_STATUS, "imm": 0xFFFF_FFFD, "psn": 10}
     with busy.unharmed():
         busy.send([busy.forge(pk.ENDPOINT_REQUEST, 0, 1, **lie)])
         busy.wait_for(lambda: int(peer[0].status_id) == lie["psn"])  # it is believed
@@ -303,7 +303,7 @@ def test_a_lie_about_other_ports_costs_them_for_a_while_and_no_more(busy: Busy) 
 @pytest.mark.parametrize("opcode", [pk.ENDPOINT_REQUEST, pk.ENDPOINT_RESPONSE])
 @pytest.mark.parametrize(("op", "qpn"), [(2, 2), (3, 2), (0, 3)])
 def test_endpoint_packets_out_of_place(busy: Busy, opcode: int, op: int, qpn: int) -> None:
-    frame = busy.forge(opcode, 0, 1, dst_qpn=qpn, reason=op, port_mask=3)
+    frame = busy.forge(opcode, 0, 1, dst_qpn=qpn, reason=op, imm=3)
     counted(busy, "an opcode out of place", lambda: frame)
 
 
