@@ -352,6 +352,40 @@ def test_row_07_an_answer_that_is_too_early_for_a_retransmission_is_a_false_alar
     assert pair.q.n_false == false
 
 
+@pytest.mark.parametrize("rtts", [2, 10])
+def test_a_standstill_is_no_queueing(rtts: int) -> None:
+    """Both ends and all between them are not scheduled for some time, with the window full: round
+    trips are longer by that, and the window stays.
+    """
+    pair = Pair(planes=2)
+    pair.post(900 * 4096)
+    pair.advance(us=100)
+    before, delay = float(pair.q.cwnd), float(pair.q.avg_delay)
+    assert pair.q.quiet_until < 0
+    pair.now += rtts * pair.rtt
+    pair.advance(us=3 * pair.rtt / US)
+    assert pair.q.quiet_until - pair.q.quiet_from >= rtts * pair.rtt - pair.rtt // 2
+    assert pair.q.rtt_largest[0] > rtts * pair.rtt  # what answers may take
+    assert pair.q.cwnd >= before
+    assert pair.q.avg_delay <= delay + pair.rtt // 4
+    pair.drive()
+    pair.assert_intact()
+    assert pair.sent["rtx"] == 0
+
+
+def test_a_queue_is_no_standstill() -> None:
+    """Packets that come five round trips late, one after the other, shrink the window."""
+    pair = Pair(planes=2)
+    pair.post(900 * 4096)
+    pair.advance(us=100)
+    before = float(pair.q.cwnd)
+    for late in range(1, 400):
+        pair.delay(us=min(late * 0.3, 40), kind="data", seq=int(pair.q.nxt) + late)
+    pair.advance(us=100)
+    assert pair.q.quiet_until < 0
+    assert pair.q.cwnd < 0.7 * before
+
+
 def test_row_07_what_a_false_alarm_added_decays_over_seconds() -> None:
     pair = Pair()
     pair.q.reorder_window = 2 * pair.rtt

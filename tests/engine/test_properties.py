@@ -202,3 +202,24 @@ def test_a_mix_of_losses_heals_without_a_timeout(
     last_sent_at = max(x.at for x in pair.packets("data"))
     resent_ps = len(chosen) * NOMINAL * 8 * 1000 // (planes * 100)
     assert pair.now <= last_sent_at + pair.one_way_ps + 6 * pair.rtt + resent_ps
+
+@COMMON
+@given(
+    planes=st.integers(1, 4),
+    packets=st.integers(1, 160),
+    stops=st.lists(st.tuples(st.integers(30, 200), st.integers(1, 400)), min_size=1, max_size=6),
+)
+def test_a_standstill_charges_once_however_long(
+    planes: int, packets: int, stops: list[tuple[int, int]]
+) -> None:
+    """Nobody is served for up to 49 RTOs, again and again: each time costs one epoch at most, and
+    what is heard then ends it. Two in a row would end this queue pair.
+    """
+    pair = Pair(planes=planes, rto_exponent=6, linear_cnt=2, exp_cnt=0)
+    pair.post(packets * 4096)
+    for served_us, rtts in stops:
+        pair.advance(us=served_us)
+        pair.now += rtts * pair.rtt
+    pair.drive()
+    pair.assert_intact()
+    assert pair.q.n_epochs <= len(stops)

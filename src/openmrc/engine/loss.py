@@ -263,9 +263,31 @@ def outstanding(q):
 
 
 @inlined
-def heard(q, now):
+def heard(st, q, now):
     """Something arrived from the peer: restart the measure of silence."""
+    if now - q.answer_at > _longest_gap(st, q):
+        q.quiet_from = q.answer_at
+        q.quiet_until = now
     q.last_heard = now
+    q.answer_at = now
+
+
+@inlined
+def _longest_gap(st, q):
+    """What may lie between two answers while packets are in flight: a round trip, and two SACKs at
+    the rate of the window. A queue makes answers late, but they go on coming, one after the other.
+    """
+    rtt = q.base_rtt + q.avg_delay
+    return rtt * (1.0 + 2.0 * st.config[0].sack_bytes / q.cwnd)
+
+
+@inlined
+def without_quiet(q, rtt, now):
+    """A sample that ends now, less the standstill in it, in which nobody was served: a program that
+    was not scheduled, here, there or between, is no queue (MRC 4.6).
+    """
+    quiet = q.quiet_until - max(now - rtt, q.quiet_from)
+    return max(rtt - max(quiet, 0), min(rtt, q.base_rtt))
 
 
 @inlined
@@ -280,6 +302,7 @@ def answered(q, now):
 def first_sent(q, now):
     """The first packet is outstanding: start the timers."""
     q.last_heard = now
+    q.answer_at = es.NEVER
     q.epoch_at = now
     q.rto_at = now + q.rto
     q.queries = 0

@@ -362,6 +362,7 @@ def on_sack(st, q, p, now):
         return NEVER_SENT
     newest = ahead >= 0
     q.rcvd_high = max(q.rcvd_high, units)
+    loss.heard(st, q, now)
     answer = (p.flag_bits & pk.PROBE_ANSWER) != 0
     marked = p.m == pk.M_SKIP_ONCE
     rtt = -1
@@ -372,6 +373,7 @@ def on_sack(st, q, p, now):
         known = q.nxt - q.slot_mask <= trigger < q.nxt and trigger >= 0
         if known and not _only_header_came(trigger - base, p.bitmap, trigger <= cack):
             rtt = _sample(st, q, trigger, int(p.timestamp), units, now)
+            rtt = loss.without_quiet(q, rtt, now)
             _on_reflected_ev(st, q, _ev_of_trigger(st, q, trigger, int(p.entropy)), int(p.m), now)
     for seq in range(q.una, cack + 1):
         if not bits.test(st.bits, q.acked0, q.ring_mask, seq):
@@ -389,7 +391,6 @@ def on_sack(st, q, p, now):
     window.on_sack(st, q, now, max(ahead, 0) * pk.RCVD_UNIT_BYTES, rtt, marked, int(p.penalty))
     if newest:
         loss.infer(st, q, base, p.bitmap, now)
-    loss.heard(q, now)
     _look_ahead(st, q, now)
     return HEARD
 
@@ -493,7 +494,7 @@ def on_nack(st, q, p, now):
             loss.charge(st, q, now)
             if q.state != es.RTS:
                 return HEARD
-    loss.heard(q, now)
+    loss.heard(st, q, now)
     return HEARD
 
 
@@ -525,7 +526,7 @@ def on_ack(st, q, p, now):
         q.msg_done += 1
         q.epoch = 0
     _advance_una(st, q, now)
-    loss.heard(q, now)
+    loss.heard(st, q, now)
     _look_ahead(st, q, now)
     return HEARD
 

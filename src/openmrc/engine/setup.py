@@ -219,7 +219,8 @@ def open_qp(st, qi):
     timers.stop(q)
     q.lost_hint = NEVER
     q.charged_at = q.evidence_at = q.again_evidence_at = q.cut_started = LONG_AGO
-    q.doubt = q.rtt_least = NEVER
+    q.doubt = q.rtt_least = q.answer_at = NEVER
+    q.quiet_from = q.quiet_until = LONG_AGO
     q.asked_seq = q.probed_bytes = -1
     q.last_adjust = q.last_dec = q.trimmed_at = q.tx_data_at = LONG_AGO
     q.mpr_now = q.rx_mpr

@@ -141,6 +141,8 @@ QP = record_type(
     ("fast", "i1"),
     # --- loss and timers
     *fields("i8", "reorder_window", "window_grown_at", "last_heard", "rto_at"),
+    ("answer_at", "i8"),  # `last_heard`, but NEVER until something answers what is in flight
+    *fields("i8", "quiet_from", "quiet_until"),  # the last standstill: no answers for long
     ("overdue_at", "i8"),  # when to look for packets whose answer is overdue
     ("again_evidence_at", "i8"),  # newest retransmission known received, row 7
     ("doubt", "i8"),  # send time of a packet that is overdue, with no evidence yet; else NEVER
