@@ -59,7 +59,8 @@ def test_row_07_a_missing_packet_older_than_its_evidence_needs_a_snapshot_that_c
     pair.sack(-1, got=set(), trigger=-1, sack_offset=65, rcvd_units=0)
     assert pair.q.n_inferred == 0
     pair.advance(ps=int(pair.slot(59).sent_at) + PATIENCE_PS - pair.now)
-    assert pair.q.n_inferred == 60
+    assert pair.q.n_inferred > 0
+    assert int(pair.q.inflight_again) // NOMINAL + pair.q.lost == 60  # each by age, or by its path
     assert pair.q.query_id == -1  # no probe asked
 
 
@@ -495,6 +496,58 @@ def test_row_08_a_lost_tail_goes_again_with_the_question() -> None:
     assert pair.q.n_inferred == pair.q.n_bad_total == 5, "nobody pays for the sixth"
     assert pair.q.n_epochs == 0
     assert pair.now < 4 * pair.rtt
+
+
+def test_row_08_what_took_a_dead_path_goes_again_when_it_is_found() -> None:
+    """Three of 24 packets take one path, a round of eight apart: one is judged, two go with it."""
+    pair = Pair(planes=2, evs=4)
+    pair.cut(kind="payload", ev=pair.ev(1, 2))
+    pair.post(24 * 4096)
+    pair.drive()
+    pair.assert_intact()
+    first, *_ = lost = [x for x in pair.packets("data") if x.p.ev == pair.ev(1, 2)]
+    again = pair.packets("rtx")
+    assert [pair.seq(x.p) for x in again] == [pair.seq(x.p) for x in lost]
+    assert len(lost) == 3
+    frame_ps = pair.port_free_at[0][0] - again[-1].at
+    assert first.at + PATIENCE_PS <= again[0].at
+    assert again[-1].at - again[0].at == 2 * frame_ps, "one after the other on the other plane"
+    assert pair.q.n_bad_total == 1
+    assert pair.q.n_false == 0
+
+
+def test_row_08_not_what_took_a_path_that_has_delivered_since() -> None:
+    """It loses one packet, not all."""
+    pair = Pair(planes=2, evs=4)
+    pair.drop(ev=pair.ev(1, 2))
+    pair.post(24 * 4096)
+    pair.drive()
+    pair.assert_intact()
+    assert pair.sent["rtx"] == 1
+
+
+def test_row_08_not_while_more_is_to_be_sent() -> None:
+    """Later packets are evidence against each, and those sent again would wait for nothing."""
+    pair = Pair(planes=2, evs=4, mpr=128)
+    pair.cut(kind="payload", ev=pair.ev(1, 2))
+    pair.post(400 * 4096)
+    pair.until(lambda: pair.sent["rtx"] > 0)
+    assert pair.q.nxt < pair.q.seq_end
+    assert pair.q.n_bad_total == pair.sent["rtx"] == 1
+    pair.drive()
+    pair.assert_intact()
+
+
+def test_row_08_what_took_a_silent_plane_goes_again_when_it_falls_silent() -> None:
+    """The packets of all its paths, not only those that are old enough to be judged."""
+    pair = Pair(planes=4, evs=8)
+    pair.cut(plane=2)
+    pair.post(80 * 4096)
+    pair.drive()
+    pair.assert_intact()
+    last = [x for x in pair.packets("data") if x.p.plane == 2][-1]
+    assert pair.packets("rtx")[-1].at < last.at + PATIENCE_PS - pair.rtt // 4
+    assert pair.sent["rtx"] == 20
 
 
 def test_a_healthy_run_retransmits_nothing() -> None:

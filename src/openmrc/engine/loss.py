@@ -162,13 +162,53 @@ def note_wait(s, now):
     s.waited_ns = min((now - s.sent_at + NS - 1) // NS, WAITED_MAX_NS)
 
 
+@inlined
+def _may_copy(q):
+    """Whether packets may be sent again before there is evidence against each: at the end of the
+    posted data, where no later packet can provide it, and on another plane. Not if answers take two
+    base round trips: packets in such long queues are late more often than lost, and copies, which
+    overtake them, would lengthen the queues.
+    """
+    rtt = max(q.rtt_largest[0], q.rtt_before[0])
+    return q.nxt == q.seq_end and rotation.several(q.planes_ok) and rtt <= 2 * q.base_rtt
+
+
+@inlined
+def _copy(st, q, seq):
+    """Send a packet in flight again, although no path is charged yet."""
+    slot_of(st, q, seq).past |= es.COPIED
+    mark_lost(st, q, seq)
+
+
+@inner
+def _copy_companions(st, q, ev, sent_at):
+    """A path was found dead by a packet sent at `sent_at`: what took it later is as lost, and goes
+    again now (row 8). The same holds for its plane, if that fell silent. Not if the path has
+    delivered anything since: then it loses some packets, and not all.
+    """
+    k = st.ev[q.ev0 + ev].plane
+    whole = st.plane[q.plane0 + k].silent != 0
+    for seq in range(q.una, q.nxt):
+        s = slot_of(st, q, seq)
+        if s.state == es.ACKED and s.ev == ev and s.sent_at > sent_at:
+            return
+    for seq in range(q.una, q.nxt):
+        s = slot_of(st, q, seq)
+        if s.state == es.SENT and s.past & es.RESENT == 0 and s.sent_at > sent_at:
+            if s.ev == ev or (whole and st.ev[q.ev0 + s.ev].plane == k):
+                _copy(st, q, seq)
+
+
 @inner
 def _charge_loss(st, q, s, ev, sent_at, now):
     """A transmission is judged lost by inference: charge it to the window and the path."""
     s.past |= es.INFERRED
     if window.on_loss(st, q, now):
         s.past |= es.CUT
+    believed = st.ev[q.ev0 + ev].state != ASSUMED_BAD
     beliefs.on_loss(st, q, ev, sent_at, now)
+    if believed and st.ev[q.ev0 + ev].state == ASSUMED_BAD and _may_copy(q):
+        _copy_companions(st, q, ev, sent_at)
     q.n_inferred += 1
 
 
@@ -471,21 +511,10 @@ def judge_overdue(st, q, now):
     if q.doubt != es.NEVER:
         if q.query_at <= now:
             q.query_at = _query(st, q, now)
-            if q.queries == 1 and _may_copy(q, now):
+            quiet = now - q.last_heard >= q.base_rtt // 4
+            if q.queries == 1 and quiet and _may_copy(q):
                 _copy_overdue(st, q, limit_first, batch, now)
         q.overdue_at = min(q.overdue_at, q.query_at)
-
-
-@inlined
-def _may_copy(q, now):
-    """Whether overdue packets may be sent again before there is evidence: at the end of the posted
-    data, where no later packet can provide it, on another plane, and after a quarter of a round
-    trip of silence. Not if answers take two base round trips: packets in such long queues are late
-    more often than lost, and copies, which overtake them, would lengthen the queues.
-    """
-    quiet = now - q.last_heard >= q.base_rtt // 4
-    rtt = max(q.rtt_largest[0], q.rtt_before[0])
-    return q.nxt == q.seq_end and rotation.several(q.planes_ok) and quiet and rtt <= 2 * q.base_rtt
 
 
 @inner
@@ -509,8 +538,7 @@ def _copy_overdue(st, q, limit, batch, now):
             if copied and q.last_heard <= s.sent_at:
                 return
             copied = True
-            s.past |= es.COPIED
-            mark_lost(st, q, seq)
+            _copy(st, q, seq)
         seq += 1
 
 
