@@ -36,7 +36,7 @@ class Flow:
         self.c.cc, self.c.trimming = policy.CC_NSCC, 1
         for name, value in config.items():
             self.c[name] = value
-        self.q.cut_started = self.q.trimmed_at = -es.NEVER
+        self.q.cut_started = self.q.trimmed_at = self.q.trimmed_units = -es.NEVER
         self.configure(rate_bps)
 
     def configure(self, rate_bps: int) -> None:
@@ -163,6 +163,31 @@ def test_nor_does_a_held_window_grow_fast() -> None:
         flow.q.fast = 1
         flow.sack(T, new=PKT, delay=0)
         assert flow.cwnd == pytest.approx(PKT + share * PKT, rel=0.01)
+
+
+@pytest.mark.parametrize(("early_units", "held"), [(0, False), (1, True)])
+def test_it_lasts_until_eight_packets_have_come(early_units: int, held: bool) -> None:
+    """Of one packet a round trip, as hundreds to one have, that is eight round trips."""
+    for marks in (0, 1):
+        flow = steady(Flow(marks_on_last_hop=marks), PKT)
+        flow.q.rcvd_high = 1000
+        flow.q.trimmed_units = 1000 + (-8 * PKT) // 256 + early_units
+        flow.q.fast = 1
+        flow.sack(T, new=PKT, delay=0)
+        share = 0.25 if held and marks == 0 else float(flow.q.fi_scale)
+        assert flow.cwnd == pytest.approx(PKT + share * PKT, rel=0.01)
+
+
+@pytest.mark.parametrize(("rtt_ps", "counts"), [(30 * US, True), (30 * US + 1, False)])
+def test_row_15_what_no_queue_holds_waited_for_retransmissions(rtt_ps: int, counts: bool) -> None:
+    """2.5 T is a round trip through a full queue of a last hop that trimmed lately."""
+    for marks, ago in ((0, 64 * T - 1), (0, 64 * T), (1, 64 * T - 1)):
+        flow = steady(Flow(marks_on_last_hop=marks), 1e6)
+        flow.q.avg_delay = 8 * US
+        flow.q.trimmed_at = 2 * T - ago
+        flow.sack(2 * T, delay=rtt_ps - T)
+        trimmed = marks == 0 and ago < 64 * T
+        assert (flow.q.avg_delay == 8 * US) == (trimmed and not counts)
 
 
 def test_a_mark_with_short_delay_changes_nothing() -> None:

@@ -203,6 +203,7 @@ def test_a_mix_of_losses_heals_without_a_timeout(
     resent_ps = len(chosen) * NOMINAL * 8 * 1000 // (planes * 100)
     assert pair.now <= last_sent_at + pair.one_way_ps + 6 * pair.rtt + resent_ps
 
+
 @COMMON
 @given(
     planes=st.integers(1, 4),

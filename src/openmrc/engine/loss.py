@@ -81,6 +81,7 @@ def note_trim(q, now):
     retransmissions.
     """
     q.trimmed_at = now
+    q.trimmed_units = q.rcvd_high
     note_rtt(q, 0, q.base_rtt + int(q.qa_threshold))
 
 
@@ -163,17 +164,6 @@ def note_wait(s, now):
 
 
 @inlined
-def _may_copy(q):
-    """Whether packets may be sent again before there is evidence against each: at the end of the
-    posted data, where no later packet can provide it, and on another plane. Not if answers take two
-    base round trips: packets in such long queues are late more often than lost, and copies, which
-    overtake them, would lengthen the queues.
-    """
-    rtt = max(q.rtt_largest[0], q.rtt_before[0])
-    return q.nxt == q.seq_end and rotation.several(q.planes_ok) and rtt <= 2 * q.base_rtt
-
-
-@inlined
 def _copy(st, q, seq):
     """Send a packet in flight again, although no path is charged yet."""
     slot_of(st, q, seq).past |= es.COPIED
@@ -194,9 +184,9 @@ def _copy_companions(st, q, ev, sent_at):
             return
     for seq in range(q.una, q.nxt):
         s = slot_of(st, q, seq)
-        if s.state == es.SENT and s.past & es.RESENT == 0 and s.sent_at > sent_at:
-            if s.ev == ev or (whole and st.ev[q.ev0 + s.ev].plane == k):
-                _copy(st, q, seq)
+        took = s.ev == ev or (whole and st.ev[q.ev0 + s.ev].plane == k)
+        if took and s.state == es.SENT and s.past & es.RESENT == 0 and s.sent_at > sent_at:
+            _copy(st, q, seq)
 
 
 @inner
@@ -207,7 +197,8 @@ def _charge_loss(st, q, s, ev, sent_at, now):
         s.past |= es.CUT
     believed = st.ev[q.ev0 + ev].state != ASSUMED_BAD
     beliefs.on_loss(st, q, ev, sent_at, now)
-    if believed and st.ev[q.ev0 + ev].state == ASSUMED_BAD and _may_copy(q):
+    found = believed and st.ev[q.ev0 + ev].state == ASSUMED_BAD
+    if found and q.nxt == q.seq_end:  # where no later packet can be evidence against each
         _copy_companions(st, q, ev, sent_at)
     q.n_inferred += 1
 
@@ -511,10 +502,21 @@ def judge_overdue(st, q, now):
     if q.doubt != es.NEVER:
         if q.query_at <= now:
             q.query_at = _query(st, q, now)
-            quiet = now - q.last_heard >= q.base_rtt // 4
-            if q.queries == 1 and quiet and _may_copy(q):
+            if q.queries == 1 and _may_copy(q, now):
                 _copy_overdue(st, q, limit_first, batch, now)
         q.overdue_at = min(q.overdue_at, q.query_at)
+
+
+@inlined
+def _may_copy(q, now):
+    """Whether overdue packets may be sent again before there is evidence: at the end of the posted
+    data, where no later packet can provide it, on another plane, and after a quarter of a round
+    trip of silence. Not if answers take two base round trips: packets in such long queues are late
+    more often than lost, and copies, which overtake them, would lengthen the queues.
+    """
+    quiet = now - q.last_heard >= q.base_rtt // 4
+    rtt = max(q.rtt_largest[0], q.rtt_before[0])
+    return q.nxt == q.seq_end and rotation.several(q.planes_ok) and quiet and rtt <= 2 * q.base_rtt
 
 
 @inner

@@ -13,6 +13,7 @@ or extreme delay. Windows are bytes as floats, times are picoseconds. The reques
 
 from __future__ import annotations
 
+from openmrc.engine.packet import RCVD_UNIT_BYTES
 from openmrc.engine.policy import CC_NONE, CC_NSCC
 from openmrc.jit import compiled, inlined
 from openmrc.units import PS_BITS
@@ -32,9 +33,14 @@ FI_TRIMMED = 0.25
 TRIMMED_RTTS = 64
 # All that grows a window grows it by packets a round trip, however small it is: where hundreds send
 # to one, and the share of each is a packet or two, more is trimmed again than was shrunk. For two
-# round trips after a trim at the last hop it grows by a quarter of what arrives, no more.
+# round trips after a trim at the last hop, and until eight packets have come, it grows by a quarter
+# of what arrives, no more.
 GROWTH_TRIMMED = 0.25
 HELD_RTTS = 2
+HELD_PACKETS = 8
+# A round trip through a full queue of the last hop, which holds 1.5 T. What takes longer waited for
+# another class: for the retransmissions of all that were trimmed there (row 15).
+FULL_RTTS = 2.5
 
 
 @compiled
@@ -98,6 +104,17 @@ def _trimmed_within(q, c, rtts, now):
 
 
 @inlined
+def _is_held(q, c, now):
+    """Whether growth is limited after a trim at the last hop: for a time, and until a few packets
+    have come, which takes longer where the window is a packet or two.
+    """
+    few = HELD_PACKETS * q.pkt / RCVD_UNIT_BYTES
+    return _trimmed_within(q, c, HELD_RTTS, now) or (
+        c.marks_on_last_hop == 0 and q.rcvd_high - q.trimmed_units < few
+    )
+
+
+@inlined
 def _fair_increase(q, c, now):
     return FI_TRIMMED * q.fi if _trimmed_within(q, c, TRIMMED_RTTS, now) else q.fi
 
@@ -113,6 +130,8 @@ def on_sack(q, c, now, new_bytes, rtt_ps, ce, penalty):
     q.ignored += new
     q.since_adjust += new
     delay = q.avg_delay
+    if rtt_ps > FULL_RTTS * q.t_config and _trimmed_within(q, c, TRIMMED_RTTS, now):
+        rtt_ps = -1
     if rtt_ps >= 0:
         if rtt_ps < q.base_rtt:
             q.base_rtt = max(rtt_ps, c.base_rtt_ps // 2)
@@ -135,7 +154,7 @@ def on_sack(q, c, now, new_bytes, rtt_ps, ce, penalty):
         q.calm = 0.0
     if _quick_adapt(q, now, delay, False, ecn):
         return
-    held = _trimmed_within(q, c, HELD_RTTS, now)
+    held = _is_held(q, c, now)
     if not ecn:
         if delay >= q.target:
             q.inc += _fair_increase(q, c, now) * new

@@ -222,7 +222,8 @@ def open_qp(st, qi):
     q.doubt = q.rtt_least = q.answer_at = NEVER
     q.quiet_from = q.quiet_until = LONG_AGO
     q.asked_seq = q.probed_bytes = -1
-    q.last_adjust = q.last_dec = q.trimmed_at = q.tx_data_at = LONG_AGO
+    q.last_adjust = q.last_dec = q.tx_data_at = LONG_AGO
+    q.trimmed_at = q.trimmed_units = LONG_AGO
     q.mpr_now = q.rx_mpr
     ev.begin(st, q)
     for k in range(q.n_planes):

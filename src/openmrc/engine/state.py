@@ -130,6 +130,7 @@ QP = record_type(
     *fields("f8", "avg_delay", "inc", "since_adjust", "calm", "achieved", "ignored", "to_ignore"),
     *fields("i8", "last_adjust", "last_dec", "qa_end"),
     ("trimmed_at", "i8"),  # last trim at the last hop
+    ("trimmed_units", "i8"),  # `rcvd_high` then
     ("cut_started", "i8"),  # inferred losses: start of the round trip that shares one cut
     ("cut_floor", "f8"),
     ("fast_below", "f8"),  # delay under which the path counts as idle, T/12
