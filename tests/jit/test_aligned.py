@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openmrc.jit import CACHE_LINE, records
+from openmrc.jit import CACHE_LINE, apart, records
 
 
 def test_records_are_zero_and_have_attributes() -> None:
@@ -24,3 +24,12 @@ def test_a_field_that_plain_python_could_not_read_is_refused(name: str) -> None:
 def test_records_begin_at_a_cache_line() -> None:
     for n in range(1, 9):
         assert records(n, np.dtype([("psn", "i4")])).ctypes.data % CACHE_LINE == 0
+
+
+@pytest.mark.parametrize("kind", ["i4", "(32,)i4", "(33,)i4"])
+def test_neighbours_that_are_apart_share_no_two_cache_lines(kind: str) -> None:
+    found = apart(3, np.dtype([("psn", kind)]))
+    first = [found[i : i + 1].ctypes.data for i in range(3)]
+    assert first[1] - first[0] >= max(found.dtype.itemsize, 2 * CACHE_LINE)
+    assert first[2] - first[1] == first[1] - first[0]
+    assert found[1:2].view(np.recarray).flags.c_contiguous

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from openmrc.jit.aligned import CACHE_LINE, fields, record_type, records
+from openmrc.jit.aligned import CACHE_LINE, apart, fields, record_type, records
 from openmrc.jit.decorators import compiled, inlined, inner, interpreted
 
 __all__ = [
     "CACHE_LINE",
+    "apart",
     "compiled",
     "fields",
     "inlined",

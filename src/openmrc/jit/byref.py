@@ -61,6 +61,10 @@ if interpreted():
         """The named tuple of a `Kept`, of the class of `like`."""
         return _kept[int(address)].value
 
+    def whatever_is_at(address: int) -> Any:
+        """What a `Kept` keeps, of any class: only good as an argument of `callref.call_int`."""
+        return _kept[int(address)].value
+
     def by_reference(cls: T) -> T:
         """Return the class: plain Python passes references anyway."""
         return cls
@@ -124,6 +128,15 @@ else:
             return builder.inttoptr(values[1], cgutils.voidptr_t)
 
         return like(like, types.int64), generate
+
+    @intrinsic  # type: ignore[untyped-decorator,unused-ignore]  # Numba has no types
+    def whatever_is_at(typing_context: Any, address: Any) -> Any:
+        """What a `Kept` keeps, of any class: only good as an argument of `callref.call_int`."""
+
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            return builder.inttoptr(values[0], cgutils.voidptr_t)
+
+        return types.voidptr(types.int64), generate
 
     def _array_type(cls: type, name: str, array: Any, context: Any) -> Any:
         """Numba's type of one field."""

@@ -78,3 +78,4 @@ def warm_up_roce() -> None:
     """Compile what runs of RoCEv2 need, and its decoder."""
     frames_of_roce()
     _captured(RoceTransport()).run()
+    _world(RoceTransport(), shards=2).run()

@@ -96,8 +96,6 @@ class World:
 
     def _where_to_cut(self, shards: int) -> tuple[Cut, Any] | Uncut:
         """The shards, and which of them posts each entry of the workload."""
-        if not self.side.packets_reserved:
-            return Uncut("RoCEv2 is not cut into shards")
         found = cut(self.fabric, shards)
         if isinstance(found, Uncut):
             return found
@@ -137,15 +135,7 @@ class World:
             return self._run(until_ps, progress, let_through)
 
     def _new_crew(self, found: Cut, entry: Any) -> Crew:
-        crew = Crew(
-            self.net,
-            self.engine,
-            found,
-            entry,
-            self.side.advance_at(self.net),
-            self.side.packets_reserved,
-            self.threads,
-        )
+        crew = Crew(self.net, self.side, found, entry, self.threads)
         self.net = emptied(self.net)
         return crew
 
@@ -193,7 +183,7 @@ class World:
             why = self._step(until, EVENTS_A_STEP * min(self.threads, len(self.nets)))
         finally:  # in plain Python Ctrl-C arrives here: what was sent by then is not lost
             self.loop_s += time.perf_counter() - started
-            if self.capture is not None:
+            if self.capture is not None and (self._crew is None or self._crew.is_level):
                 self.capture.take(self)
         return why
 
@@ -314,7 +304,7 @@ class World:
             "link_traversals": int(c.traversals),
             "injected": int(c.injected),
             "delivered": int(c.delivered),
-            "in_flight": int(c.n_packets - c.n_free),
+            "in_flight": int(c.n_packets - c.n_free - c.n_frames),
         }
 
     def wrong_ends(self) -> list[str]:

@@ -24,14 +24,14 @@ CAPTURED_BYTES_MAX = 500_000  # of payload: frames are written one by one
 OWN = {
     *("ctl", "hop", "packet", "after", "bucket", "bucket_bits", "bucket_summary", "heap"),
     *("timeline", "rate", "outgoing", "tap", "tap_packet", "carrier"),
-    *("out", "done", "count"),
+    *("out", "done", "count", "c"),
 }
 
 
-def scenario_of(seed: int) -> Scenario | None:
-    """A scenario that the soak draws, if it is of MRC."""
+def scenario_of(seed: int, kind: str = "mrc") -> Scenario | None:
+    """A scenario that the soak draws, if it is of this transport."""
     tables = draw(seed)
-    return None if tables["transport"].get("kind") == "roce" else make_scenario(tables)
+    return make_scenario(tables) if tables["transport"].get("kind", "mrc") == kind else None
 
 
 def made(scenario: Scenario, shards: int, threads: int) -> tuple[World, BytesIO | None]:
@@ -41,7 +41,8 @@ def made(scenario: Scenario, shards: int, threads: int) -> tuple[World, BytesIO 
     stream, more = None, {}
     few = int(traffic.msg_total_bytes.sum()) <= CAPTURED_BYTES_MAX
     # where routing draws a path anew it may name an uplink below a T0, and no frame leads there
-    if few and transport.pmtu <= PAYLOAD_BYTES_MAX and transport.paths != "single":
+    rerouted = getattr(transport, "paths", None) == "single"
+    if few and transport.pmtu <= PAYLOAD_BYTES_MAX and not rerouted:
         stream = BytesIO()
         more["capture"] = capture_of(transport).of(stream, fabric, ["everywhere"], transport)
     world = world_of(
@@ -65,12 +66,13 @@ def digest(world: World, stream: BytesIO | None = None) -> dict[str, Any]:
     arrays = {f"flow {name}": of for name, of in world.flows().items()}
     arrays |= {f"bin {name}": of for name, of in world.timeline().items()}
     arrays |= {f"of each {name}": of for name, of in world.placed().items()}
-    for group in (world.net, world.engine):
+    groups = [world.net, world.engine] + ([] if world.state is None else [world.state])
+    for number, group in enumerate(groups):
         pairs = zip(group._fields, group, strict=True)
-        arrays |= {f"array {name}": array for name, array in pairs if name not in OWN}
-    port: Any = arrays.pop("array port").copy()
+        arrays |= {f"array {number} {name}": array for name, array in pairs if name not in OWN}
+    port: Any = arrays.pop("array 0 port").copy()
     port.head, port.tail = 0, 0  # indices of packets, which say nothing once nothing is queued
-    arrays["array port"] = port
+    arrays["array 0 port"] = port
     for name, array in arrays.items():
         found[name] = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()[:16]
     if stream is not None:

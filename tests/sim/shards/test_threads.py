@@ -16,7 +16,6 @@ from openmrc.fabric.kinds import BEGINS
 from openmrc.sim import world as worlds
 from openmrc.sim.net import network, room
 from openmrc.sim.net.state import FAILED, ORPHAN
-from openmrc.sim.roce.transport import RoceTransport
 from openmrc.sim.shards import crew, split
 from openmrc.sim.world import Progress, World
 from openmrc.traffic.traffic import Calcs, make_traffic
@@ -196,7 +195,6 @@ def test_computations_and_their_releases_work_across_shards() -> None:
 def test_a_world_that_is_not_cut_says_why() -> None:
     fabric, traffic = clos(nics=8, down=2), permutation(8, 1000, 1)
     assert world_of(fabric, traffic).uncut == "8 NICs are no more than one core's caches hold"
-    assert "RoCEv2" in world_of(fabric, traffic, kind=RoceTransport, shards=4).uncut
     assert world_of(fabric, traffic, shards=4).uncut == ""
 
 

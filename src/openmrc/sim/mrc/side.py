@@ -44,9 +44,8 @@ class MrcSide(Side):
         """The address of `sim.mrc.loop.advance`."""
         return address_of(loop.advance, (net, self.engine, 0, 0))
 
-    @property
-    def packets_reserved(self) -> int:
-        """Packet records reserved, more than one event ever needs."""
+    def packets_reserved(self, links: int) -> int:
+        """As an event needs."""
         return loop.PACKETS_RESERVED
 
     def error_of(self, net: ss.Net, message: int) -> int:

@@ -18,6 +18,7 @@ from openmrc.engine.state import NEVER
 from openmrc.jit import heap, inlined, inner
 
 KIND_SHIFT = 40
+SPARE_BUCKETS = 4  # that the wheel has beside those of its span
 UNORDERED = -1  # BUCKET.last: not every event was scheduled later than the one before
 
 

@@ -23,7 +23,7 @@ from openmrc.fabric.actions import EVENT, PORT_DENY, PORT_RATE, FaultSchedule
 from openmrc.fabric.model import CUT_THROUGH_BYTES, Fabric
 from openmrc.fabric.queues import UNLIMITED, Bounds, Limits, slowed
 from openmrc.jit import heap, records
-from openmrc.sim.net import cross
+from openmrc.sim.net import cross, events
 from openmrc.sim.net import state as ss
 from openmrc.sim.net.parts import Parts
 from openmrc.traffic.traffic import IntArray, Traffic
@@ -265,7 +265,7 @@ def wheel(span_ps: int, shortest_ps: int, n_ports: int) -> tuple[int, int]:
     shift = min(max((span_ps // max(2 * n_ports, 256)).bit_length() - 1, 4), BUCKET_SHIFT_MAX)
     while shift > 4 and (1 << shift) > shortest_ps:
         shift -= 1
-    buckets = max(pow2_at_least((span_ps >> shift) + 4), 64)
+    buckets = max(pow2_at_least((span_ps >> shift) + events.SPARE_BUCKETS), 64)
     return shift, buckets
 
 

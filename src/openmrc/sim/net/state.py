@@ -276,10 +276,11 @@ CONTROL = np.dtype(
         ("qp0", "i4"),  # and their QPs
         ("qp_end", "i4"),
         ("outbox", "i4"),  # first row of Net.outgoing in this window; -1 where nothing crosses
-        ("fault_no", "i4"),  # a fault that happens before anything else, or -1
+        ("fault_no", "i4"),  # what happens before anything else, of AGENDA; or -1
         ("crosses_at", "i8"),  # when the first of the packets arrives that cross in this window
         ("failed_qp", "i4"),  # QPs that failed and whose other ends do not know: a list, see cross
         ("lost_entry", "i4"),  # entries that failed and what waits for them does not know
+        ("n_frames", "i8"),  # packet indices that stand for no packet (RoCEv2's pause frames)
     ],
     align=True,
 )

@@ -30,7 +30,7 @@ from openmrc.sim.roce.profiles import (
     profile_named,
     shared_buffer_bytes,
 )
-from openmrc.sim.roce.state import BUNDLE, ROCE, ROCE_QP, ROUTE, WHOLE, Roce
+from openmrc.sim.roce.state import BUNDLE, ROCE, ROCE_QP, ROUTE, ROUTING, WHOLE, Roce
 from openmrc.sim.roce.transport import RoceTransport
 from openmrc.wire.roce.framing import roce_framing
 
@@ -65,8 +65,9 @@ def build_roce(
     derived: RoceDerived,
     ends: network.Ends,
     st: es.State,
+    fault: Any,
 ) -> Roce:
-    """The state of RoCEv2."""
+    """The state of RoCEv2; `fault` is the network's schedule."""
     fabric, traffic, seed = parts.fabric, parts.traffic, parts.seed
     ring = network.rings_of(traffic)
     vas = np.random.default_rng([seed, network.SEED_NAMES, 2])
@@ -93,14 +94,15 @@ def build_roce(
     c.convergence_low = low
     c.convergence_span = high - low
     c.convergence_seed = bits.seed_streams(seed, SEED_CONVERGENCE, 1)[0] >> np.uint64(33)
-    c.delay_at = network.NO_TIME
     c.planes_at = network.NO_TIME
     return Roce(
         c=c,
         qp=_qps(ends, st, seed, derived.rto_first_ps),
         bundle=bundle,
         whole=records(max(int(ring.sum()), 1), WHOLE),
+        routing=records(1, ROUTING),
         route=route,
+        change=routing.changes_of(fault, c),
         **_dcqcn(transport, derived, ends),
         **_pfc(fabric, transport, derived),
     )
@@ -169,8 +171,9 @@ def _qps(ends: network.Ends, st: es.State, seed: int, rto_first_ps: int) -> Any:
     qp = records(ends.n, ROCE_QP)
     qp.rto_at = es.NEVER
     qp.timer_ps = rto_first_ps
-    qp.msg0 = st.qp.msg0
-    qp.msg_mask = st.qp.msg_mask
+    sending = np.where(ends.sends, np.arange(ends.n), ends.other)
+    qp.msg0 = st.qp.msg0[sending]
+    qp.msg_mask = st.qp.msg_mask[sending]
     qp.first_psn = np.where(ends.sends, st.qp.first_psn, st.qp.peer_psn)
     qp.bundle = ends.traffic_qp
     qp.nic = ends.nic

@@ -80,7 +80,7 @@ class RoceCapture(LinkCapture):
 
     def _due(self, world: Watched, tap: Any, packet: Any) -> tuple[Any, Any]:
         tap, packet = _joined(self._late[0], tap), _joined(self._late[1], packet)
-        order = np.argsort(tap.at, kind="stable")
+        order = np.lexsort((tap.port, tap.at))
         n_due = int(np.searchsorted(tap.at[order], int(world.net.ctl[0].now), side="right"))
         due, late = order[:n_due], order[n_due:]
         self._late = tap[late], packet[late]

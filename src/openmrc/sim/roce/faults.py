@@ -23,11 +23,9 @@ def apply(net, st, ro, fault, now):
     if action == NIC_PORT_DOWN or action == NIC_PORT_UP:
         _nic_port(net, st, ro, target, action == NIC_PORT_UP, now)
     elif action != REVIEW_PATHS:  # routing reviews its ways by itself
-        rerouted = health.change(net, fault, action, target)
+        health.change(net, fault, action, target)
         if action == PORT_DOWN:
             _cut(net, st, ro, target, now)
-        if rerouted:
-            routing.changed(net, ro, target, action == PORT_DOWN, now)
 
 
 @inlined
@@ -46,20 +44,22 @@ def _nic_port(net, st, ro, port_no, up, now):
 
 
 @inner
-def converge(net, ro, port_no, now):
-    """Routing has converged for a port. NICs with several ports review their bonds, once per
-    instant.
+def reroute(net, ro, change, now):
+    """Routing takes in a change, the first shard for all. When it has converged, NICs with several
+    ports review their bonds, once per instant.
     """
-    routing.converge(net, ro, port_no)
+    ctl = net.ctl[0]
+    if ctl.shard == 0:
+        routing.take_in(net, ro, change)
     c = ro.c[0]
-    if net.ctl[0].n_planes > 1 and c.planes_at != now:
+    if change.is_local == 0 and ctl.n_planes > 1 and c.planes_at != now:
         c.planes_at = now
-        events.push(net, now, AT_PLANES, 0)
+        events.push(net, now, AT_PLANES, ctl.nic0)
 
 
 @inner
 def choose_planes(net, st, ro, nic_no, now):
     """A NIC reviews its bond, then the next one does."""
     nic.choose_planes(net, st, ro, nic_no, now)
-    if nic_no + 1 < net.nic.shape[0]:
+    if nic_no + 1 < net.ctl[0].nic_end:
         events.push(net, now, AT_PLANES, nic_no + 1)

@@ -3,15 +3,18 @@
 The rules are in `pfc.py`; this module applies them to ports, switches and the event queue. A pause
 frame travels on the reverse link, behind the packet being sent there, as an entry of the heap: it
 takes no bandwidth from others. A link that is down delivers none.
+
+To another shard a frame crosses as packets do: it takes the index of one, and comes out of the
+wheel.
 """
 
 from __future__ import annotations
 
 from openmrc.engine.state import NEVER
 from openmrc.jit import inlined, inner
-from openmrc.sim.net import events
+from openmrc.sim.net import cross, events, link
 from openmrc.sim.roce import pfc, taps
-from openmrc.sim.roce.state import AT_PFC
+from openmrc.sim.roce.state import AT_PFC, CLASS_FRAME
 
 # what an entry of the heap is about: number = port * 4 + one of these
 RESUME, PAUSE, REFRESH, EXPIRY = 0, 1, 2, 3
@@ -29,9 +32,46 @@ def _tell(net, ro, port_no, what, now):
         if port.tapped:
             begins = int(ro.pause[port_no].frame_until) - pfc.frame_ps(rate)
             taps.note_pause(net, back, int(ro.flow[0].quanta) if what == PAUSE else 0, begins)
-        events.push(net, at, AT_PFC, port_no * 4 + what)
+        if port.abroad:
+            _cross(net, port.abroad - 1, port_no * 4 + what, at, now)
+        else:
+            events.push(net, at, AT_PFC, port_no * 4 + what)
     if what == PAUSE and ro.pause[port_no].refresh_at < NEVER:
         events.push(net, int(ro.pause[port_no].refresh_at), AT_PFC, port_no * 4 + REFRESH)
+
+
+@inner
+def _cross(net, shard, number, at, now):
+    """A frame is on its way to another shard."""
+    n = link.new_packet(net)
+    net.ctl[0].n_frames += 1
+    h = net.hop[n]
+    h.klass = CLASS_FRAME
+    h.qp = number
+    cross.leave(net, shard, n, now + _first_step(net, h, at - now))
+
+
+@inlined
+def _first_step(net, h, left_ps):
+    """As much of a time as the wheel reaches; HOP.rest_ps is the rest."""
+    ctl = net.ctl[0]
+    step_ps = min(left_ps, (ctl.bucket_mask + 1 - events.SPARE_BUCKETS) << ctl.shift)
+    h.rest_ps = left_ps - step_ps
+    return step_ps
+
+
+@inner
+def crossed(net, n, now):
+    """Packet `n` is a frame from another shard: take the number of its entry from it, or -1 if the
+    frame is still on its way.
+    """
+    h = net.hop[n]
+    if h.rest_ps > 0:
+        events.schedule_packet(net, n, h, now + _first_step(net, h, int(h.rest_ps)))
+        return -1
+    link.free_packet(net, n)
+    net.ctl[0].n_frames -= 1
+    return int(h.qp)
 
 
 @inner

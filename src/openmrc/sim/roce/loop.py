@@ -8,7 +8,7 @@ from openmrc.sim.net import due, events, link
 from openmrc.sim.net.state import AT_CONVERGED, AT_FAULT, AT_MESSAGE, AT_QP, BUDGET, OPEN
 from openmrc.sim.roce import faults, flow, nic, routing
 from openmrc.sim.roce import port as ports
-from openmrc.sim.roce.state import AT_LOCAL_REPAIR, AT_PACE, AT_PFC, AT_PLANES
+from openmrc.sim.roce.state import AT_LOCAL_REPAIR, AT_PACE, AT_PFC, AT_PLANES, CLASS_FRAME
 
 PACKETS_RESERVED = 64  # one event never needs more packets than this: a packet for each port
 
@@ -17,6 +17,11 @@ PACKETS_RESERVED = 64  # one event never needs more packets than this: a packet 
 def _arrive(net, st, ro, n, now):
     """A packet reaches the end of its link: a switch forwards it, a NIC receives it."""
     h = net.hop[n]
+    if h.klass == CLASS_FRAME:
+        number = flow.crossed(net, n, now)
+        if number >= 0:
+            _pause(net, st, ro, number, now)
+        return
     if net.ctl[0].any_down and link.went_down_under(net, h, now):
         link.drop_by_fault(net, n)
         return
@@ -56,12 +61,11 @@ def _from_heap(net, st, ro, at):
     elif kind == AT_FAULT:
         faults.apply(net, st, ro, net.fault[number], at)
         due.next_fault(net, number + 1)
-    elif kind == AT_CONVERGED:
-        faults.converge(net, ro, number, at)
+    elif kind == AT_CONVERGED or kind == AT_LOCAL_REPAIR:
+        faults.reroute(net, ro, ro.change[number], at)
+        routing.next_change(net, ro, number + 1)
     elif kind == AT_PLANES:
         faults.choose_planes(net, st, ro, number, at)
-    elif kind == AT_LOCAL_REPAIR:
-        routing.repair_locally(net, ro, number)
 
 
 @inner
@@ -80,13 +84,36 @@ def _pause(net, st, ro, number, now):
 @inner
 def _start(net, st, ro):
     """Before the first event: open every QP, and put what comes first into the heap."""
-    for qi in range(st.qp.shape[0]):
+    ctl = net.ctl[0]
+    for qi in range(ctl.qp0, ctl.qp_end):
         rq = ro.qp[qi]
         st.qp[qi].state = RTS
         rq.alive = 1
         rq.rto_at = NEVER
         rq.plane = routing.plane_of(net, ro, int(rq.nic), int(rq.peer_nic), int(rq.flow))
     due.start(net)
+    if ctl.n_shards == 1:
+        routing.next_change(net, ro, 0)
+
+
+@inner
+def _strike(net, st, ro):
+    """Carry out a fault of this shard, which is due, or a change that routing takes in: those have
+    the numbers behind.
+    """
+    ctl = net.ctl[0]
+    number = int(ctl.fault_no)
+    ctl.fault_no = -1
+    n_faults = net.fault.shape[0]
+    if number < n_faults:
+        ctl.now = net.fault[number].at_ps
+        events.rewind(net, int(ctl.now))
+        faults.apply(net, st, ro, net.fault[number], int(ctl.now))
+    else:
+        change = ro.change[number - n_faults]
+        ctl.now = change.at
+        events.rewind(net, int(ctl.now))
+        faults.reroute(net, ro, change, int(ctl.now))
 
 
 @compiled
@@ -99,6 +126,8 @@ def advance(net, st, ro, until, budget):
     ctl = net.ctl[0]
     if ctl.started == 0:
         _start(net, st, ro)
+    if ctl.fault_no >= 0:
+        _strike(net, st, ro)
     for done in range(due.rounded_up(budget)):
         why, at, event = due.take(net, until, done, PACKETS_RESERVED)
         if why != due.GO_ON:

@@ -144,7 +144,7 @@ def _settle(net, st, ro, qi, progress, now):
 def _place(net, st, ro, h, p, rq, now):
     """Place payload: check that it is the unit that the sender read from its memory, in order."""
     length = int(p.payload_len)
-    part = requester.part_of(st, ro.qp[rq.other], int(p.msn))
+    part = requester.part_of(st, rq, int(p.msn))
     seq = rq.expected - 1
     pmtu = net.ctl[0].pmtu
     offset = (seq - part.first_seq) * pmtu
@@ -170,7 +170,7 @@ def _on_data(net, st, ro, n, qi, now):
         ro.c[0].cnps += 1
         _send_control(net, st, ro, qi, 0, 0, now)
     if what == responder.IN_ORDER:
-        ends = responder.accept(st, rq, ro.qp[rq.other], int(p.msn))
+        ends = responder.accept(st, rq, int(p.msn))
         _place(net, st, ro, h, p, rq, now)
         if ends:
             rq.msg_done += 1

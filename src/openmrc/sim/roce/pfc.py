@@ -16,8 +16,8 @@ whose switch has died resumes by itself. XON is a frame of no quanta. The frame 
 the frame in transmission, and overtakes what is queued.
 
 One record per *directed* link, `LINK`, holds both of its ends: what is charged to it at the switch
-that receives, and whether the port that sends is paused. Control packets are neither charged nor
-paused. Nothing here knows what is connected to what.
+that receives, and whether the port that sends is paused. Each end writes and reads its own fields
+alone. Control packets are neither charged nor paused. Nothing here knows what is connected to what.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ LINK = np.dtype(
         ("refresh_ps", "i8"),  # between two pause frames
         ("frame_until", "i8"),  # end of the last pause frame on the wire, of either kind
         ("frames_sent", "i8"),  # that ask for a pause, repeated ones too
+        ("wants_pause", "i1"),
         # the end that sends
         ("paused_until", "i8"),  # 0: not paused
         ("paused_since", "i8"),
@@ -81,7 +82,6 @@ LINK = np.dtype(
         ("longest_ps", "i8"),
         ("pauses", "i8"),
         ("storms", "i8"),
-        ("wants_pause", "i1"),
         ("in_storm", "i1"),
     ],
     align=True,

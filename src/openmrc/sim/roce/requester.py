@@ -27,7 +27,9 @@ NUMBER_MASK = 0x7FFF_FFFF
 
 @inlined
 def part_of(st, rq, number):
-    """The part of message `number` that a QP carries; it may be of no bytes and no packets."""
+    """The part of message `number` that a QP carries, at either end; it may be of no bytes and no
+    packets. The responder may ask until it has acknowledged it.
+    """
     return st.message[rq.msg0 + (number & rq.msg_mask)]
 
 

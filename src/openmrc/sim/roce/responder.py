@@ -27,12 +27,9 @@ def judge(rq, psn):
 
 
 @inlined
-def accept(st, rq, sender, number):
-    """Accept the expected packet, of message `number`; True if it ends this QP's part of it.
-
-    `sender` is the other end: its parts are what the responder's memory will hold.
-    """
-    part = part_of(st, sender, number)
+def accept(st, rq, number):
+    """Accept the expected packet, of message `number`; True if it ends this QP's part of it."""
+    part = part_of(st, rq, number)
     rq.expected += 1
     rq.nak_sent = 0
     rq.unacked += 1

@@ -13,11 +13,16 @@ as a bond does: a hash over the planes that are up at both ends and have a path 
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from openmrc.engine import bits
-from openmrc.jit import compiled, inlined, inner
+from openmrc.fabric.actions import PORT_ALLOW, PORT_DENY, PORT_DOWN, PORT_UP
+from openmrc.jit import compiled, inlined, inner, records
 from openmrc.sim.net import events
 from openmrc.sim.net.state import AT_CONVERGED
-from openmrc.sim.roce.state import AT_LOCAL_REPAIR
+from openmrc.sim.roce.state import AT_LOCAL_REPAIR, CHANGE
 from openmrc.wire.roce.opcodes import UDP, UDP_PORT
 
 PORTS_OF_A_PATH = 6  # at most: NIC, T0, T1, T2, T1, T0
@@ -165,7 +170,7 @@ def egress(net, ro, switch, n, dst, flow):
     """Egress port of packet `n` of a flow at a switch; -1 if it has no route."""
     s = net.switch[switch]
     choice = bits.mix32(flow ^ int(s.salt))
-    if ro.c[0].broken != 0:
+    if ro.routing[0].broken != 0:
         return _around(net, ro, s, int(net.packet[n].src), dst, choice)
     if s.lo <= dst < s.hi:
         port_no = _first_down(s, dst)
@@ -199,7 +204,7 @@ def plane_of(net, ro, nic, dst, flow):
     usable = 0
     for plane in range(n_planes):
         if (up >> plane) & 1 and (
-            ro.c[0].broken == 0 or n_planes == 1 or _has_way(net, ro, nic, dst, plane)
+            ro.routing[0].broken == 0 or n_planes == 1 or _has_way(net, ro, nic, dst, plane)
         ):
             usable |= 1 << plane
             members += 1
@@ -214,21 +219,41 @@ def plane_of(net, ro, nic, dst, flow):
     return -1
 
 
-@inner
-def changed(net, ro, port_no, is_down, now):
-    """A port has changed: routing adopts it when it has converged. A port that is down is already
-    known to its own switch.
-
-    All that happens at one instant takes the same time, drawn from that instant.
+def changes_of(fault: Any, c: Any) -> Any:
+    """What routing will take in, `CHANGE`, for a schedule of faults `FAULT` and the settings `ROCE`
+    of a run. A port that is down is already known to its own switch.
     """
-    c = ro.c[0]
-    if c.delay_at != now:
-        c.delay_at = now
-        share = bits.mix32(bits.mix32(now >> 32) + now + c.convergence_seed)
-        c.delay_ps = c.convergence_low + (c.convergence_span >> 16) * (share >> 16)
-    events.push(net, now + c.delay_ps, AT_CONVERGED, port_no)
-    if is_down and c.local_repair_ps < c.delay_ps:
-        events.push(net, now + c.local_repair_ps, AT_LOCAL_REPAIR, port_no)
+    action = np.asarray(fault.action)
+    seen = np.isin(action, (PORT_DOWN, PORT_UP, PORT_DENY, PORT_ALLOW))
+    at, port = np.asarray(fault.at_ps)[seen], np.asarray(fault.target)[seen]
+    delay = np.zeros(len(at), np.int64)
+    _draw_delays(c, np.ascontiguousarray(at), delay)
+    local_ps = int(c[0].local_repair_ps)
+    local = (action[seen] == PORT_DOWN) & (local_ps < delay)
+    change = records(len(at) + int(local.sum()), CHANGE)
+    change.at = np.concatenate([at + delay, at[local] + local_ps])
+    change.port = np.concatenate([port, port[local]])
+    change.is_local[len(at) :] = 1
+    return change[np.lexsort((change.port, change.is_local, change.at))]
+
+
+@compiled
+def _draw_delays(c, at, delay):
+    """How long routing takes for what changes at each of these times: all that happens at one
+    instant takes as long, drawn from that instant.
+    """
+    for i in range(at.shape[0]):
+        share = bits.mix32(bits.mix32(at[i] >> 32) + at[i] + c[0].convergence_seed)
+        delay[i] = c[0].convergence_low + (c[0].convergence_span >> 16) * (share >> 16)
+
+
+@inlined
+def next_change(net, ro, number):
+    """Put the next change that routing will take in into the heap; one at a time."""
+    if number < ro.change.shape[0]:
+        change = ro.change[number]
+        kind = AT_LOCAL_REPAIR if change.is_local else AT_CONVERGED
+        events.push(net, int(change.at), kind, number)
 
 
 @inlined
@@ -238,29 +263,22 @@ def _is_broken(r):
 
 
 @inner
-def repair_locally(net, ro, port_no):
-    """The port's own switch removes it from its groups, if it is still down, until routing
-    converges.
+def take_in(net, ro, change):
+    """The port's own switch removes it from its groups, if it is still down; or routing has
+    converged for it: all switches now use its actual state.
     """
+    port_no = int(change.port)
     r = ro.route[port_no]
-    if net.port[port_no].up == 0 and not _is_broken(r):
-        ro.c[0].broken += 1
-    if net.port[port_no].up == 0:
-        r.own_up = 0
-
-
-@inner
-def converge(net, ro, port_no):
-    """Routing has converged for a port: all switches now use its actual state."""
-    r = ro.route[port_no]
-    if _is_broken(r):
-        ro.c[0].broken -= 1
-    r.up = net.port[port_no].up
-    r.own_up = r.up
-    r.denied = net.health[port_no].denied
-    if _is_broken(r):
-        ro.c[0].broken += 1
-    ro.c[0].converged += 1
+    up = net.port[port_no].up
+    before = _is_broken(r)
+    if change.is_local:
+        if up == 0:
+            r.own_up = 0
+    else:
+        r.up = up
+        r.own_up = up
+        r.denied = net.health[port_no].denied
+    ro.routing[0].broken += int(_is_broken(r)) - int(before)
 
 
 @compiled

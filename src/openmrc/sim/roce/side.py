@@ -10,13 +10,15 @@ import numpy.typing as npt
 from openmrc.engine import state as es
 from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric
+from openmrc.jit import apart
+from openmrc.jit.callref import address_of
 from openmrc.sim.net import state as ss
 from openmrc.sim.net.network import Ends
 from openmrc.sim.net.parts import Parts
 from openmrc.sim.roce import build, loop, pfc
 from openmrc.sim.roce.derive import derive
 from openmrc.sim.roce.reader import FlowReader
-from openmrc.sim.roce.state import Roce
+from openmrc.sim.roce.state import ROCE, Roce
 from openmrc.sim.roce.transport import RoceTransport
 from openmrc.sim.watch import books
 from openmrc.sim.watch.side import Side
@@ -24,6 +26,9 @@ from openmrc.sim.watch.watched import Watched
 from openmrc.units import US
 
 PORTS_TOLD = 10  # by name
+COUNTED = (
+    *("acks", "naks", "cnps", "duplicates", "discarded", "go_backs", "timeouts", "no_route"),
+)
 
 
 class RoceSide(Side):
@@ -39,12 +44,39 @@ class RoceSide(Side):
         self.ends = Ends(parts.traffic, transport.qps)
         self.engine = build.build_engine(parts, self.ends)
         self.net = build.build_net(parts, transport, self.values, self.ends, self.engine)
-        self.state = build.build_roce(parts, transport, self.values, self.ends, self.engine)
+        self.state = build.build_roce(
+            parts, transport, self.values, self.ends, self.engine, self.net.fault
+        )
 
     def advance(self, net: ss.Net, until: int, budget: int) -> int:
         """As `sim.roce.loop.advance`."""
         why: int = loop.advance(net, self.engine, self.state, until, budget)
         return why
+
+    def advance_at(self, net: ss.Net) -> int:
+        """The address of `sim.roce.loop.advance`."""
+        return address_of(loop.advance, (net, self.engine, self.state, 0, 0))
+
+    def packets_reserved(self, links: int) -> int:
+        """As an event needs; and with PFC a fault may resume every link at once."""
+        return loop.PACKETS_RESERVED + (links if self._transport.pfc else 0)
+
+    @property
+    def changes_at(self) -> npt.NDArray[np.int64]:
+        """When routing takes in a change."""
+        return np.asarray(self.state.change.at)
+
+    def split(self, n: int) -> list[Roce]:
+        """Each shard counts for itself; the rest is shared."""
+        c = apart(n, ROCE)
+        c[:] = self.state.c[0]
+        one = [c[i : i + 1].view(np.recarray) for i in range(n)]
+        return [self.state._replace(c=own) for own in one]
+
+    def gather(self, shards: list[Roce]) -> None:
+        """Sum what the shards have counted."""
+        for name in COUNTED:
+            self.state.c[0][name] = sum(int(of.c[0][name]) for of in shards)
 
     def error_of(self, net: ss.Net, message: int) -> int:
         """Why a message failed: the error of one of the QPs that it is striped over."""

@@ -15,6 +15,8 @@ from openmrc.jit.byref import by_reference
 # kinds of entries in the heap behind those of `sim.state`, in their order within an instant
 AT_PFC, AT_PLANES, AT_PACE, AT_LOCAL_REPAIR = 6, 7, 8, 9
 
+CLASS_FRAME = 3  # HOP.klass of a pause frame between two shards, see `flow`
+
 # A requester leaves at most so many packets unacknowledged: far more than a network holds, so it
 # only bounds what is sent into a silence. (IB 9.7.1 allows 2^23.)
 OUTSTANDING_MAX = 1 << 16
@@ -32,7 +34,7 @@ ROCE_QP = np.dtype(  # one end: it sends, or it receives
         ("cur", "i8"),  # message whose part holds `nxt`
         ("msg_done", "i8"),  # messages acknowledged; of a responder: received
         ("msg_end", "i8"),  # messages posted
-        ("msg0", "i8"),
+        ("msg0", "i8"),  # ring of the messages that it sends, or receives
         ("msg_mask", "i8"),
         # --- responder
         ("expected", "i8"),  # the only sequence that is accepted
@@ -63,14 +65,34 @@ BUNDLE = np.dtype(  # the QPs over which the messages of one QP of the workload 
         ("ring_mask", "i8"),
         ("posted", "i8"),
         ("tx_next", "i8"),  # oldest message with a part that is not acknowledged
-        ("rx_next", "i8"),  # oldest with a part that has not arrived
         ("va", "i8"),  # where its next message goes
+        ("rx_next", "i8"),  # oldest with a part that has not arrived: the receiver's alone
     ],
     align=True,
 )
 
-WHOLE = np.dtype(  # a message of a bundle: parts that are missing
-    [("entry", "i4"), ("tx_left", "i2"), ("rx_left", "i2")], align=True
+WHOLE = np.dtype(  # a message of a bundle
+    [
+        ("entry", "i4"),
+        ("parts", "i1"),  # that have packets
+        ("tx_left", "i1"),  # of these, that are not acknowledged
+        ("arrived", "i1"),  # or have arrived: the receiver's alone; 0 again when it is done with it
+    ],
+    align=True,
+)
+
+CHANGE = np.dtype(  # what routing will take in
+    [
+        ("at", "i8"),
+        ("port", "i4"),
+        ("is_local", "i1"),  # only the port's own switch does
+    ],
+    align=True,
+)
+
+ROUTING = np.dtype(  # one record, written while nothing else happens
+    [("broken", "i8")],  # ports that routing believes down or drained: 0 is quick
+    align=True,
 )
 
 ROUTE = np.dtype(  # a directed port as routing sees it
@@ -97,11 +119,7 @@ ROCE = np.dtype(  # one record: settings, then counters
         ("convergence_low", "i8"),
         ("convergence_span", "i8"),
         ("convergence_seed", "i8"),
-        ("broken", "i8"),  # ports that routing believes down or drained: 0 is quick
-        ("delay_at", "i8"),  # instant of the last change of the fabric
         ("planes_at", "i8"),  # instant for which NICs are asked to look at their bonds
-        ("delay_ps", "i8"),  # and how long routing takes for all changes of that instant
-        ("converged", "i8"),  # changes that routing has taken in
         ("acks", "i8"),
         ("naks", "i8"),
         ("cnps", "i8"),
@@ -119,11 +137,13 @@ ROCE = np.dtype(  # one record: settings, then counters
 class Roce(NamedTuple):
     """All state of RoCEv2 in one simulated world. Every field is an array."""
 
-    c: Any  # ROCE, one record
+    c: Any  # ROCE, one record, of each shard
     qp: Any  # ROCE_QP
     bundle: Any  # BUNDLE, by QP of the workload
     whole: Any  # WHOLE, a ring per bundle
+    routing: Any  # ROUTING, one record
     route: Any  # ROUTE, by port
+    change: Any  # CHANGE, in time order
     rates: Any  # dcqcn.CONFIG, one record
     limiter: Any  # dcqcn.LIMITER, by QP; one without DCQCN
     notifier: Any  # dcqcn.NOTIFIER, by QP; one without DCQCN

@@ -14,6 +14,8 @@ from openmrc.sim.net import messages
 from openmrc.sim.net.state import FAILED
 from openmrc.sim.roce.requester import part_of
 
+ALL = -1  # WHOLE.arrived: all parts have, and an older message has not
+
 
 @inner
 def _hand_over(net, st, ro, mi):
@@ -25,7 +27,7 @@ def _hand_over(net, st, ro, mi):
     length = messages.next_length(net, mi)
     w = ro.whole[b.ring0 + (b.posted & b.ring_mask)]
     w.entry = mi
-    w.tx_left = 0
+    w.parts = 0
     qps = int(ro.c[0].qps)
     pmtu = net.ctl[0].pmtu
     for i in range(qps):
@@ -41,8 +43,8 @@ def _hand_over(net, st, ro, mi):
         rq.seq_end += part.n_packets
         rq.msg_end += 1
         if part.n_packets > 0:
-            w.tx_left += 1
-    w.rx_left = w.tx_left
+            w.parts += 1
+    w.tx_left = w.parts
     b.posted += 1
     messages.note_posted(net, mi)
     return True
@@ -119,15 +121,18 @@ def part_arrived(net, ro, bundle, number, now):
     """All of a part of message `number` is in the receiver's memory."""
     b = ro.bundle[bundle]
     w = _whole(ro, b, number)
-    w.rx_left -= 1
-    if w.rx_left > 0:
+    w.arrived += 1
+    if w.arrived < w.parts:
         return
+    w.arrived = ALL
     m = net.message[w.entry]
     m.delivered_at = now
     if m.imm == 0:
         messages.let_receiver(net, m, now)
-    while b.rx_next < b.posted and _whole(ro, b, b.rx_next).rx_left == 0:
-        m = net.message[_whole(ro, b, b.rx_next).entry]
+    while _whole(ro, b, b.rx_next).arrived == ALL:
+        w = _whole(ro, b, b.rx_next)
+        w.arrived = 0
         b.rx_next += 1
+        m = net.message[w.entry]
         if m.imm:
             messages.let_receiver(net, m, now)

@@ -14,8 +14,9 @@ from openmrc.jit.byref import Kept
 from openmrc.sim.net import room
 from openmrc.sim.net import state as ss
 from openmrc.sim.shards import windows
-from openmrc.sim.shards.cut import Cut, Index, of_faults
+from openmrc.sim.shards.cut import EVERY, Cut, Index, of_faults
 from openmrc.sim.shards.split import split
+from openmrc.sim.watch.side import Side
 
 LOOKS = 20_000  # some microseconds
 ALONE_EVENTS = 2000  # a window of fewer is handled by one thread
@@ -23,36 +24,39 @@ SUMS = (
     *("sends_done", "messages_done", "messages_failed", "messages_orphaned", "messages_open"),
     *("wrong_bytes", "verified_bytes", "traversals", "injected", "delivered", "trimmed"),
     *("dropped_queue", "dropped_control", "dropped_fault", "dropped_corrupt", "ecn_marked"),
-    *("data_packets", "retransmitted", "events", "n_packets", "n_free"),
+    *("data_packets", "retransmitted", "events", "n_packets", "n_free", "n_frames"),
 )
 
 
 class Crew:
     """Runs the shards of a world on so many `threads`; `nets` and `engines` are theirs.
 
-    `advance` is the address of the transport's, `packets_reserved` what one of its events may need.
+    `side` is that of the transport; `entry` says which shard posts each entry of the workload.
     """
 
     def __init__(
         self,
         whole: ss.Net,
-        engine: es.State,
+        side: Side,
         cut: Cut,
         entry: Index,
-        advance: int,
-        packets_reserved: int,
         threads: int,
     ) -> None:
-        self._controls, self.nets, self.engines = split(whole, engine, cut, entry)
-        self._fault_shard = of_faults(cut, whole.fault)
+        self._side = side
+        self._controls, self.nets, self.engines = split(whole, side.engine, cut, entry)
+        self._agenda = _agenda(cut, whole.fault, side.changes_at)
         self._shard = records(cut.n, windows.SHARD)
         self._shard.why = windows.GO_ON
         self._shard.done_until = -2
         pairs = zip(self.nets, self.engines, strict=True)
         self._kept = [(Kept(net), Kept(st)) for net, st in pairs]
+        self._own = [Kept(state) for state in side.split(cut.n)]
+        for row, own in zip(self._shard, self._own, strict=bool(self._own)):
+            row.own = own.address
         self._crew = records(1, windows.CREW)
         c = self._crew[0]
-        c.advance, c.packets_reserved, c.window_ps = advance, packets_reserved, cut.window_ps
+        c.advance, c.window_ps = side.advance_at(whole), cut.window_ps
+        c.packets_reserved = side.packets_reserved(cut.links_into)
         c.start = c.end = -1  # the QPs are yet to be opened
         c.threads = max(1, min(threads, cut.n))
         c.looks = LOOKS if c.threads <= cores() else 0
@@ -80,7 +84,7 @@ class Crew:
         self._say_where()
         c = self._crew[0]
         little = 0 < c.events < c.alone_below  # in the step before: nobody is to be woken for that
-        arguments = (self._crew, self._shard, self._fault_shard, self.nets[0], self.engines[0])
+        arguments = (self._crew, self._shard, self._agenda, self.nets[0], self.engines[0])
         windows.resume(*arguments, until, budget)
         if c.stopped:
             return int(c.why)
@@ -98,7 +102,7 @@ class Crew:
     def _work(self, me: int) -> None:
         try:
             net, engine = self.nets[0], self.engines[0]
-            windows.work(self._crew, self._shard, self._fault_shard, net, engine, me)
+            windows.work(self._crew, self._shard, self._agenda, net, engine, me)
         finally:
             self._send_home()
 
@@ -141,7 +145,10 @@ class Crew:
         return done
 
     def gather(self, into: ss.Net) -> None:
-        """Write the sums of all shards into the control record of the whole."""
+        """Write the sums of all shards into the control record of the whole, and the transport's
+        into its own.
+        """
+        self._side.gather([own.value for own in self._own])
         whole, parts = into.ctl[0], self._controls
         for name in SUMS:
             whole[name] = parts[name].sum()
@@ -176,10 +183,24 @@ class Crew:
         noted = list(zip(self.nets, counts, strict=True))
         tap = np.concatenate([net.tap[:n] for net, n in noted])
         packet = np.concatenate([net.tap_packet[:n] for net, n in noted])
-        order = np.argsort(tap["at"], kind="stable")
+        order = np.lexsort((tap["port"], tap["at"]))
         taps, packets = records(len(tap), tap.dtype), records(len(tap), packet.dtype)
         taps[:], packets[:] = tap[order], packet[order]
         for net in self.nets:
             net.ctl[0].tap_n = 0
         into.ctl[0].tap_n = len(taps)
         return into._replace(tap=taps, tap_packet=packets)
+
+
+def _agenda(cut: Cut, fault: Any, changes_at: Index) -> Any:
+    """What happens between two windows: the faults of a schedule, then what the transport does."""
+    n_faults = len(fault)
+    agenda = records(n_faults + len(changes_at), windows.AGENDA)
+    at = np.concatenate([np.asarray(fault.at_ps), changes_at])
+    order = np.argsort(at, kind="stable")
+    following = np.searchsorted(fault.at_ps, at[order], side="right")
+    agenda.at = at[order]
+    agenda.fault_at = np.append(fault.at_ps, es.NEVER)[following]
+    agenda.shard = np.append(of_faults(cut, fault), np.full(len(changes_at), EVERY))[order]
+    agenda.number = order
+    return agenda

@@ -40,6 +40,11 @@ class Cut:
     peer: Index  # of what is at the other end of each port
     window_ps: int
 
+    @property
+    def links_into(self) -> int:
+        """The most directed links that lead into one shard from others."""
+        return int(np.bincount(self.peer[self.port != self.peer]).max())
+
 
 class Uncut(NamedTuple):
     """Why a world is one shard, as the end of a sentence."""

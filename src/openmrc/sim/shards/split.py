@@ -16,17 +16,13 @@ import numpy as np
 from openmrc.engine import state as es
 from openmrc.engine.packet import PACKET
 from openmrc.fabric.queues import UNLIMITED
-from openmrc.jit import records
-from openmrc.sim.net import cross, network
+from openmrc.jit import apart, records
+from openmrc.sim.net import cross, events, network
 from openmrc.sim.net import state as ss
 from openmrc.sim.shards.cut import Cut, Index
 from openmrc.units import PS_BITS
 
 PACKETS_AT_START = 4096
-CONTROL_BYTES = -(-ss.CONTROL.itemsize // 128) * 128  # neighbours share no cache line
-ROW = np.dtype(
-    {"names": ["of"], "formats": [ss.CONTROL], "offsets": [0], "itemsize": CONTROL_BYTES}
-)
 
 
 def split(
@@ -38,7 +34,7 @@ def split(
     """
     n = cut.n
     whole.port.abroad = np.where(cut.port == cut.peer, 0, cut.peer + 1)
-    controls = records(n, ROW)["of"]
+    controls = apart(n, ss.CONTROL)
     controls[:] = whole.ctl[0]
     whole = whole._replace(entry_shard=entry.astype(np.int8))
     shift, buckets = _wheel(whole, n)
@@ -117,7 +113,7 @@ def emptied(whole: ss.Net) -> ss.Net:
 def _wheel(whole: ss.Net, n: int) -> tuple[int, int]:
     """Shift and number of buckets of a shard's wheel: it has a share of the ports."""
     c, kind = whole.ctl[0], whole.port_kind
-    span_ps = int((c.bucket_mask + 1 - 4) << c.shift)
+    span_ps = int((c.bucket_mask + 1 - events.SPARE_BUCKETS) << c.shift)
     shortest_bytes = min(int(c.header_bytes.min()), int(c.head_bytes) or UNLIMITED)
     shortest_ps = int((shortest_bytes * PS_BITS // kind.rate_bps).min())
     return network.wheel(span_ps, shortest_ps, int(c.n_ports) // n)

@@ -16,6 +16,7 @@ from openmrc.engine.state import NEVER
 from openmrc.fabric import queues
 from openmrc.jit import compiled, inlined, inner, record_type
 from openmrc.jit.byref import at as referred
+from openmrc.jit.byref import whatever_is_at
 from openmrc.jit.callref import call_int
 from openmrc.jit.shared import doze, exchange, give_way, look
 from openmrc.sim.net import cross, events, messages
@@ -36,7 +37,7 @@ CREW = record_type(
     ("end", "i8"),  # last instant of it
     ("leg_end", "i8"),  # or of what was asked for
     ("row", "i8"),  # 0 or 1: which lists what crosses is put into
-    ("fault", "i8"),  # the next one of the schedule
+    ("due", "i8"),  # what is next of AGENDA
     ("planning", "i8"),  # it is over, and the next one has not begun
     ("windows", "i8"),  # how many there were
     # the step
@@ -55,12 +56,18 @@ CREW = record_type(
 SHARD = record_type(
     ("net", "i8"),  # addresses
     ("st", "i8"),
+    ("own", "i8"),  # of the transport's own state; 0 without
     ("done_until", "i8"),
     ("events", "i8"),  # of the last window
     ("why", "i8"),  # what it needs; GO_ON if nothing
     ("turn", "i8"),
     ("begun", "i8"),  # it has taken in what came
-    ("apart", "i8"),  # one cache line
+)  # one cache line
+AGENDA = record_type(  # what happens between two windows, in time order
+    ("at", "i8"),
+    ("fault_at", "i8"),  # when the first fault after that happens
+    ("shard", "i4"),  # in which shard, -1: in every one
+    ("number", "i4"),  # of the fault; what is behind the faults is the transport's
 )
 MOVES_AT = 8  # bytes into CREW
 IDLE, WAITING, BUSY = 0, 1, 2  # SHARD.turn
@@ -72,7 +79,7 @@ DOZE_US = 50
 
 
 @compiled
-def resume(crew, shard, fault_shard, like, st, until, budget):
+def resume(crew, shard, agenda, like, st, until, budget):
     """Begin a step; `work` is to follow unless it has ended already (`CREW.stopped`)."""
     c = crew[0]
     c.until = until
@@ -82,15 +89,15 @@ def resume(crew, shard, fault_shard, like, st, until, budget):
     c.halted = 0
     c.stopped = 0
     if c.planning:
-        _plan(c, shard, fault_shard, like, st)
+        _plan(c, shard, agenda, like, st)
     else:
         _hand_out(c, shard)
         if c.todo == 0:
-            _turn(c, shard, fault_shard, like, st)
+            _turn(c, shard, agenda, like, st)
 
 
 @compiled
-def work(crew, shard, fault_shard, like, st, me):
+def work(crew, shard, agenda, like, st, me):
     """What each thread does until the step has ended; `me` is its number."""
     c = crew[0]
     lock = crew.ctypes.data
@@ -105,7 +112,7 @@ def work(crew, shard, fault_shard, like, st, me):
             _lock(lock)
             _finish(c, shard, i, why)
             if c.busy == 0 and (c.todo == 0 or c.halted):
-                _turn(c, shard, fault_shard, like, st)
+                _turn(c, shard, agenda, like, st)
             exchange(lock, 0)
         elif stopped:
             return
@@ -180,15 +187,23 @@ def _one(c, shard, i, like, st):
     engine = referred(st, s.st)
     s.events = 0
     if c.end < 0:  # before the beginning
-        call_int(c.advance, (net, engine, -1, 0))
+        _advance(c, s, net, engine, -1, 0)
         return GO_ON
     if s.begun == 0:
         _begin(c, shard, i, like, net)
         s.begun = 1
     before = int(net.ctl[0].events)
-    why = call_int(c.advance, (net, engine, int(c.leg_end), WITHOUT_END))
+    why = _advance(c, s, net, engine, int(c.leg_end), WITHOUT_END)
     s.events = int(net.ctl[0].events) - before
     return GO_ON if why == ss.REACHED or why == ss.FINISHED else why
+
+
+@inlined
+def _advance(c, s, net, engine, until, budget):
+    """The transport's `advance`, for a shard."""
+    if s.own == 0:
+        return call_int(c.advance, (net, engine, until, budget))
+    return call_int(c.advance, (net, engine, whatever_is_at(s.own), until, budget))
 
 
 @inner
@@ -237,7 +252,7 @@ def _finish(c, shard, i, why):
 
 
 @inner
-def _turn(c, shard, fault_shard, like, st):
+def _turn(c, shard, agenda, like, st):
     """Nobody is at work: what is next?"""
     if c.stuck > 0:
         _stop(c, HELP)
@@ -248,7 +263,7 @@ def _turn(c, shard, fault_shard, like, st):
     else:
         _settle(shard, like, st)
         c.planning = 1
-        _plan(c, shard, fault_shard, like, st)
+        _plan(c, shard, agenda, like, st)
         if c.halted and c.stopped == 0:
             _stop(c, ss.BUDGET)
 
@@ -304,7 +319,7 @@ def _settle(shard, like, st):
 
 
 @inner
-def _plan(c, shard, fault_shard, like, st):
+def _plan(c, shard, agenda, like, st):
     """The next window, after the faults that happen when it begins; or the end of the step."""
     while True:
         at = int(NEVER)
@@ -317,10 +332,8 @@ def _plan(c, shard, fault_shard, like, st):
             ended = ended or ctl.ended != 0
             at = min(at, _first_at(net))
         net = referred(like, shard[0].net)
-        fault_at = int(NEVER)
-        if c.fault < net.fault.shape[0]:
-            fault_at = int(net.fault[c.fault].at_ps)
-        at = min(at, fault_at)
+        due_at = _due_at(c, agenda)
+        at = min(at, due_at)
         if ended or not is_open:
             _stop(c, ss.FINISHED)
             return
@@ -333,19 +346,19 @@ def _plan(c, shard, fault_shard, like, st):
         if at + c.window_ps >= net.timeline.shape[0] * net.ctl[0].bin_ps:
             _stop(c, ss.TIMELINE)
             return
-        if at < fault_at:
+        if at < due_at:
             break
         if not _has_room(c, shard, like):
             _stop(c, HELP)
             return
-        while c.fault < net.fault.shape[0] and net.fault[c.fault].at_ps == at:
-            _strike(c, shard, int(fault_shard[c.fault]), like, st, at)
-            c.fault += 1
-        fault_at = int(net.fault[c.fault].at_ps) if c.fault < net.fault.shape[0] else int(NEVER)
+        fault_at = int(agenda[c.due].fault_at)
         for i in range(shard.shape[0]):
             referred(like, shard[i].net).ctl[0].fault_at = fault_at
+        while _due_at(c, agenda) == at:
+            _strike(c, shard, agenda[c.due], like, st, at)
+            c.due += 1
     c.start = at
-    c.end = min(at + c.window_ps, fault_at) - 1
+    c.end = min(at + c.window_ps, due_at) - 1
     c.row = 1 - c.row
     c.windows += 1
     c.planning = 0
@@ -353,6 +366,14 @@ def _plan(c, shard, fault_shard, like, st):
         shard[i].begun = 0
         shard[i].done_until = at - 1
     _hand_out(c, shard)
+
+
+@inlined
+def _due_at(c, agenda):
+    """When something happens next between two windows."""
+    if c.due < agenda.shape[0]:
+        return int(agenda[c.due].at)
+    return int(NEVER)
 
 
 @inlined
@@ -384,14 +405,15 @@ def _has_room(c, shard, like):
 
 
 @inner
-def _strike(c, shard, owner, like, st, at):
+def _strike(c, shard, due, like, st, at):
     """A fault happens, in one shard or in all of them; what the others must know they are told."""
+    owner = int(due.shard)
     for i in range(shard.shape[0]):
         if i != owner and owner >= 0:
             continue
         net = referred(like, shard[i].net)
-        net.ctl[0].fault_no = c.fault
-        call_int(c.advance, (net, referred(st, shard[i].st), at - 1, 1))
+        net.ctl[0].fault_no = due.number
+        _advance(c, shard[i], net, referred(st, shard[i].st), at - 1, 1)
     if owner < 0:
         return
     told = referred(like, shard[owner].net).ctl[0]

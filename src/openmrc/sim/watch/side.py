@@ -5,6 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from openmrc.engine import state as es
 from openmrc.fabric.model import Fabric
 from openmrc.sim.net import state as ss
@@ -31,14 +34,28 @@ class Side(ABC):
     def advance(self, net: ss.Net, until: int, budget: int) -> int:
         """As the `advance` of its `loop`."""
 
+    @abstractmethod
     def advance_at(self, net: ss.Net) -> int:
-        """The address of its loop's `advance`, for the shards of a world; 0 if it has none."""
-        return 0
+        """The address of its loop's `advance`, for the shards of a world."""
+
+    @abstractmethod
+    def packets_reserved(self, links: int) -> int:
+        """Packet records that nothing ever needs more of at once, in a shard that so many `links`
+        lead to from others.
+        """
 
     @property
-    def packets_reserved(self) -> int:
-        """Packet records reserved, more than one event ever needs."""
-        return 0
+    def changes_at(self) -> npt.NDArray[np.int64]:
+        """When all shards change at once, beside the faults: in time order."""
+        return np.zeros(0, np.int64)
+
+    def split(self, n: int) -> list[Any]:
+        """Return the `state` of each of n shards, if it has one."""
+        return []
+
+    def gather(self, shards: list[Any]) -> None:
+        """Write the sums of the states that `split` returned into `state`."""
+        assert not shards
 
     @abstractmethod
     def error_of(self, net: ss.Net, message: int) -> int:
