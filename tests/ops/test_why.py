@@ -15,7 +15,7 @@ from openmrc.fabric import multiplane
 from openmrc.ops import harm
 from openmrc.ops.records import BACKGROUND, JAMMED, UNPROVEN, Record
 from openmrc.ops.together import Finding
-from openmrc.ops.why import Answer, _without_echoes, why
+from openmrc.ops.why import Answer, _is_dead, _without_echoes, why
 
 FABRIC = multiplane(64, 2, 100 * 10**9, 8, 8, 0, 0)
 SUMMARY = {"sim_time_us": 400.0, "qp_errors": [], "packets": {"trimmed": 0, "data": 10_000}}
@@ -71,6 +71,44 @@ def test_an_uplink_that_lost_everything_is_named() -> None:
     (found,) = why(record(rows, aside)).findings
     assert (found.where, found.since_us, found.paths) == ("plane 1 t0 1 > t1 3", 28.0, 8)
     assert found.aside_us == sum(400.0 - 28.0 - i for i in range(8))
+
+
+def by_bins(lost: Sequence[int], sent: int = 40) -> Record:
+    """What NIC 8's only lossy link loses in each of some bins of 100 us, of `sent` packets."""
+    one = record([(8, 1, 3, sent, 20.0, 1)])
+    begins = [100.0 * i for i in range(len(lost))]
+    paths, links = (
+        pl.concat(
+            frame.with_columns(
+                pl.lit(begin).alias("from_us"),
+                pl.lit(begin + 100).alias("until_us"),
+                *(pl.lit(value).alias(name) for name, value in more(i)),
+            )
+            for i, begin in enumerate(begins)
+        )
+        for frame, more in (
+            (
+                one.paths,
+                lambda i: [("lost", lost[i]), ("first_us", begins[i]), ("last_us", begins[i])],
+            ),
+            (one.links, lambda i: [("packets", sent)]),
+        )
+    )
+    return replace(one, paths=paths, links=links)
+
+
+def test_what_loses_a_part_in_the_middle_is_not_dead_and_began_with_its_first_loss() -> None:
+    rows = by_bins([10, 8, 9, 10, 4]).paths
+    cause = FABRIC.route(8, 55, FABRIC.ev(1, 3))[0]
+    assert not _is_dead(by_bins([10, 8, 9, 10, 4]), cause, rows)
+
+
+def test_what_lets_nothing_through_between_its_first_and_its_last_bin_is_dead() -> None:
+    gone = by_bins([10, 40, 40, 40, 4])
+    cause = FABRIC.route(8, 55, FABRIC.ev(1, 3))[0]
+    assert _is_dead(gone, cause, gone.paths)
+    few = by_bins([100, 100, 1, 1], 100)  # what is judged late does not keep it alive
+    assert _is_dead(few, cause, few.paths)
 
 
 def test_paths_that_were_back_before_met_something_else() -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -65,6 +66,18 @@ def test_paths_that_are_set_aside_are_those_across_the_dead_link(dead: Result) -
         assert port in fabric.route(row["src"], row["dst"], row["ev"])
         assert row["t_us"] > 20
     assert set(dead.paths["ev"].to_list()) == set(aside["ev"].to_list())
+
+
+def test_a_nic_notes_its_own_port_that_goes_down_and_comes_back() -> None:
+    down = {"at": "20us", "kind": "port-down", "where": "nic 3 plane 1", "for": "20us"}
+    seen = ran(fault=[down])
+    shift = seen.scenario.build()[0].ev_plane_shift
+    rows = seen.events.filter(pl.col("qp") == -1).sort("t_us")
+    assert rows.select("src", "event").rows() == [(3, "port down"), (3, "port up")]
+    assert set((rows["ev"].to_numpy() >> shift).tolist()) == {1}
+    look_us = np.ptp(seen.links.select("from_us", "until_us").to_numpy()[0]) / 8
+    for at_us, expected in zip(rows["t_us"].to_list(), (20.0, 40.0), strict=True):
+        assert 0 <= at_us - expected <= look_us
 
 
 def test_bins_are_joined_and_nothing_is_lost_by_it(

@@ -9,6 +9,7 @@ Causes are numbered: directed ports first, then switches, then NICs.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Container
 from typing import NamedTuple
 
 import numpy as np
@@ -83,6 +84,29 @@ def links_of(fabric: Fabric, cause: int) -> npt.NDArray[np.int64]:
     else:
         own = np.flatnonzero(fabric.port_nic == cause - fabric.n_ports - fabric.n_switches)
     return np.sort(np.concatenate([own, fabric.port_reverse[own]]))
+
+
+def of_dark_ports(
+    fabric: Fabric, dark: Collection[int], telling: Container[int] | None = None
+) -> list[tuple[int, ...]]:
+    """Return what explains that these NIC ports have no carrier, the most of it at once: T0s and
+    NICs of which all ports are dark, as far as NICs are `telling` of theirs (None: all are); then
+    single links, each as its two directions.
+    """
+    left = set(dark)
+    first_nic = fabric.n_ports + fabric.n_switches
+    n_own = fabric.n_nics * fabric.n_planes
+    t0s = {fabric.n_ports + int(fabric.port_peer_switch[port]) for port in left}
+    nics = {first_nic + port // fabric.n_planes for port in left}
+    found: list[tuple[int, ...]] = []
+    for device in (*sorted(t0s), *sorted(nics)):
+        own = {port for port in links_of(fabric, device).tolist() if port < n_own}
+        if telling is not None:
+            own = {port for port in own if port // fabric.n_planes in telling}
+        if len(own) > 1 and own <= left:
+            left -= own
+            found.append((device,))
+    return found + [(port, int(fabric.port_reverse[port])) for port in sorted(left)]
 
 
 def ends(fabric: Fabric, port: int) -> tuple[End, End]:

@@ -20,6 +20,7 @@ from openmrc.fabric.model import Fabric
 from openmrc.ops import causes
 from openmrc.ops.evidence import Evidence, of_lossy
 from openmrc.run.ways import routes
+from openmrc.run.witness import LOOKS_A_BIN
 from openmrc.units import US
 
 if TYPE_CHECKING:
@@ -54,6 +55,13 @@ class Record:
     def end_us(self) -> float:
         """When the run ended."""
         return float(self.summary["sim_time_us"])
+
+    @property
+    def look_us(self) -> float:
+        """How late the senders may have been asked what they know."""
+        if not len(self.links):
+            return 0.0
+        return float((self.links["until_us"] - self.links["from_us"]).max()) / LOOKS_A_BIN  # type: ignore[arg-type]
 
     def bins(self) -> list[float]:
         """When each bin begins in which a path lost packets, us."""

@@ -39,6 +39,7 @@ class Finding:
     back_us: float | None  # when the last of them was
     nats: float
     aside_us: float = 0.0  # for how long those paths were set aside, summed
+    downs: int = 0  # so often NICs saw their own ports go down; 0: it is inferred from losses
 
 
 def joined(fabric: Fabric, findings: Iterable[Finding]) -> list[Finding]:

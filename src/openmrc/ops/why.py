@@ -17,7 +17,7 @@ import numpy.typing as npt
 from openmrc.errors import InputError
 from openmrc.fabric import places
 from openmrc.fabric.model import Fabric
-from openmrc.ops import causes, together
+from openmrc.ops import causes, downs, together
 from openmrc.ops.localise import Rules, Verdict, localise
 from openmrc.ops.records import Record
 from openmrc.ops.together import Finding
@@ -28,11 +28,12 @@ if TYPE_CHECKING:
 
 # A run has some thousand links and a few dozen bins: a chance of 10^-9 each is enough.
 RULES = Rules(alarm=20.0, margin=5.0)
-DEAD_PART = 0.5  # of losses that were probes of paths that carried nothing any more
+DEAD_PART = 0.9  # of what a dead place should have carried: some of it is judged lost later
+UNUSED_PART = 0.5  # of losses that were probes of paths that carried nothing any more
 BINS_MAX = 64  # looked at one by one
 JAM = 0.2  # of a queue pair's packets trimmed
 MANY = 8  # paths: most of them can tell of another time than the first
-FEW_BEFORE = 0.02  # of a place's paths: they had met something else
+FEW_BEFORE = 0.02  # of a place's paths, or losses: they had met something else
 ECHO_RATE = 0.05  # lost at most by a device that others only crowd upon ...
 LATE_TIMES = 4  # it loses more than so many times what proved to be late
 ECHO_PART = 0.5  # ... while something dead lost more than twice as much
@@ -75,8 +76,14 @@ def why(
         return Answer(record.name, False, (), f"{opening} {_unknown(record)}")
     rows = _during(record.paths, "first_us", "last_us", from_us, until_us)
     qps = None if job is None else set(flows["qp"].to_list())
+    down = [
+        one for one in downs.spans(record) if from_us <= one.until_us and one.since_us <= until_us
+    ]
     seen = Record(**{**vars(record), "paths": rows})
-    told = (_told(seen, verdict, mine, qps) for verdict, mine in _verdicts(seen))
+    told = downs.findings(seen, down)
+    known = downs.explained(seen, down)
+    seen = Record(**{**vars(seen), "paths": rows.filter(~known)})
+    told += (_told(seen, verdict, mine, qps) for verdict, mine in _verdicts(seen))
     findings = tuple(
         sorted(_without_echoes(record, together.joined(record.fabric, told)), key=_harm)
     )
@@ -153,7 +160,6 @@ def _told(
     import polars as pl
 
     fabric, rows = record.fabric, record.paths.filter(pl.Series(mine))
-    unused = rows.filter(pl.col("lost") > pl.col("sent"))["lost"].sum()
     lost = int(rows["lost"].sum())
     assert record.events is not None
     keys = rows.select("qp", "ev").unique()
@@ -162,8 +168,9 @@ def _told(
     events = record.events.join(keys, on=["qp", "ev"], how="semi")
     aside = events.filter(pl.col("event").is_in(["set aside", "plane silent"]))
     back = events.filter(pl.col("event") == "back")
-    first = _began(events, aside) if len(aside) and qps is None else rows["first_us"].min()
-    window = [b for b in _all_bins(record) if rows["from_us"].min() <= b <= rows["from_us"].max()]  # type: ignore[operator]
+    dead = _is_dead(record, verdict.cause, rows)
+    first = _began(events, aside) if dead and len(aside) and qps is None else rows["first_us"].min()
+    window = _bins_of(record, rows)
     crossed = int(record.evidence(window).crossed[verdict.cause])
     is_link = verdict.kind == causes.LINK
     ends = causes.ends(fabric, verdict.cause) if is_link else ()
@@ -172,7 +179,7 @@ def _told(
         kind=verdict.kind,
         one_of=tuple(causes.name(fabric, cause) for cause in verdict.one_of),
         ends=tuple(f"{end.device} port {end.port}" for end in ends),
-        dead=bool(unused >= DEAD_PART * lost),
+        dead=dead,
         rate=lost / max(crossed, lost, 1),
         lost=lost,
         since_us=float(first),  # type: ignore[arg-type]
@@ -184,6 +191,34 @@ def _told(
         nats=round(verdict.nats, 1),
         aside_us=round(_aside_us(record, events), 3),
     )
+
+
+def _bins_of(record: Record, rows: pl.DataFrame) -> list[float]:
+    """When the bins begin from the first to the last in which these rows lost packets."""
+    first, last = rows["from_us"].min(), rows["from_us"].max()
+    return [begin for begin in _all_bins(record) if first <= begin <= last]  # type: ignore[operator]
+
+
+def _is_dead(record: Record, cause: int, rows: pl.DataFrame) -> bool:
+    """Whether a place let nothing through. In the bins in which it broke and was repaired packets
+    passed as well, so those between count; where there are none, what was lost of paths that
+    carried nothing any more.
+    """
+    import polars as pl
+
+    by_time, total = rows.sort("from_us"), int(rows["lost"].sum())
+    upto = by_time["lost"].cum_sum()
+    most = by_time.filter(
+        (upto > FEW_BEFORE * total) & (upto - by_time["lost"] < (1 - FEW_BEFORE) * total)
+    )
+    inner = _bins_of(record, most)[1:]
+    inner = inner[:-1] if len(inner) > 1 else inner
+    passed = [int(record.evidence([begin]).crossed[cause]) for begin in inner]
+    lost = [int(rows.filter(pl.col("from_us") == begin)["lost"].sum()) for begin in inner]
+    if sum(passed):
+        return sum(lost) >= DEAD_PART * sum(passed)
+    unused = rows.filter(pl.col("lost") > pl.col("sent"))["lost"].sum()
+    return bool(unused >= UNUSED_PART * total)
 
 
 def _aside_us(record: Record, events: pl.DataFrame) -> float:
@@ -334,8 +369,10 @@ def _sentence(record: Record, it: Finding) -> str:
         more = f" or {len(it.one_of) - OTHERS_MAX} more" if len(it.one_of) > OTHERS_MAX else ""
         place = f"One of {place}, {', '.join(others)}{more}"
     span = f"from {_time(it.since_us)} to {_time(it.until_us)}"
+    if it.downs:
+        return _down(it, place, span)
     if it.dead:
-        over = it.back and it.back == it.paths
+        over = 2 * it.back > it.paths
         what = f"{place} let nothing through {span if over else span.partition(' to ')[0] + ' on'}"
     elif it.lost == 1:
         what = f"{place} lost one packet at {_time(it.since_us)}"
@@ -354,6 +391,16 @@ def _sentence(record: Record, it: Finding) -> str:
         after = f"{'all are' if it.paths != 1 else 'it is'} back since {_time(it.back_us or 0)}"
     ends = f" Its ends: {' and '.join(it.ends)}." if it.ends and not it.one_of else ""
     return f"{what[0].upper()}{what[1:]}; {paths} {were} set aside, and {after}.{ends}"
+
+
+def _down(it: Finding, place: str, span: str) -> str:
+    """What one place did that its NICs saw themselves."""
+    often = f" {it.downs} times" if it.downs > 1 else ""
+    when = span if it.back_us is not None else f"from {_time(it.since_us)} on"
+    lost = f"{it.lost:,} packets were" if it.lost != 1 else "one packet was"
+    ends = f" Its ends: {' and '.join(it.ends)}." if it.ends else ""
+    said = f"{place[0].upper()}{place[1:]} was down{often} {when}, as its NICs saw"
+    return f"{said}; {lost} lost.{ends}"
 
 
 def _harm(it: Finding) -> tuple[bool, int, int]:
@@ -417,7 +464,8 @@ def _congestion(record: Record, flows: pl.DataFrame) -> str:
     if not trimmed:
         return ""
     share = trimmed / max(packets["data"], 1)
-    said = f"{trimmed:,} packets were trimmed, {_percent(share)} of all"
+    how_much = "nearly all" if share >= 0.995 else f"{_percent(share)} of all"
+    said = f"{trimmed:,} packets were trimmed, {how_much}"
     again = flows.group_by("dst").agg(pl.col("retransmitted").sum()).sort("retransmitted")
     if len(again):
         dst, most = (again[name].to_list()[-1] for name in ("dst", "retransmitted"))

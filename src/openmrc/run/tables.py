@@ -156,7 +156,9 @@ def time_table(run: TransportResult) -> pl.DataFrame:
 
 
 def event_table(run: TransportResult) -> pl.DataFrame:
-    """Return one row for each time that a sender set a path aside or believed it again."""
+    """Return one row for each time that a sender set a path aside or believed it again, or that a
+    port of its own went down or came up (`qp` -1; the EV is that of the plane alone).
+    """
     seen = run.testimony
     columns = {} if seen is None else seen.events
     order = np.argsort(columns.get("at_ps", np.zeros(0)), kind="stable")

@@ -11,7 +11,8 @@ and bin; there are at most `BINS_MAX` bins, for neighbours are joined when these
 
 A path is set aside for a loss; or because its plane is silent as a whole, which says nothing of the
 path itself until its probes stay unanswered; or because it met mark after mark, which is
-congestion and no loss.
+congestion and no loss. A NIC also notes its own ports that go down and come back, if it still looks
+so when it is asked.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ EVS_AT_ONCE = 2**18
 LATE = 2  # RTTs, of the largest: a probe may meet queues that data has not met yet
 NEARLY = 1e-6  # of a doubling
 
-SET_ASIDE, CONGESTED, SILENT, BACK, FALSE_ALARM = range(5)
-EVENTS = ("set aside", "congested", "plane silent", "back", "false alarm")
+SET_ASIDE, CONGESTED, SILENT, BACK, FALSE_ALARM, PORT_DOWN, PORT_UP = range(7)
+EVENTS = ("set aside", "congested", "plane silent", "back", "false alarm", "port down", "port up")
 
 
 class Testimony(NamedTuple):
@@ -46,7 +47,9 @@ class Testimony(NamedTuple):
 
     bin_ps: int
     end_ps: int
-    events: dict[str, Array]  # at_ps, qp, src, dst, ev, event (a number of `EVENTS`)
+    # at_ps, qp, src, dst, ev, event (a number of `EVENTS`); of a port of the NIC `src` qp is -1 and
+    # the EV says nothing but its plane.
+    events: dict[str, Array]
     events_left_out: int
     lossy: dict[str, Array]  # by bin and path that lost: bin, qp, src, dst, ev, sent, lost, ...
     sent: LongArray  # [bins, ports] packets put on paths across each directed port
@@ -81,6 +84,8 @@ class Witness:
         self._lost: list[dict[str, Array]] = []  # of the bin under way
         self._lossy: list[dict[str, Array]] = []
         self._events: list[dict[str, Array]] = []
+        self._up = np.array(engine.nic.up_mask, np.int64)
+        self._ports: list[dict[str, Array]] = []
         self._n_events, self._left_out, self._looked_ps = 0, 0, 0
 
     @property
@@ -109,7 +114,7 @@ class Witness:
         return Testimony(
             self.bin_ps,
             end_ps,
-            self._named(_columns(self._events, ("at_ps", "ev_at", "event"))),
+            self._all_events(),
             self._left_out,
             self._named(lossy),
             self._sent[: self._n_bins],
@@ -126,6 +131,7 @@ class Witness:
         return np.stack([*counts, lost[self._ends]]).astype(np.int64)
 
     def _look(self, now_ps: int) -> None:
+        self._note_ports(now_ps)
         counts, before = self._of_qps(), self._counts
         self._counts = counts
         which = np.flatnonzero((counts != before).any(axis=0) | (counts[0] > 0))
@@ -234,6 +240,26 @@ class Witness:
         if len(at):
             kind = np.full(len(at), event, np.int8)
             self._events.append({"at_ps": when.astype(np.int64), "ev_at": at, "event": kind})
+
+    def _note_ports(self, now_ps: int) -> None:
+        """Note the NICs' own ports that went down or came up since the last look."""
+        up = np.array(self._world.engine.nic.up_mask, np.int64)
+        for plane in range(self._fabric.n_planes):
+            nics = np.flatnonzero((up ^ self._up) >> plane & 1)
+            if not len(nics):
+                continue
+            is_up = up[nics] >> plane & 1
+            ev = np.full(len(nics), plane << self._fabric.ev_plane_shift)
+            kind = np.where(is_up, PORT_UP, PORT_DOWN)
+            one = {"at_ps": np.full(len(nics), now_ps), "event": kind, "ev": ev}
+            self._ports.append(one | {"qp": np.full(len(nics), -1), "src": nics, "dst": nics})
+        self._up = up
+
+    def _all_events(self) -> dict[str, Array]:
+        """Those of paths, and behind them those of ports."""
+        paths = self._named(_columns(self._events, ("at_ps", "ev_at", "event")))
+        ports = _columns(self._ports, tuple(paths))
+        return {name: np.concatenate([paths[name], ports[name]]) for name in paths}
 
     # --- bins
 

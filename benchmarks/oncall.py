@@ -1,0 +1,106 @@
+"""Scenarios as an operator on call meets them, and what `mrc why` says of each: oncall.
+
+    .venv/bin/python benchmarks/oncall.py [NAME ...] [--keep DIR] [--json]
+
+Each scenario of `examples/why` runs once (NAME: only those). The faults are cut out of its results,
+`mrc why` answers, and only then the answer is compared with the faults. It is right if every place
+that broke is named as just that place and nothing else is, if it began to lose when it broke and
+stopped when it was repaired, and if what let nothing through is said to, and what lost a part is
+not. Of links that are slow and of denied places nothing is
+lost, so "nothing broke" is right of them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from blind import HEALTHY, LATE_US, SLACK_US, directed, hidden
+
+from openmrc.fabric.kinds import Fault
+from openmrc.ops.records import Record, read
+from openmrc.ops.together import Finding
+from openmrc.ops.why import why
+from openmrc.report.result import simulate
+from openmrc.scenario.scenario import load_scenario
+from openmrc.units import US
+
+SCENARIOS = Path(__file__).resolve().parents[1] / "examples/why"
+
+
+def is_right(record: Record, fault: Fault, finding: Finding) -> bool:
+    """Whether a finding is this fault: its place, and the time within what judging takes."""
+    fabric = record.fabric
+    if finding.one_of or directed(fabric, finding.where) != directed(fabric, fault.place):
+        return False
+    over_us = math.inf
+    if fault.for_ps is not None or fault.until_ps is not None:
+        over_us = (fault.until_ps or fault.at_ps + (fault.for_ps or 0)) / US
+    # When the first packet meets it, or is lost by chance, the endpoints alone know.
+    first_us = max(fault.at_ps / US, first_loss_us(record, directed(fabric, fault.place)))
+    in_time = fault.at_ps / US - SLACK_US <= finding.since_us <= first_us + LATE_US
+    is_total = fault.rate is None
+    if finding.until_us > over_us + LATE_US or not in_time:
+        return False
+    return fault.repeats or finding.dead == is_total
+
+
+def first_loss_us(record: Record, ports: set[int]) -> float:
+    """When a sender first missed a packet that crossed one of these directed ports."""
+    across = np.isin(record.routes(record.paths), sorted(ports)).any(axis=1)
+    times = record.paths["first_us"].to_numpy()[across]
+    return float(times.min()) if len(times) else 0.0
+
+
+def ask(name: str, keep: Path | None) -> dict[str, Any]:
+    """Run a scenario, ask why, and only then compare."""
+    scenario = load_scenario(SCENARIOS / f"{name}.toml")
+    result = simulate(scenario, sampled=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        directory = Path(scratch) if keep is None else keep / name
+        result.save(directory)
+        hidden(directory)
+        (record,) = read(directory)
+        answer = why(record)
+    faults = [one.build() for one in scenario.faults]
+    broken = [one for one in faults if one.kind not in HEALTHY]
+    named = [any(is_right(record, one, it) for it in answer.findings) for one in broken]
+    wrong = [
+        it.where for it in answer.findings if not any(is_right(record, one, it) for one in broken)
+    ]
+    return {
+        "scenario": name,
+        "right": all(named) and not wrong,
+        "broken": [one.place for one in broken],
+        "wrong": wrong,
+        "text": answer.text,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("names", metavar="NAME", nargs="*", help="scenarios (default: all)")
+    parser.add_argument("--keep", metavar="DIR", type=Path, help="keep the results there")
+    parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
+    arguments = parser.parse_args()
+    names = arguments.names or sorted(path.stem for path in SCENARIOS.glob("*.toml"))
+    rows = []
+    for name in names:
+        row = ask(name, arguments.keep)
+        rows.append(row)
+        if not arguments.json:
+            print(f"{name}: {'right' if row['right'] else 'WRONG'}; broken: {row['broken']}")
+            print(f"    {row['text']}", flush=True)
+    if arguments.json:
+        print(json.dumps(rows, indent=1))
+        return
+    print(f"{sum(row['right'] for row in rows)} of {len(rows)} right")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,25 @@
+"""Two of the scenarios of `examples/why`, asked as an operator would ask."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def oncall(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    return runpy.run_path(str(BENCHMARKS / "oncall.py"))
+
+
+@pytest.mark.parametrize("name", ["port_down_and_back", "two_at_once"])
+def test_what_broke_is_named_with_its_time_and_nothing_else_is(
+    oncall: dict[str, Any], name: str
+) -> None:
+    row = oncall["ask"](name, None)
+    assert row["right"], row
