@@ -79,6 +79,7 @@ COMMON_WORDS = {
         "UDP",
         "IP",
         "KB",
+        "MB",
         "KiB",
         "MiB",
         "RFC",
