@@ -163,7 +163,7 @@ def cross(net: Any, number: int, at: int, now: int) -> None:
 
 
 @compiled
-def arrive(net: Any, n: int, now: int) -> int:
+def arrive(net: Any, n: int, now: int) -> Any:
     return flow.crossed(net, n, now)
 
 
