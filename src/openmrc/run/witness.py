@@ -182,7 +182,7 @@ class Witness:
         """
         judged = changes[4]
         asked = np.bincount(qp, blamed, len(judged))
-        marked = (np.asarray(e.marks) == 1) & (np.asarray(e.clean) == 0)
+        marked = np.asarray(e.marks) == 1
         left = (judged[qp] == 0) | ((asked > judged)[qp] & marked)
         congested = blamed & left
         return np.where(blamed & ~left, times, 0), congested
