@@ -140,7 +140,12 @@ def new_batch(n: int, room: int, name_bytes: int = 0, control_bytes: int = 0) ->
 @inlined
 def send(fd, batch, first, n):
     """Send messages `first .. first + n - 1`: how many were taken, or -errno if not even one."""
-    at = batch.message.ctypes.data + int(first) * MESSAGE_BYTES
+    return send_at(fd, batch.message.ctypes.data + int(first) * MESSAGE_BYTES, n)
+
+
+@inlined
+def send_at(fd, at, n):
+    """Send the `n` messages that begin at this address, as `send` does."""
     sent = _sendmmsg(fd, at, n, DONT_WAIT)
     return sent if sent >= 0 else -_errno()
 

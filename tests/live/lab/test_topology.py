@@ -13,7 +13,7 @@ from openmrc.fabric.kinds import Fault
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.queues import Queues
 from openmrc.live.lab.health import Health, healing, refuse_denials
-from openmrc.live.lab.linux import LinuxFabric
+from openmrc.live.lab.linux import OWN_LINES, LinuxFabric
 from openmrc.live.lab.namespaces import Batch
 from openmrc.live.lab.topology import (
     End,
@@ -136,12 +136,13 @@ def test_a_linux_switch_knows_its_table_and_nothing_else() -> None:
     batches = {(batch.namespace, batch.tool): list(batch.lines) for batch in made.batches()}
     neighbour = "neigh add fe80::1 lladdr"
     assert batches["plane 0 t0 1", "ip"] == [
+        *OWN_LINES,
         f"{neighbour} 02:00:00:00:00:03 dev d0 nud permanent",
         f"{neighbour} 02:00:00:00:00:04 dev d1 nud permanent",
         f"{neighbour} 02:ff:00:00:00:04 dev u0 nud permanent",
         f"{neighbour} 02:ff:00:00:00:05 dev u1 nud permanent",
         "route add 2001:db8:4001::/48 encap seg6local action End flavors next-csid"
-        " lblen 32 nflen 16 count dev d0",
+        " lblen 32 nflen 16 count dev sid0",
         "route add 2001:db8:1000::/48 via fe80::1 dev d0",
         "route add 2001:db8:1001::/48 via fe80::1 dev d1",
         "route add 2001:db8:2000::/48 via fe80::1 dev u0",

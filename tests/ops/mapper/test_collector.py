@@ -57,6 +57,56 @@ def test_a_dead_switch_is_one_place_and_not_its_links() -> None:
     assert world.names() == {"plane 1 t1 1"}
 
 
+def test_a_port_without_carrier_is_named_at_once_in_both_directions_and_nothing_else() -> None:
+    world = World(SCHEDULE)
+    world.run(203)
+    world.dark = {3: (2,)}
+    world.lose("nic 3 plane 2")
+    broke_ps = world.now_ps
+    world.run(300)
+    assert world.names() == {"nic 3 plane 2 > t0", "nic 3 plane 2 < t0"}
+    assert max(place.named_ps for _, place in world.found) - broke_ps <= 10 * MS
+    world.dark = {}
+    world.lose("nic 3 plane 2", 0.0)
+    world.run(OVER_PERIODS * 20 + 1500)
+    assert world.names() == set()
+    assert len(world.found) == 4  # each named, and over
+
+
+def test_a_port_stays_named_as_long_as_it_is_down_though_nothing_is_lost() -> None:
+    world = World(SCHEDULE)
+    world.run(203)
+    world.dark = {3: (2,)}
+    world.run(2 * OVER_PERIODS * 20)
+    assert world.names() == {"nic 3 plane 2 > t0", "nic 3 plane 2 < t0"}
+
+
+def test_ports_without_carrier_of_a_whole_t0_are_the_t0() -> None:
+    world = World(SCHEDULE)
+    world.run(203)
+    world.dark = dict.fromkeys(range(4), (1,))
+    world.lose("plane 1 t0 0 - t1 *")
+    for nic in range(4):
+        world.lose(f"nic {nic} plane 1")
+    world.run(300)
+    assert world.names() == {"plane 1 t0 0"}
+
+
+def test_what_was_blamed_before_a_nic_spoke_is_withdrawn() -> None:
+    world = World(SCHEDULE)
+    world.run(203)
+    world.lose("nic 3 plane 2 < t0")
+    world.run(120)
+    assert world.names() == {"nic 3 plane 2 < t0"}
+    place = world.collector.places.popitem()[1]
+    switch = place.cause = world.fabric.n_ports + int(world.fabric.port_peer_switch[3 * 4 + 2])
+    world.collector.places[switch] = place  # as if its T0 had been blamed
+    world.dark = {3: (2,)}
+    world.run(100)
+    assert world.names() == {"nic 3 plane 2 > t0", "nic 3 plane 2 < t0"}
+    assert place.withdrawn
+
+
 def test_a_healed_link_is_over_and_its_old_losses_name_nobody_again() -> None:
     world = World(SCHEDULE)
     world.run(200)

@@ -52,6 +52,7 @@ class World:
     stalled_until_ps: int = -1  # nothing arrives before
     sent: int = 0
     first_lost_ps: int | None = None
+    dark: dict[int, tuple[int, ...]] = field(default_factory=dict)  # planes without carrier, by NIC
     found: list[tuple[int, Place]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -62,6 +63,7 @@ class World:
         self.agents: dict[int, Agent] = {}
         self.under_way: dict[int, list[Heard]] = {}
         self.orders: list[Order | Count] = []
+        self._told: dict[int, tuple[int, ...]] = {}
         for nic in range(self.fabric.n_nics):
             self.start(nic)
 
@@ -108,6 +110,8 @@ class World:
             else:
                 agent.ask(one.burst, one.port, one.n)
         if self.now_ps < agent.next_ps and not orders:
+            if self.dark.get(nic, ()) != self._told.get(nic, ()):
+                self._tell(nic)
             return
         if self.now_ps >= self.stalled_until_ps:
             self._arrive(nic)
@@ -122,9 +126,15 @@ class World:
                 self._send(route, Heard(send.kind, plane, nic, send.period, number))
             if send.kind == BURST:
                 self.under_way[nic].append(Heard(CLOSING, 0, nic, send.period, 0))
-        report = agent.report(self.now_ps)
+        self._tell(nic)
+
+    def _tell(self, nic: int) -> None:
+        down = self.dark.get(nic, ())
+        at_once = down != self._told.get(nic, ())
+        report = self.agents[nic].report(self.now_ps, at_once)
         if report is not None:
-            self.orders += self.collector.hear(self.now_ps, nic, report)
+            self._told[nic] = down
+            self.orders += self.collector.hear(self.now_ps, nic, report, down)
 
     def _arrive(self, nic: int) -> None:
         self.agents[nic].arrive(self.now_ps, packed(self.under_way[nic]))

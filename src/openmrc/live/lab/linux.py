@@ -32,6 +32,14 @@ from openmrc.wire.pcap import Writer
 
 ONE = 1_000_000  # nftables draws whole numbers below this
 
+# A route goes with its device, and a switch's own uSID must outlive each of its links: it stands on
+# one end of a pair of interfaces that lead nowhere. On loopback the kernel makes it a rejection.
+OWN_DEVICE = "sid0"
+OWN_LINES = (
+    f"link add {OWN_DEVICE} type veth peer name sid1",
+    *(f"link set {name} addrgenmode none multicast off up" for name in (OWN_DEVICE, "sid1")),
+)
+
 CANNOT = {actions.PORT_CORRUPT: "link-corrupt"}
 
 
@@ -67,7 +75,7 @@ class LinuxFabric:
         """Return neighbours, routes and shapers."""
         return [
             *(
-                Batch(name, "ip", self._routes[switch])
+                Batch(name, "ip", [*OWN_LINES, *self._routes[switch]])
                 for switch, name in enumerate(self._topology.switches)
             ),
             *self._shapers.first(self._topology.end_of),
@@ -205,11 +213,10 @@ def _routes(topology: Topology, switch: int) -> list[str]:
         if neighbour not in lines:
             lines.append(neighbour)
         routes.append(f"route add {block} via {GATEWAY} dev {here}")
-    any_device = topology.end_of[int(fabric.sw_first_down[switch])].interface
     flavour = f"flavors next-csid lblen {BLOCK_BITS} nflen {USID_BITS} count"
     return [
         *lines,
-        f"route add {own} encap seg6local action End {flavour} dev {any_device}",
+        f"route add {own} encap seg6local action End {flavour} dev {OWN_DEVICE}",
         *routes,
     ]
 

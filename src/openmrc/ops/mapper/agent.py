@@ -102,7 +102,7 @@ class _Burst:
     rows: frozenset[int]  # that this agent sends and awaits itself
     sent_ps: int
     back: set[int] = field(default_factory=set)
-    closed: bool = False  # something that was sent after it has come
+    closed: bool = False  # something that was sent after it has come; or nothing ever comes back
 
 
 class Order(NamedTuple):
@@ -142,6 +142,7 @@ class Agent:
         self.tick_ps = schedule.period_ps // self.ticks
         self.silence_ps = max(SILENCE_PERIODS * schedule.period_ps, SILENCE_PS)
         self.orders = [order(schedule, nic, turn) for turn in range(TURNS)]
+        self._loops = any(any(one.loops) for one in self.orders)
         self._first_tick = first_period * self.ticks
         self.tally = _tally(self, now_ps)
         self._arrive = Bound(tally.arrive, (self.tally,), 2)
@@ -229,11 +230,13 @@ class Agent:
         """When to be called again: to send, or to look what has come."""
         return int(min(self._book["due_ps"][0], self._book["look_at_ps"][0]))
 
-    def report(self, now_ps: int) -> Report | None:
-        """Return what is to be told now: losses at once, that all is well once a second."""
+    def report(self, now_ps: int, at_once: bool = False) -> Report | None:
+        """Return what is to be told now: losses at once, that all is well once a second, or
+        `at_once`.
+        """
         n_lost, n_late = self._book["n_lost"], self._book["n_late"]
         news = n_lost[0] or n_late[0] or self._judged
-        if not news and now_ps < self._told_ps + TELL_PS:
+        if not news and not at_once and now_ps < self._told_ps + TELL_PS:
             return None
         lost = [Loss(*row) for row in self.tally.lost[: n_lost[0]].tolist()]
         late = [Loss(*row) for row in self.tally.late[: n_late[0]].tolist()]
@@ -258,7 +261,7 @@ class Agent:
             return None
         last = routes[mine, (routes[mine] >= 0).sum(axis=1) - 1]
         back = mine[fabric.port_peer_nic[last] == self.nic]
-        self._bursts[burst] = _Burst(frozenset(back.tolist()), now_ps)
+        self._bursts[burst] = _Burst(frozenset(back.tolist()), now_ps, closed=not self._loops)
         return Send(BURST, burst, mine.tolist(), routes[mine])
 
     def _judge_burst(self, now_ps: int, number: int, burst: _Burst) -> None:

@@ -15,7 +15,7 @@ others would have sent to it one way, is no evidence of anything.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -35,6 +35,7 @@ STALE_PS = 3 * S  # without a word: three missed ones
 BURSTS_AT_ONCE = 8  # links of which each may take a burst in one period
 HOLD_PS = 20 * MS  # for the answers to a burst, before what is new is judged again
 ROUTES_KEPT = 1 << 17  # probes of a period; of more, routes are worked out as they are needed
+DARK_PS = 5 * MS  # in which all NICs of a T0 that died say so
 BURST_WAIT_PS = 100 * MS  # for agents to say what they know of it
 OVER_PERIODS = 25  # without a loss, where some should have been
 OVER_LOSSES = 10.0
@@ -74,6 +75,7 @@ class Place:
     nats: float
     until_ps: int | None = None  # None: it still loses
     withdrawn: bool = False  # what came later blames another
+    is_dark: bool = False  # its own NICs saw no carrier
 
 
 @dataclass
@@ -123,6 +125,7 @@ class Collector:
         self._next_burst = 1
         self._looked_ps = self._swept_ps = now_ps
         self.news = False  # something that nobody has judged yet
+        self._dark: dict[int, int] = {}  # NIC ports without carrier, and since when
         self._of_missing: tuple[frozenset[int], np.ndarray] | None = None
         self._crossed = np.concatenate(schedule.crossed)
         self._warm_up(now_ps)
@@ -150,10 +153,16 @@ class Collector:
         """An agent is gone: its connection closed."""
         self.heard_ps.pop(nic, None)
         self.began_ps.pop(nic, None)
+        self._see(0, nic, ())
 
-    def hear(self, now_ps: int, nic: int, report: Report) -> list[Order | Count]:
-        """Take a report of an agent that has joined; what follows from it, `tick` says."""
+    def hear(
+        self, now_ps: int, nic: int, report: Report, down: Collection[int] = ()
+    ) -> list[Order | Count]:
+        """Take a report of an agent that has joined, and the planes on which its NIC's port is
+        down; what follows from it, `tick` says.
+        """
         self.heard_ps[nic] = now_ps
+        self._see(now_ps, nic, down)
         if report.lost:
             # By the agent's own clock only how long ago it was: clocks of hosts differ.
             at_ps = [now_ps - max(report.at_ps - one.at_ps, 0) for one in report.lost]
@@ -182,7 +191,7 @@ class Collector:
                 self._finish(now_ps, number, True)
         self._forget(now_ps)
         orders: list[Order] = []
-        changed = self._over(now_ps)
+        changed = [*self._name_dark(now_ps), *self._over(now_ps)]
         if self.news and not any(now_ps - one.asked_ps < HOLD_PS for one in self._bursts.values()):
             self.news = False
             window_ps = WINDOW_PERIODS * self.schedule.period_ps
@@ -198,10 +207,74 @@ class Collector:
                     changed += self._judge(now_ps, window_ps)[0]
         return Said([*orders], changed)
 
+    @property
+    def waits(self) -> bool:
+        """Whether something was heard that `tick` has not dealt with yet."""
+        return self.news or any(
+            not any(self._mask(cause)[port] for cause in self.places) for port in self._dark
+        )
+
     def silent(self, now_ps: int) -> list[int]:
         """Return the NICs whose agents said nothing for long, or never joined."""
         nics = range(self.schedule.fabric.n_nics)
         return [nic for nic in nics if now_ps - self.heard_ps.get(nic, -STALE_PS) >= STALE_PS]
+
+    # --- ports without carrier
+
+    def _see(self, now_ps: int, nic: int, down: Collection[int]) -> None:
+        """A NIC knows its own ports: nobody has to infer that one is down."""
+        for plane in range(self.schedule.fabric.n_planes):
+            port = nic * self.schedule.fabric.n_planes + plane
+            if plane in down:
+                self._dark.setdefault(port, now_ps)
+            else:
+                self._dark.pop(port, None)
+
+    def _name_dark(self, now_ps: int) -> list[Place]:
+        """Name what has no carrier, as soon as it is clear how much that is."""
+        fabric, found = self.schedule.fabric, list[Place]()
+        if all(now_ps - since_ps < DARK_PS for since_ps in self._dark.values()):
+            return found
+        for what in causes.of_dark_ports(fabric, self._dark, self.heard_ps):
+            since_ps = min(self._dark[p] for p in self._dark if self._mask(what[0])[p])
+            for cause in what:
+                if now_ps - since_ps < DARK_PS:
+                    continue
+                place = self.places.get(cause)
+                if place is None:
+                    place = self.places[cause] = Place(
+                        causes.name(fabric, cause), causes.kind(fabric, cause), cause,
+                        since_ps, now_ps, now_ps, 1.0, 0, 0, 0.0,
+                    )  # fmt: skip
+                    found.append(place)
+                    self._withdraw_links_of(cause, now_ps)
+                place.last_ps, place.is_dark = now_ps, True
+        return found + (self._withdraw_for_dark(now_ps) if found else [])
+
+    def _is_dark(self, routes: np.ndarray) -> np.ndarray:
+        """[n] whether these cross what NICs saw without carrier: their losses say nothing new."""
+        mask = np.zeros(self.schedule.fabric.n_ports + 1, np.bool_)
+        own = np.array(list(self._dark), np.int64)
+        mask[own] = mask[self.schedule.fabric.port_reverse[own]] = True
+        for cause, place in self.places.items():
+            if place.is_dark:
+                mask |= self._mask(cause)
+        found: np.ndarray = mask[routes].any(axis=1)
+        return found
+
+    def _withdraw_for_dark(self, now_ps: int) -> list[Place]:
+        """Of places that were named before a NIC said that its port is dark, end those of which
+        everything lost crossed that port.
+        """
+        routes = self._routes_of([one.loss for one in self._losses])
+        other = routes[~self._is_dark(routes)]
+        found = []
+        for cause, place in list(self.places.items()):
+            if not place.is_dark and not self._mask(cause)[other].any():
+                place.until_ps, place.withdrawn = now_ps, True
+                del self.places[cause]
+                found.append(place)
+        return found
 
     # --- judging
 
@@ -343,6 +416,8 @@ class Collector:
         schedule, from_ps = self.schedule, now_ps - window_ps
         # What crossed links before anything was lost would only hide how bad they are now.
         known = [one for one in self._losses if one.at_ps >= from_ps]
+        dark = self._is_dark(self._routes_of([one.loss for one in known]))
+        known = [one for one, is_dark in zip(known, dark.tolist(), strict=True) if not is_dark]
         from_ps = max(from_ps, min((one.at_ps for one in known), default=from_ps) - 1)
         grouped: dict[tuple[int, int], list[int]] = {}
         for at_ps, loss, _ in known:
@@ -436,7 +511,8 @@ class Collector:
         del self._bursts[number]
         fabric, routes, src, dst = self.schedule.fabric, burst.routes, burst.src, burst.dst
         rows = np.arange(len(routes))
-        known = np.isin(src, list(burst.sent)) & ((src == dst) | np.isin(dst, list(burst.counted)))
+        known = ~self._is_dark(routes)
+        known &= np.isin(src, list(burst.sent)) & ((src == dst) | np.isin(dst, list(burst.counted)))
         lost = np.where(
             src == dst, np.isin(rows, list(burst.lost)), ~np.isin(rows, list(burst.heard))
         )

@@ -91,7 +91,7 @@ def _mapper(arguments: argparse.Namespace) -> int:
     from openmrc.ops.mapper import loop, run, words
     from openmrc.ops.mapper.agent import Agent
     from openmrc.ops.mapper.link import Link
-    from openmrc.ops.mapper.live import Ports
+    from openmrc.ops.mapper.live import Ports, SegmentRouting
     from openmrc.scenario.scenario import fabric_section
     from openmrc.units import S, parse_time
     from openmrc.verbs import hostfile
@@ -117,7 +117,8 @@ def _mapper(arguments: argparse.Namespace) -> int:
     def tell(message: dict[str, Any]) -> None:
         print(run.as_line(message), flush=True)
 
-    with Ports(agent, host, zero_ns) as ports:
+    wire = SegmentRouting(schedule.fabric, host)
+    with Ports(agent, wire, zero_ns) as ports:
         if arguments.controller is None:
             run.run(agent, ports, None, tell, stopping, zero_ns)
             return 0

@@ -15,27 +15,27 @@ import select
 import socket
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from openmrc.errors import InputError, OpenMrcError
+from openmrc.fabric.model import Fabric, IntArray
 from openmrc.fabric.usid import UsidPlan
 from openmrc.jit.bound import Bound
 from openmrc.live.closing import Closing
 from openmrc.live.endpoint.links import Watch
-from openmrc.live.syscalls import MESSAGE, Batch, new_batch
+from openmrc.live.syscalls import Batch, new_batch
 from openmrc.ops.mapper import loop, probe
 from openmrc.ops.mapper.agent import Agent, Send
+from openmrc.ops.mapper.link import Link
 from openmrc.ops.mapper.probe import BURST, CLOSING, SCHEDULED
-from openmrc.ops.schedule import LOCAL_LOOP, PAYLOAD_BYTES, Carriers
+from openmrc.ops.schedule import HOPS_MAX, LOCAL_LOOP, PAYLOAD_BYTES, Carriers
 
-PATIENCE, ROOM_AGAIN_S = 20, 0.001  # where a queue of the kernel is full
 RECEIVE_BYTES = 1 << 20
 ETHERTYPE_IPV6, SOL_PACKET, PACKET_IGNORE_OUTGOING, PACKET_QDISC_BYPASS = 0x86DD, 263, 23, 20
 SO_ATTACH_FILTER, NO_CHECK6_TX, NO_CHECK6_RX = 26, 101, 102
-DONT_WAIT = socket.MSG_DONTWAIT
 UDP_CARRIER_AT = 8  # in a sockaddr_in6
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -52,29 +52,61 @@ _FILTER = (
 )
 
 
-class Ports(Closing):
-    """The sockets of one host, by its host file's content; sends probes and takes what arrives."""
+class Wire(Protocol):
+    """How an agent's probes reach the network: a socket for all planes, and what it sends."""
 
-    def __init__(self, agent: Agent, host: dict[str, Any], started_ns: int) -> None:
-        """`started_ns` of the monotonic clock is the agent's zero."""
-        self._agent = agent
-        self._carriers = Carriers(UsidPlan(agent.schedule.fabric))
-        self._native = host["mode"] == "native"
+    interfaces: Sequence[str]  # by plane
+    socket: socket.socket
+    at: int  # where a probe's payload begins in what the socket takes
+
+    def batch(self, planes: Sequence[int], routes: IntArray, payloads: probe.ByteArray) -> Batch:
+        """Return what to send: for each probe the plane, the directed ports, [n, hops], and the
+        payload.
+        """
+
+
+class SegmentRouting:
+    """The wire of a host file: carriers lead probes through switches, and back."""
+
+    def __init__(self, fabric: Fabric, host: dict[str, Any]) -> None:
         ports = host["ports"]
-        if len(ports) != agent.schedule.fabric.n_planes:
+        if len(ports) != fabric.n_planes:
             raise InputError(
-                f"host file: {len(ports)} ports on {agent.schedule.fabric.n_planes} planes;"
-                " name one a plane"
+                f"host file: {len(ports)} ports on {fabric.n_planes} planes; name one a plane"
             )
-        self._interfaces = [str(port["interface"]) for port in ports]
+        self.interfaces: Sequence[str] = [str(port["interface"]) for port in ports]
+        self._carriers = Carriers(UsidPlan(fabric))
+        self._native = host["mode"] == "native"
         if self._native:
             gateways = [bytes.fromhex(port["gateway_mac"].replace(":", "")) for port in ports]
-            self._heads = probe.heads(agent.nic, gateways)
-        self._watch = Watch(self._interfaces)
-        self._socket = _packet_socket() if self._native else _udp_socket()
-        self._at = probe.PAYLOAD_AT if self._native else 0
-        self._names = _ways_out(self._interfaces) if self._native else _to_carriers(len(ports))
-        self._fd = self._socket.fileno()
+            self._heads = probe.heads(int(host["nic"]), gateways)
+        self.socket = _packet_socket() if self._native else _udp_socket()
+        self.at = probe.PAYLOAD_AT if self._native else 0
+        self._names = _ways_out(self.interfaces) if self._native else _to_carriers(len(ports))
+
+    def batch(self, planes: Sequence[int], routes: IntArray, payloads: probe.ByteArray) -> Batch:
+        """Return frames, or datagrams, with their carriers."""
+        carriers = self._carriers.of(routes)
+        batch = new_batch(len(carriers), self.at + PAYLOAD_BYTES, self._names.shape[1])
+        batch.name[:] = self._names[np.asarray(planes, np.int64)]
+        if self._native:
+            batch.data[:] = probe.frames(self._heads, planes, carriers, payloads)
+        else:
+            batch.data[:] = payloads
+            batch.name[:, UDP_CARRIER_AT : UDP_CARRIER_AT + probe.CARRIER_BYTES] = carriers
+        return batch
+
+
+class Ports(Closing):
+    """The sockets of one host; sends probes and takes what arrives."""
+
+    def __init__(self, agent: Agent, wire: Wire, started_ns: int) -> None:
+        """`started_ns` of the monotonic clock is the agent's zero; the wire's socket is closed with
+        this.
+        """
+        self._agent, self._wire = agent, wire
+        self._watch = Watch(wire.interfaces)
+        self._heeded = select.epoll()
         orders = agent.orders
         period = self._batch(
             SCHEDULED,
@@ -84,12 +116,19 @@ class Ports(Closing):
             [place for one in orders for place in range(len(one.routes))],
         )
         self._closing = self._closing_batch()
-        self._wires = loop.new_wires(period, self._fd, self._at, started_ns)
+        self._wires = loop.new_wires(period, wire.socket.fileno(), wire.at, started_ns)
+        self._put = Bound(loop.put, (self._wires,), 2)
         self._go = Bound(loop.go, (agent.tally, self._wires), 1)
 
-    def heed(self, descriptor: int) -> None:
-        """Wait no longer when this is readable."""
-        self._wires.poll[0].fd = descriptor
+    def heed(self, link: Link | None) -> None:
+        """Wait no longer when the controller says something, or a port of this host changes."""
+        for one in (self._watch.fd, *(() if link is None else (link.fileno(),))):
+            self._heeded.register(one, select.EPOLLIN)
+        self._wires.poll[0].fd = self._heeded.fileno()
+
+    def changed(self) -> bool:
+        """Take what the kernel says of ports; True if it says anything."""
+        return self._watch.changed()
 
     def probe_until(self, until_ps: int) -> int:
         """Do all rounds until this time, or until something is lost, is asked for, or is a burst's;
@@ -109,7 +148,8 @@ class Ports(Closing):
 
     def close(self) -> None:
         """Give the sockets back."""
-        self._socket.close()
+        self._wire.socket.close()
+        self._heeded.close()
         self._watch.close()
 
     def _batch(
@@ -120,47 +160,22 @@ class Ports(Closing):
         period: int,
         numbers: Sequence[int],
     ) -> Batch:
-        nic = self._agent.nic
-        payload = probe.payloads(kind, nic, planes, period, numbers)
-        width = self._at + PAYLOAD_BYTES
-        carriers = self._carriers.of(routes)
-        batch = new_batch(len(carriers), width, self._names.shape[1])
-        batch.name[:] = self._names[np.asarray(planes, np.int64)]
-        if self._native:
-            batch.data[:] = probe.frames(self._heads, planes, carriers, payload)
-        else:
-            batch.data[:] = payload
-            batch.name[:, UDP_CARRIER_AT : UDP_CARRIER_AT + probe.CARRIER_BYTES] = carriers
-        return batch
-
-    def _send(self, batch: Batch, first: int, last: int) -> None:
-        """What the kernel refuses because a port is down is as good as lost; where it has no room
-        it is asked again.
-        """
-        patience = PATIENCE
-        while first < last:
-            at = batch.message.ctypes.data + first * MESSAGE.itemsize
-            sent = _libc.sendmmsg(self._fd, ctypes.c_void_p(at), last - first, DONT_WAIT)
-            if sent > 0:
-                first += sent
-            elif ctypes.get_errno() in (errno.EAGAIN, errno.ENOBUFS, errno.EINTR) and patience:
-                patience -= 1
-                select.select([], [self._socket], [], ROOM_AGAIN_S)
-            else:
-                first += 1
+        payloads = probe.payloads(kind, self._agent.nic, planes, period, numbers)
+        found = np.asarray(routes, np.int32).reshape(-1, HOPS_MAX)
+        return self._wire.batch(planes, found, payloads)
 
     def _send_burst(self, one: Send) -> None:
         schedule = self._agent.schedule
         assert one.routes is not None
         planes = (one.routes[:, 0] % schedule.fabric.n_planes).tolist()
         batch = self._batch(BURST, planes, one.routes, one.period, one.numbers)
-        self._send(batch, 0, len(one.routes))
         self._payloads(self._closing)["period"] = one.period
-        self._send(self._closing, 0, len(self._closing.message))
+        for each in (batch, self._closing):
+            self._put.call(each.message.ctypes.data, len(each.message))
 
     def _closing_batch(self) -> Batch:
-        """What is sent behind a burst, a local loop on each plane: when one comes, all of the burst
-        had their time.
+        """What is sent behind a burst, a local loop on each plane, where there are any: when one
+        comes, all of the burst had their time.
         """
         schedule, order = self._agent.schedule, self._agent.orders[0]
         kinds = schedule.kinds(0, order.numbers).tolist()
@@ -172,7 +187,7 @@ class Ports(Closing):
 
     def _payloads(self, batch: Batch) -> npt.NDArray[Any]:
         """[n] the payloads in a batch, as records."""
-        raw = batch.data[:, self._at :][:, :PAYLOAD_BYTES]
+        raw = batch.data[:, self._wire.at :][:, :PAYLOAD_BYTES]
         found: npt.NDArray[Any] = raw.view(probe.LAYOUT)[:, 0]
         return found
 

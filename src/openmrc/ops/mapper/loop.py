@@ -15,6 +15,7 @@ from openmrc.jit import compiled, fields, inlined, record_type, records
 from openmrc.jit.byref import by_reference
 from openmrc.jit.warmup import once
 from openmrc.live.syscalls import (
+    MESSAGE_BYTES,
     POLL,
     POLL_IN,
     POLL_OUT,
@@ -22,7 +23,7 @@ from openmrc.live.syscalls import (
     copy,
     new_batch,
     receive,
-    send,
+    send_at,
     time_ps,
     wait,
 )
@@ -90,10 +91,31 @@ def _take(t, w, now_ps):
 
 
 @inlined
-def _send(t, w, tick):
-    """Send a tick's probes. What the kernel refuses because a port is down is as good as lost;
-    where it has no room it is asked again.
+def _put(w, at, n):
+    """Send the `n` messages that begin at this address. What the kernel refuses because a port is
+    down is as good as lost; where it has no room it is asked again.
     """
+    patience = PATIENCE
+    while n > 0:
+        sent = send_at(w.way[0].fd, at, n)
+        if sent <= 0 and patience > 0 and (sent == -EAGAIN or sent == -ENOBUFS or sent == -EINTR):
+            patience -= 1
+            wait(w.room_poll, ROOM_AGAIN_NS, w.room)
+        else:
+            n -= max(sent, 1)
+            at += max(sent, 1) * MESSAGE_BYTES
+
+
+@compiled
+def put(w, at, n):
+    """The same, for plain Python; returns 0."""
+    _put(w, at, n)
+    return 0
+
+
+@inlined
+def _send(t, w, tick):
+    """Send a tick's probes."""
     ticks = t.book[0].ticks
     period, part, n = tick // ticks, tick % ticks, t.loops.shape[1]
     base = period % TURNS * n
@@ -102,17 +124,7 @@ def _send(t, w, tick):
     for i in range(first, last):
         for byte in range(4):
             w.out_data[i, at + byte] = period >> 24 - 8 * byte & 0xFF
-    patience = PATIENCE
-    batch = Batch(w.out_message, w.out_iov, w.out_data, w.out_name, w.out_control)
-    while first < last:
-        sent = send(w.way[0].fd, batch, first, last - first)
-        if sent > 0:
-            first += sent
-        elif patience > 0 and (sent == -EAGAIN or sent == -ENOBUFS or sent == -EINTR):
-            patience -= 1
-            wait(w.room_poll, ROOM_AGAIN_NS, w.room)
-        else:
-            first += 1
+    _put(w, w.out_message.ctypes.data + first * MESSAGE_BYTES, last - first)
 
 
 @compiled
@@ -152,4 +164,5 @@ def warm_up() -> None:
     wires = new_wires(new_batch(1, PAYLOAD_BYTES, 1), NOBODY, 0, 0)
     Bound(tally.arrive, (books,), 2)
     Bound(tally.due, (books,), 1)
+    Bound(put, (wires,), 2)
     Bound(go, (books, wires), 1)

@@ -10,7 +10,7 @@ from typing import Any
 from openmrc.ops.mapper import loop, run
 from openmrc.ops.mapper.admission import PERIODS_MIN, Admission, Known, judge
 from openmrc.ops.mapper.agent import Agent, Report, order
-from openmrc.ops.mapper.live import Ports
+from openmrc.ops.mapper.live import Ports, SegmentRouting
 from openmrc.ops.schedule import TURNS, Schedule, make
 from openmrc.units import S
 
@@ -35,7 +35,8 @@ def examine(host: dict[str, Any]) -> Admission:
         late = time.monotonic_ns() - zero_ns > PATIENCE_NS
         return late or agent.periods > PERIODS + agent.silence_ps // schedule.period_ps
 
-    with Ports(agent, host, zero_ns) as ports:
+    wire = SegmentRouting(schedule.fabric, host)
+    with Ports(agent, wire, zero_ns) as ports:
         run.run(agent, ports, None, lambda _: None, stopping, zero_ns, reports.append)
         down = ports.down()
     return judge(schedule.fabric, known(schedule, agent.nic, agent.periods, reports, down))

@@ -39,8 +39,7 @@ def run(
     `keep`.
     """
     looked_ps, down = -LOOK_AT_PORTS_PS, list[int]()
-    if link is not None:
-        ports.heed(link.fileno())
+    ports.heed(link)
     while not stopping():
         others = ports.probe_until((time.monotonic_ns() - zero_ns) * PS_PER_NS + STOP_PS)
         now_ps = (time.monotonic_ns() - zero_ns) * PS_PER_NS
@@ -50,9 +49,10 @@ def run(
             for message in link.heard():
                 _obey(agent, link, message)
         ports.send(agent.bursts(now_ps))
-        if now_ps - looked_ps >= LOOK_AT_PORTS_PS:
+        before = down
+        if ports.changed() or now_ps - looked_ps >= LOOK_AT_PORTS_PS:
             looked_ps, down = now_ps, ports.down()
-        report = agent.report(now_ps)
+        report = agent.report(now_ps, at_once=down != before)
         if report is not None:
             keep(report)
             _tell(report, down, link, tell)

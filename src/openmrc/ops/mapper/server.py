@@ -298,7 +298,7 @@ class Controller(Closing):
         """All that was said, as soon as there is something, or after a while nothing."""
         found = []
         try:
-            found.append(self._inbox.get(timeout=TICK_S if not self._collector.news else 0.001))
+            found.append(self._inbox.get(timeout=0.001 if self._collector.waits else TICK_S))
             while True:
                 found.append(self._inbox.get_nowait())
         except queue.Empty:
@@ -326,7 +326,7 @@ class Controller(Closing):
                 self._down[nic] = what.down
                 self._say(f"nic {nic}: ports down on planes {list(what.down)}")
             self._periods[nic] = self._periods.get(nic, 0) + what.report.periods
-            self._order(self._collector.hear(now_ps, nic, what.report))
+            self._order(self._collector.hear(now_ps, nic, what.report, what.down))
 
     def _order(self, orders: Sequence[Order | Count]) -> None:
         of_nic: dict[int, list[dict[str, Any]]] = {}
