@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from openmrc.jit import interpreted
+from openmrc.ops.mapper import ends
 from openmrc.scenario.scenario import load_lab, load_scenario
 from tests.live.lab.conftest import lacks
 from tests.pages import LANGUAGES, MARKERS, ROOT, Block, blocks, pages
@@ -61,12 +62,14 @@ def test_what_is_a_part_of_a_file_is_in_it() -> None:
     [block for page in pages() for block in blocks(page) if block[2::2] == ("toml", "")],
     ids=lambda block: f"{block.page}:{block.line}",
 )
-def test_a_scenario_on_a_page_can_be_built(block: Block, tmp_path: Path) -> None:
+def test_a_scenario_or_network_on_a_page_can_be_built(block: Block, tmp_path: Path) -> None:
     shutil.copytree(ROOT / "examples", tmp_path, dirs_exist_ok=True)
     file = tmp_path / "on_a_page.toml"
     file.write_text(block.text)
     if "[workload]" in block.text or "[[workload]]" in block.text:
         load_scenario(file).build()
+    elif ends.is_one(file):
+        ends.read(file)
     else:
         load_lab(file)
 

@@ -179,7 +179,7 @@ class Schedule:
 
     # --- who sends what
 
-    def _duties(self, turn: int, numbers: LongArray) -> _Duties:
+    def _duties(self, turn: int, numbers: LongArray) -> Duties:
         fabric = self.fabric
         n_t0s, n_up = self._up.shape[1:]
         slot = numbers % self.per_port
@@ -202,7 +202,7 @@ class Schedule:
         far_uplink = (uplink + 1 + (turn + 5 * pair) % max(n_up - 1, 1)) % n_up
         step = 1 + (turn + slot) % np.maximum(here - 1, 1)
         to = np.where(kind == ONE_WAY, self._nic0[t0] + (place + step) % here, nic)
-        return _Duties(nic, plane, t0, kind.astype(np.int32), to, uplink, far_t0, far_uplink)
+        return Duties(nic, plane, t0, kind.astype(np.int32), to, uplink, far_t0, far_uplink)
 
     def _nic_burst(self, port: int, i: LongArray) -> IntArray:
         fabric = self.fabric
@@ -253,7 +253,7 @@ class Schedule:
         return np.add.outer(first, np.arange(n_up)).reshape(fabric.n_planes, -1, n_up)
 
 
-class _Duties(NamedTuple):
+class Duties(NamedTuple):
     """What each probe is to cross; `uplink`, `far_t0` and `far_uplink` count for loops only."""
 
     nic: LongArray

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,8 @@ from openmrc.say import say
 
 if TYPE_CHECKING:
     from openmrc.fabric.model import Fabric
+    from openmrc.ops.mapper.ends import Network
+    from openmrc.ops.mapper.live import Wire
     from openmrc.ops.schedule import Schedule
 
 PORT, HTTP_PORT = 4790, 4780  # of the controller
@@ -32,6 +35,10 @@ def add_command(commands: Any) -> list[Any]:
     )
     add = mapper.add_argument
     add("--host", metavar="FILE", help="the host file (default: OPENMRC_HOST)")
+    words = "a file with the addresses of all hosts, of a network without uSIDs: plain UDP"
+    add("--network", metavar="FILE", type=Path, help=words)
+    words = f"with --network: a file with the job's secret in hex (default: {SECRET})"
+    add("--secret", metavar="FILE", type=Path, help=words)
     add("--controller", metavar="ADDRESS[:PORT]", help="controller that receives the reports")
     add("--for", metavar="TIME", dest="duration", help="stop after this time")
     _add_schedule(mapper)
@@ -44,7 +51,7 @@ def add_command(commands: Any) -> list[Any]:
         " denylist and the nodes that are fit for a job.",
     )
     add = controller.add_argument
-    add("scenario", metavar="SCENARIO.toml", help="the file with the [fabric] of the agents")
+    add("scenario", metavar="FILE.toml", help="the agents' file: a scenario, or their --network")
     add("--listen", metavar="ADDRESS", default="", help="address to listen on (default: all)")
     add("--port", metavar="N", type=int, default=PORT, help=f"port for agents (default: {PORT})")
     words = f"port for HTTP (default: {HTTP_PORT})"
@@ -68,7 +75,9 @@ def _add_schedule(parser: argparse.ArgumentParser) -> None:
     add("--crossings", metavar="N", type=int, default=10, help=words)
 
 
-def schedule_of(arguments: argparse.Namespace, fabric: Fabric) -> Schedule:
+def schedule_of(
+    arguments: argparse.Namespace, fabric: Fabric, network: Network | None = None
+) -> Schedule:
     """Return the schedule that the options ask for."""
     from openmrc.ops.schedule import make
     from openmrc.units import parse_time
@@ -84,6 +93,8 @@ def schedule_of(arguments: argparse.Namespace, fabric: Fabric) -> Schedule:
         period_ps = parse_time(arguments.period)
     except InputError as error:
         raise error.at("--period") from None
+    if network is not None:
+        return network.schedule(fabric, arguments.crossings, period_ps, load)
     return make(fabric, arguments.crossings, period_ps, load)
 
 
@@ -91,21 +102,17 @@ def _mapper(arguments: argparse.Namespace) -> int:
     from openmrc.ops.mapper import loop, run, words
     from openmrc.ops.mapper.agent import Agent
     from openmrc.ops.mapper.link import Link
-    from openmrc.ops.mapper.live import Ports, SegmentRouting
-    from openmrc.scenario.scenario import fabric_section
+    from openmrc.ops.mapper.live import Ports
     from openmrc.units import S, parse_time
-    from openmrc.verbs import hostfile
 
-    host = hostfile.read(arguments.host)
-    secret = bytes.fromhex(str(host.get("secret") or ""))
-    schedule = schedule_of(arguments, fabric_section(host["fabric"]).build())
+    schedule, nic, secret, wire = _on_network(arguments) or _on_fabric(arguments)
     try:
         duration_s = None if arguments.duration is None else parse_time(arguments.duration) / S
     except InputError as error:
         raise error.at("--for") from None
     loop.warm_up()
     zero_ns = time.monotonic_ns()
-    agent = Agent(schedule, int(host["nic"]), 0, run.first_period(schedule.period_ps))
+    agent = Agent(schedule, nic, 0, run.first_period(schedule.period_ps))
     ended: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda number, _: ended.append(number))
@@ -117,8 +124,7 @@ def _mapper(arguments: argparse.Namespace) -> int:
     def tell(message: dict[str, Any]) -> None:
         print(run.as_line(message), flush=True)
 
-    wire = SegmentRouting(schedule.fabric, host)
-    with Ports(agent, wire, zero_ns) as ports:
+    with Ports(agent, wire(), zero_ns) as ports:
         if arguments.controller is None:
             run.run(agent, ports, None, tell, stopping, zero_ns)
             return 0
@@ -126,6 +132,38 @@ def _mapper(arguments: argparse.Namespace) -> int:
         with Link(address, port, secret, words.join(schedule, agent.nic), say) as link:
             run.run(agent, ports, link, tell, stopping, zero_ns)
     return 0
+
+
+_Placed = tuple["Schedule", int, bytes, Callable[[], "Wire"]]
+
+
+def _on_fabric(arguments: argparse.Namespace) -> _Placed:
+    """The schedule, this NIC, the secret and the wire of a host file."""
+    from openmrc.ops.mapper.live import SegmentRouting
+    from openmrc.scenario.scenario import fabric_section
+    from openmrc.verbs import hostfile
+
+    host = hostfile.read(arguments.host)
+    fabric = fabric_section(host["fabric"]).build()
+    secret = bytes.fromhex(str(host.get("secret") or ""))
+    schedule = schedule_of(arguments, fabric)
+    return schedule, int(host["nic"]), secret, lambda: SegmentRouting(fabric, host)
+
+
+def _on_network(arguments: argparse.Namespace) -> _Placed | None:
+    """The same of `--network`."""
+    if arguments.network is None:
+        return None
+    from openmrc.live.endpoint import links
+    from openmrc.ops.mapper import ends
+    from openmrc.scenario.scenario import fabric_section
+
+    network = ends.read(arguments.network)
+    fabric = fabric_section(network.fabric_table).build()
+    nic = network.own([address for _, address in links.addresses()])
+    secret = _secret(arguments.secret) if arguments.controller is not None else b""
+    schedule = schedule_of(arguments, fabric, network)
+    return schedule, nic, secret, lambda: ends.Datagrams(network, fabric, nic)
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -140,15 +178,21 @@ def _address(text: str) -> tuple[str, int]:
 def _controller(arguments: argparse.Namespace) -> int:
     import ssl
 
+    from openmrc.ops.mapper import ends
     from openmrc.ops.mapper.history import History
     from openmrc.ops.mapper.server import Controller
-    from openmrc.scenario.scenario import load_lab
+    from openmrc.scenario.scenario import fabric_section, load_lab
     from openmrc.scenario.toml import as_table
     from openmrc.verbs.denylist import token
 
     secret = _secret(arguments.secret)
-    section = load_lab(arguments.scenario, arguments.set).fabric
-    schedule = schedule_of(arguments, section.build())
+    file = Path(arguments.scenario)
+    network = ends.read(file) if ends.is_one(file) else None
+    if network is None:
+        section = load_lab(arguments.scenario, arguments.set).fabric
+    else:
+        section = fabric_section(network.fabric_table)
+    schedule = schedule_of(arguments, section.build(), network)
     tls = None
     if arguments.cert is not None:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
