@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 # A run has some thousand links and a few dozen bins: a chance of 10^-9 each is enough.
 RULES = Rules(alarm=20.0, margin=5.0)
 DEAD_PART = 0.9  # of what a dead place should have carried: some of it is judged lost later
+GONE_RATE = 0.3  # lost at least, even beside what passed before it broke, if no path came back
 UNUSED_PART = 0.5  # of losses that were probes of paths that carried nothing any more
 BINS_MAX = 64  # looked at one by one
 JAM = 0.2  # of a queue pair's packets trimmed
@@ -168,10 +169,13 @@ def _told(
     events = record.events.join(keys, on=["qp", "ev"], how="semi")
     aside = events.filter(pl.col("event").is_in(["set aside", "plane silent"]))
     back = events.filter(pl.col("event") == "back")
-    dead = _is_dead(record, verdict.cause, rows)
-    first = _began(events, aside) if dead and len(aside) and qps is None else rows["first_us"].min()
+    paths, returned = (one.select("qp", "ev").n_unique() for one in (aside, back))
     window = _bins_of(record, rows)
     crossed = int(record.evidence(window).crossed[verdict.cause])
+    rate = lost / max(crossed, lost, 1)
+    gone = paths >= MANY and returned <= FEW_BEFORE * paths and rate >= GONE_RATE
+    dead = gone or _is_dead(record, verdict.cause, rows)
+    first = _began(events, aside) if dead and len(aside) and qps is None else _first_loss(rows)
     is_link = verdict.kind == causes.LINK
     ends = causes.ends(fabric, verdict.cause) if is_link else ()
     return Finding(
@@ -180,13 +184,13 @@ def _told(
         one_of=tuple(causes.name(fabric, cause) for cause in verdict.one_of),
         ends=tuple(f"{end.device} port {end.port}" for end in ends),
         dead=dead,
-        rate=lost / max(crossed, lost, 1),
+        rate=rate,
         lost=lost,
-        since_us=float(first),  # type: ignore[arg-type]
+        since_us=float(first),
         until_us=float(rows["last_us"].max()),  # type: ignore[arg-type]
-        paths=len(aside.select("qp", "ev").unique()),
+        paths=paths,
         queue_pairs=keys["qp"].n_unique(),
-        back=len(back.select("qp", "ev").unique()),
+        back=returned,
         back_us=float(back["t_us"].max()) if len(back) else None,  # type: ignore[arg-type]
         nats=round(verdict.nats, 1),
         aside_us=round(_aside_us(record, events), 3),
@@ -253,6 +257,13 @@ def _began(events: pl.DataFrame, aside: pl.DataFrame) -> float:
         if 2 * len(left) > len(aside):
             return _first(left)
     return _first(aside)
+
+
+def _first_loss(rows: pl.DataFrame) -> float:
+    """When a place lost its first packet; of many, without the few before all others."""
+    by_time, total = rows.sort("first_us"), int(rows["lost"].sum())
+    after = by_time["lost"].cum_sum() > FEW_BEFORE * total
+    return float(by_time["first_us"].filter(after)[0])
 
 
 def _first(aside: pl.DataFrame) -> float:
