@@ -46,7 +46,7 @@ def test_every_block_says_what_it_is_and_what_is_not_run_says_why() -> None:
     assert [block[:2] for block in marked if block.marker not in MARKERS or not block.reason] == []
     assert {block.language for block in marked} <= {*RUN, "toml"}  # text is not run anyway
     left_out = [block for block in marked if block.language in RUN and block.marker != "lab"]
-    assert len(left_out) < 40
+    assert len(left_out) <= 40
 
 
 def test_what_is_a_part_of_a_file_is_in_it() -> None:

@@ -29,7 +29,7 @@ port_rate = "100Gbps"
 t0_down = 4
 [workload]
 kind = "permutation"
-size = "1.1MB"
+size = "1.2MB"
 [[transport]]
 [[transport]]
 name = "one <b>path</b>"

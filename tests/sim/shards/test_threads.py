@@ -113,9 +113,10 @@ def _free(net: Any) -> list[int]:
 def test_wider_bins_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     fine = of_one_go()
     monkeypatch.setattr(network, "TIMELINE_BINS", 2)
+    monkeypatch.setattr(network, "TIMELINE_BIN_PS", US)
     world = eventful(threads=2)
     world.run()
-    assert world.bin_ps > 10 * US
+    assert world.bin_ps > US
     coarse = digest(world)
     names = [name for name in fine if name.startswith(("bin", "of each"))]
     assert apart(coarse, *names) == apart(fine, *names)
