@@ -17,8 +17,8 @@ from openmrc.run.figures import ROCE, distribution_us, flat, nearest_rank
 from openmrc.run.results import peak_rss_mb
 from openmrc.run.simulation import Step, _reporter, simulate
 from openmrc.scenario.scenario import Scenario, parse_scenario
-from openmrc.traffic.traffic import make_traffic
 from openmrc.sim.world import Progress
+from openmrc.traffic.traffic import make_traffic
 from openmrc.units import US
 
 if TYPE_CHECKING:
