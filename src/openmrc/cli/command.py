@@ -129,7 +129,8 @@ def _did_you_mean(word: str, known: Sequence[str]) -> str:
 def _parser() -> _Parser:
     parser = _Parser(
         prog="mrc",
-        description="Simulate multi-plane fabrics that carry MRC, packet by packet.",
+        description="MRC, Multipath Reliable Connection: simulate fabrics packet by packet,\n"
+        "run the protocol over real frames, decode captures.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
