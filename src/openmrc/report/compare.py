@@ -48,7 +48,7 @@ class Saved:
 
 
 def read_saved(directory: str) -> Saved:
-    """Return what `mrc run --out` wrote; raise `InputError` for what is no results directory."""
+    """Return what `mrc run --out` wrote; raise `InputError` if this is not a results directory."""
     return Saved(
         directory,
         _parsed(Path(directory, "summary.json"), _summary),
