@@ -406,7 +406,7 @@ def _soak_live(arguments: argparse.Namespace) -> int:
 
 
 def _soak_seed(given: int | None, seeds: int) -> int:
-    seed = int.from_bytes(os.urandom(4)) if given is None else given
+    seed = int.from_bytes(os.urandom(4)) % seeds if given is None else given
     if not 0 <= seed < seeds:
         raise InputError(f"--seed {seed}: 0 to {seeds - 1} is accepted")
     return seed
