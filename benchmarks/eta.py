@@ -21,8 +21,11 @@ from openmrc.run.simulation import Step
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 FABRIC = '[fabric]\nnics = {nics}\nplanes = 8\nport_rate = "100Gbps"\nt0_down = 64\n[workload]\n'
 OWN = {
-    "permutation, 4,096 NICs": FABRIC.format(nics=4096) + 'kind = "permutation"\nsize = "1MB"\n',
-    "incast of 255": FABRIC.format(nics=256) + 'kind = "incast"\nn = 255\nsize = "1MB"\n',
+    "permutation, 16,384 NICs": FABRIC.format(nics=16384) + 'kind = "permutation"\nsize = "1MB"\n',
+    "permutation, 1,024 NICs": FABRIC.format(nics=1024) + 'kind = "permutation"\nsize = "16MB"\n',
+    "incast of 64": FABRIC.format(nics=256) + 'kind = "incast"\nn = 64\nsize = "16MB"\n',
+    "incast of 255": FABRIC.format(nics=256) + 'kind = "incast"\nn = 255\nsize = "16MB"\n',
+    "short incast of 255": FABRIC.format(nics=256) + 'kind = "incast"\nn = 255\nsize = "1MB"\n',
     "all-to-all, 128 NICs": FABRIC.format(nics=128) + 'kind = "all-to-all"\nsize = "16MiB"\n',
 }
 FILES = ("ring_16384.toml", "training.toml", "two_jobs.toml")

@@ -174,6 +174,7 @@ def run_progress(now_ps: int, flows_done: int, flows_total: int) -> Any:
         link_traversals=0,
         wall_s=0.0,
         sent=0,
+        trimmed=0,
     )
 
 

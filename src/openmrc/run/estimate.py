@@ -135,6 +135,21 @@ def packets_under_way(
     return int(np.minimum(of_nic, of_way).sum())
 
 
+def trims_at_start(traffic: Traffic, pmtu: int, window_bytes: int) -> int:
+    """Packets that switches trim because first windows meet at a NIC: what they hold, less what the
+    NIC receives while the longest of its senders sends at line rate. Queues are left out.
+    """
+    first = np.where(traffic.msg_deps <= 0, -(-traffic.msg_bytes // pmtu), 0)
+    packets = np.bincount(traffic.msg_qp, first, traffic.n_qps)
+    burst = np.minimum(packets, window_bytes // pmtu).astype(np.int64)
+    of_sender, of_receiver = (
+        np.bincount(nic, burst, traffic.n_nics) for nic in (traffic.qp_src, traffic.qp_dst)
+    )
+    received = np.zeros(traffic.n_nics)
+    np.maximum.at(received, traffic.qp_dst, np.where(burst > 0, of_sender[traffic.qp_src], 0))
+    return int(np.maximum(of_receiver - received, 0).sum())
+
+
 def world_memory(scenario: Scenario, built: Built, transport: Transport) -> dict[str, int]:
     """Bytes of the arrays of a world, by what they are for.
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from openmrc.errors import InputError
 from openmrc.run.captures import pcap_paths, written
+from openmrc.run.estimate import trims_at_start
 from openmrc.run.outcome import TransportResult
 from openmrc.run.perfect import perfect_ps
 from openmrc.run.results import Result
@@ -29,15 +30,19 @@ if TYPE_CHECKING:
 
 
 NEVER = float("inf")
-UNDER_WAY = 0.3  # of the work for a packet that is done while it is in the network (measured)
+# Of the work for a packet, measured: what is done while it is in the network, and what a trimmed
+# copy takes.
+UNDER_WAY = 0.3
+TRIMMED = 0.45
 
 
 @dataclass(frozen=True)
 class Step:
     """What `simulate` reports while it runs: transport `index` of `count`, and how far it is.
 
-    `share` is that of the bytes that are placed, with `UNDER_WAY` of those in the network; or of
-    the time until `stop.time` if that is more. Flows say little, for they often end together.
+    `share` is that of the work: bytes that are placed, `UNDER_WAY` of those in the network, and
+    trimmed copies, of which at least as many are expected as the first windows of an incast lose;
+    or of the time until `stop.time` if that is more. Flows say little, for they often end together.
     """
 
     transport: str
@@ -234,13 +239,17 @@ def _reporter(
     sizes = world.traffic.msg_total_bytes
     total_bytes = max(int(sizes.sum()), 1)
     total_packets = max(int((-(-sizes // world.transport.pmtu)).sum()), 1)
+    window_bytes = world.derived().get("max_window_bytes", 0)  # RoCEv2 has none, nor trims
+    expected = trims_at_start(world.traffic, world.transport.pmtu, window_bytes) / total_packets
     end_ps = NEVER if stop_ps is None else stop_ps
 
     def tell(progress: Progress) -> None:
         placed = world.bytes_verified / total_bytes
         under_way = min(max(progress.sent / total_packets - placed, 0.0), 1 - placed)
-        share = max(placed + UNDER_WAY * under_way, progress.now_ps / end_ps)
-        report(Step(name, index, count, progress, min(share, 1.0)))
+        trimmed = progress.trimmed / total_packets
+        work = 1 + TRIMMED * max(expected, trimmed)
+        share = (placed + UNDER_WAY * under_way + TRIMMED * trimmed) / work
+        report(Step(name, index, count, progress, min(max(share, progress.now_ps / end_ps), 1.0)))
 
     return tell
 

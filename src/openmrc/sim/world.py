@@ -46,6 +46,7 @@ class Progress:
     link_traversals: int
     wall_s: float
     sent: int = 0  # data packets whose payload was neither trimmed nor lost
+    trimmed: int = 0  # data packets
 
 
 class World:
@@ -192,7 +193,9 @@ class World:
         ended = int(c.sends_done + c.messages_failed + c.messages_orphaned)
         sent = int(c.data_packets - c.trimmed - c.dropped_queue - c.dropped_fault)
         traversals = int(c.traversals)
-        return Progress(int(c.now), ended, self.traffic.n_sends, traversals, self.loop_s, sent)
+        return Progress(
+            int(c.now), ended, self.traffic.n_sends, traversals, self.loop_s, sent, int(c.trimmed)
+        )
 
     @property
     def nets(self) -> list[ss.Net]:

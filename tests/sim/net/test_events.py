@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from openmrc.sim.net import events
 from openmrc.sim.net import state as ss
+from openmrc.sim.net.events import SHORT
 from openmrc.sim.world import World
 from tests.sim.bench import HEAP, TAKE, WHEEL, play_events
 from tests.sim.lab import MS, US, all_complete, bins, clos, stream_world
@@ -102,9 +103,16 @@ def test_a_burst_while_its_bucket_is_open() -> None:
     compare(burst + into_open + [(TAKE, 0, 0)] * 1500)
 
 
-def test_a_bucket_filled_backwards_is_put_in_order() -> None:
-    backwards = [(WHEEL, n, 340_960 + 1000 - n) for n in range(1000)]
-    compare(backwards + [(TAKE, 0, 0)] * 1000)
+@pytest.mark.parametrize("n", [2, SHORT, SHORT + 1, 1000])
+def test_a_bucket_filled_backwards_is_put_in_order(n: int) -> None:
+    backwards = [(WHEEL, k, 340_960 + 1000 - k) for k in range(n)]
+    compare(backwards + [(TAKE, 0, 0)] * n)
+
+
+@pytest.mark.parametrize("n", [3, SHORT, SHORT + 1])
+def test_equal_times_of_two_lists_keep_their_order(n: int) -> None:
+    lists = [(WHEEL, k, 340_960 + 10 * (k % (n // 2))) for k in range(n)]
+    compare(lists + [(TAKE, 0, 0)] * n)
 
 
 def test_the_heap_may_come_before_a_bucket_that_is_open_already() -> None:

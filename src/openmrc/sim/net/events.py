@@ -19,6 +19,7 @@ from openmrc.jit import heap, inlined, inner
 
 KIND_SHIFT = 40
 SPARE_BUCKETS = 4  # that the wheel has beside those of its span
+SHORT = 16  # events that are sorted faster by insertion
 UNORDERED = -1  # BUCKET.last: not every event was scheduled later than the one before
 
 
@@ -68,10 +69,7 @@ def _schedule(net, event, at):
 
 @inner
 def _insert_into_open(net, event, at):
-    """Insert an event into the open bucket, in order.
-
-    Rare: buckets are narrower than a transmission.
-    """
+    """Insert an event into the open bucket, in order."""
     ctl = net.ctl[0]
     if ctl.open_head < 0:
         ctl.open_head = event
@@ -131,6 +129,17 @@ def _sort(net, head, n):
 
 
 @inner
+def _insert_all(net, event):
+    """Open a bucket with a list of events, inserted one after the other."""
+    net.ctl[0].open_head = -1
+    while event >= 0:
+        following = int(net.after[event])
+        net.after[event] = -1
+        _insert_into_open(net, event, _at(net, event))
+        event = following
+
+
+@inner
 def _put_in_order(net, head):
     """Sort the list that was just opened."""
     ctl = net.ctl[0]
@@ -139,6 +148,9 @@ def _put_in_order(net, head):
     while event >= 0:
         n += 1
         event = int(net.after[event])
+    if n <= SHORT:
+        _insert_all(net, head)
+        return
     head = int(_sort(net, head, n))
     ctl.open_head = head
     following = int(net.after[head])

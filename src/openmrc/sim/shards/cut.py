@@ -18,7 +18,7 @@ from openmrc.fabric.model import Fabric
 from openmrc.sim.net.network import Ends
 from openmrc.traffic.traffic import Traffic
 
-CUT_FROM_NICS = 2048  # smaller ones nearly fit the caches of one core, and gain little
+CUT_FROM_NICS = 1024  # smaller ones fit the caches of one core, and gain little
 NICS_A_SHARD = 128
 SHARDS_MAX = 64  # each looks into the lists of all others once a window
 EVERY = -1  # in place of a shard: what all of them are told

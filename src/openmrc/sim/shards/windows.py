@@ -18,6 +18,7 @@ from openmrc.jit import compiled, inlined, inner, record_type
 from openmrc.jit.byref import at as referred
 from openmrc.jit.byref import whatever_is_at
 from openmrc.jit.callref import call_int
+from openmrc.jit.instructions import prefetch
 from openmrc.jit.shared import doze, exchange, give_way, look
 from openmrc.sim.net import cross, events, messages
 from openmrc.sim.net import state as ss
@@ -217,8 +218,34 @@ def _begin(c, shard, i, like, net):
     ctl.crosses_at = NEVER
     events.rewind(net, int(c.start))
     row = (1 - c.row) * n + i
+    _fetch(shard, row, like, net)
     for other in range(n):
         _take_in(net, int(referred(like, shard[other].net).outgoing[row, cross.FIRST]))
+
+
+@inner
+def _fetch(shard, row, like, net):
+    """Bring the records of what came into the caches, from all lists by turns: along a single one
+    each packet is known only when the one before has been read. The end of a list is of no more
+    use, so its place holds how far this has come.
+    """
+    left = shard.shape[0]
+    for other in range(shard.shape[0]):
+        outgoing = referred(like, shard[other].net).outgoing
+        outgoing[row, cross.LAST] = outgoing[row, cross.FIRST]
+        if outgoing[row, cross.LAST] >= 0:
+            prefetch(net.hop, outgoing[row, cross.LAST], 0)
+    while left > 0:
+        left = 0
+        for other in range(shard.shape[0]):
+            outgoing = referred(like, shard[other].net).outgoing
+            at = outgoing[row, cross.LAST]
+            if at >= 0:
+                following = net.hop[at].next
+                outgoing[row, cross.LAST] = following
+                if following >= 0:
+                    prefetch(net.hop, following, 0)
+                    left += 1
 
 
 @inner
