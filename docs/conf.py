@@ -43,6 +43,7 @@ nb_execution_cache_path = str(ROOT / "build/notebooks")
 nb_execution_in_temp = True  # it writes a data set
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True
+nb_merge_streams = True  # a sweep's progress is one block, not one a line
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import inspect
 import re
@@ -16,6 +17,7 @@ import pytest
 
 import openmrc
 from openmrc.bench import sim as benchsim
+from openmrc.cli import command
 from openmrc.engine import ev, qp
 from openmrc.fabric.kinds import KINDS
 from openmrc.live.lab.topology import topology
@@ -119,6 +121,29 @@ def options_of(*command: str) -> set[str]:
         check=True,
     )
     return set(re.findall(r"--[a-z]+", done.stdout)) - {"--help"}
+
+
+def long_options(parser: argparse.ArgumentParser) -> set[str]:
+    """The long options of a command and of its parts."""
+    found = {text for a in parser._actions for text in a.option_strings if text.startswith("--")}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            found |= set().union(*map(long_options, action.choices.values()))
+    return found - {"--help"}
+
+
+def test_the_command_page_begins_with_every_command_and_its_options() -> None:
+    usage = (ROOT / "docs/command.md").read_text(encoding="utf-8").partition("\n\n`mrc` alone")[0]
+    shown: dict[str, str] = {}
+    for lines in re.split(r"\n(?=mrc )", usage.partition("```text\n")[2]):
+        shown[lines.split()[1]] = shown.get(lines.split()[1], "") + lines
+    commands = next(
+        a for a in command._parser()._actions if isinstance(a, argparse._SubParsersAction)
+    ).choices
+    assert set(shown) == set(commands)
+    for name, parser in commands.items():
+        missing = [o for o in sorted(long_options(parser)) if not re.search(o + r"\b", shown[name])]
+        assert (name, missing) == (name, [])
 
 
 def test_the_command_page_shows_every_option_of_a_sweep() -> None:

@@ -1,10 +1,10 @@
-"""DCTCP's windows as a policy: cut by the share of marked bytes, once a window.
+"""DCTCP as a policy: the window is cut by the share of marked bytes, once per window.
 
     [transport]
     cc = "policies/dctcp.py:step"
 
-After Alizadeh and others, SIGCOMM 2010. A SACK tells of one marked packet at most, so marks are
-counted in packets. The last hop of an MRC fabric makes no marks: there trims say what marks would.
+After Alizadeh and others, SIGCOMM 2010. A SACK reports at most one marked packet, so marks are
+counted in packets. The last hop of an MRC fabric makes no marks: there trims take their place.
 """
 
 from openmrc.engine.policy import ON_LOSS, ON_SACK, ON_TRIM
@@ -12,7 +12,7 @@ from openmrc.jit import compiled
 
 GAIN = 1.0 / 16.0
 
-# what is kept for each QP
+# numbers in st.own of a QP
 ALPHA, HEARD_BYTES, MARKED_BYTES = 0, 1, 2
 
 
@@ -26,7 +26,7 @@ def step(st, q, event, now, new_bytes, rtt_ps, marked):
         own[HEARD_BYTES] += new_bytes
         if marked:
             own[MARKED_BYTES] += q.pkt
-    if own[HEARD_BYTES] >= q.cwnd:  # a window's worth of news
+    if own[HEARD_BYTES] >= q.cwnd:  # once per window
         share = min(own[MARKED_BYTES] / own[HEARD_BYTES], 1.0)
         own[ALPHA] += GAIN * (share - own[ALPHA])
         if share > 0.0:

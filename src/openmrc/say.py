@@ -15,9 +15,9 @@ ERROR = "mrc: "  # in front of what ends a command
 
 
 def say(words: str, end: str = "\n") -> None:
-    """Say one line; where nobody can hear it, a run goes on without.
+    """Print one line; if it cannot be written, the run continues.
 
-    What is no whole line, such as a bar that grows, is for people alone.
+    Parts of a line, such as a growing bar, are for people only.
     """
     if os.environ.get(VARIABLE) == MACHINES:
         if end != "\n":
@@ -29,7 +29,7 @@ def say(words: str, end: str = "\n") -> None:
 
 
 def check() -> None:
-    """Raise `InputError` for a form of lines that is none."""
+    """Raise `InputError` for an unknown form of lines."""
     form = os.environ.get(VARIABLE, "")
     if form not in ("", PEOPLE, MACHINES):
         raise InputError(f"{VARIABLE}={form}: {PEOPLE} or {MACHINES} is accepted")

@@ -69,6 +69,7 @@ def test_each_transport_has_a_row_and_what_it_takes_over_the_first(here: Path, c
     assert printed.err == "The page is c.html.\n"
     page = (here / "c.html").read_text(encoding="utf-8")
     assert page.count("<tr>") == 5
+    assert '<section class="wide" id="table">' in page  # not half of a wide screen
     assert "&lt;one&gt;" in page
     assert "<one>" not in page
     assert "fault[0].rate 0.5 -&gt; 0.25" in page

@@ -283,6 +283,7 @@ def test_the_address_says_what_is_looked_at(chrome: Browser, page: Path) -> None
         chrome.settle()
     styles = chrome.js("Array.from({length: 25}, (_, i) => lineStyle(i))")
     assert len(set(styles)) == 25
+    assert len({style.partition("stroke-dasharray")[2] for style in styles[:10]}) == 10
     for wrong in ("#t=soon", "#run=9", "#run=-1&t=-5us", "#t=1e9us"):
         chrome.open(page, wrong)
         assert errors(chrome) == ""

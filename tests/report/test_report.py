@@ -174,6 +174,7 @@ def test_no_two_of_25_lines_look_alike() -> None:
     looks = [style(number) for number in range(25)]
     assert looks[:5] == list(STYLES)
     assert len({(look["color"], str(look["linestyle"])) for look in looks}) == 25
+    assert len({str(look["linestyle"]) for look in looks[:10]}) == 10  # in black and white, too
 
 
 def test_the_page_needs_no_other_file_and_escapes_names(three: Scenario) -> None:

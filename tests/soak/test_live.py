@@ -77,3 +77,17 @@ def test_a_relay_does_what_it_is_told() -> None:
         assert (relay.forwarded, relay.dropped, relay.repeated, relay.corrupted) == (3, 1, 1, 1)
     finally:
         relay.close()
+
+
+def test_a_seed_that_is_drawn_is_one_that_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    seeds: list[int] = []
+
+    def soaked(seed: int, *_: object) -> int:
+        seeds.append(seed)
+        return 0
+
+    monkeypatch.setattr(soak, "soak", soaked)
+    monkeypatch.setattr("os.urandom", lambda n: b"\xff" * n)
+    assert main(["soak", "--world", "live"]) == 0
+    assert seeds == [(2**32 - 1) % soak.SEEDS]
+    assert seeds[0] < soak.SEEDS

@@ -10,14 +10,16 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
+from multiprocessing.connection import Pipe
 from pathlib import Path
 
 import pytest
 
 from openmrc.jit import interpreted
 from openmrc.scenario.scenario import Scenario
+from openmrc.sweeps import worker
 from openmrc.sweeps.here import run_here
-from openmrc.sweeps.job import Job, job_of
+from openmrc.sweeps.job import Job, Outcome, job_of
 from openmrc.sweeps.plan import plan
 
 PATIENCE_S = 120  # for a run to begin
@@ -107,6 +109,22 @@ def test_who_stops_reading_leaves_no_process_behind(small: Scenario) -> None:
     assert len(children(os.getpid())) == 2
     outcomes.close()
     wait_for(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids), GONE_S)
+
+
+def test_a_worker_whose_answer_nobody_takes_ends_without_a_word(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "simulate", lambda _: None)
+    monkeypatch.setattr(worker, "rows", lambda _: None)
+    ours, theirs = Pipe()
+    theirs.send(Outcome(error=""))
+    ours.close()  # with the answer in it, as when a disk is full: theirs is reset
+    with pytest.raises(ConnectionResetError):
+        theirs.recv()
+    ours, theirs = Pipe()
+    theirs.send(Outcome(error=""))
+    ours.close()
+    worker.serve(theirs)
 
 
 @pytest.mark.skipif(interpreted(), reason="a run looks up each 300,000 events: too seldom")

@@ -129,7 +129,8 @@ def _did_you_mean(word: str, known: Sequence[str]) -> str:
 def _parser() -> _Parser:
     parser = _Parser(
         prog="mrc",
-        description="Simulate multi-plane fabrics that carry MRC, packet by packet.",
+        description="MRC, Multipath Reliable Connection: simulate fabrics packet by packet,\n"
+        "run the protocol over real frames, decode captures.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -405,7 +406,7 @@ def _soak_live(arguments: argparse.Namespace) -> int:
 
 
 def _soak_seed(given: int | None, seeds: int) -> int:
-    seed = int.from_bytes(os.urandom(4)) if given is None else given
+    seed = int.from_bytes(os.urandom(4)) % seeds if given is None else given
     if not 0 <= seed < seeds:
         raise InputError(f"--seed {seed}: 0 to {seeds - 1} is accepted")
     return seed

@@ -210,7 +210,7 @@ def _place_object(captured: Captured) -> dict[str, Any]:
 
 
 def _watched(reader: Reader) -> Iterator[Captured]:
-    """Yield the packets of a capture, with a progress bar for whoever waits at a terminal."""
+    """Yield the packets of a capture, with a progress bar on a terminal that shows no packets."""
     if sys.stdout.isatty() or not sys.stderr.isatty():
         yield from reader
         return

@@ -49,7 +49,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return 0
     # Editors (Taplo, Even Better TOML) take what to complete and to check from this line.
     write_new(Path(arguments.file), f"#:schema {schema_file().as_uri()}\n{text}")
-    say(f"mrc run {arguments.file} runs it; every key is in docs/scenario.md.")
+    say(f"mrc run {arguments.file} runs it; docs/scenario.md explains every key.")
     return 0
 
 

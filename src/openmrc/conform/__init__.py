@@ -1,1 +1,1 @@
-"""The conformance kit: rules of MRC as scripted exchanges, held against an implementation."""
+"""The conformance kit: rules of MRC as scripted exchanges that test an implementation."""

@@ -1,4 +1,4 @@
-"""`mrc conformance`: rules of MRC, held against an implementation."""
+"""`mrc conformance`: test an implementation against the rules of MRC."""
 
 from __future__ import annotations
 

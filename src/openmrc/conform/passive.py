@@ -1,4 +1,4 @@
-"""Rules that need no exchange: packets of a capture held against each other.
+"""Rules that need no exchange: packets of a capture are compared with each other.
 
     each sack: psn=cack_psn
     each data rtx=1 after data psn=$.psn: va=$.va
@@ -165,7 +165,7 @@ def _hold(rule: Rule, capture: Capture) -> Outcome:
 
 
 def _pairs(sentence: Sentence, capture: Capture) -> Iterator[tuple[Seen, list[Seen]]]:
-    """The packets that a sentence speaks of, each with those that it is held against."""
+    """The packets that a sentence is about, each with those that it is compared with."""
     index = _Index(sentence)
     of_damage = any(t.name == "icrc_ok" for c in sentence.must for t in c.left)
     for seen in capture.packets:

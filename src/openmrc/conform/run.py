@@ -24,7 +24,7 @@ _DEFAULT_EV, _DEFAULT_STAMP = 0x0001_0003, 0x0100
 
 
 class Target(Protocol):
-    """An implementation that rules are held against. What it does is appended to `log`."""
+    """An implementation under test. What it does is appended to `log`."""
 
     name: str
     log: list[Event]

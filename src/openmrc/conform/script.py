@@ -38,7 +38,7 @@ from openmrc.errors import InputError
 ROLES = ("requester", "responder")
 SOURCES = ("MRC", "row", "IBTA", "UET")  # public text, our choice, what MRC builds on
 _WORDS = {"send", "expect", "never", "wait", "post", "receives", "port", "each"}
-_OF_CAPTURES = "capture-"  # begins the groups whose rules are held against captures
+_OF_CAPTURES = "capture-"  # begins the groups whose rules check captures
 _CONDITION = re.compile(r"(\w+)(=|!=|<=|>=)(\S+)")
 _TIME = re.compile(r"([\d.]+)(us|rtt|rto)")
 
@@ -79,7 +79,7 @@ class Rule:
 
 def rules(role: str | None = None, of_captures: bool = False) -> list[Rule]:
     """Return the kit's own rules, of one role or of both, in the order of their files: those with
-    an exchange, or those that a capture is held against.
+    an exchange, or those that check a capture.
     """
     found = []
     for group, text in sorted(_files()):

@@ -1,4 +1,4 @@
-"""Rules held against what is not in this process: a live endpoint, or anything on a network."""
+"""Targets outside of this process: a live endpoint, or anything on a network."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ Written by `mrc paper{options}`, from simulations alone (`docs/simulator.md`).
 a graph was printed are given as "about". "Measured" is the median over the seeds and, where
 they differ, the least and the largest. A verdict compares every seed with a bar that stands in
 the section of the experiment: *holds* in all seeds, *holds in the median*, or *does not hold*.
-*Calibrated* values were fitted to what was published and are no result; *reported* ones have
-nothing published to be compared with. All experiments use the defaults of the
-scenario file; what one overrides stands in its own, in `{folder}`.
+*Calibrated* values were fitted to published ones and are not results; *reported* ones have
+no published value to compare with. All experiments use the defaults of the
+scenario file; each overrides keys in its own file, in `{folder}`.
 """
 COLUMNS = ("", "", "published", "measured", "verdict")
 

@@ -1,4 +1,4 @@
-"""What is to be measured. The client says it; the server follows."""
+"""What to measure. The client decides; the server follows."""
 
 from __future__ import annotations
 

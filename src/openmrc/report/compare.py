@@ -48,7 +48,7 @@ class Saved:
 
 
 def read_saved(directory: str) -> Saved:
-    """Return what `mrc run --out` wrote; raise `InputError` for what is no results directory."""
+    """Return what `mrc run --out` wrote; raise `InputError` if this is not a results directory."""
     return Saved(
         directory,
         _parsed(Path(directory, "summary.json"), _summary),
@@ -112,9 +112,9 @@ def html(saved: Sequence[Saved]) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{title}</title><style>{style}</style></head><body><main><h1>{title}</h1>"
-        f'<section id="table">{html_table(columns(saved), rows(saved))}{said}</section>'
-        "</main></body></html>\n"
+        f"<title>{title}</title><style>{style}</style></head><body><header><h1>{title}</h1></header>"
+        f'<main><section class="wide" id="table">{html_table(columns(saved), rows(saved))}{said}'
+        "</section></main></body></html>\n"
     )
 
 

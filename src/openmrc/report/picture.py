@@ -24,16 +24,24 @@ STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#009E73", "linestyle": (0, (6, 2, 1, 2)), "linewidth": 1.6},
     {"color": "#CC79A7", "linestyle": (0, (8, 3)), "linewidth": 1.2},
 )
+# Dashes of further lines: colours repeat before dashes do, since a print may have no colours.
+FURTHER = (
+    (0, (6, 2, 1, 2, 1, 2)),
+    (0, (1, 4)),
+    (0, (11, 2, 5, 2)),
+    (0, (3, 5)),
+    (0, (9, 2, 1, 2, 1, 2, 1, 2)),
+)
 LEGEND_COLUMNS = 5
 
 
 def style(number: int, looks: Sequence[Mapping[str, Any]] = STYLES) -> dict[str, Any]:
-    """Return the looks of the `number`-th line, as no other up to 25: after the first round a
-    colour takes the dash of the next one, after the second that of the one after it.
+    """Return the looks of the `number`-th line. The first ten differ without colour, the first 25
+    with it: when the dashes repeat, each colour takes the next one.
     """
-    round_, place = divmod(number, len(looks))
-    dashed = looks[(place + round_) % len(looks)]
-    return {**looks[place], "linestyle": dashed["linestyle"]}
+    dashes = [look["linestyle"] for look in looks] + list(FURTHER)
+    dash = dashes[(number + number // len(dashes)) % len(dashes)]
+    return {**looks[number % len(looks)], "linestyle": dash}
 
 
 POINTS_MAX = 200  # bins drawn per line: more is noise at this size

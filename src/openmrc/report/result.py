@@ -1,4 +1,4 @@
-"""What Python gets of a run: a result that shows itself, and can be kept."""
+"""The result of a run in Python: it shows itself as a table, and can be saved."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Result(results.Result):
     def save(self, directory: str | Path) -> None:
         """Write the results directory, as `mrc run --out` does.
 
-        Raises `InputError` for what is no directory, `OutputError` for what cannot be written.
+        Raises `InputError` if `directory` is not one, `OutputError` if it cannot be written.
         """
         from openmrc.report.directory import check_directory
         from openmrc.report.files import write_results
@@ -31,9 +31,9 @@ class Result(results.Result):
         write_results(self, Path(directory))
 
     def report(self, path: str | Path) -> None:
-        """Write `report.html` alone, to a file of this name; an older one is replaced.
+        """Write `report.html` alone, to `path`; an existing file is replaced.
 
-        What the run looked like over time is in it if `simulate` was called with `sampled=True`.
+        It shows the run over time if `simulate` was called with `sampled=True`.
         Raises `InputError` and `OutputError` as `save` does.
         """
         from openmrc.report.page import html

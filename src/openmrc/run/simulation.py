@@ -66,12 +66,14 @@ def simulate(
 
     `scenario` may also be the name of a file, or dicts as `make_scenario` takes them. Everything is
     checked before the first one starts (`InputError`). Ctrl-C ends the run and returns the results
-    so far, marked partial; it is raised if there are none. `compiling(what, step, steps)` is called
-    before each step of a first compilation, which takes up to two minutes. What crosses the links
-    `at` these places is written to `pcap`, or to one file for each transport, as `frames` says:
-    "native", "ipv4", "ipv6". `sampled` keeps what the pictures of `report.html` show, as `[report]`
-    says; it changes nothing else. So many `threads` run the shards of a large fabric, None one a
-    core; they change nothing but the time that a run takes.
+    so far, marked partial; without any, `KeyboardInterrupt` is raised.
+
+    `compiling(what, step, steps)` is called before each step of a first compilation, which takes up
+    to two minutes. `pcap` is a capture file for the links at the places `at`, with several
+    transports one file for each; `frames` is "native", "ipv4" or "ipv6". `sampled` keeps the values
+    over time that `report.html` shows, by the scenario's `[report]`, and changes no result.
+    `threads` run the shards of a large fabric (None: one per core); their number changes only the
+    time that a run takes.
     """
     from openmrc.scenario.scenario import as_scenario
 

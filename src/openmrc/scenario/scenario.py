@@ -63,7 +63,7 @@ Overrides = Sequence[str] | Mapping[str, Any]  # "fabric.nics=128" of a shell; {
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """A checked scenario; equal if it means the same."""
+    """A validated scenario. Two scenarios are equal if they mean the same."""
 
     name: str
     seed: int
@@ -115,10 +115,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     @contextmanager
     def naming(self, number: int | None = None, place: str = "") -> Iterator[None]:
-        """Let an `InputError` within name the file, and of several transports which one it is for.
+        """Add the file, and of several transports the one concerned, to an `InputError` within.
 
-        `place` stands there instead of the file where an override is to blame. What an option of
-        the command is to blame for ("--pcap: ...") stays as it is.
+        `place` replaces the file if an override caused the error. An error of an option of the
+        command ("--pcap: ...") stays as it is.
         """
         try:
             yield
@@ -136,8 +136,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         """Return this scenario with other values: `{"fabric.nics": 128, "fault[0].rate": 0.1}`.
 
         A key is a path as in `mrc run --set`; `transport.pmtu` sets every transport's,
-        `transport.NAME.pmtu` one's. Raises `InputError`, with `said_by` in front where an override
-        is to blame.
+        `transport.NAME.pmtu` one's. Raises `InputError`, with `said_by` in front if an override
+        caused it.
         """
         return _from_tables(self.tables, overrides, self.source, self.base, said_by)
 
@@ -224,7 +224,8 @@ def parse_scenario(
     base: Path | None = None,
     name: str = "scenario",
 ) -> Scenario:
-    """Read a scenario from TOML text; files it names are relative to `base`, or to where we are.
+    """Read a scenario from TOML text; files it names are relative to `base`, by default the working
+    directory.
 
     Errors name the text `source`; `name` is the scenario's name if the text has none. Raises
     `InputError` as `load_scenario` does.
@@ -246,7 +247,8 @@ def make_scenario(
     """Check a scenario given as dicts: `{"fabric": {"nics": 32}, "workload": {"kind": "incast"}}`.
 
     The keys are those of a file, `transport` and `fault` lists of dicts where there are several.
-    Files are relative to `base`, or to where we are. Raises `InputError` as `load_scenario` does.
+    Files are relative to `base`, by default the working directory. Raises `InputError` as
+    `load_scenario` does.
     """
     return _from_tables(
         {"name": name} | plain(tables), overrides, "scenario", base or Path(), "overrides"

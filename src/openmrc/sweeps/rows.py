@@ -94,7 +94,7 @@ def _value(value: Any, kind: type) -> Any:
 
 
 def _type(annotation: Any) -> type:
-    """Return the column's type for a key's type; what is no number or truth is text."""
+    """Return the column's type for a key's type; anything but a number or a truth value is text."""
     if get_origin(annotation) is Annotated:
         return _type(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):

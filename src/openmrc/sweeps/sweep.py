@@ -37,8 +37,8 @@ def sweep(
 
     `over` maps keys, as `Scenario.replace` takes them, to lists of values; or it is a list of
     dicts, one for each run. The data set is `out`/runs, a directory of Parquet files, one for each
-    run, written as runs end; with `flows`, one row per flow goes to `out`/flows. What is there
-    already is not run again, so a sweep that was stopped resumes when it is called again.
+    run, written as runs end; with `flows`, one row per flow goes to `out`/flows. Finished runs are
+    not repeated, so a sweep that was stopped resumes when it is called again.
 
     Each run has a process of its own, `workers` at a time (one for each core), or goes to the Dask
     cluster whose scheduler is at the address `dask`. A run that fails is a row whose `error` says

@@ -25,7 +25,7 @@ REHEARSAL = {"fabric": {"nics": 2, "t0_down": 2}, "workload": {"kind": "stream",
 def serve(sweep: Connection[Outcome, Job]) -> None:
     """Run what `sweep` sends until it hangs up; the worker's answers are `Outcome`s."""
     rows(simulate(make_scenario(REHEARSAL)))  # loads all there is: no fork has to
-    with suppress(EOFError, BrokenPipeError):  # the sweep has gone
+    with suppress(EOFError, ConnectionError):  # the sweep has gone, perhaps with an answer unread
         while True:
             sweep.send(_in_a_fork(sweep.recv(), sweep))
 

@@ -14,9 +14,7 @@ from openmrc.live.endpoint.peers import Reach
 
 @dataclass(frozen=True)
 class RemoteRegion:
-    """Memory of a peer: where it begins, how long it is, and the key to it; each its least and
-    most.
-    """
+    """Memory of a peer: address, length in bytes and key, each annotated with its range."""
 
     addr: Annotated[int, 0, (1 << 64) - 1]
     length: Annotated[int, 0, 1 << 62]
@@ -32,7 +30,7 @@ class RemoteRegion:
 @dataclass(frozen=True)
 class QpAttributes:
     """What a peer must know to connect (MRC 1.7 to 1.9): sent by the application's own means, or by
-    `openmrc.verbs.exchange`. Beside each stand its least and most.
+    `openmrc.verbs.exchange`. Each field is annotated with its range.
     """
 
     nic: Annotated[int, 0, (1 << 31) - 1]  # those of the fabric are counted apart
@@ -56,13 +54,13 @@ class QpAttributes:
         object.__setattr__(self, "planes", tuple(map(Reach.of, told)))
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the attributes for JSON."""
         return asdict(self)
 
     def check(self) -> None:
         """Raise `InputError`, which names the field, unless a peer could have these attributes.
 
-        None is believed as it comes: with an `mpr` of 0, nothing would ever be sent.
+        A peer's values are never trusted: with an `mpr` of 0, nothing would ever be sent.
         """
         _check_ranges(self)
         if self.pmtu not in PMTUS:

@@ -71,12 +71,12 @@ class CompletionQueue:
         return taken
 
     def clear(self) -> None:
-        """Have the descriptor readable no more, until something comes."""
+        """Make the descriptor unreadable until the next completion."""
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self.fileno())
 
     def take(self, n: int = 64) -> list[WorkCompletion]:
-        """As `poll`, whatever the descriptor says: no call of the kernel."""
+        """Like `poll`, but without a system call; the descriptor keeps its state."""
         read = self._read[0]
         n = min(n, self._written[0] - read)
         if n == 0:
@@ -87,7 +87,7 @@ class CompletionQueue:
         return taken
 
     def watch(self, fds: Sequence[int]) -> None:
-        """Have `look` end when one of these is readable, too (OTHERS_MAX at most)."""
+        """Let `look` also return when one of these descriptors is readable (at most OTHERS_MAX)."""
         waits = self._host.ep.waits
         if len(fds) > state.OTHERS_MAX:
             raise InputError(f"{len(fds)} descriptors: at most {state.OTHERS_MAX} are accepted")

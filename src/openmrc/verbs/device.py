@@ -94,9 +94,9 @@ class Device(Closing):
         """Open a device on an ordinary network, by plain UDP: each plane is an interface, or an
         address, of this host.
 
-        It hears on UDP port `port` of each (default: 4791, or the next that is free). `rate_bps` is
-        that of a plane, where interfaces do not say it, or say too much; `dscp` names classes whose
-        DSCP is another there than by default: "control=48, trimmable=26".
+        It listens on UDP port `port` of each (default: 4791, or the next that is free). `rate_bps`
+        is the rate of a plane, if interfaces report none or one that is too high; `dscp` gives the
+        network's DSCPs of classes that differ from the defaults: "control=48, trimmable=26".
         """
         with network.attached(planes, port, rate_bps, base_rtt_ps, dscp, **limits) as at:
             device = cls(at.fabric, at.nic, at.ports, at.limits, at.base_rtt_ps, at.mode)
@@ -164,7 +164,7 @@ class Device(Closing):
         return CompletionQueue(self._host, index, depth)
 
     def destroy_cq(self, cq: CompletionQueue) -> None:
-        """Give a completion queue back, and what is in it; no queue pair may use it any more."""
+        """Release a completion queue with its completions; no queue pair may use it any more."""
         if any(cq in (qp.send_cq, qp.recv_cq) for qp in self._qps):
             raise OpenMrcError(f"completion queue {cq.index}: a queue pair uses it")
         fd = cq.fileno()
@@ -202,8 +202,9 @@ class Device(Closing):
         self._tally.retire(qp, self._qps.remove)
 
     def set_retries(self, rto_exponent: int, linear_cnt: int, exp_cnt: int) -> None:
-        """Choose the RTO, 1.024 us * 2^rto_exponent, and how many of them a queue pair waits (row
-        9). They are the device's: `OpenMrcError` where a queue pair that has sent has others.
+        """Set the RTO, 1.024 us * 2^rto_exponent, and the number of RTOs that a queue pair waits
+        (row 9). They hold for the whole device: raises `OpenMrcError` if a queue pair has already
+        sent with other values.
         """
         st, ctl = self._host.st, self._host.ep.ctl[0]
         wanted = (RTO_UNIT_PS << rto_exponent, linear_cnt, exp_cnt)
@@ -224,7 +225,7 @@ class Device(Closing):
         self._host.call(place)
 
     def adopt(self, descriptors: Sequence[int]) -> None:
-        """Close these with the device."""
+        """Take over these file descriptors: they are closed with the device."""
         self._owned_fds += descriptors
 
     def event_fileno(self) -> int:
@@ -239,12 +240,13 @@ class Device(Closing):
         return taken
 
     def set_port(self, plane: int, up: bool) -> None:
-        """Say that a port went down or came up, where the kernel cannot know."""
+        """Report a port that went down or came up, if the kernel cannot know."""
         self._host.call(lambda: self._host.apply_port(plane, up))
 
     def keep_off(self, denied: LongArray) -> None:
-        """Use no path across these directed ports of the fabric, and all others again, until the
-        next call: an operator's advice (EV state DENIED, MRC 3.3). Packets under way are not lost.
+        """Stop using paths across these directed ports of the fabric, and allow all others again,
+        until the next call: an operator's advice (EV state DENIED, MRC 3.3). Packets in flight are
+        not lost.
         """
         fabric = self.fabric
         if fabric is None:
@@ -255,8 +257,8 @@ class Device(Closing):
         self._host.keep_off(denied)
 
     def follow(self, where: str, secret: bytes = b"") -> None:
-        """Keep to the denylist at `where`, a controller's address or a file, until it is closed;
-        `secret` is the job's. What was followed before is not any more.
+        """Follow the denylist at `where`, a controller's address or a file, until the device is
+        closed; `secret` is the job's. It replaces a denylist that was followed before.
         """
         if self._follower is not None:
             self._follower.close()

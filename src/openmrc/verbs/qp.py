@@ -92,16 +92,14 @@ class QueuePair:
         )
 
     def set_first_psn(self, psn: int) -> None:
-        """Begin at this PSN, which the peer must be told, and not at one drawn at random."""
+        """Begin at this PSN instead of a random one; the peer must be told."""
         self._check_unused()
         if not 0 <= psn < 1 << 24:
             raise InputError(f"first PSN {psn}: 0 to {(1 << 24) - 1} is accepted")
         self._q.first_psn = psn
 
     def limit(self, mpr: int, max_wimm: int) -> None:
-        """Send no more than this ahead, in packets and in immediates, if that is less than what was
-        agreed on.
-        """
+        """Lower the limits of packets and of immediates in flight, if they are above these."""
         self._check_unused()
 
         def place() -> None:
@@ -137,7 +135,7 @@ class QueuePair:
         self._host.call(lambda: self._set_state(to))
 
     def connect(self, remote: QpAttributes) -> None:
-        """All steps to RTS that are left. Receives may be posted from INIT on, before the peer can
+        """Take all remaining steps to RTS. Receives may be posted from INIT on, before the peer can
         send.
         """
         for to in (QpState.INIT, QpState.RTR, QpState.RTS):
@@ -192,7 +190,7 @@ class QueuePair:
         the device was opened with `check_mtu=False`.
 
         `OpenMrcError`, with the remedy, names the planes that carry only small ones; a plane that
-        carries nothing at all is no question of its MTU.
+        carries nothing at all says nothing about its MTU.
         """
         if self.state != QpState.RTS or self._q.nxt > 0:
             raise OpenMrcError(
@@ -262,7 +260,7 @@ class QueuePair:
         self._host.post((wr_id, *there, self.index, self._born, kind, signaled))
 
     def post_recv(self, wr_id: int) -> None:
-        """Be ready for one immediate (MRC 1.2: there is no second chance for one that is not)."""
+        """Post a receive for one immediate, which must not arrive before it (MRC 1.2)."""
         if self._destroyed or self._state[0] == es.RESET:
             raise OpenMrcError(f"QP {self.qp_num:#x} is in RESET")
         if self._received - self._recv_head[0] >= self.max_recv_wr:
@@ -299,7 +297,7 @@ class QueuePair:
     def evs(self) -> list[dict[str, Any]]:
         """Each path: its EV, plane, state, whether it is in the rotation, packets sent on it.
 
-        One that the endpoint's thread is making or giving back just now is not shown.
+        A path that the endpoint's thread is adding or removing at this moment is left out.
         """
         host, q = self._host, self._q
         first, n = int(q.ev0), int(q.n_evs)

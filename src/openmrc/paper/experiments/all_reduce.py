@@ -239,27 +239,28 @@ def _table(drawn: dict[str, collectives.Curve]) -> str:
 
 WHY = [
     "A ring is as fast as its slowest link. With one QP a hash puts each of 64 flows on one of its "
-    "T0's uplinks and on one way down; two meet on some link of 64, so half of what is possible is "
-    "what RoCEv2 has, and two to four meet where there are fewer. The parts of 8 QPs meet those of "
-    "others on different links. Where uplinks are as many as NICs, as fabrics of full bisection "
-    "have them, 16 QPs have something to gain over 8, as in the original; where they are four "
-    "times as many, 8 fill the ports and 16 have nothing to add. MRC has the same on all of them.",
-    "So without loss MRC is best where a fabric is no larger than it must be, in the mean of the "
-    "draws and still more in the slowest. Where links are so many that 8 or 16 parts of a flow "
-    "hardly meet, it is behind by what its headers are longer, 2 % of a packet, which the row of "
-    "one port of 400 Gb/s shows; what real NICs and switches lose beside collisions is not "
-    "modelled. At 4 MB a step is 16 packets, which RoCEv2 sends in a quarter of the time: over "
-    "four ports of 100 Gb/s MRC's are stored and forwarded more slowly, by 1 us in 4.",
-    "With 0.1 % loss and small sizes most of RoCEv2's steps go well, but when the last packet "
-    "of a message is lost and nothing follows it, its NIC's first timer of 8.4 ms passes "
-    "(`docs/roce.md`), ten times what MRC takes for all: the mean of 20 has some in it.",
-    "With 1 % loss MRC keeps much more than the third that was published. What it loses at small "
-    "sizes are the round trips until the last packets of a step are found missing. With 64 paths "
-    "between two NICs in place of 256 it keeps three quarters at 1 GB: one step of 60 MB takes "
-    "18 % longer there with 1 % loss; 8 % with a window of 8192 packet numbers in place of 512, "
-    'and 9 % without a congestion window (`cc = "none"`); with two NICs alone on the fabric '
-    "hardly anything. So it is holes that hold the window of packet numbers, and paths that leave "
-    "and come back and load the fabric unevenly. What limited the original is not published.",
+    "T0's uplinks and on one downlink. With 64 uplinks two flows share some link, so RoCEv2 "
+    "reaches half of what is possible; with fewer uplinks two to four flows do. The parts of 8 QPs "
+    "collide with those of others on different links. With as many uplinks as NICs, full "
+    "bisection, 16 QPs gain something over 8, as in the original; with four times as many, 8 fill "
+    "the ports and 16 add nothing. MRC reaches the same on all of these fabrics.",
+    "So without loss MRC is best on a fabric that is no larger than necessary, in the mean of the "
+    "draws and even more in the slowest. With so many links that 8 or 16 parts of a flow hardly "
+    "collide, it is behind by its longer headers, 2 % of a packet, as the row of one port of 400 "
+    "Gb/s shows; other losses of real NICs and switches are not modelled. At 4 MB a step is 16 "
+    "packets, each of which RoCEv2 sends in a quarter of the time: over four ports of 100 Gb/s "
+    "storing and forwarding MRC's takes longer, by 1 us in 4.",
+    "With 0.1 % loss and small sizes most of RoCEv2's steps lose nothing that matters. But when "
+    "the last packet of a message is lost and nothing follows it, only its NIC's first timer of "
+    "8.4 ms detects the loss (`docs/roce.md`), ten times as long as MRC takes for everything: the "
+    "mean of 20 contains some of these.",
+    "With 1 % loss MRC keeps much more than the published third. At small sizes it loses the round "
+    "trips until the last packets of a step are found missing. With 64 paths between two NICs "
+    "instead of 256 it keeps three quarters at 1 GB: there one step of 60 MB takes 18 % longer "
+    "with 1 % loss; 8 % with a window of 8192 packet numbers instead of 512, and 9 % without a "
+    'congestion window (`cc = "none"`); with two NICs alone on the fabric hardly anything. So the '
+    "causes are holes, which stop the window of packet numbers, and paths that leave and return, "
+    "which load the fabric unevenly. What limited the original is not published.",
 ]
 
 B15 = Experiment(
@@ -267,15 +268,16 @@ B15 = Experiment(
     "ring all-reduce of 64",
     "Fig. 16, cluster C",
     "64-way ring all-reduce, 4 MB to 16 GB, with 0, 0.1 and 1 % of packets dropped at all NICs. "
-    "RoCE with one QP reaches about half of what is possible, 8 to 16 QPs more with little gain "
-    "beyond 8; MRC with one QP is best. With 0.1 % MRC is nearly unchanged at large sizes; with "
-    "1 % it has about a third, and RoCE is unusable.",
+    "RoCE reaches about half of what is possible with one QP, more with 8, and little more with "
+    "16; MRC with one QP is best. With 0.1 % loss MRC is nearly unchanged at large sizes; with 1 % "
+    "it keeps about a third, and RoCE is unusable.",
     collectives.SCALED
-    + " That fabric has four times the uplinks that 64 NICs need; the panel on the right has "
-    "others beside it, down to full bisection and no more. All-reduces of 4 and 16 MB are run 20 "
-    "and 5 times on end, and what counts is their mean, as in the usual benchmarks of collectives. "
-    "Sizes end at 1 GB in full. 16 GB are 4 of the 126 steps (the open circles), which all do the "
-    "same; that this extrapolates is checked with 8 steps of 1 GB against all of them.",
+    + " That fabric has four times the uplinks that 64 NICs need; the panel on the right also "
+    "shows smaller ones, down to full bisection. All-reduces of 4 and 16 MB are run 20 and 5 "
+    "times in a row, and their mean counts, as in the usual benchmarks of collectives. The "
+    "largest size that is run in full is 1 GB. 16 GB are 4 of the 126 steps (the open circles), "
+    "which are all alike; that this extrapolates is checked with 8 steps of 1 GB against all of "
+    "them.",
     collectives.cases(
         collectives.ALL_REDUCE,
         {(collectives.MRC, loss): 1000 for loss in collectives.LOSSES}

@@ -45,15 +45,15 @@ def _draw(drawn: Any) -> Figure:
 
 
 WHY = [
-    "On the same wires MRC is behind by what its headers are longer, 2 % of a packet and more of "
-    "the short ones; over four ports of 100 Gb/s by little more than that, but for 4 MB, where 15 "
+    "With the same capacity MRC is behind by its longer headers, 2 % of a packet and more of a "
+    "short one; over four ports of 100 Gb/s by little more than that, except at 4 MB, where 15 "
     "packets to each NIC are stored and forwarded at a quarter of the rate. The 63 flows of each "
     "NIC, spread by a hash over 64 uplinks, load them evenly enough that RoCEv2 without loss is "
-    "near the line, which the original was not; it does not fall with more QPs either. What a real "
-    "NIC pays for 63 times 16 QPs is not modelled.",
-    "With 0.1 % loss RoCEv2 waits for its NICs' first timer, 8.4 ms (`docs/roce.md`): of 4,032 "
-    "flows some lose their last packet. That is most of the time of small sizes and little of that "
-    "of large ones, where more goes to sending again what came after the other losses.",
+    "near line rate, which the original was not; nor does it fall with more QPs. The cost of 63 "
+    "times 16 QPs in a real NIC is not modelled.",
+    "With 0.1 % loss RoCEv2 waits for its NICs' first timer, 8.4 ms (`docs/roce.md`), because some "
+    "of 4,032 flows lose their last packet. This is most of the time at small sizes and little of "
+    "it at large ones, where resending all packets behind the other losses takes more.",
 ]
 
 B16 = Experiment(
@@ -61,8 +61,8 @@ B16 = Experiment(
     "all-to-all of 64",
     "Fig. 17, cluster C",
     "The same for an all-to-all. RoCE with 16 QPs is slightly worse than with 1, and falls above "
-    "2; MRC is best at all sizes. With 0.1 % loss RoCE is barely hurt at large sizes and very poor "
-    "at small ones; MRC is much better.",
+    "2; MRC is best at all sizes. With 0.1 % loss RoCE is barely affected at large sizes and very "
+    "poor at small ones; MRC is much better.",
     collectives.SCALED + " Sizes end at 1 GB, 16 MB from each NIC to each other; at 16 GB for "
     "RoCEv2 with one QP, without loss and with 0.1 %.",
     collectives.cases(

@@ -283,10 +283,10 @@ def least(values: list[float]) -> list[float]:
 
 SCALED = (
     "64 NICs, as in the original, below 4 T0s; how many the original had is not published. Its "
-    "switches were of 51.2 Tb/s, so a T0 has 64 uplinks of 400 Gb/s here, and in each of four "
-    "planes 64 of 100 Gb/s: the 256 paths that MRC had. RoCEv2's NICs have one port of 400 Gb/s, "
-    "MRC's four of 100, and in a second line one of 400: the same wires. Ranks are NICs in random "
-    "order, so that most neighbours are below different T0s: the original's order is not "
+    "switches were of 51.2 Tb/s, so a T0 has 64 uplinks of 400 Gb/s here, or 64 of 100 Gb/s in "
+    "each of four planes: the 256 paths that MRC had. RoCEv2's NICs have one port of 400 Gb/s, "
+    "MRC's have four of 100, and in a second line one of 400: the same capacity. Ranks are NICs in "
+    "random order, so that most neighbours are below different T0s: the original's order is not "
     "published. Each message of a step is sent as a whole. Losses are drawn for every packet, data "
     "and control, that arrives at a NIC."
 )

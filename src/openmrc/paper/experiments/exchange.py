@@ -42,8 +42,8 @@ def _exchange(data: Data) -> Finding:
         ],
         {"size_mb": sizes, "gb_per_s": series.listed(middle)},
         [
-            "The simulator has no hosts: no GPU fills or empties a buffer, so what is measured "
-            "is what the network leaves of 96.1 GB/s, and the published 92 GB/s lie below it."
+            "The simulator has no hosts: no GPU fills or empties a buffer. So the measured value "
+            "is the network's share of 96.1 GB/s, and the published 92 GB/s lie below it."
         ],
     )
 

@@ -77,8 +77,8 @@ def _b1(data: Data) -> Finding:
             "A packet counts as lost when its NIC sends it again; a point is drawn for each 10 us "
             "with a loss. Later losses are mostly of probes on dead paths, which carry no data. "
             "The original decays over minutes because a job begins to use its QPs over minutes. A "
-            "dead path costs about two packets here: at full rate it has its turn every 5 us, and "
-            "the first loss is known after more than a round trip of 6 us."
+            "dead path costs about two packets here: at full rate its turn comes every 5 us, and "
+            "the first loss is known only after more than a round trip of 6 us."
         ],
     )
 
@@ -105,14 +105,15 @@ B1 = Experiment(
     "B1",
     "a job starts on dead links",
     "Fig. 4, cluster A",
-    "A job starts with nobody having listed the dead links. The rate of losses decays as each QP "
-    "leaves its dead paths: fewer than 5 packets lost per QP in the first minute, and well below "
-    "one loss a second and NIC (1 in 25 million packets) within about two.",
-    "256 NICs in place of 75,000, all of them at full rate from the first instant, so minutes "
-    "become milliseconds: a QP learns of a dead path by sending over it, and each has sent over "
-    "all of its 128 paths within 6 us. 0.5 % of the links between switches are dead, drawn anew "
-    "for each seed; the original's share is not published, and the packets lost are in proportion "
-    "to it. Sizes enter only through the number of paths of a QP, which is the original's.",
+    "A job starts on a fabric with dead links that nobody has listed. The loss rate decays as each "
+    "QP leaves its dead paths: fewer than 5 packets are lost per QP in the first minute, and well "
+    "below one per second and NIC (1 in 25 million packets) after about two.",
+    "256 NICs instead of 75,000, all of them at full rate from the first instant, so minutes "
+    "become milliseconds: a QP learns of a dead path by sending on it, and each has used all of "
+    "its 128 paths within 6 us. 0.5 % of the links between switches are dead, drawn anew for each "
+    "seed; the original's share is not published, and the packets lost are in proportion to it. "
+    "The size of the fabric matters only through the number of paths of a QP, which is the "
+    "original's.",
     [
         Case(
             "start",
@@ -226,10 +227,11 @@ B3 = Experiment(
     "A transceiver of a T0 flaps and takes the links of four nodes with it, three of which are in "
     "a job of 50,000 GPUs. For about a minute the job runs about 25 % slower, then at full rate; "
     "no QP fails.",
-    "A ring of 31 NICs, in which each step of 4 MB waits for the one before, in place of a job of "
-    "50,000: both run as fast as their slowest member, so how many others wait does not matter. "
-    "The minute became 8 ms, a thousand round trips and more than four rounds of the ring; what is "
-    "lost is read after the first, when all wait for the slow ones. Flaps come every 0.5 ms.",
+    "A ring of 31 NICs, in which each step of 4 MB waits for the previous one, instead of a job of "
+    "50,000: both run as fast as their slowest member, so the number of those that wait does not "
+    "matter. The minute became 8 ms, a thousand round trips and more than four rounds of the ring; "
+    "the loss of throughput is read after the first round, when all wait for the slow ones. Flaps "
+    "come every 0.5 ms.",
     [
         Case("flapping", "B3_transceiver", seeds=FEW, keep=("flows", "timeline")),
         Case(

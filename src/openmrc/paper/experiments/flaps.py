@@ -156,19 +156,19 @@ def _draw_shares(axes: Axes, longer: dict[str, list[float]]) -> None:
 
 
 WORDS = (
-    "What a flap costs is the time until losses are found. A QP here has a message of 0.25 to 1 MB "
-    "at a time, which is on the wire within 3 to 11 us, less than two round trips of 6 us: "
-    "nothing later is sent whose arrival would show what is missing. So the QP is silent for 22 us "
-    "(row 8), probes, learns what is missing a round trip later and sends it again: a message that "
-    "was hit is some 40 us late. Each QP finds the dead path by itself, and those of a step that "
-    "follow one another (tensor-parallel sums, activations, gradients, the sum over replicas) add "
-    "up; then all know it. Hence a link that dies before a job begins costs its first step most, "
-    "and the others nothing. Checked: with half of that silence a flap costs a fifth to a quarter "
-    "less; with a timer of 33 us in place of 262, or without congestion control, the same, so "
-    "neither timeouts nor windows have a part in it. Nor has the missing link's rate: a link that "
-    "is denied from the start costs next to nothing.",
-    "Compute has no jitter here, so nothing hides a delay. A lost packet that more than two round "
-    "trips of data follow is found after those; messages of this size have none.",
+    "The cost of a flap is the time until its losses are found. A QP here has one message of 0.25 "
+    "to 1 MB at a time, which is on the wire within 3 to 11 us, less than two round trips of 6 us: "
+    "no later packet is sent whose arrival would reveal the missing ones. So the QP is silent for "
+    "22 us (row 8), probes, learns a round trip later which packets are missing, and sends them "
+    "again: an affected message is some 40 us late. Each QP finds the dead path by itself, and the "
+    "delays of consecutive QPs in a step (tensor-parallel sums, activations, gradients, the sum "
+    "over replicas) add up; after that all know the path. A link that dies before a job begins "
+    "therefore costs the first step most, and the others nothing. To check this: with half of that "
+    "silence a flap costs a fifth to a quarter less; with a timer of 33 us instead of 262, or "
+    "without congestion control, it costs the same, so neither timeouts nor windows contribute. "
+    "Nor does the missing link's rate: a link that is denied from the start costs next to nothing.",
+    "Compute has no jitter here, so nothing hides a delay. A lost packet followed by more than two "
+    "round trips of data is found after those; messages of this size are too short for that.",
 )
 
 B2 = Experiment(
@@ -179,11 +179,11 @@ B2 = Experiment(
     "impact on the training job.",
     "A job of 64 NICs (4 tensor-parallel, 2 pipeline stages, 8 replicas, placed at random) instead "
     "of one of tens of thousands: both wait for their slowest member. A millisecond stands for a "
-    "second: a step takes 3.2 ms, 14 flaps come in 60 ms, and each takes a link away for 3 ms, a "
-    "link that trains anew; 20 steps see some 15 of them. What one flap costs cannot be scaled, as "
-    "it is made of round trips: so it is measured, and set against 14 flaps in a real minute. A "
-    "flap takes one of 256 links, which every QP of its T0 uses, in place of one in more than a "
-    "hundred thousand: here every flap hits the job.",
+    "second: a step takes 3.2 ms, 14 flaps come in 60 ms, and each takes a link away for 3 ms, as "
+    "a link that retrains does; 20 steps see some 15 of them. The cost of one flap does not scale, "
+    "because it consists of round trips: so it is measured, and multiplied by 14 flaps in a real "
+    "minute. A flap takes one of 256 links, which every QP of its T0 uses, instead of one in more "
+    "than a hundred thousand: here every flap hits the job.",
     [
         Case("flapping", "B2_flaps", seeds=SEVERAL, keep=("steps",), quick=QUICK),
         Case("calm", "B2_flaps", {"fault[0].mtbf": NEVER}, SEVERAL, ("steps",), QUICK),

@@ -45,9 +45,9 @@ def _s1(data: Data) -> Finding:
         [
             "With the default here, 1.5 BDP at the receiver's port and trimming beyond, 127 "
             f"senders at line rate have some {trimmed['default']:,.0f} packets trimmed for 2,032 "
-            "of data; their windows are cut for each, and when most have finished the last ones "
-            "are too small to fill the port. That this is the cause is what the second case "
-            "checks: with a port that holds all of it the figures are those of the ns-3 model."
+            "of data. Each trim cuts a window, and when most senders have finished, the windows of "
+            "the others are too small to fill the port. The second case confirms this cause: with "
+            "a port that holds all packets the figures are those of the ns-3 model."
         ],
     )
 
@@ -78,7 +78,7 @@ S1 = Experiment(
     "A model of MRC for ns-3, by others",
     "127 NICs of a fat tree of eight-port switches at 800 Gb/s send 64 KiB each to one.",
     "The same fabric, sizes and rates. Delays, queues and thresholds of the other model are not "
-    "published: the defaults here stand beside it unjudged, and again with a deep queue.",
+    "published: the defaults here are shown without a verdict, and again with a deep queue.",
     [
         Case("default", "S1_incast_127", keep=("flows",)),
         Case("deep", "S1_incast_127", {"fabric.queue_last_hop": "20MB"}, keep=("flows",)),
@@ -154,13 +154,13 @@ def _b20(data: Data) -> Finding:
         checks,
         drawn,
         [
-            "How the three profiles are set is not published, only what they do: their settings "
-            "here were chosen, with a model of one port, so that they do it "
-            "(`docs/roce_rates.md`). What this experiment adds is that they do it in a fabric of "
-            "two tiers too. From how many flows on PFC takes over follows the buffer of the "
+            "The settings of the three profiles are not published, only their behaviour: the "
+            "settings here were chosen to reproduce it in a model of one port "
+            "(`docs/roce_rates.md`). This experiment adds that they also do so in a fabric of two "
+            "tiers. The number of flows at which PFC takes over depends on the buffer of the "
             "switch. The original's racks and spines are parts of switches of 51.2 Tb/s, whose "
-            "buffer of 165 MB they share; with a smaller one PFC comes earlier, as the rows of the "
-            "other two show."
+            "buffer of 165 MB they share; with a smaller buffer PFC takes over earlier, as the "
+            "other two rows show."
         ],
     )
 
@@ -246,11 +246,11 @@ B20 = Experiment(
     "B20",
     "15:1 incast under DCQCN",
     "Fig. 22, cluster D",
-    "Fifteen servers send to one, a flow more every 5 s, with three profiles of DCQCN. The default "
-    "controls its queue below 10 flows, then PFC does, at line rate; aggressive gives up about "
-    "10 % of the rate, most aggressive 20 %.",
-    "The same 16 servers, racks and spines. A flow joins every 20 ms in place of 5 s: the timers "
-    "of DCQCN are tens to hundreds of microseconds, and rates are read in the last 12 ms.",
+    "Fifteen servers send to one, with one more flow every 5 s, under three profiles of DCQCN. The "
+    "default controls its queue below 10 flows; above that PFC does, at line rate. Aggressive "
+    "gives up about 10 % of the rate, most aggressive 20 %.",
+    "The same 16 servers, racks and spines. A flow joins every 20 ms instead of 5 s: the timers of "
+    "DCQCN are tens to hundreds of microseconds, and rates are read in the last 12 ms.",
     [
         *(
             Case(

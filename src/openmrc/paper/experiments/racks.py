@@ -51,12 +51,12 @@ def _b18(data: Data) -> Finding:
         checks,
         drawn,
         [
-            "The way back of acknowledgements dies with a cut as often as the way there. If no "
-            "other is found before a timeout of 262 us, all four paths, the whole one too, come "
-            "under suspicion at once, and an interruption lasts milliseconds: in 48 runs of the "
-            "same three cuts 8 ms apart that came once, and the worst interruption of a run was "
-            "0.1 ms in the mean. With four paths in all there is no reserve, as there is with the "
-            "128 paths that MRC is meant for."
+            "A cut breaks the return path of acknowledgements as often as the forward path. If no "
+            "other return path is found before a timeout of 262 us, all four paths, including the "
+            "intact one, are assumed bad at once, and an interruption lasts milliseconds: in 48 "
+            "runs of the same three cuts 8 ms apart this happened once, and the mean of the worst "
+            "interruptions of a run was 0.1 ms. With only four paths there is no reserve, unlike "
+            "with the 128 paths that MRC is meant for."
         ],
     )
 
@@ -84,7 +84,7 @@ B18 = Experiment(
     "Gb/s three of four can go without effect; with uplinks of 100 Gb/s the rate follows what is "
     "left: 400, 300, 200, 100.",
     "16 servers in 4 racks with 4 spines, as in the original. Minutes became milliseconds: a link "
-    "goes every 50 ms, and a plateau is read in the 10 ms before the next.",
+    "fails every 50 ms, and a plateau is read in the 10 ms before the next failure.",
     [
         Case("400g", "B18_racks_400g", keep=("timeline",), seeds=12),
         Case("100g", "B18_racks_100g", keep=("timeline",), seeds=12),

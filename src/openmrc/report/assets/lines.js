@@ -1,10 +1,13 @@
 // Curves over time, and distributions: SVG, redrawn to the width there is.
 
-const DASHES = ["", "7 3", "2 3", "9 3 2 3", "12 4"];
-// No two of 25 alike: after each round a colour takes the dash of the next one.
+const COLOURS = 5;
+const DASHES = ["", "7 3", "2 3", "9 3 2 3", "12 4",
+  "9 3 2 3 2 3", "2 7", "15 3 6 3", "4 7", "13 3 2 3 2 3 2 3"];
+// The first ten differ without colour, the first 25 with it: when the dashes repeat, each colour
+// takes the next one.
 const dashOf = (i) => DASHES[(i + Math.floor(i / DASHES.length)) % DASHES.length] || "none";
 const lineStyle = (i, width = 2) =>
-  `stroke:var(--run-${i % DASHES.length});stroke-width:${width};stroke-dasharray:${dashOf(i)}`;
+  `stroke:var(--run-${i % COLOURS});stroke-width:${width};stroke-dasharray:${dashOf(i)}`;
 const swatch = (style) =>
   svg("svg", { viewBox: "0 0 34 10" }, svg("line", { x1: 0, x2: 34, y1: 5, y2: 5, style }));
 

@@ -1,7 +1,7 @@
 """The middle of a run in a lab: it brings agents together, starts them, and hears their reports.
 
 It stands in the lab's root namespace, which every host reaches over the management network, and
-turns away whoever does not know the lab's secret. Agents never speak to each other.
+refuses peers that do not know the lab's secret. Agents never speak to each other.
 """
 
 from __future__ import annotations
