@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -15,7 +16,7 @@ from openmrc.fabric import multiplane
 from openmrc.ops import harm
 from openmrc.ops.records import BACKGROUND, JAMMED, UNPROVEN, Record
 from openmrc.ops.together import Finding
-from openmrc.ops.why import Answer, _is_dead, _without_echoes, why
+from openmrc.ops.why import Answer, _is_dead, _is_late, _without_echoes, why
 
 FABRIC = multiplane(64, 2, 100 * 10**9, 8, 8, 0, 0)
 SUMMARY = {"sim_time_us": 400.0, "qp_errors": [], "packets": {"trimmed": 0, "data": 10_000}}
@@ -73,9 +74,11 @@ def test_an_uplink_that_lost_everything_is_named() -> None:
     assert found.aside_us == sum(400.0 - 28.0 - i for i in range(8))
 
 
-def by_bins(lost: Sequence[int], sent: int = 40) -> Record:
-    """What NIC 8's only lossy link loses in each of some bins of 100 us, of `sent` packets."""
-    one = record([(8, 1, 3, sent, 20.0, 1)])
+def by_bins(lost: Sequence[int], sent: int = 40, one: Record | None = None) -> Record:
+    """What each path of `one` (None: NIC 8's only lossy link) loses in each of some bins of 100 us,
+    of `sent` packets.
+    """
+    one = record([(8, 1, 3, sent, 20.0, 1)]) if one is None else one
     begins = [100.0 * i for i in range(len(lost))]
     paths, links = (
         pl.concat(
@@ -109,6 +112,27 @@ def test_what_lets_nothing_through_between_its_first_and_its_last_bin_is_dead() 
     assert _is_dead(gone, cause, gone.paths)
     few = by_bins([100, 100, 1, 1], 100)  # what is judged late does not keep it alive
     assert _is_dead(few, cause, few.paths)
+
+
+@pytest.mark.parametrize(("back", "dead_until"), [(310.0, 300.0), (15.0, None)])
+def test_what_no_path_comes_back_from_is_dead_and_over_when_one_does(
+    back: float, dead_until: float | None
+) -> None:
+    events = [(i, 10.0 + i, "set aside") for i in range(8)]
+    events += [(i, back + i, "back") for i in range(8)]
+    half = by_bins([5, 5, 5, 5, 1], 80, record(dead(), events))  # late probes are lost in the end
+    (found,) = why(half).findings
+    assert found.where == "plane 1 t0 1 > t1 3"
+    assert (found.dead, found.until_us) == (dead_until is not None, dead_until or 400.0)
+
+
+def test_a_place_of_whose_losses_nearly_as_many_proved_to_be_late_is_not_named() -> None:
+    cause, rows = FABRIC.route(8, 55, FABRIC.ev(1, 3))[1], np.ones(8, np.bool_)
+    alarms = [(i, 40.0 + i, "false alarm") for i in range(8)]
+    assert _is_late(record(dead(), alarms), cause, rows)
+    assert not _is_late(record(dead(), alarms[1:]), cause, rows)
+    much = [(q, 1, 3, 100, 20.0, 8) for q in range(8, 16)]
+    assert not _is_late(record(much, alarms * 2), cause, rows)
 
 
 def test_paths_that_were_back_before_met_something_else() -> None:

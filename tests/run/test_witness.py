@@ -196,7 +196,7 @@ def test_a_step_a_job_or_a_time_that_is_not_there_is_refused(
         assert main(["why", str(tmp_path), *options]) == 2
         assert said in capsys.readouterr().err
     assert main(["why", str(tmp_path / "no")]) == 2
-    assert "has no summary.json; name a directory" in capsys.readouterr().err
+    assert "is not there; name a directory" in capsys.readouterr().err
     (tmp_path / "summary.json").write_text("[]", encoding="utf-8")
     assert main(["why", str(tmp_path)]) == 2
     assert "was not written by mrc run --out" in capsys.readouterr().err

@@ -163,6 +163,8 @@ def read(directory: Path) -> list[Record]:
 
     from openmrc.scenario.scenario import make_scenario
 
+    if not directory.exists():
+        raise InputError(f"{directory}: is not there; name a directory that mrc run --out writes")
     for name in ("summary.json", "scenario.toml", "flows.parquet"):
         if not (directory / name).is_file():
             raise InputError(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 RULES = Rules(alarm=20.0, margin=5.0)
 DEAD_PART = 0.9  # of what a dead place should have carried: some of it is judged lost later
 GONE_RATE = 0.3  # lost at least, even beside what passed before it broke, if no path came back
+MOST = 0.9  # of a place's paths: they were set aside before any came back
 UNUSED_PART = 0.5  # of losses that were probes of paths that carried nothing any more
 BINS_MAX = 64  # looked at one by one
 JAM = 0.2  # of a queue pair's packets trimmed
@@ -116,7 +117,7 @@ def _verdicts(record: Record) -> list[tuple[Verdict, npt.NDArray[np.bool_]]]:
         mine = (crossed == verdict.cause).any(axis=0)
         if 2 * lost[mine & ~taken].sum() <= lost[mine].sum():
             continue
-        if _is_one_jam(record, mine & (lost > 0)):
+        if _is_one_jam(record, mine & (lost > 0)) or _is_late(record, verdict.cause, mine):
             continue
         told.append((verdict, mine & ~taken))
         taken |= mine
@@ -150,6 +151,20 @@ def _is_one_jam(record: Record, mine: npt.NDArray[np.bool_]) -> bool:
     return rows["qp"].n_unique() == 1 and float(record.trimmed(rows)[0]) > JAM
 
 
+def _is_late(record: Record, cause: int, mine: npt.NDArray[np.bool_]) -> bool:
+    """Whether a place lost a little, and much of what its paths lost beside that proved to be late
+    and not lost.
+    """
+    import polars as pl
+
+    assert record.events is not None
+    rows = record.paths.filter(pl.Series(mine))
+    alarms = record.events.filter(pl.col("event") == "false alarm")
+    late = len(alarms.join(rows.select("qp", "ev").unique(), on=["qp", "ev"], how="semi"))
+    few = int(rows["lost"].sum()) <= LATE_TIMES * late
+    return few and _rate(record, cause, rows) <= ECHO_RATE
+
+
 def _all_bins(record: Record) -> list[float]:
     found: list[float] = record.links["from_us"].unique().sort().to_list()
     return sorted({*found, *record.bins()})
@@ -170,11 +185,13 @@ def _told(
     aside = events.filter(pl.col("event").is_in(["set aside", "plane silent"]))
     back = events.filter(pl.col("event") == "back")
     paths, returned = (one.select("qp", "ev").n_unique() for one in (aside, back))
-    window = _bins_of(record, rows)
-    crossed = int(record.evidence(window).crossed[verdict.cause])
-    rate = lost / max(crossed, lost, 1)
+    rate = _rate(record, verdict.cause, rows)
     gone = paths >= MANY and returned <= FEW_BEFORE * paths and rate >= GONE_RATE
+    over = _reopened(aside, back)
     dead = gone or _is_dead(record, verdict.cause, rows)
+    if over is not None and paths >= MANY:
+        until_then = rows.filter(pl.col("first_us") <= over)
+        dead |= _is_dead(record, verdict.cause, until_then, GONE_RATE)
     first = _began(events, aside) if dead and len(aside) and qps is None else _first_loss(rows)
     is_link = verdict.kind == causes.LINK
     ends = causes.ends(fabric, verdict.cause) if is_link else ()
@@ -187,7 +204,7 @@ def _told(
         rate=rate,
         lost=lost,
         since_us=float(first),
-        until_us=float(rows["last_us"].max()),  # type: ignore[arg-type]
+        until_us=_last_loss(rows, over if dead else None),
         paths=paths,
         queue_pairs=keys["qp"].n_unique(),
         back=returned,
@@ -197,16 +214,25 @@ def _told(
     )
 
 
+def _rate(record: Record, cause: int, rows: pl.DataFrame) -> float:
+    """What share a place lost of the packets that crossed it, from the first bin with a loss to the
+    last.
+    """
+    lost = int(rows["lost"].sum())
+    crossed = int(record.evidence(_bins_of(record, rows)).crossed[cause])
+    return lost / max(crossed, lost, 1)
+
+
 def _bins_of(record: Record, rows: pl.DataFrame) -> list[float]:
     """When the bins begin from the first to the last in which these rows lost packets."""
     first, last = rows["from_us"].min(), rows["from_us"].max()
     return [begin for begin in _all_bins(record) if first <= begin <= last]  # type: ignore[operator]
 
 
-def _is_dead(record: Record, cause: int, rows: pl.DataFrame) -> bool:
-    """Whether a place let nothing through. In the bins in which it broke and was repaired packets
-    passed as well, so those between count; where there are none, what was lost of paths that
-    carried nothing any more.
+def _is_dead(record: Record, cause: int, rows: pl.DataFrame, part: float = DEAD_PART) -> bool:
+    """Whether a place let nothing through: at least this part is known to be lost. In the bins in
+    which it broke and was repaired packets passed as well, so those between count; where there are
+    none, what was lost of paths that carried nothing any more.
     """
     import polars as pl
 
@@ -220,9 +246,20 @@ def _is_dead(record: Record, cause: int, rows: pl.DataFrame) -> bool:
     passed = [int(record.evidence([begin]).crossed[cause]) for begin in inner]
     lost = [int(rows.filter(pl.col("from_us") == begin)["lost"].sum()) for begin in inner]
     if sum(passed):
-        return sum(lost) >= DEAD_PART * sum(passed)
+        return sum(lost) >= part * sum(passed)
     unused = rows.filter(pl.col("lost") > pl.col("sent"))["lost"].sum()
     return bool(unused >= UNUSED_PART * total)
+
+
+def _reopened(aside: pl.DataFrame, back: pl.DataFrame) -> float | None:
+    """When paths of a place came back, if most were set aside before any was: where a part passes,
+    some are back while others are set aside.
+    """
+    if not len(aside) or not len(back):
+        return None
+    over = _first(back)
+    before = int((aside["t_us"] < over).sum())
+    return over if before >= MOST * len(aside) else None
 
 
 def _aside_us(record: Record, events: pl.DataFrame) -> float:
@@ -266,9 +303,18 @@ def _first_loss(rows: pl.DataFrame) -> float:
     return float(by_time["first_us"].filter(after)[0])
 
 
-def _first(aside: pl.DataFrame) -> float:
-    """When the first path was set aside; of many, without the few before all others."""
-    times = aside["t_us"].sort()
+def _last_loss(rows: pl.DataFrame, over: float | None) -> float:
+    """When a place lost its last packet. Once what let nothing through has let paths come back, it
+    is not what loses their late probes.
+    """
+    times = rows["last_us"]
+    before = times if over is None else times.filter(times <= over)
+    return float((before if len(before) else times).max())  # type: ignore[arg-type]
+
+
+def _first(events: pl.DataFrame) -> float:
+    """When the first path was set aside, or back; of many, without the few before all others."""
+    times = events["t_us"].sort()
     return float(times[int(FEW_BEFORE * len(times))])
 
 

@@ -88,7 +88,7 @@ def test_a_network_is_read_and_a_host_finds_itself(tmp_path: Path) -> None:
     found = ends.read(file)
     assert (len(found.hosts), found.rate_bps) == (2, 10**9)
     assert found.own([*found.hosts[1], *map(ip_address, ["127.0.0.1"])]) == 1
-    with pytest.raises(InputError, match="no host of the file"):
+    with pytest.raises(InputError, match="no host in it"):
         found.own(found.hosts[1][:1])
 
 

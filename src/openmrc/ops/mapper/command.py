@@ -86,13 +86,19 @@ def schedule_of(
     try:
         load = float(text.removesuffix("%")) / 100
     except ValueError:
-        raise InputError(f"--load {text}: a share such as 0.1% is accepted") from None
-    if not text.endswith("%"):
-        raise InputError(f"--load {text}: a share such as 0.1% is accepted")
+        load = 0.0
+    if not text.endswith("%") or not 0 < load <= 1:
+        raise InputError(
+            f"--load {text}: a share of a link's rate above 0% is accepted, such as 0.1%"
+        )
+    if arguments.crossings < 1:
+        raise InputError(f"--crossings {arguments.crossings}: at least 1 is accepted")
     try:
         period_ps = parse_time(arguments.period)
     except InputError as error:
         raise error.at("--period") from None
+    if period_ps < 1:
+        raise InputError(f"--period {arguments.period}: a time above 0 is accepted")
     if network is not None:
         return network.schedule(fabric, arguments.crossings, period_ps, load)
     return make(fabric, arguments.crossings, period_ps, load)
@@ -153,14 +159,23 @@ def _on_fabric(arguments: argparse.Namespace) -> _Placed:
 def _on_network(arguments: argparse.Namespace) -> _Placed | None:
     """The same of `--network`."""
     if arguments.network is None:
+        if arguments.secret is not None:
+            raise InputError("--secret: only with --network; a host file has the job's secret")
         return None
+    if arguments.host is not None:
+        raise InputError("--host and --network: one of them says what this host is")
+    if arguments.secret is not None and arguments.controller is None:
+        raise InputError("--secret: only with --controller, which asks for it")
     from openmrc.live.endpoint import links
     from openmrc.ops.mapper import ends
     from openmrc.scenario.scenario import fabric_section
 
     network = ends.read(arguments.network)
     fabric = fabric_section(network.fabric_table).build()
-    nic = network.own([address for _, address in links.addresses()])
+    try:
+        nic = network.own([address for _, address in links.addresses()])
+    except InputError as error:
+        raise error.at(str(arguments.network)) from None
     secret = _secret(arguments.secret) if arguments.controller is not None else b""
     schedule = schedule_of(arguments, fabric, network)
     return schedule, nic, secret, lambda: ends.Datagrams(network, fabric, nic)
@@ -188,6 +203,8 @@ def _controller(arguments: argparse.Namespace) -> int:
     secret = _secret(arguments.secret)
     file = Path(arguments.scenario)
     network = ends.read(file) if ends.is_one(file) else None
+    if network is not None and arguments.set:
+        raise InputError(f"--set: changes a scenario; {file} describes a network")
     if network is None:
         section = load_lab(arguments.scenario, arguments.set).fabric
     else:
@@ -198,6 +215,10 @@ def _controller(arguments: argparse.Namespace) -> int:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             tls.load_cert_chain(arguments.cert)
+        except ssl.SSLError:
+            raise InputError(
+                f"--cert {arguments.cert}: no certificate with its key in PEM; name one file of both"
+            ) from None
         except OSError as error:
             raise InputError(f"--cert {arguments.cert}: {error.strerror or error}") from None
     ended: list[int] = []
@@ -219,7 +240,7 @@ def _controller(arguments: argparse.Namespace) -> int:
                 Path(arguments.scenario).stem,
             )
         except (OSError, OverflowError) as error:
-            raise InputError(f"--port, --http-port: {error}; name others") from None
+            raise InputError(f"--listen, --port, --http-port: {error}; name others") from None
         with controller:
             scheme = "http" if tls is None else "https"
             address = arguments.listen or "localhost"

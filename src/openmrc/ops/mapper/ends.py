@@ -115,7 +115,9 @@ class Network:
         for number, planes in enumerate(self.hosts):
             if set(planes) <= here:
                 return number
-        raise InputError("network: no host of the file has the addresses of this one (ip address)")
+        raise InputError(
+            "no host in it has only addresses of this one; `ip address` prints this one's"
+        )
 
 
 def is_one(path: Path) -> bool:

@@ -1,0 +1,58 @@
+"""Wrong options of `mrc mapper` and `mrc controller` are refused in a line that names them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from openmrc.cli import main
+
+SCENARIO = """
+[fabric]
+nics = 8
+planes = 2
+port_rate = "100Gbps"
+t0_down = 4
+
+[workload]
+kind = "permutation"
+size = "1MB"
+"""
+NETWORK = """
+[network]
+rate = "25Gbps"
+hosts = [["203.0.113.1"], ["203.0.113.2"]]
+"""
+FILES = {"fabric.toml": SCENARIO, "network.toml": NETWORK, "secret.hex": "00ff", "no.pem": "00ff"}
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("controller fabric.toml --load 0%", "--load 0%: a share of a link's rate above 0%"),
+        ("controller fabric.toml --load nan%", "--load nan%: a share"),
+        ("controller fabric.toml --load 5", "--load 5: a share"),
+        ("controller fabric.toml --crossings 0", "--crossings 0: at least 1"),
+        ("controller fabric.toml --period 0ms", "--period 0ms: a time above 0"),
+        ("controller network.toml --set fabric.nics=4", "--set: changes a scenario"),
+        ("controller fabric.toml --cert no.pem", "--cert no.pem: no certificate with its key"),
+        ("mapper --secret secret.hex", "--secret: only with --network"),
+        ("mapper --network network.toml --host host.json", "--host and --network: one of them"),
+        ("mapper --network network.toml", "network.toml: no host in it has only addresses"),
+    ],
+)
+def test_a_wrong_option_is_named(
+    command: str,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    more = ["--secret", "secret.hex"] if command.startswith("controller") else []
+    assert main([*command.split(), *more]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"mrc: {said}")
