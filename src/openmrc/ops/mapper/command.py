@@ -217,7 +217,7 @@ def _controller(arguments: argparse.Namespace) -> int:
             tls.load_cert_chain(arguments.cert)
         except ssl.SSLError:
             raise InputError(
-                f"--cert {arguments.cert}: no certificate with its key in PEM; name one file of both"
+                f"--cert {arguments.cert}: no certificate with its key, both PEM in one file"
             ) from None
         except OSError as error:
             raise InputError(f"--cert {arguments.cert}: {error.strerror or error}") from None
