@@ -63,7 +63,8 @@ def on_always_skip(st, q, ev, now):
 
 @inner
 def _demote(st, q, plane, ev, event, now):
-    """Blame one EV: it leaves the rotation, and demotions in quick succession are counted (row 11).
+    """Blame one EV: it leaves the rotation, and demotions in quick succession are counted
+    (row 11).
     """
     e = st.ev[q.ev0 + ev]
     b = evs.blame_of(st, e)
@@ -145,8 +146,7 @@ def on_mark(st, q, ev, now):
 
 @inner
 def _mostly_marked(st, q, plane):
-    """True if more than half of a plane's active paths are marked: another path would be no better.
-    """
+    """True if more than half of a plane's active paths are marked: another path would be no better."""
     marked = 0
     for i in range(plane.n_evs):
         e = st.ev[q.ev0 + plane.ev0 + i]
