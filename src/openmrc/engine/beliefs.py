@@ -146,7 +146,9 @@ def on_mark(st, q, ev, now):
 
 @inner
 def _mostly_marked(st, q, plane):
-    """True if more than half of a plane's active paths are marked: another path would be no better."""
+    """True if more than half of a plane's active paths are marked: another path would be no
+    better.
+    """
     marked = 0
     for i in range(plane.n_evs):
         e = st.ev[q.ev0 + plane.ev0 + i]

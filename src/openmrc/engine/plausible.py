@@ -42,7 +42,9 @@ def shape_is_right(p, pmtu):
 
 @inlined
 def _first_of(opcode, seq, n):
-    """Smallest and largest sequence that the first packet of this packet's message of `n` may have."""
+    """Smallest and largest sequence that the first packet of this packet's message of `n` may
+    have.
+    """
     if opcode == pk.WRITE_LAST or opcode == pk.WRITE_LAST_IMM:
         return seq - n + 1, seq - n + 1
     if opcode == pk.WRITE_FIRST or opcode == pk.WRITE_ONLY or opcode == pk.WRITE_ONLY_IMM:

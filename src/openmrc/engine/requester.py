@@ -324,7 +324,9 @@ def _sample_again(st, q, s, seq, timestamp, second, now):
 
 @inlined
 def _ev_of_trigger(st, q, seq, value):
-    """The EV that a SACK or NACK reflects; the slot has it unless the packet was sent again since."""
+    """The EV that a SACK or NACK reflects; the slot has it unless the packet was sent again
+    since.
+    """
     s = loss.slot_of(st, q, seq)
     if int(st.ev[q.ev0 + s.ev].value) == value:
         return int(s.ev)

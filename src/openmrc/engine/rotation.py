@@ -312,7 +312,9 @@ def recall_oldest_bad(st, q, plane, k):
 
 @inner
 def _choose_own(st, q, k, plane, avoid):
-    """The EV that REPS or the user's policy chooses; if it is not of the plane, the plane's first."""
+    """The EV that REPS or the user's policy chooses; if it is not of the plane, the plane's
+    first.
+    """
     if st.config[0].path_choose == BUILT_IN:
         ev = reps.choose(st, q, plane, st.reps[q.plane0 + k], avoid)
     else:

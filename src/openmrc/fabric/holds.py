@@ -36,7 +36,9 @@ Holds = npt.NDArray[Any]  # of dtype HOLD
 
 
 class Changes(NamedTuple):
-    """From time `at[i]` on `target[i]` has state `state[i]`, which differs from its state before."""
+    """From time `at[i]` on `target[i]` has state `state[i]`, which differs from its state
+    before.
+    """
 
     at: LongArray
     target: LongArray

@@ -100,7 +100,9 @@ class Fault:
     nics: str | None = None  # the NICs that a denial is for: "0-7, 12"; else all
 
     def __repr__(self) -> str:
-        """Return the expression that recreates the fault, without the fields that are not stated."""
+        """Return the expression that recreates the fault, without the fields that are not
+        stated.
+        """
         stated = [f"{key}={value!r}" for key, value in vars(self).items() if value is not None]
         return f"Fault({', '.join(stated)})"
 
