@@ -35,7 +35,7 @@ def change(net, fault, action, target):
     if ways:
         _come_or_go(net, fault, action, target)
     elif action == actions.PORT_RATE:
-        port.kind = fault.port_kind  # a transmission under way ends as it began
+        port.kind = fault.port_kind  # a transmission in progress ends as it began
     else:
         health.change(net.health[target], action, fault.rate, fault.burst)
     port.faulty = 1 if port.up == 0 or health.is_faulty(net.health[target]) else 0
