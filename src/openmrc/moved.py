@@ -1,7 +1,7 @@
-"""Names of modules before the house had its rooms: they work for one release, with a warning.
+"""Module names from before the packages were divided: they work for one release, with a warning.
 
-Importing an old name gives the very module that stands elsewhere now; where it was divided, a
-module that finds each of its names in one of the parts. `python -m` follows as well.
+Importing an old name returns the module at its new place; if it was divided, a module that finds
+each of its names in one of the parts. `python -m` works as well.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ class OldNames(MetaPathFinder, InspectLoader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Only for old names; all others are for Python's own finders."""
+        """Handle old names only; all others are for Python's own finders."""
         return ModuleSpec(fullname, self) if _homes(fullname) else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return what the old name stands for, and warn whoever imports it."""
+        """Return the module at its new place, and warn the importer."""
         homes = _homes(spec.name)
         words = f"{spec.name} is {' and '.join(homes)} now; the old name goes with the next release"
         warnings.warn(words, DeprecationWarning, stacklevel=2)
@@ -59,21 +59,23 @@ class OldNames(MetaPathFinder, InspectLoader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """It is executed already; give it back the spec that the import of the old name took."""
+        """Do nothing but restore the module's own spec: it is already executed."""
         module.__spec__ = self._own
 
     def get_code(self, fullname: str) -> CodeType:
-        """For `python -m`."""
+        """Return the code, for `python -m`."""
         home = _homes(fullname)[0]
         text = f"import runpy\nrunpy.run_module({home!r}, run_name='__main__', alter_sys=True)"
         return compile(text, fullname, "exec")
 
     def get_source(self, fullname: str) -> None:
-        """There is none."""
+        """Return None: there is no source."""
 
 
 def _homes(name: str) -> tuple[str, ...]:
-    """Where a module is now, also one in a room that moved as a whole; nothing if it never did."""
+    """The new names of a module, also if its package was moved as a whole; nothing if it never
+    moved.
+    """
     room, _, module = name.rpartition(".")
     return NOW.get(name) or tuple(f"{home}.{module}" for home in NOW.get(room, ()))
 
@@ -93,6 +95,6 @@ def _joined(name: str, parts: Sequence[ModuleType]) -> ModuleType:
 
 
 def accept_old_names() -> None:
-    """Let imports find them from now on."""
+    """Make imports find old names from now on."""
     if not any(isinstance(finder, OldNames) for finder in sys.meta_path):
-        sys.meta_path.insert(0, OldNames())  # before one finds a file of a room twice
+        sys.meta_path.insert(0, OldNames())  # before a finder loads a file of a package twice

@@ -1,4 +1,6 @@
-"""A file that openmrc makes where a user says: whole, and in place of another only if asked to."""
+"""Creates files at places that a user names: never partial, and never in place of another unless
+asked.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,10 @@ NO_PLACE = (FileNotFoundError, IsADirectoryError, NotADirectoryError, Permission
 
 
 def write_new(file: Path, text: str, said_by: str = "") -> None:
-    """Write `text` to a file that is not there yet; a device or a pipe takes it as it is.
+    """Write `text` to a file that does not exist yet; a device or a pipe is written directly.
 
-    Raises `InputError` for a file that is there or cannot be, with the option `said_by` in front,
-    and `OutputError` for one that there is no room for.
+    Raises `InputError`, which begins with the option `said_by`, for a file that exists or cannot be
+    created, and `OutputError` if there is no room.
     """
     place = f"{said_by} {file}".strip()
     there = file.exists() and not file.is_file()
@@ -32,9 +34,10 @@ def write_new(file: Path, text: str, said_by: str = "") -> None:
 
 
 def write_whole(file: Path, content: str | bytes, said_by: str = "") -> None:
-    """Write text or bytes to a file, in place of one that is there: aside first, so none is half.
+    """Write text or bytes to a file, replacing an existing one: first to a temporary file, so that
+    none is partial.
 
-    Raises `InputError` for a file that cannot be, `OutputError` for one that there is no room for.
+    Raises `InputError` for a file that cannot be created, `OutputError` if there is no room.
     """
     place = f"{said_by} {file}".strip()
     there = file.exists() and not file.is_file()

@@ -1,4 +1,4 @@
-"""A file that a user names, read to its end if it has one."""
+"""Reads a file that a user names to its end, if it has one."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import sys
 
 from openmrc.errors import InputError
 
-STANDARD_INPUT = "-"  # what a shell calls it
-# Thousands of faults make a megabyte; what is longer has no end (/dev/zero), or is something else.
+STANDARD_INPUT = "-"  # as shells name it
+# Thousands of faults make a megabyte; longer input has no end (/dev/zero), or is something else.
 TEXT_BYTES_MAX = 64 << 20
 
 

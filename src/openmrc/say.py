@@ -1,4 +1,4 @@
-"""Words on standard error: lines for people, or with OPENMRC_LOG=json objects for machines."""
+"""Messages on standard error: lines for people, or with OPENMRC_LOG=json objects for machines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from openmrc.errors import InputError
 
 VARIABLE = "OPENMRC_LOG"
 PEOPLE, MACHINES = "text", "json"
-ERROR = "mrc: "  # in front of what ends a command
+ERROR = "mrc: "  # prefix of a message that ends a command
 
 
 def say(words: str, end: str = "\n") -> None:

@@ -1,8 +1,8 @@
-"""Tables for people, of which no figure is ever cut: what is too wide is stacked.
+"""Tables for people, in which no number is ever clipped: tables that are too wide are stacked.
 
-A column of numbers is as wide as its longest number, and its heading wraps at words. Where not all
-columns fit beside each other, the others follow in a table below, which begins with the same key.
-Words wrap, so a column of words takes what the numbers leave.
+A column of numbers is as wide as its longest number, and its heading wraps at words. If not all
+columns fit side by side, the others follow in a table below, which begins with the same key. Text
+wraps, so a column of text takes the width that the numbers leave.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import IO, Literal, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
-WORD_MAX = 24  # longer words (an IPv6 address) are broken where room is short
+WORD_MAX = 24  # longer words (an IPv6 address) are broken if space is short
 BORDER = 3  # of a column: a line and a blank at either side
 PIPE_WIDTH = 120  # a pipe has no width
 
 
 class Column(NamedTuple):
-    """A heading that says what is below it, with its unit; `words` may wrap, numbers may not."""
+    """A heading that describes the column, with its unit; `words` may wrap, numbers may not."""
 
     heading: str
     words: bool = False
@@ -39,13 +39,13 @@ def print_table(
     pipe_width: int = PIPE_WIDTH,
     sections: Sequence[int] = (),
 ) -> None:
-    """Print a table to `out`, in as many parts as its width asks for.
+    """Print a table to `out`, in as many parts as its width requires.
 
-    The first `keys` columns say what a row is, and stand in each part. A line is drawn above the
-    rows numbered in `sections`.
+    The first `keys` columns identify a row, and are repeated in each part. A line is drawn above
+    the rows numbered in `sections`.
     """
     console = _console(out, pipe_width)
-    # Beside cells that wrap, the others begin where these do.
+    # Beside cells that wrap, the others are aligned at their top.
     vertical: Vertical = "top" if any(column.words for column in columns[keys:]) else "bottom"
     for number, part in enumerate(_parts(columns, rows, keys, console.width)):
         table = Table(title=None if number else title, title_justify="left")
@@ -73,7 +73,7 @@ def _console(out: IO[str], pipe_width: int) -> Console:
 def _parts(
     columns: Sequence[Column], rows: Cells, keys: int, width: int
 ) -> list[dict[int, tuple[Column, int]]]:
-    """The columns of each part by their place in a row, with their widths."""
+    """The columns of each part by their index in a row, with their widths."""
     least = [_least(column, _cells(rows, i)) for i, column in enumerate(columns)]
     key = list(range(keys))
     parts: list[list[int]] = [key]
@@ -87,7 +87,7 @@ def _parts(
 def _widened(
     part: list[int], columns: Sequence[Column], rows: Cells, least: list[int], width: int
 ) -> dict[int, tuple[Column, int]]:
-    """Give columns of words what room is left, or take from them what is missing."""
+    """Give the remaining width to columns of text, or take missing width from them."""
     widths = {i: least[i] for i in part}
     room = _room(width, part, least)
     for i in part:
@@ -107,7 +107,7 @@ def _room(width: int, part: Sequence[int], least: Sequence[int]) -> int:
 
 
 def _least(column: Column, cells: Sequence[str]) -> int:
-    """The width below which a number would be cut, or a word broken."""
+    """The width below which a number would be clipped, or a word broken."""
     heading = max((len(word) for word in column.heading.split()), default=1)
     if not column.words:
         return max([heading, *map(len, cells)])

@@ -1,3 +1,3 @@
-"""The version of openmrc, by itself: what writes it into a file imports nothing else."""
+"""The version of openmrc, in a module that imports nothing else."""
 
 __version__ = "0.1.0"

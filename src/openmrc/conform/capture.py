@@ -1,7 +1,7 @@
-"""A capture as events: what each packet says, named as in rules, and whose it is.
+"""A capture as events: the fields of each packet, named as in rules, and its queue pair.
 
-A packet that several interfaces saw is one packet. Which of two queue pairs are peers no packet
-says; a SACK or NACK that reflects EV and time stamp of data shows it, else `spdcid` does.
+A packet that several interfaces saw is one packet. No packet says which two queue pairs are peers;
+a SACK or NACK that reflects EV and time stamp of data shows it, else `spdcid` does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Seen:
 
     number: int
     event: Event
-    flow: int  # the queue pair that it is for
+    flow: int  # its destination queue pair
 
     def __str__(self) -> str:
         return f"packet {self.number}  {self.event}"
@@ -39,14 +39,14 @@ class Seen:
 
 @dataclass(frozen=True)
 class Capture:
-    """The packets of MRC, in their order; `peers` has the queue pair that answers for each."""
+    """The packets of MRC, in order; `peers` has the queue pair that answers for each."""
 
     packets: list[Seen]
     peers: dict[int, int]
 
 
 def load(path: Path, ev_swapped: bool = False, dscps: Dscps = DEFAULT) -> Capture:
-    """Read a capture. `InputError` if the file is none."""
+    """Read a capture. `InputError` if the file is not one."""
     with read(path) as reader:
         found: list[Seen] = []
         known: set[tuple[object, ...]] = set()
@@ -75,10 +75,10 @@ def load(path: Path, ev_swapped: bool = False, dscps: Dscps = DEFAULT) -> Captur
 
 
 def fields_of(packet: Packet) -> dict[str, int]:
-    """Return what a packet says, named as in rules."""
+    """Return the fields of a packet, named as in rules."""
     ip = next(h for h in packet.headers if h.name in (layout.IPV6.name, layout.IPV4.name))
     fields = dict(packet["BTH"].fields)
-    del fields["m"]  # the SETH's counts
+    del fields["m"]  # that of the SETH counts
     for header in packet.headers:
         if header.name not in (*_IPS, "BTH"):
             fields |= header.fields
@@ -102,7 +102,7 @@ def fields_of(packet: Packet) -> dict[str, int]:
 
 
 def _as_default(dscp: int, dscps: Dscps) -> int:
-    """Return what a class's DSCP is by default, as the rules name it; that of no class, where the
+    """Return the default DSCP of this DSCP's class, by which the rules name it; unchanged if the
     fabric has no such class.
     """
     return DEFAULT[dscps.index(dscp)] if dscp in dscps else _OF_NO_CLASS
@@ -114,8 +114,8 @@ _RESPONSE = next(opcode for opcode, kind in KINDS.items() if kind == "response")
 
 
 def _icrc_ok(packet: Packet) -> bool:
-    """Whether the iCRC is right, or none can be looked at; on an ordinary network the kernel writes
-    IPv4's identification, which counts as 0 there.
+    """Whether the iCRC is right, or there is none to check; on an ordinary network the kernel
+    writes IPv4's identification, which counts as 0 there.
     """
     if packet.icrc_ok is not False or "IPv4" not in (header.name for header in packet.headers):
         return packet.icrc_ok is not False
@@ -129,7 +129,7 @@ def _icrc_ok(packet: Packet) -> bool:
 
 
 def peers_of(packets: Iterable[Seen]) -> dict[int, int]:
-    """Return, of each queue pair that SACKs and NACKs go to, the one that they come from."""
+    """Return, for each queue pair that receives SACKs and NACKs, the queue pair that sends them."""
     data: dict[tuple[int, int, int], int] = {}
     flows: set[int] = set()
     votes: dict[int, Counter[int]] = {}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 TARGETS = {"engine": "openmrc's engine", "live": "openmrc's live endpoint"}
 PORT = 18516  # of exchanges for the kit
-START_S = 300.0  # until the other rank has compiled what it needs
+START_S = 300.0  # until the other rank has compiled its code
 ROLES = ("requester", "responder")
 
 
@@ -98,7 +98,7 @@ def _conformance(arguments: argparse.Namespace) -> int:
 
 
 def _held(arguments: argparse.Namespace, rules: list[Rule]) -> tuple[str, list[Outcome]]:
-    """What was tested, and what came of each rule."""
+    """Return what was tested, and the outcome of each rule."""
     from openmrc.conform import network, plain, targets
 
     named = [arguments.against, arguments.address, arguments.attributes, arguments.capture]
@@ -126,7 +126,7 @@ def _held(arguments: argparse.Namespace, rules: list[Rule]) -> tuple[str, list[O
             raise InputError("--patience: the engine runs in virtual time, and is never late")
         return TARGETS["engine"], plain.outcomes(rules)
     with contextlib.ExitStack() as at_last:
-        if arguments.ranks:  # whatever happens here: the other rank waits for this one
+        if arguments.ranks:  # even after an error: the other rank waits for this one
             secret = _secret(arguments)
             at_last.callback(network.end, network.Where((), arguments.address, PORT, secret))
         where = _patient(arguments, _where(arguments))

@@ -1,7 +1,8 @@
-"""A packet as rules name its fields, to and from what follows the UDP header; in plain Python.
+"""A packet with the fields as rules name them, to and from what follows the UDP header; in plain
+Python.
 
-Values are taken as they come, wrong ones too: a kit must be able to send them. The tables of
-`wire.layout` say where each stands; no codec of this project is asked.
+Values are used unchanged, even wrong ones: a kit must be able to send them. The tables of
+`wire.layout` give the position of each; no codec of this project is used.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from openmrc.wire import layout
 from openmrc.wire.layout import Header
 
 ICRC_BYTES = layout.ICRC.size_bytes
-_BTH = ("opcode", "psn", "a", "rtx")  # of those a rule may name; `m` is the SETH's
+_BTH = ("opcode", "psn", "a", "rtx")  # of those that a rule may name; `m` is the SETH's
 _OPCODES = {kind: opcode for opcode, kind in KINDS.items() if opcode > pk.LAST_DATA}
 _ID = ("request", "response")  # whose BTH.psn rules call `id`
 Address = IPv4Address | IPv6Address
@@ -31,7 +32,7 @@ def pack(header: Header, values: Mapping[str, int]) -> bytes:
 
 
 def unpack(header: Header, data: bytes) -> dict[str, int]:
-    """Return the fields of a header that `data` begins with, but the reserved ones."""
+    """Return the fields of a header at the start of `data`, except the reserved ones."""
     bits, left, found = int.from_bytes(data[: header.size_bytes], "big"), header.size_bytes * 8, {}
     for field in header.fields:
         left -= field.bits
@@ -44,7 +45,7 @@ def unpack(header: Header, data: bytes) -> dict[str, int]:
 
 
 def build(kind: str, fields: Mapping[str, int], dest_qpn: int, payload: bytes = b"") -> bytes:
-    """Return BTH to padding of a packet with these fields; what is not named is as it should be."""
+    """Return BTH to padding of a packet with these fields; others have their correct values."""
     opcode = fields.get("opcode") or _OPCODES[kind]
     ftype = layout.FTYPE_NONE if fields.get("unstamped") else layout.FTYPE_TIMESTAMP
     given = {"ftype": ftype, **fields}
@@ -59,7 +60,7 @@ def build(kind: str, fields: Mapping[str, int], dest_qpn: int, payload: bytes = 
 
 
 def read(data: bytes) -> tuple[str, dict[str, int]] | None:
-    """Return kind and fields of BTH to iCRC; None if it is no packet of MRC."""
+    """Return kind and fields of BTH to iCRC; None if it is not a packet of MRC."""
     if len(data) < layout.BTH.size_bytes + ICRC_BYTES:
         return None
     bth = unpack(layout.BTH, data)
@@ -85,7 +86,7 @@ def read(data: bytes) -> tuple[str, dict[str, int]] | None:
 
 def icrc(src: Address, src_port: int, dst: Address, data: bytes) -> bytes:
     """Return the iCRC of BTH to padding in plain UDP: the destination port counts as 4791, IPv4's
-    identification as 0, and what changes on the way as ones.
+    identification as 0, and fields that change in transit as ones.
     """
     length = layout.UDP.size_bytes + len(data) + ICRC_BYTES
     ports = {"src_port": src_port, "dst_port": layout.UDP_PORT, "length": length}

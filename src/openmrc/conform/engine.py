@@ -1,7 +1,7 @@
 """The project's own engine as a target, in process and in virtual time.
 
-One endpoint, NIC 0, with one queue pair to a NIC 1 that is the kit. Data leaves as a port of
-100 Gb/s lets it; control packets at once. What the kit sends arrives when it is sent.
+One endpoint, NIC 0, with one queue pair to NIC 1, which is the kit. Data leaves at the rate of a
+port of 100 Gb/s, control packets at once. What the kit sends arrives when it is sent.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from openmrc.units import US
 
 RATE_BPS = 100 * 10**9
 BASE_RTT_PS = 8 * US
-OVERHEAD, WIRE_OVERHEAD = 88, 166  # nominal, and on the wire, beside the payload
+OVERHEAD, WIRE_OVERHEAD = 88, 166  # nominal, and on the wire, in addition to the payload
 QPN, REGION_VA, REGION_BYTES = 16, 1 << 32, 1 << 20
 FIRST_PSN, PEER_PSN = 0xFF_FFF8, 0xFF_FFFC  # both wrap within a few packets
 MESSAGES = 64
-START_PS = 1000 * US  # an endpoint that has just opened gives no answers away (`plausible`)
-# What `with:` may say beside parameters.
+START_PS = 1000 * US  # a newly opened endpoint limits its answers (`plausible`)
+# Settings of `with:` in addition to parameters.
 _ROOMS = {"planes": 2, "evs": 4, "mpr": 512, "receives": MESSAGES, "trimming": 1}
 PARAMETERS = {field.name for field in fields(Variants)}
 
 
 class EngineTarget:
-    """The engine, as `run.Target` asks for."""
+    """The engine as a `run.Target`."""
 
     name = "openmrc's engine, in process, plain Python"
     patience_ps = settle_ps = 0
@@ -75,7 +75,7 @@ class EngineTarget:
         return int(self.st.qp[0].rto)
 
     def send(self, kind: str, given: Mapping[str, int]) -> None:
-        """A packet of the kit's arrives now."""
+        """A packet of the kit arrives now."""
         p = records(1, pk.PACKET)[0]
         events.write_record(p, kind, given)
         p.src, p.dst = 1, 0
@@ -106,7 +106,7 @@ class EngineTarget:
         self._after()
 
     def advance(self, until_ps: int) -> None:
-        """Let time pass, and stop at whatever is due first."""
+        """Let time pass until the next event, at most until `until_ps`."""
         q, nic = self.st.qp[0], self.st.nic[0]
         due = [int(endpoint.next_deadline(self.st, 0)), int(nic.deadline)]
         due += [at for at in self._free_at if at > self.now_ps]
@@ -122,7 +122,7 @@ class EngineTarget:
         self._after()
 
     def _after(self) -> None:
-        """Note what the last call of the engine emitted and completed, then fill free ports."""
+        """Record what the last call of the engine emitted and completed, then fill free ports."""
         self._drain()
         while free := sum(1 << k for k, at in enumerate(self._free_at) if at <= self.now_ps):
             q = self.st.qp[0]

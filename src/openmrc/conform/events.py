@@ -1,4 +1,4 @@
-"""What a target does, as rules speak of it: a kind, a time, and fields named as on the wire."""
+"""Events of a target, as rules name them: a kind, a time, and fields named as on the wire."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KINDS = {
     pk.ENDPOINT_REQUEST: "request",
     pk.ENDPOINT_RESPONSE: "response",
 }
-# what an application sees
+# events that an application sees
 DONE, RECEIVED, DELIVERED, FAILED = "completion", "receive", "delivered", "error"
 
 # field of the wire -> field of the packet record, by kind
@@ -85,18 +85,18 @@ NAMES: dict[str, Mapping[int, str]] = {
 
 @dataclass(frozen=True)
 class Event:
-    """A packet, or what an application was told."""
+    """A packet, or an event that an application was notified of."""
 
     at_ps: int
     kind: str
     fields: dict[str, Any]
 
     def says(self, name: str) -> Any:
-        """Return the value of a field; None if this kind has none of that name."""
+        """Return the value of a field; None if this kind has no field of that name."""
         return self.fields.get(name)
 
     def shows(self, psn: int) -> bool:
-        """Whether this SACK says that a PSN was received."""
+        """Whether this SACK reports a PSN as received."""
         ahead = (psn - self.fields["cack_psn"]) & PSN_MASK
         if ahead == 0 or ahead > PSN_MASK // 2:
             return True

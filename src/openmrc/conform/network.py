@@ -1,12 +1,12 @@
 """An implementation on an ordinary network as a target, in real time, by plain UDP.
 
 The kit is the client of an exchange for each rule; the target's end of its connection is the *upper
-tester*, which posts, and tells what completed (docs/conformance.md). Without an exchange attributes
-come from a file, and what an application does or sees is out of reach. Each plane of the kit is an
-address of this host with a few source ports. The EVs of a rule stand for those ports.
+tester*, which posts, and reports completions (docs/conformance.md). Without an exchange attributes
+come from a file, and the application's side is out of reach. Each plane of the kit is an address of
+this host with a few source ports. The EVs of a rule stand for those ports.
 
-The kit answers the EV probes by which the target measures the round trip `HELD_S` late. So time in
-rules is long beside what a busy machine, and a kit in Python, may take.
+The kit answers the EV probes by which the target measures the round trip `HELD_S` late. So the
+times of rules are long compared with the delays of a busy machine, and of a kit in Python.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ from openmrc.verbs.attributes import QpAttributes
 from openmrc.verbs.exchange import CLIENT, REFUSED, VERSION, ExchangeError, Line
 from openmrc.wire import layout
 
-HELD_S = 0.04  # how late EV probes are answered: the base round trip
-PATIENCE_PS = 20 * MS  # beyond what a rule gives: both ends wait for a scheduler
-SETTLE_PS = 3 * MS  # of what must not come, the same
+HELD_S = 0.04  # delay of answers to EV probes: the base round trip
+PATIENCE_PS = 20 * MS  # in addition to a rule's time: both ends wait for a scheduler
+SETTLE_PS = 3 * MS  # the same for packets that must not arrive
 TRIES = 3
 CONNECT_S = 1.0  # until a target listens
-FILE_S = 60.0  # until the attributes of a target are there
+FILE_S = 60.0  # until the attributes of a target are available
 LOOK_S = 0.002  # between looks at memory
-SHOWN_BYTES = 16  # of a payload, that tell it from any other
+SHOWN_BYTES = 16  # of a payload, which distinguish it from any other
 EVS = 4  # source ports of a plane
 QPN, PEER_PSN = 0x00BEEF, 0xFF_FFFC
 REGION_VA, RKEY, REGION_BYTES = 1 << 32, 0x1234_5678, 1 << 20
-Opened = contextlib.AbstractContextManager[Any]  # of `wires.Wires`, or what is like it
+Opened = contextlib.AbstractContextManager[Any]  # of `wires.Wires`, or the like
 DEFAULTS = {"planes": 2, "evs": EVS, "mpr": 512, "max_wimm": 128, "trim_nack": 1, "dynamic_mpr": 0}
 
 
 @dataclass(frozen=True)
 class Where:
-    """From which planes of this host an implementation is reached, and where it listens for
+    """The planes of this host from which an implementation is reached, and where it listens for
     exchanges, or the file that has its attributes; the kit's are written beside it.
     """
 
@@ -64,7 +64,7 @@ class Where:
     patience_ps: int = PATIENCE_PS
     dscps: Dscps = DEFAULT
     connect_s: float = CONNECT_S
-    opened: Callable[[Sequence[str], int], Opened] = wires.opened  # from `planes`, so many EVs each
+    opened: Callable[[Sequence[str], int], Opened] = wires.opened  # `planes`, EVs on each
 
     @property
     def kits(self) -> Path:
@@ -77,7 +77,7 @@ class Where:
 
 
 def verdict(rule: Rule, where: Where) -> Verdict:
-    """Run one rule; again if it fails, for a machine may have stood still: what is wrong is wrong
+    """Run one rule; again if it fails, because the machine may have stalled: a real fault fails
     each time.
     """
     found: Verdict | None = None
@@ -104,7 +104,7 @@ def verdict(rule: Rule, where: Where) -> Verdict:
 
 
 class NetworkTarget:
-    """An implementation, as `run.Target` asks for."""
+    """An implementation as a `run.Target`."""
 
     settle_ps = SETTLE_PS
 
@@ -122,8 +122,8 @@ class NetworkTarget:
         self._ready = False
         self._line: Line | None = None
         self._held: list[tuple[float, dict[str, int], int, int]] = []
-        self._unseen: list[tuple[int, int, str]] = []  # psn, offset and bytes of what was sent
-        self._ports: dict[int, int] = {}  # source port of the kit's -> EV that a rule gave it
+        self._unseen: list[tuple[int, int, str]] = []  # psn, offset and bytes of data sent
+        self._ports: dict[int, int] = {}  # source port of the kit -> EV that a rule gave it
         self._sent = 0
         self._looked_at = 0.0
         try:
@@ -147,7 +147,7 @@ class NetworkTarget:
         return {"qp": self._attributes().as_dict(), "regions": own}
 
     def _take_about(self, told: Mapping[str, Any]) -> None:
-        """What the target says of itself."""
+        """Store what the target says about itself."""
         try:
             remote = QpAttributes(**told["qp"])
         except (KeyError, TypeError) as error:
@@ -162,7 +162,7 @@ class NetworkTarget:
         self.region = {"requester": (REGION_VA, RKEY, REGION_BYTES), "responder": _region(told)}
 
     def _read(self, where: Where) -> None:
-        """Without an exchange: wait until somebody has written the target's attributes."""
+        """Without an exchange: wait until the target's attributes have been written."""
         assert where.attributes is not None
         try:
             where.kits.write_text(json.dumps(self._about()))
@@ -201,7 +201,7 @@ class NetworkTarget:
         listening = threading.Thread(target=self._listen, args=(line,), daemon=True)
         listening.start()
         self._open.callback(listening.join)
-        self._open.callback(line.close)  # first: it ends the listening
+        self._open.callback(line.close)  # first: it ends the thread that listens
 
     def _attributes(self) -> QpAttributes:
         has = self._settings
@@ -219,9 +219,7 @@ class NetworkTarget:
         )
 
     def _answer_measuring(self) -> None:
-        """While the exchange goes on: EV probes are answered late, what lies below the window at
-        once.
-        """
+        """During the exchange, answer EV probes late, and packets below the window at once."""
         while not self._ready:
             for kind, fields, plane in self._receive(0.001):
                 if kind == "request":
@@ -246,21 +244,21 @@ class NetworkTarget:
 
     @property
     def now_ps(self) -> int:
-        """Since the kit met the target."""
+        """The time since the kit connected to the target, ps."""
         return (time.monotonic_ns() - self._begun_ns) * 1000
 
     @property
     def rtt_ps(self) -> int:
-        """As the target says, ps."""
+        """The base round trip as the target reports it, ps."""
         return self._times[0]
 
     @property
     def rto_ps(self) -> int:
-        """As the target says, ps."""
+        """The retransmission timeout as the target reports it, ps."""
         return self._times[1]
 
     def send(self, kind: str, given: Mapping[str, int]) -> None:
-        """A packet of the kit's leaves."""
+        """Send a packet of the kit."""
         if _cut(given) and not self._wires.cuts:
             raise NotApplicable("nothing trims in an ordinary network")
         ev = given.get("ev", 0)
@@ -288,7 +286,7 @@ class NetworkTarget:
         time.sleep(SETTLE_PS / S)
 
     def advance(self, until_ps: int) -> None:
-        """Let time pass until something comes."""
+        """Let time pass until a packet arrives, at most until `until_ps`."""
         wait_s = max(until_ps - self.now_ps, 0) / S
         seen = len(self.log)
         for kind, fields, plane in self._receive(min(wait_s, LOOK_S)):
@@ -309,7 +307,7 @@ class NetworkTarget:
                 self._line.send({"read": at, "bytes": SHOWN_BYTES})
 
     def _put(self, kind: str, fields: Mapping[str, int], plane: int, number: int) -> None:
-        """Send a packet from source port `number` of a plane; its payload is like no other."""
+        """Send a packet from source port `number` of a plane; its payload is unique."""
         self._sent += 1
         payload = b""
         if length := fields.get("length", 0) if kind == "data" else 0:
@@ -330,7 +328,7 @@ class NetworkTarget:
         self._wires.send(data, plane, number, traffic, cut_to)
 
     def _receive(self, wait_s: float) -> list[tuple[str, dict[str, int], int]]:
-        """Packets that have come, after at most so long: kind, fields, and the plane."""
+        """Return the packets that arrived, after at most `wait_s`: kind, fields, and the plane."""
         found = []
         for kind, fields, plane in self._wires.receive(wait_s, self._wake):
             dscp, rtx, table = fields["traffic_class"] >> 2, fields["rtx"], self._dscps
@@ -349,13 +347,13 @@ class NetworkTarget:
     # --- the upper tester ------------------------------------------------------------------------
 
     def _ask(self, word: Mapping[str, Any]) -> None:
-        """Let the application or the operator of the target do something."""
+        """Request an action of the target's application or operator."""
         if self._line is None:
             raise NotApplicable("there is no upper tester to " + next(iter(word)))
         self._line.send(dict(word))
 
     def _listen(self, line: Line) -> None:
-        """On a thread: what the upper tester says, until either end closes."""
+        """On a thread: process the upper tester's messages, until either end closes."""
         with contextlib.suppress(OSError, ValueError, ExchangeError):
             while True:
                 self._said.put(line.receive())
@@ -379,7 +377,7 @@ class NetworkTarget:
 
 
 def end(where: Where) -> None:
-    """Tell the upper tester of a target that no kit will come again."""
+    """Tell the upper tester of a target that no kit will connect again."""
     with contextlib.closing(Line.to(where.host, where.port, CONNECT_S)) as line:
         line.authenticate(where.secret, CLIENT)
         line.send({"extra": {"conformance": {"end": True}}})

@@ -1,4 +1,4 @@
-"""What came of a rule, as plain values: for JSON, JUnit, pages, and between processes."""
+"""The outcome of a rule, as plain values: for JSON, JUnit, pages, and between processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from openmrc.conform.run import FAIL, Verdict
 
 @dataclass(frozen=True)
 class Outcome:
-    """A verdict in words. Of a rule that fails: its statement, what was sent, and what came."""
+    """A verdict as text. For a rule that fails: its statement, what was sent, and what arrived."""
 
     rule: str
     group: str
@@ -25,19 +25,19 @@ class Outcome:
     came: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it for JSON."""
         return asdict(self)
 
     @property
     def shown(self) -> list[str]:
-        """Lines that show why it failed."""
+        """Return the lines that show why it failed."""
         lines = [f"{self.group}.rules line {self.line}: {self.why}"]
         lines += [f"sent  {self.sent}"] if self.sent else []
         return [*lines, f"came  {self.came or 'nothing'}"]
 
 
 def of(verdict: Verdict) -> Outcome:
-    """Return a verdict in words."""
+    """Return a verdict as text."""
     rule, failed = verdict.rule, verdict.outcome == FAIL
     return Outcome(
         rule=rule.name,
@@ -54,5 +54,5 @@ def of(verdict: Verdict) -> Outcome:
 
 
 def count(outcomes: Sequence[Outcome], outcome: str) -> int:
-    """Return how many rules came out so."""
+    """Return the number of rules with this outcome."""
     return sum(each.outcome == outcome for each in outcomes)

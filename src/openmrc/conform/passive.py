@@ -4,11 +4,11 @@
     each data rtx=1 after data psn=$.psn: va=$.va
     each sack pr=0 answers data psn=$.cack_psn+$.ack_psn_offset: ev=$.entropy
 
-`each KIND CONDITIONS` chooses packets; what stands behind the colon must hold of them. `after`
-looks for the last earlier packet of that kind to the same queue pair that fits, `answers` for all
-earlier ones from the peer, of which one must do. A packet that finds none is not held. In
-conditions `$.x` is a field of the packet that was chosen, `x` one of the packet found. Numbers wrap
-as on the wire.
+`each KIND CONDITIONS` chooses packets; the conditions after the colon must hold for them. `after`
+finds the last earlier packet of that kind to the same queue pair that matches, `answers` all
+earlier ones from the peer, one of which must satisfy the conditions. A packet without a match is
+not tested. In conditions `$.x` is a field of the chosen packet, `x` one of the packet found.
+Numbers wrap as on the wire.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from openmrc.conform.script import Rule, Step
 from openmrc.errors import InputError
 from openmrc.wire import layout
 
-BACK_MAX = 256  # earlier packets looked at where no field says which
+BACK_MAX = 256  # earlier packets searched if no field selects one
 BITS = {
     **dict.fromkeys(("psn", "cack_psn", "nack_psn", "rcvd_bytes"), 24),
     **dict.fromkeys(("msn", "rqmsn", "tx_timestamp", "id", "probe_id", "dpdcid", "spdcid"), 16),
@@ -43,7 +43,7 @@ Fields = dict[str, int]
 
 @dataclass(frozen=True)
 class Term:
-    """A number, or a field: of the packet that was chosen (`own`), or of the one found."""
+    """A number, or a field: of the chosen packet (`own`), or of the one found."""
 
     sign: int
     own: bool
@@ -60,7 +60,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Condition:
-    """Two sums, compared; `bits` is how wide what they count is on the wire."""
+    """Two sums, compared; `bits` is the width of their unit on the wire."""
 
     left: tuple[Term, ...]
     sign: str
@@ -68,7 +68,7 @@ class Condition:
     bits: int
 
     def holds(self, chosen: Fields, found: Fields) -> bool:
-        """Whether it does; it does not where a field is missing."""
+        """Whether the condition holds; it does not if a field is missing."""
         terms = [t.of(chosen, found) for t in self.left], [t.of(chosen, found) for t in self.right]
         if None in terms[0] or None in terms[1]:
             return False
@@ -78,13 +78,15 @@ class Condition:
 
     @property
     def key(self) -> str | None:
-        """The field of the packet looked for that must have one value, if it says so."""
+        """The field of the packet searched for that must have one value, if the condition
+        says so.
+        """
         [first, *more] = self.left
         bare = not more and not first.own and first.number is None
         return first.name if bare and self.sign == "=" else None
 
     def value(self, chosen: Fields) -> int | None:
-        """What that must be."""
+        """The value that this field must have."""
         values = [t.of(chosen, {}) for t in self.right]
         if None in values:
             return None
@@ -104,7 +106,7 @@ class Sentence:
 
 
 def read(step: Step) -> Sentence:
-    """Return what a line says. `InputError` if it says nothing."""
+    """Parse a line. `InputError` if it is not a statement."""
     matched = _SENTENCE.fullmatch(step.text)
     if not matched:
         raise InputError(
@@ -142,7 +144,7 @@ def _sum(text: str, names: dict[str, int]) -> tuple[Term, ...]:
 
 
 def hold(rules: Sequence[Rule], capture: Capture) -> list[Outcome]:
-    """Hold a capture against rules, and return what came of each, in their order."""
+    """Test a capture against rules, and return their outcomes, in order."""
     return [_hold(rule, capture) for rule in rules]
 
 
@@ -165,13 +167,13 @@ def _hold(rule: Rule, capture: Capture) -> Outcome:
 
 
 def _pairs(sentence: Sentence, capture: Capture) -> Iterator[tuple[Seen, list[Seen]]]:
-    """The packets that a sentence is about, each with those that it is compared with."""
+    """The packets that a sentence applies to, each with those that it is compared with."""
     index = _Index(sentence)
     of_damage = any(t.name == "icrc_ok" for c in sentence.must for t in c.left)
     for seen in capture.packets:
         kind, fields = seen.event.kind, seen.event.fields
         if not (fields["icrc_ok"] or of_damage):
-            continue  # nothing that it says is believed
+            continue  # nothing in it is trusted
         if kind == sentence.kind and all(c.holds(fields, fields) for c in sentence.chosen):
             if sentence.how is None:
                 yield seen, []
@@ -182,14 +184,14 @@ def _pairs(sentence: Sentence, capture: Capture) -> Iterator[tuple[Seen, list[Se
 
 
 def _flow_of(sentence: Sentence, seen: Seen, capture: Capture) -> int | None:
-    """The queue pair that earlier packets must be for."""
-    if sentence.how == "after" or seen.event.kind == "response":  # those are all for endpoints
+    """The destination queue pair of the earlier packets."""
+    if sentence.how == "after" or seen.event.kind == "response":  # responses are all for endpoints
         return seen.flow
     return capture.peers.get(seen.flow)
 
 
 class _Index:
-    """Earlier packets of one kind, by queue pair and, where a field says which, by that."""
+    """Earlier packets of one kind, by queue pair and, if a field selects one, by its value."""
 
     def __init__(self, sentence: Sentence) -> None:
         self._joined, self._last_only = sentence.joined, sentence.how == "after"
@@ -197,13 +199,13 @@ class _Index:
         self._earlier: dict[tuple[int, int | None], list[Seen]] = {}
 
     def add(self, seen: Seen) -> None:
-        """One that later ones may look for."""
+        """Add a packet for later ones to find."""
         name = self._key.key if self._key else None
         value = seen.event.fields.get(name) if name else None
         self._earlier.setdefault((seen.flow, value), []).append(seen)
 
     def fitting(self, seen: Seen, flow: int | None) -> list[Seen]:
-        """Those for a queue pair that fit what `seen` looks for; the last one of `after`."""
+        """Those for a queue pair that match what `seen` searches for; for `after` the last one."""
         if flow is None:
             return []
         fields = seen.event.fields

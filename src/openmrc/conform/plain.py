@@ -1,8 +1,9 @@
-"""The kit against the engine, in plain Python: a process of its own, without a compiler's minutes.
+"""The kit against the engine, in plain Python: in a process of its own, without minutes of
+compilation.
 
     NUMBA_DISABLE_JIT=1 python -m openmrc.conform.plain NAME ...    prints a JSON list of outcomes
 
-It is the same engine, line by line; a few packets a rule need no speed.
+It is the same engine, line by line; a few packets per rule need no speed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from openmrc.errors import OpenMrcError
 
 
 def outcomes(rules: Sequence[Rule]) -> list[Outcome]:
-    """Hold the engine against rules of the kit, and return what came of each, in their order."""
+    """Test the engine against rules of the kit, and return their outcomes, in order."""
     done = subprocess.run(
         [sys.executable, "-m", "openmrc.conform.plain", *(rule.name for rule in rules)],
         env=os.environ | {"NUMBA_DISABLE_JIT": "1"},

@@ -1,9 +1,9 @@
-"""The kit's end of the wire on interfaces: whole frames of Ethernet, IPv6, and SRv6 where a target
-is behind switches that know it.
+"""The kit's end of the wire on interfaces: whole frames of Ethernet, IPv6, and SRv6 if a target is
+behind switches that support it.
 
-A `Way` is what the kit must know of a plane to be heard there. For a host of a fabric it follows
-from the host file and the target's number; for any other target a file states it (`read`). A kit
-that makes frames can also cut them as a switch does.
+A `Way` is what the kit must know of a plane to reach the target there. For a host of a fabric it
+follows from the host file and the target's number; for any other target a file states it (`read`).
+A kit that builds frames can also trim them as a switch does.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MAC_BYTES = 6
 
 @dataclass(frozen=True)
 class Way:
-    """How frames of one plane lead to the target, and by which of its EVs and carriers; without
+    """How frames of one plane reach the target, and by which of its EVs and carriers; without
     carriers they have one IPv6 header.
     """
 
@@ -54,8 +54,8 @@ class Way:
 def frame(
     way: Way, number: int, data: bytes, traffic_class: int, cut_to: int | None = None
 ) -> bytes:
-    """Return the frame of BTH to padding on EV `number` of a way; with the DSCP `cut_to` what a
-    switch leaves of it (row 21).
+    """Return the frame of BTH to padding on EV `number` of a way; with the DSCP `cut_to` the frame
+    as a switch trims it (row 21).
     """
     ev = way.evs[number]
     label, port = ev >> 16, ev & 0xFFFF
@@ -87,8 +87,8 @@ def _ipv6(
 
 
 def heard(data: bytes, own: IPv6Address, dscps: Dscps) -> tuple[str, dict[str, int]] | None:
-    """Return kind and fields of a frame with a right iCRC for this address, or of what trimming
-    left of one, its `ev` and `traffic_class` beside them; None of any other.
+    """Return kind and fields of a frame with a correct iCRC for this address, or of a trimmed one,
+    with its `ev` and `traffic_class`; None for any other.
     """
     try:
         found = decode(data, dscps=dscps)
@@ -99,7 +99,7 @@ def heard(data: bytes, own: IPv6Address, dscps: Dscps) -> tuple[str, dict[str, i
     if inner is None or inner["dst"] != int(own):
         return None
     body = data[headers["BTH"].offset : found.ip_end]
-    if found.trimmed:  # what a switch has left of a packet shows that it was sent
+    if found.trimmed:  # a trimmed packet shows that it was sent
         body += bytes(datagram.ICRC_BYTES)
     packet = datagram.read(body)
     if packet is None:
@@ -111,9 +111,9 @@ def heard(data: bytes, own: IPv6Address, dscps: Dscps) -> tuple[str, dict[str, i
 
 
 class Frames:
-    """Interfaces that are open: as `wires.Wires`, in whole frames."""
+    """Open interfaces: as `wires.Wires`, in whole frames."""
 
-    reach: tuple[Reach, ...] = ()  # there is nothing to tell: the network's plan says it
+    reach: tuple[Reach, ...] = ()  # nothing to report: the network's address plan determines it
     cuts = True
 
     def __init__(self, sockets: Sequence[socket.socket], dscps: Dscps) -> None:
@@ -123,7 +123,7 @@ class Frames:
 
     @property
     def n_planes(self) -> int:
-        """How many planes the kit has."""
+        """The number of planes of the kit."""
         return len(self._sockets)
 
     def own(self, plane: int) -> IPv6Address:
@@ -131,7 +131,7 @@ class Frames:
         return self._ways[plane].source
 
     def meet(self, remote: QpAttributes) -> None:
-        """Take in what the target says of itself."""
+        """Store the target's attributes."""
 
     def evs(self, plane: int) -> tuple[int, ...]:
         """EVs on which the kit can send on a plane."""
@@ -145,7 +145,7 @@ class Frames:
         traffic_class: int,
         cut_to: int | None = None,
     ) -> None:
-        """Send BTH to padding, and its iCRC, on EV `number` of a plane; as `frame` cuts it."""
+        """Send BTH to padding, and its iCRC, on EV `number` of a plane; `cut_to` as for `frame`."""
         self._sockets[plane].send(frame(self._ways[plane], number, data, traffic_class, cut_to))
 
     def receive(self, wait_s: float, also: int) -> list[Packet]:
@@ -184,7 +184,7 @@ class OfHost(Frames):
         return addresses.ipv6(self.nic, plane)
 
     def meet(self, remote: QpAttributes) -> None:
-        """Take in which NIC the target is."""
+        """Store which NIC the target is."""
         there, fabric = remote.nic, self._fabric
         if there == self.nic or not 0 <= there < fabric.n_nics:
             raise InputError(f"the target's nic {there}: another of this fabric is accepted")
@@ -212,7 +212,7 @@ class Stated(Frames):
 
 @contextlib.contextmanager
 def of_host(path: str | None, names: Sequence[str], evs: int) -> Iterator[Frames]:
-    """Open the interfaces of a host file, with so many EVs each; `names` are all of them."""
+    """Open the interfaces of a host file, with this many EVs each; `names` are all of them."""
     content = hostfile.read(path)
     if len(names) != len(content["ports"]):
         raise InputError(f"a host of a fabric has all of its {len(content['ports'])} planes")
@@ -238,8 +238,8 @@ def of_ways(path: Path, names: Sequence[str], evs: int, dscps: Dscps = DEFAULT) 
 
 
 def read(path: Path) -> tuple[list[tuple[str, Way]], int]:
-    """Return the interfaces of a file of ways with what leads from each to the target, and the
-    kit's number as a NIC, which the attributes carry. Raises `InputError`.
+    """Return the interfaces of a file of ways with the way from each to the target, and the kit's
+    number as a NIC, which the attributes carry. Raises `InputError`.
     """
     try:
         content = json.loads(read_bytes(path))

@@ -13,7 +13,7 @@ from openmrc.conform.script import Rule
 
 
 def lines(outcomes: Sequence[Outcome]) -> list[str]:
-    """Return a line a group, what shows that a rule fails, and why others do not apply."""
+    """Return one line per group, the packets of rules that fail, and why others do not apply."""
     told = []
     for group in dict.fromkeys(each.group for each in outcomes):
         own = [each for each in outcomes if each.group == group]
@@ -36,7 +36,7 @@ def summary(outcomes: Sequence[Outcome]) -> str:
 
 
 def junit(outcomes: Sequence[Outcome], target: str) -> str:
-    """Return JUnit's XML: a suite a group, a case a rule."""
+    """Return JUnit's XML: a suite per group, a case per rule."""
     root = Xml.Element("testsuites", name=f"MRC conformance of {target}")
     for group in dict.fromkeys(each.group for each in outcomes):
         own = [each for each in outcomes if each.group == group]
@@ -93,7 +93,7 @@ openmrc where those are silent or disagree. Rules that fail stand first.</p>
 
 
 def page(outcomes: Sequence[Outcome], target: str, rules: Sequence[Rule] = ()) -> str:
-    """Return a page, a table a group: rules that fail first, with the packets that show it; of
+    """Return a page, one table per group: rules that fail first, with the packets that show it; for
     those of `rules` their exchange too.
     """
     exchanges = {rule.name: rule for rule in rules}
@@ -128,6 +128,6 @@ def _row(each: Outcome, rule: Rule | None) -> str:
 
 
 def _exchange(rule: Rule) -> list[str]:
-    """Return a rule's statements, as they stand in its file."""
+    """Return a rule's statements, as in its file."""
     settings = " ".join(f"{name}={value}" for name, value in rule.settings.items())
     return ([f"with: {settings}"] if settings else []) + [step.text for step in rule.steps]

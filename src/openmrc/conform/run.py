@@ -1,4 +1,4 @@
-"""A rule is run against a target: pass, or fail with the two packets that show it."""
+"""Runs a rule against a target: it passes, or fails with the two packets that show it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from openmrc.errors import InputError
 from openmrc.units import US
 
 PASS, FAIL, NOT_APPLICABLE = "pass", "fail", "not applicable"
-EVENTS_MAX = 100_000  # of one rule: a target that never falls silent
+EVENTS_MAX = 100_000  # of one rule: the limit for a target that never falls silent
 
 _PART = re.compile(r"(\d+)/(\d+)")
 _OF = re.compile(r"\$(\w+)\.(\w+)([+-]\d+)?")
@@ -24,17 +24,17 @@ _DEFAULT_EV, _DEFAULT_STAMP = 0x0001_0003, 0x0100
 
 
 class Target(Protocol):
-    """An implementation under test. What it does is appended to `log`."""
+    """An implementation under test. Its events are appended to `log`."""
 
     name: str
     log: list[Event]
     now_ps: int
     pmtu: int
-    patience_ps: int  # real time: how much later than a rule says something may come
-    settle_ps: int  # and for how much longer what must not come is waited for
-    blind: frozenset[str]  # kinds of events that it does not show
+    patience_ps: int  # real time: the delay allowed in addition to a rule's time
+    settle_ps: int  # and for how much longer to wait for packets that must not arrive
+    blind: frozenset[str]  # kinds of events that it does not report
     flow_psn: dict[str, int]  # first PSN of the data of a rule, by the target's role
-    region: dict[str, tuple[int, int, int]]  # address, rkey and bytes of where data goes, the same
+    region: dict[str, tuple[int, int, int]]  # address, rkey and bytes for data, by role
 
     @property
     def rtt_ps(self) -> int:
@@ -45,24 +45,24 @@ class Target(Protocol):
         """The retransmission timeout, ps."""
 
     def send(self, kind: str, given: Mapping[str, int]) -> None:
-        """A packet of the kit's arrives."""
+        """A packet of the kit arrives."""
 
     def post(self, length: int, imm: int | None) -> None:
         """The application writes."""
 
     def receives(self, n: int) -> None:
-        """The application has so many receives posted."""
+        """The application has this many receives posted."""
 
     def port(self, number: int, up: bool) -> None:
         """A port goes down or comes up."""
 
     def advance(self, until_ps: int) -> None:
-        """Let time pass, and stop at whatever is due first."""
+        """Let time pass until the next event, at most until `until_ps`."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a rule; of one that fails, the statement and both packets, as far as known."""
+    """The outcome of a rule; if it fails, the statement and both packets, as far as known."""
 
     rule: Rule
     outcome: str
@@ -73,11 +73,11 @@ class Verdict:
 
 
 class NotApplicable(Exception):
-    """A statement cannot be carried out against this target."""
+    """A statement that cannot be carried out against this target."""
 
 
 class Failed(Exception):
-    """A statement does not hold."""
+    """A statement that does not hold."""
 
     def __init__(self, why: str, came: Event | None) -> None:
         super().__init__(why)
@@ -105,13 +105,13 @@ def run(rule: Rule, make: Callable[[Mapping[str, int]], Target]) -> Verdict:
 
 
 class Exchange:
-    """A rule under way."""
+    """A rule in progress."""
 
     def __init__(self, rule: Rule, target: Target) -> None:
         self.rule, self.target = rule, target
         self.sent: Event | None = None
-        self._since = 0  # place in the log at the last `send`, `post` or `port`
-        self._heard = 0  # at the last `send`: what came before cannot answer it
+        self._since = 0  # index in the log at the last `send`, `post` or `port`
+        self._heard = 0  # at the last `send`: earlier packets cannot answer it
         self._used: set[int] = set()
         self._named: dict[str, Event] = {}
 
@@ -160,7 +160,7 @@ class Exchange:
         self.target.send(step.kind, given)
 
     def _data(self, given: dict[str, int], part: int, of: int, at: int) -> dict[str, int]:
-        """Fill the headers of packet `part` of `of` as a right one has them."""
+        """Fill in the headers of packet `part` of `of` with their correct values."""
         pmtu, (va, rkey, _) = self.target.pmtu, self.target.region[self.rule.role]
         length = given.get("dma_length", of * pmtu)
         again = given.get("rtx", 0)
@@ -179,7 +179,7 @@ class Exchange:
         return full
 
     def _answer(self, kind: str, given: dict[str, int], got: str) -> dict[str, int]:
-        """Fill what a SACK or NACK reflects from the packet that it is about."""
+        """Fill in what a SACK or NACK reflects of the packet that it answers."""
         if kind == "nack":
             about = given["nack_psn"]
         else:
@@ -251,7 +251,7 @@ class Exchange:
         return True
 
     def _nearest(self, step: Step) -> Event | None:
-        """The last packet of that kind that was not asked for, for people to compare."""
+        """The last packet of that kind that did not match, for people to compare."""
         rest = [e for i, e in enumerate(self.target.log) if i not in self._used]
         return next((e for e in reversed(rest) if e.kind == step.kind), rest[-1] if rest else None)
 
@@ -261,7 +261,7 @@ class Exchange:
         return [(name, self._number(name, value)) for name, _, value in step.conditions]
 
     def _number(self, name: str, text: str) -> int:
-        """A value as a number."""
+        """The value of a text as a number."""
         if matched := _OF.fullmatch(text):
             if matched[1] not in self._named:
                 raise InputError(f"${matched[1]}: no `expect ... as {matched[1]}` found it")
@@ -287,7 +287,7 @@ class Exchange:
         return self.target.now_ps + int(time.amount * units[time.unit])
 
     def _until(self, end_ps: int, holds: Callable[[], bool]) -> None:
-        """Let time pass until something holds, or the end."""
+        """Let time pass until a condition holds, at most until `end_ps`."""
         while not holds() and self.target.now_ps < end_ps:
             self.target.advance(end_ps)
             if len(self.target.log) > EVENTS_MAX:
@@ -300,7 +300,7 @@ def _signed(stamps: int) -> int:
 
 
 def _opcode(part: int, of: int, with_imm: bool) -> int:
-    """That of packet `part` of `of` (MRC 2.3)."""
+    """The opcode of packet `part` of `of` (MRC 2.3)."""
     if of == 1:
         return pk.WRITE_ONLY_IMM if with_imm else pk.WRITE_ONLY
     if part == of:

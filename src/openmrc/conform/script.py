@@ -1,4 +1,4 @@
-"""Rules as text: one file a group, one exchange a rule, readable without Python.
+"""Rules as text: one file per group, one exchange per rule, readable without Python.
 
     role responder
 
@@ -8,18 +8,18 @@
         send data psn=+0 a=1
         expect sack cack_psn=+0 ack_psn_offset=0
 
-Lines before the first statement are the rule's sentence; `source:` says where it comes from, and
-`with:` what the target must be set to. The statements:
+Lines before the first statement are the rule's sentence; `source:` states its origin, and `with:`
+the settings that the target needs. The statements:
 
-    send KIND FIELD=VALUE ...             what the kit sends, now
-    expect KIND FIELD=VALUE ...           what must come since the last `send`, within a round trip
-                                          unless `within TIME` says otherwise; found once
-    never KIND FIELD=VALUE ...            what must not, since the last `send`, and `for TIME`
+    send KIND FIELD=VALUE ...             the kit sends this, now
+    expect KIND FIELD=VALUE ...           this must arrive after the last `send`, within a round
+                                          trip unless `within TIME` says otherwise; found once
+    never KIND FIELD=VALUE ...            this must not, after the last `send`, and `for TIME`
     wait TIME                             let time pass
     post BYTES [imm=N]                    the target's application writes
-    receives N                            it has so many receives posted
+    receives N                            it has this many receives posted
     port N down|up                        a port of the target
-    each KIND ...: ...                    of captures alone: see `passive`
+    each KIND ...: ...                    for captures alone: see `passive`
 
 A TIME is "5us", "2rtt" or "1.5rto". A VALUE is a number, a name of the field's values, "+3" for a
 PSN or an address counted from the first, or "$x.FIELD+1" of what an `expect ... as x` found. In
@@ -38,7 +38,7 @@ from openmrc.errors import InputError
 ROLES = ("requester", "responder")
 SOURCES = ("MRC", "row", "IBTA", "UET")  # public text, our choice, what MRC builds on
 _WORDS = {"send", "expect", "never", "wait", "post", "receives", "port", "each"}
-_OF_CAPTURES = "capture-"  # begins the groups whose rules check captures
+_OF_CAPTURES = "capture-"  # prefix of the groups whose rules check captures
 _CONDITION = re.compile(r"(\w+)(=|!=|<=|>=)(\S+)")
 _TIME = re.compile(r"([\d.]+)(us|rtt|rto)")
 
@@ -53,7 +53,7 @@ class Time:
 
 @dataclass(frozen=True)
 class Step:
-    """One statement: its line, word, what it is about, and its conditions (field, sign, value)."""
+    """One statement: its line, word, subject, and its conditions (field, sign, value)."""
 
     line: int
     text: str

@@ -1,4 +1,4 @@
-"""Targets outside of this process: a live endpoint, or anything on a network."""
+"""Targets outside of this process: a live endpoint, or any implementation on a network."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from openmrc.conform.outcome import Outcome
 from openmrc.conform.script import Rule
 from openmrc.errors import OpenMrcError
 
-# Of the live endpoint and of the kit: loopback has as many addresses as one likes.
+# Of the live endpoint and of the kit: loopback has many addresses.
 LIVE, KIT = ("127.77.1.1", "127.77.1.2"), ("127.77.2.1", "127.77.2.2")
 LISTENING = "listening on port "
 
 
 def over_network(rules: Sequence[Rule], where: Where) -> list[Outcome]:
-    """Hold an implementation against rules, and return what came of each, in their order.
+    """Test an implementation against rules, and return their outcomes, in order.
 
-    Raises `InputError` for planes that this host does not have: that is no matter of a rule.
+    Raises `InputError` for planes that this host does not have, which is not a failure of a rule.
     """
     with where.opened(where.planes, EVS):
         pass

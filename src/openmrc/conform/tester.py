@@ -1,7 +1,7 @@
-"""The upper tester of the project's own live endpoint: what posts, and tells what completed, for a
-kit that listens to the wire (docs/conformance.md).
+"""The upper tester of the project's own live endpoint: it posts, and reports completions, for a kit
+that captures the wire (docs/conformance.md).
 
-For each rule a device is opened as the rule wants it, and closed when the kit leaves.
+For each rule a device is opened with the rule's settings, and closed when the kit leaves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from openmrc.verbs.exchange import REFUSED, SERVER, ExchangeError, Line
 
 RECEIVES = 64  # posted, unless a rule says otherwise
 LOOK_S = 0.001
-# Of a device: what the rules count on.
+# Limits of a device: the rules rely on them.
 LIMITS: dict[str, Any] = {
     "qps": 2,
     "pmtu": 1024,
@@ -44,14 +44,14 @@ _FIELDS = {field.name for field in fields(Limits)}
 
 
 class _End(Exception):
-    """No kit will come again."""
+    """No kit will connect again."""
 
 
 def serve(opened: Open, secret: bytes, port: int, listening: Callable[[int], None]) -> None:
-    """Serve kits, one after the other, until one says that it was the last; `listening(port)` once
-    they can come. `opened(n_planes, limits)` opens the device of a rule.
+    """Serve kits, one after the other, until one says that it was the last; `listening(port)` is
+    called once they can connect. `opened(n_planes, limits)` opens the device of a rule.
     """
-    if not is_cached("live"):  # a kit that has come waits for no compiler
+    if not is_cached("live"):  # a connected kit must not wait for the compiler
         say(announcement("live endpoints", "about a minute"))
         warm_up()
     with socket.create_server(("", port)) as server:
@@ -73,7 +73,7 @@ def on_network(planes: Sequence[str]) -> Open:
 
 def on_host(path: str | None) -> Open:
     """Devices of a host of a fabric, with all of its planes. The round trip is the kit's from the
-    beginning: a window follows it, and rules count packets.
+    start: a window follows from it, and rules count packets.
     """
 
     def opened(n: int, limits: dict[str, Any]) -> Device:
@@ -89,7 +89,7 @@ def on_host(path: str | None) -> Open:
 
 
 def _serve_one(opened: Open, line: Line) -> None:
-    """One rule; what cannot be done is told the kit, and ends nothing here."""
+    """Serve one rule; an error is reported to the kit, and ends nothing here."""
     told = line.receive()
     try:
         asked = told["extra"]["conformance"]
@@ -107,8 +107,8 @@ def _serve_one(opened: Open, line: Line) -> None:
 
 
 def limits_of(settings: Mapping[str, int]) -> dict[str, Any]:
-    """Return what a device is opened with for the settings of a rule; `InputError` if it has no
-    such thing.
+    """Return the limits of a device for the settings of a rule; `InputError` for a setting that it
+    lacks.
     """
     planes, evs = settings.get("planes", 2), settings.get("evs", 4)
     limits = {**LIMITS, "evs_active": planes * evs, "evs_backup": 0}
@@ -123,7 +123,7 @@ def limits_of(settings: Mapping[str, int]) -> dict[str, Any]:
 
 
 class Tester:
-    """One exchange and the rule behind it."""
+    """One exchange and its rule."""
 
     def __init__(self, device: Device, line: Line, told: Mapping[str, Any], receives: int) -> None:
         self._line = line
@@ -142,7 +142,7 @@ class Tester:
         self._failed = False
 
     def run(self) -> None:
-        """Measure, then do what the kit says until it leaves."""
+        """Measure, then do what the kit requests until it leaves."""
         self._line.send({"connected": True})
         self._line.receive()
         self._line.receive()  # "measured"
@@ -172,10 +172,10 @@ class Tester:
             self._receives += 1
 
     def _do(self, word: Mapping[str, Any]) -> None:
-        """One thing that an application or an operator does."""
+        """Do one action of an application or an operator."""
         if "post" in word:
             to: dict[str, Any] = {"remote_addr": self._there.addr, "rkey": self._there.rkey}
-            with contextlib.suppress(OpenMrcError):  # a queue pair that has failed takes nothing
+            with contextlib.suppress(OpenMrcError):  # a failed queue pair accepts nothing
                 if "imm" in word:
                     number, n = self._posted, word["post"]
                     self._qp.post_write_imm(number, self._source, 0, n, imm_data=word["imm"], **to)
@@ -191,7 +191,7 @@ class Tester:
             self._line.send({"read": word["read"], "hex": data.hex()})
 
     def _tell(self) -> None:
-        """What has completed since, and whether the queue pair has failed."""
+        """Report what has completed since, and whether the queue pair has failed."""
         for done in self._cq.wait(16, LOOK_S):
             if done.status != Status.SUCCESS:
                 continue

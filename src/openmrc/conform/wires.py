@@ -22,7 +22,7 @@ Packet = tuple[str, dict[str, int], int]  # kind, fields, plane
 
 @contextlib.contextmanager
 def opened(names: Sequence[str], evs: int) -> Iterator[Wires]:
-    """Open planes, interfaces or addresses of this host, with so many source ports each."""
+    """Open planes, interfaces or addresses of this host, with this many source ports each."""
     with planes.opened(planes.find(names), evs) as found, contextlib.ExitStack() as stack:
         for one in found:
             for each in (one.hears, *(own for _, own in one.sends)):
@@ -31,10 +31,10 @@ def opened(names: Sequence[str], evs: int) -> Iterator[Wires]:
 
 
 class Wires:
-    """Planes that are open."""
+    """Open planes."""
 
-    nic = 0  # as attributes have it; addresses count here
-    cuts = False  # whether frames can be cut as by a switch
+    nic = 0  # in attributes; here addresses identify ends
+    cuts = False  # whether frames can be trimmed as by a switch
 
     def __init__(self, found: Sequence[Sockets]) -> None:
         self._planes = found
@@ -46,11 +46,11 @@ class Wires:
 
     @property
     def n_planes(self) -> int:
-        """How many planes the kit has."""
+        """The number of planes of the kit."""
         return len(self._planes)
 
     def meet(self, remote: QpAttributes) -> None:
-        """Take in where the target is reached."""
+        """Store the addresses of the target."""
         if len(remote.planes) != len(self._planes):
             raise InputError(
                 f"the target has {len(remote.planes)} planes, the kit {len(self._planes)}"
@@ -81,8 +81,8 @@ class Wires:
         out.sendto(data + datagram.icrc(own, port, ip_address(to[0]), data), to)
 
     def receive(self, wait_s: float, also: int) -> list[Packet]:
-        """Packets of MRC that have come, after at most so long, or once `also` is readable. Beside
-        what it says a packet has the `ev` and `traffic_class` with which it came.
+        """Return packets of MRC that arrived, after at most `wait_s`, or once `also` is readable.
+        In addition to its fields a packet has the `ev` and `traffic_class` with which it arrived.
         """
         watched = [one.hears.fileno() for one in self._planes]
         ready, _, _ = select.select([*watched, also], [], [], wait_s)
@@ -112,13 +112,13 @@ class Wires:
 
 
 def is_right(data: bytes, src: Address, port: int, dst: Address) -> bool:
-    """Whether a datagram ends with its iCRC."""
+    """Whether a datagram ends with its correct iCRC."""
     end = len(data) - ICRC_BYTES
     return end > 0 and data[end:] == datagram.icrc(src, port, dst, data[:end])
 
 
 def _told(control: Sequence[tuple[int, int, bytes]]) -> tuple[int, int]:
-    """Traffic class, and the bytes of each packet where the kernel joined several."""
+    """Traffic class, and the bytes of each packet if the kernel joined several."""
     traffic = segment = 0
     for level, kind, value in control:
         if (level, kind) in (

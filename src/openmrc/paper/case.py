@@ -11,7 +11,7 @@ from openmrc.scenario.scenario import Scenario, load_scenario
 from openmrc.sweeps.plan import Run, plan
 
 SHIPPED_AS = "examples/paper"  # in a clone; the command finds them in the package
-FEW = 3  # seeds of what takes long
+FEW = 3  # seeds of long runs
 SEVERAL = 5
 
 
@@ -20,7 +20,7 @@ class Case:
     """Some runs of one scenario file: all seeds of one setting.
 
     `quick` is what the reduced set changes further; it has one seed, 1 unless that says otherwise.
-    `keep` names what is kept of each run beside its figures: "flows", "timeline", "steps",
+    `keep` names what is kept of each run in addition to its figures: "flows", "timeline", "steps",
     "paths".
     """
 
@@ -32,7 +32,7 @@ class Case:
     quick: dict[str, Any] | None = field(default_factory=dict)  # None: not in the reduced set
 
     def runs(self, quick: bool) -> list[Run]:
-        """Return its runs; none if the reduced set is without it."""
+        """Return its runs; none if the reduced set does not have it."""
         if quick and self.quick is None:
             return []
         if quick:
@@ -43,10 +43,10 @@ class Case:
 
 
 def folder() -> Path:
-    """Return where the scenario files of the experiments are: they are part of the package."""
+    """Return the directory of the experiments' scenario files, which are part of the package."""
     return Path(str(files("openmrc.scenario").joinpath("files/paper")))
 
 
 def scenario(file: str) -> Scenario:
-    """Return the scenario of a file of that folder, named without its ending."""
+    """Return the scenario of a file of that directory, named without its suffix."""
     return load_scenario(folder() / f"{file}.toml")

@@ -1,4 +1,4 @@
-"""`mrc paper`: run what is missing, read what is there, write the page."""
+"""`mrc paper`: runs what is missing, reads the results, writes the page."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def add_command(commands: Any) -> None:
 
 
 def run_command(arguments: argparse.Namespace) -> int:
-    """Do what the arguments say; return the exit status, 1 if a run came to nothing."""
+    """Do what the arguments say; return the exit status, 1 if a run failed."""
     from openmrc.paper.catalogue import EXPERIMENTS
     from openmrc.sweeps.command import workers_of
 
@@ -65,7 +65,7 @@ def run_command(arguments: argparse.Namespace) -> int:
 
 
 def chosen_of(names: Sequence[str], known: Sequence[str]) -> list[str]:
-    """Return the experiments named, in any case of letters; all if none is."""
+    """Return the experiments named, in upper or lower case; all if none is."""
     by_name = {name.lower(): name for name in known}
     for name in names:
         if name.lower() not in by_name:

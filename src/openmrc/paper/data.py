@@ -1,4 +1,4 @@
-"""The runs of one experiment, as its reader wants them: by the tag of a case, seed by seed."""
+"""The runs of one experiment as its reader needs them: by the tag of a case, seed by seed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Data:
-    """What is in the data set `directory` of these cases."""
+    """The part of the data set `directory` that belongs to these cases."""
 
     def __init__(self, directory: Path, cases: Sequence[Case], quick: bool) -> None:
         self.directory, self.quick = directory, quick
@@ -33,7 +33,7 @@ class Data:
         return all(self._set(tag).has(run) for tag, runs in self._runs.items() for run in runs)
 
     def error(self) -> str | None:
-        """Return why a run came to nothing; None if none did."""
+        """Return why a run failed; None if none did."""
         for tag, runs in self._runs.items():
             for run in runs:
                 if not self._set(tag).has(run) and (said := self._set(tag).failure(run)):
@@ -52,7 +52,7 @@ class Data:
         return [run.scenario for run in self._runs[tag]]
 
     def values(self, tag: str, key: str, transport: str | None = None) -> list[float]:
-        """Return one figure of each seed; those that have none are left out."""
+        """Return one figure of each seed; seeds without it are left out."""
         found = [row[key] for row in self.rows(tag, transport)]
         return [float(value) for value in found if value is not None]
 
@@ -71,12 +71,12 @@ class Data:
 
 
 def data_set(directory: Path, keep: Sequence[str]) -> DataSet:
-    """Return the data set that keeps these tables beside the figures."""
+    """Return the data set that keeps these tables in addition to the figures."""
     return DataSet(directory, "flows" in keep, tuple(name for name in keep if name != "flows"))
 
 
 def runs_to_make(cases: Sequence[Case], quick: bool) -> dict[tuple[str, ...], list[Run]]:
-    """Return all runs of the cases by what is to be kept of them."""
+    """Return all runs of the cases, grouped by the tables to keep of them."""
     groups: dict[tuple[str, ...], list[Run]] = {}
     for case in cases:
         groups.setdefault(case.keep, []).extend(case.runs(quick))

@@ -1,4 +1,4 @@
-"""What an experiment is: its cases, what was published, and how its runs are read."""
+"""The definition of an experiment: its cases, what was published, and how its runs are read."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Finding:
-    """What came of an experiment: rows of the table, what its figure shows, and words about it.
+    """The results of an experiment: rows of the table, the content of its figure, and text.
 
-    `drawn` is plain JSON: it is kept beside the page, so that a figure is drawn anew without a run.
-    It is None where a page of before kept none; its figure then stays as it is.
+    `drawn` is plain JSON: it is stored beside the page, so that a figure can be drawn again without
+    a run. It is None if an older page stored none; its figure then stays unchanged.
     """
 
     checks: Sequence[Check]

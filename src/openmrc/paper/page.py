@@ -30,9 +30,9 @@ def page(
     quick: bool,
     code: str | None = None,
 ) -> str:
-    """Return the page: of what was found, what failed, and what was not run.
+    """Return the page: results, failures, and what was not run.
 
-    It names what was not found by the code of this hash.
+    It names the results that were not produced by the code of this hash.
     """
     head = HEAD.format(options=" --quick" if quick else "", folder=SHIPPED_AS)
     if quick:

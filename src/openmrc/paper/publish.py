@@ -1,8 +1,8 @@
-"""From experiments to files: run what is missing, judge, draw, write.
+"""From experiments to files: runs what is missing, judges, draws, writes.
 
-Beside the page stands what it and its figures are made of: `results.json`, the rows of the tables,
-and `figures.json`, what each figure shows. So an experiment that is not run again keeps its part of
-the page, and a figure is drawn anew without a run.
+The page is accompanied by its sources: `results.json`, the rows of the tables, and `figures.json`,
+the content of each figure. So an experiment that is not run again keeps its part of the page, and a
+figure can be drawn again without a run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PAGE, RESULTS, FIGURES = "README.md", "results.json", "figures.json"
 
 @dataclass(frozen=True)
 class Published:
-    """What was written: the page, what was found by experiment, and why there is nothing else."""
+    """What was written: the page, the findings by experiment, and why others are missing."""
 
     page: Path
     findings: Mapping[str, Finding]
@@ -54,7 +54,7 @@ class Published:
 def run_missing(
     experiments: Sequence[Experiment], runs: Path, quick: bool, workers: int | None
 ) -> None:
-    """Run what of the experiments is not in the data set `runs` yet."""
+    """Run those of the experiments that are not in the data set `runs` yet."""
     check_directory(runs, "--out")
     for keep, missing in runs_to_make([c for e in experiments for c in e.cases], quick).items():
         also = tuple(name for name in keep if name != "flows")
@@ -62,8 +62,8 @@ def run_missing(
 
 
 def publish(experiments: Sequence[Experiment], out: Path, runs: Path, quick: bool) -> Published:
-    """Write the page of all whose runs are there, or were when it was written before, with figures;
-    the others are named on it.
+    """Write the page, with figures, of all experiments whose runs exist, or did when it was last
+    written; the others are named on it.
     """
     kept = kept_in(out, quick)
     findings: dict[str, Finding] = {}
@@ -74,7 +74,7 @@ def publish(experiments: Sequence[Experiment], out: Path, runs: Path, quick: boo
             failures[experiment.name] = error
         elif data.tags and data.complete():
             found = experiment.read(data)
-            if quick:  # what needs runs that the reduced set does not have
+            if quick:  # an experiment needs runs that the reduced set lacks
                 found = replace(found, checks=[check for check in found.checks if check.values])
             findings[experiment.name] = replace(found, code=code_hash())
         elif experiment.name in kept:
@@ -96,7 +96,7 @@ def publish(experiments: Sequence[Experiment], out: Path, runs: Path, quick: boo
 
 
 def kept_in(out: Path, quick: bool) -> dict[str, Finding]:
-    """Return the findings that stand in a directory, by experiment: none of the other set."""
+    """Return the findings stored in a directory, by experiment: none of the other set."""
     try:
         results = json.loads((out / RESULTS).read_text(encoding="utf-8"))
         shown = json.loads((out / FIGURES).read_text(encoding="utf-8"))
@@ -116,7 +116,7 @@ def kept_in(out: Path, quick: bool) -> dict[str, Finding]:
 
 
 def _draw(experiment: Experiment, found: Finding, out: Path) -> None:
-    """Write the figure; one of before that kept nothing to draw it from stays as it is."""
+    """Write the figure; an older one without stored content stays unchanged."""
     if found.drawn is None:
         return
     figure = experiment.draw(found.drawn)
@@ -150,7 +150,7 @@ def _as_dict(check: Check) -> dict[str, Any]:
 
 
 def _check(row: Mapping[str, Any]) -> Check:
-    """A row of `results.json`, as it was written."""
+    """Parse a row of `results.json`."""
     values = [math.inf if value is None else value for value in row["values"]]
     bar = None
     if row["bar"] is not None:

@@ -33,7 +33,7 @@ def column(timeline: pl.DataFrame, name: str) -> Series:
 
 
 def listed(values: Iterable[float]) -> list[float]:
-    """Return values as a figure's file keeps them: to five digits, finer than a figure shows."""
+    """Return values as a figure's file stores them: to five digits, more than a figure shows."""
     return [float(f"{value:.5g}") for value in values]
 
 

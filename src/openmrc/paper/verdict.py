@@ -1,4 +1,4 @@
-"""What a measured value is worth beside a published one: pure functions of values and a bar."""
+"""The comparison of a measured value with a published one: pure functions of values and a bar."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class Verdict(Enum):
-    """How a measurement stands to its bar, in the words of the page."""
+    """How a measurement compares with its bar, in the words of the page."""
 
     HOLDS = "holds"
     MEDIAN = "holds in the median"
@@ -22,7 +22,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Bar:
-    """What a value must lie in to agree; both ends belong to it."""
+    """The interval in which a value agrees; both ends are included."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -54,10 +54,10 @@ def relative(value: float, share: float) -> Bar:
 
 @dataclass(frozen=True)
 class Check:
-    """One row of the table: what was measured, a value for each seed, beside what was published.
+    """One row of the table: the measured values, one for each seed, beside the published one.
 
-    `bar` is None where nothing was published to compare with. A calibrated value was fitted to
-    what was published, and is no result.
+    `bar` is None if nothing was published to compare with. A calibrated value was fitted to the
+    published one, and is not a result.
     """
 
     what: str
@@ -69,7 +69,7 @@ class Check:
 
     @property
     def verdict(self) -> Verdict:
-        """How the values stand to the bar."""
+        """How the values compare with the bar."""
         if self.calibrated and self.values:
             return Verdict.CALIBRATED
         return judge(self.values, self.bar)
@@ -83,7 +83,8 @@ class Check:
 def judge(values: Sequence[float], bar: Bar | None) -> Verdict:
     """Return the verdict on one value for each seed.
 
-    A value that is not finite, such as the time of something that never came, is outside every bar.
+    A value that is not finite, such as the time of an event that never happened, is outside every
+    bar.
     """
     if not values:
         return Verdict.MISSING

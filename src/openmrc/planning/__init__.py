@@ -1,1 +1,1 @@
-"""What a fabric would be, before it is built: `mrc plan`, arithmetic without a simulation."""
+"""A fabric before it is built: `mrc plan`, arithmetic without a simulation."""

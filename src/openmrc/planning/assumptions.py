@@ -1,6 +1,6 @@
 """Every figure of a plan that is not arithmetic: value, unit, meaning and source, in one table.
 
-`mrc plan --set NAME=VALUE` replaces one. Where nothing is published the source says so.
+`mrc plan --set NAME=VALUE` replaces one. If nothing is published the source says so.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ HOURS_PER_DAY = 24
 OWN = "assumption of this project: a round figure, not a quotation"
 
 
-# The largest that anything can be: beyond it a sum is no longer a number anyone could use.
+# The upper limit of any value: sums of larger ones are meaningless.
 VALUE_MAX = 1e15
 
 
 class Assumption(NamedTuple):
-    """One figure: `least` and `most` bound the values that mean something."""
+    """One figure: `least` and `most` bound the meaningful values."""
 
     value: float
     unit: str
@@ -127,9 +127,10 @@ ASSUMPTIONS: Mapping[str, Assumption] = {
 
 
 def values_with(overrides: Sequence[str] = ()) -> dict[str, float]:
-    """Return the value of every assumption, with `overrides` ("cable_usd=50") in place of ours.
+    """Return the value of every assumption, with `overrides` ("cable_usd=50") in place of the
+    defaults.
 
-    Raises `InputError` for a name or value that is not one.
+    Raises `InputError` for an unknown name or an invalid value.
     """
     values = {name: assumption.value for name, assumption in ASSUMPTIONS.items()}
     for text in overrides:

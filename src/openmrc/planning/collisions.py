@@ -1,17 +1,17 @@
-"""Balls into bins: what hashing flows onto paths costs, exactly.
+"""Balls into bins: the exact cost of hashing flows onto paths.
 
-`flows` flows are thrown independently and evenly onto `paths` paths, each as fast as a NIC. The
+`flows` flows are placed independently and uniformly on `paths` paths, each as fast as a NIC. The
 loads are multinomial:
 
     P(most loaded <= m) = flows! / paths^flows * [x^flows] (sum_{j<=m} x^j/j!)^paths
 
 computed as a product of truncated Poisson distributions conditioned on their sum, by one Fourier
-transform: no approximation but rounding, whose error is under 1e-9. `most_loaded_poisson` is the
-usual approximation, independent Poisson loads, for comparison.
+transform: exact except for rounding, whose error is under 1e-9. `most_loaded_poisson` is the usual
+approximation, independent Poisson loads, for comparison.
 
 **A ring across T0s.** Every NIC of a T0 sends to a NIC of the next T0, in `qps` equal parts, each
-hashed onto one of the uplinks. The parts that meet on an uplink meet again on the one way down to
-the next T0, and nowhere else, so one throw for each T0 decides everything: a part on an uplink with
+hashed onto one of the uplinks. The parts that meet on an uplink meet again on the one path down to
+the next T0, and nowhere else, so one draw for each T0 decides everything: a part on an uplink with
 L parts gets 1/L of it, and the slowest takes max(1, L/qps) times as long as alone. In three tiers
 there are more places to meet: there the figures are bounds, and hashing does worse.
 """
@@ -29,30 +29,30 @@ from openmrc.errors import InputError
 
 FloatArray = npt.NDArray[np.float64]
 
-# Transforms of 2^24 numbers take a second; beyond that nothing about hashing is new.
+# Transforms of 2^24 numbers take a second; larger ones show nothing new about hashing.
 FLOWS_MAX, PATHS_MAX = 1_000_000, 65_536
-# What is less probable than this is left out: the rounding of a transform is not far below it.
+# Smaller probabilities are left out: the rounding of a transform is not far below.
 NEGLIGIBLE = 1e-12
 
 
 class Slowest(NamedTuple):
     """The slowest part of a ring across T0s."""
 
-    time: float  # mean of its time, over that of a NIC alone
-    share: float  # mean of its share of a NIC's rate
-    used: float  # mean share of the uplinks that carry anything, of those that could
+    time: float  # mean of its time, relative to a NIC alone
+    share: float  # mean of its fraction of a NIC's rate
+    used: float  # mean fraction of the usable uplinks that carry anything
 
 
 def busy_paths(flows: int, paths: int) -> float:
-    """Return how many of the paths carry any flow, on average: n (1 - (1 - 1/n)^k)."""
+    """Return the mean number of paths that carry any flow: n (1 - (1 - 1/n)^k)."""
     _check(flows, paths)
     return paths * -math.expm1(flows * math.log1p(-1 / paths)) if paths > 1 else 1.0
 
 
 def used_share(flows: int, paths: int) -> float:
-    """Return the mean share of bandwidth that hashed flows get together, each wanting one path.
+    """Return the mean fraction of bandwidth that hashed flows get together, each wanting one path.
 
-    Of what they could have if none collided: busy paths over min(flows, paths).
+    Relative to what they would have without collisions: busy paths over min(flows, paths).
     """
     return busy_paths(flows, paths) / min(flows, paths)
 
@@ -122,7 +122,7 @@ def _at_most(flows: int, paths: int, m: int) -> float:
     """Return P(no path carries more than `m`)."""
     mean = flows / paths
     load = _poisson(mean, m)
-    # The product of all paths' polynomials has this many terms; no more room, and they would wrap.
+    # The product of all paths' polynomials has this many terms; with less room they would wrap.
     terms = m * paths + 1
     transform = np.fft.rfft(load, 1 << (terms - 1).bit_length())
     together = np.fft.irfft(transform**paths)[flows]

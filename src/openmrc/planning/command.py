@@ -1,4 +1,4 @@
-"""`mrc plan`: what a fabric for so many GPUs would be, in one plane and in several."""
+"""`mrc plan`: a fabric for a number of GPUs, in one plane and in several."""
 
 from __future__ import annotations
 

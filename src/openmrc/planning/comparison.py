@@ -17,7 +17,7 @@ from openmrc.planning.reliability import (
 from openmrc.planning.restarts import Lost, lost
 from openmrc.planning.sizing import Design, size
 
-# QPs of each pair over which hashing is worked out (`--collisions`).
+# QPs of each pair for which hashing is computed (`--collisions`).
 QPS = (1, 2, 4, 8, 16, 32, 64)
 # Keys of switches and links in JSON, from the NICs upwards.
 TIERS = ("t0", "t1", "t2", "t3")
@@ -25,7 +25,7 @@ STAGES = ("nic_t0", "t0_t1", "t1_t2", "t2_t3")
 
 
 class Plan(NamedTuple):
-    """One design with all that follows from it."""
+    """One design with everything derived from it."""
 
     design: Design
     bill: Bill
@@ -53,7 +53,7 @@ def compare(
 ) -> list[Plan]:
     """Return the single plane, of the fewest tiers that hold all, and the planes beside it.
 
-    One plane alone is the first only. Raises `InputError` as `sizing.size` does.
+    With one plane only the first is returned. Raises `InputError` as `sizing.size` does.
     """
     if planes == 1:
         designs = [size(gpus, 1, nic_rate_bps, switch_rate_bps, tiers)]
@@ -65,7 +65,7 @@ def compare(
 
 
 def collisions(design: Design) -> dict[str, Any]:
-    """Return what hashing costs a ring across the T0s of the one plane of `design`."""
+    """Return the cost of hashing for a ring across the T0s of the one plane of `design`."""
     from openmrc.planning.collisions import slowest_of_ring
 
     nics = min(design.half, design.nics)
@@ -104,9 +104,9 @@ def as_json(
 
 
 def ratios(plans: Sequence[Plan]) -> dict[str, float | None] | None:
-    """Return the many planes' figures over the single plane's; None where there is one design.
+    """Return the many planes' figures over the single plane's; None if there is only one design.
 
-    A ratio is None where there is nothing to compare with, as a cost of 0.
+    A ratio is None if there is nothing to compare with, as for a cost of 0.
     """
     if len(plans) < 2:
         return None

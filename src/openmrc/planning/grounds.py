@@ -1,6 +1,6 @@
-"""Which assumptions a figure of a plan rests on: those that move it.
+"""The assumptions on which a figure of a plan rests: those that change it.
 
-Found by moving each and looking, so that no list can be out of date.
+They are found by changing each, so that no list can be out of date.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from openmrc.planning.sizing import Design
 
 Values = Mapping[str, float]
 MOVED_BY = 1.01
-# What moves a figure by less than this share of its own move does not carry it ("never" fails).
+# An assumption that changes a figure by less than this fraction does not support it.
 NEGLIGIBLE = 1e-9
 POWER, COST, INTERRUPTIONS = "power_w", "cost_usd", "interruptions_per_day"
-LOST = "time_lost."  # in front of the names of `restarts.Lost`, and of "with_mrc"
+LOST = "time_lost."  # prefix of the names of `restarts.Lost`, and of "with_mrc"
 
 
 def grounds(designs: Sequence[Design], values: Values) -> dict[str, list[str]]:
     """Return the assumptions behind each figure of any of the designs.
 
-    Figures are `POWER`, `COST`, `INTERRUPTIONS`, those of `restarts.Lost` with `LOST` in front, and
-    the rate of each kind of failure by its name.
+    Figures are `POWER`, `COST`, `INTERRUPTIONS`, those of `restarts.Lost` with the prefix `LOST`,
+    and the rate of each kind of failure by its name.
     """
     found: dict[str, list[str]] = {}
     for design in designs:

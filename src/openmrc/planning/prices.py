@@ -1,7 +1,7 @@
-"""Power and cost of a design: what is counted times its unit value, nothing else.
+"""Power and cost of a design: counts times unit values, nothing else.
 
-Counted are switches, transceivers and the fibres between them; not NICs, hosts, cooling, racks,
-shuffles or labour. A switch counts whole, also where not all of its ports are cabled.
+Switches, transceivers and the fibres between them are counted; NICs, hosts, cooling, racks,
+shuffles and labour are not. A switch counts whole, even if not all of its ports are cabled.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Bill(NamedTuple):
 
     @property
     def power_w(self) -> float:
-        """Return the sum of what draws power."""
+        """Return the total power, W."""
         return self.switch_w + self.optics_w
 
     @property
     def cost_usd(self) -> float:
-        """Return the sum of what costs."""
+        """Return the total cost, US dollars."""
         return self.switch_usd + self.optics_usd + self.cable_usd
 
 

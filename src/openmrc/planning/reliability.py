@@ -1,15 +1,16 @@
-"""What one failure of each kind takes, how often each comes, and how often a job is interrupted.
+"""The effect of one failure of each kind, how often each happens, and how often a job is
+interrupted.
 
-**Share.** Of the bandwidth of a NIC that the failure touches, at full load. Planes carry equal
-loads (# MRC 3.4), so what is missing inside a plane counts in full: one of a T0's h uplinks takes
-1/h, the 3 % and 0.4 % of # MRC 7.5, though of all uplinks of the T0 group it is only 1 in
-planes * h. A port, a NIC's link or a T0 takes the plane from its NICs: 1/planes.
+**Share.** The share of the bandwidth of an affected NIC that a failure takes, at full load. Planes
+carry equal loads (# MRC 3.4), so what is missing inside a plane counts in full: one of a T0's h
+uplinks takes 1/h, the 3 % and 0.4 % of # MRC 7.5, though of all uplinks of the T0 group it is only
+1 in planes * h. A port, a NIC's link or a T0 takes the plane from its NICs: 1/planes.
 
-**Interruption.** A job is interrupted when one of its NICs has no port left, and only then: what
-fails between switches leaves other paths. A NIC or its transceiver always does that (# MRC 9.2).
-What takes one plane from n NICs does it if one of them has no other plane at that moment: with u
-the share of time for which a NIC's port into one plane is missing, 1 - (1 - u^(planes-1))^n. With
-one plane that is 1. Failures are independent; one job holds all GPUs.
+**Interruption.** A job is interrupted when one of its NICs has no port left, and only then:
+failures between switches leave other paths. A NIC or its transceiver always does that (# MRC 9.2).
+A failure that takes one plane from n NICs does it if one of them has no other plane at that moment:
+with u the fraction of time in which a NIC's port into one plane is missing, 1 - (1 -
+u^(planes-1))^n. With one plane that is 1. Failures are independent; one job holds all GPUs.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from openmrc.planning.assumptions import HOURS_PER_DAY
 from openmrc.planning.sizing import Design
 
 SECONDS_PER_DAY = 86_400
-FLAP = ", flap"  # at the end of the name of a kind that passes by itself
+FLAP = ", flap"  # suffix of a kind that ends by itself
 
 
 class Failure(NamedTuple):
     """One kind of failure of a design."""
 
     kind: str
-    things: int  # that can fail so
-    share: float  # of the bandwidth of each NIC that it touches
-    nics: int  # that one failure touches, at most
+    things: int  # number of things that can fail in this way
+    share: float  # taken from the bandwidth of each affected NIC
+    nics: int  # affected by one failure, at most
     per_day: float  # of all things together
     interrupts: float  # probability that one of them interrupts the job
     lasts_days: float
@@ -49,7 +50,7 @@ class _Kind(NamedTuple):
     nics: int
     per_thing_day: float
     lasts_days: float
-    takes: str  # "all" of a NIC, its "port" into one plane, or "paths" of which there are others
+    takes: str  # "all" of a NIC, its "port" into one plane, or "paths" that have alternatives
 
 
 def failures(design: Design, values: Mapping[str, float]) -> list[Failure]:
@@ -76,12 +77,12 @@ def interruptions_per_day(found: list[Failure]) -> float:
 
 
 def mean_time_between_h(per_day: float) -> float | None:
-    """Return the mean time between what comes so often, hours; None if it never comes."""
+    """Return the mean time between events of this rate, hours; None if they never happen."""
     return HOURS_PER_DAY / per_day if per_day > 0 else None
 
 
 def _at_nics(design: Design, values: Mapping[str, float]) -> list[_Kind]:
-    """Return what takes a whole plane, or everything, from a NIC."""
+    """Return the failures that take a whole plane, or everything, from a NIC."""
     nics, planes = design.nics, design.planes
     plane = 1 / planes
     repair = values["repair_h"] / HOURS_PER_DAY
@@ -116,7 +117,7 @@ MTBFS = ("nic", "transceiver", "link", "switch", "plane")
 
 
 def _between_switches(design: Design, values: Mapping[str, float]) -> list[_Kind]:
-    """Return what takes some of the paths of a plane: all of it leaves others."""
+    """Return the failures that take some of the paths of a plane: all of them leave others."""
     repair = values["repair_h"] / HOURS_PER_DAY
     flap = values["flap_s"] / SECONDS_PER_DAY
     rate = {name: HOURS_PER_DAY / values[f"{name}_mtbf_h"] for name in MTBFS}
@@ -155,14 +156,14 @@ def _between_switches(design: Design, values: Mapping[str, float]) -> list[_Kind
 
 
 def _port_missing(design: Design, kinds: list[_Kind]) -> float:
-    """Return the share of time for which a NIC lacks its port into one plane."""
+    """Return the fraction of time in which a NIC lacks its port into one plane."""
     loads = 0.0
     for k in kinds:
         if k.takes == "port":
-            # failures of this kind that one port of one NIC meets, a day
+            # failures of this kind that affect one port of one NIC, per day
             met = k.things * k.per_thing_day * k.nics / (design.nics * design.planes)
             loads += met * k.lasts_days
-    # An alternating process of these means: missing for loads / (1 + loads) of the time.
+    # An alternating process with these means: missing for loads / (1 + loads) of the time.
     return loads / (1 + loads)
 
 

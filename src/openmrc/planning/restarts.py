@@ -1,15 +1,15 @@
-"""What failures cost a job on all GPUs: starting again, beside what MRC loses in its place.
+"""The cost of failures for a job on all GPUs: restarts, compared with the losses under MRC.
 
-**Starting again.** With M between what ends the job, a checkpoint every t, and r to start again,
-the share of time that is useful is t / (M e^(r/M) (e^(t/M) - 1)) (J. T. Daly, 2006: errors come at
-random, also while the job starts again). Where they are rare, what is lost is their rate times
-(t/2 + r): half of a checkpoint's work is rolled back.
+**Restarts.** With M between events that end the job, a checkpoint every t, and r to restart, the
+fraction of time that is useful is t / (M e^(r/M) (e^(t/M) - 1)) (J. T. Daly, 2006: errors come at
+random, also during a restart). If they are rare, the loss is their rate times (t/2 + r): half of a
+checkpoint's work is rolled back.
 
 **With MRC** a failure ends the job only if a NIC has no port left (`reliability`). Any other one
-stalls all ranks for `stall_s`, since the step is synchronous, and then its bandwidth is missing for
-as long as it lasts: the part of a step that waits for the network, `exposed_share`, takes 1/(1 - s)
-times as long, s the share that is missing. Of failures that are there together the worst counts:
-the others wait for the NIC that has least.
+stalls all ranks for `stall_s`, because the step is synchronous, and then its bandwidth is missing
+for as long as it lasts: the part of a step that waits for the network, `exposed_share`, takes 1/(1
+- s) times as long, where s is the missing share. Of simultaneous failures the worst counts: the
+others wait for the NIC that has least.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ EXPONENT_MAX = 700.0  # e to more is no double; nothing is useful then
 
 
 class Lost(NamedTuple):
-    """Shares of a job's time, beside what a day has of failures."""
+    """Fractions of a job's time, and failures per day."""
 
     failures_per_day: float  # of all kinds
-    # ... times what one would cost if it ended the job: half a checkpoint's work, and a new start
+    # ... times the cost of one that ends the job: half a checkpoint's work, and a restart
     hours_per_day: float
     if_each_ended_the_job: float
     if_each_but_flaps_did: float
-    restarts: float  # of those that end it with MRC
+    restarts: float  # of failures that end it with MRC
     stalls: float  # until MRC has left the path
     bandwidth: float  # while it is missing
 
     @property
     def with_mrc(self) -> float:
-        """Return what is lost of all three kinds."""
+        """Return the total loss of all three kinds."""
         return 1 - (1 - self.restarts) * (1 - self.stalls) * (1 - self.bandwidth)
 
 
@@ -61,7 +61,7 @@ def lost(found: Sequence[Failure], values: Mapping[str, float]) -> Lost:
 
 
 def _by_restarts(per_day: float, values: Mapping[str, float]) -> float:
-    """The share of time that is lost to what comes so often."""
+    """The fraction of time that events of this rate cost by restarts."""
     rate = per_day / SECONDS_PER_DAY
     work, start = values["checkpoint_s"] * rate, values["restart_s"] * rate
     if work == 0:
@@ -72,11 +72,11 @@ def _by_restarts(per_day: float, values: Mapping[str, float]) -> float:
 
 
 def _slower(found: Sequence[Failure], exposed: float) -> float:
-    """By how much of itself a step is longer on average, while bandwidth is missing somewhere."""
+    """The mean relative extension of a step by missing bandwidth."""
     longer, none_worse = 0.0, 1.0
     for failure in sorted(found, key=lambda failure: -failure.share):
         there = failure.per_day * (1 - failure.interrupts) * failure.lasts_days
-        if failure.share < 1:  # else the job is not there
+        if failure.share < 1:  # otherwise the job is not running
             longer += none_worse * -math.expm1(-there) * exposed * _missing(failure.share)
             none_worse *= math.exp(-there)
     return longer

@@ -1,11 +1,11 @@
-"""How many switches, links and transceivers a folded Clos of full bisection takes.
+"""The number of switches, links and transceivers of a folded Clos of full bisection.
 
-A switch of `radix` ports has half of them downwards and half upwards, in the top tier all
-downwards (# MRC 7.1 to 7.4). With h = radix // 2 a plane of t tiers holds h^(t-1) * radix NICs:
+A switch of `radix` ports has half of them downwards and half upwards, in the top tier all downwards
+(# MRC 7.1 to 7.4). With h = radix // 2 a plane of t tiers holds h^(t-1) * radix NICs:
 
 * T0s: ceil(nics / h).
-* Tier i below the top: blocks of h^i switches, each block above h^i T0s; a begun block has all of
-  its switches, so that its NICs have all of their bandwidth.
+* Tier i below the top: blocks of h^i switches, each block above h^i T0s; a partly filled block has
+  all of its switches, so that its NICs have their full bandwidth.
 * The top tier has one link to a switch of every block below it, or as many in parallel as its ports
   allow and as divide h; h^(t-1) divided by that number are its switches.
 
@@ -26,7 +26,7 @@ TIERS_MIN, TIERS_MAX = 2, 4
 NIC_PORTS_MAX = 32
 # 80 times the largest published fabric: four tiers of 64-port switches hold 2.1 million.
 GPUS_MIN, GPUS_MAX = 2, 10_000_000
-RADIX_MIN = 4  # two ports down, two up; less is a chain, no Clos
+RADIX_MIN = 4  # two ports down, two up; with fewer it is a chain
 RADIX_MAX = 4096  # 8 times the ports of any switch sold
 
 
@@ -156,7 +156,7 @@ def largest(radix: int, tiers: int) -> int:
 
 
 def _full_and_rest(things: int, group: int, per: int) -> int:
-    """Return how many boxes of `per` hold `things` in groups, where no box serves two groups."""
+    """Return how many boxes of `per` hold `things` in groups, if no box serves two groups."""
     full, rest = divmod(things, group)
     return full * -(-group // per) + -(-rest // per)
 
@@ -188,7 +188,7 @@ def _check(
 def _too_many(
     nics: int, planes: int, nic_rate_bps: int, switch_rate_bps: int, radix: int, tiers: int
 ) -> str:
-    """Return what is possible instead: the largest that fits, and what would hold all."""
+    """Return what is possible instead: the largest that fits, and a design that would hold all."""
     ways = [f"at most {largest(radix, tiers):,} GPUs"]
     # Ports are sold in rates that are halves of each other.
     doubled = (p for p in (2, 4, 8, 16, 32) if p > planes and nic_rate_bps % p == 0)

@@ -1,4 +1,6 @@
-"""A scenario of a smaller fabric of the same kind, to run with `mrc run` what was only counted."""
+"""A scenario of a smaller fabric of the same kind, to simulate with `mrc run` what was only
+computed.
+"""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def print_plan(
 
 
 def sentences(plans: Sequence[Plan]) -> list[str]:
-    """Return what else there is to know of each design, in words."""
+    """Return further facts on each design, as sentences."""
     said = []
     for plan in plans:
         radix = plan.design.radix

@@ -1,1 +1,1 @@
-"""What people look at: table, picture, page, progress bar and the results directory."""
+"""Output for people: table, picture, page, progress bar and the results directory."""

@@ -17,7 +17,7 @@ from openmrc.report.page import html_table
 from openmrc.run.figures import PACKETS
 
 DIFFERENCES_SHOWN = 12  # of one directory; --json has all
-# A heading with its unit, and the place of the figure in a transport's summary.
+# A heading with its unit, and the figure's place in a transport's summary.
 FIGURES = (
     ("flow completion time, p50", "us", "flows.fct_us.p50"),
     ("flow completion time, p99", "us", "flows.fct_us.p99"),
@@ -59,7 +59,7 @@ def read_saved(directory: str) -> Saved:
 def differences(saved: Sequence[Saved]) -> dict[str, dict[str, list[Any]]]:
     """Return for each further directory the keys of its scenario that differ: [first's, its own].
 
-    None stands for a key that is not there.
+    None stands for a missing key.
     """
     first = saved[0].scenario
     return {
@@ -94,7 +94,7 @@ def rows(saved: Sequence[Saved]) -> list[list[str]]:
 
 
 def sentences(saved: Sequence[Saved]) -> list[str]:
-    """Return what each further scenario differs in from the first, and which runs are partial."""
+    """Return how each further scenario differs from the first, and which runs are partial."""
     said = [f"{each.name}: partial, it was interrupted." for each in saved if _partial(each)]
     for name, found in differences(saved).items():
         shown = [f"{key} {_said(a)} -> {_said(b)}" for key, (a, b) in found.items()]

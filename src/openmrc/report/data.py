@@ -1,9 +1,9 @@
-"""What the pictures of the page show, as one JSON object: never more than `PAGE_BYTES_MAX`.
+"""The content of the page's pictures, as one JSON object: never more than `PAGE_BYTES_MAX`.
 
 Tables of samples are packed (`pack`) with rows first, times are microseconds. Each kind of table
-has a budget of bytes that all transports share: where they are many or their tables large, fewer
-links and paths get rows of their own and neighbouring intervals are joined. The page says what it
-left out.
+has a budget of bytes that all transports share: if they are many or their tables large, fewer links
+and paths get rows of their own and neighbouring intervals are merged. The page says what it left
+out.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from openmrc.sim.watch.samples import Groups, Links, QpSamples, Samples, Table
 
 PAGE_BYTES_MAX = 10_000_000
-# Of packed tables, all transports together; base64 makes a third more of it: 8.1 MB. The rest of
-# the page is for texts and curves.
+# Of packed tables, all transports together; base64 adds a third: 8.1 MB. The rest of the page is
+# for text and curves.
 LINK_BYTES, EDGE_BYTES, GROUP_BYTES, EV_BYTES = 3_900_000, 1_100_000, 400_000, 700_000
 ROWS_MAX = 2048  # of links and of EVs, all transports together: their names are text
 EVS_MAX = 256
 CURVE_POINTS = 40_000  # of each kind of curve, all transports together
 GOODPUT_POINTS, CDF_POINTS, QP_POINTS = 400, 2000, 1000  # of one transport
-MARKS_MAX = 1000  # faults with words
+MARKS_MAX = 1000  # faults with labels
 
 Array = npt.NDArray[Any]
 
@@ -77,7 +77,7 @@ def _samples(samples: Samples, n: int) -> dict[str, Any]:
 
 
 class _Columns:
-    """A table's intervals, joined until `bytes_max` holds `rows` of them."""
+    """A table's intervals, merged until `bytes_max` holds `rows` of them."""
 
     def __init__(self, table: Table, rows: int, bytes_max: int, columns_max: int = 2**31) -> None:
         room = min(max(1, bytes_max // max(rows, 1)), columns_max)
@@ -96,13 +96,13 @@ class _Columns:
         }
 
     def rows(self, name: str, how: str, which: Any = slice(None)) -> Array:
-        """Return [rows, columns] of the values `name`, of rows `which` only."""
+        """Return the values `name`, [rows, columns], of rows `which` only."""
         table = np.atleast_2d(self._table.values[name].T)[which]
         return pack.join(table, self.factor, how, self._widths)
 
 
 def _sketch(sk: Sketch) -> dict[str, Any]:
-    """Rows of nodes, and the lines between them: edges upwards stand for both directions."""
+    """Rows of nodes, and the lines between them: an upward edge stands for both directions."""
     up = ~sk.edge_down
     names = ("nic", *(f"t{tier}" for tier in range(len(sk.row_members) - 1)))
     return {
@@ -123,7 +123,7 @@ def _sketch(sk: Sketch) -> dict[str, Any]:
 
 def _edges(edges: Table, sk: Sketch, n: int) -> dict[str, Any]:
     down = sk.edge_down
-    one_each = int(sk.edge_ports.max()) == 1  # then its health says how many are unhealthy
+    one_each = int(sk.edge_ports.max()) == 1  # then its health tells how many are unhealthy
     rows = len(down) + len(down) // (2 if one_each else 1) + sk.n_switch_nodes
     columns = _Columns(edges, rows, EDGE_BYTES // n)
     both = {
@@ -183,7 +183,7 @@ def _links(links: Links, sk: Sketch, n: int) -> dict[str, Any]:
 
 
 def _qp(qp: QpSamples, n: int) -> dict[str, Any]:
-    """Paths plane by plane; if there are too many, those that had trouble and were used most."""
+    """Paths plane by plane; if there are too many, those with trouble and those used most."""
     order = np.lexsort((qp.evs, qp.plane))
     most = min(EVS_MAX, max(4, ROWS_MAX // n))
     if len(order) > most:
@@ -211,15 +211,15 @@ def _qp(qp: QpSamples, n: int) -> dict[str, Any]:
 
 
 def _delay_us(qp: QpSamples, columns: _Columns) -> list[float] | None:
-    """The delay that congestion control measures; None where it measures none."""
+    """The delay that congestion control measures, us; None if it measures none."""
     if "delay_ps" not in qp.values:
         return None
     return _short(columns.rows("delay_ps", "last")[0] / US)
 
 
 def _moves(qp: QpSamples, columns: _Columns, order: Array) -> dict[int, list[tuple[int, str]]]:
-    """By row, of paths that can move and did: the columns in which one has become another, and
-    which; the first is what it was.
+    """By row, for paths that can move and did: the columns in which one became another, and which;
+    the first is the original.
     """
     if "value" not in qp.values:
         return {}

@@ -1,4 +1,4 @@
-"""Where results go, looked at before a long run starts."""
+"""Checks the results directory before a long run starts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from openmrc.errors import InputError
 
 
 def check_directory(directory: Path, said_by: str = "--out") -> None:
-    """Raise `InputError` unless `directory` can be written, or made."""
+    """Raise `InputError` unless `directory` can be written, or created."""
     if directory.exists() and not directory.is_dir():
         raise InputError(f"{said_by} {directory}: is a file; name a directory")
     nearest = next(path for path in (directory, *directory.absolute().parents) if path.exists())

@@ -1,4 +1,4 @@
-"""What a run will take, in words."""
+"""What a run will take, as text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def sentences(scenario: Scenario, found: Sequence[Estimate]) -> list[str]:
-    """Return a line for each transport, and what else there is to say."""
+    """Return a line for each transport, and further notes."""
     lines = [_line(each) for each in found]
     known = {each.transport for each in found}
     missing = [section.name for section in scenario.transports if section.name not in known]

@@ -1,13 +1,13 @@
-"""The results directory: written aside, then renamed into place, so no file is half there.
+"""The results directory: written aside, then renamed into place, so that no file is partial.
 
 summary.json      the object `--json` prints
 flows.parquet     one row per transport and flow
 timeline.parquet  one row per transport and bin of time
 steps.parquet     of a training job: one row per transport and step
-events.parquet    paths that senders set aside, and believed again (with the next two: of MRC only)
+events.parquet    paths set aside and returned to service (this and the next two: of MRC only)
 paths.parquet     one row per transport, bin of time and path that lost packets
 links.parquet     one row per transport, bin of time and directed link: packets sent across it
-report.html       everything to look at, in one page
+report.html       everything in one page
 scenario.toml     the scenario with every default, to run again
 """
 
@@ -62,7 +62,7 @@ def write_results(result: Result, directory: Path, picture: bool = False) -> Non
 
 
 def _write_parquet(table: pl.DataFrame, file: Path) -> None:
-    """Write by Python: of a full disk polars raises errors of its own."""
+    """Write by Python: polars raises errors of its own for a full disk."""
     stream = BytesIO()
     table.write_parquet(stream)
     file.write_bytes(stream.getbuffer())

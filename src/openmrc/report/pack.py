@@ -1,8 +1,8 @@
-"""One byte a cell: how a table of samples travels in a page.
+"""One byte per cell: the encoding of a table of samples in a page.
 
-A share of a rate is a step of half a percent, a state its number. A count takes a small float:
-exact up to 31, then four bits of mantissa (within 3 %). Larger counts than 507,904 take a unit. A
-table that mostly repeats itself travels as runs, one of zeros not at all. `base.js` undoes it.
+A fraction of a rate is a multiple of half a percent, a state its number. A count is a small float:
+exact up to 31, then four bits of mantissa (within 3 %). Counts above 507,904 use a unit. A table
+that mostly repeats itself is encoded as runs, one of zeros not at all. `base.js` decodes it.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ Packed = dict[str, Any] | None
 
 
 def shares(table: Array) -> Packed:
-    """Pack shares of 0 to 1, [rows, columns]."""
+    """Pack fractions of 0 to 1, [rows, columns]."""
     return _packed(np.rint(np.clip(table, 0, 1) * SHARE_STEPS))
 
 
 def states(table: Array) -> Packed:
-    """Pack whole numbers of 0 to 255."""
+    """Pack integers of 0 to 255."""
     return _packed(table)
 
 
 def counts(table: Array) -> Packed:
-    """Pack whole numbers of 0 or more."""
+    """Pack integers of 0 or more."""
     unit = max(1, -(-int(table.max(initial=0)) // int(COUNTS[-1])))
     middles = (COUNTS[1:] + COUNTS[:-1]) / 2
     packed = _packed(np.searchsorted(middles, np.asarray(table) / unit))
@@ -40,7 +40,7 @@ def counts(table: Array) -> Packed:
 
 
 def join(table: Array, factor: int, how: str, widths: Array | None = None) -> Array:
-    """Join `factor` neighbouring columns of [rows, columns] into one; the last may be of fewer.
+    """Merge `factor` neighbouring columns of [rows, columns] into one; the last may be of fewer.
 
     `how`: "sum", "max", "last", or "mean", weighted by the columns' `widths`.
     """
@@ -71,7 +71,7 @@ def _packed(codes: Array) -> Packed:
 
 
 def _runs(flat: Array) -> Array:
-    """Pairs (how often, what), at most 255 times."""
+    """Pairs (count, value), counts at most 255."""
     first = np.flatnonzero(np.concatenate([[True], flat[1:] != flat[:-1]]))
     length = np.diff(first, append=len(flat))
     pieces = -(-length // 255)

@@ -1,7 +1,7 @@
-"""report.html: one file that needs no other and no network, and opens wherever a browser is.
+"""report.html: one self-contained file, which any browser opens without a network.
 
-Words, tables and the scenario are HTML as it stands; the pictures are drawn by the scripts in
-`assets` from one JSON object (`data`). The assets are put into the page as they are.
+Text, tables and the scenario are plain HTML; the pictures are drawn by the scripts in `assets` from
+one JSON object (`data`). The assets are inserted unchanged.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def html(result: Result) -> str:
         "DATA": _in_script(json.dumps(page_data(result), separators=(",", ":"))),
         "SCRIPT": "".join(assets.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS),
     }
-    # In one pass: what is put in is not searched again.
+    # In one pass: inserted text is not searched again.
     pieces = text.split("{{")
     page = pieces[0]
     for piece in pieces[1:]:
@@ -91,5 +91,5 @@ def _scenario(result: Result) -> str:
 
 
 def _in_script(text: str) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """JSON that cannot end the script element that contains it."""
     return text.replace("<", "\\u003c")

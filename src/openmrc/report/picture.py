@@ -16,7 +16,8 @@ from openmrc.report.series import goodput, last_bin_ps
 from openmrc.run.results import Result
 from openmrc.units import MS, NS, US, S
 
-# Colours that stay apart for colour-blind readers and in grey (Okabe and Ito), each with a dash.
+# Colours that remain distinct for colour-blind readers and in grey (Okabe and Ito), each with a
+# dash.
 STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#0072B2", "linestyle": "-", "linewidth": 2.2},
     {"color": "#D55E00", "linestyle": (0, (5, 2)), "linewidth": 1.6},
@@ -24,7 +25,7 @@ STYLES: tuple[dict[str, Any], ...] = (
     {"color": "#009E73", "linestyle": (0, (6, 2, 1, 2)), "linewidth": 1.6},
     {"color": "#CC79A7", "linestyle": (0, (8, 3)), "linewidth": 1.2},
 )
-# Dashes of further lines: colours repeat before dashes do, since a print may have no colours.
+# Dashes of further lines: colours repeat before dashes do, because a print may have no colours.
 FURTHER = (
     (0, (6, 2, 1, 2, 1, 2)),
     (0, (1, 4)),
@@ -36,7 +37,7 @@ LEGEND_COLUMNS = 5
 
 
 def style(number: int, looks: Sequence[Mapping[str, Any]] = STYLES) -> dict[str, Any]:
-    """Return the looks of the `number`-th line. The first ten differ without colour, the first 25
+    """Return the style of the `number`-th line. The first ten differ without colour, the first 25
     with it: when the dashes repeat, each colour takes the next one.
     """
     dashes = [look["linestyle"] for look in looks] + list(FURTHER)
@@ -44,8 +45,8 @@ def style(number: int, looks: Sequence[Mapping[str, Any]] = STYLES) -> dict[str,
     return {**looks[number % len(looks)], "linestyle": dash}
 
 
-POINTS_MAX = 200  # bins drawn per line: more is noise at this size
-MARKS_MAX = 12  # faults that get words; the others get a line
+POINTS_MAX = 200  # bins drawn per line: more would be noise at this size
+MARKS_MAX = 12  # faults with labels; the others get a line
 
 
 def goodput_png(result: Result) -> bytes:
@@ -75,7 +76,7 @@ def goodput_png(result: Result) -> bytes:
 
 
 def bare(axes: Any) -> None:
-    """Leave of a frame what is read: thin lines across, none above and at the right."""
+    """Reduce the frame to what is read: thin horizontal lines, none at the top and at the right."""
     axes.grid(axis="y", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
@@ -92,7 +93,7 @@ def png(figure: Figure) -> bytes:
 def svg(figure: Figure) -> bytes:
     """Return the figure as SVG, the same bytes for the same figure."""
     stream = BytesIO()
-    with rc_context({"svg.hashsalt": "openmrc"}):  # names its clip paths
+    with rc_context({"svg.hashsalt": "openmrc"}):  # seeds the names of clip paths
         figure.savefig(stream, format="svg", metadata={"Creator": "openmrc", "Date": None})
     return stream.getvalue()
 
@@ -107,7 +108,9 @@ def _mark_faults(axes: Any, result: Result, scale: int, end_ps: int) -> None:
 
 
 def label_at(axes: Any, at: float, height: float, words: str, **more: Any) -> None:
-    """Write words beside a vertical line `at`, from a `height` (share of the axes) downwards."""
+    """Write a label beside a vertical line `at`, from a `height` (fraction of the axes)
+    downwards.
+    """
     axes.annotate(
         words,
         (at, height),

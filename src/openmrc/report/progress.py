@@ -18,11 +18,11 @@ from openmrc.units import US
 
 BAR_WIDTH_MIN = 100  # columns of a window
 CLEAR = "\x1b[K"  # to the end of a terminal's line
-FAILURES_SAID = 5  # the others are in the data set
+FAILURES_SAID = 5  # printed; the others are in the data set
 
 
 def compiling(what: str, step: int, steps: int) -> None:
-    """Say how far a first compilation is."""
+    """Print the progress of a first compilation."""
     if step == 1:
         say(announcement("the simulator", "up to two minutes"))
     if 10 * step // steps != 10 * (step - 1) // steps:  # ten lines, not one for each function
@@ -30,7 +30,7 @@ def compiling(what: str, step: int, steps: int) -> None:
 
 
 class Bar:
-    """Context manager whose `update` is what `simulate` calls; silent where nobody looks on."""
+    """Context manager whose `update` is what `simulate` calls; silent without a terminal."""
 
     def __init__(self) -> None:
         console = Console(stderr=True)
@@ -38,7 +38,7 @@ class Bar:
         self._index = -1
         self._progress = Progress(
             TextColumn("{task.description}"),
-            # In a narrow window the numbers stay, and the bar and the name make room.
+            # In a narrow window the numbers stay, and the bar and the name shrink.
             *([BarColumn(bar_width=30)] if console.width >= BAR_WIDTH_MIN else []),
             TextColumn("{task.fields[words]}"),
             TimeRemainingColumn(),
@@ -104,7 +104,7 @@ class SweepBar:
             self._say(f"{kept:,} of {self._total:,} runs are in {self._out}{failed}.")
 
     def update(self, run: str, error: str) -> None:
-        """Note that a run ended, with an error if it failed."""
+        """Record that a run ended, with an error if it failed."""
         self._done += 1
         if error:
             self._failed += 1
@@ -137,7 +137,7 @@ class SweepBar:
 
 
 def duration(seconds: float) -> str:
-    """About how long, in the unit that suits."""
+    """An approximate duration, in a suitable unit."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 100 * 60 else f"{seconds / 3600:.0f} h"

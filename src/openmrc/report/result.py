@@ -57,7 +57,7 @@ def _shown(run: Callable[Told, results.Result]) -> Callable[Told, Result]:
         result = run(*args, **named)
         return Result(**{each.name: getattr(result, each.name) for each in fields(result)})
 
-    shown.__module__ = __name__  # where it is found by name, by pickle too
+    shown.__module__ = __name__  # where it is found by name, also by pickle
     return shown
 
 

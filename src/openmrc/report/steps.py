@@ -45,7 +45,9 @@ def row(name: str, job: TrainingResult) -> list[str]:
 
 
 def sentences(run: TransportResult) -> list[str]:
-    """Return what became of the job of one transport: its death, and what to expect of a day."""
+    """Return the outcome of the job of one transport: an error that ended it, and the expectation
+    of a day.
+    """
     job = run.training
     if job is None:
         return []
@@ -101,6 +103,6 @@ def _why(run: TransportResult) -> str:
 
 
 def rounded(ps: int) -> str:
-    """Return a time to four figures."""
+    """Return a time to four significant figures."""
     keep = 10 ** max(0, len(str(ps)) - 4)
     return fmt_time(round(ps / keep) * keep)

@@ -30,7 +30,7 @@ COLUMNS = (
 )
 
 SLOW_GBPS = 10
-UNLIMITED_BYTES = (1 << 31) - 2  # what `fabric.queues.UNLIMITED` and one below it mean
+UNLIMITED_BYTES = (1 << 31) - 2  # the meaning of `fabric.queues.UNLIMITED` and of one below it
 UNITS = {"ps": fmt_time, "bps": fmt_rate, "bytes": fmt_size}
 
 
@@ -38,7 +38,7 @@ def row(run: TransportResult) -> list[str]:
     """Return one transport's cells, as text."""
     summary = run.summary()
     fct_us, packets = summary["flows"]["fct_us"], summary["packets"]
-    finished, slowdown = "never", None  # what is done early of a run says nothing of the whole
+    finished, slowdown = "never", None  # early figures of a run say nothing of the whole
     if run.finish_ps is not None:
         finished, slowdown = rounded(run.finish_ps), summary["slowdown_p100"]
     return [
@@ -69,7 +69,7 @@ def _job_row(name: str, job: dict[str, Any]) -> list[str]:
 
 
 def print_table(result: Result, out: IO[str]) -> None:
-    """Print the table and what follows from it to `out`."""
+    """Print the table and the sentences below it to `out`."""
     cells = [cells for run in result.transports for cells in rows(run)]
     tabular.print_table(result.title, _headed(COLUMNS), cells, out)
     if trained := steps.rows(result):
@@ -93,7 +93,7 @@ def print_derived(result: Result, out: IO[str]) -> None:
 
 
 def warnings(result: Result, run: TransportResult) -> list[str]:
-    """Return what a person should know of the queues of a run, a line each."""
+    """Return notes on the queues of a run, a line each."""
     derived, stated = run.derived, result.scenario.fabric.control_queue is not None
     packet, needed = derived["data_packet_wire_bytes"], derived.get("start_headers_bytes", 0)
     said = []
@@ -116,7 +116,7 @@ def warnings(result: Result, run: TransportResult) -> list[str]:
 
 
 def sentences(result: Result) -> list[str]:
-    """Return who finished last, and whatever did not finish, said plainly."""
+    """Return which transport finished last, and what did not finish."""
     said = ["INTERRUPTED: these are partial results."] if result.partial else []
     planned = result.scenario.stop.time is not None and not result.partial
     for run in result.transports:
@@ -136,7 +136,9 @@ def sentences(result: Result) -> list[str]:
 
 
 def rests_on_convergence(section: AnyTransport) -> str:
-    """Return on which assumption the times of hashed paths rest where links fail; "" of others."""
+    """Return the assumption on which the times of hashed paths rest if links fail; "" for
+    others.
+    """
     transport = section.build()
     if isinstance(transport.convergence_ps, tuple):
         low, high = transport.convergence_ps
@@ -152,7 +154,7 @@ def rests_on_convergence(section: AnyTransport) -> str:
 
 
 def of_roce(run: TransportResult) -> str:
-    """Return what only RoCEv2 has to tell, as one sentence."""
+    """Return the additional results of RoCEv2, as one sentence."""
     c = {key: run.counters[f"roce.{key}"] for key in ROCE}
     said = (
         f"{run.name}: {c['naks']:,} NAKs, {c['timeouts']:,} timeouts, {c['discarded']:,} packets"
@@ -215,5 +217,5 @@ def _figure(value: float | None, digits: int) -> str:
 
 
 def _goodput(gbps: float | None) -> str:
-    """Whole Gb/s; of slow links, as in a lab, also a thousandth."""
+    """Whole Gb/s; for slow links, as in a lab, also thousandths."""
     return _figure(gbps, 3 if gbps is not None and gbps < SLOW_GBPS else 0)

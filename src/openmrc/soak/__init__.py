@@ -1,1 +1,1 @@
-"""Random work in a loop, checked: simulated worlds, and live devices that are killed."""
+"""Random work in a loop, with checks: simulated worlds, and live devices that are killed."""

@@ -1,14 +1,13 @@
 """`mrc soak --world live`: real devices, real frames, and a network that never behaves for long.
 
 Three devices over loopback sockets: two in this process, which write to each other, and one in a
-process of its own, to which the first writes. Between them a relay (`live.relay`) whose trouble is
-drawn anew every 100 ms: frames dropped, repeated, reordered, corrupted, delayed, planes cut. The
-process of the third is stopped, continued, and every so often killed and started anew.
+process of its own, to which the first writes. Between them is a relay (`live.relay`) whose trouble
+is drawn anew every 100 ms: frames dropped, repeated, reordered, corrupted, delayed, planes cut. The
+process of the third is stopped, continued, and from time to time killed and restarted.
 
-What must hold: every byte is right when the immediate behind it comes, immediates come in order,
+The invariants: every byte is right when the immediate after it arrives, immediates arrive in order,
 every request completes exactly once, no queue pair ends but those of a killed peer, and those
-within the configured retry time. Memory, queue pairs, regions and descriptors stay as many as they
-are.
+within the configured retry time. Memory, queue pairs, regions and descriptors do not grow.
 """
 
 from __future__ import annotations
@@ -46,21 +45,21 @@ CHILD = 2  # the NIC of the process that is stopped and killed
 TROUBLE_EVERY_S = 0.1
 KILL_EVERY_S = 15.0
 STOP_MAX_S = 0.4
-# The relay is a Python thread among others: its round trip is milliseconds, and tens of them where
-# it has no core of its own.
+# The relay is a Python thread among others: its round trip is milliseconds, and tens of them if it
+# has no core of its own.
 BASE_RTT_PS = 10_000_000_000
 RTO_EXPONENT, LINEAR, EXPONENTIAL = 14, 7, 6
-POOL_BYTES = 1 << 20  # of random data, from which each message is a slice
+POOL_BYTES = 1 << 20  # of random data; each message is a slice of it
 SLOT_BYTES = 1 << 17
-SLOTS = 16  # messages of a flow under way
-RETRY_SLACK_S = 5.0  # a busy machine runs timers late, and the kill is noticed at the next epoch
-RSS_SLACK_MB = 48.0  # what Python's allocator keeps and gives back, with both threads of a device
-SETTLE_S = 5.0  # before the first look at memory
-STILL_S = 60.0  # a transfer that delivers nothing for so long hangs
+SLOTS = 16  # messages of a flow in flight
+RETRY_SLACK_S = 5.0  # timers run late on a busy machine, and the kill is noticed at the next epoch
+RSS_SLACK_MB = 48.0  # what Python's allocator keeps and releases, with both threads of a device
+SETTLE_S = 5.0  # before the first measurement of memory
+STILL_S = 60.0  # a transfer without progress for this long hangs
 
 
 def retry_s() -> float:
-    """Row 9: how long a queue pair tries before it ends."""
+    """Row 9: how long a queue pair retries before it fails, s."""
     rto_ps = max(RTO_UNIT_PS << RTO_EXPONENT, 4 * (BASE_RTT_PS + BASE_RTT_PS * 3 // 4))
     epochs = LINEAR + (2 << EXPONENTIAL) - 2
     return rto_ps * epochs / S
@@ -83,8 +82,8 @@ def _pool(seed: int) -> Any:
 
 
 def _message(seed: int, number: int) -> tuple[int, int, int, bool]:
-    """Where message `number` begins in the pool, its length, its offset in the slot; if it is two
-    requests.
+    """The offset of message `number` in the pool, its length, its offset in the slot; and whether
+    it is two requests.
     """
     rng = random.Random(seed << 32 | number)
     length = rng.choice((0, 1, rng.randrange(5000), rng.randrange(SLOT_BYTES - 64)))
@@ -92,14 +91,14 @@ def _message(seed: int, number: int) -> tuple[int, int, int, bool]:
 
 
 class Sender:
-    """Writes messages, each closed by an immediate that carries its number."""
+    """Writes messages, each followed by an immediate with its number."""
 
     def __init__(
         self, device: verbs.Device, cq: verbs.CompletionQueue, qp: verbs.QueuePair, seed: int
     ) -> None:
         self.qp, self.cq, self.seed = qp, cq, seed
         self.mr = device.reg_mr(_pool(seed))
-        self.sent = self.verified = 0  # the receiver tells what it has looked at
+        self.sent = self.verified = 0  # the receiver reports what it has verified
         self.open: dict[int, bool] = {}  # requests by wr_id
         self.completed = 0
         self.statuses: list[verbs.Status] = []
@@ -124,7 +123,7 @@ class Sender:
         return self._id
 
     def take(self) -> str:
-        """Look at completions; what is wrong, or ""."""
+        """Process completions; return the first error, or ""."""
         for c in self.cq.poll():
             if self.open.pop(c.wr_id, None) is None:
                 return f"request {c.wr_id} completed twice, or was never posted"
@@ -134,7 +133,7 @@ class Sender:
 
 
 class Receiver:
-    """Looks at every message when its immediate comes."""
+    """Verifies every message when its immediate arrives."""
 
     def __init__(
         self, device: verbs.Device, cq: verbs.CompletionQueue, qp: verbs.QueuePair, seed: int
@@ -146,15 +145,15 @@ class Receiver:
         self.verified = self.bytes = 0
 
     def post(self) -> None:
-        """Receives for all that may come."""
+        """Post receives for all immediates that may arrive."""
         for number in range(2 * SLOTS):
             self.qp.post_recv(number)
 
     def take(self) -> str:
-        """Look at what came; what is wrong, or ""."""
+        """Process arrivals; return the first error, or ""."""
         for c in self.cq.poll():
             if c.status != verbs.Status.SUCCESS:
-                continue  # flushed: the queue pair's state says the rest
+                continue  # flushed: the queue pair's state explains it
             if (
                 c.opcode != verbs.Opcode.RECV_RDMA_WITH_IMM
                 or c.imm_data != self.verified & 0xFFFF_FFFF
@@ -200,7 +199,7 @@ def child(descriptors: list[int], seed: int) -> None:
 
 
 class Child:
-    """The other process, seen from here."""
+    """The other process, as seen from this one."""
 
     def __init__(
         self, sockets: list[socket.socket], seed: int, attributes: verbs.QpAttributes
@@ -229,7 +228,7 @@ class Child:
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            with contextlib.suppress(ValueError):  # cut off by the kill
+            with contextlib.suppress(ValueError):  # truncated by the kill
                 told = json.loads(line)
                 self.verified, self.wrong = told["verified"], told["wrong"]
 
@@ -238,7 +237,7 @@ class Child:
         self.process.send_signal(number)
 
     def end(self) -> None:
-        """Gone, whatever it was doing."""
+        """Kill it, whatever it is doing."""
         self.process.kill()
         self.process.wait()
         self._reader.join()
@@ -253,7 +252,7 @@ class Child:
 
 @dataclass
 class Outcome:
-    """What came of a soak."""
+    """The outcome of a soak."""
 
     wrong: list[str] = field(default_factory=list)
     messages: int = 0
@@ -307,7 +306,7 @@ class Soak:
         self.remote = Sender(device, self.cq, self.qp, seed)
 
     def run(self) -> Outcome:
-        """Go on until the time is over or something is wrong."""
+        """Run until the time is over or something is wrong."""
         started = time.monotonic()
         next_look = self._next_trouble = started
         next_kill = started + self.rng.uniform(0.3, 1.0) * min(KILL_EVERY_S, self.seconds / 2)
@@ -335,7 +334,7 @@ class Soak:
         return self.out
 
     def _stir(self, now: float) -> bool:
-        """Draw the network's trouble anew if it is time to; True if it was."""
+        """Draw the network's trouble anew if it is time; True if it was."""
         if now < self._next_trouble:
             return False
         self._next_trouble = now + TROUBLE_EVERY_S
@@ -343,7 +342,7 @@ class Soak:
         return True
 
     def _draw(self) -> Trouble:
-        """What a plane is like for the next 100 ms."""
+        """The trouble of a plane for the next 100 ms."""
         pick = self.rng.random
         return Trouble(
             drop=pick() * 0.1 if pick() < 0.3 else 0.0,
@@ -355,7 +354,7 @@ class Soak:
         )
 
     def _work(self) -> None:
-        """One turn of every sender and receiver."""
+        """Run one turn of every sender and receiver."""
         self._work_here()
         for sender, _ in self.pairs:
             if sender.statuses or sender.qp.state != verbs.QpState.RTS:
@@ -373,7 +372,7 @@ class Soak:
         time.sleep(0.002)
 
     def _work_here(self) -> None:
-        """One turn of those in this process."""
+        """Run one turn of those in this process."""
         for sender, receiver in self.pairs:
             sender.verified = receiver.verified
             sender.pump(receiver.mr.remote)
@@ -384,7 +383,7 @@ class Soak:
             self.out.wrong.append(wrong)
 
     def _kill(self) -> None:
-        """The peer is killed: its queue pair must end in time, and every request with it."""
+        """Kill the peer: its queue pair must fail in time, and every request with it."""
         if not self._stop_with_work_under_way():
             return
         at = time.monotonic()
@@ -413,12 +412,12 @@ class Soak:
         self._meet()
 
     def _stop_with_work_under_way(self) -> bool:
-        """Stop the peer so that it has not answered everything: an end that waits for nothing
-        cannot know that its peer is gone (row 28). False if something was wrong.
+        """Stop the peer before it has answered everything: an end that waits for nothing cannot
+        detect that its peer is gone (row 28). False if something was wrong.
         """
         while not self.out.wrong:
             self.child.signal(signal.SIGSTOP)
-            time.sleep(0.1)  # what it has said is here
+            time.sleep(0.1)  # its messages have arrived by then
             self._work()
             self._note(self.remote.take())
             if self.remote.open:
@@ -434,14 +433,14 @@ class Soak:
         return wrong
 
     def _drain(self) -> None:
-        """What the dead process left in its sockets is not for the next one."""
+        """Drain what the dead process left in its sockets: it is not for the next one."""
         for one in self.relay.ends[CHILD]:
             with contextlib.suppress(OSError):
                 while one.recv(1 << 16):
                     pass
 
     def _look(self, base: list[int] | None) -> list[int]:
-        """Memory, slots and descriptors: as many as at the first look."""
+        """Memory, slots and descriptors must not exceed those of the first measurement."""
         device = self.devices[0]
         now = [
             len(os.listdir("/proc/self/fd")),
@@ -464,7 +463,7 @@ class Soak:
         return base or now
 
     def _finish(self, base: list[int] | None) -> None:
-        """The network behaves: everything arrives, and all is given back."""
+        """Stop the trouble: everything arrives, and all resources are released."""
         self.relay.trouble = [Trouble() for _ in range(PLANES)]
         until = time.monotonic() + STILL_S
         senders = [*(s for s, _ in self.pairs), self.remote]
@@ -483,7 +482,7 @@ class Soak:
         self.out.frames = {name: int(getattr(self.relay, name)) for name in names}
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
         self.child.end()
         for device in self.devices:
             device.close()
@@ -497,7 +496,9 @@ def _rss_mb() -> float:
 
 
 def soak(seed: int, minutes: float, say: Callable[[str], None] = print) -> int:
-    """Run for so long; 1 if something was wrong, else 0. `say` gets what was done, and that."""
+    """Run for `minutes`; return 1 if something was wrong, else 0. `say` gets progress and
+    errors.
+    """
     one = Soak(seed, minutes * 60, say)
     try:
         out = one.run()

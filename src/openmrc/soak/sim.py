@@ -1,12 +1,12 @@
 """`mrc soak`: random scenarios, hour after hour, each of them checked.
 
 A round is a function of its seed: fabric, transport, workload and faults are drawn from it. Its
-first phase is *safety*: while faults come and go the run is stopped at drawn times and its books
-are compared with what they are about (`sim.books`). At the horizon everything is repaired, and the
+first phase is *safety*: while faults come and go the run is stopped at drawn times and its counters
+are compared with its state (`sim.watch.books`). At the horizon everything is repaired, and the
 second phase is *liveness*: every message must complete, each byte once at its address, with no QP
-in error, since no fault lasts as long as a QP retries. Half of the fabrics are cut into shards, for
-a drawn number of threads. One round in eight is run again, with another number of threads, and must
-come out the same.
+in error, because no fault lasts as long as a QP retries. Half of the fabrics are cut into shards,
+for a drawn number of threads. One round in eight is run again, with another number of threads, and
+must give the same result.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from openmrc.sim.world import World
 
 HOUR_S = 3600.0
-SEEDS = 1 << 62  # a scenario's seed is a signed 64-bit number, and rounds count on from it
+SEEDS = 1 << 62  # a scenario's seed is a signed 64-bit number, and rounds count up from it
 HORIZONS_PS = (50 * US, 500 * US, 5 * MS)  # faults are over by then
-ROCE_RTO = "20ms"  # the eighth such timer without progress is the last: nothing takes that long
+ROCE_RTO = "20ms"  # the eighth such timer without progress is the last: no fault lasts that long
 STOP_PS = 2000 * MS  # far beyond the longest retry: what is not done by then is stuck
-LOOKS = 12  # at the books of a round
+LOOKS = 12  # checks of a round's invariants
 AGAIN_EVERY = 8
 THREADS_MAX = 4
 FAULTS_MAX = 8
@@ -52,7 +52,7 @@ KINDS = (
 
 @dataclass(frozen=True)
 class Round:
-    """What came of one: its seed, what was drawn in one line, and what was wrong."""
+    """The outcome of a round: its seed, the drawn options in one line, and errors."""
 
     seed: int
     options: str
@@ -86,7 +86,7 @@ def draw(seed: int) -> dict[str, Any]:
     _leave_out_idle(tables)
     if not _windows_fit(fabric, tables["workload"]):
         # Fixed windows collapse: timeouts in step, each burst lost again, for seconds. So does
-        # going back where full queues drop.
+        # go-back-N where full queues drop.
         roce = tables["transport"].get("kind") == "roce"
         tables["transport"] |= {"pfc": True, "buffer": "4MB"} if roce else {"cc": "nscc"}
     built = make_scenario(tables).fabric.build()
@@ -155,7 +155,7 @@ def _roce(pick: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _leave_out_idle(tables: dict[str, Any]) -> None:
-    """Remove what was drawn and would do nothing: a scenario may not say that."""
+    """Remove drawn keys that would have no effect: a scenario must not have them."""
     transport, fabric = tables["transport"], tables["fabric"]
     if transport.get("kind") == "roce":
         idle = {"profile"} if transport["cc"] == "none" else set()
@@ -173,7 +173,7 @@ def _leave_out_idle(tables: dict[str, Any]) -> None:
 
 
 def _windows_fit(fabric: dict[str, Any], workload: dict[str, Any]) -> bool:
-    """True where no port is ever offered more than one full window, but for faults."""
+    """True if no port is ever offered more than one full window, apart from faults."""
     several = workload["kind"] in ("incast", "all-to-all", "training") or workload["channels"] > 1
     return not several and fabric["t0_up"] >= fabric["t0_down"]
 
@@ -187,7 +187,7 @@ def _workload(pick: Callable[..., Any], nics: int) -> dict[str, Any]:
     if kind == "permutation":
         return workload
     if kind == "all-to-all":
-        # Of hundreds of QPs through one slow port each has a packet in flight, even if all are
+        # With hundreds of QPs through one slow port each has a packet in flight, even if all are
         # trimmed: the headers alone, in the class that goes first, would fill the port for good.
         return workload | {"channels": 1, "at_once": pick(1, 2, 4)}
     workload |= {"chunks": pick(1, 2)} | pick({}, {"compute": "3us", "jitter": pick(0.0, 0.5)})
@@ -199,7 +199,7 @@ def _workload(pick: Callable[..., Any], nics: int) -> dict[str, Any]:
 
 
 def _training(pick: Callable[..., Any]) -> dict[str, Any]:
-    """A step or two of a training job; the replicas are what remains of 4, 8 or 16 NICs."""
+    """A step or two of a training job; the replicas fill 4, 8 or 16 NICs."""
     sizes = ("tp_size", "pp_size", "ep_size", "dp_size", "expert_size")
     return {
         "kind": "training",
@@ -218,7 +218,7 @@ def _training(pick: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _faults(fabric: Any, seed: int, pick: Callable[..., Any]) -> Iterator[dict[str, Any]]:
-    """Yield `[[fault]]` tables: all kinds in turn, everything whole again at the horizon."""
+    """Yield `[[fault]]` tables: all kinds in turn, everything repaired at the horizon."""
     from openmrc.fabric import draw_faults
 
     n = pick(*range(FAULTS_MAX + 1))
@@ -231,7 +231,7 @@ def _faults(fabric: Any, seed: int, pick: Callable[..., Any]) -> Iterator[dict[s
 
 
 def run_round(seed: int) -> Round:
-    """Draw a scenario, run it, and look at it from all sides."""
+    """Draw a scenario, run it, and check it."""
     from openmrc.scenario.scenario import make_scenario
 
     tables = draw(seed)
@@ -250,7 +250,7 @@ def run_round(seed: int) -> Round:
 
 
 def _shards(seed: int) -> tuple[int, int]:
-    """How many shards, if the fabric can be cut, and how many threads."""
+    """The number of shards, if the fabric can be cut, and of threads."""
     rng = np.random.default_rng([seed, 2])
     return int(rng.choice([1, 1, 2, 4])), int(rng.integers(1, THREADS_MAX + 1))
 
@@ -278,7 +278,7 @@ def _safety(world: World, scenario: Scenario, seed: int) -> list[str]:
 
 
 def _liveness(world: World) -> list[str]:
-    """All is repaired: now everything completes."""
+    """All faults are repaired: now everything completes."""
     from openmrc.sim.watch import books
 
     world.run()
@@ -306,10 +306,10 @@ def soak(
     workers: int | None = None,
     say: Callable[[str], None] = print,
 ) -> int:
-    """Run rounds `seed`, `seed + 1` ... for so long or so many; return how many failed.
+    """Run rounds `seed`, `seed + 1` ... for a time or a number; return how many failed.
 
-    Rounds run side by side, one on each core. `say` gets one line for each, with all that was
-    drawn, and for a failure the command that replays it.
+    Rounds run in parallel, one on each core. `say` gets one line for each, with all drawn options,
+    and for a failure the command that replays it.
     """
     from openmrc.jit.warmup import is_cached
     from openmrc.sim.warmup import warm_up_mrc

@@ -1,4 +1,4 @@
-"""Who makes workloads: built-in patterns, collectives, several jobs, and imported files."""
+"""Workloads: built-in patterns, collectives, several jobs, and imported files."""
 
 from __future__ import annotations
 

@@ -188,7 +188,7 @@ def _check_flows(flows: list[_Flow], n_nodes: int) -> None:
 
 
 def _connect(flows: list[_Flow], triggers: dict[int, _Trigger]) -> None:
-    """Enter each flow at the triggers it names."""
+    """Register each flow with the triggers it names."""
     for i, flow in enumerate(flows):
         for key in ("trigger", "send_done_trigger", "recv_done_trigger"):
             number = flow.keys.get(key)
@@ -204,7 +204,7 @@ def _connect(flows: list[_Flow], triggers: dict[int, _Trigger]) -> None:
 
 
 def _check_trigger(trigger: _Trigger) -> None:
-    """Refuse a trigger whose firings do not fit its kind."""
+    """Refuse a trigger that is fired a wrong number of times for its kind."""
     needed = {"oneshot": 1, "barrier": trigger.count, "multishot": len(trigger.starts)}
     least = needed[trigger.kind]
     fits = trigger.firings == least or (trigger.kind == "multishot" and trigger.firings > least)

@@ -1,13 +1,13 @@
 """The collectives: what n ranks send each other, cut into blocks, channels and chunks.
 
 The data of a rank is cut into blocks as the algorithm needs them, and each block into `channels *
-chunks` parts, one for each *lane*. In each lane the algorithm runs by itself: a channel has queue
-pairs of its own, a chunk goes its way on those of its channel without waiting for other chunks.
+chunks` parts, one for each *lane*. In each lane the algorithm runs independently: a channel has
+queue pairs of its own, a chunk proceeds on those of its channel without waiting for other chunks.
 Lane l of block b is part `b * lanes + l`, and lane `channel * chunks + chunk` is that chunk. Parts
 differ by one byte at most, the larger ones first.
 
-Every message has an immediate: by it the receiver learns that it has arrived. Between the arrival
-of what it needs and the posting a message waits `compute_ps`: one value, or one per rank.
+Every message has an immediate, which tells the receiver that it has arrived. A message is posted
+`compute_ps` after the arrival of what it needs: one value, or one per rank.
 
 Rank r is NIC `ranks[r]`; without `ranks` all NICs in order. Sizes in bytes, times in picoseconds.
 Wrong numbers raise `InputError` with their key.
@@ -46,12 +46,12 @@ class _Lanes(NamedTuple):
 
     @property
     def n(self) -> int:
-        """How many ranks."""
+        """The number of ranks."""
         return len(self.nics)
 
     @property
     def n_lanes(self) -> int:
-        """How many lanes."""
+        """The number of lanes."""
         return self.channels * self.chunks
 
 
@@ -117,7 +117,8 @@ def reduce_scatter(lanes: _Lanes, size: int) -> Traffic:
 
 @_collective
 def all_gather(lanes: _Lanes, size: int) -> Traffic:
-    """Return an all-gather round a ring: rank r brings block r of `size` bytes, all end with all.
+    """Return an all-gather round a ring: rank r contributes block r of `size` bytes, all end with
+    all.
 
     In step s of n - 1 rank r sends block (r - s) mod n to rank r + 1.
     """
@@ -139,7 +140,7 @@ def _ring(
     kind: str, lanes: _Lanes, size: int, n_blocks: int, first: LongArray, steps: int
 ) -> Traffic:
     """Each rank sends to the next: block `first[rank]`, then in each step one less, modulo
-    `n_blocks`, when the message of the step before has come from the previous rank.
+    `n_blocks`, when the message of the step before has arrived from the previous rank.
     """
     n, count = lanes.n, lanes.n_lanes
     _check_size(size, n_blocks * count)
@@ -169,7 +170,7 @@ def broadcast(lanes: _Lanes, size: int, shape: str = "chain") -> Traffic:
     """Return a broadcast of `size` bytes from rank 0 along a `chain` or a binomial `tree`.
 
     In a chain rank r receives from r - 1; in a tree from r without its highest bit. Each chunk is
-    passed on when it is there: one series of `chunks` messages per channel and receiving rank,
+    passed on when it has arrived: one series of `chunks` messages per channel and receiving rank,
     entry `channel * (n - 1) + rank - 1`.
     """
     n, channels, chunks = lanes.n, lanes.channels, lanes.chunks
@@ -221,7 +222,7 @@ def halving_doubling_all_reduce(lanes: _Lanes, size: int) -> Traffic:
     _check_size(size, n * count)
     check_listed(2 * m * n * count)
     lane, step, rank = np.unravel_index(np.arange(count * 2 * m * n), (count, 2 * m, n))
-    bit = np.where(step < m, m - 1 - step, step - m)  # of the rank's number, that differs
+    bit = np.where(step < m, m - 1 - step, step - m)  # the bit of the rank's number that differs
     distance = 1 << bit
     other = rank ^ distance
     # Halving, the other keeps the blocks that share its upper bits; doubling, those are ours.

@@ -1,7 +1,7 @@
-"""A DAG that is put together piece by piece: columns of messages, computations and releases.
+"""A DAG built piece by piece: columns of messages, computations and releases.
 
-While it grows, an entry has a code: that of a message is its number, that of computation c is
--1 - c, because computations are numbered behind all messages.
+While it grows, an entry has a code: that of a message is its number, that of computation c is -1 -
+c, because computations are numbered after all messages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ COLUMNS = ("msg_bytes", "msg_deps", "msg_count", "msg_block", "msg_blocks", "msg
 
 
 class Dag:
-    """What has been put together so far; all messages have immediates."""
+    """What has been built so far; all messages have immediates."""
 
     def __init__(self) -> None:
         self._src: list[LongArray] = []
@@ -39,11 +39,11 @@ class Dag:
         return self._add(len(qps), msg_qp=qps, msg_bytes=size, msg_count=1, msg_blocks=1)
 
     def copies(self, collective: Traffic, qps: LongArray, n: int) -> Codes:
-        """Add `n` copies of a collective, one after the other; `qps` are the queue pairs of all."""
+        """Add `n` copies of a collective in succession; all use the queue pairs `qps`."""
         k = np.arange(n)[:, None]
         begin = self._n_msgs + k * collective.n_msgs
         each = {name: getattr(collective, name) for name in COLUMNS}
-        # a "series" of one message is a message: its byte more is not found out while it runs
+        # a "series" of one message becomes a message, whose length is fixed
         once = each["msg_count"] == 1
         each["msg_bytes"] = each["msg_bytes"] + (once & (each["msg_block"] < each["msg_longer"]))
         each["msg_longer"] = np.where(once, 0, each["msg_longer"])
@@ -59,13 +59,13 @@ class Dag:
         return codes
 
     def compute(self, ps: LongArray) -> Codes:
-        """Add computations that take so long."""
+        """Add computations of these durations."""
         self._calc_ps.append(ps)
         first, self._n_calcs = self._n_calcs, self._n_calcs + len(ps)
         return -1 - np.arange(first, self._n_calcs)
 
     def release(self, giving: Codes, released: Codes) -> None:
-        """Each of `released` also waits for the one of `giving`: its arrival, or its end."""
+        """Make each of `released` also wait for the one of `giving`: its arrival, or its end."""
         self._recv.append((giving, released))
 
     def traffic(self, kind: str, n_nics: int) -> Traffic:

@@ -76,7 +76,7 @@ def load_goal(
 
 
 class _Reader:
-    """Reads a file line by line; of a rank's labels no more is kept than one rank needs."""
+    """Reads a file line by line; labels are kept for one rank at a time."""
 
     def __init__(self, path: str, n_units: int, scale: float, rank_nics: int) -> None:
         self.path = path
@@ -141,7 +141,7 @@ class _Reader:
             raise InputError(f"{at}: {line[:80]!r}; accepted here: {expected}")
 
     def _number(self, at: str, name: str, word: str, most: int = NUMBER_MAX) -> int:
-        # ordinary numbers are short: what is too long to compare is out of range
+        # ordinary numbers are short: longer ones are out of range
         if len(word) > 20 or int(word) > most:
             raise InputError(f"{at}: {name} {word[:30]}; 0 to {most} are accepted")
         return int(word)
@@ -180,7 +180,7 @@ class _Reader:
             raise InputError(
                 f"{at}: rank {other} {word}s to itself; a calc is as long as that takes"
             )
-        if cpu is not None:  # an RDMA NIC needs none to send; what it names must still exist
+        if cpu is not None:  # an RDMA NIC needs none to send, but what is named must exist
             self._number(at, "cpu", cpu, CPUS - 1)
         index = self._number(at, "nic", nic or "0")
         if index >= self.rank_nics:
@@ -214,7 +214,7 @@ class _Reader:
 
 def _without_comments(lines: Iterator[str], path: str) -> Iterator[tuple[int, str]]:
     """Yield each line that holds more than comments, with its number from 1."""
-    begun = 0  # the line in which a comment has begun
+    begun = 0  # the line in which a comment began
     for number, line in enumerate(lines, start=1):
         if begun or "/" in line:
             text, rest = "", line

@@ -36,7 +36,7 @@ class Job:
 
 
 def several_jobs(jobs: Sequence[Job], n_nics: int) -> Traffic:
-    """Return one workload of all jobs; `msg_job` says whose a message is."""
+    """Return one workload of all jobs; `msg_job` is the job of each message."""
     if not jobs:
         raise InputError("workload.job: there is none; at least one is needed")
     each = [job.traffic for job in jobs]
@@ -67,7 +67,7 @@ def several_jobs(jobs: Sequence[Job], n_nics: int) -> Traffic:
     sent_first, sent_next = rows("sent")
     start_ps = np.repeat([job.start_ps for job in jobs], [t.n_msgs for t in each])
     calc_start_ps = np.repeat([job.start_ps for job in jobs], [t.n_calcs for t in each])
-    cores = _starts([int(t.calc_core.max(initial=0)) for t in each])  # core 0, none, is nobody's
+    cores = _starts([int(t.calc_core.max(initial=0)) for t in each])  # core 0 means no core
     core = [np.where(t.calc_core > 0, t.calc_core + c, 0) for t, c in zip(each, cores, strict=True)]
     derived = ("msg_qp", "msg_start_ps", "msg_job", "calc_start_ps", "calc_core")
     same = {
@@ -100,8 +100,8 @@ def several_jobs(jobs: Sequence[Job], n_nics: int) -> Traffic:
 def read_nics(text: str, n_nics: int) -> LongArray:
     """Return the NICs that a placement names, in its order, which is the order of ranks.
 
-    "all", "even", "odd", "every 4 from 2", or numbers and ranges: "3, 8-11". `InputError` says
-    what is wrong with it; the caller says where it stands.
+    "all", "even", "odd", "every 4 from 2", or numbers and ranges: "3, 8-11". `InputError` says what
+    is wrong with it; the caller adds the place.
     """
     words = {"all": "every 1", "even": "every 2", "odd": "every 2 from 1"}
     if every := _EVERY.fullmatch(words.get(text.strip(), text.strip())):

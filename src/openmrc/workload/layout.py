@@ -1,8 +1,8 @@
-"""Which rank of a training job is in which group: tensor, expert, data and pipeline parallelism.
+"""The groups of each rank of a training job: tensor, expert, data and pipeline parallelism.
 
-The ranks are numbered as an odometer counts. The first dimension of the order turns fastest: with
+The ranks are numbered like an odometer. The first dimension of the order varies fastest: with
 "tp-ep-dp-pp" and tp = 4, ranks 0 to 3 are one tensor-parallel group, and the stages of a pipeline
-are farthest apart. It is the order, and the way of writing it, of Megatron-LM
+are farthest apart. The order, and its notation, are those of Megatron-LM
 (`megatron/core/parallel_state.py`). A group of some dimensions is the ranks that differ in those
 alone.
 """
@@ -29,7 +29,7 @@ class Layout:
 
     @property
     def n_ranks(self) -> int:
-        """How many ranks there are."""
+        """The number of ranks."""
         return prod(self.sizes)
 
     def size(self, *dimensions: str) -> int:
@@ -38,7 +38,7 @@ class Layout:
 
     def groups(self, *dimensions: str) -> LongArray:
         """Return [groups, members]: the ranks of each group of these dimensions, in their order."""
-        grid = np.arange(self.n_ranks).reshape(self.sizes[::-1])  # the last axis turns fastest
+        grid = np.arange(self.n_ranks).reshape(self.sizes[::-1])  # the last axis varies fastest
         axes = [axis for axis, name in enumerate(reversed(self.order)) if name in dimensions]
         last = range(len(DIMENSIONS) - len(axes), len(DIMENSIONS))
         return np.moveaxis(grid, axes, list(last)).reshape(-1, self.size(*dimensions))
@@ -51,7 +51,7 @@ class Layout:
 def make_layout(
     ranks: int, tp: int, pp: int, ep: int = 1, dp: int | None = None, order: str = "tp-ep-dp-pp"
 ) -> Layout:
-    """Return the layout of `ranks` ranks; without `dp` it is what remains of them.
+    """Return the layout of `ranks` ranks; without `dp` it is the rest of them.
 
     Raises `InputError` unless the sizes multiply to the ranks and `order` names each once.
     """

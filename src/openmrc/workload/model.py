@@ -26,7 +26,7 @@ from openmrc.workload.layout import Layout
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes that one rank sends or sums up: in a collective, a message, or of a layer."""
+    """Bytes that one rank sends or sums: per collective, per message, or per layer."""
 
     tp: int  # of a tensor-parallel all-reduce
     pp: int  # from stage to stage, of a microbatch

@@ -1,16 +1,17 @@
-"""What traces are made of: operations of ranks that wait for each other, and how they become a DAG.
+"""The elements of traces: operations of ranks that wait for each other, and their conversion to a
+DAG.
 
-A rank computes, sends, and receives; an operation begins when those it waits for are over. As
-messages and computations of `traffic` this is:
+A rank computes, sends, and receives; an operation begins when those that it waits for are complete.
+As messages and computations of `traffic` this is:
 
-* a computation ends after its time, on its core if it has one, which does one at a time;
-* a send is a message, posted when the send may begin; it is over with the last acknowledgement;
-* a receive is over when what it waits for is over and its message has come. A message does not wait
-  for its receive: an RDMA WRITE needs nobody at the other end;
+* a computation ends after its time, on its core if it has one, which runs one at a time;
+* a send is a message, posted when the send may begin; it completes with the last acknowledgement;
+* a receive completes when what it waits for is complete and its message has arrived. A message does
+  not wait for its receive: an RDMA WRITE needs no action at the other end;
 * the k-th send of a rank to another with some tag belongs to the k-th receive of that tag there;
 * messages of 0 bytes are 1 byte long: without one there is nothing to send.
 
-A *unit* is what sits on a NIC of its own: NIC i of rank r is unit `r * rank_nics + i`.
+A *unit* is the owner of one NIC: NIC i of rank r is unit `r * rank_nics + i`.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ class Messages(NamedTuple):
     size: LongArray
     recv: Pairs  # (giving, released) messages, by arrival
     sent: Pairs  # by the last acknowledgement
-    gates: Pairs  # (operation, message): not before it is over
-    arrivals: Pairs  # (message, operation): over when it has come,
+    gates: Pairs  # (operation, message): not before it is complete
+    arrivals: Pairs  # (message, operation): complete when it has arrived,
     completions: Pairs  # or when its sender has the last acknowledgement
 
 
@@ -57,7 +58,7 @@ NO_MESSAGES = Messages(_NONE, _NONE, _NONE, _NONE, *[NO_PAIRS] * 5)
 class Operations:
     """Operations in the order of ranks, then of their file. Columns are appended to, never read.
 
-    `place(operation)` says where one stands, for errors.
+    `place(operation)` returns where one is defined, for errors.
     """
 
     n_ranks: int
@@ -83,13 +84,13 @@ class Operations:
         return len(self.kind) - 1
 
     def wait(self, later: int, earlier: int) -> None:
-        """`later` waits until `earlier` is over."""
+        """Make `later` wait until `earlier` is complete."""
         self.before.append(earlier)
         self.after.append(later)
 
 
 def picoseconds(place: str, amount: int, unit_ps: int, scale: float) -> int:
-    """Return a computation's time, scaled; `InputError` at `place` if it is beyond all bounds."""
+    """Return a computation's time, scaled, ps; `InputError` at `place` if it is too long."""
     ps = amount * unit_ps if scale == 1 else amount * unit_ps * scale
     if not 0 <= ps <= TIME_MAX_PS:
         raise InputError(f"{place}: computes for {ps} ps; at most {TIME_MAX_PS} are accepted")
@@ -128,8 +129,8 @@ def to_traffic(
     waits = np.bincount(np.concatenate([after, arrivals[1], completions[1]]), minlength=n) > 0
     needed = np.bincount(np.concatenate([before, gates[0]]), minlength=n) > 0
 
-    # What is an entry: not a receive that waits for its message alone, nor what only joins others
-    # and does so at the very beginning or for nobody.
+    # What becomes an entry: not a receive that waits for its message alone, nor an operation that
+    # only joins others and does so at the very beginning or for none.
     received = what == RECV
     busy = (what == CALC) & (amount > 0)
     joins = (what == CALC) & (amount == 0)
@@ -187,7 +188,7 @@ def _array(column: array[int]) -> LongArray:
 
 
 def _joined(*parts: tuple[LongArray, LongArray, npt.NDArray[np.bool_] | None]) -> Pairs:
-    """Return the pairs of all parts, of each those that are chosen."""
+    """Return the pairs of all parts, of each part those that are chosen."""
     chosen = [
         (giving, released) if these is None else (giving[these], released[these])
         for giving, released, these in parts
@@ -246,7 +247,7 @@ def _match(
 
 
 def _nth(flow: LongArray) -> LongArray:
-    """Return how many of the same flow stand before each."""
+    """Return how many of the same flow precede each."""
     order = np.argsort(flow, kind="stable")
     counts = np.bincount(flow)
     nth = np.zeros(len(flow), np.int64)
@@ -255,13 +256,13 @@ def _nth(flow: LongArray) -> LongArray:
 
 
 def _begin_together(ops: Operations, n: int) -> tuple[LongArray, LongArray, int]:
-    """Return all waits as pairs of operations, and how many operations, behind the n, were added:
-    one for each whose beginning another waits for, over when all that it waits for is.
+    """Return all waits as pairs of operations, and how many operations were added after the n: one
+    for each whose beginning another waits for, complete when all that it waits for is.
     """
     before, after = _array(ops.before), _array(ops.after)
     started, then = _array(ops.started), _array(ops.then)
     held = np.bincount(np.concatenate([after, then]), minlength=n) > 0
-    known = held[started]  # the others begin at once, and so need no waiting for
+    known = held[started]  # the others begin at once: nothing to wait for
     started, then = started[known], then[known]
     those = np.unique(started)
     begin = np.arange(n)

@@ -1,9 +1,10 @@
-"""In which order a stage of a pipeline works on its microbatches: one forward, one backward (1F1B).
+"""The order in which a stage of a pipeline processes its microbatches: one forward, one backward
+(1F1B).
 
 Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters Using Megatron-LM"
-(SC 2021), section 2.2.1: a stage first does as many forward passes as there are stages behind it,
-then one forward and one backward pass by turns, then the backward passes that remain. At the end of
-a step the pipeline is flushed, so weights are of one version.
+(SC 2021), section 2.2.1: a stage first runs as many forward passes as there are stages after it,
+then forward and backward passes alternately, then the remaining backward passes. At the end of a
+step the pipeline is flushed, so that weights are of one version.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
 """Training steps as a workload: compute, and the communication that goes with it.
 
-Each rank works through its microbatches in the order of `pipeline`. In every layer it computes the
-attention, then the feed-forward part. After each of the two, tensor-parallel ranks sum up what they
-have; expert-parallel ranks send tokens to the experts before the second part (dispatch) and back
-after it (combine). The backward pass does the same the other way round. Activations and their
-gradients go from stage to stage. When the last microbatch has passed back through a layer, the
-gradients of that layer are complete: they are collected into buckets, and each bucket is summed up
-over the replicas while the backward pass goes on. A rank ends its step when it has all sums and has
-updated its weights; then it begins the next. Nothing else holds ranks together.
+Each rank processes its microbatches in the order of `pipeline`. In every layer it computes the
+attention, then the feed-forward part. After each of the two, tensor-parallel ranks run an
+all-reduce; expert-parallel ranks send tokens to the experts before the second part (dispatch) and
+back after it (combine). The backward pass does the same in reverse. Activations and their gradients
+go from stage to stage. When the last microbatch has passed back through a layer, the gradients of
+that layer are complete: they are collected into buckets, and each bucket is summed over the
+replicas while the backward pass continues. A rank ends its step when it has all sums and has
+updated its weights; then it begins the next. Ranks are synchronised by nothing else.
 
 Dense weights have replicas in all ranks that differ in ep or dp, experts in those that differ in
-dp: what is called the data-parallel size elsewhere is ep * dp here.
+dp: the data-parallel size of other frameworks is ep * dp here.
 
 Computations are computations of the DAG (`traffic`), collectives those of `collectives`, one series
-for each rank where they go round a ring; queue pairs serve all steps.
+for each rank if they go round a ring; queue pairs serve all steps.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from openmrc.workload.layout import Layout
 from openmrc.workload.model import Sizes
 from openmrc.workload.pipeline import FORWARD, one_forward_one_backward
 
-SEED_COMPUTE = 1  # the purpose of a random stream beside that of the workload itself
+SEED_COMPUTE = 1  # the purpose of a random stream, apart from that of the workload itself
 ALL_REDUCE, REDUCE_SCATTER = "all-reduce", "reduce-scatter"
 # Messages, series and computations of a job: a fifth of a kilobyte each while it is built.
 ENTRIES_MAX = 16_000_000
@@ -47,7 +47,7 @@ RINGS: dict[str, Callable[[int, int], Traffic]] = {
 
 @dataclass(frozen=True)
 class Work:
-    """What a job does; times in picoseconds, sizes in bytes."""
+    """The work of a job; times in picoseconds, sizes in bytes."""
 
     steps: int
     microbatches: int  # of each replica in a step
@@ -55,9 +55,9 @@ class Work:
     forward_ps: int  # of one layer and microbatch on one rank
     backward_ps: int
     optimizer_ps: int
-    jitter: float  # each computation is up to this share shorter or longer
+    jitter: float  # each computation is shorter or longer by up to this fraction
     sizes: Sizes
-    bucket_bytes: int  # gradients are summed up when so many are there
+    bucket_bytes: int  # gradients are summed when this many are complete
     tp_collective: str = ALL_REDUCE  # or REDUCE_SCATTER: with an all-gather before each part
     dp_collective: str = ALL_REDUCE  # or REDUCE_SCATTER: with an all-gather after the update
 
@@ -67,8 +67,8 @@ def training(
 ) -> Traffic:
     """Return the steps of a job on `n_nics` NICs, of which rank r is `nics[r]`, or NIC r.
 
-    `step_ends` of it are the computations that end each rank's steps; the first error of a queue
-    pair ends the job. Raises `InputError` for what cannot be divided.
+    Its `step_ends` are the computations that end each rank's steps; the first error of a queue pair
+    ends the job. Raises `InputError` for what cannot be divided.
     """
     ranks = np.arange(layout.n_ranks) if nics is None else np.asarray(nics, np.int64)
     _check(layout, work)
@@ -104,7 +104,7 @@ def _between(dag: Dag, layout: Layout, nics: LongArray) -> dict[tuple[str, int],
 def _messages(
     dag: Dag, layout: Layout, work: Work, qps: dict[tuple[str, int], LongArray]
 ) -> Passed:
-    """What one step passes between stages; who posts it is said later."""
+    """The messages between stages in one step; who posts them is set later."""
     return {
         (way, stage, microbatch): dag.messages(qp, work.sizes.pp)
         for (way, stage), qp in qps.items()
@@ -113,7 +113,7 @@ def _messages(
 
 
 class _Stage:
-    """One stage of the pipeline: all its ranks at once, each at its own place of the arrays."""
+    """One stage of the pipeline: all its ranks at once, each at its own index of the arrays."""
 
     def __init__(
         self,
@@ -142,13 +142,13 @@ class _Stage:
         self._nics = nics[ranks]
         self._qps: dict[tuple[bytes, bool], LongArray] = {}
         self._pending_ps = 0  # computed since the last point
-        self._waits: list[tuple[Codes, LongArray]] = []  # what the next computation waits for
-        self._aside: list[tuple[Codes, LongArray]] = []  # sums of gradients under way
+        self._waits: list[tuple[Codes, LongArray]] = []  # for the next computation
+        self._aside: list[tuple[Codes, LongArray]] = []  # sums of gradients in progress
         self.ended: Codes = np.zeros(0, np.int64)
 
     @staticmethod
     def _places(groups: LongArray, ranks: LongArray) -> LongArray:
-        """The groups that are in this stage, as places among its ranks."""
+        """The groups that are in this stage, as indices of its ranks."""
         place = {int(rank): i for i, rank in enumerate(ranks)}
         mine = [[place[int(rank)] for rank in group] for group in groups if int(group[0]) in place]
         return np.array(mine, np.int64)
@@ -156,7 +156,7 @@ class _Stage:
     # ---- what a rank does, one thing after the other
 
     def step(self, passed: Passed) -> None:
-        """Work through a step."""
+        """Build one step."""
         self._buckets = {"dense": 0, "expert": 0}
         self._gathered = {"dense": 0, "expert": 0}
         order = one_forward_one_backward(self._n_stages, self.stage, self.work.microbatches)
@@ -200,7 +200,7 @@ class _Stage:
         self._send(passed.get(("backward", self.stage, microbatch)))
 
     def _part(self, compute_ps: int, experts: bool = False) -> None:
-        """Half a layer: what is sent before, the computation, what is sent after."""
+        """Half a layer: communication before, the computation, communication after."""
         sizes = self.work.sizes
         gathers = self.work.tp_collective == REDUCE_SCATTER
         if gathers:
@@ -213,7 +213,7 @@ class _Stage:
         self._together("tp", REDUCE_SCATTER if gathers else ALL_REDUCE, sizes.tp)
 
     def _gradients(self, name: str, size: int, last: bool) -> None:
-        """Gradients of one more layer are there; a bucket that is full goes its way."""
+        """Gradients of one more layer are complete; a full bucket is sent."""
         if self._groups[name].shape[1] == 1:
             return
         self._buckets[name] += size
@@ -227,7 +227,7 @@ class _Stage:
     # ---- how that becomes a DAG
 
     def _compute(self) -> Codes:
-        """All ranks compute what is pending, once they have what they wait for."""
+        """Add the pending computation of all ranks, after what they wait for."""
         mean, self._pending_ps = self._pending_ps, 0
         change = 1 + self.work.jitter * self._draw.uniform(-1, 1, self.n)
         calc = self.dag.compute(np.rint(mean * change).astype(np.int64))
@@ -237,7 +237,7 @@ class _Stage:
         return calc
 
     def _point(self) -> Codes:
-        """The computation after which all up to here is done."""
+        """Return the computation after which everything up to here is done."""
         if self._pending_ps or len(self._waits) != 1 or not all_calcs(self._waits[0][0]):
             return self._compute()
         return self._waits[0][0]
@@ -252,15 +252,15 @@ class _Stage:
             self.dag.release(self._point(), message)
 
     def _together(self, name: str, kind: str, size: int) -> None:
-        """A collective that the ranks wait for."""
+        """Add a collective for which the ranks wait."""
         if self._groups[name].shape[1] > 1:
             begun = self._point()
             done = self._collective(name, kind, size, begun)
             self._waits = [(begun, self._everyone), done]
 
     def _collective(self, name: str, kind: str, size: int, begun: Codes) -> tuple[Codes, LongArray]:
-        """Every group does a collective, each rank from `begun` on: its messages, and by place who
-        has the result with them.
+        """Add a collective of every group, each rank from `begun` on; return its messages, and by
+        index the ranks that have the result with them.
         """
         groups = self._groups[name]
         made = _collective(kind, groups.shape[1], size)

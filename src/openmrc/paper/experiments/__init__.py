@@ -1,1 +1,3 @@
-"""One file an experiment, or a family of them: what was published, what is run, the verdict."""
+"""One file per experiment, or family of experiments: what was published, what is run, the
+verdict.
+"""

@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# A size so large that only some of its 126 steps are run, all of which do the same; and the same
-# of a size that is run in full, to check.
+# A size so large that only some of its 126 steps are run, all of which are alike; and the same for
+# a size that is run in full, as a check.
 STEPPED = {16_000: 4, 1000: 8}
 HUGE_MB, WHOLE_MB = STEPPED
 LARGE_MB = 64  # and above
-# Fabrics that 64 NICs fit on, from the one with the most uplinks: RoCEv2's share hangs on them, and
-# on what the hash draws.
+# Fabrics that 64 NICs fit on, from the one with the most uplinks: RoCEv2's share depends on them,
+# and on the hash.
 FABRICS = {
     "4 T0s, 64 uplinks each": {},
     "4 T0s, 32": {"fabric.t0_up": 32},
@@ -41,7 +41,7 @@ def _some(size_mb: int) -> str:
 
 
 def _case(tag: str, curve: str, size_mb: int, change: dict[str, Any], seeds: int = 1) -> Case:
-    """Some steps: each NIC passes a 64th of the size to the next."""
+    """The case of some steps: each NIC passes a 64th of the size to the next."""
     steps = collectives.ring_steps(size_mb, STEPPED[size_mb])
     file = collectives.file_of(collectives.ALL_REDUCE, curve)
     return Case(tag, file, steps | change, seeds=seeds, quick=None)
@@ -123,7 +123,7 @@ def _draw(shown: Any) -> Figure:
     for axes, values in zip(panels, shown["by_steps"].values(), strict=False):
         if values:
             axes.plot(HUGE_MB, values[0], **style.line(0, marked=True) | {"fillstyle": "none"})
-    # in words, at the largest size: RoCEv2 with one QP about half; MRC nearly unchanged, a third
+    # as text, at the largest size: RoCEv2 with one QP about half; MRC nearly unchanged, a third
     half, third = collectives.ROCE_GBPS / 2, collectives.POSSIBLE_GBPS / 3
     panels[0].plot(HUGE_MB, half, **style.POINT, label="published, about")
     panels[1].plot(HUGE_MB, collectives.POSSIBLE_GBPS, **style.POINT)
@@ -147,7 +147,7 @@ def _of_roce(found: collectives.Found) -> list[Check]:
 
 
 def _shares(what: str, published: str, rates: Iterable[list[float]], bar: Bar) -> Check:
-    """The row of what RoCEv2 has of what is possible."""
+    """The row of RoCEv2's share of what is possible."""
     values = [100 * rate / collectives.ROCE_GBPS for seeds in rates for rate in seeds]
     return Check(f"RoCEv2, {what}", published, values, "% of possible", bar)
 
@@ -188,7 +188,7 @@ def _by_steps(
     huge: dict[str, list[float]],
     whole: dict[str, list[float]],
 ) -> list[Check]:
-    """The rows of the size that is run by steps, and of how well steps stand for the whole."""
+    """The rows of the size that is run by steps, and of how well steps represent the whole."""
     checks = []
     for loss, published, bar in (
         ("0.1 %", "nearly unchanged", Bar(low=0.9)),

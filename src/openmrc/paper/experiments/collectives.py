@@ -1,7 +1,8 @@
-"""What the experiments with collectives of 64 NICs share: MRC beside RoCEv2 with 1 to 16 QPs.
+"""The common part of the experiments with collectives of 64 NICs: MRC beside RoCEv2 with 1 to 16
+QPs.
 
-Small collectives are repeated, each rank beginning anew as soon as it has ended: what is compared
-is their mean time, as the usual benchmarks of collectives print it.
+Small collectives are repeated, each rank starting again as soon as it has ended: their mean times
+are compared, as the usual benchmarks of collectives print them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ POSSIBLE_GBPS = 400 * 4096 / 4262  # of MRC
 ROCE_GBPS = 400 * 4096 / 4178  # of RoCEv2, whose headers are shorter
 SIZES_MB = (4, 16, 64, 256, 1000, 4000, 16_000)
 QUICK_MB = (4,)
-LEAST_GBPS = 0.1  # the foot of a logarithmic axis: RoCEv2 with 1 % of loss has some 0.2
+LEAST_GBPS = 0.1  # the lower end of a logarithmic axis: RoCEv2 with 1 % of loss has some 0.2
 SEEDS_MB = 4000  # sizes up to here have several seeds, larger ones one
 LOSSES = {"0": 0.0, "0.1 %": 0.001, "1 %": 0.01}
 QPS = (1, 2, 4, 8, 16)
@@ -42,7 +43,7 @@ FACTOR = {
 
 
 class Kind(NamedTuple):
-    """A collective: its scenario files, and how often it is run on end, by size in MB.
+    """A collective: its scenario files, and how often it is run in succession, by size in MB.
 
     Only a ring can be repeated: as more steps of the same.
     """
@@ -51,7 +52,7 @@ class Kind(NamedTuple):
     times: Mapping[int, int] = {}
 
 
-# As many all-reduces on end as make 80 MB.
+# As many all-reduces in succession as make 80 MB.
 ALL_REDUCE = Kind("B15_all_reduce", {4: 20, 16: 5})
 ALL_TO_ALL = Kind("B16_all_to_all")
 RING_STEPS = 2 * (RANKS - 1)
@@ -99,22 +100,22 @@ def file_of(kind: Kind, curve: str) -> str:
 
 
 def of_curve(curve: str) -> dict[str, Any]:
-    """Return what a scenario changes to be that curve."""
+    """Return what a scenario changes for that curve."""
     if curve in OF_MRC:
         return ONE_PORT if curve == MRC_ONE else {}
     return {"transport.qps": QPS[CURVES.index(curve) - len(OF_MRC)]}
 
 
 def _of_size(kind: Kind, size_mb: int) -> dict[str, Any]:
-    """What a scenario of that kind changes to run a size, as often as it is run."""
+    """What a scenario of that kind changes to run a size, with its repetitions."""
     if size_mb not in kind.times:
         return {"workload.size": f"{size_mb}MB"}
     return ring_steps(size_mb, RING_STEPS * kind.times[size_mb])
 
 
 def ring_steps(size_mb: int, steps: int) -> dict[str, Any]:
-    """What a scenario changes to run so many steps of a ring all-reduce of that size: in each every
-    NIC passes a 64th to the next.
+    """What a scenario changes to run so many steps of a ring all-reduce of that size: in each step
+    every NIC passes a 64th to the next.
     """
     return {
         "workload.kind": "send-recv",
@@ -129,7 +130,9 @@ def tag(curve: str, loss: str, size_mb: int) -> str:
 
 
 def gbps(row: dict[str, Any]) -> float:
-    """Return what a NIC sent a second until the last of all had everything; 0 if that never was."""
+    """Return the Gb/s that a NIC sent until the last NIC had everything; 0 if that never
+    happened.
+    """
     if row["flows.completed"] < row["flows.total"]:
         return 0.0
     kind = row["workload.kind"]
@@ -163,7 +166,7 @@ def ratios(over: Curve | None, under: Curve | None, sizes: list[int]) -> list[fl
 
 
 def by_seed(over: Curve | None, under: Curve | None, size: int) -> list[float]:
-    """Return the ratio at one size, seed by seed; none if one of the two is without it."""
+    """Return the ratio at one size, seed by seed; none if one of the two lacks it."""
     if over is None or under is None or size not in over or size not in under:
         return []
     return [ratio(a, b) for a, b in zip(over[size], under[size], strict=True)]
@@ -192,8 +195,8 @@ def figure(extra: int = 0) -> tuple[Figure, list[Axes]]:
 
 
 def drawn(found: Found) -> dict[str, dict[str, Any]]:
-    """Return what a figure shows, by loss and curve: sizes, and the least, middle and largest Gb/s
-    of a NIC over the seeds.
+    """Return the content of a figure, by loss and curve: sizes, and the smallest, median and
+    largest Gb/s of a NIC over the seeds.
     """
     shown: dict[str, dict[str, Any]] = {loss: {} for loss in LOSSES}
     for (name, loss), curve in found.items():
@@ -205,8 +208,8 @@ def drawn(found: Found) -> dict[str, dict[str, Any]]:
 
 
 def draw(panels: list[Axes], shown: Mapping[str, Any]) -> None:
-    """Draw a panel for each loss: Gb/s of a NIC over size, a line for each curve, its seeds' least
-    to largest as a bar. With loss RoCEv2 is so far below that only a logarithmic axis shows it.
+    """Draw a panel for each loss: Gb/s of a NIC over size, a line for each curve, with the range
+    over its seeds as a bar. With loss RoCEv2 is so far below that only a logarithmic axis shows it.
     """
     for axes, loss in zip(panels, LOSSES, strict=False):
         for number, name in enumerate(CURVES):
@@ -235,7 +238,7 @@ def over_best(
     published: Mapping[str, str],
     where: str = "least of all sizes",
 ) -> list[Check]:
-    """Return the rows of MRC over the best RoCEv2, least of these sizes, by loss."""
+    """Return the rows of MRC over the best RoCEv2, the smallest over these sizes, by loss."""
     return [
         Check(
             f"{name}, over the best RoCEv2, loss {loss}, {where}",
@@ -266,7 +269,7 @@ def by_loss(
 
 
 def judged(checks: list[Check], data: Data) -> list[Check]:
-    """Return them; without bars in the reduced set, for those are for large sizes."""
+    """Return them; without bars in the reduced set, because those are for large sizes."""
     return [replace(check, bar=None) for check in checks] if data.quick else checks
 
 
@@ -277,7 +280,7 @@ def at_largest(over: Curve | None, under: Curve | None) -> list[float]:
 
 
 def least(values: list[float]) -> list[float]:
-    """Return the least alone; none of none."""
+    """Return the smallest alone; none of none."""
     return [min(values)] if values else []
 
 

@@ -205,7 +205,7 @@ def _draw_b3(drawn: Any) -> Figure:
 
 
 def _settled(t_ms: series.FloatArray, gbps: series.FloatArray, steady: float) -> float:
-    """From the last flap to the last bin of 100 us below 95 % of the rate before, ms."""
+    """The time from the last flap to the last bin of 100 us below 95 % of the rate before, ms."""
     t, mean = series.rebinned(t_ms, gbps, len(t_ms) // max(1, round(0.1 / (t_ms[1] - t_ms[0]))))
     low = (t >= B3_END_MS) & (mean < series.DIP * steady)
     if not low.any():
@@ -215,7 +215,7 @@ def _settled(t_ms: series.FloatArray, gbps: series.FloatArray, steady: float) ->
 
 
 def _share_of_worst(flows: pl.DataFrame) -> float:
-    """Percent of the packets sent again by the four NICs with the most of them."""
+    """The percentage of the retransmissions that the four NICs with the most of them sent."""
     sent = np.bincount(flows["src"].to_numpy(), flows["retransmitted"].to_numpy(), 64)
     return 100 * float(np.sort(sent)[-4:].sum() / max(1, sent.sum()))
 

@@ -1,4 +1,4 @@
-"""B2: links between switches flap while a training job does its steps."""
+"""B2: links between switches flap while a training job runs its steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from openmrc.scenario.scenario import Scenario
 
-PER_MINUTE = 14  # most flaps that were published
+PER_MINUTE = 14  # the most flaps that were published
 MINUTE_US = 60e6
 NEVER = "1000000s"
 SHARES = {"calm": "no flaps", "brief": "flaps of 0.3 ms", "flapping": "flaps of 3 ms"}
@@ -31,7 +31,7 @@ BRIEF = {"fault[0].mtbf": "1096.7ms", "fault[0].mttr": "300us"}
 
 
 def flaps_until(scenario: Scenario, end_us: float) -> int:
-    """Return how many links have gone down in a run that ended then; each has two directions."""
+    """Return how many links have gone down until the end of a run; each has two directions."""
     _, _, schedule = scenario.build()
     events = schedule.events
     return int(((events["action"] == PORT_DOWN) & (events["at_ps"] < end_us * US)).sum()) // 2
@@ -43,7 +43,7 @@ def per_flap_us(calm: FloatArray, shaken: FloatArray, flaps: int) -> float:
 
 
 def _steps(data: Data, tag: str) -> list[FloatArray]:
-    """How long each step took, us, of each seed."""
+    """The duration of each step, us, of each seed."""
     return [
         table.sort("step")["step_us"].drop_nulls().to_numpy() for table in data.tables(tag, "steps")
     ]
@@ -89,7 +89,9 @@ def _b2(data: Data) -> Finding:
 
 
 def _one_link(calm: list[FloatArray], steps: dict[str, list[FloatArray]]) -> list[Check]:
-    """What a dead link costs the step that finds it and those after it; what its rate is worth."""
+    """The cost of a dead link for the step that finds it and those after it; the value of its
+    rate.
+    """
     first, later, missing = [], [], []
     for quiet, dead, denied in zip(calm, steps["one link"], steps["denied"], strict=False):
         more = dead - quiet[: len(dead)]
@@ -104,8 +106,8 @@ def _one_link(calm: list[FloatArray], steps: dict[str, list[FloatArray]]) -> lis
 
 
 def _drawn(steps: dict[str, list[FloatArray]]) -> dict[str, Any]:
-    """What the figure shows: step times of the first seed without flaps and of some with them, and
-    by how much the steps of all seeds were longer than the median without flaps, sorted.
+    """The content of the figure: step times of the first seed without flaps and of some with them,
+    and the excess of all seeds' steps over the median without flaps, sorted.
     """
     longer = {}
     for tag in SHARES:
@@ -144,7 +146,7 @@ def _draw_steps(axes: Axes, calm_ms: list[float], flapping_ms: list[list[float]]
 
 
 def _draw_shares(axes: Axes, longer: dict[str, list[float]]) -> None:
-    """The share of steps, of all seeds, that were so many percent longer than without flaps."""
+    """The fraction of steps, of all seeds, that exceeded those without flaps by a percentage."""
     for number, (tag, label) in enumerate(SHARES.items()):
         values = longer[tag]
         share = np.arange(1, len(values) + 1) / len(values)

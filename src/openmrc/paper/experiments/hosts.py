@@ -1,4 +1,4 @@
-"""B5: latency and bandwidth between two NICs, and what of it is the host's."""
+"""B5: latency and bandwidth between two NICs, and the host's part of it."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ WORDS = {"local": "below one T0", "across": "across a T1"}
 
 
 def _half_us(data: Data, way: str) -> list[float]:
-    """Half of the time from posting to completion, each seed."""
+    """Half of the time from posting to completion, us, each seed."""
     return [value / 2 for value in data.values(f"latency {way}", "flows.fct_us.p100")]
 
 
 def _steady_gbps(data: Data, way: str) -> list[float]:
-    """Goodput in the middle three fifths of the transfer, each seed."""
+    """Goodput in the middle three fifths of the transfer, Gb/s, each seed."""
     found = []
     for t_ms, gbps in series.goodputs(data, f"bandwidth {way}"):
         end = float(t_ms[-1])

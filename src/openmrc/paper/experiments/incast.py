@@ -90,8 +90,9 @@ S1 = Experiment(
 STEP_MS, QUICK_STEP_MS = 20.0, 4.0  # between two flows
 FLOWS, CONTROLLED = 15, 9
 COUNTED = range(3, 14)  # flows after which pauses are counted
-# Of a switch. The original's were virtual ones that share the buffer of one of 51.2 Tb/s, 165 MB.
-# Others show what hangs on it: the model that the profiles were chosen with, and eight ports' part.
+# Buffers of a switch. The original's were virtual ones that share the buffer of one of 51.2 Tb/s,
+# 165 MB. Others show its influence: that of the model by which the profiles were chosen, and eight
+# ports' part.
 BUFFERS: dict[str, dict[str, str]] = {
     "165 MB": {},
     "16 MB": {"transport.buffer": "16MB"},
@@ -204,18 +205,18 @@ def _queues_mb(queues: series.Timeline, step_ms: float) -> list[float]:
 
 
 def _until(stop_ms: float, buffer: str) -> str:
-    """The tag of the case that ends then."""
+    """The tag of the case that ends at this time."""
     return f"default, switch of {buffer}, until {stop_ms:g} ms"
 
 
 def _read_ms(flows: int) -> tuple[float, float]:
-    """From when to when so many flows are read: the last 60 % of their step."""
+    """The interval in which this many flows are read, ms: the last 60 % of their step."""
     return STEP_MS * (flows - 0.6), STEP_MS * flows
 
 
 def _most_calm(data: Data, buffer: str) -> list[float]:
-    """The most flows that PFC does not pause once they have settled, below the first that it
-    does; none if that was not run.
+    """The largest number of flows that PFC does not pause once they have settled, below the first
+    that it does; none if that was not run.
     """
     if _until(_read_ms(COUNTED[0])[0], buffer) not in data.tags:
         return []

@@ -1,4 +1,4 @@
-"""B12: one of sixteen paths begins to lose packets, and its reserve takes its place."""
+"""B12: one of sixteen paths begins to lose packets, and a backup replaces it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _lossy(data: Data) -> Finding:
         runs = zip(data.tables(tag, "paths"), data.tables(tag, "timeline"), strict=True)
         for paths, timeline in runs:
             if not in_use(paths):
-                continue  # the path that loses was in reserve: nothing to be seen
+                continue  # the path that loses was a backup: nothing can be seen
             t_ms, gbps = series.column(timeline, "goodput_gbps")
             rate = series.mean_between(t_ms, gbps, AT_MS, float(t_ms[-1])) / series.LINE_GBPS
             if tag != "20 %":
@@ -103,7 +103,7 @@ def in_use(paths: pl.DataFrame) -> bool:
 
 
 def swap_us(paths: pl.DataFrame) -> float:
-    """Return how long after losses began the interval ended in which path A was left, us."""
+    """Return the end of the interval in which path A was left, us after losses began."""
     ev = _of(paths, EV_A)
     t_us, state = ev["t_us"].to_numpy(), ev["state"].to_numpy()
     bad = (state == ASSUMED_BAD) & (t_us >= AT_MS * 1e3)
@@ -111,7 +111,7 @@ def swap_us(paths: pl.DataFrame) -> float:
 
 
 def _drawn(paths: pl.DataFrame, timeline: pl.DataFrame) -> dict[str, Any]:
-    """What the figure shows: both paths around the beginning of losses, and the goodput."""
+    """The content of the figure: both paths around the beginning of losses, and the goodput."""
     drawn: dict[str, Any] = {}
     for name, words in PATHS.items():
         ev = _of(paths, name)

@@ -1,4 +1,4 @@
-"""B6, B7, B10: links and a switch next to a NIC go away and come back under a long transfer."""
+"""B6, B7, B10: links and a switch next to a NIC fail and return during a long transfer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SECONDS = (
 
 
 def _drawn(run: series.Series) -> dict[str, list[float]]:
-    """What a figure shows of a run: Gb/s over time."""
+    """The content of a figure of a run: Gb/s over time."""
     t_ms, gbps = series.rebinned(*run, DRAWN)
     return {"t_ms": series.listed(t_ms), "gbps": series.listed(gbps)}
 

@@ -1,13 +1,13 @@
-"""Collectives of a Chakra trace: which nodes are one collective, and the messages it is made of.
+"""Collectives of a Chakra trace: which nodes form one collective, and its messages.
 
 The k-th collective of a process group on one rank is the k-th of that group on every other; the
 nodes are in the order of their files. A group's ranks are those of the file of groups, else those
 whose traces name it; collectives without a group are among all ranks.
 
-`comm_size` is what one rank brings in: an all-gather ends with that many bytes of each. Sizes are
-rounded up to one byte for each part that the algorithm cuts. A barrier is the least all-reduce.
-A rank sends nothing of a collective before its node begins. The node is over when all that the rank
-receives of it is there, and all that it sends is acknowledged.
+`comm_size` is what one rank contributes: an all-gather ends with that many bytes of each. Sizes are
+rounded up to one byte for each part that the algorithm needs. A barrier is the smallest all-reduce.
+A rank sends nothing of a collective before its node begins. The node is complete when the rank has
+received all its data, and everything that it sends is acknowledged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Place = Callable[[int], str]
 
 
 class Collective(NamedTuple):
-    """One rank's part in a collective: the operations with which it begins and is over."""
+    """One rank's part in a collective: the operations with which it begins and ends."""
 
     rank: int
     begin: int

@@ -1,8 +1,8 @@
 """The messages of MLCommons Chakra execution traces, schema 1.0, as far as they are read.
 
-Names and numbers are those of the published `et_def.proto`. What is left out here (inputs and
-outputs of operators, lists of values) is skipped when a trace is read, as protobuf does with what
-it does not know. Enumerations are plain integers: a number that has no name shall be seen.
+Names and numbers are those of the published `et_def.proto`. Omitted fields (inputs and outputs of
+operators, lists of values) are skipped when a trace is read, as protobuf does with unknown ones.
+Enumerations are plain integers, so that a number without a name is seen.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ def schema() -> Schema:
                 made.oneof_index = 0
         if any(one_of for *_, one_of in fields.values()):
             described.oneof_decl.add(name="value")
-    pool = descriptor_pool.DescriptorPool()  # of its own: another may hold the whole schema
+    pool = descriptor_pool.DescriptorPool()  # a separate one: another may hold the whole schema
     pool.Add(file)
     classes = {
         name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))

@@ -1,16 +1,16 @@
 """MLCommons Chakra execution traces: a file per rank, `NAME.RANK.et`, of protobuf messages.
 
-Each message has its length in front, as a varint; the first is the GlobalMetadata, the others are
-nodes. A node begins when those that it names in `data_deps` and `ctrl_deps` are over.
+Each message is preceded by its length, as a varint; the first is the GlobalMetadata, the others are
+nodes. A node begins when those that it names in `data_deps` and `ctrl_deps` are complete.
 
 * COMP_NODE computes for `duration_micros`, on its stream (`stream`; `tid` with `is_cpu_op`), which
-  does one at a time. MEM_LOAD_NODE and MEM_STORE_NODE do too, if they have a duration.
+  runs one at a time. MEM_LOAD_NODE and MEM_STORE_NODE do too, if they have a duration.
 * COMM_SEND_NODE and COMM_RECV_NODE move `comm_size` bytes to `comm_dst`, from `comm_src`, with
   `comm_tag`.
-* COMM_COLL_NODE is a collective, see `chakra_collectives`.
+* COMM_COLL_NODE is a collective, see `chakra.collectives`.
 * METADATA_NODE takes no time.
 
-How long a communication took where the trace was made says nothing about it here, and is ignored.
+The recorded duration of a communication does not apply here, and is ignored.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def by_rank(paths: Sequence[str | Path]) -> list[str]:
 
 
 class _Reader:
-    """Reads one rank after the other; of a node no more is kept than its operations."""
+    """Reads one rank after the other; of a node only its operations are kept."""
 
     def __init__(self, files: Sequence[str], scale: float) -> None:
         self.files = files
@@ -144,7 +144,7 @@ class _Reader:
             )
 
     def _nodes(self, rank: int, path: str, messages: Iterator[bytes]) -> None:
-        done: dict[int, int] = {}  # operation with which a node is over, by id
+        done: dict[int, int] = {}  # the last operation of a node, by id
         later, earlier = array("q"), array("Q")  # operation, id
         parse, refused = self.schema.Node.FromString, self.schema.DecodeError
         for number, message in enumerate(messages, start=1):
@@ -179,7 +179,7 @@ class _Reader:
             ) from None
 
     def _node(self, rank: int, path: str, node: Any) -> int:
-        """Append a node's operations; return the one with which it is over."""
+        """Append a node's operations; return its last one."""
         kind = node.type
         if not schema.METADATA <= kind <= schema.COMM_COLL:
             name = schema.NODE_TYPES[0] if kind == 0 else f"type {kind}"
@@ -249,7 +249,7 @@ class _Reader:
 
 
 class _Attributes:
-    """The attributes of a node, asked for by name and refused by name."""
+    """The attributes of a node, read and refused by name."""
 
     def __init__(self, place: str, attributes: Any) -> None:
         self.place = place
@@ -270,7 +270,7 @@ class _Attributes:
         return getattr(attribute, kind)
 
     def integer(self, name: str, default: int | None = None, least: int = 0) -> int:
-        """Return a whole number; without a default it has to be there."""
+        """Return an integer; without a default it must be present."""
         value = self.value(name, _INTEGERS)
         if value is None:
             value = default
@@ -281,12 +281,12 @@ class _Attributes:
         return int(value)
 
     def flag(self, name: str) -> bool:
-        """Return a truth value; false without the attribute."""
+        """Return a boolean; false without the attribute."""
         return bool(self.value(name, ("bool_val",)))
 
 
 def delimited(file: BinaryIO, path: str) -> Iterator[bytes]:
-    """Yield the messages of a file in which each has its length in front; a chunk at a time."""
+    """Yield the messages of a file in which each is preceded by its length; a chunk at a time."""
     data, at, offset, more = b"", 0, 0, True  # `data` is at `offset` of the file, used up to `at`
     while True:
         if more and len(data) - at < _VARINT_MAX:
