@@ -192,7 +192,7 @@ class Verbs:
             self.nic = None
         return 0
 
-    # --- what they are
+    # --- queries
 
     def ibv_query_device(self, context: int, attr: int) -> int:
         """The limits of the device."""
@@ -317,7 +317,7 @@ class Verbs:
         mr.dereg()
         return 0
 
-    # --- words
+    # --- strings
 
     def ibv_fork_init(self) -> int:
         """Do nothing: no page is pinned."""

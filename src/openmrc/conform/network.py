@@ -240,7 +240,7 @@ class NetworkTarget:
         self._ready = True
         self._open.close()
 
-    # --- what run.Target asks for --------------------------------------------------------------
+    # --- the methods of run.Target --------------------------------------------------------------
 
     @property
     def now_ps(self) -> int:

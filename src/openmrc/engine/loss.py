@@ -343,8 +343,8 @@ def first_sent(q, now):
 
 @inner
 def _query(st, q, now):
-    """Send the QP's own probe, each on the next plane: on the EV that delivered last there, and
-    once all planes were tried on a random one. Returns when to probe again (row 8), or when the
+    """Send the QP's own probe, on the next plane each time: on the EV that delivered last there, or
+    on a random one once all planes were tried. Returns when to probe again (row 8), or when the
     NIC's budget for such probes allows one (row 11).
     """
     wait = probes.take_probe_token(st, q.nic, probes.OF_QUEUE_PAIRS, now)

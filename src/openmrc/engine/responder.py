@@ -163,7 +163,7 @@ def _send_sack(st, q, trigger, base, flags, ack_offset):
 
 @inner
 def _send_nack(st, q, trigger, reason):
-    """Emit a NACK of a packet (MRC 2.8)."""
+    """Emit a NACK that answers a packet (MRC 2.8)."""
     p = es.emit(st, pk.NACK)
     _control(st, q, p)
     p.reason = reason
@@ -183,7 +183,7 @@ def _send_ack(st, q):
 
 @inner
 def _acknowledge(st, q, syndrome, psn):
-    """Emit an AETH: that of an ACK, or of a NAK of the packet `psn`."""
+    """Emit an AETH: that of an ACK, or of a NAK for the packet `psn`."""
     p = es.emit(st, pk.ACKNOWLEDGE)
     _control(st, q, p)
     p.reason = syndrome

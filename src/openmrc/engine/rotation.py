@@ -244,7 +244,7 @@ def _choose_around_skips(st, q, plane, first, avoid):
     return int(chosen_ev)
 
 
-# --- who is in the rotation
+# --- members of the rotation
 
 
 @inner

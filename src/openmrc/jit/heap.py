@@ -29,7 +29,7 @@ def push(ctl, heap, at, what):
 
 @inner
 def pop(ctl, heap):
-    """Remove the first entry and return what it is about."""
+    """Remove the first entry and return its `what`."""
     first = int(heap[0].what)
     n = int(ctl.heap_n) - 1
     ctl.heap_n = n

@@ -18,7 +18,7 @@ class Field(NamedTuple):
     unit: str = ""
 
 
-# Arrays of `State` whose elements are records, with what the records are.
+# Arrays of `State` whose elements are records, with the types of the records.
 RECORDS: dict[str, Any] = {
     "config": state.CONFIG,
     "qp": state.QP,

@@ -1,4 +1,4 @@
-"""What came of one transport: flows, counts, the timeline; its object in `summary.json`.
+"""The results of one transport: flows, counts, the timeline; its object in `summary.json`.
 
 A flow is one message, or one series of them where a workload is generated. Its completion time
 (FCT) runs from its start, the moment it (its first message) was posted, to the sender's last

@@ -120,7 +120,7 @@ class Witness:
             self._sent[: self._n_bins],
         )
 
-    # --- a look
+    # --- a reading
 
     def _of_qps(self) -> Array:
         """[5, QPs] counters whose change shows that something happened to a queue pair's paths."""

@@ -51,7 +51,7 @@ class Training(WorkloadSection, frozen=True, kw_only=True):
     ep: Count = 1
     dp: Count | None = None
     layout: str = "tp-ep-dp-pp"
-    # what is computed
+    # computation
     steps: Count = 4
     microbatches: Count = 4
     layers: Count = 4
@@ -59,7 +59,7 @@ class Training(WorkloadSection, frozen=True, kw_only=True):
     backward: Time | None = None
     optimizer: Time = Time(0)
     jitter: Share = 0.0
-    # what is sent
+    # communication
     tp_size: Size | None = None
     pp_size: Size | None = None
     ep_size: Size | None = None
@@ -76,7 +76,7 @@ class Training(WorkloadSection, frozen=True, kw_only=True):
     gradient: Bytes = MODEL["gradient"]
     experts: Count = MODEL["experts"]
     top_k: Count = MODEL["top_k"]
-    # what an error costs
+    # the cost of an error
     checkpoint: Time = Time.parse("1800s")
     checkpoint_time: Time = Time(0)
     restart: Time = Time.parse("600s")

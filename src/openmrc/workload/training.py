@@ -153,7 +153,7 @@ class _Stage:
         mine = [[place[int(rank)] for rank in group] for group in groups if int(group[0]) in place]
         return np.array(mine, np.int64)
 
-    # ---- what a rank does, one thing after the other
+    # ---- the actions of a rank, in sequence
 
     def step(self, passed: Passed) -> None:
         """Build one step."""
@@ -224,7 +224,7 @@ class _Stage:
                 self._collective(name, self.work.dp_collective, bucket, self._point())
             )
 
-    # ---- how that becomes a DAG
+    # ---- their conversion to a DAG
 
     def _compute(self) -> Codes:
         """Add the pending computation of all ranks, after what they wait for."""

@@ -43,7 +43,7 @@ def on_frame(ep, st, headend, data, plane, now):
     p.plane = plane
     if p.opcode > pk.LAST_DATA and p.flag_bits & (pk.TRIMMED | pk.TRIMMED_LASTHOP):
         ep.reason[plane, state.VERDICTS + OUT_OF_PLACE] += (
-            1  # only data is: this is a way around the iCRC
+            1  # only data may be trimmed: this would evade the iCRC
         )
         return NOBODY
     if p.flag_bits & pk.UNSTAMPED:

@@ -193,7 +193,7 @@ def _count(t, now_ps, who, wire_period, place):
     ahead = rank - peer.frontier + b.slots
     cell = wire_period % RANK_PERIODS * n + place
     if peer.known == 0 or ahead < 0 or ahead > GAP_PERIODS * b.slots:
-        # It starts, or restarted: nobody judges what it sent before.
+        # It starts, or restarted: what it sent before is not judged.
         peer.known = 1
         peer.frontier = rank
         peer.latest = rank

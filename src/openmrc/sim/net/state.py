@@ -205,7 +205,7 @@ CONTROL = np.dtype(
         ("open_tail", "i4"),
         ("free_head", "i4"),
         ("n_free", "i4"),
-        ("n_packets", "i4"),  # indices that it was ever given; those that nobody was are a reserve
+        ("n_packets", "i4"),  # indices given to it so far; the others are a reserve
         ("n_ports", "i4"),
         ("n_nic_ports", "i4"),  # their numbers come first
         ("n_planes", "i4"),
@@ -339,7 +339,7 @@ class Net(NamedTuple):
     rate: Any  # int64 [bins, columns]: payload placed, bytes, by flow or job; or no column
     column: Any  # int32 by entry: its column there; a single one where there is none
     stream: Any  # uint64, one for each of `port`: trims, marks and losses
-    outgoing: Any  # int32 [2 x shards, 2]: packets on their way there, see `cross`
+    outgoing: Any  # int32 [2 x shards, 2]: packets in flight to them, see `cross`
     entry_shard: Any  # int8 by entry: the shard that posts it; a single one where there is one
     tap: Any  # TAP: packets of tapped links that were not taken yet; empty without a capture
     tap_packet: Any  # PACKET
