@@ -94,6 +94,7 @@ class Fabric:
     # Whether switches begin to send a packet when they have its header, where the port is idle and
     # would not run dry; else when they have all of it.
     cut_through: bool = False
+    jitter_ps: int = 0  # a packet is up to this late at the end of each link, drawn
     dscps: Dscps = DEFAULT
 
     @cached_property

@@ -49,7 +49,7 @@ PORT = np.dtype(
         ("kind", "i2"),
         ("armed", "i1"),  # the event for the end of the transmission is pending
         ("up", "i1"),
-        ("faulty", "i1"),  # down or losing: look closer, at HEALTH
+        ("faulty", "i1"),  # down or losing: look closer, at HEALTH; or its packets are late
         ("tapped", "i1"),  # what it sends is noted in TAP
         ("abroad", "i1"),  # 1 + the shard that its other end is in; 0: the same one
         ("spare", "i1", (5,)),  # one cache line
@@ -232,6 +232,7 @@ CONTROL = np.dtype(
         ("convergence_ps", "i8"),
         ("bin_ps", "i8"),
         ("head_bytes", "i8"),  # of a packet, with which a switch begins to send it; 0: with all
+        ("jitter_ps", "i8"),  # how late a packet may be at the end of a link
         ("fault_at", "i8"),  # when something breaks or is repaired next
         ("placed_at", "i8"),  # last time that payload was placed
         ("sends_done", "i8"),  # messages, each of a series by itself; the next four count entries
@@ -317,6 +318,7 @@ class Net(NamedTuple):
     port_kind: Any
     health: Any
     tally: Any  # TALLY, by port
+    last_at: Any  # int64 by port: when the packet it sent last arrives; one without jitter
     switch: Any
     after: Any  # int32 by event: the one behind it in its bucket, or -1
     bucket: Any
