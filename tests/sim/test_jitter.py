@@ -11,6 +11,7 @@ from openmrc.fabric.clos import multiplane
 from openmrc.fabric.faults import Fault
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.queues import Queues
+from openmrc.fabric.rtt import base_rtt_ps
 from openmrc.sim.world import World
 from openmrc.traffic.traffic import make_traffic
 from openmrc.workload.patterns import permutation
@@ -61,6 +62,12 @@ def test_each_link_adds_its_own_and_without_jitter_nothing_is_late() -> None:
     found = np.array([delivered(late(fabric), seed) for seed in range(1, 31)]) - on_time.pop()
     assert 0 < found.min() < found.max() <= 4 * JITTER
     assert found.mean() == pytest.approx(2 * JITTER, rel=0.2)
+
+
+def test_the_base_round_trip_has_the_mean_jitter_of_its_links() -> None:
+    """Four links each way."""
+    plain, fabric = clos(), late(clos())
+    assert base_rtt_ps(fabric, 4262, 100) - base_rtt_ps(plain, 4262, 100) == 4 * JITTER
 
 
 def test_a_run_is_a_function_of_its_seed_and_nothing_is_lost_track_of() -> None:
