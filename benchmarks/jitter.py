@@ -1,6 +1,6 @@
 """A plane falls silent where packets are late by drawn times: stall and goodput, by jitter.
 
-    .venv/bin/python benchmarks/jitter.py [--jitter 0s 300us 1ms 3ms] [--base-rtt 5ms] [--seeds 20]
+    .venv/bin/python benchmarks/jitter.py [--jitter 0s 300us 1ms 3ms] [--base-rtt auto] [--seeds 20]
 
 Four planes of 100 Mb/s between two NICs, queues of 256 KiB that neither trim nor mark, messages of
 16 KiB: the network of `stalls.py`, simulated. *Stall* is the longest gap between completions in the
@@ -29,7 +29,7 @@ BEFORE_PS, AFTER_PS, STRETCHES = 100 * MS, 100 * MS, 5
 PAYLOAD = 4096 / 4262  # of a full frame
 
 
-def cut(jitter_ps: int, base_rtt_ps: int, seed: int) -> tuple[float, float, int, int]:
+def cut(jitter_ps: int, base_rtt_ps: int | None, seed: int) -> tuple[float, float, int, int]:
     """Stall in ms, goodput, timeouts and false alarms of one cut."""
     fabric = multiplane(2, PLANES, RATE_BPS, 1, 2, 5 * US, 1 * US)
     fabric = replace(fabric, jitter_ps=jitter_ps)
@@ -73,11 +73,14 @@ def longest(done: Any, from_ps: int, lasts_ps: int) -> int:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--jitter", nargs="+", default=["0s", "300us", "1ms", "3ms"])
-    parser.add_argument("--base-rtt", default="5ms")
+    parser.add_argument("--base-rtt", default="auto")
     parser.add_argument("--seeds", type=int, default=20)
     options = parser.parse_args()
-    base_rtt_ps = parse_time(options.base_rtt)
-    print("| Jitter of a link | stall p50 / p100, ms | goodput p50 / least | timeouts | false alarms |")
+    given = options.base_rtt
+    base_rtt_ps = None if given == "auto" else parse_time(given)
+    print(
+        "| Jitter of a link | stall p50 / p100, ms | goodput p50 / least | timeouts | false alarms |"
+    )
     print("|---|---|---|---|---|")
     for text in options.jitter:
         seeds = range(1, options.seeds + 1)

@@ -73,7 +73,9 @@ def test_the_base_round_trip_has_the_mean_jitter_of_its_links() -> None:
 def test_a_run_is_a_function_of_its_seed_and_nothing_is_lost_track_of() -> None:
     def times(seed: int) -> Ints:
         fault = Fault(10 * US, "link-loss", "plane 0 t0 * - t1 *", rate=0.01, for_ps=50 * US)
-        return fct(all_complete(world_of(late(clos()), permutation(8, 500_000, 1), [fault], seed=seed)))
+        return fct(
+            all_complete(world_of(late(clos()), permutation(8, 500_000, 1), [fault], seed=seed))
+        )
 
     assert times(1).tolist() == times(1).tolist() != times(2).tolist()
 

@@ -239,7 +239,7 @@ EV = record_type(
     ("used", "i4"),
     ("blame", "i4"),  # its record of BLAME; 0: it was never ASSUMED_BAD
     ("state", "i1"),
-    ("active", "i1"),  # in the rotation
+    ("active", "i1"),  # in the rotation; above 1: and passes that many turns, less one, in SKIP
     ("plane", "i1"),
     # Met in a row; negative once a packet was delivered, which is the marked one itself; 0 after
     # another one.
