@@ -4,8 +4,8 @@
 
 Four planes of 100 Mb/s between two NICs, queues of 256 KiB that neither trim nor mark, messages of
 16 KiB: the network of `stalls.py`, simulated. *Stall* is the longest gap between completions in the
-100 ms after the cut, less the median of the longest gaps in five stretches before it; *goodput* that
-of the last 50 of them, relative to three planes. Median and worst of all seeds.
+100 ms after the cut, less the median of the longest gaps in five stretches before it; *goodput* is
+that of the last 50 of them, relative to three planes. Median and worst of all seeds.
 """
 
 from __future__ import annotations
@@ -78,9 +78,8 @@ def main() -> None:
     options = parser.parse_args()
     given = options.base_rtt
     base_rtt_ps = None if given == "auto" else parse_time(given)
-    print(
-        "| Jitter of a link | stall p50 / p100, ms | goodput p50 / least | timeouts | false alarms |"
-    )
+    columns = "stall p50 / p100, ms | goodput p50 / least | timeouts | false alarms"
+    print(f"| Jitter of a link | {columns} |")
     print("|---|---|---|---|---|")
     for text in options.jitter:
         seeds = range(1, options.seeds + 1)

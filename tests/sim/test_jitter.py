@@ -80,7 +80,7 @@ def test_a_run_is_a_function_of_its_seed_and_nothing_is_lost_track_of() -> None:
     assert times(1).tolist() == times(1).tolist() != times(2).tolist()
 
 
-# --- a plane falls silent where packets overtake each other by more than a round trip ---------------
+# --- a plane falls silent where packets overtake each other by more than a round trip
 
 
 def slow(jitter_ps: int, seed: int) -> World:

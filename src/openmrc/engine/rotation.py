@@ -258,8 +258,8 @@ def _loses_turn(st, q, plane, e):
 @inlined
 def turns_to_skip(q, plane):
     """How many turns a marked path loses: the rounds of its plane within a base round trip, for
-    nothing newer is heard of the path before. A round takes half of `two_packets` for each EV. Where
-    EVs are few it loses one, for the others carry what it is spared.
+    nothing newer is heard of the path before. A round takes half of `two_packets` for each EV.
+    Where EVs are few it loses one, for the others carry what it is spared.
     """
     rounds = 2 * q.base_rtt // (plane.share * q.two_packets)
     return max(min(rounds, plane.share // EVS_PER_TURN), 1)

@@ -47,7 +47,8 @@ class FabricSection(Section, frozen=True, kw_only=True):
             )
         if self.jitter and self.switching == "cut-through":
             raise ValueError(
-                f".jitter: {self.jitter.text()} does not go with switching = 'cut-through'; remove one"
+                f".jitter: {self.jitter.text()} does not go with switching = 'cut-through';"
+                " remove one"
             )
         if self.jitter > JITTER_MAX_PS:
             raise ValueError(f".jitter: {self.jitter.text()} is above {fmt_time(JITTER_MAX_PS)}")
