@@ -51,7 +51,9 @@ class FabricSection(Section, frozen=True, kw_only=True):
                 " remove one"
             )
         if self.jitter > JITTER_MAX_PS:
-            raise ValueError(f".jitter: {self.jitter.text()} is above {fmt_time(JITTER_MAX_PS)}")
+            raise ValueError(
+                f".jitter: {self.jitter.text()} is above {fmt_time(JITTER_MAX_PS)}; at most that"
+            )
         try:
             Dscps.parse(self.dscp)
         except InputError as error:
