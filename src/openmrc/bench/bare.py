@@ -1,9 +1,9 @@
-"""What no endpoint can be cheaper than: frames with a right iCRC through the same system calls.
+"""The lower bound of an endpoint's cost: frames with a correct iCRC through the same system calls.
 
-`mrc bench live` holds the engine against these two loops. They move frames of the same length in
-batches of the same length over the same kind of sockets, and compute the same sum over every one of
-them; there is no protocol, no header is read or written, no payload is copied. What is under way
-is bounded as the engine's window bounds it, by counts in memory that both threads see: no packet
+`mrc bench live` compares the engine with these two loops. They move frames of the same length in
+batches of the same length over the same kind of sockets, and compute the same checksum over every
+one of them; there is no protocol, no header is read or written, no payload is copied. Frames in
+flight are bounded as by the engine's window, by counts in memory that both threads share: no packet
 is sent back.
 """
 
@@ -24,10 +24,10 @@ WORK = record_type(  # of both loops
     ("ip_at", "i8"),  # byte of a frame at which its IP header begins
     ("end", "i8"),  # bytes of a frame
     ("check", "i8"),  # 1: iCRCs are written and compared
-    ("window", "i8"),  # frames under way at most
+    ("window", "i8"),  # maximum number of frames in flight
     ("wake_fd", "i8"),  # eventfd by which `receive` wakes `send`
 )
-PATIENCE_NS = 100_000_000  # what is under way for so long is lost: the sockets have milliseconds
+PATIENCE_NS = 100_000_000  # frames in flight for longer are lost: the sockets have milliseconds
 
 
 @inlined
@@ -57,7 +57,7 @@ def _read_sum(data, end):
 
 @inlined
 def _wait_for_room(count, window, poll, room):
-    """Sleep until half of the window is free; what never comes is counted as lost."""
+    """Sleep until half of the window is free; frames that never arrive are counted as lost."""
     before = count[RECEIVED]
     count[SLEEPS] = 1
     fence()
@@ -71,8 +71,8 @@ def _wait_for_room(count, window, poll, room):
 
 @compiled
 def send(fds, batch, work, count, poll, room):
-    """Send the frames of `batch`, TX_FRAMES for each of the sockets `fds` in turn, again and again
-    until `count[STOP]`; each gets its iCRC first, if `check` of the one record of `work`.
+    """Send the frames of `batch`, TX_FRAMES on each of the sockets `fds` in turn, repeatedly until
+    `count[STOP]`; each gets its iCRC first, if `check` of the one record of `work`.
 
     `poll` is one POLL record with its eventfd, `room` int64[2].
     """
@@ -95,7 +95,7 @@ def send(fds, batch, work, count, poll, room):
 
 @compiled
 def receive(fds, batch, work, count, poll, room):
-    """Receive what `send` sends, compare the iCRC of each frame, if `check`, until `count[STOP]`.
+    """Receive the frames of `send`, compare the iCRC of each, if `check`, until `count[STOP]`.
 
     `poll` has one POLL record for each of the sockets `fds`.
     """

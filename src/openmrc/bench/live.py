@@ -1,16 +1,16 @@
-"""`mrc bench live`: what the engine costs over real sockets, and what nothing could do without.
+"""`mrc bench live`: the cost of the engine over real sockets, and the lower bound of any endpoint.
 
 `cpu`: CPU time per data packet of a sender's and a receiver's loop, by their threads' own clocks,
-beside two bare loops (`live.bare`) that move frames of the same length through the same kind of
+beside two bare loops (`bench.bare`) that move frames of the same length through the same kind of
 sockets and compute the same iCRC, and the same two without it. All run in turn, round by round, so
-what else the machine does happens to all; a figure is the median of its rounds, a ratio the median
+that other load on the machine affects all; a figure is the median of its rounds, a ratio the median
 of the rounds' ratios. It needs no lab: every plane is a pair of loopback sockets.
 
-`lab`: goodput and outages beside TCP and MPTCP, in a lab (`benchlab`). It comes first: a lab is a
-child process, made while this one has no other threads.
+`lab`: goodput and outages beside TCP and MPTCP, in a lab (`bench.lab`). It comes first: a lab is a
+child process, created while this one has no other threads.
 
 A part of the benchmark is a function in `PARTS` that measures and returns a dict for JSON, and one
-that makes lines of it.
+that converts it to lines.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ from openmrc.wire.layout import ETHERNET, IPV6
 
 PLANES = 4
 ROUNDS, ROUND_S = 7, 0.5
-SETTLE_S = 0.1  # of a round that begins: not counted
-MESSAGE_BYTES, MESSAGES = 1 << 20, 8  # posted ahead: Python is called once in 256 packets
-WAIT_S = 20.0  # for what is posted to complete, on a machine that does other things
-BAR = 1.5  # the engine may add half
-WINDOW = 512  # packets under way, as `Limits.mpr`
+SETTLE_S = 0.1  # at the start of a round: not counted
+MESSAGE_BYTES, MESSAGES = 1 << 20, 8  # posted in advance: Python is called once in 256 packets
+WAIT_S = 20.0  # for posted requests to complete, on a busy machine
+BAR = 1.5  # the engine may cost half as much again
+WINDOW = 512  # packets in flight, as `Limits.mpr`
 # T of the engine. On loopback delays are the scheduler's: with an idle round trip as T (0.1 ms) the
-# congestion window follows what else the machine does, batches of two packets are sent between
-# sleeps, and the figure is that of waking up. With this one the engine's window is as wide as the
-# bare loops'.
+# congestion window follows other load on the machine, batches of two packets are sent between
+# sleeps, and the figure is that of wake-ups. With this T the engine's window is as wide as the bare
+# loops'.
 BASE_RTT_PS = 1000 * US
-FRAME_COST = 4  # a frame takes up to so many times its length of a socket's buffer
+FRAME_COST = 4  # a frame takes up to this multiple of its length in a socket's buffer
 INNER_IP = ETHERNET.size_bytes + IPV6.size_bytes
 SENDER, RECEIVER = "sender", "receiver"
 ENGINE, BARE, BARE_NO_ICRC = "engine", "bare", "bare_without_icrc"
@@ -64,7 +64,7 @@ ENGINE, BARE, BARE_NO_ICRC = "engine", "bare", "bare_without_icrc"
 
 @dataclass(frozen=True)
 class Spent:
-    """Of one round: CPU time of both sides per packet, ns, and packets per second."""
+    """Results of one round: CPU time of both sides per packet, ns, and packets per second."""
 
     sender: float
     receiver: float
@@ -77,7 +77,7 @@ def spent(
     packets: Callable[[], int],
     work: Callable[[], None],
 ) -> Spent:
-    """What two running threads spend while `work()` lasts and `packets()` grows."""
+    """What two running threads spend during `work()`, while `packets()` grows."""
     clocks = [time.pthread_getcpuclockid(int(one.ident or 0)) for one in (sender, receiver)]
 
     def read() -> tuple[float, ...]:
@@ -119,7 +119,7 @@ class Engine:
         return room[:n]
 
     def round(self, seconds: float) -> Spent:
-        """Keep `MESSAGES` messages posted for so long, and let the last ones complete."""
+        """Keep `MESSAGES` messages posted for `seconds`, and let the last ones complete."""
         self._keep_posted(SETTLE_S)
         threads = [device._host._thread for device in self._devices]
         found = spent(
@@ -133,7 +133,7 @@ class Engine:
         return found
 
     def retransmitted(self) -> int:
-        """Packets sent again, of all rounds."""
+        """Retransmissions of all rounds."""
         return self._qp.counters()["rtx"]
 
     def _keep_posted(self, seconds: float) -> None:
@@ -194,7 +194,7 @@ class Bare:
         ]
 
     def round(self, seconds: float, *, icrc: bool) -> Spent:
-        """Run both loops for so long."""
+        """Run both loops for `seconds`."""
         count = np.zeros(6, np.int64)
         sender, receiver = (threading.Thread(target=work) for work in self._loops(count, int(icrc)))
         receiver.start()
@@ -215,7 +215,7 @@ class Bare:
         return found
 
     def _drain(self) -> None:
-        """Take what is left in the sockets, so that the next round begins with none."""
+        """Drain the sockets, so that the next round starts empty."""
         for fd in self._fds[1].tolist():
             with contextlib.suppress(BlockingIOError):
                 while os.read(fd, self._end):
@@ -225,7 +225,7 @@ class Bare:
 def measure_cpu(
     planes: int = PLANES, rounds: int = ROUNDS, round_s: float = ROUND_S
 ) -> dict[str, Any]:
-    """CPU time per packet of engine and bare loops."""
+    """Measure CPU time per packet of engine and bare loops."""
     found: dict[str, list[Spent]] = {ENGINE: [], BARE: [], BARE_NO_ICRC: []}
     with ExitStack() as stack:
         engine = Engine(stack, planes)
@@ -268,7 +268,7 @@ def _median(values: list[float]) -> float:
 
 
 def cpu_lines(found: dict[str, Any]) -> list[str]:
-    """For people."""
+    """Return the lines for people."""
     rates = found["packets_per_s"]
     lines = [
         f"CPU time per data packet: {found['pmtu_bytes']} B in a frame of"
@@ -293,7 +293,7 @@ def cpu_lines(found: dict[str, Any]) -> list[str]:
     return lines
 
 
-# Parts by name: what measures, and what makes lines of it.
+# Parts by name: the function that measures, and the one that makes lines.
 PARTS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[dict[str, Any]], list[str]]]] = {
     "lab": (measure_lab, lab_lines),
     "cpu": (measure_cpu, cpu_lines),
@@ -301,7 +301,7 @@ PARTS: dict[str, tuple[Callable[[], dict[str, Any]], Callable[[dict[str, Any]], 
 
 
 def run(as_json: bool) -> int:
-    """Measure every part and print; the exit status."""
+    """Measure every part and print; return the exit status."""
     prepare()
     figures: dict[str, Any] = {}
     for name, (measure, lines) in PARTS.items():

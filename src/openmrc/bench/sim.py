@@ -1,7 +1,7 @@
 """`mrc bench sim`: link traversals per second of the event loop, and memory, by case.
 
 Each case runs in a process of its own, so its peak memory is its own; it loads its code by a small
-run before the measured one. The floor is what a process has when it has imported Numba.
+run before the measured one. The floor is the memory of a process that has imported Numba.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ CASES = {
     """,
 }
 SMALL = ("fabric.nics=16", "workload.size=64KiB")  # the same code on little data
-FLOOR, COMPILE = "floor", "compile"  # what a child does that runs no case
+FLOOR, COMPILE = "floor", "compile"  # tasks of a child that runs no case
 
 
 def measure(name: str) -> dict[str, float]:
-    """Run one case in a fresh process; raise `OpenMrcError` with its last words if it fails."""
+    """Run one case in a fresh process; raise `OpenMrcError` with its last output if it fails."""
     if name not in CASES:
         raise InputError(f"bench: there is no case {name!r}; accepted: {', '.join(CASES)}")
     return _child(name)
@@ -58,7 +58,7 @@ def measure(name: str) -> dict[str, float]:
 def measure_floor() -> dict[str, float]:
     """Peak memory of a fresh process that imported Numba and ran one trivial cached function.
 
-    What no compiled program can stay under; the rest of a case's memory is this project's.
+    No compiled program can use less; the rest of a case's memory is this project's.
     """
     _child(FLOOR)  # fills the cache
     return _child(FLOOR)
@@ -97,7 +97,7 @@ def _next_number(n: int) -> int:
 
 
 def _child(what: str) -> dict[str, float]:
-    """Do one thing in a fresh process, once the code it needs is on disk.
+    """Run one task in a fresh process, once the code that it needs is on disk.
 
     A process that compiles needs several times the memory of one that loads.
     """

@@ -1,4 +1,4 @@
-"""The two libraries, compiled."""
+"""Compiles the two libraries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIBMRC, LIBIBVERBS = "libmrc.so", "libibverbs.so.1"
 
 
 def compiler() -> str:
-    """The C compiler; `InputError` with what to install where there is none."""
+    """Return the C compiler; `InputError` with what to install if there is none."""
     found = next(filter(None, map(shutil.which, COMPILERS)), None)
     if found is None:
         raise InputError("no C compiler: cc, gcc or clang is needed; type: sudo apt install gcc")
@@ -26,8 +26,8 @@ def compiler() -> str:
 
 
 def sanitizer() -> str:
-    """AddressSanitizer's library, which a program that loads `ASAN` code has to load first;
-    `InputError` where there is none.
+    """Return AddressSanitizer's library, which a program that loads `ASAN` code must load first;
+    `InputError` if there is none.
     """
     words = [compiler(), "-print-file-name=libasan.so"]
     found = subprocess.run(words, capture_output=True, text=True, check=True).stdout.strip()
@@ -37,9 +37,10 @@ def sanitizer() -> str:
 
 
 def python_library() -> tuple[Path, Path, str]:
-    """Of this Python: where Python.h is, where its shared library is, and that one's name.
+    """Of this Python: the directories of Python.h and of its shared library, and the library's
+    name.
 
-    `InputError` where there is none: a program cannot hold an interpreter that is not a library.
+    `InputError` if there is none: a program cannot embed an interpreter without a shared library.
     """
     included = Path(sysconfig.get_paths()["include"])
     if not (included / "Python.h").exists():
@@ -56,7 +57,7 @@ def python_library() -> tuple[Path, Path, str]:
 
 
 def build(out: Path, extra: tuple[str, ...] = ()) -> list[Path]:
-    """Write headers and sources below `out`, and compile both libraries: what was made.
+    """Write headers and sources below `out`, and compile both libraries; return the files created.
 
     `extra` are further options of the compiler.
     """

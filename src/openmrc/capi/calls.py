@@ -1,7 +1,7 @@
-"""The functions of both libraries: their prototypes, and how each tells that it failed.
+"""The functions of both libraries: their prototypes, and how each reports failure.
 
-Which way that is, MRC's API and ibverbs say of each function. What implements one answers with a
-number at or above 0, or with -errno (`control`); the stub makes of it what a program expects.
+MRC's API and ibverbs define that for each function. The implementation of a function returns a
+number at or above 0, or -errno; the stub converts it to what a program expects.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-# How a function answers, and what it returns where it failed; errno is set in any case.
+# How a function reports its result, and what it returns on failure; errno is set in any case.
 CODE = "code"  # 0, or the errno itself
-MINUS = "minus"  # what is asked for, or -1
+MINUS = "minus"  # the result, or -1
 NULL = "null"  # a pointer, or NULL
-PLAIN = "plain"  # what is asked for; it cannot fail
+PLAIN = "plain"  # the result; it cannot fail
 NOTHING = "nothing"
 
 HOT = {"mrc_post_send": CODE, "mrc_post_recv": MINUS, "mrc_poll_cq": MINUS}  # `hot`, not `control`
@@ -48,7 +48,7 @@ minus   int mrc_get_cq_event(struct mrc_comp_channel *channel, struct mrc_cq **c
 nothing void mrc_ack_cq_events(struct mrc_cq *cq, unsigned int n)
 """  # noqa: E501
 
-# With the version of the symbol, as programs that were linked with rdma-core's ask for it.
+# With the version of the symbol that programs linked with rdma-core request.
 VERBS = """
 1.1 null    struct ibv_device **ibv_get_device_list(int *n)
 1.1 nothing void ibv_free_device_list(struct ibv_device **list)
@@ -74,8 +74,8 @@ VERBS = """
 1.1 plain   const char *ibv_node_type_str(enum ibv_node_type type)
 """  # noqa: E501
 
-# Of ibverbs, what MRC's API has functions of its own for, and what MRC has not: programs that were
-# linked with a whole libibverbs load, and learn by errno that it is not there.
+# Functions of ibverbs for which MRC's API has its own, and those that MRC lacks: programs that were
+# linked with a whole libibverbs load, and learn by errno that a function is missing.
 ABSENT = """
 1.1 null ibv_create_comp_channel ibv_create_cq ibv_create_qp ibv_create_srq ibv_create_ah ibv_create_ah_from_wc
 1.1 code ibv_destroy_comp_channel ibv_destroy_cq ibv_destroy_qp ibv_destroy_srq ibv_destroy_ah ibv_resize_cq
@@ -89,7 +89,9 @@ ABSENT = """
 
 @dataclass(frozen=True)
 class Call:
-    """A function: how it answers, its result's type, its name, its parameters as type and name."""
+    """A function: its kind of result, the result's type, its name, its parameters as type and
+    name.
+    """
 
     answers: str
     result: str
@@ -99,7 +101,7 @@ class Call:
 
     @property
     def prototype(self) -> str:
-        """As C has it, without the semicolon."""
+        """The prototype in C, without the semicolon."""
         words = ", ".join(_joined(*one) for one in self.parameters) or "void"
         return f"{_joined(self.result, self.name)}({words})"
 

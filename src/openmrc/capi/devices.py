@@ -1,4 +1,4 @@
-"""What libmrc takes from ibverbs: devices, contexts, protection domains and memory regions.
+"""The part of ibverbs that libmrc uses: devices, contexts, protection domains and memory regions.
 
 A process has one device: the NIC of the host file (`OPENMRC_HOST`), or on an ordinary network the
 planes that `OPENMRC_INTERFACES` names. The first context opens it, the last one closes it.
@@ -29,7 +29,7 @@ NAME = "mrc0"
 GIDS = 16  # entries of the table, all of them this device's
 PKEY = 0xFFFF
 MESSAGE_MAX = 1 << 31
-PMTU_MAX = 4096  # `ibv_mtu` has no word for more
+PMTU_MAX = 4096  # `ibv_mtu` has no larger value
 LIMITS: dict[str, Any] = {
     "qps": 256,
     "send_depth": 512,
@@ -39,10 +39,10 @@ LIMITS: dict[str, Any] = {
     "cq_depth": 16_384,
     "dynamic_mpr": True,  # each queue pair says whether it takes part
 }
-IS_EXTENDED = (1 << 64) - 1  # of a context: functions of extensions lie before it
+IS_EXTENDED = (1 << 64) - 1  # of a context: functions of extensions precede it
 PHYS_LINK_UP, WIDTH_4X, SPEED_25G = 5, 2, 32
 RIGHTS = LOCAL_WRITE | REMOTE_WRITE
-# Of reading there is nothing to grant, and what is optional may be left undone.
+# There is no read access to grant, and optional rights may be ignored.
 ACCESS_KNOWN = RIGHTS | NUMBERS["IBV_ACCESS_REMOTE_READ"] | NUMBERS["IBV_ACCESS_REMOTE_ATOMIC"]
 ACCESS_OPTIONAL = 0x3FF << 20
 
@@ -52,20 +52,20 @@ _POINTER = ctypes.c_void_p
 
 @ctypes.CFUNCTYPE(_POINTER, _POINTER, _POINTER, use_errno=True)  # type: ignore[untyped-decorator]
 def _no_qp(context: int, attr: int) -> None:
-    """In place of an extension that shims replace, and may only replace where there is one."""
+    """Placeholder of an extension that shims replace, which they may only do if there is one."""
     ctypes.set_errno(errno.EOPNOTSUPP)
 
 
-_TEXTS: dict[str, Any] = {}  # strings that callers were given
+_TEXTS: dict[str, Any] = {}  # strings that callers hold
 
 
 class Nic:
-    """The device, open."""
+    """The open device."""
 
     def __init__(self) -> None:
         self.device = opened()
         self.host = self.device._host
-        self.events: deque[AsyncEvent] = deque()  # that nobody was told of yet
+        self.events: deque[AsyncEvent] = deque()  # not yet reported
         self.answering: reach.Answering | None = None
         n = self.device.n_planes
         if not self.host.reach:
@@ -80,7 +80,7 @@ class Nic:
             raise
 
     def attributes_of(self, gid: bytes) -> dict[str, Any]:
-        """Where the peer with this GID is, as `QpAttributes` has it; EINVAL if it is nobody."""
+        """The address of the peer with this GID, as in `QpAttributes`; EINVAL if there is none."""
         if self.host.reach:
             return {"nic": 0, "planes": reach.ask(gid)}
         port = addresses.whose(gid)
@@ -110,20 +110,20 @@ def is_there() -> bool:
 
 
 class Verbs:
-    """What was given to callers, by address; the functions of ibverbs are its methods."""
+    """The objects that callers hold, by address; the functions of ibverbs are its methods."""
 
     def __init__(self) -> None:
         self.nic: Nic | None = None
         self._device: Block | None = None
         self._lists: dict[int, Any] = {}
-        self.contexts: dict[int, tuple[Block, select.epoll]] = {}  # with what tells of events
+        self.contexts: dict[int, tuple[Block, select.epoll]] = {}  # with the epoll of its events
         self.pds: dict[int, tuple[Block, int]] = {}  # with the context
         self._mrs: dict[int, tuple[Block, MemoryRegion, int]] = {}  # with the domain
 
     # --- devices
 
     def ibv_get_device_list(self, n: int) -> int:
-        """NULL-terminated pointers: to one device, or to none."""
+        """Return NULL-terminated pointers: to one device, or to none."""
         if self._device is None and is_there():
             self._device = Block(layouts.DEVICE)
             r = self._device.record
@@ -138,7 +138,7 @@ class Verbs:
         return address
 
     def ibv_free_device_list(self, address: int) -> int:
-        """The device itself stays."""
+        """Free the list; the device itself remains."""
         return 0 if self._lists.pop(address, None) else -errno.EINVAL
 
     def _check_device(self, device: int) -> None:
@@ -151,12 +151,12 @@ class Verbs:
         return text(NAME)
 
     def ibv_get_device_guid(self, device: int) -> int:
-        """In network byte order: it follows from the host and what its device is."""
+        """Return the GUID in network byte order: it depends on the host and the device."""
         self._check_device(device)
         return guid()
 
     def ibv_open_device(self, device: int) -> int:
-        """A context; the first one opens the device."""
+        """Return a context; the first one opens the device."""
         self._check_device(device)
         if self.nic is None:
             self.nic = Nic()
@@ -165,7 +165,7 @@ class Verbs:
         whole["sz"] = layouts.EXTENDED.dtype.itemsize
         whole["create_qp_ex"] = ctypes.cast(_no_qp, ctypes.c_void_p).value
         context["device"], context["abi_compat"] = device, IS_EXTENDED
-        # waits unless a caller says otherwise, as that of ibverbs; the device's own never does
+        # blocks by default, as that of ibverbs does; the device's own never does
         events = select.epoll()
         events.register(self.nic.device.event_fileno(), select.EPOLLIN)
         context["cmd_fd"], context["async_fd"] = -1, events.fileno()
@@ -174,13 +174,13 @@ class Verbs:
         return block.address
 
     def context_nic(self, context: int) -> Nic:
-        """The device of a context; EINVAL if that is none."""
+        """The device of a context; EINVAL if it is not a context."""
         if context not in self.contexts or self.nic is None:
             raise Refused(errno.EINVAL, "no context of this library")
         return self.nic
 
     def ibv_close_device(self, context: int) -> int:
-        """Give a context back, with what is left of its memory; the last one closes the device."""
+        """Close a context, with its remaining memory; the last one closes the device."""
         self.context_nic(context)
         for mr in [a for a, (_, _, pd) in self._mrs.items() if self.pds[pd][1] == context]:
             self.ibv_dereg_mr(mr)
@@ -195,7 +195,7 @@ class Verbs:
     # --- what they are
 
     def ibv_query_device(self, context: int, attr: int) -> int:
-        """What the device can hold."""
+        """The limits of the device."""
         limits, a = self.context_nic(context).host.limits, at(attr, layouts.DEVICE_ATTR)
         a[...] = 0
         a["fw_ver"] = __version__.encode()
@@ -209,8 +209,8 @@ class Verbs:
         return 0
 
     def ibv_query_port(self, context: int, port: int, attr: int) -> int:
-        """The one port: all planes together. What follows `link_layer` is not written: callers of
-        this function have no room for it.
+        """The one port: all planes together. Fields after `link_layer` are not written: callers of
+        this function have no room for them.
         """
         nic = self.context_nic(context)
         _check_port(port)
@@ -232,7 +232,7 @@ class Verbs:
         return 0
 
     def ibv_query_gid(self, context: int, port: int, index: int, gid: int) -> int:
-        """How a peer names this device."""
+        """The GID by which a peer names this device."""
         nic = self.context_nic(context)
         _check_port(port)
         if not 0 <= index < GIDS:
@@ -251,7 +251,7 @@ class Verbs:
         return 0
 
     def ibv_query_pkey(self, context: int, port: int, index: int, pkey: int) -> int:
-        """The one partition."""
+        """The one partition key."""
         self.context_nic(context)
         _check_port(port)
         if index:
@@ -262,7 +262,7 @@ class Verbs:
     # --- memory
 
     def ibv_alloc_pd(self, context: int) -> int:
-        """A protection domain: it says to which context memory belongs."""
+        """A protection domain: it associates memory with a context."""
         self.context_nic(context)
         block = Block(layouts.PD)
         block.record["context"] = context
@@ -279,7 +279,7 @@ class Verbs:
         return 0
 
     def ibv_reg_mr(self, pd: int, address: int, length: int, access: int) -> int:
-        """Memory of the caller, as it is: nothing is copied."""
+        """Register the caller's memory in place: nothing is copied."""
         return self.ibv_reg_mr_iova2(pd, address, length, address, access)
 
     def ibv_reg_mr_iova(self, pd: int, address: int, length: int, iova: int, access: int) -> int:
@@ -287,7 +287,7 @@ class Verbs:
         return self.ibv_reg_mr_iova2(pd, address, length, iova, access)
 
     def ibv_reg_mr_iova2(self, pd: int, address: int, length: int, iova: int, access: int) -> int:
-        """Peers reach memory at its own address, so `iova` must be that."""
+        """Peers reach memory at its own address, so `iova` must equal that."""
         if pd not in self.pds:
             raise Refused(errno.EINVAL, "no protection domain of this library")
         if length <= 0 or address <= 0 or iova != address or address + length >= 1 << 63:
@@ -310,7 +310,7 @@ class Verbs:
         return block.address
 
     def ibv_dereg_mr(self, address: int) -> int:
-        """Nothing is placed there afterwards."""
+        """Deregister memory: nothing is placed there afterwards."""
         if address not in self._mrs:
             raise Refused(errno.EINVAL, "no memory region of this library")
         _, mr, _ = self._mrs.pop(address)
@@ -320,7 +320,7 @@ class Verbs:
     # --- words
 
     def ibv_fork_init(self) -> int:
-        """No page is pinned: there is nothing to do."""
+        """Do nothing: no page is pinned."""
         return 0
 
     def ibv_wc_status_str(self, status: int) -> int:
@@ -346,21 +346,21 @@ def _check_port(port: int) -> None:
 
 
 def _word(enum: str, prefix: str, value: int) -> int:
-    """Text of a number: "retry exc err"."""
+    """The text of a number: "retry exc err"."""
     names = {number: name for name, number in layouts.VERBS_ENUMS[enum].items()}
     name = names.get(value, "unknown")
     return text(name.removeprefix(prefix).replace("_", " ").lower())
 
 
 def text(words: str) -> int:
-    """The address of a string of C, which stays."""
+    """The address of a C string, which stays valid."""
     if words not in _TEXTS:
         _TEXTS[words] = ctypes.create_string_buffer(words.encode())
     return ctypes.addressof(_TEXTS[words])
 
 
 def guid() -> int:
-    """Eight bytes that tell this device from others, as the number that they are in memory."""
+    """Eight bytes that distinguish this device from others, as an integer in memory order."""
     about = os.environ.get(hostfile.VARIABLE) or os.environ.get(INTERFACES, "")
     digest = hashlib.sha256(f"{os.uname().nodename} {about}".encode()).digest()
     return int.from_bytes(b"\x02" + digest[:6] + b"\0", "little")
@@ -372,7 +372,7 @@ def mtu_word(pmtu: int) -> int:
 
 
 def mtu_bytes(word: int) -> int:
-    """`ibv_mtu` in bytes; EINVAL if it is none."""
+    """The bytes of an `ibv_mtu`; EINVAL if it is not one."""
     for name, number in layouts.VERBS_ENUMS["ibv_mtu"].items():
         if number == word:
             return int(name.removeprefix("IBV_MTU_"))

@@ -1,7 +1,7 @@
-"""Where the stub asks for addresses: what C calls, and what compiled code works on.
+"""The stub's entry into Python: the addresses of what C calls, and of the state of compiled code.
 
-Whatever goes wrong in Python ends here as an errno; where `OPENMRC_LOG` is set, a line on standard
-error says why.
+Any error in Python becomes an errno here; if `OPENMRC_LOG` is set, a line on standard error says
+why.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from openmrc.jit.decorators import interpreted
 from openmrc.say import say
 
 PASSED = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * stub.ARGUMENTS)
-# These wait, so no other call waits for them.
+# These block, so they take no lock for which other calls would wait.
 UNLOCKED = {
     "mrc_get_async_event",
     "mrc_get_cq_event",
@@ -37,12 +37,12 @@ UNLOCKED = {
 verbs = Verbs()
 library = Library(verbs)
 _lock = threading.RLock()
-_kept: list[Any] = []  # what C holds addresses of
+_kept: list[Any] = []  # objects whose addresses C holds
 _table = np.zeros(0, np.int64)
 
 
 def fill(address: int, words: int) -> bool:
-    """Write the table of addresses that the stub calls; true if it is whole."""
+    """Write the table of addresses that the stub calls; return true if it is complete."""
     global _table  # noqa: PLW0603  # the stub has one
     room = (ctypes.c_int64 * words).from_address(address)
     _table = np.frombuffer(memoryview(room), np.int64)
@@ -55,8 +55,8 @@ def fill(address: int, words: int) -> bool:
 
 
 def _answering(name: str, function: Callable[..., int]) -> Callable[..., int]:
-    """The function as C calls it: with arguments to spare, and -errno for what goes wrong."""
-    n = function.__code__.co_argcount - 1  # of a method, without self
+    """The function as C calls it: with extra arguments, and -errno for errors."""
+    n = function.__code__.co_argcount - 1  # a method, without self
     locked = name not in UNLOCKED
 
     def answer(*given: int) -> int:
@@ -81,7 +81,7 @@ def _errno_of(name: str, error: BaseException) -> int:
         code = error.code
     elif isinstance(error, OSError) and error.errno:
         code = error.errno
-    elif isinstance(error, InputError | KeyError | ValueError):  # gone while it was waited for
+    elif isinstance(error, InputError | KeyError | ValueError):  # destroyed during the call
         code = errno.EINVAL
     elif isinstance(error, OpenMrcError):
         code = errno.EOPNOTSUPP
@@ -93,7 +93,7 @@ def _errno_of(name: str, error: BaseException) -> int:
 
 
 def _show() -> None:
-    """Tell the stub what compiled code works on, once a device is open; and when it is closed."""
+    """Pass the state of compiled code to the stub, once a device is open; and clear it on close."""
     there = verbs.nic is not None and library.calls is not None
     if there == bool(_table[stub.ENDPOINT]):
         return
@@ -116,7 +116,9 @@ def _show() -> None:
 
 
 def _address_of(name: str, parts: tuple[Any, Any, Any]) -> int:
-    """Where C calls a compiled function; in plain Python, of a function that stands for it."""
+    """The address of a compiled function for C; in plain Python, of a function that stands
+    for it.
+    """
     function = getattr(hot, name)
     given = parts if name != "poll_cq" else parts[::2]
     if interpreted():
@@ -124,6 +126,6 @@ def _address_of(name: str, parts: tuple[Any, Any, Any]) -> int:
         passed = kind(lambda *words: int(function(*given, *words[len(given) :])))
         _kept.append(passed)
         return ctypes.cast(passed, ctypes.c_void_p).value or 0
-    function(*given, 0, 0, 0)  # compiled now, or read from the disk
+    function(*given, 0, 0, 0)  # compiled now, or loaded from disk
     [made] = function.overloads.values()
     return int(made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name))

@@ -1,6 +1,8 @@
-"""C headers, written from the declarations: `mrc.h` and the part of `infiniband/verbs.h` it needs.
+"""C headers, generated from the declarations: `mrc.h` and the part of `infiniband/verbs.h` that it
+needs.
 
-They are for programs that have no others; those that have are compiled against theirs.
+They are for programs that have no others; programs with their own headers are compiled against
+those.
 """
 
 from __future__ import annotations
@@ -85,7 +87,7 @@ def _number(value: int) -> str:
 
 
 def _ordered(structs: Iterable[Struct]) -> list[Struct]:
-    """Each after those that it contains."""
+    """Sort structures: each after those that it contains."""
     known: list[Struct] = []
 
     def place(one: Struct) -> None:

@@ -1,11 +1,11 @@
-"""What a C program calls for each message, compiled: no interpreter's lock, and no Python at all.
+"""The calls of a C program for each message, compiled: no interpreter's lock, and no Python at all.
 
 `mrc_post_send` and `mrc_post_recv` check a request and put it into the ring from which the loop of
-the endpoint takes (`live.endpoint.loop`); `mrc_poll_cq` turns the loop's entries into `ibv_wc`.
-Structures of C are read in place. A handle is a number and never an address: each record here
-knows its own, so one that is wrong, or of a queue that is gone, is found out and costs nothing.
+the endpoint takes (`live.endpoint.loop`); `mrc_poll_cq` converts the loop's entries to `ibv_wc`. C
+structures are read in place. A handle is a number and never an address: each record here knows its
+own, so a wrong handle, or that of a destroyed queue, is detected and does no harm.
 
-Several threads may call at once: one lock for what is posted, one of each completion queue.
+Several threads may call at once: one lock guards posting, and one each completion queue.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ from openmrc.live.syscalls import write_count
 from openmrc.wire.words import put_bytes
 
 EINVAL, ENOMEM, EIO = 22, 12, 5
-SGES_MAX = 16  # buffers of one request: as many as a work queue entry of common NICs holds
-INLINE_MAX = 1024  # bytes; more is better sent from where it lies
-SPINS_MAX = 1 << 20  # turns of waiting for room in the ring; a loop that has ended makes none
+SGES_MAX = 16  # buffers of one request: the number in a work queue entry of common NICs
+INLINE_MAX = 1024  # bytes; larger data is better sent in place
+SPINS_MAX = 1 << 20  # iterations of waiting for room in the ring; a loop that has ended makes none
 MESSAGE_MAX = 1 << 31  # bytes
 REGION_MASK = (1 << es.REGION_INDEX_BITS) - 1
 INDEX_MASK = 0xFFFF  # low bits of a handle: the record's index
 
-# Counts of the loop's are read only when what was seen of them last leaves no room: they stand in
-# cache lines that the loop writes all the time.
+# The loop's counts are read only when their cached values leave no room: they are in cache lines
+# that the loop writes all the time.
 CALL_QP = record_type(
-    ("handle", "i8"),  # 0: nobody's
+    ("handle", "i8"),  # 0: unused
     *fields("i8", "sent", "received"),  # posted in all
-    *fields("i8", "sent_done", "received_done"),  # of them over, as last seen
+    *fields("i8", "sent_done", "received_done"),  # completed ones, as last read
     *fields("i4", "max_send", "max_recv", "send_cq", "recv_cq", "sig_all", "born", "qpn"),
-    *fields("i4", "may_send", "may_receive"),  # the queue pair's state allows it
+    *fields("i4", "may_send", "may_receive"),  # whether the queue pair's state allows it
     *fields("i4", "max_send_sge", "max_recv_sge", "max_inline"),
 )
 CALL_CQ = record_type(
     ("handle", "i8"),
     ("promised", "i8"),  # completions that posted requests have brought or may still bring
-    ("gone", "i8"),  # of them polled, or never to come, as last seen
+    ("gone", "i8"),  # of these, polled, or never to come, as last read
     *fields("i8", "depth", "lock"),
 )
-DOOR = record_type(("lock", "i8"), ("taken", "i8"))  # `taken` of the ring, as last seen
+DOOR = record_type(("lock", "i8"), ("taken", "i8"))  # `taken` of the ring, as last read
 CALL_CQ_BYTES, LOCK_AT = CALL_CQ.itemsize, CALL_CQ.fields["lock"][1]  # type: ignore[index]
 
 SEND_FIELDS, RECV_FIELDS = SEND_WR.dtype, RECV_WR.dtype
@@ -62,25 +62,25 @@ SEND_BYTES, RECV_BYTES = SEND_FIELDS.itemsize, RECV_FIELDS.itemsize
 SGE_BYTES, WC_BYTES = SGE_FIELDS.itemsize, WC_FIELDS.itemsize
 WR_WRITE, WR_WRITE_IMM = NUMBERS["IBV_WR_RDMA_WRITE"], NUMBERS["IBV_WR_RDMA_WRITE_WITH_IMM"]
 SIGNALED, INLINE = NUMBERS["IBV_SEND_SIGNALED"], NUMBERS["IBV_SEND_INLINE"]
-# What has no meaning for MRC and does no harm: nothing is read, so there is nothing to wait for,
-# and every completion wakes who waits.
+# Flags without a meaning for MRC that do no harm: there are no reads, so there is nothing to wait
+# for, and every completion wakes waiting threads.
 FLAGS = SIGNALED | INLINE | NUMBERS["IBV_SEND_FENCE"] | NUMBERS["IBV_SEND_SOLICITED"]
 WITH_IMM = NUMBERS["IBV_WC_WITH_IMM"]
 
 
 @by_reference
 class Calls(NamedTuple):
-    """What the calls have beside the endpoint. Every field is an array."""
+    """The state of the calls, in addition to the endpoint's. Every field is an array."""
 
     door: Any  # DOOR, one record
-    qp: Any  # CALL_QP, beside the engine's QP
-    cq: Any  # CALL_CQ, beside the endpoint's CQ
+    qp: Any  # CALL_QP, one for each QP of the engine
+    cq: Any  # CALL_CQ, one for each CQ of the endpoint
     room: Any  # int64 [2], room for the kernel, under the door's lock
-    copied: Any  # int64 [queue pair, place], addresses of copies of what was gathered; 0: none
+    copied: Any  # int64 [queue pair, slot], addresses of copies of gathered data; 0: none
 
 
 class _Request(NamedTuple):
-    """What is put into the ring; all are int64."""
+    """A request for the ring; all fields are int64."""
 
     kind: Any
     cq: Any
@@ -94,10 +94,10 @@ class _Request(NamedTuple):
 
 
 def new_calls(qps: int, cqs: int, sends: int) -> Calls:
-    """A zeroed Calls with room for so many of each, and for so many requests of a queue pair.
+    """A zeroed Calls with this capacity, with `sends` requests per queue pair.
 
-    A place for a copy is used again after twice as many requests: by then as many have come and
-    gone since the one before was complete, so that the loop has long done with its bytes.
+    A slot for a copy is reused after twice as many requests: by then as many have completed since
+    the previous one, so that the loop no longer needs its bytes.
     """
     copied = np.zeros((qps, 2 * sends), "i8")
     return Calls(
@@ -108,7 +108,7 @@ def new_calls(qps: int, cqs: int, sends: int) -> Calls:
 if interpreted():
 
     def bytes_at(address: int, n: int) -> Any:
-        """As `memory.bytes_at`; what is seen as a record has its fields as attributes."""
+        """As `memory.bytes_at`; a view as a record has its fields as attributes."""
         return memory.bytes_at(address, n).view(np.recarray)
 
     _libc = ctypes.CDLL(None)
@@ -117,11 +117,11 @@ if interpreted():
     _libc.free.argtypes = (ctypes.c_void_p,)
 
     def reallocate(address: int, n: int) -> int:
-        """Memory for `n` bytes in place of what was at an address, or 0."""
+        """Reallocate memory at an address to `n` bytes; return its address, or 0."""
         return _libc.realloc(int(address), int(n)) or 0
 
     def release(address: int) -> None:
-        """Give memory back."""
+        """Free memory."""
         _libc.free(int(address))
 
 else:
@@ -135,7 +135,7 @@ else:
 
 @inlined
 def _signed(value):
-    """As int64, which all numbers are here: of 64 unsigned bits the same bits."""
+    """The int64 with the same 64 bits: all numbers here are int64."""
     return np.int64(value)
 
 
@@ -152,7 +152,7 @@ def _unlock(address):
 
 @inlined
 def _turned(value):
-    """32 bits in the other byte order: an immediate travels in the network's."""
+    """32 bits in the other byte order: an immediate is sent in network order."""
     return (
         (value >> 24 & 0xFF) | (value >> 8 & 0xFF00) | (value & 0xFF00) << 8 | (value & 0xFF) << 24
     )
@@ -160,7 +160,7 @@ def _turned(value):
 
 @inlined
 def _has_room(ep, calls):
-    """Wait for a place in the ring; False if the loop takes nothing any more."""
+    """Wait for a slot of the ring; False if the loop has ended."""
     ctl, door = ep.ctl[0], calls.door[0]
     for _ in range(SPINS_MAX):
         if ctl.posted - door.taken < ep.post.shape[0]:
@@ -174,7 +174,7 @@ def _has_room(ep, calls):
 
 @inlined
 def _hand_over(ep, calls, i, call, is_full, r):
-    """Put a request into the ring: 0, ENOMEM where a queue is full, EIO if the loop has ended."""
+    """Put a request into the ring: 0, ENOMEM if a queue is full, EIO if the loop has ended."""
     if is_full or _is_full(ep, calls, r.cq):
         return ENOMEM
     if not _has_room(ep, calls):
@@ -198,7 +198,7 @@ def _hand_over(ep, calls, i, call, is_full, r):
 
 @inlined
 def _wake(ep, calls):
-    """Wake the loop if it sleeps, once: until the scheduler lets it run, others need not."""
+    """Wake the loop if it sleeps, once: until the scheduler runs it, other callers need not."""
     fence()
     ctl = ep.ctl[0]
     if ctl.sleeping:
@@ -209,7 +209,7 @@ def _wake(ep, calls):
 
 @inlined
 def _is_registered(st, key, address, length):
-    """Whether bytes lie in the region with this key."""
+    """Whether bytes are in the region with this key."""
     i = key & REGION_MASK
     if i >= st.region.shape[0]:
         return False
@@ -246,15 +246,15 @@ def _receives_full(ep, st, i, call):
 
 @inlined
 def _buffer(at, k):
-    """The `ibv_sge` with this index, of a list at an address: where it is, and its bytes."""
+    """The `ibv_sge` with this index, of a list at an address: its address and its bytes."""
     s = bytes_at(at + k * SGE_BYTES, SGE_BYTES).view(SGE_FIELDS)[0]
     return _signed(s.addr), _signed(s.length), _signed(s.lkey)
 
 
 @inlined
 def _length_of(st, call, at, n, inline):
-    """Bytes of all buffers of a request; -1 if they are too many, or not the caller's to send. Who
-    has a request copied at once needs no key.
+    """Bytes of all buffers of a request; -1 if they are too many, or the caller may not send them.
+    A request that is copied at once needs no key.
     """
     total, wrong = 0, 0
     for k in range(n):
@@ -268,7 +268,7 @@ def _length_of(st, call, at, n, inline):
 
 @inlined
 def _gather(calls, i, call, at, n, length):
-    """Copy all buffers of a request, one behind the other: where, or 0 without memory."""
+    """Copy all buffers of a request, concatenated; return the address, or 0 without memory."""
     place = call.sent % calls.copied.shape[1]
     room = reallocate(calls.copied[i, place], length)
     if room == 0:
@@ -285,7 +285,7 @@ def _gather(calls, i, call, at, n, length):
 
 @inner
 def _send_one(ep, st, calls, i, call, at):
-    """One request at an address; 0 or what is wrong with it."""
+    """Post one request at an address; 0 or its error."""
     w = bytes_at(at, SEND_BYTES).view(SEND_FIELDS)[0]
     opcode, flag_bits, n = int(w.opcode), _signed(w.send_flags), int(w.num_sge)
     if (opcode != WR_WRITE and opcode != WR_WRITE_IMM) or flag_bits & ~FLAGS:
@@ -300,7 +300,7 @@ def _send_one(ep, st, calls, i, call, at):
     address = 0
     if n == 1 and not inline:
         address, _, _ = _buffer(_signed(w.sg_list), 0)
-    elif length > 0 and not is_full and st.qp[i].state != es.ERROR:  # there nothing leaves
+    elif length > 0 and not is_full and st.qp[i].state != es.ERROR:  # in ERROR nothing is sent
         address = _gather(calls, i, call, _signed(w.sg_list), n, length)
         if address == 0:
             return ENOMEM
@@ -322,7 +322,7 @@ def _send_one(ep, st, calls, i, call, at):
 
 @inner
 def _receive_one(ep, st, calls, i, call, at):
-    """One receive at an address; 0 or what is wrong with it. It has no memory of its own."""
+    """Post one receive at an address; 0 or its error. It has no memory of its own."""
     w = bytes_at(at, RECV_BYTES).view(RECV_FIELDS)[0]
     if w.num_sge < 0 or w.num_sge > call.max_recv_sge:
         return EINVAL
@@ -334,15 +334,15 @@ def _receive_one(ep, st, calls, i, call, at):
 
 @compiled
 def post_send(ep, st, calls, handle, at, bad):
-    """Post the list of `ibv_send_wr` at an address: 0, or an errno with the request that is wrong
-    at `bad`; those before it are posted. In ERROR a request is flushed, whatever the queue's depth.
+    """Post the list of `ibv_send_wr` at an address: 0, or an errno with the faulty request at
+    `bad`; those before it are posted. In ERROR a request is flushed, whatever the queue's depth.
     """
     return _post(ep, st, calls, handle, at, bad, True)
 
 
 @compiled
 def post_recv(ep, st, calls, handle, at, bad):
-    """The same of a list of `ibv_recv_wr`."""
+    """The same for a list of `ibv_recv_wr`."""
     return _post(ep, st, calls, handle, at, bad, False)
 
 
@@ -364,7 +364,7 @@ def _post(ep, st, calls, handle, at, bad, sends):
         else:
             wrong = _receive_one(ep, st, calls, i, call, at)
         if wrong == 0:
-            # both kinds of request have the next one at the same place
+            # both kinds of request have the pointer to the next one at the same offset
             at = _signed(bytes_at(at, RECV_BYTES).view(RECV_FIELDS)[0].next)
     if first == 0:
         _wake(ep, calls)
@@ -376,9 +376,9 @@ def _post(ep, st, calls, handle, at, bad, sends):
 
 @compiled
 def poll_cq(ep, calls, handle, n, at):
-    """Take up to `n` completions into the `ibv_wc` at an address: how many, or -errno.
+    """Take up to `n` completions into the `ibv_wc` at an address; return how many, or -errno.
 
-    What a queue pair that was destroyed left behind is taken, and not shown.
+    Completions of a destroyed queue pair are taken, but not returned.
     """
     i = handle & INDEX_MASK
     if i >= calls.cq.shape[0] or handle == 0 or n < 0 or (at == 0 and n > 0):
@@ -406,7 +406,7 @@ def poll_cq(ep, calls, handle, n, at):
 
 @inlined
 def _show(w, entry):
-    """An entry of the loop's as `ibv_wc`."""
+    """Convert an entry of the loop to `ibv_wc`."""
     receives = entry.kind == state.RECV_RDMA_WITH_IMM
     w.wr_id = np.uint64(entry.wr_id)
     w.status = entry.status
@@ -425,7 +425,7 @@ def _show(w, entry):
 
 @compiled
 def forget_qp(calls, i):
-    """From now on the handle of a queue pair is wrong; nobody is posting with it any more."""
+    """Invalidate the handle of a queue pair; no thread is posting with it any more."""
     lock = calls.door.ctypes.data
     _lock(lock)
     calls.qp[i].handle = 0
@@ -434,7 +434,7 @@ def forget_qp(calls, i):
 
 @compiled
 def forget_copies(calls, i):
-    """Give back what was copied for a queue pair that is gone."""
+    """Free the copies made for a destroyed queue pair."""
     for place in range(calls.copied.shape[1]):
         if calls.copied[i, place] != 0:
             release(calls.copied[i, place])
@@ -443,7 +443,7 @@ def forget_copies(calls, i):
 
 @compiled
 def forget_cq(calls, i):
-    """The same of a completion queue."""
+    """The same for a completion queue."""
     lock = calls.cq.ctypes.data + i * CALL_CQ_BYTES + LOCK_AT
     _lock(lock)
     calls.cq[i].handle = 0
@@ -452,7 +452,7 @@ def forget_cq(calls, i):
 
 @once("libmrc")
 def warm_up() -> None:
-    """Call each once, with handles that are wrong: that compiles all there is."""
+    """Call each once, with invalid handles: that compiles everything."""
     fabric = multiplane(2, 1, 10**9, 1, 2, 0, 0)
     one = Host(fabric, 0, [Port(-1, bytes(6))], Limits(qps=2), 1_000_000)
     calls = new_calls(2, 1, 1)

@@ -1,8 +1,8 @@
-"""Structures and numbers of MRC's C API and of the part of ibverbs that it stands on, as data.
+"""Structures and numbers of MRC's C API and of the part of ibverbs that it uses, as data.
 
 The names, the order of the fields and the values are those of the public descriptions: programs are
-compiled against others' headers and loaded with this library, so what counts is where each field
-lies. C text (`header`) and NumPy's records (`Struct.dtype`) are made from the same rows.
+compiled against others' headers and loaded with this library, so the offset of each field matters.
+C text (`header`) and NumPy's records (`Struct.dtype`) are generated from the same rows.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Struct:
-    """A structure of C: its fields in order, each a type, a name and, of an array, a length.
+    """A C structure: its fields in order, each a type, a name and, for an array, a length.
 
     A type is one of `KINDS`, ends in `*`, begins with `enum`, or is another structure. One without
-    a name is written where it is used.
+    a name is defined where it is used.
     """
 
     name: str
@@ -58,7 +58,7 @@ class Struct:
 
     @property
     def declared(self) -> str:
-        """How a field of this type begins."""
+        """How the declaration of a field of this type begins."""
         return f"{self.word} {self.name}" if self.name else self.text
 
     @property
@@ -190,8 +190,8 @@ CONTEXT = Struct(
         ("void *", "abi_compat"),
     ),
 )
-# What lies before a context that says so by `abi_compat`: functions of extensions, the newest
-# first, then how long all of it is. None is there but one, which a caller may replace.
+# What precedes a context that says so by `abi_compat`: functions of extensions, the newest first,
+# then the total length. Only one exists, which a caller may replace.
 EXTENDED = Struct(
     "verbs_context",
     (

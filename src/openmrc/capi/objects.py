@@ -1,7 +1,7 @@
 """MRC's own objects: contexts, completion queues and channels, hints, queue pairs, events.
 
 A caller holds handles, numbers that are never an address: the kind, a count that never repeats, an
-index. So a handle of what is gone, or of another kind, is found out (EINVAL), and not followed.
+index. So a handle of a destroyed object, or of another kind, is detected (EINVAL) and not followed.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ CAP_KNOWN = sum(layouts.MRC_ENUMS["mrc_qp_cap"].values())
 V, M = ({name: NUMBERS[name] for name in layouts.VERBS_ENUMS["ibv_qp_attr_mask"]},
         {name: NUMBERS[name] for name in layouts.MRC_ENUMS["mrc_qp_attr_mask"]})  # fmt: skip
 V_KNOWN = sum(V.values())
-NEEDED = {  # beside the state, to go there
+NEEDED = {  # attributes needed, in addition to the state, for a transition to it
     QpState.INIT: 0,
     QpState.RTR: V["IBV_QP_AV"] | V["IBV_QP_DEST_QPN"] | V["IBV_QP_RQ_PSN"],
     QpState.RTS: V["IBV_QP_SQ_PSN"],
     QpState.ERROR: 0,
 }
-MRC_AT = {  # the step at which each attribute is taken (MRC 1.7)
+MRC_AT = {  # the step at which each attribute is used (MRC 1.7)
     QpState.INIT: M["MRC_QP_HINT"] | M["MRC_QP_EV_PROFILE_ID"] | M["MRC_QP_CC_PROFILE_ID"],
     QpState.RTR: M["MRC_QP_MAX_WIMM_DEST"] | M["MRC_QP_MPR_DEST"] | M["MRC_QP_CAP"],
     QpState.RTS: M["MRC_QP_MAX_WIMM"]
@@ -53,7 +53,7 @@ MRC_AT = {  # the step at which each attribute is taken (MRC 1.7)
 
 @dataclass
 class Channel:
-    """Tells of completions in any of its queues: an epoll descriptor."""
+    """Reports completions in any of its queues: an epoll descriptor."""
 
     handle: int
     context: int
@@ -76,7 +76,9 @@ class Cq:
 
 @dataclass
 class Hint:
-    """What an application expects of its traffic; the engine has no use for it, so it is kept."""
+    """An application's expectation of its traffic; the engine does not use it, so it is only
+    stored.
+    """
 
     handle: int
     context: int
@@ -85,7 +87,7 @@ class Hint:
 
 @dataclass
 class Qp:
-    """A queue pair, and what its caller has said."""
+    """A queue pair, and the attributes that its caller has set."""
 
     handle: int
     context: int
@@ -93,22 +95,22 @@ class Qp:
     init: Any  # mrc_qp_init_attr
     said: Any  # ibv_qp_attr
     mrc: Any  # mrc_qp_attr
-    step: QpState = QpState.RESET  # where its caller has brought it
+    step: QpState = QpState.RESET  # the state that its caller has set
 
     @property
     def state(self) -> QpState:
-        """Where it is: one may fail by itself. Inside it is connected from RTR on, since peers may
-        write to it then; only its caller's requests wait for RTS.
+        """The actual state: a queue pair may fail by itself. Internally it is connected from RTR
+        on, because peers may write to it then; only its caller's requests wait for RTS.
         """
         return QpState.ERROR if self.pair.state == QpState.ERROR else self.step
 
 
 class Library:
-    """All that is open; the functions of MRC's API are its methods."""
+    """All open objects; the functions of MRC's API are its methods."""
 
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
-        self.calls: Any = None  # `hot.Calls`, beside an open device
+        self.calls: Any = None  # `hot.Calls`, while a device is open
         self._count = 0
         self._contexts: dict[int, int] = {}  # with ibverbs' context
         self._cqs: dict[int, Cq] = {}
@@ -127,7 +129,7 @@ class Library:
         return self._verbs.context_nic(self._contexts[context])
 
     def forget(self) -> None:
-        """The device is closed, and everything of it."""
+        """The device is closed, with all its objects."""
         for channel in self._channels.values():
             channel.epoll.close()
         for qp in self._qps.values():
@@ -142,13 +144,13 @@ class Library:
     # --- device and context
 
     def mrc_query_device_ex(self, context: int, mcontext: int, attr: int, supported: int) -> int:
-        """As `mrc_query_device`, of the context's version of the API."""
+        """As `mrc_query_device`, for the context's version of the API."""
         if mcontext and mcontext not in self._contexts:
             raise Refused(errno.EINVAL, "no MRC context")
         return self.mrc_query_device(context, attr, supported)
 
     def mrc_query_device(self, context: int, attr: int, supported: int) -> int:
-        """What the device can do."""
+        """The capabilities of the device."""
         limits = self._verbs.context_nic(context).host.limits
         a = at(attr, layouts.MRC_DEVICE_ATTR)
         put(supported, "i4", 1)
@@ -190,7 +192,7 @@ class Library:
         return handle
 
     def mrc_destroy_context(self, context: int) -> int:
-        """EBUSY while something of it is left."""
+        """EBUSY while objects of it exist."""
         self._nic(context)
         owned = (self._cqs, self._qps, self._hints, self._channels)
         if any(one.context == context for known in owned for one in known.values()):
@@ -201,7 +203,7 @@ class Library:
     # --- completion channels and queues
 
     def mrc_create_comp_channel(self, context: int, channel: int) -> int:
-        """A descriptor on which one can wait for completions."""
+        """A descriptor for waiting for completions."""
         self._nic(context)
         put(channel, "u8", 0)
         one = Channel(self._handle(IS_CHANNEL), context, select.epoll())
@@ -215,12 +217,12 @@ class Library:
         return self._channels[channel]
 
     def mrc_get_comp_channel_fd(self, channel: int, fd: int) -> int:
-        """Readable when a queue that asked for it has a completion."""
+        """Readable when a queue that requested it has a completion."""
         put(fd, "i4", self._channel(channel).epoll.fileno())
         return 0
 
     def mrc_destroy_comp_channel(self, channel: int) -> int:
-        """EBUSY while a completion queue tells it of completions."""
+        """EBUSY while a completion queue reports to it."""
         one = self._channel(channel)
         if one.cqs:
             raise Refused(errno.EBUSY, "a completion queue uses it")
@@ -231,7 +233,7 @@ class Library:
     def mrc_create_cq(
         self, context: int, cqe: int, cq_context: int, channel: int, vector: int
     ) -> int:
-        """A completion queue with room for `cqe` entries."""
+        """Create a completion queue with room for `cqe` entries."""
         nic = self._nic(context)
         if not 1 <= cqe <= nic.host.limits.cq_depth or vector:
             raise Refused(errno.EINVAL, f"cqe {cqe}, vector {vector}")
@@ -271,7 +273,7 @@ class Library:
         return 0
 
     def mrc_req_notify_cq(self, cq: int, solicited_only: int) -> int:
-        """The next completion makes one event; every one counts as solicited."""
+        """Request one event for the next completion; every completion counts as solicited."""
         one = self._cq(cq)
         if one.channel is None:
             raise Refused(errno.EINVAL, "the queue has no channel")
@@ -281,8 +283,8 @@ class Library:
         return 0
 
     def mrc_get_cq_event(self, channel: int, cq: int, cq_context: int) -> int:
-        """The queue that has a completion; EAGAIN if there is none and the descriptor does not
-        wait.
+        """The queue that has a completion; EAGAIN if there is none and the descriptor is
+        non-blocking.
         """
         one = self._channel(channel)
         put(cq, "u8", 0)
@@ -298,7 +300,7 @@ class Library:
         return 0
 
     def mrc_ack_cq_events(self, cq: int, n: int) -> int:
-        """Whoever destroys the queue waits for this."""
+        """Acknowledge events: `mrc_destroy_cq` waits for this."""
         one = self._cq(cq)
         with self._acknowledged:
             one.acknowledged += n
@@ -308,7 +310,7 @@ class Library:
     # --- hints
 
     def mrc_create_qp_hint(self, context: int, attr: int) -> int:
-        """Keep what is expected of traffic."""
+        """Store an expectation of traffic."""
         self._nic(context)
         given = at(attr, layouts.HINT_INIT_ATTR)["attr"].copy()
         if len(self._hints) >= HINTS_MAX:
@@ -323,7 +325,7 @@ class Library:
         return self._hints[hint]
 
     def mrc_destroy_qp_hint(self, hint: int) -> int:
-        """EBUSY while a queue pair has it."""
+        """EBUSY while a queue pair uses it."""
         self._hint(hint)
         if any(int(qp.mrc["qp_hint"]) == hint for qp in self._qps.values()):
             raise Refused(errno.EBUSY, "a queue pair has it")
@@ -331,14 +333,14 @@ class Library:
         return 0
 
     def mrc_query_qp_hint(self, hint: int, attr: int, mask: int) -> int:
-        """Read what was kept."""
+        """Read the stored hint."""
         kept, a = self._hint(hint).record, at(attr, layouts.HINT_ATTR)
         for name in _hint_fields(mask):
             a[name] = kept[name]
         return 0
 
     def mrc_modify_qp_hint(self, hint: int, attr: int, mask: int) -> int:
-        """Keep something else."""
+        """Replace the stored hint."""
         kept, a = self._hint(hint).record, at(attr, layouts.HINT_ATTR)
         for name in _hint_fields(mask):
             kept[name] = a[name]
@@ -347,7 +349,7 @@ class Library:
     # --- queue pairs
 
     def mrc_create_qp(self, context: int, attr: int) -> int:
-        """A queue pair in RESET; what it was given is written back."""
+        """Create a queue pair in RESET; its actual attributes are written back."""
         nic, a = self._nic(context), at(attr, layouts.MRC_QP_INIT_ATTR)
         send, receive = self._cq(int(a["send_cq"])), self._cq(int(a["recv_cq"]))
         if int(a["pd"]) not in self._verbs.pds:
@@ -396,7 +398,7 @@ class Library:
         return self._qps[qp]
 
     def mrc_destroy_qp(self, qp: int) -> int:
-        """Nothing of it is shown by `mrc_poll_cq` afterwards."""
+        """Destroy a queue pair: `mrc_poll_cq` returns nothing of it afterwards."""
         one = self._qp(qp)
         self._nic(one.context)
         hot.forget_qp(self.calls, one.pair.index)
@@ -406,14 +408,14 @@ class Library:
         return 0
 
     def mrc_get_qpn(self, qp: int, qpn: int) -> int:
-        """The number that a peer addresses."""
+        """The number by which a peer addresses it."""
         put(qpn, "u4", self._qp(qp).pair.qp_num)
         return 0
 
     def mrc_query_qp(
         self, qp: int, verbs: int, verbs_mask: int, attr: int, mask: int, init: int
     ) -> int:
-        """What was said of a queue pair, and where in its life it is."""
+        """The attributes set for a queue pair, and its state."""
         one = self._qp(qp)
         one.said["qp_state"] = one.said["cur_qp_state"] = int(one.state)
         if verbs or verbs_mask:
@@ -425,9 +427,9 @@ class Library:
         return 0
 
     def mrc_modify_qp(self, qp: int, verbs: int, verbs_mask: int, attr: int, mask: int) -> int:
-        """Go to another state, with what is said for it.
+        """Go to another state, with the attributes for it.
 
-        Attributes of ibverbs that MRC has not (ports, RNR, retries of RC) have no effect, as the
+        Attributes of ibverbs that MRC lacks (ports, RNR, retries of RC) have no effect, as the
         public example expects.
         """
         one = self._qp(qp)
@@ -527,7 +529,7 @@ class Library:
     # --- events
 
     def mrc_get_async_event(self, context: int, event: int) -> int:
-        """Wait for what happens to a queue pair or a port."""
+        """Wait for an event of a queue pair or a port."""
         nic, e = self._nic(context), at(event, layouts.MRC_ASYNC_EVENT)
         waiting = self._verbs.contexts[self._contexts[context]][1]
         waits = not fcntl.fcntl(waiting.fileno(), fcntl.F_GETFL) & os.O_NONBLOCK
@@ -545,7 +547,7 @@ class Library:
         raise Refused(errno.EAGAIN)
 
     def mrc_ack_async_event(self, event: int) -> int:
-        """Nobody waits for it."""
+        """Do nothing: no call waits for it."""
         at(event, layouts.MRC_ASYNC_EVENT)
         return 0
 
@@ -569,7 +571,7 @@ def _hint_fields(mask: int) -> list[str]:
 
 
 def _take(kept: Any, name: str, given: Any, wanted: int, most: int) -> None:
-    """Keep an attribute that the mask names; EINVAL if it is out of its range."""
+    """Store an attribute that the mask names; EINVAL if it is out of its range."""
     if not wanted:
         return
     if not 1 <= int(given[name]) <= most:
@@ -582,7 +584,7 @@ def _fail(nic: Nic, one: Qp, v: Any, verbs_mask: int, m: Any, mask: int) -> None
 
 
 def _keep(said: Any, v: Any, verbs_mask: int) -> None:
-    """Keep what the mask names, for `mrc_query_qp`."""
+    """Store what the mask names, for `mrc_query_qp`."""
     for bit, name in (
         ("IBV_QP_AV", "ah_attr"),
         ("IBV_QP_PATH_MTU", "path_mtu"),

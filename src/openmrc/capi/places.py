@@ -1,6 +1,6 @@
-"""Structures of C at addresses: those of a caller, and those that a caller is given.
+"""C structures at addresses: those of a caller, and those that a caller receives.
 
-An address that a caller passes is believed, as C does, but for NULL; a handle never is.
+An address that a caller passes is trusted, as in C, except NULL; a handle never is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Refused(Exception):
-    """A call cannot be done; `code` is its errno."""
+    """A call fails; `code` is its errno."""
 
     def __init__(self, code: int, why: str = "") -> None:
         super().__init__(why)
@@ -30,7 +30,7 @@ class Refused(Exception):
 
 @contextmanager
 def refused_as(code: int) -> Iterator[None]:
-    """Whatever the device refuses in this block, but for a wrong value, has this errno."""
+    """Within the block, an error of the device other than a wrong value has this errno."""
     try:
         yield
     except InputError:
@@ -57,7 +57,7 @@ def put(address: int, kind: str, value: int) -> None:
 
 
 class Block:
-    """A structure that a caller is given: it stays where it is for as long as this lives."""
+    """A structure that a caller receives: it stays in place as long as this object lives."""
 
     def __init__(self, struct: Struct, part: str = "") -> None:
         self._room = np.zeros(1, struct.dtype)
@@ -67,7 +67,7 @@ class Block:
 
 
 def is_mapped(address: int, length: int) -> bool:
-    """Whether this process has memory at all of these addresses."""
+    """Whether all of these addresses are mapped in this process."""
     page = mmap.PAGESIZE
     first = address // page * page
     pages = -(-(address + length - first) // page)

@@ -1,10 +1,11 @@
-"""How an end is named by a GID, which is all that a program tells its peer beside numbers.
+"""How an end is named by a GID, the only identification that a program passes to its peer besides
+numbers.
 
-In a fabric the GID is the address of a NIC's port (`wire.addresses`), and says which NIC it is. On
-an ordinary network it is where plane 0 hears: of IPv4 `64:ff9b:1:PORT::a.b.c.d`, below the prefix
-of RFC 8215 for local use; of IPv6 the address itself, and the port is MRC's own. What else a peer
-must know, the other planes and the ports that packets come from, it asks there, by TCP on the same
-port number, before the first packet: one line of JSON, with the version of the wire.
+In a fabric the GID is the address of a NIC's port (`wire.addresses`), and identifies the NIC. On an
+ordinary network it is the address at which plane 0 receives: for IPv4 `64:ff9b:1:PORT::a.b.c.d`,
+below the prefix of RFC 8215 for local use; for IPv6 the address itself, and the port is MRC's own.
+A peer asks there for everything else, the other planes and the ports that packets come from, by TCP
+on the same port number, before the first packet: one line of JSON, with the version of the wire.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ LINE_MAX = 1 << 20  # bytes of an answer
 
 
 def gid_of(reach: Reach) -> bytes:
-    """The GID of a device of plain UDP, from where its plane 0 is reached."""
+    """The GID of a device of plain UDP, from the address of its plane 0."""
     address = ipaddress.ip_address(reach.address)
     if address.version == 4:
         return PREFIX + reach.port.to_bytes(2, "big") + bytes(4) + address.packed
@@ -41,7 +42,7 @@ def gid_of(reach: Reach) -> bytes:
 
 
 def where(gid: bytes) -> tuple[str, int]:
-    """The address and port that a GID names; EINVAL if it is none of these."""
+    """The address and port that a GID names; EINVAL if it is not such a GID."""
     if gid.startswith(PREFIX):
         port = int.from_bytes(gid[6:8], "big")
         if port and not any(gid[8:12]):
@@ -52,7 +53,7 @@ def where(gid: bytes) -> tuple[str, int]:
 
 
 class Answering:
-    """Tells whoever asks where the planes of this device are."""
+    """Answers requests for the planes of this device."""
 
     def __init__(self, planes: Sequence[Reach]) -> None:
         ways = [{"address": p.address, "port": p.port, "sources": p.sources} for p in planes]
@@ -76,13 +77,13 @@ class Answering:
                     continue
 
     def close(self) -> None:
-        """Answer nobody any more."""
+        """Stop answering."""
         self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
 
 def ask(gid: bytes) -> tuple[Reach, ...]:
-    """The planes of the end with this GID, as it tells them."""
+    """The planes of the end with this GID, as it reports them."""
     address, port = where(gid)
     try:
         with socket.create_connection((address, port), PATIENCE_S) as asked:

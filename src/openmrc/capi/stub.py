@@ -2,8 +2,8 @@
 
 `libmrc.so` asks `openmrc.capi.entry` once for a table of addresses. Each of its functions, and of
 `libibverbs.so.1`, is three lines: arguments as 64-bit words to an address of the table, and the
-answer as `calls` says it. For `mrc_post_send`, `mrc_post_recv` and `mrc_poll_cq` these are compiled
-functions, which get what they work on as addresses from the same table.
+result as `calls` defines it. For `mrc_post_send`, `mrc_post_recv` and `mrc_poll_cq` these are
+compiled functions, which get the addresses of their state from the same table.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from openmrc.capi.calls import (
     Call,
 )
 
-ARGUMENTS = 6  # of a function at most
-# Of the table: compiled functions, what they work on, then the others in the order of `CONTROL`.
+ARGUMENTS = 6  # the most of any function
+# Of the table: compiled functions, their state, then the others in the order of `CONTROL`.
 POST_SEND, POST_RECV, POLL_CQ, ENDPOINT, STATE, CALLS, FIRST = range(7)
 WORDS = FIRST + len(CONTROL)
 
@@ -140,7 +140,7 @@ def verbs_map() -> str:
 
 
 def _passed(call: Call) -> str:
-    """A function that Python answers."""
+    """A function implemented in Python."""
     given = [f"(word){name}" for _, name in call.parameters]
     given += ["0"] * (ARGUMENTS - len(given))
     asked = f"openmrc_call({CONTROL.index(call.name)}, {', '.join(given)})"
@@ -148,7 +148,7 @@ def _passed(call: Call) -> str:
 
 
 def _hot(call: Call) -> str:
-    """A function that compiled code answers."""
+    """A function implemented in compiled code."""
     which, inside = {
         "mrc_post_send": (POST_SEND, (ENDPOINT, STATE, CALLS)),
         "mrc_post_recv": (POST_RECV, (ENDPOINT, STATE, CALLS)),
@@ -157,14 +157,14 @@ def _hot(call: Call) -> str:
     given = [f"table[{index}]" for index in inside]
     given += [f"(word){name}" for _, name in call.parameters]
     kind = f"word (*)({', '.join(['word'] * len(given))})"
-    # without a device no handle can be right
+    # without a device no handle is valid
     called = f"(({kind})table[{which}])({', '.join(given)})"
     positive = "" if call.name == "mrc_poll_cq" else "-"
     return _function(call, f"table[{ENDPOINT}] ? {positive}{called} : -EINVAL")
 
 
 def _missing(call: Call) -> str:
-    """A function of ibverbs that is not here."""
+    """A function of ibverbs that is not implemented."""
     return _function(call, "-EOPNOTSUPP")
 
 

@@ -14,6 +14,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         interrupts.keep()
         from openmrc.cli.command import main as run
-    except KeyboardInterrupt:  # while it loads: there is nothing to tell yet
+    except KeyboardInterrupt:  # while it loads: there is nothing to report yet
         return 130
     return run(argv)

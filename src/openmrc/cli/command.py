@@ -1,8 +1,8 @@
-"""The command `mrc`. Results go to standard output, words and progress to standard error.
+"""The command `mrc`. Results go to standard output, messages and progress to standard error.
 
 Exit status: 0; 1 if a flow failed or did not finish without a stated end; 2 for bad input, with one
-line that says what to change; 3 if what came of it cannot be written, with one line that says
-where; 130 when interrupted. Nothing heavy is imported before a run starts.
+line that says what to change; 3 if results cannot be written, with one line that says where; 130
+when interrupted. Nothing heavy is imported before a run starts.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ EXIT_NOBODY_READS, EXIT_BAD_INPUT, EXIT_NOT_WRITTEN, EXIT_INTERRUPTED = 1, 2, 3,
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command and return its exit status."""
-    # A sixth of the start is garbage collection among libraries that stay loaded; a run makes none.
+    # A sixth of the start is garbage collection among libraries that stay loaded; a run makes no
+    # garbage.
     gc.disable()
     try:
         streams.prepare()
@@ -77,7 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         interrupts.heard()
         say("mrc: interrupted")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # the reader, such as `head`, has left: nobody to tell
+    except BrokenPipeError:  # the reader, such as `head`, has left
         streams.hush()
         return EXIT_NOBODY_READS
     except OSError as error:
@@ -97,7 +98,7 @@ def _run_command(argv: Sequence[str]) -> int:
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse that refuses in one line, as every other bad input is refused."""
+    """argparse that reports errors in one line, like every other bad input."""
 
     def error(self, message: str) -> NoReturn:
         wrong = re.search(r"(.*invalid choice: )'(.*)' \(choose from (.*)\)", message)
@@ -108,7 +109,7 @@ class _Parser(argparse.ArgumentParser):
         raise InputError(f"{message}; see {self.prog} --help")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does, but a command refuses by its own name what it does not know."""
+        """As argparse does, but a command reports unknown options under its own name."""
         parsed, unknown = super().parse_known_args(args, namespace)
         if unknown:
             options = [text for action in self._actions for text in action.option_strings]
@@ -117,7 +118,7 @@ class _Parser(argparse.ArgumentParser):
         return parsed, unknown
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """As argparse does, but an output that takes no help is an error as any other."""
+        """As argparse does, but a failure to print help is an error like any other."""
         (file or sys.stderr).write(message)
 
 
@@ -310,7 +311,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _threads(words: str) -> int | None:
-    """The number of threads that was asked for; None if that is up to us."""
+    """The requested number of threads; None for the default."""
     if words == AUTO:
         return None
     if not (words.isascii() and words.isdecimal() and 0 < int(words) <= THREADS_MAX):
@@ -319,7 +320,7 @@ def _threads(words: str) -> int | None:
 
 
 def _estimate(scenario: Scenario, arguments: argparse.Namespace) -> int:
-    """Say what each transport takes, and run none."""
+    """Print what each transport takes, without running it."""
     from openmrc.report.estimate import sentences
     from openmrc.run.estimate import estimates
 
@@ -461,7 +462,7 @@ def _simulate(
                 say(f"--threads {threads}: {run.name} ran on one, for {run.uncut}.")
     from openmrc.run.captures import pcap_paths
 
-    # Of a disk that is full and an output that is closed, neither takes the other's results along.
+    # A full disk and a closed output do not prevent each other's results.
     with ExitStack() as at_last:
         if out is not None:
             at_last.callback(_written(result, out, picture))
@@ -472,7 +473,9 @@ def _simulate(
 
 
 def _written(result: Result, out: Path, picture: bool) -> Callable[[], None]:
-    """Write the results directory; return what says so, or raises why not, once all is printed."""
+    """Write the results directory; return a function that says so, or raises, once all is
+    printed.
+    """
     from openmrc.report.files import write_results
 
     try:
@@ -488,7 +491,7 @@ def _written(result: Result, out: Path, picture: bool) -> Callable[[], None]:
 
 
 def _shown(directory: Path) -> str:
-    """A directory as a sentence can hold it: "." would look like the sentence's end."""
+    """A directory as it appears in a sentence: "." would look like the sentence's end."""
     return (
         f"the current directory ({directory.absolute()})" if directory == Path() else f"{directory}"
     )

@@ -1,7 +1,7 @@
-"""`mrc completion`: what a shell needs to complete commands, options and their words.
+"""`mrc completion`: the shell's completion of commands, options and their values.
 
-The script is made from the parser, so what it offers is what there is. Everything else completes to
-names of files.
+The script is generated from the parser, so it offers what exists. Everything else completes to file
+names.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ZSH = "autoload -U +X bashcompinit && bashcompinit\n"
 
 
 class Command(NamedTuple):
-    """A command: its options and words, and the words that each of its options takes."""
+    """A command: its options and values, and the values of each of its options."""
 
     name: str
     about: str
@@ -77,7 +77,7 @@ def commands_of(whole: argparse.ArgumentParser) -> Iterator[Command]:
 
 
 def _all_actions(parser: argparse.ArgumentParser) -> Iterator[argparse.Action]:
-    """Those of a command and of the commands within it."""
+    """The actions of a command and of its subcommands."""
     for action in parser._actions:
         yield action
         if isinstance(action, argparse._SubParsersAction):

@@ -1,7 +1,7 @@
-"""`mrc decode`: a capture as one line a packet, and what it says about each queue pair.
+"""`mrc decode`: a capture as one line per packet, and statistics of each queue pair.
 
-The compiled codec gives the verdict on each packet and the values of its line; with `--json` the
-plain view adds every header's fields. Wireshark counts packets alike, so the numbers agree.
+The compiled codec judges each packet and provides the values of its line; with `--json` the plain
+view adds every header's fields. Wireshark numbers packets in the same way.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TABLE_WIDTH = 160
 ROWS_SHOWN = 200  # of a table for people; --json has all
 RANGES_SHOWN = 8
 QPNS_SHOWN = 8
-PROGRESS_PACKETS = 1000  # between two looks of the progress bar
+PROGRESS_PACKETS = 1000  # between two updates of the progress bar
 
 
 def add_command(commands: Any) -> argparse.ArgumentParser:
@@ -76,7 +76,7 @@ def _qpn(text: str) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Show the capture, and sum up what came before the place from which it cannot be read."""
+    """Show the capture, and summarise what precedes the place from which it cannot be read."""
     from openmrc.wire.pcap import read
     from openmrc.wire.roce.summary import RoceSummary
     from openmrc.wire.summary import Summary
@@ -100,7 +100,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_missing(file: Path) -> None:
-    """Name the captures of single transports where that of all of them is asked for."""
+    """Name the captures of single transports if that of all of them is requested."""
     if os.path.lexists(file) or not file.name:
         return
     pattern = f"{glob.escape(file.stem)}-*{glob.escape(file.suffix)}"
@@ -167,7 +167,7 @@ def _bad_line(captured: Captured, bad: Unread) -> str:
 
 
 def _place(captured: Captured) -> str:
-    """Number, time in seconds, the interface if it has a name, and what stood around the frame."""
+    """Number, time in seconds, the interface if it has a name, and the frame's encapsulations."""
     if captured.time_ns is None:
         time = "-"
     else:
@@ -185,7 +185,7 @@ def _object(readers: Readers, captured: Captured, found: Found) -> str:
 
 
 def _bad_object(readers: Readers, captured: Captured, bad: Unread) -> str:
-    """With the fields of the headers that can be read."""
+    """The object of a bad packet, with the fields of the headers that can be read."""
     from openmrc.wire.readers import MRC
 
     why = {"offset": bad.offset, "reason": bad.reason, "mrc": bad.protocol == MRC}
@@ -227,7 +227,7 @@ def _watched(reader: Reader) -> Iterator[Captured]:
             yield captured
 
 
-# The columns of the tables: what of a row each shows, and its heading.
+# The columns of the tables: the field of a row that each shows, and its heading.
 HEADINGS = {
     "packets": "packets",
     "payload_bytes": "payload, bytes",
@@ -268,13 +268,13 @@ def _cell(row: Row, name: str) -> str:
     value = getattr(row, name)
     if isinstance(value, Counter):
         return _counts(value)
-    if name.startswith("psn_") or name == "cack_psn":  # a number of a packet, not how many
+    if name.startswith("psn_") or name == "cack_psn":  # a packet's number, not a count
         return "-" if value is None else f"{value}"
     return f"{len(value) if name == 'source_ports' else value:,}"
 
 
 def _show_summary(reader: Reader, summaries: Summaries, qpn: int | None, as_json: bool) -> None:
-    """Print the summary, and say on standard error what a user may not expect."""
+    """Print the summary, and print unexpected findings on standard error."""
     summary, roce = summaries
     if as_json:
         told = summary.as_dict(qpn) | ({"roce": roce.as_dict(qpn)} if roce.packets else {})
@@ -289,7 +289,7 @@ def _show_summary(reader: Reader, summaries: Summaries, qpn: int | None, as_json
 
 
 def _print_tables(summary: Summary, roce: RoceSummary, qpn: int | None) -> None:
-    """Print a table of data, a table of control, and in sentences what else there is."""
+    """Print a table of data, a table of control, and everything else in sentences."""
     rows = summary.rows(qpn)
     _print_table("Data, by destination", DATA, [row for row in rows if row.packets])
     _print_table("Control, by destination", CONTROL, [row for row in rows if row.control])
@@ -306,7 +306,7 @@ def _print_tables(summary: Summary, roce: RoceSummary, qpn: int | None) -> None:
 
 
 def _print_pauses(roce: RoceSummary) -> None:
-    """Print what there was of pause frames, a line for each interface."""
+    """Print the pause frames, one line per interface."""
     links = roce.links()
     for link in links[:ROWS_SHOWN]:
         where = f" at {link.interface}" if link.interface else ""
@@ -341,7 +341,7 @@ def _missing(row: QpSummary) -> str:
 
 
 def _what_there_was(summary: Summary, unlisted: int) -> str:
-    """Return how many packets there were, and why some of them are in no table."""
+    """Return the number of packets, and why some of them are in no table."""
     parts = [f"{summary.packets:,} packets"]
     if summary.damaged:
         parts.append(f"{summary.damaged.total():,} damaged ({_counts(summary.damaged)})")

@@ -1,4 +1,6 @@
-"""The command `mrc doctor`: what of the live world this machine can run, why not, what to type."""
+"""The command `mrc doctor`: what of the live world runs on this machine, why not, and what to
+type.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ def add_command(commands: Any) -> Any:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    """Print one line a use; 0 if all can be had, else 1."""
+    """Print one line per use; 0 if all are available, else 1."""
     if arguments.node:
         return _node(arguments.host, arguments.json)
     if arguments.host is not None:

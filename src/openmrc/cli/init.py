@@ -47,14 +47,14 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.file == STANDARD_OUTPUT:
         sys.stdout.write(text)
         return 0
-    # Editors (Taplo, Even Better TOML) take what to complete and to check from this line.
+    # Editors (Taplo, Even Better TOML) find the schema for completion and checks by this line.
     write_new(Path(arguments.file), f"#:schema {schema_file().as_uri()}\n{text}")
     say(f"mrc run {arguments.file} runs it; docs/scenario.md explains every key.")
     return 0
 
 
 def template(name: str) -> str:
-    """Return a template's text; raise `InputError` for a name that is none."""
+    """Return a template's text; raise `InputError` for an unknown name."""
     if name not in TEMPLATES:
         from openmrc.scenario.toml import meant
 
@@ -66,7 +66,7 @@ def template(name: str) -> str:
 
 
 def schema_file() -> Path:
-    """Return the schema's place on this machine."""
+    """Return the path of the schema on this machine."""
     return _scenario_files() / "scenario.schema.json"
 
 

@@ -1,9 +1,9 @@
-"""Ctrl-C that nothing swallows.
+"""Makes sure that nothing swallows Ctrl-C.
 
-Python raises KeyboardInterrupt wherever it happens to be. In a callback from C, as LLVM makes them
-while code is loaded, or in a finaliser it cannot go further: Python prints a traceback, drops it,
-and the command goes on to its end. So what is dropped is raised again a moment later, until it
-falls where it can be heard.
+Python raises KeyboardInterrupt at any point. In a callback from C, as LLVM makes them while code is
+loaded, or in a finaliser it cannot propagate: Python prints a traceback, drops it, and the command
+continues to its end. So a dropped one is raised again a moment later, until it is raised where it
+can be handled.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _heard = threading.Event()
 
 
 def heard() -> None:
-    """Note that Ctrl-C has arrived: finalisers of what it left half made may fail in silence."""
+    """Record that Ctrl-C has arrived: finalisers of half-made objects may fail silently."""
     _heard.set()
 
 
 def keep() -> None:
-    """From now on, to the end of the process, raise again what Python drops of Ctrl-C."""
+    """From now on, to the end of the process, raise a KeyboardInterrupt again that Python drops."""
     usual = sys.unraisablehook
 
     def hook(dropped: Any) -> None:

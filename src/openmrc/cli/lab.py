@@ -23,7 +23,7 @@ from openmrc.say import say
 if TYPE_CHECKING:
     from openmrc.live.lab import Lab, LabSpec
 
-RUN = "run"  # what `mrc lab` does where nothing else is said
+RUN = "run"  # what `mrc lab` does by default
 ASKS = ("fail", "heal", "status")
 STOPPED_BY = {signal.SIGINT: 130, signal.SIGTERM: 143}
 
@@ -68,7 +68,7 @@ def add_command(commands: Any) -> list[Any]:
 
 
 def add_capture(parser: argparse.ArgumentParser, pcap: str, at: str) -> None:
-    """Add --pcap and --at, with these words about each."""
+    """Add --pcap and --at, with these help texts."""
     parser.add_argument("--pcap", metavar="OUT.pcapng", type=Path, help=pcap)
     parser.add_argument("--at", metavar="PLACE", action="append", help=at)
 
@@ -86,7 +86,7 @@ def check_at(arguments: argparse.Namespace) -> None:
 
 
 def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return what is ours of a command line, and behind "--" the COMMAND of `mrc lab`."""
+    """Return our part of a command line, and the COMMAND of `mrc lab` after "--"."""
     ours = list(argv)
     if ours[:1] != ["lab"]:
         return ours, []
@@ -100,7 +100,7 @@ def split(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Check what can be checked at once, then do the rest in namespaces of its own."""
+    """Check what can be checked at once, then run the rest in namespaces of its own."""
     from openmrc.live.lab.control import listen
     from openmrc.live.lab.isolation import run_isolated
     from openmrc.run.lab.spec import lab_spec, refuse
@@ -113,7 +113,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise InputError("--hosts does not go with --shell HOST; remove it")
     name = arguments.name or Path(arguments.scenario).stem
     with listen(name) as server, ExitStack() as files:
-        # Opened by the user: inside, root is root of nothing but the user's own.
+        # Opened by the user: inside, root has only the user's own rights.
         stream = files.enter_context(_opened(arguments.pcap)) if arguments.pcap else None
         spec = lab_spec(load_lab(arguments.scenario, arguments.set))
         refuse(spec)
@@ -156,7 +156,7 @@ def _work(
         lab.tap(arguments.at or ["everywhere"], stream)
     lab.listen(name, server)
     if arguments.shell is not None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal's is the shell's
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C of the terminal is for the shell
         (host,) = chosen
         every = range(lab.spec.fabric.n_nics)
         return commands.run_shell(

@@ -1,4 +1,4 @@
-"""`mrc policy`: what a policy of one's own sees of the engine, and what is wrong with one."""
+"""`mrc policy`: what a user's policy sees of the engine, and checks of one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def add_command(commands: Any) -> list[argparse.ArgumentParser]:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    """Print what was found; 0 if the policy can be run, 1 if not."""
+    """Print the findings; 0 if the policy can be run, 1 if not."""
     from openmrc.policies.check import check
 
     checked = check(arguments.file)

@@ -1,4 +1,4 @@
-"""Standard output and standard error as a command needs them, whatever the shell made of them."""
+"""Standard output and standard error as a command needs them, however the shell set them up."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from io import TextIOWrapper
 from openmrc.errors import OutputError
 
 STDOUT = "standard output"
-# What a write to an output without a name can meet: full, over a quota or limit, broken, closed.
+# Errors of a write to an output without a name: full, over a quota or limit, broken, closed.
 WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
 def prepare() -> None:
-    """Let everything be printed: what a terminal's encoding lacks is escaped, a closed standard
-    error swallows all. Raises `OutputError` where there is no standard output.
+    """Make everything printable: characters that a terminal's encoding lacks are escaped, a closed
+    standard error discards its output. Raises `OutputError` if there is no standard output.
     """
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (until the end)
@@ -28,7 +28,7 @@ def prepare() -> None:
 
 
 def hush() -> None:
-    """Let what is still to be printed vanish: there is nobody, or no room, to take it."""
+    """Discard remaining output: there is no reader, or no room."""
     with suppress(OSError, ValueError, AttributeError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
@@ -36,7 +36,7 @@ def hush() -> None:
 
 
 def described(error: OSError) -> str:
-    """Return what the system refused, as a line."""
+    """Return the system's error, as a line."""
     why = error.strerror or str(error)
     if error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {why}"

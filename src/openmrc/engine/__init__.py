@@ -1,4 +1,4 @@
-"""The MRC protocol, sans I/O: state in, packets out; it knows no clock, no socket and no topology.
+"""The MRC protocol, sans I/O: state in, packets out; no clock, no sockets, no topology.
 
 Time is an argument (int64 picoseconds), packets are records (`packet.py`), state is arrays of
 records (`state.py`). `endpoint.py` is the entry point; behind it `requester.py` is the sending half

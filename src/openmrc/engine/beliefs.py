@@ -16,7 +16,7 @@ from openmrc.jit import compiled, inlined, inner
 LAST_PATH_LOSSES = 3  # row 10
 DEMOTION_MEMORY_PS = 100_000_000_000  # row 11: demotions within 100 ms count together
 MARKS_TO_LEAVE = 8  # row 23
-DEMOTIONS_MAX = 100  # more say no more, and the field holds them
+DEMOTIONS_MAX = 100  # higher counts change nothing, and the field holds this one
 
 
 @inner
@@ -29,19 +29,19 @@ def on_loss(st, q, ev, sent_at, now):
     k = int(e.plane)
     plane = st.plane[q.plane0 + k]
     if not (rotation.ports_up(st, q) >> k) & 1:
-        return  # the port's state says it all: the path is not to blame
+        return  # the port's state explains the loss: the path is not to blame
     if sent_at > plane.delivered_at:
         if plane.losses == 0:
             plane.first_lost_at = sent_at
         plane.losses += 1
         nic_planes.note_loss(st, q, k, sent_at, now)
     if not evs.usable(e.state) or sent_at <= st.blame[e.blame].demoted_at:
-        return  # what was lost before the last demotion says nothing of a path revived since
+        return  # a loss from before the last demotion says nothing of a path revived since
     if plane.n_good <= 1 and plane.losses < LAST_PATH_LOSSES:
         return
     _demote(st, q, plane, ev, evs.LOSS, now)
-    # Half of the rotation lost in a row and nothing delivered: not these paths but the plane.
-    # Trying the backups one after the other would cost another round trip each.
+    # Half of the rotation lost packets in a row and nothing was delivered: the plane is to blame,
+    # not its paths. Trying the backups one after the other would cost another round trip each.
     if plane.n_good == 0 or plane.losses >= max(LAST_PATH_LOSSES, (plane.share + 1) // 2):
         _silence(st, q, plane, now)
         return
@@ -63,7 +63,7 @@ def on_always_skip(st, q, ev, now):
 
 @inner
 def _demote(st, q, plane, ev, event, now):
-    """One EV is to blame: it leaves the rotation, and demotions in quick succession are counted
+    """Blame one EV: it leaves the rotation, and demotions in quick succession are counted
     (row 11).
     """
     e = st.ev[q.ev0 + ev]
@@ -87,7 +87,7 @@ def _assume_bad(st, q, plane, e, event, now):
 
 @inner
 def _silence(st, q, plane, now):
-    """A plane delivers nothing: it takes no turn, and each of its EVs must answer a probe."""
+    """A plane delivers nothing: it gets no turns, and each of its EVs must answer a probe."""
     for i in range(plane.n_evs):
         e = st.ev[q.ev0 + plane.ev0 + i]
         _assume_bad(st, q, plane, e, evs.SILENCE, now)
@@ -109,8 +109,9 @@ def _keep_floor(st, q, plane, k, now):
 def on_delivery(st, q, ev, sent_at, now):
     """A packet sent once, on this EV, is known received.
 
-    A path that delivers carries answers too (MRC 3.9). This holds not only for the path that a SACK
-    reflects: SACKs come at intervals of packets, planes take turns, and the two may be in step.
+    A path that delivers data also serves control packets (MRC 3.9). This holds not only for the
+    path that a SACK reflects: SACKs come at intervals of packets, planes take turns, and the two
+    periods may coincide.
     """
     e = st.ev[q.ev0 + ev]
     plane = st.plane[q.plane0 + e.plane]
@@ -165,7 +166,7 @@ def revive(st, q, ev, event, now):
         plane.silent = 0
         plane.losses = 0
         plane.delivered_at = now
-        for i in range(plane.n_evs):  # the plane is back: ask for its other paths soon
+        for i in range(plane.n_evs):  # the plane works again: probe its other paths soon
             e = st.ev[q.ev0 + plane.ev0 + i]
             if e.state == evs.ASSUMED_BAD and plane.ev0 + i != ev:
                 b = st.blame[e.blame]
@@ -183,7 +184,7 @@ def revive(st, q, ev, event, now):
 
 @compiled
 def deny(st, q, ev, denied, now):
-    """A denylist takes an EV out of service, or gives it back (MRC 3.3)."""
+    """A denylist takes an EV out of service, or returns it to service (MRC 3.3)."""
     e = st.ev[q.ev0 + ev]
     k = int(e.plane)
     plane = st.plane[q.plane0 + k]

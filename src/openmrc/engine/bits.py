@@ -49,7 +49,7 @@ def missing_from(word, known, n):
 
 @inlined
 def above(word, n):
-    """The word shifted down by `n` bits: not zero if a bit at `n` or above is set."""
+    """The word shifted down by `n` bits: non-zero if a bit at `n` or above is set."""
     if n <= 0:
         return word
     if n >= 64:
@@ -65,8 +65,8 @@ def news(word, known):
 
 @inlined
 def test(words, word0, ring_mask, index):
-    """Bit `index` of the ring of words that starts at `words[word0]`; `ring_mask` = number of bits
-    - 1.
+    """Bit `index` of the ring of words that starts at `words[word0]`; `ring_mask` is the number of
+    its bits minus 1.
     """
     bit = index & ring_mask
     return (words[word0 + (bit >> 6)] >> np.uint64(bit & 63)) & ONE != ZERO
@@ -109,7 +109,7 @@ def ones_from(words, word0, ring_mask, index):
     """Number of consecutive set bits from `index` on, up to the end of its word (0..64)."""
     bit = index & ring_mask
     holes = ~(words[word0 + (bit >> 6)] >> np.uint64(bit & 63))
-    return 64 if holes == ZERO else lowest(holes)  # what was shifted in counts as a hole
+    return 64 if holes == ZERO else lowest(holes)  # the zeros shifted in count as holes
 
 
 @inlined
@@ -189,14 +189,15 @@ _SEED_A, _SEED_B, _SEED_SHIFT = 0x8B51F9DD, 0x58F38DED, 16  # of NumPy's SeedSeq
 
 
 def seed_streams(seed: int, purpose: int, n: int) -> np.ndarray:
-    """`n` independent non-zero stream states for one purpose of a run; shape (n,), uint64.
+    """States of `n` independent random streams for one purpose of a run; shape (n,), uint64,
+    non-zero.
 
-    They are `SeedSequence([seed, purpose]).generate_state(n, uint64)`, which NumPy computes one at
-    a time: 2 s for the ports of 131,072 NICs on eight planes.
+    They are `SeedSequence([seed, purpose]).generate_state(n, uint64)`, computed for all at once:
+    NumPy takes 2 s for the ports of 131,072 NICs on eight planes.
     """
     pool = np.random.SeedSequence([seed, purpose]).pool
     n = max(n, 1)
-    keys = np.full(2 * n + 2 + len(pool), _SEED_B, np.uint32)  # two for each, and some to spare
+    keys = np.full(2 * n + 2 + len(pool), _SEED_B, np.uint32)  # two for each, and some spare
     keys[0] = _SEED_A
     np.multiply.accumulate(keys, out=keys)
     whole = len(keys) // len(pool) * len(pool) - len(pool)

@@ -1,13 +1,13 @@
-"""The entry point of the engine in both worlds: packets and time come in here.
+"""The entry point of the engine, for the simulator and for live endpoints.
 
     on_packet        a packet has arrived; returns the engine's verdict
     next_packet      the NIC has free ports: a QP's next packet, if it may send one
     on_deadline      call at `next_deadline` of a QP, or later
     on_nic_deadline  the same for the endpoint itself, at `next_nic_deadline`
 
-After each of them: send what `State.out` holds, report what `State.done` holds, ask
-`requester.may_send` of the QP, and look at its next deadline. After a packet for the endpoint
-itself, or its deadline, all QPs of the NIC may have news.
+After each of them: send the packets in `State.out`, report the completions in `State.done`, ask
+`requester.may_send` of the QP, and look at its next deadline. A packet for the endpoint itself, or
+its deadline, may change all QPs of the NIC.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from openmrc.engine.state import RTS
 from openmrc.engine.verdict import OUT_OF_PLACE, QP_NOT_READY, WRONG_SOURCE
 from openmrc.jit import compiled, inlined
 
-__all__ = ["PORTS_BUSY", "next_packet", "on_nic_deadline"]  # and what stands below
+__all__ = ["PORTS_BUSY", "next_packet", "on_nic_deadline"]  # and what is defined below
 
 NOBODY = -1  # in place of a QP's index: a packet is for the endpoint itself
 
 
 @inlined
 def on_packet(st, nic, qi, p, now):
-    """Packet `p` has arrived for QP `qi` of a NIC, or for the NIC itself (`NOBODY`); the
-    verdict.
+    """Handle packet `p`, which arrived for QP `qi` of a NIC, or for the NIC itself (`NOBODY`);
+    return the verdict.
     """
     if qi < 0:
         return ports.on_packet(st, nic, p, now)
@@ -53,15 +53,15 @@ def on_packet(st, nic, qi, p, now):
 
 @inlined
 def next_deadline(st, qi):
-    """When to call `on_deadline`, ps; it may become later without notice, but earlier only through
-    a call on this QP.
+    """When to call `on_deadline`, ps; it may become later at any time, but earlier only through a
+    call on this QP.
     """
     return timers.first(st.qp[qi])
 
 
 @compiled
 def on_deadline(st, qi, now):
-    """Do what is due at `now` among a QP's timers: it emits probes and marks slots LOST."""
+    """Run the timers of a QP that are due at `now`: they emit probes and mark slots LOST."""
     q = st.qp[qi]
     if q.state != RTS:
         timers.stop(q)

@@ -1,7 +1,7 @@
 """The states of an EV (entropy value), as a table.
 
-An EV names one path (MRC 3.3). A path is innocent until it loses a packet, and guilty until a probe
-comes back:
+An EV names one path (MRC 3.3). A path counts as good until it loses a packet, and as bad from then
+until a probe is answered:
 
     GOOD                    -- mark ---------------------------------------> SKIP
     SKIP                    -- turn ---------------------------------------> GOOD
@@ -18,8 +18,8 @@ again (`probes.py`). DENIED is not decided by the transport: an operator removed
 neither losses nor answers change that. `beliefs.py`, mostly, decides whether an event has happened;
 this module decides what follows for the EV.
 
-An event leads to the same state from wherever it may happen, so two columns of numbers hold the
-table. All changes go through `enter`, which also updates the counts by state: `qp.n_bad`,
+An event leads to the same state from every state in which it may happen, so two columns of numbers
+hold the table. All changes go through `enter`, which also updates the counts by state: `qp.n_bad`,
 `plane.n_good`, and the totals of skips, demotions and revivals. Callers name the event as a
 constant, so the compiler folds the columns away: a mark costs a comparison and two stores.
 
@@ -102,7 +102,7 @@ def blame_of(st, e):
 
 @inner
 def _turn(st, q, e):
-    """An EV enters or leaves ASSUMED_BAD: its probes begin or end."""
+    """An EV enters or leaves ASSUMED_BAD: reset its probing."""
     b = blame_of(st, e)
     b.answers = 0
     b.spacing = 2 * q.base_rtt
@@ -145,7 +145,7 @@ def begin(st, q):
     for i in range(q.n_evs):
         e = st.ev[q.ev0 + i]
         e.state = GOOD
-        if e.blame != 0:  # of a QP that had this place before
+        if e.blame != 0:  # of a QP that used this record before
             acquit(st.blame[e.blame])
 
 

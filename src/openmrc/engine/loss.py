@@ -16,8 +16,8 @@ from openmrc.units import NS, S
 EXP_CNT_INFINITE = 25  # MRC 1.8
 WINDOW_DECAY_PS = 1_000_000_000_000  # row 7: what a false alarm added halves each second
 REORDER_WINDOW_MAX_RTTS = 8  # beyond this an RTO would be as quick
-RTT_TURN_RTTS = 8  # how long a round trip counts as recent: one turn to two
-QUERIES_LEVEL = 4  # asked at one spacing; then it doubles, twice at most
+RTT_TURN_RTTS = 8  # how long a round trip counts as recent: one to two such periods
+QUERIES_LEVEL = 4  # probes at one spacing; then it doubles, twice at most
 QUERY_DOUBLINGS_MAX = 2
 WAITED_MAX_NS = (1 << 32) - 1
 DOUBLINGS_MAX = 30  # keeps an infinite backoff within int64
@@ -31,8 +31,8 @@ def is_lost(sent_at, evidence_at, reorder_window):
 
 @inlined
 def epoch_length(rto, epoch, linear_cnt):
-    """Row 9: how long epoch number `epoch` (from 0) lasts: one RTO `linear_cnt` times, then 2, 4, 8
-    ... RTO.
+    """Row 9: the duration of epoch number `epoch` (from 0), ps: one RTO `linear_cnt` times, then 2,
+    4, 8 ... RTO.
     """
     if epoch < linear_cnt:
         return rto
@@ -53,24 +53,24 @@ def slot_of(st, q, seq):
 
 @inlined
 def note_rtt(q, again, rtt):
-    """Record a measured round trip, of an original (0) or of a retransmission (1): the largest
-    recent one of its kind is the time allowed for answers. Retransmissions overtake data, which
-    waits longer.
+    """Record a measured round trip, of an original (0) or of a retransmission (1). The largest
+    recent one of its kind is the time allowed for answers; the kinds differ because retransmissions
+    overtake data.
     """
     q.rtt_largest[again] = max(q.rtt_largest[again], rtt)
 
 
 @inlined
 def note_sample(q, again, rtt):
-    """A round trip was measured from the sending of a packet to the answer to it."""
+    """Record the time from the sending of a packet to the answer to it."""
     q.rtt_least = min(q.rtt_least, rtt)
     note_rtt(q, again, rtt)
 
 
 @inlined
 def is_too_early(q, sent_at, now):
-    """An answer that is heard now cannot be to a packet sent then: it takes half of the shortest
-    round trip, at least.
+    """Whether an answer that arrives now comes too early for a packet sent then: a round trip takes
+    at least half of the shortest one measured.
     """
     return now - sent_at < min(q.base_rtt, q.rtt_least) // 2
 
@@ -87,8 +87,8 @@ def note_trim(q, now):
 
 @inlined
 def patience(q, again, now):
-    """Age from which on a packet's answer is overdue (rows 7, 8): the largest recent round trip of
-    its kind, plus an allowance.
+    """The age from which a packet's answer is overdue, ps (rows 7, 8): the largest recent round
+    trip of its kind, plus an allowance.
     """
     if now >= q.rtt_turn_at:
         recent = now < q.rtt_turn_at + RTT_TURN_RTTS * q.base_rtt
@@ -102,15 +102,16 @@ def patience(q, again, now):
 
 @inlined
 def allowance(q, rtt, now):
-    """The allowance for differences between paths: a quarter of a round trip, two packets of the
-    slowest plane, or what the reorder window grew by.
+    """The allowance for differences between paths, ps: a quarter of a round trip, the time of two
+    packets on the slowest plane, or the growth of the reorder window.
     """
     return max(max(rtt // 4, q.two_packets), reorder_window(q, now) - q.base_rtt)
 
 
 @inlined
 def evidence_against(q, s):
-    """Send time of the newest packet known received that condemns an older one in slot `s`.
+    """Send time of the newest packet known received that is evidence of loss for an older one in
+    slot `s`.
 
     Retransmissions overtake data in every queue, so they are evidence against each other only.
     """
@@ -132,7 +133,7 @@ def fail(st, q, error, now):
 
 @inlined
 def leave_flight(q, s):
-    """The packet of a slot is no longer in flight."""
+    """Take the packet of a slot out of the bytes in flight."""
     q.inflight -= int(s.bytes_nominal)
     if s.past & es.RESENT:
         q.inflight_again -= int(s.bytes_nominal)
@@ -151,30 +152,30 @@ def mark_lost(st, q, seq):
 
 @inlined
 def _first_sent_at(s):
-    """When the packet of a slot in flight was sent; for a copied packet, the transmission in
-    doubt.
+    """When the packet of a slot in flight was sent; for a copied packet, when the transmission in
+    doubt was sent.
     """
     return s.sent_at - NS * int(s.waited_ns) if s.past & es.COPIED else s.sent_at
 
 
 @inlined
 def note_wait(s, now):
-    """The copy of a packet in doubt is sent now: keep the time of the first transmission."""
+    """The copy of a packet in doubt is sent now: record how long after the first transmission."""
     s.waited_ns = min((now - s.sent_at + NS - 1) // NS, WAITED_MAX_NS)
 
 
 @inlined
 def _copy(st, q, seq):
-    """Send a packet in flight again, although no path is charged yet."""
+    """Send a packet in flight again, although no path is charged with a loss yet."""
     slot_of(st, q, seq).past |= es.COPIED
     mark_lost(st, q, seq)
 
 
 @inner
 def _copy_companions(st, q, ev, sent_at):
-    """A path was found dead by a packet sent at `sent_at`: what took it later is as lost, and goes
-    again now (row 8). The same holds for its plane, if that fell silent. Not if the path has
-    delivered anything since: then it loses some packets, and not all.
+    """A packet sent at `sent_at` showed its path to be dead: packets sent on it later are lost too,
+    and are sent again now (row 8). The same holds for its plane, if that fell silent. It does not
+    hold if the path has delivered anything since: then it loses some packets, not all.
     """
     k = st.ev[q.ev0 + ev].plane
     whole = st.plane[q.plane0 + k].silent != 0
@@ -198,15 +199,15 @@ def _charge_loss(st, q, s, ev, sent_at, now):
     believed = st.ev[q.ev0 + ev].state != ASSUMED_BAD
     beliefs.on_loss(st, q, ev, sent_at, now)
     found = believed and st.ev[q.ev0 + ev].state == ASSUMED_BAD
-    if found and q.nxt == q.seq_end:  # where no later packet can be evidence against each
+    if found and q.nxt == q.seq_end:  # at the end no later packet can be evidence
         _copy_companions(st, q, ev, sent_at)
     q.n_inferred += 1
 
 
 @inner
 def settle_copied(st, q, s, now):
-    """A packet in doubt is lost, whatever happens to its copy: charge the first transmission's
-    path.
+    """A packet in doubt is lost, whatever happens to its copy: charge the path of the first
+    transmission.
     """
     if s.past & es.COPIED:
         s.past = (s.past & ~es.COPIED) | es.OVERDUE
@@ -248,10 +249,10 @@ def infer(st, q, base, bitmap, now):
 
 @inlined
 def reorder_window(q, now):
-    """Row 7: the current reorder window; what false alarms added decays over seconds.
+    """Row 7: the current reorder window, ps; what false alarms added decays over seconds.
 
-    Paths differ by as much as their queues do, so twice the average queueing delay is added:
-    nothing in an idle network, where a dead path must be found quickly.
+    Delays of paths differ by as much as their queues do, so twice the average queueing delay is
+    added: nothing in an idle network, where a dead path must be found quickly.
     """
     if now - q.window_grown_at > WINDOW_DECAY_PS and q.reorder_window > q.base_rtt:
         q.reorder_window -= (q.reorder_window - q.base_rtt) // 2
@@ -265,18 +266,18 @@ def false_alarm(st, q, seq, now):
     cut (row 7).
     """
     s = slot_of(st, q, seq)
-    if s.past & es.COPIED:  # nobody has paid; if the copy has left, it was needless
+    if s.past & es.COPIED:  # no path was charged; if the copy was sent, it was needless
         s.past &= ~es.COPIED
         q.n_false += s.state != es.LOST
         return
     if s.past & es.INFERRED == 0:
         return
     cut = s.past & es.CUT
-    overtaken = s.past & es.OVERDUE == 0  # else its report was late, and says nothing of order
+    overtaken = s.past & es.OVERDUE == 0  # else its report was late: no reordering
     s.past &= es.RESENT
     q.n_false += 1
     if overtaken:
-        reorder_window(q, now)  # fades first
+        reorder_window(q, now)  # applies the decay first
         widest = REORDER_WINDOW_MAX_RTTS * q.base_rtt
         q.reorder_window = min(q.reorder_window + q.base_rtt // 4, widest)
         q.window_grown_at = now
@@ -295,7 +296,7 @@ def outstanding(q):
 
 @inlined
 def heard(st, q, now):
-    """Something arrived from the peer: restart the measure of silence."""
+    """A packet arrived from the peer: restart the measurement of silence."""
     if now - q.answer_at > _longest_gap(st, q):
         q.quiet_from = q.answer_at
         q.quiet_until = now
@@ -305,8 +306,8 @@ def heard(st, q, now):
 
 @inlined
 def _longest_gap(st, q):
-    """What may lie between two answers while packets are in flight: a round trip, and two SACKs at
-    the rate of the window. A queue makes answers late, but they go on coming, one after the other.
+    """The longest time between two answers while packets are in flight, ps: a round trip, and two
+    SACKs at the rate of the window. A queue delays answers, but they keep arriving.
     """
     rtt = q.base_rtt + q.avg_delay
     return rtt * (1.0 + 2.0 * st.config[0].sack_bytes / q.cwnd)
@@ -314,8 +315,8 @@ def _longest_gap(st, q):
 
 @inlined
 def without_quiet(q, rtt, now):
-    """A sample that ends now, less the standstill in it, in which nobody was served: a program that
-    was not scheduled, here, there or between, is no queue (MRC 4.6).
+    """An RTT sample that ends now, without the part in which no answer arrived at all: a process
+    that was not scheduled, at either end or in between, is not a queue (MRC 4.6).
     """
     quiet = q.quiet_until - max(now - rtt, q.quiet_from)
     return max(rtt - max(quiet, 0), min(rtt, q.base_rtt))
@@ -323,7 +324,7 @@ def without_quiet(q, rtt, now):
 
 @inlined
 def answered(q, now):
-    """There is progress: probes for overdue packets start again, without the doubling."""
+    """There is progress: probes for overdue packets start again at the smallest spacing."""
     if q.queries > 0:
         q.queries = 0
         q.query_at = min(q.query_at, q.query_sent_at + patience(q, 0, now))
@@ -342,9 +343,9 @@ def first_sent(q, now):
 
 @inner
 def _query(st, q, now):
-    """Send the QP's own probe, on the next plane, so that each repetition takes another plane;
-    there on the EV that delivered last, and on any other once all planes were silent. Returns when
-    to probe again (row 8), or when the NIC's budget for such probes allows one (row 11).
+    """Send the QP's own probe, each on the next plane: on the EV that delivered last there, and
+    once all planes were tried on a random one. Returns when to probe again (row 8), or when the
+    NIC's budget for such probes allows one (row 11).
     """
     wait = probes.take_probe_token(st, q.nic, probes.OF_QUEUE_PAIRS, now)
     if wait > 0:
@@ -369,11 +370,11 @@ def _query(st, q, now):
 
 @inner
 def _expire(st, q, now):
-    """The RTO may have passed: judge everything that is overdue, charge once; returns when to check
-    again.
+    """The RTO may have passed: judge everything that is overdue, and charge once; returns when to
+    check again.
 
     After an RTO without any arrival, everything that a probe would ask about is overdue: packets
-    sent a little later than the oldest are as lost as it is.
+    sent a little later than the oldest are lost as well.
     """
     c = st.config[0]
     due = q.epoch_at + epoch_length(q.rto, q.epoch, int(c.linear_cnt))
@@ -393,7 +394,7 @@ def _expire(st, q, now):
             oldest = min(oldest, sent_at)
     stuck = (
         q.inflight == 0 and q.planes_ok == 0
-    )  # all is lost, and there is no way to send it again
+    )  # everything is lost, and no plane can carry a retransmission
     if not expired and not stuck:
         return max(oldest + q.rto if oldest != es.NEVER else now + q.rto, now + 1)
     for seq in range(q.una, q.nxt):
@@ -441,8 +442,8 @@ def charge(st, q, now):
 
 @inner
 def on_rto(st, q, now):
-    """The RTO may have passed (row 9), also for packets that cannot be sent because no plane is
-    up.
+    """The RTO may have passed (row 9). It also runs for packets that cannot be sent because no
+    plane is up.
     """
     at = es.NEVER
     if outstanding(q) or (q.planes_ok == 0 and q.nxt < q.seq_end):
@@ -455,7 +456,7 @@ def on_rto(st, q, now):
 
 @inlined
 def _answer_due_from(st, q, seq, s, batch):
-    """The time from which an answer can be expected: a SACK covers `sack_bytes`, and a QP may send
+    """When the time allowed for an answer begins, ps: a SACK covers `sack_bytes`, and a QP may send
     slowly; a retransmission requests a SACK of its own.
     """
     if s.past & es.RESENT:
@@ -466,8 +467,8 @@ def _answer_due_from(st, q, seq, s, batch):
 
 @inner
 def judge_overdue(st, q, now):
-    """Look for packets whose answer is overdue (rows 7, 8): lost if anything sent later is known
-    received; otherwise a probe is sent, and its answer is the evidence.
+    """Look for packets whose answer is overdue (rows 7, 8): a packet is lost if anything sent later
+    is known received; otherwise a probe is sent, and its answer is the evidence.
 
     Originals are sent in order, so the first one that is too young ends the search: retransmissions
     behind it are younger still.
@@ -510,9 +511,10 @@ def judge_overdue(st, q, now):
 @inlined
 def _may_copy(q, now):
     """Whether overdue packets may be sent again before there is evidence: at the end of the posted
-    data, where no later packet can provide it, on another plane, and after a quarter of a round
-    trip of silence. Not if answers take two base round trips: packets in such long queues are late
-    more often than lost, and copies, which overtake them, would lengthen the queues.
+    data, where no later packet can provide it, if there is another plane, and after a quarter of a
+    round trip without an arrival. Not if answers take two base round trips: packets in such long
+    queues are late more often than lost, and copies, which overtake them, would lengthen the
+    queues.
     """
     quiet = now - q.last_heard >= q.base_rtt // 4
     rtt = max(q.rtt_largest[0], q.rtt_before[0])
@@ -521,8 +523,9 @@ def _may_copy(q, now):
 
 @inner
 def _copy_overdue(st, q, limit, batch, now):
-    """With the first probe, the packets it asks about are sent again as far as the window has room
-    (row 8). No path is charged yet. If nothing at all has arrived since, one copy is enough.
+    """Together with the first probe, send the packets that it asks about again, as far as the
+    window has room (row 8). No path is charged yet. If nothing at all has arrived since, one copy
+    is enough.
     """
     room = q.cwnd - q.inflight
     copied = False

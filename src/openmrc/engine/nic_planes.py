@@ -1,9 +1,9 @@
-"""What the QPs of a NIC learn about a plane together: if it delivers nothing to any peer all of
-them leave it, for answers too, before each has lost packets of its own (row 12).
+"""What the QPs of a NIC learn about a plane together: if it delivers nothing to any peer, all of
+them leave it, for control packets too, before each has lost packets of its own (row 12).
 
-A single peer is no evidence: its own port may be dead. The QPs that lost packets keep probing their
-paths; the first answer brings the plane back, and so does a timeout, in case none of these QPs is
-left.
+Losses to a single peer are no evidence: that peer's own port may be dead. The QPs that lost packets
+keep probing their paths; the first answer brings the plane back, and so does a timeout, in case
+none of these QPs is left.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from openmrc.engine import rotation
 from openmrc.engine.state import NEVER
 from openmrc.jit import inlined, inner
 
-LOSSES = 8  # in a row, of one plane, and not all to one peer
-SEVERAL = -1  # peers
-SILENCE_MAX_PS = 100_000_000_000  # as spacings of probes, row 11
+LOSSES = 8  # in a row on one plane, and not all to one peer
+SEVERAL = -1  # in place of a peer
+SILENCE_MAX_PS = 100_000_000_000  # the largest spacing of probes, row 11
 
 
 @inlined
@@ -39,7 +39,7 @@ def note_loss(st, q, k, sent_at, now):
     n.losses[k] += 1
     if n.losses[k] < LOSSES or n.loser[k] != SEVERAL or (n.silent_mask >> k) & 1:
         return
-    again = now - n.silent_until < SILENCE_MAX_PS  # soon after it was tried the last time
+    again = now - n.silent_until < SILENCE_MAX_PS  # soon after the plane was last tried
     n.silence = min(2 * n.silence, SILENCE_MAX_PS) if again else q.rto
     n.silent_until = now + n.silence
     n.deadline = min(n.deadline, n.silent_until)

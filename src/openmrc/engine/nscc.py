@@ -1,14 +1,14 @@
-"""NSCC, the congestion window (MRC 4.6, 4.8, 4.9).
+"""NSCC, the congestion control (MRC 4.6, 4.8, 4.9).
 
-A byte window clocked by SACKs. Two signals, queueing delay and ECN, make four quadrants:
+A window in bytes clocked by SACKs. Two signals, queueing delay and ECN, make four quadrants:
 
               |  delay < target                  |  delay >= target
     no mark   |  grow in proportion to the room  |  grow a little, equally for all
     mark      |  nothing (the path is skipped)   |  shrink by how far the average delay overshoots
 
-beside them *quick adapt*, which sets the window to the achieved throughput after a burst of trims
-or extreme delay. Windows are bytes as floats, times are picoseconds. The requester keeps
-`inflight`, exactly.
+In addition *quick adapt* sets the window to the achieved throughput after a burst of trims or
+extreme delay. Windows are bytes as floats, times are picoseconds. The requester keeps `inflight`,
+exactly.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ A_UNIT_BYTES = 150_000.0  # 100 Gb/s x 12 us
 TWELVE_US_PS = 12_000_000.0
 WINDOW_PACKETS_MIN = 32
 ADJUST_PACKETS = 8
-# The last hop makes no marks, so nothing ends the fair increase between target and T there: in an
+# The last hop sets no marks, so nothing ends the fair increase between target and T there: in an
 # incast of 16 and more the queue would stand at the trim threshold. For a while after a trim at the
-# last hop, it is a quarter.
+# last hop, the fair increase is a quarter of this.
 FI_TRIMMED = 0.25
 TRIMMED_RTTS = 64
-# All that grows a window grows it by packets a round trip, however small it is: where hundreds send
-# to one, and the share of each is a packet or two, more is trimmed again than was shrunk. For two
-# round trips after a trim at the last hop, and until eight packets have come, it grows by a quarter
-# of what arrives, no more.
+# Every increase grows a window by packets per round trip, however small the window is: where
+# hundreds send to one, and the share of each is a packet or two, the growth brings more trims than
+# the decrease prevents. For two round trips after a trim at the last hop, and until eight packets
+# have arrived, the window grows by at most a quarter of what arrives.
 GROWTH_TRIMMED = 0.25
 HELD_RTTS = 2
 HELD_PACKETS = 8
-# A round trip through a full queue of the last hop, which holds 1.5 T. What takes longer waited for
-# another class: for the retransmissions of all that were trimmed there (row 15).
+# A round trip through a full queue of the last hop, which holds 1.5 T. Packets that take longer
+# waited for another class: the retransmissions of all that was trimmed there (row 15).
 FULL_RTTS = 2.5
 
 
 @compiled
 def configure(q, c, rate_bps):
-    """Set every constant from the usable rate of a QP (sum of its up ports) and T; clamp the
-    window, keep the averages.
+    """Set every constant from the usable rate of a QP (bit/s, the sum of its up ports) and T; clamp
+    the window, keep the averages.
     """
     t = float(c.base_rtt_ps)
     bdp = rate_bps * t / PS_BITS
@@ -70,13 +70,13 @@ def configure(q, c, rate_bps):
     # row 9
     q.rto = max(c.rto_base_ps, 4 * (c.base_rtt_ps + q.target))
     if q.cwnd == 0.0 or c.cc == CC_NONE:
-        q.cwnd = q.max_wnd  # a line-rate start
+        q.cwnd = q.max_wnd  # start at line rate
     q.cwnd = min(max(q.cwnd, q.pkt), q.max_wnd)
 
 
 @inlined
 def _quick_adapt(q, now, delay, loss, ecn):
-    """Step 4 of MRC 4.6; True if it consumes the signal."""
+    """Step 4 of MRC 4.6; returns True if it consumes the signal."""
     if q.ignored < q.to_ignore and (ecn or loss):
         consumed = True
     else:
@@ -99,14 +99,14 @@ def _quick_adapt(q, now, delay, loss, ecn):
 
 @inlined
 def _trimmed_within(q, c, rtts, now):
-    """Whether the last hop, which does not mark, trimmed a packet this recently."""
+    """Whether the last hop, which does not mark, trimmed a packet within so many round trips."""
     return c.marks_on_last_hop == 0 and now - q.trimmed_at < rtts * q.base_rtt
 
 
 @inlined
 def _is_held(q, c, now):
     """Whether growth is limited after a trim at the last hop: for a time, and until a few packets
-    have come, which takes longer where the window is a packet or two.
+    have arrived, which takes longer if the window is a packet or two.
     """
     few = HELD_PACKETS * q.pkt / RCVD_UNIT_BYTES
     return _trimmed_within(q, c, HELD_RTTS, now) or (
@@ -138,7 +138,7 @@ def on_sack(q, c, now, new_bytes, rtt_ps, ce, penalty):
             delay = 0.0
         else:
             delay = float(rtt_ps - q.base_rtt)
-    # The last hop makes no marks, so a long delay stands in for one: without it an incast stays at
+    # The last hop sets no marks, so a long delay stands in for one: otherwise an incast stays at
     # the trim threshold.
     ecn = ce or (c.marks_on_last_hop == 0 and delay > q.t_config)
     if rtt_ps >= 0:
@@ -150,7 +150,7 @@ def on_sack(q, c, now, new_bytes, rtt_ps, ce, penalty):
         return
     if penalty > 0:  # MRC 4.8: 64 in every SACK of a round trip halves the window
         q.cwnd = max(q.cwnd - new * penalty / 128.0, q.pkt)
-        q.fast = 0  # nor may it grow fast meanwhile: that would outweigh the penalty
+        q.fast = 0  # no fast growth either: it would outweigh the penalty
         q.calm = 0.0
     if _quick_adapt(q, now, delay, False, ecn):
         return
@@ -196,8 +196,9 @@ def on_trim(q, c, now):
     """
     q.ignored += q.pkt
     if c.marks_on_last_hop == 0:
-        # Its header took a share of the link that is data's again once fewer are trimmed: a window
-        # set to the data alone is far too small while headers of a line-rate start fill the link.
+        # The header took a share of the link that data regains once fewer packets are trimmed: a
+        # window set to the data alone is far too small while headers of a line-rate start fill the
+        # link.
         q.achieved += c.nominal_overhead
     q.avg_delay += AVERAGE_WEIGHT * (q.t_config - q.avg_delay)
     if c.cc != CC_NSCC:

@@ -1,8 +1,8 @@
 """A decoded packet: one record for every opcode; nothing here knows bytes.
 
-Fields hold what the headers of MRC 2.3 to 2.10 carry; a field that an opcode has no use for
-is zero. Small integers are signed where their full width is not needed, so that they widen alike in
-compiled and plain Python; PSN, MSN and `rcvd_units` are kept modulo their width on the wire.
+Fields hold what the headers of MRC 2.3 to 2.10 carry; fields that an opcode does not use are zero.
+Small integers are signed where their full width is not needed, so that they widen alike in compiled
+and plain Python; PSN, MSN and `rcvd_units` are kept modulo their width on the wire.
 """
 
 from __future__ import annotations
@@ -76,17 +76,17 @@ PACKET = np.dtype(
         ("dma_len", "i8"),  # RETH, of the whole message (32 bit on the wire)
         ("bitmap", "u8"),  # SETH
         ("dst_qpn", "i4"),
-        # BTH; for endpoint operations the request id, for a NACK the nack_psn, for a SACK cack_psn,
-        # for an ACK the last packet of the newest message that it covers (row 30)
+        # BTH; of endpoint operations the request id, of a NACK the nack_psn, of a SACK cack_psn, of
+        # an ACK the last packet of the newest message that it covers (row 30)
         ("psn", "i4"),
         ("cack_psn", "i4"),  # SETH
         ("rcvd_units", "i4"),  # CC_STATE rcvd_bytes, units of 256 B modulo 2^24
-        ("ev", "u4"),  # the path this packet takes
-        ("entropy", "u4"),  # the path of the packet that this one answers
+        ("ev", "u4"),  # the EV that it is sent on: its path
+        ("entropy", "u4"),  # the EV of the packet that this one answers
         ("rkey", "u4"),  # RETH
         ("imm", "u4"),  # ImmDt; ERTH port mask
-        ("src", "i4"),  # endpoint that sent it (its address)
-        ("dst", "i4"),  # endpoint it is for
+        ("src", "i4"),  # address of the endpoint that sent it
+        ("dst", "i4"),  # address of the endpoint that it is for
         ("msn", "i4"),  # METH 16 bit; AETH 24 bit
         ("payload_len", "i2"),
         ("rqmsn", "u2"),  # METH
@@ -97,7 +97,7 @@ PACKET = np.dtype(
         ("opcode", "u1"),
         ("flag_bits", "u1"),
         ("klass", "i1"),
-        ("plane", "i1"),  # port it leaves through, and plane it travels on
+        ("plane", "i1"),  # the port that it leaves through, and the plane of its path
         ("m", "i1"),  # SETH
         ("mpr", "u1"),  # SETH, units of 128; 0 without dynamic MPR
         ("penalty", "i1"),  # CC_STATE rcv_cwnd_pen, 0..127
@@ -105,5 +105,5 @@ PACKET = np.dtype(
     ],
     align=True,
 )
-# What every packet says; the rest is zero unless its opcode has a use for it.
+# Fields that every packet has; the others are zero unless its opcode uses them.
 EVERY_PACKET = {"ev", "src", "dst", "dst_qpn", "opcode", "klass", "plane"}

@@ -1,9 +1,9 @@
 """Every parameter of the protocol, once: its default, unit, range, and source.
 
-From one line here follow the key of `[transport]` in a scenario, the field of the simulator's
-`Transport` and of a live device's `Limits`, and the field of CONFIG that compiled code reads, of
-the same name. Only the code that uses it remains to be written. A time ends in `_ps` here and in
-CONFIG; in a scenario it has no such suffix, because the value carries its unit.
+One line here yields the key of `[transport]` in a scenario, the field of the simulator's
+`Transport` and of a live device's `Limits`, and the field of CONFIG that compiled code reads, all
+of the same name. Only the code that uses the parameter remains to be written. A time ends in `_ps`
+here and in CONFIG; in a scenario it has no such suffix, because the value carries its unit.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def stated(
     key: bool = True,
     record: bool = True,
 ) -> Any:
-    """Return the field of a parameter: a whole number from `least` to `most`, a multiple of `step`,
-    or a truth.
+    """Return the field of a parameter: an integer from `least` to `most`, a multiple of `step`, or
+    a boolean.
 
     `only` is the choice of `paths` that the parameter belongs to; `key` says that a scenario may
     set it, `record` that CONFIG holds it as it is.
@@ -59,11 +59,11 @@ class Parameters:
     linear_cnt: int = stated(7, "row 9", "RTOs", least=0, most=255)
     exp_cnt: int = stated(10, "row 9", "RTOs", least=0, most=25)  # 25: for ever
     max_wimm: int = stated(128, "MRC 1.8", "messages", least=1, most=MPR_MAX, key=False)
-    # False: a header that was trimmed is answered by nothing, so peers send NO_TRIM
+    # False: trimmed headers are not answered, so peers send NO_TRIM
     trim_nack: bool = stated(True, "MRC 1.9")
     dynamic_mpr: bool = stated(False, "MRC 1.5")
-    # new packets in a row on one EV, where the kernel takes them together; no more than leaves each
-    # plane as many of what may be sent now
+    # new packets in a row on one EV, so that the kernel takes them together; at most the plane's
+    # share of what may be sent now
     burst: int = stated(1, "rotation.py", "packets", least=1, most=BURST_MAX, key=False)
 
     def evs_per_plane(self, planes: int) -> tuple[int, int]:
@@ -77,16 +77,16 @@ class Parameters:
 class Variants(Parameters):
     """The parameters of an endpoint in the simulator only; a live endpoint keeps the defaults."""
 
-    paths: str = stated("mrc", "MRC 3.4", record=False)  # a word of policy.PATHS, or a user's own
-    cc: str = stated("nscc", "MRC 4.6", record=False)  # the same, of policy.CONGESTION
+    paths: str = stated("mrc", "MRC 3.4", record=False)  # a name in policy.PATHS, or a user's own
+    cc: str = stated("nscc", "MRC 4.6", record=False)  # the same in policy.CONGESTION
     shuffle_rounds: int = stated(64, "row 13", "rounds", least=1, key=False)
     # CE marks in a row on one EV; 0: never
     always_skip_after: int = stated(0, "row 23", "packets", least=0, most=1_000_000, only="mrc")
-    # True: a path carries data once it has answered a probe, also the first time
+    # True: a path carries data only after it has answered a probe, also at the start
     check_paths: bool = stated(False, "row 36", only="mrc")
-    # False: a CE mark moves the window only, and makes no EV SKIP
+    # False: a CE mark affects the window only, and makes no EV SKIP
     ecn_skip: bool = stated(True, "MRC 3.3", record=False)
-    # how long REPS explores nothing after a loss: as in its authors' own simulator
+    # how long REPS stays frozen after a loss: the value of its authors' own simulator
     freezing_ps: int = stated(10_000_000_000, "reps.py", "ps", only="reps")
 
 
@@ -98,7 +98,7 @@ RECORDED = [
 
 
 def completed(given: Parameters) -> Variants:
-    """Return these parameters, with defaults for those that this world does not have."""
+    """Return these parameters, with defaults for those that their world does not have."""
     values: dict[str, Any] = {
         each.name: getattr(given, each.name, each.default) for each in fields(Variants)
     }

@@ -1,12 +1,12 @@
-"""Plausibility checks of a packet, given what came before.
+"""Plausibility checks of a packet against the packets before it.
 
 A plaintext protocol cannot know who wrote a packet. It can check that the headers agree with each
 other, with their message, and with the behaviour of a peer. Packets that do not agree are refused
 here, before they can complete a message early or never, or cause more answers than data.
 
-It costs time for each packet, and memory for each message and QP, and is for endpoints to which
-anybody can send (`CONFIG.guarded`). The simulator has no hostile senders, and compares every byte
-that is placed with what was sent.
+The checks cost time for each packet, and memory for each message and QP, and are for endpoints to
+which anybody can send (`CONFIG.guarded`). The simulator has no hostile senders, and compares every
+byte that is placed with what was sent.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from openmrc.engine.state import packets_of
 from openmrc.jit import inlined, inner
 
 # A peer that writes where it may not sends its oldest refused packet again and again, marked as a
-# retransmission; a stranger's guess comes once, or as a burst of copies. What is refused so often,
-# at least half a round trip apart, is answered as MRC 1.3 says: it ends the QP.
+# retransmission; an attacker's guess comes once, or as a burst of copies. A PSN that is refused
+# this often, at least half a round trip apart, is answered as MRC 1.3 says: it ends the QP.
 REFUSED_MAX = 3
 
-# Answers to what needs none (received before, outside the window): so many at once, one each round
-# trip, and one for each so many new packets. One of them tells the sender all that the others
-# would; without a limit a copied packet would cost more than a new one.
+# Answers to packets that need none (duplicates, outside the window): a burst of this many, then one
+# each round trip, and one for every few new packets. One of them tells the sender all that the
+# others would; without a limit a copied packet would cost more than a new one.
 ANSWERS_AT_ONCE = 32.0
 PACKETS_PER_ANSWER = 16
 
@@ -42,7 +42,9 @@ def shape_is_right(p, pmtu):
 
 @inlined
 def _first_of(opcode, seq, n):
-    """Smallest and largest sequence that the first packet of a message of `n` packets may have."""
+    """Smallest and largest sequence that the first packet of this packet's message of `n` may
+    have.
+    """
     if opcode == pk.WRITE_LAST or opcode == pk.WRITE_LAST_IMM:
         return seq - n + 1, seq - n + 1
     if opcode == pk.WRITE_FIRST or opcode == pk.WRITE_ONLY or opcode == pk.WRITE_ONLY_IMM:
@@ -52,7 +54,7 @@ def _first_of(opcode, seq, n):
 
 @inner
 def fits_message(st, at, p, seq):
-    """For a whole data packet with a sequence not received yet: note its claims about the message
+    """For a whole data packet with a sequence not received yet: record its claims about the message
     of record `at`; False if they contradict the message's other packets.
     """
     pmtu = st.config[0].pmtu
@@ -77,7 +79,7 @@ def fits_message(st, at, p, seq):
 
 @inner
 def persists(st, q, p, seq, now):
-    """For a packet that may not write: True if only the QP's peer can have sent it."""
+    """For a packet without write access: True if only the QP's peer can have sent it."""
     if st.config[0].guarded == 0:
         return True
     if seq != q.cack + 1:
@@ -101,7 +103,7 @@ def earn_answers(st, q):
 
 @inner
 def may_answer(st, q, now):
-    """Take one answer out of the QP's budget; False if it is spent."""
+    """Take one answer from the QP's budget; False if it is spent."""
     if st.config[0].guarded == 0:
         return True
     g = st.guard[q.index]

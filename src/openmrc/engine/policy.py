@@ -5,22 +5,21 @@ holds its address. A call through the address costs as much as any other, and th
 compiled again. The functions and their arguments:
 
     step(st, q, event, now, new_bytes, rtt_ps, marked)
-        in place of NSCC: sets q.cwnd (bytes) of QP record `q`. `event` is ON_SACK (`new_bytes` more
+        replaces NSCC: sets q.cwnd (bytes) of QP record `q`. `event` is ON_SACK (`new_bytes` more
         are received; `rtt_ps` < 0 without a sample; `marked` 1 if the packet it answers met CE),
         ON_TRIM or ON_LOSS (one packet; the others are 0, -1, 0). The engine keeps the window
         between q.pkt, one full packet, and q.max_wnd.
 
     choose(st, q, plane, avoid) -> int
-        in place of MRC's rotation: index within the QP of the EV that the next packet on `plane`
+        replaces MRC's rotation: index within the QP of the EV that the next packet on `plane`
         takes; `avoid` is one that just failed, or -1. The EVs of a plane are those from
         st.plane[q.plane0 + plane].ev0 on, n_evs of them; st.ev[q.ev0 + i] is an EV's record.
 
     learn(st, q, ev, event, now)
-        optional, in the same file as `choose`: what was heard of EV `ev`: HEARD_CLEAN,
-        HEARD_MARKED, HEARD_TRIMMED or HEARD_LOST. MRC's own states of EVs are kept besides, with
-        their probes.
+        optional, in the same file as `choose`: feedback on EV `ev`: HEARD_CLEAN, HEARD_MARKED,
+        HEARD_TRIMMED or HEARD_LOST. MRC's own states of EVs, and their probes, are kept as well.
 
-Each QP has OWN numbers for its policies, floats that begin as 0: st.own[q.index, k]. Random numbers
+Each QP has OWN numbers for its policies, floats that start at 0: st.own[q.index, k]. Random numbers
 come from `engine.bits.draw_below(st.stream, q.index, n)`.
 """
 
@@ -28,19 +27,19 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-# EVs of control packets: given at set-up, 32 random bits for each (hashed EVs), kept fresh by
-# probes (MRC 3.9), or drawn among the EVs of the plane
+# EVs of control packets: fixed at set-up, 32 random bits for each (hashed EVs), kept fresh by
+# probes (MRC 3.9), or drawn from the EVs of the plane
 REVERSE_FIXED, REVERSE_RANDOM, REVERSE_PROBED, REVERSE_SPRAYED = 0, 1, 2, 3
 
 # CONFIG.paths and CONFIG.cc
 PATHS_MRC, PATHS_OBLIVIOUS, PATHS_SINGLE, PATHS_REPS = 0, 1, 2, 3
 CC_NONE, CC_NSCC, CC_OWN = 0, 1, 2
-BUILT_IN = 1  # in place of an address in CONFIG: the functions of what `paths` names
+BUILT_IN = 1  # in place of an address in CONFIG: the functions that `paths` names
 
 
 class PathPolicy(NamedTuple):
-    """A built-in path selection. If it `chooses`, it has functions of its own in place of MRC's
-    rotation, which `rotation._choose_own` and `_tell` call.
+    """A built-in path selection. If it `chooses`, its own functions replace MRC's rotation;
+    `rotation._choose_own` and `_tell` call them.
     """
 
     number: int
@@ -48,7 +47,7 @@ class PathPolicy(NamedTuple):
     chooses: bool = False
 
 
-PATHS = {  # by its word in a scenario
+PATHS = {  # by its name in a scenario
     "mrc": PathPolicy(PATHS_MRC),
     "oblivious": PathPolicy(PATHS_OBLIVIOUS, REVERSE_SPRAYED),
     "reps": PathPolicy(PATHS_REPS, chooses=True),
@@ -59,7 +58,7 @@ CONGESTION = {"nscc": CC_NSCC, "none": CC_NONE}
 
 ON_SACK, ON_TRIM, ON_LOSS = 0, 1, 2
 HEARD_CLEAN, HEARD_MARKED, HEARD_TRIMMED, HEARD_LOST = 0, 1, 2, 3
-OWN = 24  # numbers of a QP for its policies
+OWN = 24  # numbers that a QP has for its policies
 
 SIGNATURES = {
     "step": ("st", "q", "event", "now", "new_bytes", "rtt_ps", "marked"),

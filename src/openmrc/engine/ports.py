@@ -1,11 +1,11 @@
 """An endpoint's view of ports: its own, and its peers' through Port Status Updates (MRC 3.10, row
 19).
 
-A port is a plane. When a port goes down every QP stops using it at once and all peers are informed:
-an ENDPOINT_REQUEST with the mask of ports that are up, repeated each RTO (doubling to 1 s) until
-answered, and once a second while any port is down. A plane that a peer reported as down is probed
-once a second; an answer clears that state. The same request type carries the EV probes that keep
-the reverse path fresh (MRC 3.9, row 14).
+A port is a plane. When a port goes down, every QP stops using it at once and all peers are
+informed: an ENDPOINT_REQUEST with the mask of ports that are up, repeated each RTO (doubling to 1
+s) until answered, and once a second while any port is down. A plane that a peer reported as down is
+probed once a second; an answer clears that state. The same request type carries the EV probes that
+keep the reverse path fresh (MRC 3.9, row 14).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from openmrc.jit import compiled, inlined, inner
 from openmrc.units import S
 
 REPEAT_MAX_PS = S  # row 19: one second
-PER_PEER_MAX = PLANES_MAX + 1  # packets that one peer may get at a deadline
+PER_PEER_MAX = PLANES_MAX + 1  # packets that one peer may receive at one deadline
 
 
 @inner
@@ -40,7 +40,7 @@ def usable_rate(st, q):
 
 @compiled
 def refresh_qp(st, q, now):
-    """Ports went down or came up: update the planes that take turns, the EVs to probe, and the
+    """Ports went down or came up: update which planes take turns, which EVs to probe, and the
     window's constants.
     """
     rotation.refresh_planes(st, q)
@@ -50,7 +50,7 @@ def refresh_qp(st, q, now):
     if rate > 0:
         nscc.configure(q, st.config[0], rate)
     elif q.state == es.RTS and not loss.outstanding(q):
-        loss.first_sent(q, now)  # of what cannot leave at all: without a clock it never failed
+        loss.first_sent(q, now)  # also if nothing can be sent: without timers a QP never fails
 
 
 @inner
@@ -64,7 +64,7 @@ def _qps_of_peer(st, nic, remote, now):
 
 @compiled
 def set_local_port(st, nic, port, up, now):
-    """The endpoint sees its own port go down or come up: update its QPs and inform its peers."""
+    """The endpoint's own port goes down or comes up: update its QPs and inform its peers."""
     n = st.nic[nic]
     mask = n.up_mask | (1 << port) if up else n.up_mask & ~(1 << port)
     if mask == n.up_mask:
@@ -81,7 +81,7 @@ def set_local_port(st, nic, port, up, now):
 
 @inlined
 def _begin_status(st, n, peer):
-    """Start sending a port status to a peer, repeated until it is answered, at first every RTO."""
+    """Start sending the port status to a peer, at first every RTO, until it is answered."""
     peer.pending = 1
     peer.spacing = st.qp[peer.qp].rto
     peer.request_id = _next_request(n)
@@ -108,7 +108,7 @@ def emit(st, opcode, nic, remote, plane):
 
 @inlined
 def _emit(st, opcode, nic, remote, plane, ev, now):
-    """The same, with the EV and the time."""
+    """The same for either opcode, with the EV and the time."""
     p = emit(st, opcode, nic, remote, plane)
     p.ev = ev
     p.timestamp = es.timestamp_of(now)
@@ -120,7 +120,7 @@ def _request(st, q, op, request, plane, ev, now):
     """Emit a request to the peer of a QP."""
     p = _emit(st, pk.ENDPOINT_REQUEST, q.nic, q.peer_nic, plane, ev, now)
     p.reason = op
-    if op == pk.OP_PORT_STATUS:  # row 32: of a probe it is 0
+    if op == pk.OP_PORT_STATUS:  # row 32: it is 0 in a probe
         p.imm = st.nic[q.nic].up_mask
     p.psn = request
 
@@ -165,15 +165,15 @@ def on_packet(st, nic, p, now):
         _on_response(st, nic, st.peer[i], p, now)
         return HEARD
     if p.reason == pk.OP_PORT_STATUS and (int(p.imm) >> int(p.plane)) & 1 == 0:
-        return CONTRADICTORY  # a port that is down cannot have sent the status that says so
+        return CONTRADICTORY  # a port that is down cannot have sent this status
     _on_request(st, nic, st.peer[i], p, now)
     return HEARD
 
 
 @inner
 def _on_request(st, nic, peer, p, now):
-    """Take the peer's port mask if it is a status; always answer, on the control class."""
-    newer = es.signed(int(p.psn) - peer.status_id, 16) >= 0  # an older one was overtaken on its way
+    """Accept the peer's port mask if it is a status; always answer, on the control class."""
+    newer = es.signed(int(p.psn) - peer.status_id, 16) >= 0  # an older one was overtaken
     if p.reason == pk.OP_PORT_STATUS and newer:
         peer.status_id = p.psn
         mask = int(p.imm) & ((1 << st.nic[nic].n_ports) - 1)
@@ -184,8 +184,8 @@ def _on_request(st, nic, peer, p, now):
             _qps_of_peer(st, nic, int(p.src), now)
     q = st.qp[peer.qp]
     if p.reason == pk.OP_EV_PROBE:
-        # Back on the plane that works, on any path of which no ill is known: this end's reverse EV
-        # may be as dead as the one that the peer wants to replace.
+        # The plane works, so the answer takes it, on any path that is not known to be bad: this
+        # end's reverse EV may be as dead as the one that the peer wants to replace.
         plane = int(p.plane)
         ev = _believed_ev(st, q, plane, now)
     else:
@@ -199,8 +199,8 @@ def _on_request(st, nic, peer, p, now):
 
 @inner
 def _believed_ev(st, q, plane_no, now):
-    """The value of a random EV of a plane's rotation, if the plane delivered within the last RTO
-    (as in row 12), because its path states are still valid; otherwise of any EV.
+    """The value of a random EV of a plane's rotation if the plane delivered within the last RTO (as
+    in row 12), because its path states are still valid then; otherwise of any EV.
     """
     plane = st.plane[q.plane0 + plane_no]
     if plane.n_active == 0 or now - plane.heard_at >= q.rto:
@@ -210,7 +210,7 @@ def _believed_ev(st, q, plane_no, now):
 
 @inner
 def _on_response(st, nic, peer, p, now):
-    """A port status was received, or a path answered."""
+    """A peer received a port status, or a path answered a probe."""
     request = int(p.psn)
     if p.reason == pk.OP_PORT_STATUS:
         if peer.pending and peer.request_id == request:
@@ -222,20 +222,20 @@ def _on_response(st, nic, peer, p, now):
         return
     q = st.qp[qi]
     if q.peer_nic != p.src:
-        return  # only who was asked can answer
+        return  # only the peer that was asked can answer
     for k in range(q.n_planes):
         plane = st.plane[q.plane0 + k]
         if plane.trial_id == request:
             plane.trial_id = -1
             plane.reverse_ev = plane.trial_ev
             if not (peer.remote_mask >> k) & 1:
-                peer.remote_mask |= 1 << k  # row 19: an answer lifts the mark
+                peer.remote_mask |= 1 << k  # row 19: an answer ends the "down" state
                 _qps_of_peer(st, nic, int(p.src), now)
 
 
 @inlined
 def _plan_status(st, nic, peer, now):
-    """After an answer: once a second while any own port is down, else never."""
+    """After an answer: repeat once a second while any own port is down, else never."""
     all_up = (1 << st.nic[nic].n_ports) - 1
     peer.next_at = es.NEVER if st.nic[nic].up_mask == all_up else now + REPEAT_MAX_PS
     st.nic[nic].deadline = min(st.nic[nic].deadline, peer.next_at)
@@ -283,7 +283,7 @@ def on_deadline(st, nic, now):
     all_up = (1 << n.n_ports) - 1
     for i in range(n.peer0, n.peer0 + n.n_peers):
         if st.count[es.OUT] > es.OUT_MAX - 1 - PER_PEER_MAX:
-            again = now + 1  # no room for more at once: those left are still due
+            again = now + 1  # no room for more at once: the others remain due
             break
         peer = st.peer[i]
         q = st.qp[peer.qp]

@@ -21,15 +21,16 @@ ANSWERS_MAX = 8  # row 11
 SPACING_MAX_PS = 100_000_000_000  # row 11
 PROBE_BURST = 16  # probes a NIC may send at once before the 1 % budget (row 11) spaces them
 PROBE_SHARE = 0.01
-OF_PATHS, OF_QUEUE_PAIRS = 0, 1  # budgets: neither kind of probe waits for the other
+OF_PATHS, OF_QUEUE_PAIRS = 0, 1  # separate budgets: neither kind of probe waits for the other
 
 
 @inner
 def take_probe_token(st, nic, budget, now):
-    """Row 11: take a token of the NIC's budget for probes; 0 if one may be sent now, else the time
-    when one may.
+    """Row 11: take a token of the NIC's budget for probes; 0 if a probe may be sent now, else the
+    time when one may, ps.
 
-    Each QP of a NIC may probe once at the same time: when a plane falls silent all of them do.
+    The burst of each NIC allows one probe per QP: when a plane falls silent, all its QPs probe at
+    once.
     """
     n = st.nic[nic]
     burst = float(PROBE_BURST)
@@ -63,7 +64,7 @@ def send_probe(st, q, ev, now):
 
 @inner
 def _most_overdue(st, q, up):
-    """The ASSUMED_BAD EV, on a plane that is up, whose next probe is the earliest; -1 if none."""
+    """The ASSUMED_BAD EV, on a plane that is up, whose next probe is due first; -1 if none."""
     first = -1
     at = NEVER
     for i in range(q.n_evs):
@@ -78,8 +79,8 @@ def _most_overdue(st, q, up):
 def check_all(st, q, now):
     """Row 36, `check_paths`: each path of a new QP must answer a probe before it carries data.
 
-    Probes of all QPs of the NIC are spaced as full packets at line rate, planes in turn: they take
-    a thirtieth of it.
+    Probes of all QPs of the NIC are spaced as full packets at line rate, planes in turn: they use a
+    thirtieth of it.
     """
     n = st.nic[q.nic]
     gap = max(int(n.n_qps), 1) * PROBE_SHARE / n.probe_rate
@@ -91,7 +92,7 @@ def check_all(st, q, now):
                 st.blame[e.blame].probe_at = now + int((i * q.n_planes + k) * gap)
                 e.active = 0
         plane.n_active = 0
-        plane.heard_at = now  # nothing is known to be wrong with the plane
+        plane.heard_at = now  # nothing suggests that the plane is at fault
     q.planes_ok = 0
     q.ev_probe_at = now
 
@@ -122,10 +123,10 @@ def probe_bad_evs(st, q, now):
             if wait > 0:
                 q.ev_probe_at = wait
                 return
-        if b.probe_id >= 0:  # the one before was not answered
+        if b.probe_id >= 0:  # the previous one was not answered
             b.answers = 0
             b.spacing = min(2 * b.spacing, SPACING_MAX_PS)
-            if q.planes_ok == 0:  # all wait for answers, and there may be none
+            if q.planes_ok == 0:  # every EV waits for an answer that may never come
                 rotation.refresh_planes(st, q)
         b.probe_id = send_probe(st, q, i, now)
         b.probe_at = now + b.spacing
@@ -135,7 +136,8 @@ def probe_bad_evs(st, q, now):
 def on_probe_answer(st, q, value, probe_id, marked, now):
     """Handle the answer to a probe; revive its EV after enough answers in a row (row 11).
 
-    Returns when the probe was sent, because it counts as an original (row 7); -NEVER if unknown.
+    Returns when the probe was sent (ps), because it counts as an original (row 7); -NEVER if
+    unknown.
     """
     ev = index_of(st, q, value)
     if ev < 0:

@@ -1,10 +1,10 @@
 """Recycled entropies: REPS (Bonato et al., arXiv 2407.21625, algorithms 1 and 2).
 
-A packet takes the oldest EV whose packet came back without a mark, and takes it out of the ring;
-where there is none it explores, with a random EV. When a packet is lost the sender freezes: it does
-not explore, and cycles through the EVs that it has, used or not, until an unmarked answer arrives
-after `freezing_ps` of the configuration. Then one packet in `EXPLORE_EVERY` explores, for one BDP
-of packets.
+A packet takes the oldest EV whose packet was acknowledged without a mark, and removes it from the
+ring; if there is none, the sender explores with a random EV. When a packet is lost the sender
+freezes: it does not explore, and cycles through the EVs in the ring, used or not, until an unmarked
+answer arrives after `freezing_ps` of the configuration. Then one packet in `EXPLORE_EVERY`
+explores, for one BDP of packets.
 
 Planes are separate networks here, and take turns as in MRC: each has its own ring. All EVs are
 equal until there is feedback, so active and backup EVs are both drawn from. No EV is ever
@@ -21,7 +21,7 @@ from openmrc.jit import inlined, inner
 from openmrc.units import PS_BITS
 
 EXPLORE_EVERY = REPS_HELD
-TRIES = 8  # random draws before the EVs are gone through one by one
+TRIES = 8  # random draws before all EVs are tried in order
 
 
 @inlined
@@ -79,7 +79,7 @@ def choose(st, q, plane, r, avoid):
 
 @inner
 def learn(q, c, r, ev, event, now):
-    """Learn what happened to a packet's EV: it enters the ring if the answer is unmarked; a loss
+    """Apply the feedback on a packet's EV: it enters the ring if the answer is unmarked; a loss
     freezes.
     """
     if event == HEARD_LOST:

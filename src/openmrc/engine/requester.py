@@ -3,7 +3,7 @@ into progress.
 
     post_write    a message is queued
     next_packet   the NIC has a free port: the next packet, if the QP may send one
-    on_sack, on_nack, on_ack   what the peer says
+    on_sack, on_nack, on_ack   the peer's answers
 
 After each of them the QP may be able to send: call `may_send`.
 """
@@ -18,17 +18,17 @@ from openmrc.engine.policy import HEARD_CLEAN, HEARD_MARKED, HEARD_TRIMMED
 from openmrc.engine.verdict import HEARD, NEVER_SENT
 from openmrc.jit import compiled, inlined, inner
 
-KNOWN_BITS = 31  # of rcvd_bytes that a slot remembers
+KNOWN_BITS = 31  # bits of rcvd_bytes that a slot keeps
 KNOWN_MASK = (1 << KNOWN_BITS) - 1
 OVERTAKEN_RTTS = 2
 NO_IMM = -1
-NOT_READY = -1  # next_packet: window, queue or state forbid
+NOT_READY = -1  # next_packet: the window, the send queue or the QP's state does not allow it
 PORTS_BUSY = -2  # next_packet: it may send, but on no free port
 
 
 @compiled
 def post_write(st, qi, wr_id, length, remote_va, rkey, imm):
-    """Queue an RDMA WRITE, with immediate data unless that is `NO_IMM`.
+    """Queue an RDMA WRITE of `length` bytes, with immediate data unless `imm` is `NO_IMM`.
 
     False if the send queue is full or the QP is not in RTS.
     """
@@ -66,8 +66,8 @@ def _next_is_new(st, q):
 @inlined
 def _overtakes(q):
     """Whether lost packets may be retransmitted although the window is full of originals. After two
-    round trips the originals wait not for room but for the retransmissions of other QPs, whose
-    class overtakes them (row 15): a QP whose originals got further than its neighbours' would
+    round trips the originals wait not for bandwidth but for the retransmissions of other QPs, whose
+    class overtakes them (row 15): a QP with more originals in flight than its neighbours would
     stall.
     """
     waits = q.last_heard - q.new_at > OVERTAKEN_RTTS * q.base_rtt
@@ -94,7 +94,7 @@ def _oldest_lost(st, q):
 
 @inner
 def _message_of(st, q, seq):
-    """Number of the message that a sequence belongs to, among those posted and not completed."""
+    """Number of the posted, not yet completed message that a sequence belongs to."""
     low = q.msg_done
     high = min(q.msg_cur, q.msg_end - 1)
     while low < high:
@@ -120,8 +120,8 @@ def write_opcode(index, n, has_imm):
 
 @inlined
 def _fill_data(st, q, seq, m, p):
-    """The headers of a data packet (MRC 1.3, 1.4, 2.3): RETH in each, VA advanced by one PMTU a
-    packet.
+    """Fill in the headers of a data packet (MRC 1.3, 1.4, 2.3): a RETH in each, its VA advanced by
+    one PMTU per packet.
     """
     c = st.config[0]
     index = seq - m.first_seq
@@ -144,8 +144,8 @@ def _fill_data(st, q, seq, m, p):
 def next_packet(st, q, free_ports, now, p):
     """Write the QP's next packet into record `p`, given the mask of free ports.
 
-    Returns the plane it goes out on, `NOT_READY`, or `PORTS_BUSY`; `st.count` holds sequence and
-    number of the message. Call it again after each packet, and after any event of this QP.
+    Returns the plane to send it on, `NOT_READY`, or `PORTS_BUSY`; `st.count` holds its sequence and
+    the number of its message. Call it again after each packet, and after any event of this QP.
     """
     if not may_send(st, q):
         return NOT_READY
@@ -154,7 +154,7 @@ def next_packet(st, q, free_ports, now, p):
     seq = _oldest_lost(st, q) if again else q.nxt
     s = loss.slot_of(st, q, seq)
     avoid = int(s.bad_ev) if again else -1
-    # a second path that is dead would cost as much as the first
+    # another dead path would cost as much as the first
     careful = again and s.past & (es.INFERRED | es.COPIED) != 0
     if careful:
         free_ports &= rotation.planes_without(st, q, avoid)
@@ -226,14 +226,14 @@ def next_packet(st, q, free_ports, now, p):
     else:
         q.new_at = now
     q.tx_data_at = now
-    if not may_send(st, q):  # row 5: the last packet it can send for now
+    if not may_send(st, q):  # row 5: the last packet that it can send for now
         p.flag_bits |= pk.ACK_REQ
     return plane_no
 
 
 @inner
 def _acknowledge(st, q, seq, now):
-    """Note that a sequence is known received, for the first time."""
+    """Record that a sequence is known received, for the first time."""
     s = loss.slot_of(st, q, seq)
     bits.mark(st.bits, q.acked0, q.ring_mask, seq)
     if s.state == es.SENT:
@@ -261,7 +261,7 @@ def _advance_una(st, q, now):
             break
         q.una = min(q.una + run, q.nxt)
     if q.una > before:
-        if q.epoch > 0:  # the expiry waited for may be far away
+        if q.epoch > 0:  # the expiry of the current epoch may be far away
             q.rto_at = min(q.rto_at, now + q.rto)
         q.epoch = 0
         q.epoch_at = now
@@ -271,7 +271,7 @@ def _advance_una(st, q, now):
 @inlined
 def _only_header_came(place, bitmap, received):
     """True if a snapshot shows its own trigger missing: that packet was trimmed (row 5). A header
-    overtakes all data, so it is no RTT sample, and a NACK reports on its path.
+    overtakes all data, so it gives no RTT sample, and a NACK reports on its path.
     """
     if received or place < 0 or place >= 64:
         return False
@@ -280,15 +280,15 @@ def _only_header_came(place, bitmap, received):
 
 @inlined
 def _is_second_copy(s, units):
-    """Whether the trigger of a SACK had been received before: an older snapshot showed slot `s`
-    received (row 7).
+    """Whether the trigger of a SACK is a duplicate: an older snapshot showed slot `s` received (row
+    7).
     """
     return s.state == es.ACKED and es.signed(units - s.known_units, KNOWN_BITS) > 0
 
 
 @inlined
 def _sample(st, q, seq, timestamp, units, now):
-    """The RTT sample of a SACK triggered by sequence `seq`, or -1.
+    """The RTT sample of a SACK triggered by sequence `seq`, ps, or -1.
 
     A second copy of an original was made in the network, and may be late by any time.
     """
@@ -299,7 +299,7 @@ def _sample(st, q, seq, timestamp, units, now):
     if second:
         return -1
     loss.note_sample(q, 0, now - s.sent_at)
-    if s.sent_at < q.again_evidence_at:  # its wait is that of its class (row 15)
+    if s.sent_at < q.again_evidence_at:  # it waited as long as its class does (row 15)
         return -1
     return now - s.sent_at
 
@@ -324,7 +324,7 @@ def _sample_again(st, q, s, seq, timestamp, second, now):
 
 @inlined
 def _ev_of_trigger(st, q, seq, value):
-    """The EV that a SACK or NACK reflects; the slot knows it unless the packet was sent again
+    """The EV that a SACK or NACK reflects; the slot has it unless the packet was sent again
     since.
     """
     s = loss.slot_of(st, q, seq)
@@ -336,7 +336,7 @@ def _ev_of_trigger(st, q, seq, value):
 @inner
 def _on_reflected_ev(st, q, ev, m, now):
     """Apply what a SACK reports on the path that it reflects: marked, to be avoided, or good enough
-    for answers.
+    for control packets.
     """
     if ev < 0:
         return
@@ -350,7 +350,7 @@ def _on_reflected_ev(st, q, ev, m, now):
 
 @inner
 def on_sack(st, q, p, now):
-    """A RELIABILITY_SACK (MRC 2.6, 2.7): slots, window, paths and losses of a QP.
+    """Process a RELIABILITY_SACK (MRC 2.6, 2.7): update slots, window, paths and losses of a QP.
 
     Returns NEVER_SENT, and changes nothing, if it refers to packets that this QP never sent.
     """
@@ -397,7 +397,7 @@ def on_sack(st, q, p, now):
 
 @inlined
 def _can_be_true(q, cack, base, bitmap, units):
-    """True unless it reports a sequence, or more bytes, than were ever sent.
+    """False if it reports a sequence, or more bytes, than were ever sent.
 
     One false `rcvd_bytes` would make all true snapshots look old, and losses would go undetected.
     """
@@ -410,8 +410,9 @@ def _can_be_true(q, cack, base, bitmap, units):
 
 @inlined
 def _look_ahead(st, q, now):
-    """After news: judge again the packets for which only evidence was missing; at the end, wait for
-    the transport ACK. It left with the SACK, on another plane, so the two arrive close together.
+    """After new information: judge again the packets for which only evidence was missing; at the
+    end of the data, wait for the transport ACK. It left with the SACK, on another plane, so the two
+    arrive close together.
     """
     if loss.outstanding(q):
         q.finish_at = es.NEVER
@@ -447,7 +448,7 @@ def _send_again(st, q, seq):
 
 @inner
 def on_trimmed_packet(st, q, seq, last_hop, now):
-    """A NACK says that only the header of a packet in flight arrived (MRC 2.8, row 26).
+    """A NACK reports that only the header of a packet in flight arrived (MRC 2.8, row 26).
 
     Its path delivers, but a queue is full: the window is cut, the packet is retransmitted at once,
     and the EV skips a turn, unless it was the last hop's queue, which all paths share.
@@ -466,7 +467,8 @@ def on_trimmed_packet(st, q, seq, last_hop, now):
 
 @inner
 def on_nack(st, q, p, now):
-    """A RELIABILITY_NACK (MRC 2.8): each reason has its own reaction, to a packet in flight.
+    """Process a RELIABILITY_NACK (MRC 2.8): each reason has its own reaction, to a packet in
+    flight.
 
     Returns NEVER_SENT, and changes nothing, if it refers to packets that this QP never sent.
     """
@@ -500,11 +502,11 @@ def on_nack(st, q, p, now):
 
 @inner
 def on_ack(st, q, p, now):
-    """A transport ACK or NAK (MRC 1.3, row 17): completes every message up to its MSN.
+    """Process a transport ACK or NAK (MRC 1.3, row 17): it completes every message up to its MSN.
 
     Returns NEVER_SENT, and changes nothing, if it refers to packets that this QP never sent. A NAK
-    is the last packet of its sender, so no ACK can have overtaken it by its MSN, and it concerns an
-    open message.
+    is the last packet of its sender, so no ACK with a higher MSN can have overtaken it, and it
+    concerns an open message.
     """
     syndrome = int(p.reason)
     done = q.msg_done + es.signed(int(p.msn) - q.msg_done, 16) + 1
@@ -533,7 +535,7 @@ def on_ack(st, q, p, now):
 
 @inner
 def _acknowledge_message(st, q, m, now):
-    """The transport ACK overtook the SACKs: a completed message has all its packets received.
+    """The transport ACK overtook the SACKs: all packets of a completed message are received.
 
     It is not a snapshot: it does not say how much had been received. It counts as a snapshot of
     everything sent, so that the SACK that it overtook is not taken for the report of a second copy.

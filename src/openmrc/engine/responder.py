@@ -1,8 +1,8 @@
-"""The receiving half of a QP: packets to placements, SACK, NACK and transport ACK.
+"""The receiving half of a QP: places payloads, and sends SACKs, NACKs and transport ACKs.
 
-Data may come in any order over any path: every packet says where it belongs (RETH), so it is placed
-at once, and a bitmap remembers which sequences have come. Messages complete when all their packets
-have; the transport ACK and immediates follow message order (MRC 1.3).
+Data may arrive in any order over any path: every packet carries its address (RETH), so it is placed
+at once, and a bitmap records which sequences have arrived. A message completes when all its packets
+have arrived; the transport ACK and immediates follow message order (MRC 1.3).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.jit import inlined, inner
 
-# Blocks of the bitmap below the newest with news of their own: that which was the newest before,
-# and one into which a packet came late.
+# Blocks of the bitmap below the newest that have changed: the one that was newest before, and one
+# that a late packet belongs to.
 LEFT, LATE = 0, 1
 
 
@@ -57,14 +57,15 @@ def _block(seq):
 
 @inlined
 def _own_base(q, seq):
-    """The block of a sequence, or the first with a hole if that is later."""
+    """The block of a sequence, or the first block with a hole if that is later."""
     return max(_block(seq), _block(q.cack + 1))
 
 
 @inner
 def _sack_base(st, q, seq):
-    """Row 6: the block of the triggering PSN, in turn with older blocks: one that has had news
-    since its last report, then those with holes. So every received PSN is reported at least twice.
+    """Row 6: the block of the triggering PSN, alternating with older blocks: first those that
+    changed since their last report, then those with holes. So every received PSN is reported at
+    least twice.
     """
     lowest = _block(q.cack + 1)
     own = _own_base(q, seq)
@@ -93,15 +94,15 @@ def _sack_base(st, q, seq):
 
 @inlined
 def _report_again(q, why, block):
-    """A block below the newest has news: it gets two of the next turns for older blocks."""
+    """A block below the newest has changed: it gets two of the next turns for older blocks."""
     q.trail_block[why] = block
     q.trail_left[why] = 2
 
 
 @inlined
 def _late_news(q, block):
-    """A packet came late, into a block below the newest. What was sent again must not take the
-    turns of the block that was left just now: nothing else would report the end of it.
+    """A packet arrived late, in a block below the newest. Retransmissions must not take the turns
+    of the block that was the newest until now: nothing else would report its end.
     """
     left_now = q.trail_left[LEFT] > 0 and q.trail_block[LEFT] == block
     _report_again(q, LEFT if left_now else LATE, block)
@@ -109,13 +110,13 @@ def _late_news(q, block):
 
 @inlined
 def _marks_of(st, q, ev):
-    """The record that watches an EV of this QP's sender."""
+    """The record that counts the marks of an EV of this QP's sender."""
     return st.marks[q.index * es.MARKS_PER_QP + bits.mix32(ev) % es.MARKS_PER_QP]
 
 
 @inner
 def _watch(st, q, p):
-    """Row 23: count the CE marks that an EV brings in a row."""
+    """Row 23: count the CE marks in a row on an EV."""
     w = _marks_of(st, q, int(p.ev))
     if w.ev != p.ev or p.flag_bits & pk.CE == 0:
         w.ev = p.ev
@@ -126,7 +127,7 @@ def _watch(st, q, p):
 
 @inner
 def _skip_advice(st, q, p):
-    """What a SACK says of the path of a marked packet: leave it out once, or for good (row 23)."""
+    """What a SACK says of the path of a marked packet: skip it once, or for good (row 23)."""
     k = int(st.config[0].always_skip_after)
     if k > 0:
         w = _marks_of(st, q, int(p.ev))
@@ -155,14 +156,14 @@ def _send_sack(st, q, trigger, base, flags, ack_offset):
     p.m = _skip_advice(st, q, trigger) if trigger.flag_bits & pk.CE else pk.M_NONE
     if q.dynamic_mpr:
         p.mpr = q.mpr_now // 128
-    if q.rx_high < base + 64:  # what has come since the last SACK is told
+    if q.rx_high < base + 64:  # everything received since the last SACK is reported
         q.sack_credit = 0
     q.n_sack += 1
 
 
 @inner
 def _send_nack(st, q, trigger, reason):
-    """Emit a NACK about a packet (MRC 2.8)."""
+    """Emit a NACK of a packet (MRC 2.8)."""
     p = es.emit(st, pk.NACK)
     _control(st, q, p)
     p.reason = reason
@@ -175,14 +176,14 @@ def _send_nack(st, q, trigger, reason):
 @inner
 def _send_ack(st, q):
     """Emit the transport ACK of everything completed in order (MRC 2.5, row 17): its PSN is that of
-    the last packet of it (row 30).
+    the last packet that it covers (row 30).
     """
     _acknowledge(st, q, pk.AETH_ACK, es.psn_of(q.peer_psn, q.rx_done))
 
 
 @inner
 def _acknowledge(st, q, syndrome, psn):
-    """Emit an AETH: that of an ACK, or of a NAK about the packet `psn`."""
+    """Emit an AETH: that of an ACK, or of a NAK of the packet `psn`."""
     p = es.emit(st, pk.ACKNOWLEDGE)
     _control(st, q, p)
     p.reason = syndrome
@@ -201,7 +202,7 @@ def region_of(st, q, p):
     r = st.region[index]
     if r.rkey != p.rkey or r.nic != q.nic:
         return -1
-    # a difference, for a sum may wrap around: `va` is whatever the peer says
+    # a difference, because a sum may wrap around: the peer chooses `va`
     if p.payload_len < 0 or p.va < r.va or p.va - r.va > r.length - p.payload_len:
         return -1
     return index
@@ -209,7 +210,7 @@ def region_of(st, q, p):
 
 @inlined
 def _advance_cack(st, q):
-    """Move `cack` over everything received in a row, and clear the words it leaves behind for later
+    """Move `cack` over everything received contiguously, and clear the words behind it for later
     sequences.
     """
     while True:
@@ -223,7 +224,7 @@ def _advance_cack(st, q):
 
 @inlined
 def _nothing_follows(st, q):
-    """No message is under way whose ACK would repeat the last one, and another plane can."""
+    """No message is in progress whose ACK would repeat the last one, and there is another plane."""
     under_way = st.rx_message[q.rmsg0 + (q.rx_msn & q.rmsg_mask)].received != 0
     return (
         q.cack == q.rx_high and not under_way and rotation.several(rotation.control_planes(st, q))
@@ -232,8 +233,8 @@ def _nothing_follows(st, q):
 
 @inner
 def _complete_in_order(st, q, now):
-    """Release messages in order: immediates, then the transport ACK. False if the QP fell into
-    error.
+    """Complete messages in order: immediates, then the transport ACK. An immediate without a posted
+    receive fails the QP.
     """
     moved = False
     while st.rx_message[q.rmsg0 + (q.rx_msn & q.rmsg_mask)].done:
@@ -264,7 +265,7 @@ def _complete_in_order(st, q, now):
 
 @inlined
 def _hears(st, q, now):
-    """Something came: the way back must stay fresh from now on (MRC 3.9, ports.py)."""
+    """A packet arrived: from now on the reverse path must stay fresh (MRC 3.9, ports.py)."""
     q.rx_heard_at = now
     if q.reverse_probe_at == es.NEVER and st.config[0].reverse == policy.REVERSE_PROBED:
         q.reverse_probe_at = now + q.base_rtt
@@ -272,8 +273,8 @@ def _hears(st, q, now):
 
 @inner
 def _on_duplicate(st, q, p, seq, now):
-    """A packet that is here already: SACK at once, and repeat the transport ACK if all is complete
-    (rows 5, 17).
+    """A duplicate: SACK at once, and repeat the transport ACK if everything is complete (rows 5,
+    17).
     """
     if plausible.may_answer(st, q, now):
         _hears(st, q, now)
@@ -288,19 +289,19 @@ def _on_duplicate(st, q, p, seq, now):
 
 @inlined
 def received(st, q, seq):
-    """A sequence has been received."""
+    """Whether a sequence has been received."""
     return seq <= q.cack or (seq <= q.rx_high and bits.test(st.bits, q.rx0, q.ring_mask, seq))
 
 
 @inner
 def on_trimmed_packet(st, q, p, seq, now):
-    """Only the header of a packet came that is not here already: ask for it again (MRC 5.7).
+    """Only the header of a packet that is still missing arrived: request it again (MRC 5.7).
 
-    If it asked for a SACK, its sender may be able to do nothing before it hears what else has come
+    If it asked for a SACK, its sender may be unable to send before it learns what else has arrived
     (row 5).
     """
     _hears(st, q, now)
-    if st.config[0].trim_nack == 0:  # MRC 1.9: as agreed; the sender asks by probes
+    if st.config[0].trim_nack == 0:  # MRC 1.9: as agreed; the sender probes instead
         return verdict.HEADER_ONLY
     last_hop = p.flag_bits & pk.TRIMMED_LASTHOP
     _send_nack(st, q, p, pk.NACK_TRIMMED_LASTHOP if last_hop else pk.NACK_TRIMMED)
@@ -313,7 +314,7 @@ def on_trimmed_packet(st, q, p, seq, now):
 
 @inner
 def _on_bad_key(st, q, p, seq, now):
-    """A packet that may not write where it wants to: the end of the QP, if its peer sent it."""
+    """A packet without write access at its address: it ends the QP, if the QP's peer sent it."""
     if plausible.persists(st, q, p, seq, now):
         _acknowledge(st, q, pk.AETH_NAK_ACCESS_ERROR, int(p.psn))
         loss.fail(st, q, es.LOCAL_ACCESS, now)
@@ -322,7 +323,7 @@ def _on_bad_key(st, q, p, seq, now):
 
 @inner
 def on_data(st, q, p, now):
-    """A data packet, whole or trimmed; the verdict on it.
+    """Process a data packet, whole or trimmed, and return the verdict.
 
     PLACED if its payload is to be placed: `st.count` holds region, offset, length and sequence.
     """
@@ -346,7 +347,7 @@ def on_data(st, q, p, now):
         return verdict.CONTRADICTORY
     number = q.rx_msn + es.signed(int(p.msn) - q.rx_msn, 16)
     if number < q.rx_msn or number > q.rx_msn + q.rmsg_mask:
-        if c.guarded:  # complete already, or more messages than the peer may have open
+        if c.guarded:  # already complete, or more messages than the peer may have open
             return verdict.CONTRADICTORY
         _hears(st, q, now)
         _send_nack(st, q, p, pk.NACK_NO_RESOURCE)
@@ -387,7 +388,7 @@ def on_data(st, q, p, now):
     if finished:
         m.done = 1
         es.complete(st, es.DONE_DELIVERED, q.index, number, 0)
-    if seq < q.asked_seq:  # late: who asked waits for news of this, and nothing may follow it
+    if seq < q.asked_seq:  # late: the sender asked about later packets and waits for this one
         _send_sack(st, q, p, _own_base(q, seq), 0, seq - q.cack)
     elif q.sack_credit >= c.sack_bytes:
         _send_sack(st, q, p, _sack_base(st, q, seq), 0, seq - q.cack)
@@ -405,9 +406,9 @@ def on_data(st, q, p, now):
 
 @inner
 def _doubt_way_back(st, q, plane, plane_no):
-    """Two probes with nothing between say that the answer to the first may be lost: this one's
-    takes another path than the last on its plane, and so does what follows; not one that this end
-    found dead itself.
+    """Two probes with no data in between suggest that the answer to the first was lost: this
+    answer, and what follows, takes another path on its plane; not one that this end found dead
+    itself.
     """
     if st.config[0].reverse == policy.REVERSE_PROBED and q.probed_bytes == q.rx_bytes:
         plane.reverse_ev = rotation.random_ev(st, q, plane_no, int(plane.reverse_ev), True)
@@ -416,11 +417,11 @@ def _doubt_way_back(st, q, plane, plane_no):
 
 @inner
 def on_probe(st, q, p, now):
-    """A reliability probe (MRC 2.9, row 6): a fresh snapshot from the first hole on; the newest
-    block as well, if beyond.
+    """Process a reliability probe (MRC 2.9, row 6): a fresh snapshot from the first hole on; that
+    of the newest block as well, if it lies beyond.
     """
     _hears(st, q, now)
-    # A probe goes where the sender wants to know; what answers it takes the plane that it came on.
+    # The sender probes the plane that it wants to know about, so the answers take the same one.
     arrival = int(p.plane) - 1
     _doubt_way_back(st, q, st.plane[q.plane0 + p.plane], int(p.plane))
     q.control_turn = arrival

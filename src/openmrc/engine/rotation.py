@@ -1,9 +1,9 @@
-"""Whose turn it is: the plane, and the EV, that carry the next packet (row 13).
+"""The plane and the EV that carry the next packet (row 13).
 
 Planes take turns. A QP holds equally many EVs per plane, part of them active (in the plane's
 rotation), the rest backup, and replaces an EV only by one of the same plane, so that planes stay
-evenly loaded (MRC 3.4). Beside MRC's own rotation there are REPS and whatever a user brings
-(`policy.py`); they choose in its place, and hear what comes of each EV.
+evenly loaded (MRC 3.4). REPS and policies of users (`policy.py`) replace MRC's own rotation; they
+choose the EV, and get the feedback on each EV.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def ports_up(st, q):
 
 @inlined
 def control_planes(st, q):
-    """Mask of planes for control packets: up at both ends; not denied altogether, and not silent
-    for all QPs of the NIC, if any is.
+    """Mask of planes for control packets: up at both ends, with an EV that is not denied, and, if
+    possible, not silent for all QPs of the NIC.
     """
     up = ports_up(st, q)
     allowed = up & ~q.planes_denied
@@ -58,8 +58,8 @@ def choose_plane(st, q, free_ports):
 
 @inlined
 def planes_without(st, q, ev):
-    """Mask of the usable planes but that of an EV, on which a packet was lost; of all if there is
-    no other, or if paths are not chosen as MRC does.
+    """Mask of the usable planes except that of an EV on which a packet was lost; all of them if
+    there is no other, or if paths are not chosen by MRC's rotation.
     """
     others = q.planes_ok & ~(1 << st.ev[q.ev0 + ev].plane)
     return others if others != 0 and st.config[0].paths == PATHS_MRC else q.planes_ok
@@ -67,13 +67,13 @@ def planes_without(st, q, ev):
 
 @inlined
 def several(planes):
-    """Whether a mask has more planes than one."""
+    """Whether a mask has more than one plane."""
     return planes & (planes - 1) != 0
 
 
 @inlined
 def charge_turn(q, plane, burst):
-    """Count a packet given to a plane; a plane that was passed over catches up one round, not more
+    """Count a packet given to a plane; a plane that was passed over catches up by one round at most
     (row 13). A round is a burst from each.
     """
     plane.turn = max(plane.turn, q.turn_max - burst) + 1
@@ -82,7 +82,7 @@ def charge_turn(q, plane, burst):
 
 @inner
 def refresh_planes(st, q):
-    """Work out which planes may take a turn; one that comes back starts level with the others."""
+    """Determine which planes may take a turn; one that comes back starts level with the others."""
     up = ports_up(st, q)
     ok = 0
     for k in range(q.n_planes):
@@ -110,8 +110,8 @@ def refresh_planes(st, q):
 
 @inlined
 def choose_ev(st, q, k, avoid):
-    """Index (within the QP) of the EV for the next packet on plane `k`; `avoid` is one it should
-    not take, or -1.
+    """Index (within the QP) of the EV for the next packet on plane `k`; `avoid` is one to leave out
+    if possible, or -1.
     """
     plane = st.plane[q.plane0 + k]
     if st.config[0].path_choose != 0:
@@ -133,7 +133,7 @@ def choose_ev(st, q, k, avoid):
 
 @inlined
 def carried_on(st, q, free_ports):
-    """The EV of the burst under way, or -1 if that is over: its port is busy, or its path has gone
+    """The EV of the current burst, or -1 if the burst is over: its port is busy, or its path went
     bad or was marked.
     """
     if q.burst_left <= 0:
@@ -148,8 +148,8 @@ def carried_on(st, q, free_ports):
 
 @inner
 def begin_burst(st, q, ev):
-    """A new packet takes an EV: how many more do follows from what may be sent now. Each plane has
-    its share of it, so that little is spread as if there were no bursts.
+    """A new packet takes an EV: the length of the burst depends on how much may be sent now. Each
+    plane gets its share of that, so that short messages spread as they would without bursts.
     """
     planes = 0
     for k in range(q.n_planes):
@@ -162,8 +162,8 @@ def begin_burst(st, q, ev):
 
 @inner
 def proven(st, q, plane):
-    """The EV of a plane on which a packet was delivered last, -1 if it does not serve any more, or
-    if paths are not chosen as MRC does.
+    """The EV of a plane on which a packet was delivered last; -1 if it is no longer in service, or
+    if paths are not chosen by MRC's rotation.
     """
     c = st.config[0]
     ev = int(plane.proven)
@@ -175,8 +175,8 @@ def proven(st, q, plane):
 
 @inner
 def random_ev(st, q, plane_no, avoid, believed):
-    """The value of a random EV of a plane, of those that are not denied; not `avoid`, if there is
-    any other, and if what is known of paths is `believed`, rather none that is ASSUMED_BAD.
+    """The value of a random EV of a plane that is not denied; not `avoid`, if there is another, and
+    not an ASSUMED_BAD one, if there is another and the states of EVs are `believed`.
     """
     plane = st.plane[q.plane0 + plane_no]
     if plane.n_evs == 0:
@@ -211,10 +211,10 @@ def _shuffle(st, stream, first, n):
 
 @inner
 def _choose_around_skips(st, q, plane, first, avoid):
-    """The next GOOD EV when the one at the head is not; the first SKIP EV met loses this turn, and
-    is restored if it was its last to lose.
+    """The next GOOD EV when the one at the head is not GOOD; the first SKIP EV met loses this turn,
+    and is restored if it was its last to lose.
 
-    What was passed over but not restored keeps its place at the head.
+    EVs that were passed over but not restored keep their places at the head.
     """
     n = int(plane.n_active)
     pos = int(plane.pos)
@@ -300,8 +300,8 @@ def leave(st, q, plane, k, ev):
 
 @inner
 def restore(st, q, plane, k, ev, event):
-    """An EV becomes usable, and goes to the end of its plane's rotation if that is short, else to
-    the backup. False if the event does not do that to it.
+    """Make an EV usable: it goes to the end of its plane's rotation if that is short, else to the
+    backups. False if the event cannot happen in its state.
     """
     e = st.ev[q.ev0 + ev]
     if not enter(st, q, plane, e, event):
@@ -315,8 +315,8 @@ def restore(st, q, plane, k, ev, event):
 
 @inner
 def recall_oldest_bad(st, q, plane, k):
-    """Row 12: at the floor the EV that was demoted longest ago serves again; False if there is
-    none.
+    """Row 12: at the floor the EV that was demoted longest ago returns to service; False if there
+    is none.
     """
     oldest = -1
     since = NEVER
@@ -333,7 +333,7 @@ def recall_oldest_bad(st, q, plane, k):
 
 @inner
 def _choose_own(st, q, k, plane, avoid):
-    """The EV that REPS or the user's policy chooses; what is not of the plane is taken for its
+    """The EV that REPS or the user's policy chooses; if it is not of the plane, the plane's
     first.
     """
     if st.config[0].path_choose == BUILT_IN:
@@ -347,7 +347,7 @@ def _choose_own(st, q, k, plane, avoid):
 
 @inlined
 def learn(st, q, ev, event, now):
-    """Tell REPS or the user's policy what was heard of an EV."""
+    """Pass feedback on an EV to REPS or to the user's policy."""
     if st.config[0].path_learn != 0:
         _tell(st, q, ev, event, now)
 

@@ -24,7 +24,7 @@ from openmrc.units import PS_BITS, S
 
 Index = npt.NDArray[np.int64]
 
-BITMAP_SLACK = 256  # bits of a bitmap ring beyond the window: what is reported again, and cleared
+BITMAP_SLACK = 256  # bits of a bitmap ring beyond the window: blocks reported again, and cleared
 LONG_AGO = -NEVER // 2
 
 
@@ -34,13 +34,13 @@ def pow2_at_least(n: int) -> int:
 
 
 def starts_of(sizes: Index) -> Index:
-    """Start of each of consecutive runs of these sizes."""
+    """Start of each of these consecutive runs."""
     return np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(sizes) else np.zeros(0, np.int64)
 
 
 def rings(sizes: Index) -> tuple[Index, Index]:
-    """First index and mask of consecutive rings of these sizes, powers of two; 0 of one of size
-    0.
+    """First index and mask of consecutive rings of these sizes, powers of two; the mask of an empty
+    ring is 0.
     """
     return np.where(sizes > 0, starts_of(sizes), 0), np.maximum(sizes - 1, 0)
 
@@ -59,7 +59,7 @@ class Rooms(NamedTuple):
     receives: Any
     evs: Any  # of all planes
     order_len: Any  # of the rotation of one plane
-    carries: Any = NEVER  # packets that a QP ever sends, where that is known
+    carries: Any = NEVER  # packets that a QP sends in all, where that is known
 
 
 def _slots(rooms: Rooms) -> Index:
@@ -86,7 +86,7 @@ def new_state(
     )
     slots = np.where(sends > 0, _slots(rooms), 0)
     words = pow2_at_least(rooms.mpr + BITMAP_SLACK) // 64
-    both = (sends > 0) & (receives > 0)  # needs two bitmaps; who only sends or receives, one
+    both = (sends > 0) & (receives > 0)  # these need two bitmaps, others one
     bitmaps = np.where(both, 2 * words, words)
     messages, rx_messages = max(int(sends.sum()), 1), max(int(receives.sum()), 1)
     guarded = bool(world.get("guarded"))
@@ -140,8 +140,8 @@ def new_state(
 
 
 def configure(c: Any, parameters: Parameters, **world: int) -> None:
-    """Write the CONFIG record: parameters, values derived from them, and those that the world
-    sets.
+    """Write the CONFIG record: parameters, values derived from them, and those that the surrounding
+    world sets.
     """
     given = completed(parameters)
     for name, _ in RECORDED:
@@ -158,15 +158,15 @@ def configure(c: Any, parameters: Parameters, **world: int) -> None:
 
 
 def set_nics(st: State, planes: int, data_packet_bytes: int) -> None:
-    """Bring up all ports of all NICs; `data_packet_bytes`, the longest on the wire, is the unit for
-    the share of probes (row 11).
+    """Bring up all ports of all NICs; `data_packet_bytes`, the longest packet on the wire, is the
+    unit of the probe budget (row 11).
     """
     n = st.nic
     n.n_ports = planes
     n.up_mask = (1 << planes) - 1
     rate_bps, packet_bits = int(st.config[0].port_rate_bps), 8 * data_packet_bytes
     n.probe_rate = probes.PROBE_SHARE * rate_bps * planes / packet_bits / S
-    n.probe_tokens[:] = np.inf  # full: `take_probe_token` knows how much that is
+    n.probe_tokens[:] = np.inf  # full: `take_probe_token` limits it to the burst
     n.deadline = NEVER
     n.silent_until = LONG_AGO
 
@@ -193,7 +193,7 @@ def _lay_paths(st, qps, plane, values, active):
     n = values.shape[1]
     for row in range(qps.shape[0]):
         q = st.qp[qps[row]]
-        first = int(q.n_evs)  # behind those of the planes before
+        first = int(q.n_evs)  # after those of the planes before
         q.n_evs = first + n
         p = st.plane[q.plane0 + plane]
         p.ev0 = first

@@ -27,7 +27,7 @@ from openmrc.engine.parameters import PLANES_MAX, RECORDED
 from openmrc.jit import fields, inlined, record_type
 from openmrc.jit.byref import by_reference
 
-NEVER = np.int64(1) << np.int64(62)  # a time that does not come, ps
+NEVER = np.int64(1) << np.int64(62)  # a time that never comes, ps
 
 # QP states, MRC 1.7 (qp.py), with the numbers of `ibv_qp_state`
 RESET, INIT, RTR, RTS, ERROR = 0, 1, 2, 3, 6
@@ -56,8 +56,8 @@ ERROR_TEXTS = (
 
 # slots
 FREE, SENT, LOST, ACKED = 0, 1, 2, 3
-# what happened to a slot's packet: sent again; judged lost by inference; that cut the window; it
-# was judged by its age alone; it was copied in doubt, and nobody blamed yet
+# what happened to a slot's packet: it was sent again; judged lost by inference; that cut the
+# window; it was judged by its age alone; it was copied in doubt, and no path is charged yet
 RESENT, INFERRED, CUT, OVERDUE, COPIED = 1, 2, 4, 8, 16
 
 # completions
@@ -80,14 +80,14 @@ CONFIG = record_type(
     ("marks_on_last_hop", "i1"),
     ("alpha_by_12us", "i1"),  # 1: peer runs
     ("must_post_receives", "i1"),  # 1: an immediate needs a posted receive, MRC 1.2
-    ("ignore_marks", "i1"),  # 1: a CE mark moves the window only, and makes no EV SKIP
-    ("guarded", "i1"),  # 1: anybody may have written what arrives (plausible.py)
+    ("ignore_marks", "i1"),  # 1: a CE mark affects the window only, and makes no EV SKIP
+    ("guarded", "i1"),  # 1: packets may come from anybody (plausible.py)
 )
 
 QP = record_type(
-    # --- what every packet sent or SACK heard touches, first
+    # --- touched by every packet sent and every SACK received, so first
     ("inflight", "i8"),  # bytes in slots SENT
-    ("inflight_again", "i8"),  # those of them that were sent again
+    ("inflight_again", "i8"),  # those of them that are retransmissions
     ("cwnd", "f8"),
     ("una", "i8"),  # oldest sequence not known received
     ("nxt", "i8"),  # next new sequence
@@ -102,7 +102,7 @@ QP = record_type(
     ("turn_max", "i8"),  # highest turn count of a plane
     ("sent_bytes", "i8"),  # nominal sizes of all packets below nxt: no more can be received
     ("tx_data_at", "i8"),  # last data sent, for reverse EV freshness
-    ("new_at", "i8"),  # last data sent for the first time
+    ("new_at", "i8"),  # last original sent
     *fields("i8", "plane0", "ev0", "order0"),
     ("acked0", "i8"),  # word of the sender's copy of the bitmap
     ("ring_mask", "i8"),  # bits of a bitmap ring - 1, sender's and receiver's
@@ -130,7 +130,7 @@ QP = record_type(
     *fields("f8", "avg_delay", "inc", "since_adjust", "calm", "achieved", "ignored", "to_ignore"),
     *fields("i8", "last_adjust", "last_dec", "qa_end"),
     ("trimmed_at", "i8"),  # last trim at the last hop
-    ("trimmed_units", "i8"),  # `rcvd_high` then
+    ("trimmed_units", "i8"),  # `rcvd_high` at that time
     ("cut_started", "i8"),  # inferred losses: start of the round trip that shares one cut
     ("cut_floor", "f8"),
     ("fast_below", "f8"),  # delay under which the path counts as idle, T/12
@@ -143,12 +143,12 @@ QP = record_type(
     # --- loss and timers
     *fields("i8", "reorder_window", "window_grown_at", "last_heard", "rto_at"),
     ("answer_at", "i8"),  # `last_heard`, but NEVER until something answers what is in flight
-    *fields("i8", "quiet_from", "quiet_until"),  # the last standstill: no answers for long
+    *fields("i8", "quiet_from", "quiet_until"),  # the last standstill: a long time without answers
     ("overdue_at", "i8"),  # when to look for packets whose answer is overdue
     ("again_evidence_at", "i8"),  # newest retransmission known received, row 7
-    ("doubt", "i8"),  # send time of a packet that is overdue, with no evidence yet; else NEVER
-    ("query_at", "i8"),  # no probe of the QP's own before
-    # of originals and of retransmissions: the samples since the last turn, and between the last two
+    ("doubt", "i8"),  # send time of a packet that is overdue, without evidence yet; else NEVER
+    ("query_at", "i8"),  # the QP sends no probe of its own before this time
+    # of originals and of retransmissions: samples since the last turn, and between the two before
     ("rtt_largest", "i8", (2,)),
     ("rtt_before", "i8", (2,)),
     ("rtt_turn_at", "i8"),
@@ -158,13 +158,13 @@ QP = record_type(
     ("ev_probe_at", "i8"),
     ("reverse_probe_at", "i8"),
     ("epoch_at", "i8"),  # last expiry of the RTO
-    ("charged_at", "i8"),  # last charge by a resource NACK
+    ("charged_at", "i8"),  # last charge for a resource NACK
     ("epoch", "i4"),
     ("n_bad", "i4"),  # EVs in ASSUMED_BAD
     ("probe_id", "i4"),
     ("tail_plane", "i4"),
     ("query_id", "i4"),  # id of the QP's own probe in flight, -1 none
-    ("queries", "i4"),  # sent in a row, and nothing came of them
+    ("queries", "i4"),  # sent in a row without any progress
     ("query_sent_at", "i8"),
     ("wimm_open", "i4"),  # WriteImm posted and not completed
     ("rqmsn_next", "i8"),
@@ -178,7 +178,7 @@ QP = record_type(
     ("probed_bytes", "i8"),  # rx_bytes at the last probe, -1 none yet
     *fields("i8", "hole_cursor", "rmsg0", "rmsg_mask"),
     ("rx_msn", "i8"),  # message that completes next in order
-    ("rx_done", "i8"),  # sequence of the last packet of the message before that, -1 at the start
+    ("rx_done", "i8"),  # sequence of the last packet of the message before, -1 at the start
     ("rx_heard_at", "i8"),
     ("receives", "i8"),  # receives posted
     ("rx_mpr", "i4"),
@@ -191,8 +191,8 @@ QP = record_type(
     ("untrimmable", "i1"),  # 1: the peer sends no trim NACKs, so nothing may be trimmed
     ("dynamic_mpr", "i1"),  # 1: both ends enable it, MRC 1.5
     ("own_block", "i8"),  # newest block that a SACK's trigger lay in
-    ("trail_block", "i8", (2,)),  # older ones with news: the one left last, one with a late packet
-    ("trail_left", "i1", (2,)),  # reports that they still get
+    ("trail_block", "i8", (2,)),  # older ones that changed: the last newest, one with a late packet
+    ("trail_left", "i1", (2,)),  # reports that they are still due
     ("penalty", "i1"),
     # --- counters
     ("n_rtx", "i8"),
@@ -217,20 +217,20 @@ SLOT = record_type(
 PLANE = record_type(
     ("turn", "i8"),  # packets given to the plane, bounded lag
     ("delivered_at", "i8"),  # newest send time known delivered
-    ("heard_at", "i8"),  # when that news came
+    ("heard_at", "i8"),  # when that was learned
     ("first_lost_at", "i8"),  # send time of the first loss since
-    ("ev0", "i4"),  # its EVs lie together: first index within the QP
+    ("ev0", "i4"),  # its EVs are contiguous: first index within the QP
     ("n_evs", "i4"),
     ("n_active", "i4"),  # length of the rotation
     ("share", "i4"),  # length it should have
     ("n_good", "i4"),  # EVs GOOD or SKIP, active and backup
     ("pos", "i4"),
     ("picks", "i4"),  # since the last shuffle
-    ("losses", "i4"),  # losses in a row, none delivered in between
+    ("losses", "i4"),  # losses in a row, with no delivery in between
     ("reverse_ev", "u4"),
     ("trial_ev", "u4"),
     ("trial_id", "i4"),
-    ("proven", "i2"),  # EV of what was delivered last, index within the QP; -1 none yet
+    ("proven", "i2"),  # EV of the newest packet known delivered, index within the QP; -1 none yet
     ("silent", "i1"),
 )
 
@@ -241,12 +241,12 @@ EV = record_type(
     ("state", "i1"),
     ("active", "i1"),  # in the rotation; above 1: and passes that many turns, less one, in SKIP
     ("plane", "i1"),
-    # Met in a row; negative once a packet was delivered, which is the marked one itself; 0 after
-    # another one.
+    # CE marks in a row; a delivery, which may be that of the marked packet, makes it negative, and
+    # the next one 0.
     ("marks", "i1"),
 )
 
-# What is kept of an EV that was ever ASSUMED_BAD: of one path in a hundred, so it lies apart.
+# Kept for an EV that was ever ASSUMED_BAD: one path in a hundred, so it is a separate record.
 BLAME = record_type(
     ("demoted_at", "i8"),
     ("probe_at", "i8"),  # next probe
@@ -270,8 +270,8 @@ RX_MESSAGE = record_type(
     ("wimm", "i1"),  # counted in wimm_held
 )
 
-# What the packets of a message agree on, and what a QP spends on packets that help nobody: where
-# anybody may have written what arrives (plausible.py).
+# What the packets of a message agree on, and what a QP spends on useless packets: only where
+# packets may come from anybody (plausible.py).
 UNDER_WAY = record_type(
     ("origin", "i8"),  # address that sequence 0 would have
     ("first_min", "i8"),  # its first packet's sequence lies between these two
@@ -280,11 +280,11 @@ UNDER_WAY = record_type(
     ("rkey", "u4"),
 )
 GUARD = record_type(
-    ("answers", "f8"),  # budget for answers to what is received before, or out of window ...
-    ("answers_at", "i8"),  # ... when it was last looked at
+    ("answers", "f8"),  # budget of answers to duplicates and to packets out of window ...
+    ("answers_at", "i8"),  # ... when it was last updated
     ("refused_at", "i8"),  # when a packet without access was last counted
     ("refused_psn", "i4"),
-    ("refused", "i4"),  # how often that PSN was refused in a row
+    ("refused", "i4"),  # how often in a row that PSN was refused
 )
 
 REGION = record_type(("va", "i8"), ("length", "i8"), ("rkey", "u4"), ("nic", "i4"))
@@ -307,14 +307,14 @@ NIC = record_type(
 
 PEER = record_type(
     ("remote", "i4"),
-    ("qp", "i4"),  # a QP between the two: its reverse EVs serve
-    ("remote_mask", "i4"),  # planes the peer says it has
+    ("qp", "i4"),  # a QP between the two, whose reverse EVs are used
+    ("remote_mask", "i4"),  # planes that the peer reports as up
     ("request_id", "i4"),
-    ("status_id", "i4"),  # request id of the newest port status heard
+    ("status_id", "i4"),  # request id of the newest port status received
     ("pending", "i1"),
     ("next_at", "i8"),  # next port status
     ("spacing", "i8"),
-    ("down_probe_at", "i8"),  # planes marked remote down are probed
+    ("down_probe_at", "i8"),  # when to probe planes that the peer reported as down
 )
 
 REPS_HELD = 8  # REPS, section 3.1: EVs that the ring of recycled ones holds
@@ -323,21 +323,21 @@ REPS = record_type(  # of a plane of a QP end, where paths are REPS (reps.py)
     ("held", "i2", (REPS_HELD,)),  # EVs, indices within the QP
     ("explore", "i4"),  # packets left of the exploration after freezing mode
     ("head", "i1"),  # where the next EV is written
-    ("fresh", "i1"),  # EVs before `head` that no packet has taken yet
-    ("known", "i1"),  # places of `held` that were ever written
-    ("again", "i1"),  # frozen: the place whose EV is taken again next
+    ("fresh", "i1"),  # EVs before `head` that no packet has used yet
+    ("known", "i1"),  # entries of `held` that were ever written
+    ("again", "i1"),  # frozen: the entry whose EV is used next
     ("frozen", "i1"),
 )
 
 MARKS = record_type(("ev", "u4"), ("n", "i4"))  # CE marks in a row on an EV, row 23
-MARKS_PER_QP = 256  # EVs that a receiver watches at once; those of equal hash displace each other
+MARKS_PER_QP = 256  # EVs that a receiver watches at once; EVs of equal hash displace each other
 
 COMPLETION = record_type(("kind", "i4"), ("qp", "i4"), ("id", "i8"), ("imm", "i8"))
 
 REQUESTS = 64  # endpoint requests a NIC remembers: more than it may send in a round trip (row 11)
 
-# State.count: how much of `out` and `done` is used; the last placement; the last packet sent; the
-# last record of `blame` that an EV has
+# State.count: used lengths of `out` and `done`; the last placement; the last packet sent; the last
+# record of `blame` in use
 OUT, DONE, PLACED_REGION, PLACED_OFFSET, PLACED_LENGTH, PLACED_SEQ = range(6)
 SENT_SEQ, SENT_MESSAGE, BLAMED = range(6, 9)
 OUT_MAX = 512  # packets one call may emit
@@ -353,22 +353,22 @@ class State(NamedTuple):
     slot: Any  # SLOT, a ring per QP that sends
     plane: Any  # PLANE, n_planes per QP
     ev: Any  # EV
-    blame: Any  # BLAME: of those never blamed, then room for one an EV, untouched until then
+    blame: Any  # BLAME: record 0 of EVs never blamed, then room for one an EV, untouched until used
     order: Any  # int16, rotations: order_len per plane and QP, indices into the QP's EVs
     message: Any  # MESSAGE, a ring per QP that sends
     rx_message: Any  # RX_MESSAGE, a ring per QP that receives
     bits: Any  # uint64 words of bitmap rings
-    under_way: Any  # UNDER_WAY, beside `rx_message` where packets are guarded against, else one
-    guard: Any  # GUARD, beside `qp` where packets are guarded against, else one
+    under_way: Any  # UNDER_WAY, beside `rx_message` if CONFIG.guarded, else one
+    guard: Any  # GUARD, beside `qp` if CONFIG.guarded, else one
     marks: Any  # MARKS, MARKS_PER_QP per QP where row 23 is in use, else one
     region: Any  # REGION
     nic: Any  # NIC
     peer: Any  # PEER, sorted by remote within a NIC
     request: Any  # int32, REQUESTS per NIC: QP whose EV probe has this request id
     stream: Any  # uint64 random streams, one per QP
-    own: Any  # float64 [qps, OWN] of policies that a user brings, else [1, OWN]
+    own: Any  # float64 [qps, OWN] of a user's policies, else [1, OWN]
     reps: Any  # REPS, one for each of `plane` where paths are REPS, else one
-    out: Any  # PACKET: what the last call wants sent
+    out: Any  # PACKET: what the last call wants to send
     done: Any  # COMPLETION: what the last call completed
     count: Any  # int64: OUT ... BLAMED
 
@@ -381,7 +381,7 @@ def timestamp_of(now):
 
 @inlined
 def age_of(timestamp, now):
-    """How long ago a packet with this timestamp was sent, ps, to within a unit."""
+    """How long ago a packet with this timestamp was sent, ps, to within one unit (128 ns)."""
     return ((now // TIMESTAMP_UNIT_PS - timestamp) & TIMESTAMP_MASK) * TIMESTAMP_UNIT_PS
 
 
@@ -417,11 +417,11 @@ def _clearing(names: Iterable[str]) -> Any:
     """Return a function that zeroes these fields of a packet record."""
     scope: dict[str, Any] = {"__name__": __name__}
     lines = [f"    p.{name} = 0" for name in names]
-    exec("\n".join(["def clear(p):", *lines]), scope)  # compiled code asks for fields by name
+    exec("\n".join(["def clear(p):", *lines]), scope)  # compiled code accesses fields by name
     return scope["clear"]
 
 
-# Zeroes what only some opcodes use, so that no packet carries what another left behind.
+# Zeroes the fields that only some opcodes use, so that no packet carries another's leftovers.
 clear = inlined(_clearing(name for name in PACKET.names or () if name not in EVERY_PACKET))
 
 
@@ -438,7 +438,7 @@ def emit(st, opcode):
 
 @inlined
 def address(p, q):
-    """Set the addresses of a packet from this end of a QP to the other."""
+    """Set the addresses of a packet: from this end of a QP to the other."""
     p.src = q.nic
     p.dst = q.peer_nic
     p.dst_qpn = q.peer_qpn

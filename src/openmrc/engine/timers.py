@@ -5,7 +5,7 @@
     overdue_at        a packet's answer is overdue: it is lost, or a probe asks              7, 8
     finish_at         all is received, and the transport ACK is missing: a probe             17
     ev_probe_at       a probe of an EV in ASSUMED_BAD                                        11
-    reverse_probe_at  an EV probe of one way back                                            14
+    reverse_probe_at  an EV probe of one reverse path                                        14
 
 `endpoint.on_deadline` checks them in this order.
 """

@@ -1,7 +1,7 @@
 """The engine's verdict on a packet that arrived, and its text.
 
-Verdicts below `REFUSED` had an effect. From there on the packet changed nothing, apart from the
-cost of an answer, and is counted.
+Verdicts below `REFUSED` had an effect. From there on the packet changed nothing, except that it may
+have cost an answer, and is counted.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The congestion window: NSCC, a user's own rule, or none; and the part that all share."""
+"""The congestion window: NSCC, a user's own rule, or none; and what they share."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from openmrc.jit.callref import call
 def _step(st, q, event, now, new_bytes, rtt_ps, marked):
     """Call the user's rule, and clamp the result to the limits of every window."""
     call(st.config[0].cc_step, (st, q, event, now, new_bytes, rtt_ps, marked))
-    if not q.cwnd <= q.max_wnd:  # nor is "not a number" a window
+    if not q.cwnd <= q.max_wnd:  # NaN is no window either
         q.cwnd = q.max_wnd
     q.cwnd = max(q.cwnd, q.pkt)
 

@@ -1,4 +1,4 @@
-"""Elementary actions, to which every fault is reduced; the same for every world.
+"""Elementary actions, to which every fault is reduced; the same in the simulator and in a live lab.
 
 A schedule is a table of them, sorted by time and, within an instant, by the action's number: first
 the states of ports and switches change, then those that react to them are notified. No action says
@@ -18,20 +18,20 @@ from openmrc.fabric.model import BoolArray
 # The target of a PORT action is a directed port, of a SWITCH action a switch, of a NIC_PORT action
 # a NIC's own port, nic * n_planes + plane.
 PORT_UP = 0
-PORT_DOWN = 1  # what is queued on it and in flight behind it is lost
+PORT_DOWN = 1  # packets queued on it and in flight behind it are lost
 PORT_LOSS = 2  # from now on at this rate, in bursts of this mean length (0: one by one)
 PORT_CORRUPT = 3  # damages packets from now on at this rate: they travel on, with a bad iCRC
-PORT_RATE = 4  # from now on sends at this share of its rate; 1 is whole again
+PORT_RATE = 4  # from now on it sends at this fraction of its rate; 1 restores it
 SWITCH_UP = 5
-SWITCH_DOWN = 6  # comes beside PORT_DOWN of all its links, both directions
+SWITCH_DOWN = 6  # accompanies PORT_DOWN of all its links, both directions
 SWITCH_SILENT = 7
 PORT_DENY = 8  # EVs whose paths cross it are denied to the NICs of this group
 PORT_ALLOW = 9
-REVIEW_PATHS = 10  # ends the denials of an instant: every NIC goes through its EVs; no target
-NIC_PORT_DOWN = 11  # both directions are down: what the NIC itself notices
+REVIEW_PATHS = 10  # ends the denials of an instant: every NIC reviews its EVs; no target
+NIC_PORT_DOWN = 11  # both directions are down, which the NIC itself notices
 NIC_PORT_UP = 12
 
-PORT_HEALTH = [  # what a world keeps of PORT actions; probabilities are 2^31 times what they are
+PORT_HEALTH = [  # state that PORT actions set; probabilities are scaled by 2^31
     ("loss", "u4"),  # that a packet is lost after one that was not,
     ("loss_again", "u4"),  # and after one that was
     ("corrupt", "u4"),  # that a packet is damaged

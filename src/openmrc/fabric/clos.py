@@ -26,13 +26,14 @@ from openmrc.fabric.model import Fabric, IntArray, LongArray
 
 # A port status update carries one bit per plane in 32 (# MRC 2.10).
 PLANES_BUILT_MAX = 32
-# Where an EV's fields fit half of it, they stand in the half that rides in the flow label, and the
-# other half, the UDP source port, is the first of those that RoCEv2 uses: a sniffer that looks at
-# ports takes no packet for DNS.
+# If an EV's fields fit half of it, they take the half that the flow label carries, and the other
+# half, the UDP source port, is the first port number that RoCEv2 uses: a packet sniffer that goes
+# by ports does not take the packet for DNS.
 EV_HALF_BITS = 16
 EV_BASE = 0xC000
-# 16 times the largest published fabric; its arrays would take 3 GB. So many ports make fewer than
-# 2**26 paths, and even with every field rounded up to whole bits an EV's 32 (# MRC 2.11) hold them.
+# 16 times the largest published fabric; its arrays would take 3 GB. This many ports have fewer than
+# 2**26 paths, and even with every field rounded up to whole bits the 32 bits of an EV hold them (#
+# MRC 2.11).
 PORTS_MAX = 2**26
 
 
@@ -40,7 +41,7 @@ PORTS_MAX = 2**26
 class Tier:
     """The switches of one tier, and the links between them and the tier (or NICs) below."""
 
-    down: int  # neighbours below; the top tier reaches whatever exists
+    down: int  # neighbours below; the top tier reaches all that exist
     up: int  # ports upwards, 0 at the top
     rate_bps: int
     link_delay_ps: int
@@ -101,9 +102,7 @@ def fat_tree(
 
 
 def build(kind: str, nics: int, planes: int, tiers: Sequence[Tier]) -> Fabric:
-    """Return the fabric of two or three `tiers`, lowest first, whose numbers are already
-    checked.
-    """
+    """Return the fabric of two or three `tiers`, lowest first, whose numbers have been checked."""
     plan = _Plan.of(nics, tiers)
     _check_limits(plan, nics, planes, tiers)
     switches = _switches(plan, nics, planes, tiers)
@@ -270,7 +269,7 @@ def _down_links(switches: _Switches, tier: int) -> tuple[LongArray, LongArray, L
 
 
 def _before(counts: LongArray) -> LongArray:
-    """Return the sum of all counts before each."""
+    """Return, for each count, the sum of all counts before it."""
     return np.cumsum(counts) - counts
 
 

@@ -1,7 +1,7 @@
 """Denylists: paths that must not be used, named by a place that they cross (MRC 3.3).
 
-A place stands for directed ports that no packet may pass any more. An EV is denied to a pair of
-NICs if its path passes one of them. How a controller expresses that, EV by EV or as bits under a
+A place stands for directed ports that packets must not cross any more. An EV is denied to a pair of
+NICs if its path crosses one of them. How a controller expresses that, EV by EV or as bits under a
 mask, is up to the controller.
 """
 
@@ -22,7 +22,7 @@ def entrances(fabric: Fabric, where: str) -> Things:
     """Return the things that `where` names, each as the directed ports by which a path enters it.
 
     A plane is entered at the NICs' own ports, a switch by the ports that lead to it; a link is its
-    own ports. Raises `InputError` if the place is not there.
+    own ports. Raises `InputError` if the place does not exist.
     """
     kind = places.kind_of(where)
     if kind == "plane":
@@ -40,8 +40,8 @@ def entrances(fabric: Fabric, where: str) -> Things:
 def denied(
     fabric: Fabric, ports: npt.ArrayLike, src: int, dst: int, evs: npt.ArrayLike
 ) -> BoolArray:
-    """Return, for each of `evs`, whether its path from NIC `src` to NIC `dst` passes one of the
-    directed `ports`. Raises `InputError` where there is no such path.
+    """Return, for each of `evs`, whether its path from NIC `src` to NIC `dst` crosses one of the
+    directed `ports`: bool, shape of `evs`. Raises `InputError` if there is no such path.
     """
     closed = np.zeros(fabric.n_ports, np.bool_)
     closed[np.asarray(ports, np.int64)] = True

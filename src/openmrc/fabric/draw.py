@@ -16,10 +16,10 @@ from openmrc.fabric.model import Fabric
 
 T = TypeVar("T")
 
-HORIZON_MIN_PS = 10_000  # in less there is no room for what repeats
-TURNS_MIN, TURNS_MAX = 2, 50  # how often what repeats comes again
-SHORTEST = 1000  # a fault lasts from this part of the time left up to all of it
-SHARE_MIN = 0.51  # of one thing that is still one
+HORIZON_MIN_PS = 10_000  # a shorter time has no room for faults that repeat
+TURNS_MIN, TURNS_MAX = 2, 50  # how often a repeating fault repeats
+SHORTEST = 1000  # a fault lasts from this fraction of the remaining time up to all of it
+SHARE_MIN = 0.51  # a share of one thing that still rounds to one
 
 
 def draw_faults(
@@ -40,7 +40,7 @@ def draw_faults(
 
 
 class _Draw:
-    """One fabric, one stream of random numbers."""
+    """Draws for one fabric from one stream of random numbers."""
 
     def __init__(self, fabric: Fabric, rng: np.random.Generator, horizon_ps: int) -> None:
         self.rng = rng
@@ -48,10 +48,10 @@ class _Draw:
         self._horizon_ps = horizon_ps
         self._lifted: set[tuple[int, ...]] = (
             set()
-        )  # an end ends others too: one of each finds its own
+        )  # one fault of each group: an end might end several
 
     def what(self, kind: str) -> Fault:
-        """Return a fault of this kind somewhere, at a time, for good."""
+        """Return a fault of this kind at a random place and time, without an end."""
         values: dict[str, Any] = {}
         if kind in ("link-loss", "link-corrupt"):
             values["rate"] = self._pick((0.001, 0.01, 0.1, 0.5, 1.0))
@@ -80,7 +80,7 @@ class _Draw:
         return Fault(at_ps, kind, where if len(where) > 1 else where[0], **values)
 
     def when(self, fault: Fault, lasting: bool) -> list[Fault]:
-        """Return the fault with an end, one way or another."""
+        """Return the fault with an end: a duration, a period, or a second fault that ends it."""
         left = self._horizon_ps - fault.at_ps
         forms = ["once", "once", "period", "random"]
         forms += ["lasting"] if lasting else []
@@ -108,7 +108,7 @@ class _Draw:
         return choices[int(self.rng.integers(len(choices)))]
 
     def _length(self, least: int, most: int) -> int:
-        """Return a time of this range, any order of magnitude as likely as another."""
+        """Return a time in this range, uniform in its logarithm."""
         length = int(np.exp(self.rng.uniform(np.log(least), np.log(most))))
         return min(max(length, least), most)
 

@@ -43,7 +43,7 @@ class Dscps(NamedTuple):
         return cls(**given).checked()
 
     def checked(self) -> Self:
-        """Return the table itself; `InputError` where two classes have one value."""
+        """Return the table itself; `InputError` if two classes have the same value."""
         for name, value in self._asdict().items():
             if (other := self._fields[self.index(value)]) != name:
                 raise InputError(f"{other} and {name} are both {value}: each class needs its own")
@@ -66,7 +66,7 @@ class Dscps(NamedTuple):
 
     @property
     def packed(self) -> int:
-        """All values in one number, as compiled code takes them (`wire.classes`)."""
+        """All values packed into one integer, as compiled code takes them (`wire.classes`)."""
         return sum(value << BITS * place for place, value in enumerate(self))
 
 

@@ -1,7 +1,7 @@
-"""Fault schedules: from a user's words (`kinds`) to a sorted table of elementary actions.
+"""Fault schedules: from a user's faults (`kinds`) to a sorted table of elementary actions.
 
-Each fault becomes holds: which target it affects, from when to when (`spans`, `places`). From the
-holds of all faults follow the visible changes of state (`holds`), and those are the actions
+Each fault becomes holds: which target it affects, from when to when (`spans`, `places`). The holds
+of all faults combine into the visible changes of state (`holds`), and those become actions
 (`actions`). The simulator and a live lab execute the same table.
 """
 
@@ -25,8 +25,8 @@ from openmrc.units import fmt_time
 
 __all__ = ["Fault", "FaultSchedule", "compile_faults"]
 
-EVENTS_MAX = 4_000_000  # elementary actions of one schedule, by expectation: 128 MB of them
-SEED_FAULTS = 100  # purpose of the random streams drawn here
+EVENTS_MAX = 4_000_000  # expected number of elementary actions in one schedule: 128 MB
+SEED_FAULTS = 100  # separates the random streams drawn here from others
 
 
 def compile_faults(
@@ -59,12 +59,12 @@ class _Compiler:
         self._horizon_ps = horizon_ps
         self._n_expected = 0.0
         self._faults: list[Fault] = []
-        self._held: list[Holds] = []  # by fault; an end's are what it names
-        self._states = {(0.0, 0.0): 0}  # by rate and burst; 0 is that without any fault
+        self._held: list[Holds] = []  # by fault; an end has those of the things that it names
+        self._states = {(0.0, 0.0): 0}  # by rate and burst; 0 is the state without any fault
         self._names: list[tuple[int, bool, str]] = []
 
     def add(self, i: int, fault: Fault) -> None:
-        """Add one fault; `InputError` with the key in front if it is impossible."""
+        """Add one fault; `InputError` that begins with the key if it is impossible."""
         things = _things(self._fabric, fault)
         when = self._spans(i, fault, things)
         targets, sizes = things.take(when.thing)
@@ -79,7 +79,7 @@ class _Compiler:
         self._name(fault, when)
 
     def lift(self) -> None:
-        """Apply each end, in time order, to the faults that still last; refuse one that ends
+        """Apply each end, in time order, to the faults that last until then; refuse one that ends
         nothing.
         """
         for effects in kinds.LIFTED_TOGETHER:
@@ -175,7 +175,7 @@ class _Compiler:
             raise InputError("until: is missing; what repeats needs an end, here or in stop.time")
         until = max(min(ends), fault.at_ps)
         turn_ps = fault.period_ps or (fault.mtbf_ps or 0) + (fault.mttr_ps or 0)
-        # What is periodic comes to each place at once; what is random may leave most alone.
+        # Periodic faults strike all places at once; random ones may leave most of them alone.
         at_once = 0 if fault.mtbf_ps and fault.kind != "link-construction" else 1
         n_events = 2 * changed * (at_once + (until - fault.at_ps) / turn_ps)
         self._n_expected += n_events
@@ -189,7 +189,7 @@ class _Compiler:
         return until
 
     def _state(self, fault: Fault) -> int:
-        """Return the number of the rate that the fault sets."""
+        """Return the number of the state that the fault sets: its rate and burst."""
         value = (0.0, 0.0)
         if fault.level is not None and fault.level != kinds.RATED[fault.what.effect].whole:
             value = (float(fault.level), fault.burst or 0.0)
@@ -250,8 +250,8 @@ class _Compiler:
 
 
 def _things(fabric: Fabric, fault: Fault) -> Things:
-    """Return the things that the fault's places name; `InputError` with the key and the place in
-    front.
+    """Return the things that the fault's places name; `InputError` that begins with the key and the
+    place.
     """
     kind = fault.what
     found: list[Things] = []
@@ -295,7 +295,7 @@ def _cut_by(fabric: Fabric, dead: Holds) -> Holds:
 
 
 def _switch_states(dead: Holds, silent: Holds) -> Changes:
-    """Return the states of switches: 0 up, 1 silent, 2 down; one that is both is down."""
+    """Return the states of switches: 0 up, 1 silent, 2 down; silent and down is down."""
     much = 1 << 32
     steps = [holds.edges(dead, much), holds.edges(silent)]
     return holds.counted(
@@ -313,7 +313,7 @@ def _nic_ports(fabric: Fabric, cuts: Changes) -> Changes:
 
 
 def _rows(changes: Changes, *by_state: int) -> npt.NDArray[Any]:
-    """Return events whose action follows from the state."""
+    """Return events whose action is the one that `by_state` has for the new state."""
     rows = np.zeros(len(changes.at), EVENT)
     rows["at_ps"], rows["target"] = changes.at, changes.target
     rows["action"] = np.array(by_state)[changes.state]

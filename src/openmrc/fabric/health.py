@@ -9,14 +9,14 @@ from openmrc.engine import bits
 from openmrc.fabric.actions import PORT_CORRUPT, PORT_LOSS
 from openmrc.jit import inlined, inner
 
-PASSES, LOST, DAMAGED = range(3)  # what `strike` says
+PASSES, LOST, DAMAGED = range(3)  # what `strike` returns
 CERTAIN = 2147483648.0
 
 
 @inlined
 def change(health, action, rate, burst):
-    """Carry out an action that sets a rate of loss or damage. Losses come one by one, or in bursts:
-    so that `rate` of all packets are lost, in runs of `burst` on average (Gilbert).
+    """Carry out an action that sets a rate of loss or damage. Losses are independent, or come in
+    bursts: `rate` of all packets are lost, in runs of `burst` on average (the Gilbert model).
     """
     if action == PORT_LOSS:
         bursts = burst > 0.0 and rate < 1.0

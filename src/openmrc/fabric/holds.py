@@ -3,8 +3,8 @@
 A hold is the effect of a fault on one target from `begin` to before `end`. Any number of holds may
 overlap on a target. Two rules combine them:
 
-* *While any lasts* (`counted`): what is cut, dead, silent or denied is so from the first hold's
-  begin to the last one's end.
+* *While any lasts* (`counted`): a target is cut, dead, silent or denied from the begin of the first
+  hold to the end of the last one.
 * *The latest begun decides* (`latest`): a rate has one value at a time, that of the hold that began
   last of those that still last; of two that began together, that of the later fault.
 
@@ -29,14 +29,16 @@ HOLD = np.dtype(
         ("end", "i8"),
         ("target", "i8"),
         ("fault", "i4"),
-        ("state", "i4"),  # of the target, 0 being that without any hold
+        ("state", "i4"),  # of the target; 0 is the state without any hold
     ]
 )
 Holds = npt.NDArray[Any]  # of dtype HOLD
 
 
 class Changes(NamedTuple):
-    """State `state[i]` of `target[i]` from `at[i]` on, which it was not in before."""
+    """From time `at[i]` on `target[i]` has state `state[i]`, which differs from its state
+    before.
+    """
 
     at: LongArray
     target: LongArray
@@ -69,7 +71,9 @@ def counted(
 
 
 def latest(holds: Holds) -> Changes:
-    """Return how the state that each target is held in changes; 0 is that without any hold."""
+    """Return the changes of the state in which each target is held; 0 is the state without any
+    hold.
+    """
     holds = holds[np.lexsort((holds["fault"], holds["begin"], holds["target"]))]
     number = np.arange(len(holds))
     ends = number[holds["end"] < NEVER]
@@ -81,7 +85,7 @@ def latest(holds: Holds) -> Changes:
     state = np.zeros(len(hold), np.int64)
     held = holds["state"].tolist()
     over = bytearray(len(holds))
-    lasting: list[int] = []  # holds of one target by their begins; some may be over
+    lasting: list[int] = []  # holds of one target by their begins; some may have ended
     rows = zip(hold.tolist(), is_end.tolist(), _begins(target).tolist(), strict=True)
     for row, (one, ended, fresh) in enumerate(rows):
         if fresh:

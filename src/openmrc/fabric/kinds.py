@@ -1,7 +1,7 @@
 """The vocabulary of faults: what may break, where, when and how badly.
 
-A fault is a kind, one or several places (see `places`), and when it lasts: from `at` on, for a time
-or for good; again and again (`period`, `duty`); or at random (`mtbf`, `mttr`), each thing
+A fault is a kind, one or several places (see `places`), and a time: from `at` on, for a duration or
+without an end; repeatedly (`period`, `duty`); or at random (`mtbf`, `mttr`), each thing
 independently. Random times are drawn from a seed.
 
     link-down                  a link, both directions or one
@@ -19,7 +19,7 @@ independently. Random times are drawn from a seed.
 `holds` defines how several faults on the same thing combine: what is down, silent or denied stays
 so until the last of them ends; of several rates the one that began last applies, so that `rate = 0`
 or `factor = 1` ends one. A fault without a duration lasts until an "-up" or `allow` names its
-place; one that finds nothing to end is refused.
+place; an end that ends nothing is refused.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from openmrc.errors import InputError
 from openmrc.fabric.actions import PORT_CORRUPT, PORT_LOSS, PORT_RATE
 from openmrc.units import fmt_time
 
-EFFECTS = range(7)  # what holds a target, and how
+EFFECTS = range(7)  # the ways in which a fault holds a target
 CUT, LOSS, CORRUPT, SLOW, DEAD, SILENT, DENY = EFFECTS
 
 
 class Rated(NamedTuple):
-    """An effect that sets a number of a port: by which action and key, and that of a whole port."""
+    """An effect that sets a number of a port: action, key, and the number without a fault."""
 
     action: int
     key: str
@@ -55,7 +55,7 @@ class Kind(NamedTuple):
 
     places: str  # what `where` names
     effect: int
-    end: str  # what its end is called
+    end: str  # what the kind that ends it is called
 
 
 BEGINS = {
@@ -72,7 +72,7 @@ BEGINS = {
 }
 ENDS = {kind.end: kind for kind in BEGINS.values() if " " not in kind.end}
 KINDS = (*BEGINS, *ENDS)
-LIFTED_TOGETHER = ((CUT,), (DEAD, SILENT), (DENY,))  # effects that an end ends
+LIFTED_TOGETHER = ((CUT,), (DEAD, SILENT), (DENY,))  # effects that one end ends together
 
 FACTOR_MIN = 0.001  # the simulator's wheel of events spans the longest transmission
 LINKS_DEFAULT = 4  # of a transceiver: 800G as 4 x 200G
@@ -80,27 +80,29 @@ LINKS_DEFAULT = 4  # of a transceiver: 800G as 4 x 200G
 
 @dataclass(frozen=True, repr=False)
 class Fault:
-    """One fault as a user states it; times in picoseconds. None is: not stated."""
+    """One fault as a user states it; times in picoseconds, None if not stated."""
 
     at_ps: int
     kind: str
     where: str | tuple[str, ...]  # places, one by one or with commas between them
     for_ps: int | None = None
-    rate: float | None = None  # of link-loss, link-corrupt: the probability that it hits a packet
+    rate: float | None = None  # of link-loss, link-corrupt: the probability for each packet
     burst: float | None = None  # of link-loss: how many packets are lost in a row, on average
-    factor: float | None = None  # of link-slow: what is left of the rate
+    factor: float | None = None  # of link-slow: the remaining fraction of the rate
     period_ps: int | None = None
-    duty: float | None = None  # share of the period that the fault lasts
+    duty: float | None = None  # fraction of the period during which the fault lasts
     mtbf_ps: int | None = None  # mean time that a thing works between two failures
     mttr_ps: int | None = None  # mean time until it is repaired
-    until_ps: int | None = None  # of what repeats: when it is over; else at the horizon
-    share: float | None = None  # only this share of the things named, drawn
-    seed: int | None = None  # of what is drawn; else from the schedule's
-    links: int | None = None  # links of a transceiver that has a number
-    nics: str | None = None  # whom a denial is for: "0-7, 12"; else all
+    until_ps: int | None = None  # when a repeating fault stops; else at the horizon
+    share: float | None = None  # only this fraction of the things named, drawn at random
+    seed: int | None = None  # of the random draws; else the schedule's
+    links: int | None = None  # links per transceiver, where it is named by number
+    nics: str | None = None  # the NICs that a denial is for: "0-7, 12"; else all
 
     def __repr__(self) -> str:
-        """Return the expression that recreates it, without the fields that are not stated."""
+        """Return the expression that recreates the fault, without the fields that are not
+        stated.
+        """
         stated = [f"{key}={value!r}" for key, value in vars(self).items() if value is not None]
         return f"Fault({', '.join(stated)})"
 
@@ -146,7 +148,7 @@ _TOGETHER = (("period", "duty"), ("mtbf", "mttr"))
 
 
 def check(fault: Fault) -> None:
-    """Raise `InputError` with the key in front ("rate: ...") for what is wrong in any fabric."""
+    """Raise `InputError` that begins with the key ("rate: ...") for what is wrong in any fabric."""
     given = {
         name.removesuffix("_ps"): value
         for name, value in vars(fault).items()

@@ -1,12 +1,12 @@
 """A built fabric as plain arrays: switches, directed ports, and the layout of an entropy value.
 
 Everything a simulator needs to know about the wiring is in one `Fabric`: the owner of a port, its
-other end, the rate and delay of the link. Nothing here knows of queues or packets. Arrays are
+other end, the rate and delay of the link. Queues and packets are defined elsewhere. Arrays are
 indexed by switch number or by port number; -1 stands for "none".
 
 **Ports.** A link is two directed egress ports, one at each end, each the other's `port_reverse`.
-The port of NIC `n` into plane `p` is `n * n_planes + p`; the ports of the switches follow, each
-switch with its ports downwards first and its ports upwards behind them.
+The port of NIC `n` into plane `p` is `n * n_planes + p`; the ports of the switches follow, those of
+each switch together, downward ports before upward ones.
 
 **Entropy values.** An EV is the path, written hop by hop with the first hop in the highest bits:
 plane (which is also the NIC's port), uplink of the T0, uplink of the tier-1 switch if there is a
@@ -30,8 +30,8 @@ LongArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
 
-# What a switch that cuts through has of a packet when it begins to send it: preamble, Ethernet and
-# the first IPv6 header, which name its port, are 62 B.
+# The bytes of a packet that a cut-through switch has received when it begins to send it: preamble,
+# Ethernet and the first IPv6 header, which determine the egress port, are 62 B.
 CUT_THROUGH_BYTES = 64
 
 
@@ -57,7 +57,7 @@ class Fabric:
     n_switches: int
     n_ports: int
 
-    # Of each switch: where it stands ...
+    # Of each switch: its position ...
     sw_plane: IntArray
     sw_tier: IntArray  # 0 next to the NICs
     sw_index: IntArray  # number within its plane and tier
@@ -72,7 +72,7 @@ class Fabric:
     sw_bundle: IntArray
     sw_delay_ps: LongArray  # from the arrival of a packet to its place in an egress queue
 
-    # Of each directed egress port: its owner and what is at the other end (one of the two is -1).
+    # Of each directed egress port: its owner (one of the two is -1) and the other end.
     port_switch: IntArray
     port_nic: IntArray
     port_peer_switch: IntArray
@@ -91,8 +91,8 @@ class Fabric:
     ev_up1_shift: int
     ev_up1_bits: int
 
-    # Whether switches begin to send a packet when they have its header, where the port is idle and
-    # would not run dry; else when they have all of it.
+    # Whether switches begin to send a packet once they have its header, if the port is idle and
+    # would not run out of data; else they wait for all of it.
     cut_through: bool = False
     jitter_ps: int = 0  # a packet is up to this late at the end of each link, drawn
     dscps: Dscps = DEFAULT
@@ -137,7 +137,7 @@ class Fabric:
         return self.ev_base | path
 
     def hops(self, ev: int) -> Hops:
-        """Return the choices that `ev` stands for: the inverse of `ev`."""
+        """Return the choices that an EV stands for: the inverse of method `ev`."""
         return Hops(
             _field(ev, self.ev_plane_shift, self.ev_plane_bits),
             _field(ev, self.ev_up0_shift, self.ev_up0_bits),
@@ -159,9 +159,9 @@ class Fabric:
         """Return the directed ports of a packet's path, from the NIC's own to the last hop.
 
         A switch that has `dst` below it sends downwards, any other takes the uplink that the EV
-        names for its tier. Of parallel links downwards it takes the one whose number is that
-        tier's uplink number modulo their count. Raises `InputError` where the EV names a plane or
-        an uplink that is not there.
+        names for its tier. Of parallel links downwards it takes the one whose number is that tier's
+        uplink number modulo their count. Raises `InputError` if the EV names a plane or an uplink
+        that does not exist.
         """
         if src == dst:
             raise InputError(f"nic {src} needs no path to itself; name two NICs")
@@ -196,8 +196,8 @@ class Fabric:
     def link_name(self, port: int) -> str:
         """Return the name of the link that `port` sends on, the same for both directions.
 
-        "nic 7 plane 3" at a NIC, else the lower switch first: "plane 3 t0 5 - t1 2", with
-        " link 1" behind it where several links run in parallel.
+        "nic 7 plane 3" at a NIC, else the lower switch first: "plane 3 t0 5 - t1 2", followed by "
+        link 1" where several links run in parallel.
         """
         nic = max(int(self.port_nic[port]), int(self.port_peer_nic[port]))
         ends = (int(self.port_switch[port]), int(self.port_peer_switch[port]))
@@ -212,10 +212,10 @@ class Fabric:
         return f"{name} link {(down - int(self.sw_first_down[upper])) % bundle}"
 
     def port_name(self, port: int) -> str:
-        """Return the name of the one direction of a link that `port` sends in, as faults name it.
+        """Return the name of the direction of a link in which `port` sends, as faults name it.
 
-        Always written upwards: "nic 7 plane 3 > t0", and "plane 3 t0 5 < t1 2" for what the T1
-        sends to the T0.
+        The lower end comes first: "nic 7 plane 3 > t0", and "plane 3 t0 5 < t1 2" for the direction
+        from the T1 to the T0.
         """
         own, far = int(self.port_switch[port]), int(self.port_peer_switch[port])
         name = self.link_name(port)

@@ -1,6 +1,6 @@
 """The names of places in a fabric: "nic 5 plane 3", "plane 3 t0 5", "plane 3 t0 5 - t1 2".
 
-    nic N plane P                  both directions of that NIC's link; also with " - t0" behind it
+    nic N plane P                  both directions of that NIC's link; " - t0" may follow
     nic N plane P > t0             from the NIC only ("< t0": towards the NIC only)
     plane P tA I                   switch I of tier A
     plane P tA I - tB J            both directions of the link (">" and "<": one direction)
@@ -105,8 +105,8 @@ def split(where: str | Sequence[str]) -> list[str]:
 
 
 def kind_of(where: str) -> str:
-    """Return what `where` is by its form: "nic", "link", "switch", "plane" or "transceiver"; ""
-    if it is no place.
+    """Return the kind of place that `where` names, by its form: "nic", "link", "switch", "plane" or
+    "transceiver"; "" if it names none.
     """
     text = _squeezed(where)
     return next((kind for kind, form in _KINDS.items() if form.fullmatch(text)), "")

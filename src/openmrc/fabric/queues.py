@@ -1,18 +1,18 @@
-"""Egress queues, the same in every world: how much each port holds, when it marks, and what happens
-to a packet that arrives (MRC 4.6, row 15).
+"""Egress queues, the same in the simulator and in a live switch: how much each port holds, when it
+marks, and what happens to a packet that arrives (MRC 4.6, row 15).
 
 A queue is a list of packets, linked through their records. A port's record has `head` and `tail` of
-each class and what is queued (`data_queued_bytes`, of data and retransmissions;
-`control_queued_bytes`); a packet's has `next`, `klass`, `trimmable`, and `frame_bytes`, which is
-all that it occupies on the wire. Indices without a packet are a list too: `free_head` of a control
-record, which counts them in `n_free`. The limits are four fields, of the port itself or of a record
-that many ports share: `queue_bytes`, `control_queue_bytes`, `ecn_low_bytes`, `ecn_high_bytes`. They
-are named after the keys of `[fabric]` from which they follow.
+each class and the queued bytes (`data_queued_bytes`, of data and retransmissions;
+`control_queued_bytes`); a packet's has `next`, `klass`, `trimmable`, and `frame_bytes`, all that it
+occupies on the wire. Unused packet indices form a list too: `free_head` of a control record, which
+counts them in `n_free`. The limits are four fields, of the port itself or of a record that many
+ports share: `queue_bytes`, `control_queue_bytes`, `ecn_low_bytes`, `ecn_high_bytes`. They are named
+after the keys of `[fabric]` from which they follow.
 
-Limits of data are times: a port has as many bytes as its own rate carries in them, so a slow link
-delays no longer than a fast one. This also holds for a link that a fault slows down. A limit stated
-in bytes is that many bytes at every rate, and the control class holds headers, whose number does
-not depend on the rate.
+Limits of data are times: a port holds as many bytes as its own rate sends in that time, so a slow
+link delays no longer than a fast one. This also holds for a link that a fault slows down. A limit
+stated in bytes is that many bytes at every rate; so is the limit of the control class, whose
+headers do not become fewer on a slow link.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ CLASSES = 3  # in strict priority: control, retransmissions, data
 CONTROL_BYTES = 64 * 1024  # row 15
 CONTROL_BYTES_PER_SENDER = 256
 CONTROL_BYTES_OF_HEADERS = 2 * 1024 * 1024  # at most
-HEADER_BYTES = 256  # of a trimmed packet (166 on the wire), and of what is said about it meanwhile
-# What a port keeps however slow it is: below this a packet behind another one is cut or marked.
+HEADER_BYTES = 256  # of a trimmed packet (166 on the wire), and of the control packets about it
+# What a port keeps however slow it is: with less, any packet behind another is trimmed or marked.
 QUEUE_PACKETS_MIN, ECN_LOW_PACKETS_MIN, ECN_HIGH_PACKETS_MIN = 4, 1, 3
-START_BDP = 1.5  # what a sender may have in flight before it hears anything (MRC 4.6)
+START_BDP = 1.5  # what a sender may have in flight before the first feedback (MRC 4.6)
 LAST_HOP_BDP = 1.5
 UNLIMITED = 2**31 - 1  # bytes that no queue holds
 
-QUEUE, TRIM, TRIM_LAST, DROP = range(4)  # what `admit` says
+QUEUE, TRIM, TRIM_LAST, DROP = range(4)  # what `admit` returns
 
 
 @dataclass(frozen=True)
 class Queues:
     """Egress queues of every switch port, and how it forwards. `None` means the default in the
-    comment. A queue is stated in bytes, or as a time of the port's rate, not both.
+    comment. The size of a queue is given in bytes, or as a time at the port's rate, not both.
     """
 
     trim: bool = True
@@ -54,16 +54,16 @@ class Queues:
     queue_ps: int | None = None
     queue_last_hop_bytes: int | None = None  # 1.5 BDP
     queue_last_hop_ps: int | None = None
-    # None: what all senders' first windows are as headers, 64 KiB to 2 MiB; or 256 B x fan-in if
-    # that is more (row 15)
+    # None: the first windows of all senders, as headers, 64 KiB to 2 MiB; or 256 B x fan-in if that
+    # is more (row 15)
     control_queue_bytes: int | None = None
     ecn_low: float = 0.2  # of BDP
     ecn_high: float = 0.8
     ecn_last_hop: bool = False
-    by_usid: bool = False  # forward by carriers and tables, not by arithmetic: the same, slower
+    by_usid: bool = False  # forward by carriers and tables, not by arithmetic: same result, slower
 
     def sizes(self, default: Sizes, rate_bps: int, packet_bytes: int) -> Sizes:
-        """Return the stated sizes for a port of this rate, and those of `default` where nothing is
+        """Return the stated sizes for a port of this rate, and those of `default` where none is
         stated.
         """
         queue = self.queue_bytes or in_packets(self.queue_ps, rate_bps, packet_bytes)
@@ -102,7 +102,7 @@ class Bounds(NamedTuple):
     """The limits of the queues of all ports."""
 
     limits: Limits  # at the rate that each port was built with
-    least: Limits  # what is left of that when a fault slows the port down: `slowed`
+    least: Limits  # the least that remains when a fault slows the port down: `slowed`
 
 
 def whole_packets(size: float, packet_bytes: int) -> int:
@@ -111,23 +111,23 @@ def whole_packets(size: float, packet_bytes: int) -> int:
 
 
 def in_packets(time_ps: int | None, rate_bps: int, packet_bytes: int) -> int | None:
-    """Return the bytes that a rate carries in a time, in whole packets; `None` for `None`."""
+    """Return the bytes that a rate sends in a time, in whole packets; `None` for `None`."""
     return None if time_ps is None else whole_packets(time_ps * rate_bps / PS_BITS, packet_bytes)
 
 
 def control_queue_bytes(senders: int, start_packets: int = 0) -> int:
-    """Return the default of the control class, for as many QPs that send to one NIC, each so many
-    packets at once that a switch may trim (row 15).
+    """Return the default limit of the control class, bytes, if this many QPs send to one NIC and
+    each starts with so many packets that a switch may trim (row 15).
 
-    A dropped header is a loss that nobody is notified of.
+    Nobody is notified of a dropped header.
     """
     headers = min(HEADER_BYTES * senders * start_packets, CONTROL_BYTES_OF_HEADERS)
     return max(CONTROL_BYTES, CONTROL_BYTES_PER_SENDER * senders, headers)
 
 
 def start_headers_bytes(queues: Queues, bdp_bytes: float, packet_bytes: int, senders: int) -> int:
-    """Return the default of the control class for as many QPs that send to one NIC, each from the
-    start at the rate of a port with this BDP.
+    """Return the default limit of the control class, bytes, if this many QPs send to one NIC, each
+    from the start at the rate of a port with this BDP.
     """
     start_packets = -int(-START_BDP * bdp_bytes // packet_bytes) if queues.trim else 0
     return control_queue_bytes(senders, start_packets)
@@ -186,7 +186,7 @@ def bounds_of(fabric: Fabric, sizes: Sizes, queues: Queues, packet_bytes: int) -
 def _bound(
     size: Any, in_bytes: Any, scale: Any, floor_bytes: int, where: Any
 ) -> tuple[LongArray, LongArray]:
-    """One limit of all ports, and what is left of it at most; none but `where`."""
+    """One limit of all ports, and its lower bound when slowed; unlimited except `where`."""
     in_bytes = in_bytes | (np.asarray(size) >= UNLIMITED - 1)
     of_rate = np.maximum(size * scale, np.minimum(size, floor_bytes))
     limit = np.where(in_bytes, size, of_rate)
@@ -231,8 +231,8 @@ def admit(packets, port, limits, streams, port_no, n):
     """Decide what happens to packet `n` at a busy port: `QUEUE` it; `TRIM` it, or `TRIM_LAST`: put
     it in the place of the last one queued, and trim that; or `DROP` it.
 
-    `streams[port_no]` is the port's own stream of random numbers: what is drawn here depends only
-    on this port and the packets that came to it.
+    `streams[port_no]` is the port's own stream of random numbers: the draws depend only on this
+    port and the packets that arrived at it.
     """
     packet = packets[n]
     if packet.klass == CLASS_CONTROL:
@@ -276,7 +276,9 @@ def append(packets, port, n):
 
 @inlined
 def replace_last(packets, port, n):
-    """The last packet of the data queue, whose place packet `n` is about to take."""
+    """Return the last packet of the data queue, which packet `n` is about to replace; count `n` as
+    queued in its place.
+    """
     last = int(port.tail[CLASS_DATA])
     port.data_queued_bytes += packets[n].frame_bytes - packets[last].frame_bytes
     return last
@@ -312,7 +314,7 @@ def holds_any(port):
 
 @inlined
 def marks(port, limits, streams, port_no, p_max):
-    """Whether a packet that has left a port's data queue is marked, by what it leaves behind: at
+    """Whether a packet that has left a port's data queue is marked, by the bytes still queued: at
     random between the two thresholds, with a probability that grows to `p_max`; always above.
     """
     over = port.data_queued_bytes - limits.ecn_low_bytes

@@ -1,5 +1,5 @@
 """Path delay in an idle fabric, and the base round trip, from which windows, thresholds and timers
-follow.
+are derived.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ from openmrc.units import PS_BITS
 
 
 def base_rtt_ps(fabric: Fabric, data_bytes: int, control_bytes: int) -> int:
-    """T of MRC 4.6: over the links of the longest path, 2 x latency + (data frame + control
-    frame) x 8 / rate; sizes as on the wire. Where switches cut through, each of the two
-    frames counts once, and its header at every switch. Jitter counts with its mean, half of it a
-    link.
+    """T of MRC 4.6, ps: over the links of the longest path, 2 x latency + (data frame + control
+    frame) x 8 / rate; sizes as on the wire. If switches cut through, each of the two frames counts
+    once, and its header at every switch. Jitter counts with its mean, half of it a link.
     """
     ports = fabric.longest_path_ports()
     total = 0
@@ -37,8 +36,8 @@ def base_rtt_ps(fabric: Fabric, data_bytes: int, control_bytes: int) -> int:
 
 
 def serial_ps(fabric: Fabric, ports: Sequence[int], wire_bytes: Any) -> Any:
-    """Return the time to send a packet of this size (or array of sizes) over these ports, one after
-    the other, without the delays of links and switches.
+    """Return the time to send a packet of this size (or array of sizes) over these ports in turn,
+    ps, without the delays of links and switches.
     """
     return before_last_ps(fabric, ports, wire_bytes) + _transmission_ps(
         fabric, ports[-1], wire_bytes
@@ -46,7 +45,7 @@ def serial_ps(fabric: Fabric, ports: Sequence[int], wire_bytes: Any) -> Any:
 
 
 def before_last_ps(fabric: Fabric, ports: Sequence[int], wire_bytes: Any) -> Any:
-    """Return the part of `serial_ps` that has passed when the last of the ports begins to send."""
+    """Return the part of `serial_ps` that has passed when the last of the ports starts sending."""
     total = np.zeros_like(np.asarray(wire_bytes, np.int64))
     for here, onward in pairwise(ports):
         wait = _transmission_ps(fabric, here, wire_bytes)
@@ -63,5 +62,5 @@ def _transmission_ps(fabric: Fabric, port: int, wire_bytes: Any) -> Any:
 
 
 def port_rate_bps(fabric: Fabric) -> int:
-    """Return the rate of a NIC's port, the fastest if they differ: BDPs are of it."""
+    """Return the rate of a NIC's port, the fastest if they differ: BDPs are computed with it."""
     return int(fabric.port_rate_bps[: fabric.n_nics * fabric.n_planes].max())

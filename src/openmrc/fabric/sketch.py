@@ -2,7 +2,7 @@
 between.
 
 The lowest row holds the NICs, each above it a tier of switches. While there are more edges than a
-picture can show, neighbours of the fullest row are joined in pairs: a node then stands for several
+picture can show, neighbours in the fullest row are joined in pairs: a node then stands for several
 NICs or switches, an edge for all links between two such groups. A NIC is in every plane's panel.
 
 Edges are directed and numbered plane by plane and row by row, those upwards before those downwards
@@ -17,7 +17,7 @@ import numpy as np
 
 from openmrc.fabric.model import BoolArray, Fabric, IntArray, LongArray
 
-LINES_MAX = 1024  # both directions are one line: more are a grey surface on any screen
+LINES_MAX = 1024  # both directions are one line; with more lines a picture is a grey area
 
 
 @dataclass(frozen=True, eq=False)

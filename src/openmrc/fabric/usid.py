@@ -1,9 +1,9 @@
 """SRv6 uSIDs: the number of each switch, and carriers that encode a path.
 
 A carrier is an IPv6 destination address: a 32-bit block and six 16-bit uSIDs, F3216 (# MRC 2.12). A
-switch that finds its own uSID in front shifts the rest left by one and looks up the next one. The
-path T0, T1, T0 takes three uSIDs, followed by the destination's own, because the last switch must
-still see a next uSID that is not zero.
+switch that finds its own uSID first shifts the rest left by one and looks up the next one. The path
+T0, T1, T0 takes three uSIDs, followed by the destination's own, because the last switch must still
+find a next uSID that is not zero.
 
 **Numbers.** All are below 0xE000, where uSIDs of links would begin, and none is 0, the end of a
 carrier (# MRC 2.12). Fields are as wide as the fabric needs:
@@ -14,8 +14,8 @@ carrier (# MRC 2.12). Fields are as wide as the fabric needs:
     10   plane, up0, up1    T2: the two uplinks that lead to it
 
 **Templates.** A carrier is a template of the (source, destination) pair with bits of the EV
-scattered into its mask: the plane into every switch's uSID, the uplinks into T1's and T2's. A NIC
-does this per packet; `expand` is that operation.
+scattered into its mask: the plane into every switch's uSID, the uplinks into those of T1 and T2. A
+NIC does this per packet; `expand` is that operation.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Template:
     """A carrier without the EV, the mask of the bits that the EV fills, and which fields they are.
 
     `fields` are the (shift, bits) of an EV's fields in the order in which the mask takes them,
-    highest bit first; a plane stands there once per switch.
+    highest bit first; the plane occurs once per switch.
     """
 
     carrier: int
@@ -139,8 +139,8 @@ def carrier(fabric: Fabric, src: int, dst: int, ev: int) -> int:
 def expand(template: int, template_mask: int, ev_bits: int) -> int:
     """Return `template` with the low bits of `ev_bits` scattered into the ones of the mask.
 
-    The highest of the bits goes to the highest one of the mask: what processors call PDEP, and
-    what the controller's words "pull the next MSB into each mask bit" mean (# MRC 2.12).
+    The highest of the bits goes to the highest one of the mask: the PDEP instruction of x86, and
+    what the specification's "pull the next MSB into each mask bit" means (# MRC 2.12).
     """
     value, left = template & ~template_mask, template_mask
     while left:
@@ -152,7 +152,7 @@ def expand(template: int, template_mask: int, ev_bits: int) -> int:
 
 
 def extract(value: int, mask: int) -> int:
-    """Return the bits of `value` under the ones of `mask`, moved together: PEXT."""
+    """Return the bits of `value` under the ones of `mask`, packed together: PEXT."""
     bits, position = 0, 0
     while mask:
         lowest = mask & -mask

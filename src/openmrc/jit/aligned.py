@@ -24,7 +24,7 @@ def records(n: int, dtype: np.dtype[Any]) -> Any:
     """`n` zeroed records with attribute access, the same in compiled and in plain Python.
 
     They begin on a cache-line boundary. `ValueError` if a field has the name of an attribute of
-    NumPy's.
+    NumPy's arrays.
     """
     clash = set(dtype.names or ()) & {*dir(np.recarray), *dir(np.record)}
     if clash:
@@ -35,7 +35,7 @@ def records(n: int, dtype: np.dtype[Any]) -> Any:
 
 
 def apart(n: int, dtype: np.dtype[Any]) -> Any:
-    """As `records`, for threads that write one each: neighbours share no cache line."""
+    """As `records`, for threads that each write one of them: no two share a cache line."""
     size = -(-dtype.itemsize // FETCHED) * FETCHED
     row = np.dtype({"names": ["of"], "formats": [dtype], "offsets": [0], "itemsize": size})
     return records(n, row)["of"]

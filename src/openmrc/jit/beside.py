@@ -1,7 +1,7 @@
-"""Pieces of a world compiled side by side, each in a process of its own, by way of the disk.
+"""Compiles the pieces of a world in parallel, one process each; results meet in the on-disk cache.
 
-A process compiles one function at a time: Numba holds a lock meanwhile. What several processes
-have kept, the one that needs all of it loads in a second.
+Numba holds a lock while it compiles, so a process compiles one function at a time. A process that
+needs all of the pieces loads from disk in a second what the others have compiled.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ def cores() -> int:
 
 
 def side_by_side(pieces: Sequence[Piece], tell: Callable[[str], None], at_once: int) -> None:
-    """Call each of these functions of modules in a process, `at_once` at a time; `tell` the name of
-    each function that one begins to compile.
+    """Call each of these module-level functions in a process of its own, `at_once` at a time; call
+    `tell` with the name of each function that one of them begins to compile.
 
-    A piece whose process fails, which says why, is left to the caller. None outlives this call.
+    A piece whose process fails, which prints why, is left to the caller. No process outlives this
+    call.
     """
     waiting = list(pieces)
     with ExitStack() as running, selectors.DefaultSelector() as talking:
@@ -48,30 +49,30 @@ def side_by_side(pieces: Sequence[Piece], tell: Callable[[str], None], at_once: 
 
 
 def _process(piece: Piece) -> subprocess.Popen[bytes]:
-    """A process that calls a piece, and writes a line for each function that it compiles."""
+    """Start a process that calls a piece, and prints a line for each function that it compiles."""
     call = f"from {__name__} import call; call({piece.__module__!r}, {piece.__qualname__!r})"
     here = [place or os.getcwd() for place in sys.path]
     return subprocess.Popen(
         [sys.executable, "-P", "-c", call],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        bufsize=0,  # a line read leaves none behind that nobody waits for
+        bufsize=0,  # `select` does not see lines in a buffer
         env=os.environ | {"PYTHONPATH": os.pathsep.join(here)},
     )
 
 
 def call(module: str, name: str) -> None:
-    """What such a process does. Ctrl-C is for the one that waits: it ends this one."""
+    """Run a piece in such a process. It ignores Ctrl-C: its parent ends it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    gc.freeze()  # a compiler's garbage is little: looking for it rarely saves a tenth of the time
+    gc.freeze()  # compilation makes little garbage: fewer collections save a tenth
     gc.set_threshold(50_000, 20, 1000)
     piece = getattr(import_module(module), name)
     with told(_say):
-        getattr(piece, "__wrapped__", piece)()  # of a whole world, what `once` decorates
+        getattr(piece, "__wrapped__", piece)()  # of a WarmUp, what `once` decorates
 
 
 def _say(function: str) -> None:
     try:
         print(function, flush=True)
-    except BrokenPipeError:  # nobody waits any more
+    except BrokenPipeError:  # the parent is gone
         os._exit(1)

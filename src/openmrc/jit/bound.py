@@ -1,9 +1,9 @@
-"""Compiled functions with the state that they work on, called from Python in a microsecond.
+"""Compiled functions bound to the state that they work on, called from Python in a microsecond.
 
 A dispatcher determines the type of each argument, and builds the table of each tuple that is passed
-by reference (`byref`): a tenth of a millisecond if the state is fifty arrays. A function that is
-called for every message with the same state is bound to it once, and called by its address. The GIL
-is released during the call.
+by reference (`byref`): 0.1 ms if the state is fifty arrays. A function that is called for every
+message with the same state is bound to it once, and called by its address. The GIL is released
+during the call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from openmrc.jit.decorators import interpreted
 
 
 def column(records: Any, name: str) -> memoryview:
-    """A field of all records: reading an element of it is ten times as fast as a record's
+    """A field of all records: reading an element of it is ten times as fast as reading a record's
     attribute.
     """
     return memoryview(records[name].view(np.ndarray))
@@ -37,7 +37,7 @@ class Bound:
         import numba
 
         kinds = (*map(numba.typeof, parts), *[numba.types.int64] * numbers)
-        function.compile(kinds)  # now, or read from the disk
+        function.compile(kinds)  # compiled now, or loaded from disk
         made = function.overloads[kinds]
         at = made.library.get_pointer_to_function(made.fndesc.llvm_cfunc_wrapper_name)
         self._kept = (function, parts, [table_of(part) for part in parts])

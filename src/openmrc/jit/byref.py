@@ -1,10 +1,10 @@
 """Named tuples of arrays that compiled code receives as one pointer.
 
 Numba passes a named tuple by value: for each array its data, shape, strides and owner, seven words.
-State of the engine and of the network is 38 arrays, so a call that passes it copied 2 KB and took
-as long as forwarding a packet. A class decorated with `by_reference` is passed as the address of a
-table that holds the address and length of each array; `st.qp` reads it. In plain Python nothing
-changes.
+The state of the engine and the network is 38 arrays, so a call that passes it by value copies 2 KB
+and takes as long as forwarding a packet. A class decorated with `by_reference` is passed as the
+address of a table that holds the address and length of each array; `st.qp` reads it. In plain
+Python nothing changes.
 
 The arrays must be C-contiguous with one or two dimensions, and have the same types in all instances
 of the class; anything else is a `TypeError`. The check costs nothing per call: Numba looks up the
@@ -21,7 +21,7 @@ import numpy as np
 
 from openmrc.jit.decorators import interpreted
 
-WORDS = 3  # of the table for an array: address, length, length of a row
+WORDS = 3  # of the table per array: address, length, length of a row
 T = TypeVar("T", bound=type[tuple[Any, ...]])
 
 
@@ -31,7 +31,7 @@ def table_of(value: Any) -> Any:
     """
     table = np.empty((len(value), WORDS), np.int64)
     for row, name, array in zip(table, value._fields, value, strict=True):
-        if array.dtype.byteorder not in "=|":  # to Numba the same type as this machine's
+        if array.dtype.byteorder not in "=|":  # Numba takes it for this machine's byte order
             raise refusal(type(value), name, "in this machine's byte order", array.dtype)
         row[0] = array.ctypes.data
         row[1] = array.shape[0]
@@ -40,12 +40,12 @@ def table_of(value: Any) -> Any:
 
 
 def refusal(cls: type, name: str, expected: object, came: object) -> TypeError:
-    """Return the error that names the field of a wrong type."""
+    """Return the error that names a field of the wrong type."""
     return TypeError(f"{cls.__name__}.{name} must be {expected}, not {came}")
 
 
 class Kept:
-    """Keeps a named tuple alive, so that `at` finds it by `address`."""
+    """Keeps a named tuple alive, so that `at` can find it by `address`."""
 
     def __init__(self, value: Any) -> None:
         self.value, self.table = value, table_of(value)
@@ -58,11 +58,11 @@ _kept: WeakValueDictionary[int, Kept] = WeakValueDictionary()
 if interpreted():
 
     def at(like: Any, address: int) -> Any:
-        """The named tuple of a `Kept`, of the class of `like`."""
+        """The named tuple that a `Kept` keeps; it must be of the class of `like`."""
         return _kept[int(address)].value
 
     def whatever_is_at(address: int) -> Any:
-        """What a `Kept` keeps, of any class: only good as an argument of `callref.call_int`."""
+        """What a `Kept` keeps, of any class: usable only as an argument of `callref.call_int`."""
         return _kept[int(address)].value
 
     def by_reference(cls: T) -> T:
@@ -122,7 +122,7 @@ else:
 
     @intrinsic  # type: ignore[untyped-decorator,unused-ignore]  # Numba has no types
     def at(typing_context: Any, like: Any, address: Any) -> Any:
-        """The named tuple of a `Kept`, of the class of `like`."""
+        """The named tuple that a `Kept` keeps; it must be of the class of `like`."""
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             return builder.inttoptr(values[1], cgutils.voidptr_t)
@@ -131,7 +131,7 @@ else:
 
     @intrinsic  # type: ignore[untyped-decorator,unused-ignore]  # Numba has no types
     def whatever_is_at(typing_context: Any, address: Any) -> Any:
-        """What a `Kept` keeps, of any class: only good as an argument of `callref.call_int`."""
+        """What a `Kept` keeps, of any class: usable only as an argument of `callref.call_int`."""
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             return builder.inttoptr(values[0], cgutils.voidptr_t)
@@ -152,7 +152,7 @@ else:
         function = c.pyapi.unserialize(c.pyapi.serialize_object(table_of))
         table = c.pyapi.call_function_objargs(function, [value])
         c.pyapi.decref(function)
-        # `table_of` is Python: it may refuse, and Ctrl-C may arrive in it
+        # `table_of` is Python: it may raise, and Ctrl-C may interrupt it
         raised = cgutils.is_null(c.builder, table)
         place = cgutils.alloca_once_value(c.builder, ir.Constant(cgutils.voidptr_t, None))
         failed = cgutils.alloca_once_value(c.builder, raised)
@@ -185,7 +185,7 @@ else:
         def load(index: int) -> Any:
             place = builder.gep(table, [word(WORDS * typ.places[name] + index)])
             loaded = builder.load(place)
-            # arrays stay where they are during a call, whatever is stored meanwhile
+            # the arrays do not move during a call, so the compiler may keep what it loaded
             loaded.set_metadata("invariant.load", builder.module.add_metadata([]))
             return loaded
 

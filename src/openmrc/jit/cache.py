@@ -1,12 +1,12 @@
 """The on-disk cache of compiled code, and its keys.
 
-Numba's on-disk cache checks the file that defines a function, not the files it calls: after an edit
-of `nscc.py` a cached `world.py` would silently run the old window. So the directory is named after
-a hash of every compiled source and of the versions of Python, NumPy and Numba. It is set for each
-function separately: code that other packages compile in this process is cached where it always was.
-The cache may be deleted at any time.
+Numba's on-disk cache checks the file that defines a function, not the files that it calls: after an
+edit of `nscc.py` a cached `world.py` would silently run the old window. So the directory is named
+after a hash of every compiled source and of the versions of Python, NumPy and Numba. It is set for
+each function separately: the code of other packages is cached where Numba puts it by default. The
+cache may be deleted at any time.
 
-Nothing depends on it. If it cannot be written (no home, a read-only home, a full disk), compiled
+The cache is optional. If it cannot be written (no home, a read-only home, a full disk), compiled
 code serves this process alone, and `trouble` says why; a complete cache may be read-only.
 """
 
@@ -52,7 +52,7 @@ COMPILED_PARTS = (
 )
 
 
-# Of a user without a home: below a file nothing can be read or written.
+# For a user without a home: nothing can be read or written below a file.
 NOWHERE = Path(os.devnull) / "openmrc"
 
 
@@ -88,7 +88,7 @@ def key() -> str:
 
 
 DIRECTORY = root() / key()
-unsaved: list[str] = []  # functions that were compiled and could not be kept
+unsaved: list[str] = []  # functions that were compiled but could not be saved
 
 
 def folder(*names: str) -> Path:
@@ -149,8 +149,8 @@ class Cache(caching.FunctionCache):  # type: ignore[misc]
     _impl_class = _Entry
 
     def _save_overload(self, sig: Any, data: Any) -> None:
-        """As Numba's, one process at a time: two that kept one function for other types at once
-        would give both results one name.
+        """As Numba's, one process at a time: two that save one function for different types at once
+        would give both results the same name.
         """
         DIRECTORY.mkdir(parents=True, exist_ok=True)
         with (DIRECTORY / "lock").open("w") as lock:

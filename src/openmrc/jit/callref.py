@@ -2,7 +2,7 @@
 
 If a function is passed to another as an argument, Numba compiles the other again, and never finds
 it in the cache. An address is a number: code that calls through it stays the same, and the call
-costs as much as any other. In plain Python a number stands for the function (`functions`).
+costs as much as any other. In plain Python an index stands for the function (`functions`).
 
 The function must be compiled for exactly the types of the arguments, integers as int64.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from openmrc.jit.decorators import interpreted
 
 if interpreted():
-    functions: dict[int, Callable[..., Any]] = {}  # by what stands for an address
+    functions: dict[int, Callable[..., Any]] = {}  # by the number that stands for an address
 
     def address_of(function: Any, arguments: tuple[Any, ...]) -> int:
         """Return a number that stands for the address of a function."""
@@ -36,11 +36,10 @@ else:
     from numba.extending import intrinsic, typeof_impl
 
     def address_of(function: Any, arguments: tuple[Any, ...]) -> int:
-        """Compile a function for arguments such as these; its address, valid while the function is
-        kept.
+        """Compile a function for the types of these arguments; return its address, which is valid
+        as long as the function exists.
 
-        The result is the same as that of a call from Python: the cache too is keyed by argument
-        types only.
+        A call from Python finds the same result: the cache too is keyed by argument types only.
         """
         kinds = tuple(
             types.int64 if isinstance(value, int) else typeof_impl(value, None)

@@ -5,12 +5,12 @@ memory more than it computes: the data of an event may be anywhere in hundreds o
 Prefetching it some events ahead (`sim/mrc/scout.py`) hides most of the wait: half of the time at
 8192 NICs, little if everything fits the caches.
 
-`trailing_zeros` finds a bit in a word: one instruction instead of six steps, several times for
-each packet.
+`trailing_zeros` finds a bit in a word: one instruction instead of six steps, several times for each
+packet.
 
-`folded` takes the bytes of a packet, a polynomial over GF(2), modulo another, as far as 128 bits,
-by carry-less multiplication (PCLMULQDQ): a CRC eight times as fast as by tables. It exists only if
-`FOLDS` is true.
+`folded` reduces the bytes of a packet, as a polynomial over GF(2), to 128 bits with the same
+remainder, by carry-less multiplication (PCLMULQDQ): a CRC eight times as fast as with tables. It
+exists only if `FOLDS` is true.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from openmrc.jit.decorators import interpreted
 
 
 def _has(feature: str) -> bool:
-    """Whether code is compiled for processors with a feature, by LLVM's name."""
+    """Whether code is compiled for processors with this feature (LLVM's name)."""
     if config.CPU_FEATURES is not None or config.CPU_NAME not in (None, "host"):
         return f"+{feature}" in (config.CPU_FEATURES or "").split(",")
     return bool(binding.get_host_cpu_features().get(feature))
 
 
-FOLD_BYTES = 64  # taken in one round: four lanes of 16
+FOLD_BYTES = 64  # per round: four lanes of 16
 FOLDS = not interpreted() and _has("pclmul")
 
 if interpreted():
@@ -38,7 +38,7 @@ if interpreted():
     def folded(
         start: int, address: int, n: int, far: int, far_high: int, near: int, near_high: int
     ) -> tuple[int, int]:
-        """Plain Python has no such instruction."""
+        """Never called: plain Python has no such instruction."""
         raise NotImplementedError
 
     def prefetch(records: Any, index: int, offset: int) -> None:
@@ -55,15 +55,15 @@ else:
     from numba.extending import intrinsic
     from numba.np.arrayobj import make_array
 
-    WRITE, NEAR, DATA = 1, 3, 1  # what `llvm.prefetch` asks: to be written, kept in all caches
+    WRITE, NEAR, DATA = 1, 3, 1  # to `llvm.prefetch`: for writing, keep in all caches, data
     LANES, LANE_BYTES = 4, 16
-    LOW_LOW, HIGH_HIGH = 0x00, 0x11  # which halves PCLMULQDQ multiplies
+    LOW_LOW, HIGH_HIGH = 0x00, 0x11  # the halves that PCLMULQDQ multiplies
     _I8, _I32, _I64 = (ir.IntType(bits) for bits in (8, 32, 64))
     _PAIR = ir.VectorType(_I64, 2)
 
     def within(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        """The address of a place in an array of records, for the arguments of an intrinsic: the
-        array, the index of a record, and the offset in it in bytes.
+        """The address of a byte in an array of records, from the arguments of an intrinsic: the
+        array, the index of a record, and the offset in the record in bytes.
         """
         array_type = signature.args[0]
         array = make_array(array_type)(context, builder, value=values[0])
@@ -87,12 +87,12 @@ else:
         near: Any,
         near_high: Any,
     ) -> Any:
-        """Fold `n` blocks of FOLD_BYTES, at least one, that begin at an address into 16 bytes that
-        have the same remainder: two int64. `start` is added to the first eight bytes.
+        """Fold `n` blocks of FOLD_BYTES, at least one, that begin at an address into 16 bytes with
+        the same remainder, returned as two int64. `start` is added to the first eight bytes.
 
         `far` and `far_high` are x^(512 + 32) and x^(512 - 32) modulo the polynomial, bits reversed;
-        `near` and `near_high` the same of 128 in place of 512 (Gopal et al., "Fast CRC Computation
-        for Generic Polynomials Using PCLMULQDQ", Intel 2009).
+        `near` and `near_high` the same with 128 in place of 512 (Gopal et al., "Fast CRC
+        Computation for Generic Polynomials Using PCLMULQDQ", Intel 2009).
         """
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:

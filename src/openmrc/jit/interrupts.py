@@ -1,8 +1,8 @@
 """Ctrl-C between two steps of a run, never in the middle of one.
 
-Python raises KeyboardInterrupt at any point: between two assignments that belong together, for
-instance. State that is interrupted there cannot be read afterwards, but the results of an
-interrupted run must be kept.
+Python raises KeyboardInterrupt at any point, for instance between two assignments that belong
+together. State that is interrupted there is inconsistent, but the results of an interrupted run
+must be kept.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Handler = Callable[[int, FrameType | None], object]
 def held_back() -> Iterator[Callable[[], None]]:
     """Defer SIGINT until the function that this yields is called, or the block is left.
 
-    Then the usual handler runs, which raises KeyboardInterrupt, for instance. Only the main thread
+    Then the usual handler runs, which normally raises KeyboardInterrupt. Only the main thread
     receives signals; in others nothing changes.
     """
     usual = signal.getsignal(signal.SIGINT)

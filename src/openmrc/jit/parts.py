@@ -1,8 +1,9 @@
 """Functions that only compiled code calls are compiled as part of their callers.
 
-Numba optimises each function together with everything it calls and generates machine code; then
-again within its caller, and within the caller's caller. If Python never calls a function, only the
-outermost copy runs. Skipping the others halves the time that a world takes to compile.
+By default Numba optimises each function together with everything it calls and generates machine
+code; then again within its caller, and within the caller's caller. If Python never calls a
+function, only the outermost copy runs. Skipping the others halves the time that a world takes to
+compile.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class PartCompiler(Compiler):  # type: ignore[misc]
 
 
 def _entry(library: Any, function: Any, environment: Any) -> Any:
-    """The symbol by which Numba knows the function, one for each signature; without code, as for
-    every function that has no entry point for Python.
+    """The symbol by which Numba knows the function, one for each signature, as for every function
+    that has no entry point for Python; no code is generated for it.
     """
     name = function.qualname.rpartition(".")[2]
     return make_function(function.lookup_module(), name, "", 0, environment, (library,))

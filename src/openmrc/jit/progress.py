@@ -15,13 +15,13 @@ Tell = Callable[[str], None]
 
 
 class _Listener(event.Listener):  # type: ignore[misc]  # numba has no types
-    """Tells the name of each function whose compilation begins."""
+    """Reports the name of each function whose compilation begins."""
 
     def __init__(self, tell: Tell) -> None:
         self.tell = tell
 
     def on_start(self, event: Any) -> None:
-        """A function is compiled for the first time, or its result read from disk."""
+        """A function is compiled for the first time, or its result is read from disk."""
         function = event.data["dispatcher"].py_func
         self.tell(f"{function.__module__.removeprefix('openmrc.')}.{function.__name__}")
 
@@ -39,7 +39,8 @@ def told(tell: Tell) -> Iterator[None]:
 @contextmanager
 def reported(report: Report | None) -> Iterator[Tell]:
     """Within the block, `report(what, step, steps)` is called before each function is compiled for
-    the first time, here or, if it is told what this gives, elsewhere.
+    the first time. Call the function that this yields with the names of those that other processes
+    compile.
     """
     if report is None:
         yield lambda name: None

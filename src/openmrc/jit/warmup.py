@@ -1,4 +1,4 @@
-"""Compiles everything that a world needs before it is needed, once for all processes."""
+"""Compiles everything that a world needs ahead of time, once for all processes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from openmrc.jit.beside import Piece, cores, side_by_side
 from openmrc.jit.decorators import interpreted
 from openmrc.jit.progress import Report, reported
 
-CACHES_KEPT = 4  # older ones are removed: a developer who edits all day fills no disk
-READY = "ready"  # a file that says: this is a cache, and some world of it is complete
+CACHES_KEPT = 4  # older ones are removed, so that many edits do not fill the disk
+READY = "ready"  # a file that marks a directory as a cache that holds a complete world
 _compiled_here: set[Path] = set()  # marks of worlds that this process has compiled
 
 
@@ -42,9 +42,9 @@ def is_cached(world: str) -> bool:
 
 
 def once(world: str, *pieces: Piece) -> Callable[[Piece], WarmUp]:
-    """Decorate a function of a module that compiles a world by using it.
+    """Decorate a module-level function that compiles a world by using it.
 
-    Each of `pieces` compiles some of it, the longest first: what several cores do side by side.
+    Each of `pieces` compiles a part of it, the longest first; several cores do so in parallel.
     """
 
     def decorate(use: Piece) -> WarmUp:
@@ -54,13 +54,13 @@ def once(world: str, *pieces: Piece) -> Callable[[Piece], WarmUp]:
 
 
 def warm_up(*worlds: WarmUp, report: Report | None = None) -> float:
-    """Compile what of these worlds is not on disk yet; return how many seconds it took."""
+    """Compile those of these worlds that are not on disk yet; return how many seconds it took."""
     started = time.perf_counter()
     with ExitStack() as held:
         missing = _missing(worlds)
-        for each in sorted(missing, key=lambda each: each.world):  # as everybody does: no deadlock
+        for each in sorted(missing, key=lambda each: each.world):  # one order for all: no deadlock
             held.enter_context(_alone(each.world))
-        if missing := _missing(missing):  # nobody else did it meanwhile
+        if missing := _missing(missing):  # unless another process compiled them meanwhile
             tell = held.enter_context(reported(report))
             pieces = [piece for each in missing for piece in each.pieces]
             if _is_divisible(pieces):
@@ -76,7 +76,7 @@ def _missing(worlds: Iterable[WarmUp]) -> list[WarmUp]:
 
 
 def _is_divisible(pieces: Sequence[Piece]) -> bool:
-    """Whether other processes can compile them, and sooner."""
+    """Whether several processes can compile them, and sooner than one."""
     several = min(len(pieces), cores()) > 1
     return several and bool(sys.executable) and not interpreted() and not cache.trouble()
 
@@ -98,7 +98,7 @@ def mark_cached(world: str) -> None:
         return
     _compiled_here.add(_mark(world))
     if cache.unsaved:
-        return  # a later process is not to take for complete what has gaps
+        return  # the cache is incomplete, and later processes must know it
     try:
         _mark_on_disk(world)
     except OSError:
@@ -121,9 +121,9 @@ def _mark(world: str) -> Path:
 
 @contextmanager
 def _alone(world: str) -> Iterator[None]:
-    """One process compiles; others that need the same wait for it, then find it done.
+    """One process compiles; others that need the same world wait for it, then find it in the cache.
 
-    Without a cache each compiles for itself, and none waits.
+    Without a cache each process compiles for itself, and none waits.
     """
     with ExitStack() as held:
         with suppress(OSError):

@@ -6,11 +6,11 @@ from typing import Self
 
 
 class Closing:
-    """A base for whatever has `close()`: a `with` block calls it, however the block ends."""
+    """A base for everything that has `close()`: a `with` block calls it, however the block ends."""
 
     def close(self) -> None:
         """Release all resources."""
-        raise NotImplementedError  # each class holds something else
+        raise NotImplementedError  # each class holds different ones
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""Access to foreign memory from compiled code: bytes at an address, and memory ordering."""
+"""Access to memory outside arrays from compiled code: bytes at an address, and memory ordering."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if interpreted():
         return np.frombuffer(memoryview(room), np.uint8)
 
     def fence() -> None:
-        """Plain Python keeps its own order."""
+        """Nothing to do: plain Python keeps the order of its statements."""
 
 else:
     from llvmlite import ir

@@ -2,8 +2,8 @@
 
 One datagram is one frame. The two kinds differ only when a socket is full:
 
-    udp      UDP on 127.0.0.1: what finds the receiver's buffer full is lost, as on a wire
-    local    AF_UNIX, SOCK_SEQPACKET: the sender is told to wait (EAGAIN); and a quarter faster
+    udp      UDP on 127.0.0.1: a frame that finds the receiver's buffer full is lost, as on a wire
+    local    AF_UNIX, SOCK_SEQPACKET: the sender must wait (EAGAIN); and a quarter faster
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KINDS = ("udp", "local")
 class Overlay(NamedTuple):
     """Ends of `n` wires: `switch[i]` and `endpoint[i]` are connected; int32 descriptors.
 
-    They are the caller's to close (`os.close`).
+    The caller closes them (`os.close`).
     """
 
     switch: npt.NDArray[np.int32]
@@ -31,7 +31,7 @@ class Overlay(NamedTuple):
 
 
 def overlay_ports(n: int, kind: str = "udp") -> Overlay:
-    """Return `n` wires. Raises `InputError` for another kind, or where no more can be opened."""
+    """Return `n` wires. Raises `InputError` for another kind, or if no more can be opened."""
     if kind not in KINDS:
         raise InputError(f"overlay: {kind!r} is not a kind of wire; {' or '.join(KINDS)} is")
     made: list[socket.socket] = []

@@ -1,8 +1,8 @@
 """A relay between devices: the frames of every port pass through one Python thread.
 
 A misbehaving network for the soak and the tests: it forwards frames to the destination NIC on the
-plane on which they arrived, and drops, duplicates, delays, reorders and corrupts them as `Trouble`
-says. It is not fast (some ten thousand frames a second), and is no switch: it knows no paths, rates
+plane on which they arrived, and drops, duplicates, delays, reorders and corrupts them according to
+`Trouble`. It is slow (some ten thousand frames a second), and not a switch: it has no paths, rates
 or queues.
 """
 
@@ -66,7 +66,7 @@ class Relay:
         self._thread.start()
 
     def send(self, nic: int, plane: int, frame: bytes) -> None:
-        """Write a frame to a NIC's port, as a stranger can; `BlockingIOError` if full."""
+        """Write a frame to a NIC's port, as an attacker could; `BlockingIOError` if full."""
         self._own[nic][plane].send(frame)
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class Relay:
         for _ in range(BATCH):
             try:
                 frame = one.recv(FRAME_MAX)
-            except OSError:  # nothing more, or what was sent last found nobody
+            except OSError:  # no more frames, or the peer of the last send was gone
                 return
             if self.tap is not None:
                 self.tap(nic, plane, frame)
@@ -129,7 +129,7 @@ class Relay:
         delay_s = trouble.delay_s
         if reorder < trouble.reorder:
             delay_s += trouble.hold_s * reorder / trouble.reorder
-        twice = repeat < trouble.repeat  # asked once: others may change it meanwhile
+        twice = repeat < trouble.repeat  # read once: others may change it meanwhile
         self.repeated += twice
         for _ in range(2 if twice else 1):
             if delay_s > 0.0:
@@ -152,5 +152,5 @@ class Relay:
         try:
             self._own[nic][plane].send(frame)
             self.forwarded += 1
-        except OSError:  # full, or nobody there: lost
+        except OSError:  # full, or no receiver: the frame is lost
             self.dropped += 1

@@ -35,7 +35,7 @@ MESSAGE = np.dtype(  # struct mmsghdr of a 64-bit Linux
 )
 POLL = np.dtype([("fd", "i4"), ("events", "i2"), ("revents", "i2")])  # struct pollfd
 
-# struct epoll_event, its data the number of whoever waits; packed on x86, where others align it
+# struct epoll_event, its data a number for the waiter; packed on x86, aligned elsewhere
 _PACKED = platform.machine() in ("x86_64", "AMD64")
 EPOLL = np.dtype(
     [("events", "u4"), ("which", "i4"), ("_pad0", "u4")]
@@ -103,7 +103,7 @@ _memcpy = _external("memcpy", "intp", "intp", "intp", "intp")
 class Batch(NamedTuple):
     """Room for `n` datagrams of `room` bytes each, made by `new_batch`.
 
-    Message `i` lies in `data[i]`; `iov[i]` and `message[i]` point there. After `receive` its length
+    Message `i` is in `data[i]`; `iov[i]` and `message[i]` point there. After `receive` its length
     is `message[i].length`; before `send` it is `iov[i].length`.
     """
 
@@ -139,7 +139,9 @@ def new_batch(n: int, room: int, name_bytes: int = 0, control_bytes: int = 0) ->
 
 @inlined
 def send(fd, batch, first, n):
-    """Send messages `first .. first + n - 1`: how many were taken, or -errno if not even one."""
+    """Send messages `first .. first + n - 1`; return how many were taken, or -errno if not even
+    one.
+    """
     return send_at(fd, batch.message.ctypes.data + int(first) * MESSAGE_BYTES, n)
 
 
@@ -152,7 +154,7 @@ def send_at(fd, at, n):
 
 @inlined
 def receive(fd, batch, n):
-    """Receive up to `n` messages from the first on, without waiting; how many, or -errno."""
+    """Receive up to `n` messages from the first on, without waiting; return how many, or -errno."""
     for i in range(n):
         m = batch.message[i]
         m.name_length = batch.name.shape[1] if m.name != 0 else 0
@@ -163,7 +165,7 @@ def receive(fd, batch, n):
 
 @inlined
 def wait(polls, timeout_ns, room):
-    """Wait until one of `polls` (POLL records) is ready; how many are, 0 after `timeout_ns`.
+    """Wait until one of `polls` (POLL records) is ready; return how many are, 0 after `timeout_ns`.
 
     `room` is an int64[2] array of the caller. A negative timeout waits for ever.
     """
@@ -178,16 +180,17 @@ def wait(polls, timeout_ns, room):
 
 @inlined
 def epoll_ready(epoll_fd, ready):
-    """Fill `ready` (EPOLL records) with what is ready now; how many, or -errno."""
+    """Fill `ready` (EPOLL records) with what is ready now; return how many, or -errno."""
     n = _epoll_wait(epoll_fd, ready.ctypes.data, ready.shape[0], 0)
     return n if n >= 0 else -_errno()
 
 
 @inlined
 def epoll_change(epoll_fd, fd, which, events, room):
-    """Wait for `events` of a descriptor from now on; 0, or -errno. `room` is one EPOLL record.
+    """Wait for `events` of a descriptor from now on; return 0, or -errno. `room` is one EPOLL
+    record.
 
-    The epoll descriptor must know it already; with no events, only errors are reported.
+    The descriptor must be registered with epoll; with no events, only errors are reported.
     """
     room[0].events = events
     room[0].which = which
@@ -197,15 +200,15 @@ def epoll_change(epoll_fd, fd, which, events, room):
 
 @inlined
 def epoll_forget(epoll_fd, fd, room):
-    """Wait for nothing of a descriptor any more; 0, or -errno."""
+    """Unregister a descriptor from epoll; return 0, or -errno."""
     done = _epoll_ctl(epoll_fd, EPOLL_DELETE, fd, room.ctypes.data)
     return done if done >= 0 else -_errno()
 
 
 @inlined
 def set_alarm(timer_fd, at_ns, room):
-    """Make a timer's descriptor readable from this time of CLOCK_MONOTONIC on; 0, or -errno. `room`
-    is an int64[4] array of the caller.
+    """Make a timer's descriptor readable from this time of CLOCK_MONOTONIC on; return 0, or -errno.
+    `room` is an int64[4] array of the caller.
     """
     room[0] = 0  # once
     room[1] = 0
@@ -224,7 +227,7 @@ def monotonic_ns(room):
 
 @inlined
 def read_count(fd, room):
-    """Take the count of an eventfd (non-blocking); 0 if nothing was added."""
+    """Read and clear the count of an eventfd (non-blocking); 0 if nothing was added."""
     return room[0] if _read(fd, room.ctypes.data, 8) == 8 else 0
 
 

@@ -1,6 +1,6 @@
-"""What operators ask of a fabric: how its switches are configured, which link is bad, since when,
-and what it cost a job.
+"""What operators need from a fabric: how its switches are configured, which link is bad, since
+when, and what it cost a job.
 
-Nothing that judges reads a clock or a socket: probes, events of paths and recorded runs come in as
-arrays.
+The modules that judge read no clock and no socket: probes, path events and recorded runs are passed
+in as arrays.
 """

@@ -1,9 +1,10 @@
-"""How often a healthy place would be named: arithmetic, for nobody can wait for it.
+"""How often a healthy place would be named: computed, because nobody can wait for it.
 
 A place is named if it lost so many of the packets that crossed it in a window that chance, with `b`
-a packet, explains this worse than damage by `alarm` nats. The chance of that is a binomial tail.
-It is at most e^-alarm whatever the number of packets and `b` (Chernoff's bound); how much less, and
-from how many losses on, is worked out here. Windows overlap no other, so each is one test.
+per packet, explains this worse than damage by `alarm` nats. The probability of that is a binomial
+tail. It is at most e^-alarm whatever the number of packets and `b` (Chernoff's bound); this module
+computes the exact value, and the number of losses from which a place is named. Windows do not
+overlap, so each is one test.
 """
 
 from __future__ import annotations
@@ -21,14 +22,18 @@ LOSSES_MAX = 4096
 
 
 class Alarm(NamedTuple):
-    """From how many losses in a window on a place is named, and how likely that is by chance."""
+    """The number of losses in a window from which a place is named, and its probability by
+    chance.
+    """
 
     losses: int
     chance: float
 
 
 def alarm(packets: int, background: float, nats: float) -> Alarm:
-    """Return the fewest losses of so many packets that are named, and the chance of as many."""
+    """Return the fewest losses of so many packets that are named, and the probability of as
+    many.
+    """
     losses = np.arange(1, min(packets, LOSSES_MAX) + 1, dtype=np.float64)
     found = evidence_against(losses, losses * math.log(background), np.full(len(losses), packets))
     enough = np.flatnonzero(found >= nats)
@@ -39,7 +44,9 @@ def alarm(packets: int, background: float, nats: float) -> Alarm:
 
 
 def tail(n: int, p: float, least: int) -> float:
-    """Return the chance of at least so many successes among `n`, each with probability `p`."""
+    """Return the probability of at least `least` successes in `n` trials, each with probability
+    `p`.
+    """
     total, term = 0.0, 0.0
     for x in range(least, n + 1):
         log_term = math.lgamma(n + 1) - math.lgamma(x + 1) - math.lgamma(n - x + 1)
@@ -53,20 +60,20 @@ def tail(n: int, p: float, least: int) -> float:
 def false_alarms(
     link_hours: float, packets: int, window_ps: int, background: float, nats: float
 ) -> float:
-    """Return how many healthy links are named in so many hours of links, on average; `packets`
-    cross each in a window.
+    """Return the mean number of healthy links named in so many link-hours; `packets` cross each
+    link in a window.
     """
     return link_hours * windows_an_hour(window_ps) * alarm(packets, background, nats).chance
 
 
 def windows_an_hour(window_ps: int) -> float:
-    """Return how many windows of this width an hour has."""
+    """Return the number of windows of this width in an hour."""
     return HOUR_S * S / window_ps
 
 
 def background_at_most(sent: int, lost: int, doubt: float = 0.05) -> float:
-    """Return the largest share of packets that may be lost by chance where `lost` of `sent` were,
-    but for so much doubt: with none lost, 3 / sent.
+    """Return the upper confidence limit of the loss rate by chance if `lost` of `sent` packets were
+    lost, at a confidence of 1 - `doubt`: with none lost, 3 / sent.
     """
     low, high = lost / sent, 1.0
     while high - low > 1e-3 * high:

@@ -1,5 +1,5 @@
-"""Expectation and maximisation, compiled: in rounds, which share of each row's losses each suspect
-caused. A handful of rows takes as long as NumPy needs to be called once.
+"""Expectation maximisation, compiled: iterates over the share of each row's losses that each
+suspect caused. A handful of rows takes as long as one call of NumPy.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from openmrc.jit import compiled
 
 @compiled
 def settle(pattern, lost, through, crossed, free, p, total, log_through, certain, settled, rounds):
-    """Move `p` [suspects] to the probabilities of greatest likelihood, those that are `free`, in so
-    many rounds at most; `total` and `log_through`, [suspects], are room.
+    """Move those of `p` [suspects] that are `free` to their maximum-likelihood values, in at most
+    `rounds` iterations; `total` and `log_through`, [suspects], are work arrays.
 
     `pattern` [rows, width]: the suspects of each row, -1 for none; `lost` [rows]; `through` [rows]:
-    the logarithm of what chance lets through.
+    the logarithm of the probability that chance lets a packet through.
     """
     n_rows, width = pattern.shape
     n = p.shape[0]

@@ -1,4 +1,4 @@
-"""What may be to blame for a loss: directed links, switches and NICs, numbered, with their names.
+"""Possible causes of a loss: directed links, switches and NICs, numbered, with their names.
 
 A packet that crosses a switch may be lost by its links or by the switch itself; that is why a
 device is a cause of its own. One switch that loses everything then explains in one sentence what
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from openmrc.fabric.model import Fabric, IntArray
 
 LINK, SWITCH, NIC = "link", "switch", "nic"
-# Hops of a path between NICs of two tiers: it passes no switch twice.
+# Hops of a path between NICs of two tiers: it crosses no switch twice.
 LONGEST_WAY = 4
 
 
@@ -30,13 +30,13 @@ class End(NamedTuple):
 
 
 def count(fabric: Fabric) -> int:
-    """Return how many causes a fabric has."""
+    """Return the number of causes in a fabric."""
     return fabric.n_ports + fabric.n_switches + fabric.n_nics
 
 
 def of_routes(fabric: Fabric, routes: IntArray) -> IntArray:
-    """Return [width, rows] the causes of losses of packets that cross these directed ports, [rows,
-    hops]; -1 where a row has fewer. First come the ports, then switches, then NICs.
+    """Return the possible causes of a loss of packets that cross these directed ports, [rows,
+    hops], as [width, rows]; -1 where a row has fewer. Ports come first, then switches, then NICs.
     """
     ports = np.ascontiguousarray(routes.T)
     n_hops = len(ports)
@@ -75,7 +75,7 @@ def name(fabric: Fabric, cause: int) -> str:
 
 
 def links_of(fabric: Fabric, cause: int) -> npt.NDArray[np.int64]:
-    """Return the directed ports that a cause stands for: its own, or all of a device."""
+    """Return the directed ports that a cause stands for: its own, or all ports of a device."""
     what = kind(fabric, cause)
     if what == LINK:
         return np.array([cause])
@@ -89,9 +89,9 @@ def links_of(fabric: Fabric, cause: int) -> npt.NDArray[np.int64]:
 def of_dark_ports(
     fabric: Fabric, dark: Collection[int], telling: Container[int] | None = None
 ) -> list[tuple[int, ...]]:
-    """Return what explains that these NIC ports have no carrier, the most of it at once: T0s and
-    NICs of which all ports are dark, as far as NICs are `telling` of theirs (None: all are); then
-    single links, each as its two directions.
+    """Return what explains that these NIC ports have no carrier, the largest first: T0s and NICs of
+    which all ports are dark, considering NICs that are `telling` of theirs (None: all); then single
+    links, each as its two directions.
     """
     left = set(dark)
     first_nic = fabric.n_ports + fabric.n_switches
@@ -110,7 +110,7 @@ def of_dark_ports(
 
 
 def ends(fabric: Fabric, port: int) -> tuple[End, End]:
-    """Return both ends of a directed port: that which sends, and that which receives.
+    """Return both ends of a directed port: the sender, and the receiver.
 
     Ports of a switch are counted as its transceivers are: downwards first, then upwards.
     """

@@ -90,7 +90,7 @@ def _why(arguments: argparse.Namespace) -> int:
 
 
 def _of_job(arguments: argparse.Namespace, since_s: float) -> int:
-    """What the ranks of a torch job wrote."""
+    """Report what the ranks of a torch job recorded."""
     from openmrc.ops import job
 
     for option in ("transport", "job", "step"):
@@ -110,7 +110,7 @@ def _of_job(arguments: argparse.Namespace, since_s: float) -> int:
 
 
 def _of_history(arguments: argparse.Namespace) -> int:
-    """What a controller found, instead of what a run's senders know."""
+    """Report what a controller found, instead of what a run's senders know."""
     from openmrc.ops.mapper import tell
     from openmrc.ops.mapper.history import History
     from openmrc.ops.mapper.page.data import of_file

@@ -1,8 +1,8 @@
-"""Ports that went down and came back, as their own NICs saw it: nobody has to infer those.
+"""Ports that went down and came back, as reported by their own NICs: nothing has to be inferred.
 
-A NIC that loses the light of a port takes no path for broken: it leaves the plane at once, tells
-its peers, and hardly loses anything, so losses say little. It knows what broke, but not how much of
-it: all NICs of a T0 at once are that switch, all ports of a NIC are the NIC.
+A NIC that loses the carrier of a port blames no path: it leaves the plane at once, informs its
+peers, and loses hardly anything, so losses say little. It knows what failed, but not the extent: if
+all NICs of a T0 report at once, the T0 failed; if all ports of a NIC do, the NIC failed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from openmrc.ops.records import Record
 
 DOWN, UP = "port down", "port up"
-AT_ONCE = 0.02  # of the time until then
-JUDGED_US = 300.0  # after which what was on its way has been judged lost: an RTO
+AT_ONCE = 0.02  # as a fraction of the time until then
+JUDGED_US = 300.0  # after which packets in flight have been judged lost: an RTO
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Span:
 
 
 def spans(record: Record) -> list[Span]:
-    """Return what was down when, the largest things that explain it; each once, however often."""
+    """Return what was down and when, as the largest things that explain it; each once."""
     found: dict[tuple[int, ...], Span] = {}
     for one in _one_by_one(record):
         first = found.get(one.causes)
@@ -70,7 +70,7 @@ def _one_by_one(record: Record) -> list[Span]:
 
 
 def explained(record: Record, found: Sequence[Span]) -> npt.NDArray[np.bool_]:
-    """[rows of paths] whose losses are those of ports that were down."""
+    """Return which rows of paths, [rows], have losses that ports that were down explain."""
     rows = record.paths
     taken = np.zeros(len(rows), np.bool_)
     routes = record.routes(rows)
@@ -82,7 +82,7 @@ def explained(record: Record, found: Sequence[Span]) -> npt.NDArray[np.bool_]:
 
 
 def findings(record: Record, found: Sequence[Span]) -> list[Finding]:
-    """Return them as findings."""
+    """Return the spans as findings."""
     told = []
     for span in found:
         mine = explained(record, [span])
@@ -115,7 +115,7 @@ def findings(record: Record, found: Sequence[Span]) -> list[Finding]:
 
 
 def _each(record: Record) -> list[tuple[int, float, float | None]]:
-    """Each port that was down, from when to when; None: to the end."""
+    """Return each port that was down, from when to when; None: to the end."""
     import polars as pl
 
     if record.events is None:

@@ -1,13 +1,12 @@
-"""What was seen of the packets of many paths, in the least form that says all of it.
+"""Losses observed on many paths, in the smallest form that keeps all information.
 
-How well any explanation fits depends on two things only: on the paths that lost something, one by
-one, and on how many packets crossed each link, switch and NIC altogether. Paths that lost nothing
-need no row. So a second of 10^8 probes on 131,072 NICs is some thousand rows and three arrays of
-totals.
+How well an explanation fits depends on two things only: on the paths that lost something, one by
+one, and on how many packets crossed each link, switch and NIC in all. Paths without losses need no
+row. So a second of 10^8 probes on 131,072 NICs is some thousand rows and three arrays of totals.
 
-A row is a path, in one window of time: what was sent on it, and what of that was lost. A trimmed or
-marked packet is not lost. Probes and data may stand beside each other; `background` is the share of
-each path's packets that may be lost without anything being broken.
+A row is a path in one window of time: the packets sent on it, and those that were lost. A trimmed
+or marked packet is not lost. Probes and data may be combined; `background` is the fraction of each
+path's packets that may be lost without a fault.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ from openmrc.run.ways import routes as routes_of
 
 FloatArray = npt.NDArray[np.float64]
 
-# What an idle or a busy fabric loses of packets that are not trimmed: bit errors behind FEC are
-# rarer than 1e-12 a bit, so this is generous.
+# Loss rate of an idle or a busy fabric, for packets that are not trimmed: bit errors after FEC are
+# rarer than 1e-12 per bit, so this is generous.
 BACKGROUND = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What was seen from `from_ps` until `until_ps`."""
+    """What was observed from `from_ps` until `until_ps`."""
 
-    routes: IntArray  # [rows, hops] directed ports of paths that lost packets; -1 behind the last
+    routes: IntArray  # [rows, hops] directed ports of paths that lost packets; -1 after the last
     sent: LongArray  # [rows]
     lost: LongArray  # [rows]
     first_ps: LongArray  # [rows] when the first of them was lost ...
     last_ps: LongArray  # ... and the last
-    crossed: LongArray  # [causes] packets of all paths, those that lost nothing included
+    crossed: LongArray  # [causes] packets of all paths, including those without losses
     background: FloatArray  # [rows]
     from_ps: int
     until_ps: int
@@ -61,7 +60,8 @@ def of_paths(
     last_ps: npt.ArrayLike | None = None,
     background: float = BACKGROUND,
 ) -> Evidence:
-    """Return the evidence of all paths that carried packets, [n, hops] `routes`: the passive way.
+    """Return the evidence of all paths that carried packets, [n, hops] `routes`: passive
+    measurement.
 
     `first_ps` and `last_ps`: when the losses of each began and ended; else the window's ends.
     """
@@ -91,7 +91,7 @@ def of_lossy(
     until_ps: int,
     background: npt.ArrayLike = BACKGROUND,
 ) -> Evidence:
-    """Return the evidence of paths that lost packets, beside what crossed each cause altogether."""
+    """Return the evidence of paths that lost packets, given the packets that crossed each cause."""
     chance = np.full(len(sent), background, np.float64)
     return Evidence(
         routes, sent, lost, first_ps, last_ps, crossed, chance, from_ps, until_ps
@@ -109,9 +109,9 @@ def of_probes(
     last_ps: npt.ArrayLike | None = None,
     background: float = BACKGROUND,
 ) -> Evidence:
-    """Return the evidence of `periods` whole periods of a schedule: the active way.
+    """Return the evidence of `periods` whole periods of a schedule: active measurement.
 
-    `lost` of the probes `number` of each `turn` did not come back; the others, not named here, did.
+    `lost` of the probes `number` of each `turn` were not answered; all others were.
     """
     turn, number, lost = (np.asarray(each, np.int64) for each in (turn, number, lost))
     routes = np.concatenate(
@@ -144,7 +144,7 @@ def of_burst(
 
 
 def joined(parts: Sequence[Evidence]) -> Evidence:
-    """Return all of these together: probes and data, one window and the next."""
+    """Return the union of these: probes and data, one window and the next."""
     width = max(part.routes.shape[1] for part in parts)
     routes = [
         np.pad(part.routes, ((0, 0), (0, width - part.routes.shape[1])), constant_values=-1)

@@ -1,14 +1,14 @@
-"""How well a set of causes explains what was lost, and how badly each of them must lose for it.
+"""How well a set of causes explains the losses, and the loss rate of each cause that does so best.
 
 A packet on a path is lost by chance, with probability `b`, or by one of the causes that it crosses,
 each with its own probability and independently of the others:
 
     q = 1 - (1 - b) x product of (1 - p)
 
-The likelihood of all that was seen needs only the rows of paths that lost something and how many
-packets crossed each cause. Rows that cross the same of the suspects are one row here (`pattern`).
-The probabilities of greatest likelihood come by expectation and maximisation: of a row's losses,
-each suspect caused the share p / q of them.
+The likelihood of all observations needs only the rows of paths that lost something and the number
+of packets that crossed each cause. Rows that cross the same suspects are one row here (`pattern`).
+The maximum-likelihood probabilities are found by expectation maximisation: of a row's losses, each
+suspect caused the share p / q.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from openmrc.ops.blame import settle
 
 FloatArray = npt.NDArray[np.float64]
 
-ROUNDS = 400  # of expectation and maximisation; a handful are enough where causes do not overlap
-SETTLED = 1e-6  # largest change of any probability in a round, relative
+ROUNDS = 400  # iterations of expectation maximisation; a few are enough if causes do not overlap
+SETTLED = 1e-6  # largest relative change of any probability in an iteration
 CERTAIN = 1 - 1e-9  # a cause that let nothing through might let the next one
-LEAST = 1e-300  # of what a logarithm is taken
+LEAST = 1e-300  # the smallest argument of a logarithm
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """Suspects, the losses by which of them the packets crossed, and what crossed each."""
+    """Suspects, the losses of packets that crossed them, and how many packets crossed each."""
 
-    pattern: IntArray  # [rows, width] places among the suspects, -1 for none
+    pattern: IntArray  # [rows, width] indices of suspects, -1 for none
     lost: FloatArray  # [rows]
     background: FloatArray  # [rows] `b`
     crossed: FloatArray  # [suspects]
 
     def solve(self, free: BoolArray | None = None, start: FloatArray | None = None) -> FloatArray:
-        """Return the probabilities of greatest likelihood. Of those not `free`, `start` stays."""
+        """Return the maximum-likelihood probabilities. Those not `free` stay at `start`."""
         n = len(self.crossed)
         p = np.full(n, 1e-3) if start is None else start.copy()
         if not n or not (self.pattern >= 0).any():
@@ -65,12 +65,12 @@ class Model:
         return np.maximum(self.crossed - total, 0)
 
     def likelihood(self, p: FloatArray) -> float:
-        """Return the logarithm of the likelihood, in nats, up to what no suspect changes."""
+        """Return the log-likelihood in nats, up to a term that no suspect changes."""
         return float(self.lost @ np.log(self.loss(p)) + self.arrived @ np.log1p(-p))
 
     def without(self, suspect: int, p: FloatArray) -> float:
         """Return by how many nats the likelihood falls if this suspect is innocent and those that
-        share losses with it are to blame as well as they can.
+        share losses with it explain them as well as they can.
         """
         rows = (self.pattern == suspect).any(axis=1)
         near = np.zeros(len(p) + 1, np.bool_)
@@ -101,7 +101,7 @@ class Model:
 
 
 def loss(pattern: IntArray, p: FloatArray, background: FloatArray) -> FloatArray:
-    """Return the probability that a packet is lost that crosses these suspects, [rows, width]."""
+    """Return the probability of loss for a packet that crosses these suspects, [rows, width]."""
     through = np.log1p(-background)
     if len(p):
         log_through = np.append(np.log1p(-p), 0.0)  # the last for "none", -1
@@ -111,15 +111,15 @@ def loss(pattern: IntArray, p: FloatArray, background: FloatArray) -> FloatArray
 
 
 def model(places: IntArray, lost: FloatArray, background: FloatArray, crossed: FloatArray) -> Model:
-    """Return the model of suspects, given by their `places` in each row that lost something: rows
-    that cross the same ones become one.
+    """Return the model of suspects, given by their `places` in each row that lost something; rows
+    that cross the same suspects are merged.
     """
     n = len(crossed)
     how_many = np.zeros(len(places), np.int8)
     for column in places.T:
         how_many += column >= 0
     several = how_many > 1
-    if len(background) and (background == background[0]).all():  # mostly: count instead of sort
+    if len(background) and (background == background[0]).all():  # mostly: count instead of sorting
         alone = np.full(len(places), -1, np.int32)
         for column in places.T:
             np.maximum(alone, column, out=alone)
@@ -138,10 +138,10 @@ def model(places: IntArray, lost: FloatArray, background: FloatArray, crossed: F
 def _merged(
     places: IntArray, lost: FloatArray, background: FloatArray
 ) -> tuple[IntArray, FloatArray, FloatArray]:
-    """Rows that cross the same suspects and have the same background as one."""
+    """Merge rows that cross the same suspects and have the same background."""
     if not len(places):
         return np.full((0, 1), -1, np.int32), np.zeros(0), background
-    # Each suspect a number drawn once: the sum says which of them a row crosses, in any order.
+    # A random number for each suspect: the sum identifies the suspects of a row, in any order.
     drawn = np.random.default_rng(1).integers(1, 2**62, int(places.max(initial=0)) + 2)
     drawn[-1] = 0
     key = np.zeros(len(places), np.int64)
@@ -149,7 +149,7 @@ def _merged(
         key += drawn[column]
     key ^= background.view(np.int64)
     _, rows, which = np.unique(key, return_index=True, return_inverse=True)
-    pattern = -np.sort(-places[rows], axis=1)  # those that are suspects first
+    pattern = -np.sort(-places[rows], axis=1)  # suspects first
     width = max(1, int((pattern >= 0).sum(axis=1).max(initial=1)))
     total = np.asarray(np.bincount(which, lost, len(rows)), np.float64)
     return pattern[:, :width], total, background[rows]
@@ -159,8 +159,8 @@ def evidence_against(lost: FloatArray, log_chance: FloatArray, crossed: FloatArr
     """Return by how many nats a cause of its own explains losses better than chance does.
 
     Of `crossed` packets `lost` were lost, and `log_chance` is the sum of the logarithms of the
-    probabilities that chance had for each of them; where chance has one and the same `b`, this is
-    crossed x KL(lost / crossed || b). 0 where no more was lost than by chance.
+    probabilities that chance had for each of them; if chance has a single `b`, the result is
+    crossed x KL(lost / crossed || b). 0 if no more was lost than by chance.
     """
     crossed = np.maximum(crossed, lost)
     share = np.maximum(lost, LEAST) / np.maximum(crossed, LEAST)

@@ -1,8 +1,8 @@
-"""What broke in a run and nobody noticed: places by the harm that they did, and those to watch.
+"""Faults of a run that nobody noticed: places by the harm that they did, and places to watch.
 
-Harm is what the job did without: for how long how many paths were set aside, summed over paths, and
-then what had to be sent again. A place to watch lost too little to be named, and too much to be
-ignored.
+Harm is the capacity that the job lost: the time for which paths were set aside, summed over paths,
+and then the packets that had to be retransmitted. A place to watch lost too little to be named, but
+too much to be ignored.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ COLUMNS = (
 
 
 class Harm(NamedTuple):
-    """A place, and what it did; times in us of the run."""
+    """A place, and the harm that it did; times in us of the run."""
 
     where: str
     what: str  # "dead", "lossy", "one of N" or "to watch"
@@ -47,19 +47,19 @@ class Harm(NamedTuple):
 
 
 def ranked(record: Record, answer: Answer) -> list[Harm]:
-    """Return the places that an answer tells of, the most harmful first, then those to watch."""
+    """Return the places that an answer names, the most harmful first, then those to watch."""
     found = [_of(finding) for finding in answer.findings]
     found.sort(key=lambda it: (-it.aside_us, -it.lost, it.where))
     return found + _watched(record, answer.findings)
 
 
 def as_json(rows: Sequence[Harm]) -> list[dict[str, Any]]:
-    """The list that `mrc why --report --json` prints."""
+    """Return the list that `mrc why --report --json` prints."""
     return [row._asdict() for row in rows]
 
 
 def cells(rows: Sequence[Harm]) -> list[tuple[str, ...]]:
-    """The table that `mrc why --report` prints."""
+    """Return the table that `mrc why --report` prints."""
     return [
         (
             it.where,
@@ -76,7 +76,7 @@ def cells(rows: Sequence[Harm]) -> list[tuple[str, ...]]:
 
 
 def title(record: Record, rows: Sequence[Harm]) -> str:
-    """What a person should know before the table."""
+    """Return what a reader should know before the table."""
     broke = sum(it.what != "to watch" for it in rows)
     if not broke:
         return f"{record.name}: nothing broke"
@@ -96,7 +96,7 @@ def _of(finding: Finding) -> Harm:
 
 
 def _watched(record: Record, findings: Sequence[Finding]) -> list[Harm]:
-    """Links that deserve a look, of those that no finding tells of."""
+    """Links that need attention, except those that a finding names."""
     bins = record.bins()
     if record.events is None or not bins:
         return []
@@ -121,7 +121,7 @@ def _watched(record: Record, findings: Sequence[Finding]) -> list[Harm]:
 
 
 def _time(us: float) -> str:
-    """To four figures."""
+    """A time to four significant figures."""
     ps = round(us * US)
     keep = 10 ** max(0, len(str(ps)) - 4)
     return fmt_time(round(ps / keep) * keep)

@@ -1,8 +1,8 @@
-"""What broke while a torch job ran, from what its ranks wrote down (`OPENMRC_RECORD=DIR`).
+"""What failed while a torch job ran, from the records of its ranks (`OPENMRC_RECORD=DIR`).
 
-Ranks know which paths to whom were set aside, on which plane, and when; of switches they know
-nothing here. So places are ends: a port that went down, a host's port of a plane, if all peers lost
-it, a plane, if most hosts did, or else the way from one host to another.
+Ranks know which paths to which peers were set aside, on which plane, and when; they know nothing of
+switches. So a place is an end: a port that went down; a host's port on a plane, if all its peers
+lost it; a plane, if most hosts did; or else the route from one host to another.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from typing import Any
 
 from openmrc.errors import InputError
 
-MOST = 0.5  # of the paths of a way: it was lost, and not single paths
-HOSTS_MIN = 3  # with two, a host's port may be the other one's
+MOST = 0.5  # of the paths of a route: then the route failed, not single paths
+HOSTS_MIN = 3  # with two, a host's port cannot be told from the other's
 
 
 @dataclass(frozen=True)
 class Outage:
-    """A path that was set aside: from whom to whom, on which plane, since and until when."""
+    """A path that was set aside: source and destination, plane, from when until when."""
 
     source: str  # host
     target: str
     plane: int
     path: tuple[int, int, int]  # rank, peer, EV
     since_s: float
-    until_s: float | None  # None: not back
+    until_s: float | None  # None: it did not return
 
 
 @dataclass(frozen=True)
 class Trouble:
-    """A place that paths were set aside for; times in seconds since 1970."""
+    """A place for which paths were set aside; times in seconds since 1970."""
 
     where: str
     since_s: float
@@ -46,24 +46,24 @@ class Trouble:
 
 @dataclass(frozen=True)
 class Job:
-    """What the ranks of a job wrote."""
+    """The records of the ranks of a job."""
 
     hosts: dict[int, str]  # by rank
     ways: dict[tuple[str, str, int], int]  # paths from host to host on a plane
     outages: tuple[Outage, ...]
     ports: tuple[Trouble, ...]  # that went down
-    causes: tuple[str, ...]  # why ranks left, if for a failure
+    causes: tuple[str, ...]  # why ranks left, if because of a failure
     since_s: float
     until_s: float
 
 
 def is_one(directory: Path) -> bool:
-    """Whether ranks wrote their records there."""
+    """Whether ranks wrote records in this directory."""
     return any(directory.glob("rank-*.jsonl"))
 
 
 def read(directory: Path) -> Job:
-    """Return what the ranks wrote. Raises `InputError` for what is none of it."""
+    """Return the records of the ranks. Raises `InputError` for files that are not such records."""
     lines: list[dict[str, Any]] = []
     for file in sorted(directory.glob("rank-*.jsonl")):
         for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
@@ -156,8 +156,8 @@ def _ports(lines: Sequence[dict[str, Any]], hosts: dict[int, str]) -> Iterable[T
 
 
 def troubles(job: Job, since_s: float = 0.0) -> list[Trouble]:
-    """Return the places, those that most paths were set aside for first; only what was still bad
-    so many seconds into the job.
+    """Return the places, that with the most paths set aside first; only those that were still bad
+    `since_s` seconds into the job.
     """
     from_s = job.since_s + since_s
     outages = [it for it in job.outages if it.until_s is None or it.until_s >= from_s]
@@ -205,11 +205,11 @@ def _trouble(where: str, outages: Sequence[Outage]) -> Trouble:
     return Trouble(where, since_s, until_s, len(paths), len(paths - gone))
 
 
-# --- in words
+# --- text
 
 
 def text(job: Job, found: Sequence[Trouble]) -> str:
-    """The paragraph of `mrc why`."""
+    """Return the paragraph that `mrc why` prints."""
     n_hosts = len(set(job.hosts.values()))
     said = [
         f"A job of {len(job.hosts)} ranks on {n_hosts} host{'s' * (n_hosts > 1)} ran for"
@@ -248,7 +248,7 @@ def _clock(at_s: float) -> str:
 
 
 def as_json(job: Job, found: Sequence[Trouble]) -> dict[str, Any]:
-    """The object that `mrc why --json` prints."""
+    """Return the object that `mrc why --json` prints."""
     return {
         "ranks": len(job.hosts),
         "hosts": sorted(set(job.hosts.values())),

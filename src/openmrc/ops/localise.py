@@ -1,25 +1,26 @@
-"""Which link, switch or NIC loses packets: from the paths that lost some to the places to blame.
+"""Which link, switch or NIC loses packets: from the paths with losses to the places to blame.
 
-The least that explains everything is looked for, in rounds. Each cause is scored by how much better
-it explains what was lost than chance and the suspects of earlier rounds do; those that explain most
-of what crosses them become suspects, all at once; then the shares of all suspects are fitted
-together (`fit`), and who is not needed any more is let go. So the links of a dead switch do not
-compete with it, and a switch that was only near three bad links is cleared when they are found.
+The algorithm seeks the smallest explanation of everything, in rounds. Each cause is scored by how
+much better it explains the losses than chance and the suspects of earlier rounds do; those that
+explain most of what crosses them become suspects, all at once; then the loss rates of all suspects
+are fitted together (`fit`), and suspects that are no longer needed are dropped. So the links of a
+dead switch do not compete with it, and a switch that was only near three bad links is cleared when
+they are found.
 
-Two things must hold before a place is named:
+A place is named only under two conditions:
 
-* **It is no accident.** Without the suspect, everything seen would be less likely by `alarm` nats.
-  A healthy place looks so bad in one window with a chance of at most e^-alarm, however many packets
-  it saw (Chernoff's bound): see `alarms`.
-* **It is nobody else.** No other place explains the same losses nearly as well (`margin` nats).
+* **It is not chance.** Without the suspect, all observations would be less likely by `alarm` nats.
+  A healthy place looks that bad in one window with a probability of at most e^-alarm, however many
+  packets crossed it (Chernoff's bound): see `alarms`.
+* **It is no other place.** No other place explains the same losses nearly as well (`margin` nats).
   Else the verdict is "one of these", and names no place.
 
-Chance is what the fabric loses beside all suspects, by packets of all paths: no less than what the
-evidence says, and no more than the quietest quarter of the links may lose. It is learnt with the
-suspects, from above: as long as they explain little, chance explains much.
+Chance is the fabric's loss rate apart from all suspects, for packets of all paths: no less than
+what the evidence says, and no more than the quietest quarter of the links may lose. It is learnt
+together with the suspects, from above: as long as they explain little, chance explains much.
 
-What one cannot tell apart from the outside, such as two links that nothing but the same queue pair
-crosses, stays "one of these" until more is seen.
+Places that the paths cannot distinguish, such as two links that only the same queue pair crosses,
+stay "one of these" until there is more evidence.
 """
 
 from __future__ import annotations
@@ -38,32 +39,32 @@ from openmrc.ops.evidence import Evidence
 FloatArray = npt.NDArray[np.float64]
 
 ROUNDS_MAX = 12
-SUSPICION_NATS = 6.0  # to be probed in a burst: what one loss in a thousand is worth
-SUSPECT_NATS = 12.0  # to be looked at more closely
-DEVICE_NATS = -3.0  # a switch fails once where links fail twenty times
-SUSPECTS_MAX = 512  # new ones in a round: each is weighed against all others
-WORSE = 0.1  # a cause that lost less than this share of what a suspect lost is not instead of it
-EXPLAINED = 0.98  # of a row's losses: no need to look at it again
+SUSPICION_NATS = 6.0  # for a burst of probes: the value of one loss in a thousand
+SUSPECT_NATS = 12.0  # for a closer analysis
+DEVICE_NATS = -3.0  # a switch fails once for twenty failures of links
+SUSPECTS_MAX = 512  # new ones in a round: each is compared with all others
+WORSE = 0.1  # a cause that lost less than this fraction of a suspect's losses cannot replace it
+EXPLAINED = 0.98  # of a row's losses: the row needs no further analysis
 QUIET_PART = 0.25  # of the links; chance loses no more than they do
 CHANCE_MAX = 1e-3
-LEARNT = 0.05  # relative change of chance at which it is known
+LEARNT = 0.05  # relative change of chance at which it counts as learnt
 LESSONS = 40
-ONE_LINK = 0.98  # of a device's losses: they may as well be those of the link
-LINKS_AFTER = 3  # rounds in which a device is taken apart
-PART_MAX = 0.5  # of what crosses a device: it loses more only as a whole
+ONE_LINK = 0.98  # of a device's losses: the link may as well be the cause
+LINKS_AFTER = 3  # rounds in which a device is split into its links
+PART_MAX = 0.5  # of what crosses a device: above this it fails as a whole
 OVER_AFTER = 10.0  # losses that would have been expected since the last one
-# A round looks at so many rows, evenly drawn: where there are more, their causes are plain. What
-# they leave unexplained is looked at in the next round.
+# A round analyses at most this many rows, evenly sampled: if there are more, their causes are
+# plain. What they leave unexplained is analysed in the next round.
 ROWS_MAX = 1 << 16
-LOOKED_AT = 1024  # rows of a suspect, evenly drawn, to compare it with its rivals
+LOOKED_AT = 1024  # rows of a suspect, evenly sampled, to compare it with its rivals
 
 
 class Rules(NamedTuple):
-    """What it takes to be named, in nats (a factor of e in likelihood)."""
+    """The thresholds for naming a place, in nats (a factor of e in likelihood)."""
 
     alarm: float = 35.0
     margin: float = 7.0
-    learns_chance: bool = True  # probes are too few, and what chance loses of them is known
+    learns_chance: bool = True  # probes are too few, and their loss rate by chance is known
 
 
 @dataclass(frozen=True)
@@ -73,14 +74,14 @@ class Verdict:
     cause: int
     kind: str  # "link" (a direction of one), "switch" or "nic"
     where: str  # as faults name places
-    rate: float  # share of the packets that it lost while it was bad
+    rate: float  # fraction of the packets that it lost while it was bad
     lost: int
     crossed: int  # packets that crossed it in the whole window
     since_ps: int
     until_ps: int | None  # None: still bad at the end
-    nats: float  # how much less likely everything is without it
-    margin: float  # how much better it explains things than the next best place
-    one_of: tuple[int, ...] = ()  # other causes that might be it as well
+    nats: float  # how much less likely all observations are without it
+    margin: float  # how much better it explains them than the next best place
+    one_of: tuple[int, ...] = ()  # other causes that may be the right one
 
     @property
     def is_sure(self) -> bool:
@@ -113,9 +114,9 @@ def suspected(
     most: int = 256,
     rules: Rules | None = None,
 ) -> LongArray:
-    """Return the directed ports that deserve a burst of probes: too little to name, too much to
-    ignore; the worst first. What the verdicts `found` explain raises no more suspicion; but a
-    device that loses a part may yet turn out to be some of its links.
+    """Return the directed ports that need a burst of probes: too little evidence to name them, too
+    much to ignore; the worst first. Losses that the verdicts `found` explain raise no more
+    suspicion; but a device that loses only a part may turn out to be some of its links.
     """
     if not len(seen.lost):
         return np.zeros(0, np.int64)
@@ -138,9 +139,9 @@ def suspected(
 
 @dataclass(frozen=True, eq=False)
 class _View:
-    """Some of the rows, with only those causes that they cross, numbered anew."""
+    """Some of the rows, with only the causes that they cross, renumbered."""
 
-    rows: IntArray  # [width, rows] places in `ids`; len(ids) for none
+    rows: IntArray  # [width, rows] indices into `ids`; len(ids) for none
     lost: FloatArray
     background: FloatArray
     ids: LongArray
@@ -163,8 +164,8 @@ class _View:
         return np.where(found > 0, found + self.prior, 0.0)
 
     def instead(self, q: FloatArray) -> FloatArray:
-        """By cause, the gain of it having lost all that crosses it and was lost, where so far each
-        row loses `q`.
+        """By cause, the gain if it had caused all losses of the packets that cross it, where so far
+        each row loses `q`.
         """
         lost = self.sum(self.lost)
         share = np.append(np.minimum(lost / self.crossed, fit.CERTAIN), 0.0)
@@ -174,13 +175,13 @@ class _View:
             rows = np.flatnonzero(mine > WORSE * q)
             gain = self.lost[rows] * np.log1p(mine[rows] * (1 - q[rows]) / q[rows])
             total += np.bincount(column[rows], gain, len(total))
-        # Of a sample more may be lost than its share of what crossed.
+        # A sample may contain more losses than its share of the crossings.
         came = np.maximum(self.crossed - lost, 0)
         found = total[:-1] + came * np.log1p(-share[:-1])
         return np.where(found > 0, found + self.prior, 0.0)
 
     def worst(self, score: FloatArray) -> LongArray:
-        """The causes with the best score of most of the losses that cross them."""
+        """The causes with the best score for most of the losses that cross them."""
         if score.max(initial=0) < SUSPECT_NATS:
             return np.zeros(0, np.int64)
         padded = np.append(score, 0.0)
@@ -200,7 +201,7 @@ class _View:
 
 @dataclass(eq=False)
 class _Case:
-    """All that was seen, and who is suspected so far."""
+    """All observations, and the current suspects."""
 
     fabric: Fabric
     seen: Evidence
@@ -226,7 +227,7 @@ class _Case:
         self.q = self.background
 
     def _usual(self) -> float:
-        """What the quietest quarter of the links lose at most: no damage is so wide."""
+        """The upper limit of loss on the quietest quarter of the links: no fault is that wide."""
         crossed = self.seen.crossed[: self.fabric.n_ports]
         n_links = int((crossed > 0).sum())
         touched = np.zeros(self.fabric.n_ports + 1, np.bool_)
@@ -238,12 +239,12 @@ class _Case:
         view = self.view(np.arange(len(self.lost)))
         links = view.ids < self.fabric.n_ports
         lost = view.sum(self.lost)[links]
-        # With few losses more may have been lost by chance: 3 where none was.
+        # The upper confidence limit for few losses: 3 if there was none.
         shares = (lost + 2 * np.sqrt(lost) + 3) / view.crossed[links]
         return min(float(np.sort(shares)[int(QUIET_PART * n_links) - n_quiet]), CHANCE_MAX)
 
     def _chance(self, base: fit.Model, p: FloatArray) -> float:
-        """What is lost beside the suspects, the most that explains itself."""
+        """The loss rate apart from the suspects, the largest that is consistent with itself."""
         chance = self.chance_max
         for _ in range(LESSONS if chance > 0 else 0):
             background = np.maximum(base.background, chance)
@@ -255,7 +256,7 @@ class _Case:
         return chance
 
     def view(self, rows: LongArray) -> _View:
-        """These rows, or as many of them as a round looks at."""
+        """These rows, or as many of them as a round analyses."""
         step = -(-len(rows) // ROWS_MAX)
         part = rows[::step] if step > 1 else rows
         columns = self.columns[:, part]
@@ -271,8 +272,8 @@ class _Case:
         return _View(place[columns], self.lost[part], self.background[part], ids, crossed, prior)
 
     def worst(self) -> LongArray:
-        """Causes to suspect next: what stands beside the suspects, and who was suspected in its
-        place.
+        """Causes to suspect next: in addition to the suspects, and the alternatives to each of
+        them.
         """
         found = [self._beside(self.q)]
         if len(self.suspects):
@@ -292,7 +293,7 @@ class _Case:
         return rows, left[rows[:: max(1, -(-len(rows) // ROWS_MAX))]]
 
     def _beside(self, q: FloatArray, other_than: int = -1) -> LongArray:
-        """The worst, where so far each row loses `q`."""
+        """The worst causes, where so far each row loses `q`."""
         rest, left = self.unexplained(q)
         if not len(rest):
             return np.zeros(0, np.int64)
@@ -303,7 +304,7 @@ class _Case:
 
     def take_apart(self) -> None:
         """Replace each device that loses only a part by those of its links that lose more, if that
-        explains more: a device of which a few links are bad looks like one that is a little bad.
+        explains more: a device with a few bad links looks like one that is slightly bad.
         """
         for device in self.suspects[self.suspects >= self.fabric.n_ports].tolist():
             i = int(np.searchsorted(self.suspects, device))
@@ -314,7 +315,7 @@ class _Case:
             innocent[i] = 0
             instead = self._beside(fit.loss(self.places, innocent, self.background), device)
             self.suspect(np.union1d(np.delete(self.suspects, i), instead), SUSPECT_NATS)
-            for _ in range(LINKS_AFTER):  # what stood behind the first of its links
+            for _ in range(LINKS_AFTER):  # causes hidden by the first of its links
                 more = np.setdiff1d(self._beside(self.q, device), self.suspects)
                 if not len(more):
                     break
@@ -323,12 +324,12 @@ class _Case:
                 self.fit(before[0])
 
     def _worth(self) -> float:
-        """How likely all is that was seen, less what each suspect must be worth."""
+        """The likelihood of all observations, less the prior of each suspect."""
         return self.model.likelihood(self.p) - SUSPECT_NATS * len(self.suspects)
 
     def suspect(self, suspects: LongArray, nats: float) -> None:
-        """Suspect these; let go, one after the other, those without whom all that was seen is less
-        likely by fewer than so many nats.
+        """Suspect these causes; drop, one by one, those without which the observations are less
+        likely by fewer than `nats`.
         """
         suspects = np.sort(suspects)
         while True:
@@ -338,8 +339,8 @@ class _Case:
             out = np.flatnonzero(needed < nats)
             if not len(out):
                 return
-            # Who is not needed goes if somebody stays that shares losses with it. Of those that
-            # stand in for each other only the least needed goes.
+            # A suspect that is not needed is dropped if one remains that shares losses with it. Of
+            # those that can replace each other only the least needed is dropped.
             near, stays = self.model.neighbours(out), needed >= nats
             go = [
                 i
@@ -349,7 +350,7 @@ class _Case:
             suspects = np.delete(suspects, go)
 
     def fit(self, suspects: LongArray) -> None:
-        """Suspect these, and no others."""
+        """Suspect these causes, and no others."""
         self.suspects, self.rivals = suspects, []
         self.places = self._places(suspects)
         crossed = np.maximum(self.seen.crossed[suspects], 1).astype(np.float64)
@@ -368,7 +369,7 @@ class _Case:
         return np.array(without) + np.where(devices, DEVICE_NATS, 0.0)
 
     def _places(self, suspects: LongArray) -> IntArray:
-        """[rows, width] which of the suspects each row crosses, -1 behind the last."""
+        """[rows, width] the suspects that each row crosses, -1 after the last."""
         place = np.full(self.n_causes + 1, -1, np.int32)
         place[suspects] = np.arange(len(suspects))
         n_ports = self.seen.routes.shape[1]
@@ -389,7 +390,7 @@ class _Case:
         return np.stack(found, axis=1)
 
     def exchange(self) -> None:
-        """Replace each suspect by who explains its losses better, if there is one."""
+        """Replace each suspect by a cause that explains its losses better, if there is one."""
         if not len(self.suspects):
             return
         better = self.suspects.copy()
@@ -412,8 +413,8 @@ class _Case:
         return np.split(there[order] % len(self.lost), ends[:-1])
 
     def _weigh_rivals(self) -> None:
-        """For each suspect: its rows, who else might explain their losses, and how far it is ahead
-        of each.
+        """For each suspect: its rows, the other causes that may explain their losses, and its lead
+        over each.
         """
         self.rows = self._rows_of_suspects()
         place = np.full(self.n_causes + 1, -1, np.int32)
@@ -444,7 +445,7 @@ class _Case:
             each = np.broadcast_to(weights, flat.shape)[there]
             return np.asarray(np.bincount(flat[there], each, len(who)), np.float64)
 
-        # Of one row in `step`, that share of what crossed each cause.
+        # One row in `step` was sampled, so this fraction of what crossed each cause.
         crossed = self.seen.crossed[who] / step - total(lost - left)
         score = fit.evidence_against(
             total(left), total(left * np.log(chance)), np.maximum(crossed, 1.0)
@@ -453,7 +454,7 @@ class _Case:
         return who[:-1], score[-1] - score[:-1]
 
     def verdicts(self, rules: Rules) -> list[Verdict]:
-        """What can be said of each suspect."""
+        """Return the verdict on each suspect."""
         if not len(self.suspects):
             return []
         if not self.rivals:
@@ -474,8 +475,8 @@ class _Case:
         return found
 
     def _only_link(self, i: int, rows: LongArray) -> list[int]:
-        """Both directions of the one link by which nearly all losses of a device came, if there is
-        one: then nothing tells the device from its cable.
+        """Both directions of the one link that nearly all losses of a device crossed, if there is
+        one: then nothing distinguishes the device from its cable.
         """
         if self.suspects[i] < self.fabric.n_ports:
             return []
@@ -495,7 +496,7 @@ class _Case:
         seen, cause = self.seen, int(self.suspects[i])
         first, last = int(seen.first_ps[rows].min()), int(seen.last_ps[rows].max())
         window_ps = max(seen.until_ps - seen.from_ps, 1)
-        # From the first loss to the last there is one gap less than there are losses.
+        # Between the first loss and the last there is one gap fewer than there are losses.
         bad_ps = min((last - first) * lost / max(lost - 1, 1), seen.until_ps - first)
         crossed = float(self.model.crossed[i])
         rate = min(1.0, lost / max(crossed * bad_ps / window_ps, lost))

@@ -1,7 +1,6 @@
-"""What a results directory holds of what endpoints know: the input of `mrc why`.
+"""What a results directory holds of the endpoints' knowledge: the input of `mrc why`.
 
-Of the scenario only its fabric is read: what was planned to break is none of an operator's
-knowledge.
+Of the scenario only the fabric is read: an operator does not know which faults were scheduled.
 """
 
 from __future__ import annotations
@@ -26,15 +25,15 @@ from openmrc.units import US
 if TYPE_CHECKING:
     import polars as pl
 
-# Of a million packets that senders take for lost ten may only have been late.
+# Of a million packets that senders judge lost ten may only have been late.
 BACKGROUND = 1e-5
-# Behind a queue that trims everything so large a part counts as lost, for headers, answers and
-# probes come late or are dropped; where it trims a part, the square of that.
+# Behind a queue that trims everything this fraction counts as lost, because headers, answers and
+# probes are late or dropped; if it trims a part, the square of that part times this.
 JAMMED = 0.15
 PACKET_BYTES = 4096
-# Of packets that came late and were taken for lost some prove it: so many more do not.
+# Of late packets that were judged lost some are proven late: this multiple of them are not.
 UNPROVEN = 2
-LATE_MAX = 0.2  # beside which what is dead still stands out
+LATE_MAX = 0.2  # at which dead paths still stand out
 FILES = ("events", "paths", "links")
 
 
@@ -53,12 +52,12 @@ class Record:
 
     @property
     def end_us(self) -> float:
-        """When the run ended."""
+        """When the run ended, us."""
         return float(self.summary["sim_time_us"])
 
     @property
     def look_us(self) -> float:
-        """How late the senders may have been asked what they know."""
+        """The largest delay between an event and its record, us."""
         if not len(self.links):
             return 0.0
         return float((self.links["until_us"] - self.links["from_us"]).max()) / LOOKS_A_BIN  # type: ignore[arg-type]
@@ -69,14 +68,14 @@ class Record:
         return found
 
     def evidence(self, bins: list[float]) -> Evidence:
-        """What was seen in these bins."""
+        """The evidence of these bins."""
         import polars as pl
 
         rows = self.paths.filter(pl.col("from_us").is_in(bins))
         used = self.links.filter(pl.col("from_us").is_in(bins))
         found = self.routes(rows)
         sent, lost = (rows[name].to_numpy().astype(np.int64) for name in ("sent", "lost"))
-        tried = np.maximum(sent, lost)  # probes of paths that carried nothing any more
+        tried = np.maximum(sent, lost)  # probes of paths that carried no more data
         crossed = self._crossed(used)
         for column in causes.of_routes(self.fabric, found):
             there = column >= 0
@@ -88,7 +87,7 @@ class Record:
         )  # fmt: skip
 
     def _background(self, rows: pl.DataFrame, used: pl.DataFrame) -> npt.NDArray[np.float64]:
-        """What may be lost of each path's packets though nothing is broken there."""
+        """The fraction of each path's packets that may be lost without a fault there."""
         late = np.maximum(self._late(self.paths, self.links), self._late(rows, used))
         chance = BACKGROUND + late[self._plane(rows)] + JAMMED * self.trimmed(rows) ** 2
         return np.asarray(chance, np.float64)
@@ -99,8 +98,8 @@ class Record:
         return np.asarray(found, np.int64)
 
     def _late(self, rows: pl.DataFrame, used: pl.DataFrame) -> npt.NDArray[np.float64]:
-        """[planes] what share of the packets of some bins may be late and not lost: some proved to
-        be, and as much as that most NICs miss.
+        """[planes] the fraction of the packets of some bins that may be late and not lost: some are
+        proven late, and as much as most NICs miss is assumed so.
         """
         import polars as pl
 
@@ -123,7 +122,7 @@ class Record:
         return np.asarray(np.minimum(np.minimum(proved, usual), LATE_MAX), np.float64)
 
     def trimmed(self, rows: pl.DataFrame) -> npt.NDArray[np.float64]:
-        """[rows] what share of their queue pairs' packets was trimmed."""
+        """[rows] the fraction of their queue pairs' packets that was trimmed."""
         qps = rows["qp"].to_numpy()
         share = np.zeros(
             int(max(qps.max(initial=0), self.flows["qp"].to_numpy().max(initial=0))) + 1
@@ -157,7 +156,7 @@ class Record:
 def read(directory: Path) -> list[Record]:
     """Return the record of each transport of a results directory, as `mrc run --out` writes it.
 
-    Raises `InputError` for what is none.
+    Raises `InputError` for any other directory.
     """
     import polars as pl
 
@@ -206,8 +205,8 @@ def read(directory: Path) -> list[Record]:
 
 
 def _acquitted(paths: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Rows of paths without the losses that turned out to be none in a later bin, and without those
-    that lost nothing then.
+    """Rows of paths without the losses that a later bin disproved, and without rows that have no
+    others.
     """
     import polars as pl
 

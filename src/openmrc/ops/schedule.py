@@ -1,23 +1,23 @@
 """The probes that a mapper's agents send in each period, and the directed links that each crosses.
 
 An agent on every NIC sends small packets whose carrier leads them back, so that switches answer by
-forwarding alone and no software does (the Clustermapper of MRC's authors does the same):
+forwarding alone, without software (the Clustermapper of MRC's authors does the same):
 
     local loop        own port > T0 > own port
     one way           own port > T0 > another NIC of that T0, whose agent counts it
     over one T1       own port > T0 > T1 > T0 > own port
     over two T1s      own port > T0 > T1 > another T0 > another T1 > own T0 > own port
 
-A loop alone cannot tell the two directions of a link from each other. Loops over two T1s pair each
-direction with those of other links, and one-way probes do it for the links of NICs.
+A loop alone cannot distinguish the two directions of a link. Loops over two T1s pair each direction
+with those of other links, and one-way probes do the same for the links of NICs.
 
 Every directed link between T0s and T1s is crossed exactly `k` times a period, and every one of NICs
-equally often, at least `k` times. Partners change from period to period and come again after
-`TURNS` of them, so that outcomes can be kept as counts, path by path.
+equally often, at least `k` times. Partners change from period to period and repeat after `TURNS` of
+them, so that outcomes can be kept as counts, path by path.
 
 Six uSIDs fit a carrier: the longest loop needs six. A third tier would need more, so fabrics of two
-tiers are mapped. Where a T0 has one NIC there is nobody to send one way, and where there is one T0
-no second one: then a loop stands in, and directions stay together.
+tiers are mapped. A T0 with one NIC has no target for one-way probes, and with one T0 there is no
+second one: then a loop is sent instead, and directions cannot be distinguished.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from openmrc.wire.framing import PREAMBLE_GAP_AND_FCS, bytes_of
 
 LOCAL_LOOP, ONE_WAY, ONE_T1, TWO_T1S = range(4)
 HOPS_MAX = 6  # directed links of the longest probe
-BLOCK_USIDS = BLOCK_BITS // USID_BITS  # as many uSIDs long
-TURNS = 16  # periods after which partners come again
+BLOCK_USIDS = BLOCK_BITS // USID_BITS  # the length of the block in uSIDs
+TURNS = 16  # periods after which partners repeat
 PERIOD_PS = 1 * MS
 COVERAGE = 10  # of each directed link, in a period
 BURST_MAX = 100  # probes of one suspect link in a period
-FEW_LOOPS = 4  # different loops over two T1s that cross one link, too few to tell it apart
-LOAD_MAX = 0.001  # share of a link's rate that probes may take
+FEW_LOOPS = 4  # different loops over two T1s that cross one link, too few to distinguish it
+LOAD_MAX = 0.001  # fraction of a link's rate that probes may take
 PAYLOAD_BYTES = 16  # agent, plane, period, number
 # On the wire: one carrier, no segment routing header.
 PROBE_BYTES = (
@@ -53,7 +53,7 @@ PROBE_BYTES = (
 
 
 class Shares(NamedTuple):
-    """Of the `k` crossings of a link between T0 and T1, how they come about."""
+    """How the `k` crossings of a link between T0 and T1 are composed."""
 
     one_t1: int  # loops over one T1 for each uplink of a T0
     two_t1s: int  # loops over two T1s: each link is crossed twice, near home and far from it
@@ -84,17 +84,17 @@ class Schedule:
 
     @property
     def load(self) -> float:
-        """The share of the slowest link's rate that probes take, where most of them cross."""
+        """The fraction of the slowest link's rate that probes take, where most of them cross."""
         rate_bps = int(self.fabric.port_rate_bps.min())
         return self.crossings_max * PROBE_BYTES * PS_BITS / self.period_ps / rate_bps
 
     def kinds(self, turn: int, numbers: npt.ArrayLike) -> IntArray:
-        """Return what kind of probe each of these is."""
+        """Return the kind of each of these probes."""
         return self._duties(turn, np.asarray(numbers, np.int64)).kind
 
     def routes(self, turn: int, numbers: npt.ArrayLike | None = None) -> IntArray:
-        """Return [n, `HOPS_MAX`] directed ports that these probes (None: all) cross in a period
-        whose number modulo `TURNS` is `turn`; -1 behind the last.
+        """Return the directed ports that these probes (None: all) cross in a period whose number
+        modulo `TURNS` is `turn`, [n, `HOPS_MAX`]; -1 after the last.
         """
         each = np.arange(self.n_probes) if numbers is None else np.asarray(numbers, np.int64)
         duty = self._duties(turn, each)
@@ -123,8 +123,8 @@ class Schedule:
         return found
 
     def burst(self, port: int, n: int, turn: int = 0) -> IntArray:
-        """Return [n, `HOPS_MAX`] directed ports of `n` probes that all cross `port`, whatever else
-        they cross as different as can be: what is asked for where a link is suspected.
+        """Return the directed ports of `n` probes that all cross `port`, [n, `HOPS_MAX`], on paths
+        that otherwise differ as much as possible: for a link under suspicion.
         """
         fabric = self.fabric
         i = np.arange(n) + turn * n
@@ -151,7 +151,7 @@ class Schedule:
             found[:, 5] = fabric.port_reverse[own]
             if (n_t0s - 1) * (n_up - 1) >= FEW_LOOPS:
                 return found
-        # Where loops over two T1s hardly differ from each other, every other one has one T1.
+        # If loops over two T1s hardly differ from each other, every other one has one T1.
         one = np.flatnonzero(i % 2) if n_t0s > 1 else np.arange(n)
         found[one, 1], found[one, 2] = upward, fabric.port_reverse[upward]
         found[one, 3], found[one, 4:] = fabric.port_reverse[own[one]], -1
@@ -177,7 +177,7 @@ class Schedule:
         by_nic = fabric.n_planes * (self.per_port + heard[t0])
         return by_port, by_switch, by_nic
 
-    # --- who sends what
+    # --- duties
 
     def _duties(self, turn: int, numbers: LongArray) -> Duties:
         fabric = self.fabric
@@ -187,8 +187,8 @@ class Schedule:
         nic, plane = port // fabric.n_planes, port % fabric.n_planes
         t0 = self._t0_of[nic]
         here, place = self._n_nics[t0], nic - self._nic0[t0]
-        # Which NIC serves which uplink changes from period to period: else their links would share
-        # all of their probes.
+        # Which NIC serves which uplink changes from period to period: otherwise their links would
+        # share all of their probes.
         duty = slot * here + (place + 5 * turn + 3 * slot) % here
         loop = duty // n_up
         uplink = duty % n_up
@@ -254,7 +254,7 @@ class Schedule:
 
 
 class Duties(NamedTuple):
-    """What each probe is to cross; `uplink`, `far_t0` and `far_uplink` count for loops only."""
+    """What each probe crosses; `uplink`, `far_t0` and `far_uplink` apply to loops only."""
 
     nic: LongArray
     plane: LongArray
@@ -274,8 +274,8 @@ def make(
 ) -> Schedule:
     """Return the schedule that crosses each directed link at least `k` times a period.
 
-    The period is `period_ps`, or as much longer as it takes to stay within `load_max`, the share of
-    a link's rate that probes may take. Raises `InputError` for fabrics that cannot be mapped.
+    The period is `period_ps`, or as long as necessary to stay within `load_max`, the fraction of a
+    link's rate that probes may take. Raises `InputError` for fabrics that cannot be mapped.
     """
     if fabric.n_tiers != 2:
         raise InputError(
@@ -314,14 +314,14 @@ class Carriers:
         switches = [by_tier[tier](plane, index) for tier, plane, index in where]
         nics = [plan.nic(nic) for nic in range(fabric.n_nics)]
         peers = (fabric.port_peer_switch, fabric.port_peer_nic)
-        # The uSID of who is behind each directed port; behind the last of a route (-1) is none.
+        # The uSID at the end of each directed port; none after the last port of a route (-1).
         self._behind = np.append(
             np.where(peers[0] >= 0, np.array(switches)[peers[0]], np.array(nics)[peers[1]]), 0
         )
 
     def of(self, routes: npt.ArrayLike) -> npt.NDArray[np.uint8]:
-        """Return [n, 16] the carriers, as they stand in a header, of probes that cross these
-        directed ports, [n, hops].
+        """Return the carriers, as in a header, [n, 16], of probes that cross these directed ports,
+        [n, hops].
         """
         usids = self._behind[np.asarray(routes, np.int64)]
         words = np.zeros((len(usids), ADDRESS_BITS // USID_BITS), ">u2")

@@ -1,8 +1,8 @@
 """Findings that belong together: both directions of a link, and the links of a transceiver.
 
-Links share a transceiver where their ports do (`fabric.places`); when it fails they fail at once.
-Where each of them alone could have been another link too, because nothing but one queue pair
-crosses both, the transceiver that all of them could be is the simpler story.
+Links share a transceiver if their ports do (`fabric.places`); when it fails they fail at once. If
+each of them alone could also be another link, because only one queue pair crosses both, the
+transceiver that all of them could be is the simpler explanation.
 """
 
 from __future__ import annotations
@@ -16,34 +16,34 @@ from openmrc.fabric.kinds import LINKS_DEFAULT
 from openmrc.fabric.model import Fabric
 from openmrc.ops import causes
 
-NEARLY = 0.02  # of the time until now: what begins so close together begins at once
+NEARLY = 0.02  # of the time until now: what begins this close together begins at once
 LINKS_MIN = 3  # of a transceiver's, to blame it
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A place that lost packets, as a person is told of it; times in us of the run."""
+    """A place that lost packets, as reported to people; times in us of the run."""
 
     where: str
     kind: str  # "link", "switch", "nic" or "transceiver"
-    one_of: tuple[str, ...]  # what else it could be; empty: it is this
+    one_of: tuple[str, ...]  # other candidates; empty: it is this place
     ends: tuple[str, ...]  # of a link: its devices with their ports
-    dead: bool  # nothing came through
-    rate: float  # else the share of packets that it lost while it was bad
+    dead: bool  # it let nothing through
+    rate: float  # else the fraction of the packets that it lost while it was bad
     lost: int
     since_us: float
     until_us: float  # of the last loss
-    paths: int  # that were set aside for it
+    paths: int  # set aside because of it
     queue_pairs: int
-    back: int  # of those paths that were believed again
-    back_us: float | None  # when the last of them was
+    back: int  # of those paths that returned to service
+    back_us: float | None  # when the last of them did
     nats: float
     aside_us: float = 0.0  # for how long those paths were set aside, summed
-    downs: int = 0  # so often NICs saw their own ports go down; 0: it is inferred from losses
+    downs: int = 0  # how often NICs saw their own ports go down; 0: inferred from losses
 
 
 def joined(fabric: Fabric, findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings, those that belong together as one."""
+    """Return the findings, with those that belong together merged."""
     return _transceivers(fabric, _one_link(_both_ways(findings)))
 
 
@@ -76,9 +76,9 @@ def _both_ways(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _one_link(findings: list[Finding]) -> list[Finding]:
-    """Two that began at once, each one of several places, and one link that both may be: where
-    each direction carries one queue pair alone, that is how a cut cable looks. With three of them
-    it may be a switch as well.
+    """Merge two that began at once, each one of several places, if there is a link that both may
+    be: if each direction carries only one queue pair, that is how a cut cable looks. With three of
+    them it may be a switch as well.
     """
     unsure = [it for it in findings if it.one_of]
     if len(unsure) != 2 or not _at_once(*unsure):
@@ -107,7 +107,7 @@ def _transceivers(fabric: Fabric, findings: list[Finding]) -> list[Finding]:
         best, links, mine = "", 0, []
         for name, members in shared.items():
             together = [(i, link) for i, link in members if _at_once(left[i], left[members[0][0]])]
-            # Links that one finding may be are one link of them, whichever it is.
+            # Several candidate links of one finding count as one link of it.
             n = min(len({link for _, link in together}), len({i for i, _ in together}))
             if n > links:
                 best, links, mine = name, n, sorted({i for i, _ in together})
@@ -121,7 +121,7 @@ def _transceivers(fabric: Fabric, findings: list[Finding]) -> list[Finding]:
 
 
 def _transceivers_of(fabric: Fabric, link: str) -> list[str]:
-    """The transceivers at both ends of a link; none of a place that is no link."""
+    """The transceivers at both ends of a link; none if the place is not a link."""
     if places.kind_of(link) not in ("nic", "link"):
         return []
     found = []

@@ -1,8 +1,8 @@
-"""Why a run was slow, or died: places that lost packets, from what its senders know, in words.
+"""Why a run was slow, or died: places that lost packets, from what its senders know, as text.
 
-Faults come at different times, so each bin of time is looked at by itself, and all of them
-together. What is dead shows in a bin, what loses a little only in all. A place is told of once, and
-not at all if others that were told of explain most of its losses.
+Faults come at different times, so each bin of time is analysed by itself, and all of them together.
+A dead place shows in a bin, one that loses a little only in all. A place is reported once, and not
+at all if other reported ones explain most of its losses.
 """
 
 from __future__ import annotations
@@ -26,35 +26,35 @@ from openmrc.units import US, fmt_time
 if TYPE_CHECKING:
     import polars as pl
 
-# A run has some thousand links and a few dozen bins: a chance of 10^-9 each is enough.
+# A run has some thousand links and a few dozen bins: a probability of 10^-9 each is enough.
 RULES = Rules(alarm=20.0, margin=5.0)
 DEAD_PART = 0.9  # of what a dead place should have carried: some of it is judged lost later
-GONE_RATE = 0.3  # lost at least, even beside what passed before it broke, if no path came back
-MOST = 0.9  # of a place's paths: they were set aside before any came back
-UNUSED_PART = 0.5  # of losses that were probes of paths that carried nothing any more
-BINS_MAX = 64  # looked at one by one
+GONE_RATE = 0.3  # minimum loss rate, including what passed before it failed, if no path returned
+MOST = 0.9  # of a place's paths: they were set aside before any returned
+UNUSED_PART = 0.5  # of losses that were probes of paths that carried no more data
+BINS_MAX = 64  # analysed one by one
 JAM = 0.2  # of a queue pair's packets trimmed
-MANY = 8  # paths: most of them can tell of another time than the first
-FEW_BEFORE = 0.02  # of a place's paths, or losses: they had met something else
-ECHO_RATE = 0.05  # lost at most by a device that others only crowd upon ...
-LATE_TIMES = 4  # it loses more than so many times what proved to be late
+MANY = 8  # paths: from this many on, the first may be an outlier
+FEW_BEFORE = 0.02  # of a place's paths, or losses: those had another cause
+ECHO_RATE = 0.05  # largest loss rate of a device that is only crowded by diverted traffic ...
+LATE_TIMES = 4  # it loses more than this multiple of what proved to be late
 ECHO_PART = 0.5  # ... while something dead lost more than twice as much
 OTHERS_MAX = 3  # of "one of these" in a sentence
 TOLD_MAX = 4  # places in the paragraph; --json has all
-LATE = 1.02  # a step that took longer than this, over the median, is late
+LATE = 1.02  # a step that takes longer than this multiple of the median is late
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What is to be said of one transport."""
+    """The answer about one transport."""
 
     transport: str
-    knows: bool  # whether its senders keep an account of paths
+    knows: bool  # whether its senders keep track of paths
     findings: tuple[Finding, ...]
     text: str
 
     def as_json(self) -> dict[str, Any]:
-        """The object that `mrc why --json` prints."""
+        """Return the object that `mrc why --json` prints."""
         return {
             "transport": self.transport,
             "paths_known": self.knows,
@@ -69,7 +69,7 @@ def why(
 ) -> Answer:
     """Return why a run was slow: as a whole, from a time on, in a step, or for a job.
 
-    Raises `InputError` for a job or step that is not there.
+    Raises `InputError` for a job or step that does not exist.
     """
     from_us, until_us = _window(record, step, since_us)
     flows = _flows_of(record, job)
@@ -98,7 +98,7 @@ def why(
 
 
 def _verdicts(record: Record) -> list[tuple[Verdict, npt.NDArray[np.bool_]]]:
-    """Verdicts with the rows of paths that they are about."""
+    """Verdicts with the rows of paths that they concern."""
     bins = record.bins()
     if not bins:
         return []
@@ -125,8 +125,8 @@ def _verdicts(record: Record) -> list[tuple[Verdict, npt.NDArray[np.bool_]]]:
 
 
 def _without_echoes(record: Record, findings: Sequence[Finding]) -> list[Finding]:
-    """Without devices that lost a little where something dead lost much, for its traffic went
-    elsewhere and crowds there; or where many packets proved to be late and not lost.
+    """Without devices that lost a little while something dead lost much, because its traffic was
+    diverted and crowds there; or where many packets proved to be late and not lost.
     """
     import polars as pl
 
@@ -142,7 +142,7 @@ def _without_echoes(record: Record, findings: Sequence[Finding]) -> list[Finding
 
 
 def _is_one_jam(record: Record, mine: npt.NDArray[np.bool_]) -> bool:
-    """Whether a single queue pair tells of it, much of whose packets were trimmed: behind full
+    """Whether its only witness is a queue pair much of whose packets were trimmed: behind full
     queues it judges many packets lost at once.
     """
     import polars as pl
@@ -152,8 +152,8 @@ def _is_one_jam(record: Record, mine: npt.NDArray[np.bool_]) -> bool:
 
 
 def _is_late(record: Record, cause: int, mine: npt.NDArray[np.bool_]) -> bool:
-    """Whether a place lost a little, and much of what its paths lost beside that proved to be late
-    and not lost.
+    """Whether a place lost a little, and many other packets of its paths proved to be late and not
+    lost.
     """
     import polars as pl
 
@@ -215,8 +215,8 @@ def _told(
 
 
 def _rate(record: Record, cause: int, rows: pl.DataFrame) -> float:
-    """What share a place lost of the packets that crossed it, from the first bin with a loss to the
-    last.
+    """The fraction of the packets that crossed a place that it lost, from the first bin with a loss
+    to the last.
     """
     lost = int(rows["lost"].sum())
     crossed = int(record.evidence(_bins_of(record, rows)).crossed[cause])
@@ -224,15 +224,15 @@ def _rate(record: Record, cause: int, rows: pl.DataFrame) -> float:
 
 
 def _bins_of(record: Record, rows: pl.DataFrame) -> list[float]:
-    """When the bins begin from the first to the last in which these rows lost packets."""
+    """When the bins begin, from the first to the last in which these rows lost packets, us."""
     first, last = rows["from_us"].min(), rows["from_us"].max()
     return [begin for begin in _all_bins(record) if first <= begin <= last]  # type: ignore[operator]
 
 
 def _is_dead(record: Record, cause: int, rows: pl.DataFrame, part: float = DEAD_PART) -> bool:
     """Whether a place let nothing through: at least this part is known to be lost. In the bins in
-    which it broke and was repaired packets passed as well, so those between count; where there are
-    none, what was lost of paths that carried nothing any more.
+    which it failed and was repaired packets passed as well, so only those in between count; if
+    there are none, the losses of paths that carried no more data.
     """
     import polars as pl
 
@@ -252,8 +252,8 @@ def _is_dead(record: Record, cause: int, rows: pl.DataFrame, part: float = DEAD_
 
 
 def _reopened(aside: pl.DataFrame, back: pl.DataFrame) -> float | None:
-    """When paths of a place came back, if most were set aside before any was: where a part passes,
-    some are back while others are set aside.
+    """When paths of a place returned, if most were set aside before any did: if a part of the
+    packets passes, some are back while others are set aside.
     """
     if not len(aside) or not len(back):
         return None
@@ -263,9 +263,7 @@ def _reopened(aside: pl.DataFrame, back: pl.DataFrame) -> float | None:
 
 
 def _aside_us(record: Record, events: pl.DataFrame) -> float:
-    """For how long paths were set aside, summed: each from when it was until it was back, or until
-    the end.
-    """
+    """For how long paths were set aside, summed, us: each until it returned, or until the end."""
     total, since = 0.0, dict[tuple[int, int], float]()
     for qp, ev, at_us, event in events.sort("t_us").select("qp", "ev", "t_us", "event").rows():
         if event in ("set aside", "plane silent"):
@@ -276,8 +274,8 @@ def _aside_us(record: Record, events: pl.DataFrame) -> float:
 
 
 def _began(events: pl.DataFrame, aside: pl.DataFrame) -> float:
-    """When paths began to be set aside for a place. Those that came back while most others did not,
-    or before most others were set aside, had met something else.
+    """When paths began to be set aside because of a place. Those that returned while most others
+    did not, or before most others were set aside, had another cause.
     """
     import polars as pl
 
@@ -297,15 +295,15 @@ def _began(events: pl.DataFrame, aside: pl.DataFrame) -> float:
 
 
 def _first_loss(rows: pl.DataFrame) -> float:
-    """When a place lost its first packet; of many, without the few before all others."""
+    """When a place lost its first packet; of many, without a few outliers before all others."""
     by_time, total = rows.sort("first_us"), int(rows["lost"].sum())
     after = by_time["lost"].cum_sum() > FEW_BEFORE * total
     return float(by_time["first_us"].filter(after)[0])
 
 
 def _last_loss(rows: pl.DataFrame, over: float | None) -> float:
-    """When a place lost its last packet. Once what let nothing through has let paths come back, it
-    is not what loses their late probes.
+    """When a place lost its last packet. Once paths have returned to a place that let nothing
+    through, it is not what loses their late probes.
     """
     times = rows["last_us"]
     before = times if over is None else times.filter(times <= over)
@@ -313,12 +311,12 @@ def _last_loss(rows: pl.DataFrame, over: float | None) -> float:
 
 
 def _first(events: pl.DataFrame) -> float:
-    """When the first path was set aside, or back; of many, without the few before all others."""
+    """When the first path was set aside, or returned; of many, without a few early outliers."""
     times = events["t_us"].sort()
     return float(times[int(FEW_BEFORE * len(times))])
 
 
-# --- when, and whose
+# --- times, and jobs
 
 
 def _window(record: Record, step: int | None, since_us: float) -> tuple[float, float]:
@@ -355,11 +353,11 @@ def _flows_of(record: Record, job: str | None) -> pl.DataFrame:
     return record.flows.filter(pl.col("job") == job)
 
 
-# --- in words
+# --- text
 
 
 def _opening(record: Record, flows: pl.DataFrame, job: str | None, step: int | None) -> str:
-    """What happened, before why."""
+    """The sentence on what happened, before why."""
     if step is not None and record.steps is not None:
         return _of_step(record.steps, step)
     whole, failed = len(flows), int(flows["failed"].sum())
@@ -419,7 +417,7 @@ def _words(
 
 
 def _sentence(record: Record, it: Finding) -> str:
-    """What one place did, and what senders did about it."""
+    """The sentence on one place's losses, and on the senders' reaction."""
     place = _spoken(record.fabric, it.where)
     if it.one_of:
         others = [_spoken(record.fabric, name) for name in it.one_of[:OTHERS_MAX]]
@@ -451,7 +449,7 @@ def _sentence(record: Record, it: Finding) -> str:
 
 
 def _down(it: Finding, place: str, span: str) -> str:
-    """What one place did that its NICs saw themselves."""
+    """The sentence on one place that its NICs saw go down."""
     often = f" {it.downs} times" if it.downs > 1 else ""
     when = span if it.back_us is not None else f"from {_time(it.since_us)} on"
     lost = f"{it.lost:,} packets were" if it.lost != 1 else "one packet was"
@@ -461,7 +459,7 @@ def _down(it: Finding, place: str, span: str) -> str:
 
 
 def _harm(it: Finding) -> tuple[bool, int, int]:
-    """What is told first: what is sure, then what was set aside for it, then what it lost."""
+    """The sort key: what is certain first, then by paths set aside, then by losses."""
     return bool(it.one_of), -it.paths, -it.lost
 
 
@@ -475,7 +473,7 @@ def _rest(findings: Sequence[Finding]) -> str:
 
 
 def _spoken(fabric: Fabric, where: str) -> str:
-    """A place as people say it, the end that sends first: "plane 3 t0 5 to t1 2"."""
+    """A place for people, the sender first: "plane 3 t0 5 to t1 2"."""
     if " > " not in where and " < " not in where:
         return where
     sender, receiver = causes.ends(fabric, int(places.links(fabric, where)[0]))
@@ -486,7 +484,7 @@ def _spoken(fabric: Fabric, where: str) -> str:
 
 
 def _trifles(record: Record) -> str:
-    """What happened and is no damage."""
+    """The sentences on events that are not damage."""
     import polars as pl
 
     assert record.events is not None
@@ -513,7 +511,7 @@ def _trifles(record: Record) -> str:
 
 
 def _congestion(record: Record, flows: pl.DataFrame) -> str:
-    """Trims are queues that were full, not damage."""
+    """The sentence on trims: those are full queues, not damage."""
     import polars as pl
 
     packets = record.summary["packets"]
@@ -533,7 +531,7 @@ def _congestion(record: Record, flows: pl.DataFrame) -> str:
 
 
 def _time(us: float) -> str:
-    """To four figures."""
+    """A time to four significant figures."""
     ps = round(us * US)
     keep = 10 ** max(0, len(str(ps)) - 4)
     return fmt_time(round(ps / keep) * keep)

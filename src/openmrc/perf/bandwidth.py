@@ -1,4 +1,4 @@
-"""`write_bw`: every queue pair keeps `tx_depth` writes posted; what completes is counted."""
+"""`write_bw`: every queue pair keeps `tx_depth` writes posted; completions are counted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from openmrc.perf.ends import End
 from openmrc.perf.figures import PEAK_MESSAGES, Bandwidth, bandwidth
 from openmrc.verbs import Status, WorkCompletion
 
-LOOK_S = 0.05  # between two looks at what may stop a run
+LOOK_S = 0.05  # between two checks for a stop
 
 
 class FailedError(OpenMrcError):
@@ -37,8 +37,8 @@ class Sender:
         self._completed = 0
 
     def run(self, stop: Callable[[], bool]) -> Bandwidth:
-        """Send until all messages or the duration are over, or `stop()`; what is still posted then
-        completes, and does not count.
+        """Send until all messages or the duration are over, or `stop()`; requests still posted then
+        complete, but do not count.
         """
         end = self._end
         timed = end.plan.duration_s > 0
@@ -66,7 +66,7 @@ class Sender:
         return found
 
     def _post(self, timed: bool) -> None:
-        """One message on each queue pair that has room, again and again until none has."""
+        """Post one message on each queue pair with room, repeatedly until none has room."""
         end, more = self._end, True
         while more:
             more = False
@@ -100,7 +100,7 @@ class Sender:
 
 
 def run_client(end: End, size: int, stop: Callable[[], bool]) -> Bandwidth:
-    """One line, this end's writes and, if bidirectional, the other's as well."""
+    """Measure one line: this end's writes and, if bidirectional, the other's as well."""
     end.channel.send({"size": size})
     found = Sender(end, size).run(stop)
     end.channel.send({"sent": asdict(found), "stopped": stop()})
@@ -109,7 +109,7 @@ def run_client(end: End, size: int, stop: Callable[[], bool]) -> Bandwidth:
 
 
 def run_server(end: End, size: int) -> Bandwidth:
-    """The same line, seen from the other end."""
+    """The same line at the other end."""
 
     def stopped() -> bool:
         message = end.channel.peek()

@@ -1,7 +1,7 @@
 """Messages between the two ends of a measurement, over a queue pair of their own.
 
-Each is JSON, written into a ring in the peer's memory with an immediate, its length. Before the
-first one the server says by a plain write that its receives are posted: an immediate without one
+Each is JSON, written into a ring in the peer's memory with its length as immediate. Before the
+first one the server reports by a plain write that its receives are posted: an immediate without one
 would end the queue pair (MRC 1.2).
 """
 
@@ -16,9 +16,9 @@ import numpy as np
 from openmrc.errors import OpenMrcError
 from openmrc.verbs import CompletionQueue, Device, Opcode, QpState, RemoteRegion, Status
 
-SLOTS, SLOT_BYTES = 4, 32_768  # one question and one answer are under way at a time
+SLOTS, SLOT_BYTES = 4, 32_768  # at most one request and one answer are in flight
 RING_BYTES = SLOTS * SLOT_BYTES
-REGION_BYTES = 2 * RING_BYTES + 1  # what comes, what goes, and the peer's "ready"
+REGION_BYTES = 2 * RING_BYTES + 1  # incoming, outgoing, and the peer's "ready"
 SEND_S, LEAVE_S = 60.0, 5.0
 LOOK_S = 0.002
 READY = 1
@@ -42,7 +42,7 @@ class Channel:
         self._outstanding = 0
 
     def start(self, remote: RemoteRegion, *, server: bool) -> None:
-        """Begin to listen, once the queue pair is connected and `remote` is the peer's region."""
+        """Start receiving, once the queue pair is connected and `remote` is the peer's region."""
         self._remote = remote
         for number in range(SLOTS):
             self.qp.post_recv(number)
@@ -89,7 +89,7 @@ class Channel:
         return self._waiting.pop(0)
 
     def peek(self) -> dict[str, Any] | None:
-        """The next message, if it is there already; it stays."""
+        """The next message, if it has arrived; it is not removed."""
         self._take(0.0)
         return self._waiting[0] if self._waiting else None
 
@@ -100,7 +100,7 @@ class Channel:
             time.sleep(LOOK_S)
 
     def check(self) -> None:
-        """Raise `PeerGoneError` if there is nobody to talk to."""
+        """Raise `PeerGoneError` if the peer is gone."""
         if self.qp.state == QpState.ERROR:
             why = f": {self.qp.error}" if self.qp.error else ""
             raise PeerGoneError(f"the peer is gone{why}")

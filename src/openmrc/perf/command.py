@@ -25,7 +25,7 @@ TESTS = {
     "write_bw": "bandwidth of RDMA WRITE",
     "write_lat": "latency of RDMA WRITE with immediate, half a round trip",
 }
-# (option, attribute): of a measurement, so the client's alone
+# (option, attribute): options of a measurement, for the client only
 CLIENTS = (
     ("--size", "message_bytes"),
     ("--all", "all"),
@@ -120,7 +120,7 @@ def _run(arguments: argparse.Namespace) -> int:
             raise InputError("both --ranks and HOST; name one or the other")
         arguments.host = _host_by_rank()
         if arguments.host is None:
-            _plan(arguments)  # what is wrong with it, the client would say alone
+            _plan(arguments)  # report its errors here, where a client would report them alone
             return run.server(arguments.test, port, _secret(arguments), common)
     if arguments.host is None:
         for option, attribute in CLIENTS:
@@ -140,7 +140,9 @@ def _host_by_rank() -> str | None:
 
 
 def _planes(arguments: argparse.Namespace) -> Planes | None:
-    """What `--planes` and its company name; None: the host file says what the device is."""
+    """The planes of `--planes` and its related options; None: the host file describes the
+    device.
+    """
     from openmrc.fabric.dscp import Dscps
     from openmrc.perf.run import Planes
     from openmrc.units import parse_rate

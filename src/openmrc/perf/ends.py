@@ -15,8 +15,8 @@ from openmrc.verbs import Device, QpAttributes, QpState, RemoteRegion, exchange
 
 PORT = 18_515  # perftest's
 FOREVER_S = 1e6  # a server waits for its client
-RECEIVES = 16  # posted ahead for pings
-# What a device is opened with: room for every plan, since a server hears its plan later.
+RECEIVES = 16  # posted in advance for pings
+# Limits of a device: room for every plan, because a server receives its plan later.
 LIMITS: dict[str, Any] = {"qps": QPS_MAX + 1, "send_depth": DEPTH_MAX, "cqs": 2, "cq_depth": 16_384}
 
 
@@ -39,14 +39,14 @@ class End:
         self.peers: list[QpAttributes] = []
 
     def about(self) -> dict[str, Any]:
-        """What the peer must know."""
+        """Return what the peer must know."""
         return {
             "qps": [qp.attributes.as_dict() for qp in self.qps],
             "sink": asdict(self.sink.remote),
         }
 
     def connect(self, told: dict[str, Any]) -> None:
-        """Bring every queue pair to RTS; receives are posted before anything can come."""
+        """Bring every queue pair to RTS; receives are posted before any packet can arrive."""
         self.peers = [QpAttributes(**one) for one in told["qps"]]
         self.remote = RemoteRegion(**told["sink"])
         for qp, peer in zip(self.qps, self.peers, strict=True):
@@ -58,13 +58,13 @@ class End:
             qp.modify(QpState.RTS)
 
     def at(self, i: int) -> int:
-        """Where the part of QP `i` begins."""
+        """The offset of the part of QP `i`."""
         return i * max(self.plan.sizes)
 
 
 @contextmanager
 def client(device: Device, plan: Plan, host: str, port: int, secret: bytes) -> Iterator[End]:
-    """The end that says what is measured."""
+    """The end that decides what is measured."""
     channel = Channel(device)
     regions = [channel.region]
     with exchange.connect(channel.qp, host, port, secret, regions, plan.as_dict()) as peer:
@@ -79,7 +79,9 @@ def client(device: Device, plan: Plan, host: str, port: int, secret: bytes) -> I
 def server(
     device: Device, port: int, secret: bytes, listening: Callable[[int], None]
 ) -> Iterator[End]:
-    """The end that waits for a client and follows its plan; `listening(port)` once it can come."""
+    """The end that waits for a client and follows its plan; `listening(port)` is called once it can
+    connect.
+    """
     channel = Channel(device)
     with exchange.Listener(port, secret) as listener:
         listening(listener.port)

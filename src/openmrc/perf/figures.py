@@ -1,4 +1,4 @@
-"""What times of messages say, with perftest's definitions."""
+"""Figures computed from times of messages, with perftest's definitions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-PEAK_MESSAGES = 10_000  # the peak is looked for among the first so many
+PEAK_MESSAGES = 10_000  # the peak is searched among this many first messages
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Bandwidth:
     msg_rate_mpps: float
 
     def plus(self, other: Bandwidth) -> Bandwidth:
-        """Both directions."""
+        """The sum of both directions."""
         added = ("iterations", "bw_peak_gbps", "bw_average_gbps", "msg_rate_mpps")
         both = {name: getattr(self, name) + getattr(other, name) for name in added}
         return replace(self, **both)
@@ -45,7 +45,9 @@ class Latency:
 def bandwidth(
     size: int, n: int, seconds: float, posted_ns: list[int], done_ns: list[int]
 ) -> Bandwidth:
-    """Of `n` messages in `seconds`; posting and completion times of the first PEAK_MESSAGES."""
+    """Bandwidth of `n` messages in `seconds`; posting and completion times of the first
+    PEAK_MESSAGES.
+    """
     rate = n / seconds if seconds > 0 else 0.0
     average = rate * size * 8 / 1e9
     peak = peak_rate(posted_ns, done_ns) * size * 8 / 1e9
@@ -66,7 +68,9 @@ def peak_rate(posted_ns: list[int], done_ns: list[int]) -> float:
 
 
 def latency(size: int, round_trips_ns: list[int]) -> Latency | None:
-    """Of half of these round trips; None if there are none. Percentiles are nearest rank."""
+    """Latency from half of these round trips; None if there are none. Percentiles are nearest
+    rank.
+    """
     if not round_trips_ns:
         return None
     half_us = np.sort(np.array(round_trips_ns, np.float64)) / 2000

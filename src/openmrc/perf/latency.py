@@ -1,8 +1,8 @@
-"""`write_lat`: one message to and fro, and half of the time that this takes.
+"""`write_lat`: sends one message back and forth, and reports half of the time.
 
-perftest's write_lat polls memory for the last byte. In MRC data lands in any order, so a message of
-more than a packet may show its last byte before all of it is there; what says that it is, is an
-immediate (MRC 1.3). So every message here is a WRITE with immediate, and each end waits for the
+perftest's write_lat polls memory for the last byte. In MRC data arrives in any order, so a message
+of more than a packet may show its last byte before all of it has arrived; an immediate proves that
+it has (MRC 1.3). So every message here is a WRITE with immediate, and each end waits for the
 completion of its receive.
 """
 
@@ -21,7 +21,7 @@ PING, LAST = 1, 2  # immediates
 
 
 def run_client(end: End, size: int, stop: Callable[[], bool], spin: bool) -> Latency | None:
-    """One line; None if it was stopped before the first round trip."""
+    """Measure one line; None if it was stopped before the first round trip."""
     end.channel.send({"size": size})
     plan = end.plan
     until = time.perf_counter() + plan.duration_s
@@ -41,7 +41,7 @@ def run_client(end: End, size: int, stop: Callable[[], bool], spin: bool) -> Lat
 
 
 def run_server(end: End, size: int, spin: bool) -> Latency | None:
-    """Answer each message with one like it; the line that the client found."""
+    """Answer each message with one like it; return the line that the client measured."""
     imm = PING
     while imm != LAST:
         imm = _next(end, spin).imm_data or LAST
@@ -64,7 +64,7 @@ def _write(end: End, size: int, imm: int) -> None:
 
 
 def _next(end: End, spin: bool) -> WorkCompletion:
-    """Wait for a message, and make room for another one."""
+    """Wait for a message, and post a receive for another one."""
     while True:
         for done in end.cq.poll(1) if spin else end.cq.wait(1, timeout=LOOK_S):
             check(end, done)

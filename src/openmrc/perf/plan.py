@@ -17,9 +17,9 @@ SIZE_MAX = 1 << 30
 ITERATIONS_MAX = 100_000_000
 DURATION_MAX_S = 7 * 86_400.0
 DEPTH_MAX = 256  # `Limits.send_depth`
-QPS_MAX = 63  # `Limits.qps`, and one to talk
+QPS_MAX = 63  # `Limits.qps`, less one for the channel
 BUFFER_MAX = 4 << 30  # bytes of all QPs' messages at an end
-# What a peer says of its plan, each made what it is here.
+# Fields of a peer's plan, and their types here.
 KINDS: dict[str, Callable[[Any], Any]] = {
     "test": str,
     "sizes": lambda sizes: tuple(map(int, sizes)),
@@ -65,16 +65,16 @@ class Plan:
 
     @property
     def buffer_bytes(self) -> int:
-        """What is registered at each end: room for a message of each QP."""
+        """Bytes registered at each end: room for a message of each QP."""
         return self.qps * max(self.sizes)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the plan for JSON."""
         return asdict(self)
 
     @classmethod
     def of(cls, told: Any) -> Plan:
-        """A plan that a peer sent; `InputError` if it is none."""
+        """Parse a plan that a peer sent; `InputError` if it is invalid."""
         if not isinstance(told, dict) or told.keys() != KINDS.keys():
             raise InputError("the peer is no `mrc perf` of this version")
         try:

@@ -1,4 +1,4 @@
-"""What is printed: perftest's tables, or one JSON object."""
+"""The output: perftest's tables, or one JSON object."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server, client, or both in one process: from a plan to what is printed."""
+"""Server, client, or both in one process: from a plan to the output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEAVE_S = 10.0  # for the other end of an overlay to end
 
 @dataclass(frozen=True)
 class Planes:
-    """Of a device on an ordinary network: interfaces or addresses, and what it is told of them."""
+    """Options of a device on an ordinary network: interfaces or addresses, and their parameters."""
 
     names: tuple[str, ...]
     udp_port: int | None = None
@@ -66,12 +66,12 @@ class Stop:
         self.asked = False
 
     def __call__(self) -> bool:
-        """True from the first Ctrl-C on."""
+        """True after the first Ctrl-C."""
         return self.asked
 
     @contextmanager
     def on_interrupt(self) -> Iterator[None]:
-        """Within the block. Only a main thread hears of signals."""
+        """Handle Ctrl-C within the block. Only a main thread receives signals."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -89,14 +89,14 @@ class Stop:
 
 
 def client(plan: Plan, host: str, port: int, secret: bytes, common: Common) -> int:
-    """Measure against a server; the exit status."""
+    """Measure against a server; return the exit status."""
     prepare()
     with common.device() as device, _metrics([device], common):
         return _as_client(device, plan, host, port, secret, common)
 
 
 def server(test: str, port: int, secret: bytes, common: Common) -> int:
-    """Serve one client; the exit status."""
+    """Serve one client; return the exit status."""
     prepare()
     with common.device() as device, _metrics([device], common):
 
@@ -108,7 +108,7 @@ def server(test: str, port: int, secret: bytes, common: Common) -> int:
 
 
 def overlay(plan: Plan, planes: int, secret: bytes, common: Common) -> int:
-    """Both ends in this process, over loopback; the client's exit status."""
+    """Run both ends in this process, over loopback; return the client's exit status."""
     prepare()
     with ExitStack() as stack:
         devices = stack.enter_context(cabled(planes, spin=common.spin, **ends.LIMITS))
@@ -150,7 +150,7 @@ class _OtherEnd:
             ready.set()
 
     def check(self) -> None:
-        """Raise what ended it, unless that is that the client left."""
+        """Raise the error that ended it, unless the client left."""
         if self._error is not None and isinstance(self._error, InputError):
             raise self._error
 
@@ -172,7 +172,7 @@ def _metrics(devices: tuple[Device, ...] | list[Device], common: Common) -> Iter
 @contextmanager
 def _reported(end: ends.End, report: Report, role: str, stop: Stop) -> Iterator[None]:
     """Begin and finish the report of an end, which is partial if something stopped it."""
-    if end.device.pmtu_note:  # what the user should know, once it is connected
+    if end.device.pmtu_note:  # a note for the user, once it is connected
         say(end.device.pmtu_note)
     report.begin(end, role)
     try:
@@ -227,7 +227,7 @@ def _serve(
 
 
 def _follow(end: ends.End, spin: bool, report: Report | None) -> None:
-    """Do what the client says, size by size; 0 is the end."""
+    """Do what the client requests, size by size; 0 is the end."""
     while size := int(end.channel.receive()["size"]):
         found: Bandwidth | Latency | None
         if end.plan.test == LAT:

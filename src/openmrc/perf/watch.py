@@ -1,4 +1,4 @@
-"""A line per second on standard error: what crosses the ports, and how the paths are."""
+"""A line per second on standard error: the traffic of the ports, and the state of the paths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SECOND = 1.0
 
 @dataclass(frozen=True)
 class Look:
-    """Counts at one time; lists have a place for each plane."""
+    """Counts at one time; lists have one entry per plane."""
 
     at: float
     payload_out: int
@@ -48,7 +48,9 @@ def look(end: End) -> Look:
 
 
 def line(before: Look, now: Look, elapsed_s: float) -> str:
-    """What happened between two looks. Planes count all bytes of frames, both ways."""
+    """The line for the time between two readings. Planes count all bytes of frames, in both
+    directions.
+    """
     seconds = now.at - before.at
 
     def gbps(n_bytes: int) -> str:
@@ -65,7 +67,7 @@ def line(before: Look, now: Look, elapsed_s: float) -> str:
 
 
 class Watch:
-    """Context manager: `say(line)` every second."""
+    """Context manager: calls `say(line)` every second."""
 
     def __init__(self, end: End, say: Callable[[str], None], period_s: float = SECOND) -> None:
         self._end, self._say, self._period_s = end, say, period_s

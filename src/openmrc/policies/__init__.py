@@ -1,1 +1,1 @@
-"""Policies that a user brings, before they run: what they see, and what is wrong with them."""
+"""Users' policies, before they run: what they see, and what is wrong with them."""

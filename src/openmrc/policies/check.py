@@ -1,4 +1,6 @@
-"""What `mrc policy check` finds: in the text of a policy, in an uncompiled run, in compiling it."""
+"""The checks of `mrc policy check`: of a policy's text, in an uncompiled run, and of its
+compilation.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,13 @@ from openmrc.reading import read_bytes
 from openmrc.say import say
 from openmrc.sim.mrc.policies import find, load
 
-ROLES = ("step", "choose")  # what a scenario names; `learn` comes with `choose`
-PATIENCE_S = 5.0  # for what an interrupted rehearsal still has to say
+ROLES = ("step", "choose")  # as named in a scenario; `learn` comes with `choose`
+PATIENCE_S = 5.0  # for the remaining output of an interrupted rehearsal
 
 
 @dataclass
 class Checked:
-    """What was found of the functions of a file, and what an uncompiled run of them counted."""
+    """The findings on the functions of a file, and the counts of an uncompiled run of them."""
 
     file: Path
     roles: dict[str, str]  # function by role
@@ -40,7 +42,7 @@ class Checked:
         return not self.trouble and all(finding.warning for finding in self.findings)
 
     def lines(self) -> list[str]:
-        """Return what was found, a line each: the place, and what is wrong there."""
+        """Return the findings, a line each: the place, and what is wrong there."""
         found = [
             f"{self.file}:{line}: {'warning: ' if warning else ''}{words}"
             for line, words, warning in self.findings
@@ -54,7 +56,7 @@ class Checked:
 
 
 def check(text: str) -> Checked:
-    """Check "FILE.py", or one function, "FILE.py:NAME"; `InputError` for what is no policy."""
+    """Check "FILE.py", or one function, "FILE.py:NAME"; `InputError` if it is not a policy."""
     file, colon, name = text.rpartition(":")
     if not (colon and file.endswith(".py")):
         file, name = text, ""
@@ -81,7 +83,7 @@ def _tree(path: Path) -> ast.Module:
 
 
 def _roles(tree: ast.Module, path: Path, name: str) -> dict[str, str]:
-    """The functions to check by role: those that are called after one, or the one that is named."""
+    """The functions to check by role: those named after a role, or the one that is named."""
     functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
     if name:
         if name not in functions:
@@ -118,8 +120,8 @@ def _rehearsed(checked: Checked, path: Path) -> None:
 
 
 def _told(process: subprocess.Popen[bytes]) -> tuple[str, bool]:
-    """All that a process writes, and whether it was interrupted: whenever that comes, what was read
-    before is kept, and what it still has to say is waited for.
+    """Return the output of a process, and whether it was interrupted: whenever that happens,
+    earlier output is kept, and the rest is waited for.
     """
     assert process.stdout is not None
     fd, said, until = process.stdout.fileno(), b"", None

@@ -1,7 +1,7 @@
 """What a policy sees of the engine's state, field by field: meaning and unit.
 
-Every field of the engine's records can be read; listed here are those that mean something to a
-policy. The others are the engine's books (`engine/state.py`).
+Every field of the engine's records can be read; listed here are those that are useful to a policy.
+The others are internal (`engine/state.py`).
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ CONFIG = {
     "base_rtt_ps": Field("round trip of an idle fabric", "ps"),
 }
 
-# As they are written in a policy.
+# Expressions as written in a policy.
 VISIBLE = {
     "q": (state.QP, QP),
     "st.plane[q.plane0 + plane]": (state.PLANE, PLANE),

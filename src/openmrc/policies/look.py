@@ -1,5 +1,5 @@
-"""A policy's file, read without being run: fields that do not exist, and writes to what is not its
-own, each with its line.
+"""Reads a policy's file without running it: finds fields that do not exist, and writes to state
+that is not the policy's own, each with its line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ STATE, OWN_ROW = "st", "own"
 
 
 class Finding(NamedTuple):
-    """What is wrong in a line; a warning runs, and does what was perhaps not meant."""
+    """What is wrong in a line; a policy with a warning runs, but may not do what was intended."""
 
     line: int
     words: str
@@ -88,7 +88,7 @@ class _Reader(ast.NodeVisitor):
             self.found.append(Finding(target.lineno, words, warning=True))
 
     def _kind(self, node: ast.expr) -> str:
-        """What an expression stands for, "" if nothing that is followed."""
+        """What an expression stands for, "" if it is not followed."""
         if isinstance(node, ast.Name):
             return self.known.get(node.id, "")
         if isinstance(node, ast.Attribute) and self._kind(node.value) == STATE:

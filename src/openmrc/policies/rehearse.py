@@ -1,10 +1,10 @@
-"""A policy runs uncompiled in a small fabric, and every call is looked at.
+"""Runs a policy uncompiled in a small fabric, and checks every call.
 
-Compiled code checks no index and raises nothing: a write beyond an array changes whatever lies
-there, and an endless loop cannot be ended. So the same engine runs here as plain Python, in a
-process of its own (`python -m openmrc.policies.rehearse`, with NUMBA_DISABLE_JIT), with arrays that
-refuse what is outside of them. Four NICs on two planes: three send to one, so that packets are
-marked and trimmed, and a link loses some.
+Compiled code checks no index and raises nothing: a write beyond an array changes other memory, and
+an endless loop cannot be ended. So the same engine runs here as plain Python, in a process of its
+own (`python -m openmrc.policies.rehearse`, with NUMBA_DISABLE_JIT), with arrays that refuse indices
+out of range. Four NICs on two planes: three send to one, so that packets are marked and trimmed,
+and a link loses some.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ rate = 0.05
 
 
 class CheckedNumbers(np.ndarray[Any, Any]):
-    """An array in which an index below 0 is an error as one beyond the end is."""
+    """An array in which an index below 0 is an error, like one beyond the end."""
 
     def __getitem__(self, index: Any) -> Any:
         """Return the element, or the row."""
@@ -60,11 +60,11 @@ class CheckedNumbers(np.ndarray[Any, Any]):
 
 
 class CheckedRecords(CheckedNumbers, np.recarray[Any, Any]):
-    """The same of records."""
+    """The same for records."""
 
 
 def checked(array: Any) -> Any:
-    """Return a view of an array that refuses what is outside of it."""
+    """Return a view of an array that refuses indices out of range."""
     return array.view(CheckedNumbers if array.dtype.names is None else CheckedRecords)
 
 
@@ -75,7 +75,7 @@ def _refuse_below_0(index: Any) -> None:
 
 
 class Watch:
-    """Stands between the engine and the functions of a policy."""
+    """Wraps the functions of a policy between the engine and them."""
 
     def __init__(self, file: Path, state: Any) -> None:
         self.file = file
@@ -83,13 +83,13 @@ class Watch:
         self.windows = [float("inf"), 0.0]
         self.notes: Counter[str] = Counter()
         self.state = state
-        # A plain attribute for each array: a field that is not there is an AttributeError.
+        # A plain attribute for each array: an unknown field is an AttributeError.
         self.shown = SimpleNamespace(
             **{name: checked(array) for name, array in state._asdict().items()}
         )
 
     def around(self, role: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what the engine calls in place of `function`."""
+        """Return the function that the engine calls in place of `function`."""
         return getattr(self, f"_{role}")(function)  # type: ignore[no-any-return]
 
     def _step(self, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -132,9 +132,9 @@ class Watch:
         return learn
 
     def _called(self, q: Any, function: Callable[..., Any], *rest: Any) -> Any:
-        """Call it with arrays that are checked, and see whose numbers it has written."""
+        """Call it with checked arrays, and check whose numbers it has written."""
         others = np.delete(self.state.own, int(q.index), axis=0)
-        # a run holds Ctrl-C back until its next step, which an endless loop never lets come
+        # a run defers Ctrl-C to its next step, which an endless loop never reaches
         usual = signal.signal(signal.SIGINT, signal.default_int_handler)
         returned = function(self.shown, q, *(int(each) for each in rest))
         signal.signal(signal.SIGINT, usual)
@@ -146,7 +146,7 @@ class Watch:
 
 
 def rehearse(file: Path, roles: dict[str, str]) -> dict[str, Any]:
-    """Run the functions of `file` (by their role: "step", "choose"); what came of it."""
+    """Run the functions of `file` (by their role: "step", "choose"); return the outcome."""
     from openmrc.jit import callref
     from openmrc.scenario.scenario import parse_scenario
     from openmrc.sim.world import World
@@ -178,7 +178,7 @@ def rehearse(file: Path, roles: dict[str, str]) -> dict[str, Any]:
 
 
 def _where(error: BaseException, file: Path) -> dict[str, Any]:
-    """The last line of the policy's file that was at work, and what was wrong."""
+    """The last executed line of the policy's file, and the error."""
     lines = [
         frame.lineno
         for frame in traceback.extract_tb(error.__traceback__)
@@ -189,9 +189,9 @@ def _where(error: BaseException, file: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Rehearse what the arguments name (FILE ROLE=NAME ...); print what came of it as JSON."""
+    """Rehearse what the arguments name (FILE ROLE=NAME ...); print the outcome as JSON."""
     out = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a policy prints is for its author
+    os.dup2(2, 1)  # a policy's own output is for its author
     file, *roles = sys.argv[1:]
     told = rehearse(Path(file), dict(role.split("=") for role in roles))
     out.write(json.dumps(told))

@@ -1,4 +1,4 @@
-"""A scenario is run: `simulate`, its results, and the same in a lab of real processes (`lab`)."""
+"""Runs scenarios: `simulate`, its results, and the same in a lab of real processes (`lab`)."""
 
 from __future__ import annotations
 

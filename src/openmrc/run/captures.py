@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from openmrc.errors import OutputError
 
-# What no name of a file can hold, or nobody could read in one; and the sign that stands for it.
+# Characters that a file name cannot hold, or that are unreadable in one; and their substitute.
 _NOT_IN_A_NAME = re.compile(r"[/%\x00-\x1f\x7f]")
 
 
@@ -30,10 +30,10 @@ def _in_a_name(label: str) -> str:
 
 @contextmanager
 def written(path: Path) -> Iterator[BinaryIO]:
-    """Open a capture for writing: aside, and renamed into place when it is whole, or as long as the
-    run was before Ctrl-C. Anything else leaves what was there before.
+    """Open a capture for writing: to a temporary file, which is renamed into place when it is
+    complete, or after Ctrl-C. Any other end leaves the previous file.
 
-    A device or a pipe is written as it is. Raises `OutputError` for what cannot be written.
+    A device or a pipe is written directly. Raises `OutputError` for what cannot be written.
     """
     there = path.exists() and not path.is_file()
     aside = path if there else path.with_name(f".unfinished-{os.getpid()}-{path.name}")

@@ -1,7 +1,7 @@
-"""What a run will take, told before it starts: the formulas of docs/costs.md, evaluated.
+"""What a run will take, computed before it starts: the formulas of docs/costs.md.
 
-Memory is arithmetic: the arrays of a world are sized by these lines. How many packets are under way
-at once, and how long a traversal takes, was measured; both are estimates.
+Memory is arithmetic: the same expressions size the arrays of a world. The number of packets in
+flight at once and the time of a traversal were measured; both are estimates.
 """
 
 from __future__ import annotations
@@ -27,21 +27,19 @@ Index = npt.NDArray[np.int64]
 
 PROCESS_BYTES = 205_000_000  # Python, NumPy, Numba and the simulator's code
 SACKS_A_PACKET = 0.45  # one for each `sack_bytes`, and whenever a window closes
-UNDER_WAY_BDP = 1.05  # a NIC sends for a round trip before the first answers come
-# Nanoseconds of one core, of a world of 25 MB, and more with each doubling of that, or less down to
-# what caches hold: fitted to the runs of docs/costs.md.
+UNDER_WAY_BDP = 1.05  # a NIC sends for a round trip before the first answers arrive
+# Nanoseconds of one core, for a world of 25 MB, and more with each doubling of that, or less down
+# to the size of caches: fitted to the runs of docs/costs.md.
 FITTED_BYTES, DOUBLINGS_MIN = 25_000_000, -1.3
-PACKET_NS, PACKET_NS_MORE = 500, 35  # made, received, answered
+PACKET_NS, PACKET_NS_MORE = 500, 35  # created, received, answered
 TRAVERSAL_NS, TRAVERSAL_NS_MORE = 100, 30
-START_S = 1.0  # code is loaded
+START_S = 1.0  # loading code
 PORT_NS, EV_NS, QP_NS = 600, 80, 6000  # building
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """What one transport of a scenario takes. Memory in bytes, by what it is for; seconds of one
-    core.
-    """
+    """What one transport of a scenario takes. Memory in bytes, by its use; seconds of one core."""
 
     transport: str
     nics: int
@@ -51,25 +49,25 @@ class Estimate:
     memory: dict[str, int]
     build_s: float
     loop_s: float
-    ends_early: bool  # it has a `stop.time`, so it may be over sooner
+    ends_early: bool  # it has a `stop.time`, so it may end earlier
 
     @property
     def memory_bytes(self) -> int:
-        """All of it."""
+        """The total memory, bytes."""
         return sum(self.memory.values())
 
     @property
     def wall_s(self) -> float:
-        """From the start of the command to its end, code already compiled."""
+        """From the start of the command to its end, s, if code is already compiled."""
         return START_S + self.build_s + self.loop_s
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """Return it for JSON."""
         return asdict(self) | {"memory_bytes": self.memory_bytes, "wall_s": self.wall_s}
 
 
 def estimates(scenario: Scenario) -> list[Estimate]:
-    """What each transport of MRC takes, one after the other; of RoCEv2 there is no model."""
+    """Estimate each transport of MRC; of RoCEv2 there is no model."""
     from openmrc.sim.mrc.transport import Transport
 
     built = scenario.build()
@@ -78,7 +76,7 @@ def estimates(scenario: Scenario) -> list[Estimate]:
 
 
 def estimate(scenario: Scenario, built: Built, transport: Transport) -> Estimate:
-    """What one transport of a scenario takes that has been built."""
+    """Estimate one transport of a scenario that has been built."""
     fabric, traffic, _ = built
     memory = run_memory(scenario, built, transport)
     packets = traffic.packets(transport.pmtu)
@@ -108,7 +106,7 @@ def loop_s(data_packets: int, traversals: int, state_bytes: int) -> float:
 
 
 def run_memory(scenario: Scenario, built: Built, transport: Transport) -> dict[str, int]:
-    """Bytes of a run by what they are for: `world_memory`, and what comes beside it."""
+    """Bytes of a run by their use: `world_memory`, and everything else."""
     from openmrc.engine.packet import PACKET
     from openmrc.sim.net import state as ss
 
@@ -124,8 +122,8 @@ def run_memory(scenario: Scenario, built: Built, transport: Transport) -> dict[s
 def packets_under_way(
     fabric: Fabric, traffic: Traffic, transport: Transport, derived: Derived
 ) -> int:
-    """Packets under way if all begin together: of each NIC that sends as many as its way holds, or
-    all that it has.
+    """Packets in flight if all begin together: for each NIC that sends, as many as its path holds,
+    or all that it has.
     """
     of_nic = np.bincount(traffic.qp_src, _units_of(traffic, transport), traffic.n_nics)
     switches = 2 * fabric.uplinks(traffic.qp_src, traffic.qp_dst) + 1
@@ -136,8 +134,8 @@ def packets_under_way(
 
 
 def trims_at_start(traffic: Traffic, pmtu: int, window_bytes: int) -> int:
-    """Packets that switches trim because first windows meet at a NIC: what they hold, less what the
-    NIC receives while the longest of its senders sends at line rate. Queues are left out.
+    """Packets that switches trim because first windows meet at a NIC: the windows, less what the
+    NIC receives while the longest of its senders sends at line rate. Queues are ignored.
     """
     first = np.where(traffic.msg_deps <= 0, -(-traffic.msg_bytes // pmtu), 0)
     packets = np.bincount(traffic.msg_qp, first, traffic.n_qps)
@@ -151,10 +149,10 @@ def trims_at_start(traffic: Traffic, pmtu: int, window_bytes: int) -> int:
 
 
 def world_memory(scenario: Scenario, built: Built, transport: Transport) -> dict[str, int]:
-    """Bytes of the arrays of a world, by what they are for.
+    """Bytes of the arrays of a world, by their use.
 
-    Packets and the records of EVs that were ever ASSUMED_BAD are left out: how many there are
-    depends on the run.
+    Packets, and the records of EVs that were ever ASSUMED_BAD, are left out: their number depends
+    on the run.
     """
     from openmrc.engine import state as es
     from openmrc.fabric.actions import EVENT
@@ -209,7 +207,7 @@ def world_memory(scenario: Scenario, built: Built, transport: Transport) -> dict
 def ev_counts(
     fabric: Fabric, traffic: Traffic, transport: Transport, derived: Derived
 ) -> tuple[int, int]:
-    """EVs of all QP ends, and places in their rotations: room for those of the plane that has
+    """EVs of all QP ends, and entries of their rotations: room for those of the plane that has
     most.
     """
     from openmrc.sim.mrc import build
@@ -221,7 +219,7 @@ def ev_counts(
         out, back, planes_of_evs = np.full(qps, transport.evs_active), np.ones(qps, np.int64), 1
     elif transport.paths == "single":
         out, back, planes_of_evs = np.ones(qps, np.int64), np.ones(qps, np.int64), 1
-    elif transport.hashed:  # as many as asked for: nobody knows how many paths there are
+    elif transport.hashed:  # as many as requested: nobody knows how many paths there are
         out, back, planes_of_evs = np.full(qps, wanted), np.full(qps, reverse), planes
     else:
         paths = _paths_of(fabric, traffic)
@@ -257,7 +255,7 @@ def _units_of(traffic: Traffic, transport: Transport) -> Index:
 
 
 def _bytes_of(arrays: Any) -> int:
-    """Bytes of the arrays that a fabric or a workload consists of."""
+    """Bytes of the arrays of a fabric or a workload."""
     return sum(each.nbytes for each in vars(arrays).values() if isinstance(each, np.ndarray))
 
 

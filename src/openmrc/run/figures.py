@@ -1,5 +1,5 @@
-"""The figures of a run: what is counted, by name, and percentiles, which are nearest rank: the
-ceil(p*n)-th smallest.
+"""The figures of a run: counters, by name, and percentiles by nearest rank, the ceil(p*n)-th
+smallest.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def flat(table: Mapping[str, Any], place: str = "") -> dict[str, Any]:
 
 
 def without_lists(summary: dict[str, Any]) -> dict[str, Any]:
-    """Return a transport's summary without what has no column: a list of ports."""
+    """Return a transport's summary without fields that have no column: a list of ports."""
     roce = {key: value for key, value in summary.get("roce", {}).items() if key in ROCE}
     return summary | ({"roce": roce} if roce else {})
 
@@ -68,7 +68,7 @@ def nearest_rank(values: NDArray[np.int64], share: float) -> int:
 
 
 def rank_of(n: int, share: float) -> int:
-    """Return ceil(share * n), at least 1: which of n values in order is that percentile."""
+    """Return ceil(share * n), at least 1: the rank of that percentile among n sorted values."""
     # 1e-9: 0.99 * 100 is 99.00000000000001 in floating point, and that is rank 99.
     return max(1, int(np.ceil(share * n - 1e-9)))
 

@@ -52,17 +52,17 @@ class TransportResult:
     bytes_verified: int
     jobs: tuple[str, ...] = ()  # names, if the workload has jobs
     flow_job: NDArray[np.int32] | None = None  # index into `jobs`
-    placed_ps: int = -1  # when payload was placed for the last time
+    placed_ps: int = -1  # when payload was last placed
     # payload bytes per bin, [bins, n], of each "flow" and each "job", unless these are too many
     placed: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
-    pauses: Sequence[dict[str, Any]] = ()  # ports that PFC held the longest, with their times
-    samples: Samples | None = None  # what the run looked like over time, if it was sampled
+    pauses: Sequence[dict[str, Any]] = ()  # ports that PFC paused the longest, with their times
+    samples: Samples | None = None  # the run over time, if it was sampled
     training: TrainingResult | None = None  # the steps, if the workload is training
     testimony: Testimony | None = None  # what senders know of their paths, if they were watched
     uncut: str = ""  # why the fabric was not cut into shards for threads, if it was not
 
     def __repr__(self) -> str:
-        """One short line: the arrays are long."""
+        """One short line, because the arrays are long."""
         done, total = int(self.completed.sum()), len(self.completed)
         return f"<TransportResult {self.name!r}: {done:,} of {total:,} flows completed>"
 

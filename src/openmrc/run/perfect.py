@@ -1,4 +1,4 @@
-"""What a perfect network would have taken: each transport has its own packets."""
+"""The time on a perfect network: each transport has its own packets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def perfect_ps(fabric: Fabric, traffic: Traffic, transport: AnyTransport) -> int:
-    """Return `ideal_ps` of a result: what a perfect network would have taken."""
+    """Return `ideal_ps` of a result: the time on a perfect network."""
     from openmrc.traffic.ideal import ideal_ps
 
     data_bytes, ack_bytes = _sizes(transport)
@@ -24,7 +24,7 @@ def perfect_ps(fabric: Fabric, traffic: Traffic, transport: AnyTransport) -> int
 
 
 def perfect_costs(fabric: Fabric, traffic: Traffic, transport: AnyTransport) -> Cost:
-    """Return what each message costs in a perfect network."""
+    """Return the time of each message on a perfect network."""
     from openmrc.traffic.ideal import costs
 
     data_bytes, ack_bytes = _sizes(transport)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from openmrc.scenario.scenario import Scenario
 
 SHOWN = 4  # transports in the line of a result
-# What a shell sees. 2, bad input, never reaches a Result.
+# Exit statuses. 2, bad input, never reaches a Result.
 EXIT_OK, EXIT_UNFINISHED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 
@@ -32,7 +32,7 @@ class Result:
     fault_marks: Sequence[tuple[int, str]] = field(default=())
 
     def __repr__(self) -> str:
-        """One short line: what ran, and when each transport had finished."""
+        """One short line: the transports, and when each finished."""
         times = (
             f"{run.name} " + ("unfinished" if run.finish_ps is None else fmt_time(run.finish_ps))
             for run in self.transports[:SHOWN]
@@ -99,7 +99,7 @@ class Result:
         return self._stacked("figure_table")
 
     def _stacked(self, table: str) -> pl.DataFrame:
-        """This table of every transport, below each other."""
+        """Stack this table of all transports."""
         from openmrc.run import tables
 
         return tables.stacked(map(getattr(tables, table), self.transports))

@@ -30,19 +30,20 @@ if TYPE_CHECKING:
 
 
 NEVER = float("inf")
-# Of the work for a packet, measured: what is done while it is in the network, and what a trimmed
-# copy takes.
+# Measured fraction of the work for a packet: that done while it is in the network, and that of a
+# trimmed copy.
 UNDER_WAY = 0.3
 TRIMMED = 0.45
 
 
 @dataclass(frozen=True)
 class Step:
-    """What `simulate` reports while it runs: transport `index` of `count`, and how far it is.
+    """What `simulate` reports while it runs: transport `index` of `count`, and its progress.
 
-    `share` is that of the work: bytes that are placed, `UNDER_WAY` of those in the network, and
-    trimmed copies, of which at least as many are expected as the first windows of an incast lose;
-    or of the time until `stop.time` if that is more. Flows say little, for they often end together.
+    `share` is a fraction of the work: bytes that are placed, `UNDER_WAY` of those in the network,
+    and trimmed copies, of which at least as many are expected as the first windows of an incast
+    lose; or of the time until `stop.time` if that is more. Flows say little, because they often end
+    together.
     """
 
     transport: str
@@ -108,7 +109,7 @@ def simulate(
             world = None
     except KeyboardInterrupt:
         if world is None and not runs:
-            raise  # while it compiles: there is nothing to return
+            raise  # while compiling: there is nothing to return
         partial = True
         if world is not None:
             runs.append(_collect(name, scenario, fabric, transport, world, ideal_ps, witness))
@@ -133,7 +134,7 @@ def check_captured(fabric: Fabric, transport: AnyTransport, frames: str = NATIVE
 def _capturing(
     path: Path | None, fabric: Fabric, at: Sequence[str], transport: AnyTransport, frames: str
 ) -> Iterator[dict[str, Any]]:
-    """The argument that makes a world write what it sends to `path`; none without a path."""
+    """Return the argument that makes a world write its packets to `path`; none without a path."""
     if path is None:
         yield {}
         return
@@ -146,7 +147,7 @@ def _capturing(
 def _compile(
     report: Callable[[str, int, int], None] | None, transports: Sequence[AnyTransport]
 ) -> None:
-    """Compile what these transports need and is not on disk."""
+    """Compile what these transports need and is not cached."""
     from openmrc.jit.warmup import is_cached, warm_up
     from openmrc.sim.mrc.transport import Transport
 
@@ -192,8 +193,8 @@ def world_of(
 
 
 def _return_memory() -> None:
-    """Return to the system what building needed and the heap holds free, a tenth of a gigabyte for
-    131,072 NICs; where the C library cannot, it stays.
+    """Return free heap memory of the construction to the system, a tenth of a gigabyte for 131,072
+    NICs; without support by the C library it stays.
     """
     with suppress(AttributeError, OSError):
         ctypes.CDLL(None).malloc_trim(0)
@@ -212,7 +213,7 @@ def _cores() -> int:
 
 
 def _witness(world: World) -> Witness | None:
-    """Who notes what the senders of a world know of their paths, if they know anything."""
+    """Return the witness of a world's senders, if they keep track of their paths."""
     from openmrc.run.witness import Witness, can_tell
 
     return Witness(world) if can_tell(world.transport, len(world.engine.ev)) else None
@@ -239,7 +240,7 @@ def _reporter(
     sizes = world.traffic.msg_total_bytes
     total_bytes = max(int(sizes.sum()), 1)
     total_packets = max(int((-(-sizes // world.transport.pmtu)).sum()), 1)
-    window_bytes = world.derived().get("max_window_bytes", 0)  # RoCEv2 has none, nor trims
+    window_bytes = world.derived().get("max_window_bytes", 0)  # RoCEv2 has none, and does not trim
     expected = trims_at_start(world.traffic, world.transport.pmtu, window_bytes) / total_packets
     end_ps = NEVER if stop_ps is None else stop_ps
 

@@ -1,4 +1,4 @@
-"""Results as data frames: one builder for what Python gets and what files hold."""
+"""Results as data frames: one builder for the Python API and for files."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from openmrc.run.outcome import TransportResult
 from openmrc.run.witness import EVENTS
 from openmrc.units import US
 
-# Every figure of a transport's summary, named by its place there. The types are written down, so
-# that a part in which all values are null fits beside one in which none is.
+# Every figure of a transport's summary, named by its place there. The types are stated, so that a
+# part in which all values are null can be stacked with others.
 FIGURES: dict[str, Any] = {
     "sim_time_us": pl.Float64,
     "loop_s": pl.Float64,
@@ -54,15 +54,15 @@ FIGURES: dict[str, Any] = {
 
 
 def stacked(tables: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Return the tables below each other; empty if there is none."""
+    """Return the stacked tables; empty if there is none."""
     return pl.concat([*tables] or [pl.DataFrame()])
 
 
 def figure_table(run: TransportResult) -> pl.DataFrame:
     """Return one row: the transport's name and every figure of its summary.
 
-    Figures of single jobs are not among them: `flow_table` has a column to group by. Those of
-    training are where the workload is.
+    It has no figures of single jobs: `flow_table` has a column to group by. It has those of
+    training if the workload is training.
     """
     summary = without_lists(run.summary())
     summary.pop("jobs", None)
@@ -104,11 +104,11 @@ def flow_table(run: TransportResult) -> pl.DataFrame:
 
 def step_table(run: TransportResult) -> pl.DataFrame:
     """Return one row per step of a training job, none for another workload; times in us, null for
-    what never ended.
+    steps that never ended.
 
-    `end_us` is when the last rank (`last_rank`) ended it, `first_end_us` the first; `step_us` what
-    it took; `compute_us` and `network_us` what it would have without a network, and in a perfect
-    one.
+    `end_us` is when the last rank (`last_rank`) ended it, `first_end_us` the first; `step_us` is
+    its duration; `compute_us` and `network_us` are its durations without a network, and in a
+    perfect one.
     """
     job = run.training
     ends = np.zeros((0, 1), np.int64) if job is None else job.ends_ps
@@ -137,8 +137,8 @@ def step_table(run: TransportResult) -> pl.DataFrame:
 
 
 def time_table(run: TransportResult) -> pl.DataFrame:
-    """Return one row per bin: its start, goodput, packets sent again, lost and trimmed; and lists
-    of the goodput of each job and each flow, in their order, null where that was not kept apart.
+    """Return one row per bin: its start, goodput, packets retransmitted, lost and trimmed; and
+    lists of the goodput of each job and each flow, in their order, null if these were not recorded.
     """
     timeline = run.timeline
     return pl.DataFrame(
@@ -156,8 +156,8 @@ def time_table(run: TransportResult) -> pl.DataFrame:
 
 
 def event_table(run: TransportResult) -> pl.DataFrame:
-    """Return one row for each time that a sender set a path aside or believed it again, or that a
-    port of its own went down or came up (`qp` -1; the EV is that of the plane alone).
+    """Return one row for each time that a sender set a path aside or returned it to service, or
+    that a port of its own went down or came up (`qp` -1; the EV is that of the plane alone).
     """
     seen = run.testimony
     columns = {} if seen is None else seen.events
@@ -198,7 +198,7 @@ def link_table(run: TransportResult) -> pl.DataFrame:
 
 
 def _of_bins(run: TransportResult, bins: LongArray) -> dict[str, Any]:
-    """The first columns of rows that stand for these bins of a testimony."""
+    """The first columns of rows that belong to these bins of a testimony."""
     seen = run.testimony
     width, end = (0, 0) if seen is None else (seen.bin_ps, seen.end_ps)
     return {

@@ -1,19 +1,20 @@
-"""What a training team asks of a run: how long its steps took, what the network cost, who died.
+"""The figures of a training job: how long its steps took, what the network cost, which transports
+end the job.
 
-A step ends when the last rank has ended it. Beside what it took stands what it would have taken if
-messages took no time at all (`compute`: the pipeline's idle times are part of that), and in an
-idle, perfect network (`network`); both are bounds, worked out from the same computations. The share
-of GPU time lost to the network is the time beyond `compute`, over all completed steps.
+A step ends when the last rank has ended it. Its duration is compared with two bounds: that if
+messages took no time at all (`compute`, which includes the pipeline's idle times), and that in an
+idle, perfect network (`network`), both computed from the same computations. The share of GPU time
+lost to the network is the time beyond `compute`, over all completed steps.
 
 A job ends with the first error of a queue pair. What that costs depends on its checkpoints: with
 `M` seconds between two such errors, a checkpoint every `t` seconds of work that takes `c`, and `r`
-to start again, the share of time that is useful is
+to restart, the share of time that is useful is
 
     t / (M e^(r/M) (e^((t + c)/M) - 1))
 
 (J. T. Daly, "A higher order estimate of the optimum checkpoint interval for restart dumps", Future
-Generation Computer Systems 22, 2006: errors come at random, also while the job starts again), and
-without errors t / (t + c).
+Generation Computer Systems 22, 2006: errors come at random, also during a restart), and without
+errors t / (t + c).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from openmrc.traffic.traffic import Traffic
 
 LongArray = npt.NDArray[np.int64]
-EXPONENT_MAX = 700.0  # e to more is no double; nothing is useful then
+EXPONENT_MAX = 700.0  # e to a larger power is no double; nothing is useful then
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ class Restarts:
         return work * rate / (exp(start * rate) * expm1((work + write) * rate))
 
     def lost_ps(self, died_ps: int) -> int:
-        """Return what an error at this time of a run costs: the work since the last checkpoint,
-        counted from the run's start, and the new start.
+        """Return what an error at this time of a run costs, ps: the work since the last checkpoint,
+        counted from the run's start, and the restart.
         """
         return died_ps % self.checkpoint_ps + self.restart_ps
 
@@ -94,7 +95,7 @@ class TrainingResult:
 
     @property
     def died_in_step(self) -> int | None:
-        """The step, counted from 1, that the job did not survive."""
+        """The step, counted from 1, in which the job ended with an error."""
         return None if self.died_ps is None else min(self.completed + 1, len(self.ends_ps))
 
     @property
@@ -128,7 +129,7 @@ class TrainingResult:
         }
 
     def _a_day(self) -> dict[str, float | None]:
-        """What to expect of a day with so many faults like the run's."""
+        """The expected values of a day with faults at the run's rate."""
         faults, lost = self.restarts.faults_per_day, self.lost_to_network
         if faults is None:
             return dict.fromkeys(("faults", "deaths", "useful", "goodput"))
@@ -142,14 +143,14 @@ class TrainingResult:
         }
 
     def _mean_us(self, ends_ps: LongArray) -> float:
-        """A step's mean, over all of the job."""
+        """The mean duration of a step, over the whole job."""
         return round(int(ends_ps[-1]) / len(ends_ps) / US, 6)
 
 
 def trained(
     section: Training, fabric: Fabric, traffic: Traffic, transport: AnyTransport, world: World
 ) -> TrainingResult:
-    """Return what came of the steps of `traffic`, which has `step_ends`."""
+    """Return the result of the steps of `traffic`, which has `step_ends`."""
     from openmrc.traffic.earliest import no_cost
 
     ends = traffic.step_ends
@@ -178,7 +179,9 @@ def _ends_ps(traffic: Traffic, cost: Cost, n_planes: int) -> LongArray:
 
 
 def _busy_ps(traffic: Traffic) -> LongArray:
-    """What all ranks compute in each step; its computations are numbered before the next one's."""
+    """The total computation of all ranks in each step; a step's computations are numbered
+    together.
+    """
     assert traffic.step_ends is not None
     total = np.cumsum(traffic.calc_ps)
     busy: LongArray = np.diff(total[traffic.step_ends.max(axis=1)], prepend=0)

@@ -9,7 +9,8 @@ from openmrc.fabric.model import Fabric, IntArray
 
 
 def routes(fabric: Fabric, src: npt.ArrayLike, dst: npt.ArrayLike, evs: npt.ArrayLike) -> IntArray:
-    """Return [n, 2 x tiers] directed ports of the paths that these EVs name, -1 behind the last.
+    """Return the directed ports of the paths that these EVs name, [n, 2 x tiers], -1 after the
+    last.
 
     As `Fabric.route`, path by path; all paths must exist, and no NIC sends to itself.
     """

@@ -1,18 +1,18 @@
-"""What the senders of a run know of their paths, noted while it runs: the ground of `mrc why`.
+"""What the senders of a run know of their paths, recorded while it runs: the basis of `mrc why`.
 
-MRC's senders keep an account of each path: how many packets took it, when it was set aside and when
-it was believed again, and which probes of it were not answered (rows 10 and 11 of the choices). A
-real NIC tells its controller such things as EV events. Nothing here is known to switches
-only, and nothing comes from the faults of the scenario.
+MRC's senders keep track of each path: how many packets took it, when it was set aside and when it
+returned to service, and which probes of it were not answered (rows 10 and 11 of the choices). A
+real NIC reports such things to its controller as EV events. Nothing recorded here is known to
+switches only, and nothing comes from the faults of the scenario.
 
-A `Witness` is asked at intervals that widen with the run, reads the senders' arrays and writes
-nothing into them. What was lost is summed by path and bin of time, what was sent by directed link
-and bin; there are at most `BINS_MAX` bins, for neighbours are joined when these are used up.
+A `Witness` is called at intervals that widen with the run, reads the senders' arrays and writes
+nothing into them. Losses are summed by path and bin of time, packets sent by directed link and bin;
+there are at most `BINS_MAX` bins, because neighbours are merged when these are used up.
 
-A path is set aside for a loss; or because its plane is silent as a whole, which says nothing of the
-path itself until its probes stay unanswered; or because it met mark after mark, which is
-congestion and no loss. A NIC also notes its own ports that go down and come back, if it still looks
-so when it is asked.
+A path is set aside because of a loss; or because its plane is silent as a whole, which says nothing
+of the path itself until its probes stay unanswered; or because of repeated marks, which mean
+congestion and not loss. A NIC also records its own ports that go down and come back, as far as the
+intervals show it.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from openmrc.run.ways import routes
 Array = npt.NDArray[Any]
 
 BINS_MAX = 32
-BIN_CELLS_MAX = 2**20  # bins times directed ports: where there are many, bins are fewer
+BIN_CELLS_MAX = 2**20  # bins times directed ports: with many ports, there are fewer bins
 LOOKS_A_BIN = 8
 EVENTS_MAX = 2**19  # later ones are only counted
-EVS_MAX = 2**23  # of a run that is watched: some 40,000 queue pairs
+EVS_MAX = 2**23  # of a run that is recorded: some 40,000 queue pairs
 EVS_AT_ONCE = 2**18
 LATE = 2  # RTTs, of the largest: a probe may meet queues that data has not met yet
 NEARLY = 1e-6  # of a doubling
@@ -43,15 +43,15 @@ EVENTS = ("set aside", "congested", "plane silent", "back", "false alarm", "port
 
 
 class Testimony(NamedTuple):
-    """What was noted; times in ps, and a column each."""
+    """The record; times in ps, one column each."""
 
     bin_ps: int
     end_ps: int
-    # at_ps, qp, src, dst, ev, event (a number of `EVENTS`); of a port of the NIC `src` qp is -1 and
-    # the EV says nothing but its plane.
+    # at_ps, qp, src, dst, ev, event (a number of `EVENTS`); for a port of the NIC `src` qp is -1
+    # and the EV identifies only its plane.
     events: dict[str, Array]
     events_left_out: int
-    lossy: dict[str, Array]  # by bin and path that lost: bin, qp, src, dst, ev, sent, lost, ...
+    lossy: dict[str, Array]  # by bin and path with losses: bin, qp, src, dst, ev, sent, lost, ...
     sent: LongArray  # [bins, ports] packets put on paths across each directed port
 
 
@@ -73,7 +73,7 @@ class Witness:
         self._demotions = np.zeros(n_evs, np.int16)
         self._unanswered = np.zeros(n_evs, np.int8)
         self._bad = np.zeros(n_evs, np.bool_)
-        self._used = np.zeros(n_evs, np.int32)  # when the bin under way began
+        self._used = np.zeros(n_evs, np.int32)  # at the start of the current bin
         self._counts = self._of_qps()
         n_ports = self._fabric.n_ports
         self._bins_max = max(2, min(BINS_MAX, BIN_CELLS_MAX // n_ports)) & ~1
@@ -81,7 +81,7 @@ class Witness:
         self._sent_before = np.zeros(n_ports, np.int64)
         self._n_bins, self._looks = 0, 0
         self.look_ps = self._base_rtt_ps
-        self._lost: list[dict[str, Array]] = []  # of the bin under way
+        self._lost: list[dict[str, Array]] = []  # of the current bin
         self._lossy: list[dict[str, Array]] = []
         self._events: list[dict[str, Array]] = []
         self._up = np.array(engine.nic.up_mask, np.int64)
@@ -90,23 +90,23 @@ class Witness:
 
     @property
     def bin_ps(self) -> int:
-        """Width of a bin."""
+        """Width of a bin, ps."""
         return self.look_ps * LOOKS_A_BIN
 
     @property
     def due_ps(self) -> int:
-        """When the next look is due."""
+        """When the next reading is due, ps."""
         return self._n_bins * self.bin_ps + (self._looks + 1) * self.look_ps
 
     def take(self) -> None:
-        """The simulated time is `due_ps`: note what there is to note."""
+        """The simulated time is `due_ps`: record what has changed."""
         self._look(self.due_ps)
         self._looks += 1
         if self._looks == LOOKS_A_BIN:
             self._close()
 
     def testimony(self) -> Testimony:
-        """All up to now. The run does not go on afterwards."""
+        """Return the record up to now. The run must not continue afterwards."""
         end_ps = int(self._world.net.ctl[0].now)
         self._look(end_ps)
         self._close()
@@ -123,7 +123,7 @@ class Witness:
     # --- a look
 
     def _of_qps(self) -> Array:
-        """[5, QPs] what tells that something has happened to a queue pair's paths."""
+        """[5, QPs] counters whose change shows that something happened to a queue pair's paths."""
         q = self._world.engine.qp
         lost = np.asarray(q.n_inferred) + np.asarray(q.n_timeouts)
         names = ("n_bad", "n_bad_total", "n_revived", "n_false")
@@ -147,7 +147,7 @@ class Witness:
         demoted_at, demotions = np.asarray(b.demoted_at), np.asarray(b.demotions)
         demoted = (demoted_at > self._demoted_at[at]) & (demoted_at >= 0)
         more = demotions.astype(np.int64) - self._demotions[at]
-        blamed = demoted & (more != 0)  # what a silent plane sets aside is not counted
+        blamed = demoted & (more != 0)  # paths that a silent plane sets aside are not counted
         lost, congested = self._losses(qp, blamed, np.maximum(more, 1), counts - before, e)
         back = (self._bad[at] | demoted) & ~bad
         acquitted = self._acquitted(qp, back, (counts - before)[3])
@@ -175,10 +175,10 @@ class Witness:
     def _losses(
         self, qp: LongArray, blamed: Array, times: LongArray, changes: Array, e: Any
     ) -> tuple[LongArray, Array]:
-        """Losses of each path, and whether it was left for its marks alone.
+        """Losses of each path, and whether it was set aside because of its marks alone.
 
         A queue pair that has judged fewer packets lost than it has set paths aside left some of
-        them for their marks: those that were marked last.
+        them because of their marks: those that were marked last.
         """
         judged = changes[4]
         asked = np.bincount(qp, blamed, len(judged))
@@ -190,8 +190,8 @@ class Witness:
     def _note_unblamed(
         self, qp: LongArray, at: LongArray, lost: LongArray, changes: Array, now_ps: int
     ) -> None:
-        """Note losses for which no path was set aside, such as those of a plane's only path: slots
-        keep the EV of a transmission that was judged lost.
+        """Record losses for which no path was set aside, such as those of a plane's only path:
+        slots keep the EV of a transmission that was judged lost.
         """
         blamed = np.bincount(qp, lost, changes.shape[1]).astype(np.int64)
         left = changes[4] - changes[3] - blamed
@@ -209,7 +209,9 @@ class Witness:
                 self._lost.append(one | {"first_ps": when, "last_ps": when})
 
     def _acquitted(self, qp: LongArray, back: Array, alarms: LongArray) -> Array:
-        """Which paths are back because their loss was none: of each queue pair so many."""
+        """Which paths returned because their loss was a false alarm: that many of each queue
+        pair.
+        """
         rank = np.cumsum(back) - back
         first = np.full(len(alarms) + 1, len(qp))
         np.minimum.at(first, qp, rank)
@@ -219,9 +221,9 @@ class Witness:
     def _unanswered_probes(
         self, at: LongArray, qp: LongArray, b: Any, bad: Array, demoted: Array
     ) -> LongArray:
-        """Probes of each path that stayed without an answer since the last look: each doubles the
-        time until the next one (row 11). Those do not count whose answers had not that much time:
-        behind full queues they are late.
+        """Probes of each path that stayed unanswered since the last reading: each doubles the time
+        until the next one (row 11). Probes whose answers had less time than that do not count:
+        behind full queues answers are late.
         """
         q = self._world.engine.qp[self._ends]
         largest = np.maximum(np.asarray(q.rtt_largest), np.asarray(q.rtt_before)).max(axis=1)
@@ -242,7 +244,7 @@ class Witness:
             self._events.append({"at_ps": when.astype(np.int64), "ev_at": at, "event": kind})
 
     def _note_ports(self, now_ps: int) -> None:
-        """Note the NICs' own ports that went down or came up since the last look."""
+        """Record the NICs' own ports that went down or came up since the last reading."""
         up = np.array(self._world.engine.nic.up_mask, np.int64)
         for plane in range(self._fabric.n_planes):
             nics = np.flatnonzero((up ^ self._up) >> plane & 1)
@@ -256,7 +258,7 @@ class Witness:
         self._up = up
 
     def _all_events(self) -> dict[str, Array]:
-        """Those of paths, and behind them those of ports."""
+        """Events of paths, followed by those of ports."""
         paths = self._named(_columns(self._events, ("at_ps", "ev_at", "event")))
         ports = _columns(self._ports, tuple(paths))
         return {name: np.concatenate([paths[name], ports[name]]) for name in paths}
@@ -264,7 +266,7 @@ class Witness:
     # --- bins
 
     def _close(self) -> None:
-        """The bin under way is over."""
+        """Close the current bin."""
         used = np.asarray(self._world.engine.ev.used).astype(np.int32)
         sent = self._across(used)
         self._sent[self._n_bins] = sent - self._sent_before
@@ -300,7 +302,7 @@ class Witness:
         self._lossy = [joined | {"bin": keys // len(self._bad), "ev_at": keys % len(self._bad)}]
 
     def _across(self, used: IntArray) -> LongArray:
-        """By directed port, the packets that took paths across it so far."""
+        """By directed port, the packets sent on paths across it so far."""
         total = np.zeros(self._fabric.n_ports)
         active = np.flatnonzero(used)
         active = active[self._qp_of(active) >= 0]
@@ -312,7 +314,7 @@ class Witness:
         return total.astype(np.int64)
 
     def _qp_of(self, at: LongArray) -> LongArray:
-        """The queue pair of the workload that these EVs belong to; -1 for a receiver's."""
+        """The workload's queue pair of these EVs; -1 for a receiver's."""
         order = np.argsort(self._ev0, kind="stable")
         place = np.searchsorted(self._ev0[order], at, side="right") - 1
         qp = order[np.maximum(place, 0)]
@@ -328,20 +330,20 @@ class Witness:
         )
 
     def _named(self, columns: dict[str, Array]) -> dict[str, Array]:
-        """Columns with queue pair, ends and EV in place of the place in the engine's arrays."""
+        """Columns with queue pair, ends and EV in place of the index in the engine's arrays."""
         at = columns.pop("ev_at")
         src, dst, evs = self._ends_of(at)
         return columns | {"qp": self._qp_of(at), "src": src, "dst": dst, "ev": evs}
 
 
 def can_tell(transport: Any, n_evs: int) -> bool:
-    """Whether senders of this transport keep an account of paths that have names."""
+    """Whether senders of this transport keep track of paths that have names."""
     of_mrc = getattr(transport, "paths", "") == "mrc" and getattr(transport, "rules", "") != "peer"
     return of_mrc and not transport.hashed and n_evs <= EVS_MAX
 
 
 def _by_path(which: LongArray, rows: dict[str, Array], n: int) -> dict[str, Array]:
-    """Losses added, first and last times, by path."""
+    """Losses summed, first and last times, by path."""
     first = np.full(n, np.iinfo(np.int64).max)
     last = np.full(n, -1)
     np.minimum.at(first, which, rows["first_ps"])

@@ -1,4 +1,4 @@
-"""A scenario file: what is built, what runs on it, what breaks when; all of it checked."""
+"""Scenario files: what is built, what runs on it, what fails when; all of it checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`[workload]`: collectives, with what some compute between their messages."""
+"""`[workload]`: collectives, with the computation between messages that some have."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
     from openmrc.traffic.traffic import Traffic
 
-# Up to so many messages the results list each; a run needs about 200 B of memory for one.
+# Up to this many messages the results list each; a run needs about 200 B of memory for one.
 LISTED_MAX = 1_000_000
-SEED_COMPUTE = 1  # the purpose of a random stream beside that of the workload itself
+SEED_COMPUTE = 1  # the purpose of a random stream, apart from that of the workload itself
 
 
 class Collective(WorkloadSection, frozen=True, kw_only=True):
     """What all collectives have in common.
 
-    The ranks are the first `ranks` NICs by their numbers, so that most neighbours are below one
-    T0, or at random (drawn from the seed), so that most steps cross the fabric. With `group`, so
-    many ranks in a row do it among themselves, all groups at the same time.
+    The ranks are the first `ranks` NICs by their numbers, so that most neighbours are below one T0,
+    or at random (drawn from the seed), so that most steps cross the fabric. With `group`, every
+    `group` consecutive ranks run it among themselves, all groups at the same time.
     """
 
     size: Size = Size.parse("16MB")
@@ -76,7 +76,7 @@ class AllToAll(Collective, frozen=True, kw_only=True):
 class Steps(Collective, frozen=True, kw_only=True):
     """Collectives whose messages wait for others: in chunks, with a time to compute in between.
 
-    Each rank's time is drawn once from the seed, up to a share of `jitter` shorter or longer.
+    Each rank's time is drawn once from the seed, shorter or longer by a fraction of up to `jitter`.
     """
 
     chunks: Count = 1

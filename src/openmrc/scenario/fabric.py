@@ -1,4 +1,4 @@
-"""`[fabric]` of a scenario file: what is built, of every kind."""
+"""`[fabric]` of a scenario file: every kind of fabric."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ JITTER_MAX_PS = 10 * MS  # the simulator's wheel of events spans it
 
 
 class FabricSection(Section, frozen=True, kw_only=True):
-    """`[fabric]`: the keys of every kind, and what `kind` chooses among."""
+    """`[fabric]`: the keys of every kind, and the choices of `kind`."""
 
     kind: ClassVar[str]
     trim: bool = True

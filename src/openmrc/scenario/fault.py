@@ -1,4 +1,4 @@
-"""`[[fault]]` of a scenario file: what breaks, where and when."""
+"""`[[fault]]` of a scenario file: what fails, where and when."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from openmrc.scenario.sections import Count, Label, Section, Share
 from openmrc.scenario.toml import Time
 
 Places = Annotated[str, Meta(min_length=1, max_length=10_000)]
-PLACES_MAX = 10_000  # of one fault; many more are named by "*"
+PLACES_MAX = 10_000  # of one fault; "*" names many more
 
 
-# What a file checks of a key before `fabric.kinds` does; of any other its type, a time's apart.
+# What a file checks of a key before `fabric.kinds` does; for other keys, their type.
 TYPES: dict[str, Any] = {
     "kind": Literal[KINDS],
     "where": Places | Annotated[tuple[Places, ...], Meta(min_length=1, max_length=PLACES_MAX)],
@@ -34,7 +34,7 @@ TYPES: dict[str, Any] = {
 
 
 class FaultKeys(Section, frozen=True, kw_only=True):
-    """One `[[fault]]`: where and when what breaks; `fabric.kinds` says which keys go together."""
+    """One `[[fault]]`: what fails where and when; `fabric.kinds` says which keys go together."""
 
     def __post_init__(self) -> None:
         try:
@@ -43,7 +43,7 @@ class FaultKeys(Section, frozen=True, kw_only=True):
             raise ValueError(f".{error}") from None
 
     def build(self) -> Fault:
-        """Return the fault as the fabric takes it."""
+        """Return the fault in the fabric's form."""
         given = {
             each.name: value
             for each in dataclasses.fields(Fault)
@@ -58,14 +58,16 @@ def _attribute(name: str) -> str:
 
 
 def _stated(kind: Any) -> Any:
-    """What a key may be where it is not left out: a type without None."""
+    """The type of a key that is stated: a type without None."""
     if not isinstance(kind, UnionType):
         return kind
     return functools.reduce(operator.or_, (one for one in get_args(kind) if one is not NoneType))
 
 
 def _keys() -> Iterator[tuple[str, Any] | tuple[str, Any, Any]]:
-    """The fields of a fault as keys: what a file may say, and UNSET where it may leave them out."""
+    """The fields of a fault as keys: their types in a file, and UNSET where they may be left
+    out.
+    """
     hints = get_type_hints(Fault)
     for each in dataclasses.fields(Fault):
         name, key = _attribute(each.name), each.name.removesuffix("_ps")
@@ -79,7 +81,7 @@ def _keys() -> Iterator[tuple[str, Any] | tuple[str, Any, Any]]:
 if TYPE_CHECKING:
 
     class FaultSection(FaultKeys, frozen=True, kw_only=True):
-        """`[[fault]]`, as far as anybody here reads it by name."""
+        """`[[fault]]`, with the keys that code here reads by name."""
 
         at: Time
         kind: str

@@ -15,7 +15,7 @@ from openmrc.scenario.workload import WorkloadSection
 if TYPE_CHECKING:
     from openmrc.traffic.traffic import Traffic
 
-Placement = Annotated[str, Meta(min_length=1)]  # of a job; a list of numbers becomes such a text
+Placement = Annotated[str, Meta(min_length=1)]  # of a job; a list of numbers becomes such text
 
 
 class JobSection(Section, frozen=True, kw_only=True):
@@ -75,7 +75,7 @@ class Jobs(WorkloadSection, frozen=True, kw_only=True):
 
 
 def _seed_of(seed: int, job: int) -> int:
-    """Return the seed of a job: each draws by itself."""
+    """Return the seed of a job: each draws independently."""
     import numpy as np
 
     return int(np.random.SeedSequence([seed, job]).generate_state(1, np.uint64)[0] >> 1)

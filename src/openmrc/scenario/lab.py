@@ -10,7 +10,7 @@ from openmrc.scenario.toml import ByteCount
 if TYPE_CHECKING:
     from openmrc.live.lab.topology import Settings
 
-LAB_MTU_MIN, LAB_MTU_MAX = 1280, 9216  # of IPv6; of what Ethernet switches carry
+LAB_MTU_MIN, LAB_MTU_MAX = 1280, 9216  # IPv6's minimum; the maximum of common Ethernet switches
 
 
 class LabSection(Section, frozen=True, kw_only=True):
@@ -28,7 +28,7 @@ class LabSection(Section, frozen=True, kw_only=True):
             raise ValueError(f".mtu: {self.mtu}; accepted: {LAB_MTU_MIN} to {LAB_MTU_MAX}")
 
     def build(self) -> Settings:
-        """Return what a lab can choose, as `live.lab` takes it."""
+        """Return the options of a lab as `live.lab` takes them."""
         from openmrc.live.lab.topology import Settings
 
         return Settings(switch=self.switch, mode=self.mode, mtu=int(self.mtu), bpf=self.bpf)

@@ -1,4 +1,4 @@
-"""What a run's integers can hold: a fabric or a workload beyond it is refused, not rounded away."""
+"""The limits of a run's integers: a fabric or a workload beyond them is refused, not rounded."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from openmrc.fabric.model import Fabric
     from openmrc.traffic.traffic import Traffic
 
-# Time is picoseconds in an int64. At 100 Tb/s, a hundred times the fastest port there is, the least
-# packet still takes 5 of them; beyond, packets would take no time.
+# Time is picoseconds in an int64. At 100 Tb/s, a hundred times the fastest existing port, the
+# smallest packet still takes 5 ps; beyond that packets would take no time.
 RATE_BPS_MAX = 100 * 10**12
 DELAY_PS_MAX = S  # seven times round the Earth
-TIME_PS_MAX = 2**62  # 53 days, and half of what an int64 holds: times are added up
+TIME_PS_MAX = 2**62  # 53 days, half the range of an int64, because times are added
 
 
 def refuse_beyond(fabric: Fabric, traffic: Traffic, described_by: str | None = None) -> None:
-    """Raise `InputError` for a rate, a delay or a transfer that time cannot be counted for.
+    """Raise `InputError` for a rate, a delay or a transfer whose time cannot be represented.
 
     `described_by` is the key of the file that describes the fabric, if one does.
     """
@@ -39,7 +39,7 @@ def refuse_beyond(fabric: Fabric, traffic: Traffic, described_by: str | None = N
                 f"{described_by or key}: {fmt_time(longest)} is too long a delay;"
                 f" at most {fmt_time(DELAY_PS_MAX)}"
             )
-    # As floating-point numbers: the sum of what is refused fits no integer.
+    # As floating-point numbers: the sum of what is refused exceeds any integer type.
     sent_bytes = float((traffic.msg_bytes.astype(float) * traffic.msg_count).sum())
     if sent_bytes * PS_BITS / slowest > TIME_PS_MAX:
         raise InputError(

@@ -1,8 +1,8 @@
-"""A scenario: the file that says what is built, what runs on it, and what breaks when.
+"""A scenario: the file that says what is built, what runs on it, and what fails when.
 
 `load_scenario` reads TOML into the Structs of `sections` and refuses whatever it does not
 understand; `make_scenario` takes the same tables as dicts. `Scenario.to_toml` writes every default
-out, and what it writes loads as equal.
+out, and its output loads as an equal scenario.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ SETTABLE = tuple("fault[0]" if key == "fault" else key for key in TOP)
 PEER: Table = {"rules": "peer", "pmtu": 4086}
 PEER_MRC: Table = {"evs_active": 64, "evs_backup": 0}
 PEER_ROCE: Table = {"kind": "roce", "cc": "none", "ack_every": 1}
-Overrides = Sequence[str] | Mapping[str, Any]  # "fabric.nics=128" of a shell; {"fabric.nics": 128}
+Overrides = Sequence[str] | Mapping[str, Any]  # "fabric.nics=128" in a shell; {"fabric.nics": 128}
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,9 +74,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     stop: StopSection
     report: ReportSection
     lab: LabSection
-    source: str  # what errors name as the place: the file, or the options it came from
-    tables: Table  # as written: what is left out there is derived anew after `replace`
-    base: Path  # where files are that `tables` names
+    source: str  # how errors name the source: the file, or the options
+    tables: Table  # as written: values left out there are derived again after `replace`
+    base: Path  # the directory of files that `tables` names
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Scenario) and self.to_toml() == other.to_toml()
@@ -109,7 +109,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
             return fabric, traffic, schedule
 
     def transport(self, number: int) -> Transport | RoceTransport:
-        """Return a transport as the simulator takes it; raise `InputError` for what it refuses."""
+        """Return a transport in the simulator's form; raise `InputError` for what it refuses."""
         with self.naming(number):
             return self.transports[number].build()
 
@@ -188,12 +188,12 @@ def load_lab(path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
     if not tables:
         raise InputError(f"{source}: is empty; at least [fabric] and a key of it, such as nics")
     raw: Table = {"name": name} | tables
-    raw.setdefault("workload", {"kind": "permutation", "size": "1MB"})  # nobody will run it
+    raw.setdefault("workload", {"kind": "permutation", "size": "1MB"})  # never run
     return _from_tables(raw, overrides, source, path.parent)
 
 
 def _names_of(path: Path) -> tuple[str, str]:
-    """What errors call a file, and what a scenario is called that does not say."""
+    """How errors name a file, and the default name of its scenario."""
     if str(path) == STANDARD_INPUT:
         return "standard input", "scenario"
     return str(path), path.stem
@@ -206,7 +206,7 @@ def _text_of(path: Path) -> str:
         raise InputError(
             f"{path}: cannot be read ({error.strerror}); name a scenario file"
         ) from None
-    except ValueError:  # no UTF-8; or a NUL in the name itself
+    except ValueError:  # not UTF-8; or a NUL in the name itself
         raise InputError(f"{path}: is not UTF-8 text; a scenario is a TOML file") from None
 
 
@@ -256,7 +256,7 @@ def make_scenario(
 
 
 def as_scenario(given: Scenario | str | Path | Mapping[str, Any]) -> Scenario:
-    """Return the scenario itself, or of the file of that name, or of those tables."""
+    """Return the scenario itself, or that of the file of this name, or of these tables."""
     if isinstance(given, Scenario):
         return given
     if isinstance(given, Mapping):
@@ -277,9 +277,10 @@ def demo_scenario(overrides: Sequence[str] = ()) -> Scenario:
 def peer_scenario(topo: str, cm: str, overrides: Sequence[str] = ()) -> Scenario:
     """Return the run that htsim would make of a `.topo` and a `.cm` file, with its parameters.
 
-    Its packets are 4086 B of payload and 64 B of header, 64 hashed EVs, and both queues one BDP
-    with marks on the last hop as well; `rules = "peer"` stands for the rest. If an override says
-    `transport.kind=roce` it is htsim's RoCE: line rate, an acknowledgement for each packet.
+    Its packets have 4086 B of payload and 64 B of header; there are 64 hashed EVs, and both queues
+    are one BDP with marks on the last hop as well; `rules = "peer"` implies the rest. If an
+    override says `transport.kind=roce` it is htsim's RoCE: line rate, an acknowledgement for each
+    packet.
     """
     roce = "transport.kind=roce" in [change.replace(" ", "") for change in overrides]
     fabric = {"kind": "htsim", "topo": topo} | ({} if roce else {"ecn_last_hop": True})
@@ -303,7 +304,7 @@ def _from_tables(
     except InputError as error:
         if str(error).startswith(said_by):
             raise
-        # The key's path without list positions: what an override would have called it.
+        # The key's path without list positions: as an override would name it.
         place = re.sub(r"\[\d+\]", "", str(error)).partition(":")[0]
         raise error.at(said_by if place in overridden else source) from None
 
@@ -368,7 +369,7 @@ def _workload(table: Any, base: Path) -> WorkloadSection:
 
 
 def _job_label(table: Table) -> Any:
-    """A job's name: what it is called, else its kind."""
+    """A job's name: the stated one, else its kind."""
     return table.get("name", table.get("kind"))
 
 
@@ -410,7 +411,7 @@ def _transports(tables: list[Any], base: Path) -> tuple[AnyTransport, ...]:
 
 
 def _place(number: int, transports: Sequence[Any]) -> str:
-    """What errors call one of the transports."""
+    """How errors name one of the transports."""
     return f"transport[{number}]" if len(transports) > 1 else "transport"
 
 
@@ -434,11 +435,11 @@ def _changes(overrides: Overrides, said_by: str) -> Iterator[tuple[str, Any]]:
 
 
 def value_of(text: str) -> Any:
-    """Return what a shell's word means: a TOML value, else the word itself."""
+    """Return the value of a word from a shell: a TOML value, else the word itself."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        return text.strip()  # a word or a quantity: nobody quotes in a shell
+        return text.strip()  # a word or a quantity: shells need no quotes
 
 
 def _not_a_change(override: str, said_by: str) -> InputError:
@@ -446,7 +447,7 @@ def _not_a_change(override: str, said_by: str) -> InputError:
 
 
 def _override(raw: Table, path: str, value: Any, said_by: str) -> str:
-    """Set `path` ("a.b") in `raw`; return it as errors will name it."""
+    """Set `path` ("a.b") in `raw`; return the name that errors use for it."""
     section, dot, key = path.partition(".")
     one_fault = re.fullmatch(r"fault\[(\d+)\]", section)
     if not section or (dot and not key):
@@ -486,7 +487,7 @@ def _override_fault(raw: Table, number: int, key: str, value: Any, said_by: str)
 
 
 def _jobs_of(raw: Table) -> list[Any]:
-    """Return the list of jobs in `raw`, to be changed there; empty if there is none."""
+    """Return the list of jobs in `raw`, to be modified in place; empty if there is none."""
     workload = raw.get("workload", {})
     jobs = workload.get("job") if isinstance(workload, dict) else None
     if not isinstance(jobs, list):

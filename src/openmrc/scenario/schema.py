@@ -1,8 +1,8 @@
-"""The JSON schema of a scenario file, made from the tables that check it.
+"""The JSON schema of a scenario file, generated from the tables that check it.
 
 `python -m openmrc.scenario.schema` writes `files/scenario.schema.json`, a part of the package, by
-which editors complete and check scenarios. What only several keys together can tell (a place that
-is not there, a key without effect) is left to `mrc run`.
+which editors complete and check scenarios. Checks of several keys together (a place that does not
+exist, a key without effect) are left to `mrc run`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def schema() -> Schema:
 
 
 def text() -> str:
-    """Return the schema as the file that is part of the package."""
+    """Return the schema as the text of the file in the package."""
     return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
 
 
@@ -75,7 +75,7 @@ def _workload() -> Schema:
 
 
 def _one_of(kinds: Mapping[str, Schema], default: str = "") -> Schema:
-    """Tables of several kinds: which keys there are follows from `kind`."""
+    """Tables of several kinds: `kind` determines the keys."""
     named = {"kind": {"enum": list(kinds)} | ({"default": default} if default else {})}
     rules = [
         {
@@ -93,7 +93,7 @@ def _one_of(kinds: Mapping[str, Schema], default: str = "") -> Schema:
 
 
 def _said(kind: str, default: str) -> list[str]:
-    """A kind that is the default holds where none is said, too."""
+    """A kind that is the default also applies if none is stated."""
     return [] if kind == default else ["kind"]
 
 
@@ -124,7 +124,7 @@ def _table(struct: Any) -> Schema:
 
 
 def _of_type(kind: Any) -> Schema:
-    """What a key may be; that it may be left out is said elsewhere."""
+    """The schema of a key's type; that it may be left out is stated elsewhere."""
     stated = [each for each in get_args(kind) if each is not msgspec.UnsetType]
     if get_origin(kind) is UnionType and len(stated) < len(get_args(kind)):
         kind = functools.reduce(operator.or_, stated)
@@ -132,7 +132,7 @@ def _of_type(kind: Any) -> Schema:
 
 
 def _with_auto(about: Schema) -> Schema:
-    """What is None in a table is "auto" in a file."""
+    """Add "auto", which a file says for None in a table."""
     if "anyOf" not in about:
         return dict(about)
     return about | {
@@ -141,7 +141,7 @@ def _with_auto(about: Schema) -> Schema:
 
 
 def _special(kind: type) -> Schema:
-    """What msgspec does not know: quantities, names of files, choices."""
+    """The schema of types that msgspec does not know: quantities, names of files, choices."""
     if issubclass(kind, Choice):
         own = {"type": "string", "pattern": r"\.py:\w+$", "description": "FILE.py:NAME"}
         return {"anyOf": [{"enum": list(kind.WORDS)}, own]}
@@ -157,7 +157,7 @@ def _special(kind: type) -> Schema:
             }
             return {"anyOf": [said, {"type": "integer"}]} if issubclass(kind, ByteCount) else said
     assert issubclass(kind, Quantity)
-    return {"type": "string"}  # with words of its own, such as "bgp"
+    return {"type": "string"}  # with special words, such as "bgp"
 
 
 if __name__ == "__main__":

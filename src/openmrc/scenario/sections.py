@@ -1,9 +1,10 @@
 """The tables of a scenario file: every key with its type, limits and default.
 
-Here stand what all have in common and the small ones; each other has a file of its own. A key that
-would have no effect (`planes` of a fat tree) is not part of that kind, and so unknown there. None
-means `"auto"`: derived at start. A Struct's own checks raise ValueError with the key in front
-(".rate: ..."), which `toml` completes with the place. docs/scenario.md says the same in prose.
+This module has what all have in common, and the small tables; each other has a file of its own. A
+key that would have no effect (`planes` of a fat tree) is not part of that kind, and so unknown
+there. None means `"auto"`: derived at start. A Struct's own checks raise ValueError that begins
+with the key (".rate: ..."), which `toml` completes with the place. docs/scenario.md describes the
+keys.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from msgspec import Meta
 
 from openmrc.scenario.toml import Time
 
-# 16 times the largest installation published (131,072 NICs); arrays of more do not fit a machine.
+# 16 times the largest installation published (131,072 NICs); larger arrays do not fit a machine.
 NICS_MAX = 2_097_152
 
 Count = Annotated[int, Meta(ge=1, le=NICS_MAX)]

@@ -1,7 +1,7 @@
 """Strict tables: TOML to frozen Structs, and back, with errors that name the place.
 
-msgspec checks types and ranges; this module adds what a person needs around it: quantities with
-units, `"auto"`, the path and the value in every refusal, and the nearest word to a misspelt key.
+msgspec checks types and ranges; this module adds what people need: quantities with units, `"auto"`,
+the path and the value in every error, and the nearest word to a misspelt key.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from openmrc.sim.mrc.policies import find
 Table = dict[str, Any]
 S = TypeVar("S", bound=msgspec.Struct)
 
-AUTO = "auto"  # how a file says "derive it"; in a Struct it is None
+AUTO = "auto"  # a file's word for "derive it"; None in a Struct
 
 
 def meant(word: Any, known: Iterable[str]) -> str:
@@ -35,7 +35,7 @@ def meant(word: Any, known: Iterable[str]) -> str:
 class Quantity(int):
     """An integer in openmrc's unit that a file writes as text with a unit."""
 
-    UNIT: ClassVar[str] = ""  # what a name says of it: "_ps"
+    UNIT: ClassVar[str] = ""  # the suffix of such names: "_ps"
     UNITS: ClassVar[Iterable[str]] = ()  # of texts
     READ: ClassVar[Callable[[str], int]]
     WRITE: ClassVar[Callable[[int], str]]
@@ -47,7 +47,7 @@ class Quantity(int):
             return cls(cls.READ(text))
         except InputError as error:
             unit = re.sub(r"^[\s\d.+-]*", "", str(text)).strip()
-            # One unit in another's letters: "100gbps". "5m" is too short to be near to anything.
+            # The same unit in other case: "100gbps". "5m" is too short to be near to anything.
             near = [] if unit in cls.UNITS else [u for u in cls.UNITS if u.lower() == unit.lower()]
             hint = f"; did you mean {near[0]!r}?" if near else ""
             raise InputError(f"{error}{hint}") from None
@@ -105,7 +105,7 @@ class Depth(Quantity):
 
 
 class DepthBytes(Depth):
-    """Bytes."""
+    """The capacity of a queue: bytes at every rate, or a time at the port's own rate."""
 
     UNIT, READ, WRITE = Size.UNIT, Size.READ, Size.WRITE
 
@@ -135,7 +135,7 @@ class File(str):
 class Files(str):
     """A directory, or a pattern of file names such as "run/*.et"; as `File`, absolute once loaded.
 
-    A directory stands for those of its files whose names end in SUFFIX.
+    A directory means those of its files whose names end in SUFFIX.
     """
 
     __slots__ = ()
@@ -155,13 +155,13 @@ class Files(str):
         return found
 
     def paths(self) -> list[Path]:
-        """Return the files there are, in the order of their names."""
+        """Return the existing files, sorted by name."""
         pattern = str(Path(self) / f"*{self.SUFFIX}") if Path(self).is_dir() else str(self)
         return sorted(path for name in glob(pattern) if (path := Path(name)).is_file())
 
 
 class Choice(str):
-    """One of the built-in WORDS, or "FILE.py:NAME", a policy in the user's own ROLE of it."""
+    """One of the built-in WORDS, or "FILE.py:NAME", a user's own policy for ROLE."""
 
     __slots__ = ()
     WORDS: ClassVar[tuple[str, ...]]
@@ -186,10 +186,10 @@ class Choice(str):
 
 
 def read_table(table: Any, struct: type[S], place: str, base: Path, **fixed: Any) -> S:
-    """Convert `table` to `struct`, or raise `InputError` with `place` ("fabric") in front.
+    """Convert `table` to `struct`, or raise `InputError` that begins with `place` ("fabric").
 
     Keys of `fixed` are part of the table but not of the Struct (`kind`, which chose the Struct).
-    Relative files are looked for in `base`.
+    Relative files are resolved in `base`.
     """
     refuse_no_table(table, place)
     fields = {field.encode_name: field for field in msgspec.structs.fields(struct)}
@@ -269,13 +269,13 @@ def as_table(struct: msgspec.Struct, **first: Any) -> Table:
 
 
 def arguments(struct: msgspec.Struct, *keys: str) -> Table:
-    """Return the values of `keys` as what they build takes them: names say the units."""
+    """Return the values of `keys` as arguments of what they build: names with units."""
     kinds = {field.name: field.type for field in msgspec.structs.fields(struct)}
     return {f"{key}{_unit(kinds[key])}": unitless(getattr(struct, key)) for key in keys}
 
 
 def _unit(annotation: Any) -> str:
-    """What a name says of the unit of such values, which may be "auto" as well."""
+    """The suffix for the unit of such values, which may also be "auto"."""
     kinds = (annotation, *get_args(annotation))
     return next((kind.UNIT for kind in kinds if hasattr(kind, "UNIT")), "")
 
@@ -316,13 +316,13 @@ def _as_value_error(read: Any, *arguments: Any) -> Any:
 
 
 def _explain(message: str, table: Table, fields: Mapping[str, Any], place: str) -> str:
-    """Turn msgspec's words into place, value and remedy."""
+    """Turn msgspec's message into place, value and remedy."""
     hint = ""
     message, _, path = message.partition(" - at `$")
-    key = path.rstrip("`").lstrip(".").partition("[")[0]  # of a list: the list
+    key = path.rstrip("`").lstrip(".").partition("[")[0]  # for a list: the list
     if missing := re.fullmatch(r"Object missing required field `(.*)`", message):
         return f"{place}.{missing[1]}: is missing and has no default"
-    if not key:  # a Struct's own check; it names its key as ".key: what is wrong"
+    if not key:  # a Struct's own check, which names its key as ".key: what is wrong"
         return f"{place}{message}" if message.startswith(".") else f"{place}: {message}"
     if message.startswith("Invalid enum value"):
         kinds = get_args(fields[key].type)  # the words, or the union of them with None

@@ -26,7 +26,7 @@ class EtFiles(Files):
 class Trace(WorkloadSection, frozen=True, kw_only=True):
     """What the traces have in common: where their ranks are, and how fast they compute.
 
-    The ranks are on the first NICs by their numbers, or at random ones (drawn from the seed).
+    The ranks are on the first NICs by their numbers, or on random ones (drawn from the seed).
     """
 
     compute_scale: Scale = 1.0

@@ -1,6 +1,6 @@
 """`[workload]` with `kind = "training"`: a job's ranks, what they compute and send, and restarts.
 
-The rules are those of `sections`. docs/training.md says the same in prose.
+The conventions are those of `sections`. docs/training.md describes the keys.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ FAULTS_A_DAY_MAX = 1_000_000
 
 Collected = Literal["all-reduce", "reduce-scatter"]
 Bytes = Annotated[int, Meta(ge=1, le=64)]
-WORK = (  # keys that are what is computed and sent as they are
+WORK = (  # keys of computation and communication that are used unchanged
     *("steps", "microbatches", "layers", "forward", "optimizer", "jitter"),
     *("bucket", "tp_collective", "dp_collective"),
 )
 SIZES = ("tp", "pp", "ep", "dp", "expert")  # keys in _size
-MODEL = {  # what sizes come from, as it is if nobody says
+MODEL = {  # the model from which sizes are derived, by default
     "hidden": 1024,
     "sequence": 1024,
     "microbatch": 1,
@@ -40,10 +40,10 @@ MODEL = {  # what sizes come from, as it is if nobody says
 
 
 class Training(WorkloadSection, frozen=True, kw_only=True):
-    """A training job: so many steps of forward and backward passes and sums of gradients."""
+    """A training job: `steps` steps of forward and backward passes and gradient sums."""
 
     kind: ClassVar[str] = "training"
-    # who
+    # ranks
     ranks: Nics | None = None
     placement: Literal["nic", "random"] = "nic"
     tp: Count = 1
@@ -68,7 +68,7 @@ class Training(WorkloadSection, frozen=True, kw_only=True):
     tp_collective: Collected = "all-reduce"
     dp_collective: Collected = "all-reduce"
     bucket: Size = Size.parse("25MB")
-    # the model that sizes come from where they are not stated
+    # the model from which sizes are derived where they are not stated
     hidden: Count = MODEL["hidden"]
     sequence: Count = MODEL["sequence"]
     microbatch: Count = MODEL["microbatch"]
@@ -112,14 +112,14 @@ class Training(WorkloadSection, frozen=True, kw_only=True):
         return training(n_nics, layout, work, seed, placed(layout.n_ranks, self.placement, seed))
 
     def groups(self, n_nics: int) -> Layout:
-        """Return which rank is in which group; raise `InputError` if sizes do not fit."""
+        """Return the groups of each rank; raise `InputError` if sizes do not fit."""
         from openmrc.workload.layout import make_layout
 
         ranks = ranks_on(self.ranks, n_nics)
         return make_layout(ranks, self.tp, self.pp, self.ep, self.dp, self.layout)
 
     def sizes(self, layout: Layout) -> Sizes:
-        """Return what each rank sends: as stated, else as the model needs it."""
+        """Return what each rank sends: as stated, else as derived from the model."""
         from openmrc.workload.model import Model, Sizes
 
         stated = {key: getattr(self, f"{key}_size") for key in SIZES}

@@ -33,7 +33,7 @@ PEER_PMTU_MIN, PEER_PMTU_MAX = 64, 16_384  # of peer runs; MRC has PMTUS
 
 
 class Paths(Choice):
-    """Who chooses the path of a packet."""
+    """The path selection of packets."""
 
     __slots__ = ()
     WORDS = tuple(PATHS)
@@ -41,7 +41,7 @@ class Paths(Choice):
 
 
 class CongestionControl(Choice):
-    """Who sets the window."""
+    """The congestion control."""
 
     __slots__ = ()
     WORDS = tuple(CONGESTION)
@@ -49,7 +49,7 @@ class CongestionControl(Choice):
 
 
 Parameter = dataclasses.Field[Any]
-# The order in which a file lists the keys; one that is not here comes last.
+# The order in which a file lists the keys; others come last.
 ORDER = (
     *("name", "paths", "cc", "rules", "evs_active", "evs_backup", "pmtu", "mpr", "sack_bytes"),
     *(
@@ -79,7 +79,7 @@ def _mrc_keys() -> dict[str, Parameter]:
 
 
 def _as_key(key: str, parameter: Parameter) -> tuple[str, Any, Any]:
-    """A key, its type in a file, and its default there: of a time, "auto"."""
+    """A key, its type in a file, and its default there: for a time, "auto"."""
     about, default = parameter.metadata, cast("Any", parameter.default)
     unit, least = about.get("unit"), about.get("least")
     if unit == "ps":
@@ -102,7 +102,7 @@ class MrcSection(Section, frozen=True, kw_only=True):
     kind: ClassVar[str] = "mrc"
 
     def __post_init__(self) -> None:
-        """Refuse what only another choice of paths would give a meaning."""
+        """Refuse keys that only another choice of paths would use."""
         given = {key: getattr(self, key) for key in MRC_KEYS}
         for key, parameter in MRC_KEYS.items():
             value, only = given[key], parameter.metadata.get("only")
@@ -154,18 +154,18 @@ else:
     )
 
 
-# How routing finds out, and what that takes: ps.
+# How routing detects failures, and how long that takes: ps.
 CONVERGENCES = {"instant": (0, 0), "bgp": BGP_PS, "bgp-hold": HOLD_PS}
 
 
 class Convergence(Quantity):
-    """How long routing takes to go around a failure; as a number the longest that may be, ps."""
+    """How long routing takes to converge after a failure, ps; as a number, the maximum."""
 
     low_ps: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return what a word of `CONVERGENCES`, a time, or "1s-3s" (evenly between) states."""
+        """Parse a word of `CONVERGENCES`, a time, or "1s-3s" (uniform between the two)."""
         if isinstance(text, str) and text in CONVERGENCES:
             return cls.between(*CONVERGENCES[text])
         try:
@@ -182,7 +182,7 @@ class Convergence(Quantity):
 
     @classmethod
     def between(cls, low_ps: int, high_ps: int) -> Self:
-        """Return the convergence that is drawn evenly between two times."""
+        """Return the convergence that is drawn uniformly between two times."""
         found = cls(high_ps)
         found.low_ps = low_ps
         return found
@@ -268,7 +268,7 @@ class RoceSection(Section, frozen=True, kw_only=True):
         )
 
     def _convergence_ps(self) -> tuple[int, int]:
-        """The shortest time that routing takes, and the longest."""
+        """The shortest and the longest time that routing takes, ps."""
         return (
             BGP_PS if self.convergence is None else (self.convergence.low_ps, int(self.convergence))
         )
@@ -291,7 +291,7 @@ def _check_base_rtt(base_rtt: int | None) -> None:
 
 
 AnyTransport = TransportSection | RoceSection
-# Keys of [fabric], by what they are when nobody states them, that RoCEv2 does not look at.
+# Keys of [fabric] that RoCEv2 ignores, with their values by default.
 MRC_ALONE: dict[str, Any] = {
     "trim": True,
     "ecn_low": 0.2,
@@ -303,8 +303,8 @@ MRC_ALONE: dict[str, Any] = {
 
 
 def refuse_idle(fabric: FabricSection, transports: Sequence[AnyTransport]) -> None:
-    """Raise `InputError` for a key of `[fabric]` that none of the transports looks at, and for
-    `trim_nack` where nothing is trimmed.
+    """Raise `InputError` for a key of `[fabric]` that no transport uses, and for `trim_nack` where
+    nothing is trimmed.
     """
     for number, each in enumerate(transports):
         if isinstance(each, RoceSection) or each.trim_nack:
@@ -335,7 +335,7 @@ def refuse_idle(fabric: FabricSection, transports: Sequence[AnyTransport]) -> No
 
 def refuse_convergence(fabric: Fabric, transports: Sequence[AnyTransport]) -> None:
     """Raise `InputError` for a time of convergence, or of local repair, where routing, or a switch,
-    has nothing to choose.
+    has no choice.
     """
     if fabric.n_paths(0, fabric.n_nics - 1, 0) > 1:
         return
@@ -355,7 +355,7 @@ TRANSPORTS: dict[str, Any] = {section.kind: section for section in (TransportSec
 
 
 def label_of(table: dict[str, Any]) -> Any:
-    """Return a transport's name: what it is called, else MRC's `paths`, else its kind."""
+    """Return a transport's name: the stated one, else MRC's `paths`, else its kind."""
     if table.get("kind", TransportSection.kind) == TransportSection.kind:
         return table.get("name", table.get("paths", TransportSection.kind))
     return table.get("name", table["kind"])

@@ -25,11 +25,11 @@ class WorkloadSection(Section, frozen=True, kw_only=True):
     kind: ClassVar[str]
 
     def build(self, n_nics: int, seed: int) -> Traffic:
-        """Return the messages; raise `InputError` for a NIC that is not there."""
+        """Return the messages; raise `InputError` for a NIC that does not exist."""
         raise NotImplementedError
 
     def tables(self) -> list[str]:
-        """Return the tables of a scenario file that say the same."""
+        """Return the equivalent tables of a scenario file."""
         return [write_table("[workload]", self, kind=self.kind)]
 
 
@@ -41,7 +41,7 @@ def ranks_on(ranks: int | None, n_nics: int) -> int:
 
 
 def placed(ranks: int, order: str, seed: int) -> npt.NDArray[np.int64]:
-    """Return the NICs of the ranks: the first ones by their numbers ("nic"), or these "random"."""
+    """Return the NICs of the ranks: the first ones by their numbers ("nic"), or random ones."""
     nics = np.arange(ranks)
     if order == "random":
         np.random.default_rng(seed).shuffle(nics)

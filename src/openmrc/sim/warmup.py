@@ -1,4 +1,4 @@
-"""Compile everything that a run needs, reporting progress."""
+"""Compiles everything that a run needs, reporting progress."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _captured(transport: Any) -> World:
 
 
 def _frames(transport: Any, decode: Callable[..., int]) -> None:
-    """Make no frame, and read none."""
+    """Encode no frame, and decode none."""
     world = _captured(transport)
     assert world.capture is not None
     world.capture.warm_up(world)
@@ -46,7 +46,7 @@ def _frames(transport: Any, decode: Callable[..., int]) -> None:
 
 
 def loop_of_mrc() -> None:
-    """Packets, from NIC to NIC: four fifths of all."""
+    """Packets from NIC to NIC: four fifths of the compile time."""
     _world(Transport()).run()
 
 
@@ -56,12 +56,12 @@ def frames_of_mrc() -> None:
 
 
 def loop_of_roce() -> None:
-    """The same of RoCEv2."""
+    """The event loop of RoCEv2."""
     _world(RoceTransport()).run()
 
 
 def frames_of_roce() -> None:
-    """The same of RoCEv2."""
+    """Captures of RoCEv2, and its decoder."""
     _frames(RoceTransport(), roce_codec.decode)
 
 

@@ -32,8 +32,8 @@ from openmrc.sim.watch.sampler import Sampler
 from openmrc.sim.watch.samples import Samples
 from openmrc.traffic.traffic import Traffic
 
-LATEST_PS = int(es.NEVER) - 1  # what is due at NEVER does not happen
-EVENTS_A_STEP = 300_000  # between two looks at the clock: about a tenth of a second
+LATEST_PS = int(es.NEVER) - 1  # events at NEVER do not happen
+EVENTS_A_STEP = 300_000  # between two checks of the clock: about a tenth of a second
 
 
 @dataclass(frozen=True)
@@ -54,8 +54,8 @@ class World:
     for bit.
 
     `schedule` is the faults (`fabric.faults.compile_faults`), `stop_ps` a time at which the run
-    ends as planned. `run` may be called again and again with later times; results may be read at
-    any time. Frames on the links of `capture`, which is of the transport's kind, are written there.
+    ends as planned. `run` may be called repeatedly with later times; results may be read at any
+    time. Frames on the links of `capture`, which is of the transport's kind, are written there.
 
     A large fabric is cut into `shards` (None: as many as suit its size), which `threads` run in
     parallel. Results depend on the shards, and never on the threads. `uncut` says why there is only
@@ -106,7 +106,7 @@ class World:
     def sample(self, qp: int | None, columns: int) -> None:
         """Sample from the start, in `columns` intervals at most; call it before `run`.
 
-        `qp`: whose paths; None takes the first of those with the longest path.
+        `qp`: the one whose paths are sampled; None takes the first of those with the longest path.
         """
         assert not self.net.ctl[0].started, "what is past cannot be sampled"
         if qp is None:
@@ -121,8 +121,8 @@ class World:
     def run(
         self, until_ps: int | None = None, progress: Callable[[Progress], None] | None = None
     ) -> bool:
-        """Run until `until_ps`, `stop_ps` or the end; True when no events are left, or a workload
-        that ends with the first QP error (`Traffic.ends_on_error`) has ended.
+        """Run until `until_ps`, `stop_ps` or the end; True when no events are left, or when a
+        workload that ends with the first QP error (`Traffic.ends_on_error`) has ended.
 
         Ctrl-C ends it between two steps, a tenth of a second each.
         """
@@ -130,7 +130,7 @@ class World:
             self._crew = self._new_crew(*self._cut)
         if not self.net.ctl[0].started:
             self._step(-1, 0)  # loads the compiled code, opens the QPs
-        if interpreted():  # where a step takes minutes
+        if interpreted():  # here a step takes minutes
             return self._run(until_ps, progress, lambda: None)
         with held_back() as let_through:
             return self._run(until_ps, progress, let_through)
@@ -182,7 +182,7 @@ class World:
         started = time.perf_counter()
         try:
             why = self._step(until, EVENTS_A_STEP * min(self.threads, len(self.nets)))
-        finally:  # in plain Python Ctrl-C arrives here: what was sent by then is not lost
+        finally:  # in plain Python Ctrl-C arrives here: what was sent by then is kept
             self.loop_s += time.perf_counter() - started
             if self.capture is not None and (self._crew is None or self._crew.is_level):
                 self.capture.take(self)
@@ -199,7 +199,9 @@ class World:
 
     @property
     def nets(self) -> list[ss.Net]:
-        """The network of each shard; with a single one it is `net`, which else has the sums."""
+        """The network of each shard; `net` itself if there is one shard, else `net` has the
+        sums.
+        """
         return [self.net] if self._crew is None else self._crew.nets
 
     def net_of(self, port: int) -> ss.Net:
@@ -223,7 +225,7 @@ class World:
 
     @property
     def placed_ps(self) -> int:
-        """When payload was placed for the last time, ps; -1 if none was."""
+        """When payload was last placed, ps; -1 if none was."""
         return int(self.net.ctl[0].placed_at)
 
     @property
@@ -233,7 +235,7 @@ class World:
 
     @property
     def bytes_wrong(self) -> int:
-        """Payload bytes placed at a wrong address, or again; anything but 0 is a bug."""
+        """Payload bytes placed at a wrong address, or twice; anything but 0 is a bug."""
         return int(self.net.ctl[0].wrong_bytes)
 
     def derived(self) -> dict[str, int]:
@@ -274,7 +276,7 @@ class World:
     def errors(self) -> list[str]:
         """Per message, why it failed; "" where it did not."""
         texts = [""] * self.traffic.n_msgs
-        # only messages fail: what waits for one is an orphan
+        # only messages fail: an entry that waits for one is an orphan
         for mi in np.flatnonzero(np.asarray(self.net.message.fate) == ss.FAILED):
             texts[mi] = es.ERROR_TEXTS[self.side.error_of(self.net, int(mi))]
         return texts
@@ -334,7 +336,7 @@ class World:
 
     def placed(self) -> dict[str, npt.NDArray[np.int64]]:
         """Per bin of the timeline, payload bytes placed of each `flow`, [bins, flows], and of each
-        `job`, [bins, jobs]; omitting those that are none, or more than `network.RATES_MAX`.
+        `job`, [bins, jobs]; without a kind that has none, or more than `network.RATES_MAX`.
         """
         rate = self.net.rate if self._crew is None else self._crew.rate()
         kept = rate[: self._bins()].copy()
@@ -348,7 +350,7 @@ class World:
         return found
 
     def _bins(self) -> int:
-        """How many bins of the timeline there are by now."""
+        """The number of bins of the timeline so far."""
         c = self.net.ctl[0]
         return min(int(c.now // c.bin_ps) + 1, len(self.net.timeline))
 

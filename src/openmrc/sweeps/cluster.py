@@ -7,14 +7,14 @@ from collections.abc import Generator, Iterable
 from openmrc.errors import InputError, MissingExtra
 from openmrc.sweeps.job import Job, Outcome, run_job
 
-CONNECT_S = 10  # a scheduler that is there answers within milliseconds
+CONNECT_S = 10  # an available scheduler answers within milliseconds
 
 
 def run_on_cluster(jobs: Iterable[Job], address: str) -> Generator[tuple[Job, Outcome], None, None]:
-    """Run `jobs` on the cluster whose scheduler is at `address`; yield each outcome as it comes.
+    """Run `jobs` on the cluster whose scheduler is at `address`; yield each outcome as it arrives.
 
-    A worker that dies is the cluster's affair: it tries again elsewhere, and gives up in time.
-    Raises `MissingExtra` without Dask, `InputError` if no scheduler answers.
+    The cluster handles workers that die: it retries elsewhere, and gives up in time. Raises
+    `MissingExtra` without Dask, `InputError` if no scheduler answers.
     """
     try:
         from distributed import Client, as_completed
@@ -34,7 +34,7 @@ def run_on_cluster(jobs: Iterable[Job], address: str) -> Generator[tuple[Job, Ou
                 job = futures.pop(future)
                 try:
                     outcome = future.result()
-                except Exception as error:  # of the cluster: the job's own are in its outcome
+                except Exception as error:  # of the cluster: errors of the job are in its outcome
                     outcome = Outcome(error=" ".join(f"{type(error).__name__}: {error}".split()))
                 yield job, outcome
         finally:

@@ -1,4 +1,4 @@
-"""`mrc sweep`: what is written in a shell, as a sweep; its table."""
+"""`mrc sweep`: a sweep described by command-line arguments, and its table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 OVER = "--over"
 PIPE_WIDTH = 1000
-# Of the table: what stands above a column, and the column of the data set.
+# Columns of the table: the heading, and the column of the data set.
 FIGURES_SHOWN = {
     "flow completion time, p50, us": "flows.fct_us.p50",
     "flow completion time, p99, us": "flows.fct_us.p99",
@@ -98,7 +98,7 @@ def workers_of(text: str | None) -> int | None:
 
 
 def _all_well(table: pl.DataFrame) -> bool:
-    """Whether every run came to its end, as `mrc run` means it."""
+    """Whether every run came to its end, as `mrc run` defines it."""
     return not any(
         row["error"]
         or row["flows.failed"]

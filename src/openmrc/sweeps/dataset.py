@@ -26,7 +26,7 @@ from openmrc.sweeps.job import Outcome
 from openmrc.sweeps.plan import Run, code_hash
 from openmrc.sweeps.rows import failed_row, fault_types, key_types
 
-# The same columns whatever the scenario, so that the parts of different sweeps lie in one data set.
+# The same columns whatever the scenario, so that parts of different sweeps form one data set.
 SCHEMA: dict[str, Any] = {
     "run": str,
     "transport": str,
@@ -50,12 +50,12 @@ class DataSet:
         self.directory, self.flows, self.also = directory, flows, also
 
     def has(self, run: Run) -> bool:
-        """True if `run` is here, whole."""
+        """True if the complete result of `run` is here."""
         folders = ("runs", *(["flows"] if self.flows else []), *self.also)
         return all((self.directory / folder / f"{run.key}.parquet").exists() for folder in folders)
 
     def write(self, run: Run, outcome: Outcome) -> None:
-        """Keep what came of `run`."""
+        """Store the outcome of `run`."""
         if outcome.error:
             row = failed_row(run.scenario, outcome.error)
             self._write(self._part(run, ".failed"), _parquet(run, [row]))
@@ -74,7 +74,7 @@ class DataSet:
         return pl.read_parquet([part for part in parts if part.exists()])
 
     def failure(self, run: Run) -> str | None:
-        """Return why the last try of `run` failed; None if it did not, or was never made."""
+        """Return why the last attempt of `run` failed; None if it did not, or there was none."""
         part = self._part(run, ".failed")
         return str(pl.read_parquet(part)["error"][0]) if part.exists() else None
 

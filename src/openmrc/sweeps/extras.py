@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from openmrc.run.outcome import TransportResult
     from openmrc.run.results import Result
 
-SAMPLED = ("paths", "queues")  # made of samples, which a run takes only if it is told to
+SAMPLED = ("paths", "queues")  # made of samples, which a run takes only on request
 
 
 def needs_samples(names: Iterable[str]) -> bool:

@@ -1,7 +1,7 @@
 """Jobs on the cores of this machine.
 
 Workers are started as commands, not through `multiprocessing`: that would run the caller's script
-again in each of them, and ask for `if __name__ == "__main__"` around every sweep.
+again in each of them, and require `if __name__ == "__main__"` around every sweep.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from openmrc.jit.cache import PACKAGE
 from openmrc.sweeps.job import Job, Outcome
 
 WORKERS_MAX = 1024  # two file descriptors each
-# The cores are busy with runs: libraries that would start a thread for each make them slower.
+# The cores are busy with runs: libraries that start a thread for each make them slower.
 ONE_THREAD = dict.fromkeys(
     ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "POLARS_MAX_THREADS"), "1"
 )
 
 
 def run_here(jobs: Iterable[Job], workers: int) -> Generator[tuple[Job, Outcome], None, None]:
-    """Run `jobs` in `workers` processes; yield each outcome as it comes.
+    """Run `jobs` in `workers` processes; yield each outcome as it arrives.
 
-    Whoever stops reading, for whatever reason, leaves no process behind.
+    If the caller stops iterating, for whatever reason, no process is left behind.
     """
     waiting = iter(jobs)
     busy: dict[Connection, _Worker] = {}
@@ -54,11 +54,11 @@ def run_here(jobs: Iterable[Job], workers: int) -> Generator[tuple[Job, Outcome]
 
 
 class _Worker:
-    """A process and the job it has."""
+    """A process and its current job."""
 
     def __init__(self, job: Job) -> None:
         self.connection, theirs = Pipe()
-        package = str(PACKAGE.parent)  # the same code, wherever the caller had it from
+        package = str(PACKAGE.parent)  # the same code, wherever the caller imported it from
         path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "openmrc.sweeps.worker", str(theirs.fileno())],
@@ -71,7 +71,7 @@ class _Worker:
         self.give(job)
 
     def give(self, job: Job) -> bool:
-        """Send the next job; False if there is nobody to take it."""
+        """Send the next job; False if the worker is gone."""
         self._job = job
         with suppress(BrokenPipeError):
             self.connection.send(job)
@@ -79,7 +79,7 @@ class _Worker:
         return False
 
     def take(self) -> tuple[Job, Outcome]:
-        """Return the job and what came of it, once the connection has something to say."""
+        """Return the job and its outcome, once the connection is readable."""
         try:
             return self._job, self.connection.recv()
         except (EOFError, ConnectionResetError):
@@ -87,7 +87,7 @@ class _Worker:
             return self._job, Outcome(error=f"its worker ended with status {status}")
 
     def end(self) -> None:
-        """End the worker, and the run it may be in the middle of."""
+        """End the worker, and the run that it may be executing."""
         self.connection.close()
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)

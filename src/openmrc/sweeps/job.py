@@ -1,4 +1,4 @@
-"""One run of a sweep, as it travels to wherever it is run, and what comes back."""
+"""One run of a sweep, as sent to where it is run, and its outcome."""
 
 from __future__ import annotations
 
@@ -14,19 +14,21 @@ from openmrc.sweeps.plan import Run, code_hash
 
 @dataclass(frozen=True)
 class Job:
-    """A run as text: nothing in it belongs to a process or, but for files it names, a machine."""
+    """A run as text: independent of the process and, except for files that it names, of the
+    machine.
+    """
 
     key: str
     toml: str
-    source: str  # what errors call the scenario
+    source: str  # how errors name the scenario
     code: str  # the code that must run it
-    flows: bool  # whether the flows are wanted too
+    flows: bool  # whether the flows are requested too
     also: tuple[str, ...] = ()  # further tables of `extras`
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a job: rows of the data set, or why there are none."""
+    """The outcome of a job: rows of the data set, or why there are none."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     flows: bytes = b""  # as Parquet
@@ -35,13 +37,13 @@ class Outcome:
 
 
 def job_of(run: Run, flows: bool, also: tuple[str, ...] = ()) -> Job:
-    """Return the job that makes `run`."""
+    """Return the job that executes `run`."""
     scenario = run.scenario
     return Job(run.key, scenario.to_toml(), scenario.source, code_hash(), flows, also)
 
 
 def run_job(job: Job, progress: Callable[[Any], None] | None = None) -> Outcome:
-    """Simulate; whatever goes wrong is part of the outcome, on one line."""
+    """Simulate; any error becomes part of the outcome, on one line."""
     from openmrc.run.simulation import simulate
     from openmrc.scenario.scenario import parse_scenario
     from openmrc.sweeps import extras
@@ -58,7 +60,7 @@ def run_job(job: Job, progress: Callable[[Any], None] | None = None) -> Outcome:
         return Outcome(rows(result), flows, also=extras.tables(result, job.also))
     except OpenMrcError as error:
         return Outcome(error=str(error))
-    except Exception as error:  # a bug, or no memory: of this run, not of the others
+    except Exception as error:  # a bug, or out of memory: of this run, not of the others
         at = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(at.filename).name}:{at.lineno}"
         return Outcome(error=" ".join(f"{type(error).__name__}: {error} (at {place})".split()))

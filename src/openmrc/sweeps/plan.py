@@ -1,8 +1,8 @@
-"""Which runs a sweep is made of, and the name under which each is found again.
+"""The runs of a sweep, and the name under which each is found again.
 
-A run's key is a hash of all that decides its result: the scenario with every default written out,
-the files it names, and the code. So a sweep that was stopped, or is called again with more values,
-runs only what is not there yet, and after an edit of the protocol everything runs anew.
+A run's key is a hash of everything that determines its result: the scenario with every default
+written out, the files it names, and the code. So a sweep that was stopped, or is called again with
+more values, runs only what is missing, and after an edit of the protocol everything runs again.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from openmrc.errors import InputError
 from openmrc.scenario.scenario import Scenario
 from openmrc.scenario.toml import plain
 
-RUNS_MAX = 100_000  # each is a file, and all are read at the end: about a millisecond a piece
+RUNS_MAX = 100_000  # each is a file, and all are read at the end: about a millisecond each
 KEY_DIGITS = 20  # 80 bits: no two of 100,000 runs share a key by chance
 
-# What decides the figures of a run, beside its scenario.
-CODE = (  # that decides what a run does, beside what is compiled
+# Code that determines the figures of a run, in addition to its scenario.
+CODE = (  # apart from what is compiled
     "workload/**/*.py",
     "scenario/*.py",
     "run/*.py",
@@ -45,7 +45,7 @@ def plan(scenario: Scenario, over: Over, said_by: str = "over") -> list[Run]:
     """Return the runs of a sweep, each once, in order: the last key changes fastest.
 
     `over` maps keys to values, of which every combination is run; or it lists the combinations.
-    Raises `InputError`, with `said_by` in front, before anything is run.
+    Raises `InputError` that begins with `said_by` before anything is run.
     """
     _check_transports(scenario)
     runs: dict[str, Run] = {}
@@ -60,7 +60,7 @@ def plan(scenario: Scenario, over: Over, said_by: str = "over") -> list[Run]:
 
 @functools.cache
 def code_hash() -> str:
-    """Return what names the code that makes the figures: any edit of it is another hash."""
+    """Return a name of the code that produces the figures: any edit of it changes the name."""
     from openmrc.jit import cache
 
     digest = hashlib.sha256()
@@ -72,7 +72,9 @@ def code_hash() -> str:
 
 
 def _check_transports(scenario: Scenario, said_by: str = "") -> None:
-    """What takes longer to check, fabric and workload, is checked when the run starts."""
+    """Check the transports; fabric and workload, which take longer, are checked when the run
+    starts.
+    """
     for number, transport in enumerate(scenario.transports):
         with scenario.naming(number, said_by):
             transport.build()

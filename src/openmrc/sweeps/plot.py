@@ -23,7 +23,7 @@ MARKERS = ("o", "s", "^", "D", "v")
 
 
 def refuse(keys: Sequence[str]) -> None:
-    """Raise `InputError` for a sweep that has nothing to be drawn over."""
+    """Raise `InputError` for a sweep without a key that can be an axis."""
     if set(keys) == {SEED}:
         raise InputError("--plot: only seeds are swept over; name another key with --over")
 
@@ -59,7 +59,7 @@ def plot_png(table: pl.DataFrame, keys: Sequence[str], title: str) -> bytes:
 
 
 def _points(rows: pl.DataFrame, over: str, at: dict[Any, float]) -> tuple[list[float], ...]:
-    """Where each value is drawn, and the least, the median and the largest figure there."""
+    """Where each value is drawn, and the smallest, the median and the largest figure there."""
     import polars as pl
 
     found = rows.group_by(over).agg(

@@ -1,8 +1,8 @@
 """A row of the data set: one run and transport, all keys of the scenario, all figures.
 
-A key's column bears its path (`fabric.nics`). Quantities are integers of bytes, bit/s or
-picoseconds; null is `"auto"`, or a key that this kind of fabric or workload does not have. The run
-itself makes the row, so nothing here loads a library of data frames.
+A key's column is named by its path (`fabric.nics`). Quantities are integers of bytes, bit/s or
+picoseconds; null is `"auto"`, or a key that this kind of fabric or workload lacks. The run itself
+makes the row, so nothing here loads a library of data frames.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ def rows(result: Result) -> list[dict[str, Any]]:
 
 
 def failed_row(scenario: Scenario, error: str) -> dict[str, Any]:
-    """Return the row of a run that came to nothing."""
+    """Return the row of a run that failed."""
     return _keys(scenario, None) | {"error": error}
 
 
 def key_types() -> dict[str, type]:
-    """Return every key that a scenario can have, whatever its kinds, with its type."""
+    """Return every key that a scenario can have, of all kinds, with its type."""
     types = {
         "name": str,
         "seed": int,
@@ -52,7 +52,7 @@ def key_types() -> dict[str, type]:
         **_types("workload.", WORKLOADS.values()),
         **_types("stop.", [StopSection]),
     }
-    del types["transport.name"]  # that is the column `transport`
+    del types["transport.name"]  # it is the column `transport`
     return types
 
 
@@ -94,7 +94,7 @@ def _value(value: Any, kind: type) -> Any:
 
 
 def _type(annotation: Any) -> type:
-    """Return the column's type for a key's type; anything but a number or a truth value is text."""
+    """Return the column's type for a key's type: text, except for numbers and booleans."""
     if get_origin(annotation) is Annotated:
         return _type(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):

@@ -61,7 +61,7 @@ def run_all(
     progress: bool = True,
     also: tuple[str, ...] = (),
 ) -> pl.DataFrame:
-    """Run what of `runs` is not in `out` yet; return the rows of all, as `sweep` does.
+    """Run those of `runs` that are not in `out` yet; return the rows of all, as `sweep` does.
 
     The data set also keeps the tables of `extras` that `also` names.
     """
@@ -84,7 +84,7 @@ def run_all(
 
 
 def described(overrides: Mapping[str, Any]) -> str:
-    """Return what tells a run from the others, as one would write it in a shell."""
+    """Return what distinguishes the run from the others, as in a shell."""
     return " ".join(f"{key}={value}" for key, value in overrides.items())
 
 
@@ -102,7 +102,7 @@ def _check(out: Path, workers: int | None, dask: str | None) -> None:
 
 
 def _arranged(table: pl.DataFrame, runs: list[Run]) -> pl.DataFrame:
-    """What was swept over comes first; a key of one transport or fault gets a column as given."""
+    """Swept keys come first; a key of one transport or fault gets a column as given."""
     import polars as pl
 
     keys = swept_keys(runs)

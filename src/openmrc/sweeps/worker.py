@@ -1,8 +1,8 @@
-"""A worker: loads the simulator once, then forks for each run it is given.
+"""A worker: loads the simulator once, then forks for each run that it is given.
 
-So each run has a process of its own, with all memory returned at its end, and starts in
-milliseconds. A run that is killed, for lack of memory say, costs that run alone. The fork is safe:
-the worker has one thread, and never loads what starts others.
+So each run has a process of its own, which returns all memory at its end, and starts in
+milliseconds. A run that is killed, for instance for lack of memory, costs that run alone. The fork
+is safe: the worker has one thread, and never loads libraries that start others.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ REHEARSAL = {"fabric": {"nics": 2, "t0_down": 2}, "workload": {"kind": "stream",
 
 
 def serve(sweep: Connection[Outcome, Job]) -> None:
-    """Run what `sweep` sends until it hangs up; the worker's answers are `Outcome`s."""
-    rows(simulate(make_scenario(REHEARSAL)))  # loads all there is: no fork has to
+    """Run the jobs that `sweep` sends until it disconnects; answer with `Outcome`s."""
+    rows(simulate(make_scenario(REHEARSAL)))  # loads everything, so that no fork has to
     with suppress(EOFError, ConnectionError):  # the sweep has gone, perhaps with an answer unread
         while True:
             sweep.send(_in_a_fork(sweep.recv(), sweep))
@@ -46,10 +46,10 @@ def _in_a_fork(job: Job, sweep: Connection[Any, Any]) -> Outcome:
 
 
 def _run(job: Job, answer: Connection[Any, Any], sweep: Connection[Any, Any]) -> None:
-    """The child's whole life; it must not return into the worker's code."""
+    """The body of the child; it must not return into the worker's code."""
 
     def nobody_waits(_: object) -> None:
-        if sweep.poll():  # no next job comes before this one's answer: the sweep has gone
+        if sweep.poll():  # no job arrives before this one's answer: the sweep has gone
             os._exit(1)
 
     try:

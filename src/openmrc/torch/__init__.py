@@ -1,16 +1,17 @@
-"""torch.distributed over MRC: `init_process_group("mrc")`, in a script that imports nothing of us.
+"""torch.distributed over MRC: `init_process_group("mrc")`, in a script that need not import
+openmrc.
 
 kernels      reductions, compiled
 memory       bytes of tensors, by address
-shared       ranks of one host: the same in memory that both have
+shared       ranks of one host: the same in shared memory
 wire         the one function that opens the process's device
 pair         the queue pair to a peer: small messages in slots, large ones in place
-progress     what is posted, what has come, which operation goes on
+progress     what is posted, what has arrived, which operation continues
 algorithms   collectives, as generators over sends and receives
-lines        who is alive
-world        all ranks of a job, connected by what the torch store says
+lines        which ranks are alive
+world        all ranks of a job, connected through the torch store
 collectives  the core that both adapters share
-work         what a caller waits for
+work         the handle for which a caller waits
 group        `ProcessGroup` of torch 2.13
 backend      `Backend` of torch 2.14 and later
 register     entry points

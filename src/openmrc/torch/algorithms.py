@@ -1,8 +1,8 @@
-"""Collectives, as generators over sends and receives: each yields what it waits for.
+"""Collectives, as generators over sends and receives: each yields the transfers that it waits for.
 
-Ranks are those of the group. What is reduced where, and in which order, follows from sizes and
-ranks alone, so a result never depends on timing; and each element is reduced in one place and
-copied from there, or in rank order everywhere, so all ranks have the same bits.
+Ranks are those of the group. What is reduced where, and in which order, depends on sizes and ranks
+alone, so a result never depends on timing; and each element is reduced in one place and copied from
+there, or in rank order everywhere, so all ranks have the same bits.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from openmrc.torch.progress import Operation, Progress, Strand, Transfer
 Array = npt.NDArray[Any]
 Combine = Callable[[Array, Array], None]
 
-STRAND_BYTES, STRANDS_MAX = 4 << 20, 4  # a large tensor goes in pieces, side by side
+STRAND_BYTES, STRANDS_MAX = 4 << 20, 4  # a large tensor is split into parallel parts
 STEPS_PER_STRAND = 1 << 16
 VARIABLE = "OPENMRC_ALL_REDUCE"
 DIRECT_RANKS_MAX = 8
@@ -32,7 +32,7 @@ TREE_BYTES_MAX = 1 << 16
 
 @dataclass(slots=True)
 class Context:
-    """An operation among its group: `ranks[i]` is the peer that is rank i of the group."""
+    """An operation within its group: `ranks[i]` is the peer that is rank i of the group."""
 
     progress: Progress
     op: Operation
@@ -44,11 +44,11 @@ class Context:
 
     @property
     def n(self) -> int:
-        """How many ranks."""
+        """The number of ranks."""
         return len(self.ranks)
 
     def others(self) -> list[int]:
-        """All ranks but this, beginning with the next one."""
+        """All ranks but this one, starting with the next."""
         n = len(self.ranks)
         return [(self.me + i) % n for i in range(1, n)]
 
@@ -58,12 +58,12 @@ class Context:
         return self.progress.send(self.op, self.ranks[to], key, as_bytes(data))
 
     def receive(self, of: int, step: int, data: Array) -> Transfer:
-        """Receive an array of a rank."""
+        """Receive an array from a rank."""
         key = Key(self.group, 0, self.seq, self.first_step + step)
         return self.progress.receive(self.op, self.ranks[of], key, as_bytes(data))
 
     def room(self, like: Array) -> Array:
-        """Scratch memory for as much."""
+        """Scratch memory of the same size."""
         return self.progress.scratch(self.op, like.nbytes).view(like.dtype)
 
 
@@ -73,7 +73,7 @@ def as_bytes(data: Array) -> Bytes:
 
 
 def share(n: int, of: int, i: int) -> slice:
-    """Part i of n elements, in `of` parts of nearly the same size."""
+    """Part i of n elements, split into `of` parts of nearly the same size."""
     return slice(n * i // of, n * (i + 1) // of)
 
 
@@ -83,8 +83,8 @@ def share(n: int, of: int, i: int) -> slice:
 def all_reduce_strands(
     context: Callable[[int], Context], x: Array, combine: Combine
 ) -> list[Strand]:
-    """The strands of an all-reduce in place: the algorithm by size and number of ranks, or that
-    of `OPENMRC_ALL_REDUCE`. `context(step)` is one that counts its steps from there.
+    """The strands of an in-place all-reduce: the algorithm is chosen by size and number of ranks,
+    or by `OPENMRC_ALL_REDUCE`. `context(step)` returns a context that counts its steps from there.
     """
     first = context(0)
     name = os.environ.get(VARIABLE) or choose(x.nbytes, len(first.ranks))
@@ -100,7 +100,7 @@ def all_reduce_strands(
 
 
 def choose(n_bytes: int, n: int) -> str:
-    """Which all-reduce is quickest for so many bytes among n ranks."""
+    """The fastest all-reduce for `n_bytes` bytes among n ranks."""
     if n <= DIRECT_RANKS_MAX and n_bytes <= EAGER:
         return "direct"
     if n > DIRECT_RANKS_MAX and n_bytes <= TREE_BYTES_MAX:
@@ -109,7 +109,9 @@ def choose(n_bytes: int, n: int) -> str:
 
 
 def all_reduce_direct(c: Context, x: Array, combine: Combine) -> Strand:
-    """Everybody sends to everybody, and adds in rank order: one way, for what is small."""
+    """Every rank sends to every other, and adds in rank order: one network traversal, for small
+    sizes.
+    """
     if x.nbytes > EAGER:
         yield from reduce_scatter(c, x, [x] * c.n, combine)
         return
@@ -131,7 +133,9 @@ def all_reduce_direct(c: Context, x: Array, combine: Combine) -> Strand:
 
 
 def all_reduce_ring(c: Context, x: Array, combine: Combine) -> Strand:
-    """Reduce-scatter, then all-gather, around a ring: each link carries 2 (n - 1) / n of it."""
+    """Reduce-scatter, then all-gather, around a ring: each link carries 2 (n - 1) / n of the
+    size.
+    """
     right, left = (c.me + 1) % c.n, (c.me - 1) % c.n
     parts = [x[share(len(x), c.n, i)] for i in range(c.n)]
     for step in range(c.n - 1):
@@ -145,14 +149,14 @@ def all_reduce_ring(c: Context, x: Array, combine: Combine) -> Strand:
 
 
 def all_reduce_tree(c: Context, x: Array, combine: Combine) -> Strand:
-    """To rank 0 up a binomial tree and back down: 2 log2(n) messages, for many ranks."""
+    """Up a binomial tree to rank 0 and back down: 2 log2(n) messages, for many ranks."""
     yield from reduce_tree(c, x, combine, 0)
     yield from broadcast(_behind(c), x, 0)
 
 
 def all_reduce_halving(c: Context, x: Array, combine: Combine) -> Strand:
-    """Recursive halving, then doubling: 2 log2(n) messages that halve each time. Ranks beyond a
-    power of two give theirs to another, and are told the result.
+    """Recursive halving, then doubling: 2 log2(n) messages whose size halves each time. Ranks
+    beyond a power of two send their data to another rank, and receive the result.
     """
     power = 1 << (c.n.bit_length() - 1)
     extra = c.n - power
@@ -188,7 +192,7 @@ def all_reduce_halving(c: Context, x: Array, combine: Combine) -> Strand:
 
 
 def _in_order(combine: Combine, x: Array, other: Array, first: bool) -> None:
-    """`x` first, or second: what is no number keeps the same bits at both ends."""
+    """`x` first, or second: NaN keeps the same bits at both ends."""
     if first:
         combine(x, other)
     else:
@@ -231,7 +235,7 @@ def broadcast(c: Context, x: Array, root: int) -> Strand:
 
 
 def reduce_tree(c: Context, x: Array, combine: Combine, root: int) -> Strand:
-    """Up a binomial tree, into the root's array; that of others is used on the way."""
+    """Up a binomial tree, into the root's array; the arrays of others serve as work space."""
     me = (c.me - root) % c.n
     bit = 1
     while bit < c.n:
@@ -302,7 +306,9 @@ def all_to_all(c: Context, out: Sequence[Array], into: Sequence[Array]) -> Stran
 
 
 def barrier(c: Context) -> Strand:
-    """Dissemination: after log2(n) rounds everybody has heard of everybody."""
+    """Dissemination: after log2(n) rounds every rank has heard from every other, directly or
+    not.
+    """
     nothing = np.empty(0, np.uint8)
     distance, step = 1, 0
     while distance < c.n:

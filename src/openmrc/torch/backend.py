@@ -1,8 +1,8 @@
 """The adapter for torch 2.14 and later: a `Backend` within torch's own group, device map kept.
 
-There is no test of it here, as the tests run with torch 2.13: docs/torch.md says what was run by
-hand. torch 2.14 and 2.15 forward only `wait` and `get_future` of a work object made in Python.
-`OPENMRC_ADAPTER=group` asks for the process group of 2.13 there.
+The tests do not cover it, because they run with torch 2.13: docs/torch.md says what was run by
+hand. torch 2.14 and 2.15 forward only `wait` and `get_future` of a work object created in Python.
+`OPENMRC_ADAPTER=group` selects the process group of 2.13 there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FIRST = (2, 14)
 
 
 def wanted() -> bool:
-    """Whether this torch is to have the `Backend` adapter."""
+    """Whether this torch uses the `Backend` adapter."""
     asked = os.environ.get(VARIABLE, "")
     if asked not in ("", "group", "backend"):
         raise InputError(f"{VARIABLE} = {asked!r}: group and backend are accepted")
@@ -29,19 +29,19 @@ def wanted() -> bool:
 
 
 def create(opts: Any, pg_options: Any = None) -> Any:
-    """The backend of a group."""
+    """Return the backend of a group."""
     return _class()(group.create(opts, pg_options))
 
 
 def _class() -> Any:
-    """A class that torch 2.13 could not have: its `Backend` has no constructor."""
+    """Define the class late: `Backend` of torch 2.13 has no constructor."""
     import torch.distributed as dist
     from torch._C._distributed_c10d import Backend
 
     base: Any = getattr(dist, "BackendBase", Backend)
 
     class MrcBackend(base):
-        """All that is asked of it, the process group's core does."""
+        """Delegates everything to the process group's core."""
 
         def __init__(self, inside: group.MrcProcessGroup) -> None:
             super().__init__(inside.rank(), inside.size())
@@ -89,7 +89,7 @@ FORWARDED = (
 
 
 def inside_name(inside: group.MrcProcessGroup) -> str:
-    """The name that torch is told."""
+    """The name that torch is given."""
     return inside.getBackendName()
 
 

@@ -1,7 +1,7 @@
 """The core of both adapters: operations on tensors of one group.
 
-A contiguous tensor on the CPU is used where it is; of another a copy is made, and what the
-operation fills is copied back when it is over. A tensor of a GPU is staged the same way.
+A contiguous tensor on the CPU is used in place; any other is copied, and what the operation fills
+is copied back when it ends. A tensor of a GPU is staged the same way.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from openmrc.torch.world import World
 Op = dist.ReduceOp.RedOpType
 STEPS_PER_TENSOR = algorithms.STEPS_PER_STRAND * algorithms.STRANDS_MAX
 
-# How the elements of a type lie in memory.
+# The memory layout of each element type.
 DTYPES: dict[torch.dtype, Any] = {
     torch.float32: np.float32,
     torch.float64: np.float64,
@@ -68,7 +68,7 @@ _SHORT = {
         Op.MAX: kernels.most_f16,
     },
 }
-# torch adds truth values as "or" and multiplies them as "and"
+# torch adds booleans as "or" and multiplies them as "and"
 _TRUTH = {
     Op.SUM: kernels.bits_or,
     Op.PRODUCT: kernels.bits_and,
@@ -120,7 +120,7 @@ class Span:
         self.array: Array = bytes_at(there.data_ptr(), there.nbytes).view(kind)
 
     def copy_back(self) -> None:
-        """After it was filled."""
+        """Copy the result back to the tensor."""
         if self.is_copy:
             with torch.no_grad():
                 self.tensor.copy_(self.used)
@@ -135,7 +135,7 @@ def _copied(tensor: torch.Tensor) -> torch.Tensor:
 
 
 class Collectives:
-    """What can be asked of a group; `ranks` are the members' ranks in the world."""
+    """The operations of a group; `ranks` are the members' ranks in the world."""
 
     def __init__(
         self,
@@ -153,7 +153,7 @@ class Collectives:
         self.seq = 0
 
     def rename(self, name: str) -> None:
-        """torch tells a group's name after it was made; nothing was posted before."""
+        """Set the name that torch gives a group after creating it; nothing was posted before."""
         self.name, self.group = name, zlib.crc32(name.encode())
 
     def _post(
@@ -229,7 +229,7 @@ class Collectives:
         """Reduce into the root's tensor."""
         combine = combine_of(tensor.dtype, op)
         at_root = root == self.rank
-        own = tensor if at_root else tensor.detach().clone()  # others' tensors stay as they are
+        own = tensor if at_root else tensor.detach().clone()  # other ranks' tensors stay unchanged
         _scale_before([own], op)
         span = Span(own)
         return self._post(
@@ -248,7 +248,7 @@ class Collectives:
         op: Any,
         opts: Any = None,
     ) -> MrcWork:
-        """Reduce the tensors of `inputs[i]`, one a rank, each into `outputs[i]` of its rank."""
+        """Reduce the tensors of `inputs[i]`, one per rank, each into `outputs[i]` of its rank."""
         combine = combine_of(outputs[0].dtype, op)
         factor = _factor(op)
         if factor is not None:
@@ -359,7 +359,7 @@ class Collectives:
         )
 
     def barrier(self, opts: Any = None) -> MrcWork:
-        """All ranks have come."""
+        """Wait for all ranks."""
         return self._post("barrier", lambda c: [algorithms.barrier(c(0))], [], [], opts)
 
     # --- point to point
@@ -375,7 +375,7 @@ class Collectives:
         return self._between(f"send to rank {to}", strand, to, [span], [])
 
     def receive(self, tensor: torch.Tensor, of: int | None, tag: int) -> MrcWork:
-        """Receive a tensor of a rank, or of anybody."""
+        """Receive a tensor from a rank, or from any."""
         span, progress = Span(tensor), self.world.progress
 
         def strand(c: Context) -> Strand:
@@ -402,7 +402,7 @@ class Collectives:
         used: list[Span],
         filled: list[Span],
     ) -> MrcWork:
-        seq = self.seq  # counts collectives alone: not all ranks take part in this
+        seq = self.seq  # counts collectives alone, because not all ranks take part in this
         work = self._post(what, lambda c: [strand(c(0))], used, filled)
         self.seq = seq
         return work
@@ -410,7 +410,9 @@ class Collectives:
     # --- sparse
 
     def _sparse(self, tensor: torch.Tensor, op: Any, opts: Any) -> MrcWork:
-        """Sum sparse tensors: all ranks' indices and values to all, added in rank order."""
+        """Sum sparse tensors: every rank sends its indices and values to all, added in rank
+        order.
+        """
         if plain(op) != Op.SUM:
             raise InputError(f"{plain(op).name} of a sparse tensor: only SUM is defined")
         mine = tensor.coalesce()
@@ -458,7 +460,7 @@ def _further(context: Callable[[int], Context], base: int, step: int) -> Context
 
 
 def _factor(op: Any) -> Any:
-    """What PREMUL_SUM multiplies by; None of others."""
+    """The factor of PREMUL_SUM; None for other operations."""
     if int(plain(op)) != PREMUL_SUM:
         return None
     state = op.__getstate__()  # (kind, factor): the only way that torch offers

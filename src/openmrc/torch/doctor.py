@@ -18,7 +18,7 @@ INSTALL = "pip install 'openmrc[torch]'"
 
 
 def examine() -> dict[str, Any]:
-    """What is there; `lacks` says in lines what is missing and what to type."""
+    """Return what is available; `lacks` says in lines what is missing and what to type."""
     try:
         import torch
     except ImportError:
@@ -45,7 +45,7 @@ def examine() -> dict[str, Any]:
 
 
 def wire() -> dict[str, Any]:
-    """The mode, and its planes where they are known before the device is opened."""
+    """The mode, and its planes if they are known before the device is opened."""
     if file := os.environ.get(hostfile.VARIABLE):
         return {"mode": "host file", "file": file, "planes": []}
     from openmrc.torch.wire import INTERFACES_VARIABLE
@@ -69,7 +69,7 @@ def _plane(plane: Plane) -> dict[str, Any]:
 
 
 def lines(found: dict[str, Any]) -> list[str]:
-    """The same for people."""
+    """Return the same as text."""
     told = [f"{'versions':14} openmrc {found['openmrc']}, torch {found['torch'] or 'none'}"]
     if found["torch"] is not None:
         known = "known" if found["registered"] else "not known"

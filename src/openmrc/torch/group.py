@@ -1,7 +1,7 @@
-"""The adapter for torch 2.13: a `ProcessGroup` in Python takes the place of torch's own.
+"""The adapter for torch 2.13: a `ProcessGroup` in Python replaces torch's own.
 
-C++ (DDP's reducer, functional collectives) sees the methods of `PyProcessGroup.hpp` alone; the rest
-is called from Python. Both keep the group's name, each in its own way.
+C++ (DDP's reducer, functional collectives) sees only the methods of `PyProcessGroup.hpp`; the rest
+is called from Python. Both store the group's name, each in its own way.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _worlds: list[World] = []
 
 
 class Capabilities:
-    """What torch asks of the backend of a device (`_get_backend`)."""
+    """What torch queries about the backend of a device (`_get_backend`)."""
 
     supports_coalescing = False
     supports_splitting = False
@@ -36,14 +36,14 @@ class Capabilities:
         self.options = Options(group)
 
     def supports_tensor_alloc(self, device: torch.device) -> bool:
-        """No: any memory will do."""
+        """False: any memory is suitable."""
         return False
 
     def _set_default_timeout(self, timeout: timedelta) -> None:
         self._group.core.timeout_s = timeout.total_seconds()
 
     def _set_sequence_number_for_group(self) -> None:
-        """Both ends count from 0."""
+        """Do nothing: both ends count from 0."""
 
     def _get_sequence_number_for_group(self) -> int:
         return self._group.core.seq
@@ -105,7 +105,7 @@ class MrcProcessGroup(dist.ProcessGroup):
     rank = getRank
 
     def getSize(self) -> int:  # noqa: N802
-        """How many ranks the group has."""
+        """The number of ranks in the group."""
         return self._size
 
     size = getSize
@@ -152,11 +152,11 @@ class MrcProcessGroup(dist.ProcessGroup):
         return self._capabilities
 
     def get_group_store(self) -> Any:
-        """The store that the group was made with."""
+        """The store with which the group was created."""
         return self._store
 
     def _set_sequence_number_for_group(self) -> None:
-        """Both ends count from 0."""
+        """Do nothing: both ends count from 0."""
 
     def _get_sequence_number_for_group(self) -> int:
         return self.core.seq
@@ -198,7 +198,7 @@ class MrcProcessGroup(dist.ProcessGroup):
         return self.core.all_gather(turned, inputs, opts)
 
     def all_gather_single(self, output: Any, tensor: Any, opts: Any = None) -> MrcWork:
-        """Into one tensor that holds all ranks' one after the other."""
+        """Copy every rank's into one tensor, one after the other."""
         return self.all_gather_single_coalesced([output], [tensor], opts)
 
     _allgather_base = all_gather_into_tensor = all_gather_single
@@ -219,7 +219,7 @@ class MrcProcessGroup(dist.ProcessGroup):
         return self.core.reduce_scatter(outputs, inputs, _op(opts), opts)
 
     def reduce_scatter_single(self, output: Any, tensor: Any, opts: Any = None) -> MrcWork:
-        """From one tensor that holds all parts one after the other."""
+        """The same from one tensor that holds all parts one after the other."""
         return self.reduce_scatter_single_coalesced([output], [tensor], opts)
 
     _reduce_scatter_base = reduce_scatter_tensor = reduce_scatter_single
@@ -255,7 +255,7 @@ class MrcProcessGroup(dist.ProcessGroup):
         in_splits: Any = None,
         opts: Any = None,
     ) -> MrcWork:
-        """The same of one tensor that is cut along its first dimension."""
+        """The same with one tensor that is split along its first dimension."""
         flat, after = _flat([output])
         into = _split(flat[0], out_splits, self._size)
         out = _split(tensor.contiguous(), in_splits, self._size)
@@ -264,7 +264,7 @@ class MrcProcessGroup(dist.ProcessGroup):
     alltoall_base = all_to_all_single
 
     def barrier(self, opts: Any = None) -> MrcWork:
-        """All have come."""
+        """Wait for all ranks."""
         return self.core.barrier(opts)
 
     def monitored_barrier(
@@ -282,17 +282,17 @@ class MrcProcessGroup(dist.ProcessGroup):
         return self.core.send(_listed(tensors)[0], to, tag)
 
     def recv(self, tensors: Any, of: int, tag: int = 0) -> MrcWork:
-        """Receive of a rank of the group."""
+        """Receive from a rank of the group."""
         return self.core.receive(_listed(tensors)[0], of, tag)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> MrcWork:
-        """Receive of anybody."""
+        """Receive from any rank."""
         return self.core.receive(_listed(tensors)[0], None, tag)
 
     # --- the end
 
     def shutdown(self) -> None:
-        """Leave; the last group of a world takes the world along."""
+        """Leave; the last group of a world closes the world."""
         self._leave(None)
 
     def abort(self) -> None:
@@ -312,7 +312,7 @@ class MrcProcessGroup(dist.ProcessGroup):
 
 
 def leave_all() -> None:
-    """A process that ends without `destroy_process_group` leaves in order, too."""
+    """Leave in order at exit, also without `destroy_process_group`."""
     while _worlds:
         _worlds.pop().close()
 
@@ -333,7 +333,7 @@ def _world_of(
 
 
 def create(opts: Any, pg_options: Any = None) -> MrcProcessGroup:
-    """What torch calls for every group (`extended_api`)."""
+    """Create a group; torch calls this for every group (`extended_api`)."""
     return MrcProcessGroup(
         opts.store,
         opts.group_rank,
@@ -353,7 +353,7 @@ class InGloosPlace(MrcProcessGroup):
         self, store: Any, rank: int, size: int, timeout: timedelta = timedelta(minutes=30)
     ) -> None:
         ranks: list[int] = []
-        if dist.is_initialized():  # a subgroup: torch says only later of whom
+        if dist.is_initialized():  # a subgroup: torch names its members only later
             own = dist.PrefixStore("openmrc/members", store)
             own.set(str(rank), str(dist.get_rank()))
             ranks = [int(own.get(str(r))) for r in range(size)]
@@ -378,7 +378,7 @@ def _check_parts(parts: Any, size: int, which: str) -> None:
 
 
 def _flat(tensors: Any) -> tuple[list[torch.Tensor], Any]:
-    """Contiguous tensors to be filled, and what copies them back where they are copies."""
+    """Contiguous tensors to be filled, and a function that copies them back if they are copies."""
     flat = [t if t.is_contiguous() else t.contiguous() for t in tensors]
 
     def after(work: MrcWork, outputs: Any) -> MrcWork:
@@ -400,7 +400,7 @@ def _parts(tensor: torch.Tensor, n: int) -> list[torch.Tensor]:
 
 
 def _split(tensor: torch.Tensor, sizes: Any, n: int) -> list[torch.Tensor]:
-    """A tensor cut along its first dimension."""
+    """A tensor split along its first dimension."""
     tensor = tensor.detach()
     if not sizes:
         if len(tensor) % n:

@@ -1,7 +1,7 @@
 """Reductions: one array into another of the same type, element by element.
 
-bfloat16 and float16 come as the uint16 that hold them. They are added as PyTorch adds them: in
-float32, rounded to the nearest, ties to even; so a sum has the bits that `torch.add` gives it.
+bfloat16 and float16 are passed as the uint16 that hold them. They are added as PyTorch adds them:
+in float32, rounded to nearest, ties to even; so a sum has the same bits as `torch.add`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from openmrc.jit import compiled, inlined, interpreted
 if interpreted():
 
     def float_of(bits: int) -> float:
-        """The float32 that these 32 bits are."""
+        """The float32 with these 32 bits."""
         import numpy as np
 
         return np.frombuffer(struct.pack("<I", int(bits) & 0xFFFFFFFF), np.float32)[0]
@@ -30,7 +30,7 @@ else:
 
     @intrinsic  # type: ignore[untyped-decorator,unused-ignore]  # Numba has no types
     def float_of(typing_context: Any, bits: Any) -> Any:
-        """The float32 that these 32 bits are."""
+        """The float32 with these 32 bits."""
 
         def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             word = context.cast(builder, values[0], signature.args[0], types.uint32)
@@ -66,11 +66,11 @@ def _to_bf16(value):
 def _from_f16(h):
     bits = int(h)
     sign, size = (bits & 0x8000) << 16, bits & 0x7FFF
-    if size >= 0x7C00:  # infinite, or no number
+    if size >= 0x7C00:  # infinity, or NaN
         return float_of(sign | 0x7F800000 | (size & 0x3FF) << 13)
     if size >= 0x0400:
         return float_of(sign | (size << 13) + 0x38000000)
-    # below 2**-14: 2**-14 is added to the mantissa and taken away again
+    # below 2**-14: 2**-14 is added to the mantissa and subtracted again
     value = float_of((size << 13) + 0x38800000) - float_of(0x38800000)
     return -value if sign else value
 
@@ -81,7 +81,7 @@ def _to_f16(value):
     sign, size = bits >> 16 & 0x8000, bits & 0x7FFFFFFF
     if size > 0x7F800000:
         return sign | 0x7E00
-    if size >= 0x477FF000:  # 65520 and more round to infinity
+    if size >= 0x477FF000:  # 65520 and above round to infinity
         return sign | 0x7C00
     if size >= 0x38800000:
         size += 0xFFF + (size >> 13 & 1)
@@ -92,7 +92,7 @@ def _to_f16(value):
 
 @inlined
 def _rank(bits):
-    """A number that grows as the float of 16 bits does; both zeros have the same."""
+    """An integer that orders floats of 16 bits; both zeros have the same."""
     size = bits & 0x7FFF
     return -size if bits & 0x8000 else size
 
@@ -113,7 +113,7 @@ def multiply(into, other):
 
 @compiled
 def least(into, other):
-    """The smaller one; what is no number wins, as in PyTorch."""
+    """The smaller one; NaN wins, as in PyTorch."""
     for i in range(into.shape[0]):
         a, b = into[i], other[i]
         if b < a or b != b:  # noqa: PLR0124
@@ -122,7 +122,7 @@ def least(into, other):
 
 @compiled
 def most(into, other):
-    """The larger one; what is no number wins."""
+    """The larger one; NaN wins."""
     for i in range(into.shape[0]):
         a, b = into[i], other[i]
         if b > a or b != b:  # noqa: PLR0124

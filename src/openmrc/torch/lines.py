@@ -1,8 +1,8 @@
-"""Who is alive: a TCP connection between every two ranks, on which nothing is said.
+"""Detects which ranks are alive: an idle TCP connection between every two ranks.
 
-A process that ends, however it does, has its connections closed by its kernel: the others know at
-once. Paths that are cut say nothing here, and are nobody's death: silence has a time of its own.
-Who leaves in order says so first, and what it has received.
+When a process ends, in whatever way, its kernel closes its connections: the others know at once.
+Cut paths do not show here, and are no rank's death: silence has a timeout of its own. A rank that
+leaves in order says so first, and what it has received.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAME_BYTES = 4
 
 
 def own_address() -> str:
-    """The address of this host towards the one that the job meets at."""
+    """The address of this host towards the job's rendezvous."""
     master = os.environ.get("MASTER_ADDR", "127.0.0.1")
     try:
         family, _, _, _, there = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
@@ -45,7 +45,7 @@ class Lines:
         self._listener = socket.create_server((self.address, 0), family=family, backlog=size)
         self.port = int(self._listener.getsockname()[1])
         self.to: dict[int, socket.socket] = {}
-        self.left: dict[int, dict[str, Any]] = {}  # who left in order, and what it said
+        self.left: dict[int, dict[str, Any]] = {}  # ranks that left in order: last message
 
     def connect(self, where: dict[int, tuple[str, int]], timeout_s: float) -> None:
         """Connect to all lower ranks, and be connected to by all higher ones."""
@@ -94,12 +94,14 @@ class Lines:
         return hmac.new(self._secret, f"{rank} {peer}".encode(), hashlib.sha256).digest()
 
     def say(self, peer: int, what: dict[str, Any]) -> None:
-        """Say something to a peer, if it is still there."""
+        """Send a message to a peer, if it is still connected."""
         with contextlib.suppress(OSError):
             self.to[peer].sendall(json.dumps(what).encode() + b"\n")
 
     def hear(self, peer: int, on_end: Callable[[int, dict[str, Any] | None], None]) -> None:
-        """Something has come: `on_end` is told who left, and what it said (None: nothing)."""
+        """Data has arrived: `on_end` is called with the rank that left, and its message (None:
+        nothing).
+        """
         try:
             data = self.to[peer].recv(LINE_MAX)
         except BlockingIOError:
@@ -113,7 +115,7 @@ class Lines:
             on_end(peer, self.left.get(peer))
 
     def close(self) -> None:
-        """Close all."""
+        """Close all connections."""
         self._listener.close()
         for one in self.to.values():
             one.close()

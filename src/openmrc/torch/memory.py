@@ -1,6 +1,6 @@
 """Bytes at an address as arrays: tensors, without a copy and without an owner.
 
-`Tensor.numpy()` refuses bfloat16 and marks the storage as not resizable, which ends FSDP1.
+`Tensor.numpy()` refuses bfloat16 and marks the storage as not resizable, which breaks FSDP1.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def bytes_at(address: int, n: int) -> Bytes:
-    """`n` bytes at an address; whoever calls keeps them alive."""
+    """`n` bytes at an address; the caller keeps them alive."""
     if n == 0:
         return np.empty(0, np.uint8)
     there: Any = (ctypes.c_uint8 * n).from_address(address)
@@ -25,12 +25,14 @@ def bytes_at(address: int, n: int) -> Bytes:
 
 
 def address_of(array: npt.NDArray[Any]) -> int:
-    """Where an array begins."""
+    """The address of an array."""
     return int(array.__array_interface__["data"][0])
 
 
 class Local(MemoryRegion):
-    """Memory that is only sent from: no key of it leaves, so the device's table has no place."""
+    """Memory that is only sent from: no peer gets a key to it, so the device's table has no
+    entry.
+    """
 
     def __init__(self, data: Bytes) -> None:
         self.view, self.addr, self.length = data, address_of(data), data.nbytes
@@ -49,7 +51,7 @@ class Exposed(MemoryRegion):
 
 
 class Rooms:
-    """Scratch memory in powers of two that is registered once and used again."""
+    """Scratch memory in powers of two that is registered once and reused."""
 
     LEAST = 1 << 14
 
@@ -64,5 +66,5 @@ class Rooms:
         return free.pop() if free else Exposed(self._regions, np.empty(size, np.uint8))
 
     def give(self, room: Exposed) -> None:
-        """Take a room back."""
+        """Return a room to the pool."""
         self._free[room.length].append(room)

@@ -1,4 +1,4 @@
-"""A barrier that says who is missing, and how the links to it are.
+"""A barrier that says which rank is missing, and the state of the links to it.
 
 torch 2.13 refuses its own `monitored_barrier` to all backends but Gloo:
 
@@ -24,8 +24,8 @@ TAG = (1 << 31) - 2  # of its messages
 def barrier(
     core: Collectives, timeout: timedelta | None = None, wait_all_ranks: bool = False
 ) -> None:
-    """Rank 0 hears of every other rank in turn, and answers all; `DistBackendError` names the
-    first rank that does not come, or with `wait_all_ranks` all of them.
+    """Rank 0 receives from every other rank in turn, and answers all; `DistBackendError` names the
+    first rank that does not arrive, or with `wait_all_ranks` all of them.
     """
     seconds = core.timeout_s if timeout is None else timeout.total_seconds()
     word = torch.zeros(1, dtype=torch.uint8)
@@ -59,7 +59,7 @@ def barrier(
 
 
 def _came(core: Collectives, work: MrcWork, seconds: float) -> bool:
-    """Whether a word has come; if not, nobody waits for it any more."""
+    """Whether a message has arrived; if not, its receive is abandoned."""
     try:
         return work.wait(timedelta(seconds=seconds))
     except dist.DistBackendError as error:

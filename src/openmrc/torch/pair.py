@@ -37,7 +37,7 @@ DATA, READY, OFFER, REFUSED, PING = range(5)
 
 
 class Key(NamedTuple):
-    """Which message it is, for both ends: a group, an operation of it, a step of that."""
+    """The identity of a message, at both ends: a group, an operation of it, a step of that."""
 
     group: int
     lane: int  # 0: collectives; tag + 1 of point-to-point messages
@@ -46,7 +46,7 @@ class Key(NamedTuple):
 
 
 class Header(NamedTuple):
-    """What stands before the bytes of a slot."""
+    """The header before the bytes of a slot."""
 
     kind: int
     key: Key
@@ -60,7 +60,7 @@ _HEADER = struct.Struct("<IIIIqqQII")
 
 
 def packed(h: Header) -> bytes:
-    """Return a header as it lies in a slot."""
+    """Return a header as it is stored in a slot."""
     key = h.key
     return _HEADER.pack(
         h.kind, key.group, key.lane, key.step, key.seq, h.n, h.addr, h.rkey, h.number
@@ -68,7 +68,7 @@ def packed(h: Header) -> bytes:
 
 
 def unpacked(slot: memoryview) -> Header:
-    """Return the header that a slot begins with."""
+    """Return the header at the start of a slot."""
     kind, group, lane, step, seq, n, addr, rkey, number = _HEADER.unpack_from(slot)
     return Header(kind, Key(group, lane, seq, step), n, addr, rkey, number)
 
@@ -96,15 +96,15 @@ class Pair:
         self._large: deque[tuple[int, Local, Header]] = deque()
         self._remote: RemoteRegion | None = None
         self._sent = self._emptied = self._taken = self._told = 0
-        self.placed = self.written = 0  # large messages that have come, and that were acknowledged
+        self.placed = self.written = 0  # large messages that have arrived, and were acknowledged
 
     @property
     def told(self) -> Told:
-        """What the peer must know."""
+        """Return what the peer must know."""
         return Told(self.qp.attributes, self._landing.remote)
 
     def connect(self, remote: Told) -> None:
-        """Both ends may send afterwards, once the other has connected too."""
+        """Connect; both ends may send once the other has connected too."""
         self.qp.connect(remote.qp)
         self._remote = remote.ring
         for i in range(RECEIVES):
@@ -119,17 +119,17 @@ class Pair:
             self._queue.append((head, b"" if data is None else data.tobytes()))
 
     def write(self, wr_id: int, data: Local, to: Header) -> None:
-        """Write a large message to where a READY wants it; its completion has `wr_id`."""
+        """Write a large message to where a READY requests it; its completion has `wr_id`."""
         if self._large or not self._post_large(wr_id, data, to):
             self._large.append((wr_id, data, to))
 
     @property
     def behind(self) -> bool:
-        """Whether something waits for room."""
+        """Whether a message waits for room."""
         return bool(self._queue or self._large)
 
     def flush(self) -> None:
-        """Post what waited, as far as there is room now."""
+        """Post waiting messages, as far as there is room now."""
         while self._queue and self._post_slot(*self._queue[0]):
             self._queue.popleft()
         while self._large and self._post_large(*self._large[0]):
@@ -174,12 +174,12 @@ class Pair:
 
     @property
     def outstanding(self) -> bool:
-        """Whether something was sent that the peer has not acknowledged."""
+        """Whether the peer has not acknowledged everything that was sent."""
         return self.qp._sent > self.qp._msg_done[0]
 
     @property
     def heard(self) -> int:
-        """Packets that have come."""
+        """The number of packets that have arrived."""
         return int(self.qp._live.rx_packets)
 
     # --- receiving
@@ -187,8 +187,8 @@ class Pair:
     def on_receive(
         self, done: WorkCompletion
     ) -> tuple[Header | None, memoryview | None, int | None]:
-        """Something came: a small message (header and bytes, until `emptied`), the number of a
-        large one, or nothing to act on.
+        """Process a receive: returns a small message (header and bytes, valid until `emptied`), the
+        number of a large one, or nothing to act on.
         """
         imm = done.imm_data
         assert imm is not None
@@ -207,7 +207,7 @@ class Pair:
         return header, slot[HEADER_BYTES : HEADER_BYTES + done.byte_len - HEADER_BYTES], None
 
     def emptied(self) -> None:
-        """The bytes of the last small message were used: its slot is free again."""
+        """The bytes of the last small message were used: free its slot."""
         self._taken += 1
         if self._taken - self._told >= SLOTS // 4:
             self._tell()

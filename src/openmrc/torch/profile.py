@@ -1,8 +1,8 @@
-"""Collectives in torch's profiler: an event from the posting to the end, as Gloo and NCCL have.
+"""Collectives in torch's profiler: an event from posting to the end, as Gloo and NCCL have.
 
-torch keeps what it profiles in thread-local state of the thread that posts, and an operation ends
-on another: `suspended` carries it there. It is loaded when something is posted under a profiler,
-and costs nobody else anything.
+torch keeps the profiler's state in thread-local storage of the posting thread, and an operation
+ends on another thread: `suspended` carries the state there. It is loaded when something is posted
+under a profiler, and costs nothing otherwise.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _numbers = itertools.count(1)
 
 
 class Event:
-    """What the profiler is told of one operation."""
+    """The profiler's event of one operation."""
 
     def __init__(self, title: str, tensors: Sequence[torch.Tensor]) -> None:
         with warnings.catch_warnings():
@@ -37,11 +37,11 @@ class Event:
         suspended.when(self._over, self._number, end)
 
     def end(self, then: Callable[[], None]) -> None:
-        """The operation is over: the event ends, and then `then` is called."""
+        """End the event, and then call `then`."""
         self._then = then
         self._over.set_result(self._number)
 
 
 def enabled() -> bool:
-    """Whether this thread is profiled: then an `Event` begins when something is posted."""
+    """Whether this thread is profiled: then an `Event` begins with each posting."""
     return torch.autograd._profiler_enabled()

@@ -1,13 +1,13 @@
-"""What is posted, what has come, and which operation goes on.
+"""What is posted, what has arrived, and which operation continues.
 
 An operation is a generator. It posts sends and receives, yields those that it waits for, and is
-resumed when all of them are over. Whoever posts takes the first steps itself, if nobody else is at
-it; who waits for an operation takes the next ones (`drive`), so that none of them costs a change of
-threads; and a thread takes those that nobody waits for. Nobody waits for anything but the lock's
-holder, who never waits.
+resumed when all of them are complete. The posting thread takes the first steps itself, unless
+another thread is doing so; a thread that waits for an operation takes the next ones (`drive`), so
+that none of them costs a change of threads; and the progress thread takes those for which no thread
+waits. No thread waits for anything but the lock's holder, which never waits.
 
 A message is known by its key at both ends, so operations of many groups share one queue pair, and
-their order never matters. Large messages wait until their receiver is ready; nothing large is kept.
+their order never matters. Large messages wait until their receiver is ready; none is buffered.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from openmrc.verbs.cq import CompletionQueue, WorkCompletion
 from openmrc.verbs.status import Opcode, Status
 
 SUCCESS, WRITTEN = Status.SUCCESS, Opcode.RDMA_WRITE  # looked up once
-IN_PLACE = 1 << 18  # a receive of so many bytes is worth a registration of its own
-TICK_S = 0.25  # how exact timeouts are
-BEHIND_S = 0.001  # what found a queue full is tried again after
-LEFT_S = 0.002  # who waited has gone on: the thread looks after its operations so much later
-SPIN_NS = 100_000  # who waits asks the ports so long without a pause, and then sleeps
+IN_PLACE = 1 << 18  # from this size on a receive gets a registration of its own
+TICK_S = 0.25  # the precision of timeouts
+BEHIND_S = 0.001  # retry interval after a queue was full
+LEFT_S = 0.002  # after a waiting thread has gone on, the progress thread takes over with this delay
+SPIN_NS = 100_000  # a waiting thread polls the ports for this long, and then sleeps
 
 
 class Flag:
-    """Whether something is over."""
+    """Whether something is complete."""
 
     __slots__ = ("up",)
 
@@ -64,7 +64,7 @@ class Transfer:
     def __init__(self, op: Operation, peer: int, key: Key, data: Bytes) -> None:
         self.op, self.peer, self.key, self.data = op, peer, key, data
         self.done = False
-        self.strand = -1  # of the operation: the one that waits for this
+        self.strand = -1  # the operation's strand that waits for this
         self.exposed: Exposed | None = None  # where the peer writes
         self.room = False  # ... is scratch memory, to be copied from
 
@@ -73,7 +73,7 @@ Strand = Generator[Iterable[Transfer], None, None]
 
 
 class Operation:
-    """Something that an application posted; `strands` go on side by side."""
+    """An operation that an application posted; `strands` proceed in parallel."""
 
     def __init__(self, name: str, ranks: Iterable[int], timeout_s: float) -> None:
         self.name, self.ranks = name, frozenset(ranks)
@@ -81,17 +81,17 @@ class Operation:
         self.timeout_s = timeout_s
         self.posted_at = time.monotonic()
         self.live: set[Transfer] = set()
-        self.waits: dict[int, int] = {}  # strand -> transfers that it waits for
+        self.waits: dict[int, int] = {}  # strand -> number of transfers that it waits for
         self.running = 0  # strands that have not ended
         self.scratch: list[Bytes] = []
         self.error: BaseException | None = None
         self.over = False
-        self.source: int | None = None  # of a receive from anybody
+        self.source: int | None = None  # of a receive from any rank
         self.on_finish: Callable[[], None] = nothing
 
 
 def nothing() -> None:
-    """Nobody is to be told."""
+    """A callback that does nothing."""
 
 
 class Progress:
@@ -102,7 +102,7 @@ class Progress:
         self.bell: Bell | None = None  # rung by ranks of this host
         self._shared: list[Shared] = []
         self.gone: dict[int, BaseException] = {}  # nothing can be done with them any more
-        self.departed: dict[int, BaseException] = {}  # left in order: what they sent is here
+        self.departed: dict[int, BaseException] = {}  # left in order: what they sent has arrived
         self.ops: dict[Operation, None] = {}
         self._by_qp: list[tuple[CompletionQueue, dict[int, Pair]]] = []
         self._scratch: dict[int, list[Bytes]] = {}
@@ -128,14 +128,14 @@ class Progress:
         self._watched: dict[int, Callable[[], None]] = {}
         self._queue_at: dict[int, CompletionQueue] = {}
         self.on_tick: Callable[[float], None] = lambda now: None
-        self._driving = threading.Lock()  # held by the one who drives
+        self._driving = threading.Lock()  # held by the thread that drives
         self._driver: int | None = None  # its thread
-        self._drives = 0  # how often somebody did
+        self._drives = 0  # how often a thread did
         self._driver_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._driver_poll = select.poll()
         self._driver_poll.register(self._driver_fd, select.POLLIN)
-        self._queue: CompletionQueue | None = None  # whose device's loop the driver turns
-        self._rest_poll = select.poll()  # the thread's, while somebody drives
+        self._queue: CompletionQueue | None = None  # of the device whose loop the driver runs
+        self._rest_poll = select.poll()  # of the progress thread, while another drives
         self._rest_poll.register(self._wake_fd, select.POLLIN)
         self._stopped = False
         self._thread = threading.Thread(target=self._run, name="mrc torch", daemon=True)
@@ -143,7 +143,7 @@ class Progress:
     # --- for everybody
 
     def start(self) -> None:
-        """Begin."""
+        """Start the progress thread."""
         wired = [pair for pair in self.pairs.values() if isinstance(pair, Pair)]
         self._shared = [pair for pair in self.pairs.values() if isinstance(pair, Shared)]
         if self.bell is not None:
@@ -163,13 +163,15 @@ class Progress:
         self._thread.start()
 
     def watch(self, fd: int, on_readable: Callable[[], None]) -> None:
-        """Call this on the thread when a descriptor is readable; before `start` or on it."""
+        """Call this on the thread when a descriptor is readable; before `start` or on the
+        thread.
+        """
         self._watched[fd] = on_readable
         self._poll.register(fd, select.POLLIN)
         self._rest_poll.register(fd, select.POLLIN)
 
     def unwatch(self, fd: int) -> None:
-        """No more."""
+        """Stop watching a descriptor."""
         if self._watched.pop(fd, None) is not None:
             self._poll.unregister(fd)
             self._rest_poll.unregister(fd)
@@ -189,8 +191,8 @@ class Progress:
         self._finish()
 
     def drive(self, over: Flag, seconds: float | None) -> None:
-        """Go on with operations on this thread until `over` is up, or for so many seconds. Returns
-        at once where another thread does so already.
+        """Run operations on this thread until `over` is set, or for `seconds`. Returns at once if
+        another thread does so already.
         """
         until = float("inf") if seconds is None else time.monotonic() + seconds
         if not self._driving.acquire(blocking=False):
@@ -209,10 +211,10 @@ class Progress:
             self._driving.release()
 
     def _came(self, left_s: float) -> bool:
-        """Wait, for so many seconds at most; False if there is nothing to do but to wait again.
+        """Wait, for `left_s` at most; False if there is nothing to do but to wait again.
 
-        As long as all messages are small the device's loop is turned here; with large ones its
-        own thread and this one both have enough to do.
+        While all messages are small the device's loop runs on this thread; with large ones its own
+        thread and this one both have enough to do.
         """
         behind = self._is_behind()
         most_s = BEHIND_S if behind else left_s
@@ -239,19 +241,19 @@ class Progress:
         return False
 
     def finished(self) -> None:
-        """An operation's end was told: who drives may wait for that."""
+        """The end of an operation was reported: the driver may wait for that."""
         if self._stopped:
             return
         if self._driver is not None and self._driver != threading.get_ident():
             os.eventfd_write(self._driver_fd, 1)
 
     def do(self, action: Callable[[], None]) -> None:
-        """Have this done between two steps."""
+        """Run an action between two steps."""
         self._inbox.append(action)
         self._wake()
 
     def stop(self) -> None:
-        """End the thread; what is posted fails."""
+        """Stop the thread; what is posted fails."""
         if self._stopped:
             return
         self._stopped = True
@@ -263,7 +265,7 @@ class Progress:
         self._finish()
         if self._driver != threading.get_ident():
             os.eventfd_write(self._driver_fd, 1)
-            self._driving.acquire()  # who still drives sees that it is over
+            self._driving.acquire()  # a driving thread sees that it is over
         os.close(self._wake_fd)
         os.close(self._driver_fd)
 
@@ -305,7 +307,9 @@ class Progress:
             self._finish()
 
     def _try(self, wait: bool = False) -> bool:
-        """Take the steps that there are now, or if somebody else is at it, `wait` or say False."""
+        """Take the steps that are possible now; if another thread is doing so, `wait` or return
+        False.
+        """
         if not self._lock.acquire(blocking=wait):
             return False
         try:
@@ -343,7 +347,7 @@ class Progress:
                 return
 
     def _have_left(self, pair: Shared) -> bool:
-        """Large messages that are on their way to a rank of this host; False if none is."""
+        """Process large messages in transit to a rank of this host; False if there are none."""
         if not pair.sent:
             return False
         for number in pair.sent:
@@ -354,7 +358,7 @@ class Progress:
         return True
 
     def _take(self) -> bool:
-        """Act on what has come; False if nothing has."""
+        """Process arrivals; False if there are none."""
         busy = False
         for near in self._shared:
             busy = near.take(self._on_header, self._on_piece) or busy
@@ -367,7 +371,9 @@ class Progress:
         return busy
 
     def _finish(self) -> None:
-        """Tell who waits; without the lock, as a future may call what posts again."""
+        """Report ends to waiting threads; without the lock, because a future may call code that
+        posts.
+        """
         while self._finished:
             op = self._finished.pop()
             tell, op.on_finish = op.on_finish, nothing
@@ -399,7 +405,7 @@ class Progress:
             except BaseException as error:
                 self.fail(op, error)
                 return
-            if op not in self.ops:  # it failed on the way
+            if op not in self.ops:  # it failed meanwhile
                 return
             pending = [t for t in transfers if not t.done]
             if pending:
@@ -413,7 +419,7 @@ class Progress:
         for memory in op.scratch:
             self._scratch.setdefault(memory.nbytes, []).append(memory)
         op.scratch = []
-        op.strands = []  # they know the operation: without a cycle all is given back at once
+        op.strands = []  # they refer to the operation: without a cycle all is freed at once
         self.ops.pop(op, None)
         self._finished.append(op)
 
@@ -425,7 +431,7 @@ class Progress:
         for strand in op.strands:
             try:
                 strand.close()
-            except ValueError:  # it is the one that runs
+            except ValueError:  # it is the strand that runs
                 continue
         for t in list(op.live):
             self._drop(t)
@@ -465,12 +471,12 @@ class Progress:
                 self.fail(op, self.timed_out(op, now))
 
     def timed_out(self, op: Operation, now: float) -> BaseException:
-        """The error of an operation that took too long; `World` says more."""
+        """Return the error of an operation that timed out; `World` says more."""
         return OpenMrcError(f"{op.name}: Timed out after {op.timeout_s:g} s")
 
     def left(self, peer: int, placed: int, error: BaseException) -> None:
-        """A peer has left after it received so many large messages: what it sent is here, and
-        acknowledgements that it took along count as come. Only what waits for more of it fails.
+        """A peer left after it had received so many large messages: what it sent has arrived, and
+        missing acknowledgements count as received. Only operations that need more from it fail.
         """
         self._take()
         sent = [n for n, t in sorted(self._writing.items()) if t.peer == peer]
@@ -484,7 +490,7 @@ class Progress:
                 self.fail(op, error)
 
     def fail_peer(self, rank: int, error: BaseException) -> None:
-        """A peer is gone: all operations with it end, and those to come."""
+        """A peer is gone: fail all operations with it, and future ones."""
         if rank in self.gone:
             return
         self.gone[rank] = error
@@ -504,11 +510,11 @@ class Progress:
 
     def send_small(self, peer: int, key: Key, data: Bytes) -> None:
         """Send up to `EAGER` bytes, which may change afterwards."""
-        if peer not in self.departed:  # else it has all that it wanted
+        if peer not in self.departed:  # otherwise it has received all that it needs
             self.pairs[peer].send(Header(DATA, key, len(data)), data)
 
     def send(self, op: Operation, peer: int, key: Key, data: Bytes) -> Transfer:
-        """Send; over when `data` may change."""
+        """Send; complete when `data` may change."""
         t = Transfer(op, peer, key, data)
         if data.nbytes <= EAGER:
             t.done = True
@@ -517,7 +523,7 @@ class Progress:
         if peer in self.departed:
             raise self.departed[peer]
         op.live.add(t)
-        if key.lane:  # who receives from anybody learns by this that there is something
+        if key.lane:  # announces the message to a receive from any rank
             self.pairs[peer].send(Header(OFFER, key, data.nbytes))
         at = (peer, key)
         if at in self._ready:
@@ -532,12 +538,12 @@ class Progress:
         return self.send(op, peer, key, data)
 
     def receive_next(self, op: Operation, peer: int, group: int, tag: int, data: Bytes) -> Transfer:
-        """Receive the next message of a peer with this tag."""
+        """Receive the next message from a peer with this tag."""
         key = self._next(self._received_seq, peer, group, tag + 1)
         return self.receive(op, peer, key, data)
 
     def receive_any(self, op: Operation, group: int, tag: int, data: Bytes) -> Transfer:
-        """Receive the next message of anybody with this tag; `op.source` says whose it was."""
+        """Receive the next message from any rank with this tag; `op.source` is the sender."""
         lane = tag + 1
         for peer, key in [*self._unexpected, *self._offers]:
             if (key.group, key.lane) == (group, lane) and self._is_next(peer, key):
@@ -549,7 +555,7 @@ class Progress:
         return t
 
     def receive(self, op: Operation, peer: int, key: Key, data: Bytes) -> Transfer:
-        """Receive; over when `data` is there."""
+        """Receive; complete when `data` is filled."""
         t = Transfer(op, peer, key, data)
         at = (peer, key)
         if (early := self._unexpected.pop(at, None)) is not None:
@@ -573,7 +579,7 @@ class Progress:
         return key.seq == self._received_seq.get((peer, key.group, key.lane), 0)
 
     def _invite(self, t: Transfer) -> None:
-        """Say where a large message is to go."""
+        """Announce the destination of a large message."""
         self._offers.pop((t.peer, t.key), None)
         if len(self._placed) >= PLACED_MAX:
             self._waiting_ready.append(t)
@@ -632,7 +638,9 @@ class Progress:
         self.fail_peer(pair.peer, OpenMrcError(f"rank {pair.peer}: {status.name}"))
 
     def _on_piece(self, number: int, at: int, data: memoryview) -> None:
-        """A piece of a large message of a rank of this host; nobody may want it any more."""
+        """A piece of a large message from a rank of this host; its receive may have been
+        abandoned.
+        """
         t = self._placed.get(number)
         if t is None:
             return

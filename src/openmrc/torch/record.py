@@ -1,8 +1,8 @@
-"""What a rank knows of its paths, written down while a job runs: the ground of `mrc why` after it.
+"""What a rank knows of its paths, recorded while a job runs: the basis of `mrc why` after it.
 
-`OPENMRC_RECORD=DIR` makes each rank append lines of JSON to DIR/rank-N.jsonl: who is there when it
-joins, each path that is set aside or believed again, each port that goes down or comes up, and why
-it left. What cannot be written is left out, and said once: a full disk ends no job.
+`OPENMRC_RECORD=DIR` makes each rank append lines of JSON to DIR/rank-N.jsonl: its peers when it
+joins, each path that is set aside or returns to service, each port that goes down or comes up, and
+why it left. Lines that cannot be written are left out, with one warning: a full disk ends no job.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VERSION = 1
 
 
 class Recorder:
-    """Writes the lines of one rank; does nothing where nobody asked for it."""
+    """Writes the lines of one rank; does nothing unless requested."""
 
     def __init__(self, rank: int) -> None:
         self._file: Any = None
@@ -35,11 +35,11 @@ class Recorder:
 
     @property
     def writes(self) -> bool:
-        """Whether anybody asked for it."""
+        """Whether records were requested."""
         return self._file is not None
 
     def write(self, event: str, **more: Any) -> None:
-        """Append a line: what happened, and when it was noticed (seconds since 1970)."""
+        """Append a line: the event, and when it was noticed (seconds since 1970)."""
         if self._file is None:
             return
         line = {"event": event, "t": round(time.time(), 6), "rank": self._rank, **more}
@@ -49,7 +49,7 @@ class Recorder:
             self._stop(error)
 
     def close(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         if self._file is not None:
             self._file.close()
             self._file = None

@@ -1,8 +1,8 @@
-"""The entry points. torch calls them; they import nothing that is not there already.
+"""The entry points. torch calls them; they import only modules that are already loaded.
 
-2.13 calls every entry point of `torch.backends` at `import torch`: `autoload` only says that there
-is a backend of this name. 2.14 and later resolve `torch.distributed.backends` by name.
-`OPENMRC_AS=gloo` puts MRC in Gloo's place.
+2.13 calls every entry point of `torch.backends` at `import torch`: `autoload` only registers the
+name. 2.14 and later resolve `torch.distributed.backends` by name. `OPENMRC_AS=gloo` replaces Gloo
+by MRC.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ NAME, VARIABLE = "mrc", "OPENMRC_AS"
 
 
 def autoload() -> None:
-    """Make `init_process_group("mrc")` known. Whatever fails here is a warning: `import torch` goes
-    on.
+    """Make `init_process_group("mrc")` known. Any failure is a warning: `import torch`
+    continues.
     """
     try:
         register()
@@ -25,7 +25,7 @@ def autoload() -> None:
 
 
 def register() -> None:
-    """Tell torch of the backend."""
+    """Register the backend with torch."""
     import torch.distributed as dist
 
     if not dist.is_available() or NAME.upper() in dist.Backend._plugins:
@@ -39,7 +39,7 @@ def register() -> None:
 
 
 def create(opts: Any, pg_options: Any = None) -> Any:
-    """Make a group: by what this torch has."""
+    """Create a group, by the adapter that this torch needs."""
     import atexit
 
     from openmrc.torch import backend, group
@@ -52,7 +52,7 @@ def create(opts: Any, pg_options: Any = None) -> Any:
 
 
 def _take_gloos_place() -> None:
-    """2.14 and later let a built-in name be registered anew; 2.13 constructs a class by name."""
+    """2.14 and later let a built-in name be registered again; 2.13 constructs a class by name."""
     import torch.distributed as dist
 
     if hasattr(dist.Backend, "_ensure_backend_registered"):

@@ -1,9 +1,11 @@
-"""Two ranks of one host meet in memory that both have mapped: no packet, no kernel but to wake.
+"""Two ranks of one host communicate through memory that both have mapped: no packets, and no kernel
+except to wake.
 
-One file for every two ranks holds a ring each way, which one side fills and the other empties: each
-entry is a header of `pair` and its bytes, in units of 64. A small message is one entry. A large one
-waits for READY as it does on a wire, and then comes in pieces (CHUNK), which the receiver copies to
-where they belong. Who is not looking is woken by an empty datagram at its `Bell`.
+One file for every two ranks holds a ring in each direction, which one side fills and the other
+empties: each entry is a header of `pair` and its bytes, in units of 64. A small message is one
+entry. A large one waits for READY as it does on a wire, and then comes in pieces (CHUNK), which the
+receiver copies to their destination. A rank that does not poll is woken by an empty datagram at its
+`Bell`.
 """
 
 from __future__ import annotations
@@ -28,25 +30,25 @@ VARIABLE = "OPENMRC_SHARED_MEMORY"
 PLACE = Path("/dev/shm")
 UNIT = HEADER_BYTES
 WORDS_BYTES = 4 * UNIT  # a cache line for each
-RING_BYTES, RING_BYTES_MANY, MANY = 1 << 20, 1 << 18, 4  # of more ranks each ring is smaller
-NAMED_MAX = 4  # pairs of ranks in a message
+RING_BYTES, RING_BYTES_MANY, MANY = 1 << 20, 1 << 18, 4  # with more ranks each ring is smaller
+NAMED_MAX = 4  # pairs of ranks in an error message
 CHUNKS = 4  # pieces that fill a ring: one is copied out while the next is copied in
-CHUNK = 16  # a kind of header beside those of `pair`; `key.seq` is where the piece begins
-FILLED, EMPTIED, AWAY, STARVED = (i * UNIT // 8 for i in range(4))  # places of words, in words
+CHUNK = 16  # a kind of header in addition to those of `pair`; `key.seq` is the offset of the piece
+FILLED, EMPTIED, AWAY, STARVED = (i * UNIT // 8 for i in range(4))  # offsets of words, in words
 
 
 class Store(Protocol):
-    """What is used of torch's store."""
+    """The part of torch's store that is used."""
 
     def set(self, key: str, value: str) -> None:
-        """Write."""
+        """Write a value."""
 
     def get(self, key: str) -> bytes:
-        """Read, once it is there."""
+        """Read a value, once it is there."""
 
 
 def wanted() -> bool:
-    """Whether ranks of one host are to share memory: `OPENMRC_SHARED_MEMORY`, 1 or 0."""
+    """Whether ranks of one host should share memory: `OPENMRC_SHARED_MEMORY`, 1 or 0."""
     given = os.environ.get(VARIABLE, "1")
     if given not in ("0", "1"):
         raise InputError(f"{VARIABLE} = {given!r}: 0 and 1 are accepted")
@@ -54,13 +56,15 @@ def wanted() -> bool:
 
 
 def host() -> str:
-    """This machine since its start, its name, and which of its networks this process is in."""
+    """The identity of this machine since its boot, its name, and this process's network
+    namespace.
+    """
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     return f"{socket.gethostname()} {boot} {os.stat('/proc/self/ns/net').st_ino}"
 
 
 def refusal(pairs: Sequence[tuple[int, int]]) -> str:
-    """What people are told of ranks that could not share memory, and what to do, in one line."""
+    """The message about ranks that could not share memory, and what to do, in one line."""
     named = ", ".join(f"{a} and {b}" for a, b in pairs[:NAMED_MAX])
     more = f" and {len(pairs) - NAMED_MAX} more pairs" if len(pairs) > NAMED_MAX else ""
     mib = -(-len(pairs) * 2 * (WORDS_BYTES + RING_BYTES) >> 20)
@@ -71,7 +75,7 @@ def refusal(pairs: Sequence[tuple[int, int]]) -> str:
 
 
 class Bell:
-    """A socket that is readable when somebody rang; who may ring is whoever is on this host."""
+    """A socket that is readable when it was rung; any process of this host may ring it."""
 
     def __init__(self) -> None:
         self.name = f"openmrc-{secrets.token_hex(16)}"
@@ -83,13 +87,13 @@ class Bell:
         return self._socket.fileno()
 
     def heard(self) -> None:
-        """It is silent again."""
+        """Silence the bell."""
         with contextlib.suppress(BlockingIOError):
             while True:
                 self._socket.recv(1)
 
     def ring(self, name: str) -> None:
-        """Wake a peer; one that is gone, or was rung ten times already, needs nothing."""
+        """Wake a peer; one that is gone, or was rung ten times already, is left alone."""
         with contextlib.suppress(OSError):
             self._socket.sendto(b"", f"\0{name}")
 
@@ -99,7 +103,7 @@ class Bell:
 
 
 class Ring:
-    """One direction: a producer's or a consumer's view."""
+    """One direction: the view of its producer or its consumer."""
 
     def __init__(self, memory: memoryview, fence: threading.Lock) -> None:
         self._words = memory[:WORDS_BYTES].cast("q")
@@ -108,12 +112,12 @@ class Ring:
         self._fence_lock = fence
 
     def _fence(self) -> None:
-        """What was written is seen before what comes next is read."""
+        """Make writes visible before the next read."""
         with self._fence_lock:
             pass
 
     def put(self, header: bytes, data: Any = b"") -> bool:
-        """Add an entry; False if there is no room, of which the consumer is to tell."""
+        """Add an entry; False if there is no room, and the consumer will report when there is."""
         words, n = self._words, len(data)
         size = UNIT + -(-n // UNIT) * UNIT
         filled = words[FILLED]
@@ -140,14 +144,14 @@ class Ring:
         return bool(self._words[AWAY])
 
     def look_away(self, away: bool) -> bool:
-        """The consumer stops looking, or looks again; whether something is there."""
+        """The consumer stops polling, or resumes; return whether there is an entry."""
         self._words[AWAY] = int(away)
         if away:
             self._fence()
         return self._words[FILLED] != self._words[EMPTIED]
 
     def first(self) -> tuple[memoryview, memoryview] | None:
-        """The oldest entry's header and all that may be its bytes, or None; `done` frees it."""
+        """The oldest entry's header and what may be its bytes, or None; `done` frees it."""
         words = self._words
         if words[FILLED] == words[EMPTIED]:
             return None
@@ -161,7 +165,7 @@ class Ring:
         return memoryview(bytes(tail) + bytes(self._data[: n - len(tail)]))
 
     def done(self, n: int) -> bool:
-        """The oldest entry, of `n` bytes, was used; whether the producer waits for room."""
+        """Free the oldest entry, of `n` bytes; return whether the producer waits for room."""
         words = self._words
         words[EMPTIED] += UNIT + -(-n // UNIT) * UNIT
         self._fence()
@@ -171,13 +175,13 @@ class Ring:
         return True
 
     def close(self) -> None:
-        """Let go of the memory."""
+        """Release the memory."""
         self._words.release()
         self._data.release()
 
 
 class Shared:
-    """The connection to `peer` on this host; what `Pair` is on a wire."""
+    """The connection to `peer` on this host: the counterpart of `Pair`."""
 
     def __init__(self, peer: int, out: Ring, into: Ring, bell: Bell, its_bell: str) -> None:
         self.peer, self._out, self._into = peer, out, into
@@ -195,28 +199,30 @@ class Shared:
             self._queue.append((packed(header), bytes(body)))
 
     def write(self, wr_id: int, data: Local, to: Header) -> None:
-        """Send a large message to where a READY wants it; `sent` has `wr_id` once it has left."""
+        """Send a large message to where a READY requests it; `sent` has `wr_id` once it has
+        left.
+        """
         self._large.append((wr_id, data.view, to.number, 0))
         self.flush()
 
     def close(self) -> None:
-        """Let go of the memory; nothing is called afterwards."""
+        """Release the memory; nothing may be called afterwards."""
         self._out.close()
         self._into.close()
 
     def keep(self, wr_id: int) -> None:
-        """The memory of a large message is about to go: what has not left is copied."""
+        """The memory of a large message is about to be freed: copy what has not left."""
         for i, (number, data, to, at) in enumerate(self._large):
             if number == wr_id:
                 self._large[i] = (number, data.copy(), to, at)
 
     @property
     def behind(self) -> bool:
-        """Whether something waits for room."""
+        """Whether a message waits for room."""
         return bool(self._queue or self._large)
 
     def flush(self) -> None:
-        """Put what waited, as far as there is room now."""
+        """Write waiting messages, as far as there is room now."""
         while self._queue and self._put(*self._queue[0]):
             self._queue.popleft()
         while self._large and not self._queue:
@@ -237,7 +243,7 @@ class Shared:
         return there
 
     def look_away(self, away: bool) -> bool:
-        """This rank stops looking, or looks again; whether something is there."""
+        """Stop polling on this rank, or resume; return whether there is an entry."""
         return self._into.look_away(away)
 
     def take(
@@ -245,7 +251,7 @@ class Shared:
         on_header: Callable[[int, Header, Any], None],
         on_piece: Callable[[int, int, Any], None],
     ) -> bool:
-        """Act on what has come; False if nothing has."""
+        """Process arrivals; False if there are none."""
         busy = False
         while (entry := self._into.first()) is not None:
             busy = True
@@ -262,8 +268,8 @@ class Shared:
 
 
 class Hall:
-    """What this rank shares with the others of its host: `pairs` by rank. With ranks in `refused`
-    it would, but there is no room: they are reached as those of other hosts are.
+    """What this rank shares with the others of its host: `pairs` by rank. It would share with ranks
+    in `refused`, but there is no room: they are reached like those of other hosts.
     """
 
     def __init__(self, store: Store, rank: int, size: int) -> None:
@@ -278,7 +284,7 @@ class Hall:
         ring_bytes = RING_BYTES if len(local) <= MANY else RING_BYTES_MANY
         try:
             for peer in local:
-                if peer > rank:  # the lower rank makes it
+                if peer > rank:  # the lower rank creates it
                     fd, name = _made(2 * (WORDS_BYTES + ring_bytes))
                     store.set(f"shared/{rank}/{peer}", name)
                     self._meet(rank, peer, fd, name, told[peer][1])
@@ -307,10 +313,10 @@ class Hall:
         into.look_away(True)
         self.pairs[peer] = Shared(peer, out, into, self.bell, bell)
         if rank > peer:
-            os.unlink(name)  # both have it: nothing stays behind, however they end
+            os.unlink(name)  # both have it open: nothing is left over, however they end
 
     def close(self) -> None:
-        """Close the bell; the memory goes with the last that uses it."""
+        """Close the bell; the memory is freed with its last user."""
         for pair in self.pairs.values():
             pair.close()
         for one in self._maps:
@@ -320,7 +326,7 @@ class Hall:
 
 
 def _made(n: int) -> tuple[int, str]:
-    """A file of `n` bytes and its name; (-1, "") where there is no room."""
+    """Create a file of `n` bytes and return it with its name; (-1, "") if there is no room."""
     name = PLACE / f"openmrc-{secrets.token_hex(16)}"
     fd = -1
     try:

@@ -1,7 +1,7 @@
-"""Python that is called when a future is done, with the thread-local state of where it was asked.
+"""Calls Python when a future is done, with the thread-local state of the thread that requested it.
 
-That is TorchScript's doing; its import compiles, so it is imported late. Annotations are not those
-of the future here: TorchScript reads the types.
+TorchScript does this; its import compiles, so it is imported late. Annotations are not postponed
+here: TorchScript reads the types.
 """
 
 from collections.abc import Callable
@@ -15,9 +15,9 @@ _then: dict[int, Callable[[], None]] = {}
 def when(over: torch.futures.Future, number: int, then: Callable[[], None]) -> None:
     """Call `then` in a thread of torch's once `over` is done, whose value is `number`.
 
-    TorchScript records its own functions in the profiler, and ends those records after `then`: who
-    waits for `then` may have closed the profiler by that time, and torch crashes. So nothing of it
-    is recorded; what the caller has begun itself ends as ever.
+    TorchScript records its own functions in the profiler, and ends those records after `then`: the
+    waiting thread may have closed the profiler by that time, and torch crashes. So its functions
+    are not recorded; records that the caller has begun end as usual.
     """
     _then[number] = then
     torch.autograd._enable_record_function(False)

@@ -1,9 +1,9 @@
-"""The one place where devices are opened for a job: which wire a process speaks on, and to whom.
+"""The one place where devices are opened for a job: by which wire a process reaches its peers.
 
 With a host file (`$OPENMRC_HOST`, as `mrc lab` writes), and between hosts of an ordinary network,
-one device reaches all peers: there by plain UDP on interfaces of this host, each a plane. Where all
+one device reaches all peers: there by plain UDP on interfaces of this host, each a plane. If all
 ranks are on one host, and do not share memory, every two are joined by cables of their own:
-connected UDP sockets on loopback, one a plane.
+connected UDP sockets on loopback, one per plane.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ PLANES, PLANES_MAX = 2, 8
 PLANES_VARIABLE = "OPENMRC_PLANES"
 INTERFACES_VARIABLE = "OPENMRC_INTERFACES"
 BUFFER_BYTES = 4 << 20
-RATE_BPS = 10 * 10**9  # more than loopback and a few cores carry: nothing paces
-# A thread that is woken on a busy machine comes after milliseconds, and nothing is lost here.
+RATE_BPS = 10 * 10**9  # more than loopback and a few cores carry: no pacing
+# A woken thread on a busy machine runs after milliseconds, and nothing is lost here.
 LOOPBACK_RTT_PS = S // 200
-# Retries go on for ever: how long a peer may be silent is this package's own time.
+# Retries never end: this package has its own timeout for silent peers.
 PATIENT: dict[str, Any] = {"linear_cnt": 255, "exp_cnt": 25}
 
 
 class Wire(Protocol):
-    """Devices of this process."""
+    """The devices of this process."""
 
     words: str  # mode, planes and PMTU, for people
-    measures: bool  # the round trip is to be measured, and the paths' MTU to be asked for
+    measures: bool  # whether to measure the round trip, and to test the paths' MTU
 
     def at(self, peer: int) -> tuple[Device, CompletionQueue]:
-        """The device that reaches a peer, and the queue of what comes of it."""
+        """The device that reaches a peer, and its completion queue."""
 
     def close(self) -> None:
-        """Close all."""
+        """Close all devices."""
 
 
 def open_wire(store: Store, rank: int, peers: Sequence[int]) -> Wire:
-    """Open what reaches these peers: what the environment says, or else what their hosts need."""
+    """Open what reaches these peers: as the environment says, or else as their hosts require."""
     size = len(peers) + 1
     if os.environ.get(hostfile.VARIABLE):
         device = Device.open(**_limits(size))
@@ -92,7 +92,7 @@ class OneDevice:
         self.words = f"{words}, PMTU {device.pmtu} B"
 
     def at(self, peer: int) -> tuple[Device, CompletionQueue]:
-        """The same for all."""
+        """The same device for all peers."""
         return self._device, self._cq
 
     def close(self) -> None:
@@ -135,11 +135,11 @@ class Cables:
         return device, device.create_cq()
 
     def at(self, peer: int) -> tuple[Device, CompletionQueue]:
-        """The one at the cable to a peer."""
+        """The device at the cable to a peer."""
         return self._devices[peer]
 
     def close(self) -> None:
-        """Close all."""
+        """Close all devices."""
         for device, _ in self._devices.values():
             device.close()
         for ends in self._sockets.values():

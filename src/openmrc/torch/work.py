@@ -1,4 +1,4 @@
-"""What a caller waits for."""
+"""The handle of an operation, for which a caller waits."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class MrcWork(dist.Work):
         self._progress = progress
         self._op, self._result, self._keep = op, result, keep
         self._over = Flag()
-        self._event: threading.Event | None = None  # of who waits while another thread drives
+        self._event: threading.Event | None = None  # of a thread that waits while another drives
         self._lock = threading.Lock()
         self._base: torch.futures.Future[Any] | None = None
         self._future: torch.futures.Future[Any] | None = None
@@ -39,7 +39,7 @@ class MrcWork(dist.Work):
         op.on_finish = self._finish if event is None else partial(event.end, self._finish)
 
     def _finish(self) -> None:
-        """The operation is over."""
+        """The operation is complete."""
         with self._lock:
             if self._op.error is None:
                 try:
@@ -56,7 +56,7 @@ class MrcWork(dist.Work):
         self._progress.finished()
 
     def also(self, then: Callable[[], Any]) -> None:
-        """Have this done at the end, too: at once, if it is over."""
+        """Also call this at the end: at once, if it is complete."""
         with self._lock:
             if not self._over.up:
                 before = self.at_end
@@ -76,7 +76,7 @@ class MrcWork(dist.Work):
             raise dist.DistBackendError(str(error)) from error
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Wait until it is over, and raise what went wrong. C++ passes 0 for no timeout."""
+        """Wait until it is complete, and raise its error. C++ passes 0 for no timeout."""
         asked = timeout.total_seconds() if timeout else 0.0
         seconds = asked if asked > 0 else None
         if not self._over.up:
@@ -91,7 +91,7 @@ class MrcWork(dist.Work):
     synchronize = wait
 
     def _told(self) -> threading.Event:
-        """What is set at the end: few ever sleep on it."""
+        """The event that is set at the end, created on demand: few threads ever sleep on it."""
         with self._lock:
             if self._event is None:
                 self._event = threading.Event()
@@ -100,15 +100,15 @@ class MrcWork(dist.Work):
             return self._event
 
     def is_completed(self) -> bool:
-        """Whether it is over."""
+        """Whether it is complete."""
         return self._over.up
 
     def is_success(self) -> bool:
-        """Whether it is over, and well."""
+        """Whether it completed without an error."""
         return self._over.up and self._op.error is None
 
     def exception(self) -> BaseException | None:
-        """What went wrong."""
+        """Its error."""
         return self._op.error
 
     def result(self) -> list[torch.Tensor]:
@@ -116,7 +116,7 @@ class MrcWork(dist.Work):
         return self._result
 
     def source_rank(self) -> int:
-        """Whose message a receive got."""
+        """The sender of a received message."""
         return -1 if self._op.source is None else self._op.source
 
     _source_rank = source_rank

@@ -1,12 +1,12 @@
-"""All ranks of a job, connected by what the torch store says, and what becomes of them.
+"""All ranks of a job, connected through the torch store, and their failures.
 
 Every error names the peer, its host, each path to it and since when it has been silent. Which timer
-speaks when:
+expires when:
 
-    a process has ended, its host lives     its kernel closes the line: at once
-    nothing comes back on any path          `OPENMRC_TIMEOUT`, 30 s, or the group's if that is less
-    everybody lives, but an operation of
-    the group is not over                   the group's timeout
+    a process has ended, its host lives     its kernel closes the connection: at once
+    nothing arrives on any path             `OPENMRC_TIMEOUT`, 30 s, or the group's if that is less
+    all ranks live, but an operation of
+    the group is not complete               the group's timeout
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from openmrc.verbs.attributes import QpAttributes, RemoteRegion
 from openmrc.verbs.status import EventKind, Status
 
 TIMEOUT_VARIABLE, TIMEOUT_S = "OPENMRC_TIMEOUT", 30.0
-PING_S = 1.0  # who waits for a peer asks so often whether paths to it carry anything
+PING_S = 1.0  # how often a waiting rank checks whether paths to its peer carry anything
 LEAVE_S = 5.0  # for the last acknowledgements, when a rank leaves
 
 
 class PeerError(OpenMrcError):
-    """A peer is gone, or nothing reaches it. `rank` says which."""
+    """A peer is gone, or cannot be reached. `rank` says which."""
 
     def __init__(self, rank: int, message: str) -> None:
         super().__init__(message)
@@ -45,7 +45,7 @@ class PeerError(OpenMrcError):
 
 
 def silence_s() -> float:
-    """How long a peer may be silent while something is due from it."""
+    """How long a peer may be silent while something is due from it, s."""
     given = os.environ.get(TIMEOUT_VARIABLE, str(TIMEOUT_S))
     try:
         value = float(given)
@@ -57,7 +57,7 @@ def silence_s() -> float:
 
 
 class World:
-    """This process among the others. `ranks[i]` is the name that errors give to rank i."""
+    """This process among the others. `ranks[i]` is the name of rank i in errors."""
 
     def __init__(
         self, store: Store, rank: int, ranks: list[int], timeout_s: float, told: bool = True
@@ -68,14 +68,14 @@ class World:
         self.closed = False
         self.wire: Wire | None = None
         self.hall: Hall | None = None
-        self._wired: dict[int, Pair] = {}  # peers that packets go to
+        self._wired: dict[int, Pair] = {}  # peers reached by packets
         self.lines: Lines | None = None
         self.progress = Progress()
         self._who: dict[int, dict[str, Any]] = {}
         self._bad: dict[tuple[int, int, int], float] = {}  # (device, QP, EV): since when
         self._heard: dict[int, tuple[int, float]] = {}
         self._asked: dict[int, float] = {}
-        self._cause: PeerError | None = None  # the first failure: what others are told, too
+        self._cause: PeerError | None = None  # the first failure, which others are told, too
         self._recorder = Recorder(ranks[rank])
         try:
             if self.size > 1:
@@ -111,7 +111,7 @@ class World:
                 told_us = Told(QpAttributes(**mine["qp"]), RemoteRegion(**mine["ring"]))
                 self._wired[peer].connect(told_us)
         self.lines.connect({p: tuple(w["line"]) for p, w in self._who.items()}, timeout_s)
-        # Nobody sends before all can receive.
+        # No rank sends before all can receive.
         store.set(f"up/{self.rank}", "")
         for peer in peers:
             store.get(f"up/{peer}")
@@ -138,14 +138,16 @@ class World:
         return [(ranks[a], ranks[b]) for a in sorted(told) for b in sorted(told[a]) if a < b]
 
     def _words(self) -> str:
-        """How ranks reach each other, as rank 0 sees it."""
+        """How ranks reach each other, as seen by rank 0."""
         near = "ranks of a host share memory"
         if self.wire is None:
             return near
         return f"{self.wire.words}, {near}" if self.hall and self.hall.pairs else self.wire.words
 
     def _measure(self, store: Store) -> None:
-        """Rank after rank, so that it is an idle network's round trip; T follows the longest."""
+        """Measure rank by rank, so that the network is idle; T follows from the longest round
+        trip.
+        """
         for turn in range(self.size):
             if turn != self.rank:
                 if why := store.get(f"measured/{turn}").decode():
@@ -176,7 +178,7 @@ class World:
         }
 
     def _there(self) -> dict[str, Any]:
-        """This rank's host, and of each peer that packets go to its host, queue pair and how many
+        """This rank's host, and for each peer reached by packets its host, queue pair and number of
         paths on each plane.
         """
         peers = {}
@@ -191,12 +193,12 @@ class World:
     # --- who lives
 
     def name(self, peer: int) -> str:
-        """A peer, for people."""
+        """A peer's name for people."""
         who = self._who.get(peer, {})
         return f"rank {self.ranks[peer]} (host {who.get('host')}, process {who.get('pid')})"
 
     def _on_end(self, peer: int, said: dict[str, Any] | None) -> None:
-        """On the progress thread, without its lock: a line has closed, or somebody leaves."""
+        """On the progress thread, without its lock: a connection has closed, or a rank leaves."""
         assert self.lines is not None
         self.progress.unwatch(self.lines.to[peer].fileno())
         self.progress.do(partial(self._gone, peer, said))
@@ -298,7 +300,7 @@ class World:
     # --- the end
 
     def close(self, said: dict[str, Any] | None = None) -> None:
-        """Leave: what was sent arrives, the others are told, and nothing stays behind."""
+        """Leave: what was sent arrives, the others are told, and nothing is left over."""
         if self.closed:
             return
         self.closed = True
@@ -333,11 +335,11 @@ class World:
 
 
 def op_peers(op: Operation) -> list[int]:
-    """Peers without which an operation cannot go on."""
+    """Peers without which an operation cannot continue."""
     return sorted({t.peer for t in op.live if t.peer >= 0})
 
 
 def _summed(words: list[str]) -> str:
-    """How many paths are how."""
+    """How many paths are in which state."""
     kinds = sorted(set(words))
     return " and ".join(f"{words.count(kind)} {kind}" for kind in kinds)

@@ -2,7 +2,7 @@
 release each other, such as a training step.
 
 These are bounds, as in `ideal`: each message is alone in the network, but everything that a NIC
-must receive before it continues takes its ports at least the sum of the transmission times.
+must receive before it continues occupies its ports for at least the sum of the transmission times.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from openmrc.traffic.releases import mixed_waves
 from openmrc.traffic.traffic import Traffic
 
 NO_HOP = 1 << 40  # a lag that no series is long enough for
-FAR = np.int64(1 << 61)  # later than all that happens
+FAR = np.int64(1 << 61)  # later than everything
 
 
 class Cost(NamedTuple):
     """Columns per message, in picoseconds."""
 
-    send: LongArray  # serialisation of all its packets on the first link, one after the other
+    send: LongArray  # transmission of all its packets on the first link, in sequence
     receive: LongArray  # the same on the last link
     arrive: LongArray  # from its posting until its last byte is placed, alone in the network
-    lead: LongArray  # of any of its packets: latency, and serialisation before the last link
-    trail: LongArray  # of any of its packets: latency, and serialisation after the first link
+    lead: LongArray  # of any of its packets: latency, and transmission before the last link
+    trail: LongArray  # of any of its packets: latency, and transmission after the first link
     ack: LongArray  # from the arrival until the sender has the acknowledgement
 
 
@@ -37,8 +37,8 @@ def no_cost(traffic: Traffic) -> Cost:
 
 
 def earliest_ps(traffic: Traffic, cost: Cost, n_planes: int) -> tuple[LongArray, LongArray]:
-    """Return when each entry can be posted or begin, and when the last message of it can (of what
-    happens once, the same).
+    """Return when each entry can be posted or begin, and when its last message can (the same for an
+    entry that happens once); int64 [entries] each, ps.
 
     An entry that needs only some of its releases counts as waiting for its start alone: too early
     is still a bound.
@@ -110,15 +110,15 @@ class _Joins:
     def add(
         self, entries: npt.NDArray[np.integer], first_ps: LongArray, work_ps: LongArray
     ) -> None:
-        """Add an arrival for each: the earliest time of its first byte, and the port time it
-        takes.
+        """Add an arrival for each entry: the earliest time of its first byte, and how long it
+        occupies the ports.
         """
         np.minimum.at(self._first, entries, first_ps)
         np.add.at(self._work, entries, work_ps)
 
     def ready(self, entries: npt.NDArray[np.intp], n_planes: int) -> LongArray:
-        """The earliest time at which everything has arrived; long ago for entries that wait for
-        nothing.
+        """The earliest time at which everything has arrived; far in the past for entries that wait
+        for nothing.
         """
         first = self._first[entries]
         ready: LongArray = np.where(first == FAR, -FAR, first + self._work[entries] // n_planes)
@@ -126,8 +126,8 @@ class _Joins:
 
 
 class _Hops:
-    """From each series back to the entry that releases it: which, how many messages behind, how
-    long.
+    """A hop from each series back to the entry that releases it: which one, how many messages
+    behind, and after how long.
     """
 
     def __init__(self, traffic: Traffic, after: LongArray, wait: LongArray) -> None:
@@ -140,23 +140,24 @@ class _Hops:
         self._by[to] = giving[inner]
         self._lag[to] = 1 - traffic.deps[to]
         self._time[to] = after[inner] + wait[to]
-        self._local = np.zeros(n + 1, np.int64)  # places within the series of a wave
+        self._local = np.zeros(n + 1, np.int64)  # positions within the series of a wave
 
     def last_ps(
         self, series: npt.NDArray[np.intp], posted: LongArray, counts: npt.NDArray[np.integer]
     ) -> LongArray:
-        """When the last message of each of these series can be posted: the series of a wave.
+        """When the last message of each of these series, which are those of one wave, can be
+        posted, ps.
 
         Message k waits for message k - lag of another, that for one of a third, and so on, round a
-        ring. The latest of them is waited for: the longest chain counts. Tables of 1, 2, 4 ... hops
-        at once find it in as many steps as the series has binary digits.
+        ring; the longest chain counts. Tables of 1, 2, 4 ... hops at once find it in as many steps
+        as the series has binary digits.
         """
         n = len(series)
         self._local[series] = np.arange(n)
         self._local[-1] = n  # where all chains end
         hop = np.append(self._local[self._by[series]], n)
         lag, time = np.append(self._lag[series], NO_HOP), np.append(self._time[series], 0)
-        best = np.append(posted[series], -FAR)  # of the entries that so many hops touch
+        best = np.append(posted[series], -FAR)  # over the entries within so many hops
         k = counts[series].astype(np.int64) - 1
         tables = [(hop, lag, time, best)]
         while (k >= lag[:n]).any():

@@ -1,4 +1,4 @@
-"""The least time a workload can take on a perfect network, to measure real ones against.
+"""The least time a workload can take on a perfect network, to compare measured times with.
 
 Nothing is ever lost, queued behind another message, or held back by a window. What remains is
 physics: every packet is sent bit by bit, every switch stores it (or its header, in cut-through)
@@ -27,13 +27,14 @@ def ideal_ps(
     pmtu: int,
     control_wire_bytes: int,
 ) -> int:
-    """Return a lower bound, in ps from time 0, of when the last message of `traffic` completes.
+    """Return a lower bound of the time at which the last message of `traffic` completes, ps from
+    time 0.
 
     `frame_bytes(payload)` is what a data packet with that many bytes of payload occupies on the
-    wire, `control_wire_bytes` what an acknowledgement does. The result is the larger of two
-    bounds: the longest chain of messages that wait for each other, each as if alone, and the
-    busiest NIC, whose ports must carry all that it sends or receives. The messages of a series
-    count as the shortest of them, which is one byte less at most.
+    wire, `control_wire_bytes` what an acknowledgement does. The result is the larger of two bounds:
+    the longest chain of messages that wait for each other, each as if alone, and the busiest NIC,
+    whose ports must carry all that it sends or receives. Each message of a series counts as the
+    shortest of them, at most one byte too short.
     """
     cost = costs(fabric, traffic, frame_bytes, pmtu, control_wire_bytes)
     if traffic.mixed:
@@ -58,7 +59,7 @@ def costs(
     pmtu: int,
     control_wire_bytes: int,
 ) -> Cost:
-    """Return what each message costs, alone in the network; arguments as of `ideal_ps`."""
+    """Return the time that each message takes, alone in the network; arguments as of `ideal_ps`."""
     n_full = (traffic.msg_bytes - 1) // pmtu  # packets before the last one
     payloads, payload_of = np.unique(traffic.msg_bytes - n_full * pmtu, return_inverse=True)
     last = np.array([frame_bytes(payload) for payload in payloads.tolist()], np.int64)[payload_of]
@@ -114,7 +115,8 @@ def _posted_ps(traffic: Traffic, cost: Cost) -> LongArray:
     posted = np.concatenate([traffic.msg_start_ps, traffic.calc_start_ps])
     none = np.zeros(traffic.n_calcs, np.int64)
     compute = np.concatenate([traffic.msg_compute_ps, none])
-    # A computation "arrives" when it ends; that others hold its core is left out: still a bound.
+    # A computation "arrives" when it ends; other computations on its core are ignored: still a
+    # bound.
     arrive = np.concatenate([cost.arrive, traffic.calc_ps])
     ack = np.concatenate([cost.ack, none])
     for wave in waves((recv, sent), np.where(needs_all, traffic.deps, 0).astype(np.int32)):
@@ -129,7 +131,7 @@ def _posted_ps(traffic: Traffic, cost: Cost) -> LongArray:
 
 
 def _last_of_series_ps(traffic: Traffic, cost: Cost, posted: LongArray) -> LongArray:
-    """Return the earliest time at which the last message of each series can be posted.
+    """Return the earliest time at which the last message of each series can be posted, ps.
 
     Message k of a series waits for message k - lag of another (lag = 1 - deps), that for one of a
     third, and so on, thousands of times round a ring. Tables of 1, 2, 4 ... such hops at once give
@@ -182,6 +184,6 @@ def _busiest_ps(
 
 
 def _latency_ps(fabric: Fabric, ports: list[int]) -> int:
-    """Return the propagation along `ports` and the delay of the switches between them."""
+    """Return the propagation along `ports` plus the delay of the switches between them, ps."""
     switches = fabric.port_switch[ports[1:]]
     return int(fabric.port_delay_ps[ports].sum() + fabric.sw_delay_ps[switches].sum())

@@ -41,8 +41,8 @@ def waves(rows: Sequence[tuple[IntArray, IntArray]], deps: IntArray) -> Iterator
 def _next_of_few(
     wave: Places, rows: Sequence[tuple[IntArray, IntArray]], waiting: LongArray
 ) -> Places:
-    """Return the wave after this one, which is too small for arrays to pay off; a long chain is a
-    hundred thousand of them.
+    """Return the wave after this one, which is too small for arrays to pay off: a long chain is a
+    hundred thousand such waves.
     """
     found = []
     for message in wave.tolist():
@@ -75,7 +75,7 @@ def mixed_waves(
     other.
 
     `counts` is how often each entry happens. Series that release each other, such as those round a
-    ring, are in one wave: when the gates of all of them are open.
+    ring, are in one wave: that in which the gates of all of them are open.
     """
     many = counts > 1
     inner = many[giving] & many[released]
@@ -103,7 +103,7 @@ def mixed_waves(
 
 
 def _ranges(first: npt.NDArray[np.integer], which: Places) -> Places:
-    """The places `first[w]` to `first[w + 1]` of each of `which`, one after the other."""
+    """The positions `first[w]` to `first[w + 1]` of each of `which`, concatenated."""
     counts = first[which + 1] - first[which]
     begin = np.repeat(first[which] - (np.cumsum(counts) - counts), counts)
     places: Places = begin + np.arange(len(begin))
@@ -115,7 +115,7 @@ def _units(giving: npt.NDArray[np.integer], released: npt.NDArray[np.integer], n
     number.
 
     From every entry one hop leads back to the entry that releases it. Hops of 1, 2, 4 ... at once
-    lead to the root, or onto the circle, that all of a unit share; its least number stands for it.
+    lead to the root, or onto the cycle, that all of a unit share; its least number stands for it.
     """
     hop = np.arange(n)
     hop[released] = giving

@@ -1,21 +1,22 @@
 """A workload as arrays: queue pairs, the messages they carry, and which message releases which.
 
 An entry of the `msg_` arrays is one message or, where `msg_count` is above 1, a *series*: that many
-messages on the same QP, one after the other. A ring of n ranks is n series instead of 2n(n - 1)
-messages: a rule, not a list. `unroll` writes the list out.
+messages on the same QP, in sequence. A ring of n ranks is n series instead of 2n(n - 1) messages: a
+rule, not a list. `unroll` writes the list out.
 
 Message k of an entry, k = 0 for a single one, is posted when `msg_deps + k` releases have arrived:
 `msg_compute_ps` after the last of them, and not before `msg_start_ps`. Where `msg_deps + k` is 0 or
 less it needs none. A message gives releases of two kinds: to the entries of its `recv` row when the
-receiver has it, to those of its `sent` row when its sender holds the last acknowledgement. The
+receiver has it, to those of its `sent` row when its sender has the last acknowledgement. The
 receiver has a message when its last byte is placed; one with an immediate when that is delivered,
 in the order of messages (MRC 1.3). Surplus releases change nothing, so a message that needs k of n
 releases waits for the k-th. The rows are compressed: entry m's are `next[first[m] : first[m + 1]]`.
 
-A *computation* is numbered behind the messages: entry `n_msgs + c` is computation c. It begins when
+A *computation* is numbered after the messages: entry `n_msgs + c` is computation c. It begins when
 its `calc_deps` releases have arrived, not before `calc_start_ps`, and when its core is free: those
-of one core run one at a time, in the order in which they could begin. Core 0 stands for none. It
-takes `calc_ps`; then it gives the releases of its `recv` row; its `sent` row is empty.
+of one core run one at a time, in the order in which they could begin. Core 0 means no core: such
+computations wait for no other. It takes `calc_ps`; then it gives the releases of its `recv` row;
+its `sent` row is empty.
 
 Series and entries that happen once may release each other. A message or a computation that releases
 a series is a *gate*: no message of the series is posted before all its gates are open, whatever
@@ -47,8 +48,8 @@ Edges = tuple[npt.ArrayLike, npt.ArrayLike]  # (giving messages, released messag
 
 NO_EDGES: Edges = ((), ())
 
-QPS_MAX = 1 << 22  # as many as an rkey can name; each costs tens of kilobytes when it runs
-MESSAGES_MAX = 20_000_000  # listed, or computations: a run takes 200 B of each
+QPS_MAX = 1 << 22  # as many as an rkey can name; each takes tens of kilobytes in a run
+MESSAGES_MAX = 20_000_000  # listed messages, or computations: each takes 200 B in a run
 NO_CORE = 0  # of a computation that waits for no other
 
 Scalar = TypeVar("Scalar", bound=np.generic)
@@ -71,7 +72,7 @@ class Traffic:
     msg_count: IntArray  # messages in the series
     msg_block: IntArray  # which block the first one carries,
     msg_blocks: IntArray  # of so many,
-    msg_longer: IntArray  # the first so many of which are a byte longer
+    msg_longer: IntArray  # of which this many, the first, are a byte longer
     recv_first: IntArray  # [entries + 1]
     recv_next: IntArray
     sent_first: IntArray  # [entries + 1]
@@ -80,9 +81,7 @@ class Traffic:
     jobs: tuple[str, ...] = ()
     calc_ps: LongArray = field(default_factory=lambda: np.zeros(0, np.int64))  # [computations]
     calc_start_ps: LongArray = field(default_factory=lambda: np.zeros(0, np.int64))
-    calc_core: IntArray = field(
-        default_factory=lambda: np.zeros(0, np.int32)
-    )  # 0 where it needs none
+    calc_core: IntArray = field(default_factory=lambda: np.zeros(0, np.int32))  # 0 if it needs none
     calc_deps: IntArray = field(default_factory=lambda: np.zeros(0, np.int32))
     ends_on_error: bool = False
     # [steps, ranks]: the computations with which the ranks of a training job end its steps
@@ -162,13 +161,13 @@ class Traffic:
         return long
 
     def _longer_below(self, x: LongArray) -> LongArray:
-        """Return how many integers from 0 up to below `x` are, modulo `msg_blocks`, longer."""
+        """Return how many of the integers 0 to x - 1 are, modulo `msg_blocks`, longer blocks."""
         in_last: LongArray = np.minimum(x % self.msg_blocks, self.msg_longer)
         return x // self.msg_blocks * self.msg_longer + in_last
 
     @property
     def msg_total_bytes(self) -> LongArray:
-        """The bytes of each entry, all its messages together."""
+        """The bytes of each entry: the sum of its messages."""
         return self.msg_bytes * self.msg_count + self.msg_long
 
     def as_one(self, kind: str) -> Traffic:
@@ -176,7 +175,7 @@ class Traffic:
         return replace(self, kind=kind, jobs=(), msg_job=np.zeros_like(self.msg_job))
 
     def packets(self, pmtu: int) -> LongArray:
-        """Return the packets of each entry, all its messages together."""
+        """Return the packets of each entry: the sum of its messages."""
         long = self.msg_long
         short = self.msg_count - long
         return short * (-(-self.msg_bytes // pmtu)) + long * (-(-(self.msg_bytes + 1) // pmtu))
@@ -267,9 +266,9 @@ def make_traffic(
 
 
 def unroll(traffic: Traffic) -> Traffic:
-    """Return the same workload with every message listed, those of an entry one after the other.
+    """Return the same workload with every message listed, those of an entry in sequence.
 
-    It runs as the other does, to the picosecond; its results are per message.
+    It runs exactly as the original does, to the picosecond; its results are per message.
     """
     check_listed(traffic.n_sends)
     entry = np.repeat(np.arange(traffic.n_msgs), traffic.msg_count)
@@ -305,7 +304,7 @@ def unroll(traffic: Traffic) -> Traffic:
 
 
 def check_listed(n: int) -> None:
-    """Refuse to list more messages than fit in memory, before trying."""
+    """Refuse to list more messages than fit in memory, before allocating them."""
     if n > MESSAGES_MAX:
         raise InputError(f"workload: {n} messages to list; at most {MESSAGES_MAX} are accepted")
 
@@ -328,7 +327,7 @@ def _unrolled(traffic: Traffic, begin: LongArray, first: IntArray, nxt: IntArray
 
 
 def _column(values: npt.ArrayLike, n: int, dtype: type[Scalar]) -> npt.NDArray[Scalar]:
-    """Return `values`, or one value for all, as an own array of length `n`."""
+    """Return `values`, or one value for all, as a new array of length `n`."""
     return np.broadcast_to(np.asarray(values, dtype), n).copy()
 
 

@@ -55,7 +55,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load what stands beside the objects when it is asked for: `inside` compiles switches."""
+    """Import modules beside the objects when they are first used: `inside` compiles switches."""
     if name in __all__:
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,9 +2,9 @@
 
 The list is a controller's, `http://HOST:PORT` or `https://...`, or a file; `OPENMRC_DENYLIST` names
 it for every device that a host file describes. It is read once a second. It only advises: while no
-list can be read the last one counts until it is stale, then none does, and no trouble with it ever
-reaches a queue pair. With `OPENMRC_JOB` the controller is also told once a second what the device
-has counted for the job of that name.
+list can be read the last one is valid until it is stale, then none is, and no error with it ever
+reaches a queue pair. With `OPENMRC_JOB` the device also reports its counters to the controller once
+a second, for the job of that name.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ BYTES_MAX = 1 << 22
 
 
 class Advised(Protocol):
-    """What follows a list."""
+    """An object that follows a list."""
 
     nic: int
 
     @property
     def fabric(self) -> Fabric | None:
-        """The fabric that its paths lead through."""
+        """The fabric of its paths."""
 
     def totals(self) -> dict[str, int]:
-        """What it has counted."""
+        """Its counters."""
 
     def keep_off(self, denied: LongArray) -> None:
         """Use no path across these directed ports, and all others again."""
 
 
 class Advice:
-    """What a device knows of the denylist at `where`, and was told of it; without clock."""
+    """The denylist at `where` as a device knows and follows it; without clock."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Advice:
         self._denied = np.zeros(0, np.int64)
 
     def look(self, now_us: int) -> None:
-        """Read the list, and have the device keep to what counts now."""
+        """Read the list, and make the device follow the entries that are valid now."""
         try:
             self._list = read(self._fabric, self._fetch())
             if self._post is not None:
@@ -92,24 +92,24 @@ class Advice:
             self._denied = denied
 
     def _say(self, words: str) -> None:
-        """Say it once."""
+        """Print a message once."""
         if words and words != self._told:
             self._tell(words)
         self._told = words
 
 
 class Follower(Closing):
-    """Looks at the denylist once a second, until it is closed; what is denied then stays so."""
+    """Checks the denylist once a second, until it is closed; denied paths then stay denied."""
 
     def __init__(self, device: Advised, where: str, secret: bytes) -> None:
         self._advice = Advice(device, where, secret, job=os.environ.get(JOB, ""))
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="denylist", daemon=True)
-        self._advice.look(_now_us())  # what is denied before the first packet costs none
+        self._advice.look(_now_us())  # paths denied before the first packet cost none
         self._thread.start()
 
     def close(self) -> None:
-        """Follow no more."""
+        """Stop following."""
         self._closing.set()
         self._thread.join(2 * TIMEOUT_S)
 
@@ -118,11 +118,11 @@ class Follower(Closing):
             try:
                 self._advice.look(_now_us())
             except OpenMrcError:
-                return  # the device is closed, or its loop has ended
+                return  # the device is closed, or its loop has failed
 
 
 def _fetcher(where: str, secret: bytes) -> Callable[[], bytes]:
-    """Return what reads the list at an address of a controller, or in a file."""
+    """Return a function that reads the list, from a controller's address or from a file."""
     if not where.startswith(("http://", "https://")):
         return lambda: read_bytes(where)
     ask = _asker(where, secret, "/denylist")
@@ -130,14 +130,14 @@ def _fetcher(where: str, secret: bytes) -> Callable[[], bytes]:
 
 
 def _poster(where: str, secret: bytes) -> Callable[[bytes], bytes]:
-    """Return what tells a controller of a job."""
+    """Return a function that reports a job to a controller."""
     if not where.startswith(("http://", "https://")):
         raise InputError(f"{JOB}: a file hears of no job; name a controller with {VARIABLE}")
     return _asker(where, secret, "/jobs")
 
 
 def _asker(where: str, secret: bytes, path: str) -> Callable[[bytes | None], bytes]:
-    """Return what asks a controller, or with content tells it something, and gives its answer."""
+    """Return a function that requests a path of a controller, or posts content to it."""
     address = where.rstrip("/") + path
     headers = {"Authorization": f"Bearer {token(secret)}"}
     # No proxy: a controller is on the job's own network.

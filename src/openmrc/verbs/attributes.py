@@ -1,4 +1,6 @@
-"""What a peer tells of itself: the attributes of its queue pair, its regions. Each is checked."""
+"""What a peer sends about itself: the attributes of its queue pair, its regions. Each is
+checked.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ class RemoteRegion:
     rkey: Annotated[int, 0, (1 << 32) - 1]
 
     def check(self) -> None:
-        """Raise `InputError`, which names the field, unless it can be a region of a peer."""
+        """Raise `InputError`, which names the field, unless it can be a peer's region."""
         _check_ranges(self, "region's ")
         if self.addr + self.length > 1 << 64:
             raise InputError(f"peer's region's length {self.length}: it ends behind all memory")
@@ -33,7 +35,7 @@ class QpAttributes:
     `openmrc.verbs.exchange`. Each field is annotated with its range.
     """
 
-    nic: Annotated[int, 0, (1 << 31) - 1]  # those of the fabric are counted apart
+    nic: Annotated[int, 0, (1 << 31) - 1]  # limited to the number of NICs elsewhere
     qp_num: Annotated[int, ENDPOINT_QPN + 1, (1 << 24) - 1]
     psn: Annotated[int, 0, (1 << 24) - 1]
     pmtu: Annotated[int, PMTUS[0], PMTUS[-1]]
@@ -45,7 +47,7 @@ class QpAttributes:
     trim_nack: bool = True
     dynamic_mpr: bool = False
     svc_time: bool = False
-    planes: tuple[Reach, ...] = ()  # of plain UDP: where each plane is reached
+    planes: tuple[Reach, ...] = ()  # of plain UDP: the address of each plane
 
     def __post_init__(self) -> None:
         told = self.planes

@@ -1,5 +1,5 @@
-"""Two devices in one process, cable to cable, for machines that allow nothing else; and the first
-compilation.
+"""Two directly connected devices in one process, for machines that allow nothing else, and for the
+first compilation.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LINK_DELAY_PS, SWITCH_DELAY_PS = 500 * NS, 250 * NS
 
 
 def prepare() -> None:
-    """Compile the endpoint where that was not done yet, and say so."""
+    """Compile the endpoint if that has not been done yet, and print so."""
     if not is_cached("live"):
         say(announcement("the endpoint", "up to two minutes"))
         warm_up()
@@ -34,7 +34,7 @@ def prepare() -> None:
 def cabled(
     planes: int, base_rtt_ps: int | None = None, **limits: Any
 ) -> Iterator[tuple[Device, Device]]:
-    """Two open devices; every plane is a pair of loopback sockets, and no switch stands between.
+    """Two open devices; every plane is a pair of loopback sockets, without a switch.
 
     `base_rtt_ps` None: measured once a queue pair is connected.
     """

@@ -42,7 +42,7 @@ class QueueFullError(OpenMrcError):
 
 
 class CompletionQueue:
-    """Completions in the order in which they came (`ibv_cq`)."""
+    """Completions in the order in which they arrived (`ibv_cq`)."""
 
     def __init__(self, host: Host, index: int, depth: int) -> None:
         self._host, self.index, self.depth = host, index, depth
@@ -53,13 +53,13 @@ class CompletionQueue:
         rings = host.ep.cq[index : index + 1]
         self._written, self._read = column(rings, "written"), column(rings, "read")
         self.silent = column(rings, "silent")
-        # `look(spin_ns, most_ns)` waits as `loop.LOOK` says; `take` then finds what came. Who waits
-        # in another way after it calls `hear`.
+        # `look(spin_ns, most_ns)` waits as `loop.LOOK` says; `take` then returns the completions. A
+        # caller that waits in another way after it calls `hear`.
         self.look, self.hear = partial(host._go, LOOK, index), host.hear
-        self.promised = 0  # completions that posted requests may still bring, and unread ones
+        self.promised = 0  # completions that posted requests may still cause, and unread ones
 
     def fileno(self) -> int:
-        """A descriptor that is readable when completions have come; `poll` clears it."""
+        """A descriptor that is readable when completions have arrived; `poll` clears it."""
         return int(self._ring.fd)
 
     def poll(self, n: int = 64) -> list[WorkCompletion]:
@@ -101,7 +101,7 @@ class CompletionQueue:
         )
 
     def wait(self, n: int = 1, timeout: float | None = None) -> list[WorkCompletion]:
-        """Wait until `n` completions are there and take them; fewer after `timeout` seconds."""
+        """Wait for `n` completions and take them; fewer after `timeout` seconds."""
         until = None if timeout is None else time.monotonic() + timeout
         taken = self.poll(n)
         while len(taken) < n:
@@ -128,7 +128,7 @@ class CompletionQueue:
                 running.remove_reader(self.fileno())
 
     async def __aiter__(self) -> AsyncIterator[WorkCompletion]:
-        """Completions for as long as one asks."""
+        """Yield completions without end."""
         while True:
             yield await self.get()
 

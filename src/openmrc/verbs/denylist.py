@@ -1,4 +1,4 @@
-"""The denylist: places that endpoints are advised to keep off, for as long as the advice is fresh.
+"""The denylist: places that endpoints are advised to avoid, for as long as the advice is fresh.
 
 A document of JSON, distributed by HTTP or as a file:
 
@@ -7,9 +7,9 @@ A document of JSON, distributed by HTTP or as a file:
                   "reason": "lost 12 % of 400 probes", "source": "mapper"}]}
 
 Times are microseconds of Unix time. `version` grows with every change of the entries; `made_us` is
-when the document was written, and grows with every copy. An entry counts from `since_us` until
-`until_us`; nothing counts when the document is older than `fresh_s`. So a controller that is gone
-is advice that ends by itself.
+when the document was written, and grows with every copy. An entry is valid from `since_us` until
+`until_us`; none is when the document is older than `fresh_s`. So the advice of a controller that is
+gone expires by itself.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ US_PER_S = 10**6
 FRESH_S = 30.0
 ENTRIES_MAX = 4096
 WORDS_MAX = 400
-DENIED_MAX = 0.1  # of all directed links: more is no advice any more but a guess gone wrong
+DENIED_MAX = 0.1  # of all directed links: a longer list is a fault, not advice
 
 
 def token(secret: bytes) -> str:
-    """Return what requests to a controller prove the job's secret with."""
+    """Return the token by which requests to a controller prove the job's secret."""
     return hmac.new(secret, b"openmrc controller http", hashlib.sha256).hexdigest()
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A place to keep off, from `since_us` until `until_us` (None: until it is taken back)."""
+    """A place to avoid, from `since_us` until `until_us` (None: until it is withdrawn)."""
 
     where: str
     since_us: int
@@ -60,13 +60,13 @@ class Denylist:
     entries: tuple[Entry, ...] = ()
 
     def changed(self, entries: Iterable[Entry], now_us: int) -> Denylist:
-        """Return the list with these entries, of the next version if they are others."""
+        """Return the list with these entries, of the next version if they differ."""
         found = tuple(sorted(entries, key=lambda entry: (entry.where, entry.source)))
         version = self.version + (found != self.entries)
         return replace(self, version=version, made_us=now_us, entries=found)
 
     def valid(self, now_us: int) -> tuple[Entry, ...]:
-        """Return the entries that count now; none if the list is stale or not yet made."""
+        """Return the entries that are valid now; none if the list is stale or not yet made."""
         age_us = now_us - self.made_us
         if not 0 <= age_us <= self.fresh_s * US_PER_S:
             return ()
@@ -82,7 +82,9 @@ class Denylist:
 
 
 def read(fabric: Fabric, document: Any) -> Denylist:
-    """Return the list of a document; `InputError` for what is none, or names what is not there."""
+    """Return the list of a document; `InputError` if it is invalid, or names a place that does not
+    exist.
+    """
     if isinstance(document, (str, bytes)):
         try:
             document = json.loads(document)
@@ -103,7 +105,7 @@ def read(fabric: Fabric, document: Any) -> Denylist:
 
 
 def entry(fabric: Fabric, row: Any) -> Entry:
-    """Return one entry; `InputError` if it is none, or its place is not there."""
+    """Return one entry; `InputError` if it is invalid, or its place does not exist."""
     if not isinstance(row, dict):
         raise InputError("denylist: entries: objects of JSON are accepted")
     words = {}
@@ -121,7 +123,7 @@ def entry(fabric: Fabric, row: Any) -> Entry:
 
 
 def ports(fabric: Fabric, entries: Sequence[Entry]) -> LongArray:
-    """Return the directed ports that these entries name, or none where they are too many."""
+    """Return the directed ports that these entries name, or none if they are too many."""
     found = [entrances(fabric, one.where).targets for one in entries]
     every = np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
     return every if len(every) <= DENIED_MAX * fabric.n_ports else np.zeros(0, np.int64)

@@ -1,4 +1,4 @@
-"""One NIC, opened: what makes regions, completion queues and queue pairs."""
+"""One NIC, opened: it creates regions, completion queues and queue pairs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Device(Closing):
     """One NIC: a port per plane, an engine, and a thread that never waits for Python.
 
     `nic` is its number in the fabric, `n_planes` how many ports it has. With `check_mtu`,
-    `exchange` asks if paths carry full packets (`QueuePair.check_path_mtu`).
+    `exchange` tests whether paths carry full packets (`QueuePair.check_path_mtu`).
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Device(Closing):
         self._regions = Regions(self._host)
         self._qps: list[QueuePair] = []
         self._tally = Tally()
-        self._n_cqs = 0  # that were ever in use
+        self._n_cqs = 0  # created so far, including destroyed ones
         self._free_cqs: list[int] = []
         self._cq_fds: list[int] = []
         self._owned_fds: list[int] = []
@@ -105,7 +105,7 @@ class Device(Closing):
 
     @property
     def mode(self) -> str:
-        """Its way onto the wire: "native", "udp" or "ip"."""
+        """How it sends: "native", "udp" or "ip"."""
         return MODE_NAMES[self._host.mode]
 
     @property
@@ -130,7 +130,7 @@ class Device(Closing):
 
     @property
     def base_rtt_us(self) -> float:
-        """The round trip that every time constant follows (T of MRC 4.6)."""
+        """The base round trip, us, from which all time constants follow (T of MRC 4.6)."""
         return self._host.base_rtt_ps / 1e6
 
     def reg_mr(self, buffer: Any, access: int = LOCAL_WRITE | REMOTE_WRITE) -> MemoryRegion:
@@ -184,7 +184,7 @@ class Device(Closing):
         max_send_wr: int = 128,
         max_recv_wr: int = 128,
     ) -> QueuePair:
-        """A queue pair in RESET."""
+        """Return a new queue pair in RESET."""
         limits = self._host.limits
         for name, value, most in (
             ("max_send_wr", max_send_wr, limits.send_depth),
@@ -229,7 +229,7 @@ class Device(Closing):
         self._owned_fds += descriptors
 
     def event_fileno(self) -> int:
-        """A descriptor that is readable when events have come; `events` clears it."""
+        """A descriptor that is readable when there are events; `events` clears it."""
         return int(self._host.ep.ctl[0].event_fd)
 
     def events(self, timeout: float | None = 0.0) -> list[AsyncEvent]:
@@ -265,7 +265,7 @@ class Device(Closing):
         self._follower = advised.Follower(self, where, secret)
 
     def counters(self) -> dict[str, Any]:
-        """Of each port (frames, bytes, refusals by reason), and of the loop."""
+        """Return the counters of each port (frames, bytes, refusals by reason), and of the loop."""
         ep = self._host.ep
         names = (*REASONS, *state.REASON_NAMES)
         fields = (
@@ -296,8 +296,8 @@ class Device(Closing):
         return self._tally.read(lambda: list(self._qps))
 
     def totals(self) -> dict[str, int]:
-        """Of all queue pairs, including destroyed ones: data packets sent, those sent again, and
-        how often a path was set aside.
+        """Return sums over all queue pairs, including destroyed ones: data packets sent,
+        retransmissions, and how often a path was set aside.
         """
         found = self._tally.counters(lambda: list(self._qps))
         names = {"sent": "tx_packets", "again": "rtx", "set_aside": "paths_bad"}
@@ -315,7 +315,7 @@ class Device(Closing):
         if self._follower is not None:
             self._follower.close()
         for qp in list(self._qps):
-            with contextlib.suppress(OpenMrcError):  # of a loop that has ended all are flushed
+            with contextlib.suppress(OpenMrcError):  # if the loop has failed, all are flushed
                 qp.destroy()
         self._host.close()
         for fd in (*self._cq_fds, *self._owned_fds):

@@ -1,4 +1,4 @@
-"""What happens to paths, ports and queue pairs while nobody asks."""
+"""Asynchronous events of paths, ports and queue pairs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from openmrc.verbs.status import EventKind
 
 @dataclass(frozen=True)
 class AsyncEvent:
-    """Something that happened to a path, a port or a queue pair. `qp_num` 0: none in particular."""
+    """A change of a path, a port or a queue pair. `qp_num` 0: none in particular."""
 
     kind: EventKind
     at_us: float  # since the device was opened
@@ -25,7 +25,7 @@ class AsyncEvent:
 
 
 def taken(host: Host) -> Iterator[AsyncEvent]:
-    """Yield those that have come, each once."""
+    """Yield the events that have arrived, each once."""
     with contextlib.suppress(BlockingIOError):
         os.eventfd_read(int(host.ep.ctl[0].event_fd))
     ctl, ring = host.ep.ctl[0], host.ep.event

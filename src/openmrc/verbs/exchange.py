@@ -64,7 +64,7 @@ class Peer(Closing):
         self._watcher.start()
 
     def _watch(self) -> None:
-        """Until the connection closes: then the QP has nobody to speak to."""
+        """Wait until the connection closes: then move the QP to ERROR, because its peer is gone."""
         with contextlib.suppress(OSError, ValueError, ExchangeError):  # closed here, or by the peer
             self._line.wait_for_end()
         if not self._closing:
@@ -86,7 +86,7 @@ class Peer(Closing):
 
 
 class Listener(Closing):
-    """Waits for peers on a TCP port (0: any free one, which `port` names)."""
+    """Waits for peers on a TCP port (0: any free one; `port` says which)."""
 
     def __init__(self, port: int, secret: bytes, host: str = "") -> None:
         self._secret = secret
@@ -188,14 +188,14 @@ def _same_version(line: Line) -> None:
             " install the same openmrc at both ends"
         )
         with contextlib.suppress(OSError):
-            # Version 1 looks for no refusal here, but names the attribute that it does not know.
+            # Version 1 ignores a refusal here, but names the attribute that it does not know.
             line.send({REFUSED: why, "qp": {why: None}})
         raise ExchangeError(why)
 
 
 @contextlib.contextmanager
 def _heard_by(line: Line) -> Iterator[None]:
-    """Let the peer hear what is wrong here, too."""
+    """Send errors of this end to the peer, too."""
     try:
         yield
     except OpenMrcError as error:
@@ -207,7 +207,7 @@ def _heard_by(line: Line) -> Iterator[None]:
 class Line:
     """Lines of JSON over a TCP connection.
 
-    A message longer than `LINE_MAX` is refused by who hears it.
+    The receiver refuses a message longer than `LINE_MAX`.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -215,11 +215,13 @@ class Line:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket = connection
         self._reader = connection.makefile("rb")
-        self.version: Any = None  # of the peer's, once it has spoken
+        self.version: Any = None  # the peer's, after its first message
 
     @classmethod
     def to(cls, host: str, port: int, timeout: float) -> Line:
-        """Return a line to who listens there, once somebody does; up to `timeout` seconds."""
+        """Return a connection to a listener, retrying until there is one; up to `timeout`
+        seconds.
+        """
         until = time.monotonic() + timeout
         while True:
             try:
@@ -230,11 +232,11 @@ class Line:
                 time.sleep(0.05)
 
     def send(self, *messages: dict[str, Any]) -> None:
-        """Send these, at once."""
+        """Send these messages at once."""
         self._socket.sendall(b"".join(json.dumps(each).encode() + b"\n" for each in messages))
 
     def receive(self) -> dict[str, Any]:
-        """Receive one message; `ExchangeError` at the end, or if it is none."""
+        """Receive one message; `ExchangeError` at the end, or if it is invalid."""
         data = self._reader.readline(LINE_MAX)
         if not data.endswith(b"\n"):
             raise ExchangeError("the peer closed the connection")
@@ -247,7 +249,7 @@ class Line:
         return message
 
     def receive_patiently(self) -> dict[str, Any]:
-        """Receive one message, however long it takes to come; to send waits no longer for it."""
+        """Receive one message, however long that takes; sending keeps its timeout."""
         self._socket.settimeout(None)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_TIMEOUT)
         return self.receive()
@@ -258,7 +260,7 @@ class Line:
         self.send({"openmrc": VERSION, "nonce": mine})
         hello = self.receive()
         self.version, theirs = hello.get("openmrc"), str(hello.get("nonce"))
-        if theirs == mine:  # a mirror
+        if theirs == mine:  # our own message, reflected
             raise ExchangeError("the peer does not know the secret")
         other = CLIENT if role == SERVER else SERVER
         self.send({"proof": _proof(secret, role, theirs, mine)})
@@ -267,7 +269,9 @@ class Line:
             raise ExchangeError("the peer does not know the secret")
 
     def fileno(self) -> int:
-        """A descriptor that is readable when the peer has spoken, if all before was heard."""
+        """A descriptor that is readable when the peer has sent a message, if all earlier ones were
+        read.
+        """
         return self._socket.fileno()
 
     def wait_for_end(self) -> None:

@@ -1,7 +1,7 @@
 """Metrics as text: Prometheus' format (0.0.4) or OpenMetrics 1.0, by what a reader accepts.
 
 They differ in little: OpenMetrics names a counter's family without `_total`, knows the type info,
-and ends with `# EOF`, so that half an answer is known as one.
+and ends with `# EOF`, so that a truncated answer is recognised.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ COUNTER, GAUGE, HISTOGRAM, INFO = "counter", "gauge", "histogram", "info"
 ENDINGS = {
     COUNTER: "_total",
     INFO: "_info",
-}  # of samples; the family's name is without in OpenMetrics
+}  # suffixes of samples; in OpenMetrics the family's name lacks them
 OPEN_VERSIONS = ("", "0.0.1", "1.0.0")
 
 Labels = Mapping[str, object]
@@ -32,17 +32,17 @@ class Histogram:
         self.sum = 0.0
 
     def observe(self, value: float) -> None:
-        """One observation more."""
+        """Add an observation."""
         self._counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
     @property
     def count(self) -> int:
-        """How many there were."""
+        """The number of observations."""
         return sum(self._counts)
 
     def cumulative(self) -> Iterator[tuple[float, int]]:
-        """Yield each bound, and how many were at most that."""
+        """Yield each bound, and how many observations were at most that."""
         below = 0
         for bound, n in zip(self.bounds, list(self._counts), strict=True):
             below += n
@@ -51,7 +51,7 @@ class Histogram:
 
 @dataclass
 class Family:
-    """All samples of one name, with what it means; `name` is that of a sample, "x_total"."""
+    """All samples of one name, with its description; `name` is that of a sample, "x_total"."""
 
     name: str
     kind: str
@@ -59,11 +59,11 @@ class Family:
     samples: list[tuple[dict[str, object], float | Histogram]] = field(default_factory=list)
 
     def add(self, labels: Labels, value: float | Histogram) -> None:
-        """One sample more."""
+        """Add a sample."""
         self.samples.append((dict(labels), value))
 
     def lines(self, content_type: str = TEXT) -> Iterator[str]:
-        """As a reader of this type reads it."""
+        """Yield the lines in the format of this content type."""
         is_open = content_type == OPEN_METRICS
         name, kind = self.name, self.kind
         if is_open:
@@ -81,7 +81,7 @@ class Family:
 
 
 def render(families: Iterable[Family], content_type: str = TEXT) -> str:
-    """Return the body of an answer of this type."""
+    """Return the body of a response of this type."""
     lines = [line for family in families for line in family.lines(content_type)]
     if content_type == OPEN_METRICS:
         lines.append("# EOF")
@@ -89,9 +89,9 @@ def render(families: Iterable[Family], content_type: str = TEXT) -> str:
 
 
 def negotiated(accept: str) -> str:
-    """Return the type that a reader with this Accept header likes best; text where it says nothing.
+    """Return the type that a reader with this Accept header prefers; text if it states none.
 
-    RFC 9110 12.5.1, as far as the two types go.
+    RFC 9110 12.5.1, as far as the two types are concerned.
     """
     liked = {TEXT: 0.0, OPEN_METRICS: 0.0}
     exact: set[str] = set()

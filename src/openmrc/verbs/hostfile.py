@@ -31,11 +31,11 @@ VARIABLE = "OPENMRC_HOST"
 MODES = {"native": state.NATIVE, "udp": state.UDP}
 ETHERTYPE_IPV6 = 0x86DD
 PACKET_IGNORE_OUTGOING, PACKET_QDISC_BYPASS, SOL_PACKET = 23, 20, 263
-BUFFER_BYTES = 8 << 20  # asked for; the kernel gives what net.core.*mem_max allow
+BUFFER_BYTES = 8 << 20  # requested; the kernel grants what net.core.*mem_max allow
 
 
 def read(path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
-    """Return the host file's content; `InputError` where it is missing or wrong."""
+    """Return the host file's content; `InputError` if it is missing or wrong."""
     path = path or os.environ.get(VARIABLE)
     if not path:
         raise InputError(f"no host file: name one, or set {VARIABLE} (mrc lab does)")
@@ -55,7 +55,7 @@ def read(path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Attachment:
-    """What a device is made of, and the sockets of its ports."""
+    """What a device is created from, and the sockets of its ports."""
 
     fabric: Fabric
     nic: int
@@ -68,9 +68,10 @@ class Attachment:
 
 @contextlib.contextmanager
 def attached(path: str | os.PathLike[str] | None = None, **limits: Any) -> Iterator[Attachment]:
-    """Open the ports of a host file; sockets that are not detached in the block are closed after.
+    """Open the ports of a host file; sockets that are not detached within the block are closed
+    after it.
 
-    `limits` as `live.host.Limits`.
+    `limits` are those of `live.endpoint.host.Limits`.
     """
     from openmrc.scenario.scenario import fabric_section
 
@@ -104,7 +105,7 @@ def fabric(path: str | os.PathLike[str] | None = None) -> Fabric:
 
 
 def limits_of(given: dict[str, Any]) -> Limits:
-    """Return the limits of a device; `InputError` for one that there is not."""
+    """Return the limits of a device; `InputError` for an unknown one."""
     known = {field.name for field in fields(Limits)}
     if unknown := set(given) - known:
         raise InputError(f"{min(unknown)}: no limit of a device; {', '.join(sorted(known))} are")
@@ -112,7 +113,7 @@ def limits_of(given: dict[str, Any]) -> Limits:
 
 
 def secret(path: str | os.PathLike[str] | None = None) -> bytes:
-    """The job's secret, of the host file."""
+    """The job's secret in the host file."""
     return bytes.fromhex(read(path).get("secret") or "")
 
 

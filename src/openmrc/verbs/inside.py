@@ -28,7 +28,7 @@ from openmrc.verbs.device import Device
 from openmrc.verbs.qp import QueuePair
 from openmrc.wire.framing import MRC_FRAMING
 
-HOST_PS = 1_000_000_000  # what a round trip through threads of one process may take beside the wire
+HOST_PS = 1_000_000_000  # what threads of one process may add to a round trip
 
 
 class Inside(Closing):
@@ -62,7 +62,7 @@ class Inside(Closing):
         self.switches.start()
 
     def device(self, nic: int) -> Device:
-        """The device of a NIC, opened when it is asked for first."""
+        """Return the device of a NIC, opened on first use."""
         if nic not in self._devices:
             first = self.fabric.nic_port(nic, 0)
             fds = self._ends.endpoint[first : first + self.fabric.n_planes]
@@ -76,7 +76,7 @@ class Inside(Closing):
         other: Device,
         queues: tuple[CompletionQueue | None, CompletionQueue | None] = (None, None),
     ) -> tuple[QueuePair, QueuePair]:
-        """A queue pair from one device to the other, in RTS at both ends."""
+        """Return a queue pair from one device to the other, in RTS at both ends."""
         pairs = [
             device.create_qp(cq or device.create_cq())
             for device, cq in zip((one, other), queues, strict=True)
@@ -95,7 +95,9 @@ class Inside(Closing):
         self._act(place, PORT_DOWN)
 
     def lose(self, place: str, rate: float) -> None:
-        """From now on the links of a place lose this share of their frames; 1 is a silent hole."""
+        """Let the links of a place lose this fraction of their frames from now on; 1 is a black
+        hole.
+        """
         self._act(place, PORT_LOSS, rate)
 
     def heal(self, place: str) -> None:

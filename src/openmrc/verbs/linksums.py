@@ -2,9 +2,9 @@
 
 With SRv6 an EV is a physical path (MRC 2.12), so its links are known. A link is cleared by any good
 path that crosses it. Of the others that bad paths cross, one is suspect unless another explains
-more: all of its bad paths cross that one too, and further ones. So a whole plane is the NIC's own
-link, and an uplink is not the ways down behind it. This is what one NIC can know by itself: links
-that it only ever uses together stay together.
+more: all of its bad paths cross that one too, and further ones. So if a whole plane is bad the
+suspect is the NIC's own link, and if an uplink is, not the links after it. This is what one NIC can
+know by itself: links that it only ever uses together stay together.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from openmrc.fabric.model import Fabric
 from openmrc.verbs.tally import Path, PathSum
 
 BAD, DENIED = "ASSUMED_BAD", "DENIED"
-LINKS_SHOWN = 64  # of a NIC: those under suspicion first, then those with most bad paths, then busy
+LINKS_SHOWN = 64  # of a NIC: suspects first, then those with most bad paths, then the busiest
 PATHS_SHOWN = 16
-LINKS_KEPT = 1 << 18  # paths whose links are remembered; one takes some 10 us to look up
+LINKS_KEPT = 1 << 18  # paths whose links are cached; one takes some 10 us to look up
 
 
 class LinkSum(NamedTuple):
-    """One direction of a link: packets sent over it, paths that cross it now, bad ones of them."""
+    """One direction of a link: packets sent over it, current paths across it, bad ones of them."""
 
     packets: int
     paths: int
@@ -36,7 +36,7 @@ Links = Callable[[Path], Sequence[int]]  # the directed ports of a path
 
 
 def links_of(fabric: Fabric, nic: int) -> Links:
-    """Return what tells the links of the paths of a NIC; it remembers them."""
+    """Return a function from a path of a NIC to its links; it caches them."""
 
     @lru_cache(maxsize=LINKS_KEPT)
     def links(path: Path) -> Sequence[int]:
@@ -71,7 +71,7 @@ def by_link(links: Links, paths: Mapping[Path, PathSum]) -> dict[int, LinkSum]:
 
 
 def _suspects(bad: Mapping[int, set[Path]]) -> set[int]:
-    """Those links of which no other has all bad paths and more."""
+    """The links for which no other link has all their bad paths and more."""
     found: set[int] = set()
     largest: list[set[Path]] = []
     for link in sorted(bad, key=lambda link: -len(bad[link])):
@@ -92,5 +92,5 @@ def shown(sums: Mapping[int, LinkSum]) -> list[int]:
 
 
 def busiest(paths: Mapping[Path, PathSum]) -> Iterable[Path]:
-    """Return the paths to show: those that carried most."""
+    """Return the paths to show: those that carried the most packets."""
     return sorted(paths, key=lambda path: (-paths[path].packets, path))[:PATHS_SHOWN]

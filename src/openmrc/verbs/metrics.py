@@ -3,10 +3,10 @@
     with metrics.Server([device], 9400) as server:       # http://127.0.0.1:9400/metrics
         ...
 
-Every sample carries `nic`. How many samples there are does not grow with queue pairs or EVs: queue
-pairs are summed up, EVs counted by plane and state, and by name there are at most `PATHS_SHOWN`
-paths and `LINKS_SHOWN` links of a NIC. Whoever scrapes reads the endpoint's own counts; only round
-trips are sampled in between, since the endpoint keeps no history of them.
+Every sample carries `nic`. The number of samples does not grow with queue pairs or EVs: queue pairs
+are summed, EVs counted by plane and state, and at most `PATHS_SHOWN` paths and `LINKS_SHOWN` links
+of a NIC are named. A scrape reads the endpoint's own counts; only round trips are sampled in
+between, because the endpoint keeps no history of them.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ LINK = {
 
 
 class Collector:
-    """Turns the counts of devices into families; `sample` is to be called now and then."""
+    """Turns the counts of devices into families; call `sample` now and then."""
 
     def __init__(self, devices: Sequence[Device]) -> None:
         self._devices = list(devices)
@@ -116,11 +116,11 @@ class Collector:
         self._sent = sent
 
     def text(self, content_type: str = TEXT) -> str:
-        """Return everything that the devices count, as a body of this type."""
+        """Return all counts of the devices, as a body of this type."""
         return render(self.families(), content_type)
 
     def families(self) -> list[Family]:
-        """Return everything that the devices count."""
+        """Return all counts of the devices."""
         found: dict[str, Family] = {}
         if self._devices:
             info = _family(found, "build_info", "The version of openmrc.")
@@ -145,7 +145,7 @@ def text(devices: Iterable[Device], content_type: str = TEXT) -> str:
 def _family(families: dict[str, Family], name: str, meaning: str) -> Family:
     kind = HISTOGRAM if name == "path_rtt_seconds" else GAUGE
     for one in (COUNTER, INFO):
-        kind = one if name.endswith(ENDINGS[one]) else kind  # Prometheus' own convention
+        kind = one if name.endswith(ENDINGS[one]) else kind  # Prometheus' convention
     name = PREFIX + name
     return families.setdefault(name, Family(name, kind, meaning))
 
@@ -176,7 +176,7 @@ def _of_queue_pairs(
 ) -> None:
     own, sums = {"nic": device.nic}, device.sums()
     states = _family(families, "qps", "Queue pairs in each state.")
-    for state in QpState:  # those without any as well: a graph needs its zeros
+    for state in QpState:  # also states without queue pairs: a graph needs the zeros
         states.add({**own, "state": state.name}, sums.states.get(state.name, 0))
     for key, what in QP.items():
         _family(families, *what).add(own, sums.counters.get(key, 0))
@@ -213,8 +213,8 @@ def _of_evs(
 class Server(Closing):
     """Serves the counters of devices at `http://HOST:PORT/metrics`, on a thread of its own.
 
-    `port` 0 takes any; `port` says which. Loopback alone unless told otherwise: there is no
-    protection. `InputError` where the port cannot be had.
+    `port` 0 takes any free one; `port` says which. It listens on loopback by default, because there
+    is no protection. `InputError` if the port is not available.
     """
 
     def __init__(self, devices: Sequence[Device], port: int, host: str = LOOPBACK) -> None:
@@ -223,7 +223,7 @@ class Server(Closing):
         shown = Collector(devices)
 
         class Handler(_Handler):
-            """Knows the devices."""
+            """Handler bound to the devices."""
 
             def body(self, content_type: str) -> bytes:
                 return shown.text(content_type).encode()
@@ -260,16 +260,16 @@ class _Sampling(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """One question: what are the counts."""
+    """Answers one request: the counts."""
 
-    timeout = 10.0  # of a connection on which nothing is asked
+    timeout = 10.0  # of a connection without requests
 
     def body(self, content_type: str) -> bytes:
-        """What is answered."""
+        """Return the body of the response."""
         raise NotImplementedError
 
     def do_GET(self) -> None:
-        """Answer, or 404."""
+        """Respond with the counts, or 404."""
         if self.path.partition("?")[0] != PATH:
             self.send_error(404, f"only {PATH} is here")
             return
@@ -285,4 +285,4 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815
 
     def log_message(self, format: str, *values: object) -> None:
-        """Say nothing on standard error."""
+        """Log nothing."""

@@ -3,8 +3,8 @@
     with Device.on_network(["eth0", "eth1"]) as device:      # each is a plane
         ...
 
-No host file and no fabric: peers are reached where their attributes say. Interfaces say their MTU,
-from which the PMTU follows, and their rate.
+No host file and no fabric: peers have the addresses that their attributes state. Interfaces report
+their MTU, which determines the PMTU, and their rate.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from openmrc.live.endpoint.host import Port
 from openmrc.live.endpoint.peers import Reach
 from openmrc.verbs.hostfile import Attachment, limits_of
 
-ACTIVE, BACKUP = 16, 8  # source ports of a plane, unless limits say otherwise
+ACTIVE, BACKUP = 16, 8  # source ports of a plane by default
 PMTU = 8192
-MPR = 2048  # packets: what a window of small ones needs, too
+MPR = 2048  # packets: enough for a window of small ones, too
 BURST = 8
 SACK_BYTES = 65_536  # a burst of the largest packets
 RATE_MAX_BPS = 400 * 10**9
 
 
 def planes_of(reach: Sequence[Reach]) -> list[str]:
-    """Return where planes are reached, in words."""
+    """Return the addresses of planes, as text."""
     return [f"{one.address} port {one.port}" for one in reach]
 
 

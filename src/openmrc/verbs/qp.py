@@ -1,4 +1,4 @@
-"""One end of a connection: its life, what is posted to it, what it counts."""
+"""One end of a connection: its life, its requests, its counters."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from openmrc.verbs.status import QpState
 
 
 class Owner(Protocol):
-    """What a queue pair asks of the device that made it."""
+    """What a queue pair needs of the device that created it."""
 
     _host: Host
-    check_mtu: bool  # whether paths are asked if they carry full packets
+    check_mtu: bool  # whether paths are tested for full packets
 
     def _forget(self, qp: QueuePair) -> None: ...
 
@@ -66,7 +66,7 @@ class QueuePair:
 
     @property
     def rtt_us(self) -> float:
-        """The round trip as congestion control has it: the base and a smoothed delay."""
+        """The round trip as congestion control knows it, us: the base and a smoothed delay."""
         return (int(self._q.base_rtt) + float(self._q.avg_delay)) / 1e6
 
     @property
@@ -185,7 +185,7 @@ class QueuePair:
         return None if rtt is None else rtt / 1e6
 
     def check_path_mtu(self) -> None:
-        """Ask paths of every plane that is up whether they carry full packets (row 20), before the
+        """Test whether paths of every plane that is up carry full packets (row 20), before the
         first request is posted; the peer's end must be connected too. `exchange` does this, unless
         the device was opened with `check_mtu=False`.
 
@@ -269,7 +269,7 @@ class QueuePair:
         self._received += 1
         self._host.post((wr_id, 0, 0, 0, 0, 0, self.index, self._born, state.POST_RECV, 1))
         if self._state[0] == es.ERROR:
-            self._host.push()  # nothing comes any more: it is flushed now
+            self._host.push()  # nothing will arrive any more: it is flushed now
 
     def _promise(self, cq: CompletionQueue) -> None:
         if cq.promised - cq.silent[0] >= cq.depth:
@@ -314,10 +314,12 @@ class QueuePair:
         ]
 
     def destroy(self) -> None:
-        """Flush outstanding requests and release the queue pair; its number rests (row 28)."""
+        """Flush outstanding requests and release the queue pair; its number is not reused soon (row
+        28).
+        """
         if not self._destroyed:
             self._destroyed = True
-            self.device._forget(self)  # while it still has its counts
+            self.device._forget(self)  # while it still has its counters
             self._host.call(self._give_back)
 
     def _give_back(self) -> None:

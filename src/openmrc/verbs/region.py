@@ -1,4 +1,4 @@
-"""Memory that the engine reads from and writes to, and the keys to it."""
+"""Memory that the engine reads and writes, and its keys."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Regions:
 
     def __init__(self, host: Host) -> None:
         self._host = host
-        self._at: dict[int, MemoryRegion] = {}  # keeps the memory of each
+        self._at: dict[int, MemoryRegion] = {}  # keeps the memory of each alive
 
     def __len__(self) -> int:
         return len(self._at)
 
     def add(self, mr: MemoryRegion) -> int:
-        """Return the key under which a region can be reached from now on."""
+        """Register a region; return the key by which it can be reached from now on."""
         return self._host.call(lambda: self._place(mr))
 
     def _place(self, mr: MemoryRegion) -> int:
@@ -44,7 +44,7 @@ class Regions:
         return key
 
     def withdraw(self, rkey: int) -> None:
-        """Forget a key; the memory itself may then go."""
+        """Remove a key; the memory itself may then be freed."""
 
         def clear() -> None:
             i = rkey & ((1 << REGION_INDEX_BITS) - 1)

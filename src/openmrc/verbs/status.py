@@ -1,4 +1,4 @@
-"""The words in which a device speaks, with the numbers of ibverbs where it has them."""
+"""The enumerations of a device, with the numbers of ibverbs where it has them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What all queue pairs of a device have counted together, those that were destroyed too.
+"""Counts of all queue pairs of a device together, including destroyed ones.
 
-A sum over what is there now would fall when a queue pair goes, and whoever takes rates of it would
-see the rest counted once more. So the last counts of those that go are kept: by name, and by path.
+A sum over the current queue pairs would fall when one is destroyed, and a rate computed from it
+would count the rest once more. So the last counts of destroyed ones are kept: by name, and by path.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from openmrc.verbs.qp import QueuePair
 
-STATES_OF_NOW = ("cwnd_bytes", "inflight_bytes")  # nothing is left of them
-PATHS_KEPT = 1 << 16  # of queue pairs that are gone; then the oldest is forgotten
+STATES_OF_NOW = ("cwnd_bytes", "inflight_bytes")  # a destroyed queue pair has none of these
+PATHS_KEPT = 1 << 16  # of destroyed queue pairs; beyond this the oldest is forgotten
 
 
 class Path(NamedTuple):
-    """A way to a peer, as all queue pairs to it know it."""
+    """A path to a peer, as all queue pairs to it know it."""
 
     peer: int
     plane: int
@@ -27,14 +27,14 @@ class Path(NamedTuple):
 
 
 class PathSum(NamedTuple):
-    """Of all queue pairs: what was sent on a path, and in how many it is in which state."""
+    """Of all queue pairs: packets sent on a path, and how many have it in which state."""
 
     packets: int
     states: dict[str, int]
 
 
 class Sums(NamedTuple):
-    """What `Tally.read` tells: `QueuePair.counters` added up, queue pairs by state, paths."""
+    """The result of `Tally.read`: `QueuePair.counters` added up, queue pairs by state, paths."""
 
     counters: dict[str, int]
     states: dict[str, int]
@@ -42,7 +42,7 @@ class Sums(NamedTuple):
 
 
 class Tally:
-    """Keeps the counts of queue pairs that are gone; one lock makes a sum a sum."""
+    """Keeps the counts of destroyed queue pairs; one lock makes sums consistent."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -50,7 +50,7 @@ class Tally:
         self._packets: dict[Path, int] = {}
 
     def retire(self, qp: QueuePair, remove: Callable[[QueuePair], None]) -> None:
-        """Keep what a queue pair has counted, and take it from those that are there."""
+        """Keep the counts of a queue pair, and remove it from the current ones."""
         with self._lock:
             for name, n in qp.counters().items():
                 if name not in STATES_OF_NOW:
@@ -63,7 +63,7 @@ class Tally:
             remove(qp)
 
     def counters(self, there: Callable[[], Iterable[QueuePair]]) -> Counter[str]:
-        """Return the counters alone, which takes no look at paths."""
+        """Return the counters alone, without reading paths."""
         with self._lock:
             found = Counter(self._counters)
             for qp in there():
@@ -71,7 +71,7 @@ class Tally:
         return found
 
     def read(self, there: Callable[[], Iterable[QueuePair]]) -> Sums:
-        """Return the sums over what is `there`, and what was."""
+        """Return the sums over the current queue pairs, `there`, and the destroyed ones."""
         with self._lock:
             counters, states = Counter(self._counters), Counter[str]()
             packets = Counter(self._packets)

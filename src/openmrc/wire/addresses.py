@@ -3,7 +3,7 @@
 Every NIC has one port, and so one address, on each plane (MRC 3.1):
 
     IPv6         fd6d:7263:<plane>::<nic + 1>           "mrc" in a unique local prefix (RFC 4193)
-    IPv4         10.<plane>.<nic + 1 in two bytes>      where there is no SRv6; 65,534 NICs at most
+    IPv4         10.<plane>.<nic + 1 in two bytes>      without SRv6; 65,534 NICs at most
     MAC          02:<plane>:<nic + 1 in four bytes>     locally administered
     switch MAC   02:ff:<switch in four bytes>           one for all of its ports
 
@@ -11,8 +11,8 @@ So each plane has its own prefix, the three addresses of a port end alike, and n
 the block of a carrier (`fabric.usid.BLOCK`). The prefix is readable instead of random as RFC 4193
 demands: two fabrics with this plan must not be joined.
 
-The compiled functions write and read bytes in network order and return -1 where there is no such
-port; the plain ones raise `InputError`.
+The compiled functions write and read bytes in network order and return -1 if there is no such port;
+the plain ones raise `InputError`.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from openmrc.errors import InputError
 from openmrc.fabric.clos import PLANES_BUILT_MAX
 from openmrc.jit import compiled, inlined
 
-IPV6_PREFIX = (0xFD, 0x6D, 0x72, 0x63, 0x00)  # the plane stands in the sixth byte
+IPV6_PREFIX = (0xFD, 0x6D, 0x72, 0x63, 0x00)  # the plane is the sixth byte
 IPV4_PREFIX = 0x0A
 MAC_PREFIX = 0x02  # unicast, locally administered (IEEE 802 8.4)
-MAC_OF_SWITCH = 0xFF  # where a NIC's plane stands
+MAC_OF_SWITCH = 0xFF  # in place of a NIC's plane
 IPV6_BYTES, IPV4_BYTES, MAC_BYTES = 16, 4, 6
 
 NICS_MAX = 2**31 - 1  # an endpoint's number is an int32
 IPV4_NICS_MAX = 2**16 - 2  # all but the network's own address and its broadcast
-NIC_BITS = 32  # of what the `read_` functions return, the plane above
+NIC_BITS = 32  # of the results of the `read_` functions; the plane is above them
 
 
 class Port(NamedTuple):
@@ -47,7 +47,7 @@ class Port(NamedTuple):
 
 @compiled
 def write_ipv6(data, at, nic, plane):
-    """Write the IPv6 address of a port to data[at:at+16]; its length, or -1."""
+    """Write the IPv6 address of a port to data[at:at+16]; return its length, or -1."""
     if not _fits(data, at, IPV6_BYTES, nic, plane, NICS_MAX):
         return -1
     for i in range(IPV6_BYTES):
@@ -61,19 +61,19 @@ def write_ipv6(data, at, nic, plane):
 
 @compiled
 def write_ipv4(data, at, nic, plane):
-    """Write the IPv4 address of a port to data[at:at+4]; its length, or -1."""
+    """Write the IPv4 address of a port to data[at:at+4]; return its length, or -1."""
     return _write_port(data, at, IPV4_BYTES, IPV4_PREFIX, nic, plane, IPV4_NICS_MAX)
 
 
 @compiled
 def write_nic_mac(data, at, nic, plane):
-    """Write the MAC of a NIC's port to data[at:at+6]; its length, or -1."""
+    """Write the MAC of a NIC's port to data[at:at+6]; return its length, or -1."""
     return _write_port(data, at, MAC_BYTES, MAC_PREFIX, nic, plane, NICS_MAX)
 
 
 @compiled
 def write_switch_mac(data, at, switch):
-    """Write the MAC of a switch to data[at:at+6]; its length, or -1."""
+    """Write the MAC of a switch to data[at:at+6]; return its length, or -1."""
     if not _fits(data, at, MAC_BYTES, switch, 0, NICS_MAX):
         return -1
     data[at] = MAC_PREFIX
@@ -187,12 +187,12 @@ def _port(number, plane, nics_max):
 
 
 def _numbers(*numbers: int) -> list[int]:
-    """Return numbers that compiled code can take; numbers that are too large stay so."""
+    """Return the numbers clamped to what compiled code can take; invalid ones stay invalid."""
     return [min(max(number, -1), NICS_MAX) for number in numbers]
 
 
 def _of_port(write: Callable[..., int], n_bytes: int, nic: int, plane: int, nics_max: int) -> bytes:
-    """Return what `write` writes of a port, `n_bytes` long."""
+    """Return the `n_bytes` bytes that `write` writes for a port."""
     data = np.zeros(n_bytes, np.uint8)
     if write(data, 0, *_numbers(nic, plane)) < 0:
         raise InputError(

@@ -21,7 +21,7 @@ IP = ETHERNET.size_bytes  # where the first IP header begins
 USID = 4  # bytes of a carrier before its first uSID (MRC 2.12)
 
 _MORE_FRAGMENTS = 1  # of ip_flags
-_STEPS = 4  # the most extension headers that a packet has
+_STEPS = 4  # the largest number of extension headers in a packet
 
 
 def _extensions(of: Callable[[layout.Header], int]) -> Any:
@@ -39,10 +39,10 @@ def _ftype_byte(header: layout.Header) -> int:
 
 
 _BYTES = _extensions(lambda h: h.size_bytes)
-_FTYPE = _extensions(_ftype_byte)  # offset of its byte; 0: there is none
-_SPARED = _extensions(lambda h: int(h is layout.IMMDT))  # trimming may take it
-_UNSTAMPED = _extensions(lambda h: int(h is layout.PETH or h is layout.ERTH))  # ftype 0 is right
-EXTENSIONS_BYTES = _BYTES.sum(axis=2)  # by BTH.ts and opcode, all of them; 0: not an opcode of MRC
+_FTYPE = _extensions(_ftype_byte)  # offset of the byte that holds it; 0: there is none
+_SPARED = _extensions(lambda h: int(h is layout.IMMDT))  # trimming may remove it
+_UNSTAMPED = _extensions(lambda h: int(h is layout.PETH or h is layout.ERTH))  # ftype 0 is accepted
+EXTENSIONS_BYTES = _BYTES.sum(axis=2)  # all of them, by BTH.ts and opcode; 0: not an opcode of MRC
 
 
 @inlined
@@ -52,7 +52,9 @@ def _bad(code, at):
 
 @inner
 def headers(data, n):
-    """Ethernet to UDP: (code, where it is wrong, SRH or 0, inner IP, UDP, end of the packet)."""
+    """Check Ethernet to UDP: (code, offset of the error, SRH or 0, inner IP, UDP, end of the
+    packet).
+    """
     if n < IP:
         return _bad(frame.TOO_SHORT, 0)
     ethertype = np.int64(data[ETHERNET.ethertype]) << 8 | np.int64(data[ETHERNET.ethertype + 1])
@@ -106,7 +108,7 @@ def _ipv6_or_two(data, n):
 
 @inlined
 def _one_ipv6(data, at, limit):
-    """The checks of both IPv6 headers: (code, where it is wrong, end of its payload)."""
+    """Check both IPv6 headers: (code, offset of the error, end of its payload)."""
     if limit < at + IPV6.size_bytes:
         return frame.TOO_SHORT, at, 0
     if get(data, at, IPV6.version) != 6:
@@ -158,7 +160,7 @@ def _ipv4(data, n):
 
 @inlined
 def ipv4_sum(data):
-    """RFC 791: the ones' complement sum of the IPv4 header; 0xFFFF with the right checksum."""
+    """The ones' complement sum of the IPv4 header (RFC 791); 0xFFFF if the checksum is right."""
     total = 0
     for at in range(IP, IP + IPV4.size_bytes, 4):
         pair = word(data, at)
@@ -169,7 +171,7 @@ def ipv4_sum(data):
 
 @inlined
 def is_ipv4(ip, udp):
-    """True if the header between these offsets is IPv4's: it alone has that length."""
+    """True if the header between these offsets is IPv4's: only that has this length."""
     return udp - ip == IPV4.size_bytes
 
 
@@ -186,7 +188,7 @@ def dscp_of(data, ip, udp, table):
 
 @inlined
 def transport(data, bth, stop, trimmed):
-    """BTH and extensions: (code, where it is wrong or what follows them begins)."""
+    """Check BTH and extensions: (code, offset of the error or end of these headers)."""
     at = bth + BTH.size_bytes
     if stop < at:
         return frame.TOO_SHORT, bth
@@ -214,8 +216,8 @@ def transport(data, bth, stop, trimmed):
 
 @inlined
 def payload(data, ip, bth, at, stop, last_data, check):
-    """(code, where it is wrong, bytes without the pad) of `data[at:stop]`, and with `check` of the
-    iCRC behind it. Opcodes above `last_data` have no payload.
+    """Check `data[at:stop]`, and with `check` the iCRC after it: (code, offset of the error, bytes
+    without the padding). Opcodes above `last_data` have no payload.
     """
     pad = get(data, bth, BTH.pad)
     room = stop - at

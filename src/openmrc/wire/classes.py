@@ -1,6 +1,6 @@
 """A fabric's table of DSCPs in compiled code: one number, `fabric.dscp.Dscps.packed`.
 
-0 stands for the default table, so that an empty envelope has one.
+0 means the default table, so that an empty envelope has one.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from openmrc.fabric.dscp import BITS, DEFAULT, MASK
 from openmrc.jit import inlined
 
-# places in a table
+# positions in a table
 NO_TRIM, TRIMMABLE, TRIMMABLE_RETX, TRIMMED, TRIMMED_LASTHOP, CONTROL = range(6)
 _DEFAULT = DEFAULT.packed
 
@@ -24,5 +24,5 @@ def dscp(table, place):
 
 @inlined
 def is_trimmed(table, value):
-    """Whether a DSCP says that a switch trimmed the packet."""
+    """Whether a DSCP marks a packet that a switch trimmed."""
     return value == dscp(table, TRIMMED) or value == dscp(table, TRIMMED_LASTHOP)

@@ -1,15 +1,14 @@
 """Packet record and envelope to bytes, and back; compiled, on the caller's buffers.
 
 `encode` writes a frame from its Ethernet header (without FCS) to its iCRC, `decode` reads one,
-`trim` cuts one as a switch does. Offsets, shifts and widths come from `layout`. Three promises:
-`decode` and `trim` never look behind the first `n` bytes; a frame that `encode` made is one that
-`decode` accepts and gives the same record for; a frame that is refused changes nothing but
+`trim` cuts one as a switch does. Offsets, shifts and widths come from `layout`. Three guarantees:
+`decode` and `trim` never read beyond the first `n` bytes; `decode` accepts every frame that
+`encode` made, and returns the same record; a frame that is refused changes nothing but
 `e.error_at`.
 
-**The order of the checks.** `decode` walks the headers as they stand in the frame and reports the
-first thing that is wrong: a code of `frame`, and in `e.error_at` the byte in which the offending
-field begins. Of each header it asks first whether it fits, then looks at its fields in their order
-on the wire:
+**The order of the checks.** `decode` walks the headers in the order of the frame and reports the
+first error: a code of `frame`, and in `e.error_at` the byte in which the offending field begins.
+For each header it first checks whether it fits, then its fields in their order on the wire:
 
     header    check                                              code               at
     Ethernet  14 bytes fit                                       TOO_SHORT          its start
@@ -49,23 +48,23 @@ on the wire:
               where the opcode is not that of data               PAYLOAD_LENGTH     its start
     iCRC      right, if `check`                                  ICRC               its start
 
-"Fit" means: before the end of the IP packet, which the first IP header's length says; bytes behind
+"Fit" means: before the end of the IP packet, which the first IP header's length gives; bytes after
 it (Ethernet padding) are ignored. The iCRC is the last four bytes of the IP packet.
 
 **Trimmed** (row 21) is a frame with the DSCP TRIMMED or TRIMMED_LASTHOP in its first IP header or
 in the inner one. It has no iCRC: "before the iCRC" then means before the end of the IP packet, and
-the rows of payload and iCRC do not apply: the bytes behind the headers are not payload. An ImmDt
+the rows of payload and iCRC do not apply: the bytes after the headers are not payload. An ImmDt
 may be missing, and `imm` is then 0.
 
-**Classes.** DSCPs are those of the fabric's table, `e.dscps`. That of a frame that is sent is
-CONTROL for that class, else NO_TRIM for that flag, else TRIMMABLE_RETX for retransmissions and
-TRIMMABLE for data. It is read from the first IP header, or from the inner one if only that says
-trimmed. TRIMMED and TRIMMED_LASTHOP are the control class,
-TRIMMABLE_RETX and NO_TRIM with BTH.rtx are retransmissions, every other value is data. ECN is
-ECT(0) on all that is not in the control class; CE is written to the first header alone, where a
-switch sets it, and read from either.
+**Classes.** DSCPs are those of the fabric's table, `e.dscps`. A frame is sent with CONTROL in that
+class, else with NO_TRIM if that flag is set, else with TRIMMABLE_RETX for retransmissions and
+TRIMMABLE for data. The DSCP is read from the first IP header, or from the inner one if only that
+says trimmed. TRIMMED and TRIMMED_LASTHOP are the control class, TRIMMABLE_RETX and NO_TRIM with
+BTH.rtx are retransmissions, every other value is data. ECN is ECT(0) on all packets outside the
+control class; CE is written to the first header alone, where a switch sets it, and read from
+either.
 
-**Not looked at**: MAC addresses, reserved bits and UET's reserved fields, the high four bits of the
+**Not checked**: MAC addresses, reserved bits and UET's reserved fields, the high four bits of the
 flow label, SRH flags and tag, the UDP checksum, IPv4 identification, `se`, `m` and `r` of the BTH,
 `ts` of a packet without data, the PSN in the BTH of a NACK (its `nack_psn` counts), `tsr`,
 `cc_type`, and whether a NACK reason, a syndrome or an operation has a name.
@@ -90,11 +89,12 @@ KEPT_BYTES_SRH = 256
 
 @compiled
 def encode(p, e, payload, out, check):
-    """Write a frame into `out` (uint8); bytes written, or -code of `frame` if it cannot be.
+    """Write a frame into `out` (uint8); return the bytes written, or -code of `frame` if that
+    cannot be.
 
     `p` is a PACKET and `e` an ENVELOPE record; the payload is `payload[:p.payload_len]` (uint8),
     followed by zeros if that array is shorter. `check` 0 leaves the iCRC zero, for hardware that
-    computes it. `out` may be larger; bytes behind the frame are not changed.
+    computes it. `out` may be larger; bytes after the frame are not changed.
     """
     code = _refused(p, e)
     if code != frame.OK:
@@ -133,7 +133,7 @@ def encode(p, e, payload, out, check):
 
 @inlined
 def _refused(p, e):
-    """Why `decode` would refuse this frame, in the order of its checks; or OK."""
+    """Why `decode` would refuse this frame: the first error in the order of its checks, or OK."""
     if e.srv6 and e.ipv4:
         return frame.NEXT_HEADER
     if e.srv6 and e.carrier[checks.USID] == 0 and e.carrier[checks.USID + 1] == 0:
@@ -152,7 +152,7 @@ def _refused(p, e):
 
 @inlined
 def _put_payload(room, payload, payload_bytes):
-    """The payload and zeros behind it, over the whole of `room`."""
+    """Write the payload, followed by zeros, over the whole of `room`."""
     given = min(payload_bytes, payload.shape[0])
     put_bytes(room, 0, payload[:given])
     zero(room[given:])
@@ -160,12 +160,12 @@ def _put_payload(room, payload, payload_bytes):
 
 @compiled
 def decode(data, n, p, e, check):
-    """Read the frame `data[:n]` (uint8) into `p` and `e`; OK or a code of `frame`.
+    """Read the frame `data[:n]` (uint8) into `p` and `e`; return OK or a code of `frame`.
 
     Fields that an opcode does not use are zero in the record, addresses that the frame lacks are
     zero in the envelope; the payload is `data[e.payload_at:][:p.payload_len]`. `e.ev_swapped`,
-    `e.ports_from_1` and `e.dscps` are read, all else in `e` written; `p.src`, `p.dst` and `p.plane`
-    are the caller's. `check` 0 does not look at the iCRC.
+    `e.ports_from_1` and `e.dscps` are inputs, all else in `e` is written; the caller sets `p.src`,
+    `p.dst` and `p.plane`. `check` 0 does not verify the iCRC.
     """
     code, at, srh, ip, udp, end = checks.headers(data, min(n, data.shape[0]))
     if code != frame.OK:
@@ -200,12 +200,13 @@ def decode(data, n, p, e, check):
 
 @compiled
 def trim(out, n, last_hop, dscps):
-    """Cut the frame `out[:n]` (uint8) in place; its new length in bytes, or -code of `frame`.
+    """Trim the frame `out[:n]` (uint8) in place; return its new length in bytes, or -code of
+    `frame`.
 
-    Row 21: the first IP header's DSCP becomes TRIMMED, or TRIMMED_LASTHOP if `last_hop`; of the IP
-    packet 128 bytes stay, 256 with an SRH, and all its lengths say so. A shorter packet stays as it
-    is, except for its iCRC, which would be wrong. The switch has checked before that the packet may
-    be trimmed. `dscps` is the fabric's table.
+    Row 21: the first IP header's DSCP becomes TRIMMED, or TRIMMED_LASTHOP if `last_hop`; 128 bytes
+    of the IP packet remain, 256 with an SRH, and all its lengths are adjusted. A shorter packet
+    keeps its length, except for its iCRC, which would be wrong. The switch has checked before that
+    the packet may be trimmed. `dscps` is the fabric's table.
     """
     code, _, srh, ip, udp, end = checks.headers(out, min(n, out.shape[0]))
     if code != frame.OK:

@@ -11,12 +11,14 @@ from openmrc.wire import layout
 from openmrc.wire.layout import Field, Header
 
 ROW_BITS = 32
-_MOST_NAMES = 8  # a field with more named values has a table of its own
-_Cell = tuple[int, int]  # index of a field, and how many of its bits stand here
+_MOST_NAMES = 8  # a field with more named values gets a table of its own
+_Cell = tuple[int, int]  # index of a field, and how many of its bits are in this cell
 
 
 def parts() -> dict[str, str]:
-    """Return every generated part of the page, between empty lines, by the name of its marker."""
+    """Return every generated part of the page, with empty lines around it, by the name of its
+    marker.
+    """
     made = {header.name: section(header) for header in layout.HEADERS} | {
         "opcodes": opcodes(),
         "traffic classes": values(layout.DSCPS, "DSCP", "Class"),
@@ -147,7 +149,7 @@ def _ruler(bits: int) -> list[str]:
 
 
 def _border(above: list[_Cell], below: list[_Cell]) -> str:
-    """Return the line between two rows; it is open where a field goes on."""
+    """Return the line between two rows; it is open where a field continues."""
     columns = [[index for index, bits in row for _ in range(bits)] for row in (above, below)]
     width = max(len(column) for column in columns)
     upper, lower = ([*column, *[-1] * (width - len(column))] for column in columns)

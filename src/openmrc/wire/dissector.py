@@ -1,9 +1,9 @@
 """The Wireshark dissector `mrc.lua`: its path, and its tables, which are generated from `layout`.
 
 Its code is written by hand in `mrc.lua` beside this file; `path` puts the tables between its two
-markers (see `generated`). A field is called `mrc.HEADER.FIELD`, in small letters, with the names of
-`layout`; a reserved one `reserved1` and so on. Every field is a number: booleans are printed
-differently by versions of Wireshark.
+markers (see `generated`). A field is called `mrc.HEADER.FIELD`, in lower case, with the names of
+`layout`; reserved fields are `reserved1` and so on. Every field is a number: versions of Wireshark
+print booleans differently.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from openmrc.wire.generated import replace_parts
 from openmrc.wire.layout import Field, Header
 from openmrc.wire.view import HEXADECIMAL
 
-# headers behind UDP: Wireshark knows the others
+# headers after UDP: Wireshark knows those before
 HEADERS = layout.HEADERS[layout.HEADERS.index(layout.BTH) :]
 SHORT_FORMS = {"opcode": "opcode", "psn": "psn", "qpn": "dest_qpn", "rtx": "rtx"}  # of the BTH
 _ERRORS = (
@@ -37,15 +37,15 @@ _ERRORS = (
 
 
 def path() -> Path:
-    """Return the dissector's file, for `tshark -X lua_script:FILE`; it is written to the cache
-    directory of openmrc.
+    """Return the dissector's file, for `tshark -X lua_script:FILE`; the call writes it to openmrc's
+    cache directory.
     """
     file = cache_root() / "mrc.lua"
     code = Path(__file__).with_name("mrc.lua").read_text(encoding="utf-8")
     text = replace_parts(code, {"tables": tables()})
     if not file.exists() or file.read_text(encoding="utf-8") != text:
         file.parent.mkdir(parents=True, exist_ok=True)
-        own = file.with_name(f"mrc.{os.getpid()}.lua")  # a reader never sees half of it
+        own = file.with_name(f"mrc.{os.getpid()}.lua")  # readers never see a partial file
         own.write_text(text, encoding="utf-8")
         own.replace(file)
     return file

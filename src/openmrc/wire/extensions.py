@@ -1,4 +1,4 @@
-"""BTH and what follows it, up to the payload, between bytes and the packet record; compiled.
+"""BTH and the headers after it, up to the payload, between bytes and the packet record; compiled.
 
 Writers expect zeroed buffers, readers expect checked headers.
 """
@@ -64,7 +64,7 @@ def put_data(out, at, p, ts):
 
 @inlined
 def _put_stamp(out, at, header, p):
-    """The time stamp of TSETH, PETH and ERTH."""
+    """Write the time stamp of TSETH, PETH or ERTH."""
     if p.flag_bits & pk.UNSTAMPED == 0:
         add(out, at, header.tx_timestamp, p.timestamp)
         add(out, at, header.ftype, layout.FTYPE_TIMESTAMP)
@@ -88,7 +88,7 @@ def put_aeth(out, at, p):
 
 @inlined
 def put_answer(out, at, p, e):
-    """The extension headers of everything that carries no payload."""
+    """Write the extension headers of a packet without payload."""
     if p.opcode == pk.SACK:
         _put_sack(out, at, p, e)
     elif p.opcode == pk.NACK:  # MRC 2.8
@@ -116,7 +116,7 @@ def put_answer(out, at, p, e):
 
 @inlined
 def _put_answered(out, at, header, p, e):
-    """The fields of SETH and NETH about the packet that they answer."""
+    """Write the fields of SETH and NETH about the packet that they answer."""
     add(out, at, header.entropy, p.entropy)
     add(out, at, header.spdcid, e.spdcid)
     add(out, at, header.dpdcid, e.dpdcid)
@@ -158,7 +158,7 @@ def get_bth(data, at, p, e):
 
 @inlined
 def get_data(data, at, stop, p, e):
-    """Read METH, TSETH, RETH, and ImmDt if they do not end before it at `stop`."""
+    """Read METH, TSETH, RETH, and ImmDt if the headers reach that far before `stop`."""
     p.rqmsn = get(data, at, METH.rqmsn)
     p.msn = get(data, at, METH.msn)
     at += METH.size_bytes
@@ -189,7 +189,7 @@ def get_aeth(data, at, p):
 
 @inlined
 def get_answer(data, at, p, e):
-    """The extension headers of everything that carries no payload."""
+    """Read the extension headers of a packet without payload."""
     if p.opcode == pk.SACK:
         _get_sack(data, at, p, e)
     elif p.opcode == pk.NACK:
@@ -217,7 +217,7 @@ def get_answer(data, at, p, e):
 
 @inlined
 def _get_stamp(data, at, header, p):
-    """The time stamp of PETH and ERTH, if there is one (row 31)."""
+    """Read the time stamp of PETH and ERTH, if there is one (row 31)."""
     if get(data, at, header.ftype) == layout.FTYPE_NONE:
         p.flag_bits = int(p.flag_bits) | pk.UNSTAMPED
     else:
@@ -226,7 +226,7 @@ def _get_stamp(data, at, header, p):
 
 @inlined
 def _get_answered(data, at, header, p, e):
-    """The fields of SETH and NETH about the packet that they answer."""
+    """Read the fields of SETH and NETH about the packet that they answer."""
     p.entropy = get(data, at, header.entropy)
     e.spdcid = get(data, at, header.spdcid)
     e.dpdcid = get(data, at, header.dpdcid)
@@ -234,7 +234,7 @@ def _get_answered(data, at, header, p, e):
 
 @inlined
 def _get_sack(data, at, p, e):
-    """SETH and CC_STATE."""
+    """Read SETH and CC_STATE."""
     p.m = get(data, at, SETH.m)
     if get(data, at, SETH.pr):
         p.flag_bits = int(p.flag_bits) | pk.PROBE_ANSWER

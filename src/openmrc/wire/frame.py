@@ -1,8 +1,8 @@
 """The part of a frame that the engine's packet record leaves out: addresses, hops, checks.
 
-A frame is a packet record (`engine.packet.PACKET`, the protocol) in an envelope (`ENVELOPE`, this
-file: everything that the path needs and the protocol does not). `wire.codec` turns the two into
-bytes and back.
+A frame is a packet record (`engine.packet.PACKET`, the protocol) in an envelope (`ENVELOPE`, in
+this module: everything that forwarding needs and the protocol does not). `wire.codec` turns the two
+into bytes and back.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from openmrc.errors import OpenMrcError
 
 ENVELOPE = np.dtype(
     [
-        # addresses, network byte order; an IPv4 address stands in the first four bytes
+        # addresses, network byte order; an IPv4 address takes the first four bytes
         ("dst_mac", "u1", (6,)),
         ("src_mac", "u1", (6,)),
         ("outer_src", "u1", (16,)),
@@ -21,9 +21,9 @@ ENVELOPE = np.dtype(
         ("segment", "u1", (16,)),  # of the SRH
         ("inner_src", "u1", (16,)),
         ("inner_dst", "u1", (16,)),
-        # which headers there are
+        # which headers are present
         ("srv6", "i1"),  # 1: an outer IPv6 header
-        ("srh", "i1"),  # 1: an SRH behind it
+        ("srh", "i1"),  # 1: an SRH after it
         ("ipv4", "i1"),  # 1: IPv4 in place of the inner IPv6; not with srv6
         ("tseth", "i1"),  # 1: data packets carry a TSETH
         ("ev_swapped", "i1"),  # row 2: EV[15:0] in the flow label, EV[31:16] in the source port
@@ -94,8 +94,8 @@ REASONS = (
 
 
 class WireError(OpenMrcError):
-    """Bytes that are not an MRC frame: `offset` says where, `reason` why, `code` is one of this
-    module.
+    """Bytes that are not an MRC frame: `offset` is where, `reason` what is wrong, `code` one of
+    this module's.
     """
 
     def __init__(self, code: int, offset: int) -> None:

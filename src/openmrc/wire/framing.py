@@ -15,7 +15,7 @@ from openmrc.wire.layout import Header
 
 PREAMBLE_AND_GAP = 20
 FCS = 4
-PREAMBLE_GAP_AND_FCS = PREAMBLE_AND_GAP + FCS  # beside the bytes of a frame's datagram
+PREAMBLE_GAP_AND_FCS = PREAMBLE_AND_GAP + FCS  # in addition to a frame's datagram
 TRIM_IP_BYTES = 128  # row 21: what is left of the IP packet
 
 
@@ -33,7 +33,7 @@ class Framing:
 
     @property
     def sack_bytes(self) -> int:
-        """A SACK: the largest control packet that an acknowledgement needs."""
+        """A SACK: the largest control packet among acknowledgements."""
         return self.header_bytes[packet.SACK]
 
     def base_rtt_ps(self, fabric: Fabric, payload: int) -> int:
@@ -47,7 +47,7 @@ def bytes_of(*headers: Header) -> int:
 
 
 def by_opcode(extensions: Mapping[int, Sequence[Header]], *around: Header) -> tuple[int, ...]:
-    """[256] Bytes by opcode of a packet without payload: what is `around` each, what follows the
+    """Bytes by opcode of a packet without payload, [256]: the headers `around`, those after the
     BTH, FCS, preamble and gap.
     """
     base = bytes_of(*around) + PREAMBLE_GAP_AND_FCS
@@ -67,7 +67,7 @@ def _mrc() -> Framing:
 
 
 def _without_srv6(sizes: Framing) -> Framing:
-    """No outer IPv6 header; what is left of a trimmed packet is cut at the same byte."""
+    """The same without the outer IPv6 header; a trimmed packet is cut at the same byte."""
     return replace(
         sizes, header_bytes=tuple(n - layout.IPV6.size_bytes for n in sizes.header_bytes)
     )

@@ -1,12 +1,12 @@
 """Parts of hand-written files that are generated from `layout`: the text between two markers.
 
 A part begins with a line that holds `made from layout: NAME` and ends with one that holds `end of
-NAME`, inside a comment of that file. That of the dissector is filled whenever its path is
+NAME`, inside a comment of that file. The part in the dissector is filled whenever its path is
 requested. After a change of `layout`, in a checkout,
 
     python -m openmrc.wire.generated
 
-writes the parts of the page `docs/wire.md` anew; a test compares.
+rewrites the parts of the page `docs/wire.md`; a test compares them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "wire.md"
 
 
 def replace_parts(text: str, parts: dict[str, str]) -> str:
-    """Return `text` with every marked part replaced; each of `parts` is whole lines.
+    """Return `text` with every marked part replaced; each of `parts` consists of whole lines.
 
-    Raises `KeyError` for a marker that has none.
+    Raises `KeyError` for a marker whose name is not in `parts`.
     """
 
     def replace(found: re.Match[str]) -> str:
@@ -42,7 +42,7 @@ def part_names(text: str) -> list[str]:
 
 
 def main() -> None:
-    """Write the page's parts anew."""
+    """Rewrite the parts of the page."""
     text = PAGE.read_text(encoding="utf-8")
     PAGE.write_text(replace_parts(text, diagrams.parts()), encoding="utf-8")
 

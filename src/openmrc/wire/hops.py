@@ -119,8 +119,8 @@ def put_ipv4(out, e, dscp, ecn, end):
 
 @inlined
 def get_hops(data, srh, ip, udp, payload_at, p, e):
-    """Begin the records of a valid frame: clear `p`, fill `e` from the Ethernet and IP headers.
-    Addresses that the frame lacks are zero.
+    """Fill the records of a valid frame from its first headers: clear `p`, fill `e` from the
+    Ethernet and IP headers. Addresses that the frame lacks are zero.
     """
     clear(p)
     e.payload_at = payload_at
@@ -131,7 +131,7 @@ def get_hops(data, srh, ip, udp, payload_at, p, e):
     e.ipv4 = 1 if is_ipv4(ip, udp) else 0
     e.inner_hop_limit = 0
     e.segments_left = 0
-    e.spdcid = 0  # until an extension header says more
+    e.spdcid = 0  # unless an extension header sets it
     e.dpdcid = 0
     e.restore_cwnd = 0
     get_bytes(data, ETHERNET.dst_mac, e.dst_mac)

@@ -1,22 +1,22 @@
 """The invariant CRC of RoCEv2: the checksum over all that no hop may change.
 
-CRC-32 with Ethernet's polynomial, as `zlib.crc32` computes it, over eight bytes of ones, the IP
-packet with all fields that change in transit as ones, up to the iCRC itself (IBTA A17.3). Ones are:
+CRC-32 with Ethernet's polynomial, as `zlib.crc32` computes it, over eight bytes of ones and the IP
+packet up to the iCRC itself, with ones in all fields that change in transit (IBTA A17.3):
 
     IPv6    traffic class, flow label, hop limit
     IPv4    type of service, time to live, header checksum
     UDP     checksum
     BTH     byte 4, reserved
 
-Under SRv6 this is the inner packet: outer headers are consumed on the way. The value is stored
-least significant byte first.
+Under SRv6 this is the inner packet: switches change the outer headers. The value is stored least
+significant byte first.
 
 **Why not zlib.** Compiled code that is cached on disk could call zlib's `crc32` only by address:
 its symbol is not visible in a Python process, not even in one that has imported `zlib`, and the
 library's file name differs between systems. So the CRC is computed here: the headers sixteen bytes
-at a time with sixteen tables ("slicing by 16"), the payload by carry-less multiplication where the
-processor has it (`jit.instructions.folded`), else by the tables, too. `benchmarks/wire.py` measures
-it beside zlib.
+at a time with sixteen tables ("slicing by 16"), the payload by carry-less multiplication if the
+processor has it (`jit.instructions.folded`), else also with the tables. `benchmarks/wire.py`
+compares its speed with zlib's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _POLYNOMIAL = 0xEDB8_8320  # of Ethernet, lowest bit first
 _ALL = 0xFFFF_FFFF
 _BLOCK = 16
 _ICRC_BYTES = layout.ICRC.size_bytes
-_MASKED = 64  # bytes from the IP header on among which masked ones are; whole blocks
+_MASKED = 64  # the masked bytes lie among this many from the IP header on; whole blocks
 
 
 def _tables() -> Any:
@@ -51,7 +51,7 @@ def _tables() -> Any:
 
 
 def _mask(ip: layout.Header, masked: tuple[str, ...]) -> Any:
-    """Shape (64,): ones over the fields of `ip`, UDP and BTH that the sum takes as ones."""
+    """Shape (64,): ones over the fields of `ip`, UDP and BTH that the CRC takes as ones."""
     bits = np.zeros(_MASKED * 8, np.uint8)
     start = 0
     for header, names in ((ip, masked), (layout.UDP, ("checksum",)), (layout.BTH, ("reserved",))):
@@ -63,8 +63,8 @@ def _mask(ip: layout.Header, masked: tuple[str, ...]) -> Any:
 
 
 def _power(n: int) -> int:
-    """x^n modulo the polynomial, for `folded`: bits reversed, one place up."""
-    value = 1 << 31  # lowest bit first, as the polynomial stands here
+    """x^n modulo the polynomial, for `folded`: bits reversed, shifted up by one."""
+    value = 1 << 31  # lowest bit first, as in _POLYNOMIAL
     for _ in range(n):
         value = value >> 1 ^ (_POLYNOMIAL if value & 1 else 0)
     return value << 1
@@ -76,7 +76,7 @@ _TABLES = _tables()
 MASK_IPV6 = _mask(layout.IPV6, ("dscp", "ecn", "flow_label", "hop_limit"))
 MASK_IPV4 = _mask(layout.IPV4, ("dscp", "ecn", "ttl", "header_checksum"))
 _NO_MASK = np.zeros(_BLOCK, np.uint8)
-_AFTER_ONES = zlib.crc32(bytes([0xFF] * 8)) ^ _ALL  # the sum before the IP header
+_AFTER_ONES = zlib.crc32(bytes([0xFF] * 8)) ^ _ALL  # the CRC before the IP header
 
 
 @inlined
@@ -86,7 +86,7 @@ def _byte(crc, value):
 
 @inlined
 def _four(d, m, at):
-    """What four of a block's bytes from `at` on add to the sum after it."""
+    """What four bytes of a block, from `at` on, add to the CRC after the block."""
     return (
         np.int64(_TABLES[15 - at, d[at] | m[at]])
         ^ _TABLES[14 - at, d[at + 1] | m[at + 1]]
@@ -97,7 +97,7 @@ def _four(d, m, at):
 
 @inlined
 def _block(crc, d, m):
-    """The sum after sixteen bytes of `d` under the mask `m`, both of that length."""
+    """The CRC after sixteen bytes of `d` under the mask `m`, both of that length."""
     first = (
         np.int64(d[0] | m[0])
         | np.int64(d[1] | m[1]) << 8
@@ -118,7 +118,7 @@ def _block(crc, d, m):
 
 @inlined
 def _after(low, high):
-    """The sum after sixteen bytes, with nothing before them."""
+    """The CRC after sixteen bytes, with nothing before them."""
     crc = np.int64(0)
     for i in range(8):
         crc ^= np.int64(_TABLES[15 - i, low >> 8 * i & 0xFF])
@@ -130,7 +130,7 @@ if FOLDS:
 
     @inlined
     def _most(crc, data, at, end):
-        """The sum after as much of `data[at:end]` as folds, and where that ends."""
+        """The CRC after as much of `data[at:end]` as can be folded, and where that part ends."""
         n = (end - at) // FOLD_BYTES
         if n <= 0:
             return crc, at
@@ -141,7 +141,7 @@ else:
 
     @inlined
     def _most(crc, data, at, end):
-        """Nothing folds here."""
+        """Nothing can be folded here."""
         return crc, at
 
 

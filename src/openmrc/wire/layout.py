@@ -38,7 +38,7 @@ class Header:
 
     name: str
     title: str
-    source: str  # where it is defined
+    source: str  # the specification that defines it
     fields: tuple[Field, ...]
 
     def __post_init__(self) -> None:
@@ -73,9 +73,10 @@ class Header:
 
 def tables(text: str, names: Mapping[str, dict[int, str]]) -> tuple[Header, ...]:
     """Return headers written as text: between empty lines, each a line `NAME | title | source` and
-    one for each field, `name bits meaning`, with an `s` behind the bits of a signed one.
+    one line for each field, `name bits meaning`, with an `s` after the bits of a signed one.
 
-    `names` are those of values, by `FIELD`, or by `HEADER.FIELD` where that differs from others.
+    `names` are those of values, by `FIELD`, or by `HEADER.FIELD` where a header differs from
+    others.
     """
     made = []
     for block in text.strip().split("\n\n"):
@@ -155,7 +156,7 @@ DSCPS = dscp.DEFAULT.names
 ECN_NOT_ECT, ECN_ECT1, ECN_ECT0, ECN_CE = 0, 1, 2, 3
 ECNS = {ECN_NOT_ECT: "Not-ECT", ECN_ECT1: "ECT(1)", ECN_ECT0: "ECT(0)", ECN_CE: "CE"}
 
-# Names of values by field; with the header in front where fields of that name differ.
+# Names of values by field; with the header first where fields of that name differ.
 _NAMES = {
     "ethertype": ETHERTYPES,
     "dscp": DSCPS,
@@ -173,7 +174,7 @@ _NAMES = {
     "op_alternative": ENDPOINT_OPS,
 }
 
-# What several headers have.
+# Fields that several headers share.
 _CLASS = """\
     dscp                6  traffic class of the packet, and whether it was trimmed
     ecn                 2  explicit congestion notification"""

@@ -23,11 +23,11 @@ from openmrc.wire.layout import BTH, CC_STATE, EETH, ERTH, IMMDT, METH, NETH, PE
 from openmrc.wire.pcap import PACKET_BYTES_MAX, Captured
 from openmrc.wire.walk import HeaderView, Part, walk_part
 
-ADDRESSES_KEPT = 65_536  # as text; two of each NIC's port of a capture
+ADDRESSES_KEPT = 65_536  # addresses kept as text; two for each NIC's port in a capture
 RUNS_SHOWN = 4  # of a SACK's bitmap
 BITMAP_BITS = SETH.field("sack_bitmap").bits
 
-# What is wrong with a healthy packet of another protocol; all else is damage.
+# Errors that a healthy packet of another protocol causes; all others are damage.
 FOREIGN = {
     frame.ETHERTYPE,
     frame.IP_HEADER_LENGTH,
@@ -48,14 +48,14 @@ FLAGS = {
 
 Missing = tuple[layout.Header, ...]
 
-# A PACKET record as Python's own integers, which are ten times as fast to ask for.
+# A PACKET record as Python's own integers, whose attributes are ten times as fast to read.
 Fields = namedtuple("Fields", packet.PACKET.names or ())  # type: ignore[misc]
 
 
 class Frame(NamedTuple):
     """A decoded packet: the fields of its record, its source and its destination.
 
-    A NIC has an address on each plane; `endpoint` is the destination whichever plane it is on.
+    A NIC has an address on each plane; `endpoint` is the destination independent of the plane.
     `missing` are headers that the opcode requires and a truncated packet lacks.
     """
 
@@ -67,8 +67,8 @@ class Frame(NamedTuple):
 
 
 class Frames:
-    """Decodes packet by packet, in its own buffers; `ev_swapped` and `ports_from_1` are those of
-    the senders, `dscps` those of the fabric.
+    """Decodes packet by packet, in its own buffers; `ev_swapped` and `ports_from_1` are the
+    senders' choices, `dscps` the fabric's table.
     """
 
     _decode: Callable[..., Any] = staticmethod(codec.decode)
@@ -86,10 +86,9 @@ class Frames:
         self._swapped, self._from_1 = ev_swapped, ports_from_1
 
     def read(self, captured: Captured, check: bool = True) -> Frame:
-        """Decode one packet, and look at its iCRC if `check`. Raises `WireError`.
+        """Decode one packet, and verify its iCRC if `check`. Raises `WireError`.
 
-        Of a packet that the capture truncated only the headers are required, and the iCRC is not
-        checked.
+        A packet that the capture truncated needs only its headers, and its iCRC is not verified.
         """
         n, length = len(captured.data), captured.original_length
         cut = n < length <= PACKET_BYTES_MAX
@@ -102,7 +101,7 @@ class Frames:
         code = self._decode(self._bytes, length, self._packet, self._envelope, int(check))
         envelope = self._envelope
         if cut and (code != frame.OK or envelope.payload_at > n):
-            # The zeros in place of what is not there may have been read: the plain view knows.
+            # Zeros may have been read in place of missing bytes: the plain reader detects that.
             self._look(captured.data, length)
         if code != frame.OK:
             raise frame.WireError(code, int(envelope.error_at))
@@ -112,13 +111,13 @@ class Frames:
         view.decode(data, check=False, length=length, dscps=self._dscps)
 
     def part(self, captured: Captured) -> Part:
-        """Return those headers of a packet refused by `read` that are whole."""
+        """Return the complete headers of a packet that `read` refused."""
         kept, length = len(captured.data), captured.original_length
         return walk_part(captured.data, length if length <= PACKET_BYTES_MAX else kept, self._dscps)
 
     def part_line(self, part: Part) -> str:
-        """Return the line of such a packet, from its headers down to the last that is whole; an
-        empty line if no IP header is.
+        """Return the line of such a packet, from its headers down to the last complete one; an
+        empty line if it has no complete IP header.
         """
         ip, udp = part.header(layout.IPV6, layout.IPV4), part.header(layout.UDP)
         if ip is None:
@@ -162,7 +161,7 @@ def _endpoint(address: bytes) -> str:
     return str(plan(port.nic, 0))
 
 
-# What of each header a line says: fields of the record by those of the header.
+# The fields that a line shows, by header: fields of the record by those of the header.
 _SAID: dict[str, dict[str, str]] = {
     BTH.name: {"opcode": "opcode", "dst_qpn": "dest_qpn", "psn": "psn"},
     METH.name: {"msn": "msn", "rqmsn": "rqmsn"},
@@ -187,7 +186,7 @@ _SAID: dict[str, dict[str, str]] = {
 
 
 def _frame_of_part(part: Part, ip: HeaderView) -> Frame:
-    """The fields of the headers that are whole; all others are 0."""
+    """The fields of the complete headers; all others are 0."""
     p = SimpleNamespace(**dict.fromkeys(Fields._fields, 0))
     p.payload_len = part.payload_length
     for said in part.headers:
@@ -201,7 +200,7 @@ def _frame_of_part(part: Part, ip: HeaderView) -> Frame:
 
 
 def _flags_of(said: HeaderView) -> int:
-    """The flags that a header behind UDP sets."""
+    """The flags that a header after UDP sets."""
     if said.header is BTH:
         return packet.ACK_REQ * said["a"] | packet.RTX * said["rtx"]
     if said.header is SETH:
@@ -211,7 +210,9 @@ def _flags_of(said: HeaderView) -> int:
 
 
 def _outer_flags(part: Part, dscps: Dscps) -> int:
-    """The flags that DSCP and ECN set: a header that says trimmed counts, else the first one."""
+    """The flags that DSCP and ECN set, from a header that says trimmed if there is one, else the
+    first.
+    """
     hops = [said for said in part.headers if "dscp" in said.fields]
     said_by = next((said for said in hops if said["dscp"] in dscps.trims), hops[0])
     flags = {
@@ -310,7 +311,7 @@ def _operation(p: Any, missing: Missing) -> Iterator[str]:
 
 
 def received(bitmap: int, base: int) -> str:
-    """Return the PSNs of a SACK's bitmap as ranges: "20-22 25", with "..." behind the fourth."""
+    """Return the PSNs of a SACK's bitmap as ranges: "20-22 25", with "..." after the fourth."""
     runs: list[list[int]] = []
     for psn in (base + bit for bit in range(BITMAP_BITS) if bitmap >> bit & 1):
         if runs and psn == runs[-1][1] + 1:
@@ -322,13 +323,13 @@ def received(bitmap: int, base: int) -> str:
 
 
 def span(first: int, last: int) -> str:
-    """Return a range of PSNs as on the wire: "20-22", or "25" if it is one."""
+    """Return a range of PSNs as on the wire: "20-22", or "25" for a single one."""
     first, last = first & packet.PSN_MASK, last & packet.PSN_MASK
     return f"{first}" if first == last else f"{first}-{last}"
 
 
 ENDPOINT = {packet.ENDPOINT_REQUEST, packet.ENDPOINT_RESPONSE}
-NO_PSN = {packet.SACK, packet.ACKNOWLEDGE, packet.PROBE}  # whose BTH.psn says nothing
+NO_PSN = {packet.SACK, packet.ACKNOWLEDGE, packet.PROBE}  # opcodes whose BTH.psn has no meaning
 DETAILS: dict[int, Callable[[Any, Missing], Iterator[str]]] = {
     **{opcode: _data for opcode in layout.OPCODES if opcode <= packet.LAST_DATA},
     packet.ACKNOWLEDGE: _acknowledge,

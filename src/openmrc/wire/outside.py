@@ -1,4 +1,4 @@
-"""Encapsulations of captured frames: VLAN tags, a cooked header, a mirror's tunnel.
+"""Encapsulations of captured frames: VLAN tags, a Linux cooked header, a mirror's tunnel.
 
 `unwrap` removes them, so that the codec sees an Ethernet frame that carries IP. Offsets in messages
 count in that frame. Unknown encapsulations are left for the codec to refuse.
@@ -14,9 +14,9 @@ LINK_ETHERNET, LINK_RAW, LINK_SLL, LINK_IPV4, LINK_IPV6, LINK_SLL2 = 1, 101, 113
 _RAW = (LINK_RAW, LINK_IPV4, LINK_IPV6)
 LINKS = (LINK_ETHERNET, LINK_SLL, LINK_SLL2, *_RAW)
 
-# IEEE 802.1Q and 802.1ad, and what switches used before that
+# IEEE 802.1Q and 802.1ad, and what switches used before 802.1ad
 TAGS = {0x8100: "VLAN", 0x88A8: "S-VLAN", 0x9100: "S-VLAN"}
-LAYERS_MAX = 8  # tags and tunnels around one frame; two of each is the most in use
+LAYERS_MAX = 8  # tags and tunnels around one frame; nobody uses more than two of each
 
 _ETHERNET = layout.ETHERNET.size_bytes
 _TYPE_AT = layout.ETHERNET.byte("ethertype")
@@ -36,9 +36,9 @@ class Outside(NamedTuple):
 
 
 def unwrap(data: bytes, link: int = LINK_ETHERNET) -> Outside:
-    """Return the frame within what was captured on a link of this type.
+    """Return the frame inside what was captured on a link of this type.
 
-    A packet of a link type outside `LINKS` becomes a frame of no known Ethernet type.
+    A packet of a link type outside `LINKS` becomes a frame of an unknown Ethernet type.
     """
     length, said = len(data), []
     if link != LINK_ETHERNET:
@@ -103,7 +103,7 @@ def _mirrored(data: bytes, kind: int) -> tuple[str, bytes] | None:
     elif carried == _ERSPAN_2:
         name, at = "ERSPAN II", at + _ERSPAN_2_BYTES
     elif carried == _ERSPAN_3 and len(data) >= at + _ERSPAN_3_BYTES:
-        more = data[at + _ERSPAN_3_BYTES - 1] & 1  # a subheader of the platform follows
+        more = data[at + _ERSPAN_3_BYTES - 1] & 1  # a platform-specific subheader follows
         name, at = "ERSPAN III", at + _ERSPAN_3_BYTES + more * _ERSPAN_3_MORE
     else:
         return None
@@ -111,7 +111,7 @@ def _mirrored(data: bytes, kind: int) -> tuple[str, bytes] | None:
 
 
 def _behind_ip(data: bytes, kind: int) -> tuple[int | None, int]:
-    """Return the protocol behind the IP header, None if unknown, and its offset."""
+    """Return the protocol after the IP header, None if unknown, and its offset."""
     at = _ETHERNET
     if kind == layout.ETHERTYPE_IPV4 and len(data) > at + 20:
         begins_here = not int.from_bytes(data[at + 6 : at + 8], "big") & 0x1FFF

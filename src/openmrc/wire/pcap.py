@@ -4,7 +4,7 @@ They follow draft-ietf-opsawg-pcapng and draft-ietf-opsawg-pcap. The reader stre
 byte orders and checks every length: a file that is cut off in its last block, as an interrupted
 capture leaves it, ends there (`Reader.cut_at`); an inconsistent file is an `InputError` with the
 offset from which it cannot be read. A packet of an unsupported link type, in a file that has
-supported ones too, becomes a frame of no known Ethernet type.
+supported ones too, becomes a frame of an unknown Ethernet type.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from openmrc.wire.outside import LINKS as READ
 
 NS_PER_S = 10**9
 
-PACKET_BYTES_MAX = 256 * 1024  # what tcpdump and Wireshark capture at most; an IP packet has 64 KiB
-BLOCK_BYTES_MAX = 16 * 1024 * 1024  # as Wireshark; a larger block is a wrong length
-INTERFACES_MAX = 65_536  # of one section: what the older packet block can number
+PACKET_BYTES_MAX = 256 * 1024  # the limit of tcpdump and Wireshark; an IP packet has 64 KiB
+BLOCK_BYTES_MAX = 16 * 1024 * 1024  # as in Wireshark; a larger block has a wrong length
+INTERFACES_MAX = 65_536  # of one section: the older packet block numbers no more
 NAME_CHARACTERS_MAX = 256  # of an interface; Linux allows 15, a link of a fabric needs some 40
 
-# Those that a reader may meet, for the message that refuses all but `READ`.
+# Link types that a reader may meet, named in the message that refuses all but `READ`.
 LINKS = {
     0: "NULL",
     LINK_ETHERNET: "ETHERNET",
@@ -56,7 +56,7 @@ _ORDER_MAGIC = 0x1A2B3C4D
 _END, _USER_APPLICATION, _IF_NAME, _IF_TSRESOL, _IF_TSOFFSET = 0, 4, 2, 9, 14
 _BLOCK_BYTES_MIN = 12  # type, length, length
 _BUFFER_BYTES = 1024 * 1024
-_MICROSECONDS = 10**6  # the unit of an interface that names none
+_MICROSECONDS = 10**6  # the unit of an interface that states none
 
 _HEAD, _PACKET = Struct("<II"), Struct("<IIIIIII")
 _WORD = Struct("<I")
@@ -67,15 +67,15 @@ class Captured(NamedTuple):
     """One packet of a capture, `data` from the Ethernet header of the NIC's frame on."""
 
     number: int  # from 1, as Wireshark counts
-    interface: str  # "" where the file names none
-    time_ns: int | None  # None where the file has none
+    interface: str  # "" if the file names none
+    time_ns: int | None  # None if the file has no times
     data: bytes
-    original_length: int  # on the wire; more than `data` if the capture kept only the beginning
-    outside: tuple[str, ...] = ()  # what stood around the frame: tags, a mirror's tunnel
+    original_length: int  # on the wire; more than `data` if the capture truncated the packet
+    outside: tuple[str, ...] = ()  # encapsulations of the frame: tags, a mirror's tunnel
 
 
 class Writer:
-    """Writes pcapng to `stream`, which is the caller's to close.
+    """Writes pcapng to `stream`, which the caller closes.
 
     Interface i of a packet is `interfaces[i]`; times are nanoseconds. Of each packet the first
     `snap_bytes` are kept. Raises `InputError` for more interfaces than `INTERFACES_MAX` and for a
@@ -104,7 +104,7 @@ class Writer:
         data: bytes | memoryview,
         original_length: int | None = None,
     ) -> None:
-        """Write one packet; `original_length` is given if `data` is only the beginning of one."""
+        """Write one packet; `original_length`, bytes, is needed if `data` is only its beginning."""
         length = len(data)
         if original_length is None:
             original_length = length
@@ -163,7 +163,7 @@ class _Order:
 
 _LITTLE, _BIG = _Order("<"), _Order(">")
 _SECTION_MAGIC = {bytes.fromhex("4d3c2b1a"): _LITTLE, bytes.fromhex("1a2b3c4d"): _BIG}
-# Classic pcap: the byte order, and how many nanoseconds the fraction of a second counts.
+# Classic pcap: the byte order, and the nanoseconds in a unit of the fraction of a second.
 _CLASSIC_MAGIC = {
     bytes.fromhex("d4c3b2a1"): (_LITTLE, 1000),
     bytes.fromhex("a1b2c3d4"): (_BIG, 1000),
@@ -200,8 +200,8 @@ def read(path: Path | str) -> Reader:
 class Reader:
     """The packets of a capture in file order; iterate over it once.
 
-    `offset` is how far the file is read, in bytes; `number` counts packets. `cut_at` is None, or,
-    after the last packet, the offset of a block that begins in the file and does not end there.
+    `offset` is how far the file has been read, in bytes; `number` counts packets. `cut_at` is None,
+    or, after the last packet, the offset of a block that begins in the file and does not end there.
     Iterating raises `InputError` where the file is inconsistent, after yielding the packets before
     that. The stream is closed at the end, or by leaving `with`.
     """
@@ -269,7 +269,7 @@ class Reader:
             major, _, _, _, _, link = self._order.classic.unpack(self._take(20))
             if major != 2:
                 self._refuse(f"version {major} of pcap, not 2")
-            # The upper bits tell of an FCS; nobody reads behind the IP length.
+            # The upper bits describe an FCS, which no reader needs: it lies after the IP packet.
             self._check_link(link & 0xFFFF, "the file")
             return self._classic(unit_ns, link & 0xFFFF)
         if magic == _SECTION_BYTES:
@@ -314,7 +314,7 @@ class Reader:
                 yield self._timed(body, self._order.older)
             elif kind == _INTERFACE:
                 self._interface(body)
-            # and no other: names, statistics, secrets, and what others have made up
+            # and no other block: names, statistics, secrets, and private ones
 
     def _body(self, length: int, taken: int) -> bytes:
         """Return the bytes between the first `taken` bytes of a block and its second length."""

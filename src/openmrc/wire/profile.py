@@ -4,7 +4,7 @@ A controller creates these, once; nothing here runs per packet (MRC 2.11, 2.12, 
 
 * `Form`: an EV of fields, and `generate`: the EVs of a profile in GENERATED mode.
 * `Masked`: a NIC's template, its mask, and the bits of the EV that fill it.
-* `Format`: both jobs in the controller's words, a list of fields with masks.
+* `Format`: the same in the specification's terms, a list of fields with masks.
 * `deny` and `denied`: a denylist by plane or switch, as values and masks over the bits of an EV.
 """
 
@@ -27,7 +27,7 @@ EV_BITS = 32  # in every field of a header that holds one (MRC 2.11)
 WIDTH_MAX = {"ecmp": 16, "structured": 32, "srv6": 128, "srv6+srh": 256}  # MRC 2.12, by mode
 ADDRESSED = ("srv6", "srv6+srh")
 FIELD_BITS_MAX = 32  # a field names one hop, and that has a uSID of 16 bits at most
-EVS_MAX = 2**16  # as many as there are hashed EVs; profiles have 128 to 256 (MRC 3.1)
+EVS_MAX = 2**16  # the number of hashed EVs; profiles have 128 to 256 (MRC 3.1)
 
 _PLANE = re.compile(r"\s*plane\s+(\d+|\*)\s*", re.ASCII)
 
@@ -37,7 +37,7 @@ class Form:
     """An EV of fields, packed most significant first (MRC 2.11).
 
     `widths` are bits; field `i` takes the values 0 <= value < `choices[i]`. In every mode but
-    "ecmp", whose EVs are hashed, the first field is the plane. Below the fields stand `low_bits`
+    "ecmp", whose EVs are hashed, the first field is the plane. Below the fields are `low_bits` bits
     that are the same in every EV, with the value `low`. Raises `InputError`.
     """
 
@@ -78,11 +78,11 @@ class Form:
 
     @property
     def bits(self) -> int:
-        """How wide an EV is."""
+        """The width of an EV in bits."""
         return sum(self.widths) + self.low_bits
 
     def pack(self, *values: int) -> int:
-        """Return the EV of these values, one a field, which must be among its choices."""
+        """Return the EV of these values, one per field; each must be one of its field's choices."""
         if len(values) != len(self.widths):
             raise InputError(
                 f"EV: {len(values)} values for {len(self.widths)} fields; name one each"
@@ -112,11 +112,11 @@ class Entry(NamedTuple):
 
 
 def generate(form: Form | Format, planes: int, count: int, seed: int) -> list[Entry]:
-    """Return a profile in GENERATED mode: `count` different EVs drawn from all that there are.
+    """Return a profile in GENERATED mode: `count` different EVs drawn from all that exist.
 
-    Of a `Format` the first field that the EV fills chooses the plane, but in mode "ecmp".
+    In a `Format` the first field that the EV fills chooses the plane, except in mode "ecmp".
     Equally many per plane, planes in turn, and within a plane a random subset (MRC 3.1). The same
-    arguments give the same profile. Raises `InputError` where there are not so many EVs.
+    arguments give the same profile. Raises `InputError` if there are fewer EVs.
     """
     hashed = form.mode == "ecmp"
     if planes < 1 or (not hashed and planes > form.choices[0]):
@@ -193,12 +193,12 @@ class FormatField(NamedTuple):
 
     @property
     def width(self) -> int:
-        """How wide it is in a packet."""
+        """The width of the field in a packet, bits."""
         return self.bits if self.wire_bits is None else self.wire_bits
 
     @property
     def values(self) -> range:
-        """The values with which generated EVs may fill its mask."""
+        """The values with which generated EVs may fill the mask."""
         most = (1 << self.mask.bit_count()) - 1 if self.max_val is None else self.max_val
         return range(self.min_val, most + 1)
 
@@ -235,7 +235,7 @@ class Format:
 
     @property
     def bits(self) -> int:
-        """How wide the fields are together in a packet."""
+        """The total width of the fields in a packet, bits."""
         return sum(field.width for field in self.fields)
 
     @property
@@ -256,11 +256,11 @@ class Format:
 
     @property
     def ev_bits(self) -> int:
-        """How many bits of an EV the masks take."""
+        """The number of an EV's bits that the masks take."""
         return sum(field.mask.bit_count() for field in self.fields)
 
     def expand(self, ev: int) -> int:
-        """Return the fields of `ev`, `bits` wide; in the modes without addresses that is the EV on
+        """Return the fields of `ev`, `bits` wide; in the modes without addresses this is the EV on
         the wire. Raises `InputError` if it is too wide.
         """
         _check_bits("EV", ev, self.ev_bits)
@@ -283,10 +283,10 @@ class Format:
 
 
 class Denial(NamedTuple):
-    """A denylist entry: EVs with `ev & mask == value`, where a path comes by the place denied.
+    """A denylist entry: EVs with `ev & mask == value`, on paths that reach the denied place.
 
-    That is where it leaves at least `uplinks` switches upwards, and ends at one of the NICs
-    `lo` <= nic < `hi`, as source or destination.
+    Those are the paths that go up through at least `uplinks` switches and have one of the NICs `lo`
+    <= nic < `hi` as source or destination.
     """
 
     value: int
@@ -299,7 +299,7 @@ class Denial(NamedTuple):
 def deny(fabric: Fabric, where: str) -> list[Denial]:
     """Return the entries that deny a plane or switches: "plane 3", "plane 3 t0 5", "plane 3 t1 2".
 
-    Any number may be "*". Raises `InputError` if the place is not there.
+    Any number may be "*". Raises `InputError` if the place does not exist.
     """
     whole_plane = _PLANE.fullmatch(where)
     try:
@@ -327,7 +327,7 @@ def denied(
 
 
 def _by_switch(fabric: Fabric, switch: int) -> list[Denial]:
-    """Return one entry for each way up to a switch; parallel links make several."""
+    """Return one entry for each path up to a switch; parallel links make several."""
     plane, tier = int(fabric.sw_plane[switch]), int(fabric.sw_tier[switch])
     bits = (fabric.ev_up0_bits, fabric.ev_up1_bits)[:tier]
     mask = fabric.ev((1 << fabric.ev_plane_bits) - 1, *_both([(1 << b) - 1 for b in bits]))
@@ -338,7 +338,7 @@ def _by_switch(fabric: Fabric, switch: int) -> list[Denial]:
 
 
 def _both(way: list[int]) -> list[int]:
-    """Return both uplinks of a way, 0 where it takes none."""
+    """Return both uplinks of a path upwards, 0 for one that it does not take."""
     return [*way, 0, 0][:2]
 
 
@@ -363,7 +363,7 @@ def _different(
         raise InputError(
             f"{place}: {count} EVs of a plane wanted, there are {there_are}; ask for fewer"
         )
-    # While less than half is taken, drawing again what was drawn before costs little.
+    # While less than half of them are taken, repeated draws cost little.
     if 2 * count > there_are:
         numbers = draw.permutation(there_are)[:count].tolist()
         return [_digits(number, choices) for number in numbers]

@@ -26,11 +26,11 @@ class Found(NamedTuple):
     """A packet that was read: its protocol, and the reader's result."""
 
     protocol: str
-    frame: Any  # lines.Frame; of PFC a Pause
+    frame: Any  # lines.Frame; for PFC a Pause
 
     @property
     def qpn(self) -> int | None:
-        """The QP that it is for; None of a pause frame."""
+        """The destination QP; None for a pause frame."""
         return None if self.protocol == PFC else int(self.frame.p.dst_qpn)
 
     def line(self) -> str:
@@ -38,7 +38,7 @@ class Found(NamedTuple):
         return _LINES[self.protocol](self.frame)
 
     def add_to(self, captured: Captured, mrc: Summary, roce: RoceSummary) -> None:
-        """Count it in the summary of its protocol; the first one counts all packets."""
+        """Count it in the summary of its protocol; `mrc` counts all packets."""
         if self.protocol == MRC:
             mrc.add(self.frame.p, self.frame.endpoint)
             return
@@ -55,23 +55,23 @@ class Unread(NamedTuple):
     protocol: str | None
     offset: int
     reason: str
-    # what its headers say, where they can be read to their end, and as what they were read then
+    # its fields, if all headers can be read, as the protocol that they were read as
     found: Found | None = None
     whole: Captured | None = None
-    # of MRC otherwise: the headers that are whole, and what they say
+    # else, for MRC: the complete headers, and their fields
     part: Part | None = None
     said: str = ""
 
     @property
     def is_shown(self) -> bool:
-        """Whether its line says what it is, as far as its BTH at least."""
+        """Whether its headers can be read up to the BTH at least."""
         part = self.part
         behind_udp = part is not None and (part.missing or part.header(layout.BTH))
         return self.found is not None or bool(behind_udp)
 
     def line(self) -> str:
         """The readable part, with the error and the missing headers in brackets; without a BTH, the
-        byte at which it is wrong.
+        offset of the error.
         """
         said = self.said if self.found is None else self.found.line()
         if not self.is_shown:
@@ -85,7 +85,7 @@ class Unread(NamedTuple):
 class Readers:
     """Reads packet by packet, in its own buffers; the senders' choices are as in `lines.Frames`.
 
-    `on_roce` is called before the first packet that may be RoCEv2's; `check` looks at iCRCs.
+    `on_roce` is called before the first packet that may be RoCEv2; `check` verifies iCRCs.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class Readers:
             return self._damaged(captured, MRC, self._mrc, as_mrc)
 
     def part_fields(self, captured: Captured, part: Part) -> dict[str, Any]:
-        """The fields of all headers that are whole, and the names of those that are missing."""
+        """The fields of all complete headers, and the names of the missing ones."""
         return {
             "length": captured.original_length,
             "headers": {each.name: view.fields_of(each, self._dscps) for each in part.headers},
@@ -163,7 +163,7 @@ class Readers:
 
 
 def _length_said(data: bytes) -> int:
-    """The frame's length according to the first IP header."""
+    """The length of the frame that its first IP header states."""
     at = layout.ETHERNET.size_bytes
     if data[at] >> 4 == 4:
         return at + int.from_bytes(data[at + 2 : at + 4], "big")

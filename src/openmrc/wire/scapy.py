@@ -1,4 +1,4 @@
-"""Scapy layers for all of MRC, from the BTH to the iCRC, made from `layout`.
+"""Scapy layers for all of MRC, from the BTH to the iCRC, generated from `layout`.
 
     from openmrc.wire.scapy import *
 
@@ -10,16 +10,16 @@
 
 Ethernet, IP, the SRH and UDP are Scapy's own. A layer is called `MRC_` and the header's name, its
 fields have the names of `layout`, reserved ones `reserved1` and so on. If left out, these are
-computed when the frame is built: the opcode from the layer behind the BTH (data: RDMA_WRITE_ONLY),
+computed when the frame is built: the opcode from the layer after the BTH (data: RDMA_WRITE_ONLY),
 `ts`, `pad`, the padding and the iCRC, the UDP port and a zero UDP checksum.
 
 `MRC_iCRC` is the end of a packet: padding and iCRC. A frame that was dissected keeps them, as Scapy
-does with checksums: after a change, `del frame[MRC_iCRC].icrc`. A trimmed packet, which the DSCP of
-an IP header says, has no such layer; what is left of its payload is `Raw`.
+does with checksums: after a change, `del frame[MRC_iCRC].icrc`. A trimmed packet, marked by the
+DSCP of an IP header, has no such layer; the remains of its payload are `Raw`.
 
-UDP port 4791 is RoCE's too, and Scapy has RoCE layers in `scapy.contrib.roce`. Regardless of the
-order of loading, an opcode of MRC's group (0xC0 to 0xDF) is dissected here, any other by RoCE if it
-is loaded.
+UDP port 4791 is also that of RoCE, and Scapy has RoCE layers in `scapy.contrib.roce`. Regardless of
+the order of loading, an opcode of MRC's group (0xC0 to 0xDF) is dissected here, any other by RoCE
+if it is loaded.
 """
 
 from __future__ import annotations
@@ -88,12 +88,12 @@ def _end_fields() -> list[Any]:
 
 
 class _Layer(Packet):
-    """A header of `layout`; what follows it is said by the BTH below it."""
+    """A header of `layout`; the BTH below it determines what follows."""
 
     header: Header
 
     def guess_payload_class(self, payload: bytes) -> type[Packet]:
-        """Return the layer that follows, if all of it is there."""
+        """Return the layer that follows, if it is complete."""
         following = _following(self)
         if following is None or len(payload) < following.size_bytes:
             return Raw
@@ -101,7 +101,7 @@ class _Layer(Packet):
 
 
 class MRC_BTH(_Layer):  # noqa: N801
-    """The BTH: it knows where a packet ends, and so handles padding and iCRC."""
+    """The BTH: it knows where a packet ends, and therefore handles padding and iCRC."""
 
     name = "MRC_BTH"
     header = layout.BTH
@@ -162,14 +162,16 @@ def _layer(header: Header) -> type[Packet]:
 
 
 def use_dscps(**dscps: int) -> None:
-    """Take a fabric's DSCPs, as `trimmed=11`, in place of the defaults; `InputError` for others."""
+    """Use a fabric's DSCPs, as `trimmed=11`, in place of the defaults; `InputError` for invalid
+    ones.
+    """
     table = Dscps.parse(", ".join(f"{name}={value}" for name, value in dscps.items()))
     TRIMMED.clear()
     TRIMMED.update(table.trims)
 
 
 def is_trimmed(layer: Packet) -> bool:
-    """Return whether an IP header below this layer says that the packet was trimmed (row 21)."""
+    """Return whether an IP header below this layer marks the packet as trimmed (row 21)."""
     below = layer.underlayer
     while below is not None:
         traffic_class = below.tc if isinstance(below, IPv6) else getattr(below, "tos", 0)
@@ -180,7 +182,7 @@ def is_trimmed(layer: Packet) -> bool:
 
 
 def _following(layer: _Layer) -> Header | None:
-    """Return the header behind this one, which opcode and TS bit of the BTH decide."""
+    """Return the header after this one, by the opcode and TS bit of the BTH."""
     bth: Packet | None = layer
     while bth is not None and not isinstance(bth, MRC_BTH):
         bth = bth.underlayer
@@ -194,7 +196,7 @@ def _following(layer: _Layer) -> Header | None:
 
 
 def _with_bits(bth: bytes, name: str, value: int) -> bytes:
-    """Return the BTH with a field that is zero so far set."""
+    """Return the BTH with a field set that was zero."""
     shift = layout.BTH.size_bytes * 8 - layout.BTH.bit(name) - layout.BTH.field(name).bits
     return (int.from_bytes(bth, "big") | value << shift).to_bytes(layout.BTH.size_bytes, "big")
 
@@ -237,7 +239,7 @@ def set_ev(frame: Packet, ev: int, *, swapped: bool = False) -> Packet:
 
 
 def get_ev(frame: Packet, *, swapped: bool = False) -> int:
-    """Return the EV of a frame: IPv4 carries half of it, the other is zero."""
+    """Return the EV of a frame: IPv4 carries half of it, the other half is zero."""
     ip = frame[UDP].underlayer
     port, label = int(frame[UDP].sport), int(ip.fl) & 0xFFFF if isinstance(ip, IPv6) else 0
     return port << 16 | label if swapped else label << 16 | port
@@ -250,7 +252,7 @@ MRC_CC_STATE, MRC_NETH, MRC_PETH, MRC_ERTH, MRC_EETH, MRC_iCRC = _behind_bth[6:]
 _layers: list[type[Packet]] = [MRC_BTH, *_behind_bth]
 LAYERS = {header.name: layer for header, layer in zip(HEADERS, _layers, strict=True)}
 
-# In front of all others: a source port is half an EV and may be that of another protocol.
+# Before all others: a source port is half an EV and may be that of another protocol.
 UDP.payload_guess = [
     ({"dport": layout.UDP_PORT}, MRC_BTH),
     ({"dport": layout.UDP_PORT_ALTERNATIVE}, MRC_BTH),

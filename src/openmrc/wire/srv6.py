@@ -4,13 +4,13 @@ A carrier is the destination of the outer IPv6 header: a block of 32 bits and si
 F3216 (MRC 2.12, RFC 9800). A NIC calls `write_carrier` for each packet; `step` is the processing of
 16 bytes in a switch, `forward_frame` that of a frame with its segment routing header.
 
-A switch is a uN: if its own uSID is in front, the others move up by one. Then the uSID in front is
-looked up in the static table of the switch (`fabric.tables`), and in no other. A switch that a
+A switch is a uN: if its own uSID comes first, the others move up by one. Then the first uSID is
+looked up in the static table of the switch (`fabric.tables`), and nowhere else. A switch that a
 carrier passes without naming, such as the tier-1 switches on the way down from a third tier, finds
-another's uSID in front and only looks it up.
+another's uSID first and only looks it up.
 
-The tables of all switches of a fabric lie in one array (`Tables`). A table is a hash of open
-addressing, at most half full, 4 B a slot, so that a look-up mostly touches one cache line.
+The tables of all switches of a fabric are in one array (`Tables`). A table is a hash table with
+open addressing, at most half full, 4 B a slot, so that a look-up mostly touches one cache line.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ USID_BYTES = USID_BITS // 8
 USID_MASK = (1 << USID_BITS) - 1
 
 # Why a packet is not forwarded: what `step` and `forward_frame` return instead of a port.
-NOT_MINE = -1  # an address of another block: no carrier of this fabric
+NOT_MINE = -1  # an address of another block: not a carrier of this fabric
 END_OF_CARRIER = -2  # the uSID to look up is zero (MRC 2.12)
-NO_ROUTE = -3  # the switch does not know the uSID to look up
+NO_ROUTE = -3  # the switch has no entry for the uSID to look up
 HOP_LIMIT = -4  # the last hop is used up (RFC 8986 4.1)
 BAD_FRAME = -5  # too short, not IPv6, or another routing header than one of one segment
 
@@ -93,7 +93,7 @@ class Tables(NamedTuple):
     """The static tables of all switches of a fabric, made by `build_tables`."""
 
     switch: Any  # TABLE, by switch number
-    slots: Any  # uint32: uSID << 16 | (port - port0); 0 is empty, for no uSID is 0
+    slots: Any  # uint32: uSID << 16 | (port - port0); 0 is empty, because no uSID is 0
 
 
 class Headend(NamedTuple):
@@ -115,7 +115,7 @@ def build_tables(plan: UsidPlan) -> Tables:
         port0, bits = int(ports[others].min()), int(2 * others.sum() - 1).bit_length()
         t = switch[number]
         t.own, t.slot0, t.port0, t.slot_bits = int(usids[~others][0]), slot0, port0, bits
-        # Each port leads to somebody with a uSID of its own, so 16 bits count them.
+        # Each port leads to a neighbour with a uSID of its own, so 16 bits can number them.
         row = np.zeros(1 << bits, np.uint32)
         _fill(row, bits, usids[others], ports[others] - port0)
         slots.append(row)
@@ -124,7 +124,7 @@ def build_tables(plan: UsidPlan) -> Tables:
 
 
 def build_headend(plan: UsidPlan) -> Headend:
-    """Return what `write_carrier` needs of the plan, taken from the plan's own numbers."""
+    """Return what `write_carrier` needs, computed from the plan's numbers."""
     fabric = plan.fabric
     scheme = records(1, SCHEME)
     s = scheme[0]
@@ -166,7 +166,7 @@ def front(data, at):
 
 @inlined
 def shift(data, at):
-    """Drop the first uSID of the address data[at:at+16]; the others move up, zero comes behind."""
+    """Drop the first uSID of the address data[at:at+16]; the others move up, followed by zero."""
     for i in range(at + USIDS_AT, at + ADDRESS_BYTES - USID_BYTES):
         data[i] = data[i + USID_BYTES]
     for i in range(at + ADDRESS_BYTES - USID_BYTES, at + ADDRESS_BYTES):
@@ -212,8 +212,9 @@ def step(data, at, tables, switch):
 def forward_frame(data, n, tables, switch):
     """Process the frame data[:n], uint8, in a switch: one hop, changing the frame in place.
 
-    Where the carrier ends here and a segment is left, the segment becomes the destination (RFC 9800
-    4.1.1 with RFC 8986 4.1). Returns the egress port; or a negative reason, and nothing is changed.
+    If the carrier ends here and a segment is left, the segment becomes the destination (RFC 9800
+    4.1.1 with RFC 8986 4.1). Returns the egress port, or a negative reason, and then nothing is
+    changed.
     """
     if n > len(data) or n < SRH_AT:
         return BAD_FRAME
@@ -283,7 +284,9 @@ def _in_block(data, at):
 
 @inlined
 def _slot(usid, bits):
-    """Where the search for a uSID begins. Neighbouring numbers are spread by the golden ratio."""
+    """The slot at which the search for a uSID begins. The golden ratio spreads neighbouring
+    numbers.
+    """
     return ((usid * 40503) & USID_MASK) >> (USID_BITS - bits)
 
 

@@ -29,9 +29,9 @@ LISTED_MAX = 64  # ranges and EVs that are listed; all are counted
 
 
 class Seen:
-    """Which integers were seen, as runs of consecutive ones, and how many in all.
+    """The set of integers seen, as runs of consecutive ones, and their number.
 
-    Beyond `RUNS_MAX` runs the lowest hole is dropped, but stays counted as not seen.
+    Beyond `RUNS_MAX` runs the lowest hole is dropped, but its integers stay counted as not seen.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,7 @@ class Seen:
         self._bounds: list[int] = []  # first, end, first, end ... ascending; ends are excluded
 
     def add(self, x: int) -> bool:
-        """Note `x`; False if it was seen before."""
+        """Record `x`; False if it was seen before."""
         bounds = self._bounds
         i = bisect_right(bounds, x)
         if i % 2:  # between a first and its end
@@ -91,7 +91,7 @@ class QpRow(ABC):
     ecn_marked: int = 0
 
     def __post_init__(self) -> None:
-        self._psns = Seen()  # whole
+        self._psns = Seen()  # of whole packets
 
     @property
     def psn_first(self) -> int | None:
@@ -105,7 +105,7 @@ class QpRow(ABC):
 
     @property
     def psns_missing(self) -> int:
-        """How many PSNs from the first to the last one were not seen whole."""
+        """How many PSNs from the first to the last one were not seen in a whole packet."""
         if not self.packets:
             return 0
         return self.psn_highest - self.psn_lowest + 1 - self._psns.total
@@ -163,7 +163,7 @@ class QpSummary(QpRow):
 
     # data
     retransmitted: int = 0
-    duplicates: int = 0  # whole packets whose PSN had been seen whole
+    duplicates: int = 0  # whole packets whose PSN had been seen in a whole packet
     trimmed: int = 0  # in the fabric
     trimmed_lasthop: int = 0
     # control
@@ -327,12 +327,12 @@ class Summary(Rows[QpSummary]):
         self.foreign: Counter[str] = Counter()
 
     def add_damaged(self, reason: str) -> None:
-        """Count a packet that is MRC's and cannot be read."""
+        """Count a packet of MRC that cannot be read."""
         self.packets += 1
         self.damaged[reason] += 1
 
     def add_foreign(self, reason: str) -> None:
-        """Count a packet that is not MRC's."""
+        """Count a packet of another protocol."""
         self.packets += 1
         self.foreign[reason] += 1
 

@@ -1,6 +1,6 @@
 """A decoded frame: every header with its fields, as text, as JSON, and as the engine's record.
 
-Plain Python, and without Numba until a record is asked for. The reading is done in `wire.walk`.
+Plain Python, and without Numba until a record is asked for. `wire.walk` reads the bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from openmrc.wire import layout
 from openmrc.wire.frame import WireError
 from openmrc.wire.walk import OUTER, HeaderView, Walk, invariant_crc, read, walk
 
-JSON_BITS = 53  # wider numbers lose digits in readers that take every number for a double
+JSON_BITS = 53  # wider numbers lose digits in readers that parse every number as a double
 TEXT_WIDTH = 100
 CARRIERS = ((OUTER, "dst"), (layout.SRH.name, "segment"))
 HEXADECIMAL = {
@@ -34,9 +34,9 @@ HEXADECIMAL = {
 class DecodedFrame:
     """A decoded frame.
 
-    `frame` is what was captured, `length` what crossed the wire, in bytes. `payload` is as much of
-    the payload as was captured, `payload_length` all of it without padding; both exclude the
-    remains of a trimmed packet. `icrc_ok` is None if there is no iCRC to check. `notes` are
+    `frame` is what was captured, `length` the size on the wire, in bytes. `payload` is as much of
+    the payload as was captured, `payload_length` all of it without padding, in bytes; both exclude
+    the remains of a trimmed packet. `icrc_ok` is None if there is no iCRC to check. `notes` are
     sentences about what is unusual, `dscps` the table by which DSCPs have names.
     """
 
@@ -65,8 +65,8 @@ class DecodedFrame:
     def as_dict(self) -> dict[str, Any]:
         """Return everything for JSON; `headers` by name, in the order on the wire.
 
-        Fields are numbers; addresses are text, 64-bit fields are hexadecimal text, and beside each
-        field whose value has a name stands `FIELD_name`.
+        Fields are numbers; addresses are text, 64-bit fields are hexadecimal text, and each field
+        whose value has a name is accompanied by `FIELD_name`.
         """
         return {
             "length": self.length,
@@ -139,12 +139,13 @@ def decode(
     ev_swapped: bool = False,
     dscps: Dscps = DEFAULT,
 ) -> Packet:
-    """Read one frame, from its Ethernet header on, without FCS. Raises `WireError` and no other.
+    """Read one frame, from its Ethernet header on, without FCS. Raises no exception but
+    `WireError`.
 
     `check` false reports a wrong iCRC in `icrc_ok` and `notes` instead of raising. `length` is the
-    frame's length on the wire in bytes where a capture kept less of it: the headers must be there,
-    the payload need not. `ev_swapped` says which half of the EV is where (row 2), `dscps` what the
-    fabric's DSCPs are.
+    frame's length on the wire in bytes if a capture truncated it: the headers must be there, the
+    payload need not. `ev_swapped` says which half of the EV is where (row 2), `dscps` is the
+    fabric's table of DSCPs.
     """
     data = bytes(data)
     length = max(length or 0, len(data))
@@ -196,8 +197,8 @@ def checked(
 def encode(p: Any, e: Any, payload: bytes = b"") -> bytes:
     """Return the frame of a PACKET and an ENVELOPE record, trimmed if its flags say so.
 
-    A payload shorter than `p.payload_len` is continued with zeros. Raises `WireError` if the
-    records describe no frame.
+    A payload shorter than `p.payload_len` is padded with zeros. Raises `WireError` if the records
+    describe no frame.
     """
     import numpy as np
 
@@ -256,7 +257,7 @@ def _names(field: layout.Field, dscps: Dscps) -> Mapping[int, str]:
 
 
 def _text(view: HeaderView, name: str, dscps: Dscps) -> str:
-    """Return a field's value as people read it, with its name if it has one."""
+    """Return a field's value for people, with its name if it has one."""
     field, value = view.header.field(name), view[name]
     digits = (field.bits + 3) // 4
     number = f"0x{value:0{digits}x}" if name in HEXADECIMAL else str(value)
@@ -269,7 +270,7 @@ def _text(view: HeaderView, name: str, dscps: Dscps) -> str:
 
 
 def _address(header: layout.Header, field: layout.Field, value: int) -> str:
-    """Return an address as text; an empty text for a field that is none."""
+    """Return an address as text; an empty text for a field that is not an address."""
     if field.bits == 48:
         return value.to_bytes(6, "big").hex(":")
     if field.bits == ADDRESS_BITS:
@@ -288,8 +289,8 @@ def _usids(carrier: int) -> Iterator[int]:
 
 
 def _group(title: str, parts: list[str]) -> list[str]:
-    """Return `title` and the parts behind it, on lines that break between parts only."""
-    glue = "\0"  # stands for the blanks within a part
+    """Return `title` followed by the parts, on lines that break between parts only."""
+    glue = "\0"  # in place of the blanks within a part
     lines = textwrap.wrap(
         "  ".join(part.replace(" ", glue) for part in parts),
         TEXT_WIDTH,

@@ -1,4 +1,4 @@
-"""A frame, header by header, as `layout` describes it: the plain reader behind `wire.view`.
+"""A frame, header by header, as `layout` describes it: the plain reader that `wire.view` uses.
 
 `wire.codec` does the same compiled. The two were written independently, make the same checks in the
 same order (`codec` has the table), and tests compare them.
@@ -59,11 +59,11 @@ class Walk:
 
 @dataclass(frozen=True)
 class Part:
-    """The readable part of a frame that is truncated, or wrong behind its UDP header.
+    """The readable part of a frame that is truncated, or wrong after its UDP header.
 
-    `headers` are those that are whole, up to the first that is not; `missing` those from there on
-    that the opcode requires. `payload_length` is the room that the lengths leave for a payload, in
-    bytes, and 0 if they leave no valid one.
+    `headers` are the complete ones, up to the first that is not; `missing` those from there on that
+    the opcode requires. `payload_length` is the number of bytes that the lengths leave for a
+    payload, 0 if they leave no valid one.
     """
 
     headers: tuple[HeaderView, ...]
@@ -97,8 +97,7 @@ def walk(data: bytes, length: int, dscps: Dscps = DEFAULT) -> Walk:
 def walk_part(data: bytes, length: int, dscps: Dscps = DEFAULT) -> Part:
     """Read the headers of a frame that `walk` refuses, as far as they are present.
 
-    An error in front of the BTH ends the walk; wrong fields in the BTH and its extension headers do
-    not.
+    An error before the BTH ends the walk; wrong fields in the BTH and its extension headers do not.
     """
     cursor = Cursor(data, length)
     trimmed = False
@@ -121,9 +120,9 @@ def walk_part(data: bytes, length: int, dscps: Dscps = DEFAULT) -> Part:
 
 
 def _take_extensions(cursor: Cursor, bth: HeaderView, trimmed: bool) -> tuple[layout.Header, ...]:
-    """Read the extension headers up to the first that is not whole; return the rest of them.
+    """Read the extension headers up to the first incomplete one; return that one and the rest.
 
-    The cursor stands behind all of them then, and behind its end if they are too long for it.
+    The cursor is then after all of them, which may be beyond its end.
     """
     missing: list[layout.Header] = []
     for header in layout.EXTENSIONS.get(bth["opcode"], ()):
@@ -143,7 +142,7 @@ def _take_extensions(cursor: Cursor, bth: HeaderView, trimmed: bool) -> tuple[la
 
 
 def read(header: layout.Header, data: bytes, offset: int) -> HeaderView:
-    """Read the header at `offset`, which is there to its end."""
+    """Read the header at `offset`, which must be complete."""
     told = data[offset : offset + header.size_bytes]
     bits = int.from_bytes(told, "little" if header is layout.ICRC else "big")
     left = header.size_bytes * 8
@@ -163,13 +162,13 @@ def read(header: layout.Header, data: bytes, offset: int) -> HeaderView:
 
 def invariant_crc(data: bytes, found: Walk) -> int:
     """Return the correct iCRC of a frame: Ethernet's CRC over eight bytes of ones and the packet,
-    with ones in place of all fields that may change in transit (IBTA A17.3).
+    with ones in all fields that may change in transit (IBTA A17.3).
     """
     ip, udp, bth = found.ip, found.udp, found.bth
     masked = bytearray(data[: found.ip_end - layout.ICRC.size_bytes])
     if ip.header is layout.IPV6:
         first = int.from_bytes(masked[ip.offset : ip.offset + 4], "big")
-        changing = (1 << 28) - 1  # all behind the version: traffic class and flow label
+        changing = (1 << 28) - 1  # all after the version: traffic class and flow label
         masked[ip.offset : ip.offset + 4] = (first | changing).to_bytes(4, "big")
         ones = [ip.at("hop_limit")]
     else:
@@ -182,8 +181,8 @@ def invariant_crc(data: bytes, found: Walk) -> int:
 
 
 class Cursor:
-    """The position of the walk in a frame, the end of the part it may read, and the headers
-    read.
+    """The position of the walk in a frame, the end of the part that it may read, and the headers
+    read so far.
     """
 
     def __init__(self, data: bytes, length: int) -> None:
@@ -197,7 +196,7 @@ class Cursor:
         return self.at + header.size_bytes <= self.end
 
     def take(self, header: layout.Header, code: int = frame.TOO_SHORT) -> HeaderView:
-        """Read a header; `code` is what is wrong if it does not fit before the end."""
+        """Read a header; `code` is the error if it does not fit before the end."""
         if not self.fits(header):
             raise WireError(code, self.at)
         if self.at + header.size_bytes > len(self.data):
@@ -214,7 +213,9 @@ def _require(holds: bool, code: int, view: HeaderView, field: str) -> None:
 
 
 def read_ip(cursor: Cursor) -> HeaderView:
-    """Read up to the innermost IP header, and return that; the cursor ends where it ends."""
+    """Read up to the innermost IP header, and return that; the cursor's end becomes its packet's
+    end.
+    """
     ethernet = cursor.take(layout.ETHERNET)
     ethertype = ethernet["ethertype"]
     _require(ethertype in layout.ETHERTYPES, frame.ETHERTYPE, ethernet, "ethertype")
@@ -271,7 +272,7 @@ def _ipv4(cursor: Cursor) -> HeaderView:
     whole = not more_fragments and view["fragment_offset"] == 0
     _require(whole, frame.FRAGMENT, view, "ip_flags")
     _require(view["protocol"] == layout.PROTOCOL_UDP, frame.NEXT_HEADER, view, "protocol")
-    # RFC 1071: with its checksum in it, a right header sums up to ones
+    # RFC 1071: a header with a correct checksum sums up to ones
     words = int.from_bytes(cursor.data[view.offset : cursor.at], "big")
     _require(words % 0xFFFF == 0, frame.IP_CHECKSUM, view, "header_checksum")
     cursor.end = view.offset + total
@@ -288,7 +289,7 @@ def read_udp(cursor: Cursor) -> HeaderView:
 
 
 def _transport(cursor: Cursor, trimmed: bool) -> HeaderView:
-    """Read the BTH and what its opcode says follows; return the BTH."""
+    """Read the BTH and the headers that its opcode requires; return the BTH."""
     bth = cursor.take(layout.BTH)
     _require(bth["opcode"] in layout.EXTENSIONS, frame.OPCODE, bth, "opcode")
     _require(bth["tver"] == 0, frame.TRANSPORT_VERSION, bth, "tver")

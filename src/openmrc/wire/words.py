@@ -26,7 +26,7 @@ class Slot(NamedTuple):
     byte: int
     word: int  # offset of its word in bytes
     shift: int  # bits of the word below it
-    mask: int  # ones, as many as it is wide
+    mask: int  # ones, as many as the field's bits
 
 
 def slots(header: Header) -> Any:
@@ -36,7 +36,7 @@ def slots(header: Header) -> Any:
     bits, the end of the Ethernet header) the offset of its first byte, an integer.
     """
     names = [f.name for f in header.fields if f.name != RESERVED]
-    make: Any = namedtuple  # its fields come from the layout, not from this text
+    make: Any = namedtuple  # mypy cannot know its fields: they come from the layout
     return make(header.name, ["size_bytes", *names])(
         header.size_bytes, *(_slot(header, name) for name in names)
     )
@@ -85,14 +85,14 @@ def signed16(value):
 
 @inlined
 def add(out, at, slot, value):
-    """Write the low bits of `value` into a field that is zero so far."""
+    """Write the low bits of `value` into a field that is zero."""
     old = word(out, at + slot.word)
     put_word(out, at + slot.word, old | (int(value) & slot.mask) << slot.shift)
 
 
 @inlined
 def put(out, at, slot, value):
-    """Write the low bits of `value` over whatever a field holds."""
+    """Write the low bits of `value` over the contents of a field."""
     old = word(out, at + slot.word) & ~(slot.mask << slot.shift)
     put_word(out, at + slot.word, old | (int(value) & slot.mask) << slot.shift)
 
@@ -132,7 +132,7 @@ def low(bitmap):
 
 @inlined
 def joined(high, low):
-    """The uint64 of two halves."""
+    """The uint64 of its two halves."""
     return np.uint64(high) << _HALF | np.uint64(low)
 
 

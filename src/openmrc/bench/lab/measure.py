@@ -1,7 +1,7 @@
-"""Rounds of openmrc, TCP and MPTCP in one lab, and what they are to each other.
+"""Rounds of openmrc, TCP and MPTCP in one lab, and their ratios.
 
-Of each kind of stream a figure is the median of its rounds; ratios are of medians. What this
-machine does not have is left out by name (`skipped`), never silently.
+For each kind of stream a figure is the median of its rounds; ratios are of medians. What this
+machine lacks is left out by name (`skipped`), never silently.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ PLANES, RATE_MBPS, PMTU = 4, 100, 4096
 ROUNDS = 5
 TIMES = Times(warm=1.0, healthy=2.0, after=3.0)
 NICS = (0, 3)  # under different T0s
-STEP_MS = STEP_NS / 1e6  # an outage is known no better
+STEP_MS = STEP_NS / 1e6  # the resolution of an outage
 CEILING_BAR, OUTAGE_BAR = 0.9, 10.0
 OURS, TCP, CUBIC, MPTCP = "openmrc", "tcp_default", "tcp_cubic", "mptcp"
 
 
 def tables(rate_mbps: int = RATE_MBPS) -> dict[str, Any]:
-    """Return the scenario that the lab is of: four hosts, four planes, the smallest fitting MTU."""
+    """Return the scenario of the lab: four hosts, four planes, the smallest fitting MTU."""
     return {
         "fabric": {
             "nics": 4,
@@ -47,13 +47,13 @@ def tables(rate_mbps: int = RATE_MBPS) -> dict[str, Any]:
         },
         "lab": {"switch": OPENMRC, "mtu": mtu_for(PMTU)},
         "transport": {"pmtu": PMTU},
-        "workload": {"kind": "permutation", "size": "1MB"},  # nobody runs it
+        "workload": {"kind": "permutation", "size": "1MB"},  # never run
     }
 
 
 @dataclass
 class Found:
-    """What the rounds of one kind of stream brought."""
+    """The results of the rounds of one kind of stream."""
 
     rounds: list[Delivered] = field(default_factory=list)
     about: dict[str, Any] = field(default_factory=dict)
@@ -64,14 +64,14 @@ class Found:
 def measure_lab(
     rounds: int = ROUNDS, times: Times = TIMES, rate_mbps: int = RATE_MBPS
 ) -> dict[str, Any]:
-    """Bring the lab up, measure, and return the figures; `{"skipped": why}` where none is allowed.
+    """Bring the lab up, measure, and return the figures; `{"skipped": why}` if no lab is allowed.
 
-    The caller has no threads (`live.lab.isolation`).
+    The caller must not have threads (`live.lab.isolation`).
     """
     if lacks := lacking(examine())[f"lab {OPENMRC}"]:
         return {"skipped": lacks[0]}
     spec = lab_spec(make_scenario(tables(rate_mbps)))
-    with tempfile.TemporaryFile() as back:  # from the process inside, whose memory is its own
+    with tempfile.TemporaryFile() as back:  # from the child process, whose memory is its own
 
         def work(lab: Lab) -> int:
             found = Measurement(lab, times).run(rounds)
@@ -95,7 +95,7 @@ class Measurement:
         self._found = {kind: Found() for kind in (OURS, TCP, CUBIC, MPTCP)}
 
     def run(self, rounds: int) -> dict[str, Found]:
-        """Each kind in turn, round by round, so that what else the machine does happens to all."""
+        """Run each kind in turn, round by round, so that other load on the machine affects all."""
         self._lab.begin()
         for number in range(rounds):
             plane = number % PLANES
@@ -124,7 +124,7 @@ class Measurement:
         self._stream(MPTCP, "mptcp", "default", plane)
 
     def _stream(self, kind: str, protocol: str, congestion: str, plane: int | None) -> None:
-        """One stream of the kernel's; what it cannot do is noted once."""
+        """Run one stream of the kernel's; what it cannot do is recorded once."""
         found, times = self._found[kind], self._times
         if found.skipped:
             return
@@ -142,13 +142,13 @@ class Measurement:
         found.about = said.get("connection", {})
         subflows = found.about.get("subflows", PLANES)
         if found.about.get("fallback") or subflows != PLANES:
-            found.short += 1  # it is not what it is to be compared as
+            found.short += 1  # it is not what it should be compared as
             return
         found.rounds.append(delivered(said["read"], said["started"], cut, times))
 
 
 def figures(found: dict[str, Found], spec: LabSpec, rounds: int, times: Times) -> dict[str, Any]:
-    """Return everything for JSON."""
+    """Return all figures for JSON."""
     rate_bps = int(spec.fabric.port_rate_bps[0])
     frame = MRC_FRAMING.data_bytes(PMTU)
     ceiling = PLANES * rate_bps * PMTU / frame
@@ -169,8 +169,8 @@ def figures(found: dict[str, Found], spec: LabSpec, rounds: int, times: Times) -
 
 
 def ratios(result: dict[str, Any]) -> dict[str, float]:
-    """Return openmrc's goodput over that of each other, and MPTCP's outage over openmrc's; what was
-    not measured has none.
+    """Return openmrc's goodput over that of each other, and MPTCP's outage over openmrc's; without
+    those that were not measured.
     """
     ours = result[OURS]
     found = {"ceiling": ours["goodput_mbps"] / result["ceiling_mbps"]}
@@ -199,6 +199,6 @@ def _row(found: Found) -> dict[str, Any]:
 
 
 def _median(values: Sequence[float | None]) -> float | None:
-    """The median, where None is longer than anything that was seen."""
+    """The median, where None is longer than any outage observed."""
     middle = statistics.median_high(float("inf") if v is None else v for v in values)
     return None if middle == float("inf") else middle

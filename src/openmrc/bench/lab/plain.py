@@ -1,12 +1,13 @@
-"""Plain IPv6 across a fabric of uSIDs, for TCP and MPTCP: Linux's own SRv6 wraps it at the hosts.
+"""Plain IPv6 across a fabric of uSIDs, for TCP and MPTCP: Linux's own SRv6 encapsulates it at the
+hosts.
 
 Every port of a host gets an address of its plane, and a route to the other host's address of that
-plane which puts a carrier in front (H.Encaps.Red, RFC 8986): one fixed path, as a plain network
-gives one connection. The other host takes it off (End.DT6). A frame has 40 bytes more for it; the
-kernel keeps them free below the MTU. Switches see an IPv6 packet with a carrier like any other.
+plane which adds a carrier (H.Encaps.Red, RFC 8986): one fixed path, as a plain network gives one
+connection. The other host removes it (End.DT6). This adds 40 bytes to a frame; the kernel keeps
+them free below the MTU. Switches see an IPv6 packet with a carrier like any other.
 
-In mode "native" a host's ports have no IPv6. It is switched on for as long as TCP is measured, so
-that the kernel never sees a frame of openmrc's.
+In mode "native" a host's ports have no IPv6. It is enabled while TCP is measured, so that the
+kernel never sees a frame of openmrc's.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from openmrc.live.lab.hosts import GATEWAY
 from openmrc.live.lab.namespaces import Batch, LabError, set_sysctl
 from openmrc.live.lab.topology import Topology, prefix
 
-UNWRAP = 0xD  # the uSID behind the host's own: what arrives with it is unwrapped
+UNWRAP = 0xD  # the uSID after the host's own: packets with it are decapsulated
 TABLE_LOCAL = 255
 MPTCP_ENABLED = Path("/proc/sys/net/mptcp/enabled")  # of the calling thread's namespace
-T1 = 0  # of each plane: the one that plain packets pass
+T1 = 0  # of each plane: the one that plain packets cross
 
 
 def address(plane: int, nic: int) -> str:
@@ -47,7 +48,7 @@ def carrier(topology: Topology, plane: int, src: int, dst: int) -> str:
 
 
 def lines(topology: Topology, nic: int, peer: int) -> list[str]:
-    """Return what `ip` is told on the host of `nic`, to reach `peer` and to be reached."""
+    """Return the lines of `ip` for the host of `nic`, to reach `peer` and to be reached."""
     fabric, plan = topology.fabric, topology.plan
     own = prefix(plan.nic(nic)).partition("::")[0]
     found = []
@@ -66,8 +67,8 @@ def lines(topology: Topology, nic: int, peer: int) -> list[str]:
 
 
 def mptcp_lines(topology: Topology, nic: int, *, listens: bool) -> list[str]:
-    """Return what tells MPTCP on a host to use every plane: who listens names its addresses, and
-    the other end connects to each of them.
+    """Return the lines that make MPTCP on a host use every plane: the listener announces its
+    addresses, and the other end connects to each of them.
     """
     planes = topology.fabric.n_planes
     ends = [f"mptcp endpoint add {address(p, nic)} dev e{p} signal" for p in range(1, planes)]
@@ -80,7 +81,9 @@ def mptcp_lines(topology: Topology, nic: int, *, listens: bool) -> list[str]:
 
 @contextmanager
 def switched_on(lab: Lab, nics: tuple[int, int]) -> Iterator[None]:
-    """Let two hosts speak plain IPv6 for the while; `LabError` if this machine cannot wrap it."""
+    """Enable plain IPv6 on two hosts during the block; `LabError` if this machine cannot
+    encapsulate it.
+    """
     hosts = [lab.topology.hosts[nic] for nic in nics]
     planes = range(lab.topology.fabric.n_planes)
     try:
@@ -93,7 +96,7 @@ def switched_on(lab: Lab, nics: tuple[int, int]) -> Iterator[None]:
             for host, nic, peer in zip(hosts, nics, reversed(nics), strict=True)
         )
         yield
-    finally:  # takes addresses, routes and neighbours with it
+    finally:  # removes addresses, routes and neighbours with it
         for host in hosts:
             with lab.namespaces.inside(host):
                 for plane in planes:
@@ -101,8 +104,8 @@ def switched_on(lab: Lab, nics: tuple[int, int]) -> Iterator[None]:
 
 
 def mptcp_refusal(lab: Lab, nics: tuple[int, int]) -> str:
-    """Make MPTCP ready on two hosts that speak plain IPv6, the second listening; what it lacks, or
-    "".
+    """Set MPTCP up on two hosts with plain IPv6, the second listening; return what it lacks,
+    or "".
     """
     hosts = [lab.topology.hosts[nic] for nic in nics]
     for host in hosts:

@@ -1,4 +1,4 @@
-"""One stream at a time between two hosts of a lab: what it delivered, and what a cut did to it."""
+"""One stream at a time between two hosts of a lab: its goodput, and the effect of a cut on it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from openmrc.bench.lab.curve import NS_PER_S, Curve
 from openmrc.errors import OpenMrcError
 from openmrc.live.lab import Lab, commands
 
-COME_S = 60.0  # for both ends to load what they need, and to meet
+COME_S = 60.0  # for both ends to load their code, and to connect
 LOOK_S = 0.02
 END_S = 30.0  # for both ends to be done, after the last second of sending
-SILENT = "link-loss"  # of every link between T0s and T1s: no port goes down, nobody is told
+SILENT = "link-loss"  # of every link between T0s and T1s: no port goes down, nobody is notified
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Times:
 
 @dataclass(frozen=True)
 class Delivered:
-    """Of one stream: healthy goodput and, if a plane was cut, ms without 70 % of it."""
+    """Results of one stream: healthy goodput and, if a plane was cut, ms without 70 % of it."""
 
     bps: float
     cut: bool = False
@@ -45,7 +45,7 @@ class Delivered:
 
 
 class Stream:
-    """A command on two hosts, the lines that it says, and a plane that goes silent meanwhile."""
+    """A command on two hosts, its output lines, and a plane that goes silent meanwhile."""
 
     def __init__(self, lab: Lab, nics: Sequence[int], words: Sequence[str]) -> None:
         self.said: dict[str, Any] = {}
@@ -62,7 +62,9 @@ class Stream:
         self._watcher.start()
 
     def run(self, times: Times, plane: int | None) -> int | None:
-        """Wait for its end; when plane `plane` was cut in the middle, ns of CLOCK_MONOTONIC."""
+        """Wait for its end; return when plane `plane` was cut in the middle, ns of
+        CLOCK_MONOTONIC.
+        """
         cut_ns = None
         try:
             self._wait(self._started, COME_S)
@@ -109,11 +111,11 @@ class Stream:
             told = json.loads(line)
         except ValueError:
             told = None
-        if not isinstance(told, dict):  # words for people
+        if not isinstance(told, dict):  # text for people
             print(f"rank {rank}: {line.decode(errors='replace')}", file=sys.stderr, flush=True)
             return
         for key, value in told.items():
-            if isinstance(value, list):  # a curve comes in pieces
+            if isinstance(value, list):  # a curve is sent in pieces
                 self.said.setdefault(key, []).extend(value)
             else:
                 self.said[key] = value
@@ -122,7 +124,7 @@ class Stream:
 
 
 def delivered(of: Curve, started_ns: int, cut_ns: int | None, times: Times) -> Delivered:
-    """Return what a curve says of one stream."""
+    """Return the results of one stream, computed from its curve."""
     begin = started_ns + int(times.warm * NS_PER_S)
     end = started_ns + int((times.warm + times.healthy) * NS_PER_S)
     healthy = curve.goodput_bps(of, begin, end)

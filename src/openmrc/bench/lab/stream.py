@@ -1,10 +1,10 @@
-"""What runs on two hosts for TCP and MPTCP: rank 0 sends as fast as it can, rank 1 reads.
+"""The process on two hosts for TCP and MPTCP: rank 0 sends as fast as it can, rank 1 reads.
 
     python -m openmrc.bench.lab.stream PROTOCOL CONGESTION ADDRESS SECONDS LOOK_AT
 
-PROTOCOL is tcp or mptcp, CONGESTION a control of the kernel's or "default"; ADDRESS is rank 1's.
-Each prints lines of JSON: rank 0 `started` (ns of CLOCK_MONOTONIC) and, LOOK_AT seconds later,
-what the kernel says of the connection; rank 1 at the end the curve of what it has read.
+PROTOCOL is tcp or mptcp, CONGESTION a congestion control of the kernel or "default"; ADDRESS is
+rank 1's. Each prints lines of JSON: rank 0 `started` (ns of CLOCK_MONOTONIC) and, LOOK_AT seconds
+later, the kernel's report on the connection; rank 1 at the end the curve of what it has read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PORT = 7480
 ROOM_BYTES = 1 << 18
 SAMPLE_NS = 2_000_000  # between two points of the curve, at least
 PATIENCE_S = 20.0
-LOOK_S = 0.2  # of a send that waits for room
+LOOK_S = 0.2  # timeout of a send that waits for room
 SOL_MPTCP, MPTCP_INFO, MPTCP_INFO_BYTES = 284, 1, 16
 FALLBACK = 1  # of struct mptcp_info's flags: it is plain TCP after all
 SUBFLOWS_MAX = 8
@@ -34,20 +34,20 @@ NS_PER_S = 1_000_000_000
 
 
 def say(**what: Any) -> None:
-    """One line of JSON."""
+    """Print one line of JSON."""
     print(json.dumps(what), flush=True)
 
 
 def say_curve(name: str, points: Sequence[tuple[int, int]]) -> None:
-    """Lines of JSON that are not too long for a lab to hand on whole."""
+    """Print lines of JSON short enough for a lab to pass on whole."""
     for first in range(0, len(points), POINTS_A_LINE):
         say(**{name: points[first : first + POINTS_A_LINE]})
 
 
 def read(protocol: int) -> None:
-    """Take one connection and read it to its end."""
+    """Accept one connection and read it to its end."""
     room, total, curve = bytearray(ROOM_BYTES), 0, list[tuple[int, int]]()
-    # It listens to the end: further subflows of MPTCP come in as connections do.
+    # It listens to the end: further subflows of MPTCP arrive as connections do.
     with socket.socket(socket.AF_INET6, socket.SOCK_STREAM, protocol) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind(("::", PORT))
@@ -66,7 +66,7 @@ def read(protocol: int) -> None:
 
 
 def write(address: str, protocol: int, congestion: str, seconds: float, look_at: float) -> None:
-    """Connect and send for so long."""
+    """Connect and send for `seconds`."""
     connection = connect(address, protocol, congestion)
     with connection:
         connection.settimeout(LOOK_S)
@@ -81,7 +81,7 @@ def write(address: str, protocol: int, congestion: str, seconds: float, look_at:
 
 
 def connect(address: str, protocol: int, congestion: str) -> socket.socket:
-    """Connect, trying again until the other end listens."""
+    """Connect, retrying until the other end listens."""
     until = time.monotonic() + PATIENCE_S
     while True:
         one = socket.socket(socket.AF_INET6, socket.SOCK_STREAM, protocol)
@@ -100,19 +100,19 @@ def connect(address: str, protocol: int, congestion: str) -> socket.socket:
 
 
 def about(connection: socket.socket, protocol: int) -> dict[str, Any]:
-    """What the kernel says: congestion control and, of MPTCP, how many subflows there are."""
+    """The kernel's report: congestion control and, for MPTCP, the number of subflows."""
     name = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, NAME_BYTES)
     found: dict[str, Any] = {"congestion": name.rstrip(b"\0").decode()}
     if protocol == PROTOCOLS["mptcp"]:
         info = connection.getsockopt(SOL_MPTCP, MPTCP_INFO, MPTCP_INFO_BYTES)
         (flags,) = struct.unpack_from("=I", info, 8)
-        found["subflows"] = 1 + info[0]  # those beside the first are counted
+        found["subflows"] = 1 + info[0]  # the kernel counts those in addition to the first
         found["fallback"] = bool(flags & FALLBACK)
     return found
 
 
 def main(words: Sequence[str]) -> int:
-    """Do this rank's part."""
+    """Run this rank's part."""
     protocol, congestion, address, seconds, look_at = words
     try:
         if os.environ["OPENMRC_RANK"] == "1":

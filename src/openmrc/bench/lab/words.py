@@ -1,4 +1,4 @@
-"""The lab half of `mrc bench live` for people: a table, and what holds."""
+"""The lab half of `mrc bench live` for people: a table, and the comparisons that hold."""
 
 from __future__ import annotations
 

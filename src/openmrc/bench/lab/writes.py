@@ -1,10 +1,10 @@
-"""What runs on two hosts for openmrc: rank 0 keeps writes posted, rank 1's memory takes them.
+"""The process on two hosts for openmrc: rank 0 keeps writes posted, rank 1's memory receives them.
 
     python -m openmrc.bench.lab.writes SECONDS
 
 Rank 0 prints lines of JSON: `started` (ns of CLOCK_MONOTONIC), and at the end the curve of messages
-that have completed, which is in order. A plane that dies holds up those behind, too, as it holds up
-what TCP's reader may read; what was placed behind the gap does not count for either.
+that have completed, which is in order. A dead plane holds up later messages, too, as it holds up
+what TCP's reader may read; data placed after the gap does not count for either.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from openmrc.verbs import exchange, hostfile
 
 PORT = 7481
 MESSAGE_BYTES, DEPTH = 64 * 1024, 32
-PATIENCE_S = 20.0  # for what is posted to complete
+PATIENCE_S = 20.0  # for posted requests to complete
 
 
 def main(words: Sequence[str]) -> int:
-    """Do this rank's part."""
+    """Run this rank's part."""
     (seconds,) = map(float, words)
     server = os.environ["OPENMRC_HOSTS"].split(",")[1]
     try:

@@ -1,4 +1,4 @@
-"""From the engine to the application: completions in its queues, events, and the end of a QP."""
+"""From the engine to the application: entries of completion queues, events, and the end of a QP."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from openmrc.live.syscalls import write_count
 
 @inlined
 def _next_entry(ep, st, cq, qi, wr_id, status, length):
-    """The next entry of a completion queue: a request of a QP is over. The caller says which kind
-    it was, and hands it over; whoever posted made sure that there is room.
+    """The next entry of a completion queue, for a request of a QP that is complete. The caller sets
+    its kind, and publishes it; the thread that posted the request made sure that there is room.
     """
     c = ep.cq[cq]
     entry = ep.cqe[c.cqe0 + (c.written & c.mask)]
@@ -26,14 +26,14 @@ def _next_entry(ep, st, cq, qi, wr_id, status, length):
 
 @inlined
 def _hand_over(ep, cq):
-    """The application may read the entry."""
+    """Publish the entry: the application may read it."""
     fence()
     ep.cq[cq].written += 1
 
 
 @inlined
 def _report_send(ep, st, qi, wr_id, status, with_imm, length):
-    """A write of the application's is over."""
+    """Report that a write of the application is complete."""
     cq = ep.qp[qi].send_cq
     entry = _next_entry(ep, st, cq, qi, wr_id, status, length)
     entry.kind = state.RDMA_WRITE
@@ -44,7 +44,7 @@ def _report_send(ep, st, qi, wr_id, status, with_imm, length):
 
 @inlined
 def _report_receive(ep, st, qi, wr_id, status, imm, length):
-    """A posted receive is over."""
+    """Report that a posted receive is complete."""
     cq = ep.qp[qi].recv_cq
     entry = _next_entry(ep, st, cq, qi, wr_id, status, length)
     entry.kind = state.RECV_RDMA_WITH_IMM
@@ -55,7 +55,7 @@ def _report_receive(ep, st, qi, wr_id, status, imm, length):
 
 @inlined
 def _event(ep, kind, qpn, plane, error, ev, now):
-    """Tell the application; what it does not read in time is counted and lost."""
+    """Queue an event for the application; events that find the ring full are counted and lost."""
     ctl = ep.ctl[0]
     if ctl.events - ctl.events_read >= ep.event.shape[0]:
         ctl.events_lost += 1
@@ -73,7 +73,7 @@ def _event(ep, kind, qpn, plane, error, ev, now):
 
 @inner
 def collect(ep, st):
-    """Take the engine's completions."""
+    """Process the engine's completions."""
     for i in range(st.count[es.DONE]):
         c = st.done[i]
         qi = int(c.qp)
@@ -104,7 +104,7 @@ def _take_receive(ep, live):
 
 @inlined
 def _status_of(error):
-    """The work completion status that says why a QP failed."""
+    """The work completion status for the reason why a QP failed."""
     if error == es.RETRY_EXCEEDED:
         return state.RETRY_EXC_ERR
     if error == es.REMOTE_ACCESS:
@@ -118,7 +118,9 @@ def _status_of(error):
 
 @inner
 def flush_qp(ep, st, qi, now):
-    """A QP is in error: its oldest request says why, the others are flushed (as ibverbs does)."""
+    """A QP is in error: its oldest request reports why, the others are flushed (as ibverbs
+    does).
+    """
     q = st.qp[qi]
     live = ep.qp[qi]
     if live.flushed:
@@ -142,7 +144,7 @@ def flush_qp(ep, st, qi, now):
 
 @inner
 def flush_post(ep, st, qi, w):
-    """A request that came too late for its QP."""
+    """Flush a request that was posted after its QP failed."""
     if w.kind == state.POST_RECV:
         _report_receive(ep, st, qi, w.wr_id, state.WR_FLUSH_ERR, 0, 0)
     else:
@@ -151,7 +153,7 @@ def flush_post(ep, st, qi, w):
 
 @inner
 def notice(ep, st, qi, now):
-    """After the engine was called for a QP: what became of its paths, and of itself."""
+    """After a call of the engine for a QP: report changes of its paths, and its failure."""
     q = st.qp[qi]
     live = ep.qp[qi]
     if q.state == es.ERROR:
@@ -174,7 +176,7 @@ def notice(ep, st, qi, now):
 
 @inner
 def wake_readers(ep):
-    """Wake who waits for completions or events that came since the last time."""
+    """Wake the readers of completions or events that were added since the last call."""
     ctl = ep.ctl[0]
     for i in range(ep.cq.shape[0]):
         c = ep.cq[i]

@@ -1,8 +1,8 @@
-"""A live endpoint: its state, its thread, and what is changed between two turns of its loop.
+"""A live endpoint: its state, its thread, and what is changed between two rounds of its loop.
 
-Only who holds the loop's lock touches the engine's state: the endpoint's thread, who posts, and who
-waits (`loop`). Whatever else has to (`call`) is done by that thread between two turns; posting and
-polling go through the rings of `live.state` and never wait.
+Only the holder of the loop's lock touches the engine's state: the endpoint's thread, a thread that
+posts, or one that waits (`loop`). Everything else that must (`call`) is run by the endpoint's
+thread between two rounds; posting and polling go through the rings of `live.state` and never wait.
 """
 
 from __future__ import annotations
@@ -44,47 +44,47 @@ from openmrc.wire.layout import PKEY_DEFAULT, UDP_PORT
 
 T = TypeVar("T")
 
-HEADER_BYTES = 160  # of a frame at most, beside its payload
-ETHERNET_BYTES = 14  # of them, those that an MTU does not count
+HEADER_BYTES = 160  # the largest headers of a frame
+ETHERNET_BYTES = 14  # the part of them that an MTU does not count
 HOP_LIMIT = 64
-# How far ahead of its link a port takes data: the loop need not wake for each frame.
+# How far ahead of its link a port accepts data: the loop need not wake for each frame.
 LEAD_FRAMES, LEAD_MIN_PS = 4, 200_000_000
-# A thread that is woken comes when the scheduler lets it: within half a millisecond, nearly always,
-# and that is not queueing. With less, NSCC takes a busy machine for a congested network.
+# A woken thread runs when the scheduler lets it, nearly always within half a millisecond, and that
+# delay is not queueing. With a smaller T, NSCC takes a busy machine for a congested network.
 BASE_RTT_MIN_PS = 500_000_000
 ECHO_QUANTILE = 0.9
 ECHO_GAP_S, ECHO_LAST_S = 0.001, 0.02  # between measuring requests, and for the last answer
-QPN_REST_S = 60.0  # row 28: a QPN is not used again before
-# Places for regions, taken at random: with the 10 bits above an index (REGION_INDEX_BITS) that is
-# 26 bits of an rkey that who does not know it must guess.
+QPN_REST_S = 60.0  # row 28: the minimum time before a QPN is used again
+# Slots for regions, taken at random: with the 10 bits above an index (REGION_INDEX_BITS) these are
+# 26 bits of an rkey that an attacker must guess.
 REGION_PLACES = 1 << 16
-SEND_DEPTH_MAX = es.DONE_MAX // 2  # all of them, and what else one packet completes, fit
+SEND_DEPTH_MAX = es.DONE_MAX // 2  # these, and what else one packet completes, fit `State.done`
 _KINDS = "".join(state.POST[name].char for name in state.POST.names or ())
 POST = struct.Struct("=" + _KINDS.replace("l", "q"))
 KIND = list(state.POST.names or ()).index("kind")
-RECEIVES_KEPT = 32  # in the ring, until somebody goes round for another reason
-PUSHED_PACKETS = 4  # that leave on the thread of who posts; it has other things to do
+RECEIVES_KEPT = 32  # receives left in the ring until some thread runs the loop anyway
+PUSHED_PACKETS = 4  # packets that a posting thread sends itself; it has other work
 
 
 @dataclass(frozen=True)
 class Port:
-    """One port of a device: a descriptor on which a datagram is a frame, and who is behind it."""
+    """One port of a device: a descriptor on which a datagram is a frame, and what it leads to."""
 
     fd: int
-    gateway_mac: bytes  # of the T0, or of whatever takes frames from this port
-    interface: str | None = None  # its name, where the kernel can say whether it is up
+    gateway_mac: bytes  # of the T0, or of whatever receives frames from this port
+    interface: str | None = None  # its name, if the kernel can tell whether it is up
     mtu: int = 9000  # bytes of an IP packet
-    sockets: Sockets | None = None  # plain UDP: those of the plane
+    sockets: Sockets | None = None  # plain UDP: the plane's sockets
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits(Parameters):
-    """How much a device can hold, and the parameters of its protocol."""
+    """The capacities of a device, and the parameters of its protocol."""
 
-    # A timeout on a machine with other work is 16.8 ms, and not repeated for long.
+    # The RTO on a machine with other work: 16.8 ms, doubled only a few times.
     rto_exponent: int = 14
     exp_cnt: int = 7
-    mpr: int = MPR_MIN  # nobody has told it the fabric's delay
+    mpr: int = MPR_MIN  # the fabric's delay is not known
     qps: int = 64
     send_depth: int = 256  # requests of a QP
     receive_depth: int = 256
@@ -92,13 +92,13 @@ class Limits(Parameters):
     cqs: int = 16
     cq_depth: int = 4096
     trimming: bool = True  # the network trims
-    ports_from_1: bool = False  # of port masks on the wire: bit p is port p - 1, row 32
+    ports_from_1: bool = False  # port masks on the wire: bit p is port p - 1, row 32
     spin: bool = False
-    check_mtu: bool = True  # `exchange` asks whether paths carry full packets, row 20
+    check_mtu: bool = True  # `exchange` tests whether paths carry full packets, row 20
 
 
 class Host:
-    """One device's engine and loop. `verbs.Device` is what applications hold."""
+    """One device's engine and loop; an application's `verbs.Device` has one."""
 
     def __init__(
         self,
@@ -128,17 +128,17 @@ class Host:
         self.fabric, self.nic, self.wires, self.limits = fabric, nic, tuple(wires), limits
         self.mode = mode
         self.pmtu = _pmtu(wires, limits.pmtu)
-        # Why it is not what was asked for, in one line; "" if it is (row 20).
+        # Why the PMTU is not the requested one, in one line; "" if it is (row 20).
         self.pmtu_note = "" if self.pmtu == limits.pmtu else _note(wires, self.pmtu, limits.pmtu)
         self.rate_bps = int(fabric.port_rate_bps[fabric.nic_port(nic, 0)])
         self.base_rtt_ps = base_rtt_ps or MRC_FRAMING.base_rtt_ps(fabric, self.pmtu)
         self.measures = base_rtt_ps is None
         self._tables, self.headend = srv6.of_fabric(fabric)
         self._build()
-        self._lock = threading.Lock()  # of what is posted
+        self._lock = threading.Lock()  # of the post ring
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._calling = threading.Lock()  # of `_calls` against the loop's end
-        self._failure: BaseException | None = None  # what ended the loop by itself
+        self._calling = threading.Lock()  # guards `_calls` against the end of the loop
+        self._failure: BaseException | None = None  # the error that ended the loop
         self._watch = links.Watch([port.interface for port in wires])
         self._init_ports()
         self._bind()
@@ -176,8 +176,8 @@ class Host:
         )
         setup.set_nics(self.st, planes, MRC_FRAMING.data_bytes(self.pmtu))
         self.st.qp.nic = self.nic
-        self._unused = self.st.qp.copy()  # each with its place, and nothing else
-        self.st.region.nic = -1  # nobody's: no key fits
+        self._unused = self.st.qp.copy()  # each with its slots, otherwise empty
+        self.st.region.nic = -1  # unowned: no key fits
         self.st.stream[:] = np.frombuffer(secrets.token_bytes(8 * n), np.uint64) | 1
         self.ep = state.new_endpoint(
             planes=planes,
@@ -202,7 +202,9 @@ class Host:
         self.peers = Peers(self.ep, self.reach)
 
     def _init_ports(self) -> None:
-        """The headers that its frames begin with, their pace, and what the loop waits for."""
+        """Set up the headers of its frames, their pace, and the descriptors that the loop waits
+        for.
+        """
         ep, fabric, planes = self.ep, self.fabric, self.fabric.n_planes
         ctl = ep.ctl[0]
         ctl.nic, ctl.n_planes, ctl.mode = self.nic, planes, self.mode
@@ -233,7 +235,7 @@ class Host:
         self._init_polls()
 
     def _init_polls(self) -> None:
-        """What the thread sleeps on, and what who waits for a completion does."""
+        """Set up the descriptors on which the thread, and a waiting reader, sleep."""
         ep = self.ep
         ctl = ep.ctl[0]
         self._ports, self._gate = select.epoll(), select.epoll()
@@ -251,7 +253,7 @@ class Host:
         ep.waits.events = syscalls.POLL_IN
 
     def _bind(self) -> None:
-        """What others than the endpoint's thread call for every message."""
+        """Bind the functions that other threads call for every message."""
         ways = loop.Ways(*self.tx, *self.rx, *self.headend)
         self._posted, self._taken = column(self.ep.ctl, "posted"), column(self.ep.ctl, "taken")
         self._shut = column(self.ep.ctl, "shut")
@@ -262,7 +264,7 @@ class Host:
         self._bound = Bound(loop.go, (self.ep, self.st, ways), 4)
 
     def _init_sockets(self, plane: int, sockets: Sockets) -> None:
-        """A plane of plain UDP: its address in the headers, and which socket each EV is."""
+        """Set up a plane of plain UDP: the address in its headers, and the socket of each EV."""
         port, e = self.ep.port[plane], self.ep.envelope[plane]
         own = sockets.plane
         port.ipv4 = e.ipv4 = own.ipv4
@@ -274,13 +276,13 @@ class Host:
     # --- the thread --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to receive."""
+        """Start receiving."""
         self._thread.start()
 
     def _run(self) -> None:
         try:
             self._turn()
-        except BaseException as error:  # whatever it is: somebody waits for this thread
+        except BaseException as error:  # whatever it is: callers wait for this thread
             self._end_by(error)
 
     def _turn(self) -> None:
@@ -296,12 +298,12 @@ class Host:
                 self._leave.call()
 
     def _end_by(self, error: BaseException) -> None:
-        """The loop has ended by itself: every queue pair is flushed, and whoever asks is told."""
-        self._enter.call()  # for good: nobody goes round any more
-        self._failure = error  # first: who waits for room in the ring holds the lock
+        """The loop has failed: flush every queue pair, and tell all callers."""
+        self._enter.call()  # for good: no thread runs the loop any more
+        self._failure = error  # first: a thread that waits for room in the ring holds the lock
         with self._lock, self._calling:
             for i in np.flatnonzero(self._used).tolist():
-                with contextlib.suppress(Exception):  # its state may be what was wrong
+                with contextlib.suppress(Exception):  # the error may have left its state broken
                     self.end_qp(i)
             while self._calls:
                 _, future = self._calls.popleft()
@@ -313,7 +315,7 @@ class Host:
         return failed
 
     def _look_at_links(self) -> None:
-        """Ports whose interface went down or came up, as far as the kernel knows (MRC 3.10)."""
+        """Apply changes of the interfaces' state, as far as the kernel reports it (MRC 3.10)."""
         port = self.ep.port
         if not (self._watch.changed() or port.failed.any()):
             return
@@ -322,7 +324,7 @@ class Host:
             self.apply_port(plane, up)
 
     def apply_port(self, plane: int, up: bool) -> None:
-        """On the loop's thread: a port is up or down; queue pairs follow and peers are told."""
+        """On the loop's thread: a port is up or down; update queue pairs and inform peers."""
         n = self.st.nic[self.nic]
         if bool(int(n.up_mask) >> plane & 1) == up:
             return
@@ -332,7 +334,7 @@ class Host:
         self.tell(kind, plane)
 
     def tell(self, kind: int, plane: int) -> None:
-        """On the loop's thread: an event for the application."""
+        """On the loop's thread: queue an event for the application."""
         ctl, ring = self.ep.ctl[0], self.ep.event
         if ctl.events - ctl.events_read >= len(ring):
             ctl.events_lost += 1
@@ -346,9 +348,9 @@ class Host:
         os.eventfd_write(int(self.ep.ctl[0].wake_fd), 1)
 
     def call(self, function: Callable[[], T]) -> T:
-        """Run `function` on the loop's thread, between two turns, and return what it does.
+        """Run `function` on the loop's thread, between two rounds, and return its result.
 
-        `OpenMrcError` if the device is closed, or its loop has ended by itself.
+        `OpenMrcError` if the device is closed, or its loop has failed.
         """
         if threading.current_thread() is self._thread:
             return function()
@@ -364,21 +366,21 @@ class Host:
         return future.result()
 
     def close(self) -> None:
-        """Stop the loop and give back what it held; descriptors of ports are the caller's."""
+        """Stop the loop and release what it held; the caller closes the descriptors of ports."""
         if self.closed:
             return
 
         def stop() -> None:
             self._stopped = True
 
-        with contextlib.suppress(OpenMrcError):  # a loop that has ended needs no word
+        with contextlib.suppress(OpenMrcError):  # a failed loop need not be stopped
             self.call(stop)
         self._thread.join()
         if self._failure is None:
             self._enter.call()  # for good
         with self._calling:
             self.closed = True
-            while self._calls:  # asked for while the loop ended: nobody else touches the state now
+            while self._calls:  # added while the loop ended: no other thread touches the state now
                 _do(*self._calls.popleft())
             ctl = self.ep.ctl[0]
             self._watch.close()
@@ -390,7 +392,7 @@ class Host:
     # --- queue pairs, on the loop's thread ---------------------------------------------------
 
     def new_qp(self, send_cq: int, recv_cq: int) -> int:
-        """Take a record for a QP in RESET, with a fresh number and first PSN; its index."""
+        """Take a record for a QP in RESET, with a fresh number and first PSN; return its index."""
         now = time.monotonic()
         free = np.flatnonzero(~self._used & (self._qpn_free_at <= now))
         if not len(free):
@@ -408,7 +410,7 @@ class Host:
         live.born, live.send_cq, live.recv_cq = born, send_cq, recv_cq
         live.recv0, live.recv_mask = i * self._receives, self._receives - 1
         evs = self.st.ev[int(q.ev0) : int(q.ev0) + planes * self._evs]
-        blame = evs.blame.copy()  # a record that an EV once had stays with its place
+        blame = evs.blame.copy()  # an EV's BLAME record stays with its slot
         low = 1 << self._qpn_bits
         # 0, 1 and 2 are reserved
         q.qpn = i | low * (2 + secrets.randbelow((1 << 24) // low - 2))
@@ -446,7 +448,7 @@ class Host:
         trim_nack: bool = True,
         dynamic_mpr: bool = False,
     ) -> None:
-        """Give a QP its peer and its paths, what both agreed on, and bring it to RTS."""
+        """Set a QP's peer, its paths and what both ends agreed on, and bring it to RTS."""
         q, st = self.st.qp[i], self.st
         q.peer_nic, q.peer_qpn, q.peer_psn = remote, qpn, psn
         q.mpr = min(self.limits.mpr, mpr)
@@ -460,7 +462,7 @@ class Host:
             loop.deny(self.ep, st, i, self._denied_evs(*self._evs_of(i)))
 
     def _write_paths(self, i: int, remote: int) -> None:
-        """Equally many random paths of each plane (MRC 3.1)."""
+        """Draw random paths, equally many on each plane (MRC 3.1)."""
         fabric = self.fabric
         if self.mode == state.IP:
             for plane, one in enumerate(self.reach):
@@ -492,8 +494,8 @@ class Host:
         return at
 
     def measure(self, remote: int, samples: int = 32) -> int | None:
-        """Measure the round trip to a NIC with which there is a QP at both ends, idle: T follows
-        it (MRC 4.6). In ps, what nine of ten stay under; None if nothing came back.
+        """Measure the round trip to a NIC, with an idle QP at both ends; T follows from it (MRC
+        4.6). Returns the 90th percentile in ps; None if nothing was answered.
 
         Not on the loop's thread.
         """
@@ -526,8 +528,9 @@ class Host:
         return self.call(finish)
 
     def _follow(self, rtt_ps: int) -> None:
-        """Small packets took this long: T is that and what a full data packet takes more. Who has
-        sent nothing yet begins with the window of this T, as all who come later (MRC 4.6).
+        """Small packets took this long (ps): T is that plus the additional time of a full data
+        packet. QPs that have sent nothing yet, and all later ones, start with the window of this T
+        (MRC 4.6).
         """
         if not self.measures:
             return
@@ -542,11 +545,13 @@ class Host:
                 q.base_rtt = t
                 q.reorder_window = max(int(q.reorder_window), t)
                 if q.nxt == 0:
-                    q.cwnd = 0.0  # not begun
+                    q.cwnd = 0.0  # not started
                 ports.refresh_qp(self.st, q, int(self.ep.ctl[0].now))
 
     def lower_pmtu(self, pmtu: int) -> None:
-        """A peer has room for less (row 20); all QPs of a device cut alike, so it must be idle."""
+        """The peer has a smaller PMTU (row 20); all QPs of a device share one, so it must be
+        idle.
+        """
         if pmtu not in PMTUS:
             raise InputError(f"peer's PMTU {pmtu}: {', '.join(map(str, PMTUS))} are accepted")
         if (np.asarray(self.st.qp.state)[self._used] == es.RTS).any():
@@ -560,9 +565,9 @@ class Host:
 
     def keep_off(self, denied: LongArray) -> None:
         """Use no path that crosses these directed ports, and all others again (MRC 3.3): an
-        operator's advice, that of before forgotten.
+        operator's denylist, which replaces the previous one.
 
-        Not on the loop's thread: paths are walked here, and only what came of it is told there.
+        Not on the loop's thread: paths are computed here, and only the result is applied there.
         """
 
         def begin() -> list[tuple[int, int, int, IntArray]]:
@@ -578,7 +583,7 @@ class Host:
             self.call(partial(place, i, born, self._denied_evs(remote, evs)))
 
     def _evs_of(self, i: int) -> tuple[int, IntArray]:
-        """The NIC that a QP speaks to, and its EVs, on the loop's thread."""
+        """The peer's NIC of a QP, and its EVs; on the loop's thread."""
         q = self.st.qp[i]
         return int(q.peer_nic), self.st.ev.value[int(q.ev0) : int(q.ev0) + int(q.n_evs)].copy()
 
@@ -590,7 +595,7 @@ class Host:
         loop.end_qp(self.ep, self.st, i)
 
     def drop_qp(self, i: int) -> None:
-        """Give a record back; its number rests (row 28)."""
+        """Free a QP's record; its number is not used again for a while (row 28)."""
         q = self.st.qp[i]
         q.state = es.RESET
         q.n_planes = 0
@@ -626,20 +631,20 @@ class Host:
                 raise self._failed()
             POST.pack_into(self._ring, number % state.POSTS * POST.size, *values)
             self._posted[0] = number + 1
-        # Whoever goes round takes a receive before any frame: nobody has to for its sake.
+        # The loop takes posted receives before any frame: a receive needs no round of its own.
         if values[KIND] != state.POST_RECV or number - self._taken[0] >= RECEIVES_KEPT:
             self.push()
 
     def push(self) -> None:
-        """Have what was posted taken, and a little of it sent, on this thread."""
+        """Process the post ring, and send a few packets, on this thread."""
         self._go(loop.PUSH, PUSHED_PACKETS)
 
     def look(self, cq: int, spin_ns: int, most_ns: int) -> int:
-        """Go round on this thread until a completion is in queue `cq`: as `loop.LOOK`."""
+        """Run the loop on this thread until a completion is in queue `cq`: as `loop.LOOK`."""
         return self._go(loop.LOOK, cq, spin_ns, most_ns)
 
     def hear(self) -> None:
-        """Have the thread hear the ports at once: nobody calls `look` again soon."""
+        """Let the thread listen to the ports at once: `look` will not be called again soon."""
         if self._shut[0]:
             self._go(loop.HEAR)
 
@@ -647,13 +652,13 @@ class Host:
         try:
             return self._bound.call(what, a, b, c)
         except BaseException:
-            if interpreted():  # plain Python may fail in the middle of a round, with the lock
+            if interpreted():  # plain Python may fail within a round, holding the lock
                 self._leave.call()
             raise
 
 
 def _do(function: Callable[[], Any], future: Future[Any]) -> None:
-    """Call it, and give the caller what came of it."""
+    """Call it, and pass its result or error to the caller."""
     try:
         future.set_result(function())
     except BaseException as error:
@@ -694,7 +699,7 @@ def _narrowest(wires: Sequence[Port]) -> tuple[str, int]:
 
 
 def _note(wires: Sequence[Port], pmtu: int, wanted: int) -> str:
-    """Why packets are smaller than was asked for, and what to type."""
+    """Why packets are smaller than requested, and what to type."""
     name, mtu = _narrowest(wires)
     return (
         f"PMTU {pmtu} B in place of {wanted}: {name} has an MTU of {mtu}, {wanted} needs"

@@ -1,19 +1,19 @@
 """MRC in plain UDP over IPv4 or IPv6 (MRC 2.1, without SRv6), between hosts of any network.
 
-A plane is an address of the host, its EVs are source ports (row 2: EV[15:0]), so that whatever
-hashes flows over paths sprays them; the destination is one port of the peer. A datagram is what
-follows the UDP header: BTH to iCRC. Each source port is a socket that only sends. The kernel cuts
-and joins datagrams: those in a row for one peer, on one EV and in one class leave in one call
-(UDP_SEGMENT) and may arrive as one (UDP_GRO).
+A plane is an address of the host, its EVs are source ports (row 2: EV[15:0]), so that networks that
+hash flows over paths spray them; the destination is one port of the peer. A datagram is what
+follows the UDP header: BTH to iCRC. Each source port is a socket that only sends. The kernel
+segments and joins datagrams: consecutive ones to one peer, on one EV and in one class leave in one
+call (UDP_SEGMENT) and may arrive as one (UDP_GRO).
 
     socket of the EV -> [ BTH .. iCRC | BTH .. iCRC | BTH .. iCRC ] -> the peer's port of this plane
 
-The iCRC is that of the IP packet as it travels, with two exceptions that the kernel decides: the
-destination port counts as 4791, whichever it is, and IPv4's identification as 0. To compute and to
-check it, whole frames are made here, of which only what follows the UDP header is sent.
+The iCRC is that of the IP packet on the wire, with two exceptions for fields that the kernel sets:
+the destination port counts as 4791, whatever it is, and IPv4's identification as 0. To compute and
+to check it, whole frames are built here, of which only what follows the UDP header is sent.
 
-Nothing in such a network trims, and any hop may rewrite a DSCP: of the traffic class that a packet
-arrives with only the ECN bits are taken.
+Nothing in such a network trims, and any hop may rewrite a DSCP: of the traffic class of an arriving
+packet only the ECN bits are used.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from openmrc.wire.layout import (
 )
 from openmrc.wire.words import ETHERNET, IPV4, IPV6, UDP, add, put, put_bytes, zero
 
-LEAD = IPV6.size_bytes - IPV4.size_bytes  # what the headers of IPv4 are shorter than `AT`
+LEAD = IPV6.size_bytes - IPV4.size_bytes  # by which the headers of IPv4 are shorter than `AT`
 IP_AT = ETHERNET.size_bytes
 DO_NOT_FRAGMENT = 2  # of IPv4's flags
 NAME4_BYTES, NAME4_ADDRESS_AT = 16, 4  # struct sockaddr_in
@@ -53,16 +53,16 @@ NAME_PORT_AT = 2
 LEVEL_IP, IP_TOS = 0, 1
 LEVEL_UDP, UDP_SEGMENT, UDP_GRO = 17, 103, 104
 CONTROL_HEADER = 16  # struct cmsghdr: length, level, type
-TX_CLASS = CONTROL_HEADER + 8  # with a number of 4 bytes, padded
+TX_CLASS = CONTROL_HEADER + 8  # with a 4-byte number, padded
 TX_CONTROL = 2 * TX_CLASS
 RX_CONTROL = 2 * TX_CLASS
-DATAGRAM_MAX = 65_507  # bytes behind the UDP header of IPv4's largest packet
-SEGMENTS_MAX = 64  # that Linux cuts out of one
+DATAGRAM_MAX = 65_507  # bytes after the UDP header in IPv4's largest packet
+SEGMENTS_MAX = 64  # that Linux makes of one datagram
 ROOM = AT + 65_536
 
 
 def new_tx(n: int, room: int) -> Batch:
-    """A transmit batch: frames are written whole, datagrams begin behind their UDP header."""
+    """A transmit batch: frames are written whole, datagrams begin after their UDP header."""
     batch = new_batch(n, room, 1, TX_CONTROL)
     batch.iov.address += np.uint64(AT)
     batch.iov.length -= np.uint64(AT)
@@ -79,7 +79,7 @@ def new_rx() -> Batch:
 
 @inner
 def write(ep, tx, slot, p, e, payload):
-    """Make the datagram of a packet in a slot of `tx`; False if there is no such source port."""
+    """Build the datagram of a packet in a slot of `tx`; False if there is no such source port."""
     plane = int(p.plane)
     source = np.int64(p.ev) - SOURCE_BASE
     to = row(ep, int(p.dst), plane)
@@ -110,14 +110,14 @@ def write(ep, tx, slot, p, e, payload):
 
 @inner
 def send(ep, tx, plane, first, n):
-    """Hand the first of `n` slots to the kernel, with those that may go in one call with it; how
+    """Pass the first of `n` slots to the kernel, with those that fit into the same call; return how
     many were taken, or -errno.
     """
     port = ep.port[plane]
     together = _alike(ep, tx, first, n) if port.segments else 1
     sent = _send(ep, tx, plane, first, together)
     if together > 1 and (sent == -errno.EIO or sent == -errno.EINVAL):
-        port.segments = 0  # this interface computes no checksums, and does not cut
+        port.segments = 0  # this interface computes no checksums, and does not segment
         together = 1
         sent = _send(ep, tx, plane, first, 1)
     if sent == 1:
@@ -129,7 +129,7 @@ def send(ep, tx, plane, first, n):
 @inner
 def _alike(ep, tx, first, n):
     """How many slots from `first` on are one burst: of one EV, peer and class, and of one length,
-    but for the last, which may be shorter.
+    except for the last, which may be shorter.
     """
     o = ep.outgoing[first]
     size = np.int64(tx.iov[first].length)
@@ -155,11 +155,11 @@ def _alike(ep, tx, first, n):
 
 @inner
 def _send(ep, tx, plane, first, together):
-    """One call for a burst: 1, or -errno."""
+    """Send a burst in one call: 1, or -errno."""
     port, o, m = ep.port[plane], ep.outgoing[first], tx.message[first]
     m.name = ep.reach.ctypes.data + int(o.to) * NAME_BYTES
     m.name_length = NAME4_BYTES if port.ipv4 else NAME6_BYTES
-    m.iov_length = together  # their slots' records stand in a row
+    m.iov_length = together  # the slots' records are contiguous
     control = tx.control[first]
     if port.ipv4:
         _put_control(control, 0, 4, LEVEL_IP, IP_TOS, int(o.traffic_class))
@@ -174,7 +174,7 @@ def _send(ep, tx, plane, first, together):
 
 @inlined
 def _put_control(control, at, n_bytes, level, kind, value):
-    """A control message with a number, in the machine's (little-endian) order."""
+    """Write a control message with a number, in the machine's (little-endian) order."""
     for i in range(TX_CLASS):
         control[at + i] = 0
     control[at] = CONTROL_HEADER + n_bytes
@@ -186,8 +186,8 @@ def _put_control(control, at, n_bytes, level, kind, value):
 
 @inner
 def told(rx, i):
-    """What the kernel said of datagram `i`: its ECN bits, and of how many bytes its segments are
-    (but for the last), 0 if it is one packet.
+    """What the kernel reports of datagram `i`: its ECN bits, and the length in bytes of its
+    segments (except for the last), 0 if it is one packet.
     """
     control = rx.control[i]
     end = np.int64(rx.message[i].control_length)
@@ -212,8 +212,8 @@ def told(rx, i):
 
 @inner
 def restore(ep, rx, i, at, length, plane, ecn):
-    """Write the headers that the packet `data[AT + at:][:length]` of a datagram came with before
-    it; where its frame begins.
+    """Write the headers with which the packet `data[AT + at:][:length]` of a datagram arrived
+    before it; return where its frame begins.
     """
     data, name = rx.data[i], rx.name[i]
     own = ep.envelope[plane]
@@ -255,8 +255,8 @@ def restore(ep, rx, i, at, length, plane, ecn):
 
 @inner
 def whose(ep, st, e, p, plane):
-    """Number of the peer that a packet came from, or -1. That of its queue pair, if the address
-    fits; else who has this address and source port: processes of one host share an address.
+    """Number of the peer that sent a packet, or -1: that of its queue pair, if the address matches;
+    else the one with this address and source port, because processes of one host share an address.
     """
     qi = int(p.dst_qpn) & int(ep.ctl[0].qpn_mask)
     if qi < ep.ctl[0].n_qps and st.qp[qi].qpn == p.dst_qpn and p.dst_qpn != pk.ENDPOINT_QPN:
@@ -275,13 +275,13 @@ def whose(ep, st, e, p, plane):
 
 @inlined
 def row(ep, peer, plane):
-    """Where a peer's plane stands in the tables."""
+    """The row of a peer's plane in the tables."""
     return peer * int(ep.ctl[0].n_planes) + plane
 
 
 @inlined
 def _is_address(ep, e, there, plane):
-    """Whether a packet's source is the address in a row; a free one has none."""
+    """Whether a packet's source is the address in a row; an unused row has none."""
     name = ep.reach[there]
     at, n = NAME6_ADDRESS_AT, 16
     if ep.port[plane].ipv4:

@@ -1,5 +1,5 @@
-"""Interfaces, as the kernel tells of them: whether they are up and when that changes, their MTU,
-rate and addresses.
+"""Network interfaces, as the kernel reports them: whether they are up and when that changes, their
+MTU, rate and addresses.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ ROOM = 65_536
 
 
 class Watch:
-    """Hears of changes of links; `fd` is readable when there are some. Without interfaces (`None`)
-    nothing is ever heard.
+    """Watches for changes of links; `fd` is readable when there are some. Without interfaces
+    (`None`) there are none.
     """
 
     def __init__(self, interfaces: Sequence[str | None]) -> None:
@@ -49,7 +49,7 @@ class Watch:
             self.fd = self._netlink.fileno()
 
     def changed(self) -> bool:
-        """Take what was heard; True if there was something. What exactly, the flags say better."""
+        """Consume the notifications; True if there was one. `states` has the current state."""
         heard = False
         if self._netlink is not None:
             with contextlib.suppress(BlockingIOError):
@@ -63,7 +63,7 @@ class Watch:
         return heard
 
     def states(self) -> Iterator[tuple[int, bool]]:
-        """Each port with an interface, and whether it is up and has a carrier."""
+        """Yield each port with an interface, and whether it is up and has a carrier."""
         for port, name in enumerate(self._interfaces):
             if name is not None:
                 yield port, self._is_up(name)
@@ -81,12 +81,12 @@ class Watch:
             fcntl.ioctl(
                 self._query, ETHTOOL, struct.pack("16sP", name.encode(), ctypes.addressof(value))
             )
-        except OSError:  # a driver that does not tell
+        except OSError:  # a driver that does not report it
             return bool(flags & RUNNING)
         return bool(struct.unpack_from("=II", value.raw)[1])
 
     def close(self) -> None:
-        """Give the sockets back."""
+        """Close the sockets."""
         self._query.close()
         if self._netlink is not None:
             self._netlink.close()
@@ -99,7 +99,7 @@ def mtu(name: str) -> int:
 
 
 def rate_bps(name: str) -> int | None:
-    """Return the rate of an interface; None where its driver does not say."""
+    """Return the rate of an interface, bit/s; None if its driver does not report it."""
     room = ctypes.create_string_buffer(struct.pack("=I", GET_SETTINGS), SETTINGS_BYTES)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as query:
         try:

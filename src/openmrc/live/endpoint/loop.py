@@ -1,22 +1,24 @@
 """The loop of a live endpoint: requests and frames in, the engine, frames and completions out.
 
-Each round takes what was posted, a batch of frames from every port that has some, what the clock
-says is due, and then lets the QPs send. Whoever has the lock goes round, and nobody keeps it while
-asleep:
+Each round takes posted requests and a batch of frames from every port that has some, runs the
+timers that are due, and then lets the QPs send. Any thread with the lock may run a round, and none
+holds the lock while it sleeps:
 
-    turn    the endpoint's thread, for as long as nobody asks for attention: it never touches
-            Python, and waits in the kernel when there is nothing to do
-    push    who has posted something: a few packets leave at once, and no thread is woken for them
-    look    who waits for a completion: it asks the ports without a pause for a short time and then
-            sleeps on them, so what comes passes from the kernel to its reader without a change of
+    turn    the endpoint's thread, until its attention is requested: it never runs Python, and waits
+            in the kernel when there is nothing to do
+    push    a thread that has posted a request: a few packets leave at once, without waking another
+            thread
+    look    a thread that waits for a completion: it polls the ports for a short time and then
+            sleeps on them, so packets pass from the kernel to their reader without a change of
             threads
 
-The thread sleeps on the ports through a gate (an epoll descriptor around that of the ports). Who
-looks shuts it, hears the ports and keeps the timers in the thread's place. As one wait follows
-another, the gate stays shut for `GRACE_PS` after it: then an alarm wakes the thread, which opens
-it, unless somebody looks again. The alarm is set for timers of what was posted, too. So a packet or
-a timer that nobody waits for comes to attention so much later at most. Who finds the lock taken
-leaves: its holder looks for what was posted once more after it has let go.
+The endpoint's thread sleeps on the ports through a gate (an epoll descriptor around that of the
+ports). A waiting thread shuts the gate, listens to the ports and runs the timers in its place.
+Because one wait follows another, the gate stays shut for `GRACE_PS` after it: then an alarm wakes
+the endpoint's thread, which opens the gate, unless a thread waits again. The alarm is also set for
+the timers of posted requests. So a packet or a timer that no thread waits for is handled at most
+this much later. A thread that finds the lock taken leaves: the holder checks for posted requests
+once more after it has released the lock.
 """
 
 from __future__ import annotations
@@ -57,22 +59,22 @@ from openmrc.live.syscalls import POLL_IN, PS_PER_NS, Batch
 from openmrc.wire.srv6 import Headend
 
 EINTR = 4
-LOOK_EVERY = 16  # rounds between two looks at link events while there is work
+LOOK_EVERY = 16  # rounds between two checks of link events while there is work
 SLEEP_MAX_NS = 1_000_000_000
 GRACE_PS = 300_000_000
-BUSY_NS = 50_000  # who looks sleeps so long while somebody else has the lock
+BUSY_NS = 50_000  # how long a waiting thread sleeps while another has the lock
 ALL = 1 << 30  # packets
 NO_QUEUE = -1
-NO_PORTS, ASK = 0, -1  # instead of a mask of ports: none; those of which the kernel says so
-PUSH, TURN, LOOK, HEAR = 0, 1, 2, 3  # what `go` does
-NOTHING, CAME, OTHER, ELSEWHERE = 0, 1, 2, 3  # what `look` says
+NO_PORTS, ASK = 0, -1  # in place of a mask of ports: none; those that the kernel reports
+PUSH, TURN, LOOK, HEAR = 0, 1, 2, 3  # operations of `go`
+NOTHING, CAME, OTHER, ELSEWHERE = 0, 1, 2, 3  # results of `look`
 LOCK_AT = CTL.fields["lock"][1]  # type: ignore[index]
 LOOKED_AT = CTL.fields["looked"][1]  # type: ignore[index]
 
 
 @by_reference
 class Ways(NamedTuple):
-    """Both batches and the headend, for who calls the loop with all its state bound."""
+    """Both batches and the headend, for callers that bind the loop to all its state."""
 
     tx_message: Any
     tx_iov: Any
@@ -100,7 +102,7 @@ def _rx(w):
 
 @inlined
 def _taken(ep):
-    """Take the lock; False if somebody has it."""
+    """Take the lock; False if another thread has it."""
     return exchange(ep.ctl.ctypes.data + LOCK_AT, 1) == 0
 
 
@@ -111,7 +113,7 @@ def _let_go(ep):
 
 @compiled
 def enter(ep):
-    """Take the lock, however long that takes."""
+    """Take the lock, waiting as long as necessary."""
     while not _taken(ep):
         give_way()
     return 0
@@ -119,14 +121,14 @@ def enter(ep):
 
 @compiled
 def leave(ep):
-    """Give the lock back."""
+    """Release the lock."""
     _let_go(ep)
     return 0
 
 
 @inlined
 def _settle(ep, st, tx, headend, qi, now):
-    """After the engine was called for a QP."""
+    """After a call of the engine for a QP: send its packets, report completions and events."""
     transmit.send_out(ep, st, tx, headend, int(st.qp[qi].qpn))
     complete.collect(ep, st)
     complete.notice(ep, st, qi, now)
@@ -134,7 +136,7 @@ def _settle(ep, st, tx, headend, qi, now):
 
 @compiled
 def take_frame(ep, st, tx, headend, data, plane, now):
-    """A frame came in on `plane`: all that follows from it. The QP that it was for, or `NOBODY`."""
+    """Process a frame that arrived on `plane`; return the QP that it was for, or `NOBODY`."""
     qi = receive.on_frame(ep, st, headend, data, plane, now)
     if qi >= 0:
         _settle(ep, st, tx, headend, qi, now)
@@ -145,7 +147,7 @@ def take_frame(ep, st, tx, headend, data, plane, now):
 
 @inner
 def _take_posts(ep, st):
-    """Hand posted requests to the engine; how many."""
+    """Pass posted requests to the engine; return how many."""
     ctl = ep.ctl[0]
     n = ctl.posted - ctl.taken
     for _ in range(n):
@@ -179,7 +181,7 @@ def _take(ep, st, qi, q, live, w):
 
 @inner
 def _take_frames(ep, st, tx, rx, headend, plane, now):
-    """A batch of frames from a port; how many."""
+    """Process a batch of frames from a port; return how many."""
     port = ep.port[plane]
     n = syscalls.receive(port.fd, rx, RX_BURSTS if ep.ctl[0].mode == IP else RX_FRAMES)
     if n <= 0:
@@ -202,7 +204,7 @@ def _take_frames(ep, st, tx, rx, headend, plane, now):
 
 @inner
 def _take_burst(ep, st, tx, rx, headend, plane, i, now):
-    """Datagram `i` that came on a plane: one packet, or several in a row that the kernel joined."""
+    """Process datagram `i` of a plane: one packet, or several that the kernel joined."""
     port = ep.port[plane]
     length = np.int64(rx.message[i].length)
     port.rx_bytes += length
@@ -210,7 +212,7 @@ def _take_burst(ep, st, tx, rx, headend, plane, i, now):
     if segment <= 0:
         segment = length
     at = 0
-    while at < length:  # the headers of the next one are written over the end of this one
+    while at < length:  # the headers of the next one overwrite the end of this one
         n = min(segment, length - at)
         first = ip.restore(ep, rx, i, at, n, plane, ecn)
         port.rx_packets += 1
@@ -220,7 +222,7 @@ def _take_burst(ep, st, tx, rx, headend, plane, i, now):
 
 @inner
 def _do_what_is_due(ep, st, tx, headend, now):
-    """Every timer that has passed; the time of the next one."""
+    """Run all timers that are due; return the time of the next one, ps."""
     ctl = ep.ctl[0]
     first = NEVER
     for qi in range(ctl.n_qps):
@@ -241,7 +243,7 @@ def _do_what_is_due(ep, st, tx, headend, now):
 
 @inner
 def _next_due(ep, st):
-    """The time of the next timer."""
+    """The time of the next timer, ps."""
     ctl = ep.ctl[0]
     first = endpoint.next_nic_deadline(st, int(ctl.nic))
     for qi in range(ctl.n_qps):
@@ -252,7 +254,7 @@ def _next_due(ep, st):
 
 @inlined
 def _watch_ports(ep):
-    """Ask the kernel about ports that have room again, too, where one was full."""
+    """Let the kernel also report full ports that have room again."""
     for plane in range(int(ep.ctl[0].n_planes)):
         port = ep.port[plane]
         ep.poll[FULL + plane].fd = port.full_fd if port.full else -1  # -1: nothing
@@ -260,7 +262,9 @@ def _watch_ports(ep):
 
 @inner
 def _wait(ep):
-    """Sleep until something comes, is posted, or is due; which ports to look at then."""
+    """Sleep until a frame arrives, a request is posted, or a timer is due; return the ports to
+    check.
+    """
     ctl = ep.ctl[0]
     timeout_ns = max((ctl.wakes_at - ctl.now) // PS_PER_NS, 0)
     if ctl.posted != ctl.taken or ctl.attention or ctl.spin:
@@ -282,7 +286,7 @@ def _wait(ep):
 
 @inner
 def _readable(ep):
-    """Mask of the ports that the kernel has something for."""
+    """Mask of the ports for which the kernel has frames."""
     ctl = ep.ctl[0]
     mask = 0
     for i in range(syscalls.epoll_ready(ctl.ports_fd, ep.ready)):
@@ -294,8 +298,8 @@ def _readable(ep):
 
 @inlined
 def _open_gate(ep):
-    """The thread hears the ports. `shut` says so first, and `_shut_gate` last: whichever way two
-    threads meet here, a gate that counts as open is.
+    """Let the endpoint's thread listen to the ports. `shut` is cleared first here, and set last in
+    `_shut_gate`: however the two interleave, a gate that counts as open is open.
     """
     ctl = ep.ctl[0]
     ctl.shut = 0
@@ -305,7 +309,7 @@ def _open_gate(ep):
 
 @inlined
 def _shut_gate(ep):
-    """The thread does not hear the ports."""
+    """Keep the endpoint's thread from listening to the ports."""
     ctl = ep.ctl[0]
     syscalls.epoll_change(ctl.gate_fd, ctl.ports_fd, ctl.ports_fd, 0, ep.gate[1:])
     fence()
@@ -314,14 +318,14 @@ def _shut_gate(ep):
 
 @inlined
 def _set_alarm(ep, at, room):
-    """Wake the thread at a time, and not as the last alarm said."""
+    """Wake the endpoint's thread at this time, ps, instead of that of the last alarm."""
     ctl = ep.ctl[0]
     syscalls.set_alarm(ctl.alarm_fd, ctl.started_ns + at // PS_PER_NS, room)
 
 
 @inlined
 def _has_failed(ep):
-    """Whether a port is to be looked at."""
+    """Whether a port has failed, and must be checked."""
     failed = 0
     for plane in range(ep.ctl[0].n_planes):
         failed |= ep.port[plane].failed
@@ -330,7 +334,7 @@ def _has_failed(ep):
 
 @inlined
 def _is_full(ep):
-    """Whether a port is."""
+    """Whether a port is full."""
     full = 0
     for plane in range(ep.ctl[0].n_planes):
         full |= ep.port[plane].full
@@ -339,8 +343,8 @@ def _is_full(ep):
 
 @inner
 def _tell_of_ports(ep):
-    """With the lock, after a round in the thread's place: it looks after ports that are full or
-    gone. Awake, it goes round before it sleeps again. True if it was told.
+    """With the lock, after a round in place of the endpoint's thread: that thread handles ports
+    that are full or gone. If awake, it runs a round before it sleeps again. True if it was woken.
     """
     ctl = ep.ctl[0]
     if ctl.sleeping == 0 or not (_is_full(ep) or _has_failed(ep)):
@@ -351,8 +355,9 @@ def _tell_of_ports(ep):
 
 @inner
 def _tell_of_timers(ep):
-    """With the lock, after a round of who posted: the thread goes on at once with what is left to
-    send, and looks at timers a little late, for who posts mostly waits next, and then keeps them.
+    """With the lock, after a round of a posting thread: the endpoint's thread continues at once
+    with packets left to send, and runs timers a little late, because a posting thread mostly waits
+    next, and then runs them itself.
     """
     ctl = ep.ctl[0]
     at = ctl.due
@@ -365,7 +370,9 @@ def _tell_of_timers(ep):
 
 @compiled
 def ask_echo(ep, st, tx, headend, remote, plane, number):
-    """Send a request that the peer answers at once, and note when; `receive` notes the answer."""
+    """Send a request that the peer answers at once, and record when; `receive` records the
+    answer.
+    """
     ctl = ep.ctl[0]
     p = ports.emit(st, pk.ENDPOINT_REQUEST, ctl.nic, remote, plane)
     p.reason = pk.OP_EV_PROBE
@@ -382,9 +389,9 @@ def ask_echo(ep, st, tx, headend, remote, plane, number):
 
 @compiled
 def ask_size(ep, st, tx, headend, qi, at, number):
-    """Send a packet on path `at` of a QP that has sent nothing, as a retransmission of what would
-    come before its first one: full if `number` is even, empty if it is odd. `receive` notes the
-    SACK, which reflects `number`.
+    """Send a packet on path `at` of a QP that has sent nothing, as a retransmission of a PSN before
+    its first one: full if `number` is even, empty if it is odd. `receive` records the SACK, which
+    reflects `number`.
     """
     q = st.qp[qi]
     e = st.ev[q.ev0 + at]
@@ -404,8 +411,8 @@ def ask_size(ep, st, tx, headend, qi, at, number):
 
 @inner
 def _round(ep, st, ways, planes, cq, most):
-    """Once round, with the lock: look at some ports, and send up to about `most` packets; how much
-    there was to do. `cq` is the queue whose reader need not be woken.
+    """Run one round, with the lock: check some ports, and send up to about `most` packets; return
+    how much there was to do. The reader of queue `cq` need not be woken.
     """
     ctl = ep.ctl[0]
     tx, rx = _tx(ways), _rx(ways)
@@ -424,7 +431,7 @@ def _round(ep, st, ways, planes, cq, most):
     sent = transmit.pump(ep, st, tx, headend, now, most)
     transmit.flush_all(ep, tx)
     if sent > 0:
-        due = _next_due(ep, st)  # what is sent has timers, too
+        due = _next_due(ep, st)  # sent packets have timers, too
     if ctl.paced:
         due = min(due, max(transmit.next_free(ep), now + 1))
     if sent >= most:
@@ -438,8 +445,8 @@ def _round(ep, st, ways, planes, cq, most):
 
 @inner
 def _turn(ep, st, ways):
-    """Go on until `ctl.attention` is set, a link event has come, or a port has failed; with the
-    lock, which the caller gives back (`leave`).
+    """Run rounds until `ctl.attention` is set, a link event has arrived, or a port has failed;
+    return with the lock, which the caller releases (`leave`).
     """
     ctl = ep.ctl[0]
     links = ep.poll[LINKS]
@@ -454,18 +461,18 @@ def _turn(ep, st, ways):
         again = work > 0 and ctl.loops % LOOK_EVERY != 0
         if not again:
             _watch_ports(ep)
-            later = NEVER if ctl.looked else ctl.due  # who looks keeps the timers
+            later = NEVER if ctl.looked else ctl.due  # a waiting thread runs the timers
             ctl.wakes_at = ctl.now if work > 0 else min(later, ctl.now + SLEEP_MAX_NS * PS_PER_NS)
             ctl.sleeping = 1
         _let_go(ep)
-        planes = (1 << int(ctl.n_planes)) - 1  # to ask each costs less than to ask which
+        planes = (1 << int(ctl.n_planes)) - 1  # cheaper than asking which are ready
         if not again:
             planes = _wait(ep)
 
 
 @inner
 def _push(ep, st, ways, most):
-    """Send what was posted, up to about `most` packets."""
+    """Send posted requests, up to about `most` packets."""
     ctl = ep.ctl[0]
     fence()
     while ctl.posted != ctl.taken and not ctl.attention and _taken(ep):
@@ -477,12 +484,12 @@ def _push(ep, st, ways, most):
 
 @inner
 def _look(ep, st, ways, cq, spin_ns, most_ns):
-    """Go round in the thread's place, for `most_ns` at most:
+    """Run the loop in place of the endpoint's thread, for `most_ns` at most:
 
-    NOTHING     that time is over, or a signal came
+    NOTHING     the time is over, or a signal arrived
     CAME        a completion is in queue `cq`
     OTHER       one of the other descriptors in `ep.waits` is readable
-    ELSEWHERE   another thread looks already, or the endpoint's own never sleeps
+    ELSEWHERE   another thread is doing so, or the endpoint's own never sleeps
     """
     ctl = ep.ctl[0]
     c = ep.cq[cq]
@@ -534,7 +541,7 @@ def _look(ep, st, ways, cq, spin_ns, most_ns):
                 break
         now = syscalls.time_ps(ctl.started_ns, ep.nap)
     if said != CAME and ctl.shut:
-        _open_gate(ep)  # nobody waits again soon
+        _open_gate(ep)  # no thread waits again soon
     _set_alarm(ep, syscalls.time_ps(ctl.started_ns, ep.nap) + GRACE_PS, ep.nap)
     exchange(ep.ctl.ctypes.data + LOOKED_AT, 0)
     _push(ep, st, ways, ALL)
@@ -543,7 +550,7 @@ def _look(ep, st, ways, cq, spin_ns, most_ns):
 
 @inlined
 def _is_readable(polls):
-    """Whether one of them is."""
+    """Whether one of these descriptors is readable."""
     some = 0
     for i in range(polls.shape[0]):
         some |= polls[i].revents
@@ -552,9 +559,9 @@ def _is_readable(polls):
 
 @compiled
 def go(ep, st, ways, what, a, b, c):
-    """PUSH up to `a` packets; TURN; LOOK for a completion in queue `a`, without a pause for `b` ns
-    and for `c` ns at most; have the thread HEAR the ports at once, as nobody looks again soon. One
-    entry: each would be compiled with the whole loop in it.
+    """PUSH up to `a` packets; TURN; LOOK for a completion in queue `a`, polling for `b` ns and for
+    `c` ns at most; have the endpoint's thread HEAR the ports at once, because no thread waits again
+    soon. One entry point: each would be compiled with the whole loop in it.
     """
     if what == PUSH:
         _push(ep, st, ways, a)
@@ -569,7 +576,7 @@ def go(ep, st, ways, what, a, b, c):
 
 @compiled
 def deny(ep, st, qi, denied):
-    """Take those EVs of a QP out of service for which `denied`, [EVs], holds; give back others."""
+    """Deny the EVs of a QP for which `denied`, [EVs], is true; allow the others again."""
     q = st.qp[qi]
     for i in range(q.n_evs):
         if denied[i] != (st.ev[q.ev0 + i].state == DENIED):
@@ -578,7 +585,7 @@ def deny(ep, st, qi, denied):
 
 @compiled
 def end_qp(ep, st, qi):
-    """The application ends a QP: all that is outstanding is flushed."""
+    """The application ends a QP: outstanding requests are flushed."""
     q = st.qp[qi]
     now = ep.ctl[0].now
     _take_posts(ep, st)

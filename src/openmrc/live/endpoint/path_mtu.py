@@ -1,12 +1,13 @@
-"""Whether paths carry full packets, asked before the first one is sent (row 20).
+"""Whether paths carry full packets, tested before the first one is sent (row 20).
 
 A data packet with a PSN below the window is ignored and answered with a SACK (rows 5, 16). One full
-and one empty packet below the first PSN of a QP differ in their size alone: a path on which the
-empty one is answered time after time, and the full one never, is too narrow. One that answers
-neither says nothing of its MTU: it is down, or the peer is not connected yet.
+and one empty packet below the first PSN of a QP differ only in size: a path on which the empty one
+is answered repeatedly, and the full one never, has too small an MTU. A path that answers neither
+says nothing of its MTU: it is down, or the peer is not connected yet.
 
-Loss hits either size alike, so N empty ones are answered before any full one on a path that is wide
-enough at most once in 2^N, however lossy it is; and far seldomer where little is lost.
+Loss hits both sizes alike. So on a path with a sufficient MTU, N empty packets are answered before
+any full one with probability 1 / 2^N at most, however lossy the path is, and far less often where
+little is lost.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ from openmrc.live.endpoint.host import Host, mtu_for
 from openmrc.live.endpoint.state import SIZE_MASK
 from openmrc.units import S
 
-PATHS_ASKED = (SIZE_MASK + 1) // 2  # in all; what a peer answers at once is twice that
-EMPTY_ANSWERED = 10  # then a path is too narrow
-SILENT_ROUNDS = 5  # after which a path that answered nothing is left alone
+PATHS_ASKED = (SIZE_MASK + 1) // 2  # in all; a peer answers a burst of twice as many
+EMPTY_ANSWERED = 10  # empty packets answered: then the path's MTU is too small
+SILENT_ROUNDS = 5  # rounds after which a path that answered nothing is given up
 ROUNDS = 2 * EMPTY_ANSWERED
-ROUND_RTTS, ROUND_MIN_S = 4, 0.02  # a thread that is woken may be late
+ROUND_RTTS, ROUND_MIN_S = 4, 0.02  # a woken thread may be late
 LOOK_S = 0.0005
 
 
 @dataclass
 class Path:
-    """A path that is asked, and how often its empty packets were answered."""
+    """A path under test, and how often its empty packets were answered."""
 
     at: int  # index among the QP's EVs
     plane: int
@@ -44,10 +45,10 @@ class Path:
 
 
 def narrow(host: Host, i: int) -> list[Path]:
-    """Return the paths of QP `i`, of those asked, that carry small packets and no full ones.
+    """Return the tested paths of QP `i` that carry small packets but no full ones.
 
-    The QP is in RTS and has sent nothing. Not on the loop's thread. A path that carries full ones
-    costs a round trip; a silent one `SILENT_ROUNDS` rounds of some round trips.
+    The QP is in RTS and has sent nothing. Not on the loop's thread. A path that carries full
+    packets costs a round trip; a silent one `SILENT_ROUNDS` rounds of some round trips.
     """
     asked = host.call(partial(_some_of_each_plane, host, i))
     wait_s = max(ROUND_RTTS * host.base_rtt_ps / S, ROUND_MIN_S)
@@ -65,7 +66,7 @@ def narrow(host: Host, i: int) -> list[Path]:
 
 
 def remedy(found: Sequence[Path], pmtu: int) -> str:
-    """Return what to do about paths that are too narrow, in one line."""
+    """Return what to do about paths whose MTU is too small, in one line."""
     evs: dict[int, list[str]] = {}
     for path in found:
         evs.setdefault(path.plane, []).append(f"{path.ev:#010x}")
@@ -98,7 +99,7 @@ def _some_of_each_plane(host: Host, i: int) -> list[Path]:
 
 
 def _is_open(path: Path, rounds: int) -> bool:
-    """Is there more to learn of a path, after so many rounds?"""
+    """Whether a path needs more packets, after so many rounds."""
     if path.carries or path.answers >= EMPTY_ANSWERED:
         return False
     return path.answers > 0 or rounds < SILENT_ROUNDS
@@ -113,11 +114,11 @@ def _empty(k: int) -> int:
 
 
 def _ask(host: Host, i: int, asked: Sequence[Path], left: Sequence[int], empty: bool) -> None:
-    """On the loop's thread: a full packet on each path, and an empty one if the first round is
-    over; where all is well none is needed.
+    """On the loop's thread: send a full packet on each path, and an empty one after the first
+    round; if all paths are fine none is needed.
 
-    In random order: SACKs come back over the planes in turn (row 14), and in an order of their own
-    those of full packets might all meet the plane that is dead.
+    In random order: SACKs return over the planes in turn (row 14), and in a fixed order those of
+    full packets might all meet a dead plane.
     """
     questions = [(k, _full(k)) for k in left]
     if empty:
@@ -130,7 +131,7 @@ def _ask(host: Host, i: int, asked: Sequence[Path], left: Sequence[int], empty: 
 
 
 def _wait(host: Host, i: int, left: Sequence[int], wait_s: float) -> None:
-    """Until full packets were answered on all of these paths, at most so long."""
+    """Wait until full packets were answered on all of these paths, at most this long."""
     wanted = sum(1 << _full(k) for k in left)
     until = time.monotonic() + wait_s
     while int(host.ep.qp[i].carried) & wanted != wanted and time.monotonic() < until:

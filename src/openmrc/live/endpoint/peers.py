@@ -1,7 +1,7 @@
-"""Who plain UDP's peers are: each has a number of this device's own, and a port on each plane.
+"""Peers of plain UDP: each has a number that is this device's own, and an address on each plane.
 
-In a fabric the number of a NIC says where it is. Between hosts of any network it is an agreement
-with the engine alone: this device is 0, peers are 1, 2, ... in the order in which they are met.
+In a fabric the number of a NIC says where it is. Between hosts of any network only the engine uses
+the numbers: this device is 0, peers are 1, 2, ... in the order in which they are met.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SELF = 0
 
 @dataclass(frozen=True)
 class Reach:
-    """Where one plane of a device is reached, and from which ports it sends."""
+    """The address at which one plane of a device is reached, and the ports from which it sends."""
 
     address: str
     port: int
@@ -30,7 +30,7 @@ class Reach:
 
     @classmethod
     def of(cls, told: Any) -> Reach:
-        """One that a peer sent; `InputError` that names the field if it cannot be."""
+        """Parse what a peer sent; `InputError` that names the field if it is invalid."""
         if isinstance(told, Reach):
             return told
         if not isinstance(told, dict) or told.keys() != {"address", "port", "sources"}:
@@ -62,8 +62,8 @@ class Peers:
         self._known: list[tuple[Reach, ...] | None] = [self._own, *[None] * (room - 1)]
 
     def number(self, planes: Sequence[Reach], in_use: set[int]) -> int:
-        """The number of the device that is reached so, a new one if it was never met; those not
-        `in_use` may be given to another.
+        """The number of the device that is reached at these planes, a new one if it was never met;
+        numbers not `in_use` may be reused.
         """
         there = tuple(planes)
         if there in self._known:
@@ -90,7 +90,7 @@ class Peers:
             row[: len(one.sources)] = one.sources
 
     def check(self, there: Sequence[Reach]) -> None:
-        """Raise `InputError` unless the planes of a peer can be reached over this device's."""
+        """Raise `InputError` unless the planes of a peer can be reached from this device's."""
         if len(there) != len(self._own):
             raise InputError(
                 f"peer's planes: {len(there)}, this device has {len(self._own)}; name as many"

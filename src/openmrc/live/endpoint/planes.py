@@ -1,12 +1,12 @@
 """The planes of plain UDP (`ip.py`): which interface and address each is, and its sockets.
 
-Of a plane one socket hears, on a port that all planes of a device share, 4791 or the next that is
-free: what a firewall has to let in. The others, one for each EV, only send: from ports of RoCEv2's
-own range, 49152 to 65535, drawn at random. What is sent to those is thrown away by the kernel. No
+One socket of a plane receives, on a port that all planes of a device share, 4791 or the next free
+one: the port that a firewall must let in. The others, one for each EV, only send: from ports of
+RoCEv2's own range, 49152 to 65535, drawn at random. The kernel drops whatever arrives at those. No
 socket needs a privilege.
 
-Why a socket for each: the source port is the one field that every switch hashes, and no control
-message of Linux sets it. A raw socket could, as root.
+Each EV needs a socket because the source port is the one field that every switch hashes, and no
+control message of Linux sets it. A raw socket could, as root.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from openmrc.live.endpoint.state import NAME_BYTES, SOURCE_BASE, SOURCE_PORTS
 from openmrc.wire.layout import UDP_PORT
 
 Address = IPv4Address | IPv6Address
-PORTS_TRIED = 64  # as many processes of a host have one each
+PORTS_TRIED = 64  # enough for as many processes of a host with one each
 SOURCES_TRIED = 256
-RATE_BPS = 10 * 10**9  # where a driver does not say
+RATE_BPS = 10 * 10**9  # if a driver does not report it
 IP_RECEIVE_TOS, IP_MTU_DISCOVER = 13, 10  # of SOL_IP
 ATTACH_FILTER = 26  # of SOL_SOCKET
 _DROP = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0))  # classic BPF: return 0
@@ -40,7 +40,7 @@ _DROP_PROGRAM = struct.pack("HxxxxxxP", 1, ctypes.addressof(_DROP))  # struct so
 
 @dataclass(frozen=True)
 class Plane:
-    """An address of this host, and the interface that it stands on."""
+    """An address of this host, and the interface that has it."""
 
     interface: str
     address: Address
@@ -49,23 +49,23 @@ class Plane:
 
     @property
     def ipv4(self) -> bool:
-        """Whether packets are IPv4's."""
+        """Whether its packets are IPv4."""
         return self.address.version == 4
 
 
 @dataclass(frozen=True)
 class Sockets:
-    """A plane that is open; who holds it closes them."""
+    """The sockets of an open plane; the owner closes them."""
 
     plane: Plane
-    port: int  # on which it hears
+    port: int  # on which it receives
     hears: socket.socket
     sends: list[tuple[int, socket.socket]]  # (source port, socket)
 
 
 def ordinary() -> list[str]:
-    """Return the interfaces that planes stand on unless others are named: those of hardware that
-    have an address, in the order of their names; where there are none, all but loopback.
+    """Return the default interfaces of planes: those of hardware that have an address, in the order
+    of their names; if there are none, all but loopback.
     """
     usable = sorted(
         {name for name, address in links.addresses() if name != "lo" and not address.is_link_local}
@@ -99,7 +99,9 @@ def _find(name: str, known: Sequence[tuple[str, Address]]) -> Plane:
 
 
 def _of_interface(name: str, known: Sequence[tuple[str, Address]]) -> Address:
-    """The first IPv4 address of an interface, else the first of IPv6 that is no link-local one."""
+    """The first IPv4 address of an interface, else the first IPv6 address that is not
+    link-local.
+    """
     own = [address for interface, address in known if interface == name]
     usable = [address for address in own if address.version == 4 or not address.is_link_local]
     if not usable:
@@ -154,7 +156,7 @@ def _refusal(error: OSError) -> InputError:
 
 
 def _hearing(planes: Sequence[Plane], port: int | None) -> tuple[int, list[socket.socket]]:
-    """One port on all planes, and a socket on each."""
+    """One port on all planes, and a receiving socket on each."""
     ports = range(UDP_PORT, UDP_PORT + PORTS_TRIED) if port is None else [port]
     for at in ports:
         made: list[socket.socket] = []
@@ -181,13 +183,13 @@ def _listen(one: socket.socket, plane: Plane) -> None:
         (ip.LEVEL_IP, IP_RECEIVE_TOS) if plane.ipv4 else (udp.LEVEL_IPV6, udp.RECEIVE_TRAFFIC_CLASS)
     )
     one.setsockopt(level, option, 1)
-    with contextlib.suppress(OSError):  # a kernel before 5.0
+    with contextlib.suppress(OSError):  # kernels before 5.0
         one.setsockopt(ip.LEVEL_UDP, ip.UDP_GRO, 1)
     one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, udp.BUFFER_BYTES)
 
 
 def _sending(plane: Plane) -> tuple[int, socket.socket]:
-    """A source port of RoCEv2's range that is free, and its socket, which hears nothing."""
+    """A free source port of RoCEv2's range, and its socket, which receives nothing."""
     for _ in range(SOURCES_TRIED):
         port = SOURCE_BASE + random.randrange(SOURCE_PORTS)
         try:
@@ -203,7 +205,7 @@ def _sending(plane: Plane) -> tuple[int, socket.socket]:
 
 
 def _bound(plane: Plane, port: int) -> socket.socket:
-    """A socket at an address of an interface, that fragments nothing."""
+    """A socket bound to an address of an interface, which does not fragment."""
     family = socket.AF_INET if plane.ipv4 else socket.AF_INET6
     one = socket.socket(family, socket.SOCK_DGRAM)
     try:
@@ -228,5 +230,5 @@ def name_of(address: str, port: int) -> bytes:
     there = ipaddress.ip_address(address)
     family = socket.AF_INET if there.version == 4 else socket.AF_INET6
     begin = struct.pack("=H", family) + port.to_bytes(2, "big")
-    middle = b"" if there.version == 4 else bytes(4)  # of IPv6, the flow label
+    middle = b"" if there.version == 4 else bytes(4)  # for IPv6, the flow label
     return (begin + middle + there.packed).ljust(NAME_BYTES, b"\0")

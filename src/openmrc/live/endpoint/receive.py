@@ -1,9 +1,9 @@
-"""From a frame to the engine: who may speak, and where payload goes.
+"""From a frame to the engine: checks who sent it, and places payload.
 
-Nothing of a frame is believed before its iCRC was found right (trimmed data has none, and brings no
-payload; nothing else is trimmed). What is not for the engine, or refused by it, is counted by
-reason, and changes nothing. Planes are networks of their own: a frame has the addresses of the
-plane that it came on.
+Nothing in a frame is trusted before its iCRC is verified (trimmed data has none, and brings no
+payload; nothing else is trimmed). Frames that are not for the engine, or refused by it, are counted
+by reason, and change nothing. Planes are separate networks: a frame has addresses of the plane on
+which it arrived.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ NIC_MASK = (1 << addresses.NIC_BITS) - 1
 
 @inner
 def on_frame(ep, st, headend, data, plane, now):
-    """Handle a frame that came in on `plane`; the QP that it was for, or NOBODY."""
+    """Handle a frame that arrived on `plane`; return the QP that it was for, or NOBODY."""
     ctl = ep.ctl[0]
     e = ep.envelope[ctl.n_planes]
-    p = st.out[st.out.shape[0] - 1]  # room that no call of the engine reaches
+    p = st.out[st.out.shape[0] - 1]  # a record that no call of the engine reaches
     code = codec.decode(data, data.shape[0], p, e, 1)
     if code != frame.OK:
         ep.reason[plane, code] += 1
@@ -59,7 +59,7 @@ def on_frame(ep, st, headend, data, plane, now):
         ep.reason[plane, state.VERDICTS + verdict] += 1
     elif verdict == PLACED:
         _place(ep, st, data, qi)
-    elif p.opcode == pk.SACK and st.qp[qi].nxt == 0:  # of nothing sent: it answers for a size
+    elif p.opcode == pk.SACK and st.qp[qi].nxt == 0:  # no data sent yet: it answers a size test
         ep.qp[qi].carried |= 1 << (int(p.timestamp) & state.SIZE_MASK)
     elif p.opcode == pk.ENDPOINT_RESPONSE and ctl.measuring and p.psn & state.MEASURE_BIT:
         at = int(p.psn) & (ep.echo.shape[1] - 1)
@@ -70,8 +70,8 @@ def on_frame(ep, st, headend, data, plane, now):
 
 @inlined
 def _is_mine(e, p, headend, ctl, plane):
-    """Is a frame addressed to this port?"""
-    if ctl.mode == state.IP:  # its socket hears nothing else
+    """Whether a frame is addressed to this port."""
+    if ctl.mode == state.IP:  # its socket receives nothing else
         return True
     if e.ipv4:
         return False
@@ -82,7 +82,7 @@ def _is_mine(e, p, headend, ctl, plane):
 
 @inlined
 def _whose(e, plane):
-    """The NIC that a frame came from, -1 if its source is no port of this plane."""
+    """The NIC that sent a frame; -1 if its source is not a port of this plane."""
     there = addresses.read_ipv6(e.inner_src, 0)
     if there < 0 or there >> addresses.NIC_BITS != plane:
         return -1
@@ -91,7 +91,7 @@ def _whose(e, plane):
 
 @inlined
 def _place(ep, st, data, qi):
-    """The payload goes where the engine says."""
+    """Copy the payload to where the engine says."""
     length = st.count[PLACED_LENGTH]
     to = ep.region[st.count[PLACED_REGION]] + st.count[PLACED_OFFSET]
     e = ep.envelope[ep.ctl[0].n_planes]

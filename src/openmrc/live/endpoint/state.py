@@ -1,9 +1,10 @@
-"""What a live endpoint has beside the engine's state: ports, rings to and from the application.
+"""What a live endpoint has in addition to the engine's state: ports, rings to and from the
+application.
 
 An application thread writes into `post` and reads from `cqe` and `event`; the endpoint's loop does
-the opposite. Each ring has one writer and one reader: counts that only grow, the writer's moved
-after what it counts is there (`memory.fence`). The loop is whoever holds `lock`: the endpoint's own
-thread, who has just posted something, or who waits for a completion (`loop`).
+the opposite. Each ring has one writer and one reader: counts that only grow, the writer's raised
+after the entry is written (`memory.fence`). The loop is run by the holder of `lock`: the endpoint's
+own thread, one that has just posted a request, or one that waits for a completion (`loop`).
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ from openmrc.jit.byref import by_reference
 from openmrc.live.syscalls import EPOLL, POLL
 from openmrc.wire.frame import ENVELOPE
 
-TX_FRAMES = 16  # of a port, between two calls of the kernel; a control packet may take the rest
+TX_FRAMES = 16  # of a port, between two system calls; a control packet may take the rest
 TX_CONTROL = 192
 TX_SLOTS = TX_FRAMES + TX_CONTROL
-RX_FRAMES = 16  # of a port at a time: what came on several planes is heard nearly in order
-POSTS = 4096  # posted and not yet seen by the loop, of all QPs
+RX_FRAMES = 16  # of a port at a time: frames of several planes are handled nearly in order
+POSTS = 4096  # requests posted and not yet taken by the loop, of all QPs
 EVENTS = 4096
 
 # Plain UDP (`ip.py`): EVs are source ports, from RoCEv2's own range.
 SOURCE_BASE, SOURCE_PORTS = 0xC000, 1 << 14
 SOURCES_MAX = 64  # of a plane: each is a socket
 NAME_BYTES = 28  # struct sockaddr_in6; struct sockaddr_in is shorter
-RX_BURSTS = 4  # datagrams of many segments at a time: more would fall out of the cache
+RX_BURSTS = 4  # datagrams of many segments at a time: more would not stay in the cache
 
-# Why a frame that came had no effect: the codes of `wire.frame`, these, and the engine's verdicts.
+# Why a frame had no effect: the codes of `wire.frame`, these, and the engine's verdicts.
 FRAME_REASONS = 20
 REASON_NAMES = (
     "not for this port's address",
@@ -43,10 +44,10 @@ REASON_NAMES = (
 NOT_MINE, UNKNOWN_SOURCE, UNKNOWN_QP, TX_FULL, VERDICTS = range(FRAME_REASONS, FRAME_REASONS + 5)
 N_REASONS = FRAME_REASONS + len(REASON_NAMES)
 
-# What became of a work request: names and numbers of `ibv_wc_status`.
+# The status of a work request: names and numbers of `ibv_wc_status`.
 SUCCESS, WR_FLUSH_ERR, REM_INV_REQ_ERR, REM_ACCESS_ERR, REM_OP_ERR = 0, 5, 9, 10, 11
 RETRY_EXC_ERR, GENERAL_ERR = 12, 21
-# Which kind of work request, as in `ibv_wc_opcode`
+# The kind of a work request, as in `ibv_wc_opcode`
 RDMA_WRITE, RECV_RDMA_WITH_IMM = 1, 129
 
 # Asynchronous events
@@ -59,22 +60,22 @@ CTL = record_type(
     ("n_planes", "i4"),
     ("n_qps", "i4"),  # records of QPs that have ever been in use
     ("qpn_mask", "i4"),  # low bits of a QPN: the record's index
-    ("spin", "i4"),  # 1: never sleeps
-    ("mode", "i4"),  # NATIVE: a datagram is a frame; UDP, IP: what follows its UDP header
+    ("spin", "i4"),  # 1: the thread never sleeps
+    ("mode", "i4"),  # NATIVE: a datagram is a frame; UDP, IP: a frame without its headers up to UDP
     ("attention", "i4"),  # written by others: return to Python
     *fields("i4", "sleeping", "wake_fd", "event_fd"),
-    ("ports_fd", "i4"),  # epoll: readable where a port is ...
-    ("gate_fd", "i4"),  # ... and the same for the thread, unless it is shut
-    ("shut", "i4"),  # 1: who waits hears the ports in the thread's place
-    ("alarm_fd", "i4"),  # timer: wakes the thread for what others' rounds have made due
-    ("lock", "i8"),  # 1: somebody goes round the loop
-    ("looked", "i8"),  # 1: who waits for a completion goes round the loop
-    ("due", "i8"),  # when there is something to do again, as of the last round, ps
-    ("wakes_at", "i8"),  # when the thread will come by itself, ps
+    ("ports_fd", "i4"),  # epoll: readable if a port is ...
+    ("gate_fd", "i4"),  # ... and the same for the endpoint's thread, unless it is shut
+    ("shut", "i4"),  # 1: a waiting thread listens to the ports in place of the endpoint's
+    ("alarm_fd", "i4"),  # timer: wakes the endpoint's thread for timers that other threads set
+    ("lock", "i8"),  # 1: a thread runs the loop
+    ("looked", "i8"),  # 1: a thread that waits for a completion runs the loop
+    ("due", "i8"),  # when the loop must run again, as of the last round, ps
+    ("wakes_at", "i8"),  # when the endpoint's thread will wake by itself, ps
     ("ps_per_byte", "i8"),  # of a port's rate
-    ("lead_ps", "i8"),  # how far ahead of its link a port takes data
+    ("lead_ps", "i8"),  # how far ahead of its link a port accepts data
     ("paced", "i4"),  # 1: a QP waits for a port to be free
-    ("turn", "i4"),  # QP whose turn to send it is
+    ("turn", "i4"),  # QP whose turn to send is next
     ("measuring", "i4"),  # endpoint requests with this bit set are answered into `echo`
     ("posted", "i8"),  # counts of the post ring: written by the application ...
     ("taken", "i8"),  # ... and by the loop
@@ -84,22 +85,22 @@ CTL = record_type(
 
 PORT = record_type(
     ("fd", "i4"),
-    ("first", "i4"),  # frames in its part of the transmit batch that wait: first .. end - 1
+    ("first", "i4"),  # frames in its part of the transmit batch: first .. end - 1
     ("end", "i4"),
-    ("free_at", "i8"),  # when the link will have sent all that was written for it, ps
+    ("free_at", "i8"),  # when the link will have sent everything written for it, ps
     ("full", "i1"),  # the kernel takes no more for now ...
     ("full_fd", "i4"),  # ... on this descriptor
     ("ipv4", "i1"),  # mode IP: not IPv6
     ("segments", "i1"),  # mode IP: the kernel cuts datagrams into packets
-    ("down", "i1"),  # known to be: what is meant for it is lost
-    ("failed", "i4"),  # errno of the last send that found the port gone, until looked at
+    ("down", "i1"),  # known to be: packets for it are lost
+    ("failed", "i4"),  # errno of the last send that found the port gone, until it is checked
     *fields("i8", "rx_packets", "rx_bytes", "tx_packets", "tx_bytes"),
-    ("tx_lost", "i8"),  # frames that a port that is gone did not take
+    ("tx_lost", "i8"),  # frames that could not be sent because the port is gone
     ("blocked", "i8"),  # times that the kernel took no more
     ("unstamped", "i8"),  # probes and requests without time stamp (row 31)
 )
 
-OUTGOING = record_type(  # beside a slot of the transmit batch, mode IP
+OUTGOING = record_type(  # for a slot of the transmit batch, mode IP
     ("fd", "i4"),  # of the source port
     ("to", "i4"),  # row of `reach`
     ("traffic_class", "i4"),
@@ -114,7 +115,7 @@ POST = np.dtype(
         ("rkey", "u4"),
         ("imm", "u4"),
         ("qp", "i4"),
-        ("born", "i4"),  # which life of the QP record it was posted in
+        ("born", "i4"),  # the use of the QP record in which it was posted
         ("kind", "i1"),  # POST_...
         ("signaled", "i1"),
     ]
@@ -128,13 +129,13 @@ LIVE_QP = record_type(
     ("flushed", "i1"),
     ("recv0", "i8"),  # ring of the wr_ids of posted receives
     *fields("i8", "recv_mask", "recv_head", "recv_tail"),
-    *fields("i8", "n_bad", "n_revived"),  # as last told to the application
+    *fields("i8", "n_bad", "n_revived"),  # as last reported to the application
     *fields("i8", "tx_packets", "tx_bytes", "rx_packets"),
     ("rx_bytes", "i8"),  # payload placed
-    ("carried", "i8"),  # bits: which questions about sizes were answered (`path_mtu`)
+    ("carried", "i8"),  # bits: the size tests that were answered (`path_mtu`)
 )
 
-# what a message of a QP is to the application; for the engine its `wr_id` is its number
+# what the application knows of a QP's message; its `wr_id` in the engine is its number
 LOCAL = np.dtype([("address", "i8"), ("wr_id", "i8"), ("signaled", "i8")])
 
 CQE = record_type(
@@ -147,8 +148,8 @@ CQE = record_type(
 )
 CQ = record_type(
     *fields("i8", "cqe0", "mask", "written", "read"),
-    ("silent", "i8"),  # requests that completed without an entry, as asked
-    ("told", "i8"),  # up to here the reader was woken
+    ("silent", "i8"),  # requests that completed without an entry, as requested
+    ("told", "i8"),  # entries of which the reader was notified
     ("fd", "i4"),
 )
 
@@ -156,50 +157,50 @@ EVENT = record_type(
     ("at", "i8"), ("kind", "i4"), ("qpn", "i4"), ("plane", "i4"), ("error", "i4"), ("ev", "u4")
 )
 
-# Descriptors that the thread sleeps on: the last are those of full ports, one a plane.
+# Descriptors on which the endpoint's thread sleeps: the last are those of full ports, one a plane.
 WAKE, GATE, LINKS, ALARM, FULL = range(5)
-# ... and who waits for a completion: the last are its own (`OTHERS_MAX`).
+# ... and on which a waiting thread sleeps: the last are its own (`OTHERS_MAX`).
 PORTS, READER, OTHERS = range(3)
 OTHERS_MAX = 4
 
 NATIVE, UDP, IP = 0, 1, 2
 ECHOES = 256
 MEASURE_BIT = 0x8000
-SIZE_MASK = 31  # of a timestamp: which question about a size it belongs to
+SIZE_MASK = 31  # of a timestamp: the number of a size test
 
 
 @by_reference
 class Endpoint(NamedTuple):
-    """All state of one live device beside the engine's. Every field is an array."""
+    """All state of one live device in addition to the engine's. Every field is an array."""
 
     ctl: Any  # CTL, one record
     port: Any  # PORT, by plane
     envelope: Any  # ENVELOPE: by plane for what is sent, one more for what is received
-    qp: Any  # LIVE_QP, beside the engine's QP
-    local: Any  # LOCAL, beside the engine's MESSAGE
+    qp: Any  # LIVE_QP, one for each QP of the engine
+    local: Any  # LOCAL, one for each MESSAGE of the engine
     receive: Any  # int64, wr_ids of posted receives
     region: Any  # int64, address of each of the engine's regions
     post: Any  # POST, ring
     cq: Any  # CQ
     cqe: Any  # CQE, rings
     event: Any  # EVENT, ring
-    ev_state: Any  # int8, beside the engine's EV: as last told to the application
+    ev_state: Any  # int8, one for each EV of the engine: as last reported to the application
     echo: Any  # int64 [2, ECHOES]: when measuring requests left, and when they were answered
     reason: Any  # int64 [planes, N_REASONS]
-    ev_count: Any  # int64, beside the engine's EV: packets sent on it
+    ev_count: Any  # int64, one for each EV of the engine: packets sent on it
     source: Any  # int32 [planes, SOURCE_PORTS]: descriptor of an own source port, or -1
     reach: Any  # uint8 [peers x planes, NAME_BYTES]: socket addresses of peers, mode IP
-    peer_source: Any  # int32 [peers x planes, SOURCES_MAX]: source ports that peers have, 0 none
-    outgoing: Any  # OUTGOING, beside the slots of the transmit batch
-    poll: Any  # POLL: what the thread sleeps on (WAKE ...)
-    waits: Any  # POLL: what who waits for a completion sleeps on (PORTS ...)
+    peer_source: Any  # int32 [peers x planes, SOURCES_MAX]: source ports of peers, 0 none
+    outgoing: Any  # OUTGOING, one for each slot of the transmit batch
+    poll: Any  # POLL: what the endpoint's thread sleeps on (WAKE ...)
+    waits: Any  # POLL: what a waiting thread sleeps on (PORTS ...)
     ready: Any  # EPOLL: room for the ports that are readable
-    gate: Any  # EPOLL [2], room for the kernel: of who opens the gate, and of who shuts it
+    gate: Any  # EPOLL [2], room for the kernel: to open the gate, and to shut it
     alarm: Any  # int64 [4]
     clock: Any  # int64 [2]
     timeout: Any  # int64 [2]
-    sleep: Any  # int64 [2]: the thread's, who sleeps without the lock
-    nap: Any  # int64 [4]: the same of who waits
+    sleep: Any  # int64 [2]: of the endpoint's thread, which sleeps without the lock
+    nap: Any  # int64 [4]: the same of a waiting thread
 
 
 def new_endpoint(

@@ -1,11 +1,11 @@
-"""From the engine to frames: each port has a part of one batch, filled here and handed to the
+"""From the engine to frames: each port has a part of one batch, filled here and passed to the
 kernel as a whole.
 
-A port takes data no faster than its link sends it, a little ahead so that frames go out several at
-a time: what waits below can be sent nowhere else when the link dies. A port whose socket is full
-keeps what it has, and its plane is not free until that has gone: the engine sends elsewhere or
-waits, and nothing is lost. A port that is gone takes nothing; what was meant for it is lost as on a
-cut cable, and the engine finds out.
+A port accepts data no faster than its link sends it, a little ahead so that frames leave several at
+a time: packets queued below cannot take another path when the link dies. A port whose socket is
+full keeps its frames, and its plane is not free until they have gone: the engine sends elsewhere or
+waits, and nothing is lost. A port that is gone accepts nothing; its packets are lost as on a cut
+cable, and the engine detects that.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def _write(ep, tx, headend, slot, p, payload, source_qpn):
 
 @inlined
 def _occupy(ep, plane, n):
-    """A frame of `n` bytes was written for a port."""
+    """Account for a frame of `n` bytes that was written for a port."""
     ctl = ep.ctl[0]
     port = ep.port[plane]
     port.end += 1
@@ -72,8 +72,8 @@ def _occupy(ep, plane, n):
 
 @inner
 def send_out(ep, st, tx, headend, source_qpn):
-    """Make frames of what the engine wants sent for a QP, or for the endpoint itself; a control
-    packet without room is as good as lost on its way.
+    """Build frames of the packets that the engine emits for a QP, or for the endpoint itself; a
+    control packet without room counts as lost in the network.
     """
     for i in range(st.count[OUT]):
         p = st.out[i]
@@ -88,7 +88,7 @@ def send_out(ep, st, tx, headend, source_qpn):
 
 @inlined
 def free_ports(ep):
-    """Mask of the ports that take more data packets."""
+    """Mask of the ports that accept more data packets."""
     ctl = ep.ctl[0]
     mask = 0
     for plane in range(ctl.n_planes):
@@ -101,10 +101,10 @@ def free_ports(ep):
 
 @inlined
 def next_free(ep):
-    """When to ask again for a port that is ahead of its link: when half of that has gone.
+    """When to check a port again that is ahead of its link, ps: when half of its lead is gone.
 
-    A port that could take packets now, and is given none because its plane is out of service, is
-    nothing to wait for.
+    A port that could accept packets now, and gets none because its plane is out of service, is not
+    waited for.
     """
     ctl = ep.ctl[0]
     first = NEVER
@@ -117,8 +117,8 @@ def next_free(ep):
 
 @inner
 def pump(ep, st, tx, headend, now, most):
-    """Give every free port packets, QP by QP in turn, until no QP may send, or `most` are sent; how
-    many.
+    """Give every free port packets, QP by QP in turn, until no QP may send, or `most` are sent;
+    return how many.
     """
     ctl = ep.ctl[0]
     n_qps = int(ctl.n_qps)
@@ -158,10 +158,10 @@ def pump(ep, st, tx, headend, now, most):
 
 @inner
 def flush(ep, tx, plane):
-    """Hand what waits for a port to the kernel; to one that is down nothing can be handed.
+    """Pass a port's frames to the kernel; a port that is down takes none.
 
-    The kernel says of an interface without a carrier what it says of one whose queue is full
-    (ENOBUFS): who waited for room there would wait for the cable, and ask without a pause.
+    The kernel reports an interface without a carrier like one whose queue is full (ENOBUFS):
+    waiting for room there would mean waiting for the cable, polling without a pause.
     """
     port = ep.port[plane]
     if port.down:
@@ -179,7 +179,7 @@ def flush(ep, tx, plane):
                 continue
             if n == -EAGAIN or n == -ENOBUFS:
                 if n == -ENOBUFS and not port.full:
-                    port.failed = ENOBUFS  # is there a cable at all? asked once
+                    port.failed = ENOBUFS  # there may be no cable: checked once
                 port.blocked += 1 - port.full
                 port.full = 1
                 return
@@ -199,6 +199,6 @@ def flush(ep, tx, plane):
 
 @inlined
 def flush_all(ep, tx):
-    """Every port; those whose sockets were full are tried again."""
+    """Flush every port; those whose sockets were full are tried again."""
     for plane in range(ep.ctl[0].n_planes):
         flush(ep, tx, plane)

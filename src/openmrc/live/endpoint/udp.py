@@ -1,15 +1,15 @@
-"""MRC in ordinary UDP datagrams (row 22): no privilege, and switches that know nothing of it.
+"""MRC in ordinary UDP datagrams (row 22): no privilege, and ordinary switches that know only SRv6.
 
 The destination address of a datagram is the carrier itself: block, the uSIDs of the switches, that
-of the NIC, and behind it the EV in two more. Switches shift it along, so the receiver finds its own
-uSID in front and the EV behind it. Source port and flow label are the kernel's.
+of the NIC, and after it the EV in two more. Switches shift it along the path, so the receiver finds
+its own uSID first and the EV after it. The kernel sets source port and flow label.
 
     sent       2001:db8 | T0 | T1 | T0 | NIC | EV high | EV low
     received   2001:db8 | NIC | EV high | EV low | 0 | 0 | 0
 
-The checksum of UDP covers a destination that changes on the way, so there is none; the iCRC takes
-its place, over the packet as it arrives: IPv6 with that destination and the sender's own address,
-UDP with port 4791 at both ends. To compute and to check it, whole frames are made of datagrams here
+The checksum of UDP covers a destination that changes along the path, so there is none; the iCRC
+takes its place, over the packet as it arrives: IPv6 with that destination and the sender's own
+address, UDP with port 4791 at both ends. To compute and to check it, whole frames are built here
 (`wire.codec` reads and writes them), of which only what follows the UDP header is sent.
 """
 
@@ -42,7 +42,7 @@ TX_CONTROL, RX_CONTROL = CONTROL_HEADER + 8, 2 * CONTROL_HEADER + 24 + 8
 LEVEL_IPV6, PACKET_INFO, TRAFFIC_CLASS = 41, 50, 67
 RECEIVE_PACKET_INFO, RECEIVE_TRAFFIC_CLASS, RECEIVE_ERRORS = 49, 66, 25
 NO_CHECK_TX, NO_CHECK_RX = 101, 102  # of SOL_UDP
-MTU_DISCOVER, PROBE = 23, 3  # no fragments, whatever the kernel believes of the path
+MTU_DISCOVER, PROBE = 23, 3  # no fragments, whatever path MTU the kernel assumes
 BLOCK_BYTES = 4
 USIDS_MAX = 4  # two of six carry the EV
 BUFFER_BYTES = 8 << 20
@@ -84,7 +84,7 @@ def open_socket(interface: str) -> socket.socket:
 
 
 def new_tx(n: int, room: int) -> Batch:
-    """A transmit batch: frames are written whole, datagrams begin behind their UDP header."""
+    """A transmit batch: frames are written whole, datagrams begin after their UDP header."""
     batch = _behind_headers(new_batch(n, room, NAME_BYTES, TX_CONTROL))
     batch.name[:, :2] = np.frombuffer(np.uint16(socket.AF_INET6).tobytes(), np.uint8)
     batch.name[:, NAME_PORT_AT : NAME_PORT_AT + 2] = list(UDP_PORT.to_bytes(2, "big"))
@@ -106,7 +106,7 @@ def _behind_headers(batch: Batch) -> Batch:
 
 @inner
 def write(tx, slot, p, e, payload, headend):
-    """Make the datagram of a packet in a slot of `tx`; False if there is no path."""
+    """Build the datagram of a packet in a slot of `tx`; False if there is no path."""
     name = tx.name[slot]
     n = srv6.write_carrier(name, NAME_ADDRESS_AT, headend, int(p.src), int(p.dst), int(p.ev))
     if n < 0 or n > USIDS_MAX:
@@ -143,8 +143,8 @@ def traffic_class(data):
 
 @inner
 def restore(rx, i, length):
-    """Write before datagram `i` the headers that it came with; length of the frame, 0 if the kernel
-    did not tell.
+    """Write the headers with which datagram `i` arrived before it; return the length of the frame
+    in bytes, 0 if the kernel did not report all of them.
     """
     data, name, control = rx.data[i], rx.name[i], rx.control[i]
     for k in range(AT):
@@ -190,7 +190,9 @@ def _four_bytes(data, at):
 
 @inlined
 def accept(e, p, headend, nic):
-    """Was a restored frame for this NIC? Then its EV goes from the address into the packet."""
+    """Whether a restored frame is for this NIC; if so, move its EV from the address into the
+    packet.
+    """
     for i in range(BLOCK_BYTES):
         if e.inner_dst[i] != (BLOCK >> (24 - 8 * i)) & 0xFF:
             return False

@@ -1,4 +1,4 @@
-"""Compile everything that a live endpoint needs, saying how far it is."""
+"""Compiles everything that a live endpoint needs, reporting progress."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from openmrc.live.endpoint import host, loop
 
 @once("live")
 def warm_up() -> None:
-    """Have the loop take one look around: that compiles all there is."""
+    """Run one round of the loop: that compiles everything."""
     fabric = multiplane(2, 1, 10**9, 1, 2, 0, 0)
     one = host.Host(fabric, 0, [host.Port(-1, bytes(6))], host.Limits(qps=2), 1_000_000)
     one.start()

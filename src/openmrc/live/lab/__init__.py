@@ -1,4 +1,6 @@
-"""The lab: a fabric of network namespaces on one Linux machine, without root, without a trace."""
+"""The lab: a fabric of network namespaces on one Linux machine, without root; it leaves no
+trace.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Copies of the frames that cross links between Linux's switches, from packet sockets of its ports.
+"""Captures packets on links between Linux's switches, by packet sockets on their ports.
 
-Frames of a switch's own port are seen behind shaper and filter, when they have left. Frames of a
-NIC are seen as they arrive, before a fault of that direction drops them.
+Frames of a switch's own port are captured after shaper and filter, when they leave. Frames of a NIC
+are captured as they arrive, before a fault of that direction drops them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 NS_PER_S = 10**9
 ETH_P_ALL = 3
 SOL_PACKET, PACKET_OUTGOING = 263, 4
-SO_TIMESTAMPNS = 35  # stated by the kernel's headers; the socket module names it only later
+SO_TIMESTAMPNS = 35  # from the kernel's headers; the socket module does not name it in Python 3.11
 FRAME_BYTES_MAX = 65_536 + 14
 BUFFER_BYTES = 4 << 20
 POLL_S = 0.1
@@ -28,7 +28,7 @@ class Source:
 
     number: int  # of the capture's interface
     interface: str
-    outgoing: bool  # of the interface: what it sends, else what it receives
+    outgoing: bool  # captures what the interface sends, else what it receives
     socket: socket.socket = field(init=False)
 
     def __post_init__(self) -> None:
@@ -40,7 +40,7 @@ class Source:
 
 
 class Tap:
-    """Hands on (number, time in ns, frame) of every source until it is closed."""
+    """Passes (number, time in ns, frame) of every source on until it is closed."""
 
     def __init__(self, sources: Sequence[Source], sink: Callable[[int, int, bytes], None]) -> None:
         self._sources = sources
@@ -53,7 +53,7 @@ class Tap:
         self._thread.start()
 
     def close(self) -> None:
-        """Deliver the frames received so far, and end."""
+        """Deliver the frames received so far, and stop."""
         self._open = False
         self._thread.join()
         for source in self._sources:
@@ -70,7 +70,7 @@ class Tap:
         while True:
             try:
                 frame, control, _, address = source.socket.recvmsg(FRAME_BYTES_MAX, 64)
-            except (BlockingIOError, OSError):  # nothing more, or the link went down: it comes back
+            except (BlockingIOError, OSError):  # no more frames, or the link is down for now
                 return
             if (address[2] == PACKET_OUTGOING) == source.outgoing:
                 self._sink(source.number, _time_ns(control), frame)

@@ -26,13 +26,13 @@ class Clock:
         self._thread = threading.Thread(target=self._run, name="faults", daemon=True)
 
     def start(self) -> None:
-        """Begin; time 0 is now."""
+        """Start; time 0 is now."""
         self._started = time.monotonic()
         if len(self._events):
             self._thread.start()
 
     def stop(self) -> None:
-        """End; what is due later does not happen."""
+        """Stop; later instants do not happen."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()

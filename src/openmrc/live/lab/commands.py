@@ -1,7 +1,7 @@
 """Commands on hosts: started in their namespaces, their lines marked with the host's name.
 
 Each is a process group of its own, so that a Ctrl-C meant for the lab does not race with them: the
-lab ends them, gently first. Lines come out whole and in the order in which they arrived.
+lab ends them, gently first. Lines are printed whole and in the order in which they arrive.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from openmrc.errors import InputError
 from openmrc.live.lab.namespaces import Namespaces
 
 GRACE_S = 3.0  # between SIGTERM and SIGKILL
-DRAIN_S = 0.3  # for what a finished command's own children still say
+DRAIN_S = 0.3  # for the remaining output of a finished command's own children
 POLL_S = 0.1
 READ_BYTES = 65_536
-LINE_BYTES_MAX = 65_536  # a longer one is cut in pieces
+LINE_BYTES_MAX = 65_536  # a longer one is split
 
 Write = Callable[[bytes], None]
 
@@ -55,7 +55,7 @@ def start(
     out: Write,
     err: Write,
 ) -> Command:
-    """Start a command on a host; `out` and `err` take its lines, each with "h3| " in front."""
+    """Start a command on a host; `out` and `err` take its lines, each prefixed with "h3| "."""
     with namespaces.inside(host):
         try:
             process = subprocess.Popen(
@@ -76,7 +76,7 @@ def start(
 
 
 def run_shell(namespaces: Namespaces, host: str, environment: Mapping[str, str]) -> int:
-    """Run the user's shell on a host, on this terminal; its exit status."""
+    """Run the user's shell on a host, on this terminal; return its exit status."""
     shell = os.environ.get("SHELL") or "/bin/sh"
     with namespaces.inside(host):
         try:
@@ -87,10 +87,11 @@ def run_shell(namespaces: Namespaces, host: str, environment: Mapping[str, str])
 
 
 def watch(commands: Sequence[Command], stopping: Callable[[], int]) -> int:
-    """Pass lines on until every command has ended; the status of the first that failed, or 0.
+    """Pass lines on until every command has ended; return the status of the first that failed, or
+    0.
 
     "First" is in time; of two found ended at once, in the order of hosts. When `stopping` returns a
-    status above 0 all are ended, and that is the result.
+    status above 0 all commands are ended, and that is the result.
     """
     failed, told_at, reported = 0, 0.0, set[str]()
     with _Lines(commands) as lines:
@@ -121,7 +122,7 @@ def _signal(commands: Sequence[Command], number: int) -> None:
 
 
 class _Lines:
-    """The lines of all commands."""
+    """The output lines of all commands."""
 
     def __init__(self, commands: Sequence[Command]) -> None:
         self._selector = selectors.DefaultSelector()
@@ -140,7 +141,7 @@ class _Lines:
         self._selector.close()
 
     def pass_on(self, timeout_s: float) -> bool:
-        """Pass on what comes within the time; False if nothing came."""
+        """Pass on lines that arrive within the time; False if there were none."""
         if not self._selector.get_map():
             time.sleep(min(timeout_s, 0.01))
             return False
@@ -150,8 +151,8 @@ class _Lines:
         return bool(ready)
 
     def finish(self) -> None:
-        """Pass on the remaining lines; processes that the commands left running are not waited
-        for.
+        """Pass on the remaining lines, without waiting for processes that the commands left
+        running.
         """
         until = time.monotonic() + DRAIN_S
         while self._selector.get_map() and time.monotonic() < until:

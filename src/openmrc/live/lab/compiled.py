@@ -1,9 +1,9 @@
-"""Our own switches in a lab: all of them in one compiled loop, over packet sockets.
+"""The switches of openmrc in a lab: all of them in one compiled loop, over packet sockets.
 
-The hosts' links end in one namespace. On each of them a packet socket is bound; the sockets are the
-ports of `live.switch.switches.Switches`. The namespace has no IPv6, so its kernel stays out of it.
-The loop paces what NICs send, with their classes; a bucket of the same rate on the host stands
-before it, for a packet socket cannot push back on the other end of a link.
+The hosts' links end in one namespace. A packet socket is bound to each of them; the sockets are the
+ports of `live.switch.switches.Switches`. The namespace has no IPv6, so its kernel does not
+interfere. The loop paces what NICs send, with their classes; a bucket of the same rate on the host
+stands before it, because a packet socket cannot push back on the other end of a link.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ETH_P_IPV6 = 0x86DD
 SOL_PACKET, PACKET_IGNORE_OUTGOING = 263, 23
 PATIENCE_S = 2.0  # loading compiled code takes a fraction of it
 COMPILING = "Compiling the switches, once for this version: up to a minute."
-BUFFER_BYTES = 4 << 20  # what the kernel grants of it: net.core.rmem_max
+BUFFER_BYTES = 4 << 20  # the kernel grants part of it: net.core.rmem_max
 
 
 class CompiledFabric:
@@ -42,7 +42,7 @@ class CompiledFabric:
         seed: int,
         **sizes: Any,
     ) -> None:
-        """`sizes` (`pmtu`, `base_rtt_ps`, `senders_per_nic`) are what queues follow from."""
+        """`sizes` (`pmtu`, `base_rtt_ps`, `senders_per_nic`) determine the sizes of queues."""
         self.health = Health(topology.fabric)
         self._topology = topology
         self._namespaces = namespaces
@@ -55,12 +55,12 @@ class CompiledFabric:
         self._switches: Any = None
 
     def prepare(self) -> None:
-        """Keep the kernel silent on interfaces to come."""
+        """Keep the kernel silent on interfaces that will be created."""
         with self._namespaces.inside(FABRIC):
             ns.set_sysctl("ipv6/conf/default/disable_ipv6", 1)
 
     def bring_up(self) -> None:
-        """Set the interfaces up, bind a socket to each, and let the loop run; the links exist."""
+        """Set the existing interfaces up, bind a socket to each, and start the loop."""
         with self._namespaces.inside(FABRIC):
             for link in self._topology.links:
                 ns.clear_offloads(link.upper.interface)
@@ -79,16 +79,17 @@ class CompiledFabric:
         self._wait()
 
     def batches(self) -> list[ns.Batch]:
-        """Return the buckets of the hosts' ports; routes there are none."""
+        """Return the buckets of the hosts' ports; there are no routes."""
         return self._shapers.first(self._nic_ports)
 
     def refuse(self, schedule: FaultSchedule) -> None:
         """Refuse nothing: every action of a switch or link is carried out."""
 
     def start(self, schedule: FaultSchedule) -> FaultSchedule:
-        """Begin the schedule, whose time 0 is now.
+        """Start the schedule, whose time 0 is now.
 
-        Returns the part for the lab's clock: the states of NICs' links, and a record of the rest.
+        Returns the part for the lab's clock: the states of NICs' links, and a record of the other
+        actions.
         """
         self._switches.play(schedule)
         return schedule
@@ -101,7 +102,7 @@ class CompiledFabric:
             port.close()
 
     def _wait(self) -> None:
-        """Wait for the loop's first turn: it may have to be compiled before."""
+        """Wait for the loop's first turn: the loop may have to be compiled first."""
         started, told = time.monotonic(), False
         while self._switches.counters().turns == 0:
             if not self._switches.running:
@@ -112,7 +113,7 @@ class CompiledFabric:
             time.sleep(0.001)
 
     def act(self, events: Any, scheduled: bool = False) -> None:
-        """Carry out EVENT records now; of `scheduled` ones the switches know already."""
+        """Carry out EVENT records now; the switches know `scheduled` ones already."""
         before = self.health.link_up.copy()
         self.health.apply(events)
         if not scheduled:
@@ -124,16 +125,16 @@ class CompiledFabric:
                 ns.set_link(end.interface, bool(self.health.link_up[port]))
 
     def counters(self) -> dict[str, Any]:
-        """Return, by switch, what the loop counted: packets, bytes, marks, trims, drops."""
+        """Return the loop's counters by switch: packets, bytes, marks, trims, drops."""
         rows = [dict(row) for row in self._switches.counters().by_switch()]
         return {row.pop("switch"): row for row in rows}
 
     def totals(self) -> Totals:
-        """Return what the loop counted, all switches together."""
+        """Return the loop's counters, summed over all switches."""
         return of_our_switches(self._switches.counters())
 
     def tap(self, ports: Sequence[int], stream: BinaryIO) -> Any:
-        """Begin a capture of these directed ports; `close` ends it."""
+        """Start a capture of these directed ports; `close` ends it."""
         return self._switches.tap(ports, stream)
 
 

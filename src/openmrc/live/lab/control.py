@@ -23,7 +23,7 @@ from typing import Any
 from openmrc.errors import InputError
 
 LINE_BYTES_MAX = 1 << 20
-ANSWER_S = 30.0  # a lab of hundreds of switches counts in less
+ANSWER_S = 30.0  # a lab of hundreds of switches collects its counters in less
 ASK_S = 5.0
 NAME_BYTES_MAX = 60  # of the 107 that an address has
 _PEER = struct.Struct("iII")  # struct ucred
@@ -48,7 +48,7 @@ def listen(name: str) -> socket.socket:
 
 
 def serve(servers: Sequence[socket.socket], answer: Answer) -> None:
-    """Answer, one at a time, on a thread of its own, for as long as this process lives."""
+    """Answer requests one at a time, on a thread of its own, for as long as this process lives."""
     threading.Thread(target=_serve, args=(servers, answer), name="control", daemon=True).start()
 
 
@@ -66,7 +66,7 @@ def running() -> list[str]:
 def ask(name: str | None, request: Mapping[str, Any]) -> Any:
     """Return the answer of the lab of that name, or of the only one.
 
-    Raises `InputError` where there is none, several and no name, or the lab refuses.
+    Raises `InputError` if there is none, if there are several and no name, or if the lab refuses.
     """
     name = _chosen(name)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
@@ -135,7 +135,7 @@ def _answer(connection: socket.socket, answer: Answer) -> dict[str, Any]:
         return {"answer": answer(request)}
     except (InputError, ValueError) as error:
         return {"error": str(error)}
-    except Exception as error:  # a request that nobody foresaw does not end the answering
+    except Exception as error:  # an unforeseen request does not end the service
         return {"error": f"{type(error).__name__}: {error}"}
 
 

@@ -1,7 +1,7 @@
-"""What is broken in a lab at the moment, port by port and switch by switch.
+"""The current faults of a lab, port by port and switch by switch.
 
 The elementary actions of a fault schedule (`fabric.actions`) are applied to it one by one; the
-switches read the outcome here, and so does `mrc lab status`.
+switches read the result here, and so does `mrc lab status`.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Health:
         self.loss = np.zeros(fabric.n_ports)
         self.burst = np.zeros(fabric.n_ports)
         self.corrupt = np.zeros(fabric.n_ports)
-        self.share = np.ones(fabric.n_ports)  # of the rate
-        # Of each NIC's port: false where both directions are down, which the NIC itself notices.
+        self.share = np.ones(fabric.n_ports)  # fraction of the rate
+        # By NIC port: false if both directions are down, which the NIC itself notices.
         self.link_up = np.ones(fabric.n_nics * fabric.n_planes, np.bool_)
         self.switch = ["up"] * fabric.n_switches
         self._fabric = fabric
@@ -55,7 +55,7 @@ class Health:
         self.link_up = self.up[own] | self.up[self._fabric.port_reverse[own]]
 
     def lost(self, port: int) -> float:
-        """Return the share of packets that a directed port loses, 0 to 1."""
+        """Return the fraction of packets that a directed port loses, 0 to 1."""
         return float(self.loss[port]) if self.up[port] else 1.0
 
     def troubles(self) -> list[dict[str, str]]:

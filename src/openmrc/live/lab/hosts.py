@@ -1,9 +1,10 @@
 """The hosts of a lab: interfaces, routes, management network, and environment.
 
 In mode "native" the host's kernel has no address on the fabric's interfaces and IPv6 is off there:
-frames pass through packet sockets only, and nothing is sent unasked. In mode "udp" the kernel sends
-and receives: the first uSID of a destination chooses the interface, every address behind the host's
-own uSID is its own (AnyIP), and the source is the address of the NIC's port on that plane.
+frames pass through packet sockets only, and the kernel sends none of its own. In mode "udp" the
+kernel sends and receives: the first uSID of a destination chooses the interface, every address that
+begins with the host's own uSID is its own (AnyIP), and the source is the address of the NIC's port
+on that plane.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from openmrc.live.lab import topology as lt
 from openmrc.live.lab.topology import End, Topology, management_address, prefix
 from openmrc.wire import addresses
 
-GATEWAY = "fe80::1"  # on every link the other end, by a permanent neighbour
-MASTER_PORT = 29_500  # torch's own default
+GATEWAY = "fe80::1"  # the other end of every link, by a permanent neighbour entry
+MASTER_PORT = 29_500  # torch's default
 
 
 def prepare(topology: Topology, namespaces: ns.Namespaces) -> None:
@@ -32,7 +33,7 @@ def prepare(topology: Topology, namespaces: ns.Namespaces) -> None:
 
 
 def bring_up(topology: Topology, namespaces: ns.Namespaces) -> None:
-    """Set the hosts' interfaces up, whose links exist, and the router's of the management."""
+    """Set the hosts' existing interfaces up, and those of the management router."""
     for host in topology.hosts:
         with namespaces.inside(host):
             for plane in range(topology.fabric.n_planes):
@@ -48,7 +49,7 @@ def bring_up(topology: Topology, namespaces: ns.Namespaces) -> None:
 
 
 def batches(topology: Topology) -> list[ns.Batch]:
-    """Return the addresses and routes of the hosts and of the management's router."""
+    """Return the addresses and routes of the hosts and of the management router."""
     router = [f"addr add {lt.MANAGEMENT_ROUTER}/32 dev lo"]
     router += [
         f"route add {management_address(nic)} dev {host} src {lt.MANAGEMENT_ROUTER}"
@@ -61,7 +62,7 @@ def batches(topology: Topology) -> list[ns.Batch]:
 
 
 def management_links(topology: Topology, namespaces: ns.Namespaces) -> list[str]:
-    """Return the lines of `ip` that make the management network's links."""
+    """Return the lines of `ip` that create the management network's links."""
     return [
         f"link add name {lt.MANAGEMENT} netns {namespaces.path(host)}"
         f" type veth peer name {host} netns {namespaces.path(ns.ROOT)}"
@@ -92,10 +93,10 @@ def host_file(
 
 
 def keep_file(content: Mapping[str, Any]) -> str:
-    """Return the path of a file in memory that is gone with this process."""
+    """Return the path of a file in memory that disappears with this process."""
     fd = os.memfd_create("host.json")
     os.write(fd, json.dumps(content).encode())
-    # As this /proc calls us: it may be that of an outer PID namespace.
+    # The PID that this /proc shows: it may be that of an outer PID namespace.
     return f"/proc/{os.readlink('/proc/self')}/fd/{fd}"
 
 

@@ -1,10 +1,10 @@
-"""A child process in namespaces of its own, without root and without a trace.
+"""A child process in namespaces of its own, without root; it leaves no trace.
 
-The caller forks a keeper. It makes the user, mount, network and PID namespaces and forks the first
-process of the latter; that one forks the process that does the work, and reaps its orphans. Each is
-bound to its parent by a parent-death signal, and when the first process of a PID namespace dies the
-kernel kills all others in it. So SIGKILL of the caller ends everything that was started inside, and
-with the last process the network namespaces and all interfaces are gone.
+The caller forks a keeper. It creates the user, mount, network and PID namespaces and forks the
+first process of the latter; that one forks the process that does the work, and reaps its orphans.
+Each is bound to its parent by a parent-death signal, and when the first process of a PID namespace
+dies the kernel kills all others in it. So SIGKILL of the caller ends everything that was started
+inside, and with the last process the network namespaces and all interfaces disappear.
 
 Python 3.11 has no unshare(2), setns(2), mount(2) and prctl(2); the C library has.
 """
@@ -28,7 +28,7 @@ NEW_MOUNTS, NEW_USER, NEW_PIDS, NEW_NETWORK = 0x20000, 0x1000_0000, 0x2000_0000,
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
 _PR_SET_PDEATHSIG = 1
 _FORWARDED = (signal.SIGINT, signal.SIGTERM)
-_MESSAGE_BYTES = 4096  # of a refusal; a pipe takes this much at once (PIPE_BUF)
+_MESSAGE_BYTES = 4096  # of an error; a pipe takes this much at once (PIPE_BUF)
 EXIT_REFUSED, EXIT_INTERRUPTED = 2, 130
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -39,24 +39,24 @@ class Refused(InputError):
 
 
 def unshare(kinds: int) -> None:
-    """Leave the namespaces of these kinds for new ones; OSError if that is not allowed."""
+    """Leave the namespaces of these kinds for new ones; `OSError` if that is not allowed."""
     _call("unshare", kinds)
 
 
 def set_namespace(fd: int, kind: int) -> None:
-    """Move the calling thread into the namespace behind `fd`."""
+    """Move the calling thread into the namespace that `fd` refers to."""
     _call("setns", fd, kind)
 
 
 def run_isolated(work: Callable[[], int], *, own_user: bool = True) -> int:
     """Run `work` as root of namespaces of its own and return the status that it returned.
 
-    The user is mapped to root there, so what it writes belongs to the user. With `own_user` false
-    there is no user namespace: it takes root, and `work` is root of the machine. SIGINT and SIGTERM
-    are forwarded to it; it is killed together with the caller. If `work` dies of signal N the
-    status is 128 + N. An `OpenMrcError` that it raises is raised here as an `InputError` of the
-    same words, and so is a `Refused` where namespaces are not allowed. Call it before libraries
-    start threads: only the calling thread continues in the child.
+    The user is mapped to root there, so the files that it writes belong to the user. With
+    `own_user` false there is no user namespace: that needs root, and `work` is root of the machine.
+    SIGINT and SIGTERM are forwarded to it; it is killed together with the caller. If `work` dies of
+    signal N the status is 128 + N. An `OpenMrcError` that it raises is raised here as an
+    `InputError` with the same text, and so is a `Refused` if namespaces are not allowed. Call it
+    before libraries start threads: only the calling thread continues in the child.
     """
     sys.stdout.flush()
     sys.stderr.flush()
@@ -75,7 +75,9 @@ def run_isolated(work: Callable[[], int], *, own_user: bool = True) -> int:
 
 
 def allowed() -> str:
-    """Return "" if this process may make such namespaces, else what to do about it, in one line."""
+    """Return "" if this process may create such namespaces, else what to do about it, in one
+    line.
+    """
     try:
         run_isolated(lambda: 0)
     except Refused as error:
@@ -84,14 +86,14 @@ def allowed() -> str:
 
 
 def _keep(work: Callable[[], int], writer: int, own_user: bool) -> int:
-    """The keeper: make the namespaces, then wait for the first process inside."""
+    """The keeper: create the namespaces, then wait for the first process inside."""
     user, group = os.geteuid(), os.getegid()
     try:
         unshare((NEW_USER if own_user else 0) | NEW_MOUNTS | NEW_NETWORK | NEW_PIDS)
         if own_user:
             _map_to_root(user, group)
     except OSError as error:
-        # Root may do without a user namespace, as in a container that was given the right to.
+        # Root may do without a user namespace, as in a container that has the capability.
         if user != 0 or not _without_user():
             _tell(writer, Refused(_remedy(error)))
             return EXIT_REFUSED
@@ -109,9 +111,7 @@ def _without_user() -> bool:
 def _first(work: Callable[[], int], writer: int) -> int:
     """The first process inside: mounts, the worker, and reaping."""
     _call("mount", b"none", b"/", None, _MS_REC | _MS_PRIVATE, None)
-    with suppress(
-        OSError
-    ):  # only `ps` would miss it; where parts of /proc are hidden it is refused
+    with suppress(OSError):  # needed by `ps` alone; refused where parts of /proc are hidden
         _call("mount", b"proc", b"/proc", b"proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, None)
     return _wait_for(_fork(lambda: _work(work, writer)))
 
@@ -163,7 +163,9 @@ def _tell(writer: int, error: OpenMrcError) -> None:
 
 
 def _fork(work: Callable[[], int]) -> int:
-    """Return the PID of a child that does `work`, exits with its status, and dies with us."""
+    """Return the PID of a child that runs `work`, exits with its status, and dies with its
+    parent.
+    """
     parent = os.getpid()
     pid = os.fork()
     if pid:
@@ -186,7 +188,7 @@ def _fork(work: Callable[[], int]) -> int:
 
 
 def _wait_for(pid: int) -> int:
-    """Reap until `pid` is over and return its status; signals for us are for it."""
+    """Reap until `pid` has ended and return its status; forward signals to it."""
 
     def forward(number: int, _frame: FrameType | None) -> None:
         with suppress(ProcessLookupError):

@@ -1,7 +1,7 @@
 """A lab: a fabric of namespaces that is up, commands on its hosts, and faults while it runs.
 
-`run_lab` makes one around a function, in namespaces of its own (`isolation`), and nothing of it is
-left when the function returns or anything is killed.
+`run_lab` creates one around a function, in namespaces of its own (`isolation`), and nothing of it
+is left when the function returns or anything is killed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from openmrc.live.lab.topology import LINUX, Settings, topology
 from openmrc.live.lab.totals import Totals
 from openmrc.units import US
 
-# What `mrc lab fail` does to a place of this form, where nobody says how.
+# The fault that `mrc lab fail` applies to a place of this form by default.
 FAIL_DEFAULT = {
     "nic": "link-down",
     "link": "link-down",
@@ -58,22 +58,22 @@ class LabSpec:
     fabric_table: Mapping[str, Any]
     base_rtt_us: float | None = None
     seed: int = 1
-    pmtu: int = 4096  # this and the next: what our switches' queues follow from
-    senders_per_nic: int | None = None  # QPs that send to one NIC, at most; None: one per other NIC
+    pmtu: int = 4096  # this and the next determine the queues of openmrc's own switches
+    senders_per_nic: int | None = None  # the most QPs that send to one NIC; None: one per other NIC
     secret: str = field(default_factory=lambda: secrets.token_hex(16))
 
 
 def run_lab(spec: LabSpec, work: Callable[[Lab], int]) -> int:
-    """Bring a lab up, do `work` with it, and return the status that it returned.
+    """Bring a lab up, run `work` with it, and return the status that it returned.
 
     Raises `InputError` for labs that cannot be built, and for what the machine refuses. The caller
-    has no threads yet (`run_isolated`).
+    must not have threads yet (`run_isolated`).
     """
     return run_isolated(lambda: inside_lab(spec, work), own_user=not spec.settings.bpf)
 
 
 def inside_lab(spec: LabSpec, work: Callable[[Lab], int]) -> int:
-    """`run_lab` for a process that is isolated already."""
+    """`run_lab` for a process that is already isolated."""
     with Lab(spec) as lab:
         return work(lab)
 
@@ -81,13 +81,13 @@ def inside_lab(spec: LabSpec, work: Callable[[Lab], int]) -> int:
 class Lab(Closing):
     """A fabric that is up, in the namespaces of this process; `close` stops what runs in it.
 
-    `up_s` is how long that took. Faults of the schedule begin with `begin`, at its time 0.
+    `up_s` is how long it took to come up. The fault schedule starts with `begin`, its time 0.
     """
 
     def __init__(self, spec: LabSpec) -> None:
         started = time.monotonic()
         _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a file a namespace and a port
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # one for each namespace and port
         self.spec = spec
         self.topology = topology(spec.fabric, spec.settings)
         self.namespaces = Namespaces([*self.topology.hosts, *self.topology.switches])
@@ -108,7 +108,7 @@ class Lab(Closing):
         self._clock.start()
 
     def check(self) -> None:
-        """Raise what went wrong since `begin`: a fault of the schedule that was refused."""
+        """Raise the error of a scheduled fault that was refused since `begin`, if there is one."""
         if self._error is not None:
             raise self._error
 
@@ -147,7 +147,7 @@ class Lab(Closing):
         self._taps.append(self._switching.tap(list(found), stream))
 
     def fail(self, where: str, kind: str | None = None, **how: float) -> list[dict[str, str]]:
-        """Break a place now, as a fault of `[[fault]]` would; returns the current faults."""
+        """Break a place now, as a fault of `[[fault]]` would; return the current faults."""
         kind = kind or FAIL_DEFAULT.get(kind_of(where), "link-down")
         if kind in ("deny", "allow"):
             raise InputError(f"--kind {kind}: applies to endpoints, a lab has switches")
@@ -160,7 +160,7 @@ class Lab(Closing):
         return self._act(schedule.events)
 
     def heal(self, where: str) -> list[dict[str, str]]:
-        """Repair what `where` names (`health.healing`); returns the remaining faults."""
+        """Repair what `where` names (`health.healing`); return the remaining faults."""
         return self._act(healing(self.spec.fabric, where))
 
     def status(self) -> dict[str, Any]:
@@ -194,7 +194,7 @@ class Lab(Closing):
         raise InputError(f"{what!r}: a lab can fail, heal, status")
 
     def listen(self, name: str, outside: socket.socket | None = None) -> None:
-        """Answer requests: on `outside`, a socket of the machine, and on the lab's own."""
+        """Answer requests: on `outside`, a socket of the machine, and on the lab's own sockets."""
         servers = [] if outside is None else [outside]
         for place in (ROOT, *self.topology.hosts):
             with self.namespaces.inside(place):
@@ -237,7 +237,7 @@ class Lab(Closing):
         self.namespaces.run([*hosts.batches(self.topology), *self._switching.batches()])
 
     def _links(self) -> list[str]:
-        """The lines of `ip` that make every link of the lab."""
+        """The lines of `ip` that create every link of the lab."""
         mtu, path = self.spec.settings.mtu, self.namespaces.path
         ends = [
             [
@@ -250,7 +250,7 @@ class Lab(Closing):
         return lines + hosts.management_links(self.topology, self.namespaces)
 
     def _carry_out(self, events: Any) -> None:
-        """Carry out the schedule; an error ends the lab (`check`)."""
+        """Carry out actions of the schedule; an error ends the lab (`check`)."""
         try:
             self._act(events, scheduled=True)
         except InputError as error:

@@ -1,13 +1,13 @@
-"""Switches by Linux: its own SRv6 forwards, its own shapers pace, and its packet filter fails.
+"""Switches by Linux: its SRv6 forwards, its shapers pace, and its packet filter applies faults.
 
 Each switch is a namespace. Its own uSID is a seg6local route (End with NEXT-C-SID: shift, decrement
-the hop limit, look up again, RFC 9800), every neighbour's uSID a static route by a permanent
-neighbour, and every port a token bucket of its link's rate. There is no delay; trimming and ECN
-marking need a BPF program (`trimming`).
+the hop limit, look up again, RFC 9800), every neighbour's uSID a static route through a permanent
+neighbour entry, and every port a token bucket of its link's rate. There is no delay; trimming and
+ECN marking need a BPF program (`trimming`).
 
 Faults: a packet that a link loses is dropped by nftables, at the switch, so that packet sockets of
-a host never see it: on the way out of the switch's own ports, on the way in from a NIC. A NIC's
-link that is down in both directions is set down, so that the NIC notices.
+a host never see it: on egress from the switch's own ports, on ingress from a NIC. A NIC's link that
+is down in both directions is set down, so that the NIC notices.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from openmrc.live.lab.totals import Totals
 from openmrc.live.lab.trimming import shapers
 from openmrc.wire.pcap import Writer
 
-ONE = 1_000_000  # nftables draws whole numbers below this
+ONE = 1_000_000  # nftables draws integers below this
 
-# A route goes with its device, and a switch's own uSID must outlive each of its links: it stands on
-# one end of a pair of interfaces that lead nowhere. On loopback the kernel makes it a rejection.
+# A route disappears with its device, and a switch's own uSID must outlive each of its links: its
+# device is one end of a pair of interfaces that leads nowhere. On loopback the kernel would make it
+# a reject route.
 OWN_DEVICE = "sid0"
 OWN_LINES = (
     f"link add {OWN_DEVICE} type veth peer name sid1",
@@ -49,7 +50,9 @@ class LinuxFabric:
     def __init__(
         self, topology: Topology, namespaces: Namespaces, queues: Any, **sizes: Any
     ) -> None:
-        """`sizes` (`pmtu`, `base_rtt_ps`, `senders_per_nic`): what queues that trim follow from."""
+        """`sizes` (`pmtu`, `base_rtt_ps`, `senders_per_nic`) determine the queues of switches that
+        trim.
+        """
         self.health = Health(topology.fabric)
         self._topology = topology
         self._namespaces = namespaces
@@ -57,13 +60,13 @@ class LinuxFabric:
         self._routes = {
             switch: _routes(topology, switch) for switch in range(topology.fabric.n_switches)
         }
-        self._dropped: dict[str, list[str]] = {}  # by namespace: the rules that are there
+        self._dropped: dict[str, list[str]] = {}  # by namespace: the current rules
 
     def prepare(self) -> None:
         """Do nothing: the interfaces inherit the lab's defaults."""
 
     def bring_up(self) -> None:
-        """Set the interfaces of all switches up, whose links exist, and let them forward."""
+        """Set the existing interfaces of all switches up, and enable forwarding."""
         for name, interfaces in self._interfaces().items():
             with self._namespaces.inside(name):
                 for interface in interfaces:
@@ -94,10 +97,12 @@ class LinuxFabric:
         return schedule
 
     def stop(self) -> None:
-        """Do nothing: the kernel's switches end with their namespaces."""
+        """Do nothing: Linux's switches end with their namespaces."""
 
     def act(self, events: Any, scheduled: bool = False) -> None:
-        """Carry out EVENT records now, `scheduled` or not: of one namespace in one transaction."""
+        """Carry out EVENT records now, `scheduled` or not: those of a namespace in one
+        transaction.
+        """
         before = self.health.link_up.copy()
         self.health.apply(events)
         self._set_links((self.health.link_up != before).nonzero()[0].tolist())
@@ -109,11 +114,11 @@ class LinuxFabric:
         return {name: self._counted(name) for name in self._topology.switches}
 
     def totals(self) -> Totals:
-        """Return the kernel's counters: packets forwarded, and nothing else."""
+        """Return the kernel's counters: only packets forwarded are known."""
         return Totals(link_traversals=sum(row["packets"] for row in self.counters().values()))
 
     def tap(self, ports: Sequence[int], stream: BinaryIO) -> Tap:
-        """Begin a capture of these directed ports; `close` ends it."""
+        """Start a capture of these directed ports; `close` ends it."""
         fabric, sources = self._topology.fabric, []
         writer = Writer(stream, [fabric.port_name(port) for port in ports])
         for number, port in enumerate(ports):
@@ -139,7 +144,9 @@ class LinuxFabric:
         return {"packets": 0, "bytes": 0, "errors": 0}
 
     def _set_links(self, links: Iterable[int]) -> None:
-        """Set the switch's end of NICs' links; restore the routes that going down removed."""
+        """Set the switch's end of NICs' links up or down; restore routes that going down
+        removed.
+        """
         fabric, again = self._topology.fabric, []
         for port in links:
             up = bool(self.health.link_up[port])
@@ -227,7 +234,7 @@ def _is_lost(line: str, down: set[str]) -> bool:
 
 
 def _drop(hook: str, interface: str, share: float, name: str = "") -> str:
-    """A chain that drops a share of the packets of an interface."""
+    """A chain that drops a fraction of the packets of an interface."""
     which = "drop" if share >= 1 else f"numgen random mod {ONE} < {round(share * ONE)} drop"
     head = f'type filter hook {hook} device "{interface}" priority 0; policy accept;'
     return f"chain {name}{hook}_{interface} {{ {head} {which}; }}"

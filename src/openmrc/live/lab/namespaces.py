@@ -1,8 +1,8 @@
 """Network namespaces by name, and batches of `ip`, `tc` and `nft` run in them.
 
 A namespace is an open file: it lives as long as this process, or anything inside, holds it, so none
-is ever left behind. The tools run as children that inherit the namespace of the calling thread, all
-batches side by side. Links, offloads and sysctls are set by system calls, because a process takes 2
+is ever left over. The tools run as children that inherit the namespace of the calling thread, all
+batches in parallel. Links, offloads and sysctls are set by system calls, because a process takes 2
 to 9 ms.
 """
 
@@ -24,10 +24,10 @@ import numpy as np
 from openmrc.errors import InputError
 from openmrc.live.lab.isolation import NEW_NETWORK, set_namespace, unshare
 
-ROOT = "root"  # the lab's own namespace, where it was begun
+ROOT = "root"  # the namespace in which the lab was started
 OWN = "/proc/thread-self/ns/net"
 
-# The tools stand where an ordinary user's PATH does not always look.
+# The tools are in directories that an ordinary user's PATH may lack.
 TOOL_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin", "/usr/bin", "/bin"])
 BATCH_ARGUMENTS = {"ip": ["-batch", "-"], "tc": ["-batch", "-"], "nft": ["-f", "-"]}
 
@@ -39,7 +39,7 @@ _NAME_BYTES = 16
 
 
 class LabError(InputError):
-    """The machine refused a step of making or changing a lab."""
+    """The machine refused a step of creating or changing a lab."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Batch:
 
 
 class Namespaces:
-    """The network namespaces of a lab, by name; made and entered by this process."""
+    """The network namespaces of a lab, by name; created and entered by this process."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._fds = {ROOT: os.open(OWN, os.O_RDONLY)}
@@ -70,7 +70,7 @@ class Namespaces:
 
     @contextmanager
     def inside(self, name: str) -> Iterator[None]:
-        """Put the calling thread, and what it starts, into a namespace for the while."""
+        """Put the calling thread, and what it starts, into a namespace during the block."""
         set_namespace(self._fds[name], NEW_NETWORK)
         try:
             yield
@@ -82,7 +82,7 @@ class Namespaces:
         return f"/proc/self/fd/{self._fds[name]}"
 
     def run(self, batches: Iterable[Batch]) -> None:
-        """Run all batches side by side; raise `LabError` with the line that was refused."""
+        """Run all batches in parallel; raise `LabError` with the line that was refused."""
         running = [(batch, *self._begin(batch)) for batch in batches if batch.lines]
         for _, process, _ in running:
             process.wait()
@@ -121,7 +121,7 @@ class Namespaces:
 
 
 def tool_environment() -> dict[str, str]:
-    """Return the environment in which the tools are found and speak English."""
+    """Return the environment in which the tools are found and print English."""
     return {**os.environ, "PATH": TOOL_PATH, "LC_ALL": "C"}
 
 
@@ -148,7 +148,7 @@ def set_sysctl(name: str, value: int) -> None:
 def set_link(interface: str, up: bool) -> None:
     """Set an interface of the calling thread's namespace up or down.
 
-    Without multicast: a router's kernel would join groups on it, and report so unasked.
+    Without multicast: a router's kernel would join groups on it, and send reports of its own.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         request = struct.pack("16sH14x", interface.encode(), 0)
@@ -163,7 +163,7 @@ def clear_offloads(interface: str) -> None:
     """Turn checksum and segmentation offloads of an interface off, so that frames are sent as
     written.
 
-    With them on, a veth passes on super-packets and checksums that were never computed.
+    With them on, a veth passes super-packets on, and checksums that were never computed.
     """
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for command in _OFFLOADS:
@@ -176,14 +176,16 @@ def clear_offloads(interface: str) -> None:
 
 
 def _set_defaults() -> None:
-    """No interface of a lab configures an address by itself, so none sends unasked."""
+    """Keep interfaces of a lab from configuring addresses by themselves, so that none sends
+    unasked.
+    """
     set_sysctl("ipv6/conf/default/addr_gen_mode", 1)
     set_sysctl("ipv6/conf/default/accept_ra", 0)
     set_sysctl("ipv6/conf/default/accept_dad", 0)
 
 
 def _refusal(batch: Batch, said: str) -> str:
-    """What the tool said, and of which line: `ip` and `tc` name its number last."""
+    """The tool's message, and the line that it is about: `ip` and `tc` print its number last."""
     words = [line for line in said.splitlines() if line.strip()]
     which: Any = words[-1].rpartition(":")[2] if words else ""
     line = batch.lines[int(which) - 1] if which.isdigit() else ""

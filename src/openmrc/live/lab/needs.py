@@ -1,8 +1,8 @@
 """The live world's requirements on a machine: each is tried, not looked up.
 
-A probe does the operation itself, in namespaces that end with it, and takes a fraction of a second.
-A missing requirement is one line with the remedy. `mrc doctor` shows all; a lab that could not be
-brought up shows the first that explains why.
+A probe performs the operation itself, in namespaces that end with it, and takes a fraction of a
+second. A missing requirement is one line with the remedy. `mrc doctor` shows all; a lab that cannot
+be brought up shows the first one that explains why.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from openmrc.live.lab.topology import LINUX, OPENMRC, Settings
 ETH_P_IPV6 = 0x86DD
 UDP_NO_CHECK6_TX, UDP_NO_CHECK6_RX = 101, 102  # linux/udp.h
 IPV6_FREEBIND = 78  # linux/in6.h
-FRAME_BYTES = 9014  # what an overlay carries in a datagram
+FRAME_BYTES = 9014  # the largest frame in an overlay's datagram
 WAIT_S = 0.5
 PROBE = "probe"
 
@@ -90,7 +90,7 @@ def lacking(findings: Sequence[Finding]) -> dict[str, list[str]]:
 def explained(settings: Settings) -> Iterator[None]:
     """Explain a step that the machine refused by the missing requirement, if there is one.
 
-    For a process that is isolated already.
+    For a process that is already isolated.
     """
     try:
         yield

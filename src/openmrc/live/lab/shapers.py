@@ -14,12 +14,12 @@ from openmrc.live.lab.namespaces import Batch
 from openmrc.live.lab.topology import Topology
 
 ETHERNET_BYTES = 14
-WIRE_BYTES = 24  # of each frame beside what the kernel counts: preamble, gap, FCS
-# Of a bucket: enough for the timers of a busy machine, little beside a queue.
+WIRE_BYTES = 24  # of each frame, in addition to what the kernel counts: preamble, gap, FCS
+# Burst of a bucket: enough for the timers of a busy machine, little compared with a queue.
 BURST_S, BURST_FRAMES_MIN = 0.0005, 3
-# Where [fabric] does not say: 2 ms at 1 Gb/s, more than a busy machine's timers are late.
+# Default without [fabric]: 2 ms at 1 Gb/s, more than the delay of a busy machine's timers.
 QUEUE_BYTES = 256 * 1024
-HOST_QUEUE_BYTES = 16 << 20  # net.core.wmem_max is 4 MiB where it is raised, and counts double
+HOST_QUEUE_BYTES = 16 << 20  # net.core.wmem_max is 4 MiB if it is raised, and counts double
 RATE_BPS_MIN = 1000
 
 
@@ -29,10 +29,10 @@ class Shapers:
     def __init__(self, topology: Topology, queues: Any) -> None:
         self._topology = topology
         self._queues = queues
-        self._share: dict[int, float] = {}  # by port: what its bucket is set to, if not all
+        self._share: dict[int, float] = {}  # by port: its bucket's fraction of the rate, unless 1
 
     def first(self, ports: Any) -> list[Batch]:
-        """Return the batches that give these directed ports, which exist, their buckets."""
+        """Return the batches that create the buckets of these directed ports, which exist."""
         lines: dict[str, list[str]] = {}
         for port in ports:
             of_one = lines.setdefault(self._topology.end_of[port].namespace, [])
@@ -40,7 +40,7 @@ class Shapers:
         return [Batch(name, "tc", of_one) for name, of_one in lines.items()]
 
     def changed(self, ports: Any, shares: Any) -> list[Batch]:
-        """Return the batches for those of these ports whose share of their rate is another now."""
+        """Return the batches for those of these ports whose fraction of their rate has changed."""
         batches = []
         for port in sorted(ports):
             share = float(shares[port])
@@ -57,17 +57,19 @@ class Shapers:
         return [f"qdisc {verb} dev {interface} root {self._bucket(port, share)}"]
 
     def _rate(self, port: int, share: float) -> tuple[int, int]:
-        """Bits per second of a port, and its burst in bytes."""
+        """Rate of a port in bit/s, and its burst in bytes."""
         rate_bps = max(RATE_BPS_MIN, int(int(self._topology.fabric.port_rate_bps[port]) * share))
         return rate_bps, max(BURST_FRAMES_MIN * self._frame, int(rate_bps / 8 * BURST_S))
 
     @property
     def _frame(self) -> int:
-        """Bytes of the longest frame on the wire."""
+        """The longest frame on the wire, bytes."""
         return self._topology.settings.mtu + ETHERNET_BYTES + WIRE_BYTES
 
     def _queue_bytes(self, rate_bps: int, last_hop: bool) -> int:
-        """What a switch's port of this rate may hold: as stated, in bytes or as a time."""
+        """The queue limit of a switch's port of this rate, bytes: as stated, in bytes or as a
+        time.
+        """
         said = self._queues
         stated = [(said.queue_bytes, said.queue_ps)]
         if last_hop:

@@ -1,12 +1,12 @@
 """The plan of a lab: namespaces, interfaces, addresses, links.
 
-A host is a namespace "h3" with an interface of each plane, e0, e1 ... Where the switches are
-Linux's, each is a namespace too ("plane 0 t0 1") with interfaces d0, d1 ... downwards and u0, u1
-... upwards. Where they are ours, all of them are one program, and the hosts' links end in its
-namespace "fabric", as n3p0 for NIC 3 on plane 0. MACs are those of `wire.addresses`.
+A host is a namespace "h3" with an interface on each plane, e0, e1 ... If Linux switches, each
+switch is a namespace too ("plane 0 t0 1") with interfaces d0, d1 ... downwards and u0, u1 ...
+upwards. If openmrc does, all switches are one program, and the hosts' links end in its namespace
+"fabric", as n3p0 for NIC 3 on plane 0. MACs are those of `wire.addresses`.
 
-Beside the fabric every host has a link m0 to the lab's root namespace, which forwards IPv4 between
-them: the management network, for TCP.
+In addition to the fabric every host has a link m0 to the lab's root namespace, which forwards IPv4
+between them: the management network, for TCP.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from openmrc.fabric.model import Fabric
 from openmrc.fabric.usid import BLOCK, BLOCK_BITS, USID_BITS, UsidPlan
 from openmrc.wire import addresses
 
-OPENMRC, LINUX, OVERLAY = "openmrc", "linux", "overlay"  # who switches
+OPENMRC, LINUX, OVERLAY = "openmrc", "linux", "overlay"  # which switches
 NATIVE, UDP = "native", "udp"  # how hosts send
 
-FABRIC = "fabric"  # the namespace of our switches
+FABRIC = "fabric"  # the namespace of openmrc's own switches
 MANAGEMENT = "m0"
-# 198.18.0.0/15 is for tests of networks (RFC 2544): no host outside can be meant.
+# 198.18.0.0/15 is for network benchmarks (RFC 2544): it cannot be the address of an outside host.
 MANAGEMENT_FIRST = IPv4Address("198.18.0.1")
 MANAGEMENT_ROUTER = IPv4Address("198.19.255.254")
 MANAGEMENT_NETWORK = "198.18.0.0/15"
-MTU_MIN, MTU_MAX = 1280, 65_535  # IPv6 needs the one, a veth takes the other
+MTU_MIN, MTU_MAX = 1280, 65_535  # IPv6 needs the first, a veth accepts the second
 
 # Some 10 ms and 100 KB of kernel memory each; the largest lab measured had 80 and 256.
 NAMESPACES_MAX, LINKS_MAX = 512, 2048
@@ -85,16 +85,16 @@ class Topology:
 
     @cached_property
     def end_of(self) -> dict[int, End]:
-        """The interface that each directed port sends by, of those that exist in this lab."""
+        """The interface by which each directed port sends, for those that exist in this lab."""
         reverse = self.fabric.port_reverse
         return {link.port: link.lower for link in self.links} | {
             int(reverse[link.port]): link.upper for link in self.links
         }
 
     def switch_end(self, port: int) -> End:
-        """Return the end, on a switch, of the link that a directed port sends on.
+        """Return the end, on a switch, of the link on which a directed port sends.
 
-        Its own end if a switch owns it, else that of the switch it leads to.
+        Its own end if a switch owns it, else that of the switch to which it leads.
         """
         nics = self.fabric.port_nic
         return self.end_of[int(self.fabric.port_reverse[port]) if nics[port] >= 0 else port]
@@ -131,7 +131,7 @@ def host_name(nic: int) -> str:
 
 
 def management_address(nic: int) -> str:
-    """Return the address by which every host reaches this NIC's host."""
+    """Return the address at which every host reaches this NIC's host."""
     return str(MANAGEMENT_FIRST + nic)
 
 
@@ -148,7 +148,7 @@ def _switch_namespaces(fabric: Fabric, settings: Settings) -> tuple[str, ...]:
 
 
 def _upward_ports(fabric: Fabric, settings: Settings) -> list[int]:
-    """The directed ports at the lower ends of all links that the lab has."""
+    """The directed ports at the lower ends of all links of the lab."""
     ports = list(range(fabric.n_nics * fabric.n_planes))
     if settings.switch == LINUX:
         for switch in range(fabric.n_switches):

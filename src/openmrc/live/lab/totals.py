@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-# Reasons of `switch_counters` for a frame that is gone; the others are frames nobody should send.
+# Drop reasons of queues and of faults; the others are those of invalid frames.
 QUEUE = ("queue_full", "control_full", "receiver_full")
 FAULT = ("link_down", "loss", "switch_down")
 
@@ -12,9 +12,9 @@ FAULT = ("link_down", "loss", "switch_down")
 class Totals(NamedTuple):
     """Packets since the lab came up."""
 
-    link_traversals: int = 0  # that left a port, the NICs' own included
+    link_traversals: int = 0  # that left a port, including those of NICs
     injected: int = 0  # that came from NICs
-    delivered: int = 0  # that NICs' sockets took
+    delivered: int = 0  # that NICs' sockets accepted
     in_flight: int = 0
     ecn_marked: int = 0
     trimmed: int = 0

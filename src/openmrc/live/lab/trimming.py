@@ -28,14 +28,14 @@ from openmrc.wire.framing import MRC_FRAMING
 
 SOURCE = Path(__file__).with_name("trim.bpf.c")
 CLANG = ("clang", "-O2", "-g", "-target", "bpf", "-x", "c", "-c", "-o", "-")
-# Classes as the program names them, and which share of the rate is theirs before they borrow.
+# Classes as the program names them, and the fraction of the rate that each has before it borrows.
 CLASSES = (("10", 0.8), ("11", 0.1), ("12", 0.1))
 NEVER = (1 << 32) - 1  # bytes that no queue holds
 QUANTUM_BYTES = 10_000  # a turn: at least a frame
 
 
 class TrimmingShapers(Shapers):
-    """As `Shapers`, but for the ports of switches, which get classes and the program."""
+    """As `Shapers`, except for the ports of switches, which get classes and the program."""
 
     def __init__(self, topology: Topology, queues: Any, bounds: Limits) -> None:
         super().__init__(topology, queues)
@@ -59,7 +59,7 @@ class TrimmingShapers(Shapers):
         return lines if verb == "change" else self._add(port, interface, lines)
 
     def _add(self, port: int, interface: str, classes: list[str]) -> list[str]:
-        """The whole of a port: shaper, classes with their queues, program."""
+        """All lines of a port: shaper, classes with their queues, program."""
         bounds = self._bounds
         room = [int(bounds.control_queue_bytes[port]), *[2 * int(bounds.queue_bytes[port])] * 2]
         queues = [
@@ -76,7 +76,7 @@ class TrimmingShapers(Shapers):
         ]
 
     def _program(self, words: tuple[str, ...]) -> str:
-        """The path of a compiled program, a file in memory that is gone with this process."""
+        """The path of a compiled program, a file in memory that disappears with this process."""
         if words not in self._programs:
             fd = os.memfd_create("trim.bpf.o")
             os.write(fd, compiled(words))
@@ -100,7 +100,7 @@ def thresholds(fabric: Fabric, bounds: Limits, port: int) -> tuple[str, ...]:
 
 
 def compiled(words: tuple[str, ...]) -> bytes:
-    """Return the object file of the program; `LabError` where there is no clang, or it refuses."""
+    """Return the object file of the program; `LabError` if clang is missing or refuses."""
     if lacks := missing():
         raise LabError(lacks)
     done = subprocess.run(
@@ -129,7 +129,7 @@ def missing() -> str:
 
 
 def shapers(topology: Topology, queues: Any, **sizes: Any) -> Shapers:
-    """Return the shapers of a lab of Linux's switches; `sizes` are what queues follow from."""
+    """Return the shapers of a lab of Linux's switches; `sizes` determine the queues."""
     if not topology.settings.bpf:
         return Shapers(topology, queues)
     fabric, pmtu = topology.fabric, sizes["pmtu"]

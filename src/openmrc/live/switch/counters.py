@@ -12,7 +12,7 @@ import numpy as np
 from openmrc.fabric.model import Fabric, LongArray
 from openmrc.live.switch.state import AT_EGRESS, DROPS, LATE_BINS, Net
 
-_SO_MEMINFO, _MEMINFO_DROPS = 55, 8  # linux/sock_diag.h: frames lost for want of socket buffer
+_SO_MEMINFO, _MEMINFO_DROPS = 55, 8  # linux/sock_diag.h: frames lost to a full socket buffer
 OF_PORT = ("received", "packets", "wire_bytes", "delivered", "ecn_marked", "trimmed", "damaged")
 OF_SWITCH = ("packets", "wire_bytes", "ecn_marked", "trimmed")
 
@@ -22,24 +22,24 @@ class Counters:
     """A snapshot; arrays are int64 by directed port of the fabric.
 
     `received` == delivered + dropped + in_flight, summed over all ports, when the loop is at rest;
-    while it runs, the figures of a snapshot may be some frames apart.
+    while it runs, the values of a snapshot may be some frames apart.
     """
 
     fabric: Fabric
     received: LongArray  # from NICs, at their own ports
     packets: LongArray  # put on the wire
     wire_bytes: LongArray  # of these, with preamble, gap and FCS: 24 B each
-    delivered: LongArray  # taken by NICs' sockets, at the ports to them
+    delivered: LongArray  # accepted by NICs' sockets, at the ports to them
     ecn_marked: LongArray
     trimmed: LongArray
     damaged: LongArray
     paused: LongArray  # times a NIC's wire was not read because its queue here was full
     dropped: LongArray  # [n_ports, len(DROPS)]
-    in_flight: int  # frames inside
+    in_flight: int  # frames inside the switches
     socket_lost: LongArray  # by NIC port: frames that the kernel dropped before they were read
-    late_ps_max: int  # how late a frame left for its NIC, at most
+    late_ps_max: int  # the largest delay of a frame to its NIC
     late: LongArray  # frames by lateness: bin 0 below 1 us, bin i below 2^i us
-    no_room: int  # times nothing was read because every buffer was in use
+    no_room: int  # times that nothing was read because every buffer was in use
     turns: int  # of the loop
 
     @property
@@ -57,15 +57,15 @@ class Counters:
         }
 
     def late_us(self, share: float) -> int:
-        """Return the microseconds (a power of 2) within which this share of frames went out."""
+        """Return the microseconds (a power of 2) within which this fraction of frames left."""
         enough = share * self.late.sum()
         return 1 << int(np.searchsorted(np.cumsum(self.late), enough))
 
     def by_switch(self) -> list[dict[str, Any]]:
         """Return one object per switch: packets, bytes, marks, trims, drops by reason.
 
-        A frame that a switch cannot forward is counted for that switch, although none of its ports
-        saw it.
+        A frame that a switch cannot forward is counted for that switch, although it passed none of
+        its ports.
         """
         fabric, own, peer = self.fabric, self.fabric.port_switch, self.fabric.port_peer_switch
         found = []
@@ -87,7 +87,7 @@ class Counters:
         return found
 
     def by_port(self) -> list[dict[str, Any]]:
-        """Return one object per directed port that has seen anything, named as faults name it."""
+        """Return one object per directed port with a count above 0, named as faults name it."""
         busy = self.received + self.packets + self.dropped.sum(axis=1) > 0
         return [
             {
@@ -104,7 +104,7 @@ class Counters:
 
 
 def snapshot(fabric: Fabric, net: Net) -> Counters:
-    """Return what is counted so far."""
+    """Return the counts so far."""
     ctl, count = net.ctl[0], net.count
     lost = np.array([_socket_lost(int(fd)) for fd in net.wire.fd], np.int64)
     names = (*OF_PORT, "paused", "dropped")
@@ -121,7 +121,9 @@ def snapshot(fabric: Fabric, net: Net) -> Counters:
 
 
 def _socket_lost(fd: int) -> int:
-    """Frames that the kernel dropped for want of socket buffer; 0 where it does not say."""
+    """Frames that the kernel dropped because the socket buffer was full; 0 if it does not report
+    them.
+    """
     try:
         copy = socket.socket(fileno=fd)
     except OSError:

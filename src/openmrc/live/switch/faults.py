@@ -1,6 +1,6 @@
-"""Faults as switches and links suffer them: `fabric.actions`, one at a time.
+"""Faults of switches and links: carries out `fabric.actions`, one at a time.
 
-Actions for endpoints only (`FOR_ENDPOINTS`: a NIC notices its port, EVs are denied) do not come
+Actions for endpoints only (`FOR_ENDPOINTS`: a NIC notices its port, EVs are denied) are ignored
 here; the endpoints take them from the same schedule.
 """
 
@@ -45,7 +45,7 @@ def _port(net, port, action, rate, burst):
         port.cut_until = max(port.free_at, net.ctl[0].now)
     elif action == actions.PORT_UP:
         port.up = 1
-    elif action == actions.PORT_RATE:  # a transmission under way ends as it began
+    elif action == actions.PORT_RATE:  # a transmission in progress ends as it began
         _set_rate(port, rate)
     else:
         health.change(port, action, rate, burst)
@@ -54,7 +54,7 @@ def _port(net, port, action, rate, burst):
 
 @inlined
 def _set_rate(port, share):
-    """Let a port send at this share of its rate; its queue limits follow (`queues.slowed`)."""
+    """Let a port send at this fraction of its rate; its queue limits follow (`queues.slowed`)."""
     port.rate_bps = max(int(port.full_rate_bps * share), 1)
     port.queue_bytes = max(int(port.full_queue_bytes * share), port.least_queue_bytes)
     port.ecn_low_bytes = max(int(port.full_ecn_low_bytes * share), port.least_ecn_low_bytes)

@@ -1,6 +1,6 @@
 """The bytes of a frame that a switch reads and writes, apart from the carrier.
 
-The traffic class of the first IP header decides: the queue, whether the frame may be trimmed,
+The traffic class of the first IP header determines the queue, whether the frame may be trimmed, and
 whether it may be marked (MRC 2.13, row 15). `dscps` is the fabric's table (`wire.classes`).
 """
 
@@ -61,7 +61,7 @@ def mark(data):
 def damage(data, n, bit, dscps):
     """Flip a bit, 0 <= bit < BITS_OF_ICRC, of the frame's iCRC; 1, or 0 if it has none.
 
-    A trimmed frame has none (row 21). One that is cut later loses the damage with its payload.
+    A trimmed frame has none (row 21). One that is trimmed later loses the damage with its payload.
     """
     if classes.is_trimmed(dscps, dscp_of(data)):
         return 0

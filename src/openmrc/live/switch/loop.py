@@ -1,10 +1,9 @@
 """The loop of all switches: handle due events, then arrivals, then wait.
 
-One event per hop, in the order of the times at which things are due. The loop sleeps in the kernel
-until the next event or the next frame. On slow links it batches both (`grain`), which saves most of
-its turns and costs a delay that is small compared to a round trip; on fast ones it spins for events
-that are closer than the precision of a sleep. `step` is one turn without waiting, with a given
-time.
+One event per hop, in the order of their due times. The loop sleeps in the kernel until the next
+event or the next frame. On slow links it batches both (`grain`), which saves most of its turns and
+costs a delay that is small compared to a round trip; on fast ones it spins for events that are
+closer than the precision of a sleep. `step` is one turn without waiting, at a given time.
 """
 
 from __future__ import annotations
@@ -19,13 +18,15 @@ from openmrc.live.switch.state import DROP_BLOCK, DROP_LINK, DROP_SWITCH, ORDERS
 from openmrc.live.switch.wires import arm, deliver, read_wire, resume, send_all
 from openmrc.wire import srv6
 
-KICK = -1  # what epoll reports for the descriptor by which somebody asks for attention
-RETRY_NS = 1_000_000  # where there is no room to receive into
+KICK = -1  # what epoll reports for the descriptor that requests attention
+RETRY_NS = 1_000_000  # between attempts when there is no buffer to receive into
 
 
 @compiled
 def step(net, now):
-    """One turn at a given time (ps), without waiting; ps of the next event, or NEVER."""
+    """Run one turn at a given time (ps), without waiting; return the time of the next event, or
+    NEVER.
+    """
     _advance(net, now)
     _receive(net, now)
     _advance(net, now)
@@ -35,7 +36,7 @@ def step(net, now):
 
 @compiled
 def run(net):
-    """Turn until the loop is asked to leave."""
+    """Run turns until the loop is asked to return."""
     ctl = net.ctl[0]
     while ctl.leave == 0:
         ctl.turns += 1
@@ -56,7 +57,7 @@ def listen(net, fd, which):
 
 @compiled
 def obey(net):
-    """Carry out what was asked for, where no loop runs."""
+    """Carry out requested actions while no loop runs."""
     _obey(net)
 
 
@@ -67,7 +68,9 @@ def _now(net):
 
 @inner
 def _wait(net):
-    """Sleep until an event is due or a descriptor is ready; whether there is something to read."""
+    """Sleep until an event is due or a descriptor is ready; return whether there is something to
+    read.
+    """
     ctl = net.ctl[0]
     due = _next_at(net)
     left_ns = -1
@@ -80,7 +83,7 @@ def _wait(net):
         if left_ns >= ctl.spin_ns:
             syscalls.wait(net.poll[:0], left_ns, net.word)
         return True
-    if left_ns >= 0 and ctl.grain_ns > 0:  # let some frames come together
+    if left_ns >= 0 and ctl.grain_ns > 0:  # let some frames accumulate
         syscalls.wait(net.poll[:0], ctl.grain_ns, net.word)
         left_ns -= ctl.grain_ns
         if left_ns <= 0:
@@ -165,7 +168,7 @@ def _arrive(net, n, at):
     tables = srv6.Tables(net.table, net.slots)
     port_no = srv6.forward_frame(data, int(f.length), tables, switch)
     if port_no < 0:
-        drop(net, from_no, n, DROP_BLOCK - 1 - port_no)  # in the order of srv6's reasons
+        drop(net, from_no, n, DROP_BLOCK - 1 - port_no)  # in the order of the reasons in srv6
         return
     for i in range(net.macs.shape[1]):
         data[i] = net.macs[port_no, i]
@@ -174,7 +177,7 @@ def _arrive(net, n, at):
 
 @inner
 def _receive(net, now):
-    """Read every wire that is ready, one batch each."""
+    """Read a batch of frames from every wire that is ready."""
     ctl = net.ctl[0]
     arm(net)
     ready = syscalls.epoll_ready(int(ctl.epoll_fd), net.ready)

@@ -1,9 +1,9 @@
-"""Egress ports in real time: three classes in strict priority, exact service, ECN, trimming,
+"""Egress ports in real time: three classes in strict priority, exact service times, ECN, trimming,
 limits, health (MRC 6.3 to 6.5).
 
 Times are those at which events are due, not those at which the loop handles them: a frame that is
 handled late leaves its queue as if on time, so delays never add up and a busy loop costs no
-bandwidth. A mark is made when a frame leaves the queue, by what it leaves behind.
+bandwidth. A frame is marked when it leaves the queue, by the length of the queue behind it.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ def _dequeue(net, port, port_no):
 
 @inner
 def _trim(net, port, port_no, n):
-    """Cut a frame to its headers and give it to the control class."""
+    """Trim a frame to its headers and move it to the control class."""
     f = net.frame[n]
     length = codec.trim(net.pool[f.room], int(f.length), int(port.last_hop), net.ctl[0].dscps)
-    if length < 0:  # not one of ours: nothing has changed
+    if length < 0:  # not a frame that can be trimmed: nothing has changed
         drop(net, port_no, n, state.DROP_QUEUE)
         return
     resize(f, length)
@@ -146,7 +146,7 @@ def _arm(net, port, port_no):
 
 @inlined
 def on_free(net, port_no, now):
-    """A port's transmission is over: send the next; an event for its end if more wait."""
+    """A port has finished sending: send the next frame; schedule its end if more wait."""
     port = net.port[port_no]
     port.armed = 0
     if port.up == 0:

@@ -1,13 +1,13 @@
 """State of all switches of a live fabric: ports, frames, wires, and their counters.
 
-Arrays of records, handed to compiled code as one pointer. A directed port of the fabric has one
-`PORT`, the NICs' own ports included: the loop is also the NIC's end of the line, so that a link has
-a rate in both directions. A *wire* is a descriptor, one for each port of a NIC; its number is that
-of the NIC's directed port.
+Arrays of records, passed to compiled code as one pointer. A directed port of the fabric has one
+`PORT`, the NICs' own ports included: the loop also plays the NIC's end of the link, so that a link
+has a rate in both directions. A *wire* is a descriptor, one for each port of a NIC; its number is
+that of the NIC's directed port.
 
 A frame stays in the buffer into which the kernel wrote it: `FRAME` names the buffer of the pool,
-and queues and wires link FRAME records. Buffers are as long as the MTU asks; nothing is allocated
-while the loop runs.
+and queues and wires link FRAME records. The MTU determines the size of buffers; nothing is
+allocated while the loop runs.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from openmrc.live.syscalls import EPOLL, IOVEC, MESSAGE, POLL
 from openmrc.wire import addresses, srv6
 from openmrc.wire.layout import ETHERNET
 
-RECEIVE_BATCH = 32  # frames per call; more gain nothing measurable
+RECEIVE_BATCH = 32  # frames per call; more bring no measurable gain
 SEND_BATCH = 32
 ORDERS = 4096  # fault actions that may wait for the loop
-WIRE_FRAMES_MAX = 512  # that wait for a NIC's full socket; then the NIC is too slow, and loses
+WIRE_FRAMES_MAX = 512  # waiting for a NIC's full socket; more are lost: the NIC is too slow
 WIRE_FRAMES_MIN = 4
-LATE_BINS = 32  # of lateness, each twice as wide as the one before it; bin 0 is below 1 us
-SEED_SWITCHES = 200  # purpose of the random streams drawn here
+LATE_BINS = 32  # bins of lateness, each twice as wide as the one before it; bin 0 is below 1 us
+SEED_SWITCHES = 200  # separates the random streams drawn here from others
 
 # Why a frame is not delivered. The first five happen at an egress port, the others on arrival.
 (
@@ -52,14 +52,14 @@ SEED_SWITCHES = 200  # purpose of the random streams drawn here
     DROP_TOO_LONG,
 ) = range(13)
 DROPS = (
-    "queue_full",  # the data classes' limit, and the frame may not be cut
+    "queue_full",  # the data classes' limit, and the frame may not be trimmed
     "control_full",
     "link_down",  # queued at or in flight from a port that went down, or sent to one that is
     "loss",  # drawn by a loss rate
     "receiver_full",  # the NIC does not read its socket
     "send_error",  # the socket refused it for another reason
     "switch_down",  # arrived at a switch that is silent or down
-    "not_mine",  # no carrier of this fabric
+    "not_mine",  # not a carrier of this fabric
     "end_of_carrier",
     "no_route",
     "hop_limit",
@@ -72,7 +72,7 @@ AT_EGRESS = DROP_SEND + 1  # reasons below it belong to the port's own switch, o
 
 PORT = np.dtype(
     [
-        ("rate_bps", "i8"),  # now
+        ("rate_bps", "i8"),  # currently
         ("delay_ps", "i8"),  # to the peer, with the peer's switch delay
         ("free_at", "i8"),  # when its transmission is over
         ("data_queued_bytes", "i8"),
@@ -81,10 +81,10 @@ PORT = np.dtype(
         ("control_queue_bytes", "i8"),
         ("ecn_low_bytes", "i8"),
         ("ecn_high_bytes", "i8"),
-        ("pause_bytes", "i8"),  # a NIC's: queued bytes above which its wire is not read
-        ("cut_until", "i8"),  # what left up to this time and has not arrived is lost
+        ("pause_bytes", "i8"),  # of a NIC's port: queued bytes above which its wire is not read
+        ("cut_until", "i8"),  # frames sent up to this time that have not arrived are lost
         ("full_rate_bps", "i8"),
-        # at the full rate, and what is left of that however slow the port is
+        # at the full rate, and the least that remains however slow the port is
         *((f"{which}_{name}", "i8") for which in ("full", "least") for name in FOLLOW_THE_RATE),
         ("head", "i4", (CLASSES,)),  # queues of FRAME, -1: empty
         ("tail", "i4", (CLASSES,)),
@@ -92,32 +92,32 @@ PORT = np.dtype(
         ("wire", "i4"),  # of a port to a NIC: where its frames go; of a NIC's: where they come from
         *PORT_HEALTH,
         ("up", "i1"),
-        ("armed", "i1"),  # an event for the end of its transmission is due
+        ("armed", "i1"),  # the event for the end of its transmission is pending
         ("faulty", "i1"),  # losing or damaging
         ("last_hop", "i1"),
-        ("paused", "i1"),  # a NIC's: its wire is not read
+        ("paused", "i1"),  # of a NIC's port: its wire is not read
         ("tapped", "i1"),
     ],
     align=True,
 )
 COUNT = np.dtype(  # of a port
     [
-        ("received", "i8"),  # a NIC's: frames read from its wire
+        ("received", "i8"),  # by a NIC's port: frames read from its wire
         ("packets", "i8"),  # put on the wire
         ("wire_bytes", "i8"),  # of these, with preamble, gap and FCS
-        ("delivered", "i8"),  # of a port to a NIC: taken by the NIC's socket
+        ("delivered", "i8"),  # by a port to a NIC: accepted by the NIC's socket
         ("ecn_marked", "i8"),
         ("trimmed", "i8"),
         ("damaged", "i8"),
-        ("paused", "i8"),  # times the wire was not read because the NIC's queue was full
+        ("paused", "i8"),  # times that the wire was not read because the NIC's queue was full
         ("dropped", "i8", (len(DROPS),)),
     ]
 )
 FRAME = np.dtype(
     [
-        ("left_at", "i8"),  # when its last bit left the port it comes from
+        ("left_at", "i8"),  # when its last bit left the port that sent it
         ("next", "i4"),
-        ("room", "i4"),  # its buffer
+        ("room", "i4"),  # number of its buffer
         ("length", "i4"),  # bytes of the frame
         ("frame_bytes", "i4"),  # on the wire, preamble, gap and FCS included
         ("port", "i4"),  # that sent it last, or at which it waits
@@ -135,7 +135,7 @@ WIRE = np.dtype(
         ("n", "i4"),
         ("port", "i4"),  # the port to the NIC
         ("dirty", "i1"),  # in the list of wires to send on
-        ("full", "i1"),  # the socket takes no more for now
+        ("full", "i1"),  # the socket is full for now
         ("closed", "i1"),  # the other end is gone
     ],
     align=True,
@@ -144,13 +144,13 @@ TAPPED = np.dtype([("at", "i8"), ("port", "i4"), ("length", "i4"), ("kept", "i4"
 CONTROL = np.dtype(
     [
         ("started_ns", "i8"),  # of the monotonic clock: time 0
-        ("wall", "i8"),  # ps since then, as the step in progress was told
-        ("now", "i8"),  # when what is being handled was due
+        ("wall", "i8"),  # ps since then, at the start of the current step
+        ("now", "i8"),  # due time of the event being handled
         ("pool_at", "u8"),  # address of the pool
         ("room_bytes", "i8"),
         ("frame_bytes_max", "i8"),
         ("wire_frames_max", "i8"),
-        ("grain_ns", "i8"),  # while frames are inside, the loop turns once in so long; 0: at once
+        ("grain_ns", "i8"),  # while frames are inside, the time between two turns; 0: none
         ("spin_ns", "i8"),  # without a grain, waits shorter than this are spun
         ("free_head", "i4"),
         ("n_free", "i4"),
@@ -158,21 +158,21 @@ CONTROL = np.dtype(
         ("heap_n", "i4"),
         ("n_dirty", "i4"),
         ("n_paused", "i4"),  # NICs' ports whose wires are not read
-        ("n_blocked", "i4"),  # wires whose sockets take no more for now
-        ("next_event", "i8"),  # of the schedule
+        ("n_blocked", "i4"),  # wires whose sockets are full for now
+        ("next_event", "i8"),  # next entry of the schedule
         ("orders_done", "i8"),  # both count up, modulo ORDERS
         ("orders_given", "i8"),
         ("leave", "i4"),  # the loop returns to its thread
         ("dscps", "i8"),  # its table of DSCPs, see `wire.classes`
         ("trims", "i4"),  # whether this fabric trims
-        ("kick_fd", "i4"),  # somebody wants the loop's attention
+        ("kick_fd", "i4"),  # written to when the loop's attention is requested
         ("done_fd", "i4"),  # the loop has carried out orders
         ("epoll_fd", "i4"),
         ("tap_snap", "i4"),  # bytes kept of a tapped frame
         ("tap_written", "i8"),  # both count up, modulo the ring
         ("tap_read", "i8"),
         ("tap_lost", "i8"),
-        ("no_room", "i8"),  # times nothing was read because every buffer was in use
+        ("no_room", "i8"),  # times that nothing was read because every buffer was in use
         ("turns", "i8"),  # of the loop
         ("late_max", "i8"),  # ps
     ],
@@ -182,7 +182,7 @@ CONTROL = np.dtype(
 
 @by_reference
 class Net(NamedTuple):
-    """All of it; made by `build`."""
+    """All state of the switches; made by `build`."""
 
     ctl: Any  # CONTROL, one
     port: Any  # PORT
@@ -192,9 +192,9 @@ class Net(NamedTuple):
     switch: Any  # SWITCH
     table: Any  # srv6.TABLE
     slots: Any  # of the tables
-    macs: Any  # uint8 [n_ports, 12]: what a frame's Ethernet addresses are on this link
+    macs: Any  # uint8 [n_ports, 12]: Ethernet addresses of frames on this link
     heap: Any  # ENTRY of jit.heap; what: a frame, or n_frames + a port
-    stream: Any  # uint64, random numbers, one for each of `port`
+    stream: Any  # uint64, random streams, one for each of `port`
     wire: Any  # WIRE
     dirty: Any  # int32: wires to send on
     armed: Any  # int32 [RECEIVE_BATCH]: frames whose buffers the next receive fills
@@ -208,7 +208,7 @@ class Net(NamedTuple):
     word: Any  # int64 [2]: room for a timespec
     schedule: Any  # EVENT, by time
     order: Any  # EVENT [ORDERS]
-    late: Any  # int64 [LATE_BINS]: frames by how late they went out
+    late: Any  # int64 [LATE_BINS]: frames by their lateness
     tapped: Any  # TAPPED, a ring
     tap_bytes: Any  # uint8 [ring, snap]
 
@@ -225,7 +225,7 @@ def build(
 ) -> Net:
     """Return the state of a fabric at rest, without the descriptors of epoll and events.
 
-    A full data packet is of `packet_bytes` on the wire, the longest frame of `frame_bytes_max`.
+    A full data packet has `packet_bytes` on the wire, the longest frame `frame_bytes_max`.
     """
     tables, _ = srv6.of_fabric(fabric)
     room_bytes = -(-frame_bytes_max // CACHE_LINE) * CACHE_LINE
@@ -239,7 +239,7 @@ def build(
     c.pool_at, c.room_bytes, c.frame_bytes_max = pool.ctypes.data, room_bytes, frame_bytes_max
     c.n_free, c.trims, c.dscps = n_frames, queues.trim, fabric.dscps.packed
     n_wires = fabric.n_nics * fabric.n_planes
-    # all of them together leave half of the buffers to those that do read
+    # all of them together leave half of the buffers to NICs that do read
     c.wire_frames_max = min(max(n_frames // (2 * n_wires), WIRE_FRAMES_MIN), WIRE_FRAMES_MAX)
     wire = records(n_wires, WIRE)
     wire.fd, wire.head, wire.tail, wire.port = fds, -1, -1, fabric.port_reverse[:n_wires]

@@ -5,8 +5,8 @@ frames in, the same frames out where their carriers lead, delayed by links and q
 trimmed or lost as the fabric and its faults require. The parts are `loop` (turns), `ports`
 (queues), `wires` (descriptors) and `faults`.
 
-A NIC's own port is played here too: frames that come in faster than `port_rate` wait in a queue of
-its three classes. When that is as full as a switch's queue may be, the wire is not read until it
+A NIC's own port is simulated here too: frames that arrive faster than `port_rate` wait in a queue
+of its three classes. When that is as full as a switch's queue may be, the wire is not read until it
 has half emptied, so that the NIC's socket fills and pushes back: an AF_UNIX socket then refuses
 (`overlay_ports(n, "local")`), UDP and packet sockets drop frames that do not fit (`socket_lost`).
 """
@@ -41,25 +41,25 @@ from openmrc.live.syscalls import NS_PER_S, PS_PER_NS
 from openmrc.wire.framing import MRC_FRAMING
 from openmrc.wire.layout import ETHERNET
 
-MTU_MIN, MTU_MAX = 1280, 9216  # of IPv6; of what Ethernet switches carry
+MTU_MIN, MTU_MAX = 1280, 9216  # the minimum of IPv6; the maximum of common Ethernet switches
 FRAMES = 8192  # buffers; at 9000 B 74 MB of address space, touched only as far as queues grow
 FRAMES_MIN = 64
 GRAINS_PER_RTT = 32
-GRAIN_NS_MIN, GRAIN_NS_MAX = 10_000, 50_000  # what a sleep is exact to; what a timer may notice
+GRAIN_NS_MIN, GRAIN_NS_MAX = 10_000, 50_000  # precision of a sleep; a delay that timers may notice
 SPIN_NS = 20_000  # a sleep in the kernel ends 5 to 60 us late
-ANSWER_S = 10.0  # a loop that does not answer for so long is dead
+ANSWER_S = 10.0  # a loop that does not answer for this long is dead
 LEAVE_FOR_A_CHANGE, LEAVE_FOR_GOOD = 1, 2
-_PR_SET_TIMERSLACK = 29  # linux/prctl.h; 50 us for a thread that does not ask
+_PR_SET_TIMERSLACK = 29  # linux/prctl.h; 50 us by default
 
 
 class Switches(Closing):
     """The switches of `fabric`; `fds[fabric.nic_port(nic, plane)]` is the descriptor of that port.
 
-    Descriptors are non-blocking datagram sockets, one frame a datagram; they stay the caller's to
-    close, after `close`. -1 stands for a port without a NIC. `queues` are the keys of `[fabric]`
-    about queues, whose defaults follow from `pmtu` and `base_rtt_ps`
-    (of the fabric's longest path, if `None`) and the number of QPs that send to one NIC. `mtu` is
-    that of all links, in bytes of the IP packet. Random choices follow from `seed`.
+    Descriptors are non-blocking datagram sockets, one frame a datagram; the caller closes them,
+    after `close`. -1 stands for a port without a NIC. `queues` are the keys of `[fabric]` about
+    queues, whose defaults are computed from `pmtu`, `base_rtt_ps` (that of the fabric's longest
+    path, if `None`) and the number of QPs that send to one NIC. `mtu` is that of all links, in
+    bytes of the IP packet. `seed` determines all random choices.
 
     While frames are inside, the loop turns once in `grain_ns`: `None` for a 32nd of the base round
     trip, 50 us at most, which no timer notices; 0 for the machine's best precision, at the cost of
@@ -104,7 +104,7 @@ class Switches(Closing):
         self.net: Net = build(fabric, queues, sizes, descriptors, seed, room, frames, packet)
         self._thread: threading.Thread | None = None
         self._acting = threading.Lock()
-        self._between: list[Callable[[], None]] = []  # done by the thread, between two runs
+        self._between: list[Callable[[], None]] = []  # for the thread, between two runs
         self._turned = threading.Event()
         self._error: BaseException | None = None
         self._tap: Tap | None = None
@@ -119,7 +119,7 @@ class Switches(Closing):
         self._epoll = select.epoll(flags=select.EPOLL_CLOEXEC)
         ctl.epoll_fd = self._epoll.fileno()
         net.poll[0].fd, net.poll[0].events = ctl.epoll_fd, select.POLLIN
-        # What Python registers carries the descriptor; `epoll_change` puts our numbers there.
+        # Python's epoll registers the descriptor as data; `epoll_change` replaces it by our number.
         self._register(int(ctl.kick_fd), switch_loop.KICK)
         for number, fd in enumerate(net.wire.fd.tolist()):
             if fd < 0:
@@ -156,7 +156,7 @@ class Switches(Closing):
         return self._thread is not None and self._thread.is_alive()
 
     def stop(self) -> None:
-        """End the loop; frames inside stay there, and `start` continues. Harmless if it has
+        """Stop the loop; frames inside stay there, and `start` resumes. Does nothing if it has
         ended.
         """
         thread, self._thread = self._thread, None
@@ -184,14 +184,14 @@ class Switches(Closing):
             os.close(int(self.net.ctl[0].done_fd))
 
     def play(self, schedule: FaultSchedule) -> None:
-        """Carry out a schedule whose time 0 is now, in place of what is left of another."""
+        """Carry out a schedule whose time 0 is now, in place of the rest of another."""
         self._at_rest(lambda: self._load(schedule))
 
     def act(self, events: npt.NDArray[Any]) -> None:
-        """Carry out fault actions (dtype `fabric.actions.EVENT`; `at_ps` is not looked at) now.
+        """Carry out fault actions (dtype `fabric.actions.EVENT`; `at_ps` is ignored) now.
 
         They have taken effect when this returns. Those for endpoints are ignored. Raises
-        `InputError` for a target that is not there.
+        `InputError` for a target that does not exist.
         """
         events = self._checked(events)
         with self._acting:
@@ -199,16 +199,17 @@ class Switches(Closing):
                 self._order(events[first : first + ORDERS])
 
     def step(self, now_ps: int) -> int:
-        """Take one turn at a given time, without a thread: for tests and debuggers.
+        """Run one turn at a given time, without a thread: for tests and debuggers.
 
-        Times must not decrease. Returns the time of the next event, `engine.state.NEVER` if none.
+        Times must not decrease. Returns the time of the next event, ps, `engine.state.NEVER` if
+        none.
         """
         if self._thread is not None:
             raise InputError("switches: the loop runs on its thread; stop it before stepping")
         return int(switch_loop.step(self.net, now_ps))
 
     def counters(self) -> Counters:
-        """Return what is counted so far."""
+        """Return the counts so far."""
         return snapshot(self.fabric, self.net)
 
     def tap(self, ports: Sequence[str] | npt.ArrayLike, stream: BinaryIO, snap: int = 0) -> Tap:
@@ -235,7 +236,7 @@ class Switches(Closing):
         return self._tap
 
     def untap(self) -> None:
-        """Stop noting frames; the first step of `Tap.close`."""
+        """Stop capturing frames; the first step of `Tap.close`."""
 
         def end() -> None:
             self.net.port.tapped = 0
@@ -244,7 +245,7 @@ class Switches(Closing):
         self._tap = None
 
     def _run(self) -> None:
-        with contextlib.suppress(OSError, AttributeError):  # only costs exactness
+        with contextlib.suppress(OSError, AttributeError):  # costs only precision
             ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
         try:
             while True:
@@ -282,7 +283,7 @@ class Switches(Closing):
         if self._thread is None:
             switch_loop.obey(net)
             return
-        self._kick()  # a system call: what is written before it is seen behind it
+        self._kick()  # a system call: what was written before is visible after it
         while int(ctl.orders_done) != int(ctl.orders_given):
             if not select.select([int(ctl.done_fd)], [], [], ANSWER_S)[0]:
                 raise RuntimeError("the loop of the switches does not answer") from self._error

@@ -1,7 +1,7 @@
 """Captures of a live fabric: copies of frames in a ring that a thread writes to a file.
 
-A frame is noted where its port puts it on the wire, with the time at which it is due to. The loop
-never waits for the file: frames that find the ring full are not captured, but counted (`Tap.lost`).
+A frame is captured when its port puts it on the wire, with its due time. The loop never waits for
+the file: frames that find the ring full are not captured, but counted (`Tap.lost`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from openmrc.live.syscalls import PS_PER_NS, copy
 from openmrc.wire.pcap import Writer
 
 RING_FRAMES = 2048
-DRAIN_S = 0.005  # between two looks at the ring: at 400 kpps it is full then
+DRAIN_S = 0.005  # between two reads of the ring: at 400 kpps it is full then
 
 
 @inner
@@ -48,9 +48,9 @@ def _copy(net, place, room, n):
 
 class Tap:
     """A capture in progress, made by `Switches.tap`; `close` calls `end`, after which no frame is
-    noted, and writes what is left.
+    captured, and writes the rest.
 
-    `captured` and `lost` count frames. The stream is the caller's to close, after this.
+    `captured` and `lost` count frames. The caller closes the stream, after this.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Tap:
         return int(self._net.ctl[0].tap_lost)
 
     def close(self) -> None:
-        """End the capture; harmless if called twice."""
+        """End the capture; may be called twice."""
         if not self._closing.is_set():
             self._end()
             self._closing.set()

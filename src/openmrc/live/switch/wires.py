@@ -1,7 +1,7 @@
-"""Frames between the loop and its descriptors: receiving into free buffers, sending from them.
+"""Frames between the loop and its descriptors: receives into free buffers, sends from them.
 
-Nothing is copied: the next batch to receive points at buffers of the pool that nobody uses, and a
-batch to send points at those of the frames themselves.
+Nothing is copied: the next batch to receive points at unused buffers of the pool, and a batch to
+send points at the buffers of the frames themselves.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from openmrc.live.switch.ports import drop, enqueue, free_frame, resize
 from openmrc.units import US
 
 EAGAIN = 11
-ENDED = select.POLLHUP | select.POLLNVAL  # unlike a mere error, these stay
+ENDED = select.POLLHUP | select.POLLNVAL  # unlike a mere error, these persist
 
 
 @inlined
@@ -34,7 +34,7 @@ def arm(net):
 
 @inner
 def read_wire(net, wire_no, events, now):
-    """A wire is ready: take a batch of frames to the NIC's queue; the rest is reported again."""
+    """A wire is ready: move a batch of frames to the NIC's queue; the rest is reported again."""
     ctl = net.ctl[0]
     w = net.wire[wire_no]
     if events & syscalls.POLL_OUT and w.full:
@@ -58,12 +58,12 @@ def read_wire(net, wire_no, events, now):
         return
     empty = 0
     for i in range(got):
-        if events & ENDED and net.message[i].length == 0:  # the end of the wire, not a frame
+        if events & ENDED and net.message[i].length == 0:  # the wire has ended; this is not a frame
             empty += 1
             free_frame(net, int(net.armed[i]))
         else:
             _take(net, wire_no, int(net.armed[i]), net.message[i], now)
-    for i in range(n - got):  # the buffers that were not filled stay for the next time
+    for i in range(n - got):  # buffers that were not filled remain for the next time
         net.armed[i] = net.armed[i + got]
         net.iov[i].address = net.iov[i + got].address
     ctl.n_armed = n - got
@@ -102,7 +102,7 @@ def _queued(port):
 
 @inlined
 def _mind(net, wire_no, w):
-    """Tell epoll what to wait for on a wire."""
+    """Tell epoll which events of a wire to report."""
     events = syscalls.POLL_IN if net.port[wire_no].paused == 0 else 0
     if w.full:
         events |= syscalls.POLL_OUT
@@ -132,7 +132,7 @@ def resume(net):
 
 @inner
 def _close(net, w):
-    """The other end is gone: no more frames arrive from there."""
+    """The other end is gone: no more frames will arrive from it."""
     if w.closed == 0:
         w.closed = 1
         syscalls.epoll_forget(int(net.ctl[0].epoll_fd), int(w.fd), net.change)
@@ -140,7 +140,7 @@ def _close(net, w):
 
 @inlined
 def deliver(net, wire_no, n, at):
-    """A frame has arrived at the NIC of wire `wire_no`: it goes out with the next batch."""
+    """A frame has arrived at the NIC of wire `wire_no`: it leaves with the next batch."""
     ctl = net.ctl[0]
     w = net.wire[wire_no]
     late = int(ctl.wall) - at
@@ -172,7 +172,7 @@ def _bin(late):
 
 @inlined
 def _soil(net, wire_no, w):
-    """Put a wire into the list of those to send on."""
+    """Add a wire to the list of those to send on."""
     ctl = net.ctl[0]
     if w.dirty == 0:
         w.dirty = 1
@@ -217,7 +217,7 @@ def _send_wire(net, wire_no, w):
             free_frame(net, _first(net, w))
         if sent > 0:
             net.count[w.port].delivered += sent
-        else:  # ENOBUFS, ENETDOWN, ECONNREFUSED ...: this frame is gone, the next may not be
+        else:  # ENOBUFS, ENETDOWN, ECONNREFUSED ...: this frame is lost, the next may not be
             drop(net, int(w.port), _first(net, w), state.DROP_SEND)
 
 

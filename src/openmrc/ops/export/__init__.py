@@ -1,1 +1,1 @@
-"""`mrc export`: the configuration at boot of every switch, from the fabric of one scenario file."""
+"""`mrc export`: the boot configuration of every switch, from the fabric of one scenario file."""

@@ -1,4 +1,4 @@
-"""`mrc export`: every switch's configuration at boot, out of one scenario file."""
+"""`mrc export`: every switch's boot configuration, from one scenario file."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ PRIORITIES = Dscps(
     trimmed_lasthop=CONTROL,
     control=CONTROL,
 )
-TRIM_BYTES = 256  # the least that is taken
+TRIM_BYTES = 256  # the minimum that is accepted
 
 
 def interface(port: int) -> str:
@@ -54,7 +54,7 @@ def whole(configs: dict[str, str]) -> str:
 
 
 def cannot(plant: Plant) -> list[str]:
-    """Return what these commands do not say of these switches."""
+    """Return what these commands do not configure on these switches."""
     said = [
         "Checked for syntax only: no switch has taken these commands.",
         "NVIDIA advises against one prefix for a static route and for a SID; here none is both.",

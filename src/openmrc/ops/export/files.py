@@ -1,4 +1,4 @@
-"""The files of an export: one a switch, what lies between them, what the platform cannot say."""
+"""The files of an export: one per switch, the links between them, what the platform lacks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def whole(platform: str, plant: Plant, chosen: Iterable[Switch]) -> str:
 
 
 def cannot(platform: str, plant: Plant) -> list[str]:
-    """Return what the platform, or the fabric, leaves to somebody else."""
+    """Return what the platform, or the fabric, leaves to other tools."""
     said: list[str] = PLATFORMS[platform].cannot(plant)
     if platform != "linux":
         said.append(
@@ -47,7 +47,7 @@ def cannot(platform: str, plant: Plant) -> list[str]:
 
 
 def write(platform: str, plant: Plant, chosen: Iterable[Switch], out: Path) -> int:
-    """Write all files to a directory that is empty or not there; return how many switches."""
+    """Write all files to a directory that is empty or missing; return the number of switches."""
     rest = {CANNOT: "".join(f"{line}\n" for line in cannot(platform, plant))}
     rest |= linux.extra(plant) if platform == "linux" else {LINKS: links(platform, plant)}
     _make(out)

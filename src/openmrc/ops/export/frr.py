@@ -1,4 +1,4 @@
-"""FRR: `frr.conf` of zebra and staticd. Queues, marks and trims are not its matter."""
+"""FRR: `frr.conf` of zebra and staticd. FRR does not configure queues, marks and trimming."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def interface(port: int) -> str:
 
 
 def config(plant: Plant, switch: Switch) -> str:
-    """Return what one switch reads at boot."""
+    """Return the configuration that one switch reads at boot."""
     lines = [f"hostname {switch.host}", "service integrated-vtysh-config", "!"]
     for port in switch.ports:
         lines += [
@@ -56,7 +56,7 @@ def whole(configs: dict[str, str]) -> str:
 
 
 def cannot(plant: Plant) -> list[str]:
-    """Return what FRR does not say of these switches."""
+    """Return what FRR does not configure on these switches."""
     said = [
         "Checked for syntax only: no FRR has run with these files.",
         "FRR 10.5.4 takes the uN of a locator's own prefix and does not install it. After boot look"

@@ -1,8 +1,9 @@
-"""Linux: a script a switch, of the lines with which `mrc lab` makes its own (`live.lab.linux`).
+"""Linux: one script per switch, with the lines by which `mrc lab` creates its own
+(`live.lab.linux`).
 
 The interfaces are the lab's, d0, d1 ... downwards and u0, u1 ... upwards, with its MACs; neighbours
-are permanent, so nothing has to be discovered. `SETUP` makes a namespace of every switch and host,
-all links, and runs every script: a fabric to look at, on one machine.
+are permanent, so nothing has to be discovered. `SETUP` creates a namespace for every switch and
+host and all links, and runs every script: a whole fabric to inspect on one machine.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def config(plant: Plant, switch: Switch) -> str:
     for batch in _batches(plant)[switch.name]:
         more = routes if batch.tool == "ip" else []
         lines += [f"{_command(batch)} <<'END'", *batch.lines, *more, "END"]
-    # Last, so that no group of routers is joined.
+    # Last, so that no router's multicast group is joined.
     lines.append("echo 1 > /proc/sys/net/ipv6/conf/all/forwarding")
     return "".join(f"{line}\n" for line in lines)
 
@@ -50,7 +51,7 @@ def whole(configs: Mapping[str, str]) -> str:
 
 
 def extra(plant: Plant) -> dict[str, str]:
-    """Return further files by name: the script that makes all of it on one machine."""
+    """Return further files by name: the script that creates all of it on one machine."""
     lab = _topology(plant)
     names = {name: plant.host_of(number) for number, name in enumerate(lab.switches)}
     lines = ["#!/bin/sh", "# As root: the whole fabric in namespaces of this machine.", "set -e"]
@@ -101,12 +102,12 @@ def _topology(plant: Plant) -> Topology:
 
 @lru_cache(maxsize=1)  # of the one fabric of an export
 def _batches(plant: Plant) -> dict[str, list[Batch]]:
-    """What the lab itself runs in each switch's namespace."""
+    """The batches that the lab itself runs in each switch's namespace."""
     from openmrc.live.lab.linux import LinuxFabric
 
     lab = _topology(plant)
     found: dict[str, list[Batch]] = {name: [] for name in lab.switches}
-    # The constructor enters no namespace, and a batch is only words.
+    # The constructor enters no namespace, and a batch is only text.
     fabric = LinuxFabric(lab, None, plant.scenario.fabric.queues())  # type: ignore[arg-type]
     for batch in fabric.batches():
         if batch.namespace in found:

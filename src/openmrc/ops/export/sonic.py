@@ -1,9 +1,9 @@
 """SONiC: CONFIG_DB as JSON, for `config load` over a platform's own PORT table.
 
-Traffic classes and queues have one number each, the higher the more urgent: data 0,
-retransmissions 1, control 6 (row 15). A trimmed packet leaves by the control queue. Which DSCP it
-gets is a matter of the port, by TC_TO_DSCP_MAP of a traffic class that no arriving packet has: what
-is trimmed before a NIC says so (row 21).
+Traffic classes and queues have one number each, the higher the more urgent: data 0, retransmissions
+1, control 6 (row 15). A trimmed packet leaves through the control queue. The port determines its
+DSCP, by TC_TO_DSCP_MAP for a traffic class that no arriving packet has: a packet trimmed at the
+last hop gets a DSCP that says so (row 21).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def interface(port: int) -> str:
 
 
 def config(plant: Plant, switch: Switch) -> str:
-    """Return what one switch loads at boot."""
+    """Return the configuration that one switch loads at boot."""
     return json.dumps(tables(plant, switch), indent=2) + "\n"
 
 
@@ -40,7 +40,7 @@ def whole(configs: dict[str, str]) -> str:
 
 
 def cannot(plant: Plant) -> list[str]:
-    """Return what CONFIG_DB does not say of these switches."""
+    """Return what CONFIG_DB does not configure on these switches."""
     said = [
         "PORT (lanes, speed, FEC) is the platform's: Ethernet0, Ethernet1 ... stand for the ports"
         " of links.csv; rename them where a port has several lanes.",
@@ -102,7 +102,7 @@ def _forwarding(switch: Switch) -> Tables:
 
 
 def _classes(plant: Plant) -> Tables:
-    """DSCP to traffic class to queue, and what a trimmed packet gets."""
+    """DSCP to traffic class to queue, and those of a trimmed packet."""
     dscps = plant.fabric.dscps
     queued = {dscps.trimmable_retx: RETRANSMIT, dscps.control: CONTROL}
     queued |= dict.fromkeys(dscps.trims, CONTROL)
@@ -129,7 +129,7 @@ def _classes(plant: Plant) -> Tables:
 
 
 def _uncut(plant: Plant, switch: Switch) -> Tables:
-    """What spares packets that may not be cut, as probes: trimming is a matter of whole queues."""
+    """Exempt packets that must not be trimmed, such as probes: trimming applies to whole queues."""
     return {
         "ACL_TABLE_TYPE": {
             UNCUT_TYPE: {

@@ -1,7 +1,7 @@
 """Every switch of a fabric as its configuration needs it: uSID, routes, ports, queues.
 
-No platform is named here. The numbers are those that packets meet in both worlds: uSIDs of
-`fabric.usid`, routes of `fabric.tables`, limits of `fabric.queues`.
+This module is independent of platforms. The numbers are those of the simulator and the lab: uSIDs
+of `fabric.usid`, routes of `fabric.tables`, limits of `fabric.queues`.
 
 **Addresses of links.** A static route needs a next hop that neighbour discovery can resolve, so
 each link is a /127 (RFC 6164) in a unique local prefix: fd6d:7263:ff<plane>::<2 n> at its lower end
@@ -59,7 +59,7 @@ class Port(NamedTuple):
 
 
 class Route(NamedTuple):
-    """What a uSID is sent to: `port` is a number of the switch's own ports."""
+    """The route of a uSID: `port` is a number of the switch's own ports."""
 
     usid: int
     port: int
@@ -78,7 +78,7 @@ class Switch:
 
 
 class End(NamedTuple):
-    """An end of a link: `port` counts a switch's own ports, or is the plane of a NIC's."""
+    """An end of a link: `port` counts a switch's own ports, or is the plane of a NIC's port."""
 
     switch: int | None  # its number; None at a NIC
     host: str
@@ -96,7 +96,7 @@ class Cable(NamedTuple):
 
 
 class Plant:
-    """A fabric whose switches are to be configured; `InputError` where it has no uSIDs."""
+    """A fabric whose switches are to be configured; `InputError` if it has no uSIDs."""
 
     def __init__(self, scenario: Scenario) -> None:
         transport = next((t for t in scenario.transports if t.kind == "mrc"), None)
@@ -116,12 +116,12 @@ class Plant:
 
     @property
     def cuts_through(self) -> bool:
-        """Whether the scenario's switches forward before they have a whole frame."""
+        """Whether the scenario's switches forward before they have received a whole frame."""
         return self.fabric.cut_through
 
     @cached_property
     def limits(self) -> Limits:
-        """What bounds the queue of each directed port."""
+        """The queue limits of each directed port."""
         fabric, queues = self.fabric, self.scenario.fabric.queues()
         rtt_ps = self._base_rtt_ps or MRC_FRAMING.base_rtt_ps(fabric, self._pmtu)
         packet = MRC_FRAMING.data_bytes(self._pmtu)
@@ -132,7 +132,9 @@ class Plant:
         return map(self.switch, range(self.fabric.n_switches))
 
     def named(self, name: str) -> Switch:
-        """Return the switch that faults call `name`, or `host_of` does; `InputError` if none is."""
+        """Return the switch that faults call `name`, or `host_of` does; `InputError` if there is
+        none.
+        """
         for number in range(self.fabric.n_switches):
             if name in (self.fabric.switch_name(number), self.host_of(number)):
                 return self.switch(number)
@@ -178,7 +180,7 @@ class Plant:
 
     @cached_property
     def _first(self) -> list[int]:
-        """By switch its first directed port, and behind the last switch the number of all ports."""
+        """The first directed port of each switch, followed by the number of all ports."""
         switches = np.arange(self.fabric.n_switches + 1)
         # -1 of NICs, then the switches in their order
         found: list[int] = np.searchsorted(self.fabric.port_switch, switches).tolist()
@@ -215,7 +217,7 @@ class Plant:
         return far >= 0 and bool(fabric.sw_tier[switch] < fabric.sw_tier[far])
 
     def _address(self, port: int) -> str:
-        """The address of the end that a directed port sends from."""
+        """The address of the end at which a directed port sends."""
         fabric = self.fabric
         lower = self._is_lower(port)
         link = port if lower else int(fabric.port_reverse[port])

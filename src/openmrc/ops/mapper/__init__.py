@@ -1,5 +1,6 @@
-"""`mrc mapper` and `mrc controller`: agents that probe every link, and who hears them all.
+"""`mrc mapper` and `mrc controller`: agents that probe every link, and the controller that collects
+their reports.
 
-`agent` and `collector` are the core: state machines that are told the time and what arrived. What
-reads clocks and sockets stands beside them, in `live` and `server`.
+`agent` and `collector` are the core: state machines whose inputs are the time and what arrived. The
+modules that read clocks and sockets are `live` and `server`.
 """

@@ -1,7 +1,7 @@
 """Whether a node may take part in a job: every port up, every plane reached, few probes lost.
 
-Where a link is bad for all, the fabric is to blame and no node is turned away for it. A node fails
-for what is its own: its ports, its links to T0s, its agent.
+If a link is bad for all, the fabric is to blame and no node is rejected for it. A node fails for
+its own faults: its ports, its links to T0s, its agent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from openmrc.ops import causes
 from openmrc.ops.mapper.collector import Place
 
 PERIODS_MIN = 10  # that an agent has judged: a hundred probes of each port
-LOST_MAX = 0.001  # share of a port's probes
+LOST_MAX = 0.001  # fraction of a port's probes
 
 
 @dataclass(frozen=True)
@@ -23,17 +23,17 @@ class Known:
     """What is known of one node."""
 
     nic: int
-    present: bool  # an agent speaks for it
-    periods: int  # that it has judged
+    present: bool  # its agent is connected
+    periods: int  # that its agent has judged
     down: tuple[int, ...]  # planes whose port is down
-    unreached: tuple[int, ...] = ()  # planes from which nothing comes back
-    lost: int = 0  # of its own probes, where nobody localised them
+    unreached: tuple[int, ...] = ()  # planes on which no probe returns
+    lost: int = 0  # of its own probes, for which no place was found
     sent: int = 0
 
 
 @dataclass(frozen=True)
 class Admission:
-    """Whether a node is fit, and if not why not."""
+    """Whether a node is fit, and if not why."""
 
     nic: int
     fit: bool

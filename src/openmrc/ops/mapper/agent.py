@@ -1,32 +1,32 @@
-"""What an agent of the mapper does, as a state machine without clock and without sockets.
+"""An agent of the mapper, as a state machine without clock and without sockets.
 
-It is told the time and what arrived, and says what to send and what was lost. Whoever drives it,
-sockets or a simulated world, does this at `next_ps`, in this order:
+Its inputs are the time and the probes that arrived, its outputs the probes to send and those that
+were lost. The driver, sockets or a simulated world, calls it at `next_ps`, in this order:
 
-    agent.arrive(now_ps, payloads)   what came since the last time
-    agent.due(now_ps)                what to send now
-    agent.report(now_ps)             what is to be told, or None
+    agent.arrive(now_ps, payloads)   probes that arrived since the last call
+    agent.due(now_ps)                probes to send now
+    agent.report(now_ps)             the report for the controller, or None
 
-**When is a probe lost?** Not when time is over: a host or a switch that was not scheduled for a
-while answers late, and for all probes at once. A probe counts as lost when it is older than
-`timeout_ps` and one that was sent after it on the same plane has come back; or on another plane,
-some time ago (`margin_ps`), for planes do not keep step with each other. Only where nothing at all
-comes any more, for `silence_ps`, is everything lost. What comes after all is told as late and takes
-its loss back.
+**When is a probe lost?** Not when a timeout alone has passed: a host or a switch that was not
+scheduled for a while answers late, and for all probes at once. A probe counts as lost when it is
+older than `timeout_ps` and one that was sent after it on the same plane has returned; or on another
+plane, some time ago (`margin_ps`), because planes are not in step with each other. Only when
+nothing at all has arrived for `silence_ps` is everything lost. A probe that arrives after all is
+reported as late and cancels its loss.
 
-A burst is judged after `margin_ps`: its probes, and those of other bursts, queue one behind
-another for the suspect's port, where the local loops that follow them do not pass.
+A burst is judged after `margin_ps`: its probes, and those of other bursts, queue one behind another
+for the suspect's port, which the local loops that follow them do not cross.
 
-Both times grow by what round trips have lately taken more than `MARGIN_PS`: where hosts or switches
-wait for a processor, or queues for a link, an agent says less and says it later, and nothing false.
+Both times grow by the time by which recent round trips exceeded `MARGIN_PS`: if hosts or switches
+wait for a processor, or queues for a link, an agent reports less and later, but nothing false.
 
-It wakes to send, and once after it sent to look what came; more often only while something is out.
-What happens to each probe is compiled (`tally`).
+It wakes to send, and once after sending to check for arrivals; more often only while a probe is
+out. The processing of each probe is compiled (`tally`).
 
-**One-way probes** are judged by who receives them. A receiver knows the schedule, so it knows what
+**One-way probes** are judged by their receiver. A receiver knows the schedule, so it knows what
 each NIC of its T0 sends it, and in which order. A probe is lost if a later one of the same NIC, on
-whatever plane, has come. Of a NIC from which nothing comes it says nothing: it may be switched off.
-Periods are counted, not timed, so an agent that is late skips nothing.
+any plane, has arrived. A receiver does not report on a NIC from which nothing arrives: it may be
+switched off. Periods are counted, not timed, so an agent that is late skips nothing.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ from openmrc.ops.mapper.tally import LOSSES_MAX, ROOM
 from openmrc.ops.schedule import BURST_MAX, ONE_WAY, TURNS, Schedule
 from openmrc.units import MS, S
 
-TICK_PS = 20 * MS  # an agent sends so often at most
-LOOK_PS = 5 * MS  # after sending it looks what came; again, while something is out
-MARGIN_PS = 10 * MS  # that planes may be out of step
+TICK_PS = 20 * MS  # the shortest time between two sends of an agent
+LOOK_PS = 5 * MS  # after sending it checks for arrivals; again, while a probe is out
+MARGIN_PS = 10 * MS  # by which planes may be out of step
 SILENCE_PERIODS = 10  # without any arrival ...
-SILENCE_PS = 1 * S  # ... and so long: a machine that does much else stands still for less
-TELL_PS = 1 * S  # between two words, if nothing was lost
-PERIODS = 1 << 32  # a period's number has so many bits
+SILENCE_PS = 1 * S  # ... and this long: a busy machine stalls for less
+TELL_PS = 1 * S  # between two reports, if nothing was lost
+PERIODS = 1 << 32  # the width of a period's number
 REPORTED_MAX = LOSSES_MAX  # losses in one report
-BURSTS_MAX = 64  # of others, remembered
+BURSTS_MAX = 64  # bursts of others that are remembered
 
 
 class Loss(NamedTuple):
@@ -62,12 +62,12 @@ class Loss(NamedTuple):
 
     number: int
     turn: int
-    at_ps: int  # when it was sent, as near as who judges knows
+    at_ps: int  # when it was sent, as precisely as its judge knows
 
 
 class Send(NamedTuple):
-    """Probes to send now, in this order. Of the schedule: `numbers` are places in the period's
-    order; of a burst: rows of it, and `routes` are the directed ports that these cross, [n, hops].
+    """Probes to send now, in this order. For the schedule: `numbers` are positions in the period's
+    order; for a burst: its rows, and `routes` are the directed ports that these cross, [n, hops].
     """
 
     kind: int
@@ -77,7 +77,7 @@ class Send(NamedTuple):
 
 
 class BurstReport(NamedTuple):
-    """What one agent knows of a burst: the rows that it sent and that did not come back, and those
+    """What one agent knows of a burst: the rows that it sent and that did not return, and those
     that it received.
     """
 
@@ -88,7 +88,7 @@ class BurstReport(NamedTuple):
 
 @dataclass
 class Report:
-    """What an agent has to tell."""
+    """An agent's report."""
 
     at_ps: int
     periods: int  # judged since the last report
@@ -102,7 +102,7 @@ class _Burst:
     rows: frozenset[int]  # that this agent sends and awaits itself
     sent_ps: int
     back: set[int] = field(default_factory=set)
-    closed: bool = False  # something that was sent after it has come; or nothing ever comes back
+    closed: bool = False  # a probe sent after it has returned; or nothing ever returns
 
 
 class Order(NamedTuple):
@@ -113,7 +113,7 @@ class Order(NamedTuple):
     numbers: list[int]  # in the schedule
     planes: list[int]
     routes: list[list[int]]
-    loops: list[bool]  # comes back here
+    loops: list[bool]  # whether it returns here
 
 
 def order(schedule: Schedule, nic: int, turn: int) -> Order:
@@ -127,7 +127,7 @@ def order(schedule: Schedule, nic: int, turn: int) -> Order:
 
 
 class Agent:
-    """The agent of one NIC; `first_period` should grow from start to start, as a clock's does."""
+    """The agent of one NIC; `first_period` should grow from start to start, as a clock does."""
 
     def __init__(
         self,
@@ -150,15 +150,15 @@ class Agent:
         self._book = {name: column(self.tally.book, name) for name in tally.BOOK.names or ()}
         self._asked: deque[tuple[int, int, int]] = deque()
         self._bursts: dict[int, _Burst] = {}
-        self._received: dict[int, set[int]] = {}  # by burst, what others sent here
+        self._received: dict[int, set[int]] = {}  # by burst, the rows of others received here
         self._told_ps = now_ps
         self._told_periods = 0
         self._judged: list[BurstReport] = []
 
-    # --- what happens
+    # --- inputs and outputs
 
     def arrive(self, now_ps: int, payloads: ByteArray) -> None:
-        """Take the probes that came, [n, `PAYLOAD_BYTES`]."""
+        """Process the probes that arrived, [n, `PAYLOAD_BYTES`]."""
         for first in range(0, len(payloads), ROOM):
             part = payloads[first : first + ROOM]
             self.tally.inbox[: len(part)] = part
@@ -167,7 +167,7 @@ class Agent:
                 self.came(others)
 
     def came(self, others: int) -> None:
-        """Take the probes of bursts that the tally holds."""
+        """Process the probes of bursts that the tally holds."""
         for kind, nic, number, row in self.tally.other[:others].tolist():
             if nic != self.nic:
                 if kind == BURST:  # perhaps before this agent is asked to take part
@@ -179,24 +179,24 @@ class Agent:
                     burst.back.add(row)
 
     def ask(self, burst: int, port: int, n: int) -> None:
-        """Take part in a burst: send its rows that begin here, count those that end here."""
+        """Take part in a burst: send its rows that start here, count those that end here."""
         if not 0 <= port < self.schedule.fabric.n_ports or not 1 <= n <= BURST_MAX:
             return
         self._asked.append((burst, port, n))
 
     def count(self, burst: int) -> BurstReport:
-        """Return which rows of others arrived here; to be asked when they say that they sent."""
+        """Return which rows of others arrived here; to be called after their senders reported."""
         return BurstReport(burst, (), tuple(sorted(self._received.pop(burst, ()))))
 
     def due(self, now_ps: int) -> list[Send]:
-        """Judge what is out, and return what to send now."""
+        """Judge the probes that are out, and return those to send now."""
         tick = self._due.call(now_ps)
         sends = self.bursts(now_ps)
         return sends if tick < 0 else [*sends, self._of_tick(tick)]
 
     def bursts(self, now_ps: int) -> list[Send]:
-        """Judge the bursts that are out, and return those to send now: all that is left to do for
-        who lets the tally be driven by itself (`loop`).
+        """Judge the bursts that are out, and return those to send now: all that remains to be done
+        if the tally runs by itself (`loop`).
         """
         for number, burst in list(self._bursts.items()):
             self._judge_burst(now_ps, number, burst)
@@ -212,12 +212,12 @@ class Agent:
 
     @property
     def timeout_ps(self) -> int:
-        """How old a probe is at least that counts as lost."""
+        """The minimum age of a probe that counts as lost, ps."""
         return int(self._book["timeout_ps"][0]) + round(self._book["late_ps"][0])
 
     @property
     def margin_ps(self) -> int:
-        """How far planes may be out of step."""
+        """The time by which planes may be out of step, ps."""
         return int(self._book["margin_ps"][0]) + round(self._book["late_ps"][0])
 
     @property
@@ -227,13 +227,11 @@ class Agent:
 
     @property
     def next_ps(self) -> int:
-        """When to be called again: to send, or to look what has come."""
+        """When to call it again, ps: to send, or to check for arrivals."""
         return int(min(self._book["due_ps"][0], self._book["look_at_ps"][0]))
 
     def report(self, now_ps: int, at_once: bool = False) -> Report | None:
-        """Return what is to be told now: losses at once, that all is well once a second, or
-        `at_once`.
-        """
+        """Return the report that is due: losses at once, otherwise once a second, or `at_once`."""
         n_lost, n_late = self._book["n_lost"], self._book["n_late"]
         news = n_lost[0] or n_late[0] or self._judged
         if not news and not at_once and now_ps < self._told_ps + TELL_PS:
@@ -273,7 +271,7 @@ class Agent:
 
 
 def _tally(agent: Agent, now_ps: int) -> tally.Tally:
-    """The agent's books, with what its schedule says."""
+    """The agent's tally, initialised from its schedule."""
     schedule, fabric, nic = agent.schedule, agent.schedule.fabric, agent.nic
     t0 = int(fabric.port_peer_switch[nic * fabric.n_planes])
     here = np.arange(int(fabric.sw_lo[t0]), int(fabric.sw_hi[t0]))
@@ -291,7 +289,7 @@ def _tally(agent: Agent, now_ps: int) -> tally.Tally:
         found.loops[turn], found.numbers[turn] = each.loops, each.numbers
         for who, other in enumerate(here.tolist()):
             numbers = (other * n_planes + np.arange(n_planes)) * slots + np.arange(slots)[:, None]
-            flat = numbers.ravel()  # by place
+            flat = numbers.ravel()  # by position
             to = fabric.port_peer_nic[schedule.routes(turn, flat)[:, 1]]
             mine = (schedule.kinds(turn, flat) == ONE_WAY) & (to == nic)
             at = slice(who * len(flat), (who + 1) * len(flat))

@@ -1,15 +1,15 @@
-"""What the controller makes of the agents' reports: the places that lose probes, by name.
+"""The controller's view of the agents' reports: the places that lose probes, by name.
 
-No clock, no socket: it is told the time and what was reported, and answers with bursts to order
-and with what it has found. Losses are judged (`ops.localise`) as soon as they are told, in the
-last `WINDOW_PERIODS` periods together with the bursts of that time, and twice a second in the last
-second and the last ten, where a place that loses one packet in a thousand shows.
+No clock, no socket: its inputs are the time and the reports, its outputs bursts to order and places
+found. Losses are judged (`ops.localise`) as soon as they are reported, over the last
+`WINDOW_PERIODS` periods together with the bursts of that time, and twice a second over the last
+second and the last ten, in which a place that loses one packet in a thousand shows.
 
-What cannot be told from something else is not named; its links are probed in a burst. A place is
-over when it has lost nothing for a while in which it should have.
+A place that cannot be distinguished from another is not named; its links are probed in a burst. A
+place is over when it has lost nothing for a time in which losses were expected.
 
-An agent that says nothing for `STALE_PS` is counted as silent: what it would have sent, and what
-others would have sent to it one way, is no evidence of anything.
+An agent that sends no report for `STALE_PS` counts as silent: the probes that it would have sent,
+and those that others would have sent to it one way, are no evidence.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from openmrc.units import MS, S
 
 WINDOW_PERIODS = 5
 LONG_PS = (1 * S, 10 * S)
-LOOK_PS = S // 2  # between two looks at the long windows
-STALE_PS = 3 * S  # without a word: three missed ones
-BURSTS_AT_ONCE = 8  # links of which each may take a burst in one period
-HOLD_PS = 20 * MS  # for the answers to a burst, before what is new is judged again
-ROUTES_KEPT = 1 << 17  # probes of a period; of more, routes are worked out as they are needed
-DARK_PS = 5 * MS  # in which all NICs of a T0 that died say so
-BURST_WAIT_PS = 100 * MS  # for agents to say what they know of it
-OVER_PERIODS = 25  # without a loss, where some should have been
+LOOK_PS = S // 2  # between two evaluations of the long windows
+STALE_PS = 3 * S  # without a report: three missed ones
+BURSTS_AT_ONCE = 8  # links, each of which may get a burst in one period
+HOLD_PS = 20 * MS  # waits for the results of a burst, before new losses are judged again
+ROUTES_KEPT = 1 << 17  # probes of a period; beyond this, routes are computed as needed
+DARK_PS = 5 * MS  # within which all NICs of a T0 that died report it
+BURST_WAIT_PS = 100 * MS  # for agents to report on it
+OVER_PERIODS = 25  # without a loss, although some were expected
 OVER_LOSSES = 10.0
-KEPT_MAX = 1 << 18  # losses in memory
+KEPT_MAX = 1 << 18  # losses kept in memory
 RULES = Rules(learns_chance=False)
 
 
 class Order(NamedTuple):
-    """A burst, and the agents who send it."""
+    """A burst, and the agents that send it."""
 
     burst: int
     port: int
@@ -53,7 +53,7 @@ class Order(NamedTuple):
 
 
 class Count(NamedTuple):
-    """Say what you received of this burst."""
+    """A request to report which rows of this burst arrived."""
 
     burst: int
     to: frozenset[int] = frozenset()
@@ -74,7 +74,7 @@ class Place:
     crossed: int
     nats: float
     until_ps: int | None = None  # None: it still loses
-    withdrawn: bool = False  # what came later blames another
+    withdrawn: bool = False  # later evidence blames another place
     is_dark: bool = False  # its own NICs saw no carrier
 
 
@@ -86,7 +86,7 @@ class _Burst:
     asked_ps: int
     senders: frozenset[int]
     receivers: frozenset[int]
-    sent: set[int] = field(default_factory=set)  # agents that said so
+    sent: set[int] = field(default_factory=set)  # agents that reported having sent
     counted: set[int] = field(default_factory=set)
     lost: set[int] = field(default_factory=set)  # rows
     heard: set[int] = field(default_factory=set)
@@ -96,25 +96,23 @@ class _Burst:
 class _Lost(NamedTuple):
     at_ps: int
     loss: Loss
-    new: bool  # no place was known that explains it
+    new: bool  # no known place explained it
 
 
 class Said(NamedTuple):
-    """What is to be done after a word: bursts to order and to count, places that are new or
-    changed.
-    """
+    """What to do after a tick: bursts to order and to count, places that are new or changed."""
 
     orders: list[Order | Count]
     changed: list[Place]
 
 
 class Collector:
-    """All agents' reports of one fabric."""
+    """The reports of all agents of one fabric."""
 
     def __init__(self, schedule: Schedule, now_ps: int) -> None:
         self.schedule = schedule
         self.places: dict[int, Place] = {}  # that lose now, by cause
-        self.heard_ps: dict[int, int] = {}  # by NIC: its last word
+        self.heard_ps: dict[int, int] = {}  # by NIC: its last report
         self.began_ps: dict[int, int] = {}
         self._losses: deque[_Lost] = deque()
         self._bursts: dict[int, _Burst] = {}
@@ -124,15 +122,15 @@ class Collector:
         self._masks: dict[int, np.ndarray] = {}  # by cause
         self._next_burst = 1
         self._looked_ps = self._swept_ps = now_ps
-        self.news = False  # something that nobody has judged yet
+        self.news = False  # losses that have not been judged yet
         self._dark: dict[int, int] = {}  # NIC ports without carrier, and since when
         self._of_missing: tuple[frozenset[int], np.ndarray] | None = None
         self._crossed = np.concatenate(schedule.crossed)
         self._warm_up(now_ps)
 
     def _warm_up(self, now_ps: int) -> None:
-        """Judge something, once: what is loaded with the first verdict takes longer than a fault
-        should be unknown.
+        """Judge a dummy case once: loading the code for the first verdict takes longer than a fault
+        should stay unknown.
         """
         numbers = np.arange(min(8, self.schedule.n_probes))
         for number in numbers.tolist():
@@ -143,14 +141,14 @@ class Collector:
         )
         self._losses.clear()
 
-    # --- what is told
+    # --- reports
 
     def join(self, now_ps: int, nic: int) -> None:
-        """An agent begins."""
+        """An agent has joined."""
         self.began_ps[nic] = self.heard_ps[nic] = now_ps
 
     def leave(self, nic: int) -> None:
-        """An agent is gone: its connection closed."""
+        """An agent has left: its connection closed."""
         self.heard_ps.pop(nic, None)
         self.began_ps.pop(nic, None)
         self._see(0, nic, ())
@@ -158,13 +156,13 @@ class Collector:
     def hear(
         self, now_ps: int, nic: int, report: Report, down: Collection[int] = ()
     ) -> list[Order | Count]:
-        """Take a report of an agent that has joined, and the planes on which its NIC's port is
-        down; what follows from it, `tick` says.
+        """Process a report of an agent that has joined, and the planes on which its NIC's port is
+        down; `tick` returns the consequences.
         """
         self.heard_ps[nic] = now_ps
         self._see(now_ps, nic, down)
         if report.lost:
-            # By the agent's own clock only how long ago it was: clocks of hosts differ.
+            # The agent's own clock only says how long ago it was: clocks of hosts differ.
             at_ps = [now_ps - max(report.at_ps - one.at_ps, 0) for one in report.lost]
             new = self._unexplained(at_ps, report.lost)
             self._losses.extend(map(_Lost, at_ps, report.lost, new))
@@ -175,7 +173,7 @@ class Collector:
         return [each for burst in report.bursts for each in self._hear_burst(now_ps, nic, burst)]
 
     def counted(self, now_ps: int, nic: int, burst: BurstReport) -> None:
-        """Take what an agent received of a burst."""
+        """Process an agent's count of a burst."""
         one = self._bursts.get(burst.burst)
         if one is not None and nic in one.receivers:
             one.counted.add(nic)
@@ -183,8 +181,8 @@ class Collector:
             self._finish(now_ps, burst.burst, False)
 
     def tick(self, now_ps: int) -> Said:
-        """To be called when something was heard, and some ten times a second: judge what is new,
-        look at the long windows, end what is over.
+        """Call it after a report, and some ten times a second: judge new losses, evaluate the long
+        windows, end places that are over.
         """
         for number, burst in list(self._bursts.items()):
             if now_ps - burst.asked_ps > BURST_WAIT_PS:
@@ -209,20 +207,20 @@ class Collector:
 
     @property
     def waits(self) -> bool:
-        """Whether something was heard that `tick` has not dealt with yet."""
+        """Whether there is a report that `tick` has not processed yet."""
         return self.news or any(
             not any(self._mask(cause)[port] for cause in self.places) for port in self._dark
         )
 
     def silent(self, now_ps: int) -> list[int]:
-        """Return the NICs whose agents said nothing for long, or never joined."""
+        """Return the NICs whose agents have been silent for long, or never joined."""
         nics = range(self.schedule.fabric.n_nics)
         return [nic for nic in nics if now_ps - self.heard_ps.get(nic, -STALE_PS) >= STALE_PS]
 
     # --- ports without carrier
 
     def _see(self, now_ps: int, nic: int, down: Collection[int]) -> None:
-        """A NIC knows its own ports: nobody has to infer that one is down."""
+        """A NIC reports its own ports: that one is down need not be inferred."""
         for plane in range(self.schedule.fabric.n_planes):
             port = nic * self.schedule.fabric.n_planes + plane
             if plane in down:
@@ -231,7 +229,7 @@ class Collector:
                 self._dark.pop(port, None)
 
     def _name_dark(self, now_ps: int) -> list[Place]:
-        """Name what has no carrier, as soon as it is clear how much that is."""
+        """Name what has no carrier, as soon as its extent is clear."""
         fabric, found = self.schedule.fabric, list[Place]()
         if all(now_ps - since_ps < DARK_PS for since_ps in self._dark.values()):
             return found
@@ -252,7 +250,7 @@ class Collector:
         return found + (self._withdraw_for_dark(now_ps) if found else [])
 
     def _is_dark(self, routes: np.ndarray) -> np.ndarray:
-        """[n] whether these cross what NICs saw without carrier: their losses say nothing new."""
+        """[n] whether these cross a port without carrier: their losses are no new evidence."""
         mask = np.zeros(self.schedule.fabric.n_ports + 1, np.bool_)
         own = np.array(list(self._dark), np.int64)
         mask[own] = mask[self.schedule.fabric.port_reverse[own]] = True
@@ -263,8 +261,8 @@ class Collector:
         return found
 
     def _withdraw_for_dark(self, now_ps: int) -> list[Place]:
-        """Of places that were named before a NIC said that its port is dark, end those of which
-        everything lost crossed that port.
+        """End the places that were named before a NIC reported its port as dark, if all their
+        losses crossed that port.
         """
         routes = self._routes_of([one.loss for one in self._losses])
         other = routes[~self._is_dark(routes)]
@@ -279,7 +277,7 @@ class Collector:
     # --- judging
 
     def _unexplained(self, at_ps: Sequence[int], losses: Sequence[Loss]) -> list[bool]:
-        """Which of these crossed none of the places that are known to lose probes."""
+        """Whether each of these crossed none of the places known to lose probes."""
         if not self.places:
             return [True] * len(losses)
         routes = self._routes_of(losses)
@@ -292,7 +290,7 @@ class Collector:
         return found
 
     def _explains_all(self, since_ps: int) -> bool:
-        """Whether the known places explain what was lost since then."""
+        """Whether the known places explain the losses since then."""
         lost = [one for one in self._losses if one.at_ps >= since_ps]
         return not any(self._unexplained([one.at_ps for one in lost], [one.loss for one in lost]))
 
@@ -304,7 +302,7 @@ class Collector:
         return self._masks[cause]
 
     def _routes_of(self, losses: Sequence[Loss]) -> np.ndarray:
-        """[n, hops] the directed ports of these probes; -1 behind the last."""
+        """[n, hops] the directed ports of these probes; -1 after the last."""
         found = np.full((len(losses), HOPS_MAX), -1, np.int32)
         turns = np.array([one.turn for one in losses], np.int64)
         numbers = np.array([one.number for one in losses], np.int64)
@@ -324,7 +322,8 @@ class Collector:
     def _judge(self, now_ps: int, window_ps: int) -> tuple[list[Place], Evidence, list[Verdict]]:
         seen = self.evidence(now_ps, window_ps)
         verdicts = localise(self.schedule.fabric, seen, RULES)
-        # A device of which two links were cut in a long window looks like one that loses a part.
+        # A device of which two links were cut within a long window looks like one that loses a
+        # part.
         short = window_ps == WINDOW_PERIODS * self.schedule.period_ps
         sure = [one for one in verdicts if one.is_sure and (short or one.kind == causes.LINK)]
         changed = [place for one in sure if (place := self._name(now_ps, one)) is not None]
@@ -350,7 +349,7 @@ class Collector:
         return None
 
     def _has_two_witnesses(self, verdict: Verdict) -> bool:
-        """Whether more than one agent at one instant saw it lose: else the host may be to blame."""
+        """Whether several agents at one instant saw it lose: else the host may be to blame."""
         per_nic = self.schedule.per_port * self.schedule.fabric.n_planes
         seen = set()
         lately = [one.loss for one in self._losses if one.at_ps >= verdict.since_ps]
@@ -371,7 +370,7 @@ class Collector:
         return bool(self._mask(cause)[self._routes_of([loss])].any())
 
     def _is_within(self, cause: int) -> bool:
-        """Whether a device that is named already loses all that crosses this link."""
+        """Whether an already named device loses all that crosses this link."""
         fabric = self.schedule.fabric
         return cause < fabric.n_ports and any(
             place.kind != causes.LINK and place.rate > 0.9 and cause in causes.links_of(fabric, own)
@@ -379,7 +378,9 @@ class Collector:
         )
 
     def _withdraw_links_of(self, cause: int, now_ps: int) -> None:
-        """A device that loses all explains those of its links that were named first."""
+        """Withdraw links that were named before the device that loses everything and explains
+        them.
+        """
         fabric = self.schedule.fabric
         if cause < fabric.n_ports or self.places[cause].rate <= 0.9:
             return
@@ -389,7 +390,7 @@ class Collector:
                 place.until_ps, place.withdrawn = now_ps, True
 
     def _over(self, now_ps: int) -> list[Place]:
-        """Places that have lost nothing for so long that they should have."""
+        """Places that have lost nothing for so long that losses were expected."""
         found = []
         for cause, place in list(self.places.items()):
             quiet = (now_ps - place.last_ps) / self.schedule.period_ps
@@ -402,7 +403,9 @@ class Collector:
         return found
 
     def _settle(self, place: Place) -> None:
-        """What a place lost is explained when it is over: it is evidence of nothing new."""
+        """Mark the losses of a place as explained when it is over: they are no evidence of anything
+        new.
+        """
         mine = self._mask(place.cause)[self._routes_of([one.loss for one in self._losses])]
         self._losses = deque(
             one
@@ -412,9 +415,9 @@ class Collector:
         self._results = deque(one for one in self._results if one[0] > place.last_ps)
 
     def evidence(self, now_ps: int, window_ps: int) -> Evidence:
-        """Return what was seen in the last `window_ps`, with the bursts of that time."""
+        """Return the evidence of the last `window_ps`, with the bursts of that time."""
         schedule, from_ps = self.schedule, now_ps - window_ps
-        # What crossed links before anything was lost would only hide how bad they are now.
+        # Crossings from before the first loss would only hide how bad links are now.
         known = [one for one in self._losses if one.at_ps >= from_ps]
         dark = self._is_dark(self._routes_of([one.loss for one in known]))
         known = [one for one, is_dark in zip(known, dark.tolist(), strict=True) if not is_dark]
@@ -430,7 +433,7 @@ class Collector:
         periods = (now_ps - from_ps) / schedule.period_ps
         crossed = np.maximum(self._crossed - self._missing(now_ps), 0) * periods
         crossed = np.ceil(crossed).astype(np.int64)
-        for column in causes.of_routes(schedule.fabric, routes):  # of agents that are gone by now
+        for column in causes.of_routes(schedule.fabric, routes):  # of agents that have left since
             there = column >= 0
             least = np.bincount(column[there], lost[there], len(crossed)).astype(np.int64)
             crossed = np.maximum(crossed, least)
@@ -490,7 +493,7 @@ class Collector:
         return found
 
     def _hear_burst(self, now_ps: int, nic: int, said: BurstReport) -> list[Count]:
-        """The receivers are asked only now: what was not sent yet is not lost."""
+        """The receivers are asked only now: probes that were not sent yet are not lost."""
         burst = self._bursts.get(said.burst)
         if burst is None or nic not in burst.senders:
             return []
@@ -540,7 +543,8 @@ class Collector:
         longest = max(*LONG_PS, WINDOW_PERIODS * self.schedule.period_ps)
         while self._losses and self._losses[0].at_ps < now_ps - longest:
             self._losses.popleft()
-        # What a known place explains is needed until it is clear that nothing larger does.
+        # Losses that a known place explains are needed until it is clear that nothing larger
+        # explains them.
         old_ps = now_ps - WINDOW_PERIODS * self.schedule.period_ps
         if now_ps - self._swept_ps >= LOOK_PS:
             self._swept_ps = now_ps
@@ -550,8 +554,8 @@ class Collector:
 
 
 def _merged(seen: Evidence) -> Evidence:
-    """Rows of one path as one row: to judge takes as long as there are rows, and of a burst's
-    hundred probes many take the same path.
+    """Merge rows of the same path: judging time is proportional to rows, and many of a burst's
+    hundred probes take the same path.
     """
     if len(seen.lost) < 2:
         return seen

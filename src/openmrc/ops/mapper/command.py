@@ -1,4 +1,4 @@
-"""`mrc mapper`, an agent on this host, and `mrc controller`, who hears all of them."""
+"""`mrc mapper`, an agent on this host, and `mrc controller`, which collects the reports of all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PORT, HTTP_PORT = 4790, 4780  # of the controller
 SECRET = "OPENMRC_SECRET"
-SWITCH_S = 0.0005  # a thread that judges lets one pass that brings a report
+SWITCH_S = 0.0005  # a judging thread yields this often to one that brings a report
 
 
 def add_command(commands: Any) -> list[Any]:
@@ -78,7 +78,7 @@ def _add_schedule(parser: argparse.ArgumentParser) -> None:
 def schedule_of(
     arguments: argparse.Namespace, fabric: Fabric, network: Network | None = None
 ) -> Schedule:
-    """Return the schedule that the options ask for."""
+    """Return the schedule that the options describe."""
     from openmrc.ops.schedule import make
     from openmrc.units import parse_time
 
@@ -157,7 +157,7 @@ def _on_fabric(arguments: argparse.Namespace) -> _Placed:
 
 
 def _on_network(arguments: argparse.Namespace) -> _Placed | None:
-    """The same of `--network`."""
+    """The same for `--network`."""
     if arguments.network is None:
         if arguments.secret is not None:
             raise InputError("--secret: only with --network; a host file has the job's secret")

@@ -1,9 +1,9 @@
 """Probes of hosts on an ordinary network: plain UDP from each to each other, on every plane.
 
-No switch turns anything round there, so every probe goes one way and the peer's agent counts it.
-That separates the directions, and finds what a host's link does: what a NIC loses on a plane to all
+No switch turns a probe round there, so every probe goes one way and the peer's agent counts it.
+That separates the directions, and finds faults of a host's link: what a NIC loses on a plane to all
 peers is its own sending direction, what all peers lose towards it the other. To the schedule, the
-agents and the controller such a network is a fabric in which one T0 a plane has all hosts.
+agents and the controller such a network is a fabric with one T0 per plane, which has all hosts.
 
     [network]
     rate = "25Gbps"                       # of the slowest link; probes stay below a share of it
@@ -12,8 +12,8 @@ agents and the controller such a network is a fabric in which one T0 a plane has
         ["10.0.0.2", "10.1.0.2"],
     ]
 
-Each plane has an interface and an address of its own, so the kernel is told both with each probe
-(PKTINFO), whatever its routes prefer. All probes leave from one port: where a network hashes flows
+Each plane has an interface and an address of its own, so each probe tells the kernel both
+(PKTINFO), whatever its routes prefer. All probes leave from one port: if a network hashes flows
 over paths they take one path from host to host.
 """
 
@@ -57,12 +57,12 @@ Address = IPv4Address | IPv6Address
 
 @dataclass(frozen=True, eq=False)
 class EndSchedule(Schedule):
-    """A schedule of one-way probes alone: in each slot every host sends to one other on every
+    """A schedule of one-way probes alone: in each slot every host sends to one other host on every
     plane. Partners change from slot to slot and from period to period.
     """
 
     def burst(self, port: int, n: int, turn: int = 0) -> IntArray:
-        """Return [n, hops] directed ports of `n` probes that all cross `port`, of a host."""
+        """Return [n, hops] directed ports of `n` probes that all cross `port`, a host's."""
         return self._nic_burst(port, np.arange(n) + turn * n)
 
     @cached_property
@@ -95,14 +95,14 @@ class Network:
 
     @property
     def fabric_table(self) -> dict[str, Any]:
-        """The [fabric] table of the fabric that it is taken for."""
+        """The [fabric] table of the fabric that represents it."""
         n = len(self.hosts)
         planes, rate = len(self.hosts[0]), f"{self.rate_bps}bps"
         return {"nics": n, "planes": planes, "t0_down": n, "t0_up": 1, "port_rate": rate}
 
     def schedule(self, fabric: Fabric, k: int, period_ps: int, load_max: float) -> EndSchedule:
-        """Return who probes whom: each direction of a host's link `k` times a period, which grows
-        as for `schedule.make`.
+        """Return the schedule: each direction of a host's link is probed `k` times a period, which
+        grows as for `schedule.make`.
         """
         if k < 1 or period_ps < 1 or not 0 < load_max <= 1:
             raise InputError("mapper: at least one crossing, a period and a load above 0, up to 1")
@@ -121,7 +121,7 @@ class Network:
 
 
 def is_one(path: Path) -> bool:
-    """Whether a file describes a network, and no scenario."""
+    """Whether a file describes a network, not a scenario."""
     try:
         return "network" in _table(path)
     except InputError:
@@ -129,7 +129,7 @@ def is_one(path: Path) -> bool:
 
 
 def read(path: Path) -> Network:
-    """Return the network of a file; `InputError` where it is missing or wrong."""
+    """Return the network of a file; `InputError` if it is missing or wrong."""
     table = _table(path)
     if set(table) != {"network"} or not isinstance(table["network"], dict):
         raise InputError(f"{path}: [network] is accepted, with rate and hosts")
@@ -164,7 +164,7 @@ def _table(path: Path) -> dict[str, Any]:
 
 
 class Datagrams:
-    """The wire of a host on such a network: one socket, which the kernel lets any host reach."""
+    """The wire of a host on such a network: one socket, with which the kernel reaches any host."""
 
     def __init__(self, network: Network, fabric: Fabric, nic: int) -> None:
         self._fabric = fabric
@@ -214,7 +214,7 @@ def _name(address: Address) -> np.ndarray:
 
 
 def _origin(address: Address, index: int) -> np.ndarray:
-    """The control message (PKTINFO) that says which interface and address a probe leaves from."""
+    """The control message (PKTINFO) with the interface and address from which a probe leaves."""
     if address.version == 4:
         level, kind = socket.IPPROTO_IP, IP_PKTINFO
         body = struct.pack("=i", index) + address.packed + bytes(4)

@@ -1,8 +1,8 @@
-"""What the controller keeps: places that lost probes, jobs, agents, denylists, admissions (SQLite).
+"""The controller's history: places that lost probes, jobs, agents, denylists, admissions (SQLite).
 
 Times are microseconds of Unix time. The file is readable while the controller runs, by this module
-or by `sqlite3`. A place that was open when a controller died is over at its last loss; if it still
-loses probes the next controller names it anew.
+or by `sqlite3`. A place that was open when a controller died ends at its last loss; if it still
+loses probes the next controller names it again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from openmrc.errors import InputError, OutputError
 from openmrc.live.closing import Closing
 
-KEPT_US = 90 * 86_400 * 10**6  # what is older is forgotten
+KEPT_US = 90 * 86_400 * 10**6  # older rows are deleted
 ROWS_MAX = 10_000  # of one answer
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS place (
@@ -57,20 +57,20 @@ class Row(NamedTuple):
 
 
 class JobRow(NamedTuple):
-    """A job, and what its devices counted."""
+    """A job, and the counts of its devices."""
 
     job: str
     since_us: int
-    last_us: int  # somebody spoke of it
+    last_us: int  # the last report of a device
     until_us: int | None  # None: it runs
     nics: str  # as places name them: "0-3,8"
     sent: int  # data packets
-    again: int  # of them, sent again
-    set_aside: int  # paths, each time
+    again: int  # of these, retransmissions
+    set_aside: int  # paths, counted each time
 
 
 class History(Closing):
-    """A file of history; ":memory:" keeps it for as long as the process lives."""
+    """A file of history; ":memory:" keeps it as long as the process lives."""
 
     def __init__(self, file: str | Path, read_only: bool = False) -> None:
         try:
@@ -91,19 +91,19 @@ class History(Closing):
             raise OutputError(file, str(error), "name another file with --history") from None
 
     def fabric(self, table: dict[str, Any]) -> None:
-        """Keep the fabric's table, by which places have their names."""
+        """Store the fabric's table, from which places have their names."""
         with self._db:
             self._db.execute("DELETE FROM fabric")
             self._db.execute("INSERT INTO fabric VALUES (?)", [json.dumps(table)])
 
     def fabric_table(self) -> dict[str, Any]:
-        """Return the fabric's table; {} if none was kept."""
+        """Return the fabric's table; {} if none was stored."""
         row = self._db.execute("SELECT document FROM fabric").fetchone()
         found: dict[str, Any] = {} if row is None else json.loads(row[0])
         return found
 
     def place(self, key: int | None, row: Row) -> int:
-        """Keep a place, in the row `key` if it has one; returns its key."""
+        """Store a place, in the row `key` if it has one; return its key."""
         with self._db:
             if key is None:
                 marks = ", ".join("?" * len(row))
@@ -125,25 +125,25 @@ class History(Closing):
         return [Row(*row) for row in reversed(found)]
 
     def close_open(self) -> None:
-        """End the places that nobody watches any more."""
+        """End the places that no controller watches any more."""
         with self._db:
             self._db.execute("UPDATE place SET until_us = last_us WHERE until_us IS NULL")
             self._db.execute("UPDATE job SET until_us = last_us WHERE until_us IS NULL")
 
     def agent(self, nic: int, at_us: int, joined: bool) -> None:
-        """Keep that an agent came or went."""
+        """Record that an agent joined or left."""
         with self._db:
             self._db.execute("INSERT INTO agent VALUES (?, ?, ?)", (nic, at_us, joined))
 
     def agents(self, since_us: int = 0) -> list[tuple[int, int, int]]:
-        """Return [NIC, time, whether it came] of agents, the latest last."""
+        """Return [NIC, time, whether it joined] of agents, the latest last."""
         return self._db.execute(
             "SELECT nic, at_us, joined FROM agent WHERE at_us >= ? ORDER BY at_us LIMIT ?",
             (since_us, ROWS_MAX),
         ).fetchall()
 
     def denylist(self, document: dict[str, Any]) -> None:
-        """Keep a version of the denylist."""
+        """Store a version of the denylist."""
         with self._db:
             self._db.execute(
                 "INSERT OR REPLACE INTO denylist VALUES (?, ?)",
@@ -151,26 +151,26 @@ class History(Closing):
             )
 
     def last_denylist(self) -> dict[str, Any] | None:
-        """Return the last version that was kept."""
+        """Return the last version that was stored."""
         row = self._db.execute(
             "SELECT document FROM denylist ORDER BY version DESC LIMIT 1"
         ).fetchone()
         return None if row is None else json.loads(row[0])
 
     def admission(self, at_us: int, document: Sequence[dict[str, Any]]) -> None:
-        """Keep what was said of nodes before a job."""
+        """Record the admission of nodes before a job."""
         with self._db:
             self._db.execute("INSERT INTO admission VALUES (?, ?)", (at_us, json.dumps(document)))
 
     def job(self, row: JobRow) -> None:
-        """Keep a job, or what is new of it."""
+        """Store a job, or its changes."""
         with self._db:
             marks = ", ".join("?" * len(row))
             self._db.execute(f"INSERT OR REPLACE INTO job VALUES ({marks})", row)
 
     def jobs(self, since_us: int = 0) -> list[JobRow]:
         """Return the jobs that ran since then, the latest last."""
-        with contextlib.suppress(sqlite3.OperationalError):  # a file of before has none
+        with contextlib.suppress(sqlite3.OperationalError):  # a file of an older version has none
             found = self._db.execute(
                 f"SELECT {', '.join(JobRow._fields)} FROM job WHERE last_us >= ?"
                 " ORDER BY since_us DESC LIMIT ?",
@@ -180,7 +180,7 @@ class History(Closing):
         return []
 
     def forget(self, now_us: int) -> None:
-        """Delete what is older than `KEPT_US`."""
+        """Delete rows older than `KEPT_US`."""
         with self._db:
             kept = (
                 ("place", "last_us"),

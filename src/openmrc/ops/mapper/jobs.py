@@ -1,8 +1,8 @@
-"""Which jobs run, on which NICs, and what each lost: as their own devices count it.
+"""Which jobs run, on which NICs, and what each lost, by the counts of their own devices.
 
-A device with a job's name tells the controller once a second what all its queue pairs have counted
-so far. A job of which nobody says anything for `OVER_US` is over; if its name comes again, it is
-another. Devices are told apart by a word that each draws, so several of one NIC add up.
+A device with a job's name reports the totals of all its queue pairs to the controller once a
+second. A job without reports for `OVER_US` is over; if its name comes again, it is another job.
+Each device draws a random identifier, so several of one NIC add up.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TOLD_MAX = 4
 
 
 class Counts(NamedTuple):
-    """What one device has counted."""
+    """The counts of one device."""
 
     nic: int
     sent: int
@@ -49,7 +49,9 @@ class Jobs:
         self._jobs: dict[str, _Job] = {}
 
     def hear(self, now_us: int, row: Mapping[str, Any]) -> None:
-        """Take what a device says; `InputError` if it is no such word, or there are too many."""
+        """Process a device's report; `InputError` if it is invalid, or there are too many
+        devices.
+        """
         name, word = _text(row, "job", NAME_MAX), _text(row, "device", WORD_MAX)
         nic = _count(row, "nic", self._fabric.n_nics)
         counts = Counts(nic, *(_count(row, key, COUNT_MAX) for key in COUNTS))
@@ -65,7 +67,7 @@ class Jobs:
         job.of[word] = counts
 
     def over(self, now_us: int) -> list[JobRow]:
-        """Forget the jobs that are over, and return them."""
+        """Remove the jobs that are over, and return them."""
         gone = [name for name, one in self._jobs.items() if now_us - one.last_us > OVER_US]
         return [_row(name, self._jobs.pop(name), True) for name in gone]
 
@@ -82,7 +84,7 @@ def _row(name: str, job: _Job, is_over: bool) -> JobRow:
 
 
 def _ranges(nics: Sequence[int]) -> str:
-    """As places name them: "0-3,8"."""
+    """NICs as places name them: "0-3,8"."""
     found: list[list[int]] = []
     for nic in nics:
         if found and found[-1][1] == nic - 1:

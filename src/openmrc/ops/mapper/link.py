@@ -1,8 +1,8 @@
-"""An agent's connection to its controller: one that comes back by itself, and never makes it wait.
+"""An agent's connection to its controller: it reconnects by itself, and never blocks the agent.
 
-A thread connects, proves the secret, joins and listens; what it hears is in `heard`, and `fileno`
-is readable then. Another sends. While there is no controller nothing is kept: losses of that time
-are not told later, for they would be news of nothing.
+One thread connects, proves the secret, joins and receives; messages are in `heard`, and `fileno` is
+readable then. Another thread sends. While there is no controller nothing is queued: losses of that
+time are not reported later, because they would be old.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from openmrc.live.closing import Closing
 from openmrc.verbs.exchange import CLIENT, Line
 
 AGAIN_S = 0.5  # between two attempts
-WAITING_MAX = 1000  # messages that a slow controller has not taken
+WAITING_MAX = 1000  # messages that a slow controller has not read
 
 
 class Link(Closing):
-    """The connection to the controller at `host`, `port`; `join` is said first."""
+    """The connection to the controller at `host`, `port`; `join` is the first message."""
 
     def __init__(
         self, host: str, port: int, secret: bytes, join: dict[str, Any], say: Callable[[str], None]
@@ -41,15 +41,15 @@ class Link(Closing):
 
     @property
     def connected(self) -> bool:
-        """Whether a controller listens."""
+        """Whether a controller is connected."""
         return self._line is not None
 
     def fileno(self) -> int:
-        """A descriptor that is readable when something was heard."""
+        """A descriptor that is readable when a message has arrived."""
         return self._wake
 
     def heard(self) -> list[dict[str, Any]]:
-        """Take what was heard."""
+        """Return and clear the messages that arrived."""
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._wake)
         found = []
@@ -58,13 +58,13 @@ class Link(Closing):
         return found
 
     def send(self, message: dict[str, Any]) -> None:
-        """Send this if a controller is there and keeps up."""
+        """Send this if a controller is connected and keeps up."""
         if self.connected:
             with contextlib.suppress(queue.Full):
                 self._waiting.put_nowait(message)
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         self._closing.set()
         with contextlib.suppress(queue.Full):
             self._waiting.put_nowait(None)
@@ -100,7 +100,7 @@ class Link(Closing):
             self._closing.wait(AGAIN_S)
 
     def _tell(self, before: str, words: str) -> str:
-        """Say something once."""
+        """Print a message once."""
         if words != before and not self._closing.is_set():
             self._say(f"mapper: {words}")
         return words

@@ -1,9 +1,9 @@
 """An agent on a host: the sockets and the clock around `agent.Agent`.
 
 One socket serves all planes: with packet sockets (mode "native") one that is bound to no interface,
-behind a filter of the kernel that lets probes pass only; in mode "udp" an ordinary one, and the
-first uSID of a carrier chooses the interface. Frames of the schedule are made once, for each of its
-turns; a period writes its number into them, and a batch is one system call.
+with a kernel filter that passes only probes; in mode "udp" an ordinary one, and the first uSID of a
+carrier chooses the interface. Frames of the schedule are built once, for each of its turns; a
+period writes its number into them, and a batch is one system call.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ SO_ATTACH_FILTER, NO_CHECK6_TX, NO_CHECK6_RX = 26, 101, 102
 UDP_CARRIER_AT = 8  # in a sockaddr_in6
 _libc = ctypes.CDLL(None, use_errno=True)
 
-# What passes: IPv6 (12), next header UDP (20), to the probes' port (56). Classic BPF: load, jump.
+# The filter passes IPv6 (12), next header UDP (20), to the probes' port (56). Classic BPF: load,
+# jump.
 _FILTER = (
     (0x28, 0, 0, 12),
     (0x15, 0, 5, ETHERTYPE_IPV6),
@@ -57,11 +58,11 @@ class Wire(Protocol):
 
     interfaces: Sequence[str]  # by plane
     socket: socket.socket
-    at: int  # where a probe's payload begins in what the socket takes
+    at: int  # where a probe's payload begins in what the socket sends
 
     def batch(self, planes: Sequence[int], routes: IntArray, payloads: probe.ByteArray) -> Batch:
-        """Return what to send: for each probe the plane, the directed ports, [n, hops], and the
-        payload.
+        """Return what to send, for the plane, the directed ports, [n, hops], and the payload of
+        each probe.
         """
 
 
@@ -98,11 +99,11 @@ class SegmentRouting:
 
 
 class Ports(Closing):
-    """The sockets of one host; sends probes and takes what arrives."""
+    """The sockets of one host: sends probes and receives those that arrive."""
 
     def __init__(self, agent: Agent, wire: Wire, started_ns: int) -> None:
-        """`started_ns` of the monotonic clock is the agent's zero; the wire's socket is closed with
-        this.
+        """`started_ns` of the monotonic clock is the agent's time 0; the wire's socket is closed
+        with this.
         """
         self._agent, self._wire = agent, wire
         self._watch = Watch(wire.interfaces)
@@ -121,18 +122,18 @@ class Ports(Closing):
         self._go = Bound(loop.go, (agent.tally, self._wires), 1)
 
     def heed(self, link: Link | None) -> None:
-        """Wait no longer when the controller says something, or a port of this host changes."""
+        """End waits also when the controller sends a message, or a port of this host changes."""
         for one in (self._watch.fd, *(() if link is None else (link.fileno(),))):
             self._heeded.register(one, select.EPOLLIN)
         self._wires.poll[0].fd = self._heeded.fileno()
 
     def changed(self) -> bool:
-        """Take what the kernel says of ports; True if it says anything."""
+        """Consume the kernel's notifications about ports; True if there were any."""
         return self._watch.changed()
 
     def probe_until(self, until_ps: int) -> int:
-        """Do all rounds until this time, or until something is lost, is asked for, or is a burst's;
-        returns how many probes of bursts the tally holds, or `loop.ASKED`.
+        """Run all rounds until this time, or until a probe is lost, a message arrives, or a burst's
+        probe does; return how many probes of bursts the tally holds, or `loop.ASKED`.
         """
         return self._go.call(until_ps)
 
@@ -147,7 +148,7 @@ class Ports(Closing):
         return [plane for plane, is_up in self._watch.states() if not is_up]
 
     def close(self) -> None:
-        """Give the sockets back."""
+        """Close the sockets."""
         self._wire.socket.close()
         self._heeded.close()
         self._watch.close()
@@ -174,8 +175,8 @@ class Ports(Closing):
             self._put.call(each.message.ctypes.data, len(each.message))
 
     def _closing_batch(self) -> Batch:
-        """What is sent behind a burst, a local loop on each plane, where there are any: when one
-        comes, all of the burst had their time.
+        """The probes sent after a burst: a local loop on each plane, where there are any. When one
+        returns, all probes of the burst have had their time.
         """
         schedule, order = self._agent.schedule, self._agent.orders[0]
         kinds = schedule.kinds(0, order.numbers).tolist()
@@ -232,13 +233,13 @@ def _udp_socket() -> socket.socket:
 
 
 def _to_carriers(n: int) -> npt.NDArray[np.uint8]:
-    """[n, 28] socket addresses (sockaddr_in6) that wait for a carrier."""
+    """[n, 28] socket addresses (sockaddr_in6) to be filled with carriers."""
     name = struct.pack("=H", socket.AF_INET6) + struct.pack("!HI", probe.PORT, 0) + bytes(20)
     return np.tile(np.frombuffer(name, np.uint8), (n, 1))
 
 
 def _ways_out(interfaces: Sequence[str]) -> npt.NDArray[np.uint8]:
-    """[interfaces, 20] the socket addresses (sockaddr_ll) that lead out of each."""
+    """[interfaces, 20] the socket addresses (sockaddr_ll) for sending on each interface."""
     found = []
     for interface in interfaces:
         try:

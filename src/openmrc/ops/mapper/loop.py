@@ -1,8 +1,8 @@
-"""An agent's rounds in real time: sleep, take what came, judge, send; compiled.
+"""An agent's rounds in real time: sleep, receive, judge, send; compiled.
 
-It returns to plain Python where that is needed: for a word of the controller's, for a loss, for a
-probe of a burst. While nothing is wrong Python runs no more often than it asks for, so that a quiet
-agent takes little of a core.
+It returns to plain Python when that is needed: for a message of the controller, for a loss, for a
+probe of a burst. Without faults Python runs no more often than it asks for, so that an idle agent
+takes little of a core.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from openmrc.ops.schedule import PAYLOAD_BYTES, TURNS
 
 PS_PER_NS = 1000
 ASKED = -1
-PATIENCE, ROOM_AGAIN_NS = 20, 1_000_000  # where a queue of the kernel is full
-NOBODY = -1  # as a descriptor: the kernel passes it over
+PATIENCE, ROOM_AGAIN_NS = 20, 1_000_000  # when a queue of the kernel is full
+NOBODY = -1  # as a descriptor: the kernel ignores it
 EINTR, EAGAIN, ENOBUFS = 4, 11, 105
 
 WAY = record_type(*fields("i8", "fd", "at", "started_ns"))
@@ -42,10 +42,10 @@ WAY = record_type(*fields("i8", "fd", "at", "started_ns"))
 
 @by_reference
 class Wires(NamedTuple):
-    """The socket's two sides. Beside `way` it is two batches (`syscalls.Batch`)."""
+    """The socket's two directions: `way`, and the fields of two batches (`syscalls.Batch`)."""
 
     way: Any  # WAY, one record: the socket, where payloads begin, when the clock began
-    poll: Any  # POLL [1]: readable when the controller says something
+    poll: Any  # POLL [1]: readable when the controller has sent a message
     room_poll: Any  # POLL [1]: the socket, writable
     room: Any  # int64 [2], for the kernel
     in_message: Any
@@ -72,7 +72,9 @@ def new_wires(out: Batch, fd: int, at: int, started_ns: int) -> Wires:
 
 @inlined
 def _take(t, w, now_ps):
-    """Take all that came; returns how many probes are of bursts: those are not all taken."""
+    """Receive everything that arrived; return how many probes are of bursts: those may be
+    incomplete.
+    """
     at = w.way[0].at
     while True:
         batch = Batch(w.in_message, w.in_iov, w.in_data, w.in_name, w.in_control)
@@ -92,8 +94,8 @@ def _take(t, w, now_ps):
 
 @inlined
 def _put(w, at, n):
-    """Send the `n` messages that begin at this address. What the kernel refuses because a port is
-    down is as good as lost; where it has no room it is asked again.
+    """Send the `n` messages that begin at this address. Those that the kernel refuses because a
+    port is down count as lost; if it has no room the call is repeated.
     """
     patience = PATIENCE
     while n > 0:
@@ -129,8 +131,9 @@ def _send(t, w, tick):
 
 @compiled
 def go(t, w, until_ps):
-    """Do an agent's rounds until this time, or until Python is needed; returns how many probes of
-    bursts are in `t.other`, or `ASKED`: somebody says something, and all that came before is taken.
+    """Run an agent's rounds until this time, or until Python is needed; return how many probes of
+    bursts are in `t.other`, or `ASKED`: a message has arrived, and all earlier probes are
+    processed.
     """
     b = t.book[0]
     while True:
@@ -142,7 +145,7 @@ def go(t, w, until_ps):
             if now_ps >= until_ps:
                 return 0
             continue
-        # First all that came: an agent that slept for long must not take it for lost.
+        # Arrivals first: an agent that slept for long must not take them for lost.
         others = _take(t, w, now_ps)
         if others > 0:
             return others
@@ -157,7 +160,7 @@ def go(t, w, until_ps):
 
 @once("mapper")
 def warm_up() -> None:
-    """Compile all that an agent needs."""
+    """Compile everything that an agent needs."""
     from openmrc.jit.bound import Bound
 
     books = tally.new_tally(1, 1, 1, 1)

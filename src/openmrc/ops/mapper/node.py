@@ -1,4 +1,6 @@
-"""`mrc doctor --node`: this host before a job, by its own probes alone, without a controller."""
+"""`mrc doctor --node`: checks this host before a job, by its own probes alone, without a
+controller.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,11 @@ from openmrc.units import S
 PERIODS = 4 * PERIODS_MIN
 PERIOD_PS = S // 50  # a check may take a second
 LOAD_MAX = 0.01
-PATIENCE_NS = 60 * 10**9  # on a machine that does much else
+PATIENCE_NS = 60 * 10**9  # on a busy machine
 
 
 def examine(host: dict[str, Any]) -> Admission:
-    """Probe from this host for `PERIODS` periods, and say whether it is fit for a job."""
+    """Probe from this host for `PERIODS` periods, and return whether it is fit for a job."""
     from openmrc.scenario.scenario import fabric_section
 
     schedule = make(fabric_section(host["fabric"]).build(), period_ps=PERIOD_PS, load_max=LOAD_MAX)
@@ -31,7 +33,7 @@ def examine(host: dict[str, Any]) -> Admission:
     reports: list[Report] = []
 
     def stopping() -> bool:
-        # What was sent last has its time to come back.
+        # The last probes need time to return.
         late = time.monotonic_ns() - zero_ns > PATIENCE_NS
         return late or agent.periods > PERIODS + agent.silence_ps // schedule.period_ps
 
@@ -64,6 +66,6 @@ def known(
 
 
 def loops_of(schedule: Schedule, nic: int) -> int:
-    """Return how many probes of a period come back to a port of a NIC, at least."""
+    """Return the minimum number of probes of a period that return to a port of a NIC."""
     n_planes = schedule.fabric.n_planes
     return min(sum(order(schedule, nic, turn).loops) // n_planes for turn in range(TURNS))

@@ -1,7 +1,7 @@
 """A probe as bytes, and the frames that carry it.
 
-On the wire it is a UDP datagram without checksum behind one IPv6 header, whose destination is the
-carrier: switches turn it round, so nothing on its way reads more than that header. It travels in
+On the wire it is a UDP datagram without checksum after one IPv6 header, whose destination is the
+carrier: switches turn it round, so nothing on its path reads more than that header. It travels in
 the class of control packets, so that full queues of data do not look like damage.
 
     magic 2, kind 1, plane 1, NIC that sends 4, period or burst 4, number 4       network order
@@ -17,9 +17,9 @@ import numpy.typing as npt
 from openmrc.ops.schedule import PAYLOAD_BYTES
 from openmrc.wire import addresses, layout
 
-PORT = 61_791  # of UDP, in the range that IANA gives to nobody
+PORT = 61_791  # of UDP, in the range that IANA does not assign
 MAGIC = 0x6D70
-SCHEDULED, BURST, CLOSING = range(3)  # kinds; CLOSING ends a burst and is no evidence
+SCHEDULED, BURST, CLOSING = range(3)  # kinds; CLOSING ends a burst and is not evidence
 HOP_LIMIT = 64
 LAYOUT = np.dtype(
     [
@@ -47,7 +47,7 @@ def payloads(
     period: npt.ArrayLike,
     numbers: Sequence[int],
 ) -> ByteArray:
-    """Return [n, PAYLOAD_BYTES] the payloads of these probes; `period`: of a burst, its number."""
+    """Return the payloads of these probes, [n, PAYLOAD_BYTES]; `period`: of a burst, its number."""
     found = np.zeros(len(numbers), LAYOUT)
     found["magic"], found["kind"], found["nic"] = MAGIC, kind, nic
     found["plane"], found["period"], found["number"] = planes, period, numbers
@@ -55,7 +55,7 @@ def payloads(
 
 
 def heads(nic: int, gateways: Sequence[bytes]) -> ByteArray:
-    """Return [planes, PAYLOAD_AT] what stands before the payload of a NIC's probes on each plane,
+    """Return the headers before the payload of a NIC's probes on each plane, [planes, PAYLOAD_AT],
     without a carrier; `gateways`: MACs by plane.
     """
     found = np.zeros((len(gateways), PAYLOAD_AT), np.uint8)

@@ -18,7 +18,7 @@ from openmrc.units import S
 
 PS_PER_NS = 1000
 LOOK_AT_PORTS_PS = S // 2
-STOP_PS = S // 4  # after which it may be asked to stop
+STOP_PS = S // 4  # the longest time until it checks for a stop
 
 
 def first_period(period_ps: int) -> int:

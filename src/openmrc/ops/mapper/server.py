@@ -1,9 +1,9 @@
-"""The controller: agents connect to it, people and endpoints ask it, and it only advises.
+"""The controller: agents connect to it, people and endpoints query it, and it only advises.
 
-Two ports. On the first agents speak (`words`), over connections that prove the job's secret as
-queue pairs' exchange does. On the second is HTTP: every request carries a token that follows from
-the secret, as `Authorization: Bearer TOKEN` or, for a browser, as `?token=`; with a certificate it
-is HTTPS.
+Two ports. Agents use the first (`words`), over connections that prove the job's secret as the
+exchange of queue pairs does. The second is HTTP: every request carries a token derived from the
+secret, as `Authorization: Bearer TOKEN` or, for a browser, as `?token=`; with a certificate it is
+HTTPS.
 
     GET  /denylist                      the document of `denylist`
     POST /denylist                      {"where", "reason", "for_s"}: an operator's own entry
@@ -15,7 +15,7 @@ is HTTPS.
     GET  /                              the page (`page`); /page.json is what it shows
     GET  /events                        the state, again after every change (server-sent events)
 
-One thread owns the collector and the history; all others hand it messages.
+One thread owns the collector and the history; all others pass messages to it.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ from openmrc.verbs.denylist import Denylist, Entry, token
 from openmrc.verbs.exchange import SERVER, Line
 
 TICK_S = 0.1
-RESTS = 0.5  # times as long as judging took, until it judges again
-MAKE_AGAIN_S = 10.0  # the denylist, so that it stays fresh
+RESTS = 0.5  # pause between two judgements, in multiples of the time that one takes
+MAKE_AGAIN_S = 10.0  # interval at which the denylist is rewritten, so that it stays fresh
 AGENTS_MAX = 1 << 17
 BODY_MAX = 1 << 16
-PAGE_US = 86_400 * 10**6  # of the history that the page shows
-STREAMS_MAX = 64  # browsers that listen
+PAGE_US = 86_400 * 10**6  # part of the history that the page shows
+STREAMS_MAX = 64  # browsers that receive events
 OPERATOR_S_MAX = 30 * 86_400
-SAID_MAX = 4096  # messages that agents are ahead of the collector
+SAID_MAX = 4096  # messages of agents that wait for the collector
 DENIED_RATE_MIN = 0.001  # a place that loses less stays in service
-CLOSED: dict[str, Any] = {}  # what is queued when a connection ends
+CLOSED: dict[str, Any] = {}  # queued when a connection ends
 
 
 class Controller(Closing):
-    """Hears agents and answers requests, on threads of its own, until it is closed."""
+    """Collects agents' reports and answers requests, on threads of its own, until it is closed."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Controller(Closing):
         title: str = "fabric",
     ) -> None:
         self._title = title
-        self.failure: Exception | None = None  # what ended the judging, if anything did
+        self.failure: Exception | None = None  # the error that ended the judging, if there was one
         self._schedule, self._secret, self._history, self._say = schedule, secret, history, say
         self._zero_ns = time.monotonic_ns()
         self._zero_us = time.time_ns() // 1000
@@ -95,7 +95,7 @@ class Controller(Closing):
         before = history.last_denylist()
         kept = (
             Denylist() if before is None else denylist.read(schedule.fabric, before)
-        )  # its entries were the last controller's to stand for
+        )  # the entries of the last controller are no longer maintained
         self._denylist = Denylist(kept.version).changed([], self._now_us())
         self._made_s = 0.0
         self._lock = threading.Lock()
@@ -116,7 +116,7 @@ class Controller(Closing):
             thread.start()
 
     def close(self) -> None:
-        """Say nothing more."""
+        """Stop the threads, and close connections and history."""
         self._closing.set()
         self._http.shutdown()
         self._http.server_close()
@@ -127,10 +127,10 @@ class Controller(Closing):
         self._threads[1].join()
         self._keep_jobs(self._now_us())
 
-    # --- what is asked
+    # --- requests
 
     def state(self) -> dict[str, Any]:
-        """Return what is known now."""
+        """Return the current state."""
         with self._lock:
             now_ps = self._now_ps()
             return {
@@ -147,7 +147,7 @@ class Controller(Closing):
             return self._denylist.as_json()
 
     def deny(self, where: Any, reason: Any, for_s: Any) -> dict[str, Any]:
-        """Add an entry of an operator's own."""
+        """Add an operator's own entry."""
         now_us = self._now_us()
         if isinstance(for_s, bool) or not isinstance(for_s, (int, float)):
             raise InputError("for_s: seconds are accepted")
@@ -197,13 +197,13 @@ class Controller(Closing):
         return {"places": [row._asdict() for row in rows]}
 
     def hear_job(self, row: dict[str, Any]) -> dict[str, Any]:
-        """Take what a job's device has counted."""
+        """Process the counts of a job's device."""
         with self._lock:
             self._jobs.hear(self._now_us(), row)
         return {"heard": True}
 
     def jobs(self) -> dict[str, Any]:
-        """Return the jobs of the last day, and the places that each may have met."""
+        """Return the jobs of the last day, and the places that may have affected each."""
         with self._lock:
             since_us = self._now_us() - PAGE_US
             self._keep_jobs(self._now_us())
@@ -212,7 +212,7 @@ class Controller(Closing):
         return {"jobs": [one._asdict() | {"places": reached(fabric, one, rows)} for one in jobs]}
 
     def page(self) -> dict[str, Any]:
-        """Return what the page shows."""
+        """Return the content of the page."""
         with self._lock:
             now_us = self._now_us()
             self._keep_jobs(now_us)
@@ -223,7 +223,7 @@ class Controller(Closing):
         return content | {"live": True, "silent": silent}
 
     def listen(self) -> queue.Queue[bytes] | None:
-        """Return where the state comes again after every change; None: too many listen."""
+        """Return a queue that gets the state after every change; None if there are too many."""
         with self._lock:
             if len(self._streams) >= STREAMS_MAX:
                 return None
@@ -232,7 +232,7 @@ class Controller(Closing):
         return stream
 
     def leave(self, stream: queue.Queue[bytes]) -> None:
-        """Stop listening."""
+        """Remove such a queue."""
         with self._lock:
             self._streams.remove(stream)
 
@@ -250,7 +250,7 @@ class Controller(Closing):
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        """Hear one agent until it leaves or says what is no word."""
+        """Serve one agent until it leaves or sends an invalid message."""
         line, nic = Line(connection), -1
         try:
             line.authenticate(self._secret, SERVER)
@@ -273,7 +273,7 @@ class Controller(Closing):
     def _work(self) -> None:
         try:
             self._judge_until_closed()
-        except Exception as error:  # whoever runs this ends then, instead of knowing nothing
+        except Exception as error:  # the process ends then, instead of serving nothing
             self.failure = error
 
     def _judge_until_closed(self) -> None:
@@ -295,7 +295,7 @@ class Controller(Closing):
             rested = now + RESTS * (now - began)
 
     def _waiting(self) -> list[tuple[int, Any]]:
-        """All that was said, as soon as there is something, or after a while nothing."""
+        """All queued messages, as soon as there are any, or none after a while."""
         found = []
         try:
             found.append(self._inbox.get(timeout=0.001 if self._collector.waits else TICK_S))
@@ -340,7 +340,7 @@ class Controller(Closing):
             try:
                 line.send(*messages)
             except (OSError, ValueError):
-                line.close()  # its thread says the rest
+                line.close()  # its thread does the rest
 
     def _carry_out(self, said: Said) -> None:
         self._order(said.orders)
@@ -356,7 +356,7 @@ class Controller(Closing):
             self._make_denylist(self._now_us())
             self._tell_streams()
 
-    # --- what it says
+    # --- answers
 
     def _keep_jobs(self, now_us: int) -> None:
         for row in (*self._jobs.over(now_us), *self._jobs.rows()):
@@ -432,7 +432,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__(where, _Request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that leaves is no news."""
+        """Ignore errors of connections: a browser may leave at any time."""
 
 
 class _Request(BaseHTTPRequestHandler):
@@ -447,7 +447,7 @@ class _Request(BaseHTTPRequestHandler):
         self._answer("POST")
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing: requests are not kept."""
+        """Log nothing."""
 
     def _answer(self, method: str) -> None:
         server = cast(_Server, self.server)

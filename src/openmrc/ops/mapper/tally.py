@@ -1,12 +1,12 @@
-"""Which of an agent's probes came back and which did not: the part of it that sees every probe.
+"""Which of an agent's probes returned and which did not: the part of it that handles every probe.
 
-Compiled: an agent takes thousands a second and has a few per cent of a core. What the rules mean
-says `agent`, whose state this is; time is an argument here too.
+Compiled, because an agent handles thousands a second with a few per cent of a core. `agent`
+explains the rules, and this is its state; time is an argument here too.
 
-A period's probes of one NIC have places, 0 to n - 1. What became of those of the last
-`WINDOW` periods is kept; what is still out when its period leaves the window counts as lost. A
-one-way probe has a rank, period x slots + slot, and of each sender the ranks of
-`RANK_PERIODS` are kept.
+A period's probes of one NIC have positions, 0 to n - 1. The states of those of the last `WINDOW`
+periods are kept; a probe that is still out when its period leaves the window counts as lost. A
+one-way probe has a rank, period x slots + slot, and the ranks of `RANK_PERIODS` are kept for each
+sender.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from openmrc.units import S
 
 WINDOW = 1024  # periods
 RANK_PERIODS = 32
-ROOM = 512  # probes taken by one call
-LOSSES_MAX = 4096  # until they are told
-GAP_PERIODS = 4  # that a peer is ahead: then it began anew
+ROOM = 512  # probes that one call takes
+LOSSES_MAX = 4096  # until they are reported
+GAP_PERIODS = 4  # by which a peer is ahead: then it was restarted
 NEVER_PS = 1 << 62
-SEEN = 64  # looks back at what had come by when
-LATE_MEMORY_PS = 2 * S  # for what round trips have taken too long, to be forgotten
-PERIODS_MASK = (1 << 32) - 1  # a period's number has so many bits
-OUT, LOST = 1, 2  # of a place; 0: it came, or was never out
+SEEN = 64  # checks of the latest arrival that are remembered
+LATE_MEMORY_PS = 2 * S  # after which a late round trip is forgotten
+PERIODS_MASK = (1 << 32) - 1  # the width of a period's number
+OUT, LOST = 1, 2  # of a position; 0: it returned, or was never out
 HEARD, MISSED = 1, 2  # of a rank
 
 KIND_AT, PLANE_AT, NIC_AT, PERIOD_AT, NUMBER_AT = (
@@ -39,15 +39,15 @@ KIND_AT, PLANE_AT, NIC_AT, PERIOD_AT, NUMBER_AT = (
 )
 BOOK = record_type(
     *fields("i8", "nic", "first_nic", "n_planes", "slots", "ticks"),
-    *fields("i8", "timeout_ps", "margin_ps", "silence_ps"),  # without what is late
+    *fields("i8", "timeout_ps", "margin_ps", "silence_ps"),  # without the lateness
     *fields("i8", "tick_ps", "look_ps"),
     *fields("i8", "due_ps", "look_at_ps", "busy"),  # busy: a burst is out
     *fields("i8", "first_tick", "next_tick"),
-    *fields("i8", "oldest", "waiting"),  # tick with a probe out; probes out
+    *fields("i8", "oldest", "waiting"),  # oldest tick with a probe out; number of probes out
     *fields("i8", "settled", "heard_ps", "judged_ps", "came", "gaps"),
     *fields("i8", "seen_from", "seen_n"),
     *fields("i8", "n_lost", "n_late", "n_other"),
-    ("late_ps", "f8"),  # what round trips lately took longer than `margin_ps`, at most
+    ("late_ps", "f8"),  # the most by which recent round trips exceeded `margin_ps`
 )
 PEER = record_type(*fields("i8", "known", "frontier", "latest", "latest_ps"))
 
@@ -57,26 +57,26 @@ class Tally(NamedTuple):
     """All that an agent knows of its probes and of those that are sent to it one way."""
 
     book: Any  # BOOK, one record
-    inbox: Any  # uint8 [ROOM, PAYLOAD_BYTES]: what came
-    other: Any  # int64 [ROOM, 4]: of it, what is of no schedule: kind, NIC, burst, number
-    loops: Any  # uint8 [TURNS, n]: comes back here
+    inbox: Any  # uint8 [ROOM, PAYLOAD_BYTES]: probes that arrived
+    other: Any  # int64 [ROOM, 4]: those of no schedule: kind, NIC, burst, number
+    loops: Any  # uint8 [TURNS, n]: whether it returns here
     numbers: Any  # int64 [TURNS, n]: in the schedule
-    period: Any  # int64 [WINDOW]: which one has this row
+    period: Any  # int64 [WINDOW]: the period that has this row
     state: Any  # uint8 [WINDOW, n]
     sent_ps: Any  # int64 [WINDOW, ticks]
-    out: Any  # int64 [WINDOW, ticks]: how many of a tick's
-    proofs: Any  # int64 [planes]: the latest of them that came back
+    out: Any  # int64 [WINDOW, ticks]: how many of a tick's probes are out
+    proofs: Any  # int64 [planes]: send time of the latest that returned
     seen: Any  # int64 [SEEN, 2]: when the latest of any plane was seen
     peer: Any  # PEER [NICs of the T0]
-    expected: Any  # int32 [TURNS, NICs of the T0 x n]: what they send here, its number; else -1
+    expected: Any  # int32 [TURNS, NICs of the T0 x n]: number of what they send here, else -1
     rank: Any  # uint8 [NICs of the T0, RANK_PERIODS x n]
     rank_ps: Any  # int64, as `rank`: when a miss was noticed
     lost: Any  # int64 [LOSSES_MAX, 3]: number, turn, when
-    late: Any  # the same, of those that came after all
+    late: Any  # the same, of those that arrived after all
 
 
 def new_tally(nics: int, n_planes: int, slots: int, ticks: int) -> Tally:
-    """A zeroed Tally for a T0 with so many NICs."""
+    """A zeroed Tally for a T0 with this many NICs."""
     n = n_planes * slots
     return Tally(
         book=records(1, BOOK),
@@ -101,7 +101,7 @@ def new_tally(nics: int, n_planes: int, slots: int, ticks: int) -> Tally:
 
 @inlined
 def _word(row, at):
-    """Four bytes, as they travel."""
+    """Read four bytes in network order."""
     found = np.int64(0)
     for i in range(4):
         found = found << 8 | np.int64(row[at + i])
@@ -117,26 +117,26 @@ def _tell(log, n, number, turn, at_ps):
 
 @inlined
 def _first_place(t, part):
-    """The first place of this part of a period; parts are ticks."""
+    """The first position of this part of a period; parts are ticks."""
     return part * t.loops.shape[1] // t.book[0].ticks
 
 
 @inlined
 def _part(t, place):
-    """The tick of its period in which a place is sent."""
+    """The tick of its period in which a position is sent."""
     part = place * t.book[0].ticks // t.loops.shape[1]
     return part + 1 if _first_place(t, part + 1) <= place else part
 
 
 @inlined
 def _send(t, now_ps):
-    """The next tick's probes leave now; returns its number."""
+    """Record that the next tick's probes leave now; return its number."""
     b = t.book[0]
     tick = b.next_tick
     period, part = tick // b.ticks, tick % b.ticks
     row, turn = period % WINDOW, period % TURNS
     if part == 0:
-        for each in range(b.ticks):  # of who had this row, what was never told
+        for each in range(b.ticks):  # losses of this row's previous period, if not reported
             b.waiting -= t.out[row, each]
             t.out[row, each] = 0
         t.period[row] = period
@@ -156,7 +156,7 @@ def _send(t, now_ps):
 
 @inlined
 def _take_back(t, now_ps, period, place):
-    """One of this agent's own is here again."""
+    """One of this agent's own probes has returned."""
     b = t.book[0]
     b.came = 1
     row = period % WINDOW
@@ -181,7 +181,7 @@ def _take_back(t, now_ps, period, place):
 
 @inlined
 def _count(t, now_ps, who, wire_period, place):
-    """One of another NIC's is here."""
+    """One of another NIC's probes has arrived."""
     b = t.book[0]
     n = t.loops.shape[1]
     turn = wire_period % TURNS
@@ -193,7 +193,7 @@ def _count(t, now_ps, who, wire_period, place):
     ahead = rank - peer.frontier + b.slots
     cell = wire_period % RANK_PERIODS * n + place
     if peer.known == 0 or ahead < 0 or ahead > GAP_PERIODS * b.slots:
-        # Begins, or began anew: what it sent until then nobody judges.
+        # It starts, or restarted: nobody judges what it sent before.
         peer.known = 1
         peer.frontier = rank
         peer.latest = rank
@@ -214,7 +214,7 @@ def _count(t, now_ps, who, wire_period, place):
 
 @inlined
 def take(t, n, now_ps):
-    """Take the first `n` probes of the inbox; returns how many are of no schedule."""
+    """Process the first `n` probes of the inbox; return how many are of no schedule."""
     b = t.book[0]
     b.n_other = 0
     for i in range(n):
@@ -250,7 +250,7 @@ def arrive(t, n, now_ps):
 
 @inlined
 def _judge_tick(t, tick, now_ps, settled, silent, old_ps):
-    """Count as lost what is out of a tick and should have come."""
+    """Count as lost the probes of a tick that are out and should have returned."""
     b = t.book[0]
     period, part = tick // b.ticks, tick % b.ticks
     row, turn = period % WINDOW, period % TURNS
@@ -273,7 +273,7 @@ def _judge_tick(t, tick, now_ps, settled, silent, old_ps):
 
 @inlined
 def _misses(t, who):
-    """Whether anything is missing before the latest that came from a NIC."""
+    """Whether any probe is missing before the latest that arrived from a NIC."""
     b = t.book[0]
     peer = t.peer[who]
     n = t.loops.shape[1]
@@ -290,7 +290,7 @@ def _misses(t, who):
 
 @inlined
 def _judge_peer(t, who, now_ps, margin_ps):
-    """Count as lost what a NIC should have sent here before the latest that came from it."""
+    """Count as lost what a NIC should have sent here before the latest that arrived from it."""
     b = t.book[0]
     peer = t.peer[who]
     if peer.latest <= peer.frontier:
@@ -319,7 +319,7 @@ def _judge_peer(t, who, now_ps, margin_ps):
 
 @inlined
 def _judge(t, now_ps):
-    """Find what is lost; returns how much waits to be judged."""
+    """Find the lost probes; return how many wait to be judged."""
     b = t.book[0]
     b.late_ps *= max(0.0, 1.0 - float(now_ps - b.judged_ps) / LATE_MEMORY_PS)
     b.judged_ps = now_ps
@@ -355,8 +355,8 @@ def _judge(t, now_ps):
 
 @inlined
 def advance(t, now_ps):
-    """Judge, and begin a tick if it is due: its number, or -1. When to be called again is
-    `due_ps`, to send, or `look_at_ps`.
+    """Judge, and begin a tick if it is due: return its number, or -1. The next call is due at
+    `due_ps`, to send, or at `look_at_ps`.
     """
     b = t.book[0]
     waiting = _judge(t, now_ps) + b.busy

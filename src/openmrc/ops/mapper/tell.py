@@ -1,4 +1,4 @@
-"""A controller's history in words: what lost probes, where, since when, how often."""
+"""A controller's history as text: what lost probes, where, since when, how often."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from openmrc.ops.mapper.history import Row
 
 LINE = 100
 TOLD_MAX = 6
-FLAPS = 3  # that make a link one that flaps
+FLAPS = 3  # from which a link is called flapping
 DEAD = 0.99
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What is to be said of a history."""
+    """The answer about a history."""
 
     rows: tuple[Row, ...]
     text: str
 
     def as_json(self) -> dict[str, Any]:
-        """The object that `mrc why --json` prints."""
+        """Return the object that `mrc why --json` prints."""
         places = [row._asdict() for row in self.rows]
         return {"nothing_broke": not places, "places": places, "text": self.text}
 
 
 def of_history(rows: Sequence[Row], ago_us: int | None = None) -> Answer:
-    """Return what there is to say of these places; of those only that lost something in the last
-    `ago_us` of the history.
+    """Return the answer about these places; only those that lost something in the last `ago_us` of
+    the history.
     """
     last_us = max((row.last_us for row in rows), default=0)
     told = [
@@ -53,7 +53,7 @@ def of_history(rows: Sequence[Row], ago_us: int | None = None) -> Answer:
 
 
 def _harm(rows: Sequence[Row]) -> tuple[bool, float]:
-    """What still loses first, then what lost most for longest."""
+    """The sort key: places that still lose first, then those that lost most for longest."""
     return all(row.until_us is not None for row in rows), -sum(
         row.rate * (row.last_us - row.since_us + 1) for row in rows
     )

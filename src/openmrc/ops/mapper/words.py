@@ -1,7 +1,7 @@
-"""What agents and their controller say to each other: objects of JSON, read with distrust.
+"""The messages between agents and their controller: objects of JSON, which are validated.
 
-Who speaks knows the job's secret, and may still be broken, of another version, or hostile. What is
-no message of these forms is an `InputError`, and ends the connection.
+The sender knows the job's secret, and may still be faulty, of another version, or hostile. A
+message of any other form is an `InputError`, and ends the connection.
 
     agent       {"join": NIC, "schedule": {...}}
                 {"report": {"at_us", "periods", "lost": [[number, turn, at_us], ...], "late": [...],
@@ -29,7 +29,7 @@ PERIODS_MAX = 1 << 20
 
 
 class Reported(NamedTuple):
-    """A report, and which planes' ports are down at its sender."""
+    """A report, and the planes whose ports are down at its sender."""
 
     report: Report
     down: tuple[int, ...]
@@ -42,7 +42,7 @@ class Counted(NamedTuple):
 
 
 def describe(schedule: Schedule) -> dict[str, int]:
-    """Return what two ends must agree on to mean the same probes."""
+    """Return what two ends must agree on to refer to the same probes."""
     fabric = schedule.fabric
     return {
         "nics": fabric.n_nics,
@@ -55,7 +55,7 @@ def describe(schedule: Schedule) -> dict[str, int]:
 
 
 def join(schedule: Schedule, nic: int) -> dict[str, Any]:
-    """Return an agent's first word."""
+    """Return an agent's first message."""
     return {"join": nic, "schedule": describe(schedule)}
 
 
@@ -101,7 +101,7 @@ def read_join(message: Mapping[str, Any], schedule: Schedule) -> int:
 
 
 def read(message: Mapping[str, Any], schedule: Schedule) -> Reported | Counted:
-    """Return what an agent says after it has joined."""
+    """Return what an agent sends after it has joined."""
     if "counted" in message:
         burst = _number(message, "counted", NUMBER_MAX)
         heard = _numbers(message, "heard", BURST_MAX, BURST_MAX)
@@ -122,7 +122,7 @@ def read(message: Mapping[str, Any], schedule: Schedule) -> Reported | Counted:
 
 
 def read_order(message: Mapping[str, Any], schedule: Schedule) -> Order | Count | None:
-    """Return what the controller asks for; None if it is something else."""
+    """Return what the controller requests; None if it is another message."""
     if "count" in message:
         return Count(_number(message, "count", NUMBER_MAX))
     if "burst" in message:

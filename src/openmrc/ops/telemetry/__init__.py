@@ -1,1 +1,1 @@
-"""What is shipped for those who watch: alert rules for Prometheus, a dashboard for Grafana."""
+"""Files for monitoring: alert rules for Prometheus, a dashboard for Grafana."""

@@ -1,4 +1,4 @@
-"""`mrc telemetry`: print the alert rules, or the dashboard, that are shipped."""
+"""`mrc telemetry`: prints the alert rules, or the dashboard, that are shipped."""
 
 from __future__ import annotations
 

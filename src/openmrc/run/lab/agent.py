@@ -1,9 +1,9 @@
-"""What runs on a host: it sends and receives what its job says, and reports what became of it.
+"""The process on a host: it sends and receives what its job says, and reports the outcome.
 
     python -m openmrc.run.lab.agent ADDRESS PORT JOB
 
-It speaks with the coordinator (`coordinator`) over the management network, in lines of
-`live.exchange`, and with its peers over the fabric alone. Times are CLOCK_MONOTONIC, which all
+It talks to the coordinator (`coordinator`) over the management network, in lines of
+`verbs.exchange`, and to its peers over the fabric alone. Times are CLOCK_MONOTONIC, which all
 processes of a machine share; in reports, picoseconds since the common start.
 """
 
@@ -29,9 +29,9 @@ from openmrc.errors import OpenMrcError
 from openmrc.verbs.exchange import CLIENT, Line
 
 PS_PER_NS = 1000
-SAMPLE_NS = 20_000_000  # between two samples of what was placed
-TELL_NS = 100_000_000  # between two words to the coordinator
-ROWS_A_LINE = 4000  # of a report
+SAMPLE_NS = 20_000_000  # between two samples of placed payload
+TELL_NS = 100_000_000  # between two messages to the coordinator
+ROWS_A_LINE = 4000  # rows of a report
 
 
 def payload(seed: int, message: int, length: int) -> Any:
@@ -68,7 +68,7 @@ class Agent:
         self._n_done = self._n_failed = 0
 
     def _memory(self, messages: dict[str, list[int]], own: bool) -> verbs.MemoryRegion:
-        """The bytes of all messages sent, or room for all received, every page of it there."""
+        """The bytes of all messages sent, or room for all received, with every page touched."""
         where = messages["from" if own else "to"]
         ends = [at + n for at, n in zip(where, messages["bytes"], strict=True)]
         buffer = np.empty(max(ends, default=0) + 64, np.uint8)
@@ -81,7 +81,7 @@ class Agent:
     # --- before the start --------------------------------------------------------------------
 
     def meet(self) -> None:
-        """Tell what peers must know of the queue pairs, hear the same of theirs, connect."""
+        """Send the attributes of the queue pairs to peers, receive theirs, connect."""
         self._line.send(
             {
                 "nic": self._job["nic"],
@@ -102,7 +102,7 @@ class Agent:
         self._line.send({"connected": True})
 
     def measure(self) -> None:
-        """When it is this host's turn: the idle round trip to its first peer."""
+        """In this host's turn, measure the idle round trip to its first peer."""
         self._line.receive()
         qp = min(self._qps)
         self._line.send({"rtt_us": self._qps[qp].measure_rtt()})
@@ -110,7 +110,7 @@ class Agent:
     # --- the run -----------------------------------------------------------------------------
 
     def run(self) -> None:
-        """From the common start until the coordinator says that it is over."""
+        """Run from the common start until the coordinator ends it."""
         self._start_ns = int(self._line.receive()["start_ns"])
         for row, releases in enumerate(self._left):
             if releases <= 0:
@@ -165,7 +165,7 @@ class Agent:
             self._post(qp)
 
     def _post(self, qp: int) -> None:
-        """Post what waits, as far as the queue has room."""
+        """Post waiting requests, as far as the queue has room."""
         sends, end, waiting = self._job["sends"], self._qps[qp], self._waiting[qp]
         there = self._remote[self._peer[qp]]
         while waiting and self._posted[qp] < self._job["depth"]:
@@ -211,7 +211,7 @@ class Agent:
         self._release(self._job["on_received"].get(str(message), ()), now)
 
     def _sample(self, now: int) -> tuple[int, int, int]:
-        """Time, payload bytes placed here, packets sent again from here, so far."""
+        """Time, payload bytes placed here, packets retransmitted from here, so far."""
         placed = again = 0
         for qp, end in self._qps.items():
             counted = end.counters()
@@ -222,14 +222,14 @@ class Agent:
         return now * PS_PER_NS, placed, again
 
     def _tell(self) -> None:
-        """How far this host is; idle: nothing is posted, or will be at some time."""
+        """Report progress; idle: nothing is posted, or will be at a known time."""
         idle = not self._due and not any(self._posted.values())
         self._line.send({"done": self._n_done, "failed": self._n_failed, "idle": idle})
 
     # --- afterwards --------------------------------------------------------------------------
 
     def report(self) -> None:
-        """Say everything, in lines that are not too long."""
+        """Send the whole report, in lines of limited length."""
         sends = self._job["sends"]["message"]
         columns = (sends, self._start_ps, self._done_ps, self._retransmitted, self._errors)
         self._rows("flows", list(zip(*columns, strict=True)))
@@ -245,7 +245,9 @@ class Agent:
             self._line.send({name: rows[first : first + ROWS_A_LINE]})
 
     def _verify(self) -> Iterator[tuple[int, int, bool]]:
-        """Of each message for this host: when its arrival was told, and whether it is all here."""
+        """For each message to this host: when its arrival was reported, and whether it is
+        complete.
+        """
         view = self._inbox.view
         receives = self._job["receives"]
         for m, at, n in zip(receives["message"], receives["to"], receives["bytes"], strict=True):
@@ -254,7 +256,7 @@ class Agent:
             yield m, self._delivered_ps.get(m, -1), whole
 
     def _astray(self) -> int:
-        """Bytes between the messages that somebody wrote to; some may be under way to these yet."""
+        """Bytes written between the messages; some packets for these may still be in flight."""
         view, receives, end, found = self._inbox.view, self._job["receives"], 0, 0
         for at, n in sorted(zip(receives["to"], receives["bytes"], strict=True)):
             found += int(np.count_nonzero(view[end:at]))

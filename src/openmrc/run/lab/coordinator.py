@@ -1,7 +1,7 @@
-"""The middle of a run in a lab: it brings agents together, starts them, and hears their reports.
+"""The coordinator of a run in a lab: connects agents, starts them, and collects their reports.
 
-It stands in the lab's root namespace, which every host reaches over the management network, and
-refuses peers that do not know the lab's secret. Agents never speak to each other.
+It runs in the lab's root namespace, which every host reaches over the management network, and
+refuses peers that do not know the lab's secret. Agents never talk to each other.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from openmrc.run.lab.plan import Plan
 from openmrc.say import say
 from openmrc.verbs.exchange import SERVER, ExchangeError, Line
 
-START_IN_NS = 200_000_000  # from the word to the start: every agent has heard it by then
-COME_S = 120.0  # for agents to load what they need, on a machine that does something else
+START_IN_NS = 200_000_000  # from the message to the start: every agent has received it by then
+COME_S = 120.0  # for agents to load their code, on a busy machine
 LOOK_S = 0.1
-QUIET_S = 2.0  # after a failure: nothing was done anywhere for so long
+QUIET_S = 2.0  # after a failure: no progress anywhere for this long
 NS_PER_S, PS_PER_NS = 1_000_000_000, 1000
 
 Told = Callable[[int, int, int], None]  # ps since the start, messages ended, link traversals
@@ -36,7 +36,7 @@ Told = Callable[[int, int, int], None]  # ps since the start, messages ended, li
 
 @dataclass
 class Heard:
-    """What one run brought; all of it can be sent from process to process."""
+    """The outcome of one run; it can be pickled."""
 
     rtt_us: dict[int, float | None] = field(default_factory=dict)  # by host that measured
     flows: list[tuple[Any, ...]] = field(default_factory=list)
@@ -44,14 +44,14 @@ class Heard:
     samples: dict[int, list[tuple[int, int, int]]] = field(default_factory=dict)  # by host
     qps: list[dict[str, Any]] = field(default_factory=list)
     devices: dict[int, dict[str, Any]] = field(default_factory=dict)
-    astray: int = 0  # bytes outside of every message that were written
+    astray: int = 0  # bytes written outside of every message
     totals: list[tuple[int, Totals]] = field(default_factory=list)  # of the switches, by time
     ended_ps: int = 0
     interrupted: bool = False
 
 
 class Coordinator:
-    """One run: `run` does all of it. `stopping` says whether the user has had enough."""
+    """One run: `run` does all of it. `stopping` says whether the user wants to end it."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Coordinator:
         self.heard = Heard()
 
     def run(self) -> Heard:
-        """Start the agents, let them do their jobs, and return what they report."""
+        """Start the agents, let them do their jobs, and return their reports."""
         with self._agents():
             self._exchange_attributes()
             self._measure()
@@ -82,7 +82,7 @@ class Coordinator:
         return self.heard
 
     def say(self, words: str) -> None:
-        """Tell the user."""
+        """Print a message for the user."""
         say(words)
 
     # --- the agents' processes ---------------------------------------------------------------
@@ -115,7 +115,7 @@ class Coordinator:
             watcher.join()
 
     def _welcome(self, server: socket.socket, running: list[Any]) -> None:
-        """Take each agent's call, and hear who it is."""
+        """Accept each agent's connection, and its identity."""
         until = time.monotonic() + COME_S
         server.settimeout(LOOK_S)
         while len(self._lines) < len(self._nics):
@@ -140,7 +140,7 @@ class Coordinator:
     # --- before the start --------------------------------------------------------------------
 
     def _exchange_attributes(self) -> None:
-        """Give every agent what its peers said of their queue pairs and their memory."""
+        """Send every agent its peers' attributes of queue pairs and memory."""
         said = dict(self._inbox.get_nowait() for _ in self._nics)
         for nic in self._nics:
             qps = self._plan.jobs[nic]["qps"]
@@ -154,7 +154,7 @@ class Coordinator:
             self._lines[nic].receive()
 
     def _measure(self) -> None:
-        """The idle round trip, one host after the other."""
+        """Measure the idle round trip, one host after the other."""
         for nic in self._nics:
             self._lines[nic].send({"measure": True})
             self.heard.rtt_us[nic] = self._lines[nic].receive()["rtt_us"]
@@ -170,7 +170,7 @@ class Coordinator:
         self._lab.begin()
 
     def _listen(self, nic: int) -> None:
-        """On a thread: pass on what an agent says; an empty message when it says no more."""
+        """On a thread: queue an agent's messages; an empty one when it has disconnected."""
         try:
             while True:
                 self._inbox.put((nic, self._lines[nic].receive()))
@@ -183,7 +183,7 @@ class Coordinator:
         return (time.monotonic_ns() - self._start_ns) * PS_PER_NS
 
     def _wait_for_the_end(self) -> None:
-        """Return when all is done, the time is up, nothing more can come, or the user asks."""
+        """Return when all is done, the time is up, no more can arrive, or the user asks."""
         state = {nic: {"done": 0, "failed": 0, "idle": False} for nic in self._nics}
         last, changed_at, look_at = 0, time.monotonic(), 0.0
         n = self._plan.traffic.n_msgs
@@ -230,7 +230,7 @@ class Coordinator:
             self._lines[nic].send({"leave": True})
 
     def _note(self, nic: int, message: dict[str, Any]) -> bool:
-        """Keep a part of a report; True if it was the last one."""
+        """Store a part of a report; True if it was the last one."""
         heard = self.heard
         heard.flows += [tuple(row) for row in message.get("flows", ())]
         heard.received += [tuple(row) for row in message.get("received", ())]

@@ -1,8 +1,8 @@
-"""Who does what: a workload's arrays cut into one job for each host, and what is refused.
+"""A workload's arrays cut into one job for each host, and what is refused.
 
-A host is told its queue pairs, the messages it sends and receives, and which message releases which
-of its own. Releases never cross hosts: what a message's arrival releases is sent by who received
-it, and what its completion releases by who sent it, for a NIC knows nothing else.
+A host gets its queue pairs, the messages it sends and receives, and which message releases which of
+its own. Releases never cross hosts: messages released by an arrival are sent by the receiver, and
+those released by a completion by the sender, because a NIC knows nothing else.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from openmrc.traffic.traffic import IntArray, LongArray, Traffic, unroll
 HOSTS_MAX, MESSAGES_MAX, BYTES_MAX = 64, 100_000, 2_000_000_000
 QPS_MAX = 1024  # of a host
 DEPTH_MAX = 256  # requests posted on a queue pair at a time
-SIMULATED_OTHERWISE = {  # keys of a transport, and the one value that a live device knows
+SIMULATED_OTHERWISE = {  # keys of a transport, and the one value that a live device supports
     "paths": "mrc",
     "cc": "nscc",
     "rules": "mrc",
@@ -41,9 +41,9 @@ ETHERNET_BYTES = 14
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """`traffic` lists every message; `entry` says of which entry of the scenario each is part.
+    """`traffic` lists every message; `entry` says to which entry of the scenario each belongs.
 
-    `jobs[nic]` is what the agent on that host is told, for JSON.
+    `jobs[nic]` is the job of the agent on that host, for JSON.
     """
 
     traffic: Traffic
@@ -54,7 +54,7 @@ class Plan:
 def make_plan(
     traffic: Traffic, transport: TransportSection, derived: Derived, trim: bool, seed: int
 ) -> Plan:
-    """Return the plan of a workload; `InputError` for what hosts cannot do, or this machine."""
+    """Return the plan of a workload; `InputError` for what hosts, or this machine, cannot do."""
     _check_sizes(traffic)
     listed = unroll(traffic)
     entry = np.repeat(np.arange(traffic.n_msgs, dtype=np.int32), traffic.msg_count)
@@ -68,7 +68,7 @@ def make_plan(
         )
     limits = limits_of(transport, derived, trim, depth, int(ends.max()))
     offsets = [_offsets(listed, by) for by in (listed.msg_src, listed.msg_dst)]
-    # An arrival that releases something has to be told: only an immediate is (MRC 1.2).
+    # An arrival that releases something must be reported: only an immediate is (MRC 1.2).
     told = listed.msg_imm | (np.diff(listed.recv_first) > 0)
     jobs = {
         nic: {
@@ -111,7 +111,7 @@ def limits_of(
 
 
 def refuse(transport: AnyTransport, fabric: FabricSection, lab: LabSection) -> TransportSection:
-    """Raise `InputError` for what a live device does not do; return the transport, an MRC."""
+    """Raise `InputError` for what a live device does not support; return the transport, an MRC."""
     name = transport.name
     if isinstance(transport, RoceSection):
         raise InputError(
@@ -158,7 +158,7 @@ def _check_sizes(traffic: Traffic) -> None:
 
 
 def _check_releases(t: Traffic) -> None:
-    """Refuse releases that would have to travel: there is no wire for them."""
+    """Refuse releases that would have to cross hosts: there is no message for them."""
     for word, at, first, nxt in (
         ("arrival", t.msg_dst, t.recv_first, t.recv_next),
         ("completion", t.msg_src, t.sent_first, t.sent_next),

@@ -1,8 +1,8 @@
-"""What agents and switches report, as the result of a run: the same arrays as the simulator's.
+"""The reports of agents and switches, as the result of a run: the same arrays as the simulator's.
 
-A message's retransmissions are those of its queue pair since the message before it completed. What
-was placed and lost over time is counted by everybody at times of their own and put into common bins
-in between. A message without immediate data tells its receiver nothing: when it was delivered is
+A message's retransmissions are those of its queue pair since the message before it completed. Each
+agent samples payload placed and packets lost at its own times; the samples are interpolated into
+common bins. A message without immediate data tells its receiver nothing: when it was delivered is
 not known.
 """
 
@@ -104,7 +104,7 @@ def _messages(plan: Plan, heard: Heard) -> tuple[Array, Array, Array, Array, Arr
 
 
 def _verified(plan: Plan, heard: Heard, done_ps: Array) -> int:
-    """Bytes of the messages that are whole; all that completed must be."""
+    """Bytes of the messages that are complete; all that completed must be."""
     whole = np.zeros(plan.traffic.n_msgs, np.bool_)
     for m, _, right in heard.received:
         whole[m] = right
@@ -190,7 +190,7 @@ def _last_placed(timeline: dict[str, NDArray[np.int64]]) -> int:
 
 
 def _binned(rows: Sequence[tuple[int, ...]], column: int, edges: Array) -> Array:
-    """Return how much a count grew from edge to edge, evenly between two samples of it."""
+    """Return how much a count grew from edge to edge, interpolated between two samples of it."""
     if not rows:
         return np.zeros(len(edges) - 1)
     table = np.array(rows, np.float64)
@@ -206,6 +206,6 @@ def _whole(grown: Array) -> NDArray[np.int64]:
 
 
 def _measured(heard: Heard) -> dict[str, int]:
-    """What small packets took when all was idle, at the median of the hosts."""
+    """The time of small packets in the idle fabric, at the median of the hosts."""
     measured = [rtt for rtt in heard.rtt_us.values() if rtt is not None]
     return {"measured_rtt_ps": round(float(np.median(measured)) * US)} if measured else {}

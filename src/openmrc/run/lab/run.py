@@ -1,9 +1,9 @@
 """`mrc run --world lab`: each transport of a scenario in a lab of its own, one after the other.
 
-The lab is in namespaces of a child process (`live.lab.isolation`); what it brings comes back in a
-file without a name. T, the base round trip from which windows, thresholds and timers follow, is the
-simulator's: `base_rtt` of the transport, or the fabric's. What small packets really took is in the
-result beside it.
+The lab is in namespaces of a child process (`live.lab.isolation`); its results come back in a file
+without a name. T, the base round trip from which windows, thresholds and timers follow, is the
+simulator's: `base_rtt` of the transport, or the fabric's. The measured time of small packets is in
+the result beside it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class _Bar:
-    """What shows progress where nobody asked for it: nothing."""
+    """A progress bar that shows nothing."""
 
     def update(self, step: Step) -> None:
         """Do nothing."""
@@ -49,11 +49,11 @@ def run_in_lab(
     pcap: Path | None = None,
     at: Sequence[str] = ("everywhere",),
 ) -> Result:
-    """Run every transport of `scenario` on real frames, and return what came of it.
+    """Run every transport of `scenario` on real frames, and return the results.
 
-    Arguments and result are as those of `run.simulate`, but for `bar`: it makes the context
+    Arguments and result are as those of `run.simulate`, except `bar`: it creates the context
     manager whose `update` takes the steps, in the process where the lab is. `InputError` for what
-    cannot be done live, or on this machine. Ctrl-C gives what there is, marked partial.
+    cannot be done live, or on this machine. Ctrl-C returns the results so far, marked partial.
     """
     from openmrc.scenario.scenario import as_scenario
 
@@ -111,7 +111,7 @@ def _prepare(scenario: Scenario, index: int) -> tuple[LabSpec, Plan, Any]:
 
 
 def _steps(name: str, index: int, count: int, n: int) -> Callable[[int, int, int], Step]:
-    """What makes the steps that are shown while one transport runs."""
+    """Return a function that creates the steps shown while one transport runs."""
     started = time.perf_counter()
 
     def step(now_ps: int, ended: int, traversals: int) -> Step:
@@ -137,7 +137,7 @@ def _in_a_lab(
     from openmrc.live.lab.isolation import run_isolated
 
     with ExitStack() as stack:
-        # Opened by the user: inside, root is root of nothing but the user's own.
+        # Opened by the user: inside, root has only the user's own rights.
         back = stack.enter_context(tempfile.TemporaryFile())
         stream = None
         if pcap is not None:
@@ -199,7 +199,9 @@ def _inside(
 
 
 def _compile(report: Callable[[str, int, int], None] | None) -> None:
-    """Before any host starts: hosts that compile side by side take so many times as long."""
+    """Compile before any host starts: hosts that compile at the same time take several times as
+    long.
+    """
     from openmrc.live.endpoint.warmup import warm_up
 
     warm_up(report)

@@ -1,4 +1,4 @@
-"""The lab that a scenario describes, and what is to be known of it."""
+"""The lab that a scenario describes, and notes about it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def lab_spec(scenario: Scenario) -> LabSpec:
 
 
 def refuse(spec: LabSpec) -> None:
-    """Raise `InputError` for what this machine cannot have, where that is known before."""
+    """Raise `InputError` for what this machine cannot provide, if that is known in advance."""
     if spec.settings.bpf:
         from openmrc.live.lab.trimming import missing
 
@@ -60,7 +60,7 @@ def refuse(spec: LabSpec) -> None:
 
 
 def sentences(lab: Lab) -> list[str]:
-    """Return what is to be known of a lab that is up."""
+    """Return notes about a lab that is up."""
     spec = lab.spec
     switches = "Linux's switches" if spec.settings.switch == "linux" else "openmrc's switches"
     lines = [

@@ -1,6 +1,6 @@
 """From fabric, workload and MRC's transport to the arrays that its event loop runs on.
 
-The part common to all transports is in `network`. Everything is vectorised: 131,072 QPs are set up
+`network` builds the part common to all transports. Everything is vectorised: 131,072 QPs are set up
 in seconds.
 """
 
@@ -31,14 +31,14 @@ from openmrc.traffic.traffic import Traffic
 from openmrc.wire import srv6
 from openmrc.wire.framing import framing
 
-# Paths among which a receive-only end keeps its reverse EVs fresh (MRC 3.9): in all, and per plane.
+# EVs among which a receive-only end keeps its reverse paths fresh (MRC 3.9): in all, and per plane.
 REVERSE_EVS, REVERSE_EVS_PER_PLANE_MIN = 32, 4
 PACKETS_AT_START = 4096
-# Arrays of packets have room for all that the windows allow, up to this many: what is not touched
-# takes address space and no memory, and nothing is copied when more are wanted.
+# Arrays of packets have room for all that the windows allow, up to this many: untouched records
+# take address space but no memory, and nothing is copied when more are needed.
 PACKETS_RESERVED_MAX = 1 << 25
-SCOUT_ABOVE_BYTES = 4 << 20  # of QPs, windows and paths: beyond what caches hold beside packets
-HASHED_EV_STEP = 0x9E37  # odd: the EVs of a QP differ, however many they are
+SCOUT_ABOVE_BYTES = 4 << 20  # of QPs, windows and paths: more than caches hold beside packets
+HASHED_EV_STEP = 0x9E37  # odd, so that all EVs of a QP differ
 
 
 def build_engine(parts: Parts, transport: Transport, derived: Derived, ends: Ends) -> es.State:
@@ -77,7 +77,7 @@ def build_engine(parts: Parts, transport: Transport, derived: Derived, ends: End
     network.place_qps(st, ends, names)
     st.qp.peer = q_peer
     if transport.paths == "single" and not transport.hashed:
-        for plane in range(fabric.n_planes):  # what leaves on one without EVs takes a path there
+        for plane in range(fabric.n_planes):  # for control packets on a plane without EVs
             st.plane["reverse_ev"][st.qp.plane0 + plane] = fabric.ev(plane, 0)
     for block in drawn.blocks():
         setup.set_paths(st, *block)
@@ -96,7 +96,7 @@ def build_engine(parts: Parts, transport: Transport, derived: Derived, ends: End
 
 
 def _bring_policies(st: es.State, transport: Transport) -> None:
-    """Compile the user's policies, and give the engine their addresses."""
+    """Compile the user's policies, and store their addresses in the engine's configuration."""
     c = st.config[0]
     if transport.cc not in CONGESTION:
         c.cc_step, _ = policies.load(policies.find(transport.cc, "step", Path()), st)
@@ -115,8 +115,8 @@ def _peers(ends: Ends) -> tuple[npt.NDArray[np.int64], Index]:
 
 
 class _Drawn:
-    """The EVs of QPs, for some QPs and one plane at a time, planes ascending. Their number is known
-    at once; their values are drawn while iterating over `blocks`, once and in order.
+    """The EVs of QPs, planned for some QPs and one plane at a time, planes ascending. Their number
+    is known at once; their values are drawn while iterating over `blocks`, once and in order.
     """
 
     def __init__(
@@ -124,28 +124,28 @@ class _Drawn:
     ) -> None:
         self._fabric, self._hashed, self._nic, self._rng = fabric, transport.hashed, ends.nic, rng
         self.counts = np.zeros((ends.n, fabric.n_planes), np.int64)
-        # QPs, plane, what draws EVs [qp, k], how many of each row are in the rotation
+        # QPs, plane, the function that draws EVs [qp, k], how many of each row are in the rotation
         self._planned: list[tuple[Index, int, Callable[[], Index], int]] = []
 
     def _add(self, qps: Index, plane: int, n: int, draw: Callable[[], Index], active: int) -> None:
-        """Add EVs of one plane for some QPs."""
+        """Plan EVs of one plane for some QPs."""
         self.counts[qps, plane] = n
         self._planned.append((qps, plane, draw, active))
 
     def blocks(self) -> Iterator[tuple[Index, int, Index, int]]:
-        """QPs, plane, EVs [qp, k], how many of each row are in the rotation: block by block, for
-        all together are as large as the state that they go to.
+        """QPs, plane, EVs [qp, k], how many of each row are in the rotation: block by block,
+        because all together are as large as the state that they are written to.
         """
         for qps, plane, draw, active in self._planned:
             yield qps, plane, draw(), active
 
     def room(self) -> tuple[Index, Index]:
-        """By QP, the EVs of all planes, and the most of one plane, at least one."""
+        """By QP, the number of EVs on all planes, and the most on one plane, at least one."""
         return self.counts.sum(axis=1), np.maximum(self.counts.max(axis=1), 1)
 
     def hashed(self, qps: Index, active: int, backup: int) -> None:
-        """Different source ports for each plane of these QPs, from a random one on; the planes of a
-        QP share none.
+        """Different source ports for each plane of these QPs, starting at a random one; the planes
+        of a QP share none.
         """
         n = active + backup
         first = self._rng.integers(0, 1 << 16, (len(qps), 1))
@@ -153,8 +153,8 @@ class _Drawn:
             self._add(qps, plane, n, partial(_source_ports, first, plane * n, n), active)
 
     def paths(self, qps: Index, plane: int, climbs: int, active: int, backup: int = 0) -> None:
-        """Different random paths of one plane for each of these QPs, which all leave `climbs`
-        switches upwards.
+        """Different random paths of one plane for each of these QPs, all of which go up through
+        `climbs` switches.
         """
         n = active + backup
         self._add(qps, plane, n, partial(self._paths, qps, plane, climbs, n), active)
@@ -186,7 +186,7 @@ class _Drawn:
 
 
 def _source_ports(first: Index, start: int, n: int) -> Index:
-    """EVs number `start` to `start + n - 1` of QPs whose number 0 is `first`."""
+    """EVs number `start` to `start + n - 1` of QPs whose EVs number 0 are `first`."""
     return (first + (start + np.arange(n)[None, :]) * HASHED_EV_STEP) & 0xFFFF
 
 
@@ -286,14 +286,14 @@ def _by_usid(net: ss.Net, fabric: Fabric) -> ss.Net:
 
 
 def units_of(traffic: Traffic, pmtu: int) -> Index:
-    """Number of payload units, one PMTU of one message each, by QP."""
+    """Number of payload units (one PMTU of one message each) by QP."""
     return np.bincount(traffic.msg_qp, traffic.packets(pmtu), traffic.n_qps).astype(np.int64)
 
 
 def _units(
     qp: Any, traffic: Traffic, ends: Ends, transport: Transport, st: es.State
 ) -> npt.NDArray[np.uint16]:
-    """The payload units of all rings, and the place of each sender's: as many as a window holds, or
+    """The payload units of all rings, and the start of each sender's: as many as a window holds, or
     as the QP carries if that is less.
     """
     slots = st.qp.slot_mask[ends.sender] + 1

@@ -1,9 +1,9 @@
 """Captures of an MRC network: the frames of `sim.watch.capture`.
 
 The frame is as on that link: the carrier shifted by every switch so far, through the fabric's real
-tables; CE and trimming as the queues before it left them; hop limits counted down. With hashed EVs
+tables; CE and trimming as set by the queues before it; hop limits counted down. With hashed EVs
 (`srv6 = false`, `rules = "peer"`, parallel links) there are no carriers, and frames have one IPv6
-header; as in the other forms of `sim.watch.capture`. IPv4 has room for half of an EV (row 2), and a
+header, as in the other forms of `sim.watch.capture`. IPv4 has room for half of an EV (row 2), and a
 fabric's EVs differ in the upper half. So the upper half is written in place of the lower one, above
 0xC000 as the source ports of RoCEv2 are, also in the EVs that answers reflect.
 """
@@ -38,7 +38,7 @@ PATH_BITS = 14  # of a source port above EV_BASE
 
 
 class _Wires(NamedTuple):
-    """`capture.Wires`, and how carriers lead over them."""
+    """`capture.Wires`, and how carriers cross them."""
 
     switch: Any
     nic: Any
@@ -49,7 +49,7 @@ class _Wires(NamedTuple):
     n_planes: int
     by_carrier: int
     ipv4: int
-    halved: int  # EVs are told in 16 bits
+    halved: int  # EVs are written in 16 bits
 
 
 class Capture(LinkCapture):
@@ -98,7 +98,7 @@ class Capture(LinkCapture):
 
 @inlined
 def _fill_envelope(e, p, port, hops, source_qpn, wires):
-    """The envelope of a packet on a link."""
+    """Fill the envelope of a packet on a link."""
     plane = int(p.plane)
     put_macs(e, port, plane, wires)
     e.ipv4 = wires.ipv4
@@ -122,7 +122,7 @@ def _in_half(ev):
 
 @inlined
 def _travel(e, p, first_switch, hops, wires):
-    """Write the carrier and let `hops` switches process it; the port by which the last one
+    """Write the carrier and let `hops` switches process it; return the port by which the last one
     sends.
     """
     srv6.write_carrier(e.carrier, 0, wires.headend, int(p.src), int(p.dst), int(p.ev))
@@ -138,10 +138,11 @@ def _travel(e, p, first_switch, hops, wires):
 
 @compiled
 def _write_frames(out, first, noted, source_qpn, wires, e):
-    """Frames of packets `first` .. as many as fit into `out`, `noted.ends[i]` behind each.
+    """Write frames of packets `first` .. as many as fit into `out`; `noted.ends[i]` is the end of
+    each.
 
-    The number of the first packet left out: one for which there is no room, or that is no frame, or
-    whose carrier leads elsewhere.
+    Returns the number of the first packet left out: one for which there is no room, or that is not
+    a frame, or whose carrier leads elsewhere.
     """
     at = 0
     i = first

@@ -1,5 +1,5 @@
-"""All values derived from a fabric and a transport: round trip, BDP, windows, queues. Kept with the
-results of each run.
+"""All values derived from a fabric and a transport: round trip, BDP, windows, queues. They are kept
+with the results of each run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Derived(Values):
     target_delay_ps: int
     mpr_packets: int
     queues: Sizes
-    start_headers_bytes: int  # what the control queue must hold for none to be lost at a start
+    start_headers_bytes: int  # control queue that loses no header when all senders start at once
     rto_ps: int
     overdue_after_ps: int
     evs_per_plane_active: int

@@ -12,7 +12,7 @@ from openmrc.sim.mrc import nic
 from openmrc.sim.net import events, health, link, switch
 from openmrc.sim.net.state import AT_CONVERGED, AT_REVIEW
 
-REHASH_TRIES = 512  # paths drawn before a QP is left where it is: nothing reaches its peer then
+REHASH_TRIES = 512  # paths drawn before a QP keeps its broken one: none reaches its peer then
 
 
 @inner
@@ -23,7 +23,7 @@ def apply(net, st, fault, now):
     if action == NIC_PORT_DOWN or action == NIC_PORT_UP:
         _nic_port(net, st, target, action == NIC_PORT_UP, now)
     elif action == REVIEW_PATHS:
-        if net.ctl[0].single == 0:  # else routing has taken the denials in
+        if net.ctl[0].single == 0:  # else routing has applied the denials
             events.push(net, now, AT_REVIEW, net.ctl[0].nic0)
     else:
         rerouted = health.change(net, fault, action, target)
@@ -35,7 +35,7 @@ def apply(net, st, fault, now):
 
 @inlined
 def _reroute(net, now):
-    """Routing begins to converge, once for all that happens at one instant."""
+    """Routing begins to converge, once for all events of one instant."""
     ctl = net.ctl[0]
     if ctl.single and ctl.rerouted_at != now:
         ctl.rerouted_at = now
@@ -44,7 +44,7 @@ def _reroute(net, now):
 
 @inner
 def _nic_port(net, st, port_no, up, now):
-    """A NIC notices its own port."""
+    """A NIC notices the state of its own port."""
     n, plane = health.note_nic_port(net, port_no, up)
     ports.set_local_port(st, n, plane, up, now)
     nic.after_ports(net, st, n, now)
@@ -52,7 +52,7 @@ def _nic_port(net, st, port_no, up, now):
 
 @inner
 def _is_free(net, src, dst, plane, ev, groups, all_up):
-    """Whether no port of a path is denied to these groups, nor, if `all_up` is asked for, down."""
+    """Whether no port of a path is denied to these groups nor, with `all_up`, down."""
     ctl = net.ctl[0]
     port_no = src * ctl.n_planes + plane
     while True:
@@ -66,9 +66,9 @@ def _is_free(net, src, dst, plane, ev, groups, all_up):
 
 @inner
 def _barred(net, src, dst, plane, groups):
-    """Whether every way of a plane crosses a port that is denied to these groups.
+    """Whether every path of a plane crosses a port that is denied to these groups.
 
-    A NIC knows no more of a hashed EV than its plane. Paths are numbered digit by digit: at each
+    A NIC knows nothing of a hashed EV but its plane. Paths are numbered digit by digit: at each
     switch with a choice of n the next digit, modulo n, is the choice.
     """
     ctl = net.ctl[0]
@@ -97,8 +97,8 @@ def _barred(net, src, dst, plane, groups):
 
 @inner
 def review(net, st, nic_no, now):
-    """A NIC goes through its EVs: some become denied, others are allowed again. Then the next
-    NIC.
+    """A NIC reviews its EVs: some become denied, others are allowed again. Then the next NIC
+    does.
     """
     ctl = net.ctl[0]
     groups = int(net.groups[nic_no])
@@ -106,7 +106,7 @@ def review(net, st, nic_no, now):
     for qi in range(n.qp0, n.qp0 + n.n_qps):
         q = st.qp[qi]
         changed = False
-        judged = -1  # plane for which `denied` holds, where EVs differ in nothing else
+        judged = -1  # plane for which `denied` holds, if the EVs of a plane do not differ
         denied = False
         for i in range(q.n_evs):
             e = st.ev[q.ev0 + i]
@@ -140,7 +140,7 @@ def _alive(net, src, dst, plane, ev):
 @inner
 def converge(net, st, nic_no, now):
     """Routing has converged: rehash a NIC's QPs with a single hashed path that is broken. Then the
-    next NIC.
+    next NIC follows.
     """
     ctl = net.ctl[0]
     n = st.nic[nic_no]
@@ -179,7 +179,7 @@ def _seen(net, q, plane, value):
 
 @inner
 def _path(net, q, plane, value):
-    """The EV of a path that exists on a plane, from random bits."""
+    """Turn random bits into the EV of an existing path of a plane."""
     ctl = net.ctl[0]
     t0 = net.switch[net.port[q.nic * ctl.n_planes + plane].peer]
     up0 = up1 = 0

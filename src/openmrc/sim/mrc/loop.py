@@ -1,4 +1,4 @@
-"""The event loop: the next event of wheel or heap, until a time, a budget or the end."""
+"""The event loop: takes the next event from wheel or heap, until a time, a budget or the end."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def _arrive(net, st, n, now):
         link.drop_by_fault(net, n)
         return
     if h.stored:
-        port_no = int(h.next)  # its header came before
+        port_no = int(h.next)  # its header arrived earlier
     elif ctl.by_usid:
         port_no = switch.egress_by_usid(net, n, int(h.to))
-        if port_no < 0:  # no plan of a fabric leads here; if one did, bytes would go missing
+        if port_no < 0:  # no plan of a fabric leads here; otherwise the books would miss bytes
             link.drop_by_fault(net, n)
             return
     else:
@@ -78,7 +78,7 @@ def _post(net, st, mi, now):
 
 @inner
 def _start(net, st):
-    """Before the first event: open every QP, and put what comes first into the heap."""
+    """Before the first event: open every QP, and put the first entries into the heap."""
     ctl = net.ctl[0]
     for qi in range(ctl.qp0, ctl.qp_end):
         setup.open_qp(st, qi)
@@ -89,7 +89,7 @@ def _start(net, st):
 
 @inner
 def _strike(net, st):
-    """Carry out a fault of this shard, which is due."""
+    """Carry out a fault of this shard that is due."""
     ctl = net.ctl[0]
     fault = net.fault[ctl.fault_no]
     ctl.fault_no = -1
@@ -100,8 +100,8 @@ def _strike(net, st):
 
 @compiled
 def advance(net, st, until, budget):
-    """Run events up to and including time `until`, about `budget` of them at most; returns why it
-    stopped.
+    """Run events up to and including time `until` (ps), about `budget` of them at most; return why
+    it stopped.
 
     `ROOM`, `HEAP` and `TIMELINE` ask the caller to enlarge an array and to call again, `TAPPED` to
     take the frames that tapped ports have sent.

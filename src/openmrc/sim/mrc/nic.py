@@ -1,9 +1,9 @@
 """A NIC: one port per plane, each with a round robin over the QPs that may send; arriving packets
 go to the engine.
 
-Control packets queue at the port. Data is pulled: when a port is free and no control packet waits
-there, the next QP of its round is asked for a packet, so each packet uses all that its QP has
-learned until it leaves.
+Control packets queue at the port. Data is pulled: when a port is free and has no control packet,
+the next QP in its round robin is asked for a packet, so each packet uses everything that its QP has
+learned until the packet leaves.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from openmrc.sim.net import state as ss
 
 @inlined
 def make_ready(net, st, qi):
-    """Put a QP that may send at the end of the round of each port that it may use."""
+    """Append a QP that may send to the round robin of each port that it may use."""
     q = st.qp[qi]
     missing = q.planes_ok & ~net.qp[qi].ready
     if missing != 0 and requester.may_send(st, q):
@@ -28,7 +28,7 @@ def make_ready(net, st, qi):
 
 @inner
 def _stand_in_rounds(net, nic, qi, missing):
-    """Put a QP at the end of the rounds of these ports of its NIC."""
+    """Append a QP to the round robin of these ports of its NIC."""
     n_planes = int(net.ctl[0].n_planes)
     for plane in range(n_planes):
         if (missing >> plane) & 1:
@@ -84,9 +84,9 @@ def send_out(net, st, now):
 
 @inner
 def pump(net, st, nic, now):
-    """Give every free port a packet, QP by QP in the turn of that port.
+    """Give every free port a packet, QP by QP in the port's round robin.
 
-    If several are free the QP uses the one whose turn it is (row 13): nothing waits.
+    If several are free the QP uses the one whose turn it is (row 13): no port waits.
     """
     ctl = net.ctl[0]
     ln = net.nic[nic]
@@ -101,13 +101,13 @@ def pump(net, st, nic, now):
 
 @inlined
 def _send_data(net, st, ln, qi, now):
-    """Send the next packet of a QP, if it still may; then it goes to the end of the round."""
+    """Send the next packet of a QP, if it still may; then append it to the round robin again."""
     ctl = net.ctl[0]
     q = st.qp[qi]
     n = int(ctl.free_head)
     p = net.packet[n]
     plane = endpoint.next_packet(st, q, int(ln.free_ports), now, p)
-    if plane < 0:  # its window has closed, or this plane is no longer of use to it
+    if plane < 0:  # its window has closed, or it no longer uses this plane
         return
     link.new_packet(net)
     lq = net.qp[qi]
@@ -143,8 +143,8 @@ def plan_nic(net, st, nic):
 
 @inner
 def settle(net, st, qi, nic, now):
-    """After a call of the engine for a QP: send its packets, collect completions, update its turn
-    and its timer.
+    """After a call of the engine for a QP: send its packets, collect completions, update its place
+    in the round robin and its timer.
     """
     send_out(net, st, now)
     messages.collect(net, st, now)
@@ -157,8 +157,8 @@ def settle(net, st, qi, nic, now):
 
 @inlined
 def _place(net, st, h, p, now):
-    """Place payload: check that it is the unit that the sender read from its memory, for the first
-    time.
+    """Place payload: check that it is the unit that the sender read from its memory, and that it
+    arrives for the first time.
     """
     length = st.count[es.PLACED_LENGTH]
     offset = st.count[es.PLACED_OFFSET]
@@ -203,7 +203,7 @@ def receive(net, st, n, nic, now):
 
 @inner
 def after_ports(net, st, nic, now):
-    """After a change of port states: all QPs of a NIC."""
+    """After a change of port states: update all QPs of a NIC."""
     send_out(net, st, now)
     plan_nic(net, st, nic)
     n = st.nic[nic]
@@ -215,7 +215,9 @@ def after_ports(net, st, nic, now):
 
 @inlined
 def on_port_free(net, st, port_no, now):
-    """A NIC port's transmission is over: control packets that wait, else the next QP's packet."""
+    """A NIC port has finished sending: a waiting control packet is next, else the next QP's
+    packet.
+    """
     port = net.port[port_no]
     port.armed = 0
     nic, plane = rounds.owner(net, port_no)
@@ -232,7 +234,7 @@ def on_port_free(net, st, port_no, now):
 
 @inner
 def on_qp_timer(net, st, qi, now):
-    """A QP's entry in the heap is due; its deadline may be later by now."""
+    """A QP's entry in the heap is due; its deadline may have moved to a later time."""
     if endpoint.next_deadline(st, qi) <= now:
         endpoint.on_deadline(st, qi, now)
     settle(net, st, qi, int(st.qp[qi].nic), now)

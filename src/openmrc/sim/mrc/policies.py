@@ -64,8 +64,8 @@ def find(text: str, role: str, base: Path) -> Policy:
 
 
 def load(policy: Policy, st: State) -> tuple[int, int]:
-    """Compile a policy for the engine's state; returns the address of its function, and of `learn`
-    or 0.
+    """Compile a policy for the engine's state; return the address of its function, and that of
+    `learn`, or 0.
 
     Raises `InputError` with the compiler's reason if it does not compile.
     """
@@ -140,7 +140,7 @@ def _address(module: Any, name: str, role: str, file: Path, st: State) -> int:
 
     if not hasattr(function, "compile"):
         function = compiled(function)
-        setattr(module, name, function)  # keeps it alive, as its code must be
+        setattr(module, name, function)  # keeps the function alive, and with it its code
     state = typeof_impl(st, None)
     known = {"st": state, "q": state.fields["qp"].dtype}
     arguments = [known.get(argument, types.int64) for argument in engine.SIGNATURES[role]]

@@ -1,14 +1,16 @@
 """Prefetches the data of coming events while others are handled.
 
-At thousands of NICs nearly everything an event touches has left the caches since it was last used,
-and it is found through a chain of records: the event names a port or a QP, the QP its window and
-its paths, a place in the rotation an EV. Waiting for each in turn costs more than all the work. So
-a scout walks the lists of the wheel some tens of events ahead of the loop, and each event passes
-several stages: the data that one stage fetched has arrived when the next one follows the chain.
+At thousands of NICs nearly everything that an event touches has left the caches since it was last
+used, and it is found through a chain of records: the event names a port or a QP, the QP its window
+and its paths, an entry of the rotation an EV. Waiting for each in turn costs more than all the
+computation. So a scout walks the lists of the wheel some tens of events ahead of the loop, and each
+event passes several stages: the data that one stage fetched has arrived when the next one follows
+the chain.
 
-A world that fits the caches does without (`CONTROL.scouts`): there it costs more than it saves.
+A world that fits the caches does without (`CONTROL.scouts`): there the scout costs more than it
+saves.
 
-All of this is hints. An event scheduled behind the scout is not prefetched (its data is still in
+Prefetches are hints. An event scheduled behind the scout is not prefetched (its data is still in
 the caches), a wrong prediction costs a cache line, and no result depends on either.
 """
 
@@ -28,15 +30,15 @@ TIMERS = int(_FIELDS["reorder_window"][1])
 HOP_END = HOP.itemsize - 1
 RESPONDER = int(_FIELDS["rx0"][1])
 
-# How many events before its turn an event passes each station.
+# How many events ahead of the loop an event passes each stage.
 RECORDS, WINDOWS, PATHS, EVS = 28, 20, 13, 7
-LEAD = 40  # and its own record is fetched
-RESYNC = 4096  # events after which the scout starts anew: its count of its lead is not exact
+LEAD = 40  # its own record is fetched this far ahead
+RESYNC = 4096  # events after which the scout restarts: its count of its lead is not exact
 
 
 @inlined
 def look_ahead(net, st):
-    """An event was taken: go on by one, or by two while the scout is not far enough ahead."""
+    """An event was taken: advance by one event, or by two while the lead is too short."""
     ctl = net.ctl[0]
     if ctl.scouts == 0:
         return
@@ -53,7 +55,7 @@ def look_ahead(net, st):
 
 @inner
 def _step(net, st):
-    """Move over one more event, if there is one."""
+    """Advance over one more event, if there is one."""
     ctl = net.ctl[0]
     event = int(ctl.scout)
     if event < 0:
@@ -83,7 +85,7 @@ def _step(net, st):
 
 @inlined
 def _enter_next_bucket(net):
-    """The first event of the next bucket that holds any, or -1; asks for the bucket after it."""
+    """Return the first event of the next non-empty bucket, or -1; prefetch the bucket after it."""
     ctl = net.ctl[0]
     if ctl.n_wheel <= ctl.scout_lead:
         return -1
@@ -103,7 +105,7 @@ def _enter_next_bucket(net):
 
 @inlined
 def _peek(net):
-    """Prefetch the list behind the head of the bucket that the scout enters next."""
+    """Prefetch the records after the head of the bucket that the scout enters next."""
     ctl = net.ctl[0]
     head = int(net.bucket[ctl.scout_peek].head)
     if head >= 0:
@@ -113,7 +115,7 @@ def _peek(net):
 
 @inlined
 def _fetch_qp(net, st, qi):
-    """The cache lines of a QP that a packet sent or received touches."""
+    """Prefetch the cache lines of a QP that a packet sent or received touches."""
     prefetch(net.qp, qi, 0)
     prefetch(st.qp, qi, 0)
     prefetch(st.qp, qi, LINE)
@@ -135,7 +137,7 @@ def _next_to_send(net, event):
 
 @inlined
 def _arriving(net, event):
-    """The packet of a QP that reaches its NIC with this event, or -1."""
+    """The index of a QP's packet that reaches its NIC with this event, or -1."""
     n = event - net.ctl[0].n_ports
     if n < 0 or net.hop[n].to >= 0 or net.hop[n].qp < 0:
         return -1
@@ -144,7 +146,7 @@ def _arriving(net, event):
 
 @inner
 def _fetch_records(net, st, event):
-    """Prefetch what the event's record names: its port, its QP, the waiting packet."""
+    """Prefetch what the event's record refers to: its port, its QP, the waiting packet."""
     ctl = net.ctl[0]
     if event < ctl.n_ports:
         head = net.port[event].head
@@ -169,7 +171,7 @@ def _fetch_records(net, st, event):
 
 @inlined
 def _fetch_to_send(st, qi, plane):
-    """Prefetch what the record of the next QP to send names."""
+    """Prefetch what the record of the next QP to send refers to."""
     q = st.qp[qi]
     prefetch(st.plane, q.plane0 + plane, 0)
     prefetch(st.slot, q.slot0 + (q.nxt & q.slot_mask), 0)
@@ -179,7 +181,7 @@ def _fetch_to_send(st, qi, plane):
 
 @inner
 def _fetch_windows(net, st, event):
-    """Prefetch what a QP's record names: planes, slots, bitmaps, messages."""
+    """Prefetch what a QP's record refers to: planes, slots, bitmaps, messages."""
     qi = _next_to_send(net, event)
     if qi >= 0:
         _fetch_to_send(st, qi, event % net.ctl[0].n_planes)
@@ -217,7 +219,9 @@ def _place_in_order(st, q, plane):
 
 @inner
 def _fetch_paths(net, st, event):
-    """Prefetch what planes and slots name: places in the rotation, EVs; and the payload unit."""
+    """Prefetch what planes and slots refer to: entries of the rotation, EVs; and the payload
+    unit.
+    """
     qi = _next_to_send(net, event)
     if qi >= 0:
         prefetch(st.order, _place_in_order(st, st.qp[qi], event % net.ctl[0].n_planes), 0)
@@ -244,7 +248,7 @@ def _fetch_next_ev(st, qi, plane):
 
 @inner
 def _fetch_evs(net, st, event):
-    """Prefetch what the rotation names: the EV of the next packet."""
+    """Prefetch what the rotation refers to: the EV of the next packet."""
     qi = _next_to_send(net, event)
     if qi >= 0:
         _fetch_next_ev(st, qi, event % net.ctl[0].n_planes)

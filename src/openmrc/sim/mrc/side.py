@@ -45,7 +45,7 @@ class MrcSide(Side):
         return address_of(loop.advance, (net, self.engine, 0, 0))
 
     def packets_reserved(self, links: int) -> int:
-        """As an event needs."""
+        """The number of packet records that one event may need."""
         return loop.PACKETS_RESERVED
 
     def error_of(self, net: ss.Net, message: int) -> int:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from openmrc.engine.parameters import Variants, stated
 
-COUNTED = {  # what a run counts of endpoints, by field of MRC's QPs; 0 for who counts none of it
+COUNTED = {  # counters of a run by field of MRC's QPs; 0 for transports that count none
     "sack": "n_sack",
     "nack": "n_nack",
     "probe": "n_probe",
@@ -31,7 +31,7 @@ class Transport(Variants):
     name: str = "mrc"
     # "peer": htsim's packet sizes, hashed EVs, alpha by 12 us, control on random EVs
     rules: str = "mrc"
-    # from a fault to new paths
+    # from a fault until routing has converged
     convergence_ps: int = stated(50_000_000_000, "docs/scenario.md", "ps", only="single")
     # T; None: from the fabric's longest path
     base_rtt_ps: int | None = stated(None, "MRC 4.6", "ps")

@@ -1,9 +1,9 @@
-"""Packets that go to another shard: lists, by the shard that takes them in.
+"""Packets that cross to another shard: lists, by the shard that receives them.
 
-`Net.outgoing` has two rows for each shard, one for every other window: what leaves in a window is
-taken in when the next one begins, by whoever runs that shard, and the list is begun anew when the
-one after that begins. Nobody waits for anybody in between. A packet keeps its index: shards have
-the records of packets in common, and each a list of its own of those that are free.
+`Net.outgoing` has two rows for each shard, used in alternate windows: packets that leave in a
+window are taken in when the next one begins, by the thread that runs the receiving shard, and the
+list is emptied when the one after that begins. No thread waits for another in between. A packet
+keeps its index: shards share the records of packets, and each has its own list of free ones.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NONE = -1
 
 @inner
 def leave(net, shard, n, at):
-    """A packet is on its way to another shard, where it arrives at `at`."""
+    """Send a packet to another shard, where it arrives at `at`, ps."""
     ctl = net.ctl[0]
     row = ctl.outbox + shard
     h = net.hop[n]

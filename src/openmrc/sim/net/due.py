@@ -13,7 +13,7 @@ FROM_HEAP = -1  # in place of an event of the wheel
 
 @inlined
 def start(net):
-    """Before the first event: put the first fault and the messages that wait for nothing into the
+    """Before the first event: put the first fault and the messages that need no release into the
     heap.
     """
     ctl = net.ctl[0]
@@ -27,7 +27,7 @@ def start(net):
 
 @inlined
 def rounded_up(budget):
-    """Events of a call: the number between two checks, or a multiple of it."""
+    """Events of one call: the number between two checks, or a multiple of it."""
     return -(-budget // ss.EVENTS_BETWEEN_CHECKS) * ss.EVENTS_BETWEEN_CHECKS
 
 
@@ -79,7 +79,7 @@ def _look(net, until, done, packets_reserved):
 
 @inlined
 def next_fault(net, number):
-    """Put the next action of the schedule into the heap; one at a time, because a schedule may be
+    """Put the next action of the schedule into the heap: one at a time, because a schedule may be
     long.
     """
     net.ctl[0].fault_at = NEVER

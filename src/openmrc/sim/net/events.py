@@ -1,12 +1,12 @@
-"""The queue of events: a wheel of narrow buckets for packets, a heap for the few events far away.
+"""The event queue: a timing wheel of narrow buckets for packets, a heap for the few distant events.
 
-Almost every event is one transmission or one link away, so the wheel is a ring of buckets that
-spans the longest of those; a bucket is a list with O(1) append, which records when it falls out of
-order and is sorted when its time comes. A bitmap with a summary finds the next non-empty bucket.
-Timers, faults and the starts of messages go to a binary heap. Events of equal time keep the order
-in which they were scheduled.
+Almost every event is one transmission or one link delay in the future, so the wheel is a ring of
+buckets that spans the longest of those; a bucket is a list with O(1) append, which records whether
+it is out of order and is sorted when it is opened. A bitmap with a summary finds the next non-empty
+bucket. Timers, faults and the starts of messages go to a binary heap. Events of equal time keep the
+order in which they were scheduled.
 
-The lists are linked through an array of nothing else (`Net.after`), which stays in the caches when
+The lists are linked through an array of links alone (`Net.after`), which stays in the caches when
 the records of packets do not, so that appending to a list and walking it (`scout.py`) do not wait
 for memory.
 """
@@ -18,9 +18,9 @@ from openmrc.engine.state import NEVER
 from openmrc.jit import heap, inlined, inner
 
 KIND_SHIFT = 40
-SPARE_BUCKETS = 4  # that the wheel has beside those of its span
+SPARE_BUCKETS = 4  # of the wheel, in addition to those of its span
 SHORT = 16  # events that are sorted faster by insertion
-UNORDERED = -1  # BUCKET.last: not every event was scheduled later than the one before
+UNORDERED = -1  # BUCKET.last: some event was scheduled for an earlier time than the one before
 
 
 @inlined
@@ -32,13 +32,13 @@ def _at(net, event):
 
 @inlined
 def schedule_port(net, port_no, port):
-    """The end of a port's transmission, at its `free_at`."""
+    """Schedule the end of a port's transmission, at its `free_at`."""
     _schedule(net, port_no, port.free_at)
 
 
 @inlined
 def schedule_packet(net, n, h, at):
-    """The arrival of a packet."""
+    """Schedule the arrival of a packet."""
     h.at = at
     _schedule(net, net.ctl[0].n_ports + n, at)
 
@@ -50,7 +50,7 @@ def _schedule(net, event, at):
     number = at >> ctl.shift
     ctl.n_wheel += 1
     net.after[event] = -1
-    if number < ctl.scout_bucket:  # behind the scout's back
+    if number < ctl.scout_bucket:  # the scout has passed it
         ctl.scout_lead += 1
     if number <= ctl.bucket:
         _insert_into_open(net, event, at)
@@ -184,7 +184,7 @@ def next_at(net):
 
 @inlined
 def take(net):
-    """Remove the event that `next_at` announced, and return it."""
+    """Remove the event that `next_at` found, and return it."""
     ctl = net.ctl[0]
     event = int(ctl.open_head)
     ctl.open_head = int(net.after[event])
@@ -194,16 +194,16 @@ def take(net):
 
 @inner
 def rewind(net, at):
-    """The heap's entry comes first, and everything in the wheel is later than `at`: turn the wheel
-    there.
+    """The heap's first entry comes next, and everything in the wheel is later than `at`: turn the
+    wheel there.
 
-    Forwards across the gap of an empty wheel; or back, closing the open bucket, so that events may
-    be put before it.
+    Forwards, over the gap of an empty wheel; or back, closing the open bucket, so that events may
+    be scheduled before it.
     """
     ctl = net.ctl[0]
     number = at >> ctl.shift
     if number >= ctl.bucket:
-        if ctl.open_head < 0:  # the next event may fall into this very bucket
+        if ctl.open_head < 0:  # the next event may belong to this very bucket
             ctl.bucket = max(ctl.bucket, number - 1)
         return
     if ctl.open_head >= 0:
@@ -224,7 +224,7 @@ def push(net, at, kind, number):
 
 @inlined
 def plan(net, timed, at, kind, number):
-    """Make sure that a deadline of a QP or NIC is in the heap: `timed` is the earliest there."""
+    """Make sure that a deadline of a QP or NIC is in the heap: `timed` is its earliest entry."""
     if at < timed.timer_at:
         at = max(at, net.ctl[0].now)
         timed.timer_at = at
@@ -233,7 +233,9 @@ def plan(net, timed, at, kind, number):
 
 @inlined
 def comes_due(timed, now):
-    """Such an entry of the heap is due: whether it is the one in `timed`, which is then cleared."""
+    """A deadline's entry in the heap is due: whether it is that in `timed`, which is then
+    cleared.
+    """
     if timed.timer_at != now:
         return False
     timed.timer_at = NEVER
@@ -242,6 +244,6 @@ def comes_due(timed, now):
 
 @inlined
 def pop(net):
-    """Remove the heap's first entry; its kind and its number."""
+    """Remove the heap's first entry; return its kind and its number."""
     what = heap.pop(net.ctl[0], net.heap)
     return what >> KIND_SHIFT, what & ((1 << KIND_SHIFT) - 1)

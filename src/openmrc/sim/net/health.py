@@ -38,7 +38,7 @@ def change(net, fault, action, target):
     if ways:
         _come_or_go(net, fault, action, target)
     elif action == actions.PORT_RATE:
-        port.kind = fault.port_kind  # a transmission under way ends as it began
+        port.kind = fault.port_kind  # a transmission in progress ends as it began
     else:
         health.change(net.health[target], action, fault.rate, fault.burst)
     late = net.ctl[0].jitter_ps > 0

@@ -1,13 +1,13 @@
-"""Egress ports: three classes in strict priority, exact service, ECN, trimming, limits, health
-(MRC 6.3 to 6.5).
+"""Egress ports: three classes in strict priority, exact service times, ECN, trimming, limits,
+health (MRC 6.3 to 6.5).
 
 A packet that finds its port idle leaves at once: one event, its arrival. Only a port with waiting
-packets has a second one, the end of its transmission. A mark is made when a packet leaves the
-queue, by what it leaves behind.
+packets has a second one, the end of its transmission. A packet is marked when it leaves the queue,
+by the length of the queue behind it.
 
 With cut-through, a packet arrives at a switch with its header, and counts in full from then on; at
 a NIC it arrives with its last bit. It is not forwarded before its last bit if the port would run
-dry, or if a fault begins or ends before that: no packet is at two places at such a moment.
+out of data, or if a fault begins or ends before that: no packet is at two places at such a moment.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from openmrc.sim.net import cross, events, health
 from openmrc.sim.net.state import BIN_LOST, BIN_TRIMMED, REST_PS_MAX, TALLY, UNDAMAGED
 from openmrc.units import PS_BITS
 
-LOST = int(dict(TALLY.fields or {})["lost"][1])  # where in a record it is counted
+LOST = int(dict(TALLY.fields or {})["lost"][1])  # offset in a record of its count
 
 
 @inlined
@@ -124,8 +124,8 @@ def transmit(net, port, port_no, n, now):
 
 @inner
 def _rest_ps(ctl, h, lasts_ps, rate_bps):
-    """The rest of a transmission of this length after the header; 0 towards a NIC, which takes
-    packets whole. The packet's record keeps it.
+    """The rest of a transmission of this length after the header, ps; 0 towards a NIC, which
+    receives packets whole. The packet's record keeps it.
     """
     rest = 0
     if h.to >= 0 and h.frame_bytes > ctl.head_bytes:
@@ -140,7 +140,7 @@ def _rest_ps(ctl, h, lasts_ps, rate_bps):
 @inner
 def waits_for_rest(net, port_no, n, h, now):
     """Whether a packet whose header has arrived at a switch waits for the rest: its port would run
-    dry, or a fault changes something before. It then arrives again.
+    out of data, or a fault changes something before. It then arrives again.
     """
     rest = int(h.rest_ps)
     kind = net.port_kind[net.port[port_no].kind]
@@ -156,7 +156,7 @@ def waits_for_rest(net, port_no, n, h, now):
 
 @inner
 def _note(net, n, h, now):
-    """Note a packet for the capture of this link."""
+    """Record a packet for the capture of this link."""
     ctl = net.ctl[0]
     t = net.tap[ctl.tap_n]
     t.at = now
@@ -215,7 +215,7 @@ def mark(net, h):
 
 @inner
 def _trim(net, port, port_no, n):
-    """Cut a packet to its header and give it to the control class."""
+    """Trim a packet to its header and move it to the control class."""
     ctl = net.ctl[0]
     h = net.hop[n]
     h.frame_bytes = ctl.trimmed_bytes
@@ -223,7 +223,7 @@ def _trim(net, port, port_no, n):
     h.trimmable = 0
     h.tag = -1
     kind = net.port_kind[port.kind]
-    h.marks &= UNDAMAGED  # the iCRC goes with the payload
+    h.marks &= UNDAMAGED  # trimming removes the iCRC with the payload
     h.marks |= TRIMMED_LASTHOP if kind.last_hop else TRIMMED
     ctl.trimmed += 1
     net.tally[h.port].trimmed += 1
@@ -291,7 +291,7 @@ def enqueue(net, port_no, n, now):
 
 @inlined
 def on_switch_port_free(net, port_no, now):
-    """A switch port's transmission is over: send the next; an event for its end if more wait."""
+    """A switch port has finished sending: send the next packet; schedule its end if more wait."""
     port = net.port[port_no]
     port.armed = 0
     n = dequeue(net, port, port_no) if port.up else -1

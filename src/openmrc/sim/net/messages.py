@@ -2,8 +2,8 @@
 failures orphan them.
 
 An entry of the workload is a message, a series of messages, or a computation. Of a series only the
-next message and the number posted are kept. The engine's messages lead back to their entry: `wr_id`
-is its number.
+next message and the number posted are kept. The engine's messages refer to their entry by number:
+`wr_id`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ SECOND_TURN = 0x8000  # above any length: the largest PMTU is 16,384 B
 
 @inlined
 def unit_of(seq, ring_mask, length):
-    """The note on a payload unit from its first transmission until it is placed; it may only be
-    placed as noted. It holds the length, and the parity of the turn round the ring, so that it is
-    not confused with the unit a window before or after it.
+    """The record of a payload unit from its first transmission until it is placed; it may only be
+    placed as recorded. It holds the length, and the parity of the turn round the ring, so that it
+    is not confused with the unit one window earlier or later.
     """
     return length | SECOND_TURN if seq & (ring_mask + 1) else length
 
@@ -54,7 +54,7 @@ def next_length(net, mi):
 
 @inlined
 def note_posted(net, mi):
-    """The next message of an entry was posted."""
+    """Record that the next message of an entry was posted."""
     if net.message[mi].many:
         s = net.series[mi]
         s.n_posted += 1
@@ -63,7 +63,7 @@ def note_posted(net, mi):
 
 @inlined
 def note_retransmitted(net, mi, now):
-    """A packet of an entry is sent again."""
+    """Record that a packet of an entry is retransmitted."""
     ctl = net.ctl[0]
     net.message[mi].retransmitted += 1
     ctl.retransmitted += 1
@@ -72,8 +72,8 @@ def note_retransmitted(net, mi, now):
 
 @inlined
 def note_placed(net, length, is_right, now):
-    """Count placed payload: as the sender read it from its memory and for the first time, or
-    wrong.
+    """Count placed payload: `is_right` if it is what the sender read from its memory and arrives
+    for the first time, else wrong.
     """
     ctl = net.ctl[0]
     if is_right:
@@ -98,7 +98,7 @@ def note_rate(net, mi, length, now):
 
 @inner
 def _hand_over(net, st, mi):
-    """Post the next message of an entry to its QP; False if that is full."""
+    """Post the next message of an entry to its QP; False if the send queue is full."""
     m = net.message[mi]
     qi = int(m.qp)
     q = st.qp[qi]
@@ -114,8 +114,8 @@ def _hand_over(net, st, mi):
 
 @inner
 def post(net, st, mi, now):
-    """An entry's next message is due and has its releases: post it, behind any that wait for room
-    in the send queue.
+    """An entry's next message is due and has its releases: post it, after any that wait for room in
+    the send queue.
     """
     m = net.message[mi]
     if m.posted_at < 0:
@@ -148,7 +148,7 @@ def stand_in_line(net, lq, mi):
     m = net.message[mi]
     if m.many:
         net.series[mi].n_waiting += 1
-        if net.series[mi].n_waiting > 1:  # it stands in the queue already
+        if net.series[mi].n_waiting > 1:  # it is in the queue already
             return
     m.next = -1
     if lq.waiting_head < 0:
@@ -160,7 +160,7 @@ def stand_in_line(net, lq, mi):
 
 @inlined
 def leave_line(net, lq):
-    """The message that waited longest was posted."""
+    """Remove the message that waited longest, which was posted."""
     mi = int(lq.waiting_head)
     m = net.message[mi]
     if m.many:
@@ -172,7 +172,7 @@ def leave_line(net, lq):
 
 @inner
 def _fill(net, st, lq):
-    """Room in a send queue: post what waits for it."""
+    """A send queue has room: post the messages that wait for it."""
     while lq.waiting_head >= 0:
         mi = int(lq.waiting_head)
         if not _hand_over(net, st, mi):
@@ -213,11 +213,11 @@ def _release(net, mi, by_series, now):
 
 @inlined
 def _begin(net, mi, now):
-    """A computation has its releases: it begins when its core is free."""
+    """A computation has all its releases: it begins when its core is free."""
     m = net.message[mi]
     core = -1 - int(m.qp)
     at = max(now, m.start_at, net.core_free_at[core])
-    if core > 0:  # core 0 stands for none
+    if core > 0:  # core 0 means no core
         net.core_free_at[core] = at + m.compute_ps
     events.push(net, at + m.compute_ps, AT_MESSAGE, mi)
 
@@ -235,7 +235,7 @@ def end_computation(net, mi, now):
 
 @inner
 def start(net, mi):
-    """At the beginning of the run: put the messages that wait for nothing into the heap."""
+    """At the start of the run: put the messages that need no release into the heap."""
     m = net.message[mi]
     if m.qp < 0:
         if m.deps == 0:
@@ -250,7 +250,7 @@ def start(net, mi):
 
 @inlined
 def collect(net, st, now):
-    """Take the engine's completions."""
+    """Process the engine's completions."""
     for i in range(st.count[DONE]):
         c = st.done[i]
         if c.kind == DONE_SEND:
@@ -262,8 +262,8 @@ def collect(net, st, now):
 
 @inner
 def _on_received(net, st, sender, number, placed, now):
-    """A message is received: all of it is placed; or its immediate is delivered, which tells the
-    receiver that it has this message and all before it (MRC 1.3).
+    """A message is received when all of it is placed, or when its immediate is delivered, which
+    tells the receiver that it has this message and all before it (MRC 1.3).
     """
     m = net.message[entry_of(st, st.qp[sender], number)]
     if placed:
@@ -275,22 +275,22 @@ def _on_received(net, st, sender, number, placed, now):
 
 @inlined
 def let_receiver(net, m, now):
-    """The receiver of a message knows that it has it: release what waited for that."""
+    """The receiver of a message knows that it has it: release the entries that wait for that."""
     for k in range(m.recv0, m.sent0):
         _release(net, int(net.release[k]), m.many != 0, now)
 
 
 @inner
 def _on_sent(net, st, mi, now):
-    """The sender holds the last acknowledgement of a message."""
+    """The sender has the last acknowledgement of a message."""
     acknowledged(net, mi, now)
     _fill(net, st, net.qp[net.message[mi].qp])
 
 
 @inlined
 def acknowledged(net, mi, now):
-    """A message is complete at its sender: complete its entry if it is the last, and release what
-    waited for it.
+    """A message is complete at its sender: complete its entry if it is the last, and release the
+    entries that wait for it.
     """
     ctl = net.ctl[0]
     m = net.message[mi]
@@ -311,7 +311,7 @@ def acknowledged(net, mi, now):
 
 @inner
 def lose(net, mi, fate):
-    """An entry will never complete; whatever waits for it is orphaned."""
+    """An entry will never complete; the entries that wait for it are orphaned."""
     ctl = net.ctl[0]
     m = net.message[mi]
     if m.fate != OPEN:
@@ -322,7 +322,7 @@ def lose(net, mi, fate):
         ctl.messages_failed += 1
     else:
         ctl.messages_orphaned += 1
-    if ctl.n_shards > 1:  # what waits for it may be others' until the window's end
+    if ctl.n_shards > 1:  # until the window ends its waiters may belong to others
         m.deps = ctl.lost_entry
         ctl.lost_entry = mi
         return
@@ -331,10 +331,12 @@ def lose(net, mi, fate):
 
 @inner
 def orphan_all(net, mi):
-    """Whatever waits for an entry that will never complete is orphaned, and so on."""
+    """Orphan the entries that wait for one that will never complete, and those that wait for
+    them.
+    """
     m = net.message[mi]
     stack = mi
-    m.deps = -1  # a stack linked through `deps`, which counts nothing any more
+    m.deps = -1  # a stack linked through `deps`, whose count is no longer needed
     while stack >= 0:
         mi = stack
         m = net.message[mi]
@@ -364,7 +366,7 @@ def _orphan(net, mi, stack):
 
 @inner
 def fail_qp(net, st, qi):
-    """A QP is in error: fail its incomplete messages, whichever end noticed."""
+    """A QP is in error: fail its incomplete messages, whichever end noticed the error."""
     lq = net.qp[qi]
     other = int(lq.other)
     ctl = net.ctl[0]
@@ -380,7 +382,7 @@ def fail_qp(net, st, qi):
 
 @inner
 def fail_other(net, st, qi):
-    """The other end of a QP is in error: fail the messages that this one has posted."""
+    """The other end of a QP is in error: fail the messages that this end has posted."""
     if st.qp[qi].msg_end != 0 and net.qp[qi].failed == 0:
         lose_roster(net, net.qp[qi])
 

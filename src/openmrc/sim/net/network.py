@@ -1,5 +1,5 @@
 """The network's arrays, the same for every transport: ports, switches, NICs, faults, and the
-messages that are to cross them.
+messages that will cross them.
 
 Every traffic QP has two ends, a sender and a receiver, each a QP record of the engine; the ends are
 ordered by NIC. Each transport adds its own arrays: `mrc.build`, `roce.build`.
@@ -34,16 +34,16 @@ from openmrc.wire.framing import Framing
 SEND_QUEUE_MAX = 64  # messages a QP holds at once; the others wait in the world
 TIMELINE_BINS = 4096
 TIMELINE_BIN_PS = 10_000_000  # 10 us: fine enough for a dip of a few round trips
-RATES_MAX = 64  # flows, or jobs, whose rates are kept apart: 32 KiB each
+RATES_MAX = 64  # flows, or jobs, with a rate of their own: 32 KiB each
 QPNS = 1 << 24
 NO_TIME = -1
-# Room in the heap for what series may release between two looks at it: every event of the 64 would
-# have to complete a send queue full of immediates at once.
+# Room in the heap for what series may release between two checks: each of the 64 events would have
+# to complete a send queue full of immediates at once.
 SERIES_RELEASES = 64 * SEND_QUEUE_MAX
 BUCKET_SHIFT_MAX = 30  # a time within a bucket is an int32
 PORT_KINDS_MAX = 1 << 15  # what a port's two bytes can name
-FEW = 16  # values of a column that are looked for one after the other
-PORTS_OF_AN_EVENT = PLANES_MAX  # that send: of one NIC at most, but for a change of routing
+FEW = 16  # distinct values of a column, up to which they are searched one by one
+PORTS_OF_AN_EVENT = PLANES_MAX  # that send: of one NIC at most, except after rerouting
 
 # purposes of random streams: each component draws from its own
 SEED_QPS, SEED_NET, SEED_PATHS, SEED_NAMES, SEED_SALTS = range(5)
@@ -54,7 +54,7 @@ Index = npt.NDArray[np.int64]
 class Ends:
     """The QP records: which traffic QP and which role each has, ordered by NIC.
 
-    A traffic QP may stand for a bundle of `bundle` QPs; the records of one side lie together.
+    A traffic QP may stand for a bundle of `bundle` QPs; the records of one side are contiguous.
     """
 
     def __init__(self, traffic: Traffic, bundle: int = 1) -> None:
@@ -101,8 +101,8 @@ def heap_reserve(traffic: Traffic) -> int:
 
 
 def columns_of(traffic: Traffic) -> tuple[int, IntArray]:
-    """How many rates are kept over time, and by entry which is its own: one for each flow; if these
-    are too many, for each job; else none.
+    """How many rates are kept over time, and the column of each entry's rate: one for each flow; if
+    these are too many, for each job; else none.
     """
     if traffic.n_msgs <= RATES_MAX:
         return traffic.n_msgs, np.arange(max(traffic.n_msgs, 1), dtype=np.int32)
@@ -124,12 +124,12 @@ def new_net(
     heap_entries: int,
     reserve: int,
 ) -> ss.Net:
-    """The arrays of a network, without a packet: `free_list` is to follow.
+    """The arrays of a network, without packets: call `free_list` next.
 
-    `sizes` are those of frames and `longest_bytes` that of the longest; `packets` the records for
-    them; `heap_entries` those of the heap, series apart, of which `reserve` are free whenever the
-    loop goes on. Taps, carriers, uSIDs and units of payload, which not every transport has, are
-    none or one.
+    `sizes` are those of frames and `longest_bytes` that of the longest; `packets` the number of
+    records for them; `heap_entries` that of the heap, without those of series, of which `reserve`
+    are free whenever the loop continues. Taps, carriers, uSIDs and units of payload, which not
+    every transport has, are empty or have one record.
     """
     fabric, traffic = parts.fabric, parts.traffic
     n_ports = fabric.n_ports
@@ -219,7 +219,7 @@ def new_net(
 
 
 def with_taps(net: ss.Net, ports: Index, reserve: int) -> ss.Net:
-    """Return the network with taps at these directed ports, if any; they note at most `reserve`
+    """Return the network with taps at these directed ports, if any; they record at most `reserve`
     packets between two checks of the room.
     """
     if not len(ports):
@@ -263,7 +263,7 @@ def name_qps(st: es.State, c: Any, ends: Ends, seed: int) -> None:
 
 def wheel(span_ps: int, shortest_ps: int, n_ports: int) -> tuple[int, int]:
     """Bucket width (as a shift) and number of buckets: about two per port, no wider than the
-    shortest packet lasts.
+    transmission of the shortest packet.
     """
     shift = min(max((span_ps // max(2 * n_ports, 256)).bit_length() - 1, 4), BUCKET_SHIFT_MAX)
     while shift > 4 and (1 << shift) > shortest_ps:
@@ -299,8 +299,8 @@ def ports_of(fabric: Fabric, limits: Limits) -> tuple[Any, Any, Any]:
 def kinds_of(columns: Sequence[npt.NDArray[Any]]) -> tuple[Index, Index]:
     """A row of each kind, kinds in the order of their values, and the kind of every row.
 
-    Millions of rows are of a handful of kinds: to find the values of a column and to look each one
-    up among them takes a tenth of the time that sorting the rows takes.
+    Millions of rows are of a handful of kinds: finding the values of a column and looking each one
+    up among them takes a tenth of the time of sorting the rows.
     """
     n = len(columns[0])
     which = np.zeros(n, np.int64)
@@ -315,7 +315,7 @@ def kinds_of(columns: Sequence[npt.NDArray[Any]]) -> tuple[Index, Index]:
 
 
 def _values(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The different values of a column, in order; of few, the quicker."""
+    """The distinct values of a column, in order; fast if they are few."""
     found: list[Any] = []
     rest = column
     while len(rest) and len(found) < FEW:
@@ -377,7 +377,7 @@ def switches_of(fabric: Fabric, seed: int) -> Any:
 
 
 def link_qps(traffic: Traffic, ends: Ends) -> Any:
-    """What the world keeps of each QP end; the first of a bundle keeps what is common to it."""
+    """What the world keeps of each QP end; the first of a bundle keeps what all of it share."""
     qp = records(ends.n, ss.LINK_QP)
     qp.timer_at = es.NEVER
     qp.other = ends.other
@@ -414,13 +414,13 @@ def series_of(traffic: Traffic) -> Any:
 
 
 def cores_of(traffic: Traffic) -> npt.NDArray[np.int64]:
-    """When each core is free: all of them at the start. Core 0 stands for none."""
+    """When each core is free: all of them at the start. Core 0 means no core."""
     return np.zeros(int(traffic.calc_core.max(initial=0)) + 1, np.int64)
 
 
 def messages_of(traffic: Traffic, ends: Ends) -> tuple[Any, npt.NDArray[np.int32]]:
-    """The messages and, behind them, the computations; and what they release: each one's `recv`
-    row, then its `sent` row.
+    """The messages followed by the computations; and what they release: each one's `recv` row, then
+    its `sent` row.
     """
     entry = records(traffic.n_entries, ss.MESSAGE_STATE)
     message = entry[: traffic.n_msgs]

@@ -26,7 +26,7 @@ class Parts:
 
     @property
     def senders_per_nic(self) -> int:
-        """The largest number of QPs of the workload that send to one NIC."""
+        """The largest number of the workload's QPs that send to one NIC."""
         return int(np.bincount(self.traffic.qp_dst, minlength=1).max(initial=0))
 
 

@@ -1,4 +1,4 @@
-"""Arrays of a network that turn out to be too small while it runs."""
+"""Enlarges arrays of a network that prove too small during a run."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from openmrc.jit import records
 from openmrc.sim.net import network
 from openmrc.sim.net import state as ss
 
-PACKETS_MORE_MAX = 1 << 18  # that a world gets at once: what it does not need costs memory too
+PACKETS_MORE_MAX = 1 << 18  # records added at once: unused ones cost memory too
 
 
 def more_packets(nets: list[ss.Net]) -> list[ss.Net]:
-    """Return the shards of a world with an eighth more, as many for each: at a thousand NICs these
-    arrays, which the shards have in common, are megabytes.
+    """Return the shards of a world with an eighth more packet records, as many for each: at a
+    thousand NICs these arrays, which the shards share, are megabytes.
     """
     n = sum(int(net.ctl[0].n_packets) for net in nets)
     each = max(min(n // 8, PACKETS_MORE_MAX) // len(nets), 1)
@@ -36,19 +36,19 @@ def _all(nets: list[ss.Net], **common: Any) -> list[ss.Net]:
 
 
 def more_heap(net: ss.Net) -> ss.Net:
-    """Return it with a heap twice as large."""
+    """Return the network with a heap twice as large."""
     return net._replace(heap=_longer(net.heap, len(net.heap)))
 
 
 def more_taps(net: ss.Net) -> ss.Net:
-    """Return it with room for twice as much that tapped ports send."""
+    """Return the network with room for twice as many packets of tapped ports."""
     n = len(net.tap)
     return net._replace(tap=_longer(net.tap, n), tap_packet=_longer(net.tap_packet, n))
 
 
 def coarsen(net: ss.Net) -> None:
-    """Make bins of the timeline twice as wide, in half of the array: memory stays bounded, however
-    long the run.
+    """Make the bins of the timeline twice as wide, in half of the array: memory stays bounded,
+    however long the run.
     """
     for t in (net.timeline, net.rate):
         half = len(t) // 2

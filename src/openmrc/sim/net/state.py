@@ -22,7 +22,7 @@ HOP = np.dtype(
         ("at", "i8"),  # when it arrives: all of it, or its header
         ("next", "i4"),  # packet in the same queue, or free packet
         ("port", "i4"),  # the directed port it travels on or waits at
-        ("to", "i4"),  # what is at the end of that: a switch, or -1 - nic
+        ("to", "i4"),  # what is at the end of that link: a switch, or -1 - nic
         ("frame_bytes", "i4"),  # on the wire, preamble and gap included
         ("dst", "i4"),  # NIC
         ("qp", "i4"),  # QP at the destination, -1 for an endpoint operation
@@ -32,7 +32,7 @@ HOP = np.dtype(
         ("marks", "u1"),  # CE, TRIMMED, TRIMMED_LASTHOP, DAMAGED
         ("trimmable", "i1"),
         ("stored", "i1"),  # HOP.next is the port that it takes when its last bit is in
-        ("rest_ps", "u4"),  # its last bit arrives so long after `at`: 0, or switches cut through
+        ("rest_ps", "u4"),  # its last bit arrives so long after `at`: 0 unless switches cut through
     ],
     align=True,
 )
@@ -50,8 +50,8 @@ PORT = np.dtype(
         ("armed", "i1"),  # the event for the end of the transmission is pending
         ("up", "i1"),
         ("faulty", "i1"),  # down or losing: look closer, at HEALTH; or its packets are late
-        ("tapped", "i1"),  # what it sends is noted in TAP
-        ("abroad", "i1"),  # 1 + the shard that its other end is in; 0: the same one
+        ("tapped", "i1"),  # what it sends is recorded in TAP
+        ("abroad", "i1"),  # 1 + the shard of its other end; 0: the same shard
         ("spare", "i1", (5,)),  # one cache line
     ],
     align=True,
@@ -70,7 +70,7 @@ PORT_KIND = np.dtype(  # what many ports have in common
     align=True,
 )
 
-TAP = np.dtype(  # of a packet that a tapped port sent; the packet itself lies in `tap_packet`
+TAP = np.dtype(  # a packet that a tapped port sent; its own record is in `tap_packet`
     [
         ("at", "i8"),  # when its first bit left
         ("port", "i4"),
@@ -81,14 +81,14 @@ TAP = np.dtype(  # of a packet that a tapped port sent; the packet itself lies i
     align=True,
 )
 
-TALLY = np.dtype(  # of a port: packets that ended at it, or on the link behind it
+TALLY = np.dtype(  # of a port: packets that ended at it, or on its link
     [("lost", "i8"), ("trimmed", "i8")],
     align=True,
 )
 
 HEALTH = np.dtype(  # of a port
     [
-        # what was sent up to this time and has not arrived is lost; at 0 nothing has been sent
+        # packets sent up to this time that have not arrived are lost; 0: none
         ("cut_until", "i8"),
         *actions.PORT_HEALTH,
         ("denied", "u2"),  # mask of the groups of NICs that must not use it
@@ -98,7 +98,7 @@ HEALTH = np.dtype(  # of a port
 
 FAULT = np.dtype(
     [*actions.EVENT.descr, ("port_kind", "i4")], align=True
-)  # of PORT_RATE: as which kind
+)  # of PORT_RATE: the port's new kind
 
 SWITCH = np.dtype(
     [
@@ -125,7 +125,7 @@ BUCKET = np.dtype(
     align=True,
 )
 
-LINK_QP = np.dtype(  # what the world keeps of a QP beside the engine
+LINK_QP = np.dtype(  # what the world keeps of a QP in addition to the engine
     [
         ("timer_at", "i8"),
         ("other", "i4"),  # the QP at the other end
@@ -137,7 +137,7 @@ LINK_QP = np.dtype(  # what the world keeps of a QP beside the engine
         ("unit_mask", "i4"),
         ("region", "i4"),  # where its messages go, at the other end
         ("flow", "i4"),  # what ECMP hashes
-        ("ready", "i4"),  # mask of the ports in whose rounds it stands
+        ("ready", "i4"),  # mask of the ports in whose round robin it is
         ("failed", "i1"),
     ],
     align=True,
@@ -207,7 +207,7 @@ CONTROL = np.dtype(
         ("n_free", "i4"),
         ("n_packets", "i4"),  # indices that it was ever given; those that nobody was are a reserve
         ("n_ports", "i4"),
-        ("n_nic_ports", "i4"),  # they come first
+        ("n_nic_ports", "i4"),  # their numbers come first
         ("n_planes", "i4"),
         ("ev_base", "i4"),
         ("up0_shift", "i4"),
@@ -228,12 +228,11 @@ CONTROL = np.dtype(
         ("scouts", "i1"),  # large enough for scout.py
         ("ends_on_error", "i1"),  # the first QP error ends the run,
         ("ended", "i1"),  # and it has
-        ("any_down", "i1"),  # some port has been down: packets under way may be lost with it
+        ("any_down", "i1"),  # some port has been down: packets in flight may be lost with it
         ("convergence_ps", "i8"),
         ("bin_ps", "i8"),
         ("head_bytes", "i8"),  # of a packet, with which a switch begins to send it; 0: with all
-        ("jitter_ps", "i8"),  # how late a packet may be at the end of a link
-        ("fault_at", "i8"),  # when something breaks or is repaired next
+        ("fault_at", "i8"),  # when the next fault begins or ends
         ("placed_at", "i8"),  # last time that payload was placed
         ("sends_done", "i8"),  # messages, each of a series by itself; the next four count entries
         ("messages_done", "i8"),
@@ -245,7 +244,7 @@ CONTROL = np.dtype(
         ("qpn_inverse", "i8"),
         ("wrong_bytes", "i8"),
         ("verified_bytes", "i8"),
-        # packets: injected = delivered + dropped + under way
+        # packets: injected = delivered + dropped + in the network
         ("traversals", "i8"),
         ("injected", "i8"),
         ("delivered", "i8"),
@@ -278,7 +277,7 @@ CONTROL = np.dtype(
         ("qp_end", "i4"),
         ("outbox", "i4"),  # first row of Net.outgoing in this window; -1 where nothing crosses
         ("fault_no", "i4"),  # what happens before anything else, of AGENDA; or -1
-        ("crosses_at", "i8"),  # when the first of the packets arrives that cross in this window
+        ("crosses_at", "i8"),  # when the first packet that crosses in this window arrives
         ("failed_qp", "i4"),  # QPs that failed and whose other ends do not know: a list, see cross
         ("lost_entry", "i4"),  # entries that failed and what waits for them does not know
         ("n_frames", "i8"),  # packet indices that stand for no packet (RoCEv2's pause frames)
@@ -288,7 +287,7 @@ CONTROL = np.dtype(
 
 REST_PS_MAX = (1 << 32) - 1  # of HOP.rest_ps: what takes longer is stored
 TAG_MASK = 0x7FFF_FFFF  # of a sequence number in HOP.tag
-DAMAGED = 128  # a mark of a packet, beside those of engine.packet: its iCRC will not fit
+DAMAGED = 128  # a mark of a packet, in addition to those of engine.packet: its iCRC is wrong
 UNDAMAGED = 127
 
 # fates of messages; an ORPHAN waits for one that failed
@@ -301,9 +300,9 @@ BIN_COLUMNS = 4
 # kinds of entries in the heap, in their order within an instant: what breaks then is broken for all
 AT_FAULT, AT_REVIEW, AT_QP, AT_NIC, AT_MESSAGE, AT_CONVERGED = 0, 1, 2, 3, 4, 5
 
-EVENTS_BETWEEN_CHECKS = 64  # between two looks at the room that is left
+EVENTS_BETWEEN_CHECKS = 64  # between two checks of the remaining room
 
-# why `advance` came back
+# why `advance` returned
 FINISHED, REACHED, BUDGET, ROOM, TIMELINE, HEAP, TAPPED = 0, 1, 2, 3, 4, 5, 6
 
 
@@ -331,7 +330,7 @@ class Net(NamedTuple):
     behind: Any  # int32 [qps, planes]: the QP behind it in the round of that port, or -1
     message: Any  # MESSAGE_STATE
     series: Any  # SERIES, one for each message; a single record where there is no series
-    core_free_at: Any  # int64 by core: when its last computation ends; core 0 stands for none
+    core_free_at: Any  # int64 by core: when its last computation ends; core 0 means no core
     roster: Any  # int32: message numbers grouped by QP
     release: Any  # int32: messages that a message releases, see MESSAGE_STATE
     unit: Any  # uint16, a ring per QP that sends: what is sent and not yet placed, see `unit_of`
@@ -340,10 +339,10 @@ class Net(NamedTuple):
     timeline: Any  # int64 [bins, BIN_COLUMNS]
     rate: Any  # int64 [bins, columns]: payload placed, bytes, by flow or job; or no column
     column: Any  # int32 by entry: its column there; a single one where there is none
-    stream: Any  # uint64, one for each of `port`: coins, marks and losses
+    stream: Any  # uint64, one for each of `port`: trims, marks and losses
     outgoing: Any  # int32 [2 x shards, 2]: packets on their way there, see `cross`
     entry_shard: Any  # int8 by entry: the shard that posts it; a single one where there is one
-    tap: Any  # TAP: what crossed tapped links and was not taken yet; empty without a capture
+    tap: Any  # TAP: packets of tapped links that were not taken yet; empty without a capture
     tap_packet: Any  # PACKET
     carrier: Any  # uint8 [packets, 16] with `by_usid`, else [1, 16]
     usid_switch: Any  # the four arrays of wire.srv6: tables of the switches, and how NICs spell

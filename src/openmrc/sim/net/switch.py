@@ -3,8 +3,8 @@
 A switch that has the destination below it sends down, any other up by the uplink that the EV names
 for its tier; with hashed EVs by a hash of flow, EV and the switch's own salt. The flow is the
 5-tuple without the EV, or in peer runs a number. Walking every carrier of a small fabric through
-the real /48 tables gives the same ports (a test does). With `forwarding = "usid"` packets have real
-carriers and switches process them: shift, and look up.
+the real /48 tables gives the same ports, as a test verifies. With `forwarding = "usid"` packets
+have real carriers and switches process them: shift, and look up.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """From fabric, workload and RoCE transport to the arrays of its event loop.
 
 Each QP of the workload is a bundle of `qps` queue pairs, each with two ends, a record for each.
-Arrays that a RoCE network does not use (EVs, slots, carriers; taps: `taps`) have one record.
+Arrays that a RoCE network does not use (EVs, slots, carriers) have one record.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from openmrc.sim.roce.transport import RoceTransport
 from openmrc.wire.roce.framing import roce_framing
 
 PACKETS_AT_START = 1 << 14
-# htsim's lossless input queues: 15 packets of 4150 B, go on at 12, and never full
+# htsim's lossless input queues: 15 packets of 4150 B, resume at 12, and never full
 PEER_FLOW_CONTROL = FlowControl(xoff_bytes=15 * 4150, xon_gap_packets=3)
 PEER_BUFFER_BYTES = 1 << 40
 SPORT_BASE, SPORT_BITS = 0xC000, 14  # the part of the UDP ports that RoCEv2 uses for entropy
-SEED_SPORTS = 8  # purpose of a random stream, beside those of `sim.network`
+SEED_SPORTS = 8  # purpose of a random stream, in addition to those of `sim.net.network`
 SEED_CONVERGENCE = 9
 
 
 def build_engine(parts: Parts, ends: network.Ends) -> es.State:
-    """The engine's State: who the QPs are, and their rings of messages."""
+    """The engine's State: the identity of the QPs, and their rings of messages."""
     ring = network.rings_of(parts.traffic)[ends.traffic_qp]
     one = setup.Rooms(qps=1, planes=1, mpr=1, sends=1, receives=0, evs=1, order_len=1)
     st = setup.new_state(Parameters(), one, nics=parts.fabric.n_nics, peers=1, regions=1)._replace(
@@ -109,7 +109,7 @@ def build_roce(
 
 
 def _dcqcn(transport: RoceTransport, derived: RoceDerived, ends: network.Ends) -> dict[str, Any]:
-    """DCQCN's knobs, and both ends of it for each QP."""
+    """DCQCN's settings, and both of its ends for each QP."""
     rates = dcqcn_config(profile_named(transport.profile), derived.port_rate_bps)
     n = ends.n if transport.cc == "dcqcn" else 1
     limiter, notifier = records(n, dcqcn.LIMITER), records(n, dcqcn.NOTIFIER)
@@ -118,12 +118,12 @@ def _dcqcn(transport: RoceTransport, derived: RoceDerived, ends: network.Ends) -
 
 
 def flow_control(transport: RoceTransport) -> FlowControl:
-    """How the switches of a run share their buffers and pause."""
+    """How the switches of a run share their buffers, and when they pause."""
     return PEER_FLOW_CONTROL if transport.rules == "peer" else FlowControl()
 
 
 def _pfc(fabric: Fabric, transport: RoceTransport, derived: RoceDerived) -> dict[str, Any]:
-    """PFC's knobs, the buffer of each switch, and both ends of each link."""
+    """PFC's settings, the buffer of each switch, and both ends of each link."""
     control = flow_control(transport)
     frame = derived.data_packet_wire_bytes
     flow = pfc_config(control, frame)
@@ -155,7 +155,9 @@ def _pfc(fabric: Fabric, transport: RoceTransport, derived: RoceDerived) -> dict
 def _shared_bytes(
     transport: RoceTransport, control: FlowControl, rates_bps: int, headroom_bytes: int
 ) -> int:
-    """The shared buffer of a switch; the first of the two sums is that of its ports' rates."""
+    """The shared buffer of a switch, bytes; `rates_bps` and `headroom_bytes` are sums over its
+    ports.
+    """
     if transport.rules == "peer":
         return PEER_BUFFER_BYTES
     if transport.buffer_bytes is None:
@@ -188,7 +190,7 @@ def _qps(ends: network.Ends, st: es.State, seed: int, rto_first_ps: int) -> Any:
 
 
 def _bounds(parts: Parts, transport: RoceTransport, derived: RoceDerived) -> Bounds:
-    """The limits of the queues: they mark at the last hop too, and with PFC they are unlimited."""
+    """The limits of the queues: they mark at the last hop too, and are unlimited with PFC."""
     queues = replace(parts.queues, ecn_last_hop=True)
     if transport.pfc:
         queues = replace(queues, queue_bytes=UNLIMITED, queue_last_hop_bytes=UNLIMITED)

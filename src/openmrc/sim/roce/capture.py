@@ -1,11 +1,11 @@
 """Captures of a RoCE network: the frames of `sim.watch.capture`.
 
-The frame is as on that link, CE as the queues before it left it and the TTL counted down. A bond of
-several ports has one address, that of the NIC on plane 0, so a flow has the same 5-tuple wherever
-it goes.
+The frame is as on that link: CE as set by the queues before it, and the TTL counted down. A bond of
+several ports has one address, that of the NIC on plane 0, so a flow has the same 5-tuple on every
+path.
 
 Pause frames are included, from the switch that sends them: on the reverse direction of the link
-that they pause. They are noted when they are requested, and wait here until their first bit has
+that they pause. They are recorded when they are requested, and wait here until their first bit has
 left, so that a file is in time order.
 """
 
@@ -46,9 +46,9 @@ from openmrc.wire.roce.opcodes import WRITE_LAST, WRITE_LAST_IMM, WRITE_ONLY, WR
 
 FCS_BYTES = 4
 BESIDE_THE_FRAME = FCS_BYTES + PREAMBLE_AND_GAP
-# A requester asks for the acknowledgement that ends a message; the others come unasked.
+# A requester requests the acknowledgement that ends a message; the others come unrequested.
 ASK = (WRITE_LAST, WRITE_LAST_IMM, WRITE_ONLY, WRITE_ONLY_IMM)
-SEED_RKEYS = 3  # beside the names of QPs and their addresses, of the stream `SEED_NAMES`
+SEED_RKEYS = 3  # of the stream `SEED_NAMES`, in addition to the names of QPs and their addresses
 BOND_PLANE = 0
 LONGER = IPV6_HEADER.size_bytes - IPV4_HEADER.size_bytes
 
@@ -63,7 +63,7 @@ class RoceCapture(LinkCapture):
     ) -> None:
         super().__init__(stream, fabric, where, frames)
         self._envelope.ipv4 = self.ipv4
-        self._late = records(0, TAP), records(0, PACKET)  # what has not begun to leave
+        self._late = records(0, TAP), records(0, PACKET)  # packets that have not begun to leave
         self._rkeys: Any = None
 
     @classmethod
@@ -102,11 +102,11 @@ class RoceCapture(LinkCapture):
         packet.flag_bits = (tap.marks & CE) | np.where(asks, ACK_REQ, 0)
         packet.ev = qp.sport[qp.other[receiver]]
         packet.rkey = self._rkeys_of(world)[qp.bundle[receiver]]
-        packet.src = np.where(is_pause, 0, packet.src)  # of a pause frame: whatever stood there
+        packet.src = np.where(is_pause, 0, packet.src)  # a pause frame has no source
         packet.dst = np.where(is_pause, 0, packet.dst)
 
     def _rkeys_of(self, world: Watched) -> Any:
-        """The key of the memory of each QP of the workload, as MRC's are made (`sim.build`)."""
+        """The rkey of each QP of the workload, chosen as MRC's are (`sim.mrc.build`)."""
         if self._rkeys is None:
             n = world.traffic.n_qps
             drawn = np.random.default_rng([world.seed, SEED_NAMES, SEED_RKEYS])
@@ -124,7 +124,7 @@ def _joined(first: Any, second: Any) -> Any:
 
 @inlined
 def _fill_envelope(e, p, port, hops, wires):
-    """The envelope of a packet on a link."""
+    """Fill the envelope of a packet on a link."""
     put_macs(e, port, BOND_PLANE, wires)
     put_ends(e, p, BOND_PLANE)
     e.hop_limit = HOP_LIMIT - hops
@@ -133,11 +133,12 @@ def _fill_envelope(e, p, port, hops, wires):
 
 @compiled
 def _write_frames(out, first, noted, wires, e, ect, exact):
-    """Frames of packets `first` .. as many as fit into `out`, `noted.ends[i]` behind each.
+    """Write frames of packets `first` .. as many as fit into `out`; `noted.ends[i]` is the end of
+    each.
 
-    The number of the first packet left out: one for which there is no room, or that is no frame, or
-    with `exact` one of another size than the simulation has charged, the pad apart, and what IPv6's
-    header is longer.
+    Returns the number of the first packet left out: one for which there is no room, or that is not
+    a frame, or with `exact` one whose size differs from what the simulation charged, apart from
+    padding and the longer header of IPv6.
     """
     at = 0
     i = first

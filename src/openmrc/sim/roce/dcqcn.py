@@ -2,8 +2,8 @@
 
 The *congestion point* is the switch: it marks packets (`sim/net/link.py`). The *notification point*
 is the receiver: it answers marked packets with a CNP, at most one per QP and interval. The
-*reaction point* is the sender: one rate limiter per QP, which a CNP cuts and which time and bytes
-bring back:
+*reaction point* is the sender: one rate limiter per QP, which a CNP cuts, and which recovers with
+time and with bytes sent:
 
     CNP                target = rate; rate *= 1 - alpha / 2; alpha = (1 - g) alpha + g
     alpha_ps quiet     alpha *= 1 - g
@@ -13,12 +13,12 @@ bring back:
       neither                          target stays                            fast recovery
                                        rate = (target + rate) / 2
 
-So F rounds of fast recovery bring the rate to 1 - 2^-F of the way back before the target moves. A
-QP whose rate has returned to the line rate is no longer limited, and has no timers.
+So F rounds of fast recovery regain 1 - 2^-F of the lost rate before the target changes. A QP whose
+rate has returned to the line rate is no longer limited, and has no timers.
 
-Rates are float bit/s; times are integers of picoseconds and an argument. The next call applies all
-rounds that were due, each at its own time, so a world without timer events has the same rates; with
-them a waiting QP is woken as soon as its rate rises. Alpha never needs an event: its decay is
+Rates are float bit/s; times are integers of picoseconds, passed as arguments. The next call applies
+all rounds that were due, each at its own time, so a world without timer events has the same rates;
+with them a waiting QP is woken as soon as its rate rises. Alpha never needs an event: its decay is
 computed when a CNP arrives.
 """
 
@@ -30,17 +30,17 @@ from openmrc.engine.state import NEVER
 from openmrc.jit import compiled, inlined, inner
 
 PS_BITS = 8e12  # bits per byte x picoseconds per second
-RATE_UNIT_BPS = 1e6  # NICs count in Mbit/s: a rate that near to the line rate is the line rate
-ALPHA_ZERO = 2.0**-20  # alpha below is none; ten bits are what NICs keep of it
+RATE_UNIT_BPS = 1e6  # NICs count in Mbit/s: a rate this close to the line rate is the line rate
+ALPHA_ZERO = 2.0**-20  # smaller alphas are 0; NICs keep ten bits of it
 
-CONFIG = np.dtype(  # of all QPs; in brackets the NIC's own name for the knob
+CONFIG = np.dtype(  # of all QPs; in brackets the NIC's own name of the setting
     [
         ("line_bps", "f8"),
         ("min_bps", "f8"),  # [rpg_min_rate]
         ("g", "f8"),  # weight of a CNP in alpha [dce_tcp_g: 1024 (1 - g)]
         ("initial_alpha", "f8"),  # at the first CNP [initial_alpha_value / 1024]
-        ("alpha_share", "f8"),  # of alpha in a cut: 0.5, or 1 [rpg_gd 11, 10]
-        ("least_factor", "f8"),  # a CNP leaves at least this share of the rate [rpg_min_dec_fac]
+        ("alpha_share", "f8"),  # fraction of alpha in a cut: 0.5, or 1 [rpg_gd 11, 10]
+        ("least_factor", "f8"),  # a CNP leaves at least this fraction of the rate [rpg_min_dec_fac]
         ("ai_bps", "f8"),  # [rpg_ai_rate]
         ("hai_bps", "f8"),  # [rpg_hai_rate]
         ("alpha_ps", "i8"),  # [dce_tcp_rtt]
@@ -113,7 +113,7 @@ def alpha_of(r, c, now):
 
 @inlined
 def _set_rate(r, now, rate_bps):
-    """Change the rate; the rest of the wait for the next packet is rescaled to the new rate."""
+    """Change the rate; the remaining wait for the next packet is rescaled to the new rate."""
     if r.next_at > now:
         r.next_at = now + int((r.next_at - now) * (r.rate_bps / rate_bps))
     r.rate_bps = rate_bps
@@ -121,7 +121,7 @@ def _set_rate(r, now, rate_bps):
 
 @inner
 def _round(r, c, now):
-    """One round of increase (DCQCN, figure 7); its count has already been raised."""
+    """One round of increase (DCQCN, figure 7); the caller has raised its count."""
     fewer = min(int(r.time_rounds), int(r.byte_rounds)) - int(c.fast_rounds)
     more = max(int(r.time_rounds), int(r.byte_rounds)) - int(c.fast_rounds)
     if fewer > 0:
@@ -140,7 +140,7 @@ def _round(r, c, now):
 
 @compiled
 def on_timer(r, c, now):
-    """Apply the rounds by time that were due up to `now`; safe to call at any time."""
+    """Apply the rounds by time that were due up to `now`; may be called at any time."""
     while r.timer_at <= now:
         at = int(r.timer_at)
         r.timer_at = at + c.increase_ps

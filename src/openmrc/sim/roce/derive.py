@@ -1,4 +1,6 @@
-"""All values derived from a fabric and RoCEv2 endpoints. Kept with the results of each run."""
+"""All values derived from a fabric and RoCEv2 endpoints. They are kept with the results of each
+run.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,8 @@ from openmrc.units import PS_BITS
 from openmrc.wire.roce.framing import roce_framing
 
 MARKING = Marking()
-# Without PFC a switch must buffer more than where packets are trimmed: of the 2 to 5 BDP that UET
-# 1.0.3 recommends for tail drop (p. 463), the most.
+# Without PFC a switch needs a larger buffer than with trimming: of the 2 to 5 BDP that UET 1.0.3
+# recommends for tail drop (p. 463), the largest.
 TAIL_DROP_BDP = 5
 
 

@@ -22,7 +22,7 @@ def apply(net, st, ro, fault, now):
     target = int(fault.target)
     if action == NIC_PORT_DOWN or action == NIC_PORT_UP:
         _nic_port(net, st, ro, target, action == NIC_PORT_UP, now)
-    elif action != REVIEW_PATHS:  # routing reviews its ways by itself
+    elif action != REVIEW_PATHS:  # routing reviews its paths by itself
         health.change(net, fault, action, target)
         if action == PORT_DOWN:
             _cut(net, st, ro, target, now)
@@ -33,19 +33,19 @@ def _cut(net, st, ro, port_no, now):
     """A directed port goes down."""
     ports.flush(net, ro, port_no, now)
     if flow.forget(ro, port_no, now) and port_no < net.ctl[0].n_nic_ports:
-        nic.resume_data(net, st, ro, port_no, now)  # unless it notices, it sends into the dead link
+        nic.resume_data(net, st, ro, port_no, now)  # until the NIC notices, it sends on
 
 
 @inner
 def _nic_port(net, st, ro, port_no, up, now):
-    """A NIC notices its own port."""
+    """A NIC notices the state of its own port."""
     nic_no, _ = health.note_nic_port(net, port_no, up)
     nic.choose_planes(net, st, ro, nic_no, now)
 
 
 @inner
 def reroute(net, ro, change, now):
-    """Routing takes in a change, the first shard for all. When it has converged, NICs with several
+    """Routing applies a change, the first shard for all. When it has converged, NICs with several
     ports review their bonds, once per instant.
     """
     ctl = net.ctl[0]

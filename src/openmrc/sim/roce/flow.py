@@ -4,8 +4,8 @@ The rules are in `pfc.py`; this module applies them to ports, switches and the e
 frame travels on the reverse link, behind the packet being sent there, as an entry of the heap: it
 takes no bandwidth from others. A link that is down delivers none.
 
-To another shard a frame crosses as packets do: it takes the index of one, and comes out of the
-wheel.
+A frame crosses to another shard as packets do: it takes the index of a packet, and is an event of
+the wheel there.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from openmrc.sim.net import cross, events, link
 from openmrc.sim.roce import pfc, taps
 from openmrc.sim.roce.state import AT_PFC, CLASS_FRAME
 
-# what an entry of the heap is about: number = port * 4 + one of these
+# what an entry of the heap means: number = port * 4 + one of these
 RESUME, PAUSE, REFRESH, EXPIRY = 0, 1, 2, 3
 
 
 @inner
 def _tell(net, ro, port_no, what, now):
-    """The switch at the end of a link sends a frame to the port that sends."""
+    """The switch at the end of a link sends a frame to the port that sends on it."""
     back = int(ro.route[port_no].reverse)
     port = net.port[back]
     if port.up:
@@ -42,7 +42,7 @@ def _tell(net, ro, port_no, what, now):
 
 @inner
 def _cross(net, shard, number, at, now):
-    """A frame is on its way to another shard."""
+    """A frame crosses to another shard."""
     n = link.new_packet(net)
     net.ctl[0].n_frames += 1
     h = net.hop[n]
@@ -53,7 +53,7 @@ def _cross(net, shard, number, at, now):
 
 @inlined
 def _first_step(net, h, left_ps):
-    """As much of a time as the wheel reaches; HOP.rest_ps is the rest."""
+    """The part of a delay that the wheel can span; HOP.rest_ps is the rest."""
     ctl = net.ctl[0]
     step_ps = min(left_ps, (ctl.bucket_mask + 1 - events.SPARE_BUCKETS) << ctl.shift)
     h.rest_ps = left_ps - step_ps
@@ -62,8 +62,8 @@ def _first_step(net, h, left_ps):
 
 @inner
 def crossed(net, n, now):
-    """Packet `n` is a frame from another shard: take the number of its entry from it, or -1 if the
-    frame is still on its way.
+    """Packet `n` is a frame from another shard: return the number of its entry, or -1 if the frame
+    is still in flight.
     """
     h = net.hop[n]
     if h.rest_ps > 0:
@@ -76,8 +76,8 @@ def crossed(net, n, now):
 
 @inner
 def charge(net, ro, h, now):
-    """Before queuing a data packet at a switch: charge the link it arrived on; False if there is no
-    room.
+    """Before queuing a data packet at a switch: charge the link on which it arrived; False if there
+    is no room.
     """
     came = int(h.port)
     buffer = ro.buffer[net.port[came].peer]
@@ -98,8 +98,8 @@ def free(net, ro, h, now):
 
 @inner
 def on_event(net, ro, number, now):
-    """An entry of the heap is due. Returns the port whose pause is over, or -1 - the port whose
-    pause began; -1 - the number of ports if neither.
+    """An entry of the heap is due. Returns the port whose pause ended, or -1 - the port whose pause
+    began; -1 - the number of ports if neither.
     """
     port_no = number >> 2
     what = number & 3

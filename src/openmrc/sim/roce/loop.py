@@ -1,4 +1,4 @@
-"""The event loop of a RoCE network; `sim.mrc.loop` is that of MRC; the two are independent."""
+"""The event loop of a RoCE network, independent of MRC's, which is `sim.mrc.loop`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from openmrc.sim.roce import faults, flow, nic, routing
 from openmrc.sim.roce import port as ports
 from openmrc.sim.roce.state import AT_LOCAL_REPAIR, AT_PACE, AT_PFC, AT_PLANES, CLASS_FRAME
 
-PACKETS_RESERVED = 64  # one event never needs more packets than this: a packet for each port
+PACKETS_RESERVED = 64  # one event never needs more packets than this: one per port
 
 
 @inlined
@@ -32,7 +32,7 @@ def _arrive(net, st, ro, n, now):
         link.drop_by_fault(net, n)
         return
     if h.stored:
-        port_no = int(h.next)  # its header came before
+        port_no = int(h.next)  # its header arrived earlier
     else:
         port_no = int(routing.egress(net, ro, int(h.to), n, int(h.dst), int(h.ev)))
     if port_no < 0:
@@ -70,7 +70,9 @@ def _from_heap(net, st, ro, at):
 
 @inner
 def _pause(net, st, ro, number, now):
-    """A pause frame, or a time that one has set: ports pause or resume their data."""
+    """A pause frame arrives, or a time that one has set is due: ports pause or resume their
+    data.
+    """
     port_no = int(flow.on_event(net, ro, number, now))
     n_nic_ports = net.ctl[0].n_nic_ports
     if port_no >= n_nic_ports:
@@ -83,7 +85,7 @@ def _pause(net, st, ro, number, now):
 
 @inner
 def _start(net, st, ro):
-    """Before the first event: open every QP, and put what comes first into the heap."""
+    """Before the first event: open every QP, and put the first entries into the heap."""
     ctl = net.ctl[0]
     for qi in range(ctl.qp0, ctl.qp_end):
         rq = ro.qp[qi]
@@ -98,8 +100,8 @@ def _start(net, st, ro):
 
 @inner
 def _strike(net, st, ro):
-    """Carry out a fault of this shard, which is due, or a change that routing takes in: those have
-    the numbers behind.
+    """Carry out a fault of this shard that is due, or a change that routing applies: changes are
+    numbered after the faults.
     """
     ctl = net.ctl[0]
     number = int(ctl.fault_no)
@@ -118,8 +120,8 @@ def _strike(net, st, ro):
 
 @compiled
 def advance(net, st, ro, until, budget):
-    """Run events up to and including time `until`, about `budget` of them at most; returns why it
-    stopped.
+    """Run events up to and including time `until` (ps), about `budget` of them at most; return why
+    it stopped.
 
     The reasons, and what the caller must do, are as in `sim.mrc.loop.advance`.
     """

@@ -1,9 +1,9 @@
 """A RoCE NIC: round robin over the QPs that may send; arriving packets go to requester or
 responder.
 
-As with MRC, control packets queue at the port and data is pulled: when a port is free and no
-control packet waits there, the next ready QP is asked for a packet. A QP sends by one port of the
-bond at a time.
+As with MRC, control packets queue at the port and data is pulled: when a port is free and has no
+control packet, the next ready QP is asked for a packet. A QP sends by one port of the bond at a
+time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from openmrc.wire.roce.opcodes import ACKNOWLEDGE, AETH_ACK, AETH_NAK_SEQUENCE, 
 
 @inlined
 def make_ready(net, ro, qi, now):
-    """Put a QP that may send at the end of its NIC's round."""
+    """Append a QP that may send to its NIC's round robin."""
     rq = ro.qp[qi]
     if net.qp[qi].ready == 0 and requester.may_send(rq, now):
         rounds.stand_behind(net, int(rq.nic) * net.ctl[0].n_planes, 0, qi)
@@ -33,14 +33,14 @@ def _send_control(net, st, ro, qi, psn, syndrome, now):
     ctl = net.ctl[0]
     rq = ro.qp[qi]
     plane = int(rq.plane)
-    if plane < 0:  # no port of the bond is of use: it is lost before it is a packet
+    if plane < 0:  # no port of the bond is usable: it is lost before it is a packet
         return
     n = link.new_packet(net)
     p = net.packet[n]
     p.opcode = ACKNOWLEDGE if syndrome else CNP
     p.psn = psn
     p.reason = syndrome
-    p.msn = rq.msg_done  # of a responder: messages received
+    p.msn = rq.msg_done  # for a responder: messages received
     p.payload_len = 0
     p.klass = CLASS_CONTROL
     p.src = rq.nic
@@ -56,11 +56,11 @@ def _send_control(net, st, ro, qi, psn, syndrome, now):
 
 @inner
 def pump(net, st, ro, nic, now):
-    """Give every free port a packet, QP by QP in turn."""
+    """Give every free port a packet, QP by QP in the round robin."""
     ctl = net.ctl[0]
     ln = net.nic[nic]
-    waiting = -1  # first QP of this round that found its port busy
-    first = nic * ctl.n_planes  # one round for all ports: that of the first
+    waiting = -1  # first QP of this round whose port was busy
+    first = nic * ctl.n_planes  # one round robin for all ports: that of the first
     while ln.free_ports != 0 and net.round[first, rounds.FIRST] >= 0:
         qi = rounds.step_forward(net, first, 0)
         rq = ro.qp[qi]
@@ -127,7 +127,7 @@ def post(net, st, ro, mi, now):
 
 @inner
 def _settle(net, st, ro, qi, progress, now):
-    """After a requester heard something or timed out: completions, its turn, its timer."""
+    """After a packet for a requester, or its timeout: completions, its round robin, its timer."""
     rq = ro.qp[qi]
     if progress:
         stripes.on_progress(net, st, ro, qi, now)
@@ -214,7 +214,9 @@ def receive(net, st, ro, n, now):
 
 @inlined
 def on_port_free(net, st, ro, port_no, now):
-    """A NIC port's transmission is over: control packets that wait, else the next QP's packet."""
+    """A NIC port has finished sending: a waiting control packet is next, else the next QP's
+    packet.
+    """
     port = net.port[port_no]
     port.armed = 0
     nic, plane = rounds.owner(net, port_no)
@@ -231,7 +233,7 @@ def on_port_free(net, st, ro, port_no, now):
 
 @inner
 def on_qp_timer(net, st, ro, qi, now):
-    """A QP's entry in the heap is due; its deadline may be later by now."""
+    """A QP's entry in the heap is due; its deadline may have moved to a later time."""
     if ro.qp[qi].rto_at <= now:
         requester.on_timeout(st, ro, qi, now)
     _settle(net, st, ro, qi, False, now)
@@ -272,7 +274,7 @@ def resume_data(net, st, ro, port_no, now):
 
 @inner
 def choose_planes(net, st, ro, nic, now):
-    """Ports or routes have changed: every QP of a NIC rehashes over those that are left."""
+    """Ports or routes have changed: every QP of a NIC rehashes over the remaining planes."""
     n = st.nic[nic]
     for qi in range(n.qp0, n.qp0 + n.n_qps):
         rq = ro.qp[qi]

@@ -6,18 +6,18 @@ asks the other end to pause. The headroom takes the packets in flight until the 
 stopped, so nothing is lost; when it is empty again and the share has room, the switch resumes the
 link.
 
-    share of a link (XOFF)   xoff_bytes; or, if 0, alpha x what is free of the shared buffer
-    go on (XON)              headroom empty, and the share is down to XOFF - xon_gap, or is empty
+    share of a link (XOFF)   xoff_bytes; or, if 0, alpha x the free part of the shared buffer
+    resume (XON)             headroom empty, and the share is down to XOFF - xon_gap, or is empty
     headroom                 `headroom_bytes`
 
-A pause frame names a time, not an end: 65535 quanta of 512 bit times. While a switch needs the link
-paused it repeats the frame when half of that has passed, so a lost frame does no harm, and a link
+A pause frame carries a duration, not an end: 65535 quanta of 512 bit times. While a switch needs
+the link paused it repeats the frame after half of that, so a lost frame does no harm, and a link
 whose switch has died resumes by itself. XON is a frame of no quanta. The frame is 64 B, waits for
-the frame in transmission, and overtakes what is queued.
+the frame in transmission, and overtakes queued packets.
 
 One record per *directed* link, `LINK`, holds both of its ends: what is charged to it at the switch
 that receives, and whether the port that sends is paused. Each end writes and reads its own fields
-alone. Control packets are neither charged nor paused. Nothing here knows what is connected to what.
+alone. Control packets are neither charged nor paused. This module does not know the topology.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from openmrc.engine.state import NEVER
 from openmrc.jit import compiled, inlined, inner
 
 PASS = 0  # nothing to do
-PAUSE = 1  # send a pause frame to the other end of the link, and one more at `refresh_at`
+PAUSE = 1  # send a pause frame to the other end of the link, and another at `refresh_at`
 RESUME = 2  # send it a frame of no quanta
 DROP = 3  # share and headroom are full: the packet is lost, and nothing was charged
 
@@ -46,7 +46,7 @@ CONFIG = np.dtype(
         ("alpha", "f8"),  # a link may hold alpha x (free part of the shared buffer)
         ("xon_gap_bytes", "i8"),
         ("storm_ps", "i8"),  # a link that is paused for this long without a break is in a storm
-        ("quanta", "i8"),  # that a pause frame asks for; `LINK.pause_ps` is what they last
+        ("quanta", "i8"),  # that a pause frame asks for; `LINK.pause_ps` is their duration
     ],
     align=True,
 )
@@ -54,7 +54,7 @@ CONFIG = np.dtype(
 SWITCH = np.dtype(
     [
         ("shared_bytes", "i8"),  # the buffer without the headrooms
-        ("used_bytes", "i8"),  # of it
+        ("used_bytes", "i8"),  # the used part of it
         ("headroom_used_bytes", "i8"),  # over all links
         ("peak_bytes", "i8"),  # most that was queued at once, headroom included
         ("drops", "i8"),
@@ -72,7 +72,7 @@ LINK = np.dtype(
         ("refresh_at", "i8"),  # when to ask for a pause again, NEVER if none is wanted
         ("refresh_ps", "i8"),  # between two pause frames
         ("frame_until", "i8"),  # end of the last pause frame on the wire, of either kind
-        ("frames_sent", "i8"),  # that ask for a pause, repeated ones too
+        ("frames_sent", "i8"),  # those that ask for a pause, repeated ones included
         ("wants_pause", "i1"),
         # the end that sends
         ("paused_until", "i8"),  # 0: not paused
@@ -99,10 +99,10 @@ def headroom_bytes(
     """Bytes that can arrive on a link that must pause: the packet without room and those after it.
 
     `frame_bytes` is the longest frame with preamble and gap, and the same in both directions;
-    delays are those of link and receiver; `respond_ps` is what the other end takes to stop.
-    The frame that found no room, and as many bytes at the link's rate as fit into
+    delays are those of link and receiver; `respond_ps` is how long the other end takes to stop. The
+    frame that found no room, and as many bytes at the link's rate as fit into
 
-        frame_bytes + 84 B at the rate of the way back   the pause frame waits for a whole frame
+        frame_bytes + 84 B at the reverse link's rate    the pause frame waits for a whole frame
         + reverse_delay + respond                        and travels
         + frame_bytes at the link's rate                 a frame that had just begun is sent whole
         + delay                                          and travels
@@ -114,12 +114,14 @@ def headroom_bytes(
 
 
 def pause_time_ps(rate_bps: int, quanta: int = QUANTA_MAX) -> int:
-    """What `quanta` last on a link: the longest pause that one frame can ask for."""
+    """The duration of `quanta` on a link, ps: the longest pause that one frame can ask for."""
     return quanta * QUANTUM_BITS * (PS_BITS // 8) // rate_bps
 
 
 def open_links(links: Any, pause_ps: Any, headroom: Any) -> None:
-    """Links with an empty headroom of `headroom` bytes whose pause frames ask for `pause_ps`."""
+    """Initialise links: empty headrooms of `headroom` bytes, and pause frames that ask for
+    `pause_ps`.
+    """
     links.headroom_bytes = headroom
     links.pause_ps = pause_ps
     links.refresh_ps = links.pause_ps // 2
@@ -127,7 +129,7 @@ def open_links(links: Any, pause_ps: Any, headroom: Any) -> None:
 
 
 def paused_ps(links: Any, now: int) -> npt.NDArray[np.int64]:
-    """For how long the sending ports have been paused, including current pauses."""
+    """For how long the sending ports have been paused, ps, including current pauses."""
     running = np.where(np.asarray(links.paused_until) != 0, now - np.asarray(links.paused_since), 0)
     found: npt.NDArray[np.int64] = links.paused_ps + running
     return found
@@ -203,16 +205,16 @@ def on_refresh(link, now):
 
 @inlined
 def frame_ps(rate_bps):
-    """What a pause frame lasts on the wire."""
+    """The time of a pause frame on the wire, ps."""
     return FRAME_BYTES * PS_BITS // rate_bps
 
 
 @compiled
 def send_frame(link, now, free_at, rate_bps, delay_ps):
-    """When a pause frame for `link`, requested at `now`, arrives at the sending port.
+    """When a pause frame for `link`, requested at `now`, arrives at the sending port, ps.
 
-    It goes over the link back, of that rate and delay, whose port is busy until `free_at`; frames
-    keep their order.
+    It travels on the reverse link, of that rate and delay, whose port is busy until `free_at`;
+    frames keep their order.
     """
     begins = max(now, free_at, int(link.frame_until))
     link.frame_until = begins + frame_ps(rate_bps)

@@ -44,7 +44,7 @@ def enqueue(net, ro, port_no, n, now):
         link.drop_by_queue(net, n, h.klass == CLASS_CONTROL)
         return
     queues.append(net.hop, port, n)
-    if not waits:  # else it goes on when the pause ends
+    if not waits:  # else it continues when the pause ends
         link.arm(net, port, port_no)
 
 
@@ -65,7 +65,7 @@ def dequeue(net, ro, port_no, port, now):
 
 @inlined
 def _send_next(net, ro, port_no, port, now):
-    """A switch port that is silent: send the next; an event for its end if more may follow."""
+    """A switch port is idle: send the next packet; schedule its end if more may follow."""
     n = dequeue(net, ro, port_no, port, now)
     if n >= 0:
         link.transmit(net, port, port_no, n, now)
@@ -75,7 +75,7 @@ def _send_next(net, ro, port_no, port, now):
 
 @inlined
 def on_switch_port_free(net, ro, port_no, now):
-    """A switch port's transmission is over."""
+    """A switch port has finished sending."""
     port = net.port[port_no]
     port.armed = 0
     if port.up:
@@ -84,7 +84,7 @@ def on_switch_port_free(net, ro, port_no, now):
 
 @inner
 def resume_data(net, ro, port_no, now):
-    """A switch port's pause is over."""
+    """The pause of a switch port has ended."""
     port = net.port[port_no]
     if port.up == 0 or port.armed or port.head[CLASS_DATA] < 0:
         return

@@ -1,7 +1,7 @@
 """Settings of NICs and switches: profiles of DCQCN, ECN thresholds, shares of PFC.
 
-Rates are shares of the line rate, as operators scale them with the port; times are absolute, as
-NICs have them.
+Rates are fractions of the line rate, as operators scale them with the port; times are absolute, as
+in NICs.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ GBPS = 1_000_000_000
 
 @dataclass(frozen=True)
 class Profile:
-    """The knobs of a NIC's DCQCN; their names on NICs are in `dcqcn.CONFIG`.
+    """The settings of a NIC's DCQCN; their names on NICs are in `dcqcn.CONFIG`.
 
-    The defaults are those of the DCQCN paper (section 5) for 40 Gb/s, rates as shares of the line.
+    The defaults are those of the DCQCN paper (section 5) for 40 Gb/s, rates as fractions of the
+    line rate.
     """
 
     g: float = 1 / 256
@@ -41,23 +42,23 @@ class Profile:
     clamp_after_time: bool = True
 
 
-# Calibrated, not published: the knobs are a NIC's, the figures are those with which a packet model
-# of one port does what is asked of each (docs/roce_rates.md). F = 1, 300 us between rounds, 4 us
-# between CNPs and a cut to no less than a half are NVIDIA's firmware defaults.
+# Calibrated, not published: the settings are a NIC's, and their values those with which a packet
+# model of one port meets the requirement of each profile (docs/roce_rates.md). F = 1, 300 us
+# between rounds, 4 us between CNPs and a cut to no less than a half are NVIDIA's firmware defaults.
 PROFILES = {
-    # What a run has unless it says otherwise. Between two CNPs there is one round, which adds
-    # nothing yet, so that they control 56 QPs at a port, 8 for each of 7 NICs, as they do two.
+    # The default of a run. Between two CNPs there is one round, which adds nothing yet, so CNPs
+    # control 56 QPs at a port, 8 for each of 7 NICs, as well as two.
     "default": Profile(g=1 / 16, increase_ps=35 * US, fast_rounds=1, ai_share=1 / 150),
-    # The other three are for what three profiles of one NIC do in figure 22 of the published
+    # The other three reproduce what three profiles of one NIC do in figure 22 of the published
     # evaluation, when up to 15 flows of 400 Gb/s meet at a port. This is that NIC's default: time
-    # raises the rate three times between two CNPs, and by enough that CNPs take less from a tenth
-    # of the line than that adds. Up to nine QPs are controlled by marks, more by PFC.
+    # raises the rate three times between two CNPs, and by so much that CNPs take less from a tenth
+    # of the line rate than that adds. Marks control up to nine QPs, PFC more.
     "lenient": Profile(g=1 / 16, increase_ps=15 * US, fast_rounds=1, ai_share=1 / 150),
-    # CNPs come five times as often and weigh more; nothing comes back in less than 300 us.
+    # CNPs come five times as often and weigh more; no rate recovers in less than 300 us.
     "aggressive": Profile(
         g=1 / 4, increase_ps=300 * US, fast_rounds=1, cnp_ps=10 * US, ai_share=1 / 100
     ),
-    # As often as a NIC allows, and a first cut by all of alpha.
+    # CNPs as often as a NIC allows, and a first cut by all of alpha.
     "most-aggressive": Profile(
         g=1 / 4,
         increase_ps=300 * US,
@@ -66,12 +67,12 @@ PROFILES = {
         alpha_share=1.0,
         ai_share=1 / 25,
     ),
-    "paper": Profile(),  # as its authors published it
+    "paper": Profile(),  # as published by its authors
 }
 
 
 def profile_named(name: str) -> Profile:
-    """A profile by its name; `InputError` if there is none."""
+    """Return a profile by its name; `InputError` if there is none."""
     if name not in PROFILES:
         raise InputError(f"profile {name!r} is not known; accepted: {', '.join(PROFILES)}")
     return PROFILES[name]
@@ -86,15 +87,15 @@ def dcqcn_config(profile: Profile, line_bps: int) -> Any:
     c.ai_bps = profile.ai_share * line_bps
     c.hai_bps = profile.hai_share * line_bps
     for name, value in vars(profile).items():
-        if name in (dcqcn.CONFIG.names or ()):  # the shares became rates
+        if name in (dcqcn.CONFIG.names or ()):  # fractions have become rates
             setattr(c, name, value)
     return config
 
 
 @dataclass(frozen=True)
 class Marking:
-    """RED marks of an egress port of rate R, by what the data queue holds: none up to `low`, with
-    a probability that grows to `p_max` at `high`, and always above (DCQCN, figure 5).
+    """RED marks of an egress port of rate R, by the length of the data queue: none up to `low`,
+    with a probability that grows to `p_max` at `high`, and always above (DCQCN, figure 5).
     """
 
     # In time of the port's rate: 400 KB and 1.6 MB at 100 Gb/s (HPCC, SIGCOMM 2019, section 5.1, as
@@ -104,11 +105,11 @@ class Marking:
     p_max: float = 0.2
 
     def low_bytes(self, rate_bps: int) -> int:
-        """Kmin of a port."""
+        """Kmin of a port, bytes."""
         return self.low_ps * rate_bps // pfc.PS_BITS
 
     def high_bytes(self, rate_bps: int) -> int:
-        """Kmax of a port."""
+        """Kmax of a port, bytes."""
         return self.high_ps * rate_bps // pfc.PS_BITS
 
 
@@ -119,8 +120,8 @@ class FlowControl:
     xoff_bytes: int = 0  # share of a link; 0: by alpha
     alpha: float = 1.0  # as the DCQCN paper's section 4 chooses it: beta = 8 of 8 classes
     xon_gap_packets: int = 2
-    storm_ps: int = 200 * MS  # as long as watchdogs wait
-    buffer_bytes_per_gbps: int = 3_200  # of a switch's ports together: 165 MB for 51.2 Tb/s
+    storm_ps: int = 200 * MS  # the delay of PFC watchdogs
+    buffer_bytes_per_gbps: int = 3_200  # of all ports of a switch: 165 MB for 51.2 Tb/s
     quanta: int = pfc.QUANTA_MAX
 
 
@@ -137,7 +138,7 @@ def pfc_config(control: FlowControl, frame_bytes: int) -> Any:
 
 
 def shared_buffer_bytes(control: FlowControl, rates_bps: int, headroom_bytes: int) -> int:
-    """The shared buffer of a switch: its buffer less the headroom of all its links.
+    """The shared buffer of a switch, bytes: its buffer less the headroom of all its links.
 
     `rates_bps` and `headroom_bytes` are sums over its ports. `InputError` if less than a quarter of
     the buffer is left: such links are too long for such a switch.

@@ -76,7 +76,7 @@ class FlowReader(QpReader):
 
 
 def way_of(world: Watched, end: int) -> list[int]:
-    """The directed ports that the packets of a QP's end take now; none if there is no route."""
+    """The directed ports on the current path of a QP's end; none if there is no route."""
     rq = world.state.qp[end]
     ports: Any = np.zeros(routing.PORTS_OF_A_PATH, np.int64)
     if rq.plane < 0:

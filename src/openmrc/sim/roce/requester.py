@@ -2,13 +2,13 @@
 
 Packets leave in order and without a window; only the rate limiter, a paused port, or
 `OUTSTANDING_MAX` stops them. An acknowledgement covers everything below it. A NAK for a sequence
-error, and a timer that runs out without progress, send the requester back to the oldest packet that
+error, and a timer that expires without progress, send the requester back to the oldest packet that
 is not acknowledged, and all packets from there on are sent again. Both are charged to one retry
 counter, which progress resets; when it is exhausted the QP is in error.
 
 Timers adapt, as those of NICs do: the first without progress runs for `rto_first`, each that
 follows twice as long, none longer than `rto`. Those shorter than `rto` together cost one retry, and
-where `rto` is a power of two of the first they last about as long as one of it: so a QP survives a
+if `rto` is `rto_first` times a power of two they last about one `rto` together: so a QP survives a
 silence of (retry_cnt + 1) x `rto`, however short its first timer was.
 """
 
@@ -27,7 +27,7 @@ NUMBER_MASK = 0x7FFF_FFFF
 
 @inlined
 def part_of(st, rq, number):
-    """The part of message `number` that a QP carries, at either end; it may be of no bytes and no
+    """The part of message `number` that a QP carries, at either end; it may have no bytes and no
     packets. The responder may ask until it has acknowledged it.
     """
     return st.message[rq.msg0 + (number & rq.msg_mask)]
@@ -47,7 +47,7 @@ def may_send(rq, now):
 
 @inlined
 def next_packet(net, st, ro, qi, now, p):
-    """Write the next packet into `p`; its sequence. `may_send` must hold."""
+    """Write the next packet into `p`; return its sequence. `may_send` must hold."""
     rq = ro.qp[qi]
     seq = int(rq.nxt)
     part = part_of(st, rq, rq.cur)
@@ -62,7 +62,7 @@ def next_packet(net, st, ro, qi, now, p):
     p.va = part.remote_va + k * pmtu
     p.dma_len = part.length
     p.dst_qpn = st.qp[qi].peer_qpn
-    p.msn = rq.cur & NUMBER_MASK  # for the simulation alone: whose packet it is
+    p.msn = rq.cur & NUMBER_MASK  # used by the simulation alone: the packet's message
     p.klass = CLASS_DATA
     p.src = rq.nic
     p.dst = rq.peer_nic
@@ -82,7 +82,7 @@ def open_limiters(limiter, rates):
 
 @inlined
 def pace(ro, qi, frame_bytes, now):
-    """A packet has begun to leave: the rate limiter says when the next one may."""
+    """A packet has begun to leave: the rate limiter determines when the next one may."""
     if ro.c[0].dcqcn:
         dcqcn.on_sent(ro.limiter[qi], ro.rates[0], now, frame_bytes)
         ro.qp[qi].paced_at = dcqcn.may_send_at(ro.limiter[qi])
@@ -90,27 +90,27 @@ def pace(ro, qi, frame_bytes, now):
 
 @inner
 def on_cnp(ro, qi, now):
-    """The network is congested: the rate goes down."""
+    """A CNP arrived: the rate is cut."""
     dcqcn.on_cnp(ro.limiter[qi], ro.rates[0], now)
     ro.qp[qi].paced_at = dcqcn.may_send_at(ro.limiter[qi])
 
 
 @inner
 def wake(ro, qi, now):
-    """The QP waits for its rate limiter: let it make up for rounds that were due."""
+    """A QP waits for its rate limiter: apply the rounds that were due."""
     dcqcn.on_timer(ro.limiter[qi], ro.rates[0], now)
     ro.qp[qi].paced_at = dcqcn.may_send_at(ro.limiter[qi])
 
 
 @inlined
 def wake_at(ro, qi):
-    """When to check a QP that waits for its rate limiter: its rate may rise before."""
+    """When to check a QP that waits for its rate limiter, ps: its rate may rise before."""
     return min(int(ro.qp[qi].paced_at), int(ro.limiter[qi].timer_at))
 
 
 @inlined
 def _go_back(rq):
-    """The next packet is the oldest that is not acknowledged."""
+    """Go back to the oldest packet that is not acknowledged."""
     rq.nxt = rq.una
     rq.cur = rq.msg_done
 
@@ -137,7 +137,7 @@ def on_ack(ro, rq, psn, now):
 
 @inner
 def on_nak(st, ro, qi, psn, now):
-    """The responder misses `psn`, and has everything below it; True if that is new."""
+    """The responder lacks `psn`, and has everything below it; True if that is new."""
     rq = ro.qp[qi]
     una = unwrap(psn, int(rq.first_psn), rq.una)
     if rq.alive == 0 or una < rq.una or una >= rq.high:
@@ -182,7 +182,7 @@ def _retry(st, ro, qi, charge, now):
 
 @inlined
 def next_deadline(rq, now):
-    """When the timer expires. It also runs while no port is up."""
+    """When the timer expires, ps. It also runs while no port is up."""
     if rq.rto_at == NEVER and rq.plane < 0 and has_work(rq):
         rq.rto_at = now + rq.timer_ps
     return rq.rto_at

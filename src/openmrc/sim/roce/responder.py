@@ -1,6 +1,6 @@
 """The receiving end of a reliable connection: the next PSN, and nothing else (IB 9.7.4, 9.7.5).
 
-A packet behind a gap is discarded, and the first one is answered with a NAK that names the missing
+A packet after a gap is discarded, and the first one is answered with a NAK that names the missing
 PSN; no other NAK follows until that packet has arrived. A duplicate is acknowledged again. Packets
 in order are acknowledged every `ack_every` packets and at the end of each message.
 """
@@ -11,7 +11,7 @@ from openmrc.engine.state import unwrap
 from openmrc.jit import inlined
 from openmrc.sim.roce.requester import part_of
 
-# what a packet is, and so what becomes of it
+# classes of packets by their PSN
 IN_ORDER, AGAIN, TOO_EARLY = 0, 1, 2
 # what to answer
 NOTHING, ACK, NAK = 0, 1, 2

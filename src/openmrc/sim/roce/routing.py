@@ -1,14 +1,14 @@
 """ECMP: at every switch a hash of the 5-tuple selects among the next hops that routing knows.
 
 A switch sees its own link go down, and soon removes it from its ECMP groups: local repair. It
-learns of failures further away from routing, and likewise when a link comes back: a flow keeps its
+learns of more distant failures from routing, and likewise when a link comes back: a flow keeps its
 path until routing has converged. After a change of a group the hash selects among the current
 members, so that unaffected flows may move too (no resilient hashing).
 
 Downwards there is one path in a folded Clos, apart from parallel links. Upwards the members for a
 destination are the uplinks through which routing knows a path to its T0. Hosts are routed by the
-subnet of their T0, so a NIC's link removes no uplink from a group. Between planes the NIC chooses,
-as a bond does: a hash over the planes that are up at both ends and have a path between them.
+subnet of their T0, so a NIC's link removes no uplink from a group. The NIC chooses the plane, as a
+bond does: a hash over the planes that are up at both ends and have a path between them.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def _member(net, ro, s, dst, choice, groups):
 
 @inner
 def _around(net, ro, s, src, dst, choice):
-    """`egress` if something is out of service."""
+    """As `egress`, if something is out of service."""
     groups = _groups_of(net, src)
     if s.lo <= dst < s.hi:
         first = int(_first_down(s, dst))
@@ -220,8 +220,8 @@ def plane_of(net, ro, nic, dst, flow):
 
 
 def changes_of(fault: Any, c: Any) -> Any:
-    """What routing will take in, `CHANGE`, for a schedule of faults `FAULT` and the settings `ROCE`
-    of a run. A port that is down is already known to its own switch.
+    """The changes that routing will apply, `CHANGE`, for a schedule of faults `FAULT` and the
+    settings `ROCE` of a run. A switch already knows that its own port is down.
     """
     action = np.asarray(fault.action)
     seen = np.isin(action, (PORT_DOWN, PORT_UP, PORT_DENY, PORT_ALLOW))
@@ -239,8 +239,8 @@ def changes_of(fault: Any, c: Any) -> Any:
 
 @compiled
 def _draw_delays(c, at, delay):
-    """How long routing takes for what changes at each of these times: all that happens at one
-    instant takes as long, drawn from that instant.
+    """How long routing takes to apply the changes of each of these times, ps: one delay, drawn at
+    random, for all that happens at one instant.
     """
     for i in range(at.shape[0]):
         share = bits.mix32(bits.mix32(at[i] >> 32) + at[i] + c[0].convergence_seed)
@@ -249,7 +249,7 @@ def _draw_delays(c, at, delay):
 
 @inlined
 def next_change(net, ro, number):
-    """Put the next change that routing will take in into the heap; one at a time."""
+    """Put the next change that routing will apply into the heap; one at a time."""
     if number < ro.change.shape[0]:
         change = ro.change[number]
         kind = AT_LOCAL_REPAIR if change.is_local else AT_CONVERGED
@@ -264,8 +264,8 @@ def _is_broken(r):
 
 @inner
 def take_in(net, ro, change):
-    """The port's own switch removes it from its groups, if it is still down; or routing has
-    converged for it: all switches now use its actual state.
+    """Apply a change: the port's own switch removes it from its groups, if it is still down; or
+    routing has converged for it, and all switches now use its actual state.
     """
     port_no = int(change.port)
     r = ro.route[port_no]
@@ -283,8 +283,8 @@ def take_in(net, ro, change):
 
 @compiled
 def way(net, ro, src, dst, plane, flow, ports):
-    """Write the directed ports that a flow takes now into `ports`; their number, 0 if there is no
-    route.
+    """Write the directed ports on a flow's current path into `ports`; return their number, 0 if
+    there is no route.
     """
     spare = net.hop.shape[0] - 1  # the last packet is never given out
     net.packet[spare].src = src

@@ -25,7 +25,7 @@ from openmrc.sim.watch.side import Side
 from openmrc.sim.watch.watched import Watched
 from openmrc.units import US
 
-PORTS_TOLD = 10  # by name
+PORTS_TOLD = 10  # named ones
 COUNTED = (
     *("acks", "naks", "cnps", "duplicates", "discarded", "go_backs", "timeouts", "no_route"),
 )
@@ -58,23 +58,25 @@ class RoceSide(Side):
         return address_of(loop.advance, (net, self.engine, self.state, 0, 0))
 
     def packets_reserved(self, links: int) -> int:
-        """As an event needs; and with PFC a fault may resume every link at once."""
+        """Return the number that an event may need; with PFC a fault may resume every link at
+        once.
+        """
         return loop.PACKETS_RESERVED + (links if self._transport.pfc else 0)
 
     @property
     def changes_at(self) -> npt.NDArray[np.int64]:
-        """When routing takes in a change."""
+        """When routing applies changes."""
         return np.asarray(self.state.change.at)
 
     def split(self, n: int) -> list[Roce]:
-        """Each shard counts for itself; the rest is shared."""
+        """Each shard has its own counters; the rest is shared."""
         c = apart(n, ROCE)
         c[:] = self.state.c[0]
         one = [c[i : i + 1].view(np.recarray) for i in range(n)]
         return [self.state._replace(c=own) for own in one]
 
     def gather(self, shards: list[Roce]) -> None:
-        """Sum what the shards have counted."""
+        """Sum the counters of the shards."""
         for name in COUNTED:
             self.state.c[0][name] = sum(int(of.c[0][name]) for of in shards)
 
@@ -116,7 +118,7 @@ class RoceSide(Side):
         }
 
     def paused_ps(self, now_ps: int) -> npt.NDArray[np.int64]:
-        """Per directed port, for how long PFC has held its data; empty without PFC."""
+        """For how long PFC has paused the data of each directed port, ps; empty without PFC."""
         if not self._transport.pfc:
             return np.zeros(0, np.int64)
         return pfc.paused_ps(self.state.pause, now_ps)

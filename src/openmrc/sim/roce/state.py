@@ -12,13 +12,13 @@ import numpy as np
 
 from openmrc.jit.byref import by_reference
 
-# kinds of entries in the heap behind those of `sim.state`, in their order within an instant
+# kinds of entries in the heap after those of `sim.net.state`, in their order within an instant
 AT_PFC, AT_PLANES, AT_PACE, AT_LOCAL_REPAIR = 6, 7, 8, 9
 
 CLASS_FRAME = 3  # HOP.klass of a pause frame between two shards, see `flow`
 
-# A requester leaves at most so many packets unacknowledged: far more than a network holds, so it
-# only bounds what is sent into a silence. (IB 9.7.1 allows 2^23.)
+# A requester leaves at most this many packets unacknowledged: far more than a network holds, so it
+# only bounds what is sent into a black hole. (IB 9.7.1 allows 2^23.)
 OUTSTANDING_MAX = 1 << 16
 
 ROCE_QP = np.dtype(  # one end: it sends, or it receives
@@ -26,11 +26,11 @@ ROCE_QP = np.dtype(  # one end: it sends, or it receives
         # --- requester
         ("una", "i8"),  # oldest sequence not acknowledged
         ("nxt", "i8"),  # next to send; goes back to `una` for go-back-N
-        ("high", "i8"),  # behind the highest ever sent: below it everything is sent again
-        ("seq_end", "i8"),  # behind the last packet of the last posted part
-        ("paced_at", "i8"),  # the rate limiter lets the next packet go
+        ("high", "i8"),  # after the highest ever sent: everything below it is a retransmission
+        ("seq_end", "i8"),  # after the last packet of the last posted part
+        ("paced_at", "i8"),  # when the rate limiter allows the next packet
         ("rto_at", "i8"),
-        ("timer_ps", "i8"),  # how long the timer runs: longer with each time that it runs out
+        ("timer_ps", "i8"),  # duration of the timer: it doubles each time it expires
         ("cur", "i8"),  # message whose part holds `nxt`
         ("msg_done", "i8"),  # messages acknowledged; of a responder: received
         ("msg_end", "i8"),  # messages posted
@@ -39,7 +39,7 @@ ROCE_QP = np.dtype(  # one end: it sends, or it receives
         # --- responder
         ("expected", "i8"),  # the only sequence that is accepted
         # --- both
-        ("first_psn", "i4"),  # of the sequence that travels with data: the sending end's
+        ("first_psn", "i4"),  # of the sequence of data packets: the sending end's
         ("retries", "i4"),  # since the last progress
         ("unacked", "i4"),  # packets accepted since the last acknowledgement
         ("bundle", "i4"),
@@ -47,9 +47,9 @@ ROCE_QP = np.dtype(  # one end: it sends, or it receives
         ("peer_nic", "i4"),
         ("other", "i4"),
         ("flow", "u4"),  # hash of the 5-tuple of what it sends
-        ("sport", "i4"),  # the UDP source port of that: its entropy
+        ("sport", "i4"),  # UDP source port of those packets: the flow's entropy
         ("plane", "i1"),  # port of the bond that the flow hashes to; -1: none is up
-        ("nak_sent", "i1"),  # and the expected packet has not come since
+        ("nak_sent", "i1"),  # and the expected packet has not arrived since
         ("alive", "i1"),
         ("sends", "i1"),
         ("pacing", "i1"),  # an entry of the heap waits for `paced_at`
@@ -74,24 +74,24 @@ BUNDLE = np.dtype(  # the QPs over which the messages of one QP of the workload 
 WHOLE = np.dtype(  # a message of a bundle
     [
         ("entry", "i4"),
-        ("parts", "i1"),  # that have packets
-        ("tx_left", "i1"),  # of these, that are not acknowledged
-        ("arrived", "i1"),  # or have arrived: the receiver's alone; 0 again when it is done with it
+        ("parts", "i1"),  # parts that have packets
+        ("tx_left", "i1"),  # parts of these that are not acknowledged
+        ("arrived", "i1"),  # parts that have arrived: the receiver's alone, which resets it
     ],
     align=True,
 )
 
-CHANGE = np.dtype(  # what routing will take in
+CHANGE = np.dtype(  # a change that routing will apply
     [
         ("at", "i8"),
         ("port", "i4"),
-        ("is_local", "i1"),  # only the port's own switch does
+        ("is_local", "i1"),  # only the port's own switch applies it
     ],
     align=True,
 )
 
 ROUTING = np.dtype(  # one record, written while nothing else happens
-    [("broken", "i8")],  # ports that routing believes down or drained: 0 is quick
+    [("broken", "i8")],  # ports that routing considers down or drained: 0 is the fast case
     align=True,
 )
 
@@ -100,7 +100,7 @@ ROUTE = np.dtype(  # a directed port as routing sees it
         ("reverse", "i4"),  # the link's other direction
         ("denied", "u2"),
         ("up", "i1"),  # to all switches
-        ("own_up", "i1"),  # to the one whose port it is
+        ("own_up", "i1"),  # to the switch whose port it is
     ],
     align=True,
 )
@@ -119,7 +119,7 @@ ROCE = np.dtype(  # one record: settings, then counters
         ("convergence_low", "i8"),
         ("convergence_span", "i8"),
         ("convergence_seed", "i8"),
-        ("planes_at", "i8"),  # instant for which NICs are asked to look at their bonds
+        ("planes_at", "i8"),  # instant for which NICs have been asked to review their bonds
         ("acks", "i8"),
         ("naks", "i8"),
         ("cnps", "i8"),
@@ -127,7 +127,7 @@ ROCE = np.dtype(  # one record: settings, then counters
         ("discarded", "i8"),  # received out of sequence
         ("go_backs", "i8"),  # NAKs that a requester obeyed
         ("timeouts", "i8"),
-        ("no_route", "i8"),  # packets that no uplink led on for
+        ("no_route", "i8"),  # packets for which no uplink had a route
     ],
     align=True,
 )

@@ -1,10 +1,10 @@
 """Messages striped over the QPs of a pair: each is cut into equal parts, and is complete when all
-are.
+parts are.
 
-The parts of a message are equal to a byte; a message of fewer bytes than QPs leaves some of them
-without one. Messages with immediates are delivered to the receiver in the order of posting, as on
-one QP: an application that stripes counts the arrivals of all its QPs. The acknowledgements of a
-series are taken in that order too.
+The parts of a message are equal to within a byte; a message of fewer bytes than QPs leaves some QPs
+without a part. Messages with immediates are delivered to the receiver in the order of posting, as
+on one QP: an application that stripes counts the arrivals of all its QPs. The acknowledgements of a
+series are processed in that order too.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _hand_over(net, st, ro, mi):
 
 @inner
 def post(net, st, ro, mi, now):
-    """An entry's next message is due: post it, behind any that wait for room."""
+    """An entry's next message is due: post it, after any that wait for room."""
     m = net.message[mi]
     if m.posted_at < 0:
         m.posted_at = now
@@ -85,7 +85,7 @@ def _whole(ro, b, number):
 
 @inner
 def on_progress(net, st, ro, qi, now):
-    """A QP has more acknowledged: parts of messages, and so perhaps messages, are complete."""
+    """A QP has made progress: parts of messages, and perhaps whole messages, are complete."""
     rq = ro.qp[qi]
     b = ro.bundle[rq.bundle]
     if net.qp[b.sender].failed:
@@ -118,7 +118,7 @@ def _part_acknowledged(net, ro, b, number, now):
 
 @inner
 def part_arrived(net, ro, bundle, number, now):
-    """All of a part of message `number` is in the receiver's memory."""
+    """A part of message `number` is completely in the receiver's memory."""
     b = ro.bundle[bundle]
     w = _whole(ro, b, number)
     w.arrived += 1

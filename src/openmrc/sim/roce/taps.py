@@ -1,7 +1,7 @@
-"""The notes of a RoCE network for a capture: packets, as in every network, and pause frames.
+"""What a RoCE network records for a capture: packets, as in every network, and pause frames.
 
-A pause frame is no packet of the simulation. It is noted when it is requested, with the time at
-which its first bit leaves, which may be later, because it waits for the packet that the port is
+A pause frame is not a packet of the simulation. It is recorded when it is requested, with the time
+at which its first bit leaves, which may be later, because it waits for the packet that the port is
 sending.
 """
 
@@ -16,12 +16,13 @@ from openmrc.sim.net import state as ss
 from openmrc.sim.roce import pfc
 
 PAUSE_FRAME = -1  # in TAP.qp
-ANSWERS_OF_AN_EVENT = 2  # a CNP and an acknowledgement, beside what ports pull
+ANSWERS_OF_AN_EVENT = 2  # a CNP and an acknowledgement, in addition to what ports pull
 PAUSES_OF_AN_EVENT = 2  # for one packet, and its end if the port goes down at once
 
 
 def open_taps(net: ss.Net, ports: npt.NDArray[np.int64]) -> ss.Net:
-    """Return the network with room for what these directed ports send, which is noted from now on.
+    """Return the network with room for what these directed ports send, which is recorded from now
+    on.
 
     Between two checks of the room each event may send that much, and pause or resume a link; ports
     that go down empty their queues, and so may resume all links that were paused.
@@ -32,8 +33,8 @@ def open_taps(net: ss.Net, ports: npt.NDArray[np.int64]) -> ss.Net:
 
 @inner
 def note_pause(net, port_no, quanta, at):
-    """A switch's port will send a pause frame, from `at` on: of this many quanta, or 0 to
-    resume.
+    """Record that a switch's port will send a pause frame, from `at` on: of this many quanta, or 0
+    to resume.
     """
     ctl = net.ctl[0]
     t = net.tap[ctl.tap_n]

@@ -12,7 +12,7 @@ QPS_MAX = 64
 # ConnectX-6, and longer than a full buffer of 51.2 Tb/s takes to drain through one port.
 RTO_PS = 4_096_000 << 20
 RTO_FIRST_PS = 4_096_000 << 11
-RETRY_CNT = 7  # three bits; everybody's default
+RETRY_CNT = 7  # three bits; the usual default
 LOCAL_REPAIR_PS = 1 * MS
 BGP_PS = (50 * MS, 1_000 * MS)  # a session ends with its link: RFC 7938, section 7
 HOLD_PS = (2_000 * MS, 3_000 * MS)  # or by silence, with a hold time of 3 s: its section 7.1
@@ -33,9 +33,9 @@ class RoceTransport:
     rto_ps: int = RTO_PS
     rto_first_ps: int | None = None  # the first timer without progress; None: RTO_FIRST_PS, or rto
     retry_cnt: int = RETRY_CNT
-    # until a switch leaves a link of its own that is down; routing that is faster does it before
+    # until a switch stops using its own link that is down; routing may do it earlier
     local_repair_ps: int = LOCAL_REPAIR_PS
-    # from a failure or a repair until routing has gone around it: drawn evenly between the two
+    # from a failure or a repair until routing has converged: drawn uniformly between the two
     convergence_ps: tuple[int, int] = BGP_PS
     base_rtt_ps: int | None = None  # None: from the fabric's longest path
     rules: str = "roce"  # "peer": htsim's packet sizes

@@ -1,1 +1,1 @@
-"""A fabric cut into shards, which threads run side by side: bit for bit the same, however many."""
+"""A fabric cut into shards, which threads run in parallel: bit for bit the same results."""

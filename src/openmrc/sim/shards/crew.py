@@ -29,7 +29,7 @@ SUMS = (
 
 
 class Crew:
-    """Runs the shards of a world on so many `threads`; `nets` and `engines` are theirs.
+    """Runs the shards of a world on `threads` threads; `nets` and `engines` are the shards'.
 
     `side` is that of the transport; `entry` says which shard posts each entry of the workload.
     """
@@ -57,7 +57,7 @@ class Crew:
         c = self._crew[0]
         c.advance, c.window_ps = side.advance_at(whole), cut.window_ps
         c.packets_reserved = side.packets_reserved(cut.links_into)
-        c.start = c.end = -1  # the QPs are yet to be opened
+        c.start = c.end = -1  # the QPs have not been opened yet
         c.threads = max(1, min(threads, cut.n))
         c.looks = LOOKS if c.threads <= cores() else 0
         c.alone_below = ALONE_EVENTS
@@ -65,7 +65,7 @@ class Crew:
         self._others = ThreadPoolExecutor(int(c.threads) - 1) if c.threads > 1 else None
 
     def advance(self, until: int, budget: int) -> int:
-        """As a transport's `advance`, of all shards; `TIMELINE` alone is for the caller to help."""
+        """As a transport's `advance`, of all shards; only `TIMELINE` is left to the caller."""
         while True:
             why = self._step(until, budget)
             if why != windows.HELP:
@@ -76,14 +76,14 @@ class Crew:
                 self._help(i, int(self._shard.why[i]))
 
     def coarsen(self) -> None:
-        """Make bins of the timelines twice as wide."""
+        """Make the bins of the timelines twice as wide."""
         for net in self.nets:
             room.coarsen(net)
 
     def _step(self, until: int, budget: int) -> int:
         self._say_where()
         c = self._crew[0]
-        little = 0 < c.events < c.alone_below  # in the step before: nobody is to be woken for that
+        little = 0 < c.events < c.alone_below  # in the step before: not worth waking others
         arguments = (self._crew, self._shard, self._agenda, self.nets[0], self.engines[0])
         windows.resume(*arguments, until, budget)
         if c.stopped:
@@ -107,7 +107,9 @@ class Crew:
             self._send_home()
 
     def _send_home(self) -> None:
-        """See to it that nobody waits for a thread that has failed, as only plain Python's can."""
+        """Make sure that no thread waits for one that failed, which happens only in plain
+        Python.
+        """
         c = self._crew[0]
         if not c.stopped:
             c.why, c.halted, c.stopped = ss.BUDGET, 1, 1
@@ -118,8 +120,8 @@ class Crew:
             row.net, row.st = net.address, engine.address
 
     def _more_packets(self) -> None:
-        """A shard has no index left for a packet: it gets some that others have free, if they have
-        enough for a while, or all get new ones.
+        """A shard has no free packet index left: it gets some of the other shards' free ones, if
+        they have enough for a while, or all get new ones.
         """
         parts, n = self._controls, len(self.nets)
         enough = max(parts["n_packets"].sum() // 64, 2 * n * int(self._crew[0].packets_reserved))
@@ -140,13 +142,13 @@ class Crew:
 
     @property
     def is_level(self) -> bool:
-        """Whether all shards have come to the same time."""
+        """Whether all shards have reached the same time."""
         done: bool = (self._shard.done_until == self._shard.done_until[0]).all()
         return done
 
     def gather(self, into: ss.Net) -> None:
-        """Write the sums of all shards into the control record of the whole, and the transport's
-        into its own.
+        """Write the sums over all shards into the control record of the whole, and the transport's
+        sums into its own.
         """
         self._side.gather([own.value for own in self._own])
         whole, parts = into.ctl[0], self._controls
@@ -174,8 +176,9 @@ class Crew:
         return sum(net.rate for net in self.nets)
 
     def with_taps(self, into: ss.Net) -> ss.Net:
-        """Return the whole with what tapped ports have noted in all shards, by time; they forget
-        it. Between shards that are not at the same time nothing has an order yet.
+        """Return the whole with what tapped ports have recorded in all shards, by time; the shards'
+        records are cleared. Nothing is taken unless all shards have reached the same time: before
+        that the order is not final.
         """
         if not self.is_level:
             return into
@@ -193,7 +196,7 @@ class Crew:
 
 
 def _agenda(cut: Cut, fault: Any, changes_at: Index) -> Any:
-    """What happens between two windows: the faults of a schedule, then what the transport does."""
+    """What happens between two windows: the faults of a schedule, then the transport's changes."""
     n_faults = len(fault)
     agenda = records(n_faults + len(changes_at), windows.AGENDA)
     at = np.concatenate([np.asarray(fault.at_ps), changes_at])

@@ -2,7 +2,7 @@
 
 The fabric alone decides, never the number of threads: a run is a function of scenario and seed. A
 shard is a range of T0s, the same in all planes, with their NICs, and a share of the switches above.
-So only what goes from a switch to a switch crosses, and takes a link's delay at least.
+So only packets from switch to switch cross, which takes a link's delay at least.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from openmrc.fabric.model import Fabric
 from openmrc.sim.net.network import Ends
 from openmrc.traffic.traffic import Traffic
 
-CUT_FROM_NICS = 1024  # smaller ones fit the caches of one core, and gain little
+CUT_FROM_NICS = 1024  # smaller fabrics fit the caches of one core, and gain little
 NICS_A_SHARD = 128
-SHARDS_MAX = 64  # each looks into the lists of all others once a window
-EVERY = -1  # in place of a shard: what all of them are told
+SHARDS_MAX = 64  # each reads the lists of all others once per window
+EVERY = -1  # in place of a shard: an action for all of them
 
 Index = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
 class Cut:
-    """Shard of each NIC, of each switch, and of each directed port: of what sends by it.
+    """Shard of each NIC, of each switch, and of each directed port: that of its sender.
 
-    What happens in one shard matters in another `window_ps` later, or later still.
+    What happens in one shard affects another `window_ps` later at the earliest.
     """
 
     n: int
     nic: Index
     switch: Index
     port: Index
-    peer: Index  # of what is at the other end of each port
+    peer: Index  # shard at the other end of each port
     window_ps: int
 
     @property
@@ -53,7 +53,7 @@ class Uncut(NamedTuple):
 
 
 def shards_of(fabric: Fabric) -> int:
-    """Into how many shards a fabric of this size is cut, if it can be."""
+    """The number of shards for a fabric of this size, if it can be cut."""
     return 1 if fabric.n_nics < CUT_FROM_NICS else min(fabric.n_nics // NICS_A_SHARD, SHARDS_MAX)
 
 
@@ -84,7 +84,7 @@ def cut(fabric: Fabric, n: int) -> Cut | Uncut:
 
 
 def _switches(fabric: Fabric, nic: Index, n: int) -> Index:
-    """The shard of each switch: T0s go with their NICs, the others are dealt out by number."""
+    """The shard of each switch: T0s go with their NICs, the others are distributed by number."""
     index, tier = fabric.sw_index.astype(np.int64), fabric.sw_tier
     shard = nic[np.minimum(fabric.sw_lo, fabric.n_nics - 1)]
     for above in range(1, fabric.n_tiers):
@@ -97,7 +97,7 @@ def _switches(fabric: Fabric, nic: Index, n: int) -> Index:
 def entries(found: Cut, traffic: Traffic, ends: Ends) -> Index | Uncut:
     """The shard that posts each entry of a workload: a message's is its sender's.
 
-    Whoever has something releases what waits for it at once, which only works within a shard. So
+    An entry releases others at once, at its sender or receiver, which only works within a shard. So
     computations belong where their releases come from and go to.
     """
     m = traffic.n_msgs
@@ -141,7 +141,7 @@ def entries(found: Cut, traffic: Traffic, ends: Ends) -> Index | Uncut:
 
 
 def _releases(traffic: Traffic) -> tuple[Index, Index, npt.NDArray[np.bool_]]:
-    """Giving entries, released entries, and whether the giver's receiver lets them go."""
+    """Giving entries, released entries, and whether the giver's receiver releases them."""
     giving, released = traffic.edges
     n_recv = len(traffic.recv_next)
     return giving, released.astype(np.int64), np.arange(len(giving)) < n_recv

@@ -1,5 +1,5 @@
-"""From the arrays of a world to those of its shards: what many read and one writes they share, the
-rest each has for itself.
+"""From the arrays of a world to those of its shards: arrays that many read and one writes are
+shared, of the rest each shard has its own.
 
 `docs/simulator.md` says of each shared word why no two threads can disagree about it.
 """
@@ -23,7 +23,7 @@ from openmrc.sim.shards.cut import Cut, Index
 from openmrc.units import PS_BITS
 
 PACKETS_AT_START = 4096
-NARROWER = 4  # times, than what suits events that come in order
+NARROWER = 4  # times narrower than what suits events that arrive in order
 
 
 def split(
@@ -47,7 +47,7 @@ def split(
         after=np.zeros(int(whole.ctl[0].n_ports) + packets, np.int32),
         carrier=np.zeros((carriers, whole.carrier.shape[1]), np.uint8),
     )
-    _small_pages(st.blame)  # each shard uses a few records, from where its EVs begin
+    _small_pages(st.blame)  # each shard uses a few records, where its EVs begin
     open_entries = np.bincount(entry, minlength=n)
     nets, engines = [], []
     for i in range(n):
@@ -77,7 +77,7 @@ def split(
         c.messages_open = int(open_entries[i]) + 1  # a shard does not end before the others do
         c.fault_at = int(whole.fault.at_ps[0]) if len(whole.fault) else es.NEVER
         engine = st._replace(out=st.out.copy(), done=st.done.copy(), count=st.count.copy())
-        if c.qp0 < len(st.qp):  # the records of its own EVs' blame
+        if c.qp0 < len(st.qp):  # the BLAME records of its own EVs
             engine.count[es.BLAMED] = int(st.qp[c.qp0].ev0)
         nets.append(net)
         engines.append(engine)
@@ -85,8 +85,8 @@ def split(
 
 
 def _small_pages(array: Any) -> None:
-    """Ask for pages of the smallest size below an array of which little is used, here and there;
-    NumPy asks for huge ones. Where the system knows no such thing, they stay.
+    """Ask for pages of the smallest size for an array of which little is used, here and there;
+    NumPy asks for huge ones. Without support by the system nothing changes.
     """
     first = -(-array.ctypes.data // mmap.PAGESIZE) * mmap.PAGESIZE
     size = array.ctypes.data + array.nbytes - first
@@ -97,7 +97,9 @@ def _small_pages(array: Any) -> None:
 
 
 def emptied(whole: ss.Net) -> ss.Net:
-    """Return a network in which nothing happens but in its shards: sums and what they share."""
+    """Return a network without events of its own, which happen in its shards: sums and what they
+    share.
+    """
     whole.ctl[0].n_packets = whole.ctl[0].n_free = 0
     return whole._replace(
         hop=records(1, ss.HOP),
@@ -113,7 +115,7 @@ def emptied(whole: ss.Net) -> ss.Net:
 
 def _wheel(whole: ss.Net, n: int) -> tuple[int, int]:
     """Shift and number of buckets of a shard's wheel: it has a share of the ports. Buckets are
-    narrow, for what crosses comes list by list, not in the order of its times.
+    narrow because packets from other shards arrive list by list, not in the order of their times.
     """
     c, kind = whole.ctl[0], whole.port_kind
     span_ps = int((c.bucket_mask + 1 - events.SPARE_BUCKETS) << c.shift)

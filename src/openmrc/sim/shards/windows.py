@@ -1,13 +1,14 @@
-"""Shards go on side by side, window by window, for as many threads as there are.
+"""Shards advance in parallel, window by window, on any number of threads.
 
 A window begins with the next event of all shards and ends before anything that happens in it can
-matter in another shard, or before a fault. Within it each shard takes in what has crossed in the
-window before and handles its events, by itself: which thread does it and when is no matter. Who
-finishes the last one settles what concerns several, and plans the next. So nothing depends on the
-number of threads, nor on the steps in which a run is asked for: those only interrupt a window.
+affect another shard, or before a fault. Within it each shard takes in the packets that crossed in
+the window before and handles its events, by itself: it does not matter which thread does it and
+when. The thread that finishes the last shard settles what concerns several, and plans the next
+window. So nothing depends on the number of threads, nor on the steps in which a run is requested:
+those only interrupt a window.
 
-A thread that finds nothing to do looks on for some microseconds, then sleeps between looks. Where
-little happens in a window, one thread handles all of it.
+An idle thread polls for some microseconds, then sleeps between polls. If little happens in a
+window, one thread handles all of it.
 """
 
 from __future__ import annotations
@@ -24,34 +25,34 @@ from openmrc.sim.net import cross, events, messages
 from openmrc.sim.net import state as ss
 
 CREW = record_type(
-    ("lock", "i8"),  # held while any of the following is read or written, and ...
-    ("moves", "i8"),  # ... counts what those who wait look out for
+    ("lock", "i8"),  # held while any of the following is read or written
+    ("moves", "i8"),  # counts changes that waiting threads poll for
     ("apart", "i8", (14,)),  # two cache lines
     ("advance", "i8"),  # address of the transport's `advance`
     ("packets_reserved", "i8"),  # that one event may need
     ("window_ps", "i8"),
     ("threads", "i8"),
-    ("looks", "i8"),  # before one that waits sleeps
-    ("alone_below", "i8"),  # a window of fewer events is over before others are awake
+    ("looks", "i8"),  # polls before a waiting thread sleeps
+    ("alone_below", "i8"),  # a window of fewer events is over before other threads are awake
     # the window
     ("start", "i8"),
-    ("end", "i8"),  # last instant of it
-    ("leg_end", "i8"),  # or of what was asked for
-    ("row", "i8"),  # 0 or 1: which lists what crosses is put into
-    ("due", "i8"),  # what is next of AGENDA
+    ("end", "i8"),  # its last instant
+    ("leg_end", "i8"),  # or the end of what was requested
+    ("row", "i8"),  # 0 or 1: the lists for packets that cross
+    ("due", "i8"),  # next entry of AGENDA
     ("planning", "i8"),  # it is over, and the next one has not begun
-    ("windows", "i8"),  # how many there were
+    ("windows", "i8"),  # number of windows so far
     # the step
     ("until", "i8"),
-    ("budget", "i8"),  # events after which it ends
+    ("budget", "i8"),  # events after which the step ends
     ("events", "i8"),
-    ("todo", "i8"),  # shards that nobody has taken yet
-    ("busy", "i8"),  # shards that somebody has
+    ("todo", "i8"),  # shards that no thread has taken yet
+    ("busy", "i8"),  # shards that a thread is handling
     ("stuck", "i8"),  # shards that need room
     ("handled", "i8"),  # events of this window so far
-    ("alone", "i8"),  # so little happens that the first thread handles it
-    ("halted", "i8"),  # no more is handed out
-    ("stopped", "i8"),  # and nobody is at work: it ended, for `why`
+    ("alone", "i8"),  # so little happens that the first thread handles all
+    ("halted", "i8"),  # no more shards are handed out
+    ("stopped", "i8"),  # and no thread is at work: the step ended, for `why`
     ("why", "i8"),
 )
 SHARD = record_type(
@@ -62,13 +63,13 @@ SHARD = record_type(
     ("events", "i8"),  # of the last window
     ("why", "i8"),  # what it needs; GO_ON if nothing
     ("turn", "i8"),
-    ("begun", "i8"),  # it has taken in what came
+    ("begun", "i8"),  # it has taken in the packets that crossed
 )  # one cache line
 AGENDA = record_type(  # what happens between two windows, in time order
     ("at", "i8"),
     ("fault_at", "i8"),  # when the first fault after that happens
     ("shard", "i4"),  # in which shard, -1: in every one
-    ("number", "i4"),  # of the fault; what is behind the faults is the transport's
+    ("number", "i4"),  # of the fault; numbers after the faults are the transport's changes
 )
 MOVES_AT = 8  # bytes into CREW
 IDLE, WAITING, BUSY = 0, 1, 2  # SHARD.turn
@@ -99,7 +100,7 @@ def resume(crew, shard, agenda, like, st, until, budget):
 
 @compiled
 def work(crew, shard, agenda, like, st, me):
-    """What each thread does until the step has ended; `me` is its number."""
+    """The body of each thread until the step has ended; `me` is its number."""
     c = crew[0]
     lock = crew.ctypes.data
     while True:
@@ -123,7 +124,7 @@ def work(crew, shard, agenda, like, st, me):
 
 @compiled
 def level(shard, like):
-    """Give each shard as many of the free indices of packets as the others; nobody is at work."""
+    """Give each shard an equal share of the free packet indices; no thread is at work."""
     n = shard.shape[0]
     free = 0
     for i in range(n):
@@ -162,9 +163,9 @@ def _wait(moves_at, moves, looks):
 
 @inner
 def _take(c, shard, me):
-    """A shard that waits to be handled, now taken; -1 if there is none for this thread.
+    """Take a shard that waits to be handled; -1 if there is none for this thread.
 
-    Each thread begins with its own, which its caches may still hold.
+    Each thread begins with its own shard, which its caches may still hold.
     """
     if c.todo == 0 or c.halted or (me > 0 and c.alone):
         return -1
@@ -187,7 +188,7 @@ def _one(c, shard, i, like, st):
     net = referred(like, s.net)
     engine = referred(st, s.st)
     s.events = 0
-    if c.end < 0:  # before the beginning
+    if c.end < 0:  # before the start of the run
         _advance(c, s, net, engine, -1, 0)
         return GO_ON
     if s.begun == 0:
@@ -209,7 +210,7 @@ def _advance(c, s, net, engine, until, budget):
 
 @inner
 def _begin(c, shard, i, like, net):
-    """A window begins for a shard: it takes in what came."""
+    """A window begins for a shard: it takes in the packets that crossed."""
     n = shard.shape[0]
     ctl = net.ctl[0]
     ctl.outbox = c.row * n
@@ -225,9 +226,9 @@ def _begin(c, shard, i, like, net):
 
 @inner
 def _fetch(shard, row, like, net):
-    """Bring the records of what came into the caches, from all lists by turns: along a single one
-    each packet is known only when the one before has been read. The end of a list is of no more
-    use, so its place holds how far this has come.
+    """Prefetch the records of arriving packets, alternating between all lists: along a single one
+    each packet is known only when the one before has been read. The end of a list is not needed
+    again, so its place holds how far the prefetch has come.
     """
     left = shard.shape[0]
     for other in range(shard.shape[0]):
@@ -250,7 +251,7 @@ def _fetch(shard, row, like, net):
 
 @inner
 def _take_in(net, n):
-    """Take in what one shard has sent to another: packet `n` and those behind it."""
+    """Take in what one shard has sent to another: packet `n` and those after it."""
     while n >= 0:
         h = net.hop[n]
         following = int(h.next)
@@ -280,7 +281,7 @@ def _finish(c, shard, i, why):
 
 @inner
 def _turn(c, shard, agenda, like, st):
-    """Nobody is at work: what is next?"""
+    """No thread is at work: decide what comes next."""
     if c.stuck > 0:
         _stop(c, HELP)
     elif c.todo > 0:
@@ -305,7 +306,7 @@ def _stop(c, why):
 
 @inner
 def _hand_out(c, shard):
-    """What there is to do up to the end of the window, or of what was asked for."""
+    """Determine the work up to the end of the window, or of what was requested."""
     c.leg_end = min(c.end, c.until)
     c.todo = 0
     events_before = 0
@@ -323,8 +324,8 @@ def _hand_out(c, shard):
 
 @inner
 def _settle(shard, like, st):
-    """What happened in a window and concerns several shards: QPs that failed, whose other ends know
-    now, and all that waits for what they carried.
+    """Settle what happened in a window and concerns several shards: the other ends of failed QPs
+    learn of the failure, and so do the entries that wait for their messages.
     """
     for i in range(shard.shape[0]):
         net = referred(like, shard[i].net)
@@ -347,7 +348,7 @@ def _settle(shard, like, st):
 
 @inner
 def _plan(c, shard, agenda, like, st):
-    """The next window, after the faults that happen when it begins; or the end of the step."""
+    """Plan the next window, after the faults that happen when it begins; or end the step."""
     while True:
         at = int(NEVER)
         is_open = False
@@ -397,7 +398,7 @@ def _plan(c, shard, agenda, like, st):
 
 @inlined
 def _due_at(c, agenda):
-    """When something happens next between two windows."""
+    """When something happens between two windows next, ps."""
     if c.due < agenda.shape[0]:
         return int(agenda[c.due].at)
     return int(NEVER)
@@ -405,7 +406,7 @@ def _due_at(c, agenda):
 
 @inlined
 def _first_at(net):
-    """When something happens in a shard, or in another for what has left it."""
+    """When something happens next in a shard, or in another for what has left it, ps."""
     at = min(events.next_at(net), int(net.ctl[0].crosses_at))
     if net.ctl[0].heap_n > 0:
         at = min(at, int(net.heap[0].at))
@@ -414,7 +415,9 @@ def _first_at(net):
 
 @inner
 def _has_room(c, shard, like):
-    """Whether every shard has room for what a fault may lead to at once; those without say so."""
+    """Whether every shard has room for all that a fault may cause at once; those without are
+    marked.
+    """
     enough = True
     for i in range(shard.shape[0]):
         net = referred(like, shard[i].net)
@@ -433,7 +436,7 @@ def _has_room(c, shard, like):
 
 @inner
 def _strike(c, shard, due, like, st, at):
-    """A fault happens, in one shard or in all of them; what the others must know they are told."""
+    """Apply a fault, in one shard or in all of them; the others learn what they must know."""
     owner = int(due.shard)
     for i in range(shard.shape[0]):
         if i != owner and owner >= 0:

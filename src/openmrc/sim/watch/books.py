@@ -1,7 +1,7 @@
 """Invariants of a world: its counters, compared with its state, at any moment.
 
 Each function returns one line for each violation; an empty list means none. They read whole worlds
-in plain Python, so they are for small ones.
+in plain Python, so they are meant for small ones.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def queues(world: Watched) -> list[str]:
 
 
 def wrong(world: Watched) -> list[str]:
-    """All invariants."""
+    """Check all invariants."""
     return conservation(world) + world.wrong_ends() + queues(world)
 
 
@@ -80,7 +80,7 @@ def queues_of(world: Watched, port: int) -> list[list[int]]:
 
 
 def different(place: str, pairs: list[tuple[str, Any, Any]]) -> list[str]:
-    """Return a line for each mismatch: name, counted value, value found."""
+    """Return a line for each mismatch: name, counted value, actual value."""
     return [
         f"{place}{what}: {said}, and it is {found}" for what, said, found in pairs if said != found
     ]

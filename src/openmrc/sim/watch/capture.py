@@ -1,8 +1,8 @@
 """Captures of a simulated fabric's links into a file: the part common to all transports.
 
-A tapped port notes each packet that it puts on the wire, with the time at which the first bit
+A tapped port records each packet that it puts on the wire, with the time at which the first bit
 leaves. Packets lost to a fault of the link are not captured, and damaged ones have a wrong iCRC
-from there on. Simulated memory holds no bytes, so payloads are zeros, under a right iCRC.
+from there on. Simulated memory holds no bytes, so payloads are zeros, with a correct iCRC.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from openmrc.wire.frame import ENVELOPE
 from openmrc.wire.layout import ICRC, PAYLOAD_BYTES_MAX
 from openmrc.wire.pcap import Writer
 
-HOP_LIMIT = 64  # with which NICs send
+HOP_LIMIT = 64  # of packets that leave a NIC
 FRAME_BYTES_MAX = PAYLOAD_BYTES_MAX + 256  # and all headers
 BATCH_BYTES = 8 * 1024 * 1024  # of frames made at a time
 
@@ -49,7 +49,7 @@ class Noted(NamedTuple):
     tap: Any  # TAP
     packet: Any  # PACKET
     hops: Longs  # switches that each has passed
-    ends: Longs  # where each frame ends in its batch, once it is made
+    ends: Longs  # where each frame ends in its batch, once it is encoded
 
 
 class LinkCapture(ABC):
@@ -57,8 +57,8 @@ class LinkCapture(ABC):
 
     `where` lists places ("plane 0 t0 1 - t1 0", "nic 5", "everywhere", see `places.ports`); each
     directed link is an interface of the file, named after it. `frames` is one of `FORMS`: frames as
-    the transport sends them, or with one IPv4 or IPv6 header in place of those. Give it to one
-    `World`. Raises `InputError` for a place that is not there, and as `check` does.
+    the transport sends them, or with one IPv4 or IPv6 header in place of those. Pass the capture to
+    one `World`. Raises `InputError` for a place that does not exist, and as `check` does.
     """
 
     protocol: str
@@ -99,7 +99,7 @@ class LinkCapture(ABC):
             start = 0
             for i in range(done, last):
                 end = int(noted.ends[i])
-                if tap.marks[i] & DAMAGED:  # somewhere in what the iCRC covers
+                if tap.marks[i] & DAMAGED:  # somewhere in the part that the iCRC covers
                     self._out[end - ICRC.size_bytes - 1] ^= 1
                 interface = int(self._interface[tap.port[i]])
                 self._file.write(interface, int(tap.at[i]) // NS, self._out[start:end].data)
@@ -108,7 +108,7 @@ class LinkCapture(ABC):
         self.n_frames += n
 
     def warm_up(self, world: Watched) -> None:
-        """Compile what makes frames, by making none."""
+        """Compile the code that encodes frames, by encoding none."""
         nothing = np.zeros(0, np.int64)
         self._make(world, Noted(world.net.tap[:0], world.net.tap_packet[:0], nothing, nothing), 0)
 
@@ -137,12 +137,12 @@ class LinkCapture(ABC):
 
     @abstractmethod
     def _due(self, world: Watched, tap: Any, packet: Any) -> tuple[Any, Any]:
-        """Of the notes, TAP and PACKET, return those to be written now, in order."""
+        """Return those of these records, TAP and PACKET, that are to be written now, in order."""
 
     @abstractmethod
     def _make(self, world: Watched, noted: Noted, first: int) -> int:
-        """Make frames of packet `first` and as many behind it as fit into `_out`; return the number
-        of the first one left out, `first` if it makes no frame.
+        """Encode frames of packet `first` and as many after it as fit into `_out`; return the
+        number of the first one left out, `first` if it is not a valid frame.
         """
 
 
@@ -171,7 +171,7 @@ def switches_passed(
 
 @inlined
 def put_macs(e, port, plane, wires):
-    """The MACs of a packet on a link; those of a NIC are its port's on `plane`."""
+    """Write the MACs of a packet on a link; those of a NIC are its port's on `plane`."""
     if wires.nic[port] >= 0:
         addresses.write_nic_mac(e.src_mac, 0, int(wires.nic[port]), plane)
     else:
@@ -184,7 +184,9 @@ def put_macs(e, port, plane, wires):
 
 @inlined
 def put_ends(e, p, plane):
-    """The addresses of a packet's NICs on `plane`, in the family that the envelope says."""
+    """Write the addresses of a packet's NICs on `plane`, in the family that the envelope
+    selects.
+    """
     if e.ipv4:
         addresses.write_ipv4(e.inner_src, 0, int(p.src), plane)
         addresses.write_ipv4(e.inner_dst, 0, int(p.dst), plane)

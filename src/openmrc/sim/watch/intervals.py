@@ -1,7 +1,7 @@
-"""Values by intervals of time, with a bounded number of intervals however long a run is.
+"""Values over intervals of time, with a bounded number of intervals however long a run is.
 
-When the intervals are used up, neighbours are joined and the interval doubles. Joining adds what is
-counted, and keeps the longer of two queues, the worse of two states and the later of two windows.
+When the intervals are used up, neighbours are merged and the interval doubles. Merging adds counts,
+and keeps the longer of two queues, the worse of two states and the later of two windows.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Intervals:
         self.interval_ps *= 2
 
     def table(self, last: Mapping[str, Any] | None) -> dict[str, Array]:
-        """All intervals so far, [intervals, width]; `last` is the value of the current one."""
+        """All intervals so far, [intervals, width]; `last` is the value of the unfinished one."""
         found = {}
         for name, kept in self._values.items():
             rows = np.empty((self.n + (last is not None), *kept.shape[1:]), kept.dtype)

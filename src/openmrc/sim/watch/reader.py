@@ -37,14 +37,14 @@ class QpReader(ABC):
             self.shapes["value"] = (n_paths, "u4")
 
     def read(self) -> dict[str, Array]:
-        """Now."""
+        """Read the current values."""
         return self._read() | {
             "queue_bytes": queue_bytes(self._world.net)[self._last_hop].max(),
             "used": self._used() - self._used_before,
         }
 
     def note(self) -> None:
-        """Restart the counts."""
+        """Restart the counts of an interval."""
         self._used_before[:] = self._used()
 
     def samples(self, interval_ps: int, end_ps: int, values: dict[str, Array]) -> QpSamples:
@@ -61,19 +61,19 @@ class QpReader(ABC):
 
     @abstractmethod
     def _read(self) -> dict[str, Array]:
-        """All of `shapes` but the queue and `used`."""
+        """Read all of `shapes` but the queue and `used`."""
 
     @abstractmethod
     def _used(self) -> Array:
-        """Packets that each path was given so far."""
+        """Packets sent on each path so far."""
 
     @abstractmethod
     def _paths(self, values: dict[str, Array]) -> dict[str, Any]:
-        """`evs`, `plane` and `names` of `QpSamples`, to go with these values."""
+        """`evs`, `plane` and `names` of `QpSamples`, matching these values."""
 
 
 def queue_bytes(net: Any) -> Array:
-    """Queued at each port, of all classes."""
+    """Bytes queued at each port, over all classes."""
     port = net.port
     found: Array = np.asarray(port.data_queued_bytes) + np.asarray(port.control_queued_bytes)
     return found

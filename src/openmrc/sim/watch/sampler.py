@@ -1,8 +1,8 @@
 """Samples a world while it runs, to show the run over time (`samples`).
 
-`World.run` stops at the end of every interval and the arrays are read; nothing in the simulated
-world knows of it. Intervals are joined when there are too many (`intervals`), so memory is bounded
-however long the run is.
+`World.run` stops at the end of every interval and the arrays are read; the simulation is not
+affected. Intervals are merged when there are too many (`intervals`), so memory is bounded however
+long the run is.
 
 Three things are kept: every edge of the fabric's sketch, every directed port (with fewer intervals
 where there are many ports), and the sending end of one QP.
@@ -22,16 +22,16 @@ from openmrc.sim.watch.samples import DOWN, LOSSY, SILENT, SLOW, UP, Groups, Lin
 from openmrc.sim.watch.watched import Watched
 from openmrc.units import PS_BITS
 
-# Ports times intervals: 18 MB. A fabric of more ports has fewer intervals, but never less than:
+# Ports times intervals: 18 MB. A fabric with more ports has fewer intervals, but at least:
 PORT_CELLS_MAX, PORT_COLUMNS_MIN = 2**20, 16
-LINKS_MAX = 512  # ports with a row of their own in the result; the others are summed up
+LINKS_MAX = 512  # ports with a row of their own in the result; the others are aggregated
 
 
 class Sampler:
     """Reads a world at the ends of intervals. It writes nothing into it."""
 
     def __init__(self, world: Watched, qp: QpReader, columns: int) -> None:
-        """Of `qp` the paths; in `columns` intervals at most."""
+        """Sample the paths of `qp`, in at most `columns` intervals."""
         self._world = world
         # Without a schedule nothing is ever unhealthy.
         self._fault_at = np.ascontiguousarray(world.net.fault.at_ps)
@@ -66,11 +66,11 @@ class Sampler:
             },
         )
         self._fine_before = self._ports_before = _State(world)
-        self._unsettled = False  # faults begin or end at the very beginning of this interval
+        self._unsettled = False  # faults begin or end at the very start of this interval
 
     @property
     def due_ps(self) -> int:
-        """When `take` is due: at the last instant of an interval, before what comes next."""
+        """When `take` is due, ps: at the last instant of an interval, before the next events."""
         return self._fine_before.at_ps if self._unsettled else self._fine.next_ps - 1
 
     def take(self) -> None:
@@ -121,7 +121,7 @@ class Sampler:
         )
 
     def _state(self, at_ps: int) -> _State:
-        """The current state, as the interval from `at_ps` on begins."""
+        """The current state, as the interval that starts at `at_ps` begins."""
         now, net = _State(self._world), self._world.net
         now.at_ps = at_ps
         now.sent_bytes = _sent_bytes(net)
@@ -159,7 +159,7 @@ class Sampler:
         }
 
     def _health(self) -> Array:
-        """Of every port, now."""
+        """The current health of every port."""
         net, fabric = self._world.net, self._world.fabric
         port, health = net.port, np.full(fabric.n_ports, UP, np.uint8)
         health[np.asarray(net.port_kind.rate_bps[port.kind]) < self._rate_bps] = SLOW
@@ -170,7 +170,7 @@ class Sampler:
         return health
 
     def _worst_health(self, before: _State, now: _State) -> Array:
-        """The same, of an interval, however short it lasted."""
+        """The worst health of every port in an interval, however short it lasted."""
         health: Array = np.maximum(before.health, now.health)
         done = self._changes(before.at_ps, int(self._world.net.ctl[0].now))
         if done.size:
@@ -183,7 +183,7 @@ class Sampler:
         return health
 
     def _at_silent(self, silent: Array) -> Array:
-        """Which ports belong to links that end at such switches."""
+        """Which ports belong to links that end at silent switches."""
         fabric = self._world.fabric
         if not silent.any():
             return np.zeros(fabric.n_ports, np.bool_)
@@ -204,7 +204,7 @@ class Sampler:
         return silent
 
     def _changes(self, from_ps: int, until_ps: int) -> Any:
-        """What the schedule does between two times, both included."""
+        """The actions of the schedule between two times, both included."""
         first = np.searchsorted(self._fault_at, from_ps)
         end = np.searchsorted(self._fault_at, until_ps, side="right")
         return self._world.net.fault[first:end]
@@ -212,8 +212,8 @@ class Sampler:
     def _links(self, values: dict[str, Array], end_ps: int) -> Links:
         """The most relevant ports, in the order of their numbers, and the others together.
 
-        A quarter of the rows goes to those that lost most, then come the unhealthy and those with
-        the longest queues or the highest load at any time.
+        A quarter of the rows goes to the ports with the most losses; then come the unhealthy ones
+        and those with the longest queues or the highest load at any time.
         """
         sent_bytes = values.pop("sent_bytes")
         times = (self._ports.interval_ps, end_ps)
@@ -231,7 +231,7 @@ class Sampler:
 
 
 class _State:
-    """What an interval begins with: at first, a new world."""
+    """The state with which an interval begins: at first, that of a new world."""
 
     def __init__(self, world: Watched) -> None:
         n_ports = world.fabric.n_ports
@@ -250,7 +250,7 @@ class _EdgeReader:
         self._order = np.argsort(sk.port_edge, kind="stable")
         self._first = np.cumsum(sk.edge_ports) - sk.edge_ports
         key = (sk.edge_plane * len(sk.row_members) + sk.edge_row) * 2 + sk.edge_down
-        _, self.group_first = np.unique(key, return_index=True)  # edges of a group lie together
+        _, self.group_first = np.unique(key, return_index=True)  # edges of a group are contiguous
         self.n_groups = len(self.group_first)
 
     def sum(self, by_port: Array, dtype: Any = np.float64) -> Array:
@@ -287,7 +287,7 @@ def _sent_bytes(net: Any) -> Array:
 
 
 def _load(sent_bytes: Array, rate_bps: Array, interval_ps: int, end_ps: int) -> Array:
-    """Share of the rate in use."""
+    """The fraction of the rate in use."""
     starts = np.arange(len(sent_bytes)) * interval_ps
     width_ps = np.clip(end_ps - starts, 1, interval_ps)
     bytes_per_ps = (rate_bps / PS_BITS).astype(np.float32)

@@ -17,8 +17,8 @@ BACKUP, IN_USE, SKIP, NO_TURN, ASSUMED_BAD, DENIED = range(6)
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Values by interval and row: interval k is from k to k + 1 times `interval_ps`, the last one
-    until `end_ps`. `load` is the share of a link's rate that was in use, 0 to 1.
+    """Values by interval and row: interval k lasts from k to k + 1 times `interval_ps`, the last
+    one until `end_ps`. `load` is the fraction of a link's rate in use, 0 to 1.
     """
 
     interval_ps: int
@@ -39,7 +39,7 @@ class Groups(Table):
     """
 
     plane: Array
-    row: Array  # of the lower end: 0 are the NICs
+    row: Array  # of the lower end: 0 is that of the NICs
     down: Array
 
 

@@ -18,7 +18,9 @@ from openmrc.sim.watch.watched import Watched
 
 
 class Side(ABC):
-    """A transport in a world; `state` is its own, beside that of the engine and the network."""
+    """A transport in a world; `state` is its own, in addition to that of the engine and the
+    network.
+    """
 
     values: Values
     ends: Ends
@@ -40,13 +42,13 @@ class Side(ABC):
 
     @abstractmethod
     def packets_reserved(self, links: int) -> int:
-        """Packet records that nothing ever needs more of at once, in a shard that so many `links`
-        lead to from others.
+        """The largest number of packet records that anything needs at once, in a shard into which
+        so many `links` lead from others.
         """
 
     @property
     def changes_at(self) -> npt.NDArray[np.int64]:
-        """When all shards change at once, beside the faults: in time order."""
+        """When all shards change at once, apart from faults: in time order, ps."""
         return np.zeros(0, np.int64)
 
     def split(self, n: int) -> list[Any]:

@@ -12,31 +12,31 @@ from openmrc.traffic.traffic import Traffic
 
 
 class Watched(Protocol):
-    """A world, as `sim.world.World` is one."""
+    """A world, such as `sim.world.World`."""
 
     fabric: Fabric
     traffic: Traffic
-    transport: Any  # of the kind that the world is of, and so are `values` and `state`
+    transport: Any  # of the world's kind, and so are `values` and `state`
     seed: int
-    values: Any  # what followed from fabric and transport
+    values: Any  # what was derived from fabric and transport
     ends: Ends
     engine: es.State
     net: ss.Net
-    state: Any  # what the transport keeps beside the engine and the network
+    state: Any  # what the transport keeps in addition to the engine and the network
 
     @property
     def now_ps(self) -> int:
-        """Simulated time."""
+        """Simulated time, ps."""
 
     @property
     def bytes_wrong(self) -> int:
-        """Payload bytes placed at a wrong address, or again."""
+        """Payload bytes placed at a wrong address, or twice."""
 
     def net_of(self, port: int) -> ss.Net:
         """The network that has the queue of a directed port."""
 
     def counters(self) -> dict[str, int]:
-        """What the network and the transport have counted."""
+        """The counters of the network and of the transport."""
 
     def wrong_ends(self) -> list[str]:
         """Return one line for each invariant of the transport's endpoints that does not hold."""

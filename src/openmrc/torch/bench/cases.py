@@ -1,8 +1,8 @@
-"""The collectives of the table: what is called, on what, and what must come out.
+"""The collectives of the table: what is called, on what, and the expected result.
 
-Sizes are those of nccl-tests: of a rank's tensor, and where each rank has a part of it, of all
+Sizes are those of nccl-tests: of a rank's tensor, or, where each rank has a part of it, of all
 parts together. `busbw` is `algbw` times what a link carries for each byte of that size, so it can
-be held against the link's rate whatever the collective and the number of ranks.
+be compared with the link's rate whatever the collective and the number of ranks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PERIOD = 8  # of the pattern: sums of it are exact
 
 
 def pattern(rank: int, count: int, first: int = 0) -> torch.Tensor:
-    """What a rank holds: element i is `rank + (first + i) % PERIOD`."""
+    """A rank's data: element i is `rank + (first + i) % PERIOD`."""
     return (torch.arange(first, first + count) % PERIOD + rank).float()
 
 
@@ -35,11 +35,11 @@ class Job:
 
     call: Callable[[], Any]
     result: torch.Tensor
-    want: torch.Tensor | None  # None: nothing is promised at this rank
-    fill: Callable[[], Any]  # what a call needs to be right is written
+    want: torch.Tensor | None  # None: nothing is specified at this rank
+    fill: Callable[[], Any]  # writes what a call needs
 
     def wrong(self) -> int:
-        """Elements that are not as they should be, after one call on fresh data."""
+        """The number of wrong elements after one call on fresh data."""
         self.fill()
         self.call()
         return 0 if self.want is None else int((self.result != self.want).sum())
@@ -50,7 +50,7 @@ Make = Callable[[Any, int, int, int, bool], Job]
 
 @dataclass(frozen=True)
 class Case:
-    """A row's kind. `make(group, rank, n, count, in_place)` for `count` elements in all."""
+    """A kind of row. `make(group, rank, n, count, in_place)` for `count` elements in all."""
 
     make: Make
     links: Callable[[int], float]  # of busbw
@@ -87,7 +87,7 @@ def _in_one(
     in_place: bool,
     whole: bool,
 ) -> Job:
-    """torch reduces in place; out of place is a copy and that."""
+    """torch reduces in place; out of place is a copy followed by that."""
     own, x = pattern(me, count), torch.zeros(count)
 
     def call() -> None:
@@ -181,5 +181,5 @@ CASES = {
 
 
 def count_of(size_bytes: int, n: int) -> int:
-    """Elements of a size: as many as all ranks can have equal parts of, one each at least."""
+    """Elements of a size: rounded to equal parts for all ranks, at least one each."""
     return max(size_bytes // ELEMENT_BYTES // n, 1) * n

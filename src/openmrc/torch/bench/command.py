@@ -1,7 +1,7 @@
 """`mrc bench torch`: ranks as processes of this machine, on its loopback or on hosts of their own.
 
 With `--cut` and `--steps` each rank has a host (`network`), whose planes this process cuts when
-rank 0 says so.
+rank 0 requests it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COLLECTIVES = (
 SIZES = "1KiB,32KiB,1MiB,16MiB"
 PLANES = 2
 OPTIONS = ("ranks", "collectives", "sizes", "cut", "steps")
-# Of `--steps`: how long each backend trains, and when which plane is silent. Gloo has plane 0.
+# For `--steps`: how long each backend trains, and when which plane is silent. Gloo has plane 0.
 SECONDS = 24.0
 CUTS = ((5.0, 8.0, 0), (15.0, 18.0, 1))
 BACKENDS = {"mrc": f"MRC, {PLANES} planes", "gloo": "Gloo, plane 0"}
@@ -55,7 +55,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def refuse_options(arguments: argparse.Namespace) -> None:
-    """Options of `mrc bench torch` mean nothing to the others."""
+    """Refuse options of `mrc bench torch` with other benchmarks."""
     for name in OPTIONS:
         if getattr(arguments, name) is not None:
             raise InputError(f"--{name}: only mrc bench torch takes it")
@@ -134,7 +134,7 @@ def _collectives(given: str | None) -> list[str]:
 
 
 def _draw_steps(arguments: argparse.Namespace, n: int) -> int:
-    """The same training over each backend in turn, through the same cuts."""
+    """Run the same training over each backend in turn, through the same cuts."""
     file: Path = arguments.steps
     for name in ("collectives", "sizes", "cut"):
         if getattr(arguments, name) is not None:
@@ -195,7 +195,9 @@ Hear = Callable[[dict[str, Any], Callable[[], None]], None]
 
 
 def _ranks(n: int, asked: dict[str, Any], network: Network | None, hear: Hear) -> None:
-    """Let all ranks do what is asked, and hear what rank 0 says; it may be answered by a line."""
+    """Let all ranks do what is requested, and process rank 0's output; it may be answered by a
+    line.
+    """
     with tempfile.TemporaryDirectory() as place:
         told = json.dumps({"n": n, "place": place, **asked})
         ranks = [_rank(rank, told, network) for rank in range(n)]

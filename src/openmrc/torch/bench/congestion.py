@@ -1,4 +1,4 @@
-"""TCP's congestion control under Gloo, which asks for none: the default, or a named one."""
+"""TCP's congestion control under Gloo, which sets none: the default, or a named one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INTERNET = (socket.AF_INET, socket.AF_INET6)
 
 
 def default() -> str:
-    """What a connection has that asks for none."""
+    """The congestion control of a connection that sets none."""
     return DEFAULT.read_text(encoding="ascii").strip()
 
 
@@ -32,7 +32,7 @@ def refusal(name: str) -> str:
 
 
 def gloo_group(name: str) -> Any:
-    """A group of Gloo's among all ranks whose connections have this control."""
+    """A Gloo group of all ranks whose connections have this congestion control."""
     import torch.distributed as dist
 
     before = set(connections())
@@ -63,6 +63,6 @@ def connections() -> dict[int, int]:
             with socket.socket(fileno=os.dup(fd)) as one:
                 if one.family in INTERNET and one.type == socket.SOCK_STREAM:
                     found[status.st_ino] = fd
-        except OSError:  # what listed them has closed its own
+        except OSError:  # the descriptor of the listing itself, closed by now
             continue
     return found

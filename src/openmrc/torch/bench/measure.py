@@ -1,7 +1,7 @@
-"""One rank's part of `mrc bench torch`: the backends in turn, round by round, on the same tensors'
-sizes, so what else the machine does happens to all.
+"""One rank's part of `mrc bench torch`: the backends in turn, round by round, on the same tensor
+sizes, so that other load on the machine affects all.
 
-`through_a_cut` makes so many calls that a plane can go silent and come back meanwhile.
+`through_a_cut` makes enough calls for a plane to go silent and return meanwhile.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from openmrc.torch.bench import congestion
 from openmrc.torch.bench.cases import CASES, ELEMENT_BYTES, ROOT, Case, Job, count_of
 from openmrc.torch.bench.network import CUT_AFTER_S, CUT_S
 
-# Asks for a plane to be cut; what it returns waits until the plane is whole again.
+# Requests that a plane be cut; the function that it returns waits until the plane is repaired.
 Cut = Callable[[], Callable[[], None]]
 
 OURS, GLOO, CUBIC = "mrc", "gloo", "gloo_cubic"
 WARM, ROUNDS = 3, 5
-ROUND_S = 0.1  # of one backend's calls, as far as `CALLS` allow
-CALLS = (2, 200)  # of a round: at least, at most
+ROUND_S = 0.1  # of one backend's calls, as far as `CALLS` allows
+CALLS = (2, 200)  # of a round: minimum, maximum
 THROUGH = (4, 20_000)  # the same through a cut
-BEHIND_S = 0.5  # of calls after a cut, or more
-REST_S = 0.3  # after it, before anything else is measured
+BEHIND_S = 0.5  # of calls after a cut, at least
+REST_S = 0.3  # after it, before the next measurement
 
 Row = dict[str, Any]
 
 
 def groups() -> dict[str, Any]:
-    """The backends among all ranks, MRC's being the default group. Gloo is there with CUBIC, too,
-    where that is not the kernel's default, and may be chosen.
+    """The backends among all ranks, MRC's being the default group. Gloo is also present with CUBIC,
+    if that is not the kernel's default and may be chosen.
     """
     found = {OURS: dist.group.WORLD, GLOO: dist.new_group(backend="gloo")}
     if congestion.default() != congestion.CUBIC and not congestion.refusal(congestion.CUBIC):
@@ -51,7 +51,9 @@ def measure(
     on_row: Callable[[Row], None] = lambda row: None,
     cut: Cut | None = None,
 ) -> list[Row]:
-    """A row for each collective and size; the same at all ranks. Without `cut` none is measured."""
+    """Return a row for each collective and size; the same at all ranks. Without `cut` none is
+    measured.
+    """
     rows = []
     for name in collectives:
         for size_bytes in sizes_bytes:
@@ -113,15 +115,15 @@ def _figures(case: Case, count: int, time_s: float, wrong: float) -> dict[str, A
 
 
 def _slowest(by_name: dict[str, Any], *values: float) -> list[float]:
-    """The most of each value at any rank."""
+    """The largest of each value at any rank."""
     told = torch.tensor(values, dtype=torch.float64)
     dist.all_reduce(told, dist.ReduceOp.MAX, group=by_name[GLOO])
     return list(told.tolist())
 
 
 def through_a_cut(healthy_s: float, job: Job, by_name: dict[str, Any], cut: Cut) -> list[float]:
-    """Times of all calls, s: as many as fill the time from before a cut to after it at a healthy
-    call's, whatever they then take.
+    """Times of all calls, s: as many as, at a healthy call's time, fill the period from before a
+    cut to after it, however long they then take.
     """
     calls = math.ceil((CUT_AFTER_S + CUT_S + BEHIND_S) / healthy_s)
     dist.barrier(group=by_name[GLOO])
@@ -142,7 +144,7 @@ def _times(jobs: dict[str, Job], by_name: dict[str, Any]) -> dict[str, float]:
             job.call()
         started = time.perf_counter()
         job.call()
-        [took] = _slowest(by_name, time.perf_counter() - started)  # all ranks call as often
+        [took] = _slowest(by_name, time.perf_counter() - started)  # the same for all ranks
         calls[backend] = int(min(max(ROUND_S / took, CALLS[0]), CALLS[1]))
     times: dict[str, list[float]] = {backend: [] for backend in jobs}
     gc.collect()
@@ -158,7 +160,7 @@ def _times(jobs: dict[str, Job], by_name: dict[str, Any]) -> dict[str, float]:
 
 
 def _round(job: Job, calls: int) -> list[float]:
-    job.fill()  # in place, what is added again and again would grow beyond all numbers
+    job.fill()  # in place, repeated sums would overflow
     found = []
     for call in range(calls):
         if call % 32 == 31:

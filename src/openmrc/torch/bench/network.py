@@ -2,7 +2,7 @@
 
 A plane is an interface of each host, `e0`, `e1` ...; two hosts have a cable for each plane, more
 have a bridge. Addresses are 10.77.PLANE.(HOST + 1), or fd77:PLANE::(HOST + 1). This process is
-isolated already (`live.lab.isolation`), so nothing of it is left behind.
+already isolated (`live.lab.isolation`), so nothing is left over.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any
 
 from openmrc.live.lab.namespaces import ROOT, Batch, Namespaces
 
-CUT_AFTER_S, CUT_S = 0.3, 0.5  # of a cut in the middle: when, from a row's first call, and how long
+CUT_AFTER_S, CUT_S = 0.3, 0.5  # of a cut: when, from a row's first call, and how long
 PORT = 29_471  # of torch's store
-QUEUE = "latency 20ms burst 32k"  # of a link that has a rate: what waits, and what leaves at once
+QUEUE = "latency 20ms burst 32k"  # of a link with a rate: queue and burst
 
 
 def address(host: int, plane: int, version: int = 4) -> str:
-    """A host's on a plane."""
+    """The address of a host on a plane."""
     return f"10.77.{plane}.{host + 1}" if version == 4 else f"fd77:{plane}::{host + 1:x}"
 
 
 class Network:
-    """So many hosts and planes; `rate_mbps` 0 is no limit."""
+    """Hosts and planes; `rate_mbps` 0 is no limit."""
 
     def __init__(
         self, hosts: int, planes: int, *, mtu: int = 9000, version: int = 4, rate_mbps: int = 0
@@ -56,7 +56,7 @@ class Network:
             return subprocess.Popen(words, text=True, **more)
 
     def rank(self, rank: int, words: Sequence[str], **more: Any) -> subprocess.Popen[str]:
-        """Start a rank of torch's on the host of its number: MRC has all planes, Gloo the first."""
+        """Start a rank of torch on the host of its number: MRC has all planes, Gloo the first."""
         told = {
             **{"RANK": str(rank), "WORLD_SIZE": str(len(self.hosts)), "OMP_NUM_THREADS": "1"},
             **{"MASTER_ADDR": address(0, 0, self.version), "MASTER_PORT": str(PORT)},
@@ -67,12 +67,12 @@ class Network:
         return self.start(rank, words, env={**os.environ, **told}, **more)
 
     def cut(self, plane: int) -> None:
-        """From now on a plane loses what comes in at any host; no carrier goes."""
+        """From now on a plane loses every packet at every host; carriers stay up."""
         drop = f"type filter hook ingress device e{plane} priority 0; policy drop;"
         self._filter(f"table netdev cut{plane} {{ chain c {{ {drop} }}; }}")
 
     def heal(self, plane: int) -> None:
-        """End that."""
+        """End the cut."""
         self._filter(f"delete table netdev cut{plane}")
 
     def _filter(self, rule: str) -> None:

@@ -1,4 +1,4 @@
-"""`mrc bench torch --steps`: step times of a training, a line a backend, cuts marked."""
+"""`mrc bench torch --steps`: step times of a training, one line per backend, cuts marked."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from matplotlib.figure import Figure
 from openmrc.report.picture import bare, label_at, style
 
 Steps = Sequence[tuple[float, float]]  # when it ended, and its time, s
-Cut = tuple[float, float, str]  # when it began and ended, s, and its words
+Cut = tuple[float, float, str]  # when it began and ended, s, and its label
 
 
 def draw(steps: Mapping[str, Steps], cuts: Sequence[Cut], title: str) -> Figure:
-    """Return the picture; `steps` by the line's words."""
+    """Return the picture; `steps` by the line's label."""
     figure = Figure(figsize=(10, 4.5), dpi=130, layout="constrained")
     axes = figure.add_subplot()
     for number, (words, line) in enumerate(steps.items()):
@@ -23,7 +23,7 @@ def draw(steps: Mapping[str, Steps], cuts: Sequence[Cut], title: str) -> Figure:
         axes.axvspan(begin, end, color="#dddddd", linewidth=0, zorder=0)
         label_at(axes, begin, 0.98, words)
     axes.set_yscale("log")
-    axes.set_ylim(top=2 * axes.get_ylim()[1])  # room for words
+    axes.set_ylim(top=2 * axes.get_ylim()[1])  # room for labels
     axes.set_xlim(left=0)
     axes.set_xlabel("time, s")
     axes.set_ylabel("time of a step, ms")

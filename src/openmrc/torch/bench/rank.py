@@ -1,7 +1,7 @@
-"""A rank of `mrc bench torch`, by its number and JSON of what is asked.
+"""A rank of `mrc bench torch`; its arguments are its number and the request as JSON.
 
-Rank 0 prints lines of JSON: rows, or steps. `do` asks for a plane to be cut; a line comes back
-when it is whole again.
+Rank 0 prints lines of JSON: rows, or steps. `do` requests that a plane be cut; a line comes back
+when it is repaired.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from openmrc.torch.register import register
 
 
 def main() -> None:
-    """Take part."""
+    """Run the rank."""
     rank, asked = int(sys.argv[1]), json.loads(sys.argv[2])
     torch.set_num_threads(1)
     register()

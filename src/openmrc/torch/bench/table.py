@@ -16,13 +16,13 @@ OTHERS = {GLOO: "Gloo", CUBIC: "CUBIC"}
 
 
 def backends(row: Row) -> list[str]:
-    """What stands in a row."""
+    """The backends in a row."""
     return list(row["out_of_place"])
 
 
 def columns(row: Row, cut: bool = False) -> list[Column]:
-    """What a row is, MRC's figures, and of each other its time and how many times that MRC takes;
-    of calls through a cut the longest, too.
+    """The columns: the row's parameters, MRC's figures, and for each other backend its time and the
+    ratio to MRC's; for calls through a cut also the longest.
     """
     found = [Column(name) for name in ("size, B", "count", "type", "redop", "root")]
     for _, words in PLACES:
@@ -38,7 +38,7 @@ def columns(row: Row, cut: bool = False) -> list[Column]:
 
 
 def cells(row: Row, cut: bool = False) -> list[str]:
-    """A row's."""
+    """The cells of a row."""
     rooted = "-" if row["root"] is None else str(row["root"])
     found = [str(row["size_bytes"]), str(row["count"]), row["type"], row["redop"] or "-", rooted]
     width = (len(columns(row, cut)) - len(found)) // len(PLACES)
@@ -69,7 +69,7 @@ def _longest(of: dict[str, Any]) -> list[str]:
 
 
 def show(rows: Sequence[Row]) -> None:
-    """Print a table for each collective, and one more of its calls through cuts."""
+    """Print a table for each collective, and another for its calls through cuts."""
     for name in dict.fromkeys(row["collective"] for row in rows):
         own = [row for row in rows if row["collective"] == name]
         title = f"{name}, {own[0]['ranks']} ranks"

@@ -1,4 +1,4 @@
-"""A small transformer, and its training with DistributedDataParallel for so many seconds."""
+"""A small transformer, and its training with DistributedDataParallel for a given time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ class Trainer:
 
 
 def step_times(seconds: float, started: Callable[[], None]) -> list[tuple[float, float]]:
-    """Train for so long; of each step when it ended, s after `started` was called, and its time."""
+    """Train for `seconds`; return when each step ended, s after `started` was called, and its
+    duration.
+    """
     torch.manual_seed(1)
     trainer = Trainer(DistributedDataParallel(transformer()))
     for _ in range(WARM):
@@ -59,5 +61,5 @@ def step_times(seconds: float, started: Callable[[], None]) -> list[tuple[float,
         found.append((now - began, now - last))
         last = now
         going.fill_(now - began < seconds)
-        dist.all_reduce(going, dist.ReduceOp.MIN)  # all make as many
+        dist.all_reduce(going, dist.ReduceOp.MIN)  # the same number of steps at all ranks
     return found

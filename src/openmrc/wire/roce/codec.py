@@ -41,7 +41,7 @@ from openmrc.wire.roce import opcodes
 from openmrc.wire.words import ICRC, IMMDT, IPV4, IPV6, RETH, UDP, add, get, slots, zero
 
 BTH = slots(roce_layout.BTH)
-_STEPS = 2  # the most extension headers that a packet has
+_STEPS = 2  # the largest number of extension headers in a packet
 
 
 def _extensions() -> Any:
@@ -66,10 +66,11 @@ _ALL_BYTES = _BYTES.sum(axis=1)
 
 @compiled
 def encode(p, e, ect, out):
-    """Write a frame over IPv4 or IPv6 into `out` (uint8); bytes written, or -code of `frame`.
+    """Write a frame over IPv4 or IPv6 into `out` (uint8); return the bytes written, or -code of
+    `frame`.
 
     `p` is a PACKET and `e` an ENVELOPE record, of which the addresses, `ipv4`, `hop_limit` and
-    `pkey` are used. Data is ECT(0) if `ect`; CE is what `p.flag_bits` says. The payload is zeros.
+    `pkey` are used. Data is ECT(0) if `ect`; CE is taken from `p.flag_bits`. The payload is zeros.
     """
     opcode, payload_bytes = int(p.opcode), int(p.payload_len)
     if _KNOWN[opcode] == 0:
@@ -135,11 +136,11 @@ def _put_extensions(out, at, p, opcode):
 
 @compiled
 def decode(data, n, p, e, check):
-    """Read the frame `data[:n]` (uint8) into `p` and `e`; OK or a code of `frame`.
+    """Read the frame `data[:n]` (uint8) into `p` and `e`; return OK or a code of `frame`.
 
     As `codec.decode`: fields that an opcode does not use are zero, the payload is
-    `data[e.payload_at:][:p.payload_len]`, a frame that is refused changes `e.error_at` alone;
-    `check` 0 does not look at the iCRC.
+    `data[e.payload_at:][:p.payload_len]`, a frame that is refused changes only `e.error_at`;
+    `check` 0 does not verify the iCRC.
     """
     code, at, srh, ip, udp, end = checks.headers(data, min(n, data.shape[0]))
     payload_at, payload_bytes = 0, 0
@@ -175,7 +176,7 @@ def decode(data, n, p, e, check):
 
 @inlined
 def _transport(data, udp, bth, stop):
-    """UDP port, BTH and extensions: (code, where it is wrong or what follows them begins)."""
+    """Check UDP port, BTH and extensions: (code, offset of the error or end of these headers)."""
     if get(data, udp, UDP.dst_port) != opcodes.UDP_PORT:
         return frame.UDP_PORT, udp + UDP.dst_port.byte
     at = bth + BTH.size_bytes

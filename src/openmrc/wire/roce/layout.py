@@ -1,8 +1,8 @@
 """The headers of RoCEv2 that MRC lacks or defines differently, field by field as in `layout`.
 
 Of reliable connections there are the packets of RDMA WRITE, and CNPs. Ethernet, IP and UDP, the
-RETH, ImmDt, AETH and iCRC are those of `layout`; the BTH is InfiniBand's own, and a RETH stands in
-the first packet of a message only.
+RETH, ImmDt, AETH and iCRC are those of `layout`; the BTH is InfiniBand's own, and only the first
+packet of a message has a RETH.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OPCODES = {
     roce.CNP: "CNP",
 }
 
-# Tables 44 to 46: three bits say what it is, five are credits, a time or a reason.
+# Tables 44 to 46: three bits are the kind; five are credits, a time or a reason.
 SYNDROMES = {
     roce.AETH_ACK: "ACK",
     roce.AETH_NAK_SEQUENCE: "NAK_PSN_SEQUENCE_ERROR",
@@ -30,8 +30,8 @@ SYNDROMES = {
     0x63: "NAK_REMOTE_OPERATIONAL_ERROR",
 }
 
-# What operators of RoCEv2 commonly set: AF31 for data, in the lossless priority, and CS6, in a
-# strict one, for CNPs; the simulated network gives that class to ACKs and NAKs too.
+# Values that operators of RoCEv2 commonly set: AF31 for data, in the lossless priority, and CS6, in
+# a strict one, for CNPs; the simulated network gives that class to ACKs and NAKs too.
 DSCP_DATA, DSCP_CONTROL = 26, 48
 
 BTH, CNP_BODY = tables(

@@ -14,7 +14,7 @@ from openmrc.wire.roce import layout as roce_layout
 from openmrc.wire.roce import opcodes as roce
 from openmrc.wire.roce import view as roce_view
 
-NO_PSN = {roce.CNP}  # whose BTH.psn says nothing
+NO_PSN = {roce.CNP}  # opcodes whose BTH.psn has no meaning
 _ACK, _RNR, _NAK = 0, 1, 3  # upper three bits of a syndrome
 
 

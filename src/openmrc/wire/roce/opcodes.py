@@ -1,8 +1,8 @@
 """RoCEv2 on the wire: opcodes of reliable connections.
 
-Public facts of the InfiniBand specification (volume 1, section 9 and annex A17): a packet is
-Ethernet, IPv4, UDP to port 4791, BTH, extension headers, payload, iCRC. An RDMA WRITE names its
-address once, in the RETH of its first packet.
+From the InfiniBand specification (volume 1, section 9 and annex A17): a packet is Ethernet, IPv4,
+UDP to port 4791, BTH, extension headers, payload, iCRC. An RDMA WRITE carries its address once, in
+the RETH of its first packet.
 """
 
 from __future__ import annotations

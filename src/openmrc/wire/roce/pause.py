@@ -24,13 +24,15 @@ FRAME_BYTES = 60  # without FCS
 _SRC, _ETHERTYPE, _OPCODE, _VECTOR, _QUANTA = 6, 12, 14, 16, 18
 _END = _QUANTA + 2 * CLASSES
 
-# The class of the data: the one that operators of RoCEv2 commonly make lossless.
+# The class of data: the one that operators of RoCEv2 commonly make lossless.
 DATA_PRIORITY = 3
 
 
 @compiled
 def write(out, src_mac, priority, quanta):
-    """Write a frame for one class into `out` (uint8); its length in bytes, -1 without room."""
+    """Write a frame for one class into `out` (uint8); return its length in bytes, -1 if out of
+    room.
+    """
     if out.shape[0] < FRAME_BYTES:
         return -1
     zero(out[:FRAME_BYTES])
@@ -48,7 +50,7 @@ def write(out, src_mac, priority, quanta):
 
 
 class PauseError(OpenMrcError):
-    """A MAC control frame that pauses no classes: `offset` is where, `reason` what is wrong."""
+    """A MAC control frame that is not PFC: `offset` is where, `reason` what is wrong."""
 
     def __init__(self, offset: int, reason: str) -> None:
         self.offset = offset
@@ -57,7 +59,7 @@ class PauseError(OpenMrcError):
 
 
 class Pause(NamedTuple):
-    """A frame that was read; `quanta` by class, of those that are enabled."""
+    """A decoded frame; `quanta` by class, for those that are enabled."""
 
     source: str  # MAC
     destination: str
@@ -65,7 +67,7 @@ class Pause(NamedTuple):
     quanta: dict[int, int]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the frame for JSON."""
         return {
             "src_mac": self.source,
             "dst_mac": self.destination,
@@ -80,7 +82,7 @@ def is_mac_control(data: bytes) -> bool:
 
 
 def read(data: bytes) -> Pause:
-    """Read a frame, from its Ethernet header on. Raises `PauseError` and no other."""
+    """Read a frame, from its Ethernet header on. Raises no exception but `PauseError`."""
     if not is_mac_control(data):
         raise PauseError(_ETHERTYPE, "not MAC control")
     if len(data) < _END:

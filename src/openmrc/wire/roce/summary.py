@@ -1,7 +1,7 @@
 """Statistics of a capture for each RoCEv2 queue pair, and of pause frames.
 
-As `summary` for MRC: a row is a queue pair as packets name it, data is for its responder and
-answers are for its requester, and all is as seen where the capture was taken.
+As `summary` for MRC: a row is a queue pair as packets name it, with data for its responder and
+answers for its requester, as seen at the point of capture.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class RoceQp(QpRow):
     """One row of RoCEv2."""
 
     # data
-    messages: int = 0  # of which the last packet was seen, each once
-    again: int = 0  # packets whose PSN had been seen
+    messages: int = 0  # messages whose last packet was seen, each once
+    again: int = 0  # packets whose PSN had been seen before
     # control
     acks: int = 0
     naks: Counter[str] = field(default_factory=Counter)
@@ -81,11 +81,13 @@ class RoceQp(QpRow):
 
 @dataclass
 class PausedLink:
-    """The pause frames of one interface of a capture, by what they ask of any class."""
+    """The pause frames of one interface of a capture; one that pauses any class counts as a
+    pause.
+    """
 
     interface: str
-    pauses: int = 0  # with a time
-    resumes: int = 0  # with none
+    pauses: int = 0  # frames with a time
+    resumes: int = 0  # frames without one
 
     def add(self, found: Pause) -> None:
         """Count one frame."""

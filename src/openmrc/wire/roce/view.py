@@ -16,7 +16,8 @@ from openmrc.wire.walk import Cursor, Walk, read_ip, read_udp
 
 
 def decode(data: bytes, *, check: bool = True, length: int | None = None) -> DecodedFrame:
-    """Read one frame, from its Ethernet header on, without FCS. Raises `WireError` and no other.
+    """Read one frame, from its Ethernet header on, without FCS. Raises no exception but
+    `WireError`.
 
     `check` and `length` as in `view.decode`.
     """

@@ -1,1 +1,1 @@
-"""The operator's page: a fabric, its links by health, and what broke when, as one file."""
+"""The operator's page: a fabric, its links by health, and what failed when, as one file."""

@@ -1,8 +1,8 @@
-"""What the operator's page shows, as one JSON object: from a recorded run, or from a history.
+"""The content of the operator's page, as one JSON object: from a recorded run, or from a history.
 
 Links are numbered: first those of NICs (NIC x planes + plane), then those between T0s and T1s
 ((plane x T0s + T0) x T1s + T1). A place is a list of links with their directions: 1 upwards, 2
-downwards, 3 both. Times are microseconds, of a run since its start, of a history Unix time.
+downwards, 3 both. Times are microseconds: for a run since its start, for a history Unix time.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from openmrc.ops.why import why
 
 UP, DOWN = 1, 2
 PLACES_MAX = 5000
-SPAN_US = 3600 * 10**6  # of a history that the page begins with
-MARGIN = 0.02  # of the time line behind the last thing on it
+SPAN_US = 3600 * 10**6  # of a history, shown at first
+MARGIN = 0.02  # of the time line after the last event on it
 
 
 def of_run(directory: Path, transport: str | None = None) -> dict[str, Any]:
-    """Return what is to be shown of a results directory (`mrc run --out`)."""
+    """Return the content for a results directory (`mrc run --out`)."""
     found = records.read(directory)
     names = [record.name for record in found]
     if transport is not None and transport not in names:
@@ -68,7 +68,7 @@ def of_history(
     title: str,
     jobs: Sequence[JobRow] = (),
 ) -> dict[str, Any]:
-    """Return what is to be shown of a controller's history."""
+    """Return the content for a controller's history."""
     shown = [of_row(fabric, row) for row in rows[-PLACES_MAX:]]
     first = min((one["since_us"] for one in shown), default=now_us - SPAN_US)
     return {
@@ -86,7 +86,7 @@ def of_history(
 
 
 def of_file(file: Path) -> dict[str, Any]:
-    """Return what is to be shown of the history in a file."""
+    """Return the content for the history in a file."""
     with History(file, read_only=True) as history:
         fabric = fabric_of(history, file)
         rows, jobs = history.places(), history.jobs()
@@ -105,7 +105,7 @@ def fabric_of(history: History, file: Path) -> Fabric:
 
 
 def of_fabric(fabric: Fabric) -> dict[str, Any]:
-    """Return what there is to be drawn."""
+    """Return what is drawn of a fabric."""
     t0s = fabric.tier_counts[0]
     first = np.arange(fabric.n_nics) * fabric.n_planes
     return {

@@ -1,4 +1,4 @@
-"""The page as one file that needs no other and no network: `assets` around one JSON object."""
+"""The page as one self-contained file: `assets` around one JSON object."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def html(content: dict[str, Any]) -> str:
         "TITLE": escape(content["title"]),
         "VERSION": escape(version.__version__),
         "STYLE": assets.joinpath("page.css").read_text(encoding="utf-8"),
-        # JSON that cannot end the script element it stands in.
+        # JSON that cannot end the script element that contains it.
         "DATA": json.dumps(content, separators=(",", ":")).replace("<", "\\u003c"),
         "SCRIPT": "".join(assets.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS),
     }
-    # In one pass: what is put in is not searched again.
+    # In one pass: inserted text is not searched again.
     first, *pieces = assets.joinpath("page.html").read_text(encoding="utf-8").split("{{")
     page = first
     for piece in pieces:
