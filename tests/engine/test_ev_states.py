@@ -71,6 +71,27 @@ def test_a_skip_ev_is_restored_when_the_rotation_reaches_it_and_loses_that_turn(
     assert pair.path_states(0) == "GGGG"
 
 
+@pytest.mark.parametrize(
+    ("evs", "rate_gbps", "turns"),
+    [
+        (32, 400, 2),  # two rounds in a round trip of 8 us
+        (31, 400, 1),  # three, but EVs are few
+        (32, 200, 1),  # one
+    ],
+)
+def test_row_13_a_skip_ev_loses_the_turns_of_a_round_trip_where_evs_are_many(
+    evs: int, rate_gbps: int, turns: int
+) -> None:
+    pair = Pair(planes=1, evs=evs, rate_gbps=rate_gbps)
+    pair.post(evs * 4096)
+    pair.drive()
+    signal(pair, 1, pk.M_SKIP_ONCE)
+    signal(pair, 1, pk.M_SKIP_ONCE)  # changes nothing
+    for turn in range(3):
+        assert (1 in order(pair, evs - 1)) == (turn >= turns)
+    assert pair.path_state(0, 1) == "GOOD"
+
+
 def test_one_packet_restores_at_most_one_ev() -> None:
     """EVs 1 and 2 skip: EV 1 loses its turn, EV 2 stays at the head and loses the next."""
     pair = at_rest()

@@ -136,7 +136,11 @@ def test_every_key_reaches_the_simulator() -> None:
         "check_paths",
         "freezing",
     }
-    assert [field.encode_name for field in msgspec.structs.fields(FabricSection)] == list(queues)
+    # jitter is refused with cut-through
+    fields = {field.encode_name for field in msgspec.structs.fields(FabricSection)}
+    assert fields == {*queues, "jitter"}
+    late = parse_scenario(SMALLEST, ["fabric.jitter=3us"]).fabric.build()
+    assert (late.jitter_ps, scenario.fabric.build().jitter_ps) == (3_000_000, 0)
     assert scenario.transports[0].build() == Transport(
         name="x",
         paths="single",
@@ -601,6 +605,11 @@ def test_an_empty_file_is_refused_with_what_it_needs_at_least(text: str) -> None
         (
             "[fabric]\necn_low = 0.9",
             "x.toml: fabric.ecn_low: 0.9 is above ecn_high = 0.8; at most that",
+        ),
+        ('[fabric]\njitter = "10001us"', "x.toml: fabric.jitter: 10.001ms is above 10ms; at most"),
+        (
+            '[fabric]\njitter = "1us"\nswitching = "cut-through"',
+            "x.toml: fabric.jitter: 1us does not go with switching = 'cut-through'; remove one",
         ),
         (
             '[fabric]\nkind = "torus"',

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from openmrc.engine.state import NEVER
 from openmrc.jit import compiled
-from openmrc.sim.net import events, link
+from openmrc.sim.net import events, health, link
 from openmrc.sim.world import World
 from tests.sim.lab import kind_of
 
@@ -45,6 +45,13 @@ def fates(net: Any, port_no: int, frame_bytes: int, klass: int, found: Any) -> N
         link.enqueue(net, port_no, n, now)
         found[i] = ctl.dropped_fault > before
         now = port.free_at
+
+
+@compiled
+def lateness(net: Any, port_no: int, due: Any, found: Any) -> None:
+    """By how much packets are late that are due at the end of a port's link."""
+    for i in range(len(due)):
+        found[i] = health.late_ps(net, port_no, due[i])
 
 
 @compiled

@@ -137,7 +137,8 @@ def on_mark(st, q, ev, now):
     e = st.ev[q.ev0 + ev]
     plane = st.plane[q.plane0 + e.plane]
     e.marks = abs(e.marks) + 1
-    evs.enter(st, q, plane, e, evs.MARK)
+    if evs.enter(st, q, plane, e, evs.MARK) and e.active:
+        e.active = rotation.turns_to_skip(q, plane)
     if e.marks == MARKS_TO_LEAVE:
         if plane.n_good > plane.n_active and not _mostly_marked(st, q, plane):
             on_always_skip(st, q, ev, now)

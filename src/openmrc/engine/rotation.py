@@ -11,11 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from openmrc.engine import bits, reps
-from openmrc.engine.ev import ASSUMED_BAD, DENIED, GOOD, RECALL, TURN, enter, usable
+from openmrc.engine.ev import ASSUMED_BAD, DENIED, GOOD, RECALL, SKIP, TURN, enter, usable
 from openmrc.engine.policy import BUILT_IN, PATHS_MRC
 from openmrc.engine.state import NEVER
 from openmrc.jit import inlined, inner
 from openmrc.jit.callref import call, call_int
+
+EVS_PER_TURN = 16  # of a plane, for each turn that one of them skips
 
 
 @inlined
@@ -209,8 +211,8 @@ def _shuffle(st, stream, first, n):
 
 @inner
 def _choose_around_skips(st, q, plane, first, avoid):
-    """The next GOOD EV when the one at the head is not GOOD; the first SKIP EV met is restored and
-    loses this turn.
+    """The next GOOD EV when the one at the head is not GOOD; the first SKIP EV met loses this turn,
+    and is restored if it was its last to lose.
 
     EVs that were passed over but not restored keep their places at the head.
     """
@@ -224,7 +226,7 @@ def _choose_around_skips(st, q, plane, first, avoid):
         if e.state == GOOD and i != avoid:
             chosen = step
             break
-        if restored < 0 and enter(st, q, plane, e, TURN):
+        if restored < 0 and _loses_turn(st, q, plane, e):
             restored = step
     if chosen < 0:  # all are SKIP, or the only GOOD one is the one to avoid
         chosen = restored if restored >= 0 else 0
@@ -242,6 +244,25 @@ def _choose_around_skips(st, q, plane, first, avoid):
         used = 2
     plane.pos = (pos + used) % n
     return int(chosen_ev)
+
+
+@inlined
+def _loses_turn(st, q, plane, e):
+    """A SKIP EV is passed over; False for another one."""
+    if e.state == SKIP and e.active > 1:
+        e.active -= 1
+        return True
+    return enter(st, q, plane, e, TURN)
+
+
+@inlined
+def turns_to_skip(q, plane):
+    """How many turns a marked path loses: the rounds of its plane within a base round trip, for
+    nothing newer is heard of the path before. A round takes half of `two_packets` for each EV.
+    Where EVs are few it loses one, for the others carry what it is spared.
+    """
+    rounds = 2 * q.base_rtt // (plane.share * q.two_packets)
+    return max(min(rounds, plane.share // EVS_PER_TURN), 1)
 
 
 # --- members of the rotation

@@ -239,7 +239,7 @@ EV = record_type(
     ("used", "i4"),
     ("blame", "i4"),  # its record of BLAME; 0: it was never ASSUMED_BAD
     ("state", "i1"),
-    ("active", "i1"),  # in the rotation
+    ("active", "i1"),  # in the rotation; above 1: and passes that many turns, less one, in SKIP
     ("plane", "i1"),
     # CE marks in a row; a delivery, which may be that of the marked packet, makes it negative, and
     # the next one 0.

@@ -94,6 +94,7 @@ class Fabric:
     # Whether switches begin to send a packet once they have its header, if the port is idle and
     # would not run out of data; else they wait for all of it.
     cut_through: bool = False
+    jitter_ps: int = 0  # a packet is up to this late at the end of each link, drawn
     dscps: Dscps = DEFAULT
 
     @cached_property

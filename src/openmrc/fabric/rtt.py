@@ -17,7 +17,7 @@ from openmrc.units import PS_BITS
 def base_rtt_ps(fabric: Fabric, data_bytes: int, control_bytes: int) -> int:
     """T of MRC 4.6, ps: over the links of the longest path, 2 x latency + (data frame + control
     frame) x 8 / rate; sizes as on the wire. If switches cut through, each of the two frames counts
-    once, and its header at every switch.
+    once, and its header at every switch. Jitter counts with its mean, half of it a link.
     """
     ports = fabric.longest_path_ports()
     total = 0
@@ -29,7 +29,7 @@ def base_rtt_ps(fabric: Fabric, data_bytes: int, control_bytes: int) -> int:
         delay = int(fabric.port_delay_ps[port])
         if (switch := int(fabric.port_peer_switch[port])) >= 0:
             delay += int(fabric.sw_delay_ps[switch])
-        total += 2 * delay
+        total += 2 * delay + fabric.jitter_ps
         if not fabric.cut_through:
             total += (data_bytes + control_bytes) * PS_BITS // rate
     return total

@@ -12,6 +12,7 @@ from openmrc.errors import InputError
 from openmrc.fabric.dscp import DEFAULT, Dscps
 from openmrc.scenario.sections import Count, Nics, Section, Share
 from openmrc.scenario.toml import Depth, File, Rate, Size, Time, arguments
+from openmrc.units import MS, fmt_time
 
 if TYPE_CHECKING:
     from openmrc.fabric.model import Fabric
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 
 DEPTHS = ("queue", "queue_last_hop")
+NOT_OF_QUEUES = ("forwarding", "switching", "jitter", "dscp")
+JITTER_MAX_PS = 10 * MS  # the simulator's wheel of events spans it
 
 
 class FabricSection(Section, frozen=True, kw_only=True):
@@ -34,12 +37,22 @@ class FabricSection(Section, frozen=True, kw_only=True):
     ecn_last_hop: bool = False
     forwarding: Literal["arithmetic", "usid"] = "arithmetic"
     switching: Literal["store-and-forward", "cut-through"] = "store-and-forward"
+    jitter: Time = Time.parse("0s")
     dscp: str = DEFAULT.text
 
     def __post_init__(self) -> None:
         if self.ecn_low > self.ecn_high:
             raise ValueError(
                 f".ecn_low: {self.ecn_low} is above ecn_high = {self.ecn_high}; at most that"
+            )
+        if self.jitter and self.switching == "cut-through":
+            raise ValueError(
+                f".jitter: {self.jitter.text()} does not go with switching = 'cut-through';"
+                " remove one"
+            )
+        if self.jitter > JITTER_MAX_PS:
+            raise ValueError(
+                f".jitter: {self.jitter.text()} is above {fmt_time(JITTER_MAX_PS)}; at most that"
             )
         try:
             Dscps.parse(self.dscp)
@@ -49,7 +62,12 @@ class FabricSection(Section, frozen=True, kw_only=True):
     def build(self) -> Fabric:
         """Return the fabric; raise `InputError` for sizes that cannot be built."""
         cut_through = self.switching == "cut-through"
-        return replace(self._wired(), cut_through=cut_through, dscps=Dscps.parse(self.dscp))
+        return replace(
+            self._wired(),
+            cut_through=cut_through,
+            jitter_ps=int(self.jitter),
+            dscps=Dscps.parse(self.dscp),
+        )
 
     def _wired(self) -> Fabric:
         raise NotImplementedError
@@ -58,7 +76,7 @@ class FabricSection(Section, frozen=True, kw_only=True):
         """Return what the switches of this fabric do with queues and carriers."""
         from openmrc.fabric.queues import Queues
 
-        own = set(FabricSection.__struct_fields__) - {"forwarding", "switching", "dscp", *DEPTHS}
+        own = set(FabricSection.__struct_fields__) - {*NOT_OF_QUEUES, *DEPTHS}
         stated = arguments(self, *own)
         for key in DEPTHS:
             if (depth := getattr(self, key)) is not None:

@@ -90,7 +90,12 @@ def draw(seed: int) -> dict[str, Any]:
         roce = tables["transport"].get("kind") == "roce"
         tables["transport"] |= {"pfc": True, "buffer": "4MB"} if roce else {"cc": "nscc"}
     built = make_scenario(tables).fabric.build()
-    return tables | {"fault": list(_faults(built, seed, pick))}
+    tables["fault"] = list(_faults(built, seed, pick))
+    if fabric["switching"] == "store-and-forward":
+        # PFC's headroom for more would not fit the buffers drawn
+        longest = "500ns" if tables["transport"].get("kind") == "roce" else "20us"
+        fabric["jitter"] = pick("0ns", "0ns", "0ns", "500ns", longest)
+    return tables
 
 
 def _fabric(pick: Callable[..., Any]) -> dict[str, Any]:

@@ -128,6 +128,7 @@ def test_the_transport_s_keys_reach_the_device() -> None:
             {"fabric": FABRIC | {"switching": "cut-through"}},
             "fabric.switching: 'cut-through' is only",
         ),
+        ({"fabric": FABRIC | {"jitter": "1ms"}}, "fabric.jitter: is only simulated"),
         ({"lab": {"mtu": 1500}}, "transport.pmtu: 4096 of 'mrc' does not fit lab.mtu = 1500"),
         ({"lab": {"switch": "overlay"}}, '"overlay" is one process without hosts'),
         ({"workload": {"kind": "permutation", "size": "1GB"}}, "4000000000 bytes in all"),

@@ -27,6 +27,11 @@ def lab_spec(scenario: Scenario) -> LabSpec:
                 "fabric.switching: 'cut-through' is only simulated, a lab's switches take whole"
                 " frames; leave it out, or 'store-and-forward'"
             )
+        if fabric.jitter_ps:
+            raise InputError(
+                "fabric.jitter: is only simulated, a lab's frames are late by themselves; leave it"
+                " out"
+            )
         if scenario.lab.bpf and not scenario.fabric.trim:
             raise InputError("lab.bpf: true with fabric.trim = false; remove one of them")
         refuse_denials(fault.kind for fault in scenario.faults)

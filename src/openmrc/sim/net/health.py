@@ -5,11 +5,14 @@ Which endpoints notice, and how they react, is up to each transport: `mrc.faults
 
 from __future__ import annotations
 
+from openmrc.engine import bits
 from openmrc.engine.packet import TRIMMED, TRIMMED_LASTHOP
 from openmrc.fabric import actions, health
 from openmrc.jit import inlined, inner
 from openmrc.sim.net import rounds
 from openmrc.sim.net.state import DAMAGED
+
+JITTER_SHIFT = 10  # drawn in steps of 1.024 ns: a product with 32 random bits fits into 63
 
 
 @inlined
@@ -38,7 +41,8 @@ def change(net, fault, action, target):
         port.kind = fault.port_kind  # a transmission in progress ends as it began
     else:
         health.change(net.health[target], action, fault.rate, fault.burst)
-    port.faulty = 1 if port.up == 0 or health.is_faulty(net.health[target]) else 0
+    late = net.ctl[0].jitter_ps > 0
+    port.faulty = 1 if late or port.up == 0 or health.is_faulty(net.health[target]) else 0
     return ways
 
 
@@ -71,6 +75,20 @@ def loses(net, port, port_no, h):
     if what == health.DAMAGED:
         h.marks |= DAMAGED
     return what == health.LOST
+
+
+@inner
+def late_ps(net, port_no, at):
+    """How late a packet is that is due at the end of a link at `at`: up to the fabric's jitter,
+    drawn from the port's own stream, and never ahead of the packet before it.
+    """
+    jitter_ps = net.ctl[0].jitter_ps
+    if jitter_ps == 0:
+        return 0
+    drawn = bits.draw(net.stream, port_no) * (jitter_ps >> JITTER_SHIFT) >> 32 - JITTER_SHIFT
+    arrives_at = max(at + drawn, net.last_at[port_no])
+    net.last_at[port_no] = arrives_at
+    return arrives_at - at
 
 
 @inlined

@@ -106,12 +106,14 @@ def transmit(net, port, port_no, n, now):
     ctl.traversals += 1
     h.port = port_no
     h.to = port.peer
-    if port.faulty and health.loses(net, port, port_no, h):
-        drop_by_fault(net, n)
-        return
+    arrives_at = port.free_at + kind.delay_ps
+    if port.faulty:
+        if health.loses(net, port, port_no, h):
+            drop_by_fault(net, n)
+            return
+        arrives_at += health.late_ps(net, port_no, arrives_at)
     if port.tapped:
         _note(net, n, h, now)
-    arrives_at = port.free_at + kind.delay_ps
     if ctl.head_bytes > 0:
         arrives_at -= _rest_ps(ctl, h, port.free_at - now, kind.rate_bps)
     if port.abroad:

@@ -135,7 +135,8 @@ def new_net(
     n_ports = fabric.n_ports
     port, kind, health = ports_of(fabric, bounds.limits)
     fault, kind = faults_of(parts.schedule, port, kind, bounds)
-    span_ps = int((kind.delay_ps + longest_bytes * PS_BITS // kind.rate_bps).max()) + 1
+    longest_ps = int((kind.delay_ps + longest_bytes * PS_BITS // kind.rate_bps).max())
+    span_ps = longest_ps + fabric.jitter_ps + 1
     head_bytes = CUT_THROUGH_BYTES if fabric.cut_through else 0
     shortest_bytes = min(*sizes.header_bytes, head_bytes or UNLIMITED)
     shortest_ps = int((shortest_bytes * PS_BITS // kind.rate_bps).min())
@@ -154,6 +155,7 @@ def new_net(
         port_kind=kind,
         health=health,
         tally=records(n_ports, ss.TALLY),
+        last_at=np.zeros(n_ports if fabric.jitter_ps else 1, np.int64),
         switch=switches_of(fabric, parts.seed),
         after=np.zeros(n_ports + packets, np.int32),
         bucket=records(buckets, ss.BUCKET),
@@ -198,6 +200,7 @@ def new_net(
     c.pmtu = pmtu
     c.bin_ps = TIMELINE_BIN_PS
     c.head_bytes = head_bytes
+    c.jitter_ps = fabric.jitter_ps
     c.fault_at = es.NEVER
     c.placed_at = NO_TIME
     c.messages_open = traffic.n_entries
@@ -289,6 +292,7 @@ def ports_of(fabric: Fabric, limits: Limits) -> tuple[Any, Any, Any]:
     port.head = -1
     port.tail = -1
     port.up = 1
+    port.faulty = fabric.jitter_ps > 0
     return port, kind, records(fabric.n_ports, ss.HEALTH)
 
 

@@ -49,7 +49,7 @@ PORT = np.dtype(
         ("kind", "i2"),
         ("armed", "i1"),  # the event for the end of the transmission is pending
         ("up", "i1"),
-        ("faulty", "i1"),  # down or losing: look closer, at HEALTH
+        ("faulty", "i1"),  # down or losing: look closer, at HEALTH; or its packets are late
         ("tapped", "i1"),  # what it sends is recorded in TAP
         ("abroad", "i1"),  # 1 + the shard of its other end; 0: the same shard
         ("spare", "i1", (5,)),  # one cache line
@@ -317,6 +317,7 @@ class Net(NamedTuple):
     port_kind: Any
     health: Any
     tally: Any  # TALLY, by port
+    last_at: Any  # int64 by port: when the packet it sent last arrives; one without jitter
     switch: Any
     after: Any  # int32 by event: the one behind it in its bucket, or -1
     bucket: Any

@@ -1,0 +1,123 @@
+"""Links whose packets are late: by how much, in which order, and what MRC makes of it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from openmrc.fabric.clos import multiplane
+from openmrc.fabric.faults import Fault
+from openmrc.fabric.model import Fabric
+from openmrc.fabric.queues import Queues
+from openmrc.fabric.rtt import base_rtt_ps
+from openmrc.sim.world import World
+from openmrc.traffic.traffic import make_traffic
+from openmrc.workload.patterns import permutation
+from tests.sim import bench
+from tests.sim.lab import MS, US, Ints, all_complete, clos, conserved, fct, stream_world, world_of
+
+JITTER = 5 * US
+KIB = 1024
+CUT = 60 * MS
+
+
+def late(fabric: Fabric, jitter_ps: int = JITTER) -> Fabric:
+    """The same fabric; each packet is up to so late at the end of each link."""
+    return replace(fabric, jitter_ps=jitter_ps)
+
+
+def lateness(due: Ints) -> Ints:
+    found = np.zeros_like(due)
+    bench.lateness(stream_world(late(clos(nics=2, down=1))).net, 3, due, found)
+    return found
+
+
+def test_a_packet_is_late_by_a_time_that_is_drawn_up_to_the_jitter() -> None:
+    found = lateness(np.arange(1000) * 2 * JITTER)
+    assert found.min() >= 0
+    assert 0.98 * JITTER < found.max() <= JITTER
+    assert found.mean() == pytest.approx(JITTER / 2, rel=0.1)
+
+
+def test_packets_of_a_link_keep_their_order_and_arrive_in_bursts() -> None:
+    due = np.arange(1000) * US
+    found = lateness(due)
+    assert (np.diff(due + found) >= 0).all()
+    assert (np.diff(due + found) == 0).any()
+    assert found.max() <= JITTER
+
+
+def test_each_link_adds_its_own_and_without_jitter_nothing_is_late() -> None:
+    """One packet over four links has nothing to wait for."""
+
+    def delivered(fabric: Fabric, seed: int) -> int:
+        world = all_complete(stream_world(fabric, size=1000, seed=seed))
+        return int(world.flows()["delivered_ps"][0])
+
+    fabric = clos(nics=2, planes=1, down=1, up=1)
+    on_time = {delivered(fabric, seed) for seed in (1, 2, 3)}
+    assert len(on_time) == 1
+    found = np.array([delivered(late(fabric), seed) for seed in range(1, 31)]) - on_time.pop()
+    assert 0 < found.min() < found.max() <= 4 * JITTER
+    assert found.mean() == pytest.approx(2 * JITTER, rel=0.2)
+
+
+def test_the_base_round_trip_has_the_mean_jitter_of_its_links() -> None:
+    """Four links each way."""
+    plain, fabric = clos(), late(clos())
+    assert base_rtt_ps(fabric, 4262, 100) - base_rtt_ps(plain, 4262, 100) == 4 * JITTER
+
+
+def test_a_run_is_a_function_of_its_seed_and_nothing_is_lost_track_of() -> None:
+    def times(seed: int) -> Ints:
+        fault = Fault(10 * US, "link-loss", "plane 0 t0 * - t1 *", rate=0.01, for_ps=50 * US)
+        return fct(
+            all_complete(world_of(late(clos()), permutation(8, 500_000, 1), [fault], seed=seed))
+        )
+
+    assert times(1).tolist() == times(1).tolist() != times(2).tolist()
+
+
+# --- a plane falls silent where packets overtake each other by more than a round trip
+
+
+def slow(jitter_ps: int, seed: int) -> World:
+    """Four planes of 100 Mb/s, deep queues that neither trim nor mark, messages of 16 KiB; T as
+    two hosts there measure it.
+    """
+    fabric = late(multiplane(2, 4, 100 * 10**6, 1, 2, 5 * US, 1 * US), jitter_ps)
+    deep = 256 * KIB
+    queues = Queues(
+        trim=False, queue_bytes=deep, queue_last_hop_bytes=deep, ecn_low=10**6, ecn_high=10**6
+    )
+    return world_of(
+        fabric,
+        make_traffic("test", 2, [0], [1], [0] * 700, 16 * KIB),
+        [Fault(CUT, "switch-silent", "plane 0 t1 *")],
+        seed=seed,
+        stop=CUT + 100 * MS,
+        queues=queues,
+        base_rtt_ps=5 * MS,
+        rto_exponent=14,
+    )
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("jitter_ps", [0, 300 * US])
+def test_a_silent_plane_costs_two_round_trips_and_its_share_of_the_rate(
+    jitter_ps: int, seed: int
+) -> None:
+    world = slow(jitter_ps, seed)
+    world.run()
+    conserved(world)
+    counters = world.counters()
+    assert counters["dropped_fault"] > 100  # the plane was in use
+    assert (counters["timeouts"], counters["false_alarms"]) == (0, 0)
+    done = np.sort(world.flows()["done_ps"])
+    after = done[done > CUT]
+    assert np.diff(after, prepend=CUT).max() < 10 * MS
+    messages = (after > CUT + 50 * MS).sum()
+    three_planes = 3 * 100e6 / 8 * 50e-3 * 4096 / 4262 / (16 * KIB)
+    assert messages >= 0.97 * three_planes - 1  # one may just not be complete
