@@ -248,7 +248,7 @@ def _choose_around_skips(st, q, plane, first, avoid):
 
 @inlined
 def _loses_turn(st, q, plane, e):
-    """A SKIP EV is passed over; False for another one."""
+    """Pass over a SKIP EV; False for any other."""
     if e.state == SKIP and e.active > 1:
         e.active -= 1
         return True
@@ -257,9 +257,9 @@ def _loses_turn(st, q, plane, e):
 
 @inlined
 def turns_to_skip(q, plane):
-    """How many turns a marked path loses: the rounds of its plane within a base round trip, for
-    nothing newer is heard of the path before. A round takes half of `two_packets` for each EV.
-    Where EVs are few it loses one, for the others carry what it is spared.
+    """How many turns a marked path loses: the rounds of its plane within a base round trip, because
+    there is no newer feedback on the path before. A round takes half of `two_packets` for each EV.
+    With few EVs it loses one turn, because the others must carry its packets.
     """
     rounds = 2 * q.base_rtt // (plane.share * q.two_packets)
     return max(min(rounds, plane.share // EVS_PER_TURN), 1)
