@@ -79,8 +79,8 @@ def loses(net, port, port_no, h):
 
 @inner
 def late_ps(net, port_no, at):
-    """How late a packet is that is due at the end of a link at `at`: up to the fabric's jitter,
-    drawn from the port's own stream, and never ahead of the packet before it.
+    """How late a packet is that is due at the end of a link at `at`, ps: up to the fabric's jitter,
+    drawn from the port's own stream; it never overtakes the packet before it.
     """
     jitter_ps = net.ctl[0].jitter_ps
     if jitter_ps == 0:
