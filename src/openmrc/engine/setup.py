@@ -39,8 +39,8 @@ def starts_of(sizes: Index) -> Index:
 
 
 def rings(sizes: Index) -> tuple[Index, Index]:
-    """First index and mask of consecutive rings of these sizes, powers of two; the mask of an empty
-    ring is 0.
+    """First index and mask of consecutive rings of these sizes, powers of two; both are 0 for an
+    empty ring.
     """
     return np.where(sizes > 0, starts_of(sizes), 0), np.maximum(sizes - 1, 0)
 

@@ -427,7 +427,10 @@ class _Case:
     def _rivals_of(
         self, i: int, rows: LongArray, place: IntArray, is_suspect: BoolArray
     ) -> tuple[LongArray, FloatArray]:
-        """`place` is -1 everywhere, before and after."""
+        """The causes that may explain the losses of suspect `i` in its place, and its lead over each.
+
+        `place` is a work array: -1 everywhere, before and after.
+        """
         step = -(-len(rows) // LOOKED_AT)
         mine = rows[::step]
         columns, lost, chance = self.columns[:, mine], self.lost[mine], self.background[mine]
