@@ -232,6 +232,7 @@ CONTROL = np.dtype(
         ("convergence_ps", "i8"),
         ("bin_ps", "i8"),
         ("head_bytes", "i8"),  # of a packet, with which a switch begins to send it; 0: with all
+        ("jitter_ps", "i8"),  # how late a packet may be at the end of a link
         ("fault_at", "i8"),  # when the next fault begins or ends
         ("placed_at", "i8"),  # last time that payload was placed
         ("sends_done", "i8"),  # messages, each of a series by itself; the next four count entries
