@@ -427,7 +427,7 @@ class _Case:
     def _rivals_of(
         self, i: int, rows: LongArray, place: IntArray, is_suspect: BoolArray
     ) -> tuple[LongArray, FloatArray]:
-        """The causes that may explain the losses of suspect `i` in its place, and its lead over each.
+        """The other causes that may explain the losses of suspect `i`, and its lead over each.
 
         `place` is a work array: -1 everywhere, before and after.
         """
