@@ -34,9 +34,6 @@ from openmrc.wire.framing import framing
 # EVs among which a receive-only end keeps its reverse paths fresh (MRC 3.9): in all, and per plane.
 REVERSE_EVS, REVERSE_EVS_PER_PLANE_MIN = 32, 4
 PACKETS_AT_START = 4096
-# Arrays of packets have room for all that the windows allow, up to this many: untouched records
-# take address space but no memory, and nothing is copied when more are needed.
-PACKETS_RESERVED_MAX = 1 << 25
 SCOUT_ABOVE_BYTES = 4 << 20  # of QPs, windows and paths: more than caches hold beside packets
 HASHED_EV_STEP = 0x9E37  # odd, so that all EVs of a QP differ
 
@@ -234,7 +231,6 @@ def build_net(
     """The network's arrays."""
     fabric, traffic, queues = parts.fabric, parts.traffic, parts.queues
     sizes = framing(transport.rules, transport.srv6)
-    packets = min(max(PACKETS_AT_START, 2 * len(st.slot)), PACKETS_RESERVED_MAX)
     net = network.new_net(
         parts,
         bounds_of(fabric, derived.queues, queues, derived.data_packet_wire_bytes),
@@ -243,7 +239,7 @@ def build_net(
         sizes=sizes,
         longest_bytes=sizes.data_bytes(transport.pmtu),
         pmtu=transport.pmtu,
-        packets=packets,
+        packets=max(PACKETS_AT_START, 2 * len(st.slot)),  # all that the windows allow
         heap_entries=2 * traffic.n_entries + 8 * ends.n + 2 * fabric.n_nics + 4096,
         reserve=network.heap_reserve(traffic),
     )

@@ -42,6 +42,9 @@ NO_TIME = -1
 SERIES_RELEASES = 64 * SEND_QUEUE_MAX
 BUCKET_SHIFT_MAX = 30  # a time within a bucket is an int32
 PORT_KINDS_MAX = 1 << 15  # what a port's two bytes can name
+# Packets have as many records as may be in flight, up to this: untouched records take address space
+# but no memory, and nothing is copied when more are needed.
+PACKETS_RESERVED_MAX = 1 << 25
 FEW = 16  # distinct values of a column, up to which they are searched one by one
 PORTS_OF_AN_EVENT = PLANES_MAX  # that send: of one NIC at most, except after rerouting
 
@@ -126,13 +129,14 @@ def new_net(
 ) -> ss.Net:
     """The arrays of a network, without packets: call `free_list` next.
 
-    `sizes` are those of frames and `longest_bytes` that of the longest; `packets` the number of
-    records for them; `heap_entries` that of the heap, without those of series, of which `reserve`
+    `sizes` are those of frames and `longest_bytes` that of the longest; `packets` is how many may
+    be in flight; `heap_entries` the length of the heap, without those of series, of which `reserve`
     are free whenever the loop continues. Taps, carriers, uSIDs and units of payload, which not
     every transport has, are empty or have one record.
     """
     fabric, traffic = parts.fabric, parts.traffic
     n_ports = fabric.n_ports
+    packets = min(packets, PACKETS_RESERVED_MAX)
     port, kind, health = ports_of(fabric, bounds.limits)
     fault, kind = faults_of(parts.schedule, port, kind, bounds)
     longest_ps = int((kind.delay_ps + longest_bytes * PS_BITS // kind.rate_bps).max())

@@ -216,7 +216,7 @@ def build_net(
         sizes=sizes,
         longest_bytes=max(sizes.header_bytes) + transport.pmtu,
         pmtu=transport.pmtu,
-        packets=PACKETS_AT_START,
+        packets=max(PACKETS_AT_START, 2 * int(parts.traffic.packets(transport.pmtu).sum())),
         heap_entries=2 * reserve + 4 * ends.n,
         reserve=reserve,
     )

@@ -18,8 +18,8 @@ from openmrc.sim.shards.cut import EVERY, Cut, Index, of_faults
 from openmrc.sim.shards.split import split
 from openmrc.sim.watch.side import Side
 
-LOOKS = 20_000  # some microseconds
-ALONE_EVENTS = 2000  # a window of fewer is handled by one thread
+LOOKS = 300_000  # some 100 us: longer than a thread waits for the last shard as a rule
+ALONE_EVENTS = 1000  # a window of fewer is handled by one thread
 SUMS = (
     *("sends_done", "messages_done", "messages_failed", "messages_orphaned", "messages_open"),
     *("wrong_bytes", "verified_bytes", "traversals", "injected", "delivered", "trimmed"),
