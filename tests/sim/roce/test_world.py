@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from openmrc.fabric.draw import draw_faults
 from openmrc.fabric.faults import Fault
+from openmrc.sim.roce import build
 from openmrc.sim.world import World
 from openmrc.workload import incast, permutation
 from tests.sim import plain
@@ -26,6 +28,15 @@ def eventful(seed: int = 1) -> World:
     more: dict[str, Any] = {"rto_ps": 100 * US, "convergence_ps": (5 * US, 50 * US), "qps": 2}
     traffic = incast(16, 8, 1_000_000, victim=True)
     return roce_world(leaf_spine(nics=16), traffic, faults, seed=seed, **more)
+
+
+def test_more_packets_in_flight_get_room_without_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "PACKETS_AT_START", 128)
+    world = roce_world(leaf_spine(), permutation(8, 400_000, 1))
+    before = world.net.hop
+    all_complete(world)
+    assert world.net.ctl[0].n_packets > 128
+    assert np.shares_memory(world.net.hop, before)
 
 
 def test_two_runs_of_a_seed_agree_in_every_byte() -> None:
