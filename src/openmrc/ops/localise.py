@@ -302,17 +302,18 @@ class _Case:
         return view.worst(score)
 
     def take_apart(self) -> None:
-        """Replace each device that loses only a part by those of its links that lose more, if that
-        explains more: a device of which a few links are bad looks like one that is a little bad.
+        """Replace each device by those of its links that lose more, if that explains more: a device
+        of which a few links are bad looks like one that is a little bad, and one of which a cable
+        was cut like one that is very bad.
         """
         for device in self.suspects[self.suspects >= self.fabric.n_ports].tolist():
             i = int(np.searchsorted(self.suspects, device))
-            if i == len(self.suspects) or self.suspects[i] != device or self.p[i] > PART_MAX:
+            if i == len(self.suspects) or self.suspects[i] != device:
                 continue
             before = (self.suspects, self._worth())
-            innocent = self.p.copy()
-            innocent[i] = 0
-            instead = self._beside(fit.loss(self.places, innocent, self.background), device)
+            instead = self._links_instead(i, device)
+            if not len(instead):
+                continue
             self.suspect(np.union1d(np.delete(self.suspects, i), instead), SUSPECT_NATS)
             for _ in range(LINKS_AFTER):  # what stood behind the first of its links
                 more = np.setdiff1d(self._beside(self.q, device), self.suspects)
@@ -321,6 +322,18 @@ class _Case:
                 self.suspect(np.union1d(self.suspects, more), SUSPECT_NATS)
             if self._worth() <= before[1]:
                 self.fit(before[0])
+
+    def _links_instead(self, i: int, device: int) -> LongArray:
+        """The links that may have lost what a device is suspected of: of one that loses only a
+        part, those that would be suspected without it; of another, the cable by which nearly all
+        was lost.
+        """
+        if self.p[i] > PART_MAX:
+            rows = np.flatnonzero((self.places == i).any(axis=1))
+            return np.array(self._only_link(i, rows), np.int64)
+        innocent = self.p.copy()
+        innocent[i] = 0
+        return self._beside(fit.loss(self.places, innocent, self.background), device)
 
     def _worth(self) -> float:
         """How likely all is that was seen, less what each suspect must be worth."""

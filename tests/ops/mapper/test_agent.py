@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from openmrc.fabric.places import links
 from openmrc.ops import schedule as sc
 from openmrc.ops.mapper import probe
 from openmrc.ops.mapper.agent import Agent
-from openmrc.ops.mapper.probe import SCHEDULED, ByteArray
+from openmrc.ops.mapper.probe import BURST, CLOSING, SCHEDULED, ByteArray
 from openmrc.units import MS
 from tests.ops.mapper.world import Heard, World, packed, small
 
@@ -172,3 +173,31 @@ def test_a_plane_that_is_late_is_waited_for_once_that_is_known_and_no_longer_tha
     assert drive(agent, under_way, 1200, 8000, 0, -1) == []
     assert agent.margin_ps < agent.tick_ps + MS
     assert drive(agent, under_way, 9200, 50, 0, 0)[0] == (10, 1)
+
+
+def burst_lost(agent: Agent, now: int) -> tuple[int, ...] | None:
+    """The rows of the burst that an agent takes for lost; None: not judged yet."""
+    agent.bursts(now * MS)
+    report = agent.report(now * MS)
+    return None if report is None or not report.bursts else report.bursts[0].lost
+
+
+def test_a_burst_has_its_time_from_when_it_has_left() -> None:
+    agent = Agent(SCHEDULE, 4, 0)
+    agent.ask(1, int(links(SCHEDULE.fabric, "plane 0 t0 1 > t1 0")[0]), 8)
+    (send,) = agent.bursts(0)
+    agent.left(8 * MS, send)
+    agent.arrive(9 * MS, packed([Heard(CLOSING, 0, 4, 1, 0)]))
+    assert burst_lost(agent, 17) is None
+    assert burst_lost(agent, 18) == tuple(send.numbers)
+
+
+def test_a_burst_is_not_judged_while_more_of_it_comes() -> None:
+    agent = Agent(SCHEDULE, 4, 0)
+    agent.ask(1, int(links(SCHEDULE.fabric, "plane 0 t0 1 > t1 0")[0]), 8)
+    (send,) = agent.bursts(0)
+    first, second = send.numbers
+    agent.arrive(3 * MS, packed([Heard(CLOSING, 0, 4, 1, 0)]))
+    agent.arrive(9 * MS, packed([Heard(BURST, 0, 4, 1, first)]))
+    assert burst_lost(agent, 13) is None
+    assert burst_lost(agent, 14) == (second,)

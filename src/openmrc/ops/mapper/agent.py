@@ -14,8 +14,9 @@ some time ago (`margin_ps`), for planes do not keep step with each other. Only w
 comes any more, for `silence_ps`, is everything lost. What comes after all is told as late and takes
 its loss back.
 
-A burst is judged after `margin_ps`: its probes, and those of other bursts, queue one behind
-another for the suspect's port, where the local loops that follow them do not pass.
+A burst is judged after `margin_ps`, and not while more of it comes: its probes, and those of other
+bursts, queue one behind another for the suspect's port, where the local loops that follow them do
+not pass.
 
 Both times grow by what round trips have lately taken more than `MARGIN_PS`: where hosts or switches
 wait for a processor, or queues for a link, an agent says less and says it later, and nothing false.
@@ -101,6 +102,7 @@ class Report:
 class _Burst:
     rows: frozenset[int]  # that this agent sends and awaits itself
     sent_ps: int
+    came_ps: int  # the last of it that came back
     back: set[int] = field(default_factory=set)
     closed: bool = False  # something that was sent after it has come; or nothing ever comes back
 
@@ -164,9 +166,9 @@ class Agent:
             self.tally.inbox[: len(part)] = part
             others = self._arrive.call(len(part), now_ps)
             if others:
-                self.came(others)
+                self.came(now_ps, others)
 
-    def came(self, others: int) -> None:
+    def came(self, now_ps: int, others: int) -> None:
         """Take the probes of bursts that the tally holds."""
         for kind, nic, number, row in self.tally.other[:others].tolist():
             if nic != self.nic:
@@ -177,6 +179,7 @@ class Agent:
                     burst.closed = True
                 elif row in burst.rows:
                     burst.back.add(row)
+                    burst.came_ps = now_ps
 
     def ask(self, burst: int, port: int, n: int) -> None:
         """Take part in a burst: send its rows that begin here, count those that end here."""
@@ -209,6 +212,11 @@ class Agent:
         if sends:
             self._book["look_at_ps"][0] = now_ps + self._book["look_ps"][0]
         return sends
+
+    def left(self, now_ps: int, send: Send) -> None:
+        """Count this burst's time from now: to send it took a while."""
+        self._bursts[send.period].sent_ps = now_ps
+        self._book["look_at_ps"][0] = now_ps + self._book["look_ps"][0]
 
     @property
     def timeout_ps(self) -> int:
@@ -261,12 +269,16 @@ class Agent:
             return None
         last = routes[mine, (routes[mine] >= 0).sum(axis=1) - 1]
         back = mine[fabric.port_peer_nic[last] == self.nic]
-        self._bursts[burst] = _Burst(frozenset(back.tolist()), now_ps, closed=not self._loops)
+        self._bursts[burst] = _Burst(
+            frozenset(back.tolist()), now_ps, now_ps, closed=not self._loops
+        )
         return Send(BURST, burst, mine.tolist(), routes[mine])
 
     def _judge_burst(self, now_ps: int, number: int, burst: _Burst) -> None:
         silent = now_ps - burst.sent_ps > self.silence_ps
-        if (burst.closed and burst.sent_ps <= now_ps - self.margin_ps) or silent:
+        had_time = burst.sent_ps <= now_ps - self.margin_ps
+        still_come = burst.came_ps > now_ps - self._book["look_ps"][0]
+        if (burst.closed and had_time and not still_come) or silent:
             lost = tuple(sorted(burst.rows - burst.back))
             self._judged.append(BurstReport(number, lost, ()))
             del self._bursts[number]

@@ -33,7 +33,9 @@ LONG_PS = (1 * S, 10 * S)
 LOOK_PS = S // 2  # between two looks at the long windows
 STALE_PS = 3 * S  # without a word: three missed ones
 BURSTS_AT_ONCE = 8  # links of which each may take a burst in one period
-HOLD_PS = 20 * MS  # for the answers to a burst, before what is new is judged again
+BURST_MIN = 20
+ROUND = 400  # probes of the bursts that are ordered together: who carries them has other work
+HOLD_PS = 20 * MS  # for the answers to bursts, before what is new is judged again
 ROUTES_KEPT = 1 << 17  # probes of a period; of more, routes are worked out as they are needed
 DARK_PS = 5 * MS  # in which all NICs of a T0 that died say so
 BURST_WAIT_PS = 100 * MS  # for agents to say what they know of it
@@ -76,6 +78,7 @@ class Place:
     until_ps: int | None = None  # None: it still loses
     withdrawn: bool = False  # what came later blames another
     is_dark: bool = False  # its own NICs saw no carrier
+    crossed_before: int = 0  # until it was named
 
 
 @dataclass
@@ -125,6 +128,7 @@ class Collector:
         self._next_burst = 1
         self._looked_ps = self._swept_ps = now_ps
         self.news = False  # something that nobody has judged yet
+        self._asks_again = False  # as soon as no burst is out
         self._dark: dict[int, int] = {}  # NIC ports without carrier, and since when
         self._of_missing: tuple[frozenset[int], np.ndarray] | None = None
         self._crossed = np.concatenate(schedule.crossed)
@@ -167,6 +171,7 @@ class Collector:
             # By the agent's own clock only how long ago it was: clocks of hosts differ.
             at_ps = [now_ps - max(report.at_ps - one.at_ps, 0) for one in report.lost]
             new = self._unexplained(at_ps, report.lost)
+            self._count(at_ps, report.lost)
             self._losses.extend(map(_Lost, at_ps, report.lost, new))
             self.news |= any(new)
         while len(self._losses) > KEPT_MAX:
@@ -198,8 +203,11 @@ class Collector:
             found, seen, verdicts = self._judge(now_ps, window_ps)
             changed += found
             if not self._explains_all(now_ps - window_ps):
-                ports = suspected(self.schedule.fabric, seen, verdicts, rules=RULES).tolist()
-                orders = self._order(now_ps, ports)
+                # What is out may decide it, and more would only come later for it.
+                self._asks_again = bool(self._bursts)
+                if not self._bursts:
+                    ports = suspected(self.schedule.fabric, seen, verdicts, rules=RULES).tolist()
+                    orders = self._order(now_ps, self._decisive(ports, verdicts))
         if now_ps - self._looked_ps >= LOOK_PS and self._losses:
             self._looked_ps = now_ps
             for window_ps in LONG_PS:
@@ -337,17 +345,28 @@ class Collector:
             where = causes.name(self.schedule.fabric, verdict.cause)
             if self._is_within(verdict.cause) or not self._has_two_witnesses(verdict):
                 return None
+            crossed = round(verdict.lost / verdict.rate)
             place = self.places[verdict.cause] = Place(
                 where, verdict.kind, verdict.cause, verdict.since_ps, last_ps, now_ps,
-                verdict.rate, verdict.lost, verdict.crossed, verdict.nats,
+                verdict.rate, verdict.lost, crossed, verdict.nats, crossed_before=crossed,
             )  # fmt: skip
             self._withdraw_links_of(verdict.cause, now_ps)
             return place
         place.last_ps = max(place.last_ps, last_ps)
-        if verdict.crossed >= place.crossed:
-            place.rate, place.crossed = verdict.rate, verdict.crossed
-            place.lost, place.nats = verdict.lost, verdict.nats
         return None
+
+    def _count(self, at_ps: Sequence[int], losses: Sequence[Loss]) -> None:
+        """How much known places have lost since they were named: not all of it is remembered."""
+        when, routes = np.array(at_ps), self._routes_of(losses)
+        for cause, place in self.places.items():
+            hit = self._mask(cause)[routes].any(axis=1) & (when > place.named_ps)
+            if place.is_dark or not hit.any():
+                continue
+            periods = (place.last_ps - place.named_ps) / self.schedule.period_ps
+            crossed = place.crossed_before + round(periods * float(self._crossed[cause]))
+            place.lost += int(hit.sum())
+            place.crossed = max(crossed, place.lost)
+            place.rate = place.lost / place.crossed
 
     def _has_two_witnesses(self, verdict: Verdict) -> bool:
         """Whether more than one agent at one instant saw it lose: else the host may be to blame."""
@@ -437,6 +456,7 @@ class Collector:
         sent = np.maximum(lost, round(periods / TURNS))
         probes = evidence.of_lossy(routes, sent, lost, first, last, crossed, from_ps, now_ps)
         bursts = [one for at_ps, one in self._results if at_ps >= from_ps]
+        bursts += [self._result(now_ps, one) for one in self._bursts.values() if one.sent]
         return _merged(evidence.joined([probes, *bursts]))
 
     def _missing(self, now_ps: int) -> np.ndarray:
@@ -466,15 +486,23 @@ class Collector:
 
     # --- bursts
 
+    def _decisive(self, ports: Sequence[int], verdicts: Sequence[Verdict]) -> Sequence[int]:
+        """Of suspected ports those between which verdicts cannot decide, where there are any."""
+        mask = np.zeros(self.schedule.fabric.n_ports + 1, np.bool_)
+        for verdict in verdicts:
+            for cause in () if verdict.is_sure else (verdict.cause, *verdict.one_of):
+                mask |= self._mask(cause)
+        return [port for port in ports if mask[port]] or ports
+
     def _order(self, now_ps: int, ports: Sequence[int]) -> list[Order]:
         fabric, period_ps = self.schedule.fabric, self.schedule.period_ps
         lately = sum(now_ps - at_ps < period_ps for at_ps in self._burst_ps.values())
         due = [
             port
             for port in ports
-            if now_ps - self._burst_ps.get(port, -S) >= 2 * period_ps and port not in self.places
+            if now_ps - self._burst_ps.get(port, -S) >= period_ps and port not in self.places
         ][: max(BURSTS_AT_ONCE - lately, 0)]
-        n = BURST_MAX
+        n = min(max(ROUND // max(len(due), 1), BURST_MIN), BURST_MAX)
         there = frozenset(self.heard_ps)
         found = []
         for port in due:
@@ -509,18 +537,26 @@ class Collector:
         if not late and (burst.counted != burst.receivers or burst.sent != burst.senders):
             return
         del self._bursts[number]
-        fabric, routes, src, dst = self.schedule.fabric, burst.routes, burst.src, burst.dst
+        result = self._result(now_ps, burst)
+        self._results.append((now_ps, result))
+        self.news |= bool(result.lost.any()) or (self._asks_again and not self._bursts)
+
+    def _result(self, now_ps: int, burst: _Burst) -> Evidence:
+        """What is known of a burst: of rows whose sender, and whose receiver, said so."""
+        routes, src, dst = burst.routes, burst.src, burst.dst
         rows = np.arange(len(routes))
         known = ~self._is_dark(routes)
         known &= np.isin(src, list(burst.sent)) & ((src == dst) | np.isin(dst, list(burst.counted)))
         lost = np.where(
             src == dst, np.isin(rows, list(burst.lost)), ~np.isin(rows, list(burst.heard))
         )
-        result = evidence.of_burst(
-            fabric, routes[known], lost[known].astype(np.int64), burst.asked_ps, now_ps
+        return evidence.of_burst(
+            self.schedule.fabric,
+            routes[known],
+            lost[known].astype(np.int64),
+            burst.asked_ps,
+            now_ps,
         )
-        self._results.append((now_ps, result))
-        self.news |= bool(lost[known].any())
 
     # --- memory
 

@@ -136,11 +136,14 @@ class Ports(Closing):
         """
         return self._go.call(until_ps)
 
-    def send(self, sends: Sequence[Send]) -> None:
-        """Send these bursts."""
-        for one in sends:
-            assert one.kind == BURST
-            self._send_burst(one)
+    def send(self, burst: Send) -> None:
+        """Send a burst, and what closes it."""
+        assert burst.routes is not None
+        planes = (burst.routes[:, 0] % self._agent.schedule.fabric.n_planes).tolist()
+        batch = self._batch(BURST, planes, burst.routes, burst.period, burst.numbers)
+        self._payloads(self._closing)["period"] = burst.period
+        for each in (batch, self._closing):
+            self._put.call(each.message.ctypes.data, len(each.message))
 
     def down(self) -> list[int]:
         """Return the planes whose port is down here."""
@@ -163,15 +166,6 @@ class Ports(Closing):
         payloads = probe.payloads(kind, self._agent.nic, planes, period, numbers)
         found = np.asarray(routes, np.int32).reshape(-1, HOPS_MAX)
         return self._wire.batch(planes, found, payloads)
-
-    def _send_burst(self, one: Send) -> None:
-        schedule = self._agent.schedule
-        assert one.routes is not None
-        planes = (one.routes[:, 0] % schedule.fabric.n_planes).tolist()
-        batch = self._batch(BURST, planes, one.routes, one.period, one.numbers)
-        self._payloads(self._closing)["period"] = one.period
-        for each in (batch, self._closing):
-            self._put.call(each.message.ctypes.data, len(each.message))
 
     def _closing_batch(self) -> Batch:
         """What is sent behind a burst, a local loop on each plane, where there are any: when one
