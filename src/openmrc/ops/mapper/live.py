@@ -70,10 +70,6 @@ class SegmentRouting:
 
     def __init__(self, fabric: Fabric, host: dict[str, Any]) -> None:
         ports = host["ports"]
-        if len(ports) != fabric.n_planes:
-            raise InputError(
-                f"host file: {len(ports)} ports on {fabric.n_planes} planes; name one a plane"
-            )
         self.interfaces: Sequence[str] = [str(port["interface"]) for port in ports]
         self._carriers = Carriers(UsidPlan(fabric))
         self._native = host["mode"] == "native"
