@@ -9,7 +9,7 @@ import numpy as np
 from openmrc.fabric.places import links
 from openmrc.ops import schedule as sc
 from openmrc.ops.mapper import probe
-from openmrc.ops.mapper.agent import Agent
+from openmrc.ops.mapper.agent import BURSTS_MAX, Agent
 from openmrc.ops.mapper.probe import BURST, CLOSING, SCHEDULED, ByteArray
 from openmrc.units import MS
 from tests.ops.mapper.world import Heard, World, packed, small
@@ -201,3 +201,12 @@ def test_a_burst_is_not_judged_while_more_of_it_comes() -> None:
     agent.arrive(9 * MS, packed([Heard(BURST, 0, 4, 1, first)]))
     assert burst_lost(agent, 13) is None
     assert burst_lost(agent, 14) == (second,)
+
+
+def test_probes_of_bursts_that_nobody_orders_fill_no_memory() -> None:
+    agent = Agent(SCHEDULE, 4, 0)
+    forged = [Heard(BURST, 0, 5, number, row) for number in range(200) for row in (3, 99, 100)]
+    agent.arrive(0, packed(forged))
+    agent.due(0)
+    assert len(agent._received) <= BURSTS_MAX
+    assert agent.count(199).heard == (3, 99)

@@ -172,7 +172,7 @@ class Agent:
         """Take the probes of bursts that the tally holds."""
         for kind, nic, number, row in self.tally.other[:others].tolist():
             if nic != self.nic:
-                if kind == BURST:  # perhaps before this agent is asked to take part
+                if kind == BURST and row < BURST_MAX:  # perhaps before this agent is asked for it
                     self._received.setdefault(number, set()).add(row)
             elif (burst := self._bursts.get(number)) is not None:
                 if kind == CLOSING:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import sqlite3
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openmrc.errors import InputError
+from openmrc.errors import InputError, OutputError
 from openmrc.say import say
 
 if TYPE_CHECKING:
@@ -250,6 +251,9 @@ def _controller(arguments: argparse.Namespace) -> int:
             print(f"{scheme}://{address}:{controller.http_port}/?token={token(secret)}", flush=True)
             while not ended and controller.failure is None:
                 time.sleep(0.1)
+            if isinstance(controller.failure, sqlite3.Error):
+                why = str(controller.failure)
+                raise OutputError(arguments.history, why, "make room, or name another --history")
             if controller.failure is not None:
                 raise controller.failure
     return 0
