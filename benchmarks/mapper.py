@@ -15,8 +15,8 @@ agents and controller, and how much of it is the switches'. The kernel forwards 
 who sends, so what Linux's switches do is charged to the agents. Before there are agents a bare
 sender on each host (`--carry`) sends the same frames at the same pace: for 10 seconds to where the
 switches take them, with nobody who listens there, and for 10 to a MAC address nobody has, which
-the first switch drops as they arrive. The difference is the switches'. What another process than
-the sender forwards, as with openmrc's switches, is in neither.
+the first switch drops as they arrive, two seconds each in turn. The difference is the switches'.
+What another process than the sender forwards, as with openmrc's switches, is in neither.
 
 `busy` is the share of the machine's cores that was busy during a trial, with all that it does else.
 `killed` kills the controller and starts it again, then an agent: nothing may be named.
@@ -44,12 +44,13 @@ from openmrc.jit.bound import Bound
 from openmrc.live.lab import Lab, run_lab
 from openmrc.live.lab.namespaces import ROOT
 from openmrc.live.lab.topology import MANAGEMENT_ROUTER
+from openmrc.live.syscalls import Batch
 from openmrc.ops import schedule
 from openmrc.ops.mapper import agent, loop, probe
 from openmrc.ops.mapper.command import PORT
 from openmrc.ops.mapper.live import SegmentRouting
 from openmrc.run.lab.spec import lab_spec
-from openmrc.scenario.scenario import fabric_section, load_lab
+from openmrc.scenario.scenario import load_lab
 from openmrc.units import MS
 from openmrc.verbs import hostfile
 
@@ -75,7 +76,9 @@ QUIET_S = 10.0
 WAIT_S = 3.0  # for a name that does not come
 COME_S = 180.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-NOBODY = bytes.fromhex("02ffffffff01")  # a MAC address
+SOMEBODY, NOBODY = range(2)  # takes what a bare sender sends
+NO_MAC = bytes.fromhex("02ffffffff01")
+PERIODS_IN_TURN = 100
 
 
 class Bench:
@@ -142,45 +145,59 @@ class Bench:
         self.log.close()
 
 
-def carry(known: bool) -> float:
-    """Send this host's probes for `QUIET_S`, by themselves; returns the processor time, a share of
-    one core. Frames that are not for a `known` MAC address end where they arrive first.
+def carry() -> None:
+    """Send this host's probes by themselves, for `QUIET_S` to where switches take them and for as
+    long to nobody, in turns. Prints a line when ready, waits for one, and prints the processor
+    time that the first took more, as a share of one core.
     """
     host = hostfile.read()
-    fabric = fabric_section(host["fabric"]).build()
-    nic, probes = int(host["nic"]), schedule.make(fabric, period_ps=PERIOD_MS * MS, load_max=0.01)
-    wire, batches = SegmentRouting(fabric, host), []
+    _, fabric = hostfile.section(host)
+    nic, probes = host["nic"], schedule.make(fabric, period_ps=PERIOD_MS * MS, load_max=0.01)
+    wire, batches = SegmentRouting(fabric, host), list[list[Batch]]([[], []])
     wire.socket.close()
     deaf = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     for turn in range(schedule.TURNS):
         order = agent.order(probes, nic, turn)
         numbers = range(len(order.planes))
         payloads = probe.payloads(probe.SCHEDULED, nic, order.planes, turn, numbers)
-        batches.append(wire.batch(order.planes, np.array(order.routes), payloads))
-        if not known:
-            batches[-1].data[:, : len(NOBODY)] = np.frombuffer(NOBODY, np.uint8)
-    put = Bound(loop.put, (loop.new_wires(batches[0], deaf.fileno(), wire.at, 0),), 2)
-    began, used = time.monotonic(), time.process_time()
-    for period in range(round(QUIET_S * 1000 / PERIOD_MS)):
-        batch = batches[period % schedule.TURNS]
+        for each in batches:
+            each.append(wire.batch(order.planes, np.array(order.routes), payloads))
+        batches[NOBODY][-1].data[:, : len(NO_MAC)] = np.frombuffer(NO_MAC, np.uint8)
+    put = Bound(loop.put, (loop.new_wires(batches[0][0], deaf.fileno(), wire.at, 0),), 2)
+    print(flush=True)
+    sys.stdin.readline()
+    began, used_s = time.monotonic(), [0.0, 0.0]
+    for period in range(2 * round(QUIET_S * 1000 / PERIOD_MS)):
+        where, before = period // PERIODS_IN_TURN % 2, time.process_time()
+        batch = batches[where][period % schedule.TURNS]
         put.call(batch.message.ctypes.data, len(batch.message))
         time.sleep(max(began + (period + 1) * PERIOD_MS / 1000 - time.monotonic(), 0))
-    return (time.process_time() - used) / (time.monotonic() - began)
+        used_s[where] += time.process_time() - before
+    print((used_s[SOMEBODY] - used_s[NOBODY]) / QUIET_S)
 
 
 def forwarding(lab: Lab) -> float:
     """How much of a core the switches take for the probes of all hosts, on the senders' account."""
-    every = range(lab.spec.fabric.n_nics)
-    shares = []
-    for where in ("known", "nobody"):
-        senders = []
-        for nic in every:
-            with lab.namespaces.inside(lab.topology.hosts[nic]):
-                command = [sys.executable, __file__, "--carry", where]
-                environment = {**os.environ, **lab.environment(every, nic)}
-                senders.append(subprocess.Popen(command, env=environment, stdout=subprocess.PIPE))
-        shares.append(sum(float(one.communicate()[0]) for one in senders))
-    return shares[0] - shares[1]
+    every, senders = range(lab.spec.fabric.n_nics), []
+    for nic in every:
+        with lab.namespaces.inside(lab.topology.hosts[nic]):
+            one = subprocess.Popen(
+                [sys.executable, __file__, "--carry"],
+                env={**os.environ, **lab.environment(every, nic)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+            senders.append(one)
+    for one in senders:
+        assert one.stdout is not None
+        one.stdout.readline()
+    # Not at one instant, as agents are not.
+    for one in senders:
+        assert one.stdin is not None
+        one.stdin.write(b"\n")
+        one.stdin.flush()
+        time.sleep(PERIOD_MS / 1000 / len(senders))
+    return sum(float(one.communicate()[0]) for one in senders)
 
 
 def busy_s() -> float:
@@ -293,10 +310,10 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--carry", choices=("known", "nobody"), help=argparse.SUPPRESS)
+    parser.add_argument("--carry", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.carry:
-        print(carry(arguments.carry == "known"))
+        carry()
         return 0
     results = {}
     for switch in arguments.switch or ["openmrc", "linux"]:
