@@ -213,10 +213,16 @@ class Agent:
             self._book["look_at_ps"][0] = now_ps + self._book["look_ps"][0]
         return sends
 
-    def left(self, now_ps: int, send: Send) -> None:
-        """Count this burst's time from now: to send it took a while."""
-        self._bursts[send.period].sent_ps = now_ps
+    def left(self, now_ps: int, sends: Sequence[Send]) -> None:
+        """Count these bursts' time from now: to send them took a while."""
+        for send in sends:
+            self._bursts[send.period].sent_ps = now_ps
         self._book["look_at_ps"][0] = now_ps + self._book["look_ps"][0]
+
+    @property
+    def misses(self) -> bool:
+        """Whether something was lost that is not reported yet."""
+        return bool(self._book["n_lost"][0])
 
     @property
     def timeout_ps(self) -> int:

@@ -83,6 +83,7 @@ class Place:
 
 @dataclass
 class _Burst:
+    port: int
     routes: np.ndarray  # [n, hops] directed ports
     src: np.ndarray  # [n] the NICs that send each probe ...
     dst: np.ndarray  # ... and receive it
@@ -203,11 +204,12 @@ class Collector:
             found, seen, verdicts = self._judge(now_ps, window_ps)
             changed += found
             if not self._explains_all(now_ps - window_ps):
+                ports = suspected(self.schedule.fabric, seen, verdicts, rules=RULES).tolist()
+                ports = self._decisive(ports, verdicts)
                 # What is out may decide it, and more would only come later for it.
-                self._asks_again = bool(self._bursts)
-                if not self._bursts:
-                    ports = suspected(self.schedule.fabric, seen, verdicts, rules=RULES).tolist()
-                    orders = self._order(now_ps, self._decisive(ports, verdicts))
+                self._asks_again = any(one.port in ports for one in self._bursts.values())
+                if not self._asks_again:
+                    orders = self._order(now_ps, ports)
         if now_ps - self._looked_ps >= LOOK_PS and self._losses:
             self._looked_ps = now_ps
             for window_ps in LONG_PS:
@@ -512,7 +514,7 @@ class Collector:
             src, dst = fabric.port_nic[routes[:, 0]], fabric.port_peer_nic[last]
             senders = there & frozenset(src.tolist())
             receivers = there & frozenset(dst[dst != src].tolist())
-            self._bursts[number] = _Burst(routes, src, dst, now_ps, senders, receivers)
+            self._bursts[number] = _Burst(port, routes, src, dst, now_ps, senders, receivers)
             self._burst_ps[port] = now_ps
             found.append(Order(number, port, n, senders))
         return found

@@ -132,14 +132,21 @@ class Ports(Closing):
         """
         return self._go.call(until_ps)
 
-    def send(self, burst: Send) -> None:
-        """Send a burst, and what closes it."""
-        assert burst.routes is not None
-        planes = (burst.routes[:, 0] % self._agent.schedule.fabric.n_planes).tolist()
-        batch = self._batch(BURST, planes, burst.routes, burst.period, burst.numbers)
-        self._payloads(self._closing)["period"] = burst.period
-        for each in (batch, self._closing):
-            self._put.call(each.message.ctypes.data, len(each.message))
+    def send(self, bursts: Sequence[Send]) -> None:
+        """Send these bursts together, and what closes each."""
+        n_planes = self._agent.schedule.fabric.n_planes
+        routes = np.concatenate([one.routes for one in bursts if one.routes is not None])
+        batch = self._batch(
+            BURST,
+            (routes[:, 0] % n_planes).tolist(),
+            routes,
+            np.repeat([one.period for one in bursts], [len(one.numbers) for one in bursts]),
+            [row for one in bursts for row in one.numbers],
+        )
+        self._put.call(batch.message.ctypes.data, len(batch.message))
+        for one in bursts:
+            self._payloads(self._closing)["period"] = one.period
+            self._put.call(self._closing.message.ctypes.data, len(self._closing.message))
 
     def down(self) -> list[int]:
         """Return the planes whose port is down here."""
@@ -156,7 +163,7 @@ class Ports(Closing):
         kind: int,
         planes: Sequence[int],
         routes: npt.ArrayLike,
-        period: int,
+        period: npt.ArrayLike,
         numbers: Sequence[int],
     ) -> Batch:
         payloads = probe.payloads(kind, self._agent.nic, planes, period, numbers)

@@ -52,11 +52,12 @@ def run(
         elif others == ASKED and link is not None:
             for message in link.heard():
                 _obey(agent, link, message)
-        for send in agent.bursts(now_ps):
-            ports.send(send)
-            agent.left(passed_ps(), send)
+        if sends := agent.bursts(now_ps):
+            ports.send(sends)
+            agent.left(passed_ps(), sends)
         before = down
-        if ports.changed() or now_ps - looked_ps >= LOOK_AT_PORTS_PS:
+        # A loss is a reason to look: the kernel may tell of a carrier a second after it is gone.
+        if ports.changed() or agent.misses or now_ps - looked_ps >= LOOK_AT_PORTS_PS:
             looked_ps, down = now_ps, ports.down()
         report = agent.report(now_ps, at_once=down != before)
         if report is not None:
