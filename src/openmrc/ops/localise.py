@@ -325,12 +325,11 @@ class _Case:
 
     def _links_instead(self, i: int, device: int) -> LongArray:
         """The links that may have lost what a device is suspected of: of one that loses only a
-        part, those that would be suspected without it; of another, the cable by which nearly all
-        was lost.
+        part, those that would be suspected without it; of another, the cable by which it lost most.
         """
         if self.p[i] > PART_MAX:
             rows = np.flatnonzero((self.places == i).any(axis=1))
-            return np.array(self._only_link(i, rows), np.int64)
+            return np.array(self._cable(i, rows)[0], np.int64)
         innocent = self.p.copy()
         innocent[i] = 0
         return self._beside(fit.loss(self.places, innocent, self.background), device)
@@ -492,15 +491,23 @@ class _Case:
         """
         if self.suspects[i] < self.fabric.n_ports:
             return []
+        cable, share = self._cable(i, rows)
+        return cable if share >= ONE_LINK else []
+
+    def _cable(self, i: int, rows: LongArray) -> tuple[list[int], float]:
+        """Both directions of the link by which most losses of a device came, and their share."""
         reverse = self.fabric.port_reverse
         own = np.zeros(self.fabric.n_ports + 1, np.bool_)
         own[causes.links_of(self.fabric, int(self.suspects[i]))] = True
         ports = self.columns[: self.seen.routes.shape[1], rows]
         links = np.where(own[ports], np.minimum(ports, reverse[ports]), -1)
-        link = int(np.bincount(links[links >= 0]).argmax())
         lost = self.lost[rows]
-        through = (links == link).any(axis=0)
-        return [link, int(reverse[link])] if lost[through].sum() >= ONE_LINK * lost.sum() else []
+        by_link = np.zeros(self.fabric.n_ports)
+        for hop, column in enumerate(links):  # a row counts once for a link, however often it is on
+            once = (column >= 0) & ~(links[:hop] == column).any(axis=0)
+            np.add.at(by_link, column[once], lost[once])
+        link = int(by_link.argmax())
+        return [link, int(reverse[link])], float(by_link[link] / lost.sum())
 
     def _verdict(
         self, i: int, lost: float, rows: LongArray, margin: float, one_of: Sequence[int]

@@ -33,7 +33,6 @@ LONG_PS = (1 * S, 10 * S)
 LOOK_PS = S // 2  # between two looks at the long windows
 STALE_PS = 3 * S  # without a word: three missed ones
 BURSTS_AT_ONCE = 8  # links of which each may take a burst in one period
-BURST_MIN = 20
 ROUND = 400  # probes of the bursts that are ordered together: who carries them has other work
 HOLD_PS = 20 * MS  # for the answers to bursts, before what is new is judged again
 ROUTES_KEPT = 1 << 17  # probes of a period; of more, routes are worked out as they are needed
@@ -504,7 +503,7 @@ class Collector:
             for port in ports
             if now_ps - self._burst_ps.get(port, -S) >= period_ps and port not in self.places
         ][: max(BURSTS_AT_ONCE - lately, 0)]
-        n = min(max(ROUND // max(len(due), 1), BURST_MIN), BURST_MAX)
+        n = min(ROUND // max(len(due), 1), BURST_MAX)
         there = frozenset(self.heard_ps)
         found = []
         for port in due:
