@@ -10,9 +10,16 @@ probe, and nothing else. A NIC that sees its port go down says so, perhaps befor
 so the time since the link was broken is printed too. Between two trials the link is healed until
 the controller says so.
 
-`cost` is the CPU time of agents and controller in 10 quiet seconds, share of one core; with Linux's
-switches it holds all forwarding, which the kernel does on the sender's account. `killed` kills the
-controller and starts it again, then an agent: nothing may be named.
+The cost is processor time as a share of one core, in 10 quiet seconds: that of the processes of
+agents and controller, and how much of it is the switches'. The kernel forwards on the account of
+who sends, so what Linux's switches do is charged to the agents. Before there are agents a bare
+sender on each host (`--carry`) sends the same frames at the same pace: for 10 seconds to where the
+switches take them, with nobody who listens there, and for 10 to a MAC address nobody has, which
+the first switch drops as they arrive, two seconds each in turn. The difference is the switches'.
+What another process than the sender forwards, as with openmrc's switches, is in neither.
+
+`busy` is the share of the machine's cores that was busy during a trial, with all that it does else.
+`killed` kills the controller and starts it again, then an agent: nothing may be named.
 """
 
 from __future__ import annotations
@@ -22,6 +29,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -32,15 +40,23 @@ from typing import Any
 
 import numpy as np
 
+from openmrc.jit.bound import Bound
 from openmrc.live.lab import Lab, run_lab
 from openmrc.live.lab.namespaces import ROOT
 from openmrc.live.lab.topology import MANAGEMENT_ROUTER
+from openmrc.live.syscalls import Batch
+from openmrc.ops import schedule
+from openmrc.ops.mapper import agent, loop, probe
 from openmrc.ops.mapper.command import PORT
+from openmrc.ops.mapper.live import SegmentRouting
 from openmrc.run.lab.spec import lab_spec
 from openmrc.scenario.scenario import load_lab
+from openmrc.units import MS
+from openmrc.verbs import hostfile
 
 MRC = [sys.executable, "-m", "openmrc.cli"]
-SCHEDULE = ["--period", "20ms", "--load", "1%"]
+PERIOD_MS = 20
+SCHEDULE = ["--period", f"{PERIOD_MS}ms", "--load", "1%"]
 SCENARIO = """
 [fabric]
 nics = 8
@@ -60,6 +76,9 @@ QUIET_S = 10.0
 WAIT_S = 3.0  # for a name that does not come
 COME_S = 180.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+SOMEBODY, NOBODY = range(2)  # takes what a bare sender sends
+NO_MAC = bytes.fromhex("02ffffffff01")
+PERIODS_IN_TURN = 100
 
 
 class Bench:
@@ -126,13 +145,74 @@ class Bench:
         self.log.close()
 
 
+def carry() -> None:
+    """Send this host's probes by themselves, for `QUIET_S` to where switches take them and for as
+    long to nobody, in turns. Prints a line when ready, waits for one, and prints the processor
+    time that the first took more, as a share of one core.
+    """
+    host = hostfile.read()
+    _, fabric = hostfile.section(host)
+    nic, probes = host["nic"], schedule.make(fabric, period_ps=PERIOD_MS * MS, load_max=0.01)
+    wire, batches = SegmentRouting(fabric, host), list[list[Batch]]([[], []])
+    wire.socket.close()
+    deaf = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
+    for turn in range(schedule.TURNS):
+        order = agent.order(probes, nic, turn)
+        numbers = range(len(order.planes))
+        payloads = probe.payloads(probe.SCHEDULED, nic, order.planes, turn, numbers)
+        for each in batches:
+            each.append(wire.batch(order.planes, np.array(order.routes), payloads))
+        batches[NOBODY][-1].data[:, : len(NO_MAC)] = np.frombuffer(NO_MAC, np.uint8)
+    put = Bound(loop.put, (loop.new_wires(batches[0][0], deaf.fileno(), wire.at, 0),), 2)
+    print(flush=True)
+    sys.stdin.readline()
+    began, used_s = time.monotonic(), [0.0, 0.0]
+    for period in range(2 * round(QUIET_S * 1000 / PERIOD_MS)):
+        where, before = period // PERIODS_IN_TURN % 2, time.process_time()
+        batch = batches[where][period % schedule.TURNS]
+        put.call(batch.message.ctypes.data, len(batch.message))
+        time.sleep(max(began + (period + 1) * PERIOD_MS / 1000 - time.monotonic(), 0))
+        used_s[where] += time.process_time() - before
+    print((used_s[SOMEBODY] - used_s[NOBODY]) / QUIET_S)
+
+
+def forwarding(lab: Lab) -> float:
+    """How much of a core the switches take for the probes of all hosts, on the senders' account."""
+    every, senders = range(lab.spec.fabric.n_nics), []
+    for nic in every:
+        with lab.namespaces.inside(lab.topology.hosts[nic]):
+            one = subprocess.Popen(
+                [sys.executable, __file__, "--carry"],
+                env={**os.environ, **lab.environment(every, nic)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+            )
+            senders.append(one)
+    for one in senders:
+        assert one.stdout is not None
+        one.stdout.readline()
+    # Not at one instant, as agents are not.
+    for one in senders:
+        assert one.stdin is not None
+        one.stdin.write(b"\n")
+        one.stdin.flush()
+        time.sleep(PERIOD_MS / 1000 / len(senders))
+    return sum(float(one.communicate()[0]) for one in senders)
+
+
+def busy_s() -> float:
+    """Processor time that all cores have been busy for."""
+    words = [int(word) for word in Path("/proc/stat").read_text().partition("\n")[0].split()[1:9]]
+    return (sum(words) - words[3] - words[4]) / TICKS_PER_S
+
+
 def trial(bench: Bench, kind: str, rng: np.random.Generator) -> dict[str, Any]:
     """Break a link, see who is named, heal it."""
     fabric = bench.fabric
     port = int(rng.integers(fabric.n_ports))
     (before,) = bench.rows("SELECT coalesce(max(id), 0) FROM place")[0]
     time.sleep(float(rng.uniform(0, 0.1)))
-    broke_us = time.time_ns() // 1000
+    broke_us, began, busy = time.time_ns() // 1000, time.monotonic(), busy_s()
     if kind == "cut":
         truth = {fabric.port_name(port), fabric.port_name(int(fabric.port_reverse[port]))}
         bench.lab.fail(fabric.link_name(port), "link-down")
@@ -142,6 +222,7 @@ def trial(bench: Bench, kind: str, rng: np.random.Generator) -> dict[str, Any]:
         bench.lab.fail(fabric.port_name(port), "link-loss", rate=rate)
     sql = f"SELECT place, since_us, named_us FROM place WHERE id > {before}"
     bench.wait(sql, len(truth), WAIT_S)
+    busy = (busy_s() - busy) / (time.monotonic() - began) / (os.cpu_count() or 1)
     time.sleep(0.3)  # what is wrong may come after what is right
     rows = bench.rows(sql)
     bench.lab.heal(fabric.link_name(port))
@@ -155,7 +236,9 @@ def trial(bench: Bench, kind: str, rng: np.random.Generator) -> dict[str, Any]:
         "found": sorted(found),
         "ms": round(took_ms, 1) if truth <= found else None,
         "since_broken_ms": round((last - broke_us) / 1e3, 1) if truth <= found else None,
+        "exact": found == truth,
         "right": found == truth and took_ms <= LIMIT_MS,
+        "busy": round(busy, 2),
     }
 
 
@@ -204,9 +287,12 @@ def one_switch(switch: str, trials: int, seed: int) -> dict[str, Any]:
 
         def work(lab: Lab) -> int:
             lab.begin()
+            forwarded = forwarding(lab)
             bench = Bench(lab, directory, scenario)
             try:
-                out.write_text(json.dumps(measure(bench, trials, seed)))
+                result = measure(bench, trials, seed)
+                result["switches"] = round(forwarded, 4)
+                out.write_text(json.dumps(result))
             finally:
                 bench.close()
                 if not out.exists():
@@ -224,16 +310,25 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--carry", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.carry:
+        carry()
+        return 0
     results = {}
     for switch in arguments.switch or ["openmrc", "linux"]:
         found = results[switch] = one_switch(switch, arguments.trials, arguments.seed)
         if arguments.json:
             continue
         print(
-            f"{switch}: {found['joined']} agents, cost {found['cost']:.1%} of a core, load"
-            f" {found['load']:.1f} to {found['load_after']:.1f}; named while nothing was broken:"
+            f"{switch}: {found['joined']} agents, load {found['load']:.1f} to"
+            f" {found['load_after']:.1f}; named while nothing was broken:"
             f" {found['alarms_quiet'] or 'nothing'}"
+        )
+        own = found["cost"] - found["switches"]
+        print(
+            f"  cost     agents and controller {own:.1%} of a core, switches on their account"
+            f" {found['switches']:.1%}, together {found['cost']:.1%}"
         )
         for kind in KINDS:
             took = sorted(one["ms"] for one in found[kind] if one["ms"] is not None)
@@ -243,7 +338,12 @@ def main() -> int:
             if took:
                 times = f"{took[len(took) // 2]} ms, {took[-1]} ms at most; since it broke "
                 times += f"{whole[len(whole) // 2]} ms, {whole[-1]} ms at most"
-            print(f"  {kind:8} {right} of {len(found[kind])} right, {times}")
+            exact = sum(one["exact"] for one in found[kind])
+            busy = sum(one["busy"] for one in found[kind]) / len(found[kind])
+            print(
+                f"  {kind:8} {exact} of {len(found[kind])} exact, {right} in time, {times};"
+                f" busy {busy:.0%}"
+            )
             for one in found[kind]:
                 if not one["right"]:
                     print(f"    {one}")

@@ -83,6 +83,23 @@ def test_a_cable_that_is_cut_is_two_directions_and_no_switch() -> None:
     assert len(found) == 2
 
 
+@pytest.mark.parametrize("late", [0, 2])
+def test_a_cut_cable_is_no_switch_where_most_of_what_crosses_the_switch_crosses_it(
+    late: int,
+) -> None:
+    fabric = multiplane(8, 1, RATE, 4, 2, 0, 0)
+    probes = schedule.make(fabric)
+    up = [int(places.ports(fabric, f"plane 0 t0 {i} > t1 {j}")[0]) for i in (0, 1) for j in (0, 1)]
+    sent = np.concatenate([probes.burst(port, 60) for port in up])
+    cut = {up[1], int(fabric.port_reverse[up[1]])}
+    lost = np.asarray(np.isin(sent, list(cut)).any(axis=1), np.int64)
+    over = (sent == up[3]).any(axis=1)  # crosses the same T1
+    lost[np.flatnonzero(over & (lost == 0))[:late]] = 1
+    found = localise(fabric, evidence.of_burst(fabric, sent, lost, 0, MS))
+    assert {verdict.cause for verdict in found if verdict.is_sure} == cut
+    assert not any(verdict.kind == causes.SWITCH for verdict in found)
+
+
 @pytest.mark.parametrize("where", ["nic 7 plane 1 < t0", "plane 1 t0 3 > t1 5"])
 def test_a_link_that_loses_one_of_a_thousand_is_named_with_its_rate(where: str) -> None:
     (verdict,) = localise(FABRIC, probed({where: 1e-3}, 2000))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -180,3 +181,22 @@ def test_the_version_is_the_first_thing_that_an_end_says() -> None:
     thread.join(PATIENCE_S)
     line.close()
     assert (hello["openmrc"], len(hello["nonce"])) == (exchange.VERSION, 64)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b'{"openmrc": 2, "nonce": "\\ud800"}\n{"proof": "\\ud800"}\n',
+        b'{"openmrc": 2, "nonce": ' + b"[" * 100_000 + b"\n",
+        b"[]\n",
+    ],
+)
+def test_a_stranger_that_speaks_nonsense_does_not_know_the_secret(said: bytes) -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as stranger,
+        contextlib.closing(exchange.Line(server.accept()[0])) as line,
+    ):
+        stranger.sendall(said)
+        with pytest.raises(ExchangeError):
+            line.authenticate(SECRET, exchange.SERVER)

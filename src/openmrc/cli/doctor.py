@@ -69,7 +69,8 @@ def _node(file: str | None, as_json: bool) -> int:
     from openmrc.ops.mapper.node import examine
     from openmrc.verbs import hostfile
 
-    found = examine(hostfile.read(file))
+    host = hostfile.read(file)
+    found = examine(hostfile.section(host, file)[1], host)
     if as_json:
         print(json.dumps(asdict(found), indent=2))
     else:

@@ -303,17 +303,18 @@ class _Case:
         return view.worst(score)
 
     def take_apart(self) -> None:
-        """Replace each device that loses only a part by those of its links that lose more, if that
-        explains more: a device with a few bad links looks like one that is slightly bad.
+        """Replace each device by those of its links that lose more, if that explains more: a device
+        with a few bad links looks like one that is slightly bad, and one with a cut cable like one
+        that is very bad.
         """
         for device in self.suspects[self.suspects >= self.fabric.n_ports].tolist():
             i = int(np.searchsorted(self.suspects, device))
-            if i == len(self.suspects) or self.suspects[i] != device or self.p[i] > PART_MAX:
+            if i == len(self.suspects) or self.suspects[i] != device:
                 continue
             before = (self.suspects, self._worth())
-            innocent = self.p.copy()
-            innocent[i] = 0
-            instead = self._beside(fit.loss(self.places, innocent, self.background), device)
+            instead = self._links_instead(i, device)
+            if not len(instead):
+                continue
             self.suspect(np.union1d(np.delete(self.suspects, i), instead), SUSPECT_NATS)
             for _ in range(LINKS_AFTER):  # causes hidden by the first of its links
                 more = np.setdiff1d(self._beside(self.q, device), self.suspects)
@@ -322,6 +323,17 @@ class _Case:
                 self.suspect(np.union1d(self.suspects, more), SUSPECT_NATS)
             if self._worth() <= before[1]:
                 self.fit(before[0])
+
+    def _links_instead(self, i: int, device: int) -> LongArray:
+        """The links that may have lost what a device is suspected of: of one that loses only a
+        part, those that would be suspected without it; of another, the cable by which it lost most.
+        """
+        if self.p[i] > PART_MAX:
+            rows = np.flatnonzero((self.places == i).any(axis=1))
+            return np.array(self._cable(i, rows)[0], np.int64)
+        innocent = self.p.copy()
+        innocent[i] = 0
+        return self._beside(fit.loss(self.places, innocent, self.background), device)
 
     def _worth(self) -> float:
         """The likelihood of all observations, less the prior of each suspect."""
@@ -483,15 +495,23 @@ class _Case:
         """
         if self.suspects[i] < self.fabric.n_ports:
             return []
+        cable, share = self._cable(i, rows)
+        return cable if share >= ONE_LINK else []
+
+    def _cable(self, i: int, rows: LongArray) -> tuple[list[int], float]:
+        """Both directions of the link by which most losses of a device came, and their share."""
         reverse = self.fabric.port_reverse
         own = np.zeros(self.fabric.n_ports + 1, np.bool_)
         own[causes.links_of(self.fabric, int(self.suspects[i]))] = True
         ports = self.columns[: self.seen.routes.shape[1], rows]
         links = np.where(own[ports], np.minimum(ports, reverse[ports]), -1)
-        link = int(np.bincount(links[links >= 0]).argmax())
         lost = self.lost[rows]
-        through = (links == link).any(axis=0)
-        return [link, int(reverse[link])] if lost[through].sum() >= ONE_LINK * lost.sum() else []
+        by_link = np.zeros(self.fabric.n_ports)
+        for hop, column in enumerate(links):  # a row counts once for a link, however often it is on
+            once = (column >= 0) & ~(links[:hop] == column).any(axis=0)
+            np.add.at(by_link, column[once], lost[once])
+        link = int(by_link.argmax())
+        return [link, int(reverse[link])], float(by_link[link] / lost.sum())
 
     def _verdict(
         self, i: int, lost: float, rows: LongArray, margin: float, one_of: Sequence[int]

@@ -32,7 +32,7 @@ import numpy.typing as npt
 from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric, IntArray, LongArray
 from openmrc.fabric.usid import ADDRESS_BITS, BLOCK, BLOCK_BITS, USID_BITS, UsidPlan
-from openmrc.units import MS, PS_BITS
+from openmrc.units import MS, PS_BITS, S
 from openmrc.wire import layout
 from openmrc.wire.framing import PREAMBLE_GAP_AND_FCS, bytes_of
 
@@ -41,7 +41,9 @@ HOPS_MAX = 6  # directed links of the longest probe
 BLOCK_USIDS = BLOCK_BITS // USID_BITS  # the length of the block in uSIDs
 TURNS = 16  # periods after which partners repeat
 PERIOD_PS = 1 * MS
+PERIOD_MAX_PS = 60 * S
 COVERAGE = 10  # of each directed link, in a period
+COVERAGE_MAX = 1000
 BURST_MAX = 100  # probes of one suspect link in a period
 FEW_LOOPS = 4  # different loops over two T1s that cross one link, too few to distinguish it
 LOAD_MAX = 0.001  # fraction of a link's rate that probes may take
@@ -283,11 +285,7 @@ def make(
         )
     if fabric.sw_bundle.max() > 1:
         raise InputError("mapper: parallel links (Bundle) have no uSIDs of their own; use Bundle 1")
-    if k < 1 or period_ps < 1 or not 0 < load_max <= 1:
-        raise InputError(
-            f"mapper: {k} crossings in {period_ps} ps at a load of {load_max}; at least 1, above 0"
-            " and a share above 0 are accepted"
-        )
+    check(k, period_ps, load_max)
     shares = _shares(k, fabric.tier_counts[0])
     fewest = int((fabric.sw_hi - fabric.sw_lo)[fabric.sw_tier == 0].min())
     n_up = int(fabric.sw_n_up[fabric.sw_tier == 0][0])
@@ -296,6 +294,15 @@ def make(
     busiest_bits = max(per_port, k) * PROBE_BYTES * PS_BITS
     least_ps = int(-(-busiest_bits // (load_max * int(fabric.port_rate_bps.min()))))
     return Schedule(fabric, k, shares, per_port, max(period_ps, least_ps))
+
+
+def check(k: int, period_ps: int, load_max: float) -> None:
+    """Refuse what no schedule can be made of."""
+    if not 1 <= k <= COVERAGE_MAX or not 1 <= period_ps <= PERIOD_MAX_PS or not 0 < load_max <= 1:
+        raise InputError(
+            f"mapper: {k} crossings in {period_ps} ps at a load of {load_max}; 1 to {COVERAGE_MAX}"
+            f" crossings, up to {PERIOD_MAX_PS // S} s and a share above 0 are accepted"
+        )
 
 
 def _shares(k: int, n_t0s: int) -> Shares:

@@ -242,7 +242,7 @@ class Line:
             raise ExchangeError("the peer closed the connection")
         try:
             message = json.loads(data)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ExchangeError("the peer does not speak this exchange") from None
         if not isinstance(message, dict):
             raise ExchangeError("the peer does not speak this exchange")
@@ -265,7 +265,7 @@ class Line:
         other = CLIENT if role == SERVER else SERVER
         self.send({"proof": _proof(secret, role, theirs, mine)})
         proof = str(self.receive().get("proof"))
-        if not hmac.compare_digest(proof.encode(), _proof(secret, other, mine, theirs).encode()):
+        if not hmac.compare_digest(_bytes(proof), _bytes(_proof(secret, other, mine, theirs))):
             raise ExchangeError("the peer does not know the secret")
 
     def fileno(self) -> int:
@@ -289,4 +289,9 @@ class Line:
 
 
 def _proof(secret: bytes, role: str, theirs: str, mine: str) -> str:
-    return hmac.new(secret, f"{role} {theirs} {mine}".encode(), hashlib.sha256).hexdigest()
+    return hmac.new(secret, _bytes(f"{role} {theirs} {mine}"), hashlib.sha256).hexdigest()
+
+
+def _bytes(text: str) -> bytes:
+    """A text of the peer's as bytes: JSON may hold half a character."""
+    return text.encode(errors="surrogatepass")

@@ -15,10 +15,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.fabric.model import Fabric
@@ -27,10 +28,14 @@ from openmrc.live.endpoint.host import Limits, Port
 from openmrc.reading import read_bytes
 from openmrc.units import US
 
+if TYPE_CHECKING:
+    from openmrc.scenario.fabric import FabricSection
+
 VARIABLE = "OPENMRC_HOST"
 MODES = {"native": state.NATIVE, "udp": state.UDP}
 ETHERTYPE_IPV6 = 0x86DD
 PACKET_IGNORE_OUTGOING, PACKET_QDISC_BYPASS, SOL_PACKET = 23, 20, 263
+RTT_MAX_US = 10**7
 BUFFER_BYTES = 8 << 20  # requested; the kernel grants what net.core.*mem_max allow
 
 
@@ -48,9 +53,73 @@ def read(path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
     for key in ("fabric", "nic", "mode", "ports"):
         if not isinstance(content, dict) or key not in content:
             raise InputError(f"{path}: {key}: missing")
-    if content["mode"] not in MODES:
-        raise InputError(f"{path}: mode = {content['mode']!r}: {', '.join(MODES)} are accepted")
+    for key, is_one, accepted in _KEYS:
+        if not is_one(content.get(key)):
+            raise InputError(f"{path}: {key} = {content.get(key)!r:.80}: {accepted}")
+    for plane, port in enumerate(content["ports"]):
+        if not isinstance(port, dict) or not isinstance(port.get("interface"), str):
+            raise InputError(f"{path}: ports[{plane}]: interface: missing; name one")
+        if content["mode"] == "native" and not _is_mac(port.get("gateway_mac")):
+            raise InputError(
+                f"{path}: ports[{plane}]: gateway_mac = {port.get('gateway_mac')!r:.80}: a MAC"
+                ' address such as "02:ff:00:00:00:00" is accepted'
+            )
     return content
+
+
+def _is_mac(value: Any) -> bool:
+    return (
+        isinstance(value, str)
+        and re.fullmatch("[0-9a-fA-F]{2}(:[0-9a-fA-F]{2}){5}", value) is not None
+    )
+
+
+def _is_hex(value: Any) -> bool:
+    return value is None or (
+        isinstance(value, str) and re.fullmatch("([0-9a-fA-F]{2})*", value) is not None
+    )
+
+
+def _is_time(value: Any) -> bool:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return value is None or (is_number and 0 < value < RTT_MAX_US)
+
+
+_KEYS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    ("nic", lambda value: type(value) is int and value >= 0, "the number of a NIC is accepted"),
+    (
+        "mode",
+        lambda value: isinstance(value, str) and value in MODES,
+        f"{', '.join(MODES)} are accepted",
+    ),
+    ("ports", lambda value: isinstance(value, list) and len(value) > 0, "a list is accepted"),
+    ("base_rtt_us", _is_time, "microseconds above 0, or null, are accepted"),
+    ("secret", _is_hex, "bytes in hex are accepted; make some with: openssl rand -hex 16"),
+)
+
+
+def section(
+    content: dict[str, Any], path: str | os.PathLike[str] | None = None
+) -> tuple[FabricSection, Fabric]:
+    """Return the `[fabric]` table of a host file and its fabric, in which this host has a place."""
+    from openmrc.scenario.scenario import fabric_section
+
+    where = path or os.environ.get(VARIABLE)
+    try:
+        found = fabric_section(content["fabric"])
+        fabric = found.build()
+    except InputError as error:
+        raise error.at(str(where)) from None
+    if content["nic"] >= fabric.n_nics:
+        raise InputError(
+            f"{where}: nic = {content['nic']}: 0 to {fabric.n_nics - 1} are accepted, as many as"
+            " its fabric has"
+        )
+    if len(content["ports"]) != fabric.n_planes:
+        raise InputError(
+            f"{where}: {len(content['ports'])} ports on {fabric.n_planes} planes; name one a plane"
+        )
+    return found, fabric
 
 
 @dataclass(frozen=True)
@@ -73,21 +142,19 @@ def attached(path: str | os.PathLike[str] | None = None, **limits: Any) -> Itera
 
     `limits` are those of `live.endpoint.host.Limits`.
     """
-    from openmrc.scenario.scenario import fabric_section
-
     limits_of(limits)
     content = read(path)
-    section = fabric_section(content["fabric"])
+    table, its_fabric = section(content, path)
     mode = MODES[content["mode"]]
     new_port = native_port if mode == state.NATIVE else _udp_port
     rtt_us = content.get("base_rtt_us")
     sockets: list[socket.socket] = []
     try:
         yield Attachment(
-            fabric=section.build(),
-            nic=int(content["nic"]),
+            fabric=its_fabric,
+            nic=content["nic"],
             ports=[new_port(port, sockets) for port in content["ports"]],
-            limits=limits_of({"trimming": section.trim, **limits}),
+            limits=limits_of({"trimming": table.trim, **limits}),
             base_rtt_ps=None if rtt_us is None else round(rtt_us * US),
             mode=mode,
             sockets=sockets,
@@ -99,9 +166,7 @@ def attached(path: str | os.PathLike[str] | None = None, **limits: Any) -> Itera
 
 def fabric(path: str | os.PathLike[str] | None = None) -> Fabric:
     """The fabric of a host file."""
-    from openmrc.scenario.scenario import fabric_section
-
-    return fabric_section(read(path)["fabric"]).build()
+    return section(read(path), path)[1]
 
 
 def limits_of(given: dict[str, Any]) -> Limits:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
+from openmrc.fabric.places import links
 from openmrc.ops import schedule as sc
-from openmrc.ops.mapper import probe
-from openmrc.ops.mapper.agent import Agent
-from openmrc.ops.mapper.probe import SCHEDULED, ByteArray
+from openmrc.ops.mapper import probe, run
+from openmrc.ops.mapper.agent import BURSTS_MAX, Agent
+from openmrc.ops.mapper.probe import BURST, CLOSING, SCHEDULED, ByteArray
 from openmrc.units import MS
 from tests.ops.mapper.world import Heard, World, packed, small
 
@@ -172,3 +175,68 @@ def test_a_plane_that_is_late_is_waited_for_once_that_is_known_and_no_longer_tha
     assert drive(agent, under_way, 1200, 8000, 0, -1) == []
     assert agent.margin_ps < agent.tick_ps + MS
     assert drive(agent, under_way, 9200, 50, 0, 0)[0] == (10, 1)
+
+
+def burst_lost(agent: Agent, now: int) -> tuple[int, ...] | None:
+    """The rows of the burst that an agent takes for lost; None: not judged yet."""
+    agent.bursts(now * MS)
+    report = agent.report(now * MS)
+    return None if report is None or not report.bursts else report.bursts[0].lost
+
+
+def test_a_burst_has_its_time_from_when_it_has_left() -> None:
+    agent = Agent(SCHEDULE, 4, 0)
+    agent.ask(1, int(links(SCHEDULE.fabric, "plane 0 t0 1 > t1 0")[0]), 8)
+    (send,) = agent.bursts(0)
+    agent.left(8 * MS, [send])
+    agent.arrive(9 * MS, packed([Heard(CLOSING, 0, 4, 1, 0)]))
+    assert burst_lost(agent, 17) is None
+    assert burst_lost(agent, 18) == tuple(send.numbers)
+
+
+def test_a_burst_is_not_judged_while_more_of_it_comes() -> None:
+    agent = Agent(SCHEDULE, 4, 0)
+    agent.ask(1, int(links(SCHEDULE.fabric, "plane 0 t0 1 > t1 0")[0]), 8)
+    (send,) = agent.bursts(0)
+    first, second = send.numbers
+    agent.arrive(3 * MS, packed([Heard(CLOSING, 0, 4, 1, 0)]))
+    agent.arrive(9 * MS, packed([Heard(BURST, 0, 4, 1, first)]))
+    assert burst_lost(agent, 13) is None
+    assert burst_lost(agent, 14) == (second,)
+
+
+def test_probes_of_bursts_that_nobody_orders_fill_no_memory() -> None:
+    agent = Agent(SCHEDULE, 4, 0)
+    forged = [Heard(BURST, 0, 5, number, row) for number in range(200) for row in (3, 99, 100)]
+    agent.arrive(0, packed(forged))
+    agent.due(0)
+    assert len(agent._received) <= BURSTS_MAX
+    assert agent.count(199).heard == (3, 99)
+
+
+def test_who_loses_a_probe_looks_at_its_ports_though_the_kernel_says_nothing() -> None:
+    agent, told = Agent(SCHEDULE, 0, 0), list[dict[str, Any]]()
+
+    class Ports:
+        looks = 0
+
+        def heed(self, link: None) -> None:
+            pass
+
+        def changed(self) -> bool:
+            return False
+
+        def down(self) -> list[int]:
+            self.looks += 1
+            return [] if self.looks == 1 else [2]
+
+        def probe_until(self, until_ps: int) -> int:
+            if self.looks == 1:
+                (first,) = agent.due(0)
+                agent.arrive(5 * MS, back(agent, 0, first.numbers, {2}))
+                agent.due(5 * MS)
+            return 0
+
+    rounds = iter([False, False, True])
+    run.run(agent, Ports(), None, told.append, lambda: next(rounds), time.monotonic_ns())  # type: ignore[arg-type]
+    assert [(len(one["report"]["lost"]), one["report"]["down"]) for one in told] == [(1, [2])]

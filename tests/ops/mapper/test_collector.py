@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
-from openmrc.ops.mapper.collector import OVER_PERIODS
+from openmrc.ops.mapper.collector import OVER_PERIODS, ROUND, Order
 from openmrc.units import MS
 from tests.ops.mapper.world import World, small
 
@@ -44,8 +46,28 @@ def test_one_direction_that_is_silent_or_loses_a_tenth_is_named_and_the_other_is
     world.lose(way, rate)
     world.run(150)
     assert named(world) == [(way, True)]
+    world.run(1000)  # the long window has seen more of it
     ((_, place),) = world.found
-    assert place.rate == pytest.approx(rate, rel=0.6)
+    assert place.rate == pytest.approx(rate, rel=0.4)
+
+
+def test_bursts_are_few_and_no_more_are_ordered_while_some_are_out() -> None:
+    world = World(SCHEDULE)
+    together, out = [], []
+    order = world.collector._order
+
+    def watched(now_ps: int, ports: Sequence[int]) -> list[Order]:
+        out.append(len(world.collector._bursts))
+        found = order(now_ps, ports)
+        together.append(sum(one.n for one in found))
+        return found
+
+    world.collector._order = watched  # type: ignore[method-assign]
+    world.run(203)
+    world.lose(ONE_WAY[0])
+    world.run(150)
+    assert 0 < max(together) <= ROUND
+    assert set(out) == {0}
 
 
 def test_a_dead_switch_is_one_place_and_not_its_links() -> None:

@@ -24,7 +24,10 @@ NETWORK = """
 rate = "25Gbps"
 hosts = [["203.0.113.1"], ["203.0.113.2"]]
 """
+HOST = """{"fabric": {"nics": 8, "planes": 1, "port_rate": "100Gbps", "t0_down": 4}, "nic": 3,
+"mode": "udp", "ports": [{"interface": "lo"}], "secret": "%s"}"""
 FILES = {"fabric.toml": SCENARIO, "network.toml": NETWORK, "secret.hex": "00ff", "no.pem": "00ff"}
+FILES |= {"host.json": HOST % "hush", "quiet.json": HOST % ""}
 
 
 @pytest.mark.parametrize(
@@ -33,12 +36,17 @@ FILES = {"fabric.toml": SCENARIO, "network.toml": NETWORK, "secret.hex": "00ff",
         ("controller fabric.toml --load 0%", "--load 0%: a share of a link's rate above 0%"),
         ("controller fabric.toml --load nan%", "--load nan%: a share"),
         ("controller fabric.toml --load 5", "--load 5: a share"),
-        ("controller fabric.toml --crossings 0", "--crossings 0: at least 1"),
+        ("controller fabric.toml --crossings 0", "--crossings 0: 1 to 1000 are accepted"),
+        ("controller fabric.toml --crossings 1001", "--crossings 1001: 1 to 1000 are accepted"),
         ("controller fabric.toml --period 0ms", "--period 0ms: a time above 0"),
+        ("controller fabric.toml --period 61s", "--period 61s: a time above 0, up to 60s, is"),
         ("controller network.toml --set fabric.nics=4", "--set: changes a scenario"),
         ("controller fabric.toml --cert no.pem", "--cert no.pem: no certificate with its key"),
         ("mapper --secret secret.hex", "--secret: only with --network"),
         ("mapper --network network.toml --host host.json", "--host and --network: one of them"),
+        ("mapper --host host.json", "host.json: secret = 'hush': bytes in hex are accepted"),
+        ("mapper --host quiet.json --controller ::1", "--controller: the host file has no secret"),
+        ("doctor --node --host host.json", "host.json: secret = 'hush': bytes in hex"),
         ("mapper --network network.toml", "network.toml: no host in it has only addresses"),
     ],
 )

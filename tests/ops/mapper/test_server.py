@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -218,6 +220,63 @@ def test_what_is_no_word_ends_a_connection_and_nothing_else(controller: Controll
         assert asked(controller, path)[0] == status
     assert asked(controller, "/state", "POST", "{}")[0] == 405
     good.close()
+
+
+@pytest.mark.parametrize(
+    "hello",
+    [
+        b'{"openmrc": 2, "nonce": "\\ud800"}\n{"proof": "\\ud800"}\n',
+        b'{"a": ' * 100_000 + b"\n",
+        b'{"openmrc": ' + b"9" * 5000 + b"}\n",
+        b"[" * 2_000_000,
+        b"\n\xff\n",
+        b"null\n",
+        b"",
+    ],
+)
+def test_a_stranger_ends_its_own_connection_and_no_other(
+    controller: Controller, hello: bytes
+) -> None:
+    good = agent(controller, 1)
+    for _ in range(2):
+        with socket.create_connection(("127.0.0.1", controller.port), timeout=WAIT_S) as raw:
+            with contextlib.suppress(OSError):  # it may be sent away before it has said all
+                raw.sendall(hello)
+                raw.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(OSError):
+                while raw.recv(1 << 16):
+                    pass
+    late = agent(controller, 2)
+    good.send(report([]))
+    assert until(lambda: controller.state()["agents"] == [1, 2])
+    assert controller.failure is None
+    late.close()
+    good.close()
+
+
+def test_of_strangers_so_many_at_once_are_heard(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "_strangers", threading.Semaphore(1))
+    with socket.create_connection(("127.0.0.1", controller.port), timeout=WAIT_S) as first:
+        assert first.recv(1)  # it is being heard
+        with socket.create_connection(("127.0.0.1", controller.port), timeout=WAIT_S) as second:
+            assert second.recv(1) == b""
+    assert until(lambda: controller._strangers._value == 1)
+    agent(controller, 3).close()
+
+
+def test_a_request_that_is_too_much_is_refused_and_answered(controller: Controller) -> None:
+    row = {"where": "plane 0 t1 1", "reason": "x", "for_s": 10**400}
+    assert asked(controller, "/denylist", "POST", json.dumps(row))[0] == 400
+    assert asked(controller, "/denylist", "POST", "[" * 60_000)[0] == 400
+    assert asked(controller, "/admission?nics=0-" + "9" * 400)[0] == 400
+    connection = http.client.HTTPConnection("127.0.0.1", controller.http_port, timeout=WAIT_S)
+    headers = {"Authorization": f"Bearer {token(SECRET)}", "Content-Length": "9" * 5000}
+    connection.request("POST", "/jobs", headers=headers)
+    assert connection.getresponse().status == 400
+    connection.close()
+    assert asked(controller, "/state")[0] == 200
 
 
 def test_a_controller_that_was_killed_goes_on_with_its_versions_and_ends_what_was_open(

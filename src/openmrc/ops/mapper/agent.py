@@ -14,8 +14,9 @@ plane, some time ago (`margin_ps`), because planes are not in step with each oth
 nothing at all has arrived for `silence_ps` is everything lost. A probe that arrives after all is
 reported as late and cancels its loss.
 
-A burst is judged after `margin_ps`: its probes, and those of other bursts, queue one behind another
-for the suspect's port, which the local loops that follow them do not cross.
+A burst is judged after `margin_ps`, and not while more of it arrives: its probes, and those of
+other bursts, queue one behind another for the suspect's port, which the local loops that follow
+them do not cross.
 
 Both times grow by the time by which recent round trips exceeded `MARGIN_PS`: if hosts or switches
 wait for a processor, or queues for a link, an agent reports less and later, but nothing false.
@@ -101,6 +102,7 @@ class Report:
 class _Burst:
     rows: frozenset[int]  # that this agent sends and awaits itself
     sent_ps: int
+    came_ps: int  # the last of it that came back
     back: set[int] = field(default_factory=set)
     closed: bool = False  # a probe sent after it has returned; or nothing ever returns
 
@@ -164,19 +166,20 @@ class Agent:
             self.tally.inbox[: len(part)] = part
             others = self._arrive.call(len(part), now_ps)
             if others:
-                self.came(others)
+                self.came(now_ps, others)
 
-    def came(self, others: int) -> None:
+    def came(self, now_ps: int, others: int) -> None:
         """Process the probes of bursts that the tally holds."""
         for kind, nic, number, row in self.tally.other[:others].tolist():
             if nic != self.nic:
-                if kind == BURST:  # perhaps before this agent is asked to take part
+                if kind == BURST and row < BURST_MAX:  # perhaps before this agent is asked for it
                     self._received.setdefault(number, set()).add(row)
             elif (burst := self._bursts.get(number)) is not None:
                 if kind == CLOSING:
                     burst.closed = True
                 elif row in burst.rows:
                     burst.back.add(row)
+                    burst.came_ps = now_ps
 
     def ask(self, burst: int, port: int, n: int) -> None:
         """Take part in a burst: send its rows that start here, count those that end here."""
@@ -209,6 +212,17 @@ class Agent:
         if sends:
             self._book["look_at_ps"][0] = now_ps + self._book["look_ps"][0]
         return sends
+
+    def left(self, now_ps: int, sends: Sequence[Send]) -> None:
+        """Count these bursts' time from now: to send them took a while."""
+        for send in sends:
+            self._bursts[send.period].sent_ps = now_ps
+        self._book["look_at_ps"][0] = now_ps + self._book["look_ps"][0]
+
+    @property
+    def misses(self) -> bool:
+        """Whether something was lost that is not reported yet."""
+        return bool(self._book["n_lost"][0])
 
     @property
     def timeout_ps(self) -> int:
@@ -259,12 +273,16 @@ class Agent:
             return None
         last = routes[mine, (routes[mine] >= 0).sum(axis=1) - 1]
         back = mine[fabric.port_peer_nic[last] == self.nic]
-        self._bursts[burst] = _Burst(frozenset(back.tolist()), now_ps, closed=not self._loops)
+        self._bursts[burst] = _Burst(
+            frozenset(back.tolist()), now_ps, now_ps, closed=not self._loops
+        )
         return Send(BURST, burst, mine.tolist(), routes[mine])
 
     def _judge_burst(self, now_ps: int, number: int, burst: _Burst) -> None:
         silent = now_ps - burst.sent_ps > self.silence_ps
-        if (burst.closed and burst.sent_ps <= now_ps - self.margin_ps) or silent:
+        had_time = burst.sent_ps <= now_ps - self.margin_ps
+        still_come = burst.came_ps > now_ps - self._book["look_ps"][0]
+        if (burst.closed and had_time and not still_come) or silent:
             lost = tuple(sorted(burst.rows - burst.back))
             self._judged.append(BurstReport(number, lost, ()))
             del self._bursts[number]

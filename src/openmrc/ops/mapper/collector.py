@@ -33,7 +33,8 @@ LONG_PS = (1 * S, 10 * S)
 LOOK_PS = S // 2  # between two evaluations of the long windows
 STALE_PS = 3 * S  # without a report: three missed ones
 BURSTS_AT_ONCE = 8  # links, each of which may get a burst in one period
-HOLD_PS = 20 * MS  # waits for the results of a burst, before new losses are judged again
+ROUND = 400  # probes of the bursts that are ordered together: their senders have other work
+HOLD_PS = 20 * MS  # waits for the results of bursts, before new losses are judged again
 ROUTES_KEPT = 1 << 17  # probes of a period; beyond this, routes are computed as needed
 DARK_PS = 5 * MS  # within which all NICs of a T0 that died report it
 BURST_WAIT_PS = 100 * MS  # for agents to report on it
@@ -76,10 +77,12 @@ class Place:
     until_ps: int | None = None  # None: it still loses
     withdrawn: bool = False  # later evidence blames another place
     is_dark: bool = False  # its own NICs saw no carrier
+    crossed_before: int = 0  # until it was named
 
 
 @dataclass
 class _Burst:
+    port: int
     routes: np.ndarray  # [n, hops] directed ports
     src: np.ndarray  # [n] the NICs that send each probe ...
     dst: np.ndarray  # ... and receive it
@@ -123,6 +126,7 @@ class Collector:
         self._next_burst = 1
         self._looked_ps = self._swept_ps = now_ps
         self.news = False  # losses that have not been judged yet
+        self._asks_again = False  # as soon as no burst is out
         self._dark: dict[int, int] = {}  # NIC ports without carrier, and since when
         self._of_missing: tuple[frozenset[int], np.ndarray] | None = None
         self._crossed = np.concatenate(schedule.crossed)
@@ -165,6 +169,7 @@ class Collector:
             # The agent's own clock only says how long ago it was: clocks of hosts differ.
             at_ps = [now_ps - max(report.at_ps - one.at_ps, 0) for one in report.lost]
             new = self._unexplained(at_ps, report.lost)
+            self._count(at_ps, report.lost)
             self._losses.extend(map(_Lost, at_ps, report.lost, new))
             self.news |= any(new)
         while len(self._losses) > KEPT_MAX:
@@ -197,7 +202,11 @@ class Collector:
             changed += found
             if not self._explains_all(now_ps - window_ps):
                 ports = suspected(self.schedule.fabric, seen, verdicts, rules=RULES).tolist()
-                orders = self._order(now_ps, ports)
+                ports = self._decisive(ports, verdicts)
+                # What is out may decide it, and more would only come later for it.
+                self._asks_again = any(one.port in ports for one in self._bursts.values())
+                if not self._asks_again:
+                    orders = self._order(now_ps, ports)
         if now_ps - self._looked_ps >= LOOK_PS and self._losses:
             self._looked_ps = now_ps
             for window_ps in LONG_PS:
@@ -336,17 +345,28 @@ class Collector:
             where = causes.name(self.schedule.fabric, verdict.cause)
             if self._is_within(verdict.cause) or not self._has_two_witnesses(verdict):
                 return None
+            crossed = round(verdict.lost / verdict.rate)
             place = self.places[verdict.cause] = Place(
                 where, verdict.kind, verdict.cause, verdict.since_ps, last_ps, now_ps,
-                verdict.rate, verdict.lost, verdict.crossed, verdict.nats,
+                verdict.rate, verdict.lost, crossed, verdict.nats, crossed_before=crossed,
             )  # fmt: skip
             self._withdraw_links_of(verdict.cause, now_ps)
             return place
         place.last_ps = max(place.last_ps, last_ps)
-        if verdict.crossed >= place.crossed:
-            place.rate, place.crossed = verdict.rate, verdict.crossed
-            place.lost, place.nats = verdict.lost, verdict.nats
         return None
+
+    def _count(self, at_ps: Sequence[int], losses: Sequence[Loss]) -> None:
+        """How much known places have lost since they were named: not all of it is remembered."""
+        when, routes = np.array(at_ps), self._routes_of(losses)
+        for cause, place in self.places.items():
+            hit = self._mask(cause)[routes].any(axis=1) & (when > place.named_ps)
+            if place.is_dark or not hit.any():
+                continue
+            periods = (place.last_ps - place.named_ps) / self.schedule.period_ps
+            crossed = place.crossed_before + round(periods * float(self._crossed[cause]))
+            place.lost += int(hit.sum())
+            place.crossed = max(crossed, place.lost)
+            place.rate = place.lost / place.crossed
 
     def _has_two_witnesses(self, verdict: Verdict) -> bool:
         """Whether several agents at one instant saw it lose: else the host may be to blame."""
@@ -440,6 +460,7 @@ class Collector:
         sent = np.maximum(lost, round(periods / TURNS))
         probes = evidence.of_lossy(routes, sent, lost, first, last, crossed, from_ps, now_ps)
         bursts = [one for at_ps, one in self._results if at_ps >= from_ps]
+        bursts += [self._result(now_ps, one) for one in self._bursts.values() if one.sent]
         return _merged(evidence.joined([probes, *bursts]))
 
     def _missing(self, now_ps: int) -> np.ndarray:
@@ -469,15 +490,23 @@ class Collector:
 
     # --- bursts
 
+    def _decisive(self, ports: Sequence[int], verdicts: Sequence[Verdict]) -> Sequence[int]:
+        """Of suspected ports those between which verdicts cannot decide, where there are any."""
+        mask = np.zeros(self.schedule.fabric.n_ports + 1, np.bool_)
+        for verdict in verdicts:
+            for cause in () if verdict.is_sure else (verdict.cause, *verdict.one_of):
+                mask |= self._mask(cause)
+        return [port for port in ports if mask[port]] or ports
+
     def _order(self, now_ps: int, ports: Sequence[int]) -> list[Order]:
         fabric, period_ps = self.schedule.fabric, self.schedule.period_ps
         lately = sum(now_ps - at_ps < period_ps for at_ps in self._burst_ps.values())
         due = [
             port
             for port in ports
-            if now_ps - self._burst_ps.get(port, -S) >= 2 * period_ps and port not in self.places
+            if now_ps - self._burst_ps.get(port, -S) >= period_ps and port not in self.places
         ][: max(BURSTS_AT_ONCE - lately, 0)]
-        n = BURST_MAX
+        n = min(ROUND // max(len(due), 1), BURST_MAX)
         there = frozenset(self.heard_ps)
         found = []
         for port in due:
@@ -487,7 +516,7 @@ class Collector:
             src, dst = fabric.port_nic[routes[:, 0]], fabric.port_peer_nic[last]
             senders = there & frozenset(src.tolist())
             receivers = there & frozenset(dst[dst != src].tolist())
-            self._bursts[number] = _Burst(routes, src, dst, now_ps, senders, receivers)
+            self._bursts[number] = _Burst(port, routes, src, dst, now_ps, senders, receivers)
             self._burst_ps[port] = now_ps
             found.append(Order(number, port, n, senders))
         return found
@@ -512,18 +541,26 @@ class Collector:
         if not late and (burst.counted != burst.receivers or burst.sent != burst.senders):
             return
         del self._bursts[number]
-        fabric, routes, src, dst = self.schedule.fabric, burst.routes, burst.src, burst.dst
+        result = self._result(now_ps, burst)
+        self._results.append((now_ps, result))
+        self.news |= bool(result.lost.any()) or (self._asks_again and not self._bursts)
+
+    def _result(self, now_ps: int, burst: _Burst) -> Evidence:
+        """What is known of a burst: of rows whose sender, and whose receiver, said so."""
+        routes, src, dst = burst.routes, burst.src, burst.dst
         rows = np.arange(len(routes))
         known = ~self._is_dark(routes)
         known &= np.isin(src, list(burst.sent)) & ((src == dst) | np.isin(dst, list(burst.counted)))
         lost = np.where(
             src == dst, np.isin(rows, list(burst.lost)), ~np.isin(rows, list(burst.heard))
         )
-        result = evidence.of_burst(
-            fabric, routes[known], lost[known].astype(np.int64), burst.asked_ps, now_ps
+        return evidence.of_burst(
+            self.schedule.fabric,
+            routes[known],
+            lost[known].astype(np.int64),
+            burst.asked_ps,
+            now_ps,
         )
-        self._results.append((now_ps, result))
-        self.news |= bool(lost[known].any())
 
     # --- memory
 

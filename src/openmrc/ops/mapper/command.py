@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import sqlite3
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openmrc.errors import InputError
+from openmrc.errors import InputError, OutputError
 from openmrc.say import say
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ def schedule_of(
     arguments: argparse.Namespace, fabric: Fabric, network: Network | None = None
 ) -> Schedule:
     """Return the schedule that the options describe."""
-    from openmrc.ops.schedule import make
-    from openmrc.units import parse_time
+    from openmrc.ops.schedule import COVERAGE_MAX, PERIOD_MAX_PS, make
+    from openmrc.units import fmt_time, parse_time
 
     text = str(arguments.load)
     try:
@@ -91,14 +92,15 @@ def schedule_of(
         raise InputError(
             f"--load {text}: a share of a link's rate above 0% is accepted, such as 0.1%"
         )
-    if arguments.crossings < 1:
-        raise InputError(f"--crossings {arguments.crossings}: at least 1 is accepted")
+    if not 1 <= arguments.crossings <= COVERAGE_MAX:
+        raise InputError(f"--crossings {arguments.crossings}: 1 to {COVERAGE_MAX} are accepted")
     try:
         period_ps = parse_time(arguments.period)
     except InputError as error:
         raise error.at("--period") from None
-    if period_ps < 1:
-        raise InputError(f"--period {arguments.period}: a time above 0 is accepted")
+    if not 1 <= period_ps <= PERIOD_MAX_PS:
+        most = fmt_time(PERIOD_MAX_PS)
+        raise InputError(f"--period {arguments.period}: a time above 0, up to {most}, is accepted")
     if network is not None:
         return network.schedule(fabric, arguments.crossings, period_ps, load)
     return make(fabric, arguments.crossings, period_ps, load)
@@ -146,14 +148,15 @@ _Placed = tuple["Schedule", int, bytes, Callable[[], "Wire"]]
 def _on_fabric(arguments: argparse.Namespace) -> _Placed:
     """The schedule, this NIC, the secret and the wire of a host file."""
     from openmrc.ops.mapper.live import SegmentRouting
-    from openmrc.scenario.scenario import fabric_section
     from openmrc.verbs import hostfile
 
     host = hostfile.read(arguments.host)
-    fabric = fabric_section(host["fabric"]).build()
-    secret = bytes.fromhex(str(host.get("secret") or ""))
+    _, fabric = hostfile.section(host, arguments.host)
+    secret = bytes.fromhex(host.get("secret") or "")
+    if arguments.controller is not None and not secret:
+        raise InputError("--controller: the host file has no secret, which the controller asks for")
     schedule = schedule_of(arguments, fabric)
-    return schedule, int(host["nic"]), secret, lambda: SegmentRouting(fabric, host)
+    return schedule, host["nic"], secret, lambda: SegmentRouting(fabric, host)
 
 
 def _on_network(arguments: argparse.Namespace) -> _Placed | None:
@@ -248,6 +251,9 @@ def _controller(arguments: argparse.Namespace) -> int:
             print(f"{scheme}://{address}:{controller.http_port}/?token={token(secret)}", flush=True)
             while not ended and controller.failure is None:
                 time.sleep(0.1)
+            if isinstance(controller.failure, sqlite3.Error):
+                why = str(controller.failure)
+                raise OutputError(arguments.history, why, "make room, or name another --history")
             if controller.failure is not None:
                 raise controller.failure
     return 0

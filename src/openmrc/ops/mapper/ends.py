@@ -44,6 +44,7 @@ from openmrc.ops.schedule import (
     Duties,
     Schedule,
     Shares,
+    check,
 )
 from openmrc.reading import read_bytes
 from openmrc.units import PS_BITS, parse_rate
@@ -104,8 +105,7 @@ class Network:
         """Return the schedule: each direction of a host's link is probed `k` times a period, which
         grows as for `schedule.make`.
         """
-        if k < 1 or period_ps < 1 or not 0 < load_max <= 1:
-            raise InputError("mapper: at least one crossing, a period and a load above 0, up to 1")
+        check(k, period_ps, load_max)
         least_ps = int(-(-k * PROBE_BYTES * PS_BITS // (load_max * self.rate_bps)))
         return EndSchedule(fabric, k, Shares(0, 0), k, max(period_ps, least_ps))
 

@@ -86,7 +86,7 @@ class Link(Closing):
                 while not self._closing.is_set():
                     message = line.receive_patiently()
                     if "refused" in message:
-                        told = self._tell(told, f"the controller refuses: {message['refused']}")
+                        told = self._tell(told, f"the controller refuses: {_line(message)}")
                         break
                     if "welcome" in message:
                         self._line, told = line, ""
@@ -111,3 +111,8 @@ class Link(Closing):
             if line is not None:
                 with contextlib.suppress(OSError, ValueError):
                     line.send(message)
+
+
+def _line(message: dict[str, Any]) -> str:
+    """What a controller refuses, as one line, whatever it says."""
+    return " ".join(f"{message['refused']!s:.500}".split())

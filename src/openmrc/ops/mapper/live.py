@@ -71,10 +71,6 @@ class SegmentRouting:
 
     def __init__(self, fabric: Fabric, host: dict[str, Any]) -> None:
         ports = host["ports"]
-        if len(ports) != fabric.n_planes:
-            raise InputError(
-                f"host file: {len(ports)} ports on {fabric.n_planes} planes; name one a plane"
-            )
         self.interfaces: Sequence[str] = [str(port["interface"]) for port in ports]
         self._carriers = Carriers(UsidPlan(fabric))
         self._native = host["mode"] == "native"
@@ -137,11 +133,21 @@ class Ports(Closing):
         """
         return self._go.call(until_ps)
 
-    def send(self, sends: Sequence[Send]) -> None:
-        """Send these bursts."""
-        for one in sends:
-            assert one.kind == BURST
-            self._send_burst(one)
+    def send(self, bursts: Sequence[Send]) -> None:
+        """Send these bursts together, and what closes each."""
+        n_planes = self._agent.schedule.fabric.n_planes
+        routes = np.concatenate([one.routes for one in bursts if one.routes is not None])
+        batch = self._batch(
+            BURST,
+            (routes[:, 0] % n_planes).tolist(),
+            routes,
+            np.repeat([one.period for one in bursts], [len(one.numbers) for one in bursts]),
+            [row for one in bursts for row in one.numbers],
+        )
+        self._put.call(batch.message.ctypes.data, len(batch.message))
+        for one in bursts:
+            self._payloads(self._closing)["period"] = one.period
+            self._put.call(self._closing.message.ctypes.data, len(self._closing.message))
 
     def down(self) -> list[int]:
         """Return the planes whose port is down here."""
@@ -158,21 +164,12 @@ class Ports(Closing):
         kind: int,
         planes: Sequence[int],
         routes: npt.ArrayLike,
-        period: int,
+        period: npt.ArrayLike,
         numbers: Sequence[int],
     ) -> Batch:
         payloads = probe.payloads(kind, self._agent.nic, planes, period, numbers)
         found = np.asarray(routes, np.int32).reshape(-1, HOPS_MAX)
         return self._wire.batch(planes, found, payloads)
-
-    def _send_burst(self, one: Send) -> None:
-        schedule = self._agent.schedule
-        assert one.routes is not None
-        planes = (one.routes[:, 0] % schedule.fabric.n_planes).tolist()
-        batch = self._batch(BURST, planes, one.routes, one.period, one.numbers)
-        self._payloads(self._closing)["period"] = one.period
-        for each in (batch, self._closing):
-            self._put.call(each.message.ctypes.data, len(each.message))
 
     def _closing_batch(self) -> Batch:
         """The probes sent after a burst: a local loop on each plane, where there are any. When one

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from openmrc.fabric.model import Fabric
 from openmrc.ops.mapper import loop, run
 from openmrc.ops.mapper.admission import PERIODS_MIN, Admission, Known, judge
 from openmrc.ops.mapper.agent import Agent, Report, order
@@ -22,11 +23,11 @@ LOAD_MAX = 0.01
 PATIENCE_NS = 60 * 10**9  # on a busy machine
 
 
-def examine(host: dict[str, Any]) -> Admission:
-    """Probe from this host for `PERIODS` periods, and return whether it is fit for a job."""
-    from openmrc.scenario.scenario import fabric_section
-
-    schedule = make(fabric_section(host["fabric"]).build(), period_ps=PERIOD_PS, load_max=LOAD_MAX)
+def examine(fabric: Fabric, host: dict[str, Any]) -> Admission:
+    """Probe from this host for `PERIODS` periods, and return whether it is fit for a job; `host` is
+    the content of its host file.
+    """
+    schedule = make(fabric, period_ps=PERIOD_PS, load_max=LOAD_MAX)
     loop.warm_up()
     zero_ns = time.monotonic_ns()
     agent = Agent(schedule, int(host["nic"]), 0, run.first_period(schedule.period_ps))

@@ -38,19 +38,26 @@ def run(
     """Probe until `stopping`; reports go to the controller, or without one to `tell`, and to
     `keep`.
     """
+
+    def passed_ps() -> int:
+        return (time.monotonic_ns() - zero_ns) * PS_PER_NS
+
     looked_ps, down = -LOOK_AT_PORTS_PS, list[int]()
     ports.heed(link)
     while not stopping():
-        others = ports.probe_until((time.monotonic_ns() - zero_ns) * PS_PER_NS + STOP_PS)
-        now_ps = (time.monotonic_ns() - zero_ns) * PS_PER_NS
+        others = ports.probe_until(passed_ps() + STOP_PS)
+        now_ps = passed_ps()
         if others > 0:
-            agent.came(others)
+            agent.came(now_ps, others)
         elif others == ASKED and link is not None:
             for message in link.heard():
                 _obey(agent, link, message)
-        ports.send(agent.bursts(now_ps))
+        if sends := agent.bursts(now_ps):
+            ports.send(sends)
+            agent.left(passed_ps(), sends)
         before = down
-        if ports.changed() or now_ps - looked_ps >= LOOK_AT_PORTS_PS:
+        # A loss is a reason to look: the kernel may tell of a carrier a second after it is gone.
+        if ports.changed() or agent.misses or now_ps - looked_ps >= LOOK_AT_PORTS_PS:
             looked_ps, down = now_ps, ports.down()
         report = agent.report(now_ps, at_once=down != before)
         if report is not None:

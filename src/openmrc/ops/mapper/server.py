@@ -53,6 +53,7 @@ TICK_S = 0.1
 RESTS = 0.5  # pause between two judgements, in multiples of the time that one takes
 MAKE_AGAIN_S = 10.0  # interval at which the denylist is rewritten, so that it stays fresh
 AGENTS_MAX = 1 << 17
+STRANGERS_MAX = 1024  # connections that have not joined yet
 BODY_MAX = 1 << 16
 PAGE_US = 86_400 * 10**6  # part of the history that the page shows
 STREAMS_MAX = 64  # browsers that receive events
@@ -85,6 +86,7 @@ class Controller(Closing):
         self._collector = Collector(schedule, 0)
         self._inbox: queue.Queue[tuple[int, Any]] = queue.Queue(SAID_MAX)
         self._lines: dict[int, Line] = {}
+        self._strangers = threading.Semaphore(STRANGERS_MAX)
         self._down: dict[int, tuple[int, ...]] = {}
         self._periods: dict[int, int] = {}
         self._keys: dict[int, int] = {}  # of places in the history, by cause
@@ -152,7 +154,7 @@ class Controller(Closing):
         if isinstance(for_s, bool) or not isinstance(for_s, (int, float)):
             raise InputError("for_s: seconds are accepted")
         if not 0 < for_s <= OPERATOR_S_MAX:
-            raise InputError(f"for_s: {for_s:g}: up to {OPERATOR_S_MAX} s are accepted")
+            raise InputError(f"for_s: {for_s!r:.40}: up to {OPERATOR_S_MAX} s are accepted")
         row = {
             "where": where,
             "reason": reason,
@@ -242,33 +244,46 @@ class Controller(Closing):
         while not self._closing.is_set():
             try:
                 connection, _ = self._server.accept()
-            except OSError:
-                return
-            if len(self._lines) >= AGENTS_MAX:
+            except OSError:  # closed; or out of descriptors, which others give back
+                self._closing.wait(TICK_S)
+                continue
+            if len(self._lines) >= AGENTS_MAX or not self._strangers.acquire(blocking=False):
                 connection.close()
                 continue
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            try:
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+            except RuntimeError:  # no more threads
+                self._strangers.release()
+                connection.close()
 
     def _serve(self, connection: socket.socket) -> None:
         """Serve one agent until it leaves or sends an invalid message."""
         line, nic = Line(connection), -1
         try:
-            line.authenticate(self._secret, SERVER)
             try:
-                nic = words.read_join(line.receive(), self._schedule)
-            except InputError as error:
-                line.send({"refused": str(error)})
-                return
-            line.send({"welcome": 1})
-            self._inbox.put((nic, line))
-            while True:
+                nic = self._greet(line)
+            finally:
+                self._strangers.release()
+            while nic >= 0:
                 self._inbox.put((nic, words.read(line.receive_patiently(), self._schedule)))
-        except (OSError, ValueError, RecursionError, OpenMrcError):
+        except (OSError, ValueError, OpenMrcError):
             pass
         finally:
             line.close()
             if nic >= 0:
                 self._inbox.put((nic, (CLOSED, line)))
+
+    def _greet(self, line: Line) -> int:
+        """Let an agent prove the secret, and join; returns its NIC, or -1 if it is refused."""
+        line.authenticate(self._secret, SERVER)
+        try:
+            nic = words.read_join(line.receive(), self._schedule)
+        except InputError as error:
+            line.send({"refused": str(error)})
+            return -1
+        line.send({"welcome": 1})
+        self._inbox.put((nic, line))
+        return nic
 
     def _work(self) -> None:
         try:
@@ -506,7 +521,8 @@ class _Request(BaseHTTPRequestHandler):
 
     def _body(self) -> dict[str, Any]:
         length = self.headers.get("Content-Length", "")
-        if not length.isascii() or not length.isdigit() or int(length) > BODY_MAX:
+        is_number = length.isascii() and length.isdigit() and len(length) < 10
+        if not is_number or int(length) > BODY_MAX:
             self.close_connection = True
             raise InputError(f"a body of up to {BODY_MAX} bytes is accepted")
         try:
