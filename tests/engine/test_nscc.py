@@ -166,12 +166,16 @@ def test_nor_does_a_held_window_grow_fast() -> None:
 
 
 @pytest.mark.parametrize(("early_units", "held"), [(0, False), (1, True)])
-def test_it_lasts_until_eight_packets_have_come(early_units: int, held: bool) -> None:
-    """Of one packet a round trip, as hundreds to one have, that is eight round trips."""
+@pytest.mark.parametrize(("left", "few"), [(15, 1), (16, 2), (63, 7), (64, 8), (1000, 8)])
+def test_it_lasts_until_eight_packets_have_come_or_an_eighth_of_those_left(
+    left: int, few: int, early_units: int, held: bool
+) -> None:
+    """Of one packet a round trip, as hundreds to one have, eight are eight round trips."""
     for marks in (0, 1):
         flow = steady(Flow(marks_on_last_hop=marks), PKT)
+        flow.q.seq_end = flow.q.una + left
         flow.q.rcvd_high = 1000
-        flow.q.trimmed_units = 1000 + (-8 * PKT) // 256 + early_units
+        flow.q.trimmed_units = 1000 + (-few * PKT) // 256 + early_units
         flow.q.fast = 1
         flow.sack(T, new=PKT, delay=0)
         share = 0.25 if held and marks == 0 else float(flow.q.fi_scale)

@@ -34,10 +34,12 @@ TRIMMED_RTTS = 64
 # Every increase grows a window by packets per round trip, however small the window is: where
 # hundreds send to one, and the share of each is a packet or two, the growth brings more trims than
 # the decrease prevents. For two round trips after a trim at the last hop, and until eight packets
-# have arrived, the window grows by at most a quarter of what arrives.
+# have arrived, or an eighth of those that are left, the window grows by at most a quarter of what
+# arrives.
 GROWTH_TRIMMED = 0.25
 HELD_RTTS = 2
 HELD_PACKETS = 8
+HELD_PART = 8
 # A round trip through a full queue of the last hop, which holds 1.5 T. Packets that take longer
 # waited for another class: the retransmissions of all that was trimmed there (row 15).
 FULL_RTTS = 2.5
@@ -108,7 +110,7 @@ def _is_held(q, c, now):
     """Whether growth is limited after a trim at the last hop: for a time, and until a few packets
     have arrived, which takes longer if the window is a packet or two.
     """
-    few = HELD_PACKETS * q.pkt / RCVD_UNIT_BYTES
+    few = min(HELD_PACKETS, (q.seq_end - q.una) // HELD_PART) * q.pkt / RCVD_UNIT_BYTES
     return _trimmed_within(q, c, HELD_RTTS, now) or (
         c.marks_on_last_hop == 0 and q.rcvd_high - q.trimmed_units < few
     )
