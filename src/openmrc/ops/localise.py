@@ -52,6 +52,7 @@ LESSONS = 40
 ONE_LINK = 0.98  # of a device's losses: the link may as well be the cause
 LINKS_AFTER = 3  # rounds in which a device is split into its links
 PART_MAX = 0.5  # of what crosses a device: above this it fails as a whole
+CABLE_MIN = 0.5  # of the losses of a device: less is not the cable alone
 OVER_AFTER = 10.0  # losses that would have been expected since the last one
 # A round analyses at most this many rows, evenly sampled: if there are more, their causes are
 # plain. What they leave unexplained is analysed in the next round.
@@ -326,11 +327,13 @@ class _Case:
 
     def _links_instead(self, i: int, device: int) -> LongArray:
         """The links that may have lost what a device is suspected of: of one that loses only a
-        part, those that would be suspected without it; of another, the cable by which it lost most.
+        part, those that would be suspected without it; of another, the cable by which it lost most,
+        if that is more than half.
         """
         if self.p[i] > PART_MAX:
             rows = np.flatnonzero((self.places == i).any(axis=1))
-            return np.array(self._cable(i, rows)[0], np.int64)
+            cable, share = self._cable(i, rows)
+            return np.array(cable if share > CABLE_MIN else [], np.int64)
         innocent = self.p.copy()
         innocent[i] = 0
         return self._beside(fit.loss(self.places, innocent, self.background), device)
@@ -509,7 +512,7 @@ class _Case:
         by_link = np.zeros(self.fabric.n_ports)
         for hop, column in enumerate(links):  # a row counts once for a link, however often it is on
             once = (column >= 0) & ~(links[:hop] == column).any(axis=0)
-            np.add.at(by_link, column[once], lost[once])
+            by_link += np.bincount(column[once], lost[once], len(by_link))
         link = int(by_link.argmax())
         return [link, int(reverse[link])], float(by_link[link] / lost.sum())
 
