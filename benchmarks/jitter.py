@@ -11,63 +11,44 @@ that of the last 50 of them, relative to three planes. Median and worst of all s
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from stalls import longest_gap_ms
 
-from openmrc.fabric.clos import multiplane
-from openmrc.fabric.faults import Fault, compile_faults
-from openmrc.fabric.queues import Queues
-from openmrc.sim.mrc.transport import Transport
-from openmrc.sim.world import World
-from openmrc.traffic.traffic import make_traffic
-from openmrc.units import MS, US, parse_time
+from openmrc.units import MS, S, parse_time
 
-RATE_BPS, PLANES, MESSAGE_BYTES, DEEP_BYTES = 100 * 10**6, 4, 16 * 1024, 256 * 1024
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from tests.sim.worlds import silent_plane
+
+RATE_BPS, PLANES, MESSAGE_BYTES = 100 * 10**6, 4, 16 * 1024
 BEFORE_PS, AFTER_PS, STRETCHES = 100 * MS, 100 * MS, 5
 PAYLOAD = 4096 / 4262  # of a full frame
 
 
 def cut(jitter_ps: int, base_rtt_ps: int | None, seed: int) -> tuple[float, float, int, int]:
     """Stall in ms, goodput, timeouts and false alarms of one cut."""
-    fabric = multiplane(2, PLANES, RATE_BPS, 1, 2, 5 * US, 1 * US)
-    fabric = replace(fabric, jitter_ps=jitter_ps)
-    faults = [Fault(BEFORE_PS, "switch-silent", "plane 0 t1 *")]
-    queues = Queues(
-        trim=False,
-        queue_bytes=DEEP_BYTES,
-        queue_last_hop_bytes=DEEP_BYTES,
-        ecn_low=10**6,
-        ecn_high=10**6,
-    )
-    world = World(
-        fabric,
-        make_traffic("cut", 2, [0], [1], [0] * 1000, MESSAGE_BYTES),
-        Transport(base_rtt_ps=base_rtt_ps, rto_exponent=14),
-        compile_faults(faults, fabric),
-        seed,
-        queues,
-        BEFORE_PS + AFTER_PS,
-    )
+    world = silent_plane(jitter_ps, seed, BEFORE_PS, base_rtt_ps)
     world.run()
     done = np.sort(world.flows()["done_ps"])
     stretch = (BEFORE_PS - 20 * MS) // STRETCHES  # the start apart
-    calm = [longest(done, BEFORE_PS - (i + 1) * stretch, stretch) for i in range(STRETCHES)]
-    stall_ps = longest(done, BEFORE_PS, AFTER_PS) - float(np.median(calm))
+    calm = [longest_ms(done, BEFORE_PS - (i + 1) * stretch, stretch) for i in range(STRETCHES)]
+    stall_ms = longest_ms(done, BEFORE_PS, AFTER_PS) - float(np.median(calm))
     half_ps = AFTER_PS // 2
     messages = (done > BEFORE_PS + half_ps).sum()
     left_bps = (PLANES - 1) * RATE_BPS * PAYLOAD
     goodput = messages * MESSAGE_BYTES * 8 / (left_bps * half_ps / 1e12)
     counters = world.counters()
-    return stall_ps / MS, goodput, counters["timeouts"], counters["false_alarms"]
+    return stall_ms, goodput, counters["timeouts"], counters["false_alarms"]
 
 
-def longest(done: Any, from_ps: int, lasts_ps: int) -> int:
+def longest_ms(done: Any, from_ps: int, lasts_ps: int) -> float:
     """The longest time without a completion."""
     end_ps = from_ps + lasts_ps
     within = done[(done > from_ps) & (done < end_ps)]
-    return int(np.diff(within, prepend=from_ps, append=end_ps).max())
+    return longest_gap_ms(within / S, from_ps / S, end_ps / S)
 
 
 def main() -> None:

@@ -7,16 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from openmrc.fabric.clos import multiplane
 from openmrc.fabric.faults import Fault
 from openmrc.fabric.model import Fabric
-from openmrc.fabric.queues import Queues
 from openmrc.fabric.rtt import base_rtt_ps
-from openmrc.sim.world import World
-from openmrc.traffic.traffic import make_traffic
 from openmrc.workload.patterns import permutation
 from tests.sim import bench
 from tests.sim.lab import MS, US, Ints, all_complete, clos, conserved, fct, stream_world, world_of
+from tests.sim.worlds import silent_plane
 
 JITTER = 5 * US
 KIB = 1024
@@ -83,33 +80,12 @@ def test_a_run_is_a_function_of_its_seed_and_nothing_is_lost_track_of() -> None:
 # --- a plane falls silent where packets overtake each other by more than a round trip
 
 
-def slow(jitter_ps: int, seed: int) -> World:
-    """Four planes of 100 Mb/s, deep queues that neither trim nor mark, messages of 16 KiB; T as
-    two hosts there measure it.
-    """
-    fabric = late(multiplane(2, 4, 100 * 10**6, 1, 2, 5 * US, 1 * US), jitter_ps)
-    deep = 256 * KIB
-    queues = Queues(
-        trim=False, queue_bytes=deep, queue_last_hop_bytes=deep, ecn_low=10**6, ecn_high=10**6
-    )
-    return world_of(
-        fabric,
-        make_traffic("test", 2, [0], [1], [0] * 700, 16 * KIB),
-        [Fault(CUT, "switch-silent", "plane 0 t1 *")],
-        seed=seed,
-        stop=CUT + 100 * MS,
-        queues=queues,
-        base_rtt_ps=5 * MS,
-        rto_exponent=14,
-    )
-
-
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("jitter_ps", [0, 300 * US])
 def test_a_silent_plane_costs_two_round_trips_and_its_share_of_the_rate(
     jitter_ps: int, seed: int
 ) -> None:
-    world = slow(jitter_ps, seed)
+    world = silent_plane(jitter_ps, seed, CUT, 5 * MS)  # T as two hosts there measure it
     world.run()
     conserved(world)
     counters = world.counters()

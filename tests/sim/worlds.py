@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
+from openmrc.fabric.clos import multiplane
 from openmrc.fabric.faults import Fault
+from openmrc.fabric.queues import Queues
 from openmrc.sim.world import World
+from openmrc.traffic.traffic import make_traffic
 from openmrc.workload.patterns import incast
-from tests.sim.lab import US, clos, world_of
+from tests.sim.lab import MS, US, clos, world_of
 
 LOSSY = [
     Fault(0, "link-loss", "plane 1 t0 * - t1 *", rate=0.05),
@@ -48,3 +53,23 @@ def same_run(world: World, listed: World) -> None:
     if (flows["done_ps"] >= 0).all():
         last = np.maximum.reduceat(messages["delivered_ps"], first)
         assert flows["delivered_ps"].tolist() == last.tolist()
+
+
+def silent_plane(jitter_ps: int, seed: int, cut_ps: int, base_rtt_ps: int | None) -> World:
+    """A stream of 16 KiB messages over four planes of 100 Mb/s, of which one falls silent; deep
+    queues that neither trim nor mark. It stops 100 ms after the cut.
+    """
+    fabric = replace(multiplane(2, 4, 100 * 10**6, 1, 2, 5 * US, 1 * US), jitter_ps=jitter_ps)
+    deep = 256 * 1024
+    return world_of(
+        fabric,
+        make_traffic("stream", 2, [0], [1], [0] * 1000, 16 * 1024),
+        [Fault(cut_ps, "switch-silent", "plane 0 t1 *")],
+        seed=seed,
+        stop=cut_ps + 100 * MS,
+        queues=Queues(
+            trim=False, queue_bytes=deep, queue_last_hop_bytes=deep, ecn_low=10**6, ecn_high=10**6
+        ),
+        base_rtt_ps=base_rtt_ps,
+        rto_exponent=14,
+    )
