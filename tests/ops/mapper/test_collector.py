@@ -51,6 +51,16 @@ def test_one_direction_that_is_silent_or_loses_a_tenth_is_named_and_the_other_is
     assert place.rate == pytest.approx(rate, rel=0.4)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_second_round_of_bursts_is_in_time_though_agents_obey_late(seed: int) -> None:
+    world = World(SCHEDULE, seed=seed, late_ms=12.0)
+    world.run(200 + 3 * seed)
+    port = 11 * seed % world.fabric.n_ports
+    world.loss[port], world.broken = 0.1, True
+    world.run(150)
+    assert named(world) == [(world.fabric.port_name(port), True)]
+
+
 def test_bursts_are_few_and_no_more_are_ordered_while_some_are_out() -> None:
     world = World(SCHEDULE)
     together, out = [], []

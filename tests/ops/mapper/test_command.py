@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import re
+import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from openmrc.cli import main
+from openmrc.ops import schedule
+from openmrc.ops.mapper import words
+from openmrc.scenario.scenario import load_lab
+from openmrc.verbs.exchange import CLIENT, Line
 
 SCENARIO = """
 [fabric]
@@ -64,3 +72,35 @@ def test_a_wrong_option_is_named(
     assert main([*command.split(), *more]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"mrc: {said}")
+
+
+def test_a_history_that_can_no_longer_be_written_ends_the_controller_in_a_line(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "fabric.toml").write_text(SCENARIO)
+    (tmp_path / "secret.hex").write_text("00ff")
+    command = "controller fabric.toml --secret secret.hex --history history.sqlite"
+    with subprocess.Popen(
+        [sys.executable, "-m", "openmrc.cli", *command.split(), "--port", "0", "--http-port", "0"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        port = re.search(r"port (\d+)", process.stderr.readline())
+        assert port is not None
+        process.stdout.readline()  # it serves
+        with sqlite3.connect(tmp_path / "history.sqlite") as database:
+            database.execute("DROP TABLE agent")
+        line = Line.to("127.0.0.1", int(port[1]), 60.0)
+        line.authenticate(bytes.fromhex("00ff"), CLIENT)
+        line.send(
+            words.join(schedule.make(load_lab(str(tmp_path / "fabric.toml"), []).fabric.build()), 0)
+        )
+        _, said = process.communicate(timeout=60)
+        line.close()
+    assert process.returncode == 3
+    assert said.splitlines()[-1].startswith("mrc: history.sqlite: cannot be written (no such table")
+    assert said.endswith("make room, or name another --history\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.client
 import json
 import socket
@@ -295,6 +296,27 @@ def test_a_controller_that_was_killed_goes_on_with_its_versions_and_ends_what_wa
     with History(file, read_only=True) as history:
         assert history.places() == [row._replace(until_us=20)]
         assert history.places(since_us=21) == []
+
+
+def test_without_descriptors_for_a_while_agents_are_accepted_again(controller: Controller) -> None:
+    server, tried = controller._server, list[int]()
+
+    class Full:
+        def accept(self) -> Any:
+            tried.append(1)
+            if len(tried) < 3:
+                raise OSError(errno.EMFILE, "Too many open files")
+            return server.accept()
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(server, name)
+
+    controller._server = Full()  # type: ignore[assignment]
+    lines = [agent(controller, nic) for nic in range(2)]  # the first by the accept that waits
+    for line in lines:
+        line.close()
+    assert len(tried) >= 3
+    assert controller.failure is None
 
 
 def test_a_file_that_is_no_history_is_refused_with_what_to_do(tmp_path: Path) -> None:

@@ -47,6 +47,7 @@ class World:
 
     schedule: sc.Schedule
     seed: int = 1
+    late_ms: float = 0.0  # agents share processors: the last obeys an order this late, on average
     now_ps: int = 0
     alive: set[int] = field(default_factory=set)
     stalled_until_ps: int = -1  # nothing arrives before
@@ -63,6 +64,8 @@ class World:
         self.agents: dict[int, Agent] = {}
         self.under_way: dict[int, list[Heard]] = {}
         self.orders: list[Order | Count] = []
+        self._ordered: list[tuple[int, int, Order | Count]] = []  # when, to whom
+        self._turns = np.random.default_rng([self.seed, 1])
         self._told: dict[int, tuple[int, ...]] = {}
         for nic in range(self.fabric.n_nics):
             self.start(nic)
@@ -90,10 +93,19 @@ class World:
     def run(self, ms: int) -> None:
         for _ in range(ms):
             self.now_ps += STEP_PS
-            orders, self.orders = self.orders, []
+            self._deliver()
+            due = [one for one in self._ordered if one[0] <= self.now_ps]
+            self._ordered = [one for one in self._ordered if one[0] > self.now_ps]
             for nic in sorted(self.alive):
-                self._act(nic, orders)
+                self._act(nic, [order for _, to, order in due if to == nic])
             self._said(self.collector.tick(self.now_ps))
+
+    def _deliver(self) -> None:
+        for order in self.orders:
+            last_ps = round(self.late_ms * MS * self._turns.uniform(0.6, 1.4))
+            for turn, nic in enumerate(self._turns.permutation(sorted(order.to)).tolist(), 1):
+                self._ordered.append((self.now_ps + last_ps * turn // len(order.to), nic, order))
+        self.orders = []
 
     def names(self) -> set[str]:
         return {place.where for place in self.collector.places.values()}
@@ -103,8 +115,6 @@ class World:
         if orders and self.now_ps >= self.stalled_until_ps:
             self._arrive(nic)
         for one in orders:
-            if nic not in one.to:
-                continue
             if isinstance(one, Count):
                 self.collector.counted(self.now_ps, nic, agent.count(one.burst))
             else:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import hmac
 import json
 import queue
+import secrets
 import socket
 import ssl
 import threading
@@ -50,7 +51,7 @@ from openmrc.verbs.denylist import Denylist, Entry, token
 from openmrc.verbs.exchange import SERVER, Line
 
 TICK_S = 0.1
-RESTS = 0.5  # pause between two judgements, in multiples of the time that one takes
+RESTS = 0.5  # pause between two judgements, in multiples of the processor time that one takes
 MAKE_AGAIN_S = 10.0  # interval at which the denylist is rewritten, so that it stays fresh
 AGENTS_MAX = 1 << 17
 STRANGERS_MAX = 1024  # connections that have not joined yet
@@ -83,7 +84,7 @@ class Controller(Closing):
         self._schedule, self._secret, self._history, self._say = schedule, secret, history, say
         self._zero_ns = time.monotonic_ns()
         self._zero_us = time.time_ns() // 1000
-        self._collector = Collector(schedule, 0)
+        self._collector = Collector(schedule, 0, secrets.randbelow(words.NUMBER_MAX // 2))
         self._inbox: queue.Queue[tuple[int, Any]] = queue.Queue(SAID_MAX)
         self._lines: dict[int, Line] = {}
         self._strangers = threading.Semaphore(STRANGERS_MAX)
@@ -298,7 +299,7 @@ class Controller(Closing):
             with self._lock:
                 for nic, what in said:
                     self._take(nic, what)
-                began = time.monotonic()
+                began, used_s = time.monotonic(), time.thread_time()
                 if began < rested:
                     continue
                 self._carry_out(self._collector.tick(self._now_ps()))
@@ -306,8 +307,7 @@ class Controller(Closing):
                     self._make_denylist(self._now_us())
                     self._keep_jobs(self._now_us())
                     self._history.forget(self._now_us())
-            now = time.monotonic()
-            rested = now + RESTS * (now - began)
+            rested = time.monotonic() + RESTS * (time.thread_time() - used_s)
 
     def _waiting(self) -> list[tuple[int, Any]]:
         """All queued messages, as soon as there are any, or none after a while."""
