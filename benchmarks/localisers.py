@@ -7,9 +7,10 @@ Without PROGRAM only ours answers. With `--traces` the traces stay in DIR, to be
 like. `--out docs/operators/localisers.json` is what the page's table is made of.
 
 A fabric of 128 NICs on 4 planes, 2,048 directed links; four queue pairs for each NIC, each over all
-64 paths, 400 packets a path. What is lost is drawn packet by packet from what each link, switch or
-NIC loses. Senders leave a dead path after one to three losses. Everybody gets the same: for each
-path what was sent and what was lost, and nothing of when.
+64 paths, 400 packets a path. Only links that packets cross both ways break, and NICs with such
+links. What is lost is drawn packet by packet from what each link, switch or NIC loses. Senders
+leave a dead path after one to three losses. Everybody gets the same: for each path what was sent
+and what was lost, and nothing of when.
 
 The baselines read the format of netarch/FaultLocalization, the harness of Flock's authors, with
 all paths known (which they call INT; 007 votes with paths that lost packets alone). It knows hosts
@@ -112,6 +113,15 @@ class Place:
         paths = routes(fabric, *ends, np.broadcast_to(evs, each).ravel())
         return cls(fabric, paths, causes.of_routes(fabric, paths))
 
+    @property
+    def busy(self) -> np.ndarray:
+        """The directed links that packets cross in both directions: nobody sees a fault of an idle
+        link.
+        """
+        used = np.zeros(self.fabric.n_ports, np.bool_)
+        used[self.paths[self.paths >= 0]] = True
+        return np.flatnonzero(used & used[self.fabric.port_reverse])
+
 
 class Trace(NamedTuple):
     """What was seen, and what was broken."""
@@ -126,9 +136,8 @@ class Trace(NamedTuple):
 
 def links(place: Place, rng: Any, n: int = 1, tier: str = "any") -> list[int]:
     """So many directed links."""
-    fabric = place.fabric
-    ports = np.arange(fabric.n_ports)
-    of_nic = (fabric.port_nic >= 0) | (fabric.port_peer_nic >= 0)
+    fabric, ports = place.fabric, place.busy
+    of_nic = (fabric.port_nic[ports] >= 0) | (fabric.port_peer_nic[ports] >= 0)
     chosen = {"any": ports, "nic": ports[of_nic], "t1": ports[~of_nic]}[tier]
     return [int(port) for port in rng.choice(chosen, n, replace=False)]
 
@@ -138,8 +147,9 @@ def switch(place: Place, rng: Any, tier: int) -> int:
 
 
 def nic(place: Place, rng: Any) -> int:
-    first = place.fabric.n_ports + place.fabric.n_switches
-    return first + int(rng.integers(place.fabric.n_nics))
+    fabric = place.fabric
+    sender = fabric.port_nic[place.busy]
+    return fabric.n_ports + fabric.n_switches + int(rng.choice(np.unique(sender[sender >= 0])))
 
 
 def cable(place: Place, rng: Any) -> list[int]:

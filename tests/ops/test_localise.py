@@ -213,6 +213,19 @@ def test_endpoints_alone_find_it_by_their_traffic(where: str, rate: float) -> No
     assert (verdict.where, verdict.is_sure) == (where, True)
 
 
+def test_a_nic_on_every_lossy_path_is_not_to_blame_for_gray_links_of_its_peers() -> None:
+    pairs = [(5, 8), (5, 14), (5, 20), (5, 32), (56, 5), (56, 5), (56, 3)]
+    pairs += [(28, 0), (40, 0), (52, 0), (52, 36)]
+    bad = {
+        "nic 5 plane 0 < t0": 0.005,
+        "nic 5 plane 1 < t0": 0.002,
+        "nic 8 plane 1 < t0": 0.002,
+        "nic 14 plane 0 < t0": 0.006,
+        "nic 32 plane 1 < t0": 0.005,
+    }
+    assert named(localise(FABRIC, carried(pairs, bad))) == set(bad)
+
+
 def test_what_one_pair_sees_alone_is_one_of_several() -> None:
     (verdict,) = localise(FABRIC, carried([(0, 63)], {"plane 1 t0 0 > t1 5": 0.1}))
     assert not verdict.is_sure

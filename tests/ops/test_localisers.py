@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from openmrc.fabric import places
+from openmrc.ops import causes
 from tests import benchmark
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -61,6 +62,20 @@ def test_a_trace_says_of_each_path_what_was_sent_and_lost(bench: Any, place: Any
     assert sum(int(lost) for _, lost in counts) == trace.lost.sum() > 0
     every = {line.removeprefix("FP ") for line in lines if line.startswith("FP ")}
     assert {" ".join(path) for path in taken} == every
+
+
+def test_what_no_packet_crosses_does_not_fail(bench: Any, place: Any) -> None:
+    fabric, idle = place.fabric, 4
+    kept = np.flatnonzero(fabric.port_peer_nic[place.paths[:, -1]] != idle)
+    less = bench.Place(fabric, place.paths[kept], place.crossed[:, kept])
+    of_idle = (fabric.port_nic == idle) | (fabric.port_peer_nic == idle)
+    assert less.busy.tolist() == np.flatnonzero(~of_idle).tolist()
+    rng = np.random.default_rng(1)
+    assert not of_idle[[port for _ in range(200) for port in bench.cable(less, rng)]].any()
+    nics = {bench.nic(less, rng) for _ in range(200)}
+    assert len(nics) == fabric.n_nics - 1
+    assert causes.name(fabric, min(nics)) == "nic 0"
+    assert f"nic {idle}" not in {causes.name(fabric, each) for each in nics}
 
 
 def test_each_port_of_a_nic_is_a_host_of_one_rack(bench: Any, place: Any) -> None:

@@ -96,12 +96,9 @@ def localise(fabric: Fabric, seen: Evidence, rules: Rules | None = None) -> list
     if not len(seen.lost):
         return []
     case = _Case(fabric, seen, rules.learns_chance)
-    for _ in range(ROUNDS_MAX):
-        new = np.setdiff1d(case.worst(), case.suspects)
-        if not len(new):
-            break
-        case.suspect(np.concatenate([case.suspects, new]), SUSPECT_NATS)
-    case.exchange()
+    case.search()
+    if case.exchange():  # a link explains most of what a device was suspected of: what is left?
+        case.search()
     case.take_apart()
     case.suspect(case.suspects, rules.alarm)
     return sorted(case.verdicts(rules), key=lambda verdict: (-verdict.nats, verdict.cause))
@@ -272,6 +269,14 @@ class _Case:
         prior = np.where(ids < self.fabric.n_ports, 0.0, DEVICE_NATS)
         return _View(place[columns], self.lost[part], self.background[part], ids, crossed, prior)
 
+    def search(self) -> None:
+        """Suspect what explains most of the losses until the suspects explain them."""
+        for _ in range(ROUNDS_MAX):
+            new = np.setdiff1d(self.worst(), self.suspects)
+            if not len(new):
+                return
+            self.suspect(np.concatenate([self.suspects, new]), SUSPECT_NATS)
+
     def worst(self) -> LongArray:
         """Causes to suspect next: in addition to the suspects, and the alternatives to each of
         them.
@@ -404,17 +409,21 @@ class _Case:
             how_many[rows] += 1
         return np.stack(found, axis=1)
 
-    def exchange(self) -> None:
-        """Replace each suspect by a cause that explains its losses better, if there is one."""
+    def exchange(self) -> bool:
+        """Replace each suspect by a cause that explains its losses better; return whether there was
+        one.
+        """
         if not len(self.suspects):
-            return
+            return False
         better = self.suspects.copy()
         self._weigh_rivals()
         for i, (rivals, ahead) in enumerate(self.rivals):
             if len(rivals) and ahead.min() < 0:
                 better[i] = rivals[ahead.argmin()]
-        if (better != self.suspects).any():
-            self.suspect(np.unique(better), SUSPECT_NATS)
+        if (better == self.suspects).all():
+            return False
+        self.suspect(np.unique(better), SUSPECT_NATS)
+        return True
 
     def _rows_of_suspects(self) -> list[LongArray]:
         """The rows that each suspect is on."""
