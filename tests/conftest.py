@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -67,6 +68,7 @@ class FakeWorld:
         threads: int = 1,
     ) -> None:
         self.traffic, self.transport, self.stop_ps = traffic, transport, stop_ps
+        self.fabric, self.side = fabric, SimpleNamespace(choices_at=np.zeros(0, np.int64))
         self.threads = threads
         self.built.append(self)
         self.number = len(self.built)
@@ -165,8 +167,6 @@ class FakeWorld:
 
 
 def run_progress(now_ps: int, flows_done: int, flows_total: int) -> Any:
-    from types import SimpleNamespace
-
     return SimpleNamespace(
         now_ps=now_ps,
         flows_done=flows_done,

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from openmrc.report import progress
-from openmrc.report.progress import CLEAR, SweepBar
+from openmrc.report.progress import CLEAR, Bar, SweepBar
+from openmrc.run.simulation import Step
+from openmrc.sim.world import Progress
 
 
 @pytest.fixture
@@ -83,3 +85,25 @@ def test_a_quiet_sweep_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_long_sweep_counts_minutes_and_hours() -> None:
     durations = [progress.duration(seconds) for seconds in (99, 100, 5999, 6000, 86_400)]
     assert durations == ["99 s", "2 min", "100 min", "2 h", "24 h"]
+
+
+def test_a_run_says_what_is_left_by_its_second_half(second: None) -> None:
+    with Bar() as bar:
+        said = []
+        for index, share in ((0, 0.1), (0, 0.2), (0, 0.4), (1, 0.1), (1, 0.1)):
+            now = Progress(2_500_000, 1, 4, 9, 0.1)
+            bar.update(Step("mrc", index, 2, now, share))
+            said.append(bar._progress.tasks[0].fields["words"])
+    flows = "1 of 4 flows, 2 us simulated"
+    assert said == [flows, f"{flows}, 8 s left", f"{flows}, 3 s left", flows, flows]
+
+
+def test_of_the_steps_of_a_long_run_every_other_one_is_forgotten(
+    second: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "STEPS_MAX", 5)
+    with Bar() as bar:
+        for done in range(9):
+            bar.update(Step("mrc", 0, 1, Progress(0, 0, 4, 9, 0.1), done / 20))
+        assert bar._share == [0.0, 0.2, 0.3, 0.35, 0.4]
+        assert bar._progress.tasks[0].fields["words"].endswith("12 s left")

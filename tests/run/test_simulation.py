@@ -4,7 +4,6 @@ import dataclasses
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,10 +14,8 @@ from hypothesis import strategies as st
 from openmrc.errors import InputError
 from openmrc.run.figures import ROCE, distribution_us, flat, nearest_rank
 from openmrc.run.results import peak_rss_mb
-from openmrc.run.simulation import Step, _reporter, simulate
+from openmrc.run.simulation import simulate
 from openmrc.scenario.scenario import Scenario, parse_scenario
-from openmrc.sim.world import Progress
-from openmrc.traffic.traffic import make_traffic
 from openmrc.units import US
 
 if TYPE_CHECKING:
@@ -204,56 +201,6 @@ def test_a_run_is_sampled_only_if_asked_and_as_the_scenario_says(
     assert [world.sampled for world in fake_world.built] == [None, None]
     simulate(scenario, sampled=True)
     assert [world.sampled for world in fake_world.built[2:]] == [(2, 100), (2, 100)]
-
-
-@pytest.mark.parametrize(
-    ("placed", "sent", "trimmed", "now_ps", "stop_ps", "share"),
-    [
-        (0, 0, 0, 5, None, 0.0),
-        (25, 0, 0, 5, None, 0.25),
-        (0, 4, 0, 5, None, 0.12),  # of ten packets
-        (25, 6, 0, 5, None, 0.355),
-        (90, 20, 0, 5, None, 0.93),  # copies
-        (0, 0, 10, 5, None, 0.45 / 1.45),
-        (25, 0, 10, 5, None, 0.7 / 1.45),
-        (100, 10, 10, 5, None, 1.0),
-        (25, 0, 0, 5, 10, 0.5),
-        (100, 0, 0, 5, 100, 1.0),
-        (25, 0, 0, 20, 10, 1),
-    ],
-)
-def test_progress_is_work_done_or_time_until_the_stop(
-    placed: int, sent: int, trimmed: int, now_ps: int, stop_ps: int | None, share: float
-) -> None:
-    assert share_of(Progress(now_ps, 0, 2, 9, 0.1, sent, trimmed), placed, 0, stop_ps) == (
-        pytest.approx(share)
-    )
-
-
-@pytest.mark.parametrize(
-    ("trimmed", "share"), [(0, 0.25 / 1.18), (3, 0.385 / 1.18), (5, 0.475 / 1.225)]
-)
-def test_progress_expects_the_trims_of_an_incast(trimmed: int, share: float) -> None:
-    # windows of 50 B: five packets from NIC 0, four from NIC 1, of which NIC 2 receives five
-    assert share_of(Progress(5, 0, 2, 9, 0.1, 0, trimmed), 25, 50, None) == pytest.approx(share)
-
-
-def share_of(progress: Progress, placed: int, window_bytes: int, stop_ps: int | None) -> float:
-    """What is told of a world of two messages of 60 and 40 bytes to one NIC, packets of ten."""
-    traffic = make_traffic(
-        "incast", 3, qp_src=[0, 1], qp_dst=[2, 2], msg_qp=[0, 1], msg_bytes=[60, 40]
-    )
-    world: Any = SimpleNamespace(
-        bytes_verified=placed,
-        traffic=traffic,
-        transport=SimpleNamespace(pmtu=10),
-        derived=lambda: {"max_window_bytes": window_bytes},
-    )
-    steps: list[Step] = []
-    tell = _reporter(steps.append, "mrc", 0, 1, world, stop_ps)
-    assert tell is not None
-    tell(progress)
-    return steps[0].share
 
 
 def test_progress_names_the_transport(fake_world: type[FakeWorld], two: Scenario) -> None:

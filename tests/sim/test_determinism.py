@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from openmrc.fabric.faults import Fault
+from openmrc.sim import world as worlds
 from openmrc.sim.world import Progress
 from openmrc.traffic.traffic import make_traffic
 from openmrc.workload.patterns import incast, permutation
@@ -74,6 +75,18 @@ def test_looking_changes_nothing() -> None:
     assert plain.outcome(watched) == plain.outcome(whole)
     assert (seen[-1].flows_done, seen[-1].flows_total) == (9, 9)
     assert seen[-1].link_traversals == whole.counters()["link_traversals"]
+
+
+def test_the_first_steps_are_short_and_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, stepped = eventful(), eventful()
+    whole.run()
+    for name, value in (("EVENTS_AT_FIRST", 128), ("STEPS_SO_FAR", 2), ("EVENTS_A_STEP", 512)):
+        monkeypatch.setattr(worlds, name, value)
+    events: list[int] = []
+    stepped.run(progress=lambda _: events.append(int(stepped.net.ctl[0].events)))
+    assert events[:6] == [128, 256, 384, 576, 896, 1344]  # whole multiples of 64
+    assert max(np.diff(events)) == 512
+    assert plain.outcome(stepped) == plain.outcome(whole)
 
 
 @pytest.mark.parametrize("start_ps", [1 * US, 1 * MS, 1000 * MS, 60_000 * MS])

@@ -8,16 +8,18 @@ from time import perf_counter
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from openmrc.jit.warmup import announcement
 from openmrc.run.simulation import Step
+from openmrc.run.work import left_s
 from openmrc.say import say
 from openmrc.units import US
 
 BAR_WIDTH_MIN = 100  # columns of a window
 CLEAR = "\x1b[K"  # to the end of a terminal's line
+STEPS_MAX = 1000  # kept; of more every other one is forgotten
 FAILURES_SAID = 5  # printed; the others are in the data set
 
 
@@ -36,12 +38,13 @@ class Bar:
         console = Console(stderr=True)
         self._task: TaskID | None = None
         self._index = -1
+        self._at_s: list[float] = []
+        self._share: list[float] = []
         self._progress = Progress(
             TextColumn("{task.description}"),
             # In a narrow window the numbers stay, and the bar and the name shrink.
             *([BarColumn(bar_width=30)] if console.width >= BAR_WIDTH_MIN else []),
             TextColumn("{task.fields[words]}"),
-            TimeRemainingColumn(),
             console=console,
             transient=True,
             disable=not console.is_terminal,
@@ -69,7 +72,18 @@ class Bar:
             label = f"{name.plain} ({step.index + 1} of {step.count})"
             self._task = self._progress.add_task(label, total=1.0, words=words)
             self._index = step.index
+            self._at_s, self._share = [], []
+        words += self._left(step.share)
         self._progress.update(self._task, completed=step.share, words=words)
+
+    def _left(self, share: float) -> str:
+        """How long it still takes, for the end of a line."""
+        self._at_s.append(perf_counter())
+        self._share.append(share)
+        found = left_s(self._at_s, self._share)
+        if len(self._at_s) > STEPS_MAX:
+            del self._at_s[1:-1:2], self._share[1:-1:2]
+        return "" if found is None else f", {duration(found)} left"
 
 
 class SweepBar:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from openmrc.errors import InputError
 from openmrc.run.captures import pcap_paths, written
-from openmrc.run.estimate import trims_at_start
 from openmrc.run.outcome import TransportResult
 from openmrc.run.perfect import perfect_ps
 from openmrc.run.results import Result
+from openmrc.run.work import Work
 from openmrc.sim.watch.forms import NATIVE
 
 if TYPE_CHECKING:
@@ -29,21 +29,12 @@ if TYPE_CHECKING:
     from openmrc.traffic.traffic import Traffic
 
 
-NEVER = float("inf")
-# Measured fraction of the work for a packet: that done while it is in the network, and that of a
-# trimmed copy.
-UNDER_WAY = 0.3
-TRIMMED = 0.45
-
-
 @dataclass(frozen=True)
 class Step:
     """What `simulate` reports while it runs: transport `index` of `count`, and its progress.
 
-    `share` is a fraction of the work: bytes that are placed, `UNDER_WAY` of those in the network,
-    and trimmed copies, of which at least as many are expected as the first windows of an incast
-    lose; or of the time until `stop.time` if that is more. Flows say little, because they often end
-    together.
+    `share` is a fraction of the work (`run.work`), or of the time until `stop.time` if that is
+    more. Flows say little, because they often end together.
     """
 
     transport: str
@@ -100,9 +91,7 @@ def simulate(
                 )
                 if sampled:
                     world.sample(scenario.report.qp, scenario.report.samples)
-                report = _reporter(
-                    progress, name, index, len(transports), world, scenario.stop.time
-                )
+                report = _reporter(progress, name, index, len(transports), world, ideal_ps)
                 witness = _witness(world) if sampled else None
                 _run(world, witness, report)
             runs.append(_collect(name, scenario, fabric, transport, world, ideal_ps, witness))
@@ -233,24 +222,15 @@ def _reporter(
     index: int,
     count: int,
     world: World,
-    stop_ps: int | None,
+    ideal_ps: int,
 ) -> Callable[[Progress], None] | None:
     if report is None:
         return None
-    sizes = world.traffic.msg_total_bytes
-    total_bytes = max(int(sizes.sum()), 1)
-    total_packets = max(int((-(-sizes // world.transport.pmtu)).sum()), 1)
-    window_bytes = world.derived().get("max_window_bytes", 0)  # RoCEv2 has none, and does not trim
-    expected = trims_at_start(world.traffic, world.transport.pmtu, window_bytes) / total_packets
-    end_ps = NEVER if stop_ps is None else stop_ps
+    work = Work.of(world, ideal_ps)
 
     def tell(progress: Progress) -> None:
-        placed = world.bytes_verified / total_bytes
-        under_way = min(max(progress.sent / total_packets - placed, 0.0), 1 - placed)
-        trimmed = progress.trimmed / total_packets
-        work = 1 + TRIMMED * max(expected, trimmed)
-        share = (placed + UNDER_WAY * under_way + TRIMMED * trimmed) / work
-        report(Step(name, index, count, progress, min(max(share, progress.now_ps / end_ps), 1.0)))
+        share = work.share(progress, world.bytes_verified)
+        report(Step(name, index, count, progress, share))
 
     return tell
 

@@ -33,7 +33,11 @@ from openmrc.sim.watch.samples import Samples
 from openmrc.traffic.traffic import Traffic
 
 LATEST_PS = int(es.NEVER) - 1  # events at NEVER do not happen
-EVENTS_A_STEP = 300_000  # between two checks of the clock: about a tenth of a second
+# Between two checks of the clock: about a tenth of a second. A run begins with shorter steps, so
+# that a short one too has several in its first tenth, by which its end is told.
+EVENTS_A_STEP = 300_000
+EVENTS_AT_FIRST = 20_000
+STEPS_SO_FAR = 16
 
 
 @dataclass(frozen=True)
@@ -180,8 +184,10 @@ class World:
 
     def _advance(self, until: int) -> int:
         started = time.perf_counter()
+        most = EVENTS_A_STEP * min(self.threads, len(self.nets))
+        budget = max(int(self.net.ctl[0].events) // STEPS_SO_FAR, EVENTS_AT_FIRST)
         try:
-            why = self._step(until, EVENTS_A_STEP * min(self.threads, len(self.nets)))
+            why = self._step(until, min(budget, most))
         finally:  # in plain Python Ctrl-C arrives here: what was sent by then is kept
             self.loop_s += time.perf_counter() - started
             if self.capture is not None and (self._crew is None or self._crew.is_level):

@@ -68,6 +68,13 @@ class RoceSide(Side):
         """When routing applies changes."""
         return np.asarray(self.state.change.at)
 
+    @property
+    def choices_at(self) -> npt.NDArray[np.int64]:
+        """When routing has converged, if there is a choice."""
+        change = self.state.change
+        converged = np.asarray(change.at[change.is_local == 0])
+        return np.unique(converged) if self.net.ctl[0].n_planes > 1 else converged[:0]
+
     def split(self, n: int) -> list[Roce]:
         """Each shard has its own counters; the rest is shared."""
         c = apart(n, ROCE)

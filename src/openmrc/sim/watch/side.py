@@ -51,6 +51,11 @@ class Side(ABC):
         """When all shards change at once, apart from faults: in time order, ps."""
         return np.zeros(0, np.int64)
 
+    @property
+    def choices_at(self) -> npt.NDArray[np.int64]:
+        """When all NICs choose among their planes again: in time order, ps."""
+        return np.zeros(0, np.int64)
+
     def split(self, n: int) -> list[Any]:
         """Return the `state` of each of n shards, if it has one."""
         return []

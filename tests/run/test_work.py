@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from openmrc.run.work import NIC_CHOICE, PLANE_CHOICE, TRIMMED, UNDER_WAY, Work, left_s
+from openmrc.sim.world import Progress
+from openmrc.traffic.traffic import make_traffic
+
+
+def known(**more: Any) -> Work:
+    """Ten packets of ten bytes, without trims or faults."""
+    values: dict[str, Any] = {
+        "payload_bytes": 100,
+        "packets": 10,
+        "trims": 0,
+        "choices_ps": np.zeros(0, np.int64),
+        "choice": 0.0,
+        "ideal_ps": 50,
+        "stop_ps": None,
+    }
+    return Work(**values | more)
+
+
+def progress(now_ps: int = 5, sent: int = 0, trimmed: int = 0) -> Progress:
+    return Progress(now_ps, 0, 2, 9, 0.1, sent, trimmed)
+
+
+@pytest.mark.parametrize(
+    ("placed", "sent", "trimmed", "packets"),
+    [
+        (0, 0, 0, 0.0),
+        (25, 0, 0, 2.5),
+        (0, 4, 0, 4 * UNDER_WAY),
+        (25, 6, 0, 2.5 + 3.5 * UNDER_WAY),
+        (90, 20, 0, 9 + UNDER_WAY),  # copies
+        (0, 0, 10, 10 * TRIMMED),
+        (100, 10, 10, 10 + 10 * TRIMMED),
+    ],
+)
+def test_work_is_what_is_placed_in_the_network_or_trimmed(
+    placed: int, sent: int, trimmed: int, packets: float
+) -> None:
+    share = known().share(progress(sent=sent, trimmed=trimmed), placed)
+    assert share == pytest.approx(packets / (10 + TRIMMED * trimmed))
+
+
+@pytest.mark.parametrize(("now_ps", "stop_ps", "share"), [(5, 10, 0.5), (2, 10, 0.25), (20, 10, 1)])
+def test_the_time_until_the_stop_counts_if_more_of_it_is_over(
+    now_ps: int, stop_ps: int, share: float
+) -> None:
+    assert known(stop_ps=stop_ps).share(progress(now_ps), 25) == share
+
+
+@pytest.mark.parametrize(("trimmed", "expected"), [(0, 4), (3, 4), (4, 4), (5, 5)])
+def test_the_trims_of_first_windows_are_expected(trimmed: int, expected: int) -> None:
+    done = 2.5 + TRIMMED * trimmed
+    share = known(trims=4).share(progress(trimmed=trimmed), 25)
+    assert share == pytest.approx(done / (10 + TRIMMED * expected))
+
+
+@pytest.mark.parametrize(
+    ("now_ps", "choices", "expected"),
+    [(0, 0, 2), (9, 0, 2), (10, 1, 2), (59, 2, 2), (60, 3, 3), (900, 4, 4)],
+)
+def test_choices_of_planes_are_expected_as_long_as_every_run_lasts(
+    now_ps: int, choices: int, expected: int
+) -> None:
+    work = known(choices_ps=np.array([10, 50, 60, 70]), choice=2.0)
+    assert work.share(progress(now_ps), 25) == pytest.approx(
+        (2.5 + 2 * choices) / (10 + 2 * expected)
+    )
+
+
+def test_a_workload_without_bytes_has_done_nothing() -> None:
+    assert known(payload_bytes=0, packets=0).share(progress(), 0) == 0
+
+
+def test_the_work_of_a_world() -> None:
+    # windows of 50 B: five packets from NIC 0, four from NIC 1, of which NIC 2 receives five
+    traffic = make_traffic(
+        "incast", 3, qp_src=[0, 1], qp_dst=[2, 2], msg_qp=[0, 1], msg_bytes=[60, 35]
+    )
+    world: Any = SimpleNamespace(
+        traffic=traffic,
+        transport=SimpleNamespace(pmtu=10),
+        derived=lambda: {"max_window_bytes": 50},
+        fabric=SimpleNamespace(n_nics=3, n_planes=4),
+        side=SimpleNamespace(choices_at=np.array([7])),
+        stop_ps=9,
+    )
+    work = Work.of(world, 8)
+    assert (work.payload_bytes, work.packets, work.trims) == (95, 10, 4)
+    assert (work.choices_ps.tolist(), work.ideal_ps, work.stop_ps) == ([7], 8, 9)
+    assert work.choice == pytest.approx(3 * NIC_CHOICE + 4 * 4 * PLANE_CHOICE)
+
+
+@pytest.mark.parametrize(
+    ("at_s", "share", "left"),
+    [
+        ([3], [0.2], None),  # a single step
+        ([3, 5], [0.2, 0.4], 6),
+        ([0, 1, 2], [0, 0.1, 0.2], 8),
+        ([0, 1, 2], [0, 0.1, 0.5], 1.25),  # 0.4 a second lately
+        ([0, 1, 2], [0, 0.4, 0.5], 5),
+        ([0, 2, 4], [0, 0.2, 0.2], None),  # nothing lately
+        ([0, 1, 4], [0, 0.2, 0.5], 5),  # from step to step it grows evenly
+        ([10, 14], [0.5, 1.0], 0),
+    ],
+)
+def test_the_rest_takes_as_long_as_at_the_rate_of_the_second_half(
+    at_s: list[float], share: list[float], left: float | None
+) -> None:
+    assert left_s(at_s, share) == (None if left is None else pytest.approx(left))
+
+
+def test_how_long_a_long_run_took_to_begin_is_forgotten() -> None:
+    steady = [(i, i / 100) for i in range(21)]
+    slow = [(2 * i, i / 100) for i in range(11)] + [(10 + i, i / 100) for i in range(11, 31)]
+    assert left_s(*zip(*steady, strict=True)) == pytest.approx(80)
+    assert left_s(*zip(*slow, strict=True)) == pytest.approx(70)
