@@ -6,8 +6,8 @@ The lab of `mapper.py` without processes, sockets or switches: 8 NICs on 4 plane
 ten probes across each directed link. Each trial breaks one link, drawn from all: cut (between two
 switches: a NIC reports its own), silent in one direction, or losing a tenth in one direction. It
 prints the time from the first lost probe to the name: median, 90th percentile and the largest.
-`--late` makes the last of the agents that are asked for a burst obey that much later, as where they
-share two cores.
+`--turn` makes the agents that are asked for a burst obey one after the other, that much apart, as
+where they share two cores.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ LIMIT_MS = 50.0
 WAIT_MS = 200
 
 
-def trial(kind: str, seed: int, late_ms: float) -> tuple[bool, float]:
+def trial(kind: str, seed: int, turn_ms: float) -> tuple[bool, float]:
     """Return whether exactly the broken directions were named, and how soon, ms."""
     rng = np.random.default_rng(seed)
-    world = World(small(), seed=seed, late_ms=late_ms)
+    world = World(small(), seed=seed, turn_ms=turn_ms)
     fabric = world.fabric
     world.run(200 + int(rng.integers(40)))
     between = (fabric.port_nic < 0) & (fabric.port_peer_nic < 0)
@@ -49,15 +49,15 @@ def trial(kind: str, seed: int, late_ms: float) -> tuple[bool, float]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--trials", type=int, default=100)
-    parser.add_argument("--late", type=float, nargs="+", default=[0.0, 12.0], metavar="MS")
+    parser.add_argument("--turn", type=float, nargs="+", default=[0.0, 1.5], metavar="MS")
     arguments = parser.parse_args()
-    for late_ms in arguments.late:
+    for turn_ms in arguments.turn:
         for kind in KINDS:
-            found = [trial(kind, seed, late_ms) for seed in range(arguments.trials)]
+            found = [trial(kind, seed, turn_ms) for seed in range(arguments.trials)]
             exact, took_ms = sum(each for each, _ in found), sorted(each for _, each in found)
             in_time = sum(each <= LIMIT_MS for each in took_ms)
             print(
-                f"{late_ms:g} ms late, {kind}: {exact} of {len(found)} exact, {in_time} in time;"
+                f"{turn_ms:g} ms a turn, {kind}: {exact} of {len(found)} exact, {in_time} in time;"
                 f" {took_ms[len(found) // 2]:.0f} ms, {took_ms[len(found) * 9 // 10]:.0f},"
                 f" {took_ms[-1]:.0f} at most",
                 flush=True,

@@ -53,7 +53,7 @@ def test_one_direction_that_is_silent_or_loses_a_tenth_is_named_and_the_other_is
 
 @pytest.mark.parametrize("seed", range(8))
 def test_a_second_round_of_bursts_is_in_time_though_agents_obey_late(seed: int) -> None:
-    world = World(SCHEDULE, seed=seed, late_ms=12.0)
+    world = World(SCHEDULE, seed=seed, turn_ms=1.5)
     world.run(200 + 3 * seed)
     port = 11 * seed % world.fabric.n_ports
     world.loss[port], world.broken = 0.1, True

@@ -47,7 +47,7 @@ class World:
 
     schedule: sc.Schedule
     seed: int = 1
-    late_ms: float = 0.0  # agents share processors: the last obeys an order this late, on average
+    turn_ms: float = 0.0  # agents share processors: of those asked, one after the other obeys
     now_ps: int = 0
     alive: set[int] = field(default_factory=set)
     stalled_until_ps: int = -1  # nothing arrives before
@@ -101,10 +101,10 @@ class World:
             self._said(self.collector.tick(self.now_ps))
 
     def _deliver(self) -> None:
-        for order in self.orders:
-            last_ps = round(self.late_ms * MS * self._turns.uniform(0.6, 1.4))
-            for turn, nic in enumerate(self._turns.permutation(sorted(order.to)).tolist(), 1):
-                self._ordered.append((self.now_ps + last_ps * turn // len(order.to), nic, order))
+        asked = sorted({nic for order in self.orders for nic in order.to})
+        for turn, nic in enumerate(self._turns.permutation(asked).tolist(), 1):
+            at_ps = self.now_ps + round(turn * self.turn_ms * MS * self._turns.uniform(0.6, 1.4))
+            self._ordered += [(at_ps, nic, order) for order in self.orders if nic in order.to]
         self.orders = []
 
     def names(self) -> set[str]:
