@@ -60,6 +60,7 @@ PORT = np.dtype(
 PORT_KIND = np.dtype(  # what many ports have in common
     [
         ("rate_bps", "i8"),
+        ("byte_ps", "i8"),  # how long a byte takes; 0 where that is no whole number of ps
         ("delay_ps", "i8"),  # of the link and of the switch at its end
         ("queue_bytes", "i4"),  # data: trim or drop above
         ("control_queue_bytes", "i4"),
@@ -112,6 +113,7 @@ SWITCH = np.dtype(
         ("salt", "i4"),
         ("tier", "i1"),
         ("silent", "i1"),
+        ("stride_shift", "i1"),  # its logarithm; -1 where that is no whole number
     ],
     align=True,
 )
