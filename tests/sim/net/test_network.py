@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openmrc.sim.net.network import FEW, kinds_of
+from openmrc.sim.net.network import FEW, byte_ps, kinds_of
 
 COLUMN = st.integers(-3, 3)
 
@@ -18,6 +18,11 @@ def test_kinds_come_in_the_order_of_their_values() -> None:
     assert which.tolist() == [3, 0, 2, 1, 0]
     assert rates[one_of_each].tolist() == [100, 100, 400, 400]
     assert lasts[one_of_each].tolist() == [False, True, False, True]
+
+
+def test_a_byte_takes_whole_picoseconds_at_some_rates() -> None:
+    rates_bps = np.array([100, 400, 30, 7], np.int64) * 10**9
+    assert byte_ps(rates_bps).tolist() == [80, 20, 0, 0]
 
 
 @pytest.mark.parametrize("n", [FEW, FEW + 1, 3 * FEW])

@@ -78,6 +78,13 @@ def test_service_is_not_interrupted(when: int) -> None:
     assert bench.sent == [(data, 0, end + WAY), (control, end, end + 178 * BYTE + WAY)]
 
 
+def test_a_byte_may_take_a_fraction_of_a_picosecond() -> None:
+    bench = uplink()
+    bench.kind.rate_bps, bench.kind.byte_ps = 30 * 10**9, 0
+    n = bench.offer(FULL, CLASS_DATA)
+    assert bench.sent == [(n, 0, FULL * 800 // 3 + WAY)]
+
+
 def test_a_packet_that_comes_as_the_last_bit_leaves_follows_at_once() -> None:
     bench = uplink()
     bench.offer(FULL, CLASS_DATA)

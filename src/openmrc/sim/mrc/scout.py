@@ -3,9 +3,13 @@
 At thousands of NICs nearly everything that an event touches has left the caches since it was last
 used, and it is found through a chain of records: the event names a port or a QP, the QP its window
 and its paths, an entry of the rotation an EV. Waiting for each in turn costs more than all the
-computation. So a scout walks the lists of the wheel some tens of events ahead of the loop, and each
-event passes several stages: the data that one stage fetched has arrived when the next one follows
-the chain.
+computation. So a scout walks the lists of the wheel some tens of events ahead of the loop, and
+batches of events pass several stages: the data that one stage fetched has arrived when the next one
+follows the chain.
+
+Of what kind an event is nobody can predict, and a wrong guess of the processor costs as much as the
+rest of a stage. So the first stage sorts a batch by kinds, without a branch, and keeps the few
+events that the others are for: those of NICs.
 
 A world that fits the caches does without (`CONTROL.scouts`): there the scout costs more than it
 saves.
@@ -22,7 +26,7 @@ from openmrc.engine.state import QP, signed, unwrap
 from openmrc.jit import CACHE_LINE, inlined, inner
 from openmrc.jit.instructions import prefetch
 from openmrc.sim.net import rounds, switch
-from openmrc.sim.net.state import HOP, SCOUTED
+from openmrc.sim.net.state import HOP, SCOUT_BATCH, SCOUTED
 
 LINE = CACHE_LINE
 _FIELDS = dict(QP.fields or {})
@@ -30,9 +34,10 @@ TIMERS = int(_FIELDS["reorder_window"][1])
 HOP_END = HOP.itemsize - 1
 RESPONDER = int(_FIELDS["rx0"][1])
 
-# How many events ahead of the loop an event passes each stage.
-RECORDS, WINDOWS, PATHS, EVS = 28, 20, 13, 7
-LEAD = 40  # its own record is fetched this far ahead
+# How many batches after it was met a batch passes each stage.
+RECORDS, WINDOWS, PATHS, EVS = 1, 2, 3, 4
+LEAD = 5 * SCOUT_BATCH  # events that the scout is ahead
+BATCHES = SCOUTED // SCOUT_BATCH
 RESYNC = 4096  # events after which the scout restarts: its count of its lead is not exact
 
 
@@ -53,7 +58,7 @@ def look_ahead(net, st):
         _step(net, st)
 
 
-@inner
+@inlined
 def _step(net, st):
     """Advance over one more event, if there is one."""
     ctl = net.ctl[0]
@@ -66,21 +71,26 @@ def _step(net, st):
         _peek(net)
     following = int(net.after[event])
     ctl.scout = following
-    if following >= 0:
-        prefetch(net.after, following, 0)
-    if event >= ctl.n_ports:
-        prefetch(net.hop, event - ctl.n_ports, 0)
-        prefetch(net.hop, event - ctl.n_ports, HOP_END)
-    else:
-        prefetch(net.port, event, 0)
+    prefetch(net.after, max(following, 0), 0)
+    n = max(event - ctl.n_ports, 0)
+    prefetch(net.hop, n, 0)
+    prefetch(net.hop, n, HOP_END)
+    prefetch(net.port, min(event, ctl.n_ports - 1), 0)
     ctl.scout_lead += 1
-    turn = ctl.scout_turn + 1
-    ctl.scout_turn = turn
+    turn = int(ctl.scout_turn)
     ctl.scouted[turn & (SCOUTED - 1)] = event
-    _fetch_records(net, st, int(ctl.scouted[(turn - (LEAD - RECORDS)) & (SCOUTED - 1)]))
-    _fetch_windows(net, st, int(ctl.scouted[(turn - (LEAD - WINDOWS)) & (SCOUTED - 1)]))
-    _fetch_paths(net, st, int(ctl.scouted[(turn - (LEAD - PATHS)) & (SCOUTED - 1)]))
-    _fetch_evs(net, st, int(ctl.scouted[(turn - (LEAD - EVS)) & (SCOUTED - 1)]))
+    ctl.scout_turn = turn + 1
+    if turn & (SCOUT_BATCH - 1) == SCOUT_BATCH - 1:
+        _pass_on(net, st, turn // SCOUT_BATCH)
+
+
+@inner
+def _pass_on(net, st, batch):
+    """A batch is complete: those before it pass their stages."""
+    _fetch_records(net, st, (batch - RECORDS) & (BATCHES - 1))
+    _fetch_windows(net, st, (batch - WINDOWS) & (BATCHES - 1))
+    _fetch_paths(net, st, (batch - PATHS) & (BATCHES - 1))
+    _fetch_evs(net, st, (batch - EVS) & (BATCHES - 1))
 
 
 @inlined
@@ -128,45 +138,66 @@ def _fetch_qp(net, st, qi):
 
 
 @inlined
-def _next_to_send(net, event):
-    """The QP that will send when this event frees a NIC's port, or -1."""
-    if event >= net.ctl[0].n_nic_ports:
-        return -1
-    return int(net.round[event, rounds.FIRST])
+def _fetch_records(net, st, batch):
+    """Prefetch what the records of a batch of events refer to: ports, QPs, waiting packets."""
+    ctl = net.ctl[0]
+    first = batch * SCOUT_BATCH
+    n_ports = 0
+    n_packets = 0
+    n_senders = 0
+    for i in range(first, first + SCOUT_BATCH):
+        event = int(ctl.scouted[i])
+        ctl.scout_ports[n_ports] = event
+        n_ports += 1 if ctl.n_nic_ports <= event < ctl.n_ports else 0
+        ctl.scout_senders[first + n_senders] = event
+        n_senders += 1 if event < ctl.n_nic_ports else 0
+        ctl.scout_packets[n_packets] = event - ctl.n_ports
+        n_packets += 1 if event >= ctl.n_ports else 0
+    for i in range(n_ports):
+        prefetch(net.hop, max(_waiting(net.port[ctl.scout_ports[i]]), 0), 0)
+    _fetch_senders(net, st, batch, n_senders)
+    n_arrivals = 0
+    for i in range(n_packets):
+        n = int(ctl.scout_packets[i])
+        h = net.hop[n]
+        ctl.scout_arrivals[first + n_arrivals] = n
+        n_arrivals += 1 if h.to < 0 and h.qp >= 0 else 0
+        s = net.switch[max(h.to, 0)]
+        prefetch(net.port, switch.egress(ctl, s, int(h.dst), int(h.ev)), 0)
+    ctl.scout_n_arrivals[batch] = n_arrivals
+    for i in range(first, first + n_arrivals):
+        n = int(ctl.scout_arrivals[i])
+        prefetch(net.packet, n, 0)
+        prefetch(net.packet, n, LINE)
+        _fetch_qp(net, st, int(net.hop[n].qp))
 
 
 @inlined
-def _arriving(net, event):
-    """The index of a QP's packet that reaches its NIC with this event, or -1."""
-    n = event - net.ctl[0].n_ports
-    if n < 0 or net.hop[n].to >= 0 or net.hop[n].qp < 0:
-        return -1
-    return n
+def _waiting(port):
+    """The packet that a port sends next, -1 if none waits."""
+    head = port.head
+    behind = head[1] if head[1] >= 0 else head[2]
+    return int(head[0] if head[0] >= 0 else behind)
 
 
-@inner
-def _fetch_records(net, st, event):
-    """Prefetch what the event's record refers to: its port, its QP, the waiting packet."""
+@inlined
+def _fetch_senders(net, st, batch, n):
+    """The same for a number of NIC ports, in place of which their QPs are noted."""
     ctl = net.ctl[0]
-    if event < ctl.n_ports:
-        head = net.port[event].head
-        n = head[0] if head[0] >= 0 else head[1] if head[1] >= 0 else head[2]
-        if n >= 0:
-            prefetch(net.hop, n, 0)
-        else:
-            qi = _next_to_send(net, event)
-            if qi >= 0:
-                _fetch_qp(net, st, qi)
-        return
-    n = event - ctl.n_ports
-    h = net.hop[n]
-    if h.to >= 0:
-        prefetch(net.port, switch.egress(ctl, net.switch[h.to], int(h.dst), int(h.ev)), 0)
-        return
-    prefetch(net.packet, n, 0)
-    prefetch(net.packet, n, LINE)
-    if h.qp >= 0:
-        _fetch_qp(net, st, int(h.qp))
+    first = batch * SCOUT_BATCH
+    n_senders = 0
+    for i in range(first, first + n):
+        event = int(ctl.scout_senders[i])
+        waiting = _waiting(net.port[event])
+        qi = int(net.round[event, rounds.FIRST])
+        if waiting >= 0:
+            prefetch(net.hop, waiting, 0)
+        elif qi >= 0:
+            _fetch_qp(net, st, qi)
+            ctl.scout_senders[first + n_senders] = qi
+            ctl.scout_planes[first + n_senders] = event % ctl.n_planes
+            n_senders += 1
+    ctl.scout_n_senders[batch] = n_senders
 
 
 @inlined
@@ -179,29 +210,28 @@ def _fetch_to_send(st, qi, plane):
     prefetch(st.bits, q.acked0 + ((q.nxt & q.ring_mask) >> 6), 0)
 
 
-@inner
-def _fetch_windows(net, st, event):
-    """Prefetch what a QP's record refers to: planes, slots, bitmaps, messages."""
-    qi = _next_to_send(net, event)
-    if qi >= 0:
-        _fetch_to_send(st, qi, event % net.ctl[0].n_planes)
-        return
-    n = _arriving(net, event)
-    if n < 0:
-        return
-    h = net.hop[n]
-    p = net.packet[n]
-    q = st.qp[h.qp]
-    if p.opcode <= LAST_DATA:
-        seq = unwrap(int(p.psn), q.peer_psn, q.cack + 1)
-        prefetch(st.bits, q.rx0 + ((seq & q.ring_mask) >> 6), 0)
-        prefetch(st.plane, q.plane0 + int(p.plane), 0)
-        prefetch(net.qp, net.qp[h.qp].other, 0)
-        prefetch(st.rx_message, q.rmsg0 + (q.rx_msn & q.rmsg_mask), 0)
-        prefetch(st.region, net.qp[h.qp].region, 0)
-    elif p.opcode == SACK:
-        prefetch(st.slot, _slot_answered(q, p), 0)
-        _fetch_to_send(st, int(h.qp), int(p.plane))
+@inlined
+def _fetch_windows(net, st, batch):
+    """Prefetch what the records of QPs refer to: planes, slots, bitmaps, messages."""
+    ctl = net.ctl[0]
+    first = batch * SCOUT_BATCH
+    for i in range(first, first + ctl.scout_n_senders[batch]):
+        _fetch_to_send(st, int(ctl.scout_senders[i]), int(ctl.scout_planes[i]))
+    for i in range(first, first + ctl.scout_n_arrivals[batch]):
+        n = int(ctl.scout_arrivals[i])
+        h = net.hop[n]
+        p = net.packet[n]
+        q = st.qp[h.qp]
+        if p.opcode <= LAST_DATA:
+            seq = unwrap(int(p.psn), q.peer_psn, q.cack + 1)
+            prefetch(st.bits, q.rx0 + ((seq & q.ring_mask) >> 6), 0)
+            prefetch(st.plane, q.plane0 + int(p.plane), 0)
+            prefetch(net.qp, net.qp[h.qp].other, 0)
+            prefetch(st.rx_message, q.rmsg0 + (q.rx_msn & q.rmsg_mask), 0)
+            prefetch(st.region, net.qp[h.qp].region, 0)
+        elif p.opcode == SACK:
+            prefetch(st.slot, _slot_answered(q, p), 0)
+            _fetch_to_send(st, int(h.qp), int(p.plane))
 
 
 @inlined
@@ -217,27 +247,27 @@ def _place_in_order(st, q, plane):
     return q.order0 + plane * q.order_len + st.plane[q.plane0 + plane].pos
 
 
-@inner
-def _fetch_paths(net, st, event):
+@inlined
+def _fetch_paths(net, st, batch):
     """Prefetch what planes and slots refer to: entries of the rotation, EVs; and the payload
     unit.
     """
-    qi = _next_to_send(net, event)
-    if qi >= 0:
-        prefetch(st.order, _place_in_order(st, st.qp[qi], event % net.ctl[0].n_planes), 0)
-        return
-    n = _arriving(net, event)
-    if n < 0:
-        return
-    h = net.hop[n]
-    p = net.packet[n]
-    if p.opcode <= LAST_DATA:
-        sender = net.qp[net.qp[h.qp].other]
-        prefetch(net.unit, sender.unit0 + (h.tag & sender.unit_mask), 0)
-    elif p.opcode == SACK:
-        q = st.qp[h.qp]
-        prefetch(st.ev, q.ev0 + st.slot[_slot_answered(q, p)].ev, 0)
-        prefetch(st.order, _place_in_order(st, q, int(p.plane)), 0)
+    ctl = net.ctl[0]
+    first = batch * SCOUT_BATCH
+    for i in range(first, first + ctl.scout_n_senders[batch]):
+        q = st.qp[ctl.scout_senders[i]]
+        prefetch(st.order, _place_in_order(st, q, int(ctl.scout_planes[i])), 0)
+    for i in range(first, first + ctl.scout_n_arrivals[batch]):
+        n = int(ctl.scout_arrivals[i])
+        h = net.hop[n]
+        p = net.packet[n]
+        if p.opcode <= LAST_DATA:
+            sender = net.qp[net.qp[h.qp].other]
+            prefetch(net.unit, sender.unit0 + (h.tag & sender.unit_mask), 0)
+        elif p.opcode == SACK:
+            q = st.qp[h.qp]
+            prefetch(st.ev, q.ev0 + st.slot[_slot_answered(q, p)].ev, 0)
+            prefetch(st.order, _place_in_order(st, q, int(p.plane)), 0)
 
 
 @inlined
@@ -246,13 +276,14 @@ def _fetch_next_ev(st, qi, plane):
     prefetch(st.ev, q.ev0 + st.order[_place_in_order(st, q, plane)], 0)
 
 
-@inner
-def _fetch_evs(net, st, event):
+@inlined
+def _fetch_evs(net, st, batch):
     """Prefetch what the rotation refers to: the EV of the next packet."""
-    qi = _next_to_send(net, event)
-    if qi >= 0:
-        _fetch_next_ev(st, qi, event % net.ctl[0].n_planes)
-        return
-    n = _arriving(net, event)
-    if n >= 0 and net.packet[n].opcode == SACK:
-        _fetch_next_ev(st, int(net.hop[n].qp), int(net.packet[n].plane))
+    ctl = net.ctl[0]
+    first = batch * SCOUT_BATCH
+    for i in range(first, first + ctl.scout_n_senders[batch]):
+        _fetch_next_ev(st, int(ctl.scout_senders[i]), int(ctl.scout_planes[i]))
+    for i in range(first, first + ctl.scout_n_arrivals[batch]):
+        n = int(ctl.scout_arrivals[i])
+        if net.packet[n].opcode == SACK:
+            _fetch_next_ev(st, int(net.hop[n].qp), int(net.packet[n].plane))

@@ -16,9 +16,13 @@ from __future__ import annotations
 from openmrc.engine import bits
 from openmrc.engine.state import NEVER
 from openmrc.jit import heap, inlined, inner
+from openmrc.jit.instructions import prefetch
 
 KIND_SHIFT = 40
 SPARE_BUCKETS = 4  # of the wheel, in addition to those of its span
+# The events of one kind, as acknowledgements on their links, are scheduled at ever later times: the
+# next ones go to the buckets behind this one's, which have left the caches since they were used.
+BUCKETS_AHEAD = 16
 SHORT = 16  # events that are sorted faster by insertion
 UNORDERED = -1  # BUCKET.last: some event was scheduled for an earlier time than the one before
 
@@ -55,6 +59,7 @@ def _schedule(net, event, at):
     if number <= ctl.bucket:
         _insert_into_open(net, event, at)
         return
+    prefetch(net.bucket, (number + BUCKETS_AHEAD) & ctl.bucket_mask, 0)
     bucket = net.bucket[number & ctl.bucket_mask]
     within = at - (number << ctl.shift)
     if bucket.head < 0:

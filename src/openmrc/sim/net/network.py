@@ -281,6 +281,7 @@ def ports_of(fabric: Fabric, limits: Limits) -> tuple[Any, Any, Any]:
     into_switch = fabric.port_peer_switch >= 0
     column = {
         "rate_bps": fabric.port_rate_bps,
+        "byte_ps": byte_ps(fabric.port_rate_bps),
         "delay_ps": fabric.port_delay_ps
         + np.where(into_switch, fabric.sw_delay_ps[fabric.port_peer_switch], 0),
         **limits._asdict(),
@@ -298,6 +299,11 @@ def ports_of(fabric: Fabric, limits: Limits) -> tuple[Any, Any, Any]:
     port.up = 1
     port.faulty = fabric.jitter_ps > 0
     return port, kind, records(fabric.n_ports, ss.HEALTH)
+
+
+def byte_ps(rate_bps: Index) -> Index:
+    """How long a byte takes at these rates, ps; 0 where that is no whole number."""
+    return np.where(PS_BITS % rate_bps == 0, PS_BITS // rate_bps, 0)
 
 
 def kinds_of(columns: Sequence[npt.NDArray[Any]]) -> tuple[Index, Index]:
@@ -355,6 +361,7 @@ def faults_of(
         kinds[len(kind) :] = kind[changes[:, 0].astype(np.int64)]
         rate_bps = np.rint(kinds.rate_bps[len(kind) :] * changes[:, 1]).astype(np.int64)
         kinds.rate_bps[len(kind) :] = np.maximum(rate_bps, 1)
+        kinds.byte_ps[len(kind) :] = byte_ps(kinds.rate_bps[len(kind) :])
         limits = slowed(bounds, events["target"][slows][first], changes[:, 1])
         for name, of_kinds in limits._asdict().items():
             kinds[name][len(kind) :] = of_kinds
@@ -376,8 +383,15 @@ def switches_of(fabric: Fabric, seed: int) -> Any:
     switch = records(fabric.n_switches, ss.SWITCH)
     for name in ("lo", "hi", "stride", "first_down", "first_up", "n_up", "bundle", "tier"):
         switch[name] = getattr(fabric, f"sw_{name}")
+    switch.stride_shift = whole_log2(switch.stride)
     switch.salt = np.random.default_rng([seed, SEED_SALTS]).integers(0, 2**31, fabric.n_switches)
     return switch
+
+
+def whole_log2(numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.int8]:
+    """The logarithms of positive numbers, to the base 2; -1 where that is no whole number."""
+    ones, below = np.bitwise_count(numbers), np.bitwise_count(numbers - 1)
+    return np.where(ones == 1, below.astype(np.int8), np.int8(-1))
 
 
 def link_qps(traffic: Traffic, ends: Ends) -> Any:

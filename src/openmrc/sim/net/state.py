@@ -60,6 +60,7 @@ PORT = np.dtype(
 PORT_KIND = np.dtype(  # what many ports have in common
     [
         ("rate_bps", "i8"),
+        ("byte_ps", "i8"),  # how long a byte takes; 0 where that is no whole number of ps
         ("delay_ps", "i8"),  # of the link and of the switch at its end
         ("queue_bytes", "i4"),  # data: trim or drop above
         ("control_queue_bytes", "i4"),
@@ -112,6 +113,7 @@ SWITCH = np.dtype(
         ("salt", "i4"),
         ("tier", "i1"),
         ("silent", "i1"),
+        ("stride_shift", "i1"),  # its logarithm; -1 where that is no whole number
     ],
     align=True,
 )
@@ -190,7 +192,8 @@ SERIES = np.dtype(  # of an entry that is a series: how far it is, and the rule 
     align=True,
 )
 
-SCOUTED = 64  # events that the scout remembers, a power of two
+# scout.py: events of a batch, and those that the scout remembers; powers of two
+SCOUT_BATCH, SCOUTED = 8, 64
 
 CONTROL = np.dtype(
     [
@@ -268,7 +271,14 @@ CONTROL = np.dtype(
         ("scout_turn", "i8"),  # events that it has passed, all in all
         ("scout", "i4"),  # the event that it comes to next, -1 at the end of a bucket
         ("scout_peek", "i4"),  # place of the bucket after the one that it is in, -1 once looked at
-        ("scouted", "i4", (SCOUTED,)),  # those that it passed, a ring
+        ("scouted", "i4", (SCOUTED,)),  # those that it passed, a ring of batches
+        ("scout_ports", "i4", (SCOUT_BATCH,)),  # of one batch: ports of switches,
+        ("scout_packets", "i4", (SCOUT_BATCH,)),  # packets
+        ("scout_n_senders", "i4", (SCOUTED // SCOUT_BATCH,)),  # of each batch: QPs that send,
+        ("scout_n_arrivals", "i4", (SCOUTED // SCOUT_BATCH,)),  # packets of QPs that reach a NIC
+        ("scout_senders", "i4", (SCOUTED,)),  # and which; batch k's from k x SCOUT_BATCH on
+        ("scout_planes", "i4", (SCOUTED,)),  # of the senders
+        ("scout_arrivals", "i4", (SCOUTED,)),
         # of a shard (sim/shards); a world that is not cut is shard 0 of 1
         ("shard", "i4"),
         ("n_shards", "i4"),

@@ -22,6 +22,7 @@ from openmrc.fabric.actions import PORT_ALLOW, PORT_DENY, PORT_DOWN, PORT_UP
 from openmrc.jit import compiled, inlined, inner, records
 from openmrc.sim.net import events
 from openmrc.sim.net.state import AT_CONVERGED
+from openmrc.sim.net.switch import first_down
 from openmrc.sim.roce.state import AT_LOCAL_REPAIR, CHANGE
 from openmrc.wire.roce.opcodes import UDP, UDP_PORT
 
@@ -64,12 +65,6 @@ def _groups_of(net, nic):
     return int(net.groups[nic]) if net.groups.shape[0] > 0 else 0
 
 
-@inlined
-def _first_down(s, dst):
-    """The first of the parallel ports towards a NIC below a switch."""
-    return s.first_down + (dst - s.lo) // s.stride * s.bundle
-
-
 @inner
 def _parallel(ro, first, n, choice, groups):
     """The `choice`-th, modulo their number, of those of a switch's own `n` ports that are usable,
@@ -108,7 +103,7 @@ def _descends(net, ro, switch, dst, groups):
         return False
     while net.switch[here].tier > 0:
         s = net.switch[here]
-        port_no = _first_in_service(ro, int(_first_down(s, dst)), int(s.bundle), groups)
+        port_no = _first_in_service(ro, int(first_down(s, dst)), int(s.bundle), groups)
         if port_no < 0:
             return False
         here = int(net.port[port_no].peer)
@@ -158,7 +153,7 @@ def _around(net, ro, s, src, dst, choice):
     """As `egress`, if something is out of service."""
     groups = _groups_of(net, src)
     if s.lo <= dst < s.hi:
-        first = int(_first_down(s, dst))
+        first = int(first_down(s, dst))
         if s.tier == 0:  # the subnet is here, whatever the state of a host's link
             return first
         return _parallel(ro, first, int(s.bundle), choice, groups)
@@ -173,7 +168,7 @@ def egress(net, ro, switch, n, dst, flow):
     if ro.routing[0].broken != 0:
         return _around(net, ro, s, int(net.packet[n].src), dst, choice)
     if s.lo <= dst < s.hi:
-        port_no = _first_down(s, dst)
+        port_no = first_down(s, dst)
         if s.bundle > 1:
             port_no += choice % int(s.bundle)
         return port_no
@@ -189,7 +184,7 @@ def _has_way(net, ro, src, dst, plane):
     if not _in_service(ro, port_no, groups):
         return False
     far = net.switch[net.port[dst * n_planes + plane].peer]
-    last = int(_first_down(far, dst))
+    last = int(first_down(far, dst))
     if not _in_service(ro, last, groups):
         return False
     return _leads(net, ro, int(net.port[port_no].peer), dst, groups)
