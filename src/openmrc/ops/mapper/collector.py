@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -95,6 +96,12 @@ class _Burst:
     heard: set[int] = field(default_factory=set)  # rows
     n_lost: int = 0  # rows known to be lost
 
+    @cached_property
+    def _way(self) -> np.ndarray:
+        """[n] which rows take the same path."""
+        way: np.ndarray = np.unique(self.routes, axis=0, return_inverse=True)[1]
+        return way
+
     @property
     def is_over(self) -> bool:
         """Whether nobody will report on it again."""
@@ -108,15 +115,14 @@ class _Burst:
         its sender and receiver expect no more.
         """
         rows = np.arange(len(self.routes))
-        _, way = np.unique(self.routes, axis=0, return_inverse=True)
         heard, own = np.isin(rows, list(self.heard)), self.src == self.dst
         latest = np.full(len(rows), -1)
-        np.maximum.at(latest, way[heard], rows[heard])
+        np.maximum.at(latest, self._way[heard], rows[heard])
         answered = [nic for nic, times in self.counted.items() if times >= self.counts]
         told = np.isin(self.src, list(self.told)) & (own | np.isin(self.dst, list(self.counted)))
         over = np.isin(self.src, list(self.over))
         over &= own | ((self.over == self.senders) & np.isin(self.dst, answered))
-        return told & (heard | over | (rows < latest[way])), ~heard
+        return told & (heard | over | (rows < latest[self._way])), ~heard
 
 
 class _Lost(NamedTuple):
