@@ -37,6 +37,7 @@ BURSTS_AT_ONCE = 8  # links, each of which may get a burst in one period
 ROUND = 400  # probes of the bursts that are ordered together: their senders have other work
 ROUTES_KEPT = 1 << 17  # probes of a period; beyond this, routes are computed as needed
 DARK_PS = 5 * MS  # within which all NICs of a T0 that died report it
+NONE_OF = 4  # probes of a burst on one path, of which chance rarely takes all
 BURST_WAIT_PS = 100 * MS  # for agents to report on it
 OVER_PERIODS = 25  # without a loss, although some were expected
 OVER_LOSSES = 10.0
@@ -102,6 +103,14 @@ class _Burst:
         way: np.ndarray = np.unique(self.routes, axis=0, return_inverse=True)[1]
         return way
 
+    @cached_property
+    def _beyond(self) -> np.ndarray:
+        """[n] which rows take the same path beyond their NIC's port."""
+        inner = self.routes[:, 1:].copy()
+        inner[np.arange(len(inner)), (inner >= 0).sum(axis=1) - 1] = -1
+        way: np.ndarray = np.unique(inner, axis=0, return_inverse=True)[1]
+        return way
+
     @property
     def is_over(self) -> bool:
         """Whether nobody will report on it again."""
@@ -112,7 +121,8 @@ class _Burst:
         """[n] the rows that arrived or are lost, and [n] those that are lost.
 
         A probe is lost if one that its sender sent after it on the same path has arrived, or if
-        its sender and receiver expect no more.
+        its sender and receiver expect no more; but not if nothing of its sender's came back from
+        where another's did: a switch that waits for a processor carries one sender's probes late.
         """
         rows = np.arange(len(self.routes))
         heard, own = np.isin(rows, list(self.heard)), self.src == self.dst
@@ -122,6 +132,9 @@ class _Burst:
         told = np.isin(self.src, list(self.told)) & (own | np.isin(self.dst, list(self.counted)))
         over = np.isin(self.src, list(self.over))
         over &= own | ((self.over == self.senders) & np.isin(self.dst, answered))
+        of_way = np.bincount(self._way), np.bincount(self._way, heard)
+        none = (of_way[0][self._way] >= NONE_OF) & (of_way[1][self._way] == 0)
+        over &= ~(own & none & (np.bincount(self._beyond, heard)[self._beyond] > 0))
         return told & (heard | over | (rows < latest[self._way])), ~heard
 
 
