@@ -11,7 +11,7 @@ import numpy as np
 from openmrc.fabric.places import links
 from openmrc.ops import schedule as sc
 from openmrc.ops.mapper import probe, run
-from openmrc.ops.mapper.agent import BURSTS_MAX, Agent, BurstReport, Send
+from openmrc.ops.mapper.agent import BURSTS_MAX, Agent
 from openmrc.ops.mapper.probe import BURST, CLOSING, SCHEDULED, ByteArray
 from openmrc.units import MS
 from tests.ops.mapper.world import Heard, World, packed, small
@@ -177,61 +177,32 @@ def test_a_plane_that_is_late_is_waited_for_once_that_is_known_and_no_longer_tha
     assert drive(agent, under_way, 9200, 50, 0, 0)[0] == (10, 1)
 
 
-def told(agent: Agent, now: int) -> BurstReport | None:
-    """What the agent says of its burst now; None: nothing."""
+def burst_lost(agent: Agent, now: int) -> tuple[int, ...] | None:
+    """The rows of the burst that an agent takes for lost; None: not judged yet."""
     agent.bursts(now * MS)
     report = agent.report(now * MS)
-    return None if report is None or not report.bursts else report.bursts[0]
-
-
-def in_burst(port: str) -> tuple[Agent, list[Send]]:
-    """An agent that sent its rows of a burst at time 0."""
-    agent = Agent(SCHEDULE, 4, 0)
-    agent.ask(1, int(links(SCHEDULE.fabric, port)[0]), 8)
-    return agent, agent.bursts(0)
-
-
-UPLINK, OWN_PORT = "plane 0 t0 1 > t1 0", "nic 4 plane 0 > t0"
+    return None if report is None or not report.bursts else report.bursts[0].lost
 
 
 def test_a_burst_has_its_time_from_when_it_has_left() -> None:
-    agent, sends = in_burst(UPLINK)
-    agent.left(8 * MS, sends)
+    agent = Agent(SCHEDULE, 4, 0)
+    agent.ask(1, int(links(SCHEDULE.fabric, "plane 0 t0 1 > t1 0")[0]), 8)
+    (send,) = agent.bursts(0)
+    agent.left(8 * MS, [send])
     agent.arrive(9 * MS, packed([Heard(CLOSING, 0, 4, 1, 0)]))
-    assert told(agent, 17) is None
-    assert told(agent, 18) == BurstReport(1, (), over=True)
+    assert burst_lost(agent, 17) is None
+    assert burst_lost(agent, 18) == tuple(send.numbers)
 
 
-def test_a_burst_is_not_over_while_more_of_it_comes() -> None:
-    agent, ((_, _, rows, _),) = in_burst(UPLINK)
+def test_a_burst_is_not_judged_while_more_of_it_comes() -> None:
+    agent = Agent(SCHEDULE, 4, 0)
+    agent.ask(1, int(links(SCHEDULE.fabric, "plane 0 t0 1 > t1 0")[0]), 8)
+    (send,) = agent.bursts(0)
+    first, second = send.numbers
     agent.arrive(3 * MS, packed([Heard(CLOSING, 0, 4, 1, 0)]))
-    agent.arrive(9 * MS, packed([Heard(BURST, 0, 4, 1, rows[0])]))
-    assert told(agent, 9) == BurstReport(1, (rows[0],), over=False)
-    assert told(agent, 13) is None
-    assert told(agent, 14) == BurstReport(1, (rows[0],), over=True)
-
-
-def test_a_burst_is_over_as_soon_as_all_of_it_has_returned() -> None:
-    agent, ((_, _, rows, _),) = in_burst(UPLINK)
-    agent.arrive(MS, packed([Heard(BURST, 0, 4, 1, row) for row in rows[1:]]))
-    assert told(agent, 1) is None
-    agent.arrive(2 * MS, packed([Heard(BURST, 0, 4, 1, rows[0])]))
-    assert told(agent, 2) == BurstReport(1, tuple(rows), over=True)
-    assert told(agent, 100) is None
-
-
-def test_a_burst_of_which_others_hear_a_part_is_told_early_and_is_over_later() -> None:
-    agent, ((_, _, rows, routes),) = in_burst(OWN_PORT)
-    assert routes is not None
-    ends = [int(SCHEDULE.fabric.port_peer_nic[route[route >= 0][-1]]) for route in routes]
-    own = tuple(row for row, end in zip(rows, ends, strict=True) if end == 4)
-    assert len(own) < len(rows)
-    agent.arrive(MS, packed([Heard(BURST, 0, 4, 1, row) for row in own]))
-    agent.arrive(MS, packed([Heard(CLOSING, 0, 4, 1, 0)]))
-    assert told(agent, 4) is None
-    assert told(agent, 5) == BurstReport(1, own, over=False)
-    assert told(agent, 9) is None
-    assert told(agent, 10) == BurstReport(1, own, over=True)
+    agent.arrive(9 * MS, packed([Heard(BURST, 0, 4, 1, first)]))
+    assert burst_lost(agent, 13) is None
+    assert burst_lost(agent, 14) == (second,)
 
 
 def test_probes_of_bursts_that_nobody_orders_fill_no_memory() -> None:

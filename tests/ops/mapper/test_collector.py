@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 
-from openmrc.fabric.places import links
-from openmrc.ops.mapper.collector import OVER_PERIODS, ROUND, Order, _Burst
+from openmrc.ops.mapper.collector import OVER_PERIODS, ROUND, Order
 from openmrc.units import MS
 from tests.ops.mapper.world import World, small
 
@@ -51,49 +49,6 @@ def test_one_direction_that_is_silent_or_loses_a_tenth_is_named_and_the_other_is
     world.run(1000)  # the long window has seen more of it
     ((_, place),) = world.found
     assert place.rate == pytest.approx(rate, rel=0.4)
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_a_second_round_of_bursts_is_in_time_though_agents_obey_late(seed: int) -> None:
-    world = World(SCHEDULE, seed=seed, turn_ms=1.5)
-    world.run(200 + 3 * seed)
-    port = 11 * seed % world.fabric.n_ports
-    world.loss[port], world.broken = 0.1, True
-    world.run(150)
-    assert named(world) == [(world.fabric.port_name(port), True)]
-
-
-def burst(n: int = 40) -> _Burst:
-    """A burst on a link between switches, of which everybody has said the last word."""
-    fabric = SCHEDULE.fabric
-    routes = SCHEDULE.burst(int(links(fabric, "plane 0 t0 1 > t1 0")[0]), n)
-    src = fabric.port_nic[routes[:, 0]]
-    senders = frozenset(src.tolist())
-    return _Burst(0, routes, src, src, 0, senders, frozenset(), set(senders), set(senders))
-
-
-def test_of_a_burst_a_switch_may_carry_one_senders_probes_late_but_loses_those_of_all() -> None:
-    one = burst()
-    late = one.src == 4
-    one.heard = set(np.flatnonzero(~late).tolist())
-    assert (one.known()[0] == ~late).all()
-    one.heard = set(np.flatnonzero(~late).tolist()[1:])
-    known, lost = one.known()
-    assert known[~late].all()
-    assert (known & lost).sum() == 1
-    one.heard = set()
-    known, lost = one.known()
-    assert (known & lost).all()
-
-
-def test_a_probe_that_a_later_one_overtook_on_its_path_is_lost_before_the_burst_is_over() -> None:
-    one = burst()
-    one.over = set()
-    mine = np.flatnonzero((one.routes == one.routes[0]).all(axis=1)).tolist()
-    one.heard = {mine[1]}
-    known, lost = one.known()
-    assert np.flatnonzero(known).tolist() == mine[:2]
-    assert np.flatnonzero(known & lost).tolist() == mine[:1]
 
 
 def test_bursts_are_few_and_no_more_are_ordered_while_some_are_out() -> None:

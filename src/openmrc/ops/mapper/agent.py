@@ -14,11 +14,9 @@ plane, some time ago (`margin_ps`), because planes are not in step with each oth
 nothing at all has arrived for `silence_ps` is everything lost. A probe that arrives after all is
 reported as late and cancels its loss.
 
-A burst is over for an agent when all that it sent has returned. Otherwise it tells after
-`timeout_ps` what has, from which the controller knows of probes that later ones overtook on the
-same path; what is missing after `margin_ps` is lost, but not while more of the burst arrives: its
-probes, and those of other bursts, queue one behind another for the suspect's port, which the local
-loops that follow them do not cross.
+A burst is judged after `margin_ps`, and not while more of it arrives: its probes, and those of
+other bursts, queue one behind another for the suspect's port, which the local loops that follow
+them do not cross.
 
 Both times grow by the time by which recent round trips exceeded `MARGIN_PS`: if hosts or switches
 wait for a processor, or queues for a link, an agent reports less and later, but nothing false.
@@ -80,11 +78,13 @@ class Send(NamedTuple):
 
 
 class BurstReport(NamedTuple):
-    """The rows of a burst that arrived at an agent: its own that returned, or those of others."""
+    """What one agent knows of a burst: the rows that it sent and that did not return, and those
+    that it received.
+    """
 
     burst: int
+    lost: tuple[int, ...]
     heard: tuple[int, ...]
-    over: bool = True  # no more will come
 
 
 @dataclass
@@ -101,17 +101,10 @@ class Report:
 @dataclass
 class _Burst:
     rows: frozenset[int]  # that this agent sends and awaits itself
-    all_return: bool  # it sends no others
     sent_ps: int
     came_ps: int  # the last of it that came back
     back: set[int] = field(default_factory=set)
     closed: bool = False  # a probe sent after it has returned; or nothing ever returns
-    told: int = 0  # how many of it had come back when that was reported last ...
-    told_ps: int = -1  # ... and when
-
-    @property
-    def is_complete(self) -> bool:
-        return self.all_return and len(self.back) == len(self.rows)
 
 
 class Order(NamedTuple):
@@ -196,7 +189,7 @@ class Agent:
 
     def count(self, burst: int) -> BurstReport:
         """Return which rows of others arrived here; to be called after their senders reported."""
-        return BurstReport(burst, tuple(sorted(self._received.get(burst, ()))))
+        return BurstReport(burst, (), tuple(sorted(self._received.pop(burst, ()))))
 
     def due(self, now_ps: int) -> list[Send]:
         """Judge the probes that are out, and return those to send now."""
@@ -208,9 +201,8 @@ class Agent:
         """Judge the bursts that are out, and return those to send now: all that remains to be done
         if the tally runs by itself (`loop`).
         """
-        complete = all(one.is_complete for one in self._bursts.values())
         for number, burst in list(self._bursts.items()):
-            self._judge_burst(now_ps, number, burst, complete)
+            self._judge_burst(now_ps, number, burst)
         while len(self._received) > BURSTS_MAX:
             self._received.pop(next(iter(self._received)))
         found = [self._begin(now_ps, *asked) for asked in self._asked]
@@ -282,26 +274,17 @@ class Agent:
         last = routes[mine, (routes[mine] >= 0).sum(axis=1) - 1]
         back = mine[fabric.port_peer_nic[last] == self.nic]
         self._bursts[burst] = _Burst(
-            frozenset(back.tolist()),
-            len(back) == len(mine),
-            now_ps,
-            now_ps,
-            closed=not self._loops,
+            frozenset(back.tolist()), now_ps, now_ps, closed=not self._loops
         )
         return Send(BURST, burst, mine.tolist(), routes[mine])
 
-    def _judge_burst(self, now_ps: int, number: int, burst: _Burst, all_complete: bool) -> None:
-        look_ps, age_ps = self._book["look_ps"][0], now_ps - burst.sent_ps
-        may_tell = age_ps >= self.timeout_ps
-        still_comes = now_ps - burst.came_ps < look_ps
-        over = all_complete or (may_tell and burst.is_complete)  # bursts end together: one report
-        over |= burst.closed and age_ps >= self.margin_ps and not still_comes
-        over |= age_ps > self.silence_ps
-        news = len(burst.back) > burst.told or (burst.told_ps < 0 and not burst.all_return)
-        if over or (may_tell and news and now_ps - burst.told_ps >= look_ps):
-            self._judged.append(BurstReport(number, tuple(sorted(burst.back)), over))
-            burst.told, burst.told_ps = len(burst.back), now_ps
-        if over:
+    def _judge_burst(self, now_ps: int, number: int, burst: _Burst) -> None:
+        silent = now_ps - burst.sent_ps > self.silence_ps
+        had_time = burst.sent_ps <= now_ps - self.margin_ps
+        still_come = burst.came_ps > now_ps - self._book["look_ps"][0]
+        if (burst.closed and had_time and not still_come) or silent:
+            lost = tuple(sorted(burst.rows - burst.back))
+            self._judged.append(BurstReport(number, lost, ()))
             del self._bursts[number]
 
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -35,9 +34,9 @@ LOOK_PS = S // 2  # between two evaluations of the long windows
 STALE_PS = 3 * S  # without a report: three missed ones
 BURSTS_AT_ONCE = 8  # links, each of which may get a burst in one period
 ROUND = 400  # probes of the bursts that are ordered together: their senders have other work
+HOLD_PS = 20 * MS  # waits for the results of bursts, before new losses are judged again
 ROUTES_KEPT = 1 << 17  # probes of a period; beyond this, routes are computed as needed
 DARK_PS = 5 * MS  # within which all NICs of a T0 that died report it
-NONE_OF = 4  # probes of a burst on one path, of which chance rarely takes all
 BURST_WAIT_PS = 100 * MS  # for agents to report on it
 OVER_PERIODS = 25  # without a loss, although some were expected
 OVER_LOSSES = 10.0
@@ -90,52 +89,11 @@ class _Burst:
     asked_ps: int
     senders: frozenset[int]
     receivers: frozenset[int]
-    told: set[int] = field(default_factory=set)  # senders that reported what returned ...
-    over: set[int] = field(default_factory=set)  # ... and for whom no more will
-    counts: int = 0  # how often the receivers were asked
-    counted: Counter[int] = field(default_factory=Counter)  # how often each answered
-    heard: set[int] = field(default_factory=set)  # rows
-    n_lost: int = 0  # rows known to be lost
-
-    @cached_property
-    def _way(self) -> np.ndarray:
-        """[n] which rows take the same path."""
-        way: np.ndarray = np.unique(self.routes, axis=0, return_inverse=True)[1]
-        return way
-
-    @cached_property
-    def _beyond(self) -> np.ndarray:
-        """[n] which rows take the same path beyond their NIC's port."""
-        inner = self.routes[:, 1:].copy()
-        inner[np.arange(len(inner)), (inner >= 0).sum(axis=1) - 1] = -1
-        way: np.ndarray = np.unique(inner, axis=0, return_inverse=True)[1]
-        return way
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nobody will report on it again."""
-        answered = all(self.counted[nic] >= self.counts for nic in self.receivers)
-        return len(self.heard) == len(self.routes) or (self.over == self.senders and answered)
-
-    def known(self) -> tuple[np.ndarray, np.ndarray]:
-        """[n] the rows that arrived or are lost, and [n] those that are lost.
-
-        A probe is lost if one that its sender sent after it on the same path has arrived, or if
-        its sender and receiver expect no more; but not if nothing of its sender's came back from
-        where another's did: a switch that waits for a processor carries one sender's probes late.
-        """
-        rows = np.arange(len(self.routes))
-        heard, own = np.isin(rows, list(self.heard)), self.src == self.dst
-        latest = np.full(len(rows), -1)
-        np.maximum.at(latest, self._way[heard], rows[heard])
-        answered = [nic for nic, times in self.counted.items() if times >= self.counts]
-        told = np.isin(self.src, list(self.told)) & (own | np.isin(self.dst, list(self.counted)))
-        over = np.isin(self.src, list(self.over))
-        over &= own | ((self.over == self.senders) & np.isin(self.dst, answered))
-        of_way = np.bincount(self._way), np.bincount(self._way, heard)
-        none = (of_way[0][self._way] >= NONE_OF) & (of_way[1][self._way] == 0)
-        over &= ~(own & none & (np.bincount(self._beyond, heard)[self._beyond] > 0))
-        return told & (heard | over | (rows < latest[self._way])), ~heard
+    sent: set[int] = field(default_factory=set)  # agents that reported having sent
+    counted: set[int] = field(default_factory=set)
+    lost: set[int] = field(default_factory=set)  # rows
+    heard: set[int] = field(default_factory=set)
+    counting: bool = False
 
 
 class _Lost(NamedTuple):
@@ -155,8 +113,8 @@ class Collector:
     """The reports of all agents of one fabric."""
 
     def __init__(self, schedule: Schedule, now_ps: int, first_burst: int = 1) -> None:
-        """Agents remember bursts by number, also those of an earlier controller: `first_burst`
-        should differ from start to start.
+        """Agents remember bursts by number, also those of a controller that died before it asked
+        for them: `first_burst` should differ from start to start.
         """
         self.schedule = schedule
         self.places: dict[int, Place] = {}  # that lose now, by cause
@@ -171,7 +129,7 @@ class Collector:
         self._next_burst = first_burst
         self._looked_ps = self._swept_ps = now_ps
         self.news = False  # losses that have not been judged yet
-        self._waiting: list[int] = []  # ports under suspicion that could not be probed yet
+        self._asks_again = False  # as soon as no burst is out
         self._dark: dict[int, int] = {}  # NIC ports without carrier, and since when
         self._of_missing: tuple[frozenset[int], np.ndarray] | None = None
         self._crossed = np.concatenate(schedule.crossed)
@@ -226,8 +184,9 @@ class Collector:
         """Process an agent's count of a burst."""
         one = self._bursts.get(burst.burst)
         if one is not None and nic in one.receivers:
-            one.counted[nic] += 1
-            self._weigh(now_ps, burst, one)
+            one.counted.add(nic)
+            one.heard |= set(burst.heard)
+            self._finish(now_ps, burst.burst, False)
 
     def tick(self, now_ps: int) -> Said:
         """Call it after a report, and some ten times a second: judge new losses, evaluate the long
@@ -235,21 +194,22 @@ class Collector:
         """
         for number, burst in list(self._bursts.items()):
             if now_ps - burst.asked_ps > BURST_WAIT_PS:
-                self._finish(now_ps, number)
+                self._finish(now_ps, number, True)
         self._forget(now_ps)
         orders: list[Order] = []
         changed = [*self._name_dark(now_ps), *self._over(now_ps)]
-        if self.news or self._due(now_ps, self._waiting):
-            self.news, self._waiting = False, []
+        if self.news and not any(now_ps - one.asked_ps < HOLD_PS for one in self._bursts.values()):
+            self.news = False
             window_ps = WINDOW_PERIODS * self.schedule.period_ps
             found, seen, verdicts = self._judge(now_ps, window_ps)
             changed += found
             if not self._explains_all(now_ps - window_ps):
                 ports = suspected(self.schedule.fabric, seen, verdicts, rules=RULES).tolist()
                 ports = self._decisive(ports, verdicts)
-                orders = self._order(now_ps, ports)
-                if not orders:
-                    self._waiting = [port for port in ports if port not in self.places]
+                # What is out may decide it, and more would only come later for it.
+                self._asks_again = any(one.port in ports for one in self._bursts.values())
+                if not self._asks_again:
+                    orders = self._order(now_ps, ports)
         if now_ps - self._looked_ps >= LOOK_PS and self._losses:
             self._looked_ps = now_ps
             for window_ps in LONG_PS:
@@ -260,10 +220,8 @@ class Collector:
     @property
     def waits(self) -> bool:
         """Whether there is a report that `tick` has not processed yet."""
-        return (
-            self.news
-            or bool(self._waiting)
-            or any(not any(self._mask(cause)[port] for cause in self.places) for port in self._dark)
+        return self.news or any(
+            not any(self._mask(cause)[port] for cause in self.places) for port in self._dark
         )
 
     def silent(self, now_ps: int) -> list[int]:
@@ -388,7 +346,7 @@ class Collector:
         place = self.places.get(verdict.cause)
         if place is None:
             where = causes.name(self.schedule.fabric, verdict.cause)
-            if self._is_within(verdict.cause) or not self._has_two_witnesses(now_ps, verdict):
+            if self._is_within(verdict.cause) or not self._has_two_witnesses(verdict):
                 return None
             crossed = round(verdict.lost / verdict.rate)
             place = self.places[verdict.cause] = Place(
@@ -413,7 +371,7 @@ class Collector:
             place.crossed = max(crossed, place.lost)
             place.rate = place.lost / place.crossed
 
-    def _has_two_witnesses(self, now_ps: int, verdict: Verdict) -> bool:
+    def _has_two_witnesses(self, verdict: Verdict) -> bool:
         """Whether several agents at one instant saw it lose: else the host may be to blame."""
         per_nic = self.schedule.per_port * self.schedule.fabric.n_planes
         seen = set()
@@ -427,7 +385,8 @@ class Collector:
         fabric = self.schedule.fabric
         return any(
             (causes.of_routes(fabric, result.routes) == verdict.cause).any()
-            for result in self._of_bursts(now_ps, verdict.since_ps)
+            for at_ps, result in self._results
+            if at_ps >= verdict.since_ps
         )
 
     def _crosses(self, loss: Loss, cause: int) -> bool:
@@ -503,7 +462,9 @@ class Collector:
             crossed = np.maximum(crossed, least)
         sent = np.maximum(lost, round(periods / TURNS))
         probes = evidence.of_lossy(routes, sent, lost, first, last, crossed, from_ps, now_ps)
-        return _merged(evidence.joined([probes, *self._of_bursts(now_ps, from_ps)]))
+        bursts = [one for at_ps, one in self._results if at_ps >= from_ps]
+        bursts += [self._result(now_ps, one) for one in self._bursts.values() if one.sent]
+        return _merged(evidence.joined([probes, *bursts]))
 
     def _missing(self, now_ps: int) -> np.ndarray:
         """[causes] crossings of a period that silent agents do not send or do not count."""
@@ -540,22 +501,14 @@ class Collector:
                 mask |= self._mask(cause)
         return [port for port in ports if mask[port]] or ports
 
-    def _due(self, now_ps: int, ports: Sequence[int]) -> list[int]:
-        """Those of suspected ports that may get a burst now: none while one of them has one, which
-        may decide it, and more would only come later for it.
-        """
-        if any(one.port in ports for one in self._bursts.values()):
-            return []
-        period_ps = self.schedule.period_ps
+    def _order(self, now_ps: int, ports: Sequence[int]) -> list[Order]:
+        fabric, period_ps = self.schedule.fabric, self.schedule.period_ps
         lately = sum(now_ps - at_ps < period_ps for at_ps in self._burst_ps.values())
-        return [
+        due = [
             port
             for port in ports
             if now_ps - self._burst_ps.get(port, -S) >= period_ps and port not in self.places
         ][: max(BURSTS_AT_ONCE - lately, 0)]
-
-    def _order(self, now_ps: int, ports: Sequence[int]) -> list[Order]:
-        fabric, due = self.schedule.fabric, self._due(now_ps, ports)
         n = min(ROUND // max(len(due), 1), BURST_MAX)
         there = frozenset(self.heard_ps)
         found = []
@@ -572,48 +525,45 @@ class Collector:
         return found
 
     def _hear_burst(self, now_ps: int, nic: int, said: BurstReport) -> list[Count]:
-        """The receivers are asked when all have sent, and again when no more will come: probes
-        that were not sent yet are not lost.
-        """
+        """The receivers are asked only now: probes that were not sent yet are not lost."""
         burst = self._bursts.get(said.burst)
         if burst is None or nic not in burst.senders:
             return []
-        burst.told.add(nic)
-        if said.over:
-            burst.over.add(nic)
-        asks = burst.over == burst.senders or (burst.told == burst.senders and not burst.counts)
-        burst.counts += asks
-        self._weigh(now_ps, said, burst)
-        return [Count(said.burst, burst.receivers)] if asks and burst.receivers else []
+        burst.sent.add(nic)
+        burst.lost |= set(said.lost)
+        if burst.sent != burst.senders:
+            return []
+        if burst.receivers and not burst.counting:
+            burst.counting = True
+            return [Count(said.burst, burst.receivers)]
+        self._finish(now_ps, said.burst, False)
+        return []
 
-    def _weigh(self, now_ps: int, said: BurstReport, burst: _Burst) -> None:
-        """Add what arrived of a burst: what is lost is news."""
-        burst.heard |= set(said.heard)
-        known, lost = burst.known()
-        n_lost = int((known & lost).sum())
-        self.news |= n_lost > burst.n_lost
-        burst.n_lost = n_lost
-        if burst.is_over:
-            self._finish(now_ps, said.burst)
-
-    def _finish(self, now_ps: int, number: int) -> None:
-        self._results.append((now_ps, self._result(now_ps, self._bursts.pop(number))))
+    def _finish(self, now_ps: int, number: int, late: bool) -> None:
+        burst = self._bursts[number]
+        if not late and (burst.counted != burst.receivers or burst.sent != burst.senders):
+            return
+        del self._bursts[number]
+        result = self._result(now_ps, burst)
+        self._results.append((now_ps, result))
+        self.news |= bool(result.lost.any()) or (self._asks_again and not self._bursts)
 
     def _result(self, now_ps: int, burst: _Burst) -> Evidence:
-        known, lost = burst.known()
-        known &= ~self._is_dark(burst.routes)
+        """What is known of a burst: of rows whose sender, and whose receiver, said so."""
+        routes, src, dst = burst.routes, burst.src, burst.dst
+        rows = np.arange(len(routes))
+        known = ~self._is_dark(routes)
+        known &= np.isin(src, list(burst.sent)) & ((src == dst) | np.isin(dst, list(burst.counted)))
+        lost = np.where(
+            src == dst, np.isin(rows, list(burst.lost)), ~np.isin(rows, list(burst.heard))
+        )
         return evidence.of_burst(
             self.schedule.fabric,
-            burst.routes[known],
+            routes[known],
             lost[known].astype(np.int64),
             burst.asked_ps,
             now_ps,
         )
-
-    def _of_bursts(self, now_ps: int, from_ps: int) -> list[Evidence]:
-        """The results of bursts that ended since then, or are known by now."""
-        over = [one for at_ps, one in self._results if at_ps >= from_ps]
-        return [*over, *(self._result(now_ps, one) for one in self._bursts.values() if one.told)]
 
     # --- memory
 

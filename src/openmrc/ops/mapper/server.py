@@ -51,7 +51,7 @@ from openmrc.verbs.denylist import Denylist, Entry, token
 from openmrc.verbs.exchange import SERVER, Line
 
 TICK_S = 0.1
-RESTS = 0.5  # pause between two judgements, in multiples of the processor time that one takes
+RESTS = 0.5  # pause between two judgements, in multiples of the time that one takes
 MAKE_AGAIN_S = 10.0  # interval at which the denylist is rewritten, so that it stays fresh
 AGENTS_MAX = 1 << 17
 STRANGERS_MAX = 1024  # connections that have not joined yet
@@ -299,7 +299,7 @@ class Controller(Closing):
             with self._lock:
                 for nic, what in said:
                     self._take(nic, what)
-                began, used_s = time.monotonic(), time.thread_time()
+                began = time.monotonic()
                 if began < rested:
                     continue
                 self._carry_out(self._collector.tick(self._now_ps()))
@@ -307,7 +307,8 @@ class Controller(Closing):
                     self._make_denylist(self._now_us())
                     self._keep_jobs(self._now_us())
                     self._history.forget(self._now_us())
-            rested = time.monotonic() + RESTS * (time.thread_time() - used_s)
+            now = time.monotonic()
+            rested = now + RESTS * (now - began)
 
     def _waiting(self) -> list[tuple[int, Any]]:
         """All queued messages, as soon as there are any, or none after a while."""

@@ -5,7 +5,7 @@ message of any other form is an `InputError`, and ends the connection.
 
     agent       {"join": NIC, "schedule": {...}}
                 {"report": {"at_us", "periods", "lost": [[number, turn, at_us], ...], "late": [...],
-                            "bursts": [[burst, [row, ...], over], ...], "down": [plane, ...]}}
+                            "bursts": [[burst, [row, ...]], ...], "down": [plane, ...]}}
                 {"counted": burst, "heard": [row, ...]}
     controller  {"welcome": version}, {"burst": number, "port": port, "n": n}, {"count": burst},
                 {"denylist": {...}}
@@ -71,7 +71,7 @@ def said(report: Report, down: list[int]) -> dict[str, Any]:
             "periods": report.periods,
             "lost": losses(report.lost),
             "late": losses(report.late),
-            "bursts": [[one.burst, list(one.heard), one.over] for one in report.bursts],
+            "bursts": [[one.burst, list(one.lost)] for one in report.bursts],
             "down": down,
         }
     }
@@ -105,7 +105,7 @@ def read(message: Mapping[str, Any], schedule: Schedule) -> Reported | Counted:
     if "counted" in message:
         burst = _number(message, "counted", NUMBER_MAX)
         heard = _numbers(message, "heard", BURST_MAX, BURST_MAX)
-        return Counted(BurstReport(burst, heard))
+        return Counted(BurstReport(burst, (), heard))
     body = message.get("report")
     if not isinstance(body, dict):
         raise InputError("neither a report nor a count")
@@ -149,15 +149,9 @@ def _losses(body: Mapping[str, Any], key: str, schedule: Schedule) -> list[Loss]
 
 
 def _burst(row: Any) -> BurstReport:
-    if (
-        not isinstance(row, list)
-        or len(row) != 3
-        or not _is_number(row[0], NUMBER_MAX)
-        or not isinstance(row[2], bool)
-    ):
-        raise InputError("bursts: [burst, rows, over] is accepted")
-    heard = _numbers({"rows": row[1]}, "rows", BURST_MAX, BURST_MAX)
-    return BurstReport(row[0], heard, row[2])
+    if not isinstance(row, list) or len(row) != 2 or not _is_number(row[0], NUMBER_MAX):
+        raise InputError("bursts: [burst, rows] is accepted")
+    return BurstReport(row[0], _numbers({"rows": row[1]}, "rows", BURST_MAX, BURST_MAX), ())
 
 
 def _is_number(value: Any, most: int) -> bool:
