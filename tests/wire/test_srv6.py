@@ -16,7 +16,8 @@ from openmrc.fabric import Fabric, fat_tree, multiplane
 from openmrc.fabric.tables import OWN, table
 from openmrc.fabric.usid import BLOCK, UsidPlan
 from openmrc.jit import records
-from openmrc.sim.net.state import CONTROL, SWITCH
+from openmrc.sim.net.network import switches_of
+from openmrc.sim.net.state import CONTROL
 from openmrc.sim.net.switch import egress
 from openmrc.wire import srv6
 from openmrc.wire.srv6 import (
@@ -95,13 +96,11 @@ def walk(fabric: Fabric, tables: Tables, src: int, plane: int, data: Bytes) -> l
 
 def simulated(fabric: Fabric) -> tuple[Any, Any]:
     """The records that the simulated switch calculates with."""
-    control, switches = records(1, CONTROL), records(fabric.n_switches, SWITCH)
+    control = records(1, CONTROL)
     for name in ("up0", "up1"):
         control[f"{name}_shift"] = getattr(fabric, f"ev_{name}_shift")
         control[f"{name}_mask"] = (1 << getattr(fabric, f"ev_{name}_bits")) - 1
-    for name in ("lo", "hi", "stride", "first_down", "first_up", "n_up", "bundle", "tier"):
-        switches[name] = getattr(fabric, f"sw_{name}")
-    return control, switches
+    return control, switches_of(fabric, seed=0)
 
 
 @pytest.mark.parametrize(
