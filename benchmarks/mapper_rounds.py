@@ -1,6 +1,6 @@
 """How long the mapper takes to name a broken link, in virtual time: its rules alone.
 
-    .venv/bin/python benchmarks/mapper_rounds.py [--trials N] [--late MS ...]
+    .venv/bin/python benchmarks/mapper_rounds.py [--trials N] [--turn MS ...]
 
 The lab of `mapper.py` without processes, sockets or switches: 8 NICs on 4 planes, 20 ms a period,
 ten probes across each directed link. Each trial breaks one link, drawn from all: cut (between two
