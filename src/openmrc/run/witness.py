@@ -240,7 +240,7 @@ class Witness:
         own = np.maximum(np.asarray(q.rtt_largest), np.asarray(q.rtt_before)).max(axis=1)
         of_nics = np.zeros(self._fabric.n_nics, np.int64)
         np.maximum.at(of_nics, np.asarray(q.nic), own)
-        return of_nics[np.asarray(q.nic)]
+        return np.asarray(of_nics[np.asarray(q.nic)], np.int64)
 
     def _note(self, at: LongArray, when: Any, event: int) -> None:
         room = max(EVENTS_MAX - self._n_events, 0)
