@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from openmrc.fabric import multiplane
 from openmrc.ops.together import Finding, joined
 
@@ -29,6 +31,18 @@ def test_what_fails_at_another_time_or_may_be_another_stays_alone() -> None:
     assert len(told(finding(up), finding(down, 200.0))) == 2
     assert len(told(finding(up), finding(down, 100.0, "plane 1 t1 5"))) == 2
     assert len(told(finding(up), finding("plane 2 t0 3 < t1 5"))) == 2
+
+
+def test_both_directions_that_lose_about_as_much_during_the_same_time_are_the_link() -> None:
+    up, down = (
+        replace(finding(f"plane 1 t0 3 {arrow} t1 5", since_us), dead=False, lost=41, rate=0.04)
+        for arrow, since_us in ((">", 100.0), ("<", 150.0))  # a gap between losses is 10 us
+    )
+    assert told(up, down) == [("plane 1 t0 3 - t1 5", "link", 82)]
+    assert len(told(up, replace(down, since_us=151.0))) == 2
+    assert len(told(up, replace(down, until_us=449.0))) == 2
+    assert len(told(up, replace(down, rate=0.019))) == 2
+    assert len(told(up, replace(down, dead=True))) == 2
 
 
 def test_three_links_of_a_transceiver_that_fail_at_once_are_the_transceiver() -> None:

@@ -16,7 +16,15 @@ from openmrc.fabric import multiplane
 from openmrc.ops import harm
 from openmrc.ops.records import BACKGROUND, JAMMED, UNPROVEN, Record
 from openmrc.ops.together import Finding
-from openmrc.ops.why import Answer, _is_dead, _is_late, _without_echoes, why
+from openmrc.ops.why import (
+    PROBES_MIN,
+    Answer,
+    _answered_none,
+    _is_dead,
+    _is_late,
+    _without_echoes,
+    why,
+)
 
 FABRIC = multiplane(64, 2, 100 * 10**9, 8, 8, 0, 0)
 SUMMARY = {"sim_time_us": 400.0, "qp_errors": [], "packets": {"trimmed": 0, "data": 10_000}}
@@ -124,6 +132,39 @@ def test_what_no_path_comes_back_from_is_dead_and_over_when_one_does(
     (found,) = why(half).findings
     assert found.where == "plane 1 t0 1 > t1 3"
     assert (found.dead, found.until_us) == (dead_until is not None, dead_until or 400.0)
+
+
+@pytest.mark.parametrize(
+    ("probes", "answered", "dead"), [(40, 0, True), (39, 0, False), (45, 5, True), (44, 5, False)]
+)
+def test_what_answered_hardly_any_of_many_probes_until_paths_returned_was_dead(
+    probes: int, answered: int, dead: bool
+) -> None:
+    assert PROBES_MIN == 40
+    lost = [(q, 1, 3, 100, 20.0, 1 + probes // 8 + (q < 8 + probes % 8)) for q in range(8, 16)]
+    events = [(i, 28.0 + i, "set aside") for i in range(8)]
+    events += [(i % 8, 60.0 + i, "back") for i in range(answered)]
+    events += [(i, 80.0 + i, "back") for i in range(8)]
+    one = record(lost, events)
+    assert one.events is not None
+    assert _answered_none(one.paths, one.events, 80.0) is dead
+
+
+def test_a_fault_that_is_shorter_than_a_bin_is_known_by_its_probes() -> None:
+    rows = [(q, 1, 3, 30, at, lost) for q, *_, at, lost in dead()]
+    events = [(i, 28.0 + i, "set aside") for i in range(8)]
+    events += [(i, 80.0 + i, "back") for i in range(8)]
+    (few,) = why(record(rows, events)).findings
+    (many,) = why(record([(*row[:5], 6) for row in rows], events)).findings
+    assert (few.dead, many.dead) == (False, True)
+    assert (many.since_us, many.until_us) == (28.0, 35.0)
+
+
+def test_paths_that_answered_no_probe_are_told_as_such() -> None:
+    answer = why(record([(*row[:3], 0, *row[4:]) for row in dead()]))
+    (found,) = answer.findings
+    assert (found.paths, found.unanswered, found.dead) == (0, 8, True)
+    assert "8 paths of 8 queue pairs answered no probe and never carried data." in answer.text
 
 
 def test_a_place_of_whose_losses_nearly_as_many_proved_to_be_late_is_not_named() -> None:

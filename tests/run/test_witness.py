@@ -80,6 +80,15 @@ def test_a_nic_notes_its_own_port_that_goes_down_and_comes_back() -> None:
         assert 0 <= at_us - expected <= look_us
 
 
+def test_probes_that_wait_behind_data_of_other_queue_pairs_are_not_lost() -> None:
+    fabric = {"nics": 32, "planes": 4, "t0_down": 4, "port_rate": "100Gbps"}
+    workload = {"kind": "halving-doubling-all-reduce", "size": "2MB"}
+    checked = ran(fabric=fabric, workload=workload, transport={"check_paths": True})
+    (run,) = checked.transports
+    assert run.counters["trimmed"] > 0  # queues are full
+    assert len(checked.paths) == 0
+
+
 def test_bins_are_joined_and_nothing_is_lost_by_it(
     monkeypatch: pytest.MonkeyPatch, dead: Result
 ) -> None:

@@ -18,6 +18,8 @@ from openmrc.ops import causes
 
 NEARLY = 0.02  # of the time until now: what begins this close together begins at once
 LINKS_MIN = 3  # of a transceiver's, to blame it
+GAPS = 5  # mean times between two losses: the first comes later by chance in one case of 150
+ALIKE = 2.0  # largest ratio of the loss rates of a link's directions if both have one cause
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Finding:
     nats: float
     aside_us: float = 0.0  # for how long those paths were set aside, summed
     downs: int = 0  # how often NICs saw their own ports go down; 0: inferred from losses
+    unanswered: int = 0  # paths that never carried data, because no probe of them was answered
 
 
 def joined(fabric: Fabric, findings: Iterable[Finding]) -> list[Finding]:
@@ -57,6 +60,17 @@ def _at_once(one: Finding, other: Finding) -> bool:
     return abs(one.since_us - other.since_us) <= NEARLY * last
 
 
+def _alike(one: Finding, other: Finding) -> bool:
+    """Whether two places lost about the same part of their packets during the same time. When the
+    first and the last of them are lost is chance.
+    """
+    if one.dead or other.dead or max(one.rate, other.rate) > ALIKE * min(one.rate, other.rate):
+        return False
+    gap = max((it.until_us - it.since_us) / max(it.lost - 1, 1) for it in (one, other))
+    apart = max(abs(one.since_us - other.since_us), abs(one.until_us - other.until_us))
+    return apart <= GAPS * gap
+
+
 def _both_ways(findings: Iterable[Finding]) -> list[Finding]:
     found: list[Finding] = []
     for one in findings:
@@ -66,7 +80,7 @@ def _both_ways(findings: Iterable[Finding]) -> list[Finding]:
                 and not (one.one_of or other.one_of)
                 and plain(one.where) == plain(other.where)
                 and one.where != other.where
-                and _at_once(one, other)
+                and (_at_once(one, other) or _alike(one, other))
             ):
                 found[i] = _sum([other, one], plain(one.where), causes.LINK, other.ends)
                 break
@@ -158,4 +172,5 @@ def _sum(parts: Sequence[Finding], where: str, kind: str, ends: tuple[str, ...])
         back_us=max((part.back_us for part in parts if part.back_us is not None), default=None),
         nats=round(sum(part.nats for part in parts), 1),
         aside_us=round(sum(part.aside_us for part in parts), 3),
+        unanswered=sum(part.unanswered for part in parts),
     )

@@ -31,6 +31,7 @@ RULES = Rules(alarm=20.0, margin=5.0)
 DEAD_PART = 0.9  # of what a dead place should have carried: some of it is judged lost later
 GONE_RATE = 0.3  # minimum loss rate, including what passed before it failed, if no path returned
 MOST = 0.9  # of a place's paths: they were set aside before any returned
+PROBES_MIN = 40  # a place that lets a tenth through answers one of them, but for a chance of 1.5 %
 UNUSED_PART = 0.5  # of losses that were probes of paths that carried no more data
 BINS_MAX = 64  # analysed one by one
 JAM = 0.2  # of a queue pair's packets trimmed
@@ -192,6 +193,7 @@ def _told(
     if over is not None and paths >= MANY:
         until_then = rows.filter(pl.col("first_us") <= over)
         dead |= _is_dead(record, verdict.cause, until_then, GONE_RATE)
+        dead |= _answered_none(rows, events, over)
     first = _began(events, aside) if dead and len(aside) and qps is None else _first_loss(rows)
     is_link = verdict.kind == causes.LINK
     ends = causes.ends(fabric, verdict.cause) if is_link else ()
@@ -211,7 +213,19 @@ def _told(
         back_us=float(back["t_us"].max()) if len(back) else None,  # type: ignore[arg-type]
         nats=round(verdict.nats, 1),
         aside_us=round(_aside_us(record, events), 3),
+        unanswered=_never_used(record, rows),
     )
+
+
+def _never_used(record: Record, rows: pl.DataFrame) -> int:
+    """How many of the paths of these rows never carried data: queue pairs that check their paths
+    use none that has answered no probe.
+    """
+    import polars as pl
+
+    assert record.events is not None
+    unused = rows.group_by("qp", "ev").agg(pl.col("sent").sum()).filter(pl.col("sent") == 0)
+    return len(unused.join(record.events, on=["qp", "ev"], how="anti"))
 
 
 def _rate(record: Record, cause: int, rows: pl.DataFrame) -> float:
@@ -249,6 +263,21 @@ def _is_dead(record: Record, cause: int, rows: pl.DataFrame, part: float = DEAD_
         return sum(lost) >= part * sum(passed)
     unused = rows.filter(pl.col("lost") > pl.col("sent"))["lost"].sum()
     return bool(unused >= UNUSED_PART * total)
+
+
+def _answered_none(rows: pl.DataFrame, events: pl.DataFrame, over: float) -> bool:
+    """Whether a place answered hardly any of many probes until paths returned to it. A fault that
+    is shorter than a bin shows in nothing else: packets passed before and after it, in that bin.
+    """
+    import polars as pl
+
+    known = rows.filter(pl.col("last_us") <= over)
+    before = events.filter(pl.col("t_us") < over)
+    answered = int((before["event"] == "back").sum())
+    # Each path that was set aside because of a loss lost one packet; its other losses are probes.
+    aside = before.filter(pl.col("event") == "set aside").join(known, on=["qp", "ev"], how="semi")
+    unanswered = int(known["lost"].sum()) - len(aside)
+    return unanswered >= max(PROBES_MIN, DEAD_PART * (unanswered + answered))
 
 
 def _reopened(aside: pl.DataFrame, back: pl.DataFrame) -> float | None:
@@ -433,9 +462,12 @@ def _sentence(record: Record, it: Finding) -> str:
         what = f"{place} lost one packet at {_time(it.since_us)}"
     else:
         what = f"{place} lost {_percent(it.rate)} of packets {span}"
+    pairs = f"{it.queue_pairs:,} queue pair{'s' * (it.queue_pairs != 1)}"
+    if not it.paths and it.unanswered:
+        unused = f"{it.unanswered:,} path{'s' * (it.unanswered != 1)} of {pairs}"
+        return f"{what[0].upper()}{what[1:]}: {unused} answered no probe and never carried data."
     if not it.paths:
         return f"{what[0].upper()}{what[1:]}: {it.lost:,} packets, sent again on the same paths."
-    pairs = f"{it.queue_pairs:,} queue pair{'s' * (it.queue_pairs != 1)}"
     paths = f"{it.paths:,} path{'s' * (it.paths != 1)} of {pairs}"
     were = "were" if it.paths != 1 else "was"
     if it.back == 0:

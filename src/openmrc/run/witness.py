@@ -225,14 +225,22 @@ class Witness:
         until the next one (row 11). Probes whose answers had less time than that do not count:
         behind full queues answers are late.
         """
-        q = self._world.engine.qp[self._ends]
-        largest = np.maximum(np.asarray(q.rtt_largest), np.asarray(q.rtt_before)).max(axis=1)
-        patience_ps = np.maximum(2 * self._base_rtt_ps, LATE * largest)[qp]
+        patience_ps = np.maximum(2 * self._base_rtt_ps, LATE * self._largest_rtts())[qp]
         doubled = np.ceil(np.log2(np.maximum(np.asarray(b.spacing) / patience_ps, 1)) - NEARLY)
         now = np.where(bad, doubled, 0).astype(np.int8)
         before = np.where(demoted, 0, self._unanswered[at])
         self._unanswered[at] = now
         return np.maximum(now.astype(np.int64) - before, 0)
+
+    def _largest_rtts(self) -> LongArray:
+        """[QPs] The largest recent round trip of any queue pair of its NIC: one that sends no data
+        knows only the probes whose answers came in time, although they wait behind data of others.
+        """
+        q = self._world.engine.qp[self._ends]
+        own = np.maximum(np.asarray(q.rtt_largest), np.asarray(q.rtt_before)).max(axis=1)
+        of_nics = np.zeros(self._fabric.n_nics, np.int64)
+        np.maximum.at(of_nics, np.asarray(q.nic), own)
+        return np.asarray(of_nics[np.asarray(q.nic)], np.int64)
 
     def _note(self, at: LongArray, when: Any, event: int) -> None:
         room = max(EVENTS_MAX - self._n_events, 0)
