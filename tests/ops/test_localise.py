@@ -320,3 +320,14 @@ def test_the_benchmark_counts_what_is_wrong_and_missed(benchmark: dict[str, Any]
 def test_the_benchmark_of_scale_finds_all_of_its_faults(benchmark: dict[str, Any]) -> None:
     figures = benchmark["scale"](True, 1)
     assert (figures["all_found"], figures["lossy_paths"]) == (True, 20_000)
+
+
+def test_of_causes_that_nothing_tells_apart_one_stays_suspected_and_the_others_are_told() -> None:
+    # Loops over one cable: both directions, and what ends it, explain the losses equally well.
+    (up,) = places.links(FABRIC, "plane 1 t0 3 > t1 5").tolist()
+    down, own = int(FABRIC.port_reverse[up]), 3 * 8 * 2 + 1
+    loop = [own, up, down, int(FABRIC.port_reverse[own])]
+    seen = evidence.of_burst(FABRIC, np.array([loop] * 4, np.int32), [1] * 4, 0, MS)
+    (verdict,) = localise(FABRIC, seen, Rules(learns_chance=False))
+    assert not verdict.is_sure
+    assert {up, down} <= {verdict.cause, *verdict.one_of}

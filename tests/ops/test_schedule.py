@@ -152,3 +152,33 @@ def test_what_cannot_be_mapped_is_refused() -> None:
         sc.make(fat_tree(32, GBPS, 4, 4, 0, 0, tiers=3))
     with pytest.raises(InputError, match="0 crossings"):
         sc.make(of(16, 2, 4, 4), k=0)
+
+
+def test_opposite_directions_tell_suspects_from_their_switch_where_loops_are_few() -> None:
+    few, many = sc.make(multiplane(8, 4, GBPS, 4, 2, 0, 0)), sc.make(of(64, 2, 8, 8))
+    fabric = few.fabric
+    up = int(np.flatnonzero((fabric.port_nic < 0) & (fabric.port_peer_nic < 0))[0])
+    own = 3
+    assert few.beside([own, up]) == [int(fabric.port_reverse[up])]
+    assert few.beside([up, int(fabric.port_reverse[up])]) == []
+    assert few.beside([own]) == [int(fabric.port_reverse[own])]
+    assert few.beside([]) == []
+    fabric = many.fabric
+    up = int(np.flatnonzero((fabric.port_nic < 0) & (fabric.port_peer_nic < 0))[0])
+    assert many.beside([up]) == []
+
+
+def test_with_the_opposite_directions_a_third_of_what_crosses_a_t1_avoids_the_suspect() -> None:
+    schedule = sc.make(multiplane(8, 4, GBPS, 4, 2, 0, 0))
+    fabric = schedule.fabric
+    is_t1 = np.append(fabric.sw_tier == 1, False)
+    ups = np.flatnonzero(is_t1[fabric.port_peer_switch])
+    t1 = fabric.port_peer_switch[ups[0]]
+    up, far = np.flatnonzero(fabric.port_peer_switch == t1).tolist()
+    suspects = [up, int(fabric.port_reverse[far])]  # a loop over two T1s crosses both
+    ports = [*suspects, *schedule.beside(suspects)]
+    assert sorted(ports) == sorted([up, far, *fabric.port_reverse[[up, far]].tolist()])
+    probes = np.concatenate([schedule.burst(port, 40) for port in ports])
+    over = ((fabric.port_peer_switch[probes] == t1) & (probes >= 0)).any(axis=1)
+    past = over & ~(probes == up).any(axis=1)
+    assert past.sum() >= over.sum() / 3

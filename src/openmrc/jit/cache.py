@@ -46,6 +46,7 @@ COMPILED_PARTS = (
     "capi/layouts.py",
     "ops/blame.py",
     "ops/schedule.py",
+    "ops/weigh.py",
     "ops/mapper/loop.py",
     "ops/mapper/probe.py",
     "ops/mapper/tally.py",

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.fabric.model import Fabric, IntArray
+from openmrc.ops import weigh
 
 LINK, SWITCH, NIC = "link", "switch", "nic"
 # Hops of a path between NICs of two tiers: it crosses no switch twice.
@@ -38,22 +39,12 @@ def of_routes(fabric: Fabric, routes: IntArray) -> IntArray:
     """Return the possible causes of a loss of packets that cross these directed ports, [rows,
     hops], as [width, rows]; -1 where a row has fewer. Ports come first, then switches, then NICs.
     """
-    ports = np.ascontiguousarray(routes.T)
-    n_hops = len(ports)
-    found = np.full((2 * n_hops + 1, len(routes)), -1, np.int32)
-    found[:n_hops] = ports
-    last = ports[0]
-    for hop, port in enumerate(ports[:-1]):
-        passed = fabric.port_peer_switch[port]
-        column = found[n_hops + hop]
-        np.add(passed, fabric.n_ports, out=column, where=(port >= 0) & (passed >= 0))
-        for before in found[n_hops : n_hops + hop] if n_hops > LONGEST_WAY else ():
-            column[column == before] = -1  # the loop over two T1s ends where it began
-        last = np.where(ports[hop + 1] >= 0, ports[hop + 1], last)
-    src, dst = fabric.port_nic[ports[0]], fabric.port_peer_nic[last]
-    first_nic = fabric.n_ports + fabric.n_switches
-    found[-2] = src + first_nic
-    np.add(dst, first_nic, out=found[-1], where=dst != src)  # a loop: one NIC
+    rows = np.ascontiguousarray(routes, np.int32)
+    found = np.empty((2 * rows.shape[1] + 1, len(rows)), np.int32)
+    weigh.causes_of(
+        rows, fabric.port_peer_switch, fabric.port_nic, fabric.port_peer_nic, fabric.n_ports,
+        fabric.n_switches, LONGEST_WAY, found,
+    )  # fmt: skip
     return found
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.fabric.model import Fabric, IntArray, LongArray
-from openmrc.ops import causes
+from openmrc.ops import causes, weigh
 from openmrc.ops.schedule import TURNS, Schedule
 from openmrc.run.ways import routes as routes_of
 
@@ -27,6 +27,7 @@ FloatArray = npt.NDArray[np.float64]
 # Loss rate of an idle or a busy fabric, for packets that are not trimmed: bit errors after FEC are
 # rarer than 1e-12 per bit, so this is generous.
 BACKGROUND = 1e-7
+PART = 1 << 18  # paths whose causes are counted at a time: it bounds the memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,10 +68,9 @@ def of_paths(
     """
     sent, lost = np.asarray(sent, np.int64), np.asarray(lost, np.int64)
     crossed = np.zeros(causes.count(fabric), np.int64)
-    for part in np.array_split(np.arange(len(sent)), max(1, len(sent) >> 18)):
-        for column in causes.of_routes(fabric, routes[part]):
-            there = column >= 0
-            crossed += np.bincount(column[there], sent[part][there], len(crossed)).astype(np.int64)
+    for start in range(0, len(sent), PART):
+        part = slice(start, start + PART)
+        weigh.cross(causes.of_routes(fabric, routes[part]), sent[part], crossed)
     rows = np.flatnonzero(lost)
     first = np.full(len(sent), from_ps) if first_ps is None else np.asarray(first_ps)
     last = np.full(len(sent), until_ps) if last_ps is None else np.asarray(last_ps)
@@ -146,10 +146,7 @@ def of_burst(
 def joined(parts: Sequence[Evidence]) -> Evidence:
     """Return the union of these: probes and data, one window and the next."""
     width = max(part.routes.shape[1] for part in parts)
-    routes = [
-        np.pad(part.routes, ((0, 0), (0, width - part.routes.shape[1])), constant_values=-1)
-        for part in parts
-    ]
+    routes = [_of_width(part.routes, width) for part in parts]
     crossed = parts[0].crossed.copy()
     for part in parts[1:]:
         crossed += part.crossed
@@ -162,6 +159,12 @@ def joined(parts: Sequence[Evidence]) -> Evidence:
         from_ps=min(part.from_ps for part in parts),
         until_ps=max(part.until_ps for part in parts),
     )
+
+
+def _of_width(routes: IntArray, width: int) -> IntArray:
+    if routes.shape[1] == width:
+        return routes
+    return np.pad(routes, ((0, 0), (0, width - routes.shape[1])), constant_values=-1)
 
 
 def of_evs(

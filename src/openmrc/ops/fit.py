@@ -19,15 +19,14 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.fabric.model import BoolArray, IntArray, LongArray
-from openmrc.ops.blame import settle
+from openmrc.fabric.model import IntArray, LongArray
+from openmrc.ops import blame, weigh
+from openmrc.ops.weigh import CERTAIN
 
 FloatArray = npt.NDArray[np.float64]
 
 ROUNDS = 400  # iterations of expectation maximisation; a few are enough if causes do not overlap
 SETTLED = 1e-6  # largest relative change of any probability in an iteration
-CERTAIN = 1 - 1e-9  # a cause that let nothing through might let the next one
-LEAST = 1e-300  # the smallest argument of a logarithm
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,16 +38,15 @@ class Model:
     background: FloatArray  # [rows] `b`
     crossed: FloatArray  # [suspects]
 
-    def solve(self, free: BoolArray | None = None, start: FloatArray | None = None) -> FloatArray:
-        """Return the maximum-likelihood probabilities. Those not `free` stay at `start`."""
+    def solve(self, start: FloatArray | None = None) -> FloatArray:
+        """Return the maximum-likelihood probabilities."""
         n = len(self.crossed)
         p = np.full(n, 1e-3) if start is None else start.copy()
         if not n or not (self.pattern >= 0).any():
             return np.zeros(n)
-        settle(
-            np.ascontiguousarray(self.pattern, np.int32), self.lost, np.log1p(-self.background),
-            self.crossed, np.ones(n, np.bool_) if free is None else free, p, np.empty(n),
-            np.empty(n), CERTAIN, SETTLED, ROUNDS,
+        blame.settle(
+            self.pattern, np.arange(len(self.lost)), self.lost, self._through, self.crossed,
+            np.ones(n, np.bool_), p, np.empty(n), np.empty(n), CERTAIN, SETTLED, ROUNDS,
         )  # fmt: skip
         return p
 
@@ -57,11 +55,16 @@ class Model:
         return loss(self.pattern, p, self.background)
 
     @cached_property
+    def _through(self) -> FloatArray:
+        """[rows] The logarithm of the probability that chance lets a packet through."""
+        found: FloatArray = np.log1p(-self.background)
+        return found
+
+    @cached_property
     def arrived(self) -> FloatArray:
         """[suspects] Packets that crossed each and were not lost."""
-        there = self.pattern >= 0
-        lost = np.broadcast_to(self.lost[:, None], there.shape)[there]
-        total = np.bincount(self.pattern[there], lost, len(self.crossed))
+        total = np.zeros(len(self.crossed))
+        weigh.total(np.ascontiguousarray(self.pattern.T), self.lost, total)
         return np.maximum(self.crossed - total, 0)
 
     def likelihood(self, p: FloatArray) -> float:
@@ -72,22 +75,19 @@ class Model:
         """Return by how many nats the likelihood falls if this suspect is innocent and those that
         share losses with it explain them as well as they can.
         """
-        rows = (self.pattern == suspect).any(axis=1)
-        near = np.zeros(len(p) + 1, np.bool_)
-        near[self.pattern[rows]] = True
-        near[-1] = near[suspect] = False
-        if near.any():
-            rows |= (near[self.pattern] & (self.pattern >= 0)).any(axis=1)
-        part = Model(self.pattern[rows], self.lost[rows], self.background[rows], self.crossed)
-        innocent = p.copy()
-        innocent[suspect] = 0
-        if near.any():
-            innocent = part.solve(near[:-1], innocent)
-        near[suspect] = True
-        others = np.flatnonzero(near[:-1])
-        fewer = part.lost @ np.log(part.loss(p) / part.loss(innocent))
-        more = self.arrived[others] @ (np.log1p(-p[others]) - np.log1p(-innocent[others]))
-        return float(fewer + more)
+        return float(self.needed(p, suspect, suspect + 1)[0])
+
+    def needed(self, p: FloatArray, first: int = 0, last: int | None = None) -> FloatArray:
+        """Return the same for each of these suspects."""
+        n = len(p)
+        last = n if last is None else last
+        nats = np.empty(last - first)
+        blame.needed(
+            self.pattern, self.lost, self._through, self.crossed, self.arrived, p, first, last,
+            np.empty(n, np.bool_), np.empty(len(self.lost), np.int64), np.empty(n), np.empty(n),
+            np.empty(n), CERTAIN, SETTLED, ROUNDS, nats,
+        )  # fmt: skip
+        return nats
 
     def neighbours(self, which: LongArray) -> dict[int, LongArray]:
         """Return for each of these suspects the others that share a row with it."""
@@ -100,14 +100,15 @@ class Model:
         return found
 
 
-def loss(pattern: IntArray, p: FloatArray, background: FloatArray) -> FloatArray:
-    """Return the probability of loss for a packet that crosses these suspects, [rows, width]."""
-    through = np.log1p(-background)
-    if len(p):
-        log_through = np.append(np.log1p(-p), 0.0)  # the last for "none", -1
-        for column in pattern.T:
-            through = through + log_through[column]
-    return -np.expm1(through)
+def loss(
+    pattern: IntArray, p: FloatArray, background: FloatArray, innocent: int = -1
+) -> FloatArray:
+    """Return the probability of loss for a packet that crosses these suspects, [rows, width], if
+    `innocent` causes none.
+    """
+    found = np.empty(len(pattern))
+    weigh.loss(pattern, p, background, innocent, found)
+    return found
 
 
 def model(places: IntArray, lost: FloatArray, background: FloatArray, crossed: FloatArray) -> Model:
@@ -152,7 +153,7 @@ def _merged(
     pattern = -np.sort(-places[rows], axis=1)  # suspects first
     width = max(1, int((pattern >= 0).sum(axis=1).max(initial=1)))
     total = np.asarray(np.bincount(which, lost, len(rows)), np.float64)
-    return pattern[:, :width], total, background[rows]
+    return np.ascontiguousarray(pattern[:, :width]), total, background[rows]
 
 
 def evidence_against(lost: FloatArray, log_chance: FloatArray, crossed: FloatArray) -> FloatArray:
@@ -162,10 +163,6 @@ def evidence_against(lost: FloatArray, log_chance: FloatArray, crossed: FloatArr
     probabilities that chance had for each of them; if chance has a single `b`, the result is
     crossed x KL(lost / crossed || b). 0 if no more was lost than by chance.
     """
-    crossed = np.maximum(crossed, lost)
-    share = np.maximum(lost, LEAST) / np.maximum(crossed, LEAST)
-    chance = np.exp(log_chance / np.maximum(lost, LEAST))
-    came = crossed - lost
-    nats = lost * np.log(share) - log_chance
-    nats += came * (np.log1p(-np.minimum(share, CERTAIN)) - np.log1p(-np.minimum(chance, CERTAIN)))
-    return np.where((lost > 0) & (share > chance), nats, 0.0)
+    nats = np.empty(len(lost))
+    weigh.against(lost, log_chance, crossed, nats)
+    return nats

@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.fabric.model import BoolArray, Fabric, IntArray, LongArray
-from openmrc.ops import causes, fit
+from openmrc.ops import causes, fit, weigh
 from openmrc.ops.evidence import Evidence
 
 FloatArray = npt.NDArray[np.float64]
@@ -57,6 +57,7 @@ OVER_AFTER = 10.0  # losses that would have been expected since the last one
 # A round analyses at most this many rows, evenly sampled: if there are more, their causes are
 # plain. What they leave unexplained is analysed in the next round.
 ROWS_MAX = 1 << 16
+FEW_ROWS = 256
 LOOKED_AT = 1024  # rows of a suspect, evenly sampled, to compare it with its rivals
 
 
@@ -139,7 +140,7 @@ def suspected(
 class _View:
     """Some of the rows, with only the causes that they cross, renumbered."""
 
-    rows: IntArray  # [width, rows] indices into `ids`; len(ids) for none
+    rows: IntArray  # [width, rows] indices into `ids`; -1 for none
     lost: FloatArray
     background: FloatArray
     ids: LongArray
@@ -148,52 +149,47 @@ class _View:
 
     def sum(self, weights: FloatArray) -> FloatArray:
         """By cause, the sum of the weights of the rows that cross it."""
-        total = np.zeros(len(self.ids) + 1)
-        for column in self.rows:
-            total += np.bincount(column, weights, len(total))
-        return total[:-1]
+        total = np.zeros(len(self.ids))
+        weigh.total(self.rows, weights, total)
+        return total
+
+    def nats(self, left: FloatArray, least: float = 0.0) -> FloatArray:
+        """By cause, how well it explains what is `left` of each row's losses, if at least so many
+        packets crossed it of which others do not explain the loss.
+        """
+        found = np.empty(len(self.ids))
+        weigh.scores(
+            self.rows, self.lost, left, self.background, self.crossed, least,
+            np.zeros((3, len(found))), found,
+        )  # fmt: skip
+        return found
 
     def scores(self, left: FloatArray) -> FloatArray:
-        """By cause, how well it explains what is `left` of each row's losses."""
-        lost = self.sum(left)
-        explained = self.sum(self.lost - left)
-        chance = self.sum(left * np.log(self.background))
-        found = fit.evidence_against(lost, chance, self.crossed - explained)
+        """The same, and how likely each cause is by itself; 0 for those that explain nothing."""
+        found = self.nats(left)
         return np.where(found > 0, found + self.prior, 0.0)
 
     def instead(self, q: FloatArray) -> FloatArray:
         """By cause, the gain if it had caused all losses of the packets that cross it, where so far
         each row loses `q`.
         """
-        lost = self.sum(self.lost)
-        share = np.append(np.minimum(lost / self.crossed, fit.CERTAIN), 0.0)
-        total = np.zeros(len(share))
-        for column in self.rows:
-            mine = share[column]
-            rows = np.flatnonzero(mine > WORSE * q)
-            gain = self.lost[rows] * np.log1p(mine[rows] * (1 - q[rows]) / q[rows])
-            total += np.bincount(column[rows], gain, len(total))
-        # A sample may contain more losses than its share of the crossings.
-        came = np.maximum(self.crossed - lost, 0)
-        found = total[:-1] + came * np.log1p(-share[:-1])
+        found = np.empty(len(self.ids))
+        weigh.instead(
+            self.rows, self.lost, q, self.crossed, WORSE, np.zeros((2, len(found))), found
+        )
         return np.where(found > 0, found + self.prior, 0.0)
 
     def worst(self, score: FloatArray) -> LongArray:
         """The causes with the best score for most of the losses that cross them."""
         if score.max(initial=0) < SUSPECT_NATS:
             return np.zeros(0, np.int64)
-        padded = np.append(score, 0.0)
-        best = np.full(self.rows.shape[1], len(score))
-        most = np.zeros(len(best))
-        for column in self.rows:
-            here = padded[column]
-            better = here > most
-            best[better], most[better] = column[better], here[better]
-        weights = np.where(most >= SUSPECT_NATS, self.lost, 0)
-        support = np.bincount(best, weights, len(padded))[:-1]
-        enough = (score >= SUSPECT_NATS) & (support >= 0.5 * self.sum(weights))
+        support, reach = work = np.zeros((2, len(score)))
+        weigh.foremost(self.rows, self.lost, score, SUSPECT_NATS, work)
+        enough = (score >= SUSPECT_NATS) & (support >= 0.5 * reach)
         enough[score.argmax()] = True
         found = np.flatnonzero(enough)
+        if len(found) == 1:
+            return self.ids[found]
         return self.ids[found[np.argsort(-score[found], kind="stable")[:SUSPECTS_MAX]]]
 
 
@@ -211,6 +207,7 @@ class _Case:
         self.columns = causes.of_routes(self.fabric, self.seen.routes)
         self.lost = self.seen.lost.astype(np.float64)
         self.n_causes = len(self.seen.crossed)
+        self.place = np.full(self.n_causes, -1, np.int32)  # a work array
         self.rows: list[LongArray] = []
         self.rivals: list[tuple[LongArray, FloatArray]] = []
         of_nics = self.fabric.port_nic >= 0  # each packet leaves one NIC
@@ -221,7 +218,7 @@ class _Case:
             self.chance_max = min(float(self.lost.sum()) / self.packets, self._usual())
         self.background = np.maximum(self.seen.background, self.chance_max)
         self.places = np.full((len(self.lost), 1), -1, np.int32)
-        self.model = fit.model(self.places, self.lost, self.background, np.zeros(0))
+        self.model = fit.Model(self.places, self.lost, self.background, np.zeros(0))
         self.q = self.background
 
     def _usual(self) -> float:
@@ -256,23 +253,19 @@ class _Case:
     def view(self, rows: LongArray) -> _View:
         """These rows, or as many of them as a round analyses."""
         step = -(-len(rows) // ROWS_MAX)
-        part = rows[::step] if step > 1 else rows
-        columns = self.columns[:, part]
-        there = np.zeros(self.n_causes + 1, np.bool_)
-        for column in columns:
-            there[column] = True
-        ids = np.flatnonzero(there[:-1])
-        place = np.full(self.n_causes + 1, len(ids), np.int32)
-        place[ids] = np.arange(len(ids))
+        part = np.ascontiguousarray(rows[::step]) if step > 1 else rows
+        into = np.empty((len(self.columns), len(part)), np.int32)
+        room = np.empty(min(into.size, self.n_causes), np.int64)
+        ids = room[: weigh.renumber(self.columns, part, self.place, into, room)]
         scale = len(part) / max(len(rows), 1)
         crossed = np.maximum(self.seen.crossed[ids] * scale, 1.0)
         prior = np.where(ids < self.fabric.n_ports, 0.0, DEVICE_NATS)
-        return _View(place[columns], self.lost[part], self.background[part], ids, crossed, prior)
+        return _View(into, self.lost[part], self.background[part], ids, crossed, prior)
 
     def search(self) -> None:
         """Suspect what explains most of the losses until the suspects explain them."""
         for _ in range(ROUNDS_MAX):
-            new = np.setdiff1d(self.worst(), self.suspects)
+            new = self._others(self.worst())
             if not len(new):
                 return
             self.suspect(np.concatenate([self.suspects, new]), SUSPECT_NATS)
@@ -286,9 +279,21 @@ class _Case:
             every = np.arange(len(self.lost))
             view = self.view(every)
             score = view.instead(self.q[:: -(-len(every) // ROWS_MAX)])
-            score[np.isin(view.ids, self.suspects)] = 0
+            score[self._are_suspects(view.ids)] = 0
             found.append(view.worst(score))
         return np.unique(np.concatenate([np.zeros(0, np.int64), *found]))
+
+    def _are_suspects(self, which: LongArray) -> BoolArray:
+        """Which of these causes are suspects."""
+        if not len(self.suspects):
+            return np.zeros(len(which), np.bool_)
+        at = np.searchsorted(self.suspects, which)
+        found: BoolArray = self.suspects[np.minimum(at, len(self.suspects) - 1)] == which
+        return found
+
+    def _others(self, which: LongArray) -> LongArray:
+        """Those of these causes that are no suspects."""
+        return which[~self._are_suspects(which)]
 
     def unexplained(self, q: FloatArray) -> tuple[LongArray, FloatArray]:
         """The rows, where so far each loses `q`, of which chance would have to explain much; and
@@ -323,7 +328,7 @@ class _Case:
                 continue
             self.suspect(np.union1d(np.delete(self.suspects, i), instead), SUSPECT_NATS)
             for _ in range(LINKS_AFTER):  # causes hidden by the first of its links
-                more = np.setdiff1d(self._beside(self.q, device), self.suspects)
+                more = self._others(self._beside(self.q, device))
                 if not len(more):
                     break
                 self.suspect(np.union1d(self.suspects, more), SUSPECT_NATS)
@@ -339,9 +344,7 @@ class _Case:
             rows = np.flatnonzero((self.places == i).any(axis=1))
             cable, share = self._cable(i, rows)
             return np.array(cable if share > CABLE_MIN else [], np.int64)
-        innocent = self.p.copy()
-        innocent[i] = 0
-        return self._beside(fit.loss(self.places, innocent, self.background), device)
+        return self._beside(fit.loss(self.places, self.p, self.background, i), device)
 
     def _worth(self) -> float:
         """The likelihood of all observations, less the prior of each suspect."""
@@ -362,11 +365,7 @@ class _Case:
             # A suspect that is not needed is dropped if one remains that shares losses with it. Of
             # those that can replace each other only the least needed is dropped.
             near, stays = self.model.neighbours(out), needed >= nats
-            go = [
-                i
-                for i in out.tolist()
-                if stays[near[i]].any() or needed[i] <= needed[near[i]].min(initial=np.inf)
-            ]
+            go = [i for i in out.tolist() if stays[near[i]].any() or _is_least(needed, i, near[i])]
             suspects = np.delete(suspects, go)
 
     def fit(self, suspects: LongArray) -> None:
@@ -374,7 +373,9 @@ class _Case:
         self.suspects, self.rivals = suspects, []
         self.places = self._places(suspects)
         crossed = np.maximum(self.seen.crossed[suspects], 1).astype(np.float64)
-        base = fit.model(self.places, self.lost, self.seen.background, crossed)
+        # Few rows are fitted sooner than merged.
+        made = fit.Model if len(self.lost) <= FEW_ROWS else fit.model
+        base = made(self.places, self.lost, self.seen.background, crossed)
         self.model, self.p = base, base.solve()
         chance = self._chance(base, self.p)
         if chance > base.background.min(initial=1.0):
@@ -385,29 +386,21 @@ class _Case:
 
     def _needed(self) -> FloatArray:
         devices = self.suspects >= self.fabric.n_ports
-        without = [self.model.without(i, self.p) for i in range(len(self.suspects))]
-        return np.array(without) + np.where(devices, DEVICE_NATS, 0.0)
+        return self.model.needed(self.p) + np.where(devices, DEVICE_NATS, 0.0)
 
     def _places(self, suspects: LongArray) -> IntArray:
         """[rows, width] the suspects that each row crosses, -1 after the last."""
-        place = np.full(self.n_causes + 1, -1, np.int32)
-        place[suspects] = np.arange(len(suspects))
         n_ports = self.seen.routes.shape[1]
         first = 0 if len(suspects) and suspects[0] < self.fabric.n_ports else n_ports
         devices = len(suspects) and suspects[-1] >= self.fabric.n_ports
-        how_many = np.zeros(len(self.lost), np.int8)
-        found = [np.full(len(self.lost), -1, np.int32)]
-        for column in self.columns[first : None if devices else n_ports]:
-            here = place[column]
-            rows = np.flatnonzero(here >= 0)
-            level = how_many[rows]
-            while level.max(initial=0) >= len(found):
-                found.append(np.full(len(self.lost), -1, np.int32))
-            for n in range(len(found)):
-                these = rows[level == n]
-                found[n][these] = here[these]
-            how_many[rows] += 1
-        return np.stack(found, axis=1)
+        last = len(self.columns) if devices else n_ports
+        self.place[suspects] = np.arange(len(suspects))
+        n = np.zeros((2, len(self.lost)), np.int32)
+        width = weigh.suspects_met(self.columns, first, last, self.place, n[0])
+        found = np.empty((len(self.lost), max(width, 1)), np.int32)
+        weigh.meet(self.columns, first, last, self.place, n[1], found)
+        self.place[suspects] = -1
+        return found
 
     def exchange(self) -> bool:
         """Replace each suspect by a cause that explains its losses better; return whether there was
@@ -441,44 +434,20 @@ class _Case:
         over each.
         """
         self.rows = self._rows_of_suspects()
-        place = np.full(self.n_causes + 1, -1, np.int32)
-        is_suspect = np.zeros(self.n_causes + 1, np.bool_)
-        is_suspect[self.suspects] = is_suspect[-1] = True
-        self.rivals = [
-            self._rivals_of(i, rows, place, is_suspect) for i, rows in enumerate(self.rows)
-        ]
+        self.rivals = [self._rivals_of(i, rows) for i, rows in enumerate(self.rows)]
 
-    def _rivals_of(
-        self, i: int, rows: LongArray, place: IntArray, is_suspect: BoolArray
-    ) -> tuple[LongArray, FloatArray]:
-        """The other causes that may explain the losses of suspect `i`, and its lead over each.
-
-        `place` is a work array: -1 everywhere, before and after.
-        """
+    def _rivals_of(self, i: int, rows: LongArray) -> tuple[LongArray, FloatArray]:
+        """The other causes that may explain the losses of suspect `i`, and its lead over each."""
         step = -(-len(rows) // LOOKED_AT)
+        view = self.view(np.ascontiguousarray(rows[::step]))
         mine = rows[::step]
-        columns, lost, chance = self.columns[:, mine], self.lost[mine], self.background[mine]
-        innocent = self.p.copy()
-        innocent[i] = 0
-        left = lost * chance / fit.loss(self.places[mine], innocent, chance)
-        found = np.unique(columns)
-        who = np.append(found[~is_suspect[found]], self.suspects[i])
-        place[who] = np.arange(len(who))
-        flat = place[columns]
-        place[who] = -1
-        there = flat >= 0
-
-        def total(weights: FloatArray) -> FloatArray:
-            each = np.broadcast_to(weights, flat.shape)[there]
-            return np.asarray(np.bincount(flat[there], each, len(who)), np.float64)
-
+        innocent = fit.loss(self.places[mine], self.p, view.background, i)
         # One row in `step` was sampled, so this fraction of what crossed each cause.
-        crossed = self.seen.crossed[who] / step - total(lost - left)
-        score = fit.evidence_against(
-            total(left), total(left * np.log(chance)), np.maximum(crossed, 1.0)
-        )
-        score = step * score + np.where(who < self.fabric.n_ports, 0.0, DEVICE_NATS)
-        return who[:-1], score[-1] - score[:-1]
+        view = replace(view, crossed=self.seen.crossed[view.ids] / step)
+        score = step * view.nats(view.lost * view.background / innocent, 1.0) + view.prior
+        own = int(np.searchsorted(view.ids, self.suspects[i]))
+        rivals = ~self._are_suspects(view.ids)
+        return view.ids[rivals], score[own] - score[rivals]
 
     def verdicts(self, rules: Rules) -> list[Verdict]:
         """Return the verdict on each suspect."""
@@ -549,3 +518,9 @@ class _Case:
             margin=margin,
             one_of=tuple(one_of),
         )
+
+
+def _is_least(needed: FloatArray, i: int, near: LongArray) -> bool:
+    """Whether a suspect is needed less than those near it; of equal ones the last is."""
+    rival = needed[near]
+    return bool(((rival > needed[i]) | ((rival == needed[i]) & (near < i))).all())

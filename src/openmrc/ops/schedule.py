@@ -22,6 +22,7 @@ second one: then a loop is sent instead, and directions cannot be distinguished.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -130,7 +131,7 @@ class Schedule:
         """
         fabric = self.fabric
         i = np.arange(n) + turn * n
-        if fabric.port_nic[port] >= 0 or fabric.port_peer_nic[port] >= 0:
+        if self._is_of_nic(port):
             return self._nic_burst(port, i)
         is_up = fabric.sw_tier[fabric.port_switch[port]] == 0
         upward = port if is_up else int(fabric.port_reverse[port])
@@ -158,6 +159,20 @@ class Schedule:
         found[one, 1], found[one, 2] = upward, fabric.port_reverse[upward]
         found[one, 3], found[one, 4:] = fabric.port_reverse[own[one]], -1
         return found
+
+    def beside(self, ports: Sequence[int]) -> list[int]:
+        """Return the ports to probe together with these suspects, which tell each of them from its
+        switch: where loops are few, nearly all that cross a suspect's switch cross the suspect too,
+        but for those of the opposite directions. Of NICs' links: if no others are suspected.
+        """
+        n_t0s, n_up = self._up.shape[1:]
+        few = n_t0s == 1 or (n_t0s - 1) * (n_up - 1) < FEW_LOOPS
+        inner = [port for port in ports if not self._is_of_nic(port)]
+        opposite = self.fabric.port_reverse[(inner if few else []) if inner else list(ports)]
+        return [port for port in dict.fromkeys(opposite.tolist()) if port not in ports]
+
+    def _is_of_nic(self, port: int) -> bool:
+        return bool(self.fabric.port_nic[port] >= 0 or self.fabric.port_peer_nic[port] >= 0)
 
     @cached_property
     def crossed(self) -> tuple[LongArray, LongArray, LongArray]:

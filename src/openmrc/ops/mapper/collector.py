@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from openmrc.ops import causes, evidence
+from openmrc.ops import causes, evidence, weigh
 from openmrc.ops.evidence import Evidence
 from openmrc.ops.localise import Rules, Verdict, localise, suspected
 from openmrc.ops.mapper.agent import BurstReport, Loss, Report
@@ -32,7 +32,9 @@ WINDOW_PERIODS = 5
 LONG_PS = (1 * S, 10 * S)
 LOOK_PS = S // 2  # between two evaluations of the long windows
 STALE_PS = 3 * S  # without a report: three missed ones
-BURSTS_AT_ONCE = 8  # links, each of which may get a burst in one period
+SUSPECTS_AT_ONCE = 8  # links that may get a burst together ...
+BURSTS_AT_ONCE = 10  # ... with those that tell them from their switches
+BURST_MIN = 25  # fewer probes of a link may lose nothing though it loses a tenth
 ROUND = 400  # probes of the bursts that are ordered together: their senders have other work
 HOLD_PS = 20 * MS  # waits for the results of bursts, before new losses are judged again
 ROUTES_KEPT = 1 << 17  # probes of a period; beyond this, routes are computed as needed
@@ -123,13 +125,14 @@ class Collector:
         self._losses: deque[_Lost] = deque()
         self._bursts: dict[int, _Burst] = {}
         self._results: deque[tuple[int, Evidence]] = deque()
-        self._burst_ps: dict[int, int] = {}  # by port
+        self._probed: dict[int, tuple[int, int]] = {}  # by port: since when, in how many probes
         self._routes: dict[int, np.ndarray] = {}  # by turn
         self._masks: dict[int, np.ndarray] = {}  # by cause
         self._next_burst = first_burst
         self._looked_ps = self._swept_ps = now_ps
         self.news = False  # losses that have not been judged yet
         self._asks_again = False  # as soon as no burst is out
+        self._again_ps: int | None = None  # when suspects may be probed again
         self._dark: dict[int, int] = {}  # NIC ports without carrier, and since when
         self._of_missing: tuple[frozenset[int], np.ndarray] | None = None
         self._crossed = np.concatenate(schedule.crossed)
@@ -198,18 +201,24 @@ class Collector:
         self._forget(now_ps)
         orders: list[Order] = []
         changed = [*self._name_dark(now_ps), *self._over(now_ps)]
+        if self._again_ps is not None and now_ps >= self._again_ps:
+            self.news = True
         if self.news and not any(now_ps - one.asked_ps < HOLD_PS for one in self._bursts.values()):
-            self.news = False
+            self.news, self._again_ps = False, None
             window_ps = WINDOW_PERIODS * self.schedule.period_ps
             found, seen, verdicts = self._judge(now_ps, window_ps)
             changed += found
             if not self._explains_all(now_ps - window_ps):
                 ports = suspected(self.schedule.fabric, seen, verdicts, rules=RULES).tolist()
-                ports = self._decisive(ports, verdicts)
+                if any(at_ps >= now_ps - window_ps for at_ps, _ in self._results):
+                    # One agent's losses alone look like those of its own link.
+                    ports = self._decisive(ports, verdicts)
                 # What is out may decide it, and more would only come later for it.
                 self._asks_again = any(one.port in ports for one in self._bursts.values())
                 if not self._asks_again:
                     orders = self._order(now_ps, ports)
+                    if ports and not orders:
+                        self._again_ps = now_ps + self.schedule.period_ps
         if now_ps - self._looked_ps >= LOOK_PS and self._losses:
             self._looked_ps = now_ps
             for window_ps in LONG_PS:
@@ -457,9 +466,9 @@ class Collector:
         crossed = np.maximum(self._crossed - self._missing(now_ps), 0) * periods
         crossed = np.ceil(crossed).astype(np.int64)
         for column in causes.of_routes(schedule.fabric, routes):  # of agents that have left since
-            there = column >= 0
-            least = np.bincount(column[there], lost[there], len(crossed)).astype(np.int64)
-            crossed = np.maximum(crossed, least)
+            least = np.zeros(len(crossed), np.int64)
+            weigh.cross(column[None], lost, least)
+            np.maximum(crossed, least, out=crossed)
         sent = np.maximum(lost, round(periods / TURNS))
         probes = evidence.of_lossy(routes, sent, lost, first, last, crossed, from_ps, now_ps)
         bursts = [one for at_ps, one in self._results if at_ps >= from_ps]
@@ -502,14 +511,11 @@ class Collector:
         return [port for port in ports if mask[port]] or ports
 
     def _order(self, now_ps: int, ports: Sequence[int]) -> list[Order]:
-        fabric, period_ps = self.schedule.fabric, self.schedule.period_ps
-        lately = sum(now_ps - at_ps < period_ps for at_ps in self._burst_ps.values())
-        due = [
-            port
-            for port in ports
-            if now_ps - self._burst_ps.get(port, -S) >= period_ps and port not in self.places
-        ][: max(BURSTS_AT_ONCE - lately, 0)]
-        n = min(ROUND // max(len(due), 1), BURST_MAX)
+        fabric = self.schedule.fabric
+        due = self._may_probe(now_ps, ports)[:SUSPECTS_AT_ONCE]
+        due += self._may_probe(now_ps, self.schedule.beside(due))[: BURSTS_AT_ONCE - len(due)]
+        left = min((self._left(now_ps, port) for port in due), default=0)
+        n = min(ROUND // max(len(due), 1), left)
         there = frozenset(self.heard_ps)
         found = []
         for port in due:
@@ -520,9 +526,22 @@ class Collector:
             senders = there & frozenset(src.tolist())
             receivers = there & frozenset(dst[dst != src].tolist())
             self._bursts[number] = _Burst(port, routes, src, dst, now_ps, senders, receivers)
-            self._burst_ps[port] = now_ps
+            since_ps = now_ps if self._left(now_ps, port) == BURST_MAX else self._probed[port][0]
+            self._probed[port] = (since_ps, BURST_MAX - self._left(now_ps, port) + n)
             found.append(Order(number, port, n, senders))
         return found
+
+    def _left(self, now_ps: int, port: int) -> int:
+        """How many probes a link may get in bursts until its period is over."""
+        since_ps, n = self._probed.get(port, (now_ps, 0))
+        return BURST_MAX - (n if now_ps - since_ps < self.schedule.period_ps else 0)
+
+    def _may_probe(self, now_ps: int, ports: Sequence[int]) -> list[int]:
+        return [
+            port
+            for port in ports
+            if port not in self.places and self._left(now_ps, port) >= BURST_MIN
+        ]
 
     def _hear_burst(self, now_ps: int, nic: int, said: BurstReport) -> list[Count]:
         """The receivers are asked only now: probes that were not sent yet are not lost."""
@@ -551,12 +570,11 @@ class Collector:
     def _result(self, now_ps: int, burst: _Burst) -> Evidence:
         """What is known of a burst: of rows whose sender, and whose receiver, said so."""
         routes, src, dst = burst.routes, burst.src, burst.dst
-        rows = np.arange(len(routes))
+        own = src == dst
         known = ~self._is_dark(routes)
-        known &= np.isin(src, list(burst.sent)) & ((src == dst) | np.isin(dst, list(burst.counted)))
-        lost = np.where(
-            src == dst, np.isin(rows, list(burst.lost)), ~np.isin(rows, list(burst.heard))
-        )
+        known &= _among(src, burst.sent) & (own | _among(dst, burst.counted))
+        rows = np.arange(len(routes))
+        lost = np.where(own, _among(rows, burst.lost), ~_among(rows, burst.heard))
         return evidence.of_burst(
             self.schedule.fabric,
             routes[known],
@@ -591,6 +609,14 @@ class Collector:
             self._losses = deque(one for one in self._losses if one.new or one.at_ps >= old_ps)
         while self._results and self._results[0][0] < now_ps - longest:
             self._results.popleft()
+
+
+def _among(numbers: np.ndarray, which: Collection[int]) -> np.ndarray:
+    """[n] Whether each of these is one of those."""
+    there = np.zeros(max(int(numbers.max(initial=-1)), max(which, default=-1)) + 1, np.bool_)
+    there[list(which)] = True
+    found: np.ndarray = there[numbers]
+    return found
 
 
 def _merged(seen: Evidence) -> Evidence:
