@@ -139,7 +139,7 @@ class Host:
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._calling = threading.Lock()  # guards `_calls` against the end of the loop
         self._failure: BaseException | None = None  # the error that ended the loop
-        self._watch = links.Watch([port.interface for port in wires])
+        self._lookout = links.Lookout([port.interface for port in wires], self._hear_of_links)
         self._init_ports()
         self._bind()
         self.closed = False
@@ -246,7 +246,7 @@ class Host:
         ctl.ports_fd, ctl.gate_fd = self._ports.fileno(), self._gate.fileno()
         ctl.alarm_fd = syscalls.new_alarm()
         ep.poll.fd = -1
-        ep.poll.fd[: state.FULL] = [ctl.wake_fd, ctl.gate_fd, self._watch.fd, ctl.alarm_fd]
+        ep.poll.fd[: state.FULL] = [ctl.wake_fd, ctl.gate_fd, ctl.alarm_fd]
         ep.poll.events = syscalls.POLL_IN
         ep.poll.events[state.FULL :] = syscalls.POLL_OUT
         ep.waits.fd = -1
@@ -278,6 +278,7 @@ class Host:
     def start(self) -> None:
         """Start receiving."""
         self._thread.start()
+        self._lookout.start()
 
     def _run(self) -> None:
         try:
@@ -315,13 +316,21 @@ class Host:
         return failed
 
     def _look_at_links(self) -> None:
-        """Apply changes of the interfaces' state, as far as the kernel reports it (MRC 3.10)."""
+        """On the loop's thread: have ports that failed looked at, on another one."""
         port = self.ep.port
-        if not (self._watch.changed() or port.failed.any()):
-            return
-        port.failed = 0
-        for plane, up in self._watch.states():
-            self.apply_port(plane, up)
+        if port.failed.any():
+            port.failed = 0
+            self._lookout.ask()
+
+    def _hear_of_links(self, states: links.States) -> None:
+        """On the lookout's thread: apply the interfaces' state (MRC 3.10)."""
+
+        def apply() -> None:
+            for plane, up in states:
+                self.apply_port(plane, up)
+
+        with contextlib.suppress(OpenMrcError):  # the device was closed, or its loop has failed
+            self.call(apply)
 
     def apply_port(self, plane: int, up: bool) -> None:
         """On the loop's thread: a port is up or down; update queue pairs and inform peers."""
@@ -383,11 +392,11 @@ class Host:
             while self._calls:  # added while the loop ended: no other thread touches the state now
                 _do(*self._calls.popleft())
             ctl = self.ep.ctl[0]
-            self._watch.close()
             self._gate.close()
             self._ports.close()
             for fd in (int(ctl.wake_fd), int(ctl.event_fd), int(ctl.alarm_fd)):
                 os.close(fd)
+        self._lookout.close()  # last: the loop asks it, and it may be calling
 
     # --- queue pairs, on the loop's thread ---------------------------------------------------
 
