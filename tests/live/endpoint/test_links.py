@@ -1,4 +1,4 @@
-"""Who asks the kernel about links: never a loop that carries packets, since answers may take long."""
+"""Who asks the kernel about links: no loop that carries packets, since answers may take long."""
 
 from __future__ import annotations
 

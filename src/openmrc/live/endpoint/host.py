@@ -253,7 +253,9 @@ class Host:
         ep.waits.events = syscalls.POLL_IN
 
     def _bind(self) -> None:
-        """Bind the functions that other threads call for every message."""
+        """Bind the functions that other threads call for every message, and those that the loop's
+        thread calls in the middle of traffic: to load one from disk takes it 10 ms.
+        """
         ways = loop.Ways(*self.tx, *self.rx, *self.headend)
         self._posted, self._taken = column(self.ep.ctl, "posted"), column(self.ep.ctl, "taken")
         self._shut = column(self.ep.ctl, "shut")
@@ -262,6 +264,9 @@ class Host:
         self._enter = Bound(loop.enter, (self.ep,), 0)
         self._leave = Bound(loop.leave, (self.ep,), 0)
         self._bound = Bound(loop.go, (self.ep, self.st, ways), 4)
+        self._set_port = Bound(loop.set_port, (self.st,), 4)
+        self._end_qp = Bound(loop.end_qp, (self.ep, self.st), 1)
+        self._deny(0, np.zeros(0, np.bool_))  # no QP has paths yet
 
     def _init_sockets(self, plane: int, sockets: Sockets) -> None:
         """Set up a plane of plain UDP: the address in its headers, and the socket of each EV."""
@@ -338,7 +343,7 @@ class Host:
         if bool(int(n.up_mask) >> plane & 1) == up:
             return
         self.ep.port[plane].down = not up
-        ports.set_local_port(self.st, self.nic, plane, up, int(self.ep.ctl[0].now))
+        self._set_port.call(self.nic, plane, int(up), int(self.ep.ctl[0].now))
         kind = state.PORT_UP if up else state.PORT_DOWN
         self.tell(kind, plane)
 
@@ -586,7 +591,7 @@ class Host:
 
         def place(i: int, born: int, found: BoolArray) -> None:
             if self.ep.qp[i].born == born and self.st.qp[i].state == es.RTS:
-                loop.deny(self.ep, self.st, i, found)
+                self._deny(i, found)
 
         for i, born, remote, evs in self.call(begin):
             self.call(partial(place, i, born, self._denied_evs(remote, evs)))
@@ -596,12 +601,15 @@ class Host:
         q = self.st.qp[i]
         return int(q.peer_nic), self.st.ev.value[int(q.ev0) : int(q.ev0) + int(q.n_evs)].copy()
 
+    def _deny(self, i: int, denied: BoolArray) -> None:
+        loop.deny(self.ep, self.st, i, denied)
+
     def _denied_evs(self, remote: int, evs: IntArray) -> BoolArray:
         return denylist.denied(self.fabric, self._denied, self.nic, remote, evs)
 
     def end_qp(self, i: int) -> None:
         """Move a QP to ERROR; what is outstanding is flushed."""
-        loop.end_qp(self.ep, self.st, i)
+        self._end_qp.call(i)
 
     def drop_qp(self, i: int) -> None:
         """Free a QP's record; its number is not used again for a while (row 28)."""

@@ -581,6 +581,13 @@ def deny(ep, st, qi, denied):
 
 
 @compiled
+def set_port(st, nic, port, up, now):
+    """The NIC's own port goes down or comes up."""
+    ports.set_local_port(st, nic, port, up != 0, now)
+    return 0
+
+
+@compiled
 def end_qp(ep, st, qi):
     """The application ends a QP: outstanding requests are flushed."""
     q = st.qp[qi]
@@ -590,3 +597,4 @@ def end_qp(ep, st, qi):
         loss.fail(st, q, NO_ERROR, now)
     complete.flush_qp(ep, st, qi, now)
     complete.wake_readers(ep)
+    return 0
