@@ -283,7 +283,7 @@ def key(switch: str, name: str, number: int, options: argparse.Namespace) -> row
         "kind": name,
         "rate_mbps": options.rate_mbps,
         "busy": options.busy,
-        "priority": watch.priority(),
+        "priority": options.priority,
         "seed": options.seed,
         "number": number,
     }
@@ -366,6 +366,7 @@ def main() -> int:
     if options.table:
         print(rows.table(rows.read(options.table)))
         return 0
+    options.priority = watch.priority()  # before any step down
     options.rows.parent.mkdir(parents=True, exist_ok=True)
     options.rows.touch()
     status = 0

@@ -200,7 +200,7 @@ def test_a_table_is_made_of_any_files_each_world_by_itself(rows: Any, tmp_path: 
 
 def test_a_run_goes_on_where_the_file_ends(stalls: Any, rows: Any, tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
-    options = argparse.Namespace(rate_mbps=100, busy=False, seed=1, faults=4, rows=path)
+    options = argparse.Namespace(rate_mbps=100, busy=False, priority=3, seed=1, faults=4, rows=path)
     path.touch()
     assert stalls.missing("linux", "nothing", options) == [0, 1, 2, 3]
     for number in (0, 2):
