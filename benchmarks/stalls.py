@@ -1,44 +1,54 @@
 """How long a live transfer stands still after a fault, fault after fault, as a histogram.
 
-    chrt -r 1 .venv/bin/python benchmarks/stalls.py [--kind KIND ...] [--faults N]
-        [--switch openmrc|linux]
+    chrt -r 3 .venv/bin/python benchmarks/stalls.py [--kind KIND ...] [--faults N]
+        [--switch openmrc|linux] [--busy] [--rows FILE]
+    .venv/bin/python benchmarks/stalls.py --table FILE ...
 
 A lab of eight hosts on four planes. One QP from NIC 0 to NIC 7, each end a process of its own,
 writes 16 KiB messages without a pause and notes when each completes: one every 0.35 ms. A fault is
 drawn, carried out, and healed after 250 ms; no endpoint is told. Of each fault:
 
-    stall    the longest gap between completions in these 250 ms, less the median of the longest
-             gaps in five stretches of 250 ms before it
+    stall    the longest gap between completions from the fault to its healing, less the median of
+             the longest gaps in five stretches of 250 ms before it
     share    goodput of the last 200 ms, over what the planes that the fault leaves whole carry
 
 Endpoints and switches are programs: with other work on the machine they stand still until they get
-a core. Real-time priority (`chrt -r 1`, as root) keeps most of that out of the figures; `nothing`,
-which breaks nothing, shows what is left. `flapping` takes a NIC's link down and up again at a rate
-between 1 and 1,000 Hz (even on a logarithmic scale), as far as the lab follows.
+a core. Real-time priority (`chrt -r 3`, as root) keeps most of that out of the figures; `nothing`,
+which breaks nothing, shows what is left. What measures runs at this priority, what is measured one
+step below it, and what breaks the network, commands of Linux for the most part, two steps below
+(with `chrt -r 1` all run at the same, and wait for each other). Nothing keeps the host of a virtual
+machine from taking a core away; `stalls_watch.py` notes it, and the table shows such faults apart.
+
+Each fault is a line of FILE as soon as it is over, with a trace if it misses a bar. A run goes on
+where the file ends, so it may be interrupted at any time; `--table` is made of any number of files.
+
+`--busy` keeps each core busy with other work. The kinds of faults are in `stalls_kinds.py`.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import math
+import contextlib
 import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+import stalls_rows as rows
+import stalls_watch as watch
+from stalls_kinds import AFTER_S, DST, KINDS, PLANES, SRC, Kind
 
 from openmrc.live.lab import Lab, run_lab
 from openmrc.run.lab.spec import lab_spec
 from openmrc.scenario.scenario import load_lab
-from openmrc.verbs import Device, exchange
+from openmrc.verbs import Device, QueuePair, exchange
 
-PLANES, SRC, DST = 4, 0, 7
 SCENARIO = """
 [fabric]
 nics = 8
@@ -53,125 +63,10 @@ switch_delay = "0us"
 switch = "{switch}"
 """
 MESSAGE_BYTES, DEPTH, PORT = 16 * 1024, 64, 7471
-AFTER_S, SETTLED_S, STRETCHES = 0.25, 0.05, 5
+SETTLED_S, STRETCHES = 0.05, 5
 HEALED_S = 10.0  # for all paths to be back
-RING = 1 << 17  # completions that are remembered
-EDGES_MS = (1, 2, 5, 10, 20, 50, 100, 200)
-
-
-class Kind(NamedTuple):
-    """A kind of fault: how it is carried out, and how many planes it leaves whole."""
-
-    begin: Callable[[Lab, np.random.Generator, int], str]  # returns what to heal
-    whole: int
-    faults: int  # that are drawn by default
-
-
-def middle(plane: int) -> str:
-    """All links between the switches of a plane."""
-    return f"plane {plane} t0 * - t1 *"
-
-
-def own_link(rng: np.random.Generator, plane: int) -> str:
-    """The link of one of the two NICs to a plane."""
-    return f"nic {(SRC, DST)[rng.integers(2)]} plane {plane}"
-
-
-def lose_in(lab: Lab, where: str, rate: float) -> str:
-    lab.fail(where, "link-loss", rate=rate)
-    return where
-
-
-def nothing(lab: Lab, rng: np.random.Generator, plane: int) -> str:
-    return ""
-
-
-def silent_plane(lab: Lab, rng: np.random.Generator, plane: int) -> str:
-    return lose_in(lab, middle(plane), 1.0)
-
-
-def silent_t1(lab: Lab, rng: np.random.Generator, plane: int) -> str:
-    where = f"plane {plane} t1 {rng.integers(2)}"
-    lab.fail(where, "switch-silent")
-    return where
-
-
-def one_way(lab: Lab, rng: np.random.Generator, plane: int) -> str:
-    where = f"plane {plane} t0 {rng.integers(2)} {'<>'[rng.integers(2)]} t1 *"
-    return lose_in(lab, where, 1.0).replace("<", "-").replace(">", "-")
-
-
-def nic_link(lab: Lab, rng: np.random.Generator, plane: int) -> str:
-    where = own_link(rng, plane)
-    lab.fail(where, "link-down")
-    return where
-
-
-def flapping(lab: Lab, rng: np.random.Generator, plane: int) -> str:
-    where = own_link(rng, plane)
-    half_s = 0.5 / 10 ** rng.uniform(0, 3)
-    began = time.monotonic()
-    changes = 0
-    while (left_s := began + AFTER_S - time.monotonic()) > 0:
-        if changes % 2:
-            lab.heal(where)
-        else:
-            lab.fail(where, "link-down")
-        changes += 1
-        time.sleep(max(0.0, min(left_s, began + changes * half_s - time.monotonic())))
-    return where
-
-
-def lossy_plane(lab: Lab, rng: np.random.Generator, plane: int) -> str:
-    return lose_in(lab, middle(plane), float(0.01 * 30 ** rng.uniform()))
-
-
-def all_but_one(lab: Lab, rng: np.random.Generator, plane: int) -> str:
-    for other in range(PLANES):
-        if other != plane:
-            lose_in(lab, middle(other), 1.0)
-    return "everywhere"
-
-
-KINDS = {
-    "nothing": Kind(nothing, PLANES, 100),
-    "silent plane": Kind(silent_plane, PLANES - 1, 1000),
-    "silent T1": Kind(silent_t1, PLANES - 1, 100),
-    "one way": Kind(one_way, PLANES - 1, 100),
-    "NIC link down": Kind(nic_link, PLANES - 1, 100),
-    "flapping": Kind(flapping, PLANES - 1, 100),
-    "1 to 30 % loss": Kind(lossy_plane, PLANES - 1, 100),
-    "all but one": Kind(all_but_one, 1, 100),
-}
-
-
-class Completions:
-    """When messages completed: a ring in a file that the sender writes and the lab reads."""
-
-    def __init__(self, path: Path, mode: str) -> None:
-        self.at_s: Any = np.memmap(path, np.float64, mode, shape=(RING + 2,))
-
-    def add(self, n: int, paths_bad: int) -> None:
-        """`n` more have completed now."""
-        total, now_s = int(self.at_s[RING]), time.monotonic()
-        for i in range(total, total + n):
-            self.at_s[i % RING] = now_s
-        self.at_s[RING], self.at_s[RING + 1] = total + n, paths_bad
-
-    @property
-    def total(self) -> int:
-        """How many completed."""
-        return int(self.at_s[RING])
-
-    @property
-    def paths_bad(self) -> int:
-        """Paths that the sender has set aside."""
-        return int(self.at_s[RING + 1])
-
-    def between(self, first: int, from_s: float, until_s: float) -> Any:
-        """When those completed that did so in this time and are number `first` or later."""
-        at_s = self.at_s[np.arange(first, self.total) % RING]
-        return at_s[(at_s >= from_s) & (at_s < until_s)]
+BIN_S = 0.01  # of a trace
+LOST = 3  # status of a lab whose queue pair has ended
 
 
 def longest_gap_ms(at_s: Any, from_s: float, until_s: float) -> float:
@@ -179,15 +74,21 @@ def longest_gap_ms(at_s: Any, from_s: float, until_s: float) -> float:
     return 1e3 * float(np.diff(np.concatenate([[from_s], at_s, [until_s]])).max())
 
 
-def one_fault(lab: Lab, seen: Completions, kind: Kind, rng: np.random.Generator) -> dict[str, Any]:
+def one_fault(lab: Lab, ends: Ends, kind: Kind, rng: np.random.Generator) -> rows.Row:
     """Break something, heal it, wait until all paths are back."""
+    seen = ends.seen
     first, from_s = seen.total, time.monotonic()
     time.sleep(STRETCHES * AFTER_S + float(rng.uniform(0, 0.02)))
     plane, at_s = int(rng.integers(PLANES)), time.monotonic()
+    waited, stolen_ms = ends.waited_ms(), watch.stolen_ms()
     healing = kind.begin(lab, rng, plane)
     took_s = time.monotonic() - at_s
-    time.sleep(max(0.0, at_s + AFTER_S - time.monotonic()))
-    until_s = at_s + AFTER_S
+    broken_s = at_s if kind.lasts else at_s + took_s
+    until_s = broken_s + AFTER_S
+    time.sleep(max(0.0, until_s - time.monotonic()))
+    waited = {name: ms - waited[name] for name, ms in ends.waited_ms().items()}
+    stolen_ms = watch.stolen_ms() - stolen_ms
+    gaps = ends.gaps(at_s, until_s)
     if healing:
         lab.heal(healing)
     before = [
@@ -195,23 +96,116 @@ def one_fault(lab: Lab, seen: Completions, kind: Kind, rng: np.random.Generator)
         for start in (from_s + i * AFTER_S for i in range(STRETCHES))
     ]
     steady = len(seen.between(first, from_s, at_s)) / (at_s - from_s)
-    late = len(seen.between(first, at_s + SETTLED_S, until_s)) / (AFTER_S - SETTLED_S)
+    late = len(seen.between(first, broken_s + SETTLED_S, until_s)) / (AFTER_S - SETTLED_S)
     gap_ms = longest_gap_ms(seen.between(first, at_s, until_s), at_s, until_s)
-    patience = time.monotonic() + HEALED_S
-    while seen.paths_bad and time.monotonic() < patience:
-        time.sleep(0.02)
-    return {
+    row = {
         "plane": plane,
         "stall_ms": round(max(0.0, gap_ms - float(np.median(before))), 2),
         "share": round(late / (steady * kind.whole / PLANES), 4),
         "before_ms": round(float(np.median(before)), 2),
         "steady_mbps": round(8e-6 * MESSAGE_BYTES * steady, 1),
         "told_ms": round(1e3 * took_s, 2),
+        "gone_ms": max((ms for _, _, ms in gaps), default=0.0),
+        "stolen_ms": stolen_ms,
+        "waited_ms": {name: round(ms, 2) for name, ms in waited.items()},
+        "load": round(os.getloadavg()[0], 1),
     }
+    if rows.is_bad(row):
+        row["trace"] = trace(seen, gaps, first, at_s, until_s)
+    patience = time.monotonic() + HEALED_S
+    while seen.paths_bad and time.monotonic() < patience:
+        time.sleep(0.02)
+    row["healed"] = not seen.paths_bad
+    return row
+
+
+def trace(
+    seen: watch.Completions, gaps: list[list[float]], first: int, at_s: float, until_s: float
+) -> dict[str, Any]:
+    """What happened in a fault that misses a bar: goodput, the sender's counters and levels, and
+    the times (core, from, ms) when a core was gone; in ms after it.
+    """
+    edges = np.arange(at_s, until_s, BIN_S)
+    counts = np.histogram(seen.between(first, at_s, until_s), edges)[0]
+    samples = seen.samples(at_s, until_s)
+    since = np.zeros(len(watch.COLUMNS))
+    if len(samples):
+        since[0] = at_s
+        since[watch.COUNTED] = samples[0][watch.COUNTED]
+    told = samples - since
+    told[:, 0] *= 1e3
+    return {
+        "mbps": np.round(counts * MESSAGE_BYTES * 8e-6 / BIN_S).astype(int).tolist(),
+        "columns": ["at_ms", *watch.COLUMNS[1:]],
+        "samples": np.round(told).astype(int).tolist(),
+        "gone": gaps,
+    }
+
+
+class Ends:
+    """The processes of one lab: both ends of the transfer, and the watchdogs."""
+
+    def __init__(self, lab: Lab, path: Path) -> None:
+        self._made: list[subprocess.Popen[bytes]] = []
+        watch.Completions(path, "w+")
+        self.seen = watch.Completions(path, "r")
+        self._watched = []
+        for core in sorted(os.sched_getaffinity(0)):
+            own = path.with_suffix(f".{core}")
+            watch.Gaps(own, "w+")
+            self._watched.append((core, watch.Gaps(own, "r")))
+            self._start(["--watchdog", str(core), "--ring", str(own)], {})
+        chosen = (DST, SRC)
+        for rank, nic in enumerate(chosen):
+            with lab.namespaces.inside(lab.topology.hosts[nic]):
+                words = ["--end", str(rank), "--ring", str(path)]
+                self._start(words, lab.environment(chosen, rank))
+
+    def _start(self, words: list[str], environment: dict[str, str]) -> None:
+        command = [sys.executable, __file__, *words]
+        self._made.append(subprocess.Popen(command, env={**os.environ, **environment}))
+
+    def wait(self) -> None:
+        """Wait until the transfer is under way."""
+        while self.seen.total < watch.RING // 64:
+            self.check()
+            time.sleep(0.1)
+
+    def check(self) -> None:
+        """Raise `Ended` if one of them has ended."""
+        if any(one.poll() is not None for one in self._made):
+            raise Ended("an end of the transfer, or a watchdog, is gone")
+
+    def waited_ms(self) -> dict[str, float]:
+        """How long each process has waited for a core since it began, and the lab's own, in which
+        openmrc's switches run.
+        """
+        receiver, sender = self._made[-2:]
+        pids = {"sender": sender.pid, "receiver": receiver.pid, "lab": os.getpid()}
+        return {name: watch.waited_ms(pid) for name, pid in pids.items()}
+
+    def gaps(self, from_s: float, until_s: float) -> list[list[float]]:
+        """The times when a core was gone: the core, ms after `from_s`, and for how many ms."""
+        return [
+            [core, round(1e3 * (due_s - from_s), 2), round(1e3 * (woke_s - due_s), 2)]
+            for core, gaps in self._watched
+            for due_s, woke_s in gaps.between(from_s, until_s).tolist()
+        ]
+
+    def kill(self) -> None:
+        """End all of them."""
+        for one in self._made:
+            one.kill()
+            one.wait()
+
+
+class Ended(Exception):
+    """A process of the measurement has ended by itself."""
 
 
 def be_an_end(number: int, path: Path) -> int:
     """The receiver (0) or the sender (1) of the transfer; both until they are killed."""
+    watch.step_down(1)
     secret = bytes.fromhex(os.environ["OPENMRC_SECRET"])
     with Device.open() as device:
         qp = device.create_qp(device.create_cq())
@@ -222,90 +216,133 @@ def be_an_end(number: int, path: Path) -> int:
             return 0
         with exchange.connect(qp, os.environ["OPENMRC_HOSTS"].split(",")[0], PORT, secret) as peer:
             [there] = peer.regions
-            seen = Completions(path, "r+")
+            seen = watch.Completions(path, "r+")
             for _ in range(DEPTH):
                 qp.post_write(0, memory, remote_addr=there.addr, rkey=there.rkey)
             looked_s, bad = 0.0, 0
             while True:
                 done = qp.send_cq.wait(1, 0.1) + qp.send_cq.poll()
                 assert all(one.status.name == "SUCCESS" for one in done), done
-                if time.monotonic() > looked_s + SETTLED_S:
-                    looked_s = time.monotonic()
-                    bad = sum(ev["state"] == "ASSUMED_BAD" for ev in qp.evs())
                 seen.add(len(done), bad)
                 for _ in done:
                     qp.post_write(0, memory, remote_addr=there.addr, rkey=there.rkey)
+                if time.monotonic() > looked_s + watch.SAMPLE_S:
+                    looked_s = time.monotonic()
+                    mask = bad_mask(qp)
+                    bad = mask.bit_count()
+                    counted = {**qp.counters(), "bad_mask": mask}
+                    seen.note([looked_s, *(counted[name] for name in watch.COLUMNS[1:])])
 
 
-def measure(lab: Lab, path: Path, options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
-    """All kinds, one after the other, over one queue pair."""
-    Completions(path, "w+")
-    seen, ends = Completions(path, "r"), []
-    chosen = (DST, SRC)
-    for rank, nic in enumerate(chosen):
-        with lab.namespaces.inside(lab.topology.hosts[nic]):
-            words = [sys.executable, __file__, "--end", str(rank), "--ring", str(path)]
-            environment = {**os.environ, **lab.environment(chosen, rank)}
-            ends.append(subprocess.Popen(words, env=environment))
+def bad_mask(qp: QueuePair) -> int:
+    """The paths that the sender has set aside."""
+    return sum((ev["state"] == "ASSUMED_BAD") << i for i, ev in enumerate(qp.evs()))
+
+
+def lower_all_threads() -> None:
+    """Of the lab's process: the switches' thread to what is measured, this one below it."""
+    for thread in map(int, os.listdir("/proc/self/task")):
+        watch.step_down(2 if thread == threading.get_native_id() else 1, thread)
+
+
+def measure(lab: Lab, switch: str, path: Path, options: argparse.Namespace) -> int:
+    """All faults that the file of rows does not have yet, kind after kind, over one queue pair.
+    Returns `LOST` after the fault in which that ended.
+    """
+    ends = Ends(lab, path)
     try:
-        while seen.total < RING // 64:
-            if any(end.poll() is not None for end in ends):
-                raise SystemExit("an end of the transfer is gone")
-            time.sleep(0.1)
-        rng, found = np.random.default_rng(options.seed), {}
+        lower_all_threads()
+        ends.wait()
         for name in options.kind or KINDS:
-            n = KINDS[name].faults if options.faults is None else options.faults
-            found[name] = []
-            for i in range(n):
-                found[name].append(one_fault(lab, seen, KINDS[name], rng))
-                print(f"\r{name}: {i + 1} of {n} ", end="", file=sys.stderr, flush=True)
-            print(file=sys.stderr)
-            print(line(name, found[name]), flush=True)
-        return found
+            for number in missing(switch, name, options):
+                rng = np.random.default_rng([options.seed, list(KINDS).index(name), number])
+                try:
+                    row = one_fault(lab, ends, KINDS[name], rng)
+                    ends.check()
+                except Ended:
+                    row = lost_row()
+                rows.append(options.rows, {**key(switch, name, number, options), **row})
+                tell(f"{switch}, {name}: {number + 1} of {wanted(name, options)}", row)
+                if row.get("lost"):
+                    return LOST
+        return 0
     finally:
-        for end in ends:
-            end.kill()
-            end.wait()
+        ends.kill()
 
 
-def line(name: str, found: list[dict[str, Any]]) -> str:
-    """One kind's row: percentiles of the stall, of the share, and the histogram."""
-    stall = np.array([one["stall_ms"] for one in found])
-    share = np.array([one["share"] for one in found])
-    counts = np.histogram(stall, (0, *EDGES_MS, math.inf))[0]
-    p50, p99, p100 = np.percentile(stall, (50, 99, 100))
-    low, mid = np.percentile(share, (1, 50))
-    figures = f"{p50:.1f} | {p99:.1f} | {p100:.1f} | {mid:.2f} | {low:.2f} | {share.min():.2f}"
-    return f"| {name} | {len(found)} | {figures} | {' | '.join(map(str, counts))} |"
+def lost_row() -> rows.Row:
+    """The row of a fault in which the queue pair ended: nothing came any more."""
+    load = round(os.getloadavg()[0], 1)
+    return {"stall_ms": 1e3 * AFTER_S, "share": 0.0, "gone_ms": 0.0, "load": load, "lost": True}
 
 
-def head() -> str:
-    """The table's first two lines."""
-    edges = [f"< {edge}" for edge in EDGES_MS] + [f">= {EDGES_MS[-1]}"]
-    words = ["fault", "n", "stall p50", "p99", "p100", "share p50", "p1", "least", *edges]
-    return f"| {' | '.join(words)} |\n|{'---|' * len(words)}"
+def key(switch: str, name: str, number: int, options: argparse.Namespace) -> rows.Row:
+    """What a fault is drawn from, and the world in which it happens."""
+    return {
+        "switch": switch,
+        "kind": name,
+        "rate_mbps": options.rate_mbps,
+        "busy": options.busy,
+        "priority": options.priority,
+        "seed": options.seed,
+        "number": number,
+    }
 
 
-def one_switch(switch: str, options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
-    """A lab with one kind of switches."""
+def wanted(name: str, options: argparse.Namespace) -> int:
+    """How many faults of a kind are asked for."""
+    return KINDS[name].faults if options.faults is None else int(options.faults)
+
+
+def missing(switch: str, name: str, options: argparse.Namespace) -> list[int]:
+    """The numbers of a kind's faults that the file does not have, at whatever priority."""
+    of_world = {**key(switch, name, 0, options), "priority": None, "number": None}
+    there = {
+        row["number"]
+        for row in rows.read([options.rows])
+        if {**{word: row.get(word) for word in of_world}, "priority": None, "number": None}
+        == of_world
+    }
+    return [number for number in range(wanted(name, options)) if number not in there]
+
+
+def tell(where: str, row: rows.Row) -> None:
+    """One line of progress, which stays if the fault misses a bar."""
+    text = f"{where}: stall {row['stall_ms']:.1f} ms, goodput {row['share']:.2f}"
+    bad = rows.is_bad(row)
+    if bad:
+        text += f"; a core gone for {row['gone_ms']:.1f} ms"
+    print(f"\r{text:<79}", end="\n" if bad else "", file=sys.stderr, flush=True)
+
+
+def one_switch(switch: str, options: argparse.Namespace) -> int:
+    """A lab with one kind of switches, and another one after a queue pair was lost."""
     with tempfile.TemporaryDirectory() as name:
-        scenario, out = Path(name) / "lab.toml", Path(name) / "result.json"
+        scenario = Path(name) / "lab.toml"
         words = {"planes": PLANES, "rate_mbps": options.rate_mbps, "switch": switch}
         scenario.write_text(SCENARIO.format(**words))
 
         def work(lab: Lab) -> int:
             lab.begin()
-            out.write_text(json.dumps(measure(lab, Path(name) / "ring", options)))
-            return 0
+            return measure(lab, switch, Path(name) / "ring", options)
 
-        run_lab(lab_spec(load_lab(str(scenario), [])), work)
-        return dict(json.loads(out.read_text()))
+        while (status := run_lab(lab_spec(load_lab(str(scenario), [])), work)) == LOST:
+            print("\nthe queue pair has ended; with another one", file=sys.stderr, flush=True)
+        return status
 
 
-def machine() -> str:
-    """What decides whether programs get a core when they need one."""
-    real_time = os.sched_getscheduler(0) in (os.SCHED_RR, os.SCHED_FIFO)
-    return f"{'real-time' if real_time else 'normal'} priority, load {os.getloadavg()[0]:.1f}"
+@contextlib.contextmanager
+def other_work(busy: bool) -> Iterator[None]:
+    """A program without a pause for each core, at normal priority."""
+    n = len(os.sched_getaffinity(0)) if busy else 0
+    command = ["chrt", "-o", "0", sys.executable, "-c", "while True: pass"]
+    burning = [subprocess.Popen(command) for _ in range(n)]
+    try:
+        yield
+    finally:
+        for one in burning:
+            one.kill()
+            one.wait()
 
 
 def main() -> int:
@@ -314,20 +351,30 @@ def main() -> int:
     parser.add_argument("--faults", type=int, help="of each kind (1,000 silent planes, 100 others)")
     parser.add_argument("--switch", choices=("openmrc", "linux"), action="append")
     parser.add_argument("--rate-mbps", type=int, default=100, help="of each plane")
+    parser.add_argument("--busy", action="store_true", help="keep all cores busy with other work")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--keep", type=Path, help="JSON file for every single fault's figures")
+    parser.add_argument("--rows", type=Path, default=Path("build/stalls.jsonl"), metavar="FILE")
+    parser.add_argument("--table", type=Path, nargs="+", metavar="FILE", help="measure nothing")
     parser.add_argument("--end", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--watchdog", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--ring", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.end is not None:
         return be_an_end(options.end, options.ring)
-    found = {}
-    for switch in options.switch or ("openmrc", "linux"):
-        print(f"{switch}'s switches, {machine()}; ms\n\n{head()}", flush=True)
-        found[switch] = one_switch(switch, options)
-    if options.keep is not None:
-        options.keep.write_text(json.dumps(found))
-    return 0
+    if options.watchdog is not None:
+        watch.be_a_watchdog(options.watchdog, options.ring)
+    if options.table:
+        print(rows.table(rows.read(options.table)))
+        return 0
+    options.priority = watch.priority()  # before any step down
+    options.rows.parent.mkdir(parents=True, exist_ok=True)
+    options.rows.touch()
+    status = 0
+    with other_work(options.busy):
+        for switch in options.switch or ("openmrc", "linux"):
+            status = status or one_switch(switch, options)
+    print(f"\n{rows.table(rows.read([options.rows]))}", flush=True)
+    return status
 
 
 if __name__ == "__main__":

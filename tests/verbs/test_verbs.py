@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import mmap
 import os
 import selectors
@@ -494,6 +495,37 @@ def test_a_port_that_goes_down_leaves_the_turn_at_both_ends() -> None:
         assert len(a.cq.wait(10, timeout=PATIENCE_S)) == 10
         assert a.device.counters()["ports"][2]["tx_packets"] > sent[2] + 100
     assert bytes(room[:MB]) == random_bytes(MB).tobytes()
+
+
+def test_a_loop_carries_on_while_the_kernel_is_asked_about_a_port(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The kernel may answer only after a second, if somebody configures a network meanwhile."""
+    asked, answered = threading.Event(), threading.Event()
+    with connected(planes=4) as (a, b):
+        host = a.device._host
+        source, sink = a.device.reg_mr(random_bytes(MB)), b.device.reg_mr(bytearray(MB))
+
+        def wait() -> None:
+            assert answered.wait(PATIENCE_S)
+            host._hear_of_links([(2, False)])
+
+        kernel = threading.Thread(target=wait)
+        kernel.start()
+        monkeypatch.setattr(host._lookout, "ask", asked.set)
+        host.ep.port[2].failed = errno.ENOBUFS
+        host.wake()
+        assert asked.wait(PATIENCE_S)
+        a.qp.post_write(0, source, remote_addr=sink.addr, rkey=sink.rkey)
+        assert a.cq.wait(timeout=PATIENCE_S)
+        assert EventKind.PORT_DOWN not in {event.kind for event in a.device.events(0)}
+        answered.set()
+        kernel.join()
+        down = [one for one in a.device.events(PATIENCE_S) if one.kind == EventKind.PORT_DOWN]
+        assert [one.plane for one in down] == [2]
+        assert host.ep.port[2].failed == 0
+    host._hear_of_links([(2, True)])  # too late for a device that is closed
+    assert host.ep.port[2].down
 
 
 # --- counters, and what is left behind ---------------------------------------------------------

@@ -97,7 +97,7 @@ class Stage:
 
         for one in self.hosts:
             ctl = one.ep.ctl[0]
-            one._watch.close()
+            one._lookout.close()
             one._gate.close()
             one._ports.close()
             for fd in (ctl.wake_fd, ctl.event_fd, ctl.alarm_fd):

@@ -1,12 +1,35 @@
-"""An endpoint's own figures: what follows from a round trip that was measured."""
+"""An endpoint's own figures: what follows from a round trip that was measured; and what is loaded
+before it carries anything.
+"""
 
 from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from openmrc.jit import interpreted
 from openmrc.units import MS
 from tests.live.endpoint.stage import HIDDEN, KNOWN, Stage
+
+ROOT = Path(__file__).parents[3]
+# In a process of its own: in this one other tests have loaded everything.
+LOADED = """
+from openmrc.live.endpoint import loop
+from tests.live.two import connected
+
+def loaded():
+    return [len(one.overloads) for one in (loop.go, loop.set_port, loop.deny, loop.end_qp)]
+
+with connected() as (a, b):
+    print(loaded())
+    a.device.set_port(1, up=False)
+    a.device.keep_off([8])
+    a.qp.destroy()
+    print(loaded())
+"""
 
 pytestmark = pytest.mark.skipif(interpreted(), reason="the stage is compiled")
 
@@ -29,3 +52,13 @@ def test_the_first_window_is_that_of_the_measured_round_trip() -> None:
     assert hidden.max_wnd > 3 * begun
     assert hidden.cwnd == begun
     stage.close()
+
+
+def test_a_loop_need_not_load_code_in_the_middle_of_traffic() -> None:
+    """A port that goes down, a denial, the end of a queue pair: to load each took 10 ms and more,
+    to compile it half a second, in which the endpoint carried nothing.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", LOADED], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == ["[1, 1, 1, 1]", "[1, 1, 1, 1]"]

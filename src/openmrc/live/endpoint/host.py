@@ -139,7 +139,7 @@ class Host:
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._calling = threading.Lock()  # guards `_calls` against the end of the loop
         self._failure: BaseException | None = None  # the error that ended the loop
-        self._watch = links.Watch([port.interface for port in wires])
+        self._lookout = links.Lookout([port.interface for port in wires], self._hear_of_links)
         self._init_ports()
         self._bind()
         self.closed = False
@@ -246,14 +246,16 @@ class Host:
         ctl.ports_fd, ctl.gate_fd = self._ports.fileno(), self._gate.fileno()
         ctl.alarm_fd = syscalls.new_alarm()
         ep.poll.fd = -1
-        ep.poll.fd[: state.FULL] = [ctl.wake_fd, ctl.gate_fd, self._watch.fd, ctl.alarm_fd]
+        ep.poll.fd[: state.FULL] = [ctl.wake_fd, ctl.gate_fd, ctl.alarm_fd]
         ep.poll.events = syscalls.POLL_IN
         ep.poll.events[state.FULL :] = syscalls.POLL_OUT
         ep.waits.fd = -1
         ep.waits.events = syscalls.POLL_IN
 
     def _bind(self) -> None:
-        """Bind the functions that other threads call for every message."""
+        """Bind the functions that other threads call for every message, and those that the loop's
+        thread calls in the middle of traffic: to load one from disk takes it 10 ms.
+        """
         ways = loop.Ways(*self.tx, *self.rx, *self.headend)
         self._posted, self._taken = column(self.ep.ctl, "posted"), column(self.ep.ctl, "taken")
         self._shut = column(self.ep.ctl, "shut")
@@ -262,6 +264,9 @@ class Host:
         self._enter = Bound(loop.enter, (self.ep,), 0)
         self._leave = Bound(loop.leave, (self.ep,), 0)
         self._bound = Bound(loop.go, (self.ep, self.st, ways), 4)
+        self._set_port = Bound(loop.set_port, (self.st,), 4)
+        self._end_qp = Bound(loop.end_qp, (self.ep, self.st), 1)
+        self._deny(0, np.zeros(0, np.bool_))  # no QP has paths yet
 
     def _init_sockets(self, plane: int, sockets: Sockets) -> None:
         """Set up a plane of plain UDP: the address in its headers, and the socket of each EV."""
@@ -278,6 +283,7 @@ class Host:
     def start(self) -> None:
         """Start receiving."""
         self._thread.start()
+        self._lookout.start()
 
     def _run(self) -> None:
         try:
@@ -315,13 +321,21 @@ class Host:
         return failed
 
     def _look_at_links(self) -> None:
-        """Apply changes of the interfaces' state, as far as the kernel reports it (MRC 3.10)."""
+        """On the loop's thread: have ports that failed looked at, on another one."""
         port = self.ep.port
-        if not (self._watch.changed() or port.failed.any()):
-            return
-        port.failed = 0
-        for plane, up in self._watch.states():
-            self.apply_port(plane, up)
+        if port.failed.any():
+            port.failed = 0
+            self._lookout.ask()
+
+    def _hear_of_links(self, states: links.States) -> None:
+        """On the lookout's thread: apply the interfaces' state (MRC 3.10)."""
+
+        def apply() -> None:
+            for plane, up in states:
+                self.apply_port(plane, up)
+
+        with contextlib.suppress(OpenMrcError):  # the device was closed, or its loop has failed
+            self.call(apply)
 
     def apply_port(self, plane: int, up: bool) -> None:
         """On the loop's thread: a port is up or down; update queue pairs and inform peers."""
@@ -329,7 +343,7 @@ class Host:
         if bool(int(n.up_mask) >> plane & 1) == up:
             return
         self.ep.port[plane].down = not up
-        ports.set_local_port(self.st, self.nic, plane, up, int(self.ep.ctl[0].now))
+        self._set_port.call(self.nic, plane, int(up), int(self.ep.ctl[0].now))
         kind = state.PORT_UP if up else state.PORT_DOWN
         self.tell(kind, plane)
 
@@ -383,11 +397,11 @@ class Host:
             while self._calls:  # added while the loop ended: no other thread touches the state now
                 _do(*self._calls.popleft())
             ctl = self.ep.ctl[0]
-            self._watch.close()
             self._gate.close()
             self._ports.close()
             for fd in (int(ctl.wake_fd), int(ctl.event_fd), int(ctl.alarm_fd)):
                 os.close(fd)
+        self._lookout.close()  # last: the loop asks it, and it may be calling
 
     # --- queue pairs, on the loop's thread ---------------------------------------------------
 
@@ -577,7 +591,7 @@ class Host:
 
         def place(i: int, born: int, found: BoolArray) -> None:
             if self.ep.qp[i].born == born and self.st.qp[i].state == es.RTS:
-                loop.deny(self.ep, self.st, i, found)
+                self._deny(i, found)
 
         for i, born, remote, evs in self.call(begin):
             self.call(partial(place, i, born, self._denied_evs(remote, evs)))
@@ -587,12 +601,15 @@ class Host:
         q = self.st.qp[i]
         return int(q.peer_nic), self.st.ev.value[int(q.ev0) : int(q.ev0) + int(q.n_evs)].copy()
 
+    def _deny(self, i: int, denied: BoolArray) -> None:
+        loop.deny(self.ep, self.st, i, denied)
+
     def _denied_evs(self, remote: int, evs: IntArray) -> BoolArray:
         return denylist.denied(self.fabric, self._denied, self.nic, remote, evs)
 
     def end_qp(self, i: int) -> None:
         """Move a QP to ERROR; what is outstanding is flushed."""
-        loop.end_qp(self.ep, self.st, i)
+        self._end_qp.call(i)
 
     def drop_qp(self, i: int) -> None:
         """Free a QP's record; its number is not used again for a while (row 28)."""

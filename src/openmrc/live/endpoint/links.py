@@ -1,5 +1,10 @@
 """Network interfaces, as the kernel reports them: whether they are up and when that changes, their
 MTU, rate and addresses.
+
+Most of these questions wait until nobody configures a network on this machine (the kernel has one
+lock for that, its `rtnl`), often for as long as it takes to bring a link down: milliseconds, or a
+second on a busy machine. So a loop that carries packets does not ask: a `Lookout` does, on a thread
+of its own.
 """
 
 from __future__ import annotations
@@ -9,9 +14,11 @@ import ctypes
 import fcntl
 import ipaddress
 import os
+import select
 import socket
 import struct
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from ipaddress import IPv4Address, IPv6Address
 
 GROUP_LINK = 1  # RTMGRP_LINK
@@ -29,6 +36,9 @@ HEADER, OF_ADDRESS, ATTRIBUTE = (
 )
 NAME_BYTES = 16
 ROOM = 65_536
+CLOSE_S = 1.0  # for a lookout's thread that waits for the kernel
+
+States = list[tuple[int, bool]]  # of ports: whether each is up
 
 
 class Watch:
@@ -90,6 +100,57 @@ class Watch:
         self._query.close()
         if self._netlink is not None:
             self._netlink.close()
+
+
+class Lookout:
+    """A thread that reports the states of all ports with an interface after each change of a link,
+    and when asked.
+    """
+
+    def __init__(self, interfaces: Sequence[str | None], tell: Callable[[States], None]) -> None:
+        self._watch = Watch(interfaces)
+        self._tell = tell
+        self._asked = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Start, if there are interfaces."""
+        if self._watch.fd >= 0:
+            self._thread = threading.Thread(target=self._run, name="mrc links", daemon=True)
+            self._thread.start()
+
+    def ask(self) -> None:
+        """Have the states reported soon; from any thread, and without waiting."""
+        os.eventfd_write(self._asked, 1)
+
+    def _run(self) -> None:
+        try:
+            while True:
+                select.select([self._watch.fd, self._asked], [], [])
+                with contextlib.suppress(BlockingIOError):
+                    os.eventfd_read(self._asked)
+                if self._closing:
+                    return
+                self._watch.changed()
+                self._tell(list(self._watch.states()))
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        self._watch.close()
+        os.close(self._asked)
+
+    def close(self) -> None:
+        """Stop reporting; the thread releases the sockets, at once unless it waits for the
+        kernel.
+        """
+        if self._thread is None:
+            self._close()
+        elif self._thread.is_alive():
+            self._closing = True
+            self.ask()
+            self._thread.join(CLOSE_S)
 
 
 def mtu(name: str) -> int:

@@ -42,7 +42,6 @@ from openmrc.live.endpoint.state import (
     FULL,
     GATE,
     IP,
-    LINKS,
     MEASURE_BIT,
     OTHERS,
     PORTS,
@@ -59,7 +58,7 @@ from openmrc.live.syscalls import POLL_IN, PS_PER_NS, Batch
 from openmrc.wire.srv6 import Headend
 
 EINTR = 4
-LOOK_EVERY = 16  # rounds between two checks of link events while there is work
+LOOK_EVERY = 16  # rounds between two looks at all descriptors while there is work
 SLEEP_MAX_NS = 1_000_000_000
 GRACE_PS = 300_000_000
 BUSY_NS = 50_000  # how long a waiting thread sleeps while another has the lock
@@ -445,18 +444,16 @@ def _round(ep, st, ways, planes, cq, most):
 
 @inner
 def _turn(ep, st, ways):
-    """Run rounds until `ctl.attention` is set, a link event has arrived, or a port has failed;
-    return with the lock, which the caller releases (`leave`).
+    """Run rounds until `ctl.attention` is set, or a port has failed; return with the lock, which
+    the caller releases (`leave`).
     """
     ctl = ep.ctl[0]
-    links = ep.poll[LINKS]
     planes = ASK
     while True:
         while not _taken(ep):
             give_way()
         work = _round(ep, st, ways, planes, NO_QUEUE, ALL)
-        if ctl.attention or _has_failed(ep) or links.revents != 0:
-            links.revents = 0
+        if ctl.attention or _has_failed(ep):
             return
         again = work > 0 and ctl.loops % LOOK_EVERY != 0
         if not again:
@@ -584,6 +581,13 @@ def deny(ep, st, qi, denied):
 
 
 @compiled
+def set_port(st, nic, port, up, now):
+    """The NIC's own port goes down or comes up."""
+    ports.set_local_port(st, nic, port, up != 0, now)
+    return 0
+
+
+@compiled
 def end_qp(ep, st, qi):
     """The application ends a QP: outstanding requests are flushed."""
     q = st.qp[qi]
@@ -593,3 +597,4 @@ def end_qp(ep, st, qi):
         loss.fail(st, q, NO_ERROR, now)
     complete.flush_qp(ep, st, qi, now)
     complete.wake_readers(ep)
+    return 0

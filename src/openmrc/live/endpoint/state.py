@@ -158,7 +158,7 @@ EVENT = record_type(
 )
 
 # Descriptors on which the endpoint's thread sleeps: the last are those of full ports, one a plane.
-WAKE, GATE, LINKS, ALARM, FULL = range(5)
+WAKE, GATE, ALARM, FULL = range(4)
 # ... and on which a waiting thread sleeps: the last are its own (`OTHERS_MAX`).
 PORTS, READER, OTHERS = range(3)
 OTHERS_MAX = 4

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from openmrc.fabric.clos import multiplane
 from openmrc.jit.warmup import once
 from openmrc.live.endpoint import host, loop
@@ -15,8 +13,7 @@ def warm_up() -> None:
     fabric = multiplane(2, 1, 10**9, 1, 2, 0, 0)
     one = host.Host(fabric, 0, [host.Port(-1, bytes(6))], host.Limits(qps=2), 1_000_000)
     one.start()
-    one.call(lambda: loop.end_qp(one.ep, one.st, one.new_qp(0, 0)))
-    one.call(lambda: loop.deny(one.ep, one.st, 0, np.zeros(0, np.bool_)))
+    one.call(lambda: one.new_qp(0, 0))
     one.call(lambda: loop.ask_echo(one.ep, one.st, one.tx, one.headend, 1, 0, 0))
     one.call(lambda: loop.ask_size(one.ep, one.st, one.tx, one.headend, 0, 0, 1))
     one.close()
