@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
 
 from openmrc.ops.mapper.collector import OVER_PERIODS, ROUND, Order
+from openmrc.ops.schedule import BURST_MAX
 from openmrc.units import MS
 from tests.ops.mapper.world import World, small
 
@@ -68,6 +70,45 @@ def test_bursts_are_few_and_no_more_are_ordered_while_some_are_out() -> None:
     world.run(150)
     assert 0 < max(together) <= ROUND
     assert set(out) == {0}
+
+
+def orders_of(world: World, run_ms: int) -> list[tuple[int, int, int]]:
+    """When which link got how many probes in a burst."""
+    found: list[tuple[int, int, int]] = []
+    order = world.collector._order
+
+    def watched(now_ps: int, ports: Sequence[int]) -> list[Order]:
+        ordered = order(now_ps, ports)
+        found.extend((now_ps, one.port, one.n) for one in ordered)
+        return ordered
+
+    world.collector._order = watched  # type: ignore[method-assign]
+    world.run(run_ms)
+    return found
+
+
+@pytest.mark.parametrize("turn_ms", [0.0, 1.5])
+def test_a_cut_between_switches_takes_one_round_of_bursts(turn_ms: float) -> None:
+    world = World(SCHEDULE, turn_ms=turn_ms)
+    world.run(203)
+    world.lose(LINKS[0])
+    assert len({at_ps for at_ps, _, _ in orders_of(world, 150)}) == 1
+    assert len(world.names()) == 2
+
+
+def test_what_remains_of_a_links_hundred_probes_is_sent_before_the_period_is_over() -> None:
+    world = World(SCHEDULE, seed=3)
+    world.run(211)
+    world.lose("nic 3 plane 2 < t0", 0.1)
+    found = orders_of(world, 60)
+    (first, *_), period_ps = found, SCHEDULE.period_ps
+    within = [one for one in found if one[0] < first[0] + period_ps]
+    assert len({at_ps for at_ps, _, _ in within}) == 2
+    probes = Counter[int]()
+    for _, port, n in within:
+        probes[port] += n
+    assert max(probes.values()) == BURST_MAX
+    assert world.names() == {"nic 3 plane 2 < t0"}
 
 
 def test_a_dead_switch_is_one_place_and_not_its_links() -> None:
