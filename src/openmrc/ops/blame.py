@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 
 from openmrc.jit import compiled, inlined
+from openmrc.ops.weigh import row_loss
 
 
 @inlined
@@ -71,15 +72,6 @@ def _near(pattern, suspect, near):
     return near.any()
 
 
-@inlined
-def _loss(pattern, row, through, p):
-    log_came = through[row]
-    for k in range(pattern.shape[1]):
-        if pattern[row, k] >= 0:
-            log_came += math.log1p(-p[pattern[row, k]])
-    return -math.expm1(log_came)
-
-
 @compiled
 def needed(
     pattern, lost, through, crossed, arrived, p, first, last, near, rows, innocent, total,
@@ -112,7 +104,8 @@ def needed(
         gain = 0.0
         for at in range(n):
             row = rows[at]
-            before, after = _loss(pattern, row, through, p), _loss(pattern, row, through, innocent)
+            before = row_loss(pattern, row, through[row], p, -1)
+            after = row_loss(pattern, row, through[row], innocent, -1)
             gain += lost[row] * math.log(before / after)
         for i in range(len(p)):
             if near[i] or i == suspect:

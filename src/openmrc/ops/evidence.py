@@ -70,7 +70,7 @@ def of_paths(
     crossed = np.zeros(causes.count(fabric), np.int64)
     for start in range(0, len(sent), PART):
         part = slice(start, start + PART)
-        weigh.cross(causes.of_routes(fabric, routes[part]), sent[part], crossed)
+        weigh.total(causes.of_routes(fabric, routes[part]), sent[part], crossed)
     rows = np.flatnonzero(lost)
     first = np.full(len(sent), from_ps) if first_ps is None else np.asarray(first_ps)
     last = np.full(len(sent), until_ps) if last_ps is None else np.asarray(last_ps)

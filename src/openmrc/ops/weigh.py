@@ -44,12 +44,14 @@ def causes_of(routes, peer_switch, port_nic, peer_nic, n_ports, n_switches, long
 
 
 @compiled
-def cross(columns, n, crossed):
-    """Add to `crossed` [causes] the `n` [rows] packets of each row for all that it crosses."""
+def total(columns, weights, found):
+    """Add to `found` [causes] the weights [rows] of the rows that cross each: packets, or parts of
+    them.
+    """
     for k in range(columns.shape[0]):
         for row in range(columns.shape[1]):
             if columns[k, row] >= 0:
-                crossed[columns[k, row]] += n[row]
+                found[columns[k, row]] += weights[row]
 
 
 @compiled
@@ -101,15 +103,6 @@ def against(lost, log_chance, crossed, nats):
 
 
 @compiled
-def total(rows, weights, found):
-    """Add to `found` [causes] the sum of the weights of the rows that cross each."""
-    for k in range(rows.shape[0]):
-        for i in range(rows.shape[1]):
-            if rows[k, i] >= 0:
-                found[rows[k, i]] += weights[i]
-
-
-@compiled
 def scores(rows, lost, left, background, crossed, least, work, nats):
     """Write to `nats` [causes] how well each explains what is `left` of each row's losses. Packets
     of which other causes explain the loss did not cross it, but at least `least` did; `work` [3,
@@ -134,10 +127,7 @@ def instead(rows, lost, q, crossed, worse, work, nats):
     where so far each row loses `q`; `work` [2, causes] is 0.
     """
     n = len(nats)
-    for k in range(rows.shape[0]):
-        for i in range(rows.shape[1]):
-            if rows[k, i] >= 0:
-                work[0, rows[k, i]] += lost[i]
+    total(rows, lost, work[0])
     for cause in range(n):
         nats[cause] = 0.0
         work[1, cause] = min(work[0, cause] / crossed[cause], CERTAIN)
@@ -200,14 +190,21 @@ def meet(columns, first, last, place, n, found):
                 n[row] += 1
 
 
+@inlined
+def row_loss(pattern, row, through, p, innocent):
+    """Return the probability of loss of a packet of this row, as in `loss`; `through` is the
+    logarithm of the probability that chance lets it through.
+    """
+    for k in range(pattern.shape[1]):
+        if pattern[row, k] >= 0 and pattern[row, k] != innocent:
+            through += math.log1p(-p[pattern[row, k]])
+    return -math.expm1(through)
+
+
 @compiled
 def loss(pattern, p, background, innocent, found):
     """Write to `found` [rows] the probability of loss of a packet that crosses the suspects
     `pattern` [rows, width], -1 for none, if `innocent` is none of them (-1: they all are).
     """
     for row in range(len(found)):
-        log_came = math.log1p(-background[row])
-        for k in range(pattern.shape[1]):
-            if pattern[row, k] >= 0 and pattern[row, k] != innocent:
-                log_came += math.log1p(-p[pattern[row, k]])
-        found[row] = -math.expm1(log_came)
+        found[row] = row_loss(pattern, row, math.log1p(-background[row]), p, innocent)

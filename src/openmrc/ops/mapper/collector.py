@@ -467,7 +467,7 @@ class Collector:
         crossed = np.ceil(crossed).astype(np.int64)
         for column in causes.of_routes(schedule.fabric, routes):  # of agents that have left since
             least = np.zeros(len(crossed), np.int64)
-            weigh.cross(column[None], lost, least)
+            weigh.total(column[None], lost, least)
             np.maximum(crossed, least, out=crossed)
         sent = np.maximum(lost, round(periods / TURNS))
         probes = evidence.of_lossy(routes, sent, lost, first, last, crossed, from_ps, now_ps)
