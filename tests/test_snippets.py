@@ -86,7 +86,10 @@ def scratch(folder: Path) -> dict[str, str]:
     for name, what in {"mrc": "-m openmrc.cli", "python": "", "python3": ""}.items():
         (commands / name).write_text(f'#!/bin/sh\nexec {sys.executable} {what} "$@"\n')
         (commands / name).chmod(0o755)
-    return {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}", "MPLBACKEND": "agg"}
+    kept = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}", "MPLBACKEND": "agg"}
+    # Unbuffered, a line and its end are two writes: lines of two processes at one output mix.
+    kept.pop("PYTHONUNBUFFERED", None)
+    return kept
 
 
 def ended(command: list[str], folder: Path, environment: dict[str, str]) -> tuple[int, str, str]:
