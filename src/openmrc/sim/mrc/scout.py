@@ -25,14 +25,15 @@ from openmrc.engine.packet import LAST_DATA, SACK
 from openmrc.engine.state import QP, signed, unwrap
 from openmrc.jit import CACHE_LINE, inlined, inner
 from openmrc.jit.instructions import prefetch
-from openmrc.sim.net import rounds, switch
-from openmrc.sim.net.state import HOP, SCOUT_BATCH, SCOUTED
+from openmrc.sim.net import rounds
+from openmrc.sim.net.state import HOP, SCOUT_BATCH, SCOUTED, SWITCH
 
 LINE = CACHE_LINE
 _FIELDS = dict(QP.fields or {})
 TIMERS = int(_FIELDS["reorder_window"][1])
 HOP_END = HOP.itemsize - 1
 RESPONDER = int(_FIELDS["rx0"][1])
+SILENT = int(dict(SWITCH.fields or {})["silent"][1])
 
 # How many batches after it was met a batch passes each stage.
 RECORDS, WINDOWS, PATHS, EVS = 1, 2, 3, 4
@@ -154,7 +155,9 @@ def _fetch_records(net, st, batch):
         ctl.scout_packets[n_packets] = event - ctl.n_ports
         n_packets += 1 if event >= ctl.n_ports else 0
     for i in range(n_ports):
-        prefetch(net.hop, max(_waiting(net.port[ctl.scout_ports[i]]), 0), 0)
+        waiting = max(_waiting(net.port[ctl.scout_ports[i]]), 0)
+        prefetch(net.hop, waiting, 0)
+        prefetch(net.hop, waiting, HOP_END)
     _fetch_senders(net, st, batch, n_senders)
     n_arrivals = 0
     for i in range(n_packets):
@@ -162,8 +165,8 @@ def _fetch_records(net, st, batch):
         h = net.hop[n]
         ctl.scout_arrivals[first + n_arrivals] = n
         n_arrivals += 1 if h.to < 0 and h.qp >= 0 else 0
-        s = net.switch[max(h.to, 0)]
-        prefetch(net.port, switch.egress(ctl, s, int(h.dst), int(h.ev)), 0)
+        prefetch(net.switch, max(h.to, 0), SILENT)
+        prefetch(net.port, max(h.next, 0), 0)
     ctl.scout_n_arrivals[batch] = n_arrivals
     for i in range(first, first + n_arrivals):
         n = int(ctl.scout_arrivals[i])
