@@ -15,58 +15,19 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 import openmrc.jit
 from openmrc.jit import byref, decorators
 
 tuples: set[type] = set()  # classes whose arrays compiled code receives by reference
 
 
-def is_negative(index: Any) -> bool:
-    """Whether an index, or one of a tuple of them, is a negative number."""
-    if isinstance(index, tuple):
-        return any(is_negative(one) for one in index)
-    return isinstance(index, int | np.integer) and bool(index < 0)
-
-
-class _Guard:
-    """An array that refuses negative numbers as indices; what is derived from it does not."""
-
-    on = False
-
-    def __getitem__(self, index: Any) -> Any:
-        self._look(index)
-        return super().__getitem__(index)  # type: ignore[misc]
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        self._look(index)
-        super().__setitem__(index, value)  # type: ignore[misc]
-
-    def _look(self, index: Any) -> None:
-        if self.on and is_negative(index):
-            raise IndexError(f"compiled code would read or write in front of an array: {index}")
-
-
-class GuardedArray(_Guard, np.ndarray):
-    """Of numbers."""
-
-
-class GuardedRecords(_Guard, np.recarray):
-    """Of records."""
-
-
 def guarded(value: Any) -> Any:
     """A tuple of the same arrays that are guarded; any other value itself."""
-    if type(value) not in tuples or isinstance(value[0], _Guard):
+    from openmrc.policies.rehearse import CheckedNumbers, checked
+
+    if type(value) not in tuples or isinstance(value[0], CheckedNumbers):
         return value
-    return type(value)(*(_guarded(array) for array in value))
-
-
-def _guarded(array: Any) -> Any:
-    view = array.view(GuardedRecords if isinstance(array, np.recarray) else GuardedArray)
-    view.on = True
-    return view
+    return type(value)(*map(checked, value))
 
 
 def called_guarded(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -105,15 +105,15 @@ def test_a_negative_index_is_found_in_plain_python(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(guarded, "tuples", {Three})
     sums = getattr(_sum, "py_func", _sum)
     assert guarded.called_guarded(sums)(three(), 1) == sums(three(), 1)
-    with pytest.raises(IndexError, match="in front of an array: -1"):
+    with pytest.raises(IndexError, match="index -1 is out of bounds"):
         guarded.called_guarded(sums)(three(), -1)
     state = guarded.guarded(three())
     for name, index in (("word", -1), ("word", np.int32(-2)), ("row", (1, -1)), ("qp", -1)):
-        with pytest.raises(IndexError, match="in front of an array"):
+        with pytest.raises(IndexError, match="out of bounds"):
             getattr(state, name)[index]
-        with pytest.raises(IndexError, match="in front of an array"):
+        with pytest.raises(IndexError, match="out of bounds"):
             getattr(state, name)[index] = getattr(state, name)[0]
-    assert state.word[1:][-1] == state.qp.psn[-1] - 97 == 3  # what is derived is an ordinary array
+    assert state.qp.psn[-1] == 100  # the field of all records is an ordinary array
 
 
 @compiled_only
