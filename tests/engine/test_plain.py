@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(interpreted(), reason="this run is plain already
 
 
 def test_plain_and_compiled_engine_agree_on_every_state_of_recorded_sequences() -> None:
-    got = plain("-m", "tests.engine.recorded")
+    got = plain("-m", "tests.jit.guarded", "tests.engine.recorded")
     assert got.returncode == 0, got.stderr
     assert got.stdout.splitlines() == recorded.run()
 

@@ -11,6 +11,7 @@ from openmrc.engine import setup, state
 from openmrc.engine.parameters import Parameters
 from openmrc.jit import compiled, interpreted, records
 from openmrc.jit.byref import by_reference
+from tests.jit import guarded
 
 compiled_only = pytest.mark.skipif(interpreted(), reason="plain Python passes references itself")
 
@@ -46,6 +47,30 @@ def three(**other: Any) -> Three:
     return state._replace(**other)
 
 
+@compiled
+def _every_kind_of_index(three: Three, i: int) -> int:
+    """As the engine and the worlds index; returns the sum of what it read."""
+    place = np.uint32(i)
+    total = three.word[i] + three.word[place] + three.word[1:3][-1] + three.row[i][-1]
+    total += three.row[i, 1] + three.row[place, 0] + three.row[i, :][1] + len(three.word)
+    total += three.row.shape[0] * three.row.shape[1] + three.qp.psn[-1] + three.qp["ev"][i]
+    three.word[i] += 1
+    three.word[place] = three.word[i] * 2
+    three.row[i, 1] = three.word[0]
+    three.row[i + 1][0] = 7
+    three.word[2:] = 5
+    three.qp[i + 1] = three.qp[i]
+    three.qp[i].ev = 9
+    for word in three.word:
+        total += word
+    return int(total)
+
+
+@compiled
+def _of_one(three: Three, i: int) -> int:
+    return int(three.word[i])
+
+
 def readonly(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     array.flags.writeable = False
     return array
@@ -55,6 +80,40 @@ def test_fields_are_read_where_they_lie() -> None:
     assert [_sum(three(), i) for i in range(4)] == [124, 126, 128, 130]
     assert _sum(three(word=np.array([9])), 0) == 130  # the length is no part of the type
     assert _sum(three(qp=np.zeros(4, RECORD).view(np.recarray)), 0) == 4
+
+
+def test_fields_are_indexed_as_arrays_are() -> None:
+    numbers, arrays = three(), three()
+    plain = getattr(_every_kind_of_index, "py_func", _every_kind_of_index)
+    assert _every_kind_of_index(numbers, 1) == plain(arrays, 1)
+    for number, array in zip(numbers, arrays, strict=True):
+        assert number.tobytes() == array.tobytes()
+
+
+@compiled_only
+def test_no_index_is_tested_for_its_sign() -> None:
+    _of_one(three(), 0)
+    (code,) = _of_one.inspect_llvm().values()
+    body = code.split("define ", 2)[1]
+    assert "load i64" in body
+    assert "icmp slt" not in body
+    assert "select" not in body
+
+
+def test_a_negative_index_is_found_in_plain_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled it would be memory in front of the array; plain runs of the tests are guarded so."""
+    monkeypatch.setattr(guarded, "tuples", {Three})
+    sums = getattr(_sum, "py_func", _sum)
+    assert guarded.called_guarded(sums)(three(), 1) == sums(three(), 1)
+    with pytest.raises(IndexError, match="index -1 is out of bounds"):
+        guarded.called_guarded(sums)(three(), -1)
+    state = guarded.guarded(three())
+    for name, index in (("word", -1), ("word", np.int32(-2)), ("row", (1, -1)), ("qp", -1)):
+        with pytest.raises(IndexError, match="out of bounds"):
+            getattr(state, name)[index]
+        with pytest.raises(IndexError, match="out of bounds"):
+            getattr(state, name)[index] = getattr(state, name)[0]
+    assert state.qp.psn[-1] == 100  # the field of all records is an ordinary array
 
 
 @compiled_only

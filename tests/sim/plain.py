@@ -196,9 +196,11 @@ def outcomes(
 
 
 def run_plain(module: str, **environment: str) -> Any:
-    """What a module prints as JSON, in a process of its own without compilation."""
+    """What a module prints as JSON, in a process of its own without compilation; negative indices
+    that compiled code must not use are errors.
+    """
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", module],
+        [sys.executable, "-W", "error", "-m", "tests.jit.guarded", module],
         cwd=ROOT,
         env=os.environ
         | {"PYTHONPATH": os.pathsep.join(sys.path), "NUMBA_DISABLE_JIT": "1"}

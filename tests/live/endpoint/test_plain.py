@@ -12,7 +12,7 @@ pytestmark = pytest.mark.skipif(interpreted(), reason="this run is plain already
 
 
 def test_plain_and_compiled_switches_agree_on_every_frame_of_a_story() -> None:
-    got = plain("-m", "tests.live.endpoint.recorded")
+    got = plain("-m", "tests.jit.guarded", "tests.live.endpoint.recorded")
     assert got.returncode == 0, got.stderr
     expected = recorded.run()
     assert got.stdout.splitlines() == expected

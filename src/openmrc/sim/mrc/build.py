@@ -264,6 +264,7 @@ def build_net(
     network.free_list(net, 0, PACKETS_AT_START - 1)  # the last one is a spare, for exchanges
     if queues.by_usid and not transport.hashed:
         net = _by_usid(net, fabric)
+    net.ctl[0].foretold = not net.ctl[0].by_usid
     noted = ss.EVENTS_BETWEEN_CHECKS * network.PORTS_OF_AN_EVENT + net.ctl[0].n_nic_ports
     return network.with_taps(net, parts.tapped, int(noted))
 

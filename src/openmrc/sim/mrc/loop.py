@@ -27,15 +27,13 @@ def _arrive(net, st, n, now):
     if s.silent:
         link.drop_by_fault(net, n)
         return
-    if h.stored:
-        port_no = int(h.next)  # its header arrived earlier
-    elif ctl.by_usid:
+    if ctl.foretold or h.stored:
+        port_no = int(h.next)
+    else:  # by its carrier
         port_no = switch.egress_by_usid(net, n, int(h.to))
         if port_no < 0:  # no plan of a fabric leads here; otherwise the books would miss bytes
             link.drop_by_fault(net, n)
             return
-    else:
-        port_no = switch.egress(ctl, s, int(h.dst), int(h.ev))
     if h.rest_ps > 0 and link.waits_for_rest(net, port_no, n, h, now):
         return
     link.enqueue(net, port_no, n, now)

@@ -25,14 +25,15 @@ from openmrc.engine.packet import LAST_DATA, SACK
 from openmrc.engine.state import QP, signed, unwrap
 from openmrc.jit import CACHE_LINE, inlined, inner
 from openmrc.jit.instructions import prefetch
-from openmrc.sim.net import rounds, switch
-from openmrc.sim.net.state import HOP, SCOUT_BATCH, SCOUTED
+from openmrc.sim.net import rounds
+from openmrc.sim.net.state import HOP, SCOUT_BATCH, SCOUTED, SWITCH
 
 LINE = CACHE_LINE
 _FIELDS = dict(QP.fields or {})
 TIMERS = int(_FIELDS["reorder_window"][1])
 HOP_END = HOP.itemsize - 1
 RESPONDER = int(_FIELDS["rx0"][1])
+SILENT = int(dict(SWITCH.fields or {})["silent"][1])
 
 # How many batches after it was met a batch passes each stage.
 RECORDS, WINDOWS, PATHS, EVS = 1, 2, 3, 4
@@ -154,7 +155,9 @@ def _fetch_records(net, st, batch):
         ctl.scout_packets[n_packets] = event - ctl.n_ports
         n_packets += 1 if event >= ctl.n_ports else 0
     for i in range(n_ports):
-        prefetch(net.hop, max(_waiting(net.port[ctl.scout_ports[i]]), 0), 0)
+        waiting = max(_waiting(net.port[ctl.scout_ports[i]]), 0)
+        prefetch(net.hop, waiting, 0)
+        prefetch(net.hop, waiting, HOP_END)
     _fetch_senders(net, st, batch, n_senders)
     n_arrivals = 0
     for i in range(n_packets):
@@ -162,8 +165,8 @@ def _fetch_records(net, st, batch):
         h = net.hop[n]
         ctl.scout_arrivals[first + n_arrivals] = n
         n_arrivals += 1 if h.to < 0 and h.qp >= 0 else 0
-        s = net.switch[max(h.to, 0)]
-        prefetch(net.port, switch.egress(ctl, s, int(h.dst), int(h.ev)), 0)
+        prefetch(net.switch, max(h.to, 0), SILENT)
+        prefetch(net.port, max(h.next, 0), 0)
     ctl.scout_n_arrivals[batch] = n_arrivals
     for i in range(first, first + n_arrivals):
         n = int(ctl.scout_arrivals[i])
@@ -211,6 +214,12 @@ def _fetch_to_send(st, qi, plane):
 
 
 @inlined
+def _qp_of(h):
+    """The QP of a packet; some QP if its index stands for a packet of an endpoint by now."""
+    return max(int(h.qp), 0)
+
+
+@inlined
 def _fetch_windows(net, st, batch):
     """Prefetch what the records of QPs refer to: planes, slots, bitmaps, messages."""
     ctl = net.ctl[0]
@@ -221,17 +230,17 @@ def _fetch_windows(net, st, batch):
         n = int(ctl.scout_arrivals[i])
         h = net.hop[n]
         p = net.packet[n]
-        q = st.qp[h.qp]
+        q = st.qp[_qp_of(h)]
         if p.opcode <= LAST_DATA:
             seq = unwrap(int(p.psn), q.peer_psn, q.cack + 1)
             prefetch(st.bits, q.rx0 + ((seq & q.ring_mask) >> 6), 0)
             prefetch(st.plane, q.plane0 + int(p.plane), 0)
-            prefetch(net.qp, net.qp[h.qp].other, 0)
+            prefetch(net.qp, net.qp[_qp_of(h)].other, 0)
             prefetch(st.rx_message, q.rmsg0 + (q.rx_msn & q.rmsg_mask), 0)
-            prefetch(st.region, net.qp[h.qp].region, 0)
+            prefetch(st.region, net.qp[_qp_of(h)].region, 0)
         elif p.opcode == SACK:
             prefetch(st.slot, _slot_answered(q, p), 0)
-            _fetch_to_send(st, int(h.qp), int(p.plane))
+            _fetch_to_send(st, _qp_of(h), int(p.plane))
 
 
 @inlined
@@ -262,10 +271,10 @@ def _fetch_paths(net, st, batch):
         h = net.hop[n]
         p = net.packet[n]
         if p.opcode <= LAST_DATA:
-            sender = net.qp[net.qp[h.qp].other]
+            sender = net.qp[net.qp[_qp_of(h)].other]
             prefetch(net.unit, sender.unit0 + (h.tag & sender.unit_mask), 0)
         elif p.opcode == SACK:
-            q = st.qp[h.qp]
+            q = st.qp[_qp_of(h)]
             prefetch(st.ev, q.ev0 + st.slot[_slot_answered(q, p)].ev, 0)
             prefetch(st.order, _place_in_order(st, q, int(p.plane)), 0)
 
@@ -286,4 +295,4 @@ def _fetch_evs(net, st, batch):
     for i in range(first, first + ctl.scout_n_arrivals[batch]):
         n = int(ctl.scout_arrivals[i])
         if net.packet[n].opcode == SACK:
-            _fetch_next_ev(st, int(net.hop[n].qp), int(net.packet[n].plane))
+            _fetch_next_ev(st, _qp_of(net.hop[n]), int(net.packet[n].plane))

@@ -16,7 +16,7 @@ from openmrc.engine.packet import CE, CLASS_CONTROL, TRIMMED, TRIMMED_LASTHOP
 from openmrc.fabric import queues
 from openmrc.jit import inlined, inner
 from openmrc.jit.shared import add
-from openmrc.sim.net import cross, events, health
+from openmrc.sim.net import cross, events, health, switch
 from openmrc.sim.net.state import BIN_LOST, BIN_TRIMMED, REST_PS_MAX, TALLY, UNDAMAGED
 from openmrc.units import PS_BITS
 
@@ -116,6 +116,9 @@ def transmit(net, port, port_no, n, now):
     ctl.traversals += 1
     h.port = port_no
     h.to = port.peer
+    if ctl.foretold:  # at a NIC it goes no further, and no port that is found here matters
+        far = net.switch[max(port.peer, 0)]
+        h.next = switch.egress(ctl, far, int(h.dst), int(h.ev))
     arrives_at = port.free_at + kind.delay_ps
     if port.faulty:
         if health.loses(net, port, port_no, h):

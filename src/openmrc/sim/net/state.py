@@ -20,7 +20,7 @@ from openmrc.jit.byref import by_reference
 HOP = np.dtype(
     [
         ("at", "i8"),  # when it arrives: all of it, or its header
-        ("next", "i4"),  # packet in the same queue, or free packet
+        ("next", "i4"),  # packet in the same queue, or free packet; in flight: its next port
         ("port", "i4"),  # the directed port it travels on or waits at
         ("to", "i4"),  # what is at the end of that link: a switch, or -1 - nic
         ("frame_bytes", "i4"),  # on the wire, preamble and gap included
@@ -31,7 +31,7 @@ HOP = np.dtype(
         ("klass", "i1"),
         ("marks", "u1"),  # CE, TRIMMED, TRIMMED_LASTHOP, DAMAGED
         ("trimmable", "i1"),
-        ("stored", "i1"),  # HOP.next is the port that it takes when its last bit is in
+        ("stored", "i1"),  # its header has arrived, and it takes HOP.next when its last bit is in
         ("rest_ps", "u4"),  # its last bit arrives so long after `at`: 0 unless switches cut through
     ],
     align=True,
@@ -223,6 +223,7 @@ CONTROL = np.dtype(
         ("header_bytes", "i4", (256,)),  # wire bytes of a packet without payload, by opcode
         ("hashed", "i1"),
         ("hashes_tuple", "i1"),  # of addresses and ports; else of the flow's number and its EV
+        ("foretold", "i1"),  # a packet's next port is known when it is sent: HOP.next
         ("by_usid", "i1"),  # switches forward by carriers and their tables, not by arithmetic
         ("one_data_class", "i1"),  # peer runs: retransmissions queue with all other data
         ("trim", "i1"),

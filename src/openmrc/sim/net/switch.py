@@ -42,12 +42,10 @@ def first_down(s, dst):
 @inlined
 def egress(ctl, s, dst, ev):
     """Egress port for NIC `dst` at switch record `s`."""
-    if s.lo <= dst < s.hi:
-        port = first_down(s, dst)
-        if s.bundle > 1:
-            port += _one_of(up_choice(ctl, s, ev), int(s.bundle))
-        return port
-    return s.first_up + _one_of(up_choice(ctl, s, ev), int(s.n_up))
+    down = s.lo <= dst < s.hi  # nobody can predict it: no branch depends on it
+    first = first_down(s, dst) if down else int(s.first_up)
+    n = int(s.bundle) if down else int(s.n_up)
+    return first + _one_of(up_choice(ctl, s, ev), n)
 
 
 @inlined

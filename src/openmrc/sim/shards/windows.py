@@ -231,6 +231,7 @@ def _fetch(shard, row, like, net):
     again, so its place holds how far the prefetch has come.
     """
     left = shard.shape[0]
+    n_ports = net.ctl[0].n_ports
     for other in range(shard.shape[0]):
         outgoing = referred(like, shard[other].net).outgoing
         outgoing[row, cross.LAST] = outgoing[row, cross.FIRST]
@@ -242,7 +243,7 @@ def _fetch(shard, row, like, net):
             outgoing = referred(like, shard[other].net).outgoing
             at = outgoing[row, cross.LAST]
             if at >= 0:
-                following = net.hop[at].next
+                following = net.after[n_ports + at]
                 outgoing[row, cross.LAST] = following
                 if following >= 0:
                     prefetch(net.hop, following, 0)
@@ -254,7 +255,7 @@ def _take_in(net, n):
     """Take in what one shard has sent to another: packet `n` and those after it."""
     while n >= 0:
         h = net.hop[n]
-        following = int(h.next)
+        following = int(net.after[net.ctl[0].n_ports + n])
         events.schedule_packet(net, n, h, int(h.at))
         n = following
 
