@@ -1,4 +1,4 @@
-"""Two of the scenarios of `examples/why`, asked as an operator would ask."""
+"""Some of the scenarios of `examples/why`, asked as an operator would ask."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def oncall(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return runpy.run_path(str(BENCHMARKS / "oncall.py"))
 
 
-@pytest.mark.parametrize("name", ["port_down_and_back", "two_at_once"])
+@pytest.mark.parametrize(
+    "name", ["port_down_and_back", "two_at_once", "two_within_a_breath", "drained_plane"]
+)
 def test_what_broke_is_named_with_its_time_and_nothing_else_is(
     oncall: dict[str, Any], name: str
 ) -> None:

@@ -108,6 +108,19 @@ def by_bins(lost: Sequence[int], sent: int = 40, one: Record | None = None) -> R
     return replace(one, paths=paths, links=links)
 
 
+def test_what_loses_a_little_for_a_part_of_a_crowded_run_is_named() -> None:
+    """24 of 400 packets in each of four bins of sixteen: where two of a hundred may be late, that
+    is not enough in a bin, and no more than chance in the whole run.
+    """
+    crowded = record([(q, 1, 3, 50, 20.0, 3) for q in range(8, 16)], retransmitted=1000)
+    run = by_bins([0] * 6 + [3] * 4 + [0] * 6, 400, crowded)
+    (found,) = why(replace(run, paths=run.paths.filter(pl.col("lost") > 0))).findings
+    assert (found.where, found.lost, found.dead) == ("plane 1 t0 1 > t1 3", 96, False)
+    assert (found.since_us, found.until_us) == (600.0, 900.0)
+    run = by_bins([0] * 6 + [3, 0, 0, 3] + [0] * 6, 400, crowded)
+    assert not why(replace(run, paths=run.paths.filter(pl.col("lost") > 0))).findings
+
+
 def test_what_loses_a_part_in_the_middle_is_not_dead_and_began_with_its_first_loss() -> None:
     rows = by_bins([10, 8, 9, 10, 4]).paths
     cause = FABRIC.route(8, 55, FABRIC.ev(1, 3))[0]

@@ -1,8 +1,8 @@
 """Why a run was slow, or died: places that lost packets, from what its senders know, as text.
 
-Faults come at different times, so each bin of time is analysed by itself, and all of them together.
-A dead place shows in a bin, one that loses a little only in all. A place is reported once, and not
-at all if other reported ones explain most of its losses.
+Faults come at different times, so each bin of time is analysed by itself, all of them together, and
+parts of the run in between. A dead place shows in a bin, one that loses a little only in many. A
+place is reported once, and not at all if other reported ones explain most of its losses.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ MOST = 0.9  # of a place's paths: they were set aside before any returned
 PROBES_MIN = 40  # a place that lets a tenth through answers one of them, but for a chance of 1.5 %
 UNUSED_PART = 0.5  # of losses that were probes of paths that carried no more data
 BINS_MAX = 64  # analysed one by one
+PARTS_MAX = 128  # of several bins
 JAM = 0.2  # of a queue pair's packets trimmed
 MANY = 8  # paths: from this many on, the first may be an outlier
 FEW_BEFORE = 0.02  # of a place's paths, or losses: those had another cause
@@ -110,6 +111,9 @@ def _verdicts(record: Record) -> list[tuple[Verdict, npt.NDArray[np.bool_]]]:
     if len(bins) > 1:
         for begin in bins[::step]:
             found += localise(fabric, record.evidence([begin]), RULES)
+        for part in _parts(whole):
+            if not set(bins).isdisjoint(part):
+                found += localise(fabric, record.evidence(part), RULES)
     crossed = causes.of_routes(fabric, record.routes(record.paths))
     lost = record.paths["lost"].to_numpy()
     taken = np.zeros(len(lost), np.bool_)
@@ -123,6 +127,19 @@ def _verdicts(record: Record) -> list[tuple[Verdict, npt.NDArray[np.bool_]]]:
         told.append((verdict, mine & ~taken))
         taken |= mine
     return told
+
+
+def _parts(whole: list[float]) -> list[list[float]]:
+    """Parts of the run of 2, 4, 8 ... bins, each half over the next: what loses a little for a part
+    of the run loses too little in a bin, and no more than chance in the whole run.
+    """
+    sizes = [2**i for i in range(1, len(whole).bit_length()) if 2**i < len(whole)]
+    parts = [
+        whole[start : start + size]
+        for size in sizes
+        for start in range(0, len(whole) - size // 2, size // 2)
+    ]
+    return parts[:: -(-len(parts) // PARTS_MAX) or 1]
 
 
 def _without_echoes(record: Record, findings: Sequence[Finding]) -> list[Finding]:
