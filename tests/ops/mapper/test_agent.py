@@ -271,6 +271,38 @@ def test_a_burst_is_not_judged_while_more_of_it_comes() -> None:
     assert burst_lost(agent, 14) == (second,)
 
 
+def test_a_burst_is_judged_when_it_has_had_its_time_and_not_at_the_next_look() -> None:
+    agent = Agent(SCHEDULE, 4, 0)
+    agent.due(0)
+    agent.due(5 * MS)
+    agent.ask(1, int(links(SCHEDULE.fabric, "plane 0 t0 1 > t1 0")[0]), 8)
+    agent.arrive(9 * MS, packed([]))
+    (send,) = agent.bursts(9 * MS)
+    agent.left(12 * MS, [send])
+    agent.arrive(17 * MS, packed([Heard(CLOSING, 0, 4, 1, 0)]))
+    agent.due(17 * MS)
+    agent.due(20 * MS)
+    assert agent.next_ps == 22 * MS
+    agent.due(22 * MS)
+    assert burst_lost(agent, 22) == tuple(send.numbers)
+
+
+def test_an_agent_that_takes_long_to_send_a_burst_does_not_stand_still() -> None:
+    agent = Agent(SCHEDULE, 4, 0)
+    agent.due(0)
+    agent.due(5 * MS)
+    agent.ask(1, int(links(SCHEDULE.fabric, "plane 0 t0 1 > t1 0")[0]), 8)
+    agent.arrive(9 * MS, packed([]))
+    (send,) = agent.bursts(9 * MS)
+    agent.left(31 * MS, [send])  # beyond the next period's time
+    agent.due(31 * MS)
+    agent.arrive(36 * MS, packed([Heard(CLOSING, 0, 4, 1, 0)]))
+    agent.due(36 * MS)
+    assert burst_lost(agent, 36) is None
+    agent.due(41 * MS)
+    assert burst_lost(agent, 41) == tuple(send.numbers)
+
+
 def test_probes_of_bursts_that_nobody_orders_fill_no_memory() -> None:
     agent = Agent(SCHEDULE, 4, 0)
     forged = [Heard(BURST, 0, 5, number, row) for number in range(200) for row in (3, 99, 100)]

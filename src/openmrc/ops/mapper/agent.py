@@ -214,12 +214,17 @@ class Agent:
         sends = [send for send in found if send is not None]
         if sends:
             self._book["look_at_ps"][0] = now_ps + self._book["look_ps"][0]
+        self._look_when_ripe(now_ps)
         return sends
 
     def left(self, now_ps: int, sends: Sequence[Send]) -> None:
-        """Count these bursts' time from now: to send them took a while."""
+        """Count these bursts' time from now: to send them took a while, in which the agent did not
+        stand still.
+        """
+        clock_ps = self._book["clock_ps"][0] = self._clock_ps(now_ps)
+        self._book["clock_at_ps"][0] = now_ps
         for send in sends:
-            self._bursts[send.period].sent_ps = self._clock_ps(now_ps)
+            self._bursts[send.period].sent_ps = clock_ps
         self._book["look_at_ps"][0] = now_ps + self._book["look_ps"][0]
 
     @property
@@ -291,12 +296,23 @@ class Agent:
         )
         return Send(BURST, burst, mine.tolist(), routes[mine])
 
+    def _look_when_ripe(self, now_ps: int) -> None:
+        """Look as soon as a burst may be judged: others wait for it."""
+        look_at_ps, clock_ps = self._book["look_at_ps"], self._clock_ps(now_ps)
+        for burst in self._bursts.values():
+            left_ps = self._ripe_ps(burst) - clock_ps
+            if left_ps > 0:
+                look_at_ps[0] = min(look_at_ps[0], now_ps + left_ps)
+
+    def _ripe_ps(self, burst: _Burst) -> int:
+        """When a burst has had its time, by the agent's clock, if no more of it comes."""
+        look_ps = int(self._book["look_ps"][0])
+        return max(burst.sent_ps + self.margin_ps, burst.came_ps + look_ps)
+
     def _judge_burst(self, now_ps: int, number: int, burst: _Burst) -> None:
         clock_ps = self._clock_ps(now_ps)
         silent = clock_ps - burst.sent_ps > self.silence_ps
-        had_time = burst.sent_ps <= clock_ps - self.margin_ps
-        still_come = burst.came_ps > clock_ps - self._book["look_ps"][0]
-        if (burst.closed and had_time and not still_come) or silent:
+        if (burst.closed and clock_ps >= self._ripe_ps(burst)) or silent:
             lost = tuple(sorted(burst.rows - burst.back))
             self._judged.append(BurstReport(number, lost, ()))
             del self._bursts[number]

@@ -141,8 +141,8 @@ def _part(t, place):
 def _clock(b, now_ps):
     """Read the agent's clock; lateness is forgotten as time passes."""
     passed_ps = float(now_ps - b.clock_at_ps)
-    wanted_ps = min(now_ps, b.due_ps, b.look_at_ps)
-    b.clock_ps += max(wanted_ps - b.clock_at_ps, 0)
+    wanted_ps = max(min(now_ps, b.due_ps, b.look_at_ps), b.clock_at_ps)
+    b.clock_ps += wanted_ps - b.clock_at_ps
     b.clock_at_ps = now_ps
     b.late_ps *= max(0.0, 1.0 - passed_ps / LATE_MEMORY_PS)
     b.overdue_ps *= max(0.0, 1.0 - passed_ps / OVERDUE_MEMORY_PS)
