@@ -18,11 +18,8 @@ A burst is judged after `margin_ps`, and not while more of it arrives: its probe
 other bursts, queue one behind another for the suspect's port, which the local loops that follow
 them do not cross.
 
-Both times are measured by a clock that stands still while the agent itself does: what it waits for
-may stand still with it. They grow by the time by which recent round trips exceeded `MARGIN_PS`,
-after a loss that was taken back by what was too short, and for a moment after the agent was
-overdue: if hosts or switches wait for a processor, or queues for a link, an agent reports less and
-later, but nothing false.
+Both times grow by the time by which recent round trips exceeded `MARGIN_PS`: if hosts or switches
+wait for a processor, or queues for a link, an agent reports less and later, but nothing false.
 
 It wakes to send, and once after sending to check for arrivals; more often only while a probe is
 out. The processing of each probe is compiled (`tally`).
@@ -104,8 +101,8 @@ class Report:
 @dataclass
 class _Burst:
     rows: frozenset[int]  # that this agent sends and awaits itself
-    sent_ps: int  # by the agent's clock, as ...
-    came_ps: int  # ... the last of it that came back
+    sent_ps: int
+    came_ps: int  # the last of it that came back
     back: set[int] = field(default_factory=set)
     closed: bool = False  # a probe sent after it has returned; or nothing ever returns
 
@@ -169,10 +166,10 @@ class Agent:
             self.tally.inbox[: len(part)] = part
             others = self._arrive.call(len(part), now_ps)
             if others:
-                self.came(others)
+                self.came(now_ps, others)
 
-    def came(self, others: int) -> None:
-        """Process the probes of bursts that the tally has just taken."""
+    def came(self, now_ps: int, others: int) -> None:
+        """Process the probes of bursts that the tally holds."""
         for kind, nic, number, row in self.tally.other[:others].tolist():
             if nic != self.nic:
                 if kind == BURST and row < BURST_MAX:  # perhaps before this agent is asked for it
@@ -182,7 +179,7 @@ class Agent:
                     burst.closed = True
                 elif row in burst.rows:
                     burst.back.add(row)
-                    burst.came_ps = int(self._book["clock_ps"][0])
+                    burst.came_ps = now_ps
 
     def ask(self, burst: int, port: int, n: int) -> None:
         """Take part in a burst: send its rows that start here, count those that end here."""
@@ -214,17 +211,12 @@ class Agent:
         sends = [send for send in found if send is not None]
         if sends:
             self._book["look_at_ps"][0] = now_ps + self._book["look_ps"][0]
-        self._look_when_ripe(now_ps)
         return sends
 
     def left(self, now_ps: int, sends: Sequence[Send]) -> None:
-        """Count these bursts' time from now: to send them took a while, in which the agent did not
-        stand still.
-        """
-        clock_ps = self._book["clock_ps"][0] = self._clock_ps(now_ps)
-        self._book["clock_at_ps"][0] = now_ps
+        """Count these bursts' time from now: to send them took a while."""
         for send in sends:
-            self._bursts[send.period].sent_ps = clock_ps
+            self._bursts[send.period].sent_ps = now_ps
         self._book["look_at_ps"][0] = now_ps + self._book["look_ps"][0]
 
     @property
@@ -235,17 +227,12 @@ class Agent:
     @property
     def timeout_ps(self) -> int:
         """The minimum age of a probe that counts as lost, ps."""
-        return int(self._book["timeout_ps"][0]) + self._late_ps
+        return int(self._book["timeout_ps"][0]) + round(self._book["late_ps"][0])
 
     @property
     def margin_ps(self) -> int:
         """The time by which planes may be out of step, ps."""
-        return int(self._book["margin_ps"][0]) + self._late_ps
-
-    @property
-    def _late_ps(self) -> int:
-        late_ps = max(self._book["late_ps"][0], self._book["overdue_ps"][0])
-        return int(late_ps) // MS * MS
+        return int(self._book["margin_ps"][0]) + round(self._book["late_ps"][0])
 
     @property
     def periods(self) -> int:
@@ -270,10 +257,6 @@ class Agent:
         self._judged, self._told_ps, self._told_periods = [], now_ps, self.periods
         return found
 
-    def _clock_ps(self, now_ps: int) -> int:
-        """The tally's clock, shortly after it was read."""
-        return int(self._book["clock_ps"][0] + now_ps - self._book["clock_at_ps"][0])
-
     # --- sending
 
     def _of_tick(self, tick: int) -> Send:
@@ -290,29 +273,16 @@ class Agent:
             return None
         last = routes[mine, (routes[mine] >= 0).sum(axis=1) - 1]
         back = mine[fabric.port_peer_nic[last] == self.nic]
-        clock_ps = self._clock_ps(now_ps)
         self._bursts[burst] = _Burst(
-            frozenset(back.tolist()), clock_ps, clock_ps, closed=not self._loops
+            frozenset(back.tolist()), now_ps, now_ps, closed=not self._loops
         )
         return Send(BURST, burst, mine.tolist(), routes[mine])
 
-    def _look_when_ripe(self, now_ps: int) -> None:
-        """Look as soon as a burst may be judged: others wait for it."""
-        look_at_ps, clock_ps = self._book["look_at_ps"], self._clock_ps(now_ps)
-        for burst in self._bursts.values():
-            left_ps = self._ripe_ps(burst) - clock_ps
-            if left_ps > 0:
-                look_at_ps[0] = min(look_at_ps[0], now_ps + left_ps)
-
-    def _ripe_ps(self, burst: _Burst) -> int:
-        """When a burst has had its time, by the agent's clock, if no more of it comes."""
-        look_ps = int(self._book["look_ps"][0])
-        return max(burst.sent_ps + self.margin_ps, burst.came_ps + look_ps)
-
     def _judge_burst(self, now_ps: int, number: int, burst: _Burst) -> None:
-        clock_ps = self._clock_ps(now_ps)
-        silent = clock_ps - burst.sent_ps > self.silence_ps
-        if (burst.closed and clock_ps >= self._ripe_ps(burst)) or silent:
+        silent = now_ps - burst.sent_ps > self.silence_ps
+        had_time = burst.sent_ps <= now_ps - self.margin_ps
+        still_come = burst.came_ps > now_ps - self._book["look_ps"][0]
+        if (burst.closed and had_time and not still_come) or silent:
             lost = tuple(sorted(burst.rows - burst.back))
             self._judged.append(BurstReport(number, lost, ()))
             del self._bursts[number]
@@ -332,8 +302,7 @@ def _tally(agent: Agent, now_ps: int) -> tally.Tally:
     book.timeout_ps = book.look_ps = min(LOOK_PS, agent.tick_ps // 2)
     book.margin_ps = min(MARGIN_PS, agent.tick_ps)
     book.first_tick = book.next_tick = book.oldest = agent._first_tick
-    book.settled, book.heard_ps = -1, now_ps
-    book.clock_ps = book.clock_at_ps = now_ps
+    book.settled, book.heard_ps, book.judged_ps = -1, now_ps, now_ps
     for turn, each in enumerate(agent.orders):
         found.loops[turn], found.numbers[turn] = each.loops, each.numbers
         for who, other in enumerate(here.tolist()):

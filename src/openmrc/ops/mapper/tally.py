@@ -3,10 +3,6 @@
 Compiled, because an agent handles thousands a second with a few per cent of a core. `agent`
 explains the rules, and this is its state; time is an argument here too.
 
-What it waits for may stand still together with its host. So waits are measured by a clock that
-stands still while the agent is overdue (`clock_ps`). Others may then be overdue longer, so for a
-moment it waits for as much more (`overdue_ps`).
-
 A period's probes of one NIC have positions, 0 to n - 1. The states of those of the last `WINDOW`
 periods are kept; a probe that is still out when its period leaves the window counts as lost. A
 one-way probe has a rank, period x slots + slot, and the ranks of `RANK_PERIODS` are kept for each
@@ -23,7 +19,7 @@ from openmrc.jit import compiled, fields, inlined, record_type, records
 from openmrc.jit.byref import by_reference
 from openmrc.ops.mapper.probe import LAYOUT, MAGIC, SCHEDULED
 from openmrc.ops.schedule import PAYLOAD_BYTES, TURNS
-from openmrc.units import MS, S
+from openmrc.units import S
 
 WINDOW = 1024  # periods
 RANK_PERIODS = 32
@@ -32,8 +28,7 @@ LOSSES_MAX = 4096  # until they are reported
 GAP_PERIODS = 4  # by which a peer is ahead: then it was restarted
 NEVER_PS = 1 << 62
 SEEN = 64  # checks of the latest arrival that are remembered
-LATE_MEMORY_PS = 2 * S  # after which a late round trip is forgotten ...
-OVERDUE_MEMORY_PS = S // 5  # ... and that the agent was overdue
+LATE_MEMORY_PS = 2 * S  # after which a late round trip is forgotten
 PERIODS_MASK = (1 << 32) - 1  # the width of a period's number
 OUT, LOST = 1, 2  # of a position; 0: it returned, or was never out
 HEARD, MISSED = 1, 2  # of a rank
@@ -47,16 +42,14 @@ BOOK = record_type(
     *fields("i8", "timeout_ps", "margin_ps", "silence_ps"),  # without the lateness
     *fields("i8", "tick_ps", "look_ps"),
     *fields("i8", "due_ps", "look_at_ps", "busy"),  # busy: a burst is out
-    *fields("i8", "clock_ps", "clock_at_ps"),  # its clock, and when that was read last
     *fields("i8", "first_tick", "next_tick"),
     *fields("i8", "oldest", "waiting"),  # oldest tick with a probe out; number of probes out
-    *fields("i8", "settled", "heard_ps", "came", "gaps"),
+    *fields("i8", "settled", "heard_ps", "judged_ps", "came", "gaps"),
     *fields("i8", "seen_from", "seen_n"),
     *fields("i8", "n_lost", "n_late", "n_other"),
-    ("late_ps", "f8"),  # the most by which recent round trips exceeded `margin_ps` ...
-    ("overdue_ps", "f8"),  # ... and by which the agent was overdue just now, but for `look_ps`
+    ("late_ps", "f8"),  # the most by which recent round trips exceeded `margin_ps`
 )
-PEER = record_type(*fields("i8", "known", "frontier", "latest", "latest_ps", "latest_clock_ps"))
+PEER = record_type(*fields("i8", "known", "frontier", "latest", "latest_ps"))
 
 
 @by_reference
@@ -71,10 +64,9 @@ class Tally(NamedTuple):
     period: Any  # int64 [WINDOW]: the period that has this row
     state: Any  # uint8 [WINDOW, n]
     sent_ps: Any  # int64 [WINDOW, ticks]
-    sent_clock_ps: Any  # int64 [WINDOW, ticks]: the same by its clock
     out: Any  # int64 [WINDOW, ticks]: how many of a tick's probes are out
     proofs: Any  # int64 [planes]: send time of the latest that returned
-    seen: Any  # int64 [SEEN, 2]: when, by its clock, the latest of any plane was seen
+    seen: Any  # int64 [SEEN, 2]: when the latest of any plane was seen
     peer: Any  # PEER [NICs of the T0]
     expected: Any  # int32 [TURNS, NICs of the T0 x n]: number of what they send here, else -1
     rank: Any  # uint8 [NICs of the T0, RANK_PERIODS x n]
@@ -95,7 +87,6 @@ def new_tally(nics: int, n_planes: int, slots: int, ticks: int) -> Tally:
         period=np.full(WINDOW, -1, np.int64),
         state=np.zeros((WINDOW, n), np.uint8),
         sent_ps=np.zeros((WINDOW, ticks), np.int64),
-        sent_clock_ps=np.zeros((WINDOW, ticks), np.int64),
         out=np.zeros((WINDOW, ticks), np.int64),
         proofs=np.full(n_planes, -1, np.int64),
         seen=np.zeros((SEEN, 2), np.int64),
@@ -138,25 +129,6 @@ def _part(t, place):
 
 
 @inlined
-def _clock(b, now_ps):
-    """Read the agent's clock; lateness is forgotten as time passes."""
-    passed_ps = float(now_ps - b.clock_at_ps)
-    wanted_ps = max(min(now_ps, b.due_ps, b.look_at_ps), b.clock_at_ps)
-    b.clock_ps += wanted_ps - b.clock_at_ps
-    b.clock_at_ps = now_ps
-    b.late_ps *= max(0.0, 1.0 - passed_ps / LATE_MEMORY_PS)
-    b.overdue_ps *= max(0.0, 1.0 - passed_ps / OVERDUE_MEMORY_PS)
-    b.overdue_ps = max(b.overdue_ps, float(now_ps - wanted_ps - b.look_ps))
-    return b.clock_ps
-
-
-@inlined
-def _lateness(b):
-    """By how much probes are expected to be late, in whole milliseconds."""
-    return int(max(b.late_ps, b.overdue_ps)) // MS * MS
-
-
-@inlined
 def _send(t, now_ps):
     """Record that the next tick's probes leave now; return its number."""
     b = t.book[0]
@@ -176,7 +148,6 @@ def _send(t, now_ps):
         t.state[row, place] = OUT if is_loop else 0
         n += int(is_loop)
     t.sent_ps[row, part] = now_ps
-    t.sent_clock_ps[row, part] = b.clock_ps
     t.out[row, part] = n
     b.waiting += n
     b.next_tick = tick + 1
@@ -184,18 +155,17 @@ def _send(t, now_ps):
 
 
 @inlined
-def _take_back(t, clock_ps, period, place):
+def _take_back(t, now_ps, period, place):
     """One of this agent's own probes has returned."""
     b = t.book[0]
     b.came = 1
     row = period % WINDOW
     was = t.state[row, place]
+    sent_ps = t.sent_ps[row, _part(t, place)]
     if was == 0:
         return
-    # A loss that is taken back was told too soon.
-    waited_ps = b.timeout_ps if was == LOST else b.margin_ps
-    age_ps = clock_ps - t.sent_clock_ps[row, _part(t, place)]
-    b.late_ps = max(b.late_ps, float(age_ps - waited_ps))
+    late_ps = float(now_ps - sent_ps - b.margin_ps)
+    b.late_ps = max(b.late_ps, late_ps)
     t.state[row, place] = 0
     if was == OUT:
         t.out[row, _part(t, place)] -= 1
@@ -205,12 +175,12 @@ def _take_back(t, clock_ps, period, place):
         t.proofs[plane] = max(t.proofs[plane], sequence)
     elif b.n_late < LOSSES_MAX:
         turn = period % TURNS
-        _tell(t.late, b.n_late, t.numbers[turn, place], turn, t.sent_ps[row, _part(t, place)])
+        _tell(t.late, b.n_late, t.numbers[turn, place], turn, sent_ps)
         b.n_late += 1
 
 
 @inlined
-def _count(t, now_ps, clock_ps, who, wire_period, place):
+def _count(t, now_ps, who, wire_period, place):
     """One of another NIC's probes has arrived."""
     b = t.book[0]
     n = t.loops.shape[1]
@@ -228,7 +198,6 @@ def _count(t, now_ps, clock_ps, who, wire_period, place):
         peer.frontier = rank
         peer.latest = rank
         peer.latest_ps = now_ps
-        peer.latest_clock_ps = clock_ps
         t.rank[who, :] = 0
         return
     if rank <= peer.frontier:
@@ -241,7 +210,6 @@ def _count(t, now_ps, clock_ps, who, wire_period, place):
     if rank > peer.latest:
         peer.latest = rank
         peer.latest_ps = now_ps
-        peer.latest_clock_ps = clock_ps
 
 
 @inlined
@@ -249,7 +217,6 @@ def take(t, n, now_ps):
     """Process the first `n` probes of the inbox; return how many are of no schedule."""
     b = t.book[0]
     b.n_other = 0
-    clock_ps = _clock(b, now_ps)
     for i in range(n):
         row = t.inbox[i]
         if np.int64(row[0]) << 8 | np.int64(row[1]) != MAGIC:
@@ -266,12 +233,12 @@ def take(t, n, now_ps):
             if nic != b.nic:
                 who = nic - b.first_nic
                 if 0 <= who < t.peer.shape[0]:
-                    _count(t, now_ps, clock_ps, who, period, number)
+                    _count(t, now_ps, who, period, number)
                 continue
             latest = (b.next_tick - 1) // b.ticks
             mine = latest - ((latest - period) & PERIODS_MASK)
             if t.period[mine % WINDOW] == mine:
-                _take_back(t, clock_ps, mine, number)
+                _take_back(t, now_ps, mine, number)
     return b.n_other
 
 
@@ -282,13 +249,14 @@ def arrive(t, n, now_ps):
 
 
 @inlined
-def _judge_tick(t, tick, clock_ps, settled, silent, timeout_ps):
+def _judge_tick(t, tick, now_ps, settled, silent, old_ps):
     """Count as lost the probes of a tick that are out and should have returned."""
     b = t.book[0]
     period, part = tick // b.ticks, tick % b.ticks
     row, turn = period % WINDOW, period % TURNS
+    sent_ps = t.sent_ps[row, part]
     gone = b.next_tick // b.ticks - period >= WINDOW - 1
-    if clock_ps - t.sent_clock_ps[row, part] < timeout_ps and not gone:
+    if sent_ps > old_ps and not gone:
         return
     base = (period - b.first_tick // b.ticks) * t.loops.shape[1]
     for place in range(_first_place(t, part), _first_place(t, part + 1)):
@@ -299,7 +267,7 @@ def _judge_tick(t, tick, clock_ps, settled, silent, timeout_ps):
             t.state[row, place] = LOST
             t.out[row, part] -= 1
             b.waiting -= 1
-            _tell(t.lost, b.n_lost, t.numbers[turn, place], turn, t.sent_ps[row, part])
+            _tell(t.lost, b.n_lost, t.numbers[turn, place], turn, sent_ps)
             b.n_lost += 1
 
 
@@ -321,14 +289,14 @@ def _misses(t, who):
 
 
 @inlined
-def _judge_peer(t, who, clock_ps, margin_ps):
+def _judge_peer(t, who, now_ps, margin_ps):
     """Count as lost what a NIC should have sent here before the latest that arrived from it."""
     b = t.book[0]
     peer = t.peer[who]
     if peer.latest <= peer.frontier:
         return
     n = t.loops.shape[1]
-    if clock_ps < peer.latest_clock_ps + margin_ps and _misses(t, who):
+    if now_ps < peer.latest_ps + margin_ps and _misses(t, who):
         b.gaps += 1
         return
     for rank in range(peer.frontier + 1, peer.latest + 1):
@@ -353,35 +321,35 @@ def _judge_peer(t, who, clock_ps, margin_ps):
 def _judge(t, now_ps):
     """Find the lost probes; return how many wait to be judged."""
     b = t.book[0]
+    b.late_ps *= max(0.0, 1.0 - float(now_ps - b.judged_ps) / LATE_MEMORY_PS)
+    b.judged_ps = now_ps
     if b.came != 0:
         b.heard_ps = now_ps
         b.came = 0
-    clock_ps = _clock(b, now_ps)
-    late_ps = _lateness(b)
-    margin_ps = b.margin_ps + late_ps
+    margin_ps = b.margin_ps + int(b.late_ps)
     latest = -1
     for plane in range(b.n_planes):
         latest = max(latest, t.proofs[plane])
     if b.seen_n < SEEN:
         i = (b.seen_from + b.seen_n) % SEEN
-        t.seen[i, 0] = clock_ps
+        t.seen[i, 0] = now_ps
         t.seen[i, 1] = latest
         b.seen_n += 1
-    while b.seen_n > 0 and t.seen[b.seen_from, 0] <= clock_ps - margin_ps:
+    while b.seen_n > 0 and t.seen[b.seen_from, 0] <= now_ps - margin_ps:
         b.settled = t.seen[b.seen_from, 1]
         b.seen_from = (b.seen_from + 1) % SEEN
         b.seen_n -= 1
     silent = now_ps - b.heard_ps > b.silence_ps
-    timeout_ps = b.timeout_ps + late_ps
+    old_ps = now_ps - b.timeout_ps - int(b.late_ps)
     while b.oldest < b.next_tick and t.out[b.oldest // b.ticks % WINDOW, b.oldest % b.ticks] == 0:
         b.oldest += 1
     for tick in range(b.oldest, b.next_tick if b.waiting > 0 else b.oldest):
         if t.out[tick // b.ticks % WINDOW, tick % b.ticks] > 0:
-            _judge_tick(t, tick, clock_ps, b.settled, silent, timeout_ps)
+            _judge_tick(t, tick, now_ps, b.settled, silent, old_ps)
     b.gaps = 0
     for who in range(t.peer.shape[0]):
         if t.peer[who].known != 0:
-            _judge_peer(t, who, clock_ps, margin_ps)
+            _judge_peer(t, who, now_ps, margin_ps)
     return b.waiting + b.gaps
 
 
