@@ -257,12 +257,11 @@ def _loses_turn(st, q, plane, e):
 
 @inlined
 def turns_to_skip(q, plane):
-    """How many turns a marked path loses: the rounds of its plane within a round trip with as much
-    queue as marks allow, because there is no newer feedback on the path before. A round takes half
-    of `two_packets` for each EV. With few EVs it loses one turn, because the others must carry its
-    packets.
+    """How many turns a marked path loses: the rounds of its plane within a base round trip, because
+    there is no newer feedback on the path before. A round takes half of `two_packets` for each EV.
+    With few EVs it loses one turn, because the others must carry its packets.
     """
-    rounds = 2 * (q.base_rtt + q.target) // (plane.share * q.two_packets)
+    rounds = 2 * q.base_rtt // (plane.share * q.two_packets)
     return max(min(rounds, plane.share // EVS_PER_TURN), 1)
 
 
