@@ -118,26 +118,23 @@ else:
         unsigned = types.Tuple([of for _, of in found])
         return context.make_tuple(builder, unsigned, [part for part, _ in found]), unsigned
 
-    @lower_builtin(operator.getitem, Field, types.Integer)
-    def _get(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        field, typ = signature.args
-        index, typ = _not_negative(context, builder, values[1], typ)
-        called = signature.return_type(field, typ)
-        return arrayobj.getitem_arraynd_intp(context, builder, called, (values[0], index))
+    def _unsigned(access: Any) -> Any:
+        """Numba's own way to read or write an array, with indices that are not negative."""
 
-    @lower_builtin(operator.getitem, Field, types.BaseTuple)
-    def _get_of_two(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        field, typ = signature.args
-        index, typ = _not_negative(context, builder, values[1], typ)
-        called = signature.return_type(field, typ)
-        return arrayobj.getitem_array_tuple(context, builder, called, (values[0], index))
+        def lowered(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            field, typ, *item = signature.args
+            index, typ = _not_negative(context, builder, values[1], typ)
+            called = signature.return_type(field, typ, *item)
+            return access(context, builder, called, (values[0], index, *values[2:]))
 
-    @lower_builtin(operator.setitem, Field, types.Any, types.Any)
-    def _set(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        field, typ, item = signature.args
-        index, typ = _not_negative(context, builder, values[1], typ)
-        called = signature.return_type(field, typ, item)
-        return arrayobj.setitem_array(context, builder, called, (values[0], index, values[2]))
+        return lowered
+
+    for _index, _access in (
+        (types.Integer, arrayobj.getitem_arraynd_intp),
+        (types.BaseTuple, arrayobj.getitem_array_tuple),
+    ):
+        lower_builtin(operator.getitem, Field, _index)(_unsigned(_access))
+    lower_builtin(operator.setitem, Field, types.Any, types.Any)(_unsigned(arrayobj.setitem_array))
 
     class Reference(types.Opaque):  # type: ignore[misc,unused-ignore]  # Numba has no types
         """Type of a reference to one class of named tuples.
