@@ -30,9 +30,21 @@ def why(fabric: Fabric, n: int) -> str:
     return parts.why
 
 
-@pytest.mark.parametrize(("nics", "n"), [(1023, 1), (1024, 8), (131_072, 64)])
-def test_only_the_size_of_a_fabric_says_into_how_many_shards_it_is_cut(nics: int, n: int) -> None:
-    assert shards_of(replace(clos(), n_nics=nics)) == n
+@pytest.mark.parametrize(
+    ("nics", "ports", "n"),
+    [
+        (1023, 1 << 20, 1),
+        (1024, 4096, 2),  # one plane, two tiers
+        (1024, 12_287, 2),
+        (1024, 12_288, 3),
+        (1024, 32_768, 8),  # eight planes, two tiers
+        (131_072, 1 << 22, 64),
+    ],
+)
+def test_only_the_size_of_a_fabric_says_into_how_many_shards_it_is_cut(
+    nics: int, ports: int, n: int
+) -> None:
+    assert shards_of(replace(clos(), n_nics=nics, n_ports=ports)) == n
 
 
 @pytest.mark.parametrize("fabric", [clos(16, 2, 2, 3), clos(16, 4, 2, 8), tree(16, 2, 2)])

@@ -14,11 +14,11 @@ PACKETS_MORE_MAX = 1 << 18  # records added at once: unused ones cost memory too
 
 
 def more_packets(nets: list[ss.Net]) -> list[ss.Net]:
-    """Return the shards of a world with an eighth more packet records, as many for each: at a
+    """Return the shards of a world with a quarter more packet records, as many for each: at a
     thousand NICs these arrays, which the shards share, are megabytes.
     """
     n = sum(int(net.ctl[0].n_packets) for net in nets)
-    each = max(min(n // 8, PACKETS_MORE_MAX) // len(nets), 1)
+    each = max(min(n // 4, PACKETS_MORE_MAX) // len(nets), 1)
     extra = each * len(nets)
     if n + extra > len(nets[0].hop) - len(nets):  # the reserve is used up: one after the other
         nets = _all(nets, hop=_longer(nets[0].hop, extra))

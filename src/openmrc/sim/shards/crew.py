@@ -50,6 +50,7 @@ class Crew:
         self._shard.done_until = -2
         pairs = zip(self.nets, self.engines, strict=True)
         self._kept = [(Kept(net), Kept(st)) for net, st in pairs]
+        self._say_where()
         self._own = [Kept(state) for state in side.split(cut.n)]
         for row, own in zip(self._shard, self._own, strict=bool(self._own)):
             row.own = own.address
@@ -81,7 +82,6 @@ class Crew:
             room.coarsen(net)
 
     def _step(self, until: int, budget: int) -> int:
-        self._say_where()
         c = self._crew[0]
         little = 0 < c.events < c.alone_below  # in the step before: not worth waking others
         arguments = (self._crew, self._shard, self._agenda, self.nets[0], self.engines[0])
@@ -138,6 +138,7 @@ class Crew:
         more = {ss.HEAP: room.more_heap, ss.TAPPED: room.more_taps}
         self.nets[i] = more[why](self.nets[i])
         self._kept[i] = (Kept(self.nets[i]), self._kept[i][1])
+        self._say_where()
         self._shard[i].why = windows.GO_ON
 
     @property
@@ -151,21 +152,21 @@ class Crew:
         sums into its own.
         """
         self._side.gather([own.value for own in self._own])
-        whole, parts = into.ctl[0], self._controls
-        for name in SUMS:
-            whole[name] = parts[name].sum()
-        n = len(self.nets)
-        whole.messages_open -= n  # see `split`
-        whole.started = parts["started"].min()
-        whole.placed_at = parts["placed_at"].max()
-        whole.bin_ps = parts["bin_ps"][0]
-        whole.ended = parts["ended"].max()
+        # plain arrays: attributes of NumPy's recarrays cost more than all sums, after each step
+        whole, parts = into.ctl.view(np.ndarray)[0], self._controls.view(np.ndarray)
+        sums = map(sum, zip(*parts[list(SUMS)].tolist(), strict=True))
+        for name, total in zip(SUMS, sums, strict=True):
+            whole[name] = total
+        whole["messages_open"] -= len(self.nets)  # see `split`
+        whole["started"] = parts["started"].min()
+        whole["placed_at"] = parts["placed_at"].max()
+        whole["bin_ps"] = parts["bin_ps"][0]
+        whole["ended"] = parts["ended"].max()
         ended = parts["now"][parts["ended"] != 0]
-        whole.now = ended.min() if len(ended) else parts["now"].max()
+        whole["now"] = ended.min() if len(ended) else parts["now"].max()
         lost = parts["first_fault_drop_at"]
-        whole.first_fault_drop_at = lost[lost >= 0].min(initial=es.NEVER)
-        if whole.first_fault_drop_at == es.NEVER:
-            whole.first_fault_drop_at = -1
+        lost = lost[lost >= 0]
+        whole["first_fault_drop_at"] = lost.min() if len(lost) else -1
 
     def timeline(self) -> Any:
         """As `Net.timeline`, of all."""

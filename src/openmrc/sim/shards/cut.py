@@ -19,7 +19,7 @@ from openmrc.sim.net.network import Ends
 from openmrc.traffic.traffic import Traffic
 
 CUT_FROM_NICS = 1024  # smaller fabrics fit the caches of one core, and gain little
-NICS_A_SHARD = 128
+PORTS_A_SHARD = 4096  # a shard's state grows with its ports: each cut costs what crosses it
 SHARDS_MAX = 64  # each reads the lists of all others once per window
 EVERY = -1  # in place of a shard: an action for all of them
 
@@ -54,7 +54,9 @@ class Uncut(NamedTuple):
 
 def shards_of(fabric: Fabric) -> int:
     """The number of shards for a fabric of this size, if it can be cut."""
-    return 1 if fabric.n_nics < CUT_FROM_NICS else min(fabric.n_nics // NICS_A_SHARD, SHARDS_MAX)
+    if fabric.n_nics < CUT_FROM_NICS:
+        return 1
+    return min(max(fabric.n_ports // PORTS_A_SHARD, 2), SHARDS_MAX)
 
 
 def cut(fabric: Fabric, n: int) -> Cut | Uncut:
