@@ -33,7 +33,8 @@ def saw(
     types: dict[str, Any] = dict.fromkeys(columns, pl.Int64)
     types |= dict.fromkeys(("from_us", "until_us", "first_us", "last_us"), pl.Float64)
     paths = pl.DataFrame(rows, schema=types | {"lost": pl.Int64}, orient="row")
-    links = pl.DataFrame({"port": [0], "packets": [9], "from_us": [0.0], "until_us": [END_US]})
+    links = pl.DataFrame({"port": [0], "packets": [9], "trimmed": [0], "from_us": [0.0]})
+    links = links.with_columns(until_us=END_US)
     flows = pl.DataFrame({"qp": [0], "dst": [63], "bytes": [4096], "retransmitted": [0]})
     flows = flows.with_columns(failed=False, done_us=END_US, start_us=0.0, job=None)
     summary = {"sim_time_us": END_US, "qp_errors": [], "packets": {"trimmed": 0, "data": 9}}

@@ -14,6 +14,7 @@ import pytest
 
 from openmrc.fabric import multiplane
 from openmrc.ops import harm
+from openmrc.ops.doubts import is_late, without_echoes
 from openmrc.ops.records import BACKGROUND, JAMMED, UNPROVEN, Record
 from openmrc.ops.together import Finding
 from openmrc.ops.why import (
@@ -21,8 +22,6 @@ from openmrc.ops.why import (
     Answer,
     _answered_none,
     _is_dead,
-    _is_late,
-    _without_echoes,
     why,
 )
 
@@ -34,11 +33,11 @@ UNTIL_US = 100.0
 def record(
     lost: Sequence[tuple[int, int, int, int, float, int]],
     events: Sequence[tuple[int, float, str]] = (),
-    retransmitted: int = 0,
+    trimmed: float = 0.0,
 ) -> Record:
     """Queue pair q sends from NIC q to NIC 63 - q, over every path of both planes, 100 packets a
-    path; `lost` has (queue pair, plane, uplink, sent, when, lost), `events` (row of lost, when,
-    what).
+    path, of which a part is `trimmed`; `lost` has (queue pair, plane, uplink, sent, when, lost),
+    `events` (row of lost, when, what).
     """
     evs = [FABRIC.ev(plane, uplink) for _, plane, uplink, *_ in lost]
     rows = [
@@ -60,12 +59,10 @@ def record(
     links = pl.DataFrame(every, schema=["port", "packets"], orient="row").group_by("port").sum()
     flows = pl.DataFrame(
         {"qp": range(32), "dst": range(63, 31, -1), "bytes": [1600 * 4096] * 32}
-    ).with_columns(
-        retransmitted=pl.lit(retransmitted), failed=False, done_us=400.0, start_us=0.0, job=None
-    )
+    ).with_columns(retransmitted=pl.lit(0), failed=False, done_us=400.0, start_us=0.0, job=None)
     return Record(
         "mrc", FABRIC, SUMMARY, flows, None, pl.DataFrame(told, schema=kinds, orient="row"), paths,
-        links.with_columns(from_us=0.0, until_us=UNTIL_US),
+        links.with_columns(from_us=0.0, until_us=UNTIL_US, trimmed=trimmed * pl.col("packets")),
     )  # fmt: skip
 
 
@@ -88,23 +85,17 @@ def by_bins(lost: Sequence[int], sent: int = 40, one: Record | None = None) -> R
     """
     one = record([(8, 1, 3, sent, 20.0, 1)]) if one is None else one
     begins = [100.0 * i for i in range(len(lost))]
-    paths, links = (
-        pl.concat(
-            frame.with_columns(
-                pl.lit(begin).alias("from_us"),
-                pl.lit(begin + 100).alias("until_us"),
-                *(pl.lit(value).alias(name) for name, value in more(i)),
-            )
-            for i, begin in enumerate(begins)
-        )
-        for frame, more in (
-            (
-                one.paths,
-                lambda i: [("lost", lost[i]), ("first_us", begins[i]), ("last_us", begins[i])],
-            ),
-            (one.links, lambda i: [("packets", sent)]),
-        )
+
+    def in_bin(frame: pl.DataFrame, i: int) -> pl.DataFrame:
+        return frame.with_columns(from_us=pl.lit(begins[i]), until_us=pl.lit(begins[i] + 100))
+
+    when = [pl.lit(begin) for begin in begins]
+    paths = pl.concat(
+        in_bin(one.paths, i).with_columns(lost=pl.lit(n), first_us=when[i], last_us=when[i])
+        for i, n in enumerate(lost)
     )
+    counts = pl.col("packets", "trimmed") * (sent / pl.col("packets"))
+    links = pl.concat(in_bin(one.links.with_columns(counts), i) for i in range(len(lost)))
     return replace(one, paths=paths, links=links)
 
 
@@ -112,13 +103,33 @@ def test_what_loses_a_little_for_a_part_of_a_crowded_run_is_named() -> None:
     """24 of 400 packets in each of four bins of sixteen: where two of a hundred may be late, that
     is not enough in a bin, and no more than chance in the whole run.
     """
-    crowded = record([(q, 1, 3, 50, 20.0, 3) for q in range(8, 16)], retransmitted=1000)
+    crowded = record([(q, 1, 3, 50, 20.0, 3) for q in range(8, 16)], trimmed=0.38)
     run = by_bins([0] * 6 + [3] * 4 + [0] * 6, 400, crowded)
     (found,) = why(replace(run, paths=run.paths.filter(pl.col("lost") > 0))).findings
     assert (found.where, found.lost, found.dead) == ("plane 1 t0 1 > t1 3", 96, False)
     assert (found.since_us, found.until_us) == (600.0, 900.0)
     run = by_bins([0] * 6 + [3, 0, 0, 3] + [0] * 6, 400, crowded)
     assert not why(replace(run, paths=run.paths.filter(pl.col("lost") > 0))).findings
+
+
+def test_behind_full_queues_one_queue_pair_is_no_witness() -> None:
+    """It judges many packets lost at once; two that do so may be the same accident."""
+    alone = [(8, 1, 3, 100, 20.0, 25), (9, 1, 3, 100, 20.0, 1)]
+    assert why(record(alone)).findings
+    assert not why(record(alone, trimmed=0.25)).findings
+    many = [(q, 1, 3, 100, 20.0, 13) for q in range(8, 16)]
+    (found,) = why(record(many, trimmed=0.25)).findings
+    assert found.where == "plane 1 t0 1 > t1 3"
+
+
+def test_a_loss_long_after_all_others_does_not_prolong_a_fault_if_chance_explains_it() -> None:
+    crowded = record([(q, 1, 3, 50, 20.0, 3) for q in range(8, 16)], trimmed=0.3)
+    for last, until_us in ((1, 300.0), (30, 900.0)):
+        run = by_bins([5, 5, 5, 5, 0, 0, 0, 0, 0, last], 400, crowded)
+        late = (pl.col("from_us") == 900.0) & (pl.col("qp") != 8)
+        rows = run.paths.filter((pl.col("lost") > 0) & ~late)
+        (found,) = why(replace(run, paths=rows)).findings
+        assert (found.since_us, found.until_us) == (0.0, until_us)
 
 
 def test_what_loses_a_part_in_the_middle_is_not_dead_and_began_with_its_first_loss() -> None:
@@ -183,10 +194,10 @@ def test_paths_that_answered_no_probe_are_told_as_such() -> None:
 def test_a_place_of_whose_losses_nearly_as_many_proved_to_be_late_is_not_named() -> None:
     cause, rows = FABRIC.route(8, 55, FABRIC.ev(1, 3))[1], np.ones(8, np.bool_)
     alarms = [(i, 40.0 + i, "false alarm") for i in range(8)]
-    assert _is_late(record(dead(), alarms), cause, rows)
-    assert not _is_late(record(dead(), alarms[1:]), cause, rows)
+    assert is_late(record(dead(), alarms), cause, rows)
+    assert not is_late(record(dead(), alarms[1:]), cause, rows)
     much = [(q, 1, 3, 100, 20.0, 8) for q in range(8, 16)]
-    assert not _is_late(record(much, alarms * 2), cause, rows)
+    assert not is_late(record(much, alarms * 2), cause, rows)
 
 
 def test_paths_that_were_back_before_met_something_else() -> None:
@@ -210,9 +221,8 @@ def test_packets_that_proved_to_be_late_make_chance_likelier() -> None:
 
 
 def test_where_most_packets_are_trimmed_more_may_be_late() -> None:
-    jam = record(dead(), retransmitted=200)
-    trimmed = (200 - 4) / (1600 + 200 - 4)
-    expected = BACKGROUND + JAMMED * trimmed**2
+    jam = record(dead(), trimmed=0.1)
+    expected = BACKGROUND + JAMMED * 0.1**2
     assert jam.evidence(jam.bins()).background == pytest.approx([expected] * 8)
 
 
@@ -220,13 +230,13 @@ def test_a_switch_that_lost_a_little_is_an_echo_of_something_dead_or_of_what_was
     quiet = record(dead())
     gray = finding("plane 0 t0 1", "switch", 80, 0.01, False)
     worst = finding("plane 1 t0 2 > t1 3", "link", 200, 1.0, True)
-    assert _without_echoes(quiet, [gray]) == [gray]
-    assert _without_echoes(quiet, [gray, worst]) == [worst]
-    assert _without_echoes(quiet, [gray, replace(worst, lost=150)])[0] == gray
-    assert _without_echoes(quiet, [replace(gray, rate=0.5), worst])[0].rate == 0.5
+    assert without_echoes(quiet, [gray]) == [gray]
+    assert without_echoes(quiet, [gray, worst]) == [worst]
+    assert without_echoes(quiet, [gray, replace(worst, lost=150)])[0] == gray
+    assert without_echoes(quiet, [replace(gray, rate=0.5), worst])[0].rate == 0.5
     late = record(dead(), [(i % 8, 40.0 + i, "false alarm") for i in range(20)])
-    assert _without_echoes(late, [gray]) == []
-    assert _without_echoes(late, [replace(gray, lost=81)]) != []
+    assert without_echoes(late, [gray]) == []
+    assert without_echoes(late, [replace(gray, lost=81)]) != []
 
 
 def finding(where: str, kind: str, lost: int, rate: float, is_dead: bool) -> Finding:

@@ -100,6 +100,21 @@ def test_bins_are_joined_and_nothing_is_lost_by_it(
     assert set(coarse.paths["ev"].to_list()) == set(dead.paths["ev"].to_list())
 
 
+def test_trimmed_packets_are_counted_on_the_links_of_their_paths() -> None:
+    """An incast's are all on the victim's links; of a packet that is trimmed again and again some
+    may be missed.
+    """
+    crowded = ran(workload={"kind": "incast", "n": 6, "size": "1MB", "target": 3})
+    (run,), fabric = crowded.transports, crowded.scenario.build()[0]
+    to_nics = crowded.links.filter(
+        pl.Series(fabric.port_last_hop[crowded.links["port"].to_numpy()])
+    )
+    by_port = to_nics.group_by("port").agg(pl.col("packets", "trimmed").sum())
+    assert set(fabric.port_peer_nic[by_port["port"].to_numpy()].tolist()) == {3}
+    assert 0.9 * run.counters["trimmed"] < by_port["trimmed"].sum() <= run.counters["trimmed"]
+    assert (by_port["trimmed"] <= by_port["packets"]).all()
+
+
 def test_events_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("openmrc.run.witness.EVENTS_MAX", 1)
     (run,) = ran(fault=[DEAD]).transports

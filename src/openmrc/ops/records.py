@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric
-from openmrc.ops import causes
+from openmrc.ops import causes, crowd
 from openmrc.ops.evidence import Evidence, of_lossy
 from openmrc.run.ways import routes
 from openmrc.run.witness import LOOKS_A_BIN
@@ -30,7 +30,6 @@ BACKGROUND = 1e-5
 # Behind a queue that trims everything this fraction counts as lost, because headers, answers and
 # probes are late or dropped; if it trims a part, the square of that part times this.
 JAMMED = 0.15
-PACKET_BYTES = 4096
 # Of late packets that were judged lost some are proven late: this multiple of them are not.
 UNPROVEN = 2
 LATE_MAX = 0.2  # at which dead paths still stand out
@@ -67,6 +66,24 @@ class Record:
         found: list[float] = self.paths["from_us"].unique().sort().to_list()
         return found
 
+    def every_bin(self) -> list[float]:
+        """When each bin begins in which packets were sent or lost, us."""
+        found: list[float] = self.links["from_us"].unique().sort().to_list()
+        return sorted({*found, *self.bins()})
+
+    def bins_of(self, rows: pl.DataFrame) -> list[float]:
+        """When the bins begin, from the first to the last in which these rows lost packets, us."""
+        first, last = rows["from_us"].min(), rows["from_us"].max()
+        return [begin for begin in self.every_bin() if first <= begin <= last]  # type: ignore[operator]
+
+    def rate(self, cause: int, rows: pl.DataFrame) -> float:
+        """The fraction of the packets that crossed a place that it lost, from the first bin with a
+        loss to the last.
+        """
+        lost = int(rows["lost"].sum())
+        crossed = int(self.evidence(self.bins_of(rows)).crossed[cause])
+        return lost / max(crossed, lost, 1)
+
     def evidence(self, bins: list[float]) -> Evidence:
         """The evidence of these bins."""
         import polars as pl
@@ -83,11 +100,16 @@ class Record:
         ends = [*used["until_us"].to_list(), *rows["until_us"].to_list()]
         return of_lossy(
             found, tried, lost, _ps(rows["first_us"]), _ps(rows["last_us"]), crossed,
-            round(min(bins) * US), round(max(ends) * US), self._background(rows, used),
+            round(min(bins) * US), round(max(ends) * US), self.chance(rows, bins),
         )  # fmt: skip
 
-    def _background(self, rows: pl.DataFrame, used: pl.DataFrame) -> npt.NDArray[np.float64]:
-        """The fraction of each path's packets that may be lost without a fault there."""
+    def chance(self, rows: pl.DataFrame, bins: list[float]) -> npt.NDArray[np.float64]:
+        """[rows] the fraction of each path's packets that may be lost in these bins without a fault
+        there.
+        """
+        import polars as pl
+
+        used = self.links.filter(pl.col("from_us").is_in(bins))
         late = np.maximum(self._late(self.paths, self.links), self._late(rows, used))
         chance = BACKGROUND + late[self._plane(rows)] + JAMMED * self.trimmed(rows) ** 2
         return np.asarray(chance, np.float64)
@@ -122,18 +144,8 @@ class Record:
         return np.asarray(np.minimum(np.minimum(proved, usual), LATE_MAX), np.float64)
 
     def trimmed(self, rows: pl.DataFrame) -> npt.NDArray[np.float64]:
-        """[rows] the fraction of their queue pairs' packets that was trimmed."""
-        qps = rows["qp"].to_numpy()
-        share = np.zeros(
-            int(max(qps.max(initial=0), self.flows["qp"].to_numpy().max(initial=0))) + 1
-        )
-        lost = np.bincount(self.paths["qp"].to_numpy(), self.paths["lost"].to_numpy(), len(share))
-        flows = (self.flows[name].to_numpy() for name in ("qp", "retransmitted", "bytes"))
-        qp, again, size = flows
-        trimmed = np.bincount(qp, again, len(share)) - lost
-        packets = np.bincount(qp, size, len(share)) / PACKET_BYTES + trimmed
-        np.divide(trimmed, packets, share, where=trimmed > 0)
-        return np.asarray(np.minimum(share[qps], 1.0), np.float64)
+        """[rows] the fraction of the packets that was trimmed where and when each lost some."""
+        return crowd.trimmed(rows, self.routes(rows), self.links)
 
     def routes(self, rows: pl.DataFrame) -> npt.NDArray[np.int32]:
         """[rows, hops] the directed ports that the paths of some rows cross."""
@@ -178,6 +190,8 @@ def read(directory: Path) -> list[Record]:
             for name in ("flows", "steps", *FILES)
             if (directory / f"{name}.parquet").is_file()
         }
+        if "links" in frames and "trimmed" not in frames["links"].columns:
+            raise ValueError("its links.parquet has no column trimmed; run it again")
     except (ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
         raise InputError(f"{directory}: was not written by mrc run --out ({error})") from None
     tables.pop("fault", None)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from openmrc.errors import InputError
 from openmrc.fabric import places
 from openmrc.fabric.model import Fabric
-from openmrc.ops import causes, downs, together
+from openmrc.ops import causes, doubts, downs, together
 from openmrc.ops.localise import Rules, Verdict, localise
 from openmrc.ops.records import Record
 from openmrc.ops.together import Finding
@@ -35,12 +35,8 @@ PROBES_MIN = 40  # a place that lets a tenth through answers one of them, but fo
 UNUSED_PART = 0.5  # of losses that were probes of paths that carried no more data
 BINS_MAX = 64  # analysed one by one
 PARTS_MAX = 128  # of several bins
-JAM = 0.2  # of a queue pair's packets trimmed
 MANY = 8  # paths: from this many on, the first may be an outlier
 FEW_BEFORE = 0.02  # of a place's paths, or losses: those had another cause
-ECHO_RATE = 0.05  # largest loss rate of a device that is only crowded by diverted traffic ...
-LATE_TIMES = 4  # it loses more than this multiple of what proved to be late
-ECHO_PART = 0.5  # ... while something dead lost more than twice as much
 OTHERS_MAX = 3  # of "one of these" in a sentence
 TOLD_MAX = 4  # places in the paragraph; --json has all
 LATE = 1.02  # a step that takes longer than this multiple of the median is late
@@ -89,7 +85,7 @@ def why(
     seen = Record(**{**vars(seen), "paths": rows.filter(~known)})
     told += (_told(seen, verdict, mine, qps) for verdict, mine in _verdicts(seen))
     findings = tuple(
-        sorted(_without_echoes(record, together.joined(record.fabric, told)), key=_harm)
+        sorted(doubts.without_echoes(record, together.joined(record.fabric, told)), key=_harm)
     )
     return Answer(
         record.name, True, findings, f"{opening} {_words(record, seen, findings, job, flows)}"
@@ -105,24 +101,27 @@ def _verdicts(record: Record) -> list[tuple[Verdict, npt.NDArray[np.bool_]]]:
     if not bins:
         return []
     fabric = record.fabric
-    whole = [begin for begin in _all_bins(record) if bins[0] <= begin <= bins[-1]]
-    found = localise(fabric, record.evidence(whole), RULES)
-    step = -(-len(bins) // BINS_MAX)
+    whole = [begin for begin in record.every_bin() if bins[0] <= begin <= bins[-1]]
+    spans = [whole]
     if len(bins) > 1:
-        for begin in bins[::step]:
-            found += localise(fabric, record.evidence([begin]), RULES)
-        for part in _parts(whole):
-            if not set(bins).isdisjoint(part):
-                found += localise(fabric, record.evidence(part), RULES)
+        spans += [[begin] for begin in bins[:: -(-len(bins) // BINS_MAX)]]
+        spans += [part for part in _parts(whole) if not set(bins).isdisjoint(part)]
+    found = [
+        (verdict, span)
+        for span in spans
+        for verdict in localise(fabric, record.evidence(span), RULES)
+    ]
     crossed = causes.of_routes(fabric, record.routes(record.paths))
     lost = record.paths["lost"].to_numpy()
     taken = np.zeros(len(lost), np.bool_)
     told: list[tuple[Verdict, npt.NDArray[np.bool_]]] = []
-    for verdict in sorted(found, key=lambda each: (not each.is_sure, -each.nats)):
+    for verdict, span in sorted(found, key=lambda each: (not each[0].is_sure, -each[0].nats)):
         mine = (crossed == verdict.cause).any(axis=0)
         if 2 * lost[mine & ~taken].sum() <= lost[mine].sum():
             continue
-        if _is_one_jam(record, mine & (lost > 0)) or _is_late(record, verdict.cause, mine):
+        if doubts.is_one_jam(record, verdict, span, mine, RULES) or doubts.is_late(
+            record, verdict.cause, mine
+        ):
             continue
         told.append((verdict, mine & ~taken))
         taken |= mine
@@ -142,58 +141,13 @@ def _parts(whole: list[float]) -> list[list[float]]:
     return parts[:: -(-len(parts) // PARTS_MAX) or 1]
 
 
-def _without_echoes(record: Record, findings: Sequence[Finding]) -> list[Finding]:
-    """Without devices that lost a little while something dead lost much, because its traffic was
-    diverted and crowds there; or where many packets proved to be late and not lost.
-    """
-    import polars as pl
-
-    most = max((it.lost for it in findings if it.dead and not it.one_of), default=0)
-    assert record.events is not None
-    late = len(record.events.filter(pl.col("event") == "false alarm"))
-    enough = max(ECHO_PART * most, LATE_TIMES * late)
-    return [
-        it
-        for it in findings
-        if it.kind not in (causes.SWITCH, causes.NIC) or it.rate > ECHO_RATE or it.lost > enough
-    ]
-
-
-def _is_one_jam(record: Record, mine: npt.NDArray[np.bool_]) -> bool:
-    """Whether its only witness is a queue pair much of whose packets were trimmed: behind full
-    queues it judges many packets lost at once.
-    """
-    import polars as pl
-
-    rows = record.paths.filter(pl.Series(mine))
-    return rows["qp"].n_unique() == 1 and float(record.trimmed(rows)[0]) > JAM
-
-
-def _is_late(record: Record, cause: int, mine: npt.NDArray[np.bool_]) -> bool:
-    """Whether a place lost a little, and many other packets of its paths proved to be late and not
-    lost.
-    """
-    import polars as pl
-
-    assert record.events is not None
-    rows = record.paths.filter(pl.Series(mine))
-    alarms = record.events.filter(pl.col("event") == "false alarm")
-    late = len(alarms.join(rows.select("qp", "ev").unique(), on=["qp", "ev"], how="semi"))
-    few = int(rows["lost"].sum()) <= LATE_TIMES * late
-    return few and _rate(record, cause, rows) <= ECHO_RATE
-
-
-def _all_bins(record: Record) -> list[float]:
-    found: list[float] = record.links["from_us"].unique().sort().to_list()
-    return sorted({*found, *record.bins()})
-
-
 def _told(
     record: Record, verdict: Verdict, mine: npt.NDArray[np.bool_], qps: set[int] | None
 ) -> Finding:
     import polars as pl
 
     fabric, rows = record.fabric, record.paths.filter(pl.Series(mine))
+    rows = doubts.without_stragglers(record, verdict.cause, rows, RULES.margin)
     lost = int(rows["lost"].sum())
     assert record.events is not None
     keys = rows.select("qp", "ev").unique()
@@ -203,7 +157,7 @@ def _told(
     aside = events.filter(pl.col("event").is_in(["set aside", "plane silent"]))
     back = events.filter(pl.col("event") == "back")
     paths, returned = (one.select("qp", "ev").n_unique() for one in (aside, back))
-    rate = _rate(record, verdict.cause, rows)
+    rate = record.rate(verdict.cause, rows)
     gone = paths >= MANY and returned <= FEW_BEFORE * paths and rate >= GONE_RATE
     over = _reopened(aside, back)
     dead = gone or _is_dead(record, verdict.cause, rows)
@@ -245,21 +199,6 @@ def _never_used(record: Record, rows: pl.DataFrame) -> int:
     return len(unused.join(record.events, on=["qp", "ev"], how="anti"))
 
 
-def _rate(record: Record, cause: int, rows: pl.DataFrame) -> float:
-    """The fraction of the packets that crossed a place that it lost, from the first bin with a loss
-    to the last.
-    """
-    lost = int(rows["lost"].sum())
-    crossed = int(record.evidence(_bins_of(record, rows)).crossed[cause])
-    return lost / max(crossed, lost, 1)
-
-
-def _bins_of(record: Record, rows: pl.DataFrame) -> list[float]:
-    """When the bins begin, from the first to the last in which these rows lost packets, us."""
-    first, last = rows["from_us"].min(), rows["from_us"].max()
-    return [begin for begin in _all_bins(record) if first <= begin <= last]  # type: ignore[operator]
-
-
 def _is_dead(record: Record, cause: int, rows: pl.DataFrame, part: float = DEAD_PART) -> bool:
     """Whether a place let nothing through: at least this part is known to be lost. In the bins in
     which it failed and was repaired packets passed as well, so only those in between count; if
@@ -272,7 +211,7 @@ def _is_dead(record: Record, cause: int, rows: pl.DataFrame, part: float = DEAD_
     most = by_time.filter(
         (upto > FEW_BEFORE * total) & (upto - by_time["lost"] < (1 - FEW_BEFORE) * total)
     )
-    inner = _bins_of(record, most)[1:]
+    inner = record.bins_of(most)[1:]
     inner = inner[:-1] if len(inner) > 1 else inner
     passed = [int(record.evidence([begin]).crossed[cause]) for begin in inner]
     lost = [int(rows.filter(pl.col("from_us") == begin)["lost"].sum()) for begin in inner]

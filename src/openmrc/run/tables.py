@@ -189,12 +189,15 @@ def path_table(run: TransportResult) -> pl.DataFrame:
 
 
 def link_table(run: TransportResult) -> pl.DataFrame:
-    """Return one row for each bin of time and directed link in use: the packets that
-    senders put on paths across it. A fabric's ports have the same numbers in every run.
+    """Return one row for each bin of time and directed link in use: the packets that senders put on
+    paths across it, and how many of them were trimmed, there or elsewhere. A fabric's ports have
+    the same numbers in every run.
     """
-    sent = np.zeros((0, 0), np.int64) if run.testimony is None else run.testimony.sent
-    bins, ports = np.nonzero(sent)
-    return pl.DataFrame({**_of_bins(run, bins), "port": ports, "packets": sent[bins, ports]})
+    seen = run.testimony
+    sent, trimmed = np.zeros((2, 0, 0), np.int64) if seen is None else (seen.sent, seen.trimmed)
+    bins, ports = np.nonzero(sent + trimmed)
+    counts = {"packets": sent[bins, ports], "trimmed": trimmed[bins, ports]}
+    return pl.DataFrame({**_of_bins(run, bins), "port": ports, **counts})
 
 
 def _of_bins(run: TransportResult, bins: LongArray) -> dict[str, Any]:

@@ -53,6 +53,7 @@ class Testimony(NamedTuple):
     events_left_out: int
     lossy: dict[str, Array]  # by bin and path with losses: bin, qp, src, dst, ev, sent, lost, ...
     sent: LongArray  # [bins, ports] packets put on paths across each directed port
+    trimmed: LongArray  # [bins, ports] how many of them were trimmed somewhere on their path
 
 
 class Witness:
@@ -79,6 +80,8 @@ class Witness:
         self._bins_max = max(2, min(BINS_MAX, BIN_CELLS_MAX // n_ports)) & ~1
         self._sent = np.zeros((self._bins_max, n_ports), np.int64)
         self._sent_before = np.zeros(n_ports, np.int64)
+        self._trimmed = np.zeros((self._bins_max, n_ports), np.int64)
+        self._again_before = np.zeros(len(self._ends), np.int64)
         self._n_bins, self._looks = 0, 0
         self.look_ps = self._base_rtt_ps
         self._lost: list[dict[str, Array]] = []  # of the current bin
@@ -118,6 +121,7 @@ class Witness:
             self._left_out,
             self._named(lossy),
             self._sent[: self._n_bins],
+            self._trimmed[: self._n_bins],
         )
 
     # --- a reading
@@ -279,6 +283,7 @@ class Witness:
         sent = self._across(used)
         self._sent[self._n_bins] = sent - self._sent_before
         self._sent_before = sent
+        self._trimmed[self._n_bins] = self._summed(*self._trims())
         lost = _columns(self._lost, ("ev_at", "lost", "first_ps", "last_ps"))
         if len(lost["ev_at"]):
             paths, which = np.unique(lost["ev_at"], return_inverse=True)
@@ -295,10 +300,47 @@ class Witness:
         if self._n_bins == self._bins_max:
             self._join()
 
+    def _trims(self) -> tuple[LongArray, LongArray]:
+        """Paths on which packets were trimmed in this bin, and how many on each.
+
+        A queue pair knows how many packets it sent again and how many it judged lost: the others
+        were trimmed. Slots keep the EV of the transmission that was trimmed until they are used
+        again; of a packet that was trimmed twice they keep one, so these are scaled.
+        """
+        q = self._world.engine.qp[self._ends]
+        again = np.maximum(
+            np.asarray(q.n_rtx).astype(np.int64) - self._counts[4], self._again_before
+        )
+        more = again - self._again_before
+        self._again_before = again
+        which = np.flatnonzero(more)
+        paths, many = [np.zeros(0, np.int64)], [np.zeros(0)]
+        size = int(np.asarray(q.slot_mask).max(initial=0)) + 1
+        for part in np.array_split(which, max(1, len(which) * size // EVS_AT_ONCE)):
+            of, evs = self._sent_again(part)
+            seen = np.bincount(of, minlength=len(more))
+            paths.append(self._ev0[of] + evs)
+            many.append(more[of] / seen[of])
+        return np.concatenate(paths), np.concatenate(many)
+
+    def _sent_again(self, which: LongArray) -> tuple[LongArray, LongArray]:
+        """Of packets that these queue pairs sent again in this bin, and had not judged lost: the
+        queue pair, and the index of the EV of the transmission before.
+        """
+        q = self._world.engine.qp[self._ends[which]]
+        n = np.asarray(q.slot_mask, np.int64) + 1
+        at = np.repeat(np.asarray(q.slot0, np.int64) - (np.cumsum(n) - n), n) + np.arange(n.sum())
+        slots = self._world.engine.slot
+        past, evs = np.asarray(slots.past)[at], np.asarray(slots.bad_ev)[at]
+        late = np.asarray(slots.sent_at)[at] >= self._n_bins * self.bin_ps
+        mine = (past & (es.RESENT | es.INFERRED) == es.RESENT) & (evs >= 0) & late
+        return np.repeat(which, n)[mine], evs[mine].astype(np.int64)
+
     def _join(self) -> None:
         half = self._bins_max // 2
-        self._sent[:half] = self._sent[0::2] + self._sent[1::2]
-        self._sent[half:] = 0
+        for counts in (self._sent, self._trimmed):
+            counts[:half] = counts[0::2] + counts[1::2]
+            counts[half:] = 0
         self._n_bins = half
         self.look_ps *= 2
         names = ("bin", "ev_at", "sent", "lost", "first_ps", "last_ps")
@@ -311,15 +353,19 @@ class Witness:
 
     def _across(self, used: IntArray) -> LongArray:
         """By directed port, the packets sent on paths across it so far."""
-        total = np.zeros(self._fabric.n_ports)
         active = np.flatnonzero(used)
         active = active[self._qp_of(active) >= 0]
-        for part in np.array_split(active, max(1, len(active) // EVS_AT_ONCE)):
-            src, dst, evs = self._ends_of(part)
-            for column in routes(self._fabric, src, dst, evs).T:
+        return self._summed(active, used[active])
+
+    def _summed(self, at: LongArray, packets: Array) -> LongArray:
+        """By directed port, the sum of these packets of some paths."""
+        total = np.zeros(self._fabric.n_ports)
+        for start in range(0, len(at), EVS_AT_ONCE):
+            part = slice(start, start + EVS_AT_ONCE)
+            for column in routes(self._fabric, *self._ends_of(at[part])).T:
                 there = column >= 0
-                total += np.bincount(column[there], used[part][there], len(total))
-        return total.astype(np.int64)
+                total += np.bincount(column[there], packets[part][there], len(total))
+        return np.asarray(np.rint(total), np.int64)
 
     def _qp_of(self, at: LongArray) -> LongArray:
         """The workload's queue pair of these EVs; -1 for a receiver's."""

@@ -1,0 +1,35 @@
+"""How crowded it was where and when a path lost packets."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+
+from openmrc.ops import crowd
+
+
+def links(*rows: tuple[float, int, int, int]) -> pl.DataFrame:
+    """When a bin of 10 us began, a port, packets, and how many of them were trimmed."""
+    frame = pl.DataFrame(rows, schema=["from_us", "port", "packets", "trimmed"], orient="row")
+    return frame.with_columns(until_us=pl.col("from_us") + 10.0)
+
+
+def test_the_most_crowded_link_of_a_path_counts() -> None:
+    paths = pl.DataFrame({"from_us": [0.0, 0.0, 0.0]})
+    routes = np.array([[1, 2, 3], [1, 3, -1], [4, 9, -1]], np.int32)
+    found = crowd.trimmed(paths, routes, links((0.0, 1, 100, 10), (0.0, 2, 50, 30), (0.0, 3, 9, 0)))
+    assert found == pytest.approx([0.6, 0.1, 0.0])
+
+
+def test_it_counts_in_the_bin_of_the_loss_and_in_the_one_before() -> None:
+    paths = pl.DataFrame({"from_us": [0.0, 10.0, 20.0, 30.0]})
+    seen = links(*((10.0 * i, 0, 100, 50 if i == 1 else 0) for i in range(4)))
+    found = crowd.trimmed(paths, np.zeros((4, 1), np.int32), seen)
+    assert found == pytest.approx([0.0, 0.25, 0.25, 0.0])
+
+
+def test_more_cannot_be_trimmed_than_all_and_nothing_is_known_without_packets() -> None:
+    paths = pl.DataFrame({"from_us": [0.0]})
+    assert crowd.trimmed(paths, np.zeros((1, 1), np.int32), links((0.0, 0, 2, 5))).tolist() == [1.0]
+    assert crowd.trimmed(paths, np.zeros((1, 1), np.int32), links((0.0, 0, 2, 5))[:0]) == [0.0]
