@@ -103,6 +103,28 @@ def test_dynamic_mpr_never_grows_beyond_what_was_agreed() -> None:
     assert pair.q.mpr == 256
 
 
+@pytest.mark.parametrize(
+    ("packets", "size", "sent"),
+    [
+        (1.0, 4096, 1),
+        (1.49, 4096, 1),
+        (1.5, 4096, 2),
+        (2.01, 4096, 3),
+        (1.0, 2004, 1),  # half a packet with its overhead is in flight
+        (1.0, 2003, 2),
+    ],
+)
+def test_a_window_nearer_to_one_packet_than_to_two_sends_one(
+    packets: float, size: int, sent: int
+) -> None:
+    pair = Pair()
+    pair.q.cwnd = packets * pair.q.pkt
+    for _ in range(8):
+        pair.post(size)
+    pair.advance(us=3)  # all ports are free, and nothing has been heard
+    assert pair.q.nxt == sent
+
+
 def test_a_shrunken_window_pauses_new_packets() -> None:
     pair = Pair(mpr=512, rtt_us=80, dynamic_mpr=1)
     pair.cut(src=1)

@@ -64,6 +64,17 @@ def _next_is_new(st, q):
 
 
 @inlined
+def _fills(q, inflight):
+    """Whether so many bytes in flight fill the window. A packet that begins below `cwnd` is sent
+    whole. But while `cwnd` is nearer to one packet than to two, a second would double what the QP
+    offers, and many such QPs at one port would send mostly what is trimmed: half a packet is held
+    back then, so only one full packet is in flight.
+    """
+    spare = 0.5 * q.pkt if q.cwnd < 1.5 * q.pkt else 0.0
+    return inflight >= q.cwnd - spare
+
+
+@inlined
 def _overtakes(q):
     """Whether lost packets may be retransmitted although the window is full of originals. After two
     round trips the originals wait not for bandwidth but for the retransmissions of other QPs, whose
@@ -71,13 +82,13 @@ def _overtakes(q):
     stall.
     """
     waits = q.last_heard - q.new_at > OVERTAKEN_RTTS * q.base_rtt
-    return waits and q.lost > 0 and q.inflight_again < q.cwnd
+    return waits and q.lost > 0 and not _fills(q, q.inflight_again)
 
 
 @inlined
 def may_send(st, q):
     """True if `next_packet` would send, given a free port."""
-    if q.state != es.RTS or (q.inflight >= q.cwnd and not _overtakes(q)):
+    if q.state != es.RTS or (_fills(q, q.inflight) and not _overtakes(q)):
         return False
     return (q.lost > 0 and q.lost_hint < q.una + q.mpr) or _next_is_new(st, q)
 
