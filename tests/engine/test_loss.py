@@ -447,6 +447,38 @@ def test_row_08_the_probe_is_repeated_on_another_plane_four_times_then_after_twi
     assert sorted(planes[:4]) == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize(("trimming", "asked"), [(0, [0, 1, 2, 3]), (1, [1])])
+def test_row_08_who_is_stuck_asks_on_all_planes_at_once(trimming: int, asked: list[int]) -> None:
+    """The window is full and nothing is heard; where packets are trimmed, one plane is asked."""
+    pair = Pair(planes=4, trimming=trimming)
+    pair.q.cwnd = 40 * NOMINAL
+    pair.cut(kind="sack")
+    pair.post(300 * 4096)
+    pair.until(lambda: pair.sent["probe"] > 0)
+    assert sorted(int(x.p.plane) for x in pair.packets("probe")) == asked
+    pair.heal()
+    pair.drive()
+    pair.assert_intact()
+
+
+def test_row_08_who_is_stuck_takes_the_answer_of_any_plane() -> None:
+    """Three of four planes fall silent, both ways: the fourth tells what came. Nothing that was
+    lost is sent to a second dead plane.
+    """
+    pair = Pair(planes=4, trimming=0)
+    pair.post(900 * 4096)
+    pair.advance(us=20)
+    for plane in range(3):
+        pair.cut(plane=plane)
+    before = pair.now
+    pair.until(lambda: pair.sent["rtx"] > 0)
+    assert pair.now - before < 3 * pair.rtt
+    pair.drive(limit_us=5_000)
+    pair.assert_intact()
+    assert {int(x.p.plane) for x in pair.packets("rtx")} == {3}
+    assert pair.q.n_epochs == 0
+
+
 def test_row_08_who_sends_slowly_is_not_asked_about_what_no_sack_is_due_for() -> None:
     """Four packets, as many as a SACK stands for, take longer than a round trip and a quarter."""
     pair = Pair(planes=1, evs=4, rate_gbps=10)

@@ -56,8 +56,8 @@ class Flow:
     def trim(self, now: int) -> None:
         nscc.on_trim(self.q, self.c, now)
 
-    def loss(self, now: int) -> bool:
-        return bool(nscc.on_loss(self.q, self.c, now))
+    def loss(self, now: int, plane: int = 0) -> bool:
+        return bool(nscc.on_loss(self.q, self.c, now, plane))
 
 
 def steady(flow: Flow, window: float) -> Flow:
@@ -401,6 +401,39 @@ def test_losses_of_one_round_trip_take_at_most_half() -> None:
     assert not flow.loss(2 * T), "the same round trip, to its last instant"
     assert flow.loss(2 * T + 1)
     assert flow.cwnd == 19 * PKT
+
+
+def untrimmed(planes: int) -> Flow:
+    """A flow over these planes (a mask), where losses are the only sign of a full queue."""
+    flow = steady(Flow(trimming=0), 40 * PKT)
+    flow.q.planes_ok = planes
+    flow.q.lost_plane = -1
+    return flow
+
+
+def test_row_07_congestion_loses_on_all_planes_and_cuts_the_window() -> None:
+    flow = untrimmed(0b1111)
+    assert all(flow.loss(T + i, plane=i % 4) for i in range(20))
+    assert flow.cwnd == 20 * PKT
+
+
+def test_row_07_a_plane_that_loses_alone_cuts_once() -> None:
+    flow = untrimmed(0b1111)
+    assert flow.loss(T, plane=2), "there is none before to compare it with"
+    assert not any(flow.loss(T + i, plane=2) for i in range(1, 100))
+    assert flow.loss(T + 100, plane=1)
+    assert flow.loss(T + 101, plane=2), "now two planes lose"
+    assert flow.cwnd == 37 * PKT
+
+
+@pytest.mark.parametrize(("planes", "trimming"), [(0b0100, 0), (0b1111, 1)])
+def test_row_07_losses_on_the_only_plane_cut_and_so_they_do_where_packets_are_trimmed(
+    planes: int, trimming: int
+) -> None:
+    flow = untrimmed(planes)
+    flow.c.trimming = trimming
+    assert all(flow.loss(T + i, plane=2) for i in range(20))
+    assert flow.cwnd == 20 * PKT
 
 
 def test_64_in_every_sack_of_a_round_trip_halves_the_window() -> None:

@@ -22,6 +22,28 @@ def test_row_14_control_packets_take_the_planes_in_turn() -> None:
     assert all(a != b for a, b in pairwise(planes))
 
 
+@pytest.mark.parametrize(("trimming", "used"), [(0, {3}), (1, {0, 1, 2, 3})])
+def test_row_14_answers_leave_the_planes_on_which_nothing_arrives(
+    trimming: int, used: set[int]
+) -> None:
+    pair = Pair(planes=4, trimming=trimming)
+    for plane in range(3):
+        pair.cut(plane=plane, src=0)
+    pair.post(200 * 4096)
+    pair.until(lambda: pair.r.rx_bytes > 20 * 4096)
+    already = len(pair.packets("sack"))
+    pair.drive(limit_us=5_000)
+    pair.assert_intact()
+    assert {int(x.p.plane) for x in pair.packets("sack")[already:]} == used
+
+
+def test_row_14_a_plane_takes_answers_again_with_the_first_packet_on_it() -> None:
+    pair = Pair(planes=2, trimming=0)
+    pair.r.came_now = pair.r.came_before = 0b01
+    data(pair, 0, plane=1)
+    assert pair.r.came_now == 0b11
+
+
 def test_row_14_each_goes_out_on_its_planes_reverse_ev() -> None:
     pair = Pair(planes=2, reverse=policy.REVERSE_PROBED)
     pair.cut(kind="request")

@@ -56,17 +56,25 @@ def same_run(world: World, listed: World) -> None:
 
 
 def silent_plane(jitter_ps: int, seed: int, cut_ps: int, base_rtt_ps: int | None) -> World:
-    """A stream of 16 KiB messages over four planes of 100 Mb/s, of which one falls silent; deep
-    queues that neither trim nor mark. It stops 100 ms after the cut.
+    """The slow world, of which one plane falls silent. It stops 100 ms after the cut."""
+    silent = [Fault(cut_ps, "switch-silent", "plane 0 t1 *")]
+    return slow_planes(silent, jitter_ps, seed, cut_ps + 100 * MS, base_rtt_ps)
+
+
+def slow_planes(
+    faults: list[Fault], jitter_ps: int, seed: int, stop_ps: int, base_rtt_ps: int | None = None
+) -> World:
+    """A stream of 16 KiB messages over four planes of 100 Mb/s, with deep queues that neither trim
+    nor mark.
     """
     fabric = replace(multiplane(2, 4, 100 * 10**6, 1, 2, 5 * US, 1 * US), jitter_ps=jitter_ps)
     deep = 256 * 1024
     return world_of(
         fabric,
         make_traffic("stream", 2, [0], [1], [0] * 1000, 16 * 1024),
-        [Fault(cut_ps, "switch-silent", "plane 0 t1 *")],
+        faults,
         seed=seed,
-        stop=cut_ps + 100 * MS,
+        stop=stop_ps,
         queues=Queues(
             trim=False, queue_bytes=deep, queue_last_hop_bytes=deep, ecn_low=10**6, ecn_high=10**6
         ),

@@ -17,6 +17,7 @@ EXP_CNT_INFINITE = 25  # MRC 1.8
 WINDOW_DECAY_PS = 1_000_000_000_000  # row 7: what a false alarm added halves each second
 REORDER_WINDOW_MAX_RTTS = 8  # beyond this an RTO would be as quick
 RTT_TURN_RTTS = 8  # how long a round trip counts as recent: one to two such periods
+STUCK_PACKETS = 2  # in flight on each plane
 QUERIES_LEVEL = 4  # probes at one spacing; then it doubles, twice at most
 QUERY_DOUBLINGS_MAX = 2
 WAITED_MAX_NS = (1 << 32) - 1
@@ -194,7 +195,7 @@ def _copy_companions(st, q, ev, sent_at):
 def _charge_loss(st, q, s, ev, sent_at, now):
     """A transmission is judged lost by inference: charge it to the window and the path."""
     s.past |= es.INFERRED
-    if window.on_loss(st, q, now):
+    if window.on_loss(st, q, ev, now):
         s.past |= es.CUT
     believed = st.ev[q.ev0 + ev].state != ASSUMED_BAD
     beliefs.on_loss(st, q, ev, sent_at, now)
@@ -341,17 +342,29 @@ def first_sent(q, now):
     q.query_at = now
 
 
+@inlined
+def _is_stuck(st, q):
+    """Whether the window is full, with several packets on each plane, where nothing is trimmed: the
+    answers from all planes are missing, and nothing else will bring news.
+    """
+    full = q.inflight >= max(q.cwnd, STUCK_PACKETS * q.n_planes * q.pkt)
+    return full and st.config[0].trimming == 0
+
+
 @inner
 def _query(st, q, now):
-    """Send the QP's own probe, on the next plane each time: on the EV that delivered last there, or
-    on a random one once all planes were tried. Returns when to probe again (row 8), or when the
-    NIC's budget for such probes allows one (row 11).
+    """Send the QP's own probe, on the next plane each time, or on all of them if the QP is stuck:
+    on the EV that delivered last there, or on a random one once all planes were tried. Returns when
+    to probe again (row 8), or when the NIC's budget for such probes allows one (row 11).
     """
     wait = probes.take_probe_token(st, q.nic, probes.OF_QUEUE_PAIRS, now)
     if wait > 0:
         return wait
+    stuck = _is_stuck(st, q)
+    last = int(q.tail_plane)
+    asked = 0
     for step in range(1, q.n_planes + 1):
-        p = (q.tail_plane + step) % q.n_planes
+        p = (last + step) % q.n_planes
         plane = st.plane[q.plane0 + p]
         if (q.planes_ok >> p) & 1 and plane.n_active > 0:
             q.tail_plane = p
@@ -360,7 +373,10 @@ def _query(st, q, now):
                 ev = rotation.random_active(st, q, p)
             q.query_id = probes.send_probe(st, q, ev, now)
             q.query_sent_at = now
-            break
+            asked += 1
+            q.asked = asked
+            if not stuck or probes.take_probe_token(st, q.nic, probes.OF_QUEUE_PAIRS, now) > 0:
+                break
     doublings = min(max(q.queries - QUERIES_LEVEL + 1, 0), QUERY_DOUBLINGS_MAX)
     spacing = patience(q, 0, now) << doublings
     half_epoch = epoch_length(q.rto, q.epoch, int(st.config[0].linear_cnt)) // 2
@@ -404,7 +420,7 @@ def _expire(st, q, now):
                 beliefs.on_loss(st, q, int(s.bad_ev), _first_sent_at(s), now)
             s.past &= es.RESENT
             beliefs.on_loss(st, q, int(s.ev), s.sent_at, now)
-            window.on_loss(st, q, now)
+            window.on_loss(st, q, int(s.ev), now)
             mark_lost(st, q, seq)
             covered += 1
     q.n_timeouts += covered

@@ -440,7 +440,7 @@ def _on_probe_answer(st, q, p, marked, now):
     evidence, row 7).
     """
     number = int(p.ack_offset) & 0xFFFF
-    if number == q.query_id:
+    if (q.query_id - number) & 0xFFFF < q.asked:
         q.evidence_at = max(q.evidence_at, q.query_sent_at)
         q.again_evidence_at = max(q.again_evidence_at, q.query_sent_at)
         loss.answered(q, now)

@@ -264,9 +264,11 @@ def _complete_in_order(st, q, now):
 
 
 @inlined
-def _hears(st, q, now):
+def _hears(st, q, p, now):
     """A packet arrived: from now on the reverse path must stay fresh (MRC 3.9, ports.py)."""
     q.rx_heard_at = now
+    if st.config[0].trimming == 0:
+        rotation.note_arrival(q, int(p.plane))
     if q.reverse_probe_at == es.NEVER and st.config[0].reverse == policy.REVERSE_PROBED:
         q.reverse_probe_at = now + q.base_rtt
 
@@ -277,7 +279,7 @@ def _on_duplicate(st, q, p, seq, now):
     17).
     """
     if plausible.may_answer(st, q, now):
-        _hears(st, q, now)
+        _hears(st, q, p, now)
         _send_sack(st, q, p, _sack_base(st, q, seq), 0, seq - q.cack)
         if q.cack == q.rx_high and q.rx_msn > 0:
             _send_ack(st, q)
@@ -300,7 +302,7 @@ def on_trimmed_packet(st, q, p, seq, now):
     If it asked for a SACK, its sender may be unable to send before it learns what else has arrived
     (row 5).
     """
-    _hears(st, q, now)
+    _hears(st, q, p, now)
     if st.config[0].trim_nack == 0:  # MRC 1.9: as agreed; the sender probes instead
         return verdict.HEADER_ONLY
     last_hop = p.flag_bits & pk.TRIMMED_LASTHOP
@@ -333,7 +335,7 @@ def on_data(st, q, p, now):
     seq = es.unwrap(int(p.psn), q.peer_psn, q.cack + 1)
     if seq > q.cack + q.mpr_now:
         if plausible.may_answer(st, q, now):
-            _hears(st, q, now)
+            _hears(st, q, p, now)
             _send_nack(st, q, p, pk.NACK_PSN_OOR_WINDOW)  # row 16
         return verdict.OUT_OF_WINDOW
     if received(st, q, seq):
@@ -349,13 +351,13 @@ def on_data(st, q, p, now):
     if number < q.rx_msn or number > q.rx_msn + q.rmsg_mask:
         if c.guarded:  # already complete, or more messages than the peer may have open
             return verdict.CONTRADICTORY
-        _hears(st, q, now)
+        _hears(st, q, p, now)
         _send_nack(st, q, p, pk.NACK_NO_RESOURCE)
         return verdict.NO_RESOURCE
     at = q.rmsg0 + (number & q.rmsg_mask)
     if c.guarded and not plausible.fits_message(st, at, p, seq):
         return verdict.CONTRADICTORY
-    _hears(st, q, now)
+    _hears(st, q, p, now)
     if c.always_skip_after > 0:
         _watch(st, q, p)
     m = st.rx_message[at]
@@ -420,7 +422,7 @@ def on_probe(st, q, p, now):
     """Process a reliability probe (MRC 2.9, row 6): a fresh snapshot from the first hole on; that
     of the newest block as well, if it lies beyond.
     """
-    _hears(st, q, now)
+    _hears(st, q, p, now)
     # The sender probes the plane that it wants to know about, so the answers take the same one.
     arrival = int(p.plane) - 1
     _doubt_way_back(st, q, st.plane[q.plane0 + p.plane], int(p.plane))

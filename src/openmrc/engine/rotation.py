@@ -17,6 +17,7 @@ from openmrc.engine.state import NEVER
 from openmrc.jit import inlined, inner
 from openmrc.jit.callref import call, call_int
 
+ARRIVALS = 2  # of each plane, in the mean, between two views of which planes deliver
 EVS_PER_TURN = 16  # of a plane, for each turn that one of them skips
 
 
@@ -35,7 +36,26 @@ def control_planes(st, q):
     allowed = up & ~q.planes_denied
     allowed = allowed if allowed != 0 else up
     heard = allowed & ~st.nic[q.nic].silent_mask
-    return heard if heard != 0 else allowed
+    heard = heard if heard != 0 else allowed
+    came = heard & (q.came_now | q.came_before)
+    return came if came != 0 else heard
+
+
+@inlined
+def note_arrival(q, k):
+    """A packet of the peer's requester arrived on plane `k`."""
+    q.came_now |= 1 << k
+    q.came_left -= 1
+    if q.came_left == 0:
+        q.came_before = q.came_now
+        count_arrivals(q)
+
+
+@inlined
+def count_arrivals(q):
+    """Begin to note on which planes packets arrive."""
+    q.came_now = 0
+    q.came_left = ARRIVALS * q.n_planes
 
 
 # --- planes
@@ -59,10 +79,19 @@ def choose_plane(st, q, free_ports):
 @inlined
 def planes_without(st, q, ev):
     """Mask of the usable planes except that of an EV on which a packet was lost; all of them if
-    there is no other, or if paths are not chosen by MRC's rotation.
+    there is no other, or if paths are not chosen by MRC's rotation. Where nothing is trimmed,
+    planes that have delivered nothing since a loss are left out as well, if there is another.
     """
     others = q.planes_ok & ~(1 << st.ev[q.ev0 + ev].plane)
-    return others if others != 0 and st.config[0].paths == PATHS_MRC else q.planes_ok
+    if others == 0 or st.config[0].paths != PATHS_MRC:
+        return q.planes_ok
+    if st.config[0].trimming:
+        return others
+    delivering = others
+    for k in range(q.n_planes):
+        if st.plane[q.plane0 + k].losses > 0:
+            delivering &= ~(1 << k)
+    return delivering if delivering != 0 else others
 
 
 @inlined

@@ -36,10 +36,12 @@ def on_trim(st, q, now):
 
 
 @inlined
-def on_loss(st, q, now):
-    """A packet was judged lost. True if NSCC's window was cut for it, which may be undone."""
+def on_loss(st, q, ev, now):
+    """A packet on this EV was judged lost. True if NSCC's window was cut for it, which may be
+    undone.
+    """
     c = st.config[0]
     if c.cc == CC_OWN:
         _step(st, q, policy.ON_LOSS, now, 0, -1, False)
         return False
-    return nscc.on_loss(q, c, now)
+    return nscc.on_loss(q, c, now, int(st.ev[q.ev0 + ev].plane))
