@@ -160,14 +160,14 @@ QP = record_type(
     ("epoch_at", "i8"),  # last expiry of the RTO
     ("charged_at", "i8"),  # last charge for a resource NACK
     ("epoch", "i4"),
-    ("lost_plane", "i4"),  # of the last packet judged lost, -1 none yet
     ("n_bad", "i4"),  # EVs in ASSUMED_BAD
     ("probe_id", "i4"),
     ("tail_plane", "i4"),
     ("query_id", "i4"),  # id of the QP's own probe in flight, -1 none
-    ("asked", "i4"),  # probes sent together with it, of the ids up to this one
     ("queries", "i4"),  # sent in a row without any progress
     ("query_sent_at", "i8"),
+    ("asked", "i2"),  # probes sent together with it, of the ids up to this one
+    ("lost_plane", "i2"),  # of the last packet judged lost, -1 none yet
     ("wimm_open", "i4"),  # WriteImm posted and not completed
     ("rqmsn_next", "i8"),
     # --- responder
@@ -187,11 +187,11 @@ QP = record_type(
     ("mpr_now", "i4"),  # dynamic MPR announced
     ("wimm_held", "i4"),  # immediates in open messages
     ("control_turn", "i4"),
-    # masks of planes on which packets arrived: since the last turn, and between the two before
-    *fields("i4", "came_now", "came_before"),
-    ("came_left", "i4"),  # packets until the next turn
     ("sack_turn", "i4"),
     ("planes_denied", "i4"),  # mask of planes with no EV that is not DENIED
+    # masks of planes on which packets arrived: since the last turn, and between the two before
+    *fields("i2", "came_now", "came_before"),
+    ("came_left", "i2"),  # packets until the next turn
     # --- what both ends agreed on, MRC 1.9
     ("untrimmable", "i1"),  # 1: the peer sends no trim NACKs, so nothing may be trimmed
     ("dynamic_mpr", "i1"),  # 1: both ends enable it, MRC 1.5
