@@ -163,7 +163,8 @@ def carry() -> None:
         for each in batches:
             each.append(wire.batch(order.planes, np.array(order.routes), payloads))
         batches[NOBODY][-1].data[:, : len(NO_MAC)] = np.frombuffer(NO_MAC, np.uint8)
-    put = Bound(loop.put, (loop.new_wires(batches[0][0], deaf.fileno(), wire.at, 0),), 2)
+    wires = loop.new_wires(batches[0][0], batches[0][0], deaf.fileno(), wire.at, 0)
+    put = Bound(loop.put, (wires,), 2)
     print(flush=True)
     sys.stdin.readline()
     began, used_s = time.monotonic(), [0.0, 0.0]
