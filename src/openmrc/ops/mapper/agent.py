@@ -16,9 +16,10 @@ returned on another plane, because planes are not in step with each other. Only 
 at all has arrived for `silence_ps` is everything lost. A probe that arrives after all is reported
 as late and cancels its loss.
 
-A burst is judged after `margin_ps`, and after a check that was sent `timeout_ps` after it and that
-nothing more of it followed: its probes, and those of other bursts, queue one behind another for the
-suspect's port, which checks do not cross.
+A burst is judged by a check that was sent `timeout_ps` after it and that nothing more of it
+followed: its probes, and those of other bursts, queue one behind another for the suspect's port,
+which checks do not cross. They also cross up to three times as many links, so it is judged when the
+check could have gone its way three times, or `margin_ps` after the burst.
 
 All these times grow, for two seconds, by what was too short for a probe that came after a check
 that it should have preceded: if queues or switches make probes late, an agent reports less and
@@ -48,7 +49,7 @@ from openmrc.jit.bound import Bound, column
 from openmrc.ops.mapper import tally
 from openmrc.ops.mapper.probe import BURST, CHECK, SCHEDULED, ByteArray
 from openmrc.ops.mapper.tally import LOSSES_MAX, ROOM
-from openmrc.ops.schedule import BURST_MAX, ONE_WAY, TURNS, Schedule
+from openmrc.ops.schedule import BURST_MAX, HOPS_MAX, ONE_WAY, TURNS, Schedule
 from openmrc.units import MS, S
 
 TICK_PS = 20 * MS  # the shortest time between two sends of an agent
@@ -57,6 +58,7 @@ MARGIN_PS = 10 * MS  # by which planes may be out of step
 SILENCE_PERIODS = 10  # without any arrival ...
 SILENCE_PS = 1 * S  # ... and this long: a busy machine stalls for less
 TELL_PS = 1 * S  # between two reports, if nothing was lost
+LONGER = HOPS_MAX // 2  # a probe's way than a check's, at most
 PERIODS = 1 << 32  # the width of a period's number
 REPORTED_MAX = LOSSES_MAX  # losses in one report
 BURSTS_MAX = 64  # bursts of others that are remembered
@@ -298,7 +300,7 @@ class Agent:
         unsent_ps = [one for one in awaited_ps if one > sent_ps]
         book["burst_ps"][0] = min(unsent_ps or awaited_ps, default=tally.NEVER_PS)
         looks_ps = [int(book["look_at_ps"][0]), *(max(one, now_ps) for one in unsent_ps)]
-        ripe_ps = [burst.sent_ps + self.margin_ps for burst in self._bursts.values()]
+        ripe_ps = [self._ripe_ps(burst) for burst in self._bursts.values()]
         looks_ps += [one for one in ripe_ps if one > now_ps]
         book["look_at_ps"][0] = min(looks_ps)
 
@@ -310,11 +312,19 @@ class Agent:
         """From when on a check proves that nothing more of a burst will come."""
         return max(burst.sent_ps + self.timeout_ps, burst.checked_ps + 1)
 
+    def _ripe_ps(self, burst: _Burst) -> int:
+        """When what did not come of a burst is lost, if a check says so."""
+        latest_ps = burst.sent_ps + self.margin_ps
+        later = self.tally.check_ps >= self._need_ps(burst)
+        sent_ps, back_ps = self.tally.check_ps[later], self.tally.back_ps[later]
+        back = back_ps < tally.NEVER_PS
+        times_ps = back_ps[back] + (LONGER - 1) * (back_ps[back] - sent_ps[back])
+        return min(latest_ps, int(times_ps.min(initial=latest_ps)))
+
     def _judge_burst(self, now_ps: int, number: int, burst: _Burst) -> None:
         silent = now_ps - burst.sent_ps > self.silence_ps
-        had_time = now_ps >= burst.sent_ps + self.margin_ps
         checked = not self.may_check or self._checked_ps >= self._need_ps(burst)
-        if (had_time and checked) or silent:
+        if (checked and now_ps >= self._ripe_ps(burst)) or silent:
             lost = tuple(sorted(burst.rows - burst.back))
             self._judged.append(BurstReport(number, lost, ()))
             del self._bursts[number]
