@@ -360,8 +360,19 @@ def test_a_burst_is_not_judged_before_a_check_has_returned() -> None:
     for now in (10, 15):
         assert [send.kind for send in agent.due(now * MS)] == [CHECK]
     assert burst_lost(agent, 19) is None
-    agent.arrive(19 * MS, answered(check, 4, planes=[3]))
+    agent.arrive(19 * MS, answered(check, 4, planes=[0]))
     assert burst_lost(agent, 19) == tuple(burst.numbers)
+
+
+def test_another_planes_check_may_overtake_a_burst() -> None:
+    agent, burst = asked()
+    (check,) = agent.due(5 * MS)
+    agent.arrive(6 * MS, answered(check, 4, planes=[3]))
+    agent.due(6 * MS)
+    agent.due(10 * MS)
+    assert burst_lost(agent, 10) is None
+    assert agent.next_ps <= 11 * MS
+    assert burst_lost(agent, 11) == tuple(burst.numbers)
 
 
 def test_a_burst_of_which_more_comes_after_a_check_needs_another() -> None:

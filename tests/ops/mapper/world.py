@@ -141,7 +141,8 @@ class World:
                 rows = [([own[i], back[i]], i) for i in range(len(own))]
             else:
                 assert send.routes is not None
-                rows = [(route, 0) for route in send.routes.tolist()]
+                n_planes = self.fabric.n_planes
+                rows = [(route, route[0] % n_planes) for route in send.routes.tolist()]
             for number, (route, plane) in zip(send.numbers, rows, strict=True):
                 self._send(route, Heard(send.kind, plane, nic, send.period, number))
         self._tell(nic)

@@ -19,7 +19,8 @@ as late and cancels its loss.
 A burst is judged by a check that was sent `timeout_ps` after it and that nothing more of it
 followed: its probes, and those of other bursts, queue one behind another for the suspect's port,
 which checks do not cross. They also cross up to three times as many links, so it is judged when the
-check could have gone its way three times, or `margin_ps` after the burst.
+check could have gone its way three times, or `margin_ps` after the burst. If the burst's plane
+returns no check, another's counts half of `margin_ps` later.
 
 All these times grow, for two seconds, by what was too short for a probe that came after a check
 that it should have preceded: if queues or switches make probes late, an agent reports less and
@@ -30,9 +31,9 @@ out. The processing of each probe is compiled (`tally`).
 
 **One-way probes** are judged by their receiver. A receiver knows the schedule, so it knows what
 each NIC of its T0 sends it, and in which order. A probe is lost if a later one of the same NIC, on
-any plane, has arrived, and then a check of the receiver's own. A receiver does not report on a NIC
-from which nothing arrives: it may be switched off. Periods are counted, not timed, so an agent that
-is late skips nothing.
+any plane, has arrived, and then a check of the receiver's own, half of `margin_ps` ago. A receiver
+does not report on a NIC from which nothing arrives: it may be switched off. Periods are counted,
+not timed, so an agent that is late skips nothing.
 """
 
 from __future__ import annotations
@@ -108,8 +109,9 @@ class Report:
 @dataclass
 class _Burst:
     rows: frozenset[int]  # that this agent sends and awaits itself
+    plane: int
     sent_ps: int
-    checked_ps: int = -tally.NEVER_PS  # when the check was sent before which the last of it came
+    checked_ps: int = -tally.NEVER_PS  # when the check was sent after which the last of it came
     back: set[int] = field(default_factory=set)
 
 
@@ -280,7 +282,8 @@ class Agent:
             return None
         last = routes[mine, (routes[mine] >= 0).sum(axis=1) - 1]
         back = mine[fabric.port_peer_nic[last] == self.nic]
-        self._bursts[burst] = _Burst(frozenset(back.tolist()), now_ps)
+        plane = int(routes[mine[0], 0]) % fabric.n_planes
+        self._bursts[burst] = _Burst(frozenset(back.tolist()), plane, now_ps)
         return Send(BURST, burst, mine.tolist(), routes[mine])
 
     def _checks(self) -> list[Send]:
@@ -293,38 +296,38 @@ class Agent:
     def _look_for_bursts(self, now_ps: int) -> None:
         """Check, and look, as soon as a burst has had its time: others wait for its judgement."""
         book = self._book
-        checked_ps = self._checked_ps if self.may_check else tally.NEVER_PS
         sent_ps = int(self.tally.check_ps[book["check"][0] % tally.CHECKS])
-        needs_ps = [self._need_ps(burst) for burst in self._bursts.values()]
-        awaited_ps = [one for one in needs_ps if one > checked_ps]
-        unsent_ps = [one for one in awaited_ps if one > sent_ps]
+        awaited_ps = [
+            need_ps
+            for burst in self._bursts.values()
+            if (need_ps := self._need_ps(burst)) > self.tally.checked_ps[burst.plane]
+        ]
+        unsent_ps = [one for one in awaited_ps if one > sent_ps] if self.may_check else []
         book["burst_ps"][0] = min(unsent_ps or awaited_ps, default=tally.NEVER_PS)
         looks_ps = [int(book["look_at_ps"][0]), *(max(one, now_ps) for one in unsent_ps)]
         ripe_ps = [self._ripe_ps(burst) for burst in self._bursts.values()]
         looks_ps += [one for one in ripe_ps if one > now_ps]
         book["look_at_ps"][0] = min(looks_ps)
 
-    @property
-    def _checked_ps(self) -> int:
-        return int(self.tally.checked_ps.max())
-
     def _need_ps(self, burst: _Burst) -> int:
         """From when on a check proves that nothing more of a burst will come."""
         return max(burst.sent_ps + self.timeout_ps, burst.checked_ps + 1)
 
     def _ripe_ps(self, burst: _Burst) -> int:
-        """When what did not come of a burst is lost, if a check says so."""
+        """When what did not come of a burst is lost; never, as far as no check says so."""
+        found, need_ps = self.tally, self._need_ps(burst)
         latest_ps = burst.sent_ps + self.margin_ps
-        later = self.tally.check_ps >= self._need_ps(burst)
-        sent_ps, back_ps = self.tally.check_ps[later], self.tally.back_ps[later]
-        back = back_ps < tally.NEVER_PS
-        times_ps = back_ps[back] + (LONGER - 1) * (back_ps[back] - sent_ps[back])
-        return min(latest_ps, int(times_ps.min(initial=latest_ps)))
+        if not self.may_check:
+            return latest_ps
+        checked_ps = int(found.checked_ps[burst.plane])
+        if checked_ps >= need_ps:
+            return min(latest_ps, checked_ps + LONGER * int(found.took_ps[burst.plane]))
+        back_ps = int(found.back_ps[found.check_ps >= need_ps].min(initial=tally.NEVER_PS))
+        return back_ps + self.margin_ps // 2
 
     def _judge_burst(self, now_ps: int, number: int, burst: _Burst) -> None:
         silent = now_ps - burst.sent_ps > self.silence_ps
-        checked = not self.may_check or self._checked_ps >= self._need_ps(burst)
-        if (checked and now_ps >= self._ripe_ps(burst)) or silent:
+        if now_ps >= self._ripe_ps(burst) or silent:
             lost = tuple(sorted(burst.rows - burst.back))
             self._judged.append(BurstReport(number, lost, ()))
             del self._bursts[number]
@@ -346,7 +349,8 @@ def _tally(agent: Agent, now_ps: int) -> tally.Tally:
     book.first_tick = book.next_tick = book.oldest = agent._first_tick
     book.heard_ps = book.judged_ps = book.look_next_ps = now_ps
     book.burst_ps = book.settles_ps = tally.NEVER_PS
-    book.settled_ps, book.may_check = -tally.NEVER_PS, agent.may_check
+    book.settled_ps = book.known_ps = -tally.NEVER_PS
+    book.may_check = agent.may_check
     for turn, each in enumerate(agent.orders):
         found.loops[turn], found.numbers[turn] = each.loops, each.numbers
         for who, other in enumerate(here.tolist()):

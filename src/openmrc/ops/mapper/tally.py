@@ -53,7 +53,9 @@ BOOK = record_type(
     *fields("i8", "oldest", "waiting"),  # oldest tick with a probe out; number of probes out
     *fields("i8", "heard_ps", "judged_ps", "came", "gaps"),
     *fields("i8", "need_ps"),  # a check sent from then on
-    *fields("i8", "settled_ps", "settles_ps"),  # a check that counts for all planes; when one will
+    # A check that counts for all planes, for what returns here and for what others count; when the
+    # next will.
+    *fields("i8", "settled_ps", "known_ps", "settles_ps"),
     *fields("i8", "n_lost", "n_late", "n_other"),
     ("late_ps", "f8"),  # the most by which recent probes exceeded `timeout_ps` and missed a check
 )
@@ -75,7 +77,8 @@ class Tally(NamedTuple):
     out: Any  # int64 [WINDOW, ticks]: how many of a tick's probes are out
     check_ps: Any  # int64 [CHECKS]: when each was sent ...
     back_ps: Any  # int64 [CHECKS]: ... and when it first returned on any plane
-    checked_ps: Any  # int64 [planes]: when the latest was sent that returned
+    checked_ps: Any  # int64 [planes]: when the latest was sent that returned there ...
+    took_ps: Any  # int64 [planes]: ... and how long it took
     peer: Any  # PEER [NICs of the T0]
     expected: Any  # int32 [TURNS, NICs of the T0 x n]: number of what they send here, else -1
     rank: Any  # uint8 [NICs of the T0, RANK_PERIODS x n]
@@ -100,6 +103,7 @@ def new_tally(nics: int, n_planes: int, slots: int, ticks: int) -> Tally:
         check_ps=np.full(CHECKS, -NEVER_PS, np.int64),
         back_ps=np.full(CHECKS, NEVER_PS, np.int64),
         checked_ps=np.full(n_planes, -NEVER_PS, np.int64),
+        took_ps=np.zeros(n_planes, np.int64),
         peer=records(nics, PEER),
         expected=np.full((TURNS, nics * n), -1, np.int32),
         rank=np.zeros((nics, RANK_PERIODS * n), np.uint8),
@@ -252,7 +256,8 @@ def _checked(t, now_ps, number, plane):
     if age < min(CHECKS, b.check) and plane < b.n_planes:
         b.came = 1
         i = (b.check - age) % CHECKS
-        t.checked_ps[plane] = max(t.checked_ps[plane], t.check_ps[i])
+        if t.check_ps[i] > t.checked_ps[plane]:
+            t.checked_ps[plane], t.took_ps[plane] = t.check_ps[i], now_ps - t.check_ps[i]
         t.back_ps[i] = min(t.back_ps[i], now_ps)
 
 
@@ -270,14 +275,14 @@ def take(t, n, now_ps):
         if kind == CHECK:
             if nic == b.nic:
                 _checked(t, now_ps, period, plane)
-        elif kind != SCHEDULED:
+        elif kind != SCHEDULED and plane < b.n_planes:
             t.other[b.n_other, 0] = kind
             t.other[b.n_other, 1] = nic
             t.other[b.n_other, 2] = period
             t.other[b.n_other, 3] = number
-            t.other[b.n_other, 4] = _latest_checked(t)
+            t.other[b.n_other, 4] = t.checked_ps[plane]
             b.n_other += 1
-        elif number < t.loops.shape[1] and plane == number % b.n_planes:
+        elif kind == SCHEDULED and number < t.loops.shape[1] and plane == number % b.n_planes:
             if nic != b.nic:
                 who = nic - b.first_nic
                 if 0 <= who < t.peer.shape[0]:
@@ -306,12 +311,17 @@ def _lateness(b):
 def _settle(t, now_ps):
     """Find the latest check that returned so long ago, on any plane, that all have had time."""
     b = t.book[0]
+    b.settles_ps = NEVER_PS
     for i in range(CHECKS):
-        at_ps = t.back_ps[i] + b.margin_ps
-        if at_ps <= now_ps:
+        back_ps = t.back_ps[i]
+        if back_ps + b.margin_ps // 2 <= now_ps:
+            b.known_ps = max(b.known_ps, t.check_ps[i])
+        elif back_ps < NEVER_PS:
+            b.settles_ps = min(b.settles_ps, back_ps + b.margin_ps // 2)
+        if back_ps + b.margin_ps <= now_ps:
             b.settled_ps = max(b.settled_ps, t.check_ps[i])
-        elif t.back_ps[i] < NEVER_PS:
-            b.settles_ps = min(b.settles_ps, at_ps)
+        elif back_ps < NEVER_PS:
+            b.settles_ps = min(b.settles_ps, back_ps + b.margin_ps)
 
 
 @inlined
@@ -365,7 +375,7 @@ def _judge_peer(t, who, now_ps, timeout_ps, margin_ps):
         return
     n = t.loops.shape[1]
     ripe_ps = peer.latest_ps + timeout_ps
-    checked = b.may_check == 0 or _latest_checked(t) >= ripe_ps
+    checked = b.may_check == 0 or b.known_ps >= ripe_ps
     if (now_ps < peer.latest_ps + margin_ps or not checked) and _misses(t, who):
         b.gaps += 1
         if now_ps >= ripe_ps:
@@ -401,9 +411,7 @@ def _judge(t, now_ps):
     late_ps = _lateness(b)
     timeout_ps, margin_ps = b.timeout_ps + late_ps, b.margin_ps + late_ps
     b.need_ps = b.burst_ps if now_ps >= b.burst_ps else -NEVER_PS
-    b.settles_ps = NEVER_PS
-    if b.waiting > 0:
-        _settle(t, now_ps)
+    _settle(t, now_ps)
     silent = now_ps - b.heard_ps > b.silence_ps
     while b.oldest < b.next_tick and t.out[b.oldest // b.ticks % WINDOW, b.oldest % b.ticks] == 0:
         b.oldest += 1
@@ -457,8 +465,8 @@ def advance(t, now_ps):
     if tick >= 0 or now_ps >= b.look_next_ps:
         b.look_next_ps = now_ps + b.look_ps
     b.look_at_ps = b.look_next_ps if tick >= 0 or waiting > 0 else NEVER_PS
-    if b.waiting > 0:
-        b.look_at_ps = min(b.look_at_ps, max(b.settles_ps, now_ps))
+    if waiting > 0:
+        b.look_at_ps = min(b.look_at_ps, b.settles_ps)
     if waiting > 0 and _is_check_out(t):
         b.look_at_ps = min(b.look_at_ps, now_ps + b.check_look_ps)
         b.check_look_ps *= 2
