@@ -1,6 +1,7 @@
 """The mapper in a lab: faults on real frames, who is named for them, how soon, and at what cost.
 
     .venv/bin/python benchmarks/mapper.py [--switch openmrc|linux] [--trials N] [--seed N] [--json]
+    .venv/bin/python benchmarks/mapper.py --stop S [--seed N]
 
 8 hosts on 4 planes, a T0 for four hosts, two T1s: an agent on every host, a controller, all of them
 processes of their own; 20 ms a period, ten probes across each directed link. Each trial breaks one
@@ -20,6 +21,9 @@ What another process than the sender forwards, as with openmrc's switches, is in
 
 `busy` is the share of the machine's cores that was busy during a trial, with all that it does else.
 `killed` kills the controller and starts it again, then an agent: nothing may be named.
+
+`--stop S` breaks nothing: for S seconds it stops the process of openmrc's switches again and again,
+for 10 to 40 ms, as where another process has its core. The agents run: nothing may be named.
 """
 
 from __future__ import annotations
@@ -163,7 +167,8 @@ def carry() -> None:
         for each in batches:
             each.append(wire.batch(order.planes, np.array(order.routes), payloads))
         batches[NOBODY][-1].data[:, : len(NO_MAC)] = np.frombuffer(NO_MAC, np.uint8)
-    put = Bound(loop.put, (loop.new_wires(batches[0][0], deaf.fileno(), wire.at, 0),), 2)
+    wires = loop.new_wires(batches[0][0], batches[0][0], deaf.fileno(), wire.at, 0)
+    put = Bound(loop.put, (wires,), 2)
     print(flush=True)
     sys.stdin.readline()
     began, used_s = time.monotonic(), [0.0, 0.0]
@@ -278,7 +283,27 @@ def killed(bench: Bench) -> dict[str, Any]:
     return {"controller_back_s": round(back_s, 1), "alarms": named}
 
 
-def one_switch(switch: str, trials: int, seed: int) -> dict[str, Any]:
+def stopped(bench: Bench, seconds: float, seed: int) -> dict[str, Any]:
+    """Stop the switches, which are a thread of this process, and see who is named."""
+    bench.joined(bench.fabric.n_nics)
+    time.sleep(2)
+    rng, switches, until = np.random.default_rng(seed), os.getpid(), time.monotonic() + seconds
+    stops = os.memfd_create("stops")
+    if (child := os.fork()) == 0:
+        while time.monotonic() < until:
+            time.sleep(float(rng.uniform(0.05, 0.25)))
+            os.kill(switches, signal.SIGSTOP)
+            time.sleep(float(rng.uniform(0.01, 0.04)))
+            os.kill(switches, signal.SIGCONT)
+            os.write(stops, b".")
+        os._exit(0)
+    os.waitpid(child, 0)
+    time.sleep(1)
+    named = sorted({row[0] for row in bench.rows("SELECT place FROM place")})
+    return {"stops": os.fstat(stops).st_size, "named": named}
+
+
+def one_switch(switch: str, trials: int, seed: int, stop_s: float = 0.0) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
         scenario = directory / "lab.toml"
@@ -287,11 +312,14 @@ def one_switch(switch: str, trials: int, seed: int) -> dict[str, Any]:
 
         def work(lab: Lab) -> int:
             lab.begin()
-            forwarded = forwarding(lab)
+            forwarded = 0.0 if stop_s else forwarding(lab)
             bench = Bench(lab, directory, scenario)
             try:
-                result = measure(bench, trials, seed)
-                result["switches"] = round(forwarded, 4)
+                if stop_s:
+                    result = stopped(bench, stop_s, seed)
+                else:
+                    result = measure(bench, trials, seed)
+                    result["switches"] = round(forwarded, 4)
                 out.write_text(json.dumps(result))
             finally:
                 bench.close()
@@ -310,10 +338,15 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=30)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--stop", type=float, default=0.0, metavar="S")
     parser.add_argument("--carry", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.carry:
         carry()
+        return 0
+    if arguments.stop:
+        found = one_switch("openmrc", 0, arguments.seed, arguments.stop)
+        print(f"{found['stops']} stops; named: {found['named'] or 'nothing'}")
         return 0
     results = {}
     for switch in arguments.switch or ["openmrc", "linux"]:

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from openmrc.fabric.places import links
 from openmrc.ops import schedule as sc
 from openmrc.ops.mapper import probe, run
-from openmrc.ops.mapper.agent import BURSTS_MAX, Agent
-from openmrc.ops.mapper.probe import BURST, CLOSING, SCHEDULED, ByteArray
+from openmrc.ops.mapper.agent import BURSTS_MAX, Agent, Send
+from openmrc.ops.mapper.probe import BURST, CHECK, SCHEDULED, ByteArray
 from openmrc.units import MS
 from tests.ops.mapper.world import Heard, World, packed, small
 
@@ -49,14 +51,28 @@ def returned(agent: Agent, period: int, places: Sequence[int], without: set[int]
     ]
 
 
-def test_a_probe_is_lost_when_a_later_one_has_come_back_and_not_by_time_alone() -> None:
+def answered(send: Send, nic: int = 0, planes: Sequence[int] = range(4)) -> ByteArray:
+    """What comes back of a check, on these planes."""
+    assert send.kind == CHECK
+    return packed([Heard(CHECK, plane, nic, send.period, 0) for plane in planes])
+
+
+def numbers_lost(agent: Agent, now: int) -> list[int]:
+    report = agent.report(now * MS)
+    return [] if report is None else [one.number for one in report.lost]
+
+
+def test_a_probe_is_lost_when_a_check_sent_later_has_come_back_and_not_by_time_alone() -> None:
     agent = Agent(SCHEDULE, 0, 0)
     (first,) = agent.due(0)
     gone = {0, 5}
     assert all(agent.orders[0].loops[place] for place in gone)
-    agent.due(90 * MS)  # nothing has come: the host, or a switch, was not scheduled
+    agent.arrive(MS, back(agent, 0, first.numbers, gone))
+    sends = [agent.due(now * MS) for now in (5, 10, 15, 20)]  # now a switch is not scheduled
     assert agent.report(90 * MS) is None
-    agent.arrive(100 * MS, back(agent, 0, first.numbers, gone))
+    checks = [send for each in sends for send in each if send.kind == CHECK]
+    assert [check.period for check in checks] == [1, 2, 3, 4]
+    agent.arrive(100 * MS, answered(checks[0]))
     agent.due(100 * MS)
     report = agent.report(100 * MS)
     assert report is not None
@@ -71,6 +87,60 @@ def test_a_probe_is_lost_when_a_later_one_has_come_back_and_not_by_time_alone() 
     late = agent.report(110 * MS)
     assert late is not None
     assert late.late == [report.lost[1]]
+
+
+def test_what_misses_its_planes_check_too_is_lost_some_time_after_another_planes() -> None:
+    agent = Agent(SCHEDULE, 0, 0)
+    (first,) = agent.due(0)
+    places = [i for i in first.numbers if agent.orders[0].loops[i]]
+    ours = {next(i for i in places if agent.orders[0].planes[i] == plane) for plane in (1, 2)}
+    agent.arrive(MS, back(agent, 0, first.numbers, ours))
+    (check,) = agent.due(5 * MS)
+    agent.arrive(6 * MS, answered(check, planes=[0, 2, 3]))
+    found = []
+    for now in (6, 10, 15, 16):
+        agent.due(now * MS)
+        found.append([number // SCHEDULE.per_port % 4 for number in numbers_lost(agent, now)])
+    assert found == [[2], [], [], [1]]
+
+
+def test_a_check_that_was_sent_before_a_probe_had_its_time_is_no_proof() -> None:
+    agent = Agent(SCHEDULE, 0, 0, tick_ps=10 * MS)
+    (first,) = agent.due(0)
+    agent.arrive(MS, back(agent, 0, first.numbers, {0}))
+    (check,) = agent.due(5 * MS)
+    _, second = agent.due(10 * MS)
+    one = next(i for i in second.numbers if agent.orders[0].loops[i])
+    agent.arrive(11 * MS, back(agent, 0, second.numbers, {one}))
+    agent.arrive(15 * MS, answered(check))
+    (last,) = agent.due(15 * MS)
+    assert numbers_lost(agent, 15) == [agent.orders[0].numbers[0]]
+    agent.arrive(16 * MS, answered(last))
+    agent.due(16 * MS)
+    assert numbers_lost(agent, 16) == [agent.orders[0].numbers[one]]
+
+
+def test_a_check_of_others_or_that_was_never_sent_proves_nothing() -> None:
+    agent = Agent(SCHEDULE, 0, 0)
+    (first,) = agent.due(0)
+    agent.arrive(MS, back(agent, 0, first.numbers, {0, 5}))
+    (check,) = agent.due(5 * MS)
+    agent.arrive(6 * MS, answered(check, nic=1))
+    agent.arrive(6 * MS, answered(check._replace(period=0)))
+    agent.arrive(6 * MS, answered(check._replace(period=2)))
+    agent.arrive(6 * MS, answered(check, planes=[4, 200]))
+    agent.due(6 * MS)
+    assert agent.report(6 * MS) is None
+
+
+def test_an_agent_that_misses_nothing_sends_no_check() -> None:
+    agent, kinds, now = Agent(SCHEDULE, 0, 0), list[int](), 0
+    while now < 1000 * MS:
+        for send in agent.due(now):
+            kinds.append(send.kind)
+            agent.arrive(now, back(agent, send.period, send.numbers, set()))
+        now = agent.next_ps
+    assert kinds == [SCHEDULED] * 50
 
 
 def test_where_nothing_comes_any_more_all_is_lost_in_the_end() -> None:
@@ -108,8 +178,10 @@ def test_what_is_no_probe_of_the_schedule_is_passed_over() -> None:
     came[11, 8:12] = 255  # a period of long ago
     came[13, 12:16] = 255  # no place
     agent.arrive(MS, came)
-    agent.due(10 * MS)
-    report = agent.report(10 * MS)
+    (check,) = agent.due(10 * MS)
+    agent.arrive(11 * MS, answered(check))
+    agent.due(11 * MS)
+    report = agent.report(11 * MS)
     assert report is not None
     looped = [i for i in first.numbers if agent.orders[0].loops[i]]
     missing = [agent.orders[0].numbers[looped[i]] for i in (3, 5, 7, 9, 11, 13)]
@@ -148,18 +220,31 @@ def test_an_agent_that_stalls_skips_nothing_and_blames_nobody() -> None:
 
 
 def drive(
-    agent: Agent, under_way: list[tuple[int, Heard]], begin: int, ms: int, late_ms: int, gone: int
+    agent: Agent,
+    under_way: list[tuple[int, Heard]],
+    begin: int,
+    ms: int,
+    late_ms: int,
+    gone: int,
+    way_ms: Sequence[int] = (1, 1, 1, 1),
 ) -> list[tuple[int, int]]:
-    """Let an agent probe for so long; what plane 0 carries comes back `late_ms` later, but for
-    place `gone`, which is lost. When it told of losses, ms after `begin`, and of how many.
+    """Let an agent probe for so long; each plane takes its time, plane 0 `late_ms` more, and place
+    `gone` is lost. When it told of losses, ms after `begin`, and of how many.
     """
     told = []
-    for now in range(begin, begin + ms, 10):
+    for now in range(begin, begin + ms):
+        if now * MS < agent.next_ps:
+            continue
         agent.arrive(now * MS, packed([one for at, one in under_way if at <= now]))
         under_way[:] = [(at, one) for at, one in under_way if at > now]
         for send in agent.due(now * MS):
-            for one in returned(agent, send.period, send.numbers, {gone}):
-                under_way.append((now + 1 + (late_ms if one.plane == 0 else 0), one))
+            if send.kind == CHECK:
+                ways = [Heard(CHECK, plane, agent.nic, send.period, 0) for plane in send.numbers]
+            else:
+                ways = returned(agent, send.period, send.numbers, {gone})
+            for one in ways:
+                late = late_ms if one.plane == 0 else 0
+                under_way.append((now + way_ms[one.plane] + late, one))
         report = agent.report(now * MS)
         if report is not None and report.lost:
             told.append((now - begin, len(report.lost)))
@@ -170,11 +255,65 @@ def test_a_plane_that_is_late_is_waited_for_once_that_is_known_and_no_longer_tha
     agent, under_way = Agent(SCHEDULE, 0, 0), list[tuple[int, Heard]]()
     assert drive(agent, under_way, 0, 400, 0, -1) == []
     first = drive(agent, under_way, 400, 400, 40, -1)
-    assert [at for at, _ in first] == [20, 40]  # nobody could know
-    assert drive(agent, under_way, 800, 400, 40, -1) == []
-    assert drive(agent, under_way, 1200, 8000, 0, -1) == []
-    assert agent.margin_ps < agent.tick_ps + MS
-    assert drive(agent, under_way, 9200, 50, 0, 0)[0] == (10, 1)
+    assert [at for at, _ in first] == [16, 36]  # nobody could know
+    assert drive(agent, under_way, 800, 4000, 40, -1) == []
+    assert agent.margin_ps > 40 * MS
+    assert drive(agent, under_way, 4800, 8000, 0, -1) == []
+    assert agent.margin_ps < 11 * MS
+    assert drive(agent, under_way, 12800, 50, 0, 0)[0] == (6, 1)
+
+
+def test_that_an_agent_itself_was_overdue_makes_it_wait_no_longer() -> None:
+    agent, under_way = Agent(SCHEDULE, 0, 0), list[tuple[int, Heard]]()
+    (first,) = agent.due(0)
+    agent.arrive(70 * MS, back(agent, 0, first.numbers, set()))
+    assert agent.margin_ps == 10 * MS
+    assert drive(agent, under_way, 80, 50, 0, 0)[0] == (6, 1)
+
+
+@st.composite
+def standstills(draw: st.DrawFn) -> list[bool]:
+    """[ms] whether something stands still: for up to 60 ms, at most once a period."""
+    spans = draw(st.lists(st.tuples(st.integers(20, 90), st.integers(1, 60)), max_size=6))
+    return [still for runs, stands in spans for still in [False] * runs + [True] * stands]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    standstills(),
+    standstills(),
+    st.lists(st.integers(1, 4), min_size=4, max_size=4),
+    st.booleans(),
+)
+def test_who_stands_still_is_not_blamed_and_a_silent_plane_is_as_soon_as_ever(
+    host: list[bool], switches: list[bool], way_ms: list[int], silent: bool
+) -> None:
+    """An agent and the process of its switches, each of which stands still at times; all probes of
+    a plane take the same time while the switches run.
+    """
+    agent, under_way = Agent(SCHEDULE, 0, 0), list[tuple[int, Heard]]()
+    quiet = max(len(host), len(switches))
+    ran_ms, sent_ms, told_ms = 0, -1, list[int]()
+    for now in range(quiet + 300):
+        ran_ms += now >= len(switches) or not switches[now]
+        if (now < len(host) and host[now]) or now * MS < agent.next_ps:
+            continue
+        agent.arrive(now * MS, packed([one for at, one in under_way if at <= ran_ms]))
+        under_way = [(at, one) for at, one in under_way if at > ran_ms]
+        breaks = silent and now >= quiet + 200
+        for send in agent.due(now * MS):
+            if send.kind == CHECK:
+                ways = [Heard(CHECK, plane, 0, send.period, 0) for plane in range(4)]
+            else:
+                sent_ms = now if breaks and sent_ms < 0 else sent_ms
+                ways = returned(agent, send.period, send.numbers, set())
+            under_way += [
+                (ran_ms + way_ms[one.plane], one) for one in ways if not breaks or one.plane != 2
+            ]
+        told_ms += [now] if numbers_lost(agent, now) else []
+    looks_ms = (1, 2, 4, 5)  # after a check was sent
+    seen_ms = next(ms for ms in looks_ms if ms >= min(way_ms[plane] for plane in (0, 1, 3)))
+    assert told_ms[:1] == ([sent_ms + 15 + seen_ms] if silent else [])
 
 
 def burst_lost(agent: Agent, now: int) -> tuple[int, ...] | None:
@@ -184,25 +323,80 @@ def burst_lost(agent: Agent, now: int) -> tuple[int, ...] | None:
     return None if report is None or not report.bursts else report.bursts[0].lost
 
 
+def asked() -> tuple[Agent, Send]:
+    """An agent that sends a burst at 0, and nothing else before 15 ms."""
+    agent = Agent(SCHEDULE, 4, 0)
+    agent.ask(1, int(links(SCHEDULE.fabric, "plane 0 t0 1 > t1 0")[0]), 8)
+    burst, first = agent.due(0)
+    agent.arrive(0, back(agent, 0, first.numbers, set()))
+    return agent, burst
+
+
 def test_a_burst_has_its_time_from_when_it_has_left() -> None:
-    agent = Agent(SCHEDULE, 4, 0)
-    agent.ask(1, int(links(SCHEDULE.fabric, "plane 0 t0 1 > t1 0")[0]), 8)
-    (send,) = agent.bursts(0)
-    agent.left(8 * MS, [send])
-    agent.arrive(9 * MS, packed([Heard(CLOSING, 0, 4, 1, 0)]))
-    assert burst_lost(agent, 17) is None
-    assert burst_lost(agent, 18) == tuple(send.numbers)
+    agent, burst = asked()
+    agent.left(8 * MS, [burst])
+    agent.due(10 * MS)
+    assert agent.next_ps == 13 * MS
+    (check,) = agent.due(13 * MS)
+    agent.arrive(14 * MS, answered(check, 4))
+    agent.due(14 * MS)
+    assert burst_lost(agent, 15) is None
+    assert agent.next_ps == 15 * MS
+    assert burst_lost(agent, 16) == tuple(burst.numbers)  # its way may be three times as long
 
 
-def test_a_burst_is_not_judged_while_more_of_it_comes() -> None:
-    agent = Agent(SCHEDULE, 4, 0)
-    agent.ask(1, int(links(SCHEDULE.fabric, "plane 0 t0 1 > t1 0")[0]), 8)
-    (send,) = agent.bursts(0)
-    first, second = send.numbers
-    agent.arrive(3 * MS, packed([Heard(CLOSING, 0, 4, 1, 0)]))
-    agent.arrive(9 * MS, packed([Heard(BURST, 0, 4, 1, first)]))
-    assert burst_lost(agent, 13) is None
-    assert burst_lost(agent, 14) == (second,)
+def test_where_a_check_takes_long_a_burst_has_its_time_and_no_more() -> None:
+    agent, burst = asked()
+    (check,) = agent.due(5 * MS)
+    agent.arrive(8 * MS, answered(check, 4))
+    agent.due(8 * MS)
+    assert burst_lost(agent, 9) is None
+    assert burst_lost(agent, 10) == tuple(burst.numbers)
+
+
+def test_a_burst_is_not_judged_before_a_check_has_returned() -> None:
+    agent, burst = asked()
+    (check,) = agent.due(5 * MS)
+    for now in (10, 15):
+        assert [send.kind for send in agent.due(now * MS)] == [CHECK]
+    assert burst_lost(agent, 19) is None
+    agent.arrive(19 * MS, answered(check, 4, planes=[0]))
+    assert burst_lost(agent, 19) == tuple(burst.numbers)
+
+
+def test_another_planes_check_may_overtake_a_burst() -> None:
+    agent, burst = asked()
+    (check,) = agent.due(5 * MS)
+    agent.arrive(6 * MS, answered(check, 4, planes=[3]))
+    agent.due(6 * MS)
+    agent.due(10 * MS)
+    assert burst_lost(agent, 10) is None
+    assert agent.next_ps <= 11 * MS
+    assert burst_lost(agent, 11) == tuple(burst.numbers)
+
+
+def test_a_burst_of_which_more_comes_after_a_check_needs_another() -> None:
+    agent, burst = asked()
+    first, second = burst.numbers
+    (check,) = agent.due(5 * MS)
+    agent.arrive(6 * MS, answered(check, 4))
+    agent.due(6 * MS)
+    agent.arrive(7 * MS, packed([Heard(BURST, 0, 4, 1, first)]))
+    assert burst_lost(agent, 8) is None
+    assert agent.next_ps <= 8 * MS
+    (again,) = agent.due(8 * MS)
+    assert burst_lost(agent, 10) is None
+    agent.arrive(11 * MS, answered(again, 4))
+    assert burst_lost(agent, 11) == (second,)
+
+
+def test_what_comes_of_a_burst_together_with_a_check_came_before_it() -> None:
+    agent, burst = asked()
+    first, second = burst.numbers
+    (check,) = agent.due(5 * MS)
+    row = packed([Heard(BURST, 0, 4, 1, first)])
+    agent.arrive(12 * MS, np.concatenate([row, answered(check, 4)]))
+    assert burst_lost(agent, 12) == (second,)
 
 
 def test_probes_of_bursts_that_nobody_orders_fill_no_memory() -> None:
@@ -234,7 +428,9 @@ def test_who_loses_a_probe_looks_at_its_ports_though_the_kernel_says_nothing() -
             if self.looks == 1:
                 (first,) = agent.due(0)
                 agent.arrive(5 * MS, back(agent, 0, first.numbers, {2}))
-                agent.due(5 * MS)
+                (check,) = agent.due(5 * MS)
+                agent.arrive(6 * MS, answered(check))
+                agent.due(6 * MS)
             return 0
 
     rounds = iter([False, False, True])

@@ -13,7 +13,7 @@ from openmrc.fabric.places import links
 from openmrc.ops import schedule as sc
 from openmrc.ops.mapper.agent import Agent
 from openmrc.ops.mapper.collector import Collector, Count, Order, Place, Said
-from openmrc.ops.mapper.probe import BURST, CLOSING, SCHEDULED, ByteArray, payloads
+from openmrc.ops.mapper.probe import CHECK, SCHEDULED, ByteArray, payloads
 from openmrc.units import MS, US
 
 STEP_PS = MS
@@ -43,13 +43,18 @@ def small() -> sc.Schedule:
 
 @dataclass
 class World:
-    """Every millisecond: what arrived is handed over, agents act, words reach the collector."""
+    """Every millisecond: what arrived is handed over, agents act, words reach the collector.
+
+    Its switches are one process, which may stand still while the agents run (`still`).
+    """
 
     schedule: sc.Schedule
     seed: int = 1
     turn_ms: float = 0.0  # agents share processors: of those asked, one after the other obeys
     now_ps: int = 0
     alive: set[int] = field(default_factory=set)
+    trip_ms: float = 0.0  # at most; but local loops, in which no queue is, take no time
+    still: tuple[int, int] = (0, 0)  # ps; what would arrive meanwhile, does when it is over
     stalled_until_ps: int = -1  # nothing arrives before
     sent: int = 0
     first_lost_ps: int | None = None
@@ -62,10 +67,11 @@ class World:
         self.rng = np.random.default_rng(self.seed)
         self.collector = Collector(self.schedule, 0)
         self.agents: dict[int, Agent] = {}
-        self.under_way: dict[int, list[Heard]] = {}
+        self.under_way: dict[int, list[tuple[int, Heard]]] = {}  # when each arrives
         self.orders: list[Order | Count] = []
         self._ordered: list[tuple[int, int, Order | Count]] = []  # when, to whom
         self._turns = np.random.default_rng([self.seed, 1])
+        self._trips = np.random.default_rng([self.seed, 2])
         self._told: dict[int, tuple[int, ...]] = {}
         for nic in range(self.fabric.n_nics):
             self.start(nic)
@@ -129,13 +135,16 @@ class World:
             if send.kind == SCHEDULED:
                 order = agent.orders[send.period % sc.TURNS]
                 rows = [(order.routes[i], order.planes[i]) for i in send.numbers]
+            elif send.kind == CHECK:
+                own = [nic * self.fabric.n_planes + plane for plane in send.numbers]
+                back = self.fabric.port_reverse[own].tolist()
+                rows = [([own[i], back[i]], i) for i in range(len(own))]
             else:
                 assert send.routes is not None
-                rows = [(route, 0) for route in send.routes.tolist()]
+                n_planes = self.fabric.n_planes
+                rows = [(route, route[0] % n_planes) for route in send.routes.tolist()]
             for number, (route, plane) in zip(send.numbers, rows, strict=True):
                 self._send(route, Heard(send.kind, plane, nic, send.period, number))
-            if send.kind == BURST:
-                self.under_way[nic].append(Heard(CLOSING, 0, nic, send.period, 0))
         self._tell(nic)
 
     def _tell(self, nic: int) -> None:
@@ -147,8 +156,9 @@ class World:
             self.orders += self.collector.hear(self.now_ps, nic, report, down)
 
     def _arrive(self, nic: int) -> None:
-        self.agents[nic].arrive(self.now_ps, packed(self.under_way[nic]))
-        self.under_way[nic] = []
+        ways = self.under_way[nic]
+        self.agents[nic].arrive(self.now_ps, packed([one for at, one in ways if at <= self.now_ps]))
+        self.under_way[nic] = [(at, one) for at, one in ways if at > self.now_ps]
 
     def _send(self, route: list[int], probe: Heard) -> None:
         ports = [port for port in route if port >= 0]
@@ -158,7 +168,13 @@ class World:
             self.first_lost_ps = self.now_ps if self.first_lost_ps is None else self.first_lost_ps
             return
         to = int(self.fabric.port_peer_nic[ports[-1]])
-        self.under_way.setdefault(to, []).append(probe)
+        self._carry(to, self.trip_ms if len(ports) > 2 or to != probe.nic else 0.0, probe)
+
+    def _carry(self, to: int, trip_ms: float, probe: Heard) -> None:
+        at_ps = self.now_ps + round(self._trips.uniform(0, trip_ms) * MS)
+        if self.still[0] <= at_ps < self.still[1]:
+            at_ps = self.still[1]
+        self.under_way.setdefault(to, []).append((at_ps, probe))
 
     def _said(self, said: Said) -> None:
         self.orders += said.orders

@@ -8,26 +8,32 @@ were lost. The driver, sockets or a simulated world, calls it at `next_ps`, in t
     agent.report(now_ps)             the report for the controller, or None
 
 **When is a probe lost?** Not when a timeout alone has passed: a host or a switch that was not
-scheduled for a while answers late, and for all probes at once. A probe counts as lost when it is
-older than `timeout_ps` and one that was sent after it on the same plane has returned; or on another
-plane, some time ago (`margin_ps`), because planes are not in step with each other. Only when
-nothing at all has arrived for `silence_ps` is everything lost. A probe that arrives after all is
-reported as late and cancels its loss.
+scheduled for a while answers late, and for all probes at once, or for those that it had not handled
+yet. So an agent that misses a probe of the age of `timeout_ps` sends a check, a local loop on each
+plane: if that returns, whatever stood still runs again, and the probe, if it is not back by then,
+is lost. What misses the plane's check too, as its own link may, is lost `margin_ps` after one has
+returned on another plane, because planes are not in step with each other. Only when nothing
+at all has arrived for `silence_ps` is everything lost. A probe that arrives after all is reported
+as late and cancels its loss.
 
-A burst is judged after `margin_ps`, and not while more of it arrives: its probes, and those of
-other bursts, queue one behind another for the suspect's port, which the local loops that follow
-them do not cross.
+A burst is judged by a check that was sent `timeout_ps` after it and that nothing more of it
+followed: its probes, and those of other bursts, queue one behind another for the suspect's port,
+which checks do not cross. They also cross up to three times as many links, so it is judged when the
+check could have gone its way three times, or `margin_ps` after the burst. If the burst's plane
+returns no check, another's counts half of `margin_ps` later.
 
-Both times grow by the time by which recent round trips exceeded `MARGIN_PS`: if hosts or switches
-wait for a processor, or queues for a link, an agent reports less and later, but nothing false.
+All these times grow, for two seconds, by what was too short for a probe that came after a check
+that it should have preceded: if queues or switches make probes late, an agent reports less and
+later, but nothing false twice.
 
 It wakes to send, and once after sending to check for arrivals; more often only while a probe is
 out. The processing of each probe is compiled (`tally`).
 
 **One-way probes** are judged by their receiver. A receiver knows the schedule, so it knows what
 each NIC of its T0 sends it, and in which order. A probe is lost if a later one of the same NIC, on
-any plane, has arrived. A receiver does not report on a NIC from which nothing arrives: it may be
-switched off. Periods are counted, not timed, so an agent that is late skips nothing.
+any plane, has arrived, and then a check of the receiver's own, half of `margin_ps` ago. A receiver
+does not report on a NIC from which nothing arrives: it may be switched off. Periods are counted,
+not timed, so an agent that is late skips nothing.
 """
 
 from __future__ import annotations
@@ -42,9 +48,9 @@ import numpy as np
 from openmrc.fabric.model import IntArray
 from openmrc.jit.bound import Bound, column
 from openmrc.ops.mapper import tally
-from openmrc.ops.mapper.probe import BURST, CLOSING, SCHEDULED, ByteArray
+from openmrc.ops.mapper.probe import BURST, CHECK, SCHEDULED, ByteArray
 from openmrc.ops.mapper.tally import LOSSES_MAX, ROOM
-from openmrc.ops.schedule import BURST_MAX, ONE_WAY, TURNS, Schedule
+from openmrc.ops.schedule import BURST_MAX, HOPS_MAX, ONE_WAY, TURNS, Schedule
 from openmrc.units import MS, S
 
 TICK_PS = 20 * MS  # the shortest time between two sends of an agent
@@ -53,6 +59,7 @@ MARGIN_PS = 10 * MS  # by which planes may be out of step
 SILENCE_PERIODS = 10  # without any arrival ...
 SILENCE_PS = 1 * S  # ... and this long: a busy machine stalls for less
 TELL_PS = 1 * S  # between two reports, if nothing was lost
+LONGER = HOPS_MAX // 2  # a probe's way than a check's, at most
 PERIODS = 1 << 32  # the width of a period's number
 REPORTED_MAX = LOSSES_MAX  # losses in one report
 BURSTS_MAX = 64  # bursts of others that are remembered
@@ -68,7 +75,8 @@ class Loss(NamedTuple):
 
 class Send(NamedTuple):
     """Probes to send now, in this order. For the schedule: `numbers` are positions in the period's
-    order; for a burst: its rows, and `routes` are the directed ports that these cross, [n, hops].
+    order; for a burst: its rows, and `routes` are the directed ports that these cross, [n, hops];
+    for a check: planes.
     """
 
     kind: int
@@ -101,10 +109,10 @@ class Report:
 @dataclass
 class _Burst:
     rows: frozenset[int]  # that this agent sends and awaits itself
+    plane: int
     sent_ps: int
-    came_ps: int  # the last of it that came back
+    checked_ps: int = -tally.NEVER_PS  # when the check was sent after which the last of it came
     back: set[int] = field(default_factory=set)
-    closed: bool = False  # a probe sent after it has returned; or nothing ever returns
 
 
 class Order(NamedTuple):
@@ -144,7 +152,7 @@ class Agent:
         self.tick_ps = schedule.period_ps // self.ticks
         self.silence_ps = max(SILENCE_PERIODS * schedule.period_ps, SILENCE_PS)
         self.orders = [order(schedule, nic, turn) for turn in range(TURNS)]
-        self._loops = any(any(one.loops) for one in self.orders)
+        self.may_check = any(any(one.loops) for one in self.orders)
         self._first_tick = first_period * self.ticks
         self.tally = _tally(self, now_ps)
         self._arrive = Bound(tally.arrive, (self.tally,), 2)
@@ -166,20 +174,17 @@ class Agent:
             self.tally.inbox[: len(part)] = part
             others = self._arrive.call(len(part), now_ps)
             if others:
-                self.came(now_ps, others)
+                self.came(others)
 
-    def came(self, now_ps: int, others: int) -> None:
-        """Process the probes of bursts that the tally holds."""
-        for kind, nic, number, row in self.tally.other[:others].tolist():
+    def came(self, others: int) -> None:
+        """Process the probes of bursts that the tally has just taken."""
+        for kind, nic, number, row, checked_ps in self.tally.other[:others].tolist():
             if nic != self.nic:
                 if kind == BURST and row < BURST_MAX:  # perhaps before this agent is asked for it
                     self._received.setdefault(number, set()).add(row)
-            elif (burst := self._bursts.get(number)) is not None:
-                if kind == CLOSING:
-                    burst.closed = True
-                elif row in burst.rows:
-                    burst.back.add(row)
-                    burst.came_ps = now_ps
+            elif (burst := self._bursts.get(number)) is not None and row in burst.rows:
+                burst.back.add(row)
+                burst.checked_ps = checked_ps
 
     def ask(self, burst: int, port: int, n: int) -> None:
         """Take part in a burst: send its rows that start here, count those that end here."""
@@ -194,7 +199,8 @@ class Agent:
     def due(self, now_ps: int) -> list[Send]:
         """Judge the probes that are out, and return those to send now."""
         tick = self._due.call(now_ps)
-        sends = self.bursts(now_ps)
+        checks = self._checks()
+        sends = [*checks, *self.bursts(now_ps)]
         return sends if tick < 0 else [*sends, self._of_tick(tick)]
 
     def bursts(self, now_ps: int) -> list[Send]:
@@ -209,15 +215,14 @@ class Agent:
         self._asked.clear()
         self._book["busy"][0] = len(self._bursts)
         sends = [send for send in found if send is not None]
-        if sends:
-            self._book["look_at_ps"][0] = now_ps + self._book["look_ps"][0]
+        self._look_for_bursts(now_ps)
         return sends
 
     def left(self, now_ps: int, sends: Sequence[Send]) -> None:
         """Count these bursts' time from now: to send them took a while."""
         for send in sends:
             self._bursts[send.period].sent_ps = now_ps
-        self._book["look_at_ps"][0] = now_ps + self._book["look_ps"][0]
+        self._look_for_bursts(now_ps)
 
     @property
     def misses(self) -> bool:
@@ -227,12 +232,16 @@ class Agent:
     @property
     def timeout_ps(self) -> int:
         """The minimum age of a probe that counts as lost, ps."""
-        return int(self._book["timeout_ps"][0]) + round(self._book["late_ps"][0])
+        return int(self._book["timeout_ps"][0]) + self._late_ps
 
     @property
     def margin_ps(self) -> int:
         """The time by which planes may be out of step, ps."""
-        return int(self._book["margin_ps"][0]) + round(self._book["late_ps"][0])
+        return int(self._book["margin_ps"][0]) + self._late_ps
+
+    @property
+    def _late_ps(self) -> int:
+        return int(self._book["late_ps"][0]) // MS * MS
 
     @property
     def periods(self) -> int:
@@ -273,16 +282,52 @@ class Agent:
             return None
         last = routes[mine, (routes[mine] >= 0).sum(axis=1) - 1]
         back = mine[fabric.port_peer_nic[last] == self.nic]
-        self._bursts[burst] = _Burst(
-            frozenset(back.tolist()), now_ps, now_ps, closed=not self._loops
-        )
+        plane = int(routes[mine[0], 0]) % fabric.n_planes
+        self._bursts[burst] = _Burst(frozenset(back.tolist()), plane, now_ps)
         return Send(BURST, burst, mine.tolist(), routes[mine])
+
+    def _checks(self) -> list[Send]:
+        if not self._book["check_now"][0]:
+            return []
+        self._book["check_now"][0] = 0
+        number = int(self._book["check"][0]) % PERIODS
+        return [Send(CHECK, number, range(self.schedule.fabric.n_planes))]
+
+    def _look_for_bursts(self, now_ps: int) -> None:
+        """Check, and look, as soon as a burst has had its time: others wait for its judgement."""
+        book = self._book
+        sent_ps = int(self.tally.check_ps[book["check"][0] % tally.CHECKS])
+        awaited_ps = [
+            need_ps
+            for burst in self._bursts.values()
+            if (need_ps := self._need_ps(burst)) > self.tally.checked_ps[burst.plane]
+        ]
+        unsent_ps = [one for one in awaited_ps if one > sent_ps] if self.may_check else []
+        book["burst_ps"][0] = min(unsent_ps or awaited_ps, default=tally.NEVER_PS)
+        looks_ps = [int(book["look_at_ps"][0]), *(max(one, now_ps) for one in unsent_ps)]
+        ripe_ps = [self._ripe_ps(burst) for burst in self._bursts.values()]
+        looks_ps += [one for one in ripe_ps if one > now_ps]
+        book["look_at_ps"][0] = min(looks_ps)
+
+    def _need_ps(self, burst: _Burst) -> int:
+        """From when on a check proves that nothing more of a burst will come."""
+        return max(burst.sent_ps + self.timeout_ps, burst.checked_ps + 1)
+
+    def _ripe_ps(self, burst: _Burst) -> int:
+        """When what did not come of a burst is lost; never, as far as no check says so."""
+        found, need_ps = self.tally, self._need_ps(burst)
+        latest_ps = burst.sent_ps + self.margin_ps
+        if not self.may_check:
+            return latest_ps
+        checked_ps = int(found.checked_ps[burst.plane])
+        if checked_ps >= need_ps:
+            return min(latest_ps, checked_ps + LONGER * int(found.took_ps[burst.plane]))
+        back_ps = int(found.back_ps[found.check_ps >= need_ps].min(initial=tally.NEVER_PS))
+        return back_ps + self.margin_ps // 2
 
     def _judge_burst(self, now_ps: int, number: int, burst: _Burst) -> None:
         silent = now_ps - burst.sent_ps > self.silence_ps
-        had_time = burst.sent_ps <= now_ps - self.margin_ps
-        still_come = burst.came_ps > now_ps - self._book["look_ps"][0]
-        if (burst.closed and had_time and not still_come) or silent:
+        if now_ps >= self._ripe_ps(burst) or silent:
             lost = tuple(sorted(burst.rows - burst.back))
             self._judged.append(BurstReport(number, lost, ()))
             del self._bursts[number]
@@ -302,7 +347,10 @@ def _tally(agent: Agent, now_ps: int) -> tally.Tally:
     book.timeout_ps = book.look_ps = min(LOOK_PS, agent.tick_ps // 2)
     book.margin_ps = min(MARGIN_PS, agent.tick_ps)
     book.first_tick = book.next_tick = book.oldest = agent._first_tick
-    book.settled, book.heard_ps, book.judged_ps = -1, now_ps, now_ps
+    book.heard_ps = book.judged_ps = book.look_next_ps = now_ps
+    book.burst_ps = book.settles_ps = tally.NEVER_PS
+    book.settled_ps = book.known_ps = -tally.NEVER_PS
+    book.may_check = agent.may_check
     for turn, each in enumerate(agent.orders):
         found.loops[turn], found.numbers[turn] = each.loops, each.numbers
         for who, other in enumerate(here.tolist()):

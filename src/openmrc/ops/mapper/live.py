@@ -30,7 +30,7 @@ from openmrc.live.syscalls import Batch, new_batch
 from openmrc.ops.mapper import loop, probe
 from openmrc.ops.mapper.agent import Agent, Send
 from openmrc.ops.mapper.link import Link
-from openmrc.ops.mapper.probe import BURST, CLOSING, SCHEDULED
+from openmrc.ops.mapper.probe import BURST, CHECK, SCHEDULED
 from openmrc.ops.schedule import HOPS_MAX, LOCAL_LOOP, PAYLOAD_BYTES, Carriers
 
 RECEIVE_BYTES = 1 << 20
@@ -112,8 +112,8 @@ class Ports(Closing):
             0,
             [place for one in orders for place in range(len(one.routes))],
         )
-        self._closing = self._closing_batch()
-        self._wires = loop.new_wires(period, wire.socket.fileno(), wire.at, started_ns)
+        fd = wire.socket.fileno()
+        self._wires = loop.new_wires(period, self._check(), fd, wire.at, started_ns)
         self._put = Bound(loop.put, (self._wires,), 2)
         self._go = Bound(loop.go, (agent.tally, self._wires), 1)
 
@@ -134,7 +134,7 @@ class Ports(Closing):
         return self._go.call(until_ps)
 
     def send(self, bursts: Sequence[Send]) -> None:
-        """Send these bursts together, and what closes each."""
+        """Send these bursts together."""
         n_planes = self._agent.schedule.fabric.n_planes
         routes = np.concatenate([one.routes for one in bursts if one.routes is not None])
         batch = self._batch(
@@ -145,9 +145,6 @@ class Ports(Closing):
             [row for one in bursts for row in one.numbers],
         )
         self._put.call(batch.message.ctypes.data, len(batch.message))
-        for one in bursts:
-            self._payloads(self._closing)["period"] = one.period
-            self._put.call(self._closing.message.ctypes.data, len(self._closing.message))
 
     def down(self) -> list[int]:
         """Return the planes whose port is down here."""
@@ -171,23 +168,15 @@ class Ports(Closing):
         found = np.asarray(routes, np.int32).reshape(-1, HOPS_MAX)
         return self._wire.batch(planes, found, payloads)
 
-    def _closing_batch(self) -> Batch:
-        """The probes sent after a burst: a local loop on each plane, where there are any. When one
-        returns, all probes of the burst have had their time.
-        """
+    def _check(self) -> Batch:
+        """The probes of a check: a local loop on each plane, where there are any."""
         schedule, order = self._agent.schedule, self._agent.orders[0]
         kinds = schedule.kinds(0, order.numbers).tolist()
         places = [place for place, kind in enumerate(kinds) if kind == LOCAL_LOOP]
         places = places[: schedule.fabric.n_planes]
         planes = [order.planes[place] for place in places]
         routes = [order.routes[place] for place in places]
-        return self._batch(CLOSING, planes, routes, 0, [0] * len(places))
-
-    def _payloads(self, batch: Batch) -> npt.NDArray[Any]:
-        """[n] the payloads in a batch, as records."""
-        raw = batch.data[:, self._wire.at :][:, :PAYLOAD_BYTES]
-        found: npt.NDArray[Any] = raw.view(probe.LAYOUT)[:, 0]
-        return found
+        return self._batch(CHECK, planes, routes, 0, [0] * len(places))
 
 
 def _packet_socket() -> socket.socket:

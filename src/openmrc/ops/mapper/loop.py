@@ -58,16 +58,22 @@ class Wires(NamedTuple):
     out_data: Any
     out_name: Any
     out_control: Any
+    check_message: Any  # [planes]
+    check_iov: Any
+    check_data: Any
+    check_name: Any
+    check_control: Any
 
 
-def new_wires(out: Batch, fd: int, at: int, started_ns: int) -> Wires:
+def new_wires(out: Batch, check: Batch, fd: int, at: int, started_ns: int) -> Wires:
     """Return the wires of a socket; `out` holds the frames of all turns."""
     way, poll, room_poll = records(1, WAY), records(1, POLL), records(1, POLL)
     way[0].fd, way[0].at, way[0].started_ns = fd, at, started_ns
     poll[0].fd, poll[0].events = NOBODY, POLL_IN
     room_poll[0].fd, room_poll[0].events = fd, POLL_OUT
     room = np.zeros(2, np.int64)
-    return Wires(way, poll, room_poll, room, *new_batch(ROOM, at + PAYLOAD_BYTES), *out)
+    inbox = new_batch(ROOM, at + PAYLOAD_BYTES)
+    return Wires(way, poll, room_poll, room, *inbox, *out, *check)
 
 
 @inlined
@@ -116,17 +122,31 @@ def put(w, at, n):
 
 
 @inlined
+def _number(data, at, first, last, number):
+    """Write the number of a period, or of a check, into these frames."""
+    for i in range(first, last):
+        for byte in range(4):
+            data[i, at + PERIOD_AT + byte] = number >> 24 - 8 * byte & 0xFF
+
+
+@inlined
 def _send(t, w, tick):
     """Send a tick's probes."""
     ticks = t.book[0].ticks
     period, part, n = tick // ticks, tick % ticks, t.loops.shape[1]
     base = period % TURNS * n
     first, last = base + part * n // ticks, base + (part + 1) * n // ticks
-    at = w.way[0].at + PERIOD_AT
-    for i in range(first, last):
-        for byte in range(4):
-            w.out_data[i, at + byte] = period >> 24 - 8 * byte & 0xFF
+    _number(w.out_data, w.way[0].at, first, last, period)
     _put(w, w.out_message.ctypes.data + first * MESSAGE_BYTES, last - first)
+
+
+@inlined
+def _check(t, w):
+    """Send a check."""
+    n = w.check_data.shape[0]
+    _number(w.check_data, w.way[0].at, 0, n, t.book[0].check)
+    _put(w, w.check_message.ctypes.data, n)
+    t.book[0].check_now = 0
 
 
 @compiled
@@ -152,6 +172,8 @@ def go(t, w, until_ps):
         if asked != 0:
             return ASKED
         tick = tally.advance(t, now_ps)
+        if b.check_now != 0:
+            _check(t, w)
         if tick >= 0:
             _send(t, w, tick)
         if b.n_lost > 0 or b.n_late > 0 or b.busy > 0:
@@ -164,7 +186,8 @@ def warm_up() -> None:
     from openmrc.jit.bound import Bound
 
     books = tally.new_tally(1, 1, 1, 1)
-    wires = new_wires(new_batch(1, PAYLOAD_BYTES, 1), NOBODY, 0, 0)
+    batch = new_batch(1, PAYLOAD_BYTES, 1)
+    wires = new_wires(batch, batch, NOBODY, 0, 0)
     Bound(tally.arrive, (books,), 2)
     Bound(tally.due, (books,), 1)
     Bound(put, (wires,), 2)

@@ -4,7 +4,7 @@ On the wire it is a UDP datagram without checksum after one IPv6 header, whose d
 carrier: switches turn it round, so nothing on its path reads more than that header. It travels in
 the class of control packets, so that full queues of data do not look like damage.
 
-    magic 2, kind 1, plane 1, NIC that sends 4, period or burst 4, number 4       network order
+    magic 2, kind 1, plane 1, NIC that sends 4, period or burst or check 4, number 4   network order
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from openmrc.wire import addresses, layout
 
 PORT = 61_791  # of UDP, in the range that IANA does not assign
 MAGIC = 0x6D70
-SCHEDULED, BURST, CLOSING = range(3)  # kinds; CLOSING ends a burst and is not evidence
+SCHEDULED, BURST, CHECK = range(3)  # kinds; a check shows that others had their time: no evidence
 HOP_LIMIT = 64
 LAYOUT = np.dtype(
     [

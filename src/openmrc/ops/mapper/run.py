@@ -48,7 +48,7 @@ def run(
         others = ports.probe_until(passed_ps() + STOP_PS)
         now_ps = passed_ps()
         if others > 0:
-            agent.came(now_ps, others)
+            agent.came(others)
         elif others == ASKED and link is not None:
             for message in link.heard():
                 _obey(agent, link, message)

@@ -3,6 +3,10 @@
 Compiled, because an agent handles thousands a second with a few per cent of a core. `agent`
 explains the rules, and this is its state; time is an argument here too.
 
+What it waits for may stand still, with its host or alone. So before it takes anything for lost it
+sends a check: a local loop on each plane. Whatever left `timeout_ps` before a check that has
+returned has had its time (`checked_ps`).
+
 A period's probes of one NIC have positions, 0 to n - 1. The states of those of the last `WINDOW`
 periods are kept; a probe that is still out when its period leaves the window counts as lost. A
 one-way probe has a rank, period x slots + slot, and the ranks of `RANK_PERIODS` are kept for each
@@ -17,9 +21,9 @@ import numpy as np
 
 from openmrc.jit import compiled, fields, inlined, record_type, records
 from openmrc.jit.byref import by_reference
-from openmrc.ops.mapper.probe import LAYOUT, MAGIC, SCHEDULED
+from openmrc.ops.mapper.probe import CHECK, LAYOUT, MAGIC, SCHEDULED
 from openmrc.ops.schedule import PAYLOAD_BYTES, TURNS
-from openmrc.units import S
+from openmrc.units import MS, S
 
 WINDOW = 1024  # periods
 RANK_PERIODS = 32
@@ -27,8 +31,9 @@ ROOM = 512  # probes that one call takes
 LOSSES_MAX = 4096  # until they are reported
 GAP_PERIODS = 4  # by which a peer is ahead: then it was restarted
 NEVER_PS = 1 << 62
-SEEN = 64  # checks of the latest arrival that are remembered
-LATE_MEMORY_PS = 2 * S  # after which a late round trip is forgotten
+CHECKS = 64  # of which the time of sending is remembered
+CHECK_LOOK_PS = MS // 2  # after sending one it looks for it; then after twice that, and so on
+LATE_MEMORY_PS = 2 * S  # after which it is forgotten that a probe was late
 PERIODS_MASK = (1 << 32) - 1  # the width of a period's number
 OUT, LOST = 1, 2  # of a position; 0: it returned, or was never out
 HEARD, MISSED = 1, 2  # of a rank
@@ -41,13 +46,18 @@ BOOK = record_type(
     *fields("i8", "nic", "first_nic", "n_planes", "slots", "ticks"),
     *fields("i8", "timeout_ps", "margin_ps", "silence_ps"),  # without the lateness
     *fields("i8", "tick_ps", "look_ps"),
-    *fields("i8", "due_ps", "look_at_ps", "busy"),  # busy: a burst is out
+    *fields("i8", "due_ps", "look_at_ps", "look_next_ps", "busy"),  # busy: a burst is out
+    *fields("i8", "may_check", "check", "check_now", "check_look_ps"),  # check: number of the last
+    *fields("i8", "burst_ps"),  # from when on a burst needs a check
     *fields("i8", "first_tick", "next_tick"),
     *fields("i8", "oldest", "waiting"),  # oldest tick with a probe out; number of probes out
-    *fields("i8", "settled", "heard_ps", "judged_ps", "came", "gaps"),
-    *fields("i8", "seen_from", "seen_n"),
+    *fields("i8", "heard_ps", "judged_ps", "came", "gaps"),
+    *fields("i8", "need_ps"),  # a check sent from then on
+    # A check that counts for all planes, for what returns here and for what others count; when the
+    # next will.
+    *fields("i8", "settled_ps", "known_ps", "settles_ps"),
     *fields("i8", "n_lost", "n_late", "n_other"),
-    ("late_ps", "f8"),  # the most by which recent round trips exceeded `margin_ps`
+    ("late_ps", "f8"),  # the most by which recent probes exceeded `timeout_ps` and missed a check
 )
 PEER = record_type(*fields("i8", "known", "frontier", "latest", "latest_ps"))
 
@@ -58,15 +68,17 @@ class Tally(NamedTuple):
 
     book: Any  # BOOK, one record
     inbox: Any  # uint8 [ROOM, PAYLOAD_BYTES]: probes that arrived
-    other: Any  # int64 [ROOM, 4]: those of no schedule: kind, NIC, burst, number
+    other: Any  # int64 [ROOM, 5]: those of bursts: kind, NIC, burst, row, `checked_ps` before it
     loops: Any  # uint8 [TURNS, n]: whether it returns here
     numbers: Any  # int64 [TURNS, n]: in the schedule
     period: Any  # int64 [WINDOW]: the period that has this row
     state: Any  # uint8 [WINDOW, n]
     sent_ps: Any  # int64 [WINDOW, ticks]
     out: Any  # int64 [WINDOW, ticks]: how many of a tick's probes are out
-    proofs: Any  # int64 [planes]: send time of the latest that returned
-    seen: Any  # int64 [SEEN, 2]: when the latest of any plane was seen
+    check_ps: Any  # int64 [CHECKS]: when each was sent ...
+    back_ps: Any  # int64 [CHECKS]: ... and when it first returned on any plane
+    checked_ps: Any  # int64 [planes]: when the latest was sent that returned there ...
+    took_ps: Any  # int64 [planes]: ... and how long it took
     peer: Any  # PEER [NICs of the T0]
     expected: Any  # int32 [TURNS, NICs of the T0 x n]: number of what they send here, else -1
     rank: Any  # uint8 [NICs of the T0, RANK_PERIODS x n]
@@ -81,15 +93,17 @@ def new_tally(nics: int, n_planes: int, slots: int, ticks: int) -> Tally:
     return Tally(
         book=records(1, BOOK),
         inbox=np.zeros((ROOM, PAYLOAD_BYTES), np.uint8),
-        other=np.zeros((ROOM, 4), np.int64),
+        other=np.zeros((ROOM, 5), np.int64),
         loops=np.zeros((TURNS, n), np.uint8),
         numbers=np.zeros((TURNS, n), np.int64),
         period=np.full(WINDOW, -1, np.int64),
         state=np.zeros((WINDOW, n), np.uint8),
         sent_ps=np.zeros((WINDOW, ticks), np.int64),
         out=np.zeros((WINDOW, ticks), np.int64),
-        proofs=np.full(n_planes, -1, np.int64),
-        seen=np.zeros((SEEN, 2), np.int64),
+        check_ps=np.full(CHECKS, -NEVER_PS, np.int64),
+        back_ps=np.full(CHECKS, NEVER_PS, np.int64),
+        checked_ps=np.full(n_planes, -NEVER_PS, np.int64),
+        took_ps=np.zeros(n_planes, np.int64),
         peer=records(nics, PEER),
         expected=np.full((TURNS, nics * n), -1, np.int32),
         rank=np.zeros((nics, RANK_PERIODS * n), np.uint8),
@@ -155,6 +169,29 @@ def _send(t, now_ps):
 
 
 @inlined
+def _latest_checked(t):
+    """When the latest check was sent that returned on any plane."""
+    latest_ps = t.checked_ps[0]
+    for plane in range(1, t.checked_ps.shape[0]):
+        latest_ps = max(latest_ps, t.checked_ps[plane])
+    return latest_ps
+
+
+@inlined
+def _is_late(t, came_ps, plane, ripe_ps):
+    """Whether a probe misses a check of its plane, or by far one of another."""
+    b = t.book[0]
+    if t.checked_ps[plane] >= ripe_ps:
+        return True
+    back_ps = NEVER_PS
+    if _latest_checked(t) >= ripe_ps:
+        for i in range(CHECKS):
+            if t.check_ps[i] >= ripe_ps:
+                back_ps = min(back_ps, t.back_ps[i])
+    return back_ps < came_ps - b.margin_ps // 2
+
+
+@inlined
 def _take_back(t, now_ps, period, place):
     """One of this agent's own probes has returned."""
     b = t.book[0]
@@ -164,15 +201,14 @@ def _take_back(t, now_ps, period, place):
     sent_ps = t.sent_ps[row, _part(t, place)]
     if was == 0:
         return
-    late_ps = float(now_ps - sent_ps - b.margin_ps)
-    b.late_ps = max(b.late_ps, late_ps)
     t.state[row, place] = 0
+    ripe_ps = sent_ps + b.timeout_ps
+    came_ps = min(now_ps, b.due_ps, b.look_at_ps)  # if the agent is late itself, others may not be
+    if was == LOST or _is_late(t, came_ps, place % b.n_planes, ripe_ps):
+        b.late_ps = max(b.late_ps, float(came_ps - ripe_ps))
     if was == OUT:
         t.out[row, _part(t, place)] -= 1
         b.waiting -= 1
-        plane = place % b.n_planes
-        sequence = (period - b.first_tick // b.ticks) * t.loops.shape[1] + place
-        t.proofs[plane] = max(t.proofs[plane], sequence)
     elif b.n_late < LOSSES_MAX:
         turn = period % TURNS
         _tell(t.late, b.n_late, t.numbers[turn, place], turn, sent_ps)
@@ -213,6 +249,19 @@ def _count(t, now_ps, who, wire_period, place):
 
 
 @inlined
+def _checked(t, now_ps, number, plane):
+    """A check has returned."""
+    b = t.book[0]
+    age = (b.check - number) & PERIODS_MASK
+    if age < min(CHECKS, b.check) and plane < b.n_planes:
+        b.came = 1
+        i = (b.check - age) % CHECKS
+        if t.check_ps[i] > t.checked_ps[plane]:
+            t.checked_ps[plane], t.took_ps[plane] = t.check_ps[i], now_ps - t.check_ps[i]
+        t.back_ps[i] = min(t.back_ps[i], now_ps)
+
+
+@inlined
 def take(t, n, now_ps):
     """Process the first `n` probes of the inbox; return how many are of no schedule."""
     b = t.book[0]
@@ -223,13 +272,17 @@ def take(t, n, now_ps):
             continue
         kind, plane = np.int64(row[KIND_AT]), np.int64(row[PLANE_AT])
         nic, period, number = _word(row, NIC_AT), _word(row, PERIOD_AT), _word(row, NUMBER_AT)
-        if kind != SCHEDULED:
+        if kind == CHECK:
+            if nic == b.nic:
+                _checked(t, now_ps, period, plane)
+        elif kind != SCHEDULED and plane < b.n_planes:
             t.other[b.n_other, 0] = kind
             t.other[b.n_other, 1] = nic
             t.other[b.n_other, 2] = period
             t.other[b.n_other, 3] = number
+            t.other[b.n_other, 4] = t.checked_ps[plane]
             b.n_other += 1
-        elif number < t.loops.shape[1] and plane == number % b.n_planes:
+        elif kind == SCHEDULED and number < t.loops.shape[1] and plane == number % b.n_planes:
             if nic != b.nic:
                 who = nic - b.first_nic
                 if 0 <= who < t.peer.shape[0]:
@@ -249,26 +302,51 @@ def arrive(t, n, now_ps):
 
 
 @inlined
-def _judge_tick(t, tick, now_ps, settled, silent, old_ps):
+def _lateness(b):
+    """By how much probes are expected to be late, in whole milliseconds."""
+    return int(b.late_ps) // MS * MS
+
+
+@inlined
+def _settle(t, now_ps):
+    """Find the latest check that returned so long ago, on any plane, that all have had time."""
+    b = t.book[0]
+    b.settles_ps = NEVER_PS
+    for i in range(CHECKS):
+        back_ps = t.back_ps[i]
+        if back_ps + b.margin_ps // 2 <= now_ps:
+            b.known_ps = max(b.known_ps, t.check_ps[i])
+        elif back_ps < NEVER_PS:
+            b.settles_ps = min(b.settles_ps, back_ps + b.margin_ps // 2)
+        if back_ps + b.margin_ps <= now_ps:
+            b.settled_ps = max(b.settled_ps, t.check_ps[i])
+        elif back_ps < NEVER_PS:
+            b.settles_ps = min(b.settles_ps, back_ps + b.margin_ps)
+
+
+@inlined
+def _judge_tick(t, tick, now_ps, silent, timeout_ps):
     """Count as lost the probes of a tick that are out and should have returned."""
     b = t.book[0]
     period, part = tick // b.ticks, tick % b.ticks
     row, turn = period % WINDOW, period % TURNS
-    sent_ps = t.sent_ps[row, part]
     gone = b.next_tick // b.ticks - period >= WINDOW - 1
-    if sent_ps > old_ps and not gone:
+    sent_ps = t.sent_ps[row, part]
+    ripe_ps = sent_ps + timeout_ps
+    if now_ps < ripe_ps and not gone:
         return
-    base = (period - b.first_tick // b.ticks) * t.loops.shape[1]
     for place in range(_first_place(t, part), _first_place(t, part + 1)):
         if t.state[row, place] != OUT or b.n_lost == LOSSES_MAX:
             continue
-        sequence = base + place
-        if sequence < t.proofs[place % b.n_planes] or sequence < settled or silent or gone:
+        checked = max(t.checked_ps[place % b.n_planes], b.settled_ps) >= ripe_ps
+        if checked or silent or gone:
             t.state[row, place] = LOST
             t.out[row, part] -= 1
             b.waiting -= 1
             _tell(t.lost, b.n_lost, t.numbers[turn, place], turn, sent_ps)
             b.n_lost += 1
+    if t.out[row, part] > 0:
+        b.need_ps = max(b.need_ps, ripe_ps)
 
 
 @inlined
@@ -289,15 +367,19 @@ def _misses(t, who):
 
 
 @inlined
-def _judge_peer(t, who, now_ps, margin_ps):
+def _judge_peer(t, who, now_ps, timeout_ps, margin_ps):
     """Count as lost what a NIC should have sent here before the latest that arrived from it."""
     b = t.book[0]
     peer = t.peer[who]
     if peer.latest <= peer.frontier:
         return
     n = t.loops.shape[1]
-    if now_ps < peer.latest_ps + margin_ps and _misses(t, who):
+    ripe_ps = peer.latest_ps + timeout_ps
+    checked = b.may_check == 0 or b.known_ps >= ripe_ps
+    if (now_ps < peer.latest_ps + margin_ps or not checked) and _misses(t, who):
         b.gaps += 1
+        if now_ps >= ripe_ps:
+            b.need_ps = max(b.need_ps, ripe_ps)
         return
     for rank in range(peer.frontier + 1, peer.latest + 1):
         period, slot = rank // b.slots, rank % b.slots
@@ -321,53 +403,73 @@ def _judge_peer(t, who, now_ps, margin_ps):
 def _judge(t, now_ps):
     """Find the lost probes; return how many wait to be judged."""
     b = t.book[0]
-    b.late_ps *= max(0.0, 1.0 - float(now_ps - b.judged_ps) / LATE_MEMORY_PS)
-    b.judged_ps = now_ps
     if b.came != 0:
         b.heard_ps = now_ps
         b.came = 0
-    margin_ps = b.margin_ps + int(b.late_ps)
-    latest = -1
-    for plane in range(b.n_planes):
-        latest = max(latest, t.proofs[plane])
-    if b.seen_n < SEEN:
-        i = (b.seen_from + b.seen_n) % SEEN
-        t.seen[i, 0] = now_ps
-        t.seen[i, 1] = latest
-        b.seen_n += 1
-    while b.seen_n > 0 and t.seen[b.seen_from, 0] <= now_ps - margin_ps:
-        b.settled = t.seen[b.seen_from, 1]
-        b.seen_from = (b.seen_from + 1) % SEEN
-        b.seen_n -= 1
+    b.late_ps *= max(0.0, 1.0 - float(now_ps - b.judged_ps) / LATE_MEMORY_PS)
+    b.judged_ps = now_ps
+    late_ps = _lateness(b)
+    timeout_ps, margin_ps = b.timeout_ps + late_ps, b.margin_ps + late_ps
+    b.need_ps = b.burst_ps if now_ps >= b.burst_ps else -NEVER_PS
+    _settle(t, now_ps)
     silent = now_ps - b.heard_ps > b.silence_ps
-    old_ps = now_ps - b.timeout_ps - int(b.late_ps)
     while b.oldest < b.next_tick and t.out[b.oldest // b.ticks % WINDOW, b.oldest % b.ticks] == 0:
         b.oldest += 1
     for tick in range(b.oldest, b.next_tick if b.waiting > 0 else b.oldest):
         if t.out[tick // b.ticks % WINDOW, tick % b.ticks] > 0:
-            _judge_tick(t, tick, now_ps, b.settled, silent, old_ps)
+            _judge_tick(t, tick, now_ps, silent, timeout_ps)
     b.gaps = 0
     for who in range(t.peer.shape[0]):
         if t.peer[who].known != 0:
-            _judge_peer(t, who, now_ps, margin_ps)
+            _judge_peer(t, who, now_ps, timeout_ps, margin_ps)
     return b.waiting + b.gaps
 
 
 @inlined
+def _check(t, now_ps):
+    """Begin a check if one is needed: none that was sent late enough is out, or not since just
+    now.
+    """
+    b = t.book[0]
+    sent_ps = t.check_ps[b.check % CHECKS]
+    if b.may_check == 0 or b.need_ps == -NEVER_PS:
+        return
+    if sent_ps < b.need_ps or now_ps >= sent_ps + b.look_ps:
+        b.check += 1
+        t.check_ps[b.check % CHECKS], t.back_ps[b.check % CHECKS] = now_ps, NEVER_PS
+        b.check_now, b.check_look_ps = 1, CHECK_LOOK_PS
+
+
+@inlined
+def _is_check_out(t):
+    """Whether the last check has not returned on all planes."""
+    least_ps = t.checked_ps[0]
+    for plane in range(1, t.checked_ps.shape[0]):
+        least_ps = min(least_ps, t.checked_ps[plane])
+    return least_ps < t.check_ps[t.book[0].check % CHECKS]
+
+
+@inlined
 def advance(t, now_ps):
-    """Judge, and begin a tick if it is due: return its number, or -1. The next call is due at
-    `due_ps`, to send, or at `look_at_ps`.
+    """Judge, and begin a tick if it is due: return its number, or -1. If `check_now` is set, the
+    check with the number `check` is to be sent too. The next call is due at `due_ps`, to send, or
+    at `look_at_ps`.
     """
     b = t.book[0]
     waiting = _judge(t, now_ps) + b.busy
+    _check(t, now_ps)
     tick = -1
     if now_ps >= b.due_ps:
         tick = _send(t, now_ps)
         b.due_ps = max(b.due_ps + b.tick_ps, now_ps + b.tick_ps // 2)
-    if tick >= 0 or waiting > 0:
-        b.look_at_ps = now_ps + b.look_ps
-    else:
-        b.look_at_ps = NEVER_PS
+    if tick >= 0 or now_ps >= b.look_next_ps:
+        b.look_next_ps = now_ps + b.look_ps
+    b.look_at_ps = b.look_next_ps if tick >= 0 or waiting > 0 else NEVER_PS
+    if waiting > 0:
+        b.look_at_ps = min(b.look_at_ps, b.settles_ps)
+    if waiting > 0 and _is_check_out(t):
+        b.look_at_ps = min(b.look_at_ps, now_ps + b.check_look_ps)
+        b.check_look_ps *= 2
     return tick
 
 
