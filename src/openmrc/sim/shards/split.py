@@ -23,7 +23,7 @@ from openmrc.sim.shards.cut import Cut, Index
 from openmrc.units import PS_BITS
 
 PACKETS_AT_START = 4096
-NARROWER = 4  # times narrower than what suits events that arrive in order
+NARROWER = 2  # times narrower than what suits events that arrive in order
 
 
 def split(
