@@ -18,7 +18,14 @@ def oncall(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "name", ["port_down_and_back", "two_at_once", "two_within_a_breath", "drained_plane"]
+    "name",
+    [
+        "port_down_and_back",
+        "two_at_once",
+        "two_within_a_breath",
+        "drained_plane",
+        "flap_and_a_dead_laser",
+    ],
 )
 def test_what_broke_is_named_with_its_time_and_nothing_else_is(
     oncall: dict[str, Any], name: str
