@@ -168,8 +168,9 @@ class Witness:
 
         total = lost + new - acquitted
         rows = np.flatnonzero(total)
-        first = np.where(lost > 0, demoted_at, now_ps)[rows]
-        last = np.where(new > 0, now_ps, demoted_at)[rows]
+        missed = self._missed_at(qp, b, now_ps)
+        first = np.where(lost > 0, demoted_at, missed)[rows]
+        last = np.where(new > 0, missed, demoted_at)[rows]
         self._lost.append(
             {"ev_at": at[rows], "lost": total[rows], "first_ps": first, "last_ps": last}
         )
@@ -235,6 +236,15 @@ class Witness:
         before = np.where(demoted, 0, self._unanswered[at])
         self._unanswered[at] = now
         return np.maximum(now.astype(np.int64) - before, 0)
+
+    def _missed_at(self, qp: LongArray, b: Any, now_ps: int) -> LongArray:
+        """When the answer to the last unanswered probe of each path was due, a base round trip
+        after it was sent. It is only counted when the next one is sent, twice as late as the last.
+        """
+        spacing = np.asarray(b.spacing)
+        sent_ps = np.asarray(b.probe_at) - spacing - spacing // 2
+        base_rtt_ps = np.asarray(self._world.engine.qp[self._ends].base_rtt)[qp]
+        return np.asarray(np.minimum(sent_ps + base_rtt_ps, now_ps), np.int64)
 
     def _largest_rtts(self) -> LongArray:
         """[QPs] The largest recent round trip of any queue pair of its NIC: one that sends no data
