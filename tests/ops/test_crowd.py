@@ -33,3 +33,11 @@ def test_more_cannot_be_trimmed_than_all_and_nothing_is_known_without_packets() 
     paths = pl.DataFrame({"from_us": [0.0]})
     assert crowd.trimmed(paths, np.zeros((1, 1), np.int32), links((0.0, 0, 2, 5))).tolist() == [1.0]
     assert crowd.trimmed(paths, np.zeros((1, 1), np.int32), links((0.0, 0, 2, 5))[:0]) == [0.0]
+
+
+def test_full_queues_lose_no_more_than_some_times_what_was_lost_in_all() -> None:
+    full = crowd.behind(links((0.0, 0, 1000, 1000), (0.0, 1, 1000, 500), (0.0, 2, 1000, 0)))
+    assert full == pytest.approx(1250.0)
+    assert crowd.lost_part(0, full, 0.15) == pytest.approx(4 * 3 / 1250)
+    assert crowd.lost_part(16, full, 0.15) == pytest.approx(4 * (16 + 8 + 3) / 1250)
+    assert crowd.lost_part(10_000, full, 0.15) == 0.15

@@ -25,6 +25,9 @@ def oncall(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "two_within_a_breath",
         "drained_plane",
         "flap_and_a_dead_laser",
+        "worn_laser",
+        "half_a_line_card",
+        "dropping_but_healthy",
     ],
 )
 def test_what_broke_is_named_with_its_time_and_nothing_else_is(

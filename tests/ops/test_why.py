@@ -100,26 +100,52 @@ def by_bins(lost: Sequence[int], sent: int = 40, one: Record | None = None) -> R
 
 
 def test_what_loses_a_little_for_a_part_of_a_crowded_run_is_named() -> None:
-    """24 of 400 packets in each of four bins of sixteen: where two of a hundred may be late, that
+    """32 of 400 packets in each of four bins of sixteen: where two of a hundred may be late, that
     is not enough in a bin, and no more than chance in the whole run.
     """
-    crowded = record([(q, 1, 3, 50, 20.0, 3) for q in range(8, 16)], trimmed=0.38)
-    run = by_bins([0] * 6 + [3] * 4 + [0] * 6, 400, crowded)
+    crowded = record([(q, 1, 3, 50, 20.0, 4) for q in range(8, 16)], trimmed=0.38)
+    run = by_bins([0] * 6 + [4] * 4 + [0] * 6, 400, crowded)
     (found,) = why(replace(run, paths=run.paths.filter(pl.col("lost") > 0))).findings
-    assert (found.where, found.lost, found.dead) == ("plane 1 t0 1 > t1 3", 96, False)
+    assert (found.where, found.lost, found.dead) == ("plane 1 t0 1 > t1 3", 128, False)
     assert (found.since_us, found.until_us) == (600.0, 900.0)
-    run = by_bins([0] * 6 + [3, 0, 0, 3] + [0] * 6, 400, crowded)
+    run = by_bins([0] * 6 + [4, 0, 0, 4] + [0] * 6, 400, crowded)
     assert not why(replace(run, paths=run.paths.filter(pl.col("lost") > 0))).findings
 
 
 def test_behind_full_queues_one_queue_pair_is_no_witness() -> None:
     """It judges many packets lost at once; two that do so may be the same accident."""
-    alone = [(8, 1, 3, 100, 20.0, 25), (9, 1, 3, 100, 20.0, 1)]
+    alone = [(8, 1, 3, 25, at, 7) for at in (0.0, 30.0, 60.0, 90.0)] + [(9, 1, 3, 100, 20.0, 1)]
     assert why(record(alone)).findings
     assert not why(record(alone, trimmed=0.25)).findings
-    many = [(q, 1, 3, 100, 20.0, 13) for q in range(8, 16)]
+    many = [(q, 1, 3, 100, 12.0 * (q - 8), 13) for q in range(8, 16)]
     (found,) = why(record(many, trimmed=0.25)).findings
     assert found.where == "plane 1 t0 1 > t1 3"
+
+
+@pytest.mark.parametrize(
+    ("apart_us", "event", "named"),
+    [(0.5, "back", False), (9.0, "back", True), (0.5, "congested", True)],
+)
+def test_what_many_lost_at_one_moment_is_one_event_unless_their_paths_stay_away(
+    apart_us: float, event: str, named: bool
+) -> None:
+    """Such as packets whose answers stay away: each queue pair judges its own lost."""
+    rows = [(q, 1, 3, 50, 20.0 + apart_us * (q - 8), 3) for q in range(8, 16)]
+    events = [(i, 20.0 + apart_us * i, "set aside") for i in range(8)]
+    answer = why(record(rows, [*events, *((i, 190.0, event) for i in range(8))]))
+    assert bool(answer.findings) is named
+
+
+def test_where_switches_do_not_trim_only_what_let_nothing_through_is_named() -> None:
+    some = record([(q, 1, 3, 100, 12.0 * (q - 8), 13) for q in range(8, 16)])
+    assert why(some).findings
+    answer = why(replace(some, trims=False))
+    assert not answer.findings
+    assert "104 packets on 1 path count as lost, maybe to full queues." in answer.text
+    assert "a place that loses a part cannot be told from congestion." in answer.text
+    aside = [(i, 28.0 + i, "set aside") for i in range(8)]
+    (found,) = why(replace(record(dead(), aside), trims=False, jammed=0.007)).findings
+    assert (found.where, found.dead) == ("plane 1 t0 1 > t1 3", True)
 
 
 def test_a_loss_long_after_all_others_does_not_prolong_a_fault_if_chance_explains_it() -> None:

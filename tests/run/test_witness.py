@@ -13,6 +13,8 @@ import pytest
 from openmrc.cli.command import main
 from openmrc.report.result import Result, simulate
 from openmrc.run.tables import event_table, link_table, path_table
+from openmrc.units import US
+from openmrc.wire.framing import MRC_FRAMING
 
 BASE: dict[str, Any] = {
     "seed": 5,
@@ -87,6 +89,17 @@ def test_probes_that_wait_behind_data_of_other_queue_pairs_are_not_lost() -> Non
     (run,) = checked.transports
     assert run.counters["trimmed"] > 0  # queues are full
     assert len(checked.paths) == 0
+
+
+def test_a_lost_probe_is_dated_when_its_answer_was_due() -> None:
+    """Not when the next one is sent: that may be long after the repair."""
+    seen = ran(fault=[{**DEAD, "for": "60us"}], workload={"kind": "permutation", "size": "4MB"})
+    (run,), fabric = seen.transports, seen.scenario.build()[0]
+    rtt_us = MRC_FRAMING.base_rtt_ps(fabric, 4096) / US
+    assert run.counters["assumed_bad"] > 0
+    assert (seen.paths["lost"] > 1).any()  # probes
+    assert seen.paths["last_us"].max() <= 80 + rtt_us
+    assert (seen.paths["first_us"] <= seen.paths["last_us"]).all()
 
 
 def test_bins_are_joined_and_nothing_is_lost_by_it(

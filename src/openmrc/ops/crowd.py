@@ -8,6 +8,7 @@ before: a loss is noticed up to a timeout later than a trim.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,8 @@ from openmrc.fabric.model import IntArray
 
 if TYPE_CHECKING:
     import polars as pl
+
+UNEVEN = 4.0  # times the mean of a run that a place may lose by chance
 
 
 def trimmed(paths: pl.DataFrame, routes: IntArray, links: pl.DataFrame) -> npt.NDArray[np.float64]:
@@ -38,6 +41,21 @@ def trimmed(paths: pl.DataFrame, routes: IntArray, links: pl.DataFrame) -> npt.N
     for column in routes.T:  # -1, after the last: nothing was sent across the last port here
         np.maximum(most, share[mine, np.minimum(column, shape[1] - 1)], out=most)
     return most
+
+
+def behind(links: pl.DataFrame) -> float:
+    """Return how many packets of a run were behind full queues: those behind one that trims a part
+    count with the square of that part.
+    """
+    packets, trims = (links[name].to_numpy() for name in ("packets", "trimmed"))
+    return float(packets @ np.minimum(trims / np.maximum(packets, 1), 1) ** 2)
+
+
+def lost_part(lost: int, behind: float, most: float) -> float:
+    """Return the part of the packets behind full queues that may count as lost, `most` or less: no
+    more than some times what was lost in the whole run.
+    """
+    return min(most, UNEVEN * (lost + 2 * math.sqrt(lost) + 3) / max(behind, 1.0))
 
 
 def _bins(rows: pl.DataFrame, width_us: float) -> npt.NDArray[np.int64]:

@@ -24,28 +24,65 @@ if TYPE_CHECKING:
     import polars as pl
 
 JAM = 0.2  # of the packets trimmed: a full queue
+MOMENT = 4  # round trips: within it is judged lost what full queues or lost answers delay at once
+MOSTLY = 0.3  # of the packets lost: more than those make it
 OVER_AFTER = 10.0  # losses that would have been expected since the last one
 ECHO_RATE = 0.05  # largest loss rate of a device that is only crowded by diverted traffic ...
 LATE_TIMES = 4  # it loses more than this multiple of what proved to be late
 ECHO_PART = 0.5  # ... while something dead lost more than twice as much
 
 
-def is_one_jam(
+def is_one_event(
     record: Record, verdict: Verdict, span: list[float], mine: npt.NDArray[np.bool_], rules: Rules
 ) -> bool:
-    """Whether a place with full queues would not be blamed without the queue pair that lost most
-    there: it judges many packets lost at once then, so these are no independent witnesses.
+    """Whether a place that lost a part would not be blamed without the moment in which it lost
+    most; or one with full queues, without the queue pair that lost most. Many packets are judged
+    lost at once when answers stay away, so these are no independent witnesses.
     """
     import polars as pl
 
     here = pl.Series(mine) & record.paths["from_us"].is_in(span)
     rows = record.paths.filter(here)
-    if record.trimmed(rows).max(initial=0.0) <= JAM:
-        return False
-    by_qp = rows.group_by("qp").agg(pl.col("lost").sum()).sort("lost", "qp")
-    others = record.paths.filter(~(here & (record.paths["qp"] == by_qp["qp"][-1])))
-    left = localise(record.fabric, replace(record, paths=others).evidence(span), rules)
-    return not any(verdict.cause in (each.cause, *each.one_of) for each in left)
+    events = []
+    if record.trimmed(rows).max(initial=0.0) > JAM:
+        by_qp = rows.group_by("qp").agg(pl.col("lost").sum()).sort("lost", "qp")
+        events.append(record.paths["qp"] == by_qp["qp"][-1])
+    since_us = _worst_moment(rows, MOMENT * record.rtt_us)
+    at_once = record.paths["first_us"].is_between(since_us, since_us + MOMENT * record.rtt_us)
+    lost_a_part = record.rate(verdict.cause, rows) <= MOSTLY
+    if lost_a_part and not _stay_away(record, record.paths.filter(here & at_once)):
+        events.append(at_once)
+    return not all(
+        _blamed_without(record, verdict.cause, span, here & one, rules) for one in events
+    )
+
+
+def _stay_away(record: Record, rows: pl.DataFrame) -> bool:
+    """Whether most of the paths of these rows were set aside and never returned to service."""
+    import polars as pl
+
+    assert record.events is not None
+    paths, events = rows.select("qp", "ev").unique(), record.events
+    over = events.filter(pl.col("event").is_in(["back", "false alarm"]))
+    aside = paths.join(events, on=["qp", "ev"], how="semi")
+    return 2 * len(aside.join(over, on=["qp", "ev"], how="anti")) > len(paths)
+
+
+def _blamed_without(
+    record: Record, cause: int, span: list[float], event: pl.Series, rules: Rules
+) -> bool:
+    """Whether a place is blamed for the losses of these bins without some rows of paths."""
+    others = replace(record, paths=record.paths.filter(~event))
+    left = localise(record.fabric, others.evidence(span), rules)
+    return any(cause in (each.cause, *each.one_of) for each in left)
+
+
+def _worst_moment(rows: pl.DataFrame, lasts_us: float) -> float:
+    """When the moment begins in which these rows lost most, us."""
+    by_time = rows.sort("first_us")
+    times, upto = by_time["first_us"].to_numpy(), np.append(0, by_time["lost"].cum_sum())
+    ends = np.searchsorted(times, times + lasts_us, side="right")
+    return float(times[np.argmax(upto[ends] - upto[:-1])])
 
 
 def is_late(record: Record, cause: int, mine: npt.NDArray[np.bool_]) -> bool:
@@ -77,6 +114,15 @@ def without_echoes(record: Record, findings: Sequence[Finding]) -> list[Finding]
         for it in findings
         if it.kind not in (causes.SWITCH, causes.NIC) or it.rate > ECHO_RATE or it.lost > enough
     ]
+
+
+def without_drops(record: Record, findings: Sequence[Finding]) -> list[Finding]:
+    """Without places that lost a part, where full queues drop what they do not trim: that looks the
+    same, and no sender learns which queues were full.
+    """
+    if record.trims:
+        return list(findings)
+    return [it for it in findings if it.dead or it.downs]
 
 
 def without_stragglers(

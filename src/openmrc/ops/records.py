@@ -21,18 +21,21 @@ from openmrc.ops.evidence import Evidence, of_lossy
 from openmrc.run.ways import routes
 from openmrc.run.witness import LOOKS_A_BIN
 from openmrc.units import US
+from openmrc.wire.framing import MRC_FRAMING
 
 if TYPE_CHECKING:
     import polars as pl
 
 # Of a million packets that senders judge lost ten may only have been late.
 BACKGROUND = 1e-5
-# Behind a queue that trims everything this fraction counts as lost, because headers, answers and
-# probes are late or dropped; if it trims a part, the square of that part times this.
+# At most this fraction of the packets behind a queue that trims everything counts as lost, because
+# headers, answers and probes are late or dropped; if it trims a part, the square of it times this.
 JAMMED = 0.15
+DROPPED = 0.5  # behind a queue that drops what it cannot trim
 # Of late packets that were judged lost some are proven late: this multiple of them are not.
 UNPROVEN = 2
 LATE_MAX = 0.2  # at which dead paths still stand out
+PMTU_BYTES = 4096
 FILES = ("events", "paths", "links")
 
 
@@ -48,6 +51,8 @@ class Record:
     events: pl.DataFrame | None  # None: senders of this transport know nothing of paths
     paths: pl.DataFrame
     links: pl.DataFrame
+    jammed: float = JAMMED  # the part of the packets behind full queues that counts as lost
+    trims: bool = True  # else full queues drop, and nothing shows which are full
 
     @property
     def end_us(self) -> float:
@@ -60,6 +65,11 @@ class Record:
         if not len(self.links):
             return 0.0
         return float((self.links["until_us"] - self.links["from_us"]).max()) / LOOKS_A_BIN  # type: ignore[arg-type]
+
+    @property
+    def rtt_us(self) -> float:
+        """The round trip of an idle fabric, us."""
+        return MRC_FRAMING.base_rtt_ps(self.fabric, PMTU_BYTES) / US
 
     def bins(self) -> list[float]:
         """When each bin begins in which a path lost packets, us."""
@@ -111,7 +121,7 @@ class Record:
 
         used = self.links.filter(pl.col("from_us").is_in(bins))
         late = np.maximum(self._late(self.paths, self.links), self._late(rows, used))
-        chance = BACKGROUND + late[self._plane(rows)] + JAMMED * self.trimmed(rows) ** 2
+        chance = BACKGROUND + late[self._plane(rows)] + self.jammed * self.trimmed(rows) ** 2
         return np.asarray(chance, np.float64)
 
     def _plane(self, rows: pl.DataFrame) -> npt.NDArray[np.int64]:
@@ -144,7 +154,11 @@ class Record:
         return np.asarray(np.minimum(np.minimum(proved, usual), LATE_MAX), np.float64)
 
     def trimmed(self, rows: pl.DataFrame) -> npt.NDArray[np.float64]:
-        """[rows] the fraction of the packets that was trimmed where and when each lost some."""
+        """[rows] the fraction of the packets that was trimmed where and when each lost some; all of
+        them may have met a full queue if these do not trim.
+        """
+        if not self.trims:
+            return np.ones(len(rows))
         return crowd.trimmed(rows, self.routes(rows), self.links)
 
     def routes(self, rows: pl.DataFrame) -> npt.NDArray[np.int32]:
@@ -195,27 +209,36 @@ def read(directory: Path) -> list[Record]:
     except (ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
         raise InputError(f"{directory}: was not written by mrc run --out ({error})") from None
     tables.pop("fault", None)
-    fabric = make_scenario(tables, base=directory).fabric.build()
-    watched = {
-        name
-        for name, section in zip(transports, tables.get("transport", [{}]), strict=False)
-        if "events" in frames and _keeps_account(section)
-    }
-    return [
-        Record(
-            name,
-            fabric,
-            run,
-            _of(frames["flows"], name),
-            _of(frames["steps"], name) if "steps" in frames else None,
-            events,
-            _acquitted(paths, events) if events is not None else paths,
-            _of(frames["links"], name) if "links" in frames else pl.DataFrame(),
+    scenario = make_scenario(tables, base=directory)
+    fabric, sections = scenario.fabric.build(), tables.get("transport", [{}])
+    found = []
+    for (name, run), section, transport in zip(
+        transports.items(), sections, scenario.transports, strict=False
+    ):
+        of = {each: _of(frame, name) for each, frame in frames.items()}
+        events = of["events"] if "events" in of and _keeps_account(section) else None
+        paths, links = (of.get(each, pl.DataFrame()) for each in ("paths", "links"))
+        if events is not None:
+            paths = _acquitted(paths, events)
+        own = getattr(transport, "trim", None)
+        trims = scenario.fabric.trim if own is None else own
+        jammed = _jammed(fabric, paths, links, trims)
+        steps = of.get("steps")
+        found.append(
+            Record(name, fabric, run, of["flows"], steps, events, paths, links, jammed, trims)
         )
-        for name, run in transports.items()
-        for events in [_of(frames["events"], name) if name in watched else None]
-        for paths in [_of(frames["paths"], name) if "paths" in frames else pl.DataFrame()]
-    ]
+    return found
+
+
+def _jammed(fabric: Fabric, paths: pl.DataFrame, links: pl.DataFrame, trims: bool) -> float:
+    """The part of the packets behind full queues that may count as lost in a run."""
+    import polars as pl
+
+    if not len(links):
+        return JAMMED
+    own = links.filter(pl.col("port") < fabric.n_nics * fabric.n_planes)
+    behind = crowd.behind(links) if trims else float(own["packets"].sum())
+    return crowd.lost_part(int(paths["lost"].sum()), behind, JAMMED if trims else DROPPED)
 
 
 def _acquitted(paths: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:

@@ -8,7 +8,7 @@ place is reported once, and not at all if other reported ones explain most of it
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -79,14 +79,13 @@ def why(
     down = [
         one for one in downs.spans(record) if from_us <= one.until_us and one.since_us <= until_us
     ]
-    seen = Record(**{**vars(record), "paths": rows})
+    seen = replace(record, paths=rows)
     told = downs.findings(seen, down)
     known = downs.explained(seen, down)
-    seen = Record(**{**vars(seen), "paths": rows.filter(~known)})
+    seen = replace(seen, paths=rows.filter(~known))
     told += (_told(seen, verdict, mine, qps) for verdict, mine in _verdicts(seen))
-    findings = tuple(
-        sorted(doubts.without_echoes(record, together.joined(record.fabric, told)), key=_harm)
-    )
+    places_ = doubts.without_drops(record, together.joined(record.fabric, told))
+    findings = tuple(sorted(doubts.without_echoes(record, places_), key=_harm))
     return Answer(
         record.name, True, findings, f"{opening} {_words(record, seen, findings, job, flows)}"
     )
@@ -119,7 +118,7 @@ def _verdicts(record: Record) -> list[tuple[Verdict, npt.NDArray[np.bool_]]]:
         mine = (crossed == verdict.cause).any(axis=0)
         if 2 * lost[mine & ~taken].sum() <= lost[mine].sum():
             continue
-        if doubts.is_one_jam(record, verdict, span, mine, RULES) or doubts.is_late(
+        if doubts.is_one_event(record, verdict, span, mine, RULES) or doubts.is_late(
             record, verdict.cause, mine
         ):
             continue
@@ -390,7 +389,7 @@ def _words(
         parts.append(_rest(findings[TOLD_MAX:]))
     if not findings:
         parts.append("Nothing broke" + _trifles(seen))
-    congestion = _congestion(record, flows)
+    congestion = _congestion(record, flows) if record.trims else _drops(seen)
     if congestion:
         parts.append(congestion)
     errors = len(record.summary["qp_errors"])
@@ -489,7 +488,7 @@ def _trifles(record: Record) -> str:
         )
         parts.append(
             f"{lost} packet{'s' * (lost != 1)} on {max(aside, 1)} path{'s' * (aside > 1)} count as"
-            " lost, too few to blame a place"
+            f" lost, {'too few to blame a place' if record.trims else 'maybe to full queues'}"
         )
     if late:
         parts.append(f"{late} packets came late and were taken for lost")
@@ -516,6 +515,16 @@ def _congestion(record: Record, flows: pl.DataFrame) -> str:
         if total and most >= 0.5 * total:
             said += f", most of them for nic {dst}"
     return said + ": queues were full there, which is congestion and no damage."
+
+
+def _drops(record: Record) -> str:
+    """The sentence on losses where switches do not trim."""
+    if not len(record.paths):
+        return ""
+    return (
+        "Switches do not trim here and full queues drop packets, so a place that loses a part"
+        " cannot be told from congestion."
+    )
 
 
 def _time(us: float) -> str:
