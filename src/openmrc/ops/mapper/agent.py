@@ -241,7 +241,7 @@ class Agent:
 
     @property
     def _late_ps(self) -> int:
-        return int(self._book["late_ps"][0]) // MS * MS
+        return int(tally.lateness(self._book["late_ps"][0]))
 
     @property
     def periods(self) -> int:

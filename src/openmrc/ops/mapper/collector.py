@@ -514,8 +514,8 @@ class Collector:
         fabric = self.schedule.fabric
         due = self._may_probe(now_ps, ports)[:SUSPECTS_AT_ONCE]
         due += self._may_probe(now_ps, self.schedule.beside(due))[: BURSTS_AT_ONCE - len(due)]
-        left = min((self._left(now_ps, port) for port in due), default=0)
-        n = min(ROUND // max(len(due), 1), left)
+        left = {port: self._left(now_ps, port) for port in due}
+        n = min(ROUND // max(len(due), 1), *left.values()) if due else 0
         there = frozenset(self.heard_ps)
         found = []
         for port in due:
@@ -526,8 +526,8 @@ class Collector:
             senders = there & frozenset(src.tolist())
             receivers = there & frozenset(dst[dst != src].tolist())
             self._bursts[number] = _Burst(port, routes, src, dst, now_ps, senders, receivers)
-            since_ps = now_ps if self._left(now_ps, port) == BURST_MAX else self._probed[port][0]
-            self._probed[port] = (since_ps, BURST_MAX - self._left(now_ps, port) + n)
+            since_ps = now_ps if left[port] == BURST_MAX else self._probed[port][0]
+            self._probed[port] = (since_ps, BURST_MAX - left[port] + n)
             found.append(Order(number, port, n, senders))
         return found
 

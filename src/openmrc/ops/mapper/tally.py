@@ -301,10 +301,10 @@ def arrive(t, n, now_ps):
     return take(t, n, now_ps)
 
 
-@inlined
-def _lateness(b):
+@compiled
+def lateness(late_ps):
     """By how much probes are expected to be late, in whole milliseconds."""
-    return int(b.late_ps) // MS * MS
+    return int(late_ps) // MS * MS
 
 
 @inlined
@@ -408,7 +408,7 @@ def _judge(t, now_ps):
         b.came = 0
     b.late_ps *= max(0.0, 1.0 - float(now_ps - b.judged_ps) / LATE_MEMORY_PS)
     b.judged_ps = now_ps
-    late_ps = _lateness(b)
+    late_ps = lateness(b.late_ps)
     timeout_ps, margin_ps = b.timeout_ps + late_ps, b.margin_ps + late_ps
     b.need_ps = b.burst_ps if now_ps >= b.burst_ps else -NEVER_PS
     _settle(t, now_ps)
