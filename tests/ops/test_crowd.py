@@ -38,6 +38,6 @@ def test_more_cannot_be_trimmed_than_all_and_nothing_is_known_without_packets() 
 def test_full_queues_lose_no_more_than_some_times_what_was_lost_in_all() -> None:
     full = crowd.behind(links((0.0, 0, 1000, 1000), (0.0, 1, 1000, 500), (0.0, 2, 1000, 0)))
     assert full == pytest.approx(1250.0)
-    assert crowd.lost_part(0, full, 0.15) == pytest.approx(4 * 3 / 1250)
-    assert crowd.lost_part(16, full, 0.15) == pytest.approx(4 * (16 + 8 + 3) / 1250)
-    assert crowd.lost_part(10_000, full, 0.15) == 0.15
+    assert crowd.lost_part(0, full, 4, 0.15) == pytest.approx(4 * 3 / 1250)
+    assert crowd.lost_part(16, full, 4, 0.15) == pytest.approx(4 * (16 + 8 + 3) / 1250)
+    assert crowd.lost_part(10_000, full, 4, 0.15) == 0.15

@@ -19,7 +19,8 @@ from openmrc.fabric.model import IntArray
 if TYPE_CHECKING:
     import polars as pl
 
-UNEVEN = 4.0  # times the mean of a run that a place may lose by chance
+UNEVEN = 4.0  # times the mean of a run: what a place behind full queues may lose by chance ...
+UNEVEN_DROPS = 16.0  # ... where these drop, and nothing shows which are full
 
 
 def trimmed(paths: pl.DataFrame, routes: IntArray, links: pl.DataFrame) -> npt.NDArray[np.float64]:
@@ -51,11 +52,11 @@ def behind(links: pl.DataFrame) -> float:
     return float(packets @ np.minimum(trims / np.maximum(packets, 1), 1) ** 2)
 
 
-def lost_part(lost: int, behind: float, most: float) -> float:
+def lost_part(lost: int, behind: float, uneven: float, most: float) -> float:
     """Return the part of the packets behind full queues that may count as lost, `most` or less: no
-    more than some times what was lost in the whole run.
+    more than `uneven` times the mean of the run.
     """
-    return min(most, UNEVEN * (lost + 2 * math.sqrt(lost) + 3) / max(behind, 1.0))
+    return min(most, uneven * (lost + 2 * math.sqrt(lost) + 3) / max(behind, 1.0))
 
 
 def _bins(rows: pl.DataFrame, width_us: float) -> npt.NDArray[np.int64]:

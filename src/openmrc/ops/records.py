@@ -236,9 +236,11 @@ def _jammed(fabric: Fabric, paths: pl.DataFrame, links: pl.DataFrame, trims: boo
 
     if not len(links):
         return JAMMED
+    lost = int(paths["lost"].sum())
+    if trims:
+        return crowd.lost_part(lost, crowd.behind(links), crowd.UNEVEN, JAMMED)
     own = links.filter(pl.col("port") < fabric.n_nics * fabric.n_planes)
-    behind = crowd.behind(links) if trims else float(own["packets"].sum())
-    return crowd.lost_part(int(paths["lost"].sum()), behind, JAMMED if trims else DROPPED)
+    return crowd.lost_part(lost, float(own["packets"].sum()), crowd.UNEVEN_DROPS, DROPPED)
 
 
 def _acquitted(paths: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
