@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 JAM = 0.2  # of the packets trimmed: a full queue
 MOMENT = 4  # round trips: within it is judged lost what full queues or lost answers delay at once
 MOSTLY = 0.3  # of the packets lost: more than those make it
+DROPS_NATS = 100.0
 OVER_AFTER = 10.0  # losses that would have been expected since the last one
 ECHO_RATE = 0.05  # largest loss rate of a device that is only crowded by diverted traffic ...
 LATE_TIMES = 4  # it loses more than this multiple of what proved to be late
@@ -118,11 +119,12 @@ def without_echoes(record: Record, findings: Sequence[Finding]) -> list[Finding]
 
 def without_drops(record: Record, findings: Sequence[Finding]) -> list[Finding]:
     """Without places that lost a part, where full queues drop what they do not trim: that looks the
-    same, and no sender learns which queues were full.
+    same, and no sender learns which queues were full. They drop many packets at once, so what seems
+    to let nothing through needs more evidence.
     """
     if record.trims:
         return list(findings)
-    return [it for it in findings if it.dead or it.downs]
+    return [it for it in findings if it.downs or (it.dead and it.nats >= DROPS_NATS)]
 
 
 def without_stragglers(
