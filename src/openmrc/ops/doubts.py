@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 JAM = 0.2  # of the packets trimmed: a full queue
 MOMENT = 4  # round trips: within it is judged lost what full queues or lost answers delay at once
 MOSTLY = 0.3  # of the packets lost: more than those make it
-DROPS_NATS = 100.0
+DROPS_NATS = 100.0  # at least, of what lets nothing through where full queues drop
 OVER_AFTER = 10.0  # losses that would have been expected since the last one
 ECHO_RATE = 0.05  # largest loss rate of a device that is only crowded by diverted traffic ...
 LATE_TIMES = 4  # it loses more than this multiple of what proved to be late
