@@ -403,22 +403,24 @@ def test_losses_of_one_round_trip_take_at_most_half() -> None:
     assert flow.cwnd == 19 * PKT
 
 
-def untrimmed(planes: int) -> Flow:
-    """A flow over these planes (a mask), where losses are the only sign of a full queue."""
-    flow = steady(Flow(trimming=0), 40 * PKT)
+def over(planes: int, trimming: int) -> Flow:
+    """A flow over these planes (a mask)."""
+    flow = steady(Flow(trimming=trimming), 40 * PKT)
     flow.q.planes_ok = planes
     flow.q.lost_plane = -1
     return flow
 
 
-def test_row_07_congestion_loses_on_all_planes_and_cuts_the_window() -> None:
-    flow = untrimmed(0b1111)
+@pytest.mark.parametrize("trimming", [0, 1])
+def test_row_07_congestion_loses_on_all_planes_and_cuts_the_window(trimming: int) -> None:
+    flow = over(0b1111, trimming)
     assert all(flow.loss(T + i, plane=i % 4) for i in range(20))
     assert flow.cwnd == 20 * PKT
 
 
-def test_row_07_a_plane_that_loses_alone_cuts_once() -> None:
-    flow = untrimmed(0b1111)
+@pytest.mark.parametrize("trimming", [0, 1])
+def test_row_07_a_plane_that_loses_alone_cuts_once(trimming: int) -> None:
+    flow = over(0b1111, trimming)
     assert flow.loss(T, plane=2), "there is none before to compare it with"
     assert not any(flow.loss(T + i, plane=2) for i in range(1, 100))
     assert flow.loss(T + 100, plane=1)
@@ -426,12 +428,8 @@ def test_row_07_a_plane_that_loses_alone_cuts_once() -> None:
     assert flow.cwnd == 37 * PKT
 
 
-@pytest.mark.parametrize(("planes", "trimming"), [(0b0100, 0), (0b1111, 1)])
-def test_row_07_losses_on_the_only_plane_cut_and_so_they_do_where_packets_are_trimmed(
-    planes: int, trimming: int
-) -> None:
-    flow = untrimmed(planes)
-    flow.c.trimming = trimming
+def test_row_07_losses_on_the_only_plane_cut() -> None:
+    flow = over(0b0100, trimming=0)
     assert all(flow.loss(T + i, plane=2) for i in range(20))
     assert flow.cwnd == 20 * PKT
 

@@ -215,16 +215,15 @@ def on_trim(q, c, now):
 def on_loss(q, c, now, k):
     """A packet was judged lost on plane `k`. True if the window was cut for it.
 
-    Planes take turns, so congestion loses on all of them alike. Where nothing is trimmed, a loss on
-    the same plane as the one before, with others in service, is that plane's fault, and cuts
-    nothing. All cuts within one round trip take at most half the window: a dead path is not
-    congestion.
+    Planes take turns, so congestion loses on all of them alike. A loss on the same plane as the one
+    before, with others in service, is that plane's fault, and cuts nothing. All cuts within one
+    round trip take at most half the window: a dead path is not congestion.
     """
     if c.cc != CC_NSCC:
         return False
     again = k == q.lost_plane
     q.lost_plane = k
-    if again and c.trimming == 0 and several(q.planes_ok):
+    if again and several(q.planes_ok):
         return False
     if now - q.cut_started > q.base_rtt:
         q.cut_started = now

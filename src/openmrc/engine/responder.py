@@ -267,8 +267,7 @@ def _complete_in_order(st, q, now):
 def _hears(st, q, p, now):
     """A packet arrived: from now on the reverse path must stay fresh (MRC 3.9, ports.py)."""
     q.rx_heard_at = now
-    if st.config[0].trimming == 0:
-        rotation.note_arrival(q, int(p.plane))
+    rotation.note_arrival(q, int(p.plane), now)
     if q.reverse_probe_at == es.NEVER and st.config[0].reverse == policy.REVERSE_PROBED:
         q.reverse_probe_at = now + q.base_rtt
 

@@ -17,7 +17,10 @@ from openmrc.engine.state import NEVER
 from openmrc.jit import inlined, inner
 from openmrc.jit.callref import call, call_int
 
-ARRIVALS = 2  # of each plane, in the mean, between two views of which planes deliver
+# Between two views of which planes deliver: packets of each plane, in the mean, and round trips.
+# Full queues differ from plane to plane, but not for so long.
+ARRIVALS = 2
+VIEW_RTTS = 2
 EVS_PER_TURN = 16  # of a plane, for each turn that one of them skips
 
 
@@ -42,20 +45,15 @@ def control_planes(st, q):
 
 
 @inlined
-def note_arrival(q, k):
-    """A packet of the peer's requester arrived on plane `k`."""
+def note_arrival(q, k, now):
+    """A packet of the peer's requester arrived on plane `k`; the first one begins a view."""
     q.came_now |= 1 << k
-    q.came_left -= 1
-    if q.came_left == 0:
+    q.came_left = max(q.came_left - 1, 0)
+    if q.came_left == 0 and now >= q.turn_after:
         q.came_before = q.came_now
-        count_arrivals(q)
-
-
-@inlined
-def count_arrivals(q):
-    """Begin to note on which planes packets arrive."""
-    q.came_now = 0
-    q.came_left = ARRIVALS * q.n_planes
+        q.came_now = 0
+        q.came_left = ARRIVALS * q.n_planes
+        q.turn_after = now + VIEW_RTTS * q.base_rtt
 
 
 # --- planes
@@ -79,14 +77,12 @@ def choose_plane(st, q, free_ports):
 @inlined
 def planes_without(st, q, ev):
     """Mask of the usable planes except that of an EV on which a packet was lost; all of them if
-    there is no other, or if paths are not chosen by MRC's rotation. Where nothing is trimmed,
-    planes that have delivered nothing since a loss are left out as well, if there is another.
+    there is no other, or if paths are not chosen by MRC's rotation. Planes that have delivered
+    nothing since a loss are left out as well, if there is another.
     """
     others = q.planes_ok & ~(1 << st.ev[q.ev0 + ev].plane)
     if others == 0 or st.config[0].paths != PATHS_MRC:
         return q.planes_ok
-    if st.config[0].trimming:
-        return others
     delivering = others
     for k in range(q.n_planes):
         if st.plane[q.plane0 + k].losses > 0:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.engine import ev, policy, ports, probes, rotation, timers
+from openmrc.engine import ev, policy, ports, probes, timers
 from openmrc.engine import state as es
 from openmrc.engine.packet import PACKET
 from openmrc.engine.parameters import RECORDED, RTO_UNIT_PS, Parameters, completed
@@ -221,11 +221,11 @@ def open_qp(st, qi):
     q.charged_at = q.evidence_at = q.again_evidence_at = q.cut_started = LONG_AGO
     q.doubt = q.rtt_least = q.answer_at = NEVER
     q.quiet_from = q.quiet_until = LONG_AGO
-    q.asked_seq = q.probed_bytes = q.came_before = -1
+    q.asked_seq = q.probed_bytes = -1
+    q.came_now = q.came_before = -1  # all planes deliver until a view shows otherwise
     q.last_adjust = q.last_dec = q.tx_data_at = LONG_AGO
     q.trimmed_at = q.trimmed_units = LONG_AGO
     q.mpr_now = q.rx_mpr
-    rotation.count_arrivals(q)
     ev.begin(st, q)
     for k in range(q.n_planes):
         plane = st.plane[q.plane0 + k]

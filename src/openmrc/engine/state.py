@@ -192,6 +192,7 @@ QP = record_type(
     # masks of planes on which packets arrived: since the last turn, and between the two before
     *fields("i2", "came_now", "came_before"),
     ("came_left", "i2"),  # packets until the next turn
+    ("turn_after", "i8"),  # which comes at this time at the earliest
     # --- what both ends agreed on, MRC 1.9
     ("untrimmable", "i1"),  # 1: the peer sends no trim NACKs, so nothing may be trimmed
     ("dynamic_mpr", "i1"),  # 1: both ends enable it, MRC 1.5
