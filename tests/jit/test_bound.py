@@ -34,6 +34,16 @@ def test_a_bound_function_works_on_the_state_that_it_was_given() -> None:
     assert (first.word.tolist(), second.word.tolist()) == ([0, 1, 2, 9], [-7, 1, 2, 3])
 
 
+def test_a_bound_function_moves_to_other_state_of_the_same_types() -> None:
+    first, second = (Two(np.arange(4), np.full((4, 2), of, np.int32)) for of in (10, 20))
+    add = Bound(_add, (first,), 2)
+    add.rebind((first,))
+    assert add.call(3, 5) == 3 + 5 + 10
+    add.rebind((second,))
+    assert add.call(0, -7) == -7 + 20
+    assert (first.word.tolist(), second.word.tolist()) == ([0, 1, 2, 8], [-7, 1, 2, 3])
+
+
 def test_a_column_is_the_field_itself() -> None:
     both = records(2, record_type(("at", "i8"), ("kind", "i1")))
     at, kind = column(both, "at"), column(both, "kind")

@@ -62,6 +62,10 @@ _kept: WeakValueDictionary[int, Kept] = WeakValueDictionary()
 
 if interpreted():
 
+    def kind_of(value: Any) -> Any:
+        """Never called: plain Python has no such types."""
+        raise NotImplementedError
+
     def at(like: Any, address: int) -> Any:
         """The named tuple that a `Kept` keeps; it must be of the class of `like`."""
         return _kept[int(address)].value
@@ -167,6 +171,18 @@ else:
             return known[0]
 
         return cls
+
+    _kinds: dict[Any, Any] = {}
+
+    def kind_of(value: Any) -> Any:
+        """Numba's type of a named tuple of arrays, which it takes milliseconds to determine if they
+        are forty arrays of records: it is kept.
+        """
+        arrays = [np.asarray(array) for array in value]
+        key = (type(value), *((array.dtype, array.ndim, array.flags.num) for array in arrays))
+        if key not in _kinds:
+            _kinds[key] = typeof_impl(value, None)
+        return _kinds[key]
 
     @intrinsic  # type: ignore[untyped-decorator,unused-ignore]  # Numba has no types
     def at(typing_context: Any, like: Any, address: Any) -> Any:

@@ -33,7 +33,9 @@ if interpreted():
 else:
     from numba import types
     from numba.core import cgutils
-    from numba.extending import intrinsic, typeof_impl
+    from numba.extending import intrinsic
+
+    from openmrc.jit.byref import kind_of
 
     def address_of(function: Any, arguments: tuple[Any, ...]) -> int:
         """Compile a function for the types of these arguments; return its address, which is valid
@@ -42,8 +44,7 @@ else:
         A call from Python finds the same result: the cache too is keyed by argument types only.
         """
         kinds = tuple(
-            types.int64 if isinstance(value, int) else typeof_impl(value, None)
-            for value in arguments
+            types.int64 if isinstance(value, int) else kind_of(value) for value in arguments
         )
         function.compile(kinds)
         found = function.overloads[kinds]

@@ -14,14 +14,14 @@ from openmrc.fabric.draw import draw_faults
 from openmrc.fabric.faults import Fault
 from openmrc.fabric.kinds import BEGINS
 from openmrc.sim import world as worlds
-from openmrc.sim.net import network, room
+from openmrc.sim.net import cross, network, room
 from openmrc.sim.net.state import FAILED, ORPHAN
 from openmrc.sim.shards import crew, split
 from openmrc.sim.world import Progress, World
 from openmrc.traffic.traffic import Calcs, make_traffic
 from openmrc.workload import permutation, ring_all_reduce
 from openmrc.workload.patterns import stream
-from tests.sim.lab import MS, US, clos, in_slices, world_of
+from tests.sim.lab import MS, US, all_complete, clos, conserved, in_slices, world_of
 from tests.sim.shards.same import different, digest, scenario_of
 
 SEEDS = (1, 2, 3, 4, 5, 7, 8, 10)  # scenarios of the soak, of MRC
@@ -108,6 +108,17 @@ def _free(net: Any) -> list[int]:
         found.append(n)
         n = int(net.hop[n].next)
     return found
+
+
+def test_lists_of_packets_that_cross_are_longer_than_their_strands() -> None:
+    world = world_of(clos(64, 2, 32, 32), permutation(64, 200_000, 5), shards=2)
+    longest = 0
+    for until in range(2, 20, 2):
+        world.run(until * US)
+        longest = max(longest, *(int(net.outgoing[:, cross.COUNT].max()) for net in world.nets))
+    assert longest > 2 * cross.STRANDS
+    all_complete(world)
+    conserved(world)
 
 
 def test_wider_bins_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ def _arrive(net, st, n, now):
     """A packet reaches the end of its link: a switch forwards it, a NIC receives it."""
     ctl = net.ctl[0]
     h = net.hop[n]
-    if ctl.any_down and link.went_down_under(net, h, now):
+    if now <= ctl.cut_over_at and link.went_down_under(net, h, now):
         link.drop_by_fault(net, n)
         return
     if h.to < 0:

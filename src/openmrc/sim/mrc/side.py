@@ -9,7 +9,6 @@ import numpy as np
 from openmrc.engine import state as es
 from openmrc.engine.ev import ASSUMED_BAD
 from openmrc.errors import InputError
-from openmrc.jit.callref import address_of
 from openmrc.sim.mrc import build, loop
 from openmrc.sim.mrc.derive import derive
 from openmrc.sim.mrc.reader import EvReader
@@ -25,6 +24,8 @@ from openmrc.sim.watch.watched import Watched
 class MrcSide(Side):
     """MRC in a world."""
 
+    loop_advance = staticmethod(loop.advance)
+
     def __init__(self, parts: Parts, transport: Transport) -> None:
         if transport.rules == "peer" and not transport.srv6:
             raise InputError("transport.srv6: rules = 'peer' hashes EVs by itself; leave it out")
@@ -34,15 +35,6 @@ class MrcSide(Side):
         self.ends = Ends(parts.traffic)
         self.engine = build.build_engine(parts, transport, self.values, self.ends)
         self.net = build.build_net(parts, transport, self.values, self.ends, self.engine)
-
-    def advance(self, net: ss.Net, until: int, budget: int) -> int:
-        """As `sim.mrc.loop.advance`."""
-        why: int = loop.advance(net, self.engine, until, budget)
-        return why
-
-    def advance_at(self, net: ss.Net) -> int:
-        """The address of `sim.mrc.loop.advance`."""
-        return address_of(loop.advance, (net, self.engine, 0, 0))
 
     def packets_reserved(self, links: int) -> int:
         """The number of packet records that one event may need."""

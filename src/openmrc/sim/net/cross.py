@@ -5,14 +5,20 @@ window are taken in when the next one begins, by the thread that runs the receiv
 list is emptied when the one after that begins. No thread waits for another in between. A packet
 keeps its index: shards share the records of packets, and each has its own list of free ones. The
 lists are linked through `Net.after`, as those of events are (`events`).
+
+A list consists of several strands, which its packets join in turn. While the reader takes a packet
+of each strand in turn, the one after it on the same strand is fetched from memory: along a single
+chain each would be known only when the one before had arrived.
 """
 
 from __future__ import annotations
 
 from openmrc.jit import inner
 
-FIRST, LAST, COLUMNS = 0, 1, 2
-NONE = -1
+STRANDS = 16  # of a list; a power of two
+COUNT, FIRST, LAST = 0, 1, 1 + STRANDS  # columns: packets; first and last one of each strand
+COLUMNS = LAST + STRANDS
+NONE = -1  # of other lists
 
 
 @inner
@@ -20,12 +26,13 @@ def leave(net, shard, n, at):
     """Send a packet to another shard, where it arrives at `at`, ps."""
     ctl = net.ctl[0]
     row = ctl.outbox + shard
-    h = net.hop[n]
-    h.at = at
-    net.after[ctl.n_ports + n] = NONE
-    if net.outgoing[row, FIRST] < 0:
-        net.outgoing[row, FIRST] = n
+    net.hop[n].at = at
+    count = int(net.outgoing[row, COUNT])
+    strand = count & (STRANDS - 1)
+    if count < STRANDS:
+        net.outgoing[row, FIRST + strand] = n
     else:
-        net.after[ctl.n_ports + net.outgoing[row, LAST]] = n
-    net.outgoing[row, LAST] = n
+        net.after[ctl.n_ports + net.outgoing[row, LAST + strand]] = n
+    net.outgoing[row, LAST + strand] = n
+    net.outgoing[row, COUNT] = count + 1
     ctl.crosses_at = min(ctl.crosses_at, at)

@@ -54,7 +54,8 @@ def _come_or_go(net, fault, action, target):
     if action == actions.PORT_DOWN:
         port.up = 0
         state.cut_until = port.free_at
-        net.ctl[0].any_down = 1
+        over_at = state.cut_until + net.port_kind[port.kind].delay_ps
+        net.ctl[0].cut_over_at = max(int(net.ctl[0].cut_over_at), int(over_at))
     elif action == actions.PORT_UP:
         port.up = 1
     elif action == actions.PORT_DENY:

@@ -182,7 +182,7 @@ def new_net(
         rate=np.zeros((TIMELINE_BINS, rates), np.int64),
         column=column,
         stream=bits.seed_streams(parts.seed, SEED_NET, n_ports),
-        outgoing=np.full((2, cross.COLUMNS), cross.NONE, np.int32),
+        outgoing=np.zeros((2, cross.COLUMNS), np.int32),
         entry_shard=np.zeros(1, np.int8),
         tap=records(0, ss.TAP),
         tap_packet=records(0, PACKET),

@@ -232,12 +232,12 @@ CONTROL = np.dtype(
         ("scouts", "i1"),  # large enough for scout.py
         ("ends_on_error", "i1"),  # the first QP error ends the run,
         ("ended", "i1"),  # and it has
-        ("any_down", "i1"),  # some port has been down: packets in flight may be lost with it
         ("convergence_ps", "i8"),
         ("bin_ps", "i8"),
         ("head_bytes", "i8"),  # of a packet, with which a switch begins to send it; 0: with all
         ("jitter_ps", "i8"),  # how late a packet may be at the end of a link
         ("fault_at", "i8"),  # when the next fault begins or ends
+        ("cut_over_at", "i8"),  # what arrives later was on no link that went down meanwhile
         ("placed_at", "i8"),  # last time that payload was placed
         ("sends_done", "i8"),  # messages, each of a series by itself; the next four count entries
         ("messages_done", "i8"),

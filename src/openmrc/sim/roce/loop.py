@@ -22,7 +22,7 @@ def _arrive(net, st, ro, n, now):
         if number >= 0:
             _pause(net, st, ro, number, now)
         return
-    if net.ctl[0].any_down and link.went_down_under(net, h, now):
+    if now <= net.ctl[0].cut_over_at and link.went_down_under(net, h, now):
         link.drop_by_fault(net, n)
         return
     if h.to < 0:

@@ -11,7 +11,6 @@ from openmrc.engine import state as es
 from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric
 from openmrc.jit import apart
-from openmrc.jit.callref import address_of
 from openmrc.sim.net import state as ss
 from openmrc.sim.net.network import Ends
 from openmrc.sim.net.parts import Parts
@@ -35,6 +34,7 @@ class RoceSide(Side):
     """RoCEv2 in a world."""
 
     state: Roce
+    loop_advance = staticmethod(loop.advance)
 
     def __init__(self, parts: Parts, transport: RoceTransport) -> None:
         if transport.ack_every < 1:
@@ -47,15 +47,6 @@ class RoceSide(Side):
         self.state = build.build_roce(
             parts, transport, self.values, self.ends, self.engine, self.net.fault
         )
-
-    def advance(self, net: ss.Net, until: int, budget: int) -> int:
-        """As `sim.roce.loop.advance`."""
-        why: int = loop.advance(net, self.engine, self.state, until, budget)
-        return why
-
-    def advance_at(self, net: ss.Net) -> int:
-        """The address of `sim.roce.loop.advance`."""
-        return address_of(loop.advance, (net, self.engine, self.state, 0, 0))
 
     def packets_reserved(self, links: int) -> int:
         """Return the number that an event may need; with PFC a fault may resume every link at

@@ -10,6 +10,7 @@ import numpy as np
 from openmrc.engine import state as es
 from openmrc.jit import records
 from openmrc.jit.beside import cores
+from openmrc.jit.bound import Bound
 from openmrc.jit.byref import Kept
 from openmrc.sim.net import room
 from openmrc.sim.net import state as ss
@@ -50,11 +51,15 @@ class Crew:
         self._shard.done_until = -2
         pairs = zip(self.nets, self.engines, strict=True)
         self._kept = [(Kept(net), Kept(st)) for net, st in pairs]
-        self._say_where()
         self._own = [Kept(state) for state in side.split(cut.n)]
         for row, own in zip(self._shard, self._own, strict=bool(self._own)):
             row.own = own.address
         self._crew = records(1, windows.CREW)
+        self._plan = windows.Plan(self._crew, self._shard, self._agenda)
+        self._resume = Bound(windows.resume, self._common(), 2)
+        self._work_of = Bound(windows.work, self._common(), 1)
+        self._level = Bound(windows.level, self._common()[:2], 0)
+        self._say_where()
         c = self._crew[0]
         c.advance, c.window_ps = side.advance_at(whole), cut.window_ps
         c.packets_reserved = side.packets_reserved(cut.links_into)
@@ -84,15 +89,13 @@ class Crew:
     def _step(self, until: int, budget: int) -> int:
         c = self._crew[0]
         little = 0 < c.events < c.alone_below  # in the step before: not worth waking others
-        arguments = (self._crew, self._shard, self._agenda, self.nets[0], self.engines[0])
-        windows.resume(*arguments, until, budget)
-        if c.stopped:
+        if not self._resume.call(until, budget):
             return int(c.why)
         others = []
         if self._others is not None and not little:
             others = [self._others.submit(self._work, me) for me in range(1, int(c.threads))]
         try:
-            windows.work(*arguments, 0)
+            self._work_of.call(0)
         finally:
             self._send_home()
             for other in others:
@@ -101,8 +104,7 @@ class Crew:
 
     def _work(self, me: int) -> None:
         try:
-            net, engine = self.nets[0], self.engines[0]
-            windows.work(self._crew, self._shard, self._agenda, net, engine, me)
+            self._work_of.call(me)
         finally:
             self._send_home()
 
@@ -115,7 +117,14 @@ class Crew:
             c.why, c.halted, c.stopped = ss.BUDGET, 1, 1
             c.moves += 1
 
+    def _common(self) -> tuple[Any, ...]:
+        """What each of the compiled functions gets: the first shard's state stands for its type."""
+        return self._plan, self.nets[0], self.engines[0]
+
     def _say_where(self) -> None:
+        self._resume.rebind(self._common())
+        self._work_of.rebind(self._common())
+        self._level.rebind(self._common()[:2])
         for row, (net, engine) in zip(self._shard, self._kept, strict=True):
             row.net, row.st = net.address, engine.address
 
@@ -127,19 +136,22 @@ class Crew:
         enough = max(parts["n_packets"].sum() // 64, 2 * n * int(self._crew[0].packets_reserved))
         if parts["n_free"].sum() < enough:
             self.nets = room.more_packets(self.nets)
-            self._kept = [
-                (Kept(net), st) for net, (_, st) in zip(self.nets, self._kept, strict=True)
-            ]
+            for i, net in enumerate(self.nets):
+                self._keep(i, net)
             self._say_where()
-        windows.level(self._shard, self.nets[0])
+        self._level.call()
         self._shard.why[self._shard.why == ss.ROOM] = windows.GO_ON
 
     def _help(self, i: int, why: int) -> None:
         more = {ss.HEAP: room.more_heap, ss.TAPPED: room.more_taps}
         self.nets[i] = more[why](self.nets[i])
-        self._kept[i] = (Kept(self.nets[i]), self._kept[i][1])
+        self._keep(i, self.nets[i])
         self._say_where()
         self._shard[i].why = windows.GO_ON
+
+    def _keep(self, i: int, net: ss.Net) -> None:
+        if net is not self._kept[i][0].value:
+            self._kept[i] = (Kept(net), self._kept[i][1])
 
     @property
     def is_level(self) -> bool:

@@ -60,7 +60,7 @@ def split(
             heap=records(len(whole.heap), whole.heap.dtype),
             timeline=np.zeros_like(whole.timeline),
             rate=np.zeros_like(whole.rate),
-            outgoing=np.full((2 * n, cross.COLUMNS), cross.NONE, np.int32),
+            outgoing=np.zeros((2 * n, cross.COLUMNS), np.int32),
             tap=records(len(whole.tap), ss.TAP),
             tap_packet=records(len(whole.tap_packet), PACKET),
         )

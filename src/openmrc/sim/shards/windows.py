@@ -13,11 +13,13 @@ window, one thread handles all of it.
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 from openmrc.engine.state import NEVER
 from openmrc.fabric import queues
 from openmrc.jit import compiled, inlined, inner, record_type
 from openmrc.jit.byref import at as referred
-from openmrc.jit.byref import whatever_is_at
+from openmrc.jit.byref import by_reference, whatever_is_at
 from openmrc.jit.callref import call_int
 from openmrc.jit.instructions import prefetch
 from openmrc.jit.shared import doze, exchange, give_way, look
@@ -71,6 +73,17 @@ AGENDA = record_type(  # what happens between two windows, in time order
     ("shard", "i4"),  # in which shard, -1: in every one
     ("number", "i4"),  # of the fault; numbers after the faults are the transport's changes
 )
+
+
+@by_reference
+class Plan(NamedTuple):
+    """What the threads share."""
+
+    crew: Any  # CREW, one record
+    shard: Any  # SHARD
+    agenda: Any  # AGENDA
+
+
 MOVES_AT = 8  # bytes into CREW
 IDLE, WAITING, BUSY = 0, 1, 2  # SHARD.turn
 GO_ON = -1
@@ -81,9 +94,11 @@ DOZE_US = 50
 
 
 @compiled
-def resume(crew, shard, agenda, like, st, until, budget):
-    """Begin a step; `work` is to follow unless it has ended already (`CREW.stopped`)."""
-    c = crew[0]
+def resume(plan, like, st, until, budget):
+    """Begin a step; return whether `work` is to follow, or 0: it has ended already."""
+    c = plan.crew[0]
+    shard = plan.shard
+    agenda = plan.agenda
     c.until = until
     c.budget = budget
     c.events = 0
@@ -96,13 +111,16 @@ def resume(crew, shard, agenda, like, st, until, budget):
         _hand_out(c, shard)
         if c.todo == 0:
             _turn(c, shard, agenda, like, st)
+    return 1 - c.stopped
 
 
 @compiled
-def work(crew, shard, agenda, like, st, me):
-    """The body of each thread until the step has ended; `me` is its number."""
-    c = crew[0]
-    lock = crew.ctypes.data
+def work(plan, like, st, me):
+    """The body of each thread until the step has ended; `me` is its number. Returns why it did."""
+    c = plan.crew[0]
+    shard = plan.shard
+    agenda = plan.agenda
+    lock = plan.crew.ctypes.data
     while True:
         _lock(lock)
         i = _take(c, shard, me)
@@ -117,14 +135,17 @@ def work(crew, shard, agenda, like, st, me):
                 _turn(c, shard, agenda, like, st)
             exchange(lock, 0)
         elif stopped:
-            return
+            return c.why
         else:
             _wait(lock + MOVES_AT, moves, c.looks)
 
 
 @compiled
-def level(shard, like):
-    """Give each shard an equal share of the free packet indices; no thread is at work."""
+def level(plan, like):
+    """Give each shard an equal share of the free packet indices, and return the share; no thread is
+    at work.
+    """
+    shard = plan.shard
     n = shard.shape[0]
     free = 0
     for i in range(n):
@@ -139,6 +160,7 @@ def level(shard, like):
                 queues.give_back(needs, like.hop, queues.take_free(has, like.hop))
             if has.n_free <= share:
                 giver += 1
+    return share
 
 
 @inlined
@@ -215,49 +237,44 @@ def _begin(c, shard, i, like, net):
     ctl = net.ctl[0]
     ctl.outbox = c.row * n
     for other in range(n):
-        net.outgoing[ctl.outbox + other, cross.FIRST] = cross.NONE
+        net.outgoing[ctl.outbox + other, cross.COUNT] = 0
     ctl.crosses_at = NEVER
     events.rewind(net, int(c.start))
     row = (1 - c.row) * n + i
-    _fetch(shard, row, like, net)
     for other in range(n):
-        _take_in(net, int(referred(like, shard[other].net).outgoing[row, cross.FIRST]))
+        _fetch_first(net, referred(like, shard[other].net).outgoing, row)
+    for other in range(n):
+        _take_in(net, referred(like, shard[other].net).outgoing, row)
 
 
 @inner
-def _fetch(shard, row, like, net):
-    """Prefetch the records of arriving packets, alternating between all lists: along a single one
-    each packet is known only when the one before has been read. The end of a list is not needed
-    again, so its place holds how far the prefetch has come.
+def _fetch_first(net, outgoing, row):
+    """Prefetch the first packets of a list."""
+    for strand in range(min(outgoing[row, cross.COUNT], cross.STRANDS)):
+        _fetch(net, outgoing[row, cross.FIRST + strand])
+
+
+@inlined
+def _fetch(net, n):
+    prefetch(net.hop, n, 0)
+    prefetch(net.after, net.ctl[0].n_ports + n, 0)
+
+
+@inner
+def _take_in(net, outgoing, row):
+    """Take in what one shard has sent to another; in the place of the first packet of each strand
+    is the next one to take.
     """
-    left = shard.shape[0]
-    n_ports = net.ctl[0].n_ports
-    for other in range(shard.shape[0]):
-        outgoing = referred(like, shard[other].net).outgoing
-        outgoing[row, cross.LAST] = outgoing[row, cross.FIRST]
-        if outgoing[row, cross.LAST] >= 0:
-            prefetch(net.hop, outgoing[row, cross.LAST], 0)
-    while left > 0:
-        left = 0
-        for other in range(shard.shape[0]):
-            outgoing = referred(like, shard[other].net).outgoing
-            at = outgoing[row, cross.LAST]
-            if at >= 0:
-                following = net.after[n_ports + at]
-                outgoing[row, cross.LAST] = following
-                if following >= 0:
-                    prefetch(net.hop, following, 0)
-                    left += 1
-
-
-@inner
-def _take_in(net, n):
-    """Take in what one shard has sent to another: packet `n` and those after it."""
-    while n >= 0:
+    count = int(outgoing[row, cross.COUNT])
+    for k in range(count):
+        first = cross.FIRST + (k & (cross.STRANDS - 1))
+        n = int(outgoing[row, first])
+        if k + cross.STRANDS < count:
+            following = int(net.after[net.ctl[0].n_ports + n])
+            outgoing[row, first] = following
+            _fetch(net, following)
         h = net.hop[n]
-        following = int(net.after[net.ctl[0].n_ports + n])
         events.schedule_packet(net, n, h, int(h.at))
-        n = following
 
 
 @inlined
@@ -451,7 +468,7 @@ def _strike(c, shard, due, like, st, at):
     for i in range(shard.shape[0]):
         net = referred(like, shard[i].net)
         ctl = net.ctl[0]
-        ctl.any_down = told.any_down
+        ctl.cut_over_at = max(int(ctl.cut_over_at), int(told.cut_over_at))
         if ctl.rerouted_at != told.rerouted_at:
             ctl.rerouted_at = told.rerouted_at
             events.push(net, at + ctl.convergence_ps, ss.AT_CONVERGED, ctl.nic0)

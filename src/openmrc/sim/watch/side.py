@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy.typing as npt
 
 from openmrc.engine import state as es
 from openmrc.fabric.model import Fabric
+from openmrc.jit.bound import Bound
+from openmrc.jit.callref import address_of
 from openmrc.sim.net import state as ss
 from openmrc.sim.net.network import Ends
 from openmrc.sim.net.parts import Parts, Values
@@ -27,18 +30,28 @@ class Side(ABC):
     engine: es.State
     net: ss.Net
     state: Any = None
+    loop_advance: Callable[..., int]  # the `advance` of its `loop`
+    _bound: Bound | None = None
 
     @abstractmethod
     def __init__(self, parts: Parts, transport: Any) -> None:
         """Build it. Raises `InputError` for options that it does not support."""
 
-    @abstractmethod
     def advance(self, net: ss.Net, until: int, budget: int) -> int:
         """As the `advance` of its `loop`."""
+        if self._bound is None:
+            self._bound = Bound(self.loop_advance, self._parts(net), 2)
+        self._bound.rebind(self._parts(net))
+        return self._bound.call(until, budget)
 
-    @abstractmethod
     def advance_at(self, net: ss.Net) -> int:
         """The address of its loop's `advance`, for the shards of a world."""
+        return address_of(self.loop_advance, (*self._parts(net), 0, 0))
+
+    def _parts(self, net: ss.Net) -> tuple[Any, ...]:
+        """All state that its loop works on."""
+        own = () if self.state is None else (self.state,)
+        return (net, self.engine, *own)
 
     @abstractmethod
     def packets_reserved(self, links: int) -> int:
