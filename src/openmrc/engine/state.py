@@ -138,8 +138,6 @@ QP = record_type(
     ("qa_threshold", "f8"),
     ("qa_window", "f8"),  # max_wnd / 2^qa_gate
     ("rto", "i8"),
-    ("qa_trigger", "i1"),
-    ("fast", "i1"),
     # --- loss and timers
     *fields("i8", "reorder_window", "window_grown_at", "last_heard", "rto_at"),
     ("answer_at", "i8"),  # `last_heard`, but NEVER until something answers what is in flight
@@ -183,6 +181,7 @@ QP = record_type(
     ("rx_done", "i8"),  # sequence of the last packet of the message before, -1 at the start
     ("rx_heard_at", "i8"),
     ("receives", "i8"),  # receives posted
+    ("turn_after", "i8"),  # when to look again at which planes packets arrive, at the earliest
     ("rx_mpr", "i4"),
     ("mpr_now", "i4"),  # dynamic MPR announced
     ("wimm_held", "i4"),  # immediates in open messages
@@ -191,8 +190,7 @@ QP = record_type(
     ("planes_denied", "i4"),  # mask of planes with no EV that is not DENIED
     # masks of planes on which packets arrived: since the last turn, and between the two before
     *fields("i2", "came_now", "came_before"),
-    ("came_left", "i2"),  # packets until the next turn
-    ("turn_after", "i8"),  # which comes at this time at the earliest
+    ("came_left", "i2"),  # packets until the next turn, which waits for `turn_after`
     # --- what both ends agreed on, MRC 1.9
     ("untrimmable", "i1"),  # 1: the peer sends no trim NACKs, so nothing may be trimmed
     ("dynamic_mpr", "i1"),  # 1: both ends enable it, MRC 1.5
@@ -200,6 +198,7 @@ QP = record_type(
     ("trail_block", "i8", (2,)),  # older ones that changed: the last newest, one with a late packet
     ("trail_left", "i1", (2,)),  # reports that they are still due
     ("penalty", "i1"),
+    *fields("i1", "qa_trigger", "fast"),  # of congestion control: here they fill a word
     # --- counters
     ("n_rtx", "i8"),
     ("n_false", "i8"),  # proven false alarms
