@@ -186,6 +186,20 @@ def test_what_no_path_comes_back_from_is_dead_and_over_when_one_does(
 
 
 @pytest.mark.parametrize(
+    ("each", "passed", "gone"), [(3, 40, True), (3, 90, False), (2, 40, False)]
+)
+def test_what_passed_before_a_place_failed_for_good_does_not_keep_it_alive(
+    each: int, passed: int, gone: bool
+) -> None:
+    """It failed at the end of a bin in which 4,000 packets crossed it, and 8 paths met it."""
+    aside = [(i, 28.0 + i, "set aside") for i in range(8)]
+    run = by_bins([3, each, each], passed, record(dead(), aside))
+    before = pl.when(pl.col("from_us") == 0).then(4000).otherwise(pl.col("packets"))
+    (found,) = why(replace(run, links=run.links.with_columns(packets=before))).findings
+    assert (found.where, found.paths, found.dead) == ("plane 1 t0 1 > t1 3", 8, gone)
+
+
+@pytest.mark.parametrize(
     ("probes", "answered", "dead"), [(40, 0, True), (39, 0, False), (45, 5, True), (44, 5, False)]
 )
 def test_what_answered_hardly_any_of_many_probes_until_paths_returned_was_dead(

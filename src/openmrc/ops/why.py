@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # A run has some thousand links and a few dozen bins: a probability of 10^-9 each is enough.
 RULES = Rules(alarm=20.0, margin=5.0)
 DEAD_PART = 0.9  # of what a dead place should have carried: some of it is judged lost later
-GONE_RATE = 0.3  # minimum loss rate, including what passed before it failed, if no path returned
+GONE_RATE = 0.3  # minimum loss rate, of all bins or of all but the first, if no path returned
 MOST = 0.9  # of a place's paths: they were set aside before any returned
 PROBES_MIN = 40  # a place that lets a tenth through answers one of them, but for a chance of 1.5 %
 UNUSED_PART = 0.5  # of losses that were probes of paths that carried no more data
@@ -157,7 +157,8 @@ def _told(
     back = events.filter(pl.col("event") == "back")
     paths, returned = (one.select("qp", "ev").n_unique() for one in (aside, back))
     rate = record.rate(verdict.cause, rows)
-    gone = paths >= MANY and returned <= FEW_BEFORE * paths and rate >= GONE_RATE
+    stay = paths >= MANY and returned <= FEW_BEFORE * paths
+    gone = stay and max(rate, _rate_later(record, verdict.cause, rows)) >= GONE_RATE
     over = _reopened(aside, back)
     dead = gone or _is_dead(record, verdict.cause, rows)
     if over is not None and paths >= MANY:
@@ -196,6 +197,16 @@ def _never_used(record: Record, rows: pl.DataFrame) -> int:
     assert record.events is not None
     unused = rows.group_by("qp", "ev").agg(pl.col("sent").sum()).filter(pl.col("sent") == 0)
     return len(unused.join(record.events, on=["qp", "ev"], how="anti"))
+
+
+def _rate_later(record: Record, cause: int, rows: pl.DataFrame) -> float:
+    """The loss rate from the bin after the one in which a place began to lose, which many packets
+    may have passed before; 0 if it lost too few later.
+    """
+    import polars as pl
+
+    later = rows.filter(pl.col("from_us") > _first_loss(rows))
+    return record.rate(cause, later) if later["lost"].sum() >= PROBES_MIN else 0.0
 
 
 def _is_dead(record: Record, cause: int, rows: pl.DataFrame, part: float = DEAD_PART) -> bool:
