@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 Index = npt.NDArray[np.int64]
 
 PROCESS_BYTES = 205_000_000  # Python, NumPy, Numba and the simulator's code
-SACKS_A_PACKET = 0.45  # one for each `sack_bytes`, and whenever a window closes
+ANSWERS_A_PACKET = 0.33  # a SACK for each `sack_bytes`, and whenever a window closes
+ANSWERS_A_MESSAGE = 5.2  # at its end, SACKs and ACKs
 UNDER_WAY_BDP = 1.05  # a NIC sends for a round trip before the first answers arrive
 # Nanoseconds of one core, for a world of 25 MB, and more with each doubling of that, or less down
 # to the size of caches: fitted to the runs of docs/costs.md.
 FITTED_BYTES, DOUBLINGS_MIN = 25_000_000, -1.3
-PACKET_NS, PACKET_NS_MORE = 500, 35  # created, received, answered
-TRAVERSAL_NS, TRAVERSAL_NS_MORE = 100, 30
+TRAVERSAL_NS, TRAVERSAL_NS_MORE = 250, 22  # of a link between switches, more for each doubling
+PACKET_NS, PACKET_NS_MORE = -530, 7  # of a data packet: its first link and its last cost less
+END_NS = 3300  # of a QP
 START_S = 1.0  # loading code
 PORT_NS, EV_NS, QP_NS = 600, 80, 6000  # building
 
@@ -81,7 +83,8 @@ def estimate(scenario: Scenario, built: Built, transport: Transport) -> Estimate
     memory = run_memory(scenario, built, transport)
     packets = traffic.packets(transport.pmtu)
     crossed = 2 * fabric.uplinks(traffic.msg_src, traffic.msg_dst).astype(np.int64) + 2
-    traversals = int((packets * crossed).sum() * (1 + SACKS_A_PACKET))
+    answers = packets * ANSWERS_A_PACKET + traffic.msg_count * ANSWERS_A_MESSAGE
+    traversals = int(((packets + answers) * crossed).sum())
     state = sum(memory.values()) - PROCESS_BYTES
     evs = ev_counts(fabric, traffic, transport, _derived(scenario, built, transport))[0]
     return Estimate(
@@ -92,17 +95,17 @@ def estimate(scenario: Scenario, built: Built, transport: Transport) -> Estimate
         link_traversals=traversals,
         memory=memory,
         build_s=(fabric.n_ports * PORT_NS + evs * EV_NS + 2 * traffic.n_qps * QP_NS) / 1e9,
-        loop_s=loop_s(int(packets.sum()), traversals, state),
+        loop_s=loop_s(int(packets.sum()), traversals, 2 * traffic.n_qps, state),
         ends_early=scenario.stop.time is not None,
     )
 
 
-def loop_s(data_packets: int, traversals: int, state_bytes: int) -> float:
+def loop_s(data_packets: int, traversals: int, qp_ends: int, state_bytes: int) -> float:
     """Seconds of the event loop of a world with so much state."""
     doublings = max(log2(max(state_bytes, 1) / FITTED_BYTES), DOUBLINGS_MIN)
     packet_ns = PACKET_NS + PACKET_NS_MORE * doublings
     traversal_ns = TRAVERSAL_NS + TRAVERSAL_NS_MORE * doublings
-    return (data_packets * packet_ns + traversals * traversal_ns) / 1e9
+    return (data_packets * packet_ns + traversals * traversal_ns + qp_ends * END_NS) / 1e9
 
 
 def run_memory(scenario: Scenario, built: Built, transport: Transport) -> dict[str, int]:
