@@ -18,7 +18,6 @@ from openmrc.jit import inner
 STRANDS = 16  # of a list; a power of two
 COUNT, FIRST, LAST = 0, 1, 1 + STRANDS  # columns: packets; first and last one of each strand
 COLUMNS = LAST + STRANDS
-NONE = -1  # of other lists
 
 
 @inner

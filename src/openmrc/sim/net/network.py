@@ -214,10 +214,10 @@ def new_net(
     c.n_shards = 1
     c.nic_end = fabric.n_nics
     c.qp_end = ends.n
-    c.fault_no = cross.NONE
+    c.fault_no = ss.NONE
     c.crosses_at = es.NEVER
-    c.failed_qp = cross.NONE
-    c.lost_entry = cross.NONE
+    c.failed_qp = ss.NONE
+    c.lost_entry = ss.NONE
     name_qps(st, c, ends, parts.seed)
     return net
 

@@ -195,6 +195,7 @@ SERIES = np.dtype(  # of an entry that is a series: how far it is, and the rule 
 # scout.py: events of a batch, and those that the scout remembers; powers of two
 SCOUT_BATCH, SCOUTED = 8, 64
 
+NONE = -1  # in place of the number of a fault, a QP or an entry
 CONTROL = np.dtype(
     [
         ("now", "i8"),

@@ -349,7 +349,7 @@ def _settle(shard, like, st):
         net = referred(like, shard[i].net)
         ctl = net.ctl[0]
         qi = int(ctl.failed_qp)
-        ctl.failed_qp = cross.NONE
+        ctl.failed_qp = ss.NONE
         while qi >= 0:
             following = int(net.qp[qi].waiting_tail)
             messages.fail_other(net, referred(st, shard[i].st), int(net.qp[qi].other))
@@ -357,7 +357,7 @@ def _settle(shard, like, st):
     for i in range(shard.shape[0]):
         net = referred(like, shard[i].net)
         mi = int(net.ctl[0].lost_entry)
-        net.ctl[0].lost_entry = cross.NONE
+        net.ctl[0].lost_entry = ss.NONE
         while mi >= 0:
             following = int(net.message[mi].deps)
             messages.orphan_all(net, mi)
