@@ -1,14 +1,27 @@
 from __future__ import annotations
 
+from math import exp
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from openmrc.run.work import NIC_CHOICE, PLANE_CHOICE, TRIMMED, UNDER_WAY, Work, left_s
-from openmrc.sim.world import Progress
+from openmrc.run.estimate import UNDER_WAY_BDP
+from openmrc.run.work import (
+    NIC_CHOICE,
+    OF_A_THREAD,
+    PLANE_CHOICE,
+    TRIMMED,
+    UNDER_WAY,
+    Work,
+    left_s,
+)
+from openmrc.scenario.scenario import parse_scenario
+from openmrc.sim.world import Progress, World
 from openmrc.traffic.traffic import make_traffic
+
+INCAST = '[fabric]\nnics = 4\n[workload]\nkind = "incast"\nn = 3\nsize = "1MB"\n'
 
 
 def known(**more: Any) -> Work:
@@ -120,5 +133,47 @@ def test_the_rest_takes_as_long_as_at_the_rate_of_the_second_half(
 def test_how_long_a_long_run_took_to_begin_is_forgotten() -> None:
     steady = [(i, i / 100) for i in range(21)]
     slow = [(2 * i, i / 100) for i in range(11)] + [(10 + i, i / 100) for i in range(11, 31)]
-    assert left_s(*zip(*steady, strict=True)) == pytest.approx(80)
-    assert left_s(*zip(*slow, strict=True)) == pytest.approx(70)
+    for steps, left in ((steady, 80), (slow, 70)):
+        at_s, share = zip(*steps, strict=True)
+        assert left_s(at_s, share) == pytest.approx(left)
+
+
+@pytest.mark.parametrize(
+    ("share", "settled", "left"),
+    [
+        ([0, 0.1, 0.2], 1.0, 8),  # the rate alone
+        ([0, 0.1, 0.2], 0.0, 0.8 * 50),  # the model alone
+        ([0, 0.1, 0.2], 0.25, 0.25 * 8 + 0.75 * 40),
+        ([0, 0.2, 0.2], 1.0, 40),  # nothing was done lately
+    ],
+)
+def test_a_model_counts_until_the_rate_has_settled(
+    share: list[float], settled: float, left: float
+) -> None:
+    assert left_s([0, 1, 2], share, 50, settled) == pytest.approx(left)
+
+
+def test_a_model_tells_after_a_single_step() -> None:
+    assert left_s([3], [0.2], 50, 0.0) == pytest.approx(40)
+
+
+@pytest.mark.parametrize(("placed", "settled"), [(0, 0.0), (40, 1 - exp(-1)), (80, 1 - exp(-2))])
+def test_a_rate_has_settled_when_what_the_network_holds_was_placed(
+    placed: int, settled: float
+) -> None:
+    assert known(held=4, model_s=1.0).settled(placed) == pytest.approx(settled)
+    assert known(held=4).settled(placed) == 1
+
+
+@pytest.mark.parametrize(
+    ("threads", "uncut", "model_s"), [(1, "", 8), (4, "", 8 / 4**OF_A_THREAD), (4, "small", 8)]
+)
+def test_a_model_of_one_core_is_of_as_many_as_run(threads: int, uncut: str, model_s: float) -> None:
+    scenario = parse_scenario(INCAST)
+    fabric, traffic, schedule = scenario.build()
+    world = World(fabric, traffic, scenario.transport(0), schedule)
+    world.threads, world.uncut = threads, uncut
+    work = Work.of(world, 1, 8.0)
+    assert work.model_s == pytest.approx(model_s)
+    bdp_packets = UNDER_WAY_BDP * world.values.bdp_bytes / world.transport.pmtu
+    assert work.held == int(bdp_packets)  # three send, one receives

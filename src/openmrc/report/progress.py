@@ -73,14 +73,14 @@ class Bar:
             self._task = self._progress.add_task(label, total=1.0, words=words)
             self._index = step.index
             self._at_s, self._share = [], []
-        words += self._left(step.share)
+        words += self._left(step)
         self._progress.update(self._task, completed=step.share, words=words)
 
-    def _left(self, share: float) -> str:
+    def _left(self, step: Step) -> str:
         """How long it still takes, for the end of a line."""
         self._at_s.append(perf_counter())
-        self._share.append(share)
-        found = left_s(self._at_s, self._share)
+        self._share.append(step.share)
+        found = left_s(self._at_s, self._share, step.model_s, step.settled)
         if len(self._at_s) > STEPS_MAX:
             del self._at_s[1:-1:2], self._share[1:-1:2]
         return "" if found is None else f", {duration(found)} left"

@@ -136,6 +136,16 @@ def packets_under_way(
     return int(np.minimum(of_nic, of_way).sum())
 
 
+def packets_held(fabric: Fabric, traffic: Traffic, transport: Transport, derived: Derived) -> int:
+    """Packets in flight that get through: as `packets_under_way`, and no more than the paths to the
+    NICs that receive hold.
+    """
+    receivers = len(np.unique(traffic.qp_dst))
+    of_way = UNDER_WAY_BDP * derived.bdp_bytes / transport.pmtu
+    under_way = packets_under_way(fabric, traffic, transport, derived)
+    return max(min(under_way, int(of_way * receivers)), 1)
+
+
 def trims_at_start(traffic: Traffic, pmtu: int, window_bytes: int) -> int:
     """Packets that switches trim because first windows meet at a NIC: the windows, less what the
     NIC receives while the longest of its senders sends at line rate. Queues are ignored.

@@ -21,6 +21,7 @@ from openmrc.sim.watch.forms import NATIVE
 if TYPE_CHECKING:
     from openmrc.fabric.faults import FaultSchedule
     from openmrc.fabric.model import Fabric
+    from openmrc.run.estimate import Built
     from openmrc.run.perfect import AnyTransport
     from openmrc.run.training import TrainingResult
     from openmrc.run.witness import Witness
@@ -34,7 +35,8 @@ class Step:
     """What `simulate` reports while it runs: transport `index` of `count`, and its progress.
 
     `share` is a fraction of the work (`run.work`), or of the time until `stop.time` if that is
-    more. Flows say little, because they often end together.
+    more. Flows say little, because they often end together. A model says that the whole takes
+    `model_s` (None without one); the rate so far says `settled` of the rest, 0 to 1.
     """
 
     transport: str
@@ -42,6 +44,8 @@ class Step:
     count: int
     progress: Progress
     share: float
+    model_s: float | None = None
+    settled: float = 1.0
 
 
 def simulate(
@@ -71,7 +75,7 @@ def simulate(
 
     started = time.perf_counter()
     scenario = as_scenario(scenario)
-    fabric, traffic, schedule = scenario.build()
+    built = fabric, traffic, schedule = scenario.build()
     transports = [
         (section.name, scenario.transport(i)) for i, section in enumerate(scenario.transports)
     ]
@@ -91,7 +95,10 @@ def simulate(
                 )
                 if sampled:
                     world.sample(scenario.report.qp, scenario.report.samples)
-                report = _reporter(progress, name, index, len(transports), world, ideal_ps)
+                report = None
+                if progress is not None:
+                    work = Work.of(world, ideal_ps, _one_core_s(scenario, built, transport))
+                    report = _reporter(progress, name, index, len(transports), world, work)
                 witness = _witness(world) if sampled else None
                 _run(world, witness, report)
             runs.append(_collect(name, scenario, fabric, transport, world, ideal_ps, witness))
@@ -217,22 +224,24 @@ def _run(world: World, witness: Witness | None, report: Callable[[Progress], Non
 
 
 def _reporter(
-    report: Callable[[Step], None] | None,
-    name: str,
-    index: int,
-    count: int,
-    world: World,
-    ideal_ps: int,
-) -> Callable[[Progress], None] | None:
-    if report is None:
-        return None
-    work = Work.of(world, ideal_ps)
-
+    report: Callable[[Step], None], name: str, index: int, count: int, world: World, work: Work
+) -> Callable[[Progress], None]:
     def tell(progress: Progress) -> None:
-        share = work.share(progress, world.bytes_verified)
-        report(Step(name, index, count, progress, share))
+        placed_bytes = world.bytes_verified
+        share, settled = work.share(progress, placed_bytes), work.settled(placed_bytes)
+        report(Step(name, index, count, progress, share, work.model_s, settled))
 
     return tell
+
+
+def _one_core_s(scenario: Scenario, built: Built, transport: AnyTransport) -> float | None:
+    """How long the loop takes on one core by the model, s; None without one, or with a stop."""
+    from openmrc.run.estimate import estimate
+    from openmrc.sim.mrc.transport import Transport
+
+    if scenario.stop.time is not None or not isinstance(transport, Transport):
+        return None
+    return estimate(scenario, built, transport).loop_s
 
 
 def _collect(
