@@ -28,13 +28,14 @@ from openmrc.live.syscalls import (
     wait,
 )
 from openmrc.ops.mapper import tally
-from openmrc.ops.mapper.tally import PERIOD_AT, ROOM
+from openmrc.ops.mapper.tally import PERIOD_AT
 from openmrc.ops.schedule import PAYLOAD_BYTES, TURNS
 
 PS_PER_NS = 1000
 ASKED = -1
 PATIENCE, ROOM_AGAIN_NS = 20, 1_000_000  # when a queue of the kernel is full
 NOBODY = -1  # as a descriptor: the kernel ignores it
+AT_ONCE = 128  # messages that one call receives: more room would only displace from the cache
 EINTR, EAGAIN, ENOBUFS = 4, 11, 105
 
 WAY = record_type(*fields("i8", "fd", "at", "started_ns"))
@@ -45,7 +46,7 @@ class Wires(NamedTuple):
     """The socket's two directions: `way`, and the fields of two batches (`syscalls.Batch`)."""
 
     way: Any  # WAY, one record: the socket, where payloads begin, when the clock began
-    poll: Any  # POLL [1]: readable when the controller has sent a message
+    poll: Any  # POLL [2]: readable when the controller has sent a message, or a port has changed
     room_poll: Any  # POLL [1]: the socket, writable
     room: Any  # int64 [2], for the kernel
     in_message: Any
@@ -67,12 +68,12 @@ class Wires(NamedTuple):
 
 def new_wires(out: Batch, check: Batch, fd: int, at: int, started_ns: int) -> Wires:
     """Return the wires of a socket; `out` holds the frames of all turns."""
-    way, poll, room_poll = records(1, WAY), records(1, POLL), records(1, POLL)
+    way, poll, room_poll = records(1, WAY), records(2, POLL), records(1, POLL)
     way[0].fd, way[0].at, way[0].started_ns = fd, at, started_ns
-    poll[0].fd, poll[0].events = NOBODY, POLL_IN
+    poll.fd, poll.events = NOBODY, POLL_IN
     room_poll[0].fd, room_poll[0].events = fd, POLL_OUT
     room = np.zeros(2, np.int64)
-    inbox = new_batch(ROOM, at + PAYLOAD_BYTES)
+    inbox = new_batch(AT_ONCE, at + PAYLOAD_BYTES)
     return Wires(way, poll, room_poll, room, *inbox, *out, *check)
 
 
@@ -84,7 +85,7 @@ def _take(t, w, now_ps):
     at = w.way[0].at
     while True:
         batch = Batch(w.in_message, w.in_iov, w.in_data, w.in_name, w.in_control)
-        got = receive(w.way[0].fd, batch, ROOM)
+        got = receive(w.way[0].fd, batch, AT_ONCE)
         if got <= 0:
             return 0
         n = 0
@@ -94,7 +95,7 @@ def _take(t, w, now_ps):
                 copy(t.inbox.ctypes.data + n * PAYLOAD_BYTES, row + at, PAYLOAD_BYTES)
                 n += 1
         others = tally.take(t, n, now_ps)
-        if others > 0 or got < ROOM:
+        if others > 0 or got < AT_ONCE:
             return others
 
 
