@@ -14,6 +14,7 @@ from openmrc.ops.mapper.collector import Count
 from openmrc.ops.mapper.link import Link
 from openmrc.ops.mapper.live import Ports
 from openmrc.ops.mapper.loop import ASKED
+
 PS_PER_NS = 1000
 
 
@@ -32,8 +33,7 @@ def run(
     keep: Callable[[Report], None] = lambda _: None,
 ) -> None:
     """Probe until `stopping`; reports go to the controller, or without one to `tell`, and to
-    `keep`. Without news plain Python runs only when a report is due: then it looks at the ports,
-    and whether to stop.
+    `keep`. Without news plain Python runs only when a report is due.
     """
 
     def passed_ps() -> int:
@@ -53,7 +53,8 @@ def run(
             ports.send(sends)
             agent.left(passed_ps(), sends)
         # A loss is a reason to look: the kernel may tell of a carrier a second after it is gone.
-        if ports.changed() or agent.misses or now_ps >= agent.tell_at_ps:
+        # So is a port that was down: a driver may not tell that it is back.
+        if ports.changed() or agent.misses or down:
             down = ports.down()
         report = agent.report(now_ps, at_once=down != told)
         if report is not None:
