@@ -28,14 +28,13 @@ from openmrc.live.syscalls import (
     wait,
 )
 from openmrc.ops.mapper import tally
-from openmrc.ops.mapper.tally import PERIOD_AT
+from openmrc.ops.mapper.tally import PERIOD_AT, ROOM
 from openmrc.ops.schedule import PAYLOAD_BYTES, TURNS
 
 PS_PER_NS = 1000
 ASKED = -1
 PATIENCE, ROOM_AGAIN_NS = 20, 1_000_000  # when a queue of the kernel is full
 NOBODY = -1  # as a descriptor: the kernel ignores it
-AT_ONCE = 128  # messages that one call receives: more room would only displace from the cache
 EINTR, EAGAIN, ENOBUFS = 4, 11, 105
 
 WAY = record_type(*fields("i8", "fd", "at", "started_ns"))
@@ -73,7 +72,7 @@ def new_wires(out: Batch, check: Batch, fd: int, at: int, started_ns: int) -> Wi
     poll.fd, poll.events = NOBODY, POLL_IN
     room_poll[0].fd, room_poll[0].events = fd, POLL_OUT
     room = np.zeros(2, np.int64)
-    inbox = new_batch(AT_ONCE, at + PAYLOAD_BYTES)
+    inbox = new_batch(ROOM, at + PAYLOAD_BYTES)
     return Wires(way, poll, room_poll, room, *inbox, *out, *check)
 
 
@@ -85,7 +84,7 @@ def _take(t, w, now_ps):
     at = w.way[0].at
     while True:
         batch = Batch(w.in_message, w.in_iov, w.in_data, w.in_name, w.in_control)
-        got = receive(w.way[0].fd, batch, AT_ONCE)
+        got = receive(w.way[0].fd, batch, ROOM)
         if got <= 0:
             return 0
         n = 0
@@ -95,7 +94,7 @@ def _take(t, w, now_ps):
                 copy(t.inbox.ctypes.data + n * PAYLOAD_BYTES, row + at, PAYLOAD_BYTES)
                 n += 1
         others = tally.take(t, n, now_ps)
-        if others > 0 or got < AT_ONCE:
+        if others > 0 or got < ROOM:
             return others
 
 
