@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from openmrc.fabric.places import links
 from openmrc.ops import schedule as sc
 from openmrc.ops.mapper import probe, run
-from openmrc.ops.mapper.agent import BURSTS_MAX, Agent, Send
+from openmrc.ops.mapper.agent import BURSTS_MAX, TELL_PS, Agent, Send
 from openmrc.ops.mapper.probe import BURST, CHECK, SCHEDULED, ByteArray
-from openmrc.units import MS
+from openmrc.units import MS, S
 from tests.ops.mapper.world import Heard, World, packed, small
 
 SCHEDULE = small()
@@ -436,3 +436,59 @@ def test_who_loses_a_probe_looks_at_its_ports_though_the_kernel_says_nothing() -
     rounds = iter([False, False, True])
     run.run(agent, Ports(), None, told.append, lambda: next(rounds), time.monotonic_ns())  # type: ignore[arg-type]
     assert [(len(one["report"]["lost"]), one["report"]["down"]) for one in told] == [(1, [2])]
+
+
+def test_without_news_plain_python_runs_once_a_report() -> None:
+    agent, told, waits = Agent(SCHEDULE, 0, 0), list[dict[str, Any]](), list[int]()
+
+    class Ports:
+        looks = 0
+
+        def heed(self, link: None) -> None:
+            pass
+
+        def changed(self) -> bool:
+            return False
+
+        def down(self) -> list[int]:
+            self.looks += 1
+            return []
+
+        def probe_until(self, until_ps: int) -> int:
+            waits.append(until_ps)
+            return 0
+
+    ports, rounds = Ports(), iter([False] * 3 + [True])
+    # Three seconds have passed: each wait ends at once, and only the first has a report due.
+    zero_ns = time.monotonic_ns() - 3 * 10**9
+    run.run(agent, ports, None, told.append, lambda: next(rounds), zero_ns)  # type: ignore[arg-type]
+    assert len(told) == 1
+    assert waits[0] == TELL_PS
+    assert all(until_ps >= 3 * S + TELL_PS for until_ps in waits[1:])
+    assert ports.looks == 1  # at the start
+
+
+def test_a_port_that_is_down_at_the_start_and_comes_back_is_told_though_the_kernel_is_silent() -> (
+    None
+):
+    agent, told = Agent(SCHEDULE, 0, 0), list[dict[str, Any]]()
+
+    class Ports:
+        looks = 0
+
+        def heed(self, link: None) -> None:
+            pass
+
+        def changed(self) -> bool:
+            return False
+
+        def down(self) -> list[int]:
+            self.looks += 1
+            return [1] if self.looks <= 3 else []
+
+        def probe_until(self, until_ps: int) -> int:
+            return 0
+
+    rounds = iter([False] * 5 + [True])
+    run.run(agent, Ports(), None, told.append, lambda: next(rounds), time.monotonic_ns())  # type: ignore[arg-type]
+    assert [one["report"]["down"] for one in told] == [[1], []]

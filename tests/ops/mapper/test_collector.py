@@ -195,8 +195,10 @@ def test_what_was_blamed_before_a_nic_spoke_is_withdrawn() -> None:
 def test_a_healed_link_is_over_and_its_old_losses_name_nobody_again() -> None:
     world = World(SCHEDULE)
     world.run(200)
+    assert world.collector.idle
     world.lose(ONE_WAY[0])
     world.run(100)
+    assert not world.collector.idle
     world.lose(ONE_WAY[0], 0.0)
     healed_ps = world.now_ps
     world.run(OVER_PERIODS * 20 + 40)
@@ -206,6 +208,7 @@ def test_a_healed_link_is_over_and_its_old_losses_name_nobody_again() -> None:
     assert [one.where for _, one in world.found] == [ONE_WAY[0]] * 2  # named, and over
     assert place.until_ps is not None
     assert abs(place.until_ps - healed_ps) <= 20 * MS
+    assert world.collector.idle
 
 
 def test_one_packet_in_two_hundred_shows_in_the_long_windows() -> None:

@@ -207,10 +207,12 @@ class Agent:
         """Judge the bursts that are out, and return those to send now: all that remains to be done
         if the tally runs by itself (`loop`).
         """
-        for number, burst in list(self._bursts.items()):
-            self._judge_burst(now_ps, number, burst)
         while len(self._received) > BURSTS_MAX:
             self._received.pop(next(iter(self._received)))
+        if not self._bursts and not self._asked:
+            return []
+        for number, burst in list(self._bursts.items()):
+            self._judge_burst(now_ps, number, burst)
         found = [self._begin(now_ps, *asked) for asked in self._asked]
         self._asked.clear()
         self._book["busy"][0] = len(self._bursts)
@@ -253,11 +255,16 @@ class Agent:
         """When to call it again, ps: to send, or to check for arrivals."""
         return int(min(self._book["due_ps"][0], self._book["look_at_ps"][0]))
 
+    @property
+    def tell_at_ps(self) -> int:
+        """When the next report is due, ps, if there is no news before."""
+        return self._told_ps + TELL_PS
+
     def report(self, now_ps: int, at_once: bool = False) -> Report | None:
         """Return the report that is due: losses at once, otherwise once a second, or `at_once`."""
         n_lost, n_late = self._book["n_lost"], self._book["n_late"]
         news = n_lost[0] or n_late[0] or self._judged
-        if not news and not at_once and now_ps < self._told_ps + TELL_PS:
+        if not news and not at_once and now_ps < self.tell_at_ps:
             return None
         lost = [Loss(*row) for row in self.tally.lost[: n_lost[0]].tolist()]
         late = [Loss(*row) for row in self.tally.late[: n_late[0]].tolist()]

@@ -192,8 +192,8 @@ class Collector:
             self._finish(now_ps, burst.burst, False)
 
     def tick(self, now_ps: int) -> Said:
-        """Call it after a report, and some ten times a second: judge new losses, evaluate the long
-        windows, end places that are over.
+        """Call it after a report, and some ten times a second unless it is `idle`: judge new
+        losses, evaluate the long windows, end places that are over.
         """
         for number, burst in list(self._bursts.items()):
             if now_ps - burst.asked_ps > BURST_WAIT_PS:
@@ -232,6 +232,11 @@ class Collector:
         return self.news or any(
             not any(self._mask(cause)[port] for cause in self.places) for port in self._dark
         )
+
+    @property
+    def idle(self) -> bool:
+        """Whether `tick` has nothing to do before the next report: nothing was lost lately."""
+        return not (self._losses or self._bursts or self.places or self._dark)
 
     def silent(self, now_ps: int) -> list[int]:
         """Return the NICs whose agents have been silent for long, or never joined."""

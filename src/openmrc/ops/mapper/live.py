@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import select
 import socket
 import struct
 from collections.abc import Sequence
@@ -103,7 +102,6 @@ class Ports(Closing):
         """
         self._agent, self._wire = agent, wire
         self._watch = Watch(wire.interfaces)
-        self._heeded = select.epoll()
         orders = agent.orders
         period = self._batch(
             SCHEDULED,
@@ -119,9 +117,7 @@ class Ports(Closing):
 
     def heed(self, link: Link | None) -> None:
         """End waits also when the controller sends a message, or a port of this host changes."""
-        for one in (self._watch.fd, *(() if link is None else (link.fileno(),))):
-            self._heeded.register(one, select.EPOLLIN)
-        self._wires.poll[0].fd = self._heeded.fileno()
+        self._wires.poll.fd = self._watch.fd, loop.NOBODY if link is None else link.fileno()
 
     def changed(self) -> bool:
         """Consume the kernel's notifications about ports; True if there were any."""
@@ -153,7 +149,6 @@ class Ports(Closing):
     def close(self) -> None:
         """Close the sockets."""
         self._wire.socket.close()
-        self._heeded.close()
         self._watch.close()
 
     def _batch(

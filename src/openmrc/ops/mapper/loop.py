@@ -45,7 +45,7 @@ class Wires(NamedTuple):
     """The socket's two directions: `way`, and the fields of two batches (`syscalls.Batch`)."""
 
     way: Any  # WAY, one record: the socket, where payloads begin, when the clock began
-    poll: Any  # POLL [1]: readable when the controller has sent a message
+    poll: Any  # POLL [2]: readable when the controller has sent a message, or a port has changed
     room_poll: Any  # POLL [1]: the socket, writable
     room: Any  # int64 [2], for the kernel
     in_message: Any
@@ -67,9 +67,9 @@ class Wires(NamedTuple):
 
 def new_wires(out: Batch, check: Batch, fd: int, at: int, started_ns: int) -> Wires:
     """Return the wires of a socket; `out` holds the frames of all turns."""
-    way, poll, room_poll = records(1, WAY), records(1, POLL), records(1, POLL)
+    way, poll, room_poll = records(1, WAY), records(2, POLL), records(1, POLL)
     way[0].fd, way[0].at, way[0].started_ns = fd, at, started_ns
-    poll[0].fd, poll[0].events = NOBODY, POLL_IN
+    poll.fd, poll.events = NOBODY, POLL_IN
     room_poll[0].fd, room_poll[0].events = fd, POLL_OUT
     room = np.zeros(2, np.int64)
     inbox = new_batch(ROOM, at + PAYLOAD_BYTES)

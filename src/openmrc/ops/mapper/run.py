@@ -14,11 +14,8 @@ from openmrc.ops.mapper.collector import Count
 from openmrc.ops.mapper.link import Link
 from openmrc.ops.mapper.live import Ports
 from openmrc.ops.mapper.loop import ASKED
-from openmrc.units import S
 
 PS_PER_NS = 1000
-LOOK_AT_PORTS_PS = S // 2
-STOP_PS = S // 4  # the longest time until it checks for a stop
 
 
 def first_period(period_ps: int) -> int:
@@ -36,16 +33,16 @@ def run(
     keep: Callable[[Report], None] = lambda _: None,
 ) -> None:
     """Probe until `stopping`; reports go to the controller, or without one to `tell`, and to
-    `keep`.
+    `keep`. Without news plain Python runs only when a report is due.
     """
 
     def passed_ps() -> int:
         return (time.monotonic_ns() - zero_ns) * PS_PER_NS
 
-    looked_ps, down = -LOOK_AT_PORTS_PS, list[int]()
+    told, down = list[int](), ports.down()
     ports.heed(link)
     while not stopping():
-        others = ports.probe_until(passed_ps() + STOP_PS)
+        others = ports.probe_until(agent.tell_at_ps)
         now_ps = passed_ps()
         if others > 0:
             agent.came(others)
@@ -55,12 +52,13 @@ def run(
         if sends := agent.bursts(now_ps):
             ports.send(sends)
             agent.left(passed_ps(), sends)
-        before = down
         # A loss is a reason to look: the kernel may tell of a carrier a second after it is gone.
-        if ports.changed() or agent.misses or now_ps - looked_ps >= LOOK_AT_PORTS_PS:
-            looked_ps, down = now_ps, ports.down()
-        report = agent.report(now_ps, at_once=down != before)
+        # So is a port that was down: a driver may not tell that it is back.
+        if ports.changed() or agent.misses or down:
+            down = ports.down()
+        report = agent.report(now_ps, at_once=down != told)
         if report is not None:
+            told = down
             keep(report)
             _tell(report, down, link, tell)
 

@@ -20,6 +20,7 @@ One thread owns the collector and the history; all others pass messages to it.
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import json
 import queue
@@ -51,6 +52,7 @@ from openmrc.verbs.denylist import Denylist, Entry, token
 from openmrc.verbs.exchange import SERVER, Line
 
 TICK_S = 0.1
+IDLE_S = 1.0  # between two ticks while there is nothing to judge
 RESTS = 0.5  # pause between two judgements, in multiples of the time that one takes
 MAKE_AGAIN_S = 10.0  # interval at which the denylist is rewritten, so that it stays fresh
 AGENTS_MAX = 1 << 17
@@ -62,6 +64,7 @@ OPERATOR_S_MAX = 30 * 86_400
 SAID_MAX = 4096  # messages of agents that wait for the collector
 DENIED_RATE_MIN = 0.001  # a place that loses less stays in service
 CLOSED: dict[str, Any] = {}  # queued when a connection ends
+NOTHING = (-1, None)  # queued to end a wait
 
 
 class Controller(Closing):
@@ -127,6 +130,8 @@ class Controller(Closing):
         with self._lock:
             for line in self._lines.values():
                 line.close()
+        with contextlib.suppress(queue.Full):
+            self._inbox.put_nowait(NOTHING)
         self._threads[1].join()
         self._keep_jobs(self._now_us())
 
@@ -313,8 +318,9 @@ class Controller(Closing):
     def _waiting(self) -> list[tuple[int, Any]]:
         """All queued messages, as soon as there are any, or none after a while."""
         found = []
+        wait_s = IDLE_S if self._collector.idle else 0.001 if self._collector.waits else TICK_S
         try:
-            found.append(self._inbox.get(timeout=0.001 if self._collector.waits else TICK_S))
+            found.append(self._inbox.get(timeout=wait_s))
             while True:
                 found.append(self._inbox.get_nowait())
         except queue.Empty:
