@@ -94,9 +94,9 @@ def timed(scenario: Scenario, rounds: int) -> dict[str, tuple[list[float], list[
 def told(at_s: list[float], steps: list[Step]) -> float | None:
     """How long the run takes by what it had done after a tenth, s, up to where it ended."""
     now = min(range(1, len(at_s)), key=lambda i: abs(at_s[i] - EARLY * at_s[-1]), default=0)
-    if now == 0:
-        return None
     share, step = [each.share for each in steps], steps[now]
+    if now == 0 or step.share == 1:
+        return None
     left = left_s(at_s[: now + 1], share[: now + 1], step.model_s, step.settled)
     if left is None:
         return None
