@@ -9,6 +9,7 @@ import pytest
 
 from openmrc.run.estimate import UNDER_WAY_BDP
 from openmrc.run.work import (
+    LATER,
     NIC_CHOICE,
     OF_A_THREAD,
     PLANE_CHOICE,
@@ -124,10 +125,10 @@ def test_the_work_of_a_world() -> None:
         ([10, 14], [0.5, 1.0], 0),
     ],
 )
-def test_the_rest_takes_as_long_as_at_the_rate_of_the_second_half(
+def test_the_rest_takes_a_tenth_longer_than_at_the_rate_of_the_second_half(
     at_s: list[float], share: list[float], left: float | None
 ) -> None:
-    assert left_s(at_s, share) == (None if left is None else pytest.approx(left))
+    assert left_s(at_s, share) == (None if left is None else pytest.approx(LATER * left))
 
 
 def test_how_long_a_long_run_took_to_begin_is_forgotten() -> None:
@@ -135,15 +136,15 @@ def test_how_long_a_long_run_took_to_begin_is_forgotten() -> None:
     slow = [(2 * i, i / 100) for i in range(11)] + [(10 + i, i / 100) for i in range(11, 31)]
     for steps, left in ((steady, 80), (slow, 70)):
         at_s, share = zip(*steps, strict=True)
-        assert left_s(at_s, share) == pytest.approx(left)
+        assert left_s(at_s, share) == pytest.approx(LATER * left)
 
 
 @pytest.mark.parametrize(
     ("share", "settled", "left"),
     [
-        ([0, 0.1, 0.2], 1.0, 8),  # the rate alone
+        ([0, 0.1, 0.2], 1.0, LATER * 8),  # the rate alone
         ([0, 0.1, 0.2], 0.0, 0.8 * 50),  # the model alone
-        ([0, 0.1, 0.2], 0.25, 0.25 * 8 + 0.75 * 40),
+        ([0, 0.1, 0.2], 0.25, 0.25 * LATER * 8 + 0.75 * 40),
         ([0, 0.2, 0.2], 1.0, 40),  # nothing was done lately
     ],
 )

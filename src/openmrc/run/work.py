@@ -4,9 +4,9 @@ Work is counted in data packets that are placed. Of one in the network a part is
 copy is work besides, and so is what routing does when it converges. What faults and congestion will
 still cause is not known before it happens.
 
-The rest takes as long as at the rate of the second half of the time so far. The mean rate says too
-little of a run in which that changes: until all NICs send, packets take new memory, in order; later
-they are anywhere in it, and each costs up to twice as much. In a large fabric with short messages
+The rest takes a tenth longer than at the rate of the second half of the time so far. The mean rate
+says too little of a run in which that changes: until all NICs send, packets take new memory, in
+order; later they are anywhere in it, and each costs more, up to twice as much. In a large fabric with short messages
 that lasts for most of the run: until the packets that the network holds have been placed several
 times, the model of `run.estimate` counts as well, at first alone.
 """
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 UNDER_WAY = 0.25
 TRIMMED = 0.45
 NIC_CHOICE, PLANE_CHOICE = 5, 0.04
+LATER = 1.1  # as many times the time of the same work so far: memory becomes scattered
 OF_A_THREAD = 0.8  # n threads are so fast as n to the power of this; measured with two
 
 
@@ -109,7 +110,7 @@ def left_s(
     """
     middle_s = (at_s[0] + at_s[-1]) / 2
     done = share[-1] - float(np.interp(middle_s, at_s, share))
-    by_rate = (1 - share[-1]) * (at_s[-1] - middle_s) / done if done > 0 else None
+    by_rate = LATER * (1 - share[-1]) * (at_s[-1] - middle_s) / done if done > 0 else None
     if model_s is None:
         return by_rate
     by_model = (1 - share[-1]) * model_s
