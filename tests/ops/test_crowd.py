@@ -41,3 +41,30 @@ def test_full_queues_lose_no_more_than_some_times_what_was_lost_in_all() -> None
     assert crowd.lost_part(0, full, 4, 0.15) == pytest.approx(4 * 3 / 1250)
     assert crowd.lost_part(16, full, 4, 0.15) == pytest.approx(4 * (16 + 8 + 3) / 1250)
     assert crowd.lost_part(10_000, full, 4, 0.15) == 0.15
+
+
+def drops(*rows: tuple[float, int, int, int]) -> pl.DataFrame:
+    """The same of packets that a full queue dropped."""
+    return links(*rows).rename({"trimmed": "dropped"})
+
+
+def test_a_packet_passes_all_queues_of_its_path() -> None:
+    paths = pl.DataFrame({"from_us": [0.0, 0.0]})
+    routes = np.array([[1, 2], [3, -1]], np.int32)
+    found = crowd.dropped(paths, routes, drops((0.0, 1, 100, 10), (0.0, 2, 50, 30), (0.0, 3, 9, 0)))
+    assert found == pytest.approx([0.7, 0.0])
+
+
+def test_losses_are_those_that_full_queues_dropped_before_they_are_others() -> None:
+    """Port 7 dropped six: of the eight that two paths across it lost then, two are left."""
+    paths = pl.DataFrame({"from_us": [0.0, 0.0, 0.0], "lost": [6, 2, 5]})
+    routes = np.array([[1, 7], [2, 7], [3, 8]], np.int32)
+    left = crowd.undropped(paths, routes, drops((0.0, 7, 100, 6), (0.0, 8, 100, 0)), 10.0)
+    assert left == pytest.approx([1.5, 0.5, 5.0])
+
+
+def test_what_a_queue_dropped_may_be_noticed_so_much_later() -> None:
+    paths = pl.DataFrame({"from_us": [0.0, 10.0, 20.0, 30.0], "lost": [4] * 4})
+    seen = drops(*((10.0 * i, 0, 100, 4 if i == 1 else 0) for i in range(4)))
+    left = crowd.undropped(paths, np.zeros((4, 1), np.int32), seen, 10.0)
+    assert left == pytest.approx([4.0, 0.0, 0.0, 4.0])

@@ -241,6 +241,57 @@ def test_a_place_of_whose_losses_nearly_as_many_proved_to_be_late_is_not_named()
     assert not is_late(record(much, alarms * 2), cause, rows)
 
 
+def dropping(drops: int, place: str) -> Record:
+    """NICs 8 to 15 lose 32 of the packets that they send over an uplink, evenly, and switches that
+    do not trim dropped some packets at the port of this place.
+    """
+    run = record([(q, 1, 3, 100, 12.0 * (q - 8), 4) for q in range(8, 16)])
+    port = next(port for port in range(FABRIC.n_ports) if FABRIC.port_name(port) == place)
+    dropped = pl.when(pl.col("port") == port).then(drops).otherwise(0)
+    links = run.links.with_columns(dropped=dropped)
+    return replace(run, links=links, trims=False, counted=True)
+
+
+@pytest.mark.parametrize(
+    ("drops", "place", "named"),
+    [
+        (0, "plane 1 t0 1 > t1 3", True),
+        (32, "plane 1 t0 1 > t1 3", False),  # its own queue was full: it is slow, not damaged
+        (1, "plane 1 t0 1 > t1 3", True),
+        (900, "plane 1 t0 1 > t1 4", True),  # a queue that none of these packets crossed
+        (900, "nic 55 plane 1 < t0", True),  # one that an eighth of them did
+    ],
+)
+def test_what_lost_a_part_is_named_if_full_queues_dropped_less(
+    drops: int, place: str, named: bool
+) -> None:
+    findings = why(dropping(drops, place)).findings
+    assert [it.where for it in findings] == ["plane 1 t0 1 > t1 3"] * named
+    assert all(it.beyond_drops for it in findings)
+
+
+def test_without_counts_of_switches_no_part_is_named_where_full_queues_drop() -> None:
+    known = dropping(0, "plane 1 t0 1 > t1 3")
+    answer = why(replace(known, counted=False))
+    assert not answer.findings
+    assert "cannot be told from congestion" in answer.text
+    told = why(dropping(900, "plane 1 t0 1 > t1 4")).text
+    assert "full queues dropped 900 packets, most of them at plane 1 t0 1 to t1 4" in told
+
+
+def test_one_queue_pair_whose_probes_no_one_answers_yet_is_no_witness() -> None:
+    """It probes eight paths before it sends; what eight do is no accident."""
+
+    def waiting(*qps: int) -> Record:
+        return record([(q, 1, uplink, 0, 12.0 * uplink, 2) for q in qps for uplink in range(8)])
+
+    assert not why(waiting(8)).findings
+    assert why(waiting(*range(8, 16))).findings
+    used = [(i, 0.0, "set aside") for i in range(8)]
+    rows = [(8, 1, uplink, 0, 12.0 * uplink, 2) for uplink in range(8)]
+    assert why(record(rows, used)).findings
+
+
 def test_paths_that_were_back_before_met_something_else() -> None:
     rows = dead()
     aside = [(i, 28.0 + i, "set aside") for i in range(8)]

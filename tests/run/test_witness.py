@@ -131,6 +131,20 @@ def test_trimmed_packets_are_counted_on_the_links_of_their_paths() -> None:
     assert (by_port["trimmed"] <= by_port["packets"]).all()
 
 
+def test_what_full_queues_drop_is_counted_at_their_ports_and_what_faults_lose_is_not() -> None:
+    lossy = {"at": "0us", "kind": "link-loss", "where": "nic 3 plane 0 < t0", "rate": 0.05}
+    crowded = ran(
+        fabric={**BASE["fabric"], "trim": False},
+        workload={"kind": "incast", "n": 6, "size": "1MB", "target": 3},
+        fault=[lossy],
+    )
+    (run,), fabric = crowded.transports, crowded.scenario.build()[0]
+    assert run.counters["dropped_fault"] > 0
+    dropped = crowded.links.filter(pl.col("dropped") > 0)
+    assert dropped["dropped"].sum() == run.counters["dropped_queue"] > 0
+    assert 3 in fabric.port_peer_nic[dropped["port"].to_numpy()]
+
+
 def test_events_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("openmrc.run.witness.EVENTS_MAX", 1)
     (run,) = ran(fault=[DEAD]).transports

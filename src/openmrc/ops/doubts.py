@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 JAM = 0.2  # of the packets trimmed: a full queue
 MOMENT = 4  # round trips: within it is judged lost what full queues or lost answers delay at once
 MOSTLY = 0.3  # of the packets lost: more than those make it
+STRAY_PART = 0.02  # of what is left of the losses of the worst bin: less is drops noticed later
 DROPS_NATS = 100.0  # at least, of what lets nothing through where full queues drop
 OVER_AFTER = 10.0  # losses that would have been expected since the last one
 ECHO_RATE = 0.05  # largest loss rate of a device that is only crowded by diverted traffic ...
@@ -37,25 +38,47 @@ def is_one_event(
     record: Record, verdict: Verdict, span: list[float], mine: npt.NDArray[np.bool_], rules: Rules
 ) -> bool:
     """Whether a place that lost a part would not be blamed without the moment in which it lost
-    most; or one with full queues, without the queue pair that lost most. Many packets are judged
-    lost at once when answers stay away, so these are no independent witnesses.
+    most; or one with full queues, without the queue pair that lost most; or any, without the
+    probes of one queue pair on paths that it has not used yet. Many packets are judged lost at once
+    when answers stay away, so these are no independent witnesses.
     """
     import polars as pl
 
     here = pl.Series(mine) & record.paths["from_us"].is_in(span)
     rows = record.paths.filter(here)
     events = []
-    if record.trimmed(rows).max(initial=0.0) > JAM:
-        by_qp = rows.group_by("qp").agg(pl.col("lost").sum()).sort("lost", "qp")
-        events.append(record.paths["qp"] == by_qp["qp"][-1])
+    if record.crowded(rows).max(initial=0.0) > JAM:
+        events.append(record.paths["qp"] == _worst(rows))
     since_us = _worst_moment(rows, MOMENT * record.rtt_us)
     at_once = record.paths["first_us"].is_between(since_us, since_us + MOMENT * record.rtt_us)
     lost_a_part = record.rate(verdict.cause, rows) <= MOSTLY
     if lost_a_part and not _stay_away(record, record.paths.filter(here & at_once)):
         events.append(at_once)
+    waiting = _never_sent(record, rows)
+    if len(waiting):
+        events.append((record.paths["sent"] == 0) & (record.paths["qp"] == _worst(waiting)))
     return not all(
         _blamed_without(record, verdict.cause, span, here & one, rules) for one in events
     )
+
+
+def _worst(rows: pl.DataFrame) -> int:
+    """The queue pair that lost most in these rows."""
+    import polars as pl
+
+    by_qp = rows.group_by("qp").agg(pl.col("lost").sum()).sort("lost", "qp")
+    return int(by_qp["qp"][-1])
+
+
+def _never_sent(record: Record, rows: pl.DataFrame) -> pl.DataFrame:
+    """Those of these rows in which paths lost probes before they carried any data."""
+    import polars as pl
+
+    assert record.events is not None
+    used = record.events.filter(pl.col("event").is_in(["set aside", "plane silent"]))
+    first = used.group_by("qp", "ev").agg(used_us=pl.col("t_us").min())
+    known = rows.filter(pl.col("sent") == 0).join(first, on=["qp", "ev"], how="left")
+    return known.filter(pl.col("used_us").is_null() | (pl.col("used_us") > pl.col("last_us")))
 
 
 def _stay_away(record: Record, rows: pl.DataFrame) -> bool:
@@ -117,14 +140,41 @@ def without_echoes(record: Record, findings: Sequence[Finding]) -> list[Finding]
     ]
 
 
-def without_drops(record: Record, findings: Sequence[Finding]) -> list[Finding]:
-    """Without places that lost a part, where full queues drop what they do not trim: that looks the
-    same, and no sender learns which queues were full. They drop many packets at once, so what seems
-    to let nothing through needs more evidence.
+def beyond_drops(
+    record: Record, verdict: Verdict, span: list[float], mine: npt.NDArray[np.bool_], rules: Rules
+) -> npt.NDArray[np.bool_]:
+    """Return which of the rows `mine` of paths lost more than full queues of these paths dropped,
+    as switches counted it, [rows]; none if the place would not be blamed for what is left, or if
+    nobody counted.
     """
-    if record.trims:
-        return list(findings)
-    return [it for it in findings if it.downs or (it.dead and it.nats >= DROPS_NATS)]
+    import polars as pl
+
+    found = np.zeros(len(mine), np.bool_)
+    if not record.counted:
+        return found
+    rows = record.paths.filter(pl.Series(mine))
+    left, here = record.undropped(rows), rows["from_us"].is_in(span).to_numpy()
+    chance = left[here] @ np.log(record.late(rows.filter(pl.Series(here)), span))
+    crossed = record.evidence(span).crossed[verdict.cause]
+    nats = evidence_against(*(np.array([float(it)]) for it in (left[here].sum(), chance, crossed)))
+    if nats[0] >= rules.alarm:
+        _, of_bin = np.unique(rows["from_us"].to_numpy(), return_inverse=True)
+        by_bin = np.bincount(of_bin, left)
+        found[mine] = 2 * left >= rows["lost"].to_numpy()
+        found[mine] &= by_bin[of_bin] >= STRAY_PART * by_bin.max()
+    return found
+
+
+def without_drops(record: Record, findings: Sequence[Finding]) -> list[Finding]:
+    """Without places that lost a part which full queues may have dropped, where these do not trim:
+    no sender learns which were full. They drop many packets at once, so what seems to let nothing
+    through needs more evidence.
+    """
+    return [
+        it
+        for it in findings
+        if record.trims or it.downs or it.beyond_drops or (it.dead and it.nats >= DROPS_NATS)
+    ]
 
 
 def without_stragglers(

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.ops import causes
+from openmrc.ops.records import JUDGED_US
 from openmrc.ops.together import Finding
 
 if TYPE_CHECKING:
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 DOWN, UP = "port down", "port up"
 AT_ONCE = 0.02  # as a fraction of the time until then
-JUDGED_US = 300.0  # after which packets in flight have been judged lost: an RTO
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ DROPPED = 0.5  # behind a queue that drops what it cannot trim
 UNPROVEN = 2
 LATE_MAX = 0.2  # at which dead paths still stand out
 PMTU_BYTES = 4096
+JUDGED_US = 300.0  # after which packets in flight have been judged lost: an RTO
 FILES = ("events", "paths", "links")
 
 
@@ -52,7 +53,8 @@ class Record:
     paths: pl.DataFrame
     links: pl.DataFrame
     jammed: float = JAMMED  # the part of the packets behind full queues that counts as lost
-    trims: bool = True  # else full queues drop, and nothing shows which are full
+    trims: bool = True  # else full queues drop ...
+    counted: bool = False  # ... and nothing shows which are full but what switches counted
 
     @property
     def end_us(self) -> float:
@@ -117,12 +119,24 @@ class Record:
         """[rows] the fraction of each path's packets that may be lost in these bins without a fault
         there.
         """
+        return np.asarray(self.late(rows, bins) + self._by_full_queues(rows), np.float64)
+
+    def late(self, rows: pl.DataFrame, bins: list[float]) -> npt.NDArray[np.float64]:
+        """[rows] the fraction of each path's packets that may be late in these bins, and count as
+        lost.
+        """
         import polars as pl
 
         used = self.links.filter(pl.col("from_us").is_in(bins))
         late = np.maximum(self._late(self.paths, self.links), self._late(rows, used))
-        chance = BACKGROUND + late[self._plane(rows)] + self.jammed * self.trimmed(rows) ** 2
-        return np.asarray(chance, np.float64)
+        return np.asarray(BACKGROUND + late[self._plane(rows)], np.float64)
+
+    def _by_full_queues(self, rows: pl.DataFrame) -> npt.NDArray[np.float64]:
+        """[rows] the fraction of each path's packets that full queues may have lost."""
+        crowded = self.crowded(rows)
+        if not self.trims and self.counted:
+            return np.asarray(np.minimum(crowd.UNEVEN * crowded, DROPPED), np.float64)
+        return np.asarray(self.jammed * crowded**2, np.float64)
 
     def _plane(self, rows: pl.DataFrame) -> npt.NDArray[np.int64]:
         evs = rows["ev"].to_numpy()
@@ -153,13 +167,18 @@ class Record:
         proved = UNPROVEN * late / np.maximum(packets.sum(axis=0), 1)
         return np.asarray(np.minimum(np.minimum(proved, usual), LATE_MAX), np.float64)
 
-    def trimmed(self, rows: pl.DataFrame) -> npt.NDArray[np.float64]:
-        """[rows] the fraction of the packets that was trimmed where and when each lost some; all of
-        them may have met a full queue if these do not trim.
+    def crowded(self, rows: pl.DataFrame) -> npt.NDArray[np.float64]:
+        """[rows] the fraction of the packets that was trimmed where and when each lost some, or
+        dropped where full queues do not trim; all of them may have met one if nobody counted.
         """
-        if not self.trims:
+        if not (self.trims or self.counted):
             return np.ones(len(rows))
-        return crowd.trimmed(rows, self.routes(rows), self.links)
+        part = crowd.trimmed if self.trims else crowd.dropped
+        return part(rows, self.routes(rows), self.links)
+
+    def undropped(self, rows: pl.DataFrame) -> npt.NDArray[np.float64]:
+        """[rows] the losses of some rows that remain if they are all that full queues dropped."""
+        return crowd.undropped(rows, self.routes(rows), self.links, JUDGED_US)
 
     def routes(self, rows: pl.DataFrame) -> npt.NDArray[np.int32]:
         """[rows, hops] the directed ports that the paths of some rows cross."""
@@ -224,9 +243,9 @@ def read(directory: Path) -> list[Record]:
         trims = scenario.fabric.trim if own is None else own
         jammed = _jammed(fabric, paths, links, trims)
         steps = of.get("steps")
-        found.append(
-            Record(name, fabric, run, of["flows"], steps, events, paths, links, jammed, trims)
-        )
+        flows, counted = of["flows"], "dropped" in links.columns
+        one = Record(name, fabric, run, flows, steps, events, paths, links, jammed, trims, counted)
+        found.append(one)
     return found
 
 

@@ -42,6 +42,7 @@ class Finding:
     nats: float
     aside_us: float = 0.0  # for how long those paths were set aside, summed
     downs: int = 0  # how often NICs saw their own ports go down; 0: inferred from losses
+    beyond_drops: bool = False  # more was lost than full queues dropped, as switches counted
     unanswered: int = 0  # paths that never carried data, because no probe of them was answered
 
 
@@ -82,7 +83,9 @@ def _both_ways(findings: Iterable[Finding]) -> list[Finding]:
                 and one.where != other.where
                 and (_at_once(one, other) or _alike(one, other))
             ):
-                found[i] = _sum([other, one], plain(one.where), causes.LINK, other.ends)
+                both = _sum([other, one], plain(one.where), causes.LINK, other.ends)
+                # What is cut at once is one cut, though less is known of one direction.
+                found[i] = replace(both, dead=one.dead or other.dead)
                 break
         else:
             found.append(one)
@@ -172,5 +175,6 @@ def _sum(parts: Sequence[Finding], where: str, kind: str, ends: tuple[str, ...])
         back_us=max((part.back_us for part in parts if part.back_us is not None), default=None),
         nats=round(sum(part.nats for part in parts), 1),
         aside_us=round(sum(part.aside_us for part in parts), 3),
+        beyond_drops=all(part.beyond_drops for part in parts),
         unanswered=sum(part.unanswered for part in parts),
     )

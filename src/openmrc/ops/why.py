@@ -83,7 +83,7 @@ def why(
     told = downs.findings(seen, down)
     known = downs.explained(seen, down)
     seen = replace(seen, paths=rows.filter(~known))
-    told += (_told(seen, verdict, mine, qps) for verdict, mine in _verdicts(seen))
+    told += (_told(seen, *verdict, qps) for verdict in _verdicts(seen))
     places_ = doubts.without_drops(record, together.joined(record.fabric, told))
     findings = tuple(sorted(doubts.without_echoes(record, places_), key=_harm))
     return Answer(
@@ -94,8 +94,12 @@ def why(
 # --- where
 
 
-def _verdicts(record: Record) -> list[tuple[Verdict, npt.NDArray[np.bool_]]]:
-    """Verdicts with the rows of paths that they concern."""
+def _verdicts(
+    record: Record,
+) -> list[tuple[Verdict, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]]:
+    """Verdicts with the rows of paths that they concern, and those of them that lost more than full
+    queues dropped.
+    """
     bins = record.bins()
     if not bins:
         return []
@@ -113,7 +117,7 @@ def _verdicts(record: Record) -> list[tuple[Verdict, npt.NDArray[np.bool_]]]:
     crossed = causes.of_routes(fabric, record.routes(record.paths))
     lost = record.paths["lost"].to_numpy()
     taken = np.zeros(len(lost), np.bool_)
-    told: list[tuple[Verdict, npt.NDArray[np.bool_]]] = []
+    told: list[tuple[Verdict, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]] = []
     for verdict, span in sorted(found, key=lambda each: (not each[0].is_sure, -each[0].nats)):
         mine = (crossed == verdict.cause).any(axis=0)
         if 2 * lost[mine & ~taken].sum() <= lost[mine].sum():
@@ -122,7 +126,11 @@ def _verdicts(record: Record) -> list[tuple[Verdict, npt.NDArray[np.bool_]]]:
             record, verdict.cause, mine
         ):
             continue
-        told.append((verdict, mine & ~taken))
+        left = mine & ~taken
+        beyond = left if record.trims else doubts.beyond_drops(record, verdict, span, left, RULES)
+        if record.counted and not beyond.any() and verdict.nats < doubts.DROPS_NATS:
+            continue
+        told.append((verdict, left, beyond))
         taken |= mine
     return told
 
@@ -141,30 +149,28 @@ def _parts(whole: list[float]) -> list[list[float]]:
 
 
 def _told(
-    record: Record, verdict: Verdict, mine: npt.NDArray[np.bool_], qps: set[int] | None
+    record: Record,
+    verdict: Verdict,
+    mine: npt.NDArray[np.bool_],
+    beyond: npt.NDArray[np.bool_],
+    qps: set[int] | None,
 ) -> Finding:
     import polars as pl
 
-    fabric, rows = record.fabric, record.paths.filter(pl.Series(mine))
-    rows = doubts.without_stragglers(record, verdict.cause, rows, RULES.margin)
+    fabric, cause = record.fabric, verdict.cause
+    every = record.paths.filter(pl.Series(mine))
+    rows = record.paths.filter(pl.Series(beyond)) if beyond.any() else every
+    rows = doubts.without_stragglers(record, cause, rows, RULES.margin)
     lost = int(rows["lost"].sum())
-    assert record.events is not None
-    keys = rows.select("qp", "ev").unique()
-    if qps is not None:
-        keys = keys.filter(pl.col("qp").is_in(sorted(qps)))
-    events = record.events.join(keys, on=["qp", "ev"], how="semi")
-    aside = events.filter(pl.col("event").is_in(["set aside", "plane silent"]))
-    back = events.filter(pl.col("event") == "back")
+    rate = record.rate(cause, rows)
+    keys, events = _events_of(record, rows, qps)
+    aside, back = _aside_and_back(events)
     paths, returned = (one.select("qp", "ev").n_unique() for one in (aside, back))
-    rate = record.rate(verdict.cause, rows)
-    stay = paths >= MANY and returned <= FEW_BEFORE * paths
-    gone = stay and max(rate, _rate_later(record, verdict.cause, rows)) >= GONE_RATE
     over = _reopened(aside, back)
-    dead = gone or _is_dead(record, verdict.cause, rows)
-    if over is not None and paths >= MANY:
-        until_then = rows.filter(pl.col("first_us") <= over)
-        dead |= _is_dead(record, verdict.cause, until_then, GONE_RATE)
-        dead |= _answered_none(rows, events, over)
+    dead = _was_dead(record, cause, rows, events)
+    if not dead and len(rows) < len(every):
+        every = doubts.without_stragglers(record, cause, every, RULES.margin)
+        dead = _was_dead(record, cause, every, _events_of(record, every, qps)[1])
     first = _began(events, aside) if dead and len(aside) and qps is None else _first_loss(rows)
     is_link = verdict.kind == causes.LINK
     ends = causes.ends(fabric, verdict.cause) if is_link else ()
@@ -184,8 +190,46 @@ def _told(
         back_us=float(back["t_us"].max()) if len(back) else None,  # type: ignore[arg-type]
         nats=round(verdict.nats, 1),
         aside_us=round(_aside_us(record, events), 3),
+        beyond_drops=bool(beyond.any()),
         unanswered=_never_used(record, rows),
     )
+
+
+def _events_of(
+    record: Record, rows: pl.DataFrame, qps: set[int] | None
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The paths of these rows (None: of all queue pairs), and their events."""
+    import polars as pl
+
+    assert record.events is not None
+    keys = rows.select("qp", "ev").unique()
+    if qps is not None:
+        keys = keys.filter(pl.col("qp").is_in(sorted(qps)))
+    return keys, record.events.join(keys, on=["qp", "ev"], how="semi")
+
+
+def _aside_and_back(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    import polars as pl
+
+    aside = events.filter(pl.col("event").is_in(["set aside", "plane silent"]))
+    return aside, events.filter(pl.col("event") == "back")
+
+
+def _was_dead(record: Record, cause: int, rows: pl.DataFrame, events: pl.DataFrame) -> bool:
+    """Whether a place let nothing through, from these rows of paths and their events."""
+    import polars as pl
+
+    aside, back = _aside_and_back(events)
+    paths, returned = (one.select("qp", "ev").n_unique() for one in (aside, back))
+    stay = paths >= MANY and returned <= FEW_BEFORE * paths
+    rate = max(record.rate(cause, rows), _rate_later(record, cause, rows)) if stay else 0.0
+    if rate >= GONE_RATE or _is_dead(record, cause, rows):
+        return True
+    over = _reopened(aside, back)
+    if over is None or paths < MANY:
+        return False
+    until_then = rows.filter(pl.col("first_us") <= over)
+    return _is_dead(record, cause, until_then, GONE_RATE) or _answered_none(rows, events, over)
 
 
 def _never_used(record: Record, rows: pl.DataFrame) -> int:
@@ -530,8 +574,17 @@ def _congestion(record: Record, flows: pl.DataFrame) -> str:
 
 def _drops(record: Record) -> str:
     """The sentence on losses where switches do not trim."""
+    import polars as pl
+
     if not len(record.paths):
         return ""
+    if record.counted:
+        by_port = record.links.group_by("port").agg(pl.col("dropped").sum()).sort("dropped", "port")
+        dropped, most = int(by_port["dropped"].sum()), int(by_port["dropped"][-1])
+        where = causes.name(record.fabric, int(by_port["port"][-1]))
+        at = f", most of them at {_spoken(record.fabric, where)}" * (2 * most >= dropped)
+        said = f"As switches counted, full queues dropped {dropped:,} packets{at}"
+        return f"{said}: congestion and no damage." if dropped else ""
     return (
         "Switches do not trim here and full queues drop packets, so a place that loses a part"
         " cannot be told from congestion."

@@ -190,13 +190,14 @@ def path_table(run: TransportResult) -> pl.DataFrame:
 
 def link_table(run: TransportResult) -> pl.DataFrame:
     """Return one row for each bin of time and directed link in use: the packets that senders put on
-    paths across it, and how many of them were trimmed, there or elsewhere. A fabric's ports have
-    the same numbers in every run.
+    paths across it, how many of them were trimmed, there or elsewhere, and what the port that sends
+    there dropped because its queues were full. A fabric's ports have the same numbers in every run.
     """
-    seen = run.testimony
-    sent, trimmed = np.zeros((2, 0, 0), np.int64) if seen is None else (seen.sent, seen.trimmed)
-    bins, ports = np.nonzero(sent + trimmed)
-    counts = {"packets": sent[bins, ports], "trimmed": trimmed[bins, ports]}
+    seen, none = run.testimony, np.zeros((3, 0, 0), np.int64)
+    sent, trimmed, dropped = none if seen is None else (seen.sent, seen.trimmed, seen.dropped)
+    bins, ports = np.nonzero(sent + trimmed + dropped)
+    columns = {"packets": sent, "trimmed": trimmed, "dropped": dropped}
+    counts = {name: each[bins, ports] for name, each in columns.items()}
     return pl.DataFrame({**_of_bins(run, bins), "port": ports, **counts})
 
 

@@ -2,11 +2,12 @@
 
 MRC's senders keep track of each path: how many packets took it, when it was set aside and when it
 returned to service, and which probes of it were not answered (rows 10 and 11 of the choices). A
-real NIC reports such things to its controller as EV events. Nothing recorded here is known to
-switches only, and nothing comes from the faults of the scenario.
+real NIC reports such things to its controller as EV events. Of switches one counter is recorded,
+which every switch has: the packets that a port dropped because its queues were full. What a fault
+loses no switch counts, and nothing recorded here comes from the faults of the scenario.
 
 A `Witness` is called at intervals that widen with the run, reads the senders' arrays and writes
-nothing into them. Losses are summed by path and bin of time, packets sent by directed link and bin;
+nothing into them. Losses are summed by path and bin of time, packets by directed link and bin;
 there are at most `BINS_MAX` bins, because neighbours are merged when these are used up.
 
 A path is set aside because of a loss; or because its plane is silent as a whole, which says nothing
@@ -54,6 +55,7 @@ class Testimony(NamedTuple):
     lossy: dict[str, Array]  # by bin and path with losses: bin, qp, src, dst, ev, sent, lost, ...
     sent: LongArray  # [bins, ports] packets put on paths across each directed port
     trimmed: LongArray  # [bins, ports] how many of them were trimmed somewhere on their path
+    dropped: LongArray  # [bins, ports] packets of any class for which the port's queues had no room
 
 
 class Witness:
@@ -81,6 +83,8 @@ class Witness:
         self._sent = np.zeros((self._bins_max, n_ports), np.int64)
         self._sent_before = np.zeros(n_ports, np.int64)
         self._trimmed = np.zeros((self._bins_max, n_ports), np.int64)
+        self._dropped = np.zeros((self._bins_max, n_ports), np.int64)
+        self._dropped_before = np.zeros(n_ports, np.int64)
         self._again_before = np.zeros(len(self._ends), np.int64)
         self._n_bins, self._looks = 0, 0
         self.look_ps = self._base_rtt_ps
@@ -122,6 +126,7 @@ class Witness:
             self._named(lossy),
             self._sent[: self._n_bins],
             self._trimmed[: self._n_bins],
+            self._dropped[: self._n_bins],
         )
 
     # --- a reading
@@ -294,6 +299,9 @@ class Witness:
         self._sent[self._n_bins] = sent - self._sent_before
         self._sent_before = sent
         self._trimmed[self._n_bins] = self._summed(*self._trims())
+        dropped = np.array(self._world.net.tally.dropped, np.int64)
+        self._dropped[self._n_bins] = dropped - self._dropped_before
+        self._dropped_before = dropped
         lost = _columns(self._lost, ("ev_at", "lost", "first_ps", "last_ps"))
         if len(lost["ev_at"]):
             paths, which = np.unique(lost["ev_at"], return_inverse=True)
@@ -348,7 +356,7 @@ class Witness:
 
     def _join(self) -> None:
         half = self._bins_max // 2
-        for counts in (self._sent, self._trimmed):
+        for counts in (self._sent, self._trimmed, self._dropped):
             counts[:half] = counts[0::2] + counts[1::2]
             counts[half:] = 0
         self._n_bins = half

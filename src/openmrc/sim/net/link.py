@@ -90,6 +90,7 @@ def drop_by_queue(net, n, control):
         net.ctl[0].dropped_control += 1
     else:
         net.ctl[0].dropped_queue += 1
+    net.tally[net.hop[n].port].dropped += 1
     _count_lost(net, n)
 
 

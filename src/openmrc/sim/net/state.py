@@ -83,7 +83,11 @@ TAP = np.dtype(  # a packet that a tapped port sent; its own record is in `tap_p
 )
 
 TALLY = np.dtype(  # of a port: packets that ended at it, or on its link
-    [("lost", "i8"), ("trimmed", "i8")],
+    [
+        ("lost", "i8"),
+        ("trimmed", "i8"),
+        ("dropped", "i8"),  # those of the lost for which its queues had no room
+    ],
     align=True,
 )
 
