@@ -5,9 +5,9 @@
 Of each transport: how long it took, and how long it would have taken by what its progress bar
 showed when a tenth of that was over, in seconds of CPU, so that others on the machine count little;
 of several rounds each time from step to step is the shortest. A run that ends with an error is
-compared up to the share of its work at which it ended, which no bar knows; one whose first tenth is
-a single step says nothing yet. What is told of a run of less than half a second nobody reads: it is
-printed, and not judged.
+compared up to the share of its work at which it ended, which no bar knows; one of RoCEv2 whose
+first tenth is a single step says nothing yet. What is told of a run of less than half a second
+nobody reads: it is printed, and not judged.
 
 Without files: a permutation, an incast, an all-to-all, and scenarios of `examples` that run for a
 second or more; `--more` adds other sizes, RoCEv2, dead links and faults.
@@ -86,18 +86,19 @@ def timed(scenario: Scenario, rounds: int) -> dict[str, tuple[list[float], list[
     every = {}
     for name, steps in found[0].items():
         took_s = np.min([np.diff([at_s for at_s, _ in seen[name]]) for seen in found], axis=0)
-        at_s = np.concatenate([[0.0], np.cumsum(took_s)]).tolist()
+        first_s = min(seen[name][0][1].progress.wall_s for seen in found)
+        at_s = np.cumsum([first_s, *took_s]).tolist()
         every[name] = (at_s, [step for _, step in steps])
     return every
 
 
 def told(at_s: list[float], steps: list[Step]) -> float | None:
     """How long the run takes by what it had done after a tenth, s, up to where it ended."""
-    now = min(range(1, len(at_s)), key=lambda i: abs(at_s[i] - EARLY * at_s[-1]), default=0)
+    now = min(range(len(at_s)), key=lambda i: abs(at_s[i] - EARLY * at_s[-1]))
     share, step = [each.share for each in steps], steps[now]
-    if now == 0 or step.share == 1:
+    if step.share == 1:
         return None
-    left = left_s(at_s[: now + 1], share[: now + 1], step.model_s, step.settled)
+    left = left_s(at_s[: now + 1], share[: now + 1], step.model_left_s, step.settled)
     if left is None:
         return None
     return at_s[now] + left * (share[-1] - share[now]) / (1 - share[now])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openmrc.run.estimate import UNDER_WAY_BDP
+from openmrc.run.estimate import UNDER_WAY_BDP, qp_ends_s
 from openmrc.run.work import (
     LATER,
     NIC_CHOICE,
@@ -143,7 +143,7 @@ def test_how_long_a_long_run_took_to_begin_is_forgotten() -> None:
     ("share", "settled", "left"),
     [
         ([0, 0.1, 0.2], 1.0, LATER * 8),  # the rate alone
-        ([0, 0.1, 0.2], 0.0, 0.8 * 50),  # the model alone
+        ([0, 0.1, 0.2], 0.0, 40),  # the model alone
         ([0, 0.1, 0.2], 0.25, 0.25 * LATER * 8 + 0.75 * 40),
         ([0, 0.2, 0.2], 1.0, 40),  # nothing was done lately
     ],
@@ -151,11 +151,27 @@ def test_how_long_a_long_run_took_to_begin_is_forgotten() -> None:
 def test_a_model_counts_until_the_rate_has_settled(
     share: list[float], settled: float, left: float
 ) -> None:
-    assert left_s([0, 1, 2], share, 50, settled) == pytest.approx(left)
+    assert left_s([0, 1, 2], share, 40, settled) == pytest.approx(left)
 
 
 def test_a_model_tells_after_a_single_step() -> None:
-    assert left_s([3], [0.2], 50, 0.0) == pytest.approx(40)
+    assert left_s([3], [0.2], 40, 0.0) == pytest.approx(40)
+
+
+@pytest.mark.parametrize(
+    ("spent_s", "share", "left"),
+    [(10, 0.2, 40), (30, 0.2, 20), (31, 0.2, 20), (99, 0.2, 20), (99, 1.0, 0)],
+)
+def test_by_the_model_at_least_half_of_what_is_left_takes_time(
+    spent_s: float, share: float, left: float
+) -> None:
+    assert known(model_s=50).model_left_s(spent_s, share) == pytest.approx(left)
+    assert known().model_left_s(spent_s, share) is None
+
+
+def test_ends_of_messages_are_work() -> None:
+    now = Progress(5, 1, 4, 9, 0.1, 0, 0)
+    assert known(end=2.0).share(now, 25) == pytest.approx((2.5 + 2) / (10 + 8))
 
 
 @pytest.mark.parametrize(("placed", "settled"), [(0, 0.0), (40, 1 - exp(-1)), (80, 1 - exp(-2))])
@@ -178,3 +194,5 @@ def test_a_model_of_one_core_is_of_as_many_as_run(threads: int, uncut: str, mode
     assert work.model_s == pytest.approx(model_s)
     bdp_packets = UNDER_WAY_BDP * world.values.bdp_bytes / world.transport.pmtu
     assert work.held == int(bdp_packets)  # three send, one receives
+    ends_s = qp_ends_s(6)
+    assert work.end * 3 / work.packets == pytest.approx(ends_s / (8 - ends_s))

@@ -80,7 +80,7 @@ class Bar:
         """How long it still takes, for the end of a line."""
         self._at_s.append(perf_counter())
         self._share.append(step.share)
-        found = left_s(self._at_s, self._share, step.model_s, step.settled)
+        found = left_s(self._at_s, self._share, step.model_left_s, step.settled)
         if len(self._at_s) > STEPS_MAX:
             del self._at_s[1:-1:2], self._share[1:-1:2]
         return "" if found is None else f", {duration(found)} left"

@@ -105,7 +105,12 @@ def loop_s(data_packets: int, traversals: int, qp_ends: int, state_bytes: int) -
     doublings = max(log2(max(state_bytes, 1) / FITTED_BYTES), DOUBLINGS_MIN)
     packet_ns = PACKET_NS + PACKET_NS_MORE * doublings
     traversal_ns = TRAVERSAL_NS + TRAVERSAL_NS_MORE * doublings
-    return (data_packets * packet_ns + traversals * traversal_ns + qp_ends * END_NS) / 1e9
+    return (data_packets * packet_ns + traversals * traversal_ns) / 1e9 + qp_ends_s(qp_ends)
+
+
+def qp_ends_s(qp_ends: int) -> float:
+    """Seconds that so many take in the loop, whatever they send."""
+    return qp_ends * END_NS / 1e9
 
 
 def run_memory(scenario: Scenario, built: Built, transport: Transport) -> dict[str, int]:
@@ -114,7 +119,7 @@ def run_memory(scenario: Scenario, built: Built, transport: Transport) -> dict[s
     from openmrc.sim.net import state as ss
 
     derived = _derived(scenario, built, transport)
-    under_way = packets_under_way(built[0], built[1], transport, derived)
+    under_way = packets_under_way(built[0], built[1], transport, derived.bdp_bytes)
     return world_memory(scenario, built, transport) | {
         "packets in flight": under_way * (ss.HOP.itemsize + PACKET.itemsize + 4),
         "fabric and workload": sum(_bytes_of(each) for each in built[:2]),
@@ -122,27 +127,25 @@ def run_memory(scenario: Scenario, built: Built, transport: Transport) -> dict[s
     }
 
 
-def packets_under_way(
-    fabric: Fabric, traffic: Traffic, transport: Transport, derived: Derived
-) -> int:
+def packets_under_way(fabric: Fabric, traffic: Traffic, transport: Transport, bdp: int) -> int:
     """Packets in flight if all begin together: for each NIC that sends, as many as its path holds,
-    or all that it has.
+    by a BDP in bytes, or all that it has.
     """
     of_nic = np.bincount(traffic.qp_src, _units_of(traffic, transport), traffic.n_nics)
     switches = 2 * fabric.uplinks(traffic.qp_src, traffic.qp_dst) + 1
     longest = np.zeros(traffic.n_nics)
     np.maximum.at(longest, traffic.qp_src, switches / (2 * fabric.n_tiers - 1))
-    of_way = UNDER_WAY_BDP * derived.bdp_bytes / transport.pmtu * longest
+    of_way = UNDER_WAY_BDP * bdp / transport.pmtu * longest
     return int(np.minimum(of_nic, of_way).sum())
 
 
-def packets_held(fabric: Fabric, traffic: Traffic, transport: Transport, derived: Derived) -> int:
+def packets_held(fabric: Fabric, traffic: Traffic, transport: Transport, bdp: int) -> int:
     """Packets in flight that get through: as `packets_under_way`, and no more than the paths to the
     NICs that receive hold.
     """
     receivers = len(np.unique(traffic.qp_dst))
-    of_way = UNDER_WAY_BDP * derived.bdp_bytes / transport.pmtu
-    under_way = packets_under_way(fabric, traffic, transport, derived)
+    of_way = UNDER_WAY_BDP * bdp / transport.pmtu
+    under_way = packets_under_way(fabric, traffic, transport, bdp)
     return max(min(under_way, int(of_way * receivers)), 1)
 
 

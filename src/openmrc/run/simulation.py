@@ -35,8 +35,8 @@ class Step:
     """What `simulate` reports while it runs: transport `index` of `count`, and its progress.
 
     `share` is a fraction of the work (`run.work`), or of the time until `stop.time` if that is
-    more. Flows say little, because they often end together. A model says that the whole takes
-    `model_s` (None without one); the rate so far says `settled` of the rest, 0 to 1.
+    more. Flows say little, because they often end together. A model says that the rest takes
+    `model_left_s` (None without one); the rate so far says `settled` of it, 0 to 1.
     """
 
     transport: str
@@ -44,7 +44,7 @@ class Step:
     count: int
     progress: Progress
     share: float
-    model_s: float | None = None
+    model_left_s: float | None = None
     settled: float = 1.0
 
 
@@ -229,7 +229,8 @@ def _reporter(
     def tell(progress: Progress) -> None:
         placed_bytes = world.bytes_verified
         share, settled = work.share(progress, placed_bytes), work.settled(placed_bytes)
-        report(Step(name, index, count, progress, share, work.model_s, settled))
+        model_left_s = work.model_left_s(progress.wall_s, share)
+        report(Step(name, index, count, progress, share, model_left_s, settled))
 
     return tell
 

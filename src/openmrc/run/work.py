@@ -6,9 +6,9 @@ still cause is not known before it happens.
 
 The rest takes a tenth longer than at the rate of the second half of the time so far. The mean rate
 says too little of a run in which that changes: until all NICs send, packets take new memory, in
-order; later they are anywhere in it, and each costs more, up to twice as much. In a large fabric with short messages
-that lasts for most of the run: until the packets that the network holds have been placed several
-times, the model of `run.estimate` counts as well, at first alone.
+order; later they are anywhere in it, and each costs more, up to twice as much. In a large fabric
+with short messages that lasts for most of the run: until the packets that the network holds have
+been placed several times, the model of `run.estimate` counts as well, at first alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.run.estimate import packets_held, trims_at_start
+from openmrc.run.estimate import packets_held, qp_ends_s, trims_at_start
 
 if TYPE_CHECKING:
     from openmrc.sim.world import Progress, World
@@ -41,7 +41,8 @@ class Work:
 
     `choices_ps` is when NICs choose planes, `choice` the work of one such time. Of those as many
     are expected as fit `ideal_ps`, which every run takes: faults may be planned for long after it.
-    `held` packets get through at once. A model says that it takes `model_s`; None without one.
+    `held` packets get through at once. A model says that the loop takes `model_s` (None without
+    one), and that the end of a message takes as long as `end` packets.
     """
 
     payload_bytes: int
@@ -52,6 +53,7 @@ class Work:
     ideal_ps: int
     stop_ps: int | None
     held: int = 1
+    end: float = 0.0
     model_s: float | None = None
 
     @classmethod
@@ -78,8 +80,10 @@ class Work:
         under_way = min(max(progress.sent - placed, 0.0), self.packets - placed)
         choices, sure = np.searchsorted(self.choices_ps, (progress.now_ps, self.ideal_ps), "right")
         trimmed = progress.trimmed
+        ended, sends = progress.flows_done, progress.flows_total
         done = placed + UNDER_WAY * under_way + TRIMMED * trimmed + self.choice * choices
-        every = self.packets + TRIMMED * max(self.trims, trimmed)
+        done += self.end * ended
+        every = self.packets + TRIMMED * max(self.trims, trimmed) + self.end * sends
         every += self.choice * max(sure, choices)
         of_time = progress.now_ps / self.stop_ps if self.stop_ps else 0.0
         return min(max(float(done / max(every, 1)), of_time), 1.0)
@@ -91,27 +95,37 @@ class Work:
         placed = self.packets * placed_bytes / max(self.payload_bytes, 1)
         return 1 - exp(-placed / self.held)
 
+    def model_left_s(self, spent_s: float, share: float) -> float | None:
+        """How long the rest takes by the model, s, after `spent_s` in the loop; where a machine
+        takes longer than that of the model, at least half of what this share leaves.
+        """
+        if self.model_s is None:
+            return None
+        return max(self.model_s - spent_s, (1 - share) * self.model_s / 2)
+
 
 def _by_model(world: World, one_core_s: float) -> dict[str, Any]:
-    at_once = 1 if world.uncut else world.threads
-    held = packets_held(world.fabric, world.traffic, world.transport, world.values)
-    return {"held": held, "model_s": one_core_s / at_once**OF_A_THREAD}
+    traffic, at_once = world.traffic, 1 if world.uncut else world.threads
+    packets = int(traffic.packets(world.transport.pmtu).sum())
+    ends_s = qp_ends_s(2 * traffic.n_qps)
+    end = max(packets, 1) * ends_s / max(one_core_s - ends_s, ends_s) / max(traffic.n_sends, 1)
+    held = packets_held(world.fabric, traffic, world.transport, world.derived()["bdp_bytes"])
+    return {"held": held, "end": end, "model_s": one_core_s / at_once**OF_A_THREAD}
 
 
 def left_s(
     at_s: Sequence[float],
     share: Sequence[float],
-    model_s: float | None = None,
+    model_left_s: float | None = None,
     settled: float = 1.0,
 ) -> float | None:
     """Return how long a run takes from its last step on, s, by its steps so far: when they ended,
-    and the shares of its work that were done then; and, as far as it has not `settled`, by a model
-    of the whole. None if there is no model, and nothing was done in the second half of that time.
+    and the shares of its work that were done then; and, as far as it has not `settled`, by a model.
+    None if there is no model, and nothing was done in the second half of that time.
     """
     middle_s = (at_s[0] + at_s[-1]) / 2
     done = share[-1] - float(np.interp(middle_s, at_s, share))
     by_rate = LATER * (1 - share[-1]) * (at_s[-1] - middle_s) / done if done > 0 else None
-    if model_s is None:
-        return by_rate
-    by_model = (1 - share[-1]) * model_s
-    return by_model if by_rate is None else settled * by_rate + (1 - settled) * by_model
+    if by_rate is None or model_left_s is None:
+        return model_left_s if by_rate is None else by_rate
+    return settled * by_rate + (1 - settled) * model_left_s

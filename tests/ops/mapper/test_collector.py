@@ -195,10 +195,11 @@ def test_what_was_blamed_before_a_nic_spoke_is_withdrawn() -> None:
 def test_a_healed_link_is_over_and_its_old_losses_name_nobody_again() -> None:
     world = World(SCHEDULE)
     world.run(200)
-    assert world.collector.idle
+    idle = [world.collector.idle]
     world.lose(ONE_WAY[0])
     world.run(100)
-    assert not world.collector.idle
+    idle.append(world.collector.idle)
+    assert idle == [True, False]
     world.lose(ONE_WAY[0], 0.0)
     healed_ps = world.now_ps
     world.run(OVER_PERIODS * 20 + 40)
