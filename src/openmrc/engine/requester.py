@@ -352,7 +352,9 @@ def _on_reflected_ev(st, q, ev, m, now):
     if ev < 0:
         return
     rotation.learn(st, q, ev, HEARD_CLEAN if m == pk.M_NONE else HEARD_MARKED, now)
-    if m == pk.M_SKIP_ONCE:
+    if m == pk.M_NONE:
+        rotation.note_clean(st, q, ev)
+    elif m == pk.M_SKIP_ONCE:
         if not st.config[0].ignore_marks:
             beliefs.on_mark(st, q, ev, now)
     elif m == pk.M_ALWAYS_SKIP:
