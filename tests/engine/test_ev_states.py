@@ -110,6 +110,14 @@ def test_in_peer_runs_an_ev_marked_since_is_not_next() -> None:
     assert order(pair, 1) == [0]
 
 
+def test_in_peer_runs_the_ev_of_an_overtaken_packet_is_not_next() -> None:
+    pair = at_rest()
+    pair.st.config[0].recycles = 1
+    pair.q.evidence_at = pair.now + US  # something sent later has arrived
+    signal(pair, 2, pk.M_NONE)
+    assert order(pair, 1) == [0]
+
+
 def test_one_packet_restores_at_most_one_ev() -> None:
     """EVs 1 and 2 skip: EV 1 loses its turn, EV 2 stays at the head and loses the next."""
     pair = at_rest()

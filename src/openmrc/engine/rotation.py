@@ -161,9 +161,13 @@ def choose_ev(st, q, k, avoid):
 
 
 @inlined
-def note_clean(st, q, ev):
-    """An unmarked SACK reflects an EV: in peer runs it is next, before the rotation goes on."""
-    if st.config[0].recycles:
+def note_clean(st, q, ev, sent_at):
+    """An unmarked SACK reflects an EV, of a packet sent at `sent_at`: in peer runs it is next,
+    before the rotation goes on, unless later packets overtook that one. What comes late has waited
+    in queues, marked or not, and a SACK reports each late packet that the sender waits for
+    (row 5): without this, EVs of the fullest paths would be recycled most.
+    """
+    if st.config[0].recycles and sent_at >= q.evidence_at:
         st.plane[q.plane0 + st.ev[q.ev0 + ev].plane].clean = ev
 
 
