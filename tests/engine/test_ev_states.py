@@ -92,6 +92,32 @@ def test_row_13_a_skip_ev_loses_the_turns_of_a_round_trip_where_evs_are_many(
     assert pair.path_state(0, 1) == "GOOD"
 
 
+@pytest.mark.parametrize("recycles", [0, 1])
+def test_in_peer_runs_the_ev_of_an_unmarked_sack_is_next_and_keeps_its_turn(recycles: int) -> None:
+    pair = at_rest()
+    pair.st.config[0].recycles = recycles
+    signal(pair, 2, pk.M_NONE)
+    assert order(pair, 1) == ([2] if recycles else [0])
+    pair.plane(0).clean = -1  # that packet's own SACK was unmarked too
+    assert order(pair, 3) == ([0, 1, 2] if recycles else [1, 2, 3])
+
+
+def test_in_peer_runs_an_ev_marked_since_is_not_next() -> None:
+    pair = at_rest()
+    pair.st.config[0].recycles = 1
+    signal(pair, 2, pk.M_NONE)
+    signal(pair, 2, pk.M_SKIP_ONCE)
+    assert order(pair, 1) == [0]
+
+
+def test_in_peer_runs_the_ev_of_an_overtaken_packet_is_not_next() -> None:
+    pair = at_rest()
+    pair.st.config[0].recycles = 1
+    pair.q.evidence_at = pair.now + US  # something sent later has arrived
+    signal(pair, 2, pk.M_NONE)
+    assert order(pair, 1) == [0]
+
+
 def test_one_packet_restores_at_most_one_ev() -> None:
     """EVs 1 and 2 skip: EV 1 loses its turn, EV 2 stays at the head and loses the next."""
     pair = at_rest()

@@ -385,7 +385,10 @@ def on_sack(st, q, p, now):
         if known and not _only_header_came(trigger - base, p.bitmap, trigger <= cack):
             rtt = _sample(st, q, trigger, int(p.timestamp), units, now)
             rtt = loss.without_quiet(q, rtt, now)
-            _on_reflected_ev(st, q, _ev_of_trigger(st, q, trigger, int(p.entropy)), int(p.m), now)
+            ev = _ev_of_trigger(st, q, trigger, int(p.entropy))
+            _on_reflected_ev(st, q, ev, int(p.m), now)
+            if ev >= 0 and p.m == pk.M_NONE:
+                rotation.note_clean(st, q, ev, loss.slot_of(st, q, trigger).sent_at)
     for seq in range(q.una, cack + 1):
         if not bits.test(st.bits, q.acked0, q.ring_mask, seq):
             _acknowledge(st, q, seq, now)

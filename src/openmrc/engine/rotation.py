@@ -141,6 +141,10 @@ def choose_ev(st, q, k, avoid):
     plane = st.plane[q.plane0 + k]
     if st.config[0].path_choose != 0:
         return _choose_own(st, q, k, plane, avoid)
+    if plane.clean >= 0:
+        recycled = _take_clean(st, q, plane, avoid)
+        if recycled >= 0:
+            return recycled
     first = q.order0 + k * q.order_len
     n = int(plane.n_active)
     if plane.picks >= st.config[0].shuffle_rounds * n:
@@ -154,6 +158,26 @@ def choose_ev(st, q, k, avoid):
     else:
         ev = _choose_around_skips(st, q, plane, first, avoid)
     return ev
+
+
+@inlined
+def note_clean(st, q, ev, sent_at):
+    """An unmarked SACK reflects an EV, of a packet sent at `sent_at`: in peer runs it is next,
+    before the rotation goes on, unless later packets overtook that one. What comes late has waited
+    in queues, marked or not, and a SACK reports each late packet that the sender waits for
+    (row 5): without this, EVs of the fullest paths would be recycled most.
+    """
+    if st.config[0].recycles and sent_at >= q.evidence_at:
+        st.plane[q.plane0 + st.ev[q.ev0 + ev].plane].clean = ev
+
+
+@inner
+def _take_clean(st, q, plane, avoid):
+    """The EV to be recycled, once; -1 if it went bad, was marked, or is the one to avoid."""
+    ev = int(plane.clean)
+    plane.clean = -1
+    e = st.ev[q.ev0 + ev]
+    return ev if e.state == GOOD and e.active and ev != avoid else -1
 
 
 @inlined

@@ -231,7 +231,7 @@ def open_qp(st, qi):
         plane = st.plane[q.plane0 + k]
         plane.delivered_at = -1
         plane.heard_at = LONG_AGO
-        plane.trial_id = plane.proven = -1
+        plane.trial_id = plane.proven = plane.clean = -1
     q.state = RTS
     ports.refresh_qp(st, q, 0)
     if st.config[0].check_paths:

@@ -81,6 +81,7 @@ CONFIG = record_type(
     ("alpha_by_12us", "i1"),  # 1: peer runs
     ("must_post_receives", "i1"),  # 1: an immediate needs a posted receive, MRC 1.2
     ("ignore_marks", "i1"),  # 1: a CE mark affects the window only, and makes no EV SKIP
+    ("recycles", "i1"),  # 1: EVs that deliver unmarked and in time are next; peer runs
     ("guarded", "i1"),  # 1: packets may come from anybody (plausible.py)
 )
 
@@ -228,13 +229,14 @@ PLANE = record_type(
     ("n_evs", "i4"),
     ("n_active", "i4"),  # length of the rotation
     ("share", "i4"),  # length it should have
-    ("n_good", "i4"),  # EVs GOOD or SKIP, active and backup
     ("pos", "i4"),
     ("picks", "i4"),  # since the last shuffle
     ("losses", "i4"),  # losses in a row, with no delivery in between
     ("reverse_ev", "u4"),
     ("trial_ev", "u4"),
     ("trial_id", "i4"),
+    ("n_good", "i2"),  # EVs GOOD or SKIP, active and backup
+    ("clean", "i2"),  # EV to be recycled, index within the QP; -1 none
     ("proven", "i2"),  # EV of the newest packet known delivered, index within the QP; -1 none yet
     ("silent", "i1"),
 )

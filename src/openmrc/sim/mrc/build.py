@@ -55,7 +55,12 @@ def build_engine(parts: Parts, transport: Transport, derived: Derived, ends: End
         order_len=longest,
         carries=units_of(traffic, transport.pmtu)[ends.traffic_qp],
     )
-    peer = {"reverse": REVERSE_RANDOM, "alpha_by_12us": 1, "shuffle_rounds": 1}
+    peer = {
+        "reverse": REVERSE_RANDOM,
+        "alpha_by_12us": 1,
+        "shuffle_rounds": 1,
+        "recycles": transport.paths == "mrc" and transport.ecn_skip,
+    }
     st = setup.new_state(
         transport,
         rooms,
