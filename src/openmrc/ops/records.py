@@ -53,7 +53,7 @@ class Record:
     paths: pl.DataFrame
     links: pl.DataFrame
     jammed: float = JAMMED  # the part of the packets behind full queues that counts as lost
-    trims: bool = True  # else full queues drop ...
+    trims: bool = True  # and senders learn of it; else what full queues do counts as lost ...
     counted: bool = False  # ... and nothing shows which are full but what switches counted
 
     @property
@@ -240,10 +240,11 @@ def read(directory: Path) -> list[Record]:
         if events is not None:
             paths = _acquitted(paths, events)
         own = getattr(transport, "trim", None)
-        trims = scenario.fabric.trim if own is None else own
+        cut_short = scenario.fabric.trim if own is None else own
+        trims = cut_short and getattr(transport, "trim_nack", True)
         jammed = _jammed(fabric, paths, links, trims)
         steps = of.get("steps")
-        flows, counted = of["flows"], "dropped" in links.columns
+        flows, counted = of["flows"], "dropped" in links.columns and trims == cut_short
         one = Record(name, fabric, run, flows, steps, events, paths, links, jammed, trims, counted)
         found.append(one)
     return found

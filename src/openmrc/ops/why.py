@@ -122,6 +122,8 @@ def _verdicts(
         mine = (crossed == verdict.cause).any(axis=0)
         if 2 * lost[mine & ~taken].sum() <= lost[mine].sum():
             continue
+        if not (record.trims or record.counted) and verdict.nats < doubts.DROPS_NATS:
+            continue
         if doubts.is_one_event(record, verdict, span, mine, RULES) or doubts.is_late(
             record, verdict.cause, mine
         ):
@@ -573,7 +575,7 @@ def _congestion(record: Record, flows: pl.DataFrame) -> str:
 
 
 def _drops(record: Record) -> str:
-    """The sentence on losses where switches do not trim."""
+    """The sentence on losses where no trimmed packet tells senders of full queues."""
     import polars as pl
 
     if not len(record.paths):
@@ -586,8 +588,8 @@ def _drops(record: Record) -> str:
         said = f"As switches counted, full queues dropped {dropped:,} packets{at}"
         return f"{said}: congestion and no damage." if dropped else ""
     return (
-        "Switches do not trim here and full queues drop packets, so a place that loses a part"
-        " cannot be told from congestion."
+        "Senders are not told here what full queues cost them, so a place that loses a part cannot"
+        " be told from congestion."
     )
 
 
