@@ -32,7 +32,7 @@ UNDER_WAY = 0.25
 TRIMMED = 0.45
 NIC_CHOICE, PLANE_CHOICE = 5, 0.04
 LATER = 1.1  # as many times the time of the same work so far: memory becomes scattered
-OF_A_THREAD = 0.8  # n threads are so fast as n to the power of this; measured with two
+OF_A_THREAD = 0.8  # n threads are n to the power of this times as fast as one; measured with two
 
 
 @dataclass(frozen=True)
