@@ -76,7 +76,7 @@ class Work:
 
     def share(self, progress: Progress, placed_bytes: int) -> float:
         """Return the fraction that is done; that of the time until `stop_ps` if it is more."""
-        placed = self.packets * placed_bytes / max(self.payload_bytes, 1)
+        placed = self._placed(placed_bytes)
         under_way = min(max(progress.sent - placed, 0.0), self.packets - placed)
         choices, sure = np.searchsorted(self.choices_ps, (progress.now_ps, self.ideal_ps), "right")
         trimmed = progress.trimmed
@@ -92,8 +92,7 @@ class Work:
         """How much the rate so far says of the rest, 0 to 1; without a model it says all."""
         if self.model_s is None:
             return 1.0
-        placed = self.packets * placed_bytes / max(self.payload_bytes, 1)
-        return 1 - exp(-placed / self.held)
+        return 1 - exp(-self._placed(placed_bytes) / self.held)
 
     def model_left_s(self, spent_s: float, share: float) -> float | None:
         """How long the rest takes by the model, s, after `spent_s` in the loop; where a machine
@@ -102,6 +101,9 @@ class Work:
         if self.model_s is None:
             return None
         return max(self.model_s - spent_s, (1 - share) * self.model_s / 2)
+
+    def _placed(self, placed_bytes: int) -> float:
+        return self.packets * placed_bytes / max(self.payload_bytes, 1)
 
 
 def _by_model(world: World, one_core_s: float) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -408,22 +408,41 @@ def test_probes_of_bursts_that_nobody_orders_fill_no_memory() -> None:
     assert agent.count(199).heard == (3, 99)
 
 
+class Ports:
+    """What `run` asks of ports: the kernel says nothing of them, and each wait ends at once. The
+    n-th look, from 1, finds those down that `down_at` returns for n.
+    """
+
+    def __init__(self, down_at: Callable[[int], list[int]]) -> None:
+        self.looks = 0
+        self._down_at = down_at
+
+    def heed(self, link: None) -> None:
+        pass
+
+    def changed(self) -> bool:
+        return False
+
+    def down(self) -> list[int]:
+        self.looks += 1
+        return self._down_at(self.looks)
+
+    def probe_until(self, until_ps: int) -> int:
+        return 0
+
+
+def rounds(agent: Agent, ports: Ports, n: int, zero_ns: int | None = None) -> list[dict[str, Any]]:
+    """Run an agent `n` times round; return what it told."""
+    told, stops = list[dict[str, Any]](), iter([False] * n + [True])
+    zero_ns = time.monotonic_ns() if zero_ns is None else zero_ns
+    run.run(agent, ports, None, told.append, lambda: next(stops), zero_ns)  # type: ignore[arg-type]
+    return told
+
+
 def test_who_loses_a_probe_looks_at_its_ports_though_the_kernel_says_nothing() -> None:
-    agent, told = Agent(SCHEDULE, 0, 0), list[dict[str, Any]]()
+    agent = Agent(SCHEDULE, 0, 0)
 
-    class Ports:
-        looks = 0
-
-        def heed(self, link: None) -> None:
-            pass
-
-        def changed(self) -> bool:
-            return False
-
-        def down(self) -> list[int]:
-            self.looks += 1
-            return [] if self.looks == 1 else [2]
-
+    class Lossy(Ports):
         def probe_until(self, until_ps: int) -> int:
             if self.looks == 1:
                 (first,) = agent.due(0)
@@ -433,35 +452,21 @@ def test_who_loses_a_probe_looks_at_its_ports_though_the_kernel_says_nothing() -
                 agent.due(6 * MS)
             return 0
 
-    rounds = iter([False, False, True])
-    run.run(agent, Ports(), None, told.append, lambda: next(rounds), time.monotonic_ns())  # type: ignore[arg-type]
+    told = rounds(agent, Lossy(lambda look: [] if look == 1 else [2]), 2)
     assert [(len(one["report"]["lost"]), one["report"]["down"]) for one in told] == [(1, [2])]
 
 
 def test_without_news_plain_python_runs_once_a_report() -> None:
-    agent, told, waits = Agent(SCHEDULE, 0, 0), list[dict[str, Any]](), list[int]()
+    waits = list[int]()
 
-    class Ports:
-        looks = 0
-
-        def heed(self, link: None) -> None:
-            pass
-
-        def changed(self) -> bool:
-            return False
-
-        def down(self) -> list[int]:
-            self.looks += 1
-            return []
-
+    class Waiting(Ports):
         def probe_until(self, until_ps: int) -> int:
             waits.append(until_ps)
             return 0
 
-    ports, rounds = Ports(), iter([False] * 3 + [True])
-    # Three seconds have passed: each wait ends at once, and only the first has a report due.
-    zero_ns = time.monotonic_ns() - 3 * 10**9
-    run.run(agent, ports, None, told.append, lambda: next(rounds), zero_ns)  # type: ignore[arg-type]
+    ports = Waiting(lambda look: [])
+    # Three seconds have passed, so only the first wait has a report due.
+    told = rounds(Agent(SCHEDULE, 0, 0), ports, 3, time.monotonic_ns() - 3 * 10**9)
     assert len(told) == 1
     assert waits[0] == TELL_PS
     assert all(until_ps >= 3 * S + TELL_PS for until_ps in waits[1:])
@@ -471,24 +476,5 @@ def test_without_news_plain_python_runs_once_a_report() -> None:
 def test_a_port_that_is_down_at_the_start_and_comes_back_is_told_though_the_kernel_is_silent() -> (
     None
 ):
-    agent, told = Agent(SCHEDULE, 0, 0), list[dict[str, Any]]()
-
-    class Ports:
-        looks = 0
-
-        def heed(self, link: None) -> None:
-            pass
-
-        def changed(self) -> bool:
-            return False
-
-        def down(self) -> list[int]:
-            self.looks += 1
-            return [1] if self.looks <= 3 else []
-
-        def probe_until(self, until_ps: int) -> int:
-            return 0
-
-    rounds = iter([False] * 5 + [True])
-    run.run(agent, Ports(), None, told.append, lambda: next(rounds), time.monotonic_ns())  # type: ignore[arg-type]
+    told = rounds(Agent(SCHEDULE, 0, 0), Ports(lambda look: [1] if look <= 3 else []), 5)
     assert [one["report"]["down"] for one in told] == [[1], []]
