@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from math import exp
 from types import SimpleNamespace
 from typing import Any
@@ -7,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openmrc.run.estimate import UNDER_WAY_BDP, qp_ends_s
+from openmrc.run.estimate import estimate
+from openmrc.run.expected import TRIMS_LATER, UNDER_WAY_BDP, first_trims
 from openmrc.run.work import (
     LATER,
     NIC_CHOICE,
@@ -101,13 +103,16 @@ def test_the_work_of_a_world() -> None:
     world: Any = SimpleNamespace(
         traffic=traffic,
         transport=SimpleNamespace(pmtu=10),
-        derived=lambda: {"max_window_bytes": 50},
+        derived=lambda: {"max_window_bytes": 50, "bdp_bytes": 100},
         fabric=SimpleNamespace(n_nics=3, n_planes=4),
         side=SimpleNamespace(choices_at=np.array([7])),
         stop_ps=9,
     )
     work = Work.of(world, 8)
-    assert (work.payload_bytes, work.packets, work.trims) == (95, 10, 4)
+    later = int(
+        TRIMS_LATER * 2 * 10 / 10
+    )  # two senders, windows of ten packets, ten packets in all
+    assert (work.payload_bytes, work.packets, work.trims) == (95, 10, 4 + later)
     assert (work.choices_ps.tolist(), work.ideal_ps, work.stop_ps) == ([7], 8, 9)
     assert work.choice == pytest.approx(3 * NIC_CHOICE + 4 * 4 * PLANE_CHOICE)
 
@@ -190,9 +195,10 @@ def test_a_model_of_one_core_is_of_as_many_as_run(threads: int, uncut: str, mode
     fabric, traffic, schedule = scenario.build()
     world = World(fabric, traffic, scenario.transport(0), schedule)
     world.threads, world.uncut = threads, uncut
-    work = Work.of(world, 1, 8.0)
+    model = estimate(scenario, (fabric, traffic, schedule), world.transport)
+    work = Work.of(world, 1, replace(model, loop_s=8.0, ends_s=2.0))
     assert work.model_s == pytest.approx(model_s)
     bdp_packets = UNDER_WAY_BDP * world.values.bdp_bytes / world.transport.pmtu
-    assert work.held == int(bdp_packets)  # three send, one receives
-    ends_s = qp_ends_s(6)
-    assert work.end * 3 / work.packets == pytest.approx(ends_s / (8 - ends_s))
+    trims = first_trims(traffic, world.transport.pmtu, world.values.max_window_bytes).sum()
+    assert work.held == int(bdp_packets) + int(trims) > int(trims) > 0  # three send, one receives
+    assert work.end * 3 / work.packets == pytest.approx(2 / 6)

@@ -7,11 +7,14 @@ flight at once and the time of a traversal were measured; both are estimates.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from math import log2
+from math import sqrt
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
+
+from openmrc.run.expected import Packets, packets, under_way
+from openmrc.units import PS_BITS
 
 if TYPE_CHECKING:
     from openmrc.fabric.faults import FaultSchedule
@@ -26,15 +29,11 @@ if TYPE_CHECKING:
 Index = npt.NDArray[np.int64]
 
 PROCESS_BYTES = 205_000_000  # Python, NumPy, Numba and the simulator's code
-ANSWERS_A_PACKET = 0.33  # a SACK for each `sack_bytes`, and whenever a window closes
-ANSWERS_A_MESSAGE = 5.2  # at its end, SACKs and ACKs
-UNDER_WAY_BDP = 1.05  # a NIC sends for a round trip before the first answers arrive
-# Nanoseconds of one core, for a world of 25 MB, and more with each doubling of that, or less down
-# to the size of caches: fitted to the runs of docs/costs.md.
-FITTED_BYTES, DOUBLINGS_MIN = 25_000_000, -1.3
-TRAVERSAL_NS, TRAVERSAL_NS_MORE = 250, 22  # of a link between switches, more for each doubling
-PACKET_NS, PACKET_NS_MORE = -530, 7  # of a data packet: its first link and its last cost less
-END_NS = 3300  # of a QP
+# Nanoseconds of one core, fitted to the runs of docs/costs.md.
+PACKET_NS, ANSWER_NS = 180, 880  # of a data packet and of an answer, with the links of both NICs
+BETWEEN_NS, BETWEEN_NS_ROOT = 136, 7.2  # of a link between switches; and times sqrt(MB of state)
+SCATTERED_NS = 1075  # more, of a data packet of a NIC that sends on several QPs
+END_NS = 957  # of a QP
 START_S = 1.0  # loading code
 PORT_NS, EV_NS, QP_NS = 600, 80, 6000  # building
 
@@ -51,6 +50,7 @@ class Estimate:
     memory: dict[str, int]
     build_s: float
     loop_s: float
+    ends_s: float  # of the loop, for the ends of messages and QPs
     ends_early: bool  # it has a `stop.time`, so it may end earlier
 
     @property
@@ -81,36 +81,34 @@ def estimate(scenario: Scenario, built: Built, transport: Transport) -> Estimate
     """Estimate one transport of a scenario that has been built."""
     fabric, traffic, _ = built
     memory = run_memory(scenario, built, transport)
-    packets = traffic.packets(transport.pmtu)
-    crossed = 2 * fabric.uplinks(traffic.msg_src, traffic.msg_dst).astype(np.int64) + 2
-    answers = packets * ANSWERS_A_PACKET + traffic.msg_count * ANSWERS_A_MESSAGE
-    traversals = int(((packets + answers) * crossed).sum())
-    state = sum(memory.values()) - PROCESS_BYTES
-    evs = ev_counts(fabric, traffic, transport, _derived(scenario, built, transport))[0]
+    derived = _derived(scenario, built, transport)
+    sent = packets(fabric, traffic, transport, derived)
+    state_bytes = sum(memory.values()) - PROCESS_BYTES
+    evs = ev_counts(fabric, traffic, transport, derived)[0]
     return Estimate(
         transport=transport.name,
         nics=fabric.n_nics,
         qps=traffic.n_qps,
-        data_packets=int(packets.sum()),
-        link_traversals=traversals,
+        data_packets=sent.data,
+        link_traversals=sent.traversals,
         memory=memory,
         build_s=(fabric.n_ports * PORT_NS + evs * EV_NS + 2 * traffic.n_qps * QP_NS) / 1e9,
-        loop_s=loop_s(int(packets.sum()), traversals, 2 * traffic.n_qps, state),
+        loop_s=loop_s(sent, 2 * traffic.n_qps, state_bytes),
+        ends_s=(sent.at_ends * ANSWER_NS + 2 * traffic.n_qps * END_NS) / 1e9,
         ends_early=scenario.stop.time is not None,
     )
 
 
-def loop_s(data_packets: int, traversals: int, qp_ends: int, state_bytes: int) -> float:
+def loop_s(sent: Packets, qp_ends: int, state_bytes: int) -> float:
     """Seconds of the event loop of a world with so much state."""
-    doublings = max(log2(max(state_bytes, 1) / FITTED_BYTES), DOUBLINGS_MIN)
-    packet_ns = PACKET_NS + PACKET_NS_MORE * doublings
-    traversal_ns = TRAVERSAL_NS + TRAVERSAL_NS_MORE * doublings
-    return (data_packets * packet_ns + traversals * traversal_ns) / 1e9 + qp_ends_s(qp_ends)
-
-
-def qp_ends_s(qp_ends: int) -> float:
-    """Seconds that so many take in the loop, whatever they send."""
-    return qp_ends * END_NS / 1e9
+    between_ns = BETWEEN_NS + BETWEEN_NS_ROOT * sqrt(max(state_bytes, 0) / 1e6)
+    return (
+        (sent.data + sent.trims) * PACKET_NS
+        + sent.answers * ANSWER_NS
+        + sent.between * between_ns
+        + sent.scattered * SCATTERED_NS
+        + qp_ends * END_NS
+    ) / 1e9
 
 
 def run_memory(scenario: Scenario, built: Built, transport: Transport) -> dict[str, int]:
@@ -119,49 +117,38 @@ def run_memory(scenario: Scenario, built: Built, transport: Transport) -> dict[s
     from openmrc.sim.net import state as ss
 
     derived = _derived(scenario, built, transport)
-    under_way = packets_under_way(built[0], built[1], transport, derived.bdp_bytes)
+    at_once = under_way(built[0], built[1], transport.pmtu, derived.bdp_bytes)
     return world_memory(scenario, built, transport) | {
-        "packets in flight": under_way * (ss.HOP.itemsize + PACKET.itemsize + 4),
+        "packets in flight": at_once * (ss.HOP.itemsize + PACKET.itemsize + 4),
+        "wheels": _wheels(built[0], transport, derived),
         "fabric and workload": sum(_bytes_of(each) for each in built[:2]),
         "process": PROCESS_BYTES,
     }
 
 
-def packets_under_way(fabric: Fabric, traffic: Traffic, transport: Transport, bdp: int) -> int:
-    """Packets in flight if all begin together: for each NIC that sends, as many as its path holds,
-    by a BDP in bytes, or all that it has.
-    """
-    of_nic = np.bincount(traffic.qp_src, _units_of(traffic, transport), traffic.n_nics)
-    switches = 2 * fabric.uplinks(traffic.qp_src, traffic.qp_dst) + 1
-    longest = np.zeros(traffic.n_nics)
-    np.maximum.at(longest, traffic.qp_src, switches / (2 * fabric.n_tiers - 1))
-    of_way = UNDER_WAY_BDP * bdp / transport.pmtu * longest
-    return int(np.minimum(of_nic, of_way).sum())
+def _wheels(fabric: Fabric, transport: Transport, derived: Derived) -> int:
+    """Bytes of the wheels of a world's shards, and of their sums over time."""
+    from openmrc.sim.net import events, network
+    from openmrc.sim.net import state as ss
+    from openmrc.sim.shards.cut import shards_of
+    from openmrc.sim.shards.split import NARROWER
+    from openmrc.wire.framing import framing
 
-
-def packets_held(fabric: Fabric, traffic: Traffic, transport: Transport, bdp: int) -> int:
-    """Packets in flight that get through: as `packets_under_way`, and no more than the paths to the
-    NICs that receive hold.
-    """
-    receivers = len(np.unique(traffic.qp_dst))
-    of_way = UNDER_WAY_BDP * bdp / transport.pmtu
-    under_way = packets_under_way(fabric, traffic, transport, bdp)
-    return max(min(under_way, int(of_way * receivers)), 1)
-
-
-def trims_at_start(traffic: Traffic, pmtu: int, window_bytes: int) -> int:
-    """Packets that switches trim because first windows meet at a NIC: the windows, less what the
-    NIC receives while the longest of its senders sends at line rate. Queues are ignored.
-    """
-    first = np.where(traffic.msg_deps <= 0, -(-traffic.msg_bytes // pmtu), 0)
-    packets = np.bincount(traffic.msg_qp, first, traffic.n_qps)
-    burst = np.minimum(packets, window_bytes // pmtu).astype(np.int64)
-    of_sender, of_receiver = (
-        np.bincount(nic, burst, traffic.n_nics) for nic in (traffic.qp_src, traffic.qp_dst)
+    shards = shards_of(fabric)
+    switch = np.maximum(fabric.port_peer_switch, 0)
+    delay_ps = fabric.port_delay_ps + np.where(
+        fabric.port_peer_switch >= 0, fabric.sw_delay_ps[switch], 0
     )
-    received = np.zeros(traffic.n_nics)
-    np.maximum.at(received, traffic.qp_dst, np.where(burst > 0, of_sender[traffic.qp_src], 0))
-    return int(np.maximum(of_receiver - received, 0).sum())
+    sent_ps = derived.data_packet_wire_bytes * PS_BITS // fabric.port_rate_bps
+    shortest_bytes = min(framing(transport.rules, transport.srv6).header_bytes)
+    shortest_ps = shortest_bytes * PS_BITS // int(fabric.port_rate_bps.max())
+    span_ps = int((delay_ps + sent_ps).max()) + fabric.jitter_ps
+    shift, buckets = network.wheel(span_ps, shortest_ps, fabric.n_ports)
+    if shards > 1:
+        span_ps = (buckets - events.SPARE_BUCKETS) << shift
+        _, buckets = network.wheel(span_ps, shortest_ps, NARROWER * fabric.n_ports // shards)
+    bins = network.TIMELINE_BINS * ss.BIN_COLUMNS * 8
+    return shards * (buckets * ss.BUCKET.itemsize + bins)
 
 
 def world_memory(scenario: Scenario, built: Built, transport: Transport) -> dict[str, int]:

@@ -21,7 +21,7 @@ from openmrc.sim.watch.forms import NATIVE
 if TYPE_CHECKING:
     from openmrc.fabric.faults import FaultSchedule
     from openmrc.fabric.model import Fabric
-    from openmrc.run.estimate import Built
+    from openmrc.run.estimate import Built, Estimate
     from openmrc.run.perfect import AnyTransport
     from openmrc.run.training import TrainingResult
     from openmrc.run.witness import Witness
@@ -97,7 +97,7 @@ def simulate(
                     world.sample(scenario.report.qp, scenario.report.samples)
                 report = None
                 if progress is not None:
-                    work = Work.of(world, ideal_ps, _one_core_s(scenario, built, transport))
+                    work = Work.of(world, ideal_ps, _model(scenario, built, transport))
                     report = _reporter(progress, name, index, len(transports), world, work)
                 witness = _witness(world) if sampled else None
                 _run(world, witness, report)
@@ -235,14 +235,14 @@ def _reporter(
     return tell
 
 
-def _one_core_s(scenario: Scenario, built: Built, transport: AnyTransport) -> float | None:
-    """How long the loop takes on one core by the model, s; None without one, or with a stop."""
+def _model(scenario: Scenario, built: Built, transport: AnyTransport) -> Estimate | None:
+    """What a run takes by the model; None without one, or with a stop."""
     from openmrc.run.estimate import estimate
     from openmrc.sim.mrc.transport import Transport
 
     if scenario.stop.time is not None or not isinstance(transport, Transport):
         return None
-    return estimate(scenario, built, transport).loop_s
+    return estimate(scenario, built, transport)
 
 
 def _collect(

@@ -21,15 +21,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.run.estimate import packets_held, qp_ends_s, trims_at_start
+from openmrc.run.expected import first_trims, held, trims_of_nics
 
 if TYPE_CHECKING:
+    from openmrc.run.estimate import Estimate
     from openmrc.sim.world import Progress, World
 
 # Measured, in packets: what is done of one while it is in the network; a trimmed copy; when routing
 # has converged and NICs choose planes, that of a NIC, and of one end of a queue pair and one plane.
 UNDER_WAY = 0.25
-TRIMMED = 0.45
+TRIMMED = 0.8
 NIC_CHOICE, PLANE_CHOICE = 5, 0.04
 LATER = 1.1  # as many times the time of the same work so far: memory becomes scattered
 OF_A_THREAD = 0.8  # n threads are n to the power of this times as fast as one; measured with two
@@ -47,7 +48,7 @@ class Work:
 
     payload_bytes: int
     packets: int
-    trims: int  # of first windows that meet at a NIC
+    trims: int  # where many send to one NIC
     choices_ps: npt.NDArray[np.int64]
     choice: float
     ideal_ps: int
@@ -57,21 +58,23 @@ class Work:
     model_s: float | None = None
 
     @classmethod
-    def of(cls, world: World, ideal_ps: int, one_core_s: float | None = None) -> Work:
-        """Return that of a world in which nothing has happened; a model says that its loop takes
-        `one_core_s` on one core.
+    def of(cls, world: World, ideal_ps: int, model: Estimate | None = None) -> Work:
+        """Return that of a world in which nothing has happened; a model says what its loop takes on
+        one core.
         """
         fabric, traffic, pmtu = world.fabric, world.traffic, world.transport.pmtu
-        window_bytes = world.derived().get("max_window_bytes", 0)  # RoCEv2 does not trim
+        derived = world.derived()
+        window_bytes = derived.get("max_window_bytes", 0)  # RoCEv2 does not trim
+        trims = trims_of_nics(traffic, pmtu, window_bytes, derived["bdp_bytes"])
         return cls(
             payload_bytes=int(traffic.msg_total_bytes.sum()),
-            packets=int((-(-traffic.msg_total_bytes // pmtu)).sum()),
-            trims=trims_at_start(traffic, pmtu, window_bytes),
+            packets=int(traffic.packets(pmtu).sum()),
+            trims=int(trims.sum()),
             choices_ps=world.side.choices_at,
             choice=NIC_CHOICE * fabric.n_nics + PLANE_CHOICE * 2 * traffic.n_qps * fabric.n_planes,
             ideal_ps=ideal_ps,
             stop_ps=world.stop_ps,
-            **({} if one_core_s is None else _by_model(world, one_core_s)),
+            **({} if model is None else _by_model(world, model)),
         )
 
     def share(self, progress: Progress, placed_bytes: int) -> float:
@@ -106,13 +109,17 @@ class Work:
         return self.packets * placed_bytes / max(self.payload_bytes, 1)
 
 
-def _by_model(world: World, one_core_s: float) -> dict[str, Any]:
-    traffic, at_once = world.traffic, 1 if world.uncut else world.threads
-    packets = int(traffic.packets(world.transport.pmtu).sum())
-    ends_s = qp_ends_s(2 * traffic.n_qps)
-    end = max(packets, 1) * ends_s / max(one_core_s - ends_s, ends_s) / max(traffic.n_sends, 1)
-    held = packets_held(world.fabric, traffic, world.transport, world.derived()["bdp_bytes"])
-    return {"held": held, "end": end, "model_s": one_core_s / at_once**OF_A_THREAD}
+def _by_model(world: World, model: Estimate) -> dict[str, Any]:
+    at_once = 1 if world.uncut else world.threads
+    of_packets_s = max(model.loop_s - model.ends_s, model.ends_s)
+    end = max(model.data_packets, 1) * model.ends_s / of_packets_s
+    pmtu, derived = world.transport.pmtu, world.derived()
+    first = first_trims(world.traffic, pmtu, derived["max_window_bytes"])
+    return {
+        "held": held(world.fabric, world.traffic, pmtu, derived["bdp_bytes"]) + int(first.sum()),
+        "end": end / max(world.traffic.n_sends, 1),
+        "model_s": model.loop_s / at_once**OF_A_THREAD,
+    }
 
 
 def left_s(
