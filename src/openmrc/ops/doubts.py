@@ -97,7 +97,7 @@ def _blamed_without(
 ) -> bool:
     """Whether a place is blamed for the losses of these bins without some rows of paths."""
     others = replace(record, paths=record.paths.filter(~event))
-    left = localise(record.fabric, others.evidence(span), rules)
+    left = localise(record.known, others.evidence(span), rules)
     return any(cause in (each.cause, *each.one_of) for each in left)
 
 
@@ -125,7 +125,8 @@ def is_late(record: Record, cause: int, mine: npt.NDArray[np.bool_]) -> bool:
 
 def without_echoes(record: Record, findings: Sequence[Finding]) -> list[Finding]:
     """Without devices that lost a little while something dead lost much, because its traffic was
-    diverted and crowds there; or where many packets proved to be late and not lost.
+    diverted and crowds there; or where many packets proved to be late and not lost. What is
+    missing at a switch is no echo.
     """
     import polars as pl
 
@@ -136,7 +137,10 @@ def without_echoes(record: Record, findings: Sequence[Finding]) -> list[Finding]
     return [
         it
         for it in findings
-        if it.kind not in (causes.SWITCH, causes.NIC) or it.rate > ECHO_RATE or it.lost > enough
+        if it.kind not in (causes.SWITCH, causes.NIC)
+        or it.missing
+        or it.rate > ECHO_RATE
+        or it.lost > enough
     ]
 
 

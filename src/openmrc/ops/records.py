@@ -1,6 +1,7 @@
 """What a results directory holds of the endpoints' knowledge: the input of `mrc why`.
 
 Of the scenario only the fabric is read: an operator does not know which faults were scheduled.
+Where switches hash, causes are those of the fabric's outline, all that senders know of paths there.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import numpy.typing as npt
 
 from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric
-from openmrc.ops import causes, crowd
+from openmrc.fabric.outline import Outline, outline
+from openmrc.ops import balance, causes, crowd
 from openmrc.ops.evidence import Evidence, of_lossy
 from openmrc.run.ways import routes
 from openmrc.run.witness import LOOKS_A_BIN
 from openmrc.units import US
-from openmrc.wire.framing import MRC_FRAMING
+from openmrc.wire.framing import MRC_FRAMING, framing
 
 if TYPE_CHECKING:
     import polars as pl
@@ -51,10 +53,29 @@ class Record:
     steps: pl.DataFrame | None
     events: pl.DataFrame | None  # None: senders of this transport know nothing of paths
     paths: pl.DataFrame
-    links: pl.DataFrame
+    links: pl.DataFrame  # ports are those of `known`
     jammed: float = JAMMED  # the part of the packets behind full queues that counts as lost
     trims: bool = True  # and senders learn of it; else what full queues do counts as lost ...
     counted: bool = False  # ... and nothing shows which are full but what switches counted
+    outline: Outline | None = None  # where switches hash
+    missing: balance.Missing | None = None  # what went into switches and did not come out
+
+    @property
+    def known(self) -> Fabric:
+        """The fabric as senders know it: its causes and ports are those of all analysis."""
+        return self.fabric if self.outline is None else self.outline.fabric
+
+    def names(self, cause: int) -> tuple[str, ...]:
+        """Return the places that a cause stands for, as faults name them; one, if nothing hashes."""
+        known, whole = self.known, self.fabric
+        if self.outline is None:
+            return (causes.name(known, cause),)
+        if causes.kind(known, cause) == causes.LINK:
+            return tuple(whole.port_name(port) for port in self.outline.ports(cause).tolist())
+        if causes.kind(known, cause) == causes.SWITCH:
+            found = self.outline.switches(cause - known.n_ports).tolist()
+            return tuple(whole.switch_name(switch) for switch in found)
+        return (causes.name(known, cause),)
 
     @property
     def end_us(self) -> float:
@@ -106,7 +127,7 @@ class Record:
         sent, lost = (rows[name].to_numpy().astype(np.int64) for name in ("sent", "lost"))
         tried = np.maximum(sent, lost)  # probes of paths that carried no more data
         crossed = self._crossed(used)
-        for column in causes.of_routes(self.fabric, found):
+        for column in causes.of_routes(self.known, found):
             there = column >= 0
             np.add.at(crossed, column[there], (tried - sent)[there])
         ends = [*used["until_us"].to_list(), *rows["until_us"].to_list()]
@@ -140,7 +161,7 @@ class Record:
 
     def _plane(self, rows: pl.DataFrame) -> npt.NDArray[np.int64]:
         evs = rows["ev"].to_numpy()
-        found = evs >> self.fabric.ev_plane_shift & (1 << self.fabric.ev_plane_bits) - 1
+        found = evs >> self.known.ev_plane_shift & (1 << self.known.ev_plane_bits) - 1
         return np.asarray(found, np.int64)
 
     def _late(self, rows: pl.DataFrame, used: pl.DataFrame) -> npt.NDArray[np.float64]:
@@ -183,11 +204,11 @@ class Record:
     def routes(self, rows: pl.DataFrame) -> npt.NDArray[np.int32]:
         """[rows, hops] the directed ports that the paths of some rows cross."""
         columns = (rows[name].to_numpy() for name in ("src", "dst", "ev"))
-        return routes(self.fabric, *columns)
+        return routes(self.known, *columns)
 
     def _crossed(self, used: pl.DataFrame) -> npt.NDArray[np.int64]:
         """[causes] packets across each, from those across each directed port."""
-        fabric = self.fabric
+        fabric = self.known
         port = used["port"].to_numpy()
         ports = np.bincount(port, used["packets"].to_numpy(), fabric.n_ports)
         to, at = fabric.port_peer_switch, fabric.port_peer_nic
@@ -242,12 +263,38 @@ def read(directory: Path) -> list[Record]:
         own = getattr(transport, "trim", None)
         cut_short = scenario.fabric.trim if own is None else own
         trims = cut_short and getattr(transport, "trim_nack", True)
+        around = None if getattr(transport, "srv6", True) else outline(fabric)
+        if around is not None and len(links):
+            links = _by_outline(links, around)
+        missing = None
+        if events is not None and "octets" in links.columns:
+            known = fabric if around is None else around.fabric
+            sizes = framing(transport.rules, transport.srv6)
+            full_bytes = sizes.data_bytes(transport.pmtu)
+            missing = balance.missing(known, links, full_bytes, sizes.trimmed_bytes)
+            links = links.filter(pl.any_horizontal(pl.col("packets", "trimmed", "dropped") > 0))
+            if cut_short and not trims:  # of what is trimmed no sender hears: as if it were dropped
+                links = links.with_columns(dropped=pl.col("dropped") + pl.col("trimmed_here"))
         jammed = _jammed(fabric, paths, links, trims)
-        steps = of.get("steps")
-        flows, counted = of["flows"], "dropped" in links.columns and trims == cut_short
-        one = Record(name, fabric, run, flows, steps, events, paths, links, jammed, trims, counted)
-        found.append(one)
+        steps, flows = of.get("steps"), of["flows"]
+        counted = missing is not None
+        found.append(
+            Record(
+                name, fabric, run, flows, steps, events, paths, links, jammed, trims, counted,
+                around, missing,
+            )
+        )  # fmt: skip
     return found
+
+
+def _by_outline(links: pl.DataFrame, around: Outline) -> pl.DataFrame:
+    """Counts of links, summed by the port of the outline that stands for each."""
+    import polars as pl
+
+    ports = pl.Series("port", around.port_of[links["port"].to_numpy()])
+    key = ("from_us", "until_us", "port")
+    rows = links.with_columns(ports).group_by(key, maintain_order=True)
+    return rows.agg(pl.exclude("transport").sum())
 
 
 def _jammed(fabric: Fabric, paths: pl.DataFrame, links: pl.DataFrame, trims: bool) -> float:
@@ -297,7 +344,6 @@ def _keeps_account(section: Any) -> bool:
         section.get("kind", "mrc") == "mrc"
         and section.get("paths", "mrc") == "mrc"
         and section.get("rules", "mrc") != "peer"
-        and section.get("srv6", True)
     )
 
 
