@@ -10,6 +10,7 @@ The EV of a path is its plane, above `SOURCE_PORT_BITS` bits for the source port
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -47,12 +48,9 @@ class Outline:
 def outline(fabric: Fabric) -> Outline:
     """Return the outline of a fabric."""
     strides = [int(fabric.sw_stride[fabric.sw_tier == t][0]) for t in range(fabric.n_tiers)]
-    tiers = [
-        Tier(above // below, 1, int(fabric.port_rate_bps[0]), 0, 0)
-        for below, above in zip(strides, strides[1:], strict=False)
-    ]
-    top = Tier(0, 0, int(fabric.port_rate_bps[0]), 0, 0)
-    built = build(fabric.kind, fabric.n_nics, fabric.n_planes, [*tiers, top])
+    link = (int(fabric.port_rate_bps[0]), 0, 0)
+    tiers = [Tier(above // below, 1, *link) for below, above in pairwise(strides)]
+    built = build(fabric.kind, fabric.n_nics, fabric.n_planes, [*tiers, Tier(0, 0, *link)])
     known = replace(
         built,
         ev_base=0,

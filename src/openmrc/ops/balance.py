@@ -42,23 +42,29 @@ class Missing:
 
     def accuses(self, cause: int, lost: int) -> bool:
         """Return whether so many packets are missing that this cause may have lost that many."""
-        least, _ = self._bounds(cause)
+        least, _ = self._bounds(_behind(self.fabric, cause))
         return least >= LEAST * lost > 0
 
     def clears(self, cause: int, lost: int) -> bool:
-        """Return whether so few are missing that this cause cannot have lost that many."""
-        _, most = self._bounds(cause)
+        """Return whether so few are missing that this cause cannot have lost that many, a part of
+        its packets or all of them for a while. Nobody knows what a NIC did not send, or did not
+        get.
+        """
+        if _is_of_nic(self.fabric, cause):
+            return False
+        _, most = self._bounds(_around(self.fabric, cause))
         return most <= CLEAR * lost
 
-    def decided(self, candidates: Sequence[int], lost: int) -> int | None:
-        """Return which of these causes lost `lost` packets of data; None if that is not known."""
-        seen = [cause for cause in candidates if _behind(self.fabric, cause)]
-        unseen = [cause for cause in candidates if cause not in seen]
-        accused = [cause for cause in seen if self.accuses(cause, lost)]
-        n_clear = sum(self.clears(cause, lost) for cause in seen)
-        if len(accused) == 1 and n_clear == len(seen) - 1:
-            return accused[0] if self._bounds(accused[0])[0] <= MOST * lost else None
-        return unseen[0] if len(unseen) == 1 and n_clear == len(seen) else None
+    def one_of(self, candidates: Sequence[int], lost: int) -> int | None:
+        """Return which of these causes lost `lost` packets of data, one by one, if one alone is
+        accused and no packets are missing behind the others.
+        """
+        accused = [cause for cause in candidates if self.accuses(cause, lost)]
+        if len(accused) != 1 or self._bounds(_behind(self.fabric, accused[0]))[0] > MOST * lost:
+            return None
+        others = [_behind(self.fabric, cause) for cause in candidates if cause not in accused]
+        clear = [self._bounds(at)[1] <= CLEAR * lost for at in others]
+        return accused[0] if all(clear) else None
 
     def without(self, cause: int, lost: int) -> Missing:
         """Return what is missing besides the packets that this cause lost."""
@@ -66,8 +72,8 @@ class Missing:
         packets[at] -= lost / max(len(at), 1)
         return replace(self, packets=packets)
 
-    def _bounds(self, cause: int) -> tuple[float, float]:
-        at = _behind(self.fabric, cause)
+    def _bounds(self, at: list[int]) -> tuple[float, float]:
+        """What is missing at these switches together, the least and the most."""
         found, doubt = float(self.packets[at].sum()), float(self.doubt[at].sum())
         return found - doubt, found + doubt
 
@@ -90,13 +96,32 @@ def missing(fabric: Fabric, links: pl.DataFrame, full_bytes: int, trimmed_bytes:
 
 
 def _behind(fabric: Fabric, cause: int) -> list[int]:
-    """The switches at which the packets are missing that a cause loses: a switch itself, or what
-    a link leads to; none if that is a NIC.
+    """The switches at which packets are missing that a cause loses a part of: a switch itself, or
+    what a link leads to; none if that is a NIC.
     """
     if causes.kind(fabric, cause) == causes.SWITCH:
         return [cause - fabric.n_ports]
     ports = causes.links_of(fabric, cause)
     if causes.kind(fabric, cause) == causes.NIC:
         ports = ports[fabric.port_nic[ports] >= 0]
-    found = fabric.port_peer_switch[ports]
-    return sorted({int(switch) for switch in found.tolist() if switch >= 0})
+    return _switches(fabric.port_peer_switch[ports])
+
+
+def _around(fabric: Fabric, cause: int) -> list[int]:
+    """The same, and those at which packets are missing that a cause does not let through at all:
+    the port that leads there may be down, and then it does not send them.
+    """
+    ports = causes.links_of(fabric, cause)
+    ends = (fabric.port_switch[ports], fabric.port_peer_switch[ports])
+    return _switches(np.concatenate(ends))
+
+
+def _is_of_nic(fabric: Fabric, cause: int) -> bool:
+    """Whether a cause is a NIC, or one of its links."""
+    if causes.kind(fabric, cause) == causes.LINK:
+        return bool(fabric.port_switch[cause] < 0 or fabric.port_peer_switch[cause] < 0)
+    return causes.kind(fabric, cause) == causes.NIC
+
+
+def _switches(found: npt.NDArray[np.int32]) -> list[int]:
+    return np.unique(found[found >= 0]).tolist()

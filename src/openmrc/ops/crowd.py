@@ -20,8 +20,7 @@ from openmrc.fabric.model import IntArray
 if TYPE_CHECKING:
     import polars as pl
 
-UNEVEN = 4.0  # times the mean of a run: what a place behind full queues may lose by chance ...
-UNEVEN_DROPS = 16.0  # ... where these drop, and nothing shows which are full
+UNEVEN = 4.0  # times the mean of a run: what a place behind full queues may lose by chance
 
 
 def trimmed(paths: pl.DataFrame, routes: IntArray, links: pl.DataFrame) -> npt.NDArray[np.float64]:

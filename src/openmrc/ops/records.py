@@ -23,7 +23,7 @@ from openmrc.ops.evidence import Evidence, of_lossy
 from openmrc.run.ways import routes
 from openmrc.run.witness import LOOKS_A_BIN
 from openmrc.units import US
-from openmrc.wire.framing import MRC_FRAMING, framing
+from openmrc.wire.framing import HASHED_FRAMING, MRC_FRAMING
 
 if TYPE_CHECKING:
     import polars as pl
@@ -54,9 +54,10 @@ class Record:
     events: pl.DataFrame | None  # None: senders of this transport know nothing of paths
     paths: pl.DataFrame
     links: pl.DataFrame  # ports are those of `known`
-    jammed: float = JAMMED  # the part of the packets behind full queues that counts as lost
-    trims: bool = True  # and senders learn of it; else what full queues do counts as lost ...
-    counted: bool = False  # ... and nothing shows which are full but what switches counted
+    jammed: float = JAMMED  # the part of the packets behind queues that trim that counts as lost
+    # And senders learn of it; else what full queues do counts as lost, and only what switches
+    # counted shows which are full.
+    trims: bool = True
     outline: Outline | None = None  # where switches hash
     missing: balance.Missing | None = None  # what went into switches and did not come out
 
@@ -66,7 +67,7 @@ class Record:
         return self.fabric if self.outline is None else self.outline.fabric
 
     def names(self, cause: int) -> tuple[str, ...]:
-        """Return the places that a cause stands for, as faults name them; one, if nothing hashes."""
+        """Return the places that a cause stands for, as faults name them: one if nothing hashes."""
         known, whole = self.known, self.fabric
         if self.outline is None:
             return (causes.name(known, cause),)
@@ -155,7 +156,7 @@ class Record:
     def _by_full_queues(self, rows: pl.DataFrame) -> npt.NDArray[np.float64]:
         """[rows] the fraction of each path's packets that full queues may have lost."""
         crowded = self.crowded(rows)
-        if not self.trims and self.counted:
+        if not self.trims:
             return np.asarray(np.minimum(crowd.UNEVEN * crowded, DROPPED), np.float64)
         return np.asarray(self.jammed * crowded**2, np.float64)
 
@@ -190,10 +191,8 @@ class Record:
 
     def crowded(self, rows: pl.DataFrame) -> npt.NDArray[np.float64]:
         """[rows] the fraction of the packets that was trimmed where and when each lost some, or
-        dropped where full queues do not trim; all of them may have met one if nobody counted.
+        dropped where full queues do not trim.
         """
-        if not (self.trims or self.counted):
-            return np.ones(len(rows))
         part = crowd.trimmed if self.trims else crowd.dropped
         return part(rows, self.routes(rows), self.links)
 
@@ -244,8 +243,8 @@ def read(directory: Path) -> list[Record]:
             for name in ("flows", "steps", *FILES)
             if (directory / f"{name}.parquet").is_file()
         }
-        if "links" in frames and "trimmed" not in frames["links"].columns:
-            raise ValueError("its links.parquet has no column trimmed; run it again")
+        if "links" in frames and "octets" not in frames["links"].columns:
+            raise ValueError("its links.parquet has no column octets; run it again")
     except (ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
         raise InputError(f"{directory}: was not written by mrc run --out ({error})") from None
     tables.pop("fault", None)
@@ -263,25 +262,22 @@ def read(directory: Path) -> list[Record]:
         own = getattr(transport, "trim", None)
         cut_short = scenario.fabric.trim if own is None else own
         trims = cut_short and getattr(transport, "trim_nack", True)
-        around = None if getattr(transport, "srv6", True) else outline(fabric)
-        if around is not None and len(links):
-            links = _by_outline(links, around)
+        hashed = not getattr(transport, "srv6", True)
+        around = outline(fabric) if hashed else None
         missing = None
-        if events is not None and "octets" in links.columns:
+        if events is not None:
+            if around is not None:
+                links = _by_outline(links, around)
             known = fabric if around is None else around.fabric
-            sizes = framing(transport.rules, transport.srv6)
-            full_bytes = sizes.data_bytes(transport.pmtu)
+            sizes = HASHED_FRAMING if hashed else MRC_FRAMING
+            full_bytes = sizes.data_bytes(getattr(transport, "pmtu", PMTU_BYTES))
             missing = balance.missing(known, links, full_bytes, sizes.trimmed_bytes)
             links = links.filter(pl.any_horizontal(pl.col("packets", "trimmed", "dropped") > 0))
-            if cut_short and not trims:  # of what is trimmed no sender hears: as if it were dropped
-                links = links.with_columns(dropped=pl.col("dropped") + pl.col("trimmed_here"))
-        jammed = _jammed(fabric, paths, links, trims)
-        steps, flows = of.get("steps"), of["flows"]
-        counted = missing is not None
+        jammed, flows, steps = _jammed(paths, links), of["flows"], of.get("steps")
         found.append(
             Record(
-                name, fabric, run, flows, steps, events, paths, links, jammed, trims, counted,
-                around, missing,
+                name, fabric, run, flows, steps, events, paths, links, jammed, trims, around,
+                missing,
             )
         )  # fmt: skip
     return found
@@ -297,17 +293,11 @@ def _by_outline(links: pl.DataFrame, around: Outline) -> pl.DataFrame:
     return rows.agg(pl.exclude("transport").sum())
 
 
-def _jammed(fabric: Fabric, paths: pl.DataFrame, links: pl.DataFrame, trims: bool) -> float:
-    """The part of the packets behind full queues that may count as lost in a run."""
-    import polars as pl
-
+def _jammed(paths: pl.DataFrame, links: pl.DataFrame) -> float:
+    """The part of the packets behind queues that trim that may count as lost in a run."""
     if not len(links):
         return JAMMED
-    lost = int(paths["lost"].sum())
-    if trims:
-        return crowd.lost_part(lost, crowd.behind(links), crowd.UNEVEN, JAMMED)
-    own = links.filter(pl.col("port") < fabric.n_nics * fabric.n_planes)
-    return crowd.lost_part(lost, float(own["packets"].sum()), crowd.UNEVEN_DROPS, DROPPED)
+    return crowd.lost_part(int(paths["lost"].sum()), crowd.behind(links), crowd.UNEVEN, JAMMED)
 
 
 def _acquitted(paths: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:

@@ -130,19 +130,23 @@ def _verdicts(record: Record) -> list[_Blamed]:
         mine = (crossed == verdict.cause).any(axis=0)
         if 2 * lost[mine & ~taken].sum() <= lost[mine].sum():
             continue
-        if missing is not None and not verdict.is_sure:
-            verdict = _decided(record, verdict, mine, missing)
-            mine = (crossed == verdict.cause).any(axis=0)
-        if not (record.trims or record.counted) and verdict.nats < doubts.DROPS_NATS:
-            continue
+        if record.missing is not None and missing is not None:
+            either = missing if not verdict.is_sure else record.missing
+            decided = _decided(record, verdict, mine, either)
+            if decided is None:
+                continue
+            verdict, mine = decided, (crossed == decided.cause).any(axis=0)
         if doubts.is_one_event(record, verdict, span, mine, RULES) or doubts.is_late(
             record, verdict.cause, mine
         ):
             continue
         left = mine & ~taken
         beyond = left if record.trims else doubts.beyond_drops(record, verdict, span, left, RULES)
-        if record.counted and not beyond.any() and verdict.nats < doubts.DROPS_NATS:
-            continue
+        if not beyond.any():
+            if verdict.nats < doubts.DROPS_NATS:
+                continue
+            within = _within(record, [each for one, each in found if one.cause == verdict.cause])
+            left = doubts.without_drops_around(record, verdict.cause, left, within)
         gone, n_lost = False, int(data[beyond if beyond.any() else left].sum())
         if missing is not None and verdict.is_sure:
             gone = missing.accuses(verdict.cause, n_lost)
@@ -152,24 +156,35 @@ def _verdicts(record: Record) -> list[_Blamed]:
     return told
 
 
+def _within(record: Record, spans: list[list[float]]) -> npt.NDArray[np.bool_]:
+    """[rows] Which paths lost packets between the first and the last bin among these spans that is
+    a span by itself, or else in the shortest span.
+    """
+    bins = [span[0] for span in spans if len(span) == 1] or min(spans, key=len)
+    return np.asarray(record.paths["from_us"].is_between(min(bins), max(bins)), np.bool_)
+
+
 def _decided(
     record: Record, verdict: Verdict, mine: npt.NDArray[np.bool_], missing: Missing
-) -> Verdict:
-    """A verdict that is sure, if what is missing at switches leaves only one of its places; not if
-    packets were damaged, or if the place let hardly anything through: a port that is down sends
-    nothing.
+) -> Verdict | None:
+    """The verdict, on one of its places if what is missing at switches tells which; None if they
+    miss too little for any of them. Nothing is missing of what was damaged.
     """
     import polars as pl
 
-    rows = record.paths.filter(pl.Series(mine))
+    fabric, rows = record.known, record.paths.filter(pl.Series(mine))
     data = int(rows.select(pl.min_horizontal("lost", "sent").sum()).item())
-    damaged = record.summary["packets"]["dropped_corrupt"] > 0
-    if damaged or not data or record.rate(verdict.cause, rows) > doubts.MOSTLY:
+    candidates = (verdict.cause, *verdict.one_of)
+    if record.summary["packets"]["dropped_corrupt"] > 0 or not data:
         return verdict
-    cause = missing.decided((verdict.cause, *verdict.one_of), data)
+    if all(missing.clears(cause, data) for cause in candidates):
+        return None
+    if verdict.is_sure or not doubts.lost_one_by_one(record, verdict.cause, rows):
+        return verdict
+    cause = missing.one_of(candidates, data)
     if cause is None:
         return verdict
-    kind, where = causes.kind(record.known, cause), causes.name(record.known, cause)
+    kind, where = causes.kind(fabric, cause), causes.name(fabric, cause)
     return replace(verdict, cause=cause, kind=kind, where=where, one_of=())
 
 
@@ -617,18 +632,13 @@ def _drops(record: Record) -> str:
 
     if not len(record.paths):
         return ""
-    if record.counted:
-        by_port = record.links.group_by("port").agg(pl.col("dropped").sum()).sort("dropped", "port")
-        dropped, most = int(by_port["dropped"].sum()), int(by_port["dropped"][-1])
-        where, *others = record.names(int(by_port["port"][-1]))
-        at = f", most of them at {_spoken(record.fabric, where)}"
-        at *= 2 * most >= dropped and not others
-        said = f"As switches counted, full queues dropped {dropped:,} packets{at}"
-        return f"{said}: congestion and no damage." if dropped else ""
-    return (
-        "Senders are not told here what full queues cost them, so a place that loses a part cannot"
-        " be told from congestion."
-    )
+    by_port = record.links.group_by("port").agg(pl.col("dropped").sum()).sort("dropped", "port")
+    dropped, most = int(by_port["dropped"].sum()), int(by_port["dropped"][-1])
+    where, *others = record.names(int(by_port["port"][-1]))
+    at = f", most of them at {_spoken(record.fabric, where)}"
+    at *= 2 * most >= dropped and not others
+    said = f"As switches counted, full queues dropped {dropped:,} packets{at}"
+    return f"{said}: congestion and no damage." if dropped else ""
 
 
 def _time(us: float) -> str:

@@ -196,7 +196,8 @@ def link_table(run: TransportResult) -> pl.DataFrame:
     """
     seen, none = run.testimony, np.zeros((0, 0), np.int64)
     columns = {"packets": none if seen is None else seen.sent}
-    columns |= {name: none if seen is None else getattr(seen, name) for name in ("trimmed", *COUNTED)}
+    for name in ("trimmed", *COUNTED):
+        columns[name] = none if seen is None else getattr(seen, name)
     bins, ports = np.nonzero(np.any(list(columns.values()), axis=0))
     counts = {name: each[bins, ports] for name, each in columns.items()}
     return pl.DataFrame({**_of_bins(run, bins), "port": ports, **counts})

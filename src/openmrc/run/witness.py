@@ -63,8 +63,8 @@ class Testimony(NamedTuple):
     # [bins, ports] packets put on paths across each directed port; on average, if switches hash
     sent: LongArray
     trimmed: LongArray  # [bins, ports] how many of them were trimmed somewhere on their path
-    # [bins, ports] what switches count of a port, and NICs of theirs: packets of any class for which
-    # its queues had no room, packets that it trimmed, bytes sent, preambles and gaps included
+    # [bins, ports] what a port counts: packets of any class for which its queues had no room,
+    # packets that it trimmed, bytes sent, preambles and gaps included
     dropped: LongArray
     trimmed_here: LongArray
     octets: LongArray
