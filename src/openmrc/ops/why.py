@@ -85,7 +85,11 @@ def why(
     known = downs.explained(seen, down)
     seen = replace(seen, paths=rows.filter(~known))
     told += (_told(seen, one, qps) for one in _verdicts(seen))
-    places_ = doubts.without_drops(record, together.joined(record.fabric, told))
+    # Where switches hash, places of which one lost packets are all that the packets may cross:
+    # that several have some of them in common means nothing.
+    alone = [it for it in told if record.outline is not None and it.one_of]
+    joined = together.joined(record.fabric, (it for it in told if it not in alone))
+    places_ = doubts.without_drops(record, [*joined, *alone])
     findings = tuple(sorted(doubts.without_echoes(record, places_), key=_harm))
     return Answer(
         record.name, True, findings, f"{opening} {_words(record, seen, findings, job, flows)}"
@@ -168,18 +172,17 @@ def _decided(
     record: Record, verdict: Verdict, mine: npt.NDArray[np.bool_], missing: Missing
 ) -> Verdict | None:
     """The verdict, on one of its places if what is missing at switches tells which; None if they
-    miss too little for any of them. Nothing is missing of what was damaged.
+    miss too little for any of them. What was damaged is missing nowhere.
     """
     import polars as pl
 
     fabric, rows = record.known, record.paths.filter(pl.Series(mine))
     data = int(rows.select(pl.min_horizontal("lost", "sent").sum()).item())
+    damaged = record.summary["packets"]["dropped_corrupt"]
     candidates = (verdict.cause, *verdict.one_of)
-    if record.summary["packets"]["dropped_corrupt"] > 0 or not data:
-        return verdict
-    if all(missing.clears(cause, data) for cause in candidates):
+    if data > damaged and all(missing.clears(cause, data - damaged) for cause in candidates):
         return None
-    if verdict.is_sure or not doubts.lost_one_by_one(record, verdict.cause, rows):
+    if verdict.is_sure or damaged or not doubts.lost_one_by_one(record, verdict.cause, rows):
         return verdict
     cause = missing.one_of(candidates, data)
     if cause is None:
