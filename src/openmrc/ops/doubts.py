@@ -112,13 +112,13 @@ def _worst_moment(rows: pl.DataFrame, lasts_us: float) -> float:
 
 def lost_one_by_one(record: Record, cause: int, rows: pl.DataFrame) -> bool:
     """Whether a place lost a part of its packets all the time, and not all for a part of it."""
-    if record.rate(cause, rows) > MOSTLY:
-        return False
     moment_us = MOMENT * record.rtt_us
+    lasts_us = float(rows["last_us"].max() - rows["first_us"].min())  # type: ignore[operator]
+    if record.rate(cause, rows) > MOSTLY or lasts_us < UNEVENLY * moment_us:
+        return False
     since_us = _worst_moment(rows, moment_us)
     at_once = rows.filter(rows["first_us"].is_between(since_us, since_us + moment_us))
-    lasts_us = float(rows["last_us"].max() - rows["first_us"].min())  # type: ignore[operator]
-    evenly = int(rows["lost"].sum()) * moment_us / max(lasts_us, moment_us)
+    evenly = int(rows["lost"].sum()) * moment_us / lasts_us
     return int(at_once["lost"].sum()) <= UNEVENLY * evenly + FEW
 
 
