@@ -58,7 +58,7 @@ def undropped(
     first = np.maximum(np.arange(len(drops)) - math.ceil(judged_us / _width_us(links)), 0)
     drops = before[1:] - before[first]
     for column in routes.T:
-        port = np.minimum(column, drops.shape[1] - 1)
+        port = np.where(column < 0, drops.shape[1] - 1, np.minimum(column, drops.shape[1] - 1))
         here = mine * drops.shape[1] + port
         across = np.bincount(here, lost, drops.size)
         left *= 1 - np.minimum(drops[mine, port] / np.maximum(across[here], 1), 1)

@@ -59,7 +59,8 @@ class Record:
     # counted shows which are full.
     trims: bool = True
     outline: Outline | None = None  # where switches hash
-    missing: balance.Missing | None = None  # what went into switches and did not come out
+    # What went into switches and did not come out; None if the run was stopped before its end.
+    missing: balance.Missing | None = None
 
     @property
     def known(self) -> Fabric:
@@ -271,7 +272,8 @@ def read(directory: Path) -> list[Record]:
             known = fabric if around is None else around.fabric
             sizes = HASHED_FRAMING if hashed else MRC_FRAMING
             full_bytes = sizes.data_bytes(getattr(transport, "pmtu", PMTU_BYTES))
-            missing = balance.missing(known, links, full_bytes, sizes.trimmed_bytes)
+            if run["flows"]["unfinished"] == 0:  # else packets are still under way
+                missing = balance.missing(known, links, full_bytes, sizes.trimmed_bytes)
             links = links.filter(pl.any_horizontal(pl.col("packets", "trimmed", "dropped") > 0))
         jammed, flows, steps = _jammed(paths, links), of["flows"], of.get("steps")
         found.append(
