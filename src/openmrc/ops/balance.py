@@ -124,4 +124,4 @@ def _is_of_nic(fabric: Fabric, cause: int) -> bool:
 
 
 def _switches(found: npt.NDArray[np.int32]) -> list[int]:
-    return np.unique(found[found >= 0]).tolist()
+    return [int(switch) for switch in np.unique(found[found >= 0])]

@@ -113,7 +113,7 @@ def _worst_moment(rows: pl.DataFrame, lasts_us: float) -> float:
 def lost_one_by_one(record: Record, cause: int, rows: pl.DataFrame) -> bool:
     """Whether a place lost a part of its packets all the time, and not all for a part of it."""
     moment_us = MOMENT * record.rtt_us
-    lasts_us = float(rows["last_us"].max() - rows["first_us"].min())  # type: ignore[operator]
+    lasts_us = float(rows["last_us"].to_numpy().max() - rows["first_us"].to_numpy().min())
     if record.rate(cause, rows) > MOSTLY or lasts_us < UNEVENLY * moment_us:
         return False
     since_us = _worst_moment(rows, moment_us)
