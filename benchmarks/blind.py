@@ -208,9 +208,15 @@ def losses(result: Result) -> int:
 
 def suffered(record: Record, mine: set[int]) -> int:
     """Packets and probes that senders miss on paths across a place."""
-    crossed = record.routes(record.paths)
-    across = np.isin(crossed, sorted(mine)).any(axis=1)
-    return int(record.paths["lost"].to_numpy()[across].sum())
+    return int(record.paths["lost"].to_numpy()[across(record, mine)].sum())
+
+
+def across(record: Record, ports: set[int]) -> Any:
+    """[rows] Which paths that lost packets cross one of these directed ports, or may cross one."""
+    known = sorted(ports)
+    if record.outline is not None:
+        known = record.outline.port_of[known].tolist()
+    return np.isin(record.routes(record.paths), known).any(axis=1)
 
 
 def hidden(directory: Path) -> None:

@@ -20,8 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from blind import HEALTHY, LATE_US, SLACK_US, directed, hidden
+from blind import HEALTHY, LATE_US, SLACK_US, across, directed, hidden
 
 from openmrc.fabric.kinds import Fault
 from openmrc.ops.records import Record, read
@@ -59,8 +58,7 @@ def is_right(record: Record, fault: Fault, finding: Finding) -> bool:
 
 def first_loss_us(record: Record, ports: set[int]) -> float:
     """When a sender first missed a packet that crossed one of these directed ports."""
-    across = np.isin(record.routes(record.paths), sorted(ports)).any(axis=1)
-    times = record.paths["first_us"].to_numpy()[across]
+    times = record.paths["first_us"].to_numpy()[across(record, ports)]
     return float(times.min()) if len(times) else 0.0
 
 

@@ -68,3 +68,10 @@ def test_what_a_queue_dropped_may_be_noticed_so_much_later() -> None:
     seen = drops(*((10.0 * i, 0, 100, 4 if i == 1 else 0) for i in range(4)))
     left = crowd.undropped(paths, np.zeros((4, 1), np.int32), seen, 10.0)
     assert left == pytest.approx([4.0, 0.0, 0.0, 4.0])
+
+
+def test_a_path_shorter_than_others_lost_what_it_lost_in_the_first_bin_too() -> None:
+    paths = pl.DataFrame({"from_us": [0.0, 0.0], "lost": [4, 4]})
+    routes = np.array([[1, 7, 2], [1, 3, -1]], np.int32)
+    left = crowd.undropped(paths, routes, drops((0.0, 7, 100, 4)), 10.0)
+    assert left == pytest.approx([0.0, 4.0])

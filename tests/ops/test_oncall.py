@@ -28,6 +28,9 @@ def oncall(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "worn_laser",
         "half_a_line_card",
         "dropping_but_healthy",
+        "gray_spine",
+        "hashed_and_gray",
+        "deaf_port_on_plain_ethernet",
     ],
 )
 def test_what_broke_is_named_with_its_time_and_nothing_else_is(

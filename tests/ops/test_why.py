@@ -14,6 +14,7 @@ import pytest
 
 from openmrc.fabric import multiplane
 from openmrc.ops import harm
+from openmrc.ops.balance import Missing
 from openmrc.ops.doubts import is_late, without_echoes
 from openmrc.ops.records import BACKGROUND, JAMMED, UNPROVEN, Record
 from openmrc.ops.together import Finding
@@ -136,17 +137,17 @@ def test_what_many_lost_at_one_moment_is_one_event_unless_their_paths_stay_away(
     assert bool(answer.findings) is named
 
 
-def test_where_switches_do_not_trim_only_what_let_nothing_through_is_named() -> None:
+def test_where_full_queues_dropped_as_many_only_what_let_nothing_through_is_named() -> None:
+    place = "plane 1 t0 1 > t1 3"
     some = record([(q, 1, 3, 100, 12.0 * (q - 8), 13) for q in range(8, 16)])
     assert why(some).findings
-    answer = why(replace(some, trims=False))
+    answer = why(dropping(104, place, some))
     assert not answer.findings
     assert "104 packets on 1 path count as lost, maybe to full queues." in answer.text
-    assert "a place that loses a part cannot be told from congestion." in answer.text
     aside = [(i, 28.0 + i, "set aside") for i in range(8)]
-    assert not why(replace(record(dead(), aside), trims=False, jammed=0.007)).findings
-    (found,) = why(replace(record(dead(), aside), trims=False, jammed=1e-4)).findings
-    assert (found.where, found.dead) == ("plane 1 t0 1 > t1 3", True)
+    assert not why(dropping(104, place, record(dead(), aside))).findings
+    (found,) = why(dropping(0, place, record(dead(), aside))).findings
+    assert (found.where, found.dead) == (place, True)
 
 
 def test_a_loss_long_after_all_others_does_not_prolong_a_fault_if_chance_explains_it() -> None:
@@ -241,15 +242,16 @@ def test_a_place_of_whose_losses_nearly_as_many_proved_to_be_late_is_not_named()
     assert not is_late(record(much, alarms * 2), cause, rows)
 
 
-def dropping(drops: int, place: str) -> Record:
+def dropping(drops: int, place: str, run: Record | None = None) -> Record:
     """NICs 8 to 15 lose 32 of the packets that they send over an uplink, evenly, and switches that
-    do not trim dropped some packets at the port of this place.
+    do not trim dropped some packets at the port of this place; or what a `run` loses.
     """
-    run = record([(q, 1, 3, 100, 12.0 * (q - 8), 4) for q in range(8, 16)])
+    if run is None:
+        run = record([(q, 1, 3, 100, 12.0 * (q - 8), 4) for q in range(8, 16)])
     port = next(port for port in range(FABRIC.n_ports) if FABRIC.port_name(port) == place)
     dropped = pl.when(pl.col("port") == port).then(drops).otherwise(0)
     links = run.links.with_columns(dropped=dropped)
-    return replace(run, links=links, trims=False, counted=True)
+    return replace(run, links=links, trims=False)
 
 
 @pytest.mark.parametrize(
@@ -270,13 +272,67 @@ def test_what_lost_a_part_is_named_if_full_queues_dropped_less(
     assert all(it.beyond_drops for it in findings)
 
 
-def test_without_counts_of_switches_no_part_is_named_where_full_queues_drop() -> None:
-    known = dropping(0, "plane 1 t0 1 > t1 3")
-    answer = why(replace(known, counted=False))
-    assert not answer.findings
-    assert "cannot be told from congestion" in answer.text
+def test_what_full_queues_dropped_is_told() -> None:
     told = why(dropping(900, "plane 1 t0 1 > t1 4")).text
     assert "full queues dropped 900 packets, most of them at plane 1 t0 1 to t1 4" in told
+
+
+def misses(one: Record, packets: float, *switches: str) -> Record:
+    """The record, if so many packets are missing at each of these switches."""
+    found = np.zeros(FABRIC.n_switches)
+    names = [FABRIC.switch_name(switch) for switch in range(FABRIC.n_switches)]
+    found[[names.index(switch) for switch in switches]] = packets
+    summary = {**SUMMARY, "packets": {"trimmed": 0, "data": 10_000, "dropped_corrupt": 0}}
+    return replace(one, summary=summary, missing=Missing(FABRIC, found, np.ones(len(found))))
+
+
+@pytest.mark.parametrize(
+    ("apart_us", "switches", "known"),
+    [
+        (12.0, ["plane 1 t0 1"], True),
+        (12.0, [], False),  # the other end, or neither
+        (12.0, ["plane 0 t0 1"], False),
+        (0.1, ["plane 1 t0 1"], False),  # all at once: what was down did not send
+    ],
+)
+def test_the_end_at_which_a_queue_pair_loses_is_known_if_packets_are_missing_there(
+    apart_us: float, switches: list[str], known: bool
+) -> None:
+    """NIC 8 loses packets on every path of a plane to NIC 55, and no other does."""
+    rows = [(8, 1, uplink, 100, apart_us * uplink, 4) for uplink in range(8)]
+    aside = [(uplink, apart_us * uplink, "set aside") for uplink in range(8)]
+    (found,) = why(misses(record(rows, aside), 32, *switches)).findings
+    assert found.where == "nic 8 plane 1 > t0"
+    assert found.one_of == ("nic 55 plane 1 < t0",) * (not known)
+
+
+def test_a_switch_at_which_nothing_is_missing_is_not_blamed_unless_packets_were_damaged() -> None:
+    rows = [(q, 1, 3, 100, 12.0 * (q - 8), 13) for q in range(8, 16)]
+    one = record(rows)
+    (found,) = why(misses(one, 104, "plane 1 t1 3")).findings
+    assert found.where == "plane 1 t0 1 > t1 3"
+    clear = misses(one, 0)
+    assert not why(clear).findings
+    packets = {**clear.summary["packets"], "dropped_corrupt": 104}
+    assert why(replace(clear, summary={**clear.summary, "packets": packets})).findings
+
+
+def test_a_switch_at_which_packets_are_missing_is_no_echo() -> None:
+    def told(missing: bool) -> list[Finding]:
+        one = Finding(
+            "plane 1 t1 3", "switch", (), (), False, 0.02, 30, 0.0, 100.0, 8, 8, 8, 120.0, 50.0,
+            missing=missing,
+        )  # fmt: skip
+        dead_too = replace(one, where="plane 0 t1 1", dead=True, rate=1.0, lost=1000)
+        return without_echoes(record(dead()), [one, dead_too])
+
+    assert [len(told(missing)) for missing in (False, True)] == [1, 2]
+
+
+def test_what_set_paths_aside_only_after_its_last_loss_was_not_dead() -> None:
+    again = [(i, 300.0 + i, "set aside") for i in range(8)]
+    (found,) = why(record(dead(), again)).findings
+    assert (found.dead, found.since_us, found.until_us) == (False, 28.0, 35.0)
 
 
 def test_one_queue_pair_whose_probes_no_one_answers_yet_is_no_witness() -> None:

@@ -11,6 +11,7 @@ import polars as pl
 import pytest
 
 from openmrc.cli.command import main
+from openmrc.fabric.outline import SOURCE_PORT_BITS
 from openmrc.report.result import Result, simulate
 from openmrc.run.tables import event_table, link_table, path_table
 from openmrc.units import US
@@ -122,9 +123,8 @@ def test_trimmed_packets_are_counted_on_the_links_of_their_paths() -> None:
     """
     crowded = ran(workload={"kind": "incast", "n": 6, "size": "1MB", "target": 3})
     (run,), fabric = crowded.transports, crowded.scenario.build()[0]
-    to_nics = crowded.links.filter(
-        pl.Series(fabric.port_last_hop[crowded.links["port"].to_numpy()])
-    )
+    links = crowded.links.filter(pl.col("packets") > 0)
+    to_nics = links.filter(pl.Series(fabric.port_last_hop[links["port"].to_numpy()]))
     by_port = to_nics.group_by("port").agg(pl.col("packets", "trimmed").sum())
     assert set(fabric.port_peer_nic[by_port["port"].to_numpy()].tolist()) == {3}
     assert 0.9 * run.counters["trimmed"] < by_port["trimmed"].sum() <= run.counters["trimmed"]
@@ -143,6 +143,35 @@ def test_what_full_queues_drop_is_counted_at_their_ports_and_what_faults_lose_is
     dropped = crowded.links.filter(pl.col("dropped") > 0)
     assert dropped["dropped"].sum() == run.counters["dropped_queue"] > 0
     assert 3 in fabric.port_peer_nic[dropped["port"].to_numpy()]
+
+
+def test_bytes_and_trims_are_counted_at_each_port() -> None:
+    crowded = ran(workload={"kind": "incast", "n": 6, "size": "1MB", "target": 3})
+    (run,), fabric = crowded.transports, crowded.scenario.build()[0]
+    links = crowded.links
+    assert links["trimmed_here"].sum() == run.counters["trimmed"] > 0
+    at_queues = links.filter(pl.col("trimmed_here") > 0)["port"].unique().to_numpy()
+    assert set(fabric.port_peer_nic[at_queues].tolist()) == {3}
+    from_nics = links.filter(pl.col("port") < fabric.n_nics * fabric.n_planes)
+    packets, octets = (int(from_nics[name].sum()) for name in ("packets", "octets"))
+    data = packets * MRC_FRAMING.data_bytes(4096)
+    assert data < octets < 1.1 * data  # with probes and answers
+
+
+HASHED = {"srv6": False}
+
+
+def test_where_switches_hash_a_path_is_its_plane_and_its_source_port() -> None:
+    hashed = ran(transport=HASHED, fault=[{**DEAD, "where": "nic 3 plane 1 > t0"}])
+    fabric = hashed.scenario.build()[0]
+    assert len(hashed.paths) > 0
+    assert set((hashed.paths["ev"].to_numpy() >> SOURCE_PORT_BITS).tolist()) == {1}
+    assert set(hashed.paths["src"].to_list()) == {3}
+    links = hashed.links.filter(pl.col("packets") > 0).group_by("port").agg(pl.col("packets").sum())
+    sent = dict(links.rows())
+    up = [port for port in sent if fabric.port_name(port).startswith("plane 0 t0 2 >")]
+    assert len(up) == 4
+    assert max(sent[port] for port in up) - min(sent[port] for port in up) <= 32  # rounded, by bin
 
 
 def test_events_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,6 +290,37 @@ def test_what_was_lost_before_a_time_is_left_out(
 ) -> None:
     (answer,) = why(dead, tmp_path, capsys, "--since", "1ms")
     assert answer["findings"] == []
+
+
+@pytest.mark.parametrize("where", ["nic 3 plane 1 > t0", "nic 7 plane 0 < t0"])
+def test_where_switches_hash_a_lossy_link_of_a_nic_is_named(
+    where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lossy = {"at": "5us", "kind": "link-loss", "where": where, "rate": 0.1}
+    hashed = ran(transport=HASHED, workload={"kind": "all-to-all", "size": "4MB"}, fault=[lossy])
+    (answer,) = why(hashed, tmp_path, capsys)
+    (finding,) = answer["findings"]
+    assert (finding["where"], finding["one_of"], finding["dead"]) == (where, [], False)
+
+
+def test_where_switches_hash_what_is_above_the_t0s_is_one_of_all_that_packets_may_cross(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hashed = ran(transport=HASHED, workload={"kind": "all-to-all", "size": "1MB"}, fault=[DEAD])
+    (answer,) = why(hashed, tmp_path, capsys, "--report")
+    (finding,) = answer["findings"]
+    uplinks = {f"plane 1 t0 1 > t1 {i}" for i in range(4)}
+    assert {finding["where"], *finding["one_of"]} == uplinks
+    assert "One of plane 1 t0 1 to t1 0" in answer["text"]
+    assert main(["why", str(tmp_path), "--page", str(tmp_path / "page.html")]) == 0
+
+
+def test_where_switches_hash_nothing_broke_if_nothing_did(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hashed = ran(transport=HASHED, workload={"kind": "all-to-all", "size": "500kB"})
+    (answer,) = why(hashed, tmp_path, capsys)
+    assert answer["nothing_broke"] is True
 
 
 def test_who_knows_no_paths_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

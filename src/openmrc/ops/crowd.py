@@ -20,8 +20,7 @@ from openmrc.fabric.model import IntArray
 if TYPE_CHECKING:
     import polars as pl
 
-UNEVEN = 4.0  # times the mean of a run: what a place behind full queues may lose by chance ...
-UNEVEN_DROPS = 16.0  # ... where these drop, and nothing shows which are full
+UNEVEN = 4.0  # times the mean of a run: what a place behind full queues may lose by chance
 
 
 def trimmed(paths: pl.DataFrame, routes: IntArray, links: pl.DataFrame) -> npt.NDArray[np.float64]:
@@ -59,7 +58,7 @@ def undropped(
     first = np.maximum(np.arange(len(drops)) - math.ceil(judged_us / _width_us(links)), 0)
     drops = before[1:] - before[first]
     for column in routes.T:
-        port = np.minimum(column, drops.shape[1] - 1)
+        port = np.where(column < 0, drops.shape[1] - 1, np.minimum(column, drops.shape[1] - 1))
         here = mine * drops.shape[1] + port
         across = np.bincount(here, lost, drops.size)
         left *= 1 - np.minimum(drops[mine, port] / np.maximum(across[here], 1), 1)

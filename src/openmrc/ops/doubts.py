@@ -17,7 +17,7 @@ import numpy.typing as npt
 from openmrc.ops import causes
 from openmrc.ops.fit import evidence_against
 from openmrc.ops.localise import Rules, Verdict, localise
-from openmrc.ops.records import Record
+from openmrc.ops.records import JUDGED_US, Record
 from openmrc.ops.together import Finding
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 JAM = 0.2  # of the packets trimmed: a full queue
 MOMENT = 4  # round trips: within it is judged lost what full queues or lost answers delay at once
 MOSTLY = 0.3  # of the packets lost: more than those make it
+UNEVENLY, FEW = 3.0, 5.0  # times the mean, and losses more: as many at one moment by chance
 STRAY_PART = 0.02  # of what is left of the losses of the worst bin: less is drops noticed later
 DROPS_NATS = 100.0  # at least, of what lets nothing through where full queues drop
 OVER_AFTER = 10.0  # losses that would have been expected since the last one
@@ -97,7 +98,7 @@ def _blamed_without(
 ) -> bool:
     """Whether a place is blamed for the losses of these bins without some rows of paths."""
     others = replace(record, paths=record.paths.filter(~event))
-    left = localise(record.fabric, others.evidence(span), rules)
+    left = localise(record.known, others.evidence(span), rules)
     return any(cause in (each.cause, *each.one_of) for each in left)
 
 
@@ -107,6 +108,18 @@ def _worst_moment(rows: pl.DataFrame, lasts_us: float) -> float:
     times, upto = by_time["first_us"].to_numpy(), np.append(0, by_time["lost"].cum_sum())
     ends = np.searchsorted(times, times + lasts_us, side="right")
     return float(times[np.argmax(upto[ends] - upto[:-1])])
+
+
+def lost_one_by_one(record: Record, cause: int, rows: pl.DataFrame) -> bool:
+    """Whether a place lost a part of its packets all the time, and not all for a part of it."""
+    moment_us = MOMENT * record.rtt_us
+    lasts_us = float(rows["last_us"].to_numpy().max() - rows["first_us"].to_numpy().min())
+    if record.rate(cause, rows) > MOSTLY or lasts_us < UNEVENLY * moment_us:
+        return False
+    since_us = _worst_moment(rows, moment_us)
+    at_once = rows.filter(rows["first_us"].is_between(since_us, since_us + moment_us))
+    evenly = int(rows["lost"].sum()) * moment_us / lasts_us
+    return int(at_once["lost"].sum()) <= UNEVENLY * evenly + FEW
 
 
 def is_late(record: Record, cause: int, mine: npt.NDArray[np.bool_]) -> bool:
@@ -125,7 +138,8 @@ def is_late(record: Record, cause: int, mine: npt.NDArray[np.bool_]) -> bool:
 
 def without_echoes(record: Record, findings: Sequence[Finding]) -> list[Finding]:
     """Without devices that lost a little while something dead lost much, because its traffic was
-    diverted and crowds there; or where many packets proved to be late and not lost.
+    diverted and crowds there; or where many packets proved to be late and not lost. What is
+    missing at a switch is no echo.
     """
     import polars as pl
 
@@ -136,7 +150,10 @@ def without_echoes(record: Record, findings: Sequence[Finding]) -> list[Finding]
     return [
         it
         for it in findings
-        if it.kind not in (causes.SWITCH, causes.NIC) or it.rate > ECHO_RATE or it.lost > enough
+        if it.kind not in (causes.SWITCH, causes.NIC)
+        or it.missing
+        or it.rate > ECHO_RATE
+        or it.lost > enough
     ]
 
 
@@ -144,14 +161,11 @@ def beyond_drops(
     record: Record, verdict: Verdict, span: list[float], mine: npt.NDArray[np.bool_], rules: Rules
 ) -> npt.NDArray[np.bool_]:
     """Return which of the rows `mine` of paths lost more than full queues of these paths dropped,
-    as switches counted it, [rows]; none if the place would not be blamed for what is left, or if
-    nobody counted.
+    as switches counted it, [rows]; none if the place would not be blamed for what is left.
     """
     import polars as pl
 
     found = np.zeros(len(mine), np.bool_)
-    if not record.counted:
-        return found
     rows = record.paths.filter(pl.Series(mine))
     left, here = record.undropped(rows), rows["from_us"].is_in(span).to_numpy()
     chance = left[here] @ np.log(record.late(rows.filter(pl.Series(here)), span))
@@ -163,6 +177,25 @@ def beyond_drops(
         found[mine] = 2 * left >= rows["lost"].to_numpy()
         found[mine] &= by_bin[of_bin] >= STRAY_PART * by_bin.max()
     return found
+
+
+def without_drops_around(
+    record: Record, cause: int, mine: npt.NDArray[np.bool_], within: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.bool_]:
+    """Return the rows `mine` of paths, [rows], without those that are not `within` the time in
+    which a place is blamed, if it dropped hardly anything then and in the time in which a loss is
+    noticed before: what lets nothing through has no full queues, and others may have dropped what
+    its paths lost before and after.
+    """
+    import polars as pl
+
+    here = mine & within
+    rows = record.paths.filter(pl.Series(here))
+    began, ended = rows["from_us"].min(), rows["from_us"].max()
+    own = pl.col("port").is_in(causes.links_of(record.known, cause).tolist())
+    then = (pl.col("until_us") > began - JUDGED_US) & (pl.col("from_us") <= ended)  # type: ignore[operator]
+    dropped = int(record.links.filter(own & then)["dropped"].sum())
+    return here if dropped <= STRAY_PART * int(rows["lost"].sum()) else mine
 
 
 def without_drops(record: Record, findings: Sequence[Finding]) -> list[Finding]:

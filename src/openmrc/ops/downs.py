@@ -53,7 +53,7 @@ def spans(record: Record) -> list[Span]:
 
 
 def _one_by_one(record: Record) -> list[Span]:
-    fabric, found = record.fabric, list[Span]()
+    fabric, found = record.known, list[Span]()
     together: list[list[tuple[int, float, float | None]]] = []
     for one in sorted(_each(record), key=lambda each: each[1]):
         if together and one[1] - together[-1][0][1] <= AT_ONCE * one[1]:
@@ -77,7 +77,7 @@ def explained(record: Record, found: Sequence[Span]) -> npt.NDArray[np.bool_]:
     for span in found:
         during = rows["last_us"].to_numpy() >= span.since_us - record.look_us
         during &= rows["first_us"].to_numpy() <= span.until_us + JUDGED_US
-        taken |= during & np.isin(routes, span.ports(record.fabric)).any(axis=1)
+        taken |= during & np.isin(routes, span.ports(record.known)).any(axis=1)
     return taken
 
 
@@ -87,7 +87,7 @@ def findings(record: Record, found: Sequence[Span]) -> list[Finding]:
     for span in found:
         mine = explained(record, [span])
         rows = record.paths.filter(mine)
-        fabric, cause = record.fabric, span.causes[0]
+        fabric, cause = record.known, span.causes[0]
         is_link = len(span.causes) > 1
         where = causes.name(fabric, cause)
         told.append(
@@ -123,7 +123,7 @@ def _each(record: Record) -> list[tuple[int, float, float | None]]:
     rows = record.events.filter(pl.col("event").is_in([DOWN, UP])).sort("t_us")
     open_, found = dict[int, float](), list[tuple[int, float, float | None]]()
     for nic, ev, at_us, event in rows.select("src", "ev", "t_us", "event").rows():
-        port = nic * record.fabric.n_planes + (ev >> record.fabric.ev_plane_shift)
+        port = nic * record.known.n_planes + (ev >> record.known.ev_plane_shift)
         if event == DOWN:
             open_[port] = at_us
         elif port in open_:

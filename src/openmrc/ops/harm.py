@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from openmrc.ops import causes
 from openmrc.ops.localise import localise, suspected
 from openmrc.ops.records import Record
 from openmrc.ops.together import Finding
@@ -101,19 +100,20 @@ def _watched(record: Record, findings: Sequence[Finding]) -> list[Harm]:
     if record.events is None or not bins:
         return []
     seen = record.evidence(bins)
-    ports = suspected(record.fabric, seen, localise(record.fabric, seen, RULES))
+    ports = suspected(record.known, seen, localise(record.known, seen, RULES))
     told = {name for it in findings for name in (it.where, *it.one_of)}
     crossed = record.routes(record.paths)
     lost = record.paths["lost"].to_numpy()
     found = []
     for port in ports.tolist():
         mine = np.flatnonzero((crossed == port).any(axis=1) & (lost > 0))
-        name = causes.name(record.fabric, port)
-        if name in told or not len(mine):
+        names = record.names(port)
+        if not told.isdisjoint(names) or not len(mine):
             continue
         rows = record.paths[mine.tolist()]
         since, until = rows["first_us"].to_numpy().min(), rows["last_us"].to_numpy().max()
         qps = rows["qp"].n_unique()
+        name = names[0] + f" or {len(names) - 1} more" * (len(names) > 1)
         found.append(
             Harm(name, "to watch", float(since), float(until), int(lost[mine].sum()), 0, qps, 0.0)
         )

@@ -1,6 +1,7 @@
 """What a results directory holds of the endpoints' knowledge: the input of `mrc why`.
 
 Of the scenario only the fabric is read: an operator does not know which faults were scheduled.
+Where switches hash, causes are those of the fabric's outline, all that senders know of paths there.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import numpy.typing as npt
 
 from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric
-from openmrc.ops import causes, crowd
+from openmrc.fabric.outline import Outline, outline
+from openmrc.ops import balance, causes, crowd
 from openmrc.ops.evidence import Evidence, of_lossy
 from openmrc.run.ways import routes
 from openmrc.run.witness import LOOKS_A_BIN
 from openmrc.units import US
-from openmrc.wire.framing import MRC_FRAMING
+from openmrc.wire.framing import HASHED_FRAMING, MRC_FRAMING
 
 if TYPE_CHECKING:
     import polars as pl
@@ -51,10 +53,31 @@ class Record:
     steps: pl.DataFrame | None
     events: pl.DataFrame | None  # None: senders of this transport know nothing of paths
     paths: pl.DataFrame
-    links: pl.DataFrame
-    jammed: float = JAMMED  # the part of the packets behind full queues that counts as lost
-    trims: bool = True  # and senders learn of it; else what full queues do counts as lost ...
-    counted: bool = False  # ... and nothing shows which are full but what switches counted
+    links: pl.DataFrame  # ports are those of `known`
+    jammed: float = JAMMED  # the part of the packets behind queues that trim that counts as lost
+    # And senders learn of it; else what full queues do counts as lost, and only what switches
+    # counted shows which are full.
+    trims: bool = True
+    outline: Outline | None = None  # where switches hash
+    # What went into switches and did not come out; None if the run was stopped before its end.
+    missing: balance.Missing | None = None
+
+    @property
+    def known(self) -> Fabric:
+        """The fabric as senders know it: its causes and ports are those of all analysis."""
+        return self.fabric if self.outline is None else self.outline.fabric
+
+    def names(self, cause: int) -> tuple[str, ...]:
+        """Return the places that a cause stands for, as faults name them: one if nothing hashes."""
+        known, whole = self.known, self.fabric
+        if self.outline is None:
+            return (causes.name(known, cause),)
+        if causes.kind(known, cause) == causes.LINK:
+            return tuple(whole.port_name(port) for port in self.outline.ports(cause).tolist())
+        if causes.kind(known, cause) == causes.SWITCH:
+            found = self.outline.switches(cause - known.n_ports).tolist()
+            return tuple(whole.switch_name(switch) for switch in found)
+        return (causes.name(known, cause),)
 
     @property
     def end_us(self) -> float:
@@ -106,7 +129,7 @@ class Record:
         sent, lost = (rows[name].to_numpy().astype(np.int64) for name in ("sent", "lost"))
         tried = np.maximum(sent, lost)  # probes of paths that carried no more data
         crossed = self._crossed(used)
-        for column in causes.of_routes(self.fabric, found):
+        for column in causes.of_routes(self.known, found):
             there = column >= 0
             np.add.at(crossed, column[there], (tried - sent)[there])
         ends = [*used["until_us"].to_list(), *rows["until_us"].to_list()]
@@ -134,13 +157,13 @@ class Record:
     def _by_full_queues(self, rows: pl.DataFrame) -> npt.NDArray[np.float64]:
         """[rows] the fraction of each path's packets that full queues may have lost."""
         crowded = self.crowded(rows)
-        if not self.trims and self.counted:
+        if not self.trims:
             return np.asarray(np.minimum(crowd.UNEVEN * crowded, DROPPED), np.float64)
         return np.asarray(self.jammed * crowded**2, np.float64)
 
     def _plane(self, rows: pl.DataFrame) -> npt.NDArray[np.int64]:
         evs = rows["ev"].to_numpy()
-        found = evs >> self.fabric.ev_plane_shift & (1 << self.fabric.ev_plane_bits) - 1
+        found = evs >> self.known.ev_plane_shift & (1 << self.known.ev_plane_bits) - 1
         return np.asarray(found, np.int64)
 
     def _late(self, rows: pl.DataFrame, used: pl.DataFrame) -> npt.NDArray[np.float64]:
@@ -169,10 +192,8 @@ class Record:
 
     def crowded(self, rows: pl.DataFrame) -> npt.NDArray[np.float64]:
         """[rows] the fraction of the packets that was trimmed where and when each lost some, or
-        dropped where full queues do not trim; all of them may have met one if nobody counted.
+        dropped where full queues do not trim.
         """
-        if not (self.trims or self.counted):
-            return np.ones(len(rows))
         part = crowd.trimmed if self.trims else crowd.dropped
         return part(rows, self.routes(rows), self.links)
 
@@ -183,11 +204,11 @@ class Record:
     def routes(self, rows: pl.DataFrame) -> npt.NDArray[np.int32]:
         """[rows, hops] the directed ports that the paths of some rows cross."""
         columns = (rows[name].to_numpy() for name in ("src", "dst", "ev"))
-        return routes(self.fabric, *columns)
+        return routes(self.known, *columns)
 
     def _crossed(self, used: pl.DataFrame) -> npt.NDArray[np.int64]:
         """[causes] packets across each, from those across each directed port."""
-        fabric = self.fabric
+        fabric = self.known
         port = used["port"].to_numpy()
         ports = np.bincount(port, used["packets"].to_numpy(), fabric.n_ports)
         to, at = fabric.port_peer_switch, fabric.port_peer_nic
@@ -223,8 +244,8 @@ def read(directory: Path) -> list[Record]:
             for name in ("flows", "steps", *FILES)
             if (directory / f"{name}.parquet").is_file()
         }
-        if "links" in frames and "trimmed" not in frames["links"].columns:
-            raise ValueError("its links.parquet has no column trimmed; run it again")
+        if "links" in frames and "octets" not in frames["links"].columns:
+            raise ValueError("its links.parquet has no column octets; run it again")
     except (ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
         raise InputError(f"{directory}: was not written by mrc run --out ({error})") from None
     tables.pop("fault", None)
@@ -242,25 +263,43 @@ def read(directory: Path) -> list[Record]:
         own = getattr(transport, "trim", None)
         cut_short = scenario.fabric.trim if own is None else own
         trims = cut_short and getattr(transport, "trim_nack", True)
-        jammed = _jammed(fabric, paths, links, trims)
-        steps = of.get("steps")
-        flows, counted = of["flows"], "dropped" in links.columns and trims == cut_short
-        one = Record(name, fabric, run, flows, steps, events, paths, links, jammed, trims, counted)
-        found.append(one)
+        hashed = not getattr(transport, "srv6", True)
+        around = outline(fabric) if hashed else None
+        missing = None
+        if events is not None:
+            if around is not None:
+                links = _by_outline(links, around)
+            known = fabric if around is None else around.fabric
+            sizes = HASHED_FRAMING if hashed else MRC_FRAMING
+            full_bytes = sizes.data_bytes(getattr(transport, "pmtu", PMTU_BYTES))
+            if run["flows"]["unfinished"] == 0:  # else packets are still under way
+                missing = balance.missing(known, links, full_bytes, sizes.trimmed_bytes)
+            links = links.filter(pl.any_horizontal(pl.col("packets", "trimmed", "dropped") > 0))
+        jammed, flows, steps = _jammed(paths, links), of["flows"], of.get("steps")
+        found.append(
+            Record(
+                name, fabric, run, flows, steps, events, paths, links, jammed, trims, around,
+                missing,
+            )
+        )  # fmt: skip
     return found
 
 
-def _jammed(fabric: Fabric, paths: pl.DataFrame, links: pl.DataFrame, trims: bool) -> float:
-    """The part of the packets behind full queues that may count as lost in a run."""
+def _by_outline(links: pl.DataFrame, around: Outline) -> pl.DataFrame:
+    """Counts of links, summed by the port of the outline that stands for each."""
     import polars as pl
 
+    ports = pl.Series("port", around.port_of[links["port"].to_numpy()])
+    key = ("from_us", "until_us", "port")
+    rows = links.with_columns(ports).group_by(key, maintain_order=True)
+    return rows.agg(pl.exclude("transport").sum())
+
+
+def _jammed(paths: pl.DataFrame, links: pl.DataFrame) -> float:
+    """The part of the packets behind queues that trim that may count as lost in a run."""
     if not len(links):
         return JAMMED
-    lost = int(paths["lost"].sum())
-    if trims:
-        return crowd.lost_part(lost, crowd.behind(links), crowd.UNEVEN, JAMMED)
-    own = links.filter(pl.col("port") < fabric.n_nics * fabric.n_planes)
-    return crowd.lost_part(lost, float(own["packets"].sum()), crowd.UNEVEN_DROPS, DROPPED)
+    return crowd.lost_part(int(paths["lost"].sum()), crowd.behind(links), crowd.UNEVEN, JAMMED)
 
 
 def _acquitted(paths: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
@@ -297,7 +336,6 @@ def _keeps_account(section: Any) -> bool:
         section.get("kind", "mrc") == "mrc"
         and section.get("paths", "mrc") == "mrc"
         and section.get("rules", "mrc") != "peer"
-        and section.get("srv6", True)
     )
 
 

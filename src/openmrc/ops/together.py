@@ -43,6 +43,7 @@ class Finding:
     aside_us: float = 0.0  # for how long those paths were set aside, summed
     downs: int = 0  # how often NICs saw their own ports go down; 0: inferred from losses
     beyond_drops: bool = False  # more was lost than full queues dropped, as switches counted
+    missing: bool = False  # about as much went into switches there and did not come out
     unanswered: int = 0  # paths that never carried data, because no probe of them was answered
 
 
@@ -176,5 +177,6 @@ def _sum(parts: Sequence[Finding], where: str, kind: str, ends: tuple[str, ...])
         nats=round(sum(part.nats for part in parts), 1),
         aside_us=round(sum(part.aside_us for part in parts), 3),
         beyond_drops=all(part.beyond_drops for part in parts),
+        missing=all(part.missing for part in parts),
         unanswered=sum(part.unanswered for part in parts),
     )

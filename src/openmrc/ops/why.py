@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from openmrc.errors import InputError
 from openmrc.fabric import places
 from openmrc.fabric.model import Fabric
 from openmrc.ops import causes, doubts, downs, together
+from openmrc.ops.balance import Missing
 from openmrc.ops.localise import Rules, Verdict, localise
 from openmrc.ops.records import Record
 from openmrc.ops.together import Finding
@@ -83,8 +84,12 @@ def why(
     told = downs.findings(seen, down)
     known = downs.explained(seen, down)
     seen = replace(seen, paths=rows.filter(~known))
-    told += (_told(seen, *verdict, qps) for verdict in _verdicts(seen))
-    places_ = doubts.without_drops(record, together.joined(record.fabric, told))
+    told += (_told(seen, one, qps) for one in _verdicts(seen))
+    # Where switches hash, places of which one lost packets are all that the packets may cross:
+    # that several have some of them in common means nothing.
+    alone = [it for it in told if record.outline is not None and it.one_of]
+    joined = together.joined(record.fabric, (it for it in told if it not in alone))
+    places_ = doubts.without_drops(record, [*joined, *alone])
     findings = tuple(sorted(doubts.without_echoes(record, places_), key=_harm))
     return Answer(
         record.name, True, findings, f"{opening} {_words(record, seen, findings, job, flows)}"
@@ -94,16 +99,21 @@ def why(
 # --- where
 
 
-def _verdicts(
-    record: Record,
-) -> list[tuple[Verdict, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]]:
-    """Verdicts with the rows of paths that they concern, and those of them that lost more than full
-    queues dropped.
-    """
+class _Blamed(NamedTuple):
+    """A verdict, and the rows of paths that it concerns."""
+
+    verdict: Verdict
+    mine: npt.NDArray[np.bool_]  # [rows]
+    beyond: npt.NDArray[np.bool_]  # [rows] those of them that lost more than full queues dropped
+    missing: bool  # about as many packets went into switches there and did not come out
+
+
+def _verdicts(record: Record) -> list[_Blamed]:
+    """What is blamed for losses, each for other ones."""
     bins = record.bins()
     if not bins:
         return []
-    fabric = record.fabric
+    fabric = record.known
     whole = [begin for begin in record.every_bin() if bins[0] <= begin <= bins[-1]]
     spans = [whole]
     if len(bins) > 1:
@@ -116,25 +126,69 @@ def _verdicts(
     ]
     crossed = causes.of_routes(fabric, record.routes(record.paths))
     lost = record.paths["lost"].to_numpy()
+    data = np.minimum(lost, record.paths["sent"].to_numpy())
     taken = np.zeros(len(lost), np.bool_)
-    told: list[tuple[Verdict, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]] = []
+    missing = record.missing
+    told: list[_Blamed] = []
     for verdict, span in sorted(found, key=lambda each: (not each[0].is_sure, -each[0].nats)):
         mine = (crossed == verdict.cause).any(axis=0)
         if 2 * lost[mine & ~taken].sum() <= lost[mine].sum():
             continue
-        if not (record.trims or record.counted) and verdict.nats < doubts.DROPS_NATS:
-            continue
+        if record.missing is not None and missing is not None:
+            either = missing if not verdict.is_sure else record.missing
+            decided = _decided(record, verdict, mine, either)
+            if decided is None:
+                continue
+            verdict, mine = decided, (crossed == decided.cause).any(axis=0)
         if doubts.is_one_event(record, verdict, span, mine, RULES) or doubts.is_late(
             record, verdict.cause, mine
         ):
             continue
         left = mine & ~taken
         beyond = left if record.trims else doubts.beyond_drops(record, verdict, span, left, RULES)
-        if record.counted and not beyond.any() and verdict.nats < doubts.DROPS_NATS:
-            continue
-        told.append((verdict, left, beyond))
+        if not beyond.any():
+            if verdict.nats < doubts.DROPS_NATS:
+                continue
+            within = _within(record, [each for one, each in found if one.cause == verdict.cause])
+            left = doubts.without_drops_around(record, verdict.cause, left, within)
+        gone, n_lost = False, int(data[beyond if beyond.any() else left].sum())
+        if missing is not None and verdict.is_sure:
+            gone = missing.accuses(verdict.cause, n_lost)
+            missing = missing.without(verdict.cause, n_lost)
+        told.append(_Blamed(verdict, left, beyond, gone))
         taken |= mine
     return told
+
+
+def _within(record: Record, spans: list[list[float]]) -> npt.NDArray[np.bool_]:
+    """[rows] Which paths lost packets between the first and the last bin among these spans that is
+    a span by itself, or else in the shortest span.
+    """
+    bins = [span[0] for span in spans if len(span) == 1] or min(spans, key=len)
+    return np.asarray(record.paths["from_us"].is_between(min(bins), max(bins)), np.bool_)
+
+
+def _decided(
+    record: Record, verdict: Verdict, mine: npt.NDArray[np.bool_], missing: Missing
+) -> Verdict | None:
+    """The verdict, on one of its places if what is missing at switches tells which; None if they
+    miss too little for any of them. What was damaged is missing nowhere.
+    """
+    import polars as pl
+
+    fabric, rows = record.known, record.paths.filter(pl.Series(mine))
+    data = int(rows.select(pl.min_horizontal("lost", "sent").sum()).item())
+    damaged = record.summary["packets"]["dropped_corrupt"]
+    candidates = (verdict.cause, *verdict.one_of)
+    if data > damaged and all(missing.clears(cause, data - damaged) for cause in candidates):
+        return None
+    if verdict.is_sure or damaged or not doubts.lost_one_by_one(record, verdict.cause, rows):
+        return verdict
+    cause = missing.one_of(candidates, data)
+    if cause is None:
+        return verdict
+    kind, where = causes.kind(fabric, cause), causes.name(fabric, cause)
+    return replace(verdict, cause=cause, kind=kind, where=where, one_of=())
 
 
 def _parts(whole: list[float]) -> list[list[float]]:
@@ -150,16 +204,11 @@ def _parts(whole: list[float]) -> list[list[float]]:
     return parts[:: -(-len(parts) // PARTS_MAX) or 1]
 
 
-def _told(
-    record: Record,
-    verdict: Verdict,
-    mine: npt.NDArray[np.bool_],
-    beyond: npt.NDArray[np.bool_],
-    qps: set[int] | None,
-) -> Finding:
+def _told(record: Record, blamed: _Blamed, qps: set[int] | None) -> Finding:
     import polars as pl
 
-    fabric, cause = record.fabric, verdict.cause
+    verdict, mine, beyond, missing = blamed
+    cause = verdict.cause
     every = record.paths.filter(pl.Series(mine))
     rows = record.paths.filter(pl.Series(beyond)) if beyond.any() else every
     rows = doubts.without_stragglers(record, cause, rows, RULES.margin)
@@ -173,19 +222,24 @@ def _told(
     if not dead and len(rows) < len(every):
         every = doubts.without_stragglers(record, cause, every, RULES.margin)
         dead = _was_dead(record, cause, every, _events_of(record, every, qps)[1])
-    first = _began(events, aside) if dead and len(aside) and qps is None else _first_loss(rows)
+    first, last = _first_loss(rows), _last_loss(rows, over if dead else None)
+    if dead and len(aside) and qps is None:
+        first = _began(events, aside)
+        if first > last:  # paths across it were in use again
+            dead, first, last = False, _first_loss(rows), _last_loss(rows, None)
     is_link = verdict.kind == causes.LINK
-    ends = causes.ends(fabric, verdict.cause) if is_link else ()
+    ends = causes.ends(record.known, cause) if is_link else ()
+    where, *others = (name for one in (cause, *verdict.one_of) for name in record.names(one))
     return Finding(
-        where=verdict.where,
+        where=where,
         kind=verdict.kind,
-        one_of=tuple(causes.name(fabric, cause) for cause in verdict.one_of),
+        one_of=tuple(others),
         ends=tuple(f"{end.device} port {end.port}" for end in ends),
         dead=dead,
         rate=rate,
         lost=lost,
-        since_us=float(first),
-        until_us=_last_loss(rows, over if dead else None),
+        since_us=first,
+        until_us=last,
         paths=paths,
         queue_pairs=keys["qp"].n_unique(),
         back=returned,
@@ -193,6 +247,7 @@ def _told(
         nats=round(verdict.nats, 1),
         aside_us=round(_aside_us(record, events), 3),
         beyond_drops=bool(beyond.any()),
+        missing=missing,
         unanswered=_never_used(record, rows),
     )
 
@@ -580,17 +635,13 @@ def _drops(record: Record) -> str:
 
     if not len(record.paths):
         return ""
-    if record.counted:
-        by_port = record.links.group_by("port").agg(pl.col("dropped").sum()).sort("dropped", "port")
-        dropped, most = int(by_port["dropped"].sum()), int(by_port["dropped"][-1])
-        where = causes.name(record.fabric, int(by_port["port"][-1]))
-        at = f", most of them at {_spoken(record.fabric, where)}" * (2 * most >= dropped)
-        said = f"As switches counted, full queues dropped {dropped:,} packets{at}"
-        return f"{said}: congestion and no damage." if dropped else ""
-    return (
-        "Senders are not told here what full queues cost them, so a place that loses a part cannot"
-        " be told from congestion."
-    )
+    by_port = record.links.group_by("port").agg(pl.col("dropped").sum()).sort("dropped", "port")
+    dropped, most = int(by_port["dropped"].sum()), int(by_port["dropped"][-1])
+    where, *others = record.names(int(by_port["port"][-1]))
+    at = f", most of them at {_spoken(record.fabric, where)}"
+    at *= 2 * most >= dropped and not others
+    said = f"As switches counted, full queues dropped {dropped:,} packets{at}"
+    return f"{said}: congestion and no damage." if dropped else ""
 
 
 def _time(us: float) -> str:

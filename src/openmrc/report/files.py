@@ -7,7 +7,7 @@ steps.parquet     of a training job: one row per transport and step
 events.parquet    paths set aside and returned to service (this and the next two: of MRC only)
 paths.parquet     one row per transport, bin of time and path that lost packets
 links.parquet     one row per transport, bin of time and directed link: packets sent, trimmed,
-                  dropped
+                  dropped; bytes
 report.html       everything in one page
 scenario.toml     the scenario with every default, to run again
 """

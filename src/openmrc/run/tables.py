@@ -11,7 +11,7 @@ import polars as pl
 from openmrc.fabric.model import LongArray
 from openmrc.run.figures import PACKETS, PATHS, PERCENTILES, ROCE, flat, without_lists
 from openmrc.run.outcome import TransportResult
-from openmrc.run.witness import EVENTS
+from openmrc.run.witness import COUNTED, EVENTS
 from openmrc.units import US
 
 # Every figure of a transport's summary, named by its place there. The types are stated, so that a
@@ -190,13 +190,15 @@ def path_table(run: TransportResult) -> pl.DataFrame:
 
 def link_table(run: TransportResult) -> pl.DataFrame:
     """Return one row for each bin of time and directed link in use: the packets that senders put on
-    paths across it, how many of them were trimmed, there or elsewhere, and what the port that sends
-    there dropped because its queues were full. A fabric's ports have the same numbers in every run.
+    paths across it, how many of them were trimmed, there or elsewhere; and of the port that sends
+    there, what it dropped or trimmed because its queues were full, and the bytes that it sent. A
+    fabric's ports have the same numbers in every run.
     """
-    seen, none = run.testimony, np.zeros((3, 0, 0), np.int64)
-    sent, trimmed, dropped = none if seen is None else (seen.sent, seen.trimmed, seen.dropped)
-    bins, ports = np.nonzero(sent + trimmed + dropped)
-    columns = {"packets": sent, "trimmed": trimmed, "dropped": dropped}
+    seen, none = run.testimony, np.zeros((0, 0), np.int64)
+    columns = {"packets": none if seen is None else seen.sent}
+    for name in ("trimmed", *COUNTED):
+        columns[name] = none if seen is None else getattr(seen, name)
+    bins, ports = np.nonzero(np.any(list(columns.values()), axis=0))
     counts = {name: each[bins, ports] for name, each in columns.items()}
     return pl.DataFrame({**_of_bins(run, bins), "port": ports, **counts})
 

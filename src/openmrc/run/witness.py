@@ -2,9 +2,10 @@
 
 MRC's senders keep track of each path: how many packets took it, when it was set aside and when it
 returned to service, and which probes of it were not answered (rows 10 and 11 of the choices). A
-real NIC reports such things to its controller as EV events. Of switches one counter is recorded,
-which every switch has: the packets that a port dropped because its queues were full. What a fault
-loses no switch counts, and nothing recorded here comes from the faults of the scenario.
+real NIC reports such things to its controller as EV events. Of switches three counters are
+recorded, which every switch has: the packets that a port dropped because its queues were full,
+those that it trimmed instead, and the bytes that it sent. What a fault loses no switch counts, and
+nothing recorded here comes from the faults of the scenario.
 
 A `Witness` is called at intervals that widen with the run, reads the senders' arrays and writes
 nothing into them. Losses are summed by path and bin of time, packets by directed link and bin;
@@ -14,6 +15,9 @@ A path is set aside because of a loss; or because its plane is silent as a whole
 of the path itself until its probes stay unanswered; or because of repeated marks, which mean
 congestion and not loss. A NIC also records its own ports that go down and come back, as far as the
 intervals show it.
+
+Where switches hash, a sender knows the plane of a path and its source port: these are its EV in the
+record (`fabric.outline`). What it sends upwards counts as shared equally by all uplinks.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ import numpy.typing as npt
 from openmrc.engine import state as es
 from openmrc.engine.ev import ASSUMED_BAD
 from openmrc.fabric.model import IntArray, LongArray
+from openmrc.fabric.outline import SOURCE_PORT_BITS, Outline, outline
 from openmrc.run.ways import routes
 
 Array = npt.NDArray[Any]
@@ -38,6 +43,8 @@ EVS_MAX = 2**23  # of a run that is recorded: some 40,000 queue pairs
 EVS_AT_ONCE = 2**18
 LATE = 2  # RTTs, of the largest: a probe may meet queues that data has not met yet
 NEARLY = 1e-6  # of a doubling
+
+COUNTED = ("dropped", "trimmed_here", "octets")
 
 SET_ASIDE, CONGESTED, SILENT, BACK, FALSE_ALARM, PORT_DOWN, PORT_UP = range(7)
 EVENTS = ("set aside", "congested", "plane silent", "back", "false alarm", "port down", "port up")
@@ -53,9 +60,14 @@ class Testimony(NamedTuple):
     events: dict[str, Array]
     events_left_out: int
     lossy: dict[str, Array]  # by bin and path with losses: bin, qp, src, dst, ev, sent, lost, ...
-    sent: LongArray  # [bins, ports] packets put on paths across each directed port
+    # [bins, ports] packets put on paths across each directed port; on average, if switches hash
+    sent: LongArray
     trimmed: LongArray  # [bins, ports] how many of them were trimmed somewhere on their path
-    dropped: LongArray  # [bins, ports] packets of any class for which the port's queues had no room
+    # [bins, ports] what a port counts: packets of any class for which its queues had no room,
+    # packets that it trimmed, bytes sent, preambles and gaps included
+    dropped: LongArray
+    trimmed_here: LongArray
+    octets: LongArray
 
 
 class Witness:
@@ -63,6 +75,8 @@ class Witness:
 
     def __init__(self, world: Any) -> None:
         self._world, self._fabric = world, world.fabric
+        self._outline: Outline | None = outline(world.fabric) if world.transport.hashed else None
+        self._known = self._fabric if self._outline is None else self._outline.fabric
         engine = world.engine
         self._ends = np.asarray(world.ends.sender, np.int64)
         q = engine.qp[self._ends]
@@ -83,8 +97,8 @@ class Witness:
         self._sent = np.zeros((self._bins_max, n_ports), np.int64)
         self._sent_before = np.zeros(n_ports, np.int64)
         self._trimmed = np.zeros((self._bins_max, n_ports), np.int64)
-        self._dropped = np.zeros((self._bins_max, n_ports), np.int64)
-        self._dropped_before = np.zeros(n_ports, np.int64)
+        self._counted = np.zeros((len(COUNTED), self._bins_max, n_ports), np.int64)
+        self._counted_before = np.zeros((len(COUNTED), n_ports), np.int64)
         self._again_before = np.zeros(len(self._ends), np.int64)
         self._n_bins, self._looks = 0, 0
         self.look_ps = self._base_rtt_ps
@@ -126,7 +140,7 @@ class Witness:
             self._named(lossy),
             self._sent[: self._n_bins],
             self._trimmed[: self._n_bins],
-            self._dropped[: self._n_bins],
+            *self._counted[:, : self._n_bins],
         )
 
     # --- a reading
@@ -278,7 +292,7 @@ class Witness:
             if not len(nics):
                 continue
             is_up = up[nics] >> plane & 1
-            ev = np.full(len(nics), plane << self._fabric.ev_plane_shift)
+            ev = np.full(len(nics), plane << self._known.ev_plane_shift)
             kind = np.where(is_up, PORT_UP, PORT_DOWN)
             one = {"at_ps": np.full(len(nics), now_ps), "event": kind, "ev": ev}
             self._ports.append(one | {"qp": np.full(len(nics), -1), "src": nics, "dst": nics})
@@ -299,9 +313,9 @@ class Witness:
         self._sent[self._n_bins] = sent - self._sent_before
         self._sent_before = sent
         self._trimmed[self._n_bins] = self._summed(*self._trims())
-        dropped = np.array(self._world.net.tally.dropped, np.int64)
-        self._dropped[self._n_bins] = dropped - self._dropped_before
-        self._dropped_before = dropped
+        counted = self._by_ports()
+        self._counted[:, self._n_bins] = counted - self._counted_before
+        self._counted_before = counted
         lost = _columns(self._lost, ("ev_at", "lost", "first_ps", "last_ps"))
         if len(lost["ev_at"]):
             paths, which = np.unique(lost["ev_at"], return_inverse=True)
@@ -317,6 +331,12 @@ class Witness:
         self._n_bins += 1
         if self._n_bins == self._bins_max:
             self._join()
+
+    def _by_ports(self) -> LongArray:
+        """[`COUNTED`, ports] what ports have counted so far."""
+        net = self._world.net
+        counts = (net.tally.dropped, net.tally.trimmed, net.port.sent_bytes)
+        return np.stack([np.asarray(each, np.int64) for each in counts])
 
     def _trims(self) -> tuple[LongArray, LongArray]:
         """Paths on which packets were trimmed in this bin, and how many on each.
@@ -356,7 +376,7 @@ class Witness:
 
     def _join(self) -> None:
         half = self._bins_max // 2
-        for counts in (self._sent, self._trimmed, self._dropped):
+        for counts in (self._sent, self._trimmed, *self._counted):
             counts[:half] = counts[0::2] + counts[1::2]
             counts[half:] = 0
         self._n_bins = half
@@ -377,12 +397,14 @@ class Witness:
 
     def _summed(self, at: LongArray, packets: Array) -> LongArray:
         """By directed port, the sum of these packets of some paths."""
-        total = np.zeros(self._fabric.n_ports)
+        total = np.zeros(self._known.n_ports)
         for start in range(0, len(at), EVS_AT_ONCE):
             part = slice(start, start + EVS_AT_ONCE)
-            for column in routes(self._fabric, *self._ends_of(at[part])).T:
+            for column in routes(self._known, *self._ends_of(at[part])).T:
                 there = column >= 0
                 total += np.bincount(column[there], packets[part][there], len(total))
+        if self._outline is not None:
+            total = self._outline.spread(total)
         return np.asarray(np.rint(total), np.int64)
 
     def _qp_of(self, at: LongArray) -> LongArray:
@@ -393,13 +415,13 @@ class Witness:
         return np.where((place >= 0) & (at < self._ev0[qp] + self._n_evs[qp]), qp, -1)
 
     def _ends_of(self, at: LongArray) -> tuple[Array, Array, Array]:
-        q = self._world.engine.qp
+        """Sender, receiver and EV of the paths of these EVs."""
+        q, ev = self._world.engine.qp, self._world.engine.ev
         end = self._ends[self._qp_of(at)]
-        return (
-            np.asarray(q.nic)[end],
-            np.asarray(q.peer_nic)[end],
-            np.asarray(self._world.engine.ev.value)[at],
-        )
+        evs = np.asarray(ev.value)[at].astype(np.int64)
+        if self._outline is not None:
+            evs |= np.asarray(ev.plane)[at].astype(np.int64) << SOURCE_PORT_BITS
+        return np.asarray(q.nic)[end], np.asarray(q.peer_nic)[end], evs
 
     def _named(self, columns: dict[str, Array]) -> dict[str, Array]:
         """Columns with queue pair, ends and EV in place of the index in the engine's arrays."""
@@ -409,9 +431,9 @@ class Witness:
 
 
 def can_tell(transport: Any, n_evs: int) -> bool:
-    """Whether senders of this transport keep track of paths that have names."""
+    """Whether senders of this transport keep track of their paths."""
     of_mrc = getattr(transport, "paths", "") == "mrc" and getattr(transport, "rules", "") != "peer"
-    return of_mrc and not transport.hashed and n_evs <= EVS_MAX
+    return of_mrc and n_evs <= EVS_MAX
 
 
 def _by_path(which: LongArray, rows: dict[str, Array], n: int) -> dict[str, Array]:

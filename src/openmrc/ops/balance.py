@@ -1,0 +1,127 @@
+"""What went into a switch and did not come out: places that endpoints cannot tell apart, decided.
+
+No switch counts what a fault loses, but every port counts the bytes that it sends. What the ports
+towards a switch sent, less what the switch sent itself, and dropped and trimmed because its queues
+were full, is missing there: it was lost on one of the links into it, or by the switch. Counters of
+different devices are not read at one instant, so only sums over the whole run are compared; and
+only places are compared of which endpoints know already that one of them loses packets.
+
+Damaged packets are not missing anywhere: they are forwarded, and their receiver discards them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from openmrc.fabric.model import Fabric
+from openmrc.ops import causes
+
+if TYPE_CHECKING:
+    import polars as pl
+
+FloatArray = npt.NDArray[np.float64]
+
+LEAST, MOST = 0.5, 2.0  # of what endpoints know to be lost: missing where it was lost ...
+CLEAR = 0.2  # ... and at most, where it was not
+UNSURE = 0.02  # of what was dropped or trimmed: packets that are smaller than full ones
+FEW = 2.0  # full packets: what control packets under way take
+
+
+@dataclass(frozen=True, eq=False)
+class Missing:
+    """Packets that are missing at each switch of a fabric, as full ones: so many, give or take."""
+
+    fabric: Fabric
+    packets: FloatArray  # [switches]
+    doubt: FloatArray  # [switches]
+
+    def accuses(self, cause: int, lost: int) -> bool:
+        """Return whether so many packets are missing that this cause may have lost that many."""
+        least, _ = self._bounds(_behind(self.fabric, cause))
+        return least >= LEAST * lost > 0
+
+    def clears(self, cause: int, lost: int) -> bool:
+        """Return whether so few are missing that this cause cannot have lost that many, a part of
+        its packets or all of them for a while. Nobody knows what a NIC did not send, or did not
+        get.
+        """
+        if _is_of_nic(self.fabric, cause):
+            return False
+        _, most = self._bounds(_around(self.fabric, cause))
+        return most <= CLEAR * lost
+
+    def one_of(self, candidates: Sequence[int], lost: int) -> int | None:
+        """Return which of these causes lost `lost` packets of data, one by one, if one alone is
+        accused and no packets are missing behind the others.
+        """
+        accused = [cause for cause in candidates if self.accuses(cause, lost)]
+        if len(accused) != 1 or self._bounds(_behind(self.fabric, accused[0]))[0] > MOST * lost:
+            return None
+        others = [_behind(self.fabric, cause) for cause in candidates if cause not in accused]
+        clear = [self._bounds(at)[1] <= CLEAR * lost for at in others]
+        return accused[0] if all(clear) else None
+
+    def without(self, cause: int, lost: int) -> Missing:
+        """Return what is missing besides the packets that this cause lost."""
+        at, packets = _behind(self.fabric, cause), self.packets.copy()
+        packets[at] -= lost / max(len(at), 1)
+        return replace(self, packets=packets)
+
+    def _bounds(self, at: list[int]) -> tuple[float, float]:
+        """What is missing at these switches together, the least and the most."""
+        found, doubt = float(self.packets[at].sum()), float(self.doubt[at].sum())
+        return found - doubt, found + doubt
+
+
+def missing(fabric: Fabric, links: pl.DataFrame, full_bytes: int, trimmed_bytes: int) -> Missing:
+    """Return what is missing at each switch, from the counts of all ports of a run (`links`);
+    full and trimmed packets take so many bytes on the wire.
+    """
+    port = links["port"].to_numpy()
+    names = ("octets", "dropped", "trimmed_here")
+    sent, dropped, trimmed = (
+        np.bincount(port, links[name].to_numpy(), fabric.n_ports) for name in names
+    )
+    full = dropped * full_bytes + trimmed * (full_bytes - trimmed_bytes)
+    into, own, n = fabric.port_peer_switch, fabric.port_switch, fabric.n_switches
+    came = np.bincount(into[into >= 0], sent[into >= 0], n)
+    left, gone = (np.bincount(own[own >= 0], each[own >= 0], n) for each in (sent, full))
+    packets = (came - left - gone) / full_bytes
+    return Missing(fabric, packets, UNSURE * gone / full_bytes + FEW)
+
+
+def _behind(fabric: Fabric, cause: int) -> list[int]:
+    """The switches at which packets are missing that a cause loses a part of: a switch itself, or
+    what a link leads to; none if that is a NIC.
+    """
+    if causes.kind(fabric, cause) == causes.SWITCH:
+        return [cause - fabric.n_ports]
+    ports = causes.links_of(fabric, cause)
+    if causes.kind(fabric, cause) == causes.NIC:
+        ports = ports[fabric.port_nic[ports] >= 0]
+    return _switches(fabric.port_peer_switch[ports])
+
+
+def _around(fabric: Fabric, cause: int) -> list[int]:
+    """The same, and those at which packets are missing that a cause does not let through at all:
+    the port that leads there may be down, and then it does not send them.
+    """
+    ports = causes.links_of(fabric, cause)
+    ends = (fabric.port_switch[ports], fabric.port_peer_switch[ports])
+    return _switches(np.concatenate(ends))
+
+
+def _is_of_nic(fabric: Fabric, cause: int) -> bool:
+    """Whether a cause is a NIC, or one of its links."""
+    if causes.kind(fabric, cause) == causes.LINK:
+        return bool(fabric.port_switch[cause] < 0 or fabric.port_peer_switch[cause] < 0)
+    return causes.kind(fabric, cause) == causes.NIC
+
+
+def _switches(found: npt.NDArray[np.int32]) -> list[int]:
+    return [int(switch) for switch in np.unique(found[found >= 0])]
