@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from openmrc.engine import packet as pk
-from openmrc.engine import probes
+from openmrc.engine import probes, rotation
 from openmrc.engine import state as es
 from openmrc.engine.ev import GOOD, SKIP
 from tests.engine.pair import US, Pair
@@ -100,6 +100,25 @@ def test_in_peer_runs_the_ev_of_an_unmarked_sack_is_next_and_keeps_its_turn(recy
     assert order(pair, 1) == ([2] if recycles else [0])
     pair.plane(0).clean = -1  # that packet's own SACK was unmarked too
     assert order(pair, 3) == ([0, 1, 2] if recycles else [1, 2, 3])
+
+
+@pytest.mark.parametrize(("marks", "turns"), [(1, 1), (2, 4)])
+def test_in_peer_runs_an_ev_loses_turns_by_the_square_of_its_marks_in_a_row(
+    marks: int, turns: int
+) -> None:
+    pair = at_rest()
+    pair.st.config[0].recycles = 1
+    pair.st.ev[pair.q.ev0 + 1].marks = marks - 1
+    signal(pair, 1, pk.M_SKIP_ONCE)
+    assert order(pair, 3 * turns + 2) == [0, 2, 3] * turns + [0, 1]
+
+
+def test_in_peer_runs_the_turns_to_lose_fit_their_field() -> None:
+    pair = at_rest()
+    pair.st.config[0].recycles = 1
+    pair.st.ev[pair.q.ev0 + 1].marks = 20
+    signal(pair, 1, pk.M_SKIP_ONCE)
+    assert pair.st.ev[pair.q.ev0 + 1].active == rotation.TURNS_MAX
 
 
 def test_in_peer_runs_an_ev_marked_since_is_not_next() -> None:

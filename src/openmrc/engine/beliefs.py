@@ -137,8 +137,9 @@ def on_mark(st, q, ev, now):
     e = st.ev[q.ev0 + ev]
     plane = st.plane[q.plane0 + e.plane]
     e.marks = abs(e.marks) + 1
-    if evs.enter(st, q, plane, e, evs.MARK) and e.active:
-        e.active = rotation.turns_to_skip(q, plane)
+    entered = evs.enter(st, q, plane, e, evs.MARK)
+    if e.active and (entered or st.config[0].recycles):
+        e.active = rotation.turns_to_skip(st, q, plane, int(e.marks))
     if e.marks == MARKS_TO_LEAVE:
         if plane.n_good > plane.n_active and not _mostly_marked(st, q, plane):
             on_always_skip(st, q, ev, now)

@@ -22,6 +22,7 @@ from openmrc.jit.callref import call, call_int
 ARRIVALS = 2
 VIEW_RTTS = 2
 EVS_PER_TURN = 16  # of a plane, for each turn that one of them skips
+TURNS_MAX = 127  # a field of one byte
 
 
 @inlined
@@ -305,13 +306,16 @@ def _loses_turn(st, q, plane, e):
 
 
 @inlined
-def turns_to_skip(q, plane):
+def turns_to_skip(st, q, plane, marks):
     """How many turns a marked path loses: the rounds of its plane within a base round trip, because
     there is no newer feedback on the path before. A round takes half of `two_packets` for each EV.
-    With few EVs it loses one turn, because the others must carry its packets.
+    With few EVs it loses one turn, because the others must carry its packets. In peer runs it is
+    as many times the square of its marks in a row: there no other EV replaces one that is marked
+    again and again, such as one of a slow link.
     """
     rounds = 2 * q.base_rtt // (plane.share * q.two_packets)
-    return max(min(rounds, plane.share // EVS_PER_TURN), 1)
+    turns = max(min(rounds, plane.share // EVS_PER_TURN), 1)
+    return min(marks * marks * turns, TURNS_MAX) if st.config[0].recycles else turns
 
 
 # --- members of the rotation
