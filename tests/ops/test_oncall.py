@@ -31,6 +31,7 @@ def oncall(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "gray_spine",
         "hashed_and_gray",
         "deaf_port_on_plain_ethernet",
+        "dusty_uplinks_and_a_crash_looping_nic",
     ],
 )
 def test_what_broke_is_named_with_its_time_and_nothing_else_is(

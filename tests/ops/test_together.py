@@ -54,6 +54,16 @@ def test_three_links_of_a_transceiver_that_fail_at_once_are_the_transceiver() ->
     assert len(told(*links[:2], other)) == 3
 
 
+def test_links_of_a_transceiver_that_lose_about_as_much_during_the_same_time_are_it() -> None:
+    links = [
+        replace(finding(f"plane 1 t0 3 > t1 {i}", since_us), dead=False, lost=41, rate=0.04)
+        for i, since_us in ((4, 100.0), (5, 150.0), (7, 125.0))  # a gap between losses is 10 us
+    ]
+    assert told(*links) == [("plane 1 t0 3 transceiver 3", "transceiver", 123)]
+    assert len(told(*links[:2], replace(links[2], rate=0.019))) == 3
+    assert len(told(*links[:2], replace(links[2], since_us=151.0))) == 3
+
+
 def test_what_each_may_be_and_all_of_them_could_is_the_simpler_story() -> None:
     each = [
         finding(f"nic {40 + i} plane 1 > t0", 100.0, f"nic {i} plane 1 < t0") for i in (0, 9, 2, 3)

@@ -6,6 +6,7 @@ import runpy
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from openmrc.fabric import multiplane
 from openmrc.ops import harm
 from openmrc.ops.balance import Missing
 from openmrc.ops.doubts import is_late, without_echoes
+from openmrc.ops.localise import Verdict
 from openmrc.ops.records import BACKGROUND, JAMMED, UNPROVEN, Record
 from openmrc.ops.together import Finding
 from openmrc.ops.why import (
@@ -23,6 +25,7 @@ from openmrc.ops.why import (
     Answer,
     _answered_none,
     _is_dead,
+    _ranked,
     why,
 )
 
@@ -450,3 +453,33 @@ def test_every_kind_is_drawn_and_can_be_run(blind: dict[str, Any]) -> None:
         assert (not draw.truths) == (kind in blind["HEALTHY"])
         for truth in draw.truths:
             assert blind["directed"](draw.fabric, truth.where)
+
+
+@pytest.mark.parametrize(
+    ("outline", "nats"),
+    [(None, [90, 90, 30, 20, 70]), (SimpleNamespace(fabric=FABRIC), [50, 40, 30, 20, 70])],
+)
+def test_links_of_a_switch_named_beside_each_other_count_together(
+    outline: Any, nats: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three links in one plane, of which two lead to the same T1; one of two; and a switch."""
+    first, second, apart = (
+        int(FABRIC.route(src, 63, FABRIC.ev(0, up))[1]) for src, up in ((0, 1), (8, 1), (16, 2))
+    )
+
+    def verdict(
+        cause: int, nats: float, kind: str = "link", one_of: tuple[int, ...] = ()
+    ) -> Verdict:
+        return Verdict(cause, kind, "", 0.1, 9, 90, 0, None, nats, 9.0, one_of)
+
+    found = [
+        verdict(first, 50),
+        verdict(second, 40),
+        verdict(apart, 30),
+        verdict(first, 20, one_of=(second,)),
+        verdict(FABRIC.n_ports, 70, "switch"),
+    ]
+    monkeypatch.setattr("openmrc.ops.why.localise", lambda *_: found)
+    seen = replace(record([(0, 0, 1, 90, 50.0, 9)]), outline=outline)
+    monkeypatch.setattr(Record, "evidence", lambda *_: None)
+    assert [each[2] for each in _ranked(seen, [0.0])] == nats

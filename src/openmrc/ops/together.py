@@ -73,6 +73,10 @@ def _alike(one: Finding, other: Finding) -> bool:
     return apart <= GAPS * gap
 
 
+def _at_one_time(one: Finding, other: Finding) -> bool:
+    return _at_once(one, other) or _alike(one, other)
+
+
 def _both_ways(findings: Iterable[Finding]) -> list[Finding]:
     found: list[Finding] = []
     for one in findings:
@@ -82,7 +86,7 @@ def _both_ways(findings: Iterable[Finding]) -> list[Finding]:
                 and not (one.one_of or other.one_of)
                 and plain(one.where) == plain(other.where)
                 and one.where != other.where
-                and (_at_once(one, other) or _alike(one, other))
+                and _at_one_time(one, other)
             ):
                 both = _sum([other, one], plain(one.where), causes.LINK, other.ends)
                 # What is cut at once is one cut, though less is known of one direction.
@@ -124,7 +128,8 @@ def _transceivers(fabric: Fabric, findings: list[Finding]) -> list[Finding]:
                     shared[transceiver].append((i, name))
         best, links, mine = "", 0, []
         for name, members in shared.items():
-            together = [(i, link) for i, link in members if _at_once(left[i], left[members[0][0]])]
+            first = left[members[0][0]]
+            together = [(i, link) for i, link in members if _at_one_time(left[i], first)]
             # Several candidate links of one finding count as one link of it.
             n = min(len({link for _, link in together}), len({i for i, _ in together}))
             if n > links:

@@ -7,6 +7,7 @@ place is reported once, and not at all if other reported ones explain most of it
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -108,6 +109,32 @@ class _Blamed(NamedTuple):
     missing: bool  # about as many packets went into switches there and did not come out
 
 
+def _ranked(record: Record, span: list[float]) -> list[tuple[Verdict, list[float], float]]:
+    """What is blamed in a span, and by how many nats: of links of one switch that are named beside
+    each other by those of all of them, since in another span the switch may be blamed for them.
+    Where switches hash a link stands for all those to the next tier.
+    """
+    verdicts = localise(record.known, record.evidence(span), RULES)
+    if record.outline is not None:
+        return [(it, span, it.nats) for it in verdicts]
+    at_switch: dict[int, float] = defaultdict(float)
+    for it in verdicts:
+        for switch in _switches_of(record.known, it):
+            at_switch[switch] += it.nats
+    return [
+        (it, span, max([it.nats, *(at_switch[each] for each in _switches_of(record.known, it))]))
+        for it in verdicts
+    ]
+
+
+def _switches_of(fabric: Fabric, verdict: Verdict) -> list[int]:
+    """The switches at the ends of a link; none for another place, or one of several."""
+    if verdict.kind != causes.LINK or not verdict.is_sure:
+        return []
+    ends = (fabric.port_switch[verdict.cause], fabric.port_peer_switch[verdict.cause])
+    return [int(switch) for switch in ends if switch >= 0]
+
+
 def _verdicts(record: Record) -> list[_Blamed]:
     """What is blamed for losses, each for other ones."""
     bins = record.bins()
@@ -119,18 +146,15 @@ def _verdicts(record: Record) -> list[_Blamed]:
     if len(bins) > 1:
         spans += [[begin] for begin in bins[:: -(-len(bins) // BINS_MAX)]]
         spans += [part for part in _parts(whole) if not set(bins).isdisjoint(part)]
-    found = [
-        (verdict, span)
-        for span in spans
-        for verdict in localise(fabric, record.evidence(span), RULES)
-    ]
+    found = [each for span in spans for each in _ranked(record, span)]
     crossed = causes.of_routes(fabric, record.routes(record.paths))
     lost = record.paths["lost"].to_numpy()
     data = np.minimum(lost, record.paths["sent"].to_numpy())
     taken = np.zeros(len(lost), np.bool_)
     missing = record.missing
     told: list[_Blamed] = []
-    for verdict, span in sorted(found, key=lambda each: (not each[0].is_sure, -each[0].nats)):
+    found.sort(key=lambda each: (not each[0].is_sure, -each[2]))
+    for verdict, span, _ in found:
         mine = (crossed == verdict.cause).any(axis=0)
         if 2 * lost[mine & ~taken].sum() <= lost[mine].sum():
             continue
@@ -149,7 +173,7 @@ def _verdicts(record: Record) -> list[_Blamed]:
         if not beyond.any():
             if verdict.nats < doubts.DROPS_NATS:
                 continue
-            within = _within(record, [each for one, each in found if one.cause == verdict.cause])
+            within = _within(record, [each for one, each, _ in found if one.cause == verdict.cause])
             left = doubts.without_drops_around(record, verdict.cause, left, within)
         gone, n_lost = False, int(data[beyond if beyond.any() else left].sum())
         if missing is not None and verdict.is_sure:
