@@ -158,6 +158,7 @@ class FakeWorld:
         return {
             "base_rtt_ps": 8 * US,
             "bdp_bytes": 100_000,
+            "max_window_bytes": 100_000,
             "queue_bytes": 100_000,
             "queue_last_hop_bytes": 150_000,
             "control_queue_bytes": 65_536,
