@@ -57,7 +57,7 @@ def _peak_bytes() -> int:
 
 def in_a_process(path: Path) -> dict[str, dict[str, float]]:
     command = [sys.executable, __file__, str(path), "--json"]
-    found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     answer: dict[str, dict[str, float]] = json.loads(found)
     return answer
 
@@ -77,6 +77,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=1, metavar="N", help="of each (%(default)s)")
     parser.add_argument("--json", action="store_true", help="one run in this process, as JSON")
     args = parser.parse_args()
+    if missing := [str(file) for file in args.files if not file.is_file()]:
+        parser.error(f"{', '.join(missing)}: no such file; name a scenario")
     if args.json:
         print(json.dumps(both(args.files[0])))
         return 0

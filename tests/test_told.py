@@ -45,6 +45,7 @@ def test_a_loop_that_takes_long_enough_is_judged(
     loop_s: float,
     told_s: float,
     status: int,
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -52,6 +53,16 @@ def test_a_loop_that_takes_long_enough_is_judged(
     found = {"told": {"loop_s": told_s, **rest}, "took": {"loop_s": loop_s, **rest}}
     ours = loaded()
     monkeypatch.setattr(ours, "in_a_process", lambda _: found)
-    monkeypatch.setattr(sys, "argv", ["estimate.py", "one.toml"])
+    (tmp_path / "one.toml").write_text(SMALL)
+    monkeypatch.setattr(sys, "argv", ["estimate.py", str(tmp_path / "one.toml")])
     assert ours.main() == status
     assert "25% is the limit" in capsys.readouterr().out
+
+
+def test_a_file_that_is_not_there_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["estimate.py", "nowhere.toml"])
+    with pytest.raises(SystemExit):
+        loaded().main()
+    assert "nowhere.toml: no such file" in capsys.readouterr().err
