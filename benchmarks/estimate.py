@@ -28,6 +28,7 @@ def both(path: Path) -> dict[str, dict[str, float]]:
     """Estimate and run a scenario's first transport in this process: what each says."""
     from openmrc import load_scenario, simulate
     from openmrc.run.estimate import estimates
+    from openmrc.run.results import peak_rss_mb
 
     scenario = load_scenario(path)
     told = estimates(scenario)[0]
@@ -45,14 +46,9 @@ def both(path: Path) -> dict[str, dict[str, float]]:
             "loop_s": outcome.loop_s,
             "wall_s": wall_s,
             "traversals": outcome.counters["link_traversals"],
-            "memory": _peak_bytes(),
+            "memory": peak_rss_mb() * 1e6,
         },
     }
-
-
-def _peak_bytes() -> int:
-    status = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
-    return next(int(line.split()[1]) for line in status if line.startswith("VmHWM")) * 1024
 
 
 def in_a_process(path: Path) -> dict[str, dict[str, float]]:

@@ -103,6 +103,12 @@ class Fabric:
         counts = np.bincount(self.sw_tier, minlength=self.n_tiers) // self.n_planes
         return tuple(counts.tolist())
 
+    def hop_delays_ps(self) -> LongArray:
+        """Return, by directed port, the link's delay and that of the switch that it leads to."""
+        far = self.port_peer_switch
+        delays: LongArray = self.port_delay_ps + np.where(far >= 0, self.sw_delay_ps[far], 0)
+        return delays
+
     def nic_port(self, nic: int, plane: int) -> int:
         """Return the port by which `nic` sends into `plane`."""
         return nic * self.n_planes + plane

@@ -135,14 +135,10 @@ def _wheels(fabric: Fabric, transport: Transport, derived: Derived) -> int:
     from openmrc.wire.framing import framing
 
     shards = shards_of(fabric)
-    switch = np.maximum(fabric.port_peer_switch, 0)
-    delay_ps = fabric.port_delay_ps + np.where(
-        fabric.port_peer_switch >= 0, fabric.sw_delay_ps[switch], 0
-    )
     sent_ps = derived.data_packet_wire_bytes * PS_BITS // fabric.port_rate_bps
     shortest_bytes = min(framing(transport.rules, transport.srv6).header_bytes)
     shortest_ps = shortest_bytes * PS_BITS // int(fabric.port_rate_bps.max())
-    span_ps = int((delay_ps + sent_ps).max()) + fabric.jitter_ps
+    span_ps = int((fabric.hop_delays_ps() + sent_ps).max()) + fabric.jitter_ps
     shift, buckets = network.wheel(span_ps, shortest_ps, fabric.n_ports)
     if shards > 1:
         span_ps = (buckets - events.SPARE_BUCKETS) << shift

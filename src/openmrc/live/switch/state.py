@@ -290,9 +290,7 @@ def _ports(fabric: Fabric, queues: Queues, sizes: Sizes, packet_bytes: int) -> A
     n_wires = fabric.n_nics * fabric.n_planes
     into_switch = fabric.port_peer_switch >= 0
     port.rate_bps = port.full_rate_bps = fabric.port_rate_bps
-    port.delay_ps = fabric.port_delay_ps + np.where(
-        into_switch, fabric.sw_delay_ps[fabric.port_peer_switch], 0
-    )
+    port.delay_ps = fabric.hop_delays_ps()
     bounds = bounds_of(fabric, sizes, queues, packet_bytes)
     for name, of_ports in bounds.limits._asdict().items():
         port[name] = of_ports

@@ -282,8 +282,7 @@ def ports_of(fabric: Fabric, limits: Limits) -> tuple[Any, Any, Any]:
     column = {
         "rate_bps": fabric.port_rate_bps,
         "byte_ps": byte_ps(fabric.port_rate_bps),
-        "delay_ps": fabric.port_delay_ps
-        + np.where(into_switch, fabric.sw_delay_ps[fabric.port_peer_switch], 0),
+        "delay_ps": fabric.hop_delays_ps(),
         **limits._asdict(),
         "last_hop": fabric.port_last_hop,
     }

@@ -131,8 +131,7 @@ def _pfc(fabric: Fabric, transport: RoceTransport, derived: RoceDerived) -> dict
         return {"flow": flow, "buffer": records(1, pfc.SWITCH), "pause": records(1, pfc.LINK)}
     rate, back = fabric.port_rate_bps, fabric.port_reverse
     into = fabric.port_peer_switch
-    delay = fabric.port_delay_ps + np.where(into >= 0, fabric.sw_delay_ps[into], 0)
-    delay = delay + fabric.jitter_ps  # what is in flight when a pause arrives
+    delay = fabric.hop_delays_ps() + fabric.jitter_ps  # what is in flight when a pause arrives
     ways = np.stack([rate, rate[back], delay, delay[back]], 1)
     kinds, which = np.unique(ways, axis=0, return_inverse=True)
     which = which.reshape(-1)

@@ -74,9 +74,7 @@ def cut(fabric: Fabric, n: int) -> Cut | Uncut:
     into_switch = fabric.port_peer_switch >= 0
     peer = np.where(into_switch, switch[fabric.port_peer_switch], nic[fabric.port_peer_nic])
     crosses = port != peer
-    delay = fabric.port_delay_ps + np.where(
-        into_switch, fabric.sw_delay_ps[fabric.port_peer_switch], 0
-    )
+    delay = fabric.hop_delays_ps()
     if not crosses.any():
         return Uncut("its parts have no link in common")
     window_ps = int(delay[crosses].min())
