@@ -20,6 +20,7 @@ from openmrc.traffic.traffic import Traffic
 
 CUT_FROM_NICS = 1024  # smaller fabrics fit the caches of one core, and gain little
 PORTS_A_SHARD = 4096  # a shard's state grows with its ports: each cut costs what crosses it
+NICS_A_SHARD = 512  # and with its queue pairs, which are more a port where planes are few
 SHARDS_MAX = 64  # each reads the lists of all others once per window
 EVERY = -1  # in place of a shard: an action for all of them
 
@@ -56,7 +57,8 @@ def shards_of(fabric: Fabric) -> int:
     """The number of shards for a fabric of this size, if it can be cut."""
     if fabric.n_nics < CUT_FROM_NICS:
         return 1
-    return min(max(fabric.n_ports // PORTS_A_SHARD, 2), SHARDS_MAX)
+    n = max(fabric.n_ports // PORTS_A_SHARD, fabric.n_nics // NICS_A_SHARD, 2)
+    return min(n, SHARDS_MAX)
 
 
 def cut(fabric: Fabric, n: int) -> Cut | Uncut:
