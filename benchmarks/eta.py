@@ -66,6 +66,14 @@ MORE |= {
     )
     for words, at in (("dead links", "0s"), ("links that die", "200us"))
 }
+MORE |= {
+    f"permutation on dead links, {nics} NICs, {size}": (
+        SMALL.format(nics=nics)
+        + f'kind = "permutation"\nsize = "{size}"\n[transport]\nkind = "roce"\n'
+        + CUT.format(at="0s")
+    )
+    for nics, size in ((512, "16MB"), (128, "128MB"))
+}
 MORE_FILES = ("neighbours.toml", "flapping_transceiver.toml", "denylist.toml")
 EARLY = 0.1
 WITHIN = 0.25

@@ -33,8 +33,8 @@ def known(**more: Any) -> Work:
         "payload_bytes": 100,
         "packets": 10,
         "trims": 0,
-        "choices_ps": np.zeros(0, np.int64),
-        "choice": 0.0,
+        "planned_ps": np.zeros(0, np.int64),
+        "planned": np.zeros(0),
         "ideal_ps": 50,
         "stop_ps": None,
     }
@@ -79,16 +79,14 @@ def test_the_trims_of_first_windows_are_expected(trimmed: int, expected: int) ->
 
 
 @pytest.mark.parametrize(
-    ("now_ps", "choices", "expected"),
-    [(0, 0, 2), (9, 0, 2), (10, 1, 2), (59, 2, 2), (60, 3, 3), (900, 4, 4)],
+    ("now_ps", "over", "expected"),
+    [(0, 0, 5), (9, 0, 5), (10, 2, 5), (59, 5, 5), (60, 9, 9), (900, 14, 14)],
 )
-def test_choices_of_planes_are_expected_as_long_as_every_run_lasts(
-    now_ps: int, choices: int, expected: int
+def test_what_is_planned_is_expected_as_long_as_every_run_lasts(
+    now_ps: int, over: int, expected: int
 ) -> None:
-    work = known(choices_ps=np.array([10, 50, 60, 70]), choice=2.0)
-    assert work.share(progress(now_ps), 25) == pytest.approx(
-        (2.5 + 2 * choices) / (10 + 2 * expected)
-    )
+    work = known(planned_ps=np.array([10, 50, 60, 70]), planned=np.array([2.0, 3.0, 4.0, 5.0]))
+    assert work.share(progress(now_ps), 25) == pytest.approx((2.5 + over) / (10 + expected))
 
 
 def test_a_workload_without_bytes_has_done_nothing() -> None:
@@ -105,7 +103,10 @@ def test_the_work_of_a_world() -> None:
         transport=SimpleNamespace(pmtu=10),
         derived=lambda: {"max_window_bytes": 50, "bdp_bytes": 100},
         fabric=SimpleNamespace(n_nics=3, n_planes=4),
-        side=SimpleNamespace(choices_at=np.array([7])),
+        side=SimpleNamespace(
+            choices_at=np.array([7, 40]),
+            in_vain=lambda traffic: (np.array([6, 30]), np.array([1.5, 2.5])),
+        ),
         stop_ps=9,
     )
     work = Work.of(world, 8)
@@ -113,8 +114,10 @@ def test_the_work_of_a_world() -> None:
         TRIMS_LATER * 2 * 10 / 10
     )  # two senders, windows of ten packets, ten packets in all
     assert (work.payload_bytes, work.packets, work.trims) == (95, 10, 4 + later)
-    assert (work.choices_ps.tolist(), work.ideal_ps, work.stop_ps) == ([7], 8, 9)
-    assert work.choice == pytest.approx(3 * NIC_CHOICE + 4 * 4 * PLANE_CHOICE)
+    # the run lasts until all that is known to be sent in vain has been
+    assert (work.planned_ps.tolist(), work.ideal_ps, work.stop_ps) == ([6, 7, 30, 40], 30, 9)
+    choice = 3 * NIC_CHOICE + 4 * 4 * PLANE_CHOICE
+    assert work.planned.tolist() == pytest.approx([1.5, choice, 2.5, choice])
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,9 @@
 """How much of a run is done, and how long the rest takes.
 
 Work is counted in data packets that are placed. Of one in the network a part is done; a trimmed
-copy is work besides, and so is what routing does when it converges. What faults and congestion will
-still cause is not known before it happens.
+copy is work besides, and so is what routing does when it converges, and what RoCEv2 is bound to
+send into dead links before. What other faults and congestion will still cause is not known before
+it happens.
 
 The rest takes a tenth longer than at the rate of the second half of the time so far. The mean rate
 says too little of a run in which that changes: until all NICs send, packets take new memory, in
@@ -40,8 +41,9 @@ OF_A_THREAD = 0.8  # n threads are n to the power of this times as fast as one; 
 class Work:
     """The work of a run that is known before it, in data packets.
 
-    `choices_ps` is when NICs choose planes, `choice` the work of one such time. Of those as many
-    are expected as fit `ideal_ps`, which every run takes: faults may be planned for long after it.
+    `planned` is work that is done at certain times, `planned_ps`, in time order: when NICs choose
+    planes, and what is sent in vain. Of that as much is expected as fits `ideal_ps`, which the run
+    takes at least: faults may be planned for long after it.
     `held` packets get through at once. A model says that the loop takes `model_s` (None without
     one), and that the end of a message takes as long as `end` packets.
     """
@@ -49,8 +51,8 @@ class Work:
     payload_bytes: int
     packets: int
     trims: int  # where many send to one NIC
-    choices_ps: npt.NDArray[np.int64]
-    choice: float
+    planned_ps: npt.NDArray[np.int64]
+    planned: npt.NDArray[np.float64]
     ideal_ps: int
     stop_ps: int | None
     held: int = 1
@@ -66,13 +68,18 @@ class Work:
         derived = world.derived()
         window_bytes = derived.get("max_window_bytes", 0)  # RoCEv2 does not trim
         trims = trims_of_nics(traffic, pmtu, window_bytes, derived["bdp_bytes"])
+        choice = NIC_CHOICE * fabric.n_nics + PLANE_CHOICE * 2 * traffic.n_qps * fabric.n_planes
+        choices_ps = world.side.choices_at
+        vain_ps, vain = world.side.in_vain(traffic)
+        planned_ps = np.concatenate([choices_ps, vain_ps])
+        order = np.argsort(planned_ps, kind="stable")
         return cls(
             payload_bytes=int(traffic.msg_total_bytes.sum()),
             packets=int(traffic.packets(pmtu).sum()),
             trims=int(trims.sum()),
-            choices_ps=world.side.choices_at,
-            choice=NIC_CHOICE * fabric.n_nics + PLANE_CHOICE * 2 * traffic.n_qps * fabric.n_planes,
-            ideal_ps=ideal_ps,
+            planned_ps=planned_ps[order],
+            planned=np.concatenate([np.full(len(choices_ps), choice), vain])[order],
+            ideal_ps=max(ideal_ps, int(vain_ps.max(initial=0))),
             stop_ps=world.stop_ps,
             **({} if model is None else _by_model(world, model)),
         )
@@ -81,13 +88,14 @@ class Work:
         """Return the fraction that is done; that of the time until `stop_ps` if it is more."""
         placed = self._placed(placed_bytes)
         under_way = min(max(progress.sent - placed, 0.0), self.packets - placed)
-        choices, sure = np.searchsorted(self.choices_ps, (progress.now_ps, self.ideal_ps), "right")
+        until_ps = (progress.now_ps, max(progress.now_ps, self.ideal_ps))
+        over, sure = np.searchsorted(self.planned_ps, until_ps, "right")
         trimmed = progress.trimmed
         ended, sends = progress.flows_done, progress.flows_total
-        done = placed + UNDER_WAY * under_way + TRIMMED * trimmed + self.choice * choices
+        done = placed + UNDER_WAY * under_way + TRIMMED * trimmed + self.planned[:over].sum()
         done += self.end * ended
         every = self.packets + TRIMMED * max(self.trims, trimmed) + self.end * sends
-        every += self.choice * max(sure, choices)
+        every += self.planned[:sure].sum()
         of_time = progress.now_ps / self.stop_ps if self.stop_ps else 0.0
         return min(max(float(done / max(every, 1)), of_time), 1.0)
 
