@@ -68,7 +68,11 @@ class FakeWorld:
         threads: int = 1,
     ) -> None:
         self.traffic, self.transport, self.stop_ps = traffic, transport, stop_ps
-        self.fabric, self.side = fabric, SimpleNamespace(choices_at=np.zeros(0, np.int64))
+        self.fabric = fabric
+        self.side = SimpleNamespace(
+            choices_at=np.zeros(0, np.int64),
+            in_vain=lambda traffic: (np.zeros(0, np.int64), np.zeros(0)),
+        )
         self.threads = threads
         self.built.append(self)
         self.number = len(self.built)

@@ -53,7 +53,7 @@ def in_vain(net: ss.Net, ro: Roce, ends: Ends, traffic: Traffic) -> tuple[Index,
             now_ps += timer_ps
     at, which = np.unique(np.array([at for at, _ in lost], np.int64), return_inverse=True)
     weights = np.array([of_one for _, of_one in lost])
-    packets: Floats = np.bincount(which, weights, len(at))
+    packets = np.bincount(which, weights, len(at)).astype(np.float64)
     packets *= len(senders) / len(looked_at)
     return at, packets
 
