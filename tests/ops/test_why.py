@@ -286,7 +286,7 @@ def misses(one: Record, packets: float, *switches: str) -> Record:
     names = [FABRIC.switch_name(switch) for switch in range(FABRIC.n_switches)]
     found[[names.index(switch) for switch in switches]] = packets
     summary = {**SUMMARY, "packets": {"trimmed": 0, "data": 10_000, "dropped_corrupt": 0}}
-    return replace(one, summary=summary, missing=Missing(FABRIC, found, np.ones(len(found))))
+    return replace(one, summary=summary, missing=Missing(FABRIC, found))
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from openmrc.ops.evidence import Evidence, of_lossy
 from openmrc.run.ways import routes
 from openmrc.run.witness import LOOKS_A_BIN
 from openmrc.units import US
-from openmrc.wire.framing import HASHED_FRAMING, MRC_FRAMING
+from openmrc.wire.framing import MRC_FRAMING
 
 if TYPE_CHECKING:
     import polars as pl
@@ -244,8 +244,8 @@ def read(directory: Path) -> list[Record]:
             for name in ("flows", "steps", *FILES)
             if (directory / f"{name}.parquet").is_file()
         }
-        if "links" in frames and "octets" not in frames["links"].columns:
-            raise ValueError("its links.parquet has no column octets; run it again")
+        if "links" in frames and "packets_out" not in frames["links"].columns:
+            raise ValueError("its links.parquet has no column packets_out; run it again")
     except (ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
         raise InputError(f"{directory}: was not written by mrc run --out ({error})") from None
     tables.pop("fault", None)
@@ -270,10 +270,8 @@ def read(directory: Path) -> list[Record]:
             if around is not None:
                 links = _by_outline(links, around)
             known = fabric if around is None else around.fabric
-            sizes = HASHED_FRAMING if hashed else MRC_FRAMING
-            full_bytes = sizes.data_bytes(getattr(transport, "pmtu", PMTU_BYTES))
             if run["flows"]["unfinished"] == 0:  # else packets are still under way
-                missing = balance.missing(known, links, full_bytes, sizes.trimmed_bytes)
+                missing = balance.missing(known, links)
             links = links.filter(pl.any_horizontal(pl.col("packets", "trimmed", "dropped") > 0))
         jammed, flows, steps = _jammed(paths, links), of["flows"], of.get("steps")
         found.append(

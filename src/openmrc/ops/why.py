@@ -208,7 +208,7 @@ def _decided(
         return None
     if verdict.is_sure or damaged or not doubts.lost_one_by_one(record, verdict.cause, rows):
         return verdict
-    cause = missing.one_of(candidates, data)
+    cause = missing.one_of(candidates, data, int(rows["lost"].sum()))
     if cause is None:
         return verdict
     kind, where = causes.kind(fabric, cause), causes.name(fabric, cause)

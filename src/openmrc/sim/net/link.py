@@ -114,6 +114,7 @@ def transmit(net, port, port_no, n, now):
     kind = net.port_kind[port.kind]
     port.free_at = now + _lasts_ps(kind, int(h.frame_bytes))
     port.sent_bytes += h.frame_bytes
+    port.sent_packets += 1
     ctl.traversals += 1
     h.port = port_no
     h.to = port.peer
