@@ -17,11 +17,13 @@ import argparse
 import json
 import math
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from blind import HEALTHY, LATE_US, SLACK_US, across, directed, hidden
 
+from openmrc.fabric import places
 from openmrc.fabric.kinds import Fault
 from openmrc.ops.records import Record, read
 from openmrc.ops.together import Finding
@@ -50,7 +52,7 @@ def is_right(record: Record, fault: Fault, finding: Finding) -> bool:
     # When the first packet meets it, or is lost by chance, the endpoints alone know.
     first_us = max(fault.at_ps / US, first_loss_us(record, directed(fabric, fault.place)))
     in_time = fault.at_ps / US - SLACK_US <= finding.since_us <= first_us + LATE_US
-    is_total = fault.rate is None
+    is_total = fault.rate in (None, 1)
     if finding.until_us > over_us + LATE_US or not in_time:
         return False
     return fault.repeats or finding.dead == is_total
@@ -60,6 +62,11 @@ def first_loss_us(record: Record, ports: set[int]) -> float:
     """When a sender first missed a packet that crossed one of these directed ports."""
     times = record.paths["first_us"].to_numpy()[across(record, ports)]
     return float(times.min()) if len(times) else 0.0
+
+
+def by_place(fault: Fault) -> list[Fault]:
+    """The faults of the places that a fault lists, each by itself."""
+    return [replace(fault, where=where) for where in places.split(fault.where)]
 
 
 def ask(name: str, keep: Path | None) -> dict[str, Any]:
@@ -72,7 +79,7 @@ def ask(name: str, keep: Path | None) -> dict[str, Any]:
         hidden(directory)
         records = read(directory)
         answers = [why(record) for record in records]
-    faults = [one.build() for one in scenario.faults]
+    faults = [part for one in scenario.faults for part in by_place(one.build())]
     unmet = UNMET.get(name, ())
     broken = [it for it in faults if it.kind not in HEALTHY and it.place not in unmet]
     unnamed, wrong = [], []

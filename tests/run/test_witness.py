@@ -158,6 +158,17 @@ def test_packets_and_trims_are_counted_at_each_port() -> None:
     assert links["packets_out"].sum() == run.counters["link_traversals"]
 
 
+def test_damaged_packets_are_counted_at_the_ports_of_nics_that_get_them() -> None:
+    damages = {"at": "0us", "kind": "link-corrupt", "where": "nic 3 plane 0 > t0", "rate": 0.1}
+    hurt = ran(fault=[damages])
+    (run,), fabric = hurt.transports, hurt.scenario.build()[0]
+    found = hurt.links.filter(pl.col("damaged") > 0)
+    assert found["damaged"].sum() == run.counters["dropped_corrupt"] > 0
+    ports = found["port"].unique().to_numpy()
+    assert fabric.port_last_hop[ports].all()
+    assert all(" plane 0 " in f" {fabric.port_name(port)} " for port in ports.tolist())
+
+
 HASHED = {"srv6": False}
 
 

@@ -244,8 +244,8 @@ def read(directory: Path) -> list[Record]:
             for name in ("flows", "steps", *FILES)
             if (directory / f"{name}.parquet").is_file()
         }
-        if "links" in frames and "packets_out" not in frames["links"].columns:
-            raise ValueError("its links.parquet has no column packets_out; run it again")
+        if "links" in frames and "damaged" not in frames["links"].columns:
+            raise ValueError("its links.parquet has no column damaged; run it again")
     except (ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
         raise InputError(f"{directory}: was not written by mrc run --out ({error})") from None
     tables.pop("fault", None)

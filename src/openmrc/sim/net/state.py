@@ -88,6 +88,7 @@ TALLY = np.dtype(  # of a port: packets that ended at it, or on its link
         ("lost", "i8"),
         ("trimmed", "i8"),
         ("dropped", "i8"),  # those of the lost for which its queues had no room
+        ("damaged", "i8"),  # those that the NIC at the end of its link discarded
     ],
     align=True,
 )
