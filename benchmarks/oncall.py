@@ -17,6 +17,7 @@ import argparse
 import json
 import math
 import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,8 +65,10 @@ def first_loss_us(record: Record, ports: set[int]) -> float:
     return float(times.min()) if len(times) else 0.0
 
 
-def by_place(fault: Fault) -> list[Fault]:
-    """The faults of the places that a fault lists, each by itself."""
+def parts(record: Record, fault: Fault, findings: Sequence[Finding]) -> list[Fault]:
+    """A fault; or those of the places that it lists, each by itself, unless all are one place."""
+    if any(is_right(record, fault, it) for it in findings):
+        return [fault]
     return [replace(fault, where=where) for where in places.split(fault.where)]
 
 
@@ -79,12 +82,13 @@ def ask(name: str, keep: Path | None) -> dict[str, Any]:
         hidden(directory)
         records = read(directory)
         answers = [why(record) for record in records]
-    faults = [part for one in scenario.faults for part in by_place(one.build())]
+    faults = [one.build() for one in scenario.faults]
     unmet = UNMET.get(name, ())
-    broken = [it for it in faults if it.kind not in HEALTHY and it.place not in unmet]
+    harmful = [it for it in faults if it.kind not in HEALTHY and it.place not in unmet]
     unnamed, wrong = [], []
     for transport, record, answer in zip(scenario.transports, records, answers, strict=True):
-        known = broken if knows_its_paths(transport) else []
+        known = [each for it in harmful for each in parts(record, it, answer.findings)]
+        known = known if knows_its_paths(transport) else []
         right = [[is_right(record, one, it) for it in answer.findings] for one in known]
         unnamed += [one.place for one, each in zip(known, right, strict=True) if not any(each)]
         wrong += [
@@ -95,7 +99,7 @@ def ask(name: str, keep: Path | None) -> dict[str, Any]:
     return {
         "scenario": name,
         "right": not unnamed and not wrong,
-        "broken": [one.place for one in broken],
+        "broken": [one.place for one in harmful],
         "unnamed": unnamed,
         "wrong": wrong,
         "text": "\n    ".join(answer.text for answer in answers),

@@ -16,6 +16,7 @@ import pytest
 from openmrc.fabric import multiplane
 from openmrc.ops import harm
 from openmrc.ops.balance import Missing
+from openmrc.ops.damage import Damaged, damaged
 from openmrc.ops.doubts import is_late, without_echoes
 from openmrc.ops.localise import Verdict
 from openmrc.ops.records import BACKGROUND, JAMMED, UNPROVEN, Record
@@ -309,6 +310,14 @@ def test_the_end_at_which_a_queue_pair_loses_is_known_if_packets_are_missing_the
     assert found.one_of == ("nic 55 plane 1 < t0",) * (not known)
 
 
+def arrived(one: Record, packets: int, until_us: float = UNTIL_US) -> Damaged:
+    """So many damaged packets for each path that lost packets, on its last link, until then."""
+    ports = one.routes(one.paths)[:, -1].tolist()
+    rows = [(port, 0.0, until_us, packets) for port in ports]
+    columns = ["port", "from_us", "until_us", "damaged"]
+    return damaged(FABRIC, pl.DataFrame(rows, schema=columns, orient="row"))
+
+
 def test_a_switch_at_which_nothing_is_missing_is_not_blamed_unless_packets_were_damaged() -> None:
     rows = [(q, 1, 3, 100, 12.0 * (q - 8), 13) for q in range(8, 16)]
     one = record(rows)
@@ -316,20 +325,19 @@ def test_a_switch_at_which_nothing_is_missing_is_not_blamed_unless_packets_were_
     assert found.where == "plane 1 t0 1 > t1 3"
     clear = misses(one, 0)
     assert not why(clear).findings
-    packets = {**clear.summary["packets"], "dropped_corrupt": 104}
-    assert why(replace(clear, summary={**clear.summary, "packets": packets})).findings
+    assert why(replace(clear, damaged=arrived(one, 13))).findings
 
 
 def test_a_switch_at_which_packets_are_missing_is_no_echo() -> None:
-    def told(missing: bool) -> list[Finding]:
+    def told(counted: bool) -> list[Finding]:
         one = Finding(
             "plane 1 t1 3", "switch", (), (), False, 0.02, 30, 0.0, 100.0, 8, 8, 8, 120.0, 50.0,
-            missing=missing,
+            counted=counted,
         )  # fmt: skip
         dead_too = replace(one, where="plane 0 t1 1", dead=True, rate=1.0, lost=1000)
         return without_echoes(record(dead()), [one, dead_too])
 
-    assert [len(told(missing)) for missing in (False, True)] == [1, 2]
+    assert [len(told(counted)) for counted in (False, True)] == [1, 2]
 
 
 def test_what_set_paths_aside_only_after_its_last_loss_was_not_dead() -> None:

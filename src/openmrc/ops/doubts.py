@@ -139,7 +139,7 @@ def is_late(record: Record, cause: int, mine: npt.NDArray[np.bool_]) -> bool:
 def without_echoes(record: Record, findings: Sequence[Finding]) -> list[Finding]:
     """Without devices that lost a little while something dead lost much, because its traffic was
     diverted and crowds there; or where many packets proved to be late and not lost. What is
-    missing at a switch is no echo.
+    missing at a switch, or arrived damaged, is no echo.
     """
     import polars as pl
 
@@ -151,7 +151,7 @@ def without_echoes(record: Record, findings: Sequence[Finding]) -> list[Finding]
         it
         for it in findings
         if it.kind not in (causes.SWITCH, causes.NIC)
-        or it.missing
+        or it.counted
         or it.rate > ECHO_RATE
         or it.lost > enough
     ]

@@ -18,10 +18,10 @@ import numpy.typing as npt
 from openmrc.errors import InputError
 from openmrc.fabric import places
 from openmrc.fabric.model import Fabric
-from openmrc.ops import causes, doubts, downs, together
+from openmrc.ops import causes, doubts, downs, oneway, together
 from openmrc.ops.balance import Missing
 from openmrc.ops.localise import Rules, Verdict, localise
-from openmrc.ops.records import Record
+from openmrc.ops.records import JUDGED_US, Record
 from openmrc.ops.together import Finding
 from openmrc.units import US, fmt_time
 
@@ -90,6 +90,7 @@ def why(
     # that several have some of them in common means nothing.
     alone = [it for it in told if record.outline is not None and it.one_of]
     joined = together.joined(record.fabric, (it for it in told if it not in alone))
+    joined = oneway.narrowed(seen, joined)
     places_ = doubts.without_drops(record, [*joined, *alone])
     findings = tuple(sorted(doubts.without_echoes(record, places_), key=_harm))
     return Answer(
@@ -106,7 +107,7 @@ class _Blamed(NamedTuple):
     verdict: Verdict
     mine: npt.NDArray[np.bool_]  # [rows]
     beyond: npt.NDArray[np.bool_]  # [rows] those of them that lost more than full queues dropped
-    missing: bool  # about as many packets went into switches there and did not come out
+    counted: bool  # about as many packets are missing at switches there, or arrived damaged
 
 
 def _ranked(record: Record, span: list[float]) -> list[tuple[Verdict, list[float], float]]:
@@ -147,11 +148,12 @@ def _verdicts(record: Record) -> list[_Blamed]:
         spans += [[begin] for begin in bins[:: -(-len(bins) // BINS_MAX)]]
         spans += [part for part in _parts(whole) if not set(bins).isdisjoint(part)]
     found = [each for span in spans for each in _ranked(record, span)]
-    crossed = causes.of_routes(fabric, record.routes(record.paths))
+    routes = record.routes(record.paths)
+    crossed = causes.of_routes(fabric, routes)
     lost = record.paths["lost"].to_numpy()
     data = np.minimum(lost, record.paths["sent"].to_numpy())
     taken = np.zeros(len(lost), np.bool_)
-    missing = record.missing
+    missing, damaged = record.missing, record.damaged
     told: list[_Blamed] = []
     found.sort(key=lambda each: (not each[0].is_sure, -each[2]))
     for verdict, span, _ in found:
@@ -164,9 +166,7 @@ def _verdicts(record: Record) -> list[_Blamed]:
             if decided is None:
                 continue
             verdict, mine = decided, (crossed == decided.cause).any(axis=0)
-        if doubts.is_one_event(record, verdict, span, mine, RULES) or doubts.is_late(
-            record, verdict.cause, mine
-        ):
+        if doubts.is_one_event(record, verdict, span, mine, RULES):
             continue
         left = mine & ~taken
         beyond = left if record.trims else doubts.beyond_drops(record, verdict, span, left, RULES)
@@ -175,11 +175,20 @@ def _verdicts(record: Record) -> list[_Blamed]:
                 continue
             within = _within(record, [each for one, each, _ in found if one.cause == verdict.cause])
             left = doubts.without_drops_around(record, verdict.cause, left, within)
-        gone, n_lost = False, int(data[beyond if beyond.any() else left].sum())
-        if missing is not None and verdict.is_sure:
-            gone = missing.accuses(verdict.cause, n_lost)
+        rows = beyond if beyond.any() else left
+        of_rows, lost_there = routes[rows], data[rows]
+        n_lost, sure = int(lost_there.sum()), verdict.is_sure
+        gone = sure and missing is not None and missing.accuses(verdict.cause, n_lost)
+        hurt = sure and damaged is not None and damaged.accuses(of_rows, lost_there)
+        if not gone and not hurt and doubts.is_late(record, verdict.cause, mine):
+            continue
+        if missing is not None and gone:
             missing = missing.without(verdict.cause, n_lost)
-        told.append(_Blamed(verdict, left, beyond, gone))
+        elif damaged is not None and hurt:
+            during = _while_damaged(record, damaged.span_us(of_rows))
+            left, beyond = left & during, beyond & during
+            damaged = damaged.without(of_rows, lost_there)
+        told.append(_Blamed(verdict, left, beyond, gone or hurt))
         taken |= mine
     return told
 
@@ -192,6 +201,14 @@ def _within(record: Record, spans: list[list[float]]) -> npt.NDArray[np.bool_]:
     return np.asarray(record.paths["from_us"].is_between(min(bins), max(bins)), np.bool_)
 
 
+def _while_damaged(record: Record, span_us: tuple[float, float] | None) -> npt.NDArray[np.bool_]:
+    """[rows] Which paths lost packets while damaged ones arrived, or were judged so later."""
+    if span_us is None:
+        return np.ones(len(record.paths), np.bool_)
+    from_us, first_us = (record.paths[name].to_numpy() for name in ("from_us", "first_us"))
+    return np.asarray((from_us >= span_us[0]) & (first_us <= span_us[1] + JUDGED_US), np.bool_)
+
+
 def _decided(
     record: Record, verdict: Verdict, mine: npt.NDArray[np.bool_], missing: Missing
 ) -> Verdict | None:
@@ -202,7 +219,7 @@ def _decided(
 
     fabric, rows = record.known, record.paths.filter(pl.Series(mine))
     data = int(rows.select(pl.min_horizontal("lost", "sent").sum()).item())
-    damaged = record.summary["packets"]["dropped_corrupt"]
+    damaged = 0 if record.damaged is None else record.damaged.behind(record.routes(rows))
     candidates = (verdict.cause, *verdict.one_of)
     if data > damaged and all(missing.clears(cause, data - damaged) for cause in candidates):
         return None
@@ -231,7 +248,7 @@ def _parts(whole: list[float]) -> list[list[float]]:
 def _told(record: Record, blamed: _Blamed, qps: set[int] | None) -> Finding:
     import polars as pl
 
-    verdict, mine, beyond, missing = blamed
+    verdict, mine, beyond, counted = blamed
     cause = verdict.cause
     every = record.paths.filter(pl.Series(mine))
     rows = record.paths.filter(pl.Series(beyond)) if beyond.any() else every
@@ -271,9 +288,16 @@ def _told(record: Record, blamed: _Blamed, qps: set[int] | None) -> Finding:
         nats=round(verdict.nats, 1),
         aside_us=round(_aside_us(record, events), 3),
         beyond_drops=bool(beyond.any()),
-        missing=missing,
+        counted=counted,
+        links=_of_nic(record, cause, rows) if verdict.kind == causes.NIC else (),
         unanswered=_never_used(record, rows),
     )
+
+
+def _of_nic(record: Record, cause: int, rows: pl.DataFrame) -> tuple[str, ...]:
+    """The directed links of a NIC that these paths cross."""
+    crossed = np.intersect1d(record.routes(rows), causes.links_of(record.known, cause))
+    return tuple(causes.name(record.known, port) for port in crossed.tolist())
 
 
 def _events_of(
@@ -596,14 +620,30 @@ def _rest(findings: Sequence[Finding]) -> str:
 
 
 def _spoken(fabric: Fabric, where: str) -> str:
-    """A place for people, the sender first: "plane 3 t0 5 to t1 2"."""
+    """A place for people, the sender first: "plane 3 t0 5 to t1 2"; or places."""
+    if ", " in where:
+        return ", ".join(_spoken(fabric, each) for each in places.split(where))
     if " > " not in where and " < " not in where:
         return where
+    if "*" in where:
+        return _spoken_of_many(where)
     sender, receiver = causes.ends(fabric, int(places.links(fabric, where)[0]))
     far = receiver.device
     if sender.device.startswith("plane") and far.startswith("plane"):
         far = " ".join(far.split()[2:])
     return f"{sender.device} to {far}"
+
+
+def _spoken_of_many(where: str) -> str:
+    """The same of links with a star for one end: "plane 3 t1 * to t0 5"."""
+    below, arrow, above = where.partition(" > ")
+    if arrow:
+        return f"{below} to {above}"
+    below, _, above = where.partition(" < ")
+    if below.startswith("nic"):
+        return f"{above} to {below}"
+    plane, lower = " ".join(below.split()[:2]), " ".join(below.split()[2:])
+    return f"{plane} {above} to {lower}"
 
 
 def _trifles(record: Record) -> str:
