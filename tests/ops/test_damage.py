@@ -53,8 +53,10 @@ def test_what_one_place_damaged_accuses_no_other() -> None:
     assert rest.behind(WAYS) == 10
 
 
-def test_the_time_is_that_in_which_nearly_all_arrived() -> None:
+def test_the_time_is_that_in_which_about_as_many_arrived_as_were_lost() -> None:
     found = after((9, 0.0, 1), (9, 20.0, 60), (13, 30.0, 60), (9, 90.0, 1), (8, 200.0, 100))
-    assert found.span_us(WAYS) == (20.0, 40.0)
-    assert found.span_us(WAYS[1:2]) == (30.0, 40.0)
-    assert after().span_us(WAYS) is None
+    begins = [0.0, 20.0, 30.0, 50.0]
+    rows = pl.DataFrame({"from_us": begins, "lost": [4, 50, 50, 2], "sent": [100] * 4})
+    assert found.span_us(WAYS, rows) == (20.0, 40.0)
+    assert found.span_us(WAYS[1:2], rows) == (30.0, 40.0)
+    assert after().span_us(WAYS, rows) is None

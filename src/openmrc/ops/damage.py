@@ -18,8 +18,6 @@ from openmrc.ops.balance import LEAST, MOST
 if TYPE_CHECKING:
     import polars as pl
 
-FEW = 0.02  # of what arrived damaged: the first and the last of it may be another place's
-
 
 @dataclass(frozen=True, eq=False)
 class Damaged:
@@ -45,20 +43,21 @@ class Damaged:
         rest = np.maximum(self.packets - MOST * self._by_port(routes, lost), 0)
         return replace(self, packets=rest)
 
-    def span_us(self, routes: IntArray) -> tuple[float, float] | None:
-        """Return when the bins begin and end in which nearly all of those arrived that arrived
-        where these routes end, us; None if none did.
+    def span_us(self, routes: IntArray, rows: pl.DataFrame) -> tuple[float, float] | None:
+        """Return when the bins begin and end, us, from the first to the last in which about as many
+        arrived where these routes end as were lost on their paths, `rows`; None if there is none.
         """
         import polars as pl
 
-        mine = self.links.filter(pl.col("port").is_in(np.unique(self._last(routes)).tolist()))
-        if not len(mine):
+        ends = pl.col("port").is_in(np.unique(self._last(routes)).tolist())
+        by_bin = (
+            self.links.filter(ends).group_by("from_us", "until_us").agg(pl.col("damaged").sum())
+        )
+        lost = rows.group_by("from_us").agg(pl.min_horizontal("lost", "sent").sum())
+        both = by_bin.join(lost, on="from_us").filter(pl.col("damaged") >= LEAST * pl.col("lost"))
+        if not len(both):
             return None
-        rows = mine.sort("from_us")
-        upto = rows["damaged"].cum_sum().to_numpy()
-        few = FEW * int(upto[-1])
-        first, last = (int(np.searchsorted(upto, at)) for at in (few, upto[-1] - few))
-        return float(rows["from_us"][first]), float(rows["until_us"][last])
+        return float(both["from_us"].min()), float(both["until_us"].max())  # type: ignore[arg-type]
 
     def _last(self, routes: IntArray) -> IntArray:
         """[rows] the last link of each route."""

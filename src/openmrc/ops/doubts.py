@@ -226,15 +226,15 @@ def without_stragglers(
         before = rows.filter(pl.col("from_us") <= begin)
         after = rows.filter(pl.col("from_us") > begin)
         passed = int(record.evidence(quiet).crossed[cause])
-        if passed * record.rate(cause, before) > OVER_AFTER and _may_be_chance(
+        if passed * record.rate(cause, before) > OVER_AFTER and may_be_chance(
             record, cause, after, margin
         ):
             return before
     return rows
 
 
-def _may_be_chance(record: Record, cause: int, rows: pl.DataFrame, margin: float) -> bool:
-    """Whether chance explains these losses nearly as well as a place that loses packets."""
+def may_be_chance(record: Record, cause: int, rows: pl.DataFrame, margin: float) -> bool:
+    """Return whether chance explains these losses nearly as well as a place that loses packets."""
     seen = record.evidence(record.bins_of(rows))
     lost = rows["lost"].to_numpy().astype(np.float64)
     chance = float(lost @ np.log(record.chance(rows, record.bins_of(rows))))

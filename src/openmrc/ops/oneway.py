@@ -56,11 +56,16 @@ def _one_way(record: Record, it: Finding) -> Finding:
 
 
 def _is_whole(record: Record, it: Finding, bad: Ports, other: Ports) -> bool:
-    """Whether the other direction lost little of what crossed it meanwhile."""
-    seen = record.evidence(record.bins_between(it.since_us, it.until_us))
-    there = np.isin(seen.routes, other).any(axis=1) & ~np.isin(seen.routes, bad).any(axis=1)
-    expected = float(seen.crossed[other].sum()) * it.rate
-    return expected >= WHOLE_AFTER and int(seen.lost[there].sum()) <= WHOLE * expected
+    """Whether the other direction lost little of what crossed it meanwhile, apart from what full
+    queues dropped.
+    """
+    bins = record.bins_between(it.since_us, it.until_us)
+    expected = float(record.evidence(bins).crossed[other].sum()) * it.rate
+    rows = record.paths.filter(record.paths["from_us"].is_in(bins))
+    routes = record.routes(rows)
+    there = np.isin(routes, other).any(axis=1) & ~np.isin(routes, bad).any(axis=1)
+    lost = rows["lost"].to_numpy() if record.trims else record.undropped(rows)
+    return expected >= WHOLE_AFTER and float(lost[there].sum()) <= WHOLE * expected
 
 
 def _ports(fabric: Fabric, it: Finding) -> tuple[Ports, Ports]:

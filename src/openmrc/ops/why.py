@@ -138,6 +138,8 @@ def _switches_of(fabric: Fabric, verdict: Verdict) -> list[int]:
 
 def _verdicts(record: Record) -> list[_Blamed]:
     """What is blamed for losses, each for other ones."""
+    import polars as pl
+
     bins = record.bins()
     if not bins:
         return []
@@ -185,10 +187,11 @@ def _verdicts(record: Record) -> list[_Blamed]:
         if missing is not None and gone:
             missing = missing.without(verdict.cause, n_lost)
         elif damaged is not None and hurt:
-            during = _while_damaged(record, damaged.span_us(of_rows))
+            mine_rows = record.paths.filter(pl.Series(rows))
+            during = _while_damaged(record, damaged.span_us(of_rows, mine_rows))
             left, beyond = left & during, beyond & during
             damaged = damaged.without(of_rows, lost_there)
-        told.append(_Blamed(verdict, left, beyond, gone or hurt))
+        told.append(_Blamed(verdict, left, beyond, bool(gone or hurt)))
         taken |= mine
     return told
 
@@ -263,11 +266,12 @@ def _told(record: Record, blamed: _Blamed, qps: set[int] | None) -> Finding:
     if not dead and len(rows) < len(every):
         every = doubts.without_stragglers(record, cause, every, RULES.margin)
         dead = _was_dead(record, cause, every, _events_of(record, every, qps)[1])
-    first, last = _first_loss(rows), _last_loss(rows, over if dead else None)
+    began = _first_loss(record, cause, rows)
+    first, last = began, _last_loss(rows, over if dead else None)
     if dead and len(aside) and qps is None:
         first = _began(events, aside)
         if first > last:  # paths across it were in use again
-            dead, first, last = False, _first_loss(rows), _last_loss(rows, None)
+            dead, first, last = False, began, _last_loss(rows, None)
     is_link = verdict.kind == causes.LINK
     ends = causes.ends(record.known, cause) if is_link else ()
     where, *others = (name for one in (cause, *verdict.one_of) for name in record.names(one))
@@ -354,7 +358,7 @@ def _rate_later(record: Record, cause: int, rows: pl.DataFrame) -> float:
     """
     import polars as pl
 
-    later = rows.filter(pl.col("from_us") > _first_loss(rows))
+    later = rows.filter(pl.col("from_us") > _first_of_most(rows))
     return record.rate(cause, later) if later["lost"].sum() >= PROBES_MIN else 0.0
 
 
@@ -396,9 +400,14 @@ def _answered_none(rows: pl.DataFrame, events: pl.DataFrame, over: float) -> boo
 
 
 def _reopened(aside: pl.DataFrame, back: pl.DataFrame) -> float | None:
-    """When paths of a place returned, if most were set aside before any did: if a part of the
-    packets passes, some are back while others are set aside.
+    """When paths of a place returned for good, if most were set aside before any did: if a part of
+    the packets passes, some are back while others are set aside.
     """
+    import polars as pl
+
+    again = aside.group_by("qp", "ev").agg(again_us=pl.col("t_us").max())
+    known = back.join(again, on=["qp", "ev"], how="left")
+    back = known.filter(pl.col("again_us").is_null() | (pl.col("again_us") <= pl.col("t_us")))
     if not len(aside) or not len(back):
         return None
     over = _first(back)
@@ -438,7 +447,20 @@ def _began(events: pl.DataFrame, aside: pl.DataFrame) -> float:
     return _first(aside)
 
 
-def _first_loss(rows: pl.DataFrame) -> float:
+def _first_loss(record: Record, cause: int, rows: pl.DataFrame) -> float:
+    """When a place lost its first packet; of many, without a few outliers before all others that
+    may be chance.
+    """
+    import polars as pl
+
+    most = _first_of_most(rows)
+    before = rows.filter(pl.col("first_us") < most)
+    if not len(before) or doubts.may_be_chance(record, cause, before, RULES.margin):
+        return most
+    return float(before["first_us"].min())  # type: ignore[arg-type]
+
+
+def _first_of_most(rows: pl.DataFrame) -> float:
     """When a place lost its first packet; of many, without a few outliers before all others."""
     by_time, total = rows.sort("first_us"), int(rows["lost"].sum())
     after = by_time["lost"].cum_sum() > FEW_BEFORE * total
