@@ -221,7 +221,8 @@ def _decided(
     import polars as pl
 
     fabric, rows = record.known, record.paths.filter(pl.Series(mine))
-    data = int(rows.select(pl.min_horizontal("lost", "sent").sum()).item())
+    lost = rows["lost"].to_numpy() if record.trims else record.undropped(rows)
+    data = int(np.minimum(lost, rows["sent"].to_numpy()).sum())
     damaged = 0 if record.damaged is None else record.damaged.behind(record.routes(rows))
     candidates = (verdict.cause, *verdict.one_of)
     if data > damaged and all(missing.clears(cause, data - damaged) for cause in candidates):
