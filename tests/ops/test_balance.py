@@ -79,6 +79,9 @@ def test_a_link_between_switches_is_cleared_if_nothing_is_missing_at_either_end(
     assert after((1000, 900, 900, 900)).clears(DOWN, LOST)
     assert not after((1000, 1000, 1000, 1000)).clears(TO_NIC, LOST)
     assert not after((1000, 1000, 1000, 1000)).clears(FROM_NIC, LOST)  # it may not have sent
+    assert after((1000, 1000, 1000, 1000)).clears(FROM_NIC, LOST, one_by_one=True)
+    assert not after((1000, 900, 900, 900)).clears(FROM_NIC, LOST, one_by_one=True)
+    assert not after((1000, 1000, 1000, 1000)).clears(TO_NIC, LOST, one_by_one=True)
 
 
 def test_what_one_place_lost_accuses_no_other() -> None:

@@ -291,22 +291,22 @@ def misses(one: Record, packets: float, *switches: str) -> Record:
 
 
 @pytest.mark.parametrize(
-    ("apart_us", "switches", "known"),
+    ("apart_us", "switches", "where", "known"),
     [
-        (12.0, ["plane 1 t0 1"], True),
-        (12.0, [], False),  # the other end, or neither
-        (12.0, ["plane 0 t0 1"], False),
-        (0.1, ["plane 1 t0 1"], False),  # all at once: what was down did not send
+        (12.0, ["plane 1 t0 1"], "nic 8 plane 1 > t0", True),
+        (12.0, ["plane 0 t0 1"], "nic 55 plane 1 < t0", True),  # behind the last switch
+        (0.1, ["plane 1 t0 1"], "nic 8 plane 1 > t0", False),  # all at once: what was down ...
+        (0.1, [], "nic 8 plane 1 > t0", False),  # ... did not send
     ],
 )
-def test_the_end_at_which_a_queue_pair_loses_is_known_if_packets_are_missing_there(
-    apart_us: float, switches: list[str], known: bool
+def test_the_end_at_which_a_queue_pair_loses_is_known_by_whether_packets_are_missing(
+    apart_us: float, switches: list[str], where: str, known: bool
 ) -> None:
     """NIC 8 loses packets on every path of a plane to NIC 55, and no other does."""
     rows = [(8, 1, uplink, 100, apart_us * uplink, 4) for uplink in range(8)]
     aside = [(uplink, apart_us * uplink, "set aside") for uplink in range(8)]
     (found,) = why(misses(record(rows, aside), 32, *switches)).findings
-    assert found.where == "nic 8 plane 1 > t0"
+    assert found.where == where
     assert found.one_of == ("nic 55 plane 1 < t0",) * (not known)
 
 

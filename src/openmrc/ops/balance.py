@@ -44,14 +44,17 @@ class Missing:
         least, _ = self._bounds(_behind(self.fabric, cause))
         return least >= LEAST * lost > 0
 
-    def clears(self, cause: int, lost: int) -> bool:
+    def clears(self, cause: int, lost: int, one_by_one: bool = False) -> bool:
         """Return whether so few are missing that this cause cannot have lost that many, a part of
-        its packets or all of them for a while. Nobody knows what a NIC did not send, or did not
-        get.
+        its packets or, unless it was `one_by_one`, all of them for a while. Nobody knows what a NIC
+        did not send, or did not get.
         """
-        if _is_of_nic(self.fabric, cause):
+        at = _behind(self.fabric, cause)
+        if _is_of_nic(self.fabric, cause) and not (
+            one_by_one and at and causes.kind(self.fabric, cause) == causes.LINK
+        ):
             return False
-        _, most = self._bounds(_around(self.fabric, cause))
+        _, most = self._bounds(at if one_by_one else _around(self.fabric, cause))
         return most <= CLEAR * lost
 
     def one_of(self, candidates: Sequence[int], data: int, lost: int) -> int | None:

@@ -215,8 +215,8 @@ def _while_damaged(record: Record, span_us: tuple[float, float] | None) -> npt.N
 def _decided(
     record: Record, verdict: Verdict, mine: npt.NDArray[np.bool_], missing: Missing
 ) -> Verdict | None:
-    """The verdict, on one of its places if what is missing at switches tells which; None if they
-    miss too little for any of them. What was damaged is missing nowhere.
+    """The verdict, on those of its places that may be it by what is missing at switches; None if
+    they miss too little for any of them. What was damaged is missing nowhere.
     """
     import polars as pl
 
@@ -225,15 +225,18 @@ def _decided(
     data = int(np.minimum(lost, rows["sent"].to_numpy()).sum())
     damaged = 0 if record.damaged is None else record.damaged.behind(record.routes(rows))
     candidates = (verdict.cause, *verdict.one_of)
-    if data > damaged and all(missing.clears(cause, data - damaged) for cause in candidates):
+    if data <= damaged:
+        return verdict
+    singly = not verdict.is_sure and doubts.lost_one_by_one(record, verdict.cause, rows)
+    left = [it for it in candidates if not missing.clears(it, data - damaged, singly)]
+    if not left:
         return None
-    if verdict.is_sure or damaged or not doubts.lost_one_by_one(record, verdict.cause, rows):
-        return verdict
-    cause = missing.one_of(candidates, data, int(rows["lost"].sum()))
-    if cause is None:
-        return verdict
+    if singly and not damaged:
+        known = missing.one_of(left, data, int(rows["lost"].sum()))
+        left = left if known is None else [known]
+    cause, *others = left
     kind, where = causes.kind(fabric, cause), causes.name(fabric, cause)
-    return replace(verdict, cause=cause, kind=kind, where=where, one_of=())
+    return replace(verdict, cause=cause, kind=kind, where=where, one_of=tuple(others))
 
 
 def _parts(whole: list[float]) -> list[list[float]]:
