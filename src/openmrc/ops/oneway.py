@@ -17,7 +17,7 @@ import numpy.typing as npt
 from openmrc.fabric import places
 from openmrc.fabric.kinds import LINKS_DEFAULT
 from openmrc.ops import causes
-from openmrc.ops.together import TRANSCEIVER, Finding, at_one_time, summed
+from openmrc.ops.together import TRANSCEIVER, Finding, at_one_time, plain, summed
 
 if TYPE_CHECKING:
     from openmrc.fabric.model import Fabric
@@ -84,7 +84,8 @@ def _wide(fabric: Fabric, findings: list[Finding]) -> list[Finding]:
         if it not in left or not it.links or it.one_of or it.downs:
             continue
         mine = [each for each in left if each.links and at_one_time(it, each)]
-        for name in _starred(it.links[0]):
+        one_way = _starred(it.links[0])
+        for name in (*one_way, *map(plain, one_way)):
             ports = set(places.links(fabric, name).tolist())
             parts = [each for each in mine if _directed(fabric, each) <= ports]
             if len(parts) > 1 and set().union(*(_directed(fabric, p) for p in parts)) == ports:
