@@ -150,7 +150,9 @@ class Draw:
 
 
 def directed(fabric: Fabric, where: str) -> set[int]:
-    """All directed ports of a place."""
+    """All directed ports of a place, or of several."""
+    if ", " in where:
+        return set().union(*(directed(fabric, each) for each in places.split(where)))
     kind = places.kind_of(where) if not where.startswith("nic") or "plane" in where else "nic"
     if "transceiver" in where:
         return set(places.transceivers(fabric, where, LINKS_DEFAULT).targets.tolist())

@@ -17,11 +17,14 @@ import argparse
 import json
 import math
 import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from blind import HEALTHY, LATE_US, SLACK_US, across, directed, hidden
 
+from openmrc.fabric import places
 from openmrc.fabric.kinds import Fault
 from openmrc.ops.records import Record, read
 from openmrc.ops.together import Finding
@@ -50,7 +53,7 @@ def is_right(record: Record, fault: Fault, finding: Finding) -> bool:
     # When the first packet meets it, or is lost by chance, the endpoints alone know.
     first_us = max(fault.at_ps / US, first_loss_us(record, directed(fabric, fault.place)))
     in_time = fault.at_ps / US - SLACK_US <= finding.since_us <= first_us + LATE_US
-    is_total = fault.rate is None
+    is_total = fault.rate in (None, 1)
     if finding.until_us > over_us + LATE_US or not in_time:
         return False
     return fault.repeats or finding.dead == is_total
@@ -60,6 +63,13 @@ def first_loss_us(record: Record, ports: set[int]) -> float:
     """When a sender first missed a packet that crossed one of these directed ports."""
     times = record.paths["first_us"].to_numpy()[across(record, ports)]
     return float(times.min()) if len(times) else 0.0
+
+
+def parts(record: Record, fault: Fault, findings: Sequence[Finding]) -> list[Fault]:
+    """A fault; or those of the places that it lists, each by itself, unless all are one place."""
+    if any(is_right(record, fault, it) for it in findings):
+        return [fault]
+    return [replace(fault, where=where) for where in places.split(fault.where)]
 
 
 def ask(name: str, keep: Path | None) -> dict[str, Any]:
@@ -74,10 +84,11 @@ def ask(name: str, keep: Path | None) -> dict[str, Any]:
         answers = [why(record) for record in records]
     faults = [one.build() for one in scenario.faults]
     unmet = UNMET.get(name, ())
-    broken = [it for it in faults if it.kind not in HEALTHY and it.place not in unmet]
+    harmful = [it for it in faults if it.kind not in HEALTHY and it.place not in unmet]
     unnamed, wrong = [], []
     for transport, record, answer in zip(scenario.transports, records, answers, strict=True):
-        known = broken if knows_its_paths(transport) else []
+        known = [each for it in harmful for each in parts(record, it, answer.findings)]
+        known = known if knows_its_paths(transport) else []
         right = [[is_right(record, one, it) for it in answer.findings] for one in known]
         unnamed += [one.place for one, each in zip(known, right, strict=True) if not any(each)]
         wrong += [
@@ -88,7 +99,7 @@ def ask(name: str, keep: Path | None) -> dict[str, Any]:
     return {
         "scenario": name,
         "right": not unnamed and not wrong,
-        "broken": [one.place for one in broken],
+        "broken": [one.place for one in harmful],
         "unnamed": unnamed,
         "wrong": wrong,
         "text": "\n    ".join(answer.text for answer in answers),

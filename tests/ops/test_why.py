@@ -16,6 +16,7 @@ import pytest
 from openmrc.fabric import multiplane
 from openmrc.ops import harm
 from openmrc.ops.balance import Missing
+from openmrc.ops.damage import Damaged, damaged
 from openmrc.ops.doubts import is_late, without_echoes
 from openmrc.ops.localise import Verdict
 from openmrc.ops.records import BACKGROUND, JAMMED, UNPROVEN, Record
@@ -286,27 +287,35 @@ def misses(one: Record, packets: float, *switches: str) -> Record:
     names = [FABRIC.switch_name(switch) for switch in range(FABRIC.n_switches)]
     found[[names.index(switch) for switch in switches]] = packets
     summary = {**SUMMARY, "packets": {"trimmed": 0, "data": 10_000, "dropped_corrupt": 0}}
-    return replace(one, summary=summary, missing=Missing(FABRIC, found, np.ones(len(found))))
+    return replace(one, summary=summary, missing=Missing(FABRIC, found))
 
 
 @pytest.mark.parametrize(
-    ("apart_us", "switches", "known"),
+    ("apart_us", "switches", "where", "known"),
     [
-        (12.0, ["plane 1 t0 1"], True),
-        (12.0, [], False),  # the other end, or neither
-        (12.0, ["plane 0 t0 1"], False),
-        (0.1, ["plane 1 t0 1"], False),  # all at once: what was down did not send
+        (12.0, ["plane 1 t0 1"], "nic 8 plane 1 > t0", True),
+        (12.0, ["plane 0 t0 1"], "nic 55 plane 1 < t0", True),  # behind the last switch
+        (0.1, ["plane 1 t0 1"], "nic 8 plane 1 > t0", False),  # all at once: what was down ...
+        (0.1, [], "nic 8 plane 1 > t0", False),  # ... did not send
     ],
 )
-def test_the_end_at_which_a_queue_pair_loses_is_known_if_packets_are_missing_there(
-    apart_us: float, switches: list[str], known: bool
+def test_the_end_at_which_a_queue_pair_loses_is_known_by_whether_packets_are_missing(
+    apart_us: float, switches: list[str], where: str, known: bool
 ) -> None:
     """NIC 8 loses packets on every path of a plane to NIC 55, and no other does."""
     rows = [(8, 1, uplink, 100, apart_us * uplink, 4) for uplink in range(8)]
     aside = [(uplink, apart_us * uplink, "set aside") for uplink in range(8)]
     (found,) = why(misses(record(rows, aside), 32, *switches)).findings
-    assert found.where == "nic 8 plane 1 > t0"
+    assert found.where == where
     assert found.one_of == ("nic 55 plane 1 < t0",) * (not known)
+
+
+def arrived(one: Record, packets: int, until_us: float = UNTIL_US) -> Damaged:
+    """So many damaged packets for each path that lost packets, on its last link, until then."""
+    ports = one.routes(one.paths)[:, -1].tolist()
+    rows = [(port, 0.0, until_us, packets) for port in ports]
+    columns = ["port", "from_us", "until_us", "damaged"]
+    return damaged(FABRIC, pl.DataFrame(rows, schema=columns, orient="row"))
 
 
 def test_a_switch_at_which_nothing_is_missing_is_not_blamed_unless_packets_were_damaged() -> None:
@@ -316,20 +325,19 @@ def test_a_switch_at_which_nothing_is_missing_is_not_blamed_unless_packets_were_
     assert found.where == "plane 1 t0 1 > t1 3"
     clear = misses(one, 0)
     assert not why(clear).findings
-    packets = {**clear.summary["packets"], "dropped_corrupt": 104}
-    assert why(replace(clear, summary={**clear.summary, "packets": packets})).findings
+    assert why(replace(clear, damaged=arrived(one, 13))).findings
 
 
 def test_a_switch_at_which_packets_are_missing_is_no_echo() -> None:
-    def told(missing: bool) -> list[Finding]:
+    def told(counted: bool) -> list[Finding]:
         one = Finding(
             "plane 1 t1 3", "switch", (), (), False, 0.02, 30, 0.0, 100.0, 8, 8, 8, 120.0, 50.0,
-            missing=missing,
+            counted=counted,
         )  # fmt: skip
         dead_too = replace(one, where="plane 0 t1 1", dead=True, rate=1.0, lost=1000)
         return without_echoes(record(dead()), [one, dead_too])
 
-    assert [len(told(missing)) for missing in (False, True)] == [1, 2]
+    assert [len(told(counted)) for counted in (False, True)] == [1, 2]
 
 
 def test_what_set_paths_aside_only_after_its_last_loss_was_not_dead() -> None:

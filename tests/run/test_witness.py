@@ -145,7 +145,7 @@ def test_what_full_queues_drop_is_counted_at_their_ports_and_what_faults_lose_is
     assert 3 in fabric.port_peer_nic[dropped["port"].to_numpy()]
 
 
-def test_bytes_and_trims_are_counted_at_each_port() -> None:
+def test_packets_and_trims_are_counted_at_each_port() -> None:
     crowded = ran(workload={"kind": "incast", "n": 6, "size": "1MB", "target": 3})
     (run,), fabric = crowded.transports, crowded.scenario.build()[0]
     links = crowded.links
@@ -153,9 +153,20 @@ def test_bytes_and_trims_are_counted_at_each_port() -> None:
     at_queues = links.filter(pl.col("trimmed_here") > 0)["port"].unique().to_numpy()
     assert set(fabric.port_peer_nic[at_queues].tolist()) == {3}
     from_nics = links.filter(pl.col("port") < fabric.n_nics * fabric.n_planes)
-    packets, octets = (int(from_nics[name].sum()) for name in ("packets", "octets"))
-    data = packets * MRC_FRAMING.data_bytes(4096)
-    assert data < octets < 1.1 * data  # with probes and answers
+    packets, out = (int(from_nics[name].sum()) for name in ("packets", "packets_out"))
+    assert packets < out == run.counters["injected"]  # with answers
+    assert links["packets_out"].sum() == run.counters["link_traversals"]
+
+
+def test_damaged_packets_are_counted_at_the_ports_of_nics_that_get_them() -> None:
+    damages = {"at": "0us", "kind": "link-corrupt", "where": "nic 3 plane 0 > t0", "rate": 0.1}
+    hurt = ran(fault=[damages])
+    (run,), fabric = hurt.transports, hurt.scenario.build()[0]
+    found = hurt.links.filter(pl.col("damaged") > 0)
+    assert found["damaged"].sum() == run.counters["dropped_corrupt"] > 0
+    ports = found["port"].unique().to_numpy()
+    assert fabric.port_last_hop[ports].all()
+    assert all(" plane 0 " in f" {fabric.port_name(port)} " for port in ports.tolist())
 
 
 HASHED = {"srv6": False}

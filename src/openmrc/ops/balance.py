@@ -1,10 +1,11 @@
 """What went into a switch and did not come out: places that endpoints cannot tell apart, decided.
 
-No switch counts what a fault loses, but every port counts the bytes that it sends. What the ports
-towards a switch sent, less what the switch sent itself, and dropped and trimmed because its queues
-were full, is missing there: it was lost on one of the links into it, or by the switch. Counters of
-different devices are not read at one instant, so only sums over the whole run are compared; and
-only places are compared of which endpoints know already that one of them loses packets.
+No switch counts what a fault loses, but every port counts the packets that it sends. What the ports
+towards a switch sent, less what the switch sent itself, and dropped because its queues were full,
+is missing there: it was lost on one of the links into it, or by the switch. A trimmed packet is
+still a packet. Counters of different devices are not read at one instant, so only sums over the
+whole run are compared; and only places are compared of which endpoints know already that one of
+them loses packets.
 
 Damaged packets are not missing anywhere: they are forwarded, and their receiver discards them.
 """
@@ -28,42 +29,47 @@ FloatArray = npt.NDArray[np.float64]
 
 LEAST, MOST = 0.5, 2.0  # of what endpoints know to be lost: missing where it was lost ...
 CLEAR = 0.2  # ... and at most, where it was not
-UNSURE = 0.02  # of what was dropped or trimmed: packets that are smaller than full ones
-FEW = 2.0  # full packets: what control packets under way take
+UNDER_WAY = 8.0  # packets to a switch when the counters are read, at most
 
 
 @dataclass(frozen=True, eq=False)
 class Missing:
-    """Packets that are missing at each switch of a fabric, as full ones: so many, give or take."""
+    """Packets that are missing at each switch of a fabric: so many, or `UNDER_WAY` fewer."""
 
     fabric: Fabric
     packets: FloatArray  # [switches]
-    doubt: FloatArray  # [switches]
 
     def accuses(self, cause: int, lost: int) -> bool:
         """Return whether so many packets are missing that this cause may have lost that many."""
         least, _ = self._bounds(_behind(self.fabric, cause))
         return least >= LEAST * lost > 0
 
-    def clears(self, cause: int, lost: int) -> bool:
+    def clears(self, cause: int, lost: int, one_by_one: bool = False) -> bool:
         """Return whether so few are missing that this cause cannot have lost that many, a part of
-        its packets or all of them for a while. Nobody knows what a NIC did not send, or did not
-        get.
+        its packets or, unless it was `one_by_one`, all of them for a while. Nobody knows what a NIC
+        did not send, or did not get.
         """
-        if _is_of_nic(self.fabric, cause):
+        at = _behind(self.fabric, cause)
+        if _is_of_nic(self.fabric, cause) and not (
+            one_by_one and at and causes.kind(self.fabric, cause) == causes.LINK
+        ):
             return False
-        _, most = self._bounds(_around(self.fabric, cause))
+        _, most = self._bounds(at if one_by_one else _around(self.fabric, cause))
         return most <= CLEAR * lost
 
-    def one_of(self, candidates: Sequence[int], lost: int) -> int | None:
-        """Return which of these causes lost `lost` packets of data, one by one, if one alone is
-        accused and no packets are missing behind the others.
+    def one_of(self, candidates: Sequence[int], data: int, lost: int) -> int | None:
+        """Return which of these causes lost packets one by one, `lost` with probes, `data` without,
+        if one alone is accused and no packets are missing behind the others. Behind a link to a NIC
+        none ever are, so that something else may not have lost many more there.
         """
-        accused = [cause for cause in candidates if self.accuses(cause, lost)]
-        if len(accused) != 1 or self._bounds(_behind(self.fabric, accused[0]))[0] > MOST * lost:
+        accused = [cause for cause in candidates if self.accuses(cause, data)]
+        if len(accused) != 1:
             return None
         others = [_behind(self.fabric, cause) for cause in candidates if cause not in accused]
-        clear = [self._bounds(at)[1] <= CLEAR * lost for at in others]
+        most = MOST * lost if [] in others else np.inf
+        if self._bounds(_behind(self.fabric, accused[0]))[0] > most:
+            return None
+        clear = [self._bounds(at)[1] <= CLEAR * data for at in others]
         return accused[0] if all(clear) else None
 
     def without(self, cause: int, lost: int) -> Missing:
@@ -74,25 +80,21 @@ class Missing:
 
     def _bounds(self, at: list[int]) -> tuple[float, float]:
         """What is missing at these switches together, the least and the most."""
-        found, doubt = float(self.packets[at].sum()), float(self.doubt[at].sum())
-        return found - doubt, found + doubt
+        found = float(self.packets[at].sum())
+        return found - UNDER_WAY * len(at), found
 
 
-def missing(fabric: Fabric, links: pl.DataFrame, full_bytes: int, trimmed_bytes: int) -> Missing:
-    """Return what is missing at each switch, from the counts of all ports of a run (`links`);
-    full and trimmed packets take so many bytes on the wire.
-    """
+def missing(fabric: Fabric, links: pl.DataFrame) -> Missing:
+    """Return what is missing at each switch, from the counts of all ports of a run (`links`)."""
     port = links["port"].to_numpy()
-    names = ("octets", "dropped", "trimmed_here")
-    sent, dropped, trimmed = (
-        np.bincount(port, links[name].to_numpy(), fabric.n_ports) for name in names
+    sent, dropped = (
+        np.bincount(port, links[name].to_numpy(), fabric.n_ports)
+        for name in ("packets_out", "dropped")
     )
-    full = dropped * full_bytes + trimmed * (full_bytes - trimmed_bytes)
     into, own, n = fabric.port_peer_switch, fabric.port_switch, fabric.n_switches
     came = np.bincount(into[into >= 0], sent[into >= 0], n)
-    left, gone = (np.bincount(own[own >= 0], each[own >= 0], n) for each in (sent, full))
-    packets = (came - left - gone) / full_bytes
-    return Missing(fabric, packets, UNSURE * gone / full_bytes + FEW)
+    left = np.bincount(own[own >= 0], (sent + dropped)[own >= 0], n)
+    return Missing(fabric, np.asarray(came - left, np.float64))
 
 
 def _behind(fabric: Fabric, cause: int) -> list[int]:

@@ -139,7 +139,7 @@ def is_late(record: Record, cause: int, mine: npt.NDArray[np.bool_]) -> bool:
 def without_echoes(record: Record, findings: Sequence[Finding]) -> list[Finding]:
     """Without devices that lost a little while something dead lost much, because its traffic was
     diverted and crowds there; or where many packets proved to be late and not lost. What is
-    missing at a switch is no echo.
+    missing at a switch, or arrived damaged, is no echo.
     """
     import polars as pl
 
@@ -151,7 +151,7 @@ def without_echoes(record: Record, findings: Sequence[Finding]) -> list[Finding]
         it
         for it in findings
         if it.kind not in (causes.SWITCH, causes.NIC)
-        or it.missing
+        or it.counted
         or it.rate > ECHO_RATE
         or it.lost > enough
     ]
@@ -226,15 +226,15 @@ def without_stragglers(
         before = rows.filter(pl.col("from_us") <= begin)
         after = rows.filter(pl.col("from_us") > begin)
         passed = int(record.evidence(quiet).crossed[cause])
-        if passed * record.rate(cause, before) > OVER_AFTER and _may_be_chance(
+        if passed * record.rate(cause, before) > OVER_AFTER and may_be_chance(
             record, cause, after, margin
         ):
             return before
     return rows
 
 
-def _may_be_chance(record: Record, cause: int, rows: pl.DataFrame, margin: float) -> bool:
-    """Whether chance explains these losses nearly as well as a place that loses packets."""
+def may_be_chance(record: Record, cause: int, rows: pl.DataFrame, margin: float) -> bool:
+    """Return whether chance explains these losses nearly as well as a place that loses packets."""
     seen = record.evidence(record.bins_of(rows))
     lost = rows["lost"].to_numpy().astype(np.float64)
     chance = float(lost @ np.log(record.chance(rows, record.bins_of(rows))))

@@ -18,12 +18,12 @@ import numpy.typing as npt
 from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.outline import Outline, outline
-from openmrc.ops import balance, causes, crowd
+from openmrc.ops import balance, causes, crowd, damage
 from openmrc.ops.evidence import Evidence, of_lossy
 from openmrc.run.ways import routes
 from openmrc.run.witness import LOOKS_A_BIN
 from openmrc.units import US
-from openmrc.wire.framing import HASHED_FRAMING, MRC_FRAMING
+from openmrc.wire.framing import MRC_FRAMING
 
 if TYPE_CHECKING:
     import polars as pl
@@ -61,6 +61,7 @@ class Record:
     outline: Outline | None = None  # where switches hash
     # What went into switches and did not come out; None if the run was stopped before its end.
     missing: balance.Missing | None = None
+    damaged: damage.Damaged | None = None  # what NICs got with a wrong iCRC
 
     @property
     def known(self) -> Fabric:
@@ -105,6 +106,12 @@ class Record:
         """When each bin begins in which packets were sent or lost, us."""
         found: list[float] = self.links["from_us"].unique().sort().to_list()
         return sorted({*found, *self.bins()})
+
+    def bins_between(self, since_us: float, until_us: float) -> list[float]:
+        """When the bins begin, from the one at a time to that at another, us."""
+        every = self.every_bin()
+        before = [begin for begin in every if begin <= since_us][-1:]
+        return before + [begin for begin in every if since_us < begin <= until_us]
 
     def bins_of(self, rows: pl.DataFrame) -> list[float]:
         """When the bins begin, from the first to the last in which these rows lost packets, us."""
@@ -244,8 +251,8 @@ def read(directory: Path) -> list[Record]:
             for name in ("flows", "steps", *FILES)
             if (directory / f"{name}.parquet").is_file()
         }
-        if "links" in frames and "octets" not in frames["links"].columns:
-            raise ValueError("its links.parquet has no column octets; run it again")
+        if "links" in frames and "damaged" not in frames["links"].columns:
+            raise ValueError("its links.parquet has no column damaged; run it again")
     except (ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
         raise InputError(f"{directory}: was not written by mrc run --out ({error})") from None
     tables.pop("fault", None)
@@ -265,21 +272,20 @@ def read(directory: Path) -> list[Record]:
         trims = cut_short and getattr(transport, "trim_nack", True)
         hashed = not getattr(transport, "srv6", True)
         around = outline(fabric) if hashed else None
-        missing = None
+        missing, damaged = None, None
         if events is not None:
             if around is not None:
                 links = _by_outline(links, around)
             known = fabric if around is None else around.fabric
-            sizes = HASHED_FRAMING if hashed else MRC_FRAMING
-            full_bytes = sizes.data_bytes(getattr(transport, "pmtu", PMTU_BYTES))
             if run["flows"]["unfinished"] == 0:  # else packets are still under way
-                missing = balance.missing(known, links, full_bytes, sizes.trimmed_bytes)
+                missing = balance.missing(known, links)
+            damaged = damage.damaged(known, links)
             links = links.filter(pl.any_horizontal(pl.col("packets", "trimmed", "dropped") > 0))
         jammed, flows, steps = _jammed(paths, links), of["flows"], of.get("steps")
         found.append(
             Record(
                 name, fabric, run, flows, steps, events, paths, links, jammed, trims, around,
-                missing,
+                missing, damaged,
             )
         )  # fmt: skip
     return found

@@ -16,6 +16,7 @@ from openmrc.fabric.kinds import LINKS_DEFAULT
 from openmrc.fabric.model import Fabric
 from openmrc.ops import causes
 
+TRANSCEIVER = "transceiver"  # a kind, beside those of causes
 NEARLY = 0.02  # of the time until now: what begins this close together begins at once
 LINKS_MIN = 3  # of a transceiver's, to blame it
 GAPS = 5  # mean times between two losses: the first comes later by chance in one case of 150
@@ -43,7 +44,8 @@ class Finding:
     aside_us: float = 0.0  # for how long those paths were set aside, summed
     downs: int = 0  # how often NICs saw their own ports go down; 0: inferred from losses
     beyond_drops: bool = False  # more was lost than full queues dropped, as switches counted
-    missing: bool = False  # about as much went into switches there and did not come out
+    counted: bool = False  # about as much is missing at switches there, or arrived damaged
+    links: tuple[str, ...] = ()  # of a transceiver or NIC: those of its links that lost packets
     unanswered: int = 0  # paths that never carried data, because no probe of them was answered
 
 
@@ -73,7 +75,8 @@ def _alike(one: Finding, other: Finding) -> bool:
     return apart <= GAPS * gap
 
 
-def _at_one_time(one: Finding, other: Finding) -> bool:
+def at_one_time(one: Finding, other: Finding) -> bool:
+    """Return whether two began at once, or lost about as much during the same time."""
     return _at_once(one, other) or _alike(one, other)
 
 
@@ -86,9 +89,9 @@ def _both_ways(findings: Iterable[Finding]) -> list[Finding]:
                 and not (one.one_of or other.one_of)
                 and plain(one.where) == plain(other.where)
                 and one.where != other.where
-                and _at_one_time(one, other)
+                and at_one_time(one, other)
             ):
-                both = _sum([other, one], plain(one.where), causes.LINK, other.ends)
+                both = replace(summed([other, one]), where=plain(one.where), ends=other.ends)
                 # What is cut at once is one cut, though less is known of one direction.
                 found[i] = replace(both, dead=one.dead or other.dead)
                 break
@@ -110,7 +113,7 @@ def _one_link(findings: list[Finding]) -> list[Finding]:
     if len(both) != 1:
         return findings
     left = [it for it in findings if not it.one_of]
-    return [*left, _sum(unsure, both.pop(), causes.LINK, ())]
+    return [*left, replace(summed(unsure), where=both.pop(), kind=causes.LINK)]
 
 
 def _is_link(name: str) -> bool:
@@ -126,19 +129,20 @@ def _transceivers(fabric: Fabric, findings: list[Finding]) -> list[Finding]:
             for name in {plain(each) for each in (finding.where, *finding.one_of)}:
                 for transceiver in _transceivers_of(fabric, name):
                     shared[transceiver].append((i, name))
-        best, links, mine = "", 0, []
+        best, most, mine = "", 0, []
         for name, members in shared.items():
             first = left[members[0][0]]
-            together = [(i, link) for i, link in members if _at_one_time(left[i], first)]
+            together = [(i, link) for i, link in members if at_one_time(left[i], first)]
             # Several candidate links of one finding count as one link of it.
             n = min(len({link for _, link in together}), len({i for i, _ in together}))
-            if n > links:
-                best, links, mine = name, n, sorted({i for i, _ in together})
-        if links < LINKS_MIN:
+            if n > most:
+                best, most, mine = name, n, sorted({i for i, _ in together})
+        if most < LINKS_MIN:
             return found + left
         parts = [left[i] for i in mine]
         devices = [{name for name in it.one_of if not _is_link(name)} for it in parts]
-        one = _sum(parts, best, "transceiver", ())
+        links = tuple(it.where for it in parts if not it.one_of)
+        one = replace(summed(parts), where=best, kind=TRANSCEIVER, links=links)
         found.append(replace(one, one_of=tuple(sorted(set.intersection(*devices)))))
         left = [finding for i, finding in enumerate(left) if i not in mine]
 
@@ -163,13 +167,12 @@ def _transceivers_of(fabric: Fabric, link: str) -> list[str]:
     return found
 
 
-def _sum(parts: Sequence[Finding], where: str, kind: str, ends: tuple[str, ...]) -> Finding:
+def summed(parts: Sequence[Finding]) -> Finding:
+    """Return what was found of several places, as of the first of them."""
     return replace(
         parts[0],
-        where=where,
-        kind=kind,
         one_of=(),
-        ends=ends,
+        ends=(),
         dead=all(part.dead for part in parts),
         rate=max(part.rate for part in parts),
         lost=sum(part.lost for part in parts),
@@ -182,6 +185,6 @@ def _sum(parts: Sequence[Finding], where: str, kind: str, ends: tuple[str, ...])
         nats=round(sum(part.nats for part in parts), 1),
         aside_us=round(sum(part.aside_us for part in parts), 3),
         beyond_drops=all(part.beyond_drops for part in parts),
-        missing=all(part.missing for part in parts),
+        counted=all(part.counted for part in parts),
         unanswered=sum(part.unanswered for part in parts),
     )

@@ -18,10 +18,10 @@ import numpy.typing as npt
 from openmrc.errors import InputError
 from openmrc.fabric import places
 from openmrc.fabric.model import Fabric
-from openmrc.ops import causes, doubts, downs, together
+from openmrc.ops import causes, doubts, downs, oneway, together
 from openmrc.ops.balance import Missing
 from openmrc.ops.localise import Rules, Verdict, localise
-from openmrc.ops.records import Record
+from openmrc.ops.records import JUDGED_US, Record
 from openmrc.ops.together import Finding
 from openmrc.units import US, fmt_time
 
@@ -90,6 +90,7 @@ def why(
     # that several have some of them in common means nothing.
     alone = [it for it in told if record.outline is not None and it.one_of]
     joined = together.joined(record.fabric, (it for it in told if it not in alone))
+    joined = oneway.narrowed(seen, joined)
     places_ = doubts.without_drops(record, [*joined, *alone])
     findings = tuple(sorted(doubts.without_echoes(record, places_), key=_harm))
     return Answer(
@@ -106,7 +107,7 @@ class _Blamed(NamedTuple):
     verdict: Verdict
     mine: npt.NDArray[np.bool_]  # [rows]
     beyond: npt.NDArray[np.bool_]  # [rows] those of them that lost more than full queues dropped
-    missing: bool  # about as many packets went into switches there and did not come out
+    counted: bool  # about as many packets are missing at switches there, or arrived damaged
 
 
 def _ranked(record: Record, span: list[float]) -> list[tuple[Verdict, list[float], float]]:
@@ -137,6 +138,8 @@ def _switches_of(fabric: Fabric, verdict: Verdict) -> list[int]:
 
 def _verdicts(record: Record) -> list[_Blamed]:
     """What is blamed for losses, each for other ones."""
+    import polars as pl
+
     bins = record.bins()
     if not bins:
         return []
@@ -147,11 +150,12 @@ def _verdicts(record: Record) -> list[_Blamed]:
         spans += [[begin] for begin in bins[:: -(-len(bins) // BINS_MAX)]]
         spans += [part for part in _parts(whole) if not set(bins).isdisjoint(part)]
     found = [each for span in spans for each in _ranked(record, span)]
-    crossed = causes.of_routes(fabric, record.routes(record.paths))
+    routes = record.routes(record.paths)
+    crossed = causes.of_routes(fabric, routes)
     lost = record.paths["lost"].to_numpy()
     data = np.minimum(lost, record.paths["sent"].to_numpy())
     taken = np.zeros(len(lost), np.bool_)
-    missing = record.missing
+    missing, damaged = record.missing, record.damaged
     told: list[_Blamed] = []
     found.sort(key=lambda each: (not each[0].is_sure, -each[2]))
     for verdict, span, _ in found:
@@ -164,9 +168,7 @@ def _verdicts(record: Record) -> list[_Blamed]:
             if decided is None:
                 continue
             verdict, mine = decided, (crossed == decided.cause).any(axis=0)
-        if doubts.is_one_event(record, verdict, span, mine, RULES) or doubts.is_late(
-            record, verdict.cause, mine
-        ):
+        if doubts.is_one_event(record, verdict, span, mine, RULES):
             continue
         left = mine & ~taken
         beyond = left if record.trims else doubts.beyond_drops(record, verdict, span, left, RULES)
@@ -175,11 +177,21 @@ def _verdicts(record: Record) -> list[_Blamed]:
                 continue
             within = _within(record, [each for one, each, _ in found if one.cause == verdict.cause])
             left = doubts.without_drops_around(record, verdict.cause, left, within)
-        gone, n_lost = False, int(data[beyond if beyond.any() else left].sum())
-        if missing is not None and verdict.is_sure:
-            gone = missing.accuses(verdict.cause, n_lost)
+        rows = beyond if beyond.any() else left
+        of_rows, lost_there = routes[rows], data[rows]
+        n_lost, sure = int(lost_there.sum()), verdict.is_sure
+        gone = sure and missing is not None and missing.accuses(verdict.cause, n_lost)
+        hurt = sure and damaged is not None and damaged.accuses(of_rows, lost_there)
+        if not gone and not hurt and doubts.is_late(record, verdict.cause, mine):
+            continue
+        if missing is not None and gone:
             missing = missing.without(verdict.cause, n_lost)
-        told.append(_Blamed(verdict, left, beyond, gone))
+        elif damaged is not None and hurt:
+            mine_rows = record.paths.filter(pl.Series(rows))
+            during = _while_damaged(record, damaged.span_us(of_rows, mine_rows))
+            left, beyond = left & during, beyond & during
+            damaged = damaged.without(of_rows, lost_there)
+        told.append(_Blamed(verdict, left, beyond, bool(gone or hurt)))
         taken |= mine
     return told
 
@@ -192,27 +204,39 @@ def _within(record: Record, spans: list[list[float]]) -> npt.NDArray[np.bool_]:
     return np.asarray(record.paths["from_us"].is_between(min(bins), max(bins)), np.bool_)
 
 
+def _while_damaged(record: Record, span_us: tuple[float, float] | None) -> npt.NDArray[np.bool_]:
+    """[rows] Which paths lost packets while damaged ones arrived, or were judged so later."""
+    if span_us is None:
+        return np.ones(len(record.paths), np.bool_)
+    from_us, first_us = (record.paths[name].to_numpy() for name in ("from_us", "first_us"))
+    return np.asarray((from_us >= span_us[0]) & (first_us <= span_us[1] + JUDGED_US), np.bool_)
+
+
 def _decided(
     record: Record, verdict: Verdict, mine: npt.NDArray[np.bool_], missing: Missing
 ) -> Verdict | None:
-    """The verdict, on one of its places if what is missing at switches tells which; None if they
-    miss too little for any of them. What was damaged is missing nowhere.
+    """The verdict, on those of its places that may be it by what is missing at switches; None if
+    they miss too little for any of them. What was damaged is missing nowhere.
     """
     import polars as pl
 
     fabric, rows = record.known, record.paths.filter(pl.Series(mine))
-    data = int(rows.select(pl.min_horizontal("lost", "sent").sum()).item())
-    damaged = record.summary["packets"]["dropped_corrupt"]
+    lost = rows["lost"].to_numpy() if record.trims else record.undropped(rows)
+    data = int(np.minimum(lost, rows["sent"].to_numpy()).sum())
+    damaged = 0 if record.damaged is None else record.damaged.behind(record.routes(rows))
     candidates = (verdict.cause, *verdict.one_of)
-    if data > damaged and all(missing.clears(cause, data - damaged) for cause in candidates):
+    if data <= damaged:
+        return verdict
+    singly = not verdict.is_sure and doubts.lost_one_by_one(record, verdict.cause, rows)
+    left = [it for it in candidates if not missing.clears(it, data - damaged, singly)]
+    if not left:
         return None
-    if verdict.is_sure or damaged or not doubts.lost_one_by_one(record, verdict.cause, rows):
-        return verdict
-    cause = missing.one_of(candidates, data)
-    if cause is None:
-        return verdict
+    if singly and not damaged:
+        known = missing.one_of(left, data, int(rows["lost"].sum()))
+        left = left if known is None else [known]
+    cause, *others = left
     kind, where = causes.kind(fabric, cause), causes.name(fabric, cause)
-    return replace(verdict, cause=cause, kind=kind, where=where, one_of=())
+    return replace(verdict, cause=cause, kind=kind, where=where, one_of=tuple(others))
 
 
 def _parts(whole: list[float]) -> list[list[float]]:
@@ -231,7 +255,7 @@ def _parts(whole: list[float]) -> list[list[float]]:
 def _told(record: Record, blamed: _Blamed, qps: set[int] | None) -> Finding:
     import polars as pl
 
-    verdict, mine, beyond, missing = blamed
+    verdict, mine, beyond, counted = blamed
     cause = verdict.cause
     every = record.paths.filter(pl.Series(mine))
     rows = record.paths.filter(pl.Series(beyond)) if beyond.any() else every
@@ -246,11 +270,12 @@ def _told(record: Record, blamed: _Blamed, qps: set[int] | None) -> Finding:
     if not dead and len(rows) < len(every):
         every = doubts.without_stragglers(record, cause, every, RULES.margin)
         dead = _was_dead(record, cause, every, _events_of(record, every, qps)[1])
-    first, last = _first_loss(rows), _last_loss(rows, over if dead else None)
+    began = _first_loss(record, cause, rows)
+    first, last = began, _last_loss(rows, over if dead else None)
     if dead and len(aside) and qps is None:
         first = _began(events, aside)
         if first > last:  # paths across it were in use again
-            dead, first, last = False, _first_loss(rows), _last_loss(rows, None)
+            dead, first, last = False, began, _last_loss(rows, None)
     is_link = verdict.kind == causes.LINK
     ends = causes.ends(record.known, cause) if is_link else ()
     where, *others = (name for one in (cause, *verdict.one_of) for name in record.names(one))
@@ -271,9 +296,16 @@ def _told(record: Record, blamed: _Blamed, qps: set[int] | None) -> Finding:
         nats=round(verdict.nats, 1),
         aside_us=round(_aside_us(record, events), 3),
         beyond_drops=bool(beyond.any()),
-        missing=missing,
+        counted=counted,
+        links=_of_nic(record, cause, rows) if verdict.kind == causes.NIC else (),
         unanswered=_never_used(record, rows),
     )
+
+
+def _of_nic(record: Record, cause: int, rows: pl.DataFrame) -> tuple[str, ...]:
+    """The directed links of a NIC that these paths cross."""
+    crossed = np.intersect1d(record.routes(rows), causes.links_of(record.known, cause))
+    return tuple(causes.name(record.known, port) for port in crossed.tolist())
 
 
 def _events_of(
@@ -330,7 +362,7 @@ def _rate_later(record: Record, cause: int, rows: pl.DataFrame) -> float:
     """
     import polars as pl
 
-    later = rows.filter(pl.col("from_us") > _first_loss(rows))
+    later = rows.filter(pl.col("from_us") > _first_of_most(rows))
     return record.rate(cause, later) if later["lost"].sum() >= PROBES_MIN else 0.0
 
 
@@ -372,9 +404,14 @@ def _answered_none(rows: pl.DataFrame, events: pl.DataFrame, over: float) -> boo
 
 
 def _reopened(aside: pl.DataFrame, back: pl.DataFrame) -> float | None:
-    """When paths of a place returned, if most were set aside before any did: if a part of the
-    packets passes, some are back while others are set aside.
+    """When paths of a place returned for good, if most were set aside before any did: if a part of
+    the packets passes, some are back while others are set aside.
     """
+    import polars as pl
+
+    again = aside.group_by("qp", "ev").agg(again_us=pl.col("t_us").max())
+    known = back.join(again, on=["qp", "ev"], how="left")
+    back = known.filter(pl.col("again_us").is_null() | (pl.col("again_us") <= pl.col("t_us")))
     if not len(aside) or not len(back):
         return None
     over = _first(back)
@@ -414,7 +451,20 @@ def _began(events: pl.DataFrame, aside: pl.DataFrame) -> float:
     return _first(aside)
 
 
-def _first_loss(rows: pl.DataFrame) -> float:
+def _first_loss(record: Record, cause: int, rows: pl.DataFrame) -> float:
+    """When a place lost its first packet; of many, without a few outliers before all others that
+    may be chance.
+    """
+    import polars as pl
+
+    most = _first_of_most(rows)
+    before = rows.filter(pl.col("first_us") < most)
+    if not len(before) or doubts.may_be_chance(record, cause, before, RULES.margin):
+        return most
+    return float(before["first_us"].min())  # type: ignore[arg-type]
+
+
+def _first_of_most(rows: pl.DataFrame) -> float:
     """When a place lost its first packet; of many, without a few outliers before all others."""
     by_time, total = rows.sort("first_us"), int(rows["lost"].sum())
     after = by_time["lost"].cum_sum() > FEW_BEFORE * total
@@ -596,14 +646,30 @@ def _rest(findings: Sequence[Finding]) -> str:
 
 
 def _spoken(fabric: Fabric, where: str) -> str:
-    """A place for people, the sender first: "plane 3 t0 5 to t1 2"."""
+    """A place for people, the sender first: "plane 3 t0 5 to t1 2"; or places."""
+    if ", " in where:
+        return ", ".join(_spoken(fabric, each) for each in places.split(where))
     if " > " not in where and " < " not in where:
         return where
+    if "*" in where:
+        return _spoken_of_many(where)
     sender, receiver = causes.ends(fabric, int(places.links(fabric, where)[0]))
     far = receiver.device
     if sender.device.startswith("plane") and far.startswith("plane"):
         far = " ".join(far.split()[2:])
     return f"{sender.device} to {far}"
+
+
+def _spoken_of_many(where: str) -> str:
+    """The same of links with a star for one end: "plane 3 t1 * to t0 5"."""
+    below, arrow, above = where.partition(" > ")
+    if arrow:
+        return f"{below} to {above}"
+    below, _, above = where.partition(" < ")
+    if below.startswith("nic"):
+        return f"{above} to {below}"
+    plane, lower = " ".join(below.split()[:2]), " ".join(below.split()[2:])
+    return f"{plane} {above} to {lower}"
 
 
 def _trifles(record: Record) -> str:

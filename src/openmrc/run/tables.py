@@ -191,8 +191,9 @@ def path_table(run: TransportResult) -> pl.DataFrame:
 def link_table(run: TransportResult) -> pl.DataFrame:
     """Return one row for each bin of time and directed link in use: the packets that senders put on
     paths across it, how many of them were trimmed, there or elsewhere; and of the port that sends
-    there, what it dropped or trimmed because its queues were full, and the bytes that it sent. A
-    fabric's ports have the same numbers in every run.
+    there, what it dropped or trimmed because its queues were full, and what it sent; and what the
+    NIC at the other end got from it with a wrong iCRC. A fabric's ports have the same numbers in
+    every run.
     """
     seen, none = run.testimony, np.zeros((0, 0), np.int64)
     columns = {"packets": none if seen is None else seen.sent}

@@ -4,8 +4,9 @@ MRC's senders keep track of each path: how many packets took it, when it was set
 returned to service, and which probes of it were not answered (rows 10 and 11 of the choices). A
 real NIC reports such things to its controller as EV events. Of switches three counters are
 recorded, which every switch has: the packets that a port dropped because its queues were full,
-those that it trimmed instead, and the bytes that it sent. What a fault loses no switch counts, and
-nothing recorded here comes from the faults of the scenario.
+those that it trimmed instead, and all that it sent; and of NICs, how many packets each port got
+whose iCRC was wrong. What a fault loses no switch counts, and nothing recorded here comes from the
+faults of the scenario.
 
 A `Witness` is called at intervals that widen with the run, reads the senders' arrays and writes
 nothing into them. Losses are summed by path and bin of time, packets by directed link and bin;
@@ -44,7 +45,7 @@ EVS_AT_ONCE = 2**18
 LATE = 2  # RTTs, of the largest: a probe may meet queues that data has not met yet
 NEARLY = 1e-6  # of a doubling
 
-COUNTED = ("dropped", "trimmed_here", "octets")
+COUNTED = ("dropped", "trimmed_here", "packets_out", "damaged")
 
 SET_ASIDE, CONGESTED, SILENT, BACK, FALSE_ALARM, PORT_DOWN, PORT_UP = range(7)
 EVENTS = ("set aside", "congested", "plane silent", "back", "false alarm", "port down", "port up")
@@ -64,10 +65,11 @@ class Testimony(NamedTuple):
     sent: LongArray
     trimmed: LongArray  # [bins, ports] how many of them were trimmed somewhere on their path
     # [bins, ports] what a port counts: packets of any class for which its queues had no room,
-    # packets that it trimmed, bytes sent, preambles and gaps included
+    # packets that it trimmed, packets that it sent, trimmed ones and those of endpoints as well
     dropped: LongArray
     trimmed_here: LongArray
-    octets: LongArray
+    packets_out: LongArray
+    damaged: LongArray  # [bins, ports] packets that the NIC at its end discarded: iCRC errors
 
 
 class Witness:
@@ -335,7 +337,8 @@ class Witness:
     def _by_ports(self) -> LongArray:
         """[`COUNTED`, ports] what ports have counted so far."""
         net = self._world.net
-        counts = (net.tally.dropped, net.tally.trimmed, net.port.sent_bytes)
+        tally = net.tally
+        counts = (tally.dropped, tally.trimmed, net.port.sent_packets, tally.damaged)
         return np.stack([np.asarray(each, np.int64) for each in counts])
 
     def _trims(self) -> tuple[LongArray, LongArray]:

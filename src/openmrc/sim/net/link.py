@@ -20,7 +20,8 @@ from openmrc.sim.net import cross, events, health, switch
 from openmrc.sim.net.state import BIN_LOST, BIN_TRIMMED, REST_PS_MAX, TALLY, UNDAMAGED
 from openmrc.units import PS_BITS
 
-LOST = int(dict(TALLY.fields or {})["lost"][1])  # offset in a record of its count
+# Offsets in a record of its counts
+LOST, DAMAGED = (int(dict(TALLY.fields or {})[name][1]) for name in ("lost", "damaged"))
 
 
 @inlined
@@ -64,6 +65,7 @@ def drop_by_fault(net, n):
 def drop_damaged(net, n):
     """Drop a packet at a NIC because its iCRC is wrong."""
     net.ctl[0].dropped_corrupt += 1
+    add(net.tally, net.hop[n].port, DAMAGED)
     _lose_to_fault(net, n)
 
 
@@ -114,6 +116,7 @@ def transmit(net, port, port_no, n, now):
     kind = net.port_kind[port.kind]
     port.free_at = now + _lasts_ps(kind, int(h.frame_bytes))
     port.sent_bytes += h.frame_bytes
+    port.sent_packets += 1
     ctl.traversals += 1
     h.port = port_no
     h.to = port.peer

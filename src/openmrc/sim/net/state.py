@@ -46,13 +46,14 @@ PORT = np.dtype(
         ("control_queued_bytes", "i4"),
         ("head", "i4", (3,)),  # by class
         ("tail", "i4", (3,)),
+        ("sent_packets", "u4"),  # of any kind, put on the wire so far
         ("kind", "i2"),
         ("armed", "i1"),  # the event for the end of the transmission is pending
         ("up", "i1"),
         ("faulty", "i1"),  # down or losing: look closer, at HEALTH; or its packets are late
         ("tapped", "i1"),  # what it sends is recorded in TAP
         ("abroad", "i1"),  # 1 + the shard of its other end; 0: the same shard
-        ("spare", "i1", (5,)),  # one cache line
+        ("spare", "i1"),  # one cache line
     ],
     align=True,
 )
@@ -87,6 +88,7 @@ TALLY = np.dtype(  # of a port: packets that ended at it, or on its link
         ("lost", "i8"),
         ("trimmed", "i8"),
         ("dropped", "i8"),  # those of the lost for which its queues had no room
+        ("damaged", "i8"),  # those that the NIC at the end of its link discarded
     ],
     align=True,
 )
