@@ -20,8 +20,7 @@ from openmrc.sim.net import cross, events, health, switch
 from openmrc.sim.net.state import BIN_LOST, BIN_TRIMMED, REST_PS_MAX, TALLY, UNDAMAGED
 from openmrc.units import PS_BITS
 
-# Offsets in a record of its counts
-LOST, DAMAGED = (int(dict(TALLY.fields or {})[name][1]) for name in ("lost", "damaged"))
+LOST = int(dict(TALLY.fields or {})["lost"][1])  # offset in a record of its count
 
 
 @inlined
@@ -65,7 +64,7 @@ def drop_by_fault(net, n):
 def drop_damaged(net, n):
     """Drop a packet at a NIC because its iCRC is wrong."""
     net.ctl[0].dropped_corrupt += 1
-    add(net.tally, net.hop[n].port, DAMAGED)
+    net.tally[net.hop[n].port].damaged += 1
     _lose_to_fault(net, n)
 
 

@@ -86,9 +86,9 @@ TAP = np.dtype(  # a packet that a tapped port sent; its own record is in `tap_p
 TALLY = np.dtype(  # of a port: packets that ended at it, or on its link
     [
         ("lost", "i8"),
-        ("trimmed", "i8"),
-        ("dropped", "i8"),  # those of the lost for which its queues had no room
-        ("damaged", "i8"),  # those that the NIC at the end of its link discarded
+        ("trimmed", "u4"),
+        ("dropped", "u4"),  # those of the lost for which its queues had no room
+        ("damaged", "u4"),  # those that the NIC at the end of its link discarded
     ],
     align=True,
 )

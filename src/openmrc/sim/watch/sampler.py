@@ -125,7 +125,7 @@ class Sampler:
         now, net = _State(self._world), self._world.net
         now.at_ps = at_ps
         now.sent_bytes = _sent_bytes(net)
-        now.lost, now.trimmed = net.tally.lost.copy(), net.tally.trimmed.copy()
+        now.lost, now.trimmed = (net.tally[name].astype(np.int64) for name in ("lost", "trimmed"))
         if len(self._fault_at):
             now.silent, now.health = self._silent(), self._health()
         return now
