@@ -182,8 +182,8 @@ def test_a_few_early_losses_are_another_event_only_if_they_may_be_chance(
 
 def test_a_path_that_is_set_aside_again_had_not_returned() -> None:
     """What answers one probe of 41 by accident is dead all the same."""
-    aside = [(i, 28.0 + i, "set aside") for i in range(8)]
-    again = [(0, 60.0, "back"), (0, 61.0, "set aside")]
+    aside = [(i, 28.0 + 5 * i, "set aside") for i in range(8)]
+    again = [(0, 30.0, "back"), (0, 31.0, "set aside")]
     back = [(i, 90.0 + i, "back") for i in range(8)]
     rows = [(q, 1, 3, 100, 20.0 + q, 10) for q in range(8, 16)]
     (found,) = why(record(rows, [*aside, *again, *back])).findings
