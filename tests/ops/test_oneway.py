@@ -71,6 +71,15 @@ def test_modules_with_all_uplinks_of_a_switch_are_these() -> None:
     assert len(told(seen(100), both[0], module(0, ()))) == 2
 
 
+def test_all_modules_of_a_switch_are_the_switch() -> None:
+    nics = tuple(f"nic {nic} plane 1 - t0" for nic in range(8, 16))
+    parts = (nics[:4], nics[4:], UP[:4], UP[4:])
+    every = [module(number, links) for number, links in enumerate(parts)]
+    assert told(seen(0), *every) == [("plane 1 t0 1", "switch")]
+    assert told(seen(0), *every[:2]) == [("plane 1 t0 1", "switch")]  # all its packets cross these
+    assert len(told(seen(0), every[0], every[2])) == 2
+
+
 def test_a_nic_that_damages_what_it_sends_gets_everything_whole() -> None:
     ports = tuple(f"nic 8 plane {plane} > t0" for plane in range(2))
     nic = replace(module(0, ports), where="nic 8", kind="nic")

@@ -170,6 +170,26 @@ def test_what_loses_a_part_in_the_middle_is_not_dead_and_began_with_its_first_lo
     assert not _is_dead(by_bins([10, 8, 9, 10, 4]), cause, rows)
 
 
+@pytest.mark.parametrize(("trimmed", "since_us"), [(0.0, 30.0), (0.5, 300.0)])
+def test_a_few_early_losses_are_another_event_only_if_they_may_be_chance(
+    trimmed: float, since_us: float
+) -> None:
+    early = [(q, 1, 3, 100, 30.0 + q - 8, 1) for q in range(8, 11)]
+    most = [(q, 1, 3, 100, 300.0 + 8 * (q - 8), 22) for q in range(8, 16)]
+    (found,) = why(record([*early, *most], trimmed=trimmed)).findings
+    assert (found.where, found.since_us) == ("plane 1 t0 1 > t1 3", since_us)
+
+
+def test_a_path_that_is_set_aside_again_had_not_returned() -> None:
+    """What answers one probe of 41 by accident is dead all the same."""
+    aside = [(i, 28.0 + 5 * i, "set aside") for i in range(8)]
+    again = [(0, 30.0, "back"), (0, 31.0, "set aside")]
+    back = [(i, 90.0 + i, "back") for i in range(8)]
+    rows = [(q, 1, 3, 100, 20.0 + q, 10) for q in range(8, 16)]
+    (found,) = why(record(rows, [*aside, *again, *back])).findings
+    assert found.dead
+
+
 def test_what_lets_nothing_through_between_its_first_and_its_last_bin_is_dead() -> None:
     gone = by_bins([10, 40, 40, 40, 4])
     cause = FABRIC.route(8, 55, FABRIC.ev(1, 3))[0]

@@ -78,21 +78,35 @@ def _ports(fabric: Fabric, it: Finding) -> tuple[Ports, Ports]:
 
 
 def _wide(fabric: Fabric, findings: list[Finding]) -> list[Finding]:
-    """Merge modules of one switch that fail together, if they have all of its links to a tier."""
+    """Merge modules of one switch that fail together, if they have all of its links, or all to a
+    tier. All those of a T0 to its NICs, which all its packets cross, are the T0.
+    """
     left = list(findings)
     for it in findings:
         if it not in left or not it.links or it.one_of or it.downs:
             continue
         mine = [each for each in left if each.links and at_one_time(it, each)]
-        one_way = _starred(it.links[0])
-        for name in (*one_way, *map(plain, one_way)):
-            ports = set(places.links(fabric, name).tolist())
+        one_way, device = _starred(it.links[0]), it.where.partition(" transceiver ")[0]
+        for name in (*one_way, *map(plain, one_way), device):
+            ports = set(places.ports(fabric, name).tolist()) if "," not in name else set()
             parts = [each for each in mine if _directed(fabric, each) <= ports]
-            if len(parts) > 1 and set().union(*(_directed(fabric, p) for p in parts)) == ports:
+            bad = set().union(*(_directed(fabric, part) for part in parts))
+            if len(parts) > 1 and (bad == ports or bad == _to_nics(fabric, ports)):
                 left = [each for each in left if each not in parts]
-                left.append(replace(summed(parts), where=name, kind=causes.LINK))
+                left.append(replace(summed(parts), where=name, kind=_kind(name)))
                 break
     return left
+
+
+def _to_nics(fabric: Fabric, ports: set[int]) -> set[int]:
+    """Those of these directed ports that are links of NICs."""
+    every = np.array(sorted(ports), np.int64)
+    of_nic = (fabric.port_nic[every] >= 0) | fabric.port_last_hop[every]
+    return set(every[of_nic].tolist())
+
+
+def _kind(name: str) -> str:
+    return causes.SWITCH if places.kind_of(name) == "switch" else causes.LINK
 
 
 def _directed(fabric: Fabric, it: Finding) -> set[int]:

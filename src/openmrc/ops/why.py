@@ -338,7 +338,9 @@ def _was_dead(record: Record, cause: int, rows: pl.DataFrame, events: pl.DataFra
     rate = max(record.rate(cause, rows), _rate_later(record, cause, rows)) if stay else 0.0
     if rate >= GONE_RATE or _is_dead(record, cause, rows):
         return True
-    over = _reopened(aside, back)
+    events = events.filter(pl.col("t_us") >= rows["first_us"].min())
+    aside, back = _aside_and_back(events)
+    over = _reopened(aside.filter(pl.col("t_us") <= rows["last_us"].max()), back)
     if over is None or paths < MANY:
         return False
     until_then = rows.filter(pl.col("first_us") <= over)
