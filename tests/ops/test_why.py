@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from openmrc.fabric import multiplane
-from openmrc.ops import harm
+from openmrc.ops import causes, harm
 from openmrc.ops.balance import Missing
 from openmrc.ops.damage import Damaged, damaged
 from openmrc.ops.doubts import is_late, without_echoes
@@ -27,6 +27,7 @@ from openmrc.ops.why import (
     _answered_none,
     _is_dead,
     _ranked,
+    _whole_switches,
     why,
 )
 
@@ -483,6 +484,10 @@ def test_every_kind_is_drawn_and_can_be_run(blind: dict[str, Any]) -> None:
             assert blind["directed"](draw.fabric, truth.where)
 
 
+def verdict(cause: int, nats: float, kind: str = "link", one_of: tuple[int, ...] = ()) -> Verdict:
+    return Verdict(cause, kind, "", 0.1, 9, 90, 0, None, nats, 9.0, one_of)
+
+
 @pytest.mark.parametrize(
     ("outline", "nats"),
     [(None, [90, 90, 30, 20, 70]), (SimpleNamespace(fabric=FABRIC), [50, 40, 30, 20, 70])],
@@ -495,11 +500,6 @@ def test_links_of_a_switch_named_beside_each_other_count_together(
         int(FABRIC.route(src, 63, FABRIC.ev(0, up))[1]) for src, up in ((0, 1), (8, 1), (16, 2))
     )
 
-    def verdict(
-        cause: int, nats: float, kind: str = "link", one_of: tuple[int, ...] = ()
-    ) -> Verdict:
-        return Verdict(cause, kind, "", 0.1, 9, 90, 0, None, nats, 9.0, one_of)
-
     found = [
         verdict(first, 50),
         verdict(second, 40),
@@ -511,3 +511,36 @@ def test_links_of_a_switch_named_beside_each_other_count_together(
     seen = replace(record([(0, 0, 1, 90, 50.0, 9)]), outline=outline)
     monkeypatch.setattr(Record, "evidence", lambda *_: None)
     assert [each[2] for each in _ranked(seen, [0.0])] == nats
+
+
+UP, DOWN, OTHER = "plane 1 t0 1 > t1 3", "plane 1 t0 6 < t1 3", "plane 1 t0 0 > t1 3"
+
+
+@pytest.mark.parametrize(
+    ("links", "missing", "where"),
+    [
+        ([UP, DOWN], {"plane 1 t1 3": 104}, "plane 1 t1 3"),
+        ([UP, DOWN], {"plane 1 t1 3": 400}, "plane 1 t1 3"),  # more than senders know of
+        ([UP, DOWN], {"plane 1 t1 3": 50}, None),
+        ([UP, DOWN], {"plane 1 t1 3": 104, "plane 1 t0 6": 30}, None),  # it came out
+        ([UP, DOWN], {"plane 1 t1 3": 104, "plane 1 t0 1": 30}, None),  # a port was down
+        ([UP, OTHER], {"plane 1 t1 3": 104}, None),  # it may be these links
+        ([DOWN], {"plane 1 t1 3": 104}, None),
+    ],
+)
+def test_links_into_and_out_of_a_switch_are_the_switch_if_packets_are_missing_there_alone(
+    links: list[str], missing: dict[str, int], where: str | None
+) -> None:
+    one = dropping(0, UP, record([(q, 1, 3, 100, 12.0 * (q - 8), 13) for q in range(8, 16)]))
+    found = np.zeros(FABRIC.n_switches)
+    names = [FABRIC.switch_name(switch) for switch in range(FABRIC.n_switches)]
+    for at, packets in missing.items():
+        found[names.index(at)] = packets
+    one = replace(one, missing=Missing(FABRIC, found))
+    ports = [FABRIC.port_name(port) for port in range(FABRIC.n_ports)]
+    blamed = [verdict(ports.index(link), 30.0 + i) for i, link in enumerate(links)]
+    crossed = causes.of_routes(FABRIC, one.routes(one.paths))
+    switches = _whole_switches(one, blamed, crossed)
+    assert [it.where for it in switches.values()] == [where] * (where is not None)
+    assert all(it.kind == "switch" and it.nats == 61 for it in switches.values())
+    assert not _whole_switches(replace(one, trims=True), blamed, crossed)

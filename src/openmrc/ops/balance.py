@@ -12,7 +12,7 @@ Damaged packets are not missing anywhere: they are forwarded, and their receiver
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -56,6 +56,14 @@ class Missing:
             return False
         _, most = self._bounds(at if one_by_one else _around(self.fabric, cause))
         return most <= CLEAR * lost
+
+    def is_between(self, links: Collection[int], switch: int, lost: int) -> bool:
+        """Return whether a switch, and not these links of it, lost that many packets: some went in
+        and did not come out, and of what it sent nothing is missing at the other ends, which would
+        be so if it lost that on its links, nor of what they sent, if their ports were down.
+        """
+        others = self._bounds(_switches(_other_ends(self.fabric, links, switch)))[1]
+        return self.accuses(self.fabric.n_ports + switch, lost) and others <= CLEAR * lost
 
     def one_of(self, candidates: Sequence[int], data: int, lost: int) -> int | None:
         """Return which of these causes lost packets one by one, `lost` with probes, `data` without,
@@ -116,6 +124,13 @@ def _around(fabric: Fabric, cause: int) -> list[int]:
     ports = causes.links_of(fabric, cause)
     ends = (fabric.port_switch[ports], fabric.port_peer_switch[ports])
     return _switches(np.concatenate(ends))
+
+
+def _other_ends(fabric: Fabric, links: Collection[int], switch: int) -> npt.NDArray[np.int32]:
+    """The switches at the other ends of these links of a switch."""
+    ports = np.array(sorted(links), np.int64)
+    own = fabric.port_switch[ports] == switch
+    return np.where(own, fabric.port_peer_switch[ports], fabric.port_switch[ports])
 
 
 def _is_of_nic(fabric: Fabric, cause: int) -> bool:

@@ -158,7 +158,10 @@ def _verdicts(record: Record) -> list[_Blamed]:
     missing, damaged = record.missing, record.damaged
     told: list[_Blamed] = []
     found.sort(key=lambda each: (not each[0].is_sure, -each[2]))
+    whole_switches = _whole_switches(record, [each for each, *_ in found], crossed)
     for verdict, span, _ in found:
+        for switch in _switches_of(fabric, verdict):
+            verdict = whole_switches.get(switch, verdict)
         mine = (crossed == verdict.cause).any(axis=0)
         if 2 * lost[mine & ~taken].sum() <= lost[mine].sum():
             continue
@@ -168,7 +171,9 @@ def _verdicts(record: Record) -> list[_Blamed]:
             if decided is None:
                 continue
             verdict, mine = decided, (crossed == decided.cause).any(axis=0)
-        if doubts.is_one_event(record, verdict, span, mine, RULES):
+        if verdict not in whole_switches.values() and doubts.is_one_event(
+            record, verdict, span, mine, RULES
+        ):
             continue
         left = mine & ~taken
         beyond = left if record.trims else doubts.beyond_drops(record, verdict, span, left, RULES)
@@ -194,6 +199,32 @@ def _verdicts(record: Record) -> list[_Blamed]:
         told.append(_Blamed(verdict, left, beyond, bool(gone or hurt)))
         taken |= mine
     return told
+
+
+def _whole_switches(
+    record: Record, verdicts: Sequence[Verdict], crossed: npt.NDArray[np.integer[Any]]
+) -> dict[int, Verdict]:
+    """Switches of which several links are blamed, into them and out of them, although the switch
+    lost the packets, as counts show: it is blamed instead. Where full queues drop, the losses of
+    some of its links are hidden, and then that of a few explains what is left.
+    """
+    if record.missing is None or record.trims:
+        return {}
+    fabric, lost = record.known, record.undropped(record.paths)
+    by_switch: dict[int, dict[int, Verdict]] = defaultdict(dict)
+    for it in sorted(verdicts, key=lambda each: each.nats):
+        for switch in _switches_of(fabric, it):
+            by_switch[switch][it.cause] = it
+    found = {}
+    for switch, links in by_switch.items():
+        sends = {int(fabric.port_switch[port]) == switch for port in links}
+        there = np.isin(crossed, list(links)).any(axis=0)
+        if len(sends) == 2 and record.missing.is_between(links, switch, int(lost[there].sum())):
+            cause, nats = fabric.n_ports + switch, sum(it.nats for it in links.values())
+            kind, where = causes.kind(fabric, cause), causes.name(fabric, cause)
+            surest = max(links.values(), key=lambda each: each.nats)
+            found[switch] = replace(surest, cause=cause, kind=kind, where=where, nats=nats)
+    return found
 
 
 def _within(record: Record, spans: list[list[float]]) -> npt.NDArray[np.bool_]:
