@@ -38,6 +38,7 @@ SCENARIOS = Path(__file__).resolve().parents[1] / "examples/why"
 UNMET = {
     "drained_plane": ("plane 3 t1 2",),
     "over_before_the_job": ("plane 0 t0 1 - t1 5",),
+    "tenants_but_healthy": ("plane 1 t1 6",),
     "rolling_upgrade_but_healthy": ("plane 0 t2 4", "plane 0 t2 21", "plane 0 t2 38"),
 }
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from openmrc.fabric import multiplane
 from openmrc.ops.together import Finding, joined
 
@@ -43,6 +45,17 @@ def test_both_directions_that_lose_about_as_much_during_the_same_time_are_the_li
     assert len(told(up, replace(down, until_us=449.0))) == 2
     assert len(told(up, replace(down, rate=0.019))) == 2
     assert len(told(up, replace(down, dead=True))) == 2
+
+
+@pytest.mark.parametrize(("earliest_us", "alone"), [(None, 2), (130.0, 2), (100.0, 1), (90.0, 1)])
+def test_a_direction_that_hardly_anything_crossed_before_may_have_been_bad_from_then_on(
+    earliest_us: float | None, alone: int
+) -> None:
+    up, down = (
+        replace(finding(f"plane 0 t0 1 {way} t1 2", since_us), dead=False, rate=0.1, lost=41)
+        for way, since_us in ((">", 100.0), ("<", 220.0))
+    )
+    assert len(told(up, replace(down, earliest_us=earliest_us))) == alone
 
 
 def test_three_links_of_a_transceiver_that_fail_at_once_are_the_transceiver() -> None:

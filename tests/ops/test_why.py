@@ -18,6 +18,7 @@ from openmrc.ops import causes, harm
 from openmrc.ops.balance import Missing
 from openmrc.ops.damage import Damaged, damaged
 from openmrc.ops.doubts import is_late, without_echoes
+from openmrc.ops.hung import Hang
 from openmrc.ops.localise import Verdict
 from openmrc.ops.records import BACKGROUND, JAMMED, UNPROVEN, Record
 from openmrc.ops.together import Finding
@@ -25,6 +26,7 @@ from openmrc.ops.why import (
     PROBES_MIN,
     Answer,
     _answered_none,
+    _earliest_us,
     _is_dead,
     _ranked,
     _whole_switches,
@@ -544,3 +546,32 @@ def test_links_into_and_out_of_a_switch_are_the_switch_if_packets_are_missing_th
     assert [it.where for it in switches.values()] == [where] * (where is not None)
     assert all(it.kind == "switch" and it.nats == 61 for it in switches.values())
     assert not _whole_switches(replace(one, trims=True), blamed, crossed)
+
+
+@pytest.mark.parametrize(
+    ("rate", "since_us", "earliest_us"),
+    [
+        (0.05, 100.0, 0.0),  # five losses of 100 packets, all but none
+        (0.1, 100.0, 50.0),
+        (0.1, 80.0, 30.0),
+        (0.01, 100.0, 0.0),
+    ],
+)
+def test_before_its_first_loss_a_link_may_have_been_bad_while_few_packets_crossed(
+    rate: float, since_us: float, earliest_us: float
+) -> None:
+    one = record([(8, 1, 3, 100, 20.0, 4)])  # 100 packets on each link from 0 to 100 us
+    port = FABRIC.route(8, 55, FABRIC.ev(1, 3))[0]
+    links = one.links.with_columns(packets=pl.lit(100))
+    found = _earliest_us(replace(one, links=links), port, rate, since_us)
+    assert found == pytest.approx(earliest_us)
+
+
+def test_a_switch_that_hung_is_told_by_what_ports_counted() -> None:
+    switch = FABRIC.port_peer_switch[FABRIC.route(8, 55, FABRIC.ev(1, 3))[1]]
+    hung = Hang(int(switch), 40.0, 60.0, 1234)
+    answer = why(replace(record([(8, 1, 3, 100, 20.0, 4)]), hung=(hung,)))
+    assert [it.where for it in answer.findings] == ["plane 1 t1 3"]
+    said = "Plane 1 t1 3 let nothing through from 40us to 60us: 1,234 packets went in and none came"
+    assert said in answer.text
+    assert not why(replace(record([(8, 1, 3, 100, 20.0, 4)]), hung=(hung,)), since_us=61).findings

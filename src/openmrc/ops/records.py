@@ -20,6 +20,7 @@ from openmrc.fabric.model import Fabric
 from openmrc.fabric.outline import Outline, outline
 from openmrc.ops import balance, causes, crowd, damage
 from openmrc.ops.evidence import Evidence, of_lossy
+from openmrc.ops.hung import Hang, hangs
 from openmrc.run.ways import routes
 from openmrc.run.witness import LOOKS_A_BIN
 from openmrc.units import US
@@ -62,6 +63,7 @@ class Record:
     # What went into switches and did not come out; None if the run was stopped before its end.
     missing: balance.Missing | None = None
     damaged: damage.Damaged | None = None  # what NICs got with a wrong iCRC
+    hung: tuple[Hang, ...] = ()  # switches that sent nothing while packets came in
 
     @property
     def known(self) -> Fabric:
@@ -273,7 +275,9 @@ def read(directory: Path) -> list[Record]:
         hashed = not getattr(transport, "srv6", True)
         around = outline(fabric) if hashed else None
         missing, damaged = None, None
+        hung: tuple[Hang, ...] = ()
         if events is not None:
+            hung = tuple(hangs(fabric, links))
             if around is not None:
                 links = _by_outline(links, around)
             known = fabric if around is None else around.fabric
@@ -285,7 +289,7 @@ def read(directory: Path) -> list[Record]:
         found.append(
             Record(
                 name, fabric, run, flows, steps, events, paths, links, jammed, trims, around,
-                missing, damaged,
+                missing, damaged, hung,
             )
         )  # fmt: skip
     return found

@@ -47,6 +47,7 @@ class Finding:
     counted: bool = False  # about as much is missing at switches there, or arrived damaged
     links: tuple[str, ...] = ()  # of a transceiver or NIC: those of its links that lost packets
     unanswered: int = 0  # paths that never carried data, because no probe of them was answered
+    earliest_us: float | None = None  # from when on it may have been bad, without a loss by chance
 
 
 def joined(fabric: Fabric, findings: Iterable[Finding]) -> list[Finding]:
@@ -71,8 +72,10 @@ def _alike(one: Finding, other: Finding) -> bool:
     if one.dead or other.dead or max(one.rate, other.rate) > ALIKE * min(one.rate, other.rate):
         return False
     gap = max((it.until_us - it.since_us) / max(it.lost - 1, 1) for it in (one, other))
-    apart = max(abs(one.since_us - other.since_us), abs(one.until_us - other.until_us))
-    return apart <= GAPS * gap
+    first, second = sorted((one, other), key=lambda it: it.since_us)
+    by_chance = second.earliest_us is not None and second.earliest_us <= first.since_us
+    begun = by_chance or second.since_us - first.since_us <= GAPS * gap
+    return begun and abs(one.until_us - other.until_us) <= GAPS * gap
 
 
 def at_one_time(one: Finding, other: Finding) -> bool:
@@ -183,6 +186,7 @@ def summed(parts: Sequence[Finding]) -> Finding:
         back=sum(part.back for part in parts),
         back_us=max((part.back_us for part in parts if part.back_us is not None), default=None),
         nats=round(sum(part.nats for part in parts), 1),
+        earliest_us=None,
         aside_us=round(sum(part.aside_us for part in parts), 3),
         beyond_drops=all(part.beyond_drops for part in parts),
         counted=all(part.counted for part in parts),

@@ -20,6 +20,7 @@ from openmrc.fabric import places
 from openmrc.fabric.model import Fabric
 from openmrc.ops import causes, doubts, downs, oneway, together
 from openmrc.ops.balance import Missing
+from openmrc.ops.hung import with_hangs
 from openmrc.ops.localise import Rules, Verdict, localise
 from openmrc.ops.records import JUDGED_US, Record
 from openmrc.ops.together import Finding
@@ -92,6 +93,8 @@ def why(
     joined = together.joined(record.fabric, (it for it in told if it not in alone))
     joined = oneway.narrowed(seen, joined)
     places_ = doubts.without_drops(record, [*joined, *alone])
+    hung = [it for it in record.hung if from_us <= it.until_us and it.since_us <= until_us]
+    places_ = with_hangs(record.fabric, places_, hung, JUDGED_US)
     findings = tuple(sorted(doubts.without_echoes(record, places_), key=_harm))
     return Answer(
         record.name, True, findings, f"{opening} {_words(record, seen, findings, job, flows)}"
@@ -330,7 +333,27 @@ def _told(record: Record, blamed: _Blamed, qps: set[int] | None) -> Finding:
         counted=counted,
         links=_of_nic(record, cause, rows) if verdict.kind == causes.NIC else (),
         unanswered=_never_used(record, rows),
+        earliest_us=_earliest_us(record, cause, rate, first) if is_link else None,
     )
+
+
+def _earliest_us(record: Record, cause: int, rate: float, since_us: float) -> float:
+    """From when on a link may have lost this part of its packets, although its first loss came at
+    `since_us`: so few crossed it before that none is lost by chance.
+    """
+    import polars as pl
+
+    before = record.links.filter((pl.col("port") == cause) & (pl.col("from_us") < since_us))
+    left, at_us = together.GAPS, since_us
+    for begin, end, packets in (
+        before.sort("from_us", descending=True).select("from_us", "until_us", "packets").rows()
+    ):
+        until_us = min(end, since_us)
+        expected = rate * packets * (until_us - begin) / (end - begin)
+        if expected > left:
+            return float(until_us - (until_us - begin) * left / expected)
+        left, at_us = left - expected, begin
+    return float(at_us)
 
 
 def _of_nic(record: Record, cause: int, rows: pl.DataFrame) -> tuple[str, ...]:
@@ -629,6 +652,9 @@ def _sentence(record: Record, it: Finding) -> str:
     span = f"from {_time(it.since_us)} to {_time(it.until_us)}"
     if it.downs:
         return _down(it, place, span)
+    if it.counted and not it.paths and it.kind == causes.SWITCH:
+        swallowed = f"{it.lost:,} packets went in and none came out, as ports counted"
+        return f"{place[0].upper()}{place[1:]} let nothing through {span}: {swallowed}."
     if it.dead:
         over = 2 * it.back > it.paths
         what = f"{place} let nothing through {span if over else span.partition(' to ')[0] + ' on'}"
