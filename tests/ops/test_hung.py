@@ -14,19 +14,29 @@ from openmrc.ops.together import Finding
 
 FABRIC = multiplane(16, 2, 100 * 10**9, 4, 4, 0, 0)
 UP, DOWN, LAST = FABRIC.route(1, 9, FABRIC.ev(1, 2))[1:]
+OTHER = FABRIC.route(1, 5, FABRIC.ev(1, 2))[2]  # another way down
 T1 = int(FABRIC.port_peer_switch[UP])
 NAME = FABRIC.switch_name(T1)
 
 
-def counted(came: Sequence[int], left: Sequence[int], dropped: Sequence[int] = ()) -> list[Hang]:
-    """What hung if so many packets went into a T1 and came out in each bin of 10 us."""
+def counted(
+    came: Sequence[int], left: Sequence[int], dropped: Sequence[int] = (), ways: int = 2
+) -> list[Hang]:
+    """What hung if so many packets went into a T1 and came out in each bin of 10 us; senders put
+    some on one way down, or on two.
+    """
     drops = dropped or [0] * len(came)
     rows = [
-        (port, 10.0 * i, 10.0 * (i + 1), sent, gone)
+        (port, 10.0 * i, 10.0 * (i + 1), packets, sent, gone)
         for i, counts in enumerate(zip(came, left, drops, strict=True))
-        for port, sent, gone in ((UP, counts[0], 0), (DOWN, *counts[1:]), (LAST, counts[1], 0))
+        for port, packets, sent, gone in (
+            (UP, 9, counts[0], 0),
+            (DOWN, 5, *counts[1:]),
+            (OTHER, 4 * (ways - 1), 0, 0),
+            (LAST, 5, counts[1], 0),
+        )
     ]
-    columns = ["port", "from_us", "until_us", "packets_out", "dropped"]
+    columns = ["port", "from_us", "until_us", "packets", "packets_out", "dropped"]
     return hangs(FABRIC, pl.DataFrame(rows, schema=columns, orient="row"))
 
 
@@ -38,6 +48,10 @@ def test_it_may_hang_again_and_until_the_end() -> None:
     first, second = counted([100] * 6, [0, 100, 100, 100, 0, 0])
     assert first == Hang(T1, 0.0, 10.0, 100)
     assert second == Hang(T1, 40.0, 60.0, 200)
+
+
+def test_a_switch_with_one_way_out_may_have_a_dead_link() -> None:
+    assert not counted([100] * 5, [100, 75, 0, 0, 50], ways=1)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 FloatArray = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.integer[Any]]
 
-CAME_MIN = 20.0  # packets into a switch in a bin in which it sent none
+CAME_MIN = 20.0  # packets into a switch in a bin in which it sent none ...
+WAYS_MIN = 2  # ... and its ports that they would have left by: one may be a dead link
 
 
 class Hang(NamedTuple):
@@ -51,7 +52,8 @@ def hangs(fabric: Fabric, links: pl.DataFrame) -> list[Hang]:
     came = _by_switch(fabric, fabric.port_peer_switch[port], of_bin, sent)
     left = _by_switch(fabric, own, of_bin, sent)
     gone = came - left - _by_switch(fabric, own, of_bin, dropped)
-    silent = (came >= CAME_MIN) & (left == 0)
+    used = _by_switch(fabric, own, of_bin, (links["packets"].to_numpy() > 0).astype(np.int64))
+    silent = (came >= CAME_MIN) & (left == 0) & (used >= WAYS_MIN)
     part = np.where(gone > UNDER_WAY, gone / np.maximum(came, 1), 0.0)
     found = []
     for switch in np.flatnonzero(silent.any(axis=0)).tolist():
