@@ -41,13 +41,13 @@ def counted(
 
 
 def test_a_switch_that_sends_nothing_while_packets_come_in_hangs() -> None:
-    assert counted([100] * 5, [100, 75, 0, 0, 50]) == [Hang(T1, 17.5, 45.0, 275)]
+    assert counted([100] * 5, [100, 75, 0, 0, 50]) == [Hang(T1, 17.5, 45.0, 275, True)]
 
 
 def test_it_may_hang_again_and_until_the_end() -> None:
     first, second = counted([100] * 6, [0, 100, 100, 100, 0, 0])
-    assert first == Hang(T1, 0.0, 10.0, 100)
-    assert second == Hang(T1, 40.0, 60.0, 200)
+    assert first == Hang(T1, 0.0, 10.0, 100, False)
+    assert second == Hang(T1, 40.0, 60.0, 200, True)
 
 
 def test_a_switch_with_one_way_out_may_have_a_dead_link() -> None:
@@ -75,7 +75,7 @@ def found(where: str, since_us: float = 20.0, **more: object) -> Finding:
     return replace(one, **more)  # type: ignore[arg-type]
 
 
-HANG = Hang(T1, 20.0, 40.0, 300)
+HANG = Hang(T1, 20.0, 40.0, 300, True)
 
 
 def told(*findings: Finding) -> list[str]:
@@ -100,3 +100,11 @@ def test_what_broke_at_another_time_or_was_seen_down_is_told_as_well() -> None:
     assert told(found(link, downs=1)) == [link, NAME]
     assert told(found(NAME, 5.0, kind="switch", back=3)) == [NAME, NAME]
     assert told(found(NAME, 5.0, kind="switch")) == [NAME]  # it never came back
+
+
+@pytest.mark.parametrize(("is_most", "dead"), [(True, True), (False, False)])
+def test_what_is_said_to_lose_a_part_hung_if_it_lost_little_else(is_most: bool, dead: bool) -> None:
+    some = found(NAME, 5.0, kind="switch", dead=False, rate=0.1, until_us=50.0)
+    (one,) = with_hangs(FABRIC, [some], [HANG._replace(is_most=is_most)], 5.0)
+    assert (one.dead, one.lost, one.paths) == (dead, some.lost, some.paths)
+    assert (one.since_us, one.until_us) == ((20.0, 40.0) if dead else (5.0, 50.0))

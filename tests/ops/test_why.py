@@ -569,7 +569,7 @@ def test_before_its_first_loss_a_link_may_have_been_bad_while_few_packets_crosse
 
 def test_a_switch_that_hung_is_told_by_what_ports_counted() -> None:
     switch = FABRIC.port_peer_switch[FABRIC.route(8, 55, FABRIC.ev(1, 3))[1]]
-    hung = Hang(int(switch), 40.0, 60.0, 1234)
+    hung = Hang(int(switch), 40.0, 60.0, 1234, True)
     answer = why(replace(record([(8, 1, 3, 100, 20.0, 4)]), hung=(hung,)))
     assert [it.where for it in answer.findings] == ["plane 1 t1 3"]
     said = "Plane 1 t1 3 let nothing through from 40us to 60us: 1,234 packets went in and none came"

@@ -190,6 +190,8 @@ def without_drops_around(
     import polars as pl
 
     here = mine & within
+    if not here.any():
+        return mine
     rows = record.paths.filter(pl.Series(here))
     began, ended = rows["from_us"].min(), rows["from_us"].max()
     own = pl.col("port").is_in(causes.links_of(record.known, cause).tolist())

@@ -8,6 +8,7 @@ all for a bin of time, while its neighbours send to it, is no congestion.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -30,12 +31,15 @@ WAYS_MIN = 2  # ... and its ports that they would have left by: one may be a dea
 
 
 class Hang(NamedTuple):
-    """A switch that let nothing through for a time, us, and how many packets it swallowed."""
+    """A switch that let nothing through for a time, us, how many packets it swallowed, and whether
+    those are most of what is missing at it in the whole run.
+    """
 
     switch: int
     since_us: float
     until_us: float
     packets: int
+    is_most: bool
 
 
 def hangs(fabric: Fabric, links: pl.DataFrame) -> list[Hang]:
@@ -67,7 +71,10 @@ def hangs(fabric: Fabric, links: pl.DataFrame) -> list[Hang]:
                 until_us += part[after, switch] * (ends[after] - starts[after])
             swallowed = int(gone[before : after + 1, switch].sum())
             if gone[:, switch].sum() >= LEAST * swallowed >= LEAST * CAME_MIN:
-                found.append(Hang(switch, float(since_us), float(until_us), swallowed))
+                is_most = LEAST * gone[:, switch].sum() < swallowed
+                found.append(
+                    Hang(switch, float(since_us), float(until_us), swallowed, bool(is_most))
+                )
     return found
 
 
@@ -75,7 +82,8 @@ def with_hangs(
     fabric: Fabric, findings: Sequence[Finding], found: Sequence[Hang], late_us: float
 ) -> list[Finding]:
     """Return the findings, and switches that hung; their links are not told beside them, nor
-    switches twice. What is lost is known up to `late_us` later.
+    switches twice: one that is said to lose a part hung, if it lost little else. What is lost is
+    known up to `late_us` later.
     """
     left = list(findings)
     for hang in found:
@@ -84,7 +92,12 @@ def with_hangs(
         during = [it for it in begun if it.until_us >= hang.since_us]
         # A place from which no path returned is bad for good.
         known = [*during, *(it for it in begun if it.dead and not it.back)]
-        if any(it.where == where and not it.one_of for it in known):
+        same = [it for it in known if it.where == where and not it.one_of]
+        if same:
+            if hang.is_most and not same[0].dead:
+                left[left.index(same[0])] = replace(
+                    same[0], dead=True, rate=1.0, since_us=hang.since_us, until_us=hang.until_us
+                )
             continue
         left = [it for it in left if it not in during or it.downs or not _is_of(fabric, it, where)]
         left.append(_finding(hang, where))

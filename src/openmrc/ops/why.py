@@ -162,9 +162,8 @@ def _verdicts(record: Record) -> list[_Blamed]:
     told: list[_Blamed] = []
     found.sort(key=lambda each: (not each[0].is_sure, -each[2]))
     whole_switches = _whole_switches(record, [each for each, *_ in found], crossed)
+    found = [(_instead(fabric, it, whole_switches), span, nats) for it, span, nats in found]
     for verdict, span, _ in found:
-        for switch in _switches_of(fabric, verdict):
-            verdict = whole_switches.get(switch, verdict)
         mine = (crossed == verdict.cause).any(axis=0)
         if 2 * lost[mine & ~taken].sum() <= lost[mine].sum():
             continue
@@ -228,6 +227,12 @@ def _whole_switches(
             surest = max(links.values(), key=lambda each: each.nats)
             found[switch] = replace(surest, cause=cause, kind=kind, where=where, nats=nats)
     return found
+
+
+def _instead(fabric: Fabric, verdict: Verdict, whole_switches: dict[int, Verdict]) -> Verdict:
+    """A verdict, or the switch that is blamed instead of its link."""
+    switches = [it for it in _switches_of(fabric, verdict) if it in whole_switches]
+    return whole_switches[switches[0]] if switches else verdict
 
 
 def _within(record: Record, spans: list[list[float]]) -> npt.NDArray[np.bool_]:
