@@ -17,7 +17,7 @@ from openmrc.fabric import multiplane
 from openmrc.ops import causes, harm
 from openmrc.ops.balance import Missing
 from openmrc.ops.damage import Damaged, damaged
-from openmrc.ops.doubts import is_late, without_echoes
+from openmrc.ops.doubts import is_late, without_drops_around, without_echoes
 from openmrc.ops.hung import Hang
 from openmrc.ops.localise import Verdict
 from openmrc.ops.records import BACKGROUND, JAMMED, UNPROVEN, Record
@@ -575,3 +575,12 @@ def test_a_switch_that_hung_is_told_by_what_ports_counted() -> None:
     said = "Plane 1 t1 3 let nothing through from 40us to 60us: 1,234 packets went in and none came"
     assert said in answer.text
     assert not why(replace(record([(8, 1, 3, 100, 20.0, 4)]), hung=(hung,)), since_us=61).findings
+
+
+def test_what_was_lost_outside_the_time_of_blame_alone_is_kept() -> None:
+    one = dropping(0, UP)
+    mine = np.ones(len(one.paths), np.bool_)
+    port = next(port for port in range(FABRIC.n_ports) if FABRIC.port_name(port) == UP)
+    assert without_drops_around(one, port, mine, ~mine).all()
+    half = np.arange(len(mine)) < 4
+    assert (without_drops_around(one, port, mine, half) == half).all()
