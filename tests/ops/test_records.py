@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from openmrc.errors import InputError
 from openmrc.ops.records import read
 from openmrc.report.result import simulate
+from openmrc.run.witness import COUNTED
 from openmrc.scenario.scenario import parse_scenario
 
 SMALL = """
@@ -42,3 +45,13 @@ def test_what_full_queues_cost_is_told_by_trimmed_packets_or_counted_by_switches
     counted = result.links["trimmed_here" if trims else "dropped"].sum()
     other = result.links["dropped" if trims else "trimmed_here"].sum()
     assert (counted > 0, other) == (True, 0)
+
+
+@pytest.mark.parametrize("column", COUNTED)
+def test_results_without_a_counter_of_ports_must_be_made_again(tmp_path: Path, column: str) -> None:
+    scenario = parse_scenario(SMALL.format(trim="true", trim_nack="true"))
+    simulate(scenario, sampled=True).save(tmp_path)
+    links = pl.read_parquet(tmp_path / "links.parquet").drop(column)
+    links.write_parquet(tmp_path / "links.parquet")
+    with pytest.raises(InputError, match=f"has no column {column}; run it again"):
+        read(tmp_path)

@@ -22,7 +22,7 @@ from openmrc.ops import balance, causes, crowd, damage
 from openmrc.ops.evidence import Evidence, of_lossy
 from openmrc.ops.hung import Hang, hangs
 from openmrc.run.ways import routes
-from openmrc.run.witness import LOOKS_A_BIN
+from openmrc.run.witness import COUNTED, LOOKS_A_BIN
 from openmrc.units import US
 from openmrc.wire.framing import MRC_FRAMING
 
@@ -253,8 +253,8 @@ def read(directory: Path) -> list[Record]:
             for name in ("flows", "steps", *FILES)
             if (directory / f"{name}.parquet").is_file()
         }
-        if "links" in frames and "damaged" not in frames["links"].columns:
-            raise ValueError("its links.parquet has no column damaged; run it again")
+        if "links" in frames and (lacks := sorted({*COUNTED} - {*frames["links"].columns})):
+            raise ValueError(f"its links.parquet has no column {lacks[0]}; run it again")
     except (ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
         raise InputError(f"{directory}: was not written by mrc run --out ({error})") from None
     tables.pop("fault", None)
