@@ -7,8 +7,6 @@ of that is known before the run: paths are hashes, and how long routing takes is
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
@@ -16,7 +14,7 @@ from openmrc.engine.state import NEVER
 from openmrc.fabric.actions import PORT_DOWN
 from openmrc.sim.net import state as ss
 from openmrc.sim.net.network import Ends
-from openmrc.sim.roce import routing
+from openmrc.sim.roce.reader import way_in
 from openmrc.sim.roce.state import OUTSTANDING_MAX, Roce
 from openmrc.traffic.traffic import Traffic
 
@@ -99,11 +97,8 @@ def _stuck(
 
 def _way(net: ss.Net, ro: Roce, end: int) -> list[int]:
     """The ports that an end's packets cross, without that of its NIC, which the NIC sees."""
-    rq = ro.qp[end]
-    ports: Any = np.zeros(routing.PORTS_OF_A_PATH, np.int64)
-    plane = int(rq.flow) % int(net.ctl[0].n_planes)
-    n = routing.way(net, ro, int(rq.nic), int(rq.peer_nic), plane, int(rq.flow), ports)
-    return [int(port) for port in ports[1:n]]
+    plane = int(ro.qp[end].flow) % int(net.ctl[0].n_planes)
+    return way_in(net, ro, end, plane)[1:]
 
 
 def _first_sends(traffic: Traffic, pmtu: int) -> tuple[Index, Index]:
