@@ -5,8 +5,9 @@
                                         [--json | --markdown]
 
 Only MRC is run, with its defaults, unless `--baselines` asks for the others beside it. Times are of
-all completed flows of all seeds together, in us; `/ideal` is the worst seed's `slowdown_p100`, and
-`lost` what no queue had room for, headers too. A row's goal stands beside it. Rows of half a
+all completed flows of all seeds together, in us; `/ideal` is the worst seed's `slowdown_p100`,
+`packets` all that any NIC sent, `data` those with payload, `needless` copies of what had arrived,
+and `lost` what no queue had room for, headers too. A row's goal stands beside it. Rows of half a
 gigabyte and more of traffic take minutes each:
 
 incast 8 ... incast 255    so many NICs of 256 send 1 MB to one: makespan over ideal, Jain's index
@@ -137,7 +138,10 @@ SHARES = (50, 99, 99.9, 100)
 PERCENTILES = [f"p{share:g}" for share in SHARES]
 # Columns, and what counts in them: of MRC, of RoCEv2.
 COUNTED = {
+    "packets": ("injected",),
+    "data": ("data", "retransmitted"),
     "sent again": ("retransmitted",),
+    "needless": ("duplicates",),
     "false": ("false_alarms",),
     "probes": ("probe",),
     "RTO": ("timeouts", "roce.timeouts"),

@@ -11,6 +11,8 @@ drawn, carried out, and healed after 250 ms; no endpoint is told. Of each fault:
     stall    the longest gap between completions from the fault to its healing, less the median of
              the longest gaps in five stretches of 250 ms before it
     share    goodput of the last 200 ms, over what the planes that the fault leaves whole carry
+    away     how much of these 200 ms one core or more was gone: endpoints and planes are programs,
+             so what the planes could carry is less by that part (the columns `there`)
 
 Endpoints and switches are programs: with other work on the machine they stand still until they get
 a core. Real-time priority (`chrt -r 3`, as root) keeps most of that out of the figures; `nothing`,
@@ -96,7 +98,8 @@ def one_fault(lab: Lab, ends: Ends, kind: Kind, rng: np.random.Generator) -> row
         for start in (from_s + i * AFTER_S for i in range(STRETCHES))
     ]
     steady = len(seen.between(first, from_s, at_s)) / (at_s - from_s)
-    late = len(seen.between(first, broken_s + SETTLED_S, until_s)) / (AFTER_S - SETTLED_S)
+    judged_s = broken_s + SETTLED_S
+    late = len(seen.between(first, judged_s, until_s)) / (until_s - judged_s)
     gap_ms = longest_gap_ms(seen.between(first, at_s, until_s), at_s, until_s)
     row = {
         "plane": plane,
@@ -106,6 +109,10 @@ def one_fault(lab: Lab, ends: Ends, kind: Kind, rng: np.random.Generator) -> row
         "steady_mbps": round(8e-6 * MESSAGE_BYTES * steady, 1),
         "told_ms": round(1e3 * took_s, 2),
         "gone_ms": max((ms for _, _, ms in gaps), default=0.0),
+        "away": round(ends.away_ms(judged_s, until_s) / (1e3 * (until_s - judged_s)), 4),
+        "set_aside": seen.set_aside(from_s, until_s),
+        "silent_before": seen.silenced(from_s, at_s),
+        "silent": seen.silenced(at_s, until_s),
         "stolen_ms": stolen_ms,
         "waited_ms": {name: round(ms, 2) for name, ms in waited.items()},
         "load": round(os.getloadavg()[0], 1),
@@ -192,6 +199,11 @@ class Ends:
             for due_s, woke_s in gaps.between(from_s, until_s).tolist()
         ]
 
+    def away_ms(self, from_s: float, until_s: float) -> float:
+        """For how long one core or more was gone in this time."""
+        gaps = [gaps.between(from_s, until_s) for _, gaps in self._watched]
+        return 1e3 * watch.covered_s(np.concatenate(gaps), from_s, until_s)
+
     def kill(self) -> None:
         """End all of them."""
         for one in self._made:
@@ -228,15 +240,21 @@ def be_an_end(number: int, path: Path) -> int:
                     qp.post_write(0, memory, remote_addr=there.addr, rkey=there.rkey)
                 if time.monotonic() > looked_s + watch.SAMPLE_S:
                     looked_s = time.monotonic()
-                    mask = bad_mask(qp)
-                    bad = mask.bit_count()
-                    counted = {**qp.counters(), "bad_mask": mask}
+                    aside = set_aside(qp)
+                    bad = aside["bad_mask"].bit_count()
+                    counted = {**qp.counters(), **aside}
                     seen.note([looked_s, *(counted[name] for name in watch.COLUMNS[1:])])
 
 
-def bad_mask(qp: QueuePair) -> int:
-    """The paths that the sender has set aside."""
-    return sum((ev["state"] == "ASSUMED_BAD") << i for i, ev in enumerate(qp.evs()))
+def set_aside(qp: QueuePair) -> dict[str, int]:
+    """The paths that the sender has set aside, and how many planes have no other."""
+    evs = qp.evs()
+    bad = [ev["state"] == "ASSUMED_BAD" for ev in evs]
+    heard = {ev["plane"] for ev, is_bad in zip(evs, bad, strict=True) if not is_bad}
+    return {
+        "bad_mask": sum(is_bad << i for i, is_bad in enumerate(bad)),
+        "planes_silent": len({ev["plane"] for ev in evs} - heard),
+    }
 
 
 def lower_all_threads() -> None:
@@ -273,7 +291,8 @@ def measure(lab: Lab, switch: str, path: Path, options: argparse.Namespace) -> i
 def lost_row() -> rows.Row:
     """The row of a fault in which the queue pair ended: nothing came any more."""
     load = round(os.getloadavg()[0], 1)
-    return {"stall_ms": 1e3 * AFTER_S, "share": 0.0, "gone_ms": 0.0, "load": load, "lost": True}
+    stood_still = {"stall_ms": 1e3 * AFTER_S, "share": 0.0, "gone_ms": 0.0, "away": 0.0}
+    return {**stood_still, "load": load, "lost": True}
 
 
 def key(switch: str, name: str, number: int, options: argparse.Namespace) -> rows.Row:

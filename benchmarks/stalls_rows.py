@@ -36,6 +36,13 @@ def read(paths: Iterable[Path]) -> Iterator[Row]:
             yield row
 
 
+def share_there(row: Row) -> float:
+    """The share of what the whole planes could carry while all cores were there; rows of before
+    this was noted count as if they always were.
+    """
+    return float(row["share"] / (1.0 - row.get("away", 0.0)))
+
+
 def is_bad(row: Row) -> bool:
     """Whether a fault misses one of the bars."""
     return bool(row["stall_ms"] >= STALL_BAR_MS or row["share"] < SHARE_BAR)
@@ -47,15 +54,19 @@ def is_gone(row: Row) -> bool:
 
 
 def line(name: str, rows: list[Row]) -> str:
-    """One line of the table: percentiles of the stall and of the share, and the histogram."""
+    """One line of the table: percentiles of the stall and of the share, the least of the share and
+    of that of the time when all cores were there, and the histogram.
+    """
     stall = np.array([row["stall_ms"] for row in rows])
     share = np.array([row["share"] for row in rows])
     counts = np.histogram(stall, (0, *EDGES_MS, math.inf))[0]
     p50, p99, p100 = np.percentile(stall, (50, 99, 100))
     low, mid = np.percentile(share, (1, 50))
-    below = int((share < SHARE_BAR).sum())
-    figures = f"{p50:.1f} | {p99:.1f} | {p100:.1f} | {mid:.2f} | {low:.2f} | {share.min():.2f}"
-    return f"| {name} | {len(rows)} | {figures} | {below} | {' | '.join(map(str, counts))} |"
+    there = np.array([share_there(row) for row in rows])
+    cells = [f"{p50:.1f}", f"{p99:.1f}", f"{p100:.1f}", f"{mid:.2f}", f"{low:.2f}"]
+    for each in (share, there):
+        cells += [f"{each.min():.3f}", str(int((each < SHARE_BAR).sum()))]
+    return f"| {name} | {len(rows)} | {' | '.join([*cells, *map(str, counts)])} |"
 
 
 def lines(name: str, rows: list[Row]) -> list[str]:
@@ -73,8 +84,8 @@ def lines(name: str, rows: list[Row]) -> list[str]:
 def head() -> str:
     """The table's first two lines."""
     edges = [f"< {edge}" for edge in EDGES_MS] + [f">= {EDGES_MS[-1]}"]
-    words = ["fault", "n", "stall p50", "p99", "p100", "share p50", "p1", "least"]
-    words += [f"below {SHARE_BAR}", *edges]
+    words = ["fault", "n", "stall p50", "p99", "p100", "share p50", "p1"]
+    words += ["least", f"below {SHARE_BAR}", "there: least", f"below {SHARE_BAR}", *edges]
     return f"| {' | '.join(words)} |\n|{'---|' * len(words)}"
 
 

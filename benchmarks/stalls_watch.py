@@ -24,7 +24,7 @@ GAPS = 1 << 12  # late watchdogs, of a core
 SAMPLE_S = 0.01
 TICK_S, LATE_S = 0.001, 0.001  # of a watchdog; what is less late is the precision of a sleep
 COUNTERS = ("rtx", "inferred", "timeouts", "false", "probe", "paths_bad", "paths_revived")
-LEVELS = ("cwnd_bytes", "inflight_bytes", "bad_mask")  # bit i: the i-th path is ASSUMED_BAD
+LEVELS = ("cwnd_bytes", "inflight_bytes", "planes_silent", "bad_mask")  # bit i: path i is bad
 COLUMNS = ("at_s", *COUNTERS, *LEVELS)
 COUNTED = slice(1, 1 + len(COUNTERS))
 
@@ -72,6 +72,16 @@ class Completions:
         first = int(np.searchsorted(rows[:, 0], from_s))
         return rows[max(0, first - 1) : int(np.searchsorted(rows[:, 0], until_s))]
 
+    def set_aside(self, from_s: float, until_s: float) -> int:
+        """How many times the sender set a path aside in this time, as far as samples tell."""
+        counted = self.samples(from_s, until_s)[:, COLUMNS.index("paths_bad")]
+        return int(counted[-1] - counted[0]) if len(counted) else 0
+
+    def silenced(self, from_s: float, until_s: float) -> int:
+        """How many planes had no path left in this time, at most at once."""
+        levels = self.samples(from_s, until_s)[:, COLUMNS.index("planes_silent")]
+        return int(levels.max()) if len(levels) else 0
+
 
 class Gaps:
     """When the watchdog of a core woke late: rows of (due, woken), s."""
@@ -95,6 +105,15 @@ class Gaps:
         if woke_s and until_s - woke_s > LATE_S + TICK_S:
             rows = np.concatenate([rows, [[woke_s + TICK_S, until_s]]])
         return rows[(rows[:, 1] > from_s) & (rows[:, 0] < until_s)]
+
+
+def covered_s(spans: Any, from_s: float, until_s: float) -> float:
+    """How much of a time is covered by spans, rows of (begin, end), s, that may overlap."""
+    covered_s, ahead_s = 0.0, from_s
+    for begin_s, end_s in np.clip(spans[np.argsort(spans[:, 0])], from_s, until_s).tolist():
+        covered_s += max(0.0, end_s - max(begin_s, ahead_s))
+        ahead_s = max(ahead_s, end_s)
+    return covered_s
 
 
 def be_a_watchdog(core: int, path: Path) -> None:

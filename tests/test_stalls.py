@@ -112,6 +112,36 @@ def test_a_watchdog_notes_when_it_woke_late_and_one_that_sleeps_still_is_late(
     assert (due_s, woke_s) == (pytest.approx(3.0011), 3.1)
 
 
+@pytest.mark.parametrize(
+    ("spans", "covered_s"),
+    [
+        ([], 0.0),
+        ([[1.2, 1.3]], 0.1),
+        ([[0.0, 1.1], [1.9, 9.0]], 0.2),  # as far as they are in this time
+        ([[1.5, 1.7], [1.2, 1.6], [1.5, 1.6]], 0.5),  # two cores at once count once
+        ([[0.0, 0.5], [2.5, 3.0]], 0.0),
+        ([[0.0, 9.0]], 1.0),
+    ],
+)
+def test_spans_cover_a_time(watch: Any, spans: list[list[float]], covered_s: float) -> None:
+    rows = np.array(spans).reshape(-1, 2)
+    assert watch.covered_s(rows, 1.0, 2.0) == pytest.approx(covered_s)
+
+
+def test_paths_set_aside_are_counted_from_the_last_sample_before(
+    watch: Any, tmp_path: Path
+) -> None:
+    seen = watch.Completions(tmp_path / "ring", "w+")
+    assert (seen.set_aside(0.0, 9.0), seen.silenced(0.0, 9.0)) == (0, 0)
+    for at_s, bad, silent in ((1.0, 2, 4), (2.0, 2, 0), (3.0, 5, 1), (4.0, 9, 0)):
+        level = dict.fromkeys(watch.COLUMNS, 7)
+        found = {"at_s": at_s, "paths_bad": bad, "planes_silent": silent}
+        seen.note([*{**level, **found}.values()])
+    assert seen.set_aside(2.5, 3.5) == 3
+    assert seen.set_aside(1.5, 2.5) == 0
+    assert (seen.silenced(2.5, 3.5), seen.silenced(1.5, 2.5)) == (1, 4)
+
+
 def test_how_long_a_process_waited_and_what_the_host_took_are_known(watch: Any) -> None:
     assert watch.waited_ms(os.getpid()) >= 0
     assert watch.stolen_ms() >= 0
@@ -157,10 +187,12 @@ def test_each_kind_is_a_fault_of_the_lab_and_can_be_healed(
 
 def test_a_line_has_percentiles_shares_and_the_histogram(rows: Any) -> None:
     found = [a_row(ms, share) for ms, share in ((0.5, 1.0), (3.0, 0.98), (250.0, 0.5))]
+    found.append(a_row(3.0, 0.96, away=0.02))
     cells = rows.line("a kind", found).strip("| ").split(" | ")
-    assert cells[:4] == ["a kind", "3", "3.0", "245.1"]
-    assert cells[4:9] == ["250.0", "0.98", "0.51", "0.50", "1"]
-    assert cells[9:] == ["1", "0", "1", "0", "0", "0", "0", "0", "1"]
+    assert cells[:4] == ["a kind", "4", "3.0", "242.6"]
+    assert cells[4:9] == ["250.0", "0.97", "0.51", "0.500", "2"]
+    assert cells[9:11] == ["0.500", "1"]
+    assert cells[11:] == ["1", "0", "2", "0", "0", "0", "0", "0", "1"]
     assert len(rows.head().splitlines()[0].split(" | ")) == len(cells)
 
 

@@ -374,6 +374,25 @@ def test_a_standstill_is_no_queueing(rtts: int) -> None:
     assert pair.sent["rtx"] == 0
 
 
+@pytest.mark.parametrize(("standstills", "false"), [(0, 1), (1, 0)])
+def test_row_07_a_standstill_between_two_packets_is_no_evidence(
+    standstills: int, false: int
+) -> None:
+    """One of the packets that were on their way comes three quarters of a round trip after the
+    others, as from a port that is read last; those that were sent afterwards are acknowledged
+    before. They are newer by the standstill, which says nothing.
+    """
+    pair = Pair(planes=2, standstills=standstills)
+    pair.post(900 * 4096)
+    pair.advance(us=100)
+    pair.delay(us=10.75 * pair.rtt / US, seq=int(pair.q.nxt))
+    pair.advance(us=0.4)
+    pair.now += 10 * pair.rtt
+    pair.drive()
+    pair.assert_intact()
+    assert pair.q.n_false == pair.q.n_inferred == pair.sent["rtx"] == false
+
+
 def test_a_queue_is_no_standstill() -> None:
     """Packets that come five round trips late, one after the other, shrink the window."""
     pair = Pair(planes=2)

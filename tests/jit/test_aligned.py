@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openmrc.jit import CACHE_LINE, apart, records
+from openmrc.jit import CACHE_LINE, apart, offset_of, record_type, records
 
 
 def test_records_are_zero_and_have_attributes() -> None:
@@ -19,6 +19,13 @@ def test_records_are_zero_and_have_attributes() -> None:
 def test_a_field_that_plain_python_could_not_read_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=name):
         records(1, np.dtype([(name, "i8")]))
+
+
+def test_a_field_begins_where_c_would_place_it() -> None:
+    record = record_type(("kind", "u1"), ("psn", "i4"), ("at", "i8"))
+    assert [offset_of(record, name) for name in ("kind", "psn", "at")] == [0, 4, 8]
+    with pytest.raises(KeyError):
+        offset_of(record, "ev")
 
 
 def test_records_begin_at_a_cache_line() -> None:

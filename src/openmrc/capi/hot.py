@@ -18,7 +18,16 @@ import numpy as np
 from openmrc.capi.layouts import NUMBERS, RECV_WR, SEND_WR, SGE, WC
 from openmrc.engine import state as es
 from openmrc.fabric.clos import multiplane
-from openmrc.jit import compiled, fields, inlined, inner, interpreted, record_type, records
+from openmrc.jit import (
+    compiled,
+    fields,
+    inlined,
+    inner,
+    interpreted,
+    offset_of,
+    record_type,
+    records,
+)
 from openmrc.jit.byref import by_reference
 from openmrc.jit.shared import exchange, give_way
 from openmrc.jit.warmup import once
@@ -54,7 +63,7 @@ CALL_CQ = record_type(
     *fields("i8", "depth", "lock"),
 )
 DOOR = record_type(("lock", "i8"), ("taken", "i8"))  # `taken` of the ring, as last read
-CALL_CQ_BYTES, LOCK_AT = CALL_CQ.itemsize, CALL_CQ.fields["lock"][1]  # type: ignore[index]
+CALL_CQ_BYTES, LOCK_AT = CALL_CQ.itemsize, offset_of(CALL_CQ, "lock")
 
 SEND_FIELDS, RECV_FIELDS = SEND_WR.dtype, RECV_WR.dtype
 SGE_FIELDS, WC_FIELDS = SGE.dtype, WC.dtype

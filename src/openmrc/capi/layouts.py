@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from openmrc.jit import offset_of
+
 # C type of a field -> NumPy's. A pointer is its address.
 KINDS = {
     "char": "S1",
@@ -252,7 +254,7 @@ PORT_ATTR = Struct(
         ("uint32_t", "active_speed_ex"),
     ),
 )
-PORT_ATTR_OLD_BYTES = PORT_ATTR.dtype.fields["flags"][1]  # type: ignore[index]  # `ibv_query_port`'s
+PORT_ATTR_OLD_BYTES = offset_of(PORT_ATTR.dtype, "flags")  # `ibv_query_port`'s
 GID_ENTRY = Struct(
     "ibv_gid_entry",
     ((GID, "gid"), *_each("uint32_t", "gid_index port_num gid_type ndev_ifindex")),

@@ -16,6 +16,7 @@ import numpy as np
 
 from openmrc.capi.layouts import Struct
 from openmrc.errors import InputError, OpenMrcError
+from openmrc.jit import offset_of
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -62,8 +63,8 @@ class Block:
     def __init__(self, struct: Struct, part: str = "") -> None:
         self._room = np.zeros(1, struct.dtype)
         self.record = self._room[0:1].reshape(())
-        offset = struct.dtype.fields[part][1] if part else 0  # type: ignore[index]
-        self.address = int(self._room.ctypes.data) + int(offset)
+        offset = offset_of(struct.dtype, part) if part else 0
+        self.address = int(self._room.ctypes.data) + offset
 
 
 def is_mapped(address: int, length: int) -> bool:

@@ -226,7 +226,8 @@ def _infer_one(st, q, seq, now):
 @inner
 def infer(st, q, base, bitmap, now):
     """Judge the packets that the snapshot `base .. base + 63` shows missing (row 7 b). Call it for
-    the newest snapshot only.
+    the newest snapshot only. Where something may stand still, such a time between two packets does
+    not make the later one newer.
 
     Originals are sent in order, so the first one that is too young ends the search.
     """
@@ -241,7 +242,10 @@ def infer(st, q, base, bitmap, now):
         s = slot_of(st, q, seq)
         if s.past & es.COPIED and _first_sent_at(s) < q.evidence_at:
             settle_copied(st, q, s, now)
-        if is_lost(s.sent_at, q.evidence_at, reorder_window(q, now)):
+        newest = q.evidence_at
+        if st.config[0].standstills:
+            newest -= quiet_within(q, s.sent_at, newest)
+        if is_lost(s.sent_at, newest, reorder_window(q, now)):
             if s.state == es.SENT:
                 _infer_one(st, q, seq, now)
         elif s.past & es.RESENT == 0:
@@ -315,12 +319,17 @@ def _longest_gap(st, q):
 
 
 @inlined
-def without_quiet(q, rtt, now):
-    """An RTT sample that ends now, without the part in which no answer arrived at all: a process
-    that was not scheduled, at either end or in between, is not a queue (MRC 4.6).
+def quiet_within(q, from_at, until):
+    """For how long, in this time, no answer arrived at all although some were due, ps: a process
+    was not scheduled, at either end or in between.
     """
-    quiet = q.quiet_until - max(now - rtt, q.quiet_from)
-    return max(rtt - max(quiet, 0), min(rtt, q.base_rtt))
+    return max(min(until, q.quiet_until) - max(from_at, q.quiet_from), 0)
+
+
+@inlined
+def without_quiet(q, rtt, now):
+    """An RTT sample that ends now, without the quiet part: that is not a queue (MRC 4.6)."""
+    return max(rtt - quiet_within(q, now - rtt, now), min(rtt, q.base_rtt))
 
 
 @inlined

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openmrc.jit.aligned import CACHE_LINE, apart, fields, record_type, records
+from openmrc.jit.aligned import CACHE_LINE, apart, fields, offset_of, record_type, records
 from openmrc.jit.decorators import compiled, inlined, inner, interpreted
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "inlined",
     "inner",
     "interpreted",
+    "offset_of",
     "record_type",
     "records",
 ]

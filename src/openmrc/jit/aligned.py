@@ -20,6 +20,12 @@ def fields(kind: str, *names: str) -> list[tuple[str, str]]:
     return [(name, kind) for name in names]
 
 
+def offset_of(dtype: np.dtype[Any], field: str) -> int:
+    """Where a field of a record begins, bytes. `KeyError` if there is none of this name."""
+    members: Any = dtype.fields or {}
+    return int(members[field][1])
+
+
 def records(n: int, dtype: np.dtype[Any]) -> Any:
     """`n` zeroed records with attribute access, the same in compiled and in plain Python.
 

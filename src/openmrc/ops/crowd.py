@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.fabric.model import IntArray
+from openmrc.ops.columns import bin_us
 
 if TYPE_CHECKING:
     import polars as pl
@@ -55,7 +56,7 @@ def undropped(
         return left
     lost, mine, [drops] = left.copy(), *_by_bin(paths, links, ("dropped",))
     before = np.concatenate([np.zeros((1, drops.shape[1])), np.cumsum(drops, axis=0)])
-    first = np.maximum(np.arange(len(drops)) - math.ceil(judged_us / _width_us(links)), 0)
+    first = np.maximum(np.arange(len(drops)) - math.ceil(judged_us / bin_us(links)), 0)
     drops = before[1:] - before[first]
     for column in routes.T:
         port = np.where(column < 0, drops.shape[1] - 1, np.minimum(column, drops.shape[1] - 1))
@@ -87,7 +88,7 @@ def _by_bin(
     """The bin of each row, and counts of links as [names, bins, ports]; the last port, which is
     also that of index -1, is none, and nothing was sent across it.
     """
-    width_us = _width_us(links)
+    width_us = bin_us(links)
     bins, ports, mine = _bins(links, width_us), links["port"].to_numpy(), _bins(paths, width_us)
     shape = (len(names), int(max(bins.max(), mine.max())) + 2, int(ports.max()) + 2)
     counts = np.zeros(shape)
@@ -109,10 +110,6 @@ def lost_part(lost: int, behind: float, uneven: float, most: float) -> float:
     more than `uneven` times the mean of the run.
     """
     return min(most, uneven * (lost + 2 * math.sqrt(lost) + 3) / max(behind, 1.0))
-
-
-def _width_us(links: pl.DataFrame) -> float:
-    return float((links["until_us"] - links["from_us"]).max())  # type: ignore[arg-type]
 
 
 def _bins(rows: pl.DataFrame, width_us: float) -> npt.NDArray[np.int64]:

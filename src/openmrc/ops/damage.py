@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from openmrc.fabric.model import Fabric, IntArray
 from openmrc.ops.balance import LEAST, MOST
+from openmrc.ops.columns import number
 
 if TYPE_CHECKING:
     import polars as pl
@@ -57,7 +58,7 @@ class Damaged:
         both = by_bin.join(lost, on="from_us").filter(pl.col("damaged") >= LEAST * pl.col("lost"))
         if not len(both):
             return None
-        return float(both["from_us"].min()), float(both["until_us"].max())  # type: ignore[arg-type]
+        return number(both["from_us"].min()), number(both["until_us"].max())
 
     def _last(self, routes: IntArray) -> IntArray:
         """[rows] the last link of each route."""

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.ops import causes
+from openmrc.ops.columns import number
 from openmrc.ops.fit import evidence_against
 from openmrc.ops.localise import Rules, Verdict, localise
 from openmrc.ops.records import JUDGED_US, Record
@@ -193,9 +194,9 @@ def without_drops_around(
     if not here.any():
         return mine
     rows = record.paths.filter(pl.Series(here))
-    began, ended = rows["from_us"].min(), rows["from_us"].max()
+    began, ended = number(rows["from_us"].min()), number(rows["from_us"].max())
     own = pl.col("port").is_in(causes.links_of(record.known, cause).tolist())
-    then = (pl.col("until_us") > began - JUDGED_US) & (pl.col("from_us") <= ended)  # type: ignore[operator]
+    then = (pl.col("until_us") > began - JUDGED_US) & (pl.col("from_us") <= ended)
     dropped = int(record.links.filter(own & then)["dropped"].sum())
     return here if dropped <= STRAY_PART * int(rows["lost"].sum()) else mine
 

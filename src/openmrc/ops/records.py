@@ -19,6 +19,7 @@ from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.outline import Outline, outline
 from openmrc.ops import balance, causes, crowd, damage
+from openmrc.ops.columns import bin_us, number
 from openmrc.ops.evidence import Evidence, of_lossy
 from openmrc.ops.hung import Hang, hangs
 from openmrc.run.ways import routes
@@ -92,7 +93,7 @@ class Record:
         """The largest delay between an event and its record, us."""
         if not len(self.links):
             return 0.0
-        return float((self.links["until_us"] - self.links["from_us"]).max()) / LOOKS_A_BIN  # type: ignore[arg-type]
+        return bin_us(self.links) / LOOKS_A_BIN
 
     @property
     def rtt_us(self) -> float:
@@ -117,8 +118,8 @@ class Record:
 
     def bins_of(self, rows: pl.DataFrame) -> list[float]:
         """When the bins begin, from the first to the last in which these rows lost packets, us."""
-        first, last = rows["from_us"].min(), rows["from_us"].max()
-        return [begin for begin in self.every_bin() if first <= begin <= last]  # type: ignore[operator]
+        first, last = number(rows["from_us"].min()), number(rows["from_us"].max())
+        return [begin for begin in self.every_bin() if first <= begin <= last]
 
     def rate(self, cause: int, rows: pl.DataFrame) -> float:
         """The fraction of the packets that crossed a place that it lost, from the first bin with a

@@ -20,6 +20,7 @@ from openmrc.fabric import places
 from openmrc.fabric.model import Fabric
 from openmrc.ops import causes, doubts, downs, oneway, together
 from openmrc.ops.balance import Missing
+from openmrc.ops.columns import number
 from openmrc.ops.hung import with_hangs
 from openmrc.ops.localise import Rules, Verdict, localise
 from openmrc.ops.records import JUDGED_US, Record
@@ -331,7 +332,7 @@ def _told(record: Record, blamed: _Blamed, qps: set[int] | None) -> Finding:
         paths=paths,
         queue_pairs=keys["qp"].n_unique(),
         back=returned,
-        back_us=float(back["t_us"].max()) if len(back) else None,  # type: ignore[arg-type]
+        back_us=number(back["t_us"].max()) if len(back) else None,
         nats=round(verdict.nats, 1),
         aside_us=round(_aside_us(record, events), 3),
         beyond_drops=bool(beyond.any()),
@@ -499,7 +500,7 @@ def _began(events: pl.DataFrame, aside: pl.DataFrame) -> float:
 
     if aside.select("qp", "ev").n_unique() < MANY:
         return _first(aside)
-    usual = float(aside["t_us"].median())  # type: ignore[arg-type]
+    usual = number(aside["t_us"].median())
     over = events.filter(pl.col("event").is_in(["back", "false alarm"]))
     ends = over.group_by("qp", "ev").agg(
         over_us=pl.col("t_us").max(), before_us=pl.col("t_us").filter(pl.col("t_us") < usual).max()
@@ -522,7 +523,7 @@ def _first_loss(record: Record, cause: int, rows: pl.DataFrame) -> float:
     before = rows.filter(pl.col("first_us") < most)
     if not len(before) or doubts.may_be_chance(record, cause, before, RULES.margin):
         return most
-    return float(before["first_us"].min())  # type: ignore[arg-type]
+    return number(before["first_us"].min())
 
 
 def _first_of_most(rows: pl.DataFrame) -> float:
@@ -538,7 +539,7 @@ def _last_loss(rows: pl.DataFrame, over: float | None) -> float:
     """
     times = rows["last_us"]
     before = times if over is None else times.filter(times <= over)
-    return float((before if len(before) else times).max())  # type: ignore[arg-type]
+    return number((before if len(before) else times).max())
 
 
 def _first(events: pl.DataFrame) -> float:
@@ -597,8 +598,8 @@ def _opening(record: Record, flows: pl.DataFrame, job: str | None, step: int | N
     if failed or open_:
         parts = [f"{failed} failed"] * bool(failed) + [f"{open_} never ended"] * bool(open_)
         return f"{who}: of {whole:,} flows {' and '.join(parts)}."
-    took = float(flows["done_us"].max())  # type: ignore[arg-type]
-    took -= float(flows["start_us"].min()) if job is not None else 0.0  # type: ignore[arg-type]
+    took = number(flows["done_us"].max())
+    took -= number(flows["start_us"].min()) if job is not None else 0.0
     said = f"{who} took {_time(took)}"
     slowdown = record.summary.get("slowdown_p100")
     if job is None and slowdown is not None:
@@ -610,7 +611,7 @@ def _of_step(steps: pl.DataFrame, step: int) -> str:
     took = steps["step_us"].to_list()[step - 1]
     if took is None:
         return f"Step {step} never ended."
-    usual = float(steps["step_us"].median())  # type: ignore[arg-type]
+    usual = number(steps["step_us"].median())
     if took <= LATE * usual:
         return f"Step {step} took {_time(took)}, as long as others."
     return f"Step {step} took {_time(took)}, {_time(took - usual)} longer than the median."

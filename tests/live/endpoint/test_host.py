@@ -54,6 +54,27 @@ def test_the_first_window_is_that_of_the_measured_round_trip() -> None:
     stage.close()
 
 
+@pytest.mark.parametrize(
+    ("frame_ps", "taken"),
+    [
+        (340_000_000, 1),  # 100 Mb/s: one frame takes longer than a quarter of T
+        (31_250_001, 3),
+        (31_250_000, 4),
+        (7_812_501, 15),
+        (7_812_500, 16),
+        (34_000, 16),  # 1 Tb/s: what the batch holds
+    ],
+)
+def test_what_is_taken_from_a_port_at_once_spans_a_quarter_of_t(frame_ps: int, taken: int) -> None:
+    """Frames of the other ports wait meanwhile, and must not seem missing (row 7)."""
+    stage = Stage()
+    one = stage.hosts[0]
+    assert one.base_rtt_ps == MS // 2
+    assert one._taken_at_once(frame_ps) == taken
+    assert int(one.ep.ctl[0].rx_most) == 16
+    stage.close()
+
+
 def test_a_loop_need_not_load_code_in_the_middle_of_traffic() -> None:
     """A port that goes down, a denial, the end of a queue pair: to load each took 10 ms and more,
     to compile it half a second, in which the endpoint carried nothing.

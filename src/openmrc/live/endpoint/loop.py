@@ -31,7 +31,7 @@ from openmrc.engine import beliefs, endpoint, loss, ports, requester
 from openmrc.engine import packet as pk
 from openmrc.engine.ev import DENIED
 from openmrc.engine.state import ERROR, NEVER, NO_ERROR, RTS, address, emit, psn_of
-from openmrc.jit import compiled, inlined, inner
+from openmrc.jit import compiled, inlined, inner, offset_of
 from openmrc.jit.byref import by_reference
 from openmrc.jit.shared import exchange, give_way
 from openmrc.live import syscalls
@@ -48,8 +48,6 @@ from openmrc.live.endpoint.state import (
     POST_RECV,
     POST_WRITE_IMM,
     READER,
-    RX_BURSTS,
-    RX_FRAMES,
     UDP,
     WAKE,
 )
@@ -67,8 +65,8 @@ NO_QUEUE = -1
 NO_PORTS, ASK = 0, -1  # in place of a mask of ports: none; those that the kernel reports
 PUSH, TURN, LOOK, HEAR = 0, 1, 2, 3  # operations of `go`
 NOTHING, CAME, OTHER, ELSEWHERE = 0, 1, 2, 3  # results of `look`
-LOCK_AT = CTL.fields["lock"][1]  # type: ignore[index]
-LOOKED_AT = CTL.fields["looked"][1]  # type: ignore[index]
+LOCK_AT = offset_of(CTL, "lock")
+LOOKED_AT = offset_of(CTL, "looked")
 
 
 @by_reference
@@ -182,7 +180,7 @@ def _take(ep, st, qi, q, live, w):
 def _take_frames(ep, st, tx, rx, headend, plane, now):
     """Process a batch of frames from a port; return how many."""
     port = ep.port[plane]
-    n = syscalls.receive(port.fd, rx, RX_BURSTS if ep.ctl[0].mode == IP else RX_FRAMES)
+    n = syscalls.receive(port.fd, rx, ep.ctl[0].rx_most)
     if n <= 0:
         if n < 0 and n != -transmit.EAGAIN and n != -EINTR:
             port.failed = -n

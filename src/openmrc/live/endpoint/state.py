@@ -22,7 +22,7 @@ from openmrc.wire.frame import ENVELOPE
 TX_FRAMES = 16  # of a port, between two system calls; a control packet may take the rest
 TX_CONTROL = 192
 TX_SLOTS = TX_FRAMES + TX_CONTROL
-RX_FRAMES = 16  # of a port at a time: frames of several planes are handled nearly in order
+RX_FRAMES = 16  # of a port at a time, at most
 POSTS = 4096  # requests posted and not yet taken by the loop, of all QPs
 EVENTS = 4096
 
@@ -74,6 +74,7 @@ CTL = record_type(
     ("wakes_at", "i8"),  # when the endpoint's thread will wake by itself, ps
     ("ps_per_byte", "i8"),  # of a port's rate
     ("lead_ps", "i8"),  # how far ahead of its link a port accepts data
+    ("rx_most", "i4"),  # datagrams that are taken from a port at a time
     ("paced", "i4"),  # 1: a QP waits for a port to be free
     ("turn", "i4"),  # QP whose turn to send is next
     ("measuring", "i4"),  # endpoint requests with this bit set are answered into `echo`

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from openmrc.jit import compiled, fields, inlined, record_type, records
+from openmrc.jit import compiled, fields, inlined, offset_of, record_type, records
 from openmrc.jit.byref import by_reference
 from openmrc.ops.mapper.probe import CHECK, LAYOUT, MAGIC, SCHEDULED
 from openmrc.ops.schedule import PAYLOAD_BYTES, TURNS
@@ -39,8 +39,7 @@ OUT, LOST = 1, 2  # of a position; 0: it returned, or was never out
 HEARD, MISSED = 1, 2  # of a rank
 
 KIND_AT, PLANE_AT, NIC_AT, PERIOD_AT, NUMBER_AT = (
-    LAYOUT.fields[name][1]  # type: ignore[index]  # it has fields
-    for name in ("kind", "plane", "nic", "period", "number")
+    offset_of(LAYOUT, name) for name in ("kind", "plane", "nic", "period", "number")
 )
 BOOK = record_type(
     *fields("i8", "nic", "first_nic", "n_planes", "slots", "ticks"),
