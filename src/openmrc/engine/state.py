@@ -83,7 +83,7 @@ CONFIG = record_type(
     ("ignore_marks", "i1"),  # 1: a CE mark affects the window only, and makes no EV SKIP
     ("recycles", "i1"),  # 1: EVs that deliver unmarked and in time are next; peer runs
     ("guarded", "i1"),  # 1: packets may come from anybody (plausible.py)
-    ("standstills", "i1"),  # 1: what sends, forwards or answers may stand still for a while, row 7
+    ("standstills", "i1"),  # 1: time is real: a program may not be scheduled for a while, row 7
 )
 
 QP = record_type(
