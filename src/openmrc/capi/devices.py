@@ -50,6 +50,7 @@ ACCESS_OPTIONAL = 0x3FF << 20
 _POINTER = ctypes.c_void_p
 
 
+# ctypes has no types for its prototypes as decorators
 @ctypes.CFUNCTYPE(_POINTER, _POINTER, _POINTER, use_errno=True)  # type: ignore[untyped-decorator]
 def _no_qp(context: int, attr: int) -> None:
     """Placeholder of an extension that shims replace, which they may only do if there is one."""

@@ -39,9 +39,9 @@ def side_by_side(pieces: Sequence[Piece], tell: Callable[[str], None], at_once: 
             while waiting and len(talking.get_map()) < at_once:
                 child = running.enter_context(_process(waiting.pop(0)))
                 running.callback(child.terminate)
-                talking.register(child.stdout, selectors.EVENT_READ)  # type: ignore[arg-type]
+                talking.register(child.stdout, selectors.EVENT_READ)  # type: ignore[arg-type]  # a pipe
             for key, _ in talking.select():
-                line = key.fileobj.readline()  # type: ignore[union-attr]
+                line = key.fileobj.readline()  # type: ignore[union-attr]  # a pipe
                 if line:
                     tell(line.decode().strip())
                 else:

@@ -161,7 +161,7 @@ else:
 
         @typeof_impl.register(cls)
         def _typeof(value: Any, context: Any) -> Reference:
-            fields = zip(cls._fields, value, strict=True)  # type: ignore[attr-defined]
+            fields = zip(cls._fields, value, strict=True)  # type: ignore[attr-defined]  # a tuple
             typed = {name: _array_type(cls, name, array, context) for name, array in fields}
             if not known:
                 known.append(Reference(cls, typed))

@@ -123,7 +123,7 @@ def trouble() -> str:
     return f"{place} has no room" if unsaved else ""
 
 
-class _Place(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  # type: ignore[misc]
+class _Place(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  # type: ignore[misc]  # no types
     """The files of one function: below `DIRECTORY`, and stale when its own source changes."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -134,7 +134,7 @@ class _Place(caching._SourceFileBackedLocatorMixin, caching._CacheLocator):  # t
         return str(DIRECTORY / self.get_suitable_cache_subpath(self._py_file))
 
 
-class _Entry(caching.CompileResultCacheImpl):  # type: ignore[misc]
+class _Entry(caching.CompileResultCacheImpl):  # type: ignore[misc]  # no types
     """As Numba's own, but without consulting the process-wide settings for a directory."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -144,7 +144,7 @@ class _Entry(caching.CompileResultCacheImpl):  # type: ignore[misc]
         self._filename_base = self.get_filename_base(name, sys.abiflags)
 
 
-class Cache(caching.FunctionCache):  # type: ignore[misc]
+class Cache(caching.FunctionCache):  # type: ignore[misc]  # no types
     """Cache of one function, as a dispatcher of Numba holds it."""
 
     _impl_class = _Entry
