@@ -43,9 +43,9 @@ def test_a_bar_is_for_people_alone(capsys: Out, monkeypatch: pytest.MonkeyPatch)
     heard = []
     for form in ("text", "json"):
         monkeypatch.setenv("OPENMRC_LOG", form)
-        say("\r10 %", end="")
+        say("10 %", end="", over=True)
         heard.append(capsys.readouterr().err)
-    assert heard == ["\r10 %", ""]
+    assert heard == ["\r\x1b[K10 %", ""]
 
 
 def test_another_form_is_refused(capsys: Out, monkeypatch: pytest.MonkeyPatch) -> None:

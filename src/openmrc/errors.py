@@ -6,13 +6,15 @@ place, the value found there and what would be accepted; the command prints it a
 
 from __future__ import annotations
 
+from openmrc.printable import printable
+
 
 class OpenMrcError(Exception):
     """Base of every error that openmrc raises on purpose."""
 
     def __init__(self, message: str) -> None:
-        # One line, whatever a file or a library put into the text.
-        super().__init__(" ".join(message.split()))
+        # One printable line, whatever a file or a library put into the text.
+        super().__init__(printable(" ".join(message.split())))
 
 
 class InputError(OpenMrcError):

@@ -8,21 +8,26 @@ import sys
 from contextlib import suppress
 
 from openmrc.errors import InputError
+from openmrc.printable import printable
 
 VARIABLE = "OPENMRC_LOG"
 PEOPLE, MACHINES = "text", "json"
 ERROR = "mrc: "  # prefix of a message that ends a command
+CLEAR = "\r\x1b[K"  # on a terminal, empties the line
 
 
-def say(words: str, end: str = "\n") -> None:
-    """Print one line; if it cannot be written, the run continues.
+def say(words: str, end: str = "\n", over: bool = False) -> None:
+    """Print one line, made printable; if it cannot be written, the run continues.
 
-    Parts of a line, such as a growing bar, are for people only.
+    Parts of a line, such as a growing bar, are for people only. `over`: on a terminal, in place of
+    the part of a line that is there.
     """
     if os.environ.get(VARIABLE) == MACHINES:
         if end != "\n":
             return
         words = _object(words)
+    else:
+        words = f"{CLEAR * over}{printable(words)}"
     if sys.stderr is not None:
         with suppress(OSError):
             print(words, end=end, file=sys.stderr, flush=True)

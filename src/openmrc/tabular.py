@@ -13,6 +13,8 @@ from typing import IO, Literal, NamedTuple
 from rich.console import Console
 from rich.table import Table
 
+from openmrc.printable import printable
+
 WORD_MAX = 24  # longer words (an IPv6 address) are broken if space is short
 BORDER = 3  # of a column: a line and a blank at either side
 PIPE_WIDTH = 120  # a pipe has no width
@@ -45,6 +47,9 @@ def print_table(
     the rows numbered in `sections`.
     """
     console = _console(out, pipe_width)
+    title = None if title is None else printable(title)
+    columns = [Column(printable(heading), words) for heading, words in columns]
+    rows = [[printable(cell) for cell in cells] for cells in rows]
     # Beside cells that wrap, the others are aligned at their top.
     vertical: Vertical = "top" if any(column.words for column in columns[keys:]) else "bottom"
     for number, part in enumerate(_parts(columns, rows, keys, console.width)):
@@ -66,7 +71,11 @@ def print_table(
 
 def _console(out: IO[str], pipe_width: int) -> Console:
     return Console(
-        file=out, highlight=False, markup=False, width=None if out.isatty() else pipe_width
+        file=getattr(out, "unfiltered", out),  # styles are escape sequences
+        highlight=False,
+        markup=False,
+        emoji=False,
+        width=None if out.isatty() else pipe_width,
     )
 
 
@@ -92,9 +101,7 @@ def _widened(
     room = _room(width, part, least)
     for i in part:
         if columns[i].words:
-            longest = max(
-                (len(line) for cell in [*_cells(rows, i)] for line in cell.split("\n")), default=0
-            )
+            longest = max(map(len, _cells(rows, i)), default=0)
             wanted = max(longest, widths[i]) - widths[i]
             more = max(min(room, wanted), 1 - widths[i])
             widths[i] += more

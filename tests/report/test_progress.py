@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from openmrc.report import progress
-from openmrc.report.progress import CLEAR, Bar, SweepBar
+from openmrc.report.progress import Bar, SweepBar
 from openmrc.run.simulation import Step
+from openmrc.say import CLEAR
 from openmrc.sim.world import Progress
 
 
@@ -63,7 +64,7 @@ def test_on_a_terminal_it_is_one_line_that_changes(
         bar.update("seed=1", "")
     with suppress(KeyboardInterrupt), bar:
         raise KeyboardInterrupt
-    assert capsys.readouterr().err.split(f"\r{CLEAR}") == [
+    assert capsys.readouterr().err.split(CLEAR) == [
         "",
         "0 of 3 runs",
         "1 of 3 runs, 2 s left",

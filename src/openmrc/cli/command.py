@@ -31,6 +31,7 @@ from openmrc.ops.telemetry import command as telemetry
 from openmrc.paper import command as paper
 from openmrc.perf import command as perf
 from openmrc.planning import command as planning
+from openmrc.printable import printable
 from openmrc.say import check as check_form
 from openmrc.say import say
 from openmrc.sim.watch.forms import FORMS, NATIVE
@@ -61,12 +62,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     # garbage.
     gc.disable()
     try:
-        streams.prepare()
-        check_form()
-        try:
-            return _run_command(sys.argv[1:] if argv is None else argv)
-        finally:
-            sys.stdout.flush()
+        with streams.prepared():
+            check_form()
+            try:
+                return _run_command(sys.argv[1:] if argv is None else argv)
+            finally:
+                sys.stdout.flush()
     except OutputError as error:
         streams.hush()
         say(f"mrc: {error}")
@@ -336,7 +337,7 @@ def _estimate(scenario: Scenario, arguments: argparse.Namespace) -> int:
         print(json.dumps({each.transport: each.as_dict() for each in found}, indent=2))
         return 0
     for line in sentences(scenario, found):
-        print(line)
+        print(printable(line))
     return 0
 
 
@@ -414,7 +415,7 @@ def _soak_seed(given: int | None, seeds: int) -> int:
 
 
 def _print_line(words: str) -> None:
-    print(words, flush=True)
+    print(printable(words), flush=True)
 
 
 def _simulate(

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from openmrc.printable import printable
 from openmrc.say import say
 
 
@@ -46,7 +47,7 @@ def _run(arguments: argparse.Namespace) -> int:
         columns = [Column(heading, words=i < 2) for i, heading in enumerate(headings)]
         print_table(None, columns, compare.rows(saved), sys.stdout, keys=2)
         for sentence in compare.sentences(saved):
-            print(sentence)
+            print(printable(sentence))
     if arguments.page is not None:
         say(f"The page is {arguments.page}.")
     return 0

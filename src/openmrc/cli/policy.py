@@ -7,6 +7,8 @@ import json
 import sys
 from typing import Any
 
+from openmrc.printable import printable
+
 EXIT_FAULTS, EXIT_INTERRUPTED = 1, 130
 
 
@@ -51,7 +53,7 @@ def _check(arguments: argparse.Namespace) -> int:
         print(json.dumps(told, indent=2))
     else:
         for line in checked.lines():
-            print(line)
+            print(printable(line))
         for role, name in checked.roles.items() if checked.is_sound else ():
             print(f"{name}: {_counted(role, checked.run)}; compiles")
     if checked.interrupted:

@@ -5,19 +5,23 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 
 from openmrc.errors import OutputError
+from openmrc.printable import PrintableStream
 
 STDOUT = "standard output"
 # Errors of a write to an output without a name: full, over a quota or limit, broken, closed.
 WRITE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
-def prepare() -> None:
-    """Make everything printable: characters that a terminal's encoding lacks are escaped, a closed
-    standard error discards its output. Raises `OutputError` if there is no standard output.
+@contextmanager
+def prepared() -> Iterator[None]:
+    """Within, everything is printable: characters that a terminal obeys, or that its encoding
+    lacks, are escaped; a closed standard error discards its output. Raises `OutputError` if there
+    is no standard output.
     """
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (until the end)
@@ -25,6 +29,12 @@ def prepare() -> None:
         raise OutputError(STDOUT, "it is closed")
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+    before = sys.stdout
+    sys.stdout = PrintableStream(before)
+    try:
+        yield
+    finally:
+        sys.stdout = before
 
 
 def hush() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from openmrc.errors import InputError
+from openmrc.printable import printable
 
 LINE = 100
 
@@ -85,7 +86,7 @@ def _why(arguments: argparse.Namespace) -> int:
         if report:
             print_table(head, harm.COLUMNS, harm.cells(report), sys.stdout)
         else:
-            print(head)
+            print(printable(head))
     return 0
 
 

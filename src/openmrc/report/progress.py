@@ -12,13 +12,13 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from openmrc.jit.warmup import announcement
+from openmrc.printable import printable
 from openmrc.run.simulation import Step
 from openmrc.run.work import left_s
 from openmrc.say import say
 from openmrc.units import US
 
 BAR_WIDTH_MIN = 100  # columns of a window
-CLEAR = "\x1b[K"  # to the end of a terminal's line
 STEPS_MAX = 1000  # kept; of more every other one is forgotten
 FAILURES_SAID = 5  # printed; the others are in the data set
 
@@ -41,7 +41,7 @@ class Bar:
         self._at_s: list[float] = []
         self._share: list[float] = []
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             # In a narrow window the numbers stay, and the bar and the name shrink.
             *([BarColumn(bar_width=30)] if console.width >= BAR_WIDTH_MIN else []),
             TextColumn("{task.fields[words]}"),
@@ -67,7 +67,7 @@ class Bar:
         if step.index != self._index or self._task is None:
             if self._task is not None:
                 self._progress.remove_task(self._task)
-            name = Text(step.transport)
+            name = Text(printable(step.transport))
             name.truncate(self._progress.console.width // 8, overflow="ellipsis")
             label = f"{name.plain} ({step.index + 1} of {step.count})"
             self._task = self._progress.add_task(label, total=1.0, words=words)
@@ -107,7 +107,7 @@ class SweepBar:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         kept = self._total - self._todo + self._done - self._failed
         if self._loud and self._on_terminal:
-            say(f"\r{CLEAR}", end="")
+            say("", end="", over=True)
         if kind is KeyboardInterrupt:
             self._say(
                 f"Interrupted: {kept:,} of {self._total:,} runs are in {self._out};"
@@ -132,7 +132,7 @@ class SweepBar:
     def _show(self) -> None:
         tenth = self._done and 10 * self._done // self._todo > 10 * (self._done - 1) // self._todo
         if self._loud and self._on_terminal:
-            say(f"\r{CLEAR}{self._state()}", end="")
+            say(self._state(), end="", over=True)
         elif self._loud and tenth:
             say(self._state())
 
@@ -147,7 +147,7 @@ class SweepBar:
 
     def _say(self, words: str) -> None:
         if self._loud:
-            say(f"\r{CLEAR}{words}" if self._on_terminal else words)
+            say(words, over=self._on_terminal)
 
 
 def duration(seconds: float) -> str:

@@ -7,6 +7,7 @@ from typing import IO, Any
 
 from openmrc import tabular
 from openmrc.fabric.queues import QUEUE_PACKETS_MIN
+from openmrc.printable import printable
 from openmrc.report import steps
 from openmrc.report.steps import rounded
 from openmrc.run.figures import ROCE
@@ -75,7 +76,7 @@ def print_table(result: Result, out: IO[str]) -> None:
     if trained := steps.rows(result):
         tabular.print_table(None, _headed(steps.COLUMNS), trained, out)
     for sentence in sentences(result):
-        print(sentence, file=out)
+        print(printable(sentence), file=out)
 
 
 def _headed(columns: Sequence[tuple[str, str]]) -> list[Column]:

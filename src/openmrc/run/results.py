@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openmrc import version
+from openmrc.printable import printable
 from openmrc.run.outcome import TransportResult
 from openmrc.units import fmt_time
 
@@ -39,7 +40,7 @@ class Result:
         )
         more = ", ..." if len(self.transports) > SHOWN else ""
         partial = ", partial" if self.partial else ""
-        return f"<Result of {self.title}{partial}: {', '.join(times)}{more}>"
+        return printable(f"<Result of {self.title}{partial}: {', '.join(times)}{more}>")
 
     @property
     def title(self) -> str:

@@ -15,6 +15,7 @@ from struct import Struct
 from typing import BinaryIO, NamedTuple, NoReturn, Self
 
 from openmrc.errors import InputError
+from openmrc.printable import printable
 from openmrc.wire.outside import (
     LINK_ETHERNET,
     LINK_IPV4,
@@ -351,7 +352,7 @@ class Reader:
         name, units_per_s, offset_ns = "", _MICROSECONDS, 0
         for code, value in self._options(body, fixed.size):
             if code == _IF_NAME:
-                name = _printable(value)
+                name = _name(value)
             elif code == _IF_TSRESOL and len(value) == 1:
                 power = value[0] & 0x7F
                 units_per_s = 2**power if value[0] & 0x80 else 10**power
@@ -416,7 +417,6 @@ def _captured(
     return Captured(number, name, time_ns, data, original - removed, said)
 
 
-def _printable(name: bytes) -> str:
+def _name(name: bytes) -> str:
     """A name as text that is safe to show on a terminal."""
-    text = name.decode(errors="replace").rstrip("\0")[:NAME_CHARACTERS_MAX]
-    return "".join(c if c.isprintable() else "?" for c in text)
+    return printable(name.decode(errors="replace").rstrip("\0"))[:NAME_CHARACTERS_MAX]

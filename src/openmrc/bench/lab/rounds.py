@@ -14,6 +14,7 @@ from openmrc.bench.lab import curve
 from openmrc.bench.lab.curve import NS_PER_S, Curve
 from openmrc.errors import OpenMrcError
 from openmrc.live.lab import Lab, commands
+from openmrc.say import say
 
 COME_S = 60.0  # for both ends to load their code, and to connect
 LOOK_S = 0.02
@@ -112,7 +113,7 @@ class Stream:
         except ValueError:
             told = None
         if not isinstance(told, dict):  # text for people
-            print(f"rank {rank}: {line.decode(errors='replace')}", file=sys.stderr, flush=True)
+            say(f"rank {rank}: {line.decode(errors='replace')}")
             return
         for key, value in told.items():
             if isinstance(value, list):  # a curve is sent in pieces

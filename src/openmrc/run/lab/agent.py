@@ -26,6 +26,7 @@ import numpy as np
 
 from openmrc import verbs
 from openmrc.errors import OpenMrcError
+from openmrc.say import say
 from openmrc.verbs.exchange import CLIENT, Line
 
 PS_PER_NS = 1000
@@ -279,7 +280,7 @@ def main(arguments: Sequence[str]) -> int:
             agent.report()
             line.receive()  # until all have reported, peers may still ask
     except (OpenMrcError, OSError) as error:
-        print(f"agent: {error}", file=sys.stderr, flush=True)
+        say(f"agent: {error}")
         return 1
     finally:
         line.close()

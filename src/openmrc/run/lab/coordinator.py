@@ -21,6 +21,7 @@ from openmrc.live.lab import Lab, commands, hosts
 from openmrc.live.lab.namespaces import ROOT
 from openmrc.live.lab.topology import MANAGEMENT_ROUTER
 from openmrc.live.lab.totals import Totals
+from openmrc.printable import LINES, printable
 from openmrc.run.lab.plan import Plan
 from openmrc.say import say
 from openmrc.verbs.exchange import SERVER, ExchangeError, Line
@@ -245,5 +246,5 @@ class Coordinator:
 
 
 def _to_stderr(data: bytes) -> None:
-    sys.stderr.buffer.write(data)
-    sys.stderr.buffer.flush()
+    sys.stderr.write(printable(data.decode(errors="replace"), LINES))
+    sys.stderr.flush()
