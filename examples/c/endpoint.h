@@ -13,6 +13,7 @@
 #define WINDOW 2048            /* packets of a QP that may be open: its MPR */
 #define MESSAGES 256           /* requests of a QP that may be open */
 #define EVENTS_MAX 4096
+#define MESSAGE_MAX (1ull << 30)     /* bytes, of `mrc perf` */
 
 union address { struct sockaddr any; struct sockaddr_in v4; struct sockaddr_in6 v6; };
 
@@ -80,6 +81,13 @@ struct qp {
 	int turn, refused;
 };
 
+/* Why a peer has come: the settings of the kit, or the largest message of a measurement. */
+struct purpose {
+	int is_kit;
+	uint64_t size;
+	uint32_t planes, evs, mpr, linear_cnt, exp_cnt, max_wimm, receives;
+};
+
 enum event_kind { COMPLETION, RECEIVE, FAILED };
 struct event { enum event_kind kind; int qp; int64_t id; uint32_t imm; const char *why; };
 
@@ -116,6 +124,19 @@ void set_port(struct endpoint *ep, int plane, int up);
 struct event *next_event(struct endpoint *ep);
 int turn(struct endpoint *ep, int other_fd, uint64_t until);
 
+/* json.c */
+const char *object_of(const char *line);
+const char *member(const char *object, const char *key);
+const char *item(const char *within, int i, const char **name);
+int whole(const char *value, uint64_t least, uint64_t most, uint64_t *out);
+int text_of(const char *value, char *out, size_t room);
+void printable(const char *value, char *out, size_t room);
+
+/* greeting.c */
+const char *read_purpose(const char *greeting, struct purpose *out);
+const char *read_attributes(const struct endpoint *ep, const char *json, struct attributes *out);
+const char *read_region(const char *json, uint64_t bytes, struct region *out);
+
 /* exchange.c */
 struct line { int fd; char text[1 << 17]; size_t n, given; };
 struct line *line_to(const char *host, int port);
@@ -124,10 +145,10 @@ void line_close(struct line *line);
 void say(struct line *line, const char *format, ...);
 char *hear(struct endpoint *ep, struct line *line, int wait);
 int authenticate(struct line *line, const char *secret_hex, int as_server);
-char *shake(struct endpoint *ep, struct line *line, int qi, const char *extra, int as_server);
-const char *find(const char *json, const char *key);
-long long number(const char *json, const char *key, long long otherwise);
-int read_attributes(const char *json, struct attributes *out);
+char *hear_object(struct endpoint *ep, struct line *line);
+char *shake(struct endpoint *ep, struct line *line, int qi, const char *extra, char *greeting);
+void refuse_unless_well(struct line *line, const char *why);
+uint32_t draw(uint32_t below);
 size_t write_attributes(struct endpoint *ep, int qi, char *out, size_t room);
 void die(const char *format, ...) __attribute__((noreturn));
 

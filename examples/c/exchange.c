@@ -28,6 +28,15 @@ void die(const char *format, ...)
 	exit(1);
 }
 
+/* A random number that no peer can guess. */
+uint32_t draw(uint32_t below)
+{
+	uint64_t drawn;
+	if (getrandom(&drawn, sizeof drawn, 0) != sizeof drawn)
+		die("no random numbers");
+	return drawn % below;
+}
+
 /* --- SHA-256 (FIPS 180-4) and HMAC (RFC 2104) ----------------------------------------------- */
 
 static uint32_t rotate(uint32_t x, int n) { return x >> n | x << (32 - n); }
@@ -111,6 +120,8 @@ struct line *line_of(int fd)
 {
 	int on = 1;
 	struct line *line = calloc(1, sizeof *line);
+	if (!line)
+		die("no memory");
 	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 	line->fd = fd;
 	return line;
@@ -148,6 +159,7 @@ void say(struct line *line, const char *format, ...)
 	va_start(args, format);
 	int n = vsnprintf(text, sizeof text - 1, format, args);
 	va_end(args);
+	n = n < (int)sizeof text - 1 ? n : (int)sizeof text - 2;
 	text[n++] = '\n';
 	for (int at = 0; at < n;) {
 		ssize_t went = send(line->fd, text + at, n - at, MSG_NOSIGNAL);
@@ -193,69 +205,6 @@ char *hear(struct endpoint *ep, struct line *line, int wait)
 	}
 }
 
-/* The value of a key, wherever it stands behind `json`: no two that are read have one name. */
-const char *find(const char *json, const char *key)
-{
-	char quoted[64];
-	size_t n = snprintf(quoted, sizeof quoted, "\"%s\"", key);
-	for (const char *at = json; at && (at = strstr(at, quoted)); at += n) {
-		const char *value = at + n + strspn(at + n, " ");
-		if (*value == ':')
-			return value + 1 + strspn(value + 1, " ");
-	}
-	return NULL;
-}
-
-long long number(const char *json, const char *key, long long otherwise)
-{
-	const char *value = find(json, key);
-	if (!value)
-		return otherwise;
-	if (*value == 't' || *value == 'f')
-		return *value == 't';
-	return (long long)strtoull(value, NULL, 10);
-}
-
-static void text_of(const char *json, const char *key, char *out, size_t room)
-{
-	const char *value = find(json, key);
-	if (!value || *value != '"')
-		die("the peer does not say its %s", key);
-	size_t n = strcspn(value + 1, "\"");
-	snprintf(out, room, "%.*s", (int)n, value + 1);
-}
-
-int read_attributes(const char *json, struct attributes *out)
-{
-	const char *planes = find(json, "planes");
-	if (!planes || !find(json, "qp_num"))
-		return 0;
-	*out = (struct attributes){number(json, "qp_num", 0), number(json, "psn", 0),
-		number(json, "pmtu", 0), number(json, "mpr", 0), number(json, "max_wimm", 0),
-		number(json, "trim_nack", 1), 0, {{{0}}}};
-	int depth = 0;
-	for (const char *at = planes; *at; at++) {
-		depth += (*at == '[' || *at == '{') - (*at == ']' || *at == '}');
-		if (depth == 0)
-			break;
-		if (*at == '{' && out->n_planes < PLANES_MAX) {
-			char address[64];
-			union address *to = &out->plane[out->n_planes++];
-			text_of(at, "address", address, sizeof address);
-			if (inet_pton(AF_INET, address, &to->v4.sin_addr) == 1) {
-				to->v4.sin_family = AF_INET;
-				to->v4.sin_port = htons(number(at, "port", 0));
-			} else if (inet_pton(AF_INET6, address, &to->v6.sin6_addr) == 1) {
-				to->v6.sin6_family = AF_INET6;
-				to->v6.sin6_port = htons(number(at, "port", 0));
-			} else {
-				return 0;
-			}
-		}
-	}
-	return out->n_planes > 0 && out->mpr > 0 && out->pmtu > 0;
-}
-
 size_t write_attributes(struct endpoint *ep, int qi, char *out, size_t room)
 {
 	const struct attributes *a = &ep->qp[qi].mine;
@@ -287,6 +236,7 @@ int authenticate(struct line *line, const char *secret_hex, int as_server)
 {
 	uint8_t random[NONCE], secret[64];
 	char mine[2 * NONCE + 1], theirs[256], proof[65], told[256], text[1024];
+	uint64_t version;
 	size_t n = strlen(secret_hex) / 2;
 	for (size_t i = 0; i < n && i < sizeof secret; i++)
 		sscanf(secret_hex + 2 * i, "%2hhx", &secret[i]);
@@ -296,66 +246,73 @@ int authenticate(struct line *line, const char *secret_hex, int as_server)
 		sprintf(mine + 2 * i, "%02x", random[i]);
 	say(line, "{\"openmrc\": %d, \"nonce\": \"%s\"}", VERSION, mine);
 	char *hello = hear(NULL, line, 1);
-	if (!hello || number(hello, "openmrc", 0) != VERSION)
-		return 0;
-	text_of(hello, "nonce", theirs, sizeof theirs);
-	if (!strcmp(mine, theirs))
+	const char *told_of = hello ? object_of(hello) : NULL;
+	if (!whole(member(told_of, "openmrc"), VERSION, VERSION, &version)
+	    || !text_of(member(told_of, "nonce"), theirs, sizeof theirs) || !strcmp(mine, theirs))
 		return 0;
 	snprintf(text, sizeof text, "%s %s %s", ROLE[as_server], theirs, mine);
 	hmac(secret, n, text, proof);
 	say(line, "{\"proof\": \"%s\"}", proof);
 	char *answer = hear(NULL, line, 1);
-	if (!answer)
+	if (!answer || !text_of(member(object_of(answer), "proof"), told, sizeof told))
 		return 0;
-	text_of(answer, "proof", told, sizeof told);
 	snprintf(text, sizeof text, "%s %s %s", ROLE[!as_server], mine, theirs);
 	hmac(secret, n, text, proof);
 	return !strcmp(proof, told);
 }
 
-static void check(const char *line)
+/* Tell the peer what is wrong with what it sent, and end. */
+void refuse_unless_well(struct line *line, const char *why)
 {
-	if (!line)
-		die("the peer closed the connection");
-	if (find(line, "refused"))
-		die("the peer refuses: %s", find(line, "refused"));
+	if (!why)
+		return;
+	say(line, "{\"refused\": \"%s\"}", why);
+	die("what the peer sent is refused: %s", why);
 }
 
-/* Attributes, connection, and both round trips, the client's first. Returns what the peer said of
-   itself, which is freed by the caller. */
-char *shake(struct endpoint *ep, struct line *line, int qi, const char *extra, int as_server)
+/* The next line, which is an object and refuses nothing; the caller frees it. */
+char *hear_object(struct endpoint *ep, struct line *line)
 {
-	char own[8192], regions[512];
-	size_t n = 0;
-	char *told = NULL;
-	if (as_server) {
-		char *heard = hear(ep, line, 1);
-		check(heard);
-		told = strdup(heard);
+	char why[160];
+	char *heard = hear(ep, line, 1);
+	if (!heard)
+		die("the peer closed the connection");
+	refuse_unless_well(line, object_of(heard) ? NULL : "a line is no object of JSON");
+	if (member(object_of(heard), "refused")) {
+		printable(member(object_of(heard), "refused"), why, sizeof why);
+		die("the peer refuses: %s", why);
 	}
+	return strdup(object_of(heard));
+}
+
+/* Attributes, connection, and both round trips, the client's first. `greeting` is what a server has
+   heard from its client, else NULL. Returns what the peer said, which is freed by the caller. */
+char *shake(struct endpoint *ep, struct line *line, int qi, const char *extra, char *greeting)
+{
+	char own[8192], regions[512] = "", *told = greeting;
+	size_t n = 0;
+	if (told)
+		refuse_unless_well(line, read_attributes(ep, member(told, "qp"), &ep->qp[qi].peer));
 	for (int i = 0; i < ep->n_regions; i++)
 		n += snprintf(regions + n, sizeof regions - n,
 			"%s{\"addr\": %llu, \"length\": %llu, \"rkey\": %u}", i ? ", " : "",
 			(unsigned long long)ep->region[i].va, (unsigned long long)ep->region[i].length,
 			ep->region[i].rkey);
 	write_attributes(ep, qi, own, sizeof own);
-	say(line, "{\"qp\": %s, \"regions\": [%s], \"extra\": %s}", own, n ? regions : "", extra);
-	if (!as_server) {
-		char *heard = hear(ep, line, 1);
-		check(heard);
-		told = strdup(heard);
+	say(line, "{\"qp\": %s, \"regions\": [%s], \"extra\": %s}", own, regions, extra);
+	if (!told) {
+		told = hear_object(ep, line);
+		refuse_unless_well(line, read_attributes(ep, member(told, "qp"), &ep->qp[qi].peer));
 	}
-	if (!read_attributes(told, &ep->qp[qi].peer))
-		die("the peer's attributes are not understood: it is no device of plain UDP");
 	connect_qp(ep, qi);
 	say(line, "{\"connected\": true}");
-	check(hear(ep, line, 1));
+	free(hear_object(ep, line));
 	for (int turn = 0; turn < 2; turn++)
-		if (turn == as_server) {
+		if (turn == (greeting != NULL)) {
 			measure(ep);
 			say(line, "{\"measured\": true}");
 		} else {
-			check(hear(ep, line, 1));
+			free(hear_object(ep, line));
 		}
 	return told;
 }

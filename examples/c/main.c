@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,6 +25,7 @@
 #define FILL 0xA5
 #define TX_DEPTH 32
 #define KIT_BYTES (1 << 20)
+#define READ_MAX 9000                  /* bytes of one `read` */
 
 struct options {
 	char *planes, *secret, *host;
@@ -41,14 +44,24 @@ static uint64_t data_done;
 static void region_add(uint8_t *memory, uint64_t length)
 {
 	ep->region[ep->n_regions++] = (struct region){(uint64_t)(uintptr_t)memory, length,
-		(uint32_t)rand() << 8 ^ (uint32_t)rand(), memory};
+		draw(UINT32_MAX), memory};
 }
 
-static void region_read(const char *json, struct region *out)
+/* Memory, without which nothing is offered to a peer. */
+static uint8_t *memory_of(uint64_t bytes)
 {
-	out->va = strtoull(find(json, "addr"), NULL, 10);
-	out->length = strtoull(find(json, "length"), NULL, 10);
-	out->rkey = number(json, "rkey", 0);
+	uint8_t *memory = calloc(bytes ? bytes : 1, 1);
+	if (!memory)
+		die("no memory for %llu bytes", (unsigned long long)bytes);
+	return memory;
+}
+
+/* A number in a message of the peer, or 0. */
+static uint64_t number(const char *json, const char *key, uint64_t most)
+{
+	uint64_t n = 0;
+	whole(member(json, key), 0, most, &n);
+	return n;
 }
 
 /* --- the channel of `mrc perf`: JSON in a ring of the peer's memory, its length in an immediate -- */
@@ -71,7 +84,7 @@ static int go_on(void)
 			const uint8_t *slot = room + n_received++ % SLOTS * SLOT_BYTES;
 			uint32_t n = e->imm < SLOT_BYTES ? e->imm : SLOT_BYTES;
 			free(arrived);
-			arrived = calloc(n + 1, 1);
+			arrived = (char *)memory_of(n + 1);
 			memcpy(arrived, slot, n);
 			ep->qp[0].receives++;
 		}
@@ -111,7 +124,9 @@ static char *channel_receive(void)
 
 static void channel_start(const char *told, int as_server)
 {
-	region_read(find(told, "regions"), &theirs);
+	const char *why = read_region(item(member(told, "regions"), 0, NULL), CHANNEL_BYTES, &theirs);
+	if (why)
+		die("the peer's region: %s", why);
 	ep->qp[0].receives = SLOTS;
 	if (!as_server) {
 		wait_for_line_or(is_ready);
@@ -133,11 +148,14 @@ static void channel_about(int qi)
 	channel_send(text);
 }
 
-static void take_about(int qi, char *about)
+static void take_about(int qi, uint64_t bytes, char *about)
 {
-	if (!read_attributes(find(about, "qps"), &ep->qp[qi].peer))
-		die("the peer's queue pair is not understood");
-	region_read(find(about, "sink"), &theirs);
+	const char *json = object_of(about), *why = read_attributes(ep,
+		item(member(json, "qps"), 0, NULL), &ep->qp[qi].peer);
+	if (!why)
+		why = read_region(member(json, "sink"), bytes, &theirs);
+	if (why)
+		die("the peer's queue pair: %s", why);
 	connect_qp(ep, qi);
 	free(about);
 }
@@ -165,7 +183,7 @@ static double write_all(int qi, uint8_t *source, uint64_t size, uint64_t iters)
 static void as_client(const struct options *o)
 {
 	char text[512];
-	uint8_t *source = malloc(o->size), *sink = calloc(o->size, 1);
+	uint8_t *source = memory_of(o->size), *sink = memory_of(o->size);
 	memset(source, FILL, o->size);
 	region_add(room, sizeof room);
 	new_qp(ep);
@@ -175,14 +193,14 @@ static void as_client(const struct options *o)
 	snprintf(text, sizeof text, "{\"test\": \"write_bw\", \"sizes\": [%llu], \"iterations\": %llu,"
 		" \"duration_s\": 0.0, \"qps\": 1, \"tx_depth\": %d, \"bidirectional\": false}",
 		(unsigned long long)o->size, (unsigned long long)o->iters, TX_DEPTH);
-	char *told = shake(ep, line, 0, text, 0);
+	char *told = shake(ep, line, 0, text, NULL);
 	channel_start(told, 0);
 	free(told);
 	region_add(sink, o->size);
 	struct region peer = theirs;
 	int qi = new_qp(ep);
 	channel_about(qi);
-	take_about(qi, channel_receive());
+	take_about(qi, o->size, channel_receive());
 	struct region data = theirs;
 	theirs = peer;
 	snprintf(text, sizeof text, "{\"size\": %llu}", (unsigned long long)o->size);
@@ -210,29 +228,27 @@ static uint64_t wrong_bytes(const uint8_t *sink, uint64_t n)
 	return wrong;
 }
 
-static void as_server(char *told)
+static void as_server(const char *told, uint64_t size)
 {
-	uint64_t size = strtoull(find(told, "sizes") + 1, NULL, 10);
-	if (number(told, "qps", 0) != 1 || number(told, "bidirectional", 0) || strstr(told, "write_lat"))
-		die("one queue pair of write_bw in one direction is served");
-	uint8_t *sink = calloc(size, 1);
+	uint8_t *sink = memory_of(size);
 	channel_start(told, 1);
 	region_add(sink, size);
 	int qi = new_qp(ep);
 	struct region peer = theirs;
-	take_about(qi, channel_receive());
+	take_about(qi, 0, channel_receive());
 	theirs = peer;
 	channel_about(qi);
 	for (;;) {
 		char *next = channel_receive();
-		uint64_t bytes = number(next, "size", 0);
+		uint64_t bytes = number(object_of(next), "size", size);
 		free(next);
 		if (!bytes)
 			break;
 		char *sent = channel_receive();
 		uint64_t wrong = wrong_bytes(sink, bytes);
 		printf("took %llu messages of %llu bytes, %llu bytes wrong\n",
-			(unsigned long long)number(sent, "iterations", 0), (unsigned long long)bytes,
+			(unsigned long long)number(member(object_of(sent), "sent"), "iterations", UINT64_MAX),
+			(unsigned long long)bytes,
 			(unsigned long long)wrong);
 		free(sent);
 		channel_send("{\"sent\": null}");
@@ -255,30 +271,52 @@ static void report(void)
 			say(line, "{\"error\": \"%s\"}", e->why);
 }
 
-static void as_target(uint8_t *sink, const char *told)
+/* One word of the kit; a value out of its range is refused. */
+static const char *obey(const char *word, const uint8_t *source, const uint8_t *sink)
 {
-	uint8_t *source = malloc(KIT_BYTES);
+	uint64_t n, up, imm = 0;
+	const char *value;
+	if ((value = member(word, "post"))) {
+		int has_imm = member(word, "imm") != NULL;
+		if (!whole(value, 0, KIT_BYTES, &n)
+		    || (has_imm && !whole(member(word, "imm"), 0, UINT32_MAX, &imm)))
+			return "post: up to 1 MiB, and an imm of 32 bits, are accepted";
+		post(ep, 0, source, n, theirs.va, theirs.rkey, has_imm, imm);
+	} else if ((value = member(word, "receives"))) {
+		if (!whole(value, 0, UINT32_MAX, &n))
+			return "receives: a number of 32 bits is accepted";
+		ep->qp[0].receives = n;
+	} else if ((value = member(word, "port"))) {
+		if (!whole(value, 0, ep->n_planes - 1, &n) || !whole(member(word, "up"), 0, 1, &up))
+			return "port: one of this end, and true or false in up, are accepted";
+		set_port(ep, n, up);
+	} else if ((value = member(word, "read"))) {
+		uint64_t at, bytes;
+		char hex[2 * READ_MAX + 1] = "";
+		if (!whole(value, 0, KIT_BYTES, &at) || !whole(member(word, "bytes"), 0, READ_MAX, &bytes)
+		    || bytes > KIT_BYTES - at)
+			return "read: bytes of the region, up to 9000 at a time, are accepted";
+		for (uint64_t i = 0; i < bytes; i++)
+			sprintf(hex + 2 * i, "%02x", sink[at + i]);
+		say(line, "{\"read\": %llu, \"hex\": \"%s\"}", (unsigned long long)at, hex);
+	} else {
+		return "post, receives, port and read are understood";
+	}
+	return NULL;
+}
+
+static void as_target(const uint8_t *sink, const char *told, uint32_t receives)
+{
+	uint8_t *source = memory_of(KIT_BYTES);
 	memset(source, FILL, KIT_BYTES);
-	region_read(find(told, "regions"), &theirs);
-	ep->qp[0].receives = number(find(told, "with"), "receives", 64);
+	refuse_unless_well(line, read_region(item(member(told, "regions"), 0, NULL), 0, &theirs));
+	ep->qp[0].receives = receives;
 	say(line, "{\"rtt_us\": %llu, \"rto_us\": %llu}", (unsigned long long)ep->base_rtt / 1000,
 		(unsigned long long)ep->rto / 1000);
 	while (line->fd >= 0) {
 		char *word = hear(ep, line, 0);
-		if (word && find(word, "post")) {
-			uint64_t n = number(word, "post", 0);
-			post(ep, 0, source, n < KIT_BYTES ? n : KIT_BYTES, theirs.va, theirs.rkey,
-				find(word, "imm") != NULL, number(word, "imm", 0));
-		} else if (word && find(word, "receives")) {
-			ep->qp[0].receives = number(word, "receives", 0);
-		} else if (word && find(word, "port")) {
-			set_port(ep, number(word, "port", 0), number(word, "up", 1));
-		} else if (word && find(word, "read")) {
-			char hex[129] = "";
-			uint64_t at = number(word, "read", 0), n = number(word, "bytes", 0);
-			for (uint64_t i = 0; i < n && i < 64 && at + i < KIT_BYTES; i++)
-				sprintf(hex + 2 * i, "%02x", sink[at + i]);
-			say(line, "{\"read\": %llu, \"hex\": \"%s\"}", (unsigned long long)at, hex);
+		if (word) {
+			refuse_unless_well(line, obey(object_of(word), source, sink));
 		} else {
 			report();
 			turn(ep, line->fd, now_ns() + 1000000);
@@ -287,80 +325,55 @@ static void as_target(uint8_t *sink, const char *told)
 	free(source);
 }
 
-/* What a rule asks for, as far as this endpoint has it; else what it has not. */
-static const char *settings(const char *extra, int *mpr)
-{
-	static const char *const known[] = {"planes", "evs", "mpr", "linear_cnt", "exp_cnt", "max_wimm",
-		"receives", "trim_nack", "dynamic_mpr", "trimming"};
-	static char name[64];
-	const char *with = find(extra, "with");
-	for (const char *at = with + strcspn(with, "\"}"); *at == '"'; at += strcspn(at, "\"}")) {
-		size_t n = strcspn(++at, "\"");
-		int is_known = 0;
-		snprintf(name, sizeof name, "%.*s", (int)n, at);
-		for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-			is_known |= !strcmp(name, known[i]);
-		if (!is_known || (!strcmp(name, "dynamic_mpr") && number(with, name, 0)))
-			return name;
-		at += n + 1;
-	}
-	ep->linear_cnt = number(with, "linear_cnt", 2);
-	ep->exp_cnt = number(with, "exp_cnt", 1);
-	ep->max_wimm = number(with, "max_wimm", 128);
-	*mpr = number(with, "mpr", 512);
-	return NULL;
-}
-
 /* --- options --------------------------------------------------------------------------------- */
 
 static void serve_one(const struct options *o, int fd)
 {
-	char *planes = strdup(o->planes);
-	uint8_t *sink = calloc(KIT_BYTES, 1);
+	struct purpose purpose;
+	uint8_t *sink = memory_of(KIT_BYTES);
 	line = line_of(fd);
-	if (!authenticate(line, o->secret, 1)) {
-		line_close(line);
-		free(planes), free(sink);
-		return;
-	}
-	char *heard = hear(NULL, line, 1), *told = heard ? strdup(heard) : NULL;
-	if (!told)
-		die("the peer closed the connection");
-	line->given = 0;                      /* it is heard once more, by the exchange */
-	line->text[strlen(told)] = '\n';
-	const char *kit = find(find(told, "extra"), "conformance");
-	int mpr = WINDOW;
-	ep = calloc(1, sizeof *ep);
+	if (!authenticate(line, o->secret, 1))
+		die("a client does not know the secret, or speaks another version");
+	char *greeting = hear_object(NULL, line);
+	refuse_unless_well(line, read_purpose(greeting, &purpose));
+	ep = (struct endpoint *)memory_of(sizeof *ep);
 	ep->pmtu = o->pmtu;
-	ep->max_wimm = 128;
-	open_planes(ep, planes, kit ? number(kit, "planes", 2) : PLANES_MAX,
-		kit ? number(kit, "evs", PATHS_PER_PLANE) : PATHS_PER_PLANE);
-	const char *missing = kit ? settings(kit, &mpr) : NULL;
-	if (missing) {
-		say(line, "{\"refused\": \"this endpoint has no %s\"}", missing);
-	} else {
-		region_add(kit ? sink : room, kit ? KIT_BYTES : sizeof room);
-		ep->qp[new_qp(ep)].mine.mpr = mpr;
-		free(told);
-		told = shake(ep, line, 0, "null", 1);
-		if (kit)
-			as_target(sink, told);
-		else
-			as_server(told);
+	open_planes(ep, o->planes, purpose.planes, purpose.evs);
+	if (purpose.is_kit && ep->n_planes < (int)purpose.planes)
+		refuse_unless_well(line, "planes: fewer are here");
+	ep->linear_cnt = purpose.linear_cnt, ep->exp_cnt = purpose.exp_cnt;
+	ep->max_wimm = purpose.max_wimm;
+	region_add(purpose.is_kit ? sink : room, purpose.is_kit ? KIT_BYTES : sizeof room);
+	ep->qp[new_qp(ep)].mine.mpr = purpose.mpr;
+	shake(ep, line, 0, "null", greeting);
+	if (purpose.is_kit)
+		as_target(sink, greeting, purpose.receives);
+	else
+		as_server(greeting, purpose.size);
+}
+
+/* Each client has a process of its own: what is wrong with one ends that, and this one only. */
+static int serve_apart(const struct options *o, int fd)
+{
+	int status = 0;
+	pid_t child = fork();
+	if (child == 0) {
+		prctl(PR_SET_PDEATHSIG, SIGKILL);
+		serve_one(o, fd);
+		exit(0);
 	}
-	for (int p = 0; p < ep->n_paths; p++)
-		close(ep->path[p].fd);
-	for (int plane = 0; plane < ep->n_planes; plane++)
-		close(ep->hears[plane].fd);
-	free(ep), free(told), free(planes), free(sink);
-	line_close(line);
+	close(fd);
+	if (child < 0 || waitpid(child, &status, 0) < 0)
+		die("no process for a client");
+	if (WIFSIGNALED(status))
+		fprintf(stderr, "mrc_endpoint: a client's process ended by signal %d\n", WTERMSIG(status));
+	return !WIFEXITED(status) || WEXITSTATUS(status);
 }
 
 int main(int argc, char **argv)
 {
 	struct options o = {.port = PORT, .pmtu = 1024, .size = 65536, .iters = 1000};
 	signal(SIGPIPE, SIG_IGN);
-	srand(now_ns());
 	int at = 2, is_write = argc > 2 && !strcmp(argv[1], "write");
 	if (is_write)
 		o.host = argv[at++];
@@ -386,10 +399,14 @@ int main(int argc, char **argv)
 		else
 			die("%s: no such option", name);
 	}
+	if (o.pmtu < 1024 || o.pmtu > 8192 || o.pmtu & (o.pmtu - 1))
+		die("--pmtu %u: 1024, 2048, 4096 or 8192 is accepted", o.pmtu);
+	if (o.size < 1 || o.size > MESSAGE_MAX || o.iters < 1)
+		die("--size takes 1 to %llu bytes, --iters 1 or more", MESSAGE_MAX);
 	if (!o.planes || !o.secret)
 		die("--planes and --secret are needed");
 	if (is_write) {
-		ep = calloc(1, sizeof *ep);
+		ep = (struct endpoint *)memory_of(sizeof *ep);
 		ep->pmtu = o.pmtu;
 		ep->max_wimm = 128;
 		open_planes(ep, o.planes, PLANES_MAX, PATHS_PER_PLANE);
@@ -405,8 +422,11 @@ int main(int argc, char **argv)
 	getsockname(fd, (struct sockaddr *)&any, &n);
 	printf("listening on port %d\n", ntohs(any.sin_port));
 	fflush(stdout);
-	do
-		serve_one(&o, accept(fd, NULL, NULL));
-	while (!o.once);
-	return 0;
+	for (int client;;) {
+		if ((client = accept(fd, NULL, NULL)) < 0)
+			continue;
+		int status = serve_apart(&o, client);
+		if (o.once)
+			return status;
+	}
 }
