@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import json
 import os
 import re
@@ -12,9 +13,11 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from numba import config
 
 from openmrc.jit import cache, interpreted
 
@@ -24,9 +27,17 @@ COMPILES = re.compile(r"@(compiled|inner|inlined)\b|\bnjit\b")
 # `open_qp` stands in setup.py; what it does to the window is written in nscc.py.
 CALL_ACROSS_FILES = """
 import json
+import sys
+from pathlib import Path
+from numba.core import event
+from openmrc.jit import cache
+
+if len(sys.argv) > 1:  # an edit between two imports
+    nscc = cache.PACKAGE / "engine/nscc.py"
+    nscc.write_text(nscc.read_text().replace("0.75 * t if", "0.5 * t if"))
+
 from openmrc.engine import setup
 from openmrc.engine.parameters import Parameters
-from openmrc.jit import cache
 
 rooms = setup.Rooms(1, 1, 1, 1, 1, 1, 1)
 st = setup.new_state(Parameters(), rooms, nics=1, peers=1, regions=1)
@@ -37,8 +48,10 @@ config.base_rtt_ps = 10_000_000
 config.trimming = 1
 st.qp[0].n_planes = 1
 st.nic[0].up_mask = st.peer[0].remote_mask = 1
-setup.open_qp(st, 0)
+with event.install_recorder("numba:run_pass") as passes:
+    setup.open_qp(st, 0)
 print(json.dumps({
+    "passes": len(passes.buffer),
     "key": cache.DIRECTORY.name,
     "target": int(st.qp[0].target),
     "from_disk": sum(setup.open_qp.stats.cache_hits.values()),
@@ -75,12 +88,15 @@ print(json.dumps([dict(os.environ) == before, config.CACHE_DIR == "", ours(1), t
 """
 
 
-@pytest.fixture
-def copy(tmp_path: Path) -> Path:
+def copied(to: Path) -> Path:
     """The package, free to be edited."""
-    to = tmp_path / "src" / "openmrc"
     shutil.copytree(cache.PACKAGE, to, ignore=shutil.ignore_patterns("__pycache__"))
     return to
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    return copied(tmp_path / "src" / "openmrc")
 
 
 @pytest.fixture
@@ -96,34 +112,68 @@ def edit(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
+def used(copy: Path, kept_in: Path, *edited: str) -> dict[str, Any]:
+    """What a process finds that imports a copy of the package."""
+    done = subprocess.run(
+        [sys.executable, "-c", CALL_ACROSS_FILES, *edited],
+        env=os.environ
+        | {
+            "PYTHONPATH": str(copy.parent),
+            "OPENMRC_CACHE": str(kept_in),
+            "NUMBA_DISABLE_JIT": "0",
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
 def test_an_edit_in_a_called_file_is_seen(copy: Path, tmp_path: Path) -> None:
     """Numba alone would take `open_qp` from the disk and run the old window: its own file is as it
-    was.
+    was. A second copy elsewhere compiles nothing, whatever the time of its files; an edit in it is
+    seen too, and the first copy is still as it was.
     """
-    environment = os.environ | {
-        "PYTHONPATH": str(copy.parent),
-        "OPENMRC_CACHE": str(tmp_path / "cache"),
-        "NUMBA_DISABLE_JIT": "0",
-    }
-
-    def run() -> dict[str, Any]:
-        done = subprocess.run(
-            [sys.executable, "-c", CALL_ACROSS_FILES],
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
-
-    first, again = run(), run()
+    second, kept_in = copied(tmp_path / "elsewhere" / "openmrc"), tmp_path / "cache"
+    for path in second.rglob("*.py"):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+    first = used(copy, kept_in)
     assert (first["target"], first["from_disk"]) == (7_500_000, 0)
-    assert (again["target"], again["from_disk"]) == (7_500_000, 1)  # the cache does work
-    edit(copy / "engine" / "nscc.py", "0.75 * t if", "0.5 * t if")
-    edited = run()
+    assert first["passes"] > 100
+    assert used(copy, kept_in) == used(second, kept_in) == first | {"from_disk": 1, "passes": 0}
+    edit(second / "engine" / "nscc.py", "0.75 * t if", "0.5 * t if")
+    edited = used(second, kept_in)
     assert (edited["target"], edited["from_disk"]) == (5_000_000, 0)
-    assert first["key"] == again["key"] != edited["key"]
+    assert first["key"] != edited["key"]
+    assert used(copy, kept_in) == first | {"from_disk": 1, "passes": 0}
+
+
+def test_an_edit_between_two_imports_is_seen_and_not_kept(copy: Path, tmp_path: Path) -> None:
+    """The process named the cache after the old sources, then imported the new ones."""
+    kept_in = tmp_path / "cache"
+    first = used(copy, kept_in)
+    assert (first["target"], first["from_disk"]) == (7_500_000, 0)
+    torn = used(copy, kept_in, "edited")
+    assert (torn["target"], torn["from_disk"]) == (5_000_000, 0)
+    assert torn["key"] == first["key"]
+    edit(copy / "engine" / "nscc.py", "0.5 * t if", "0.75 * t if")
+    assert used(copy, kept_in) == first | {"from_disk": 1, "passes": 0}
+
+
+def test_names_of_the_cache_tell_nothing_of_places(tmp_path: Path) -> None:
+    """Of this package, and of policies, which are copied into the cache."""
+    policy = cache.DIRECTORY / "policies" / "0123" / "mine.py"
+    assert cache._place_of(cache.PACKAGE / "engine" / "nscc.py") == Path("engine")
+    assert cache._place_of(policy) == Path("policies/0123")
+    places = set()
+    for name in ("a", "b"):
+        for content in ("X = 1", "X = 2"):  # of one name, elsewhere or edited
+            path = tmp_path / name / "mine.py"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(content)
+            places.add(cache._place_of(path))
+    assert len(places) == 4
 
 
 def test_the_key_changes_with_every_compiled_file(key_of_copy: Path) -> None:
@@ -161,6 +211,15 @@ def test_the_key_changes_with_the_compiler(library: str, monkeypatch: pytest.Mon
     before = cache.key()
     monkeypatch.setattr(cache, "version", lambda name: "0.0" if name == library else version(name))
     assert cache.key() != before
+
+
+def test_the_key_changes_with_the_compiler_s_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds that are checked, or not; code that needs a library that another Python lacks."""
+    seen = {cache.key()}
+    for name in cache.SETTINGS:
+        monkeypatch.setattr(config, name, "another")
+        seen.add(cache.key())
+    assert len(seen) == len(cache.SETTINGS) + 1
 
 
 def test_whatever_is_compiled_is_in_the_key() -> None:
@@ -237,7 +296,7 @@ def test_only_what_is_ours_is_kept_in_our_cache(tmp_path: Path) -> None:
         check=True,
     )
     assert json.loads(done.stdout) == [True, True, 2, 3]
-    kept = {path.parent.parent.parent: path.name for path in tmp_path.rglob("ours.*.nbc")}
+    kept = {path.parents[2]: path.name for path in tmp_path.rglob("ours.*.nbc")}
     assert list(kept) == [tmp_path / "cache"]
     (theirs,) = tmp_path.rglob("theirs.*.nbc")
     assert theirs.parent == tmp_path / "__pycache__"
@@ -285,6 +344,91 @@ def test_the_container_reads_its_code_on_another_processor(tmp_path: Path) -> No
     assert hits("sapphirerapids", baseline) == 0
     assert hits("znver2", baseline) == 1
     assert hits("znver2", {}) == 0
+
+
+READ = """
+from ours import ours
+
+print(ours(1), sum(ours.stats.cache_hits.values()))
+"""
+
+
+def read(folder: Path, value: int = 1) -> str:
+    """What a process finds that uses `ours.py` in this folder: a result, and hits of the cache."""
+    (folder / "ours.py").write_text(OURS.replace("+ 1", f"+ {value}"))
+    environment = {"OPENMRC_CACHE": str(folder / "cache"), "NUMBA_DISABLE_JIT": "0"}
+    python = [sys.executable, "-c", READ]
+    done = subprocess.run(
+        python, cwd=folder, env=os.environ | environment, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+def test_a_file_of_the_user_is_known_by_its_content(tmp_path: Path) -> None:
+    assert [read(tmp_path, value) for value in (1, 1, 2, 2, 1)] == [
+        "2 0",
+        "2 1",
+        "3 0",
+        "3 1",
+        "2 1",
+    ]
+
+
+def test_what_is_damaged_is_compiled_again(tmp_path: Path) -> None:
+    """The power failed before all of a file was on the disk."""
+    read(tmp_path)
+    for kind, left in (("nbi", 0), ("nbc", 100)):
+        (file,) = tmp_path.rglob(f"ours.*.{kind}")
+        file.write_bytes(file.read_bytes()[:left])
+        assert read(tmp_path) == "2 0"
+    assert read(tmp_path) == "2 1"
+
+
+# --- whose cache is read
+
+
+def test_what_others_may_write_to_is_not_run(tmp_path: Path) -> None:
+    """Their code would run as this user's; its folders are created for this user alone."""
+    before = os.umask(0)
+    try:
+        read(tmp_path)
+    finally:
+        os.umask(before)
+    (directory,) = (tmp_path / "cache").iterdir()
+    folders = [path for path in (tmp_path / "cache").rglob("*") if path.is_dir()]
+    assert {path.stat().st_mode & 0o777 for path in (tmp_path / "cache", *folders)} == {0o700}
+    (inside,) = (path for path in directory.iterdir() if path.is_dir())
+    for folder, mode in ((directory, 0o702), (inside, 0o720)):
+        folder.chmod(mode)
+        assert read(tmp_path) == "2 0"
+        folder.chmod(0o755)  # an administrator's
+    assert read(tmp_path) == "2 1"
+
+
+@pytest.mark.parametrize(
+    ("owner", "mode", "words"),
+    [
+        (1000, 0o40700, ""),
+        (0, 0o40755, ""),  # of an image, or an administrator's
+        (1001, 0o40755, "belongs to another user, number 1001"),
+        (1000, 0o40775, "others may write to"),
+        (1000, 0o41777, "others may write to"),
+        (1001, 0o120777, "belongs to another user, number 1001"),  # a link
+        (cache.OVERFLOW_UID, 0o40755, ""),  # the real root, seen from a namespace
+    ],
+)
+def test_whose_cache_is_read(
+    owner: int, mode: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "access", lambda place, way: False)
+    assert cache.distrust(tmp_path / "none") == ""
+    found = SimpleNamespace(st_uid=owner, st_mode=mode)
+    monkeypatch.setattr(os, "lstat", lambda place: found)
+    monkeypatch.setattr(cache, "DIRECTORY", tmp_path)
+    assert words in cache.distrust()
+    assert bool(words) == bool(cache.distrust())
+    assert cache.trouble() == cache.distrust()
 
 
 def test_what_stands_in_no_file_is_compiled_all_the_same() -> None:
@@ -343,7 +487,7 @@ def test_what_cannot_be_kept_is_said_with_its_place(
     monkeypatch.setattr(cache, "DIRECTORY", tmp_path / "new")
     monkeypatch.setenv("OPENMRC_CACHE", str(tmp_path))
     cache.unsaved.append("advance")
-    assert cache.trouble() == f"{tmp_path} has no room"
+    assert cache.trouble() == f"{tmp_path} had no room"
 
 
 def test_a_function_is_compiled_where_nothing_can_be_kept(
@@ -374,3 +518,64 @@ def test_without_a_cache_a_folder_is_of_this_process(
     assert folder.is_dir()
     assert folder.parts[-2:] == ("policies", "a")
     assert folder == cache.folder("policies", "a")
+
+
+FULL = """
+import sys
+from openmrc.jit.warmup import announcement
+from ours import ours
+
+if len(sys.argv) > 1:
+    print(announcement("ours", "a second"), file=sys.stderr)
+print(ours(1), ours(1.5))
+"""
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_full_disk_is_said_once(announced: bool, tmp_path: Path) -> None:
+    """A file system of 300 kB of which all is taken: with the remedy, in one line."""
+    (tmp_path / "ours.py").write_text(OURS)
+    small, python = tmp_path / "small", f"{sys.executable} -c '{FULL}'"
+    small.mkdir()
+    mount = f"mount -t tmpfs -o size=300k,mode=700 none {small}"
+    fill = f"cat /dev/zero > {small}/zeros 2> /dev/null"
+    argument = "announced" if announced else ""
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", f"{mount} && echo mounted && {fill}; {python} {argument}"],
+        check=False,
+        cwd=tmp_path,
+        env=os.environ | {"OPENMRC_CACHE": str(small), "NUMBA_DISABLE_JIT": "0"},
+        capture_output=True,
+        text=True,
+    )
+    if not done.stdout.startswith("mounted"):
+        pytest.skip("a file system cannot be mounted here")
+    assert done.stdout.split("\n", 1)[1] == "2 2.5\n"
+    (line,) = done.stderr.splitlines()
+    assert "No space left on device" in line
+    assert str(small) in line
+    assert "OPENMRC_CACHE names another directory" in line
+    assert line.startswith("Compiling ours, for this run alone" if announced else "The cache")
+
+
+def test_what_the_disk_has_no_room_for_is_kept_for_this_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A policy; beside it nothing is left behind."""
+    monkeypatch.setattr(cache, "DIRECTORY", tmp_path / "key")
+    kept = cache.kept(b"X = 1", "policies", "a", "mine.py")
+    assert (kept, kept.read_bytes()) == (tmp_path / "key/policies/a/mine.py", b"X = 1")
+    assert cache.kept(b"X = 1", "policies", "a", "mine.py") == kept
+    replace = Path.replace
+
+    def full(path: Path, to: Path) -> Path:
+        if to.is_relative_to(tmp_path):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return replace(path, to)
+
+    monkeypatch.setattr(Path, "replace", full)
+    kept = cache.kept(b"X = 2", "policies", "b", "mine.py")
+    assert kept.parts[-3:] == ("policies", "b", "mine.py")
+    assert kept.read_bytes() == b"X = 2"
+    assert not kept.is_relative_to(tmp_path)
+    assert list((tmp_path / "key/policies/b").iterdir()) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 from pathlib import Path
@@ -24,10 +25,30 @@ def test_the_oldest_caches_are_removed_and_strangers_left_alone(
         (old / "ready").touch()
         os.utime(old / "ready", (1_000_000 - age, 1_000_000 - age))
     assert not warmup.is_cached("sim")
-    warmup.mark_cached("sim")
+    with (tmp_path / "old5" / "ready").open() as used:  # as a process of another copy holds it
+        fcntl.flock(used, fcntl.LOCK_SH)
+        warmup.mark_cached("sim")
     assert warmup.is_cached("sim")
     kept = {path.name for path in tmp_path.iterdir()}
-    assert kept == {"mine", "a stranger", "old0", "old1", "old2"}  # four caches in all
+    # four caches in all, and what somebody uses
+    assert kept == {"mine", "a stranger", "old0", "old1", "old2", "old5"}
+
+
+def test_a_cache_that_is_used_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the newest from then on, and no other copy removes it as long as the process lives."""
+    monkeypatch.setenv("OPENMRC_CACHE", str(tmp_path))
+    monkeypatch.setattr(cache, "DIRECTORY", tmp_path / "mine")
+    monkeypatch.setattr(warmup, "interpreted", lambda: False)
+    (tmp_path / "mine").mkdir()
+    for mark in ("ready", "ready-sim"):
+        (tmp_path / "mine" / mark).touch()
+        os.utime(tmp_path / "mine" / mark, (1_000_000, 1_000_000))
+    assert warmup.is_cached("sim")
+    assert (tmp_path / "mine" / "ready").stat().st_mtime > 1_000_000
+    with (tmp_path / "mine" / "ready").open() as used, pytest.raises(BlockingIOError):
+        fcntl.flock(used, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    (tmp_path / "mine").chmod(0o777)
+    assert not warmup.is_cached("sim")
 
 
 def test_one_compiles_and_the_others_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,5 @@
-"""The command `mrc doctor`: what of the live world runs on this machine, why not, and what to
-type.
+"""The command `mrc doctor`: what of the live world runs on this machine, whether compiled code can
+be kept, why not, and what to type.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ def add_command(commands: Any) -> Any:
     doctor = commands.add_parser(
         "doctor",
         help="check what the live world needs on this machine, and how to fix it",
-        description="Test what the live world needs: packet sockets, namespaces, Linux's SRv6.",
+        description="Test what the live world needs: packet sockets, namespaces, Linux's SRv6; and"
+        " whether compiled code can be kept.",
     )
     words = "show what a torch.distributed job would use: interfaces, planes, PMTU, versions"
     doctor.add_argument("--torch", action="store_true", help=words)
@@ -38,7 +39,7 @@ def _doctor(arguments: argparse.Namespace) -> int:
     from openmrc.live.lab.needs import examine, lacking
 
     findings = examine()
-    lacks = lacking(findings)
+    lacks = lacking(findings) | {"cache": _cache()}
     if arguments.json:
         print(
             json.dumps(
@@ -60,6 +61,15 @@ def _doctor(arguments: argparse.Namespace) -> int:
             for line in lines:
                 print(f"{'':12} {line}")
     return 1 if any(lacks.values()) else 0
+
+
+def _cache() -> list[str]:
+    """Why compiled code cannot be kept; nothing if it can, or the simulator's is kept already."""
+    from openmrc.jit.cache import trouble
+    from openmrc.jit.warmup import is_cached
+
+    why = "" if is_cached("sim") else trouble()
+    return [f"{why}; OPENMRC_CACHE names another directory"] if why else []
 
 
 def _node(file: str | None, as_json: bool) -> int:

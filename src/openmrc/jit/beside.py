@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from importlib import import_module
 
+from openmrc.jit import cache
 from openmrc.jit.progress import told
 
 Piece = Callable[[], None]
@@ -66,6 +67,7 @@ def call(module: str, name: str) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     gc.freeze()  # compilation makes little garbage: fewer collections save a tenth
     gc.set_threshold(50_000, 20, 1000)
+    cache.loud = False  # its parent compiles and says what could not be kept
     piece = getattr(import_module(module), name)
     with told(_say):
         getattr(piece, "__wrapped__", piece)()  # of a WarmUp, what `once` decorates

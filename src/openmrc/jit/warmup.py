@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import functools
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,7 +17,6 @@ from openmrc.jit.decorators import interpreted
 from openmrc.jit.progress import Report, reported
 
 CACHES_KEPT = 4  # older ones are removed, so that many edits do not fill the disk
-READY = "ready"  # a file that marks a directory as a cache that holds a complete world
 _compiled_here: set[Path] = set()  # marks of worlds that this process has compiled
 
 
@@ -38,7 +36,12 @@ def is_cached(world: str) -> bool:
     """True if the compiled code of a world, of exactly these sources, is on disk; without a cache,
     if it is in this process.
     """
-    return interpreted() or _mark(world) in _compiled_here or os.path.exists(_mark(world))
+    if interpreted() or _mark(world) in _compiled_here:
+        return True
+    if cache.distrust():
+        return False
+    cache.hold()  # before looking, so that nobody removes what is found
+    return os.path.exists(_mark(world))
 
 
 def once(world: str, *pieces: Piece) -> Callable[[Piece], WarmUp]:
@@ -86,6 +89,7 @@ def announcement(what: str, takes: str) -> str:
     trouble = cache.trouble()
     if not trouble:
         return f"Compiling {what}, once for this version: {takes}."
+    cache.loud = False  # it is said here
     return (
         f"Compiling {what}, for this run alone: {takes}. There is no cache: {trouble};"
         " OPENMRC_CACHE names another directory."
@@ -99,24 +103,14 @@ def mark_cached(world: str) -> None:
     _compiled_here.add(_mark(world))
     if cache.unsaved:
         return  # the cache is incomplete, and later processes must know it
-    try:
-        _mark_on_disk(world)
-    except OSError:
-        return
-
-
-def _mark_on_disk(world: str) -> None:
-    cache.DIRECTORY.mkdir(parents=True, exist_ok=True)
-    _mark(world).touch()
-    (cache.DIRECTORY / READY).touch()
-    others = [d for d in cache.root().iterdir() if d != cache.DIRECTORY and (d / READY).exists()]
-    others.sort(key=lambda d: (d / READY).stat().st_mtime, reverse=True)
-    for stale in others[CACHES_KEPT - 1 :]:
-        shutil.rmtree(stale, ignore_errors=True)
+    with suppress(OSError):
+        cache.make(cache.DIRECTORY)
+        _mark(world).touch()
+        cache.prune(CACHES_KEPT)
 
 
 def _mark(world: str) -> Path:
-    return cache.DIRECTORY / f"{READY}-{world}"
+    return cache.DIRECTORY / f"{cache.READY}-{world}"
 
 
 @contextmanager
@@ -127,7 +121,7 @@ def _alone(world: str) -> Iterator[None]:
     """
     with ExitStack() as held:
         with suppress(OSError):
-            cache.DIRECTORY.mkdir(parents=True, exist_ok=True)
+            cache.make(cache.DIRECTORY)
             lock = held.enter_context((cache.DIRECTORY / f"lock-{world}").open("w"))
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -15,7 +15,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import importlib.util
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,10 +108,7 @@ def _module(file: Path) -> Any:
     module_name = f"openmrc_policy_{digest}"
     if module_name in sys.modules:
         return sys.modules[module_name]
-    copy = cache.folder("policies", digest) / file.name
-    if not copy.exists():
-        shutil.copyfile(file, copy.with_suffix(".new"))
-        copy.with_suffix(".new").replace(copy)
+    copy = cache.kept(content, "policies", digest, file.name)
     spec = importlib.util.spec_from_file_location(module_name, copy)
     assert spec is not None
     assert spec.loader is not None
