@@ -6,6 +6,8 @@ place, the value found there and what would be accepted; the command prints it a
 
 from __future__ import annotations
 
+import warnings
+
 from openmrc.printable import printable
 
 
@@ -23,6 +25,15 @@ class InputError(OpenMrcError):
     def at(self, place: str) -> InputError:
         """Return the same error with `place` ("fabric.nics", "a.topo:12") put in front."""
         return InputError(f"{place}: {self}")
+
+
+class Remark(UserWarning):
+    """The input is odd, and accepted; the command prints the message, and goes on."""
+
+
+def remark(message: str) -> None:
+    """Say that an input is odd: a Python warning."""
+    warnings.warn(" ".join(message.split()), Remark, stacklevel=2)
 
 
 class OutputError(OpenMrcError):

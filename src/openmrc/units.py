@@ -28,6 +28,10 @@ RATE_BPS: Mapping[str, int] = {
     "Gbps": 10**9,
     "Tbps": 10**12,
 }
+_POWERS = {prefix: 1000**n for n, prefix in enumerate(("", "k", "M", "G", "T", "P"))}
+RATE_OPS: Mapping[str, int] = {
+    f"{prefix}{unit}": scale for unit in ("OPS", "FLOPS") for prefix, scale in _POWERS.items()
+}
 SIZE_BYTES: Mapping[str, int] = {
     "B": 1,
     "kB": 10**3,
@@ -57,6 +61,11 @@ def parse_rate(text: str) -> int:
     return _parse(text, "rate", RATE_BPS, '"100Gbps" or "1.6Tbps"')
 
 
+def parse_ops_rate(text: str) -> int:
+    """Return operations a second for "400TOPS" or "1PFLOPS"; raise `InputError` otherwise."""
+    return _parse(text, "rate of operations", RATE_OPS, '"400TOPS" or "1PFLOPS"')
+
+
 def parse_size(text: str) -> int:
     """Return bytes for "4096B", "4KiB" (1024) or "2MB" (1000); raise `InputError` otherwise."""
     return _parse(text, "size", SIZE_BYTES, '"4096B", "4KiB" or "2MB"')
@@ -70,6 +79,11 @@ def fmt_time(ps: int) -> str:
 def fmt_rate(bps: int) -> str:
     """Return `bps` bit/s in the largest unit that keeps the number at 1 or more: "100Gbps"."""
     return _fmt(bps, RATE_BPS)
+
+
+def fmt_ops_rate(ops: int) -> str:
+    """Return `ops` operations a second in the largest unit that keeps 1 or more: "400TOPS"."""
+    return _fmt(ops, {f"{prefix}OPS": scale for prefix, scale in _POWERS.items()})
 
 
 def fmt_size(size_bytes: int) -> str:

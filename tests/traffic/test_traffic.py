@@ -85,7 +85,10 @@ def test_a_message_that_wakes_itself_again_is_released_once() -> None:
         ({"blocks": (2, 3, 4)}, "workload longer blocks of message 0: 4; 0 to all"),
         ({"deps": [-1, 0]}, "workload releases needed by message 0: -1; 0 or more is accepted"),
         ({"recv": ([0], [2])}, "traffic release 0: 2; name a message below 2"),
-        ({"msg_qp": [], "msg_bytes": []}, "workload: no messages at all; at least one is needed"),
+        (
+            {"msg_qp": [], "msg_bytes": []},
+            "workload: no messages, no computations; at least one is needed",
+        ),
     ],
 )
 def test_wrong_numbers_are_refused_in_one_line(change: dict[str, Any], message: str) -> None:

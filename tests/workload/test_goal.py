@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openmrc.errors import InputError
+from openmrc.errors import InputError, Remark
 from openmrc.run.simulation import simulate
 from openmrc.scenario.scenario import make_scenario
 from openmrc.traffic.traffic import Traffic
@@ -148,6 +148,22 @@ def test_a_rank_may_have_several_nics(tmp_path: Path) -> None:
     assert (placed.msg_src.tolist(), placed.msg_dst.tolist()) == ([5, 7], [3, 1])
 
 
+def test_a_label_given_twice_is_remarked_on_if_nothing_refers_to_it(tmp_path: Path) -> None:
+    text = ranks("l: send 1b to 2", "l: send 2b to 2", "l: recv 1b from 0\nl: recv 2b from 1")
+    with pytest.warns(Remark, match=r"x\.goal:10: label l is that of line 9, too; nothing refers"):
+        traffic = goal(tmp_path, text)
+    assert (traffic.msg_src.tolist(), traffic.msg_dst.tolist()) == ([0, 1], [2, 2])
+
+
+def test_a_schedule_of_computations_alone_runs(tmp_path: Path) -> None:
+    (tmp_path / "x.goal").write_text(
+        ranks("a: calc 4000 cpu 0\nb: calc 1500 cpu 1\nb requires a", "calc 900")
+    )
+    run = run_of({"kind": "goal", "file": "x.goal"}, tmp_path)
+    assert (run.finish_ps, run.ideal_ps, len(run.flows["src"])) == (5500 * NS, 5500 * NS, 0)
+    assert run.summary()["flows"]["fct_us"]["p100"] is None
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -158,7 +174,7 @@ def test_a_rank_may_have_several_nics(tmp_path: Path) -> None:
         ("num_ranks 1\nrank 0 {\n}\nrank 0 {\n}", "x.goal:4: rank 0 is defined twice; join"),
         ("num_ranks 1\nrank 1 {\n}", "x.goal:2: rank 1; 0 to 0 are accepted"),
         ("num_ranks 1\nrank 0 {\ncalc 5", "x.goal:3: the file ends within rank 0; add }"),
-        ("num_ranks 1\nrank 0 {\n}", "x.goal: workload: no messages at all"),
+        ("num_ranks 1\nrank 0 {\n}", "x.goal: workload: no messages, no computations"),
         ("num_ranks 1 /* no end\nrank", "x.goal:1: a comment begins here and never ends; add */"),
         (ranks("calc"), "x.goal:3: 'calc'; accepted: [LABEL:] calc NS [cpu C], [LABEL:] send"),
         (ranks("send 5b from 1"), "x.goal:3: send from; 'send ... to' and 'recv ... from' are"),
@@ -170,7 +186,10 @@ def test_a_rank_may_have_several_nics(tmp_path: Path) -> None:
         (ranks("calc 5 cpu 256"), "x.goal:3: cpu 256; 0 to 255 are accepted"),
         (ranks(f"calc {'9' * 5000}"), "x.goal:3: calc 999999999999999999999999999999; 0 to 1152"),
         (ranks(f"calc {1 << 59}"), "x.goal:3: computes for 576460752303423488000 ps; at most"),
-        (ranks("l: calc 5\nl: calc 6"), "x.goal:4: label l is defined twice; see line 3"),
+        (
+            ranks("l: calc 5\nl: calc 6\nk: calc 7\nk requires l"),
+            "x.goal:6: label l is given to lines 3 and 4; rename one",
+        ),
         (ranks("l: calc 5\nl requires m"), "x.goal:4: no label m in rank 0; add it"),
         (
             ranks("send 5b to 1 tag 3", "recv 5b from 0 tag 4"),
@@ -201,7 +220,7 @@ def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="No such file or directory; name a GOAL file"):
         load_goal(tmp_path / "none.goal", 8)
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="not a text file; name a GOAL file as text"):
+    with pytest.raises(InputError, match="neither text nor a binary schedule of LogGOPSim"):
         load_goal(tmp_path / "binary", 8)
 
 

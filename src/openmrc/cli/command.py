@@ -13,6 +13,7 @@ import json
 import os
 import re
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
@@ -23,7 +24,7 @@ from openmrc.capi import command as capi
 from openmrc.cli import compare, completion, decode, doctor, init, interrupts, policy, streams
 from openmrc.cli import lab as labs
 from openmrc.conform import command as conformance
-from openmrc.errors import InputError, OpenMrcError, OutputError
+from openmrc.errors import InputError, OpenMrcError, OutputError, Remark
 from openmrc.ops import command as operators
 from openmrc.ops.export import command as exporting
 from openmrc.ops.mapper import command as mapping
@@ -64,6 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with streams.prepared():
             check_form()
+            warnings.showwarning = _said
             try:
                 return _run_command(sys.argv[1:] if argv is None else argv)
             finally:
@@ -86,6 +88,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         streams.hush()
         say(f"mrc: {streams.described(error)}")
         return EXIT_NOT_WRITTEN
+
+
+_as_usual = warnings.showwarning
+
+
+def _said(words: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    """Say a remark on the input in one line, as an error is; show other warnings as Python does."""
+    if issubclass(category, Remark):
+        say(f"{words}")
+    else:
+        _as_usual(words, category, *place, **more)
 
 
 def _run_command(argv: Sequence[str]) -> int:

@@ -598,6 +598,8 @@ def _opening(record: Record, flows: pl.DataFrame, job: str | None, step: int | N
     if failed or open_:
         parts = [f"{failed} failed"] * bool(failed) + [f"{open_} never ended"] * bool(open_)
         return f"{who}: of {whole:,} flows {' and '.join(parts)}."
+    if not whole:
+        return f"{who}: computations alone, no flows."
     took = number(flows["done_us"].max())
     took -= number(flows["start_us"].min()) if job is not None else 0.0
     said = f"{who} took {_time(took)}"

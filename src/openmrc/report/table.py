@@ -61,11 +61,12 @@ def rows(run: TransportResult) -> list[list[str]]:
 
 def _job_row(name: str, job: dict[str, Any]) -> list[str]:
     fct_us, time_us = job["flows"]["fct_us"], job["time_us"]
+    never = "never" if job["flows"]["total"] else "-"
     return [
         name,
         *(_figure(fct_us[key], 1) for key in ("p50", "p99", "p100")),
         *([""] * 4),
-        "never" if time_us is None else f"after {rounded(round(time_us * US))}",
+        never if time_us is None else f"after {rounded(round(time_us * US))}",
     ]
 
 

@@ -95,7 +95,9 @@ class TransportResult:
 
     @property
     def finish_ps(self) -> int | None:
-        """When the last flow completed; None if one never did."""
+        """When the last flow completed (without flows: computation); None if one never did."""
+        if not len(self.completed):
+            return self.now_ps
         return int(self.flows["done_ps"].max(initial=0)) if self.completed.all() else None
 
     def summary(self) -> dict[str, Any]:
@@ -143,7 +145,7 @@ class TransportResult:
         """Return a job's object: its flows, and the time from its first start to its last end."""
         mine = self.flow_job == index
         start_ps, done_ps = self.flows["start_ps"][mine], self.flows["done_ps"][mine]
-        whole = bool((done_ps >= 0).all())
+        whole = bool(len(done_ps) and (done_ps >= 0).all())
         return {
             "flows": self._flows(mine),
             "time_us": us(done_ps.max() - start_ps.min()) if whole else None,

@@ -93,11 +93,12 @@ def simulate(
                 world = world_of(
                     scenario, fabric, traffic, schedule, transport, threads=crew, **capture
                 )
-                if sampled:
+                if sampled and traffic.n_qps:
                     world.sample(scenario.report.qp, scenario.report.samples)
                 report = None
                 if progress is not None:
-                    work = Work.of(world, ideal_ps, _model(scenario, built, transport))
+                    model = _model(scenario, built, transport) if traffic.n_msgs else None
+                    work = Work.of(world, ideal_ps, model)
                     report = _reporter(progress, name, index, len(transports), world, work)
                 witness = _witness(world) if sampled else None
                 _run(world, witness, report)

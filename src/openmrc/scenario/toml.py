@@ -78,6 +78,13 @@ class Size(Quantity):
     UNITS = units.SIZE_BYTES
 
 
+class OpsRate(Quantity):
+    """Operations a second."""
+
+    UNIT, READ, WRITE = "_ops", units.parse_ops_rate, units.fmt_ops_rate
+    UNITS = units.RATE_OPS
+
+
 class ByteCount(Size):
     """Bytes of one packet or counter: a size with its unit, or a plain number."""
 

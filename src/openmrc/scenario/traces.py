@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from msgspec import Meta
 
 from openmrc.scenario.sections import Count
-from openmrc.scenario.toml import File, Files
+from openmrc.scenario.toml import File, Files, OpsRate
 from openmrc.scenario.workload import WorkloadSection, placed
 
 if TYPE_CHECKING:
@@ -52,7 +52,9 @@ class ChakraWorkload(Trace, frozen=True, kw_only=True):
 
     kind: ClassVar[str] = "chakra"
     traces: EtFiles
+    compute_rate: OpsRate | None = None
     groups: File | None = None
+    dimensions: tuple[Count, ...] = ()
     all_reduce: Literal["ring", "halving-doubling"] = "ring"
     broadcast: Literal["chain", "tree"] = "chain"
     channels: Count = 1
@@ -69,4 +71,6 @@ class ChakraWorkload(Trace, frozen=True, kw_only=True):
             self.compute_scale,
             Expansion(self.all_reduce, self.broadcast, self.channels, self.chunks),
             self.groups,
+            None if self.compute_rate is None else int(self.compute_rate),
+            self.dimensions,
         )

@@ -15,7 +15,7 @@ import numpy as np
 
 from openmrc.fabric.model import Fabric, IntArray, LongArray
 from openmrc.fabric.rtt import before_last_ps, serial_ps
-from openmrc.traffic.earliest import NO_HOP, Cost, earliest_ps
+from openmrc.traffic.earliest import NO_HOP, Cost, earliest_ps, no_cost
 from openmrc.traffic.releases import released_by, waves
 from openmrc.traffic.traffic import Traffic
 
@@ -27,8 +27,8 @@ def ideal_ps(
     pmtu: int,
     control_wire_bytes: int,
 ) -> int:
-    """Return a lower bound of the time at which the last message of `traffic` completes, ps from
-    time 0.
+    """Return a lower bound of the time at which the last message of `traffic` completes, without
+    messages the last computation, ps from time 0.
 
     `frame_bytes(payload)` is what a data packet with that many bytes of payload occupies on the
     wire, `control_wire_bytes` what an acknowledgement does. The result is the larger of two bounds:
@@ -36,6 +36,9 @@ def ideal_ps(
     whose ports must carry all that it sends or receives. Each message of a series counts as the
     shortest of them, at most one byte too short.
     """
+    if not traffic.n_msgs:
+        begin, _ = earliest_ps(traffic, no_cost(traffic), fabric.n_planes)
+        return int((begin + traffic.calc_ps).max())
     cost = costs(fabric, traffic, frame_bytes, pmtu, control_wire_bytes)
     if traffic.mixed:
         posted, last = (ps[: traffic.n_msgs] for ps in earliest_ps(traffic, cost, fabric.n_planes))

@@ -343,8 +343,8 @@ def _rows(edges: Edges, n: int) -> tuple[IntArray, IntArray]:
 
 
 def _check_numbers(traffic: Traffic) -> None:
-    if not traffic.n_msgs:
-        raise InputError("workload: no messages at all; at least one is needed")
+    if not traffic.n_entries:
+        raise InputError("workload: no messages, no computations; at least one is needed")
     nics = f"name a NIC below {traffic.n_nics}"
     for name, nic in (("source", traffic.qp_src), ("destination", traffic.qp_dst)):
         _refuse(nic, (nic < 0) | (nic >= traffic.n_nics), f"workload QP {name}", nics)

@@ -12,26 +12,27 @@
 
 A `calc` takes so many nanoseconds on its cpu, which does one at a time. `a requires b`: a begins
 when b is over; `a irequires b`: when b has begun. "//" begins a comment, "/*" one that ends with
-"*/". The grammar is that of LogGOPSim's `txt2bin`. Refused by name: receives from any source or
-with any tag (-1), and sends of a rank to itself.
+"*/". The grammar is that of LogGOPSim's `txt2bin`; `goal_binary` reads what that writes. Refused by
+name: receives from any source or with any tag (-1), sends of a rank to itself, and a label of two
+operations that others wait for.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from io import TextIOWrapper
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 
-from openmrc.errors import InputError
+from openmrc.errors import InputError, remark
 from openmrc.fabric.words import NUMBER_MAX
 from openmrc.traffic.traffic import LongArray, Traffic
+from openmrc.workload import goal_binary
 from openmrc.workload import operations as ops
-
-PS_PER_NS = 1000
-CPUS = 256  # a byte in the binary form, as is the NIC
-RANKS_MAX = 1 << 20
+from openmrc.workload.schedule import ANY, Schedule, out_of_range, within
 
 _OPERATION = re.compile(
     r"(?:([a-zA-Z][a-zA-Z0-9_]*)\s*:\s*)?"
@@ -56,47 +57,53 @@ def load_goal(
     compute_scale: float = 1.0,
     rank_nics: int = 1,
 ) -> Traffic:
-    """Return the workload of a GOAL file for a fabric of `n_nics` NICs.
+    """Return the workload of a GOAL file, text or binary, for a fabric of `n_nics` NICs.
 
     NIC i of rank r is NIC `nics[r * rank_nics + i]` of the fabric, in order without `nics`. Every
     computation takes `compute_scale` times what the file says. Message i is the i-th send, rank by
-    rank. `InputError` names file and line.
+    rank. `InputError` names file and line, or rank and operation; a `Remark` what is odd.
     """
     nics = np.arange(n_nics) if nics is None else nics
-    reader = _Reader(str(path), len(nics), compute_scale, rank_nics)
     try:
-        with open(path, encoding="utf-8") as lines:
-            reader.read(lines)
+        with open(path, "rb") as file:
+            kind = goal_binary.Reader if goal_binary.is_binary(file) else _Reader
+            reader = kind(Schedule(str(path), len(nics), compute_scale, rank_nics))
+            reader.read(file)
     except OSError as error:
         reason = error.strerror or "cannot be read"
         raise InputError(f"{path}: {reason}; name a GOAL file that can be read") from None
     except UnicodeDecodeError:
-        raise InputError(f"{path}: not a text file; name a GOAL file as text, not binary") from None
-    return ops.to_traffic("goal", n_nics, nics, reader.ops, str(path))
+        raise InputError(
+            f"{path}: neither text nor a binary schedule of LogGOPSim; name a GOAL file"
+        ) from None
+    return ops.to_traffic("goal", n_nics, nics, reader.goal.ops, str(path))
 
 
 class _Reader:
-    """Reads a file line by line; labels are kept for one rank at a time."""
+    """Reads a text line by line; labels are kept for one rank at a time."""
 
-    def __init__(self, path: str, n_units: int, scale: float, rank_nics: int) -> None:
-        self.path = path
-        self.n_units = n_units
-        self.scale = scale
-        self.rank_nics = rank_nics
-        self.n_ranks = -1
+    def __init__(self, goal: Schedule) -> None:
+        self.goal = goal
+        self.path = goal.path
         self.rank = -1
         self.seen: set[int] = set()
         self.labels: dict[str, int] = {}
+        self.twice: dict[str, int] = {}  # the line of a label's second definition
         self.waits: list[tuple[int, str, bool, str]] = []  # line, later, irequires, earlier
-        self.ops = ops.Operations(0, self.place, rank_nics)
         self.lines: list[int] = []  # of each operation
+        goal.ops.place = lambda operation: f"{self.path}:{self.lines[operation]}"
 
-    def place(self, operation: int) -> str:
-        return f"{self.path}:{self.lines[operation]}"
+    def read(self, file: BinaryIO) -> None:
+        """Read all ranks."""
+        text = TextIOWrapper(file, encoding="utf-8")
+        try:
+            self._read(text)
+        finally:
+            text.detach()  # the file is its owner's to close
 
-    def read(self, lines: Iterator[str]) -> None:
+    def _read(self, text: Iterator[str]) -> None:
         number = 0
-        for number, line in _without_comments(lines, self.path):
+        for number, line in _without_comments(text, self.path):
             if self.rank < 0:
                 self._outside(number, line)
             elif operation := _OPERATION.fullmatch(line):
@@ -109,12 +116,13 @@ class _Reader:
                 raise self._refused(number, line)
         if self.rank >= 0:
             raise InputError(f"{self.path}:{number}: the file ends within rank {self.rank}; add }}")
-        if self.n_ranks < 0:
+        if self.goal.n_ranks < 0:
             raise InputError(f"{self.path}: no num_ranks; name a GOAL file")
-        missing = [rank for rank in range(self.n_ranks) if rank not in self.seen]
+        missing = [rank for rank in range(self.goal.n_ranks) if rank not in self.seen]
         if missing:
             raise InputError(
-                f"{self.path}: num_ranks {self.n_ranks}, but rank {missing[0]} is missing; add it"
+                f"{self.path}: num_ranks {self.goal.n_ranks}, but rank {missing[0]} is missing;"
+                " add it"
             )
 
     def _refused(self, number: int, line: str) -> InputError:
@@ -123,76 +131,45 @@ class _Reader:
     def _outside(self, number: int, line: str) -> None:
         """Outside of any rank: num_ranks, then the beginnings of ranks."""
         at = f"{self.path}:{number}"
-        if (header := _NUM_RANKS.fullmatch(line)) and self.n_ranks < 0:
-            self.n_ranks = self._number(at, "num_ranks", header[1], RANKS_MAX)
-            if self.n_ranks * self.rank_nics > self.n_units:
-                raise InputError(
-                    f"{at}: {self.n_ranks} ranks with {self.rank_nics} NICs each on"
-                    f" {self.n_units} NICs; take a larger fabric"
-                )
-            self.ops.n_ranks = self.n_ranks
-        elif (begin := _RANK.fullmatch(line)) and self.n_ranks >= 0:
-            self.rank = self._number(at, "rank", begin[1], self.n_ranks - 1)
+        if (header := _NUM_RANKS.fullmatch(line)) and self.goal.n_ranks < 0:
+            self.goal.ranks(at, _integer(at, "num_ranks", header[1]))
+        elif (begin := _RANK.fullmatch(line)) and self.goal.n_ranks >= 0:
+            self.rank = within(at, "rank", _integer(at, "rank", begin[1]), self.goal.n_ranks - 1)
             if self.rank in self.seen:
                 raise InputError(f"{at}: rank {self.rank} is defined twice; join the two")
             self.seen.add(self.rank)
         else:
-            expected = "'rank R {'" if self.n_ranks >= 0 else "'num_ranks N' first"
+            expected = "'rank R {'" if self.goal.n_ranks >= 0 else "'num_ranks N' first"
             raise InputError(f"{at}: {line[:80]!r}; accepted here: {expected}")
-
-    def _number(self, at: str, name: str, word: str, most: int = NUMBER_MAX) -> int:
-        # ordinary numbers are short: longer ones are out of range
-        if len(word) > 20 or int(word) > most:
-            raise InputError(f"{at}: {name} {word[:30]}; 0 to {most} are accepted")
-        return int(word)
 
     def _operation(self, number: int, found: re.Match[str]) -> None:
         label, ns, calc_cpu, *transfer = found.groups()
         at = f"{self.path}:{number}"
-        if len(self.lines) == ops.OPERATIONS_MAX:
-            raise InputError(f"{at}: {ops.OPERATIONS_MAX} operations are accepted at most")
         self.lines.append(number)
         if ns is not None:
-            ps = ops.picoseconds(at, self._number(at, "calc", ns), PS_PER_NS, self.scale)
-            core = self._number(at, "cpu", calc_cpu or "0", CPUS - 1)
-            operation = self.ops.add(ops.CALC, ps, self.rank * CPUS + core)
+            core = _integer(at, "cpu", calc_cpu or "0")
+            operation = self.goal.calc(at, self.rank, _integer(at, "calc", ns), core)
         else:
             operation = self._transfer(at, transfer)
         if label is not None:
             if label in self.labels:
-                raise InputError(
-                    f"{at}: label {label} is defined twice; see line"
-                    f" {self.lines[self.labels[label]]}"
-                )
-            self.labels[label] = operation
+                self.twice.setdefault(label, number)
+            else:
+                self.labels[label] = operation
 
     def _transfer(self, at: str, words: list[str | None]) -> int:
         word, size, way, peer, tag, cpu, nic = words
         if (word == "send") != (way == "to"):
             raise InputError(f"{at}: {word} {way}; 'send ... to' and 'recv ... from' are accepted")
-        if "-1" in (peer, tag):
-            raise InputError(
-                f"{at}: {word} {'from any rank' if peer == '-1' else 'with any tag'} (-1) is not"
-                " supported: which message it gets would depend on the run; name it"
-            )
-        other = self._number(at, "rank", str(peer), self.n_ranks - 1)
-        if other == self.rank:
-            raise InputError(
-                f"{at}: rank {other} {word}s to itself; a calc is as long as that takes"
-            )
-        if cpu is not None:  # an RDMA NIC needs none to send, but what is named must exist
-            self._number(at, "cpu", cpu, CPUS - 1)
-        index = self._number(at, "nic", nic or "0")
-        if index >= self.rank_nics:
-            raise InputError(
-                f"{at}: nic {index}, but a rank has {self.rank_nics}; set workload.rank_nics"
-            )
-        return self.ops.add(
+        return self.goal.transfer(
+            at,
+            self.rank,
             ops.SEND if word == "send" else ops.RECV,
-            self._number(at, "size", str(size)),
-            self.rank * self.rank_nics + index,
-            other,
-            self._number(at, "tag", tag or "0", (1 << 32) - 1),
+            _integer(at, "size", str(size)),
+            ANY if peer == "-1" else _integer(at, "rank", str(peer)),
+            ANY if tag == "-1" else _integer(at, "tag", tag or "0"),
+            _integer(at, "cpu", cpu or "0"),
+            _integer(at, "nic", nic or "0"),
         )
 
     def _end_of_rank(self) -> None:
@@ -202,14 +179,28 @@ class _Reader:
                     raise InputError(
                         f"{self.path}:{number}: no label {label} in rank {self.rank}; add it"
                     )
-            if by_begin:
-                self.ops.started.append(self.labels[earlier])
-                self.ops.then.append(self.labels[later])
-            else:
-                self.ops.wait(self.labels[later], self.labels[earlier])
+                if label in self.twice:
+                    raise InputError(
+                        f"{self.path}:{number}: label {label} is given to lines"
+                        f" {self.lines[self.labels[label]]} and {self.twice[label]}; rename one"
+                    )
+            self.goal.wait(self.labels[later], self.labels[earlier], by_begin)
+        for label, number in self.twice.items():
+            remark(
+                f"{self.path}:{number}: label {label} is that of line"
+                f" {self.lines[self.labels[label]]}, too; nothing refers to it"
+            )
         self.waits.clear()
         self.labels.clear()
+        self.twice.clear()
         self.rank = -1
+
+
+def _integer(at: str, name: str, word: str) -> int:
+    # ordinary numbers are short: longer ones are out of range
+    if len(word) > 20:
+        raise out_of_range(at, name, word, NUMBER_MAX)
+    return within(at, name, int(word), NUMBER_MAX)
 
 
 def _without_comments(lines: Iterator[str], path: str) -> Iterator[tuple[int, str]]:

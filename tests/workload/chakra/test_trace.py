@@ -197,13 +197,57 @@ def test_groups_may_come_from_a_file_in_their_own_order(tmp_path: Path) -> None:
     assert traffic.calc_ps.tolist()[-1] == US  # alone in a group, a rank goes on at once
 
 
+def test_a_hosts_part_in_a_communication_computes(tmp_path: Path) -> None:
+    # a launch on the host, which says nothing of what moves, then the device's own
+    launch = node(1, COMM_COLL, micros=7, is_cpu_op=True, tid=3)
+    call = node(3, COMM_SEND, 2, is_cpu_op=True)
+    alone = [launch, coll(2, "BARRIER", 0, 1), call, node(4, COMP, 3, micros=9)]
+    traffic = chakra(tmp_path, alone, alone)
+    assert traffic.calc_ps[traffic.calc_ps > 0].tolist() == [7 * US, 9 * US] * 2
+    assert traffic.n_msgs == chakra(tmp_path, *[[coll(2, "BARRIER", 0)]] * 2).n_msgs
+
+
+def test_operations_take_their_time_at_the_stated_rate(tmp_path: Path) -> None:
+    nodes = [node(1, COMP, num_ops=3 * 10**9), node(2, COMP, micros=5, num_ops=10**9)]
+    traffic = chakra(tmp_path, nodes, compute_rate_ops=10**15, compute_scale=2.0)
+    assert traffic.calc_ps.tolist() == [6 * US, 10 * US]
+
+
+def test_dimensions_say_who_takes_part(tmp_path: Path) -> None:
+    def pairs(*attr: Any, **more: Any) -> set[tuple[int, int]]:
+        dims = {} if not attr else {"involved_dim": list(attr)}
+        ranks = [[coll(1, "ALL_TO_ALL", 9, **dims, **more)]] * 6
+        traffic = chakra(tmp_path, *ranks, dimensions=[3, 2])
+        return set(zip(traffic.msg_src.tolist(), traffic.msg_dst.tolist(), strict=True))
+
+    def among(*groups: Sequence[int]) -> set[tuple[int, int]]:
+        return {(a, b) for group in groups for a in group for b in group if a != b}
+
+    assert pairs(True, False) == among([0, 1, 2], [3, 4, 5])
+    assert pairs(False, True) == among([0, 3], [1, 4], [2, 5])
+    assert pairs(True, True) == pairs() == pairs(True, True, False) == among(range(6))
+    # a process group says more than dimensions, which then are not asked
+    assert pairs(True, False, pg_name="all") == among(range(6))
+
+
+def test_dimensions_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    rank = [coll(1, "ALL_TO_ALL", 9, involved_dim=[True])]
+    said = refusal(tmp_path, rank, rank, dimensions=[2, 2])
+    assert said == "workload.dimensions: 2 x 2 are 4 ranks; the trace has 2"
+    said = refusal(tmp_path, rank, rank, dimensions=[2, 1])
+    assert said == (
+        "t.0.et: node 1 (COMM_COLL_NODE): attribute involved_dim: yes: 1 of the 2"
+        " workload.dimensions; name all"
+    )
+
+
 @pytest.mark.parametrize(
     ("ranks", "message"),
     [
         ([[node(1, 0)]], "t.0.et: node 1 (INVALID_NODE): METADATA_NODE, MEM_LOAD_NODE, "),
         ([[node(1, 12)]], "t.0.et: node 1 (type 12): METADATA_NODE, MEM_LOAD_NODE, "),
         ([[node(1, MEM_LOAD)]], "t.0.et: node 1 (MEM_LOAD_NODE): no duration_micros; memory"),
-        ([[node(1, COMP, num_ops=5)]], "t.0.et: node 1 (COMP_NODE): attribute num_ops: no time"),
+        ([[node(1, COMP, num_ops=5)]], "t.0.et: node 1 (COMP_NODE): attribute num_ops: and the"),
         ([[node(1, COMP, micros=1 << 60)]], "t.0.et: node 1 (COMP_NODE): computes for 11529215"),
         ([[node(1, COMP), node(1, COMP)]], "t.0.et: node 1 is defined twice; ids are unique"),
         ([[node(1, COMP, 4)]], "t.0.et: node 1 (COMP_NODE): waits for node 4, which is not in"),
@@ -235,13 +279,15 @@ def test_groups_may_come_from_a_file_in_their_own_order(tmp_path: Path) -> None:
         ([[node(1, COMM_COLL, comm_type=10, comm_size=1)]],
          "t.0.et: node 1 (COMM_COLL_NODE): attribute comm_type: 10; 0 to 9 exist"),
         ([[coll(1, "ALL_REDUCE", 9, involved_dim=[True, False])]],
-         "t.0.et: node 1 (COMM_COLL_NODE): attribute involved_dim: a collective is among a"),
+         "t.0.et: node 1 (COMM_COLL_NODE): attribute involved_dim: yes, no: along some dimensions"),
+        ([[node(1, COMM_COLL, comm_size=9)]],
+         "t.0.et: node 1 (COMM_COLL_NODE): attribute comm_type: is missing, and it is needed"),
         ([[coll(1, "ALL_REDUCE", 9)], [coll(4, "ALL_REDUCE", 8)]],
          "t.1.et: node 4 (COMM_COLL_NODE): ALL_REDUCE of 8 B, but rank 0 does ALL_REDUCE of 9 B"),
         ([[coll(1, "ALL_REDUCE", 9)], []],
          "t.0.et: node 1 (COMM_COLL_NODE): rank 1 has 0 collectives in group '', and this one"),
         ([[]] * 9, "t.0.et: 9 ranks on 8 NICs; take a larger fabric"),
-        ([[], []], "t.0.et: workload: no messages at all"),
+        ([[], []], "t.0.et: workload: no messages, no computations"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_refused_with_file_and_node(
@@ -287,8 +333,8 @@ WHOLE = encoded([node(1, COMP, micros=5), node(2, COMP, 1, micros=5)])
         (b"\xff" * 11, "byte 0: no length of a message; the file is damaged, or no trace"),
         (b"\xff\xff\xff\xff\x7f", "byte 0: a message of 34359738367 B; at most 67108864 B"),
         (b"\x03\x0a\x05a", "does not begin with the metadata of a Chakra trace"),
-        (encoded([], version="0.0.4"), "schema version '0.0.4'; 1.x is accepted, convert older"),
-        (encoded([], version="2.0"), "schema version '2.0'; 1.x is accepted, convert older"),
+        (encoded([], version="0.0.3"), "schema version '0.0.3'; 0.0.4 and 1.x are accepted, conv"),
+        (encoded([], version="2.0"), "schema version '2.0'; 0.0.4 and 1.x are accepted, convert"),
         (encoded([]) + b"\x01\x0a", "message 1 is no node; the file is damaged, or no trace"),
     ],
 )
@@ -300,10 +346,11 @@ def test_damaged_files_are_refused(tmp_path: Path, data: bytes, message: str) ->
     assert str(error.value).startswith(f"{path}: {message}")
 
 
-def test_a_trace_that_says_no_version_is_read(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["", "0.0.4", "1.0.0"])
+def test_versions_with_the_same_fields_are_read(tmp_path: Path, version: str) -> None:
     paths = [tmp_path / "t.0.et", tmp_path / "t.1.et"]
     for path, nodes in zip(paths, ([send(1, 1, 5)], [receive(1, 0, 5)]), strict=True):
-        path.write_bytes(encoded(nodes, version=""))
+        path.write_bytes(encoded(nodes, version=version))
     assert load_chakra(paths, 2).n_msgs == 1
 
 

@@ -91,11 +91,16 @@ def _is_rank(rank: Any, n_ranks: int) -> bool:
 def expand(
     collectives: Sequence[Collective],
     groups: dict[str, list[int]],
+    lines: dict[str, list[int]],
     n_ranks: int,
     expansion: Expansion,
     place: Place,
 ) -> Messages:
-    """Return the messages of all collectives; `InputError` names the node that does not fit."""
+    """Return the messages of all collectives; `InputError` names the node that does not fit.
+
+    The ranks of a process group are those of `groups`, those of a line of the grid of ranks of
+    `lines`.
+    """
     of_rank: dict[str, dict[int, list[Collective]]] = defaultdict(lambda: defaultdict(list))
     for part in collectives:
         of_rank[part.group][part.rank].append(part)
@@ -103,7 +108,7 @@ def expand(
     known: dict[tuple[str, int, int], _Parts] = {}
     base = 0
     for group, mine in of_rank.items():
-        ranks = _members(group, mine, groups, n_ranks, place)
+        ranks = _members(group, mine, lines if group in lines else groups, n_ranks, place)
         for parts in zip(*(mine[rank] for rank in ranks), strict=True):
             what, size = _agreed(parts, place)
             key = (what, size, len(ranks))

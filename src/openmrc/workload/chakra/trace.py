@@ -4,11 +4,15 @@ Each message is preceded by its length, as a varint; the first is the GlobalMeta
 nodes. A node begins when those that it names in `data_deps` and `ctrl_deps` are complete.
 
 * COMP_NODE computes for `duration_micros`, on its stream (`stream`; `tid` with `is_cpu_op`), which
-  runs one at a time. MEM_LOAD_NODE and MEM_STORE_NODE do too, if they have a duration.
+  runs one at a time; without a duration for `num_ops` at a stated rate. MEM_LOAD_NODE and
+  MEM_STORE_NODE do too, if they have a duration.
 * COMM_SEND_NODE and COMM_RECV_NODE move `comm_size` bytes to `comm_dst`, from `comm_src`, with
   `comm_tag`.
 * COMM_COLL_NODE is a collective, see `chakra.collectives`.
 * METADATA_NODE takes no time.
+
+A communication of the host (`is_cpu_op`) that does not say what it moves is the host's part in that
+of a device, and computes like a COMP_NODE.
 
 The recorded duration of a communication does not apply here, and is ignored.
 """
@@ -26,7 +30,7 @@ import numpy as np
 
 from openmrc.errors import InputError
 from openmrc.traffic.traffic import LongArray, Traffic
-from openmrc.units import US
+from openmrc.units import US, S
 from openmrc.workload import operations as ops
 from openmrc.workload.chakra import schema
 from openmrc.workload.chakra.collectives import (
@@ -36,13 +40,21 @@ from openmrc.workload.chakra.collectives import (
     expand,
     read_groups,
 )
+from openmrc.workload.chakra.grid import Grid
 
 MESSAGE_MAX = 1 << 26  # bytes of one node: operators' inputs as text can be long
 RANKS_MAX = 1 << 20
 _CHUNK = 1 << 20
 _VARINT_MAX = 10  # bytes
 _RANK = re.compile(r"(?:.*[^0-9])?([0-9]{1,7})\.et", re.ASCII | re.DOTALL)
-_VERSION = re.compile(r"(?:1\.[0-9.]+)?", re.ASCII)  # the converters write none
+# The converters write none, ASTRA-sim's generators 0.0.4, which has the same fields.
+_VERSION = re.compile(r"(?:0\.0\.4|1\.[0-9.]+)?", re.ASCII)
+# What a communication must say.
+_MOVES = {
+    schema.COMM_COLL: "comm_type",
+    schema.COMM_SEND: "comm_dst",
+    schema.COMM_RECV: "comm_src",
+}
 _INTEGERS = {f"{kind}_val" for kind in (
     "int32", "int64", "uint32", "uint64", "sint32", "sint64",
     "fixed32", "fixed64", "sfixed32", "sfixed64",
@@ -56,12 +68,16 @@ def load_chakra(
     compute_scale: float = 1.0,
     expansion: Expansion = EXPANSION,
     groups: str | Path | None = None,
+    compute_rate_ops: int | None = None,
+    dimensions: Sequence[int] = (),
 ) -> Traffic:
     """Return the workload of a trace, one file for each rank, for a fabric of `n_nics` NICs.
 
     Rank r is NIC `nics[r]`, in order without `nics`. Computations take `compute_scale` times what
-    the trace says. `groups` names a JSON file of process groups: `{"0": [0, 1, 2, 3]}`. Raises
-    `InputError` with file and node, `MissingExtra` without protobuf.
+    the trace says, those without a time what their operations take at `compute_rate_ops` a second.
+    `groups` names a JSON file of process groups: `{"0": [0, 1, 2, 3]}`; `dimensions` are the sizes
+    of the grid in which ranks are numbered, the first fastest. Raises `InputError` with file and
+    node, `MissingExtra` without protobuf.
     """
     files = by_rank(paths)
     nics = np.arange(n_nics) if nics is None else nics
@@ -70,10 +86,13 @@ def load_chakra(
             f"{files[0]}: {len(files)} ranks on {len(nics)} NICs; take a larger fabric"
         )
     members = {} if groups is None else read_groups(groups, len(files))
-    reader = _Reader(files, compute_scale)
+    grid = Grid(tuple(dimensions), len(files))
+    reader = _Reader(files, compute_scale, compute_rate_ops, grid)
     for rank in range(len(files)):
         reader.read(rank)
-    messages = expand(reader.collectives, members, len(files), expansion, reader.place)
+    messages = expand(
+        reader.collectives, members, grid.members, len(files), expansion, reader.place
+    )
     return ops.to_traffic("chakra", n_nics, nics, reader.ops, files[0], messages)
 
 
@@ -101,9 +120,13 @@ def by_rank(paths: Sequence[str | Path]) -> list[str]:
 class _Reader:
     """Reads one rank after the other; of a node only its operations are kept."""
 
-    def __init__(self, files: Sequence[str], scale: float) -> None:
+    def __init__(
+        self, files: Sequence[str], scale: float, rate_ops: int | None, grid: Grid
+    ) -> None:
         self.files = files
         self.scale = scale
+        self.rate_ops = rate_ops
+        self.grid = grid
         self.schema = schema.schema()
         self.ops = ops.Operations(len(files), self.place)
         self.node = array("Q")  # of each operation
@@ -140,7 +163,8 @@ class _Reader:
             ) from None
         if not _VERSION.fullmatch(version):
             raise InputError(
-                f"{path}: schema version {version[:40]!r}; 1.x is accepted, convert older traces"
+                f"{path}: schema version {version[:40]!r}; 0.0.4 and 1.x are accepted, convert"
+                " other traces"
             )
 
     def _nodes(self, rank: int, path: str, messages: Iterator[bytes]) -> None:
@@ -190,7 +214,8 @@ class _Reader:
         if kind == schema.METADATA:
             return add(ops.CALC, 0, 0)
         attributes = _Attributes(f"{path}: node {node.id} ({schema.NODE_TYPES[kind]})", node.attr)
-        if kind in (schema.COMP, schema.MEM_LOAD, schema.MEM_STORE):
+        silent = kind in _MOVES and not attributes.has(_MOVES[kind])
+        if kind not in _MOVES or (silent and attributes.flag("is_cpu_op")):
             return self._computation(rank, node, kind, attributes)
         if attributes.integer("comm_priority", 0):
             raise attributes.refused("comm_priority", "messages have no priorities here; remove it")
@@ -214,19 +239,26 @@ class _Reader:
     def _computation(self, rank: int, node: Any, kind: int, attributes: _Attributes) -> int:
         micros = node.duration_micros
         if not micros:
-            if kind != schema.COMP:
+            if kind in (schema.MEM_LOAD, schema.MEM_STORE):
                 raise InputError(
                     f"{attributes.place}: no duration_micros; memory is not simulated, only time is"
                 )
-            if attributes.integer("num_ops", 0):
+            count = attributes.integer("num_ops", 0)
+            if count and self.rate_ops is None:
                 raise attributes.refused(
-                    "num_ops", "no time is estimated from it; give the node its duration_micros"
+                    "num_ops",
+                    "and the node has no duration_micros; set workload.compute_rate, such as"
+                    ' "400TOPS"',
                 )
-            return self.ops.add(ops.CALC, 0, 0)
+            if not count:
+                return self.ops.add(ops.CALC, 0, 0)
         on_cpu = attributes.flag("is_cpu_op")
         stream = attributes.integer("tid" if on_cpu else "stream", 0, least=-(1 << 63))
         core = self.cores.setdefault((rank, on_cpu, stream), len(self.cores))
-        ps = ops.picoseconds(attributes.place, micros, US, self.scale)
+        if micros:
+            ps = ops.picoseconds(attributes.place, micros, US, self.scale)
+        else:
+            ps = ops.picoseconds(attributes.place, count * S // self.rate_ops, 1, self.scale)
         return self.ops.add(ops.CALC, ps, core)
 
     def _collective(self, rank: int, begin: int, end: int, attributes: _Attributes) -> Collective:
@@ -235,12 +267,13 @@ class _Reader:
             raise attributes.refused(
                 "comm_type", f"{what}; 0 to {len(schema.COLLECTIVES) - 1} exist"
             )
-        dims = attributes.value("involved_dim", ("bool_list",))
-        if dims is not None and not all(dims.values):
-            raise attributes.refused(
-                "involved_dim", "a collective is among a process group here; set pg_name"
-            )
         group = attributes.value("pg_name", ("string_val",)) or ""
+        dims = attributes.value("involved_dim", ("bool_list",))
+        if dims is not None and not group:
+            try:
+                group = self.grid.group(rank, list(dims.values))
+            except InputError as error:
+                raise attributes.refused("involved_dim", str(error)) from None
         barrier = schema.COLLECTIVES[what] == "BARRIER"
         size = attributes.integer("comm_size", 0 if barrier else None)
         return Collective(
@@ -257,6 +290,10 @@ class _Attributes:
 
     def refused(self, name: str, why: str) -> InputError:
         return InputError(f"{self.place}: attribute {name}: {why}")
+
+    def has(self, name: str) -> bool:
+        """Whether the node has this attribute."""
+        return name in self._named
 
     def value(self, name: str, kinds: Sequence[str] | set[str]) -> Any:
         """Return the value, or None without the attribute."""
