@@ -2,6 +2,7 @@
 
     .venv/bin/python benchmarks/traces.py                  # nodes per second, and memory
     .venv/bin/python benchmarks/traces.py --examples examples/traces
+    .venv/bin/python benchmarks/traces.py --sets CHECKOUT    # every trace below a folder: a table
 
 A long trace is a pipeline: every rank computes, sends to the next, receives, and so on.
 """
@@ -9,13 +10,19 @@ A long trace is a pipeline: every rank computes, sends to the next, receives, an
 from __future__ import annotations
 
 import argparse
+import re
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from openmrc.errors import OpenMrcError
 from openmrc.run.results import peak_rss_mb
+from openmrc.run.simulation import simulate
+from openmrc.scenario.scenario import make_scenario
+from openmrc.units import fmt_time
 from openmrc.workload.chakra.schema import (
     COLLECTIVES,
     COMM_COLL,
@@ -163,15 +170,51 @@ def long_chakra(folder: Path, n: int, rounds: int) -> list[Path]:
     return paths
 
 
+def sets_below(folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the name of each trace below a folder, and the workload that reads it: Chakra files
+    that differ in their ranks alone, with a `comm_group.json` beside them, and GOAL schedules.
+    """
+    chakra: dict[tuple[Path, str], Path] = {}
+    for path in sorted(folder.rglob("*")):
+        if path.suffix == ".et":
+            chakra.setdefault((path.parent, re.sub(r"\d+\.et$", "", path.name)), path)
+        elif path.suffix in (".goal", ".bin"):
+            yield str(path.relative_to(folder)), {"kind": "goal", "file": str(path.absolute())}
+    for place, stem in chakra:
+        workload = {"kind": "chakra", "traces": str(place.absolute() / f"{stem}*.et")}
+        if (groups := place / "comm_group.json").exists():
+            workload["groups"] = str(groups.absolute())
+        yield f"{place.relative_to(folder)}/{stem}*.et", workload
+
+
+def told(workload: dict[str, Any]) -> str:
+    """Return what a run of a trace on 128 NICs of 400 Gb/s says: its time, or why it is refused."""
+    fabric = {"nics": 128, "planes": 1, "t0_down": 32, "port_rate": "400Gbps"}
+    with warnings.catch_warnings(record=True) as remarks:
+        warnings.simplefilter("always")
+        try:
+            scenario = make_scenario({"fabric": fabric, "workload": workload})
+            run = simulate(scenario).transports[0]
+        except OpenMrcError as error:
+            return f"refused: {str(error).rpartition('/')[2]}"
+    took = "never ends" if run.finish_ps is None else fmt_time(run.finish_ps)
+    return f"{len(run.completed):,} messages, {took}" + ("; a remark" if remarks else "")
+
+
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--examples", type=Path, metavar="FOLDER", help="write them there")
+    parser.add_argument("--sets", type=Path, metavar="FOLDER", help="run every trace below it")
     parser.add_argument("--nodes", type=int, default=1_000_000, metavar="N")
     parser.add_argument("--ranks", type=int, default=64, metavar="N")
     parser.add_argument("--kind", choices=("goal", "chakra"), action="append")
     arguments = parser.parse_args(argv)
     if arguments.examples:
         write_examples(arguments.examples)
+        return
+    if arguments.sets:
+        for name, workload in sets_below(arguments.sets):
+            print(f"| `{name}` | {told(workload)} |", flush=True)
         return
     n = arguments.ranks
     rounds = max(arguments.nodes // (3 * n), 1)

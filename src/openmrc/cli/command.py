@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from openmrc.capi import command as capi
 from openmrc.cli import compare, completion, decode, doctor, init, interrupts, policy, streams
@@ -93,12 +93,19 @@ def main(argv: Sequence[str] | None = None) -> int:
 _as_usual = warnings.showwarning
 
 
-def _said(words: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+def _said(
+    words: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
     """Say a remark on the input in one line, as an error is; show other warnings as Python does."""
     if issubclass(category, Remark):
         say(f"{words}")
     else:
-        _as_usual(words, category, *place, **more)
+        _as_usual(words, category, filename, lineno, file, line)
 
 
 def _run_command(argv: Sequence[str]) -> int:

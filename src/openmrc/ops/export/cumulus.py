@@ -58,6 +58,7 @@ def cannot(plant: Plant) -> list[str]:
     said = [
         "Checked for syntax only: no switch has taken these commands.",
         "NVIDIA advises against one prefix for a static route and for a SID; here none is both.",
+        f"{plant.needs_mtu} Cumulus Linux takes 9216 where no link mtu is set.",
         "Thresholds of ECN are one profile of the switch: those of its first port that marks.",
         "Limits of queues in bytes: shared buffers stay as they are by default.",
         "swp1, swp2 ... stand for the ports of links.csv.",

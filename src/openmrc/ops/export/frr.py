@@ -62,6 +62,11 @@ def cannot(plant: Plant) -> list[str]:
         "FRR 10.5.4 takes the uN of a locator's own prefix and does not install it. After boot look"
         " for seg6local in `ip -6 route`; where it is missing: ip -6 route add SID encap seg6local"
         f" action End flavors next-csid lblen {BLOCK_BITS} nflen {USID_BITS} dev swp1",
+        f"{plant.needs_mtu} FRR leaves it to the kernel: ip link set swp1 mtu {plant.mtu_bytes}",
+        "staticd installs SIDs on the interface sr0: ip link add sr0 type dummy && ip link set sr0"
+        " up, before FRR starts.",
+        f"Setting a static route twice, or deleting that of {block()}, can remove the SID (FRR 18822,"
+        " sonic-buildimage 23812): look for it after every change of routes.",
         "net.ipv6.conf.all.forwarding=1 is the kernel's to set.",
         "Queues, priorities, ECN marks: FRR only routes; they are the kernel's or the chip's.",
         "swp1, swp2 ... stand for the ports of links.csv.",

@@ -44,6 +44,13 @@ def cannot(plant: Plant) -> list[str]:
     said = [
         "PORT (lanes, speed, FEC) is the platform's: Ethernet0, Ethernet1 ... stand for the ports"
         " of links.csv; rename them where a port has several lanes.",
+        f"{plant.needs_mtu} SONiC's PORT|mtu is 9100 where it is not stated.",
+        "SIDs are installed on the interface sr0, which not every image has: ip link add sr0 type"
+        " dummy && ip link set sr0 up, before the SIDs are loaded (sonic-buildimage 21857).",
+        f"Do not delete the blackhole of {block()} while the switch is in use: the SID that it"
+        " covers goes with it (sonic-buildimage 23812). Load SRV6_MY_SIDS again afterwards.",
+        "A switch has one SID: images of 202511 install only the first of several"
+        " (sonic-buildimage 24938), so add none of your own there.",
         f"{POOL}: its size is the platform's. A queue's static_th is the limit of the scenario,"
         " in bytes on the wire; cells round it up.",
         "Marking: WRED of a port begins at green_min_threshold and marks all at"

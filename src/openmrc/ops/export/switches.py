@@ -119,6 +119,20 @@ class Plant:
         """Whether the scenario's switches forward before they have received a whole frame."""
         return self.fabric.cut_through
 
+    @property
+    def mtu_bytes(self) -> int:
+        """The largest IP packet that the links carry: a full packet with its SRv6 header."""
+        around = ETHERNET.size_bytes + PREAMBLE_GAP_AND_FCS
+        return max(MRC_FRAMING.header_bytes[opcode] for opcode in WRITES) + self._pmtu - around
+
+    @property
+    def needs_mtu(self) -> str:
+        """What to do about the MTU of links where a platform's configuration does not."""
+        return (
+            f"MTU: the largest IP packet is {self.mtu_bytes:,} B; a port that takes less passes"
+            " probes and loses data."
+        )
+
     @cached_property
     def limits(self) -> Limits:
         """The queue limits of each directed port."""

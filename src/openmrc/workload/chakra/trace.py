@@ -255,7 +255,7 @@ class _Reader:
         on_cpu = attributes.flag("is_cpu_op")
         stream = attributes.integer("tid" if on_cpu else "stream", 0, least=-(1 << 63))
         core = self.cores.setdefault((rank, on_cpu, stream), len(self.cores))
-        if micros:
+        if micros or self.rate_ops is None:
             ps = ops.picoseconds(attributes.place, micros, US, self.scale)
         else:
             ps = ops.picoseconds(attributes.place, count * S // self.rate_ops, 1, self.scale)
