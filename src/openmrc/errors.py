@@ -33,7 +33,7 @@ class Remark(UserWarning):
 
 def remark(message: str) -> None:
     """Say that an input is odd: a Python warning."""
-    warnings.warn(" ".join(message.split()), Remark, stacklevel=2)
+    warnings.warn(printable(" ".join(message.split())), Remark, stacklevel=2)
 
 
 class OutputError(OpenMrcError):

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.cli import main
+from openmrc.engine import packet
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.usid import UsidPlan
 from openmrc.ops.export import cumulus, sonic
@@ -253,6 +254,26 @@ def test_what_is_not_to_trim_is_not_told_to(platform: str, tmp_path: Path, capsy
     ]
     assert trims == [platform in ("sonic", "cumulus"), False]
     assert [bool(re.search("rimm", text.err)) for text in texts] == [True, False]
+
+
+@pytest.mark.parametrize("platform", ["sonic", "frr", "cumulus"])
+def test_the_mtu_that_full_packets_need_is_said(platform: str, tmp_path: Path, capsys: Out) -> None:
+    (tmp_path / "x.toml").write_text(f"{FABRICS['planes']}[transport]\npmtu = 2048\n")
+    assert main(["export", platform, str(tmp_path / "x.toml"), "--switch", "plane 0 t0 0"]) == 0
+    # what surrounds the payload of a write with an immediate, from the outer IPv6 header on
+    headers = [layout.IPV6, layout.IPV6, layout.UDP, layout.BTH, layout.ICRC]
+    headers += layout.EXTENSIONS[packet.WRITE_ONLY_IMM]
+    largest = 2048 + sum(header.size_bytes for header in headers)
+    assert f"MTU: the largest IP packet is {largest:,} B;" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("platform", ["sonic", "frr"])
+def test_what_else_sids_need_is_said(platform: str, tmp_path: Path, capsys: Out) -> None:
+    (tmp_path / "x.toml").write_text(FABRICS["planes"])
+    assert main(["export", platform, str(tmp_path / "x.toml"), "--switch", "plane 0 t0 0"]) == 0
+    said = capsys.readouterr().err
+    assert "ip link add sr0 type dummy && ip link set sr0 up" in said
+    assert "sonic-buildimage 23812" in said
 
 
 def test_what_is_cut_through_is_said_to_be_the_chips(tmp_path: Path, capsys: Out) -> None:

@@ -65,8 +65,8 @@ def cannot(plant: Plant) -> list[str]:
         f"{plant.needs_mtu} FRR leaves it to the kernel: ip link set swp1 mtu {plant.mtu_bytes}",
         "staticd installs SIDs on the interface sr0: ip link add sr0 type dummy && ip link set sr0"
         " up, before FRR starts.",
-        f"Setting a static route twice, or deleting that of {block()}, can remove the SID (FRR 18822,"
-        " sonic-buildimage 23812): look for it after every change of routes.",
+        f"Setting a static route twice, or deleting that of {block()}, can remove the SID"
+        " (FRR 18822, sonic-buildimage 23812): look for it after every change of routes.",
         "net.ipv6.conf.all.forwarding=1 is the kernel's to set.",
         "Queues, priorities, ECN marks: FRR only routes; they are the kernel's or the chip's.",
         "swp1, swp2 ... stand for the ports of links.csv.",

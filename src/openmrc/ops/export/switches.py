@@ -20,12 +20,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from openmrc.engine.packet import LAST_DATA, WRITE_FIRST
 from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.queues import UNLIMITED, Limits, bounds_of, sizes_at
 from openmrc.fabric.tables import OWN, table
 from openmrc.fabric.usid import ADDRESS_BITS, BLOCK, BLOCK_BITS, USID_BITS, UsidPlan
-from openmrc.wire.framing import MRC_FRAMING
+from openmrc.wire.framing import MRC_FRAMING, PREAMBLE_GAP_AND_FCS
+from openmrc.wire.layout import ETHERNET
 
 if TYPE_CHECKING:
     from openmrc.scenario.scenario import Scenario
@@ -123,7 +125,7 @@ class Plant:
     def mtu_bytes(self) -> int:
         """The largest IP packet that the links carry: a full packet with its SRv6 header."""
         around = ETHERNET.size_bytes + PREAMBLE_GAP_AND_FCS
-        return max(MRC_FRAMING.header_bytes[opcode] for opcode in WRITES) + self._pmtu - around
+        return max(MRC_FRAMING.header_bytes[WRITE_FIRST : LAST_DATA + 1]) + self._pmtu - around
 
     @property
     def needs_mtu(self) -> str:
