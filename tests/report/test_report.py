@@ -66,6 +66,24 @@ RESTS = (
 )
 
 
+STORED = (  # 4 planes of 200 Gb/s; packets of 4262 B, of which cut-through waits for 64
+    "Switches store whole packets: 170.5ns each at 200Gbps, 42.62ns on one plane of 800Gbps."
+    ' Compare the two with fabric.switching = "cut-through" (2.56ns).'
+)
+
+
+def test_what_storing_costs_several_planes_is_said(
+    fake_world: type[FakeWorld],
+) -> None:
+    def said(fabric: str) -> list[str]:
+        text = f'[fabric]\nnics = 4\n{fabric}\n[workload]\nkind = "permutation"\n'
+        return sentences(simulate(parse_scenario(text)))
+
+    assert said("planes = 4") == [STORED]
+    for fabric in ("planes = 1", 'switching = "cut-through"', 'kind = "fat-tree"'):
+        assert said(fabric) == []
+
+
 def test_the_table_has_one_row_per_transport_and_one_sentence(three: Scenario) -> None:
     out = StringIO()
     print_table(simulate(three), out)
@@ -74,15 +92,16 @@ def test_the_table_has_one_row_per_transport_and_one_sentence(three: Scenario) -
         ["oblivious", "60.0", "120.0", "120.0", "0.266", "2", "4", "12.00", "120us"],
         ["one path", "100.0", "200.0", "200.0", "0.160", "3", "6", "20.00", "200us"],
     ]
-    assert out.getvalue().splitlines()[-2:] == [
+    assert out.getvalue().splitlines()[-3:] == [
         "one path finished last, after 200us: 5.00 times as long as mrc (40us).",
         RESTS,
+        STORED,
     ]
 
 
 def test_equal_finishers_are_not_ranked(three: Scenario, fake_world: type[FakeWorld]) -> None:
     fake_world.slower = 0
-    assert sentences(simulate(three)) == ["All finished together, after 40us.", RESTS]
+    assert sentences(simulate(three)) == ["All finished together, after 40us.", RESTS, STORED]
 
 
 def test_what_did_not_finish_is_said_loudly(three: Scenario, fake_world: type[FakeWorld]) -> None:
@@ -93,6 +112,7 @@ def test_what_did_not_finish_is_said_loudly(three: Scenario, fake_world: type[Fa
         "UNFINISHED: 1 of 4 flows of one path.",
         "None finished: mrc and oblivious and one path.",
         RESTS,
+        STORED,
     ]
 
 
@@ -148,7 +168,7 @@ def test_a_queue_of_fewer_than_four_packets_is_warned_of(
 
 def test_a_single_transport_is_compared_with_nothing(fake_world: type[FakeWorld]) -> None:
     alone = parse_scenario('[fabric]\nnics = 4\n[workload]\nkind = "permutation"\n')
-    assert sentences(simulate(alone)) == []
+    assert sentences(simulate(alone)) == [STORED]
 
 
 def test_the_line_keeps_every_byte_when_bins_are_joined(three: Scenario) -> None:

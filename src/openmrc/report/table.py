@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import IO, Any
 
 from openmrc import tabular
+from openmrc.fabric.model import CUT_THROUGH_BYTES
 from openmrc.fabric.queues import QUEUE_PACKETS_MIN
 from openmrc.printable import printable
 from openmrc.report import steps
@@ -13,9 +14,10 @@ from openmrc.report.steps import rounded
 from openmrc.run.figures import ROCE
 from openmrc.run.outcome import TransportResult
 from openmrc.run.results import Result
+from openmrc.scenario.fabric import Multiplane
 from openmrc.scenario.transports import AnyTransport
 from openmrc.tabular import Column
-from openmrc.units import US, fmt_rate, fmt_size, fmt_time
+from openmrc.units import PS_BITS, US, fmt_rate, fmt_size, fmt_time
 
 # (heading, unit) of each column, in the order of `row`.
 COLUMNS = (
@@ -134,7 +136,28 @@ def sentences(result: Result) -> list[str]:
         said.append(who_finished_last(result))
         if result.fault_marks:
             said += filter(None, map(rests_on_convergence, result.scenario.transports))
+    if not result.partial and (stored := what_storing_costs(result)):
+        said.append(stored)
     return said
+
+
+def what_storing_costs(result: Result) -> str:
+    """Return what it costs several planes that switches store whole packets, beside one plane of
+    their rates together; "" if switches cut through, or there is one plane.
+    """
+    fabric, each = result.scenario.fabric, result.transports[0].derived
+    if not isinstance(fabric, Multiplane) or fabric.planes == 1 or "measured_rtt_ps" in each:
+        return ""  # a lab, which measures that, has switches of its own
+    if fabric.switching != "store-and-forward":
+        return ""
+    planes, rate_bps = fabric.planes, int(fabric.port_rate)
+    head = CUT_THROUGH_BYTES * PS_BITS // rate_bps
+    stored = each["data_packet_wire_bytes"] * PS_BITS // rate_bps
+    return (
+        f"Switches store whole packets: {rounded(stored)} each at {fmt_rate(rate_bps)},"
+        f" {rounded(stored // planes)} on one plane of {fmt_rate(rate_bps * planes)}. Compare the"
+        f' two with fabric.switching = "cut-through" ({rounded(head)}).'
+    )
 
 
 def rests_on_convergence(section: AnyTransport) -> str:
