@@ -45,8 +45,10 @@ def every_scenario(folder: Path) -> list[Scenario]:
     (folder / "a.cm").write_text(CM)
     (folder / "a.goal").write_text("num_ranks 0\n")
     (folder / "a.0.et").write_bytes(b"")
+    (folder / "a.csv").write_text("0,1\n0,0\n")
     files = {"htsim": 'cm = "a.cm"', "goal": 'file = "a.goal"', "chakra": 'traces = "*.et"'}
-    topo = {"htsim": 'topo = "a.topo"'}
+    files["matrix"] = 'file = "a.csv"'
+    topo = {"htsim": 'topo = "a.topo"', "links": 'file = "a.csv"'}
     fabrics = [f'[fabric]\nkind = "{k}"\n{topo.get(k, "")}\n' for k in FABRICS]
     loads = [f'[workload]\nkind = "{k}"\n{files.get(k, "")}\n' for k in JOB_WORKLOADS]
     texts = [fabric + SMALLEST for fabric in fabrics] + loads

@@ -139,4 +139,17 @@ class HtsimFabric(FabricSection, frozen=True, kw_only=True):
         return load_topo(self.topo)
 
 
-FABRICS = {section.kind: section for section in (Multiplane, FatTree, HtsimFabric)}
+class LinksFabric(FabricSection, frozen=True, kw_only=True):
+    """A fabric described by a list of its links."""
+
+    kind: ClassVar[str] = "links"
+    file: File
+    switch_delay: Time = Time.parse("250ns")
+
+    def _wired(self) -> Fabric:
+        from openmrc.fabric.links import load_links
+
+        return load_links(self.file, int(self.switch_delay))
+
+
+FABRICS = {section.kind: section for section in (Multiplane, FatTree, HtsimFabric, LinksFabric)}

@@ -33,6 +33,19 @@ class Trace(WorkloadSection, frozen=True, kw_only=True):
     order: Literal["nic", "random"] = "nic"
 
 
+class MatrixWorkload(WorkloadSection, frozen=True, kw_only=True):
+    """A traffic matrix: bytes from each rank to each other."""
+
+    kind: ClassVar[str] = "matrix"
+    file: File
+    order: Literal["nic", "random"] = "nic"
+
+    def build(self, n_nics: int, seed: int) -> Traffic:
+        from openmrc.workload.matrix import load_matrix
+
+        return load_matrix(self.file, n_nics, placed(n_nics, self.order, seed))
+
+
 class GoalWorkload(Trace, frozen=True, kw_only=True):
     """A GOAL schedule."""
 

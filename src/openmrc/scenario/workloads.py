@@ -5,7 +5,7 @@ from __future__ import annotations
 from openmrc.scenario import collectives
 from openmrc.scenario.jobs import Jobs
 from openmrc.scenario.patterns import HtsimWorkload, Incast, Permutation, Stream
-from openmrc.scenario.traces import ChakraWorkload, GoalWorkload
+from openmrc.scenario.traces import ChakraWorkload, GoalWorkload, MatrixWorkload
 from openmrc.scenario.training import Training
 from openmrc.scenario.workload import WorkloadSection
 
@@ -23,6 +23,7 @@ JOB_WORKLOADS = {
         collectives.SendRecv,
         Stream,
         HtsimWorkload,
+        MatrixWorkload,
         GoalWorkload,
         ChakraWorkload,
     )

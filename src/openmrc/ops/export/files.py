@@ -18,7 +18,7 @@ PLATFORMS: dict[str, ModuleType] = {
     "linux": linux,
 }
 LINKS, CANNOT = "links.csv", "cannot.txt"
-COLUMNS = "link,rate_bps,lower,lower_port,lower_address,upper,upper_port,upper_address"
+COLUMNS = "link,rate_bps,lower,lower_port,lower_address,upper,upper_port,upper_address,plane"
 
 
 def configs(platform: str, plant: Plant, chosen: Iterable[Switch]) -> Iterator[tuple[str, str]]:
@@ -77,7 +77,8 @@ def links(platform: str, plant: Plant) -> str:
     lines = [COLUMNS]
     for cable in plant.cables():
         ends = [*_cells(platform, cable.lower), *_cells(platform, cable.upper)]
-        lines.append(",".join([cable.link, str(cable.rate_bps), *ends]))
+        plane = int(plant.fabric.sw_plane[cable.upper.switch])
+        lines.append(",".join([cable.link, str(cable.rate_bps), *ends, str(plane)]))
     return "".join(f"{line}\n" for line in lines)
 
 
