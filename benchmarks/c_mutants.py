@@ -9,15 +9,18 @@ over loopback, in real time: which rules fail? Exit status 1 if one breaks nothi
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from openmrc.verbs import secret as secrets
+
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = "transport.c"
-SECRET = "00112233"
+SECRET = secrets.new().hex()
 THERE, HERE = "127.0.21.1,127.0.21.2", "127.0.22.1,127.0.22.2"
 
 
@@ -73,14 +76,15 @@ def failing(mutant: Mutant, folder: Path) -> list[str]:
     program = folder / "endpoint"
     words = ["cc", "-O1", "-I", str(ROOT / "conformance"), "-o", str(program)]
     subprocess.run([*words, *map(str, sorted(folder.glob("*.c")))], check=True)
-    own = ["serve", "--port", "0", "--planes", THERE, "--secret", SECRET]
-    with subprocess.Popen([program, *own], stdout=subprocess.PIPE, text=True) as endpoint:
+    own = ["serve", "--port", "0", "--planes", THERE]
+    env = {**os.environ, secrets.VARIABLE: SECRET}
+    with subprocess.Popen([program, *own], stdout=subprocess.PIPE, text=True, env=env) as endpoint:
         assert endpoint.stdout is not None
         port = endpoint.stdout.readline().split()[-1]
-        kit = ["-m", "openmrc.cli", "conformance", "--json", "--secret", SECRET]
+        kit = ["-m", "openmrc.cli", "conformance", "--json"]
         where = ["--address", f"127.0.0.1:{port}", "--interface", HERE]
         done = subprocess.run(
-            [sys.executable, *kit, *where], capture_output=True, text=True, check=False
+            [sys.executable, *kit, *where], capture_output=True, text=True, check=False, env=env
         )
         endpoint.terminate()
     if done.returncode not in (0, 1):

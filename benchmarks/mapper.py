@@ -100,7 +100,10 @@ class Bench:
     def start_controller(self) -> None:
         with self.lab.namespaces.inside(ROOT):
             self.controller = subprocess.Popen(
-                [*MRC, "controller", str(self.scenario), "--history", str(self.history), *SCHEDULE],
+                [
+                    *(*MRC, "controller", str(self.scenario), *SCHEDULE),
+                    *("--listen", str(MANAGEMENT_ROUTER), "--history", str(self.history)),
+                ],
                 env={**os.environ, "OPENMRC_SECRET": self.lab.spec.secret},
                 stdout=self.log,
                 stderr=self.log,

@@ -28,6 +28,7 @@ from openmrc.live.lab.isolation import run_isolated
 from openmrc.live.lab.namespaces import ROOT, Batch
 from openmrc.ops.mapper.command import PORT
 from openmrc.torch.bench.network import Network, address
+from openmrc.verbs import secret as secrets
 
 MRC = [sys.executable, "-m", "openmrc.cli"]
 SCHEDULE = ["--period", "20ms", "--load", "1%"]
@@ -54,11 +55,19 @@ class Bench:
         self.file.write_text(f'[network]\nrate = "100Mbps"\nhosts = {json.dumps(table["hosts"])}\n')
         self.log = (directory / "log").open("ab")
         common = {
-            "env": {**os.environ, "OPENMRC_SECRET": "6e6f6e65"},
+            "env": {**os.environ, "OPENMRC_SECRET": secrets.new().hex()},
             "stdout": self.log,
             "stderr": self.log,
         }
-        words = ["controller", self.file, "--history", self.history, *SCHEDULE]
+        words = [
+            "controller",
+            self.file,
+            "--listen",
+            CONTROLLER,
+            "--history",
+            self.history,
+            *SCHEDULE,
+        ]
         with self.network.namespaces.inside(ROOT):
             self.processes = [subprocess.Popen([*MRC, *map(str, words)], **common)]
         words = ["mapper", "--network", self.file, "--controller", f"{CONTROLLER}:{PORT}"]

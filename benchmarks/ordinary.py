@@ -26,9 +26,10 @@ import numpy as np
 from openmrc.live.lab.isolation import run_isolated
 from openmrc.torch.bench.network import Network, address
 from openmrc.verbs import Device, exchange
+from openmrc.verbs import secret as secrets
 from openmrc.verbs.qp import QueuePair
 
-SECRET, PORT = b"of two namespaces", 7471
+SECRET, PORT = secrets.given(None) or secrets.new(), 7471
 MESSAGE_BYTES, DEPTH = 1 << 20, 16
 WINDOW_S, SHARE = 0.02, 0.7
 

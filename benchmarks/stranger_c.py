@@ -64,7 +64,7 @@ def moved(options: argparse.Namespace, program: str, c_writes: bool) -> dict[str
     namespaces = build(options)
     own = [",".join(address(end, k, 4) for k in range(options.planes)) for end in (0, 1)]
     pmtu = "8192" if options.mtu >= 9000 else "1024"
-    c = [program, "write" if c_writes else "serve", "--secret", SECRET.hex(), "--pmtu", pmtu]
+    c = [program, "write" if c_writes else "serve", "--pmtu", pmtu]
     perf = [sys.executable, "-m", "openmrc.cli", "perf", "write_bw", "--json", "--planes"]
     n = str(options.megabytes)
     if c_writes:

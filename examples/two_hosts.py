@@ -8,10 +8,10 @@ same order. Without --planes the host file at OPENMRC_HOST describes the device,
 """
 
 import argparse
-import os
 from pathlib import Path
 
 from openmrc.verbs import LOCAL_WRITE, REMOTE_WRITE, Device, QpState, exchange
+from openmrc.verbs import secret as secrets
 
 ROOM = 64 << 20  # bytes that the receiver offers
 PORT = 18600  # TCP port of the exchange
@@ -51,7 +51,7 @@ def main() -> None:
     parser.add_argument("--to", metavar="HOST")
     parser.add_argument("--planes", metavar="A,B")
     arguments = parser.parse_args()
-    secret = bytes.fromhex(os.environ["OPENMRC_SECRET"])
+    secret = secrets.needed(None)  # of OPENMRC_SECRET
     planes = arguments.planes
     with Device.on_network(planes.split(",")) if planes else Device.open() as device:
         if arguments.role == "receive":

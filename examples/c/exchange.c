@@ -15,7 +15,7 @@
 
 #include "endpoint.h"
 
-#define VERSION 2
+#define VERSION 3
 #define NONCE 32
 
 void die(const char *format, ...)
@@ -231,7 +231,8 @@ size_t write_attributes(struct endpoint *ep, int qi, char *out, size_t room)
 
 static const char *const ROLE[] = {"client", "server"};
 
-/* Both prove that they know the secret: HMAC-SHA256 of "ROLE PEERS_NONCE OWN_NONCE". */
+/* Both prove that they know the secret, by HMAC-SHA256 of "ROLE PEERS_NONCE OWN_NONCE": the client
+   first, because guesses can be tested with a proof. */
 int authenticate(struct line *line, const char *secret_hex, int as_server)
 {
 	uint8_t random[NONCE], secret[64];
@@ -250,15 +251,24 @@ int authenticate(struct line *line, const char *secret_hex, int as_server)
 	if (!whole(member(told_of, "openmrc"), VERSION, VERSION, &version)
 	    || !text_of(member(told_of, "nonce"), theirs, sizeof theirs) || !strcmp(mine, theirs))
 		return 0;
-	snprintf(text, sizeof text, "%s %s %s", ROLE[as_server], theirs, mine);
-	hmac(secret, n, text, proof);
-	say(line, "{\"proof\": \"%s\"}", proof);
-	char *answer = hear(NULL, line, 1);
-	if (!answer || !text_of(member(object_of(answer), "proof"), told, sizeof told))
-		return 0;
-	snprintf(text, sizeof text, "%s %s %s", ROLE[!as_server], mine, theirs);
-	hmac(secret, n, text, proof);
-	return !strcmp(proof, told);
+	for (int turn = 0; turn < 2; turn++) {
+		int is_mine = turn == as_server;
+		snprintf(text, sizeof text, "%s %s %s", ROLE[turn], is_mine ? theirs : mine,
+			is_mine ? mine : theirs);
+		hmac(secret, n, text, proof);
+		if (is_mine) {
+			say(line, "{\"proof\": \"%s\"}", proof);
+			continue;
+		}
+		char *answer = hear(NULL, line, 1);
+		if (!answer || !text_of(member(object_of(answer), "proof"), told, sizeof told))
+			return 0;
+		if (strcmp(proof, told)) {
+			say(line, "{\"refused\": \"the secrets of both ends differ\"}");
+			return 0;
+		}
+	}
+	return 1;
 }
 
 /* Tell the peer what is wrong with what it sent, and end. */

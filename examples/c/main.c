@@ -2,8 +2,9 @@
    write_bw`, as server or client, and is tested by the rules of `mrc conformance`.
 
        cc -O2 -I ../../conformance -o mrc_endpoint *.c
-       ./mrc_endpoint serve --planes 127.0.1.1,127.0.1.2 --secret HEX
-       ./mrc_endpoint write HOST --planes 127.0.1.1,127.0.1.2 --secret HEX --size 1048576 --iters 1000 */
+       export OPENMRC_SECRET=$(openssl rand -hex 32)     # the same at both ends
+       ./mrc_endpoint serve --planes 127.0.1.1,127.0.1.2
+       ./mrc_endpoint write HOST --planes 127.0.1.1,127.0.1.2 --size 1048576 --iters 1000 */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>
@@ -24,6 +25,8 @@
 #define CHANNEL_BYTES (2 * RING_BYTES + 1)
 #define FILL 0xA5
 #define TX_DEPTH 32
+#define SECRET_MIN 16                  /* bytes: shorter ones can be guessed */
+#define PROOF_S 2                      /* for a client to prove that it knows the secret */
 #define KIT_BYTES (1 << 20)
 #define READ_MAX 9000                  /* bytes of one `read` */
 
@@ -327,13 +330,22 @@ static void as_target(const uint8_t *sink, const char *told, uint32_t receives)
 
 /* --- options --------------------------------------------------------------------------------- */
 
+static void slow(int number)
+{
+	(void)number;
+	_exit(1);
+}
+
 static void serve_one(const struct options *o, int fd)
 {
 	struct purpose purpose;
 	uint8_t *sink = memory_of(KIT_BYTES);
 	line = line_of(fd);
+	signal(SIGALRM, slow);
+	alarm(PROOF_S);
 	if (!authenticate(line, o->secret, 1))
 		die("a client does not know the secret, or speaks another version");
+	alarm(0);
 	char *greeting = hear_object(NULL, line);
 	refuse_unless_well(line, read_purpose(greeting, &purpose));
 	ep = (struct endpoint *)memory_of(sizeof *ep);
@@ -372,13 +384,14 @@ static int serve_apart(const struct options *o, int fd)
 
 int main(int argc, char **argv)
 {
-	struct options o = {.port = PORT, .pmtu = 1024, .size = 65536, .iters = 1000};
+	struct options o = {.secret = getenv("OPENMRC_SECRET"), .port = PORT, .pmtu = 1024,
+		.size = 65536, .iters = 1000};
 	signal(SIGPIPE, SIG_IGN);
 	int at = 2, is_write = argc > 2 && !strcmp(argv[1], "write");
 	if (is_write)
 		o.host = argv[at++];
 	else if (argc < 2 || strcmp(argv[1], "serve"))
-		die("serve, or write HOST; then --planes A,B --secret HEX [--port N] [--pmtu N] [--once]"
+		die("serve, or write HOST; then --planes A,B [--port N] [--pmtu N] [--once]"
 			" [--size BYTES] [--iters N]");
 	for (; at < argc; at += 2) {
 		char *name = argv[at], *value = at + 1 < argc ? argv[at + 1] : "";
@@ -386,8 +399,6 @@ int main(int argc, char **argv)
 			o.once = 1, at--;
 		else if (!strcmp(name, "--planes"))
 			o.planes = value;
-		else if (!strcmp(name, "--secret"))
-			o.secret = value;
 		else if (!strcmp(name, "--port"))
 			o.port = atoi(value);
 		else if (!strcmp(name, "--pmtu"))
@@ -403,8 +414,9 @@ int main(int argc, char **argv)
 		die("--pmtu %u: 1024, 2048, 4096 or 8192 is accepted", o.pmtu);
 	if (o.size < 1 || o.size > MESSAGE_MAX || o.iters < 1)
 		die("--size takes 1 to %llu bytes, --iters 1 or more", MESSAGE_MAX);
-	if (!o.planes || !o.secret)
-		die("--planes and --secret are needed");
+	if (!o.planes || !o.secret || strlen(o.secret) < 2 * SECRET_MIN)
+		die("--planes is needed, and in OPENMRC_SECRET the secret, %d bytes or more in hex",
+			SECRET_MIN);
 	if (is_write) {
 		ep = (struct endpoint *)memory_of(sizeof *ep);
 		ep->pmtu = o.pmtu;

@@ -94,9 +94,10 @@ def test_a_failure_is_exit_status_1(
 
 
 def test_planes_that_are_not_there_are_no_matter_of_a_rule(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    where = ["--address", "127.0.0.1:1", "--interface", "nosuch0", "--secret", "00"]
+    monkeypatch.setenv("OPENMRC_SECRET", bytes(range(32)).hex())
+    where = ["--address", "127.0.0.1:1", "--interface", "nosuch0"]
     assert main(["conformance", *where]) == 2
     assert "nosuch0" in capsys.readouterr().err
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,7 @@ from openmrc.units import S
 
 ROOT = Path(__file__).resolve().parents[2]
 COMPILER = next((c for c in ("cc", "gcc", "clang") if shutil.which(c)), None)
-SECRET = b"of the kit"
+SECRET = bytes(range(32))
 THERE, HERE = "127.0.10.1,127.0.10.2", ("127.0.11.1", "127.0.11.2")
 PATIENCE_PS = 20 * S  # whoever is late on a busy machine is not wrong
 RULES = {rule.name: rule for rule in script.rules()}
@@ -58,8 +59,9 @@ def compiled(folder: Path, change: tuple[str, str] = ("", "")) -> str:
 
 @contextmanager
 def serving(program: str, patience_ps: int = PATIENCE_PS) -> Iterator[Where]:
-    words = [program, "serve", "--port", "0", "--planes", THERE, "--secret", SECRET.hex()]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+    words = [program, "serve", "--port", "0", "--planes", THERE]
+    env = {**os.environ, "OPENMRC_SECRET": SECRET.hex()}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=env) as process:
         try:
             assert process.stdout is not None
             port = int(process.stdout.readline().split()[-1])
@@ -158,7 +160,10 @@ def test_our_live_endpoint_passes(capsys: pytest.CaptureFixture[str]) -> None:
         ("--against live --patience soon", "--patience"),
         ("--port 5", "--port without --serve"),
         ("--attributes f --interface lo", "--attributes: a queue pair is for one rule"),
-        ("--address h --interface lo --secret xy", "--secret: hex digits are accepted"),
+        (
+            "--address h --interface lo --secret xy",
+            "--secret xy: No such file or directory; name a file",
+        ),
     ],
 )
 def test_options_that_do_not_fit(words: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from openmrc.verbs.exchange import CLIENT, ExchangeError, Line
+from openmrc.verbs.line import CLIENT, ExchangeError, Line
 
 ROOT = Path(__file__).resolve().parents[2]
 C = ROOT / "examples/c"
 COMPILER = next((c for c in ("cc", "gcc", "clang") if shutil.which(c)), None)
 SANITIZED = ["-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-SECRET = b"of a peer"
+SECRET = bytes(range(32))
 PLANES = "127.0.8.1,127.0.8.2"
 GREETINGS, WORDS_SAID, MET, TALKS = 10_000, 2_000, 100, 12
 
@@ -120,9 +120,9 @@ class Served:
 
 @pytest.fixture
 def served(program: Path) -> Iterator[Served]:
-    words = [program, "serve", "--port", "0", "--planes", PLANES, "--secret", SECRET.hex()]
+    words = [program, "serve", "--port", "0", "--planes", PLANES]
     # Each client has a process, whose memory goes with it.
-    env = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}
+    env = {**os.environ, "OPENMRC_SECRET": SECRET.hex(), "ASAN_OPTIONS": "detect_leaks=0"}
     pipe = subprocess.PIPE
     with subprocess.Popen(words, stdout=pipe, stderr=pipe, text=True, env=env) as one:
         assert one.stdout is not None

@@ -28,7 +28,7 @@ from openmrc.verbs import Device
 from openmrc.verbs.cabled import cabled
 from tests.live.two import PATIENCE_S
 
-SECRET = b"of the job"
+SECRET = bytes(range(32))
 
 
 def measured(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
@@ -285,13 +285,20 @@ def test_ctrl_c_prints_what_there_is() -> None:
         ("write_bw h -a -s 3", "both --all and --size; name one or the other"),
         ("write_bw h --overlay 2", "both --overlay and HOST; the overlay has no other end"),
         ("write_bw --overlay 1 --port 5", "both --overlay and --port"),
-        ("write_bw h --secret xx", "--secret: hex digits are accepted"),
+        ("write_bw h --secret xx", "--secret xx: No such file or directory; name a file with the"),
+        (
+            "write_bw --planes lo --secret " + "ab" * 16,
+            "--secret: No such file or directory; name a",
+        ),
         ("write_bw h --port 0", "--port 0: 1 to 65535 is accepted"),
         ("write_bw --overlay 1 --planes lo", "both --overlay and --planes"),
         ("write_bw h --rate 1Gbps", "--rate without --planes: a host file says it"),
         ("write_bw h --udp-port 5", "--udp-port without --planes"),
         ("write_bw h --planes lo --rate fast", "--rate: 'fast'"),
-        ("write_bw h --planes lo", "--planes: both ends need the job's secret: --secret HEX, or"),
+        (
+            "write_bw h --planes lo",
+            "no secret: both ends need the same; name its file with --secret",
+        ),
         ("write_lat --overlay 2 --size 10q", "--size: '10q': 'q' is not a unit of size"),
         ("write_lat --overlay 2 --size 0", "--size 0: 1 to "),
         ("write_lat --overlay 2 --duration -1", "--duration -1: 0.01 or more"),

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import hmac
 import json
 import socket
+import struct
 import threading
+import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from openmrc.errors import InputError
-from openmrc.verbs import QpState, Status, exchange
+from openmrc.verbs import QpState, Status, door, exchange
 from openmrc.verbs.attributes import QpAttributes
-from openmrc.verbs.exchange import ExchangeError
+from openmrc.verbs.line import CLIENT, NONCE_BYTES, PROOF_S, SERVER, VERSION, ExchangeError, Line
 from tests.live.two import PATIENCE_S, cabled
 
-SECRET = b"of the job"
+LINGER_NOT = struct.pack("ii", 1, 0)  # closing resets the connection
+SECRET, OTHER = bytes(range(32)), bytes(range(1, 33))
 
 
 def in_background(work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
@@ -56,7 +60,7 @@ def test_who_does_not_know_the_secret_is_turned_away_and_the_next_one_taken() ->
         one, two = a.create_qp(a.create_cq()), b.create_qp(b.create_cq())
         thread, found = in_background(lambda: listener.accept(two))
         with pytest.raises(ExchangeError, match="the peer"):
-            exchange.connect(one, "127.0.0.1", listener.port, b"another")
+            exchange.connect(one, "127.0.0.1", listener.port, OTHER)
         assert one.state == QpState.RESET
         with socket.create_connection(("127.0.0.1", listener.port)) as stranger:
             stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
@@ -98,8 +102,8 @@ def test_what_a_peer_says_is_held_against_what_can_be(
             return str(refused.value)
 
         thread, found = in_background(accept)
-        line = exchange.Line(socket.create_connection(("127.0.0.1", listener.port)))
-        line.authenticate(SECRET, exchange.CLIENT)
+        line = Line(socket.create_connection(("127.0.0.1", listener.port)))
+        line.authenticate(SECRET, CLIENT)
         one = a.create_qp(a.create_cq()).attributes.as_dict()
         region = {"addr": 0, "length": 8, "rkey": 7}
         (one if which == "qp" else region)[field] = value
@@ -113,8 +117,8 @@ def test_what_a_peer_says_is_held_against_what_can_be(
 
 
 def test_another_version_is_refused_and_hears_why() -> None:
-    """Version 1 had no capabilities and no planes; what version 3 has, this one does not know."""
-    for version in (1, 3):
+    """Version 1 had no capabilities and no planes; what version 4 has, this one does not know."""
+    for version in (1, VERSION + 1):
         with cabled() as (_, b), exchange.Listener(0, SECRET) as listener:
             qp = b.create_qp(b.create_cq())
 
@@ -124,18 +128,19 @@ def test_another_version_is_refused_and_hears_why() -> None:
                 return str(refused.value)
 
             thread, found = in_background(accept)
-            line = exchange.Line(socket.create_connection(("127.0.0.1", listener.port)))
-            line.send({"openmrc": version, "nonce": "mine"})
+            line = Line(socket.create_connection(("127.0.0.1", listener.port)))
+            mine = "ab" * NONCE_BYTES
+            line.send({"openmrc": version, "nonce": mine})
             theirs = str(line.receive()["nonce"])
-            line.send({"proof": exchange._proof(SECRET, exchange.CLIENT, theirs, "mine")})
-            assert (
-                "proof" in line.receive()
-            )  # the version is spoken of only to who knows the secret
+            text = f"client {theirs} {mine}".encode()
+            line.send({"proof": hmac.new(SECRET, text, "sha256").hexdigest()})
+            # the version is spoken of only to who knows the secret
+            assert line.receive().keys() == {"proof"}
             told = line.receive()
             thread.join(PATIENCE_S)
             line.close()
         why = (
-            f"the peer speaks version {version} of the wire, this end version 2:"
+            f"the peer speaks version {version} of the wire, this end version {VERSION}:"
             " install the same openmrc at both ends"
         )
         assert told["refused"] == why
@@ -168,35 +173,181 @@ def test_an_end_that_is_refused_hears_why() -> None:
 
 def test_the_version_is_the_first_thing_that_an_end_says() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        line = exchange.Line(socket.create_connection(server.getsockname()))
+        line = Line(socket.create_connection(server.getsockname()))
         there, _ = server.accept()
 
     def authenticate() -> None:
         with pytest.raises(ExchangeError):
-            line.authenticate(b"s", exchange.CLIENT)
+            line.authenticate(SECRET, CLIENT)
 
     thread, _ = in_background(authenticate)
     hello = json.loads(there.makefile("rb").readline())
     there.close()
     thread.join(PATIENCE_S)
     line.close()
-    assert (hello["openmrc"], len(hello["nonce"])) == (exchange.VERSION, 64)
+    assert (hello["openmrc"], len(hello["nonce"])) == (VERSION, 64)
 
 
 @pytest.mark.parametrize(
     "said",
     [
-        b'{"openmrc": 2, "nonce": "\\ud800"}\n{"proof": "\\ud800"}\n',
-        b'{"openmrc": 2, "nonce": ' + b"[" * 100_000 + b"\n",
+        b'{"openmrc": 3, "nonce": "\\ud800"}\n{"proof": "\\ud800"}\n',
+        b'{"openmrc": 3, "nonce": "' + b"0" * 64 + b'"}\n{"proof": "\\ud800"}\n',
+        b'{"openmrc": 3, "nonce": "' + b"0" * 64 + b'"}\n{"proof": 5}\n',
+        b'{"openmrc": 3, "nonce": ' + b"[" * 100_000 + b"\n",
+        b'{"openmrc": ' + b"9" * 4000 + b"}\n",
+        b'{"openmrc": NaN, "nonce": "' + b"0" * 64 + b'"}\n',
+        '{"openmrc": 3}\n'.encode("utf-16"),
+        b"\xff\xfe\n",
         b"[]\n",
+        b"",
     ],
 )
 def test_a_stranger_that_speaks_nonsense_does_not_know_the_secret(said: bytes) -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()) as stranger,
-        contextlib.closing(exchange.Line(server.accept()[0])) as line,
+        contextlib.closing(Line(server.accept()[0])) as line,
     ):
         stranger.sendall(said)
+        stranger.shutdown(socket.SHUT_WR)
         with pytest.raises(ExchangeError):
-            line.authenticate(SECRET, exchange.SERVER)
+            line.authenticate(SECRET, SERVER)
+
+
+def hello_of(port: int) -> Line:
+    """A client that has said hello, and not proven anything."""
+    line = Line(socket.create_connection(("127.0.0.1", port)))
+    line.send({"openmrc": VERSION, "nonce": "ab" * NONCE_BYTES})
+    return line
+
+
+def test_a_server_proves_nothing_to_who_has_not_proven_itself() -> None:
+    """A proof is what guesses are tested with: a nonce is all that a stranger gets."""
+    with exchange.Listener(0, SECRET) as listener:
+        thread, _ = in_background(lambda: listener._door.next(time.monotonic() + 1.0))
+        line = hello_of(listener.port)
+        assert line.receive().keys() == {"openmrc", "nonce"}
+        line.send({"proof": "00" * 32})
+        assert line.receive() == {"refused": "the secrets of both ends differ"}
+        with pytest.raises(ExchangeError):
+            line.receive()
+        line.close()
+        thread.join(PATIENCE_S)
+
+
+def test_a_client_proves_itself_to_no_reflection() -> None:
+    """What repeats a client's own nonce gets no proof of it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        line = Line(socket.create_connection(server.getsockname()))
+        there = Line(server.accept()[0])
+
+    def reflect() -> list[Any]:
+        there.send(there.receive())
+        with pytest.raises(ExchangeError):
+            there.receive()
+        return []
+
+    thread, _ = in_background(reflect)
+    with pytest.raises(ExchangeError, match="does not know the secret"):
+        line.authenticate(SECRET, CLIENT)
+    line.close()
+    thread.join(PATIENCE_S)
+    there.close()
+
+
+@pytest.mark.parametrize("weak", [b"", b"short", b"x" * 64, bytes(range(15))])
+def test_a_secret_that_can_be_guessed_is_refused_at_both_ends(weak: bytes) -> None:
+    for use in (
+        lambda: exchange.Listener(0, weak),
+        lambda: exchange.connect(cast(Any, None), "127.0.0.1", 9, weak),
+    ):
+        with pytest.raises(InputError, match="make one with: mrc secret"):
+            use()
+
+
+def drip(port: int, stop: threading.Event) -> threading.Thread:
+    """A stranger that says a little and a little more, for as long as it is heard."""
+
+    def work() -> None:
+        with (
+            socket.create_connection(("127.0.0.1", port)) as stranger,
+            contextlib.suppress(OSError),
+        ):
+            while not stop.wait(0.05):
+                stranger.send(b" ")
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
+
+
+@pytest.mark.parametrize("attack", ["silent", "drip"])
+def test_strangers_delay_neither_the_true_peer_nor_the_deadline(attack: str) -> None:
+    stop = threading.Event()
+    with cabled() as (a, b), exchange.Listener(0, SECRET) as listener:
+        one, two = a.create_qp(a.create_cq()), b.create_qp(b.create_cq())
+        silent = [socket.create_connection(("127.0.0.1", listener.port)) for _ in range(100)]
+        drips = [drip(listener.port, stop) for _ in range(3 if attack == "drip" else 0)]
+        began = time.monotonic()
+        with pytest.raises(ExchangeError, match=r"nobody came within 0\.5 s"):
+            listener.accept(two, timeout=0.5)
+        assert time.monotonic() - began < 1.5
+        thread, found = in_background(lambda: listener.accept(two))
+        began = time.monotonic()
+        with exchange.connect(one, "127.0.0.1", listener.port, SECRET):
+            assert time.monotonic() - began < PROOF_S
+            thread.join(PATIENCE_S)
+            found[0].close()
+        stop.set()
+        for each in silent:
+            each.close()
+        for work in drips:
+            work.join(PATIENCE_S)
+
+
+def test_a_stranger_is_given_up_at_its_deadline_however_often_it_speaks(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(door, "PROOF_S", 0.3)
+    stop = threading.Event()
+    with exchange.Listener(0, SECRET) as listener:
+        work = drip(listener.port, stop)
+        assert listener._door.next(time.monotonic() + 0.6) is None
+        assert listener._door.turned_away == 1
+        work.join(PATIENCE_S)  # it was sent away: it did not stop by itself
+    assert not work.is_alive()
+
+
+@pytest.mark.parametrize("after", range(3))
+def test_a_peer_with_the_secret_that_leaves_or_stops_is_a_line_and_no_error_of_the_system(
+    after: int,
+) -> None:
+    """At any point of the exchange; what it does not say ends at `accept`'s own deadline."""
+    with cabled() as (a, b), exchange.Listener(0, SECRET) as listener:
+        said: list[dict[str, Any]] = [
+            {"qp": a.create_qp(a.create_cq()).attributes.as_dict(), "regions": [], "extra": None},
+            {"connected": True},
+        ]
+        for leaves in (True, False):
+            two = b.create_qp(b.create_cq())
+
+            def accept(two: Any = two) -> tuple[str, float]:
+                began = time.monotonic()
+                with pytest.raises(ExchangeError) as error:
+                    listener.accept(two, timeout=1.0)
+                return str(error.value), time.monotonic() - began
+
+            thread, found = in_background(accept)
+            line = Line.to("127.0.0.1", listener.port, PATIENCE_S)
+            line.authenticate(SECRET, CLIENT)
+            line.send(*said[:after])
+            if leaves:
+                line._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
+                line.close()
+            thread.join(PATIENCE_S)
+            line.close()
+            [(why, took_s)] = found
+            assert why.startswith("the peer closed" if leaves else "the peer says nothing more")
+            assert took_s < 2.0
+            two.destroy()

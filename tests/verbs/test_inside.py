@@ -17,6 +17,7 @@ from openmrc.ops.mapper.history import History
 from openmrc.ops.mapper.server import Controller
 from openmrc.units import MS
 from openmrc.verbs import EventKind, QpState, Status, WorkCompletion
+from openmrc.verbs import secret as secrets
 from openmrc.verbs.inside import Inside
 from openmrc.verbs.qp import QueuePair
 
@@ -184,10 +185,11 @@ def test_a_controller_that_dies_in_the_middle_of_a_transfer_changes_nothing(fabr
     room = np.zeros(n * size, np.uint8)
     source, sink = a.reg_mr(data), b.reg_mr(room)
     probes = schedule.make(fabric.fabric, period_ps=20 * MS, load_max=0.01)
+    secret = secrets.new()
     with History(":memory:") as history:
-        with Controller(probes, b"secret", history, host="127.0.0.1") as controller:
+        with Controller(probes, secret, history, host="127.0.0.1") as controller:
             controller.deny("plane 1", "its switches are being repaired", 600)
-            a.follow(f"http://127.0.0.1:{controller.http_port}", b"secret")
+            a.follow(f"http://127.0.0.1:{controller.http_port}", secret)
             assert states(qa, 1) == {"DENIED"}
             for i in range(n):
                 at = i * size

@@ -10,22 +10,24 @@ on the same port number, before the first packet: one line of JSON, with the ver
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import ipaddress
 import json
 import socket
 import threading
+import time
 from collections.abc import Sequence
 
 from openmrc.capi.places import Refused
 from openmrc.errors import OpenMrcError
 from openmrc.live.endpoint.peers import Reach
-from openmrc.verbs.exchange import VERSION
+from openmrc.verbs.line import VERSION, ExchangeError, Line
 from openmrc.wire.layout import UDP_PORT
 
 PREFIX = bytes.fromhex("0064ff9b0001")
 PATIENCE_S = 10.0
-LINE_MAX = 1 << 20  # bytes of an answer
+AGAIN_S = 0.1  # until the next caller is looked for, where there is no descriptor for one
 
 
 def gid_of(reach: Reach) -> bytes:
@@ -61,45 +63,46 @@ class Answering:
         first = planes[0]
         family = socket.AF_INET6 if ":" in first.address else socket.AF_INET
         self._socket = socket.create_server((first.address, first.port), family=family)
-        threading.Thread(target=self._serve, name="mrc reach", daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, name="mrc reach", daemon=True)
+        self._thread.start()
 
     def _serve(self) -> None:
-        while True:
+        while self._socket.fileno() >= 0:
             try:
                 asking, _ = self._socket.accept()
-            except OSError:
-                return  # closed
-            with asking:
-                asking.settimeout(PATIENCE_S)
-                try:
-                    asking.sendall(self._line)
-                except OSError:
-                    continue
+            except OSError:  # closed; or out of descriptors, which others give back
+                time.sleep(AGAIN_S)
+                continue
+            with asking, contextlib.suppress(OSError):
+                asking.setblocking(False)  # the answer fits the kernel's room: who asks is no brake
+                asking.send(self._line)
 
     def close(self) -> None:
         """Stop answering."""
-        self._socket.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
 
 def ask(gid: bytes) -> tuple[Reach, ...]:
-    """The planes of the end with this GID, as it reports them."""
+    """The planes of the end with this GID, as it reports them within `PATIENCE_S`."""
     address, port = where(gid)
+    until = time.monotonic() + PATIENCE_S
     try:
-        with socket.create_connection((address, port), PATIENCE_S) as asked:
-            asked.settimeout(PATIENCE_S)
-            with asked.makefile("rb") as answer:
-                told = json.loads(answer.readline(LINE_MAX))
+        connection = socket.create_connection((address, port), PATIENCE_S)
+        with contextlib.closing(Line(connection, until)) as line:
+            told = line.receive()
     except OSError as error:
         raise Refused(error.errno or errno.ETIMEDOUT, f"{address} port {port}: {error}") from None
-    except ValueError:
-        raise Refused(errno.EPROTO, f"{address} port {port}: no end of libmrc") from None
-    if not (isinstance(told, dict) and isinstance(told.get("planes"), list)):
+    except ExchangeError as error:
+        code = errno.EPROTO if time.monotonic() < until else errno.ETIMEDOUT
+        raise Refused(code, f"{address} port {port}: no end of libmrc ({error})") from None
+    if not isinstance(told.get("planes"), list):
         raise Refused(errno.EPROTO, f"{address} port {port}: no end of libmrc")
     if (version := told.get("openmrc")) != VERSION:
         raise Refused(
             errno.EPROTO,
-            f"{address} port {port} speaks version {version} of the wire, this end version"
+            f"{address} port {port} speaks version {version!r:.80} of the wire, this end version"
             f" {VERSION}: install the same openmrc at both ends",
         )
     return tuple(map(Reach.of, told["planes"]))

@@ -21,7 +21,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from openmrc.capi import command as capi
-from openmrc.cli import compare, completion, decode, doctor, init, interrupts, policy, streams
+from openmrc.cli import (
+    compare,
+    completion,
+    decode,
+    doctor,
+    init,
+    interrupts,
+    policy,
+    secret,
+    streams,
+)
 from openmrc.cli import lab as labs
 from openmrc.conform import command as conformance
 from openmrc.errors import InputError, OpenMrcError, OutputError, Remark
@@ -253,6 +263,7 @@ def _parser() -> _Parser:
     of_lab = labs.add_command(commands)
     of_doctor = doctor.add_command(commands)
     perf.add_command(commands)
+    secret.add_command(commands)
     of_policy = policy.add_command(commands)
     of_plan = planning.add_command(commands)
     exporting.add_command(commands)

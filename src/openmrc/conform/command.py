@@ -52,8 +52,8 @@ def add_command(commands: Any) -> argparse.ArgumentParser:
     add("--ways", metavar="FILE.json", type=Path, help=words)
     words = "in a lab of two: rank 0 is the live endpoint, rank 1 the kit, both by --host"
     add("--ranks", action="store_true", help=words)
-    words = "secret of the exchange, for --address and --serve (default: OPENMRC_SECRET)"
-    add("--secret", metavar="HEX", help=words)
+    words = "file with the secret in hex, for --address and --serve (default: OPENMRC_SECRET)"
+    add("--secret", metavar="FILE", help=words)
     words = "in real time: largest delay of an answer (default: 20ms)"
     add("--patience", metavar="TIME", help=words)
     words = "DSCPs of the fabric if not the defaults, such as trimmed=11,trimmed_lasthop=21"
@@ -218,13 +218,9 @@ def _planes(arguments: argparse.Namespace) -> tuple[str, ...]:
 
 
 def _secret(arguments: argparse.Namespace) -> bytes:
-    given = arguments.secret or os.environ.get("OPENMRC_SECRET")
-    if given is None:
-        raise InputError("--secret HEX, or OPENMRC_SECRET: the secret of both ends is needed")
-    try:
-        return bytes.fromhex(given)
-    except ValueError:
-        raise InputError("--secret: hex digits are accepted, two for each byte") from None
+    from openmrc.verbs import secret as secrets
+
+    return secrets.needed(arguments.secret)
 
 
 def _serve(arguments: argparse.Namespace) -> int:

@@ -32,7 +32,7 @@ from openmrc.errors import InputError
 from openmrc.fabric.dscp import DEFAULT, Dscps
 from openmrc.units import MS, US, S
 from openmrc.verbs.attributes import QpAttributes
-from openmrc.verbs.exchange import CLIENT, REFUSED, VERSION, ExchangeError, Line
+from openmrc.verbs.line import CLIENT, REFUSED, VERSION, ExchangeError, Line
 from openmrc.wire import layout
 
 HELD_S = 0.04  # delay of answers to EV probes: the base round trip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,6 +13,7 @@ from openmrc.conform.network import EVS, Where, verdict
 from openmrc.conform.outcome import Outcome
 from openmrc.conform.script import Rule
 from openmrc.errors import OpenMrcError
+from openmrc.verbs import secret as secrets
 
 # Of the live endpoint and of the kit: loopback has many addresses.
 LIVE, KIT = ("127.77.1.1", "127.77.1.2"), ("127.77.2.1", "127.77.2.2")
@@ -32,10 +33,11 @@ def over_network(rules: Sequence[Rule], where: Where) -> list[Outcome]:
 @contextlib.contextmanager
 def live() -> Iterator[Where]:
     """The project's own live endpoint with its upper tester, as a process of its own."""
-    secret = secrets.token_bytes(16)
+    secret = secrets.new()
     words = ["conformance", "--serve", "--port", "0", "--interface", ",".join(LIVE)]
     with subprocess.Popen(
-        [sys.executable, "-m", "openmrc.cli", *words, "--secret", secret.hex()],
+        [sys.executable, "-m", "openmrc.cli", *words],
+        env={**os.environ, secrets.VARIABLE: secret.hex()},  # which its user alone can read
         stdout=subprocess.PIPE,
         text=True,
     ) as child:

@@ -24,8 +24,10 @@ from openmrc.live.endpoint.warmup import warm_up
 from openmrc.say import say
 from openmrc.units import S
 from openmrc.verbs import Device, Opcode, QpState, QueuePair, RemoteRegion, Status, hostfile
+from openmrc.verbs import secret as secrets
 from openmrc.verbs.attributes import QpAttributes
-from openmrc.verbs.exchange import REFUSED, SERVER, ExchangeError, Line
+from openmrc.verbs.door import Door
+from openmrc.verbs.line import FOREVER, REFUSED, ExchangeError, Line
 
 RECEIVES = 64  # posted, unless a rule says otherwise
 LOOK_S = 0.001
@@ -54,12 +56,12 @@ def serve(opened: Open, secret: bytes, port: int, listening: Callable[[int], Non
     if not is_cached("live"):  # a connected kit must not wait for the compiler
         say(announcement("live endpoints", "about a minute"))
         warm_up()
-    with socket.create_server(("", port)) as server:
-        listening(int(server.getsockname()[1]))
-        while True:
-            line = Line(server.accept()[0])
+    secrets.check(secret)
+    server = socket.create_server(("", port))
+    listening(int(server.getsockname()[1]))
+    with Door(server, lambda _: secret) as door:
+        while (line := door.next(FOREVER)) is not None:
             with contextlib.closing(line), contextlib.suppress(OSError, ExchangeError):
-                line.authenticate(secret, SERVER)
                 try:
                     _serve_one(opened, line)
                 except _End:

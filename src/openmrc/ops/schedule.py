@@ -95,6 +95,10 @@ class Schedule:
         """Return the kind of each of these probes."""
         return self._duties(turn, np.asarray(numbers, np.int64)).kind
 
+    def judges(self, turn: int, numbers: npt.ArrayLike) -> LongArray:
+        """Return the NIC whose agent says whether each of these probes arrived: where it ends."""
+        return self._duties(turn, np.asarray(numbers, np.int64)).to
+
     def routes(self, turn: int, numbers: npt.ArrayLike | None = None) -> IntArray:
         """Return the directed ports that these probes (None: all) cross in a period whose number
         modulo `TURNS` is `turn`, [n, `HOPS_MAX`]; -1 after the last.

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from openmrc.perf.plan import Plan
     from openmrc.perf.run import Planes
 
-SECRET = "OPENMRC_SECRET"
-
 TESTS = {
     "write_bw": "bandwidth of RDMA WRITE",
     "write_lat": "latency of RDMA WRITE with immediate, half a round trip",
@@ -86,8 +84,8 @@ def _add_test(test: argparse.ArgumentParser, name: str) -> None:
     add("--dscp", metavar="CLASS=N,...", help="DSCPs of --planes, such as control=48")
     add(
         "--secret",
-        metavar="HEX",
-        help="secret of the job (default: OPENMRC_SECRET or the host file's)",
+        metavar="FILE",
+        help="file with the job's secret in hex (default: OPENMRC_SECRET, or the host file's)",
     )
     add("--ranks", action="store_true", help="in a lab of two: rank 0 serves, rank 1 measures")
     add("--overlay", metavar="PLANES", type=int, help="both ends in one process, over loopback")
@@ -170,21 +168,12 @@ def _planes(arguments: argparse.Namespace) -> Planes | None:
 
 def _secret(arguments: argparse.Namespace) -> bytes:
     from openmrc.verbs import hostfile
+    from openmrc.verbs import secret as secrets
 
-    given, name = arguments.secret, "--secret"
-    if given is None:
-        given, name = os.environ.get(SECRET), SECRET
-    if given is None:
-        if arguments.planes is not None:
-            raise InputError(
-                f"--planes: both ends need the job's secret: --secret HEX, or {SECRET}; make one,"
-                " as by: openssl rand -hex 16"
-            )
+    found = secrets.given(arguments.secret)
+    if found is None and arguments.planes is None:
         return hostfile.secret()
-    try:
-        return bytes.fromhex(given)
-    except ValueError:
-        raise InputError(f"{name}: hex digits are accepted, two for each byte") from None
+    return secrets.needed(arguments.secret) if found is None else found
 
 
 def _plan(arguments: argparse.Namespace) -> Plan:

@@ -27,7 +27,8 @@ from openmrc.fabric.model import Fabric, LongArray
 from openmrc.live.closing import Closing
 from openmrc.reading import read_bytes
 from openmrc.say import say
-from openmrc.verbs.denylist import Denylist, ports, read, token
+from openmrc.verbs.denylist import Denylist, ports, read
+from openmrc.verbs.secret import token
 
 VARIABLE = "OPENMRC_DENYLIST"
 JOB = "OPENMRC_JOB"  # a job's name

@@ -52,7 +52,7 @@ class QpAttributes:
     def __post_init__(self) -> None:
         told = self.planes
         if not isinstance(told, list | tuple) or len(told) > PLANES_MAX:
-            raise InputError(f"peer's planes {told!r}: up to {PLANES_MAX} are accepted")
+            raise InputError(f"peer's planes {told!r:.80}: up to {PLANES_MAX} are accepted")
         object.__setattr__(self, "planes", tuple(map(Reach.of, told)))
 
     def as_dict(self) -> dict[str, Any]:
@@ -70,7 +70,7 @@ class QpAttributes:
             raise InputError(f"peer's pmtu {self.pmtu}: {accepted} are accepted (row 20)")
         for name in ("trim_nack", "dynamic_mpr", "svc_time"):
             if type(value := getattr(self, name)) is not bool:
-                raise InputError(f"peer's {name} {value!r}: true or false is accepted")
+                raise InputError(f"peer's {name} {value!r:.80}: true or false is accepted")
 
 
 def _check_ranges(told: RemoteRegion | QpAttributes, of: str = "") -> None:

@@ -14,8 +14,6 @@ gone expires by itself.
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -32,11 +30,6 @@ FRESH_S = 30.0
 ENTRIES_MAX = 4096
 WORDS_MAX = 400
 DENIED_MAX = 0.1  # of all directed links: a longer list is a fault, not advice
-
-
-def token(secret: bytes) -> str:
-    """Return the token by which requests to a controller prove the job's secret."""
-    return hmac.new(secret, b"openmrc controller http", hashlib.sha256).hexdigest()
 
 
 @dataclass(frozen=True)

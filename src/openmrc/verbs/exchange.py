@@ -15,12 +15,7 @@ Messages are lines of JSON.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
-import json
-import secrets
 import socket
-import struct
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -29,24 +24,27 @@ from typing import Any
 
 from openmrc.errors import OpenMrcError
 from openmrc.live.closing import Closing
+from openmrc.verbs import secret as secrets
 from openmrc.verbs.attributes import QpAttributes, RemoteRegion
+from openmrc.verbs.door import Door
+from openmrc.verbs.line import (
+    CLIENT,
+    FOREVER,
+    REFUSED,
+    SERVER,
+    TIMEOUT_S,
+    VERSION,
+    ExchangeError,
+    Line,
+    PeerLeft,
+    shown,
+)
 from openmrc.verbs.qp import QueuePair
 from openmrc.verbs.region import MemoryRegion
 from openmrc.verbs.status import QpState
 
-# Of this exchange and of the wire: 1 had zeros in the PSN of SACKs, NACKs and ACKs, the EETH's
-# operation elsewhere (rows 30 and 4), no capabilities and no planes of plain UDP.
-VERSION = 2
-LINE_MAX = 1 << 20
-TIMEOUT_S = 30.0
-NONCE_BYTES = 32
-CLIENT, SERVER = "client", "server"
-REFUSED = "refused"
-_SEND_TIMEOUT = struct.pack("ll", 5, 0)  # struct timeval, of a socket that waits for ever
-
-
-class ExchangeError(OpenMrcError):
-    """The peer is absent, does not know the secret, or speaks another version."""
+TRIES = 5  # of a client that is given up before it could prove itself: many others may call
+AGAIN_S = 0.05
 
 
 class Peer(Closing):
@@ -65,8 +63,7 @@ class Peer(Closing):
 
     def _watch(self) -> None:
         """Wait until the connection closes: then move the QP to ERROR, because its peer is gone."""
-        with contextlib.suppress(OSError, ValueError, ExchangeError):  # closed here, or by the peer
-            self._line.wait_for_end()
+        self._line.wait_for_end()
         if not self._closing:
             with contextlib.suppress(OpenMrcError):
                 self.qp.modify(QpState.ERROR)
@@ -86,13 +83,16 @@ class Peer(Closing):
 
 
 class Listener(Closing):
-    """Waits for peers on a TCP port (0: any free one; `port` says which)."""
+    """Waits for peers on a TCP port (0: any free one; `port` says which). Callers prove the secret
+    side by side, each within two seconds (`door`).
+    """
 
     def __init__(self, port: int, secret: bytes, host: str = "") -> None:
-        self._secret = secret
+        secrets.check(secret)
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._socket = socket.create_server((host, port), family=family)
-        self.port = int(self._socket.getsockname()[1])
+        server = socket.create_server((host, port), family=family)
+        self.port = int(server.getsockname()[1])
+        self._door = Door(server, lambda _: secret)
 
     def accept(
         self,
@@ -101,25 +101,22 @@ class Listener(Closing):
         extra: Any = None,
         timeout: float = TIMEOUT_S,
     ) -> Peer:
-        """Accept the next peer that knows the secret; others are refused."""
-        until = time.monotonic() + timeout
-        while True:
-            self._socket.settimeout(max(until - time.monotonic(), 0.001))
-            try:
-                line = Line(self._socket.accept()[0])
-            except TimeoutError:
-                raise ExchangeError(f"nobody came within {timeout:g} s") from None
-            try:
-                line.authenticate(self._secret, SERVER)
-            except (OSError, ExchangeError):
-                line.close()
-                continue
-            with _open_if_it_succeeds(line):
-                return _handshake(line, qp, regions, extra, SERVER)
+        """Accept the next peer that knows the secret, and connect to it; others are refused.
+        `ExchangeError` after `timeout` seconds, whatever a peer does.
+        """
+        until, before = time.monotonic() + timeout, self._door.turned_away
+        line = self._door.next(until)
+        if line is None:
+            others = self._door.turned_away - before
+            turned = f"; {others} that did not know the secret were turned away" if others else ""
+            raise ExchangeError(f"nobody came within {timeout:g} s{turned}")
+        line.until = until
+        with _open_if_it_succeeds(line):
+            return _handshake(line, qp, regions, extra, SERVER)
 
     def close(self) -> None:
         """Stop listening."""
-        self._socket.close()
+        self._door.close()
 
 
 def connect(
@@ -132,10 +129,28 @@ def connect(
     timeout: float = TIMEOUT_S,
 ) -> Peer:
     """Connect to a listening peer, trying again until it is there or `timeout` seconds passed."""
-    line = Line.to(host, port, timeout)
+    secrets.check(secret)
+    until = time.monotonic() + timeout
+    line = _proven(host, port, secret, until)
     with _open_if_it_succeeds(line):
-        line.authenticate(secret, CLIENT)
         return _handshake(line, qp, regions, extra, CLIENT)
+
+
+def _proven(host: str, port: int, secret: bytes, until: float) -> Line:
+    """A connection to a listener, over which both have proven the secret."""
+    tries = 0
+    while True:
+        line = Line.to(host, port, until - time.monotonic())
+        line.until = until
+        try:
+            with _open_if_it_succeeds(line):
+                line.authenticate(secret, CLIENT)
+                return line
+        except PeerLeft as error:
+            tries += 1
+            if tries == TRIES or time.monotonic() + AGAIN_S > until:
+                raise ExchangeError(f"{host} port {port}: {error}") from None
+        time.sleep(AGAIN_S)
 
 
 @contextlib.contextmanager
@@ -156,19 +171,20 @@ def _handshake(
     line.send({"qp": qp.attributes.as_dict(), "regions": offered, "extra": extra})
     told = line.receive()
     if (why := told.get(REFUSED)) is not None:
-        raise ExchangeError(f"the peer refuses: {why}")
+        raise ExchangeError(f"the peer refuses: {shown(why)}")
     try:
         remote = QpAttributes(**told["qp"])
         there = [RemoteRegion(**region) for region in told["regions"]]
     except (KeyError, TypeError) as error:
-        raise ExchangeError(f"the peer's attributes are not understood: {error}") from None
+        why = shown(error)
+        raise ExchangeError(f"the peer's attributes are not understood: {why}") from None
     with _heard_by(line):
         for region in there:
             region.check()
         qp.connect(remote)
     line.send({"connected": True})
     if (why := line.receive().get(REFUSED)) is not None:
-        raise ExchangeError(f"the peer refuses this end's attributes: {why}")
+        raise ExchangeError(f"the peer refuses this end's attributes: {shown(why)}")
     for turn in (CLIENT, SERVER):
         if turn == role:
             qp.measure_rtt()
@@ -177,7 +193,8 @@ def _handshake(
                     qp.check_path_mtu()
             line.send({"measured": True})
         elif (why := line.receive().get(REFUSED)) is not None:
-            raise ExchangeError(f"as seen by the peer: {why}")
+            raise ExchangeError(f"as seen by the peer: {shown(why)}")
+    line.until = FOREVER
     return Peer(qp, line, there, told.get("extra"))
 
 
@@ -187,7 +204,7 @@ def _same_version(line: Line) -> None:
             f"the peer speaks version {line.version} of the wire, this end version {VERSION}:"
             " install the same openmrc at both ends"
         )
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(ExchangeError):
             # Version 1 ignores a refusal here, but names the attribute that it does not know.
             line.send({REFUSED: why, "qp": {why: None}})
         raise ExchangeError(why)
@@ -199,99 +216,6 @@ def _heard_by(line: Line) -> Iterator[None]:
     try:
         yield
     except OpenMrcError as error:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(ExchangeError):
             line.send({REFUSED: str(error)})
         raise
-
-
-class Line:
-    """Lines of JSON over a TCP connection.
-
-    The receiver refuses a message longer than `LINE_MAX`.
-    """
-
-    def __init__(self, connection: socket.socket) -> None:
-        connection.settimeout(TIMEOUT_S)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket = connection
-        self._reader = connection.makefile("rb")
-        self.version: Any = None  # the peer's, after its first message
-
-    @classmethod
-    def to(cls, host: str, port: int, timeout: float) -> Line:
-        """Return a connection to a listener, retrying until there is one; up to `timeout`
-        seconds.
-        """
-        until = time.monotonic() + timeout
-        while True:
-            try:
-                return cls(socket.create_connection((host, port), timeout=TIMEOUT_S))
-            except OSError as error:
-                if time.monotonic() > until:
-                    raise ExchangeError(f"{host} port {port}: {error}") from None
-                time.sleep(0.05)
-
-    def send(self, *messages: dict[str, Any]) -> None:
-        """Send these messages at once."""
-        self._socket.sendall(b"".join(json.dumps(each).encode() + b"\n" for each in messages))
-
-    def receive(self) -> dict[str, Any]:
-        """Receive one message; `ExchangeError` at the end, or if it is invalid."""
-        data = self._reader.readline(LINE_MAX)
-        if not data.endswith(b"\n"):
-            raise ExchangeError("the peer closed the connection")
-        try:
-            message = json.loads(data)
-        except (ValueError, RecursionError):
-            raise ExchangeError("the peer does not speak this exchange") from None
-        if not isinstance(message, dict):
-            raise ExchangeError("the peer does not speak this exchange")
-        return message
-
-    def receive_patiently(self) -> dict[str, Any]:
-        """Receive one message, however long that takes; sending keeps its timeout."""
-        self._socket.settimeout(None)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _SEND_TIMEOUT)
-        return self.receive()
-
-    def authenticate(self, secret: bytes, role: str) -> None:
-        """Prove and be proven that both know the secret: HMAC-SHA256 over role and both nonces."""
-        mine = secrets.token_hex(NONCE_BYTES)
-        self.send({"openmrc": VERSION, "nonce": mine})
-        hello = self.receive()
-        self.version, theirs = hello.get("openmrc"), str(hello.get("nonce"))
-        if theirs == mine:  # our own message, reflected
-            raise ExchangeError("the peer does not know the secret")
-        other = CLIENT if role == SERVER else SERVER
-        self.send({"proof": _proof(secret, role, theirs, mine)})
-        proof = str(self.receive().get("proof"))
-        if not hmac.compare_digest(_bytes(proof), _bytes(_proof(secret, other, mine, theirs))):
-            raise ExchangeError("the peer does not know the secret")
-
-    def fileno(self) -> int:
-        """A descriptor that is readable when the peer has sent a message, if all earlier ones were
-        read.
-        """
-        return self._socket.fileno()
-
-    def wait_for_end(self) -> None:
-        """Return when the peer closes."""
-        self._socket.settimeout(None)
-        while self._reader.readline(LINE_MAX):
-            pass
-
-    def close(self) -> None:
-        """Close both directions."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._reader.close()
-        self._socket.close()
-
-
-def _proof(secret: bytes, role: str, theirs: str, mine: str) -> str:
-    return hmac.new(secret, _bytes(f"{role} {theirs} {mine}"), hashlib.sha256).hexdigest()
-
-
-def _bytes(text: str) -> bytes:
-    """A text of the peer's as bytes: JSON may hold half a character."""
-    return text.encode(errors="surrogatepass")

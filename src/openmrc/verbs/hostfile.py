@@ -27,6 +27,7 @@ from openmrc.live.endpoint import links, state, udp
 from openmrc.live.endpoint.host import Limits, Port
 from openmrc.reading import read_bytes
 from openmrc.units import US
+from openmrc.verbs import secret as secrets
 
 if TYPE_CHECKING:
     from openmrc.scenario.fabric import FabricSection
@@ -55,7 +56,8 @@ def read(path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
             raise InputError(f"{path}: {key}: missing")
     for key, is_one, accepted in _KEYS:
         if not is_one(content.get(key)):
-            raise InputError(f"{path}: {key} = {content.get(key)!r:.80}: {accepted}")
+            value = "" if key == "secret" else f" = {content.get(key)!r:.80}"
+            raise InputError(f"{path}: {key}{value}: {accepted}")
     for plane, port in enumerate(content["ports"]):
         if not isinstance(port, dict) or not isinstance(port.get("interface"), str):
             raise InputError(f"{path}: ports[{plane}]: interface: missing; name one")
@@ -94,7 +96,7 @@ _KEYS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
     ),
     ("ports", lambda value: isinstance(value, list) and len(value) > 0, "a list is accepted"),
     ("base_rtt_us", _is_time, "microseconds above 0, or null, are accepted"),
-    ("secret", _is_hex, "bytes in hex are accepted; make some with: openssl rand -hex 16"),
+    ("secret", _is_hex, f"bytes in hex are accepted; {secrets.REMEDY}"),
 )
 
 
@@ -178,7 +180,7 @@ def limits_of(given: dict[str, Any]) -> Limits:
 
 
 def secret(path: str | os.PathLike[str] | None = None) -> bytes:
-    """The job's secret in the host file."""
+    """The job's secret in the host file; empty if it has none."""
     return bytes.fromhex(read(path).get("secret") or "")
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 from openmrc.engine.ev import EV_STATES
@@ -35,6 +34,7 @@ from openmrc.verbs.exposition import (
 )
 from openmrc.verbs.status import QpState
 from openmrc.verbs.tally import Path, PathSum
+from openmrc.verbs.timely import TimelyRequest, TimelyServer
 from openmrc.version import __version__
 
 if TYPE_CHECKING:
@@ -232,11 +232,9 @@ class Server(Closing):
             self._server = _Sampling((host, port), Handler)
         except OSError as error:
             raise InputError(f"metrics port {port}: {error.strerror}; name another") from None
-        self._server.daemon_threads, self._server.collector = True, shown
+        self._server.collector = shown
         self.port = int(self._server.server_address[1])
-        self._thread = threading.Thread(
-            target=self._server.serve_forever, name="mrc metrics", daemon=True
-        )
+        self._thread = threading.Thread(target=self._server.serve, name="mrc metrics", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -246,7 +244,7 @@ class Server(Closing):
         self._server.server_close()
 
 
-class _Sampling(ThreadingHTTPServer):
+class _Sampling(TimelyServer):
     """Samples round trips between requests."""
 
     collector: Collector | None = None
@@ -254,21 +252,20 @@ class _Sampling(ThreadingHTTPServer):
 
     def service_actions(self) -> None:
         """Sample, if it is time; called after every request, and twice a second without."""
+        super().service_actions()
         if self.collector is not None and time.monotonic() >= self._due_s:
             self._due_s = time.monotonic() + SAMPLE_S
             self.collector.sample()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(TimelyRequest):
     """Answers one request: the counts."""
-
-    timeout = 10.0  # of a connection without requests
 
     def body(self, content_type: str) -> bytes:
         """Return the body of the response."""
         raise NotImplementedError
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802  # named by http.server
         """Respond with the counts, or 404."""
         if self.path.partition("?")[0] != PATH:
             self.send_error(404, f"only {PATH} is here")
@@ -283,6 +280,3 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     do_HEAD = do_GET  # noqa: N815
-
-    def log_message(self, format: str, *values: object) -> None:
-        """Log nothing."""

@@ -15,9 +15,10 @@ from openmrc.live.endpoint import path_mtu
 from openmrc.live.endpoint.host import Limits, Port
 from openmrc.live.relay import Relay
 from openmrc.verbs import Device, QpState, QueuePair, Status, exchange
+from openmrc.verbs.line import ExchangeError
 from tests.live.two import PATIENCE_S
 
-SECRET = b"of the job"
+SECRET = bytes(range(32))
 PLANES, PMTU = 3, 4096
 NARROW = 2000  # bytes of a frame, fewer than a full packet's
 
@@ -138,7 +139,7 @@ def test_both_ends_of_an_exchange_are_told() -> None:
         said: list[str] = []
 
         def accept() -> None:
-            with pytest.raises(exchange.ExchangeError) as refused:
+            with pytest.raises(ExchangeError) as refused:
                 listener.accept(other)
             said.append(str(refused.value))
 

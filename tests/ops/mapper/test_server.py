@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import http.client
 import json
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,12 +24,12 @@ from openmrc.ops.mapper.node import known, loops_of
 from openmrc.ops.mapper.server import Controller
 from openmrc.units import MS
 from openmrc.verbs.advised import Advice
-from openmrc.verbs.denylist import token
-from openmrc.verbs.exchange import CLIENT, ExchangeError, Line
+from openmrc.verbs.line import CLIENT, STRANGER_MAX, ExchangeError, Line
+from openmrc.verbs.secret import of_agent, token
 from tests.ops.mapper.world import small
 
 SCHEDULE = small()
-SECRET = b"of the job"
+SECRET, OTHER = bytes(range(32)), bytes(range(1, 33))
 WAIT_S = 60.0  # for what comes at once on a machine that is free
 
 
@@ -54,6 +52,10 @@ def agent(controller: Controller, nic: int) -> Line:
 
 def report(lost: list[Loss], periods: int = PERIODS_MIN) -> dict[str, Any]:
     return words.said(Report(100 * MS, periods, lost, [], []), [])
+
+
+def judge_of(loss: Loss) -> int:
+    return int(SCHEDULE.judges(loss.turn, [loss.number])[0])
 
 
 def asked(
@@ -88,7 +90,9 @@ def test_what_agents_lose_becomes_a_place_a_denylist_a_history_and_advice_on_nod
     ]
     for line in lines:
         line.send(report([]))
-    lines[3].send(report(crossing, 1))
+    for nic, line in enumerate(lines):  # each agent says what it judges
+        if mine := [one for one in crossing if judge_of(one) == nic]:
+            line.send(report(mine, 1))
     assert until(lambda: bool(controller.state()["places"]))
     (place,) = asked(controller, "/state")[1]["places"]
     assert (place["place"], place["until_us"]) == ("nic 3 plane 2 > t0", None)
@@ -188,11 +192,11 @@ def test_an_operators_own_entry_has_an_end(controller: Controller) -> None:
 
 def test_who_does_not_know_the_secret_learns_and_changes_nothing(controller: Controller) -> None:
     for path in ("/state", "/denylist", "/history", "/events", "/"):
-        assert asked(controller, path, secret=b"another")[0] == 401
-    assert asked(controller, "/denylist", "POST", "{}", b"another")[0] == 401
+        assert asked(controller, path, secret=OTHER)[0] == 401
+    assert asked(controller, "/denylist", "POST", "{}", OTHER)[0] == 401
     line = Line.to("127.0.0.1", controller.port, WAIT_S)
     with contextlib.suppress(ExchangeError):  # it sees that the controller knows another
-        line.authenticate(b"another", CLIENT)
+        line.authenticate(OTHER, CLIENT)
     with pytest.raises((ExchangeError, OSError)):
         line.receive()
     line.close()
@@ -226,7 +230,10 @@ def test_what_is_no_word_ends_a_connection_and_nothing_else(controller: Controll
 @pytest.mark.parametrize(
     "hello",
     [
-        b'{"openmrc": 2, "nonce": "\\ud800"}\n{"proof": "\\ud800"}\n',
+        b'{"openmrc": 3, "nonce": "\\ud800"}\n{"proof": "\\ud800"}\n',
+        b'{"openmrc": 3, "nonce": "' + b"0" * 64 + b'", "nic": 1e3}\n{"proof": ""}\n',
+        b'{"openmrc": 3, "nonce": "' + b"0" * 64 + b'", "nic": 8}\n{"proof": ""}\n',
+        b"a" * (STRANGER_MAX + 1),
         b'{"a": ' * 100_000 + b"\n",
         b'{"openmrc": ' + b"9" * 5000 + b"}\n",
         b"[" * 2_000_000,
@@ -255,16 +262,155 @@ def test_a_stranger_ends_its_own_connection_and_no_other(
     good.close()
 
 
-def test_of_strangers_so_many_at_once_are_heard(
+def joins(controller: Controller, key: bytes, about: dict[str, Any], nic: int) -> dict[str, Any]:
+    """What the controller answers to an agent with this key."""
+    with contextlib.closing(Line.to("127.0.0.1", controller.port, WAIT_S)) as line:
+        line.authenticate(key, CLIENT, about)
+        line.send(words.join(SCHEDULE, nic))
+        return line.receive()
+
+
+def test_the_place_of_one_that_has_proven_nothing_is_given_up_first(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(controller, "_strangers", threading.Semaphore(1))
-    with socket.create_connection(("127.0.0.1", controller.port), timeout=WAIT_S) as first:
-        assert first.recv(1)  # it is being heard
-        with socket.create_connection(("127.0.0.1", controller.port), timeout=WAIT_S) as second:
-            assert second.recv(1) == b""
-    assert until(lambda: controller._strangers._value == 1)
-    agent(controller, 3).close()
+    monkeypatch.setattr(controller._door, "_most", 4)
+    good = agent(controller, 0)
+    silent = [
+        socket.create_connection(("127.0.0.1", controller.port), timeout=WAIT_S) for _ in range(8)
+    ]
+    agent(controller, 1).close()  # at once, though all places are taken
+    with silent[0].makefile("rb") as said:
+        assert said.read().count(b"\n") == 1  # a hello, and the end
+    good.send(report([]))
+    assert until(lambda: 0 in controller.state()["agents"])
+    for one in silent:
+        one.close()
+    good.close()
+
+
+def test_the_key_of_a_nic_speaks_for_that_nic_alone(controller: Controller) -> None:
+    key = of_agent(SECRET, 4)
+    assert joins(controller, key, {"nic": 4}, 4) == {"welcome": 1}
+    assert until(lambda: controller.state()["agents"] == [])
+    assert joins(controller, key, {"nic": 4}, 5) == {"refused": "nic 5: the key is that of nic 4"}
+    for about in ({"nic": 5}, {}):
+        with pytest.raises(ExchangeError, match="the secrets of both ends differ"):
+            joins(controller, key, about, 5)
+    assert controller.state()["agents"] == []
+
+
+def test_while_an_agent_lives_no_other_takes_its_place(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = agent(controller, 4)
+    first.send(report([]))
+    for key, about in ((SECRET, {}), (of_agent(SECRET, 4), {"nic": 4})):
+        refused = joins(controller, key, about, 4)["refused"]
+        assert refused.startswith("nic 4: its agent is connected")
+    monkeypatch.setattr(controller._collector, "hears", lambda *_: False)  # it is silent for long
+    second = agent(controller, 4)
+    with pytest.raises(ExchangeError):
+        first.receive()
+    second.close()
+    first.close()
+
+
+def test_an_agent_reports_about_its_own_probes_alone(controller: Controller) -> None:
+    """Of a loop its sender knows, of a probe sent one way its receiver."""
+    per_port = SCHEDULE.per_port * SCHEDULE.fabric.n_planes
+    every = [Loss(number, 0, 90 * MS) for number in range(4 * per_port, 5 * per_port)]
+    mine = [one for one in every if judge_of(one) == 4]
+    others = [one for one in every if judge_of(one) != 4]  # sent one way, by NIC 4
+    assert mine
+    assert others
+    line = agent(controller, 4)
+    line.send(report(mine))
+    assert until(lambda: bool(controller._collector._losses))
+    assert [one.loss.number for one in controller._collector._losses] == [
+        one.number for one in mine
+    ]
+    for key in ("lost", "late"):
+        message = report([])
+        message["report"][key] = [[others[0].number, 0, 90_000]]
+        line.send(message)
+        with pytest.raises(ExchangeError):  # the connection ends
+            line.receive()
+        line.close()
+        line = agent(controller, 4)
+    assert len(controller._collector._losses) == len(mine)
+    line.close()
+
+
+def get(controller: Controller, path: str, **headers: str) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", controller.http_port, timeout=WAIT_S)
+    with contextlib.closing(connection):
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
+def test_the_page_asks_for_the_token_and_keeps_it_in_a_cookie_that_only_reads(
+    controller: Controller,
+) -> None:
+    status, asks = get(controller, "/")
+    assert status == 401
+    assert b'<form method="post" action="/login">' in asks
+    connection = http.client.HTTPConnection("127.0.0.1", controller.http_port, timeout=WAIT_S)
+    connection.request("POST", "/login", f"token={token(OTHER)}")
+    wrong = connection.getresponse()
+    assert (wrong.status, wrong.headers["Set-Cookie"]) == (401, None)
+    assert b"mrc secret --token" in wrong.read()
+    connection.request("POST", "/login", f"token=+{token(SECRET)}+")
+    taken = connection.getresponse()
+    assert (taken.status, taken.headers["Location"]) == (303, "/")
+    cookie, *attributes = taken.headers["Set-Cookie"].split("; ")
+    assert attributes == ["HttpOnly", "SameSite=Strict", "Path=/"]
+    taken.read()
+    for path in ("/", "/page.json", "/state"):
+        assert get(controller, path, Cookie=f"a=b; {cookie}")[0] == 200
+    connection.request("POST", "/denylist", "{}", {"Cookie": cookie})
+    assert connection.getresponse().status == 401
+    connection.close()
+
+
+@pytest.mark.parametrize("path", ["/state", "/", "/denylist", "/nowhere"])
+def test_a_token_in_an_address_is_refused_with_a_word(controller: Controller, path: str) -> None:
+    status, why = get(controller, f"{path}?token={token(SECRET)}")
+    assert status == 400
+    assert "Authorization: Bearer" in json.loads(why)["error"]
+
+
+def test_whatever_is_open_the_end_comes_at_once(tmp_path: Path) -> None:
+    """Strangers, agents that wait, half a request, half a body and a stream of events."""
+    with History(tmp_path / "history.sqlite") as history:
+        one = Controller(SCHEDULE, SECRET, history, host="127.0.0.1")
+        agents = [agent(one, nic) for nic in range(2)]
+        bearer = f"Authorization: Bearer {token(SECRET)}\r\n".encode()
+        said = (
+            (one.port, b""),
+            (one.port, b'{"openmrc'),
+            (one.http_port, b""),
+            (one.http_port, b"GET /sta"),
+            (one.http_port, b"GET /events HTTP/1.1\r\n" + bearer + b"\r\n"),
+            (one.http_port, b"POST /jobs HTTP/1.1\r\n" + bearer + b"Content-Length: 9\r\n\r\n{"),
+        )
+        held = []
+        for port, words_ in said:
+            held.append(socket.create_connection(("127.0.0.1", port), timeout=WAIT_S))
+            held[-1].sendall(words_)
+        assert until(lambda: len(one._streams) == 1)
+        began = time.monotonic()
+        one.close()
+        assert time.monotonic() - began < 2.0
+        for each in held:
+            with contextlib.suppress(OSError):
+                while each.recv(1 << 16):
+                    pass
+            each.close()
+        for line in agents:
+            with pytest.raises(ExchangeError):
+                line.receive()
+            line.close()
 
 
 def test_a_request_that_is_too_much_is_refused_and_answered(controller: Controller) -> None:
@@ -296,27 +442,6 @@ def test_a_controller_that_was_killed_goes_on_with_its_versions_and_ends_what_wa
     with History(file, read_only=True) as history:
         assert history.places() == [row._replace(until_us=20)]
         assert history.places(since_us=21) == []
-
-
-def test_without_descriptors_for_a_while_agents_are_accepted_again(controller: Controller) -> None:
-    server, tried = controller._server, list[int]()
-
-    class Full:
-        def accept(self) -> Any:
-            tried.append(1)
-            if len(tried) < 3:
-                raise OSError(errno.EMFILE, "Too many open files")
-            return server.accept()
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(server, name)
-
-    controller._server = Full()  # type: ignore[assignment]
-    lines = [agent(controller, nic) for nic in range(2)]  # the first by the accept that waits
-    for line in lines:
-        line.close()
-    assert len(tried) >= 3
-    assert controller.failure is None
 
 
 def test_a_file_that_is_no_history_is_refused_with_what_to_do(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -21,7 +22,12 @@ from openmrc.verbs.denylist import Denylist, Entry
 from tests.ops.mapper.world import small
 
 SCHEDULE = small()
-REPORT = Report(5 * MS, 3, [Loss(319, 15, 2 * MS)], [Loss(0, 0, MS)], [BurstReport(9, (0, 99), ())])
+LOST = 319, 15  # number and turn
+NIC = int(SCHEDULE.judges(LOST[1], [LOST[0]])[0])
+LATE = int(np.flatnonzero(SCHEDULE.judges(0, range(SCHEDULE.n_probes)) == NIC)[0])
+REPORT = Report(
+    5 * MS, 3, [Loss(*LOST, 2 * MS)], [Loss(LATE, 0, MS)], [BurstReport(9, (0, 99), ())]
+)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=4)
@@ -42,10 +48,10 @@ def over_the_wire(message: dict[str, Any]) -> Any:
 
 
 def test_what_is_written_is_read() -> None:
-    read = words.read(over_the_wire(words.said(REPORT, [2])), SCHEDULE)
+    read = words.read(over_the_wire(words.said(REPORT, [2])), SCHEDULE, NIC)
     assert read == words.Reported(REPORT, (2,))
     count = BurstReport(7, (), (1, 98))
-    assert words.read(over_the_wire(words.counted(count)), SCHEDULE) == words.Counted(count)
+    assert words.read(over_the_wire(words.counted(count)), SCHEDULE, NIC) == words.Counted(count)
     for order in (Order(1, 5, 100), Count(3)):
         assert words.read_order(over_the_wire(words.ordered(order)), SCHEDULE) == order
     assert words.read_join(over_the_wire(words.join(SCHEDULE, 7)), SCHEDULE) == 7
@@ -73,7 +79,20 @@ def test_a_report_just_outside_of_what_can_be_is_refused(key: str, value: Any) -
     message = words.said(REPORT, [])
     message["report"][key] = value
     with pytest.raises(InputError):
-        words.read(message, SCHEDULE)
+        words.read(message, SCHEDULE, NIC)
+
+
+def test_a_probe_that_another_judges_is_refused() -> None:
+    for key in ("lost", "late"):
+        message = words.said(REPORT, [])
+        for nic in range(8):
+            if nic != NIC:
+                with pytest.raises(InputError, match=f"{NIC} judges, not nic {nic}"):
+                    words.read(message, SCHEDULE, nic)
+        other = int(np.flatnonzero(SCHEDULE.judges(3, range(SCHEDULE.n_probes)) != NIC)[0])
+        message["report"][key] += [[other, 3, 1]]
+        with pytest.raises(InputError, match=f"judges, not nic {NIC}"):
+            words.read(message, SCHEDULE, NIC)
 
 
 def test_an_agent_with_another_schedule_is_told_of_both() -> None:
@@ -96,7 +115,7 @@ def test_whatever_is_said_is_read_or_refused_and_a_collector_survives_it(
         with contextlib.suppress(InputError):
             read(message, SCHEDULE)
     try:
-        found = words.read(message, SCHEDULE)
+        found = words.read(message, SCHEDULE, NIC)
     except InputError:
         return
     collector = Collector(SCHEDULE, 0)

@@ -39,9 +39,9 @@ class Reach:
         try:
             ipaddress.ip_address(address if type(address) is str else "")
         except ValueError:
-            raise InputError(f"peer's address {address!r}: an IP address is accepted") from None
+            raise InputError(f"peer's address {address!r:.80}: an IP address is accepted") from None
         if type(port) is not int or not 1 <= port <= 65_535:
-            raise InputError(f"peer's port {port!r}: 1 to 65535 is accepted")
+            raise InputError(f"peer's port {port!r:.80}: 1 to 65535 is accepted")
         if (
             not isinstance(sources, list | tuple)
             or not 1 <= len(sources) <= SOURCES_MAX

@@ -188,7 +188,7 @@ class Collector:
         one = self._bursts.get(burst.burst)
         if one is not None and nic in one.receivers:
             one.counted.add(nic)
-            one.heard |= set(burst.heard)
+            one.heard |= _own(burst.heard, one.dst == nic)
             self._finish(now_ps, burst.burst, False)
 
     def tick(self, now_ps: int) -> Said:
@@ -240,8 +240,11 @@ class Collector:
 
     def silent(self, now_ps: int) -> list[int]:
         """Return the NICs whose agents have been silent for long, or never joined."""
-        nics = range(self.schedule.fabric.n_nics)
-        return [nic for nic in nics if now_ps - self.heard_ps.get(nic, -STALE_PS) >= STALE_PS]
+        return [nic for nic in range(self.schedule.fabric.n_nics) if not self.hears(now_ps, nic)]
+
+    def hears(self, now_ps: int, nic: int) -> bool:
+        """Whether a NIC's agent has reported lately."""
+        return now_ps - self.heard_ps.get(nic, now_ps - STALE_PS) < STALE_PS
 
     # --- ports without carrier
 
@@ -554,7 +557,7 @@ class Collector:
         if burst is None or nic not in burst.senders:
             return []
         burst.sent.add(nic)
-        burst.lost |= set(said.lost)
+        burst.lost |= _own(said.lost, (burst.src == nic) & (burst.dst == nic))
         if burst.sent != burst.senders:
             return []
         if burst.receivers and not burst.counting:
@@ -648,3 +651,8 @@ def _merged(seen: Evidence) -> Evidence:
         last_ps=last,
         background=seen.background[row],
     )
+
+
+def _own(rows: Iterable[int], own: np.ndarray) -> set[int]:
+    """Those of a burst's rows of which an agent can know."""
+    return {row for row in rows if row < len(own) and own[row]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import signal
 import sqlite3
 import sys
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from openmrc.ops.schedule import Schedule
 
 PORT, HTTP_PORT = 4790, 4780  # of the controller
-SECRET = "OPENMRC_SECRET"
+LOOPBACK = "127.0.0.1"
 SWITCH_S = 0.0005  # a judging thread yields this often to one that brings a report
 
 
@@ -38,8 +37,10 @@ def add_command(commands: Any) -> list[Any]:
     add("--host", metavar="FILE", help="the host file (default: OPENMRC_HOST)")
     words = "a file with the addresses of all hosts, of a network without uSIDs: plain UDP"
     add("--network", metavar="FILE", type=Path, help=words)
-    words = f"with --network: a file with the job's secret in hex (default: {SECRET})"
-    add("--secret", metavar="FILE", type=Path, help=words)
+    words = "with --network: file with the job's secret in hex (default: OPENMRC_SECRET)"
+    add("--secret", metavar="FILE", help=words)
+    words = "file with this NIC's own key in hex, instead of the job's secret (mrc secret --nic)"
+    add("--key", metavar="FILE", help=words)
     add("--controller", metavar="ADDRESS[:PORT]", help="controller that receives the reports")
     add("--for", metavar="TIME", dest="duration", help="stop after this time")
     _add_schedule(mapper)
@@ -53,13 +54,14 @@ def add_command(commands: Any) -> list[Any]:
     )
     add = controller.add_argument
     add("scenario", metavar="FILE.toml", help="the agents' file: a scenario, or their --network")
-    add("--listen", metavar="ADDRESS", default="", help="address to listen on (default: all)")
+    words = f"address to listen on, of both ports (default: {LOOPBACK}, this host alone)"
+    add("--listen", metavar="ADDRESS", default=LOOPBACK, help=words)
     add("--port", metavar="N", type=int, default=PORT, help=f"port for agents (default: {PORT})")
     words = f"port for HTTP (default: {HTTP_PORT})"
     add("--http-port", metavar="N", type=int, default=HTTP_PORT, help=words)
     add("--history", metavar="FILE", default=":memory:", help="SQLite file that keeps the history")
-    words = f"a file with the job's secret in hex (default: {SECRET})"
-    add("--secret", metavar="FILE", type=Path, help=words)
+    words = "file with the job's secret in hex (default: OPENMRC_SECRET)"
+    add("--secret", metavar="FILE", help=words)
     add("--cert", metavar="FILE", type=Path, help="certificate and key (PEM), to serve HTTPS")
     add("--set", metavar="KEY=VALUE", action="append", default=[], help="as for mrc run")
     _add_schedule(controller)
@@ -137,7 +139,8 @@ def _mapper(arguments: argparse.Namespace) -> int:
             run.run(agent, ports, None, tell, stopping, zero_ns)
             return 0
         address, port = _address(arguments.controller)
-        with Link(address, port, secret, words.join(schedule, agent.nic), say) as link:
+        join, is_key = words.join(schedule, agent.nic), arguments.key is not None
+        with Link(address, port, secret, join, say, is_key) as link:
             run.run(agent, ports, link, tell, stopping, zero_ns)
     return 0
 
@@ -149,12 +152,16 @@ def _on_fabric(arguments: argparse.Namespace) -> _Placed:
     """The schedule, this NIC, the secret and the wire of a host file."""
     from openmrc.ops.mapper.live import SegmentRouting
     from openmrc.verbs import hostfile
+    from openmrc.verbs import secret as secrets
 
     host = hostfile.read(arguments.host)
     _, fabric = hostfile.section(host, arguments.host)
-    secret = bytes.fromhex(host.get("secret") or "")
+    secret = _key(arguments)
     if arguments.controller is not None and not secret:
-        raise InputError("--controller: the host file has no secret, which the controller asks for")
+        try:
+            secret = secrets.check(hostfile.secret(arguments.host))
+        except InputError as error:
+            raise error.at("--controller: the host file") from None
     schedule = schedule_of(arguments, fabric)
     return schedule, host["nic"], secret, lambda: SegmentRouting(fabric, host)
 
@@ -169,9 +176,12 @@ def _on_network(arguments: argparse.Namespace) -> _Placed | None:
         raise InputError("--host and --network: one of them says what this host is")
     if arguments.secret is not None and arguments.controller is None:
         raise InputError("--secret: only with --controller, which asks for it")
+    if arguments.secret is not None and arguments.key is not None:
+        raise InputError("--secret and --key: one of them proves who this is")
     from openmrc.live.endpoint import links
     from openmrc.ops.mapper import ends
     from openmrc.scenario.scenario import fabric_section
+    from openmrc.verbs import secret as secrets
 
     network = ends.read(arguments.network)
     fabric = fabric_section(network.fabric_table).build()
@@ -179,9 +189,22 @@ def _on_network(arguments: argparse.Namespace) -> _Placed | None:
         nic = network.own([address for _, address in links.addresses()])
     except InputError as error:
         raise error.at(str(arguments.network)) from None
-    secret = _secret(arguments.secret) if arguments.controller is not None else b""
+    secret = _key(arguments)
+    if arguments.controller is not None and not secret:
+        secret = secrets.needed(arguments.secret)
     schedule = schedule_of(arguments, fabric, network)
     return schedule, nic, secret, lambda: ends.Datagrams(network, fabric, nic)
+
+
+def _key(arguments: argparse.Namespace) -> bytes:
+    """The key of this NIC's agent; none if no option names it."""
+    from openmrc.verbs import secret as secrets
+
+    if arguments.key is None:
+        return b""
+    if arguments.controller is None:
+        raise InputError("--key: only with --controller, which asks for it")
+    return secrets.given(arguments.key, "--key") or b""
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -201,9 +224,9 @@ def _controller(arguments: argparse.Namespace) -> int:
     from openmrc.ops.mapper.server import Controller
     from openmrc.scenario.scenario import fabric_section, load_lab
     from openmrc.scenario.toml import as_table
-    from openmrc.verbs.denylist import token
+    from openmrc.verbs import secret as secrets
 
-    secret = _secret(arguments.secret)
+    secret = secrets.needed(arguments.secret)
     file = Path(arguments.scenario)
     network = ends.read(file) if ends.is_one(file) else None
     if network is not None and arguments.set:
@@ -246,9 +269,12 @@ def _controller(arguments: argparse.Namespace) -> int:
             raise InputError(f"--listen, --port, --http-port: {error}; name others") from None
         with controller:
             scheme = "http" if tls is None else "https"
-            address = arguments.listen or "localhost"
+            address = arguments.listen or "0.0.0.0"
+            address = f"[{address}]" if ":" in address else address
             say(f"Agents connect to port {controller.port}, a period is {_ms(schedule)}.")
-            print(f"{scheme}://{address}:{controller.http_port}/?token={token(secret)}", flush=True)
+            if tls is None and not _is_loopback(arguments.listen):
+                say("HTTP is readable on its way, and so is the token; --cert FILE serves HTTPS.")
+            print(f"{scheme}://{address}:{controller.http_port}/", flush=True)
             while not ended and controller.failure is None:
                 time.sleep(0.1)
             if isinstance(controller.failure, sqlite3.Error):
@@ -259,23 +285,16 @@ def _controller(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _is_loopback(address: str) -> bool:
+    import ipaddress
+
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
 def _ms(schedule: Schedule) -> str:
     from openmrc.units import fmt_time
 
     return fmt_time(schedule.period_ps)
-
-
-def _secret(file: Path | None) -> bytes:
-    try:
-        text = os.environ.get(SECRET, "") if file is None else file.read_text().strip()
-        found = bytes.fromhex(text)
-    except OSError as error:
-        raise InputError(f"--secret {file}: {error.strerror}") from None
-    except ValueError:
-        raise InputError("the secret is no hex; make one with: openssl rand -hex 16") from None
-    if not found:
-        raise InputError(
-            f"no secret: name its file with --secret FILE, or set {SECRET}; make one with:"
-            " openssl rand -hex 16"
-        )
-    return found

@@ -18,19 +18,28 @@ from typing import Any
 
 from openmrc.errors import OpenMrcError
 from openmrc.live.closing import Closing
-from openmrc.verbs.exchange import CLIENT, Line
+from openmrc.verbs.line import CLIENT, REFUSED, Line, shown
 
 AGAIN_S = 0.5  # between two attempts
 WAITING_MAX = 1000  # messages that a slow controller has not read
 
 
 class Link(Closing):
-    """The connection to the controller at `host`, `port`; `join` is the first message."""
+    """The connection to the controller at `host`, `port`; `join` is the first message. `secret` is
+    the job's, or with `is_key` the key of this NIC.
+    """
 
     def __init__(
-        self, host: str, port: int, secret: bytes, join: dict[str, Any], say: Callable[[str], None]
+        self,
+        host: str,
+        port: int,
+        secret: bytes,
+        join: dict[str, Any],
+        say: Callable[[str], None],
+        is_key: bool = False,
     ) -> None:
         self._where, self._secret, self._join, self._say = (host, port), secret, join, say
+        self._about = {"nic": join["join"]} if is_key else {}
         self._waiting: queue.Queue[dict[str, Any] | None] = queue.Queue(WAITING_MAX)
         self._line: Line | None = None
         self._closing = threading.Event()
@@ -81,19 +90,20 @@ class Link(Closing):
                 self._closing.wait(AGAIN_S)
                 continue
             try:
-                line.authenticate(self._secret, CLIENT)
+                line.authenticate(self._secret, CLIENT, self._about)
                 line.send(self._join)
                 while not self._closing.is_set():
                     message = line.receive_patiently()
-                    if "refused" in message:
-                        told = self._tell(told, f"the controller refuses: {_line(message)}")
+                    if REFUSED in message:
+                        why = shown(message[REFUSED])
+                        told = self._tell(told, f"the controller refuses: {why}")
                         break
                     if "welcome" in message:
                         self._line, told = line, ""
                         continue
                     self._heard.append(message)
                     os.eventfd_write(self._wake, 1)
-            except (OSError, ValueError, OpenMrcError) as error:
+            except OpenMrcError as error:
                 told = self._tell(told, f"the controller is gone ({error}); probing goes on")
             self._line = None
             line.close()
@@ -109,10 +119,5 @@ class Link(Closing):
         while (message := self._waiting.get()) is not None:
             line = self._line
             if line is not None:
-                with contextlib.suppress(OSError, ValueError):
+                with contextlib.suppress(OpenMrcError):
                     line.send(message)
-
-
-def _line(message: dict[str, Any]) -> str:
-    """What a controller refuses, as one line, whatever it says."""
-    return " ".join(f"{message['refused']!s:.500}".split())

@@ -1,19 +1,9 @@
 """The controller: agents connect to it, people and endpoints query it, and it only advises.
 
-Two ports. Agents use the first (`words`), over connections that prove the job's secret as the
-exchange of queue pairs does. The second is HTTP: every request carries a token derived from the
-secret, as `Authorization: Bearer TOKEN` or, for a browser, as `?token=`; with a certificate it is
-HTTPS.
-
-    GET  /denylist                      the document of `denylist`
-    POST /denylist                      {"where", "reason", "for_s"}: an operator's own entry
-    GET  /state                         what loses probes now, and whose agents are silent
-    GET  /history?since_us=&until_us=   what lost probes
-    GET  /jobs                          which jobs run or ran, and what each lost
-    POST /jobs                          what a job's device has counted (`jobs`)
-    GET  /admission?nics=0-7            which nodes are fit for a job, and why others are not
-    GET  /                              the page (`page`); /page.json is what it shows
-    GET  /events                        the state, again after every change (server-sent events)
+Two ports. Agents use the first (`words`), over connections that prove a secret as the exchange of
+queue pairs does (`verbs.door`): the key of their NIC, with which an agent speaks for no other, or
+the job's own secret, from which all keys follow. While an agent lives no other takes its place. The
+second port is HTTP (`web`).
 
 One thread owns the collector and the history; all others pass messages to it.
 """
@@ -21,10 +11,8 @@ One thread owns the collector and the history; all others pass messages to it.
 from __future__ import annotations
 
 import contextlib
-import hmac
-import json
 import queue
-import secrets
+import secrets as random
 import socket
 import ssl
 import threading
@@ -32,32 +20,31 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, cast
-from urllib.parse import parse_qs, urlsplit
+from typing import Any
 
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.fabric import places as fabric_places
 from openmrc.live.closing import Closing
 from openmrc.ops.mapper import admission, words
-from openmrc.ops.mapper.collector import Collector, Count, Order, Place, Said
+from openmrc.ops.mapper.collector import STALE_PS, Collector, Count, Order, Place, Said
 from openmrc.ops.mapper.history import History, Row
 from openmrc.ops.mapper.jobs import Jobs, reached
 from openmrc.ops.mapper.page.data import of_history
-from openmrc.ops.mapper.page.html import html
+from openmrc.ops.mapper.web import Web
 from openmrc.ops.schedule import Schedule
-from openmrc.units import US
+from openmrc.units import US, S
 from openmrc.verbs import denylist
-from openmrc.verbs.denylist import Denylist, Entry, token
-from openmrc.verbs.exchange import SERVER, Line
+from openmrc.verbs import secret as secrets
+from openmrc.verbs.denylist import Denylist, Entry
+from openmrc.verbs.door import Door
+from openmrc.verbs.line import FOREVER, PROOF_S, REFUSED, STRANGE, ExchangeError, Line
 
 TICK_S = 0.1
 IDLE_S = 1.0  # between two ticks while there is nothing to judge
 RESTS = 0.5  # pause between two judgements, in multiples of the time that one takes
 MAKE_AGAIN_S = 10.0  # interval at which the denylist is rewritten, so that it stays fresh
 AGENTS_MAX = 1 << 17
-STRANGERS_MAX = 1024  # connections that have not joined yet
-BODY_MAX = 1 << 16
+END_S = 1.0  # for a judgement that is under way, at the end
 PAGE_US = 86_400 * 10**6  # part of the history that the page shows
 STREAMS_MAX = 64  # browsers that receive events
 OPERATOR_S_MAX = 30 * 86_400
@@ -84,13 +71,13 @@ class Controller(Closing):
     ) -> None:
         self._title = title
         self.failure: Exception | None = None  # the error that ended the judging, if there was one
-        self._schedule, self._secret, self._history, self._say = schedule, secret, history, say
+        self._schedule, self._history, self._say = schedule, history, say
+        self._secret = secrets.check(secret)
         self._zero_ns = time.monotonic_ns()
         self._zero_us = time.time_ns() // 1000
-        self._collector = Collector(schedule, 0, secrets.randbelow(words.NUMBER_MAX // 2))
+        self._collector = Collector(schedule, 0, random.randbelow(words.NUMBER_MAX // 2))
         self._inbox: queue.Queue[tuple[int, Any]] = queue.Queue(SAID_MAX)
         self._lines: dict[int, Line] = {}
-        self._strangers = threading.Semaphore(STRANGERS_MAX)
         self._down: dict[int, tuple[int, ...]] = {}
         self._periods: dict[int, int] = {}
         self._keys: dict[int, int] = {}  # of places in the history, by cause
@@ -107,33 +94,37 @@ class Controller(Closing):
         self._lock = threading.Lock()
         history.close_open()
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._server = socket.create_server((host, port), family=family)
-        self.port = int(self._server.getsockname()[1])
-        self._http = _Server((host, http_port), self, token(secret), family)
-        if tls is not None:
-            self._http.socket = tls.wrap_socket(self._http.socket, server_side=True)
+        server = socket.create_server((host, port), family=family)
+        self.port = int(server.getsockname()[1])
+        self._door = Door(server, self._secret_for)
+        try:
+            self._http = Web((host, http_port), self, secrets.token(secret), tls)
+        except OSError:
+            self._door.close()
+            raise
         self.http_port = int(self._http.server_address[1])
         self._closing = threading.Event()
         self._threads = [
             threading.Thread(target=work, daemon=True)
-            for work in (self._accept, self._work, self._http.serve_forever)
+            for work in (self._accept, self._work, self._http.serve)
         ]
         for thread in self._threads:
             thread.start()
 
     def close(self) -> None:
-        """Stop the threads, and close connections and history."""
+        """Stop the threads, and close all connections, whatever these wait for."""
         self._closing.set()
         self._http.shutdown()
         self._http.server_close()
-        self._server.close()
-        with self._lock:
-            for line in self._lines.values():
-                line.close()
+        self._threads[0].join()
+        self._door.close()
+        for line in tuple(self._lines.values()):
+            line.close()
         with contextlib.suppress(queue.Full):
             self._inbox.put_nowait(NOTHING)
-        self._threads[1].join()
-        self._keep_jobs(self._now_us())
+        self._threads[1].join(END_S)
+        if not self._threads[1].is_alive():
+            self._keep_jobs(self._now_us())
 
     # --- requests
 
@@ -246,33 +237,33 @@ class Controller(Closing):
 
     # --- agents
 
+    def _secret_for(self, hello: dict[str, Any]) -> bytes:
+        """The key of the NIC that a caller names, or the job's secret if it names none."""
+        if (nic := hello.get("nic")) is None:
+            return self._secret
+        if type(nic) is not int or not 0 <= nic < self._schedule.fabric.n_nics:
+            raise ExchangeError(STRANGE)
+        return secrets.of_agent(self._secret, nic)
+
     def _accept(self) -> None:
         while not self._closing.is_set():
-            try:
-                connection, _ = self._server.accept()
-            except OSError:  # closed; or out of descriptors, which others give back
-                self._closing.wait(TICK_S)
+            line = self._door.next(time.monotonic() + TICK_S)
+            if line is None:
                 continue
-            if len(self._lines) >= AGENTS_MAX or not self._strangers.acquire(blocking=False):
-                connection.close()
-                continue
+            line.until = time.monotonic() + PROOF_S  # to join
             try:
-                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+                threading.Thread(target=self._serve, args=(line,), daemon=True).start()
             except RuntimeError:  # no more threads
-                self._strangers.release()
-                connection.close()
+                line.close()
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _serve(self, line: Line) -> None:
         """Serve one agent until it leaves or sends an invalid message."""
-        line, nic = Line(connection), -1
+        nic = -1
         try:
-            try:
-                nic = self._greet(line)
-            finally:
-                self._strangers.release()
+            nic = self._greet(line)
             while nic >= 0:
-                self._inbox.put((nic, words.read(line.receive_patiently(), self._schedule)))
-        except (OSError, ValueError, OpenMrcError):
+                self._inbox.put((nic, words.read(line.receive_patiently(), self._schedule, nic)))
+        except OpenMrcError:
             pass
         finally:
             line.close()
@@ -280,16 +271,36 @@ class Controller(Closing):
                 self._inbox.put((nic, (CLOSED, line)))
 
     def _greet(self, line: Line) -> int:
-        """Let an agent prove the secret, and join; returns its NIC, or -1 if it is refused."""
-        line.authenticate(self._secret, SERVER)
+        """Let an agent join; returns its NIC, or -1 if it is refused."""
         try:
             nic = words.read_join(line.receive(), self._schedule)
+            if line.hello.get("nic", nic) != nic:
+                raise InputError(f"nic {nic}: the key is that of nic {line.hello['nic']}")
+            self._join(nic, line)
         except InputError as error:
-            line.send({"refused": str(error)})
+            line.send({REFUSED: str(error)})
             return -1
+        line.until = FOREVER
         line.send({"welcome": 1})
-        self._inbox.put((nic, line))
         return nic
+
+    def _join(self, nic: int, line: Line) -> None:
+        with self._lock:
+            now_ps, before = self._now_ps(), self._lines.get(nic)
+            if before is not None and not before.closed and self._collector.hears(now_ps, nic):
+                raise InputError(
+                    f"nic {nic}: its agent is connected; end that one, or wait until it has said"
+                    f" nothing for {STALE_PS // S} s"
+                )
+            if before is None and len(self._lines) >= AGENTS_MAX:
+                raise InputError(f"nic {nic}: {AGENTS_MAX} agents are connected already")
+            if before is not None:
+                before.close()
+            self._lines[nic] = line
+            self._periods[nic] = 0
+            self._collector.join(now_ps, nic)
+            self._history.agent(nic, self._now_us(), True)
+            self._tell_streams()
 
     def _work(self) -> None:
         try:
@@ -328,13 +339,7 @@ class Controller(Closing):
 
     def _take(self, nic: int, what: Any) -> None:
         now_ps = self._now_ps()
-        if isinstance(what, Line):
-            self._lines[nic] = what
-            self._periods[nic] = 0
-            self._collector.join(now_ps, nic)
-            self._history.agent(nic, self._now_us(), True)
-            self._tell_streams()
-        elif isinstance(what, tuple) and what[0] is CLOSED:
+        if isinstance(what, tuple) and what[0] is CLOSED:
             if self._lines.get(nic) is what[1]:
                 del self._lines[nic]
                 self._collector.leave(nic)
@@ -361,7 +366,7 @@ class Controller(Closing):
                 continue
             try:
                 line.send(*messages)
-            except (OSError, ValueError):
+            except ExchangeError:
                 line.close()  # its thread does the rest
 
     def _carry_out(self, said: Said) -> None:
@@ -441,135 +446,3 @@ def _sentence(place: Place) -> str:
         return f"{place.where}: loses nothing any more"
     how = "lets nothing through" if place.rate > 0.99 else f"loses {100 * place.rate:.2g} %"
     return f"{place.where}: {how}, found {(place.named_ps - place.since_ps) / 1e9:.0f} ms after"
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(
-        self, where: tuple[str, int], controller: Controller, token_: str, family: int
-    ) -> None:
-        self.address_family = family
-        self.controller, self.token = controller, token_
-        super().__init__(where, _Request)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore errors of connections: a browser may leave at any time."""
-
-
-class _Request(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    timeout = 30
-    server_version, sys_version = "openmrc", ""
-
-    def do_GET(self) -> None:
-        self._answer("GET")
-
-    def do_POST(self) -> None:
-        self._answer("POST")
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Log nothing."""
-
-    def _answer(self, method: str) -> None:
-        server = cast(_Server, self.server)
-        try:
-            parts = urlsplit(self.path)
-            query = parse_qs(parts.query, max_num_fields=16)
-        except ValueError:
-            return self._send(400, {"error": "no address"})
-        given = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        given = given or query.get("token", [""])[0]
-        if not hmac.compare_digest(given.encode(), server.token.encode()):
-            return self._send(401, {"error": "the token does not follow from the job's secret"})
-        try:
-            self._do(server.controller, method, parts.path, query)
-        except InputError as error:
-            self._send(400, {"error": str(error)})
-        return None
-
-    def _do(
-        self, controller: Controller, method: str, path: str, query: dict[str, list[str]]
-    ) -> None:
-        def number(key: str, default: int | None) -> int | None:
-            text = query.get(key, [""])[0]
-            if not text:
-                return default
-            if not text.isascii() or not text.isdigit() or len(text) > 18:
-                raise InputError(f"{key}: a whole number is accepted")
-            return int(text)
-
-        if (method, path) == ("POST", "/denylist"):
-            row = self._body()
-            found = controller.deny(row.get("where"), row.get("reason"), row.get("for_s"))
-            return self._send(200, found)
-        if (method, path) == ("POST", "/jobs"):
-            return self._send(200, controller.hear_job(self._body()))
-        if method != "GET":
-            return self._send(405, {"error": "GET is accepted"})
-        if path == "/denylist":
-            return self._send(200, controller.denied())
-        if path == "/state":
-            return self._send(200, controller.state())
-        if path == "/history":
-            since_us = number("since_us", 0) or 0
-            return self._send(200, controller.past(since_us, number("until_us", None)))
-        if path == "/jobs":
-            return self._send(200, controller.jobs())
-        if path == "/admission":
-            return self._send(200, controller.admit(query.get("nics", ["*"])[0]))
-        if path == "/events":
-            return self._stream(controller)
-        if path == "/page.json":
-            return self._send(200, controller.page())
-        if path == "/":
-            return self._write("text/html; charset=utf-8", html(controller.page()).encode())
-        return self._send(404, {"error": "there is no such page"})
-
-    def _body(self) -> dict[str, Any]:
-        length = self.headers.get("Content-Length", "")
-        is_number = length.isascii() and length.isdigit() and len(length) < 10
-        if not is_number or int(length) > BODY_MAX:
-            self.close_connection = True
-            raise InputError(f"a body of up to {BODY_MAX} bytes is accepted")
-        try:
-            row = json.loads(self.rfile.read(int(length)))
-        except (ValueError, RecursionError):
-            raise InputError("the body is no JSON") from None
-        if not isinstance(row, dict):
-            raise InputError("the body: an object of JSON is accepted")
-        return row
-
-    def _send(self, status: int, content: Any) -> None:
-        self._write("application/json", json.dumps(content).encode(), status)
-
-    def _write(self, kind: str, data: bytes, status: int = 200) -> None:
-        self.send_response(status)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(data)))
-        self.send_header("Cache-Control", "no-store")
-        self.end_headers()
-        self.wfile.write(data)
-
-    def _stream(self, controller: Controller) -> None:
-        stream = controller.listen()
-        if stream is None:
-            return self._send(503, {"error": f"{STREAMS_MAX} listen already"})
-        try:
-            self.send_response(200)
-            self.send_header("Content-Type", "text/event-stream")
-            self.send_header("Cache-Control", "no-store")
-            self.end_headers()
-            self.close_connection = True
-            while True:
-                self.wfile.write(f"data: {json.dumps(controller.state())}\n\n".encode())
-                self.wfile.flush()
-                try:
-                    stream.get(timeout=5)
-                except queue.Empty:
-                    continue
-        except OSError:
-            pass
-        finally:
-            controller.leave(stream)
-        return None

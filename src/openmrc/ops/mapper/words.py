@@ -3,7 +3,7 @@
 The sender knows the job's secret, and may still be faulty, of another version, or hostile. A
 message of any other form is an `InputError`, and ends the connection.
 
-    agent       {"join": NIC, "schedule": {...}}
+    agent       {"join": NIC, "schedule": {...}}   (the first message of the line names a key's NIC)
                 {"report": {"at_us", "periods", "lost": [[number, turn, at_us], ...], "late": [...],
                             "bursts": [[burst, [row, ...]], ...], "down": [plane, ...]}}
                 {"counted": burst, "heard": [row, ...]}
@@ -100,8 +100,8 @@ def read_join(message: Mapping[str, Any], schedule: Schedule) -> int:
     return nic
 
 
-def read(message: Mapping[str, Any], schedule: Schedule) -> Reported | Counted:
-    """Return what an agent sends after it has joined."""
+def read(message: Mapping[str, Any], schedule: Schedule, nic: int) -> Reported | Counted:
+    """Return what the agent of a NIC sends after it has joined: about its own probes alone."""
     if "counted" in message:
         burst = _number(message, "counted", NUMBER_MAX)
         heard = _numbers(message, "heard", BURST_MAX, BURST_MAX)
@@ -113,8 +113,8 @@ def read(message: Mapping[str, Any], schedule: Schedule) -> Reported | Counted:
     report = Report(
         at_ps=_number(body, "at_us", TIME_MAX_US) * US,
         periods=_number(body, "periods", PERIODS_MAX),
-        lost=_losses(body, "lost", schedule),
-        late=_losses(body, "late", schedule),
+        lost=_losses(body, "lost", schedule, nic),
+        late=_losses(body, "late", schedule, nic),
         bursts=[_burst(one) for one in bursts],
     )
     n_planes = schedule.fabric.n_planes
@@ -135,7 +135,7 @@ def read_order(message: Mapping[str, Any], schedule: Schedule) -> Order | Count 
     return None
 
 
-def _losses(body: Mapping[str, Any], key: str, schedule: Schedule) -> list[Loss]:
+def _losses(body: Mapping[str, Any], key: str, schedule: Schedule, nic: int) -> list[Loss]:
     found = []
     for row in _list(body, key, 2 * REPORTED_MAX):
         if not isinstance(row, list) or len(row) != 3:
@@ -145,6 +145,10 @@ def _losses(body: Mapping[str, Any], key: str, schedule: Schedule) -> list[Loss]
         if not all(_is_number(value, most) for value, most in bounds):
             raise InputError(f"{key}: no probe of this schedule")
         found.append(Loss(number, turn, at_us * US))
+    for turn in {one.turn for one in found}:
+        judges = schedule.judges(turn, [one.number for one in found if one.turn == turn])
+        if foreign := set(judges.tolist()) - {nic}:
+            raise InputError(f"{key}: a probe that nic {min(foreign)} judges, not nic {nic}")
     return found
 
 

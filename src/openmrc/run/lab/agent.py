@@ -27,7 +27,7 @@ import numpy as np
 from openmrc import verbs
 from openmrc.errors import OpenMrcError
 from openmrc.say import say
-from openmrc.verbs.exchange import CLIENT, Line
+from openmrc.verbs.line import CLIENT, Line
 
 PS_PER_NS = 1000
 SAMPLE_NS = 20_000_000  # between two samples of placed payload

@@ -24,7 +24,8 @@ from openmrc.live.lab.totals import Totals
 from openmrc.printable import LINES, printable
 from openmrc.run.lab.plan import Plan
 from openmrc.say import say
-from openmrc.verbs.exchange import SERVER, ExchangeError, Line
+from openmrc.verbs.door import Door
+from openmrc.verbs.line import ExchangeError, Line
 
 START_IN_NS = 200_000_000  # from the message to the start: every agent has received it by then
 COME_S = 120.0  # for agents to load their code, on a busy machine
@@ -117,22 +118,19 @@ class Coordinator:
 
     def _welcome(self, server: socket.socket, running: list[Any]) -> None:
         """Accept each agent's connection, and its identity."""
-        until = time.monotonic() + COME_S
-        server.settimeout(LOOK_S)
+        until, secret = time.monotonic() + COME_S, bytes.fromhex(self._lab.spec.secret)
+        door = Door(server, lambda _: secret)
         while len(self._lines) < len(self._nics):
             for command in running:
                 if command.status is not None:
                     raise OpenMrcError(f"{command.host}: its agent ended with {command.status}")
             if time.monotonic() > until:
                 raise OpenMrcError(f"agents did not come within {COME_S:g} s; is the machine busy?")
-            try:
-                line = Line(server.accept()[0])
-            except TimeoutError:
+            if (line := door.next(time.monotonic() + LOOK_S)) is None:
                 continue
             try:
-                line.authenticate(bytes.fromhex(self._lab.spec.secret), SERVER)
                 first = line.receive()
-            except (OSError, ExchangeError):
+            except ExchangeError:
                 line.close()
                 continue
             self._lines[int(first["nic"])] = line

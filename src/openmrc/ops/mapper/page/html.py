@@ -30,3 +30,9 @@ def html(content: dict[str, Any]) -> str:
         name, _, rest = piece.partition("}}")
         page += parts[name] + rest
     return page
+
+
+def login(why: str = "") -> str:
+    """Return the page that asks for the token."""
+    page = files("openmrc.ops.mapper.page").joinpath("assets", "login.html")
+    return page.read_text(encoding="utf-8").replace("{{WHY}}", escape(why))
