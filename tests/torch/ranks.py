@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import multiprocessing
 import os
 import socket
@@ -71,6 +73,45 @@ def run(
             one.kill()
         assert not failures, "\n".join(failures)
         return results
+
+
+def ends(n: int, story: Story, *args: Any, **env: str) -> list[tuple[int | None, str]]:
+    """How each rank's process ended, and what it wrote: after the story Python shuts down as at the
+    end of a script, with whatever is under way. A negative number is a signal, None: it hangs.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.torch.preloaded"])
+    with tempfile.TemporaryDirectory() as place:
+        processes = [
+            context.Process(target=_ending, args=(story, rank, n, place, env, args), daemon=True)
+            for rank in range(n)
+        ]
+        for one in processes:
+            one.start()
+        for one in processes:
+            one.join(PATIENCE_S)
+            if one.exitcode is None:
+                one.kill()
+        said = [Path(place, f"said-{rank}").read_text(encoding="utf-8") for rank in range(n)]
+        return [(one.exitcode, words) for one, words in zip(processes, said, strict=True)]
+
+
+def _ending(story: Story, rank: int, n: int, place: str, env: dict[str, str], args: Any) -> None:
+    import torch.distributed as dist
+
+    said = os.open(Path(place, f"said-{rank}"), os.O_WRONLY | os.O_CREAT)
+    os.dup2(said, 2)
+    os.environ.update({"OPENMRC_SHARED_MEMORY": "0", **env})
+    store = f"file://{Path(place) / 'store'}"
+    dist.init_process_group("mrc", init_method=store, rank=rank, world_size=n, timeout=TIMEOUT)
+    story(rank, n, *args)
+    exit_python()
+
+
+def exit_python(status: int = 0) -> None:
+    """End this process as the end of a script does; `sys.exit` of a child would not."""
+    gc.freeze()  # what was imported need not be searched once more
+    ctypes.pythonapi.Py_Exit(status)
 
 
 def _rank(

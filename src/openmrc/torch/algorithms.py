@@ -25,6 +25,7 @@ Combine = Callable[[Array, Array], None]
 
 STRAND_BYTES, STRANDS_MAX = 4 << 20, 4  # a large tensor is split into parallel parts
 STEPS_PER_STRAND = 1 << 16
+CONFIRMING = (1 << 32) - 1  # a step that no algorithm has
 VARIABLE = "OPENMRC_ALL_REDUCE"
 DIRECT_RANKS_MAX = 8
 TREE_BYTES_MAX = 1 << 16
@@ -120,7 +121,7 @@ def all_reduce_direct(c: Context, x: Array, combine: Combine) -> Strand:
     progress, op, ranks, others = c.progress, c.op, c.ranks, c.others()
     parts, waits = [x] * len(ranks), []
     for r in others:
-        progress.send_small(ranks[r], key, data)
+        progress.send_small(op, ranks[r], key, data)
     for r in others:
         room = progress.scratch(op, n)
         parts[r] = room.view(x.dtype)
@@ -303,6 +304,19 @@ def all_to_all(c: Context, out: Sequence[Array], into: Sequence[Array]) -> Stran
         *[c.send(r, 0, out[r]) for r in c.others()],
     ]
     into[c.me][:] = out[c.me]
+
+
+def confirmed(c: Context, strands: Sequence[Strand]) -> Strand:
+    """Do these, one after the other, once all ranks have said that they do the same: each message
+    has its operation with it.
+    """
+    nothing = np.empty(0, np.uint8)
+    yield [
+        *[c.receive(r, CONFIRMING, nothing) for r in c.others()],
+        *[c.send(r, CONFIRMING, nothing) for r in c.others()],
+    ]
+    for strand in strands:
+        yield from strand
 
 
 def barrier(c: Context) -> Strand:

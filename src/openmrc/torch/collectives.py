@@ -19,6 +19,7 @@ import torch.distributed as dist
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.torch import algorithms, kernels, profile
 from openmrc.torch.algorithms import Array, Combine, Context
+from openmrc.torch.call import P2P, Call
 from openmrc.torch.memory import bytes_at
 from openmrc.torch.progress import Operation, Strand, Transfer
 from openmrc.torch.work import MrcWork
@@ -148,17 +149,20 @@ class Collectives:
     ) -> None:
         self.world, self.name, self.ranks, self.rank = world, name, list(ranks), rank
         self.profiled_as = profiled_as  # events of the profiler are "mrc:all_reduce", ...
-        self.group = zlib.crc32(name.encode())
+        self._turn = world.turn_of(ranks)  # torch gives a name again once its group is gone
+        self.rename(name)
         self.timeout_s = timeout_s
         self.seq = 0
+        self._confirms = dist.get_debug_level() == dist.DebugLevel.DETAIL
 
     def rename(self, name: str) -> None:
         """Set the name that torch gives a group after creating it; nothing was posted before."""
-        self.name, self.group = name, zlib.crc32(name.encode())
+        self.name, self.group = name, zlib.crc32(f"{name} {self._turn}".encode())
 
     def _post(
         self,
         what: str,
+        call: Call,
         strands: Callable[[Callable[[int], Context]], Iterable[Strand]],
         used: Sequence[Span],
         filled: Sequence[Span],
@@ -167,15 +171,24 @@ class Collectives:
         seen: Sequence[torch.Tensor] | None = None,
     ) -> MrcWork:
         if self.world.closed:
-            raise OpenMrcError(f"{what}: the process group was destroyed")
-        op = Operation(f"{what} of group {self.name!r}", self.ranks, self._timeout_of(opts))
-        seq, self.seq = self.seq, self.seq + 1
+            why = "the process group was destroyed"
+            if self.world.progress.forked:
+                me = self.world.ranks[self.world.rank]
+                why = f"this process was forked from rank {me}, and is no rank itself"
+            raise OpenMrcError(f"{what}: {why}")
+        seq: int | None = None
+        if call.kind != P2P:  # not all ranks take part in those
+            seq, self.seq = self.seq, self.seq + 1
+        name, timeout_s = f"{what} of group {self.name!r}", self._timeout_of(opts)
+        op = Operation(name, self.ranks, timeout_s, call.packed(), self.group, seq)
         progress = self.world.progress
 
         def context(step: int) -> Context:
-            return Context(progress, op, self.ranks, self.rank, self.group, seq, step)
+            return Context(progress, op, self.ranks, self.rank, self.group, seq or 0, step)
 
         op.strands = list(strands(context))
+        if self._confirms and seq is not None:
+            op.strands = [algorithms.confirmed(context(0), op.strands)]
         event = None
         if profile.enabled():
             if seen is None:
@@ -221,12 +234,14 @@ class Collectives:
                 found += algorithms.all_reduce_strands(of, spans[i].array, combines[i])
             return found
 
-        averages = int(plain(op)) == AVG
-        at_end = partial(_scale_after, tensors, op, self) if averages else None
-        return self._post(what, strands, [], spans, opts, at_end)
+        kind = int(plain(op))
+        at_end = partial(_scale_after, tensors, op, self) if kind == AVG else None
+        call = Call("all_reduce", tensors[0].dtype, kind, None, len(tensors), _bytes(tensors))
+        return self._post(what, call, strands, [], spans, opts, at_end)
 
     def reduce(self, tensor: torch.Tensor, op: Any, root: int, opts: Any = None) -> MrcWork:
         """Reduce into the root's tensor."""
+        self._check_rank("reduce: root", root)
         combine = combine_of(tensor.dtype, op)
         at_root = root == self.rank
         own = tensor if at_root else tensor.detach().clone()  # other ranks' tensors stay unchanged
@@ -234,6 +249,7 @@ class Collectives:
         span = Span(own)
         return self._post(
             "reduce",
+            Call("reduce", tensor.dtype, int(plain(op)), root, n=tensor.nbytes),
             lambda c: [algorithms.reduce_tree(c(0), span.array, combine, root)],
             [] if at_root else [span],
             [span] if at_root else [],
@@ -250,6 +266,8 @@ class Collectives:
     ) -> MrcWork:
         """Reduce the tensors of `inputs[i]`, one per rank, each into `outputs[i]` of its rank."""
         combine = combine_of(outputs[0].dtype, op)
+        for one, parts in zip(outputs, inputs, strict=True):
+            _check_same("reduce_scatter", [one, *parts], one, parts[self.rank])
         factor = _factor(op)
         if factor is not None:
             inputs = [[part * factor for part in parts] for parts in inputs]
@@ -265,6 +283,7 @@ class Collectives:
 
         return self._post(
             "reduce_scatter",
+            Call("reduce_scatter", outputs[0].dtype, int(plain(op)), tensors=len(outputs)),
             strands,
             [part for parts in used for part in parts],
             filled,
@@ -276,9 +295,11 @@ class Collectives:
 
     def broadcast(self, tensors: Sequence[torch.Tensor], root: int, opts: Any = None) -> MrcWork:
         """Copy the root's tensors to all."""
+        self._check_rank("broadcast: root", root)
         spans = [Span(t) for t in tensors]
         return self._post(
             "broadcast",
+            Call("broadcast", tensors[0].dtype, root=root, tensors=len(spans), n=_bytes(tensors)),
             lambda c: [
                 algorithms.broadcast(c(i * STEPS_PER_TENSOR), span.array, root)
                 for i, span in enumerate(spans)
@@ -296,10 +317,13 @@ class Collectives:
         what: str = "all_gather",
     ) -> MrcWork:
         """Copy `inputs[i]` of rank r into `outputs[i][r]` of all."""
+        for one, parts in zip(inputs, outputs, strict=True):
+            _check_same(what, [one, *parts], one, parts[self.rank])
         used = [Span(t) for t in inputs]
         filled = [[Span(t) for t in parts] for parts in outputs]
         return self._post(
             what,
+            Call("all_gather", inputs[0].dtype if inputs else None, tensors=len(inputs)),
             lambda c: [
                 algorithms.all_gather(
                     c(i * STEPS_PER_TENSOR), one.array, [part.array for part in parts]
@@ -315,10 +339,14 @@ class Collectives:
         self, parts: Sequence[torch.Tensor], tensor: torch.Tensor, root: int, opts: Any = None
     ) -> MrcWork:
         """Copy every rank's tensor to the root."""
+        self._check_rank("gather: root", root)
+        if parts:
+            _check_same("gather", [*parts, tensor], tensor, parts[root])
         used, filled = Span(tensor), [Span(t) for t in parts]
         arrays = [part.array for part in filled]
         return self._post(
             "gather",
+            Call("gather", tensor.dtype, root=root),
             lambda c: [algorithms.gather(c(0), used.array, arrays, root)],
             [used],
             filled,
@@ -329,10 +357,14 @@ class Collectives:
         self, tensor: torch.Tensor, parts: Sequence[torch.Tensor], root: int, opts: Any = None
     ) -> MrcWork:
         """Copy one tensor of the root to each rank."""
+        self._check_rank("scatter: root", root)
+        if parts:
+            _check_same("scatter", [*parts, tensor], tensor, parts[root])
         filled, used = Span(tensor), [Span(t) for t in parts]
         arrays = [part.array for part in used]
         return self._post(
             "scatter",
+            Call("scatter", tensor.dtype, root=root),
             lambda c: [algorithms.scatter(c(0), filled.array, arrays, root)],
             used,
             [filled],
@@ -347,10 +379,12 @@ class Collectives:
         seen: Sequence[torch.Tensor] | None = None,
     ) -> MrcWork:
         """Copy `inputs[r]` into `outputs[this rank]` of rank r."""
+        _check_same("all_to_all", [*inputs, *outputs], inputs[self.rank], outputs[self.rank])
         used, filled = [Span(t) for t in inputs], [Span(t) for t in outputs]
         out, into = [one.array for one in used], [one.array for one in filled]
         return self._post(
             "all_to_all",
+            Call("all_to_all", inputs[0].dtype if inputs else None),
             lambda c: [algorithms.all_to_all(c(0), out, into)],
             used,
             filled,
@@ -360,22 +394,27 @@ class Collectives:
 
     def barrier(self, opts: Any = None) -> MrcWork:
         """Wait for all ranks."""
-        return self._post("barrier", lambda c: [algorithms.barrier(c(0))], [], [], opts)
+        return self._post(
+            "barrier", Call("barrier"), lambda c: [algorithms.barrier(c(0))], [], [], opts
+        )
 
     # --- point to point
 
     def send(self, tensor: torch.Tensor, to: int, tag: int) -> MrcWork:
         """Send a tensor."""
+        self._check_other("send to", to)
         span, progress = Span(tensor), self.world.progress
 
         def strand(c: Context) -> Strand:
             data = algorithms.as_bytes(span.array)
             yield [progress.send_next(c.op, c.ranks[to], self.group, tag, data)]
 
-        return self._between(f"send to rank {to}", strand, to, [span], [])
+        return self._between(f"send to rank {to}", strand, [span], [])
 
     def receive(self, tensor: torch.Tensor, of: int | None, tag: int) -> MrcWork:
         """Receive a tensor from a rank, or from any."""
+        if of is not None:
+            self._check_other("recv from", of)
         span, progress = Span(tensor), self.world.progress
 
         def strand(c: Context) -> Strand:
@@ -385,7 +424,7 @@ class Collectives:
                 c.op.source = self.ranks.index(c.op.source)
 
         return self._between(
-            "recvAnySource" if of is None else f"recv from rank {of}", strand, of, [], [span]
+            "recvAnySource" if of is None else f"recv from rank {of}", strand, [], [span]
         )
 
     def _receive(self, progress: Any, c: Context, of: int | None, tag: int, data: Any) -> Transfer:
@@ -394,18 +433,25 @@ class Collectives:
         c.op.source = self.ranks[of]
         return progress.receive_next(c.op, self.ranks[of], self.group, tag, data)
 
+    def _check_rank(self, what: str, rank: int) -> None:
+        if not 0 <= rank < len(self.ranks):
+            raise InputError(f"{what} {rank}: the group has ranks 0 to {len(self.ranks) - 1}")
+
+    def _check_other(self, what: str, rank: int) -> None:
+        self._check_rank(f"{what} rank", rank)
+        if rank == self.rank:
+            raise InputError(f"{what} rank {rank}: that is this rank itself; copy the tensor")
+
     def _between(
         self,
         what: str,
         strand: Callable[[Context], Strand],
-        other: int | None,
         used: list[Span],
         filled: list[Span],
     ) -> MrcWork:
-        seq = self.seq  # counts collectives alone, because not all ranks take part in this
-        work = self._post(what, lambda c: [strand(c(0))], used, filled)
-        self.seq = seq
-        return work
+        tensor = (used or filled)[0].tensor
+        call = Call(P2P, tensor.dtype, n=tensor.nbytes)
+        return self._post(what, call, lambda c: [strand(c(0))], used, filled)
 
     # --- sparse
 
@@ -450,9 +496,28 @@ class Collectives:
             with torch.no_grad():
                 tensor.copy_(total.coalesce())
 
-        work = self._post("all_reduce", lambda c: [strand(c)], [count_span], [], opts, add)
+        call = Call("all_reduce of sparse tensors", tensor.dtype)
+        work = self._post("all_reduce", call, lambda c: [strand(c)], [count_span], [], opts, add)
         work._result = [tensor]
         return work
+
+
+def _check_same(
+    what: str, every: Sequence[torch.Tensor], own: torch.Tensor, other: torch.Tensor
+) -> None:
+    """All tensors of a call have one type, and this rank's own part one size at both ends."""
+    for each in every:
+        if each.dtype != own.dtype:
+            raise InputError(f"{what}: {own.dtype} and {each.dtype}: all must have one type")
+    if own.numel() != other.numel():
+        raise InputError(
+            f"{what}: this rank's own part has {own.numel()} elements, where it belongs there are"
+            f" {other.numel()}"
+        )
+
+
+def _bytes(tensors: Sequence[torch.Tensor]) -> int:
+    return sum(t.nbytes for t in tensors)
 
 
 def _further(context: Callable[[int], Context], base: int, step: int) -> Context:

@@ -7,6 +7,7 @@ is called from Python. Both store the group's name, each in its own way.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -15,7 +16,9 @@ import torch
 import torch.distributed as dist
 
 from openmrc.errors import InputError
+from openmrc.say import say
 from openmrc.torch.collectives import Collectives
+from openmrc.torch.overloads import Asked, asked, overloaded, single
 from openmrc.torch.work import MrcWork
 from openmrc.torch.world import PeerError, World
 
@@ -166,106 +169,140 @@ class MrcProcessGroup(dist.ProcessGroup):
 
     set_timeout = _set_default_timeout
 
-    # --- collectives
+    # --- collectives: each takes what the overloads of C++'s take (`overloads`)
 
-    def allreduce(self, tensors: Any, opts: Any = None) -> MrcWork:
+    @overloaded("tensors|tensor")
+    def allreduce(self, tensors: Any, asked: Asked) -> MrcWork:
         """Reduce in place."""
-        tensors = _listed(tensors)
-        return self.core.all_reduce(tensors, _op(opts), opts)
+        return self.core.all_reduce([single("allreduce", tensors)], asked.op, asked)
 
-    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> MrcWork:
+    @overloaded("tensors")
+    def allreduce_coalesced(self, tensors: Any, asked: Asked) -> MrcWork:
         """Reduce many in place."""
-        return self.core.all_reduce(tensors, _op(opts), opts)
+        return self.core.all_reduce(tensors, asked.op, asked)
 
-    def broadcast(self, tensors: Any, opts: Any = None) -> MrcWork:
+    @overloaded("tensors|tensor")
+    def broadcast(self, tensors: Any, asked: Asked) -> MrcWork:
         """Copy the root's to all."""
-        return self.core.broadcast(_listed(tensors), int(getattr(opts, "rootRank", 0)), opts)
+        return self.core.broadcast([single("broadcast", tensors)], asked.root, asked)
 
-    def reduce(self, tensors: Any, opts: Any) -> MrcWork:
+    @overloaded("tensors|tensor")
+    def reduce(self, tensors: Any, asked: Asked) -> MrcWork:
         """Reduce at the root."""
-        return self.core.reduce(_listed(tensors)[0], _op(opts), int(opts.rootRank), opts)
+        return self.core.reduce(single("reduce", tensors), asked.op, asked.root, asked)
 
-    def allgather(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
+    @overloaded("output_tensors", "input_tensors|input_tensor")
+    def allgather(self, outputs: Any, inputs: Any, asked: Asked) -> MrcWork:
         """Copy every rank's to all."""
         if isinstance(inputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
         _check_parts(outputs, self._size, "output")
-        return self.core.all_gather(outputs, inputs, opts)
+        return self.core.all_gather(outputs, inputs, asked)
 
-    def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
+    @overloaded("output_lists", "input_list")
+    def allgather_coalesced(self, outputs: Any, inputs: Any, asked: Asked) -> MrcWork:
         """The same of many; `outputs[r][i]` is `inputs[i]` of rank r."""
+        _check_parts([outputs], self._size, "output")
+        _check_parts(outputs, len(inputs), "output", "there are {} inputs")
         turned = [[outputs[r][i] for r in range(self._size)] for i in range(len(inputs))]
-        return self.core.all_gather(turned, inputs, opts)
+        return self.core.all_gather(turned, inputs, asked)
 
-    def all_gather_single(self, output: Any, tensor: Any, opts: Any = None) -> MrcWork:
+    @overloaded("output", "input")
+    def all_gather_single(self, output: Any, tensor: Any, asked: Asked) -> MrcWork:
         """Copy every rank's into one tensor, one after the other."""
-        return self.all_gather_single_coalesced([output], [tensor], opts)
+        return self._all_gather_single([output], [tensor], asked)
 
     _allgather_base = all_gather_into_tensor = all_gather_single
 
-    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
+    @overloaded("outputs", "inputs")
+    def all_gather_single_coalesced(self, outputs: Any, inputs: Any, asked: Asked) -> MrcWork:
         """Many at once."""
-        flat, after = _flat(outputs)
-        parts = [_parts(t, self._size) for t in flat]
-        return after(self.core.all_gather(parts, inputs, opts), outputs)
+        return self._all_gather_single(outputs, inputs, asked)
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
-    def reduce_scatter(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
+    def _all_gather_single(self, outputs: Any, inputs: Any, asked: Asked) -> MrcWork:
+        _check_parts([outputs], len(inputs), "output", "there are {} inputs")
+        flat, after = _flat(outputs)
+        parts = [_parts(t, self._size) for t in flat]
+        return after(self.core.all_gather(parts, inputs, asked), outputs)
+
+    @overloaded("output_tensors|output", "input_tensors|input")
+    def reduce_scatter(self, outputs: Any, inputs: Any, asked: Asked) -> MrcWork:
         """Reduce part r of all into rank r."""
         if isinstance(outputs, torch.Tensor):
             outputs, inputs = [outputs], [inputs]
         _check_parts(inputs, self._size, "input")
-        return self.core.reduce_scatter(outputs, inputs, _op(opts), opts)
+        return self.core.reduce_scatter(outputs, inputs, asked.op, asked)
 
-    def reduce_scatter_single(self, output: Any, tensor: Any, opts: Any = None) -> MrcWork:
+    @overloaded("outputTensor|output", "inputTensor|input")
+    def reduce_scatter_single(self, output: Any, tensor: Any, asked: Asked) -> MrcWork:
         """The same from one tensor that holds all parts one after the other."""
-        return self.reduce_scatter_single_coalesced([output], [tensor], opts)
+        return self._reduce_scatter_single([output], [tensor], asked)
 
     _reduce_scatter_base = reduce_scatter_tensor = reduce_scatter_single
 
-    def reduce_scatter_single_coalesced(
-        self, outputs: Any, inputs: Any, opts: Any = None
-    ) -> MrcWork:
+    @overloaded("outputs", "inputs")
+    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, asked: Asked) -> MrcWork:
         """Many at once."""
-        parts = [_parts(t.contiguous(), self._size) for t in inputs]
-        return self.core.reduce_scatter(outputs, parts, _op(opts), opts)
+        return self._reduce_scatter_single(outputs, inputs, asked)
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
-    def gather(self, outputs: Any, inputs: Any, opts: Any) -> MrcWork:
+    def _reduce_scatter_single(self, outputs: Any, inputs: Any, asked: Asked) -> MrcWork:
+        _check_parts([outputs], len(inputs), "output", "there are {} inputs")
+        parts = [_parts(t.contiguous(), self._size) for t in inputs]
+        return self.core.reduce_scatter(outputs, parts, asked.op, asked)
+
+    @overloaded("output_tensors", "input_tensors|input_tensor")
+    def gather(self, outputs: Any, inputs: Any, asked: Asked) -> MrcWork:
         """Copy every rank's to the root."""
-        parts = outputs[0] if outputs else []
-        return self.core.gather(parts, _listed(inputs)[0], int(opts.rootRank), opts)
+        parts = self._at_root("gather: output", outputs, asked.root)
+        return self.core.gather(parts, single("gather", inputs), asked.root, asked)
 
-    def scatter(self, outputs: Any, inputs: Any, opts: Any) -> MrcWork:
+    @overloaded("output_tensors|output_tensor", "input_tensors")
+    def scatter(self, outputs: Any, inputs: Any, asked: Asked) -> MrcWork:
         """Copy one of the root to each."""
-        parts = inputs[0] if inputs else []
-        return self.core.scatter(_listed(outputs)[0], parts, int(opts.rootRank), opts)
+        parts = self._at_root("scatter: input", inputs, asked.root)
+        return self.core.scatter(single("scatter", outputs), parts, asked.root, asked)
 
-    def alltoall(self, outputs: Any, inputs: Any, opts: Any = None) -> MrcWork:
+    def _at_root(self, which: str, lists: Any, root: int) -> Any:
+        """The root's list of tensors, one of each rank; others have none."""
+        parts = lists[0] if len(lists) and not isinstance(lists[0], torch.Tensor) else lists
+        if self._rank != root:
+            return []
+        _check_parts([parts], self._size, which)
+        return parts
+
+    @overloaded("output_tensors", "input_tensors")
+    def alltoall(self, outputs: Any, inputs: Any, asked: Asked) -> MrcWork:
         """Copy tensor r to rank r."""
-        return self.core.all_to_all(outputs, inputs, opts)
+        _check_parts([outputs], self._size, "output")
+        _check_parts([inputs], self._size, "input")
+        return self.core.all_to_all(outputs, inputs, asked)
 
     def all_to_all_single(
         self,
         output: Any,
-        tensor: Any,
-        out_splits: Any = None,
-        in_splits: Any = None,
-        opts: Any = None,
+        input: Any,
+        output_split_sizes: Any = None,
+        input_split_sizes: Any = None,
+        *given: Any,
+        **named: Any,
     ) -> MrcWork:
         """The same with one tensor that is split along its first dimension."""
+        opts = asked("all_to_all_single", list(given), named)
         flat, after = _flat([output])
-        into = _split(flat[0], out_splits, self._size)
-        out = _split(tensor.contiguous(), in_splits, self._size)
-        return after(self.core.all_to_all(into, out, opts, [tensor]), [output])
+        into = _split(flat[0], output_split_sizes, self._size)
+        out = _split(input.contiguous(), input_split_sizes, self._size)
+        return after(self.core.all_to_all(into, out, opts, [input]), [output])
 
     alltoall_base = all_to_all_single
 
-    def barrier(self, opts: Any = None) -> MrcWork:
+    @overloaded()
+    def barrier(self, asked: Asked) -> MrcWork:
         """Wait for all ranks."""
-        return self.core.barrier(opts)
+        return self.core.barrier(asked)
 
     def monitored_barrier(
         self, timeout: timedelta | None = None, wait_all_ranks: bool = False
@@ -277,17 +314,17 @@ class MrcProcessGroup(dist.ProcessGroup):
 
     # --- point to point
 
-    def send(self, tensors: Any, to: int, tag: int = 0) -> MrcWork:
+    def send(self, tensors: Any, dstRank: int, tag: int = 0) -> MrcWork:  # noqa: N803  C++'s names
         """Send to a rank of the group."""
-        return self.core.send(_listed(tensors)[0], to, tag)
+        return self.core.send(single("send", tensors), dstRank, tag)
 
-    def recv(self, tensors: Any, of: int, tag: int = 0) -> MrcWork:
+    def recv(self, tensors: Any, srcRank: int, tag: int = 0) -> MrcWork:  # noqa: N803
         """Receive from a rank of the group."""
-        return self.core.receive(_listed(tensors)[0], of, tag)
+        return self.core.receive(single("recv", tensors), srcRank, tag)
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> MrcWork:
         """Receive from any rank."""
-        return self.core.receive(_listed(tensors)[0], None, tag)
+        return self.core.receive(single("recv_anysource", tensors), None, tag)
 
     # --- the end
 
@@ -314,7 +351,19 @@ class MrcProcessGroup(dist.ProcessGroup):
 def leave_all() -> None:
     """Leave in order at exit, also without `destroy_process_group`."""
     while _worlds:
-        _worlds.pop().close()
+        world = _worlds.pop()
+        world.close()
+        if left := ", ".join(world.left_over):
+            say(f"mrc: rank {world.ranks[world.rank]} has ended without waiting for {left}")
+
+
+def _forget_all() -> None:
+    """In a forked child, which is no rank of its parent's groups."""
+    while _worlds:
+        _worlds.pop().forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
 
 
 def _world_of(
@@ -363,18 +412,10 @@ class InGloosPlace(MrcProcessGroup):
 # --- tensors
 
 
-def _listed(tensors: Any) -> Any:
-    return [tensors] if isinstance(tensors, torch.Tensor) else tensors
-
-
-def _op(opts: Any) -> Any:
-    return dist.ReduceOp.SUM if opts is None else opts.reduceOp
-
-
-def _check_parts(parts: Any, size: int, which: str) -> None:
+def _check_parts(parts: Any, n: int, which: str, need: str = "the group has {} ranks") -> None:
     for each in parts:
-        if len(each) != size:
-            raise InputError(f"{which} list has {len(each)} tensors: the group has {size} ranks")
+        if len(each) != n:
+            raise InputError(f"{which} list has {len(each)} tensors: {need.format(n)}")
 
 
 def _flat(tensors: Any) -> tuple[list[torch.Tensor], Any]:
@@ -406,6 +447,8 @@ def _split(tensor: torch.Tensor, sizes: Any, n: int) -> list[torch.Tensor]:
         if len(tensor) % n:
             raise InputError(f"first dimension {len(tensor)}: cannot be divided among {n} ranks")
         sizes = [len(tensor) // n] * n
-    if sum(sizes) != len(tensor):
+    if len(sizes) != n:
+        raise InputError(f"splits {list(sizes)}: the group has {n} ranks, one for each is needed")
+    if sum(sizes) != len(tensor) or min(sizes) < 0:
         raise InputError(f"splits {list(sizes)}: the first dimension has {len(tensor)}")
     return list(tensor.split(list(sizes)))

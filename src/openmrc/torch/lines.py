@@ -119,3 +119,5 @@ class Lines:
         self._listener.close()
         for one in self.to.values():
             one.close()
+
+    forget = close  # those of the parent stay open

@@ -33,7 +33,8 @@ RECEIVES = 256  # slots, credits and PLACED_MAX together stay below
 PLACED_MAX = 96  # large messages that a peer may be writing at a time
 CREDIT, PLACED, KIND, NUMBER = 1 << 30, 2 << 30, 3 << 30, (1 << 30) - 1
 
-DATA, READY, OFFER, REFUSED, PING = range(5)
+DATA, READY, OFFER, REFUSED, PING, CALL = range(6)
+WITH_BYTES = (DATA, REFUSED)  # kinds of messages with bytes after the header
 
 
 class Key(NamedTuple):
@@ -54,23 +55,24 @@ class Header(NamedTuple):
     addr: int = 0
     rkey: int = 0
     number: int = 0
+    call: bytes = b""  # the operation that it belongs to (`openmrc.torch.call`)
 
 
-_HEADER = struct.Struct("<IIIIqqQII")
+_HEADER = struct.Struct("<IIIIqqQII16s")
 
 
 def packed(h: Header) -> bytes:
     """Return a header as it is stored in a slot."""
     key = h.key
     return _HEADER.pack(
-        h.kind, key.group, key.lane, key.step, key.seq, h.n, h.addr, h.rkey, h.number
+        h.kind, key.group, key.lane, key.step, key.seq, h.n, h.addr, h.rkey, h.number, h.call
     )
 
 
 def unpacked(slot: memoryview) -> Header:
     """Return the header at the start of a slot."""
-    kind, group, lane, step, seq, n, addr, rkey, number = _HEADER.unpack_from(slot)
-    return Header(kind, Key(group, lane, seq, step), n, addr, rkey, number)
+    kind, group, lane, step, seq, n, addr, rkey, number, call = _HEADER.unpack_from(slot)
+    return Header(kind, Key(group, lane, seq, step), n, addr, rkey, number, call)
 
 
 @dataclass(frozen=True)

@@ -17,17 +17,22 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
 from openmrc.errors import OpenMrcError
 from openmrc.live.endpoint.loop import CAME, ELSEWHERE, NOTHING
+from openmrc.torch import call
+from openmrc.torch.callbacks import Callbacks
 from openmrc.torch.memory import Bytes, Exposed, Local
 from openmrc.torch.pair import (
+    CALL,
     DATA,
     EAGER,
     OFFER,
+    PING,
     PLACED_MAX,
     READY,
     REFUSED,
@@ -44,6 +49,8 @@ IN_PLACE = 1 << 18  # from this size on a receive gets a registration of its own
 TICK_S = 0.25  # the precision of timeouts
 BEHIND_S = 0.001  # retry interval after a queue was full
 LEFT_S = 0.002  # after a waiting thread has gone on, the progress thread takes over with this delay
+CALLS_KEPT = 64  # collectives of a group whose calls are remembered after their end
+RECEIVING, SENDING, SENT = range(3)  # the peer's part in a message that is refused
 SPIN_NS = 100_000  # a waiting thread polls the ports for this long, and then sleeps
 
 
@@ -73,10 +80,25 @@ Strand = Generator[Iterable[Transfer], None, None]
 
 
 class Operation:
-    """An operation that an application posted; `strands` proceed in parallel."""
+    """An operation that an application posted; `strands` proceed in parallel.
 
-    def __init__(self, name: str, ranks: Iterable[int], timeout_s: float) -> None:
+    `call` says what it is, to be compared with its peers'; `number` is a collective's group and
+    number there, None for a message between two ranks.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        ranks: Iterable[int],
+        timeout_s: float,
+        call: bytes,
+        group: int,
+        seq: int | None,
+    ) -> None:
         self.name, self.ranks = name, frozenset(ranks)
+        self.call, self.group = call, group
+        self.number = None if seq is None else (group, seq)
+        self.asked = False  # whether peers were asked what they call
         self.strands: list[Strand] = []
         self.timeout_s = timeout_s
         self.posted_at = time.monotonic()
@@ -84,6 +106,7 @@ class Operation:
         self.waits: dict[int, int] = {}  # strand -> number of transfers that it waits for
         self.running = 0  # strands that have not ended
         self.scratch: list[Bytes] = []
+        self.keep: Any = ()  # what owns the memory that it uses
         self.error: BaseException | None = None
         self.over = False
         self.source: int | None = None  # of a receive from any rank
@@ -97,7 +120,8 @@ def nothing() -> None:
 class Progress:
     """All messages of one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, me: int, names: Sequence[int]) -> None:
+        self.me, self.names = me, names  # `names[i]` is rank i in errors
         self.pairs: dict[int, Pair | Shared] = {}
         self.bell: Bell | None = None  # rung by ranks of this host
         self._shared: list[Shared] = []
@@ -110,16 +134,22 @@ class Progress:
         self._runnable: deque[tuple[Operation, int]] = deque()
         self._finished: list[Operation] = []
         self._expected: dict[tuple[int, Key], Transfer] = {}
-        self._unexpected: dict[tuple[int, Key], bytes] = {}
+        self._unexpected: dict[tuple[int, Key], tuple[Header, bytes]] = {}
         self._sends: dict[tuple[int, Key], Transfer] = {}
         self._ready: dict[tuple[int, Key], Header] = {}
         self._offers: dict[tuple[int, Key], Header] = {}
         self._placed: dict[int, Transfer] = {}
         self._waiting_ready: deque[Transfer] = deque()
         self._writing: dict[int, Transfer] = {}
+        self._lingering: dict[int, Any] = {}  # memory of writes whose operation has failed
         self._of_anybody: dict[tuple[int, int], deque[Transfer]] = {}
         self._sent_seq: dict[tuple[int, int, int], int] = {}
         self._received_seq: dict[tuple[int, int, int], int] = {}
+        self._called: dict[tuple[int, int], Operation] = {}  # by group and number
+        self._last: dict[int, int] = {}  # group -> number of its last collective
+        self._early: dict[tuple[int, int], dict[int, bytes]] = {}  # calls of peers that are ahead
+        self._refused: dict[tuple[int, int], BaseException] = {}  # what they say is no match
+        self.late: dict[int, BaseException] = {}  # group -> error of what has returned already
         self._numbers = 0
         self._lock = threading.Lock()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -138,6 +168,9 @@ class Progress:
         self._rest_poll = select.poll()  # of the progress thread, while another drives
         self._rest_poll.register(self._wake_fd, select.POLLIN)
         self._stopped = False
+        self.forked = False  # this process is a child that has inherited the object
+        self._fds = threading.Lock()  # held to ring, and to close what is rung
+        self.callbacks = Callbacks()
         self._thread = threading.Thread(target=self._run, name="mrc torch", daemon=True)
 
     # --- for everybody
@@ -178,14 +211,18 @@ class Progress:
 
     def post(self, op: Operation) -> None:
         """Begin an operation; never waits."""
-        if self._inbox or self._stopped or not self._lock.acquire(blocking=False):
+        if self._inbox or not self._lock.acquire(blocking=False):
             self._inbox.append(lambda: self._begin(op))
             if not self._try():
                 self._wake()
             return
         try:
-            self._begin(op)
-            self._step()
+            if self._stopped:
+                self._inbox.append(lambda: self._begin(op))
+                self._fail_all()
+            else:
+                self._begin(op)
+                self._step()
         finally:
             self._lock.release()
         self._finish()
@@ -242,10 +279,8 @@ class Progress:
 
     def finished(self) -> None:
         """The end of an operation was reported: the driver may wait for that."""
-        if self._stopped:
-            return
         if self._driver is not None and self._driver != threading.get_ident():
-            os.eventfd_write(self._driver_fd, 1)
+            self._ring(self._driver_fd)
 
     def do(self, action: Callable[[], None]) -> None:
         """Run an action between two steps."""
@@ -253,24 +288,40 @@ class Progress:
         self._wake()
 
     def stop(self) -> None:
-        """Stop the thread; what is posted fails."""
+        """Stop the thread, if it was started; what is posted fails."""
         if self._stopped:
             return
         self._stopped = True
         self._wake()
-        if threading.current_thread() is not self._thread:
+        if self._thread.ident is not None and threading.current_thread() is not self._thread:
             self._thread.join()
-        for op in list(self.ops):
-            self.fail(op, OpenMrcError(f"{op.name}: the process group was destroyed"))
-        self._finish()
+        self._try(wait=True)
         if self._driver != threading.get_ident():
-            os.eventfd_write(self._driver_fd, 1)
+            self._ring(self._driver_fd)
             self._driving.acquire()  # a driving thread sees that it is over
-        os.close(self._wake_fd)
-        os.close(self._driver_fd)
+        self.callbacks.close()
+        with self._fds:
+            os.close(self._wake_fd)
+            os.close(self._driver_fd)
+            self._wake_fd = self._driver_fd = -1
+
+    def forget(self) -> None:
+        """In a forked child: nothing here is this process's. Takes no lock, for a thread that does
+        not exist here may hold it.
+        """
+        self._stopped = self.forked = True
+        for fd in (self._wake_fd, self._driver_fd):
+            if fd >= 0:
+                os.close(fd)
+        self._wake_fd = self._driver_fd = -1
 
     def _wake(self) -> None:
-        os.eventfd_write(self._wake_fd, 1)
+        self._ring(self._wake_fd)
+
+    def _ring(self, fd: int) -> None:
+        with self._fds:
+            if self._wake_fd >= 0:
+                os.eventfd_write(fd, 1)
 
     # --- steps
 
@@ -313,12 +364,21 @@ class Progress:
         if not self._lock.acquire(blocking=wait):
             return False
         try:
-            if not self._stopped:
+            if self._stopped:
+                self._fail_all()
+            else:
                 self._step()
         finally:
             self._lock.release()
         self._finish()
         return True
+
+    def _fail_all(self) -> None:
+        """All is over: what is posted fails."""
+        while self._inbox:
+            self._inbox.popleft()()
+        for op in list(self.ops):
+            self.fail(op, OpenMrcError(f"{op.name}: the process group was destroyed"))
 
     def _heard(self, fd: int) -> None:
         if self.bell is not None and fd == self.bell.fileno():
@@ -387,6 +447,8 @@ class Progress:
             if rank in self.gone:
                 self.fail(op, self.gone[rank])
                 return
+        if not self._agreed(op):
+            return
         op.running = len(op.strands)
         for number in range(len(op.strands)):
             self._resume(op, number)
@@ -457,6 +519,8 @@ class Progress:
                 del numbered[number]
                 if isinstance(pair := self.pairs[t.peer], Shared):
                     pair.keep(number)
+                elif numbered is self._writing:  # the device still reads it
+                    self._lingering[number] = (t.data, t.op.keep)
         if t.exposed is not None and not t.room:
             t.exposed.dereg()
 
@@ -498,6 +562,113 @@ class Progress:
             if rank in op.ranks:
                 self.fail(op, error)
 
+    # --- whether all ranks call the same
+
+    def _agreed(self, op: Operation) -> bool:
+        """Whether a new operation fits what peers have said so far; if not, it fails."""
+        if op.number is not None:
+            group, seq = op.number
+            self._called[op.number], self._last[group] = op, seq
+            self._called.pop((group, seq - CALLS_KEPT), None)
+        if self.late and (late := self.late.pop(op.group, None)) is not None:
+            self._refuse(op, late)
+            return False
+        if op.number is None:
+            return True
+        if (refused := self._refused.pop(op.number, None)) is not None:
+            self.fail(op, refused)
+            return False
+        for peer, its in self._early.pop(op.number, {}).items():
+            if its != op.call:
+                self._differs(op, peer, its)
+                return False
+        return True
+
+    def _agrees(self, peer: int, h: Header) -> bool:
+        """Whether a message of a collective belongs to the one with its number here."""
+        at = (h.key.group, h.key.seq)
+        op = self._called.get(at)
+        if op is not None:
+            if op.call == h.call:
+                return True
+            if op.error is None:
+                self._differs(op, peer, h.call)
+            return False
+        if h.key.seq > self._last.get(h.key.group, -1):
+            self._early.setdefault(at, {})[peer] = h.call
+        return True
+
+    def _differs(self, op: Operation, peer: int, its: bytes) -> None:
+        assert op.number is not None
+        calls = sorted(((self.names[self.me], op.call), (self.names[peer], its)))
+        told = ", ".join(f"rank {rank} calls {call.told(one)}" for rank, one in calls)
+        group = op.name.partition(" of ")[2]
+        self._refuse(
+            op,
+            OpenMrcError(
+                f"operation {op.number[1]} of {group}: {told}: all ranks must call the same, in"
+                " the same order, with the same types and sizes"
+            ),
+        )
+
+    def _refuse(self, op: Operation, error: BaseException) -> None:
+        """Fail a collective at all its ranks; where it has returned already, the group's next
+        operation fails.
+        """
+        if op.number is not None:
+            key = Key(op.number[0], 0, op.number[1], 0)
+            for peer in op.ranks:
+                self._tell(peer, key, error)
+        self._fail_or_note(op, error)
+
+    def _tell(self, peer: int, key: Key, error: BaseException, part: int = RECEIVING) -> None:
+        """Tell a peer that its part of a message, or of a collective, is refused."""
+        if peer == self.me or peer in self.gone or peer in self.departed:
+            return
+        words = np.frombuffer(str(error).encode()[:EAGER], np.uint8)
+        self.pairs[peer].send(Header(REFUSED, key, len(words), number=part), words)
+
+    def _fail_or_note(self, op: Operation, error: BaseException) -> None:
+        if not op.over:
+            self.fail(op, error)
+        elif op.error is None:
+            self._note(op.group, error)
+
+    def _note(self, group: int, error: BaseException) -> None:
+        """What has returned was refused: fail what the group does now, or will do next."""
+        for op in self.ops:
+            if op.group == group:
+                self._refuse(op, error)
+                return
+        self.late[group] = error
+
+    def _on_refused(self, peer: int, h: Header, words: str) -> None:
+        error = OpenMrcError(words)
+        if h.key.lane:
+            table = self._expected if h.number == RECEIVING else self._sends
+            if h.number == SENT:
+                self._note(h.key.group, error)
+            elif (t := table.get((peer, h.key))) is not None:
+                self.fail(t.op, error)
+            return
+        at = (h.key.group, h.key.seq)
+        if (op := self._called.get(at)) is not None:
+            self._fail_or_note(op, error)
+        elif h.key.seq > self._last.get(h.key.group, -1):
+            self._refused[at] = error
+
+    def ask_calls(self, now: float) -> None:
+        """Tell peers for whom a collective waits what it is: it may be that no message would ever
+        say so, as with two ranks that both receive.
+        """
+        for op in self.ops:
+            if op.number is None or op.asked or now - op.posted_at < TICK_S:
+                continue
+            op.asked = True
+            key = Key(op.number[0], 0, op.number[1], 0)
+            for peer in {t.peer for t in op.live} - self.gone.keys() - self.departed.keys():
+                self.pairs[peer].send(Header(CALL, key, 0, call=op.call))
+
     # --- sends and receives, called by operations
 
     def scratch(self, op: Operation, n: int) -> Bytes:
@@ -508,23 +679,23 @@ class Progress:
         op.scratch.append(memory)
         return memory[:n]
 
-    def send_small(self, peer: int, key: Key, data: Bytes) -> None:
+    def send_small(self, op: Operation, peer: int, key: Key, data: Bytes) -> None:
         """Send up to `EAGER` bytes, which may change afterwards."""
         if peer not in self.departed:  # otherwise it has received all that it needs
-            self.pairs[peer].send(Header(DATA, key, len(data)), data)
+            self.pairs[peer].send(Header(DATA, key, len(data), 0, 0, 0, op.call), data)
 
     def send(self, op: Operation, peer: int, key: Key, data: Bytes) -> Transfer:
         """Send; complete when `data` may change."""
         t = Transfer(op, peer, key, data)
         if data.nbytes <= EAGER:
             t.done = True
-            self.send_small(peer, key, data)
+            self.send_small(op, peer, key, data)
             return t
         if peer in self.departed:
             raise self.departed[peer]
         op.live.add(t)
         if key.lane:  # announces the message to a receive from any rank
-            self.pairs[peer].send(Header(OFFER, key, data.nbytes))
+            self.pairs[peer].send(Header(OFFER, key, data.nbytes, call=op.call))
         at = (peer, key)
         if at in self._ready:
             self._write(t, self._ready.pop(at))
@@ -559,12 +730,15 @@ class Progress:
         t = Transfer(op, peer, key, data)
         at = (peer, key)
         if (early := self._unexpected.pop(at, None)) is not None:
-            self._deliver(t, memory=early)
+            self._deliver(t, *early)
             return t
         if peer in self.departed:
             raise self.departed[peer]
         op.live.add(t)
         self._expected[at] = t
+        offer = self._offers.pop(at, None)
+        if offer is not None and not self._fits(t, offer):
+            return t
         if data.nbytes > EAGER:
             self._invite(t)
         return t
@@ -580,7 +754,6 @@ class Progress:
 
     def _invite(self, t: Transfer) -> None:
         """Announce the destination of a large message."""
-        self._offers.pop((t.peer, t.key), None)
         if len(self._placed) >= PLACED_MAX:
             self._waiting_ready.append(t)
             return
@@ -589,34 +762,47 @@ class Progress:
         self._numbers = self._numbers % ((1 << 30) - 1) + 1
         self._placed[self._numbers] = t
         if isinstance(pair, Shared):
-            pair.send(Header(READY, t.key, n, number=self._numbers))
+            pair.send(Header(READY, t.key, n, 0, 0, self._numbers, t.op.call))
             return
         t.room = n < IN_PLACE
         told = pair.rooms.take(n) if t.room else Exposed(pair.regions, t.data)
         t.exposed = told
-        pair.send(Header(READY, t.key, n, addr=told.addr, rkey=told.rkey, number=self._numbers))
+        pair.send(Header(READY, t.key, n, told.addr, told.rkey, self._numbers, t.op.call))
 
     def _write(self, t: Transfer, to: Header) -> None:
-        if to.n != t.data.nbytes:
-            self.pairs[t.peer].send(Header(REFUSED, t.key, t.data.nbytes))
-            self._mismatch(t, to.n)
+        if not self._fits(t, to, sends=True):
             return
         self._numbers = self._numbers % ((1 << 30) - 1) + 1
         self._writing[self._numbers] = t
         self.pairs[t.peer].write(self._numbers, Local(t.data), to)
 
-    def _mismatch(self, t: Transfer, n: int) -> None:
-        self.fail(
-            t.op,
-            OpenMrcError(
-                f"{t.op.name}: this rank's message has {t.data.nbytes} bytes, rank {t.peer}'s {n}:"
-                " all ranks must pass the same sizes"
-            ),
+    def _fits(self, t: Transfer, h: Header, sends: bool = False) -> bool:
+        """Whether a message has the type and the size of its other end; if not, both fail."""
+        if t.data.nbytes == h.n and (t.op.call == h.call or not t.key.lane):
+            return True
+        mine, its = self.names[self.me], self.names[t.peer]
+        if t.key.lane:
+            own, other = call.message(t.op.call), call.message(h.call)
+        else:
+            own, other = f"{t.data.nbytes} bytes", f"{h.n} bytes"
+        a, b = ((mine, own), (its, other)) if sends else ((its, other), (mine, own))
+        error = OpenMrcError(
+            f"{t.op.name}: rank {a[0]} sends {a[1]}, rank {b[0]} receives {b[1]}:"
+            " both must pass the same type and size"
         )
+        if t.key.lane:
+            its_part = RECEIVING if sends else SENT if h.kind == DATA else SENDING
+            self._tell(t.peer, t.key, error, its_part)
+            self.fail(t.op, error)
+        else:
+            self._refuse(t.op, error)
+        return False
 
     # --- what came
 
     def _on_completion(self, pair: Pair, done: WorkCompletion) -> None:
+        if self._lingering:
+            self._lingering.pop(done.wr_id, None)
         if done.status != SUCCESS:
             self.on_broken(pair, done.status)
             return
@@ -669,34 +855,37 @@ class Progress:
 
     def _on_header(self, peer: int, h: Header, data: Bytes | memoryview) -> None:
         at = (peer, h.key)
-        if h.kind == READY:
+        kind = h.kind
+        if kind == REFUSED:
+            self._on_refused(peer, h, bytes(data).decode(errors="replace"))
+        elif kind == PING or not (h.key.lane or self._agrees(peer, h)):
+            return
+        elif kind == READY:
             if (t := self._sends.pop(at, None)) is not None:
                 self._write(t, h)
             else:
                 self._ready[at] = h
-        elif h.kind == DATA:
+        elif kind == DATA:
             t = self._expected.pop(at, None) or self._take_of_anybody(peer, h.key)
             if t is None:
-                self._unexpected[at] = data.tobytes()
+                self._unexpected[at] = h, data.tobytes()
             else:
-                self._deliver(t, data)
-        elif h.kind == OFFER:
+                self._deliver(t, h, data)
+        elif kind == OFFER:
             self._on_offer(peer, h)
-        elif h.kind == REFUSED and (t := self._expected.get(at)) is not None:
-            self._mismatch(t, h.n)
 
     def _on_offer(self, peer: int, h: Header) -> None:
         at = (peer, h.key)
         if (t := self._expected.get(at)) is not None:
-            if t.data.nbytes != h.n:
-                self._mismatch(t, h.n)
+            self._fits(t, h)
         elif h.key.seq >= self._received_seq.get((peer, h.key.group, h.key.lane), 0):
             t = self._take_of_anybody(peer, h.key)
             if t is None:
                 self._offers[at] = h
             else:
                 self._expected[at] = t
-                self._invite(t)
+                if self._fits(t, h):
+                    self._invite(t)
 
     def _take_of_anybody(self, peer: int, key: Key) -> Transfer | None:
         waiting = self._of_anybody.get((key.group, key.lane))
@@ -708,13 +897,9 @@ class Progress:
                 return t
         return None
 
-    def _deliver(
-        self, t: Transfer, data: Bytes | memoryview | None = None, memory: bytes = b""
-    ) -> None:
-        n = len(memory) if data is None else len(data)
-        if n != t.data.nbytes:
-            self._mismatch(t, n)
+    def _deliver(self, t: Transfer, h: Header, data: Bytes | memoryview | bytes) -> None:
+        if not self._fits(t, h):
             return
-        if n:
-            memoryview(t.data)[:] = memory if data is None else memoryview(data)  # type: ignore[arg-type]
+        if h.n:
+            memoryview(t.data)[:] = memoryview(data)  # type: ignore[arg-type]
         self._over(t)

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 
 from openmrc.errors import InputError
 from openmrc.torch.memory import Bytes, Local
-from openmrc.torch.pair import DATA, HEADER_BYTES, Header, Key, packed, unpacked
+from openmrc.torch.pair import HEADER_BYTES, WITH_BYTES, Header, Key, packed, unpacked
 
 VARIABLE = "OPENMRC_SHARED_MEMORY"
 PLACE = Path("/dev/shm")
@@ -256,7 +256,7 @@ class Shared:
         while (entry := self._into.first()) is not None:
             busy = True
             header = unpacked(entry[0])
-            n = header.n if header.kind in (DATA, CHUNK) else 0  # others have no bytes
+            n = header.n if header.kind == CHUNK or header.kind in WITH_BYTES else 0
             data = self._into.wrapped(entry[1], n)
             if header.kind == CHUNK:
                 on_piece(header.number, header.key.seq, data)
@@ -314,6 +314,10 @@ class Hall:
         self.pairs[peer] = Shared(peer, out, into, self.bell, bell)
         if rank > peer:
             os.unlink(name)  # both have it open: nothing is left over, however they end
+
+    def forget(self) -> None:
+        """In a forked child: let go of the bell. The memory is left to the kernel."""
+        self.bell.close()
 
     def close(self) -> None:
         """Close the bell; the memory is freed with its last user."""

@@ -49,6 +49,9 @@ class Wire(Protocol):
     def close(self) -> None:
         """Close all devices."""
 
+    def forget(self) -> None:
+        """In a forked child: close what it has inherited, and touch nothing of the devices."""
+
 
 def open_wire(store: Store, rank: int, peers: Sequence[int]) -> Wire:
     """Open what reaches these peers: as the environment says, or else as their hosts require."""
@@ -99,6 +102,11 @@ class OneDevice:
         """Close it."""
         self._device.close()
 
+    def forget(self) -> None:
+        """Close its sockets in a forked child."""
+        for fd in self._device._owned_fds:
+            os.close(fd)
+
 
 class Cables:
     """A device for every peer on this host."""
@@ -142,6 +150,10 @@ class Cables:
         """Close all devices."""
         for device, _ in self._devices.values():
             device.close()
+        self.forget()
+
+    def forget(self) -> None:
+        """Close the sockets."""
         for ends in self._sockets.values():
             for one in ends:
                 one.close()

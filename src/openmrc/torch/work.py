@@ -29,7 +29,8 @@ class MrcWork(dist.Work):
     ) -> None:
         super().__init__()
         self._progress = progress
-        self._op, self._result, self._keep = op, result, keep
+        self._op, self._result = op, result
+        op.keep = keep
         self._over = Flag()
         self._event: threading.Event | None = None  # of a thread that waits while another drives
         self._lock = threading.Lock()
@@ -48,11 +49,11 @@ class MrcWork(dist.Work):
                     self._op.error = error
             self._over.up = True
             event, base = self._event, self._base
-        self._keep = ()
+        self._op.keep = ()
         if event is not None:
             event.set()
         if base is not None:
-            base.set_result(None)
+            self._progress.callbacks.call(partial(base.set_result, None))
         self._progress.finished()
 
     def also(self, then: Callable[[], Any]) -> None:
@@ -79,6 +80,8 @@ class MrcWork(dist.Work):
         """Wait until it is complete, and raise its error. C++ passes 0 for no timeout."""
         asked = timeout.total_seconds() if timeout else 0.0
         seconds = asked if asked > 0 else None
+        if not self._over.up and self._progress.forked:
+            raise dist.DistBackendError(f"{self._op.name}: it is the parent's, not this process's")
         if not self._over.up:
             started = time.monotonic()
             self._progress.drive(self._over, seconds)

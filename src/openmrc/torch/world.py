@@ -16,6 +16,7 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -65,12 +66,14 @@ class World:
         self.rank, self.ranks, self.size = rank, ranks, len(ranks)
         self.silence_s = min(silence_s(), timeout_s)
         self.groups = 0
+        self._turns: dict[tuple[int, ...], int] = {}  # groups created, by members
         self.closed = False
+        self.left_over: list[str] = []  # operations that were not over when it was closed
         self.wire: Wire | None = None
         self.hall: Hall | None = None
         self._wired: dict[int, Pair] = {}  # peers reached by packets
         self.lines: Lines | None = None
-        self.progress = Progress()
+        self.progress = Progress(rank, ranks)
         self._who: dict[int, dict[str, Any]] = {}
         self._bad: dict[tuple[int, int, int], float] = {}  # (device, QP, EV): since when
         self._heard: dict[int, tuple[int, float]] = {}
@@ -190,6 +193,12 @@ class World:
             peers[str(self.ranks[peer])] = {"host": host, "qp": pair.qp.qp_num, "paths": planes}
         return {"host": socket.gethostname(), "size": self.size, "peers": peers}
 
+    def turn_of(self, members: Sequence[int]) -> int:
+        """Count the groups of these members: all of them create the same ones."""
+        at = tuple(members)
+        self._turns[at] = self._turns.get(at, 0) + 1
+        return self._turns[at]
+
     # --- who lives
 
     def name(self, peer: int) -> str:
@@ -254,6 +263,7 @@ class World:
     def _tick(self, now: float) -> None:
         """A few times a second, with the lock of `progress`."""
         self._note_events(now)
+        self.progress.ask_calls(now)
         waited = {t.peer for op in self.progress.ops for t in op.live}
         for peer, pair in self._wired.items():
             if peer in self.progress.gone or peer in self.progress.departed:
@@ -304,6 +314,9 @@ class World:
         if self.closed:
             return
         self.closed = True
+        pending = list(self.progress.ops)
+        for error in self.progress.late.values():
+            say(f"mrc: {error}")
         if said is None:
             until = time.monotonic() + LEAVE_S
             while time.monotonic() < until and any(
@@ -312,12 +325,23 @@ class World:
                 if peer not in self.progress.gone and peer not in self.progress.departed
             ):
                 time.sleep(0.001)
+        self.left_over = [op.name for op in pending if not op.over or op.error is not None]
         if said is None and self._cause is not None:
             said = {"failed": str(self._cause)}
         if self.lines is not None:
             for peer, pair in self.progress.pairs.items():
                 self.lines.say(peer, {"placed": pair.placed, **(said or {})})
         self._release()
+
+    def forget(self) -> None:
+        """In a child that a rank has forked, which is no rank: let go of what it has inherited. Its
+        parent's connections must end with its parent.
+        """
+        self.closed = True
+        self.progress.forget()
+        for part in (self.lines, self.wire, self.hall):
+            if part is not None:
+                part.forget()
 
     def _release(self) -> None:
         self.closed = True
