@@ -25,6 +25,7 @@ MODULES = {
     for path in PACKAGE.rglob("*.py")
 }
 PLAIN = {
+    "openmrc.wire.offload",
     "openmrc.wire.walk",
     "openmrc.wire.view",
     "openmrc.wire.roce.view",
@@ -38,8 +39,13 @@ with atheris.instrument_imports(include=["openmrc"], exclude=sorted(MODULES - SE
     from fuzz.lengths import set_lengths
     from openmrc.engine import packet
     from openmrc.wire import Packet, WireError, decode, encode, frame, layout
+    from openmrc.wire.meant import MRC, ROCE
+    from openmrc.wire.offload import layers
+    from openmrc.wire.pcap import Captured
+    from openmrc.wire.readers import Found, Readers
     from openmrc.wire.roce import pause
     from openmrc.wire.roce.pause import PauseError
+    from tests.wire.joined import with_lengths
     from tests.wire.roce.roce_frames import both as both_of_roce
     from tests.wire.vectors import both, values
 
@@ -49,6 +55,10 @@ def one_input(data: bytes) -> None:
     found, strict = both(data, check=False), both(data, check=True)
     captured_of(data)
     of_others(data)
+    for kept in (data, data[: len(data) * 3 // 4]):
+        of_a_capture(kept, len(data))
+        of_a_capture(kept, len(kept))  # a mirror's copy, if it is shorter than its IP packet
+    of_a_capture(twice(data), len(twice(data)))
     if not isinstance(found, Packet):
         assert strict == found
         return
@@ -70,6 +80,27 @@ def captured_of(data: bytes) -> None:
     except WireError:
         return
     assert int(found.record.opcode) == found["BTH"]["opcode"]
+
+
+def of_a_capture(data: bytes, length: int) -> None:
+    """Read what a capture has, one packet or several, in both ways."""
+    readers = Readers(check=False)
+    for one, found in readers.packets(Captured(1, "", 0, data, length)):
+        assert found.line()
+        if isinstance(found, Found) and found.protocol in (MRC, ROCE):
+            told = readers.fields(one, found.protocol)
+            p, bth = found.frame.p, told["headers"]["BTH"]
+            assert (p.opcode, p.dst_qpn) == (bth["opcode"], bth["dest_qpn"])
+            assert p.payload_len == told["payload_length"]
+
+
+def twice(data: bytes) -> bytes:
+    """A frame as a host has it that joined two packets."""
+    found = layers(data, len(data))
+    if found is None or found.end > len(data):
+        return data
+    body = 2 * data[found.bth : found.end]
+    return with_lengths(data[: found.bth], found.ips, found.udp, len(body) & 0xFFFF, False) + body
 
 
 def of_others(data: bytes) -> None:

@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from openmrc import wire
-from openmrc.cli import decode
+from openmrc.cli import decode, decoded
 from openmrc.engine import packet as pk
 from openmrc.errors import InputError
 from openmrc.jit import records, warmup
@@ -203,27 +203,35 @@ def test_damaged_packets_are_named_and_the_rest_is_shown(lab: Lab) -> None:
         "fd6d:7263::1 -> fd6d:7263::2  QP 0x11  RDMA_WRITE_MIDDLE  PSN 2  EV 0x00010005"
         "  msn 3, va 0x7f0000, 64 of 256 B  [wrong iCRC]",
         "not MRC: not IPv6 or IPv4",
-        "fd6d:7263::1 -> fd6d:7263::2  QP 0x11  opcode 0x47  EV 0x00010005  [not an opcode of MRC]",
-        ":: -> 2001:db8:4000:2000:4001:1001::  BAD byte 18: the IP length does not fit the frame",
+        "fd6d:7263::1 -> fd6d:7263::2  QP 0x11  RD_WRITE_MIDDLE  PSN 2  port 5  76 B  [wrong iCRC]",
+        "cut copy  :: -> 2001:db8:4000:2000:4001:1001::  BAD byte 54: the frame ends within a"
+        f" header (60 of {len(data(3))} bytes were captured)",
     ]
     assert "  PSN 1  " in shown[0]
     assert "  PSN 4  " in shown[5]
     assert lines[-1] == (
-        "6 packets, 3 damaged (wrong iCRC 1, not an opcode of MRC 1,"
-        " the IP length does not fit the frame 1), 1 not MRC (not IPv6 or IPv4 1)"
+        "6 packets, 1 cut copies, 1 cut before they say what they are, 2 damaged (wrong iCRC 2),"
+        " 1 not MRC (not IPv6 or IPv4 1)"
     )
 
 
-def test_a_packet_whose_tail_never_came_has_its_headers_in_the_line(lab: Lab) -> None:
+def test_a_packet_whose_tail_never_came_is_a_cut_copy(lab: Lab) -> None:
+    """A mirror keeps the beginning of a frame, and its IP length says the whole."""
     lab.capture(data(1)[:-30])
-    [shown] = [line.split("  QP 0x11  ")[1] for line in lab.lines() if LINK in line]
-    assert shown == (
-        "RDMA_WRITE_MIDDLE  PSN 1  EV 0x00010005  msn 3, va 0x7f0000, 64 of 256 B"
-        "  [the IP length does not fit the frame]"
-    )
+    lines = lab.lines()
+    [shown] = [line.split("  QP 0x11  ")[1] for line in lines if LINK in line]
+    assert shown == "RDMA_WRITE_MIDDLE  PSN 1  EV 0x00010005  msn 3, va 0x7f0000, 64 of 256 B"
+    assert lines[-1] == "1 packets, 1 cut copies"
     [told, _] = [json.loads(line) for line in lab.lines("--json")]
     assert told["headers"]["BTH"]["psn"] == 1
-    assert told["error"]["offset"] == 18
+    assert (told["length"], told["captured"]) == (len(data(1)), len(data(1)) - 30)
+    assert lab.decode("--strict") == 0
+
+
+def test_lengths_that_do_not_agree_are_damage(lab: Lab) -> None:
+    length_of_udp = 14 + 40 + 40 + 4
+    lab.capture(flipped(data(1), at=length_of_udp)[:-30])
+    assert lab.decode("--strict") == 1
 
 
 def test_damage_fails_if_that_is_asked_for_and_icrcs_need_not_be_looked_at(lab: Lab) -> None:
@@ -296,7 +304,52 @@ def test_ipv4_has_addresses_too(lab: Lab) -> None:
     lab.capture(a_packet(pk.WRITE_ONLY, e, psn=1, payload_len=64, dma_len=64))
     lines = lab.lines()
     assert "10.3.0.1 -> 10.3.0.2" in lines[0]
-    assert [row for row in lines if row.startswith("│ 10.0.0.2")]
+    assert [row for row in lines if row.startswith("│ 10.3.0.2")]
+
+
+def over_planes(macs: bool) -> list[bytes]:
+    """PSNs 1 to 4 to one QP number, over the addresses of four planes; with the plan's MACs?"""
+    out = []
+    for plane in range(4):
+        e = envelope(plane, ipv4=True)
+        if macs:
+            addresses.write_nic_mac(e.src_mac, 0, 0, plane)
+            addresses.write_switch_mac(e.dst_mac, 0, 9)
+        out.append(a_packet(pk.WRITE_ONLY, e, psn=1 + plane, payload_len=64, dma_len=64))
+    return out
+
+
+def test_planes_are_one_host_where_that_is_known(lab: Lab) -> None:
+    def rows(*words: str) -> list[list[str]]:
+        return [cells(line)[:3] for line in lab.lines(*words) if line.startswith("│ 10")]
+
+    apart = [[f"10.{plane}.0.2", "0x11", "1"] for plane in range(4)]
+    lab.capture(*over_planes(macs=True))
+    assert rows() == [["10.0.0.2", "0x11", "4"]]
+    lab.capture(*over_planes(macs=False))
+    assert rows() == apart
+    assert rows("--host", "10.3.0.2,10.1.0.2", "--host", "10.0.0.2, 10.2.0.2") == [
+        ["10.0.0.2", "0x11", "2"],
+        ["10.3.0.2", "0x11", "2"],
+    ]
+    with pytest.raises(InputError, match="--host a,b: is no list of addresses, such as 10"):
+        lab.decode("--host", "a,b")
+
+
+def test_rows_that_may_be_planes_of_one_host_are_named_with_the_option(lab: Lab) -> None:
+    lab.capture(*over_planes(macs=False), *over_planes(macs=False)[:2])
+    assert "planes of one host" not in "".join(lab.lines())
+    strangers = [
+        a_packet(pk.WRITE_ONLY, envelope(plane, True), psn=psn, payload_len=64, dma_len=64)
+        for plane, psn in ((1, 1), (2, 2), (1, 3), (2, 4))
+    ]
+    lab.capture(*strangers)
+    remedy = (
+        "QP 0x11 is at 10.1.0.2 and 10.2.0.2: if these are planes of one host,"
+        " --host 10.1.0.2,10.2.0.2 makes them one row"
+    )
+    assert remedy in lab.lines()
+    assert remedy not in lab.lines("--host", "10.1.0.2,10.2.0.2")
 
 
 # The summary
@@ -347,7 +400,7 @@ def test_a_long_list_of_missing_psns_ends_in_dots(lab: Lab) -> None:
 
 
 def test_more_rows_than_people_read_are_counted(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode, "ROWS_SHOWN", 2)
+    monkeypatch.setattr(decoded, "ROWS_SHOWN", 2)
     lab.capture(*(data(1, dst_qpn=qpn) for qpn in (3, 4, 5)))
     lines = lab.lines()
     assert [cells(line)[1] for line in lines if line.startswith("│")] == ["0x3", "0x4"]
@@ -437,6 +490,10 @@ def test_json_has_every_header_and_the_summary_at_the_end(lab: Lab) -> None:
         "packets": 3,
         "damaged": {"wrong iCRC": 1},
         "not_mrc": {"not IPv6 or IPv4": 1},
+        "cut": 0,
+        "cut_copies": 0,
+        "joined_frames": 0,
+        "hidden_packets": 0,
         "unlisted": 0,
         "cut_at": None,
     }
@@ -570,7 +627,7 @@ def test_lines_and_objects_give_the_same_verdict(
         assert f"QP {objects[0]['headers']['BTH']['dest_qpn']:#x}" in line
     elif objects[0].get("missing") == ["BTH"]:
         assert line.endswith(f"  [{error['reason']}: BTH missing]")
-    elif error["mrc"] or error.get("protocol") == "RoCEv2":
+    elif error["mrc"] or error.get("protocol") == "RoCEv2" or error.get("cut"):
         assert f"BAD byte {error['offset']}: {error['reason']}" in line
     else:
         assert f"not MRC: {error['reason']}" in line

@@ -13,10 +13,11 @@ import pytest
 from openmrc.cli import decode
 from openmrc.engine import packet
 from openmrc.jit import warmup
-from openmrc.wire import lines
+from openmrc.wire import frame, lines
 from openmrc.wire.lines import Frames
+from openmrc.wire.meant import MRC, ROCE
 from openmrc.wire.pcap import Captured, Writer
-from openmrc.wire.readers import MRC, PFC, ROCE, Found, Readers, Unread
+from openmrc.wire.readers import PFC, Found, Readers, Unread
 from openmrc.wire.roce import opcodes as roce
 from openmrc.wire.roce import pause
 from tests.wire.frames import around, sent, write
@@ -122,7 +123,7 @@ def test_each_protocol_has_its_reader() -> None:
     found = [readers.read(captured(data)) for data in (mrc(), roce_data(1), paused(9))]
     assert [each.protocol for each in found] == [MRC, ROCE, PFC]
     arp = readers.read(captured(b"\xff" * 12 + b"\x08\x06" + bytes(46)))
-    assert arp == Unread(None, 12, "not IPv6 or IPv4")
+    assert arp == Unread(None, 12, "not IPv6 or IPv4", code=frame.ETHERTYPE)
     cut = readers.read(captured(paused(9)[:30]))
     assert cut == Unread(PFC, 14, "the frame ends within a header")
 
@@ -132,7 +133,7 @@ def test_what_is_wrong_with_rocev2_is_said(name: str) -> None:
     data, _, at = REFUSED[name]
     bad = Readers().read(captured(data))
     assert isinstance(bad, Unread)
-    assert bad.protocol == {"SEND Only": MRC, "the other port of MRC": MRC, "no BTH": MRC}.get(
+    assert bad.protocol == {"reserved": MRC, "the other port of MRC": MRC, "no BTH": MRC}.get(
         name, ROCE
     )
     assert (bad.found is not None) == (name == "iCRC")
@@ -250,11 +251,18 @@ def test_a_summary_by_queue_pair(lab: Lab) -> None:
                     "psn_first": 0xFF_FFFF,
                     "psn_last": 3,
                     "psns_missing": 1,
+                    "psns_hidden": 0,
                     "again": 2,
                     "ecn_marked": 1,
                     "source_ports": [49_374, 50_000],
                 },
-                "control": {"ack": 0, "nak": {}, "cnp": 0},
+                "control": {
+                    "ack": 0,
+                    "nak": {},
+                    "cnp": 0,
+                    "read_response": 0,
+                    "read_response_bytes": 0,
+                },
             },
             {
                 "destination": destination,
@@ -266,11 +274,18 @@ def test_a_summary_by_queue_pair(lab: Lab) -> None:
                     "psn_first": None,
                     "psn_last": None,
                     "psns_missing": 0,
+                    "psns_hidden": 0,
                     "again": 0,
                     "ecn_marked": 0,
                     "source_ports": [],
                 },
-                "control": {"ack": 1, "nak": {"NAK_PSN_SEQUENCE_ERROR": 1}, "cnp": 1},
+                "control": {
+                    "ack": 1,
+                    "nak": {"NAK_PSN_SEQUENCE_ERROR": 1},
+                    "cnp": 1,
+                    "read_response": 0,
+                    "read_response_bytes": 0,
+                },
             },
         ],
         "paused": [{"interface": LINKS[BACK], "pauses": 2, "resumes": 1}],

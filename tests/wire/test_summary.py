@@ -51,6 +51,31 @@ def test_what_is_missing_lies_between_the_first_and_the_last_psn() -> None:
     assert row.psns_missing == 6
 
 
+def test_psns_in_a_part_that_was_not_captured_are_not_missing() -> None:
+    row = of_psns(10)
+    row.hide(3)
+    for psn in (16, 17, 20):
+        row.add(data(psn))
+    assert list(row.missing()) == [(14, 15), (18, 19)]
+    assert (row.psns_missing, row.psns_hidden) == (4, 3)
+    row.add(data(11))  # it came in another frame
+    assert (row.psns_missing, row.psns_hidden) == (6, 0)
+
+
+def test_frames_of_a_size_that_the_next_psn_follows_hold_one_packet() -> None:
+    """A PMTU that is no power of two looks as several packets do: losses stay losses."""
+    row = row_of()
+    for psn in (10, 11, 20, 30):
+        row.add(data(psn))
+        row.hide(5, size=3000)
+    assert (row.psns_missing, row.psns_hidden) == (17, 0)
+    joined = row_of()
+    for psn in (10, 13, 20):
+        joined.add(data(psn))
+        joined.hide(5, size=8240)
+    assert (joined.psns_missing, joined.psns_hidden) == (1, 7)
+
+
 def test_an_early_psn_that_comes_late_is_the_first_one() -> None:
     row = of_psns(10, 8)
     assert (row.psn_first, row.psn_last, list(row.missing())) == (8, 10, [(9, 9)])
@@ -151,6 +176,7 @@ def test_what_data_packets_add_up_to() -> None:
             "psn_first": 1,
             "psn_last": 4,
             "psns_missing": 1,
+            "psns_hidden": 0,
             "missing": [[4, 4]],
             "retransmitted": 1,
             "duplicates": 0,
@@ -249,6 +275,10 @@ def test_packets_without_a_row_are_counted(monkeypatch: pytest.MonkeyPatch) -> N
         "packets": 8,
         "damaged": {"wrong iCRC": 2},
         "not_mrc": {"not IPv6 or IPv4": 1},
+        "cut": 0,
+        "cut_copies": 0,
+        "joined_frames": 0,
+        "hidden_packets": 0,
         "unlisted": 2,
     }
 

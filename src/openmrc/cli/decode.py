@@ -11,13 +11,12 @@ import glob
 import json
 import os
 import sys
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from openmrc.cli.decoded import show_summary
 from openmrc.errors import InputError
 from openmrc.reading import STANDARD_INPUT
 from openmrc.say import say
@@ -26,17 +25,12 @@ if TYPE_CHECKING:
     from openmrc.fabric.dscp import Dscps
     from openmrc.wire.pcap import Captured, Reader
     from openmrc.wire.readers import Found, Readers, Unread
-    from openmrc.wire.roce.summary import RoceQp, RoceSummary
-    from openmrc.wire.summary import QpSummary, Summary
+    from openmrc.wire.roce.summary import RoceSummary
+    from openmrc.wire.summary import Summary
 
     Summaries = tuple[Summary, RoceSummary]
-    Row = QpSummary | RoceQp
 
 QPN_MAX = 0xFF_FFFF
-TABLE_WIDTH = 160
-ROWS_SHOWN = 200  # of a table for people; --json has all
-RANGES_SHOWN = 8
-QPNS_SHOWN = 8
 PROGRESS_PACKETS = 1000  # between two updates of the progress bar
 
 
@@ -61,6 +55,8 @@ def add_command(commands: Any) -> argparse.ArgumentParser:
     words = "exit status 1 if a packet is damaged"
     add("--strict", action="store_true", help=words)
     add("--no-icrc", action="store_true", help="do not check iCRCs")
+    words = "addresses of one host, such as those of its planes: one row; may be repeated"
+    add("--host", metavar="ADDRESS,...", action="append", default=[], help=words)
     parser.set_defaults(run=_run)
     return parser
 
@@ -81,18 +77,17 @@ def _run(arguments: argparse.Namespace) -> int:
     from openmrc.wire.roce.summary import RoceSummary
     from openmrc.wire.summary import Summary
 
-    if arguments.file == STANDARD_INPUT:
-        arguments.file = "/dev/stdin"
-    _refuse_missing(Path(arguments.file))
+    if arguments.file != STANDARD_INPUT:
+        _refuse_missing(Path(arguments.file))
     summaries = Summary(), RoceSummary()
     with read(arguments.file) as reader:
         try:
             _show_packets(reader, summaries, arguments)
         except InputError:
             if summaries[0].packets:
-                _show_summary(reader, summaries, arguments.qp, arguments.json)
+                show_summary(reader, summaries, arguments.qp, arguments.json)
             raise
-        _show_summary(reader, summaries, arguments.qp, arguments.json)
+        show_summary(reader, summaries, arguments.qp, arguments.json)
     if arguments.strict and (damaged := summaries[0].damaged.total()):
         say(f"{damaged:,} damaged packets, which --strict does not allow")
         return 1
@@ -128,20 +123,63 @@ def _show_packets(reader: Reader, summaries: Summaries, arguments: argparse.Name
         not arguments.no_icrc,
         _dscps(arguments),
     )
-    show, show_bad = (_line, _bad_line)
+    show: Any = _line
+    show_bad: Any = _bad_line
     if arguments.json:
         show, show_bad = partial(_object, readers), partial(_bad_object, readers)
+    hosts = _hosts(arguments.host)
     for captured in _watched(reader):
-        found = readers.read(captured)
-        if isinstance(found, Unread):
-            add = summaries[0].add_damaged if found.protocol else summaries[0].add_foreign
-            add(found.reason)
-            if qpn is None:
-                print(show_bad(captured, found))
-            continue
-        found.add_to(captured, *summaries)
-        if qpn is None or found.qpn == qpn:
-            print(show(captured, found))
+        told = [*readers.packets(captured)]
+        summaries[0].add_frame(*_held(told))
+        for one, found in told:
+            _count(one, found, summaries, hosts)
+            if qpn is None or found.qpn == qpn:
+                print((show_bad if isinstance(found, Unread) else show)(one, found))
+
+
+def _held(told: Sequence[tuple[Captured, Found | Unread]]) -> tuple[int, int, bool]:
+    """Packets of a frame, those at most that were not captured, and whether it is a cut copy."""
+    from openmrc.wire.offload import COPY
+    from openmrc.wire.readers import Unread
+
+    last = told[-1][1]
+    counted = last.counted if isinstance(last, Unread) else last
+    hidden = counted.hidden if counted is not None else 0
+    return len(told), hidden, COPY in told[0][0].outside
+
+
+def _count(
+    captured: Captured, found: Found | Unread, summaries: Summaries, hosts: dict[str, str]
+) -> None:
+    from openmrc.wire.readers import Unread
+
+    summary = summaries[0]
+    if not isinstance(found, Unread):
+        found.add_to(captured, *summaries, hosts)
+    elif found.counted is not None:
+        found.counted.add_to(captured, *summaries, hosts)
+    elif found.is_cut:
+        summary.add_cut()
+    elif found.protocol:
+        summary.add_damaged(found.reason)
+    else:
+        summary.add_foreign(found.reason)
+
+
+def _hosts(given: Sequence[str]) -> dict[str, str]:
+    """The first address of each host by all of them."""
+    from ipaddress import ip_address
+
+    hosts: dict[str, str] = {}
+    for text in given:
+        try:
+            addresses = [str(ip_address(word.strip())) for word in text.split(",")]
+        except ValueError:
+            raise InputError(
+                f"--host {text}: is no list of addresses, such as 10.1.0.5,10.2.0.5"
+            ) from None
+        hosts |= dict.fromkeys(addresses, addresses[0])
+    return hosts
 
 
 def _dscps(arguments: argparse.Namespace) -> Dscps:
@@ -158,7 +196,7 @@ def _line(captured: Captured, found: Found) -> str:
 
 
 def _bad_line(captured: Captured, bad: Unread) -> str:
-    if bad.protocol is None:
+    if bad.protocol is None and not bad.is_cut:
         return f"{_place(captured)}  not MRC: {bad.reason}"
     kept, length = len(captured.data), captured.original_length
     is_cut = kept < length and not bad.is_shown
@@ -186,11 +224,13 @@ def _object(readers: Readers, captured: Captured, found: Found) -> str:
 
 def _bad_object(readers: Readers, captured: Captured, bad: Unread) -> str:
     """The object of a bad packet, with the fields of the headers that can be read."""
-    from openmrc.wire.readers import MRC
+    from openmrc.wire.meant import MRC
 
     why = {"offset": bad.offset, "reason": bad.reason, "mrc": bad.protocol == MRC}
     if bad.protocol not in (MRC, None):
         why["protocol"] = bad.protocol
+    if bad.is_cut:
+        why["cut"] = True
     known = {"length": captured.original_length}
     if bad.found is not None and bad.whole is not None:
         known = readers.fields(bad.whole, bad.found.protocol)
@@ -220,146 +260,8 @@ def _watched(reader: Reader) -> Iterator[Captured]:
     columns = BarColumn(bar_width=30), DownloadColumn(), TimeRemainingColumn()
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, redirect_stdout=False) as progress:
-        task = progress.add_task("", total=Path(reader.name).stat().st_size or None)
+        task = progress.add_task("", total=reader.size or None)
         for captured in reader:
             if captured.number % PROGRESS_PACKETS == 0:
                 progress.update(task, completed=reader.offset)
             yield captured
-
-
-# The columns of the tables: the field of a row that each shows, and its heading.
-HEADINGS = {
-    "packets": "packets",
-    "payload_bytes": "payload, bytes",
-    "messages": "messages",
-    "psn_first": "first PSN",
-    "psn_last": "last PSN",
-    "psns_missing": "PSNs missing",
-    "retransmitted": "packets sent again",
-    "duplicates": "packets seen twice",
-    "trimmed": "packets trimmed",
-    "trimmed_lasthop": "trimmed at the last hop",
-    "ecn_marked": "packets with CE marks",
-    "evs_seen": "EVs seen",
-    "sacks": "SACKs",
-    "skip_once": "SKIP_ONCE",
-    "cack_psn": "highest cack PSN",
-    "nacks": "NACKs, by reason",
-    "acks": "ACKs",
-    "naks": "NAKs",
-    "probes": "probes",
-    "unstamped": "without time stamp",
-    "endpoint_requests": "endpoint requests",
-    "endpoint_responses": "endpoint responses",
-    "again": "PSNs seen again",
-    "source_ports": "source ports",
-    "cnps": "CNPs",
-}
-SEEN = ("packets", "payload_bytes", "messages", "psn_first", "psn_last", "psns_missing")
-LOSSES = ("retransmitted", "duplicates", "trimmed", "trimmed_lasthop")
-DATA = (*SEEN, *LOSSES, "ecn_marked", "evs_seen")
-ACKNOWLEDGED = ("sacks", "skip_once", "cack_psn", "nacks", "acks", "naks")
-CONTROL = (*ACKNOWLEDGED, "probes", "endpoint_requests", "endpoint_responses", "unstamped")
-ROCE_DATA = (*SEEN, "again", "ecn_marked", "source_ports")
-ROCE_CONTROL = ("acks", "naks", "cnps")
-
-
-def _cell(row: Row, name: str) -> str:
-    value = getattr(row, name)
-    if isinstance(value, Counter):
-        return _counts(value)
-    if name.startswith("psn_") or name == "cack_psn":  # a packet's number, not a count
-        return "-" if value is None else f"{value}"
-    return f"{len(value) if name == 'source_ports' else value:,}"
-
-
-def _show_summary(reader: Reader, summaries: Summaries, qpn: int | None, as_json: bool) -> None:
-    """Print the summary, and print unexpected findings on standard error."""
-    summary, roce = summaries
-    if as_json:
-        told = summary.as_dict(qpn) | ({"roce": roce.as_dict(qpn)} if roce.packets else {})
-        print(json.dumps({"summary": {**told, "cut_at": reader.cut_at}}))
-    else:
-        _print_tables(summary, roce, qpn)
-    sys.stdout.flush()
-    if reader.cut_at is not None:
-        say(f"{reader.name}: is cut off: what begins at byte {reader.cut_at} is left out")
-    if qpn is not None and not summary.rows(qpn) and not roce.rows(qpn):
-        say(_who_is_there([*summary.rows(), *roce.rows()], qpn))
-
-
-def _print_tables(summary: Summary, roce: RoceSummary, qpn: int | None) -> None:
-    """Print a table of data, a table of control, and everything else in sentences."""
-    rows = summary.rows(qpn)
-    _print_table("Data, by destination", DATA, [row for row in rows if row.packets])
-    _print_table("Control, by destination", CONTROL, [row for row in rows if row.control])
-    for row in rows[:ROWS_SHOWN]:
-        if row.psns_missing:
-            print(_missing(row))
-    of_roce = roce.rows(qpn)
-    title = "RoCEv2: {}, by destination"
-    _print_table(title.format("data"), ROCE_DATA, [row for row in of_roce if row.packets])
-    _print_table(title.format("control"), ROCE_CONTROL, [row for row in of_roce if row.control])
-    if qpn is None:
-        _print_pauses(roce)
-    print(_what_there_was(summary, summary.unlisted + roce.unlisted))
-
-
-def _print_pauses(roce: RoceSummary) -> None:
-    """Print the pause frames, one line per interface."""
-    links = roce.links()
-    for link in links[:ROWS_SHOWN]:
-        where = f" at {link.interface}" if link.interface else ""
-        print(f"PFC{where}: {link.pauses:,} frames that pause, {link.resumes:,} that let go on")
-    if len(links) > ROWS_SHOWN:
-        print(f"and {len(links) - ROWS_SHOWN:,} more; --json shows all")
-
-
-def _print_table(title: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
-    from openmrc.tabular import Column, print_table
-
-    if not rows:
-        return
-    headings = [Column("destination", words=True), Column("QP")]
-    headings += [Column(HEADINGS[name]) for name in columns]
-    cells = [
-        [row.destination, f"{row.qpn:#x}", *(_cell(row, name) for name in columns)]
-        for row in rows[:ROWS_SHOWN]
-    ]
-    print_table(title, headings, cells, sys.stdout, keys=2, pipe_width=TABLE_WIDTH)
-    if len(rows) > ROWS_SHOWN:
-        print(f"and {len(rows) - ROWS_SHOWN:,} more; --qp N shows one, --json shows all")
-
-
-def _missing(row: QpSummary) -> str:
-    from openmrc.wire.lines import span
-
-    ranges = [span(*ends) for ends in islice(row.missing(), RANGES_SHOWN + 1)]
-    more = ", ..." if len(ranges) > RANGES_SHOWN else ""
-    listed = ", ".join(ranges[:RANGES_SHOWN])
-    return f"Missing at {row.destination} QP {row.qpn:#x}: PSN {listed}{more}"
-
-
-def _what_there_was(summary: Summary, unlisted: int) -> str:
-    """Return the number of packets, and why some of them are in no table."""
-    parts = [f"{summary.packets:,} packets"]
-    if summary.damaged:
-        parts.append(f"{summary.damaged.total():,} damaged ({_counts(summary.damaged)})")
-    if summary.foreign:
-        parts.append(f"{summary.foreign.total():,} not MRC ({_counts(summary.foreign)})")
-    if unlisted:
-        parts.append(f"{unlisted:,} for more QPs than are listed")
-    return ", ".join(parts)
-
-
-def _who_is_there(rows: Sequence[Row], qpn: int) -> str:
-    qpns = sorted({row.qpn for row in rows})
-    listed = ", ".join(f"{other:#x}" for other in qpns[:QPNS_SHOWN])
-    more = ", ..." if len(qpns) > QPNS_SHOWN else ""
-    there = f"there are packets for {listed}{more}" if qpns else "there are no packets for any QP"
-    return f"No packet for QP {qpn:#x}; {there}"
-
-
-def _counts(counts: Counter[str]) -> str:
-    """Return "TRIMMED 3, NO_BITMAP 1", the most frequent first."""
-    return ", ".join(f"{name} {n:,}" for name, n in counts.most_common()) or "0"

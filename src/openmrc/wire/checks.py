@@ -215,15 +215,14 @@ def transport(data, bth, stop, trimmed):
 
 
 @inlined
-def payload(data, ip, bth, at, stop, last_data, check):
+def payload(data, ip, bth, at, stop, most, check):
     """Check `data[at:stop]`, and with `check` the iCRC after it: (code, offset of the error, bytes
-    without the padding). Opcodes above `last_data` have no payload.
+    without the padding). The payload may have `most` bytes.
     """
     pad = get(data, bth, BTH.pad)
     room = stop - at
     if room & 3 or pad > room:
         return frame.PAD, bth + BTH.pad.byte, 0
-    most = layout.PAYLOAD_BYTES_MAX if get(data, bth, BTH.opcode) <= last_data else 0
     if room - pad > most:
         return frame.PAYLOAD_LENGTH, at, 0
     if check and get_icrc(data, stop) != icrc(data, ip, stop):

@@ -179,7 +179,8 @@ def decode(data, n, p, e, check):
     payload_bytes = 0
     payload_at = at
     if code == frame.OK and not trimmed:
-        code, at, payload_bytes = checks.payload(data, ip, bth, at, stop, LAST_DATA, check)
+        most = layout.PAYLOAD_BYTES_MAX if get(data, bth, BTH.opcode) <= LAST_DATA else 0
+        code, at, payload_bytes = checks.payload(data, ip, bth, at, stop, most, check)
     if code != frame.OK:
         e.error_at = at
         return code

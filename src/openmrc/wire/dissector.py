@@ -22,10 +22,9 @@ from openmrc.wire.view import HEXADECIMAL
 
 # headers after UDP: Wireshark knows those before
 HEADERS = layout.HEADERS[layout.HEADERS.index(layout.BTH) :]
-SHORT_FORMS = {"opcode": "opcode", "psn": "psn", "qpn": "dest_qpn", "rtx": "rtx"}  # of the BTH
+SHORT_FORMS = {"opcode": "opcode", "qpn": "dest_qpn", "rtx": "rtx"}  # of the BTH
 _ERRORS = (
     "TOO_SHORT",
-    "IP_LENGTH",
     "OPCODE",
     "TRANSPORT_VERSION",
     "EXTENSION_LENGTH",

@@ -173,11 +173,17 @@ def get_data(data, at, stop, p, e):
 
 @inlined
 def get_reth(data, at, p):
-    """Read a RETH; addresses are signed in the record."""
+    """Read a RETH."""
+    get_target(data, at, p)
+    p.dma_len = get(data, at, RETH.dma_length)
+
+
+@inlined
+def get_target(data, at, p):
+    """Read address and key of a RETH; addresses are signed in the record."""
     high = word(data, at + RETH.va)
     p.va = (high - ((high & 0x8000_0000) << 1)) << 32 | word(data, at + RETH.va + 4)
     p.rkey = get(data, at, RETH.rkey)
-    p.dma_len = get(data, at, RETH.dma_length)
 
 
 @inlined

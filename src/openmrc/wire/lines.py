@@ -55,8 +55,9 @@ Fields = namedtuple("Fields", packet.PACKET.names or ())  # type: ignore[misc]
 class Frame(NamedTuple):
     """A decoded packet: the fields of its record, its source and its destination.
 
-    A NIC has an address on each plane; `endpoint` is the destination independent of the plane.
-    `missing` are headers that the opcode requires and a truncated packet lacks.
+    `endpoint` names the destination's row in a summary: a NIC of the project's plan by its address
+    on plane 0, every other one by its own address. `missing` are headers that the opcode requires
+    and a truncated packet lacks.
     """
 
     p: Any  # Fields
@@ -105,7 +106,10 @@ class Frames:
             self._look(captured.data, length)
         if code != frame.OK:
             raise frame.WireError(code, int(envelope.error_at))
-        return frame_of(Fields._make(self._packet.item()), envelope)
+        return self._frame(Fields._make(self._packet.item()), envelope)
+
+    def _frame(self, p: Any, envelope: Any) -> Frame:
+        return frame_of(p, envelope)
 
     def _look(self, data: bytes, length: int) -> None:
         view.decode(data, check=False, length=length, dscps=self._dscps)
@@ -115,35 +119,42 @@ class Frames:
         kept, length = len(captured.data), captured.original_length
         return walk_part(captured.data, length if length <= PACKET_BYTES_MAX else kept, self._dscps)
 
+    def part_frame(self, part: Part) -> Frame | None:
+        """Return what is known of such a packet; None if it has no complete IP header. Fields of
+        missing headers are 0, those that are counted None.
+        """
+        ip, udp = part.header(layout.IPV6, layout.IPV4), part.header(layout.UDP)
+        if ip is None:
+            return None
+        found = _frame_of_part(part, ip)
+        if udp is None:
+            return found
+        found.p.ev = view.ev_of(ip, udp, self._swapped)
+        if self._from_1 and part.header(layout.ERTH) is not None:
+            found.p.imm >>= 1
+        found.p.flag_bits |= _outer_flags(part, self._dscps)
+        return found
+
     def part_line(self, part: Part) -> str:
         """Return the line of such a packet, from its headers down to the last complete one; an
         empty line if it has no complete IP header.
         """
-        ip, udp = part.header(layout.IPV6, layout.IPV4), part.header(layout.UDP)
-        if ip is None:
+        found, udp = self.part_frame(part), part.header(layout.UDP)
+        if found is None:
             return ""
-        found = _frame_of_part(part, ip)
-        if udp is None or (part.header(BTH) is None and not part.missing):
+        if udp is None or not (part.has_bth or part.missing):
             return _ends(found)
-        found.p.ev = view.ev_of(ip, udp, self._swapped)
-        if part.header(BTH) is None:
+        if not part.has_bth:
             return f"{_ends(found)}  EV {found.p.ev:#010x}"
-        if self._from_1 and part.header(layout.ERTH) is not None:
-            found.p.imm >>= 1
-        found.p.flag_bits |= _outer_flags(part, self._dscps)
         return line(found)
 
 
 def frame_of(p: Any, envelope: Any) -> Frame:
     """Return a decoded record with the addresses of its envelope."""
     length = addresses.IPV4_BYTES if envelope.ipv4 else addresses.IPV6_BYTES
-    destination = envelope.inner_dst[:length].tobytes()
-    return Frame(
-        p,
-        _text(envelope.inner_src[:length].tobytes()),
-        _text(destination),
-        _endpoint(destination),
-    )
+    source, destination = (envelope[name][:length].tobytes() for name in ("inner_src", "inner_dst"))
+    macs = envelope.dst_mac.tobytes() + envelope.src_mac.tobytes()
+    return Frame(p, _text(source), _text(destination), _endpoint(macs, source, destination))
 
 
 @lru_cache(ADDRESSES_KEPT)
@@ -152,13 +163,28 @@ def _text(address: bytes) -> str:
 
 
 @lru_cache(ADDRESSES_KEPT)
-def _endpoint(address: bytes) -> str:
-    """The address on plane 0, if the NIC has an address of the project's plan; others unchanged."""
-    port = addresses.whose(address)
-    if port is None:
-        return _text(address)
-    plan = addresses.ipv4 if len(address) == addresses.IPV4_BYTES else addresses.ipv6
-    return str(plan(port.nic, 0))
+def _endpoint(macs: bytes, source: bytes, destination: bytes) -> str:
+    """The address on plane 0 if the packet is one of the project's own plan, else the destination.
+
+    Both ends are then on one plane. An IPv6 address of the plan is nobody else's, but 10.0.0.0/8 is
+    everybody's: over IPv4 the MACs must be those of the same two ports, or of switches.
+    """
+    to, by = addresses.whose(destination), addresses.whose(source)
+    if to is None or by is None or to.plane != by.plane:
+        return _text(destination)
+    if len(destination) == addresses.IPV6_BYTES:
+        return str(addresses.ipv6(to.nic, 0))
+    ends = ((macs[: addresses.MAC_BYTES], to), (macs[addresses.MAC_BYTES :], by))
+    unknown = bytes(addresses.MAC_BYTES)  # of a cooked capture
+    if macs == 2 * unknown or not all(_is_at(mac, port) for mac, port in ends if mac != unknown):
+        return _text(destination)
+    return str(addresses.ipv4(to.nic, 0))
+
+
+def _is_at(mac: bytes, port: addresses.Port) -> bool:
+    """Whether a MAC of a packet's link is that of a port, or of a switch."""
+    switch = bytes((addresses.MAC_PREFIX, addresses.MAC_OF_SWITCH))
+    return mac[:2] == switch or addresses.whose(mac) == port
 
 
 # The fields that a line shows, by header: fields of the record by those of the header.
@@ -194,9 +220,22 @@ def _frame_of_part(part: Part, ip: HeaderView) -> Frame:
         p.flag_bits |= _flags_of(said)
         if said.header is EETH:  # row 4
             p.reason = said["op"] or said["op_alternative"]
+    if p.opcode <= packet.LAST_DATA and METH in part.missing:
+        p.msn = None
+    if SETH in part.missing:
+        p.cack_psn = None
+    if NETH in part.missing or layout.AETH in part.missing:
+        p.reason = None
+    return Frame(p, *ends_of_part(part, ip), part.missing)
+
+
+def ends_of_part(part: Part, ip: HeaderView) -> tuple[str, str, str]:
+    """Source, destination and endpoint of a packet of which only headers are there."""
     n_bytes = ip.header.field("src").bits // 8
     source, destination = (ip[name].to_bytes(n_bytes, "big") for name in ("src", "dst"))
-    return Frame(p, _text(source), _text(destination), _endpoint(destination), part.missing)
+    ethernet = part.headers[0]
+    macs = b"".join(ethernet[name].to_bytes(6, "big") for name in ("dst_mac", "src_mac"))
+    return _text(source), _text(destination), _endpoint(macs, source, destination)
 
 
 def _flags_of(said: HeaderView) -> int:

@@ -3,8 +3,9 @@
 --     tshark -X lua_script:mrc.lua -r capture.pcapng
 --
 -- It follows the public descriptions of MRC 1.0. Fields are named mrc.HEADER.FIELD (mrc.bth.psn,
--- mrc.seth.cack_psn); short forms are mrc.opcode, mrc.qpn, mrc.psn, mrc.rtx, mrc.ev, mrc.trimmed
--- and mrc.icrc.status. What belongs between the two markers is made from layout.py:
+-- mrc.seth.cack_psn); short forms are mrc.opcode, mrc.qpn, mrc.psn (of data, and that a NACK
+-- refuses), mrc.request_id (of endpoint packets), mrc.rtx, mrc.ev, mrc.trimmed and mrc.icrc.status.
+-- A host's capture has frames that hold several packets: each is dissected. What belongs between the two markers is made from layout.py:
 -- the file that `python -m openmrc.wire.dissector` names has it.
 
 local mrc = Proto("mrc", "Multipath Reliable Connection")
@@ -18,6 +19,7 @@ local STATUS = {
 }
 local MRC_OPCODES = 6 -- the upper three bits of an opcode
 local RUNS_SHOWN = 4 -- of a SACK's bitmap
+local SIZES_MAX = 64 -- of joined packets that are tried
 local IPV6_AND_SRH = 40 + 24 -- bytes from an outer header to the inner one, at most
 
 local OWN = {
@@ -25,6 +27,12 @@ local OWN = {
     "path of this packet: source port and inner flow label"),
   trimmed = ProtoField.uint8("mrc.trimmed", "Trimmed", base.DEC, nil, nil,
     "DSCP of a trimmed packet; others do not have this field"),
+  psn = ProtoField.uint24("mrc.psn", "PSN", base.DEC, nil, nil,
+    "of a data packet, or of the one that a NACK refuses"),
+  request_id = ProtoField.uint24("mrc.request_id", "Request id", base.DEC, nil, nil,
+    "of an endpoint request or its response"),
+  joined = ProtoField.uint32("mrc.joined", "Joined packets", base.DEC, nil, nil,
+    "packets in this frame of a host; others do not have this field"),
   payload = ProtoField.bytes("mrc.payload", "Payload"),
   payload_length = ProtoField.uint32("mrc.payload_length", "Payload length", base.DEC),
   padding = ProtoField.bytes("mrc.padding", "Padding"),
@@ -181,6 +189,10 @@ local function add_headers(p)
   for _, field in ipairs(SHORT_FORMS) do
     branch:add(field[4], (place(p.tvb, 0, field))):set_hidden()
   end
+  local first = p.extensions and p.extensions[1]
+  local psn = place(p.tvb, 0, BTH.by_name.psn)
+  if first == METH then branch:add(OWN.psn, psn):set_hidden() end
+  if first == ERTH or first == EETH then branch:add(OWN.request_id, psn):set_hidden() end
   if not p.extensions then
     complain(p, branch, ERRORS.OPCODE)
     return nil
@@ -192,6 +204,9 @@ local function add_headers(p)
       local spared = p.trimmed and header == IMMDT and at + header.size > p.behind
       if not spared then
         if is_whole(p, header, at) then add_header(p, header, at) else miss(p, header) end
+        if header == NETH and p.at[NETH] then
+          branch:add(OWN.psn, (place(p.tvb, at, NETH.by_name.nack_psn))):set_hidden()
+        end
         at = at + header.size
       end
     end
@@ -253,6 +268,18 @@ local function icrc(bytes, mask)
   return xor(crc, 0xFFFFFFFF)
 end
 
+-- IP and UDP header of a packet with `length` bytes behind them, one of several in its frame or not.
+local function with_lengths(ip, is_ipv4, length)
+  local function put(header, at, number)
+    return header:sub(1, at) .. string.char(math.floor(number / 256) % 256, number % 256)
+      .. header:sub(at + 3)
+  end
+  local front, udp = ip.range:raw(), last(all_udp).range:raw()
+  local behind = UDP_BYTES + length
+  if is_ipv4 then front = put(front, 2, #front + behind) else front = put(front, 4, behind) end
+  return front .. put(udp, 4, behind)
+end
+
 local function check_icrc(p, ip, is_ipv4)
   local length = p.length
   if p.trimmed or p.tvb:captured_len() < length or not ip then
@@ -267,7 +294,7 @@ local function check_icrc(p, ip, is_ipv4)
     branch:add(OWN.icrc_status, UNVERIFIED):set_generated()
     return
   end
-  local bytes = ip.range:raw() .. last(all_udp).range:raw() .. p.tvb:raw()
+  local bytes = with_lengths(ip, is_ipv4, length) .. p.tvb:raw(0, length)
   local calculated = icrc(bytes, is_ipv4 and MASK_IPV4 or MASK_IPV6)
   branch:add(OWN.icrc_calculated, calculated):set_generated()
   local good = calculated == range:le_uint()
@@ -418,23 +445,21 @@ end
 
 -- Packets -----------------------------------------------------------------------------------------
 
-local function dissect(tvb, pinfo, root)
+-- One packet of `length` bytes from its BTH on; its line.
+local function dissect_one(tvb, length, pinfo, root)
   local p = outside(pinfo)
   p.tvb, p.at, p.missing, p.payload_length = tvb, {}, {}, 0
-  p.length = math.max(tvb:reported_len(), last(udp_length).value - UDP_BYTES) -- a tail may be missing
+  p.length = length
   p.behind = p.length - (p.trimmed and 0 or ICRC.size) -- of headers and payload
   p.tree = root:add(mrc, tvb())
   p.tree:add(OWN.ev, p.ev):set_generated()
   if p.trimmed then p.tree:add(OWN.trimmed, p.dscp):append_text(" (" .. p.trimmed .. ")"):set_generated() end
-  pinfo.cols.protocol = "MRC"
 
-  if p.length > tvb:reported_len() then complain(p, p.tree, ERRORS.IP_LENGTH) end
   if math.min(p.behind, tvb:captured_len()) < BTH.size then
     if p.behind < BTH.size then complain(p, p.tree, ERRORS.TOO_SHORT) end
     note(p, ERRORS.TOO_SHORT)
     miss(p, BTH)
-    pinfo.cols.info = string.format("EV 0x%08x  %s", p.ev, wrong(p))
-    return
+    return string.format("EV 0x%08x  %s", p.ev, wrong(p))
   end
   p.extensions = EXTENSIONS[tvb(0, 1):uint()]
   p.is_data = p.extensions and p.extensions[1] == METH
@@ -443,7 +468,71 @@ local function dissect(tvb, pinfo, root)
   check_icrc(p, p.ip, p.is_ipv4)
   local text = line(p)
   p.tree:append_text(", " .. text)
-  pinfo.cols.info = text
+  return text
+end
+
+-- The size of a packet without payload, by its opcode; nil for data.
+local function exact_size(opcode)
+  local extensions = EXTENSIONS[opcode]
+  if not extensions or extensions[1] == METH then return nil end
+  local size = BTH.size + ICRC.size
+  for _, header in ipairs(extensions) do size = size + header.size end
+  return size
+end
+
+-- Whether a packet begins after every `size` bytes: each of the first one's QP with the PSN behind
+-- the one before, or all of an opcode without payload that is as long.
+local function repeats(bytes, size)
+  local exact = exact_size(bytes:byte(1))
+  local function psn(at) return (bytes:byte(at + 10) * 256 + bytes:byte(at + 11)) * 256 + bytes:byte(at + 12) end
+  for number = 1, math.floor((#bytes - BTH.size) / size) do
+    local at = number * size
+    if exact then
+      if at + size <= #bytes and exact_size(bytes:byte(at + 1)) ~= size then return false end
+    elseif bytes:sub(at + 3, at + 4) ~= bytes:sub(3, 4) or bytes:sub(at + 6, at + 8) ~= bytes:sub(6, 8)
+      or psn(at) ~= (psn(0) + number) % PSNS or not EXTENSIONS[bytes:byte(at + 1)] then
+      return false
+    end
+  end
+  return true
+end
+
+-- The size of the packets that a host joined in this frame; nil if it holds one. All have the same,
+-- but the last, which may be shorter.
+local function joined_size(tvb, length)
+  if tvb:captured_len() < 2 * BTH.size then return nil end
+  local bytes = tvb:raw(0, math.min(tvb:captured_len(), length))
+  local size = exact_size(bytes:byte(1))
+  if size then return size < length and #bytes >= size + BTH.size and repeats(bytes, size) and size or nil end
+  local again, at = bytes:sub(3, 8), BTH.size + ICRC.size
+  for _ = 1, SIZES_MAX do
+    at = bytes:find(again, at + 1, true)
+    if not at then return nil end
+    size = at - 3
+    if size % 4 == 0 and #bytes >= size + BTH.size and repeats(bytes, size) then return size end
+  end
+end
+
+local function dissect(tvb, pinfo, root)
+  pinfo.cols.protocol = "MRC"
+  -- a mirror's copy, or a frame whose tail is missing, is shorter than its lengths say
+  local length = math.max(tvb:reported_len(), last(udp_length).value - UDP_BYTES)
+  local size = not outside(pinfo).trimmed and joined_size(tvb, length)
+  if not size then
+    pinfo.cols.info = dissect_one(tvb, length, pinfo, root)
+    return
+  end
+  local total = math.ceil(length / size)
+  local branch = root:add(mrc, tvb(), string.format("%d joined packets", total))
+  branch:add(OWN.joined, total):set_generated()
+  local first
+  for at = 0, tvb:captured_len() - 1, size do
+    local bytes = math.min(size, length - at)
+    local part = tvb(at, math.min(bytes, tvb:captured_len() - at)):tvb()
+    local text = dissect_one(part, bytes, pinfo, branch)
+    first = first or text
+  end
+  pinfo.cols.info = string.format("%d packets: %s", total, first)
 end
 
 local function is_port(port)

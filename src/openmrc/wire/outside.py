@@ -1,7 +1,8 @@
-"""Encapsulations of captured frames: VLAN tags, a Linux cooked header, a mirror's tunnel.
+"""Encapsulations of captured frames: VLAN tags, a Linux cooked header, a mirror's tunnel, overlays.
 
 `unwrap` removes them, so that the codec sees an Ethernet frame that carries IP. Offsets in messages
-count in that frame. Unknown encapsulations are left for the codec to refuse.
+count in that frame. Unknown encapsulations are left for the codec to refuse. `inside_ip` removes IP
+headers around others, which may be MRC's own: only a reader that could not read a frame asks.
 """
 
 from __future__ import annotations
@@ -25,6 +26,13 @@ _BRIDGED, _ERSPAN_2, _ERSPAN_3, _SPECTRUM = 0x6558, 0x88BE, 0x22EB, 0x8949
 _CHECKSUM, _KEY, _SEQUENCE = 0x8000, 0x2000, 0x1000  # flags of GRE: each adds four bytes
 _ERSPAN_2_BYTES, _ERSPAN_3_BYTES, _ERSPAN_3_MORE = 8, 12, 8
 _SPECTRUM_BYTES = 22  # as SONiC's tests of its mirror Everflow expect
+_VXLAN_PORTS, _VXLAN_BYTES, _VXLAN_HAS_ID = (4789, 8472), 8, 0x08  # RFC 7348; Linux's first port
+_GENEVE_PORT, _GENEVE_BYTES = 6081, 8  # RFC 8926; options in units of four bytes follow
+_UDP = layout.UDP.size_bytes
+_IN_IP = {4: layout.ETHERTYPE_IPV4, layout.PROTOCOL_IPV6: layout.ETHERTYPE_IPV6}
+_IN_ETHERNET = 143  # RFC 8986
+_EXTENSIONS = (0, 43, 60)  # IPv6 headers that another may follow
+_ROUTING, _SEGMENTS = 43, 4  # RFC 8754
 
 
 class Outside(NamedTuple):
@@ -88,6 +96,8 @@ def _framed(kind: int, data: bytes) -> bytes:
 def _mirrored(data: bytes, kind: int) -> tuple[str, bytes] | None:
     """Return the name of a mirror's tunnel and the frame inside, if it is one."""
     protocol, at = _behind_ip(data, kind)
+    if protocol == layout.PROTOCOL_UDP:
+        return _overlaid(data, at)
     if protocol != _GRE or len(data) < at + 4:
         return None
     flags, carried = (int.from_bytes(data[at + i : at + i + 2], "big") for i in (0, 2))
@@ -108,6 +118,50 @@ def _mirrored(data: bytes, kind: int) -> tuple[str, bytes] | None:
     else:
         return None
     return (name, data[at:]) if len(data) >= at + _ETHERNET else None
+
+
+def _overlaid(data: bytes, at: int) -> tuple[str, bytes] | None:
+    """Return the name of a tunnel in UDP and the frame inside, if it is one."""
+    if len(data) < at + _UDP + _VXLAN_BYTES:
+        return None
+    port, at = int.from_bytes(data[at + 2 : at + 4], "big"), at + _UDP
+    if port in _VXLAN_PORTS and data[at] & _VXLAN_HAS_ID:
+        name, carried, at = "VXLAN", _BRIDGED, at + _VXLAN_BYTES
+    elif port == _GENEVE_PORT and data[at] >> 6 == 0:
+        carried = int.from_bytes(data[at + 2 : at + 4], "big")
+        name, at = "GENEVE", at + _GENEVE_BYTES + 4 * (data[at] & 0x3F)
+    else:
+        return None
+    if carried in layout.ETHERTYPES and len(data) > at:
+        return name, _framed(carried, data[at:])
+    return (name, data[at:]) if carried == _BRIDGED and len(data) >= at + _ETHERNET else None
+
+
+def inside_ip(data: bytes) -> tuple[str, bytes] | None:
+    """Return the frame in the payload of a frame's first IP header, and the name of the tunnel;
+    None if no IP packet or frame is there, or a header between them is malformed.
+    """
+    kind = int.from_bytes(data[_TYPE_AT:_ETHERNET], "big")
+    at, name = _ETHERNET, "IP in IP"
+    if kind == layout.ETHERTYPE_IPV4 and len(data) > at + 20:
+        protocol, at = _behind_ip(data, kind)
+    elif kind == layout.ETHERTYPE_IPV6 and len(data) > at + 40:
+        protocol, at = data[at + 6], at + 40
+        for _ in range(LAYERS_MAX):
+            if protocol not in _EXTENSIONS or len(data) < at + 8:
+                break
+            if protocol == _ROUTING and data[at + 2] == _SEGMENTS:
+                if data[at + 3] > data[at + 4] or 2 * (data[at + 4] + 1) > data[at + 1]:
+                    return None  # segments left that the list does not have, or a list too long
+                name = "SRv6"
+            protocol, at = data[at], at + 8 * (data[at + 1] + 1)
+    else:
+        return None
+    if protocol in _IN_IP and len(data) > at:
+        return name, data[:_TYPE_AT] + _IN_IP[protocol].to_bytes(2, "big") + data[at:]
+    if protocol == _IN_ETHERNET and len(data) >= at + _ETHERNET:
+        return name, data[at:]
+    return None
 
 
 def _behind_ip(data: bytes, kind: int) -> tuple[int | None, int]:

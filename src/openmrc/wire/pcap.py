@@ -9,6 +9,7 @@ supported ones too, becomes a frame of an unknown Ethernet type.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from struct import Struct
@@ -16,6 +17,7 @@ from typing import BinaryIO, NamedTuple, NoReturn, Self
 
 from openmrc.errors import InputError
 from openmrc.printable import printable
+from openmrc.reading import STANDARD_INPUT
 from openmrc.wire.outside import (
     LINK_ETHERNET,
     LINK_IPV4,
@@ -186,13 +188,18 @@ class _CutOff(Exception):
 
 
 def read(path: Path | str) -> Reader:
-    """Open a capture. Raises `InputError` if the file is missing, or not a capture of Ethernet."""
+    """Open a capture, "-" for standard input. Raises `InputError` if the file is missing, or not a
+    capture of Ethernet.
+    """
+    given = str(path) == STANDARD_INPUT
+    name = "standard input" if given else str(path)
     try:
-        stream = open(path, "rb", buffering=_BUFFER_BYTES)  # noqa: SIM115 (the reader closes it)
+        # the reader closes it; standard input stays open
+        stream = open(0 if given else path, "rb", buffering=_BUFFER_BYTES, closefd=not given)  # noqa: SIM115
     except OSError as error:
-        raise InputError(f"{path}: {error.strerror}; name a capture file") from None
+        raise InputError(f"{name}: {error.strerror}; name a capture file") from None
     try:
-        return Reader(stream, str(path))
+        return Reader(stream, name)
     except InputError:
         stream.close()
         raise
@@ -204,7 +211,8 @@ class Reader:
     `offset` is how far the file has been read, in bytes; `number` counts packets. `cut_at` is None,
     or, after the last packet, the offset of a block that begins in the file and does not end there.
     Iterating raises `InputError` where the file is inconsistent, after yielding the packets before
-    that. The stream is closed at the end, or by leaving `with`.
+    that. `size` is that of a file in bytes, 0 of a pipe. The stream is closed at the end, or by
+    leaving `with`.
     """
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
@@ -212,6 +220,7 @@ class Reader:
         self.offset = 0
         self.number = 0
         self.cut_at: int | None = None
+        self.size = _size(stream)
         self._stream = stream
         self._block_at = 0
         self._order = _LITTLE
@@ -408,6 +417,13 @@ class Reader:
             self._refuse(
                 f"a packet of {captured} bytes, where at most {min(room, PACKET_BYTES_MAX)} fit"
             )
+
+
+def _size(stream: BinaryIO) -> int:
+    try:
+        return os.fstat(stream.fileno()).st_size
+    except OSError:  # in memory
+        return 0
 
 
 def _captured(

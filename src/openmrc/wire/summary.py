@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from openmrc.engine import packet
 from openmrc.wire import layout
@@ -26,6 +26,7 @@ QPS_MAX = 131_072  # as many as the largest runs have; a row takes some 2 KB
 EVS_MAX = 65_536  # of one QP; a hundred times what a NIC sprays over
 RUNS_MAX = 32_768  # of one QP; the largest window has 32,640 PSNs (MRC 1.5)
 LISTED_MAX = 64  # ranges and EVs that are listed; all are counted
+CUT_OFF = "cut off"  # a reason that the capture does not have
 
 
 class Seen:
@@ -59,6 +60,9 @@ class Seen:
         self.total += 1
         return True
 
+    def __contains__(self, x: int) -> bool:
+        return bisect_right(self._bounds, x) % 2 == 1
+
     def holes(self, lowest: int, highest: int) -> Iterator[tuple[int, int]]:
         """Yield (first, last) of each range between the two, both included, that was not seen."""
         at = lowest
@@ -76,6 +80,13 @@ def unwrap(value: int, near: int, bits: int) -> int:
     return near + ((value - near + half) & (2 * half - 1)) - half
 
 
+class _Hidden(NamedTuple):
+    """PSNs behind one that was seen, which may have been in the same frame, or never sent."""
+
+    most: int
+    size: int | None  # payload bytes of a frame that may also be one packet; None: it is not
+
+
 @dataclass
 class QpRow(ABC):
     """One row: a queue pair. Counts are packets; PSNs are unwrapped, in the order of their
@@ -86,40 +97,80 @@ class QpRow(ABC):
     qpn: int
     packets: int = 0
     payload_bytes: int = 0
-    psn_lowest: int = 0
+    psn_lowest: int | None = None
     psn_highest: int = 0
     ecn_marked: int = 0
 
     def __post_init__(self) -> None:
         self._psns = Seen()  # of whole packets
+        self._hidden: dict[int, _Hidden] = {}
+        self._newest: int | None = None  # PSN of the packet counted last, if that was data
 
     @property
     def psn_first(self) -> int | None:
         """The lowest PSN of data, as on the wire; None without data."""
-        return self.psn_lowest & packet.PSN_MASK if self.packets else None
+        return None if self.psn_lowest is None else self.psn_lowest & packet.PSN_MASK
 
     @property
     def psn_last(self) -> int | None:
         """The highest PSN of data, as on the wire; None without data."""
-        return self.psn_highest & packet.PSN_MASK if self.packets else None
+        return None if self.psn_lowest is None else self.psn_highest & packet.PSN_MASK
 
     @property
     def psns_missing(self) -> int:
-        """How many PSNs from the first to the last one were not seen in a whole packet."""
-        if not self.packets:
+        """How many PSNs from the first to the last one were not seen in a whole packet, although
+        the capture would show them.
+        """
+        if self.psn_lowest is None:
             return 0
-        return self.psn_highest - self.psn_lowest + 1 - self._psns.total
+        unseen = self.psn_highest - self.psn_lowest + 1 - self._psns.total
+        return unseen - self.psns_hidden
 
-    def _count(self, p: Any) -> int:
-        """Count a packet of data; return its PSN, unwrapped."""
-        if not self.packets:
-            self.psn_lowest = self.psn_highest = int(p.psn)
-        psn = unwrap(int(p.psn), self.psn_highest, PSN_BITS)
+    @property
+    def psns_hidden(self) -> int:
+        """How many PSNs are in parts of frames that were not captured, or belong to answers."""
+        return sum(first - hole for hole, first, _ in self._holes())
+
+    def missing(self) -> Iterator[tuple[int, int]]:
+        """Yield (first, last) of each range of missing PSNs, as on the wire."""
+        for _, first, last in self._holes():
+            if first <= last:
+                yield first & packet.PSN_MASK, last & packet.PSN_MASK
+
+    def _holes(self) -> Iterator[tuple[int, int, int]]:
+        """Yield each range of PSNs that were not seen: its first, the first that is missing behind
+        the hidden ones, its last.
+        """
+        if self.psn_lowest is None:
+            return
+        # A frame of this size is one packet if another was seen with the PSN behind it.
+        single = {told.size for psn, told in self._hidden.items() if psn + 1 in self._psns}
+        for first, last in self._psns.holes(self.psn_lowest, self.psn_highest):
+            told = self._hidden.get(first - 1)
+            is_one = told is None or (told.size is not None and told.size in single)
+            most = 0 if told is None or is_one else told.most
+            yield first, min(first + most, last + 1), last
+
+    def hide(self, most: int, size: int | None = None) -> None:
+        """Say that up to `most` PSNs behind the newest one may have been in its frame; `size` is
+        the payload of a frame that may also be one packet, in bytes.
+        """
+        if self._newest is not None and most > 0 and len(self._hidden) < RUNS_MAX:
+            self._hidden[self._newest] = _Hidden(most, size)
+
+    def _count(self, p: Any) -> None:
+        """Count a packet of data."""
         self.packets += 1
         self.payload_bytes += int(p.payload_len)
+        self.ecn_marked += p.flag_bits & packet.CE != 0
+
+    def _psn(self, p: Any) -> int:
+        """Return the PSN of a packet of data, unwrapped."""
+        if self.psn_lowest is None:
+            self.psn_lowest = self.psn_highest = int(p.psn)
+        psn = self._newest = unwrap(int(p.psn), self.psn_highest, PSN_BITS)
         self.psn_lowest = min(self.psn_lowest, psn)
         self.psn_highest = max(self.psn_highest, psn)
-        self.ecn_marked += p.flag_bits & packet.CE != 0
         return psn
 
     @property
@@ -151,6 +202,7 @@ class QpRow(ABC):
                 "psn_first": self.psn_first,
                 "psn_last": self.psn_last,
                 "psns_missing": self.psns_missing,
+                "psns_hidden": self.psns_hidden,
                 **self._data(),
             },
             "control": self._control(),
@@ -206,15 +258,10 @@ class QpSummary(QpRow):
         """The highest cack_psn, as on the wire; None without a SACK."""
         return None if self.cack_highest is None else self.cack_highest & packet.PSN_MASK
 
-    def missing(self) -> Iterator[tuple[int, int]]:
-        """Yield (first, last) of each range of missing PSNs, as on the wire."""
-        if self.packets:
-            for first, last in self._psns.holes(self.psn_lowest, self.psn_highest):
-                yield first & packet.PSN_MASK, last & packet.PSN_MASK
-
     def add(self, p: Any) -> None:
         """Count one packet, a PACKET record or anything that has its fields."""
         opcode = p.opcode
+        self._newest = None
         self.unstamped += int(p.flag_bits & packet.UNSTAMPED != 0)
         if opcode <= packet.LAST_DATA:
             self._add_data(p)
@@ -222,10 +269,8 @@ class QpSummary(QpRow):
             self.sacks += 1
             self.skip_once += p.m == packet.M_SKIP_ONCE
             self.always_skip += p.m == packet.M_ALWAYS_SKIP
-            cack_psn = int(p.cack_psn)
-            if self.cack_highest is not None:
-                cack_psn = max(self.cack_highest, unwrap(cack_psn, self.cack_highest, PSN_BITS))
-            self.cack_highest = cack_psn
+            if p.cack_psn is not None:
+                self._acknowledged(int(p.cack_psn))
         elif opcode == packet.NACK:
             self.nacks[_name(layout.NACK_REASONS, p.reason)] += 1
         elif opcode == packet.ACKNOWLEDGE:
@@ -240,14 +285,17 @@ class QpSummary(QpRow):
         else:
             self.endpoint_responses += 1
 
+    def _acknowledged(self, cack_psn: int) -> None:
+        if self.cack_highest is not None:
+            cack_psn = max(self.cack_highest, unwrap(cack_psn, self.cack_highest, PSN_BITS))
+        self.cack_highest = cack_psn
+
     def _add_data(self, p: Any) -> None:
         flag_bits = p.flag_bits
-        if not self.packets:
-            self._msn_highest = int(p.msn)
-        psn = self._count(p)
-        msn = unwrap(int(p.msn), self._msn_highest, MSN_BITS)
-        self._msn_highest = max(self._msn_highest, msn)
-        self._msns.add(msn)
+        self._count(p)
+        psn = self._psn(p)
+        if p.msn is not None:
+            self._add_message(int(p.msn))
         if len(self._evs) < EVS_MAX:
             self._evs.add(int(p.ev))
         self.retransmitted += flag_bits & packet.RTX != 0
@@ -257,6 +305,14 @@ class QpSummary(QpRow):
             self.trimmed += 1
         elif not self._psns.add(psn):
             self.duplicates += 1
+
+    def _add_message(self, msn: int) -> None:
+        if self._msns.total:
+            msn = unwrap(msn, self._msn_highest, MSN_BITS)
+            self._msn_highest = max(self._msn_highest, msn)
+        else:
+            self._msn_highest = msn
+        self._msns.add(msn)
 
     def _data(self) -> dict[str, Any]:
         return {
@@ -300,17 +356,20 @@ class Rows(Generic[Row]):
         self._row = row
         self._qps: dict[tuple[str, int], Row] = {}
 
-    def add(self, p: Any, destination: str) -> None:
-        """Count one packet of the protocol; `destination` names the NIC that it is for."""
+    def add(self, p: Any, destination: str) -> Row | None:
+        """Count one packet of the protocol; `destination` names the NIC that it is for. Return its
+        row, None beyond `QPS_MAX`.
+        """
         self.packets += 1
         key = destination, int(p.dst_qpn)
         row = self._qps.get(key)
         if row is None:
             if len(self._qps) >= QPS_MAX:
                 self.unlisted += 1
-                return
+                return None
             row = self._qps[key] = self._row(*key)
         row.add(p)
+        return row
 
     def rows(self, qpn: int | None = None) -> list[Row]:
         """Return the rows, of one QPN or of all, by destination and QPN."""
@@ -319,12 +378,29 @@ class Rows(Generic[Row]):
 
 
 class Summary(Rows[QpSummary]):
-    """All rows of MRC, and the capture's other packets. `damaged` and `foreign` count by reason."""
+    """All rows of MRC, and the capture's other packets. `damaged` and `foreign` count by reason,
+    `cut` those that end before what would say whose they are, `copies` the cut copies of a mirror.
+    `frames` held several packets each, `hidden` packets at most were in parts not captured.
+    """
 
     def __init__(self) -> None:
         super().__init__(QpSummary)
+        self.cut = self.copies = self.frames = self.hidden = 0
         self.damaged: Counter[str] = Counter()
         self.foreign: Counter[str] = Counter()
+
+    def add_frame(self, packets: int, hidden: int, is_copy: bool) -> None:
+        """Count a frame that held several packets, `hidden` more of them in a part that was not
+        captured, or that is a cut copy.
+        """
+        self.frames += packets > 1 or hidden > 0
+        self.hidden += hidden
+        self.copies += is_copy
+
+    def add_cut(self) -> None:
+        """Count a packet that ends before it says what it is."""
+        self.packets += 1
+        self.cut += 1
 
     def add_damaged(self, reason: str) -> None:
         """Count a packet of MRC that cannot be read."""
@@ -342,10 +418,16 @@ class Summary(Rows[QpSummary]):
             "packets": self.packets,
             "damaged": dict(self.damaged),
             "not_mrc": dict(self.foreign),
+            "cut": self.cut,
+            "cut_copies": self.copies,
+            "joined_frames": self.frames,
+            "hidden_packets": self.hidden,
             "unlisted": self.unlisted,
             "qps": [row.as_dict() for row in self.rows(qpn)],
         }
 
 
 def _name(names: dict[int, str], value: Any) -> str:
+    if value is None:  # the capture cut its header off
+        return CUT_OFF
     return names.get(int(value), f"0x{int(value):02x}")

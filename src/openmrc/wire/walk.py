@@ -7,6 +7,7 @@ same order (`codec` has the table), and tests compare them.
 from __future__ import annotations
 
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from openmrc.fabric.dscp import DEFAULT, Dscps
@@ -71,6 +72,11 @@ class Part:
     payload_length: int
     trimmed: bool
 
+    @property
+    def has_bth(self) -> bool:
+        """Whether the BTH is there."""
+        return any(view.name == layout.BTH.name for view in self.headers)
+
     def header(self, *wanted: layout.Header) -> HeaderView | None:
         """Return the innermost header that is one of these."""
         return next((view for view in reversed(self.headers) if view.header in wanted), None)
@@ -94,38 +100,49 @@ def walk(data: bytes, length: int, dscps: Dscps = DEFAULT) -> Walk:
     return Walk(headers, ip, udp, bth, cursor.at, payload_length, ip_end, trimmed)
 
 
-def walk_part(data: bytes, length: int, dscps: Dscps = DEFAULT) -> Part:
+def walk_part(
+    data: bytes,
+    length: int,
+    dscps: Dscps | None = DEFAULT,
+    bth_header: layout.Header = layout.BTH,
+    extensions: Mapping[int, tuple[layout.Header, ...]] = layout.EXTENSIONS,
+) -> Part:
     """Read the headers of a frame that `walk` refuses, as far as they are present.
 
     An error before the BTH ends the walk; wrong fields in the BTH and its extension headers do not.
+    The BTH and what follows it, by opcode, are those of MRC unless given. Without `dscps` no packet
+    is a trimmed one.
     """
     cursor = Cursor(data, length)
+    trims = () if dscps is None else dscps.trims
     trimmed = False
     try:
         read_ip(cursor)
-        trimmed = any(view.fields.get("dscp") in dscps.trims for view in cursor.headers)
+        trimmed = any(view.fields.get("dscp") in trims for view in cursor.headers)
         read_udp(cursor)
     except WireError:
         return Part(tuple(cursor.headers), (), 0, trimmed)
     if not trimmed:
         cursor.end -= layout.ICRC.size_bytes
     try:
-        bth = cursor.take(layout.BTH)
+        bth = cursor.take(bth_header)
     except WireError:
-        return Part(tuple(cursor.headers), (layout.BTH,), 0, trimmed)
-    missing = _take_extensions(cursor, bth, trimmed)
+        return Part(tuple(cursor.headers), (bth_header,), 0, trimmed)
+    missing = _take_extensions(cursor, bth, trimmed, extensions.get(bth["opcode"], ()))
     room, pad = cursor.end - cursor.at, bth["pad"]
     is_right = not trimmed and room % 4 == 0 and room >= pad
     return Part(tuple(cursor.headers), missing, room - pad if is_right else 0, trimmed)
 
 
-def _take_extensions(cursor: Cursor, bth: HeaderView, trimmed: bool) -> tuple[layout.Header, ...]:
+def _take_extensions(
+    cursor: Cursor, bth: HeaderView, trimmed: bool, headers: tuple[layout.Header, ...]
+) -> tuple[layout.Header, ...]:
     """Read the extension headers up to the first incomplete one; return that one and the rest.
 
     The cursor is then after all of them, which may be beyond its end.
     """
     missing: list[layout.Header] = []
-    for header in layout.EXTENSIONS.get(bth["opcode"], ()):
+    for header in headers:
         if header is layout.TSETH and not bth["ts"]:
             continue
         if header is layout.IMMDT and trimmed and not cursor.fits(header):

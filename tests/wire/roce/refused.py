@@ -16,7 +16,7 @@ def changed(data: bytes, at: int, *new: int) -> bytes:
 
 REFUSED = {
     "the other port of MRC": (changed(a_frame(0x0A), UDP_AT + 2, 0x13, 0x6B), frame.UDP_PORT, 36),
-    "SEND Only": (changed(a_frame(0x0A), BTH_AT, 0x04), frame.OPCODE, BTH_AT),
+    "reserved": (changed(a_frame(0x0A), BTH_AT, 0x18), frame.OPCODE, BTH_AT),
     "version": (changed(a_frame(0x0A), BTH_AT + 1, 0x01), frame.TRANSPORT_VERSION, BTH_AT + 1),
     "no RETH": (changed(a_frame(0x11), BTH_AT, 0x06), frame.EXTENSION_LENGTH, BTH_AT + 12),
     "no ImmDt": (

@@ -3,6 +3,7 @@
 They share the packet record and the envelope. Of the record RoCEv2 uses `opcode` (one of
 `wire.roce`), `psn`, `dst_qpn`, `payload_len`, `va`, `rkey`, `dma_len`, `imm`, `reason` (the AETH's
 syndrome), `msn` (the AETH's), `klass`, `flag_bits` (ACK_REQ, CE), and `ev`: the UDP source port.
+What only other headers say (of datagrams, atomics, flushes) is in `view`.
 
 **The order of the checks.** Ethernet to UDP as in `codec`; then, with codes of `frame`:
 
@@ -15,8 +16,8 @@ syndrome), `msn` (the AETH's), `klass`, `flag_bits` (ACK_REQ, CE), and `ev`: the
     extension
     payload   with its pad a multiple of 4, and not less than
               the pad                                            PAD                BTH.pad
-              without the pad at most 8192 bytes, and none
-              where the opcode is not that of data               PAYLOAD_LENGTH     its start
+              without the pad at most what the opcode allows:
+              8192 bytes, 8 or none                              PAYLOAD_LENGTH     its start
     iCRC      right, if `check`                                  ICRC               its start
 
 Not checked, in addition to the list of `codec`: FECN, BECN, and the reserved bytes of a CNP. The
@@ -25,6 +26,7 @@ DSCP gives the class only; nothing is trimmed.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -33,35 +35,58 @@ from openmrc.engine.packet import ACK_REQ, CE, CLASS_CONTROL, CLASS_DATA
 from openmrc.jit import compiled, inlined
 from openmrc.wire import checks, frame, layout
 from openmrc.wire.checks import IP
-from openmrc.wire.extensions import get_aeth, get_reth, put_aeth, put_reth
+from openmrc.wire.extensions import get_aeth, get_reth, get_target, put_aeth, put_reth
 from openmrc.wire.hops import get_ce, get_hops, put_ethernet, put_ipv4, put_one_ipv6
 from openmrc.wire.icrc import icrc, put_icrc
 from openmrc.wire.roce import layout as roce_layout
 from openmrc.wire.roce import opcodes
-from openmrc.wire.words import ICRC, IMMDT, IPV4, IPV6, RETH, UDP, add, get, slots, zero
+from openmrc.wire.words import ICRC, IMMDT, IPV4, IPV6, UDP, add, get, slots, zero
 
 BTH = slots(roce_layout.BTH)
-_STEPS = 2  # the largest number of extension headers in a packet
+_STEPS = 4  # the largest number of extension headers in a packet
+_ABSENT = -1
 
 
 def _extensions() -> Any:
-    """Shape (256, 2): bytes of each extension header by opcode and place, else 0."""
+    """Shape (256, 4): bytes of each extension header by opcode and place, else 0."""
     table = np.zeros((256, _STEPS), np.int64)
     for opcode, headers in roce_layout.EXTENSIONS.items():
         table[opcode, : len(headers)] = [header.size_bytes for header in headers]
     return table
 
 
-def _known() -> Any:
-    """Shape (256,): 1 for an opcode that can be read."""
+def _known(opcodes: Iterable[int]) -> Any:
+    """Shape (256,): 1 for each of these opcodes."""
     known = np.zeros(256, np.int64)
-    known[list(roce_layout.EXTENSIONS)] = 1
+    known[list(opcodes)] = 1
     return known
 
 
+def _most() -> Any:
+    """Shape (256,): bytes of payload that a packet may carry."""
+    most = np.zeros(256, np.int64)
+    for opcode in roce_layout.EXTENSIONS:
+        most[opcode] = roce_layout.payload_bytes_max(opcode)
+    return most
+
+
+def _places(wanted: layout.Header) -> Any:
+    """Shape (256,): bytes between the BTH and an extension header, by opcode, or `_ABSENT`."""
+    places = np.full(256, _ABSENT, np.int64)
+    for opcode, headers in roce_layout.EXTENSIONS.items():
+        if wanted in headers:
+            before = headers[: headers.index(wanted)]
+            places[opcode] = sum(header.size_bytes for header in before)
+    return places
+
+
 _BYTES = _extensions()
-_KNOWN = _known()
+_KNOWN = _known(roce_layout.EXTENSIONS)
+_WRITTEN = _known(opcodes.WRITTEN)
+_MOST = _most()
 _ALL_BYTES = _BYTES.sum(axis=1)
+_RETH_AT, _ATOMIC_AT = _places(layout.RETH), _places(roce_layout.ATOMIC)
+_IMMDT_AT, _AETH_AT = _places(layout.IMMDT), _places(layout.AETH)
 
 
 @compiled
@@ -70,13 +95,13 @@ def encode(p, e, ect, out):
     `frame`.
 
     `p` is a PACKET and `e` an ENVELOPE record, of which the addresses, `ipv4`, `hop_limit` and
-    `pkey` are used. Data is ECT(0) if `ect`; CE is taken from `p.flag_bits`. The payload is zeros.
+    `pkey` are used; the opcode is one of `WRITTEN`. Data is ECT(0) if `ect`; CE is taken from
+    `p.flag_bits`. The payload is zeros.
     """
     opcode, payload_bytes = int(p.opcode), int(p.payload_len)
-    if _KNOWN[opcode] == 0:
+    if _WRITTEN[opcode] == 0:
         return -frame.OPCODE
-    most = layout.PAYLOAD_BYTES_MAX if opcode <= opcodes.LAST_DATA else 0
-    if payload_bytes < 0 or payload_bytes > most:
+    if payload_bytes < 0 or payload_bytes > _MOST[opcode]:
         return -frame.PAYLOAD_LENGTH
     udp = IP + (IPV4.size_bytes if e.ipv4 else IPV6.size_bytes)
     bth = udp + UDP.size_bytes
@@ -114,24 +139,13 @@ def encode(p, e, ect, out):
 
 
 @inlined
-def _names_memory(opcode):
-    """Whether a packet has a RETH."""
-    return (
-        opcode == opcodes.WRITE_FIRST
-        or opcode == opcodes.WRITE_ONLY
-        or opcode == opcodes.WRITE_ONLY_IMM
-    )
-
-
-@inlined
-def _put_extensions(out, at, p, opcode):
-    if _names_memory(opcode):
-        put_reth(out, at, p)
-        at += RETH.size_bytes
-    if opcode == opcodes.WRITE_LAST_IMM or opcode == opcodes.WRITE_ONLY_IMM:
-        add(out, at, IMMDT.imm, p.imm)
-    elif opcode == opcodes.ACKNOWLEDGE:
-        put_aeth(out, at, p)
+def _put_extensions(out, first, p, opcode):
+    if _RETH_AT[opcode] != _ABSENT:
+        put_reth(out, first + _RETH_AT[opcode], p)
+    if _IMMDT_AT[opcode] != _ABSENT:
+        add(out, first + _IMMDT_AT[opcode], IMMDT.imm, p.imm)
+    if _AETH_AT[opcode] != _ABSENT:
+        put_aeth(out, first + _AETH_AT[opcode], p)
 
 
 @compiled
@@ -150,7 +164,8 @@ def decode(data, n, p, e, check):
         code, at = _transport(data, udp, bth, stop)
     if code == frame.OK:
         payload_at = at
-        code, at, payload_bytes = checks.payload(data, ip, bth, at, stop, opcodes.LAST_DATA, check)
+        most = _MOST[get(data, bth, BTH.opcode)]
+        code, at, payload_bytes = checks.payload(data, ip, bth, at, stop, most, check)
     if code != frame.OK:
         e.error_at = at
         return code
@@ -195,12 +210,13 @@ def _transport(data, udp, bth, stop):
 
 
 @inlined
-def _get_extensions(data, at, p):
+def _get_extensions(data, first, p):
     opcode = int(p.opcode)
-    if _names_memory(opcode):
-        get_reth(data, at, p)
-        at += RETH.size_bytes
-    if opcode == opcodes.WRITE_LAST_IMM or opcode == opcodes.WRITE_ONLY_IMM:
-        p.imm = get(data, at, IMMDT.imm)
-    elif opcode == opcodes.ACKNOWLEDGE:
-        get_aeth(data, at, p)
+    if _RETH_AT[opcode] != _ABSENT:
+        get_reth(data, first + _RETH_AT[opcode], p)
+    elif _ATOMIC_AT[opcode] != _ABSENT:  # it begins as a RETH does
+        get_target(data, first + _ATOMIC_AT[opcode], p)
+    if _IMMDT_AT[opcode] != _ABSENT:
+        p.imm = get(data, first + _IMMDT_AT[opcode], IMMDT.imm)
+    if _AETH_AT[opcode] != _ABSENT:
+        get_aeth(data, first + _AETH_AT[opcode], p)

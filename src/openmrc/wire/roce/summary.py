@@ -13,14 +13,11 @@ from typing import Any
 from openmrc.wire.roce import opcodes as roce
 from openmrc.wire.roce.lines import syndrome_name
 from openmrc.wire.roce.pause import Pause
-from openmrc.wire.summary import QpRow, Rows
+from openmrc.wire.summary import CUT_OFF, QpRow, Rows
 
-LAST_OF_A_MESSAGE = (
-    roce.WRITE_LAST,
-    roce.WRITE_LAST_IMM,
-    roce.WRITE_ONLY,
-    roce.WRITE_ONLY_IMM,
-)
+UNNUMBERED = (roce.UD, roce.RD)  # services whose PSNs are not those of the destination's QP
+PMTU_LEAST = 256  # bytes; a READ takes a PSN for each packet of its answer
+READ_BYTES_MAX = 2**31  # IBTA 9.7.1
 
 
 @dataclass
@@ -28,12 +25,14 @@ class RoceQp(QpRow):
     """One row of RoCEv2."""
 
     # data
-    messages: int = 0  # messages whose last packet was seen, each once
+    messages: int = 0  # whose last packet was seen, each once; a READ or atomic is one
     again: int = 0  # packets whose PSN had been seen before
     # control
     acks: int = 0
     naks: Counter[str] = field(default_factory=Counter)
     cnps: int = 0
+    responses: int = 0  # packets that answer a READ
+    response_bytes: int = 0  # their payload
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -42,7 +41,7 @@ class RoceQp(QpRow):
     @property
     def control(self) -> int:
         """How many packets were not data."""
-        return self.acks + self.naks.total() + self.cnps
+        return self.acks + self.naks.total() + self.cnps + self.responses
 
     @property
     def source_ports(self) -> list[int]:
@@ -51,22 +50,36 @@ class RoceQp(QpRow):
 
     def add(self, p: Any) -> None:
         """Count one packet, a PACKET record or anything that has its fields."""
-        if p.opcode <= roce.LAST_DATA:
-            self._add_data(p)
-        elif p.opcode == roce.CNP:
+        operation = p.opcode & roce.OPERATION_MASK
+        self._newest = None
+        if p.opcode == roce.CNP:
             self.cnps += 1
+        elif not roce.is_response(operation):
+            self._add_data(p)
+        elif operation <= roce.READ_RESPONSE_ONLY:
+            self.responses += 1
+            self.response_bytes += int(p.payload_len)
+        elif operation == roce.ATOMIC_ACKNOWLEDGE:
+            self.acks += 1
+        elif p.reason is None:
+            self.naks[CUT_OFF] += 1
         elif (name := syndrome_name(p.reason)) == "ACK":
             self.acks += 1
         else:
             self.naks[name] += 1
 
     def _add_data(self, p: Any) -> None:
-        psn = self._count(p)
+        self._count(p)
         self._ports.add(int(p.ev))
-        if not self._psns.add(psn):
+        if p.opcode & ~roce.OPERATION_MASK in UNNUMBERED:
+            self.messages += roce.ends_message(p.opcode)
+        elif not self._psns.add(self._psn(p)):
             self.again += 1
-        elif p.opcode in LAST_OF_A_MESSAGE:
-            self.messages += 1
+        else:
+            self.messages += roce.ends_message(p.opcode)
+            if p.opcode & roce.OPERATION_MASK == roce.READ_REQUEST:
+                length = READ_BYTES_MAX if p.dma_len is None else p.dma_len
+                self.hide((length - 1) // PMTU_LEAST)
 
     def _data(self) -> dict[str, Any]:
         return {
@@ -76,7 +89,13 @@ class RoceQp(QpRow):
         }
 
     def _control(self) -> dict[str, Any]:
-        return {"ack": self.acks, "nak": dict(self.naks), "cnp": self.cnps}
+        return {
+            "ack": self.acks,
+            "nak": dict(self.naks),
+            "cnp": self.cnps,
+            "read_response": self.responses,
+            "read_response_bytes": self.response_bytes,
+        }
 
 
 @dataclass

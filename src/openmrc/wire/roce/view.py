@@ -45,8 +45,7 @@ def _walk(data: bytes, length: int) -> Walk:
     padded, pad = cursor.end - cursor.at, bth["pad"]
     if padded % 4 or padded < pad:
         raise WireError(codes.PAD, bth.at("pad"))
-    most = layout.PAYLOAD_BYTES_MAX if bth["opcode"] <= roce.LAST_DATA else 0
-    if padded - pad > most:
+    if padded - pad > roce_layout.payload_bytes_max(bth["opcode"]):
         raise WireError(codes.PAYLOAD_LENGTH, cursor.at)
     headers = tuple(cursor.headers)
     return Walk(headers, ip, udp, bth, cursor.at, padded - pad, ip_end, trimmed=False)
