@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from ipaddress import IPv6Address
@@ -23,6 +24,7 @@ from openmrc.errors import InputError
 from openmrc.jit import records, warmup
 from openmrc.wire import addresses, frame
 from openmrc.wire.pcap import Writer
+from tests.wire.joined import join
 
 REPEATABLE = settings(
     derandomize=True,
@@ -414,6 +416,23 @@ def test_an_empty_capture_has_no_packets(lab: Lab) -> None:
     assert lab.objects()[-1]["summary"]["packets"] == 0
 
 
+def test_standard_input_is_a_capture_too(lab: Lab) -> None:
+    lab.capture(data(1), data(2))
+    whole = lab.lines()
+    kept = os.dup(0)
+    try:
+        with lab.file.open("rb") as stream:
+            os.dup2(stream.fileno(), 0)
+        lab.file = Path("-")
+        assert lab.lines() == whole
+        os.close(0)
+        with pytest.raises(InputError, match="standard input: Bad file descriptor; name a capture"):
+            lab.decode()
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+
+
 # One QP
 
 
@@ -523,6 +542,46 @@ def test_json_says_how_much_of_a_packet_was_captured(lab: Lab) -> None:
     shown = lab.objects()[0]
     assert (shown["captured"], shown["length"]) == (150, len(data(1)))
     assert shown["headers"]["BTH"]["psn"] == 1
+
+
+def test_a_host_whose_kernel_numbers_its_packets_is_not_damaged(lab: Lab) -> None:
+    """In an ordinary network the sender does not know IPv4's identification."""
+    packet = bytearray(a_packet(pk.WRITE_ONLY, envelope(0, True), psn=1, payload_len=8, dma_len=8))
+    packet[18:20], packet[24:26] = b"\x03\x84", bytes(2)
+    packet[24:26] = (-int.from_bytes(packet[14:34], "big") % 0xFFFF).to_bytes(2, "big")
+    lab.capture(bytes(packet))
+    assert lab.decode("--strict") == 0
+    lab.output.readouterr()
+    shown = lab.objects()[0]
+    assert shown["headers"]["IPv4"]["identification"] == 900
+    assert (shown["icrc_ok"], shown["notes"]) == (True, ["its iCRC counts the identification as 0"])
+
+
+def test_a_frame_of_a_host_is_counted_by_its_packets(lab: Lab) -> None:
+    """The number of a line is that of the frame, as in Wireshark; the part is said behind it."""
+    wire = [data(psn) for psn in (5, 6, 7)]
+    lab.capture(join(wire), data(8))
+    lines = lab.lines()
+    assert [line.split()[0] for line in lines if LINK in line] == ["1", "1", "1", "2"]
+    assert ["  3 of 3  " in line for line in lines if LINK in line] == [False, False, True, False]
+    assert lines[-1] == "4 packets, 1 frames held several of them"
+    shown = lab.objects("--strict")
+    assert [o["headers"]["BTH"]["psn"] for o in shown[:-1]] == [5, 6, 7, 8]
+    assert shown[2]["outside"] == ["3 of 3"]
+    assert shown[2]["length"] == len(wire[2])
+    summary = shown[-1]["summary"]
+    assert (summary["packets"], summary["joined_frames"], summary["damaged"]) == (4, 1, {})
+    assert summary["qps"][0]["data"]["psns_missing"] == 0
+
+
+def test_what_was_cut_off_a_hosts_frame_is_counted_as_such(lab: Lab) -> None:
+    frames = [join([data(psn + i, payload_len=4096) for i in range(3)]) for psn in (5, 8)]
+    lab.capture(*frames, data(11, payload_len=4096), snap_bytes=150)
+    lines = lab.lines("--strict")
+    assert "[several packets in one frame, which cannot be told apart]" in lines[0]
+    assert "At fd6d:7263::2 QP 0x11 4 PSNs are not called missing" in "".join(lines)
+    row = lab.objects()[-1]["summary"]["qps"][0]["data"]
+    assert (row["packets"], row["psns_missing"], row["psns_hidden"]) == (3, 0, 4)
 
 
 # Files that end early, and files that are none

@@ -109,6 +109,7 @@ def test_rocev2_of_a_host_is_taken_apart_where_the_kernel_counts_its_packets() -
     numbered = [identified(each, 77 + i, again=True) for i, each in enumerate(wire)]
     told = packets(join(numbered))
     assert [isinstance(found, Found) for _, found in told] == [True] * 4
+    assert [one.data for one, _ in told] == numbered
 
 
 def identified(data: bytes, number: int, again: bool) -> bytes:
@@ -129,6 +130,7 @@ def identified(data: bytes, number: int, again: bool) -> bytes:
 def test_an_identification_that_the_kernel_wrote_may_count_as_0() -> None:
     [[_, found]] = packets(identified(some_data("ipv4", 1)[0], 900, again=False))
     assert isinstance(found, Found)
+    assert found.numbered_0
     [[_, wrong]] = packets(some_data("ipv4", 1)[0][:-1] + b"\x00")
     assert isinstance(wrong, Unread)
 

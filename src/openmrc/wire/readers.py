@@ -46,13 +46,15 @@ class Found(NamedTuple):
     """A packet that was read: its protocol, and the reader's result.
 
     `more` packets at most stand behind it in its frame and were not captured; `size`, bytes, is
-    that of its payload if the frame may also be one packet.
+    that of its payload if the frame may also be one packet. `numbered_0`: its iCRC is right for an
+    IPv4 identification of 0.
     """
 
     protocol: str
     frame: Any  # lines.Frame; for PFC a Pause
     more: int = 0
     size: int | None = None
+    numbered_0: bool = False
 
     @property
     def qpn(self) -> int | None:
@@ -178,13 +180,13 @@ class Readers:
                 return
         joined = layers and self._split(captured, layers)
         if not layers or not joined:
-            yield captured, self._judged(captured, found, layers)
+            yield self._judged(captured, found, layers)
             return
         for number, part in enumerate(joined.packets):
             name = f"{number + 1} of {joined.total}"
             one = part._replace(outside=(*part.outside, name))
             found_there = offload.layers(one.data, one.original_length)
-            told = self._judged(one, self.read(one), found_there, number)
+            one, told = self._judged(one, self.read(one), found_there, number)
             if number + 1 == len(joined.packets):
                 told = _with_more(told, joined.total - number - 1)
             yield one, told
@@ -233,7 +235,7 @@ class Readers:
             if len(one.data) < one.original_length:
                 return False
             found = offload.layers(one.data, len(one.data))
-            told = self._judged(one, self._read_checked(one), found)
+            _, told = self._judged(one, self._read_checked(one), found)
             return isinstance(told, Found)
 
         if meant(captured.data, layers) is None:
@@ -249,30 +251,37 @@ class Readers:
 
     def _judged(
         self, captured: Captured, found: Found | Unread, layers: Layers | None, number: int = 0
-    ) -> Found | Unread:
+    ) -> tuple[Captured, Found | Unread]:
         """What a packet is: one that may hold more, cut, of another protocol, or damaged; `number`
-        is its place in its frame, from 0.
+        is its place in its frame, from 0, by which the kernel numbers it over IPv4.
         """
         cut = len(captured.data) < captured.original_length
         if isinstance(found, Found):
-            return _perhaps_more(found) if cut and found.protocol != PFC else found
+            return captured, _perhaps_more(found) if cut and found.protocol != PFC else found
         if found.code == frame.ICRC and layers is not None:
-            for more in (None, number):
-                again = self.read(offload.identified(captured, layers, more))
+            for more in (number, None):
+                one = offload.identified(captured, layers, more)
+                again = self.read(one)
+                if isinstance(again, Found) and more is None:
+                    return captured, again._replace(numbered_0=True)
                 if isinstance(again, Found):
-                    return again
-        protocol = layers and meant(captured.data, layers)
-        if cut and found.code == frame.TOO_SHORT:
-            return self._cut(found)
-        if protocol is None:
-            reason = UNKNOWN_OPCODE if found.code == frame.OPCODE else found.reason
-            return Unread(None, found.offset, reason, code=found.code)
-        assert layers is not None
-        if found.code == frame.PAYLOAD_LENGTH and found.part is not None:
+                    return one, again
+        return captured, self._unread(found, layers and meant(captured.data, layers), layers, cut)
+
+    def _unread(
+        self, bad: Unread, protocol: str | None, layers: Layers | None, cut: bool
+    ) -> Unread:
+        """What a packet that cannot be read is; `protocol` is what it was surely meant as."""
+        if cut and bad.code == frame.TOO_SHORT:
+            return self._cut(bad)
+        if protocol is None or layers is None:
+            reason = UNKNOWN_OPCODE if bad.code == frame.OPCODE else bad.reason
+            return Unread(None, bad.offset, reason, code=bad.code)
+        if bad.code == frame.PAYLOAD_LENGTH and bad.part is not None:
             least = layout.BTH.size_bytes + layout.ICRC.size_bytes
             room = (layers.end - layers.bth) // least
-            return self._cut(found._replace(reason=JOINED), min(room, SEGMENTS_MAX) - 1)
-        return found
+            return self._cut(bad._replace(reason=JOINED), min(room, SEGMENTS_MAX) - 1)
+        return bad
 
     def _cut(self, bad: Unread, more: int = 0) -> Unread:
         """A packet of which the tables count what is there."""
