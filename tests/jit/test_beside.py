@@ -32,16 +32,16 @@ def endless() -> None:
 
 @pytest.mark.parametrize("at_once", [1, 3])
 def test_each_piece_is_called_and_one_that_fails_is_left_to_the_caller(at_once: int) -> None:
-    told: list[str] = []
-    beside.side_by_side([first, broken, second], told.append, at_once)
-    assert sorted(told) == ["broken", "first", "second"]
+    told: list[tuple[str, str]] = []
+    beside.side_by_side([first, broken, second], lambda *row: told.append(row), at_once)
+    assert sorted(told) == [("", "broken"), ("", "first"), ("", "second")]
 
 
 def test_none_outlives_a_ctrl_c() -> None:
     pids: list[int] = []
 
-    def tell(line: str) -> None:
-        pids.append(int(line))
+    def tell(ended: str, now: str) -> None:
+        pids.append(int(now))
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from openmrc.report import progress
-from openmrc.report.progress import Bar, SweepBar
+from openmrc.report.progress import Bar, Compiling, SweepBar
 from openmrc.run.simulation import Step
 from openmrc.say import CLEAR
 from openmrc.sim.world import Progress
@@ -108,3 +108,43 @@ def test_of_the_steps_of_a_long_run_every_other_one_is_forgotten(
             bar.update(Step("mrc", 0, 1, Progress(0, 0, 4, 9, 0.1), done / 20))
         assert bar._share == [0.0, 0.2, 0.3, 0.35, 0.4]
         assert bar._progress.tasks[0].fields["words"].endswith("13 s left")
+
+
+def rows_of_a_compilation() -> Iterator[tuple[float, str, int, int]]:
+    """(seconds, what, step, steps): 400 functions in 8 s, then the machine code of all in 12 s."""
+    yield 0.0, "", 0, 600
+    for number in range(400):
+        yield number / 50, f"f{number}", number, 600
+    yield 20.0, "all", 600, 600
+    yield 20.0, "done", 600, 600
+
+
+def test_a_compilation_is_a_line_every_few_seconds(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiling = Compiling()
+    for at_s, *row in rows_of_a_compilation():
+        monkeypatch.setattr(progress, "monotonic", lambda at_s=at_s: 1000.0 + at_s)
+        compiling(*row)
+    first, *lines = capsys.readouterr().err.splitlines()
+    assert first.startswith("Compiling the simulator")
+    assert lines == ["  41 %: f250", "  100 %: all"]
+    compiling("", 0, 0)  # how much there is to do is unknown
+    monkeypatch.setattr(progress, "monotonic", lambda: 1050.0)
+    compiling("more", 0, 0)
+    assert capsys.readouterr().err.splitlines()[1:] == ["  more"]
+
+
+def test_on_a_terminal_a_compilation_is_one_line(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    compiling = Compiling()
+    for _, *row in rows_of_a_compilation():
+        compiling(*row)
+    first, line = capsys.readouterr().err.split("\n")
+    assert first.startswith("Compiling the simulator")
+    parts = line.split(CLEAR)[1:]
+    assert len(parts) == 402
+    assert parts[250:252] == ["  41 %: f250", "  41 %: f251"]
+    assert parts[-2:] == ["  100 %: all", ""]

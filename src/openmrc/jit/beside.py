@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from importlib import import_module
 
 from openmrc.jit import cache
-from openmrc.jit.progress import told
+from openmrc.jit.progress import Tell, told
 
 Piece = Callable[[], None]
 
@@ -27,9 +27,9 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def side_by_side(pieces: Sequence[Piece], tell: Callable[[str], None], at_once: int) -> None:
+def side_by_side(pieces: Sequence[Piece], tell: Tell, at_once: int) -> None:
     """Call each of these module-level functions in a process of its own, `at_once` at a time; call
-    `tell` with the name of each function that one of them begins to compile.
+    `tell` with what each of them tells of its progress.
 
     A piece whose process fails, which prints why, is left to the caller. No process outlives this
     call.
@@ -44,7 +44,8 @@ def side_by_side(pieces: Sequence[Piece], tell: Callable[[str], None], at_once: 
             for key, _ in talking.select():
                 line = key.fileobj.readline()  # type: ignore[union-attr]  # a pipe
                 if line:
-                    tell(line.decode().strip())
+                    ended, _, now = line.decode().strip().rpartition(" ")
+                    tell(ended, now)
                 else:
                     talking.unregister(key.fileobj)
 
@@ -73,8 +74,8 @@ def call(module: str, name: str) -> None:
         getattr(piece, "__wrapped__", piece)()  # of a WarmUp, what `once` decorates
 
 
-def _say(function: str) -> None:
+def _say(ended: str, now: str) -> None:
     try:
-        print(function, flush=True)
+        print(ended, now, flush=True)
     except BrokenPipeError:  # the parent is gone
         os._exit(1)

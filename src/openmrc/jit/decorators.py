@@ -9,7 +9,7 @@ from typing import Any
 import numba
 
 from openmrc.jit.cache import Cache
-from openmrc.jit.parts import PartCompiler
+from openmrc.jit.parts import PartCompiler, widened
 
 # error_model "numpy": no division by zero is ever raised, so LLVM sees straight code without
 # cleanup paths around every call; measured ten times cheaper calls where a state of a dozen arrays
@@ -22,9 +22,6 @@ _NO_ENTRY: dict[str, Any] = {
 }
 
 
-registered: list[str] = []  # every function that is compiled, for progress
-
-
 def interpreted() -> bool:
     """True when NUMBA_DISABLE_JIT asks for plain Python (debugger, coverage, comparison with
     compiled code).
@@ -34,10 +31,14 @@ def interpreted() -> bool:
 
 def compiled(function: Callable[..., Any]) -> Any:
     """Compile for calls from Python, and cache the result on disk if the source is a file."""
-    registered.append(function.__qualname__)
     dispatcher = numba.njit(**_OPTIONS)(function)
-    if not interpreted() and os.path.exists(function.__code__.co_filename):
+    if interpreted():
+        return dispatcher
+    if os.path.exists(function.__code__.co_filename):
         dispatcher._cache = Cache(function)  # what `cache=True` does, with a place of our own
+    part = _part(function)  # for compiled callers
+    for name in ("fold_argument_types", "get_call_template", "get_overload"):
+        setattr(dispatcher, name, getattr(part, name))
     return dispatcher
 
 
@@ -45,13 +46,16 @@ def inner(function: Callable[..., Any]) -> Any:
     """Compile for calls from other compiled code only (plain Python may call it when nothing is
     compiled).
     """
-    registered.append(function.__qualname__)
-    return numba.njit(**_OPTIONS, **_NO_ENTRY)(function)
+    return _part(function)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """As `inner`, and copy the body into each caller: for the functions on the path of every
     packet.
     """
-    registered.append(function.__qualname__)
-    return numba.njit(forceinline=True, **_OPTIONS, **_NO_ENTRY)(function)
+    return _part(function, forceinline=True)
+
+
+def _part(function: Callable[..., Any], **more: Any) -> Any:
+    dispatcher = numba.njit(**more, **_OPTIONS, **_NO_ENTRY)(function)
+    return dispatcher if interpreted() else widened(dispatcher)

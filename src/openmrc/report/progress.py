@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
+from openmrc.jit.progress import DONE
 from openmrc.jit.warmup import announcement
 from openmrc.printable import printable
 from openmrc.run.simulation import Step
@@ -20,15 +21,33 @@ from openmrc.units import US
 
 BAR_WIDTH_MIN = 100  # columns of a window
 STEPS_MAX = 1000  # kept; of more every other one is forgotten
+LINE_EVERY_S = 5.0
 FAILURES_SAID = 5  # printed; the others are in the data set
 
 
-def compiling(what: str, step: int, steps: int) -> None:
-    """Print the progress of a first compilation."""
-    if step == 1:
-        say(announcement("the simulator", "up to two minutes"))
-    if 10 * step // steps != 10 * (step - 1) // steps:  # ten lines, not one for each function
-        say(f"  {100 * step // steps} %: {what}")
+class Compiling:
+    """What is called with the progress of a first compilation: on a terminal it shows a line that
+    changes, elsewhere one every few seconds.
+    """
+
+    def __init__(self) -> None:
+        self._next_s = 0.0
+
+    def __call__(self, what: str, step: int, steps: int) -> None:
+        """`step` of `steps` are done, or an unknown share if `steps` is 0; `what` is next."""
+        on_terminal, now_s = sys.stderr.isatty(), monotonic()
+        share = f"{100 * step // steps} %: " if steps else ""
+        if not what:
+            say(announcement("the simulator", "up to a minute"))
+            self._next_s = now_s + LINE_EVERY_S
+        elif on_terminal:
+            say("" if what == DONE else f"  {share}{what}", end="", over=True)
+        elif what != DONE and now_s >= self._next_s:
+            say(f"  {share}{what}")
+            self._next_s = now_s + LINE_EVERY_S
+
+
+compiling = Compiling()
 
 
 class Bar:

@@ -64,12 +64,13 @@ def simulate(
     checked before the first one starts (`InputError`). Ctrl-C ends the run and returns the results
     so far, marked partial; without any, `KeyboardInterrupt` is raised.
 
-    `compiling(what, step, steps)` is called before each step of a first compilation, which takes up
-    to two minutes. `pcap` is a capture file for the links at the places `at`, with several
-    transports one file for each; `frames` is "native", "ipv4" or "ipv6". `sampled` keeps the values
-    over time that `report.html` shows, by the scenario's `[report]`, and changes no result.
-    `threads` run the shards of a large fabric (None: one per core); their number changes only the
-    time that a run takes.
+    `compiling(what, step, steps)` is called while a first compilation proceeds, which takes up to a
+    minute: first with an empty `what`, then with the next function and the share of the work that
+    is done, last with "done"; `steps` is 0 if the share is unknown. `pcap` is a capture file for
+    the links at the places `at`, with several transports one file for each; `frames` is "native",
+    "ipv4" or "ipv6". `sampled` keeps the values over time that `report.html` shows, by the
+    scenario's `[report]`, and changes no result. `threads` run the shards of a large fabric (None:
+    one per core); their number changes only the time that a run takes.
     """
     from openmrc.scenario.scenario import as_scenario
 

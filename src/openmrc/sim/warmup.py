@@ -13,7 +13,11 @@ from openmrc.fabric.clos import multiplane
 from openmrc.jit import records
 from openmrc.jit.warmup import once
 from openmrc.sim.kinds import capture_of
+from openmrc.sim.mrc import capture as mrc_capture
+from openmrc.sim.mrc import loop
 from openmrc.sim.mrc.transport import Transport
+from openmrc.sim.roce import capture as roce_capture
+from openmrc.sim.roce import loop as roce_loop
 from openmrc.sim.roce.transport import RoceTransport
 from openmrc.sim.world import World
 from openmrc.wire import codec
@@ -65,7 +69,11 @@ def frames_of_roce() -> None:
     _frames(RoceTransport(), roce_codec.decode)
 
 
-@once("sim", loop_of_mrc, frames_of_mrc)
+OF_MRC = (loop.advance, mrc_capture._write_frames, codec.decode)
+OF_ROCE = (roce_loop.advance, roce_capture._write_frames, roce_codec.decode)
+
+
+@once("sim", loop_of_mrc, frames_of_mrc, entries=OF_MRC)
 def warm_up_mrc() -> None:
     """Compile what runs of MRC need, and its decoder."""
     frames_of_mrc()
@@ -73,7 +81,7 @@ def warm_up_mrc() -> None:
     _world(Transport(), shards=2).run()
 
 
-@once("sim.roce", loop_of_roce, frames_of_roce)
+@once("sim.roce", loop_of_roce, frames_of_roce, entries=OF_ROCE)
 def warm_up_roce() -> None:
     """Compile what runs of RoCEv2 need, and its decoder."""
     frames_of_roce()
