@@ -10,6 +10,7 @@ same order. Without --planes the host file at OPENMRC_HOST describes the device,
 import argparse
 from pathlib import Path
 
+from openmrc.errors import OpenMrcError
 from openmrc.verbs import LOCAL_WRITE, REMOTE_WRITE, Device, QpState, exchange
 from openmrc.verbs import secret as secrets
 
@@ -51,13 +52,18 @@ def main() -> None:
     parser.add_argument("--to", metavar="HOST")
     parser.add_argument("--planes", metavar="A,B")
     arguments = parser.parse_args()
-    secret = secrets.needed(None)  # of OPENMRC_SECRET
+    if (arguments.role == "send") != (arguments.to is not None):
+        parser.error("--to HOST: the sender says it, the receiver waits")
     planes = arguments.planes
-    with Device.on_network(planes.split(",")) if planes else Device.open() as device:
-        if arguments.role == "receive":
-            receive(device, arguments.file, secret)
-        else:
-            send(device, arguments.file, arguments.to, secret)
+    try:
+        secret = secrets.needed(None)  # of OPENMRC_SECRET
+        with Device.on_network(planes.split(",")) if planes else Device.open() as device:
+            if arguments.role == "receive":
+                receive(device, arguments.file, secret)
+            else:
+                send(device, arguments.file, arguments.to, secret)
+    except (OpenMrcError, OSError) as error:
+        parser.exit(2, f"{parser.prog}: {error}\n")
 
 
 if __name__ == "__main__":

@@ -1,13 +1,17 @@
-"""The two libraries, built once."""
+"""The two libraries, built once, and a device that is open."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from openmrc.capi import build
 from openmrc.errors import InputError
+from tests.capi.handles import Api, Open
+
+PLANES = "127.0.10.1"
 
 
 @pytest.fixture(scope="session")
@@ -21,3 +25,17 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("libmrc")
     build.build(out)
     return out
+
+
+@pytest.fixture(scope="module")
+def api(library: Path) -> Api:
+    return Api(library)
+
+
+@pytest.fixture
+def there(api: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+    monkeypatch.setenv("OPENMRC_INTERFACES", PLANES)
+    monkeypatch.delenv("OPENMRC_HOST", raising=False)
+    found = Open(api)
+    yield found
+    api("ibv_close_device", found.context)

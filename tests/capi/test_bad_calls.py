@@ -9,129 +9,18 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from openmrc.capi import layouts
-from openmrc.capi.calls import CODE, MINUS, MRC_CALLS, NOTHING, NULL, PLAIN, VERBS_CALLS
+from openmrc.capi.calls import MRC_CALLS, NOTHING, PLAIN, VERBS_CALLS
 from openmrc.capi.layouts import NUMBERS, Struct
 from openmrc.capi.places import Block
+from tests.capi.handles import TO_INIT, WRITES, Api, Open, refused
 
-PLANES = "127.0.10.1"
 PATIENCE_S = 20  # for the loop, on a busy machine
-WORD = ctypes.c_int64
-WRITES = NUMBERS["IBV_ACCESS_LOCAL_WRITE"] | NUMBERS["IBV_ACCESS_REMOTE_WRITE"]
-TO_INIT = NUMBERS["IBV_QP_STATE"] | NUMBERS["IBV_QP_PKEY_INDEX"] | NUMBERS["IBV_QP_PORT"]
-
-
-class Api:
-    """Every function of both libraries, as C calls it: `(what it returns, errno)`."""
-
-    def __init__(self, directory: Path) -> None:
-        mrc, verbs = (
-            ctypes.CDLL(str(directory / name), use_errno=True)
-            for name in ("libmrc.so", "libibverbs.so.1")
-        )
-        self.functions: dict[str, Any] = {}
-        self.answers: dict[str, str] = {}
-        for calls, where in ((MRC_CALLS, mrc), (VERBS_CALLS, verbs)):
-            for call in calls:
-                function = getattr(where, call.name)
-                function.argtypes = [WORD] * len(call.parameters)
-                function.restype = WORD if call.result.endswith("*") else ctypes.c_int
-                self.functions[call.name] = function
-                self.answers[call.name] = call.answers
-
-    def __call__(self, name: str, *given: Any) -> tuple[int, int]:
-        ctypes.set_errno(0)
-        words = [one.address if isinstance(one, Block) else int(one) for one in given]
-        returned = int(self.functions[name](*words))
-        failed = {CODE: returned != 0, MINUS: returned == -1, NULL: returned == 0}
-        # where a call did what it should, errno says nothing
-        return returned, ctypes.get_errno() if failed.get(self.answers[name]) else 0
-
-    def must(self, name: str, *given: Any) -> int:
-        returned, code = self(name, *given)
-        assert code == 0, f"{name}: {errno.errorcode[code]}"
-        return returned
-
-
-@pytest.fixture(scope="module")
-def api(library: Path) -> Api:
-    return Api(library)
-
-
-class Open:
-    """A device that is open, and one of everything."""
-
-    def __init__(self, api: Api) -> None:
-        self.api = api
-        devices = api.must("ibv_get_device_list", 0)
-        self.device = ctypes.c_uint64.from_address(devices).value
-        api.must("ibv_free_device_list", devices)
-        self.context = api.must("ibv_open_device", self.device)
-        self.mrc = api.must("mrc_create_context", self.context, 0)
-        self.pd = api.must("ibv_alloc_pd", self.context)
-        self.cq = api.must("mrc_create_cq", self.mrc, 8, 0, 0, 0)
-        self.memory = np.zeros(4096, np.uint8)
-        self.at = self.memory.ctypes.data
-        self.mr = api.must("ibv_reg_mr", self.pd, self.at, 4096, WRITES)
-        self.bad = Block(Struct("", (("uint64_t", "where"),)))
-
-    def init_attr(self) -> Block:
-        a = Block(layouts.MRC_QP_INIT_ATTR)
-        a.record["send_cq"] = a.record["recv_cq"] = self.cq
-        a.record["pd"] = self.pd
-        a.record["cap"]["max_send_wr"] = a.record["cap"]["max_recv_wr"] = 4
-        return a
-
-    def qp(self) -> int:
-        return self.api.must("mrc_create_qp", self.mrc, self.init_attr())
-
-    def step(self, qp: int, state: str, mask: int = 0, **attributes: int) -> tuple[int, int]:
-        a = Block(layouts.QP_ATTR)
-        a.record["qp_state"] = NUMBERS[f"IBV_QPS_{state}"]
-        for name, value in attributes.items():
-            a.record[name] = value
-        return self.api("mrc_modify_qp", qp, a, mask | NUMBERS["IBV_QP_STATE"], 0, 0)
-
-    def send(self, qp: int, *buffers: tuple[int, int, int], flags: int = 0) -> tuple[int, int]:
-        """A write of these buffers: address, bytes, key."""
-        wr = Block(layouts.SEND_WR)
-        listed = np.array([*buffers, (0, 0, 0)], layouts.SGE.dtype)
-        wr.record["sg_list"], wr.record["num_sge"] = listed.ctypes.data, len(buffers)
-        wr.record["opcode"] = NUMBERS["IBV_WR_RDMA_WRITE"]
-        wr.record["send_flags"] = flags | NUMBERS["IBV_SEND_SIGNALED"]
-        return self.api("mrc_post_send", qp, wr, self.bad)
-
-    def seen(self, address: int, struct: Struct) -> Any:
-        """A structure of the library."""
-        room = (ctypes.c_char * struct.dtype.itemsize).from_address(address)
-        return np.frombuffer(memoryview(room), struct.dtype)[0]
-
-    def receive(self, qp: int, **fields: int) -> tuple[int, int]:
-        wr = Block(layouts.RECV_WR)
-        for name, value in fields.items():
-            wr.record[name] = value
-        return self.api("mrc_post_recv", qp, wr, self.bad)
-
-
-@pytest.fixture
-def there(api: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
-    monkeypatch.setenv("OPENMRC_INTERFACES", PLANES)
-    monkeypatch.delenv("OPENMRC_HOST", raising=False)
-    found = Open(api)
-    yield found
-    api("ibv_close_device", found.context)
-
-
-def refused(answer: tuple[int, int], code: int) -> None:
-    returned, said = answer
-    assert errno.errorcode.get(said) == errno.errorcode[code]
-    assert returned in (0, -1, code)
 
 
 def test_null_is_refused_by_every_function(api: Api) -> None:

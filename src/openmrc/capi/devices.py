@@ -6,17 +6,19 @@ planes that `OPENMRC_INTERFACES` names. The first context opens it, the last one
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import hashlib
 import os
 import select
 from collections import deque
-from typing import Any
+from typing import Any, Protocol
 
 from openmrc.capi import hot, layouts, reach
 from openmrc.capi.layouts import NUMBERS
 from openmrc.capi.places import Block, Refused, at, is_mapped, put, refused_as
+from openmrc.errors import OpenMrcError
 from openmrc.fabric.clos import PLANES_BUILT_MAX
 from openmrc.verbs import AsyncEvent, hostfile
 from openmrc.verbs.device import Device
@@ -110,8 +112,23 @@ def is_there() -> bool:
     return bool(os.environ.get(hostfile.VARIABLE) or os.environ.get(INTERFACES))
 
 
+class Above(Protocol):
+    """MRC's own objects, which use those of ibverbs."""
+
+    def has_pd(self, pd: int) -> bool:
+        """Whether a queue pair belongs to a protection domain."""
+
+    def withdraw(self, lkey: int) -> bool:
+        """Let nothing send from a region any more; False if a request still does."""
+
+    def leave(self, context: int) -> None:
+        """Destroy all objects of a context."""
+
+
 class Verbs:
     """The objects that callers hold, by address; the functions of ibverbs are its methods."""
+
+    above: Above  # set by the library
 
     def __init__(self) -> None:
         self.nic: Nic | None = None
@@ -181,10 +198,12 @@ class Verbs:
         return self.nic
 
     def ibv_close_device(self, context: int) -> int:
-        """Close a context, with its remaining memory; the last one closes the device."""
+        """Close a context, with everything in it; the last one closes the device."""
         self.context_nic(context)
+        self.above.leave(context)
         for mr in [a for a, (_, _, pd) in self._mrs.items() if self.pds[pd][1] == context]:
-            self.ibv_dereg_mr(mr)
+            with contextlib.suppress(OpenMrcError):  # the loop has failed: it reads nothing
+                self._mrs.pop(mr)[1].dereg()
         for pd in [a for a, (_, of) in self.pds.items() if of == context]:
             del self.pds[pd]
         self.contexts.pop(context)[1].close()
@@ -271,11 +290,13 @@ class Verbs:
         return block.address
 
     def ibv_dealloc_pd(self, pd: int) -> int:
-        """EBUSY while memory is registered in it."""
+        """EBUSY while memory is registered in it, or a queue pair belongs to it."""
         if pd not in self.pds:
             raise Refused(errno.EINVAL, "no protection domain of this library")
         if any(of == pd for _, _, of in self._mrs.values()):
             raise Refused(errno.EBUSY, "memory is registered in it")
+        if self.above.has_pd(pd):
+            raise Refused(errno.EBUSY, "a queue pair belongs to it")
         del self.pds[pd]
         return 0
 
@@ -311,11 +332,16 @@ class Verbs:
         return block.address
 
     def ibv_dereg_mr(self, address: int) -> int:
-        """Deregister memory: nothing is placed there afterwards."""
+        """Deregister memory: nothing is placed there or sent from there afterwards. EBUSY while a
+        request that sends from it is not complete.
+        """
         if address not in self._mrs:
             raise Refused(errno.EINVAL, "no memory region of this library")
-        _, mr, _ = self._mrs.pop(address)
+        _, mr, _ = self._mrs[address]
+        if not self.above.withdraw(mr.lkey):
+            raise Refused(errno.EBUSY, "requests that send from it are not complete")
         mr.dereg()
+        del self._mrs[address]
         return 0
 
     # --- strings

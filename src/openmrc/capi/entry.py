@@ -28,15 +28,10 @@ from openmrc.say import say
 
 PASSED = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_int64] * stub.ARGUMENTS)
 # These block, so they take no lock for which other calls would wait.
-UNLOCKED = {
-    "mrc_get_async_event",
-    "mrc_get_cq_event",
-    "mrc_destroy_cq",
-    "mrc_ack_cq_events",
-}
-verbs = Verbs()
-library = Library(verbs)
+UNLOCKED = {"mrc_get_async_event", "mrc_get_cq_event"}
 _lock = threading.RLock()
+verbs = Verbs()
+library = Library(verbs, _lock)
 _kept: list[Any] = []  # objects whose addresses C holds
 _table = np.zeros(0, np.int64)
 
@@ -65,8 +60,6 @@ def _answering(name: str, function: Callable[..., int]) -> Callable[..., int]:
                 return function(*given[:n])
             with _lock:
                 returned = function(*given[:n])
-                if verbs.nic is None:
-                    library.forget()
                 _show()
                 return returned
         except BaseException as error:

@@ -38,7 +38,8 @@ from openmrc.live.memory import fence
 from openmrc.live.syscalls import write_count
 from openmrc.wire.words import put_bytes
 
-EINVAL, ENOMEM, EIO = 22, 12, 5
+EINVAL, ENOMEM, EIO, EBUSY = 22, 12, 5, 16
+NO_REGION = -1
 SGES_MAX = 16  # buffers of one request: the number in a work queue entry of common NICs
 INLINE_MAX = 1024  # bytes; larger data is better sent in place
 SPINS_MAX = 1 << 20  # iterations of waiting for room in the ring; a loop that has ended makes none
@@ -86,6 +87,7 @@ class Calls(NamedTuple):
     cq: Any  # CALL_CQ, one for each CQ of the endpoint
     room: Any  # int64 [2], room for the kernel, under the door's lock
     copied: Any  # int64 [queue pair, slot], addresses of copies of gathered data; 0: none
+    source: Any  # int32 [queue pair, slot], regions that requests send from, or NO_REGION
 
 
 class _Request(NamedTuple):
@@ -100,6 +102,7 @@ class _Request(NamedTuple):
     rkey: Any
     imm: Any
     signaled: Any
+    region: Any  # that it sends from, or NO_REGION
 
 
 def new_calls(qps: int, cqs: int, sends: int) -> Calls:
@@ -108,9 +111,13 @@ def new_calls(qps: int, cqs: int, sends: int) -> Calls:
     A slot for a copy is reused after twice as many requests: by then as many have completed since
     the previous one, so that the loop no longer needs its bytes.
     """
-    copied = np.zeros((qps, 2 * sends), "i8")
     return Calls(
-        records(1, DOOR), records(qps, CALL_QP), records(cqs, CALL_CQ), np.zeros(2, "i8"), copied
+        records(1, DOOR),
+        records(qps, CALL_QP),
+        records(cqs, CALL_CQ),
+        np.zeros(2, "i8"),
+        np.zeros((qps, 2 * sends), "i8"),
+        np.full((qps, sends), NO_REGION, "i4"),
     )
 
 
@@ -306,9 +313,11 @@ def _send_one(ep, st, calls, i, call, at):
     if length < 0:
         return EINVAL
     is_full = _sends_full(st, i, call)
-    address = 0
+    address, region = 0, NO_REGION
     if n == 1 and not inline:
-        address, _, _ = _buffer(_signed(w.sg_list), 0)
+        address, _, key = _buffer(_signed(w.sg_list), 0)
+        if length > 0:
+            region = key & REGION_MASK
     elif length > 0 and not is_full and st.qp[i].state != es.ERROR:  # in ERROR nothing is sent
         address = _gather(calls, i, call, _signed(w.sg_list), n, length)
         if address == 0:
@@ -323,9 +332,12 @@ def _send_one(ep, st, calls, i, call, at):
         rkey=_signed(w.wr.rdma.rkey),
         imm=_turned(_signed(w.imm_data)),
         signaled=1 if call.sig_all or flag_bits & SIGNALED else 0,
+        region=region,
     )
     wrong = _hand_over(ep, calls, i, call, is_full, r)
-    call.sent += wrong == 0
+    if wrong == 0:
+        calls.source[i, call.sent % calls.source.shape[1]] = region
+        call.sent += 1
     return wrong
 
 
@@ -335,7 +347,8 @@ def _receive_one(ep, st, calls, i, call, at):
     w = bytes_at(at, RECV_BYTES).view(RECV_FIELDS)[0]
     if w.num_sge < 0 or w.num_sge > call.max_recv_sge:
         return EINVAL
-    r = _Request(state.POST_RECV, int(call.recv_cq), _signed(w.wr_id), 0, 0, 0, 0, 0, 1)
+    wr_id = _signed(w.wr_id)
+    r = _Request(state.POST_RECV, int(call.recv_cq), wr_id, 0, 0, 0, 0, 0, 1, NO_REGION)
     wrong = _hand_over(ep, calls, i, call, _receives_full(ep, st, i, call), r)
     call.received += wrong == 0
     return wrong
@@ -433,6 +446,27 @@ def _show(w, entry):
 
 
 @compiled
+def withdraw(st, calls, key):
+    """Let no request send from the region with this key any more: 0; or EBUSY while one that was
+    posted is not complete.
+    """
+    lock, region = calls.door.ctypes.data, key & REGION_MASK
+    _lock(lock)
+    wrong = 0
+    for i in range(calls.qp.shape[0]):
+        call = calls.qp[i]
+        if call.handle == 0 or st.qp[i].state == es.ERROR:
+            continue
+        for number in range(st.qp[i].msg_done, call.sent):
+            if calls.source[i, number % calls.source.shape[1]] == region:
+                wrong = EBUSY
+    if wrong == 0:
+        st.region[region].length = 0
+    _unlock(lock)
+    return wrong
+
+
+@compiled
 def forget_qp(calls, i):
     """Invalidate the handle of a queue pair; no thread is posting with it any more."""
     lock = calls.door.ctypes.data
@@ -469,6 +503,7 @@ def warm_up() -> None:
     for post in (post_send, post_recv):
         post(one.ep, one.st, calls, 0, 0, 0)
     poll_cq(one.ep, calls, 0, 0, 0)
+    withdraw(one.st, calls, 0)
     forget_qp(calls, 0)
     forget_copies(calls, 0)
     forget_cq(calls, 0)

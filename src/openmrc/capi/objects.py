@@ -6,6 +6,7 @@ index. So a handle of a destroyed object, or of another kind, is detected (EINVA
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -20,6 +21,7 @@ from openmrc.capi import hot, layouts
 from openmrc.capi.devices import Nic, Verbs, mtu_bytes, mtu_word
 from openmrc.capi.layouts import MPR_UNIT, NUMBERS
 from openmrc.capi.places import Refused, at, put, refused_as
+from openmrc.errors import OpenMrcError
 from openmrc.verbs import CompletionQueue, EventKind, QpState, QueuePair
 
 IS_CONTEXT, IS_CQ, IS_QP, IS_HINT, IS_CHANNEL = (ord(c) << 48 for c in "XCQHN")
@@ -108,8 +110,9 @@ class Qp:
 class Library:
     """All open objects; the functions of MRC's API are its methods."""
 
-    def __init__(self, verbs: Verbs) -> None:
-        self._verbs = verbs
+    def __init__(self, verbs: Verbs, lock: threading.RLock) -> None:
+        verbs.above = self
+        self._verbs, self._lock = verbs, lock
         self.calls: Any = None  # `hot.Calls`, while a device is open
         self._count = 0
         self._contexts: dict[int, int] = {}  # with ibverbs' context
@@ -117,7 +120,7 @@ class Library:
         self._qps: dict[int, Qp] = {}
         self._hints: dict[int, Hint] = {}
         self._channels: dict[int, Channel] = {}
-        self._acknowledged = threading.Condition()
+        self._acknowledged = threading.Condition(lock)
 
     def _handle(self, kind: int, index: int = 0) -> int:
         self._count += 1
@@ -128,18 +131,40 @@ class Library:
             raise Refused(errno.EINVAL, "no MRC context")
         return self._verbs.context_nic(self._contexts[context])
 
-    def forget(self) -> None:
-        """The device is closed, with all its objects."""
-        for channel in self._channels.values():
-            channel.epoll.close()
-        for qp in self._qps.values():
-            hot.forget_copies(self.calls, qp.pair.index)
-        everything: tuple[dict[int, Any], ...] = (
-            self._contexts, self._cqs, self._qps, self._hints, self._channels
-        )  # fmt: skip
-        for known in everything:
-            known.clear()
-        self.calls = None
+    def _check_same(self, context: int, other: int) -> None:
+        """EINVAL unless objects of these MRC contexts may be used together."""
+        if self._contexts[context] != self._contexts[other]:
+            raise Refused(errno.EINVAL, "it belongs to another context of ibverbs")
+
+    # --- what ibverbs asks before it lets go of an object
+
+    def has_pd(self, pd: int) -> bool:
+        """Whether a queue pair belongs to a protection domain."""
+        return any(int(qp.init["pd"]) == pd for qp in self._qps.values())
+
+    def withdraw(self, lkey: int) -> bool:
+        """Let nothing send from a region any more; False if a request still does."""
+        nic = self._verbs.nic
+        return nic is None or self.calls is None or not hot.withdraw(nic.host.st, self.calls, lkey)
+
+    def leave(self, context: int) -> None:
+        """Destroy all objects of a context of ibverbs, as closing the device of a NIC does."""
+        own = {handle for handle, of in self._contexts.items() if of == context}
+        for qp in [one for one in self._qps.values() if one.context in own]:
+            with contextlib.suppress(OpenMrcError):  # the loop has failed: all are flushed
+                self.mrc_destroy_qp(qp.handle)
+        for cq in [one for one in self._cqs.values() if one.context in own]:
+            with contextlib.suppress(OpenMrcError):
+                self._drop_cq(cq)
+        self._acknowledged.notify_all()  # whoever waits to destroy one finds it gone
+        for channel in [one for one in self._channels.values() if one.context in own]:
+            self.mrc_destroy_comp_channel(channel.handle)
+        for hint in [one for one in self._hints.values() if one.context in own]:
+            del self._hints[hint.handle]
+        for handle in own:
+            del self._contexts[handle]
+        if not self._contexts and len(self._verbs.contexts) == 1:
+            self.calls = None
 
     # --- device and context
 
@@ -238,6 +263,8 @@ class Library:
         if not 1 <= cqe <= nic.host.limits.cq_depth or vector:
             raise Refused(errno.EINVAL, f"cqe {cqe}, vector {vector}")
         told = self._channel(channel) if channel else None
+        if told is not None:
+            self._check_same(context, told.context)
         with refused_as(errno.ENOMEM):
             queue = nic.device.create_cq(cqe)
         one = Cq(self._handle(IS_CQ, queue.index), context, queue, cq_context, told)
@@ -258,19 +285,24 @@ class Library:
 
     def mrc_destroy_cq(self, cq: int) -> int:
         """EBUSY while a queue pair uses it. Waits until its events are acknowledged."""
+        one = self._unused_cq(cq)
+        self._acknowledged.wait_for(lambda: cq not in self._cqs or one.acknowledged >= one.got)
+        self._drop_cq(self._unused_cq(cq))
+        return 0
+
+    def _unused_cq(self, cq: int) -> Cq:
         one = self._cq(cq)
-        nic = self._nic(one.context)
         if any(one.queue in (qp.pair.send_cq, qp.pair.recv_cq) for qp in self._qps.values()):
             raise Refused(errno.EBUSY, "a queue pair uses it")
-        with self._acknowledged:
-            self._acknowledged.wait_for(lambda: one.acknowledged >= one.got)
+        return one
+
+    def _drop_cq(self, one: Cq) -> None:
         hot.forget_cq(self.calls, one.queue.index)
         if one.channel is not None:
             one.channel.epoll.unregister(one.queue.fileno())
             del one.channel.cqs[one.queue.fileno()]
-        nic.device.destroy_cq(one.queue)
-        del self._cqs[cq]
-        return 0
+        del self._cqs[one.handle]
+        self._nic(one.context).device.destroy_cq(one.queue)
 
     def mrc_req_notify_cq(self, cq: int, solicited_only: int) -> int:
         """Request one event for the next completion; every completion counts as solicited."""
@@ -290,21 +322,21 @@ class Library:
         put(cq, "u8", 0)
         waits = not fcntl.fcntl(one.epoll.fileno(), fcntl.F_GETFL) & os.O_NONBLOCK
         ready = one.epoll.poll(-1 if waits else 0, 1)
-        found = one.cqs.get(ready[0][0]) if ready else None
-        if found is None:
-            raise Refused(errno.EAGAIN)
-        found.got += 1
-        put(cq, "u8", found.handle)
-        if cq_context:
-            put(cq_context, "u8", found.cq_context & (1 << 64) - 1)
+        with self._lock:
+            found = one.cqs.get(ready[0][0]) if ready else None
+            if found is None:
+                raise Refused(errno.EAGAIN)
+            found.got += 1
+            put(cq, "u8", found.handle)
+            if cq_context:
+                put(cq_context, "u8", found.cq_context & (1 << 64) - 1)
         return 0
 
     def mrc_ack_cq_events(self, cq: int, n: int) -> int:
         """Acknowledge events: `mrc_destroy_cq` waits for this."""
         one = self._cq(cq)
-        with self._acknowledged:
-            one.acknowledged += n
-            self._acknowledged.notify_all()
+        one.acknowledged += n
+        self._acknowledged.notify_all()
         return 0
 
     # --- hints
@@ -352,8 +384,11 @@ class Library:
         """Create a queue pair in RESET; its actual attributes are written back."""
         nic, a = self._nic(context), at(attr, layouts.MRC_QP_INIT_ATTR)
         send, receive = self._cq(int(a["send_cq"])), self._cq(int(a["recv_cq"]))
-        if int(a["pd"]) not in self._verbs.pds:
-            raise Refused(errno.EINVAL, "no protection domain of this library")
+        _, pd_context = self._verbs.pds.get(int(a["pd"]), (None, 0))
+        if pd_context != self._contexts[context]:
+            raise Refused(errno.EINVAL, "no protection domain of this context")
+        for cq in (send, receive):
+            self._check_same(context, cq.context)
         if int(a["protocol_version"]) not in (0, NUMBERS["MRC_PROTOCOL_VERSION_1"]):
             raise Refused(errno.EINVAL, f"protocol version {int(a['protocol_version'])}")
         cap, limits = a["cap"], nic.host.limits
@@ -402,9 +437,11 @@ class Library:
         one = self._qp(qp)
         self._nic(one.context)
         hot.forget_qp(self.calls, one.pair.index)
-        one.pair.destroy()
-        hot.forget_copies(self.calls, one.pair.index)
-        del self._qps[qp]
+        try:
+            one.pair.destroy()
+        finally:  # it is gone, even if the loop has failed
+            hot.forget_copies(self.calls, one.pair.index)
+            del self._qps[qp]
         return 0
 
     def mrc_get_qpn(self, qp: int, qpn: int) -> int:
@@ -469,7 +506,7 @@ class Library:
                 raise Refused(errno.EINVAL, f"{name} {int(profiles[name])}: only 0 is there")
         if mask & M["MRC_QP_HINT"]:
             if int(m["qp_hint"]):
-                self._hint(int(m["qp_hint"]))
+                self._check_same(one.context, self._hint(int(m["qp_hint"])).context)
             one.mrc["qp_hint"] = m["qp_hint"]
         one.pair.modify(QpState.INIT)
 

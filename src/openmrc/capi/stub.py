@@ -19,6 +19,7 @@ from openmrc.capi.calls import (
     MRC_CALLS,
     NOTHING,
     NULL,
+    PLAIN,
     VERBS_CALLS,
     Call,
 )
@@ -39,8 +40,16 @@ START = r"""
 
 typedef long word;
 static word table[WORDS];
-static int ready;
+static int ready, forked;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* The engine's thread, and whoever held Python's lock, stay in the parent: a child of a process
+   that has called this library can do nothing with it but be told so. */
+static void in_child(void)
+{
+	forked = 1;
+	table[ENDPOINT] = 0;
+}
 
 /* Extension modules look for Python's symbols in the process as a whole, and a program may have
    opened this library for itself alone. */
@@ -88,6 +97,7 @@ static void fill(void)
 static void start(void)
 {
 	make_global();
+	pthread_atfork(NULL, NULL, in_child);
 	if (Py_IsInitialized()) {
 		PyGILState_STATE held = PyGILState_Ensure();
 		fill();
@@ -98,12 +108,22 @@ static void start(void)
 	}
 }
 
+/* Why no call can be made, as -errno, or 0. */
+__attribute__((visibility("default")))
+word openmrc_absent(void)
+{
+	if (forked)
+		return -ENODEV;
+	pthread_once(&once, start);
+	return ready ? 0 : -ENOSYS;
+}
+
 __attribute__((visibility("default")))
 word openmrc_call(int which, word a, word b, word c, word d, word e, word f)
 {
 	typedef word (*control)(word, word, word, word, word, word);
-	pthread_once(&once, start);
-	return ready ? ((control)table[FIRST + which])(a, b, c, d, e, f) : -ENOSYS;
+	word absent = openmrc_absent();
+	return absent ? absent : ((control)table[FIRST + which])(a, b, c, d, e, f);
 }
 """
 
@@ -111,7 +131,7 @@ word openmrc_call(int which, word a, word b, word c, word d, word e, word f)
 def mrc_c(python: str, package: str) -> str:
     """The source of `libmrc.so`, for this Python and the package below this directory."""
     named = f"#define PYTHON {_quoted(python)}\n#define PACKAGE {_quoted(package)}\n"
-    numbers = f"#define WORDS {WORDS}\n#define FIRST {FIRST}\n"
+    numbers = f"#define WORDS {WORDS}\n#define FIRST {FIRST}\n#define ENDPOINT {ENDPOINT}\n"
     functions = [_hot(call) if call.name in HOT else _passed(call) for call in MRC_CALLS]
     return named + numbers + START + "\n".join(functions)
 
@@ -120,7 +140,8 @@ def verbs_c() -> str:
     """The source of `libibverbs.so.1`."""
     head = (
         "#include <errno.h>\n#include <infiniband/verbs.h>\n\ntypedef long word;\n"
-        "word openmrc_call(int, word, word, word, word, word, word);\n\n"
+        "word openmrc_call(int, word, word, word, word, word, word);\n"
+        "word openmrc_absent(void);\n\n"
     )
     return head + "\n".join([*map(_passed, VERBS_CALLS), *map(_missing, ABSENT_CALLS)])
 
@@ -144,6 +165,9 @@ def _passed(call: Call) -> str:
     given = [f"(word){name}" for _, name in call.parameters]
     given += ["0"] * (ARGUMENTS - len(given))
     asked = f"openmrc_call({CONTROL.index(call.name)}, {', '.join(given)})"
+    if call.answers == PLAIN:  # it has no way to fail
+        instead = '(word)"unknown"' if call.result.endswith("*") else "0"
+        asked = f"openmrc_absent() ? {instead} : {asked}"
     return _function(call, asked)
 
 
@@ -160,7 +184,7 @@ def _hot(call: Call) -> str:
     # without a device no handle is valid
     called = f"(({kind})table[{which}])({', '.join(given)})"
     positive = "" if call.name == "mrc_poll_cq" else "-"
-    return _function(call, f"table[{ENDPOINT}] ? {positive}{called} : -EINVAL")
+    return _function(call, f"table[{ENDPOINT}] ? {positive}{called} : forked ? -ENODEV : -EINVAL")
 
 
 def _missing(call: Call) -> str:

@@ -36,6 +36,7 @@ class Local(MemoryRegion):
 
     def __init__(self, data: Bytes) -> None:
         self.view, self.addr, self.length = data, address_of(data), data.nbytes
+        self.last = {}
         self.open = True
 
 
@@ -47,6 +48,7 @@ class Exposed(MemoryRegion):
         self.buffer, self.view, self.addr, self.length = data, data, address_of(data), data.nbytes
         self.access = LOCAL_WRITE | 2
         self.rkey = self.lkey = regions.add(self)
+        self.last = {}
         self.open = True
 
 

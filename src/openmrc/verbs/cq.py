@@ -64,6 +64,7 @@ class CompletionQueue:
 
     def poll(self, n: int = 64) -> list[WorkCompletion]:
         """Take up to `n` completions; an empty list if there are none."""
+        self._host.check_own()
         self.clear()
         taken = self.take(n)
         if self._written[0] != self._read[0]:

@@ -309,14 +309,15 @@ class Device(Closing):
         return None if self._host.mode == state.IP else self._host.fabric
 
     def close(self) -> None:
-        """Flush every queue pair and stop."""
+        """Flush every queue pair and stop. A child of fork only closes its descriptors."""
         if self._host.closed:
             return
-        if self._follower is not None:
-            self._follower.close()
-        for qp in list(self._qps):
-            with contextlib.suppress(OpenMrcError):  # if the loop has failed, all are flushed
-                qp.destroy()
+        if not self._host.inherited:
+            if self._follower is not None:
+                self._follower.close()
+            for qp in list(self._qps):
+                with contextlib.suppress(OpenMrcError):  # if the loop has failed, all are flushed
+                    qp.destroy()
         self._host.close()
         for fd in (*self._cq_fds, *self._owned_fds):
             os.close(fd)

@@ -26,6 +26,7 @@ class AsyncEvent:
 
 def taken(host: Host) -> Iterator[AsyncEvent]:
     """Yield the events that have arrived, each once."""
+    host.check_own()
     with contextlib.suppress(BlockingIOError):
         os.eventfd_read(int(host.ep.ctl[0].event_fd))
     ctl, ring = host.ep.ctl[0], host.ep.event

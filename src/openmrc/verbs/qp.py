@@ -256,8 +256,15 @@ class QueuePair:
             raise QueueFullError(f"QP {self.qp_num:#x}: {self.max_send_wr} requests are posted")
         self._promise(self.send_cq)
         self._sent += 1
+        mr.last[self] = self._sent
         there = (mr.addr + offset, length, remote_addr, rkey, imm)
         self._host.post((wr_id, *there, self.index, self._born, kind, signaled))
+
+    def has_completed(self, number: int) -> bool:
+        """Whether nothing is read any more for the first `number` requests that were posted."""
+        if self._destroyed or self._host.closed or self._state[0] == es.ERROR:
+            return True
+        return self._msg_done[0] >= number
 
     def post_recv(self, wr_id: int) -> None:
         """Post a receive for one immediate, which must not arrive before it (MRC 1.2)."""
@@ -317,6 +324,7 @@ class QueuePair:
         """Flush outstanding requests and release the queue pair; its number is not reused soon (row
         28).
         """
+        self._host.check_own()
         if not self._destroyed:
             self._destroyed = True
             self.device._forget(self)  # while it still has its counters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from openmrc.engine.state import REGION_INDEX_BITS
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.live.endpoint.host import Host
 from openmrc.verbs.attributes import RemoteRegion
+
+if TYPE_CHECKING:
+    from openmrc.verbs.qp import QueuePair
 
 LOCAL_WRITE, REMOTE_WRITE = 1, 2  # access rights of a region, as IBV_ACCESS_...
 
@@ -67,6 +70,7 @@ class MemoryRegion:
         self.length = self.view.nbytes
         self.access = access
         self.rkey = self.lkey = regions.add(self)
+        self.last: dict[QueuePair, int] = {}  # the newest request of each queue pair
         self.open = True
 
     @property
@@ -75,10 +79,25 @@ class MemoryRegion:
         return RemoteRegion(self.addr, self.length, self.rkey)
 
     def dereg(self) -> None:
-        """Invalidate the keys; nothing is placed here afterwards."""
-        if self.open:
-            self.open = False
+        """Invalidate the keys; nothing is placed here or sent from here afterwards.
+
+        `OpenMrcError` (EBUSY of ibverbs) while a request that sends from here is not complete: the
+        engine still reads the memory.
+        """
+        self._regions._host.check_own()
+        if not self.open:
+            return
+        self.open = False  # first: no other thread posts from here now
+        try:
+            if under_way := [qp for qp, n in list(self.last.items()) if not qp.has_completed(n)]:
+                raise OpenMrcError(
+                    f"memory region {self.rkey:#x}: QP {under_way[0].qp_num:#x} still sends from"
+                    " it; take its completions first, or destroy it"
+                )
             self._regions.withdraw(self.rkey)
+        except OpenMrcError:
+            self.open = True
+            raise
 
 
 def _writable(buffer: Any) -> Any:

@@ -15,6 +15,7 @@ import select
 import struct
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -147,11 +148,13 @@ class Host:
         self._init_ports()
         self._bind()
         self.closed = False
+        self.inherited = False  # this process is a child of fork: the loop is its parent's
         self._stopped = False
         self._qpn_free_at = np.zeros(limits.qps)
         self._used = np.zeros(limits.qps, bool)
         self._denied = np.zeros(0, np.int64)  # directed ports that no path may cross
         self._thread = threading.Thread(target=self._run, name=f"mrc nic {nic}", daemon=True)
+        _HOSTS.add(self)
 
     # --- set-up ------------------------------------------------------------------------------
 
@@ -382,6 +385,7 @@ class Host:
         """
         if threading.current_thread() is self._thread:
             return function()
+        self.check_own()
         future: Future[T] = Future()
         with self._calling:
             if self.closed:
@@ -397,6 +401,10 @@ class Host:
         """Stop the loop and release what it held; the caller closes the descriptors of ports."""
         if self.closed:
             return
+        if self.inherited:  # no thread to stop, and locks that nobody here will release
+            self.closed = True
+            self._release()
+            return
 
         def stop() -> None:
             self._stopped = True
@@ -410,12 +418,25 @@ class Host:
             self.closed = True
             while self._calls:  # added while the loop ended: no other thread touches the state now
                 _do(*self._calls.popleft())
-            ctl = self.ep.ctl[0]
-            self._gate.close()
-            self._ports.close()
-            for fd in (int(ctl.wake_fd), int(ctl.event_fd), int(ctl.alarm_fd)):
-                os.close(fd)
+            self._release()
         self._lookout.close()  # last: the loop asks it, and it may be calling
+
+    def _release(self) -> None:
+        ctl = self.ep.ctl[0]
+        self._gate.close()
+        self._ports.close()
+        for fd in (int(ctl.wake_fd), int(ctl.event_fd), int(ctl.alarm_fd)):
+            os.close(fd)
+
+    def check_own(self) -> None:
+        """Raise `OpenMrcError` in a child of fork: there is no loop here that would answer, and
+        what descriptors tell is the parent's to hear.
+        """
+        if self.inherited:
+            raise OpenMrcError(
+                f"nic {self.nic}: the device is that of this process's parent; after a fork a child"
+                " opens its own"
+            )
 
     # --- queue pairs, on the loop's thread ---------------------------------------------------
 
@@ -654,6 +675,7 @@ class Host:
 
     def post(self, values: tuple[int, ...]) -> None:
         """Put a request (a POST record, as a tuple) into the ring."""
+        self.check_own()
         with self._lock:
             number = self._posted[0]
             while number - self._taken[0] >= state.POSTS and self._failure is None:
@@ -680,12 +702,23 @@ class Host:
             self._go(loop.HEAR)
 
     def _go(self, what: int, a: int = 0, b: int = 0, c: int = 0) -> int:
+        self.check_own()
         try:
             return self._bound.call(what, a, b, c)
         except BaseException:
             if interpreted():  # plain Python may fail within a round, holding the lock
                 self._leave.call()
             raise
+
+
+def _inherit() -> None:
+    """In a child of fork: mark the devices of the parent."""
+    for one in list(_HOSTS):
+        one.inherited = True
+
+
+_HOSTS: weakref.WeakSet[Host] = weakref.WeakSet()
+os.register_at_fork(after_in_child=_inherit)
 
 
 def _do(function: Callable[[], Any], future: Future[Any]) -> None:

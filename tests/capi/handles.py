@@ -1,0 +1,119 @@
+"""Both libraries as a program of C sees them: functions that take and return words."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from openmrc.capi import layouts
+from openmrc.capi.calls import CODE, MINUS, MRC_CALLS, NULL, VERBS_CALLS
+from openmrc.capi.layouts import NUMBERS, Struct
+from openmrc.capi.places import Block
+
+WORD = ctypes.c_int64
+WRITES = NUMBERS["IBV_ACCESS_LOCAL_WRITE"] | NUMBERS["IBV_ACCESS_REMOTE_WRITE"]
+TO_INIT = NUMBERS["IBV_QP_STATE"] | NUMBERS["IBV_QP_PKEY_INDEX"] | NUMBERS["IBV_QP_PORT"]
+
+
+class Api:
+    """Every function of both libraries, as C calls it: `(what it returns, errno)`."""
+
+    def __init__(self, directory: Path) -> None:
+        mrc, verbs = (
+            ctypes.CDLL(str(directory / name), use_errno=True)
+            for name in ("libmrc.so", "libibverbs.so.1")
+        )
+        self.functions: dict[str, Any] = {}
+        self.answers: dict[str, str] = {}
+        for calls, where in ((MRC_CALLS, mrc), (VERBS_CALLS, verbs)):
+            for call in calls:
+                function = getattr(where, call.name)
+                function.argtypes = [WORD] * len(call.parameters)
+                function.restype = WORD if call.result.endswith("*") else ctypes.c_int
+                self.functions[call.name] = function
+                self.answers[call.name] = call.answers
+
+    def __call__(self, name: str, *given: Any) -> tuple[int, int]:
+        ctypes.set_errno(0)
+        words = [one.address if isinstance(one, Block) else int(one) for one in given]
+        returned = int(self.functions[name](*words))
+        failed = {CODE: returned != 0, MINUS: returned == -1, NULL: returned == 0}
+        # where a call did what it should, errno says nothing
+        return returned, ctypes.get_errno() if failed.get(self.answers[name]) else 0
+
+    def must(self, name: str, *given: Any) -> int:
+        returned, code = self(name, *given)
+        assert code == 0, f"{name}: {errno.errorcode[code]}"
+        return returned
+
+
+class Open:
+    """A device that is open, and one of everything."""
+
+    def __init__(self, api: Api) -> None:
+        self.api = api
+        devices = api.must("ibv_get_device_list", 0)
+        self.device = ctypes.c_uint64.from_address(devices).value
+        api.must("ibv_free_device_list", devices)
+        self.context = api.must("ibv_open_device", self.device)
+        self.mrc = api.must("mrc_create_context", self.context, 0)
+        self.pd = api.must("ibv_alloc_pd", self.context)
+        self.cq = api.must("mrc_create_cq", self.mrc, 8, 0, 0, 0)
+        self.memory = np.zeros(4096, np.uint8)
+        self.at = self.memory.ctypes.data
+        self.mr = api.must("ibv_reg_mr", self.pd, self.at, 4096, WRITES)
+        self.bad = Block(Struct("", (("uint64_t", "where"),)))
+
+    def init_attr(self) -> Block:
+        a = Block(layouts.MRC_QP_INIT_ATTR)
+        a.record["send_cq"] = a.record["recv_cq"] = self.cq
+        a.record["pd"] = self.pd
+        a.record["cap"]["max_send_wr"] = a.record["cap"]["max_recv_wr"] = 4
+        return a
+
+    def qp(self) -> int:
+        return self.api.must("mrc_create_qp", self.mrc, self.init_attr())
+
+    def step(self, qp: int, state: str, mask: int = 0, **attributes: int) -> tuple[int, int]:
+        a = Block(layouts.QP_ATTR)
+        a.record["qp_state"] = NUMBERS[f"IBV_QPS_{state}"]
+        for name, value in attributes.items():
+            a.record[name] = value
+        return self.api("mrc_modify_qp", qp, a, mask | NUMBERS["IBV_QP_STATE"], 0, 0)
+
+    def send(
+        self,
+        qp: int,
+        *buffers: tuple[int, int, int],
+        flags: int = 0,
+        to: tuple[int, int] = (0, 0),
+    ) -> tuple[int, int]:
+        """A write of these buffers (address, bytes, key) to an address with its key."""
+        wr = Block(layouts.SEND_WR)
+        listed = np.array([*buffers, (0, 0, 0)], layouts.SGE.dtype)
+        wr.record["sg_list"], wr.record["num_sge"] = listed.ctypes.data, len(buffers)
+        wr.record["opcode"] = NUMBERS["IBV_WR_RDMA_WRITE"]
+        wr.record["wr"]["rdma"]["remote_addr"], wr.record["wr"]["rdma"]["rkey"] = to
+        wr.record["send_flags"] = flags | NUMBERS["IBV_SEND_SIGNALED"]
+        return self.api("mrc_post_send", qp, wr, self.bad)
+
+    def seen(self, address: int, struct: Struct) -> Any:
+        """A structure of the library."""
+        room = (ctypes.c_char * struct.dtype.itemsize).from_address(address)
+        return np.frombuffer(memoryview(room), struct.dtype)[0]
+
+    def receive(self, qp: int, **fields: int) -> tuple[int, int]:
+        wr = Block(layouts.RECV_WR)
+        for name, value in fields.items():
+            wr.record[name] = value
+        return self.api("mrc_post_recv", qp, wr, self.bad)
+
+
+def refused(answer: tuple[int, int], code: int) -> None:
+    returned, said = answer
+    assert errno.errorcode.get(said) == errno.errorcode[code]
+    assert returned in (0, -1, code)

@@ -1,0 +1,134 @@
+"""A child of fork has a copy of its parent's device, and nothing that drives it: whatever it tries
+ends at once, and its parent does not notice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from openmrc.errors import OpenMrcError
+from openmrc.verbs import QpState
+from openmrc.verbs.status import Status
+from tests.live.two import PATIENCE_S, End, connected
+
+TRIED: dict[str, Callable[[End], object]] = {
+    "register memory": lambda end: end.device.reg_mr(bytearray(8)),
+    "create a completion queue": lambda end: end.device.create_cq(),
+    "create a queue pair": lambda end: end.device.create_qp(end.cq),
+    "post a receive": lambda end: end.qp.post_recv(1),
+    "poll": lambda end: end.cq.poll(),
+    "wait": lambda end: end.cq.wait(1, 1.0),
+    "look": lambda end: end.cq.look(0, 10**9),
+    "events": lambda end: end.device.events(),
+    "a port": lambda end: end.device.set_port(0, False),
+    "end a queue pair": lambda end: end.qp.modify(QpState.ERROR),
+    "destroy a queue pair": lambda end: end.qp.destroy(),
+    "destroy a completion queue": lambda end: end.device.destroy_cq(end.device.create_cq()),
+}
+
+
+@contextlib.contextmanager
+def forked(work: Callable[[], object]) -> Iterator[None]:
+    """Run this in a child, which has to end soon, without an error."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    yield
+    until = time.monotonic() + PATIENCE_S
+    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < until:
+        time.sleep(0.01)
+    if ended[0] == 0:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+    assert ended == (child, 0)
+
+
+def moves(a: End, b: End) -> None:
+    """A write from one end to the other arrives."""
+    source, sink = a.device.reg_mr(bytearray(b"x" * 9000)), b.device.reg_mr(bytearray(9000))
+    a.qp.post_write(7, source, remote_addr=sink.addr, rkey=sink.rkey)
+    [done] = a.cq.wait(timeout=PATIENCE_S)
+    assert (done.wr_id, done.status) == (7, Status.SUCCESS)
+    assert bytes(sink.buffer) == b"x" * 9000
+    for mr in (source, sink):
+        mr.dereg()
+
+
+@pytest.mark.parametrize("what", sorted(TRIED))
+def test_a_child_is_told_whose_device_it_is(what: str) -> None:
+    with connected() as (a, b):
+
+        def child() -> None:
+            with pytest.raises(OpenMrcError, match="opens its own"):
+                TRIED[what](a)
+
+        with forked(child):
+            moves(a, b)
+        moves(b, a)
+
+
+def test_a_child_posts_and_deregisters_nothing() -> None:
+    with connected() as (a, b):
+        mr, sink = a.device.reg_mr(bytearray(64)), b.device.reg_mr(bytearray(64))
+
+        def child() -> None:
+            with pytest.raises(OpenMrcError, match="opens its own"):
+                a.qp.post_write(1, mr, remote_addr=sink.addr, rkey=sink.rkey)
+            with pytest.raises(OpenMrcError, match="opens its own"):
+                mr.dereg()
+            assert mr.open
+
+        with forked(child):
+            pass
+        assert a.cq.wait(timeout=0.05) == []
+        moves(a, b)
+
+
+def test_a_child_closes_what_it_inherited_and_its_parent_goes_on() -> None:
+    with connected() as (a, b):
+
+        def child() -> None:
+            a.device.close()
+            a.device.close()
+            with pytest.raises(OpenMrcError):
+                a.device.create_cq()
+
+        with forked(child):
+            moves(a, b)
+        moves(a, b)
+
+
+def test_memory_that_is_sent_from_stays_registered() -> None:
+    with connected() as (a, b):
+        source, sink = a.device.reg_mr(bytearray(64)), b.device.reg_mr(bytearray(64))
+        other = a.device.reg_mr(source.buffer)
+        b.qp.modify(QpState.ERROR)  # it answers no more
+        a.qp.post_write(1, source, remote_addr=sink.addr, rkey=sink.rkey)
+        with pytest.raises(OpenMrcError, match="still sends from it"):
+            source.dereg()
+        assert source.open
+        other.dereg()  # the same bytes, with which nothing was sent
+        a.qp.modify(QpState.ERROR)
+        source.dereg()
+        assert not source.open
+
+
+def test_memory_is_free_after_its_completion_or_with_its_queue_pair() -> None:
+    with connected() as (a, b):
+        moves(a, b)
+        source, sink = a.device.reg_mr(bytearray(64)), b.device.reg_mr(bytearray(64))
+        b.qp.modify(QpState.ERROR)
+        a.qp.post_write(1, source, remote_addr=sink.addr, rkey=sink.rkey)
+        with pytest.raises(OpenMrcError):
+            source.dereg()
+        a.qp.destroy()
+        source.dereg()
