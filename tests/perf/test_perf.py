@@ -7,24 +7,26 @@ import os
 import queue
 import re
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 import urllib.request
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from openmrc.cli.command import main
 from openmrc.errors import InputError, OpenMrcError
-from openmrc.perf import ends, run
-from openmrc.perf.channel import PeerGoneError
+from openmrc.perf import channel, ends, run
+from openmrc.perf.channel import Channel, PeerGoneError
 from openmrc.perf.figures import bandwidth, latency, peak_rate
 from openmrc.perf.plan import BW, LAT, Plan
 from openmrc.perf.report import Report
 from openmrc.perf.watch import Look, line
-from openmrc.verbs import Device
+from openmrc.verbs import Device, QpState
 from openmrc.verbs.cabled import cabled
 from tests.live.two import PATIENCE_S
 
@@ -227,7 +229,7 @@ def test_a_client_that_measures_something_else_is_told() -> None:
     common = run.Common(as_json=True)
 
     def measure(device: Any, port: int) -> None:
-        with pytest.raises(PeerGoneError, match="the peer is gone"):
+        with pytest.raises(PeerGoneError, match=r"the server at 127\.0\.0\.1 is gone"):
             run._as_client(device, plan, "127.0.0.1", port, SECRET, common)
 
     [error] = meet(
@@ -251,6 +253,76 @@ def test_a_client_that_leaves_ends_the_server() -> None:
         leave,
     )
     assert isinstance(error, PeerGoneError)
+
+
+@pytest.fixture
+def channels() -> Iterator[tuple[Channel, Channel]]:
+    """Client and server, ready; a silent peer is given up after 50 ms."""
+    with cabled(2, linear_cnt=2, exp_cnt=1) as devices:
+        client, server = map(Channel, devices)
+        client.qp.connect(server.qp.attributes)
+        server.qp.connect(client.qp.attributes)
+        server.start(client.region.remote, "the client at 10.0.0.9", server=True)
+        client.start(server.region.remote, "the server", server=False)
+        yield client, server
+
+
+def test_a_client_whose_host_vanishes_ends_the_server(
+    channels: tuple[Channel, Channel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel, "ASK_S", 0.05)
+    client, server = channels
+    client.qp.modify(QpState.ERROR)  # it says nothing and answers nothing
+    with pytest.raises(PeerGoneError) as gone:
+        server.receive()
+    assert str(gone.value) == (
+        "the client at 10.0.0.9 is gone: retry counter exceeded (nothing comes from it: is its"
+        " host down, or are all paths cut?)"
+    )
+
+
+def test_who_waits_asks_and_a_peer_that_is_there_may_take_its_time(
+    channels: tuple[Channel, Channel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel, "ASK_S", 0.02)
+    client, server = channels
+    before = client.qp.counters()["rx_packets"]
+    late = threading.Timer(0.5, client.send, [{"size": 0}])
+    late.start()
+    assert server.receive() == {"size": 0}
+    late.join()
+    assert client.qp.counters()["rx_packets"] - before >= 5  # of some 25
+    assert client.qp.state == server.qp.state == QpState.RTS
+
+
+def test_a_client_says_what_it_waits_for(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ends, "WORD_S", 0.1)
+    monkeypatch.setattr(ends, "SERVER_S", 0.6)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))  # and does not listen
+        port = free.getsockname()[1]
+        with cabled(1) as (device, _), pytest.raises(OpenMrcError) as error:
+            run._as_client(device, Plan(BW, (64,), 1, 0.0), "127.0.0.1", port, SECRET, run.Common())
+    assert capsys.readouterr().err == (
+        f"Waiting for a server at 127.0.0.1 port {port}, up to 0.6 s.\n"
+    )
+    assert str(error.value) == (
+        f"127.0.0.1 port {port}: Connection refused; a server serves one client: start mrc perf"
+        f" write_bw there, with --port {port} and the same secret"
+    )
+
+
+def test_a_port_that_is_taken_is_named_with_the_remedy() -> None:
+    with socket.create_server(("", 0)) as taken, cabled(1) as (device, _):
+        port = taken.getsockname()[1]
+        with pytest.raises(InputError) as error, ends.server(device, port, SECRET, print):
+            pass
+    assert str(error.value) == (
+        f"--port {port}: Address already in use; end what listens there (ss -tlnp sport = {port}),"
+        " or name another port at both ends"
+    )
 
 
 def test_ctrl_c_prints_what_there_is() -> None:

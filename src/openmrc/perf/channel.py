@@ -3,6 +3,11 @@
 Each is JSON, written into a ring in the peer's memory with its length as immediate. Before the
 first one the server reports by a plain write that its receives are posted: an immediate without one
 would end the queue pair (MRC 1.2).
+
+An end that only waits would never learn that its peer's host has vanished: the connection of the
+exchange says nothing then, and may cross a single plane. So while it waits it repeats that plain
+write once a second, over all planes: the peer's transport acknowledges it, or the queue pair ends
+after its retries, as that of a sender does.
 """
 
 from __future__ import annotations
@@ -13,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from openmrc.engine import state as es
 from openmrc.errors import OpenMrcError
 from openmrc.verbs import CompletionQueue, Device, Opcode, QpState, RemoteRegion, Status
 
@@ -21,7 +27,9 @@ RING_BYTES = SLOTS * SLOT_BYTES
 REGION_BYTES = 2 * RING_BYTES + 1  # incoming, outgoing, and the peer's "ready"
 SEND_S, LEAVE_S = 60.0, 5.0
 LOOK_S = 0.002
+ASK_S = 1.0  # between two questions whether the peer is there
 READY = 1
+RETRY_EXCEEDED = es.ERROR_TEXTS[es.RETRY_EXCEEDED]
 
 
 class PeerGoneError(OpenMrcError):
@@ -40,27 +48,38 @@ class Channel:
         self._n_sent = self._n_received = 0
         self._waiting: list[dict[str, Any]] = []
         self._outstanding = 0
+        self._asked = 0.0  # the last question
+        self._who = "the peer"
 
-    def start(self, remote: RemoteRegion, *, server: bool) -> None:
-        """Start receiving, once the queue pair is connected and `remote` is the peer's region."""
-        self._remote = remote
+    def start(self, remote: RemoteRegion, who: str, *, server: bool) -> None:
+        """Start receiving, once the queue pair is connected and `remote` is the peer's region;
+        `who` names the peer in errors.
+        """
+        self._remote, self._who = remote, who
+        self._asked = time.monotonic()
         for number in range(SLOTS):
             self.qp.post_recv(number)
         if server:
-            self._room[REGION_BYTES - 1] = READY
-            at = remote.addr + REGION_BYTES - 1
-            self.qp.post_write(
-                0, self.region, REGION_BYTES - 1, 1, remote_addr=at, rkey=remote.rkey
-            )
-            self._outstanding += 1
+            self._ask()
             self._until_sent()
             return
         until = time.monotonic() + SEND_S
         while self._room[REGION_BYTES - 1] != READY:
             self.check()
             if time.monotonic() > until:
-                raise PeerGoneError(f"the peer was not ready within {SEND_S:g} s")
+                raise PeerGoneError(f"{self._who} was not ready within {SEND_S:g} s")
             time.sleep(LOOK_S)
+
+    def _ask(self) -> None:
+        """Write to the peer what it has been written before."""
+        assert self._remote is not None
+        self._room[REGION_BYTES - 1] = READY
+        at = self._remote.addr + REGION_BYTES - 1
+        self.qp.post_write(
+            0, self.region, REGION_BYTES - 1, 1, remote_addr=at, rkey=self._remote.rkey
+        )
+        self._outstanding += 1
+        self._asked = time.monotonic()
 
     def send(self, message: dict[str, Any]) -> None:
         """Send one message; it has arrived when this returns."""
@@ -85,7 +104,8 @@ class Channel:
     def receive(self) -> dict[str, Any]:
         """Wait for one message."""
         while not self._waiting:
-            self._take(None)
+            self._take(ASK_S)
+            self.check()
         return self._waiting.pop(0)
 
     def peek(self) -> dict[str, Any] | None:
@@ -100,23 +120,35 @@ class Channel:
             time.sleep(LOOK_S)
 
     def check(self) -> None:
-        """Raise `PeerGoneError` if the peer is gone."""
+        """Raise `PeerGoneError` if the peer is gone; ask for it, now and then. Whoever waits calls
+        this.
+        """
         if self.qp.state == QpState.ERROR:
-            why = f": {self.qp.error}" if self.qp.error else ""
-            raise PeerGoneError(f"the peer is gone{why}")
+            raise self._gone()
+        if not self._outstanding and time.monotonic() >= self._asked + ASK_S:
+            if self._remote is not None and self.qp.state == QpState.RTS:
+                self._ask()
+        elif self._outstanding:
+            self._take(0.0)
+
+    def _gone(self) -> PeerGoneError:
+        why = self.qp.error
+        silent = " (nothing comes from it: is its host down, or are all paths cut?)"
+        return PeerGoneError(
+            f"{self._who} is gone{why and ': '}{why}{silent if why == RETRY_EXCEEDED else ''}"
+        )
 
     def _until_sent(self) -> None:
         until = time.monotonic() + SEND_S
         while self._outstanding:
             if time.monotonic() > until:
-                raise PeerGoneError(f"the peer did not take a message within {SEND_S:g} s")
+                raise PeerGoneError(f"{self._who} did not take a message within {SEND_S:g} s")
             self._take(1.0)
 
     def _take(self, timeout: float | None) -> None:
         for done in self._cq.wait(1, timeout):
             if done.status != Status.SUCCESS:
-                self.check()
-                raise PeerGoneError(f"the peer is gone: {done.status.name}")
+                raise self._gone()
             if done.opcode == Opcode.RDMA_WRITE:
                 self._outstanding -= 1
                 continue

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -9,13 +11,16 @@ from typing import Any
 
 import numpy as np
 
+from openmrc.errors import InputError
 from openmrc.perf.channel import Channel
 from openmrc.perf.plan import DEPTH_MAX, LAT, QPS_MAX, Plan
+from openmrc.say import say
 from openmrc.verbs import Device, QpAttributes, QpState, RemoteRegion, exchange
 
 PORT = 18_515  # perftest's
 FOREVER_S = 1e6  # a server waits for its client
 RECEIVES = 16  # posted in advance for pings
+WORD_S, SERVER_S = 1.0, 30.0  # of waiting for a server: in silence, and in all
 # Limits of a device: room for every plan, because a server receives its plan later.
 LIMITS: dict[str, Any] = {"qps": QPS_MAX + 1, "send_depth": DEPTH_MAX, "cqs": 2, "cq_depth": 16_384}
 
@@ -66,13 +71,42 @@ class End:
 def client(device: Device, plan: Plan, host: str, port: int, secret: bytes) -> Iterator[End]:
     """The end that decides what is measured."""
     channel = Channel(device)
-    regions = [channel.region]
-    with exchange.connect(channel.qp, host, port, secret, regions, plan.as_dict()) as peer:
-        channel.start(peer.regions[0], server=False)
+    with _met(channel, plan, host, port, secret) as peer:
+        channel.start(peer.regions[0], f"the server at {host}", server=False)
         end = End(device, plan, channel)
         channel.send(end.about())
         end.connect(channel.receive())
         yield end
+
+
+def _met(channel: Channel, plan: Plan, host: str, port: int, secret: bytes) -> exchange.Peer:
+    """The server, connected; after `WORD_S` the user is told what takes so long."""
+    where = f"{host} port {port}"
+    word = f"Waiting for a server at {where}, up to {SERVER_S:g} s."
+    waiting = threading.Timer(WORD_S, say, [word])
+    waiting.daemon = True
+    waiting.start()
+    regions, about = [channel.region], plan.as_dict()
+    try:
+        return exchange.connect(channel.qp, host, port, secret, regions, about, SERVER_S)
+    except exchange.ExchangeError as error:
+        why = str(error).removeprefix(f"{where}: ")
+        raise exchange.ExchangeError(
+            f"{where}: {why}; a server serves one client: start mrc perf {plan.test} there, with"
+            f" --port {port} and the same secret"
+        ) from None
+    finally:
+        waiting.cancel()
+
+
+def _listener(port: int, secret: bytes) -> exchange.Listener:
+    try:
+        return exchange.Listener(port, secret)
+    except OSError as error:
+        remedy = "name another port at both ends"
+        if error.errno == errno.EADDRINUSE:
+            remedy = f"end what listens there (ss -tlnp sport = {port}), or {remedy}"
+        raise InputError(f"--port {port}: {error.strerror}; {remedy}") from None
 
 
 @contextmanager
@@ -83,12 +117,12 @@ def server(
     connect.
     """
     channel = Channel(device)
-    with exchange.Listener(port, secret) as listener:
+    with _listener(port, secret) as listener:
         listening(listener.port)
         peer = listener.accept(channel.qp, [channel.region], timeout=FOREVER_S)
     with peer:
         plan = Plan.of(peer.extra)
-        channel.start(peer.regions[0], server=True)
+        channel.start(peer.regions[0], f"the client at {peer.address}", server=True)
         end = End(device, plan, channel)
         end.connect(channel.receive())
         channel.send(end.about())

@@ -56,6 +56,7 @@ class Peer(Closing):
         self.qp = qp
         self.regions = list(regions)
         self.extra = extra
+        self.address = line.address  # of the host at the other end
         self._line = line
         self._closing = False
         self._watcher = threading.Thread(target=self._watch, daemon=True)

@@ -89,8 +89,17 @@ class Line:
                 return cls(socket.create_connection((host, port), timeout=left_s))
             except (OSError, OverflowError, UnicodeError) as error:
                 if time.monotonic() > until or not isinstance(error, OSError):
-                    raise ExchangeError(f"{host} port {port}: {error}") from None
+                    why = error.strerror if isinstance(error, OSError) else None
+                    raise ExchangeError(f"{host} port {port}: {why or error}") from None
                 time.sleep(0.05)
+
+    @property
+    def address(self) -> str:
+        """The peer's address."""
+        try:
+            return str(self._socket.getpeername()[0])
+        except OSError:
+            return "an unknown address"  # it has left
 
     @property
     def version(self) -> Any:

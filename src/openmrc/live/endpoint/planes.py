@@ -152,6 +152,11 @@ def opened(
 def _refusal(error: OSError) -> InputError:
     if error.errno == errno.EMFILE:
         return InputError("planes: too many open files; raise the limit (ulimit -n 4096)")
+    if error.errno in (errno.EPERM, errno.EACCES):
+        return InputError(
+            f"planes: a socket is refused ({error.strerror}): ports below 1024 need a privilege,"
+            " and so do all before Linux 5.7; name another port, or run as root"
+        )
     return InputError(f"planes: a socket is refused: {error.strerror}")
 
 
