@@ -11,21 +11,27 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from openmrc.errors import InputError
+from openmrc.cli.streams import STDOUT
+from openmrc.errors import InputError, OutputError
 from openmrc.say import say
 
 if TYPE_CHECKING:
     from openmrc.live.lab import Lab, LabSpec
 
+NAME_HELP = (
+    "name of the lab; on its own hosts it need not be said",
+    "name of the lab, if several are running",
+)
 RUN = "run"  # what `mrc lab` does by default
 ASKS = ("fail", "heal", "status")
 STOPPED_BY = {signal.SIGINT: 130, signal.SIGTERM: 143}
+NOBODY_READS, NOT_WRITTEN = 1, 3  # statuses, as those of other commands
 
 
 def add_command(commands: Any) -> list[Any]:
@@ -62,7 +68,7 @@ def add_command(commands: Any) -> list[Any]:
     heal.add_argument("place", metavar="PLACE", help='also "everywhere"')
     status = parts.add_parser("status", help="show what runs, what is broken, and the counters")
     for part in (fail, heal, status):
-        part.add_argument("--name", metavar="NAME", help="name of the lab, if several are running")
+        part.add_argument("--name", metavar="NAME", help=NAME_HELP[part is status])
         part.set_defaults(run=_ask)
     return [fail, heal, status]
 
@@ -106,8 +112,13 @@ def _run(arguments: argparse.Namespace) -> int:
     from openmrc.run.lab.spec import lab_spec, refuse
     from openmrc.scenario.scenario import load_lab
 
-    if bool(arguments.theirs) == (arguments.shell is not None):
-        raise InputError("nothing to run, or both; say either -- COMMAND or --shell HOST")
+    if arguments.theirs and arguments.shell is not None:
+        raise InputError("both --shell and -- COMMAND; say one or the other")
+    if not arguments.theirs and arguments.shell is None:
+        raise InputError(
+            f"mrc lab {arguments.scenario}: nothing to run on its hosts; add -- COMMAND, or"
+            " --shell HOST"
+        )
     check_at(arguments)
     if arguments.shell is not None and arguments.hosts is not None:
         raise InputError("--hosts does not go with --shell HOST; remove it")
@@ -164,10 +175,8 @@ def _work(
         )
     for number in STOPPED_BY:
         signal.signal(number, stop)
-    running = [
-        lab.command(chosen, rank, arguments.theirs, _writer(1), _writer(2))
-        for rank in range(len(chosen))
-    ]
+    out, err = (_writer(fd, unwritten(stopped)) for fd in (1, 2))
+    running = [lab.command(chosen, rank, arguments.theirs, out, err) for rank in range(len(chosen))]
 
     def stopping() -> int:
         lab.check()
@@ -242,12 +251,35 @@ def _print_faults(faults: list[dict[str, str]]) -> None:
         print("nothing is broken")
 
 
-def _writer(fd: int) -> Any:
-    """Write whole lines past Python's buffers, so that two streams keep their order."""
+def _writer(fd: int, unwritten: Callable[[int, OSError], None]) -> Any:
+    """Write whole lines past Python's buffers, so that two streams keep their order; `unwritten` is
+    told of a line that cannot be, because its reader has left or there is no room.
+    """
 
     def write(data: bytes) -> None:
         view = memoryview(data)
-        while view:
-            view = view[os.write(fd, view) :]
+        try:
+            while view:
+                view = view[os.write(fd, view) :]
+        except OSError as error:
+            unwritten(fd, error)
 
     return write
+
+
+def unwritten(stopped: list[int]) -> Callable[[int, OSError], None]:
+    """Return a function that ends the lab, by a status in `stopped`, when a line cannot be written;
+    what comes after it disappears.
+    """
+
+    def end(fd: int, error: OSError) -> None:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, fd)
+        os.close(null)
+        if isinstance(error, BrokenPipeError):
+            stopped.append(NOBODY_READS)
+            return
+        stopped.append(NOT_WRITTEN)
+        say(f"mrc: {OutputError(STDOUT, error)}")
+
+    return end

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import threading
@@ -13,7 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openmrc.cli.lab import split
+from openmrc.cli.command import main
+from openmrc.cli.lab import _writer, split, unwritten
 from openmrc.errors import InputError
 from openmrc.fabric.actions import EVENT, FaultSchedule
 from openmrc.live.lab import commands, control
@@ -55,6 +57,67 @@ def test_a_lab_that_is_gone_is_no_lab(name: str) -> None:
         control.ask(name, {"do": "status"})
 
 
+@pytest.mark.parametrize("do", ["fail", "heal", "anything new"])
+def test_what_changes_a_lab_says_which(name: str, do: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The only lab of the machine may be that of somebody's day-long trial."""
+    monkeypatch.delenv(control.VARIABLE, raising=False)
+    monkeypatch.setattr(control, "running", lambda: [name])
+    control.serve([control.listen(name)], lambda request: request["do"])
+    with pytest.raises(InputError) as error:
+        control.ask(None, {"do": do})
+    assert str(error.value) == f"say which lab is meant with --name NAME; there is: {name}"
+    assert control.ask(None, {"do": "status"}) == "status"
+    monkeypatch.setenv(control.VARIABLE, name)  # on one of its hosts
+    assert control.ask(None, {"do": do}) == do
+
+
+def test_without_a_lab_the_command_that_starts_one_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(control.VARIABLE, raising=False)
+    monkeypatch.setattr(control, "running", list)
+    for do in ("fail", "status"):
+        with pytest.raises(InputError, match="no lab is running; start one with mrc lab"):
+            control.ask(None, {"do": do})
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["lab", "F.toml"], "mrc lab F.toml: nothing to run on its hosts; add -- COMMAND, or"),
+        (["lab", "F.toml", "--"], "nothing to run on its hosts"),
+        (["lab", "F.toml", "--shell", "0", "--", "id"], "both --shell and -- COMMAND; say one"),
+    ],
+)
+def test_what_a_lab_shall_run_is_said_once(
+    words: list[str], why: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(words) == 2
+    printed = capsys.readouterr().err
+    assert why in printed
+    assert printed.count("\n") == 1
+
+
+@pytest.mark.parametrize(("code", "status"), [(errno.EPIPE, 1), (errno.ENOSPC, 3)])
+def test_a_reader_that_leaves_ends_the_commands(code: int, status: int) -> None:
+    """As in `mrc lab ... -- seq 1 200000 | head -3`: no command goes on for nobody."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    if code == errno.ENOSPC:
+        os.close(writer)
+        writer = os.open("/dev/full", os.O_WRONLY)
+    stopped: list[int] = []
+    write = _writer(writer, unwritten(stopped))
+    script = "import time\nwhile True: print('y' * 99, flush=True); time.sleep(0.001)"
+    command = started("h0", script, write, print)
+    begun = time.monotonic()
+    assert commands.watch([command], lambda: stopped[0] if stopped else 0) == status
+    assert command.status == 128 + 15
+    assert time.monotonic() - begun < 10
+    assert len(stopped) == 1  # told once: what comes after it is discarded
+    os.close(writer)
+
+
 @pytest.mark.parametrize("bad", ["", "x" * 61, "a\nb"])
 def test_a_name_must_fit_an_address(bad: str) -> None:
     with pytest.raises(InputError, match="printable bytes are accepted"):
@@ -69,9 +132,10 @@ class Here:
         yield
 
 
-def started(host: str, script: str, out: list[bytes], err: list[bytes]) -> commands.Command:
+def started(host: str, script: str, out: Any, err: Any) -> commands.Command:
     words = [sys.executable, "-c", script]
-    return commands.start(Here(), host, words, {"HERE": host}, out.append, err.append)  # type: ignore[arg-type]
+    write = [one.append if isinstance(one, list) else one for one in (out, err)]
+    return commands.start(Here(), host, words, {"HERE": host}, *write)  # type: ignore[arg-type]
 
 
 def test_lines_are_marked_and_whole_and_the_first_failure_counts() -> None:

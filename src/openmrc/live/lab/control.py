@@ -25,6 +25,7 @@ from openmrc.errors import InputError
 LINE_BYTES_MAX = 1 << 20
 ANSWER_S = 30.0  # a lab of hundreds of switches collects its counters in less
 ASK_S = 5.0
+VARIABLE = "OPENMRC_LAB"  # the name of their lab, for processes on its hosts
 NAME_BYTES_MAX = 60  # of the 107 that an address has
 _PEER = struct.Struct("iII")  # struct ucred
 
@@ -64,11 +65,12 @@ def running() -> list[str]:
 
 
 def ask(name: str | None, request: Mapping[str, Any]) -> Any:
-    """Return the answer of the lab of that name, or of the only one.
+    """Return the answer of the lab of that name, or of the one on whose host this process runs. For
+    its status the only lab of the machine need not be named; what is broken or repaired must be.
 
-    Raises `InputError` if there is none, if there are several and no name, or if the lab refuses.
+    Raises `InputError` if there is no such lab, if it was not named, or if the lab refuses.
     """
-    name = _chosen(name)
+    name = _chosen(name or os.environ.get(VARIABLE), changes=request.get("do") != "status")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         connection.settimeout(ANSWER_S)
         try:
@@ -84,15 +86,15 @@ def ask(name: str | None, request: Mapping[str, Any]) -> Any:
     return answer["answer"]
 
 
-def _chosen(name: str | None) -> str:
+def _chosen(name: str | None, changes: bool) -> str:
     names = running()
-    if name is None and len(names) == 1:
+    if name is None and len(names) == 1 and not changes:
         return names[0]
     if name in names:
         return str(name)
     there_is = f"there is: {', '.join(names)}" if names else "start one with mrc lab LAB.toml"
     if name is None:
-        what = "several labs are running; choose one with --name" if names else "no lab is running"
+        what = "say which lab is meant with --name NAME" if names else "no lab is running"
         raise InputError(f"{what}; {there_is}")
     raise InputError(f"--name {name}: no such lab is running; {there_is}")
 

@@ -96,6 +96,7 @@ class Lab(Closing):
         self._switching.refuse(spec.schedule)
         self._lock = threading.Lock()
         self._taps: list[Any] = []
+        self._name = ""  # once it listens
         self._clock: Clock | None = None
         self._error: InputError | None = None
         self._bring_up()
@@ -134,7 +135,8 @@ class Lab(Closing):
         content = hosts.host_file(
             self.topology, chosen[rank], spec.fabric_table, spec.base_rtt_us, spec.secret
         )
-        return hosts.environment(rank, chosen, hosts.keep_file(content), spec.secret)
+        own = {control.VARIABLE: self._name} if self._name else {}
+        return own | hosts.environment(rank, chosen, hosts.keep_file(content), spec.secret)
 
     def tap(self, places: Sequence[str], stream: BinaryIO) -> None:
         """Capture the links of these places to `stream`, until the lab is closed."""
@@ -195,6 +197,7 @@ class Lab(Closing):
 
     def listen(self, name: str, outside: socket.socket | None = None) -> None:
         """Answer requests: on `outside`, a socket of the machine, and on the lab's own sockets."""
+        self._name = name
         servers = [] if outside is None else [outside]
         for place in (ROOT, *self.topology.hosts):
             with self.namespaces.inside(place):
