@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openmrc.fabric.places import links
 from openmrc.ops import schedule as sc
 from openmrc.ops.mapper import probe, run
-from openmrc.ops.mapper.agent import BURSTS_MAX, TELL_PS, Agent, Send
+from openmrc.ops.mapper.agent import BURSTS_MAX, TELL_PS, Agent, Loss, Order, Report, Send
 from openmrc.ops.mapper.probe import BURST, CHECK, SCHEDULED, ByteArray
+from openmrc.ops.mapper.run import Seen
 from openmrc.units import MS, S
 from tests.ops.mapper.world import Heard, World, packed, small
 
@@ -478,3 +481,29 @@ def test_a_port_that_is_down_at_the_start_and_comes_back_is_told_though_the_kern
 ):
     told = rounds(Agent(SCHEDULE, 0, 0), Ports(lambda look: [1] if look <= 3 else []), 5)
     assert [one["report"]["down"] for one in told] == [[1], []]
+
+
+@pytest.mark.parametrize(
+    ("periods", "lost", "late", "said"),
+    [
+        (
+            1200,
+            0,
+            0,
+            "sent 14,400 probes, 12 in each of 1,200 periods: all is well, none was lost.",
+        ),
+        (5, 3, 1, "12 in each of 5 periods: 3 were lost, of which 1 came after all."),
+        (0, 0, 0, "sent 0 probes, 12 in each of 0 periods: the time was shorter than one"),
+    ],
+)
+def test_an_agent_says_in_the_end_what_it_probed(
+    periods: int, lost: int, late: int, said: str
+) -> None:
+    one = Order(list(range(12)), [], [], [])
+    agent: Any = SimpleNamespace(nic=4, periods=periods, orders=[one])
+    seen = Seen()
+    miss = Loss(0, 0, 0)
+    seen.add(Report(0, periods, [miss] * lost, [], []))
+    seen.add(Report(0, 0, [], [miss] * late, []))
+    assert seen.line(agent).startswith("nic 4 sent ")
+    assert seen.line(agent).endswith(said)

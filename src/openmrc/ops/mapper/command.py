@@ -134,14 +134,17 @@ def _mapper(arguments: argparse.Namespace) -> int:
     def tell(message: dict[str, Any]) -> None:
         print(run.as_line(message), flush=True)
 
+    seen = run.Seen()
     with Ports(agent, wire(), zero_ns) as ports:
         if arguments.controller is None:
-            run.run(agent, ports, None, tell, stopping, zero_ns)
+            run.run(agent, ports, None, tell, stopping, zero_ns, seen.add)
+            say(seen.line(agent))
             return 0
         address, port = _address(arguments.controller)
         join, is_key = words.join(schedule, agent.nic), arguments.key is not None
         with Link(address, port, secret, join, say, is_key) as link:
-            run.run(agent, ports, link, tell, stopping, zero_ns)
+            run.run(agent, ports, link, tell, stopping, zero_ns, seen.add)
+    say(seen.line(agent))
     return 0
 
 

@@ -18,6 +18,28 @@ from openmrc.ops.mapper.loop import ASKED
 PS_PER_NS = 1000
 
 
+class Seen:
+    """What an agent's reports say in all."""
+
+    def __init__(self) -> None:
+        self.lost = self.late = 0
+
+    def add(self, report: Report) -> None:
+        """Count a report."""
+        self.lost += len(report.lost)
+        self.late += len(report.late)
+
+    def line(self, agent: Agent) -> str:
+        """What was probed, and whether all is well, in a line."""
+        n, periods = len(agent.orders[0].numbers), agent.periods
+        sent = f"nic {agent.nic} sent {n * periods:,} probes, {n} in each of {periods:,} periods"
+        if not periods:
+            return f"{sent}: the time was shorter than one"
+        if not self.lost:
+            return f"{sent}: all is well, none was lost."
+        return f"{sent}: {self.lost:,} were lost, of which {self.late:,} came after all."
+
+
 def first_period(period_ps: int) -> int:
     """Return a number that grows from start to start."""
     return time.time_ns() * PS_PER_NS // period_ps % (1 << 31)
