@@ -39,9 +39,11 @@ KIT = {"qp": QP, "regions": [REGION], "extra": {"conformance": {"with": WITH}}}
 PERF = {"qp": QP, "regions": [REGION], "extra": TEST}
 WORDS = ({"post": 3072}, {"post": 8, "imm": 7}, {"receives": 3}, {"port": 1, "up": False},
          {"read": 4096, "bytes": 16})  # fmt: skip
-EDGES = (0, -1, 1, 3, 33, 99, 1 << 20, 1 << 31, 1 << 32, (1 << 63) - 1, 1 << 64, -5, 1.5, 1e308,
-         "x", "a" * 70_000, "\x1b]0;x\x07", "127.0.9.1" * 10, "::1", '"', "\\", None, True, [], {},
-         [[[[[[]]]]]] * 40)  # fmt: skip
+EDGES: tuple[Any, ...] = (
+    *(0, -1, 1, 3, 33, 99, 1 << 20, 1 << 31, 1 << 32, (1 << 63) - 1, 1 << 64, -5, 1.5, 1e308),
+    *("x", "a" * 70_000, "\x1b]0;x\x07", "127.0.9.1" * 10, "::1", '"', "\\", None, True, [], {}),
+    [[[[[[]]]]]] * 40,
+)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +54,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("c") / "endpoint"
     parts = [one for one in sorted(C.glob("*.c")) if one.name != "main.c"]
     sources = [Path(__file__).with_name("greetings.c"), *parts]
-    words = [COMPILER, *SANITIZED, "-I", ROOT / "conformance", "-I", C, "-o", out, *sources]
+    found = ["-I", ROOT / "conformance", "-I", C]
+    words = [COMPILER, *SANITIZED, *map(str, [*found, "-o", out, *sources])]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     if "cannot find" in done.stderr and "san" in done.stderr:
         pytest.skip("no sanitizers; apt install libasan8 libubsan1")
@@ -120,7 +123,7 @@ class Served:
 
 @pytest.fixture
 def served(program: Path) -> Iterator[Served]:
-    words = [program, "serve", "--port", "0", "--planes", PLANES]
+    words = [str(program), "serve", "--port", "0", "--planes", PLANES]
     # Each client has a process, whose memory goes with it.
     env = {**os.environ, "OPENMRC_SECRET": SECRET.hex(), "ASAN_OPTIONS": "detect_leaks=0"}
     pipe = subprocess.PIPE

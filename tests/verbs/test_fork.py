@@ -6,16 +6,18 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from openmrc.errors import OpenMrcError
-from openmrc.verbs import QpState
+from openmrc.verbs import Device, QpState, exchange
 from openmrc.verbs.status import Status
 from tests.live.two import PATIENCE_S, End, connected
 
+SECRET = bytes(range(32))
 TRIED: dict[str, Callable[[End], object]] = {
     "register memory": lambda end: end.device.reg_mr(bytearray(8)),
     "create a completion queue": lambda end: end.device.create_cq(),
@@ -105,6 +107,34 @@ def test_a_child_closes_what_it_inherited_and_its_parent_goes_on() -> None:
         with forked(child):
             moves(a, b)
         moves(a, b)
+
+
+def test_a_child_leaves_an_exchange_to_its_parent() -> None:
+    """Its end of the connection is the parent's: closing it there would end the queue pair."""
+    with (
+        Device.on_network(["127.0.14.1"]) as one,
+        Device.on_network(["127.0.14.2"]) as other,
+        exchange.Listener(0, SECRET) as listener,
+    ):
+        qp, cq = one.create_qp(one.create_cq()), other.create_cq()
+        there = other.create_qp(cq)
+        found: list[exchange.Peer] = []
+        accepting = threading.Thread(target=lambda: found.append(listener.accept(there)))
+        accepting.start()
+        with exchange.connect(qp, "127.0.0.1", listener.port, SECRET) as peer:
+            accepting.join()
+
+            def child() -> None:
+                peer.close()
+                listener.close()
+                one.close()
+
+            with forked(child):
+                pass
+            assert not found[0].wait(0.2)
+            assert (qp.state, there.state) == (QpState.RTS, QpState.RTS)
+        assert found[0].wait(PATIENCE_S)
+        found[0].close()
 
 
 def test_memory_that_is_sent_from_stays_registered() -> None:

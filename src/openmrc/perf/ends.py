@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from openmrc.perf.channel import Channel
 from openmrc.perf.plan import DEPTH_MAX, LAT, QPS_MAX, Plan
 from openmrc.say import say
 from openmrc.verbs import Device, QpAttributes, QpState, RemoteRegion, exchange
+from openmrc.verbs.line import ExchangeError
 
 PORT = 18_515  # perftest's
 FOREVER_S = 1e6  # a server waits for its client
@@ -89,9 +91,9 @@ def _met(channel: Channel, plan: Plan, host: str, port: int, secret: bytes) -> e
     regions, about = [channel.region], plan.as_dict()
     try:
         return exchange.connect(channel.qp, host, port, secret, regions, about, SERVER_S)
-    except exchange.ExchangeError as error:
+    except ExchangeError as error:
         why = str(error).removeprefix(f"{where}: ")
-        raise exchange.ExchangeError(
+        raise ExchangeError(
             f"{where}: {why}; a server serves one client: start mrc perf {plan.test} there, with"
             f" --port {port} and the same secret"
         ) from None
@@ -106,7 +108,8 @@ def _listener(port: int, secret: bytes) -> exchange.Listener:
         remedy = "name another port at both ends"
         if error.errno == errno.EADDRINUSE:
             remedy = f"end what listens there (ss -tlnp sport = {port}), or {remedy}"
-        raise InputError(f"--port {port}: {error.strerror}; {remedy}") from None
+        why = os.strerror(error.errno or errno.EIO)  # Python adds the address to its own
+        raise InputError(f"--port {port}: {why}; {remedy}") from None
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
+import os
 import select
 import socket
 import time
@@ -18,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from openmrc.live.closing import Closing
-from openmrc.verbs.line import PROOF_S, STRANGER_MAX, ExchangeError, Greeting, Line
+from openmrc.verbs.line import PROOF_S, STRANGER_MAX, ExchangeError, Greeting, Line, end
 
 STRANGERS_MAX = 256
 AT_ONCE = 16  # callers let in between two turns of those who are in
@@ -45,6 +46,7 @@ class Door(Closing):
     ) -> None:
         server.setblocking(False)
         self._server, self._secret_for, self._most = server, secret_for, strangers_max
+        self._pid = os.getpid()
         self._strangers: dict[int, _Stranger] = {}  # by descriptor, the oldest first
         self._full_until = 0.0
         self.turned_away = 0  # how many came and did not prove the secret
@@ -71,9 +73,7 @@ class Door(Closing):
 
     def close(self) -> None:
         """Stop listening, and turn everybody away."""
-        with contextlib.suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)  # wakes a thread in `next`
-        self._server.close()
+        end(self._server, self._pid)  # which wakes a thread in `next`
         for fd in list(self._strangers):
             self._give_up(fd)
 

@@ -22,6 +22,7 @@ import hashlib
 import hmac
 import json
 import math
+import os
 import re
 import secrets
 import select
@@ -72,6 +73,7 @@ class Line:
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._socket, self._came = connection, bytearray()
+        self._pid = os.getpid()
         self._looked = 0  # bytes of `_came` that hold no end of a line
         self._send_s = TIMEOUT_S
         self.until = until
@@ -225,10 +227,8 @@ class Line:
         return self._socket.fileno() < 0
 
     def close(self) -> None:
-        """Close both directions."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
-        self._socket.close()
+        """Close both directions; a child of fork closes its descriptor only."""
+        end(self._socket, self._pid)
 
 
 class Greeting:
@@ -256,6 +256,16 @@ class Greeting:
             raise ExchangeError(UNKNOWN)
         self.proven = True
         return [{"proof": _proof(secret, SERVER, theirs, self._mine)}]
+
+
+def end(own: socket.socket, pid: int) -> None:
+    """Close a socket of process `pid`, for all who wait on it too: unless this is a child of fork,
+    whose parent goes on.
+    """
+    if os.getpid() == pid:
+        with contextlib.suppress(OSError):
+            own.shutdown(socket.SHUT_RDWR)
+    own.close()
 
 
 def shown(said: Any) -> str:
