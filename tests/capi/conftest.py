@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.capi import build
+from openmrc.capi import build, reach
+from openmrc.capi.devices import LIMITS
 from openmrc.errors import InputError
-from tests.capi.handles import Api, Open
+from openmrc.verbs import Device
+from tests.capi.handles import Api, Open, Peer
 
 PLANES = "127.0.10.1"
 
@@ -39,3 +41,12 @@ def there(api: Api, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
     found = Open(api)
     yield found
     api("ibv_close_device", found.context)
+
+
+@pytest.fixture(scope="module")
+def peer() -> Iterator[Peer]:
+    with Device.on_network(["127.0.11.1"], pmtu=4096, **LIMITS) as device:
+        planes = device._host.reach
+        answering = reach.Answering(planes)
+        yield Peer(device, reach.gid_of(planes[0]))
+        answering.close()

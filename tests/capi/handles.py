@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import os
+import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from openmrc.capi import layouts
+from openmrc.capi import entry, layouts
 from openmrc.capi.calls import CODE, MINUS, MRC_CALLS, NULL, VERBS_CALLS
 from openmrc.capi.layouts import NUMBERS, Struct
 from openmrc.capi.places import Block
+from openmrc.verbs import Device, QueuePair
 
 WORD = ctypes.c_int64
+PATIENCE_S = 20  # for the loop, on a busy machine
+NOBODY = 0x00ABCD  # number of a queue pair that is not there
 WRITES = NUMBERS["IBV_ACCESS_LOCAL_WRITE"] | NUMBERS["IBV_ACCESS_REMOTE_WRITE"]
 TO_INIT = NUMBERS["IBV_QP_STATE"] | NUMBERS["IBV_QP_PKEY_INDEX"] | NUMBERS["IBV_QP_PORT"]
 
@@ -51,6 +56,13 @@ class Api:
         return returned
 
 
+class Peer(NamedTuple):
+    """Another device, which a GID names."""
+
+    device: Device
+    gid: bytes
+
+
 class Open:
     """A device that is open, and one of everything."""
 
@@ -84,6 +96,43 @@ class Open:
         for name, value in attributes.items():
             a.record[name] = value
         return self.api("mrc_modify_qp", qp, a, mask | NUMBERS["IBV_QP_STATE"], 0, 0)
+
+    def connect(
+        self, qp: int, peer: Peer, to: int = NOBODY, psn: int = 5, own_psn: int = 5, hint: int = 0
+    ) -> None:
+        """To a queue pair of the peer, through all states; by default to one that is not there."""
+        m, v = Block(layouts.MRC_QP_ATTR), Block(layouts.QP_ATTR)
+        m.record["qp_hint"] = hint
+        v.record["port_num"], v.record["path_mtu"] = 1, NUMBERS["IBV_MTU_1024"]
+        v.record["dest_qp_num"], v.record["rq_psn"], v.record["sq_psn"] = to, psn, own_psn
+        v.record["ah_attr"]["is_global"] = v.record["ah_attr"]["port_num"] = 1
+        v.record["ah_attr"]["grh"]["dgid"]["raw"] = list(peer.gid)
+        ready = ("STATE", "AV", "PATH_MTU", "DEST_QPN", "RQ_PSN")
+        for state, mask, of_mrc in (
+            ("INIT", TO_INIT, NUMBERS["MRC_QP_HINT"]),
+            ("RTR", sum(NUMBERS[f"IBV_QP_{name}"] for name in ready), 0),
+            ("RTS", NUMBERS["IBV_QP_STATE"] | NUMBERS["IBV_QP_SQ_PSN"], 0),
+        ):
+            v.record["qp_state"] = NUMBERS[f"IBV_QPS_{state}"]
+            assert self.api("mrc_modify_qp", qp, v, mask, m, of_mrc) == (0, 0), state
+
+    def meet(self, qp: int, theirs: QueuePair, peer: Peer) -> None:
+        """Connect both ends."""
+        number = Block(Struct("", (("uint32_t", "value"),)))
+        self.api.must("mrc_get_qpn", qp, number)
+        self.connect(qp, peer, theirs.qp_num, int(theirs.attributes.psn))
+        assert entry.verbs.nic is not None
+        own = entry.verbs.nic.device.queue_pairs
+        [mine] = [one for one in own if one.qp_num == int(number.record["value"])]
+        theirs.connect(mine.attributes)
+
+    def take(self, cq: int = 0) -> Any:
+        """The next completion."""
+        wc, until = Block(layouts.WC), time.monotonic() + PATIENCE_S
+        while not self.api.must("mrc_poll_cq", cq or self.cq, 1, wc):
+            assert time.monotonic() < until
+            os.sched_yield()
+        return wc.record
 
     def send(
         self,

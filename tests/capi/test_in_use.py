@@ -12,18 +12,15 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 
-from openmrc.capi import entry, layouts, reach
+from openmrc.capi import layouts
 from openmrc.capi.calls import MRC_CALLS, NOTHING, PLAIN, VERBS_CALLS
-from openmrc.capi.devices import LIMITS
 from openmrc.capi.layouts import NUMBERS, Struct
 from openmrc.capi.places import Block
-from openmrc.verbs import Device
-from tests.capi.handles import TO_INIT, WRITES, Open, refused
+from tests.capi.handles import TO_INIT, WRITES, Open, Peer, refused
 
 CHILD_S = 20  # for a child to end, on a busy machine; it needs milliseconds
 SINK = 1 << 20
@@ -47,22 +44,6 @@ OBJECTS: dict[str, tuple[str, set[str]]] = {
 
 def place() -> Block:
     return Block(Struct("", (("uint64_t", "value"),)))
-
-
-class Peer(NamedTuple):
-    """Another device, which a GID names."""
-
-    device: Device
-    gid: bytes
-
-
-@pytest.fixture(scope="module")
-def peer() -> Iterator[Peer]:
-    with Device.on_network(["127.0.11.1"], pmtu=4096, **LIMITS) as device:
-        planes = device._host.reach
-        answering = reach.Answering(planes)
-        yield Peer(device, reach.gid_of(planes[0]))
-        answering.close()
 
 
 class Everything:
@@ -91,30 +72,8 @@ class Everything:
         attr = there.init_attr()
         attr.record["recv_cq"] = self.handles["receive queue"]
         self.handles["sending"] = api.must("mrc_create_qp", there.mrc, attr)
-        api.must("mrc_get_qpn", self.handles["sending"], channel)
-        self.qpn = int(channel.record["value"]) & 0xFFFFFF
-        self.connect(self.handles["sending"])
+        there.connect(self.handles["sending"], peer, hint=self.handles["hint"])
         assert self.send() == (0, 0)
-
-    def connect(self, qp: int, to: int = 0x00ABCD, psn: int = 5) -> None:
-        """To a queue pair of the peer; by default to one that is not there."""
-        there = self.there
-        m = Block(layouts.MRC_QP_ATTR)
-        m.record["qp_hint"] = self.handles["hint"]
-        v = Block(layouts.QP_ATTR)
-        v.record["port_num"], v.record["path_mtu"] = 1, NUMBERS["IBV_MTU_1024"]
-        v.record["dest_qp_num"], v.record["rq_psn"] = to, psn
-        v.record["sq_psn"] = psn
-        v.record["ah_attr"]["is_global"] = v.record["ah_attr"]["port_num"] = 1
-        v.record["ah_attr"]["grh"]["dgid"]["raw"] = list(self.peer.gid)
-        ready = ("STATE", "AV", "PATH_MTU", "DEST_QPN", "RQ_PSN")
-        for state, mask, of_mrc in (
-            ("INIT", TO_INIT, NUMBERS["MRC_QP_HINT"]),
-            ("RTR", sum(NUMBERS[f"IBV_QP_{name}"] for name in ready), 0),
-            ("RTS", NUMBERS["IBV_QP_STATE"] | NUMBERS["IBV_QP_SQ_PSN"], 0),
-        ):
-            v.record["qp_state"] = NUMBERS[f"IBV_QPS_{state}"]
-            assert there.api("mrc_modify_qp", qp, v, mask, m, of_mrc) == (0, 0), state
 
     def send(self) -> tuple[int, int]:
         mr = self.there.seen(self.handles["memory"], layouts.MR)
@@ -173,19 +132,12 @@ def test_memory_is_free_when_its_requests_are_complete(there: Open, peer: Peer) 
     every = Everything(there, peer)
     sink = peer.device.reg_mr(bytearray(SINK))
     theirs = peer.device.create_qp(peer.device.create_cq())
-    every.connect(every.handles["idle"], theirs.qp_num, int(theirs.attributes.psn))
-    assert entry.verbs.nic is not None
-    [own] = [qp for qp in entry.verbs.nic.device.queue_pairs if qp.peer and qp.qp_num != every.qpn]
-    theirs.connect(own.attributes)
+    there.meet(every.handles["idle"], theirs, peer)
     mr = there.api.must("ibv_reg_mr", there.pd, every.memory.ctypes.data, SINK, WRITES)
     buffer = (every.memory.ctypes.data, SINK, int(there.seen(mr, layouts.MR)["lkey"]))
     to = (sink.addr, sink.rkey)
     assert there.send(every.handles["idle"], buffer, to=to) == (0, 0)
-    wc, until = Block(layouts.WC), time.monotonic() + CHILD_S
-    while not there.api.must("mrc_poll_cq", there.cq, 1, wc):
-        assert time.monotonic() < until
-        os.sched_yield()
-    assert int(wc.record["status"]) == NUMBERS["IBV_WC_SUCCESS"]
+    assert int(there.take()["status"]) == NUMBERS["IBV_WC_SUCCESS"]
     assert there.api("ibv_dereg_mr", mr) == (0, 0)  # both queue pairs are still there
     refused(every.destroy("memory"), errno.EBUSY)
 
