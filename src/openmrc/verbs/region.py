@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -12,10 +12,16 @@ from openmrc.errors import InputError, OpenMrcError
 from openmrc.live.endpoint.host import Host
 from openmrc.verbs.attributes import RemoteRegion
 
-if TYPE_CHECKING:
-    from openmrc.verbs.qp import QueuePair
-
 LOCAL_WRITE, REMOTE_WRITE = 1, 2  # access rights of a region, as IBV_ACCESS_...
+
+
+class Sender(Protocol):
+    """A queue pair, as a region knows it."""
+
+    qp_num: int
+
+    def has_completed(self, number: int) -> bool:
+        """Whether nothing is read any more for the first `number` requests that were posted."""
 
 
 class Regions:
@@ -70,7 +76,7 @@ class MemoryRegion:
         self.length = self.view.nbytes
         self.access = access
         self.rkey = self.lkey = regions.add(self)
-        self.last: dict[QueuePair, int] = {}  # the newest request of each queue pair
+        self.last: dict[Sender, int] = {}  # the newest request of each queue pair
         self.open = True
 
     @property
