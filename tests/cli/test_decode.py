@@ -212,7 +212,7 @@ def test_damaged_packets_are_named_and_the_rest_is_shown(lab: Lab) -> None:
     assert "  PSN 1  " in shown[0]
     assert "  PSN 4  " in shown[5]
     assert lines[-1] == (
-        "6 packets, 1 cut copies, 1 cut before they say what they are, 2 damaged (wrong iCRC 2),"
+        "6 packets, 1 cut copy, 1 cut before they say what they are, 2 damaged (wrong iCRC 2),"
         " 1 not MRC (not IPv6 or IPv4 1)"
     )
 
@@ -223,7 +223,7 @@ def test_a_packet_whose_tail_never_came_is_a_cut_copy(lab: Lab) -> None:
     lines = lab.lines()
     [shown] = [line.split("  QP 0x11  ")[1] for line in lines if LINK in line]
     assert shown == "RDMA_WRITE_MIDDLE  PSN 1  EV 0x00010005  msn 3, va 0x7f0000, 64 of 256 B"
-    assert lines[-1] == "1 packets, 1 cut copies"
+    assert lines[-1] == "1 packets, 1 cut copy"
     [told, _] = [json.loads(line) for line in lab.lines("--json")]
     assert told["headers"]["BTH"]["psn"] == 1
     assert (told["length"], told["captured"]) == (len(data(1)), len(data(1)) - 30)
@@ -564,7 +564,7 @@ def test_a_frame_of_a_host_is_counted_by_its_packets(lab: Lab) -> None:
     lines = lab.lines()
     assert [line.split()[0] for line in lines if LINK in line] == ["1", "1", "1", "2"]
     assert ["  3 of 3  " in line for line in lines if LINK in line] == [False, False, True, False]
-    assert lines[-1] == "4 packets, 1 frames held several of them"
+    assert lines[-1] == "4 packets, 1 frame held several of them"
     shown = lab.objects("--strict")
     assert [o["headers"]["BTH"]["psn"] for o in shown[:-1]] == [5, 6, 7, 8]
     assert shown[2]["outside"] == ["3 of 3"]

@@ -53,7 +53,6 @@ HEADINGS = {
     "cnps": "CNPs",
     "responses": "READ responses",
     "response_bytes": "read, bytes",
-    "psns_hidden": "PSNs not captured",
 }
 SEEN = ("packets", "payload_bytes", "messages", "psn_first", "psn_last", "psns_missing")
 LOSSES = ("retransmitted", "duplicates", "trimmed", "trimmed_lasthop")
@@ -141,8 +140,9 @@ def _print_table(title: str, columns: Sequence[str], rows: Sequence[Row]) -> Non
 
 
 def _hidden(row: Row) -> str:
+    psns = _of(row.psns_hidden, "PSN is", "PSNs are")
     return (
-        f"At {row.destination} QP {row.qpn:#x} {row.psns_hidden:,} PSNs are not called missing:"
+        f"At {row.destination} QP {row.qpn:#x} {psns} not called missing:"
         " the capture does not show whether they came, or READs took them"
     )
 
@@ -175,11 +175,11 @@ def _what_there_was(summary: Summary, unlisted: int) -> str:
     """Return the number of packets, and why some of them are in no table."""
     parts = [f"{summary.packets:,} packets"]
     if summary.frames:
-        parts.append(f"{summary.frames:,} frames held several of them")
+        parts.append(f"{_of(summary.frames, 'frame', 'frames')} held several of them")
     if summary.hidden:
         parts.append(f"up to {summary.hidden:,} more in parts of frames that were not captured")
     if summary.copies:
-        parts.append(f"{summary.copies:,} cut copies")
+        parts.append(_of(summary.copies, "cut copy", "cut copies"))
     if summary.cut:
         parts.append(f"{summary.cut:,} cut before they say what they are")
     if summary.damaged:
@@ -189,6 +189,10 @@ def _what_there_was(summary: Summary, unlisted: int) -> str:
     if unlisted:
         parts.append(f"{unlisted:,} for more QPs than are listed")
     return ", ".join(parts)
+
+
+def _of(n: int, one: str, many: str) -> str:
+    return f"{n:,} {one if n == 1 else many}"
 
 
 def _who_is_there(rows: Sequence[Row], qpn: int) -> str:
