@@ -29,7 +29,6 @@ PLAIN = {
     "openmrc.wire.walk",
     "openmrc.wire.view",
     "openmrc.wire.roce.view",
-    "openmrc.wire.roce.pause",
 }
 # Numba cannot compile what is instrumented: the compiled decoder is only where it stays Python
 INTERPRETED = os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0")

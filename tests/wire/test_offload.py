@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from openmrc.engine import packet
 from openmrc.wire import frame
+from openmrc.wire.icrc import icrc
 from openmrc.wire.meant import MRC, ROCE
 from openmrc.wire.offload import COPY, layers
 from openmrc.wire.outside import unwrap
@@ -22,6 +23,7 @@ from tests.wire.frames import SHAPES, around, sent, write
 from tests.wire.joined import PAYLOAD, join, some_data, some_sacks
 from tests.wire.roce.roce_frames import a_frame, read_only
 from tests.wire.test_outside import AROUND, tunnel
+from tests.wire.vectors import array
 
 REPEATABLE = settings(derandomize=True, database=None, deadline=None, max_examples=60)
 Told = list[tuple[Captured, Found | Unread]]
@@ -118,11 +120,7 @@ def identified(data: bytes, number: int, again: bool) -> bytes:
     out[18:20], out[24:26] = number.to_bytes(2, "big"), bytes(2)
     out[24:26] = (-int.from_bytes(out[14:34], "big") % 0xFFFF).to_bytes(2, "big")
     if again:
-        import numpy as np
-
-        from openmrc.wire.icrc import icrc
-
-        crc = int(icrc(np.frombuffer(out, np.uint8), 14, len(out) - 4))
+        crc = int(icrc(array(bytes(out)), 14, len(out) - 4))
         out[-4:] = crc.to_bytes(4, "little")
     return bytes(out)
 
@@ -253,6 +251,20 @@ def test_what_was_not_meant_as_mrc_is_not_damaged() -> None:
     [(_, found)] = packets(bytes(front) + answer)
     assert isinstance(found, Unread)
     assert (found.protocol, found.reason) == (None, UNKNOWN_OPCODE)
+
+
+def test_an_opcode_of_mrcs_group_without_meaning_is_anothers_if_its_icrc_is_right() -> None:
+    whole = some_data("ipv4", 1)[0]
+    for opcode in (0xC0, 0xCD):
+        changed = bytearray(whole)
+        changed[42] = opcode
+        [(_, found)] = packets(bytes(changed))
+        assert isinstance(found, Unread)
+        assert (found.protocol, found.reason) == (MRC, frame.REASONS[frame.OPCODE])
+        changed[-4:] = int(icrc(array(bytes(changed)), 14, len(changed) - 4)).to_bytes(4, "little")
+        [(_, healthy)] = packets(bytes(changed))
+        assert isinstance(healthy, Unread)
+        assert (healthy.protocol, healthy.reason) == (None, UNKNOWN_OPCODE)
 
 
 def around_it(data: bytes, segments: int) -> bytes:

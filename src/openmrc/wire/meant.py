@@ -12,7 +12,7 @@ from openmrc.engine import packet
 from openmrc.fabric.dscp import Dscps
 from openmrc.wire import layout
 from openmrc.wire.codec import KEPT_BYTES
-from openmrc.wire.icrc import get_icrc, icrc
+from openmrc.wire.icrc import icrc
 from openmrc.wire.offload import Layers
 from openmrc.wire.roce import layout as roce_layout
 from openmrc.wire.roce import opcodes as roce
@@ -69,5 +69,5 @@ def _has_right_icrc(data: bytes, layers: Layers) -> bool:
     end = layers.end - layout.ICRC.size_bytes
     if layers.end > len(data) or end < layers.bth:
         return False
-    array = np.frombuffer(bytearray(data), np.uint8)
-    return bool(get_icrc(array, end) == icrc(array, layers.ips[-1], end))
+    right = icrc(np.frombuffer(bytearray(data), np.uint8), layers.ips[-1], end)
+    return int.from_bytes(data[end : layers.end], "little") == right
