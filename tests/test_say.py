@@ -8,7 +8,7 @@ from datetime import datetime
 import pytest
 
 from openmrc.cli import main
-from openmrc.say import say
+from openmrc.say import counted, number, say, written
 
 Out = pytest.CaptureFixture[str]
 
@@ -53,3 +53,21 @@ def test_another_form_is_refused(capsys: Out, monkeypatch: pytest.MonkeyPatch) -
     assert main(["completion", "bash"]) == 2
     printed = capsys.readouterr()
     assert (printed.out, printed.err) == ("", "mrc: OPENMRC_LOG=xml: text or json is accepted\n")
+
+
+def test_one_thing_is_not_many() -> None:
+    assert [counted(n, "plane") for n in (0, 1, 2, 1024)] == [
+        "0 planes", "1 plane", "2 planes", "1,024 planes",
+    ]  # fmt: skip
+    assert [counted(n, "switch", "switches") for n in (1, 2)] == ["1 switch", "2 switches"]
+
+
+def test_numbers_are_those_of_people() -> None:
+    shown = {1 << 30: "1,073,741,824", 1e15: "1,000,000,000,000,000", 0.01: "0.01", 12.5: "12.5"}
+    assert {number(value): text for value, text in shown.items()} == {t: t for t in shown.values()}
+
+
+def test_a_value_is_written_as_its_file_has_it() -> None:
+    date = datetime(2020, 1, 2).date()
+    value = {"a": [True, False, 1.5], "b": "x", "c": date}
+    assert written(value) == "{a = [true, false, 1.5], b = 'x', c = 2020-01-02}"

@@ -1,17 +1,22 @@
-"""Messages on standard error: lines for people, or with OPENMRC_LOG=json objects for machines."""
+"""Messages on standard error: lines for people, or with OPENMRC_LOG=json objects for machines; and
+how numbers read in them.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 from openmrc.errors import InputError
 from openmrc.printable import printable
 
 VARIABLE = "OPENMRC_LOG"
 PEOPLE, MACHINES = "text", "json"
+WHOLE = 1e6  # from here on nobody reads the fraction
 ERROR = "mrc: "  # prefix of a message that ends a command
 CLEAR = "\r\x1b[K"  # on a terminal, empties the line
 
@@ -38,6 +43,27 @@ def check() -> None:
     form = os.environ.get(VARIABLE, "")
     if form not in ("", PEOPLE, MACHINES):
         raise InputError(f"{VARIABLE}={form}: {PEOPLE} or {MACHINES} is accepted")
+
+
+def counted(n: int, noun: str, nouns: str = "") -> str:
+    """Return "1 plane", "2 planes" or "1,024 planes"; `nouns` where it is not the noun and an s."""
+    return f"{n:,} {noun if n == 1 else nouns or f'{noun}s'}"
+
+
+def number(value: float) -> str:
+    """Return a number as people write it: "1,073,741,824", "0.01", never "1.07e+09"."""
+    return f"{value:,.0f}" if value == int(value) or abs(value) >= WHOLE else f"{value:.6g}"
+
+
+def written(value: Any) -> str:
+    """Return a value as a TOML file has it: "true", not "True"; text in single quotes."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key} = {written(inner)}' for key, inner in value.items())}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(written, value))}]"
+    return str(value.isoformat()) if hasattr(value, "isoformat") else repr(value)
 
 
 def _object(words: str) -> str:

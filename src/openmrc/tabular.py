@@ -69,8 +69,15 @@ def print_table(
         console.print(table, markup=False)
 
 
+class _Console(Console):
+    """A console whose reader may leave as that of any other output may: rich would exit."""
+
+    def on_broken_pipe(self) -> None:
+        raise  # noqa: PLE0704 (rich calls this where it has caught one)
+
+
 def _console(out: IO[str], pipe_width: int) -> Console:
-    return Console(
+    return _Console(
         file=getattr(out, "unfiltered", out),  # styles are escape sequences
         highlight=False,
         markup=False,

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 
 from openmrc.errors import InputError
+from openmrc.say import written
 
 NS = 1_000
 US = 1_000_000
@@ -99,7 +100,7 @@ def _parse(text: str, kind: str, units: Mapping[str, int], examples: str) -> int
     accepted = f"a {kind} with its unit is accepted, such as {examples}"
     found = _QUANTITY.fullmatch(str(text))
     if found is None:
-        raise InputError(f"{text!r} is not a {kind}; {accepted}")
+        raise InputError(f"{written(text)} is not a {kind}; {accepted}")
     number, unit = found.groups()
     if Fraction(number) < 0:
         raise InputError(f"{text!r} is negative; {accepted}")

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -230,12 +230,14 @@ def test_a_full_output_does_not_take_the_results_along(
     assert f"Results are in the current directory ({here})." in capsys.readouterr().err
 
 
+MRC = 'mrc() { "$PYTHON" -m openmrc.cli "$@"; }; '  # of this clone, whatever its folder is called
+
+
 def shell(command: str, here: Path, **environment: str) -> subprocess.CompletedProcess[bytes]:
-    """Run "mrc ..." in a process of its own."""
-    words = command.replace("mrc", f"{sys.executable} -m openmrc.cli", 1)
-    path = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
+    """Run a line of shell in which `mrc` is the command, in a process of its own."""
+    path = {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "PYTHON": sys.executable}
     return subprocess.run(
-        ["/bin/sh", "-c", words],
+        ["/bin/sh", "-c", MRC + command],
         cwd=here,
         capture_output=True,
         env=os.environ | path | environment,
@@ -273,48 +275,13 @@ def test_a_terminal_without_unicode_shows_a_name_with_it(
     assert lines[-2].startswith("| \\u65e5 ")
 
 
-# --- Ctrl-C ------------------------------------------------------------------------------------
-
-HEARTS = {
-    "run x.toml": "openmrc.scenario.scenario.load_scenario",
-    "sweep x.toml --over seed=1,2 --out swept": "openmrc.sweeps.command.run_all",
-    "decode a.pcapng": "openmrc.wire.pcap.read",
-    "plan --gpus 64": "openmrc.planning.comparison.compare",
-    "paper B6": "openmrc.paper.publish.run_missing",
-    "lab x.toml -- true": "openmrc.scenario.scenario.load_lab",
-    "lab status": "openmrc.live.lab.control.ask",
-    "doctor": "openmrc.live.lab.needs.examine",
-    "bench sim": "openmrc.bench.sim.measure",
-    "policy check x.py": "openmrc.policies.check.check",
-    "soak": "openmrc.soak.sim.soak",
-    "perf write_bw": "openmrc.perf.run.server",
-}
-
-
-@pytest.mark.parametrize("command", HEARTS)
-def test_an_interrupted_command_is_status_130_and_one_line(
-    command: str,
-    here: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    def interrupted(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(HEARTS[command], interrupted)
-    monkeypatch.setenv("OPENMRC_HOST", "no.json")
-    monkeypatch.setenv("OPENMRC_SECRET", bytes(range(32)).hex())
-    assert main(command.split()) == 130
-    printed = capsys.readouterr()
-    assert printed.out == ""
-    assert printed.err.splitlines()[-1] == "mrc: interrupted"
-    assert "Traceback" not in printed.err
-
+# --- what Python drops of Ctrl-C -----------------------------------------------------------------
 
 DROPPED = """
 import ctypes, gc, signal
 from openmrc.cli import interrupts
 
+interrupts.AGAIN_AFTER_S = 0.0  # as soon as the hook is left, and never within it
 interrupts.keep()
 
 
@@ -343,7 +310,7 @@ Half()
 def test_what_python_drops_of_an_interrupt_is_raised_again(here: Path) -> None:
     """LLVM calls Python while code is loaded: an interrupt there was a traceback and no end."""
     (here / "dropped.py").write_text(DROPPED)
-    done = shell(f"{sys.executable} dropped.py", here)
+    done = shell('"$PYTHON" dropped.py', here)
     assert (done.stdout, done.stderr, done.returncode) == (b"went on\nheard\n", b"", 0)
 
 
@@ -359,6 +326,38 @@ def test_a_capture_can_come_through_a_pipe(here: Path, capsys: pytest.CaptureFix
         capsys.readouterr().out, b"", 0,
     )  # fmt: skip
     assert shell("mrc decode - < empty", here).stderr.startswith(b"mrc: standard input: is empty;")
+
+
+def test_a_capture_to_standard_output_is_that_alone(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    done = shell("mrc run x.toml --pcap - | mrc decode -", here)
+    assert done.returncode == 0
+    assert main(["run", "x.toml", "--pcap", "a.pcapng", "--json"]) == 0
+    capsys.readouterr()
+    assert main(["decode", "a.pcapng"]) == 0
+    assert done.stdout.decode() == capsys.readouterr().out
+    assert b"x, seed 1" in done.stderr  # the table
+    assert not (here / "-").exists()
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("run x.toml --json", "--pcap - and --json: both are for standard output; name a file for"),
+        ("run two.toml", "--pcap -: 2 transports make as many captures; name a file"),
+        ("lab x.toml -- true", "--pcap -: standard output is that of the commands; name a file"),
+    ],
+)
+def test_a_capture_that_cannot_be_standard_output_is_refused(
+    command: str, words: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "two.toml").write_text(SCENARIO + "[[transport]]\n[[transport]]\npaths = 'single'\n")
+    first, file, *more = command.split()
+    assert main([first, file, "--pcap", "-", *more]) == 2
+    printed = capsys.readouterr()
+    assert words in printed.err
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
 
 
 def test_without_a_cache_a_command_says_so_once_and_runs(here: Path) -> None:

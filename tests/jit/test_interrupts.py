@@ -9,6 +9,7 @@ from types import FrameType
 
 import pytest
 
+from openmrc import ending
 from openmrc.jit.interrupts import held_back
 
 
@@ -62,9 +63,26 @@ def test_whoever_handles_it_otherwise_still_does() -> None:
 def test_who_ignores_it_goes_on_ignoring_it() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with held_back() as let_through:
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
         signal.raise_signal(signal.SIGINT)
         let_through()
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+
+def test_sigterm_waits_as_well_also_where_ctrl_c_is_ignored() -> None:
+    usual = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    ending.alike()
+    try:
+        for handler in (signal.default_int_handler, signal.SIG_IGN):
+            signal.signal(signal.SIGINT, handler)
+            steps = []
+            with pytest.raises(KeyboardInterrupt), held_back() as let_through:  # noqa: PT012
+                signal.raise_signal(signal.SIGTERM)
+                steps.append("in the block")
+                let_through()
+            assert steps == ["in the block"]
+    finally:
+        signal.signal(signal.SIGTERM, usual)
+        ending.note(signal.SIGINT)
 
 
 def test_other_threads_have_nothing_to_hold_back() -> None:

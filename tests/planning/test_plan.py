@@ -247,13 +247,13 @@ BAD = {
     "--gpus 64 --set cable_usd": "--set cable_usd: accepted: NAME=VALUE",
     "--gpus 64 --set cabel_usd=3": "there is no assumption 'cabel_usd'; did you mean cable_usd?",
     "--gpus 64 --set x=3": "there is no assumption 'x'; accepted: switch_w_per_tbps",
-    "--gpus 64 --set cable_usd=much": "a number from 0 to 1e+15 is accepted, in USD",
-    "--gpus 64 --set cable_usd=-1": "a number from 0 to 1e+15",
-    "--gpus 64 --set cable_usd=nan": "a number from 0 to 1e+15",
-    "--gpus 64 --set nic_mtbf_h=0": "a number from 0.001 to 1e+15 is accepted, in h",
+    "--gpus 64 --set cable_usd=much": "a number from 0 to 1,000,000,000,000,000 is accepted",
+    "--gpus 64 --set cable_usd=-1": "a number from 0 to 1,000,000,000,000,000",
+    "--gpus 64 --set cable_usd=nan": "a number from 0 to 1,000,000,000,000,000",
+    "--gpus 64 --set nic_mtbf_h=0": "a number from 0.001 to 1,000,000,000,000,000 is accepted",
     "--gpus 64 --set exposed_share=1.01": "a number from 0 to 1 is accepted, in of a step",
-    "--gpus 64 --set checkpoint_s=0": "a number from 1 to 1e+15 is accepted, in s",
-    "--gpus 64 --set nic_mtbf_h=inf": "a number from 0.001 to 1e+15 is accepted, in h",
+    "--gpus 64 --set checkpoint_s=0": "a number from 1 to 1,000,000,000,000,000 is accepted",
+    "--gpus 64 --set nic_mtbf_h=inf": "a number from 0.001 to 1,000,000,000,000,000 is accepted",
     "--gpus 64 --scenario .": "--scenario .: cannot be written (Is a directory); name a file",
     "--gpus 64 --scenario no/such.toml": "cannot be written (No such file or directory)",
     "--gpus 64 --planes 32 --scenario x.toml": "a scenario has at most 16; plan fewer",
@@ -307,3 +307,11 @@ def test_the_page_checks_against_the_published_run(capsys: Out) -> None:
     assert f"`mrc plan {line}`" in PAGE
     (one, _) = plan(f"{line} --planes 4", capsys)["designs"]
     assert f"expects {54 * one['interruptions_per_day']:.0f}," in PAGE
+
+
+def test_a_number_of_gpus_is_written_as_people_write_it(capsys: Out) -> None:
+    for text in ("8192", "8,192", "8_192", "8.192K", "8.192k"):
+        assert main(["plan", "--gpus", text, "--json"]) == 0
+    first, *others = capsys.readouterr().out.split("}\n{")
+    assert len(others) == 4
+    assert len({text.strip("{}\n") for text in (first, *others)}) == 1

@@ -164,7 +164,7 @@ def test_the_last_nic_that_fits_is_the_last(
     ("arguments", "words"),
     [
         ((1, 8, NIC, SWITCH, 2), "--gpus 1: 2 to 10,000,000 is accepted"),
-        ((10_000_001, 8, NIC, SWITCH, 2), "--gpus 10000001: 2 to 10,000,000"),
+        ((10_000_001, 8, NIC, SWITCH, 2), "--gpus 10,000,001: 2 to 10,000,000"),
         ((64, 0, NIC, SWITCH, 2), "--planes 0: 1 to 32 is accepted"),
         ((64, 33, NIC, SWITCH, 2), "--planes 33: 1 to 32 is accepted"),
         ((64, 3, NIC, SWITCH, 2), "accepted: 1, 2, 4, 5, 8, 10, 16, 20, 25, 32"),

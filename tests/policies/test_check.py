@@ -79,6 +79,25 @@ def test_a_sound_policy_is_counted_and_compiled(capsys: pytest.CaptureFixture[st
     assert line.endswith(" times; compiles")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("from no_such import step\n", "cannot be imported: ModuleNotFoundError: No module named"),
+        (f"import no_such\n{STEP}    return 0.0\n", "ModuleNotFoundError: No module named"),
+        (f"{STEP}    return 0.0\nraise SystemExit(3)\n", "cannot be imported: SystemExit: 3"),
+        ("from operator import add as step\n", "imports step; a policy is written in its own file"),
+    ],
+)
+def test_a_file_that_cannot_be_imported_says_so(
+    text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "my.py").write_text(text)
+    assert main(["policy", "check", str(tmp_path / "my.py")]) == 2
+    printed = capsys.readouterr()
+    assert words in printed.err
+    assert (printed.out, printed.err.count("\n")) == ("", 1)
+
+
 def test_a_typo_ends_the_check_before_anything_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

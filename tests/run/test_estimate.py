@@ -148,7 +148,9 @@ def test_what_it_does_not_know_it_says(capsys: pytest.CaptureFixture[str], tmp_p
     file = tmp_path / "racks.toml"
     file.write_text(TWO_RACKS + '[stop]\ntime = "1ms"\n[[transport]]\nkind = "roce"\n')
     assert main(["run", str(file), "--estimate"]) == 0
-    assert capsys.readouterr().out == "There is no model of RoCEv2: nothing is said of roce.\n"
+    assert capsys.readouterr().out == (
+        "roce: no estimate; what RoCEv2 costs is not known before a run.\n"
+    )
 
 
 @pytest.mark.parametrize("more", [["--out", "x"], ["--pcap", "x.pcapng"], ["--world", "lab"]])

@@ -12,6 +12,7 @@ from openmrc.fabric.actions import PORT_DENY, PORT_LOSS
 from openmrc.fabric.dscp import DEFAULT
 from openmrc.fabric.queues import Queues
 from openmrc.scenario.fabric import FABRICS, FabricSection, FatTree, Multiplane
+from openmrc.scenario.jobs import Jobs
 from openmrc.scenario.patterns import Incast, Permutation
 from openmrc.scenario.scenario import (
     Scenario,
@@ -525,6 +526,49 @@ def test_replace_reaches_one_fault(tmp_path: Path) -> None:
         scenario.replace({"fault[1].rate": 2})
 
 
+def test_an_override_names_a_place_as_errors_do() -> None:
+    """What "x.toml: transport[1].qps: 0 is refused" names, --set reaches by the same words."""
+    text = SMALLEST + '[[transport]]\n[[transport]]\nkind = "roce"\n'
+    scenario = parse_scenario(text, ["transport[1].qps=2", "transport[0].pmtu=2048"])
+    assert [t.pmtu for t in scenario.transports] == [2048, 4096]
+    assert scenario.transports[1].qps == 2  # type: ignore[union-attr]  # RoCEv2's
+    assert parse_scenario(SMALLEST, ["transport[0].pmtu=2048"]).transports[0].pmtu == 2048
+    jobs = '[workload]\nkind = "jobs"\n' + "".join(
+        f'[[workload.job]]\nname = "{name}"\nkind = "stream"\nnics = "{nics}"\nsize = "1kB"\n'
+        for name, nics in (("a", "0-1"), ("b", "2-3"))
+    )
+    job = parse_scenario(jobs, ["workload.job[1].size=9kB"]).workload
+    assert isinstance(job, Jobs)
+    sizes = [work.size for _, work in job.job]  # type: ignore[attr-defined]  # a stream's
+    assert sizes == [1000, 9000]
+    for override, words in {
+        "transport[1].qps=0": "--set: transport[1].qps: 0 is refused; accepted: ",
+        "transport[2].qps=1": "--set transport[2].qps: there is no such transport; there is"
+        " transport[0] to transport[1]",
+        "transport[1]=1": "--set transport[1]=1: accepted: KEY=VALUE",
+        "workload.job[0].size=1": "--set workload.job[0].size: there is no such job; there is no",
+    }.items():
+        with pytest.raises(InputError) as error:
+            parse_scenario(text, [override])
+        assert str(error.value).startswith(words)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path: Path) -> None:
+    """Editors and shells of Windows begin UTF-8 with it."""
+    marked = b"\xef\xbb\xbf"
+    (tmp_path / "x.toml").write_bytes(marked + SMALLEST.encode())
+    assert load_scenario(tmp_path / "x.toml") == parse_scenario("\ufeff" + SMALLEST, name="x")
+    (tmp_path / "a.cm").write_bytes(marked + CM.encode())
+    (tmp_path / "a.topo").write_bytes(marked + TOPO.encode())
+    peer_scenario(str(tmp_path / "a.topo"), str(tmp_path / "a.cm")).build()
+
+
+@pytest.mark.parametrize("text", [None, 3, b"seed = 1"])
+def test_what_is_no_text_is_refused_in_words(text: Any) -> None:
+    with pytest.raises(InputError, match="is not text; load_scenario reads a file"):
+        parse_scenario(text)
+
+
 @pytest.mark.parametrize(
     ("tables", "overrides", "message"),
     [
@@ -619,7 +663,7 @@ def test_an_empty_file_is_refused_with_what_it_needs_at_least(text: str) -> None
         ),
         ("fabric = 3", "x.toml: fabric: 3 is not a table; write [fabric] and its keys below it"),
         ("seed = -1", "x.toml: seed: -1 is refused; accepted: a whole number >= 0"),
-        ("seed = true", "x.toml: seed: True is refused; accepted: a whole number"),
+        ("seed = true", "x.toml: seed: true is refused; accepted: a whole number"),
         ('name = ""', "x.toml: name: '' is refused; accepted: text of length >= 1"),
         (
             "transport = []",

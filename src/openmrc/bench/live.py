@@ -37,7 +37,7 @@ from openmrc.errors import OpenMrcError
 from openmrc.jit import records
 from openmrc.live import overlay, syscalls
 from openmrc.live.endpoint import state
-from openmrc.say import say
+from openmrc.say import counted, say
 from openmrc.units import US
 from openmrc.verbs import Status
 from openmrc.verbs.cabled import cabled, prepare
@@ -272,7 +272,7 @@ def cpu_lines(found: dict[str, Any]) -> list[str]:
     rates = found["packets_per_s"]
     lines = [
         f"CPU time per data packet: {found['pmtu_bytes']} B in a frame of"
-        f" {found['frame_bytes']} B, {found['planes']} planes over loopback, median of"
+        f" {found['frame_bytes']} B, {counted(found['planes'], 'plane')} over loopback, median of"
         f" {found['rounds']} rounds",
         f"{'':10} {'engine':>10} {'bare':>10} {'of it iCRC':>12} {'ratio':>8}"
         f"   bar {found['bar']:g}",

@@ -9,11 +9,13 @@ __all__ = ["main"]
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command in a process of its own; return its exit status."""
-    try:
-        from openmrc.cli import interrupts
+    from openmrc import ending
 
-        interrupts.keep()
+    try:
+        from openmrc.cli.interrupts import keep
+
+        keep()
         from openmrc.cli.command import main as run
     except KeyboardInterrupt:  # while it loads: there is nothing to report yet
-        return 130
+        return ending.status()
     return run(argv)

@@ -1,8 +1,9 @@
 """The command `mrc`. Results go to standard output, messages and progress to standard error.
 
 Exit status: 0; 1 if a flow failed or did not finish without a stated end; 2 for bad input, with one
-line that says what to change; 3 if results cannot be written, with one line that says where; 130
-when interrupted. Nothing heavy is imported before a run starts.
+line that says what to change; 3 if results cannot be written, with one line that says where; 128
+and its number for the signal that interrupted it: 130 after Ctrl-C. Nothing heavy is imported
+before a run starts.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import IO, TYPE_CHECKING, Any, NoReturn, TextIO
 
 from openmrc.capi import command as capi
 from openmrc.cli import (
@@ -34,6 +35,8 @@ from openmrc.cli import (
 )
 from openmrc.cli import lab as labs
 from openmrc.conform import command as conformance
+from openmrc.ending import EXIT_INTERRUPTED
+from openmrc.ending import status as status_of_signal
 from openmrc.errors import InputError, OpenMrcError, OutputError, Remark
 from openmrc.ops import command as operators
 from openmrc.ops.export import command as exporting
@@ -43,6 +46,7 @@ from openmrc.paper import command as paper
 from openmrc.perf import command as perf
 from openmrc.planning import command as planning
 from openmrc.printable import printable
+from openmrc.reading import STANDARD_INPUT as STANDARD_OUTPUT
 from openmrc.say import check as check_form
 from openmrc.say import say
 from openmrc.sim.watch.forms import FORMS, NATIVE
@@ -64,7 +68,7 @@ EXAMPLES = """examples:
   mrc plan --gpus 65536               switches, optics, power, cost and failures, by arithmetic
   mrc COMMAND --help                  every option of a command"""
 AUTO, THREADS_MAX = "auto", 1024
-EXIT_NOBODY_READS, EXIT_BAD_INPUT, EXIT_NOT_WRITTEN, EXIT_INTERRUPTED = 1, 2, 3, 130
+EXIT_NOBODY_READS, EXIT_BAD_INPUT, EXIT_NOT_WRITTEN = 1, 2, 3
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,7 +81,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             check_form()
             warnings.showwarning = _said
             try:
-                return _run_command(sys.argv[1:] if argv is None else argv)
+                status = _run_command(sys.argv[1:] if argv is None else argv)
+                return status_of_signal() if status == EXIT_INTERRUPTED else status
             finally:
                 sys.stdout.flush()
     except OutputError as error:
@@ -90,14 +95,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         interrupts.heard()
         say("mrc: interrupted")
-        return EXIT_INTERRUPTED
+        return status_of_signal()
     except BrokenPipeError:  # the reader, such as `head`, has left
         streams.hush()
         return EXIT_NOBODY_READS
     except OSError as error:
         streams.hush()
         say(f"mrc: {streams.described(error)}")
-        return EXIT_NOT_WRITTEN
+        return EXIT_BAD_INPUT if streams.is_nowhere(error) else EXIT_NOT_WRITTEN
 
 
 _as_usual = warnings.showwarning
@@ -323,6 +328,8 @@ def _run(arguments: argparse.Namespace) -> int:
         return _estimate(scenario, arguments)
     at = arguments.at or ["everywhere"]
     if arguments.pcap is not None:
+        if str(arguments.pcap) == STANDARD_OUTPUT:
+            _refuse_to_mix(scenario, arguments.json)
         check_capture(arguments.pcap, scenario, at)
     in_lab = arguments.world == "lab"
     frames = arguments.frames or NATIVE
@@ -340,6 +347,18 @@ def _run(arguments: argparse.Namespace) -> int:
         frames=frames,
         threads=threads,
     )
+
+
+def _refuse_to_mix(scenario: Scenario, as_json: bool) -> None:
+    """Raise `InputError` where standard output cannot be the one capture that it shall be."""
+    if len(scenario.transports) > 1:
+        raise InputError(
+            f"--pcap -: {len(scenario.transports)} transports make as many captures; name a file"
+        )
+    if as_json:
+        raise InputError("--pcap - and --json: both are for standard output; name a file for one")
+    if sys.stdout.isatty():
+        raise InputError("--pcap -: standard output is a terminal; pipe it, or name a file")
 
 
 def _threads(words: str) -> int | None:
@@ -494,12 +513,14 @@ def _simulate(
                 say(f"--threads {threads}: {run.name} ran on one, for {run.uncut}.")
     from openmrc.run.captures import pcap_paths
 
+    files = pcap_paths(pcap, [run.name for run in result.transports]).values()
+    piped = str(pcap) == STANDARD_OUTPUT
     # A full disk and a closed output do not prevent each other's results.
     with ExitStack() as at_last:
         if out is not None:
             at_last.callback(_written(result, out, picture))
-        _report(result, arguments)
-    for file in pcap_paths(pcap, [run.name for run in result.transports]).values():
+        _report(result, arguments, sys.stderr if piped else sys.stdout)
+    for file in () if piped else files:
         say(f"The captured packets are in {file}; to read them: mrc decode {file}")
     return result.exit_status
 
@@ -529,7 +550,7 @@ def _shown(directory: Path) -> str:
     )
 
 
-def _report(result: Result, arguments: argparse.Namespace) -> None:
+def _report(result: Result, arguments: argparse.Namespace, table: IO[str]) -> None:
     from openmrc.report.table import print_derived, print_table, sentences, warnings
 
     if arguments.verbose:
@@ -542,7 +563,7 @@ def _report(result: Result, arguments: argparse.Namespace) -> None:
         for sentence in sentences(result):
             say(sentence)
     else:
-        print_table(result, sys.stdout)
+        print_table(result, table)
 
 
 def check_capture(file: Path, scenario: Scenario, at: Sequence[str]) -> None:

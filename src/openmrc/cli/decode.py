@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from openmrc.cli.decoded import show_summary
 from openmrc.errors import InputError
-from openmrc.reading import STANDARD_INPUT
+from openmrc.reading import CLOSED, STANDARD_INPUT
 from openmrc.say import say
 
 if TYPE_CHECKING:
@@ -79,6 +79,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
     if arguments.file != STANDARD_INPUT:
         _refuse_missing(Path(arguments.file))
+    elif sys.stdin is None:
+        raise InputError(CLOSED)
     summaries = Summary(), RoceSummary()
     with read(arguments.file) as reader:
         try:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from openmrc.say import say
+from openmrc.say import counted, say
 
 if TYPE_CHECKING:
     from openmrc.wire.pcap import Reader
@@ -173,7 +173,7 @@ def _missing(row: Row) -> str:
 
 def _what_there_was(summary: Summary, unlisted: int) -> str:
     """Return the number of packets, and why some of them are in no table."""
-    parts = [f"{summary.packets:,} packets"]
+    parts = [counted(summary.packets, "packet")]
     if summary.frames:
         parts.append(f"{_of(summary.frames, 'frame', 'frames')} held several of them")
     if summary.hidden:

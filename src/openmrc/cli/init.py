@@ -47,9 +47,11 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.file == STANDARD_OUTPUT:
         sys.stdout.write(text)
         return 0
-    # Editors (Taplo, Even Better TOML) find the schema for completion and checks by this line.
-    write_new(Path(arguments.file), f"#:schema {schema_file().as_uri()}\n{text}")
+    # Editors (Taplo, Even Better TOML) complete and check a file by the schema of this line.
+    write_new(Path(arguments.file), f"#:schema ./{schema_file().name}\n{text}")
+    schema = Path(arguments.file).with_name(schema_file().name)
     say(f"mrc run {arguments.file} runs it; docs/scenario.md explains every key.")
+    say(f"mrc init --schema > {schema} lets an editor complete and check it.")
     return 0
 
 

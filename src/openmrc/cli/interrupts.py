@@ -1,4 +1,4 @@
-"""Makes sure that nothing swallows Ctrl-C.
+"""Makes sure that nothing swallows Ctrl-C, and that SIGTERM and SIGHUP do what it does.
 
 Python raises KeyboardInterrupt at any point. In a callback from C, as LLVM makes them while code is
 loaded, or in a finaliser it cannot propagate: Python prints a traceback, drops it, and the command
@@ -11,7 +11,10 @@ from __future__ import annotations
 import _thread
 import sys
 import threading
+import time
 from typing import Any
+
+from openmrc.ending import alike, last
 
 AGAIN_AFTER_S = 0.01
 _heard = threading.Event()
@@ -23,15 +26,27 @@ def heard() -> None:
 
 
 def keep() -> None:
-    """From now on, to the end of the process, raise a KeyboardInterrupt again that Python drops."""
+    """From now on, to the end of the process, raise a KeyboardInterrupt again that Python drops,
+    and end on SIGTERM and SIGHUP as on Ctrl-C.
+    """
+    alike()
     usual = sys.unraisablehook
 
     def hook(dropped: Any) -> None:
         if issubclass(dropped.exc_type, KeyboardInterrupt):
-            again = threading.Timer(AGAIN_AFTER_S, _thread.interrupt_main)
-            again.daemon = True
-            again.start()
+            threading.Thread(target=again, daemon=True).start()
         elif not _heard.is_set():
             usual(dropped)
+
+    def again() -> None:
+        # Within the hook, which a busy machine may hold up, it would be dropped for good.
+        while True:
+            time.sleep(AGAIN_AFTER_S)
+            frame = sys._current_frames().get(threading.main_thread().ident or 0)
+            while frame is not None and frame.f_code is not hook.__code__:
+                frame = frame.f_back
+            if frame is None:
+                break
+        _thread.interrupt_main(last())
 
     sys.unraisablehook = hook

@@ -17,8 +17,10 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from openmrc import ending
 from openmrc.cli.streams import STDOUT
 from openmrc.errors import InputError, OutputError
+from openmrc.reading import STANDARD_INPUT as STANDARD_OUTPUT
 from openmrc.say import say
 
 if TYPE_CHECKING:
@@ -30,7 +32,6 @@ NAME_HELP = (
 )
 RUN = "run"  # what `mrc lab` does by default
 ASKS = ("fail", "heal", "status")
-STOPPED_BY = {signal.SIGINT: 130, signal.SIGTERM: 143}
 NOBODY_READS, NOT_WRITTEN = 1, 3  # statuses, as those of other commands
 
 
@@ -160,7 +161,8 @@ def _work(
     stopped: list[int] = []
 
     def stop(number: int, _frame: FrameType | None) -> None:
-        stopped.append(STOPPED_BY[signal.Signals(number)])
+        ending.note(number)
+        stopped.append(ending.status())
 
     lab.begin()
     if stream is not None:
@@ -173,8 +175,7 @@ def _work(
         return commands.run_shell(
             lab.namespaces, lab.topology.hosts[host], lab.environment(every, host)
         )
-    for number in STOPPED_BY:
-        signal.signal(number, stop)
+    signal.signal(signal.SIGINT, stop)  # and so of SIGTERM and SIGHUP
     out, err = (_writer(fd, unwritten(stopped)) for fd in (1, 2))
     running = [lab.command(chosen, rank, arguments.theirs, out, err) for rank in range(len(chosen))]
 
@@ -205,6 +206,8 @@ def _chosen(arguments: argparse.Namespace, spec: LabSpec) -> list[int]:
 
 
 def _opened(file: Path) -> Any:
+    if str(file) == STANDARD_OUTPUT:
+        raise InputError("--pcap -: standard output is that of the commands; name a file")
     try:
         return file.open("wb")
     except OSError as error:

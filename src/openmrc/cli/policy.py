@@ -7,9 +7,11 @@ import json
 import sys
 from typing import Any
 
+from openmrc.ending import EXIT_INTERRUPTED
 from openmrc.printable import printable
+from openmrc.say import counted
 
-EXIT_FAULTS, EXIT_INTERRUPTED = 1, 130
+EXIT_FAULTS = 1
 
 
 def add_command(commands: Any) -> list[argparse.ArgumentParser]:
@@ -63,7 +65,7 @@ def _check(arguments: argparse.Namespace) -> int:
 
 def _counted(role: str, run: dict[str, Any]) -> str:
     calls = run["calls"]
-    words = f"called {calls.get(role, 0):,} times uncompiled"
+    words = f"called {counted(calls.get(role, 0), 'time')} uncompiled"
     if role == "step":
         kinds = (
             f"{calls.get(f'step {kind}', 0):,} {kind}" for kind in ("SACKs", "trims", "losses")
@@ -73,7 +75,7 @@ def _counted(role: str, run: dict[str, Any]) -> str:
             low, high = run["window_bytes"]
             words += f", window {low / 1e3:,.1f} to {high / 1e3:,.1f} kB"
     elif "learn" in calls:
-        words += f", learn {calls['learn']:,} times"
+        words += f", learn {counted(calls['learn'], 'time')}"
     return words
 
 

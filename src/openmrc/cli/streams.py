@@ -45,9 +45,16 @@ def hush() -> None:
         os.close(null)
 
 
+def is_nowhere(error: OSError) -> bool:
+    """Whether an error says that the directory in which the command runs has been removed."""
+    return error.errno == errno.ENOENT and error.filename is None
+
+
 def described(error: OSError) -> str:
     """Return the system's error, as a line."""
     why = error.strerror or str(error)
+    if is_nowhere(error):
+        return "the current directory is gone; cd to one that exists"
     if error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {why}"
     if error.errno in WRITE_ERRORS:

@@ -174,7 +174,7 @@ class NetworkTarget:
                 raise ExchangeError(f"{where.attributes}: nobody wrote it within {FILE_S:g} s")
             time.sleep(LOOK_S)
         try:
-            told = json.loads(where.attributes.read_text())
+            told = json.loads(where.attributes.read_bytes())
             self._take_about(told)
             self._times = int(told["rtt_us"]) * US, int(told["rto_us"]) * US
         except (ValueError, KeyError) as error:

@@ -10,6 +10,7 @@ from xml.etree import ElementTree as Xml
 from openmrc.conform.outcome import Outcome, count
 from openmrc.conform.run import FAIL, NOT_APPLICABLE, PASS
 from openmrc.conform.script import Rule
+from openmrc.say import counted
 
 
 def lines(outcomes: Sequence[Outcome]) -> list[str]:
@@ -24,8 +25,7 @@ def lines(outcomes: Sequence[Outcome]) -> list[str]:
             told += [f"      {text}" for text in each.shown]
     whys = Counter(each.why for each in outcomes if each.outcome == NOT_APPLICABLE)
     told += ["", *(f"not applicable, {n}: {why}" for why, n in whys.items())] if whys else []
-    rules = "rule" if len(outcomes) == 1 else "rules"
-    return [*told, "", f"{len(outcomes)} {rules}: {summary(outcomes)}"]
+    return [*told, "", f"{counted(len(outcomes), 'rule')}: {summary(outcomes)}"]
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:

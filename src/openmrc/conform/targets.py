@@ -48,4 +48,4 @@ def live() -> Iterator[Where]:
                 raise OpenMrcError("the live endpoint did not start")
             yield Where(KIT, "127.0.0.1", int(said.removeprefix(LISTENING)), secret)
         finally:
-            child.terminate()
+            child.kill()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from openmrc.errors import InputError
+from openmrc.reading import TEXT
 
 # Far above any real count, size or time, and safe to calculate with in int64.
 NUMBER_MAX = 2**60
@@ -27,7 +28,7 @@ def read_lines(path: str | Path, what: str) -> list[Line]:
     Raises `InputError` if there is no such file, if it is not text, or if nothing is left.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding=TEXT)
     except OSError as error:
         reason = error.strerror or "cannot be read"
         raise InputError(f"{path}: {reason}; name {what} that can be read") from None

@@ -18,17 +18,22 @@ Handler = Callable[[int, FrameType | None], object]
 
 @contextmanager
 def held_back() -> Iterator[Callable[[], None]]:
-    """Defer SIGINT until the function that this yields is called, or the block is left.
+    """Defer SIGINT, and what calls its handler (`openmrc.ending`), until the function that this
+    yields is called, or the block is left.
 
-    Then the usual handler runs, which normally raises KeyboardInterrupt. Only the main thread
-    receives signals; in others nothing changes.
+    Then the usual handler runs, which normally raises KeyboardInterrupt; an ignored SIGINT stays
+    ignored. Only the main thread receives signals; in others nothing changes.
     """
     usual = signal.getsignal(signal.SIGINT)
-    if threading.current_thread() is not threading.main_thread() or not callable(usual):
+    if threading.current_thread() is not threading.main_thread() or usual is None:
         yield lambda: None
         return
-    handler: Handler = usual
+    handler: Handler = usual if callable(usual) else signal.default_int_handler
     waiting: list[tuple[int, FrameType | None]] = []
+
+    def defer(number: int, frame: FrameType | None) -> None:
+        if number != signal.SIGINT or usual is not signal.SIG_IGN:
+            waiting.append((number, frame))
 
     def let_through() -> None:
         if waiting:
@@ -36,7 +41,7 @@ def held_back() -> Iterator[Callable[[], None]]:
             waiting.clear()
             handler(*arrived)
 
-    signal.signal(signal.SIGINT, lambda number, frame: waiting.append((number, frame)))
+    signal.signal(signal.SIGINT, defer)
     try:
         yield let_through
     finally:

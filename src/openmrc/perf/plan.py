@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from openmrc.errors import InputError
+from openmrc.say import number
 
 BW, LAT = "write_bw", "write_lat"
 SIZE = {BW: 65_536, LAT: 2}  # perftest's defaults, as are those below
@@ -31,7 +32,7 @@ KINDS: dict[str, Callable[[Any], Any]] = {
 
 def _within(name: str, value: float, least: float, most: float) -> None:
     if not least <= value <= most:
-        raise InputError(f"{name} {value:g}: {least:g} to {most:g} is accepted")
+        raise InputError(f"{name} {number(value)}: {number(least)} to {number(most)} is accepted")
 
 
 @dataclass(frozen=True)

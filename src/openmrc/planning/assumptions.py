@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from openmrc.errors import InputError
+from openmrc.say import number
 
 HOURS_PER_DAY = 24
 OWN = "assumption of this project: a round figure, not a quotation"
@@ -147,12 +148,12 @@ def values_with(overrides: Sequence[str] = ()) -> dict[str, float]:
 
 def _value(text: str, value: str, assumption: Assumption) -> float:
     try:
-        number = float(value)
+        found = float(value)
     except ValueError:
-        number = math.nan
-    if not assumption.least <= number <= assumption.most:
+        found = math.nan
+    if not assumption.least <= found <= assumption.most:
         raise InputError(
-            f"--set {text}: a number from {assumption.least:g} to {assumption.most:g} is accepted,"
-            f" in {assumption.unit}"
+            f"--set {text}: a number from {number(assumption.least)} to {number(assumption.most)}"
+            f" is accepted, in {assumption.unit}"
         )
-    return number
+    return found

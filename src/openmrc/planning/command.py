@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -78,11 +79,16 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def _count(place: str, text: str) -> int:
-    """Return a whole number as written in a shell: "131072", "131,072", "131_072"."""
-    digits = text.replace(",", "").replace("_", "")
-    if not (digits.isascii() and digits.isdigit()) or len(digits) > len("1000000000000"):
-        raise InputError(f"{place} {text}: a whole number is accepted, such as 8192")
-    return int(digits)
+    """Return a whole number as people write it: "131072", "131,072", "131_072", "100K", "1.5M"."""
+    from fractions import Fraction
+
+    found = re.fullmatch(r"(\d{1,13}(?:\.\d{1,6})?)([kKM]?)", re.sub("[,_]", "", text), re.ASCII)
+    value = (
+        Fraction(found[1]) * {"": 1, "M": 10**6}.get(found[2], 1000) if found else Fraction(1, 2)
+    )
+    if value.denominator != 1:
+        raise InputError(f"{place} {text}: a whole number is accepted, such as 8192, 8,192 or 8K")
+    return int(value)
 
 
 def _with_place(place: str, parse: Callable[[str], int], text: str) -> int:

@@ -165,7 +165,7 @@ def _check(
     nics: int, planes: int, nic_rate_bps: int, switch_rate_bps: int, tiers: int | None
 ) -> None:
     if not GPUS_MIN <= nics <= GPUS_MAX:
-        raise InputError(f"--gpus {nics}: {GPUS_MIN} to {GPUS_MAX:,} is accepted")
+        raise InputError(f"--gpus {nics:,}: {GPUS_MIN} to {GPUS_MAX:,} is accepted")
     if not 1 <= planes <= NIC_PORTS_MAX:
         raise InputError(f"--planes {planes}: 1 to {NIC_PORTS_MAX} is accepted")
     if nic_rate_bps < 1 or nic_rate_bps % planes:

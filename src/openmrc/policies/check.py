@@ -17,9 +17,9 @@ from typing import Any
 
 from openmrc.errors import InputError
 from openmrc.policies.look import Finding, look
-from openmrc.reading import read_bytes
-from openmrc.say import say
-from openmrc.sim.mrc.policies import find, load
+from openmrc.reading import read_text
+from openmrc.say import counted, say
+from openmrc.sim.mrc.policies import find, imported, load, module_of
 
 ROLES = ("step", "choose")  # as named in a scenario; `learn` comes with `choose`
 PATIENCE_S = 5.0  # for the remaining output of an interrupted rehearsal
@@ -47,7 +47,9 @@ class Checked:
             f"{self.file}:{line}: {'warning: ' if warning else ''}{words}"
             for line, words, warning in self.findings
         ]
-        found += [f"{self.file}: {words}, {n} times" for words, n in self._notes().items()]
+        found += [
+            f"{self.file}: {words}, {counted(n, 'time')}" for words, n in self._notes().items()
+        ]
         return [*found, self.trouble] if self.trouble else found
 
     def _notes(self) -> dict[str, int]:
@@ -62,6 +64,7 @@ def check(text: str) -> Checked:
         file, name = text, ""
     path = Path(file).absolute()
     tree = _tree(path)
+    module_of(path)  # a file that cannot be imported has no functions to speak of
     checked = Checked(Path(file), _roles(tree, path, name))
     for role, function in checked.roles.items():
         find(f"{path}:{function}", role, Path())
@@ -75,7 +78,7 @@ def check(text: str) -> Checked:
 
 def _tree(path: Path) -> ast.Module:
     try:
-        return ast.parse(read_bytes(path).decode())
+        return ast.parse(read_text(path))
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     except (SyntaxError, ValueError) as error:
@@ -90,6 +93,8 @@ def _roles(tree: ast.Module, path: Path, name: str) -> dict[str, str]:
             raise InputError(f"{path} has no function {name} (it has: {', '.join(functions)})")
         return {"step" if len(functions[name].args.args) > 4 else "choose": name}
     found = {role: role for role in ROLES if role in functions}
+    if brought := sorted(imported(tree) & set(ROLES)) if not found else []:
+        raise InputError(f"{path}: imports {brought[0]}; a policy is written in its own file")
     if not found:
         raise InputError(
             f"{path}: has neither step nor choose (it has: {', '.join(functions) or 'none'});"

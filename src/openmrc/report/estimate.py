@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from openmrc.report.progress import duration
+from openmrc.say import counted
 
 if TYPE_CHECKING:
     from openmrc.run.estimate import Estimate
@@ -19,7 +20,9 @@ def sentences(scenario: Scenario, found: Sequence[Estimate]) -> list[str]:
     known = {each.transport for each in found}
     missing = [section.name for section in scenario.transports if section.name not in known]
     if missing:
-        lines.append(f"There is no model of RoCEv2: nothing is said of {', '.join(missing)}.")
+        lines.append(
+            f"{', '.join(missing)}: no estimate; what RoCEv2 costs is not known before a run."
+        )
     if any(each.ends_early for each in found):
         lines.append("The run has a stop.time, so it may be over sooner.")
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -29,8 +32,11 @@ def sentences(scenario: Scenario, found: Sequence[Estimate]) -> list[str]:
 
 
 def _line(one: Estimate) -> str:
+    building = f", {duration(one.build_s)} of them building," if one.build_s >= 0.5 else ""
+    million = round(one.link_traversals / 1e6)
+    crossed = f"{million:,} million" if million > 1 else f"{one.link_traversals:,.0f}"
     return (
-        f"{one.transport}: about {duration(one.wall_s)} of one core, {duration(one.build_s)} of"
-        f" them building, and {one.memory_bytes / 1e9:,.1f} GB; estimated, for {one.nics:,} NICs,"
-        f" {one.qps:,} queue pairs and {one.link_traversals / 1e6:,.0f} million link traversals."
+        f"{one.transport}: about {duration(max(one.wall_s, 1))} of one core{building} and"
+        f" {one.memory_bytes / 1e9:,.1f} GB; estimated, for {counted(one.nics, 'NIC')},"
+        f" {counted(one.qps, 'queue pair')} and {crossed} link traversals."
     )

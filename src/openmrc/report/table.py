@@ -14,6 +14,7 @@ from openmrc.report.steps import rounded
 from openmrc.run.figures import ROCE
 from openmrc.run.outcome import TransportResult
 from openmrc.run.results import Result
+from openmrc.say import counted
 from openmrc.scenario.fabric import Multiplane
 from openmrc.scenario.transports import AnyTransport
 from openmrc.tabular import Column
@@ -182,15 +183,17 @@ def of_roce(run: TransportResult) -> str:
     """Return the additional results of RoCEv2, as one sentence."""
     c = {key: run.counters[f"roce.{key}"] for key in ROCE}
     said = (
-        f"{run.name}: {c['naks']:,} NAKs, {c['timeouts']:,} timeouts, {c['discarded']:,} packets"
-        f" discarded out of sequence, {c['cnps']:,} CNPs"
+        f"{run.name}: {counted(c['naks'], 'NAK')}, {counted(c['timeouts'], 'timeout')},"
+        f" {counted(c['discarded'], 'packet')} discarded out of sequence,"
+        f" {counted(c['cnps'], 'CNP')}"
     )
     if not c["pauses"]:
         return f"{said}, no pauses."
     most = f", longest {run.pauses[0]['port']}" if run.pauses else ""
     return (
-        f"{said}; {c['paused_ports']:,} ports paused {c['pauses']:,} times for {c['pause_us']:,} us"
-        f" in all{most} ({c['pause_us_max']:,} us), {c['pause_storms']:,} storms."
+        f"{said}; {counted(c['paused_ports'], 'port')} paused {counted(c['pauses'], 'time')} for"
+        f" {c['pause_us']:,} us in all{most} ({c['pause_us_max']:,} us),"
+        f" {counted(c['pause_storms'], 'storm')}."
     )
 
 

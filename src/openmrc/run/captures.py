@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
 from openmrc.errors import OutputError
+from openmrc.reading import STANDARD_INPUT as STANDARD_OUTPUT
 
 # Characters that a file name cannot hold, or that are unreadable in one; and their substitute.
 _NOT_IN_A_NAME = re.compile(r"[/%\x00-\x1f\x7f]")
@@ -33,8 +35,13 @@ def written(path: Path) -> Iterator[BinaryIO]:
     """Open a capture for writing: to a temporary file, which is renamed into place when it is
     complete, or after Ctrl-C. Any other end leaves the previous file.
 
-    A device or a pipe is written directly. Raises `OutputError` for what cannot be written.
+    A device or a pipe is written directly, "-" is standard output. Raises `OutputError` for what
+    cannot be written.
     """
+    if str(path) == STANDARD_OUTPUT:
+        yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
+        return
     there = path.exists() and not path.is_file()
     aside = path if there else path.with_name(f".unfinished-{os.getpid()}-{path.name}")
     keep = False

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openmrc import version
+from openmrc.ending import EXIT_INTERRUPTED
 from openmrc.printable import printable
 from openmrc.run.outcome import TransportResult
 from openmrc.units import fmt_time
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 SHOWN = 4  # transports in the line of a result
 # Exit statuses. 2, bad input, never reaches a Result.
-EXIT_OK, EXIT_UNFINISHED, EXIT_BAD_INPUT, EXIT_INTERRUPTED = 0, 1, 2, 130
+EXIT_OK, EXIT_UNFINISHED, EXIT_BAD_INPUT = 0, 1, 2
 
 
 @dataclass(frozen=True, repr=False)

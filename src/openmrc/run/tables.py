@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from openmrc.errors import MissingExtra
 from openmrc.fabric.model import LongArray
 from openmrc.run.figures import PACKETS, PATHS, PERCENTILES, ROCE, flat, without_lists
 from openmrc.run.outcome import TransportResult
@@ -53,9 +54,20 @@ FIGURES: dict[str, Any] = {
 }
 
 
-def stacked(tables: Iterable[pl.DataFrame]) -> pl.DataFrame:
+class Table(pl.DataFrame):
+    """A data frame of results, which says what a conversion lacks."""
+
+    def to_pandas(self, **options: Any) -> Any:
+        """As polars does; raises `MissingExtra` without pandas and pyarrow."""
+        try:
+            return super().to_pandas(**options)
+        except ModuleNotFoundError:
+            raise MissingExtra("to_pandas", "pandas") from None
+
+
+def stacked(tables: Iterable[pl.DataFrame]) -> Table:
     """Return the stacked tables; empty if there is none."""
-    return pl.concat([*tables] or [pl.DataFrame()])
+    return Table(pl.concat([*tables] or [pl.DataFrame()]))
 
 
 def figure_table(run: TransportResult) -> pl.DataFrame:

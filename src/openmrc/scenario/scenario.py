@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from openmrc.errors import InputError
-from openmrc.reading import STANDARD_INPUT, read_bytes
+from openmrc.reading import STANDARD_INPUT, read_text
+from openmrc.say import written
 from openmrc.scenario.fabric import FABRICS, FabricSection
 from openmrc.scenario.fault import FaultSection
 from openmrc.scenario.jobs import JOB_KEYS, Jobs, JobSection
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 
 TOP = ("name", "seed", "fabric", "transport", "workload", "fault", "stop", "report", "lab")
 SETTABLE = tuple("fault[0]" if key == "fault" else key for key in TOP)
+# One table of a list, as errors name it: "fault[0].rate", "workload.job[2].size".
+ONE_OF_A_LIST = re.compile(r"(fault|transport|workload\.job)\[(\d+)\](?:\.(.+))?")
 PEER: Table = {"rules": "peer", "pmtu": 4086}
 PEER_MRC: Table = {"evs_active": 64, "evs_backup": 0}
 PEER_ROCE: Table = {"kind": "roce", "cc": "none", "ack_every": 1}
@@ -201,7 +204,7 @@ def _names_of(path: Path) -> tuple[str, str]:
 
 def _text_of(path: Path) -> str:
     try:
-        return read_bytes(path).decode()
+        return read_text(path)
     except OSError as error:
         raise InputError(
             f"{path}: cannot be read ({error.strerror}); name a scenario file"
@@ -230,7 +233,9 @@ def parse_scenario(
     Errors name the text `source`; `name` is the scenario's name if the text has none. Raises
     `InputError` as `load_scenario` does.
     """
-    raw = _tables_of(text, source)
+    if not isinstance(text, str):
+        raise InputError(f"{source}: {text!r} is not text; load_scenario reads a file")
+    raw = _tables_of(text.removeprefix("\ufeff"), source)
     if not raw:
         raise InputError(
             f'{source}: is empty; at least [workload] and its kind, such as "permutation"'
@@ -387,7 +392,8 @@ def _of_kind(
         raise InputError(f"{place}.kind: is missing; accepted: {', '.join(kinds)}")
     if not isinstance(kind, str) or kind not in kinds:
         raise InputError(
-            f"{place}.kind: {kind!r} is refused; {meant(kind, kinds)}accepted: {', '.join(kinds)}"
+            f"{place}.kind: {written(kind)} is refused; {meant(kind, kinds)}"
+            f"accepted: {', '.join(kinds)}"
         )
     return read_table(table, kinds[kind], place, base, **dict.fromkeys(("kind", *also)))
 
@@ -449,13 +455,13 @@ def _not_a_change(override: str, said_by: str) -> InputError:
 def _override(raw: Table, path: str, value: Any, said_by: str) -> str:
     """Set `path` ("a.b") in `raw`; return the name that errors use for it."""
     section, dot, key = path.partition(".")
-    one_fault = re.fullmatch(r"fault\[(\d+)\]", section)
-    if not section or (dot and not key):
-        raise _not_a_change(f"{path}={value}", said_by)
-    if (one_fault or section in SETTABLE) and bool(dot) == (section in ("name", "seed")):
-        raise _not_a_change(f"{path}={value}", said_by)
-    if one_fault:
-        return _override_fault(raw, int(one_fault[1]), key, value, said_by)
+    one = ONE_OF_A_LIST.fullmatch(path)
+    if not section or (dot and not key) or (one and not one[3]):
+        raise _not_a_change(f"{path}={written(value)}", said_by)
+    if one:
+        return _override_numbered(raw, one[1], int(one[2]), one[3], value, said_by)
+    if section in SETTABLE and bool(dot) == (section in ("name", "seed")):
+        raise _not_a_change(f"{path}={written(value)}", said_by)
     try:
         refuse_unknown({section: {} if dot else value}, SETTABLE, "")
     except InputError as error:
@@ -473,17 +479,24 @@ def _override(raw: Table, path: str, value: Any, said_by: str) -> str:
     return f"{section}.{key}" if dot else section
 
 
-def _override_fault(raw: Table, number: int, key: str, value: Any, said_by: str) -> str:
-    faults = list(_list(raw.get("fault", []), "fault"))
-    if number >= len(faults):
-        there_is = f"fault[0] to fault[{len(faults) - 1}]" if faults else "no fault"
+def _override_numbered(
+    raw: Table, what: str, number: int, key: str, value: Any, said_by: str
+) -> str:
+    """Set a key of one table of a list; "transport.qps" is the name that errors use for it."""
+    if what == "workload.job":
+        tables = _jobs_of(raw)
+    else:
+        tables = raw[what] = list(_list(raw.get(what, []), what))
+    if number >= len(tables):
+        noun = what.rpartition(".")[2]
+        there_is = f"{what}[0]" if tables else f"no {noun}"
+        there_is += f" to {what}[{len(tables) - 1}]" if len(tables) > 1 else ""
         raise InputError(
-            f"{said_by} fault[{number}].{key}: there is no such fault; there is {there_is}"
+            f"{said_by} {what}[{number}].{key}: there is no such {noun}; there is {there_is}"
         )
-    if isinstance(faults[number], dict):
-        faults[number] = faults[number] | {key: value}
-    raw["fault"] = faults
-    return f"fault.{key}"
+    if isinstance(tables[number], dict):
+        tables[number] = tables[number] | {key: value}
+    return f"{what}.{key}"
 
 
 def _jobs_of(raw: Table) -> list[Any]:

@@ -17,6 +17,7 @@ import msgspec
 
 from openmrc import units
 from openmrc.errors import InputError
+from openmrc.say import written
 from openmrc.sim.mrc.policies import find
 
 Table = dict[str, Any]
@@ -108,7 +109,9 @@ class Depth(Quantity):
             return DepthTime(units.parse_time(text))
         if unit in units.SIZE_BYTES:
             return DepthBytes(units.parse_size(text))
-        raise InputError(f'{text!r}: a size or a time is accepted, such as "64KiB" or "20us"')
+        raise InputError(
+            f'{written(text)}: a size or a time is accepted, such as "64KiB" or "20us"'
+        )
 
 
 class DepthBytes(Depth):
@@ -132,7 +135,7 @@ class File(str):
     def read(cls, text: Any, base: Path) -> Self:
         """Return the file's name, made absolute; raise `InputError` if there is none."""
         if not isinstance(text, str):
-            raise InputError(f"{text!r} is not the name of a file")
+            raise InputError(f"{written(text)} is not the name of a file")
         path = base / text
         if not path.is_file():
             raise InputError(f"{text!r}: there is no such file in {base}")
@@ -152,7 +155,7 @@ class Files(str):
     def read(cls, text: Any, base: Path) -> Self:
         """Return the files' name, made absolute; raise `InputError` if there is none of them."""
         if not isinstance(text, str):
-            raise InputError(f"{text!r} is not the name of files")
+            raise InputError(f"{written(text)} is not the name of files")
         found = cls((base / text).absolute())
         if not found.paths():
             raise InputError(
@@ -182,7 +185,7 @@ class Choice(str):
         if isinstance(text, str) and ":" in text:
             return cls(find(text, cls.ROLE, base))
         raise InputError(
-            f"{text!r} is refused; {meant(text, cls.WORDS)}accepted: {', '.join(cls.WORDS)}"
+            f"{written(text)} is refused; {meant(text, cls.WORDS)}accepted: {', '.join(cls.WORDS)}"
             " or FILE.py:NAME"
         )
 
@@ -239,7 +242,7 @@ def refuse_no_table(table: Any, place: str) -> None:
     """Raise `InputError` unless `table` is one."""
     if not isinstance(table, dict):
         raise InputError(
-            f"{place}: {table!r} is not a table; write [{place}] and its keys below it"
+            f"{place}: {written(table)} is not a table; write [{place}] and its keys below it"
         )
 
 
@@ -343,7 +346,7 @@ def _explain(message: str, table: Table, fields: Mapping[str, Any], place: str) 
         accepted = accepted.replace(" | null", f' or "{AUTO}"').replace(" | ", " or ")
     else:
         return f"{place}.{key}: {message}"
-    return f"{place}.{key}: {table.get(key)!r} is refused; {hint}accepted: {accepted}"
+    return f"{place}.{key}: {written(table.get(key))} is refused; {hint}accepted: {accepted}"
 
 
 _WORDS = {

@@ -15,6 +15,7 @@ from openmrc.engine.parameters import PMTUS
 from openmrc.engine.policy import CONGESTION, PATHS
 from openmrc.errors import InputError
 from openmrc.fabric.dscp import DEFAULT
+from openmrc.say import written
 from openmrc.scenario.fabric import DEPTHS, FabricSection
 from openmrc.scenario.sections import Label, Section
 from openmrc.scenario.toml import ByteCount, Choice, Quantity, Size, Time, arguments, unitless
@@ -173,8 +174,8 @@ class Convergence(Quantity):
             ends = (parse_time(low), parse_time(high if dash else low))
         except (InputError, AttributeError, TypeError):
             raise InputError(
-                f'{text!r} is refused; accepted: "instant", a time ("50ms"), two times between'
-                ' which it is drawn ("1s-3s"), "bgp" or "bgp-hold"'
+                f'{written(text)} is refused; accepted: "instant", a time ("50ms"), two times'
+                ' between which it is drawn ("1s-3s"), "bgp" or "bgp-hold"'
             ) from None
         if ends[0] > ends[1]:
             raise InputError(f"{text!r} ends before it begins; write the shorter time first")

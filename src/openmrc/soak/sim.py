@@ -17,11 +17,12 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from openmrc.say import counted
 from openmrc.units import MS, US, fmt_time
 
 if TYPE_CHECKING:
@@ -349,10 +350,12 @@ def soak(
                     _report(r, say)
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
-            say(f"interrupted after {done} rounds, {failed} failed")
+            for child in active_children():  # a signal to this process alone did not reach them
+                child.terminate()
+            say(f"interrupted after {counted(done, 'round')}, {failed} failed")
             raise
     say(
-        f"{done} rounds, {failed} failed: seeds {seed} to {seed + max(drawn, 1) - 1},"
+        f"{counted(done, 'round')}, {failed} failed: seeds {seed} to {seed + max(drawn, 1) - 1},"
         f" {fmt_time(simulated_ps)} simulated, {packets:,} packets,"
         f" {time.monotonic() - started:.0f} s"
     )

@@ -10,6 +10,7 @@ from openmrc.engine.parameters import PMTUS
 from openmrc.errors import InputError
 from openmrc.live.endpoint.host import mtu_for
 from openmrc.live.endpoint.planes import Plane, find, ordinary
+from openmrc.say import counted
 from openmrc.verbs import hostfile, network
 from openmrc.version import __version__
 
@@ -87,7 +88,7 @@ def _wire_lines(there: dict[str, Any] | None) -> list[str]:
         return []
     if there["file"]:
         return [f"{'other hosts':14} the device of {there['file']}"]
-    told = [f'{"other hosts":14} mode "ip": plain UDP, {len(there["planes"])} planes']
+    told = [f'{"other hosts":14} mode "ip": plain UDP, {counted(len(there["planes"]), "plane")}']
     for number, one in enumerate(there["planes"]):
         told.append(
             f"{f'plane {number}':14} {one['interface']}, {one['address']}, MTU {one['mtu']}, PMTU"

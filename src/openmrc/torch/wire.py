@@ -19,6 +19,7 @@ from openmrc.errors import InputError
 from openmrc.fabric.clos import multiplane
 from openmrc.live.endpoint.host import Limits, Port
 from openmrc.live.endpoint.planes import ordinary
+from openmrc.say import counted
 from openmrc.torch.pair import RECEIVES
 from openmrc.torch.shared import Store, host
 from openmrc.units import S
@@ -58,7 +59,7 @@ def open_wire(store: Store, rank: int, peers: Sequence[int]) -> Wire:
     size = len(peers) + 1
     if os.environ.get(hostfile.VARIABLE):
         device = Device.open(**_limits(size))
-        return OneDevice(device, f'mode "{device.mode}", {device.n_planes} planes')
+        return OneDevice(device, f'mode "{device.mode}", {counted(device.n_planes, "plane")}')
     named = os.environ.get(INTERFACES_VARIABLE)
     store.set(f"host/{rank}", host())
     hosts = {store.get(f"host/{peer}") for peer in (rank, *peers)}
@@ -71,7 +72,7 @@ def open_wire(store: Store, rank: int, peers: Sequence[int]) -> Wire:
         if (theirs := int(store.get(f"planes/{peer}"))) != device.n_planes:
             device.close()
             raise InputError(
-                f"rank {peer} has {theirs} planes, rank {rank} has {device.n_planes}"
+                f"rank {peer} has {counted(theirs, 'plane')}, rank {rank} has {device.n_planes}"
                 f" ({', '.join(names)}): name the same number, in the same order,"
                 f" in {INTERFACES_VARIABLE}"
             )
@@ -127,7 +128,7 @@ class Cables:
                 one.connect(("127.0.0.1", port))
                 ports.append(Port(one.fileno(), bytes(6)))
             self._devices[peer] = self._open(ports, int(rank > peer))
-        self.words = f"loopback, {self._planes} planes"
+        self.words = f"loopback, {counted(self._planes, 'plane')}"
 
     def _told(self) -> dict[int, list[int]]:
         return {

@@ -29,6 +29,7 @@ import numpy as np
 
 from openmrc.errors import InputError, remark
 from openmrc.fabric.words import NUMBER_MAX
+from openmrc.reading import TEXT
 from openmrc.traffic.traffic import LongArray, Traffic
 from openmrc.workload import goal_binary
 from openmrc.workload import operations as ops
@@ -95,7 +96,7 @@ class _Reader:
 
     def read(self, file: BinaryIO) -> None:
         """Read all ranks."""
-        text = TextIOWrapper(file, encoding="utf-8")
+        text = TextIOWrapper(file, encoding=TEXT)
         try:
             self._read(text)
         finally:

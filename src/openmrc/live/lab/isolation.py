@@ -22,14 +22,15 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from openmrc import ending
+from openmrc.ending import EXIT_INTERRUPTED
 from openmrc.errors import InputError, OpenMrcError
 
 NEW_MOUNTS, NEW_USER, NEW_PIDS, NEW_NETWORK = 0x20000, 0x1000_0000, 0x2000_0000, 0x4000_0000
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 1 << 14, 1 << 18
 _PR_SET_PDEATHSIG = 1
-_FORWARDED = (signal.SIGINT, signal.SIGTERM)
 _MESSAGE_BYTES = 4096  # of an error; a pipe takes this much at once (PIPE_BUF)
-EXIT_REFUSED, EXIT_INTERRUPTED = 2, 130
+EXIT_REFUSED = 2
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -53,8 +54,8 @@ def run_isolated(work: Callable[[], int], *, own_user: bool = True) -> int:
 
     The user is mapped to root there, so the files that it writes belong to the user. With
     `own_user` false there is no user namespace: that needs root, and `work` is root of the machine.
-    SIGINT and SIGTERM are forwarded to it; it is killed together with the caller. If `work` dies of
-    signal N the status is 128 + N. An `OpenMrcError` that it raises is raised here as an
+    SIGINT, SIGTERM and SIGHUP are forwarded to it; it is killed together with the caller. If `work`
+    dies of signal N the status is 128 + N. An `OpenMrcError` that it raises is raised here as an
     `InputError` with the same text, and so is a `Refused` if namespaces are not allowed. Call it
     before libraries start threads: only the calling thread continues in the child.
     """
@@ -191,6 +192,7 @@ def _wait_for(pid: int) -> int:
     """Reap until `pid` has ended and return its status; forward signals to it."""
 
     def forward(number: int, _frame: FrameType | None) -> None:
+        ending.note(number)
         with suppress(ProcessLookupError):
             os.kill(pid, number)
 
@@ -204,7 +206,8 @@ def _wait_for(pid: int) -> int:
 
 @contextmanager
 def _handlers(forward: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    before = {number: signal.signal(number, forward) for number in _FORWARDED}
+    told = [n for n in ending.SIGNALS if signal.getsignal(n) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, forward) for number in told}
     try:
         yield
     finally:

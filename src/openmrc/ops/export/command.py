@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from openmrc.say import say
+from openmrc.say import counted, say
 
 if TYPE_CHECKING:
     from openmrc.ops.export.switches import Switch
@@ -47,7 +47,7 @@ def _export(arguments: argparse.Namespace) -> int:
         chosen = [plant.named(arguments.switch)]
     if arguments.out is not None:
         n = files.write(platform, plant, chosen, arguments.out)
-        say(f"{n} switches are in {arguments.out}.")
+        say(f"{counted(n, 'switch', 'switches')} in {arguments.out}.")
     else:
         print(files.whole(platform, plant, chosen), end="")
     for line in files.cannot(platform, plant):

@@ -46,7 +46,7 @@ from openmrc.ops.schedule import (
     Shares,
     check,
 )
-from openmrc.reading import read_bytes
+from openmrc.reading import read_text
 from openmrc.units import PS_BITS, parse_rate
 
 HOSTS_MAX = 1024
@@ -156,7 +156,7 @@ def read(path: Path) -> Network:
 
 def _table(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(read_bytes(path).decode())
+        return tomllib.loads(read_text(path))
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
     except ValueError as error:

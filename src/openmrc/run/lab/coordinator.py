@@ -23,7 +23,7 @@ from openmrc.live.lab.topology import MANAGEMENT_ROUTER
 from openmrc.live.lab.totals import Totals
 from openmrc.printable import LINES, printable
 from openmrc.run.lab.plan import Plan
-from openmrc.say import say
+from openmrc.say import counted, say
 from openmrc.verbs.door import Door
 from openmrc.verbs.line import ExchangeError, Line
 
@@ -159,7 +159,7 @@ class Coordinator:
             self.heard.rtt_us[nic] = self._lines[nic].receive()["rtt_us"]
 
     def _start(self) -> None:
-        self.say(f"{len(self._nics)} agents are ready; the run begins.")
+        self.say(f"{counted(len(self._nics), 'agent')} ready; the run begins.")
         self._start_ns = time.monotonic_ns() + START_IN_NS
         for nic in self._nics:
             self._lines[nic].send({"start_ns": self._start_ns})

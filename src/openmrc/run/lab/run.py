@@ -20,11 +20,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from openmrc.ending import EXIT_INTERRUPTED
 from openmrc.errors import OpenMrcError
 from openmrc.run.captures import pcap_paths, written
 from openmrc.run.outcome import TransportResult
 from openmrc.run.perfect import perfect_ps
-from openmrc.run.results import EXIT_INTERRUPTED, Result
+from openmrc.run.results import Result
 from openmrc.run.simulation import Step
 from openmrc.units import US
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from openmrc.errors import InputError
+from openmrc.say import counted
 from openmrc.units import US
 
 if TYPE_CHECKING:
@@ -64,7 +65,8 @@ def sentences(lab: Lab) -> list[str]:
     spec = lab.spec
     switches = "Linux's switches" if spec.settings.switch == "linux" else "openmrc's switches"
     lines = [
-        f"{spec.fabric.n_nics} hosts, {spec.fabric.n_planes} planes, {switches}:"
+        f"{counted(spec.fabric.n_nics, 'host')}, {counted(spec.fabric.n_planes, 'plane')},"
+        f" {switches}:"
         f" up in {lab.up_s:.2f} s."
     ]
     if spec.settings.bpf:

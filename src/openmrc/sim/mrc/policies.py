@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openmrc.errors import InputError
-from openmrc.reading import read_bytes
+from openmrc.reading import read_text
 
 if TYPE_CHECKING:
     from openmrc.engine.state import State
@@ -51,7 +51,7 @@ def find(text: str, role: str, base: Path) -> Policy:
         raise InputError(f"{text!r} is not a policy; write FILE.py:NAME")
     path = base / file
     try:
-        tree = ast.parse(read_bytes(path).decode())
+        tree = ast.parse(read_text(path))
     except OSError as error:
         raise InputError(f"{text!r}: {path} cannot be read ({error.strerror})") from None
     except (SyntaxError, ValueError) as error:
@@ -68,11 +68,17 @@ def load(policy: Policy, st: State) -> tuple[int, int]:
 
     Raises `InputError` with the compiler's reason if it does not compile.
     """
-    module = _module(policy.file)
+    module = module_of(policy.file)
     address = _address(module, policy.name, policy.role, policy.file, st)
     if policy.role != "choose" or not hasattr(module, "learn"):
         return address, 0
     return address, _address(module, "learn", "learn", policy.file, st)
+
+
+def imported(tree: ast.Module) -> set[str]:
+    """Return the names that a file imports rather than defines."""
+    found = [n for n in tree.body if isinstance(n, ast.Import | ast.ImportFrom)]
+    return {name.asname or name.name for one in found for name in one.names}
 
 
 def _function(tree: ast.Module, name: str) -> ast.FunctionDef | None:
@@ -88,6 +94,8 @@ def _check(tree: ast.Module, name: str, role: str, path: Path) -> None:
     right = f"def {name}({', '.join(SIGNATURES[role])}):"
     function = _function(tree, name)
     if function is None:
+        if name in imported(tree):
+            raise InputError(f"{path} imports {name}; write it there: {right}")
         there = ", ".join(n.name for n in tree.body if isinstance(n, ast.FunctionDef)) or "none"
         raise InputError(f"{path} has no function {name} (it has: {there}); write {right}")
     a = function.args
@@ -99,8 +107,11 @@ def _check(tree: ast.Module, name: str, role: str, path: Path) -> None:
         )
 
 
-def _module(file: Path) -> Any:
-    """Import a copy of the file that is named after its content."""
+def module_of(file: Path) -> Any:
+    """Import a copy of the file that is named after its content.
+
+    Raises `InputError`, with what it raised, if it cannot be imported.
+    """
     from openmrc.jit import cache
 
     content = file.read_bytes()
@@ -110,15 +121,15 @@ def _module(file: Path) -> Any:
         return sys.modules[module_name]
     copy = cache.kept(content, "policies", digest, file.name)
     spec = importlib.util.spec_from_file_location(module_name, copy)
-    assert spec is not None
-    assert spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise InputError(f"{file}: is no policy by its name; it ends in .py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         del sys.modules[module_name]
-        raise InputError(f"{file}: {type(error).__name__}: {error}") from None
+        raise InputError(f"{file}: cannot be imported: {type(error).__name__}: {error}") from None
     return module
 
 
