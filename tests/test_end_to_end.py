@@ -15,10 +15,13 @@ from typing import Any
 import pytest
 from matplotlib.image import imread
 
+from openmrc.cli.command import main
 from openmrc.jit import interpreted
+from openmrc.report.files import write_results
 from openmrc.report.picture import goodput_png
 from openmrc.run.simulation import simulate
-from openmrc.scenario.scenario import demo_scenario, parse_scenario
+from openmrc.scenario.scenario import demo_scenario, load_scenario, make_scenario, parse_scenario
+from tests import why_picture
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -111,3 +114,15 @@ def test_the_picture_of_the_readme_is_that_of_the_demo() -> None:
     assert (
         other.mean() < 0.002
     )  # letters of another version of the fonts; another run is 1 % and more
+
+
+@pytest.mark.skipif(interpreted(), reason="minutes in plain Python")
+def test_the_page_in_the_readme_says_what_mrc_why_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """After a change of its words: `python -m tests.why_picture`."""
+    tables = load_scenario(why_picture.SCENARIO).tables
+    alone = make_scenario(tables | {"transport": tables["transport"][:1]})
+    write_results(simulate(alone, sampled=True), tmp_path / "results")
+    assert main(["why", str(tmp_path / "results")]) == 0
+    assert " ".join(capsys.readouterr().out.split()) == why_picture.paragraph()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -83,8 +84,9 @@ def scratch(folder: Path) -> dict[str, str]:
         (folder / name).symlink_to(ROOT / name)
     commands = folder / ".venv/bin"
     commands.mkdir(parents=True)
+    python = shlex.quote(sys.executable)
     for name, what in {"mrc": "-m openmrc.cli", "python": "", "python3": ""}.items():
-        (commands / name).write_text(f'#!/bin/sh\nexec {sys.executable} {what} "$@"\n')
+        (commands / name).write_text(f'#!/bin/sh\nexec {python} {what} "$@"\n')
         (commands / name).chmod(0o755)
     kept = {**os.environ, "PATH": f"{commands}:{os.environ['PATH']}", "MPLBACKEND": "agg"}
     # Unbuffered, a line and its end are two writes: lines of two processes at one output mix.

@@ -53,6 +53,7 @@ HEARTS = {
     "why a": "openmrc.ops.records.read",
     "mapper --host no.json": "openmrc.verbs.hostfile.read",
     "controller x.toml": "openmrc.scenario.scenario.load_lab",
+    "secret": "openmrc.verbs.secret.new",
     "telemetry alerts": "importlib.resources.files",
     "build-lib": "openmrc.capi.build.build",
     "conformance": "openmrc.conform.script.rules",
@@ -64,7 +65,7 @@ READERS = ("run -", "sweep - --over seed=1 --out o", "lab - -- true", "decode -"
 PRINTERS = (
     "", "--help", "--version", "run --help", "init -", "init --schema", "run x.toml",
     "run x.toml --json", "plan --gpus 64", "plan --gpus 64 --json", "paper --list",
-    "policy fields", "telemetry alerts", "telemetry dashboard", "completion zsh",
+    "policy fields", "secret", "telemetry alerts", "telemetry dashboard", "completion zsh",
     "conformance --list", "export linux x.toml", "run x.toml --estimate",
 )  # fmt: skip
 

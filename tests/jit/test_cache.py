@@ -8,6 +8,7 @@ import json
 import os
 import re
 import runpy
+import shlex
 import shutil
 import subprocess
 import sys
@@ -535,7 +536,7 @@ print(ours(1), ours(1.5))
 def test_a_full_disk_is_said_once(announced: bool, tmp_path: Path) -> None:
     """A file system of 300 kB of which all is taken: with the remedy, in one line."""
     (tmp_path / "ours.py").write_text(OURS)
-    small, python = tmp_path / "small", f"{sys.executable} -c '{FULL}'"
+    small, python = tmp_path / "small", shlex.join([sys.executable, "-c", FULL])
     small.mkdir()
     mount = f"mount -t tmpfs -o size=300k,mode=700 none {small}"
     fill = f"cat /dev/zero > {small}/zeros 2> /dev/null"

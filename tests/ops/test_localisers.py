@@ -20,7 +20,8 @@ from tests import benchmark
 ROOT = Path(__file__).resolve().parents[2]
 # Names what the trace says has failed, and one link too many for parameters below 0.5.
 RIVAL = """\
-#!{python}
+#!/bin/sh
+"exec" "{python}" "$0" "$@"  # Python ignores this line, and a blank in its own path
 import sys
 _, algorithm, trace, topology, end_ms = sys.argv
 failed = [line.split()[1:3] for line in open(trace) if line.startswith("Failing_link")]

@@ -93,15 +93,29 @@ def test_the_table_has_one_row_per_transport_and_one_sentence(three: Scenario) -
         ["one path", "100.0", "200.0", "200.0", "0.160", "3", "6", "20.00", "200us"],
     ]
     assert out.getvalue().splitlines()[-3:] == [
-        "one path finished last, after 200us: 5.00 times as long as mrc (40us).",
+        "mrc finished after 40us: oblivious took 3.00 times as long (120us), one path took 5.00"
+        " times as long (200us).",
         RESTS,
         STORED,
     ]
 
 
-def test_equal_finishers_are_not_ranked(three: Scenario, fake_world: type[FakeWorld]) -> None:
+def test_where_mrc_gains_nothing_it_says_so(three: Scenario, fake_world: type[FakeWorld]) -> None:
     fake_world.slower = 0
-    assert sentences(simulate(three)) == ["All finished together, after 40us.", RESTS, STORED]
+    assert sentences(simulate(three)) == [
+        "mrc finished after 40us: oblivious took 1.00 times as long (40us), one path took 1.00"
+        " times as long (40us). It gained nothing over oblivious and one path here.",
+        RESTS,
+        STORED,
+    ]
+    swapped = three.replace({"transport.one path.paths": "mrc", "transport.mrc.paths": "single"})
+    fake_world.built.clear()
+    fake_world.slower = 3  # the third transport, now MRC, is the slowest
+    (said, *_) = sentences(simulate(swapped))
+    assert said == (
+        "one path finished after 280us: single took 0.14 times as long (40us), oblivious took 0.57"
+        " times as long (160us). It gained nothing over single and oblivious here."
+    )
 
 
 def test_what_did_not_finish_is_said_loudly(three: Scenario, fake_world: type[FakeWorld]) -> None:
@@ -110,7 +124,7 @@ def test_what_did_not_finish_is_said_loudly(three: Scenario, fake_world: type[Fa
         "UNFINISHED: 1 of 4 flows of mrc.",
         "UNFINISHED: 1 of 4 flows of oblivious.",
         "UNFINISHED: 1 of 4 flows of one path.",
-        "None finished: mrc and oblivious and one path.",
+        "None finished: mrc, oblivious and one path.",
         RESTS,
         STORED,
     ]
@@ -203,7 +217,7 @@ def test_the_page_needs_no_other_file_and_escapes_names(three: Scenario) -> None
     assert not re.search(r"<(img|link|iframe)|src=|url\(|@import", page)
     (namespace,) = re.findall(r"https?://[^\s\"']+", page)
     assert namespace == "http://www.w3.org/2000/svg"
-    assert "one path finished last" in page
+    assert "one path took 5.00 times as long" in page
     assert page.count("<tr>") == 4
 
 

@@ -59,7 +59,7 @@ def test_a_notebook_shows_the_table_and_what_it_says(result: openmrc.Result) -> 
     assert (
         '<th scope="row">one path</th><td data-label="flow completion time, p50, us">60.0' in shown
     )
-    assert "one path finished last, after 120us: 3.00 times as long as mrc (40us)." in shown
+    assert "mrc finished after 40us: one path took 3.00 times as long (120us)." in shown
 
 
 def test_a_result_is_saved_as_the_command_does(result: openmrc.Result, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -36,5 +37,6 @@ def _build(arguments: argparse.Namespace) -> int:
     hot.warm_up()
     for one in made:
         print(one)
-    say(f"cc -I {out}/include PROGRAM.c -L {out} -lmrc -libverbs -Wl,-rpath,{out}")
+    options = ["-I", f"{out}/include", "PROGRAM.c", "-L", f"{out}"]
+    say(shlex.join(["cc", *options, "-lmrc", "-libverbs", f"-Wl,-rpath,{out}"]))
     return 0

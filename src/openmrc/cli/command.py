@@ -109,7 +109,7 @@ _as_usual = warnings.showwarning
 
 
 def _said(
-    words: Warning | str,
+    message: Warning | str,
     category: type[Warning],
     filename: str,
     lineno: int,
@@ -118,9 +118,9 @@ def _said(
 ) -> None:
     """Say a remark on the input in one line, as an error is; show other warnings as Python does."""
     if issubclass(category, Remark):
-        say(f"{words}")
+        say(f"{message}")
     else:
-        _as_usual(words, category, filename, lineno, file, line)
+        _as_usual(message, category, filename, lineno, file, line)
 
 
 def _run_command(argv: Sequence[str]) -> int:
@@ -175,7 +175,9 @@ def _parser() -> _Parser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     init.add_command(commands)
-    demo = commands.add_parser("demo", help="compare MRC with two baselines while links are cut")
+    demo = commands.add_parser(
+        "demo", help="compare MRC with spraying and RoCEv2 while links are cut"
+    )
     words = f"directory for the picture and the other results (default: {DEMO_DIRECTORY})"
     demo.add_argument("--out", metavar="DIR", type=Path, default=Path(DEMO_DIRECTORY), help=words)
     _add_verbose(demo)
@@ -229,8 +231,11 @@ def _parser() -> _Parser:
     add("--workers", metavar="N", help="parallel runs (default: one per core)")
     add("--dask", metavar="ADDRESS", help="address of a Dask scheduler, such as tcp://head:8786")
     add("--flows", action="store_true", help="keep one row for each flow as well")
-    words = "draw the longest flow completion time over the first key of --over that is not seed"
+    words = "draw a figure over the first key of --over that is not seed"
     add("--plot", metavar="FILE.png", type=Path, help=words)
+    words = "with --plot: the figure, a column of the data set (default: flows.fct_us.p100)"
+    add("--figure", metavar="NAME", help=words)
+    add("--log", choices=("x", "y", "xy"), help="with --plot: the axes that are logarithmic")
     sweep.set_defaults(run=_sweep)
 
     bench = commands.add_parser("bench", help="measure how fast this machine simulates or sends")

@@ -9,6 +9,7 @@ can be handled.
 from __future__ import annotations
 
 import _thread
+import signal
 import sys
 import threading
 import time
@@ -47,6 +48,6 @@ def keep() -> None:
                 frame = frame.f_back
             if frame is None:
                 break
-        _thread.interrupt_main(last())
+        _thread.interrupt_main(signal.Signals(last()))
 
     sys.unraisablehook = hook

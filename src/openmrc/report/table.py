@@ -14,7 +14,7 @@ from openmrc.report.steps import rounded
 from openmrc.run.figures import ROCE
 from openmrc.run.outcome import TransportResult
 from openmrc.run.results import Result
-from openmrc.say import counted
+from openmrc.say import counted, number
 from openmrc.scenario.fabric import Multiplane
 from openmrc.scenario.transports import AnyTransport
 from openmrc.tabular import Column
@@ -34,6 +34,7 @@ COLUMNS = (
 )
 
 SLOW_GBPS = 10
+AS_LONG = 1.005  # another's time over MRC's, below which MRC gained nothing
 UNLIMITED_BYTES = (1 << 31) - 2  # the meaning of `fabric.queues.UNLIMITED` and of one below it
 UNITS = {"ps": fmt_time, "bps": fmt_rate, "bytes": fmt_size}
 
@@ -121,7 +122,7 @@ def warnings(result: Result, run: TransportResult) -> list[str]:
 
 
 def sentences(result: Result) -> list[str]:
-    """Return which transport finished last, and what did not finish."""
+    """Return what MRC gained over the other transports, and what did not finish."""
     said = ["INTERRUPTED: these are partial results."] if result.partial else []
     planned = result.scenario.stop.time is not None and not result.partial
     for run in result.transports:
@@ -134,7 +135,7 @@ def sentences(result: Result) -> list[str]:
         said += steps.sentences(run)
     said += [of_roce(run) for run in result.transports if "roce.acks" in run.counters]
     if len(result.transports) > 1 and not result.partial:
-        said.append(who_finished_last(result))
+        said.append(what_it_gained(result))
         if result.fault_marks:
             said += filter(None, map(rests_on_convergence, result.scenario.transports))
     if not result.partial and (stored := what_storing_costs(result)):
@@ -173,6 +174,7 @@ def rests_on_convergence(section: AnyTransport) -> str:
     else:
         return ""
     takes = fmt_time(high) if low == high else f"{fmt_time(low)} to {fmt_time(high)}"
+    takes = takes if high else "at once"
     return (
         f"{section.name}: its times assume that routing converges {takes} after a fault;"
         " transport.convergence sets another time."
@@ -197,26 +199,38 @@ def of_roce(run: TransportResult) -> str:
     )
 
 
-def who_finished_last(result: Result) -> str:
-    """Return one sentence that compares the transports' finishing times."""
-    never = [run.name for run in result.transports if run.finish_ps is None]
-    times = sorted(
-        (run.finish_ps, run.name) for run in result.transports if run.finish_ps is not None
-    )
-    if never:
-        names = " and ".join(never)
+def what_it_gained(result: Result) -> str:
+    """Return one sentence that compares the finishing times with that of MRC, which is the first
+    transport that avoids failed paths, else the first; also where it gained nothing.
+    """
+    avoids = [getattr(section, "paths", "") == "mrc" for section in result.scenario.transports]
+    ours = result.transports[avoids.index(True) if True in avoids else 0]
+    others = [run for run in result.transports if run is not ours]
+    never = [run.name for run in others if run.finish_ps is None]
+    times = sorted((run.finish_ps, run.name) for run in others if run.finish_ps is not None)
+    if ours.finish_ps is None:
         if not times:
-            return f"None finished: {names}."
+            return f"None finished: {_listed([ours.name, *never])}."
+        names = _listed([ours.name, *never])
         return (
             f"{names} did not finish; {times[0][1]} finished first, after {rounded(times[0][0])}."
         )
-    (first_ps, first), (last_ps, last) = times[0], times[-1]
-    if first_ps == last_ps:
-        return f"All finished together, after {rounded(last_ps)}."
-    return (
-        f"{last} finished last, after {rounded(last_ps)}:"
-        f" {last_ps / first_ps:.2f} times as long as {first} ({rounded(first_ps)})."
-    )
+    took = [
+        f"{name} took {_times(ps / ours.finish_ps)} as long ({rounded(ps)})" for ps, name in times
+    ]
+    took += [f"{_listed(never)} did not finish"] if never else []
+    said = f"{ours.name} finished after {rounded(ours.finish_ps)}: {', '.join(took)}."
+    equal = [name for ps, name in times if ps < AS_LONG * ours.finish_ps]
+    return f"{said} It gained nothing over {_listed(equal)} here." if equal else said
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.2f} times" if ratio < 10 else f"{number(round(ratio))} times"
+
+
+def _listed(names: Sequence[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def derived(run: TransportResult) -> dict[str, str]:

@@ -38,10 +38,13 @@ def run_command(arguments: argparse.Namespace) -> int:
     scenario = load_scenario(arguments.scenario, arguments.set)
     runs = plan(scenario, parse_over(arguments.over), OVER)
     check_directory(arguments.out)
+    for option in ("figure", "log") if arguments.plot is None else ():
+        if getattr(arguments, option) is not None:
+            raise InputError(f"--{option}: only with --plot FILE.png")
     if arguments.plot is not None:
         from openmrc.sweeps import plot
 
-        plot.refuse(swept_keys(runs))
+        plot.refuse(swept_keys(runs), arguments.figure or plot.FIGURE)
         check_directory(arguments.plot.absolute().parent, "--plot")
     table = run_all(
         runs,
@@ -57,7 +60,10 @@ def run_command(arguments: argparse.Namespace) -> int:
     if arguments.plot is not None:
         arguments.plot.parent.mkdir(parents=True, exist_ok=True)
         title = f"{scenario.name}: {scenario.workload.kind}"
-        write_whole(arguments.plot, plot.plot_png(table, swept_keys(runs), title), "--plot")
+        drawn = plot.plot_png(
+            table, swept_keys(runs), title, arguments.figure or plot.FIGURE, arguments.log or ""
+        )
+        write_whole(arguments.plot, drawn, "--plot")
         say(f"The picture is {arguments.plot}.")
     return EXIT_OK if _all_well(table) else EXIT_UNFINISHED
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -22,14 +23,14 @@ from tests.live.lab.conftest import MRC, ROOT, LabFile, lacks, mrc, needed, said
 from tests.live.lab.fabric import FABRIC
 
 EXCHANGE = [sys.executable, str(Path(__file__).with_name("exchange.py"))]
-STATUS = f"{' '.join(MRC)} lab status --json --name"
+STATUS = f"{shlex.join(MRC)} lab status --json --name"
 # Bar: 8 hosts x 4 planes in less than a second on an idle machine; this one is shared.
 UP_S_MAX = 3.0
 
 
 def exchanged(file: Path, *evs: int, count: int = 3, more: str = "true", **options: Any) -> Any:
     """What host 3 received of host 0's frames on these EVs, and the whole run."""
-    words = " ".join([*EXCHANGE, str(count), *map(str, evs)])
+    words = shlex.join([*EXCHANGE, str(count), *map(str, evs)])
     command = ["sh", "-c", f"{words} && if [ $RANK = 0 ]; then {more}; fi"]
     pairs = [word for key, value in options.items() for word in (f"--{key}", str(value))]
     done = mrc("lab", file, "--hosts", "0,3", *pairs, "--", *command)
@@ -89,8 +90,8 @@ def test_a_scheduled_fault_takes_what_it_names(
 
 def test_a_place_fails_and_heals_while_the_lab_runs(switch: str, lab_file: LabFile) -> None:
     file = lab_file(switch)
-    cli = " ".join(MRC)
-    words = " ".join([*EXCHANGE, "2", str(FABRIC.ev(0, 0)), str(FABRIC.ev(1, 0))])
+    cli = shlex.join(MRC)
+    words = shlex.join([*EXCHANGE, "2", str(FABRIC.ev(0, 0)), str(FABRIC.ev(1, 0))])
     # The same command from inside a host as from a terminal.
     fail = f"{cli} lab fail 'nic 0 plane 0' --name {file.stem}"
     heal = f"{cli} lab heal everywhere --name {file.stem}"
@@ -109,7 +110,7 @@ def test_a_place_fails_and_heals_while_the_lab_runs(switch: str, lab_file: LabFi
 
 def test_a_host_sees_its_link_go_down_and_come_back(switch: str, lab_file: LabFile) -> None:
     file = lab_file(switch)
-    cli = " ".join(MRC)
+    cli = shlex.join(MRC)
     look = "ip -o link show e1 | grep -o 'state [A-Z]*'"
     command = (
         f"{look}; {cli} lab fail 'nic 2 plane 1' --name {file.stem} >&2; {look};"
@@ -294,7 +295,7 @@ def test_an_overlay_has_no_hosts(lab_file: LabFile) -> None:
 
 def test_two_labs_of_one_name_are_one_too_many(linux: str, lab_file: LabFile) -> None:
     file = lab_file(linux)
-    inner = f"{' '.join(MRC)} lab {file} -- true"
+    inner = f"{shlex.join(MRC)} lab {file} -- true"
     # Inside a host the name is taken too: the lab listens there.
     done = mrc("lab", file, "--hosts", "0", "--", "sh", "-c", inner)
     assert done.returncode == 2
@@ -303,7 +304,7 @@ def test_two_labs_of_one_name_are_one_too_many(linux: str, lab_file: LabFile) ->
 
 def test_mode_udp_reaches_a_host_by_an_ordinary_socket(switch: str, lab_file: LabFile) -> None:
     file = lab_file(switch, 'mode = "udp"\n')
-    words = " ".join([sys.executable, str(Path(__file__).with_name("datagram.py"))])
+    words = shlex.join([sys.executable, str(Path(__file__).with_name("datagram.py"))])
     done = mrc("lab", file, "--hosts", "0,3", "--", "sh", "-c", f"{words} {FABRIC.ev(1, 1)}")
     assert done.returncode == 0, done.stderr
     (line,) = said_by(3, done)

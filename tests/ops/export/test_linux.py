@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from ipaddress import IPv6Address
@@ -89,9 +90,9 @@ def test_run_as_they_are_they_carry_every_path(exported: Export, tmp_path: Path)
         f"sh {out}/setup.sh",
         hosts(plan, far),
         "ip -n p0-t0-0 -6 -j route show > routes.json",
-        f"ip netns exec h7 {sys.executable} receiver.py > received &",
+        f"ip netns exec h7 {shlex.quote(sys.executable)} receiver.py > received &",
         "until grep -q ready received; do :; done",
-        f"ip netns exec h0 {sys.executable} sender.py",
+        f"ip netns exec h0 {shlex.quote(sys.executable)} sender.py",
         "wait $!",
     ]
     (tmp_path / "receiver.py").write_text(RECEIVER.replace("N)", f"{len(carriers)})"))

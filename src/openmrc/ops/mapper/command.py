@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openmrc.errors import InputError, OutputError
-from openmrc.reading import TEXT
 from openmrc.say import say
 
 if TYPE_CHECKING:
