@@ -25,8 +25,8 @@ test: $(INSTALLED_TEST)
 	$(BIN)/python -m mypy
 	$(BIN)/python -m pytest -n auto
 
-# What the tests of `torch/` need; without it they are skipped. On Linux PyPI's wheel brings gigabytes
-# for GPUs: PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu has one without.
+# What the tests of `torch/` need; without it they are skipped. On Linux it is the wheel for processors
+# alone, of PyTorch's own index (PIP_EXTRA_INDEX_URL): PyPI's brings gigabytes for GPUs.
 torch: $(INSTALLED_TORCH)
 
 # PyTorch's own tests of torch.distributed, over MRC: under its own name and in Gloo's place. There one
@@ -74,7 +74,8 @@ CLEAN := build/clean
 wheel:
 	rm -rf $(CLEAN) build/lib build/bdist.* dist/openmrc-*.whl
 	$(PYTHON) -m venv $(CLEAN)
-	$(CLEAN)/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+	$(CLEAN)/bin/python -m pip install --quiet --require-hashes -r requirements.lock
+	$(CLEAN)/bin/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 	$(CLEAN)/bin/python -m pip install --quiet dist/openmrc-*.whl
 	mkdir $(CLEAN)/elsewhere
 	cd $(CLEAN)/elsewhere && export OPENMRC_CACHE=$$PWD/cache && unset PYTHONPATH \
@@ -86,7 +87,7 @@ define install
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@$(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
 		|| $(PYTHON) -m venv --clear $(VENV)
-	$(BIN)/python -m pip install --quiet -r $(1)
+	$(BIN)/python -m pip install --quiet --require-hashes -r $(1)
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@rm -f $(2)
 	@touch $@
@@ -98,8 +99,10 @@ $(INSTALLED):
 $(INSTALLED_TEST):
 	$(call install,requirements-test.lock,$(VENV)/installed-test-*)
 
+TORCH_CPU := https://download.pytorch.org/whl/cpu
 $(INSTALLED_TORCH): $(INSTALLED_TEST)
-	$(BIN)/python -m pip install --quiet -r requirements-torch.lock
+	@$(BIN)/python -m pip install --quiet --require-hashes -r requirements-torch.lock || { \
+		echo "torch without GPUs is on PIP_EXTRA_INDEX_URL=$(TORCH_CPU)" >&2; exit 1; }
 	@rm -f $(VENV)/installed-torch-*
 	@touch $@
 
@@ -108,23 +111,27 @@ $(INSTALLED_DOCS):
 
 # Where there is a wheel of it; pip freeze does not say.
 ATHERIS := sys_platform == 'linux' and platform_machine == 'x86_64' and python_version < '3.14'
+FREEZE := build/lock/bin/python -m pip freeze --all --exclude pip --exclude openmrc
+HASHES := $(PYTHON) .ci/hashes.py
 
-# Newest versions that fit pyproject.toml, all of them pinned. Review the difference before use.
+# Newest versions that fit pyproject.toml, all of them pinned, each with the hashes of its files; of
+# torch the same version. Review the difference before use.
 lock:
 	rm -rf build/lock
 	$(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip install --quiet --upgrade setuptools
 	build/lock/bin/python -m pip install --quiet .
-	build/lock/bin/python -m pip freeze --all --exclude pip --exclude openmrc > requirements.lock
+	$(FREEZE) | $(HASHES) > build/requirements.lock
 	build/lock/bin/python -m pip install --quiet .[test]
-	build/lock/bin/python -m pip freeze --all --exclude pip --exclude openmrc \
-		| sed "s/^atheris==.*/&; $(ATHERIS)/" > requirements-test.lock
+	$(FREEZE) | sed "s/^atheris==.*/&; $(ATHERIS)/" | $(HASHES) > build/requirements-test.lock
 	rm -rf build/lock
 	$(PYTHON) -m venv build/lock
 	build/lock/bin/python -m pip install --quiet --upgrade setuptools
 	build/lock/bin/python -m pip install --quiet .[docs]
-	build/lock/bin/python -m pip freeze --all --exclude pip --exclude openmrc \
-		> requirements-docs.lock
+	$(FREEZE) | $(HASHES) > build/requirements-docs.lock
+	sed -n 's/^\([a-z].*\) \\$$/\1/p' requirements-torch.lock | $(HASHES) $(TORCH_CPU) \
+		> build/requirements-torch.lock
+	mv build/requirements*.lock .
 	rm -rf build/lock
 
 clean:

@@ -2,14 +2,13 @@
 
 When a process ends, in whatever way, its kernel closes its connections: the others know at once.
 Cut paths do not show here, and are no rank's death: silence has a timeout of its own. A rank that
-leaves in order says so first, and what it has received.
+leaves in order says so first, and what it has received. Ranks prove the job's secret as the two
+ends of an exchange do, side by side, so that a stranger delays none.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import hmac
 import json
 import os
 import socket
@@ -18,9 +17,10 @@ from collections.abc import Callable
 from typing import Any
 
 from openmrc.errors import OpenMrcError
+from openmrc.verbs.door import STRANGERS_MAX, Door
+from openmrc.verbs.line import ExchangeError, call
 
 LINE_MAX = 1 << 16
-NAME_BYTES = 4
 
 
 def own_address() -> str:
@@ -53,45 +53,29 @@ class Lines:
         for peer in range(self.rank):
             address, port = where[peer]
             try:
-                one = socket.create_connection((address, port), timeout=timeout_s)
-                one.sendall(self.rank.to_bytes(NAME_BYTES, "big") + self._proof(self.rank, peer))
-            except OSError as error:
-                raise OpenMrcError(
-                    f"rank {peer} at {address} port {port}: {error.strerror or error}"
-                ) from None
-            self._keep(peer, one)
+                line = call(address, port, self._secret, until, {"rank": self.rank})
+            except ExchangeError as error:
+                raise OpenMrcError(f"rank {peer}: {error}") from None
+            self._keep(peer, line.detach())
+        door = Door(self._listener, lambda _: self._secret, max(2 * self.size, STRANGERS_MAX))
         while len(self.to) < self.size - 1:
-            self._listener.settimeout(max(until - time.monotonic(), 0.001))
-            try:
-                one, _ = self._listener.accept()
-            except TimeoutError:
+            if (one := door.next(until)) is None:
                 missing = sorted(set(range(self.size)) - {self.rank} - set(self.to))
                 raise OpenMrcError(
                     f"ranks {missing} have not connected within {timeout_s:g} s to"
                     f" {self.address} port {self.port}"
                 ) from None
-            self._welcome(one, until)
-        self._listener.close()
-
-    def _welcome(self, one: socket.socket, until: float) -> None:
-        one.settimeout(max(until - time.monotonic(), 0.001))
-        told = b""
-        with contextlib.suppress(OSError):
-            while len(told) < NAME_BYTES + 32 and (more := one.recv(NAME_BYTES + 32 - len(told))):
-                told += more
-        peer = int.from_bytes(told[:NAME_BYTES], "big")
-        if hmac.compare_digest(told[NAME_BYTES:], self._proof(peer, self.rank)):
-            self._keep(peer, one)
-        else:
-            one.close()
+            rank = one.hello.get("rank")
+            if type(rank) is int and self.rank < rank < self.size:
+                self._keep(rank, one.detach())
+            else:
+                one.close()
+        door.close()
 
     def _keep(self, peer: int, one: socket.socket) -> None:
         one.setblocking(False)
         one.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 0)
         self.to[peer] = one
-
-    def _proof(self, rank: int, peer: int) -> bytes:
-        return hmac.new(self._secret, f"{rank} {peer}".encode(), hashlib.sha256).digest()
 
     def say(self, peer: int, what: dict[str, Any]) -> None:
         """Send a message to a peer, if it is still connected."""

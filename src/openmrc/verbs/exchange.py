@@ -36,15 +36,12 @@ from openmrc.verbs.line import (
     VERSION,
     ExchangeError,
     Line,
-    PeerLeft,
+    call,
     shown,
 )
 from openmrc.verbs.qp import QueuePair
 from openmrc.verbs.region import MemoryRegion
 from openmrc.verbs.status import QpState
-
-TRIES = 5  # of a client that is given up before it could prove itself: many others may call
-AGAIN_S = 0.05
 
 
 class Peer(Closing):
@@ -130,28 +127,9 @@ def connect(
     timeout: float = TIMEOUT_S,
 ) -> Peer:
     """Connect to a listening peer, trying again until it is there or `timeout` seconds passed."""
-    secrets.check(secret)
-    until = time.monotonic() + timeout
-    line = _proven(host, port, secret, until)
+    line = call(host, port, secret, time.monotonic() + timeout)
     with _open_if_it_succeeds(line):
         return _handshake(line, qp, regions, extra, CLIENT)
-
-
-def _proven(host: str, port: int, secret: bytes, until: float) -> Line:
-    """A connection to a listener, over which both have proven the secret."""
-    tries = 0
-    while True:
-        line = Line.to(host, port, until - time.monotonic())
-        line.until = until
-        try:
-            with _open_if_it_succeeds(line):
-                line.authenticate(secret, CLIENT)
-                return line
-        except PeerLeft as error:
-            tries += 1
-            if tries == TRIES or time.monotonic() + AGAIN_S > until:
-                raise ExchangeError(f"{host} port {port}: {error}") from None
-        time.sleep(AGAIN_S)
 
 
 @contextlib.contextmanager

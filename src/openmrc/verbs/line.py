@@ -44,6 +44,8 @@ STRANGER_MAX = 1 << 12  # of one before the proof
 TIMEOUT_S = 30.0  # for one message
 SEND_S = 5.0  # the same for one to a peer that is waited for patiently: it reads at any time
 PROOF_S = 2.0  # for the whole proof of a stranger
+TRIES = 5  # of a client that is given up before it could prove itself
+AGAIN_S = 0.05  # between two tries
 NONCE_BYTES = 32
 _NONCE = f"[0-9a-f]{{{2 * NONCE_BYTES}}}"
 CLIENT, SERVER = "client", "server"
@@ -93,7 +95,7 @@ class Line:
                 if time.monotonic() > until or not isinstance(error, OSError):
                     why = error.strerror if isinstance(error, OSError) else None
                     raise ExchangeError(f"{host} port {port}: {why or error}") from None
-                time.sleep(0.05)
+                time.sleep(AGAIN_S)
 
     @property
     def address(self) -> str:
@@ -173,12 +175,15 @@ class Line:
         self, secret: bytes, role: str, about: Mapping[str, Any] | None = None
     ) -> None:
         """Prove and be proven that both know the secret; a client's first message also says what
-        it is `about`. A server does so within `PROOF_S`, a client within `TIMEOUT_S`: its server
-        may have others to hear first.
+        it is `about`. A server gives up after `PROOF_S`; a client at its deadline, or without one
+        after `TIMEOUT_S`: its server may have others to hear first.
         """
         secret_of.check(secret)
-        before = self.until
-        self.until = min(before, time.monotonic() + (PROOF_S if role == SERVER else TIMEOUT_S))
+        before, now = self.until, time.monotonic()
+        if role == SERVER:
+            self.until = min(before, now + PROOF_S)
+        elif before == FOREVER:
+            self.until = now + TIMEOUT_S
         if role == SERVER:
             greeting = Greeting(lambda _: secret)
             self.send(greeting.first)
@@ -200,7 +205,7 @@ class Line:
         self.hello = hello
 
     def _answer(self) -> dict[str, Any]:
-        message = self.receive(STRANGER_MAX)
+        message = self._receive(self.until, STRANGER_MAX)
         if REFUSED in message:
             raise ExchangeError(f"the peer refuses: {shown(message[REFUSED])}")
         return message
@@ -218,7 +223,7 @@ class Line:
                 self._receive(FOREVER, LINE_MAX)
 
     def detach(self) -> socket.socket:
-        """Return the connection, which is no line any more."""
+        """Return the connection, which is no line any more; nothing may have arrived yet."""
         return self._socket
 
     @property
@@ -229,6 +234,30 @@ class Line:
     def close(self) -> None:
         """Close both directions; a child of fork closes its descriptor only."""
         end(self._socket, self._pid)
+
+
+def call(
+    host: str, port: int, secret: bytes, until: float, about: Mapping[str, Any] | None = None
+) -> Line:
+    """Return a line to a listener, over which both have proven the secret, by `until`; that stays
+    its deadline. A listener with many callers may give one up before it could prove itself.
+    """
+    secret_of.check(secret)
+    tries = 0
+    while True:
+        line = Line.to(host, port, until - time.monotonic())
+        line.until = until
+        try:
+            line.authenticate(secret, CLIENT, about)
+            return line
+        except BaseException as error:
+            line.close()
+            if not isinstance(error, PeerLeft):
+                raise
+            tries += 1
+            if tries == TRIES or time.monotonic() + AGAIN_S > until:
+                raise ExchangeError(f"{host} port {port}: {error}") from None
+        time.sleep(AGAIN_S)
 
 
 class Greeting:

@@ -9,11 +9,11 @@ processes of a machine share; in reports, picoseconds since the common start.
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import json
 import os
 import select
-import socket
 import sys
 import time
 from collections import deque
@@ -27,7 +27,7 @@ import numpy as np
 from openmrc import verbs
 from openmrc.errors import OpenMrcError
 from openmrc.say import say
-from openmrc.verbs.line import CLIENT, Line
+from openmrc.verbs.line import FOREVER, TIMEOUT_S, Line, call
 
 PS_PER_NS = 1000
 SAMPLE_NS = 20_000_000  # between two samples of placed payload
@@ -269,10 +269,14 @@ def main(arguments: Sequence[str]) -> int:
     """Do the job in the file JOB for the coordinator at ADDRESS, PORT."""
     address, port, file = arguments
     job = json.loads(Path(file).read_text(encoding="utf-8"))
-    line = Line(socket.create_connection((address, int(port)), timeout=30))
+    secret = bytes.fromhex(os.environ["OPENMRC_SECRET"])
+    until = time.monotonic() + TIMEOUT_S
     try:
-        line.authenticate(bytes.fromhex(os.environ["OPENMRC_SECRET"]), CLIENT)
-        with verbs.Device.open(**job["limits"]) as device:
+        with (
+            contextlib.closing(call(address, int(port), secret, until)) as line,
+            verbs.Device.open(**job["limits"]) as device,
+        ):
+            line.until = FOREVER
             agent = Agent(job, device, line)
             agent.meet()
             agent.measure()
@@ -282,8 +286,6 @@ def main(arguments: Sequence[str]) -> int:
     except (OpenMrcError, OSError) as error:
         say(f"agent: {error}")
         return 1
-    finally:
-        line.close()
     return 0
 
 

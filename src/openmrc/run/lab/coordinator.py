@@ -24,7 +24,7 @@ from openmrc.live.lab.totals import Totals
 from openmrc.printable import LINES, printable
 from openmrc.run.lab.plan import Plan
 from openmrc.say import counted, say
-from openmrc.verbs.door import Door
+from openmrc.verbs.door import STRANGERS_MAX, Door
 from openmrc.verbs.line import ExchangeError, Line
 
 START_IN_NS = 200_000_000  # from the message to the start: every agent has received it by then
@@ -119,7 +119,7 @@ class Coordinator:
     def _welcome(self, server: socket.socket, running: list[Any]) -> None:
         """Accept each agent's connection, and its identity."""
         until, secret = time.monotonic() + COME_S, bytes.fromhex(self._lab.spec.secret)
-        door = Door(server, lambda _: secret)
+        door = Door(server, lambda _: secret, max(2 * len(self._nics), STRANGERS_MAX))
         while len(self._lines) < len(self._nics):
             for command in running:
                 if command.status is not None:
