@@ -366,16 +366,6 @@ def _forget_all() -> None:
 os.register_at_fork(after_in_child=_forget_all)
 
 
-def _leave_to_the_parent() -> None:
-    """In a child of fork, such as a worker that loads data: the worlds are its parent's."""
-    for world in _worlds:
-        world.closed = True
-    _worlds.clear()
-
-
-os.register_at_fork(after_in_child=_leave_to_the_parent)
-
-
 def _world_of(
     store: Any, rank: int, size: int, timeout_s: float, world_ranks: Sequence[int]
 ) -> tuple[World, list[int]]:
