@@ -120,6 +120,7 @@ FAULTS = {
     " burst = 8.0",
     "link-corrupt": 'where = "plane * t0 0 > t1 *", at = "0us", rate = 0.01',
     "link-slow": 'where = "plane 3 t0 1 - t1 1", at = "5us", factor = 0.1',
+    "mtu": 'where = "plane 1 t0 2 - t1 *", at = "5us", mtu = "1500B", for = "500us"',
     "link-construction": 'where = "plane * t0 * - t1 *", at = "0us", mtbf = "300us",'
     ' mttr = "60us", until = "2ms"',
     "transceiver-down": 'where = "plane 1 t0 0 transceiver 0", at = "15us", for = "150us"',

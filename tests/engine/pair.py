@@ -31,7 +31,16 @@ from openmrc.engine import beliefs, bits, endpoint, ports, requester, setup
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.engine import verdict as said
-from openmrc.engine.ev import ASSUMED_BAD, EV_STATES, GOOD, SKIP, blame_of
+from openmrc.engine.ev import (
+    ASSUMED_BAD,
+    EV_STATES,
+    GOOD,
+    NONE,
+    SKIP,
+    TRIED,
+    WANTED,
+    blame_of,
+)
 from openmrc.engine.parameters import Variants
 from openmrc.jit import compiled, records
 
@@ -90,6 +99,7 @@ class Rule:
     plane: int | None = None
     ev: int | None = None
     psn: int | None = None
+    above: int = -1  # bytes of payload: only packets with more
     by_ps: int = 0
 
     def takes(self, p: Any) -> bool:
@@ -102,6 +112,7 @@ class Rule:
             or self.src not in (None, int(p.src))
             or self.plane not in (None, int(p.plane))
             or self.ev not in (None, int(p.ev))
+            or int(p.payload_len) <= self.above
         ):
             return False
         self.times -= 1
@@ -655,6 +666,10 @@ class Pair:
         assert int(q.n_bad) == int(np.count_nonzero(states == ASSUMED_BAD))
         usable = (states == GOOD) | (states == SKIP)
         assert not np.any((active == 1) & ~usable), "an unusable EV in the rotation"
+        asked = st.blame["probe_id"][st.ev["blame"][ev0 : ev0 + int(q.n_evs)]]
+        assert not np.any((asked < NONE) & (states != ASSUMED_BAD)), "a usable EV is on trial"
+        assert int(q.waiting) == int(np.count_nonzero(asked == WANTED))
+        assert int(q.tried) == int(np.count_nonzero(asked == TRIED))
         for number in range(int(q.n_planes)):
             plane = st.plane[int(q.plane0) + number]
             own = slice(int(plane.ev0), int(plane.ev0) + int(plane.n_evs))

@@ -7,6 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -32,7 +33,7 @@ from openmrc.engine.ev import (
     TURN,
     enter,
 )
-from openmrc.engine.state import NEVER, OUT
+from openmrc.engine.state import NEVER, OUT, timestamp_of
 from openmrc.jit import compiled
 from tests.engine.cases import COMMON
 from tests.engine.pair import Pair
@@ -164,6 +165,9 @@ def test_a_mark_and_a_turn_touch_nothing_but_the_state() -> None:
 # --- and whoever causes the events
 
 
+SIZES = np.array([4184, 1088], np.int64)  # with headers: full packets and small ones
+
+
 @compiled
 def act(st, qi, i, what, now):  # type: ignore[no-untyped-def]
     """Something is heard of the i-th EV of a QP, or a packet is to be sent."""
@@ -171,11 +175,11 @@ def act(st, qi, i, what, now):  # type: ignore[no-untyped-def]
     if what == 0:
         beliefs.on_mark(st, q, i, now)
     elif what == 1:
-        beliefs.on_loss(st, q, i, now - 1, now)
+        beliefs.on_loss(st, q, i, now - 1, SIZES[i % 2], now)
     elif what == 2:
         beliefs.on_always_skip(st, q, i, now)
     elif what == 3:
-        beliefs.on_delivery(st, q, i, now - 1, now)
+        beliefs.on_delivery(st, q, i, now - 1, SIZES[now % 2], now)
     elif what == 4:
         if st.ev[q.ev0 + i].state == ASSUMED_BAD:
             beliefs.revive(st, q, i, FALSE_ALARM, now)
@@ -187,6 +191,15 @@ def act(st, qi, i, what, now):  # type: ignore[no-untyped-def]
         probes.probe_bad_evs(st, q, now)
     elif what <= 8:
         beliefs.deny(st, q, i, what == 7, now)
+    elif what == 10:
+        tried = probes.next_trial(st, q, 4096, 3) if q.waiting > 0 else -1
+        if tried >= 0:
+            probes.begin_trial(st, q, tried, now)
+    elif what == 11:
+        if st.ev[q.ev0 + i].state == ASSUMED_BAD:
+            b = st.blame[st.ev[q.ev0 + i].blame]
+            sent_at = b.probe_at - b.spacing
+            probes.on_trial_answer(st, q, i, timestamp_of(sent_at), i % 2 == 0, now)
     else:
         k = rotation.choose_plane(st, q, 3)
         if k >= 0:
@@ -194,7 +207,8 @@ def act(st, qi, i, what, now):  # type: ignore[no-untyped-def]
             rotation.choose_ev(st, q, k, -1)
 
 
-ACTS = st.tuples(st.integers(0, N_EVS - 1), st.sampled_from([0, 1, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9]))
+HEARD = [0, 1, 1, 1, 2, 3, 4, 5, 5, 6, 6, 7, 8, 9, 10, 11]
+ACTS = st.tuples(st.integers(0, N_EVS - 1), st.sampled_from(HEARD))
 
 
 def along_the_table(before: int, after: int) -> bool:

@@ -584,6 +584,136 @@ def test_an_answer_to_an_older_probe_does_not_count() -> None:
     assert pair.path_state(0, 2) == "GOOD"
 
 
+# --- a path that passes small packets only
+
+
+def narrow(payload: int, **how: Any) -> Pair:
+    """A stream of messages of one packet; EV 2 loses all packets above this payload, and has shown
+    it: it returned by a probe, and lost a packet again.
+    """
+    pair = Pair(**({"planes": 1, "evs": 4, "rate_gbps": 10} | how))
+    pair.cut(ev=pair.ev(0, 2), above=payload)
+    pair.post(900 * 4096)
+    pair.until(lambda: pair.blame(0, 2).narrow == 1)
+    assert (pair.path_state(0, 2), pair.q.n_revived) == ("ASSUMED_BAD", 1)
+    pair.log.clear()
+    return pair
+
+
+def test_row_11_a_path_that_lost_what_is_larger_than_a_probe_returns_by_a_packet_as_large() -> None:
+    pair = narrow(0)
+    pair.until(lambda: pair.blame(0, 2).narrow == 4)
+    probed, tried = probes_on(pair, 0, 2), pair.packets("data")
+    tried = [x for x in tried if int(x.p.ev) == pair.ev(0, 2)]
+    assert (len(probed), len(tried)) == (4, 3)  # the next probe leaves when a trial has failed
+    for probe, trial in zip(probed[:3], tried, strict=True):
+        # the next packet after the answer
+        assert abs(trial.at - probe - pair.rtt) < 5 * US
+        again = next(x for x in pair.packets("rtx", since=trial.at) if x.p.psn == trial.p.psn)
+        assert again.at - trial.at < 5 * US  # it waits for nothing
+        assert int(again.p.ev) != pair.ev(0, 2)
+    gaps = [b - a for a, b in pairwise(x.at for x in tried)]
+    assert gaps[1] > 1.5 * gaps[0]
+    assert pair.q.n_trial == 3  # nothing else was sent on it
+    pair.drive()
+    pair.assert_intact()
+
+
+def test_row_11_a_path_that_is_wide_again_is_back_with_the_answer_to_its_trial() -> None:
+    pair = narrow(0)
+    pair.until(lambda: pair.blame(0, 2).narrow == 3)
+    pair.heal()
+    pair.until(lambda: pair.q.tried == 1)
+    tried_at = pair.now
+    pair.until(lambda: pair.blame(0, 2).answers == 1)
+    assert pair.now - tried_at <= pair.rtt
+    b = pair.blame(0, 2)
+    assert (int(b.lost), int(b.passed), int(b.narrow)) == (-1, -1, 0)
+    pair.until(lambda: pair.path_state(0, 2) == "GOOD")
+    pair.drive()
+    pair.assert_intact()
+
+
+def test_row_11_a_trial_waits_for_a_packet_large_enough_and_probes_no_more() -> None:
+    """Messages of 1,000 B neither return the path nor are risked on it."""
+    pair = narrow(2000)
+    pair.drive()
+    pair.advance(us=100_000)
+    probed = pair.sent["probe"]
+    assert pair.q.waiting == 1
+    for _ in range(8):
+        pair.post(1000)
+    pair.drive()
+    pair.advance(us=100_000)
+    assert (int(pair.q.waiting), pair.sent["probe"]) == (1, probed)
+    assert pair.path_state(0, 2) == "ASSUMED_BAD"
+    pair.heal()
+    pair.post(4096)
+    pair.drive()
+    pair.run_out()
+    assert int(pair.blame(0, 2).narrow) == 0
+
+
+def test_row_11_a_path_that_lost_small_packets_needs_only_small_ones() -> None:
+    pair = Pair(planes=1, evs=4, rate_gbps=10, messages=1024)
+    pair.cut(ev=pair.ev(0, 2), kind="payload")
+    for _ in range(900):
+        pair.post(500)
+    pair.until(lambda: pair.blame(0, 2).narrow == 2)
+    assert int(pair.blame(0, 2).lost) == 500
+    pair.heal()
+    pair.cut(ev=pair.ev(0, 2), above=500)
+    pair.until(lambda: pair.path_state(0, 2) == "GOOD")
+
+
+def test_row_11_a_loss_after_a_delivery_as_large_says_nothing_of_sizes() -> None:
+    pair = stream()
+    for _ in range(3):
+        pair.drop(ev=pair.ev(0, 2))
+        pair.until(lambda: pair.path_state(0, 2) == "ASSUMED_BAD")
+        assert (int(pair.blame(0, 2).lost), int(pair.blame(0, 2).narrow)) == (4096, 0)
+        pair.until(lambda: pair.blame(0, 2).lost == -1)
+    pair.drive()
+    assert pair.sent["rtx"] == 3
+
+
+def test_row_11_narrow_paths_everywhere_stop_nobody_and_return() -> None:
+    """All paths pass 2,000 B only: messages of 1,000 B go on, and those of 4,096 B once the paths
+    are wide again.
+    """
+    pair = Pair(planes=2, evs=4, messages=1024)
+    pair.cut(above=2000)
+    pair.post(40 * 4096)
+    pair.advance(us=2_000)
+    pair.heal()
+    pair.drive(limit_us=20_000)
+    pair.post(400 * 4096)
+    pair.drive()
+    pair.advance(us=200_000)
+    pair.post(400 * 4096)
+    pair.drive()
+    pair.assert_intact()
+    assert pair.path_states(0) + pair.path_states(1) == "G" * 8
+
+
+def test_row_11_a_narrow_plane_falls_silent_twice_and_is_then_tried_packet_by_packet() -> None:
+    pair = Pair(planes=4, evs=8, rate_gbps=10, messages=1024, region_bytes=16 << 20)
+    pair.cut(plane=1, above=0)
+    pair.post(3600 * 4096)
+    pair.until(lambda: pair.q.n_revived == 8)
+    pair.until(lambda: pair.plane(1).silent)
+    pair.log.clear()
+    pair.drive()
+    on = [x for x in pair.packets("data", "rtx") if x.p.plane == 1]
+    assert pair.q.n_revived == 8
+    assert {x.kind for x in on} == {"data"}
+    for k in range(8):
+        tried = sum(int(x.p.ev) == pair.ev(1, k) for x in on)
+        assert 0 <= len(probes_on(pair, 1, k)) - tried + 1 <= 2  # one of each in turn
+    assert pair.path_states(1) == "A" * 8
+    pair.assert_intact()
+
+
 # --- DENIED
 
 

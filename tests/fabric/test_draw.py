@@ -26,6 +26,14 @@ WHOLE = {  # what ends each state: the state of a target that nothing holds
 }
 
 
+WITHOUT_FAULT = {  # the number that a port has then
+    actions.PORT_LOSS: 0,
+    actions.PORT_CORRUPT: 0,
+    actions.PORT_RATE: 1,
+    actions.PORT_MTU: actions.MTU_WHOLE,
+}
+
+
 @pytest.mark.parametrize("name", FABRICS)
 def test_all_is_over_at_the_horizon(name: str) -> None:
     fabric = FABRICS[name]
@@ -38,8 +46,8 @@ def test_all_is_over_at_the_horizon(name: str) -> None:
             last[whole, group, target] = (action, rate)
         for (whole, _, _), (action, rate) in last.items():
             assert action == whole
-            if action in (actions.PORT_LOSS, actions.PORT_CORRUPT, actions.PORT_RATE):
-                assert rate == (1.0 if action == actions.PORT_RATE else 0.0)
+            if action in WITHOUT_FAULT:
+                assert rate == WITHOUT_FAULT[action]
 
 
 def test_every_kind_every_form_and_every_action_comes_up() -> None:
@@ -56,7 +64,7 @@ def test_every_kind_every_form_and_every_action_comes_up() -> None:
     assert set(kinds) == set(KINDS)
     assert set(played) == set(range(actions.NIC_PORT_UP + 1))
     assert set(forms) == {
-        "at_ps", "kind", "where", "for_ps", "rate", "burst", "factor", "period_ps", "duty",
+        "at_ps", "kind", "where", "for_ps", "rate", "burst", "factor", "mtu", "period_ps", "duty",
         "mtbf_ps", "mttr_ps", "until_ps", "share", "links", "nics",
     }  # fmt: skip
     assert min(kinds.values()) > 10

@@ -32,6 +32,7 @@ SHORT = {
     actions.PORT_LOSS: "loss",
     actions.PORT_CORRUPT: "corrupt",
     actions.PORT_RATE: "rate",
+    actions.PORT_MTU: "mtu",
     actions.PORT_DENY: "deny",
     actions.PORT_ALLOW: "allow",
     actions.REVIEW_PATHS: "review",
@@ -256,6 +257,9 @@ def test_marks_for_plots_name_the_beginning_and_the_end() -> None:
         (Fault(0, "link-loss", LINK), "fault[0].rate: is missing; link-loss needs a share of"),
         (Fault(0, "link-loss", LINK, rate=1.5), "fault[0].rate: 1.5; a share of packets from 0 to"),
         (Fault(0, "link-corrupt", LINK), "fault[0].rate: is missing; link-corrupt needs a share"),
+        (Fault(0, "mtu", LINK), "fault[0].mtu: is missing; mtu needs the longest IP packet that"),
+        (Fault(0, "mtu", LINK, mtu=67), "fault[0].mtu: 67 B; 68 to 65535 B is accepted"),
+        (Fault(0, "link-loss", LINK, rate=0.1, mtu=99), "fault[0].mtu: link-loss has none, mtu"),
         (
             Fault(0, "link-corrupt", LINK, rate=0.1, burst=3),
             "fault[0].burst: link-corrupt has none, link-loss may; remove it",
@@ -390,6 +394,7 @@ def test_each_thing_that_a_link_may_do_badly_is_one_action_and_its_end_another()
             Fault(1, "link-loss", one_way, rate=0.1, burst=4, for_ps=10),
             Fault(2, "link-corrupt", one_way, rate=0.01, for_ps=10),
             Fault(3, "link-slow", one_way, factor=0.1, for_ps=10),
+            Fault(4, "mtu", one_way, mtu=1500, for_ps=10),
         ],
         FABRIC,
     )
@@ -397,9 +402,11 @@ def test_each_thing_that_a_link_may_do_badly_is_one_action_and_its_end_another()
         (1, actions.PORT_LOSS, 0.1, 4.0),
         (2, actions.PORT_CORRUPT, 0.01, 0.0),
         (3, actions.PORT_RATE, 0.1, 0.0),
+        (4, actions.PORT_MTU, 1500.0, 0.0),
         (11, actions.PORT_LOSS, 0.0, 0.0),
         (12, actions.PORT_CORRUPT, 0.0, 0.0),
         (13, actions.PORT_RATE, 1.0, 0.0),
+        (14, actions.PORT_MTU, 65_535.0, 0.0),
     ]
     assert set(schedule.events["target"].tolist()) == {FABRIC.nic_port(5, 3)}
 

@@ -32,7 +32,9 @@ def saw(
     columns = ["from_us", "until_us", "qp", "src", "dst", "ev", "sent", "first_us", "last_us"]
     types: dict[str, Any] = dict.fromkeys(columns, pl.Int64)
     types |= dict.fromkeys(("from_us", "until_us", "first_us", "last_us"), pl.Float64)
-    paths = pl.DataFrame(rows, schema=types | {"lost": pl.Int64}, orient="row")
+    paths = pl.DataFrame(rows, schema=types | {"lost": pl.Int64}, orient="row").with_columns(
+        narrow_bytes=pl.lit(0)
+    )
     links = pl.DataFrame({"port": [0], "packets": [9], "trimmed": [0], "from_us": [0.0]})
     links = links.with_columns(until_us=END_US)
     flows = pl.DataFrame({"qp": [0], "dst": [63], "bytes": [4096], "retransmitted": [0]})

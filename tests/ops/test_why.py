@@ -53,7 +53,9 @@ def record(
         for (q, *more), ev in zip(lost, evs, strict=True)
     ]
     columns = ["from_us", "until_us", "qp", "src", "dst", "ev", "sent", "first_us", "lost"]
-    paths = pl.DataFrame(rows, schema=columns, orient="row").with_columns(last_us="first_us")
+    paths = pl.DataFrame(rows, schema=columns, orient="row").with_columns(
+        last_us="first_us", narrow_bytes=pl.lit(0)
+    )
     told = [(at, lost[i][0], lost[i][0], 63 - lost[i][0], evs[i], what) for i, at, what in events]
     names = ["t_us", "qp", "src", "dst", "ev", "event"]
     kinds = dict(zip(names, [pl.Float64, *[pl.Int64] * 4, pl.String], strict=True))
@@ -85,6 +87,20 @@ def test_an_uplink_that_lost_everything_is_named() -> None:
     (found,) = why(record(rows, aside)).findings
     assert (found.where, found.since_us, found.paths) == ("plane 1 t0 1 > t1 3", 28.0, 8)
     assert found.aside_us == sum(400.0 - 28.0 - i for i in range(8))
+
+
+def test_an_uplink_that_passes_small_packets_only_is_said_to_have_too_small_an_mtu() -> None:
+    """If most of its paths show it: with fewer it is a place that lost packets."""
+    rows = dead()
+    one = record(rows, [(i, 28.0 + i, "set aside") for i in range(8)])
+    for n, bytes_, sentence in (
+        (5, 4096, "passes small packets and loses those with 4,096 B of data (MTU?) from 28us on;"),
+        (4, 0, "let nothing through"),
+    ):
+        narrow = pl.Series("narrow_bytes", [4096] * n + [0] * (8 - n))
+        answer = why(replace(one, paths=one.paths.with_columns(narrow)))
+        assert answer.findings[0].narrow_bytes == bytes_
+        assert sentence in answer.text
 
 
 def by_bins(lost: Sequence[int], sent: int = 40, one: Record | None = None) -> Record:

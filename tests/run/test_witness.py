@@ -71,6 +71,18 @@ def test_paths_that_are_set_aside_are_those_across_the_dead_link(dead: Result) -
     assert set(dead.paths["ev"].to_list()) == set(aside["ev"].to_list())
 
 
+def test_paths_across_a_link_with_too_small_an_mtu_are_those_that_lose_full_packets_only() -> None:
+    fault = {"at": "20us", "kind": "mtu", "where": DEAD["where"], "mtu": "1500B"}
+    size = {"kind": "permutation", "size": "40MB"}
+    seen = ran(fault=[fault], workload=size)
+    fabric = seen.scenario.build()[0]
+    (port,) = (p for p in range(fabric.n_ports) if fabric.port_name(p) == DEAD["where"])
+    narrow = seen.paths.filter(pl.col("narrow_bytes") > 0)
+    assert set(narrow["narrow_bytes"].to_list()) == {4096}
+    for row in narrow.iter_rows(named=True):
+        assert port in fabric.route(row["src"], row["dst"], row["ev"])
+
+
 def test_a_nic_notes_its_own_port_that_goes_down_and_comes_back() -> None:
     down = {"at": "20us", "kind": "port-down", "where": "nic 3 plane 1", "for": "20us"}
     seen = ran(fault=[down])

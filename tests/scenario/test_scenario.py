@@ -783,6 +783,11 @@ def test_a_bad_workload_is_refused(text: str, message: str) -> None:
             'kind = "link-slow"\nwhere = "x"',
             "x.toml: fault[0].factor: is missing; link-slow needs what is left of the rate",
         ),
+        ('kind = "mtu"\nwhere = "x"', "x.toml: fault[0].mtu: is missing; mtu needs the longest"),
+        (
+            'kind = "mtu"\nwhere = "x"\nmtu = "1500"',
+            "x.toml: fault[0].mtu: '1500' has no unit; a size with its unit is accepted",
+        ),
         (
             'kind = "link-slow"\nwhere = "x"\nfactor = 2',
             "x.toml: fault[0].factor: 2.0; 0.001 to 1 is accepted",

@@ -14,6 +14,7 @@ from openmrc.fabric.faults import Fault
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.places import links
 from openmrc.sim.net.state import FINISHED
+from openmrc.sim.roce.transport import RoceTransport
 from openmrc.sim.watch.books import queues_of
 from openmrc.sim.world import World
 from openmrc.workload.patterns import incast, permutation, stream
@@ -288,6 +289,48 @@ def test_what_is_cut_off_a_trimmed_packet_takes_the_damage_with_it() -> None:
     assert world.bytes_verified == 0
     under_way = 2 * 64  # headers in the control queue of the last hop and on its link
     assert c["trimmed"] - under_way <= c["nack"] <= c["trimmed"]
+    conserved(world)
+
+
+# --- MTUs -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("mtu", "passes"), [(4224, True), (4223, False)])
+def test_an_mtu_of_the_packet_lets_it_pass_and_one_less_lets_nothing_large_pass(
+    mtu: int, passes: bool
+) -> None:
+    """A full packet is 4,262 B on the wire, 38 of them around the IP packet."""
+    fault = Fault(0, "mtu", "nic 0 plane 0 > t0", mtu=mtu)
+    world = stream_world(two_nics(), [fault], size=10 * 4096)
+    world.run(until_ps=8 * US)
+    c = world.counters()
+    assert (c["delivered"] > 10, c["dropped_fault"]) == (passes, 0 if passes else 10)
+
+
+def test_a_plane_whose_mtu_shrinks_costs_two_silences_and_then_one_packet_a_trial() -> None:
+    """And when it is wide again, it carries its share."""
+    fault = Fault(1 * MS, "mtu", "plane 1 t0 * - t1 *", mtu=1500, for_ps=2 * MS)
+    world = stream_world(clos(), [fault], stop=8 * MS)
+    world.run(until_ps=2 * MS)
+    before = world.counters()
+    world.run(until_ps=3 * MS)
+    c = world.counters()
+    assert c["dropped_fault"] - before["dropped_fault"] == c["trials"] - before["trials"]
+    assert c["revived"] == before["revived"]
+    world.run()
+    top = goodput_gbps(world, STEADY_FROM, 1 * MS)
+    assert goodput_gbps(world, 2 * MS, 3 * MS) / top == pytest.approx(7 / 8, abs=0.01)
+    assert goodput_gbps(world, 7 * MS, 8 * MS) / top == pytest.approx(1, abs=0.01)
+
+
+def test_roce_has_a_black_hole_there() -> None:
+    """It sends what is lost again on the same path, in vain."""
+    fault = Fault(0, "mtu", "nic 0 plane 0 > t0", mtu=1500)
+    traffic = stream(0, 1, 100 * 4096)
+    world = world_of(two_nics(), traffic, [fault], kind=RoceTransport, stop=1 * MS)
+    world.run()
+    assert world.flows()["done_ps"].tolist() == [-1]
+    assert world.counters()["dropped_fault"] > 0
     conserved(world)
 
 

@@ -113,6 +113,24 @@ def test_what_is_scraped_is_what_was_counted() -> None:
     assert kind == "text/plain; version=0.0.4; charset=utf-8"
 
 
+def test_paths_too_narrow_for_full_packets_are_counted() -> None:
+    """One path of plane 1 has shown four times in a row that it loses 4,096 B; another, three
+    times, which is no proof.
+    """
+    with connected(planes=2) as (a, _):
+        st = a.device._host.st
+        second = [i for i, e in enumerate(st.ev) if e.plane == 1 and e.state][:2]
+        for number, (i, times) in enumerate(zip(second, (4, 3), strict=True), 1):
+            st.blame[number].lost, st.blame[number].narrow = 4096, times
+            st.ev[i].blame = number
+        assert [ev["narrow_bytes"] for ev in a.qp.evs() if ev["narrow_bytes"]] == [4096]
+        _, samples = parse(metrics.text([a.device]))
+    for plane, n, payload in ((0, 0, 0), (1, 1, 4096)):
+        labels = {"nic": 0, "plane": plane}
+        assert value(samples, "narrow_paths", **labels) == n
+        assert value(samples, "narrow_path_payload_bytes", **labels) == payload
+
+
 def test_refusals_carry_their_reason() -> None:
     with connected(planes=1) as (a, _):
         a.device._host.ep.reason[0, state.VERDICTS + verdict.BAD_KEY] = 7

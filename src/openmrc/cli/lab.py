@@ -22,6 +22,7 @@ from openmrc.cli.streams import STDOUT
 from openmrc.errors import InputError, OutputError
 from openmrc.reading import STANDARD_INPUT as STANDARD_OUTPUT
 from openmrc.say import say
+from openmrc.units import parse_size
 
 if TYPE_CHECKING:
     from openmrc.live.lab import Lab, LabSpec
@@ -64,6 +65,7 @@ def add_command(commands: Any) -> list[Any]:
     add("--kind", metavar="KIND", help="a kind of [[fault]] (default: the place goes down)")
     add("--rate", metavar="R", type=float, help="rate of link-loss and link-corrupt")
     add("--factor", metavar="F", type=float, help="factor of link-slow")
+    add("--mtu", metavar="SIZE", help='MTU of a link: "1500B"')
     add("--burst", metavar="N", type=float, help="mean burst of link-loss")
     heal = parts.add_parser("heal", help="repair a place of a running lab")
     heal.add_argument("place", metavar="PLACE", help='also "everywhere"')
@@ -225,6 +227,8 @@ def _ask(arguments: argparse.Namespace) -> int:
     for key in ("kind", "rate", "factor", "burst"):
         if getattr(arguments, key, None) is not None:
             request[key] = getattr(arguments, key)
+    if getattr(arguments, "mtu", None) is not None:
+        request["mtu"] = _size("--mtu", arguments.mtu)
     answer = ask(arguments.name, request)
     if arguments.json:
         print(json.dumps(answer, indent=2))
@@ -233,6 +237,14 @@ def _ask(arguments: argparse.Namespace) -> int:
     else:
         _print_faults(answer)
     return 0
+
+
+def _size(option: str, text: str) -> int:
+    """Bytes; `InputError` that names the option."""
+    try:
+        return parse_size(text)
+    except InputError as error:
+        raise error.at(option) from None
 
 
 def _print_status(status: dict[str, Any]) -> None:

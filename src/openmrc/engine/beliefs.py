@@ -20,8 +20,10 @@ DEMOTIONS_MAX = 100  # higher counts change nothing, and the field holds this on
 
 
 @inner
-def on_loss(st, q, ev, sent_at, now):
-    """A packet sent on this EV at `sent_at` was judged lost, not trimmed (MRC 3.3, rows 10, 12)."""
+def on_loss(st, q, ev, sent_at, nominal, now):
+    """A packet sent on this EV at `sent_at` was judged lost, not trimmed (MRC 3.3, rows 10, 12).
+    `nominal` is its size with headers, bytes.
+    """
     rotation.learn(st, q, ev, policy.HEARD_LOST, now)
     if st.config[0].paths != PATHS_MRC:
         return
@@ -39,11 +41,13 @@ def on_loss(st, q, ev, sent_at, now):
         return  # a loss from before the last demotion says nothing of a path revived since
     if plane.n_good <= 1 and plane.losses < LAST_PATH_LOSSES:
         return
+    payload = nominal - int(st.config[0].nominal_overhead)
     _demote(st, q, plane, ev, evs.LOSS, now)
+    evs.note_lost(st.blame[e.blame], payload)
     # Half of the rotation lost packets in a row and nothing was delivered: the plane is to blame,
     # not its paths. Trying the backups one after the other would cost another round trip each.
     if plane.n_good == 0 or plane.losses >= max(LAST_PATH_LOSSES, (plane.share + 1) // 2):
-        _silence(st, q, plane, now)
+        _silence(st, q, plane, payload, now)
         return
     _keep_floor(st, q, plane, k, now)
     rotation.refresh_planes(st, q)
@@ -86,11 +90,15 @@ def _assume_bad(st, q, plane, e, event, now):
 
 
 @inner
-def _silence(st, q, plane, now):
-    """A plane delivers nothing: it gets no turns, and each of its EVs must answer a probe."""
+def _silence(st, q, plane, payload, now):
+    """A plane delivers nothing: it gets no turns, and each of its EVs must answer a probe. Packets
+    of this payload are lost on all of them.
+    """
     for i in range(plane.n_evs):
         e = st.ev[q.ev0 + plane.ev0 + i]
-        _assume_bad(st, q, plane, e, evs.SILENCE, now)
+        if evs.usable(e.state):
+            _assume_bad(st, q, plane, e, evs.SILENCE, now)
+            evs.note_lost(st.blame[e.blame], payload)
         e.active = 0
     plane.n_active = 0
     plane.pos = 0
@@ -106,8 +114,8 @@ def _keep_floor(st, q, plane, k, now):
 
 
 @inlined
-def on_delivery(st, q, ev, sent_at, now):
-    """A packet sent once, on this EV, is known received.
+def on_delivery(st, q, ev, sent_at, nominal, now):
+    """A packet sent once, on this EV, is known received: `nominal` bytes of it with headers.
 
     A path that delivers data also serves control packets (MRC 3.9). This holds not only for the
     path that a SACK reflects: SACKs come at intervals of packets, planes take turns, and the two
@@ -116,6 +124,8 @@ def on_delivery(st, q, ev, sent_at, now):
     e = st.ev[q.ev0 + ev]
     plane = st.plane[q.plane0 + e.plane]
     e.marks = -max(e.marks, 0)
+    if e.blame != 0:  # it was lost on before
+        _note_passed(st, st.blame[e.blame], sent_at, nominal)
     if e.state == evs.GOOD and st.config[0].reverse == REVERSE_PROBED:
         plane.reverse_ev = e.value
     plane.heard_at = now
@@ -125,6 +135,13 @@ def on_delivery(st, q, ev, sent_at, now):
         nic_planes.note_delivery(st, q, int(e.plane), sent_at)
         if sent_at >= plane.first_lost_at:
             plane.losses = 0
+
+
+@inner
+def _note_passed(st, b, sent_at, nominal):
+    """A packet sent on a path since it was last set aside was delivered."""
+    if sent_at > b.demoted_at:
+        evs.note_passed(b, nominal - int(st.config[0].nominal_overhead))
 
 
 @inner
@@ -173,7 +190,7 @@ def revive(st, q, ev, event, now):
                 b = st.blame[e.blame]
                 b.spacing = 2 * q.base_rtt
                 b.probe_at = now
-                b.probe_id = -1
+                evs.ask(q, b, evs.NONE)
         q.ev_probe_at = now
     plane.heard_at = now
     back = rotation.restore(st, q, plane, k, ev, event)

@@ -198,7 +198,7 @@ def _charge_loss(st, q, s, ev, sent_at, now):
     if window.on_loss(st, q, ev, now):
         s.past |= es.CUT
     believed = st.ev[q.ev0 + ev].state != ASSUMED_BAD
-    beliefs.on_loss(st, q, ev, sent_at, now)
+    beliefs.on_loss(st, q, ev, sent_at, int(s.bytes_nominal), now)
     found = believed and st.ev[q.ev0 + ev].state == ASSUMED_BAD
     if found and q.nxt == q.seq_end:  # at the end no later packet can be evidence
         _copy_companions(st, q, ev, sent_at)
@@ -426,9 +426,9 @@ def _expire(st, q, now):
         s = slot_of(st, q, seq)
         if s.state == es.SENT and _first_sent_at(s) + limit <= now:
             if s.past & es.COPIED:
-                beliefs.on_loss(st, q, int(s.bad_ev), _first_sent_at(s), now)
+                beliefs.on_loss(st, q, int(s.bad_ev), _first_sent_at(s), int(s.bytes_nominal), now)
             s.past &= es.RESENT
-            beliefs.on_loss(st, q, int(s.ev), s.sent_at, now)
+            beliefs.on_loss(st, q, int(s.ev), s.sent_at, int(s.bytes_nominal), now)
             window.on_loss(st, q, int(s.ev), now)
             mark_lost(st, q, seq)
             covered += 1

@@ -1,4 +1,10 @@
-"""Reliability probes: how an EV leaves ASSUMED_BAD, within a NIC's budget (row 11)."""
+"""Reliability probes: how an EV leaves ASSUMED_BAD, within a NIC's budget (row 11).
+
+A probe is small. A path that has answered one, and then lost a larger packet without delivering
+any, may have too small an MTU, and returns only by a *trial*: after the probe it waits for the next
+new packet as large as those it lost. That packet goes out on it, counts as lost, and so goes again
+at once on another path: if the trial fails, no message waits for it.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +16,14 @@ from openmrc.engine.ev import (
     FIRST_ANSWER,
     MARKED_ANSWER,
     NEVER_DEMOTED,
+    NONE,
+    TRIED,
+    WANTED,
+    ask,
     enter,
     index_of,
+    note_lost,
+    note_passed,
 )
 from openmrc.engine.packet import CLASS_DATA, NO_TRIM, PROBE
 from openmrc.engine.state import NEVER, address, emit, signed, timestamp_of
@@ -123,12 +135,14 @@ def probe_bad_evs(st, q, now):
             if wait > 0:
                 q.ev_probe_at = wait
                 return
-        if b.probe_id >= 0:  # the previous one was not answered
+        if b.probe_id != NONE:  # the previous question was not answered
+            if b.probe_id == TRIED:
+                note_lost(b, int(b.lost))
             b.answers = 0
             b.spacing = min(2 * b.spacing, SPACING_MAX_PS)
             if q.planes_ok == 0:  # every EV waits for an answer that may never come
                 rotation.refresh_planes(st, q)
-        b.probe_id = send_probe(st, q, i, now)
+        ask(q, b, send_probe(st, q, i, now))
         b.probe_at = now + b.spacing
 
 
@@ -147,7 +161,56 @@ def on_probe_answer(st, q, value, probe_id, marked, now):
     if e.state != ASSUMED_BAD or b.probe_id != probe_id:
         return -NEVER
     sent_at = b.probe_at - b.spacing
-    b.probe_id = -1
+    note_passed(b, 0)
+    if b.narrow > 0:
+        ask(q, b, WANTED)
+        b.probe_at = NEVER
+    else:
+        _answered(st, q, ev, marked, now)
+    return sent_at
+
+
+@inner
+def next_trial(st, q, payload, free_ports):
+    """The EV that waits for a packet of this payload and has a free port; -1 if none."""
+    ports = free_ports & rotation.ports_up(st, q)
+    for i in range(q.n_evs):
+        e = st.ev[q.ev0 + i]
+        if e.state == ASSUMED_BAD and (ports >> e.plane) & 1:
+            b = st.blame[e.blame]
+            if b.probe_id == WANTED and payload >= b.lost:
+                return i
+    return -1
+
+
+@inner
+def begin_trial(st, q, ev, now):
+    """The packet for which an EV has waited leaves on it now."""
+    b = st.blame[st.ev[q.ev0 + ev].blame]
+    ask(q, b, TRIED)
+    b.probe_at = now + b.spacing
+    q.ev_probe_at = min(q.ev_probe_at, b.probe_at)
+    q.n_trial += 1
+
+
+@inner
+def on_trial_answer(st, q, ev, timestamp, marked, now):
+    """A SACK reflects this EV, and the timestamp of a packet sent on it: maybe that of its
+    trial.
+    """
+    b = st.blame[st.ev[q.ev0 + ev].blame]
+    if b.probe_id == TRIED and timestamp == timestamp_of(b.probe_at - b.spacing):
+        note_passed(b, int(b.lost))
+        _answered(st, q, ev, marked, now)
+
+
+@inner
+def _answered(st, q, ev, marked, now):
+    """A path has answered what it was asked: it returns to service after enough answers in a
+    row.
+    """
+    b = st.blame[st.ev[q.ev0 + ev].blame]
+    ask(q, b, NONE)
     b.answers += 1
     b.spacing = 2 * q.base_rtt
     needed = 1
@@ -159,4 +222,3 @@ def on_probe_answer(st, q, value, probe_id, marked, now):
     else:
         b.probe_at = now + b.spacing
         q.ev_probe_at = min(q.ev_probe_at, b.probe_at)
-    return sent_at

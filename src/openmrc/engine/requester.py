@@ -190,15 +190,22 @@ def next_packet(st, q, free_ports, now, p):
     st.count[es.SENT_SEQ] = seq
     st.count[es.SENT_MESSAGE] = number
     p.timestamp = es.timestamp_of(now)
-    plane = st.plane[q.plane0 + plane_no]
-    if careful:
-        ev = rotation.proven(st, q, plane)
-    if ev < 0:
-        ev = rotation.choose_ev(st, q, plane_no, avoid)
-        if c.burst > 1 and not again:
-            rotation.begin_burst(st, q, ev)
+    trial = -1
+    if q.waiting > 0 and not again:
+        trial = probes.next_trial(st, q, int(p.payload_len), free_ports)
+    if trial >= 0:
+        ev = trial
+        plane_no = int(st.ev[q.ev0 + ev].plane)
+    else:
+        plane = st.plane[q.plane0 + plane_no]
+        if careful:
+            ev = rotation.proven(st, q, plane)
+        if ev < 0:
+            ev = rotation.choose_ev(st, q, plane_no, avoid)
+            if c.burst > 1 and not again:
+                rotation.begin_burst(st, q, ev)
+        rotation.charge_turn(q, plane, c.burst)
     st.ev[q.ev0 + ev].used += 1
-    rotation.charge_turn(q, plane, c.burst)
     p.plane = plane_no
     p.ev = st.ev[q.ev0 + ev].value
     if c.trimming == 0 or q.untrimmable:
@@ -237,6 +244,11 @@ def next_packet(st, q, free_ports, now, p):
     else:
         q.new_at = now
     q.tx_data_at = now
+    if trial >= 0:  # row 11
+        p.flag_bits |= pk.NO_TRIM | pk.ACK_REQ
+        s.past = es.TRIAL
+        probes.begin_trial(st, q, trial, now)
+        loss.mark_lost(st, q, seq)
     if not may_send(st, q):  # row 5: the last packet that it can send for now
         p.flag_bits |= pk.ACK_REQ
     return plane_no
@@ -250,7 +262,7 @@ def _acknowledge(st, q, seq, now):
     if s.state == es.SENT:
         loss.leave_flight(q, s)
         if s.past & es.RESENT == 0:
-            beliefs.on_delivery(st, q, int(s.ev), s.sent_at, now)
+            beliefs.on_delivery(st, q, int(s.ev), s.sent_at, int(s.bytes_nominal), now)
         elif loss.is_too_early(q, s.sent_at, now):
             loss.false_alarm(st, q, seq, now)
     elif s.state == es.LOST:
@@ -387,6 +399,9 @@ def on_sack(st, q, p, now):
             rtt = loss.without_quiet(q, rtt, now)
             ev = _ev_of_trigger(st, q, trigger, int(p.entropy))
             _on_reflected_ev(st, q, ev, int(p.m), now)
+            if q.tried > 0 and ev >= 0:
+                skips = marked and st.config[0].ignore_marks == 0
+                probes.on_trial_answer(st, q, ev, int(p.timestamp), skips, now)
             if ev >= 0 and p.m == pk.M_NONE:
                 rotation.note_clean(st, q, ev, loss.slot_of(st, q, trigger).sent_at)
     for seq in range(q.una, cack + 1):
@@ -470,7 +485,8 @@ def on_trimmed_packet(st, q, seq, last_hop, now):
     s = loss.slot_of(st, q, seq)
     ev = int(s.ev)
     window.on_trim(st, q, now)
-    beliefs.on_delivery(st, q, ev, s.sent_at, now)
+    overhead = int(st.config[0].nominal_overhead)  # a header came, and no payload
+    beliefs.on_delivery(st, q, ev, s.sent_at, overhead, now)
     rotation.learn(st, q, ev, HEARD_TRIMMED, now)
     _send_again(st, q, seq)
     if last_hop:

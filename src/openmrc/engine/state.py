@@ -57,8 +57,9 @@ ERROR_TEXTS = (
 # slots
 FREE, SENT, LOST, ACKED = 0, 1, 2, 3
 # what happened to a slot's packet: it was sent again; judged lost by inference; that cut the
-# window; it was judged by its age alone; it was copied in doubt, and no path is charged yet
-RESENT, INFERRED, CUT, OVERDUE, COPIED = 1, 2, 4, 8, 16
+# window; it was judged by its age alone; it was copied in doubt, and no path is charged yet; it
+# tried a path (row 11), so it counts as lost by presumption
+RESENT, INFERRED, CUT, OVERDUE, COPIED, TRIAL = 1, 2, 4, 8, 16, 32
 
 # completions
 DONE_SEND, DONE_DELIVERED, DONE_RECV_IMM = 0, 1, 2
@@ -114,6 +115,8 @@ QP = record_type(
     ("planes_ok", "i4"),  # mask of planes that may take a turn
     ("burst_ev", "i4"),  # EV of the last new packet, which `burst_left` more may take
     ("burst_left", "i4"),
+    # EVs on trial: those that wait for a packet large enough, and those that have sent it (row 11)
+    *fields("i2", "waiting", "tried"),
     ("mpr", "i4"),  # packets beyond una that may be outstanding
     *fields("i4", "first_psn", "peer_psn", "nic", "peer_nic"),
     ("peer", "i4"),  # record of the pair of endpoints
@@ -204,7 +207,7 @@ QP = record_type(
     # --- counters
     ("n_rtx", "i8"),
     ("n_false", "i8"),  # proven false alarms
-    *fields("i8", "n_dup", "n_probe", "n_sack", "n_nack"),
+    *fields("i8", "n_dup", "n_probe", "n_trial", "n_sack", "n_nack"),
     *fields("i8", "n_bad_total", "n_revived", "n_skips", "n_inferred"),
     ("n_timeouts", "i8"),  # packets covered by an RTO epoch
     ("n_epochs", "i8"),
@@ -217,7 +220,7 @@ SLOT = record_type(
     ("ev", "i2"),  # index within the QP
     ("bad_ev", "i2"),  # EV of the transmission last judged lost or NACKed, -1 none
     ("state", "i1"),
-    ("past", "i1"),  # RESENT, INFERRED, CUT, OVERDUE, COPIED
+    ("past", "i1"),  # RESENT, INFERRED, CUT, OVERDUE, COPIED, TRIAL
     ("waited_ns", "u4"),  # COPIED: from the transmission in doubt to its copy, rounded up
 )
 
@@ -259,9 +262,13 @@ BLAME = record_type(
     ("demoted_at", "i8"),
     ("probe_at", "i8"),  # next probe
     ("spacing", "i8"),
-    ("probe_id", "i4"),  # probe in flight, -1 none
+    ("probe_id", "i4"),  # probe in flight, NONE, or a trial: WANTED or TRIED (ev.py)
     ("demotions", "i2"),
     ("answers", "i2"),
+    # What its sizes show: payloads of packets, bytes, -1 none yet
+    ("lost", "i2"),  # the smallest one lost, until one as large passes
+    ("passed", "i2"),  # the largest one that has passed since
+    ("narrow", "i2"),  # times in a row that a smaller one passed, and one as large was lost
 )
 
 MESSAGE = record_type(

@@ -22,19 +22,23 @@ PORT_DOWN = 1  # packets queued on it and in flight behind it are lost
 PORT_LOSS = 2  # from now on at this rate, in bursts of this mean length (0: one by one)
 PORT_CORRUPT = 3  # damages packets from now on at this rate: they travel on, with a bad iCRC
 PORT_RATE = 4  # from now on it sends at this fraction of its rate; 1 restores it
-SWITCH_UP = 5
-SWITCH_DOWN = 6  # accompanies PORT_DOWN of all its links, both directions
-SWITCH_SILENT = 7
-PORT_DENY = 8  # EVs whose paths cross it are denied to the NICs of this group
-PORT_ALLOW = 9
-REVIEW_PATHS = 10  # ends the denials of an instant: every NIC reviews its EVs; no target
-NIC_PORT_DOWN = 11  # both directions are down, which the NIC itself notices
-NIC_PORT_UP = 12
+PORT_MTU = 5  # from now on it loses all IP packets above this length; MTU_WHOLE restores it
+SWITCH_UP = 6
+SWITCH_DOWN = 7  # accompanies PORT_DOWN of all its links, both directions
+SWITCH_SILENT = 8
+PORT_DENY = 9  # EVs whose paths cross it are denied to the NICs of this group
+PORT_ALLOW = 10
+REVIEW_PATHS = 11  # ends the denials of an instant: every NIC reviews its EVs; no target
+NIC_PORT_DOWN = 12  # both directions are down, which the NIC itself notices
+NIC_PORT_UP = 13
+
+MTU_WHOLE = 65_535  # bytes: no IP packet is longer
 
 PORT_HEALTH = [  # state that PORT actions set; probabilities are scaled by 2^31
     ("loss", "u4"),  # that a packet is lost after one that was not,
     ("loss_again", "u4"),  # and after one that was
     ("corrupt", "u4"),  # that a packet is damaged
+    ("frame_max", "i4"),  # bytes on the wire of the longest packet that passes; 0: of any length
     ("losing", "i1"),  # the last packet was lost
 ]
 

@@ -60,6 +60,8 @@ class _Draw:
             values["burst"] = least * self.rng.uniform(1, 8)
         if kind == "link-slow":
             values["factor"] = self._pick((0.5, 0.25, 0.1, 0.01))
+        if kind == "mtu":
+            values["mtu"] = self._pick((1500, 2000, 4000))
         if kind == "deny" and self._pick((True, False)):
             values["nics"] = self._pick(("0", f"0-{self._fabric.n_nics // 2}"))
         if kind == "transceiver-down":

@@ -6,17 +6,20 @@ The record of a port, or of its health, has `actions.PORT_HEALTH`.
 from __future__ import annotations
 
 from openmrc.engine import bits
-from openmrc.fabric.actions import PORT_CORRUPT, PORT_LOSS
+from openmrc.fabric.actions import MTU_WHOLE, PORT_CORRUPT, PORT_LOSS, PORT_MTU
 from openmrc.jit import inlined, inner
 
 PASSES, LOST, DAMAGED = range(3)  # what `strike` returns
 CERTAIN = 2147483648.0
+# On the wire beside the IP packet: Ethernet header, checksum, preamble and gap.
+AROUND_IP_BYTES = 38
 
 
 @inlined
 def change(health, action, rate, burst):
-    """Carry out an action that sets a rate of loss or damage. Losses are independent, or come in
-    bursts: `rate` of all packets are lost, in runs of `burst` on average (the Gilbert model).
+    """Carry out an action that sets a rate of loss or damage, or an MTU. Losses are independent, or
+    come in bursts: `rate` of all packets are lost, in runs of `burst` on average (the Gilbert
+    model).
     """
     if action == PORT_LOSS:
         bursts = burst > 0.0 and rate < 1.0
@@ -25,19 +28,24 @@ def change(health, action, rate, burst):
         health.losing = 0
     elif action == PORT_CORRUPT:
         health.corrupt = _chance(rate)
+    elif action == PORT_MTU:
+        health.frame_max = 0 if rate >= MTU_WHOLE else int(rate) + AROUND_IP_BYTES
 
 
 @inlined
 def is_faulty(health):
     """Whether the port may lose or damage packets."""
-    return health.loss > 0 or health.corrupt > 0
+    return health.loss > 0 or health.corrupt > 0 or health.frame_max > 0
 
 
 @inner
-def strike(health, streams, port_no, has_icrc):
-    """Draw the fate of the next packet: it passes, is lost, or is damaged in the part that the iCRC
-    covers. `streams[port_no]` is the port's own stream of random numbers.
+def strike(health, streams, port_no, frame_bytes, has_icrc):
+    """Draw the fate of the next packet, of this length on the wire: it passes, is lost, or is
+    damaged in the part that the iCRC covers. `streams[port_no]` is the port's own stream of random
+    numbers.
     """
+    if health.frame_max > 0 and frame_bytes > health.frame_max:
+        return LOST
     if health.loss > 0:
         chance = health.loss_again if health.losing else health.loss
         health.losing = _happens(streams, port_no, chance)

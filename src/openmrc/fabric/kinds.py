@@ -8,6 +8,7 @@ independently. Random times are drawn from a seed.
     link-loss                  packets on a link are lost at random, at `rate`, maybe in bursts
     link-corrupt               packets on a link are damaged at `rate`: the receiving NIC discards
     link-slow                  a link sends at `factor` of its rate
+    mtu                        a link silently loses all packets longer than `mtu`
     link-construction          links come and go from the very start: at random, in equilibrium
     transceiver-down           all links of a transceiver at once
     port-down                  a NIC's port: both directions of its link
@@ -17,9 +18,9 @@ independently. Random times are drawn from a seed.
     link-up, transceiver-up, port-up, switch-up, allow      end those that have no other end
 
 `holds` defines how several faults on the same thing combine: what is down, silent or denied stays
-so until the last of them ends; of several rates the one that began last applies, so that `rate = 0`
-or `factor = 1` ends one. A fault without a duration lasts until an "-up" or `allow` names its
-place; an end that ends nothing is refused.
+so until the last of them ends; of several rates the one that began last applies, so that
+`rate = 0`, `factor = 1` or `mtu = 65535` ends one. A fault without a duration lasts until an "-up"
+or `allow` names its place; an end that ends nothing is refused.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from openmrc.errors import InputError
-from openmrc.fabric.actions import PORT_CORRUPT, PORT_LOSS, PORT_RATE
+from openmrc.fabric.actions import MTU_WHOLE, PORT_CORRUPT, PORT_LOSS, PORT_MTU, PORT_RATE
 from openmrc.units import fmt_time
 
-EFFECTS = range(7)  # the ways in which a fault holds a target
-CUT, LOSS, CORRUPT, SLOW, DEAD, SILENT, DENY = EFFECTS
+EFFECTS = range(8)  # the ways in which a fault holds a target
+CUT, LOSS, CORRUPT, SLOW, NARROW, DEAD, SILENT, DENY = EFFECTS
 
 
 class Rated(NamedTuple):
@@ -47,6 +48,7 @@ RATED = {
     LOSS: Rated(PORT_LOSS, "rate"),
     CORRUPT: Rated(PORT_CORRUPT, "rate"),
     SLOW: Rated(PORT_RATE, "factor", 1.0),
+    NARROW: Rated(PORT_MTU, "mtu", MTU_WHOLE),
 }
 
 
@@ -63,6 +65,7 @@ BEGINS = {
     "link-loss": Kind("links", LOSS, "link-loss over"),
     "link-corrupt": Kind("links", CORRUPT, "link-corrupt over"),
     "link-slow": Kind("links", SLOW, "link-slow over"),
+    "mtu": Kind("links", NARROW, "mtu over"),
     "link-construction": Kind("links", CUT, "link-construction over"),
     "transceiver-down": Kind("transceivers", CUT, "transceiver-up"),
     "port-down": Kind("NIC ports", CUT, "port-up"),
@@ -74,6 +77,7 @@ ENDS = {kind.end: kind for kind in BEGINS.values() if " " not in kind.end}
 KINDS = (*BEGINS, *ENDS)
 LIFTED_TOGETHER = ((CUT,), (DEAD, SILENT), (DENY,))  # effects that one end ends together
 
+MTU_MIN = 68  # bytes: every IP link carries as much
 FACTOR_MIN = 0.001  # the simulator's wheel of events spans the longest transmission
 LINKS_DEFAULT = 4  # of a transceiver: 800G as 4 x 200G
 
@@ -89,6 +93,7 @@ class Fault:
     rate: float | None = None  # of link-loss, link-corrupt: the probability for each packet
     burst: float | None = None  # of link-loss: how many packets are lost in a row, on average
     factor: float | None = None  # of link-slow: the remaining fraction of the rate
+    mtu: int | None = None  # of mtu: bytes of the longest IP packet that passes
     period_ps: int | None = None
     duty: float | None = None  # fraction of the period during which the fault lasts
     mtbf_ps: int | None = None  # mean time that a thing works between two failures
@@ -137,12 +142,14 @@ _TAKEN_BY = {
     "rate": ("link-loss", "link-corrupt"),
     "burst": ("link-loss",),
     "factor": ("link-slow",),
+    "mtu": ("mtu",),
     "links": ("transceiver-down", "transceiver-up"),
     "nics": ("deny", "allow"),
 }
 _NEEDED = {
     "rate": "a share of packets from 0 to 1",
     "factor": f"what is left of the rate, {FACTOR_MIN} to 1",
+    "mtu": f"the longest IP packet that passes, {MTU_MIN} to {MTU_WHOLE} B",
 }
 _TOGETHER = (("period", "duty"), ("mtbf", "mttr"))
 
@@ -217,6 +224,8 @@ def _check_values(fault: Fault) -> None:
             )
     if fault.factor is not None and not FACTOR_MIN <= fault.factor <= 1:
         raise InputError(f"factor: {fault.factor}; {FACTOR_MIN} to 1 is accepted")
+    if fault.mtu is not None and not MTU_MIN <= fault.mtu <= MTU_WHOLE:
+        raise InputError(f"mtu: {fault.mtu} B; {MTU_MIN} to {MTU_WHOLE} B is accepted")
     if fault.share is not None and not 0 < fault.share <= 1:
         raise InputError(f"share: {fault.share}; a share above 0 and up to 1 is accepted")
     if fault.links is not None and fault.links < 1:

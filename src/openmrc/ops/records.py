@@ -254,8 +254,9 @@ def read(directory: Path) -> list[Record]:
             for name in ("flows", "steps", *FILES)
             if (directory / f"{name}.parquet").is_file()
         }
-        if "links" in frames and (lacks := sorted({*COUNTED} - {*frames["links"].columns})):
-            raise ValueError(f"its links.parquet has no column {lacks[0]}; run it again")
+        for name, columns in (("links", COUNTED), ("paths", ("narrow_bytes",))):
+            if name in frames and (lacks := sorted({*columns} - {*frames[name].columns})):
+                raise ValueError(f"its {name}.parquet has no column {lacks[0]}; run it again")
     except (ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
         raise InputError(f"{directory}: was not written by mrc run --out ({error})") from None
     tables.pop("fault", None)

@@ -47,6 +47,7 @@ class Finding:
     counted: bool = False  # about as much is missing at switches there, or arrived damaged
     links: tuple[str, ...] = ()  # of a transceiver or NIC: those of its links that lost packets
     unanswered: int = 0  # paths that never carried data, because no probe of them was answered
+    narrow_bytes: int = 0  # its paths pass small packets, and lose those with so much payload
     earliest_us: float | None = None  # from when on it may have been bad, without a loss by chance
 
 
@@ -191,4 +192,5 @@ def summed(parts: Sequence[Finding]) -> Finding:
         beyond_drops=all(part.beyond_drops for part in parts),
         counted=all(part.counted for part in parts),
         unanswered=sum(part.unanswered for part in parts),
+        narrow_bytes=min(part.narrow_bytes for part in parts),
     )

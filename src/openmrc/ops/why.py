@@ -339,8 +339,20 @@ def _told(record: Record, blamed: _Blamed, qps: set[int] | None) -> Finding:
         counted=counted,
         links=_of_nic(record, cause, rows) if verdict.kind == causes.NIC else (),
         unanswered=_never_used(record, rows),
+        narrow_bytes=_narrow_bytes(rows),
         earliest_us=_earliest_us(record, cause, rate, first) if is_link else None,
     )
+
+
+def _narrow_bytes(rows: pl.DataFrame) -> int:
+    """The payload of the smallest packets that these paths lose while they pass smaller ones; 0 if
+    not most of them do.
+    """
+    import polars as pl
+
+    paths = rows.group_by("qp", "ev").agg(pl.col("narrow_bytes").max())["narrow_bytes"]
+    narrow = paths.filter(paths > 0)
+    return int(number(narrow.min())) if 2 * len(narrow) > len(paths) else 0
 
 
 def _earliest_us(record: Record, cause: int, rate: float, since_us: float) -> float:
@@ -663,7 +675,10 @@ def _sentence(record: Record, it: Finding) -> str:
     if it.counted and not it.paths and it.kind == causes.SWITCH:
         swallowed = f"{it.lost:,} packets went in and none came out, as ports counted"
         return f"{place[0].upper()}{place[1:]} let nothing through {span}: {swallowed}."
-    if it.dead:
+    if it.narrow_bytes:
+        sizes = f"small packets and loses those with {it.narrow_bytes:,} B of data (MTU?)"
+        what = f"{place} passes {sizes} from {_time(it.since_us)} on"
+    elif it.dead:
         over = 2 * it.back > it.paths
         what = f"{place} let nothing through {span if over else span.partition(' to ')[0] + ' on'}"
     elif it.lost == 1:
@@ -678,13 +693,15 @@ def _sentence(record: Record, it: Finding) -> str:
         return f"{what[0].upper()}{what[1:]}: {it.lost:,} packets, sent again on the same paths."
     paths = f"{it.paths:,} path{'s' * (it.paths != 1)} of {pairs}"
     were = "were" if it.paths != 1 else "was"
+    ends = f" Its ends: {' and '.join(it.ends)}." if it.ends and not it.one_of else ""
+    if it.narrow_bytes:  # a probe may have returned them for a while
+        return f"{what[0].upper()}{what[1:]}; {paths} {were} set aside.{ends}"
     if it.back == 0:
         after = "none is back" if it.paths != 1 else "it is not back"
     elif it.back < it.paths:
         after = f"{it.back} of them are back, the last since {_time(it.back_us or 0)}"
     else:
         after = f"{'all are' if it.paths != 1 else 'it is'} back since {_time(it.back_us or 0)}"
-    ends = f" Its ends: {' and '.join(it.ends)}." if it.ends and not it.one_of else ""
     return f"{what[0].upper()}{what[1:]}; {paths} {were} set aside, and {after}.{ends}"
 
 

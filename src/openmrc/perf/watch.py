@@ -1,4 +1,6 @@
-"""A line per second on standard error: the traffic of the ports, and the state of the paths."""
+"""A line per second on standard error: the traffic of the ports, and the state of the paths; and
+one when paths turn out to be too narrow for full packets.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +26,7 @@ class Look:
     port_bytes: list[int]
     evs: list[int]
     evs_bad: list[int]
+    narrow: list[list[int]]  # `narrow_bytes` of the paths that are too narrow
 
 
 def look(end: End) -> Look:
@@ -32,10 +35,12 @@ def look(end: End) -> Look:
     counters = [qp.counters() for qp in end.qps]
     n = end.device.n_planes
     evs, bad = [0] * n, [0] * n
+    narrow: list[list[int]] = [[] for _ in range(n)]
     for qp in end.qps:
         for ev in qp.evs():
             evs[ev["plane"]] += 1
             bad[ev["plane"]] += ev["state"] == "ASSUMED_BAD"
+            narrow[ev["plane"]] += [ev["narrow_bytes"]] if ev["narrow_bytes"] else []
     return Look(
         time.perf_counter(),
         sum(c["tx_bytes"] for c in counters),
@@ -44,6 +49,7 @@ def look(end: End) -> Look:
         [port["tx_bytes"] + port["rx_bytes"] for port in ports],
         evs,
         bad,
+        narrow,
     )
 
 
@@ -66,6 +72,16 @@ def line(before: Look, now: Look, elapsed_s: float) -> str:
     )
 
 
+def notices(before: Look, now: Look) -> list[str]:
+    """What is new about planes whose paths are too narrow: a line for each."""
+    return [
+        f"plane {plane}: {len(narrow)} of {now.evs[plane]} paths pass small packets and lose those"
+        f" with {min(narrow):,} B of data: MTU?"
+        for plane, narrow in enumerate(now.narrow)
+        if narrow and not before.narrow[plane]
+    ]
+
+
 class Watch:
     """Context manager: calls `say(line)` every second."""
 
@@ -79,6 +95,8 @@ class Watch:
         while not self._over.wait(self._period_s):
             now = look(self._end)
             self._say(line(before, now, now.at - first.at))
+            for notice in notices(before, now):
+                self._say(notice)
             before = now
 
     def __enter__(self) -> Self:

@@ -187,7 +187,8 @@ def event_table(run: TransportResult) -> pl.DataFrame:
 
 def path_table(run: TransportResult) -> pl.DataFrame:
     """Return one row for each bin of time and path that lost packets in it, as its sender
-    counts: packets sent on the path, and those of them, or of its probes, that were lost.
+    counts: packets sent on the path, and those of them, or of its probes, that were lost; and the
+    payload of the smallest packet that it loses, if it passes smaller ones, else 0.
     """
     columns = {} if run.testimony is None else run.testimony.lossy
     return pl.DataFrame(
@@ -196,6 +197,7 @@ def path_table(run: TransportResult) -> pl.DataFrame:
             **{name: _whole(columns, name) for name in ("qp", "src", "dst", "ev", "sent", "lost")},
             "first_us": _whole(columns, "first_ps") / US,
             "last_us": _whole(columns, "last_ps") / US,
+            "narrow_bytes": _whole(columns, "narrow_bytes"),
         }
     )
 

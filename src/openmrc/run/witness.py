@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.engine import state as es
-from openmrc.engine.ev import ASSUMED_BAD
+from openmrc.engine.ev import ASSUMED_BAD, narrow_bytes
 from openmrc.fabric.model import IntArray, LongArray
 from openmrc.fabric.outline import SOURCE_PORT_BITS, Outline, outline
 from openmrc.run.ways import routes
@@ -60,7 +60,9 @@ class Testimony(NamedTuple):
     # and the EV identifies only its plane.
     events: dict[str, Array]
     events_left_out: int
-    lossy: dict[str, Array]  # by bin and path with losses: bin, qp, src, dst, ev, sent, lost, ...
+    # By bin and path with losses: bin, qp, src, dst, ev, sent, lost, first_ps, last_ps, and
+    # narrow_bytes of the whole run (`engine.ev`).
+    lossy: dict[str, Array]
     # [bins, ports] packets put on paths across each directed port; on average, if switches hash
     sent: LongArray
     trimmed: LongArray  # [bins, ports] how many of them were trimmed somewhere on their path
@@ -92,6 +94,7 @@ class Witness:
         self._demotions = np.zeros(n_evs, np.int16)
         self._unanswered = np.zeros(n_evs, np.int8)
         self._bad = np.zeros(n_evs, np.bool_)
+        self._narrow_bytes = np.zeros(n_evs, np.int16)
         self._used = np.zeros(n_evs, np.int32)  # at the start of the current bin
         self._counts = self._of_qps()
         n_ports = self._fabric.n_ports
@@ -134,6 +137,7 @@ class Witness:
         self._look(end_ps)
         self._close()
         lossy = _columns(self._lossy, ("bin", "ev_at", "sent", "lost", "first_ps", "last_ps"))
+        lossy["narrow_bytes"] = self._narrow_bytes[lossy["ev_at"]].astype(np.int64)
         return Testimony(
             self.bin_ps,
             end_ps,
@@ -180,6 +184,8 @@ class Witness:
 
         self._demoted_at[at] = np.where(demoted, demoted_at, self._demoted_at[at])
         self._demotions[at], self._bad[at] = demotions, bad
+        narrow = narrow_bytes(np.asarray(b))
+        self._narrow_bytes[at] = np.where(narrow > 0, narrow, self._narrow_bytes[at])
         self._note(at[lost > 0], demoted_at[lost > 0], SET_ASIDE)
         self._note(at[congested], demoted_at[congested], CONGESTED)
         silent = demoted & ~blamed
@@ -344,14 +350,14 @@ class Witness:
     def _trims(self) -> tuple[LongArray, LongArray]:
         """Paths on which packets were trimmed in this bin, and how many on each.
 
-        A queue pair knows how many packets it sent again and how many it judged lost: the others
-        were trimmed. Slots keep the EV of the transmission that was trimmed until they are used
-        again; of a packet that was trimmed twice they keep one, so these are scaled.
+        A queue pair knows how many packets it sent again, how many of them because they tried a
+        path, and how many it judged lost: the others were trimmed. Slots keep the EV of the
+        transmission that was trimmed until they are used again; of a packet that was trimmed twice
+        they keep one, so these are scaled.
         """
         q = self._world.engine.qp[self._ends]
-        again = np.maximum(
-            np.asarray(q.n_rtx).astype(np.int64) - self._counts[4], self._again_before
-        )
+        unasked = np.asarray(q.n_rtx).astype(np.int64) - np.asarray(q.n_trial)
+        again = np.maximum(unasked - self._counts[4], self._again_before)
         more = again - self._again_before
         self._again_before = again
         which = np.flatnonzero(more)
@@ -374,7 +380,8 @@ class Witness:
         slots = self._world.engine.slot
         past, evs = np.asarray(slots.past)[at], np.asarray(slots.bad_ev)[at]
         late = np.asarray(slots.sent_at)[at] >= self._n_bins * self.bin_ps
-        mine = (past & (es.RESENT | es.INFERRED) == es.RESENT) & (evs >= 0) & late
+        kinds = es.RESENT | es.INFERRED | es.TRIAL
+        mine = (past & kinds == es.RESENT) & (evs >= 0) & late
         return np.repeat(which, n)[mine], evs[mine].astype(np.int64)
 
     def _join(self) -> None:

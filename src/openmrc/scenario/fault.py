@@ -16,7 +16,7 @@ from msgspec import UNSET, Meta, UnsetType
 from openmrc.errors import InputError
 from openmrc.fabric.kinds import KINDS, Fault, check
 from openmrc.scenario.sections import Count, Label, Section, Share
-from openmrc.scenario.toml import Time
+from openmrc.scenario.toml import ByteCount, Time
 
 Places = Annotated[str, Meta(min_length=1, max_length=10_000)]
 PLACES_MAX = 10_000  # of one fault; "*" names many more
@@ -27,6 +27,7 @@ TYPES: dict[str, Any] = {
     "kind": Literal[KINDS],
     "where": Places | Annotated[tuple[Places, ...], Meta(min_length=1, max_length=PLACES_MAX)],
     "rate": Share,
+    "mtu": ByteCount,
     "seed": Annotated[int, Meta(ge=0, le=2**63 - 1)],
     "links": Count,
     "nics": Label,

@@ -73,6 +73,7 @@ QP = {
     "sack": ("qp_sacks_total", "SACKs sent."),
     "nack": ("qp_nacks_total", "NACKs sent."),
     "probe": ("qp_probes_total", "Probes sent."),
+    "trial": ("qp_trials_total", "Packets that tried a path which passed only smaller ones."),
     "false": ("qp_false_alarms_total", "Packets judged lost that were not."),
     "inferred": ("qp_inferred_lost_packets_total", "Packets judged lost by inference."),
     "timeouts": ("qp_timed_out_packets_total", "Packets that a timeout covered."),
@@ -205,9 +206,19 @@ def _of_evs(
         for state, n in counted.states.items():
             count[path.plane, state] = count.get((path.plane, state), 0) + n
     evs = _family(families, "ev_state", "EVs of all queue pairs in each state.")
+    narrow = _family(
+        families, "narrow_paths", "Paths that pass small packets and lose larger ones: MTU?"
+    )
+    least = _family(
+        families, "narrow_path_payload_bytes", "Payload of the smallest packet they lose, else 0."
+    )
     for plane in range(n_planes):
         for name in EV_STATES.values():
             evs.add({**own, "plane": plane, "state": name}, count.get((plane, name), 0))
+        lost = [paths[path].narrow_bytes for path in paths if path.plane == plane]
+        lost = [n_bytes for n_bytes in lost if n_bytes > 0]
+        narrow.add({**own, "plane": plane}, len(lost))
+        least.add({**own, "plane": plane}, min(lost, default=0))
 
 
 class Server(Closing):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from openmrc.engine import state as es
-from openmrc.engine.ev import EV_STATES
+from openmrc.engine.ev import EV_STATES, narrow_bytes
 from openmrc.engine.qp import STEPS
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.jit.bound import column
@@ -288,7 +288,10 @@ class QueuePair:
     def counters(self) -> dict[str, int]:
         """Packets and payload bytes sent and received, retransmissions, and the paths' history."""
         q, live = self._q, self._live
-        names = ("n_rtx", "n_dup", "n_sack", "n_nack", "n_probe", "n_false", "n_inferred")
+        names = (
+            *("n_rtx", "n_dup", "n_sack", "n_nack", "n_probe", "n_trial"),
+            *("n_false", "n_inferred"),
+        )
         own = {name.removeprefix("n_"): int(q[name]) for name in names}
         return {
             **{key: int(live[key]) for key in ("tx_packets", "tx_bytes", "rx_packets", "rx_bytes")},
@@ -302,7 +305,9 @@ class QueuePair:
         }
 
     def evs(self) -> list[dict[str, Any]]:
-        """Each path: its EV, plane, state, whether it is in the rotation, packets sent on it.
+        """Each path: its EV, plane, state, whether it is in the rotation, packets sent on it, and
+        `narrow_bytes`: the payload of the smallest packet that it loses although it passes smaller
+        ones, as if its MTU were too small; else 0.
 
         A path that the endpoint's thread is adding or removing at this moment is left out.
         """
@@ -315,6 +320,7 @@ class QueuePair:
                 "state": name,
                 "active": bool(e.active),
                 "packets": int(host.ep.ev_count[first + i]),
+                "narrow_bytes": int(narrow_bytes(host.st.blame[int(e.blame)])),
             }
             for i, e in enumerate(host.st.ev[first : first + n])
             if (name := EV_STATES.get(int(e.state)))

@@ -27,10 +27,13 @@ class Path(NamedTuple):
 
 
 class PathSum(NamedTuple):
-    """Of all queue pairs: packets sent on a path, and how many have it in which state."""
+    """Of all queue pairs: packets sent on a path, how many have it in which state, and the payload
+    of the smallest packet that it loses although it passes smaller ones, else 0.
+    """
 
     packets: int
     states: dict[str, int]
+    narrow_bytes: int = 0
 
 
 class Sums(NamedTuple):
@@ -76,6 +79,7 @@ class Tally:
             counters, states = Counter(self._counters), Counter[str]()
             packets = Counter(self._packets)
             by_state: dict[Path, Counter[str]] = {}
+            narrow: dict[Path, int] = {}
             for qp in there():
                 counters.update(qp.counters())
                 states[qp.state.name] += 1
@@ -83,5 +87,11 @@ class Tally:
                     path = Path(qp.peer, ev["plane"], ev["ev"])
                     packets[path] += ev["packets"]
                     by_state.setdefault(path, Counter())[ev["state"]] += 1
-        paths = {path: PathSum(n, dict(by_state.get(path, {}))) for path, n in packets.items()}
+                    if ev["narrow_bytes"]:
+                        least = narrow.get(path, ev["narrow_bytes"])
+                        narrow[path] = min(least, ev["narrow_bytes"])
+        paths = {
+            path: PathSum(n, dict(by_state.get(path, {})), narrow.get(path, 0))
+            for path, n in packets.items()
+        }
         return Sums(dict(counters), dict(states), paths)

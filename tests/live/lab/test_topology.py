@@ -228,6 +228,34 @@ def test_health_says_what_is_broken_and_what_a_nic_notices() -> None:
     assert health.lost(2) == 1.0
 
 
+def test_an_mtu_is_one_of_the_troubles_and_heals() -> None:
+    fabric = small()
+    health = Health(fabric)
+    health.apply(events(fabric, "mtu", "nic 3 plane 1 > t0", mtu=1500))
+    assert health.troubles() == [{"place": "nic 3 plane 1 > t0", "state": "mtu 1500"}]
+    health.apply(healing(fabric, "nic 3"))
+    assert health.troubles() == []
+
+
+def test_linux_drops_what_is_longer_than_an_mtu_beside_what_a_link_loses() -> None:
+    """On egress a length has the Ethernet header in it."""
+    made, recorder = linux()
+    fabric = small()
+    made.act(events(fabric, "mtu", "nic 0 plane 0", mtu=1500))
+    made.act(events(fabric, "link-loss", "nic 0 plane 0 > t0", rate=0.25))
+    ours = [batch for batch in recorder.batches if batch.namespace == "plane 0 t0 0"]
+    hook = 'type filter hook {} device "d0" priority 0; policy accept;'
+    random = "numgen random mod 1000000 < 250000 drop"
+    assert ours[1].lines == [
+        "flush ruleset",
+        "table netdev faults {",
+        f"chain ingress_d0 {{ {hook.format('ingress')} {random}; }}",
+        f"chain narrow_ingress_d0 {{ {hook.format('ingress')} meta length > 1500 drop; }}",
+        f"chain narrow_egress_d0 {{ {hook.format('egress')} meta length > 1514 drop; }}",
+        "}",
+    ]
+
+
 @pytest.mark.parametrize(
     ("where", "left"),
     [

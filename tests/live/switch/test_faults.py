@@ -105,6 +105,23 @@ def test_a_loss_rate_of_one_loses_everything() -> None:
         assert rig.drops() == {"loss": 100}
 
 
+def test_an_mtu_loses_what_is_longer_and_counts_it_as_a_loss() -> None:
+    """Of an IP packet that is one byte longer than its MTU a link delivers nothing."""
+    with Rig() as rig:
+        full = rig.frame(0, 1, payload=1024)
+        mtu = len(full) - 14
+        rig.act(actions.PORT_MTU, rig.fabric.nic_port(0, 0), mtu - 1)
+        rig.send(0, 0, full, rig.frame(0, 1, payload=0))
+        rig.run()
+        assert len(rig.got(1, 0)) == 1
+        assert rig.drops() == {"loss": 1}
+        rig.act(actions.PORT_MTU, rig.fabric.nic_port(0, 0), mtu)
+        rig.send(0, 0, full)
+        rig.run()
+        assert len(rig.got(1, 0)) == 1
+        rig.check_conserved()
+
+
 def test_damaged_frames_travel_on_with_a_wrong_icrc_and_nothing_else_wrong() -> None:
     with Rig(rules=MANY) as rig:
         rig.act(actions.PORT_CORRUPT, rig.fabric.nic_port(0, 0), 0.3)

@@ -32,6 +32,7 @@ class Health:
         self.burst = np.zeros(fabric.n_ports)
         self.corrupt = np.zeros(fabric.n_ports)
         self.share = np.ones(fabric.n_ports)  # fraction of the rate
+        self.mtu = np.full(fabric.n_ports, actions.MTU_WHOLE)  # bytes
         # By NIC port: false if both directions are down, which the NIC itself notices.
         self.link_up = np.ones(fabric.n_nics * fabric.n_planes, np.bool_)
         self.switch = ["up"] * fabric.n_switches
@@ -49,6 +50,8 @@ class Health:
                 self.corrupt[target] = event["rate"]
             elif action == actions.PORT_RATE:
                 self.share[target] = event["rate"]
+            elif action == actions.PORT_MTU:
+                self.mtu[target] = event["rate"]
             elif action in SWITCH_STATES:
                 self.switch[target] = SWITCH_STATES[action]
         own = slice(len(self.link_up))
@@ -66,12 +69,14 @@ class Health:
             if state != "up"
         ]
         whole = self.up & (self.loss == 0) & (self.corrupt == 0) & (self.share == 1)
+        whole &= self.mtu == actions.MTU_WHOLE
         for port in np.flatnonzero(~whole).tolist():
             words = [] if self.up[port] else ["down"]
             for word, value, none in (
                 ("loses", self.loss[port], 0),
                 ("corrupts", self.corrupt[port], 0),
                 ("rate x", self.share[port], 1),
+                ("mtu", self.mtu[port], actions.MTU_WHOLE),
             ):
                 words += [] if value == none else [f"{word} {value:g}"]
             found.append({"place": self._fabric.port_name(port), "state": ", ".join(words)})
@@ -111,6 +116,7 @@ def healing(fabric: Fabric, where: str) -> Any:
         _rows(actions.PORT_LOSS, ports, 0),
         _rows(actions.PORT_CORRUPT, ports, 0),
         _rows(actions.PORT_RATE, ports, 1),
+        _rows(actions.PORT_MTU, ports, actions.MTU_WHOLE),
         _rows(actions.SWITCH_UP, switches, 0),
     ]
     return np.concatenate(rows)

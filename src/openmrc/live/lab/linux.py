@@ -5,9 +5,10 @@ the hop limit, look up again, RFC 9800), every neighbour's uSID a static route t
 neighbour entry, and every port a token bucket of its link's rate. There is no delay; trimming and
 ECN marking need a BPF program (`trimming`).
 
-Faults: a packet that a link loses is dropped by nftables, at the switch, so that packet sockets of
-a host never see it: on egress from the switch's own ports, on ingress from a NIC. A NIC's link that
-is down in both directions is set down, so that the NIC notices.
+Faults: a packet that a link loses, or that is longer than its MTU, is dropped by nftables, at the
+switch, so that packet sockets of a host never see it: on egress from the switch's own ports, on
+ingress from a NIC. A NIC's link that is down in both directions is set down, so that the NIC
+notices.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from openmrc.live.lab.namespaces import Batch, Namespaces, clear_offloads, set_l
 from openmrc.live.lab.topology import Topology, prefix
 from openmrc.live.lab.totals import Totals
 from openmrc.live.lab.trimming import shapers
+from openmrc.wire.layout import ETHERNET
 from openmrc.wire.pcap import Writer
 
 ONE = 1_000_000  # nftables draws integers below this
@@ -182,17 +184,22 @@ class LinuxFabric:
         fabric, wanted = self._topology.fabric, dict.fromkeys(self._topology.switches, "")
         rules: dict[str, list[str]] = {name: [] for name in wanted}
         lossy = (~self.health.up) | (self.health.loss > 0)
-        for port in lossy.nonzero()[0].tolist():
+        narrow = self.health.mtu < actions.MTU_WHOLE
+        for port in (lossy | narrow).nonzero()[0].tolist():
             end = self._topology.switch_end(port)
             hook = "ingress" if fabric.port_nic[port] >= 0 else "egress"
-            share = self.health.lost(port)
-            rules[end.namespace].append(_drop(hook, end.interface, share))
+            lines = rules[end.namespace]
+            if lossy[port]:
+                lines.append(_drop(hook, end.interface, _one_of(self.health.lost(port))))
+            if narrow[port]:
+                which = _longer(hook, int(self.health.mtu[port]))
+                lines.append(_drop(hook, end.interface, which, "narrow_"))
         for switch, state in enumerate(self.health.switch):
             if state == "up":
                 continue
             name = self._topology.switches[switch]
             rules[name] += [
-                _drop("ingress", end.interface, 1.0, "silent_")
+                _drop("ingress", end.interface, _one_of(1.0), "silent_")
                 for end in self._topology.end_of.values()
                 if end.namespace == name
             ]
@@ -233,11 +240,20 @@ def _is_lost(line: str, down: set[str]) -> bool:
     return words[words.index("dev") + 1] in down
 
 
-def _drop(hook: str, interface: str, share: float, name: str = "") -> str:
-    """A chain that drops a fraction of the packets of an interface."""
-    which = "drop" if share >= 1 else f"numgen random mod {ONE} < {round(share * ONE)} drop"
+def _drop(hook: str, interface: str, which: str, name: str = "") -> str:
+    """A chain that drops some packets of an interface."""
     head = f'type filter hook {hook} device "{interface}" priority 0; policy accept;'
-    return f"chain {name}{hook}_{interface} {{ {head} {which}; }}"
+    return f"chain {name}{hook}_{interface} {{ {head} {which}drop; }}"
+
+
+def _one_of(share: float) -> str:
+    """What matches this fraction of packets, at random."""
+    return "" if share >= 1 else f"numgen random mod {ONE} < {round(share * ONE)} "
+
+
+def _longer(hook: str, mtu: int) -> str:
+    """What matches packets longer than an MTU; on egress a length has the Ethernet header in it."""
+    return f"meta length > {mtu + ETHERNET.size_bytes * (hook == 'egress')} "
 
 
 def _cannot(what: str) -> InputError:

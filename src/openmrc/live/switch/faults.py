@@ -64,7 +64,7 @@ def _set_rate(port, share):
 @inner
 def loses(net, port, port_no, f):
     """Whether a faulty port loses the frame that it sends; it may also damage it."""
-    what = health.strike(port, net.stream, port_no, True)
+    what = health.strike(port, net.stream, port_no, int(f.frame_bytes), True)
     if what == health.DAMAGED:
         bit = bits.draw_below(net.stream, port_no, frames.BITS_OF_ICRC)
         net.count[port_no].damaged += frames.damage(

@@ -10,6 +10,7 @@ COUNTED = {  # counters of a run by field of MRC's QPs; 0 for transports that co
     "sack": "n_sack",
     "nack": "n_nack",
     "probe": "n_probe",
+    "trials": "n_trial",
     "duplicates": "n_dup",
     "assumed_bad": "n_bad_total",
     "revived": "n_revived",

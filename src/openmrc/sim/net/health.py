@@ -18,8 +18,8 @@ JITTER_SHIFT = 10  # drawn in steps of 1.024 ns: a product with 32 random bits f
 @inlined
 def change(net, fault, action, target):
     """Change the state of a switch or a directed port; True if routing reacts: a port comes up,
-    goes down, or is denied. Nothing notices silence, losses, damage and slow rates; all ports of a
-    dead switch are down.
+    goes down, or is denied. Nothing notices silence, losses, damage, MTUs and slow rates; all ports
+    of a dead switch are down.
     """
     if (
         action == actions.SWITCH_UP
@@ -72,7 +72,8 @@ def loses(net, port, port_no, h):
     if port.up == 0:
         return True
     has_icrc = h.marks & (TRIMMED | TRIMMED_LASTHOP) == 0
-    what = health.strike(net.health[port_no], net.stream, port_no, has_icrc)
+    frame_bytes = int(h.frame_bytes)
+    what = health.strike(net.health[port_no], net.stream, port_no, frame_bytes, has_icrc)
     if what == health.DAMAGED:
         h.marks |= DAMAGED
     return what == health.LOST

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.fabric.actions import PORT_CORRUPT, PORT_DOWN, PORT_LOSS, SWITCH_SILENT
+from openmrc.fabric.actions import PORT_CORRUPT, PORT_DOWN, PORT_LOSS, PORT_MTU, SWITCH_SILENT
 from openmrc.fabric.sketch import Sketch, sketch
 from openmrc.sim.watch.intervals import Array, Intervals
 from openmrc.sim.watch.reader import QpReader, queue_bytes
@@ -164,6 +164,7 @@ class Sampler:
         port, health = net.port, np.full(fabric.n_ports, UP, np.uint8)
         health[np.asarray(net.port_kind.rate_bps[port.kind]) < self._rate_bps] = SLOW
         harmful = (np.asarray(net.health.loss) > 0) | (np.asarray(net.health.corrupt) > 0)
+        harmful |= np.asarray(net.health.frame_max) > 0
         health[harmful] = LOSSY
         health[self._at_silent(self._silent())] = SILENT
         health[np.asarray(port.up) == 0] = DOWN
@@ -321,5 +322,5 @@ def _together(name: str, rows: Array) -> Array:
 
 
 def _harms(action: Array) -> Array:
-    harms: Array = (action == PORT_LOSS) | (action == PORT_CORRUPT)
+    harms: Array = np.isin(action, (PORT_LOSS, PORT_CORRUPT, PORT_MTU))
     return harms
