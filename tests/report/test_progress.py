@@ -123,9 +123,9 @@ def test_a_compilation_is_a_line_every_few_seconds(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiling = Compiling()
-    for at_s, *row in rows_of_a_compilation():
+    for at_s, what, step, steps in rows_of_a_compilation():
         monkeypatch.setattr(progress, "monotonic", lambda at_s=at_s: 1000.0 + at_s)
-        compiling(*row)
+        compiling(what, step, steps)
     first, *lines = capsys.readouterr().err.splitlines()
     assert first.startswith("Compiling the simulator")
     assert lines == ["  41 %: f250", "  100 %: all"]
@@ -140,8 +140,8 @@ def test_on_a_terminal_a_compilation_is_one_line(
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     compiling = Compiling()
-    for _, *row in rows_of_a_compilation():
-        compiling(*row)
+    for _, what, step, steps in rows_of_a_compilation():
+        compiling(what, step, steps)
     first, line = capsys.readouterr().err.split("\n")
     assert first.startswith("Compiling the simulator")
     parts = line.split(CLEAR)[1:]

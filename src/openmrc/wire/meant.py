@@ -70,4 +70,4 @@ def _has_right_icrc(data: bytes, layers: Layers) -> bool:
     if layers.end > len(data) or end < layers.bth:
         return False
     right = icrc(np.frombuffer(bytearray(data), np.uint8), layers.ips[-1], end)
-    return int.from_bytes(data[end : layers.end], "little") == right
+    return bool(int.from_bytes(data[end : layers.end], "little") == right)
