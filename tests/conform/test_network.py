@@ -86,7 +86,7 @@ def test_the_endpoint_in_c_passes(there: Where, name: str) -> None:
     ("name", "why"),
     [
         ("trimmed-is-nacked", "nothing trims in an ordinary network"),
-        ("mpr-is-told-if-agreed", "this endpoint has no dynamic_mpr"),
+        ("mpr-is-told-if-agreed", "dynamic_mpr: 0 is accepted"),
     ],
 )
 def test_what_it_cannot_be_held_against(there: Where, name: str, why: str) -> None:

@@ -20,6 +20,7 @@ from openmrc.ops.mapper.agent import Loss, Report
 from openmrc.ops.mapper.collector import Place
 from openmrc.ops.mapper.history import History, JobRow, Row
 from openmrc.ops.mapper.jobs import OVER_US, Jobs, reached
+from openmrc.ops.mapper.link import Link
 from openmrc.ops.mapper.node import known, loops_of
 from openmrc.ops.mapper.server import Controller
 from openmrc.units import MS
@@ -297,6 +298,20 @@ def test_the_key_of_a_nic_speaks_for_that_nic_alone(controller: Controller) -> N
         with pytest.raises(ExchangeError, match="the secrets of both ends differ"):
             joins(controller, key, about, 5)
     assert controller.state()["agents"] == []
+
+
+def test_an_agents_link_proves_its_key_or_the_secret(controller: Controller) -> None:
+    said: list[str] = []
+    join = words.join(SCHEDULE, 4)
+    for key, is_key in ((of_agent(SECRET, 4), True), (SECRET, False)):
+        with Link("127.0.0.1", controller.port, key, join, said.append, is_key) as link:
+            assert until(lambda link=link: link.connected)
+            link.send(report([]))
+            assert until(lambda: controller.state()["agents"] == [4])
+        assert until(lambda: controller.state()["agents"] == [])
+    with Link("127.0.0.1", controller.port, of_agent(SECRET, 5), join, said.append, True):
+        assert until(lambda: bool(said))
+    assert said[0].endswith("the secrets of both ends differ); probing goes on")
 
 
 def test_while_an_agent_lives_no_other_takes_its_place(
