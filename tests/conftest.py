@@ -114,6 +114,9 @@ class FakeWorld:
             "failed": failed,
         }
 
+    def calcs_ended_ps(self) -> Any:
+        return np.zeros(0, np.int64)
+
     @property
     def delivered(self) -> Any:
         return np.where(self.done < 0, -1, self.done - US)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 from openmrc.errors import InputError
 
@@ -13,6 +14,7 @@ CLOSED = "standard input: is closed; name a file, or leave it open"
 TEXT = "utf-8-sig"
 # Thousands of faults make a megabyte; longer input has no end (/dev/zero), or is something else.
 TEXT_BYTES_MAX = 64 << 20
+NESTED_MAX = 32  # tables within tables; a scenario has four
 
 
 def read_bytes(path: str | os.PathLike[str], most: int = TEXT_BYTES_MAX) -> bytes:
@@ -40,3 +42,14 @@ def read_text(path: str | os.PathLike[str]) -> str:
     UTF-8.
     """
     return read_bytes(path).decode(TEXT)
+
+
+def check_depth(value: Any, most: int = NESTED_MAX) -> None:
+    """Raise `ValueError` for dicts and lists within more than `most` others: a file of a few bytes
+    may nest so deep that whoever walks it runs out of stack.
+    """
+    if most == 0:
+        raise ValueError("nested too deeply")
+    for each in value.values() if isinstance(value, dict) else value:
+        if isinstance(each, dict | list):
+            check_depth(each, most - 1)

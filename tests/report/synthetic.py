@@ -63,7 +63,7 @@ def run(rng: Any, name: str, flows: int, shown: Samples) -> TransportResult:
         counters=dict.fromkeys((*PACKETS, *PATHS, "link_traversals"), 123_456_789),
         timeline={"goodput_bytes": rng.integers(0, 10**9, bins)},
         bin_ps=END_PS // bins,
-        derived={"base_rtt_ps": 8 * US},
+        derived={"base_rtt_ps": 8 * US, "data_packet_wire_bytes": 4262},
         ideal_ps=US,
         now_ps=END_PS,
         loop_s=1.0,

@@ -60,9 +60,14 @@ def test_each_transport_has_a_row_and_what_it_takes_over_the_first(here: Path, c
     assert [row[:2] for row in rows[:4]] == [
         ["a", "mrc"], ["a", "<one>"], ["b", "mrc"], ["b", "<one>"],
     ]  # fmt: skip
-    assert [row[4] for row in rows[:4]] == ["40.00", "120.00", "80.00", "240.00"]  # p100, us
-    assert [row[-1] for row in rows[-4:]] == ["1.000", "1.000", "2.000", "2.000"]
-    assert printed.out.splitlines()[-1] == (
+    assert [row[2] for row in rows[:4]] == ["40.00", "120.0", "80.00", "240.0"]  # of all, us
+    assert [row[3] for row in rows[:4]] == ["1.000", "1.000", "2.000", "2.000"]
+    verdict, last = printed.out.splitlines()[-2:]
+    assert verdict == (
+        "b against a, all flows finished after: mrc 80us against 40us (2.000 times);"
+        " <one> 240us against 120us (2.000 times)."
+    )
+    assert last == (
         "b against a: transport[0].pmtu 4KiB -> 2KiB; transport[1].pmtu 4KiB -> 2KiB;"
         " fault[0].rate 0.5 -> 0.25."
     )
@@ -81,6 +86,9 @@ def test_as_an_object(here: Path, capsys: Out) -> None:
     assert [each["directory"] for each in told["results"]] == ["a", "b", "a"]
     assert told["differences"]["b"]["fault[0].rate"] == [0.5, 0.25]
     assert told["differences"]["a"] == {}
+    assert told["verdict"][2] == {
+        "directory": "b", "transport": "mrc", "job": None, "whole_us": 80.0, "over": 2.0,
+    }  # fmt: skip
     assert told["results"][1]["summary"] == json.loads((here / "b/summary.json").read_text())
 
 
@@ -89,7 +97,7 @@ def test_as_an_object(here: Path, capsys: Out) -> None:
     [
         (
             lambda b: (b / "summary.json").unlink(),
-            "b/summary.json: No such file or directory; name",
+            "b: has no summary.json; name a directory that mrc run --out",
         ),
         (
             lambda b: (b / "summary.json").write_text("[]"),

@@ -77,6 +77,7 @@ def test_the_summary_is_the_documented_object(fake_world: type[FakeWorld], two: 
         "scenario",
         "seed",
         "openmrc",
+        "run",
         "partial",
         "wall_s",
         "peak_rss_mb",
@@ -85,6 +86,7 @@ def test_the_summary_is_the_documented_object(fake_world: type[FakeWorld], two: 
     assert (summary["scenario"], summary["seed"], summary["partial"]) == ("two", 1, False)
     # Four flows of 1000 B take 10, 20, 30 and 40 us.
     assert summary["transports"]["mrc"] == {
+        "whole_us": 40.0,
         "sim_time_us": 40.0,
         "loop_s": 0.5,
         "link_traversals": 4000,

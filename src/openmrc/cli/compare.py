@@ -39,13 +39,15 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         told = {
             "results": [{"directory": each.name, "summary": each.summary} for each in saved],
+            "verdict": [one.as_json() for one in compare.verdicts(saved)],
             "differences": compare.differences(saved),
         }
         print(json.dumps(told, indent=2))
     else:
-        headings = [f"{name}, {unit}" if unit else name for name, unit in compare.columns(saved)]
-        columns = [Column(heading, words=i < 2) for i, heading in enumerate(headings)]
-        print_table(None, columns, compare.rows(saved), sys.stdout, keys=2)
+        headings, rows = compare.table(saved)
+        named = [f"{heading}, {unit}" if unit else heading for heading, unit in headings]
+        columns = [Column(heading, words=i < 2) for i, heading in enumerate(named)]
+        print_table(None, columns, rows, sys.stdout, keys=2)
         for sentence in compare.sentences(saved):
             print(printable(sentence))
     if arguments.page is not None:

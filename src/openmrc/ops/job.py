@@ -16,8 +16,13 @@ from pathlib import Path
 from typing import Any
 
 from openmrc.errors import InputError
+from openmrc.reading import read_bytes
 
 MOST = 0.5  # of the paths of a route: then the route failed, not single paths
+RECORD_BYTES_MAX = 1 << 30  # of a rank: some ten million lines
+TIMES_MAX = {"t": 1e11, "at_us": 1e15}  # s since 1970; us since an endpoint started
+# What a text that is no record does to its reader.
+BROKEN = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 HOSTS_MIN = 3  # with two, a host's port cannot be told from the other's
 
 
@@ -66,17 +71,32 @@ def read(directory: Path) -> Job:
     """Return the records of the ranks. Raises `InputError` for files that are not such records."""
     lines: list[dict[str, Any]] = []
     for file in sorted(directory.glob("rank-*.jsonl")):
-        for number, text in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        for number, text in enumerate(_text(file).splitlines(), 1):
             try:
-                line = json.loads(text)
-                line["t"] = float(line["t"])
-                lines.append(line | {"rank": int(line["rank"]), "event": str(line["event"])})
-            except (ValueError, KeyError, TypeError) as error:
+                lines.append(_line(text))
+            except BROKEN as error:
                 raise InputError(f"{file}:{number}: is no line of a record ({error!r})") from None
     try:
         return _job(lines)
-    except (ValueError, KeyError, TypeError) as error:
+    except BROKEN as error:
         raise InputError(f"{directory}: is no record of a job ({error!r})") from None
+
+
+def _text(file: Path) -> str:
+    if not file.is_file():
+        raise InputError(f"{file}: is no regular file; records of a job are (OPENMRC_RECORD=DIR)")
+    try:
+        return read_bytes(file, RECORD_BYTES_MAX).decode()
+    except (OSError, ValueError) as error:
+        raise InputError(f"{file}: cannot be read ({error})") from None
+
+
+def _line(text: str) -> dict[str, Any]:
+    line = json.loads(text)
+    at = {key: float(line[key]) for key in TIMES_MAX if key in line}
+    if not all(0 <= at[key] <= TIMES_MAX[key] for key in at):
+        raise ValueError(f"its times: {at}")
+    return dict(line | at | {"rank": int(line["rank"]), "event": str(line["event"])})
 
 
 def _job(lines: Sequence[dict[str, Any]]) -> Job:

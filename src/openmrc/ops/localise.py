@@ -228,14 +228,14 @@ class _Case:
         touched = np.zeros(self.fabric.n_ports + 1, np.bool_)
         for column in self.seen.routes.T:
             touched[column] = True
-        n_quiet = n_links - int(touched[:-1].sum())
+        n_quiet = int(((crossed > 0) & ~touched[:-1]).sum())
         if n_quiet >= QUIET_PART * n_links:
             return CHANCE_MAX
         view = self.view(np.arange(len(self.lost)))
         links = view.ids < self.fabric.n_ports
         lost = view.sum(self.lost)[links]
         # The upper confidence limit for few losses: 3 if there was none.
-        shares = (lost + 2 * np.sqrt(lost) + 3) / view.crossed[links]
+        shares = (lost + 2 * np.sqrt(lost) + 3) / np.maximum(view.crossed[links], 1)
         return min(float(np.sort(shares)[int(QUIET_PART * n_links) - n_quiet]), CHANCE_MAX)
 
     def _chance(self, base: fit.Model, p: FloatArray) -> float:

@@ -6,8 +6,6 @@ Where switches hash, causes are those of the fabric's outline, all that senders 
 
 from __future__ import annotations
 
-import json
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,13 +20,18 @@ from openmrc.ops import balance, causes, crowd, damage
 from openmrc.ops.columns import bin_us, number
 from openmrc.ops.evidence import Evidence, of_lossy
 from openmrc.ops.hung import Hang, hangs
-from openmrc.run.ways import routes
-from openmrc.run.witness import COUNTED, LOOKS_A_BIN
+from openmrc.run.columns import refuse
+from openmrc.run.saved import SCENARIO, SUMMARY, Saved
+from openmrc.run.ways import exist, hops, routes
+from openmrc.run.witness import LOOKS_A_BIN
 from openmrc.units import US
 from openmrc.wire.framing import MRC_FRAMING
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from openmrc.scenario.scenario import Scenario
+    from openmrc.scenario.transports import AnyTransport
 
 # Of a million packets that senders judge lost ten may only have been late.
 BACKGROUND = 1e-5
@@ -232,57 +235,44 @@ class Record:
 def read(directory: Path) -> list[Record]:
     """Return the record of each transport of a results directory, as `mrc run --out` writes it.
 
-    Raises `InputError` for any other directory.
+    Raises `InputError` for any other directory, and for one with files of several runs.
     """
     import polars as pl
 
-    from openmrc.scenario.scenario import make_scenario
-
-    if not directory.exists():
-        raise InputError(f"{directory}: is not there; name a directory that mrc run --out writes")
-    for name in ("summary.json", "scenario.toml", "flows.parquet"):
-        if not (directory / name).is_file():
-            raise InputError(
-                f"{directory}: has no {name}; name a directory that mrc run --out has written"
-            )
-    try:
-        summary = json.loads((directory / "summary.json").read_text(encoding="utf-8"))
-        tables = tomllib.loads((directory / "scenario.toml").read_text(encoding="utf-8"))
-        transports = dict(summary["transports"])
-        frames = {
-            name: pl.read_parquet(directory / f"{name}.parquet")
-            for name in ("flows", "steps", *FILES)
-            if (directory / f"{name}.parquet").is_file()
-        }
-        for name, columns in (("links", COUNTED), ("paths", ("narrow_bytes",))):
-            if name in frames and (lacks := sorted({*columns} - {*frames[name].columns})):
-                raise ValueError(f"its {name}.parquet has no column {lacks[0]}; run it again")
-    except (ValueError, KeyError, TypeError, pl.exceptions.PolarsError) as error:
-        raise InputError(f"{directory}: was not written by mrc run --out ({error})") from None
-    tables.pop("fault", None)
-    scenario = make_scenario(tables, base=directory)
-    fabric, sections = scenario.fabric.build(), tables.get("transport", [{}])
+    saved = Saved(directory)
+    saved.check_tables()
+    scenario = _scenario(saved)
+    fabric = _fabric(scenario)
+    transports = saved.summary["transports"]
+    names = [transport.name for transport in scenario.transports]
+    if [*transports] != names[: len(transports)]:  # an interrupted run has not got to all
+        raise InputError(
+            f"{directory / SUMMARY}: transports {', '.join(transports)}; {SCENARIO} has"
+            f" {', '.join(names)}; run it again"
+        )
+    frames = _frames(saved, fabric)
     found = []
-    for (name, run), section, transport in zip(
-        transports.items(), sections, scenario.transports, strict=False
-    ):
+    for (name, run), transport in zip(transports.items(), scenario.transports, strict=False):
+        hashed = not getattr(transport, "srv6", True)
+        around = outline(fabric) if hashed else None
+        known = fabric if around is None else around.fabric
+        knows = "events" in frames and _keeps_account(transport)
+        for table in ("events", "paths") if knows else ():
+            _check_paths(saved, table, frames[table], name, known)
         of = {each: _of(frame, name) for each, frame in frames.items()}
-        events = of["events"] if "events" in of and _keeps_account(section) else None
+        events = of["events"] if knows else None
         paths, links = (of.get(each, pl.DataFrame()) for each in ("paths", "links"))
         if events is not None:
             paths = _acquitted(paths, events)
         own = getattr(transport, "trim", None)
         cut_short = scenario.fabric.trim if own is None else own
         trims = cut_short and getattr(transport, "trim_nack", True)
-        hashed = not getattr(transport, "srv6", True)
-        around = outline(fabric) if hashed else None
         missing, damaged = None, None
         hung: tuple[Hang, ...] = ()
         if events is not None:
             hung = tuple(hangs(fabric, links))
             if around is not None:
                 links = _by_outline(links, around)
-            known = fabric if around is None else around.fabric
             if run["flows"]["unfinished"] == 0:  # else packets are still under way
                 missing = balance.missing(known, links)
             damaged = damage.damaged(known, links)
@@ -295,6 +285,70 @@ def read(directory: Path) -> list[Record]:
             )
         )  # fmt: skip
     return found
+
+
+def _scenario(saved: Saved) -> Scenario:
+    """The scenario without its faults, which no operator knows."""
+    from openmrc.scenario.scenario import make_scenario
+
+    tables = {key: value for key, value in saved.scenario.items() if key != "fault"}
+    file = saved.directory / SCENARIO
+    try:
+        return make_scenario(tables, base=saved.directory)
+    except InputError as error:
+        raise error.at(str(file)) from None
+    except RecursionError:
+        raise InputError(f"{file}: nested too deeply; run it again") from None
+
+
+def _fabric(scenario: Scenario) -> Fabric:
+    for file in scenario.files():
+        if file.exists() and not file.is_file():
+            raise InputError(f"{file}: is no regular file; a scenario's files are")
+    return scenario.fabric.build()
+
+
+def _frames(saved: Saved, fabric: Fabric) -> dict[str, pl.DataFrame]:
+    """The tables, checked: those of steps if the run trained, those of paths if any is there."""
+    runs = saved.summary["transports"]
+    limits = {
+        "transports": tuple(runs),
+        "nics": fabric.n_nics,
+        "ports": fabric.n_ports,
+        "end_us": max(run["sim_time_us"] for run in runs.values()) + 1,  # rounded
+    }
+    names = ["flows", *(["steps"] if any(run.get("training") for run in runs.values()) else [])]
+    if any(saved.has(name) for name in FILES):
+        names += FILES
+    frames = {name: saved.table(name, limits) for name in names}
+    for name, run in runs.items():
+        _check_rows(saved, frames["flows"], "flows", name, run["flows"]["total"])
+        if training := run.get("training"):
+            _check_rows(saved, frames["steps"], "steps", name, training["steps"]["total"])
+    return frames
+
+
+def _check_rows(saved: Saved, frame: pl.DataFrame, table: str, transport: str, n: int) -> None:
+    """Raise `InputError` unless a transport has the rows that its summary counts, in order."""
+    file, rows = saved.directory / f"{table}.parquet", _of(frame, transport)
+    if len(rows) != n:
+        said = f"{len(rows):,} rows of {transport}, {SUMMARY} says {n:,}"
+        raise InputError(f"{file}: {said}; run it again")
+    if table == "steps" and rows["step"].to_list() != [*range(1, n + 1)]:
+        raise InputError(f"{file}: column step: of {transport} is not 1 to {n:,}; run it again")
+
+
+def _check_paths(
+    saved: Saved, table: str, frame: pl.DataFrame, transport: str, known: Fabric
+) -> None:
+    """Raise `InputError` for a path of a transport that the fabric does not have."""
+    at = (frame["transport"] == transport).arg_true().to_numpy()
+    qp, src, dst, ev = (frame[name].to_numpy()[at] for name in ("qp", "src", "dst", "ev"))
+    there = np.where(qp >= 0, exist(known, src, dst, ev), hops(known, ev)[0] < known.n_planes)
+    if len(wrong := at[~there]):
+        row = int(wrong[0])
+        of = f"the EV of a path from nic {frame['src'][row]} to nic {frame['dst'][row]}"
+        refuse(saved.directory / f"{table}.parquet", frame, row, "ev", of)
 
 
 def _by_outline(links: pl.DataFrame, around: Outline) -> pl.DataFrame:
@@ -342,13 +396,13 @@ def _acquitted(paths: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(lost=left).filter(pl.col("lost") > 0).drop("row", "none")
 
 
-def _keeps_account(section: Any) -> bool:
-    """Whether senders of a transport with these keys know their paths."""
-    return bool(
-        section.get("kind", "mrc") == "mrc"
-        and section.get("paths", "mrc") == "mrc"
-        and section.get("rules", "mrc") != "peer"
-    )
+def _keeps_account(transport: AnyTransport) -> bool:
+    """Whether senders of a transport know their paths."""
+    from openmrc.scenario.transports import TransportSection
+
+    if not isinstance(transport, TransportSection):
+        return False
+    return transport.paths == "mrc" and transport.rules != "peer"
 
 
 def _of(frame: pl.DataFrame, transport: str) -> pl.DataFrame:

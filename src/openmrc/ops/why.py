@@ -198,6 +198,8 @@ def _verdicts(record: Record) -> list[_Blamed]:
             mine_rows = record.paths.filter(pl.Series(rows))
             during = _while_damaged(record, damaged.span_us(of_rows, mine_rows))
             left, beyond = left & during, beyond & during
+            if not left.any():  # counters that contradict each other
+                continue
             damaged = damaged.without(of_rows, lost_there)
         told.append(_Blamed(verdict, left, beyond, bool(gone or hurt)))
         taken |= mine

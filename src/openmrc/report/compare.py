@@ -1,9 +1,7 @@
-"""Results directories side by side: a row for each transport, and how their scenarios differ."""
+"""Results directories side by side: what each took as a whole, and how their scenarios differ."""
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -11,25 +9,28 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from openmrc.errors import InputError
-from openmrc.reading import read_bytes
+from openmrc.report import times
 from openmrc.report.page import html_table
-from openmrc.run.figures import PACKETS
+from openmrc.report.steps import rounded
+from openmrc.run import saved as directories
+from openmrc.scenario.workloads import WORKLOADS
+from openmrc.units import US
 
 DIFFERENCES_SHOWN = 12  # of one directory; --json has all
-# A heading with its unit, and the figure's place in a transport's summary.
+WHOLE = "the whole took"  # of workloads of several kinds
+TIME = "time"  # the unit of a column is the one that fits
+# A heading with its unit, and the figure's place in the summary of a transport; jobs have some.
 FIGURES = (
-    ("flow completion time, p50", "us", "flows.fct_us.p50"),
-    ("flow completion time, p99", "us", "flows.fct_us.p99"),
-    ("flow completion time, p100", "us", "flows.fct_us.p100"),
+    ("time over ideal time", "", "slowdown_p100"),
+    ("flow completion time, p50", TIME, "flows.fct_us.p50"),
+    ("flow completion time, p99", TIME, "flows.fct_us.p99"),
+    ("flow completion time, p100", TIME, "flows.fct_us.p100"),
     ("goodput of all flows", "Gb/s", "goodput_gbps.total"),
     ("packets sent again", "", "packets.retransmitted"),
     ("packets lost to faults", "", "packets.dropped_fault"),
-    ("time over ideal time", "", "slowdown_p100"),
     ("flows completed", "", "flows.completed"),
     ("of flows", "", "flows.total"),
 )
-P100 = "flows.fct_us.p100"
 
 
 @dataclass(frozen=True)
@@ -49,11 +50,8 @@ class Saved:
 
 def read_saved(directory: str) -> Saved:
     """Return what `mrc run --out` wrote; raise `InputError` if this is not a results directory."""
-    return Saved(
-        directory,
-        _parsed(Path(directory, "summary.json"), _summary),
-        dict(_flat(_parsed(Path(directory, "scenario.toml"), _scenario))),
-    )
+    found = directories.Saved(Path(directory))
+    return Saved(directory, found.summary, dict(_flat(found.scenario)))
 
 
 def differences(saved: Sequence[Saved]) -> dict[str, dict[str, list[Any]]]:
@@ -72,32 +70,113 @@ def differences(saved: Sequence[Saved]) -> dict[str, dict[str, list[Any]]]:
     }
 
 
-def columns(saved: Sequence[Saved]) -> list[tuple[str, str]]:
-    """Return the heading and unit of each column, in the order of `rows`."""
-    over = (f"p100 over that in {saved[0].name}", "")
-    return [("results", ""), ("transport", ""), *((h, unit) for h, unit, _ in FIGURES), over]
+@dataclass(frozen=True)
+class Verdict:
+    """What a transport, or one of its jobs, took as a whole, and that over the first's."""
+
+    directory: str
+    transport: str
+    job: str | None
+    whole_us: float | None
+    first_us: float | None
+    figures: dict[str, Any]  # its part of the summary
+
+    @property
+    def name(self) -> str:
+        """The transport, and of one of its jobs that too."""
+        return self.transport if self.job is None else f"{self.transport}: {self.job}"
+
+    @property
+    def over(self) -> float | None:
+        """How many times as long it took as in the first directory."""
+        if self.whole_us is None or not self.first_us:
+            return None
+        return round(self.whole_us / self.first_us, 4)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that `mrc compare --json` prints."""
+        keys = ("directory", "transport", "job", "whole_us", "over")
+        return {key: getattr(self, key) for key in keys}
 
 
-def rows(saved: Sequence[Saved]) -> list[list[str]]:
-    """Return a row of cells for each transport of each directory."""
-    first = saved[0].transports
+def verdicts(saved: Sequence[Saved]) -> list[Verdict]:
+    """Return what each transport of each directory took, each followed by its jobs."""
+    first = {key: us for key, us, _ in _wholes(saved[0])}
     return [
-        [
-            each.name,
-            name,
-            *(_cell(_at(summary, place)) for _, _, place in FIGURES),
-            _over(_at(summary, P100), _at(first.get(name, {}), P100)),
-        ]
+        Verdict(each.name, *key, us, first.get(key), figures)
         for each in saved
-        for name, summary in each.transports.items()
+        for key, us, figures in _wholes(each)
     ]
 
 
+def _wholes(saved: Saved) -> Iterator[tuple[tuple[str, str | None], float | None, dict[str, Any]]]:
+    for name, summary in saved.transports.items():
+        yield (name, None), summary["whole_us"], summary
+        for job, figures in (summary.get("jobs") or {}).items():
+            yield (name, job), figures["time_us"], figures
+
+
+def whole(saved: Sequence[Saved]) -> str:
+    """Return the heading of what is compared: what all took, if they are of one kind."""
+    kinds = {WORKLOADS[each.scenario["workload.kind"]].whole for each in saved if _known(each)}
+    return kinds.pop() if len(kinds) == 1 and all(map(_known, saved)) else WHOLE
+
+
+def _known(saved: Saved) -> bool:
+    return saved.scenario.get("workload.kind") in WORKLOADS
+
+
+def table(saved: Sequence[Saved]) -> tuple[list[tuple[str, str]], list[list[str]]]:
+    """Return the heading and unit of each column, and the cells: a row for each transport of each
+    directory, and one for each of its jobs.
+    """
+    found = verdicts(saved)
+    columns = [
+        ("results", "", [one.directory for one in found]),
+        ("transport", "", [one.name for one in found]),
+        (whole(saved), *times.column([one.whole_us for one in found], "never")),
+        (
+            f"over that in {saved[0].name}",
+            "",
+            ["-" if one.over is None else f"{one.over:.3f}" for one in found],
+        ),
+    ]
+    for heading, unit, place in FIGURES:
+        values = [_at(one.figures, place) for one in found]
+        if unit == TIME:
+            columns.append((heading, *times.column(values)))
+        else:
+            columns.append((heading, unit, list(map(_cell, values))))
+    rows = [list(row) for row in zip(*(cells for *_, cells in columns), strict=True)]
+    return [(heading, unit) for heading, unit, _ in columns], rows
+
+
+def _verdict(saved: Saved, first: Saved, found: Sequence[Verdict]) -> str:
+    """The sentence that says how a directory did against the first; "" if nothing is in both."""
+    said = [
+        f"{one.name} {_time(one.whole_us)} against {_time(one.first_us)}"
+        + ("" if one.over is None else f" ({one.over:.3f} times)")
+        for one in found
+        if one.directory == saved.name and one.first_us is not None
+    ]
+    shown = "; ".join(said[:DIFFERENCES_SHOWN])
+    more = f" and {len(said) - DIFFERENCES_SHOWN:,} more" if said[DIFFERENCES_SHOWN:] else ""
+    return f"{saved.name} against {first.name}, {whole([first, saved])}: {shown}{more}."
+
+
+def _time(us: float | None) -> str:
+    return "never" if us is None else rounded(round(us * US))
+
+
 def sentences(saved: Sequence[Saved]) -> list[str]:
-    """Return how each further scenario differs from the first, and which runs are partial."""
-    said = [f"{each.name}: partial, it was interrupted." for each in saved if _partial(each)]
-    for name, found in differences(saved).items():
-        shown = [f"{key} {_said(a)} -> {_said(b)}" for key, (a, b) in found.items()]
+    """Return how each further directory did against the first, which runs are partial, and how the
+    scenarios differ.
+    """
+    found = verdicts(saved)
+    said = [_verdict(each, saved[0], found) for each in saved[1:]]
+    said += [f"{each.name}: partial, it was interrupted." for each in saved if _partial(each)]
+    for name, keys in differences(saved).items():
+        shown = [f"{key} {_said(a)} -> {_said(b)}" for key, (a, b) in keys.items()]
         more = f" and {len(shown) - DIFFERENCES_SHOWN:,} more" if shown[DIFFERENCES_SHOWN:] else ""
         words = "; ".join(shown[:DIFFERENCES_SHOWN]) + more if shown else "the same scenario"
         said.append(f"{name} against {saved[0].name}: {words}.")
@@ -113,32 +192,9 @@ def html(saved: Sequence[Saved]) -> str:
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{title}</title><style>{style}</style></head><body><header><h1>{title}</h1></header>"
-        f'<main><section class="wide" id="table">{html_table(columns(saved), rows(saved))}{said}'
+        f'<main><section class="wide" id="table">{html_table(*table(saved))}{said}'
         "</section></main></body></html>\n"
     )
-
-
-def _parsed(file: Path, parse: Any) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = parse(read_bytes(file).decode())
-    except OSError as error:
-        raise InputError(
-            f"{file}: {error.strerror}; name a directory that mrc run --out has written"
-        ) from None
-    except (ValueError, LookupError, TypeError, AttributeError):
-        raise InputError(f"{file}: was not written by mrc run --out; run it again") from None
-    return found
-
-
-def _summary(text: str) -> Any:
-    summary = json.loads(text)
-    for each in summary["transports"].values():
-        _ = each["flows"]["fct_us"], [each["packets"][key] for key in PACKETS]
-    return summary
-
-
-def _scenario(text: str) -> Any:
-    return tomllib.loads(text)
 
 
 def _flat(table: Any, place: str = "") -> Iterator[tuple[str, Any]]:
@@ -172,10 +228,6 @@ def _cell(value: Any) -> str:
     if value is None:
         return "-"
     return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}"
-
-
-def _over(value: float | None, first: float | None) -> str:
-    return "-" if value is None or not first else f"{value / first:.3f}"
 
 
 def _said(value: Any) -> str:

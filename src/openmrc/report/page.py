@@ -14,7 +14,7 @@ from importlib.resources import files
 from openmrc import version
 from openmrc.report import steps
 from openmrc.report.data import page_data
-from openmrc.report.table import COLUMNS, derived, rows, sentences
+from openmrc.report.table import derived, sentences, table
 from openmrc.run.results import Result
 
 SCRIPTS = ("base.js", "lines.js", "steps.js", "heat.js", "fabric.js", "page.js")  # in this order
@@ -27,6 +27,7 @@ def html(result: Result) -> str:
     text = assets.joinpath("page.html").read_text(encoding="utf-8")
     parts = {
         "TITLE": escape(f"{result.scenario.name}, seed {result.scenario.seed}"),
+        "RUN": result.identity,
         "ABOUT": escape(_about(result)),
         "STYLE": assets.joinpath("page.css").read_text(encoding="utf-8"),
         "TABLE": table_of(result),
@@ -48,7 +49,7 @@ def html(result: Result) -> str:
 
 def table_of(result: Result) -> str:
     """Return the table of a run, as HTML."""
-    return html_table(COLUMNS, [cells for run in result.transports for cells in rows(run)])
+    return html_table(*table(result))
 
 
 def _about(result: Result) -> str:

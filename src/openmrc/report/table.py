@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from openmrc import tabular
 from openmrc.fabric.model import CUT_THROUGH_BYTES
 from openmrc.fabric.queues import QUEUE_PACKETS_MIN
 from openmrc.printable import printable
-from openmrc.report import steps
+from openmrc.report import steps, times
 from openmrc.report.steps import rounded
 from openmrc.run.figures import ROCE
 from openmrc.run.outcome import TransportResult
@@ -18,66 +18,79 @@ from openmrc.say import counted, number
 from openmrc.scenario.fabric import Multiplane
 from openmrc.scenario.transports import AnyTransport
 from openmrc.tabular import Column
-from openmrc.units import PS_BITS, US, fmt_rate, fmt_size, fmt_time
+from openmrc.units import PS_BITS, fmt_rate, fmt_size, fmt_time
 
-# (heading, unit) of each column, in the order of `row`.
-COLUMNS = (
-    ("transport", ""),
-    ("flow completion time, p50", "us"),
-    ("flow completion time, p99", "us"),
-    ("flow completion time, p100", "us"),
-    ("goodput of all flows", "Gb/s"),
-    ("packets sent again", ""),
-    ("packets lost to faults", ""),
-    ("time over ideal time", ""),
-    ("all flows finished after", ""),
-)
-
+LOST = ("packets lost to faults", "")
 SLOW_GBPS = 10
 AS_LONG = 1.005  # another's time over MRC's, below which MRC gained nothing
 UNLIMITED_BYTES = (1 << 31) - 2  # the meaning of `fabric.queues.UNLIMITED` and of one below it
 UNITS = {"ps": fmt_time, "bps": fmt_rate, "bytes": fmt_size}
 
 
-def row(run: TransportResult) -> list[str]:
-    """Return one transport's cells, as text."""
+class _Line(NamedTuple):
+    """A row of the table: the whole first, which is what a workload's users wait for; times in us.
+
+    A job has a time and flows of its own; the rest is its transport's.
+    """
+
+    name: str
+    whole_us: float | None
+    never: str  # what stands for a whole that did not end
+    slowdown: float | None
+    fct_us: dict[str, float | None]
+    rest: tuple[str, str, str]
+
+
+def table(result: Result) -> tuple[list[tuple[str, str]], list[list[str]]]:
+    """Return the heading and unit of each column, and the cells: a row for each transport, and one
+    below it for each of its jobs.
+    """
+    lines = [line for run in result.transports for line in _lines(run)]
+    unit, wholes = times.column([line.whole_us for line in lines])
+    said = zip(wholes, lines, strict=True)
+    columns: list[tuple[str, str, list[str]]] = [
+        ("transport", "", [line.name for line in lines]),
+        (
+            result.scenario.workload.whole,
+            unit,
+            [line.never if line.whole_us is None else cell for cell, line in said],
+        ),
+        ("time over ideal time", "", [_figure(line.slowdown, 2) for line in lines]),
+    ]
+    for key in ("p50", "p99", "p100"):
+        column = times.column([line.fct_us[key] for line in lines])
+        columns.append((f"flow completion time, {key}", *column))
+    headings = (("goodput of all flows", "Gb/s"), ("packets sent again", ""), LOST)
+    for place, (heading, unit) in enumerate(headings):
+        columns.append((heading, unit, [line.rest[place] for line in lines]))
+    rows = [list(row) for row in zip(*(cells for *_, cells in columns), strict=True)]
+    return [(heading, unit) for heading, unit, _ in columns], rows
+
+
+def _lines(run: TransportResult) -> list[_Line]:
     summary = run.summary()
-    fct_us, packets = summary["flows"]["fct_us"], summary["packets"]
-    finished, slowdown = "never", None  # early figures of a run say nothing of the whole
-    if run.finish_ps is not None:
-        finished, slowdown = rounded(run.finish_ps), summary["slowdown_p100"]
-    return [
-        run.name,
-        *(_figure(fct_us[key], 1) for key in ("p50", "p99", "p100")),
+    packets, whole_us = summary["packets"], summary["whole_us"]
+    jobs = summary.get("jobs", {})
+    rest = (
         _goodput(summary["goodput_gbps"]["total"]),
         f"{packets['retransmitted']:,}",
         f"{packets['dropped_fault'] + packets['dropped_corrupt']:,}",
-        _figure(slowdown, 2),
-        finished,
-    ]
+    )
+    # early figures of a run say nothing of the whole
+    slowdown = None if run.finish_ps is None else summary["slowdown_p100"]
+    first = _Line(run.name, whole_us, "never", slowdown, summary["flows"]["fct_us"], rest)
+    return [first, *(_of_job(f"{run.name}: {name}", job) for name, job in jobs.items())]
 
 
-def rows(run: TransportResult) -> list[list[str]]:
-    """Return one transport's row, and one below it for each of its jobs."""
-    jobs = run.summary().get("jobs", {})
-    return [row(run), *(_job_row(f"{run.name}: {name}", job) for name, job in jobs.items())]
-
-
-def _job_row(name: str, job: dict[str, Any]) -> list[str]:
-    fct_us, time_us = job["flows"]["fct_us"], job["time_us"]
+def _of_job(name: str, job: dict[str, Any]) -> _Line:
     never = "never" if job["flows"]["total"] else "-"
-    return [
-        name,
-        *(_figure(fct_us[key], 1) for key in ("p50", "p99", "p100")),
-        *([""] * 4),
-        never if time_us is None else f"after {rounded(round(time_us * US))}",
-    ]
+    return _Line(name, job["time_us"], never, None, job["flows"]["fct_us"], ("", "", ""))
 
 
 def print_table(result: Result, out: IO[str]) -> None:
     """Print the table and the sentences below it to `out`."""
-    cells = [cells for run in result.transports for cells in rows(run)]
-    tabular.print_table(result.title, _headed(COLUMNS), cells, out)
+    columns, cells = table(result)
+    tabular.print_table(result.title, _headed(columns), cells, out)
     if trained := steps.rows(result):
         tabular.print_table(None, _headed(steps.COLUMNS), trained, out)
     for sentence in sentences(result):
@@ -206,9 +219,9 @@ def what_it_gained(result: Result) -> str:
     avoids = [getattr(section, "paths", "") == "mrc" for section in result.scenario.transports]
     ours = result.transports[avoids.index(True) if True in avoids else 0]
     others = [run for run in result.transports if run is not ours]
-    never = [run.name for run in others if run.finish_ps is None]
-    times = sorted((run.finish_ps, run.name) for run in others if run.finish_ps is not None)
-    if ours.finish_ps is None:
+    never = [run.name for run in others if run.ended_ps is None]
+    times = sorted((run.ended_ps, run.name) for run in others if run.ended_ps is not None)
+    if ours.ended_ps is None:
         if not times:
             return f"None finished: {_listed([ours.name, *never])}."
         names = _listed([ours.name, *never])
@@ -216,11 +229,11 @@ def what_it_gained(result: Result) -> str:
             f"{names} did not finish; {times[0][1]} finished first, after {rounded(times[0][0])}."
         )
     took = [
-        f"{name} took {_times(ps / ours.finish_ps)} as long ({rounded(ps)})" for ps, name in times
+        f"{name} took {_times(ps / ours.ended_ps)} as long ({rounded(ps)})" for ps, name in times
     ]
     took += [f"{_listed(never)} did not finish"] if never else []
-    said = f"{ours.name} finished after {rounded(ours.finish_ps)}: {', '.join(took)}."
-    equal = [name for ps, name in times if ps < AS_LONG * ours.finish_ps]
+    said = f"{ours.name} finished after {rounded(ours.ended_ps)}: {', '.join(took)}."
+    equal = [name for ps, name in times if ps < AS_LONG * ours.ended_ps]
     return f"{said} It gained nothing over {_listed(equal)} here." if equal else said
 
 

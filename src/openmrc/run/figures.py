@@ -27,6 +27,7 @@ PACKETS = (
     "duplicates",
 )
 PATHS = ("assumed_bad", "revived", "skips")
+MEASURED = ("loop_s", "link_traversals_per_s")  # on this machine
 ROCE = (  # of kind "roce"
     "acks",
     "naks",
@@ -59,6 +60,11 @@ def without_lists(summary: dict[str, Any]) -> dict[str, Any]:
     """Return a transport's summary without fields that have no column: a list of ports."""
     roce = {key: value for key, value in summary.get("roce", {}).items() if key in ROCE}
     return summary | ({"roce": roce} if roce else {})
+
+
+def without_measured(summary: dict[str, Any]) -> dict[str, Any]:
+    """Return a transport's summary without the figures in which two runs of a scenario differ."""
+    return {key: value for key, value in summary.items() if key not in MEASURED}
 
 
 def nearest_rank(values: NDArray[np.int64], share: float) -> int:

@@ -12,6 +12,9 @@ acknowledgement. Goodput counts payload bytes only, in Gb/s:
   sender that waits for a lost acknowledgement, or a QP that has nothing left but to fail, does not
   count.
 
+`whole_us` is what a workload's users wait for: the time until all of it is done, its computations
+as well; of training, the mean of its steps.
+
 `ideal_us` is the least time in which a perfect network could complete the last flow, and
 `slowdown_p100` is when the last completed flow did complete over that. Where all flows start
 together, as in a permutation, that is the p100 of the FCT over the ideal.
@@ -53,6 +56,7 @@ class TransportResult:
     jobs: tuple[str, ...] = ()  # names, if the workload has jobs
     flow_job: NDArray[np.int32] | None = None  # index into `jobs`
     placed_ps: int = -1  # when payload was last placed
+    calcs_ps: int = 0  # when the last computation ended; -1 if one never did
     # payload bytes per bin, [bins, n], of each "flow" and each "job", unless these are too many
     placed: Mapping[str, NDArray[np.int64]] = field(default_factory=dict)
     pauses: Sequence[dict[str, Any]] = ()  # ports that PFC paused the longest, with their times
@@ -100,6 +104,21 @@ class TransportResult:
             return self.now_ps
         return int(self.flows["done_ps"].max(initial=0)) if self.completed.all() else None
 
+    @property
+    def whole_ps(self) -> int | None:
+        """What the workload took as a whole: of training the mean step; None if it never ended."""
+        if self.training is None:
+            return self.ended_ps
+        steps = self.training.step_ps
+        return round(steps.mean()) if len(steps) and not self.died else None
+
+    @property
+    def ended_ps(self) -> int | None:
+        """When the last flow and the last computation ended; None if one never did."""
+        if self.finish_ps is None or self.calcs_ps < 0:
+            return None
+        return max(self.finish_ps, self.calcs_ps)
+
     def summary(self) -> dict[str, Any]:
         """This transport's object in `summary.json`."""
         traversals = self.counters["link_traversals"]
@@ -112,6 +131,7 @@ class TransportResult:
         jobs = {"jobs": {name: self._job(i) for i, name in enumerate(self.jobs)}}
         slowdown = int(self.flows["done_ps"].max()) / self.ideal_ps if len(fct_ps) else None
         return {
+            "whole_us": None if self.whole_ps is None else us(self.whole_ps),
             "sim_time_us": us(self.now_ps),
             "loop_s": round(self.loop_s, 4),
             "link_traversals": traversals,

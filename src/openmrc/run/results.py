@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openmrc import version
 from openmrc.ending import EXIT_INTERRUPTED
 from openmrc.printable import printable
+from openmrc.run.figures import without_measured
 from openmrc.run.outcome import TransportResult
 from openmrc.units import fmt_time
 
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from openmrc.scenario.scenario import Scenario
 
 SHOWN = 4  # transports in the line of a result
+IDENTITY_DIGITS = 20  # 80 bits: no two runs share one by chance
 # Exit statuses. 2, bad input, never reaches a Result.
 EXIT_OK, EXIT_UNFINISHED, EXIT_BAD_INPUT = 0, 1, 2
 
@@ -47,6 +52,20 @@ class Result:
     def title(self) -> str:
         """The scenario's name and seed."""
         return f"{self.scenario.name}, seed {self.scenario.seed}"
+
+    @cached_property
+    def identity(self) -> str:
+        """A name of the run, which all its files carry: a hash of the scenario and of what came
+        out. Two runs with the same one are the same, wherever and however fast they ran.
+        """
+        digest = hashlib.sha256(f"{version.__version__} {self.partial}\n".encode())
+        digest.update(self.scenario.to_toml().encode(errors="surrogatepass"))
+        for run in self.transports:
+            summary = json.dumps(without_measured(run.summary()))
+            digest.update(f"{json.dumps(run.name)} {summary}\n".encode())
+            for name, column in run.flows.items():
+                digest.update(name.encode() + column.tobytes())
+        return digest.hexdigest()[:IDENTITY_DIGITS]
 
     @property
     def exit_status(self) -> int:
@@ -112,6 +131,7 @@ class Result:
             "scenario": self.scenario.name,
             "seed": self.scenario.seed,
             "openmrc": version.__version__,
+            "run": self.identity,
             "partial": self.partial,
             "wall_s": round(self.wall_s, 3),
             "peak_rss_mb": round(peak_rss_mb(), 1),

@@ -19,6 +19,9 @@ from openmrc.run.work import Work
 from openmrc.sim.watch.forms import NATIVE
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
     from openmrc.fabric.faults import FaultSchedule
     from openmrc.fabric.model import Fabric
     from openmrc.run.estimate import Built, Estimate
@@ -272,6 +275,7 @@ def _collect(
         jobs=world.traffic.jobs,
         flow_job=world.traffic.msg_job,
         placed_ps=world.placed_ps,
+        calcs_ps=_last(world.calcs_ended_ps()),
         placed=world.placed(),
         pauses=world.pauses(),
         samples=world.samples(),
@@ -279,6 +283,13 @@ def _collect(
         testimony=None if witness is None else witness.testimony(),
         uncut=world.uncut,
     )
+
+
+def _last(ended_ps: npt.NDArray[np.int64]) -> int:
+    """When the last of some computations ended; -1 if one never did, 0 if there are none."""
+    if not len(ended_ps):
+        return 0
+    return -1 if (ended_ps < 0).any() else int(ended_ps.max())
 
 
 def _trained(

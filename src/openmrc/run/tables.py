@@ -18,6 +18,7 @@ from openmrc.units import US
 # Every figure of a transport's summary, named by its place there. The types are stated, so that a
 # part in which all values are null can be stacked with others.
 FIGURES: dict[str, Any] = {
+    "whole_us": pl.Float64,
     "sim_time_us": pl.Float64,
     "loop_s": pl.Float64,
     "link_traversals": pl.Int64,

@@ -5,7 +5,37 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.fabric.model import Fabric, IntArray
+from openmrc.fabric.model import BoolArray, Fabric, IntArray, LongArray
+
+
+def exist(fabric: Fabric, src: npt.ArrayLike, dst: npt.ArrayLike, evs: npt.ArrayLike) -> BoolArray:
+    """Return for which of these pairs of NICs the EV names a path, [n]; the NICs must exist."""
+    src, dst, evs = (np.asarray(each, np.int64) for each in (src, dst, evs))
+    plane, *uplinks = hops(fabric, evs)
+    fine = (plane < fabric.n_planes) & (src != dst)
+    port = src * fabric.n_planes + np.where(fine, plane, 0)
+    switch = fabric.port_peer_switch[port]
+    for uplink in uplinks[: fabric.n_tiers - 1]:
+        beyond = (dst < fabric.sw_lo[switch]) | (dst >= fabric.sw_hi[switch])
+        fine &= ~beyond | (uplink < fabric.sw_n_up[switch])
+        above = fabric.port_peer_switch[fabric.sw_first_up[switch] + np.where(fine, uplink, 0)]
+        switch = np.where(beyond & fine, above, switch)
+    below = (fabric.sw_lo[switch] <= dst) & (dst < fabric.sw_hi[switch])
+    return np.asarray(fine & below, np.bool_)
+
+
+def hops(fabric: Fabric, evs: npt.ArrayLike) -> tuple[LongArray, LongArray, LongArray]:
+    """Return the choices that EVs stand for, as `Fabric.hops`: plane, uplinks of T0 and T1."""
+    evs = np.asarray(evs, np.int64)
+    plane, up0, up1 = (
+        evs >> shift & (1 << bits) - 1
+        for shift, bits in (
+            (fabric.ev_plane_shift, fabric.ev_plane_bits),
+            (fabric.ev_up0_shift, fabric.ev_up0_bits),
+            (fabric.ev_up1_shift, fabric.ev_up1_bits),
+        )
+    )
+    return plane, up0, up1
 
 
 def routes(fabric: Fabric, src: npt.ArrayLike, dst: npt.ArrayLike, evs: npt.ArrayLike) -> IntArray:
@@ -15,14 +45,7 @@ def routes(fabric: Fabric, src: npt.ArrayLike, dst: npt.ArrayLike, evs: npt.Arra
     As `Fabric.route`, path by path; all paths must exist, and no NIC sends to itself.
     """
     src, dst, evs = (np.asarray(each, np.int64) for each in (src, dst, evs))
-    plane, up0, up1 = (
-        evs >> shift & (1 << bits) - 1
-        for shift, bits in (
-            (fabric.ev_plane_shift, fabric.ev_plane_bits),
-            (fabric.ev_up0_shift, fabric.ev_up0_bits),
-            (fabric.ev_up1_shift, fabric.ev_up1_bits),
-        )
-    )
+    plane, up0, up1 = hops(fabric, evs)
     found = np.full((len(src), 2 * fabric.n_tiers), -1, np.int32)
     port = src * fabric.n_planes + plane
     for hop in range(2 * fabric.n_tiers):

@@ -28,6 +28,7 @@ class Collective(WorkloadSection, frozen=True, kw_only=True):
     `group` consecutive ranks run it among themselves, all groups at the same time.
     """
 
+    whole: ClassVar[str] = "the collective finished after"
     size: Size = Size.parse("16MB")
     ranks: Nics | None = None
     group: Nics | None = None

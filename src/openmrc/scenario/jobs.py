@@ -30,6 +30,7 @@ class Jobs(WorkloadSection, frozen=True, kw_only=True):
     """Several workloads at the same time, each on NICs of its own choice."""
 
     kind: ClassVar[str] = "jobs"
+    whole: ClassVar[str] = "all jobs finished after"
     job: tuple[tuple[JobSection, WorkloadSection], ...]
 
     def build(self, n_nics: int, seed: int) -> Traffic:

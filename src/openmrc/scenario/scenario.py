@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from openmrc.errors import InputError
-from openmrc.reading import STANDARD_INPUT, read_text
+from openmrc.reading import STANDARD_INPUT, check_depth, read_text
 from openmrc.say import written
 from openmrc.scenario.fabric import FABRICS, FabricSection
 from openmrc.scenario.fault import FaultSection
@@ -215,8 +215,12 @@ def _text_of(path: Path) -> str:
 
 def _tables_of(text: str, source: str) -> Table:
     try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+        tables = tomllib.loads(text)
+        check_depth(tables)
+        return tables
+    except RecursionError:
+        raise InputError(f"{source}: is nested too deeply; see docs/scenario.md") from None
+    except ValueError as error:  # also a number of thousands of digits
         raise InputError(f"{source}: is not TOML: {error}; see docs/scenario.md") from None
 
 

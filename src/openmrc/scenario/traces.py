@@ -29,6 +29,7 @@ class Trace(WorkloadSection, frozen=True, kw_only=True):
     The ranks are on the first NICs by their numbers, or on random ones (drawn from the seed).
     """
 
+    whole: ClassVar[str] = "the trace finished after"
     compute_scale: Scale = 1.0
     order: Literal["nic", "random"] = "nic"
 

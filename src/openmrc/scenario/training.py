@@ -43,6 +43,7 @@ class Training(WorkloadSection, frozen=True, kw_only=True):
     """A training job: `steps` steps of forward and backward passes and gradient sums."""
 
     kind: ClassVar[str] = "training"
+    whole: ClassVar[str] = "a step took on average"
     # ranks
     ranks: Nics | None = None
     placement: Literal["nic", "random"] = "nic"

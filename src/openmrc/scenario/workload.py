@@ -23,6 +23,8 @@ class WorkloadSection(Section, frozen=True, kw_only=True):
     """`[workload]`: what is sent."""
 
     kind: ClassVar[str]
+    # What its users wait for, as the heading of a time (`TransportResult.whole_ps`).
+    whole: ClassVar[str] = "all flows finished after"
 
     def build(self, n_nics: int, seed: int) -> Traffic:
         """Return the messages; raise `InputError` for a NIC that does not exist."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,14 @@ from typing import Any
 import polars as pl
 
 from openmrc import version
-from openmrc.errors import OutputError
+from openmrc.errors import InputError, OutputError
 from openmrc.run.tables import FIGURES
 from openmrc.sweeps.job import Outcome
 from openmrc.sweeps.plan import Run, code_hash
 from openmrc.sweeps.rows import failed_row, fault_types, key_types
 
+BROKEN = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)  # no Parquet file
+AGAIN = "remove it, and the next sweep makes it again"
 # The same columns whatever the scenario, so that parts of different sweeps form one data set.
 SCHEMA: dict[str, Any] = {
     "run": str,
@@ -71,16 +74,22 @@ class DataSet:
         """Return the rows of `runs`, in their order; a run that is not here has none."""
         choices = ((self._part(run), self._part(run, ".failed")) for run in runs)
         parts = [part for done, failed in choices for part in [done if done.exists() else failed]]
-        return pl.read_parquet([part for part in parts if part.exists()])
+        parts = [part for part in parts if part.exists()]
+        if all(part.is_file() for part in parts):
+            with suppress(*BROKEN):
+                table = pl.read_parquet(parts)
+                if table.schema == pl.Schema(SCHEMA):
+                    return table
+        return pl.concat([_read(part, SCHEMA) for part in parts])
 
     def failure(self, run: Run) -> str | None:
         """Return why the last attempt of `run` failed; None if it did not, or there was none."""
         part = self._part(run, ".failed")
-        return str(pl.read_parquet(part)["error"][0]) if part.exists() else None
+        return str(_read(part, SCHEMA)["error"].first()) if part.exists() else None
 
     def table(self, run: Run, name: str) -> pl.DataFrame:
         """Return "flows" or a table of `also` of a run that is here."""
-        return pl.read_parquet(self.directory / name / f"{run.key}.parquet")
+        return _read(self.directory / name / f"{run.key}.parquet")
 
     def _part(self, run: Run, how: str = "") -> Path:
         return self.directory / "runs" / f"{run.key}{how}.parquet"
@@ -94,6 +103,22 @@ class DataSet:
         except OSError as error:
             aside.unlink(missing_ok=True)
             raise OutputError(path, error, "what was written before is kept") from None
+
+
+def _read(part: Path, schema: dict[str, Any] | None = None) -> pl.DataFrame:
+    """Return a table of the data set, whose columns are those of `schema` if one is given."""
+    if not part.is_file():
+        raise InputError(f"{part}: is no regular file; {AGAIN}")
+    try:
+        table = pl.read_parquet(part)
+    except BROKEN as error:
+        first = str(error).partition("\n")[0]
+        raise InputError(f"{part}: was not written by mrc sweep ({first}); {AGAIN}") from None
+    for name, kind in {} if schema is None else pl.Schema(schema).items():
+        if table.schema.get(name) != kind:
+            has = table.schema.get(name, "nothing")
+            raise InputError(f"{part}: column {name} holds {has}, not {kind}; {AGAIN}")
+    return table if schema is None else table.select(*schema)
 
 
 def _parquet(run: Run, rows: list[dict[str, Any]]) -> bytes:
