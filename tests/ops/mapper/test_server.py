@@ -8,6 +8,7 @@ import json
 import socket
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -305,7 +306,7 @@ def test_an_agents_link_proves_its_key_or_the_secret(controller: Controller) -> 
     join = words.join(SCHEDULE, 4)
     for key, is_key in ((of_agent(SECRET, 4), True), (SECRET, False)):
         with Link("127.0.0.1", controller.port, key, join, said.append, is_key) as link:
-            assert until(lambda link=link: link.connected)
+            assert until(partial(getattr, link, "connected"))
             link.send(report([]))
             assert until(lambda: controller.state()["agents"] == [4])
         assert until(lambda: controller.state()["agents"] == [])
