@@ -223,7 +223,7 @@ def test_a_packet_whose_tail_never_came_is_a_cut_copy(lab: Lab) -> None:
     lines = lab.lines()
     [shown] = [line.split("  QP 0x11  ")[1] for line in lines if LINK in line]
     assert shown == "RDMA_WRITE_MIDDLE  PSN 1  EV 0x00010005  msn 3, va 0x7f0000, 64 of 256 B"
-    assert lines[-1] == "1 packets, 1 cut copy"
+    assert lines[-1] == "1 packet, 1 cut copy"
     [told, _] = [json.loads(line) for line in lab.lines("--json")]
     assert told["headers"]["BTH"]["psn"] == 1
     assert (told["length"], told["captured"]) == (len(data(1)), len(data(1)) - 30)
@@ -599,7 +599,7 @@ def test_an_interrupted_capture_is_shown_and_said_to_be_one(more: list[str], lab
     if more:
         assert json.loads(out.splitlines()[-1])["summary"]["cut_at"] == last
     else:
-        assert out.splitlines()[-1] == "1 packets"
+        assert out.splitlines()[-1] == "1 packet"
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]])
