@@ -162,6 +162,8 @@ def readme(folder: Path, out: str) -> None:
     assert re.findall(r"shape: .*", out) == ["shape: (3, 3)", "shape: (9, 3)"]
     assert len(list((folder / "loss/runs").iterdir())) == 9
     assert (folder / "results/report.html").exists()
+    (gained,) = [b.text for b in blocks("README.md") if b.language == "text"]
+    assert gained in out
     assert re.search(r"^[\d,]+ packets$|\d packets$", out, re.M)  # decoded
 
 

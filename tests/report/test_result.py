@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import polars as pl
 import pytest
 
 import openmrc
@@ -91,3 +92,15 @@ def test_the_extra_that_the_api_page_names_is_there() -> None:
         "pandas",
         "pyarrow",
     }
+
+
+def test_a_table_says_what_pandas_needs(
+    result: openmrc.Result, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without(*_: object, **__: object) -> None:
+        raise ModuleNotFoundError("pa.Table requires 'pyarrow' module to be installed")
+
+    monkeypatch.setattr(pl.DataFrame, "to_pandas", without)
+    for table in (result.flows, result.figures, result.timeline):
+        with pytest.raises(openmrc.MissingExtra, match=r"pip install 'openmrc\[pandas\]'"):
+            table.to_pandas()

@@ -105,6 +105,8 @@ def _arranged(table: pl.DataFrame, runs: list[Run]) -> pl.DataFrame:
     """Swept keys come first; a key of one transport or fault gets a column as given."""
     import polars as pl
 
+    from openmrc.run.tables import Table
+
     keys = swept_keys(runs)
     given = {
         key: _one_type([run.overrides.get(key) for run in runs])
@@ -115,7 +117,7 @@ def _arranged(table: pl.DataFrame, runs: list[Run]) -> pl.DataFrame:
         added = pl.DataFrame({"run": [run.key for run in runs]} | given)
         table = table.join(added, on="run", how="left", maintain_order="left")
     first = list(dict.fromkeys([*keys, "transport", "error", *table.columns]))
-    return table.select(first)
+    return Table(table.select(first))
 
 
 def _one_type(values: list[Any]) -> list[Any]:
