@@ -42,7 +42,8 @@ def draw() -> None:
 
 def paragraph() -> str:
     """Return the paragraph that the picture shows."""
-    return str(Image.open(FILE).info[PARAGRAPH])
+    with Image.open(FILE) as picture:
+        return str(picture.info[PARAGRAPH])
 
 
 if __name__ == "__main__":
