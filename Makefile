@@ -14,7 +14,7 @@ INSTALLED_TORCH := $(VENV)/installed-torch-$(call checksum,requirements-torch.lo
 INSTALLED_DOCS := $(VENV)/installed-docs-$(call checksum,requirements-docs.lock)
 
 .PHONY: demo test format docs docs-long wheel torch torch-suite torch-suite-mrc torch-suite-gloo \
-	torch-suite-cuts interop lock clean
+	torch-suite-cuts torch-newest torch-others interop lock clean
 
 demo: $(INSTALLED)
 	$(BIN)/mrc demo
@@ -40,6 +40,26 @@ torch-suite-mrc: $(INSTALLED_TORCH)
 	$(AS_MRC) $(SUITE)
 torch-suite-gloo: $(INSTALLED_TORCH)
 	$(AS_GLOO) $(SUITE) $(BUT)
+
+# The newest torch that is admitted, in an environment of its own: what must pass with it as with 2.13.
+NEWEST := build/torch-newest
+torch-newest: $(INSTALLED)
+	$(BIN)/python -m venv $(NEWEST)
+	$(NEWEST)/bin/python -m pip install --quiet -r requirements-test.lock
+	$(NEWEST)/bin/python -m pip install --quiet expecttest -e '.[torch]' --upgrade
+	CUDA_VISIBLE_DEVICES= $(NEWEST)/bin/python -m pytest -n 0 tests/torch/test_pipelines.py \
+		tests/torch/test_parallel.py tests/torch/test_register.py
+
+# torchft's tests of its process group for Gloo, over MRC, in an environment of its own.
+OTHERS := build/torch-others
+CHOSEN := NormalGloo or test_gloo_apis or test_gloo_timeout or functional or wrapper or managed or swallowing
+torch-others: $(INSTALLED)
+	$(BIN)/python -m venv $(OTHERS)
+	$(OTHERS)/bin/python -m pip install --quiet -r requirements-test.lock -r requirements-torch.lock
+	$(OTHERS)/bin/python -m pip install --quiet torchft==0.2.0 parameterized
+	$(OTHERS)/bin/python -m pip install --quiet --no-deps -e .
+	$(OTHERS)/bin/python -m pytest -n 0 -p tests.torch.as_torchft -k '$(CHOSEN)' \
+		--pyargs torchft.process_group_test
 
 # The same in a lab whose planes are cut at random times.
 CUT := $(BIN)/python -m tests.torch.cut_suite -- tests/torch/dist_suite.py

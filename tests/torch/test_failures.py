@@ -70,6 +70,7 @@ def test_silence_on_all_paths_ends_in_the_time_that_was_asked_for() -> None:
         assert took < SILENCE_S + 3
         assert "OPENMRC_TIMEOUT" in error or "has given up" in error
     assert any(f"nothing has come back on any path for {SILENCE_S:g} s" in e for _, e in told)
+    assert "all planes of this host are down" in told[1][1] or "has given up" in told[1][1]
 
 
 def one_plane_cut(rank: int, n: int) -> bytes:
@@ -173,3 +174,34 @@ def early_leave(rank: int, n: int) -> None:
 
 def test_what_a_rank_sent_before_it_left_arrives() -> None:
     run(2, early_leave)
+
+
+def test_paths_are_summed_up_in_a_few_words() -> None:
+    from openmrc.torch.world import _summed
+
+    assert _summed([0.0] * 24) == "24 good"
+    assert _summed([0.0, 3.14]) == "1 good and 1 bad for 3.1 s"
+    assert _summed([1.0, 2.0, 3.04]) == "3 bad for up to 3.0 s"
+
+
+def stopped_or_deaf(rank: int, n: int) -> str:
+    """Rank 1's process stops (its kernel lives), or its packets alone are lost."""
+    dist.all_reduce(torch.ones(3))
+    if rank == 1:
+        child = os.fork()
+        if child == 0:
+            time.sleep(SILENCE_S + 3)
+            os.kill(os.getppid(), signal.SIGCONT)
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os.waitpid(child, 0)
+        with pytest.raises(dist.DistBackendError):
+            _reduce_for_ever()
+        return ""
+    return _until_it_raises()[1]
+
+
+def test_a_stopped_process_is_not_taken_for_a_cut_cable() -> None:
+    told = run(2, stopped_or_deaf, OPENMRC_TIMEOUT=str(SILENCE_S))[0]
+    assert "its host acknowledges by TCP, its process does not answer: stopped, or stuck" in told
+    assert len(told) < 400

@@ -17,6 +17,7 @@ pytest.importorskip("torch", reason="the extra openmrc[torch] is not installed")
 import torch
 import torch.distributed as dist
 
+from openmrc.torch.group import MrcProcessGroup
 from tests.torch.ranks import TIMEOUT, ends, exit_python, run
 
 LARGE = 1_000_000
@@ -158,7 +159,7 @@ def callbacks_wait(rank: int, n: int) -> None:
     if rank == 0:
         pg.set_timeout(timedelta(seconds=0.5))
         late = future.then(lambda f: pg.recv([torch.ones(1)], 1, 5).wait())
-        with pytest.raises(RuntimeError, match=r"Timed out after 0\.5 s"):
+        with pytest.raises(RuntimeError, match=r"Timed out waiting for .* after 0\.5 s"):
             late.wait()
         pg.set_timeout(TIMEOUT)
     dist.barrier()
@@ -215,3 +216,44 @@ def every_hook(rank: int, n: int) -> None:
 @pytest.mark.parametrize("shared", ["0", "1"])
 def test_a_callback_may_post_and_wait(shared: str) -> None:
     run(2, callbacks_wait, OPENMRC_SHARED_MEMORY=shared, OPENMRC_PLANES="1")
+
+
+def drops(rank: int, n: int) -> None:
+    """Groups of their own, made and dropped without a word, as torchft does."""
+    import gc
+
+    def held() -> tuple[int, int]:
+        return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+    store = dist.distributed_c10d._get_default_store()
+    dist.barrier()
+    before = held()
+    for turn in range(6):
+        mine: Any = dist.distributed_c10d.PrefixStore(f"group {turn}", store)
+        pg = MrcProcessGroup(mine, rank, n, TIMEOUT)
+        x = torch.ones(3)
+        last = pg.allreduce(x)
+        last.wait()
+        assert x.tolist() == [n] * 3
+        if turn == 5:
+            pg.barrier().wait()
+            if rank == 0:
+                work = pg.recv([torch.ones(1)], 1, 0)  # keeps the group until it is over
+        del pg, last
+        gc.collect()
+    if rank == 0:
+        started = time.monotonic()
+        with pytest.raises(dist.DistBackendError, match=r"rank 1 .* has left the job"):
+            work.wait()
+        assert time.monotonic() - started < KILLED_S
+        del work
+    until = time.monotonic() + 10
+    while held() != before and time.monotonic() < until:
+        time.sleep(0.02)
+    assert held() == before
+    dist.barrier()
+
+
+def test_a_group_that_is_dropped_is_left() -> None:
+    run(2, drops, OPENMRC_SHARED_MEMORY="1")
+    run(2, drops, OPENMRC_PLANES="1")

@@ -23,7 +23,7 @@ class Told(dict[str, str]):
 def test_ranks_must_name_as_many_planes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENMRC_HOST", raising=False)
     monkeypatch.setenv(wire.INTERFACES_VARIABLE, "127.0.0.1")
-    store = Told({"host/1": "elsewhere", "planes/1": "3"})
+    store = Told({"host/0": "here", "host/1": "elsewhere", "planes/1": "3"})
     why = (
         r"^rank 1 has 3 planes, rank 0 has 1 \(127\.0\.0\.1\): name the same number, in the same"
         " order, in OPENMRC_INTERFACES$"
@@ -36,4 +36,4 @@ def test_what_is_named_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENMRC_HOST", raising=False)
     monkeypatch.setenv(wire.INTERFACES_VARIABLE, "nothing0")
     with pytest.raises(InputError, match=r"^plane nothing0: no interface with an address"):
-        wire.open_wire(Told({"host/1": "elsewhere"}), 0, [1])
+        wire.open_wire(Told({"host/0": "here", "host/1": "elsewhere"}), 0, [1])

@@ -46,18 +46,35 @@ def _class() -> Any:
         def __init__(self, inside: group.MrcProcessGroup) -> None:
             super().__init__(inside.rank(), inside.size())
             self._inside = inside
+            self._options = Backend.Options(inside_name(inside), timeout=inside.options._timeout)
+
+        @property
+        def options(self) -> Any:
+            return self._options
 
         def getBackendName(self) -> str:  # noqa: N802  C++'s name
             return inside_name(self._inside)
 
         def __getattr__(self, name: str) -> Any:
+            if name == "_inside":  # torch asks for attributes before the constructor has set it
+                raise AttributeError(name)
             return getattr(self._inside, name)
 
     for name in FORWARDED:
         setattr(MrcBackend, name, _forward(name))
+    for name in LACKING:  # C++ asks Python for them, and a base that has none asks C++ again
+        setattr(MrcBackend, name, False)
     return MrcBackend
 
 
+LACKING = (
+    "supports_coalescing",
+    "supports_reconfigure",
+    "supports_shrinking",
+    "supports_splitting",
+    "supports_time_estimate",
+    "supports_window",
+)
 FORWARDED = (
     "allreduce",
     "allreduce_coalesced",
@@ -83,6 +100,11 @@ FORWARDED = (
     "send",
     "recv",
     "recv_anysource",
+    "monitored_barrier",
+    "set_timeout",
+    "_set_default_timeout",
+    "_set_sequence_number_for_group",
+    "_get_sequence_number_for_group",
     "shutdown",
     "abort",
 )

@@ -195,7 +195,7 @@ class Collectives:
                 seen = [span.tensor for span in used or filled]
             event = profile.Event(f"{self.profiled_as}:{what.partition(' ')[0]}", seen)
         result = [span.tensor for span in filled or used]
-        work = MrcWork(op, result, (*used, *filled), progress, event)
+        work = MrcWork(op, result, (*used, *filled, self), progress, event)
 
         copies = [span for span in filled if span.is_copy]
 

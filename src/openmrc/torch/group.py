@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import threading
+import weakref
+from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,6 +28,7 @@ from openmrc.torch.world import PeerError, World
 
 WORLD_NAME = "world"
 _worlds: list[World] = []
+_leaving: deque[threading.Thread] = deque(maxlen=64)  # the last that close a world
 
 
 class Capabilities:
@@ -34,22 +39,22 @@ class Capabilities:
     supports_time_estimate = False
     supports_shrinking = False
 
-    def __init__(self, group: MrcProcessGroup) -> None:
-        self._group = group
-        self.options = Options(group)
+    def __init__(self, core: Collectives) -> None:
+        self._core = core  # not the group: without a cycle it is freed with its last user
+        self.options = Options(core)
 
     def supports_tensor_alloc(self, device: torch.device) -> bool:
         """False: any memory is suitable."""
         return False
 
     def _set_default_timeout(self, timeout: timedelta) -> None:
-        self._group.core.timeout_s = timeout.total_seconds()
+        self._core.timeout_s = timeout.total_seconds()
 
     def _set_sequence_number_for_group(self) -> None:
         """Do nothing: both ends count from 0."""
 
     def _get_sequence_number_for_group(self) -> int:
-        return self._group.core.seq
+        return self._core.seq
 
 
 class Options:
@@ -58,12 +63,12 @@ class Options:
     global_ranks_in_group: Sequence[int] = ()
     group_name = ""
 
-    def __init__(self, group: MrcProcessGroup) -> None:
-        self._group = group
+    def __init__(self, core: Collectives) -> None:
+        self._core = core
 
     @property
     def _timeout(self) -> timedelta:
-        return timedelta(seconds=self._group.core.timeout_s)
+        return timedelta(seconds=self._core.timeout_s)
 
 
 class MrcProcessGroup(dist.ProcessGroup):
@@ -90,7 +95,10 @@ class MrcProcessGroup(dist.ProcessGroup):
         self.core = Collectives(
             self._world, name or WORLD_NAME, ranks, rank, seconds, self.profiled_as
         )
-        self._capabilities = Capabilities(self)
+        # dropped without `shutdown`, it leaves all the same; an operation under way keeps the core
+        self._dropped = weakref.finalize(self.core, _drop, self._world)
+        self._dropped.atexit = False
+        self._capabilities = Capabilities(self.core)
         self.options = self._capabilities.options
 
     # --- names and numbers
@@ -338,7 +346,7 @@ class MrcProcessGroup(dist.ProcessGroup):
 
     def _leave(self, said: dict[str, Any] | None) -> None:
         world = self._world
-        if world.closed:
+        if self._dropped.detach() is None or world.closed:
             return
         world.groups -= 1
         if world.groups <= 0 or said is not None:
@@ -348,8 +356,26 @@ class MrcProcessGroup(dist.ProcessGroup):
                 _worlds.remove(world)
 
 
+def _drop(world: World) -> None:
+    """The last user of a group is gone. This may be called anywhere, by the collector of garbage,
+    so that it only asks for what follows.
+    """
+    world.progress.do(partial(_left, world))
+
+
+def _left(world: World) -> None:
+    world.groups -= 1
+    if world.groups <= 0 and world in _worlds:
+        _worlds.remove(world)
+        one = threading.Thread(target=world.close, name="mrc leaves", daemon=True)
+        _leaving.append(one)
+        one.start()
+
+
 def leave_all() -> None:
     """Leave in order at exit, also without `destroy_process_group`."""
+    for one in _leaving:
+        one.join()
     while _worlds:
         world = _worlds.pop()
         world.close()

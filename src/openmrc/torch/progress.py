@@ -169,7 +169,7 @@ class Progress:
         self._rest_poll.register(self._wake_fd, select.POLLIN)
         self._stopped = False
         self.forked = False  # this process is a child that has inherited the object
-        self._fds = threading.Lock()  # held to ring, and to close what is rung
+        self._fds = threading.RLock()  # held to ring, and to close what is rung
         self.callbacks = Callbacks()
         self._thread = threading.Thread(target=self._run, name="mrc torch", daemon=True)
 
@@ -465,7 +465,7 @@ class Progress:
                     self._end(op)
                 return
             except BaseException as error:
-                self.fail(op, error)
+                self._give_up(op, error)
                 return
             if op not in self.ops:  # it failed meanwhile
                 return
@@ -551,7 +551,7 @@ class Progress:
         self.departed[peer] = error
         for op in list(self.ops):
             if any(t.peer == peer for t in op.live):
-                self.fail(op, error)
+                self._give_up(op, error)
 
     def fail_peer(self, rank: int, error: BaseException) -> None:
         """A peer is gone: fail all operations with it, and future ones."""
@@ -615,14 +615,24 @@ class Progress:
         """Fail a collective at all its ranks; where it has returned already, the group's next
         operation fails.
         """
+        self._tell_all(op, error, SENT)
+        self._fail_or_note(op, error)
+
+    def _give_up(self, op: Operation, error: BaseException) -> None:
+        """Fail an operation that cannot go on here, and a collective also where it is not over."""
+        self._tell_all(op, error, SENDING)
+        self.fail(op, error)
+
+    def _tell_all(self, op: Operation, error: BaseException, part: int) -> None:
         if op.number is not None:
             key = Key(op.number[0], 0, op.number[1], 0)
             for peer in op.ranks:
-                self._tell(peer, key, error)
-        self._fail_or_note(op, error)
+                self._tell(peer, key, error, part)
 
-    def _tell(self, peer: int, key: Key, error: BaseException, part: int = RECEIVING) -> None:
-        """Tell a peer that its part of a message, or of a collective, is refused."""
+    def _tell(self, peer: int, key: Key, error: BaseException, part: int) -> None:
+        """Tell a peer that its part of a message, or of a collective, is refused: SENT, that it
+        must know even if that has returned.
+        """
         if peer == self.me or peer in self.gone or peer in self.departed:
             return
         words = np.frombuffer(str(error).encode()[:EAGER], np.uint8)
@@ -632,6 +642,7 @@ class Progress:
         if not op.over:
             self.fail(op, error)
         elif op.error is None:
+            op.error = error  # several peers may say so: it is noted once
             self._note(op.group, error)
 
     def _note(self, group: int, error: BaseException) -> None:
@@ -653,7 +664,8 @@ class Progress:
             return
         at = (h.key.group, h.key.seq)
         if (op := self._called.get(at)) is not None:
-            self._fail_or_note(op, error)
+            if h.number == SENT or not op.over:
+                self._fail_or_note(op, error)
         elif h.key.seq > self._last.get(h.key.group, -1):
             self._refused[at] = error
 

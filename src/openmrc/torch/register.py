@@ -8,6 +8,7 @@ by MRC.
 from __future__ import annotations
 
 import os
+import sys
 import warnings
 from typing import Any
 
@@ -48,7 +49,34 @@ def create(opts: Any, pg_options: Any = None) -> Any:
     atexit.register(group.leave_all)
     if backend.wanted():
         return backend.create(opts, pg_options)
+    _refuse_others(sys._getframe())
     return group.create(opts, pg_options)
+
+
+def _refuse_others(frame: Any) -> None:
+    """Refuse a map of devices to backends that names others, too: torch 2.13 puts a group in Python
+    in the place of all of them, and tells it of none. So its caller's variable is looked at.
+    """
+    while frame is not None and frame.f_code.co_name != "_new_process_group_helper":
+        frame = frame.f_back
+    config = frame.f_locals.get("backend_config") if frame is not None else None
+    backends = {} if config is None else config.get_device_backend_map()
+    if set(backends.values()) > {NAME}:
+        from openmrc.errors import InputError
+
+        given = ",".join(f"{device}:{name}" for device, name in backends.items())
+        raise InputError(
+            f"backend {given!r}: torch {torch_version()} would use {NAME} for all devices; create"
+            f" a group for each backend, init_process_group({NAME!r}) and new_group(backend=...),"
+            " or use torch 2.14 or later"
+        )
+
+
+def torch_version() -> str:
+    """The version of torch, without what it was built for."""
+    import torch
+
+    return str(torch.__version__).partition("+")[0]
 
 
 def _take_gloos_place() -> None:

@@ -277,25 +277,30 @@ class Hall:
         self.pairs: dict[int, Shared] = {}
         self.refused: list[int] = []
         self._maps: list[mmap.mmap] = []
+        self._names: list[str] = []  # files made here; each peer removes its own
+        try:
+            self._join(store, rank, size)
+        except BaseException:
+            self.close()
+            raise
+
+    def _join(self, store: Store, rank: int, size: int) -> None:
         here = host()
         store.set(f"hall/{rank}", json.dumps([here if wanted() else "", self.bell.name]))
         told = {peer: json.loads(store.get(f"hall/{peer}")) for peer in range(size)}
         local = [peer for peer, (its, _) in told.items() if its == here and told[rank][0]]
         ring_bytes = RING_BYTES if len(local) <= MANY else RING_BYTES_MANY
-        try:
-            for peer in local:
-                if peer > rank:  # the lower rank creates it
-                    fd, name = _made(2 * (WORDS_BYTES + ring_bytes))
-                    store.set(f"shared/{rank}/{peer}", name)
-                    self._meet(rank, peer, fd, name, told[peer][1])
-            for peer in local:
-                if peer < rank:
-                    name = store.get(f"shared/{peer}/{rank}").decode()
-                    fd = os.open(name, os.O_RDWR | os.O_CLOEXEC) if name else -1
-                    self._meet(rank, peer, fd, name, told[peer][1])
-        except BaseException:
-            self.close()
-            raise
+        for peer in local:
+            if peer > rank:  # the lower rank creates it
+                fd, name = _made(2 * (WORDS_BYTES + ring_bytes))
+                self._names.append(name)
+                store.set(f"shared/{rank}/{peer}", name)
+                self._meet(rank, peer, fd, name, told[peer][1])
+        for peer in local:
+            if peer < rank:
+                name = store.get(f"shared/{peer}/{rank}").decode()
+                fd = os.open(name, os.O_RDWR | os.O_CLOEXEC) if name else -1
+                self._meet(rank, peer, fd, name, told[peer][1])
 
     def _meet(self, rank: int, peer: int, fd: int, name: str, bell: str) -> None:
         if fd < 0:
@@ -320,7 +325,12 @@ class Hall:
         self.bell.close()
 
     def close(self) -> None:
-        """Close the bell; the memory is freed with its last user."""
+        """Close the bell; the memory is freed with its last user. A file that no peer has opened is
+        removed.
+        """
+        for name in self._names:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name)
         for pair in self.pairs.values():
             pair.close()
         for one in self._maps:

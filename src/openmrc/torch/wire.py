@@ -18,10 +18,10 @@ from openmrc.engine.setup import pow2_at_least
 from openmrc.errors import InputError
 from openmrc.fabric.clos import multiplane
 from openmrc.live.endpoint.host import Limits, Port
-from openmrc.live.endpoint.planes import ordinary
+from openmrc.live.endpoint.planes import find, ordinary
 from openmrc.say import counted
 from openmrc.torch.pair import RECEIVES
-from openmrc.torch.shared import Store, host
+from openmrc.torch.shared import Store
 from openmrc.units import S
 from openmrc.verbs import hostfile
 from openmrc.verbs.cq import CompletionQueue
@@ -43,6 +43,7 @@ class Wire(Protocol):
 
     words: str  # mode, planes and PMTU, for people
     measures: bool  # whether to measure the round trip, and to test the paths' MTU
+    addresses: list[str]  # of this host's interfaces, that of the first plane first
 
     def at(self, peer: int) -> tuple[Device, CompletionQueue]:
         """The device that reaches a peer, and its completion queue."""
@@ -55,27 +56,31 @@ class Wire(Protocol):
 
 
 def open_wire(store: Store, rank: int, peers: Sequence[int]) -> Wire:
-    """Open what reaches these peers: as the environment says, or else as their hosts require."""
+    """Open what reaches these peers: as the environment says, or else as their hosts require, which
+    the store has.
+    """
     size = len(peers) + 1
     if os.environ.get(hostfile.VARIABLE):
         device = Device.open(**_limits(size))
         return OneDevice(device, f'mode "{device.mode}", {counted(device.n_planes, "plane")}')
     named = os.environ.get(INTERFACES_VARIABLE)
-    store.set(f"host/{rank}", host())
     hosts = {store.get(f"host/{peer}") for peer in (rank, *peers)}
     if len(hosts) == 1 and not named:
         return Cables(store, rank, peers)
     names = [one.strip() for one in named.split(",")] if named else ordinary()
     device = Device.on_network(names, **_limits(size))
-    store.set(f"planes/{rank}", str(device.n_planes))
-    for peer in peers:
-        if (theirs := int(store.get(f"planes/{peer}"))) != device.n_planes:
-            device.close()
-            raise InputError(
-                f"rank {peer} has {counted(theirs, 'plane')}, rank {rank} has {device.n_planes}"
-                f" ({', '.join(names)}): name the same number, in the same order,"
-                f" in {INTERFACES_VARIABLE}"
-            )
+    try:
+        store.set(f"planes/{rank}", str(device.n_planes))
+        for peer in peers:
+            if (theirs := int(store.get(f"planes/{peer}"))) != device.n_planes:
+                raise InputError(
+                    f"rank {peer} has {counted(theirs, 'plane')}, rank {rank} has {device.n_planes}"
+                    f" ({', '.join(names)}): name the same number, in the same order,"
+                    f" in {INTERFACES_VARIABLE}"
+                )
+    except BaseException:
+        device.close()
+        raise
     return OneDevice(device, f'mode "ip", planes {", ".join(device.planes)}')
 
 
@@ -94,6 +99,7 @@ class OneDevice:
         self._device = device
         self._cq = device.create_cq()
         self.words = f"{words}, PMTU {device.pmtu} B"
+        self.addresses = device.planes or [str(plane.address) for plane in find(ordinary())]
 
     def at(self, peer: int) -> tuple[Device, CompletionQueue]:
         """The same device for all peers."""
@@ -116,8 +122,17 @@ class Cables:
 
     def __init__(self, store: Store, rank: int, peers: Sequence[int]) -> None:
         self._planes = _planes()
+        self.words = f"loopback, {counted(self._planes, 'plane')}"
+        self.addresses: list[str] = []
         self._sockets: dict[int, list[socket.socket]] = {}
         self._devices: dict[int, tuple[Device, CompletionQueue]] = {}
+        try:
+            self._join(store, rank, peers)
+        except BaseException:
+            self.close()
+            raise
+
+    def _join(self, store: Store, rank: int, peers: Sequence[int]) -> None:
         for peer in peers:
             self._sockets[peer] = [_loopback() for _ in range(self._planes)]
         store.set(f"cables/{rank}", json.dumps(self._told()))
@@ -128,7 +143,6 @@ class Cables:
                 one.connect(("127.0.0.1", port))
                 ports.append(Port(one.fileno(), bytes(6)))
             self._devices[peer] = self._open(ports, int(rank > peer))
-        self.words = f"loopback, {counted(self._planes, 'plane')}"
 
     def _told(self) -> dict[int, list[int]]:
         return {

@@ -11,6 +11,7 @@ expires when:
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -23,17 +24,18 @@ from typing import Any
 
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.say import say
-from openmrc.torch.lines import Lines
+from openmrc.torch.lines import LOOPBACK, Lines, own_address
 from openmrc.torch.pair import PING, Header, Key, Pair, Told
 from openmrc.torch.progress import Operation, Progress
 from openmrc.torch.record import VERSION, Recorder
-from openmrc.torch.shared import Hall, Store, refusal
+from openmrc.torch.shared import Hall, Store, host, refusal
 from openmrc.torch.wire import Wire, open_wire
 from openmrc.verbs.attributes import QpAttributes, RemoteRegion
 from openmrc.verbs.status import EventKind, Status
 
 TIMEOUT_VARIABLE, TIMEOUT_S = "OPENMRC_TIMEOUT", 30.0
 PING_S = 1.0  # how often a waiting rank checks whether paths to its peer carry anything
+REACH_S = 3.0  # for the first answer of a peer, when a job is set up
 LEAVE_S = 5.0  # for the last acknowledgements, when a rank leaves
 
 
@@ -88,7 +90,8 @@ class World:
             self.progress.on_broken = self._on_broken  # type: ignore[method-assign]
             self.progress.start()
         except BaseException:
-            self._release()
+            with contextlib.suppress(OpenMrcError, OSError):  # the first error is the one to tell
+                self._release()
             raise
 
     # --- set-up
@@ -98,13 +101,18 @@ class World:
             store.set("secret", secrets.token_hex(32))
         secret = bytes.fromhex(store.get("secret").decode())
         peers = [peer for peer in range(self.size) if peer != self.rank]
-        self.lines = Lines(self.rank, self.size, secret)
+        store.set(f"host/{self.rank}", host())
+        hosts = [store.get(f"host/{rank}") for rank in range(self.size)]
         self.hall = Hall(store, self.rank, self.size)
         self.progress.bell = self.hall.bell
         far = [peer for peer in peers if peer not in self.hall.pairs]
         if far:
             self.wire = open_wire(store, self.rank, far)
             self._wired = {peer: Pair(*self.wire.at(peer), peer) for peer in far}
+        together = len(set(hosts)) == 1
+        planes = [] if self.wire is None else self.wire.addresses
+        address = LOOPBACK if together else own_address(store, planes)
+        self.lines = Lines(self.rank, self.size, secret, address)
         self.progress.pairs = {**self._wired, **self.hall.pairs}
         store.set(f"rank/{self.rank}", json.dumps(self._own()))
         for peer in peers:
@@ -158,13 +166,24 @@ class World:
                 continue
             try:
                 for pair in self._wired.values():
-                    pair.qp.measure_rtt()
+                    self._reach(pair)
                     if pair.device.check_mtu:
                         pair.qp.check_path_mtu()
             except OpenMrcError as error:
                 store.set(f"measured/{turn}", str(error))
                 raise
             store.set(f"measured/{turn}", "")
+
+    def _reach(self, pair: Pair) -> None:
+        """Measure the round trip to a peer; `OpenMrcError` if there is none."""
+        until = time.monotonic() + REACH_S
+        while pair.qp.measure_rtt() is None:
+            if time.monotonic() > until:
+                raise OpenMrcError(
+                    f"{self.name(pair.peer)}: nothing comes back on any plane for {REACH_S:g} s"
+                    f"{_ways(pair)}: planes may be crossed (plane k of one host must reach plane k"
+                    " of the other), or a firewall drops their UDP packets"
+                )
 
     def _own(self) -> dict[str, Any]:
         assert self.lines is not None
@@ -215,11 +234,11 @@ class World:
     def _gone(self, peer: int, said: dict[str, Any] | None) -> None:
         name = self.name(peer)
         if said is None:
-            why = f"{name} has ended: its process is gone and its host has closed the connection"
+            why = f"Connection closed by peer: {name} has ended: its process is gone"
         elif "failed" in said:
             why = f"{name} has given up: {said['failed']}"
         else:
-            why = f"{name} has left the job (destroy_process_group)"
+            why = f"Connection closed by peer: {name} has left the job (destroy_process_group)"
         error = PeerError(self.ranks[peer], f"{why}; {self.paths(peer)}")
         if said is not None and "placed" in said:
             self.progress.left(peer, int(said["placed"]), error)
@@ -233,12 +252,15 @@ class World:
         if pair is None:
             return "it shares this host's memory"
         now = time.monotonic()
-        planes: dict[int, list[str]] = {}
+        ports = pair.device.counters()["ports"]
+        planes: dict[int, list[float]] = {}  # for how long each path has been bad; 0 if it is not
         for ev in pair.qp.evs():
-            since = self._bad.get((id(pair.device), pair.qp.qp_num, int(ev["ev"])))
-            words = "good" if since is None else f"bad for {now - since:.1f} s"
-            planes.setdefault(int(ev["plane"]), []).append(words)
-        told = [f"plane {plane}: {_summed(words)}" for plane, words in sorted(planes.items())]
+            since = self._bad.get((id(pair.device), pair.qp.qp_num, int(ev["ev"])), now)
+            planes.setdefault(int(ev["plane"]), []).append(now - since)
+        told = [
+            f"plane {plane}: {_summed(bad_s) if ports[plane]['up'] else 'down at this host'}"
+            for plane, bad_s in sorted(planes.items())
+        ]
         quiet = now - self._heard.get(peer, (0, now))[1]
         return f"last heard {quiet:.1f} s ago; paths: {', '.join(told) or 'none'}"
 
@@ -274,6 +296,8 @@ class World:
             elif now - since >= self.silence_s:
                 self._silent(peer)
                 continue
+            elif now - since >= self.silence_s / 2 and self.lines is not None:
+                self.lines.ask(peer)
             if peer in waited and not pair.outstanding and now - self._asked.get(peer, 0) > PING_S:
                 self._asked[peer] = now
                 pair.send(Header(PING, Key(0, 0, 0, 0), 0))
@@ -282,13 +306,28 @@ class World:
         error = PeerError(
             self.ranks[peer],
             f"{self.name(peer)}: nothing has come back on any path for {self.silence_s:g} s"
-            f" ({TIMEOUT_VARIABLE}); {self.paths(peer)}",
+            f" ({TIMEOUT_VARIABLE}): {self._verdict(peer)}; {self.paths(peer)}",
         )
         self._cause = self._cause or error
         self.progress.fail_peer(peer, error)
         if self.lines is not None:
             for other in self.lines.to:
                 self.lines.say(other, {"failed": str(error)})
+
+    def _verdict(self, peer: int) -> str:
+        """What the silence of a peer is, as far as the connection to it tells."""
+        assert self.lines is not None
+        ports = self._wired[peer].device.counters()["ports"]
+        if not any(port["up"] for port in ports):
+            return "all planes of this host are down"
+        if peer in self.lines.answered:
+            return (
+                "its process lives and answers by TCP, so that only MRC's packets are lost: its"
+                " planes are down, crossed or cut, or a firewall drops them"
+            )
+        if self.lines.is_heard(peer):
+            return "its host acknowledges by TCP, its process does not answer: stopped, or stuck"
+        return "its host does not answer by TCP either: cut off, or down"
 
     def _on_broken(self, pair: Pair, status: Status) -> None:
         if pair.peer in self.progress.gone or pair.peer in self.progress.departed:
@@ -303,8 +342,8 @@ class World:
     def _timed_out(self, op: Operation, now: float) -> BaseException:
         told = "; ".join(f"{self.name(p)}, {self.paths(p)}" for p in op_peers(op))
         return OpenMrcError(
-            f"{op.name}: Timed out after {op.timeout_s:g} s, the group's timeout; it waits for"
-            f" {told or 'nobody: its messages are on the way'}"
+            f"{op.name}: Timed out waiting for {told or 'its messages, which are on the way'}: not"
+            f" over after {op.timeout_s:g} s, the group's timeout"
         )
 
     # --- the end
@@ -363,7 +402,17 @@ def op_peers(op: Operation) -> list[int]:
     return sorted({t.peer for t in op.live if t.peer >= 0})
 
 
-def _summed(words: list[str]) -> str:
-    """How many paths are in which state."""
-    kinds = sorted(set(words))
-    return " and ".join(f"{words.count(kind)} {kind}" for kind in kinds)
+def _summed(bad_s: list[float]) -> str:
+    """How many paths are good, and bad."""
+    bad = [one for one in bad_s if one > 0]
+    words = [f"{len(bad_s) - len(bad)} good"] if len(bad) < len(bad_s) else []
+    if bad:
+        words.append(f"{len(bad)} bad for {'' if len(bad) == 1 else 'up to '}{max(bad):.1f} s")
+    return " and ".join(words)
+
+
+def _ways(pair: Pair) -> str:
+    """Both addresses of each plane, on a network where planes have some."""
+    theirs = [one.address for one in pair.qp._remote.planes]
+    ways = [f"{a} to {b}" for a, b in zip(pair.device.planes, theirs, strict=False)]
+    return f" ({', '.join(ways)})" if ways else ""
