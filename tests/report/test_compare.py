@@ -80,6 +80,18 @@ def test_each_transport_has_a_row_and_what_it_takes_over_the_first(here: Path, c
     assert "fault[0].rate 0.5 -&gt; 0.25" in page
 
 
+def test_links_of_other_rates_are_compared_with_switches_in_mind(here: Path, capsys: Out) -> None:
+    faster = ["--set", "fabric.port_rate=400Gbps"]
+    assert main(["run", "x.toml", "--out", "c", *faster]) == 0
+    through = ["--set", "fabric.switching=cut-through"]
+    assert main(["run", "x.toml", "--out", "d", *faster, *through]) == 0
+    said = "Links differ in rate, and switches store whole packets"
+    capsys.readouterr()
+    for others, stores in ((["c"], True), (["b"], False), (["d"], False)):
+        assert main(["compare", "a", *others]) == 0
+        assert (said in capsys.readouterr().out) == stores, others
+
+
 def test_as_an_object(here: Path, capsys: Out) -> None:
     assert main(["compare", "a", "b", "a", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)

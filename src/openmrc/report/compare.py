@@ -16,6 +16,7 @@ from openmrc.run import saved as directories
 from openmrc.scenario.workloads import WORKLOADS
 from openmrc.units import US
 
+STORING = "store-and-forward"
 DIFFERENCES_SHOWN = 12  # of one directory; --json has all
 WHOLE = "the whole took"  # of workloads of several kinds
 TIME = "time"  # the unit of a column is the one that fits
@@ -180,7 +181,18 @@ def sentences(saved: Sequence[Saved]) -> list[str]:
         more = f" and {len(shown) - DIFFERENCES_SHOWN:,} more" if shown[DIFFERENCES_SHOWN:] else ""
         words = "; ".join(shown[:DIFFERENCES_SHOWN]) + more if shown else "the same scenario"
         said.append(f"{name} against {saved[0].name}: {words}.")
-    return said
+    return said + _of_storing(saved)
+
+
+def _of_storing(saved: Sequence[Saved]) -> list[str]:
+    """What favours the faster links where switches store whole packets."""
+    storing = [each for each in saved if each.scenario.get("fabric.switching") == STORING]
+    if len({each.scenario.get("fabric.port_rate") for each in storing}) < 2:
+        return []
+    return [
+        "Links differ in rate, and switches store whole packets, which takes longer on slower"
+        ' links: compare with fabric.switching = "cut-through".'
+    ]
 
 
 def html(saved: Sequence[Saved]) -> str:
