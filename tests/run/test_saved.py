@@ -161,6 +161,13 @@ def test_a_table_that_names_no_run_is_refused_and_so_are_older_results(copy: Pat
         read(copy)
 
 
+def test_a_time_after_the_end_is_refused(trained: Path) -> None:
+    (record,) = records.read(trained)
+    why(record, since_us=record.end_us)
+    with pytest.raises(InputError, match="--since 10s: mrc ended after .*; name an earlier time"):
+        why(record, since_us=1e7)
+
+
 # --- checked
 
 
@@ -179,7 +186,7 @@ def test_the_columns_are_those_that_a_run_writes(trained: Path) -> None:
         ("paths", "ev", 2**32, "0 to 4294967295"),
         ("paths", "lost", -1, "0 to"),
         ("paths", "first_us", float("nan"), "0 to"),
-        ("paths", "last_us", -1.0, "from first_us"),
+        ("paths", "last_us", -1.0, "0 to"),
         ("paths", "until_us", 0.0, "more than from_us"),
         ("events", "dst", 4, "0 to 3"),
         ("events", "event", "\x1b[2J", "set aside, congested"),

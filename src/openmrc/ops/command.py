@@ -102,6 +102,9 @@ def _of_job(arguments: argparse.Namespace, since_s: float) -> int:
     if arguments.page is not None:
         raise InputError("--page: the records of a torch job know ends and planes, no fabric")
     record = job.read(arguments.results)
+    if since_s > record.until_s - record.since_s:
+        lasted = f"the job lasted {record.until_s - record.since_s:.1f} s"
+        raise InputError(f"--since {arguments.since}: {lasted}; name an earlier time")
     found = job.troubles(record, since_s)
     if arguments.json:
         print(json.dumps(job.as_json(record, found), indent=2))

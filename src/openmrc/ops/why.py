@@ -568,6 +568,9 @@ def _first(events: pl.DataFrame) -> float:
 def _window(record: Record, step: int | None, since_us: float) -> tuple[float, float]:
     import polars as pl
 
+    if since_us > record.end_us:
+        ended = f"{record.name} ended after {_time(record.end_us)}"
+        raise InputError(f"--since {_time(since_us)}: {ended}; name an earlier time")
     if step is None:
         return since_us, float("inf")
     steps = record.steps
