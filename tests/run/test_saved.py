@@ -164,7 +164,7 @@ def test_a_table_that_names_no_run_is_refused_and_so_are_older_results(copy: Pat
 def test_a_time_after_the_end_is_refused(trained: Path) -> None:
     (record,) = records.read(trained)
     why(record, since_us=record.end_us)
-    with pytest.raises(InputError, match="--since 10s: mrc ended after .*; name an earlier time"):
+    with pytest.raises(InputError, match=r"--since 10s: mrc ended after .*; name an earlier time"):
         why(record, since_us=1e7)
 
 
