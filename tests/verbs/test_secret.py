@@ -12,9 +12,9 @@ from openmrc.verbs import secret as secrets
 GOOD = bytes(range(16))
 
 
-@pytest.mark.parametrize("good", [GOOD, bytes(range(8)) * 2, secrets.new()])
-def test_what_could_be_drawn_is_accepted(good: bytes) -> None:
-    assert secrets.check(good) == good
+def test_what_could_be_drawn_is_accepted() -> None:
+    for good in (GOOD, bytes(range(8)) * 2, secrets.new()):
+        assert secrets.check(good) == good
 
 
 @pytest.mark.parametrize(
