@@ -45,7 +45,7 @@ torch-suite-gloo: $(INSTALLED_TORCH)
 NEWEST := build/torch-newest
 torch-newest: $(INSTALLED)
 	$(BIN)/python -m venv $(NEWEST)
-	$(NEWEST)/bin/python -m pip install --quiet -r requirements-test.lock
+	$(NEWEST)/bin/python -m pip install --quiet --require-hashes -r requirements-test.lock
 	$(NEWEST)/bin/python -m pip install --quiet expecttest -e '.[torch]' --upgrade
 	CUDA_VISIBLE_DEVICES= $(NEWEST)/bin/python -m pytest -n 0 tests/torch/test_pipelines.py \
 		tests/torch/test_parallel.py tests/torch/test_register.py
@@ -55,7 +55,8 @@ OTHERS := build/torch-others
 CHOSEN := NormalGloo or test_gloo_apis or test_gloo_timeout or functional or wrapper or managed or swallowing
 torch-others: $(INSTALLED)
 	$(BIN)/python -m venv $(OTHERS)
-	$(OTHERS)/bin/python -m pip install --quiet -r requirements-test.lock -r requirements-torch.lock
+	$(OTHERS)/bin/python -m pip install --quiet --require-hashes -r requirements-test.lock \
+		-r requirements-torch.lock
 	$(OTHERS)/bin/python -m pip install --quiet torchft==0.2.0 parameterized
 	$(OTHERS)/bin/python -m pip install --quiet --no-deps -e .
 	$(OTHERS)/bin/python -m pytest -n 0 -p tests.torch.as_torchft -k '$(CHOSEN)' \

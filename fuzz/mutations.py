@@ -92,7 +92,7 @@ def one_capture(frames: Sequence[bytes], path: Path, rng: random.Random) -> str:
                 if isinstance(found, Unread):
                     mrc.add_damaged(found.reason)
                 else:
-                    found.add_to(captured, mrc, roce)
+                    found.add_to(captured, mrc, roce, {})
     except InputError:
         return "refused"
     return "read"

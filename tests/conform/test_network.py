@@ -49,8 +49,9 @@ def compiled(folder: Path, change: tuple[str, str] = ("", "")) -> str:
     """The endpoint in C, one line of it changed."""
     if COMPILER is None:
         pytest.skip("no C compiler: examples/c is not compiled; apt install gcc")
-    for file in (ROOT / "examples/c").glob("*.[ch]"):
-        text = file.read_text()
+    texts = {file: file.read_text() for file in (ROOT / "examples/c").glob("*.[ch]")}
+    assert not change[0] or sum(text.count(change[0]) for text in texts.values()) == 1
+    for file, text in texts.items():
         (folder / file.name).write_text(text.replace(*change) if change[0] else text)
     words = [COMPILER, "-O0", "-I", str(ROOT / "conformance"), "-o", str(folder / "endpoint")]
     subprocess.run([*words, *map(str, sorted(folder.glob("*.c")))], check=True)
@@ -105,8 +106,8 @@ def test_a_broken_endpoint_fails_the_rule_that_says_so(tmp_path: Path) -> None:
 
 def test_a_target_that_dies_has_failed(tmp_path: Path) -> None:
     change = (
-        '		if (word && find(word, "post")) {',
-        "		if (word) {\n			exit(0);",
+        '	if ((value = member(word, "post"))) {',
+        "	if ((value = word)) {\n		exit(0);",
     )
     with serving(compiled(tmp_path, change), patience_ps=0) as where:
         found = verdict(RULES["a-short-write-is-one-packet"], where)

@@ -383,7 +383,7 @@ def test_ctrl_c_prints_what_there_is() -> None:
         ("write_lat --overlay 2 --size 10q", "--size: '10q': 'q' is not a unit of size"),
         ("write_lat --overlay 2 --size 0", "--size 0: 1 to "),
         ("write_lat --overlay 2 --duration -1", "--duration -1: 0.01 or more"),
-        ("write_lat --overlay 2 --iters 0", "--iters 0: 1 to 1e+08 is accepted"),
+        ("write_lat --overlay 2 --iters 0", "--iters 0: 1 to 100,000,000 is accepted"),
         ("write_lat --overlay 9", "--overlay: 9 planes: 1 to 8 are accepted"),
         ("write_bw --overlay 2 --ranks", "both --overlay and --ranks"),
         ("write_bw h --ranks", "both --ranks and HOST; name one or the other"),

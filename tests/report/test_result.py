@@ -58,7 +58,7 @@ def test_a_notebook_shows_the_table_and_what_it_says(result: openmrc.Result) -> 
     shown = result._repr_html_()
     assert shown.startswith("<p>a &lt;b&gt; run, seed 1</p><table>")
     assert (
-        '<th scope="row">one path</th><td data-label="flow completion time, p50, us">60.0' in shown
+        '<th scope="row">one path</th><td data-label="all flows finished after, us">120.0' in shown
     )
     assert "mrc finished after 40us: one path took 3.00 times as long (120us)." in shown
 

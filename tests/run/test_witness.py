@@ -311,7 +311,7 @@ def test_a_step_a_job_or_a_time_that_is_not_there_is_refused(
 def test_what_was_lost_before_a_time_is_left_out(
     dead: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (answer,) = why(dead, tmp_path, capsys, "--since", "1ms")
+    (answer,) = why(dead, tmp_path, capsys, "--since", "51us")
     assert answer["findings"] == []
 
 

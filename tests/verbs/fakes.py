@@ -22,7 +22,8 @@ class FakeQp:
             for index in range(fabric.n_paths(0, peer, plane)):
                 ev = fabric.ev_of_path(0, peer, plane, index)
                 state = BAD if bad & set(fabric.route(0, peer, ev)) else GOOD
-                self._evs.append({"ev": ev, "plane": plane, "state": state, "packets": 10})
+                one = {"ev": ev, "plane": plane, "state": state, "packets": 10}
+                self._evs.append(one | {"narrow_bytes": 0})
 
     def counters(self) -> dict[str, int]:
         return {**dict.fromkeys(metrics.QP, 1), "tx_packets": 10 * len(self._evs)}

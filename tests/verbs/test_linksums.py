@@ -101,7 +101,7 @@ def test_how_many_samples_there_are_does_not_grow_with_queue_pairs_or_evs() -> N
         counts.append(len(lines))
         assert sum("ev=" in line for line in lines) == PATHS_SHOWN
         assert sum("link=" in line for line in lines) == len(metrics.LINK) * LINKS_SHOWN
-    assert counts[0] == counts[1] == 370  # as docs/live.md says
+    assert counts[0] == counts[1] == 379  # as docs/live.md says
     planes = 4
     assert counts[0] == (
         3  # version, round trip, PMTU

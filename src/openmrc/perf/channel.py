@@ -105,7 +105,13 @@ class Channel:
         """Wait for one message."""
         while not self._waiting:
             self._take(ASK_S)
-            self.check()
+            if not self._waiting:
+                try:
+                    self.check()
+                except PeerGoneError:
+                    self._take(0.0)  # what a peer said before it left
+                    if not self._waiting:
+                        raise
         return self._waiting.pop(0)
 
     def peek(self) -> dict[str, Any] | None:
