@@ -106,7 +106,7 @@ def test_how_many_samples_there_are_does_not_grow_with_queue_pairs_or_evs() -> N
     assert counts[0] == (
         3  # version, round trip, PMTU
         + len(metrics.DEVICE)
-        + planes * (1 + len(metrics.PORT) + len(EV_STATES))
+        + planes * (1 + len(metrics.PORT) + len(EV_STATES) + 2)  # narrow paths, and their payload
         + len(QpState)
         + len(metrics.QP)
         + PATHS_SHOWN
