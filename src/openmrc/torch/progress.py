@@ -465,7 +465,8 @@ class Progress:
                     self._end(op)
                 return
             except BaseException as error:
-                self._give_up(op, error)
+                if not op.over:
+                    self._give_up(op, error)
                 return
             if op not in self.ops:  # it failed meanwhile
                 return
@@ -571,7 +572,7 @@ class Progress:
             self._called[op.number], self._last[group] = op, seq
             self._called.pop((group, seq - CALLS_KEPT), None)
         if self.late and (late := self.late.pop(op.group, None)) is not None:
-            self._refuse(op, late)
+            self._give_up(op, late)
             return False
         if op.number is None:
             return True
@@ -646,10 +647,12 @@ class Progress:
             self._note(op.group, error)
 
     def _note(self, group: int, error: BaseException) -> None:
-        """What has returned was refused: fail what the group does now, or will do next."""
+        """What has returned was refused: fail what the group does now, or will do next. Where that
+        is over already nobody need be told: all its ranks are told of what was refused.
+        """
         for op in self.ops:
             if op.group == group:
-                self._refuse(op, error)
+                self._give_up(op, error)
                 return
         self.late[group] = error
 
@@ -698,7 +701,7 @@ class Progress:
 
     def send(self, op: Operation, peer: int, key: Key, data: Bytes) -> Transfer:
         """Send; complete when `data` may change."""
-        t = Transfer(op, peer, key, data)
+        t = self._transfer(op, peer, key, data)
         if data.nbytes <= EAGER:
             t.done = True
             self.send_small(op, peer, key, data)
@@ -732,14 +735,14 @@ class Progress:
             if (key.group, key.lane) == (group, lane) and self._is_next(peer, key):
                 op.source = peer
                 return self.receive_next(op, peer, group, tag, data)
-        t = Transfer(op, -1, Key(group, lane, 0, 0), data)
+        t = self._transfer(op, -1, Key(group, lane, 0, 0), data)
         op.live.add(t)
         self._of_anybody.setdefault((group, lane), deque()).append(t)
         return t
 
     def receive(self, op: Operation, peer: int, key: Key, data: Bytes) -> Transfer:
         """Receive; complete when `data` is filled."""
-        t = Transfer(op, peer, key, data)
+        t = self._transfer(op, peer, key, data)
         at = (peer, key)
         if (early := self._unexpected.pop(at, None)) is not None:
             self._deliver(t, *early)
@@ -754,6 +757,15 @@ class Progress:
         if data.nbytes > EAGER:
             self._invite(t)
         return t
+
+    @staticmethod
+    def _transfer(op: Operation, peer: int, key: Key, data: Bytes) -> Transfer:
+        """A new transfer. The operation may have failed by the last one, in the middle of a step:
+        it raises, for nobody keeps its memory any more, and what came would still be placed there.
+        """
+        if op.error is not None:
+            raise op.error
+        return Transfer(op, peer, key, data)
 
     @staticmethod
     def _next(table: dict[tuple[int, int, int], int], peer: int, group: int, lane: int) -> Key:
