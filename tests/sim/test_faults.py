@@ -307,7 +307,7 @@ def test_an_mtu_of_the_packet_lets_it_pass_and_one_less_lets_nothing_large_pass(
     assert (c["delivered"] > 10, c["dropped_fault"]) == (passes, 0 if passes else 10)
 
 
-def test_a_plane_whose_mtu_shrinks_costs_two_silences_and_then_one_packet_a_trial() -> None:
+def test_a_plane_whose_mtu_shrinks_costs_three_silences_and_then_one_packet_a_trial() -> None:
     """And when it is wide again, it carries its share."""
     fault = Fault(1 * MS, "mtu", "plane 1 t0 * - t1 *", mtu=1500, for_ps=2 * MS)
     world = stream_world(clos(), [fault], stop=8 * MS)

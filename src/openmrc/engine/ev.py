@@ -44,6 +44,9 @@ NEVER_DEMOTED = -NEVER // 2  # in `demoted_at`
 # packet as large as those it lost, or to deliver such a packet (row 11).
 NONE, WANTED, TRIED = -1, -2, -3
 NARROW_MAX = 100  # higher counts change nothing
+# So often in a row a path is asked for a packet as large as those it lost. Once is not enough: a
+# link that loses one packet in ten would meet it at every tenth return, and a trial is sent twice.
+NARROW_LIKELY = 2
 # So often in a row is sufficient evidence. Without an MTU, at a loss of one half, where it is most
 # frequent, it happens once in 256 times.
 NARROW_SURE = 4

@@ -1,9 +1,9 @@
 """Reliability probes: how an EV leaves ASSUMED_BAD, within a NIC's budget (row 11).
 
-A probe is small. A path that has answered one, and then lost a larger packet without delivering
-any, may have too small an MTU, and returns only by a *trial*: after the probe it waits for the next
-new packet as large as those it lost. That packet goes out on it, counts as lost, and so goes again
-at once on another path: if the trial fails, no message waits for it.
+A probe is small. A path that twice has answered one and then lost a larger packet, and delivered
+none, may have too small an MTU, and returns only by a *trial*: after the probe it waits for the
+next new packet as large as those it lost. That packet goes out on it, counts as lost, and so goes
+again at once on another path: if the trial fails, no message waits for it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from openmrc.engine.ev import (
     CHECK,
     FIRST_ANSWER,
     MARKED_ANSWER,
+    NARROW_LIKELY,
     NEVER_DEMOTED,
     NONE,
     TRIED,
@@ -162,7 +163,7 @@ def on_probe_answer(st, q, value, probe_id, marked, now):
         return -NEVER
     sent_at = b.probe_at - b.spacing
     note_passed(b, 0)
-    if b.narrow > 0:
+    if b.narrow >= NARROW_LIKELY:
         ask(q, b, WANTED)
         b.probe_at = NEVER
     else:
