@@ -45,7 +45,7 @@ _TRANSPORT = {
     "slowdown_p100": Figure | None,
     "packets": _form("Packets", _all(Count, PACKETS)),
     "qp_errors": list[str],
-    "jobs?": dict[str, _form("Job", {"flows": _FLOWS, "time_us": Time | None})] | None,  # type: ignore[misc]
+    "jobs?": dict[str, _form("Job", {"flows": _FLOWS, "time_us": Time | None})] | None,  # type: ignore[misc]  # made by a call
     "training?": _form("Training", _TRAINING) | None,
 }
 SUMMARY = _form(
@@ -54,7 +54,7 @@ SUMMARY = _form(
         "partial": bool,
         "run?": str | None,  # older results have none
         "transports": Annotated[
-            dict[str, _form("Transport", _TRANSPORT)],  # type: ignore[misc]
+            dict[str, _form("Transport", _TRANSPORT)],  # type: ignore[misc]  # made by a call
             Meta(min_length=1),
         ],
     },

@@ -925,5 +925,5 @@ class Progress:
         if not self._fits(t, h):
             return
         if h.n:
-            memoryview(t.data)[:] = memoryview(data)  # type: ignore[arg-type]
+            memoryview(t.data)[:] = memoryview(data)  # type: ignore[arg-type]  # a tensor's array
         self._over(t)

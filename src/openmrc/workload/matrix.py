@@ -73,7 +73,7 @@ def _csv(path: str | Path) -> LongArray:
         raise _unreadable(path, error) from None
     except UnicodeDecodeError:
         raise InputError(f"{path}: not a text file; name a matrix as CSV, or .npy") from None
-    rows = [(number, cells) for number, cells in _cells(text) if cells]
+    rows = _cells(text)
     # names above the columns, and before the rows
     if rows and not any(map(_NUMBER.fullmatch, rows[0][1])):
         del rows[0]
