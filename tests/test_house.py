@@ -41,49 +41,45 @@ MODULES = {name_of(path): path for path in FILES}
 
 @dataclass(frozen=True)
 class Room:
-    """A row of CONTRIBUTING's table; `name` is "" for what stands in the hall."""
+    """A row of CONTRIBUTING's table: a folder with all its files; "" for files of the hall."""
 
     name: str
     floor: tuple[int, ...]
-    modules: frozenset[str]
 
 
-def rooms() -> list[Room]:
+def table() -> tuple[dict[str, Room], dict[str, Room]]:
+    """The rooms by the name of their folder, and the files of the hall."""
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    found = []
-    for floor, room, modules in re.findall(
-        r"^\| ([\d.]+) \| (?:`(.*)/`)? ?\| (.*?) \| .* \|$", text, re.M
-    ):
-        within = room.replace("/", ".") + "." if room else ""
-        found.append(
-            Room(
-                room.replace("/", "."),
-                tuple(map(int, floor.split("."))),
-                frozenset(within + name for name in re.findall(r"`(\w+)`", modules)),
-            )
-        )
-    return found
+    folders: dict[str, Room] = {}
+    hall: dict[str, Room] = {}
+    for floor, names in re.findall(r"^\| ([\d.]+) \| (`.*`) \| .* \|$", text, re.M):
+        for name in re.findall(r"`(.*?)`", names):
+            folder = name.removesuffix("/").replace("/", ".") if name.endswith("/") else ""
+            into, key = (folders, folder) if folder else (hall, name)
+            assert key not in into, f"{key} stands in the table twice"
+            into[key] = Room(folder, tuple(map(int, floor.split("."))))
+    return folders, hall
 
 
-ROOMS = rooms()
+FOLDERS, HALL = table()
 
 
 def room_of(module: str) -> Room:
-    """The room of a module, or that of a package."""
-    for room in ROOMS:
-        if module in room.modules or (room.name and module == room.name):
-            return room
-    parent = module.rpartition(".")[0]  # `__main__`
-    return Room("", TOP, frozenset()) if not parent else room_of(parent)
+    """The room of a module, or that of a package: the innermost folder's."""
+    if module in HALL:
+        return HALL[module]
+    while module and module not in FOLDERS:
+        module = module.rpartition(".")[0]
+    return FOLDERS[module] if module else Room("", TOP)
 
 
-def test_every_module_stands_in_the_table_of_the_house_and_nothing_else_does() -> None:
-    there = {name for name, path in MODULES.items() if not path.stem.startswith("__")}
-    named = [name for room in ROOMS for name in room.modules]
-    assert len(named) == len(set(named))
-    assert set(named) == there
+def test_every_folder_and_every_file_of_the_hall_stands_in_the_table_and_nothing_else_does() -> (
+    None
+):
     folders = {name for name, path in MODULES.items() if path.stem == "__init__" and name}
-    assert {room.name for room in ROOMS if room.name} == folders
+    files = {name for name in MODULES if name and "." not in name} - folders
+    assert set(FOLDERS) == folders
+    assert set(HALL) == {name for name in files if not name.startswith("__")}
 
 
 # --- imports

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from openmrc.moved import accept_old_names
 from openmrc.version import __version__
 
 if TYPE_CHECKING:
@@ -60,8 +59,6 @@ __all__ = [
     "simulate",
     "sweep",
 ]
-
-accept_old_names()
 
 
 def __dir__() -> list[str]:
