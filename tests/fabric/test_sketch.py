@@ -29,7 +29,7 @@ def bundled() -> Fabric:
 
 def test_a_small_fabric_is_drawn_link_by_link() -> None:
     found = sketch(demo())
-    assert found.is_exact
+    assert set(found.row_joined) == {1}
     assert (found.row_members, found.row_nodes) == ((32, 4, 8), (32, 4, 8))
     assert len(found.edge_row) == 512  # 4 planes x (32 + 4 x 8) links, both directions
     assert found.edge_ports.tolist() == [1] * 512
@@ -73,7 +73,7 @@ def test_the_ways_up_come_before_the_ways_down_in_the_same_order() -> None:
 def test_neighbours_are_joined_until_the_lines_fit(lines: int) -> None:
     found = sketch(big(), lines)
     assert (~found.edge_down).sum() <= lines
-    assert not found.is_exact
+    assert set(found.row_joined) != {1}
     assert found.edge_ports.sum() == big().n_ports
 
 

@@ -31,7 +31,8 @@ def test_one_loss_less_is_not_named() -> None:
 def test_a_million_hours_of_links_name_none_that_is_healthy() -> None:
     # Ten probes a millisecond; windows of 10 ms and of 1 s.
     for packets, window_ps in ((100, 10 * MS), (10_000, 1 * S)):
-        assert alarms.false_alarms(1e6, packets, window_ps, 1e-7, 35.0) < 1e-3
+        windows = 1e6 * alarms.windows_an_hour(window_ps)
+        assert windows * alarms.alarm(packets, 1e-7, 35.0).chance < 1e-3
 
 
 def test_what_was_not_seen_among_so_many_is_rarer_than_three_of_them() -> None:

@@ -134,7 +134,7 @@ def number(text: str) -> int:
 
 def test_the_tables_are_those_of_the_layout() -> None:
     text = dissector.path().read_text(encoding="utf-8")
-    assert generated.part_names(text) == ["tables"]
+    assert dissector.tables() in text
     assert text == generated.replace_parts(text, {"tables": dissector.tables()})
 
 

@@ -47,11 +47,6 @@ class Sketch:
         """Nodes that stand for switches, in all planes together."""
         return self.planes * sum(self.row_nodes[1:])
 
-    @property
-    def is_exact(self) -> bool:
-        """Whether every node is one NIC or switch."""
-        return set(self.row_joined) == {1}
-
 
 def sketch(fabric: Fabric, lines_max: int = LINES_MAX) -> Sketch:
     """Return the finest sketch of `fabric` with at most `lines_max` lines.

@@ -57,15 +57,6 @@ def tail(n: int, p: float, least: int) -> float:
     return total
 
 
-def false_alarms(
-    link_hours: float, packets: int, window_ps: int, background: float, nats: float
-) -> float:
-    """Return the mean number of healthy links named in so many link-hours; `packets` cross each
-    link in a window.
-    """
-    return link_hours * windows_an_hour(window_ps) * alarm(packets, background, nats).chance
-
-
 def windows_an_hour(window_ps: int) -> float:
     """Return the number of windows of this width in an hour."""
     return HOUR_S * S / window_ps

@@ -20,7 +20,6 @@ import numpy.typing as npt
 from openmrc.fabric.model import Fabric, IntArray, LongArray
 from openmrc.ops import causes, weigh
 from openmrc.ops.schedule import TURNS, Schedule
-from openmrc.run.ways import routes as routes_of
 
 FloatArray = npt.NDArray[np.float64]
 
@@ -43,11 +42,6 @@ class Evidence:
     background: FloatArray  # [rows]
     from_ps: int
     until_ps: int
-
-    @property
-    def total_lost(self) -> int:
-        """All packets lost."""
-        return int(self.lost.sum())
 
 
 def of_paths(
@@ -165,22 +159,3 @@ def _of_width(routes: IntArray, width: int) -> IntArray:
     if routes.shape[1] == width:
         return routes
     return np.pad(routes, ((0, 0), (0, width - routes.shape[1])), constant_values=-1)
-
-
-def of_evs(
-    fabric: Fabric,
-    src: npt.ArrayLike,
-    dst: npt.ArrayLike,
-    evs: npt.ArrayLike,
-    sent: npt.ArrayLike,
-    lost: npt.ArrayLike,
-    from_ps: int,
-    until_ps: int,
-    first_ps: npt.ArrayLike | None = None,
-    last_ps: npt.ArrayLike | None = None,
-) -> Evidence:
-    """Return the evidence of the EVs of queue pairs, whose packets `src` sent to `dst`."""
-    return of_paths(
-        fabric, routes_of(fabric, src, dst, evs), sent, lost, from_ps, until_ps, first_ps,
-        last_ps,
-    )  # fmt: skip

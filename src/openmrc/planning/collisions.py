@@ -6,8 +6,7 @@ loads are multinomial:
     P(most loaded <= m) = flows! / paths^flows * [x^flows] (sum_{j<=m} x^j/j!)^paths
 
 computed as a product of truncated Poisson distributions conditioned on their sum, by one Fourier
-transform: exact except for rounding, whose error is under 1e-9. `most_loaded_poisson` is the usual
-approximation, independent Poisson loads, for comparison.
+transform: exact except for rounding, whose error is under 1e-9.
 
 **A ring across T0s.** Every NIC of a T0 sends to a NIC of the next T0, in `qps` equal parts, each
 hashed onto one of the uplinks. The parts that meet on an uplink meet again on the one path down to
@@ -88,20 +87,6 @@ def most_loaded(flows: int, paths: int, throws: int = 1) -> dict[int, float]:
     least, sums = _cumulative(flows, paths)
     steps = np.diff(np.asarray(sums) ** throws, prepend=0.0)
     return {least + i: float(p) for i, p in enumerate(steps) if p > NEGLIGIBLE}
-
-
-def most_loaded_poisson(flows: int, paths: int) -> dict[int, float]:
-    """Return the approximation of `most_loaded` by independent Poisson loads."""
-    _check(flows, paths)
-    loads = np.cumsum(_poisson(flows / paths, _largest_load(flows, paths)))
-    sums = np.minimum(loads, 1.0)[:-1] ** paths
-    steps = np.diff(np.asarray([*sums, 1.0]), prepend=0.0)
-    return {m: float(p) for m, p in enumerate(steps) if p > NEGLIGIBLE}
-
-
-def mean_most_loaded(flows: int, paths: int, throws: int = 1) -> float:
-    """Return the mean of the most loaded path's flows."""
-    return sum(m * p for m, p in most_loaded(flows, paths, throws).items())
 
 
 def slowest_of_ring(nics_per_t0: int, uplinks: int, qps: int, t0s: int) -> Slowest:

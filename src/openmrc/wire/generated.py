@@ -36,11 +36,6 @@ def replace_parts(text: str, parts: dict[str, str]) -> str:
     return re.sub(pattern, replace, text, flags=re.MULTILINE)
 
 
-def part_names(text: str) -> list[str]:
-    """Return the names of the marked parts, in order."""
-    return re.findall(r"made from layout: ([\w ]+?)[^\w\n]*\n", text)
-
-
 def main() -> None:
     """Rewrite the parts of the page."""
     text = PAGE.read_text(encoding="utf-8")

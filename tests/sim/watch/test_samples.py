@@ -244,7 +244,7 @@ def test_a_line_shows_the_worst_of_its_links_and_how_many_are_not_up() -> None:
     world = world_of(tree(1024, 8, 8), permutation(1024, 4096, 1), faults, stop=4 * US)
     found = sampled(world)
     edges, sk = found.edges.values, found.sketch
-    assert not sk.is_exact
+    assert set(sk.row_joined) != {1}
     (both,) = np.flatnonzero(edges["unhealthy"][-1] > 1)[:1]
     assert edges["health"][:, sk.port_edge[world.fabric.sw_first_up[0]]].max() >= sp.LOSSY
     assert edges["unhealthy"][-1].sum() == 8

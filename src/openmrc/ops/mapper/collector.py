@@ -406,9 +406,6 @@ class Collector:
             if at_ps >= verdict.since_ps
         )
 
-    def _crosses(self, loss: Loss, cause: int) -> bool:
-        return bool(self._mask(cause)[self._routes_of([loss])].any())
-
     def _is_within(self, cause: int) -> bool:
         """Whether an already named device loses all that crosses this link."""
         fabric = self.schedule.fabric
