@@ -19,9 +19,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from eta import EXAMPLES, OWN, READ_S, WITHIN
+from eta import EXAMPLES, OWN
 
 LARGE = sorted((EXAMPLES / "large").glob("*.toml"))
+WITHIN, READ_S = 0.25, 0.5
 
 
 def both(path: Path) -> dict[str, dict[str, float]]:

@@ -69,10 +69,6 @@ class FakeWorld:
     ) -> None:
         self.traffic, self.transport, self.stop_ps = traffic, transport, stop_ps
         self.fabric = fabric
-        self.side = SimpleNamespace(
-            choices_at=np.zeros(0, np.int64),
-            in_vain=lambda traffic: (np.zeros(0, np.int64), np.zeros(0)),
-        )
         self.threads = threads
         self.built.append(self)
         self.number = len(self.built)
@@ -181,8 +177,6 @@ def run_progress(now_ps: int, flows_done: int, flows_total: int) -> Any:
         flows_total=flows_total,
         link_traversals=0,
         wall_s=0.0,
-        sent=0,
-        trimmed=0,
     )
 
 

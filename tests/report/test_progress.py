@@ -88,26 +88,44 @@ def test_a_long_sweep_counts_minutes_and_hours() -> None:
     assert durations == ["99 s", "2 min", "100 min", "2 h", "24 h"]
 
 
-def test_a_run_says_what_is_left_by_its_second_half(second: None) -> None:
+def test_a_run_says_what_is_left_by_its_last_seconds(second: None) -> None:
     with Bar() as bar:
         said = []
-        for index, share in ((0, 0.1), (0, 0.2), (0, 0.4), (1, 0.1), (1, 0.1)):
+        for index, share in ((0, 0.1), (0, 0.2), (0, 0.4), (1, 0.1), (1, 0.1), (1, 1.0)):
             now = Progress(2_500_000, 1, 4, 9, 0.1)
             bar.update(Step("mrc", index, 2, now, share))
             said.append(bar._progress.tasks[0].fields["words"])
     flows = "1 of 4 flows, 2 us simulated"
-    assert said == [flows, f"{flows}, 9 s left", f"{flows}, 3 s left", flows, flows]
+    left = ["", ", 8 s left", ", 4 s left", "", "", ", 0 s left"]
+    assert said == [flows + each for each in left]
 
 
-def test_of_the_steps_of_a_long_run_every_other_one_is_forgotten(
-    second: None, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("at_s", "share", "left_s"),
+    [
+        ([3], [0.2], None),  # a single step
+        ([3, 5], [0.2, 0.4], 6),
+        ([0, 1, 2], [0, 0.1, 0.5], 2),
+        ([0, 2, 4], [0, 0.0, 0.0], None),  # nothing is placed yet
+        ([0, 60, 62.5, 65], [0, 0.1, 0.2, 0.3], 17.5),  # how long it took to begin is forgotten
+        ([0, 60, 120], [0, 0.1, 0.3], 210),  # a step of a minute is the last one that counts
+        ([10, 14], [0.5, 1.0], 0),
+    ],
+)
+def test_the_rest_takes_as_long_as_at_the_rate_of_the_last_seconds(
+    at_s: list[float], share: list[float], left_s: float | None
 ) -> None:
-    monkeypatch.setattr(progress, "STEPS_MAX", 5)
-    with Bar() as bar:
-        for done in range(9):
-            bar.update(Step("mrc", 0, 1, Progress(0, 0, 4, 9, 0.1), done / 20))
-        assert bar._share == [0.0, 0.2, 0.3, 0.35, 0.4]
-        assert bar._progress.tasks[0].fields["words"].endswith("13 s left")
+    left = progress.TimeLeft()
+    for step in zip(at_s, share, strict=True):
+        found = left.after(*step)
+    assert found == (None if left_s is None else pytest.approx(left_s))
+
+
+def test_of_a_long_run_only_the_last_seconds_are_kept() -> None:
+    left = progress.TimeLeft()
+    for tenth in range(10_000):
+        left.after(tenth / 10, tenth / 10_000)
+    assert len(left._steps) <= 10 * progress.RECENT_S + 2
 
 
 def rows_of_a_compilation() -> Iterator[tuple[float, str, int, int]]:

@@ -50,13 +50,14 @@ def test_a_shorter_last_packet_overtakes_those_in_other_planes(
 ) -> None:
     sent = expected_of(FABRIC.format(planes=planes) + f'kind = "permutation"\nsize = "{size}"\n')
     at_ends = expected.ANSWERS_A_MESSAGE + overtaken * late
-    assert (sent.data, sent.at_ends) == (128 * 16, int(128 * at_ends))
+    assert sent.data == 128 * 16
     assert sent.answers == int(128 * (4 + at_ends + 16 * expected.PROBES_A_PACKET))
 
 
 def test_no_more_packets_are_overtaken_than_a_message_has() -> None:
     sent = expected_of(FABRIC.format(planes=8) + 'kind = "permutation"\nsize = "5000B"\n')
-    assert sent.at_ends == int(128 * (1 + expected.ANSWERS_A_MESSAGE))
+    answers = 1 + 1 + expected.ANSWERS_A_MESSAGE + 2 * expected.PROBES_A_PACKET
+    assert sent.answers == int(128 * answers)
 
 
 def test_packets_of_a_nic_with_one_queue_pair_are_not_scattered() -> None:
@@ -89,7 +90,6 @@ def test_a_series_that_waits_has_one_message_under_way() -> None:
     assert traffic.msg_count.max() == 127
     assert expected.under_way(fabric, traffic, 4096, 10**9) == 128  # a packet of each NIC
     assert expected.under_way(fabric, traffic, 4096, 4096) < 128
-    assert expected.held(fabric, traffic, 4096, 10**9) == 128
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import dataclasses
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openmrc.errors import InputError
+from openmrc.run import simulation
 from openmrc.run.figures import ROCE, distribution_us, flat, nearest_rank
 from openmrc.run.results import peak_rss_mb
-from openmrc.run.simulation import simulate
+from openmrc.run.simulation import Step, simulate
 from openmrc.scenario.scenario import Scenario, parse_scenario
+from openmrc.sim.world import Progress
 from openmrc.units import US
 
 if TYPE_CHECKING:
@@ -334,3 +337,23 @@ def test_a_port_that_comes_back_to_queue_pairs_in_error_does_not_stop_the_clock(
     [found] = simulate(scenario).transports
     assert found.now_ps == 200 * US
     assert found.n_failed == 52
+
+
+@pytest.mark.parametrize(
+    ("now_ps", "placed_bytes", "stop", "share"),
+    [
+        (5, 25, None, 0.25),
+        (5, 25, 10, 0.5),
+        (2, 25, 10, 0.25),
+        (20, 25, 10, 1.0),
+        (5, 0, None, 0.0),
+    ],
+)
+def test_the_share_that_is_done_is_what_is_placed_or_the_time_that_is_over(
+    now_ps: int, placed_bytes: int, stop: int | None, share: float
+) -> None:
+    traffic = SimpleNamespace(msg_total_bytes=np.array([60, 40]))
+    world: Any = SimpleNamespace(traffic=traffic, bytes_verified=placed_bytes, stop_ps=stop)
+    steps: list[Step] = []
+    simulation._reporter(steps.append, "mrc", 0, 1, world)(Progress(now_ps, 1, 2, 9, 0.1))
+    assert [step.share for step in steps] == [share]

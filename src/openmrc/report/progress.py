@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from pathlib import Path
 from time import monotonic, perf_counter
 from typing import Self
@@ -15,12 +16,11 @@ from openmrc.jit.progress import DONE
 from openmrc.jit.warmup import announcement
 from openmrc.printable import printable
 from openmrc.run.simulation import Step
-from openmrc.run.work import left_s
 from openmrc.say import say
 from openmrc.units import US
 
 BAR_WIDTH_MIN = 100  # columns of a window
-STEPS_MAX = 1000  # kept; of more every other one is forgotten
+RECENT_S = 5.0  # the rate of a run is that of so many last seconds
 LINE_EVERY_S = 5.0
 FAILURES_SAID = 5  # printed; the others are in the data set
 
@@ -50,6 +50,24 @@ class Compiling:
 compiling = Compiling()
 
 
+class TimeLeft:
+    """How long a run still takes at the rate of its last seconds."""
+
+    def __init__(self) -> None:
+        self._steps: deque[tuple[float, float]] = deque()
+
+    def after(self, at_s: float, share: float) -> float | None:
+        """Record that a share of the run was done at a time; return what the rest takes, s, or None
+        as long as no rate is known.
+        """
+        steps = self._steps
+        steps.append((at_s, share))
+        while len(steps) > 2 and at_s - steps[1][0] >= RECENT_S:
+            steps.popleft()
+        since_s, before = steps[0]
+        return (1 - share) * (at_s - since_s) / (share - before) if share > before else None
+
+
 class Bar:
     """Context manager whose `update` is what `simulate` calls; silent without a terminal."""
 
@@ -57,8 +75,7 @@ class Bar:
         console = Console(stderr=True)
         self._task: TaskID | None = None
         self._index = -1
-        self._at_s: list[float] = []
-        self._share: list[float] = []
+        self._left = TimeLeft()
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
             # In a narrow window the numbers stay, and the bar and the name shrink.
@@ -91,18 +108,10 @@ class Bar:
             label = f"{name.plain} ({step.index + 1} of {step.count})"
             self._task = self._progress.add_task(label, total=1.0, words=words)
             self._index = step.index
-            self._at_s, self._share = [], []
-        words += self._left(step)
+            self._left = TimeLeft()
+        left_s = self._left.after(perf_counter(), step.share)
+        words += "" if left_s is None else f", {duration(left_s)} left"
         self._progress.update(self._task, completed=step.share, words=words)
-
-    def _left(self, step: Step) -> str:
-        """How long it still takes, for the end of a line."""
-        self._at_s.append(perf_counter())
-        self._share.append(step.share)
-        found = left_s(self._at_s, self._share, step.model_left_s, step.settled)
-        if len(self._at_s) > STEPS_MAX:
-            del self._at_s[1:-1:2], self._share[1:-1:2]
-        return "" if found is None else f", {duration(found)} left"
 
 
 class SweepBar:

@@ -50,7 +50,6 @@ class Estimate:
     memory: dict[str, int]
     build_s: float
     loop_s: float
-    ends_s: float  # of the loop, for the ends of messages and QPs
     ends_early: bool  # it has a `stop.time`, so it may end earlier
 
     @property
@@ -94,7 +93,6 @@ def estimate(scenario: Scenario, built: Built, transport: Transport) -> Estimate
         memory=memory,
         build_s=(fabric.n_ports * PORT_NS + evs * EV_NS + 2 * traffic.n_qps * QP_NS) / 1e9,
         loop_s=loop_s(sent, 2 * traffic.n_qps, state_bytes),
-        ends_s=(sent.at_ends * ANSWER_NS + 2 * traffic.n_qps * END_NS) / 1e9,
         ends_early=scenario.stop.time is not None,
     )
 

@@ -33,13 +33,11 @@ class Packets:
     """Packets of a whole run.
 
     `traversals` are those of links by all of them, `between` those of links between switches;
-    `scattered` are data packets of NICs that send on several QPs, and `at_ends` answers that the
-    ends of messages cause.
+    `scattered` are data packets of NICs that send on several QPs.
     """
 
     data: int
     answers: int
-    at_ends: int
     trims: int
     traversals: int
     between: int
@@ -70,7 +68,6 @@ def packets(fabric: Fabric, traffic: Traffic, transport: Transport, derived: Der
     return Packets(
         data=int(data.sum()),
         answers=int(answers.sum()),
-        at_ends=int(at_ends.sum()),
         trims=int(trimmed.sum()),
         traversals=int((every * (up + 2)).sum()),
         between=int((every * up).sum()),
@@ -122,15 +119,6 @@ def under_way(fabric: Fabric, traffic: Traffic, pmtu: int, bdp_bytes: int) -> in
     np.maximum.at(longest, traffic.qp_src, switches / (2 * fabric.n_tiers - 1))
     of_way = UNDER_WAY_BDP * bdp_bytes / pmtu * longest
     return int(np.minimum(of_nic, of_way).sum())
-
-
-def held(fabric: Fabric, traffic: Traffic, pmtu: int, bdp_bytes: int) -> int:
-    """Packets in flight that get through: as `under_way`, and no more than the paths to the NICs
-    that receive hold.
-    """
-    receivers = len(np.unique(traffic.qp_dst))
-    of_way = UNDER_WAY_BDP * bdp_bytes / pmtu
-    return max(min(under_way(fabric, traffic, pmtu, bdp_bytes), int(of_way * receivers)), 1)
 
 
 def _at_once(traffic: Traffic, pmtu: int) -> Floats:

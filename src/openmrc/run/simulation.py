@@ -15,7 +15,6 @@ from openmrc.run.captures import pcap_paths, written
 from openmrc.run.outcome import TransportResult
 from openmrc.run.perfect import perfect_ps
 from openmrc.run.results import Result
-from openmrc.run.work import Work
 from openmrc.sim.watch.forms import NATIVE
 
 if TYPE_CHECKING:
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
 
     from openmrc.fabric.faults import FaultSchedule
     from openmrc.fabric.model import Fabric
-    from openmrc.run.estimate import Built, Estimate
     from openmrc.run.perfect import AnyTransport
     from openmrc.run.training import TrainingResult
     from openmrc.run.witness import Witness
@@ -37,9 +35,8 @@ if TYPE_CHECKING:
 class Step:
     """What `simulate` reports while it runs: transport `index` of `count`, and its progress.
 
-    `share` is a fraction of the work (`run.work`), or of the time until `stop.time` if that is
-    more. Flows say little, because they often end together. A model says that the rest takes
-    `model_left_s` (None without one); the rate so far says `settled` of it, 0 to 1.
+    `share` is the fraction of the payload that is placed, or of the time until `stop.time` if that
+    is more. Flows say little, because they often end together.
     """
 
     transport: str
@@ -47,8 +44,6 @@ class Step:
     count: int
     progress: Progress
     share: float
-    model_left_s: float | None = None
-    settled: float = 1.0
 
 
 def simulate(
@@ -79,7 +74,7 @@ def simulate(
 
     started = time.perf_counter()
     scenario = as_scenario(scenario)
-    built = fabric, traffic, schedule = scenario.build()
+    fabric, traffic, schedule = scenario.build()
     transports = [
         (section.name, scenario.transport(i)) for i, section in enumerate(scenario.transports)
     ]
@@ -101,9 +96,7 @@ def simulate(
                     world.sample(scenario.report.qp, scenario.report.samples)
                 report = None
                 if progress is not None:
-                    model = _model(scenario, built, transport) if traffic.n_msgs else None
-                    work = Work.of(world, ideal_ps, model)
-                    report = _reporter(progress, name, index, len(transports), world, work)
+                    report = _reporter(progress, name, index, len(transports), world)
                 witness = _witness(world) if sampled else None
                 _run(world, witness, report)
             runs.append(_collect(name, scenario, fabric, transport, world, ideal_ps, witness))
@@ -229,25 +222,16 @@ def _run(world: World, witness: Witness | None, report: Callable[[Progress], Non
 
 
 def _reporter(
-    report: Callable[[Step], None], name: str, index: int, count: int, world: World, work: Work
+    report: Callable[[Step], None], name: str, index: int, count: int, world: World
 ) -> Callable[[Progress], None]:
+    payload_bytes = max(int(world.traffic.msg_total_bytes.sum()), 1)
+
     def tell(progress: Progress) -> None:
-        placed_bytes = world.bytes_verified
-        share, settled = work.share(progress, placed_bytes), work.settled(placed_bytes)
-        model_left_s = work.model_left_s(progress.wall_s, share)
-        report(Step(name, index, count, progress, share, model_left_s, settled))
+        placed = world.bytes_verified / payload_bytes
+        of_time = progress.now_ps / world.stop_ps if world.stop_ps else 0.0
+        report(Step(name, index, count, progress, min(max(placed, of_time), 1.0)))
 
     return tell
-
-
-def _model(scenario: Scenario, built: Built, transport: AnyTransport) -> Estimate | None:
-    """What a run takes by the model; None without one, or with a stop."""
-    from openmrc.run.estimate import estimate
-    from openmrc.sim.mrc.transport import Transport
-
-    if scenario.stop.time is not None or not isinstance(transport, Transport):
-        return None
-    return estimate(scenario, built, transport)
 
 
 def _collect(

@@ -49,8 +49,6 @@ class Progress:
     flows_total: int
     link_traversals: int
     wall_s: float
-    sent: int = 0  # data packets whose payload was neither trimmed nor lost
-    trimmed: int = 0  # data packets
 
 
 class World:
@@ -197,11 +195,7 @@ class World:
     def _progress(self) -> Progress:
         c = self.net.ctl[0]
         ended = int(c.sends_done + c.messages_failed + c.messages_orphaned)
-        sent = int(c.data_packets - c.trimmed - c.dropped_queue - c.dropped_fault)
-        traversals = int(c.traversals)
-        return Progress(
-            int(c.now), ended, self.traffic.n_sends, traversals, self.loop_s, sent, int(c.trimmed)
-        )
+        return Progress(int(c.now), ended, self.traffic.n_sends, int(c.traversals), self.loop_s)
 
     @property
     def nets(self) -> list[ss.Net]:

@@ -246,14 +246,6 @@ def test_convergence_is_drawn_between_its_two_times() -> None:
     assert max(found) - min(found) > 1 * MS
 
 
-@pytest.mark.parametrize(("planes", "at"), [(1, []), (2, [AT + TAKES, 2 * AT + TAKES])])
-def test_nics_choose_planes_whenever_routing_has_converged(planes: int, at: list[int]) -> None:
-    faults = [Fault(AT, "link-down", "plane 0 t0 0 - t1 1", for_ps=AT)]
-    more = {"local_repair_ps": US, "convergence_ps": (TAKES, TAKES)}
-    world = roce_world(leaf_spine(planes=planes), permutation(8, 4096, 1), faults, **more)
-    assert world.side.choices_at.tolist() == at
-
-
 def test_flows_that_had_no_trouble_may_move_too() -> None:
     """The hash is taken modulo a smaller number."""
     fault = Fault(AT, "link-down", "plane 0 t0 0 - t1 2")

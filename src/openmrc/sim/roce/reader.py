@@ -11,9 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.sim.net import state as ss
 from openmrc.sim.roce import routing
-from openmrc.sim.roce.state import Roce
 from openmrc.sim.watch.intervals import Array
 from openmrc.sim.watch.reader import QpReader
 from openmrc.sim.watch.samples import IN_USE, NO_TURN
@@ -79,13 +77,10 @@ class FlowReader(QpReader):
 
 def way_of(world: Watched, end: int) -> list[int]:
     """The directed ports on the current path of a QP's end; none if there is no route."""
-    plane = int(world.state.qp[end].plane)
-    return way_in(world.net, world.state, end, plane) if plane >= 0 else []
-
-
-def way_in(net: ss.Net, ro: Roce, end: int, plane: int) -> list[int]:
-    """The directed ports on the path of a QP's end in a plane; none if there is no route."""
-    rq = ro.qp[end]
+    rq = world.state.qp[end]
+    if rq.plane < 0:
+        return []
     ports: Any = np.zeros(routing.PORTS_OF_A_PATH, np.int64)
-    n = routing.way(net, ro, int(rq.nic), int(rq.peer_nic), plane, int(rq.flow), ports)
+    ways = (int(rq.nic), int(rq.peer_nic), int(rq.plane), int(rq.flow))
+    n = routing.way(world.net, world.state, *ways, ports)
     return [int(port) for port in ports[: int(n)]]

@@ -19,11 +19,9 @@ from openmrc.sim.roce.derive import derive
 from openmrc.sim.roce.reader import FlowReader
 from openmrc.sim.roce.state import ROCE, Roce
 from openmrc.sim.roce.transport import RoceTransport
-from openmrc.sim.roce.vain import in_vain
 from openmrc.sim.watch import books
 from openmrc.sim.watch.side import Side
 from openmrc.sim.watch.watched import Watched
-from openmrc.traffic.traffic import Traffic
 from openmrc.units import US
 
 PORTS_TOLD = 10  # named ones
@@ -60,17 +58,6 @@ class RoceSide(Side):
     def changes_at(self) -> npt.NDArray[np.int64]:
         """When routing applies changes."""
         return np.asarray(self.state.change.at)
-
-    @property
-    def choices_at(self) -> npt.NDArray[np.int64]:
-        """When routing has converged, if there is a choice."""
-        change = self.state.change
-        converged = np.asarray(change.at[change.is_local == 0])
-        return np.unique(converged) if self.net.ctl[0].n_planes > 1 else converged[:0]
-
-    def in_vain(self, traffic: Traffic) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """What is sent again into links that are dead from the start."""
-        return in_vain(self.net, self.state, self.ends, traffic)
 
     def split(self, n: int) -> list[Roce]:
         """Each shard has its own counters; the rest is shared."""

@@ -18,7 +18,6 @@ from openmrc.sim.net.network import Ends
 from openmrc.sim.net.parts import Parts, Values
 from openmrc.sim.watch.reader import QpReader
 from openmrc.sim.watch.watched import Watched
-from openmrc.traffic.traffic import Traffic
 
 
 class Side(ABC):
@@ -64,17 +63,6 @@ class Side(ABC):
     def changes_at(self) -> npt.NDArray[np.int64]:
         """When all shards change at once, apart from faults: in time order, ps."""
         return np.zeros(0, np.int64)
-
-    @property
-    def choices_at(self) -> npt.NDArray[np.int64]:
-        """When all NICs choose among their planes again: in time order, ps."""
-        return np.zeros(0, np.int64)
-
-    def in_vain(self, traffic: Traffic) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """When packets will be sent in vain, in time order, ps, as far as that is known before the
-        run, and how many, as packets that are delivered and acknowledged.
-        """
-        return np.zeros(0, np.int64), np.zeros(0)
 
     def split(self, n: int) -> list[Any]:
         """Return the `state` of each of n shards, if it has one."""
