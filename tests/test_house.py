@@ -234,10 +234,10 @@ def cited(what: re.Pattern[str]) -> dict[str, str]:
 
 
 def lines_of(document: str, heading: str) -> set[str]:
-    """The numbers in the first column of a section's table."""
+    """The numbers in the first column of a section's table, or of its rows, each a heading."""
     text = (ROOT / "docs" / document).read_text(encoding="utf-8")
     section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    return set(re.findall(r"^\| ([\d.]+) \|", section, re.M))
+    return set(re.findall(r"^(?:\| |### Row )([\d.]+)(?: \||:)", section, re.M))
 
 
 def test_every_row_that_is_cited_is_a_line_of_the_choices() -> None:
