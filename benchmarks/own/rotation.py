@@ -19,4 +19,4 @@ def choose(st, q, plane, avoid):
         pos = p.pos + 1
         p.pos = 0 if pos >= n else pos
         return ev
-    return rotation._choose_around_skips(st, q, p, first, avoid)
+    return rotation._choose_around_skips(st, q, p, first, avoid, int(q.last_heard))

@@ -353,8 +353,8 @@ MUTANTS = [
     Mutant(
         "resource NACK ignored",
         "requester",
-        "        else:\n            _send_again(st, q, seq)\n",
-        "",
+        "            _send_again(st, q, seq)\n    if not trimmed",
+        "    if not trimmed",
         "no-bitmap-brings-the-packet-again",
     ),
     Mutant(
@@ -389,9 +389,9 @@ MUTANTS = [
     Mutant(
         "EV never revived",
         "probes",
-        "def on_probe_answer(st, q, value, probe_id, marked, now):\n",
-        "def on_probe_answer(st, q, value, probe_id, marked, now):\n    return 0\n\n\n"
-        "def _on_probe_answer(st, q, value, probe_id, marked, now):\n",
+        "def on_probe_answer(st, q, value, probe_id, left_at, marked, now):\n",
+        "def on_probe_answer(st, q, value, probe_id, left_at, marked, now):\n    return 0\n\n\n"
+        "def _on_probe_answer(st, q, value, probe_id, left_at, marked, now):\n",
         "a-path-that-answers-serves-again",
     ),
     Mutant(

@@ -87,8 +87,8 @@ def test_nothing_but_the_table_assigns_the_state_of_an_ev() -> None:
 def happen(st, qi, i, event):  # type: ignore[no-untyped-def]
     """An event happens to the i-th EV of a QP."""
     q = st.qp[qi]
-    e = st.ev[q.ev0 + i]
-    return enter(st, q, st.plane[q.plane0 + e.plane], e, event)
+    plane = st.plane[q.plane0 + st.ev[q.ev0 + i].plane]
+    return enter(st, q, plane, i, event, 0)
 
 
 @COMMON
@@ -175,7 +175,7 @@ def act(st, qi, i, what, now):  # type: ignore[no-untyped-def]
     if what == 0:
         beliefs.on_mark(st, q, i, now)
     elif what == 1:
-        beliefs.on_loss(st, q, i, now - 1, SIZES[i % 2], now)
+        beliefs.on_loss(st, q, i, now - 1, SIZES[i % 2], 0, now)
     elif what == 2:
         beliefs.on_always_skip(st, q, i, now)
     elif what == 3:
@@ -186,7 +186,7 @@ def act(st, qi, i, what, now):  # type: ignore[no-untyped-def]
     elif what == 5:
         e = st.ev[q.ev0 + i]
         number = int(st.blame[e.blame].probe_id)
-        probes.on_probe_answer(st, q, int(e.value), number, i % 2 == 0, now)
+        probes.on_probe_answer(st, q, int(e.value), number, now, i % 2 == 0, now)
     elif what == 6:
         probes.probe_bad_evs(st, q, now)
     elif what <= 8:
@@ -204,7 +204,7 @@ def act(st, qi, i, what, now):  # type: ignore[no-untyped-def]
         k = rotation.choose_plane(st, q, 3)
         if k >= 0:
             rotation.charge_turn(q, st.plane[q.plane0 + k], 1)
-            rotation.choose_ev(st, q, k, -1)
+            rotation.choose_ev(st, q, k, -1, now)
 
 
 HEARD = [0, 1, 1, 1, 2, 3, 4, 5, 5, 6, 6, 7, 8, 9, 10, 11]

@@ -8,8 +8,9 @@ is back in service as soon as one of them is revived (rows 10 to 12).
 
 from __future__ import annotations
 
+from openmrc.engine import account, nic_planes, policy, rotation
 from openmrc.engine import ev as evs
-from openmrc.engine import nic_planes, policy, rotation
+from openmrc.engine.account import LOST, PLANE_SILENT
 from openmrc.engine.policy import PATHS_MRC, REVERSE_PROBED
 from openmrc.jit import compiled, inlined, inner
 
@@ -20,10 +21,11 @@ DEMOTIONS_MAX = 100  # higher counts change nothing, and the field holds this on
 
 
 @inner
-def on_loss(st, q, ev, sent_at, nominal, now):
+def on_loss(st, q, ev, sent_at, nominal, why, now):
     """A packet sent on this EV at `sent_at` was judged lost, not trimmed (MRC 3.3, rows 10, 12).
-    `nominal` is its size with headers, bytes.
+    `nominal` is its size with headers, bytes; `why` is for the account.
     """
+    account.note(st, q, ev, sent_at, LOST, why, now)
     rotation.learn(st, q, ev, policy.HEARD_LOST, now)
     if st.config[0].paths != PATHS_MRC:
         return
@@ -50,7 +52,7 @@ def on_loss(st, q, ev, sent_at, nominal, now):
         _silence(st, q, plane, payload, now)
         return
     _keep_floor(st, q, plane, k, now)
-    rotation.refresh_planes(st, q)
+    rotation.refresh_planes(st, q, now)
 
 
 @inner
@@ -62,7 +64,7 @@ def on_always_skip(st, q, ev, now):
     if st.config[0].paths == PATHS_MRC and plane.n_good > 1 and evs.usable(e.state):
         _demote(st, q, plane, ev, evs.ALWAYS_SKIP, now)
         _keep_floor(st, q, plane, k, now)
-        rotation.refresh_planes(st, q)
+        rotation.refresh_planes(st, q, now)
 
 
 @inner
@@ -75,15 +77,15 @@ def _demote(st, q, plane, ev, event, now):
     if now - b.demoted_at > DEMOTION_MEMORY_PS:
         b.demotions = 0
     b.demotions = min(b.demotions + 1, DEMOTIONS_MAX)
-    _assume_bad(st, q, plane, e, event, now)
+    _assume_bad(st, q, plane, ev, event, now)
     rotation.leave(st, q, plane, int(e.plane), ev)
 
 
 @inner
-def _assume_bad(st, q, plane, e, event, now):
+def _assume_bad(st, q, plane, ev, event, now):
     """A usable EV becomes ASSUMED_BAD; its first probe leaves one RTT later (row 11)."""
-    if evs.enter(st, q, plane, e, event):
-        b = st.blame[e.blame]
+    if evs.enter(st, q, plane, ev, event, now):
+        b = st.blame[st.ev[q.ev0 + ev].blame]
         b.demoted_at = now
         b.probe_at = now + q.base_rtt
         q.ev_probe_at = min(q.ev_probe_at, b.probe_at)
@@ -97,20 +99,22 @@ def _silence(st, q, plane, payload, now):
     for i in range(plane.n_evs):
         e = st.ev[q.ev0 + plane.ev0 + i]
         if evs.usable(e.state):
-            _assume_bad(st, q, plane, e, evs.SILENCE, now)
+            _assume_bad(st, q, plane, plane.ev0 + i, evs.SILENCE, now)
             evs.note_lost(st.blame[e.blame], payload)
         e.active = 0
     plane.n_active = 0
     plane.pos = 0
     plane.silent = 1
-    rotation.refresh_planes(st, q)
+    k = int(st.ev[q.ev0 + plane.ev0].plane)
+    account.note_plane(st, q.nic, q.index, k, PLANE_SILENT, 0, now)
+    rotation.refresh_planes(st, q, now)
 
 
 @inner
 def _keep_floor(st, q, plane, k, now):
     """Row 12, `ev_min_active`: a plane that delivers keeps a quarter of its EVs in service."""
     if 4 * plane.n_good < plane.n_evs and now - plane.heard_at < q.rto:
-        rotation.recall_oldest_bad(st, q, plane, k)
+        rotation.recall_oldest_bad(st, q, plane, k, now)
 
 
 @inlined
@@ -154,7 +158,7 @@ def on_mark(st, q, ev, now):
     e = st.ev[q.ev0 + ev]
     plane = st.plane[q.plane0 + e.plane]
     e.marks = abs(e.marks) + 1
-    entered = evs.enter(st, q, plane, e, evs.MARK)
+    entered = evs.enter(st, q, plane, ev, evs.MARK, now)
     if e.active and (entered or st.config[0].recycles):
         e.active = rotation.turns_to_skip(st, q, plane, int(e.marks))
     if e.marks == MARKS_TO_LEAVE:
@@ -181,7 +185,7 @@ def revive(st, q, ev, event, now):
     k = int(st.ev[q.ev0 + ev].plane)
     plane = st.plane[q.plane0 + k]
     if plane.silent or now - plane.heard_at >= q.rto:
-        plane.silent = 0
+        rotation.heard_again(st, q, plane, k, now)
         plane.losses = 0
         plane.delivered_at = now
         for i in range(plane.n_evs):  # the plane works again: probe its other paths soon
@@ -193,10 +197,10 @@ def revive(st, q, ev, event, now):
                 evs.ask(q, b, evs.NONE)
         q.ev_probe_at = now
     plane.heard_at = now
-    back = rotation.restore(st, q, plane, k, ev, event)
+    back = rotation.restore(st, q, plane, k, ev, event, now)
     if back and event != evs.MARKED_ANSWER and st.config[0].reverse == REVERSE_PROBED:
         plane.reverse_ev = st.ev[q.ev0 + ev].value
-    rotation.refresh_planes(st, q)
+    rotation.refresh_planes(st, q, now)
     nic_planes.note_answer(st, q, k, now)
 
 
@@ -207,12 +211,12 @@ def deny(st, q, ev, denied, now):
     k = int(e.plane)
     plane = st.plane[q.plane0 + k]
     if denied:
-        if evs.enter(st, q, plane, e, evs.DENY):
+        if evs.enter(st, q, plane, ev, evs.DENY, now):
             rotation.leave(st, q, plane, k, ev)
-    elif rotation.restore(st, q, plane, k, ev, evs.LIFT):
-        plane.silent = 0
+    elif rotation.restore(st, q, plane, k, ev, evs.LIFT, now):
+        rotation.heard_again(st, q, plane, k, now)
     _review_reverse(st, q, plane, k)
-    rotation.refresh_planes(st, q)
+    rotation.refresh_planes(st, q, now)
 
 
 @inner

@@ -33,6 +33,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from openmrc.engine import account
+from openmrc.engine.account import EV_CHANGED
 from openmrc.engine.state import BLAME, BLAMED, NEVER
 from openmrc.jit import inlined, inner
 
@@ -161,11 +163,12 @@ def _turn(st, q, e):
 
 
 @inlined
-def enter(st, q, plane, e, event):
-    """Apply an event to EV `e` of a plane: set its new state and update the counts by state.
+def enter(st, q, plane, ev, event, now):
+    """Apply an event to an EV of a QP and plane: set its new state and update the counts by state.
 
     Returns False, and changes nothing, if the event cannot happen in the EV's current state.
     """
+    e = st.ev[q.ev0 + ev]
     before = int(e.state)
     if (_BEFORE[event] >> before) & 1 == 0:
         return False
@@ -182,6 +185,8 @@ def enter(st, q, plane, e, event):
         q.n_bad_total += 1
     elif event == ANSWER or event == MARKED_ANSWER or event == FALSE_ALARM:
         q.n_revived += 1
+    if event != CHECK:  # of all EVs of a new QP
+        account.note(st, q, ev, now, EV_CHANGED, event, now)
     return True
 
 

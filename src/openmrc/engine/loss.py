@@ -6,7 +6,7 @@ First the rules; then their application to a QP: inference from a snapshot, fals
 
 from __future__ import annotations
 
-from openmrc.engine import beliefs, bits, nscc, probes, rotation, timers, window
+from openmrc.engine import account, beliefs, bits, nscc, probes, rotation, timers, window
 from openmrc.engine import state as es
 from openmrc.engine.ev import ASSUMED_BAD, FALSE_ALARM
 from openmrc.engine.qp import ALLOWED
@@ -130,6 +130,7 @@ def fail(st, q, error, now):
     q.error = error
     q.error_at = now
     timers.stop(q)
+    account.note_failure(st, q, error, now)
 
 
 @inlined
@@ -166,14 +167,16 @@ def note_wait(s, now):
 
 
 @inlined
-def _copy(st, q, seq):
+def _copy(st, q, seq, why, now):
     """Send a packet in flight again, although no path is charged with a loss yet."""
-    slot_of(st, q, seq).past |= es.COPIED
+    s = slot_of(st, q, seq)
+    account.note(st, q, int(s.ev), s.sent_at, account.DOUBTED, why, now)
+    s.past |= es.COPIED
     mark_lost(st, q, seq)
 
 
 @inner
-def _copy_companions(st, q, ev, sent_at):
+def _copy_companions(st, q, ev, sent_at, now):
     """A packet sent at `sent_at` showed its path to be dead: packets sent on it later are lost too,
     and are sent again now (row 8). The same holds for its plane, if that fell silent. It does not
     hold if the path has delivered anything since: then it loses some packets, not all.
@@ -188,7 +191,7 @@ def _copy_companions(st, q, ev, sent_at):
         s = slot_of(st, q, seq)
         took = s.ev == ev or (whole and st.ev[q.ev0 + s.ev].plane == k)
         if took and s.state == es.SENT and s.past & es.RESENT == 0 and s.sent_at > sent_at:
-            _copy(st, q, seq)
+            _copy(st, q, seq, account.COMPANION, now)
 
 
 @inner
@@ -198,10 +201,11 @@ def _charge_loss(st, q, s, ev, sent_at, now):
     if window.on_loss(st, q, ev, now):
         s.past |= es.CUT
     believed = st.ev[q.ev0 + ev].state != ASSUMED_BAD
-    beliefs.on_loss(st, q, ev, sent_at, int(s.bytes_nominal), now)
+    why = account.OVERDUE if s.past & es.OVERDUE else account.OVERTAKEN
+    beliefs.on_loss(st, q, ev, sent_at, int(s.bytes_nominal), why, now)
     found = believed and st.ev[q.ev0 + ev].state == ASSUMED_BAD
     if found and q.nxt == q.seq_end:  # at the end no later packet can be evidence
-        _copy_companions(st, q, ev, sent_at)
+        _copy_companions(st, q, ev, sent_at, now)
     q.n_inferred += 1
 
 
@@ -271,7 +275,10 @@ def false_alarm(st, q, seq, now):
     cut (row 7).
     """
     s = slot_of(st, q, seq)
+    first_at = s.sent_at if s.state == es.LOST else account.UNKNOWN
     if s.past & es.COPIED:  # no path was charged; if the copy was sent, it was needless
+        before = _first_sent_at(s)
+        account.note(st, q, int(s.bad_ev), before, account.DELIVERED, account.OVERDUE, now)
         s.past &= ~es.COPIED
         q.n_false += s.state != es.LOST
         return
@@ -289,6 +296,9 @@ def false_alarm(st, q, seq, now):
     if cut:
         nscc.undo_loss(q)
     ev = int(s.bad_ev)
+    if ev >= 0:
+        why = account.OVERTAKEN if overtaken else account.OVERDUE
+        account.note(st, q, ev, first_at, account.LATE, why, now)
     if ev >= 0 and st.ev[q.ev0 + ev].state == ASSUMED_BAD:
         beliefs.revive(st, q, ev, FALSE_ALARM, now)
 
@@ -380,7 +390,7 @@ def _query(st, q, now):
             ev = rotation.proven(st, q, plane) if q.queries < q.n_planes else -1
             if ev < 0:
                 ev = rotation.random_active(st, q, p)
-            q.query_id = probes.send_probe(st, q, ev, now)
+            q.query_id = probes.send_probe(st, q, ev, account.OF_QP, now)
             q.query_sent_at = now
             asked += 1
             q.asked = asked
@@ -425,10 +435,12 @@ def _expire(st, q, now):
     for seq in range(q.una, q.nxt):
         s = slot_of(st, q, seq)
         if s.state == es.SENT and _first_sent_at(s) + limit <= now:
+            size = int(s.bytes_nominal)
             if s.past & es.COPIED:
-                beliefs.on_loss(st, q, int(s.bad_ev), _first_sent_at(s), int(s.bytes_nominal), now)
+                first_at = _first_sent_at(s)
+                beliefs.on_loss(st, q, int(s.bad_ev), first_at, size, account.TIMEOUT, now)
             s.past &= es.RESENT
-            beliefs.on_loss(st, q, int(s.ev), s.sent_at, int(s.bytes_nominal), now)
+            beliefs.on_loss(st, q, int(s.ev), s.sent_at, size, account.TIMEOUT, now)
             window.on_loss(st, q, int(s.ev), now)
             mark_lost(st, q, seq)
             covered += 1
@@ -568,7 +580,7 @@ def _copy_overdue(st, q, limit, batch, now):
             if copied and q.last_heard <= s.sent_at:
                 return
             copied = True
-            _copy(st, q, seq)
+            _copy(st, q, seq, account.OVERDUE, now)
         seq += 1
 
 

@@ -8,7 +8,8 @@ none of these QPs is left.
 
 from __future__ import annotations
 
-from openmrc.engine import rotation
+from openmrc.engine import account, rotation
+from openmrc.engine.account import PLANE_BACK, PLANE_SILENT
 from openmrc.engine.state import NEVER
 from openmrc.jit import inlined, inner
 
@@ -43,7 +44,7 @@ def note_loss(st, q, k, sent_at, now):
     n.silence = min(2 * n.silence, SILENCE_MAX_PS) if again else q.rto
     n.silent_until = now + n.silence
     n.deadline = min(n.deadline, n.silent_until)
-    _set(st, n, n.silent_mask | (1 << k))
+    _set(st, q.nic, n.silent_mask | (1 << k), now)
 
 
 @inlined
@@ -53,24 +54,30 @@ def note_answer(st, q, k, now):
     n.delivered_at[k] = max(n.delivered_at[k], now)
     n.losses[k] = 0
     if (n.silent_mask >> k) & 1:
-        _set(st, n, n.silent_mask & ~(1 << k))
+        _set(st, q.nic, n.silent_mask & ~(1 << k), now)
 
 
 @inner
-def on_deadline(st, n, now):
+def on_deadline(st, nic, now):
     """Try silent planes again when it is time; returns the next such time."""
+    n = st.nic[nic]
     if n.silent_mask == 0:
         return NEVER
     if now < n.silent_until:
         return n.silent_until
     for k in range(n.n_ports):
         n.losses[k] = 0
-    _set(st, n, 0)
+    _set(st, nic, 0, now)
     return NEVER
 
 
 @inner
-def _set(st, n, mask):
+def _set(st, nic, mask, now):
+    n = st.nic[nic]
+    for k in range(n.n_ports):
+        if (n.silent_mask ^ mask) >> k & 1:
+            what = PLANE_SILENT if mask >> k & 1 else PLANE_BACK
+            account.note_plane(st, nic, -1, k, what, 0, now)
     n.silent_mask = mask
     for qi in range(n.qp0, n.qp0 + n.n_qps):
-        rotation.refresh_planes(st, st.qp[qi])
+        rotation.refresh_planes(st, st.qp[qi], now)

@@ -10,9 +10,10 @@ keep the reverse path fresh (MRC 3.9, row 14).
 
 from __future__ import annotations
 
-from openmrc.engine import loss, nic_planes, nscc, probes, rotation
+from openmrc.engine import account, loss, nic_planes, nscc, probes, rotation
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
+from openmrc.engine.account import OWN, PEERS, PORT_DOWN, PORT_UP
 from openmrc.engine.parameters import PLANES_MAX
 from openmrc.engine.policy import PATHS_SINGLE
 from openmrc.engine.verdict import CONTRADICTORY, HEARD, NO_PEER, OUT_OF_PLACE
@@ -43,7 +44,7 @@ def refresh_qp(st, q, now):
     """Ports went down or came up: update which planes take turns, which EVs to probe, and the
     window's constants.
     """
-    rotation.refresh_planes(st, q)
+    rotation.refresh_planes(st, q, now)
     if q.n_bad > 0:
         q.ev_probe_at = now
     rate = usable_rate(st, q)
@@ -70,6 +71,7 @@ def set_local_port(st, nic, port, up, now):
     if mask == n.up_mask:
         return
     n.up_mask = mask
+    account.note_plane(st, nic, -1, port, PORT_UP if up else PORT_DOWN, OWN, now)
     for qi in range(n.qp0, n.qp0 + n.n_qps):
         refresh_qp(st, st.qp[qi], now)
     for i in range(n.peer0, n.peer0 + n.n_peers):
@@ -77,6 +79,16 @@ def set_local_port(st, nic, port, up, now):
         peer.next_at = now
         _begin_status(st, n, peer)
     n.deadline = now
+
+
+@inner
+def _set_remote(st, nic, peer, mask, now):
+    """Ports of a peer went down or came up."""
+    for k in range(st.nic[nic].n_ports):
+        if (peer.remote_mask ^ mask) >> k & 1:
+            what = PORT_UP if mask >> k & 1 else PORT_DOWN
+            account.note_plane(st, nic, peer.qp, k, what, PEERS, now)
+    peer.remote_mask = mask
 
 
 @inlined
@@ -178,7 +190,7 @@ def _on_request(st, nic, peer, p, now):
         peer.status_id = p.psn
         mask = int(p.imm) & ((1 << st.nic[nic].n_ports) - 1)
         if mask != peer.remote_mask:
-            peer.remote_mask = mask
+            _set_remote(st, nic, peer, mask, now)
             peer.down_probe_at = now + REPEAT_MAX_PS
             st.nic[nic].deadline = min(st.nic[nic].deadline, peer.down_probe_at)
             _qps_of_peer(st, nic, int(p.src), now)
@@ -229,7 +241,8 @@ def _on_response(st, nic, peer, p, now):
             plane.trial_id = -1
             plane.reverse_ev = plane.trial_ev
             if not (peer.remote_mask >> k) & 1:
-                peer.remote_mask |= 1 << k  # row 19: an answer ends the "down" state
+                # row 19: an answer ends the "down" state
+                _set_remote(st, nic, peer, peer.remote_mask | (1 << k), now)
                 _qps_of_peer(st, nic, int(p.src), now)
 
 
@@ -279,7 +292,7 @@ def on_deadline(st, nic, now):
     again.
     """
     n = st.nic[nic]
-    again = nic_planes.on_deadline(st, n, now)
+    again = nic_planes.on_deadline(st, nic, now)
     all_up = (1 << n.n_ports) - 1
     for i in range(n.peer0, n.peer0 + n.n_peers):
         if st.count[es.OUT] > es.OUT_MAX - 1 - PER_PEER_MAX:

@@ -8,7 +8,16 @@ again at once on another path: if the trial fails, no message waits for it.
 
 from __future__ import annotations
 
-from openmrc.engine import beliefs, rotation
+from openmrc.engine import account, beliefs, rotation
+from openmrc.engine.account import (
+    OF_PATH,
+    OF_QP,
+    PROBE_ANSWERED,
+    PROBE_LATE,
+    PROBE_MISSED,
+    PROBE_SENT,
+    TRIAL,
+)
 from openmrc.engine.ev import (
     ANSWER,
     ASSUMED_BAD,
@@ -60,8 +69,10 @@ def take_probe_token(st, nic, budget, now):
 
 
 @inner
-def send_probe(st, q, ev, now):
-    """Emit a reliability probe on an EV (MRC 2.9): data class, never trimmed. Returns its id."""
+def send_probe(st, q, ev, asks, now):
+    """Emit a reliability probe on an EV (MRC 2.9): data class, never trimmed; `asks` is OF_PATH or
+    OF_QP. Returns its id.
+    """
     q.probe_id = (q.probe_id + 1) & 0xFFFF
     p = emit(st, PROBE)
     address(p, q)
@@ -72,6 +83,7 @@ def send_probe(st, q, ev, now):
     p.ack_offset = signed(q.probe_id, 16)
     p.timestamp = timestamp_of(now)
     q.n_probe += 1
+    account.note(st, q, ev, now, PROBE_SENT, asks, now)
     return q.probe_id
 
 
@@ -101,7 +113,7 @@ def check_all(st, q, now):
         plane = st.plane[q.plane0 + k]
         for i in range(plane.n_evs):
             e = st.ev[q.ev0 + plane.ev0 + i]
-            if enter(st, q, plane, e, CHECK):
+            if enter(st, q, plane, plane.ev0 + i, CHECK, now):
                 st.blame[e.blame].probe_at = now + int((i * q.n_planes + k) * gap)
                 e.active = 0
         plane.n_active = 0
@@ -137,19 +149,30 @@ def probe_bad_evs(st, q, now):
                 q.ev_probe_at = wait
                 return
         if b.probe_id != NONE:  # the previous question was not answered
+            asked = TRIAL if b.probe_id == TRIED else OF_PATH
+            account.note(st, q, i, b.probe_at - b.spacing, PROBE_MISSED, asked, now)
             if b.probe_id == TRIED:
                 note_lost(b, int(b.lost))
             b.answers = 0
             b.spacing = min(2 * b.spacing, SPACING_MAX_PS)
             if q.planes_ok == 0:  # every EV waits for an answer that may never come
-                rotation.refresh_planes(st, q)
-        ask(q, b, send_probe(st, q, i, now))
+                rotation.refresh_planes(st, q, now)
+        ask(q, b, send_probe(st, q, i, OF_PATH, now))
         b.probe_at = now + b.spacing
 
 
 @inner
-def on_probe_answer(st, q, value, probe_id, marked, now):
-    """Handle the answer to a probe; revive its EV after enough answers in a row (row 11).
+def note_answer(st, q, value, sent_at, now):
+    """The QP's own probe was answered: an entry of the account, and no more."""
+    ev = index_of(st, q, value) if st.config[0].account else -1
+    if ev >= 0:
+        account.note(st, q, ev, sent_at, PROBE_ANSWERED, OF_QP, now)
+
+
+@inner
+def on_probe_answer(st, q, value, probe_id, left_at, marked, now):
+    """Handle the answer to a probe, which left at `left_at` by its timestamp; revive its EV after
+    enough answers in a row (row 11).
 
     Returns when the probe was sent (ps), because it counts as an original (row 7); -NEVER if
     unknown.
@@ -160,8 +183,10 @@ def on_probe_answer(st, q, value, probe_id, marked, now):
     e = st.ev[q.ev0 + ev]
     b = st.blame[e.blame]
     if e.state != ASSUMED_BAD or b.probe_id != probe_id:
+        account.note(st, q, ev, left_at, PROBE_LATE, OF_PATH if e.blame else OF_QP, now)
         return -NEVER
     sent_at = b.probe_at - b.spacing
+    account.note(st, q, ev, sent_at, PROBE_ANSWERED, OF_PATH, now)
     note_passed(b, 0)
     if b.narrow >= NARROW_LIKELY:
         ask(q, b, WANTED)
@@ -192,6 +217,7 @@ def begin_trial(st, q, ev, now):
     b.probe_at = now + b.spacing
     q.ev_probe_at = min(q.ev_probe_at, b.probe_at)
     q.n_trial += 1
+    account.note(st, q, ev, now, PROBE_SENT, TRIAL, now)
 
 
 @inner
@@ -200,7 +226,9 @@ def on_trial_answer(st, q, ev, timestamp, marked, now):
     trial.
     """
     b = st.blame[st.ev[q.ev0 + ev].blame]
-    if b.probe_id == TRIED and timestamp == timestamp_of(b.probe_at - b.spacing):
+    sent_at = b.probe_at - b.spacing
+    if b.probe_id == TRIED and timestamp == timestamp_of(sent_at):
+        account.note(st, q, ev, sent_at, PROBE_ANSWERED, TRIAL, now)
         note_passed(b, int(b.lost))
         _answered(st, q, ev, marked, now)
 

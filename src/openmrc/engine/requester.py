@@ -10,7 +10,7 @@ After each of them the QP may be able to send: call `may_send`.
 
 from __future__ import annotations
 
-from openmrc.engine import beliefs, bits, loss, probes, rotation, window
+from openmrc.engine import account, beliefs, bits, loss, probes, rotation, window
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.engine.ev import index_of
@@ -201,7 +201,7 @@ def next_packet(st, q, free_ports, now, p):
         if careful:
             ev = rotation.proven(st, q, plane)
         if ev < 0:
-            ev = rotation.choose_ev(st, q, plane_no, avoid)
+            ev = rotation.choose_ev(st, q, plane_no, avoid, now)
             if c.burst > 1 and not again:
                 rotation.begin_burst(st, q, ev)
         rotation.charge_turn(q, plane, c.burst)
@@ -261,10 +261,13 @@ def _acknowledge(st, q, seq, now):
     bits.mark(st.bits, q.acked0, q.ring_mask, seq)
     if s.state == es.SENT:
         loss.leave_flight(q, s)
+        early = s.past & es.RESENT != 0 and loss.is_too_early(q, s.sent_at, now)
+        if early:
+            loss.false_alarm(st, q, seq, now)
+        else:
+            account.count(st, q, int(s.ev), account.N_DELIVERED)
         if s.past & es.RESENT == 0:
             beliefs.on_delivery(st, q, int(s.ev), s.sent_at, int(s.bytes_nominal), now)
-        elif loss.is_too_early(q, s.sent_at, now):
-            loss.false_alarm(st, q, seq, now)
     elif s.state == es.LOST:
         q.lost -= 1
         loss.false_alarm(st, q, seq, now)
@@ -462,9 +465,11 @@ def _on_probe_answer(st, q, p, marked, now):
         q.evidence_at = max(q.evidence_at, q.query_sent_at)
         q.again_evidence_at = max(q.again_evidence_at, q.query_sent_at)
         loss.answered(q, now)
-    elif q.n_bad > 0:
+        probes.note_answer(st, q, int(p.entropy), q.query_sent_at, now)
+    elif q.n_bad > 0 or st.config[0].account:
         skips = marked and st.config[0].ignore_marks == 0
-        sent_at = probes.on_probe_answer(st, q, int(p.entropy), number, skips, now)
+        left_at = es.left_at(int(p.timestamp), now)
+        sent_at = probes.on_probe_answer(st, q, int(p.entropy), number, left_at, skips, now)
         q.evidence_at = max(q.evidence_at, sent_at)
 
 
@@ -485,6 +490,7 @@ def on_trimmed_packet(st, q, seq, last_hop, now):
     s = loss.slot_of(st, q, seq)
     ev = int(s.ev)
     window.on_trim(st, q, now)
+    account.count(st, q, ev, account.N_TRIMMED)
     overhead = int(st.config[0].nominal_overhead)  # a header came, and no payload
     beliefs.on_delivery(st, q, ev, s.sent_at, overhead, now)
     rotation.learn(st, q, ev, HEARD_TRIMMED, now)
@@ -519,6 +525,7 @@ def on_nack(st, q, p, now):
         if trimmed:
             on_trimmed_packet(st, q, seq, reason == pk.NACK_TRIMMED_LASTHOP, now)
         else:
+            account.count(st, q, int(s.ev), account.N_DELIVERED)
             _send_again(st, q, seq)
     if not trimmed:
         c = st.config[0]

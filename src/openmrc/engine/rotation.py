@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from openmrc.engine import bits, reps
+from openmrc.engine import account, bits, reps
+from openmrc.engine.account import PLANE_BACK
 from openmrc.engine.ev import ASSUMED_BAD, DENIED, GOOD, RECALL, SKIP, TURN, enter, usable
 from openmrc.engine.policy import BUILT_IN, PATHS_MRC
 from openmrc.engine.state import NEVER
@@ -107,7 +108,7 @@ def charge_turn(q, plane, burst):
 
 
 @inner
-def refresh_planes(st, q):
+def refresh_planes(st, q, now):
     """Determine which planes may take a turn; one that comes back starts level with the others."""
     up = ports_up(st, q)
     ok = 0
@@ -118,8 +119,8 @@ def refresh_planes(st, q):
     if ok == 0:  # row 12: where every plane is silent, the oldest ASSUMED_BAD EV of each serves
         for k in range(q.n_planes):
             plane = st.plane[q.plane0 + k]
-            if (up >> k) & 1 and (plane.n_active > 0 or recall_oldest_bad(st, q, plane, k)):
-                plane.silent = 0
+            if (up >> k) & 1 and (plane.n_active > 0 or recall_oldest_bad(st, q, plane, k, now)):
+                heard_again(st, q, plane, k, now)
                 plane.losses = 0
                 ok |= 1 << k
     heard = ok & ~st.nic[q.nic].silent_mask
@@ -135,7 +136,7 @@ def refresh_planes(st, q):
 
 
 @inlined
-def choose_ev(st, q, k, avoid):
+def choose_ev(st, q, k, avoid, now):
     """Index (within the QP) of the EV for the next packet on plane `k`; `avoid` is one to leave out
     if possible, or -1.
     """
@@ -157,7 +158,7 @@ def choose_ev(st, q, k, avoid):
         pos = plane.pos + 1
         plane.pos = 0 if pos >= n else pos
     else:
-        ev = _choose_around_skips(st, q, plane, first, avoid)
+        ev = _choose_around_skips(st, q, plane, first, avoid, now)
     return ev
 
 
@@ -260,7 +261,7 @@ def _shuffle(st, stream, first, n):
 
 
 @inner
-def _choose_around_skips(st, q, plane, first, avoid):
+def _choose_around_skips(st, q, plane, first, avoid, now):
     """The next GOOD EV when the one at the head is not GOOD; the first SKIP EV met loses this turn,
     and is restored if it was its last to lose.
 
@@ -276,7 +277,7 @@ def _choose_around_skips(st, q, plane, first, avoid):
         if e.state == GOOD and i != avoid:
             chosen = step
             break
-        if restored < 0 and _loses_turn(st, q, plane, e):
+        if restored < 0 and _loses_turn(st, q, plane, int(i), now):
             restored = step
     if chosen < 0:  # all are SKIP, or the only GOOD one is the one to avoid
         chosen = restored if restored >= 0 else 0
@@ -297,12 +298,13 @@ def _choose_around_skips(st, q, plane, first, avoid):
 
 
 @inlined
-def _loses_turn(st, q, plane, e):
+def _loses_turn(st, q, plane, ev, now):
     """Pass over a SKIP EV; False for any other."""
+    e = st.ev[q.ev0 + ev]
     if e.state == SKIP and e.active > 1:
         e.active -= 1
         return True
-    return enter(st, q, plane, e, TURN)
+    return enter(st, q, plane, ev, TURN, now)
 
 
 @inlined
@@ -352,12 +354,12 @@ def leave(st, q, plane, k, ev):
 
 
 @inner
-def restore(st, q, plane, k, ev, event):
+def restore(st, q, plane, k, ev, event, now):
     """Make an EV usable: it goes to the end of its plane's rotation if that is short, else to the
     backups. False if the event cannot happen in its state.
     """
     e = st.ev[q.ev0 + ev]
-    if not enter(st, q, plane, e, event):
+    if not enter(st, q, plane, ev, event, now):
         return False
     if plane.n_active < plane.share and e.active == 0:
         st.order[q.order0 + k * q.order_len + plane.n_active] = ev
@@ -367,7 +369,15 @@ def restore(st, q, plane, k, ev, event):
 
 
 @inner
-def recall_oldest_bad(st, q, plane, k):
+def heard_again(st, q, plane, k, now):
+    """A plane is not silent, or no longer."""
+    if plane.silent:
+        account.note_plane(st, q.nic, q.index, k, PLANE_BACK, 0, now)
+    plane.silent = 0
+
+
+@inner
+def recall_oldest_bad(st, q, plane, k, now):
     """Row 12: at the floor the EV that was demoted longest ago returns to service; False if there
     is none.
     """
@@ -378,7 +388,7 @@ def recall_oldest_bad(st, q, plane, k):
         if e.state == ASSUMED_BAD and st.blame[e.blame].demoted_at < since:
             oldest = plane.ev0 + i
             since = st.blame[e.blame].demoted_at
-    return oldest >= 0 and restore(st, q, plane, k, oldest, RECALL)
+    return oldest >= 0 and restore(st, q, plane, k, oldest, RECALL, now)
 
 
 # --- other choices of paths

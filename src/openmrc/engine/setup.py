@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.engine import ev, policy, ports, probes, timers
+from openmrc.engine import account, ev, policy, ports, probes, timers
 from openmrc.engine import state as es
 from openmrc.engine.packet import PACKET
 from openmrc.engine.parameters import RECORDED, RTO_UNIT_PS, Parameters, completed
@@ -115,7 +115,9 @@ def new_state(
         reps=records(n * planes if recycles else 1, es.REPS),
         out=records(es.OUT_MAX, PACKET),
         done=records(es.DONE_MAX, es.COMPLETION),
-        count=np.zeros(es.BLAMED + 1, np.int64),
+        account=records(1, account.RECORD),
+        tally=np.zeros((1, 2), np.int32),
+        count=np.zeros(es.COUNTS, np.int64),
     )
     configure(st.config[0], parameters, **world)
     st.blame[0] = ev.INNOCENT

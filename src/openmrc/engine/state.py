@@ -84,6 +84,7 @@ CONFIG = record_type(
     ("ignore_marks", "i1"),  # 1: a CE mark affects the window only, and makes no EV SKIP
     ("recycles", "i1"),  # 1: EVs that deliver unmarked and in time are next; peer runs
     ("guarded", "i1"),  # 1: packets may come from anybody (plausible.py)
+    ("account", "i1"),  # 1: an account is kept (account.py)
     ("standstills", "i1"),  # 1: time is real: a program may not be scheduled for a while, row 7
 )
 
@@ -352,9 +353,10 @@ COMPLETION = record_type(("kind", "i4"), ("qp", "i4"), ("id", "i8"), ("imm", "i8
 REQUESTS = 64  # endpoint requests a NIC remembers: more than it may send in a round trip (row 11)
 
 # State.count: used lengths of `out` and `done`; the last placement; the last packet sent; the last
-# record of `blame` in use
+# record of `blame` in use; of `account`: records, those for which it had no room, how many are due
+# to be taken
 OUT, DONE, PLACED_REGION, PLACED_OFFSET, PLACED_LENGTH, PLACED_SEQ = range(6)
-SENT_SEQ, SENT_MESSAGE, BLAMED = range(6, 9)
+SENT_SEQ, SENT_MESSAGE, BLAMED, TOLD, UNTOLD, DUE, COUNTS = range(6, 13)
 OUT_MAX = 512  # packets one call may emit
 DONE_MAX = 1024  # completions one call may report
 
@@ -385,7 +387,11 @@ class State(NamedTuple):
     reps: Any  # REPS, one for each of `plane` where paths are REPS, else one
     out: Any  # PACKET: what the last call wants to send
     done: Any  # COMPLETION: what the last call completed
-    count: Any  # int64: OUT ... BLAMED
+    account: Any  # RECORD: what the last calls decided, where an account is kept, else one
+    tally: (
+        Any  # int32 [evs, 2]: packets delivered and trimmed, where an account is kept, else [1, 2]
+    )
+    count: Any  # int64 [COUNTS]
 
 
 @inlined
@@ -398,6 +404,12 @@ def timestamp_of(now):
 def age_of(timestamp, now):
     """How long ago a packet with this timestamp was sent, ps, to within one unit (128 ns)."""
     return ((now // TIMESTAMP_UNIT_PS - timestamp) & TIMESTAMP_MASK) * TIMESTAMP_UNIT_PS
+
+
+@inlined
+def left_at(timestamp, now):
+    """When a packet with this timestamp was sent, ps, rounded down to a unit (128 ns)."""
+    return now // TIMESTAMP_UNIT_PS * TIMESTAMP_UNIT_PS - age_of(timestamp, now)
 
 
 @inlined

@@ -27,6 +27,7 @@ from openmrc.sim.roce.transport import RoceTransport
 from openmrc.sim.shards.crew import Crew
 from openmrc.sim.shards.cut import Cut, Uncut, cut, entries, shards_of
 from openmrc.sim.shards.split import emptied
+from openmrc.sim.watch import ledger
 from openmrc.sim.watch.capture import LinkCapture
 from openmrc.sim.watch.sampler import Sampler
 from openmrc.sim.watch.samples import Samples
@@ -92,6 +93,7 @@ class World:
         self.capture = capture
         self.loop_s = 0.0
         self._sampler: Sampler | None = None
+        self._ledger = ledger.Ledger()
         self.threads = threads
         self._cut = self._where_to_cut(shards_of(fabric) if shards is None else shards)
         self._crew: Crew | None = None
@@ -116,6 +118,19 @@ class World:
             qp = int(ways.argmax())
         self._sampler = Sampler(self, self.side.reader(self, qp), columns)
 
+    def keep_account(self) -> None:
+        """Have the engine tell what becomes of packets and paths; call it before `run`."""
+        assert not self.net.ctl[0].started, "what is past was not told"
+        self.engine = self.side.engine = ledger.kept(self.engine)
+
+    def account(self) -> tuple[Any, int]:
+        """Return the records (`engine.account.RECORD`) since the last call, in time order, and how
+        many of them are missing. Where a world has shards, call it when `run` has reached the time
+        that was asked for.
+        """
+        engines = [self.engine] if self._crew is None else self._crew.engines
+        return self._ledger.records(engines)
+
     def samples(self) -> Samples | None:
         """Load, queues, losses and health over time; None unless `sample` asked for them."""
         return None if self._sampler is None else self._sampler.samples()
@@ -138,7 +153,7 @@ class World:
             return self._run(until_ps, progress, let_through)
 
     def _new_crew(self, found: Cut, entry: Any) -> Crew:
-        crew = Crew(self.net, self.side, found, entry, self.threads)
+        crew = Crew(self.net, self.side, found, entry, self.threads, self._ledger.take)
         self.net = emptied(self.net)
         return crew
 
@@ -168,6 +183,8 @@ class World:
                 (self.net,) = room.more_packets([self.net])
             elif why == ss.HEAP:
                 self.net = room.more_heap(self.net)
+            elif why == ss.TOLD:
+                self._ledger.take(0, self.engine)
             elif why == ss.TIMELINE:
                 (room.coarsen(self.net) if self._crew is None else self._crew.coarsen())
             elif why == ss.REACHED and due < until and self._sampler is not None:

@@ -157,7 +157,7 @@ def converge(net, st, nic_no, now):
             if not ctl.hashed:
                 value = _path(net, q, plane, value)
             if _alive(net, q.nic, q.peer_nic, plane, _seen(net, q, plane, value)):
-                _move(st, q, e, plane, value)
+                _move(st, q, e, plane, value, now)
                 break
         nic.make_ready(net, st, qi)
         nic.pump(net, st, nic_no, now)
@@ -193,7 +193,7 @@ def _path(net, q, plane, value):
 
 
 @inner
-def _move(st, q, e, plane, value):
+def _move(st, q, e, plane, value, now):
     """Give a single-path QP another path."""
     for k in range(q.n_planes):
         r = st.plane[q.plane0 + k]
@@ -206,4 +206,4 @@ def _move(st, q, e, plane, value):
         st.order[q.order0 + k * q.order_len] = 0
     e.plane = plane
     e.value = value
-    rotation.refresh_planes(st, q)
+    rotation.refresh_planes(st, q, now)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openmrc.engine import setup
+from openmrc.engine import account, setup
 from openmrc.engine.state import OUT_MAX
 from openmrc.jit import compiled, inlined, inner
 from openmrc.sim.mrc import faults, nic, scout
@@ -102,7 +102,7 @@ def advance(net, st, until, budget):
     it stopped.
 
     `ROOM`, `HEAP` and `TIMELINE` ask the caller to enlarge an array and to call again, `TAPPED` to
-    take the frames that tapped ports have sent.
+    take the frames that tapped ports have sent, `TOLD` to take the records of the account.
     """
     ctl = net.ctl[0]
     if ctl.started == 0:
@@ -110,6 +110,8 @@ def advance(net, st, until, budget):
     if ctl.fault_no >= 0:
         _strike(net, st)
     for done in range(due.rounded_up(budget)):
+        if done % ss.EVENTS_BETWEEN_CHECKS == 0 and account.is_due(st):
+            return ss.TOLD
         why, at, event = due.take(net, until, done, PACKETS_RESERVED)
         if why != due.GO_ON:
             return why

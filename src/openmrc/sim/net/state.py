@@ -322,7 +322,7 @@ AT_FAULT, AT_REVIEW, AT_QP, AT_NIC, AT_MESSAGE, AT_CONVERGED = 0, 1, 2, 3, 4, 5
 EVENTS_BETWEEN_CHECKS = 64  # between two checks of the remaining room
 
 # why `advance` returned
-FINISHED, REACHED, BUDGET, ROOM, TIMELINE, HEAP, TAPPED = 0, 1, 2, 3, 4, 5, 6
+FINISHED, REACHED, BUDGET, ROOM, TIMELINE, HEAP, TAPPED, TOLD = range(8)
 
 
 @by_reference

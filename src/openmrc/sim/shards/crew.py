@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -32,7 +33,8 @@ SUMS = (
 class Crew:
     """Runs the shards of a world on `threads` threads; `nets` and `engines` are the shards'.
 
-    `side` is that of the transport; `entry` says which shard posts each entry of the workload.
+    `side` is that of the transport; `entry` says which shard posts each entry of the workload;
+    `heed` takes the account of a shard, which has many records.
     """
 
     def __init__(
@@ -42,7 +44,9 @@ class Crew:
         cut: Cut,
         entry: Index,
         threads: int,
+        heed: Callable[[int, es.State], None],
     ) -> None:
+        self._heed = heed
         self._side = side
         self._controls, self.nets, self.engines = split(whole, side.engine, cut, entry)
         self._agenda = _agenda(cut, whole.fault, side.changes_at)
@@ -143,10 +147,13 @@ class Crew:
         self._shard.why[self._shard.why == ss.ROOM] = windows.GO_ON
 
     def _help(self, i: int, why: int) -> None:
-        more = {ss.HEAP: room.more_heap, ss.TAPPED: room.more_taps}
-        self.nets[i] = more[why](self.nets[i])
-        self._keep(i, self.nets[i])
-        self._say_where()
+        if why == ss.TOLD:
+            self._heed(i, self.engines[i])
+        else:
+            more = {ss.HEAP: room.more_heap, ss.TAPPED: room.more_taps}
+            self.nets[i] = more[why](self.nets[i])
+            self._keep(i, self.nets[i])
+            self._say_where()
         self._shard[i].why = windows.GO_ON
 
     def _keep(self, i: int, net: ss.Net) -> None:
