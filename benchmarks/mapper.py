@@ -101,7 +101,7 @@ class Bench:
         with self.lab.namespaces.inside(ROOT):
             self.controller = subprocess.Popen(
                 [
-                    *(*MRC, "controller", str(self.scenario), *SCHEDULE),
+                    *(*MRC, "ops", "controller", str(self.scenario), *SCHEDULE),
                     *("--listen", str(MANAGEMENT_ROUTER), "--history", str(self.history)),
                 ],
                 env={**os.environ, "OPENMRC_SECRET": self.lab.spec.secret},
@@ -113,7 +113,7 @@ class Bench:
         every = range(self.fabric.n_nics)
         with self.lab.namespaces.inside(self.lab.topology.hosts[nic]):
             self.agents[nic] = subprocess.Popen(
-                [*MRC, "mapper", "--controller", f"{MANAGEMENT_ROUTER}:{PORT}", *SCHEDULE],
+                [*MRC, "ops", "agent", "--controller", f"{MANAGEMENT_ROUTER}:{PORT}", *SCHEDULE],
                 env={**os.environ, **self.lab.environment(every, nic)},
                 stdout=self.log,
                 stderr=self.log,

@@ -60,6 +60,7 @@ class Bench:
             "stderr": self.log,
         }
         words = [
+            "ops",
             "controller",
             self.file,
             "--listen",
@@ -70,7 +71,7 @@ class Bench:
         ]
         with self.network.namespaces.inside(ROOT):
             self.processes = [subprocess.Popen([*MRC, *map(str, words)], **common)]
-        words = ["mapper", "--network", self.file, "--controller", f"{CONTROLLER}:{PORT}"]
+        words = ["ops", "agent", "--network", self.file, "--controller", f"{CONTROLLER}:{PORT}"]
         self.processes += [
             self.network.start(host, [*MRC, *map(str, words), *SCHEDULE], **common)
             for host in range(hosts)

@@ -17,7 +17,7 @@ import pytest
 
 import openmrc
 from openmrc.bench import sim as benchsim
-from openmrc.cli import command
+from openmrc.cli.parser import make_parser
 from openmrc.engine import ev, qp
 from openmrc.fabric.kinds import KINDS
 from openmrc.live.lab.topology import topology
@@ -139,7 +139,7 @@ def test_the_command_page_begins_with_every_command_and_its_options() -> None:
     for lines in re.split(r"\n(?=mrc )", usage.partition("```text\n")[2]):
         shown[lines.split()[1]] = shown.get(lines.split()[1], "") + lines
     commands = next(
-        a for a in command._parser()._actions if isinstance(a, argparse._SubParsersAction)
+        a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction)
     ).choices
     assert set(shown) == set(commands)
     for name, parser in commands.items():

@@ -19,7 +19,8 @@ import pytest
 
 from openmrc import ending
 from openmrc.cli import interrupts
-from openmrc.cli.command import _parser, main
+from openmrc.cli.command import main
+from openmrc.cli.parser import make_parser
 
 if TYPE_CHECKING:
     from tests.conftest import FakeWorld
@@ -35,7 +36,7 @@ HEARTS = {
     "decode a.pcapng": "openmrc.wire.pcap.read",
     "compare a b": "openmrc.report.compare.read_saved",
     "plan --gpus 64": "openmrc.planning.comparison.compare",
-    "export linux x.toml": "openmrc.scenario.scenario.load_lab",
+    "switches linux x.toml": "openmrc.scenario.scenario.load_lab",
     "paper B6": "openmrc.paper.publish.run_missing",
     "paper --list": "openmrc.paper.command.chosen_of",
     "lab x.toml -- true": "openmrc.scenario.scenario.load_lab",
@@ -51,22 +52,30 @@ HEARTS = {
     "soak --world live": "openmrc.soak.live.soak",
     "perf write_bw": "openmrc.perf.run.server",
     "why a": "openmrc.ops.records.read",
-    "mapper --host no.json": "openmrc.verbs.hostfile.read",
-    "controller x.toml": "openmrc.scenario.scenario.load_lab",
+    "ops agent --host no.json": "openmrc.verbs.hostfile.read",
+    "ops controller x.toml": "openmrc.scenario.scenario.load_lab",
     "secret": "openmrc.verbs.secret.new",
-    "telemetry alerts": "importlib.resources.files",
+    "ops alerts": "importlib.resources.files",
     "build-lib": "openmrc.capi.build.build",
     "conformance": "openmrc.conform.script.rules",
     "completion bash": "openmrc.cli.completion._bash",
+    "help run": "openmrc.cli.parser.Parser.format_help",
+    "version": "openmrc.cli.about.version_line",
 }
 # Those that read standard input where a file is named "-".
-READERS = ("run -", "sweep - --over seed=1 --out o", "lab - -- true", "decode -", "export linux -")
+READERS = (
+    "run -",
+    "sweep - --over seed=1 --out o",
+    "lab - -- true",
+    "decode -",
+    "switches linux -",
+)
 # Those that print their results at once.
 PRINTERS = (
     "", "--help", "--version", "run --help", "init -", "init --schema", "run x.toml",
     "run x.toml --json", "plan --gpus 64", "plan --gpus 64 --json", "paper --list",
-    "policy fields", "secret", "telemetry alerts", "telemetry dashboard", "completion zsh",
-    "conformance --list", "export linux x.toml", "run x.toml --estimate",
+    "policy fields", "secret", "ops alerts", "ops dashboard", "completion zsh",
+    "help run", "version", "conformance --list", "switches linux x.toml", "run x.toml --estimate",
 )  # fmt: skip
 
 
@@ -92,7 +101,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def commands() -> set[str]:
     """The first words of all commands."""
-    parsers = [a for a in _parser()._actions if isinstance(a, argparse._SubParsersAction)]
+    parsers = [a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction)]
     return set(parsers[0].choices)
 
 
@@ -197,8 +206,9 @@ def test_a_reader_that_leaves_is_status_1_in_silence(
 
 NOWHERE = (
     "run x.toml", "run -", "sweep x.toml --over seed=1 --out o", "decode a", "compare a b", "why a",
-    "init", "demo", "export linux x.toml", "lab x.toml -- true", "policy check x.py", "build-lib",
-    "paper B6", "plan --gpus 64", "controller x.toml", "mapper --host h.json", "perf write_bw",
+    "init", "demo", "switches linux x.toml", "lab x.toml -- true", "policy check x.py",
+    "build-lib", "paper B6", "plan --gpus 64", "ops controller x.toml",
+    "ops agent --host h.json", "perf write_bw",
     "conformance --capture a",
 )  # fmt: skip
 

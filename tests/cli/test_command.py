@@ -1,16 +1,21 @@
 from __future__ import annotations
 
+import argparse
 import json
+import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
 
-from openmrc.cli.command import main
+from openmrc.cli.command import OLD_NAMES, main
+from openmrc.cli.parser import GROUPS, make_parser
 from openmrc.jit.beside import cores
 from openmrc.scenario.scenario import load_scenario
 
@@ -327,8 +332,71 @@ def test_help_is_there_before_one_wonders() -> None:
 
 def test_help_loads_nothing_heavy() -> None:
     code = (
-        "import sys; from openmrc.cli.command import _parser; _parser().format_help();"
+        "import sys; from openmrc.cli.parser import make_parser; make_parser().format_help();"
         "print(*{'numpy', 'numba', 'polars', 'matplotlib', 'rich', 'msgspec'} & set(sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize(
+    ("old", "now"),
+    [
+        ("export linux x.toml", "switches linux x.toml"),
+        ("telemetry alerts", "ops alerts"),
+        ("telemetry dashboard", "ops dashboard"),
+        ("mapper --help", "ops agent --help"),
+        ("controller --help", "ops controller --help"),
+        ("help run", "run --help"),
+        ("help ops agent", "ops agent --help"),
+        ("help", "--help"),
+        ("version", "--version"),
+    ],
+)
+def test_old_names_work_and_say_the_new_one(
+    old: str, now: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    printed = []
+    for line in (old, now):
+        with suppress(SystemExit):  # of --help
+            assert main(line.split()) == 0
+        printed.append(capsys.readouterr())
+    assert printed[0].out == printed[1].out != ""
+    first, *_ = old.split()
+    if first in OLD_NAMES:
+        assert (
+            printed[0].err.splitlines()[0]
+            == f"mrc {first} is mrc {' '.join(OLD_NAMES[first])} now."
+        )
+    else:
+        assert printed[0].err == printed[1].err
+
+
+def test_help_has_every_command_in_one_group(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    text = capsys.readouterr().out
+    groups = re.findall(r"^(\w.*):\n((?:  .*\n)+)", text, re.M)
+    assert [name for name, _ in groups][1:-1] == list(GROUPS)
+    named = re.findall(r"^  (\S+)", "".join(lines for _, lines in groups[1:-1]), re.M)
+    (commands,) = (a for a in make_parser()._actions if isinstance(a, argparse._SubParsersAction))
+    assert named == list(commands.choices)
+    assert not OLD_NAMES.keys() & set(named)
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    """A parser and those of all its parts."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for part in action.choices.values():
+                yield from parsers(part)
+
+
+def test_every_option_stands_with_its_meaning_in_the_help_of_its_command() -> None:
+    for parser in parsers(make_parser()):
+        text = parser.format_help()
+        for action in parser._actions:
+            for option in action.option_strings:
+                assert option in text, (parser.prog, option)
+                assert action.help, (parser.prog, option)
+                assert action.help != argparse.SUPPRESS, (parser.prog, option)

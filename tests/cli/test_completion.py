@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from openmrc.cli.command import _parser, main
+from openmrc.cli.command import main
 from openmrc.cli.completion import SHELLS, commands_of
+from openmrc.cli.parser import make_parser
 
 
 def script(shell: str, capsys: pytest.CaptureFixture[str]) -> str:
@@ -48,7 +49,7 @@ def test_every_option_of_every_command_is_in_the_script(
     shell: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = script(shell, capsys)
-    found = list(commands_of(_parser()))
+    found = list(commands_of(make_parser()))
     assert {"run", "init", "compare", "completion"} <= {command.name for command in found}
     for command in found:
         assert command.name in text

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from openmrc.cli.command import EXAMPLES, main
+from openmrc.cli.command import main
 from openmrc.cli.init import TEMPLATES
+from openmrc.cli.parser import EXAMPLES
 from openmrc.scenario.scenario import load_scenario, parse_scenario
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from openmrc.say import say
 DIRECTORY = "build/libmrc"
 
 
-def add_command(commands: Any) -> None:
-    """Add `build-lib` to the parser."""
+def add_command(commands: Any) -> list[argparse.ArgumentParser]:
+    """Add `build-lib`, which prints no JSON."""
     parser = commands.add_parser(
         "build-lib",
         help="build libmrc.so: MRC's public C API over real frames",
@@ -25,6 +25,7 @@ def add_command(commands: Any) -> None:
     words = "check the stub's use of memory: programs run with libasan preloaded"
     parser.add_argument("--asan", action="store_true", help=words)
     parser.set_defaults(run=_build)
+    return []
 
 
 def _build(arguments: argparse.Namespace) -> int:

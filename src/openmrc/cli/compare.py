@@ -12,8 +12,8 @@ from openmrc.printable import printable
 from openmrc.say import say
 
 
-def add_command(commands: Any) -> argparse.ArgumentParser:
-    """Add `compare` to the subparsers of `mrc`, and return its parser."""
+def add_command(commands: Any) -> list[argparse.ArgumentParser]:
+    """Add `compare`; return the parsers that take --json."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "compare",
         help="compare results directories side by side",
@@ -25,7 +25,7 @@ def add_command(commands: Any) -> argparse.ArgumentParser:
     add("others", metavar="OTHER", nargs="+", help="directories to compare with it")
     add("--page", metavar="FILE.html", type=Path, help="also write a page of it")
     parser.set_defaults(run=_run)
-    return parser
+    return [parser]
 
 
 def _run(arguments: argparse.Namespace) -> int:

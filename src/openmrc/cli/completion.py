@@ -42,8 +42,8 @@ class Command(NamedTuple):
     choices: dict[str, tuple[str, ...]]
 
 
-def add_command(commands: Any, whole: argparse.ArgumentParser) -> None:
-    """Add `completion` to the subparsers of `mrc`; `whole` is the parser of all."""
+def add_command(commands: Any) -> list[argparse.ArgumentParser]:
+    """Add `completion`, which prints no JSON."""
     parser = commands.add_parser(
         "completion",
         help="print a script that lets a shell complete mrc",
@@ -51,11 +51,12 @@ def add_command(commands: Any, whole: argparse.ArgumentParser) -> None:
         " mrc completion fish | source.",
     )
     parser.add_argument("shell", choices=SHELLS, help="the shell")
-    parser.set_defaults(run=lambda arguments: _run(arguments, whole))
+    parser.set_defaults(run=_run)
+    return []
 
 
-def _run(arguments: argparse.Namespace, whole: argparse.ArgumentParser) -> int:
-    found = list(commands_of(whole))
+def _run(arguments: argparse.Namespace) -> int:
+    found = list(commands_of(arguments.parser))
     print(_fish(found) if arguments.shell == "fish" else _bash(found, arguments.shell), end="")
     return 0
 

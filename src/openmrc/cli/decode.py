@@ -34,8 +34,8 @@ QPN_MAX = 0xFF_FFFF
 PROGRESS_PACKETS = 1000  # between two updates of the progress bar
 
 
-def add_command(commands: Any) -> argparse.ArgumentParser:
-    """Add `decode` to the subparsers of `mrc`, and return its parser."""
+def add_command(commands: Any) -> list[argparse.ArgumentParser]:
+    """Add `decode`, which has a --json of its own."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "decode",
         help="show the packets of a capture, and a summary by queue pair",
@@ -58,7 +58,7 @@ def add_command(commands: Any) -> argparse.ArgumentParser:
     words = "addresses of one host, such as those of its planes: one row; may be repeated"
     add("--host", metavar="ADDRESS,...", action="append", default=[], help=words)
     parser.set_defaults(run=_run)
-    return parser
+    return []
 
 
 def _qpn(text: str) -> int:

@@ -11,9 +11,9 @@ from typing import Any
 from openmrc.errors import InputError
 
 
-def add_command(commands: Any) -> Any:
-    """Add `doctor` to the parser; returns its own."""
-    doctor = commands.add_parser(
+def add_command(commands: Any) -> list[argparse.ArgumentParser]:
+    """Add `doctor`; return the parsers that take --json."""
+    doctor: argparse.ArgumentParser = commands.add_parser(
         "doctor",
         help="check what the live world needs on this machine, and how to fix it",
         description="Test what the live world needs: packet sockets, namespaces, Linux's SRv6; and"
@@ -25,7 +25,7 @@ def add_command(commands: Any) -> Any:
     doctor.add_argument("--node", action="store_true", help=words)
     doctor.add_argument("--host", metavar="FILE", help="with --node: default OPENMRC_HOST")
     doctor.set_defaults(run=_doctor)
-    return doctor
+    return [doctor]
 
 
 def _doctor(arguments: argparse.Namespace) -> int:

@@ -22,8 +22,8 @@ TEMPLATES = {
 }
 
 
-def add_command(commands: Any) -> None:
-    """Add `init` to the subparsers of `mrc`."""
+def add_command(commands: Any) -> list[argparse.ArgumentParser]:
+    """Add `init`, which prints no JSON."""
     parser = commands.add_parser(
         "init",
         help="write a commented scenario to start from",
@@ -37,6 +37,7 @@ def add_command(commands: Any) -> None:
     words = "print the JSON schema of scenarios, for editors, and write no scenario"
     add("--schema", action="store_true", help=words)
     parser.set_defaults(run=_run)
+    return []
 
 
 def _run(arguments: argparse.Namespace) -> int:

@@ -36,13 +36,14 @@ ASKS = ("fail", "heal", "status")
 NOBODY_READS, NOT_WRITTEN = 1, 3  # statuses, as those of other commands
 
 
-def add_command(commands: Any) -> list[Any]:
-    """Add `lab` to the parser; returns the parsers that take --json."""
+def add_command(commands: Any) -> list[argparse.ArgumentParser]:
+    """Add `lab`; return the parsers that take --json."""
     lab = commands.add_parser(
         "lab",
         help="build a fabric on this machine and run commands on its hosts",
-        description="mrc lab LAB.toml -- COMMAND runs COMMAND on every host of the fabric; while it"
-        " runs, mrc lab fail, heal and status change and show it.",
+        description="mrc lab LAB.toml -- COMMAND runs COMMAND on every host of the fabric; while\n"
+        "it runs, mrc lab fail, heal and status change and show it.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parts = lab.add_subparsers(dest="part", required=True, metavar="LAB.toml|fail|heal|status")
     run = parts.add_parser(RUN, help="start a lab (the word run may be omitted)", prog="mrc lab")
@@ -58,6 +59,7 @@ def add_command(commands: Any) -> list[Any]:
     )
     add_set(run)
     run.set_defaults(run=_run)
+    lab.epilog = f"To start one:\n\n{run.format_help()}"
 
     fail = parts.add_parser("fail", help="break a place of a running lab")
     add = fail.add_argument

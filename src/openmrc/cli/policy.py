@@ -15,7 +15,7 @@ EXIT_FAULTS = 1
 
 
 def add_command(commands: Any) -> list[argparse.ArgumentParser]:
-    """Add `policy` to the subparsers of `mrc`, and return the parsers of its parts."""
+    """Add `policy`; return the parsers that take --json."""
     policy = commands.add_parser(
         "policy",
         help="check a congestion control or path selection of your own",

@@ -8,8 +8,8 @@ from typing import Any
 from openmrc.errors import InputError
 
 
-def add_command(commands: Any) -> None:
-    """Add `secret` to the subparsers of `mrc`."""
+def add_command(commands: Any) -> list[argparse.ArgumentParser]:
+    """Add `secret`, which prints no JSON."""
     parser = commands.add_parser(
         "secret",
         help="make a job's secret, or what follows from it",
@@ -17,11 +17,12 @@ def add_command(commands: Any) -> None:
         " follows from a job's secret, for one agent, or for requests to a controller.",
     )
     add = parser.add_argument
-    add("--nic", metavar="N", type=int, help="key of this NIC's agent, for mrc mapper --key")
-    add("--token", action="store_true", help="token of requests to mrc controller, and of its page")
+    add("--nic", metavar="N", type=int, help="key of this NIC's agent, for mrc ops agent --key")
+    add("--token", action="store_true", help="token of requests to a controller and of its page")
     words = "file with the job's secret in hex (default: OPENMRC_SECRET)"
     add("--secret", metavar="FILE", help=words)
     parser.set_defaults(run=_secret)
+    return []
 
 
 def _secret(arguments: argparse.Namespace) -> int:

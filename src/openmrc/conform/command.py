@@ -26,8 +26,8 @@ START_S = 300.0  # until the other rank has compiled its code
 ROLES = ("requester", "responder")
 
 
-def add_command(commands: Any) -> argparse.ArgumentParser:
-    """Add `conformance` to the subparsers of `mrc`, and return its parser."""
+def add_command(commands: Any) -> list[argparse.ArgumentParser]:
+    """Add `conformance`, which has a --json of its own."""
     parser: argparse.ArgumentParser = commands.add_parser(
         "conformance",
         help="test an implementation against the rules of MRC",
@@ -67,7 +67,7 @@ def add_command(commands: Any) -> argparse.ArgumentParser:
     add("--junit", metavar="FILE.xml", type=Path, help="write JUnit XML")
     add("--json", action="store_true", help="print JSON and nothing else")
     parser.set_defaults(run=_conformance)
-    return parser
+    return []
 
 
 def _conformance(arguments: argparse.Namespace) -> int:

@@ -5,7 +5,7 @@
     leaf1,spine1,400Gbps,1us,0
 
 The first line names the columns: the two ends (`a` and `b`, or `lower` and `upper` as in the
-`links.csv` of `mrc export`), `rate` (or `rate_bps`, a number), and optionally `delay` and `plane`.
+`links.csv` of `mrc switches`), `rate` (or `rate_bps`, a number), optionally `delay` and `plane`.
 Ends named `nic0`, `nic1` ... are NICs, all others switches.
 
 Packets find their way by static uSID tables, which exist for a folded Clos: planes of two or three

@@ -15,9 +15,9 @@ from openmrc.printable import printable
 LINE = 100
 
 
-def add_command(commands: Any) -> Any:
-    """Add `why` to the parser; returns its own."""
-    why = commands.add_parser(
+def add_command(commands: Any) -> list[argparse.ArgumentParser]:
+    """Add `why`; return the parsers that take --json."""
+    why: argparse.ArgumentParser = commands.add_parser(
         "why",
         help="explain what broke in a run, where and since when, from its senders' records",
         description="Say in a paragraph what slowed a run: which link, switch or NIC lost packets,"
@@ -27,7 +27,7 @@ def add_command(commands: Any) -> Any:
     add = why.add_argument
     words = (
         "results of mrc run --out, records of a torch job (OPENMRC_RECORD=DIR), or the history of"
-        " mrc controller"
+        " mrc ops controller"
     )
     add("results", metavar="DIR|FILE", type=Path, help=words)
     add("--transport", metavar="NAME", help="only this transport")
@@ -41,7 +41,7 @@ def add_command(commands: Any) -> Any:
     )
     add("--page", metavar="FILE", type=Path, help="also write an HTML page")
     why.set_defaults(run=_why)
-    return why
+    return [why]
 
 
 def _why(arguments: argparse.Namespace) -> int:

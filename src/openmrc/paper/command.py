@@ -20,8 +20,8 @@ DESCRIPTION = (
 )
 
 
-def add_command(commands: Any) -> None:
-    """Add `mrc paper` to the command's parsers."""
+def add_command(commands: Any) -> list[argparse.ArgumentParser]:
+    """Add `paper`."""
     words = "rerun the published experiments and compare"
     parser = commands.add_parser("paper", help=words, description=DESCRIPTION)
     add = parser.add_argument
@@ -34,6 +34,7 @@ def add_command(commands: Any) -> None:
     add("--draw", action="store_true", help="run nothing; draw the data in DIR")
     add("--json", action="store_true", help="print JSON and nothing else")
     parser.set_defaults(run=run_command)
+    return []
 
 
 def run_command(arguments: argparse.Namespace) -> int:

@@ -35,8 +35,8 @@ CLIENTS = (
 )
 
 
-def add_command(commands: Any) -> None:
-    """Add `perf` to the subparsers of `mrc`."""
+def add_command(commands: Any) -> list[argparse.ArgumentParser]:
+    """Add `perf`, whose tests take --json themselves."""
     perf = commands.add_parser(
         "perf",
         help="measure bandwidth or latency between two hosts, like perftest",
@@ -45,6 +45,7 @@ def add_command(commands: Any) -> None:
     tests = perf.add_subparsers(dest="test", required=True, metavar="TEST")
     for name, words in TESTS.items():
         _add_test(tests.add_parser(name, help=words), name)
+    return []
 
 
 def _add_test(test: argparse.ArgumentParser, name: str) -> None:

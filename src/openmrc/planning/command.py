@@ -17,9 +17,9 @@ from openmrc.say import say
 NIC_RATE, PLANES, SWITCH, TIERS = "800Gbps", 8, "51.2Tbps", 2
 
 
-def add_command(commands: Any) -> Any:
-    """Add `plan` to the parser; returns its own."""
-    plan = commands.add_parser(
+def add_command(commands: Any) -> list[argparse.ArgumentParser]:
+    """Add `plan`; return the parsers that take --json."""
+    plan: argparse.ArgumentParser = commands.add_parser(
         "plan",
         help="estimate switches, optics, power, cost and failures of a fabric",
         description="Size a fabric of full bisection for N GPUs, with one NIC each: as one plane,"
@@ -45,7 +45,7 @@ def add_command(commands: Any) -> Any:
     add("--set", metavar="NAME=VALUE", action="append", default=[], help=words)
     add("--scenario", metavar="OUT.toml", type=Path, help="write a smaller fabric for mrc run")
     plan.set_defaults(run=_plan)
-    return plan
+    return [plan]
 
 
 def _plan(arguments: argparse.Namespace) -> int:

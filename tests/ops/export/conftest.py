@@ -50,7 +50,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Export:
             place = tmp_path_factory.mktemp(platform)
             (place / "x.toml").write_text(FABRICS[fabric])
             out = place / "out"
-            assert main(["export", platform, str(place / "x.toml"), "--out", str(out)]) == 0
+            assert main(["switches", platform, str(place / "x.toml"), "--out", str(out)]) == 0
             found[platform, fabric] = out
         return found[platform, fabric]
 

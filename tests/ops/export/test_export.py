@@ -118,9 +118,9 @@ def test_a_usid_that_nobody_has_ends_at_the_first_switch(platform: str, exported
 def test_the_smallest_fabric_is_told_this(
     platform: str, exported: Export, tmp_path: Path, capsys: Out
 ) -> None:
-    """`mrc export PLATFORM` of the fabric "smallest" in `conftest` writes it anew."""
+    """`mrc switches PLATFORM` of the fabric "smallest" in `conftest` writes it anew."""
     (tmp_path / "x.toml").write_text(FABRICS["smallest"])
-    assert main(["export", platform, str(tmp_path / "x.toml")]) == 0
+    assert main(["switches", platform, str(tmp_path / "x.toml")]) == 0
     printed = capsys.readouterr()
     assert printed.out == (SNAPSHOTS / f"{platform}.txt").read_text()
     out = exported(platform, "smallest")
@@ -137,7 +137,7 @@ def test_a_file_is_the_switch_as_it_is_printed(exported: Export, capsys: Out) ->
     file = str(out.parent / "x.toml")
     capsys.readouterr()
     for name in ("plane 1 t0 2", "p1-t0-2"):
-        assert main(["export", "frr", file, "--switch", name]) == 0
+        assert main(["switches", "frr", file, "--switch", name]) == 0
         assert capsys.readouterr().out == f"! --- p1-t0-2\n{(out / 'p1-t0-2.conf').read_text()}"
 
 
@@ -247,7 +247,7 @@ def test_what_is_not_to_trim_is_not_told_to(platform: str, tmp_path: Path, capsy
     file.write_text(FABRICS["planes"])
     texts = []
     for more in ([], ["--set", "fabric.trim=false"]):
-        assert main(["export", platform, str(file), "--switch", "p0-t0-0", *more]) == 0
+        assert main(["switches", platform, str(file), "--switch", "p0-t0-0", *more]) == 0
         texts.append(capsys.readouterr())
     trims = [
         bool(re.search(r'packet-trim|SWITCH_TRIMMING|: "trim"|_TRIM', text.out)) for text in texts
@@ -259,7 +259,7 @@ def test_what_is_not_to_trim_is_not_told_to(platform: str, tmp_path: Path, capsy
 @pytest.mark.parametrize("platform", ["sonic", "frr", "cumulus"])
 def test_the_mtu_that_full_packets_need_is_said(platform: str, tmp_path: Path, capsys: Out) -> None:
     (tmp_path / "x.toml").write_text(f"{FABRICS['planes']}[transport]\npmtu = 2048\n")
-    assert main(["export", platform, str(tmp_path / "x.toml"), "--switch", "plane 0 t0 0"]) == 0
+    assert main(["switches", platform, str(tmp_path / "x.toml"), "--switch", "plane 0 t0 0"]) == 0
     # what surrounds the payload of a write with an immediate, from the outer IPv6 header on
     headers = [layout.IPV6, layout.IPV6, layout.UDP, layout.BTH, layout.ICRC]
     headers += layout.EXTENSIONS[packet.WRITE_ONLY_IMM]
@@ -270,7 +270,7 @@ def test_the_mtu_that_full_packets_need_is_said(platform: str, tmp_path: Path, c
 @pytest.mark.parametrize("platform", ["sonic", "frr"])
 def test_what_else_sids_need_is_said(platform: str, tmp_path: Path, capsys: Out) -> None:
     (tmp_path / "x.toml").write_text(FABRICS["planes"])
-    assert main(["export", platform, str(tmp_path / "x.toml"), "--switch", "plane 0 t0 0"]) == 0
+    assert main(["switches", platform, str(tmp_path / "x.toml"), "--switch", "plane 0 t0 0"]) == 0
     said = capsys.readouterr().err
     assert "ip link add sr0 type dummy && ip link set sr0 up" in said
     assert "sonic-buildimage 23812" in said
@@ -278,7 +278,7 @@ def test_what_else_sids_need_is_said(platform: str, tmp_path: Path, capsys: Out)
 
 def test_what_is_cut_through_is_said_to_be_the_chips(tmp_path: Path, capsys: Out) -> None:
     (tmp_path / "x.toml").write_text(f'{FABRICS["planes"]}switching = "cut-through"\n')
-    assert main(["export", "frr", str(tmp_path / "x.toml"), "--switch", "p0-t0-0"]) == 0
+    assert main(["switches", "frr", str(tmp_path / "x.toml"), "--switch", "p0-t0-0"]) == 0
     assert 'not in it: switching = "cut-through" is the chip\'s.' in capsys.readouterr().err
 
 
@@ -339,19 +339,19 @@ def test_what_was_only_read_by_us_says_so(platform: str, exported: Export) -> No
 # --- wrong input
 
 BAD = {
-    "export": "the following arguments are required: platform, SCENARIO.toml",
-    "export junos x.toml": "invalid choice: 'junos'",
-    "export sonic no.toml": "no.toml: cannot be read (No such file or directory)",
-    "export sonic x.toml --switch p9-t0-0": "--switch p9-t0-0: there is no such switch; accepted:"
+    "switches": "the following arguments are required: platform, SCENARIO.toml",
+    "switches junos x.toml": "invalid choice: 'junos'",
+    "switches sonic no.toml": "no.toml: cannot be read (No such file or directory)",
+    "switches sonic x.toml --switch p9-t0-0": "--switch p9-t0-0: there is no such switch; accepted:"
     ' "plane 0 t0 0" to "plane 1 t1 2"',
-    "export sonic x.toml --set fabric.nics=0": "fabric.nics: 0 is refused",
-    "export sonic x.toml --set transport.kind=roce": "transport: none is MRC's",
-    "export sonic x.toml --out x.toml": "--out x.toml: cannot be made (File exists); name another",
-    "export sonic x.toml --out full": "--out full: is not empty; name another directory",
-    "export sonic x.toml --out /proc/no": "--out /proc/no: cannot be made (No such",
-    "export sonic bundle.toml": "parallel links (Bundle) have no uSIDs of their own; use Bundle 1",
-    "export linux x.toml --set fabric.nics=1024 --set fabric.t0_down=32": "at most 512, build a",
-    "export linux x.toml --set fabric.nics=1024 --set fabric.t0_down=32 --out big": "at most 512",
+    "switches sonic x.toml --set fabric.nics=0": "fabric.nics: 0 is refused",
+    "switches sonic x.toml --set transport.kind=roce": "transport: none is MRC's",
+    "switches sonic x.toml --out x.toml": "--out x.toml: cannot be made (File exists); name",
+    "switches sonic x.toml --out full": "--out full: is not empty; name another directory",
+    "switches sonic x.toml --out /proc/no": "--out /proc/no: cannot be made (No such",
+    "switches sonic bundle.toml": "parallel links (Bundle) have no uSIDs of their own; use",
+    "switches linux x.toml --set fabric.nics=1024 --set fabric.t0_down=32": "at most 512, build a",
+    "switches linux x.toml --set fabric.nics=1024 --set fabric.t0_down=32 --out big": "at most 512",
 }
 
 

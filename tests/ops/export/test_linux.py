@@ -136,7 +136,7 @@ def test_what_lab_says_of_the_switch_is_linux_here_and_its_mtu_holds(
     from openmrc.cli import main
 
     (tmp_path / "x.toml").write_text("[fabric]\nnics = 2\nplanes = 1\nt0_down = 1\n")
-    line = ["export", "linux", str(tmp_path / "x.toml"), "--switch", "p0-t0-0", "--set", key]
+    line = ["switches", "linux", str(tmp_path / "x.toml"), "--switch", "p0-t0-0", "--set", key]
     assert main(line) == 0
     mtu = "1500" if "1500" in key else "9000"
     assert f" mtu {mtu} " in capsys.readouterr().out

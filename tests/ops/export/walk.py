@@ -52,7 +52,7 @@ def best(table: Table, destination: int) -> str:
 
 
 def read(platform: str, out: Path) -> Plant:
-    """Read what `mrc export PLATFORM --out` wrote."""
+    """Read what `mrc switches PLATFORM --out` wrote."""
     plant = Plant()
     if platform == "linux":
         cables = linux_cables((out / "setup.sh").read_text())

@@ -1,4 +1,4 @@
-"""Wrong options of `mrc mapper` and `mrc controller` are refused in a line that names them."""
+"""Wrong options of agents and of their controller are refused in a line that names them."""
 
 from __future__ import annotations
 
@@ -68,17 +68,17 @@ FILES |= {"host.json": HOST % "hush", "quiet.json": HOST % ""}
         ("controller fabric.toml --period 61s", "--period 61s: a time above 0, up to 60s, is"),
         ("controller network.toml --set fabric.nics=4", "--set: changes a scenario"),
         ("controller fabric.toml --cert no.pem", "--cert no.pem: no certificate with its key"),
-        ("mapper --secret secret.hex", "--secret: only with --network"),
-        ("mapper --network network.toml --host host.json", "--host and --network: one of them"),
-        ("mapper --host host.json", "host.json: secret: bytes in hex are accepted"),
+        ("agent --secret secret.hex", "--secret: only with --network"),
+        ("agent --network network.toml --host host.json", "--host and --network: one of them"),
+        ("agent --host host.json", "host.json: secret: bytes in hex are accepted"),
         (
-            "mapper --host quiet.json --controller ::1",
+            "agent --host quiet.json --controller ::1",
             "--controller: the host file: there is no secret",
         ),
         ("doctor --node --host host.json", "host.json: secret: bytes in hex"),
-        ("mapper --host quiet.json --key secret.hex", "--key: only with --controller"),
+        ("agent --host quiet.json --key secret.hex", "--key: only with --controller"),
         (
-            "mapper --host quiet.json --controller ::1 --key weak.hex",
+            "agent --host quiet.json --controller ::1 --key weak.hex",
             "--key weak.hex: the secret has 2",
         ),
         ("controller fabric.toml --secret weak.hex", "--secret weak.hex: the secret has 2 bytes"),
@@ -98,7 +98,7 @@ FILES |= {"host.json": HOST % "hush", "quiet.json": HOST % ""}
         ("secret --nic 3 --token", "--nic and --token: name one of them"),
         ("secret --nic -1", "--nic -1: the number of a NIC is accepted"),
         ("secret --secret secret.hex", "--secret: only with --nic or --token"),
-        ("mapper --network network.toml", "network.toml: no host in it has only addresses"),
+        ("agent --network network.toml", "network.toml: no host in it has only addresses"),
     ],
 )
 def test_a_wrong_option_is_named(
@@ -113,7 +113,7 @@ def test_a_wrong_option_is_named(
     monkeypatch.chdir(tmp_path)
     is_alone = command.startswith("controller") and "--secret" not in command
     more = ["--secret", "secret.hex"] if is_alone else []
-    assert main([*command.split(), *more]) == 2
+    assert main(["ops", *command.split(), *more]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"mrc: {said}")
 
@@ -123,7 +123,7 @@ def test_a_history_that_can_no_longer_be_written_ends_the_controller_in_a_line(
 ) -> None:
     (tmp_path / "fabric.toml").write_text(SCENARIO)
     (tmp_path / "secret.hex").write_text(SECRET.hex())
-    command = "controller fabric.toml --secret secret.hex --history history.sqlite"
+    command = "ops controller fabric.toml --secret secret.hex --history history.sqlite"
     with subprocess.Popen(
         [sys.executable, "-m", "openmrc.cli", *command.split(), "--port", "0", "--http-port", "0"],
         cwd=tmp_path,
@@ -154,7 +154,7 @@ def test_a_history_that_can_no_longer_be_written_ends_the_controller_in_a_line(
 def controller(tmp_path: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], int, str]]:
     """The command, the port of its agents, and its address for browsers."""
     (tmp_path / "fabric.toml").write_text(SCENARIO)
-    command = ["controller", "fabric.toml", "--port", "0", "--http-port", "0", *more]
+    command = ["ops", "controller", "fabric.toml", "--port", "0", "--http-port", "0", *more]
     with subprocess.Popen(
         [sys.executable, "-m", "openmrc.cli", *command],
         cwd=tmp_path,

@@ -463,7 +463,7 @@ def test_a_controller_that_was_killed_goes_on_with_its_versions_and_ends_what_wa
 def test_a_file_that_is_no_history_is_refused_with_what_to_do(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("no database at all, but long enough to be one" * 9)
-    with pytest.raises(InputError, match="mrc controller"):
+    with pytest.raises(InputError, match="mrc ops controller"):
         History(file, read_only=True)
     with pytest.raises(OutputError, match="--history"):
         History(file)

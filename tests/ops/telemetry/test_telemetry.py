@@ -66,9 +66,9 @@ def test_rules_and_dashboard_ask_for_metrics_that_exist(what: str) -> None:
 
 def test_the_command_prints_what_is_shipped(capsys: pytest.CaptureFixture[str]) -> None:
     for what in FILES:
-        assert main(["telemetry", what]) == 0
+        assert main(["ops", what]) == 0
         assert capsys.readouterr().out == text(what)
-    assert main(["telemetry", "logs"]) == 2
+    assert main(["ops", "logs"]) == 2
     assert "invalid choice: 'logs'" in capsys.readouterr().err
 
 

@@ -37,16 +37,10 @@ def test_the_command_offers_what_there_is() -> None:
     ],
 )
 def test_what_cannot_be_measured_is_refused(given: dict[str, Any], words: str) -> None:
-    asked = {**dict.fromkeys(command.OPTIONS), "json": False, **given}
+    options = ("ranks", "collectives", "sizes", "cut", "steps")
+    asked = {**dict.fromkeys(options), "json": False, **given}
     with pytest.raises(InputError, match=words):
         command.run(argparse.Namespace(**asked))
-
-
-def test_options_of_torch_are_refused_elsewhere() -> None:
-    with pytest.raises(InputError, match="--sizes: only mrc bench torch"):
-        command.refuse_options(
-            argparse.Namespace(**{**dict.fromkeys(command.OPTIONS), "sizes": "1KiB"})
-        )
 
 
 def test_a_size_is_as_many_elements_as_ranks_can_share() -> None:

@@ -1,1 +1,1 @@
-"""`mrc export`: the boot configuration of every switch, from the fabric of one scenario file."""
+"""`mrc switches`: the boot configuration of every switch, from the fabric of one scenario file."""

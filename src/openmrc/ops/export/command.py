@@ -1,4 +1,4 @@
-"""`mrc export`: every switch's boot configuration, from one scenario file."""
+"""`mrc switches`: every switch's boot configuration, from one scenario file."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
 PLATFORMS = ("sonic", "frr", "cumulus", "linux")  # as in `files`, which loads a fabric
 
 
-def add_command(commands: Any) -> Any:
-    """Add `export` to the parser; returns its own."""
-    export = commands.add_parser(
-        "export",
+def add_command(commands: Any) -> list[argparse.ArgumentParser]:
+    """Add `switches`, which prints no JSON."""
+    switches = commands.add_parser(
+        "switches",
         help="write the switches' configuration for the fabric of a scenario file",
         description="Write locators, uN SIDs, static routes, queues, marks and trimming of every"
         " switch of SCENARIO.toml; settings that the platform cannot express are listed on"
         " standard error.",
     )
-    add = export.add_argument
+    add = switches.add_argument
     add("platform", choices=PLATFORMS, help="platform of the switches")
     add("scenario", metavar="SCENARIO.toml", help="its [fabric]; see docs/switches.md")
     add("--switch", metavar="NAME", help='only this switch: "plane 0 t0 1" or p0-t0-1')
     words = "a new directory with a file per switch (default: print all)"
     add("--out", metavar="DIR", type=Path, help=words)
     add("--set", metavar="KEY=VALUE", action="append", default=[], help="as for mrc run")
-    export.set_defaults(run=_export)
-    return export
+    switches.set_defaults(run=_write)
+    return []
 
 
-def _export(arguments: argparse.Namespace) -> int:
+def _write(arguments: argparse.Namespace) -> int:
     from openmrc.ops.export import files
     from openmrc.ops.export.switches import Plant
     from openmrc.scenario.scenario import load_lab

@@ -1,5 +1,5 @@
-"""`mrc mapper` and `mrc controller`: agents that probe every link, and the controller that collects
-their reports.
+"""`mrc ops agent` and `mrc ops controller`: agents that probe every link, and the controller that
+collects their reports.
 
 `agent` and `collector` are the core: state machines whose inputs are the time and what arrived. The
 modules that read clocks and sockets are `live` and `server`.

@@ -1,4 +1,4 @@
-"""`mrc mapper`, an agent on this host, and `mrc controller`, which collects the reports of all."""
+"""`mrc ops agent`, on this host, and `mrc ops controller`, which collects the reports of all."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ LOOPBACK = "127.0.0.1"
 SWITCH_S = 0.0005  # a judging thread yields this often to one that brings a report
 
 
-def add_command(commands: Any) -> list[Any]:
-    """Add `mapper` and `controller` to the parser; returns both."""
-    mapper = commands.add_parser(
-        "mapper",
+def add_commands(parts: Any) -> None:
+    """Add `agent` and `controller` to the parts of `mrc ops`."""
+    agent = parts.add_parser(
+        "agent",
         help="probe every link of a fabric from this host",
         description="Run an agent: it sends probes that switches return, and reports lost ones to a"
         " controller, or without one as lines of JSON.",
     )
-    add = mapper.add_argument
+    add = agent.add_argument
     add("--host", metavar="FILE", help="the host file (default: OPENMRC_HOST)")
     words = "a file with the addresses of all hosts, of a network without uSIDs: plain UDP"
     add("--network", metavar="FILE", type=Path, help=words)
@@ -43,10 +43,10 @@ def add_command(commands: Any) -> list[Any]:
     add("--key", metavar="FILE", help=words)
     add("--controller", metavar="ADDRESS[:PORT]", help="controller that receives the reports")
     add("--for", metavar="TIME", dest="duration", help="stop after this time")
-    _add_schedule(mapper)
-    mapper.set_defaults(run=_mapper)
+    _add_schedule(agent)
+    agent.set_defaults(run=_agent)
 
-    controller = commands.add_parser(
+    controller = parts.add_parser(
         "controller",
         help="collect the agents' reports: broken links, a denylist, a history",
         description="Name the links that lose probes, keep their history, and serve over HTTP a"
@@ -66,7 +66,6 @@ def add_command(commands: Any) -> list[Any]:
     add("--set", metavar="KEY=VALUE", action="append", default=[], help="as for mrc run")
     _add_schedule(controller)
     controller.set_defaults(run=_controller)
-    return [mapper, controller]
 
 
 def _add_schedule(parser: argparse.ArgumentParser) -> None:
@@ -108,7 +107,7 @@ def schedule_of(
     return make(fabric, arguments.crossings, period_ps, load)
 
 
-def _mapper(arguments: argparse.Namespace) -> int:
+def _agent(arguments: argparse.Namespace) -> int:
     from openmrc.ops.mapper import loop, run, words
     from openmrc.ops.mapper.agent import Agent
     from openmrc.ops.mapper.link import Link

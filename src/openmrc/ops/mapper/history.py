@@ -85,7 +85,7 @@ class History(Closing):
         except sqlite3.Error as error:
             if read_only:
                 raise InputError(
-                    f"{file}: no history of a controller ({error}); name what mrc controller"
+                    f"{file}: no history of a controller ({error}); name what mrc ops controller"
                     " --history writes"
                 ) from None
             raise OutputError(file, str(error), "name another file with --history") from None

@@ -1,4 +1,4 @@
-"""`mrc telemetry`: prints the alert rules, or the dashboard, that are shipped."""
+"""`mrc ops alerts` and `mrc ops dashboard` print files that are shipped."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ import argparse
 from typing import Any
 
 FILES = {"alerts": "alerts.yml", "dashboard": "dashboard.json"}
+HELPS = {
+    "alerts": "print alert rules for Prometheus (YAML)",
+    "dashboard": "print a dashboard that Grafana imports (JSON)",
+}
 
 
-def add_command(commands: Any) -> None:
-    """Add `telemetry` to the parser."""
-    telemetry = commands.add_parser(
-        "telemetry",
-        help="print alert rules for Prometheus, or a dashboard for Grafana",
-        description="Both use the metrics that mrc perf --metrics and openmrc.verbs.metrics serve.",
-    )
-    words = "rules of Prometheus (YAML), or a dashboard that Grafana imports (JSON)"
-    telemetry.add_argument("what", choices=list(FILES), help=words)
-    telemetry.set_defaults(run=_telemetry)
+def add_commands(parts: Any) -> None:
+    """Add `alerts` and `dashboard` to the parts of `mrc ops`."""
+    words = "Uses the metrics that mrc perf --metrics and openmrc.verbs.metrics serve."
+    for name, about in HELPS.items():
+        part = parts.add_parser(name, help=about, description=f"{about.capitalize()}. {words}")
+        part.set_defaults(run=_print, what=name)
 
 
-def _telemetry(arguments: argparse.Namespace) -> int:
+def _print(arguments: argparse.Namespace) -> int:
     print(text(arguments.what), end="")
     return 0
 

@@ -34,7 +34,6 @@ COLLECTIVES = (
 )
 SIZES = "1KiB,32KiB,1MiB,16MiB"
 PLANES = 2
-OPTIONS = ("ranks", "collectives", "sizes", "cut", "steps")
 # For `--steps`: how long each backend trains, and when which plane is silent. Gloo has plane 0.
 SECONDS = 24.0
 CUTS = ((5.0, 8.0, 0), (15.0, 18.0, 1))
@@ -44,21 +43,14 @@ BACKENDS = {"mrc": f"MRC, {PLANES} planes", "gloo": "Gloo, plane 0"}
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of `mrc bench torch`."""
     add = parser.add_argument
-    add("--ranks", metavar="N", type=int, help=f"torch: 2 to {RANKS_MAX} (default: {RANKS})")
-    words = f"torch: of {', '.join(COLLECTIVES)} (default: all)"
+    add("--ranks", metavar="N", type=int, help=f"2 to {RANKS_MAX} (default: {RANKS})")
+    words = f"of {', '.join(COLLECTIVES)} (default: all)"
     add("--collectives", metavar="A,B", help=words)
-    add("--sizes", metavar="A,B", help=f"torch: of tensors (default: {SIZES})")
-    words = f"torch: each rank on a host with {PLANES} planes, and every row through a cut, too"
+    add("--sizes", metavar="A,B", help=f"of tensors (default: {SIZES})")
+    words = f"each rank on a host with {PLANES} planes, and every row through a cut, too"
     add("--cut", action="store_true", default=None, help=words)
-    words = "torch: instead, draw the step times of a DDP training through cuts (.svg or .png)"
+    words = "instead, draw the step times of a DDP training through cuts (.svg or .png)"
     add("--steps", metavar="FILE", type=Path, help=words)
-
-
-def refuse_options(arguments: argparse.Namespace) -> None:
-    """Refuse options of `mrc bench torch` with other benchmarks."""
-    for name in OPTIONS:
-        if getattr(arguments, name) is not None:
-            raise InputError(f"--{name}: only mrc bench torch takes it")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -100,7 +100,7 @@ def fabric_of(history: History, file: Path) -> Fabric:
 
     table = history.fabric_table()
     if not table:
-        raise InputError(f"{file}: does not describe its fabric; name a file of mrc controller")
+        raise InputError(f"{file}: does not describe its fabric; name a file of mrc ops controller")
     return fabric_section(table).build()
 
 
