@@ -24,6 +24,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc"]
 root_doc = "docs/index"
 include_patterns = [
     "README.md",
+    "ARCHITECTURE.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
     "SECURITY.md",

@@ -41,7 +41,10 @@ class Block(NamedTuple):
 
 def pages() -> list[str]:
     """Every page for readers, by its path from the root."""
-    found = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "conformance/README.md")]
+    found = [
+        ROOT / name
+        for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "conformance/README.md")
+    ]
     found += sorted((ROOT / "docs").rglob("*.md"))
     return [path.relative_to(ROOT).as_posix() for path in found]
 

@@ -82,6 +82,35 @@ def test_every_folder_and_every_file_of_the_hall_stands_in_the_table_and_nothing
     assert set(HALL) == {name for name in files if not name.startswith("__")}
 
 
+# --- the walks
+
+
+def names_in(path: Path) -> set[str]:
+    """Functions, classes and constants that a file defines, wherever in it."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {each.id for each in targets if isinstance(each, ast.Name)}
+    return found
+
+
+def test_what_the_architecture_names_is_there() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = re.findall(r"`([a-z_]+(?:/[a-z_]+)*/?)(?:\.(\w+))?`", text)
+    asked = [(place, name) for place, name in named if "/" in place]
+    assert len(asked) > 60
+    wrong = []
+    for place, name in asked:
+        root = ROOT if place.partition("/")[0] in {"src", "tests", "benchmarks"} else PACKAGE
+        path = root / place if place.endswith("/") else root / f"{place}.py"
+        if not path.exists() or (name not in ("", "py") and name not in names_in(path)):
+            wrong.append(f"{place}.{name}")
+    assert wrong == []
+
+
 # --- imports
 
 

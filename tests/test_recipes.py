@@ -14,25 +14,36 @@ import openmrc
 PACKAGE = Path(openmrc.__file__).parent
 CONTRIBUTING = Path(__file__).parents[1] / "CONTRIBUTING.md"
 
-# A key `window_min`: no window is smaller than so many packets.
+# A key `window_min`: no window is smaller than so many packets; and one of simulated endpoints.
 RECIPE = {
-    "engine/parameters.py": (
-        "    max_wimm: int = stated(",
-        '    window_min: int = stated(32, "reference 4.6", "packets", least=1, most=1024)\n'
-        "    max_wimm: int = stated(",
-    ),
-    "engine/nscc.py": (
-        "q.max_wnd = max(1.5 * bdp, WINDOW_PACKETS_MIN * q.pkt)",
-        "q.max_wnd = max(1.5 * bdp, c.window_min * q.pkt)",
-    ),
+    "engine/parameters.py": [
+        (
+            "    max_wimm: int = stated(",
+            '    window_min: int = stated(32, "reference 4.6", "packets", least=1, most=1024)\n'
+            "    max_wimm: int = stated(",
+        ),
+        (
+            "    check_paths: bool = stated(",
+            '    window_only: int = stated(1, "reference 4.6", "packets", least=1, most=1024)\n'
+            "    check_paths: bool = stated(",
+        ),
+    ],
+    "engine/nscc.py": [
+        (
+            "q.max_wnd = max(1.5 * bdp, WINDOW_PACKETS_MIN * q.pkt)",
+            "q.max_wnd = max(1.5 * bdp, c.window_min * c.window_only * q.pkt)",
+        )
+    ],
 }
 
 FOLLOW = """
 import json
+import re
 from openmrc import parse_scenario
 from openmrc.engine import setup
 from openmrc.errors import InputError
 from openmrc.live.endpoint.host import Limits
+from openmrc.scenario.schema import text as schema_text
 from openmrc.sim.world import World
 
 SMALL = '''
@@ -52,7 +63,28 @@ try:
     parse_scenario(SMALL, ["transport.window_min=0"])
 except InputError as error:
     refused = str(error)
+def in_a_lab(**keys):
+    from openmrc.run.lab.run import run_in_lab
+    tables = {
+        "fabric": {"nics": 4, "t0_down": 2},
+        "workload": {"kind": "permutation", "size": "1kB"},
+        "transport": keys,
+    }
+    try:
+        run_in_lab(tables)
+    except InputError as error:
+        return str(error)
+
+def limit(value):
+    from openmrc.run.lab.plan import limits_of
+    from openmrc.scenario.transports import TransportSection
+    derived = type("derived", (), {"mpr_packets": 128})
+    return limits_of(TransportSection(window_min=value), derived, True, 4, 1).window_min
+
 print(json.dumps({
+    "lab": in_a_lab(window_only=2),
+    "limit": limit(65),
+    "schema": {"window_min", "window_only"} <= set(re.findall("\\w+", schema_text())),
     "default": largest_window(),
     "stated": largest_window("transport.window_min=1000"),
     "refused": refused,
@@ -65,10 +97,12 @@ print(json.dumps({
 def test_a_new_transport_key_is_two_files(tmp_path: Path) -> None:
     copy = tmp_path / "openmrc"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    for name, (old, new) in RECIPE.items():
+    for name, changes in RECIPE.items():
         text = (copy / name).read_text()
-        assert text.count(old) == 1
-        (copy / name).write_text(text.replace(old, new))
+        for old, new in changes:
+            assert text.count(old) == 1
+            text = text.replace(old, new)
+        (copy / name).write_text(text)
     done = subprocess.run(
         [sys.executable, "-c", FOLLOW],
         env=os.environ | {"PYTHONPATH": str(tmp_path), "NUMBA_DISABLE_JIT": "1"},
@@ -85,5 +119,11 @@ def test_a_new_transport_key_is_two_files(tmp_path: Path) -> None:
     )
     assert found["live"] == 64
     assert found["written"]
+    assert found["limit"] == 65
+    assert found["lab"].startswith(
+        "scenario: transport.window_only: 2 of 'mrc' is only simulated; --world lab"
+    )
+    assert found["schema"]
     recipe = CONTRIBUTING.read_text().split("## A new transport key\n")[1].split("\n## ")[0]
-    assert "engine/parameters.py" in recipe
+    for step in ("engine/parameters.py", "scenario.schema.json", "soak/sim.py", "scenario.md"):
+        assert step in recipe

@@ -13,9 +13,21 @@ from openmrc.cli.command import main
 from openmrc.fabric.kinds import BEGINS
 from openmrc.jit import interpreted
 from openmrc.scenario.scenario import make_scenario
+from openmrc.scenario.transports import MRC_KEYS
 from openmrc.sim.watch import books
 from openmrc.sim.world import World
 from openmrc.soak import sim as soak
+
+# Keys of MRC that no round has, and why.
+NOT_DRAWN = {
+    "name": "it is only a label",
+    "rules": "htsim's rules lose what MRC's must not",
+    "base_rtt": "one that is wrong breaks promises that rest on it",
+    "linear_cnt": "a round must not wait longer than STOP_PS",
+    "exp_cnt": "as linear_cnt",
+    "trim_nack": "what a peer may lack; the rounds' peers are alike",
+    "dynamic_mpr": "as trim_nack",
+}
 
 
 @pytest.mark.skipif(interpreted(), reason="hours in plain Python")
@@ -46,6 +58,8 @@ def test_everything_there_is_is_drawn() -> None:
     for drawn in ("srv6 = False", "trim = True", "ecn_skip = False", "pfc = False", "cc = dcqcn"):
         assert keys[drawn] > 0, drawn
     assert set(BEGINS) <= set(seen["fault"])
+    drawn_keys = {key.partition(" = ")[0] for key in keys}
+    assert drawn_keys & set(MRC_KEYS) == set(MRC_KEYS) - set(NOT_DRAWN)
 
 
 def test_a_round_is_a_function_of_its_seed() -> None:

@@ -17,7 +17,7 @@ from openmrc.errors import InputError
 from openmrc.live.endpoint.host import HEADER_BYTES, Limits
 from openmrc.scenario.fabric import FabricSection
 from openmrc.scenario.lab import LabSection
-from openmrc.scenario.transports import AnyTransport, RoceSection, TransportSection
+from openmrc.scenario.transports import MRC_KEYS, AnyTransport, RoceSection, TransportSection
 from openmrc.sim.mrc.derive import Derived
 from openmrc.traffic.traffic import IntArray, LongArray, Traffic, unroll
 
@@ -25,16 +25,13 @@ from openmrc.traffic.traffic import IntArray, LongArray, Traffic, unroll
 HOSTS_MAX, MESSAGES_MAX, BYTES_MAX = 64, 100_000, 2_000_000_000
 QPS_MAX = 1024  # of a host
 DEPTH_MAX = 256  # requests posted on a queue pair at a time
-SIMULATED_OTHERWISE = {  # keys of a transport, and the one value that a live device supports
-    "paths": "mrc",
-    "cc": "nscc",
-    "rules": "mrc",
-    "always_skip_after": 0,
-    "check_paths": False,
-    "srv6": True,
-    "trim": None,
-    "ecn_skip": True,
-}
+OF_A_RUN = ("name", "base_rtt")  # keys that are no property of an endpoint
+# The other keys that no live device has; each is accepted with its default alone.
+SIMULATED_ONLY = [
+    key
+    for key, parameter in MRC_KEYS.items()
+    if key not in OF_A_RUN and parameter.name not in {each.name for each in fields(Parameters)}
+]
 GAP_BYTES = 64  # between two messages in memory: nobody may write there
 ETHERNET_BYTES = 14
 
@@ -117,8 +114,9 @@ def refuse(transport: AnyTransport, fabric: FabricSection, lab: LabSection) -> T
         raise InputError(
             f"transport.kind: 'roce' of {name!r} is only simulated; --world lab accepts 'mrc'"
         )
-    for key, only in SIMULATED_OTHERWISE.items():
-        value = getattr(transport, key)
+    defaults = TransportSection()
+    for key in SIMULATED_ONLY:
+        value, only = getattr(transport, key), getattr(defaults, key)
         if value != only:
             raise InputError(
                 f"transport.{key}: {_word(value)} of {name!r} is only simulated;"
