@@ -42,28 +42,6 @@ def test_row_07_a_lost_packet_is_found_in_about_two_round_trips() -> None:
     assert pair.q.n_false == pair.q.n_timeouts == 0
 
 
-@pytest.mark.parametrize(("early_ps", "lost"), [(0, True), (1, False)])
-def test_row_07_just_the_reorder_window_later_and_just_not(early_ps: int, lost: bool) -> None:
-    """Sequence 1 is missing; the evidence, sequence 30, was sent one window later or 1 ps less."""
-    pair = silent_pair()
-    pair.slot(30).sent_at = int(pair.slot(1).sent_at) + int(pair.q.reorder_window) - early_ps
-    pair.sack(0, got={30}, trigger=30)
-    assert (pair.slot(1).state == es.LOST or bool(pair.slot(1).past & es.RESENT)) == lost
-    assert (pair.q.n_inferred > 0) == lost
-
-
-def test_row_07_a_missing_packet_older_than_its_evidence_needs_a_snapshot_that_covers_it() -> None:
-    """Evidence beyond the snapshot that shows it: judge nothing, until it is overdue as well."""
-    pair = silent_pair(60)
-    pair.q.evidence_at = pair.now
-    pair.sack(-1, got=set(), trigger=-1, sack_offset=65, rcvd_units=0)
-    assert pair.q.n_inferred == 0
-    pair.advance(ps=int(pair.slot(59).sent_at) + PATIENCE_PS - pair.now)
-    assert pair.q.n_inferred > 0
-    assert int(pair.q.inflight_again) // NOMINAL + pair.q.lost == 60  # each by age, or by its path
-    assert pair.q.query_id == -1  # no probe asked
-
-
 @pytest.mark.parametrize(("early_ps", "lost"), [(0, 1), (1, 0)])
 def test_row_07_overdue_by_a_quarter_of_a_round_trip_and_just_not(early_ps: int, lost: int) -> None:
     """Sequence 1 is missing, 2 has come; its answer took longer than any before."""
@@ -271,9 +249,7 @@ def test_row_07_reordering_beyond_that_costs_a_copy_of_each_at_most() -> None:
 
 
 def test_row_07_a_false_alarm_is_undone() -> None:
-    """A packet that comes four round trips late: its EV is GOOD again, its window cut returned. Its
-    report was overdue, which says nothing of order: the reorder window stays.
-    """
+    """A packet that comes four round trips late: its EV is GOOD again, its window cut returned."""
     pair = Pair()
     pair.delay(us=32, seq=10)
     pair.post(600 * 4096)
@@ -291,7 +267,6 @@ def test_row_07_a_false_alarm_is_undone() -> None:
         cwnd = float(pair.q.cwnd) if pair.q.n_false == 0 else cwnd
     assert path.state == GOOD
     assert pair.q.cwnd >= min(cwnd + NOMINAL, float(pair.q.max_wnd)) - 1
-    assert pair.q.reorder_window == pair.q.base_rtt
     pair.drive()
     pair.assert_intact()
     assert pair.q.n_false == 1
@@ -331,12 +306,11 @@ def test_row_07_a_quick_answer_to_a_retransmission_is_no_false_alarm() -> None:
     assert int(pair.q.base_rtt) == pair.rtt // 2
     assert int(pair.q.rtt_least) < pair.rtt // 8
     pair.cut(plane=1, src=0)
-    pair.post(400 * 4096)
+    pair.post(60 * 4096)
     pair.drive()
     pair.assert_intact()
-    assert pair.q.n_inferred > 0
+    assert pair.q.n_inferred == pair.sent["rtx"] == 30
     assert (pair.q.n_false, pair.path_states(1)) == (0, "AA")
-    assert pair.q.reorder_window == pair.rtt
 
 
 @pytest.mark.parametrize(("early_ps", "false"), [(1, 1), (0, 0)])
@@ -374,15 +348,12 @@ def test_a_standstill_is_no_queueing(rtts: int) -> None:
     assert pair.sent["rtx"] == 0
 
 
-@pytest.mark.parametrize(("standstills", "false"), [(0, 1), (1, 0)])
-def test_row_07_a_standstill_between_two_packets_is_no_evidence(
-    standstills: int, false: int
-) -> None:
+def test_row_07_a_standstill_between_two_packets_is_no_evidence() -> None:
     """One of the packets that were on their way comes three quarters of a round trip after the
     others, as from a port that is read last; those that were sent afterwards are acknowledged
-    before. They are newer by the standstill, which says nothing.
+    before. They are newer by the standstill, but answers then took as long as the standstill too.
     """
-    pair = Pair(planes=2, standstills=standstills)
+    pair = Pair(planes=2)
     pair.post(900 * 4096)
     pair.advance(us=100)
     pair.delay(us=10.75 * pair.rtt / US, seq=int(pair.q.nxt))
@@ -390,7 +361,7 @@ def test_row_07_a_standstill_between_two_packets_is_no_evidence(
     pair.now += 10 * pair.rtt
     pair.drive()
     pair.assert_intact()
-    assert pair.q.n_false == pair.q.n_inferred == pair.sent["rtx"] == false
+    assert pair.q.n_false == pair.q.n_inferred == pair.sent["rtx"] == 0
 
 
 def test_a_queue_is_no_standstill() -> None:
@@ -406,37 +377,13 @@ def test_a_queue_is_no_standstill() -> None:
     assert pair.q.cwnd < 0.7 * before
 
 
-def test_row_07_what_a_false_alarm_added_decays_over_seconds() -> None:
-    pair = Pair()
-    pair.q.reorder_window = 2 * pair.rtt
-    pair.q.window_grown_at = 0
-    pair.now = 1_000_000 * US + 1
-    pair.post(40 * 4096)
-    pair.drive()
-    assert pair.q.reorder_window == 1.5 * pair.rtt
-
-
-def test_row_07_the_reorder_window_has_a_limit() -> None:
-    pair = silent_pair()
-    pair.q.sent_bytes = 1 << 20
-    for _ in range(40):
-        s = pair.slot(5)
-        s.past, s.state, s.known_units = es.RESENT | es.INFERRED, es.SENT, 0
-        pair.q.una, pair.q.nxt = 0, 40
-        s.state = es.ACKED
-        pair.checked = False
-        pair.sack(-1, got={5}, trigger=5, rcvd_units=int(pair.q.rcvd_high) + 17)
-    assert pair.q.n_false == 40
-    assert pair.q.reorder_window == 8 * pair.rtt
-
-
-def test_row_07_window_is_cut_for_an_inferred_loss_by_one_packet() -> None:
+def test_row_07_window_is_cut_for_a_loss_by_one_packet() -> None:
     pair = silent_pair()
     pair.q.cwnd = 20 * NOMINAL
     pair.q.last_adjust = pair.now  # the window grows for nothing else in this story
-    pair.slot(30).sent_at = int(pair.slot(1).sent_at) + int(pair.q.reorder_window)
     before = float(pair.q.cwnd)
     pair.sack(0, got=set(range(2, 31)), trigger=30, rcvd_units=0)
+    pair.until(lambda: pair.q.n_inferred > 0)
     assert pair.q.n_inferred == 1
     assert pair.q.cwnd == before - NOMINAL
 
@@ -481,9 +428,7 @@ def test_row_08_who_is_stuck_asks_on_all_planes_at_once(trimming: int, asked: li
 
 
 def test_row_08_who_is_stuck_takes_the_answer_of_any_plane() -> None:
-    """Three of four planes fall silent, both ways: the fourth tells what came. Nothing that was
-    lost is sent to a second dead plane.
-    """
+    """Three of four planes fall silent, both ways: the fourth tells what came."""
     pair = Pair(planes=4, trimming=0)
     pair.post(900 * 4096)
     pair.advance(us=20)
@@ -494,7 +439,6 @@ def test_row_08_who_is_stuck_takes_the_answer_of_any_plane() -> None:
     assert pair.now - before < 3 * pair.rtt
     pair.drive(limit_us=5_000)
     pair.assert_intact()
-    assert {int(x.p.plane) for x in pair.packets("rtx")} == {3}
     assert pair.q.n_epochs == 0
 
 

@@ -53,10 +53,10 @@ WHATS = (
     *("EV changed", "plane silent", "plane back", "port down", "port up", "QP failed"),
 )
 
-# Why a transmission is doubted or lost: its answer is overdue; something sent later was received,
-# and this was not, by a snapshot; an RTO has passed; it is on the path of one that is lost
-OVERDUE, OVERTAKEN, TIMEOUT, COMPANION = range(4)
-REASONS = ("overdue", "overtaken", "timeout", "companion")
+# Why a transmission is doubted or lost: its answer is overdue; an RTO has passed; it is on the path
+# of one that is lost
+OVERDUE, TIMEOUT, COMPANION = range(3)
+REASONS = ("overdue", "timeout", "companion")
 # What a probe asks: whether a path delivers again; whether a queue pair's packets arrive; whether a
 # path carries a packet as large as those it lost
 OF_PATH, OF_QP, TRIAL = range(3)

@@ -1,7 +1,8 @@
 """When a packet counts as lost, and the timers that detect it (rows 6 to 9 and 17).
 
-First the rules; then their application to a QP: inference from a snapshot, false alarms, and timers
-(`timers.py`).
+There is one judge: a packet is lost if its answer is overdue and something sent later is known
+received (`judge_overdue`). Where nothing sent later can be, a probe asks; where nothing at all
+comes any more, the RTO decides.
 """
 
 from __future__ import annotations
@@ -14,20 +15,12 @@ from openmrc.jit import inlined, inner
 from openmrc.units import NS, S
 
 EXP_CNT_INFINITE = 25  # MRC 1.8
-WINDOW_DECAY_PS = 1_000_000_000_000  # row 7: what a false alarm added halves each second
-REORDER_WINDOW_MAX_RTTS = 8  # beyond this an RTO would be as quick
 RTT_TURN_RTTS = 8  # how long a round trip counts as recent: one to two such periods
 STUCK_PACKETS = 2  # in flight on each plane
 QUERIES_LEVEL = 4  # probes at one spacing; then it doubles, twice at most
 QUERY_DOUBLINGS_MAX = 2
 WAITED_MAX_NS = (1 << 32) - 1
 DOUBLINGS_MAX = 30  # keeps an infinite backoff within int64
-
-
-@inlined
-def is_lost(sent_at, evidence_at, reorder_window):
-    """Row 7 (a): something sent at least `reorder_window` later is known received."""
-    return sent_at + reorder_window <= evidence_at
 
 
 @inlined
@@ -98,15 +91,15 @@ def patience(q, again, now):
             q.rtt_largest[k] = 0
         q.rtt_turn_at = now + RTT_TURN_RTTS * q.base_rtt
     rtt = max(max(q.rtt_largest[again], q.rtt_before[again]), q.base_rtt)
-    return rtt + allowance(q, rtt, now)
+    return rtt + allowance(q, rtt)
 
 
 @inlined
-def allowance(q, rtt, now):
-    """The allowance for differences between paths, ps: a quarter of a round trip, the time of two
-    packets on the slowest plane, or the growth of the reorder window.
+def allowance(q, rtt):
+    """The allowance for differences between paths, ps: a quarter of a round trip, or the time of
+    two packets on the slowest plane.
     """
-    return max(max(rtt // 4, q.two_packets), reorder_window(q, now) - q.base_rtt)
+    return max(rtt // 4, q.two_packets)
 
 
 @inlined
@@ -173,6 +166,7 @@ def _copy(st, q, seq, why, now):
     account.note(st, q, int(s.ev), s.sent_at, account.DOUBTED, why, now)
     s.past |= es.COPIED
     mark_lost(st, q, seq)
+    q.doubted_end = max(q.doubted_end, seq + 1)
 
 
 @inner
@@ -196,13 +190,12 @@ def _copy_companions(st, q, ev, sent_at, now):
 
 @inner
 def _charge_loss(st, q, s, ev, sent_at, now):
-    """A transmission is judged lost by inference: charge it to the window and the path."""
+    """A transmission is judged lost: charge it to the window and the path."""
     s.past |= es.INFERRED
     if window.on_loss(st, q, ev, now):
         s.past |= es.CUT
     believed = st.ev[q.ev0 + ev].state != ASSUMED_BAD
-    why = account.OVERDUE if s.past & es.OVERDUE else account.OVERTAKEN
-    beliefs.on_loss(st, q, ev, sent_at, int(s.bytes_nominal), why, now)
+    beliefs.on_loss(st, q, ev, sent_at, int(s.bytes_nominal), account.OVERDUE, now)
     found = believed and st.ev[q.ev0 + ev].state == ASSUMED_BAD
     if found and q.nxt == q.seq_end:  # at the end no later packet can be evidence
         _copy_companions(st, q, ev, sent_at, now)
@@ -215,65 +208,22 @@ def settle_copied(st, q, s, now):
     transmission.
     """
     if s.past & es.COPIED:
-        s.past = (s.past & ~es.COPIED) | es.OVERDUE
+        s.past &= ~es.COPIED
         _charge_loss(st, q, s, int(s.bad_ev), _first_sent_at(s), now)
 
 
 @inner
-def _infer_one(st, q, seq, now):
-    s = slot_of(st, q, seq)
-    settle_copied(st, q, s, now)
-    _charge_loss(st, q, s, int(s.ev), s.sent_at, now)
-    mark_lost(st, q, seq)
-
-
-@inner
-def infer(st, q, base, bitmap, now):
-    """Judge the packets that the snapshot `base .. base + 63` shows missing (row 7 b). Call it for
-    the newest snapshot only. Where something may stand still, such a time between two packets does
-    not make the later one newer.
-
-    Originals are sent in order, so the first one that is too young ends the search.
-    """
-    low = max(base, q.una)
-    known = bits.word_at(st.bits, q.acked0, q.ring_mask, base)
-    holes = bits.missing_from(bitmap, known, min(q.nxt - base, 64))
-    while bits.any_bit(holes):
-        seq = base + bits.lowest(holes)
-        holes = bits.drop_lowest(holes)
-        if seq < low:
-            continue
+def settle_doubts(st, q, now):
+    """Of packets in doubt, those sent before something that is known received are lost."""
+    for seq in range(q.una, min(q.doubted_end, q.nxt)):
         s = slot_of(st, q, seq)
-        if s.past & es.COPIED and _first_sent_at(s) < q.evidence_at:
+        if s.state != es.ACKED and s.past & es.COPIED and _first_sent_at(s) < q.evidence_at:
             settle_copied(st, q, s, now)
-        newest = q.evidence_at
-        if st.config[0].standstills:
-            newest -= quiet_within(q, s.sent_at, newest)
-        if is_lost(s.sent_at, newest, reorder_window(q, now)):
-            if s.state == es.SENT:
-                _infer_one(st, q, seq, now)
-        elif s.past & es.RESENT == 0:
-            break
-
-
-@inlined
-def reorder_window(q, now):
-    """Row 7: the current reorder window, ps; what false alarms added decays over seconds.
-
-    Delays of paths differ by as much as their queues do, so twice the average queueing delay is
-    added: nothing in an idle network, where a dead path must be found quickly.
-    """
-    if now - q.window_grown_at > WINDOW_DECAY_PS and q.reorder_window > q.base_rtt:
-        q.reorder_window -= (q.reorder_window - q.base_rtt) // 2
-        q.window_grown_at = now
-    return q.reorder_window + int(2.0 * q.avg_delay)
 
 
 @inner
 def false_alarm(st, q, seq, now):
-    """A packet judged lost had arrived: widen the reorder window, restore its EV, undo the window
-    cut (row 7).
-    """
+    """A packet judged lost had arrived: restore its EV, undo the window cut (row 7)."""
     s = slot_of(st, q, seq)
     first_at = s.sent_at if s.state == es.LOST else account.UNKNOWN
     if s.past & es.COPIED:  # no path was charged; if the copy was sent, it was needless
@@ -285,20 +235,13 @@ def false_alarm(st, q, seq, now):
     if s.past & es.INFERRED == 0:
         return
     cut = s.past & es.CUT
-    overtaken = s.past & es.OVERDUE == 0  # else its report was late: no reordering
     s.past &= es.RESENT
     q.n_false += 1
-    if overtaken:
-        reorder_window(q, now)  # applies the decay first
-        widest = REORDER_WINDOW_MAX_RTTS * q.base_rtt
-        q.reorder_window = min(q.reorder_window + q.base_rtt // 4, widest)
-        q.window_grown_at = now
     if cut:
         nscc.undo_loss(q)
     ev = int(s.bad_ev)
     if ev >= 0:
-        why = account.OVERTAKEN if overtaken else account.OVERDUE
-        account.note(st, q, ev, first_at, account.LATE, why, now)
+        account.note(st, q, ev, first_at, account.LATE, account.OVERDUE, now)
     if ev >= 0 and st.ev[q.ev0 + ev].state == ASSUMED_BAD:
         beliefs.revive(st, q, ev, FALSE_ALARM, now)
 
@@ -329,17 +272,12 @@ def _longest_gap(st, q):
 
 
 @inlined
-def quiet_within(q, from_at, until):
-    """For how long, in this time, no answer arrived at all although some were due, ps: a process
-    was not scheduled, at either end or in between.
-    """
-    return max(min(until, q.quiet_until) - max(from_at, q.quiet_from), 0)
-
-
-@inlined
 def without_quiet(q, rtt, now):
-    """An RTT sample that ends now, without the quiet part: that is not a queue (MRC 4.6)."""
-    return max(rtt - quiet_within(q, now - rtt, now), min(rtt, q.base_rtt))
+    """An RTT sample that ends now, without the time in which no answer arrived at all although some
+    were due: a process was not scheduled, at either end or in between. That is no queue (MRC 4.6).
+    """
+    quiet = max(q.quiet_until - max(now - rtt, q.quiet_from), 0)
+    return max(rtt - quiet, min(rtt, q.base_rtt))
 
 
 @inlined
@@ -532,8 +470,9 @@ def judge_overdue(st, q, now):
                 if again == 0:
                     break
             elif s.sent_at < evidence_against(q, s):
-                s.past |= es.OVERDUE
-                _infer_one(st, q, seq, now)
+                settle_copied(st, q, s, now)
+                _charge_loss(st, q, s, int(s.ev), s.sent_at, now)
+                mark_lost(st, q, seq)
             else:
                 q.doubt = min(q.doubt, s.sent_at)
         seq += 1

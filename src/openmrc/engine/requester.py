@@ -421,8 +421,7 @@ def on_sack(st, q, p, now):
     if q.dynamic_mpr and newest and p.mpr > 0:
         q.mpr = min(int(p.mpr) * 128, q.slot_mask + 1)
     window.on_sack(st, q, now, max(ahead, 0) * pk.RCVD_UNIT_BYTES, rtt, marked, int(p.penalty))
-    if newest:
-        loss.infer(st, q, base, p.bitmap, now)
+    loss.settle_doubts(st, q, now)
     _look_ahead(st, q, now)
     return HEARD
 
@@ -451,7 +450,7 @@ def _look_ahead(st, q, now):
         if q.doubt < max(q.evidence_at, q.again_evidence_at):
             q.overdue_at = now
     elif q.msg_done < q.msg_cur and q.finish_at == es.NEVER:
-        q.finish_at = now + loss.allowance(q, q.base_rtt, now)
+        q.finish_at = now + loss.allowance(q, q.base_rtt)
         q.queries = 0
 
 

@@ -79,17 +79,10 @@ def choose_plane(st, q, free_ports):
 @inlined
 def planes_without(st, q, ev):
     """Mask of the usable planes except that of an EV on which a packet was lost; all of them if
-    there is no other, or if paths are not chosen by MRC's rotation. Planes that have delivered
-    nothing since a loss are left out as well, if there is another.
+    there is no other, or if paths are not chosen by MRC's rotation.
     """
     others = q.planes_ok & ~(1 << st.ev[q.ev0 + ev].plane)
-    if others == 0 or st.config[0].paths != PATHS_MRC:
-        return q.planes_ok
-    delivering = others
-    for k in range(q.n_planes):
-        if st.plane[q.plane0 + k].losses > 0:
-            delivering &= ~(1 << k)
-    return delivering if delivering != 0 else others
+    return others if others != 0 and st.config[0].paths == PATHS_MRC else q.planes_ok
 
 
 @inlined

@@ -238,5 +238,5 @@ def open_qp(st, qi):
     ports.refresh_qp(st, q, 0)
     if st.config[0].check_paths:
         probes.check_all(st, q, 0)
-    q.reorder_window = q.base_rtt
+    q.doubted_end = 0
     q.two_packets = int(2.0 * q.pkt * PS_BITS / st.config[0].port_rate_bps)

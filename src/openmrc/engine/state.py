@@ -56,10 +56,10 @@ ERROR_TEXTS = (
 
 # slots
 FREE, SENT, LOST, ACKED = 0, 1, 2, 3
-# what happened to a slot's packet: it was sent again; judged lost by inference; that cut the
-# window; it was judged by its age alone; it was copied in doubt, and no path is charged yet; it
-# tried a path (row 11), so it counts as lost by presumption
-RESENT, INFERRED, CUT, OVERDUE, COPIED, TRIAL = 1, 2, 4, 8, 16, 32
+# what happened to a slot's packet: it was sent again; judged lost; that cut the window; it was
+# copied in doubt, and no path is charged yet; it tried a path (row 11), so it counts as lost by
+# presumption
+RESENT, INFERRED, CUT, COPIED, TRIAL = 1, 2, 4, 16, 32
 
 # completions
 DONE_SEND, DONE_DELIVERED, DONE_RECV_IMM = 0, 1, 2
@@ -85,7 +85,6 @@ CONFIG = record_type(
     ("recycles", "i1"),  # 1: EVs that deliver unmarked and in time are next; peer runs
     ("guarded", "i1"),  # 1: packets may come from anybody (plausible.py)
     ("account", "i1"),  # 1: an account is kept (account.py)
-    ("standstills", "i1"),  # 1: time is real: a program may not be scheduled for a while, row 7
 )
 
 QP = record_type(
@@ -145,12 +144,13 @@ QP = record_type(
     ("qa_window", "f8"),  # max_wnd / 2^qa_gate
     ("rto", "i8"),
     # --- loss and timers
-    *fields("i8", "reorder_window", "window_grown_at", "last_heard", "rto_at"),
+    *fields("i8", "last_heard", "rto_at"),
     ("answer_at", "i8"),  # `last_heard`, but NEVER until something answers what is in flight
     *fields("i8", "quiet_from", "quiet_until"),  # the last standstill: a long time without answers
     ("overdue_at", "i8"),  # when to look for packets whose answer is overdue
     ("again_evidence_at", "i8"),  # newest retransmission known received, row 7
     ("doubt", "i8"),  # send time of a packet that is overdue, without evidence yet; else NEVER
+    ("doubted_end", "i8"),  # no packet from this one on was sent again in doubt
     ("query_at", "i8"),  # the QP sends no probe of its own before this time
     # of originals and of retransmissions: samples since the last turn, and between the two before
     ("rtt_largest", "i8", (2,)),
@@ -221,7 +221,7 @@ SLOT = record_type(
     ("ev", "i2"),  # index within the QP
     ("bad_ev", "i2"),  # EV of the transmission last judged lost or NACKed, -1 none
     ("state", "i1"),
-    ("past", "i1"),  # RESENT, INFERRED, CUT, OVERDUE, COPIED, TRIAL
+    ("past", "i1"),  # RESENT, INFERRED, CUT, COPIED, TRIAL
     ("waited_ns", "u4"),  # COPIED: from the transmission in doubt to its copy, rounded up
 )
 

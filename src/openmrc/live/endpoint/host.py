@@ -180,7 +180,6 @@ class Host:
             trimming=limits.trimming,
             must_post_receives=1,
             guarded=1,
-            standstills=1,
         )
         setup.set_nics(self.st, planes, MRC_FRAMING.data_bytes(self.pmtu))
         self.st.qp.nic = self.nic
@@ -592,7 +591,6 @@ class Host:
         for q in self.st.qp[: int(self.ep.ctl[0].n_qps)]:
             if q.state == es.RTS:
                 q.base_rtt = t
-                q.reorder_window = max(int(q.reorder_window), t)
                 if q.nxt == 0:
                     q.cwnd = 0.0  # not started
                 ports.refresh_qp(self.st, q, int(self.ep.ctl[0].now))

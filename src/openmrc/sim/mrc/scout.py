@@ -30,7 +30,7 @@ from openmrc.sim.net.state import HOP, SCOUT_BATCH, SCOUTED, SWITCH
 
 LINE = CACHE_LINE
 _FIELDS = dict(QP.fields or {})
-TIMERS = int(_FIELDS["reorder_window"][1])
+TIMERS = int(_FIELDS["last_heard"][1])
 HOP_END = HOP.itemsize - 1
 RESPONDER = int(_FIELDS["rx0"][1])
 SILENT = int(dict(SWITCH.fields or {})["silent"][1])
