@@ -37,18 +37,22 @@ CUT, LOSS, CORRUPT, SLOW, NARROW, DEAD, SILENT, DENY = EFFECTS
 
 
 class Rated(NamedTuple):
-    """An effect that sets a number of a port: action, key, and the number without a fault."""
+    """An effect that sets a number of a port: the action and key that set it, how a state says it,
+    the number without a fault, and whether packets are lost.
+    """
 
     action: int
     key: str
+    word: str
     whole: float = 0.0
+    loses: bool = True
 
 
 RATED = {
-    LOSS: Rated(PORT_LOSS, "rate"),
-    CORRUPT: Rated(PORT_CORRUPT, "rate"),
-    SLOW: Rated(PORT_RATE, "factor", 1.0),
-    NARROW: Rated(PORT_MTU, "mtu", MTU_WHOLE),
+    LOSS: Rated(PORT_LOSS, "rate", "loses"),
+    CORRUPT: Rated(PORT_CORRUPT, "rate", "corrupts"),
+    SLOW: Rated(PORT_RATE, "factor", "rate x", 1.0, loses=False),
+    NARROW: Rated(PORT_MTU, "mtu", "mtu", MTU_WHOLE),
 }
 
 
@@ -138,7 +142,7 @@ class Fault:
         return self.period_ps is not None or self.mtbf_ps is not None
 
 
-_TAKEN_BY = {
+_TAKEN_BY = {  # keys that only some kinds have
     "rate": ("link-loss", "link-corrupt"),
     "burst": ("link-loss",),
     "factor": ("link-slow",),

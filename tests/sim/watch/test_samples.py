@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from openmrc.fabric.actions import MTU_WHOLE, PORT_LOSS, PORT_MTU, PORT_RATE
 from openmrc.fabric.faults import Fault
 from openmrc.fabric.queues import Queues
 from openmrc.jit import interpreted
 from openmrc.sim.watch import samples as sp
 from openmrc.sim.watch.intervals import INTERVAL_PS
-from openmrc.sim.watch.sampler import LINKS_MAX, PORT_CELLS_MAX, Sampler
+from openmrc.sim.watch.sampler import LINKS_MAX, PORT_CELLS_MAX, Sampler, _harms
 from openmrc.sim.watch.samples import Samples
 from openmrc.sim.world import World
 from openmrc.workload.patterns import incast, permutation, stream
@@ -357,3 +358,9 @@ def test_hashed_evs_have_no_names() -> None:
         clos(nics=4, planes=1), stream(0, 3, 10**5), rules="peer", pmtu=4086, evs_active=4
     )
     assert set(sampled(world).qp.names.values()) == {"hashed by the switches"}
+
+
+def test_what_ends_a_fault_colours_no_link() -> None:
+    action = np.array([PORT_MTU, PORT_MTU, PORT_LOSS, PORT_LOSS, PORT_RATE])
+    rate = np.array([1500.0, MTU_WHOLE, 0.1, 0.0, 0.5])
+    assert _harms(action, rate).tolist() == [True, False, True, False, False]

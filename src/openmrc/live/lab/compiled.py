@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from openmrc.fabric.actions import FaultSchedule
+from openmrc.fabric.actions import PORT_RATE, FaultSchedule
 from openmrc.live.lab import namespaces as ns
 from openmrc.live.lab.health import Health
 from openmrc.live.lab.shapers import Shapers
@@ -118,7 +118,7 @@ class CompiledFabric:
         self.health.apply(events)
         if not scheduled:
             self._switches.act(events)
-        self._namespaces.run(self._shapers.changed(self._nic_ports, self.health.share))
+        self._namespaces.run(self._shapers.changed(self._nic_ports, self.health.level[PORT_RATE]))
         with self._namespaces.inside(FABRIC):
             for port in (self.health.link_up != before).nonzero()[0].tolist():
                 end = self._topology.switch_end(port)

@@ -14,6 +14,7 @@ import numpy as np
 from openmrc.errors import InputError
 from openmrc.fabric import actions, places
 from openmrc.fabric.actions import EVENT
+from openmrc.fabric.kinds import RATED
 from openmrc.fabric.model import Fabric
 
 SWITCH_STATES = {
@@ -28,11 +29,11 @@ class Health:
 
     def __init__(self, fabric: Fabric) -> None:
         self.up = np.ones(fabric.n_ports, np.bool_)
-        self.loss = np.zeros(fabric.n_ports)
-        self.burst = np.zeros(fabric.n_ports)
-        self.corrupt = np.zeros(fabric.n_ports)
-        self.share = np.ones(fabric.n_ports)  # fraction of the rate
-        self.mtu = np.full(fabric.n_ports, actions.MTU_WHOLE)  # bytes
+        # What each action sets: a share of packets, a fraction of the rate, bytes of an MTU.
+        self.level = {
+            rated.action: np.full(fabric.n_ports, rated.whole, np.float64)
+            for rated in RATED.values()
+        }
         # By NIC port: false if both directions are down, which the NIC itself notices.
         self.link_up = np.ones(fabric.n_nics * fabric.n_planes, np.bool_)
         self.switch = ["up"] * fabric.n_switches
@@ -44,14 +45,8 @@ class Health:
             action, target = int(event["action"]), int(event["target"])
             if action in (actions.PORT_UP, actions.PORT_DOWN):
                 self.up[target] = action == actions.PORT_UP
-            elif action == actions.PORT_LOSS:
-                self.loss[target], self.burst[target] = event["rate"], event["burst"]
-            elif action == actions.PORT_CORRUPT:
-                self.corrupt[target] = event["rate"]
-            elif action == actions.PORT_RATE:
-                self.share[target] = event["rate"]
-            elif action == actions.PORT_MTU:
-                self.mtu[target] = event["rate"]
+            elif action in self.level:
+                self.level[action][target] = event["rate"]
             elif action in SWITCH_STATES:
                 self.switch[target] = SWITCH_STATES[action]
         own = slice(len(self.link_up))
@@ -59,7 +54,7 @@ class Health:
 
     def lost(self, port: int) -> float:
         """Return the fraction of packets that a directed port loses, 0 to 1."""
-        return float(self.loss[port]) if self.up[port] else 1.0
+        return float(self.level[actions.PORT_LOSS][port]) if self.up[port] else 1.0
 
     def troubles(self) -> list[dict[str, str]]:
         """Return the current faults, each as {"place", "state"}."""
@@ -68,17 +63,14 @@ class Health:
             for switch, state in enumerate(self.switch)
             if state != "up"
         ]
-        whole = self.up & (self.loss == 0) & (self.corrupt == 0) & (self.share == 1)
-        whole &= self.mtu == actions.MTU_WHOLE
+        whole = self.up.copy()
+        for rated in RATED.values():
+            whole &= self.level[rated.action] == rated.whole
         for port in np.flatnonzero(~whole).tolist():
             words = [] if self.up[port] else ["down"]
-            for word, value, none in (
-                ("loses", self.loss[port], 0),
-                ("corrupts", self.corrupt[port], 0),
-                ("rate x", self.share[port], 1),
-                ("mtu", self.mtu[port], actions.MTU_WHOLE),
-            ):
-                words += [] if value == none else [f"{word} {value:g}"]
+            for rated in RATED.values():
+                value = self.level[rated.action][port]
+                words += [] if value == rated.whole else [f"{rated.word} {value:g}"]
             found.append({"place": self._fabric.port_name(port), "state": ", ".join(words)})
         return found
 
@@ -113,10 +105,7 @@ def healing(fabric: Fabric, where: str) -> Any:
         ports = np.unique(places.ports(fabric, text))
     rows = [
         _rows(actions.PORT_UP, ports, 0),
-        _rows(actions.PORT_LOSS, ports, 0),
-        _rows(actions.PORT_CORRUPT, ports, 0),
-        _rows(actions.PORT_RATE, ports, 1),
-        _rows(actions.PORT_MTU, ports, actions.MTU_WHOLE),
+        *(_rows(rated.action, ports, rated.whole) for rated in RATED.values()),
         _rows(actions.SWITCH_UP, switches, 0),
     ]
     return np.concatenate(rows)

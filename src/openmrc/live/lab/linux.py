@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 from openmrc.errors import InputError
 from openmrc.fabric import actions
 from openmrc.fabric.actions import FaultSchedule
+from openmrc.fabric.kinds import BEGINS, RATED
 from openmrc.fabric.tables import OWN, table
 from openmrc.fabric.usid import BLOCK_BITS, USID_BITS
 from openmrc.live.lab.capture import Source, Tap
@@ -43,7 +44,12 @@ OWN_LINES = (
     *(f"link set {name} addrgenmode none multicast off up" for name in (OWN_DEVICE, "sid1")),
 )
 
-CANNOT = {actions.PORT_CORRUPT: "link-corrupt"}
+CAN = (actions.PORT_LOSS, actions.PORT_RATE, actions.PORT_MTU)
+CANNOT = {  # the kinds of fault whose action Linux cannot carry out, and the number without a fault
+    RATED[kind.effect].action: (name, RATED[kind.effect].whole)
+    for name, kind in BEGINS.items()
+    if kind.effect in RATED and RATED[kind.effect].action not in CAN
+}
 
 
 class LinuxFabric:
@@ -89,8 +95,9 @@ class LinuxFabric:
     def refuse(self, schedule: FaultSchedule) -> None:
         """Raise `InputError` for an action that Linux cannot carry out."""
         for event in schedule.events:
-            if int(event["action"]) in CANNOT and event["rate"] > 0:
-                raise _cannot(CANNOT[int(event["action"])])
+            kind, whole = CANNOT.get(int(event["action"]), ("", event["rate"]))
+            if event["rate"] != whole:
+                raise _cannot(kind)
             if int(event["action"]) == actions.PORT_LOSS and event["burst"] > 0:
                 raise _cannot("link-loss with burst")
 
@@ -108,7 +115,7 @@ class LinuxFabric:
         before = self.health.link_up.copy()
         self.health.apply(events)
         self._set_links((self.health.link_up != before).nonzero()[0].tolist())
-        slowed = self._shapers.changed(self._topology.end_of, self.health.share)
+        slowed = self._shapers.changed(self._topology.end_of, self.health.level[actions.PORT_RATE])
         self._namespaces.run([*self._rules(), *slowed])
 
     def counters(self) -> dict[str, Any]:
@@ -183,8 +190,9 @@ class LinuxFabric:
         """Return the filters of the namespaces in which they have changed."""
         fabric, wanted = self._topology.fabric, dict.fromkeys(self._topology.switches, "")
         rules: dict[str, list[str]] = {name: [] for name in wanted}
-        lossy = (~self.health.up) | (self.health.loss > 0)
-        narrow = self.health.mtu < actions.MTU_WHOLE
+        lossy = (~self.health.up) | (self.health.level[actions.PORT_LOSS] > 0)
+        mtu = self.health.level[actions.PORT_MTU]
+        narrow = mtu < actions.MTU_WHOLE
         for port in (lossy | narrow).nonzero()[0].tolist():
             end = self._topology.switch_end(port)
             hook = "ingress" if fabric.port_nic[port] >= 0 else "egress"
@@ -192,7 +200,7 @@ class LinuxFabric:
             if lossy[port]:
                 lines.append(_drop(hook, end.interface, _one_of(self.health.lost(port))))
             if narrow[port]:
-                which = _longer(hook, int(self.health.mtu[port]))
+                which = _longer(hook, int(mtu[port]))
                 lines.append(_drop(hook, end.interface, which, "narrow_"))
         for switch, state in enumerate(self.health.switch):
             if state == "up":

@@ -14,7 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.fabric.actions import PORT_CORRUPT, PORT_DOWN, PORT_LOSS, PORT_MTU, SWITCH_SILENT
+from openmrc.fabric.actions import PORT_DOWN, PORT_HEALTH, SWITCH_SILENT
+from openmrc.fabric.kinds import RATED
 from openmrc.fabric.sketch import Sketch, sketch
 from openmrc.sim.watch.intervals import Array, Intervals
 from openmrc.sim.watch.reader import QpReader, queue_bytes
@@ -163,9 +164,8 @@ class Sampler:
         net, fabric = self._world.net, self._world.fabric
         port, health = net.port, np.full(fabric.n_ports, UP, np.uint8)
         health[np.asarray(net.port_kind.rate_bps[port.kind]) < self._rate_bps] = SLOW
-        harmful = (np.asarray(net.health.loss) > 0) | (np.asarray(net.health.corrupt) > 0)
-        harmful |= np.asarray(net.health.frame_max) > 0
-        health[harmful] = LOSSY
+        for name, _ in PORT_HEALTH:
+            health[np.asarray(net.health[name]) > 0] = LOSSY
         health[self._at_silent(self._silent())] = SILENT
         health[np.asarray(port.up) == 0] = DOWN
         return health
@@ -176,7 +176,7 @@ class Sampler:
         done = self._changes(before.at_ps, int(self._world.net.ctl[0].now))
         if done.size:
             for state, ports in (
-                (LOSSY, done.target[_harms(done.action) & (done.rate > 0)]),
+                (LOSSY, done.target[_harms(done.action, done.rate)]),
                 (SILENT, np.flatnonzero(self._at_silent(self._ever_silent(before, now)))),
                 (DOWN, done.target[done.action == PORT_DOWN]),
             ):
@@ -321,6 +321,10 @@ def _together(name: str, rows: Array) -> Array:
     return together
 
 
-def _harms(action: Array) -> Array:
-    harms: Array = np.isin(action, (PORT_LOSS, PORT_CORRUPT, PORT_MTU))
+def _harms(action: Array, rate: Array) -> Array:
+    """Which actions let a port lose packets: those that do not restore it."""
+    harms = np.zeros(len(action), np.bool_)
+    for rated in RATED.values():
+        if rated.loses:
+            harms |= (action == rated.action) & (rate != rated.whole)
     return harms
