@@ -580,3 +580,18 @@ def test_what_the_disk_has_no_room_for_is_kept_for_this_process(
     assert kept.read_bytes() == b"X = 2"
     assert not kept.is_relative_to(tmp_path)
     assert list((tmp_path / "key/policies/b").iterdir()) == []
+
+
+def test_the_mark_of_a_used_cache_is_closed_at_the_end(tmp_path: Path) -> None:
+    use = (
+        "from openmrc.jit import cache; cache.make(cache.DIRECTORY);"
+        " (cache.DIRECTORY / cache.READY).touch(); cache.hold(); assert cache._held"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "always::ResourceWarning", "-c", use],
+        env=os.environ | {"OPENMRC_CACHE": str(tmp_path)},
+        stderr=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    assert done.stderr == ""

@@ -241,6 +241,7 @@ def hold() -> None:
         if DIRECTORY not in _held:
             ready = (DIRECTORY / READY).open("rb")
             _held[DIRECTORY] = ready
+            atexit.register(ready.close)
             fcntl.flock(ready, fcntl.LOCK_SH | fcntl.LOCK_NB)
         os.utime(DIRECTORY / READY)
 
