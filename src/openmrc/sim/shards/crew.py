@@ -60,9 +60,7 @@ class Crew:
             row.own = own.address
         self._crew = records(1, windows.CREW)
         self._plan = windows.Plan(self._crew, self._shard, self._agenda)
-        self._resume = Bound(windows.resume, self._common(), 2)
-        self._work_of = Bound(windows.work, self._common(), 1)
-        self._level = Bound(windows.level, self._common()[:2], 0)
+        self._resume, self._work_of, self._level = bound(*self._common())
         self._say_where()
         c = self._crew[0]
         c.advance, c.window_ps = side.advance_at(whole), cut.window_ps
@@ -213,6 +211,17 @@ class Crew:
             net.ctl[0].tap_n = 0
         into.ctl[0].tap_n = len(taps)
         return into._replace(tap=taps, tap_packet=packets)
+
+
+def bound(plan: windows.Plan, net: ss.Net, engine: Any) -> tuple[Bound, Bound, Bound]:
+    """The compiled functions of a crew: `windows.resume`, `work` and `level`. They call the loop of
+    the transport by its address.
+    """
+    return (
+        Bound(windows.resume, (plan, net, engine), 2),
+        Bound(windows.work, (plan, net, engine), 1),
+        Bound(windows.level, (plan, net), 0),
+    )
 
 
 def _agenda(cut: Cut, fault: Any, changes_at: Index) -> Any:
