@@ -19,7 +19,7 @@ from openmrc.torch import lines, register
 from openmrc.torch.world import World
 from tests.torch.ranks import run
 
-READS_MAX = 12
+READS_MAX = 16
 
 
 class Failing:

@@ -105,7 +105,9 @@ def _combine_of(dtype: torch.dtype, number: int) -> Combine:
         table = {**_NUMBERS, **_BITS}
     if dtype not in DTYPES or kind not in table:
         raise InputError(f"{asked.name} of {dtype}: there is no such reduction")
-    return table[kind]
+    combine: Combine = table[kind]
+    combine(np.empty(0, DTYPES[dtype]), np.empty(0, DTYPES[dtype]))  # compiled before it is posted
+    return combine
 
 
 class Span:

@@ -334,6 +334,39 @@ class MrcProcessGroup(dist.ProcessGroup):
         """Receive from any rank."""
         return self.core.receive(single("recv_anysource", tensors), None, tag)
 
+    # --- other groups
+
+    def split_group(
+        self,
+        ranks: Sequence[int],
+        timeout: timedelta | None = None,
+        opts: Any = None,
+        group_name: str | None = None,
+        group_desc: str | None = None,
+    ) -> MrcProcessGroup | None:
+        """Return the group of these ranks of this one; None at others."""
+        if self._rank not in ranks:
+            return None
+        members = sorted(ranks)
+        name = group_name or f"{self._name}:split:{','.join(map(str, members))}"
+        part = MrcProcessGroup(
+            dist.PrefixStore(f"{name}/", self._store),
+            members.index(self._rank),
+            len(members),
+            timeout or timedelta(seconds=self.core.timeout_s),
+            name,
+            [self._world.ranks[self.core.ranks[rank]] for rank in members],
+        )
+        part._set_group_desc(group_desc or f"{self._desc}:split")
+        return part
+
+    def merge_remote_group(self, *_: Any, **__: Any) -> None:
+        """Refuse: C++'s would crash, as it finds no backend of its own here."""
+        raise InputError(
+            "merge_remote_group: this backend cannot; create one group of all ranks,"
+            " init_process_group"
+        )
+
     # --- the end
 
     def shutdown(self) -> None:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.verbs.region import LOCAL_WRITE, MemoryRegion, Regions
+from openmrc.verbs.device import Device
+from openmrc.verbs.region import MemoryRegion
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -24,49 +25,21 @@ def bytes_at(address: int, n: int) -> Bytes:
     return np.frombuffer(there, np.uint8)
 
 
-def address_of(array: npt.NDArray[Any]) -> int:
-    """The address of an array."""
-    return int(array.__array_interface__["data"][0])
-
-
-class Local(MemoryRegion):
-    """Memory that is only sent from: no peer gets a key to it, so the device's table has no
-    entry.
-    """
-
-    def __init__(self, data: Bytes) -> None:
-        self.view, self.addr, self.length = data, address_of(data), data.nbytes
-        self.last = {}
-        self.open = True
-
-
-class Exposed(MemoryRegion):
-    """Memory that a peer may write to, until `dereg`."""
-
-    def __init__(self, regions: Regions, data: Bytes) -> None:
-        self._regions = regions
-        self.buffer, self.view, self.addr, self.length = data, data, address_of(data), data.nbytes
-        self.access = LOCAL_WRITE | 2
-        self.rkey = self.lkey = regions.add(self)
-        self.last = {}
-        self.open = True
-
-
 class Rooms:
     """Scratch memory in powers of two that is registered once and reused."""
 
     LEAST = 1 << 14
 
-    def __init__(self, regions: Regions) -> None:
-        self._regions = regions
-        self._free: dict[int, list[Exposed]] = {}
+    def __init__(self, device: Device) -> None:
+        self._device = device
+        self._free: dict[int, list[MemoryRegion]] = {}
 
-    def take(self, n: int) -> Exposed:
+    def take(self, n: int) -> MemoryRegion:
         """Return a room of at least `n` bytes."""
         size = max(self.LEAST, 1 << max(n - 1, 1).bit_length())
         free = self._free.setdefault(size, [])
-        return free.pop() if free else Exposed(self._regions, np.empty(size, np.uint8))
+        return free.pop() if free else self._device.reg_mr(np.empty(size, np.uint8))
 
-    def give(self, room: Exposed) -> None:
+    def give(self, room: MemoryRegion) -> None:
         """Return a room to the pool."""
         self._free[room.length].append(room)

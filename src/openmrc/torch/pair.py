@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from openmrc.live.endpoint.state import POST_WRITE_IMM
-from openmrc.torch.memory import Bytes, Exposed, Local, Rooms
+from openmrc.torch.memory import Bytes, Rooms
 from openmrc.verbs.attributes import QpAttributes, RemoteRegion
 from openmrc.verbs.cq import CompletionQueue, QueueFullError, WorkCompletion
 from openmrc.verbs.device import Device
+from openmrc.verbs.region import MemoryRegion
 
 EAGER = 8192  # two full packets: more is worth a question first
 HEADER_BYTES = 64
@@ -88,14 +88,13 @@ class Pair:
 
     def __init__(self, device: Device, cq: CompletionQueue, peer: int) -> None:
         self.peer, self.device, self.cq = peer, device, cq
-        self.regions = device._regions
-        self.rooms = Rooms(self.regions)
+        self.rooms = Rooms(device)
         self.qp = device.create_qp(cq, max_send_wr=RECEIVES, max_recv_wr=RECEIVES)
-        self._landing = Exposed(self.regions, np.zeros(SLOTS * SLOT, np.uint8))
-        self._staging = Local(np.zeros(SLOTS * SLOT, np.uint8))
+        self._landing = device.reg_mr(np.zeros(SLOTS * SLOT, np.uint8))
+        self._staging = MemoryRegion.local(np.zeros(SLOTS * SLOT, np.uint8))
         self._slots, self._room = memoryview(self._landing.view), memoryview(self._staging.view)
         self._queue: deque[tuple[bytes, bytes | Bytes]] = deque()
-        self._large: deque[tuple[int, Local, Header]] = deque()
+        self._large: deque[tuple[int, MemoryRegion, Header]] = deque()
         self._remote: RemoteRegion | None = None
         self._sent = self._emptied = self._taken = self._told = 0
         self.placed = self.written = 0  # large messages that have arrived, and were acknowledged
@@ -120,10 +119,11 @@ class Pair:
         if self._queue or not self._post_slot(head, data):
             self._queue.append((head, b"" if data is None else data.tobytes()))
 
-    def write(self, wr_id: int, data: Local, to: Header) -> None:
+    def write(self, wr_id: int, data: Bytes, to: Header) -> None:
         """Write a large message to where a READY requests it; its completion has `wr_id`."""
-        if self._large or not self._post_large(wr_id, data, to):
-            self._large.append((wr_id, data, to))
+        mr = MemoryRegion.local(data)
+        if self._large or not self._post_large(wr_id, mr, to):
+            self._large.append((wr_id, mr, to))
 
     @property
     def behind(self) -> bool:
@@ -152,24 +152,31 @@ class Pair:
         self._sent += 1
         return True
 
-    def _post_large(self, wr_id: int, data: Local, to: Header) -> bool:
-        there = RemoteRegion(to.addr, data.length, to.rkey)
-        return self._post(wr_id, data, 0, data.length, there, 0, PLACED | to.number, True)
+    def _post_large(self, wr_id: int, mr: MemoryRegion, to: Header) -> bool:
+        return self._post(wr_id, mr, 0, mr.length, to, 0, PLACED | to.number, True)
 
     def _post(
         self,
         wr_id: int,
-        mr: Local,
+        mr: MemoryRegion,
         offset: int,
         n: int,
-        to: RemoteRegion,
+        to: RemoteRegion | Header,
         at: int,
         imm: int,
         signaled: bool,
     ) -> bool:
         try:
-            there = to.addr + at
-            self.qp._send(POST_WRITE_IMM, wr_id, mr, offset, n, there, to.rkey, imm, signaled)
+            self.qp.post_write_imm(
+                wr_id,
+                mr,
+                offset,
+                n,
+                remote_addr=to.addr + at,
+                rkey=to.rkey,
+                imm_data=imm,
+                signaled=signaled,
+            )
         except QueueFullError:
             return False
         return True
@@ -177,12 +184,12 @@ class Pair:
     @property
     def outstanding(self) -> bool:
         """Whether the peer has not acknowledged everything that was sent."""
-        return self.qp._sent > self.qp._msg_done[0]
+        return self.qp.outstanding > 0
 
     @property
     def heard(self) -> int:
         """The number of packets that have arrived."""
-        return int(self.qp._live.rx_packets)
+        return self.qp.packets_heard
 
     # --- receiving
 

@@ -26,7 +26,7 @@ from openmrc.errors import OpenMrcError
 from openmrc.live.endpoint.loop import CAME, ELSEWHERE, NOTHING
 from openmrc.torch import call
 from openmrc.torch.callbacks import Callbacks
-from openmrc.torch.memory import Bytes, Exposed, Local
+from openmrc.torch.memory import Bytes
 from openmrc.torch.pair import (
     CALL,
     DATA,
@@ -42,6 +42,7 @@ from openmrc.torch.pair import (
 )
 from openmrc.torch.shared import Bell, Shared
 from openmrc.verbs.cq import CompletionQueue, WorkCompletion
+from openmrc.verbs.region import MemoryRegion
 from openmrc.verbs.status import Opcode, Status
 
 SUCCESS, WRITTEN = Status.SUCCESS, Opcode.RDMA_WRITE  # looked up once
@@ -72,7 +73,7 @@ class Transfer:
         self.op, self.peer, self.key, self.data = op, peer, key, data
         self.done = False
         self.strand = -1  # the operation's strand that waits for this
-        self.exposed: Exposed | None = None  # where the peer writes
+        self.exposed: MemoryRegion | None = None  # where the peer writes
         self.room = False  # ... is scratch memory, to be copied from
 
 
@@ -789,7 +790,7 @@ class Progress:
             pair.send(Header(READY, t.key, n, 0, 0, self._numbers, t.op.call))
             return
         t.room = n < IN_PLACE
-        told = pair.rooms.take(n) if t.room else Exposed(pair.regions, t.data)
+        told = pair.rooms.take(n) if t.room else pair.device.reg_mr(t.data)
         t.exposed = told
         pair.send(Header(READY, t.key, n, told.addr, told.rkey, self._numbers, t.op.call))
 
@@ -798,7 +799,7 @@ class Progress:
             return
         self._numbers = self._numbers % ((1 << 30) - 1) + 1
         self._writing[self._numbers] = t
-        self.pairs[t.peer].write(self._numbers, Local(t.data), to)
+        self.pairs[t.peer].write(self._numbers, t.data, to)
 
     def _fits(self, t: Transfer, h: Header, sends: bool = False) -> bool:
         """Whether a message has the type and the size of its other end; if not, both fail."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from openmrc.errors import InputError
-from openmrc.torch.memory import Bytes, Local
+from openmrc.torch.memory import Bytes
 from openmrc.torch.pair import HEADER_BYTES, WITH_BYTES, Header, Key, packed, unpacked
 
 VARIABLE = "OPENMRC_SHARED_MEMORY"
@@ -198,11 +198,11 @@ class Shared:
         if self._queue or not self._put(packed(header), body):
             self._queue.append((packed(header), bytes(body)))
 
-    def write(self, wr_id: int, data: Local, to: Header) -> None:
+    def write(self, wr_id: int, data: Bytes, to: Header) -> None:
         """Send a large message to where a READY requests it; `sent` has `wr_id` once it has
         left.
         """
-        self._large.append((wr_id, data.view, to.number, 0))
+        self._large.append((wr_id, data, to.number, 0))
         self.flush()
 
     def close(self) -> None:

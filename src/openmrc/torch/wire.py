@@ -18,7 +18,7 @@ from openmrc.engine.setup import pow2_at_least
 from openmrc.errors import InputError
 from openmrc.fabric.clos import multiplane
 from openmrc.live.endpoint.host import Limits, Port
-from openmrc.live.endpoint.planes import find, ordinary
+from openmrc.live.endpoint.planes import Plane, find, ordinary
 from openmrc.say import counted
 from openmrc.torch.pair import RECEIVES
 from openmrc.torch.shared import Store
@@ -43,16 +43,15 @@ class Wire(Protocol):
 
     words: str  # mode, planes and PMTU, for people
     measures: bool  # whether to measure the round trip, and to test the paths' MTU
+    n_planes: int
+    planes: list[Plane]  # those of plain UDP
     addresses: list[str]  # of this host's interfaces, that of the first plane first
 
     def at(self, peer: int) -> tuple[Device, CompletionQueue]:
         """The device that reaches a peer, and its completion queue."""
 
     def close(self) -> None:
-        """Close all devices."""
-
-    def forget(self) -> None:
-        """In a forked child: close what it has inherited, and touch nothing of the devices."""
+        """Close all devices; in a forked child, what it has inherited."""
 
 
 def open_wire(store: Store, rank: int, peers: Sequence[int]) -> Wire:
@@ -62,7 +61,7 @@ def open_wire(store: Store, rank: int, peers: Sequence[int]) -> Wire:
     size = len(peers) + 1
     if os.environ.get(hostfile.VARIABLE):
         device = Device.open(**_limits(size))
-        return OneDevice(device, f'mode "{device.mode}", {counted(device.n_planes, "plane")}')
+        return OneDevice(device, f'mode "{device.mode}", {counted(device.n_planes, "plane")}', [])
     named = os.environ.get(INTERFACES_VARIABLE)
     hosts = {store.get(f"host/{peer}") for peer in (rank, *peers)}
     if len(hosts) == 1 and not named:
@@ -81,7 +80,7 @@ def open_wire(store: Store, rank: int, peers: Sequence[int]) -> Wire:
     except BaseException:
         device.close()
         raise
-    return OneDevice(device, f'mode "ip", planes {", ".join(device.planes)}')
+    return OneDevice(device, f'mode "ip", planes {", ".join(device.planes)}', find(names))
 
 
 def _limits(size: int) -> dict[str, Any]:
@@ -95,11 +94,12 @@ class OneDevice:
 
     measures = True
 
-    def __init__(self, device: Device, words: str) -> None:
+    def __init__(self, device: Device, words: str, planes: list[Plane]) -> None:
         self._device = device
+        self.n_planes, self.planes = device.n_planes, planes
         self._cq = device.create_cq()
         self.words = f"{words}, PMTU {device.pmtu} B"
-        self.addresses = device.planes or [str(plane.address) for plane in find(ordinary())]
+        self.addresses = [str(plane.address) for plane in planes or find(ordinary())]
 
     def at(self, peer: int) -> tuple[Device, CompletionQueue]:
         """The same device for all peers."""
@@ -109,11 +109,6 @@ class OneDevice:
         """Close it."""
         self._device.close()
 
-    def forget(self) -> None:
-        """Close its sockets in a forked child."""
-        for fd in self._device._owned_fds:
-            os.close(fd)
-
 
 class Cables:
     """A device for every peer on this host."""
@@ -121,8 +116,9 @@ class Cables:
     measures = False  # LOOPBACK_RTT_PS
 
     def __init__(self, store: Store, rank: int, peers: Sequence[int]) -> None:
-        self._planes = _planes()
-        self.words = f"loopback, {counted(self._planes, 'plane')}"
+        self.n_planes = _planes()
+        self.words = f"loopback, {counted(self.n_planes, 'plane')}"
+        self.planes: list[Plane] = []
         self.addresses: list[str] = []
         self._sockets: dict[int, list[socket.socket]] = {}
         self._devices: dict[int, tuple[Device, CompletionQueue]] = {}
@@ -134,7 +130,7 @@ class Cables:
 
     def _join(self, store: Store, rank: int, peers: Sequence[int]) -> None:
         for peer in peers:
-            self._sockets[peer] = [_loopback() for _ in range(self._planes)]
+            self._sockets[peer] = [_loopback() for _ in range(self.n_planes)]
         store.set(f"cables/{rank}", json.dumps(self._told()))
         for peer in peers:
             theirs = json.loads(store.get(f"cables/{peer}"))[str(rank)]
@@ -150,7 +146,7 @@ class Cables:
         }
 
     def _open(self, ports: list[Port], nic: int) -> tuple[Device, CompletionQueue]:
-        fabric = multiplane(2, self._planes, RATE_BPS, 1, 2, 0, 0)
+        fabric = multiplane(2, self.n_planes, RATE_BPS, 1, 2, 0, 0)
         limits = Limits(
             qps=2, cqs=1, cq_depth=3 * RECEIVES, regions=1024, trimming=False, **PATIENT
         )
@@ -165,10 +161,6 @@ class Cables:
         """Close all devices."""
         for device, _ in self._devices.values():
             device.close()
-        self.forget()
-
-    def forget(self) -> None:
-        """Close the sockets."""
         for ends in self._sockets.values():
             for one in ends:
                 one.close()

@@ -24,8 +24,10 @@ from typing import Any
 
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.say import say
+from openmrc.torch import crossing
 from openmrc.torch.lines import LOOPBACK, Lines, own_address
 from openmrc.torch.pair import PING, Header, Key, Pair, Told
+from openmrc.torch.prepared import prepare
 from openmrc.torch.progress import Operation, Progress
 from openmrc.torch.record import VERSION, Recorder
 from openmrc.torch.shared import Hall, Store, host, refusal
@@ -36,6 +38,7 @@ from openmrc.verbs.status import EventKind, Status
 TIMEOUT_VARIABLE, TIMEOUT_S = "OPENMRC_TIMEOUT", 30.0
 PING_S = 1.0  # how often a waiting rank checks whether paths to its peer carry anything
 REACH_S = 3.0  # for the first answer of a peer, when a job is set up
+DOWN = "down at this host"
 LEAVE_S = 5.0  # for the last acknowledgements, when a rank leaves
 
 
@@ -106,6 +109,7 @@ class World:
         self.hall = Hall(store, self.rank, self.size)
         self.progress.bell = self.hall.bell
         far = [peer for peer in peers if peer not in self.hall.pairs]
+        prepare(store, self.rank, hosts, bool(far))
         if far:
             self.wire = open_wire(store, self.rank, far)
             self._wired = {peer: Pair(*self.wire.at(peer), peer) for peer in far}
@@ -127,7 +131,7 @@ class World:
         for peer in peers:
             store.get(f"up/{peer}")
         if self.wire is not None and self.wire.measures:
-            self._measure(store)
+            self._measure(store, secret, told)
         for peer in peers:
             fd = self.lines.to[peer].fileno()
             self.progress.watch(fd, partial(self.lines.hear, peer, self._on_end))
@@ -155,35 +159,57 @@ class World:
             return near
         return f"{self.wire.words}, {near}" if self.hall and self.hall.pairs else self.wire.words
 
-    def _measure(self, store: Store) -> None:
+    def _measure(self, store: Store, secret: bytes, told: bool) -> None:
         """Measure rank by rank, so that the network is idle; T follows from the longest round
-        trip.
+        trip. `OpenMrcError` if planes are crossed, or none answers.
         """
+        assert self.wire is not None
+        silent: dict[tuple[int, int], set[int]] = {}  # planes between two ranks
         for turn in range(self.size):
-            if turn != self.rank:
-                if why := store.get(f"measured/{turn}").decode():
-                    raise OpenMrcError(f"as seen by rank {self.ranks[turn]}: {why}")
-                continue
-            try:
-                for pair in self._wired.values():
-                    self._reach(pair)
-                    if pair.device.check_mtu:
-                        pair.qp.check_path_mtu()
-            except OpenMrcError as error:
-                store.set(f"measured/{turn}", str(error))
-                raise
-            store.set(f"measured/{turn}", "")
+            if turn == self.rank:
+                store.set(f"measured/{turn}", json.dumps(self._measured()))
+            said = json.loads(store.get(f"measured/{turn}"))
+            if said["why"]:
+                raise OpenMrcError(f"as seen by rank {self.ranks[turn]}: {said['why']}")
+            for peer, planes in said["silent"].items():
+                two = min(turn, int(peer)), max(turn, int(peer))
+                silent.setdefault(two, set()).update(planes)
+        if not any(silent.values()):
+            return
+        came: list[crossing.Came] = []
+        if self.wire.planes:
+            came = crossing.asked(store, self.rank, list(self._wired), self.wire.planes, secret)
+        why, lines = crossing.judged(silent, came, self.wire.n_planes, self.ranks)
+        if why:
+            raise OpenMrcError(f"{why}{self._ways()}")
+        if told and self.rank == 0:
+            for line in lines:
+                say(f"mrc: {line}")
 
-    def _reach(self, pair: Pair) -> None:
-        """Measure the round trip to a peer; `OpenMrcError` if there is none."""
+    def _measured(self) -> dict[str, Any]:
+        """What this rank finds: the planes towards each peer that do not answer, and why the job
+        cannot be.
+        """
+        silent = {peer: self._silent_planes(pair) for peer, pair in self._wired.items()}
+        try:
+            for peer, pair in self._wired.items():
+                if pair.device.check_mtu and len(silent[peer]) < pair.device.n_planes:
+                    pair.qp.check_path_mtu()
+        except OpenMrcError as error:
+            return {"why": str(error), "silent": {}}
+        return {"why": "", "silent": silent}
+
+    def _silent_planes(self, pair: Pair) -> list[int]:
         until = time.monotonic() + REACH_S
-        while pair.qp.measure_rtt() is None:
-            if time.monotonic() > until:
-                raise OpenMrcError(
-                    f"{self.name(pair.peer)}: nothing comes back on any plane for {REACH_S:g} s"
-                    f"{_ways(pair)}: planes may be crossed (plane k of one host must reach plane k"
-                    " of the other), or a firewall drops their UDP packets"
-                )
+        while not (planes := pair.qp.measure().planes) and time.monotonic() < until:
+            continue
+        return sorted(set(range(pair.device.n_planes)) - set(planes))
+
+    def _ways(self) -> str:
+        """This rank's address on each plane, if planes have some."""
+        assert self.wire is not None
+        here = [f"{one.interface} {one.address}" for one in self.wire.planes]
+        return f"; planes of rank {self.ranks[self.rank]}: {', '.join(here)}" if here else ""
 
     def _own(self) -> dict[str, Any]:
         assert self.lines is not None
@@ -252,17 +278,30 @@ class World:
         if pair is None:
             return "it shares this host's memory"
         now = time.monotonic()
-        ports = pair.device.counters()["ports"]
+        states = self._states_here(pair)
         planes: dict[int, list[float]] = {}  # for how long each path has been bad; 0 if it is not
         for ev in pair.qp.evs():
             since = self._bad.get((id(pair.device), pair.qp.qp_num, int(ev["ev"])), now)
             planes.setdefault(int(ev["plane"]), []).append(now - since)
         told = [
-            f"plane {plane}: {_summed(bad_s) if ports[plane]['up'] else 'down at this host'}"
+            f"plane {plane}: {states[plane] or _summed(bad_s)}"
             for plane, bad_s in sorted(planes.items())
         ]
         quiet = now - self._heard.get(peer, (0, now))[1]
         return f"last heard {quiet:.1f} s ago; paths: {', '.join(told) or 'none'}"
+
+    def _states_here(self, pair: Pair) -> list[str]:
+        """Of each plane, what is wrong with this host's port: "" if nothing is."""
+        named = [one.interface for one in self.wire.planes] if self.wire is not None else []
+        here = {name for _, name in socket.if_nameindex()}
+        return [
+            ""
+            if port["up"]
+            else DOWN
+            if plane >= len(named) or named[plane] in here
+            else f"interface {named[plane]} of this host is gone"
+            for plane, port in enumerate(pair.device.counters()["ports"])
+        ]
 
     def _note_events(self, now: float) -> None:
         peers = {(id(p.device), p.qp.qp_num): peer for peer, p in self._wired.items()}
@@ -317,13 +356,15 @@ class World:
     def _verdict(self, peer: int) -> str:
         """What the silence of a peer is, as far as the connection to it tells."""
         assert self.lines is not None
-        ports = self._wired[peer].device.counters()["ports"]
-        if not any(port["up"] for port in ports):
-            return "all planes of this host are down"
+        states = self._states_here(self._wired[peer])
+        if all(states):
+            is_gone = all(one != DOWN for one in states)
+            what = "interfaces of this host are gone" if is_gone else "planes of this host are down"
+            return f"all {what}"
         if peer in self.lines.answered:
             return (
                 "its process lives and answers by TCP, so that only MRC's packets are lost: its"
-                " planes are down, crossed or cut, or a firewall drops them"
+                " planes are down or cut, or a firewall drops them"
             )
         if self.lines.is_heard(peer):
             return "its host acknowledges by TCP, its process does not answer: stopped, or stuck"
@@ -378,9 +419,12 @@ class World:
         """
         self.closed = True
         self.progress.forget()
-        for part in (self.lines, self.wire, self.hall):
-            if part is not None:
-                part.forget()
+        if self.lines is not None:
+            self.lines.close()  # those of the parent stay open
+        if self.wire is not None:
+            self.wire.close()
+        if self.hall is not None:
+            self.hall.forget()
 
     def _release(self) -> None:
         self.closed = True
@@ -409,10 +453,3 @@ def _summed(bad_s: list[float]) -> str:
     if bad:
         words.append(f"{len(bad)} bad for {'' if len(bad) == 1 else 'up to '}{max(bad):.1f} s")
     return " and ".join(words)
-
-
-def _ways(pair: Pair) -> str:
-    """Both addresses of each plane, on a network where planes have some."""
-    theirs = [one.address for one in pair.qp._remote.planes]
-    ways = [f"{a} to {b}" for a, b in zip(pair.device.planes, theirs, strict=False)]
-    return f" ({', '.join(ways)})" if ways else ""

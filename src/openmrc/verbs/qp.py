@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from openmrc.engine import state as es
 from openmrc.engine.ev import EV_STATES, narrow_bytes
@@ -27,6 +27,15 @@ class Owner(Protocol):
 
 
 UNCONNECTED = (es.RESET, es.INIT, es.RTR)
+
+
+class Measured(NamedTuple):
+    """The idle round trip to a peer, us (None: nothing came back), and the planes that
+    answered.
+    """
+
+    rtt_us: float | None
+    planes: list[int]
 
 
 class QueuePair:
@@ -181,8 +190,12 @@ class QueuePair:
         """Measure the idle round trip to the peer, whose end must be connected too: every time
         constant follows it. In us; None if nothing came back. `exchange` does this.
         """
-        rtt = self._host.measure(int(self._q.peer_nic))
-        return None if rtt is None else rtt / 1e6
+        return self.measure().rtt_us
+
+    def measure(self) -> Measured:
+        """The same, and which planes answered."""
+        rtt, planes = self._host.measure(int(self._q.peer_nic))
+        return Measured(None if rtt is None else rtt / 1e6, planes)
 
     def check_path_mtu(self) -> None:
         """Test whether paths of every plane that is up carry full packets (row 20), before the
@@ -259,6 +272,16 @@ class QueuePair:
         mr.last[self] = self._sent
         there = (mr.addr + offset, length, remote_addr, rkey, imm)
         self._host.post((wr_id, *there, self.index, self._born, kind, signaled))
+
+    @property
+    def outstanding(self) -> int:
+        """Requests that were posted, and that the peer has not acknowledged yet."""
+        return int(self._sent - self._msg_done[0])
+
+    @property
+    def packets_heard(self) -> int:
+        """Packets that have arrived from the peer, so far; one read of memory."""
+        return int(self._live.rx_packets)
 
     def has_completed(self, number: int) -> bool:
         """Whether nothing is read any more for the first `number` requests that were posted."""

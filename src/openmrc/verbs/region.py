@@ -79,6 +79,17 @@ class MemoryRegion:
         self.last: dict[Sender, int] = {}  # the newest request of each queue pair
         self.open = True
 
+    @classmethod
+    def local(cls, view: Any) -> MemoryRegion:
+        """Memory that is only sent from: no peer gets a key to it, so it takes no place in the
+        device's table. `view` is a contiguous array of uint8.
+        """
+        one = cls.__new__(cls)
+        one.buffer = one.view = view
+        one.addr, one.length = int(view.__array_interface__["data"][0]), view.nbytes
+        one.last, one.open = {}, True
+        return one
+
     @property
     def remote(self) -> RemoteRegion:
         """The address, length and key with which a peer can write here."""

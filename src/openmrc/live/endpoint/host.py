@@ -541,9 +541,10 @@ class Host:
         n.n_peers = known + 1
         return at
 
-    def measure(self, remote: int, samples: int = 32) -> int | None:
+    def measure(self, remote: int, samples: int = 32) -> tuple[int | None, list[int]]:
         """Measure the round trip to a NIC, with an idle QP at both ends; T follows from it (MRC
-        4.6). Returns the 90th percentile in ps; None if nothing was answered.
+        4.6). Returns the 90th percentile in ps, None if nothing was answered, and the planes on
+        which something was.
 
         Not on the loop's thread.
         """
@@ -563,15 +564,15 @@ class Host:
             time.sleep(ECHO_GAP_S)
         time.sleep(ECHO_LAST_S)
 
-        def finish() -> int | None:
+        def finish() -> tuple[int | None, list[int]]:
             ctl.measuring = 0
-            answered = ep.echo[1, :samples] > 0
-            if not answered.any():
-                return None
-            rtts = (ep.echo[1] - ep.echo[0])[:samples][answered]
+            answered = np.flatnonzero(ep.echo[1, :samples])
+            if not len(answered):
+                return None, []
+            rtts = (ep.echo[1] - ep.echo[0])[answered]
             rtt = int(np.quantile(rtts, ECHO_QUANTILE))
             self._follow(rtt)
-            return rtt
+            return rtt, sorted(set((answered % planes).tolist()))
 
         return self.call(finish)
 

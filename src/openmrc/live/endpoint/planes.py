@@ -167,7 +167,7 @@ def _hearing(planes: Sequence[Plane], port: int | None) -> tuple[int, list[socke
         made: list[socket.socket] = []
         try:
             for plane in planes:
-                made.append(_bound(plane, at))
+                made.append(bound(plane, at))
                 _listen(made[-1], plane)
         except OSError as error:
             for one in made:
@@ -198,7 +198,7 @@ def _sending(plane: Plane) -> tuple[int, socket.socket]:
     for _ in range(SOURCES_TRIED):
         port = SOURCE_BASE + random.randrange(SOURCE_PORTS)
         try:
-            one = _bound(plane, port)
+            one = bound(plane, port)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 continue
@@ -209,8 +209,10 @@ def _sending(plane: Plane) -> tuple[int, socket.socket]:
     raise InputError(f"{plane.address}: no UDP port of {SOURCE_BASE} to 65535 is free to send from")
 
 
-def _bound(plane: Plane, port: int) -> socket.socket:
-    """A socket bound to an address of an interface, which does not fragment."""
+def bound(plane: Plane, port: int) -> socket.socket:
+    """A UDP socket bound to a port (0: any) of a plane's address and to its interface, which does
+    not fragment, and never waits.
+    """
     family = socket.AF_INET if plane.ipv4 else socket.AF_INET6
     one = socket.socket(family, socket.SOCK_DGRAM)
     try:
