@@ -221,6 +221,38 @@ def test_no_imports_run_in_a_circle() -> None:
     assert circles() == set()
 
 
+# --- doors
+
+# `capi` is `verbs` for C; the others look inside on purpose: they test, measure and torment it.
+INSIDE = {"verbs", "capi", "conform", "bench", "soak"}
+
+
+def private_names(path: Path) -> set[str]:
+    """Names with one underscore that a module gives to what it defines or sets."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.attr)
+    return {name for name in found if name.startswith("_") and not name.startswith("__")}
+
+
+def test_verbs_is_entered_by_its_door() -> None:
+    """Nobody takes what an object of `verbs` keeps to itself: a name that only `verbs` gives."""
+    given: dict[str, set[str]] = {}
+    for module, path in MODULES.items():
+        given.setdefault(module.partition(".")[0], set()).update(private_names(path))
+    taken = []
+    for module, path in MODULES.items():
+        room = module.partition(".")[0]
+        own = given["verbs"] - given[room]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if room not in INSIDE and isinstance(node, ast.Attribute) and node.attr in own:
+                taken.append(f"{module}:{node.lineno}: {ast.unparse(node)}")
+    assert not taken, taken
+
+
 @pytest.mark.parametrize(
     "path", sorted((PACKAGE / "engine").glob("*.py")), ids=lambda path: str(path.stem)
 )
