@@ -15,10 +15,12 @@ pytest.importorskip("torch", reason="the extra openmrc[torch] is not installed")
 import torch
 import torch.distributed as dist
 
+from openmrc.torch.agreement import SENT
 from openmrc.torch.algorithms import Context, all_gather, barrier
 from openmrc.torch.call import BYTES, Call, told
+from openmrc.torch.operation import Operation
 from openmrc.torch.pair import DATA, REFUSED, Header, Key
-from openmrc.torch.progress import SENT, Operation, Progress
+from openmrc.torch.progress import Progress
 from tests.torch.ranks import run
 
 AT_ONCE_S = 5.0  # far below the group's timeout, 60 s; the machine may be busy
@@ -52,7 +54,7 @@ class Silent:
 def progress() -> Iterator[Progress]:
     """That of rank 1 of 3."""
     one = Progress(1, range(3))
-    one.pairs = {0: Silent(), 2: Silent()}  # type: ignore[dict-item]  # what it uses of them
+    one.pairs.update({0: Silent(), 2: Silent()})  # type: ignore[dict-item]  # what it uses of them
     yield one
     one.stop()
 
@@ -68,14 +70,14 @@ def _operation(progress: Progress, seq: int, kind: str, strand: Callable[[Contex
 def test_what_fails_in_the_middle_of_a_step_is_written_to_no_more(progress: Progress) -> None:
     """Rank 0's part, of another size, is here before rank 1 calls; rank 2's, which fits, after."""
     call, key = Call("all_gather").packed(), Key(9, 0, 0, 0)
-    progress._on_header(0, Header(DATA, key, 12, call=call), np.ones(12, np.uint8))
+    progress.matching.on_header(0, Header(DATA, key, 12, call=call), np.ones(12, np.uint8))
     parts = [np.zeros(8, np.uint8) for _ in range(3)]
     op = _operation(progress, 0, "all_gather", lambda c: all_gather(c, parts[1], parts))
     assert "rank 0 sends 12 bytes, rank 1 receives 8 bytes" in str(op.error)
-    progress._on_header(2, Header(DATA, key, 8, call=call), np.ones(8, np.uint8))
+    progress.matching.on_header(2, Header(DATA, key, 8, call=call), np.ones(8, np.uint8))
     assert [part.sum() for part in parts] == [0, 0, 0]  # by now their memory may be another's
     assert not op.live
-    assert not progress._expected
+    assert not progress.matching._expected
 
 
 def test_what_fails_for_another_operation_is_not_told_as_its_own(progress: Progress) -> None:
@@ -86,13 +88,13 @@ def test_what_fails_for_another_operation_is_not_told_as_its_own(progress: Progr
     parts = [np.zeros(8, np.uint8) for _ in range(3)]
     for peer in (0, 2):
         header = Header(DATA, Key(9, 0, 0, 0), 8, call=call)
-        progress._on_header(peer, header, np.ones(8, np.uint8))
+        progress.matching.on_header(peer, header, np.ones(8, np.uint8))
     first = _operation(progress, 0, "all_gather", lambda c: all_gather(c, parts[1], parts))
     assert first.over
     second = _operation(progress, 1, "barrier", barrier)
     assert not second.over
     words = np.frombuffer(b"they differ", np.uint8)
-    progress._on_header(0, Header(REFUSED, Key(9, 0, 0, 0), len(words), number=SENT), words)
+    progress.matching.on_header(0, Header(REFUSED, Key(9, 0, 0, 0), len(words), number=SENT), words)
     assert str(second.error) == "they differ"
     pairs: Any = progress.pairs
     told = [h for pair in pairs.values() for h in pair.sent if h.kind == REFUSED]

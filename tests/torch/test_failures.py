@@ -161,7 +161,7 @@ def early_leave(rank: int, n: int) -> None:
     if rank:  # rank 0 has left when this is posted: what it sent is here
         group: Any = dist.group.WORLD
         until = time.monotonic() + 20
-        while 0 not in group._world.progress.departed:
+        while 0 not in group._world.progress.running.departed:
             assert time.monotonic() < until
             time.sleep(0.01)
         dist.broadcast(x, 0)

@@ -17,8 +17,9 @@ import numpy.typing as npt
 
 from openmrc.errors import InputError
 from openmrc.torch.memory import Bytes
+from openmrc.torch.operation import Operation, Strand, Transfer
 from openmrc.torch.pair import EAGER, Key
-from openmrc.torch.progress import Operation, Progress, Strand, Transfer
+from openmrc.torch.progress import Progress
 
 Array = npt.NDArray[Any]
 Combine = Callable[[Array, Array], None]
@@ -56,16 +57,16 @@ class Context:
     def send(self, to: int, step: int, data: Array) -> Transfer:
         """Send an array to a rank."""
         key = Key(self.group, 0, self.seq, self.first_step + step)
-        return self.progress.send(self.op, self.ranks[to], key, as_bytes(data))
+        return self.progress.matching.send(self.op, self.ranks[to], key, as_bytes(data))
 
     def receive(self, of: int, step: int, data: Array) -> Transfer:
         """Receive an array from a rank."""
         key = Key(self.group, 0, self.seq, self.first_step + step)
-        return self.progress.receive(self.op, self.ranks[of], key, as_bytes(data))
+        return self.progress.matching.receive(self.op, self.ranks[of], key, as_bytes(data))
 
     def room(self, like: Array) -> Array:
         """Scratch memory of the same size."""
-        return self.progress.scratch(self.op, like.nbytes).view(like.dtype)
+        return self.progress.running.scratch(self.op, like.nbytes).view(like.dtype)
 
 
 def as_bytes(data: Array) -> Bytes:
@@ -118,14 +119,14 @@ def all_reduce_direct(c: Context, x: Array, combine: Combine) -> Strand:
         return
     key = Key(c.group, 0, c.seq, c.first_step)
     data, n = as_bytes(x), x.nbytes
-    progress, op, ranks, others = c.progress, c.op, c.ranks, c.others()
+    messages, op, ranks, others = c.progress.matching, c.op, c.ranks, c.others()
     parts, waits = [x] * len(ranks), []
     for r in others:
-        progress.send_small(op, ranks[r], key, data)
+        messages.send_small(op, ranks[r], key, data)
     for r in others:
-        room = progress.scratch(op, n)
+        room = c.progress.running.scratch(op, n)
         parts[r] = room.view(x.dtype)
-        waits.append(progress.receive(op, ranks[r], key, room))
+        waits.append(messages.receive(op, ranks[r], key, room))
     yield waits
     for part in parts[1:]:
         combine(parts[0], part)

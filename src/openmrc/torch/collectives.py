@@ -21,7 +21,7 @@ from openmrc.torch import algorithms, kernels, profile
 from openmrc.torch.algorithms import Array, Combine, Context
 from openmrc.torch.call import P2P, Call
 from openmrc.torch.memory import bytes_at
-from openmrc.torch.progress import Operation, Strand, Transfer
+from openmrc.torch.operation import Operation, Strand, Transfer
 from openmrc.torch.work import MrcWork
 from openmrc.torch.world import World
 
@@ -409,7 +409,7 @@ class Collectives:
 
         def strand(c: Context) -> Strand:
             data = algorithms.as_bytes(span.array)
-            yield [progress.send_next(c.op, c.ranks[to], self.group, tag, data)]
+            yield [progress.matching.send_next(c.op, c.ranks[to], self.group, tag, data)]
 
         return self._between(f"send to rank {to}", strand, [span], [])
 
@@ -431,9 +431,9 @@ class Collectives:
 
     def _receive(self, progress: Any, c: Context, of: int | None, tag: int, data: Any) -> Transfer:
         if of is None:
-            return progress.receive_any(c.op, self.group, tag, data)
+            return progress.matching.receive_any(c.op, self.group, tag, data)
         c.op.source = self.ranks[of]
-        return progress.receive_next(c.op, self.ranks[of], self.group, tag, data)
+        return progress.matching.receive_next(c.op, self.ranks[of], self.group, tag, data)
 
     def _check_rank(self, what: str, rank: int) -> None:
         if not 0 <= rank < len(self.ranks):

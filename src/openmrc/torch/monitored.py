@@ -64,7 +64,7 @@ def _came(core: Collectives, work: MrcWork, seconds: float) -> bool:
         return work.wait(timedelta(seconds=seconds))
     except dist.DistBackendError as error:
         given_up = OpenMrcError(str(error))
-        core.world.progress.do(lambda: core.world.progress.fail(work._op, given_up))
+        core.world.progress.do(lambda: core.world.progress.running.fail(work._op, given_up))
         return False
 
 

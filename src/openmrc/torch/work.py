@@ -12,8 +12,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from openmrc.torch.operation import Flag, Operation, nothing
 from openmrc.torch.profile import Event
-from openmrc.torch.progress import Flag, Operation, Progress, nothing
+from openmrc.torch.progress import Progress
 
 
 class MrcWork(dist.Work):

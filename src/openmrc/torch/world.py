@@ -26,9 +26,10 @@ from openmrc.errors import InputError, OpenMrcError
 from openmrc.say import say
 from openmrc.torch import crossing
 from openmrc.torch.lines import LOOPBACK, Lines, own_address
+from openmrc.torch.operation import Operation
 from openmrc.torch.pair import PING, Header, Key, Pair, Told
 from openmrc.torch.prepared import prepare
-from openmrc.torch.progress import Operation, Progress
+from openmrc.torch.progress import Progress
 from openmrc.torch.record import VERSION, Recorder
 from openmrc.torch.shared import Hall, Store, host, refusal
 from openmrc.torch.wire import Wire, open_wire
@@ -89,8 +90,8 @@ class World:
             if self.size > 1:
                 self._join(store, timeout_s, told)
             self.progress.on_tick = self._tick
-            self.progress.timed_out = self._timed_out  # type: ignore[method-assign]
-            self.progress.on_broken = self._on_broken  # type: ignore[method-assign]
+            self.progress.running.timed_out = self._timed_out
+            self.progress.matching.on_broken = self._on_broken
             self.progress.start()
         except BaseException:
             with contextlib.suppress(OpenMrcError, OSError):  # the first error is the one to tell
@@ -117,7 +118,7 @@ class World:
         planes = [] if self.wire is None else self.wire.addresses
         address = LOOPBACK if together else own_address(store, planes)
         self.lines = Lines(self.rank, self.size, secret, address)
-        self.progress.pairs = {**self._wired, **self.hall.pairs}
+        self.progress.pairs.update({**self._wired, **self.hall.pairs})
         store.set(f"rank/{self.rank}", json.dumps(self._own()))
         for peer in peers:
             self._who[peer] = json.loads(store.get(f"rank/{peer}"))
@@ -270,7 +271,7 @@ class World:
             self.progress.left(peer, int(said["placed"]), error)
         if said is None or "failed" in said:
             self._cause = self._cause or error
-            self.progress.fail_peer(peer, error)
+            self.progress.running.fail_peer(peer, error)
 
     def paths(self, peer: int) -> str:
         """Each path to a peer, by plane: how many there are, and since when some are bad."""
@@ -324,10 +325,10 @@ class World:
     def _tick(self, now: float) -> None:
         """A few times a second, with the lock of `progress`."""
         self._note_events(now)
-        self.progress.ask_calls(now)
-        waited = {t.peer for op in self.progress.ops for t in op.live}
+        self.progress.agreement.ask_calls(now)
+        waited = {t.peer for op in self.progress.running.ops for t in op.live}
         for peer, pair in self._wired.items():
-            if peer in self.progress.gone or peer in self.progress.departed:
+            if self.progress.running.is_away(peer):
                 continue
             heard, since = self._heard.get(peer, (-1, now))
             if pair.heard != heard or not pair.outstanding:
@@ -348,7 +349,7 @@ class World:
             f" ({TIMEOUT_VARIABLE}): {self._verdict(peer)}; {self.paths(peer)}",
         )
         self._cause = self._cause or error
-        self.progress.fail_peer(peer, error)
+        self.progress.running.fail_peer(peer, error)
         if self.lines is not None:
             for other in self.lines.to:
                 self.lines.say(other, {"failed": str(error)})
@@ -371,14 +372,14 @@ class World:
         return "its host does not answer by TCP either: cut off, or down"
 
     def _on_broken(self, pair: Pair, status: Status) -> None:
-        if pair.peer in self.progress.gone or pair.peer in self.progress.departed:
+        if self.progress.running.is_away(pair.peer):
             return
         why = f"{self.name(pair.peer)}: its queue pair has failed ({status.name}"
         error = PeerError(
             self.ranks[pair.peer], f"{why}: {pair.qp.error}); {self.paths(pair.peer)}"
         )
         self._cause = self._cause or error
-        self.progress.fail_peer(pair.peer, error)
+        self.progress.running.fail_peer(pair.peer, error)
 
     def _timed_out(self, op: Operation, now: float) -> BaseException:
         told = "; ".join(f"{self.name(p)}, {self.paths(p)}" for p in op_peers(op))
@@ -394,15 +395,15 @@ class World:
         if self.closed:
             return
         self.closed = True
-        pending = list(self.progress.ops)
-        for error in self.progress.late.values():
+        pending = list(self.progress.running.ops)
+        for error in self.progress.agreement.late.values():
             say(f"mrc: {error}")
         if said is None:
             until = time.monotonic() + LEAVE_S
             while time.monotonic() < until and any(
                 pair.outstanding or pair.behind
                 for peer, pair in self.progress.pairs.items()
-                if peer not in self.progress.gone and peer not in self.progress.departed
+                if not self.progress.running.is_away(peer)
             ):
                 time.sleep(0.001)
         self.left_over = [op.name for op in pending if not op.over or op.error is not None]
