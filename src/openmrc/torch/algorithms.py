@@ -18,7 +18,7 @@ import numpy.typing as npt
 from openmrc.errors import InputError
 from openmrc.torch.memory import Bytes
 from openmrc.torch.operation import Operation, Strand, Transfer
-from openmrc.torch.pair import EAGER, Key
+from openmrc.torch.pair import EAGER, MUTUAL, Key
 from openmrc.torch.progress import Progress
 
 Array = npt.NDArray[Any]
@@ -29,6 +29,8 @@ STEPS_PER_STRAND = 1 << 16
 CONFIRMING = (1 << 32) - 1  # a step that no algorithm has
 VARIABLE = "OPENMRC_ALL_REDUCE"
 DIRECT_RANKS_MAX = 8
+# Every rank sends all to all others: between two as much as a ring carries, in half the steps.
+DIRECT_BYTES_MAX, DIRECT_BYTES_OF_TWO = 3 * MUTUAL, 1 << 20
 TREE_BYTES_MAX = 1 << 16
 
 
@@ -43,6 +45,11 @@ class Context:
     group: int
     seq: int
     first_step: int = 0
+    eager: int = EAGER
+
+    def mutual(self) -> None:
+        """Say that each rank waits for all others here."""
+        self.eager = MUTUAL
 
     @property
     def n(self) -> int:
@@ -57,12 +64,14 @@ class Context:
     def send(self, to: int, step: int, data: Array) -> Transfer:
         """Send an array to a rank."""
         key = Key(self.group, 0, self.seq, self.first_step + step)
-        return self.progress.matching.send(self.op, self.ranks[to], key, as_bytes(data))
+        return self.progress.matching.send(self.op, self.ranks[to], key, as_bytes(data), self.eager)
 
     def receive(self, of: int, step: int, data: Array) -> Transfer:
         """Receive an array from a rank."""
         key = Key(self.group, 0, self.seq, self.first_step + step)
-        return self.progress.matching.receive(self.op, self.ranks[of], key, as_bytes(data))
+        return self.progress.matching.receive(
+            self.op, self.ranks[of], key, as_bytes(data), self.eager
+        )
 
     def room(self, like: Array) -> Array:
         """Scratch memory of the same size."""
@@ -103,7 +112,8 @@ def all_reduce_strands(
 
 def choose(n_bytes: int, n: int) -> str:
     """The fastest all-reduce for `n_bytes` bytes among n ranks."""
-    if n <= DIRECT_RANKS_MAX and n_bytes <= EAGER:
+    most = DIRECT_BYTES_OF_TWO if n == 2 else DIRECT_BYTES_MAX
+    if n <= DIRECT_RANKS_MAX and n_bytes * (n - 1) <= most:
         return "direct"
     if n > DIRECT_RANKS_MAX and n_bytes <= TREE_BYTES_MAX:
         return "tree"
@@ -114,7 +124,7 @@ def all_reduce_direct(c: Context, x: Array, combine: Combine) -> Strand:
     """Every rank sends to every other, and adds in rank order: one network traversal, for small
     sizes.
     """
-    if x.nbytes > EAGER:
+    if x.nbytes > MUTUAL:
         yield from reduce_scatter(c, x, [x] * c.n, combine)
         return
     key = Key(c.group, 0, c.seq, c.first_step)
@@ -126,7 +136,7 @@ def all_reduce_direct(c: Context, x: Array, combine: Combine) -> Strand:
     for r in others:
         room = c.progress.running.scratch(op, n)
         parts[r] = room.view(x.dtype)
-        waits.append(messages.receive(op, ranks[r], key, room))
+        waits.append(messages.receive(op, ranks[r], key, room, MUTUAL))
     yield waits
     for part in parts[1:]:
         combine(parts[0], part)
@@ -138,6 +148,7 @@ def all_reduce_ring(c: Context, x: Array, combine: Combine) -> Strand:
     """Reduce-scatter, then all-gather, around a ring: each link carries 2 (n - 1) / n of the
     size.
     """
+    c.mutual()
     right, left = (c.me + 1) % c.n, (c.me - 1) % c.n
     parts = [x[share(len(x), c.n, i)] for i in range(c.n)]
     for step in range(c.n - 1):
@@ -274,6 +285,7 @@ def scatter(c: Context, x: Array, parts: Sequence[Array], root: int) -> Strand:
 
 def all_gather(c: Context, x: Array, parts: Sequence[Array]) -> Strand:
     """Every rank's array to all others."""
+    c.mutual()
     yield [
         *[c.receive(r, 0, parts[r]) for r in reversed(c.others())],
         *[c.send(r, 0, x) for r in c.others()],
@@ -283,6 +295,7 @@ def all_gather(c: Context, x: Array, parts: Sequence[Array]) -> Strand:
 
 def reduce_scatter(c: Context, x: Array, parts: Sequence[Array], combine: Combine) -> Strand:
     """Part r of all ranks, reduced in rank order, to rank r."""
+    c.mutual()
     own = parts[c.me]
     rooms = {r: c.room(own) for r in c.others()}
     yield [
@@ -300,6 +313,7 @@ def reduce_scatter(c: Context, x: Array, parts: Sequence[Array], combine: Combin
 
 def all_to_all(c: Context, out: Sequence[Array], into: Sequence[Array]) -> Strand:
     """Array r of each rank to rank r."""
+    c.mutual()
     yield [
         *[c.receive(r, 0, into[r]) for r in reversed(c.others())],
         *[c.send(r, 0, out[r]) for r in c.others()],

@@ -33,6 +33,7 @@ from openmrc.verbs.cq import WorkCompletion
 from openmrc.verbs.status import Opcode, Status
 
 SUCCESS, WRITTEN = Status.SUCCESS, Opcode.RDMA_WRITE  # looked up once
+LONG = 1 << 20
 IN_PLACE = 1 << 18  # from this size on a receive gets a registration of its own
 
 
@@ -65,21 +66,25 @@ class Matching:
         self._numbers = 0
 
     @property
-    def is_large(self) -> bool:
-        """Whether large messages are under way."""
-        return bool(self._writing or self._placed)
+    def is_long(self) -> bool:
+        """Whether messages are under way with which the device's thread and this one both have
+        enough to do.
+        """
+        return any(
+            t.data.nbytes > LONG for those in (self._writing, self._placed) for t in those.values()
+        )
 
     # --- sends and receives, called by operations
 
     def send_small(self, op: Operation, peer: int, key: Key, data: Bytes) -> None:
-        """Send up to `EAGER` bytes, which may change afterwards."""
+        """Send up to `MUTUAL` bytes unasked; they may change afterwards."""
         if peer not in self._running.departed:  # otherwise it has received all that it needs
             self.pairs[peer].send(Header(DATA, key, len(data), 0, 0, 0, op.call), data)
 
-    def send(self, op: Operation, peer: int, key: Key, data: Bytes) -> Transfer:
-        """Send; complete when `data` may change."""
+    def send(self, op: Operation, peer: int, key: Key, data: Bytes, eager: int = EAGER) -> Transfer:
+        """Send; complete when `data` may change. Up to `eager` bytes are sent unasked."""
         t = self._transfer(op, peer, key, data)
-        if data.nbytes <= EAGER:
+        if data.nbytes <= eager:
             t.done = True
             self.send_small(op, peer, key, data)
             return t
@@ -117,8 +122,10 @@ class Matching:
         self._of_anybody.setdefault((group, lane), deque()).append(t)
         return t
 
-    def receive(self, op: Operation, peer: int, key: Key, data: Bytes) -> Transfer:
-        """Receive; complete when `data` is filled."""
+    def receive(
+        self, op: Operation, peer: int, key: Key, data: Bytes, eager: int = EAGER
+    ) -> Transfer:
+        """Receive; complete when `data` is filled. `eager` is the sender's."""
         t = self._transfer(op, peer, key, data)
         at = (peer, key)
         if (early := self._unexpected.pop(at, None)) is not None:
@@ -131,7 +138,7 @@ class Matching:
         offer = self._offers.pop(at, None)
         if offer is not None and not self._fits(t, offer):
             return t
-        if data.nbytes > EAGER:
+        if data.nbytes > eager:
             self._invite(t)
         return t
 

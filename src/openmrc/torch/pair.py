@@ -1,11 +1,12 @@
 """The queue pair to one peer, and what goes over it.
 
-Small messages go into slots of a ring that the peer has registered: a header, then up to `EAGER`
-bytes. The k-th such message is in slot k, as immediates come in the order of posting. Large ones go
+Small messages go into slots of a ring that the peer has registered: a header, then the bytes. They
+follow one another, as immediates come in the order of posting; one that needs several slots has
+them in one piece, and begins at the start of the ring if too few are left at its end. Large ones go
 straight to where the receiver wants them: it says so in a small message (READY). The immediate says
 which it was:
 
-    0                the next slot is filled
+    0                the next slots are filled
     CREDIT | n       the peer has emptied n slots since the beginning
     PLACED | number  the data of the READY with this number is in place
 """
@@ -25,7 +26,10 @@ from openmrc.verbs.cq import CompletionQueue, QueueFullError, WorkCompletion
 from openmrc.verbs.device import Device
 from openmrc.verbs.region import MemoryRegion
 
-EAGER = 8192  # two full packets: more is worth a question first
+EAGER = 8192  # more is worth a question first, for the receiver may be far behind
+# Where each rank waits for all others, one is sent unasked no more than what others have under way,
+# and a question would cost as much as these packets take.
+MUTUAL = 1 << 16
 HEADER_BYTES = 64
 SLOT = HEADER_BYTES + EAGER
 SLOTS = 64  # half a megabyte each way
@@ -75,6 +79,13 @@ def unpacked(slot: memoryview) -> Header:
     return Header(kind, Key(group, lane, seq, step), n, addr, rkey, number, call)
 
 
+def _place(number: int, n: int) -> tuple[int, int]:
+    """Where a message of `n` bytes begins, after `number` slots, and how many it needs."""
+    slots = -(-n // SLOT)
+    left = SLOTS - number % SLOTS
+    return number + (left if left < slots else 0), slots
+
+
 @dataclass(frozen=True)
 class Told:
     """What a peer must know of this end."""
@@ -96,7 +107,7 @@ class Pair:
         self._queue: deque[tuple[bytes, bytes | Bytes]] = deque()
         self._large: deque[tuple[int, MemoryRegion, Header]] = deque()
         self._remote: RemoteRegion | None = None
-        self._sent = self._emptied = self._taken = self._told = 0
+        self._sent = self._emptied = self._taken = self._taken_next = self._told = 0
         self.placed = self.written = 0  # large messages that have arrived, and were acknowledged
 
     @property
@@ -138,10 +149,11 @@ class Pair:
             self._large.popleft()
 
     def _post_slot(self, header: bytes, data: bytes | Bytes | None) -> bool:
-        if self._sent - self._emptied >= SLOTS or self._remote is None:
-            return False
-        at = self._sent % SLOTS * SLOT
         n = 0 if data is None else len(data)
+        first, slots = _place(self._sent, HEADER_BYTES + n)
+        if first + slots - self._emptied > SLOTS or self._remote is None:
+            return False
+        at = first % SLOTS * SLOT
         room = self._room
         room[at : at + len(header)] = header
         if data is not None and n:
@@ -149,7 +161,7 @@ class Pair:
             room[at + HEADER_BYTES : at + HEADER_BYTES + n] = body
         if not self._post(0, self._staging, at, HEADER_BYTES + n, self._remote, at, 0, False):
             return False
-        self._sent += 1
+        self._sent = first + slots
         return True
 
     def _post_large(self, wr_id: int, mr: MemoryRegion, to: Header) -> bool:
@@ -210,14 +222,15 @@ class Pair:
             self._emptied += (number - self._emptied) & NUMBER
             self.flush()
             return None, None, None
-        at = self._taken % SLOTS * SLOT
-        slot = self._slots[at : at + SLOT]
-        header = unpacked(slot)
-        return header, slot[HEADER_BYTES : HEADER_BYTES + done.byte_len - HEADER_BYTES], None
+        first, slots = _place(self._taken, done.byte_len)
+        self._taken_next = first + slots
+        at = first % SLOTS * SLOT
+        message = self._slots[at : at + done.byte_len]
+        return unpacked(message), message[HEADER_BYTES:], None
 
     def emptied(self) -> None:
-        """The bytes of the last small message were used: free its slot."""
-        self._taken += 1
+        """The bytes of the last small message were used: free its slots."""
+        self._taken = self._taken_next
         if self._taken - self._told >= SLOTS // 4:
             self._tell()
 

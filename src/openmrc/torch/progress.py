@@ -144,13 +144,13 @@ class Progress:
     def _came(self, left_s: float) -> bool:
         """Wait, for `left_s` at most; False if there is nothing to do but to wait again.
 
-        While all messages are small the device's loop runs on this thread; with large ones its own
-        thread and this one both have enough to do.
+        The device's loop runs on this thread, unless messages are so long that its own thread and
+        this one both have enough to do.
         """
         behind = self._is_behind()
         most_s = BEHIND_S if behind else left_s
         if self._queue is not None:
-            if self.matching.is_large:
+            if self.matching.is_long:
                 self._queue.hear()
             else:
                 said = self._queue.look(SPIN_NS, int(most_s * 1e9))

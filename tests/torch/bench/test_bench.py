@@ -32,15 +32,26 @@ def test_the_command_offers_what_there_is() -> None:
         ({"ranks": 9}, "--ranks 9: 2 to 8"),
         ({"collectives": "all_reduce,sum"}, "--collectives sum: all_reduce,"),
         ({"sizes": "1KiB,many"}, "many"),
+        (
+            {"sizes": "2KiB..1KiB"},
+            r"--sizes 2KiB\.\.1KiB: the first is more than 0",
+        ),
+        ({"planes": 9}, "--planes 9: 1 to 8"),
         ({"steps": Path("steps.gif")}, "--steps steps.gif: name a file that ends in"),
         ({"steps": Path("steps.svg"), "cut": True}, "--cut does not go with --steps"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(given: dict[str, Any], words: str) -> None:
-    options = ("ranks", "collectives", "sizes", "cut", "steps")
+    options = ("ranks", "collectives", "sizes", "planes", "cut", "steps")
     asked = {**dict.fromkeys(options), "json": False, **given}
     with pytest.raises(InputError, match=words):
         command.run(argparse.Namespace(**asked))
+
+
+def test_sizes_are_named_or_every_power_of_two_between_two() -> None:
+    assert command.sizes_of("1KiB,3B") == [1024, 3]
+    assert command.sizes_of("1KiB..5KiB,1MiB") == [1024, 2048, 4096, 1 << 20]
+    assert len(command.sizes_of(command.SIZES)) == 17
 
 
 def test_a_size_is_as_many_elements_as_ranks_can_share() -> None:

@@ -68,7 +68,7 @@ _KINDS = "".join(state.POST[name].char for name in state.POST.names or ())
 POST = struct.Struct("=" + _KINDS.replace("l", "q"))
 KIND = list(state.POST.names or ()).index("kind")
 RECEIVES_KEPT = 32  # receives left in the ring until some thread runs the loop anyway
-PUSHED_PACKETS = 4  # packets that a posting thread sends itself; it has other work
+PUSHED_PACKETS = 16  # that a posting thread sends itself: waking another costs as much
 
 
 @dataclass(frozen=True)

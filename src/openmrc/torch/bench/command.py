@@ -1,7 +1,7 @@
 """`mrc bench torch`: ranks as processes of this machine, on its loopback or on hosts of their own.
 
-With `--cut` and `--steps` each rank has a host (`network`), whose planes this process cuts when
-rank 0 requests it.
+With `--planes`, `--cut` and `--steps` each rank has a host (`network`), whose planes this process
+cuts when rank 0 requests it.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ COLLECTIVES = (
     *("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"),
     *("reduce", "gather", "scatter", "send_recv"),
 )
-SIZES = "1KiB,32KiB,1MiB,16MiB"
-PLANES = 2
+SIZES = "1KiB..64MiB"
+PLANES, PLANES_MAX = 2, 8
 # For `--steps`: how long each backend trains, and when which plane is silent. Gloo has plane 0.
 SECONDS = 24.0
 CUTS = ((5.0, 8.0, 0), (15.0, 18.0, 1))
@@ -46,8 +46,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--ranks", metavar="N", type=int, help=f"2 to {RANKS_MAX} (default: {RANKS})")
     words = f"of {', '.join(COLLECTIVES)} (default: all)"
     add("--collectives", metavar="A,B", help=words)
-    add("--sizes", metavar="A,B", help=f"of tensors (default: {SIZES})")
-    words = f"each rank on a host with {PLANES} planes, and every row through a cut, too"
+    words = f"of tensors; A..B are all powers of two (default: {SIZES})"
+    add("--sizes", metavar="A,B", help=words)
+    words = f"each rank on a host of its own with 1 to {PLANES_MAX} planes"
+    add("--planes", metavar="N", type=int, help=words)
+    words = f"the same with {PLANES} planes, and every row through a cut, too"
     add("--cut", action="store_true", default=None, help=words)
     words = "instead, draw the step times of a DDP training through cuts (.svg or .png)"
     add("--steps", metavar="FILE", type=Path, help=words)
@@ -61,13 +64,33 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.steps is not None:
         return _draw_steps(arguments, n)
     collectives = _collectives(arguments.collectives)
-    sizes = [parse_size(one) for one in (arguments.sizes or SIZES).split(",")]
-    asked = {"collectives": collectives, "sizes": sizes, "cut": bool(arguments.cut)}
+    planes = PLANES if arguments.cut and arguments.planes is None else arguments.planes
+    if planes is not None and not 1 <= planes <= PLANES_MAX:
+        raise InputError(f"--planes {planes}: 1 to {PLANES_MAX} are accepted")
+    asked = {
+        "collectives": collectives,
+        "sizes": sizes_of(arguments.sizes or SIZES),
+        "cut": bool(arguments.cut),
+    }
 
     def table() -> int:
-        return _table(n, asked, arguments.json)
+        return _table(n, planes, asked, arguments.json)
 
-    return _isolated(table) if arguments.cut else table()
+    return table() if planes is None else _isolated(table)
+
+
+def sizes_of(given: str) -> list[int]:
+    """Sizes in bytes: those that are named, and of `A..B` A, 2 A, 4 A ... up to B."""
+    sizes = []
+    for one in given.split(","):
+        first, _, last = one.partition("..")
+        size, most = parse_size(first), parse_size(last or first)
+        if not 0 < size <= most:
+            raise InputError(f"--sizes {one}: the first is more than 0, the last not less")
+        while size <= most:
+            sizes.append(size)
+            size *= 2
+    return sizes
 
 
 def _isolated(work: Callable[[], int]) -> int:
@@ -76,11 +99,11 @@ def _isolated(work: Callable[[], int]) -> int:
     return run_isolated(work)
 
 
-def _table(n: int, asked: dict[str, Any], as_json: bool) -> int:
+def _table(n: int, planes: int | None, asked: dict[str, Any], as_json: bool) -> int:
     from openmrc.torch.bench.network import CUT_AFTER_S, CUT_S, Network
 
     rows: list[dict[str, Any]] = []
-    network = Network(n, PLANES) if asked["cut"] else None
+    network = None if planes is None else Network(n, planes)
 
     def hear(said: dict[str, Any], answer: Callable[[], None]) -> None:
         if "do" in said:
@@ -128,7 +151,7 @@ def _collectives(given: str | None) -> list[str]:
 def _draw_steps(arguments: argparse.Namespace, n: int) -> int:
     """Run the same training over each backend in turn, through the same cuts."""
     file: Path = arguments.steps
-    for name in ("collectives", "sizes", "cut"):
+    for name in ("collectives", "sizes", "planes", "cut"):
         if getattr(arguments, name) is not None:
             raise InputError(f"--{name} does not go with --steps; remove it")
     if file.suffix not in (".svg", ".png"):
