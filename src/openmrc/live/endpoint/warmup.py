@@ -1,7 +1,10 @@
-"""Compiles everything that a live endpoint needs, reporting progress."""
+"""Compiles everything that a live endpoint needs, reporting progress: also what Python calls of the
+engine when a queue pair is opened and measured.
+"""
 
 from __future__ import annotations
 
+from openmrc.engine import ports
 from openmrc.fabric.clos import multiplane
 from openmrc.jit.warmup import once
 from openmrc.live.endpoint import host, loop
@@ -13,7 +16,8 @@ def warm_up() -> None:
     fabric = multiplane(2, 1, 10**9, 1, 2, 0, 0)
     one = host.Host(fabric, 0, [host.Port(-1, bytes(6))], host.Limits(qps=2), 1_000_000)
     one.start()
-    one.call(lambda: one.new_qp(0, 0))
+    one.call(lambda: one.open_qp(one.new_qp(0, 0), 1, 1, 0, 1, 1))
+    one.call(lambda: ports.refresh_qp(one.st, one.st.qp[0], 0))
     one.call(lambda: loop.ask_echo(one.ep, one.st, one.tx, one.headend, 1, 0, 0))
     one.call(lambda: loop.ask_size(one.ep, one.st, one.tx, one.headend, 0, 0, 1))
     one.close()
