@@ -3,6 +3,7 @@
     .venv/bin/python benchmarks/p100.py [--row WORD ...] [--seeds 1 2 3 4 5]
                                         [--set KEY=VALUE ...] [--baselines]
                                         [--json | --markdown]
+    .venv/bin/python benchmarks/p100.py --drawn N [--from K]
 
 Only MRC is run, with its defaults, unless `--baselines` asks for the others beside it. Times are of
 all completed flows of all seeds together, in us; `/ideal` is the worst seed's `slowdown_p100`,
@@ -15,6 +16,11 @@ dead 64KB ... dead 16MB    a permutation of 1,024 NICs, 0.5 % of the T0-T1 links
 checked 64KB ...           the same; each path was probed when its QP connected, 60 us before
 healthy 64KB ...           the same, whole
 silent plane               all-to-all of 256 NICs, 64 KiB to each, the T0s of one plane silent
+falling plane              a permutation of 8 MB over 128 NICs; the T0s of one plane fall silent
+slow links                 one plane of 800 Gb/s, 256 NICs, 4 MB each; 2 % of the links at a quarter
+
+`--drawn N` runs N scenarios that are drawn (`p100_drawn.py`), beside other transports; `--from K`
+begins with another number. It prints each p100, and that of MRC over the least.
 
 RoCEv2 stands there as its users run it, and with routing that knows of a fault in the same instant.
 """
@@ -23,10 +29,12 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 from dataclasses import dataclass
 
 import numpy as np
+from p100_drawn import drawn, summary
 
 from openmrc.errors import OpenMrcError
 from openmrc.run.figures import nearest_rank
@@ -73,6 +81,34 @@ SILENT_PLANE = (
     where = "plane 0 t0 *"
 """
 )
+FALLING_PLANE = (
+    FABRIC.format(nics=128)
+    + """
+    [workload]
+    kind = "permutation"
+    size = "8MB"
+    [[fault]]
+    at = "50us"
+    kind = "switch-silent"
+    where = "plane 0 t0 *"
+"""
+)
+SLOW_LINKS = """
+    [fabric]
+    nics = 256
+    planes = 1
+    port_rate = "800Gbps"
+    t0_down = 64
+    [workload]
+    kind = "permutation"
+    size = "4MB"
+    [[fault]]
+    at = "0s"
+    kind = "link-slow"
+    where = "plane * t0 * - t1 *"
+    share = 0.02
+    factor = 0.25
+"""
 BASELINES = """
     [[transport]]
     paths = "oblivious"
@@ -133,6 +169,8 @@ ROWS = {
     "healthy 1MB": Row(PERMUTATION.format(size="1MB"), "26"),
     "healthy 16MB": Row(PERMUTATION.format(size="16MB"), "214"),
     "silent plane": Row(SILENT_PLANE, "1.5 of 7/8 of the fabric"),
+    "falling plane": Row(FALLING_PLANE, "98"),
+    "slow links": Row(SLOW_LINKS, "p50 49"),
 }  # fmt: skip
 SHARES = (50, 99, 99.9, 100)
 PERCENTILES = [f"p{share:g}" for share in SHARES]
@@ -193,17 +231,38 @@ def markdown(table: dict[str, dict[str, dict[str, float]]]) -> str:
     return "\n".join(lines)
 
 
+def run_drawn(first: int, n: int) -> None:
+    """Run `n` drawn scenarios, and tell how MRC compares."""
+    ratios = []
+    for number in range(first, first + n):
+        one = drawn(number)
+        text = parse_scenario(one.text, [f"seed={number}"], name=f"drawn {number}")
+        slowest = {
+            run.name: math.inf if run.n_failed + run.n_unfinished else run.fct_ps.max() / 1e6
+            for run in simulate(text).transports
+        }
+        ratios.append(slowest["mrc"] / min(slowest.values()))
+        times = " ".join(f"{name} {us:,.1f}" for name, us in slowest.items())
+        print(f"{number:4} {ratios[-1]:6.3f}  {times}  ({one.words})", flush=True)
+    print(summary(ratios))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--row", nargs="+", choices=ROWS, default=list(ROWS), metavar="ROW",
                         help=", ".join(ROWS))  # fmt: skip
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3, 4, 5], metavar="N")
     parser.add_argument("--set", nargs="+", default=[], metavar="KEY=VALUE", dest="changes")
+    parser.add_argument("--drawn", type=int, metavar="N", help="run N drawn scenarios instead")
+    parser.add_argument("--from", type=int, default=1, metavar="K", dest="first")
     parser.add_argument("--baselines", action="store_true", help="run the other transports too")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true")
     form.add_argument("--markdown", action="store_true", help="print a table for a page")
     options = parser.parse_args()
+    if options.drawn:
+        run_drawn(options.first, options.drawn)
+        return
     by_line = not (options.json or options.markdown)
     if by_line:
         times = " ".join(f"{key:>8}" for key in PERCENTILES)
