@@ -54,21 +54,6 @@ def factorials(small: int) -> Any:
     return factorial(small) + factorial(5)
 
 
-@inner
-def long(n: int) -> int:
-    return n * n
-
-
-@inlined
-def short(n: int) -> Any:
-    return long(n) + 1
-
-
-@compiled
-def around(n: int) -> Any:
-    return short(n)
-
-
 @compiled
 def outer(n: int) -> Any:
     return whole(n) + whole(1)
@@ -102,9 +87,3 @@ def test_what_compiled_code_calls_has_no_machine_code_until_python_calls_it() ->
     assert len(whole.overloads) == 1
     assert outer(np.int32(3)) == 10
     assert len(whole.overloads) == 1
-
-
-def test_what_an_inlined_function_calls_is_not_inlined_with_it() -> None:
-    assert around(3) == 10
-    assert [made.fndesc.inline for made in short.overloads.values()] == [True]
-    assert [made.fndesc.inline for made in long.overloads.values()] == [False]

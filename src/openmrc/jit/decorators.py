@@ -14,14 +14,7 @@ from openmrc.jit.parts import PartCompiler, widened
 # error_model "numpy": no division by zero is ever raised, so LLVM sees straight code without
 # cleanup paths around every call; measured ten times cheaper calls where a state of a dozen arrays
 # is passed. _nrt off: nothing is allocated, and no reference of an array is counted at every call.
-# forceinline off where it is not asked for: else whatever is compiled first within an inlined
-# function would be inlined too, with all that it calls, into each of its callers.
-_OPTIONS: dict[str, Any] = {
-    "error_model": "numpy",
-    "nogil": True,
-    "_nrt": False,
-    "forceinline": False,
-}
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "nogil": True, "_nrt": False}
 _NO_ENTRY: dict[str, Any] = {
     "no_cpython_wrapper": True,
     "no_cfunc_wrapper": True,
@@ -64,5 +57,5 @@ def inlined(function: Callable[..., Any]) -> Any:
 
 
 def _part(function: Callable[..., Any], **more: Any) -> Any:
-    dispatcher = numba.njit(**_OPTIONS | _NO_ENTRY | more)(function)
+    dispatcher = numba.njit(**more, **_OPTIONS, **_NO_ENTRY)(function)
     return dispatcher if interpreted() else widened(dispatcher)
