@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -92,12 +91,17 @@ def test_a_stated_end_ends_the_run_there() -> None:
 def test_control_c_prints_what_there_is(tmp_path: Path) -> None:
     (tmp_path / "long.toml").write_text(SCENARIO.replace("300kB", "3GB"))
     command = [sys.executable, "-m", "openmrc.cli", "run", "long.toml", "--json", "--out", "kept"]
+    shows = os.environ | {"FORCE_COLOR": "1"}  # its progress, as on a terminal
     with subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=shows
     ) as run:
-        time.sleep(4)
+        assert run.stderr is not None
+        said = b""
+        while b"us simulated" not in said:
+            said += (more := os.read(run.stderr.fileno(), 1 << 12))
+            assert more, said
         run.send_signal(signal.SIGINT)
-        out, words = run.communicate(timeout=30)
+        out, words = run.communicate(timeout=120)
     assert run.returncode == 130
     assert json.loads(out)["partial"] is True
     assert b"Traceback" not in words

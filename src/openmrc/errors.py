@@ -10,13 +10,23 @@ import warnings
 
 from openmrc.printable import printable
 
+MESSAGE_MAX = 2000  # characters: a word of a file, or of a peer, may have a million
+
+
+def _line(message: str) -> str:
+    """One printable line, whatever a file or a library put into the text: place and remedy, at its
+    ends, are kept.
+    """
+    line = printable(" ".join(message.split()))
+    half = MESSAGE_MAX // 2
+    return line if len(line) <= MESSAGE_MAX else f"{line[:half]} ... {line[-half:]}"
+
 
 class OpenMrcError(Exception):
     """Base of every error that openmrc raises on purpose."""
 
     def __init__(self, message: str) -> None:
-        # One printable line, whatever a file or a library put into the text.
-        super().__init__(printable(" ".join(message.split())))
+        super().__init__(_line(message))
 
 
 class InputError(OpenMrcError):
@@ -33,7 +43,7 @@ class Remark(UserWarning):
 
 def remark(message: str) -> None:
     """Say that an input is odd: a Python warning."""
-    warnings.warn(printable(" ".join(message.split())), Remark, stacklevel=2)
+    warnings.warn(_line(message), Remark, stacklevel=2)
 
 
 class OutputError(OpenMrcError):

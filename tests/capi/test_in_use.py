@@ -7,11 +7,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import mmap
-import os
 import random
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -21,8 +17,8 @@ from openmrc.capi.calls import MRC_CALLS, NOTHING, PLAIN, VERBS_CALLS
 from openmrc.capi.layouts import NUMBERS, Struct
 from openmrc.capi.places import Block
 from tests.capi.handles import TO_INIT, WRITES, Open, Peer, refused
+from tests.verbs.forked import forked
 
-CHILD_S = 20  # for a child to end, on a busy machine; it needs milliseconds
 SINK = 1 << 20
 # Each object, what destroys it, and the objects that keep it: the conventions of ibverbs.
 OBJECTS: dict[str, tuple[str, set[str]]] = {
@@ -176,40 +172,20 @@ def test_objects_of_two_contexts_do_not_mix(there: Open) -> None:
 # --- fork
 
 
-@contextmanager
-def forked(work: Callable[[], bool]) -> Iterator[None]:
-    """Run this in a child of fork, which has to end soon and to say that all is well."""
-    child = os.fork()
-    if child == 0:
-        try:
-            os._exit(0 if work() else 1)
-        finally:
-            os._exit(2)
-    yield
-    until = time.monotonic() + CHILD_S
-    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < until:
-        time.sleep(0.01)
-    if ended[0] == 0:
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-    assert ended == (child, 0)
-
-
 def test_in_a_child_of_fork_there_is_no_device(there: Open, peer: Peer) -> None:
     every, api = Everything(there, peer), there.api
     given = {"mrc_destroy_qp": every.handles["sending"], "ibv_dereg_mr": every.handles["memory"],
              "mrc_poll_cq": there.cq, "ibv_close_device": there.context}  # fmt: skip
 
-    def child() -> bool:
+    def child() -> None:
         for call in (*MRC_CALLS, *VERBS_CALLS):
             words = [given.get(call.name, 0), *[0] * (len(call.parameters) - 1)]
             returned, code = api(call.name, *words[: len(call.parameters)])
             if call.answers == PLAIN:
-                if call.result.endswith("*") and ctypes.string_at(returned) != b"unknown":
-                    return False
-            elif call.answers != NOTHING and code != errno.ENODEV:
-                return False
-        return there.receive(every.handles["sending"])[1] == every.send()[1] == errno.ENODEV
+                assert not call.result.endswith("*") or ctypes.string_at(returned) == b"unknown"
+            elif call.answers != NOTHING:
+                assert code == errno.ENODEV, call.name
+        assert there.receive(every.handles["sending"])[1] == every.send()[1] == errno.ENODEV
 
     # what a child does with its copy of the handles changes nothing here
     with forked(child):

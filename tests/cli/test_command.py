@@ -3,9 +3,9 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import resource
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -127,14 +127,14 @@ def test_bad_input_is_status_2_one_line_and_nothing_written(
             "conformance --address a --host h --ways w",
             "--interface, --host, --ways: name one of them",
         ),
-        ("conformance --serve --ways w", "w: No such file or directory"),
+        ("conformance --serve --ways w", "w: cannot be read (No such file or directory)"),
         ("conformance --ranks", "--ranks: takes two hosts of a lab"),
         ("conformance --capture a --ways w", "--ways with --capture: nothing is sent"),
         ("run x.toml --pcap a.pcapng --at moon", "--at 'moon': not a place; "),
         ("run x.toml --pcap a.pcapng --at nic", "--at 'nic': not a place; "),
         ("run x.toml --pcap .", "--pcap .: is a directory; name a file"),
         ("run x.toml --pcap /proc/no/a", "--pcap /proc/no: /proc cannot be written; name another"),
-        ("decode no.pcapng", "no.pcapng: No such file or directory; name a capture file"),
+        ("decode no.pcapng", "no.pcapng: cannot be read (No such file or directory); name a"),
         ("decode x.toml", "x.toml: is not a capture"),
         ("decode x.toml --qp x", "--qp x: is no QP number; 0 to 0xffffff"),
         ("bench fabric", "invalid choice: 'fabric'"),
@@ -323,11 +323,12 @@ def test_help_is_there_before_one_wonders() -> None:
     code = "import sys; from openmrc.cli import main; sys.argv = ['mrc', '--help']; main()"
     taken_s = []
     for _ in range(3):
-        started = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-        taken_s.append(time.perf_counter() - started)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        taken_s.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert done.stdout.startswith(b"usage: mrc")
-    assert min(taken_s) < 0.5
+    assert min(taken_s) < 0.5  # of a processor, however many share it
 
 
 def test_help_loads_nothing_heavy() -> None:

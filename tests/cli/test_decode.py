@@ -628,7 +628,7 @@ def test_what_is_no_capture_is_refused_before_anything_is_printed(lab: Lab) -> N
         with pytest.raises(InputError, match=words):
             lab.decode()
     lab.file.unlink()
-    with pytest.raises(InputError, match="No such file or directory; name a capture file"):
+    with pytest.raises(InputError, match=r"\(No such file or directory\); name a capture file"):
         lab.decode()
     assert lab.output.readouterr().out == ""
 

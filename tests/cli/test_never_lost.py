@@ -27,10 +27,21 @@ READERS = {
     "run": "run {}",
     "run --topo": "run --topo {} --cm a.cm",
     "sweep": "sweep {} --over seed=1,2 --out swept",
+    "run, matrix": "run x.toml --set workload.kind=matrix --set workload.file={}",
+    "run, goal": "run x.toml --set workload.kind=goal --set workload.file={}",
+    "run, links": "run x.toml --set fabric.kind=links --set fabric.file={}",
     "decode": "decode {}",
     "lab": "lab {} -- true",
     "compare": "compare {} folder",
+    "why": "why {}",
+    "export": "export linux {}",
     "policy check": "policy check {}",
+    "conformance --capture": "conformance --capture {}",
+    "conformance --ways": "conformance --ways {}",
+    "mapper": "mapper --host {}",
+    "controller": "controller {}",
+    "controller --cert": "controller x.toml --cert {}",
+    "perf --secret": "perf write_bw x --secret {}",
     "perf": "perf write_bw",  # the host file, which a variable names
 }
 INPUTS = {
@@ -39,6 +50,7 @@ INPUTS = {
     "a directory": "folder",
     "empty": "empty",
     "endless": "/dev/zero",
+    "a pipe that nobody writes to": "pipe",
     "no text": "bytes",
 }
 
@@ -48,6 +60,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "x.toml").write_text(SCENARIO)
     (tmp_path / "folder").mkdir()
     (tmp_path / "empty").touch()
+    os.mkfifo(tmp_path / "pipe")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
     (tmp_path / "a.cm").touch()
     monkeypatch.chdir(tmp_path)

@@ -163,7 +163,7 @@ def test_our_live_endpoint_passes(capsys: pytest.CaptureFixture[str]) -> None:
         ("--attributes f --interface lo", "--attributes: a queue pair is for one rule"),
         (
             "--address h --interface lo --secret xy",
-            "--secret xy: No such file or directory; name a file",
+            "--secret xy: cannot be read (No such file or directory); name a",
         ),
     ],
 )

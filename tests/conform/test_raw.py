@@ -137,5 +137,7 @@ def test_what_is_no_way_is_refused(change: dict[str, Any], message: str, tmp_pat
 
 
 def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"ways.json: No such file or directory"):
+    with pytest.raises(
+        InputError, match=r"ways.json: cannot be read \(No such file or directory\)"
+    ):
         raw.read(tmp_path / "ways.json")

@@ -35,11 +35,16 @@ def path(event: str, rank: int, peer: int, plane: int, ev: int, at_s: float) -> 
     return line | {"plane": plane, "ev": plane * 100 + ev}
 
 
-def written(directory: Path, lines: list[dict[str, Any]]) -> Path:
+def written(directory: Path, lines: list[dict[str, Any]], job: str = "first") -> Path:
     for line in lines:
         with (directory / f"rank-{line['rank']}.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line) + "\n")
+            file.write(json.dumps({"job": job} | line) + "\n")
     return directory
+
+
+def only(directory: Path) -> job.Job:
+    (found,) = job.read(directory)
+    return found
 
 
 def lost(pairs: list[tuple[int, int]], plane: int, back_s: float | None) -> list[dict[str, Any]]:
@@ -70,7 +75,7 @@ def test_places_are_ends_planes_and_ways(
     tmp_path: Path, pairs: list[tuple[int, int]], where: str
 ) -> None:
     here = written(tmp_path, [joined(rank) for rank in range(3)] + lost(pairs, 1, 9.0))
-    (found,) = job.troubles(job.read(here))
+    (found,) = job.troubles(only(here))
     assert (found.where, found.paths, found.back) == (where, EVS * len(pairs), EVS * len(pairs))
     # Noticed 0.2 s late, in a file whose clock is known no better.
     assert found.since_s - T0 == pytest.approx(5.2)
@@ -80,7 +85,7 @@ def test_places_are_ends_planes_and_ways(
 def test_with_two_hosts_nobody_knows_which_end(tmp_path: Path) -> None:
     two = ["a", "b"]
     lines = [joined(rank, two) for rank in range(2)] + lost([(0, 1), (1, 0)], 0, None)
-    (found,) = job.troubles(job.read(written(tmp_path, lines)))
+    (found,) = job.troubles(only(written(tmp_path, lines)))
     assert found.where == "the way between a and b on plane 0"
     assert (found.back, found.until_s) == (0, None)
 
@@ -90,9 +95,9 @@ def test_a_port_that_went_down_is_named_and_since_leaves_out_what_was_over(tmp_p
     up = {"event": "port_up", "t": T0 + 4, "rank": 2, "at_us": 4e6, "peer": None}
     ports = [each | {"plane": 1, "ev": 0} for each in (down, up)]
     here = written(tmp_path, [joined(rank) for rank in range(3)] + ports)
-    (found,) = job.troubles(job.read(here))
+    (found,) = job.troubles(only(here))
     assert (found.where, found.since_s, found.until_s) == ("port 1 of host c", T0 + 3, T0 + 4)
-    assert job.troubles(job.read(here), since_s=4.5) == []
+    assert job.troubles(only(here), since_s=4.5) == []
 
 
 def test_the_command_says_it_in_a_paragraph(
@@ -107,7 +112,8 @@ def test_the_command_says_it_in_a_paragraph(
     assert "Host b on plane 1: 16 paths were set aside from 08:00:05.2 UTC" in said
     assert said.endswith("all are back since 08:00:09.2 UTC. No rank failed.")
     assert main(["why", str(tmp_path), "--json", "--since", "15s"]) == 0
-    assert json.loads(capsys.readouterr().out)["nothing_broke"] is True
+    (told,) = json.loads(capsys.readouterr().out)["jobs"]
+    assert told["nothing_broke"] is True
     assert main(["why", str(tmp_path), "--step", "3"]) == 2
     assert "--step: the records of a torch job have none" in capsys.readouterr().err
 
@@ -117,13 +123,44 @@ def test_why_a_job_failed_is_told(tmp_path: Path) -> None:
         {"event": "left", "t": T0 + 9, "rank": rank, "cause": "rank 2 (host c) has ended"}
         for rank in range(2)
     ]
-    record = job.read(written(tmp_path, [joined(rank) for rank in range(3)] + left))
+    record = only(written(tmp_path, [joined(rank) for rank in range(3)] + left))
     said = job.text(record, job.troubles(record))
     assert said.endswith("no path was set aside. It failed: rank 2 (host c) has ended.")
     assert job.as_json(record, [])["nothing_broke"] is False
 
 
-@pytest.mark.parametrize("line", ["{", "[]", '{"t": 1}', '{"event": "left", "t": 1, "rank": 0}'])
+def test_jobs_that_wrote_into_one_directory_are_told_one_by_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A restarted job appends to the files of its first life, which was another."""
+    ranks = [joined(rank) for rank in range(3)]
+    end = {"event": "left", "t": T0 + 20, "rank": 0, "cause": "rank 1 (host b) has ended"}
+    written(tmp_path, [*ranks, *lost(OF_B, 1, None), end])
+    later = [line | {"t": T0 + 60} for line in (*ranks, end | {"cause": None})]
+    written(tmp_path, later, "second")
+    assert main(["why", str(tmp_path)]) == 0
+    first, second = capsys.readouterr().out.split("\n\n")
+    assert "Host b on plane 1: 16 paths" in " ".join(first.split())
+    assert " ".join(second.split()) == (
+        "A job of 3 ranks on 3 hosts ran for 0.0 s from 08:01:00.0 UTC on."
+        " Nothing broke: no path was set aside."
+    )
+    assert main(["why", str(tmp_path), "--since", "15s", "--json"]) == 0
+    jobs = json.loads(capsys.readouterr().out)["jobs"]
+    assert [each["nothing_broke"] for each in jobs] == [False, True]
+    assert main(["why", str(tmp_path), "--since", "25s"]) == 2
+    assert "the longest job lasted 20.0 s" in capsys.readouterr().err
+
+
+def test_a_record_that_does_not_name_its_job_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "rank-0.jsonl").write_text(json.dumps(joined(0)) + "\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"rank-0.jsonl:1: does not name its job, an older"):
+        job.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "line", ["{", "[]", '{"t": 1}', '{"job": "a", "event": "left", "t": 1, "rank": 0}']
+)
 def test_what_is_no_record_is_refused(tmp_path: Path, line: str) -> None:
     (tmp_path / "rank-0.jsonl").write_text(line + "\n", encoding="utf-8")
     with pytest.raises(InputError, match="record"):
@@ -133,13 +170,14 @@ def test_what_is_no_record_is_refused(tmp_path: Path, line: str) -> None:
 def test_a_rank_writes_lines_that_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, str(tmp_path / "new"))
     recorder = Recorder(1)
-    more = {key: value for key, value in joined(1).items() if key not in ("event", "t", "rank")}
-    recorder.write("joined", **more)
+    recorder.write("left", cause=None)  # not joined: nothing yet
+    of_line = ("event", "t", "rank", "version")
+    recorder.join(b"secret", **{k: v for k, v in joined(1).items() if k not in of_line})
     recorder.write("path_bad", at_us=1.0, peer=0, plane=1, ev=101)
     recorder.write("left", cause=None)
     recorder.close()
     recorder.write("left", cause=None)  # nothing any more
-    (found,) = job.troubles(job.read(tmp_path / "new"))
+    (found,) = job.troubles(only(tmp_path / "new"))
     assert (found.where, found.paths) == ("the way from b to a on plane 1", 1)
 
 

@@ -366,10 +366,10 @@ def test_ctrl_c_prints_what_there_is() -> None:
         ("write_bw h -a -s 3", "both --all and --size; name one or the other"),
         ("write_bw h --overlay 2", "both --overlay and HOST; the overlay has no other end"),
         ("write_bw --overlay 1 --port 5", "both --overlay and --port"),
-        ("write_bw h --secret xx", "--secret xx: No such file or directory; name a file with the"),
+        ("write_bw h --secret xx", "--secret xx: cannot be read (No such file or directory)"),
         (
             "write_bw --planes lo --secret " + "ab" * 16,
-            "--secret: No such file or directory; name a",
+            "--secret: names no file that can be read; name a",
         ),
         ("write_bw h --port 0", "--port 0: 1 to 65535 is accepted"),
         ("write_bw --overlay 1 --planes lo", "both --overlay and --planes"),

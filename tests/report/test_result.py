@@ -101,6 +101,8 @@ def test_a_table_says_what_pandas_needs(
         raise ModuleNotFoundError("pa.Table requires 'pyarrow' module to be installed")
 
     monkeypatch.setattr(pl.DataFrame, "to_pandas", without)
-    for table in (result.flows, result.figures, result.timeline):
+    flows = result.flows
+    late = flows.filter(pl.col("fct_us") > 0).sort("fct_us").with_columns(n=1).head(3)
+    for table in (flows, result.figures, result.timeline, late, flows[:2], late.select("n")):
         with pytest.raises(openmrc.MissingExtra, match=r"pip install 'openmrc\[pandas\]'"):
             table.to_pandas()

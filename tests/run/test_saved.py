@@ -23,7 +23,8 @@ from openmrc.ops.why import why
 from openmrc.report import compare
 from openmrc.report.files import write_results
 from openmrc.report.result import Result, simulate
-from openmrc.run.columns import ROWS_MAX, TABLES, read_table
+from openmrc.run.columns import TABLES, read_table
+from openmrc.run.parquet import ROOM_BYTES, ROWS_MAX
 from openmrc.run.saved import FILES, IDENTITY
 from openmrc.scenario.scenario import make_scenario
 
@@ -271,6 +272,10 @@ def damage(folder: Path, how: str) -> None:
         case "column":
             frame = pl.read_parquet(file)
             rewrite(file, frame.drop(frame.columns[-1]))
+        case "bomb":  # of some kB
+            frame = pl.read_parquet(file)
+            column = pl.col(pl.String).first()
+            rewrite(file, frame.with_columns(column.str.pad_end(ROOM_BYTES // 8, "x")))
         case "type":
             frame = pl.read_parquet(file)
             rewrite(file, frame.cast(dict.fromkeys(frame.columns[1:4], pl.Date), strict=False))
@@ -283,7 +288,7 @@ DAMAGES = [
     *(
         f"{name}.parquet {how}"
         for name in TABLES
-        for how in ("fifo", "endless", "directory", "noise", "missing", "column")
+        for how in ("fifo", "endless", "directory", "noise", "missing", "column", "bomb")
     ),
 ]
 

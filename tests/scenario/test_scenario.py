@@ -904,7 +904,7 @@ def test_a_file_that_is_not_there_or_not_text_is_refused(tmp_path: Path) -> None
     with pytest.raises(InputError, match=r"no\.toml: cannot be read \(No such file or directory\)"):
         load_scenario(tmp_path / "no.toml")
     (tmp_path / "b.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(InputError, match=r"b\.toml: is not UTF-8 text; a scenario is a TOML file"):
+    with pytest.raises(InputError, match=r"b\.toml: is not UTF-8 text; name a scenario file"):
         load_scenario(tmp_path / "b.toml")
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -7,7 +8,8 @@ import msgspec
 import polars as pl
 import pytest
 
-from openmrc.errors import OpenMrcError
+from openmrc.errors import InputError, OpenMrcError
+from openmrc.run.parquet import ROOM_BYTES
 from openmrc.scenario.fabric import FABRICS
 from openmrc.scenario.fault import FaultSection
 from openmrc.scenario.scenario import Scenario, make_scenario
@@ -146,6 +148,41 @@ def test_a_full_disk_leaves_no_half_part(
     ):
         DataSet(tmp_path, flows=False).write(runs[0], outcome)
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("how", ["fifo", "endless", "noise", "cut", "column", "type", "bomb"])
+def test_what_is_no_part_of_a_data_set_is_refused_by_its_name(
+    how: str, fake_world: type[FakeWorld], runs: list[Run], tmp_path: Path
+) -> None:
+    data = DataSet(tmp_path, flows=True)
+    for run in runs[:2]:
+        data.write(run, run_job(job_of(run, flows=True)))
+    part = tmp_path / f"runs/{runs[1].key}.parquet"
+    frame, content = pl.read_parquet(part), part.read_bytes()
+    flows = tmp_path / f"flows/{runs[1].key}.parquet"
+    for file in (part, flows):
+        file.unlink()
+    if how == "fifo":
+        os.mkfifo(part)
+        os.mkfifo(flows)
+    elif how == "endless":
+        part.symlink_to("/dev/zero")
+        flows.symlink_to("/dev/zero")
+    elif how in ("noise", "cut"):
+        part.write_bytes(bytes(range(256)) if how == "noise" else content[:-9])
+        flows.write_bytes(part.read_bytes())
+    else:
+        bomb = pl.col("transport").str.pad_end(ROOM_BYTES + 2**20, "x")
+        changed = {"column": pl.exclude("seed"), "type": pl.col("seed").cast(pl.String)}
+        chosen = frame.with_columns(bomb) if how == "bomb" else frame.select(changed[how])
+        chosen.write_parquet(part)
+        chosen.write_parquet(flows)
+    again = DataSet(tmp_path, flows=True)
+    with pytest.raises(InputError, match=part.name):
+        again.read(runs)
+    if how not in ("column", "type"):  # of any columns
+        with pytest.raises(InputError, match=flows.name):
+            again.table(runs[1], "flows")
 
 
 def test_what_goes_wrong_in_a_run_is_its_outcome(

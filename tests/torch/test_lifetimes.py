@@ -21,7 +21,7 @@ from openmrc.torch.group import MrcProcessGroup
 from tests.torch.ranks import TIMEOUT, ends, exit_python, run
 
 LARGE = 1_000_000
-KILLED_S = 3.0  # a second, and what a busy machine adds
+KILLED_S = 10.0  # a second, and what a busy machine adds
 
 
 def _post() -> Any:
@@ -121,7 +121,7 @@ def killed_with_a_child(rank: int, n: int) -> float:
     dist.barrier()
     if rank == 2:
         if os.fork() == 0:  # as a worker of a DataLoader, which lives on for a while
-            time.sleep(3 * KILLED_S)
+            time.sleep(2 * KILLED_S)
             os._exit(0)
         dist.all_reduce(torch.ones(3))
         os.kill(os.getpid(), signal.SIGKILL)

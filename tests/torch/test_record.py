@@ -38,7 +38,7 @@ def test_ranks_write_who_they_were_and_which_port_was_down(tmp_path: Path) -> No
     assert (lines[0]["event"], lines[-1]["event"]) == ("joined", "left")
     (peer,) = lines[0]["peers"].values()
     assert min(peer["paths"].values()) > 0
-    record = job.read(tmp_path)
+    (record,) = job.read(tmp_path)
     assert len(record.hosts) == 2
     assert len(record.ways) == len(peer["paths"])
     assert record.causes == ()

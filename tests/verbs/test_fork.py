@@ -4,11 +4,8 @@ ends at once, and its parent does not notice.
 
 from __future__ import annotations
 
-import contextlib
-import os
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -16,6 +13,7 @@ from openmrc.errors import OpenMrcError
 from openmrc.verbs import Device, QpState, exchange
 from openmrc.verbs.status import Status
 from tests.live.two import PATIENCE_S, End, connected
+from tests.verbs.forked import forked
 
 SECRET = bytes(range(32))
 TRIED: dict[str, Callable[[End], object]] = {
@@ -32,26 +30,6 @@ TRIED: dict[str, Callable[[End], object]] = {
     "destroy a queue pair": lambda end: end.qp.destroy(),
     "destroy a completion queue": lambda end: end.device.destroy_cq(end.device.create_cq()),
 }
-
-
-@contextlib.contextmanager
-def forked(work: Callable[[], object]) -> Iterator[None]:
-    """Run this in a child, which has to end soon, without an error."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-            os._exit(0)
-        finally:
-            os._exit(1)
-    yield
-    until = time.monotonic() + PATIENCE_S
-    while (ended := os.waitpid(child, os.WNOHANG))[0] == 0 and time.monotonic() < until:
-        time.sleep(0.01)
-    if ended[0] == 0:
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-    assert ended == (child, 0)
 
 
 def moves(a: End, b: End) -> None:

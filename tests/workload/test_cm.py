@@ -182,7 +182,7 @@ trigger id 2 oneshot
 def test_files_that_hold_no_matrix(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nothing in it; name an htsim \.cm file"):
         load(tmp_path, "\n# nothing\n")
-    with pytest.raises(InputError, match=r"No such file or directory; name an htsim \.cm file"):
+    with pytest.raises(InputError, match=r"\(No such file or directory\); name an htsim \.cm file"):
         load_cm(tmp_path / "none.cm", 8)
     with pytest.raises(InputError, match="workload: no messages, no computations"):
         load(tmp_path, "Nodes 4\nConnections 0\n")

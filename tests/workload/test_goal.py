@@ -217,10 +217,12 @@ def test_what_is_wrong_is_refused_with_its_line(tmp_path: Path, text: str, messa
 
 
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="No such file or directory; name a GOAL file"):
+    with pytest.raises(InputError, match=r"\(No such file or directory\); name a GOAL file"):
         load_goal(tmp_path / "none.goal", 8)
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(InputError, match="neither text nor a binary schedule of LogGOPSim"):
+    with pytest.raises(
+        InputError, match="is not UTF-8 text; name a GOAL file, text or LogGOPSim's binary"
+    ):
         load_goal(tmp_path / "binary", 8)
 
 

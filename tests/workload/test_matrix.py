@@ -102,13 +102,39 @@ def test_arrays_that_are_no_matrix_are_refused(tmp_path: Path, array: Any, messa
     assert str(error.value).startswith(f"{tmp_path}/x.npy: {message}")
 
 
+@pytest.mark.parametrize(
+    "header",
+    [
+        "{'descr': '<i8', 'fortran_order': False, 'shape': (1000000000, 1000000000), }",
+        "{'descr': '<i8', 'fortran_order': False, 'shape': (2,\n",
+        "{'descr': '<i8', 'fortran_order': False, 'shape': [2, 2]",
+        "((((((((",
+        "",
+    ],
+)
+def test_headers_that_are_no_arrays_are_refused(tmp_path: Path, header: str) -> None:
+    said = header.encode().ljust(118) + b"\n"
+    content = b"\x93NUMPY\x01\x00" + len(said).to_bytes(2, "little") + said + bytes(32)
+    (tmp_path / "x.npy").write_bytes(content)
+    with pytest.raises(InputError, match=r"x\.npy: no array of NumPy"):
+        load_matrix(tmp_path / "x.npy", 4)
+
+
+def test_a_matrix_of_countless_rows_takes_no_memory(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("0\n" * 10**6)
+    with pytest.raises(InputError, match=r"x\.csv:1: 1 numbers in a matrix of 1000000 rows"):
+        load_matrix(tmp_path / "x.csv", 4)
+
+
 def test_files_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     for name in ("none.csv", "none.npy"):
-        with pytest.raises(InputError, match="No such file or directory; name a matrix that can"):
+        with pytest.raises(
+            InputError, match=r"\(No such file or directory\); name a matrix of bytes"
+        ):
             load_matrix(tmp_path / name, 4)
     (tmp_path / "x.npy").write_bytes(b"\x93NUMPY")
     with pytest.raises(InputError, match="no array of NumPy"):
         load_matrix(tmp_path / "x.npy", 4)
     (tmp_path / "x.csv").write_bytes(b"\xff\xfe0,1")
-    with pytest.raises(InputError, match="not a text file; name a matrix as CSV"):
+    with pytest.raises(InputError, match="is not UTF-8 text; name a matrix of bytes"):
         load_matrix(tmp_path / "x.csv", 4)

@@ -30,6 +30,7 @@ from openmrc.engine import packet as pk
 from openmrc.engine.parameters import PMTUS
 from openmrc.errors import InputError
 from openmrc.fabric.dscp import DEFAULT, Dscps
+from openmrc.reading import read_bytes
 from openmrc.units import MS, US, S
 from openmrc.verbs.attributes import QpAttributes
 from openmrc.verbs.line import CLIENT, REFUSED, VERSION, ExchangeError, Line
@@ -174,7 +175,7 @@ class NetworkTarget:
                 raise ExchangeError(f"{where.attributes}: nobody wrote it within {FILE_S:g} s")
             time.sleep(LOOK_S)
         try:
-            told = json.loads(where.attributes.read_bytes())
+            told = json.loads(read_bytes(where.attributes, "the attributes of a target"))
             self._take_about(told)
             self._times = int(told["rtt_us"]) * US, int(told["rto_us"]) * US
         except (ValueError, KeyError) as error:

@@ -241,12 +241,11 @@ def read(path: Path) -> tuple[list[tuple[str, Way]], int]:
     """Return the interfaces of a file of ways with the way from each to the target, and the kit's
     number as a NIC, which the attributes carry. Raises `InputError`.
     """
+    data = read_bytes(path, "a file of ways")
     try:
-        content = json.loads(read_bytes(path))
+        content = json.loads(data)
         planes = [(str(one["interface"]), _way(one)) for one in content["planes"]]
         return planes, int(content.get("nic", 0))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: no file of ways: {error!r}") from None
 

@@ -28,7 +28,7 @@ from typing import NamedTuple
 from openmrc.errors import InputError
 from openmrc.fabric.clos import PLANES_BUILT_MAX, Tier, build
 from openmrc.fabric.model import Fabric
-from openmrc.reading import read_bytes
+from openmrc.reading import read_text
 from openmrc.units import parse_rate, parse_time
 
 DELAY_PS = 500_000  # of a link that states none
@@ -89,13 +89,7 @@ def load_links(path: str | Path, switch_delay_ps: int) -> Fabric:
 
 
 def _read(path: str | Path) -> list[Link]:
-    try:
-        lines = read_bytes(Path(path)).decode("utf-8-sig").splitlines()
-    except OSError as error:
-        reason = error.strerror or "cannot be read"
-        raise InputError(f"{path}: {reason}; name a list of links that can be read") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not a text file; name a list of links as CSV") from None
+    lines = read_text(path, "a list of links as CSV").splitlines()
     rows = [(n, [cell.strip() for cell in row]) for n, row in enumerate(csv.reader(lines), 1)]
     rows = [(n, row) for n, row in rows if any(row) and not row[0].startswith("#")]
     if not rows:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from openmrc.errors import InputError
-from openmrc.reading import TEXT
+from openmrc.reading import read_text
 
 # Far above any real count, size or time, and safe to calculate with in int64.
 NUMBER_MAX = 2**60
@@ -27,13 +27,7 @@ def read_lines(path: str | Path, what: str) -> list[Line]:
 
     Raises `InputError` if there is no such file, if it is not text, or if nothing is left.
     """
-    try:
-        text = Path(path).read_text(encoding=TEXT)
-    except OSError as error:
-        reason = error.strerror or "cannot be read"
-        raise InputError(f"{path}: {reason}; name {what} that can be read") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not a text file; name {what}") from None
+    text = read_text(path, what)
     lines = [
         Line(f"{path}:{number}", line.split())
         for number, line in enumerate(text.splitlines(), start=1)

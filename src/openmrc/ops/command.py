@@ -91,7 +91,7 @@ def _why(arguments: argparse.Namespace) -> int:
 
 
 def _of_job(arguments: argparse.Namespace, since_s: float) -> int:
-    """Report what the ranks of a torch job recorded."""
+    """Report what the ranks of torch jobs recorded, job by job."""
     from openmrc.ops import job
 
     for option in ("transport", "job", "step"):
@@ -101,15 +101,16 @@ def _of_job(arguments: argparse.Namespace, since_s: float) -> int:
         raise InputError("--report: the records of a torch job have none; the answer tells all")
     if arguments.page is not None:
         raise InputError("--page: the records of a torch job know ends and planes, no fabric")
-    record = job.read(arguments.results)
-    if since_s > record.until_s - record.since_s:
-        lasted = f"the job lasted {record.until_s - record.since_s:.1f} s"
+    jobs = job.read(arguments.results)
+    longest_s = max(each.until_s - each.since_s for each in jobs)
+    if since_s > longest_s:
+        lasted = f"{'the job' if len(jobs) == 1 else 'the longest job'} lasted {longest_s:.1f} s"
         raise InputError(f"--since {arguments.since}: {lasted}; name an earlier time")
-    found = job.troubles(record, since_s)
+    found = [(each, job.troubles(each, since_s)) for each in jobs]
     if arguments.json:
-        print(json.dumps(job.as_json(record, found), indent=2))
+        print(json.dumps({"jobs": [job.as_json(*each) for each in found]}, indent=2))
     else:
-        print(textwrap.fill(job.text(record, found), LINE))
+        print("\n\n".join(textwrap.fill(job.text(*each), LINE) for each in found))
     return 0
 
 

@@ -3,6 +3,9 @@
 Ranks know which paths to which peers were set aside, on which plane, and when; they know nothing of
 switches. So a place is an end: a port that went down; a host's port on a plane, if all its peers
 lost it; a plane, if most hosts did; or else the route from one host to another.
+
+Jobs append to the files that are there, a restarted one to those of its first life. Each line names
+its job, and each job is read on its own.
 """
 
 from __future__ import annotations
@@ -16,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from openmrc.errors import InputError
-from openmrc.reading import read_bytes
+from openmrc.reading import read_text
 
 MOST = 0.5  # of the paths of a route: then the route failed, not single paths
+RECORDS = "a directory of records (OPENMRC_RECORD=DIR)"
 RECORD_BYTES_MAX = 1 << 30  # of a rank: some ten million lines
 TIMES_MAX = {"t": 1e11, "at_us": 1e15}  # s since 1970; us since an endpoint started
 # What a text that is no record does to its reader.
@@ -67,28 +71,26 @@ def is_one(directory: Path) -> bool:
     return any(directory.glob("rank-*.jsonl"))
 
 
-def read(directory: Path) -> Job:
-    """Return the records of the ranks. Raises `InputError` for files that are not such records."""
-    lines: list[dict[str, Any]] = []
+def read(directory: Path) -> list[Job]:
+    """Return the records of the ranks, job by job, the earliest first.
+
+    Raises `InputError` for files that are not such records.
+    """
+    lines: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for file in sorted(directory.glob("rank-*.jsonl")):
-        for number, text in enumerate(_text(file).splitlines(), 1):
+        for number, text in enumerate(read_text(file, RECORDS, RECORD_BYTES_MAX).splitlines(), 1):
             try:
-                lines.append(_line(text))
+                line = _line(text)
             except BROKEN as error:
                 raise InputError(f"{file}:{number}: is no line of a record ({error!r})") from None
+            if "job" not in line:
+                older = "does not name its job, an older openmrc wrote it"
+                raise InputError(f"{file}:{number}: {older}; record into a new directory")
+            lines[str(line["job"])].append(line)
     try:
-        return _job(lines)
+        return sorted(map(_job, lines.values()), key=lambda job: job.since_s)
     except BROKEN as error:
         raise InputError(f"{directory}: is no record of a job ({error!r})") from None
-
-
-def _text(file: Path) -> str:
-    if not file.is_file():
-        raise InputError(f"{file}: is no regular file; records of a job are (OPENMRC_RECORD=DIR)")
-    try:
-        return read_bytes(file, RECORD_BYTES_MAX).decode()
-    except (OSError, ValueError) as error:
-        raise InputError(f"{file}: cannot be read ({error})") from None
 
 
 def _line(text: str) -> dict[str, Any]:

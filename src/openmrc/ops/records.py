@@ -242,7 +242,7 @@ def read(directory: Path) -> list[Record]:
     saved = Saved(directory)
     saved.check_tables()
     scenario = _scenario(saved)
-    fabric = _fabric(scenario)
+    fabric = scenario.fabric.build()
     transports = saved.summary["transports"]
     names = [transport.name for transport in scenario.transports]
     if [*transports] != names[: len(transports)]:  # an interrupted run has not got to all
@@ -299,13 +299,6 @@ def _scenario(saved: Saved) -> Scenario:
         raise error.at(str(file)) from None
     except RecursionError:
         raise InputError(f"{file}: nested too deeply; run it again") from None
-
-
-def _fabric(scenario: Scenario) -> Fabric:
-    for file in scenario.files():
-        if file.exists() and not file.is_file():
-            raise InputError(f"{file}: is no regular file; a scenario's files are")
-    return scenario.fabric.build()
 
 
 def _frames(saved: Saved, fabric: Fabric) -> dict[str, pl.DataFrame]:

@@ -78,9 +78,7 @@ def check(text: str) -> Checked:
 
 def _tree(path: Path) -> ast.Module:
     try:
-        return ast.parse(read_text(path))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+        return ast.parse(read_text(path, "a policy, FILE.py"))
     except (SyntaxError, ValueError) as error:
         raise InputError(f"{path}: is not Python: {error}") from None
 

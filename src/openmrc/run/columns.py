@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openmrc.errors import InputError
+from openmrc.run.parquet import check_room
 from openmrc.run.witness import COUNTED, EVENTS
 from openmrc.units import QUANTITY_MAX, US
 
@@ -19,10 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 WHOLE, NUMBER, FLAG, TEXT = "whole numbers", "numbers", "true or false", "text"
-COUNT_MAX = 2**38  # of packets or flows; a column of `ROWS_MAX` such counts has a sum
-# A run has about a million flows and as many cells of links for a transport. Memory for columns is
-# taken at once, and a file of a few bytes can claim any number of rows.
-ROWS_MAX = 2**24
+COUNT_MAX = 2**38  # of packets or flows; a column of so many rows as are read has a sum
 BIN_US_MIN = 0.5 / US  # half a picosecond: a bin of time has a width
 
 
@@ -130,9 +128,7 @@ def read_table(file: Path, columns: Mapping[str, Column], limits: Limits) -> pl.
             if not _holds(has[name], column):
                 words = f"holds {has[name]}; {column.kind} are accepted"
                 raise InputError(f"{file}: column {name} {words}")
-        n = pl.scan_parquet(file).select(pl.len()).collect().item()
-        if n > ROWS_MAX:
-            raise InputError(f"{file}: {n:,} rows; at most {ROWS_MAX:,} are read")
+        check_room(file)
         table = pl.read_parquet(file, columns=[*columns])
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
         first = str(error).partition("\n")[0]

@@ -8,8 +8,6 @@ file of another run is never taken for one of this one.
 from __future__ import annotations
 
 import json
-import stat
-import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from openmrc.errors import InputError
-from openmrc.reading import check_depth, read_bytes
+from openmrc.reading import check_depth, check_file, read_text, toml
 from openmrc.run.columns import TABLES, Limits, read_table
 from openmrc.run.summary import SUMMARY as FORM
 
@@ -31,7 +29,7 @@ PARQUET = tuple(f"{name}.parquet" for name in ("timeline", *TABLES))
 FILES = (SUMMARY, SCENARIO, PAGE, PICTURE, *PARQUET)  # that a run owns in its directory
 IDENTITY = "openmrc.run"  # the key in the metadata of a Parquet file
 FIRST_LINE = "# run "  # of scenario.toml, followed by the identity
-WRITER = "name a directory that mrc run --out has written"
+WANTED = "a directory that mrc run --out has written"
 
 
 def named(scenario_toml: str, identity: str) -> str:
@@ -112,22 +110,19 @@ class Saved:
         """The file, which is one: what is a pipe or a device would be read for ever."""
         file = self.directory / name
         try:
-            mode = file.stat().st_mode
+            check_file(file, WANTED)
         except FileNotFoundError:
             words = f"has no {name}" if self.directory.exists() else "is not there"
-            raise InputError(f"{self.directory}: {words}; {WRITER}") from None
-        except (OSError, ValueError) as error:
-            raise InputError(f"{file}: {_reason(error)}; {WRITER}") from None
-        if not stat.S_ISREG(mode):
-            raise InputError(f"{file}: is no regular file; {WRITER}")
+            raise InputError(f"{self.directory}: {words}; name {WANTED}") from None
+        except OSError as error:
+            raise InputError(f"{file}: {error.strerror}; name {WANTED}") from None
         return file
 
     def _parsed(self, name: str, parse: Callable[[str], Any]) -> Any:
         file = self._there(name)
+        text = read_text(file, WANTED)
         try:
-            return parse(read_bytes(file).decode())
-        except OSError as error:
-            raise InputError(f"{file}: {_reason(error)}; {WRITER}") from None
+            return parse(text)
         except RecursionError:
             raise _foreign(file, "nested too deeply") from None
         except (ValueError, msgspec.MsgspecError) as error:
@@ -136,10 +131,6 @@ class Saved:
 
 def _foreign(file: Path, why: str) -> InputError:
     return InputError(f"{file}: was not written by mrc run --out ({why}); run it again")
-
-
-def _reason(error: Exception) -> str:
-    return str(getattr(error, "strerror", None) or error)
 
 
 def _summary(text: str) -> dict[str, Any]:
@@ -157,6 +148,4 @@ def _scenario(text: str) -> tuple[str | None, dict[str, Any]]:
     """The run that a scenario says it is of, and its tables."""
     first = text.partition("\n")[0].rstrip()
     said = first.removeprefix(FIRST_LINE) if first.startswith(FIRST_LINE) else None
-    tables = tomllib.loads(text)
-    check_depth(tables)
-    return said, tables
+    return said, toml(text)

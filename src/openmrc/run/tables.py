@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -56,7 +57,7 @@ FIGURES: dict[str, Any] = {
 
 
 class Table(pl.DataFrame):
-    """A data frame of results, which says what a conversion lacks."""
+    """A data frame of results, and what polars makes of one: says what a conversion lacks."""
 
     def to_pandas(self, **options: Any) -> Any:
         """As polars does; raises `MissingExtra` without pandas and pyarrow."""
@@ -64,6 +65,22 @@ class Table(pl.DataFrame):
             return super().to_pandas(**options)
         except ModuleNotFoundError:
             raise MissingExtra("to_pandas", "pandas") from None
+
+
+def _kept(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The method of a data frame, which gives a `Table` for a data frame."""
+
+    @functools.wraps(method)
+    def kept(self: Table, *given: Any, **named: Any) -> Any:
+        found = method(self, *given, **named)
+        return Table(found) if type(found) is pl.DataFrame else found
+
+    return kept
+
+
+for _name, _method in vars(pl.DataFrame).items():
+    if "DataFrame" in str(getattr(_method, "__annotations__", {}).get("return")):
+        setattr(Table, _name, _kept(_method))
 
 
 def stacked(tables: Iterable[pl.DataFrame]) -> Table:

@@ -8,7 +8,6 @@ out, and its output loads as an equal scenario.
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from openmrc.errors import InputError
-from openmrc.reading import STANDARD_INPUT, check_depth, read_text
+from openmrc.reading import STANDARD_INPUT, read_text, toml
 from openmrc.say import written
 from openmrc.scenario.fabric import FABRICS, FabricSection
 from openmrc.scenario.fault import FaultSection
@@ -175,7 +174,7 @@ def load_scenario(path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
     `InputError` with the file, the key's path, the value and the accepted values.
     """
     path = Path(path)
-    text = _text_of(path)
+    text = read_text(path, "a scenario file")
     source, name = _names_of(path)
     return parse_scenario(text, overrides, source=source, base=path.parent, name=name)
 
@@ -187,7 +186,7 @@ def load_lab(path: str | Path, overrides: Sequence[str] = ()) -> Scenario:
     """
     path = Path(path)
     source, name = _names_of(path)
-    tables = _tables_of(_text_of(path), source)
+    tables = _tables_of(read_text(path, "a scenario file"), source)
     if not tables:
         raise InputError(f"{source}: is empty; at least [fabric] and a key of it, such as nics")
     raw: Table = {"name": name} | tables
@@ -202,24 +201,9 @@ def _names_of(path: Path) -> tuple[str, str]:
     return str(path), path.stem
 
 
-def _text_of(path: Path) -> str:
-    try:
-        return read_text(path)
-    except OSError as error:
-        raise InputError(
-            f"{path}: cannot be read ({error.strerror}); name a scenario file"
-        ) from None
-    except ValueError:  # not UTF-8; or a NUL in the name itself
-        raise InputError(f"{path}: is not UTF-8 text; a scenario is a TOML file") from None
-
-
 def _tables_of(text: str, source: str) -> Table:
     try:
-        tables = tomllib.loads(text)
-        check_depth(tables)
-        return tables
-    except RecursionError:
-        raise InputError(f"{source}: is nested too deeply; see docs/scenario.md") from None
+        return toml(text)
     except ValueError as error:  # also a number of thousands of digits
         raise InputError(f"{source}: is not TOML: {error}; see docs/scenario.md") from None
 
@@ -447,8 +431,8 @@ def _changes(overrides: Overrides, said_by: str) -> Iterator[tuple[str, Any]]:
 def value_of(text: str) -> Any:
     """Return the value of a word from a shell: a TOML value, else the word itself."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return toml(f"value = {text}")["value"]
+    except ValueError:
         return text.strip()  # a word or a quantity: shells need no quotes
 
 

@@ -138,7 +138,8 @@ class File(str):
             raise InputError(f"{written(text)} is not the name of a file")
         path = base / text
         if not path.is_file():
-            raise InputError(f"{text!r}: there is no such file in {base}")
+            why = "is no regular file" if path.exists() else f"there is no such file in {base}"
+            raise InputError(f"{text!r}: {why}")
         return cls(path.resolve())
 
 

@@ -22,12 +22,15 @@ import polars as pl
 
 from openmrc import version
 from openmrc.errors import InputError, OutputError
+from openmrc.reading import check_file
+from openmrc.run.parquet import check_room
 from openmrc.run.tables import FIGURES
 from openmrc.sweeps.job import Outcome
 from openmrc.sweeps.plan import Run, code_hash
 from openmrc.sweeps.rows import failed_row, fault_types, key_types
 
-BROKEN = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)  # no Parquet file
+# What reading another file raises.
+BROKEN = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError)
 AGAIN = "remove it, and the next sweep makes it again"
 # The same columns whatever the scenario, so that parts of different sweeps form one data set.
 SCHEMA: dict[str, Any] = {
@@ -51,6 +54,7 @@ class DataSet:
 
     def __init__(self, directory: Path, flows: bool, also: tuple[str, ...] = ()) -> None:
         self.directory, self.flows, self.also = directory, flows, also
+        self._own: set[Path] = set()  # written here: nobody else has touched them
 
     def has(self, run: Run) -> bool:
         """True if the complete result of `run` is here."""
@@ -75,11 +79,13 @@ class DataSet:
         choices = ((self._part(run), self._part(run, ".failed")) for run in runs)
         parts = [part for done, failed in choices for part in [done if done.exists() else failed]]
         parts = [part for part in parts if part.exists()]
-        if all(part.is_file() for part in parts):
-            with suppress(*BROKEN):
-                table = pl.read_parquet(parts)
-                if table.schema == pl.Schema(SCHEMA):
-                    return table
+        with suppress(*BROKEN, InputError):
+            for part in parts:
+                if part not in self._own:
+                    _check(part)
+            table = pl.read_parquet(parts)
+            if table.schema == pl.Schema(SCHEMA):
+                return table
         return pl.concat([_read(part, SCHEMA) for part in parts])
 
     def failure(self, run: Run) -> str | None:
@@ -100,6 +106,7 @@ class DataSet:
             path.parent.mkdir(parents=True, exist_ok=True)
             aside.write_bytes(data)
             aside.replace(path)
+            self._own.add(path)
         except OSError as error:
             aside.unlink(missing_ok=True)
             raise OutputError(path, error, "what was written before is kept") from None
@@ -107,9 +114,8 @@ class DataSet:
 
 def _read(part: Path, schema: dict[str, Any] | None = None) -> pl.DataFrame:
     """Return a table of the data set, whose columns are those of `schema` if one is given."""
-    if not part.is_file():
-        raise InputError(f"{part}: is no regular file; {AGAIN}")
     try:
+        _check(part)
         table = pl.read_parquet(part)
     except BROKEN as error:
         first = str(error).partition("\n")[0]
@@ -119,6 +125,12 @@ def _read(part: Path, schema: dict[str, Any] | None = None) -> pl.DataFrame:
             has = table.schema.get(name, "nothing")
             raise InputError(f"{part}: column {name} holds {has}, not {kind}; {AGAIN}")
     return table if schema is None else table.select(*schema)
+
+
+def _check(part: Path) -> None:
+    """Raise `InputError`, `ValueError` or `OSError` for what must not be read."""
+    check_file(part, "a directory of mrc sweep")
+    check_room(part)
 
 
 def _parquet(run: Run, rows: list[dict[str, Any]]) -> bytes:

@@ -30,7 +30,7 @@ from openmrc.torch.operation import Operation
 from openmrc.torch.pair import PING, Header, Key, Pair, Told
 from openmrc.torch.prepared import prepare
 from openmrc.torch.progress import Progress
-from openmrc.torch.record import VERSION, Recorder
+from openmrc.torch.record import Recorder
 from openmrc.torch.shared import Hall, Store, host, refusal
 from openmrc.torch.wire import Wire, open_wire
 from openmrc.verbs.attributes import QpAttributes, RemoteRegion
@@ -136,7 +136,7 @@ class World:
         for peer in peers:
             fd = self.lines.to[peer].fileno()
             self.progress.watch(fd, partial(self.lines.hear, peer, self._on_end))
-        self._recorder.write("joined", version=VERSION, **self._there())
+        self._recorder.join(secret, **self._there())
         if told and self.rank == 0:
             if refused := self._refused():
                 say(f"mrc: {refusal(refused)}")

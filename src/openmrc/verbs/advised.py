@@ -125,7 +125,7 @@ class Follower(Closing):
 def _fetcher(where: str, secret: bytes) -> Callable[[], bytes]:
     """Return a function that reads the list, from a controller's address or from a file."""
     if not where.startswith(("http://", "https://")):
-        return lambda: read_bytes(where)
+        return lambda: read_bytes(where, "a denylist")
     ask = _asker(where, secret, "/denylist")
     return lambda: ask(None)
 

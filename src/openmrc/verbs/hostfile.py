@@ -45,10 +45,9 @@ def read(path: str | os.PathLike[str] | None = None) -> dict[str, Any]:
     path = path or os.environ.get(VARIABLE)
     if not path:
         raise InputError(f"no host file: name one, or set {VARIABLE} (mrc lab does)")
+    data = read_bytes(path, "a host file, as mrc lab writes it")
     try:
-        content: dict[str, Any] = json.loads(read_bytes(path))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
+        content: dict[str, Any] = json.loads(data)
     except ValueError as error:
         raise InputError(f"{path}: no JSON: {error}") from None
     for key in ("fabric", "nic", "mode", "ports"):

@@ -68,7 +68,7 @@ class PeerLeft(ExchangeError):
 class Line:
     """The connection. `until` (a time of `time.monotonic`) is the deadline of all that follows;
     each message has `TIMEOUT_S` besides. `hello` is the peer's first message, once it has proven
-    the secret.
+    the secret. `closed` says whether it is closed at this end.
     """
 
     def __init__(self, connection: socket.socket, until: float = FOREVER) -> None:
@@ -80,6 +80,7 @@ class Line:
         self._send_s = TIMEOUT_S
         self.until = until
         self.hello: dict[str, Any] = {}
+        self.closed = False
 
     @classmethod
     def to(cls, host: str, port: int, timeout: float) -> Line:
@@ -226,13 +227,9 @@ class Line:
         """Return the connection, which is no line any more; nothing may have arrived yet."""
         return self._socket
 
-    @property
-    def closed(self) -> bool:
-        """Whether it is closed at this end."""
-        return self._socket.fileno() < 0
-
     def close(self) -> None:
         """Close both directions; a child of fork closes its descriptor only."""
+        self.closed = True  # before the peer sees it, and comes back
         end(self._socket, self._pid)
 
 

@@ -14,7 +14,7 @@ import secrets
 import string
 
 from openmrc.errors import InputError
-from openmrc.reading import read_bytes
+from openmrc.reading import read_text
 
 VARIABLE = "OPENMRC_SECRET"
 BYTES = 32  # of a new one
@@ -62,16 +62,17 @@ def given(file: str | os.PathLike[str] | None, option: str = "--secret") -> byte
     if file is None:
         text = os.environ.get(VARIABLE)
         return None if text is None else parse(text, VARIABLE)
-    place = option if _is_hex(str(file)) else f"{option} {file}"
+    wanted = (
+        f"a file with the secret in hex, or set {VARIABLE}: every user of a host can read a command"
+        " line"
+    )
+    hidden = _is_hex(str(file))  # a secret, taken for the name of its file
     try:
-        text = read_bytes(file).decode()
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "no text"
-        raise InputError(
-            f"{place}: {why}; name a file with the secret in hex, or set {VARIABLE}: every user of"
-            " a host can read a command line"
-        ) from None
-    return parse(text, place)
+        text = read_text(file, wanted)
+    except InputError as error:
+        said = f": names no file that can be read; name {wanted}" if hidden else f" {error}"
+        raise InputError(f"{option}{said}") from None
+    return parse(text, option if hidden else f"{option} {file}")
 
 
 def needed(file: str | os.PathLike[str] | None) -> bytes:

@@ -17,7 +17,7 @@ from typing import BinaryIO, NamedTuple, NoReturn, Self
 
 from openmrc.errors import InputError
 from openmrc.printable import printable
-from openmrc.reading import STANDARD_INPUT
+from openmrc.reading import STANDARD_INPUT, check_file
 from openmrc.wire.outside import (
     LINK_ETHERNET,
     LINK_IPV4,
@@ -194,10 +194,14 @@ def read(path: Path | str) -> Reader:
     given = str(path) == STANDARD_INPUT
     name = "standard input" if given else str(path)
     try:
+        if not given:
+            check_file(path, "a capture file, or - for standard input")
         # the reader closes it; standard input stays open
         stream = open(0 if given else path, "rb", buffering=_BUFFER_BYTES, closefd=not given)  # noqa: SIM115
     except OSError as error:
-        raise InputError(f"{name}: {error.strerror}; name a capture file") from None
+        raise InputError(
+            f"{name}: cannot be read ({error.strerror}); name a capture file"
+        ) from None
     try:
         return Reader(stream, name)
     except InputError:

@@ -29,7 +29,7 @@ import numpy as np
 
 from openmrc.errors import InputError, remark
 from openmrc.fabric.words import NUMBER_MAX
-from openmrc.reading import TEXT
+from openmrc.reading import TEXT, opened
 from openmrc.traffic.traffic import LongArray, Traffic
 from openmrc.workload import goal_binary
 from openmrc.workload import operations as ops
@@ -65,18 +65,10 @@ def load_goal(
     rank. `InputError` names file and line, or rank and operation; a `Remark` what is odd.
     """
     nics = np.arange(n_nics) if nics is None else nics
-    try:
-        with open(path, "rb") as file:
-            kind = goal_binary.Reader if goal_binary.is_binary(file) else _Reader
-            reader = kind(Schedule(str(path), len(nics), compute_scale, rank_nics))
-            reader.read(file)
-    except OSError as error:
-        reason = error.strerror or "cannot be read"
-        raise InputError(f"{path}: {reason}; name a GOAL file that can be read") from None
-    except UnicodeDecodeError:
-        raise InputError(
-            f"{path}: neither text nor a binary schedule of LogGOPSim; name a GOAL file"
-        ) from None
+    with opened(path, "a GOAL file, text or LogGOPSim's binary") as file:
+        kind = goal_binary.Reader if goal_binary.is_binary(file) else _Reader
+        reader = kind(Schedule(str(path), len(nics), compute_scale, rank_nics))
+        reader.read(file)
     return ops.to_traffic("goal", n_nics, nics, reader.goal.ops, str(path))
 
 

@@ -17,10 +17,10 @@ import numpy as np
 
 from openmrc.errors import InputError, remark
 from openmrc.fabric.words import NUMBER_MAX
-from openmrc.reading import read_bytes
+from openmrc.reading import read_bytes, read_text
 from openmrc.traffic.traffic import LongArray, Traffic, check_listed, make_traffic
 
-NPY = ".npy"
+NPY, WANTED = ".npy", "a matrix of bytes, as CSV or .npy"
 _NUMBER = re.compile(r"[0-9]+(?:\.0*)?", re.ASCII)
 
 
@@ -48,11 +48,10 @@ def load_matrix(path: str | Path, n_nics: int, nics: LongArray | None = None) ->
 
 
 def _npy(path: str | Path) -> LongArray:
+    data = read_bytes(path, WANTED)
     try:
-        found = np.load(io.BytesIO(read_bytes(Path(path))), allow_pickle=False)
-    except OSError as error:
-        raise _unreadable(path, error) from None
-    except (ValueError, EOFError) as error:
+        found = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+    except Exception as error:  # its header is parsed as Python's own words are
         raise InputError(f"{path}: no array of NumPy ({error}); name an .npy file") from None
     if found.ndim != 2 or found.shape[0] != found.shape[1]:
         shape = " x ".join(map(str, found.shape)) or "one number"
@@ -67,13 +66,7 @@ def _npy(path: str | Path) -> LongArray:
 
 
 def _csv(path: str | Path) -> LongArray:
-    try:
-        text = read_bytes(Path(path)).decode("utf-8-sig")
-    except OSError as error:
-        raise _unreadable(path, error) from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not a text file; name a matrix as CSV, or .npy") from None
-    rows = _cells(text)
+    rows = _cells(read_text(path, WANTED))
     # names above the columns, and before the rows
     if rows and not any(map(_NUMBER.fullmatch, rows[0][1])):
         del rows[0]
@@ -81,13 +74,14 @@ def _csv(path: str | Path) -> LongArray:
         rows = [(number, cells[1:]) for number, cells in rows]
     if not rows:
         raise InputError(f"{path}: nothing in it; name a matrix of bytes")
-    matrix = np.zeros((len(rows), len(rows)), np.int64)
-    for row, (number, cells) in enumerate(rows):
+    for number, cells in rows:  # before memory for as many columns is taken
         if len(cells) != len(rows):
             raise InputError(
                 f"{path}:{number}: {len(cells)} numbers in a matrix of {len(rows)} rows; a row and"
                 " a column for each rank are accepted"
             )
+    matrix = np.zeros((len(rows), len(rows)), np.int64)
+    for row, (number, cells) in enumerate(rows):
         for column, cell in enumerate(cells):
             if not _NUMBER.fullmatch(cell) or len(cell) > 19 or float(cell) > NUMBER_MAX:
                 raise _refused(f"{path}:{number}: column {column}", cell)
@@ -110,8 +104,3 @@ def _cells(text: str) -> list[tuple[int, list[str]]]:
 
 def _refused(place: str, value: str) -> InputError:
     return InputError(f"{place}: {value[:40]!r}; whole bytes, 0 to {NUMBER_MAX}, are accepted")
-
-
-def _unreadable(path: str | Path, error: OSError) -> InputError:
-    reason = error.strerror or "cannot be read"
-    return InputError(f"{path}: {reason}; name a matrix that can be read")

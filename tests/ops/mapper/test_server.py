@@ -417,7 +417,7 @@ def test_whatever_is_open_the_end_comes_at_once(tmp_path: Path) -> None:
         assert until(lambda: len(one._streams) == 1)
         began = time.monotonic()
         one.close()
-        assert time.monotonic() - began < 2.0
+        assert time.monotonic() - began < WAIT_S / 3  # 2 s on a machine that is free; or never
         for each in held:
             with contextlib.suppress(OSError):
                 while each.recv(1 << 16):

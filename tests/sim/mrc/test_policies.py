@@ -46,7 +46,7 @@ def same(a: World, b: World) -> bool:
     [
         ("my.py", None, "'my.py' is not a policy; write FILE.py:NAME"),
         ("my.txt:step", None, "'my.txt:step' is not a policy"),
-        ("my.py:step", None, "my.py cannot be read (No such file or directory)"),
+        ("my.py:step", None, "my.py: cannot be read (No such file or directory)"),
         ("my.py:step", "def step(:\n", "my.py is not Python: invalid syntax"),
         (
             "my.py:step",
@@ -86,7 +86,7 @@ def test_learn_beside_choose_is_checked_too(tmp_path: Path) -> None:
         ('cc = "dctcp"', "transport.cc: 'dctcp' is refused; accepted: nscc, none or FILE.py"),
         ("cc = 5", "transport.cc: 5 is refused"),
         ('paths = "ecmp"', "transport.paths: 'ecmp' is refused; accepted: mrc, oblivious, r"),
-        ('cc = "my.py:step"', "transport.cc: 'my.py:step': "),
+        ('cc = "my.py:step"', "my.py: cannot be read (No such file or directory); name a p"),
     ],
 )
 def test_a_scenario_names_the_key(transport: str, words: str, tmp_path: Path) -> None:

@@ -368,7 +368,7 @@ def test_messages_are_found_across_chunks(tmp_path: Path) -> None:
         (["a.et"], "a.et: a trace's name ends in its rank, such as trace.0.et"),
         (["a.0.et", "b.0.et"], "b.0.et: rank 0 has a.0.et already"),
         (["a.0.et", "a.2.et"], "a.2.et: rank 2, but rank 1 has no file; name all ranks from 0"),
-        (["a.0.et"], "a.0.et: No such file or directory; name a Chakra trace that can be read"),
+        (["a.0.et"], "a.0.et: cannot be read (No such file or directory); name a Chakra trace"),
     ],
 )
 def test_ranks_are_those_of_the_files_names(names: list[str], message: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openmrc.errors import InputError, OutputError
+from openmrc.reading import check_file
 from openmrc.say import say
 
 if TYPE_CHECKING:
@@ -242,6 +243,7 @@ def _controller(arguments: argparse.Namespace) -> int:
     if arguments.cert is not None:
         tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
+            check_file(arguments.cert, "a certificate with its key, as PEM")
             tls.load_cert_chain(arguments.cert)
         except ssl.SSLError:
             raise InputError(

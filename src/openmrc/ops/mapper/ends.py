@@ -22,7 +22,6 @@ from __future__ import annotations
 import ipaddress
 import socket
 import struct
-import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -46,7 +45,7 @@ from openmrc.ops.schedule import (
     Shares,
     check,
 )
-from openmrc.reading import read_text
+from openmrc.reading import read_text, toml
 from openmrc.units import PS_BITS, parse_rate
 
 HOSTS_MAX = 1024
@@ -156,9 +155,7 @@ def read(path: Path) -> Network:
 
 def _table(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(read_text(path))
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
+        return toml(read_text(path, "a scenario, or a file of a network"))
     except ValueError as error:
         raise InputError(f"{path}: no TOML: {error}") from None
 

@@ -75,7 +75,8 @@ class History(Closing):
     def __init__(self, file: str | Path, read_only: bool = False) -> None:
         try:
             if read_only:
-                self._db = sqlite3.connect(f"file:{file}?mode=ro", uri=True)
+                there = Path(file).absolute().as_uri()  # a name may have "?" in it
+                self._db = sqlite3.connect(f"{there}?mode=ro", uri=True)
                 self._db.execute("SELECT count(*) FROM place")
                 return
             self._db = sqlite3.connect(file, check_same_thread=False)

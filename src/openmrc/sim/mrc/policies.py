@@ -51,9 +51,7 @@ def find(text: str, role: str, base: Path) -> Policy:
         raise InputError(f"{text!r} is not a policy; write FILE.py:NAME")
     path = base / file
     try:
-        tree = ast.parse(read_text(path))
-    except OSError as error:
-        raise InputError(f"{text!r}: {path} cannot be read ({error.strerror})") from None
+        tree = ast.parse(read_text(path, "a policy, FILE.py:NAME"))
     except (SyntaxError, ValueError) as error:
         raise InputError(f"{text!r}: {path} is not Python: {error}") from None
     _check(tree, name, role, path)

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from openmrc.errors import InputError
+from openmrc.reading import read_bytes
 from openmrc.traffic.traffic import LongArray, Traffic, check_listed, unroll
 from openmrc.workload import collectives
 from openmrc.workload.operations import NO_MESSAGES, Messages, Pairs
@@ -67,11 +68,9 @@ class _Parts(NamedTuple):
 
 def read_groups(path: str | Path, n_ranks: int) -> dict[str, list[int]]:
     """Return the ranks of each process group of a JSON file: `{"0": [0, 1, 2, 3]}`."""
+    data = read_bytes(path, "a JSON file of process groups")
     try:
-        groups = json.loads(Path(path).read_bytes())
-    except OSError as error:
-        reason = error.strerror or "cannot be read"
-        raise InputError(f"{path}: {reason}; name a JSON file of process groups") from None
+        groups = json.loads(data)
     except (ValueError, RecursionError):
         raise InputError(f'{path}: not JSON; accepted: {{"NAME": [RANK, ...], ...}}') from None
     if not isinstance(groups, dict):

@@ -29,6 +29,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from openmrc.errors import InputError
+from openmrc.reading import opened
 from openmrc.traffic.traffic import LongArray, Traffic
 from openmrc.units import US, S
 from openmrc.workload import operations as ops
@@ -143,14 +144,10 @@ class _Reader:
     def read(self, rank: int) -> None:
         path = self.files[rank]
         self.first.append(len(self.node))
-        try:
-            with open(path, "rb") as file:
-                messages = delimited(file, path)
-                self._metadata(path, next(messages, None))
-                self._nodes(rank, path, messages)
-        except OSError as error:
-            reason = error.strerror or "cannot be read"
-            raise InputError(f"{path}: {reason}; name a Chakra trace that can be read") from None
+        with opened(path, "a Chakra trace") as file:
+            messages = delimited(file, path)
+            self._metadata(path, next(messages, None))
+            self._nodes(rank, path, messages)
 
     def _metadata(self, path: str, message: bytes | None) -> None:
         if message is None:
