@@ -6,10 +6,12 @@ from hypothesis import strategies as st
 
 from openmrc.errors import InputError
 from openmrc.units import (
+    DIGITS_MAX,
     QUANTITY_MAX,
     fmt_rate,
     fmt_size,
     fmt_time,
+    integer,
     parse_rate,
     parse_size,
     parse_time,
@@ -88,3 +90,12 @@ def test_what_is_written_reads_as_the_same(value: int) -> None:
     assert parse_time(fmt_time(value)) == value
     assert parse_rate(fmt_rate(value)) == value
     assert parse_size(fmt_size(value)) == value
+
+
+@pytest.mark.parametrize("digits", ["9" * 5000, "0" * 5000, "0." + "1" * 5000])
+def test_no_number_has_too_many_digits_to_be_refused(digits: str) -> None:
+    for parse in (parse_time, parse_rate, parse_size):
+        with pytest.raises(InputError, match=r"\.\.\. .*is accepted"):
+            parse(f"{digits}X")
+    assert integer("9" * DIGITS_MAX) == 10**DIGITS_MAX - 1
+    assert integer("9" * 5000) == 10**DIGITS_MAX

@@ -49,7 +49,15 @@ SIZE_BYTES: Mapping[str, int] = {
 # Every quantity is stored in an int64 somewhere; this is the limit of all three kinds.
 QUANTITY_MAX = 2**63 - 1
 
-_QUANTITY = re.compile(r"\s*([+-]?[0-9]+(?:\.[0-9]+)?)\s*([A-Za-zµ]*)\s*", re.ASCII)
+DIGITS_MAX = 60  # more than any number of use has; Python refuses 4,301
+_QUANTITY = re.compile(
+    rf"\s*([+-]?[0-9]{{1,{DIGITS_MAX}}}(?:\.[0-9]{{1,{DIGITS_MAX}}})?)\s*([A-Za-zµ]*)\s*", re.ASCII
+)
+
+
+def integer(digits: str) -> int:
+    """Return the number that these digits state; for too many of them, one above every limit."""
+    return int(digits) if len(digits) <= DIGITS_MAX else 10**DIGITS_MAX
 
 
 def parse_time(text: str) -> int:

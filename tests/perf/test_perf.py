@@ -290,6 +290,19 @@ def test_a_client_whose_host_vanishes_ends_the_server(
     )
 
 
+def test_a_client_that_is_silent_ends_the_server_before_its_retries_do(
+    channels: tuple[Channel, Channel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a round trip was long when it was measured, retries take long, too."""
+    monkeypatch.setattr(channel, "ASK_S", 0.05)
+    monkeypatch.setattr(channel, "GONE_S", 0.0)
+    _, server = channels
+    monkeypatch.setattr(server, "_take", lambda timeout: None)  # no answer
+    with pytest.raises(PeerGoneError, match=r"is gone: no answer within 0 s \(nothing comes from"):
+        server.receive()
+    assert server.qp.state == QpState.RTS
+
+
 def test_who_waits_asks_and_a_peer_that_is_there_may_take_its_time(
     channels: tuple[Channel, Channel], monkeypatch: pytest.MonkeyPatch
 ) -> None:

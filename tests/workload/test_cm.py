@@ -97,6 +97,7 @@ trigger oneshot id 2
         ("103->32", "-1->32", "x.cm:4: '-1->32'; a line begins with SRC->DST or trigger"),
         ("103->32", "103 32", "x.cm:4: '103'; a line begins with SRC->DST or trigger"),
         ("size 100", "size -100", "x.cm:5: size -100 is out of range; 1 or more is accepted"),
+        ("size 100", "size " + "9" * 5000, "x.cm:5: size 99999"),
         ("size 100", "size 0", "x.cm:5: size 0 is out of range; 1 or more is accepted"),
         ("size 100", "size big", "x.cm:5: size 'big' is not a whole number; write digits only"),
         ("size 100", "size", "x.cm:5: size; each key appears once, followed by a number"),

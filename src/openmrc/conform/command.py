@@ -152,6 +152,7 @@ def _take_ranks(arguments: argparse.Namespace) -> None:
 def _where(arguments: argparse.Namespace) -> Where:
     from openmrc.conform import wires
     from openmrc.conform.network import Where
+    from openmrc.units import integer
 
     names, dscps = _planes(arguments), _dscps(arguments)
     opened: Callable[[Sequence[str], int], Any] = wires.opened
@@ -172,7 +173,7 @@ def _where(arguments: argparse.Namespace) -> Where:
     host, _, port = arguments.address.rpartition(":")
     if not host or not port.isdigit():
         host, port = arguments.address, str(PORT)
-    at = host.strip("[]"), int(port), _secret(arguments)
+    at = host.strip("[]"), integer(port), _secret(arguments)
     where = Where(names, *at, dscps=dscps, opened=opened)
     return replace(where, connect_s=START_S) if arguments.ranks else where
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple, Self
 
 from openmrc.errors import InputError
+from openmrc.units import integer
 
 BITS, MASK = 6, 0x3F
 
@@ -37,7 +38,7 @@ class Dscps(NamedTuple):
                 raise InputError(
                     f"{part!r}: accepted, {once}{', '.join(cls._fields)}, as trimmed=11"
                 )
-            if not (value.isascii() and value.isdigit() and int(value) <= MASK):
+            if not (value.isascii() and value.isdigit() and integer(value) <= MASK):
                 raise InputError(f"{part!r}: a DSCP is 0 to {MASK}")
             given[name] = int(value)
         return cls(**given).checked()

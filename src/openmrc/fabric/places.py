@@ -24,6 +24,7 @@ import numpy as np
 
 from openmrc.errors import InputError
 from openmrc.fabric.model import BoolArray, Fabric, LongArray
+from openmrc.units import integer
 
 _N = r"(\d+|\*)"
 _NIC = re.compile(rf"nic {_N} plane {_N}(?: ([-<>]) t0)?", re.ASCII)
@@ -223,9 +224,9 @@ def nics(fabric: Fabric, text: str) -> LongArray:
         match = _NICS.fullmatch(_squeezed(part))
         if match is None:
             raise InputError(f'{part!r}: not a NIC\'s number or a range; "0-7, 12" is accepted')
-        first = last = int(match[1])
+        first = last = integer(match[1])
         if match[2] is not None:
-            last = int(match[2])
+            last = integer(match[2])
         if first > last:
             raise InputError(f"{part!r}: ends before it begins; put the lower number first")
         _chosen(str(last), fabric.n_nics, "nic")
@@ -300,7 +301,7 @@ def _chosen(text: str, count: int, what: str) -> LongArray:
     """Return the numbers that `text`, a number or "*", stands for."""
     if text == "*":
         return np.arange(count)
-    if int(text) >= count:
+    if integer(text) >= count:
         raise InputError(f"there is no {what} {text}; 0 to {count - 1} exist")
     return np.array([int(text)])
 

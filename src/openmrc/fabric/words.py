@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from openmrc.errors import InputError
 from openmrc.reading import read_text
+from openmrc.units import integer
 
 # Far above any real count, size or time, and safe to calculate with in int64.
 NUMBER_MAX = 2**60
@@ -42,6 +43,7 @@ def whole(place: str, name: str, word: str, least: int = 0) -> int:
     """Return the whole number `word`, the value of `name`; raise `InputError` at `place`."""
     if not _WHOLE.fullmatch(word):
         raise InputError(f"{place}: {name} {word!r} is not a whole number; write digits only")
-    if not least <= int(word) <= NUMBER_MAX:
+    number = integer(word)
+    if not least <= number <= NUMBER_MAX:
         raise InputError(f"{place}: {name} {word} is out of range; {least} or more is accepted")
-    return int(word)
+    return number

@@ -28,6 +28,9 @@ REGION_BYTES = 2 * RING_BYTES + 1  # incoming, outgoing, and the peer's "ready"
 SEND_S, LEAVE_S = 60.0, 5.0
 LOOK_S = 0.002
 ASK_S = 1.0  # between two questions whether the peer is there
+# Without an answer the peer is gone. Retries may take longer: they are as slow as the round trip
+# was when it was measured, which a busy machine makes long.
+GONE_S = 10.0
 READY = 1
 RETRY_EXCEEDED = es.ERROR_TEXTS[es.RETRY_EXCEEDED]
 
@@ -136,13 +139,14 @@ class Channel:
                 self._ask()
         elif self._outstanding:
             self._take(0.0)
+            if self._outstanding and time.monotonic() >= self._asked + GONE_S:
+                raise self._gone(f"no answer within {GONE_S:g} s")
 
-    def _gone(self) -> PeerGoneError:
-        why = self.qp.error
+    def _gone(self, unanswered: str = "") -> PeerGoneError:
+        why = unanswered or self.qp.error
         silent = " (nothing comes from it: is its host down, or are all paths cut?)"
-        return PeerGoneError(
-            f"{self._who} is gone{why and ': '}{why}{silent if why == RETRY_EXCEEDED else ''}"
-        )
+        told = silent if unanswered or why == RETRY_EXCEEDED else ""
+        return PeerGoneError(f"{self._who} is gone{why and ': '}{why}{told}")
 
     def _until_sent(self) -> None:
         until = time.monotonic() + SEND_S

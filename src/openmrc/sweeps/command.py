@@ -15,6 +15,7 @@ from openmrc.say import say
 from openmrc.scenario.scenario import load_scenario, value_of
 from openmrc.sweeps.plan import RUNS_MAX, plan
 from openmrc.sweeps.sweep import run_all, swept_keys
+from openmrc.units import integer
 
 if TYPE_CHECKING:
     import polars as pl
@@ -101,7 +102,7 @@ def workers_of(text: str | None) -> int | None:
         return None
     if not text.isdecimal():
         raise InputError(f"--workers {text}: accepted: a whole number of 1 or more")
-    return int(text)
+    return integer(text)
 
 
 def _all_well(table: pl.DataFrame) -> bool:

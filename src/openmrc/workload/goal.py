@@ -31,9 +31,10 @@ from openmrc.errors import InputError, remark
 from openmrc.fabric.words import NUMBER_MAX
 from openmrc.reading import TEXT, opened
 from openmrc.traffic.traffic import LongArray, Traffic
+from openmrc.units import integer
 from openmrc.workload import goal_binary
 from openmrc.workload import operations as ops
-from openmrc.workload.schedule import ANY, Schedule, out_of_range, within
+from openmrc.workload.schedule import ANY, Schedule, within
 
 _OPERATION = re.compile(
     r"(?:([a-zA-Z][a-zA-Z0-9_]*)\s*:\s*)?"
@@ -190,10 +191,7 @@ class _Reader:
 
 
 def _integer(at: str, name: str, word: str) -> int:
-    # ordinary numbers are short: longer ones are out of range
-    if len(word) > 20:
-        raise out_of_range(at, name, word, NUMBER_MAX)
-    return within(at, name, int(word), NUMBER_MAX)
+    return within(at, name, integer(word), NUMBER_MAX)
 
 
 def _without_comments(lines: Iterator[str], path: str) -> Iterator[tuple[int, str]]:
