@@ -34,13 +34,13 @@ READERS = {
     "lab": "lab {} -- true",
     "compare": "compare {} folder",
     "why": "why {}",
-    "export": "export linux {}",
+    "switches": "switches linux {}",
     "policy check": "policy check {}",
     "conformance --capture": "conformance --capture {}",
     "conformance --ways": "conformance --ways {}",
-    "mapper": "mapper --host {}",
-    "controller": "controller {}",
-    "controller --cert": "controller x.toml --cert {}",
+    "ops agent": "ops agent --host {}",
+    "ops controller": "ops controller {}",
+    "ops controller --cert": "ops controller x.toml --cert {}",
     "perf --secret": "perf write_bw x --secret {}",
     "perf": "perf write_bw",  # the host file, which a variable names
 }

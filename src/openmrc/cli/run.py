@@ -138,9 +138,11 @@ def _refuse_to_mix(scenario: Scenario, as_json: bool) -> None:
 
 def _threads(words: str) -> int | None:
     """The requested number of threads; None for the default."""
+    from openmrc.units import integer
+
     if words == AUTO:
         return None
-    if not (words.isascii() and words.isdecimal() and 0 < int(words) <= THREADS_MAX):
+    if not (words.isascii() and words.isdecimal() and 0 < integer(words) <= THREADS_MAX):
         raise InputError(f"--threads {words}: auto, or 1 to {THREADS_MAX}")
     return int(words)
 
