@@ -28,8 +28,8 @@ REGION_BYTES = 2 * RING_BYTES + 1  # incoming, outgoing, and the peer's "ready"
 SEND_S, LEAVE_S = 60.0, 5.0
 LOOK_S = 0.002
 ASK_S = 1.0  # between two questions whether the peer is there
-# Without an answer the peer is gone. Retries may take longer: they are as slow as the round trip
-# was when it was measured, which a busy machine makes long.
+# A peer from which nothing comes for so long is gone. Retries may take longer: they are as slow as
+# the round trip was when it was measured, which a busy machine makes long.
 GONE_S = 10.0
 READY = 1
 RETRY_EXCEEDED = es.ERROR_TEXTS[es.RETRY_EXCEEDED]
@@ -43,6 +43,7 @@ class Channel:
     """One end. `start` before the first message."""
 
     def __init__(self, device: Device) -> None:
+        self._device, self._heard_before = device, 0
         self._cq: CompletionQueue = device.create_cq(depth=4 * SLOTS)
         self.qp = device.create_qp(self._cq)
         self._room = np.zeros(REGION_BYTES, np.uint8)
@@ -82,7 +83,7 @@ class Channel:
             0, self.region, REGION_BYTES - 1, 1, remote_addr=at, rkey=self._remote.rkey
         )
         self._outstanding += 1
-        self._asked = time.monotonic()
+        self._asked, self._heard_before = time.monotonic(), self._heard()
 
     def send(self, message: dict[str, Any]) -> None:
         """Send one message; it has arrived when this returns."""
@@ -140,7 +141,14 @@ class Channel:
         elif self._outstanding:
             self._take(0.0)
             if self._outstanding and time.monotonic() >= self._asked + GONE_S:
-                raise self._gone(f"no answer within {GONE_S:g} s")
+                heard, before = self._heard(), self._heard_before
+                if heard == before:
+                    raise self._gone(f"silent for {GONE_S:g} s")
+                self._heard_before, self._asked = heard, time.monotonic()
+
+    def _heard(self) -> int:
+        """How many bytes have come to this end's ports."""
+        return sum(port["rx_bytes"] for port in self._device.counters()["ports"])
 
     def _gone(self, unanswered: str = "") -> PeerGoneError:
         why = unanswered or self.qp.error

@@ -34,7 +34,7 @@ from openmrc.traffic.traffic import LongArray, Traffic
 from openmrc.units import integer
 from openmrc.workload import goal_binary
 from openmrc.workload import operations as ops
-from openmrc.workload.schedule import ANY, Schedule, within
+from openmrc.workload.schedule import ANY, Schedule, out_of_range, within
 
 _OPERATION = re.compile(
     r"(?:([a-zA-Z][a-zA-Z0-9_]*)\s*:\s*)?"
@@ -191,7 +191,10 @@ class _Reader:
 
 
 def _integer(at: str, name: str, word: str) -> int:
-    return within(at, name, integer(word), NUMBER_MAX)
+    number = integer(word)
+    if number > NUMBER_MAX:
+        raise out_of_range(at, name, word, NUMBER_MAX)
+    return number
 
 
 def _without_comments(lines: Iterator[str], path: str) -> Iterator[tuple[int, str]]:
