@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable
+from inspect import isfunction
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,8 @@ def _kept(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 for _name, _method in vars(pl.DataFrame).items():
-    if "DataFrame" in str(getattr(_method, "__annotations__", {}).get("return")):
+    gives = _method.__annotations__.get("return") if isfunction(_method) else None
+    if "DataFrame" in str(gives) and _name not in vars(Table):
         setattr(Table, _name, _kept(_method))
 
 
