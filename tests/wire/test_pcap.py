@@ -233,8 +233,8 @@ def test_what_is_no_capture_is_refused_with_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("not a capture")
     (tmp_path / "short").write_bytes(b"\xd4\xc3\xb2\xa1 too short")
     for name, words in {
-        "missing": "No such file or directory; name a capture file",
-        ".": "Is a directory; name a capture file",
+        "missing": r"cannot be read \(No such file or directory\); name a capture file",
+        ".": r"cannot be read \(Is a directory\); name a capture file",
         "empty": "is empty; name a capture file",
         "text": r"is not a capture \(it begins with 6e6f7420\); pcap and pcapng are read",
         "short": "ends within its first header; name a capture file",
