@@ -92,7 +92,8 @@ def test_a_silent_plane_costs_two_round_trips_and_its_share_of_the_rate(
     counters = world.counters()
     # the plane was in use; answers left it soon, so there were not many more than a window's part
     assert 20 < counters["dropped_fault"] < 100
-    assert (counters["timeouts"], counters["false_alarms"]) == (0, 0)
+    assert counters["timeouts"] == 0
+    assert counters["false_alarms"] <= (3 if jitter_ps else 0)  # so late is a packet now and then
     done = np.sort(world.flows()["done_ps"])
     after = done[done > CUT]
     assert np.diff(after, prepend=CUT).max() < 10 * MS
