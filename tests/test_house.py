@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -264,6 +265,157 @@ def test_the_engine_knows_no_clock_no_socket_and_no_chance(path: Path) -> None:
                 assert name.partition(".")[0] not in CLOCKS_AND_CHANCE
                 stdlib = {"__future__", "collections", "dataclasses", "typing"}
                 assert name.partition(".")[0] in {"openmrc", "numpy", *stdlib}
+
+
+# --- doors
+
+
+def door_of(room: str) -> frozenset[str] | None:
+    """The modules of a room that others may import: `__all__` of its `__init__`, if all of that are
+    modules; else None, and any.
+    """
+    for node in ast.parse(MODULES[room].read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            names = {f"{room}.{name}" for name in ast.literal_eval(node.value)}
+            return frozenset(names) if names <= MODULES.keys() else None
+    return None
+
+
+def is_within(module: str, room: str) -> bool:
+    return module == room or module.startswith(f"{room}.")
+
+
+def test_a_room_is_entered_by_its_door() -> None:
+    doors = {room: door for room in FOLDERS if (door := door_of(room)) is not None}
+    assert "engine" in doors
+    around = {
+        (module, other)
+        for room, door in doors.items()
+        for module, others in edges().items()
+        for other in others
+        if is_within(other, room) and not is_within(module, room)
+        if other != room and other not in door
+    }
+    assert around == set()
+
+
+# Of the engine's names, and of the fields of a QP's record, that other rooms know.
+ENGINE_NAMES_MAX, QP_FIELDS_READ_MAX = 30, 24
+OUTSIDE = {
+    path: text
+    for name, path in MODULES.items()
+    if not is_within(name, "engine")
+    if "openmrc.engine" in (text := path.read_text(encoding="utf-8")) or ".qp" in text
+}
+
+
+def test_other_rooms_know_few_names_of_the_engine() -> None:
+    names = {
+        (node.module, alias.name)
+        for text in OUTSIDE.values()
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("openmrc.engine.")
+        for alias in node.names
+    }
+    assert 0 < len(names) <= ENGINE_NAMES_MAX
+
+
+@cache
+def fields_of_qp() -> frozenset[str]:
+    from openmrc.engine.state import QP
+
+    return frozenset(QP.names or ())
+
+
+class QpFields(ast.NodeVisitor):
+    """What a module does with the fields of QP records of the engine, `st.qp[...]`: a name that is
+    assigned one, an element of one, or is an argument `q`, is one too.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.read: set[str] = set()
+        self.written: set[str] = set()
+        self._known: list[set[str]] = [set()]
+        tree = ast.parse(text)
+        for _ in range(2):  # attributes of `self` may be used above where they are assigned
+            self.visit(tree)
+
+    def _is_record(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.Subscript):
+            return self._is_record(node.value)
+        text = ast.unparse(node)
+        if any(text in known for known in self._known):
+            return True
+        of, _, name = text.rpartition(".")
+        return name == "qp" and of.rpartition(".")[2] in {"st", "engine"}
+
+    def _assign(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            for each, its in zip(target.elts, value.elts, strict=False):
+                self._assign(each, its)
+        elif self._is_record(value) and isinstance(target, ast.Name | ast.Attribute):
+            self._known[0 if isinstance(target, ast.Attribute) else -1].add(ast.unparse(target))
+        elif isinstance(target, ast.Subscript):  # of an array of a field: q.peer[...] = ...
+            self._note(target.value, self.written)
+
+    def _note(self, node: ast.expr, into: set[str]) -> None:
+        if isinstance(node, ast.Attribute):
+            name: Any = node.attr
+        elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+            name = node.slice.value
+        else:
+            return
+        if name in fields_of_qp() and self._is_record(node.value):
+            into.add(name)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self._known.append({each.arg for each in node.args.args if each.arg == "q"})
+        self.generic_visit(node)
+        self._known.pop()
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        for target in node.targets:
+            self._assign(target, node.value)
+        self.generic_visit(node)
+
+    def visit_For(self, node: ast.For) -> None:
+        self._assign(node.target, node.iter)
+        self.generic_visit(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        self._note(node, self.read if isinstance(node.ctx, ast.Load) else self.written)
+        self.generic_visit(node)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        self._note(node, self.read if isinstance(node.ctx, ast.Load) else self.written)
+        self.generic_visit(node)
+
+
+@pytest.mark.parametrize(
+    ("line", "read", "written"),
+    [
+        ("st.qp[i].cwnd = 0.0", set(), {"cwnd"}),
+        ("q = host.st.qp[i]\nq.receives += 1", set(), {"receives"}),
+        ("q = self.engine.qp\nat = q.slot0[i]", {"slot0"}, set()),
+        ("st.qp.peer[i] = 0", {"peer"}, {"peer"}),
+        ("for q in st.qp[:n]:\n    q.base_rtt = q['target']", {"target"}, {"base_rtt"}),
+        ("def f(q):\n    return q.una", {"una"}, set()),
+        ("q, live = st.qp[i], ep.qp[i]\nlive.born = q.qpn", {"qpn"}, set()),
+        ("rq = ro.qp[i]\nrq.nxt += net.qp[i].ready", set(), set()),
+    ],
+)
+def test_what_becomes_of_a_qps_fields_is_found(
+    line: str, read: set[str], written: set[str]
+) -> None:
+    found = QpFields(line)
+    assert (found.read, found.written) == (read, written)
+
+
+def test_nobody_outside_writes_a_qps_record_and_few_fields_are_read() -> None:
+    uses = [(path, QpFields(text)) for path, text in OUTSIDE.items()]
+    assert {(path.name, field) for path, found in uses for field in found.written} == set()
+    read = {field for _, found in uses for field in found.read}
+    assert 0 < len(read) <= QP_FIELDS_READ_MAX, sorted(read)
 
 
 # --- citations

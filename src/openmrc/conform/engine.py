@@ -14,12 +14,9 @@ import numpy as np
 
 from openmrc.conform import events
 from openmrc.conform.events import Event
-from openmrc.engine import bits, endpoint, ports, requester, setup
+from openmrc.engine import bits, endpoint, observe, parameters, setup, verdict
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
-from openmrc.engine.endpoint import NOBODY
-from openmrc.engine.parameters import Variants
-from openmrc.engine.verdict import PLACED
 from openmrc.errors import InputError
 from openmrc.jit import records
 from openmrc.units import US
@@ -33,7 +30,7 @@ MESSAGES = 64
 START_PS = 1000 * US  # a newly opened endpoint limits its answers (`plausible`)
 # Settings of `with:` in addition to parameters.
 _ROOMS = {"planes": 2, "evs": 4, "mpr": 512, "receives": MESSAGES, "trimming": 1}
-PARAMETERS = {field.name for field in fields(Variants)}
+PARAMETERS = {field.name for field in fields(parameters.Variants)}
 
 
 class EngineTarget:
@@ -53,7 +50,7 @@ class EngineTarget:
         rooms = _ROOMS | {n: v for n, v in settings.items() if n in _ROOMS}
         self.planes, self.evs, self.mpr = rooms["planes"], rooms["evs"], rooms["mpr"]
         self.pmtu = int(own.setdefault("pmtu", 1024))
-        self.st = _state(Variants(**{"linear_cnt": 2, "exp_cnt": 1, **own}), rooms)
+        self.st = _state(parameters.Variants(**{"linear_cnt": 2, "exp_cnt": 1, **own}), rooms)
         self.now_ps = START_PS
         self.log: list[Event] = []
         self.flow_psn = {"requester": FIRST_PSN, "responder": PEER_PSN}
@@ -72,7 +69,7 @@ class EngineTarget:
     @property
     def rto_ps(self) -> int:
         """The retransmission timeout, ps."""
-        return int(self.st.qp[0].rto)
+        return observe.rto_ps(self.st.qp[0])
 
     def send(self, kind: str, given: Mapping[str, int]) -> None:
         """A packet of the kit arrives now."""
@@ -81,33 +78,33 @@ class EngineTarget:
         p.src, p.dst = 1, 0
         own = kind in ("request", "response")
         p.dst_qpn = pk.ENDPOINT_QPN if own else QPN
-        endpoint_or_qp = NOBODY if own else 0
-        verdict = endpoint.on_packet(self.st, 0, endpoint_or_qp, p, self.now_ps)
-        if verdict == PLACED:
+        endpoint_or_qp = endpoint.NOBODY if own else 0
+        said = endpoint.on_packet(self.st, 0, endpoint_or_qp, p, self.now_ps)
+        if said == verdict.PLACED:
             at = int(self.st.count[es.PLACED_OFFSET]) + REGION_VA
             self._note(events.DELIVERED, {"psn": int(p.psn), "va": at})
         self._after()
 
     def post(self, length: int, imm: int | None) -> None:
         """The application writes `length` bytes to the kit's memory."""
-        value = requester.NO_IMM if imm is None else imm
+        value = endpoint.NO_IMM if imm is None else imm
         va, rkey, _ = self.region["requester"]
-        requester.post_write(self.st, 0, self._posted, length, va, rkey, value)
+        endpoint.post_write(self.st, 0, self._posted, length, va, rkey, value)
         self._posted += 1
         self._after()
 
     def receives(self, n: int) -> None:
         """The application has this many receives posted."""
-        self.st.qp[0].receives = n
+        setup.set_receives(self.st, 0, n)
 
     def port(self, number: int, up: bool) -> None:
         """A port goes down or comes up."""
-        ports.set_local_port(self.st, 0, number, int(up), self.now_ps)
+        endpoint.set_port(self.st, 0, number, int(up), self.now_ps)
         self._after()
 
     def advance(self, until_ps: int) -> None:
         """Let time pass until the next event, at most until `until_ps`."""
-        q, nic = self.st.qp[0], self.st.nic[0]
+        nic = self.st.nic[0]
         due = [int(endpoint.next_deadline(self.st, 0)), int(nic.deadline)]
         due += [at for at in self._free_at if at > self.now_ps]
         at = max(min(due), self.now_ps)
@@ -116,7 +113,7 @@ class EngineTarget:
             return
         self.now_ps = at
         if int(endpoint.next_deadline(self.st, 0)) <= at:
-            endpoint.on_deadline(self.st, int(q.index), at)
+            endpoint.on_deadline(self.st, 0, at)
         if int(nic.deadline) <= at:
             endpoint.on_nic_deadline(self.st, 0, at)
         self._after()
@@ -150,17 +147,17 @@ class EngineTarget:
         q = self.st.qp[0]
         if q.state == es.ERROR and not self._failed:
             self._failed = True
-            text = es.ERROR_TEXTS[int(q.error)].replace(" ", "-")
+            text = observe.error_text(q).replace(" ", "-")
             self._note(events.FAILED, {"reason": text})
 
     def _note(self, kind: str, fields: dict[str, Any]) -> None:
         self.log.append(Event(self.now_ps, kind, fields))
 
 
-def _state(parameters: Variants, rooms: Mapping[str, int]) -> es.State:
+def _state(given: parameters.Variants, rooms: Mapping[str, int]) -> es.State:
     planes, evs = rooms["planes"], rooms["evs"]
     st = setup.new_state(
-        parameters,
+        given,
         setup.Rooms(1, planes, rooms["mpr"], MESSAGES, MESSAGES, planes * evs, evs),
         nics=1,
         peers=1,
@@ -172,15 +169,17 @@ def _state(parameters: Variants, rooms: Mapping[str, int]) -> es.State:
         must_post_receives=1,
         guarded=1,
     )
-    q = st.qp
-    q.nic, q.peer_nic, q.peer, q.qpn, q.peer_qpn = 0, 1, 0, QPN, QPN
-    q.first_psn, q.peer_psn, q.receives = FIRST_PSN, PEER_PSN, rooms["receives"]
+    setup.identify(
+        st.qp, nic=0, peer_nic=1, peer=0, qpn=QPN, peer_qpn=QPN, first_psn=FIRST_PSN,
+        peer_psn=PEER_PSN,
+    )  # fmt: skip
+    setup.set_receives(st, 0, rooms["receives"])
     one = np.zeros(1, np.int64)
     for plane in range(planes):
         values = ((plane << 16) + 1 + np.arange(evs, dtype=np.int64))[None, :]
         setup.set_paths(st, one, plane, values, evs)
     st.stream[:] = bits.seed_streams(1, 0, 1)
-    setup.set_nics(st, planes, parameters.pmtu + WIRE_OVERHEAD)
+    setup.set_nics(st, planes, given.pmtu + WIRE_OVERHEAD)
     setup.set_peers(st.peer, [1], [0], planes)
     st.nic.qp0, st.nic.n_qps, st.nic.peer0, st.nic.n_peers = 0, 1, 0, 1
     st.region.nic, st.region.va, st.region.length = 0, REGION_VA, REGION_BYTES

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from openmrc.engine import packet as pk
-from openmrc.engine.packet import PSN_MASK
 from openmrc.errors import InputError
 from openmrc.wire import layout
 
@@ -97,8 +96,8 @@ class Event:
 
     def shows(self, psn: int) -> bool:
         """Whether this SACK reports a PSN as received."""
-        ahead = (psn - self.fields["cack_psn"]) & PSN_MASK
-        if ahead == 0 or ahead > PSN_MASK // 2:
+        ahead = (psn - self.fields["cack_psn"]) & pk.PSN_MASK
+        if ahead == 0 or ahead > pk.PSN_MASK // 2:
             return True
         bit = ahead - self.fields["sack_offset"]
         return 0 <= bit < 64 and bool(self.fields["sack_bitmap"] >> bit & 1)

@@ -11,7 +11,6 @@ from openmrc.conform import events
 from openmrc.conform.events import Event
 from openmrc.conform.script import Rule, Step, Time
 from openmrc.engine import packet as pk
-from openmrc.engine.packet import PSN_MASK
 from openmrc.errors import InputError
 from openmrc.units import US
 
@@ -184,17 +183,19 @@ class Exchange:
             about = given["nack_psn"]
         else:
             first = self.target.flow_psn[self.rule.role]
-            count = (given["cack_psn"] - first + 1) & PSN_MASK
+            count = (given["cack_psn"] - first + 1) & pk.PSN_MASK
             given.setdefault("sack_offset", 1)
             if got:
                 psns = [self._number("psn", text) for text in got.split(",")]
-                places = [(p - given["cack_psn"] - given["sack_offset"]) & PSN_MASK for p in psns]
+                places = [
+                    (p - given["cack_psn"] - given["sack_offset"]) & pk.PSN_MASK for p in psns
+                ]
                 given["sack_bitmap"] = sum(1 << place for place in places if place < 64)
                 count += len(psns)
                 given.setdefault("ack_psn_offset", places[-1] + given["sack_offset"])
             given.setdefault("rcvd_bytes", count * self.target.pmtu // pk.RCVD_UNIT_BYTES)
             offset = 0 if given.get("pr") else given.get("ack_psn_offset", 0)
-            about = (given["cack_psn"] + offset) & PSN_MASK
+            about = (given["cack_psn"] + offset) & pk.PSN_MASK
         copies = (e for e in self.target.log if e.kind == "data" and e.fields["psn"] == about)
         for copy in copies:  # the last one counts
             given |= {
@@ -267,9 +268,9 @@ class Exchange:
                 raise InputError(f"${matched[1]}: no `expect ... as {matched[1]}` found it")
             value: Any = self._named[matched[1]].fields[matched[2]]
             value += int(matched[3] or 0)
-            return int(value & PSN_MASK if name in events.PSNS else value)
+            return int(value & pk.PSN_MASK if name in events.PSNS else value)
         if text[0] in "+-" and name in events.PSNS:
-            return self.target.flow_psn[self.rule.role] + int(text) & PSN_MASK
+            return self.target.flow_psn[self.rule.role] + int(text) & pk.PSN_MASK
         if text[0] in "+-" and name == "va":
             return self.target.region[self.rule.role][0] + int(text)
         names = {name: value for value, name in events.NAMES.get(name, {}).items()}

@@ -1,7 +1,26 @@
 """The MRC protocol, sans I/O: state in, packets out; no clock, no sockets, no topology.
 
 Time is an argument (int64 picoseconds), packets are records (`packet.py`), state is arrays of
-records (`state.py`). `endpoint.py` is the entry point; behind it `requester.py` is the sending half
-of a QP, `responder.py` the receiving half, and `ports.py` tracks an endpoint's own ports and those
-of its peers. `parameters.py` lists what can be set, and `setup.py` creates an endpoint from it.
+records (`state.py`). `setup.py` creates an endpoint from what `parameters.py` lists and leads its
+queue pairs through their life (`qp.py`), `endpoint.py` is the entry point while it runs, and
+`observe.py` and `place.py` show what has become of a queue pair. Behind these, `requester.py` is
+the sending half of a QP, `responder.py` the receiving half, and `ports.py` tracks an endpoint's own
+ports and those of its peers. Other rooms import the modules of `__all__` and no others.
 """
+
+__all__ = [
+    "account",
+    "ahead",
+    "bits",
+    "endpoint",
+    "ev",
+    "observe",
+    "packet",
+    "parameters",
+    "place",
+    "policy",
+    "qp",
+    "setup",
+    "state",
+    "verdict",
+]

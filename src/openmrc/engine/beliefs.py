@@ -206,8 +206,12 @@ def revive(st, q, ev, event, now):
 
 @compiled
 def deny(st, q, ev, denied, now):
-    """A denylist takes an EV out of service, or returns it to service (MRC 3.3)."""
+    """A denylist takes an EV out of service, or returns it to service (MRC 3.3); False if it is as
+    asked already.
+    """
     e = st.ev[q.ev0 + ev]
+    if denied == (e.state == evs.DENIED):
+        return False
     k = int(e.plane)
     plane = st.plane[q.plane0 + k]
     if denied:
@@ -217,6 +221,7 @@ def deny(st, q, ev, denied, now):
         rotation.heard_again(st, q, plane, k, now)
     _review_reverse(st, q, plane, k)
     rotation.refresh_planes(st, q, now)
+    return True
 
 
 @inner

@@ -4,23 +4,64 @@
     next_packet      the NIC has free ports: a QP's next packet, if it may send one
     on_deadline      call at `next_deadline` of a QP, or later
     on_nic_deadline  the same for the endpoint itself, at `next_nic_deadline`
+    post_write       the application wants to write
+    set_port         a port of the NIC went down or came up
+    deny             paths must not be used, or may be used again
+    move             a QP with a single path gets another one
+    fail             a QP ends; `abandon` then takes its requests one by one
+    ask_echo         a packet that the peer's NIC answers at once
+    ask_size         a packet that shows whether a path carries it
 
 After each of them: send the packets in `State.out`, report the completions in `State.done`, ask
-`requester.may_send` of the QP, and look at its next deadline. A packet for the endpoint itself, or
-its deadline, may change all QPs of the NIC.
+`may_send` of the QP, and look at its next deadline. A packet for the endpoint itself, its deadline
+and its ports may change all QPs of the NIC.
 """
 
 from __future__ import annotations
 
 from openmrc.engine import loss, ports, probes, requester, responder, timers
+from openmrc.engine.beliefs import deny
+from openmrc.engine.loss import fail
 from openmrc.engine.packet import ACKNOWLEDGE, LAST_DATA, NACK, PROBE, SACK
+from openmrc.engine.ports import ask_echo, refresh_qp
 from openmrc.engine.ports import on_deadline as on_nic_deadline
-from openmrc.engine.requester import PORTS_BUSY, next_packet
+from openmrc.engine.ports import set_local_port as set_port
+from openmrc.engine.requester import (
+    NO_IMM,
+    PORTS_BUSY,
+    abandon,
+    ask_size,
+    may_send,
+    message_of,
+    next_packet,
+    post_write,
+    write_opcode,
+)
+from openmrc.engine.responder import post_receive
+from openmrc.engine.rotation import move
 from openmrc.engine.state import RTS
 from openmrc.engine.verdict import OUT_OF_PLACE, QP_NOT_READY, WRONG_SOURCE
 from openmrc.jit import compiled, inlined
 
-__all__ = ["PORTS_BUSY", "next_packet", "on_nic_deadline"]  # and what is defined below
+__all__ = [  # and what is defined below
+    "NO_IMM",
+    "PORTS_BUSY",
+    "abandon",
+    "ask_echo",
+    "ask_size",
+    "deny",
+    "fail",
+    "may_send",
+    "message_of",
+    "move",
+    "next_packet",
+    "on_nic_deadline",
+    "post_receive",
+    "post_write",
+    "refresh_qp",
+    "set_port",
+    "write_opcode",
+]
 
 NOBODY = -1  # in place of a QP's index: a packet is for the endpoint itself
 

@@ -10,7 +10,7 @@ keep the reverse path fresh (MRC 3.9, row 14).
 
 from __future__ import annotations
 
-from openmrc.engine import account, loss, nic_planes, nscc, probes, rotation
+from openmrc.engine import account, loss, nic_planes, nscc, place, probes, rotation
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.engine.account import OWN, PEERS, PORT_DOWN, PORT_UP
@@ -116,6 +116,17 @@ def emit(st, opcode, nic, remote, plane):
     p.klass = pk.CLASS_CONTROL
     p.plane = plane
     return p
+
+
+@inlined
+def ask_echo(st, nic, remote, plane, number):
+    """Emit a request that the peer's NIC answers at once; the answer reflects `number`."""
+    p = emit(st, pk.ENDPOINT_REQUEST, nic, remote, plane)
+    p.reason = pk.OP_EV_PROBE
+    p.psn = number
+    i = find_peer(st, nic, remote)
+    if i >= 0:
+        p.ev = st.plane[place.plane(st.qp[st.peer[i].qp], plane)].reverse_ev
 
 
 @inlined

@@ -10,7 +10,7 @@ After each of them the QP may be able to send: call `may_send`.
 
 from __future__ import annotations
 
-from openmrc.engine import account, beliefs, bits, loss, probes, rotation, window
+from openmrc.engine import account, beliefs, bits, loss, place, probes, rotation, window
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
 from openmrc.engine.ev import index_of
@@ -50,6 +50,42 @@ def post_write(st, qi, wr_id, length, remote_va, rkey, imm):
     if imm >= 0:
         q.rqmsn_next += 1
     return True
+
+
+@inlined
+def abandon(q):
+    """A QP in ERROR gives up its oldest request; return the index of its message, -1 if there is
+    none left.
+    """
+    if q.msg_done == q.msg_end:
+        return -1
+    q.msg_done += 1
+    return place.message(q, q.msg_done - 1)
+
+
+@inlined
+def message_of(q, msn):
+    """Number of the open message that a packet's 16 bits name."""
+    return q.msg_done + es.signed(int(msn) - q.msg_done, 16)
+
+
+@inlined
+def ask_size(st, qi, i, number):
+    """Emit a packet on EV `i` of a QP that has sent nothing, as a retransmission of a PSN before
+    its first one: full if `number` is even, empty if it is odd. Its SACK reflects `number`.
+    """
+    q = st.qp[qi]
+    e = st.ev[place.ev(q, i)]
+    p = es.emit(st, pk.WRITE_ONLY)
+    es.address(p, q)
+    p.flag_bits = pk.RTX | pk.ACK_REQ
+    p.klass = pk.CLASS_RETRANSMIT
+    p.psn = es.psn_of(q.first_psn, -1)
+    p.payload_len = 0 if number & 1 else st.config[0].pmtu
+    p.dma_len = p.payload_len
+    p.timestamp = number
+    p.plane = e.plane
+    p.ev = e.value
 
 
 @inlined

@@ -209,6 +209,12 @@ def region_of(st, q, p):
 
 
 @inlined
+def post_receive(q):
+    """The application has posted one more receive."""
+    q.receives += 1
+
+
+@inlined
 def _advance_cack(st, q):
     """Move `cack` over everything received contiguously, and clear the words behind it for later
     sequences.

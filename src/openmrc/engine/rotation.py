@@ -125,6 +125,24 @@ def refresh_planes(st, q, now):
     q.planes_ok = ok
 
 
+@inner
+def move(st, q, plane, value, now):
+    """Give a QP with a single path another one, on any plane."""
+    for k in range(q.n_planes):
+        r = st.plane[q.plane0 + k]
+        r.n_evs = 1 if k == plane else 0
+        r.n_active = r.n_evs
+        r.share = r.n_evs
+        r.n_good = r.n_evs
+        r.ev0 = 0
+        r.pos = 0
+        st.order[q.order0 + k * q.order_len] = 0
+    e = st.ev[q.ev0]
+    e.plane = plane
+    e.value = value
+    refresh_planes(st, q, now)
+
+
 # --- the EV of a packet
 
 

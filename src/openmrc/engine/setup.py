@@ -1,9 +1,10 @@
 """Creates an endpoint: the State with its configuration, the place of each queue pair in its
-arrays, paths, peers, and the opening of queue pairs.
+arrays, paths, peers; and leads its queue pairs through their life (the table of `qp.py`).
 
-All but `open_qp` works on arrays: 131,072 QPs of a simulation are laid out at once, and one QP of a
-live device by the same code. In this order: `new_state`, `set_nics`, `set_peers`; for each QP
-`set_paths`, once for each plane in ascending order, then `open_qp`.
+In this order: `new_state`, `set_nics`, `set_peers`; for each QP `identify`, `set_paths`, once for
+each plane in ascending order, then `open_qp`. All but `open_qp` works on arrays: 131,072 QPs of a
+simulation are laid out at once, and one QP of a live device by the same code. A live device, whose
+QPs come and go, uses `reset_qp`, `agree`, `add_peer`, `open_qp`, and `close_qp` for each.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.engine import account, ev, policy, ports, probes, timers
+from openmrc.engine import account, ev, place, policy, ports, probes, timers
 from openmrc.engine import state as es
 from openmrc.engine.packet import PACKET
 from openmrc.engine.parameters import RECORDED, RTO_UNIT_PS, Parameters, completed
 from openmrc.engine.policy import CC_OWN, CONGESTION, OWN_PATHS, PATHS, PATHS_REPS
-from openmrc.engine.state import NEVER, RTS, State
+from openmrc.engine.state import ERROR, NEVER, RESET, RTS, State
 from openmrc.jit import compiled, records
 from openmrc.units import PS_BITS, S
 
@@ -141,6 +142,35 @@ def new_state(
     return st
 
 
+def bare_state(nics: int, qps: int, sends: Index) -> State:
+    """Return a State for a transport with rules of its own: the identity of its queue pairs, all
+    open, and their rings of `sends` messages, a power of two or 0 for each.
+    """
+    one = Rooms(qps=1, planes=1, mpr=1, sends=1, receives=0, evs=1, order_len=1)
+    st = new_state(Parameters(), one, nics=nics, peers=1, regions=1)._replace(
+        config=records(1, es.CONFIG),
+        qp=records(qps, es.QP),
+        message=records(max(int(sends.sum()), 1), es.MESSAGE),
+        stream=np.ones(qps, np.uint64),
+    )
+    st.qp.index = np.arange(qps)
+    st.qp.msg0, st.qp.msg_mask = rings(sends)
+    st.qp.state = RTS
+    return st
+
+
+def share(st: State, qp0: int) -> State:
+    """Return the same State for a thread of its own, that drives the queue pairs from `qp0` on:
+    with its own lists of what a call wants to send and has completed, and its own account.
+    """
+    own = account.emptied(
+        st._replace(out=st.out.copy(), done=st.done.copy(), count=st.count.copy())
+    )
+    if qp0 < len(st.qp):  # the BLAME records of its own EVs
+        own.count[es.BLAMED] = int(st.qp[qp0].ev0)
+    return own
+
+
 def configure(c: Any, parameters: Parameters, **world: int) -> None:
     """Write the CONFIG record: parameters, values derived from them, and those that the surrounding
     world sets.
@@ -180,6 +210,64 @@ def set_peers(peer: Any, remote: Any, qp: Any, planes: int) -> None:
     peer.remote_mask = (1 << planes) - 1
     peer.next_at = NEVER
     peer.down_probe_at = NEVER
+
+
+# Who a queue pair is, and who its peer is: fields of QP.
+IDENTITY = frozenset({"nic", "qpn", "first_psn", "peer", "peer_nic", "peer_qpn", "peer_psn"})
+
+
+def identify(q: Any, **values: Any) -> None:
+    """Write fields of `IDENTITY` of one queue pair, or of many."""
+    for name in values.keys() & IDENTITY:
+        q[name] = values[name]
+    if unknown := values.keys() - IDENTITY:
+        raise TypeError(f"{sorted(unknown)}: {sorted(IDENTITY)} are accepted")
+
+
+def limit(st: State, qi: int, mpr: int, max_wimm: int) -> None:
+    """Lower a queue pair's limits of packets and of immediates in flight, if they are above these;
+    that of immediates is the endpoint's.
+    """
+    q, c = st.qp[qi], st.config[0]
+    q.mpr = min(int(q.mpr), mpr)
+    c.max_wimm = min(int(c.max_wimm), max_wimm)
+
+
+def agree(st: State, qi: int, *, trim_nack: bool, dynamic_mpr: bool) -> None:
+    """Use what the peer enables too: trimming, a dynamic MPR (MRC 1.9, 1.5)."""
+    q = st.qp[qi]
+    q.untrimmable = not trim_nack
+    q.dynamic_mpr = bool(q.dynamic_mpr) and dynamic_mpr
+
+
+def set_receives(st: State, qi: int, n: int) -> None:
+    """The application has `n` receives posted."""
+    st.qp[qi].receives = n
+
+
+def set_reverse(st: State, plane: int, value: int) -> None:
+    """Give all queue pairs this EV for control packets on a plane where they have none."""
+    st.plane.reverse_ev[st.qp.plane0 + plane] = value
+
+
+def planes_up(st: State, q: Any) -> list[int]:
+    """The planes of a queue pair whose ports are up at both ends."""
+    mask = int(st.nic[int(q.nic)].up_mask) & int(st.peer[int(q.peer)].remote_mask)
+    return [k for k in range(int(q.n_planes)) if mask >> k & 1]
+
+
+def set_base_rtt(st: State, nic: int, t_ps: int, now: int) -> None:
+    """T is this for the open queue pairs of a NIC, and for all later ones; those that have sent
+    nothing start with its window (MRC 4.6).
+    """
+    st.config[0].base_rtt_ps = t_ps
+    n = st.nic[nic]
+    for q in st.qp[int(n.qp0) : int(n.qp0 + n.n_qps)]:
+        if q.state == RTS:
+            q.base_rtt = t_ps
+            if q.nxt == 0:
+                q.cwnd = 0.0  # not started
+            ports.refresh_qp(st, q, now)
 
 
 def set_paths(st: State, qps: Index, plane: int, values: Index, active: int) -> None:
@@ -240,3 +328,78 @@ def open_qp(st, qi):
         probes.check_all(st, q, 0)
     q.doubted_end = 0
     q.two_packets = int(2.0 * q.pkt * PS_BITS / st.config[0].port_rate_bps)
+
+
+# --- queue pairs that come and go
+
+
+def reset_qp(st: State, qi: int, unused: Any) -> None:
+    """Empty a QP and all that belongs to it; `unused` is its record as `new_state` left it. A live
+    NIC counts its queue pairs up to the highest ever used.
+    """
+    st.qp[qi] = unused
+    q = st.qp[qi]
+    evs = st.ev[place.room_for_evs(st, qi)]
+    blame = evs.blame.copy()  # an EV's BLAME record stays with its slot
+    for part in (
+        st.slot[place.slots(q)],
+        st.message[place.messages(q)],
+        st.rx_message[place.rx_messages(q)],
+        st.plane[place.planes(q)],
+        st.bits[int(q.acked0) : int(2 * q.rx0 - q.acked0)],
+        st.guard[qi : qi + 1],
+        evs,
+    ):
+        part[:] = np.zeros((), part.dtype)
+    evs.blame = blame
+    n = st.nic[int(q.nic)]
+    n.n_qps = max(int(n.n_qps), qi + 1 - int(n.qp0))
+
+
+def close_qp(st: State, qi: int) -> None:
+    """Return a QP to RESET, and forget its peer if no other open QP leads there. Its record must be
+    reset before it is used again.
+    """
+    q = st.qp[qi]
+    q.state = RESET
+    q.n_planes = 0
+    _leave_peer(st, qi)
+
+
+def add_peer(st: State, nic: int, remote: int, qi: int, planes: int) -> int:
+    """Return the record of the pair of a NIC and a remote one, reached by this QP. A NIC's peers
+    are sorted, and State has no other NIC with any.
+    """
+    n = st.nic[nic]
+    known = int(n.n_peers)
+    at = int(np.searchsorted(np.asarray(st.peer.remote[:known]), remote))
+    if at == known or st.peer[at].remote != remote:
+        st.peer[at + 1 : known + 1] = st.peer[at:known].copy()
+        _renumber(st, at, 1)
+        st.peer[at] = np.zeros((), es.PEER)
+        set_peers(st.peer[at], remote, qi, planes)
+        n.n_peers = known + 1
+    return at
+
+
+def _leave_peer(st: State, qi: int) -> None:
+    """The pairs that a QP led to are reached by another one, or dropped."""
+    q = st.qp
+    n = st.nic[int(q[qi].nic)]
+    same = np.asarray(q.peer_nic) == q[qi].peer_nic
+    others = np.flatnonzero(same & (np.asarray(q.state) == RTS))
+    known = int(n.n_peers)
+    for at in np.flatnonzero(np.asarray(st.peer.qp[:known]) == qi)[:1].tolist():
+        if len(others):
+            st.peer[at].qp = others[0]
+            return
+        st.peer[at : known - 1] = st.peer[at + 1 : known].copy()
+        _renumber(st, at + 1, -1)
+        n.n_peers = known - 1
+
+
+def _renumber(st: State, first: int, by: int) -> None:
+    """Records of pairs from `first` on have moved."""
+    q = st.qp
+    opened = (np.asarray(q.state) == RTS) | (np.asarray(q.state) == ERROR)
+    q.peer[opened & (np.asarray(q.peer) >= first)] += by

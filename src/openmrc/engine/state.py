@@ -87,6 +87,15 @@ CONFIG = record_type(
     ("account", "i1"),  # 1: an account is kept (account.py)
 )
 
+COUNTERS = (  # of a QP
+    "n_rtx",
+    "n_false",  # proven false alarms
+    *("n_dup", "n_probe", "n_trial", "n_sack", "n_nack"),
+    *("n_bad_total", "n_revived", "n_skips", "n_inferred"),
+    "n_timeouts",  # packets covered by an RTO epoch
+    "n_epochs",
+)
+
 QP = record_type(
     # --- touched by every packet sent and every SACK received, so first
     ("inflight", "i8"),  # bytes in slots SENT
@@ -206,12 +215,7 @@ QP = record_type(
     ("penalty", "i1"),
     *fields("i1", "qa_trigger", "fast"),  # of congestion control: here they fill a word
     # --- counters
-    ("n_rtx", "i8"),
-    ("n_false", "i8"),  # proven false alarms
-    *fields("i8", "n_dup", "n_probe", "n_trial", "n_sack", "n_nack"),
-    *fields("i8", "n_bad_total", "n_revived", "n_skips", "n_inferred"),
-    ("n_timeouts", "i8"),  # packets covered by an RTO epoch
-    ("n_epochs", "i8"),
+    *fields("i8", *COUNTERS),
 )
 
 SLOT = record_type(

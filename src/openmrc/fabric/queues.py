@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from openmrc.engine import bits
-from openmrc.engine.packet import CLASS_CONTROL, CLASS_DATA, CLASS_RETRANSMIT
+from openmrc.engine import packet as pk
+from openmrc.engine.packet import CLASS_CONTROL, CLASS_DATA
 from openmrc.fabric.model import Fabric, LongArray
 from openmrc.fabric.rtt import port_rate_bps
 from openmrc.jit import inlined, inner
@@ -307,7 +308,7 @@ def holds_any(port):
     """Whether anything is queued at a port."""
     return (
         port.head[CLASS_CONTROL] >= 0
-        or port.head[CLASS_RETRANSMIT] >= 0
+        or port.head[pk.CLASS_RETRANSMIT] >= 0
         or port.head[CLASS_DATA] >= 0
     )
 

@@ -140,11 +140,11 @@ def _told(process: subprocess.Popen[bytes]) -> tuple[str, bool]:
 
 def _compiled(checked: Checked, path: Path) -> None:
     """Compile it for the engine's state, as a run does."""
-    from openmrc.engine.setup import Rooms, new_state
+    from openmrc.engine import setup
     from openmrc.sim.mrc.transport import Transport
 
-    rooms = Rooms(qps=1, planes=1, mpr=64, sends=1, receives=1, evs=1, order_len=1)
-    state = new_state(Transport(), rooms, nics=1, peers=1, regions=1)
+    rooms = setup.Rooms(qps=1, planes=1, mpr=64, sends=1, receives=1, evs=1, order_len=1)
+    state = setup.new_state(Transport(), rooms, nics=1, peers=1, regions=1)
     for role, name in checked.roles.items():
         try:
             load(find(f"{path}:{name}", role, Path()), state)

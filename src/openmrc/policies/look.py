@@ -8,8 +8,8 @@ import ast
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from openmrc.engine.policy import SIGNATURES
-from openmrc.engine.state import State
+from openmrc.engine import policy
+from openmrc.engine import state as es
 from openmrc.policies.fields import RECORDS
 
 STATE, OWN_ROW = "st", "own"
@@ -39,7 +39,7 @@ class _Reader(ast.NodeVisitor):
 
     def __init__(self, function: ast.FunctionDef) -> None:
         names = {argument.arg for argument in function.args.args}
-        self.role = function.name if function.name in SIGNATURES else ""
+        self.role = function.name if function.name in policy.SIGNATURES else ""
         self.known = {name: kind for name, kind in (("st", STATE), ("q", "qp")) if name in names}
         self.found: list[Finding] = []
         for statement in function.body:
@@ -63,7 +63,7 @@ class _Reader(ast.NodeVisitor):
         self.visit(node.value)
         of = self._kind(node.value)
         if of == STATE:
-            self._must_be(node, State._fields, ast.unparse(node.value))
+            self._must_be(node, es.State._fields, ast.unparse(node.value))
         elif of in RECORDS:
             self._must_be(node, RECORDS[of].names, ast.unparse(node.value))
 

@@ -93,9 +93,9 @@ class Watch:
         return getattr(self, f"_{role}")(function)  # type: ignore[no-any-return]
 
     def _step(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        from openmrc.engine.policy import ON_LOSS, ON_SACK, ON_TRIM
+        from openmrc.engine import policy
 
-        names = {ON_SACK: "SACKs", ON_TRIM: "trims", ON_LOSS: "losses"}
+        names = {policy.ON_SACK: "SACKs", policy.ON_TRIM: "trims", policy.ON_LOSS: "losses"}
 
         def step(_: Any, q: Any, event: int, *rest: Any) -> None:
             self.calls["step"] += 1
@@ -112,10 +112,12 @@ class Watch:
         return step
 
     def _choose(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        from openmrc.engine import place
+
         def choose(_: Any, q: Any, plane: int, avoid: int) -> int:
             self.calls["choose"] += 1
             ev = self._called(q, function, plane, avoid)
-            p = self.state.plane[q.plane0 + plane]
+            p = self.state.plane[place.planes(q)][plane]
             if not isinstance(ev, int | np.integer):
                 raise TypeError(f"choose returns {ev!r}, not the index of an EV")
             if not p.ev0 <= ev < p.ev0 + p.n_evs:

@@ -33,13 +33,13 @@ def perfect_costs(fabric: Fabric, traffic: Traffic, transport: AnyTransport) -> 
 
 def _sizes(transport: AnyTransport) -> tuple[Callable[[int], int], int]:
     """Bytes on the wire of a data packet, by its payload, and of an acknowledgement."""
-    from openmrc.engine.packet import ACKNOWLEDGE
+    from openmrc.engine import packet as pk
     from openmrc.sim.mrc.transport import Transport
     from openmrc.wire.framing import framing
     from openmrc.wire.roce.framing import roce_framing
 
     if isinstance(transport, Transport):
         sizes = framing(transport.rules, transport.srv6)
-        return sizes.data_bytes, sizes.header_bytes[ACKNOWLEDGE]
+        return sizes.data_bytes, sizes.header_bytes[pk.ACKNOWLEDGE]
     of_roce = roce_framing(transport.rules)
     return of_roce.data_bytes, of_roce.sack_bytes

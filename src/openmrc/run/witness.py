@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from openmrc.engine import observe, place
 from openmrc.engine import state as es
 from openmrc.engine.ev import ASSUMED_BAD, narrow_bytes
 from openmrc.fabric.model import IntArray, LongArray
@@ -84,9 +85,8 @@ class Witness:
         engine = world.engine
         self._ends = np.asarray(world.ends.sender, np.int64)
         q = engine.qp[self._ends]
-        self._ev0 = np.asarray(q.ev0, np.int64)
-        self._n_evs = np.asarray(q.n_evs, np.int64)
-        self._base_rtt_ps = int(np.asarray(q.base_rtt).max(initial=0)) or int(
+        self._ev0, self._n_evs = place.runs_of_evs(q)
+        self._base_rtt_ps = int(observe.base_rtt_ps(q).max(initial=0)) or int(
             world.values.base_rtt_ps
         )
         n_evs = len(engine.ev)
@@ -154,7 +154,8 @@ class Witness:
     def _of_qps(self) -> Array:
         """[5, QPs] counters whose change shows that something happened to a queue pair's paths."""
         q = self._world.engine.qp
-        lost = np.asarray(q.n_inferred) + np.asarray(q.n_timeouts)
+        counted = observe.counters(q)
+        lost = np.asarray(counted["inferred"]) + np.asarray(counted["timeouts"])
         names = ("n_bad", "n_bad_total", "n_revived", "n_false")
         counts = [np.asarray(q[name])[self._ends] for name in names]
         return np.stack([*counts, lost[self._ends]]).astype(np.int64)
@@ -230,10 +231,10 @@ class Witness:
         engine, guilty = self._world.engine, set(at[lost > 0].tolist())
         for which in np.flatnonzero(left > 0).tolist():
             q = engine.qp[self._ends[which]]
-            slots = engine.slot[int(q.slot0) : int(q.slot0 + q.slot_mask) + 1]
+            slots = engine.slot[place.slots(q)]
             again = (np.asarray(slots.past) & es.INFERRED != 0) & (np.asarray(slots.bad_ev) >= 0)
             again &= np.asarray(slots.sent_at) > self._looked_ps
-            paths = int(q.ev0) + np.asarray(slots.bad_ev)[again].astype(np.int64)
+            paths = place.evs(q).start + np.asarray(slots.bad_ev)[again].astype(np.int64)
             found = [path for path in paths.tolist() if path not in guilty][: int(left[which])]
             if found:
                 when = np.full(len(found), now_ps)
@@ -270,7 +271,7 @@ class Witness:
         """
         spacing = np.asarray(b.spacing)
         sent_ps = np.asarray(b.probe_at) - spacing - spacing // 2
-        base_rtt_ps = np.asarray(self._world.engine.qp[self._ends].base_rtt)[qp]
+        base_rtt_ps = observe.base_rtt_ps(self._world.engine.qp[self._ends])[qp]
         return np.asarray(np.minimum(sent_ps + base_rtt_ps, now_ps), np.int64)
 
     def _largest_rtts(self) -> LongArray:
@@ -278,7 +279,7 @@ class Witness:
         knows only the probes whose answers came in time, although they wait behind data of others.
         """
         q = self._world.engine.qp[self._ends]
-        own = np.maximum(np.asarray(q.rtt_largest), np.asarray(q.rtt_before)).max(axis=1)
+        own = observe.largest_rtts_ps(q)
         of_nics = np.zeros(self._fabric.n_nics, np.int64)
         np.maximum.at(of_nics, np.asarray(q.nic), own)
         return np.asarray(of_nics[np.asarray(q.nic)], np.int64)
@@ -356,13 +357,14 @@ class Witness:
         they keep one, so these are scaled.
         """
         q = self._world.engine.qp[self._ends]
-        unasked = np.asarray(q.n_rtx).astype(np.int64) - np.asarray(q.n_trial)
+        counted = observe.counters(q)
+        unasked = np.asarray(counted["rtx"]).astype(np.int64) - np.asarray(counted["trial"])
         again = np.maximum(unasked - self._counts[4], self._again_before)
         more = again - self._again_before
         self._again_before = again
         which = np.flatnonzero(more)
         paths, many = [np.zeros(0, np.int64)], [np.zeros(0)]
-        size = int(np.asarray(q.slot_mask).max(initial=0)) + 1
+        size = int(place.runs_of_slots(q)[1].max(initial=1))
         for part in np.array_split(which, max(1, len(which) * size // EVS_AT_ONCE)):
             of, evs = self._sent_again(part)
             seen = np.bincount(of, minlength=len(more))
@@ -375,8 +377,8 @@ class Witness:
         queue pair, and the index of the EV of the transmission before.
         """
         q = self._world.engine.qp[self._ends[which]]
-        n = np.asarray(q.slot_mask, np.int64) + 1
-        at = np.repeat(np.asarray(q.slot0, np.int64) - (np.cumsum(n) - n), n) + np.arange(n.sum())
+        first, n = place.runs_of_slots(q)
+        at = np.repeat(first - (np.cumsum(n) - n), n) + np.arange(n.sum())
         slots = self._world.engine.slot
         past, evs = np.asarray(slots.past)[at], np.asarray(slots.bad_ev)[at]
         late = np.asarray(slots.sent_at)[at] >= self._n_bins * self.bin_ps

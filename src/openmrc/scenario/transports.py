@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast,
 import msgspec
 from msgspec import Meta
 
+from openmrc.engine import policy
 from openmrc.engine.parameters import PMTUS
-from openmrc.engine.policy import CONGESTION, PATHS
 from openmrc.errors import InputError
 from openmrc.fabric.dscp import DEFAULT
 from openmrc.say import written
@@ -37,7 +37,7 @@ class Paths(Choice):
     """The path selection of packets."""
 
     __slots__ = ()
-    WORDS = tuple(PATHS)
+    WORDS = tuple(policy.PATHS)
     ROLE = "choose"
 
 
@@ -45,7 +45,7 @@ class CongestionControl(Choice):
     """The congestion control."""
 
     __slots__ = ()
-    WORDS = tuple(CONGESTION)
+    WORDS = tuple(policy.CONGESTION)
     ROLE = "step"
 
 
@@ -125,7 +125,7 @@ class MrcSection(Section, frozen=True, kw_only=True):
         _check_base_rtt(transport.base_rtt_ps)
         if transport.rules == "peer" and not transport.srv6:
             raise InputError("transport.srv6: rules = 'peer' hashes EVs by itself; leave it out")
-        if not transport.ecn_skip and transport.paths in PATHS.keys() - {"mrc"}:
+        if not transport.ecn_skip and transport.paths in policy.PATHS.keys() - {"mrc"}:
             raise InputError(
                 f"transport.ecn_skip: {transport.paths!r} skips no path anyway; leave it out"
             )

@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, get_type_hints
 
-from openmrc.engine.packet import ENDPOINT_QPN
+from openmrc.engine import packet as pk
 from openmrc.engine.parameters import MPR_MAX, PLANES_MAX, PMTUS
 from openmrc.errors import InputError
 from openmrc.live.endpoint.host import SEND_DEPTH_MAX
@@ -36,7 +36,7 @@ class QpAttributes:
     """
 
     nic: Annotated[int, 0, (1 << 31) - 1]  # limited to the number of NICs elsewhere
-    qp_num: Annotated[int, ENDPOINT_QPN + 1, (1 << 24) - 1]
+    qp_num: Annotated[int, pk.ENDPOINT_QPN + 1, (1 << 24) - 1]
     psn: Annotated[int, 0, (1 << 24) - 1]
     pmtu: Annotated[int, PMTUS[0], PMTUS[-1]]
     mpr: Annotated[int, 1, MPR_MAX]  # packets that this end can track: MPR_DEST of the other

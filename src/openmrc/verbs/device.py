@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.engine import ports
+from openmrc.engine import endpoint
 from openmrc.engine.parameters import RTO_UNIT_PS
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.fabric.model import Fabric, LongArray
@@ -220,7 +220,7 @@ class Device(Closing):
                 )
             c.rto_base_ps, c.linear_cnt, c.exp_cnt = wanted
             for qp in connected:
-                ports.refresh_qp(st, qp._q, int(ctl.now))
+                endpoint.refresh_qp(st, qp._q, int(ctl.now))
 
         self._host.call(place)
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from openmrc.engine.ev import EV_STATES
+from openmrc.engine import ev
 from openmrc.errors import InputError
 from openmrc.live.closing import Closing
 from openmrc.verbs import linksums
@@ -213,7 +213,7 @@ def _of_evs(
         families, "narrow_path_payload_bytes", "Payload of the smallest packet they lose, else 0."
     )
     for plane in range(n_planes):
-        for name in EV_STATES.values():
+        for name in ev.EV_STATES.values():
             evs.add({**own, "plane": plane, "state": name}, count.get((plane, name), 0))
         lost = [paths[path].narrow_bytes for path in paths if path.plane == plane]
         lost = [n_bytes for n_bytes in lost if n_bytes > 0]

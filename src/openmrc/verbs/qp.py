@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
+from openmrc.engine import ev, observe, place, setup
+from openmrc.engine import qp as life
 from openmrc.engine import state as es
-from openmrc.engine.ev import EV_STATES, narrow_bytes
-from openmrc.engine.qp import STEPS
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.jit.bound import column
 from openmrc.live.endpoint import path_mtu, state
@@ -26,6 +26,8 @@ class Owner(Protocol):
     def _forget(self, qp: QueuePair) -> None: ...
 
 
+# Counters that have the engine's names.
+COUNTED = ("rtx", "dup", "sack", "nack", "probe", "trial", "false", "inferred", "timeouts")
 UNCONNECTED = (es.RESET, es.INIT, es.RTR)
 
 
@@ -76,12 +78,12 @@ class QueuePair:
     @property
     def rtt_us(self) -> float:
         """The round trip as congestion control knows it, us: the base and a smoothed delay."""
-        return (int(self._q.base_rtt) + float(self._q.avg_delay)) / 1e6
+        return observe.rtt_ps(self._q) / 1e6
 
     @property
     def error(self) -> str:
         """Why it is in ERROR, or ""."""
-        return es.ERROR_TEXTS[int(self._q.error)] if self._q.error else ""
+        return observe.error_text(self._q)
 
     @property
     def attributes(self) -> QpAttributes:
@@ -105,18 +107,13 @@ class QueuePair:
         self._check_unused()
         if not 0 <= psn < 1 << 24:
             raise InputError(f"first PSN {psn}: 0 to {(1 << 24) - 1} is accepted")
-        self._q.first_psn = psn
+        setup.identify(self._q, first_psn=psn)
 
     def limit(self, mpr: int, max_wimm: int) -> None:
         """Lower the limits of packets and of immediates in flight, if they are above these."""
         self._check_unused()
-
-        def place() -> None:
-            q, c = self._q, self._host.st.config[0]
-            q.mpr = min(int(q.mpr), mpr)
-            c.max_wimm = min(int(c.max_wimm), max_wimm)
-
-        self._host.call(place)
+        host = self._host
+        host.call(lambda: setup.limit(host.st, self.index, mpr, max_wimm))
 
     def _check_unused(self) -> None:
         if self._q.nxt > 0:
@@ -131,7 +128,7 @@ class QueuePair:
         if to == QpState.ERROR:
             self._host.call(self._fail)
             return
-        if to not in STEPS[now]:
+        if to not in life.STEPS[now]:
             raise OpenMrcError(f"QP {self.qp_num:#x}: {now.name} -> {to.name} is no step")
         if to == QpState.RTR:
             if remote is None:
@@ -141,7 +138,7 @@ class QueuePair:
         if to == QpState.RTS:
             self._host.call(self._open)
             return
-        self._host.call(lambda: self._set_state(to))
+        self._host.call(lambda: life.step(self._q, to))
 
     def connect(self, remote: QpAttributes) -> None:
         """Take all remaining steps to RTS. Receives may be posted from INIT on, before the peer can
@@ -179,9 +176,6 @@ class QueuePair:
         host.open_qp(
             self.index, nic, r.qp_num, r.psn, r.mpr, r.max_wimm, r.trim_nack, r.dynamic_mpr
         )
-
-    def _set_state(self, to: QpState) -> None:
-        self._q.state = int(to)
 
     def _fail(self) -> None:
         self._host.end_qp(self.index)
@@ -311,18 +305,13 @@ class QueuePair:
     def counters(self) -> dict[str, int]:
         """Packets and payload bytes sent and received, retransmissions, and the paths' history."""
         q, live = self._q, self._live
-        names = (
-            *("n_rtx", "n_dup", "n_sack", "n_nack", "n_probe", "n_trial"),
-            *("n_false", "n_inferred"),
-        )
-        own = {name.removeprefix("n_"): int(q[name]) for name in names}
+        counts = {name: int(n) for name, n in observe.counters(q).items()}
         return {
             **{key: int(live[key]) for key in ("tx_packets", "tx_bytes", "rx_packets", "rx_bytes")},
-            **own,
-            "timeouts": int(q.n_timeouts),
-            "paths_bad": int(q.n_bad_total),
-            "paths_revived": int(q.n_revived),
-            "paths_skipped": int(q.n_skips),
+            **{name: counts[name] for name in COUNTED},
+            "paths_bad": counts["bad_total"],
+            "paths_revived": counts["revived"],
+            "paths_skipped": counts["skips"],
             "cwnd_bytes": int(q.cwnd),
             "inflight_bytes": int(q.inflight),
         }
@@ -334,19 +323,18 @@ class QueuePair:
 
         A path that the endpoint's thread is adding or removing at this moment is left out.
         """
-        host, q = self._host, self._q
-        first, n = int(q.ev0), int(q.n_evs)
+        host, own = self._host, place.evs(self._q)
         return [
             {
                 "ev": int(e.value),
                 "plane": int(e.plane),
                 "state": name,
                 "active": bool(e.active),
-                "packets": int(host.ep.ev_count[first + i]),
-                "narrow_bytes": int(narrow_bytes(host.st.blame[int(e.blame)])),
+                "packets": int(packets),
+                "narrow_bytes": int(ev.narrow_bytes(host.st.blame[int(e.blame)])),
             }
-            for i, e in enumerate(host.st.ev[first : first + n])
-            if (name := EV_STATES.get(int(e.state)))
+            for e, packets in zip(host.st.ev[own], host.ep.ev_count[own], strict=True)
+            if (name := ev.EV_STATES.get(int(e.state)))
         ]
 
     def destroy(self) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from openmrc.engine.state import REGION_INDEX_BITS
+from openmrc.engine import state as es
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.live.endpoint.host import Host
 from openmrc.verbs.attributes import RemoteRegion
@@ -45,7 +45,7 @@ class Regions:
         while (i := secrets.randbelow(len(table))) in self._at:
             pass
         self._at[i] = mr
-        key = secrets.randbits(32 - REGION_INDEX_BITS) << REGION_INDEX_BITS | i
+        key = secrets.randbits(32 - es.REGION_INDEX_BITS) << es.REGION_INDEX_BITS | i
         r = table[i]
         r.va, r.length, r.rkey = mr.addr, mr.length, key
         r.nic = self._host.nic if mr.access & REMOTE_WRITE else -1
@@ -56,7 +56,7 @@ class Regions:
         """Remove a key; the memory itself may then be freed."""
 
         def clear() -> None:
-            i = rkey & ((1 << REGION_INDEX_BITS) - 1)
+            i = rkey & ((1 << es.REGION_INDEX_BITS) - 1)
             self._host.st.region[i].nic = -1
             self._host.st.region[i].length = 0
             del self._at[i]

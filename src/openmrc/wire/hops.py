@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from openmrc.engine import packet as pk
-from openmrc.engine.state import clear
+from openmrc.engine import state as es
 from openmrc.jit import inlined
 from openmrc.wire import classes, layout
 from openmrc.wire.checks import IP, ipv4_sum, is_ipv4
@@ -122,7 +122,7 @@ def get_hops(data, srh, ip, udp, payload_at, p, e):
     """Fill the records of a valid frame from its first headers: clear `p`, fill `e` from the
     Ethernet and IP headers. Addresses that the frame lacks are zero.
     """
-    clear(p)
+    es.clear(p)
     e.payload_at = payload_at
     e.error_at = 0
     outer = 1 if ip != IP else 0

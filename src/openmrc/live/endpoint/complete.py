@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from openmrc.engine import endpoint, ev, place
 from openmrc.engine import state as es
-from openmrc.engine.ev import ASSUMED_BAD, usable
 from openmrc.jit import inlined, inner
 from openmrc.live.endpoint import state
 from openmrc.live.memory import fence
@@ -54,7 +54,7 @@ def _report_receive(ep, st, qi, wr_id, status, imm, length):
 
 
 @inlined
-def _event(ep, kind, qpn, plane, error, ev, now):
+def _event(ep, kind, qpn, plane, error, value, now):
     """Queue an event for the application; events that find the ring full are counted and lost."""
     ctl = ep.ctl[0]
     if ctl.events - ctl.events_read >= ep.event.shape[0]:
@@ -66,7 +66,7 @@ def _event(ep, kind, qpn, plane, error, ev, now):
     e.qpn = qpn
     e.plane = plane
     e.error = error
-    e.ev = ev
+    e.ev = value
     fence()
     ctl.events += 1
 
@@ -80,7 +80,7 @@ def collect(ep, st):
         q = st.qp[qi]
         live = ep.qp[qi]
         if c.kind == es.DONE_SEND:
-            number = q.msg0 + (c.id & q.msg_mask)
+            number = place.message(q, c.id)
             own = ep.local[number]
             if own.signaled:
                 m = st.message[number]
@@ -89,7 +89,7 @@ def collect(ep, st):
                 ep.cq[live.send_cq].silent += 1
         elif c.kind == es.DONE_RECV_IMM:
             wr_id = _take_receive(ep, live)
-            length = st.under_way[q.rmsg0 + (c.id & q.rmsg_mask)].length
+            length = st.under_way[place.rx_message(q, c.id)].length
             _report_receive(ep, st, qi, wr_id, state.SUCCESS, c.imm, length)
     st.count[es.DONE] = 0
 
@@ -129,13 +129,11 @@ def flush_qp(ep, st, qi, now):
     status = _status_of(q.error)
     if q.error == 0:
         status = state.WR_FLUSH_ERR
-    for number in range(q.msg_done, q.msg_end):
-        at = q.msg0 + (number & q.msg_mask)
-        m = st.message[at]
-        wr_id = ep.local[at].wr_id
-        _report_send(ep, st, qi, wr_id, status, m.has_imm, 0)
+    at = endpoint.abandon(q)
+    while at >= 0:
+        _report_send(ep, st, qi, ep.local[at].wr_id, status, st.message[at].has_imm, 0)
         status = state.WR_FLUSH_ERR
-    q.msg_done = q.msg_end
+        at = endpoint.abandon(q)
     while live.recv_head < live.recv_tail:
         _report_receive(ep, st, qi, _take_receive(ep, live), state.WR_FLUSH_ERR, 0, 0)
     if q.error != 0:
@@ -162,15 +160,16 @@ def notice(ep, st, qi, now):
         return
     live.n_bad = q.n_bad_total
     live.n_revived = q.n_revived
-    for i in range(q.ev0, q.ev0 + q.n_evs):
+    for own in range(q.n_evs):
+        i = place.ev(q, own)
         e = st.ev[i]
-        bad = 1 if e.state == ASSUMED_BAD else 0
+        bad = 1 if e.state == ev.ASSUMED_BAD else 0
         if bad == ep.ev_state[i]:
             continue
         ep.ev_state[i] = bad
         if bad:
             _event(ep, state.PATH_BAD, int(q.qpn), int(e.plane), 0, e.value, now)
-        elif usable(e.state):
+        elif ev.usable(e.state):
             _event(ep, state.PATH_REVIVED, int(q.qpn), int(e.plane), 0, e.value, now)
 
 

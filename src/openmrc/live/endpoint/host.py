@@ -25,9 +25,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from openmrc.engine import ports, setup
+from openmrc.engine import parameters, place, setup
 from openmrc.engine import state as es
-from openmrc.engine.parameters import MPR_MAX, MPR_MIN, PMTUS, Parameters
+from openmrc.engine.parameters import MPR_MAX, PMTUS
 from openmrc.engine.setup import pow2_at_least
 from openmrc.errors import InputError, OpenMrcError
 from openmrc.fabric import denylist
@@ -83,13 +83,13 @@ class Port:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits(Parameters):
+class Limits(parameters.Parameters):
     """The capacities of a device, and the parameters of its protocol."""
 
     # The RTO on a machine with other work: 16.8 ms, doubled only a few times.
     rto_exponent: int = 14
     exp_cnt: int = 7
-    mpr: int = MPR_MIN  # the fabric's delay is not known
+    mpr: int = parameters.MPR_MIN  # the fabric's delay is not known
     qps: int = 64
     send_depth: int = 256  # requests of a QP
     receive_depth: int = 256
@@ -182,7 +182,7 @@ class Host:
             guarded=1,
         )
         setup.set_nics(self.st, planes, MRC_FRAMING.data_bytes(self.pmtu))
-        self.st.qp.nic = self.nic
+        setup.identify(self.st.qp, nic=self.nic)
         self._unused = self.st.qp.copy()  # each with its slots, otherwise empty
         self.st.region.nic = -1  # unowned: no key fits
         self.st.stream[:] = np.frombuffer(secrets.token_bytes(8 * n), np.uint64) | 1
@@ -450,34 +450,19 @@ class Host:
             )
         i = int(free[0])
         self._used[i] = True
-        planes, born = self.fabric.n_planes, int(self.ep.qp[i].born) + 1
-        self.st.qp[i] = self._unused[i]
-        self.st.guard[i] = np.zeros((), es.GUARD)
+        born, live = int(self.ep.qp[i].born) + 1, self.ep.qp[i]
+        setup.reset_qp(self.st, i, self._unused[i])
         self.ep.qp[i] = np.zeros((), state.LIVE_QP)
-        q, live = self.st.qp[i], self.ep.qp[i]
         live.born, live.send_cq, live.recv_cq = born, send_cq, recv_cq
         live.recv0, live.recv_mask = i * self._receives, self._receives - 1
-        evs = self.st.ev[int(q.ev0) : int(q.ev0) + planes * self._evs]
-        blame = evs.blame.copy()  # an EV's BLAME record stays with its slot
+        for of_ev in (self.ep.ev_state, self.ep.ev_count):
+            of_ev[place.room_for_evs(self.st, i)] = 0
         low = 1 << self._qpn_bits
         # 0, 1 and 2 are reserved
-        q.qpn = i | low * (2 + secrets.randbelow((1 << 24) // low - 2))
-        q.first_psn = secrets.randbelow(1 << 24)
-        for array, first, n in (
-            (self.st.slot, q.slot0, q.slot_mask + 1),
-            (self.st.message, q.msg0, q.msg_mask + 1),
-            (self.st.rx_message, q.rmsg0, q.rmsg_mask + 1),
-            (self.st.plane, q.plane0, planes),
-            (self.st.ev, q.ev0, planes * self._evs),
-            (self.st.bits, q.acked0, 2 * (q.rx0 - q.acked0)),
-            (self.ep.ev_state, q.ev0, planes * self._evs),
-            (self.ep.ev_count, q.ev0, planes * self._evs),
-        ):
-            array[int(first) : int(first + n)] = np.zeros((), array.dtype)
-        evs.blame = blame
+        qpn = i | low * (2 + secrets.randbelow((1 << 24) // low - 2))
+        setup.identify(self.st.qp[i], qpn=qpn, first_psn=secrets.randbelow(1 << 24))
         ctl = self.ep.ctl[0]
-        ctl.n_qps = max(int(ctl.n_qps), i + 1)
-        self.st.nic[self.nic].n_qps = ctl.n_qps
+        ctl.n_qps = self.st.nic[self.nic].n_qps
         return i
 
     def number_of(self, planes: Sequence[Reach]) -> int:
@@ -497,14 +482,12 @@ class Host:
         dynamic_mpr: bool = False,
     ) -> None:
         """Set a QP's peer, its paths and what both ends agreed on, and bring it to RTS."""
-        q, st = self.st.qp[i], self.st
-        q.peer_nic, q.peer_qpn, q.peer_psn = remote, qpn, psn
-        q.mpr = min(self.limits.mpr, mpr)
-        q.untrimmable = not trim_nack
-        q.dynamic_mpr = self.limits.dynamic_mpr and dynamic_mpr
-        st.config[0].max_wimm = min(int(st.config[0].max_wimm), max_wimm)
+        st = self.st
+        setup.limit(st, i, mpr, max_wimm)
+        setup.agree(st, i, trim_nack=trim_nack, dynamic_mpr=dynamic_mpr)
         self._write_paths(i, remote)
-        q.peer = self._peer_record(remote, i)
+        peer = setup.add_peer(st, self.nic, remote, i, self.fabric.n_planes)
+        setup.identify(st.qp[i], peer_nic=remote, peer_qpn=qpn, peer_psn=psn, peer=peer)
         setup.open_qp(st, i)
         if len(self._denied):
             loop.deny(self.ep, st, i, self._denied_evs(*self._evs_of(i)))
@@ -525,21 +508,6 @@ class Host:
             evs = [[fabric.ev_of_path(self.nic, remote, plane, index) for index in chosen]]
             active = min(n_paths, self._active)
             setup.set_paths(self.st, np.array([i]), plane, np.array(evs), active)
-
-    def _peer_record(self, remote: int, qp: int) -> int:
-        """The record of the pair of endpoints; a NIC's peers are sorted by remote."""
-        st, n = self.st, self.st.nic[self.nic]
-        known = int(n.n_peers)
-        at = int(np.searchsorted(np.asarray(st.peer.remote[:known]), remote))
-        if at < known and st.peer[at].remote == remote:
-            return at
-        st.peer[at + 1 : known + 1] = st.peer[at:known].copy()
-        own = st.qp.peer
-        own[(own >= at) & self._used] += 1
-        st.peer[at] = np.zeros((), es.PEER)
-        setup.set_peers(st.peer[at], remote, qp, self.fabric.n_planes)
-        n.n_peers = known + 1
-        return at
 
     def measure(self, remote: int, samples: int = 32) -> tuple[int | None, list[int]]:
         """Measure the round trip to a NIC, with an idle QP at both ends; T follows from it (MRC
@@ -588,13 +556,7 @@ class Host:
             more += 8 * self.pmtu * S // int(fabric.port_rate_bps[port])
         t = max(rtt_ps + more, self.base_rtt_ps, BASE_RTT_MIN_PS)
         self.base_rtt_ps = t
-        self.st.config[0].base_rtt_ps = t
-        for q in self.st.qp[: int(self.ep.ctl[0].n_qps)]:
-            if q.state == es.RTS:
-                q.base_rtt = t
-                if q.nxt == 0:
-                    q.cwnd = 0.0  # not started
-                ports.refresh_qp(self.st, q, int(self.ep.ctl[0].now))
+        setup.set_base_rtt(self.st, self.nic, t, int(self.ep.ctl[0].now))
 
     def lower_pmtu(self, pmtu: int) -> None:
         """The peer has a smaller PMTU (row 20); all QPs of a device share one, so it must be
@@ -633,7 +595,7 @@ class Host:
     def _evs_of(self, i: int) -> tuple[int, IntArray]:
         """The peer's NIC of a QP, and its EVs; on the loop's thread."""
         q = self.st.qp[i]
-        return int(q.peer_nic), self.st.ev.value[int(q.ev0) : int(q.ev0) + int(q.n_evs)].copy()
+        return int(q.peer_nic), self.st.ev.value[place.evs(q)].copy()
 
     def _deny(self, i: int, denied: BoolArray) -> None:
         loop.deny(self.ep, self.st, i, denied)
@@ -647,28 +609,10 @@ class Host:
 
     def drop_qp(self, i: int) -> None:
         """Free a QP's record; its number is not used again for a while (row 28)."""
-        q = self.st.qp[i]
-        q.state = es.RESET
-        q.n_planes = 0
+        setup.close_qp(self.st, i)
         self.ep.qp[i].born += 1
         self._used[i] = False
         self._qpn_free_at[i] = time.monotonic() + QPN_REST_S
-        remote = int(q.peer_nic)
-        same = np.flatnonzero(self._used & (np.asarray(self.st.qp.peer_nic) == remote))
-        others = [k for k in same.tolist() if self.st.qp[k].state == es.RTS]
-        n = self.st.nic[self.nic]
-        for at in range(int(n.n_peers)):
-            if self.st.peer[at].qp != i:
-                continue
-            if others:
-                self.st.peer[at].qp = others[0]
-                continue
-            known = int(n.n_peers)
-            self.st.peer[at : known - 1] = self.st.peer[at + 1 : known].copy()
-            own = self.st.qp.peer
-            own[own > at] -= 1
-            n.n_peers = known - 1
-            break
 
     # --- posting, from any thread ------------------------------------------------------------
 

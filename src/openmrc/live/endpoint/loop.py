@@ -27,10 +27,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from openmrc.engine import beliefs, endpoint, loss, ports, requester
+from openmrc.engine import endpoint, place
 from openmrc.engine import packet as pk
-from openmrc.engine.ev import DENIED
-from openmrc.engine.state import ERROR, NEVER, NO_ERROR, RTS, address, emit, psn_of
+from openmrc.engine import state as es
+from openmrc.engine.state import NEVER, RTS
 from openmrc.jit import compiled, inlined, inner, offset_of
 from openmrc.jit.byref import by_reference
 from openmrc.jit.shared import exchange, give_way
@@ -166,14 +166,14 @@ def _take(ep, st, qi, q, live, w):
     elif w.kind == POST_RECV:
         ep.receive[live.recv0 + (live.recv_tail & live.recv_mask)] = w.wr_id
         live.recv_tail += 1
-        q.receives += 1
+        endpoint.post_receive(q)
     else:
-        at = ep.local[q.msg0 + (q.msg_end & q.msg_mask)]
+        at = ep.local[place.message(q, q.msg_end)]
         at.address = w.address
         at.wr_id = w.wr_id
         at.signaled = w.signaled
-        imm = int(w.imm) if w.kind == POST_WRITE_IMM else requester.NO_IMM
-        requester.post_write(st, qi, q.msg_end, w.length, w.remote_address, int(w.rkey), imm)
+        imm = int(w.imm) if w.kind == POST_WRITE_IMM else endpoint.NO_IMM
+        endpoint.post_write(st, qi, q.msg_end, w.length, w.remote_address, int(w.rkey), imm)
 
 
 @inner
@@ -371,13 +371,7 @@ def ask_echo(ep, st, tx, headend, remote, plane, number):
     answer.
     """
     ctl = ep.ctl[0]
-    p = ports.emit(st, pk.ENDPOINT_REQUEST, ctl.nic, remote, plane)
-    p.reason = pk.OP_EV_PROBE
-    p.psn = MEASURE_BIT | number
-    for i in range(st.nic[ctl.nic].n_peers):
-        if st.peer[i].remote == remote:
-            q = st.qp[st.peer[i].qp]
-            p.ev = st.plane[q.plane0 + plane].reverse_ev
+    endpoint.ask_echo(st, int(ctl.nic), remote, plane, MEASURE_BIT | number)
     ep.echo[0, number] = syscalls.time_ps(ctl.started_ns, ep.clock)
     ep.echo[1, number] = 0
     transmit.send_out(ep, st, tx, headend, pk.ENDPOINT_QPN)
@@ -386,23 +380,11 @@ def ask_echo(ep, st, tx, headend, remote, plane, number):
 
 @compiled
 def ask_size(ep, st, tx, headend, qi, at, number):
-    """Send a packet on path `at` of a QP that has sent nothing, as a retransmission of a PSN before
-    its first one: full if `number` is even, empty if it is odd. `receive` records the SACK, which
-    reflects `number`.
+    """Send packet `number` of a size test on path `at` of a QP that has sent nothing. `receive`
+    records the SACK.
     """
-    q = st.qp[qi]
-    e = st.ev[q.ev0 + at]
-    p = emit(st, pk.WRITE_ONLY)
-    address(p, q)
-    p.flag_bits = pk.RTX | pk.ACK_REQ
-    p.klass = pk.CLASS_RETRANSMIT
-    p.psn = psn_of(q.first_psn, -1)
-    p.payload_len = 0 if number & 1 else st.config[0].pmtu
-    p.dma_len = p.payload_len
-    p.timestamp = number
-    p.plane = e.plane
-    p.ev = e.value
-    transmit.send_out(ep, st, tx, headend, int(q.qpn))
+    endpoint.ask_size(st, qi, at, number)
+    transmit.send_out(ep, st, tx, headend, int(st.qp[qi].qpn))
     transmit.flush_all(ep, tx)
 
 
@@ -574,14 +556,13 @@ def deny(ep, st, qi, denied):
     """Deny the EVs of a QP for which `denied`, [EVs], is true; allow the others again."""
     q = st.qp[qi]
     for i in range(q.n_evs):
-        if denied[i] != (st.ev[q.ev0 + i].state == DENIED):
-            beliefs.deny(st, q, i, denied[i], ep.ctl[0].now)
+        endpoint.deny(st, q, i, denied[i], ep.ctl[0].now)
 
 
 @compiled
 def set_port(st, nic, port, up, now):
     """The NIC's own port goes down or comes up."""
-    ports.set_local_port(st, nic, port, up != 0, now)
+    endpoint.set_port(st, nic, port, up != 0, now)
     return 0
 
 
@@ -591,8 +572,8 @@ def end_qp(ep, st, qi):
     q = st.qp[qi]
     now = ep.ctl[0].now
     _take_posts(ep, st)
-    if q.state != ERROR:
-        loss.fail(st, q, NO_ERROR, now)
+    if q.state != es.ERROR:
+        endpoint.fail(st, q, es.NO_ERROR, now)
     complete.flush_qp(ep, st, qi, now)
     complete.wake_readers(ep)
     return 0

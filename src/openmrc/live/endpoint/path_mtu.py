@@ -18,7 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from openmrc.engine.ev import GOOD
+import numpy as np
+
+from openmrc.engine import ev, place, setup
 from openmrc.engine.parameters import PMTUS
 from openmrc.live.endpoint import loop
 from openmrc.live.endpoint.host import Host, mtu_for
@@ -82,19 +84,12 @@ def remedy(found: Sequence[Path], pmtu: int) -> str:
 def _some_of_each_plane(host: Host, i: int) -> list[Path]:
     """Equally many paths of each plane that is up at both ends; a QP's are in random order."""
     st, q = host.st, host.st.qp[i]
-    mask = int(st.nic[host.nic].up_mask) & int(st.peer[int(q.peer)].remote_mask)
-    up = [plane for plane in range(int(q.n_planes)) if mask >> plane & 1][:PATHS_ASKED]
+    evs, up = st.ev[place.evs(q)], setup.planes_up(st, q)[:PATHS_ASKED]
     found = []
     for plane in up:
-        record = st.plane[int(q.plane0) + plane]
-        first = int(record.ev0)
-        good = [
-            at
-            for at in range(first, first + int(record.n_evs))
-            if st.ev[int(q.ev0) + at].state == GOOD
-        ]
+        good = np.flatnonzero((evs.plane == plane) & (evs.state == ev.GOOD)).tolist()
         for at in good[: PATHS_ASKED // len(up)]:
-            found.append(Path(at, plane, int(st.ev[int(q.ev0) + at].value)))
+            found.append(Path(at, plane, int(evs[at].value)))
     return found
 
 

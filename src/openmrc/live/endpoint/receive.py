@@ -8,11 +8,9 @@ which it arrived.
 
 from __future__ import annotations
 
-from openmrc.engine import endpoint
+from openmrc.engine import endpoint, verdict
 from openmrc.engine import packet as pk
-from openmrc.engine.endpoint import NOBODY
-from openmrc.engine.state import PLACED_LENGTH, PLACED_OFFSET, PLACED_REGION
-from openmrc.engine.verdict import OUT_OF_PLACE, PLACED, REFUSED
+from openmrc.engine import state as es
 from openmrc.jit import inlined, inner
 from openmrc.live.endpoint import ip, state, udp
 from openmrc.live.syscalls import copy
@@ -23,41 +21,41 @@ NIC_MASK = (1 << addresses.NIC_BITS) - 1
 
 @inner
 def on_frame(ep, st, headend, data, plane, now):
-    """Handle a frame that arrived on `plane`; return the QP that it was for, or NOBODY."""
+    """Handle a frame that arrived on `plane`; return the QP that it was for, or endpoint.NOBODY."""
     ctl = ep.ctl[0]
     e = ep.envelope[ctl.n_planes]
     p = st.out[st.out.shape[0] - 1]  # a record that no call of the engine reaches
     code = codec.decode(data, data.shape[0], p, e, 1)
     if code != frame.OK:
         ep.reason[plane, code] += 1
-        return NOBODY
+        return endpoint.NOBODY
     if not _is_mine(e, p, headend, ctl, plane):
         ep.reason[plane, state.NOT_MINE] += 1
-        return NOBODY
+        return endpoint.NOBODY
     there = ip.whose(ep, st, e, p, plane) if ctl.mode == state.IP else _whose(e, plane)
     if there < 0:
         ep.reason[plane, state.UNKNOWN_SOURCE] += 1
-        return NOBODY
+        return endpoint.NOBODY
     p.src = there
     p.dst = ctl.nic
     p.plane = plane
     if p.opcode > pk.LAST_DATA and p.flag_bits & (pk.TRIMMED | pk.TRIMMED_LASTHOP):
-        ep.reason[plane, state.VERDICTS + OUT_OF_PLACE] += (
+        ep.reason[plane, state.VERDICTS + verdict.OUT_OF_PLACE] += (
             1  # only data may be trimmed: this would evade the iCRC
         )
-        return NOBODY
+        return endpoint.NOBODY
     if p.flag_bits & pk.UNSTAMPED:
         ep.port[plane].unstamped += 1
-    qi = NOBODY
+    qi = endpoint.NOBODY
     if p.opcode != pk.ENDPOINT_REQUEST and p.opcode != pk.ENDPOINT_RESPONSE:
         qi = int(p.dst_qpn) & int(ctl.qpn_mask)
         if p.dst_qpn == pk.ENDPOINT_QPN or qi >= ctl.n_qps or st.qp[qi].qpn != p.dst_qpn:
             ep.reason[plane, state.UNKNOWN_QP] += 1
-            return NOBODY
-    verdict = endpoint.on_packet(st, int(ctl.nic), qi, p, now)
-    if verdict >= REFUSED:
-        ep.reason[plane, state.VERDICTS + verdict] += 1
-    elif verdict == PLACED:
+            return endpoint.NOBODY
+    said = endpoint.on_packet(st, int(ctl.nic), qi, p, now)
+    if said >= verdict.REFUSED:
+        ep.reason[plane, state.VERDICTS + said] += 1
+    elif said == verdict.PLACED:
         _place(ep, st, data, qi)
     elif p.opcode == pk.SACK and st.qp[qi].nxt == 0:  # no data sent yet: it answers a size test
         ep.qp[qi].carried |= 1 << (int(p.timestamp) & state.SIZE_MASK)
@@ -92,8 +90,8 @@ def _whose(e, plane):
 @inlined
 def _place(ep, st, data, qi):
     """Copy the payload to where the engine says."""
-    length = st.count[PLACED_LENGTH]
-    to = ep.region[st.count[PLACED_REGION]] + st.count[PLACED_OFFSET]
+    length = st.count[es.PLACED_LENGTH]
+    to = ep.region[st.count[es.PLACED_REGION]] + st.count[es.PLACED_OFFSET]
     e = ep.envelope[ep.ctl[0].n_planes]
     copy(to, data.ctypes.data + int(e.payload_at), length)
     live = ep.qp[qi]

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from openmrc.engine.verdict import VERDICT_TEXTS
+from openmrc.engine import verdict
 from openmrc.jit import fields, record_type, records
 from openmrc.jit.byref import by_reference
 from openmrc.live.syscalls import EPOLL, POLL
@@ -39,7 +39,7 @@ REASON_NAMES = (
     "source is no port of this plane",
     "no such queue pair",
     "own control packet: port's queue full",
-    *VERDICT_TEXTS,
+    *verdict.VERDICT_TEXTS,
 )
 NOT_MINE, UNKNOWN_SOURCE, UNKNOWN_QP, TX_FULL, VERDICTS = range(FRAME_REASONS, FRAME_REASONS + 5)
 N_REASONS = FRAME_REASONS + len(REASON_NAMES)

@@ -14,8 +14,9 @@ import errno
 
 import numpy as np
 
-from openmrc.engine import endpoint
-from openmrc.engine.state import NEVER, OUT, SENT_MESSAGE, SENT_SEQ
+from openmrc.engine import endpoint, place
+from openmrc.engine import state as es
+from openmrc.engine.state import NEVER
 from openmrc.jit import inlined, inner
 from openmrc.live import syscalls
 from openmrc.live.endpoint import ip, udp
@@ -75,7 +76,7 @@ def send_out(ep, st, tx, headend, source_qpn):
     """Build frames of the packets that the engine emits for a QP, or for the endpoint itself; a
     control packet without room counts as lost in the network.
     """
-    for i in range(st.count[OUT]):
+    for i in range(st.count[es.OUT]):
         p = st.out[i]
         plane = int(p.plane)
         slot = _room(ep, plane, TX_SLOTS)
@@ -83,7 +84,7 @@ def send_out(ep, st, tx, headend, source_qpn):
             ep.reason[plane, TX_FULL] += 1
         else:
             _write(ep, tx, headend, slot, p, tx.data[slot, :0], source_qpn)
-    st.count[OUT] = 0
+    st.count[es.OUT] = 0
 
 
 @inlined
@@ -140,14 +141,15 @@ def pump(ep, st, tx, headend, now, most):
         idle = 0
         sent += 1
         slot = _room(ep, plane, TX_FRAMES)
-        at = q.msg0 + (st.count[SENT_MESSAGE] & q.msg_mask)
+        at = place.message(q, st.count[es.SENT_MESSAGE])
         address = ep.local[at].address + (p.va - st.message[at].remote_va)
         length = int(p.payload_len)
         _write(ep, tx, headend, slot, p, bytes_at(address, length), int(q.qpn))
         live = ep.qp[qi]
         live.tx_packets += 1
         live.tx_bytes += length
-        ep.ev_count[q.ev0 + st.slot[q.slot0 + (st.count[SENT_SEQ] & q.slot_mask)].ev] += 1
+        s = st.slot[place.slot(q, st.count[es.SENT_SEQ])]
+        ep.ev_count[place.ev(q, s.ev)] += 1
         if ep.port[plane].end >= TX_FRAMES:
             flush(ep, tx, plane)
         free = free_ports(ep)

@@ -4,7 +4,7 @@ engine when a queue pair is opened and measured.
 
 from __future__ import annotations
 
-from openmrc.engine import ports
+from openmrc.engine import endpoint
 from openmrc.fabric.clos import multiplane
 from openmrc.jit.warmup import once
 from openmrc.live.endpoint import host, loop
@@ -17,7 +17,7 @@ def warm_up() -> None:
     one = host.Host(fabric, 0, [host.Port(-1, bytes(6))], host.Limits(qps=2), 1_000_000)
     one.start()
     one.call(lambda: one.open_qp(one.new_qp(0, 0), 1, 1, 0, 1, 1))
-    one.call(lambda: ports.refresh_qp(one.st, one.st.qp[0], 0))
+    one.call(lambda: endpoint.refresh_qp(one.st, one.st.qp[0], 0))
     one.call(lambda: loop.ask_echo(one.ep, one.st, one.tx, one.headend, 1, 0, 0))
     one.call(lambda: loop.ask_size(one.ep, one.st, one.tx, one.headend, 0, 0, 1))
     one.close()

@@ -6,7 +6,8 @@ whether it may be marked (MRC 2.13, row 15). `dscps` is the fabric's table (`wir
 
 from __future__ import annotations
 
-from openmrc.engine.packet import CLASS_CONTROL, CLASS_DATA, CLASS_RETRANSMIT
+from openmrc.engine import packet as pk
+from openmrc.engine.packet import CLASS_CONTROL, CLASS_DATA
 from openmrc.jit import inlined
 from openmrc.wire import classes, layout
 from openmrc.wire.srv6 import ETHERTYPE_AT, IP_AT, SRH_AT
@@ -31,7 +32,7 @@ def class_of(dscps, dscp):
     if dscp == classes.dscp(dscps, classes.CONTROL) or classes.is_trimmed(dscps, dscp):
         return CLASS_CONTROL
     again = classes.dscp(dscps, classes.TRIMMABLE_RETX)
-    return CLASS_RETRANSMIT if dscp == again else CLASS_DATA
+    return pk.CLASS_RETRANSMIT if dscp == again else CLASS_DATA
 
 
 @inlined

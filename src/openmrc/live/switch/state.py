@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from openmrc.engine.bits import seed_streams
+from openmrc.engine import bits
 from openmrc.fabric.actions import EVENT, PORT_HEALTH
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.queues import CLASSES, Limits, Queues, Sizes, bounds_of
@@ -257,7 +257,7 @@ def build(
         slots=tables.slots,
         macs=_macs(fabric),
         heap=records(n_frames + fabric.n_ports + 1, heap.ENTRY),
-        stream=seed_streams(seed, SEED_SWITCHES, fabric.n_ports),
+        stream=bits.seed_streams(seed, SEED_SWITCHES, fabric.n_ports),
         wire=wire,
         dirty=np.zeros(n_wires, np.int32),
         armed=np.zeros(RECEIVE_BATCH, np.int32),

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from openmrc.engine.packet import LAST_DATA, WRITE_FIRST
+from openmrc.engine import packet as pk
+from openmrc.engine.packet import LAST_DATA
 from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.queues import UNLIMITED, Limits, bounds_of, sizes_at
@@ -125,7 +126,7 @@ class Plant:
     def mtu_bytes(self) -> int:
         """The largest IP packet that the links carry: a full packet with its SRv6 header."""
         around = ETHERNET.size_bytes + PREAMBLE_GAP_AND_FCS
-        return max(MRC_FRAMING.header_bytes[WRITE_FIRST : LAST_DATA + 1]) + self._pmtu - around
+        return max(MRC_FRAMING.header_bytes[pk.WRITE_FIRST : LAST_DATA + 1]) + self._pmtu - around
 
     @property
     def needs_mtu(self) -> str:

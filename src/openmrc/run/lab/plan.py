@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.engine.parameters import Parameters
+from openmrc.engine import parameters
 from openmrc.errors import InputError
 from openmrc.live.endpoint.host import HEADER_BYTES, Limits
 from openmrc.scenario.fabric import FabricSection
@@ -30,7 +30,8 @@ OF_A_RUN = ("name", "base_rtt")  # keys that are no property of an endpoint
 SIMULATED_ONLY = [
     key
     for key, parameter in MRC_KEYS.items()
-    if key not in OF_A_RUN and parameter.name not in {each.name for each in fields(Parameters)}
+    if key not in OF_A_RUN
+    and parameter.name not in {each.name for each in fields(parameters.Parameters)}
 ]
 GAP_BYTES = 64  # between two messages in memory: nobody may write there
 ETHERNET_BYTES = 14
@@ -93,8 +94,8 @@ def limits_of(
 ) -> Limits:
     """Return the limits of every host's device: the keys of `[transport]`."""
     stated = transport.build()
-    parameters = {each.name: getattr(stated, each.name) for each in fields(Parameters)}
-    parameters["mpr"] = derived.mpr_packets
+    keys = {each.name: getattr(stated, each.name) for each in fields(parameters.Parameters)}
+    keys["mpr"] = derived.mpr_packets
     return Limits(
         qps=qps,
         send_depth=depth,
@@ -103,7 +104,7 @@ def limits_of(
         cqs=1,
         cq_depth=2 * depth * qps,
         trimming=trim,
-        **parameters,
+        **keys,
     )
 
 

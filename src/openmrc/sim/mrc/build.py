@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.engine import bits, setup
+from openmrc.engine import bits, place, policy, setup
 from openmrc.engine import state as es
-from openmrc.engine.policy import CONGESTION, PATHS, REVERSE_RANDOM
-from openmrc.engine.setup import starts_of
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.queues import bounds_of
 from openmrc.sim.mrc import policies
@@ -56,7 +54,7 @@ def build_engine(parts: Parts, transport: Transport, derived: Derived, ends: End
         carries=units_of(traffic, transport.pmtu)[ends.traffic_qp],
     )
     peer = {
-        "reverse": REVERSE_RANDOM,
+        "reverse": policy.REVERSE_RANDOM,
         "alpha_by_12us": 1,
         "shuffle_rounds": 1,
         "recycles": transport.paths == "mrc" and transport.ecn_skip,
@@ -77,10 +75,10 @@ def build_engine(parts: Parts, transport: Transport, derived: Derived, ends: End
     _bring_policies(st, transport)
     names = np.random.default_rng([seed, SEED_NAMES])
     network.place_qps(st, ends, names)
-    st.qp.peer = q_peer
+    setup.identify(st.qp, peer=q_peer)
     if transport.paths == "single" and not transport.hashed:
         for plane in range(fabric.n_planes):  # for control packets on a plane without EVs
-            st.plane["reverse_ev"][st.qp.plane0 + plane] = fabric.ev(plane, 0)
+            setup.set_reverse(st, plane, fabric.ev(plane, 0))
     for block in drawn.blocks():
         setup.set_paths(st, *block)
     st.stream[:] = bits.seed_streams(seed, SEED_QPS, ends.n)
@@ -100,9 +98,9 @@ def build_engine(parts: Parts, transport: Transport, derived: Derived, ends: End
 def _bring_policies(st: es.State, transport: Transport) -> None:
     """Compile the user's policies, and store their addresses in the engine's configuration."""
     c = st.config[0]
-    if transport.cc not in CONGESTION:
+    if transport.cc not in policy.CONGESTION:
         c.cc_step, _ = policies.load(policies.find(transport.cc, "step", Path()), st)
-    if transport.paths not in PATHS:
+    if transport.paths not in policy.PATHS:
         found = policies.find(transport.paths, "choose", Path())
         c.path_choose, c.path_learn = policies.load(found, st)
 
@@ -298,9 +296,9 @@ def _units(
     """The payload units of all rings, and the start of each sender's: as many as a window holds, or
     as the QP carries if that is less.
     """
-    slots = st.qp.slot_mask[ends.sender] + 1
+    _, slots = place.runs_of_slots(st.qp[ends.sender])
     digits = np.ceil(np.log2(np.maximum(units_of(traffic, transport.pmtu), 1))).astype(np.int64)
     ring = np.minimum(1 << digits, slots)
-    qp.unit0[ends.sender] = starts_of(ring)
+    qp.unit0[ends.sender] = setup.starts_of(ring)
     qp.unit_mask[ends.sender] = ring - 1
     return np.zeros(int(ring.sum()), np.uint16)

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from openmrc.engine.packet import ENDPOINT_QPN, TRIMMED, TRIMMED_LASTHOP
+from openmrc.engine import packet as pk
 from openmrc.fabric.clos import EV_BASE, EV_HALF_BITS
 from openmrc.fabric.model import Fabric
 from openmrc.jit import compiled, inlined
@@ -92,7 +92,7 @@ class Capture(LinkCapture):
     def _make(self, world: Watched, noted: Noted, first: int) -> int:
         qp = noted.tap.qp
         sender = world.engine.qp.qpn[world.net.qp.other[qp]]
-        source_qpn = np.where(qp >= 0, sender, ENDPOINT_QPN).astype(np.int64)
+        source_qpn = np.where(qp >= 0, sender, pk.ENDPOINT_QPN).astype(np.int64)
         return int(_write_frames(self._out, first, noted, source_qpn, self._routed, self._envelope))
 
 
@@ -162,8 +162,8 @@ def _write_frames(out, first, noted, source_qpn, wires, e):
         n = codec.encode(p, e, out[:0], out[at:], 1)
         if n < 0:
             return i
-        if p.flag_bits & (TRIMMED | TRIMMED_LASTHOP):
-            n = codec.trim(out[at:], n, p.flag_bits & TRIMMED_LASTHOP, e.dscps)
+        if p.flag_bits & (pk.TRIMMED | pk.TRIMMED_LASTHOP):
+            n = codec.trim(out[at:], n, p.flag_bits & pk.TRIMMED_LASTHOP, e.dscps)
         at += n
         noted.ends[i] = at
         i += 1

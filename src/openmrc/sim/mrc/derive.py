@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from openmrc.engine.packet import MPR_UNIT
-from openmrc.engine.parameters import MPR_MAX, MPR_MIN, RTO_UNIT_PS
+from openmrc.engine import packet as pk
+from openmrc.engine import parameters
+from openmrc.engine.parameters import MPR_MAX, RTO_UNIT_PS
 from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.queues import Queues, Sizes, sizes_of, start_headers_bytes
@@ -57,10 +58,12 @@ def derive(fabric: Fabric, transport: Transport, queues: Queues, senders_per_nic
         of_queues = queues.sizes(of_peer, port_rate, wire)
     mpr = transport.mpr
     if mpr is None:
-        mpr = min(max(MPR_MIN, -(-4 * bdp // nominal // MPR_UNIT) * MPR_UNIT), MPR_MAX)
-    if mpr % MPR_UNIT or not MPR_UNIT <= mpr <= MPR_MAX:
+        units = -(-4 * bdp // nominal // pk.MPR_UNIT)
+        mpr = min(max(parameters.MPR_MIN, units * pk.MPR_UNIT), MPR_MAX)
+    if mpr % pk.MPR_UNIT or not pk.MPR_UNIT <= mpr <= MPR_MAX:
         raise InputError(
-            f"transport.mpr = {mpr}: must be a multiple of {MPR_UNIT} from {MPR_UNIT} to {MPR_MAX}"
+            f"transport.mpr = {mpr}: must be a multiple of {pk.MPR_UNIT}"
+            f" from {pk.MPR_UNIT} to {MPR_MAX}"
         )
     target = int(0.75 * t) if queues.trim else t
     active, backup = transport.evs_per_plane(fabric.n_planes)

@@ -4,8 +4,7 @@ use; routing converges later, for transports that need it.
 
 from __future__ import annotations
 
-from openmrc.engine import beliefs, bits, ports, rotation
-from openmrc.engine.ev import DENIED
+from openmrc.engine import bits, endpoint, place
 from openmrc.fabric.actions import NIC_PORT_DOWN, NIC_PORT_UP, PORT_DOWN, REVIEW_PATHS
 from openmrc.jit import inlined, inner
 from openmrc.sim.mrc import nic
@@ -46,7 +45,7 @@ def _reroute(net, now):
 def _nic_port(net, st, port_no, up, now):
     """A NIC notices the state of its own port."""
     n, plane = health.note_nic_port(net, port_no, up)
-    ports.set_local_port(st, n, plane, up, now)
+    endpoint.set_port(st, n, plane, up, now)
     nic.after_ports(net, st, n, now)
 
 
@@ -109,17 +108,15 @@ def review(net, st, nic_no, now):
         judged = -1  # plane for which `denied` holds, if the EVs of a plane do not differ
         denied = False
         for i in range(q.n_evs):
-            e = st.ev[q.ev0 + i]
+            e = st.ev[place.ev(q, i)]
             plane = int(e.plane)
             if not ctl.hashes_tuple:
-                ev = _seen(net, q, plane, int(e.value))
+                ev = _seen(net, q, qi, plane, int(e.value))
                 denied = not _is_free(net, nic_no, int(q.peer_nic), plane, ev, groups, False)
             elif plane != judged:
                 denied = _barred(net, nic_no, int(q.peer_nic), plane, groups)
                 judged = plane
-            if denied != (e.state == DENIED):
-                beliefs.deny(st, q, i, denied, now)
-                changed = True
+            changed = endpoint.deny(st, q, i, denied, now) or changed
         if changed:
             nic.make_ready(net, st, qi)
             nic.plan_qp(net, st, qi)
@@ -146,18 +143,18 @@ def converge(net, st, nic_no, now):
     n = st.nic[nic_no]
     for qi in range(n.qp0, n.qp0 + n.n_qps):
         q = st.qp[qi]
-        e = st.ev[q.ev0]
+        e = st.ev[place.ev(q, 0)]
         value = int(e.value)
         plane = int(e.plane)
-        if _alive(net, q.nic, q.peer_nic, plane, _seen(net, q, plane, value)):
+        if _alive(net, q.nic, q.peer_nic, plane, _seen(net, q, qi, plane, value)):
             continue
         for _ in range(REHASH_TRIES):
-            plane = bits.draw_below(st.stream, q.index, q.n_planes)
-            value = bits.draw(st.stream, q.index) & 0xFFFF
+            plane = bits.draw_below(st.stream, qi, int(ctl.n_planes))
+            value = bits.draw(st.stream, qi) & 0xFFFF
             if not ctl.hashed:
                 value = _path(net, q, plane, value)
-            if _alive(net, q.nic, q.peer_nic, plane, _seen(net, q, plane, value)):
-                _move(st, q, e, plane, value, now)
+            if _alive(net, q.nic, q.peer_nic, plane, _seen(net, q, qi, plane, value)):
+                endpoint.move(st, q, plane, value, now)
                 break
         nic.make_ready(net, st, qi)
         nic.pump(net, st, nic_no, now)
@@ -166,12 +163,12 @@ def converge(net, st, nic_no, now):
 
 
 @inner
-def _seen(net, q, plane, value):
+def _seen(net, q, qi, plane, value):
     """An EV of a QP's data as switches see it."""
     ctl = net.ctl[0]
     if not ctl.hashed:
         return value
-    flow = int(net.qp[q.index].flow)
+    flow = int(net.qp[qi].flow)
     if ctl.hashes_tuple:
         flow = switch.tuple_flow(int(q.nic), int(q.peer_nic), plane)
     return switch.hashed_ev(flow, value)
@@ -190,20 +187,3 @@ def _path(net, q, plane, value):
             up1 = (value >> 8) % t1.n_up
     path = (plane << ctl.plane_shift) | (up0 << ctl.up0_shift) | (up1 << ctl.up1_shift)
     return ctl.ev_base | path
-
-
-@inner
-def _move(st, q, e, plane, value, now):
-    """Give a single-path QP another path."""
-    for k in range(q.n_planes):
-        r = st.plane[q.plane0 + k]
-        r.n_evs = 1 if k == plane else 0
-        r.n_active = r.n_evs
-        r.share = r.n_evs
-        r.n_good = r.n_evs
-        r.ev0 = 0
-        r.pos = 0
-        st.order[q.order0 + k * q.order_len] = 0
-    e.plane = plane
-    e.value = value
-    rotation.refresh_planes(st, q, now)

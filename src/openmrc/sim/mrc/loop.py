@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from openmrc.engine import account, setup
-from openmrc.engine.state import OUT_MAX
+from openmrc.engine import state as es
 from openmrc.jit import compiled, inlined, inner
 from openmrc.sim.mrc import faults, nic, scout
 from openmrc.sim.net import due, events, link, messages, switch
 from openmrc.sim.net import state as ss
 
-PACKETS_RESERVED = 2 * OUT_MAX  # one event never needs more packets than this
+PACKETS_RESERVED = 2 * es.OUT_MAX  # one event never needs more packets than this
 
 
 @inlined

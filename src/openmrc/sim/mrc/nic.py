@@ -8,10 +8,9 @@ learned until the packet leaves.
 
 from __future__ import annotations
 
-from openmrc.engine import endpoint, requester
+from openmrc.engine import endpoint, verdict
 from openmrc.engine import packet as pk
 from openmrc.engine import state as es
-from openmrc.engine.verdict import PLACED
 from openmrc.jit import inlined, inner
 from openmrc.sim.net import events, link, messages, rounds, switch
 from openmrc.sim.net import state as ss
@@ -22,7 +21,7 @@ def make_ready(net, st, qi):
     """Append a QP that may send to the round robin of each port that it may use."""
     q = st.qp[qi]
     missing = q.planes_ok & ~net.qp[qi].ready
-    if missing != 0 and requester.may_send(st, q):
+    if missing != 0 and endpoint.may_send(st, q):
         _stand_in_rounds(net, int(q.nic), qi, missing)
 
 
@@ -176,7 +175,7 @@ def _place(net, st, h, p, now):
     messages.note_placed(net, length, is_right, now)
     if messages.rates_are_kept(net):
         q = st.qp[net.qp[h.qp].other]
-        number = q.msg_done + es.signed(int(p.msn) - q.msg_done, 16)
+        number = endpoint.message_of(q, p.msn)
         messages.note_rate(net, messages.entry_of(st, q, number), length, now)
 
 
@@ -191,8 +190,8 @@ def receive(net, st, n, nic, now):
     p.flag_bits |= h.marks
     net.ctl[0].delivered += 1
     qi = int(h.qp)
-    verdict = endpoint.on_packet(st, nic, qi, p, now)
-    if verdict == PLACED:
+    said = endpoint.on_packet(st, nic, qi, p, now)
+    if said == verdict.PLACED:
         _place(net, st, h, p, now)
     elif qi < 0:
         after_ports(net, st, nic, now)

@@ -24,7 +24,7 @@ from openmrc.errors import InputError
 from openmrc.reading import read_text
 
 if TYPE_CHECKING:
-    from openmrc.engine.state import State
+    from openmrc.engine import state as es
 
 RETURNS = {"step": "none", "choose": "int64", "learn": "none"}
 
@@ -60,7 +60,7 @@ def find(text: str, role: str, base: Path) -> Policy:
     return Policy(path.resolve(), name, role)
 
 
-def load(policy: Policy, st: State) -> tuple[int, int]:
+def load(policy: Policy, st: es.State) -> tuple[int, int]:
     """Compile a policy for the engine's state; return the address of its function, and that of
     `learn`, or 0.
 
@@ -131,7 +131,7 @@ def module_of(file: Path) -> Any:
     return module
 
 
-def _address(module: Any, name: str, role: str, file: Path, st: State) -> int:
+def _address(module: Any, name: str, role: str, file: Path, st: es.State) -> int:
     """The address of a function, compiled for the types with which the engine calls it."""
     from openmrc.engine import policy as engine
     from openmrc.jit import callref, compiled, interpreted

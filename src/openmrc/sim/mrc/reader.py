@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.engine import ev
+from openmrc.engine import ev, place
 from openmrc.sim.watch.intervals import Array
 from openmrc.sim.watch.reader import QpReader
 from openmrc.sim.watch.samples import ASSUMED_BAD, BACKUP, DENIED, IN_USE, NO_TURN, SKIP
@@ -19,9 +19,9 @@ class EvReader(QpReader):
     def __init__(self, world: Watched, qp: int) -> None:
         self._end = int(world.ends.sender[qp])
         q = world.engine.qp[self._end]
-        self._evs = slice(int(q.ev0), int(q.ev0 + q.n_evs))
+        self._evs = place.evs(q)
         self._move = world.transport.paths == "single"
-        super().__init__(world, qp, int(q.n_evs), self._move)
+        super().__init__(world, qp, self._evs.stop - self._evs.start, self._move)
         self.shapes["delay_ps"] = (0, "f4")
 
     def _read(self) -> dict[str, Array]:

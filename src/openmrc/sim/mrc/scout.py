@@ -20,20 +20,17 @@ the caches), a wrong prediction costs a cache line, and no result depends on eit
 
 from __future__ import annotations
 
-from openmrc.engine import bits
-from openmrc.engine.packet import LAST_DATA, SACK
-from openmrc.engine.state import QP, signed, unwrap
-from openmrc.jit import CACHE_LINE, inlined, inner
+from openmrc.engine import ahead, bits
+from openmrc.engine import packet as pk
+from openmrc.engine.packet import LAST_DATA
+from openmrc.jit import CACHE_LINE, inlined, inner, offset_of
 from openmrc.jit.instructions import prefetch
 from openmrc.sim.net import rounds
 from openmrc.sim.net.state import HOP, SCOUT_BATCH, SCOUTED, SWITCH
 
 LINE = CACHE_LINE
-_FIELDS = dict(QP.fields or {})
-TIMERS = int(_FIELDS["last_heard"][1])
 HOP_END = HOP.itemsize - 1
-RESPONDER = int(_FIELDS["rx0"][1])
-SILENT = int(dict(SWITCH.fields or {})["silent"][1])
+SILENT = offset_of(SWITCH, "silent")
 
 # How many batches after it was met a batch passes each stage.
 RECORDS, WINDOWS, PATHS, EVS = 1, 2, 3, 4
@@ -128,14 +125,7 @@ def _peek(net):
 def _fetch_qp(net, st, qi):
     """Prefetch the cache lines of a QP that a packet sent or received touches."""
     prefetch(net.qp, qi, 0)
-    prefetch(st.qp, qi, 0)
-    prefetch(st.qp, qi, LINE)
-    prefetch(st.qp, qi, 2 * LINE)
-    prefetch(st.qp, qi, 3 * LINE)
-    prefetch(st.qp, qi, 4 * LINE)
-    prefetch(st.qp, qi, TIMERS)
-    prefetch(st.qp, qi, RESPONDER)
-    prefetch(st.qp, qi, RESPONDER + LINE)
+    ahead.fetch_record(st, qi)
 
 
 @inlined
@@ -204,16 +194,6 @@ def _fetch_senders(net, st, batch, n):
 
 
 @inlined
-def _fetch_to_send(st, qi, plane):
-    """Prefetch what the record of the next QP to send refers to."""
-    q = st.qp[qi]
-    prefetch(st.plane, q.plane0 + plane, 0)
-    prefetch(st.slot, q.slot0 + (q.nxt & q.slot_mask), 0)
-    prefetch(st.message, q.msg0 + (q.msg_cur & q.msg_mask), 0)
-    prefetch(st.bits, q.acked0 + ((q.nxt & q.ring_mask) >> 6), 0)
-
-
-@inlined
 def _qp_of(h):
     """The QP of a packet; some QP if its index stands for a packet of an endpoint by now."""
     return max(int(h.qp), 0)
@@ -225,35 +205,15 @@ def _fetch_windows(net, st, batch):
     ctl = net.ctl[0]
     first = batch * SCOUT_BATCH
     for i in range(first, first + ctl.scout_n_senders[batch]):
-        _fetch_to_send(st, int(ctl.scout_senders[i]), int(ctl.scout_planes[i]))
+        ahead.fetch_window(st, int(ctl.scout_senders[i]), int(ctl.scout_planes[i]))
     for i in range(first, first + ctl.scout_n_arrivals[batch]):
         n = int(ctl.scout_arrivals[i])
         h = net.hop[n]
         p = net.packet[n]
-        q = st.qp[_qp_of(h)]
+        ahead.fetch_received(st, _qp_of(h), p)
         if p.opcode <= LAST_DATA:
-            seq = unwrap(int(p.psn), q.peer_psn, q.cack + 1)
-            prefetch(st.bits, q.rx0 + ((seq & q.ring_mask) >> 6), 0)
-            prefetch(st.plane, q.plane0 + int(p.plane), 0)
             prefetch(net.qp, net.qp[_qp_of(h)].other, 0)
-            prefetch(st.rx_message, q.rmsg0 + (q.rx_msn & q.rmsg_mask), 0)
             prefetch(st.region, net.qp[_qp_of(h)].region, 0)
-        elif p.opcode == SACK:
-            prefetch(st.slot, _slot_answered(q, p), 0)
-            _fetch_to_send(st, _qp_of(h), int(p.plane))
-
-
-@inlined
-def _slot_answered(q, p):
-    """Index of the slot of the packet that a SACK answers."""
-    cack = unwrap(int(p.cack_psn), q.first_psn, q.una - 1)
-    return q.slot0 + ((cack + signed(int(p.ack_offset), 16)) & q.slot_mask)
-
-
-@inlined
-def _place_in_order(st, q, plane):
-    """Index of a QP's next EV in the rotation of a plane."""
-    return q.order0 + plane * q.order_len + st.plane[q.plane0 + plane].pos
 
 
 @inlined
@@ -264,8 +224,7 @@ def _fetch_paths(net, st, batch):
     ctl = net.ctl[0]
     first = batch * SCOUT_BATCH
     for i in range(first, first + ctl.scout_n_senders[batch]):
-        q = st.qp[ctl.scout_senders[i]]
-        prefetch(st.order, _place_in_order(st, q, int(ctl.scout_planes[i])), 0)
+        ahead.fetch_rotation(st, int(ctl.scout_senders[i]), int(ctl.scout_planes[i]))
     for i in range(first, first + ctl.scout_n_arrivals[batch]):
         n = int(ctl.scout_arrivals[i])
         h = net.hop[n]
@@ -273,16 +232,8 @@ def _fetch_paths(net, st, batch):
         if p.opcode <= LAST_DATA:
             sender = net.qp[net.qp[_qp_of(h)].other]
             prefetch(net.unit, sender.unit0 + (h.tag & sender.unit_mask), 0)
-        elif p.opcode == SACK:
-            q = st.qp[_qp_of(h)]
-            prefetch(st.ev, q.ev0 + st.slot[_slot_answered(q, p)].ev, 0)
-            prefetch(st.order, _place_in_order(st, q, int(p.plane)), 0)
-
-
-@inlined
-def _fetch_next_ev(st, qi, plane):
-    q = st.qp[qi]
-    prefetch(st.ev, q.ev0 + st.order[_place_in_order(st, q, plane)], 0)
+        elif p.opcode == pk.SACK:
+            ahead.fetch_answered(st, _qp_of(h), p)
 
 
 @inlined
@@ -291,8 +242,8 @@ def _fetch_evs(net, st, batch):
     ctl = net.ctl[0]
     first = batch * SCOUT_BATCH
     for i in range(first, first + ctl.scout_n_senders[batch]):
-        _fetch_next_ev(st, int(ctl.scout_senders[i]), int(ctl.scout_planes[i]))
+        ahead.fetch_ev(st, int(ctl.scout_senders[i]), int(ctl.scout_planes[i]))
     for i in range(first, first + ctl.scout_n_arrivals[batch]):
         n = int(ctl.scout_arrivals[i])
-        if net.packet[n].opcode == SACK:
-            _fetch_next_ev(st, _qp_of(net.hop[n]), int(net.packet[n].plane))
+        if net.packet[n].opcode == pk.SACK:
+            ahead.fetch_ev(st, _qp_of(net.hop[n]), int(net.packet[n].plane))

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
-from openmrc.engine import state as es
-from openmrc.engine.ev import ASSUMED_BAD
+from openmrc.engine import observe
 from openmrc.errors import InputError
 from openmrc.sim.mrc import build, loop
 from openmrc.sim.mrc.derive import derive
@@ -47,7 +44,8 @@ class MrcSide(Side):
 
     def counters(self, now_ps: int) -> dict[str, int]:
         """The counters that `World.counters` adds to those of every network, up to now."""
-        return {name: int(self.engine.qp[field].sum()) for name, field in COUNTED.items()}
+        counted = observe.counters(self.engine.qp)
+        return {name: int(counted[own].sum()) for name, own in COUNTED.items()}
 
     def reader(self, world: Watched, qp: int) -> EvReader:
         """Return the reader of a QP of the workload while the world runs."""
@@ -55,23 +53,10 @@ class MrcSide(Side):
 
     def wrong(self, world: Watched) -> list[str]:
         """Check that each sender's counters agree with its window and its paths."""
-        st = self.engine
         found: list[str] = []
         for end in self.ends.sender.tolist():
-            q = st.qp[end]
-            una, nxt = int(q.una), int(q.nxt)
-            ring = st.slot[int(q.slot0) : int(q.slot0 + q.slot_mask) + 1]
-            window = ring[np.arange(una, nxt) & int(q.slot_mask)]
-            in_flight = window.bytes_nominal[window.state == es.SENT].sum(dtype=np.int64)
-            e = st.ev[int(q.ev0) : int(q.ev0 + q.n_evs)]
-            pairs = [
-                ("bytes in flight", q.inflight, in_flight),
-                ("packets lost", q.lost, (window.state == es.LOST).sum()),
-                ("EVs in ASSUMED_BAD", q.n_bad, (e.state == ASSUMED_BAD).sum()),
-                ("PSN window kept (row 16)", una <= nxt <= una + int(q.mpr), True),
-                ("window within its limits", bool(q.pkt <= q.cwnd <= q.max_wnd), True),
-            ]
-            found += books.different(f"QP {int(q.qpn):#x}: ", pairs)
+            pairs = observe.books(self.engine, end)
+            found += books.different(f"QP {int(self.engine.qp[end].qpn):#x}: ", pairs)
         return found
 
 

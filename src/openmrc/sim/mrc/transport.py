@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from openmrc.engine.parameters import Variants, stated
+from openmrc.engine import parameters
 
-COUNTED = {  # counters of a run by field of MRC's QPs; 0 for transports that count none
-    "sack": "n_sack",
-    "nack": "n_nack",
-    "probe": "n_probe",
-    "trials": "n_trial",
-    "duplicates": "n_dup",
-    "assumed_bad": "n_bad_total",
-    "revived": "n_revived",
-    "skips": "n_skips",
-    "false_alarms": "n_false",
-    "inferred": "n_inferred",
-    "timeouts": "n_timeouts",
-    "epochs": "n_epochs",
+COUNTED = {  # counters of a run by that of MRC's QPs; 0 for transports that count none
+    "sack": "sack",
+    "nack": "nack",
+    "probe": "probe",
+    "trials": "trial",
+    "duplicates": "dup",
+    "assumed_bad": "bad_total",
+    "revived": "revived",
+    "skips": "skips",
+    "false_alarms": "false",
+    "inferred": "inferred",
+    "timeouts": "timeouts",
+    "epochs": "epochs",
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class Transport(Variants):
+class Transport(parameters.Variants):
     """A transport to run a workload with: the parameters of its endpoints, and those of the run.
 
     `paths` and `cc` may be a policy, "FILE.py:NAME" (openmrc.sim.mrc.policies).
@@ -33,9 +33,9 @@ class Transport(Variants):
     # "peer": htsim's packet sizes, hashed EVs, alpha by 12 us, control on random EVs
     rules: str = "mrc"
     # from a fault until routing has converged
-    convergence_ps: int = stated(50_000_000_000, "docs/scenario.md", "ps", only="single")
+    convergence_ps: int = parameters.stated(50_000_000_000, "docs/scenario.md", "ps", only="single")
     # T; None: from the fabric's longest path
-    base_rtt_ps: int | None = stated(None, "MRC 4.6", "ps")
+    base_rtt_ps: int | None = parameters.stated(None, "MRC 4.6", "ps")
     # False: no carriers; an EV is a source port, and switches hash the 5-tuple
     srv6: bool = True
     # whether switches trim in this run; None: as the fabric's queues say

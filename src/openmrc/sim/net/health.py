@@ -6,7 +6,7 @@ Which endpoints notice, and how they react, is up to each transport: `mrc.faults
 from __future__ import annotations
 
 from openmrc.engine import bits
-from openmrc.engine.packet import TRIMMED, TRIMMED_LASTHOP
+from openmrc.engine import packet as pk
 from openmrc.fabric import actions, health
 from openmrc.jit import inlined, inner
 from openmrc.sim.net import rounds
@@ -71,7 +71,7 @@ def loses(net, port, port_no, h):
     """
     if port.up == 0:
         return True
-    has_icrc = h.marks & (TRIMMED | TRIMMED_LASTHOP) == 0
+    has_icrc = h.marks & (pk.TRIMMED | pk.TRIMMED_LASTHOP) == 0
     frame_bytes = int(h.frame_bytes)
     what = health.strike(net.health[port_no], net.stream, port_no, frame_bytes, has_icrc)
     if what == health.DAMAGED:

@@ -12,7 +12,8 @@ out of data, or if a fault begins or ends before that: no packet is at two place
 
 from __future__ import annotations
 
-from openmrc.engine.packet import CE, CLASS_CONTROL, TRIMMED, TRIMMED_LASTHOP
+from openmrc.engine import packet as pk
+from openmrc.engine.packet import CE, CLASS_CONTROL
 from openmrc.fabric import queues
 from openmrc.jit import inlined, inner
 from openmrc.jit.shared import add
@@ -240,7 +241,7 @@ def _trim(net, port, port_no, n):
     h.tag = -1
     kind = net.port_kind[port.kind]
     h.marks &= UNDAMAGED  # trimming removes the iCRC with the payload
-    h.marks |= TRIMMED_LASTHOP if kind.last_hop else TRIMMED
+    h.marks |= pk.TRIMMED_LASTHOP if kind.last_hop else pk.TRIMMED
     ctl.trimmed += 1
     net.tally[h.port].trimmed += 1
     net.timeline[ctl.now // ctl.bin_ps, BIN_TRIMMED] += 1

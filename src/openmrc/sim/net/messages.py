@@ -8,8 +8,8 @@ next message and the number posted are kept. The engine's messages refer to thei
 
 from __future__ import annotations
 
-from openmrc.engine import requester
-from openmrc.engine.state import DONE, DONE_DELIVERED, DONE_SEND
+from openmrc.engine import endpoint, place
+from openmrc.engine import state as es
 from openmrc.jit import inlined, inner
 from openmrc.sim.net import events
 from openmrc.sim.net.state import (
@@ -37,7 +37,7 @@ def unit_of(seq, ring_mask, length):
 @inlined
 def entry_of(st, q, number):
     """The workload's entry that message `number` of a sending QP belongs to."""
-    return st.message[q.msg0 + (number & q.msg_mask)].wr_id
+    return st.message[place.message(q, number)].wr_id
 
 
 @inlined
@@ -105,8 +105,8 @@ def _hand_over(net, st, mi):
     region = st.region[net.qp[qi].region]
     length = next_length(net, mi)
     va = region.va + q.seq_end * net.ctl[0].pmtu
-    imm = mi & 0xFFFF_FFFF if m.imm else requester.NO_IMM
-    if not requester.post_write(st, qi, mi, length, va, int(region.rkey), imm):
+    imm = mi & 0xFFFF_FFFF if m.imm else endpoint.NO_IMM
+    if not endpoint.post_write(st, qi, mi, length, va, int(region.rkey), imm):
         return False
     note_posted(net, mi)
     return True
@@ -251,13 +251,13 @@ def start(net, mi):
 @inlined
 def collect(net, st, now):
     """Process the engine's completions."""
-    for i in range(st.count[DONE]):
+    for i in range(st.count[es.DONE]):
         c = st.done[i]
-        if c.kind == DONE_SEND:
+        if c.kind == es.DONE_SEND:
             _on_sent(net, st, int(c.id), now)
         else:
-            _on_received(net, st, net.qp[c.qp].other, c.id, c.kind == DONE_DELIVERED, now)
-    st.count[DONE] = 0
+            _on_received(net, st, net.qp[c.qp].other, c.id, c.kind == es.DONE_DELIVERED, now)
+    st.count[es.DONE] = 0
 
 
 @inner

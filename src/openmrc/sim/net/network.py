@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from openmrc.engine import bits
+from openmrc.engine import bits, setup
 from openmrc.engine import state as es
 from openmrc.engine.packet import PACKET
 from openmrc.engine.parameters import PLANES_MAX
-from openmrc.engine.setup import pow2_at_least, starts_of
+from openmrc.engine.setup import pow2_at_least
 from openmrc.errors import InputError
 from openmrc.fabric.actions import EVENT, PORT_DENY, PORT_RATE, FaultSchedule
 from openmrc.fabric.model import CUT_THROUGH_BYTES, Fabric
@@ -87,11 +87,14 @@ def rings_of(traffic: Traffic) -> Index:
 
 def place_qps(st: es.State, ends: Ends, names: np.random.Generator) -> None:
     """Enter the QPs into the engine's state, by NIC; draw their first PSNs."""
-    q = st.qp
-    q.nic = ends.nic
-    q.peer_nic = ends.nic[ends.other]
-    q.first_psn = names.integers(0, QPNS, ends.n)
-    q.peer_psn = q.first_psn[ends.other]
+    psn = names.integers(0, QPNS, ends.n)
+    setup.identify(
+        st.qp,
+        nic=ends.nic,
+        peer_nic=ends.nic[ends.other],
+        first_psn=psn,
+        peer_psn=psn[ends.other],
+    )
     n_nics = len(st.nic)
     st.nic.qp0 = np.searchsorted(ends.nic, np.arange(n_nics))
     st.nic.n_qps = np.bincount(ends.nic, minlength=n_nics)
@@ -259,8 +262,7 @@ def name_qps(st: es.State, c: Any, ends: Ends, seed: int) -> None:
         qpn = (numbers + offset) % QPNS
         if not (qpn < 3).any():
             break
-    st.qp.qpn = qpn
-    st.qp.peer_qpn = qpn[ends.other]
+    setup.identify(st.qp, qpn=qpn, peer_qpn=qpn[ends.other])
     c.qpn_offset = offset
     c.qpn_inverse = pow(factor, -1, QPNS)
 
@@ -402,7 +404,7 @@ def link_qps(traffic: Traffic, ends: Ends) -> Any:
     qp.region = ends.traffic_qp
     entries = np.bincount(traffic.msg_qp, minlength=traffic.n_qps)
     first = ends.sender[:: ends.bundle]
-    qp.roster0[first] = starts_of(entries)
+    qp.roster0[first] = setup.starts_of(entries)
     qp.n_roster[first] = entries
     return qp
 

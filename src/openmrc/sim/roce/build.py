@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.engine import bits, setup
+from openmrc.engine import bits, place, setup
 from openmrc.engine import state as es
-from openmrc.engine.parameters import Parameters
 from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.queues import UNLIMITED, Bounds, bounds_of
@@ -46,15 +45,7 @@ SEED_CONVERGENCE = 9
 def build_engine(parts: Parts, ends: network.Ends) -> es.State:
     """The engine's State: the identity of the QPs, and their rings of messages."""
     ring = network.rings_of(parts.traffic)[ends.traffic_qp]
-    one = setup.Rooms(qps=1, planes=1, mpr=1, sends=1, receives=0, evs=1, order_len=1)
-    st = setup.new_state(Parameters(), one, nics=parts.fabric.n_nics, peers=1, regions=1)._replace(
-        config=records(1, es.CONFIG),
-        qp=records(ends.n, es.QP),
-        message=records(max(int(ring[ends.sends].sum()), 1), es.MESSAGE),
-        stream=np.ones(ends.n, np.uint64),
-    )
-    st.qp.index = np.arange(ends.n)
-    st.qp.msg0, st.qp.msg_mask = setup.rings(np.where(ends.sends, ring, 0))
+    st = setup.bare_state(parts.fabric.n_nics, ends.n, np.where(ends.sends, ring, 0))
     network.place_qps(st, ends, np.random.default_rng([parts.seed, network.SEED_NAMES]))
     return st
 
@@ -174,9 +165,9 @@ def _qps(ends: network.Ends, st: es.State, seed: int, rto_first_ps: int) -> Any:
     qp.rto_at = es.NEVER
     qp.timer_ps = rto_first_ps
     sending = np.where(ends.sends, np.arange(ends.n), ends.other)
-    qp.msg0 = st.qp.msg0[sending]
-    qp.msg_mask = st.qp.msg_mask[sending]
-    qp.first_psn = np.where(ends.sends, st.qp.first_psn, st.qp.peer_psn)
+    qp.msg0, messages = place.runs_of_messages(st.qp[sending])
+    qp.msg_mask = messages - 1
+    qp.first_psn = st.qp.first_psn[sending]
     qp.bundle = ends.traffic_qp
     qp.nic = ends.nic
     qp.peer_nic = ends.nic[ends.other]

@@ -16,8 +16,9 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from openmrc.engine.packet import ACK_REQ, CE, PACKET
-from openmrc.engine.state import REGION_INDEX_BITS
+from openmrc.engine import packet as pk
+from openmrc.engine import state as es
+from openmrc.engine.packet import CE, PACKET
 from openmrc.fabric.model import Fabric
 from openmrc.jit import compiled, inlined, records
 from openmrc.sim.net.network import SEED_NAMES
@@ -99,7 +100,7 @@ class RoceCapture(LinkCapture):
         is_pause = np.asarray(tap.qp) == PAUSE_FRAME
         receiver = np.where(is_pause, 0, tap.qp)
         asks = np.isin(packet.opcode, ASK)
-        packet.flag_bits = (tap.marks & CE) | np.where(asks, ACK_REQ, 0)
+        packet.flag_bits = (tap.marks & CE) | np.where(asks, pk.ACK_REQ, 0)
         packet.ev = qp.sport[qp.other[receiver]]
         packet.rkey = self._rkeys_of(world)[qp.bundle[receiver]]
         packet.src = np.where(is_pause, 0, packet.src)  # a pause frame has no source
@@ -110,8 +111,8 @@ class RoceCapture(LinkCapture):
         if self._rkeys is None:
             n = world.traffic.n_qps
             drawn = np.random.default_rng([world.seed, SEED_NAMES, SEED_RKEYS])
-            keys = drawn.integers(0, 1 << (32 - REGION_INDEX_BITS), n)
-            self._rkeys = np.arange(n) | (keys << REGION_INDEX_BITS)
+            keys = drawn.integers(0, 1 << (32 - es.REGION_INDEX_BITS), n)
+            self._rkeys = np.arange(n) | (keys << es.REGION_INDEX_BITS)
         return self._rkeys
 
 

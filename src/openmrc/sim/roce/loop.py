@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from openmrc.engine.state import NEVER, RTS
+from openmrc.engine.state import NEVER
 from openmrc.jit import compiled, inlined, inner
 from openmrc.sim.net import due, events, link
 from openmrc.sim.net.state import AT_CONVERGED, AT_FAULT, AT_MESSAGE, AT_QP, BUDGET, OPEN
@@ -89,7 +89,6 @@ def _start(net, st, ro):
     ctl = net.ctl[0]
     for qi in range(ctl.qp0, ctl.qp_end):
         rq = ro.qp[qi]
-        st.qp[qi].state = RTS
         rq.alive = 1
         rq.rto_at = NEVER
         rq.plane = routing.plane_of(net, ro, int(rq.nic), int(rq.peer_nic), int(rq.flow))

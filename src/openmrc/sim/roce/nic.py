@@ -8,8 +8,9 @@ time.
 
 from __future__ import annotations
 
+from openmrc.engine import state as es
 from openmrc.engine.packet import CE, CLASS_CONTROL, CLASS_DATA
-from openmrc.engine.state import RTS, psn_of
+from openmrc.engine.state import RTS
 from openmrc.jit import inlined, inner
 from openmrc.sim.net import events, link, messages, rounds
 from openmrc.sim.net.state import AT_QP, DAMAGED, TAG_MASK
@@ -178,11 +179,11 @@ def _on_data(net, st, ro, n, qi, now):
     do = responder.answer(ro, rq, what, ends)
     if do == responder.ACK:
         ro.c[0].acks += 1
-        psn = psn_of(int(rq.first_psn), rq.expected - 1)
+        psn = es.psn_of(int(rq.first_psn), rq.expected - 1)
         _send_control(net, st, ro, qi, psn, AETH_ACK, now)
     elif do == responder.NAK:
         ro.c[0].naks += 1
-        psn = psn_of(int(rq.first_psn), rq.expected)
+        psn = es.psn_of(int(rq.first_psn), rq.expected)
         _send_control(net, st, ro, qi, psn, AETH_NAK_SEQUENCE, now)
 
 

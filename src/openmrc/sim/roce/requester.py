@@ -14,9 +14,10 @@ silence of (retry_cnt + 1) x `rto`, however short its first timer was.
 
 from __future__ import annotations
 
+from openmrc.engine import endpoint
+from openmrc.engine import state as es
 from openmrc.engine.packet import CLASS_DATA
-from openmrc.engine.requester import write_opcode
-from openmrc.engine.state import ERROR, NEVER, RETRY_EXCEEDED, psn_of, unwrap
+from openmrc.engine.state import NEVER
 from openmrc.jit import compiled, inlined, inner
 from openmrc.sim.roce import dcqcn
 from openmrc.sim.roce.state import OUTSTANDING_MAX
@@ -56,8 +57,8 @@ def next_packet(net, st, ro, qi, now, p):
         part = part_of(st, rq, rq.cur)
     pmtu = net.ctl[0].pmtu
     k = seq - part.first_seq
-    p.opcode = write_opcode(k, part.n_packets, part.has_imm) & OPERATION_MASK
-    p.psn = psn_of(int(rq.first_psn), seq)
+    p.opcode = endpoint.write_opcode(k, part.n_packets, part.has_imm) & OPERATION_MASK
+    p.psn = es.psn_of(int(rq.first_psn), seq)
     p.payload_len = min(part.length - k * pmtu, pmtu)
     p.va = part.remote_va + k * pmtu
     p.dma_len = part.length
@@ -128,7 +129,7 @@ def _advance(ro, rq, una, now):
 @inlined
 def on_ack(ro, rq, psn, now):
     """Everything up to and including `psn` has arrived; True if that is new."""
-    una = unwrap(psn, int(rq.first_psn), rq.una) + 1
+    una = es.unwrap(psn, int(rq.first_psn), rq.una) + 1
     if una <= rq.una or una > rq.high:
         return False
     _advance(ro, rq, una, now)
@@ -139,7 +140,7 @@ def on_ack(ro, rq, psn, now):
 def on_nak(st, ro, qi, psn, now):
     """The responder lacks `psn`, and has everything below it; True if that is new."""
     rq = ro.qp[qi]
-    una = unwrap(psn, int(rq.first_psn), rq.una)
+    una = es.unwrap(psn, int(rq.first_psn), rq.una)
     if rq.alive == 0 or una < rq.una or una >= rq.high:
         return False
     news = una > rq.una
@@ -169,10 +170,7 @@ def _retry(st, ro, qi, charge, now):
     rq = ro.qp[qi]
     rq.retries += charge
     if rq.retries > ro.c[0].retry_cnt:
-        q = st.qp[qi]
-        q.state = ERROR
-        q.error = RETRY_EXCEEDED
-        q.error_at = now
+        endpoint.fail(st, st.qp[qi], es.RETRY_EXCEEDED, now)
         rq.alive = 0
         rq.rto_at = NEVER
         return

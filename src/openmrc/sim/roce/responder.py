@@ -7,7 +7,7 @@ in order are acknowledged every `ack_every` packets and at the end of each messa
 
 from __future__ import annotations
 
-from openmrc.engine.state import unwrap
+from openmrc.engine import state as es
 from openmrc.jit import inlined
 from openmrc.sim.roce.requester import part_of
 
@@ -20,7 +20,7 @@ NOTHING, ACK, NAK = 0, 1, 2
 @inlined
 def judge(rq, psn):
     """Classify a packet by its PSN."""
-    seq = unwrap(psn, int(rq.first_psn), rq.expected)
+    seq = es.unwrap(psn, int(rq.first_psn), rq.expected)
     if seq == rq.expected:
         return IN_ORDER
     return AGAIN if seq < rq.expected else TOO_EARLY

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.engine import account
+from openmrc.engine import setup
 from openmrc.engine import state as es
 from openmrc.engine.packet import PACKET
 from openmrc.fabric.queues import UNLIMITED
@@ -77,12 +77,8 @@ def split(
         c.qp0, c.qp_end = int(of.qp0[0]), int(of.qp0[-1] + of.n_qps[-1])
         c.messages_open = int(open_entries[i]) + 1  # a shard does not end before the others do
         c.fault_at = int(whole.fault.at_ps[0]) if len(whole.fault) else es.NEVER
-        engine = st._replace(out=st.out.copy(), done=st.done.copy(), count=st.count.copy())
-        engine = account.emptied(engine)
-        if c.qp0 < len(st.qp):  # the BLAME records of its own EVs
-            engine.count[es.BLAMED] = int(st.qp[c.qp0].ev0)
         nets.append(net)
-        engines.append(engine)
+        engines.append(setup.share(st, int(c.qp0)))
     return controls, nets, engines
 
 

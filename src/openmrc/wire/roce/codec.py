@@ -31,7 +31,8 @@ from typing import Any
 
 import numpy as np
 
-from openmrc.engine.packet import ACK_REQ, CE, CLASS_CONTROL, CLASS_DATA
+from openmrc.engine import packet as pk
+from openmrc.engine.packet import CE, CLASS_CONTROL, CLASS_DATA
 from openmrc.jit import compiled, inlined
 from openmrc.wire import checks, frame, layout
 from openmrc.wire.checks import IP
@@ -131,7 +132,7 @@ def encode(p, e, ect, out):
     add(out, bth, BTH.pkey, e.pkey)
     add(out, bth, BTH.becn, 1 if opcode == opcodes.CNP else 0)
     add(out, bth, BTH.dest_qpn, p.dst_qpn)
-    add(out, bth, BTH.a, 1 if p.flag_bits & ACK_REQ else 0)
+    add(out, bth, BTH.a, 1 if p.flag_bits & pk.ACK_REQ else 0)
     add(out, bth, BTH.psn, p.psn)
     _put_extensions(out, first, p, opcode)
     put_icrc(out, crc_at, icrc(out, IP, crc_at))
@@ -179,7 +180,7 @@ def decode(data, n, p, e, check):
     p.opcode = get(data, bth, BTH.opcode)
     p.dst_qpn = get(data, bth, BTH.dest_qpn)
     p.psn = get(data, bth, BTH.psn)
-    p.flag_bits = ACK_REQ if get(data, bth, BTH.a) else 0
+    p.flag_bits = pk.ACK_REQ if get(data, bth, BTH.a) else 0
     if get_ce(data, ip, e):
         p.flag_bits |= CE
     dscp = get(data, IP, IPV4.dscp) if e.ipv4 else get(data, IP, IPV6.dscp)
