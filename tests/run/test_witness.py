@@ -11,9 +11,11 @@ import polars as pl
 import pytest
 
 from openmrc.cli.command import main
+from openmrc.engine.account import UNKNOWN
 from openmrc.fabric.outline import SOURCE_PORT_BITS
 from openmrc.report.result import Result, simulate
 from openmrc.run.tables import event_table, link_table, path_table
+from openmrc.run.witness import _taken_back
 from openmrc.units import US
 from openmrc.wire.framing import MRC_FRAMING
 
@@ -90,9 +92,7 @@ def test_a_nic_notes_its_own_port_that_goes_down_and_comes_back() -> None:
     rows = seen.events.filter(pl.col("qp") == -1).sort("t_us")
     assert rows.select("src", "event").rows() == [(3, "port down"), (3, "port up")]
     assert set((rows["ev"].to_numpy() >> shift).tolist()) == {1}
-    look_us = np.ptp(seen.links.select("from_us", "until_us").to_numpy()[0]) / 8
-    for at_us, expected in zip(rows["t_us"].to_list(), (20.0, 40.0), strict=True):
-        assert 0 <= at_us - expected <= look_us
+    assert rows["t_us"].to_list() == [20.0, 40.0]
 
 
 def test_probes_that_wait_behind_data_of_other_queue_pairs_are_not_lost() -> None:
@@ -100,8 +100,8 @@ def test_probes_that_wait_behind_data_of_other_queue_pairs_are_not_lost() -> Non
     workload = {"kind": "halving-doubling-all-reduce", "size": "2MB"}
     checked = ran(fabric=fabric, workload=workload, transport={"check_paths": True})
     (run,) = checked.transports
-    assert run.counters["trimmed"] > 0  # queues are full
-    assert len(checked.paths) == 0
+    assert run.counters["trimmed"] > 0  # queues are full, and one drops a probe
+    assert checked.paths["lost"].sum() == run.counters["dropped_queue"] == 1
 
 
 def test_a_lost_probe_is_dated_when_its_answer_was_due() -> None:
@@ -122,7 +122,6 @@ def test_bins_are_joined_and_nothing_is_lost_by_it(
     monkeypatch: pytest.MonkeyPatch, dead: Result
 ) -> None:
     monkeypatch.setattr("openmrc.run.witness.BINS_MAX", 2)
-    monkeypatch.setattr("openmrc.run.witness.LOOKS_A_BIN", 1)
     coarse = ran(fault=[DEAD])
     assert coarse.links["from_us"].n_unique() <= 2
     assert coarse.links["packets"].sum() == dead.links["packets"].sum()
@@ -130,16 +129,14 @@ def test_bins_are_joined_and_nothing_is_lost_by_it(
 
 
 def test_trimmed_packets_are_counted_on_the_links_of_their_paths() -> None:
-    """An incast's are all on the victim's links; of a packet that is trimmed again and again some
-    may be missed.
-    """
+    """An incast's are all on the victim's links."""
     crowded = ran(workload={"kind": "incast", "n": 6, "size": "1MB", "target": 3})
     (run,), fabric = crowded.transports, crowded.scenario.build()[0]
     links = crowded.links.filter(pl.col("packets") > 0)
     to_nics = links.filter(pl.Series(fabric.port_last_hop[links["port"].to_numpy()]))
     by_port = to_nics.group_by("port").agg(pl.col("packets", "trimmed").sum())
     assert set(fabric.port_peer_nic[by_port["port"].to_numpy()].tolist()) == {3}
-    assert 0.9 * run.counters["trimmed"] < by_port["trimmed"].sum() <= run.counters["trimmed"]
+    assert by_port["trimmed"].sum() == run.counters["trimmed"] > 0
     assert (by_port["trimmed"] <= by_port["packets"]).all()
 
 
@@ -352,3 +349,31 @@ def test_who_knows_no_paths_says_so(tmp_path: Path, capsys: pytest.CaptureFixtur
     (answer,) = why(oblivious, tmp_path, capsys)
     assert (answer["paths_known"], answer["nothing_broke"]) == (False, False)
     assert "endpoints cannot say where" in answer["text"]
+
+
+def test_losses_that_proved_to_be_none_are_taken_back_each_by_itself() -> None:
+    """By path, kind and time of departure; without that, the newest that was lost by then."""
+    losses = {
+        "ev_at": np.array([7, 7, 7, 8, 7]),
+        "probe": np.array([0, 0, 0, 0, 1]),
+        "sent_ps": np.array([10 * US, 20 * US, 30 * US, 10 * US, 20 * US]),
+        "when_ps": np.array([15 * US, 25 * US, 35 * US, 15 * US, 25 * US]),
+    }
+    late = {
+        "ev_at": np.array([7, 7, 9]),
+        "probe": np.array([0, 1, 0]),
+        "sent_ps": np.array([UNKNOWN, 20 * US + 1, 10 * US]),
+        "when_ps": np.array([26 * US, 99 * US, 99 * US]),
+    }
+    assert _taken_back(losses, late).tolist() == [False, True, False, False, True]
+    none = {name: column[:0] for name, column in late.items()}
+    assert not _taken_back(losses, none).any()
+
+
+def test_a_run_has_no_losses_of_packets_that_only_came_late() -> None:
+    """Of jitter alone: what was judged lost came after all, all of it, and is taken back."""
+    seen = ran(fabric={**BASE["fabric"], "jitter": "12us"})
+    (run,) = seen.transports
+    assert run.counters["dropped_fault"] == 0
+    assert run.counters["false_alarms"] > 0
+    assert seen.paths["lost"].sum() <= run.counters["false_alarms"] // 10

@@ -75,7 +75,7 @@ def explained(record: Record, found: Sequence[Span]) -> npt.NDArray[np.bool_]:
     taken = np.zeros(len(rows), np.bool_)
     routes = record.routes(rows)
     for span in found:
-        during = rows["last_us"].to_numpy() >= span.since_us - record.look_us
+        during = rows["last_us"].to_numpy() >= span.since_us
         during &= rows["first_us"].to_numpy() <= span.until_us + JUDGED_US
         taken |= during & np.isin(routes, span.ports(record.known)).any(axis=1)
     return taken

@@ -17,13 +17,12 @@ from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.outline import Outline, outline
 from openmrc.ops import balance, causes, crowd, damage
-from openmrc.ops.columns import bin_us, number
+from openmrc.ops.columns import number
 from openmrc.ops.evidence import Evidence, of_lossy
 from openmrc.ops.hung import Hang, hangs
 from openmrc.run.columns import refuse
 from openmrc.run.saved import SCENARIO, SUMMARY, Saved
 from openmrc.run.ways import exist, hops, routes
-from openmrc.run.witness import LOOKS_A_BIN
 from openmrc.units import US
 from openmrc.wire.framing import MRC_FRAMING
 
@@ -90,13 +89,6 @@ class Record:
     def end_us(self) -> float:
         """When the run ended, us."""
         return float(self.summary["sim_time_us"])
-
-    @property
-    def look_us(self) -> float:
-        """The largest delay between an event and its record, us."""
-        if not len(self.links):
-            return 0.0
-        return bin_us(self.links) / LOOKS_A_BIN
 
     @property
     def rtt_us(self) -> float:
@@ -262,8 +254,6 @@ def read(directory: Path) -> list[Record]:
         of = {each: _of(frame, name) for each, frame in frames.items()}
         events = of["events"] if knows else None
         paths, links = (of.get(each, pl.DataFrame()) for each in ("paths", "links"))
-        if events is not None:
-            paths = _acquitted(paths, events)
         own = getattr(transport, "trim", None)
         cut_short = scenario.fabric.trim if own is None else own
         trims = cut_short and getattr(transport, "trim_nack", True)
@@ -359,34 +349,6 @@ def _jammed(paths: pl.DataFrame, links: pl.DataFrame) -> float:
     if not len(links):
         return JAMMED
     return crowd.lost_part(int(paths["lost"].sum()), crowd.behind(links), crowd.UNEVEN, JAMMED)
-
-
-def _acquitted(paths: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Rows of paths without the losses that a later bin disproved, and without rows that have no
-    others.
-    """
-    import polars as pl
-
-    key = ["qp", "ev"]
-    aside = events.filter(pl.col("event") == "set aside").select(*key, at_us="t_us").sort("at_us")
-    alarms = events.filter(pl.col("event") == "false alarm").select(*key, over_us="t_us")
-    known = alarms.sort("over_us").join_asof(
-        aside, left_on="over_us", right_on="at_us", by=key, check_sortedness=False
-    )
-    none = (
-        paths.with_row_index("row")
-        .join(known, on=key)
-        .filter(
-            (pl.col("first_us") <= pl.col("at_us"))
-            & (pl.col("at_us") <= pl.col("last_us"))
-            & (pl.col("over_us") >= pl.col("until_us"))
-        )
-        .group_by("row")
-        .agg(none=pl.len().cast(pl.Int64))
-    )
-    left = pl.col("lost") - pl.col("none").fill_null(0)
-    rows = paths.with_row_index("row").join(none, on="row", how="left", maintain_order="left")
-    return rows.with_columns(lost=left).filter(pl.col("lost") > 0).drop("row", "none")
 
 
 def _keeps_account(transport: AnyTransport) -> bool:
