@@ -172,7 +172,7 @@ def _bad_icrc(r: Receiver, out: Any) -> int:
 
 
 def _trimmed(r: Receiver, out: Any) -> int:
-    return int(codec.trim(out, r.maker.frame(out, r.seq + 3), 0, 0))
+    return int(codec.trim(out, r.maker.frame(out, r.seq + 3), 0, 0, 0))
 
 
 KINDS: dict[str, Kind] = {

@@ -67,7 +67,7 @@ def _decode(packets, e, frames, n, check, steps):
 def _trim(frames, n, steps):
     total, last = 0, frames.shape[0] - 1
     for i in range(steps):
-        total += codec.trim(frames[i & last], n, 0, 0)
+        total += codec.trim(frames[i & last], n, 0, 0, 0)
     return total
 
 

@@ -5,7 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from conformance.packer import IPV4, PLAIN, SEGMENT, SRV6, SRV6_SRH, Message, Part, Values, Vector
+from conformance.packer import (
+    EV,
+    IPV4,
+    PLAIN,
+    SEGMENT,
+    SRV6,
+    SRV6_SRH,
+    Message,
+    Part,
+    Values,
+    Vector,
+)
 from openmrc.fabric.dscp import Dscps
 from openmrc.wire import layout
 from openmrc.wire.layout import Header
@@ -489,6 +500,18 @@ _WHOLE = [
     Vector("short-ipv4", "Untrimmed: shorter than what trimming leaves.", write(n=5), IPV4, ev=9),
 ]
 _OUTER, _V4 = "outer IPv6.dscp", "IPv4.dscp"
+LENGTHS = {
+    "outer": "The length of the first IP header is adjusted, the others are not.",
+    "none": "No length is adjusted.",
+}
+
+
+def _claiming(path: tuple[tuple[str, Header], ...], lengths: str) -> tuple[str, ...]:
+    """Return the headers whose length a switch with this choice leaves."""
+    names = [name for name, header in path if header is not layout.SRH] + ["UDP"]
+    return tuple(names[1:] if lengths == "outer" else names)
+
+
 TRIMS = [
     *_WHOLE,
     Vector(
@@ -571,6 +594,41 @@ TRIMS = [
         change={_V4: TRIMMED},
         cut=76,
         trimmed_from="short-ipv4",
+    ),
+    *(
+        Vector(
+            f"trimmed-{lengths}-{name}",
+            f"{LENGTHS[lengths]} {shows}",
+            _LONG,
+            path,
+            ev=0x4567 if path == IPV4 else EV,
+            change={f"{path[0][0]}.dscp": TRIMMED},
+            cut=256 if path == SRV6_SRH else 128,
+            kept=_claiming(path, lengths),
+            trimmed_from=whole,
+        )
+        for lengths in ("outer", "none")
+        for name, shows, path, whole in (
+            ("srv6", "With SRv6.", SRV6, "payload-256"),
+            ("srh", "With SRH.", SRV6_SRH, "long-srh"),
+            ("ipv4", "Over IPv4; the header checksum is right again.", IPV4, "long-ipv4"),
+            ("plain-ipv6", "Without SRv6.", PLAIN, "long-plain-ipv6"),
+        )
+    ),
+    *(
+        Vector(
+            f"trimmed-{lengths}-to-{cut}",
+            f"{LENGTHS[lengths]} {cut} B of {whole} are left, as platforms can be told.",
+            write(n=payload, psn=cut),
+            change={_OUTER: TRIMMED_LASTHOP},
+            cut=cut,
+            kept=_claiming(SRV6, lengths),
+        )
+        for lengths, cut, whole, payload in (
+            ("outer", 256, 400, 272),
+            ("none", 256, 3000, 2872),
+            ("none", 4084, 5000, 4872),
+        )
     ),
     Vector(
         "trimmed-inner",
@@ -777,6 +835,42 @@ REFUSED = [
         "RETH",
         change={_OUTER: TRIMMED},
         cut=123,
+    ),
+    refuse(
+        "trimmed-too-short-none",
+        "It must keep them whatever its lengths say.",
+        "EXTENSION_LENGTH",
+        "RETH",
+        change={_OUTER: TRIMMED},
+        cut=123,
+        kept=_claiming(SRV6, "none"),
+    ),
+    refuse(
+        "trimmed-length-short",
+        "A trimmed packet may claim more than is there, not less.",
+        "UDP_LENGTH",
+        "UDP.length",
+        message=write(n=256),
+        change={_OUTER: TRIMMED, "UDP.length": 47},
+        cut=128,
+    ),
+    *(
+        refuse(
+            f"untrimmed-{lengths}-{name}",
+            f"{LENGTHS[lengths]} The DSCP is that of a whole packet.",
+            code,
+            place,
+            message=write(n=256),
+            path=path,
+            cut=128,
+            kept=_claiming(path, lengths),
+        )
+        for lengths, name, path, code, place in (
+            ("outer", "srv6", SRV6, "IP_LENGTH", "IPv6.payload_length"),
+            ("none", "srv6", SRV6, "IP_LENGTH", "outer IPv6.payload_length"),
+            ("outer", "ipv4", IPV4, "UDP_LENGTH", "UDP.length"),
+            ("none", "ipv4", IPV4, "IP_LENGTH", "IPv4.total_length"),
+        )
     ),
     refuse(
         "trim-mark-lost",

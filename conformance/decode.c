@@ -18,6 +18,7 @@
 static uint8_t f[32768];      /* the frame, */
 static size_t at, end, where; /* where the next header begins, the packet ends, something is wrong */
 static unsigned trimmed_by[2];
+static int trimmed;
 static char text[65536], *told;
 
 /* The next header: it fits, and each field says what it may. */
@@ -31,6 +32,8 @@ static int take(const struct mrc_header *header, const char *prefix)
 		int is_wrong = !mrc_may_say(field, value);
 		if (field->counts) { /* only the first IP packet may have bytes behind it */
 			size_t stop = at + (field->counts == MRC_COUNTS_BEHIND ? header->bytes : 0) + value;
+			if (trimmed && stop > end) /* not every switch adjusts the lengths of what it trims */
+				stop = end;
 			is_wrong = stop < at + header->bytes || stop > end || (at > MRC_ETHERNET.bytes && stop < end);
 			end = stop;
 		}
@@ -51,13 +54,16 @@ static int decode(int swapped)
 {
 	TAKE(MRC_ETHERNET, "");
 	size_t ip = at, payload = 0;
-	int is_v6 = GET(0, ETHERNET_ETHERTYPE) == MRC_ETHERTYPE_IPV6, trimmed = 0;
+	int is_v6 = GET(0, ETHERNET_ETHERTYPE) == MRC_ETHERTYPE_IPV6;
 	unsigned next = GET(ip, IPV6_NEXT_HEADER);
+	size_t inner = ip + (is_v6 && next != MRC_PROTOCOL_UDP ? MRC_IPV6.bytes : 0)
+		+ (is_v6 && next == MRC_PROTOCOL_ROUTING ? MRC_SRH.bytes : 0);
+	trimmed = (end >= ip + 4 && is_trimmed(is_v6 ? GET(ip, IPV6_DSCP) : GET(ip, IPV4_DSCP)))
+		|| (inner != ip && end >= inner + 4 && is_trimmed(GET(inner, IPV6_DSCP)));
 	if (is_v6 && next != MRC_PROTOCOL_UDP) { /* SRv6: a carrier of uSIDs, and the packet in it */
 		TAKE(MRC_IPV6, "outer ");
 		if (!GET(ip, CARRIER_USID))
 			REFUSE(MRC_E_CARRIER_EMPTY, ip + 24);
-		trimmed = is_trimmed(GET(ip, IPV6_DSCP));
 		if (next == MRC_PROTOCOL_ROUTING)
 			TAKE(MRC_SRH, "");
 		ip = at;
@@ -67,7 +73,6 @@ static int decode(int swapped)
 		REFUSE(MRC_E_NEXT_HEADER, ip + 6);
 	if (!is_v6 && !mrc_ipv4_sum_is_right(f + ip))
 		REFUSE(MRC_E_IP_CHECKSUM, ip + 10);
-	trimmed |= is_trimmed(is_v6 ? GET(ip, IPV6_DSCP) : GET(ip, IPV4_DSCP));
 	size_t udp = at, bth = at + MRC_UDP.bytes;
 	TAKE(MRC_UDP, "");
 	if (!trimmed && end < at + MRC_ICRC.bytes)

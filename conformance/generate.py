@@ -42,6 +42,8 @@ def as_dict(v: Vector) -> dict[str, Any]:
     out["canonical"] = v.canonical and not trimmed
     if v.trimmed_from:
         out["trimmed_from"] = v.trimmed_from
+    if v.trim_lengths:
+        out["trim_lengths"] = v.trim_lengths
     if v.switched_from:
         out |= {"switched_from": v.switched_from, "at_usid": v.at_usid}
     out["headers"] = {

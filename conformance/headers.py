@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from openmrc.engine import packet
-from openmrc.fabric.dscp import Dscps
+from openmrc.fabric.dscp import TRIM_LENGTHS, Dscps
 from openmrc.fabric.usid import BLOCK_BITS, USID_BITS
 from openmrc.wire import frame, layout
 from openmrc.wire.layout import Field, Header
@@ -253,6 +253,7 @@ def schema() -> dict[str, Any]:
     good = {
         "canonical": {"type": "boolean"},
         "trimmed_from": text,
+        "trim_lengths": {"enum": TRIM_LENGTHS[1:]},
         "switched_from": text,
         "at_usid": _number(16),
         "headers": {"type": "object", "properties": headers, "additionalProperties": False},
@@ -277,7 +278,7 @@ def schema() -> dict[str, Any]:
     }
 
 
-OPTIONAL = ("ev_swapped", "dscps", "trimmed_from", "switched_from", "at_usid")
+OPTIONAL = ("ev_swapped", "dscps", "trimmed_from", "trim_lengths", "switched_from", "at_usid")
 
 
 def _closed(properties: dict[str, Any], required: Any) -> dict[str, Any]:

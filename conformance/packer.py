@@ -57,7 +57,8 @@ class Vector:
 
     `change` sets fields ("UDP.length"; "SETH.reserved" for all reserved bits of a header) after
     everything else is chosen and before checksums are computed. `cut` is the number of bytes that
-    are left of the IP packet, which then has no iCRC; `keep` the number that are left of the frame;
+    are left of the IP packet, which then has no iCRC; `kept` are headers whose length is still that
+    of the whole packet; `keep` the number that are left of the frame;
     `behind` follows the frame. `switched_from` names the frame that the uN switch `at_usid` turns
     into this one. `dscps` is the fabric's table. `refused` is the code with which a decoder stops,
     and where: at a field, a header or the "payload".
@@ -71,6 +72,7 @@ class Vector:
     ev_swapped: bool = False
     change: dict[str, int] = field(default_factory=dict)
     cut: int | None = None
+    kept: tuple[str, ...] = ()
     keep: int | None = None
     behind: bytes = b""
     canonical: bool = True
@@ -79,6 +81,13 @@ class Vector:
     at_usid: int = 0
     refused: tuple[str, str] | None = None
     dscps: Dscps = DEFAULT
+
+    @property
+    def trim_lengths(self) -> str:
+        """The switch's choice of `TRIM_LENGTHS` where it does not adjust all lengths, else ""."""
+        if not self.kept:
+            return ""
+        return "none" if self.path[0][0] in self.kept else "outer"
 
 
 @dataclass(frozen=True)
@@ -105,9 +114,10 @@ def build(v: Vector) -> Frame:
     padded = v.message.payload + bytes(-len(v.message.payload) % 4)
     end = at + len(padded)
     offsets["iCRC"] = end
-    end = end + 4 if v.cut is None else min(end, offsets[v.path[0][0]] + v.cut)
+    whole = end + 4
+    end = whole if v.cut is None else min(end, offsets[v.path[0][0]] + v.cut)
     for p in parts:
-        _complete(p, end - offsets[p.name])
+        _complete(p, (whole if p.name in v.kept else end) - offsets[p.name])
     data = b"".join(pack(p.header, p.values) for p in parts) + padded
     if v.cut is None:
         right = invariant_crc(data[offsets[v.path[-1][0]] :])

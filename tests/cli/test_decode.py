@@ -139,13 +139,12 @@ EVERY_OPCODE = {
     " 0xffffffffffffffff, 64 of 256 B": data(
         9, rqmsn=2, va=-1, flag_bits=pk.RTX | pk.ACK_REQ, klass=pk.CLASS_RETRANSMIT
     ),
-    "QP 0x11  RDMA_WRITE_LAST  PSN 9  EV 0x00010005  TRIMMED  msn 3, va 0x7f0000, 0 of 256 B": (
-        data(9, pk.WRITE_LAST, flag_bits=pk.TRIMMED)
-    ),
+    "QP 0x11  RDMA_WRITE_LAST  PSN 9  EV 0x00010005  TRIMMED  msn 3, va 0x7f0000, 0 of 256 B,"
+    " all lengths adjusted": data(9, pk.WRITE_LAST, flag_bits=pk.TRIMMED),
     "QP 0x11  RDMA_WRITE_LAST_IMM  PSN 9  EV 0x00010005  msn 3, va 0x7f0000, 64 of 256 B,"
     " imm 0xa1": data(9, pk.WRITE_LAST_IMM, imm=0xA1),
     "QP 0x11  RDMA_WRITE_ONLY  PSN 9  EV 0x00010005  TRIMMED_LASTHOP  msn 3, va 0x7f0000, 0 of"
-    " 256 B": data(9, pk.WRITE_ONLY, flag_bits=pk.TRIMMED_LASTHOP),
+    " 256 B, all lengths adjusted": data(9, pk.WRITE_ONLY, flag_bits=pk.TRIMMED_LASTHOP),
     "QP 0x11  RDMA_WRITE_ONLY_IMM  PSN 9  EV 0x00010005  msn 3, va 0x7f0000, 64 of 256 B,"
     " imm 0x0": data(9, pk.WRITE_ONLY_IMM),
     "QP 0x11  ACKNOWLEDGE  EV 0x00010005  ACK, msn 7": (

@@ -188,10 +188,12 @@ def senders(e: Any) -> dict[str, int]:
     return {name: int(e[name]) for name in ("ev_swapped", "ports_from_1", "dscps")}
 
 
-def trimmed(data: bytes | bytearray, last_hop: int = 0, dscps: int = 0) -> bytearray:
+def trimmed(
+    data: bytes | bytearray, last_hop: int = 0, dscps: int = 0, lengths: int = 0
+) -> bytearray:
     """The frame after a switch has cut it."""
     out = np.frombuffer(bytearray(data), np.uint8)
-    n = codec.trim(out, len(data), last_hop, dscps)
+    n = codec.trim(out, len(data), last_hop, dscps, lengths)
     assert n > 0, frame.REASONS[-n]
     return bytearray(out[:n].tobytes())
 

@@ -42,7 +42,7 @@ def digest(rng: np.random.Generator, opcode: int, shape: str) -> str:
         verdict = received(data, **senders(e))
         h.update(repr((verdict.brief, fields(verdict.p), fields(verdict.e))).encode())
         out: Any = np.frombuffer(bytearray(data), np.uint8)
-        h.update(repr(int(codec.trim(out, len(out), len(out) & 1, 0))).encode() + out.tobytes())
+        h.update(repr(int(codec.trim(out, len(out), len(out) & 1, 0, 0))).encode() + out.tobytes())
     return h.hexdigest()[:16]
 
 

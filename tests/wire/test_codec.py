@@ -20,6 +20,7 @@ from openmrc.engine.packet import PACKET
 from openmrc.jit import interpreted, records
 from openmrc.wire import codec, frame, layout
 from openmrc.wire.frame import ENVELOPE
+from openmrc.wire.walk import walk
 from tests.wire import recorded
 from tests.wire.frames import (
     DATA,
@@ -482,9 +483,9 @@ def test_a_length_beyond_the_array_is_the_length_of_the_array() -> None:
     assert received(wire[:-1], len(wire) + 1000).brief == (frame.IP_LENGTH, 18)
     for n in (0, -1, -(2**40)):
         assert received(wire, n).brief == (frame.TOO_SHORT, 0)
-        assert codec.trim(np.frombuffer(wire, np.uint8), n, 0, 0) == -frame.TOO_SHORT
+        assert codec.trim(np.frombuffer(wire, np.uint8), n, 0, 0, 0) == -frame.TOO_SHORT
     short = np.frombuffer(wire[:-1], np.uint8)
-    assert codec.trim(short, len(wire) + 1000, 0, 0) == -frame.IP_LENGTH
+    assert codec.trim(short, len(wire) + 1000, 0, 0, 0) == -frame.IP_LENGTH
 
 
 @settings(max_examples=300)
@@ -614,6 +615,42 @@ def test_row_21_exact_lengths(
     assert fields(back.e, "payload_at") == fields(e, "payload_at")
 
 
+LENGTHS = {"outer IPv6": "payload_length", "IPv6": "payload_length", "IPv4": "total_length"}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@settings(max_examples=40)
+@given(data=st.data())
+def test_row_21_each_length_of_a_trimmed_packet_may_be_that_of_the_whole(
+    shape: str, data: st.DataObject
+) -> None:
+    """Any of them, by any amount: it is read as if all were right, and not if it claims less."""
+    cut = trimmed(sent(write(payload_len=300, psn=0xABCDEF, ev=7), around(shape), PAYLOAD))
+    views = {view.name: view for view in walk(bytes(cut), len(cut)).headers}
+    said, kept = bytearray(cut), []
+    for name, field in (LENGTHS | {"UDP": "length"}).items():
+        more = data.draw(st.integers(0, 9000), label=name) if name in views else 0
+        if more:
+            kept.append(name)
+            said = patched(said, views[name].at(field), to16(views[name][field] + more))
+    if "IPv4" in views:
+        at = views["IPv4"].at("header_checksum")
+        said = patched(said, at, bytes(2))
+        words = int.from_bytes(said[14:34], "big")
+        said = patched(said, at, to16(0xFFFF - words % 0xFFFF))
+    found, told = received(said), walk(bytes(said), len(said))
+    assert found.brief == (frame.OK, 0)
+    assert fields(found.p) == fields(received(cut).p)
+    assert list(told.kept) == kept
+    assert frame.TRIM_LENGTHS_FOUND[int(found.e.trim_lengths)] == told.trim_lengths
+    less = patched(cut, views["UDP"].at("length"), to16(views["UDP"]["length"] - 1))
+    assert received(less).code == frame.UDP_LENGTH
+
+
+def to16(value: int) -> bytes:
+    return value.to_bytes(2, "big")
+
+
 def test_trimming_changes_lengths_and_dscp_and_nothing_else() -> None:
     wire = sent(write(payload_len=4000), around("srv6", tseth=1), PAYLOAD)
     cut = trimmed(wire)
@@ -679,7 +716,7 @@ def test_what_is_no_frame_is_not_trimmed(shape: str) -> None:
     wire = sent(write(payload_len=300), around(shape))
     for n in range(len(wire)):
         out = np.frombuffer(bytearray(wire), np.uint8)
-        assert codec.trim(out, n, 0, 0) < 0
+        assert codec.trim(out, n, 0, 0, 0) < 0
         assert out.tobytes() == wire
     hops = UDP[shape] + 8
     bare = resized(wire[:hops], shape)  # nothing behind UDP: there is no iCRC to lose

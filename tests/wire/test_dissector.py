@@ -187,8 +187,9 @@ def test_a_vector_has_the_same_values_in_wireshark(shark: Shark, order: bool) ->
         assert bool(row["mrc.trimmed"]) == found.trimmed, name
         assert bytes.fromhex(row["mrc.payload"]) == found.payload, name
         assert number(row["mrc.icrc.status"]) == (NOT_PRESENT if found.trimmed else GOOD), name
-        assert row["_ws.malformed"] == "", name
-        assert row["_ws.expert.message"] in ("", ZERO_CHECKSUM), name
+        if "trim_lengths" not in VECTORS[name]:  # Wireshark's own readers want all lengths adjusted
+            assert row["_ws.malformed"] == "", name
+            assert row["_ws.expert.message"] in ("", ZERO_CHECKSUM), name
 
 
 @needs_tshark
@@ -283,6 +284,9 @@ def test_joined_packets_are_dissected_each(shark: Shark, shape: str) -> None:
     assert (one["mrc.joined"], one["_ws.col.Info"]) == ("", first[2].partition("  ")[2])
 
 
+TOO_SHORT = ("trimmed-too-short", "trimmed-too-short-none")  # in the line, not as an expert's word
+
+
 @needs_tshark
 def test_what_is_refused_behind_udp_is_said(shark: Shark) -> None:
     rows = shark(
@@ -291,7 +295,7 @@ def test_what_is_refused_behind_udp_is_said(shark: Shark) -> None:
     seen = set()
     for (name, vector), row in zip(REFUSED.items(), rows, strict=True):
         code = vector["refused"]["code"]
-        if code in BEHIND_UDP and name not in ("opcode-roce", "trimmed-too-short"):
+        if code in BEHIND_UDP and name not in ("opcode-roce", *TOO_SHORT):
             seen.add(code)
             assert frame.REASONS[getattr(frame, code)] in row["_ws.expert.message"], name
     assert seen == BEHIND_UDP

@@ -19,7 +19,7 @@ from openmrc.wire.readers import JOINED, UNKNOWN_OPCODE, Found, Readers, Unread
 from openmrc.wire.roce import opcodes as roce
 from openmrc.wire.roce.summary import RoceSummary
 from openmrc.wire.summary import Summary
-from tests.wire.frames import SHAPES, around, sent, write
+from tests.wire.frames import SHAPES, around, sent, trimmed, write
 from tests.wire.joined import PAYLOAD, join, some_data, some_sacks
 from tests.wire.roce.roce_frames import a_frame, read_only
 from tests.wire.test_outside import AROUND, tunnel
@@ -351,3 +351,11 @@ def test_joined_packets_come_back(n: int, payload: int, shape: str, psn: int, fi
         for i in range(n)
     ]
     assert [one.data for one, _ in packets(join(wire))] == wire
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_trimmed_packets_that_a_host_joined_are_told_apart_by_their_qp(shape: str) -> None:
+    """Whatever a switch leaves of each, with PSNs in any order."""
+    cut = [bytes(trimmed(some_data(shape, 1, psn=psn, payload=4096)[0])) for psn in (5, 9, 6)]
+    assert psns(packets(join(cut))) == [5, 9, 6]
+    assert psns(packets(cut[0])) == [5]

@@ -20,7 +20,7 @@ from openmrc.wire.pcap import Captured, Writer
 from openmrc.wire.readers import PFC, Found, Readers, Unread
 from openmrc.wire.roce import opcodes as roce
 from openmrc.wire.roce import pause
-from tests.wire.frames import around, sent, write
+from tests.wire.frames import SHAPES, around, sent, trimmed, write
 from tests.wire.roce.refused import BTH_AT, REFUSED
 from tests.wire.roce.roce_frames import a_frame
 from tests.wire.vectors import ACCEPTED, VECTORS, frame_of
@@ -174,6 +174,29 @@ def test_a_packet_that_ends_before_its_bth_says_how_far_it_goes() -> None:
         *[f"{ends}  BAD byte 54: the frame ends within a header"] * 2,
         *[f"{ends}  EV 0x01234567  [the frame ends within a header: BTH missing]"] * 2,
     ]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("lengths", "said"),
+    [
+        ("all", "all lengths adjusted"),
+        ("outer", "outer length adjusted"),
+        ("none", "no length adjusted"),
+    ],
+)
+def test_a_trimmed_packet_is_one_packet_whatever_its_lengths_say(
+    shape: str, lengths: str, said: str
+) -> None:
+    """Neither damaged, nor a mirror's cut copy, nor several that a host joined."""
+    place = frame.TRIM_LENGTHS_FOUND.index(lengths)
+    whole = sent(write(psn=7, payload_len=4096, dma_len=8192), around(shape))
+    data = bytes(trimmed(whole, lengths=place))
+    captured = Captured(0, "", 0, data, len(data))
+    ((same, found),) = Readers().packets(captured)
+    assert isinstance(found, Found)
+    assert same == captured
+    assert found.line().endswith(f"0 of 8192 B, {said}")
 
 
 def test_a_packet_that_was_cut_short_is_read_as_far_as_its_headers_go() -> None:

@@ -14,6 +14,7 @@ from scapy.packet import Packet
 
 from openmrc import wire
 from openmrc.engine import packet
+from openmrc.fabric.dscp import TRIM_LENGTHS
 from openmrc.wire import layout
 from openmrc.wire import scapy as mrc
 from openmrc.wire.layout import Header
@@ -34,6 +35,7 @@ from openmrc.wire.scapy import (
     get_ev,
     is_trimmed,
     set_ev,
+    trim_lengths,
     use_dscps,
 )
 from tests.wire.frames import SHAPES, any_frame, sent, trimmed
@@ -263,6 +265,18 @@ def test_row_21_a_trimmed_frame_has_no_icrc(shape: str) -> None:
     assert (frame[MRC_BTH].psn, MRC_iCRC in frame) == (5, False)
     assert len(bytes(frame)) == 14 + (256 if shape == "srh" else 128)
     assert built_again(frame) == bytes(trimmed(whole))
+
+
+@pytest.mark.parametrize("lengths", TRIM_LENGTHS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_row_21_lengths_of_a_trimmed_frame(shape: str, lengths: str) -> None:
+    whole = bytes(on(shape, write(bytes(300), psn=5)))
+    data = bytes(trimmed(whole, lengths=TRIM_LENGTHS.index(lengths)))
+    seen = Ether(data)
+    assert is_trimmed(seen[MRC_BTH])
+    assert (seen[MRC_BTH].psn, MRC_iCRC in seen, trim_lengths(seen)) == (5, False, lengths)
+    assert bytes(seen) == data
+    assert trim_lengths(Ether(whole)) is None
 
 
 def test_a_trimmed_frame_can_be_built() -> None:

@@ -91,7 +91,8 @@ def test_a_switch_trims_to_the_vector(name: str) -> None:
     whole = array(frame_of(VECTORS[vector["trimmed_from"]]))
     first = next(fields for fields in vector["headers"].values() if "dscp" in fields)
     last_hop = int(first["dscp"] == dscps(vector).trimmed_lasthop)
-    length = codec.trim(whole, whole.size, last_hop, dscps(vector).packed)
+    lengths = frame.TRIM_LENGTHS_FOUND.index(vector.get("trim_lengths", "all"))
+    length = codec.trim(whole, whole.size, last_hop, dscps(vector).packed, lengths)
     assert whole[:length].tobytes().hex() == vector["frame"]
 
 

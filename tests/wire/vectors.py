@@ -205,6 +205,7 @@ def expected_envelope(found: Packet) -> dict[str, int | bytes]:
         "ev_swapped": int(found.ev_swapped),
         "ports_from_1": 0,
         "dscps": found.dscps.packed,
+        "trim_lengths": frame.TRIM_LENGTHS_FOUND.index(found.trim_lengths or "all"),
         "hop_limit": outer.get("hop_limit", hops),
         "inner_hop_limit": hops if outer else 0,
         "segments_left": srh.get("segments_left", 0),

@@ -11,6 +11,9 @@ from openmrc.errors import InputError
 from openmrc.units import integer
 
 BITS, MASK = 6, 0x3F
+# Which lengths of a trimmed packet a switch adjusts: all of them; that of the first IP header, as
+# SAI's text says; or none, as SONiC's VPP switch does it.
+TRIM_LENGTHS = ("all", "outer", "none")
 
 
 class Dscps(NamedTuple):

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from openmrc.errors import InputError
-from openmrc.fabric.dscp import DEFAULT, Dscps
+from openmrc.fabric.dscp import DEFAULT, TRIM_LENGTHS, Dscps
 
 IntArray = npt.NDArray[np.int32]
 LongArray = npt.NDArray[np.int64]
@@ -96,6 +96,7 @@ class Fabric:
     cut_through: bool = False
     jitter_ps: int = 0  # a packet is up to this late at the end of each link, drawn
     dscps: Dscps = DEFAULT
+    trim_lengths: str = TRIM_LENGTHS[0]
 
     @cached_property
     def tier_counts(self) -> tuple[int, ...]:

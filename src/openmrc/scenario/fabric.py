@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 DEPTHS = ("queue", "queue_last_hop")
-NOT_OF_QUEUES = ("forwarding", "switching", "jitter", "dscp")
+NOT_OF_QUEUES = ("forwarding", "switching", "jitter", "dscp", "trim_lengths")
 JITTER_MAX_PS = 10 * MS  # the simulator's wheel of events spans it
 
 
@@ -39,6 +39,7 @@ class FabricSection(Section, frozen=True, kw_only=True):
     switching: Literal["store-and-forward", "cut-through"] = "store-and-forward"
     jitter: Time = Time.parse("0s")
     dscp: str = DEFAULT.text
+    trim_lengths: Literal["all", "outer", "none"] = "all"
 
     def __post_init__(self) -> None:
         if self.ecn_low > self.ecn_high:
@@ -67,6 +68,7 @@ class FabricSection(Section, frozen=True, kw_only=True):
             cut_through=cut_through,
             jitter_ps=int(self.jitter),
             dscps=Dscps.parse(self.dscp),
+            trim_lengths=self.trim_lengths,
         )
 
     def _wired(self) -> Fabric:

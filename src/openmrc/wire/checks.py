@@ -42,6 +42,7 @@ _BYTES = _extensions(lambda h: h.size_bytes)
 _FTYPE = _extensions(_ftype_byte)  # offset of the byte that holds it; 0: there is none
 _SPARED = _extensions(lambda h: int(h is layout.IMMDT))  # trimming may remove it
 _UNSTAMPED = _extensions(lambda h: int(h is layout.PETH or h is layout.ERTH))  # ftype 0 is accepted
+_ALL, _OUTER, _NONE, _SOME = range(len(frame.TRIM_LENGTHS_FOUND))
 EXTENSIONS_BYTES = _BYTES.sum(axis=2)  # all of them, by BTH.ts and opcode; 0: not an opcode of MRC
 
 
@@ -50,18 +51,46 @@ def _bad(code, at):
     return code, at, 0, 0, 0, 0
 
 
+@inlined
+def trimmed(data, n, table):
+    """Whether the first IP header of a frame, or the inner one, marks it as trimmed."""
+    if n < IP + IPV4.size_bytes:
+        return False
+    if is_first_ipv4(data):
+        return is_trimmed(table, get(data, IP, IPV4.dscp))
+    if n < IP + IPV6.size_bytes:
+        return False
+    if is_trimmed(table, get(data, IP, IPV6.dscp)):
+        return True
+    following = get(data, IP, IPV6.next_header)
+    inside = IP + IPV6.size_bytes
+    if following == layout.PROTOCOL_ROUTING:
+        inside += SRH.size_bytes
+    elif following != layout.PROTOCOL_IPV6:
+        return False
+    return n >= inside + 4 and is_trimmed(table, get(data, inside, IPV6.dscp))
+
+
+@inlined
+def is_first_ipv4(data):
+    """Whether the EtherType is that of IPv4."""
+    return (
+        np.int64(data[ETHERNET.ethertype]) << 8 | np.int64(data[ETHERNET.ethertype + 1])
+    ) == layout.ETHERTYPE_IPV4
+
+
 @inner
-def headers(data, n):
+def headers(data, n, trimmed):
     """Check Ethernet to UDP: (code, offset of the error, SRH or 0, inner IP, UDP, end of the
-    packet).
+    packet). A `trimmed` packet may claim to be longer than the frame.
     """
     if n < IP:
         return _bad(frame.TOO_SHORT, 0)
     ethertype = np.int64(data[ETHERNET.ethertype]) << 8 | np.int64(data[ETHERNET.ethertype + 1])
     if ethertype == layout.ETHERTYPE_IPV6:
-        code, at, srh, ip, udp, end = _ipv6_or_two(data, n)
+        code, at, srh, ip, udp, end = _ipv6_or_two(data, n, trimmed)
     elif ethertype == layout.ETHERTYPE_IPV4:
-        code, at, srh, ip, udp, end = _ipv4(data, n)
+        code, at, srh, ip, udp, end = _ipv4(data, n, trimmed)
     else:
         return _bad(frame.ETHERTYPE, ETHERNET.ethertype)
     if code != frame.OK:
@@ -71,14 +100,41 @@ def headers(data, n):
     port = get(data, udp, UDP.dst_port)
     if port != layout.UDP_PORT and port != layout.UDP_PORT_ALTERNATIVE:
         return _bad(frame.UDP_PORT, udp + UDP.dst_port.byte)
-    if get(data, udp, UDP.length) != end - udp:
+    if _claimed(udp + get(data, udp, UDP.length), end, trimmed) != end:
         return _bad(frame.UDP_LENGTH, udp + UDP.length.byte)
     return frame.OK, 0, srh, ip, udp, end
 
 
 @inlined
-def _ipv6_or_two(data, n):
-    code, at, end = _one_ipv6(data, IP, n)
+def _claimed(end, limit, trimmed):
+    """The end that a length gives, of a trimmed packet at most the end of what is there: not every
+    switch that trims adjusts all lengths.
+    """
+    return limit if trimmed and end > limit else end
+
+
+@inlined
+def trim_lengths(data, ip, udp, end):
+    """Which lengths of a trimmed packet that ends at `end` were adjusted: a place in
+    `frame.TRIM_LENGTHS_FOUND`.
+    """
+    if is_ipv4(ip, udp):
+        first = IP + get(data, IP, IPV4.total_length) <= end
+        inside = first
+    else:
+        first = IP + IPV6.size_bytes + get(data, IP, IPV6.payload_length) <= end
+        inside = ip + IPV6.size_bytes + get(data, ip, IPV6.payload_length) <= end
+    behind = udp + get(data, udp, UDP.length) <= end
+    if first and inside and behind:
+        return _ALL
+    if first and not behind and (ip == IP or not inside):
+        return _OUTER
+    return _SOME if first or inside or behind else _NONE
+
+
+@inlined
+def _ipv6_or_two(data, n, trimmed):
+    code, at, end = _one_ipv6(data, IP, n, trimmed)
     if code != frame.OK:
         return _bad(code, at)
     ip, srh = IP + IPV6.size_bytes, 0
@@ -96,7 +152,7 @@ def _ipv6_or_two(data, n):
         if code != frame.OK:
             return _bad(code, at)
         ip += SRH.size_bytes
-    code, at, inner_end = _one_ipv6(data, ip, end)
+    code, at, inner_end = _one_ipv6(data, ip, end, trimmed)
     if code != frame.OK:
         return _bad(code, at)
     if inner_end != end:
@@ -107,13 +163,13 @@ def _ipv6_or_two(data, n):
 
 
 @inlined
-def _one_ipv6(data, at, limit):
+def _one_ipv6(data, at, limit, trimmed):
     """Check both IPv6 headers: (code, offset of the error, end of its payload)."""
     if limit < at + IPV6.size_bytes:
         return frame.TOO_SHORT, at, 0
     if get(data, at, IPV6.version) != 6:
         return frame.IP_VERSION, at + IPV6.version.byte, 0
-    end = at + IPV6.size_bytes + get(data, at, IPV6.payload_length)
+    end = _claimed(at + IPV6.size_bytes + get(data, at, IPV6.payload_length), limit, trimmed)
     if end > limit:
         return frame.IP_LENGTH, at + IPV6.payload_length.byte, 0
     return frame.OK, 0, end
@@ -137,7 +193,7 @@ def _srh(data, at, end):
 
 
 @inlined
-def _ipv4(data, n):
+def _ipv4(data, n, trimmed):
     udp = IP + IPV4.size_bytes
     if n < udp:
         return _bad(frame.TOO_SHORT, IP)
@@ -145,7 +201,7 @@ def _ipv4(data, n):
         return _bad(frame.IP_VERSION, IP + IPV4.version.byte)
     if get(data, IP, IPV4.ihl) != IPV4.size_bytes // 4:
         return _bad(frame.IP_HEADER_LENGTH, IP + IPV4.ihl.byte)
-    end = IP + get(data, IP, IPV4.total_length)
+    end = _claimed(IP + get(data, IP, IPV4.total_length), n, trimmed)
     if end < udp or end > n:
         return _bad(frame.IP_LENGTH, IP + IPV4.total_length.byte)
     more = get(data, IP, IPV4.ip_flags) & _MORE_FRAGMENTS

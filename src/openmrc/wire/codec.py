@@ -15,7 +15,7 @@ For each header it first checks whether it fits, then its fields in their order 
               ethertype is IPv6 or IPv4                          ETHERTYPE          ethertype
     IPv6,     40 bytes fit                                       TOO_SHORT          its start
     first     version is 6                                       IP_VERSION         version
-              payload_length is within the frame                 IP_LENGTH          payload_length
+              payload_length is within the frame, or trimmed     IP_LENGTH          payload_length
               next_header is UDP, IPv6 or Routing                NEXT_HEADER        next_header
               not UDP: bytes 4 and 5 of dst are not both 0       CARRIER_EMPTY      dst
     SRH       24 bytes fit                                       TOO_SHORT          its start
@@ -24,19 +24,22 @@ For each header it first checks whether it fits, then its fields in their order 
               last_entry 0, in this order                        ROUTING            that field
     IPv6,     40 bytes fit                                       TOO_SHORT          its start
     inner     version is 6                                       IP_VERSION         version
-              payload_length ends where the outer packet ends    IP_LENGTH          payload_length
+              payload_length ends where the outer packet ends,
+              or behind that if trimmed                          IP_LENGTH          payload_length
               next_header is UDP                                 NEXT_HEADER        next_header
     IPv4      20 bytes fit                                       TOO_SHORT          its start
               version is 4                                       IP_VERSION         version
               ihl is 5                                           IP_HEADER_LENGTH   ihl
-              total_length is 20 or more, within the frame       IP_LENGTH          total_length
+              total_length is 20 or more, and within the frame,
+              or trimmed                                         IP_LENGTH          total_length
               "more fragments" (low bit of ip_flags) is 0,
               fragment_offset is 0                               FRAGMENT           ip_flags
               protocol is UDP                                    NEXT_HEADER        protocol
               the sum of all its words is right                  IP_CHECKSUM        header_checksum
     UDP       8 bytes fit                                        TOO_SHORT          its start
               dst_port is 4791 or 4971                           UDP_PORT           dst_port
-              length is what the IP header leaves                UDP_LENGTH         length
+              length is what the IP header leaves, or more if
+              trimmed                                            UDP_LENGTH         length
     BTH       12 bytes fit before the iCRC                       TOO_SHORT          its start
               opcode is known                                    OPCODE             opcode
               tver is 0                                          TRANSPORT_VERSION  tver
@@ -54,7 +57,8 @@ it (Ethernet padding) are ignored. The iCRC is the last four bytes of the IP pac
 **Trimmed** (row 21) is a frame with the DSCP TRIMMED or TRIMMED_LASTHOP in its first IP header or
 in the inner one. It has no iCRC: "before the iCRC" then means before the end of the IP packet, and
 the rows of payload and iCRC do not apply: the bytes after the headers are not payload. An ImmDt
-may be missing, and `imm` is then 0.
+may be missing, and `imm` is then 0. Each of its lengths may be that of the whole packet: it then
+ends where the frame ends, or the IP header before.
 
 **Classes.** DSCPs are those of the fabric's table, `e.dscps`. A frame is sent with CONTROL in that
 class, else with NO_TRIM if that flag is set, else with TRIMMABLE_RETX for retransmissions and
@@ -73,10 +77,10 @@ flow label, SRH flags and tag, the UDP checksum, IPv4 identification, `se`, `m` 
 from __future__ import annotations
 
 from openmrc.engine.packet import LAST_DATA
+from openmrc.fabric.dscp import TRIM_LENGTHS
 from openmrc.jit import compiled, inlined
 from openmrc.wire import checks, classes, frame, layout
 from openmrc.wire.checks import IP, dscp_of, ipv4_sum, is_ipv4
-from openmrc.wire.classes import is_trimmed
 from openmrc.wire.ev import from_wire, to_wire
 from openmrc.wire.extensions import get_answer, get_bth, get_data, put_answer, put_bth, put_data
 from openmrc.wire.hops import get_class, get_hops, put_hops
@@ -85,6 +89,7 @@ from openmrc.wire.words import BTH, ICRC, IPV4, IPV6, SRH, UDP, add, get, put, p
 
 KEPT_BYTES = 128  # row 21: what trimming leaves of an IP packet
 KEPT_BYTES_SRH = 256
+LENGTHS_ALL, LENGTHS_NONE = TRIM_LENGTHS.index("all"), TRIM_LENGTHS.index("none")
 
 
 @compiled
@@ -167,12 +172,13 @@ def decode(data, n, p, e, check):
     `e.ports_from_1` and `e.dscps` are inputs, all else in `e` is written; the caller sets `p.src`,
     `p.dst` and `p.plane`. `check` 0 does not verify the iCRC.
     """
-    code, at, srh, ip, udp, end = checks.headers(data, min(n, data.shape[0]))
+    n = min(n, data.shape[0])
+    trimmed = checks.trimmed(data, n, e.dscps)
+    code, at, srh, ip, udp, end = checks.headers(data, n, trimmed)
     if code != frame.OK:
         e.error_at = at
         return code
     dscp = dscp_of(data, ip, udp, e.dscps)
-    trimmed = is_trimmed(e.dscps, dscp)
     bth = udp + UDP.size_bytes
     stop = end if trimmed else end - ICRC.size_bytes
     code, at = checks.transport(data, bth, stop, trimmed)
@@ -186,6 +192,8 @@ def decode(data, n, p, e, check):
         return code
 
     get_hops(data, srh, ip, udp, payload_at, p, e)
+    if trimmed:
+        e.trim_lengths = checks.trim_lengths(data, ip, udp, end)
     p.payload_len = payload_bytes
     label = 0 if e.ipv4 else get(data, ip, IPV6.flow_label)
     p.ev = from_wire(get(data, udp, UDP.src_port), label, e.ev_swapped)
@@ -200,32 +208,39 @@ def decode(data, n, p, e, check):
 
 
 @compiled
-def trim(out, n, last_hop, dscps):
+def trim(out, n, last_hop, dscps, lengths):
     """Trim the frame `out[:n]` (uint8) in place; return its new length in bytes, or -code of
     `frame`.
 
     Row 21: the first IP header's DSCP becomes TRIMMED, or TRIMMED_LASTHOP if `last_hop`; 128 bytes
-    of the IP packet remain, 256 with an SRH, and all its lengths are adjusted. A shorter packet
-    keeps its length, except for its iCRC, which would be wrong. The switch has checked before that
-    the packet may be trimmed. `dscps` is the fabric's table.
+    of the IP packet remain, 256 with an SRH. A shorter packet keeps its length, except for its
+    iCRC, which would be wrong. `lengths`, a place in `fabric.dscp.TRIM_LENGTHS`, says which
+    are adjusted. The switch has checked before that the packet may be trimmed. `dscps` is the
+    fabric's table.
     """
-    code, _, srh, ip, udp, end = checks.headers(out, min(n, out.shape[0]))
+    n = min(n, out.shape[0])
+    trimmed = checks.trimmed(out, n, dscps)
+    code, _, srh, ip, udp, end = checks.headers(out, n, trimmed)
     if code != frame.OK:
         return -code
     kept = IP + (KEPT_BYTES_SRH if srh else KEPT_BYTES)
     if end > kept:
         end = kept
-    elif not is_trimmed(dscps, dscp_of(out, ip, udp, dscps)):
+    elif not trimmed:
         end = max(udp + UDP.size_bytes, end - ICRC.size_bytes)
     dscp = classes.dscp(dscps, classes.TRIMMED_LASTHOP if last_hop else classes.TRIMMED)
-    put(out, udp, UDP.length, end - udp)
+    if lengths == LENGTHS_ALL:
+        put(out, udp, UDP.length, end - udp)
     if is_ipv4(ip, udp):
         put(out, IP, IPV4.dscp, dscp)
-        put(out, IP, IPV4.total_length, end - IP)
+        if lengths != LENGTHS_NONE:
+            put(out, IP, IPV4.total_length, end - IP)
         put(out, IP, IPV4.header_checksum, 0)
         put(out, IP, IPV4.header_checksum, 0xFFFF - ipv4_sum(out))
         return end
     put(out, IP, IPV6.dscp, dscp)
-    put(out, ip, IPV6.payload_length, end - ip - IPV6.size_bytes)
-    put(out, IP, IPV6.payload_length, end - IP - IPV6.size_bytes)
+    if lengths == LENGTHS_ALL:
+        put(out, ip, IPV6.payload_length, end - ip - IPV6.size_bytes)
+    if lengths != LENGTHS_NONE:
+        put(out, IP, IPV6.payload_length, end - IP - IPV6.size_bytes)
     return end

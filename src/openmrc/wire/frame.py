@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from openmrc.errors import OpenMrcError
+from openmrc.fabric.dscp import TRIM_LENGTHS
 
 ENVELOPE = np.dtype(
     [
@@ -39,11 +40,15 @@ ENVELOPE = np.dtype(
         ("dpdcid", "u2"),
         ("restore_cwnd", "i1"),  # CC_STATE
         # what decoding found
+        ("trim_lengths", "i1"),  # of a trimmed packet, a place in `TRIM_LENGTHS_FOUND`
         ("payload_at", "i4"),  # offset of the payload
         ("error_at", "i4"),  # offset of what is wrong
     ],
     align=True,
 )
+
+# Which lengths of a trimmed packet a switch has adjusted; others are those of the whole packet.
+TRIM_LENGTHS_FOUND = (*TRIM_LENGTHS, "some")
 
 # What `codec.decode` returns: OK, or the first thing that is wrong with a frame.
 (

@@ -125,6 +125,7 @@ def get_hops(data, srh, ip, udp, payload_at, p, e):
     es.clear(p)
     e.payload_at = payload_at
     e.error_at = 0
+    e.trim_lengths = 0
     outer = 1 if ip != IP else 0
     e.srv6 = outer
     e.srh = 1 if srh else 0

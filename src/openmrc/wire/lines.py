@@ -46,6 +46,14 @@ FLAGS = {
     packet.UNSTAMPED: "UNSTAMPED",
 }
 
+# by place in `frame.TRIM_LENGTHS_FOUND`
+_ADJUSTED = (
+    "all lengths adjusted",
+    "outer length adjusted",
+    "no length adjusted",
+    "some lengths adjusted",
+)
+
 Missing = tuple[layout.Header, ...]
 
 # A PACKET record as Python's own integers, whose attributes are ten times as fast to read.
@@ -57,7 +65,7 @@ class Frame(NamedTuple):
 
     `endpoint` names the destination's row in a summary: a NIC of the project's plan by its address
     on plane 0, every other one by its own address. `missing` are headers that the opcode requires
-    and a truncated packet lacks.
+    and a truncated packet lacks; `trim_lengths` as the envelope has it.
     """
 
     p: Any  # Fields
@@ -65,6 +73,7 @@ class Frame(NamedTuple):
     destination: str
     endpoint: str
     missing: Missing = ()
+    trim_lengths: int = 0
 
 
 class Frames:
@@ -133,7 +142,9 @@ class Frames:
         if self._from_1 and part.header(layout.ERTH) is not None:
             found.p.imm >>= 1
         found.p.flag_bits |= _outer_flags(part, self._dscps)
-        return found
+        if part.trim_lengths is None:
+            return found
+        return found._replace(trim_lengths=frame.TRIM_LENGTHS_FOUND.index(part.trim_lengths))
 
     def part_line(self, part: Part) -> str:
         """Return the line of such a packet, from its headers down to the last complete one; an
@@ -154,7 +165,8 @@ def frame_of(p: Any, envelope: Any) -> Frame:
     length = addresses.IPV4_BYTES if envelope.ipv4 else addresses.IPV6_BYTES
     source, destination = (envelope[name][:length].tobytes() for name in ("inner_src", "inner_dst"))
     macs = envelope.dst_mac.tobytes() + envelope.src_mac.tobytes()
-    return Frame(p, _text(source), _text(destination), _endpoint(macs, source, destination))
+    ends = _text(source), _text(destination), _endpoint(macs, source, destination)
+    return Frame(p, *ends, trim_lengths=int(envelope.trim_lengths))
 
 
 @lru_cache(ADDRESSES_KEPT)
@@ -284,9 +296,15 @@ def line(found: Frame) -> str:
         number,
         f"EV {p.ev:#010x}",
         " ".join(name for bit, name in FLAGS.items() if p.flag_bits & bit),
-        ", ".join(details),
+        ", ".join([*details, *_lengths(found)]),
     ]
     return "  ".join(part for part in parts if part)
+
+
+def _lengths(found: Frame) -> Iterator[str]:
+    """What the switch that trimmed a packet did to its lengths."""
+    if found.p.flag_bits & (packet.TRIMMED | packet.TRIMMED_LASTHOP) and not found.missing:
+        yield _ADJUSTED[found.trim_lengths]
 
 
 def _data(p: Any, missing: Missing) -> Iterator[str]:

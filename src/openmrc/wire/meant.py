@@ -9,9 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from openmrc.engine import packet
-from openmrc.fabric.dscp import Dscps
 from openmrc.wire import layout
-from openmrc.wire.codec import KEPT_BYTES
 from openmrc.wire.icrc import icrc
 from openmrc.wire.offload import Layers
 from openmrc.wire.roce import layout as roce_layout
@@ -20,15 +18,12 @@ from openmrc.wire.roce import opcodes as roce
 MRC, ROCE = "MRC", "RoCEv2"
 
 
-def exact_bytes(body: bytes, data: bytes, layers: Layers, dscps: Dscps) -> int | None:
+def exact_bytes(body: bytes, is_trimmed: bool) -> int | None:
     """Bytes from the BTH to the end that a packet must have, by its first bytes; None if its
-    payload is as long as the sender chose.
+    payload is as long as the sender chose, or as a switch left it.
     """
-    if len(body) < layout.BTH.size_bytes:
+    if is_trimmed or len(body) < layout.BTH.size_bytes:
         return None
-    if any(_dscp(data, at) in dscps.trims for at in layers.ips):
-        kept = KEPT_BYTES + layout.ETHERNET.size_bytes
-        return kept - layers.bth if layers.end > kept else None
     opcode = body[0]
     if opcode in layout.OPCODES and opcode > packet.LAST_DATA:
         headers: tuple[layout.Header, ...] = layout.EXTENSIONS[opcode]
@@ -38,12 +33,6 @@ def exact_bytes(body: bytes, data: bytes, layers: Layers, dscps: Dscps) -> int |
         return None
     extensions = sum(header.size_bytes for header in headers)
     return int(layout.BTH.size_bytes + extensions + layout.ICRC.size_bytes)
-
-
-def _dscp(data: bytes, at: int) -> int:
-    if data[at] >> 4 == 4:
-        return data[at + 1] >> 2
-    return int.from_bytes(data[at : at + 2], "big") >> 6 & 0x3F
 
 
 def meant(data: bytes, layers: Layers) -> str | None:

@@ -21,6 +21,7 @@ local MRC_OPCODES = 6 -- the upper three bits of an opcode
 local RUNS_SHOWN = 4 -- of a SACK's bitmap
 local SIZES_MAX = 64 -- of joined packets that are tried
 local IPV6_AND_SRH = 40 + 24 -- bytes from an outer header to the inner one, at most
+local IPV6_BYTES, IPV6_LENGTH_AT, IPV4_LENGTH_AT = 40, 4, 2 -- and where its length stands
 
 local OWN = {
   ev = ProtoField.uint32("mrc.ev", "EV", base.HEX, nil, nil,
@@ -74,22 +75,47 @@ local all_ipv6, all_ipv4, all_udp = Field.new("ipv6"), Field.new("ip"), Field.ne
 local ipv6_dscp, ipv4_dscp = Field.new("ipv6.tclass.dscp"), Field.new("ip.dsfield.dscp")
 local ipv6_ecn, ipv4_ecn = Field.new("ipv6.tclass.ecn"), Field.new("ip.dsfield.ecn")
 local all_labels, udp_length = Field.new("ipv6.flow"), Field.new("udp.length")
+local ipv6_length, ipv4_length = Field.new("ipv6.plen"), Field.new("ip.len")
 
 local function last(extractor)
   local found = { extractor() }
   return found[#found]
 end
 
--- Values of a field in the IP headers of this packet, outermost first; there is one IPv4 header.
-local function values(is_ipv4, of_ipv6, of_ipv4)
-  if is_ipv4 then return { last(of_ipv4).value } end
+-- A field in the IP headers of this packet, outermost first; there is one IPv4 header.
+local function each(is_ipv4, of_ipv6, of_ipv4)
+  if is_ipv4 then return { last(of_ipv4) } end
   local ips, all, found = { all_ipv6() }, { of_ipv6() }, {}
   local first = #ips
   while first > 1 and ips[first].range:offset() - ips[first - 1].range:offset() <= IPV6_AND_SRH do
     first = first - 1 -- not those of a tunnel that a mirror's copy came through
   end
-  for i = first, #all do found[#found + 1] = all[i].value end
+  for i = first, #all do found[#found + 1] = all[i] end
   return found
+end
+
+local function values(is_ipv4, of_ipv6, of_ipv4)
+  local found = each(is_ipv4, of_ipv6, of_ipv4)
+  for i = 1, #found do found[i] = found[i].value end
+  return found
+end
+
+-- Which lengths of a trimmed packet the switch adjusted; others are those of the whole packet.
+-- `length` bytes are behind UDP.
+local function adjusted(is_ipv4, length)
+  local udp, behind = last(all_udp).range:offset(), {}
+  local stop = udp + UDP_BYTES + length
+  for _, field in ipairs(each(is_ipv4, ipv6_length, ipv4_length)) do
+    local from = field.offset + (is_ipv4 and -IPV4_LENGTH_AT or IPV6_BYTES - IPV6_LENGTH_AT)
+    behind[#behind + 1] = from + field.value > stop
+  end
+  behind[#behind + 1] = udp + last(udp_length).value > stop
+  local kept = 0
+  for _, is_kept in ipairs(behind) do kept = kept + (is_kept and 1 or 0) end
+  if kept == 0 then return "all lengths adjusted" end
+  if kept == #behind then return "no length adjusted" end
+  local is_outer = kept == #behind - 1 and not behind[1]
+  return is_outer and "outer length adjusted" or "some lengths adjusted"
 end
 
 -- What a switch that has trimmed a packet with this DSCP is said to have done; nil: it has not.
@@ -430,6 +456,7 @@ local function line(p)
   if p.at[first] then
     DETAILS[first](p, function(...) details[#details + 1] = string.format(...) end)
   end
+  if p.trimmed and #p.missing == 0 then details[#details + 1] = adjusted(p.is_ipv4, p.length) end
   local parts = { string.format("QP 0x%x", value(p, BTH, "dest_qpn")) }
   local function add(part)
     if part then parts[#parts + 1] = part end
@@ -515,9 +542,11 @@ end
 
 local function dissect(tvb, pinfo, root)
   pinfo.cols.protocol = "MRC"
-  -- a mirror's copy, or a frame whose tail is missing, is shorter than its lengths say
-  local length = math.max(tvb:reported_len(), last(udp_length).value - UDP_BYTES)
-  local size = not outside(pinfo).trimmed and joined_size(tvb, length)
+  -- a mirror's copy, or a frame whose tail is missing, is shorter than its lengths say; and what a
+  -- switch trimmed may be
+  local length, trimmed = tvb:reported_len(), outside(pinfo).trimmed
+  if not trimmed then length = math.max(length, last(udp_length).value - UDP_BYTES) end
+  local size = not trimmed and joined_size(tvb, length)
   if not size then
     pinfo.cols.info = dissect_one(tvb, length, pinfo, root)
     return

@@ -11,8 +11,8 @@ Three things stand in captures that no link carries:
   says the whole.
 
 Nothing in a frame says how large the joined packets are. They are as large as an opcode without
-payload, or a trimmed packet, must be; or so that every packet continues the first one's PSNs; or so
-that the first one's iCRC is right.
+payload must be; or so that every packet continues the first one's PSNs, or, trimmed, is of its QP;
+or so that the first one's iCRC is right.
 """
 
 from __future__ import annotations
@@ -179,11 +179,13 @@ def split(
     found: Layers,
     size_of: Callable[[bytes], int | None],
     is_right: Callable[[Captured], bool],
+    in_order: bool = True,
 ) -> Joined | None:
     """The packets of a frame that holds several; None if it holds one, or they cannot be told.
 
     `size_of` says how many bytes from a BTH on a packet must have, or None, by its first bytes;
-    `is_right` whether the iCRC of a packet is right.
+    `is_right` whether the iCRC of a packet is right. Without `in_order` PSNs need not continue:
+    switches trim some packets of several.
     """
     room = found.end - found.bth
     body = captured.data[found.bth : found.end]
@@ -200,7 +202,7 @@ def split(
         if exact is not None:
             right = all(size_of(body[at:]) == exact for at in starts if at + size <= room)
         else:
-            right = _continues(body, starts) or (size <= len(body) and is_right(first))
+            right = _continues(body, starts, in_order) or (size <= len(body) and is_right(first))
         if right:
             packets = [_packet(captured, found, at, min(size, room - at)) for at in starts]
             return Joined(packets, -(-room // size))
@@ -221,14 +223,17 @@ def _sizes(body: bytes, room: int) -> Iterator[int]:
             at = body.find(wanted, at + 1)
 
 
-def _continues(body: bytes, starts: range) -> bool:
-    """Whether a BTH is at each of these places, and each has the PSN behind the one before."""
+def _continues(body: bytes, starts: range, in_order: bool) -> bool:
+    """Whether a BTH is at each of these places, and, `in_order`, each has the PSN behind the one
+    before.
+    """
     front = body[_PKEY : _PKEY + 2], body[_QPN : _QPN + 3]
     psn = int.from_bytes(body[_PSN : _PSN + 3], "big")
     for number, at in enumerate(starts):
         there = body[at + _PKEY : at + _PKEY + 2], body[at + _QPN : at + _QPN + 3]
         expected = psn + number & 0xFF_FFFF
-        if there != front or int.from_bytes(body[at + _PSN : at + _PSN + 3], "big") != expected:
+        told = int.from_bytes(body[at + _PSN : at + _PSN + 3], "big")
+        if there != front or (in_order and told != expected):
             return False
         if (body[at] ^ body[0]) & 0xE0:  # of another service, or protocol
             return False

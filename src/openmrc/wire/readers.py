@@ -28,7 +28,7 @@ from openmrc.wire.roce.lines import RoceError, RoceFrames
 from openmrc.wire.roce.pause import PauseError
 from openmrc.wire.roce.summary import RoceSummary
 from openmrc.wire.summary import QpRow, Summary
-from openmrc.wire.walk import Part
+from openmrc.wire.walk import Part, is_trimmed
 
 PFC = "PFC"
 
@@ -172,6 +172,9 @@ class Readers:
         self, captured: Captured, found: Found | Unread, depth: int
     ) -> Iterator[tuple[Captured, Found | Unread]]:
         """The packets of a frame that may be more, or less, than what `read` made of it."""
+        if self._keeps_lengths(captured, found):
+            yield captured, found
+            return
         captured, found, layers = self._completed(captured, found)
         if isinstance(found, Unread) and found.code in _AROUND and depth:
             inside = self._inside(captured, depth)
@@ -190,6 +193,15 @@ class Readers:
             if number + 1 == len(joined.packets):
                 told = _with_more(told, joined.total - number - 1)
             yield one, told
+
+    def _keeps_lengths(self, captured: Captured, found: Found | Unread) -> bool:
+        """Whether lengths of a trimmed packet are still those of the whole: it is neither a cut
+        copy nor several packets, though they read like it.
+        """
+        if not isinstance(found, Found) or not found.frame.p.flag_bits & TRIMS:
+            return False
+        layers = offload.layers(captured.data, captured.original_length)
+        return layers is not None and (layers.end > captured.original_length or not layers.fits)
 
     def _completed(
         self, captured: Captured, found: Found | Unread
@@ -228,11 +240,13 @@ class Readers:
         return [] if None in protocols or any(_is_damage(each) for _, each in told) else told
 
     def _split(self, captured: Captured, layers: Layers) -> offload.Joined | None:
+        trimmed = is_trimmed(captured.data, self._dscps)
+
         def size_of(body: bytes) -> int | None:
-            return exact_bytes(body, captured.data, layers, self._dscps)
+            return exact_bytes(body, trimmed)
 
         def is_right(one: Captured) -> bool:
-            if len(one.data) < one.original_length:
+            if trimmed or len(one.data) < one.original_length:
                 return False
             found = offload.layers(one.data, len(one.data))
             _, told = self._judged(one, self._read_checked(one), found)
@@ -240,7 +254,7 @@ class Readers:
 
         if meant(captured.data, layers) is None:
             return None
-        return offload.split(captured, layers, size_of, is_right)
+        return offload.split(captured, layers, size_of, is_right, in_order=not trimmed)
 
     def _read_checked(self, captured: Captured) -> Found | Unread:
         check, self._check = self._check, True

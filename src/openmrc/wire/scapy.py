@@ -47,9 +47,11 @@ from openmrc.fabric.dscp import DEFAULT, Dscps
 from openmrc.wire import icrc, layout
 from openmrc.wire.dissector import HEADERS, named_fields
 from openmrc.wire.layout import Field, Header
+from openmrc.wire.walk import walk
 
 OPCODE_GROUP_BITS, OPCODE_GROUP = 3, 0b110  # MRC 2.3
-TRIMMED = set(DEFAULT.trims)  # `use_dscps` changes it
+TRIMMED = set(DEFAULT.trims)  # `use_dscps` changes both
+_table = [DEFAULT]
 _ICRC_BYTES = layout.ICRC.size_bytes
 _DEFAULTS = {
     "pkey": layout.PKEY_DEFAULT,
@@ -168,6 +170,7 @@ def use_dscps(**dscps: int) -> None:
     table = Dscps.parse(", ".join(f"{name}={value}" for name, value in dscps.items()))
     TRIMMED.clear()
     TRIMMED.update(table.trims)
+    _table[:] = [table]
 
 
 def is_trimmed(layer: Packet) -> bool:
@@ -179,6 +182,14 @@ def is_trimmed(layer: Packet) -> bool:
             return True
         below = below.underlayer
     return False
+
+
+def trim_lengths(frame: Packet) -> str | None:
+    """Return which lengths of a trimmed frame were adjusted: "all", "outer", "none" or "some"; None
+    for a whole packet. Raises `WireError` for a frame that is none of MRC.
+    """
+    data = raw(frame)
+    return walk(data, len(data), _table[0]).trim_lengths
 
 
 def _following(layer: _Layer) -> Header | None:
@@ -287,5 +298,6 @@ __all__ = [
     "is_trimmed",
     "raw",
     "set_ev",
+    "trim_lengths",
     "use_dscps",
 ]

@@ -85,11 +85,12 @@ class DecodedFrame:
 
 @dataclass(frozen=True)
 class Packet(DecodedFrame):
-    """A decoded frame of MRC."""
+    """A decoded frame of MRC; `trim_lengths` as in `walk.Walk`."""
 
     ev: int
     ev_swapped: bool
     trimmed: bool
+    trim_lengths: str | None
 
     @property
     def record(self) -> Any:
@@ -116,7 +117,8 @@ class Packet(DecodedFrame):
         return p, e
 
     def _own(self) -> dict[str, Any]:
-        return {"ev": self.ev, "trimmed": self.trimmed}
+        own: dict[str, Any] = {"ev": self.ev, "trimmed": self.trimmed}
+        return own | {"trim_lengths": self.trim_lengths} if self.trimmed else own
 
     def show(self) -> str:
         """Return the packet as text: a group of lines for each header, then what is unusual."""
@@ -155,6 +157,7 @@ def decode(
         ev=ev_of(found.ip, found.udp, ev_swapped),
         ev_swapped=ev_swapped,
         trimmed=found.trimmed,
+        trim_lengths=found.trim_lengths,
     )
 
 
@@ -209,7 +212,7 @@ def encode(p: Any, e: Any, payload: bytes = b"") -> bytes:
     out = np.zeros(headers + max(int(p.payload_len), 0), np.uint8)
     n = codec.encode(p, e, np.frombuffer(bytearray(payload), np.uint8), out, 1)
     if n > 0 and flag_bits & (packet.TRIMMED | packet.TRIMMED_LASTHOP):
-        n = codec.trim(out, n, int(flag_bits & packet.TRIMMED_LASTHOP != 0), e.dscps)
+        n = codec.trim(out, n, int(flag_bits & packet.TRIMMED_LASTHOP != 0), e.dscps, 0)
     if n < 0:
         raise WireError(-n, 0)
     return out[:n].tobytes()
@@ -227,6 +230,8 @@ def _notes(found: Walk) -> Iterator[str]:
         yield "the flow labels of the outer and the inner header differ; the inner one counts"
     if found.trimmed:
         yield f"trimmed: {found.ip_end - found.payload_at} bytes are left behind the headers"
+        if found.kept:
+            yield f"lengths of the whole packet stand in {' and '.join(found.kept)}"
 
 
 def _all_notes(found: Walk, data: bytes, length: int, own: Iterable[str]) -> Iterator[str]:

@@ -45,7 +45,8 @@ class Walk:
     """The result of a walk: all headers up to the payload, and the innermost of three kinds.
 
     Offsets and lengths in bytes. The payload is without padding, and 0 bytes long if `trimmed`; the
-    iCRC, which a trimmed packet lacks, is the last four bytes before `ip_end`.
+    iCRC, which a trimmed packet lacks, is the last four bytes before `ip_end`. `kept` are the
+    headers of a trimmed packet whose length is still that of the whole.
     """
 
     headers: tuple[HeaderView, ...]
@@ -56,6 +57,14 @@ class Walk:
     payload_length: int
     ip_end: int
     trimmed: bool
+    kept: tuple[str, ...] = ()
+
+    @property
+    def trim_lengths(self) -> str | None:
+        """Which lengths of a trimmed packet were adjusted: one of `frame.TRIM_LENGTHS_FOUND`;
+        None for other packets.
+        """
+        return _adjusted(self.headers, self.kept) if self.trimmed else None
 
 
 @dataclass(frozen=True)
@@ -71,6 +80,12 @@ class Part:
     missing: tuple[layout.Header, ...]
     payload_length: int
     trimmed: bool
+    kept: tuple[str, ...] = ()
+
+    @property
+    def trim_lengths(self) -> str | None:
+        """As `Walk.trim_lengths`."""
+        return _adjusted(self.headers, self.kept) if self.trimmed else None
 
     @property
     def has_bth(self) -> bool:
@@ -87,17 +102,40 @@ def walk(data: bytes, length: int, dscps: Dscps = DEFAULT) -> Walk:
 
     Raises `WireError` for every error except a wrong iCRC.
     """
-    cursor = Cursor(data, length)
+    trimmed = is_trimmed(data, dscps)
+    cursor = Cursor(data, length, trimmed)
     ip = read_ip(cursor)
     ip_end = cursor.end
-    trimmed = any(view.fields.get("dscp") in dscps.trims for view in cursor.headers)
     udp = read_udp(cursor)
     if not trimmed:
         cursor.end -= layout.ICRC.size_bytes
     bth = _transport(cursor, trimmed)
     payload_length = 0 if trimmed else _payload(cursor, bth)
     headers = tuple(cursor.headers)
-    return Walk(headers, ip, udp, bth, cursor.at, payload_length, ip_end, trimmed)
+    kept = tuple(cursor.kept)
+    return Walk(headers, ip, udp, bth, cursor.at, payload_length, ip_end, trimmed, kept)
+
+
+def _adjusted(headers: tuple[HeaderView, ...], kept: tuple[str, ...]) -> str:
+    lengths = [*(v.name for v in headers if "dscp" in v.fields), layout.UDP.name]
+    every: tuple[list[str], ...] = ([], lengths[1:], lengths)
+    names = zip(frame.TRIM_LENGTHS_FOUND, every, strict=False)
+    return next((name for name, those in names if [*kept] == those), "some")
+
+
+def is_trimmed(data: bytes, dscps: Dscps) -> bool:
+    """Return whether the first IP header of a frame marks it as trimmed, or the inner one does."""
+    front = layout.ETHERNET.size_bytes
+    if int.from_bytes(data[front - 2 : front], "big") == layout.ETHERTYPE_IPV4:
+        return len(data) > front + 1 and data[front + 1] >> 2 in dscps.trims
+    behind = front + layout.IPV6.size_bytes
+    following = data[front + layout.IPV6.byte("next_header")] if len(data) >= behind else None
+    if following == layout.PROTOCOL_ROUTING:
+        behind += layout.SRH.size_bytes
+    has_inner = following in (layout.PROTOCOL_IPV6, layout.PROTOCOL_ROUTING)
+    ips = (front, behind) if has_inner else (front,)
+    firsts = (int.from_bytes(data[at : at + 2], "big") for at in ips if at + 2 <= len(data))
+    return any(first >> 6 & 0x3F in dscps.trims for first in firsts)
 
 
 def walk_part(
@@ -113,12 +151,10 @@ def walk_part(
     The BTH and what follows it, by opcode, are those of MRC unless given. Without `dscps` no packet
     is a trimmed one.
     """
-    cursor = Cursor(data, length)
-    trims = () if dscps is None else dscps.trims
-    trimmed = False
+    trimmed = dscps is not None and is_trimmed(data, dscps)
+    cursor = Cursor(data, length, trimmed)
     try:
         read_ip(cursor)
-        trimmed = any(view.fields.get("dscp") in trims for view in cursor.headers)
         read_udp(cursor)
     except WireError:
         return Part(tuple(cursor.headers), (), 0, trimmed)
@@ -131,7 +167,8 @@ def walk_part(
     missing = _take_extensions(cursor, bth, trimmed, extensions.get(bth["opcode"], ()))
     room, pad = cursor.end - cursor.at, bth["pad"]
     is_right = not trimmed and room % 4 == 0 and room >= pad
-    return Part(tuple(cursor.headers), missing, room - pad if is_right else 0, trimmed)
+    payload_length = room - pad if is_right else 0
+    return Part(tuple(cursor.headers), missing, payload_length, trimmed, tuple(cursor.kept))
 
 
 def _take_extensions(
@@ -200,13 +237,30 @@ def invariant_crc(data: bytes, found: Walk) -> int:
 class Cursor:
     """The position of the walk in a frame, the end of the part that it may read, and the headers
     read so far.
+
+    Switches that trim adjust all lengths, or only that of the first IP header, or none: a `trimmed`
+    packet may claim more than is there. `kept` are the headers that do.
     """
 
-    def __init__(self, data: bytes, length: int) -> None:
+    def __init__(self, data: bytes, length: int, trimmed: bool = False) -> None:
         self.data = data
         self.at = 0
         self.end = length
         self.headers: list[HeaderView] = []
+        self.kept: list[str] = []
+        self._trimmed = trimmed
+
+    def claim(
+        self, view: HeaderView, field: str, end: int, code: int, exactly: bool = False
+    ) -> None:
+        """Take the end of the packet that a header's length gives; `code` is the error if that is
+        beyond the end so far, or, where it must be `exactly` that, before it.
+        """
+        if self._trimmed and end > self.end:
+            self.kept.append(view.name)
+            return
+        _require(end == self.end if exactly else end <= self.end, code, view, field)
+        self.end = end
 
     def fits(self, header: layout.Header) -> bool:
         """Whether there is room for a header before the end."""
@@ -239,21 +293,21 @@ def read_ip(cursor: Cursor) -> HeaderView:
     if ethertype == layout.ETHERTYPE_IPV4:
         return _ipv4(cursor)
     first = _ipv6(cursor)
-    end = cursor.at + first["payload_length"]
-    _require(end <= cursor.end, frame.IP_LENGTH, first, "payload_length")
-    cursor.end = end
     following = first["next_header"]
+    if following in (layout.PROTOCOL_IPV6, layout.PROTOCOL_ROUTING):
+        first = cursor.headers[-1] = replace(first, name=OUTER)
+    end = cursor.at + first["payload_length"]
+    cursor.claim(first, "payload_length", end, frame.IP_LENGTH)
     _require(following in layout.PROTOCOLS, frame.NEXT_HEADER, first, "next_header")
     if following == layout.PROTOCOL_UDP:
         return first
-    cursor.headers[-1] = replace(first, name=OUTER)
     front = first["dst"] >> ADDRESS_BITS - BLOCK_BITS - USID_BITS & (1 << USID_BITS) - 1
     _require(front != 0, frame.CARRIER_EMPTY, first, "dst")
     if following == layout.PROTOCOL_ROUTING:
         _srh(cursor)
     inner = _ipv6(cursor)
     end = cursor.at + inner["payload_length"]
-    _require(end == cursor.end, frame.IP_LENGTH, inner, "payload_length")
+    cursor.claim(inner, "payload_length", end, frame.IP_LENGTH, exactly=True)
     udp_follows = inner["next_header"] == layout.PROTOCOL_UDP
     _require(udp_follows, frame.NEXT_HEADER, inner, "next_header")
     return inner
@@ -283,8 +337,8 @@ def _ipv4(cursor: Cursor) -> HeaderView:
     size, total = layout.IPV4.size_bytes, view["total_length"]
     _require(view["version"] == 4, frame.IP_VERSION, view, "version")
     _require(view["ihl"] * 4 == size, frame.IP_HEADER_LENGTH, view, "ihl")
-    fits = size <= total <= cursor.end - view.offset
-    _require(fits, frame.IP_LENGTH, view, "total_length")
+    _require(size <= total, frame.IP_LENGTH, view, "total_length")
+    cursor.claim(view, "total_length", view.offset + total, frame.IP_LENGTH)
     more_fragments = view["ip_flags"] & 1
     whole = not more_fragments and view["fragment_offset"] == 0
     _require(whole, frame.FRAGMENT, view, "ip_flags")
@@ -292,7 +346,6 @@ def _ipv4(cursor: Cursor) -> HeaderView:
     # RFC 1071: a header with a correct checksum sums up to ones
     words = int.from_bytes(cursor.data[view.offset : cursor.at], "big")
     _require(words % 0xFFFF == 0, frame.IP_CHECKSUM, view, "header_checksum")
-    cursor.end = view.offset + total
     return view
 
 
@@ -301,7 +354,8 @@ def read_udp(cursor: Cursor) -> HeaderView:
     view = cursor.take(layout.UDP)
     ports = (layout.UDP_PORT, layout.UDP_PORT_ALTERNATIVE)
     _require(view["dst_port"] in ports, frame.UDP_PORT, view, "dst_port")
-    _require(view["length"] == cursor.end - view.offset, frame.UDP_LENGTH, view, "length")
+    end = view.offset + view["length"]
+    cursor.claim(view, "length", end, frame.UDP_LENGTH, exactly=True)
     return view
 
 

@@ -192,7 +192,7 @@ class Stage:
         if n <= 0:
             return nic, plane, 0, bytes(rest)
         if head[2] & 0x80:
-            n = codec.trim(self.frame, n, head[2] >> 6 & 1, 0)
+            n = codec.trim(self.frame, n, head[2] >> 6 & 1, 0, 0)
         whole = bytearray(self.frame[:n].tobytes())
         for at, flip in zip(rest[3 * n_fields :: 2], rest[3 * n_fields + 1 :: 2], strict=False):
             whole[12 + at % (n - 12)] ^= flip

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from openmrc.errors import InputError
-from openmrc.fabric.dscp import DEFAULT
+from openmrc.fabric.dscp import DEFAULT, TRIM_LENGTHS
 from openmrc.live.lab import trimming
 from openmrc.live.lab.linux import LinuxFabric
 from openmrc.live.lab.namespaces import TOOL_PATH, LabError
@@ -72,8 +72,8 @@ def test_every_port_of_a_switch_gets_classes_and_its_program(
     marks = ("-DECN_LOW=4262u", "-DECN_HIGH=12786u")
     none = ("-DECN_LOW=4294967294u", "-DECN_HIGH=4294967295u")
     assert sorted(made) == [
-        ("-DLIMIT=12786u", *marks, "-DTRIMMED=12", *CLASSES),
-        ("-DLIMIT=21310u", *none, "-DTRIMMED=16", *CLASSES),
+        ("-DLIMIT=12786u", *marks, "-DTRIMMED=12", "-DLENGTHS=LENGTHS_ALL", *CLASSES),
+        ("-DLIMIT=21310u", *none, "-DTRIMMED=16", "-DLENGTHS=LENGTHS_ALL", *CLASSES),
     ]  # each is compiled once
     assert len(lines["h0"]) == 2
     assert all(" root tbf rate " in line for line in lines["h0"])
@@ -139,18 +139,25 @@ def test_the_program_compiles_without_a_warning(monkeypatch: pytest.MonkeyPatch)
         "-Wall",
         "-Werror",
     )
-    assert trimming.compiled(words)[:4] == b"\x7fELF"
+    made = {
+        trimming.compiled((*words, f"-DLENGTHS=LENGTHS_{name.upper()}")) for name in TRIM_LENGTHS
+    }
+    assert len(made) == len(TRIM_LENGTHS)
+    assert {program[:4] for program in made} == {b"\x7fELF"}
     with pytest.raises(LabError, match=r"clang does not compile the program that trims: .+"):
         trimming.compiled(())
 
 
-def test_three_send_to_one_and_every_frame_comes_whole_or_trimmed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lengths", ["all", "none"])
+def test_three_send_to_one_and_every_frame_comes_whole_or_trimmed(
+    tmp_path: Path, lengths: str
+) -> None:
     """All bytes are right, and what was cut reads as openmrc's own switches would have cut it."""
     needed("linux")
     if lacks := trimming.missing():
         pytest.skip(f"NOT TESTED: Linux's switches that trim: {lacks}")
     scenario, capture = tmp_path / "trimmed.toml", tmp_path / "last.pcapng"
-    scenario.write_text(INCAST)
+    scenario.write_text(INCAST.replace("t0_up = 2", f't0_up = 2\ntrim_lengths = "{lengths}"'))
     done = mrc(
         *("run", scenario, "--world", "lab", "--json", "--out", tmp_path / "out"),
         *("--pcap", capture, "--at", "everywhere"),
@@ -163,4 +170,4 @@ def test_three_send_to_one_and_every_frame_comes_whole_or_trimmed(tmp_path: Path
     packets = [decode(record.data) for record in pcap.read(capture)]  # raises for what is not right
     cut = [p for p in packets if dscp(p.frame) in (DSCP_TRIMMED, DSCP_TRIMMED_LASTHOP)]
     assert len(cut) > 10
-    assert {p.length for p in cut} == {ETHERNET.size_bytes + 128}
+    assert {(p.length, p.trim_lengths) for p in cut} == {(ETHERNET.size_bytes + 128, lengths)}

@@ -19,13 +19,13 @@ from openmrc.engine.packet import (
 )
 from openmrc.errors import InputError
 from openmrc.fabric.actions import PORT_RATE
-from openmrc.fabric.dscp import Dscps
+from openmrc.fabric.dscp import TRIM_LENGTHS, Dscps
 from openmrc.fabric.queues import Queues, bounds_of, sizes_at
 from openmrc.live.switch.state import FOLLOW_THE_RATE
 from openmrc.live.switch.switches import Switches
 from openmrc.sim.mrc.derive import derive
 from openmrc.sim.mrc.transport import Transport
-from openmrc.wire import frame
+from openmrc.wire import decode, frame
 from openmrc.wire.framing import MRC_FRAMING
 from tests.live.switch.switching import GBPS, MS, US, Rig, decoded, on_wire_ps, small
 
@@ -189,6 +189,18 @@ def test_a_fabric_with_dscps_of_its_own_is_served_and_cut_by_them() -> None:
         assert dscp.count(dscps.control) == 2
         assert dscp.count(dscps.trimmed) == rig.switches.counters().trims["trimmed"] > 10
         assert {len(data) for data, of in zip(got, dscp, strict=True) if of == 4} == {14 + 128}
+
+
+@pytest.mark.parametrize("lengths", TRIM_LENGTHS)
+def test_lengths_are_adjusted_as_the_fabric_says(lengths: str) -> None:
+    """Whichever: what is cut arrives with its headers, and keeps its place before data."""
+    with Rig(replace(small(), trim_lengths=lengths), Queues(queue_bytes=4 * ON_WIRE)) as rig:
+        got = _collide(rig, 20)
+        assert (len(got), rig.drops()) == (40, {})
+        cut = [found for data in got if (found := decode(data)).trimmed]
+        assert len(cut) == rig.switches.counters().trims["trimmed"] > 10
+        assert {(found.length, found.trim_lengths) for found in cut} == {(14 + 128, lengths)}
+        assert {decoded(found.frame)[0] for found in cut} == {frame.OK}
 
 
 def test_a_frame_whose_destination_is_the_carrier_is_cut_as_well() -> None:

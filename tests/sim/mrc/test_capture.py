@@ -118,13 +118,14 @@ def test_a_frame_is_as_long_as_its_time_on_the_wire(tmp_path: Path) -> None:
     assert world.counters()["trimmed"] > 0  # trimmed ones among them
 
 
-def test_trimmed_packets_are_trimmed_from_the_queue_on(tmp_path: Path) -> None:
-    fabric = clos(planes=2, up=4)
+@pytest.mark.parametrize("lengths", ["all", "none"])
+def test_trimmed_packets_are_trimmed_from_the_queue_on(tmp_path: Path, lengths: str) -> None:
+    fabric = replace(clos(planes=2, up=4), trim_lengths=lengths)
     world, found = capture(tmp_path / "a.pcapng", fabric, incast(8, 7, 100_000), "nic 0")
     towards = [(c, p) for c, p in found if c.interface.endswith("< t0")]
     trimmed = [(c, p) for c, p in towards if p.trimmed]
     assert len(trimmed) == world.counters()["trimmed"]
-    assert {c.original_length for c, _ in trimmed} == {14 + 128}
+    assert {(c.original_length, p.trim_lengths) for c, p in trimmed} == {(14 + 128, lengths)}
     assert {p.record.flag_bits.item() & pk.TRIMMED_LASTHOP for _, p in trimmed} == {
         pk.TRIMMED_LASTHOP
     }

@@ -5,8 +5,8 @@
  * without headers, so that clang alone compiles it. The kernel's structures are looked up by name
  * when it is loaded.
  *
- * LIMIT, ECN_LOW, ECN_HIGH: bytes that wait; TRIMMED: the DSCP of what is cut here; DSCP_...: those
- * of the fabric.
+ * LIMIT, ECN_LOW, ECN_HIGH: bytes that wait; TRIMMED: the DSCP of what is cut here; LENGTHS: which
+ * lengths are adjusted; DSCP_...: those of the fabric.
  */
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -41,6 +41,7 @@ enum { OK = 0, SHOT = 2 };                               /* uapi/linux/pkt_cls.h
 enum { CONTROL = 0x10010, RETRANSMIT = 0x10011, DATA = 0x10012 }; /* the shaper's classes */
 enum { ETHERNET = 14, IPV6 = 40, UDP = 8, ICRC = 4, KEPT = 128, IN_IPV6 = 41 };
 enum { ECT_NOT = 0, CE = 3 };
+enum { LENGTHS_ALL, LENGTHS_OUTER, LENGTHS_NONE };
 
 inlined void put_length(struct __sk_buff *skb, u32 at, u16 n)
 {
@@ -58,8 +59,8 @@ inlined void put_class(struct __sk_buff *skb, u8 *two, u8 dscp, u8 ecn)
 }
 
 /*
- * 128 bytes of the IP packet stay, or all but the iCRC, and every length says so; UDP may be inside of
- * another IPv6.
+ * 128 bytes of the IP packet stay, or all but the iCRC, and the lengths say so that are adjusted; UDP
+ * may be inside of another IPv6.
  */
 inlined int cut(struct __sk_buff *skb, u8 *two, u8 ecn)
 {
@@ -70,13 +71,16 @@ inlined int cut(struct __sk_buff *skb, u8 *two, u8 ecn)
 	if (n < 2 * IPV6 + UDP || change_tail(skb, ETHERNET + n, 0))
 		return SHOT;
 	put_class(skb, two, TRIMMED, ecn);
-	put_length(skb, ETHERNET + 4, n - IPV6);
-	load(skb, ETHERNET + 6, &next, 1);
-	if (next == IN_IPV6) {
-		udp = 2 * IPV6;
-		put_length(skb, ETHERNET + IPV6 + 4, n - 2 * IPV6);
+	if (LENGTHS != LENGTHS_NONE)
+		put_length(skb, ETHERNET + 4, n - IPV6);
+	if (LENGTHS == LENGTHS_ALL) {
+		load(skb, ETHERNET + 6, &next, 1);
+		if (next == IN_IPV6) {
+			udp = 2 * IPV6;
+			put_length(skb, ETHERNET + IPV6 + 4, n - 2 * IPV6);
+		}
+		put_length(skb, ETHERNET + udp + 4, n - udp);
 	}
-	put_length(skb, ETHERNET + udp + 4, n - udp);
 	/* Once more around, for the shaper counts the length that it is told before this program. */
 	return redirect(skb->ifindex, 0);
 }

@@ -75,8 +75,9 @@ def _dequeue(net, port, port_no):
 @inner
 def _trim(net, port, port_no, n):
     """Trim a frame to its headers and move it to the control class."""
-    f = net.frame[n]
-    length = codec.trim(net.pool[f.room], int(f.length), int(port.last_hop), net.ctl[0].dscps)
+    f, c = net.frame[n], net.ctl[0]
+    how = (int(port.last_hop), c.dscps, int(c.trim_lengths))
+    length = codec.trim(net.pool[f.room], int(f.length), *how)
     if length < 0:  # not a frame that can be trimmed: nothing has changed
         drop(net, port_no, n, state.DROP_QUEUE)
         return

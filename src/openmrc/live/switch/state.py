@@ -18,6 +18,7 @@ import numpy as np
 
 from openmrc.engine import bits
 from openmrc.fabric.actions import EVENT, PORT_HEALTH
+from openmrc.fabric.dscp import TRIM_LENGTHS
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.queues import CLASSES, Limits, Queues, Sizes, bounds_of
 from openmrc.fabric.rtt import port_rate_bps
@@ -165,6 +166,7 @@ CONTROL = np.dtype(
         ("leave", "i4"),  # the loop returns to its thread
         ("dscps", "i8"),  # its table of DSCPs, see `wire.classes`
         ("trims", "i4"),  # whether this fabric trims
+        ("trim_lengths", "i4"),  # a place in `TRIM_LENGTHS`
         ("kick_fd", "i4"),  # written to when the loop's attention is requested
         ("done_fd", "i4"),  # the loop has carried out orders
         ("epoll_fd", "i4"),
@@ -238,6 +240,7 @@ def build(
     c = ctl[0]
     c.pool_at, c.room_bytes, c.frame_bytes_max = pool.ctypes.data, room_bytes, frame_bytes_max
     c.n_free, c.trims, c.dscps = n_frames, queues.trim, fabric.dscps.packed
+    c.trim_lengths = TRIM_LENGTHS.index(fabric.trim_lengths)
     n_wires = fabric.n_nics * fabric.n_planes
     # all of them together leave half of the buffers to NICs that do read
     c.wire_frames_max = min(max(n_frames // (2 * n_wires), WIRE_FRAMES_MIN), WIRE_FRAMES_MAX)

@@ -17,6 +17,7 @@ import numpy as np
 
 from openmrc.engine import packet as pk
 from openmrc.fabric.clos import EV_BASE, EV_HALF_BITS
+from openmrc.fabric.dscp import TRIM_LENGTHS
 from openmrc.fabric.model import Fabric
 from openmrc.jit import compiled, inlined
 from openmrc.sim.mrc.transport import Transport
@@ -50,6 +51,7 @@ class _Wires(NamedTuple):
     by_carrier: int
     ipv4: int
     halved: int  # EVs are written in 16 bits
+    trim_lengths: int  # a place in `TRIM_LENGTHS`
 
 
 class Capture(LinkCapture):
@@ -70,7 +72,8 @@ class Capture(LinkCapture):
         bits = fabric.ev_plane_shift + fabric.ev_plane_bits - EV_HALF_BITS
         halved = self.ipv4 and not hashed and 0 < bits <= PATH_BITS
         srv6_of = srv6.of_fabric(fabric) if by_carrier else srv6.nothing()
-        how = (fabric.n_planes, int(by_carrier), int(self.ipv4), int(halved))
+        lengths = TRIM_LENGTHS.index(fabric.trim_lengths)
+        how = (fabric.n_planes, int(by_carrier), int(self.ipv4), int(halved), lengths)
         self._routed = _Wires(*self._wires, *srv6_of, *how)
 
     @classmethod
@@ -163,7 +166,8 @@ def _write_frames(out, first, noted, source_qpn, wires, e):
         if n < 0:
             return i
         if p.flag_bits & (pk.TRIMMED | pk.TRIMMED_LASTHOP):
-            n = codec.trim(out[at:], n, p.flag_bits & pk.TRIMMED_LASTHOP, e.dscps)
+            how = (p.flag_bits & pk.TRIMMED_LASTHOP, e.dscps, wires.trim_lengths)
+            n = codec.trim(out[at:], n, *how)
         at += n
         noted.ends[i] = at
         i += 1

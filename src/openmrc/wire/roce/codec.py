@@ -157,7 +157,7 @@ def decode(data, n, p, e, check):
     `data[e.payload_at:][:p.payload_len]`, a frame that is refused changes only `e.error_at`;
     `check` 0 does not verify the iCRC.
     """
-    code, at, srh, ip, udp, end = checks.headers(data, min(n, data.shape[0]))
+    code, at, srh, ip, udp, end = checks.headers(data, min(n, data.shape[0]), False)
     payload_at, payload_bytes = 0, 0
     bth = udp + UDP.size_bytes
     stop = end - ICRC.size_bytes
