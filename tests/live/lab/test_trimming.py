@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from openmrc.errors import InputError
-from openmrc.fabric.dscp import DEFAULT, TRIM_LENGTHS
+from openmrc.fabric.dscp import DEFAULT
 from openmrc.live.lab import trimming
 from openmrc.live.lab.linux import LinuxFabric
 from openmrc.live.lab.namespaces import TOOL_PATH, LabError
@@ -72,8 +72,8 @@ def test_every_port_of_a_switch_gets_classes_and_its_program(
     marks = ("-DECN_LOW=4262u", "-DECN_HIGH=12786u")
     none = ("-DECN_LOW=4294967294u", "-DECN_HIGH=4294967295u")
     assert sorted(made) == [
-        ("-DLIMIT=12786u", *marks, "-DTRIMMED=12", "-DLENGTHS=LENGTHS_ALL", *CLASSES),
-        ("-DLIMIT=21310u", *none, "-DTRIMMED=16", "-DLENGTHS=LENGTHS_ALL", *CLASSES),
+        ("-DLIMIT=12786u", *marks, "-DTRIMMED=12", "-DOUTER_LENGTH_ALONE=0", *CLASSES),
+        ("-DLIMIT=21310u", *none, "-DTRIMMED=16", "-DOUTER_LENGTH_ALONE=0", *CLASSES),
     ]  # each is compiled once
     assert len(lines["h0"]) == 2
     assert all(" root tbf rate " in line for line in lines["h0"])
@@ -120,6 +120,15 @@ def test_only_linuxs_switches_of_a_fabric_that_trims() -> None:
         lab_spec(make_scenario(wrong))
 
 
+def test_lengths_that_linux_would_not_forward_are_refused() -> None:
+    wrong = tables()
+    wrong["fabric"]["trim_lengths"] = "none"
+    with pytest.raises(InputError, match=r'trim_lengths = "none": Linux drops such packets'):
+        lab_spec(make_scenario(wrong))
+    wrong["lab"] = {"switch": "openmrc"}
+    assert lab_spec(make_scenario(wrong)).fabric.trim_lengths == "none"
+
+
 def dscp(frame: bytes) -> int:
     """Of the first header of an IPv6 packet."""
     return (frame[14] & 15) << 2 | frame[15] >> 6
@@ -139,16 +148,31 @@ def test_the_program_compiles_without_a_warning(monkeypatch: pytest.MonkeyPatch)
         "-Wall",
         "-Werror",
     )
-    made = {
-        trimming.compiled((*words, f"-DLENGTHS=LENGTHS_{name.upper()}")) for name in TRIM_LENGTHS
-    }
-    assert len(made) == len(TRIM_LENGTHS)
+    made = {trimming.compiled((*words, f"-DOUTER_LENGTH_ALONE={alone}")) for alone in (0, 1)}
+    assert len(made) == 2
     assert {program[:4] for program in made} == {b"\x7fELF"}
     with pytest.raises(LabError, match=r"clang does not compile the program that trims: .+"):
         trimming.compiled(())
 
 
-@pytest.mark.parametrize("lengths", ["all", "none"])
+def test_a_transfer_recovers_from_trims_whose_lengths_no_switch_adjusted(tmp_path: Path) -> None:
+    needed("openmrc")
+    scenario, capture = tmp_path / "kept.toml", tmp_path / "last.pcapng"
+    kept = INCAST.replace("t0_up = 2", 't0_up = 2\ntrim_lengths = "none"')
+    scenario.write_text(kept.replace('switch = "linux"\nbpf = true', 'switch = "openmrc"'))
+    done = mrc(
+        *("run", scenario, "--world", "lab", "--json", "--out", tmp_path / "out"),
+        *("--pcap", capture, "--at", "everywhere"),
+    )
+    assert done.returncode == 0, done.stderr
+    (transport,) = json.loads(done.stdout)["transports"].values()
+    assert transport["flows"]["completed"] == 3
+    cut = [p for record in pcap.read(capture) if (p := decode(record.data)).trimmed]
+    assert len(cut) > 10
+    assert {p.trim_lengths for p in cut} == {"none"}
+
+
+@pytest.mark.parametrize("lengths", ["all", "outer"])
 def test_three_send_to_one_and_every_frame_comes_whole_or_trimmed(
     tmp_path: Path, lengths: str
 ) -> None:

@@ -5,8 +5,8 @@
  * without headers, so that clang alone compiles it. The kernel's structures are looked up by name
  * when it is loaded.
  *
- * LIMIT, ECN_LOW, ECN_HIGH: bytes that wait; TRIMMED: the DSCP of what is cut here; LENGTHS: which
- * lengths are adjusted; DSCP_...: those of the fabric.
+ * LIMIT, ECN_LOW, ECN_HIGH: bytes that wait; TRIMMED: the DSCP of what is cut here; OUTER_LENGTH_ALONE:
+ * 1 to leave the lengths in it as they are; DSCP_...: those of the fabric.
  */
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -41,7 +41,6 @@ enum { OK = 0, SHOT = 2 };                               /* uapi/linux/pkt_cls.h
 enum { CONTROL = 0x10010, RETRANSMIT = 0x10011, DATA = 0x10012 }; /* the shaper's classes */
 enum { ETHERNET = 14, IPV6 = 40, UDP = 8, ICRC = 4, KEPT = 128, IN_IPV6 = 41 };
 enum { ECT_NOT = 0, CE = 3 };
-enum { LENGTHS_ALL, LENGTHS_OUTER, LENGTHS_NONE };
 
 inlined void put_length(struct __sk_buff *skb, u32 at, u16 n)
 {
@@ -59,8 +58,8 @@ inlined void put_class(struct __sk_buff *skb, u8 *two, u8 dscp, u8 ecn)
 }
 
 /*
- * 128 bytes of the IP packet stay, or all but the iCRC, and the lengths say so that are adjusted; UDP
- * may be inside of another IPv6.
+ * 128 bytes of the IP packet stay, or all but the iCRC, and the lengths say so; UDP may be inside of
+ * another IPv6.
  */
 inlined int cut(struct __sk_buff *skb, u8 *two, u8 ecn)
 {
@@ -71,9 +70,8 @@ inlined int cut(struct __sk_buff *skb, u8 *two, u8 ecn)
 	if (n < 2 * IPV6 + UDP || change_tail(skb, ETHERNET + n, 0))
 		return SHOT;
 	put_class(skb, two, TRIMMED, ecn);
-	if (LENGTHS != LENGTHS_NONE)
-		put_length(skb, ETHERNET + 4, n - IPV6);
-	if (LENGTHS == LENGTHS_ALL) {
+	put_length(skb, ETHERNET + 4, n - IPV6);
+	if (!OUTER_LENGTH_ALONE) {
 		load(skb, ETHERNET + 6, &next, 1);
 		if (next == IN_IPV6) {
 			udp = 2 * IPV6;

@@ -95,7 +95,7 @@ def thresholds(fabric: Fabric, bounds: Limits, port: int) -> tuple[str, ...]:
         f"-DECN_LOW={low}u",
         f"-DECN_HIGH={high}u",
         f"-DTRIMMED={fabric.dscps.trimmed_lasthop if last else fabric.dscps.trimmed}",
-        f"-DLENGTHS=LENGTHS_{fabric.trim_lengths.upper()}",
+        f"-DOUTER_LENGTH_ALONE={int(fabric.trim_lengths == 'outer')}",
         *(f"-DDSCP_{name}={value}" for value, name in fabric.dscps.names.items()),
     )
 

@@ -35,6 +35,11 @@ def lab_spec(scenario: Scenario) -> LabSpec:
             )
         if scenario.lab.bpf and not scenario.fabric.trim:
             raise InputError("lab.bpf: true with fabric.trim = false; remove one of them")
+        if scenario.lab.bpf and scenario.fabric.trim_lengths == "none":
+            raise InputError(
+                'lab.bpf: true with fabric.trim_lengths = "none": Linux drops such packets at the'
+                ' next switch; accepted: "all", "outer"'
+            )
         refuse_denials(fault.kind for fault in scenario.faults)
         faults = [fault.build() for fault in scenario.faults]
         return LabSpec(
