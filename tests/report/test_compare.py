@@ -116,7 +116,7 @@ def test_as_an_object(here: Path, capsys: Out) -> None:
             "b/summary.json: was not written by mrc run",
         ),
         (lambda b: (b / "summary.json").write_text('{"transports": {"a": 1}}'), "was not written"),
-        (lambda b: (b / "summary.json").write_bytes(b"\xff"), "b/summary.json: was not written"),
+        (lambda b: (b / "summary.json").write_bytes(b"\xff"), "b/summary.json: is not UTF-8 text"),
         (lambda b: (b / "scenario.toml").write_text("nics: 4"), "b/scenario.toml: was not written"),
     ],
 )

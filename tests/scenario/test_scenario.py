@@ -141,7 +141,9 @@ def test_every_key_reaches_the_simulator() -> None:
     }
     # jitter is refused with cut-through
     fields = {field.encode_name for field in msgspec.structs.fields(FabricSection)}
-    assert fields == {*queues, "jitter"}
+    assert fields == {*queues, "jitter", "trim_lengths"}
+    trims = parse_scenario(SMALLEST, ["fabric.trim_lengths=outer"]).fabric.build()
+    assert (trims.trim_lengths, scenario.fabric.build().trim_lengths) == ("outer", "all")
     late = parse_scenario(SMALLEST, ["fabric.jitter=3us"]).fabric.build()
     assert (late.jitter_ps, scenario.fabric.build().jitter_ps) == (3_000_000, 0)
     assert scenario.transports[0].build() == Transport(

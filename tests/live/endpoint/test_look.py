@@ -67,7 +67,10 @@ def test_what_is_posted_leaves_on_the_callers_thread_and_who_waits_takes_what_co
     assert done.told == done.written  # nobody was woken for it
 
 
-def test_who_posts_sends_a_few_packets_and_the_thread_sends_more_at_once(stage: Stage) -> None:
+def test_who_posts_sends_a_few_packets_and_the_thread_sends_more_at_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "PUSHED_PACKETS", 4)  # half of the message
     a = stage.hosts[0]
     before = sent(a)
     asleep(a, NEVER - 1)
