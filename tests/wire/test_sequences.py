@@ -76,7 +76,8 @@ def test_whatever_readers_read_differently_has_a_vector_and_a_test() -> None:
         assert shown, row
         assert set(shown) <= {*VECTORS, *SEQUENCES}, row
         section = re.search(rf"^### Row {row}: .*?(?=^#|\Z)", choices, re.MULTILINE | re.DOTALL)
-        assert section and re.search(r"`test_\w+`", section[0]), row
+        assert section is not None, row
+        assert re.search(r"`test_\w+`", section[0]), row
     assert {int(row) for row, _ in rows} == {4, 7, 8, 15, 16, 17, 23, *range(30, 36), 37}
 
 
