@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numba.core.caching import NullCache
 
 from openmrc.jit import compiled, inlined, inner, interpreted
 
@@ -62,6 +63,13 @@ def outer(n: int) -> Any:
 @compiled
 def below(a: int, b: int) -> Any:
     return difference(a, b)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What an earlier run left there would not be compiled again, nor anything that it calls."""
+    for function in (caller, halves, factorials, outer, below, whole):
+        monkeypatch.setattr(function, "_cache", NullCache())
 
 
 def test_integers_of_all_widths_are_one() -> None:
