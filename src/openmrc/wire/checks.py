@@ -56,7 +56,7 @@ def trimmed(data, n, table):
     """Whether the first IP header of a frame, or the inner one, marks it as trimmed."""
     if n < IP + IPV4.size_bytes:
         return False
-    if is_first_ipv4(data):
+    if _ethertype(data) == layout.ETHERTYPE_IPV4:
         return is_trimmed(table, get(data, IP, IPV4.dscp))
     if n < IP + IPV6.size_bytes:
         return False
@@ -72,11 +72,8 @@ def trimmed(data, n, table):
 
 
 @inlined
-def is_first_ipv4(data):
-    """Whether the EtherType is that of IPv4."""
-    return (
-        np.int64(data[ETHERNET.ethertype]) << 8 | np.int64(data[ETHERNET.ethertype + 1])
-    ) == layout.ETHERTYPE_IPV4
+def _ethertype(data):
+    return np.int64(data[ETHERNET.ethertype]) << 8 | np.int64(data[ETHERNET.ethertype + 1])
 
 
 @inner
@@ -86,7 +83,7 @@ def headers(data, n, trimmed):
     """
     if n < IP:
         return _bad(frame.TOO_SHORT, 0)
-    ethertype = np.int64(data[ETHERNET.ethertype]) << 8 | np.int64(data[ETHERNET.ethertype + 1])
+    ethertype = _ethertype(data)
     if ethertype == layout.ETHERTYPE_IPV6:
         code, at, srh, ip, udp, end = _ipv6_or_two(data, n, trimmed)
     elif ethertype == layout.ETHERTYPE_IPV4:
