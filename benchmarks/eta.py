@@ -1,4 +1,4 @@
-"""What a progress bar says after a tenth of a run, beside what the run takes.
+"""When a progress bar first says how long a run still takes, and how wrong it is then.
 
     .venv/bin/python benchmarks/eta.py [SCENARIO.toml ...]
 
@@ -28,7 +28,6 @@ OWN = {
     "all-to-all, 128 NICs": FABRIC.format(nics=128) + 'kind = "all-to-all"\nsize = "16MiB"\n',
 }
 FILES = ("ring_16384.toml", "training.toml", "two_jobs.toml")
-EARLY = 0.1
 
 
 def timed(scenario: Scenario) -> dict[str, list[tuple[float, float]]]:
@@ -44,13 +43,12 @@ def timed(scenario: Scenario) -> dict[str, list[tuple[float, float]]]:
     }
 
 
-def told_s(steps: list[tuple[float, float]]) -> float | None:
-    """How long the run takes by what its bar says after a tenth, s."""
-    left, left_s, at_s = TimeLeft(), None, 0.0
+def first_told(steps: list[tuple[float, float]]) -> tuple[float, float] | None:
+    """When its bar first says what is left, s, and how long the run takes by that, s."""
+    left = TimeLeft()
     for at_s, share in steps:
-        left_s = left.after(at_s, share)
-        if at_s >= EARLY * steps[-1][0] and left_s is not None:
-            return at_s + left_s
+        if (left_s := left.after(at_s, share)) is not None:
+            return at_s, at_s + left_s
     return None
 
 
@@ -62,11 +60,13 @@ def main() -> int:
     if not files:
         cases = {name: parse_scenario(text) for name, text in OWN.items()}
         cases |= {name: load_scenario(EXAMPLES / name) for name in FILES}
-    print("| run | transport | takes | told after a tenth | off |\n|---|---|---|---|---|")
+    print("| run | transport | takes | told first | that is | off |\n|---|---|---|---|---|---|")
     for name, scenario in cases.items():
         for transport, steps in timed(scenario).items():
-            took_s, told = steps[-1][0], told_s(steps)
-            words = "nothing | -" if told is None else f"{told:.2f} s | {told / took_s - 1:+.0%}"
+            took_s, words = steps[-1][0], "never | |"
+            if (told := first_told(steps)) is not None:
+                at_s, total_s = told
+                words = f"after {at_s:.1f} s | {total_s:.1f} s | {total_s / took_s - 1:+.0%}"
             print(f"| {name} | {transport} | {took_s:.2f} s | {words} |", flush=True)
     return 0
 

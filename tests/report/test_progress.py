@@ -100,13 +100,28 @@ def test_a_run_says_what_is_left_by_its_last_seconds(second: None) -> None:
     assert said == [flows + each for each in left]
 
 
+def test_without_a_terminal_a_long_run_says_a_line_every_half_minute(
+    second: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Bar() as bar:
+        for tick in range(80):
+            bar.update(Step("mrc", 0, 2, Progress(2_500_000, 1, 4, 9, 0.1), tick / 100))
+    flows = "1 of 4 flows, 2 us simulated"
+    assert capsys.readouterr().err.splitlines() == [
+        f"  mrc (1 of 2): 29 %, {flows}, 71 s left",
+        f"  mrc (1 of 2): 59 %, {flows}, 41 s left",
+    ]
+
+
 @pytest.mark.parametrize(
     ("at_s", "share", "left_s"),
     [
         ([3], [0.2], None),  # a single step
         ([3, 5], [0.2, 0.4], 6),
-        ([0, 1, 2], [0, 0.1, 0.5], 2),
+        ([0, 1, 2], [0, 0.1, 0.5], 1.25),
         ([0, 2, 4], [0, 0.0, 0.0], None),  # nothing is placed yet
+        ([0, 2, 4, 6], [0, 0.005, 0.01, 0.21], 7.9),  # how long the network filled is no rate
+        ([3, 3.5], [0.2, 0.9], None),  # too short to know
         ([0, 60, 62.5, 65], [0, 0.1, 0.2, 0.3], 17.5),  # how long it took to begin is forgotten
         ([0, 60, 120], [0, 0.1, 0.3], 210),  # a step of a minute is the last one that counts
         ([10, 14], [0.5, 1.0], 0),

@@ -20,8 +20,11 @@ from openmrc.say import say
 from openmrc.units import US
 
 BAR_WIDTH_MIN = 100  # columns of a window
-RECENT_S = 5.0  # the rate of a run is that of so many last seconds
+RECENT_S = 5.0  # the rate of a run is that of so many last seconds,
+SEEN_S = 1.0  # and known after so many ...
+BEGUN = 0.01  # ... since this share was done: packets first fill the network, and little arrives
 LINE_EVERY_S = 5.0
+STEP_EVERY_S = 30.0  # lines of a run, where there is no bar
 FAILURES_SAID = 5  # printed; the others are in the data set
 
 
@@ -51,7 +54,7 @@ compiling = Compiling()
 
 
 class TimeLeft:
-    """How long a run still takes at the rate of its last seconds."""
+    """How long a run still takes at the rate of its last seconds; nothing while it begins."""
 
     def __init__(self) -> None:
         self._steps: deque[tuple[float, float]] = deque()
@@ -60,22 +63,29 @@ class TimeLeft:
         """Record that a share of the run was done at a time; return what the rest takes, s, or None
         as long as no rate is known.
         """
+        if share < BEGUN:
+            return None
         steps = self._steps
         steps.append((at_s, share))
         while len(steps) > 2 and at_s - steps[1][0] >= RECENT_S:
             steps.popleft()
         since_s, before = steps[0]
-        return (1 - share) * (at_s - since_s) / (share - before) if share > before else None
+        if share <= before or at_s - since_s < SEEN_S:
+            return None
+        return (1 - share) * (at_s - since_s) / (share - before)
 
 
 class Bar:
-    """Context manager whose `update` is what `simulate` calls; silent without a terminal."""
+    """Context manager whose `update` is what `simulate` calls; without a terminal a line every half
+    minute.
+    """
 
     def __init__(self) -> None:
         console = Console(stderr=True)
         self._task: TaskID | None = None
         self._index = -1
         self._left = TimeLeft()
+        self._next_s = perf_counter() + STEP_EVERY_S
         self._progress = Progress(
             TextColumn("{task.description}", markup=False),
             # In a narrow window the numbers stay, and the bar and the name shrink.
@@ -109,9 +119,13 @@ class Bar:
             self._task = self._progress.add_task(label, total=1.0, words=words)
             self._index = step.index
             self._left = TimeLeft()
-        left_s = self._left.after(perf_counter(), step.share)
+        now_s = perf_counter()
+        left_s = self._left.after(now_s, step.share)
         words += "" if left_s is None else f", {duration(left_s)} left"
         self._progress.update(self._task, completed=step.share, words=words)
+        if self._progress.disable and now_s >= self._next_s:
+            say(f"  {self._progress.tasks[0].description}: {100 * step.share:.0f} %, {words}")
+            self._next_s = now_s + STEP_EVERY_S
 
 
 class SweepBar:
