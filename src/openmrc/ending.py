@@ -28,6 +28,22 @@ def note(number: int) -> None:
     del _arrived[:-1]
 
 
+def awaited() -> list[int]:
+    """From now on put the exit status of each signal that arrives into the list that this returns,
+    instead of raising: for what is ended in order. An ignored SIGINT stays ignored.
+    """
+    asked: list[int] = []
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+
+    def heard(number: int, frame: FrameType | None) -> None:
+        if number != signal.SIGINT or not ignored:
+            note(number)
+            asked.append(status())
+
+    signal.signal(signal.SIGINT, heard)  # and so of SIGTERM and SIGHUP
+    return asked
+
+
 def last() -> int:
     """Return the signal that arrived last; SIGINT without any."""
     return _arrived[-1]

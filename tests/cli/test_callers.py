@@ -165,6 +165,22 @@ def test_sigterm_ends_what_ignores_only_ctrl_c() -> None:
     assert ending.status() == 143
 
 
+@pytest.mark.parametrize("number", ending.SIGNALS)
+def test_what_is_ended_in_order_has_the_status_of_its_signal(number: signal.Signals) -> None:
+    asked = ending.awaited()
+    signal.raise_signal(number)  # raises nothing
+    assert asked == [128 + number]
+
+
+def test_what_is_ended_in_order_ignores_what_its_caller_ignores() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    asked = ending.awaited()
+    signal.raise_signal(signal.SIGINT)
+    assert asked == []
+    signal.raise_signal(signal.SIGTERM)
+    assert asked == [143]
+
+
 @pytest.mark.parametrize("command", READERS)
 def test_a_closed_standard_input_is_said(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -209,7 +225,7 @@ NOWHERE = (
     "init", "demo", "switches linux x.toml", "lab x.toml -- true", "policy check x.py",
     "build-lib", "paper B6", "plan --gpus 64", "ops controller x.toml",
     "ops agent --host h.json", "perf write_bw",
-    "conformance --capture a",
+    "conformance --capture a", "doctor --torch",
 )  # fmt: skip
 
 

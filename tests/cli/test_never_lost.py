@@ -253,7 +253,7 @@ def shell(command: str, here: Path, **environment: str) -> subprocess.CompletedP
         ["/bin/sh", "-c", MRC + command],
         cwd=here,
         capture_output=True,
-        env=os.environ | path | environment,
+        env={k: v for k, v in os.environ.items() if k != "PYTHONUNBUFFERED"} | path | environment,
         check=False,
     )
 
@@ -265,6 +265,7 @@ def shell(command: str, here: Path, **environment: str) -> subprocess.CompletedP
         ("mrc paper --list 2>&-", 0, 14, 0),
         ("mrc run no.toml 2>&-", 2, 0, 0),
         ("mrc run no.toml 2>/dev/full", 2, 0, 0),
+        ("mrc init new.toml 2>/dev/full", 0, 0, 0),
         ("mrc paper --list > /dev/full", 3, 0, 1),
     ],
 )

@@ -16,6 +16,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         keep()
         from openmrc.cli.command import main as run
+        from openmrc.cli.streams import forget_messages
     except KeyboardInterrupt:  # while it loads: there is nothing to report yet
         return ending.status()
-    return run(argv)
+    try:
+        return run(argv)
+    finally:
+        forget_messages()

@@ -14,7 +14,6 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from openmrc import ending
@@ -162,12 +161,6 @@ def _work(
 
     for line in sentences(lab):
         say(line)
-    stopped: list[int] = []
-
-    def stop(number: int, _frame: FrameType | None) -> None:
-        ending.note(number)
-        stopped.append(ending.status())
-
     lab.begin()
     if stream is not None:
         lab.tap(arguments.at or ["everywhere"], stream)
@@ -179,7 +172,7 @@ def _work(
         return commands.run_shell(
             lab.namespaces, lab.topology.hosts[host], lab.environment(every, host)
         )
-    signal.signal(signal.SIGINT, stop)  # and so of SIGTERM and SIGHUP
+    stopped = ending.awaited()
     out, err = (_writer(fd, unwritten(stopped)) for fd in (1, 2))
     running = [lab.command(chosen, rank, arguments.theirs, out, err) for rank in range(len(chosen))]
 

@@ -37,12 +37,22 @@ def prepared() -> Iterator[None]:
         sys.stdout = before
 
 
-def hush() -> None:
-    """Discard remaining output: there is no reader, or no room."""
+def hush(number: int = 1) -> None:
+    """Discard remaining output, or messages (2): there is no reader, or no room."""
     with suppress(OSError, ValueError, AttributeError):
         null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
+        os.dup2(null, (sys.stdout if number == 1 else sys.stderr).fileno())
         os.close(null)
+
+
+def forget_messages() -> None:
+    """Discard what standard error did not take, with which Python would end in a status of its
+    own.
+    """
+    try:
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        hush(2)
 
 
 def is_nowhere(error: OSError) -> bool:

@@ -20,6 +20,7 @@ INSTALL = "pip install 'openmrc[torch]'"
 
 def examine() -> dict[str, Any]:
     """Return what is available; `lacks` says in lines what is missing and what to type."""
+    os.getcwd()  # where there is none, a library of torch's ends the process
     try:
         import torch
     except ImportError:

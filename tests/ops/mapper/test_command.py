@@ -207,7 +207,7 @@ def test_https_serves_beside_callers_that_say_nothing_and_ends_with_them(tmp_pat
         assert time.monotonic() - began < REQUEST_S  # when the silent ones are cut
         began = time.monotonic()
         process.terminate()
-        assert process.wait(60) == 0
+        assert process.wait(60) == 143
         assert time.monotonic() - began < 3 * REQUEST_S  # 2 s on a machine that is free; or never
 
 

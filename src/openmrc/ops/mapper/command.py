@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import signal
 import sqlite3
 import sys
 import time
@@ -11,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from openmrc import ending
 from openmrc.errors import InputError, OutputError
 from openmrc.reading import check_file
 from openmrc.say import say
@@ -123,9 +123,7 @@ def _agent(arguments: argparse.Namespace) -> int:
     loop.warm_up()
     zero_ns = time.monotonic_ns()
     agent = Agent(schedule, nic, 0, run.first_period(schedule.period_ps))
-    ended: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: ended.append(number))
+    ended = ending.awaited()
 
     def stopping() -> bool:
         past = duration_s is not None and time.monotonic_ns() - zero_ns > duration_s * 1e9
@@ -139,13 +137,13 @@ def _agent(arguments: argparse.Namespace) -> int:
         if arguments.controller is None:
             run.run(agent, ports, None, tell, stopping, zero_ns, seen.add)
             say(seen.line(agent))
-            return 0
+            return ended[0] if ended else 0
         address, port = _address(arguments.controller)
         join, is_key = words.join(schedule, agent.nic), arguments.key is not None
         with Link(address, port, secret, join, say, is_key) as link:
             run.run(agent, ports, link, tell, stopping, zero_ns, seen.add)
     say(seen.line(agent))
-    return 0
+    return ended[0] if ended else 0
 
 
 _Placed = tuple["Schedule", int, bytes, Callable[[], "Wire"]]
@@ -251,9 +249,7 @@ def _controller(arguments: argparse.Namespace) -> int:
             ) from None
         except OSError as error:
             raise InputError(f"--cert {arguments.cert}: {error.strerror or error}") from None
-    ended: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _: ended.append(number))
+    ended = ending.awaited()
     sys.setswitchinterval(SWITCH_S)
     with History(arguments.history) as history:
         history.fabric(as_table(section, kind=section.kind))
@@ -286,7 +282,7 @@ def _controller(arguments: argparse.Namespace) -> int:
                 raise OutputError(arguments.history, why, "make room, or name another --history")
             if controller.failure is not None:
                 raise controller.failure
-    return 0
+    return ended[0]
 
 
 def _is_loopback(address: str) -> bool:

@@ -9,7 +9,6 @@ the result beside it.
 from __future__ import annotations
 
 import pickle
-import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
-from openmrc.ending import EXIT_INTERRUPTED
+from openmrc import ending
 from openmrc.errors import OpenMrcError
 from openmrc.run.captures import pcap_paths, written
 from openmrc.run.outcome import TransportResult
@@ -154,7 +153,7 @@ def _in_a_lab(
             return 0
 
         status = run_isolated(work, own_user=not spec.settings.bpf)
-        if status == EXIT_INTERRUPTED:
+        if status == ending.EXIT_INTERRUPTED:
             return None
         if status != 0:
             raise OpenMrcError(f"the lab ended with status {status}")
@@ -182,12 +181,11 @@ def _inside(
     from openmrc.run.lab.spec import sentences
 
     heard: list[Heard] = []
-    asked: list[int] = []
 
     def work(lab: Lab) -> int:
         if stream is not None:
             lab.tap(list(at), stream)
-        signal.signal(signal.SIGINT, lambda number, frame: asked.append(number))
+        asked = ending.awaited()
         run = Coordinator(lab, plan, stop_ps, lambda: bool(asked), tell)
         for line in sentences(lab):
             run.say(line)
