@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from openmrc.engine import packet as pk
-from openmrc.engine import probes, rotation
+from openmrc.engine import policy, probes, rotation
 from openmrc.engine import state as es
 from openmrc.engine.ev import GOOD, SKIP
 from tests.engine.pair import US, Pair
@@ -31,6 +31,12 @@ def at_rest(**how: Any) -> Pair:
     pair.drive()
     pair.log.clear()
     return pair
+
+
+def recycle(pair: Pair) -> None:
+    """Choose paths as htsim does."""
+    c = pair.st.config[0]
+    c.path_choose = c.path_learn = policy.RECYCLING
 
 
 def signal(pair: Pair, k: int, m: int) -> None:
@@ -92,14 +98,14 @@ def test_row_13_a_skip_ev_loses_the_turns_of_a_round_trip_where_evs_are_many(
     assert pair.path_state(0, 1) == "GOOD"
 
 
-@pytest.mark.parametrize("recycles", [0, 1])
-def test_in_peer_runs_the_ev_of_an_unmarked_sack_is_next_and_keeps_its_turn(recycles: int) -> None:
+@pytest.mark.parametrize("chooses", [policy.ROTATION, policy.RECYCLING])
+def test_in_peer_runs_the_ev_of_an_unmarked_sack_is_next_and_keeps_its_turn(chooses: int) -> None:
     pair = at_rest()
-    pair.st.config[0].recycles = recycles
+    pair.st.config[0].path_choose = pair.st.config[0].path_learn = chooses
     signal(pair, 2, pk.M_NONE)
-    assert order(pair, 1) == ([2] if recycles else [0])
+    assert order(pair, 1) == ([2] if chooses else [0])
     pair.plane(0).clean = -1  # that packet's own SACK was unmarked too
-    assert order(pair, 3) == ([0, 1, 2] if recycles else [1, 2, 3])
+    assert order(pair, 3) == ([0, 1, 2] if chooses else [1, 2, 3])
 
 
 @pytest.mark.parametrize(("marks", "turns"), [(1, 1), (2, 4)])
@@ -107,7 +113,7 @@ def test_in_peer_runs_an_ev_loses_turns_by_the_square_of_its_marks_in_a_row(
     marks: int, turns: int
 ) -> None:
     pair = at_rest()
-    pair.st.config[0].recycles = 1
+    recycle(pair)
     pair.st.ev[pair.q.ev0 + 1].marks = marks - 1
     signal(pair, 1, pk.M_SKIP_ONCE)
     assert order(pair, 3 * turns + 2) == [0, 2, 3] * turns + [0, 1]
@@ -115,7 +121,7 @@ def test_in_peer_runs_an_ev_loses_turns_by_the_square_of_its_marks_in_a_row(
 
 def test_in_peer_runs_the_turns_to_lose_fit_their_field() -> None:
     pair = at_rest()
-    pair.st.config[0].recycles = 1
+    recycle(pair)
     pair.st.ev[pair.q.ev0 + 1].marks = 20
     signal(pair, 1, pk.M_SKIP_ONCE)
     assert pair.st.ev[pair.q.ev0 + 1].active == rotation.TURNS_MAX
@@ -123,7 +129,7 @@ def test_in_peer_runs_the_turns_to_lose_fit_their_field() -> None:
 
 def test_in_peer_runs_an_ev_marked_since_is_not_next() -> None:
     pair = at_rest()
-    pair.st.config[0].recycles = 1
+    recycle(pair)
     signal(pair, 2, pk.M_NONE)
     signal(pair, 2, pk.M_SKIP_ONCE)
     assert order(pair, 1) == [0]
@@ -131,7 +137,7 @@ def test_in_peer_runs_an_ev_marked_since_is_not_next() -> None:
 
 def test_in_peer_runs_the_ev_of_an_overtaken_packet_is_not_next() -> None:
     pair = at_rest()
-    pair.st.config[0].recycles = 1
+    recycle(pair)
     pair.q.evidence_at = pair.now + US  # something sent later has arrived
     signal(pair, 2, pk.M_NONE)
     assert order(pair, 1) == [0]

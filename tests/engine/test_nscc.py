@@ -93,7 +93,7 @@ def test_the_window_has_at_least_32_packets_of_room() -> None:
 @pytest.mark.parametrize("t_us", [6, 12, 24])
 def test_alpha_by_12_us_is_the_peers_rule(t_us: int) -> None:
     one = Flow(base_rtt_ps=t_us * US).q.alpha
-    other = Flow(base_rtt_ps=t_us * US, alpha_by_12us=1).q.alpha
+    other = Flow(base_rtt_ps=t_us * US, alpha_time_ps=12 * US).q.alpha
     assert other / one == pytest.approx(t_us / 12)
 
 

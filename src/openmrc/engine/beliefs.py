@@ -26,7 +26,7 @@ def on_loss(st, q, ev, sent_at, nominal, why, now):
     `nominal` is its size with headers, bytes; `why` is for the account.
     """
     account.note(st, q, ev, sent_at, LOST, why, now)
-    rotation.learn(st, q, ev, policy.HEARD_LOST, now)
+    rotation.learn(st, q, ev, policy.HEARD_LOST, sent_at, now)
     if st.config[0].paths != PATHS_MRC:
         return
     e = st.ev[q.ev0 + ev]
@@ -159,8 +159,8 @@ def on_mark(st, q, ev, now):
     plane = st.plane[q.plane0 + e.plane]
     e.marks = abs(e.marks) + 1
     entered = evs.enter(st, q, plane, ev, evs.MARK, now)
-    if e.active and (entered or st.config[0].recycles):
-        e.active = rotation.turns_to_skip(st, q, plane, int(e.marks))
+    if e.active:
+        rotation.skip_turns(st, q, plane, e, entered)
     if e.marks == MARKS_TO_LEAVE:
         if plane.n_good > plane.n_active and not _mostly_marked(st, q, plane):
             on_always_skip(st, q, ev, now)

@@ -24,7 +24,6 @@ MAX_MD_JUMP = 0.5
 QA_GATE = 3
 AVERAGE_WEIGHT = 1.0 / 80.0
 A_UNIT_BYTES = 150_000.0  # 100 Gb/s x 12 us
-TWELVE_US_PS = 12_000_000.0
 WINDOW_PACKETS_MIN = 32
 ADJUST_PACKETS = 8
 # The last hop sets no marks, so nothing ends the fair increase between target and T there: in an
@@ -60,8 +59,8 @@ def configure(q, c, rate_bps):
     a = bdp / A_UNIT_BYTES
     target = 0.75 * t if c.trimming else t
     q.target = int(target)
-    scale = TWELVE_US_PS if c.alpha_by_12us else t
-    q.alpha = 4.0 * mss * a * (target / scale) / target
+    time = float(c.alpha_time_ps) if c.alpha_time_ps > 0 else t
+    q.alpha = 4.0 * mss * a * (target / time) / target
     q.fi = 5.0 * mss * a
     q.eta = 0.15 * mss * a
     q.fi_scale = 0.25 * a

@@ -34,23 +34,24 @@ REVERSE_FIXED, REVERSE_RANDOM, REVERSE_PROBED, REVERSE_SPRAYED = 0, 1, 2, 3
 # CONFIG.paths and CONFIG.cc
 PATHS_MRC, PATHS_OBLIVIOUS, PATHS_SINGLE, PATHS_REPS = 0, 1, 2, 3
 CC_NONE, CC_NSCC, CC_OWN = 0, 1, 2
-BUILT_IN = 1  # in place of an address in CONFIG: the functions that `paths` names
+# In place of an address in CONFIG: MRC's rotation, or the built-in functions of these modules.
+ROTATION, REPS, RECYCLING = 0, 1, 2
 
 
 class PathPolicy(NamedTuple):
-    """A built-in path selection. If it `chooses`, its own functions replace MRC's rotation;
-    `rotation._choose_own` and `_tell` call them.
+    """A built-in path selection; `chooses` names functions in place of MRC's rotation, which
+    `rotation._choose_own` and `_tell` call.
     """
 
     number: int
     reverse: int = REVERSE_PROBED
-    chooses: bool = False
+    chooses: int = ROTATION
 
 
 PATHS = {  # by its name in a scenario
     "mrc": PathPolicy(PATHS_MRC),
     "oblivious": PathPolicy(PATHS_OBLIVIOUS, REVERSE_SPRAYED),
-    "reps": PathPolicy(PATHS_REPS, chooses=True),
+    "reps": PathPolicy(PATHS_REPS, chooses=REPS),
     "single": PathPolicy(PATHS_SINGLE, REVERSE_FIXED),
 }
 OWN_PATHS = PathPolicy(PATHS_MRC)  # a user's choice; the rest is as in MRC

@@ -396,13 +396,13 @@ def _ev_of_trigger(st, q, seq, value):
 
 
 @inner
-def _on_reflected_ev(st, q, ev, m, now):
-    """Apply what a SACK reports on the path that it reflects: marked, to be avoided, or good enough
-    for control packets.
+def _on_reflected_ev(st, q, ev, m, sent_at, now):
+    """Apply what a SACK reports on the path that it reflects, of a packet sent at `sent_at`:
+    marked, to be avoided, or good enough for control packets.
     """
     if ev < 0:
         return
-    rotation.learn(st, q, ev, HEARD_CLEAN if m == pk.M_NONE else HEARD_MARKED, now)
+    rotation.learn(st, q, ev, HEARD_CLEAN if m == pk.M_NONE else HEARD_MARKED, sent_at, now)
     if m == pk.M_SKIP_ONCE:
         if not st.config[0].ignore_marks:
             beliefs.on_mark(st, q, ev, now)
@@ -437,12 +437,11 @@ def on_sack(st, q, p, now):
             rtt = _sample(st, q, trigger, int(p.timestamp), units, now)
             rtt = loss.without_quiet(q, rtt, now)
             ev = _ev_of_trigger(st, q, trigger, int(p.entropy))
-            _on_reflected_ev(st, q, ev, int(p.m), now)
+            sent_at = loss.slot_of(st, q, trigger).sent_at
+            _on_reflected_ev(st, q, ev, int(p.m), sent_at, now)
             if q.tried > 0 and ev >= 0:
                 skips = marked and st.config[0].ignore_marks == 0
                 probes.on_trial_answer(st, q, ev, int(p.timestamp), skips, now)
-            if ev >= 0 and p.m == pk.M_NONE:
-                rotation.note_clean(st, q, ev, loss.slot_of(st, q, trigger).sent_at)
     for seq in range(q.una, cack + 1):
         if not bits.test(st.bits, q.acked0, q.ring_mask, seq):
             _acknowledge(st, q, seq, now)
@@ -528,7 +527,7 @@ def on_trimmed_packet(st, q, seq, last_hop, now):
     account.count(st, q, ev, account.N_TRIMMED)
     overhead = int(st.config[0].nominal_overhead)  # a header came, and no payload
     beliefs.on_delivery(st, q, ev, s.sent_at, overhead, now)
-    rotation.learn(st, q, ev, HEARD_TRIMMED, now)
+    rotation.learn(st, q, ev, HEARD_TRIMMED, s.sent_at, now)
     _send_again(st, q, seq)
     if last_hop:
         loss.note_trim(q, now)

@@ -2,18 +2,18 @@
 
 Planes take turns. A QP holds equally many EVs per plane, part of them active (in the plane's
 rotation), the rest backup, and replaces an EV only by one of the same plane, so that planes stay
-evenly loaded (MRC 3.4). REPS and policies of users (`policy.py`) replace MRC's own rotation; they
-choose the EV, and get the feedback on each EV.
+evenly loaded (MRC 3.4). Other choices (`reps.py`, `recycling.py`, policies of users: `policy.py`)
+stand before MRC's own rotation or in its place; they get the feedback on each EV.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from openmrc.engine import account, bits, reps
+from openmrc.engine import account, bits, recycling, reps
 from openmrc.engine.account import PLANE_BACK
 from openmrc.engine.ev import ASSUMED_BAD, DENIED, GOOD, RECALL, SKIP, TURN, enter, usable
-from openmrc.engine.policy import BUILT_IN, PATHS_MRC
+from openmrc.engine.policy import PATHS_MRC, RECYCLING, REPS, ROTATION
 from openmrc.engine.state import NEVER
 from openmrc.jit import inlined, inner
 from openmrc.jit.callref import call, call_int
@@ -152,12 +152,10 @@ def choose_ev(st, q, k, avoid, now):
     if possible, or -1.
     """
     plane = st.plane[q.plane0 + k]
-    if st.config[0].path_choose != 0:
-        return _choose_own(st, q, k, plane, avoid)
-    if plane.clean >= 0:
-        recycled = _take_clean(st, q, plane, avoid)
-        if recycled >= 0:
-            return recycled
+    if st.config[0].path_choose != ROTATION:
+        own = _choose_own(st, q, k, plane, avoid)
+        if own >= 0:
+            return own
     first = q.order0 + k * q.order_len
     n = int(plane.n_active)
     if plane.picks >= st.config[0].shuffle_rounds * n:
@@ -171,26 +169,6 @@ def choose_ev(st, q, k, avoid, now):
     else:
         ev = _choose_around_skips(st, q, plane, first, avoid, now)
     return ev
-
-
-@inlined
-def note_clean(st, q, ev, sent_at):
-    """An unmarked SACK reflects an EV, of a packet sent at `sent_at`: in peer runs it is next,
-    before the rotation goes on, unless later packets overtook that one. What comes late has waited
-    in queues, marked or not, and a SACK reports each late packet that the sender waits for
-    (row 5): without this, EVs of the fullest paths would be recycled most.
-    """
-    if st.config[0].recycles and sent_at >= q.evidence_at:
-        st.plane[q.plane0 + st.ev[q.ev0 + ev].plane].clean = ev
-
-
-@inner
-def _take_clean(st, q, plane, avoid):
-    """The EV to be recycled, once; -1 if it went bad, was marked, or is the one to avoid."""
-    ev = int(plane.clean)
-    plane.clean = -1
-    e = st.ev[q.ev0 + ev]
-    return ev if e.state == GOOD and e.active and ev != avoid else -1
 
 
 @inlined
@@ -225,11 +203,12 @@ def begin_burst(st, q, ev):
 @inner
 def proven(st, q, plane):
     """The EV of a plane on which a packet was delivered last; -1 if it is no longer in service, or
-    if paths are not chosen by MRC's rotation.
+    if MRC's rotation has no part in the choice.
     """
     c = st.config[0]
     ev = int(plane.proven)
-    if c.paths != PATHS_MRC or c.path_choose != 0 or ev < 0:
+    rotates = c.path_choose == ROTATION or c.path_choose == RECYCLING
+    if c.paths != PATHS_MRC or not rotates or ev < 0:
         return -1
     e = st.ev[q.ev0 + ev]
     return ev if e.state == GOOD and e.active else -1
@@ -319,16 +298,22 @@ def _loses_turn(st, q, plane, ev, now):
 
 
 @inlined
-def turns_to_skip(st, q, plane, marks):
+def turns_to_skip(q, plane):
     """How many turns a marked path loses: the rounds of its plane within a base round trip, because
     there is no newer feedback on the path before. A round takes half of `two_packets` for each EV.
-    With few EVs it loses one turn, because the others must carry its packets. In peer runs it is
-    as many times the square of its marks in a row: there no other EV replaces one that is marked
-    again and again, such as one of a slow link.
+    With few EVs it loses one turn, because the others must carry its packets.
     """
     rounds = 2 * q.base_rtt // (plane.share * q.two_packets)
-    turns = max(min(rounds, plane.share // EVS_PER_TURN), 1)
-    return min(marks * marks * turns, TURNS_MAX) if st.config[0].recycles else turns
+    return max(min(rounds, plane.share // EVS_PER_TURN), 1)
+
+
+@inlined
+def skip_turns(st, q, plane, e, entered):
+    """An EV was marked, and `entered` SKIP if it was in service: it loses turns."""
+    if st.config[0].path_choose == RECYCLING:
+        e.active = recycling.turns_to_skip(turns_to_skip(q, plane), int(e.marks), TURNS_MAX)
+    elif entered:
+        e.active = turns_to_skip(q, plane)
 
 
 # --- members of the rotation
@@ -407,31 +392,39 @@ def recall_oldest_bad(st, q, plane, k, now):
 
 @inner
 def _choose_own(st, q, k, plane, avoid):
-    """The EV that REPS or the user's policy chooses; if it is not of the plane, the plane's
-    first.
+    """The EV that another built-in choice or the user's policy takes; if it is not of the plane,
+    the plane's first. -1: the rotation goes on.
     """
-    if st.config[0].path_choose == BUILT_IN:
+    chooser = st.config[0].path_choose
+    if chooser == RECYCLING:
+        return recycling.choose(st, q, plane, avoid)
+    if chooser == REPS:
         ev = reps.choose(st, q, plane, st.reps[q.plane0 + k], avoid)
     else:
-        ev = call_int(st.config[0].path_choose, (st, q, k, avoid))
+        ev = call_int(chooser, (st, q, k, avoid))
     if ev < plane.ev0 or ev >= plane.ev0 + plane.n_evs:
         ev = int(plane.ev0)
     return ev
 
 
 @inlined
-def learn(st, q, ev, event, now):
-    """Pass feedback on an EV to REPS or to the user's policy."""
-    if st.config[0].path_learn != 0:
-        _tell(st, q, ev, event, now)
+def learn(st, q, ev, event, sent_at, now):
+    """Pass feedback on an EV, from a packet sent at `sent_at`, to who chooses in place of MRC's
+    rotation.
+    """
+    if st.config[0].path_learn != ROTATION:
+        _tell(st, q, ev, event, sent_at, now)
 
 
 @inner
-def _tell(st, q, ev, event, now):
-    if st.config[0].path_learn == BUILT_IN:
+def _tell(st, q, ev, event, sent_at, now):
+    learner = st.config[0].path_learn
+    if learner == RECYCLING:
+        recycling.learn(st, q, ev, event, sent_at)
+    elif learner == REPS:
         reps.learn(q, st.config[0], st.reps[q.plane0 + st.ev[q.ev0 + ev].plane], ev, event, now)
     else:
-        call(st.config[0].path_learn, (st, q, ev, event, now))
+        call(learner, (st, q, ev, event, now))
 
 
 assert np.int16(32767) >= 16 * 256  # an EV index of any plane fits its order entry

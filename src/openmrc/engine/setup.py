@@ -92,7 +92,7 @@ def new_state(
     messages, rx_messages = max(int(sends.sum()), 1), max(int(receives.sum()), 1)
     guarded = bool(world.get("guarded"))
     brought = given.paths not in PATHS or given.cc not in CONGESTION
-    recycles = PATHS.get(given.paths, OWN_PATHS).number == PATHS_REPS
+    rings_of_evs = PATHS.get(given.paths, OWN_PATHS).number == PATHS_REPS
     st = State(
         config=records(1, es.CONFIG),
         qp=records(n, es.QP),
@@ -113,7 +113,7 @@ def new_state(
         request=np.full(nics * es.REQUESTS, -1, np.int32),
         stream=np.ones(n, np.uint64),
         own=np.zeros((n if brought else 1, policy.OWN)),
-        reps=records(n * planes if recycles else 1, es.REPS),
+        reps=records(n * planes if rings_of_evs else 1, es.REPS),
         out=records(es.OUT_MAX, PACKET),
         done=records(es.DONE_MAX, es.COMPLETION),
         account=records(1, account.RECORD),
@@ -181,7 +181,7 @@ def configure(c: Any, parameters: Parameters, **world: int) -> None:
     chosen = PATHS.get(given.paths, OWN_PATHS)
     c.paths = chosen.number
     c.reverse = chosen.reverse
-    c.path_choose = c.path_learn = policy.BUILT_IN if chosen.chooses else 0
+    c.path_choose = c.path_learn = chosen.chooses
     c.cc = CONGESTION.get(given.cc, CC_OWN)
     c.rto_base_ps = RTO_UNIT_PS << given.rto_exponent
     c.ignore_marks = not given.ecn_skip

@@ -69,8 +69,9 @@ CONFIG = record_type(
     ("nominal_overhead", "i8"),  # MRC 4.1: nominal packet size = payload + this
     ("port_rate_bps", "i8"),
     ("base_rtt_ps", "i8"),  # T of MRC 4.6
+    ("alpha_time_ps", "i8"),  # that NSCC grows by; 0: T
     ("cc_step", "i8"),  # address of a policy (policy.py); 0: the built-in one
-    ("path_choose", "i8"),  # the same, or BUILT_IN
+    ("path_choose", "i8"),  # the same, or ROTATION, REPS, RECYCLING
     ("path_learn", "i8"),
     ("rto_base_ps", "i8"),  # 1.024 us * 2^t, row 9
     ("paths", "i1"),  # PATHS_...
@@ -79,10 +80,8 @@ CONFIG = record_type(
     ("trimming", "i1"),
     # 1: the last hop marks, no stand-in mark is needed (MRC 4.6)
     ("marks_on_last_hop", "i1"),
-    ("alpha_by_12us", "i1"),  # 1: peer runs
     ("must_post_receives", "i1"),  # 1: an immediate needs a posted receive, MRC 1.2
     ("ignore_marks", "i1"),  # 1: a CE mark affects the window only, and makes no EV SKIP
-    ("recycles", "i1"),  # 1: EVs that deliver unmarked and in time are next; peer runs
     ("guarded", "i1"),  # 1: packets may come from anybody (plausible.py)
     ("account", "i1"),  # 1: an account is kept (account.py)
 )
@@ -245,7 +244,7 @@ PLANE = record_type(
     ("trial_ev", "u4"),
     ("trial_id", "i4"),
     ("n_good", "i2"),  # EVs GOOD or SKIP, active and backup
-    ("clean", "i2"),  # EV to be recycled, index within the QP; -1 none
+    ("clean", "i2"),  # EV to be recycled, index within the QP; -1 none (recycling.py)
     ("proven", "i2"),  # EV of the newest packet known delivered, index within the QP; -1 none yet
     ("silent", "i1"),
 )

@@ -17,8 +17,8 @@ import numpy.typing as npt
 from openmrc.engine import bits, place, policy, setup
 from openmrc.engine import state as es
 from openmrc.fabric.model import Fabric
-from openmrc.fabric.queues import bounds_of
-from openmrc.sim.mrc import policies
+from openmrc.fabric.queues import CLASSES, bounds_of
+from openmrc.sim.mrc import htsim, policies
 from openmrc.sim.mrc.derive import Derived
 from openmrc.sim.mrc.transport import Transport
 from openmrc.sim.net import network
@@ -53,12 +53,6 @@ def build_engine(parts: Parts, transport: Transport, derived: Derived, ends: End
         order_len=longest,
         carries=units_of(traffic, transport.pmtu)[ends.traffic_qp],
     )
-    peer = {
-        "reverse": policy.REVERSE_RANDOM,
-        "alpha_by_12us": 1,
-        "shuffle_rounds": 1,
-        "recycles": transport.paths == "mrc" and transport.ecn_skip,
-    }
     st = setup.new_state(
         transport,
         rooms,
@@ -70,7 +64,7 @@ def build_engine(parts: Parts, transport: Transport, derived: Derived, ends: End
         base_rtt_ps=derived.base_rtt_ps,
         trimming=parts.queues.trim,
         marks_on_last_hop=parts.queues.ecn_last_hop,
-        **(peer if transport.rules == "peer" else {}),
+        **(htsim.endpoints(transport) if htsim.is_asked_for(transport) else {}),
     )
     _bring_policies(st, transport)
     names = np.random.default_rng([seed, SEED_NAMES])
@@ -208,7 +202,7 @@ def _draw_evs(
         for p in range(fabric.n_planes):
             for up in range(fabric.n_tiers):
                 drawn.paths(everyone[(plane == p) & (climbs == up)], p, up, 1)
-    elif transport.rules == "peer":
+    elif htsim.is_asked_for(transport):
         drawn.hashed(everyone[ends.sends], transport.evs_active, 0)
         drawn.hashed(everyone[~ends.sends], 1, 0)
     elif transport.hashed:  # nobody knows how many paths there are, or which EVs share one
@@ -258,7 +252,7 @@ def build_net(
     c.trimmed_bytes = sizes.trimmed_bytes
     c.hashed = transport.hashed
     c.hashes_tuple = not transport.srv6
-    c.one_data_class = transport.rules == "peer"
+    c.class_of = htsim.CLASSES if htsim.is_asked_for(transport) else tuple(range(CLASSES))
     c.trim = queues.trim
     c.single = transport.paths == "single"
     c.scouts = st.qp.nbytes + st.slot.nbytes + st.ev.nbytes > SCOUT_ABOVE_BYTES

@@ -13,6 +13,7 @@ from openmrc.errors import InputError
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.queues import Queues, Sizes, sizes_of, start_headers_bytes
 from openmrc.fabric.rtt import port_rate_bps
+from openmrc.sim.mrc import htsim
 from openmrc.sim.mrc.transport import Transport
 from openmrc.sim.net.parts import Values
 from openmrc.units import PS_BITS
@@ -52,10 +53,8 @@ def derive(fabric: Fabric, transport: Transport, queues: Queues, senders_per_nic
     nominal = transport.pmtu + sizes.nominal_overhead
     bdp = qp_rate * t // PS_BITS
     of_queues = sizes_of(queues, port_rate, t, wire, senders_per_nic)
-    if transport.rules == "peer":
-        queue = of_queues.queue_bytes
-        of_peer = of_queues._replace(queue_last_hop_bytes=queue, control_queue_bytes=2 * queue)
-        of_queues = queues.sizes(of_peer, port_rate, wire)
+    if htsim.is_asked_for(transport):
+        of_queues = htsim.sizes(queues, of_queues, port_rate, wire)
     mpr = transport.mpr
     if mpr is None:
         units = -(-4 * bdp // nominal // pk.MPR_UNIT)

@@ -43,7 +43,7 @@ def _fill_hop(net, n, p, qp, flow):
         if ctl.hashes_tuple:
             flow = switch.tuple_flow(int(p.src), int(p.dst), int(p.plane))
         ev = switch.hashed_ev(flow, ev)
-    klass = pk.CLASS_DATA if ctl.one_data_class and p.klass == pk.CLASS_RETRANSMIT else p.klass
+    klass = ctl.class_of[p.klass]
     trimmable = (
         1 if ctl.trim and p.klass != pk.CLASS_CONTROL and not p.flag_bits & pk.NO_TRIM else 0
     )

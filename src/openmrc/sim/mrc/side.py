@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from openmrc.engine import observe
 from openmrc.errors import InputError
-from openmrc.sim.mrc import build, loop
+from openmrc.sim.mrc import build, htsim, loop
 from openmrc.sim.mrc.derive import derive
 from openmrc.sim.mrc.reader import EvReader
 from openmrc.sim.mrc.transport import COUNTED, Transport
@@ -24,7 +24,7 @@ class MrcSide(Side):
     loop_advance = staticmethod(loop.advance)
 
     def __init__(self, parts: Parts, transport: Transport) -> None:
-        if transport.rules == "peer" and not transport.srv6:
+        if htsim.is_asked_for(transport) and not transport.srv6:
             raise InputError("transport.srv6: rules = 'peer' hashes EVs by itself; leave it out")
         if transport.trim is not None:
             parts = replace(parts, queues=replace(parts.queues, trim=transport.trim))

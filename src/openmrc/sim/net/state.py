@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from openmrc.fabric import actions
+from openmrc.fabric.queues import CLASSES
 from openmrc.jit.byref import by_reference
 
 HOP = np.dtype(
@@ -232,7 +233,7 @@ CONTROL = np.dtype(
         ("hashes_tuple", "i1"),  # of addresses and ports; else of the flow's number and its EV
         ("foretold", "i1"),  # a packet's next port is known when it is sent: HOP.next
         ("by_usid", "i1"),  # switches forward by carriers and their tables, not by arithmetic
-        ("one_data_class", "i1"),  # peer runs: retransmissions queue with all other data
+        ("class_of", "i1", (CLASSES,)),  # queue of each class of packets, row 15
         ("trim", "i1"),
         ("single", "i1"),
         ("started", "i1"),
