@@ -106,6 +106,10 @@ def test_a_run_leaves_no_table_of_an_earlier_one_and_all_else(copy: Path) -> Non
         why(records.read(copy)[0], step=2)
 
 
+def test_the_name_of_a_directory_is_no_pattern(trained: Path, tmp_path: Path) -> None:
+    read(Path(shutil.copytree(trained, tmp_path / "r[1]")))
+
+
 @pytest.mark.parametrize("after", range(len(FILES)))
 def test_an_interruption_while_files_are_replaced_leaves_no_mixture(
     after: int, copy: Path, monkeypatch: pytest.MonkeyPatch

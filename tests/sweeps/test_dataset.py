@@ -47,7 +47,7 @@ def test_a_row_has_every_key_of_the_scenario_and_every_figure(
         }
     )
     (run,) = plan(scenario, {"seed": [7]})
-    data = DataSet(tmp_path, flows=False)
+    data = DataSet(tmp_path / "a[1]", flows=False)  # a name, and no pattern
     data.write(run, run_job(job_of(run, flows=False)))
 
     table = data.read([run])

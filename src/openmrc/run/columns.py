@@ -121,7 +121,7 @@ def read_table(file: Path, columns: Mapping[str, Column], limits: Limits) -> pl.
     import polars as pl
 
     try:
-        has = pl.read_parquet_schema(file)
+        has = pl.scan_parquet(file, glob=False).collect_schema()
         for name, column in columns.items():
             if name not in has:
                 raise InputError(f"{file}: has no column {name}; run it again")
@@ -129,7 +129,7 @@ def read_table(file: Path, columns: Mapping[str, Column], limits: Limits) -> pl.
                 words = f"holds {has[name]}; {column.kind} are accepted"
                 raise InputError(f"{file}: column {name} {words}")
         check_room(file)
-        table = pl.read_parquet(file, columns=[*columns])
+        table = pl.read_parquet(file, columns=[*columns], glob=False)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
         first = str(error).partition("\n")[0]
         raise InputError(

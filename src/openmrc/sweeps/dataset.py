@@ -83,7 +83,7 @@ class DataSet:
             for part in parts:
                 if part not in self._own:
                     _check(part)
-            table = pl.read_parquet(parts)
+            table = pl.read_parquet(parts, glob=False)
             if table.schema == pl.Schema(SCHEMA):
                 return table
         return pl.concat([_read(part, SCHEMA) for part in parts])
@@ -116,7 +116,7 @@ def _read(part: Path, schema: dict[str, Any] | None = None) -> pl.DataFrame:
     """Return a table of the data set, whose columns are those of `schema` if one is given."""
     try:
         _check(part)
-        table = pl.read_parquet(part)
+        table = pl.read_parquet(part, glob=False)
     except BROKEN as error:
         first = str(error).partition("\n")[0]
         raise InputError(f"{part}: was not written by mrc sweep ({first}); {AGAIN}") from None
