@@ -35,7 +35,7 @@ def say(words: str, end: str = "\n", over: bool = False) -> None:
         words = f"{CLEAR * over}{printable(words)}"
     if sys.stderr is not None:
         with suppress(OSError):
-            print(words, end=end, file=sys.stderr, flush=True)
+            print(words + end, end="", file=sys.stderr, flush=True)  # whole, of several threads
 
 
 def check() -> None:

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from collections import Counter
 from collections.abc import Iterator
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +164,7 @@ def mutated(rng: random.Random, one: Any) -> bytes:
         elif what < 0.25 and isinstance(within, list):
             within[:] = within * rng.choice((2, 20))
         else:
-            within[key] = rng.choice(EDGES)
+            within[key] = deepcopy(rng.choice(EDGES))
     text = bytearray(json.dumps(root[0]).encode())
     while rng.random() < 0.2:
         text[rng.randrange(len(text))] = rng.randrange(256)

@@ -15,6 +15,7 @@ import numpy as np
 from openmrc.errors import InputError
 from openmrc.perf.channel import Channel
 from openmrc.perf.plan import DEPTH_MAX, LAT, QPS_MAX, Plan
+from openmrc.printable import printable
 from openmrc.say import say
 from openmrc.verbs import Device, QpAttributes, QpState, RemoteRegion, exchange
 from openmrc.verbs.line import ExchangeError
@@ -83,7 +84,7 @@ def client(device: Device, plan: Plan, host: str, port: int, secret: bytes) -> I
 
 def _met(channel: Channel, plan: Plan, host: str, port: int, secret: bytes) -> exchange.Peer:
     """The server, connected; after `WORD_S` the user is told what takes so long."""
-    where = f"{host} port {port}"
+    where = printable(f"{host} port {port}")
     word = f"Waiting for a server at {where}, up to {SERVER_S:g} s."
     waiting = threading.Timer(WORD_S, say, [word])
     waiting.daemon = True

@@ -15,6 +15,7 @@ import string
 
 from openmrc.errors import InputError
 from openmrc.reading import read_text
+from openmrc.say import counted
 
 VARIABLE = "OPENMRC_SECRET"
 BYTES = 32  # of a new one
@@ -34,13 +35,13 @@ def check(secret: bytes) -> bytes:
         raise InputError(f"there is no secret, which both ends need; {REMEDY}")
     if len(secret) < BYTES_MIN:
         raise InputError(
-            f"the secret has {len(secret)} bytes, and could be guessed; {BYTES_MIN} or more are"
-            f" accepted; {REMEDY}"
+            f"the secret has {counted(len(secret), 'byte')}, and could be guessed; {BYTES_MIN} or"
+            f" more are accepted; {REMEDY}"
         )
     if len(set(secret)) < DIFFERENT_MIN:
         raise InputError(
-            f"the secret repeats {len(set(secret))} bytes, and could be guessed; it must be drawn"
-            f" at random; {REMEDY}"
+            f"the secret repeats {counted(len(set(secret)), 'byte')}, and could be guessed; it must"
+            f" be drawn at random; {REMEDY}"
         )
     return secret
 

@@ -84,7 +84,7 @@ FILES |= {"host.json": HOST % "hush", "quiet.json": HOST % ""}
         ("controller fabric.toml --secret weak.hex", "--secret weak.hex: the secret has 2 bytes"),
         (
             "controller fabric.toml --secret same.hex",
-            "--secret same.hex: the secret repeats 1 byte",
+            "--secret same.hex: the secret repeats 1 byte, and",
         ),
         ("controller fabric.toml --secret text", "--secret text: hex digits are accepted, two for"),
         (
@@ -98,6 +98,10 @@ FILES |= {"host.json": HOST % "hush", "quiet.json": HOST % ""}
         ("secret --nic 3 --token", "--nic and --token: name one of them"),
         ("secret --nic -1", "--nic -1: the number of a NIC is accepted"),
         ("secret --secret secret.hex", "--secret: only with --nic or --token"),
+        (
+            "controller fabric.toml --listen a\u0300..b",
+            "--listen a\u0300..b: is no address, and no",
+        ),
         ("agent --network network.toml", "network.toml: no host in it has only addresses"),
     ],
 )

@@ -210,11 +210,20 @@ def _key(arguments: argparse.Namespace) -> bytes:
 
 def _address(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":") if text.count(":") == 1 else (text, "", "")
+    _check_host("--controller", host)
     if not colon:
         return text, PORT
     if not port.isascii() or not port.isdigit() or not 0 < int(port) < 1 << 16:
         raise InputError(f"--controller {text}: ADDRESS or ADDRESS:PORT is accepted")
     return host, int(port)
+
+
+def _check_host(option: str, host: str) -> None:
+    """Raise `InputError` for a text that no address and no name of a host can be."""
+    try:
+        host.encode("idna")
+    except UnicodeError:
+        raise InputError(f"{option} {host}: is no address, and no name of a host") from None
 
 
 def _controller(arguments: argparse.Namespace) -> int:
@@ -228,6 +237,7 @@ def _controller(arguments: argparse.Namespace) -> int:
     from openmrc.verbs import secret as secrets
 
     secret = secrets.needed(arguments.secret)
+    _check_host("--listen", arguments.listen)
     file = Path(arguments.scenario)
     network = ends.read(file) if ends.is_one(file) else None
     if network is not None and arguments.set:
