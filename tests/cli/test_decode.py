@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import os
 import subprocess
@@ -25,6 +26,7 @@ from openmrc.jit import records, warmup
 from openmrc.wire import addresses, frame
 from openmrc.wire.pcap import Writer
 from tests.wire.joined import join
+from tests.wire.test_offload import around_it
 
 REPEATABLE = settings(
     derandomize=True,
@@ -432,6 +434,20 @@ def test_standard_input_is_a_capture_too(lab: Lab) -> None:
         os.close(kept)
 
 
+def test_a_capture_that_gzip_compressed_is_read(lab: Lab) -> None:
+    lab.capture(data(1), data(2))
+    whole = lab.lines()
+    zipped = gzip.compress(lab.file.read_bytes())
+    lab.file.write_bytes(zipped)
+    assert lab.lines() == whole
+    lab.file.write_bytes(zipped[:-30])
+    assert lab.decode() == 0
+    assert "is cut off" in lab.output.readouterr().err
+    lab.file.write_bytes(zipped[:40] + bytes(9) + zipped[49:])
+    with pytest.raises(InputError, match=r"a\.pcapng: byte \d+: "):
+        lab.decode()
+
+
 # One QP
 
 
@@ -581,6 +597,22 @@ def test_what_was_cut_off_a_hosts_frame_is_counted_as_such(lab: Lab) -> None:
     assert "At fd6d:7263::2 QP 0x11 4 PSNs are not called missing" in "".join(lines)
     row = lab.objects()[-1]["summary"]["qps"][0]["data"]
     assert (row["packets"], row["psns_missing"], row["psns_hidden"]) == (3, 0, 4)
+
+
+def test_psns_that_frames_cut_too_early_may_have_are_not_missing(lab: Lab) -> None:
+    """Frames end before the BTH, where a longer header stands before it."""
+    shown, cut = data(5, payload_len=0), around_it(data(6), 2)
+    last = [data(psn, payload_len=0) for psn in (8, 12)]
+    lab.capture(shown, cut, last[0], snap_bytes=128)
+    row = lab.objects("--strict")[-1]["summary"]["qps"][0]["data"]
+    assert (row["psns_missing"], row["psns_hidden"], row["missing"]) == (1, 1, [[6, 7]])
+    assert "Missing at fd6d:7263::2 QP 0x11: 1 of PSN 6-7" in lab.lines()
+    lab.capture(shown, cut, cut, last[0], snap_bytes=128)
+    lines = lab.lines()
+    assert not [line for line in lines if line.startswith("Missing")]
+    assert lines[-1] == "4 packets, 2 cut before they say what they are"
+    lab.capture(shown, last[0], snap_bytes=128)
+    assert "Missing at fd6d:7263::2 QP 0x11: PSN 6-7" in lab.lines()
 
 
 # Files that end early, and files that are none

@@ -206,6 +206,35 @@ def test_a_cut_copy_counts_as_far_as_its_headers_go(shape: str) -> None:
         assert found.is_cut or found.protocol is None
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_cut_copy_without_ip_length_ends_where_udp_says(shape: str) -> None:
+    """What a host left to its NIC and a mirror then cut; before UDP nothing says whose it is."""
+    wire = some_data(shape, 3, payload=1024)
+    one, three = join(wire[:1], zero=True), join(wire, zero=True)
+    bth = layers(one, len(one)).bth  # type: ignore[union-attr]
+    [(_, whole)] = packets(wire[0])
+    [(copy, found)] = packets(one[: bth + 40])
+    assert isinstance(found, Found)
+    assert isinstance(whole, Found)
+    assert (found.line(), copy.outside) == (whole.line(), (COPY,))
+    [(_, first)] = packets(three[: bth + 40])
+    assert isinstance(first, Found)
+    assert first.more > 1
+    [(_, unknown)] = packets(one[: bth - 9])
+    assert isinstance(unknown, Unread)
+    assert (unknown.is_cut, unknown.counted) == (True, None)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_cut_copy_of_joined_packets_hides_theirs_wherever_it_ends(shape: str) -> None:
+    """Also within the headers behind the BTH of the first."""
+    frames = [join(some_data(shape, 5, psn=5 + 5 * i)) for i in (0, 1)]
+    bth = layers(frames[0], len(frames[0])).bth  # type: ignore[union-attr]
+    for cut in range(bth + 12, bth + 44):
+        got = totals(*(packets(each[:cut]) for each in frames))
+        assert (got["packets"], got["psns_missing"], got["psns_hidden"]) == (2, 0, 4)
+
+
 def test_lengths_that_do_not_agree_are_no_cut_copy() -> None:
     whole = bytearray(some_data("ipv6", 1)[0])
     whole[14 + 40 + 5] ^= 4  # of UDP
@@ -292,6 +321,17 @@ def test_srv6_of_others_is_unwrapped_or_no_mrc(segments: int) -> None:
     [(_, other)] = packets(around_it(bytes(tcp), segments))
     assert isinstance(other, Unread)
     assert other.protocol is None
+
+
+@pytest.mark.parametrize("segments", [0, 2])
+@pytest.mark.parametrize("payload", [b"x" * 64, b"x" * 4096])
+def test_a_wrong_icrc_inside_is_damage_whatever_is_around_it(segments: int, payload: bytes) -> None:
+    whole = bytearray(read_only(roce.WRITE_ONLY, payload, psn=9, dma_length=len(payload)))
+    whole[-9] ^= 1
+    [(one, found)] = packets(around_it(bytes(whole), segments))
+    assert isinstance(found, Unread)
+    assert (found.protocol, found.reason) == (ROCE, frame.REASONS[frame.ICRC])
+    assert one.outside == ("SRv6" if segments else "IP in IP",)
 
 
 def test_an_overlay_and_an_ethernet_frame_in_srv6_are_unwrapped() -> None:

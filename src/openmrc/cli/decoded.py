@@ -76,6 +76,8 @@ def _cell(row: Row, name: str) -> str:
 def show_summary(reader: Reader, summaries: Summaries, qpn: int | None, as_json: bool) -> None:
     """Print the summary, and print unexpected findings on standard error."""
     summary, roce = summaries
+    for row in (*summary.rows(), *roce.rows()):
+        row.unlooked = summary.cut
     if as_json:
         told = summary.as_dict(qpn) | ({"roce": roce.as_dict(qpn)} if roce.packets else {})
         print(json.dumps({"summary": {**told, "cut_at": reader.cut_at}}))
@@ -168,7 +170,8 @@ def _missing(row: Row) -> str:
     ranges = [span(*ends) for ends in islice(row.missing(), RANGES_SHOWN + 1)]
     more = ", ..." if len(ranges) > RANGES_SHOWN else ""
     listed = ", ".join(ranges[:RANGES_SHOWN])
-    return f"Missing at {row.destination} QP {row.qpn:#x}: PSN {listed}{more}"
+    some = f"{row.psns_missing:,} of " if row.unlooked else ""
+    return f"Missing at {row.destination} QP {row.qpn:#x}: {some}PSN {listed}{more}"
 
 
 def _what_there_was(summary: Summary, unlisted: int) -> str:

@@ -6,7 +6,8 @@ Three things stand in captures that no link carries:
   (GRO): one IP packet whose UDP payload is that of several, of equal size but the last, which may
   be shorter. `split` makes them again: the headers in front are those of the first, with the
   lengths of each; every packet begins with a BTH of its own.
-* **Lengths of 0.** A host leaves them to its NIC: the packet then reaches to the end of the frame.
+* **Lengths of 0.** A host leaves those of IP to its NIC: the packet then ends where UDP says, or,
+  of more than 64 KiB, with the frame.
 * **Cut copies.** A mirror keeps the first bytes of a frame and not its length: the IP length still
   says the whole.
 
@@ -64,15 +65,17 @@ def layers(data: bytes, length: int) -> Layers | None:
     if kind == layout.ETHERTYPE_IPV4:
         protocol = _IP_IN_IP
     ips: list[int] = []
-    ends: list[int] = []
-    fits, zero = True, False
+    ends: list[int] = []  # 0: not said
+    fits = True
     for _ in range(HEADERS_MAX):
         if protocol == layout.PROTOCOL_UDP:
             if len(data) < at + layout.UDP.size_bytes:
                 return None
             told = _number(data, at + _UDP_LENGTH)
-            right = len(set(ends)) == 1 and (zero or at + told == ends[0])
-            return Layers(tuple(ips), at, ends[0], fits and right, zero)
+            zero = 0 in ends
+            here = at + told if told or not zero else length
+            ends = [end or here for end in ends]
+            return Layers(tuple(ips), at, ends[0], fits and {*ends} == {here}, zero)
         if protocol == _IP_IN_IP:
             size = 4 * (data[at] & 0xF) if len(data) > at else 0
             if len(data) < at + 20 or data[at] >> 4 != 4 or size < 20:
@@ -82,21 +85,20 @@ def layers(data: bytes, length: int) -> Layers | None:
             told = _number(data, at + _TOTAL_LENGTH)
             fits = fits and (told == 0 or _number_of(data[at : at + size]) % 0xFFFF == 0)
             following, behind = data[at + 9], at + size
-            end = at + told
+            end = at + told if told else 0
         elif protocol == layout.PROTOCOL_IPV6:
             if len(data) < at + 40 or data[at] >> 4 != 6:
                 return None
             told = _number(data, at + _PAYLOAD_LENGTH)
             following, behind = data[at + 6], at + 40
-            end = behind + told
+            end = behind + told if told else 0
         elif protocol in (_HOP_BY_HOP, _OPTIONS, layout.PROTOCOL_ROUTING) and len(data) > at + 1:
             protocol, at = data[at], at + 8 * (data[at + 1] + 1)
             continue
         else:
             return None
         ips.append(at)
-        ends.append(end if told else length)
-        zero = zero or told == 0
+        ends.append(end)
         protocol, at = following, behind
     return None
 

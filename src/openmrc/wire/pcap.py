@@ -9,11 +9,14 @@ supported ones too, becomes a frame of an unknown Ethernet type.
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from struct import Struct
-from typing import BinaryIO, NamedTuple, NoReturn, Self
+from typing import Any, BinaryIO, NamedTuple, NoReturn, Self
 
 from openmrc.errors import InputError
 from openmrc.printable import printable
@@ -166,6 +169,7 @@ class _Order:
 
 _LITTLE, _BIG = _Order("<"), _Order(">")
 _SECTION_MAGIC = {bytes.fromhex("4d3c2b1a"): _LITTLE, bytes.fromhex("1a2b3c4d"): _BIG}
+_GZIP = b"\x1f\x8b"
 # Classic pcap: the byte order, and the nanoseconds in a unit of the fraction of a second.
 _CLASSIC_MAGIC = {
     bytes.fromhex("d4c3b2a1"): (_LITTLE, 1000),
@@ -197,7 +201,8 @@ def read(path: Path | str) -> Reader:
         if not given:
             check_file(path, "a capture file, or - for standard input")
         # the reader closes it; standard input stays open
-        stream = open(0 if given else path, "rb", buffering=_BUFFER_BYTES, closefd=not given)  # noqa: SIM115
+        file = io.FileIO(0 if given else path, closefd=not given)
+        stream = _plain(io.BufferedReader(file, _BUFFER_BYTES))
     except OSError as error:
         raise InputError(
             f"{name}: cannot be read ({error.strerror}); name a capture file"
@@ -207,6 +212,31 @@ def read(path: Path | str) -> Reader:
     except InputError:
         stream.close()
         raise
+
+
+def _plain(file: io.BufferedReader) -> BinaryIO:
+    """The content of a file, decompressed if it is gzip's."""
+    if file.peek(2)[:2] != _GZIP:
+        return file
+    return io.BufferedReader(_Unzipped(fileobj=file), _BUFFER_BYTES)
+
+
+class _Unzipped(gzip.GzipFile):
+    """What is in a file of gzip; nobody knows how much."""
+
+    def fileno(self) -> int:
+        raise io.UnsupportedOperation
+
+    def readinto(self, buffer: Any) -> int:
+        data = self.read1(len(buffer))  # what is there, also of a file that is cut off
+        buffer[: len(data)] = data
+        return len(data)
+
+    def close(self) -> None:
+        file: Any = self.fileobj
+        super().close()
+        if file is not None:
+            file.close()
 
 
 class Reader:
@@ -265,8 +295,11 @@ class Reader:
     def _read(self, n: int) -> bytes:
         try:
             data = self._stream.read(n)
-        except OSError as error:
-            raise InputError(f"{self.name}: byte {self.offset}: {error.strerror}") from None
+        except EOFError:  # of gzip's file
+            raise _CutOff from None
+        except (OSError, zlib.error) as error:
+            why = getattr(error, "strerror", None) or f"{error}"
+            raise InputError(f"{self.name}: byte {self.offset}: {why}") from None
         self.offset += len(data)
         return data
 
@@ -291,7 +324,7 @@ class Reader:
             return self._blocks()
         raise InputError(
             f"{self.name}: is not a capture (it begins with {magic.hex()}); "
-            "pcap and pcapng are read; decompress the file first"
+            "pcap and pcapng are read, also compressed by gzip"
         )
 
     def _check_link(self, link: int, where: str) -> None:

@@ -225,7 +225,7 @@ class Readers:
 
     def _inside(self, captured: Captured, depth: int) -> list[tuple[Captured, Found | Unread]]:
         """What is in other people's IP headers; nothing if that is neither MRC nor RoCEv2, or if
-        the headers are meant as MRC's.
+        the headers are meant as MRC's, with a fault behind them that is not of the payload alone.
         """
         inside = outside.inside_ip(captured.data)
         if inside is None:
@@ -269,7 +269,9 @@ class Readers:
         """What a packet is: one that may hold more, cut, of another protocol, or damaged; `number`
         is its place in its frame, from 0, by which the kernel numbers it over IPv4.
         """
-        cut = len(captured.data) < captured.original_length
+        cut = len(captured.data) < captured.original_length or (
+            layers is None and _says_no_length(captured.data)
+        )
         if isinstance(found, Found):
             return captured, _perhaps_more(found) if cut and found.protocol != PFC else found
         if found.code == frame.ICRC and layers is not None:
@@ -286,7 +288,7 @@ class Readers:
         self, bad: Unread, protocol: str | None, layers: Layers | None, cut: bool
     ) -> Unread:
         """What a packet that cannot be read is; `protocol` is what it was surely meant as."""
-        if cut and bad.code == frame.TOO_SHORT:
+        if bad.code == frame.TOO_SHORT and cut:
             return self._cut(bad)
         if protocol is None or layers is None:
             reason = UNKNOWN_OPCODE if bad.code == frame.OPCODE else bad.reason
@@ -304,9 +306,11 @@ class Readers:
         told = bad.part and frames and frames.part_frame(bad.part)
         if not told or not bad.part or not bad.part.has_bth or told.p.opcode not in known:
             return bad._replace(is_cut=True)
+        counted = Found(bad.protocol or MRC, told, more)
         if more:
             told.p.payload_len = 0  # of the first packet: not known
-        counted = Found(bad.protocol or MRC, told, more)
+        else:
+            counted = _perhaps_more(counted)
         return bad._replace(is_cut=True, counted=counted)
 
     def read(self, captured: Captured) -> Found | Unread:
@@ -378,8 +382,14 @@ def _length_said(data: bytes) -> int:
     return at + layout.IPV6.size_bytes + int.from_bytes(data[at + 4 : at + 6], "big")
 
 
+def _says_no_length(data: bytes) -> bool:
+    """Whether the first IP header leaves its length to the NIC."""
+    at = {layout.ETHERTYPE_IPV4: 16, layout.ETHERTYPE_IPV6: 18}.get(int.from_bytes(data[12:14]), 0)
+    return at > 0 and data[at : at + 2] == b"\0\0"
+
+
 def _is_damage(found: Found | Unread) -> bool:
-    return isinstance(found, Unread) and not found.is_cut
+    return isinstance(found, Unread) and not found.is_cut and found.code != frame.ICRC
 
 
 def _with_more(told: Found | Unread, more: int) -> Found | Unread:

@@ -105,6 +105,7 @@ class QpRow(ABC):
         self._psns = Seen()  # of whole packets
         self._hidden: dict[int, _Hidden] = {}
         self._newest: int | None = None  # PSN of the packet counted last, if that was data
+        self.unlooked = 0  # frames of the capture that end before they say whose they are
 
     @property
     def psn_first(self) -> int | None:
@@ -121,19 +122,26 @@ class QpRow(ABC):
         """How many PSNs from the first to the last one were not seen in a whole packet, although
         the capture would show them.
         """
-        if self.psn_lowest is None:
-            return 0
-        unseen = self.psn_highest - self.psn_lowest + 1 - self._psns.total
-        return unseen - self.psns_hidden
+        return self._unseen - self.psns_hidden
+
+    @property
+    def _unseen(self) -> int:
+        lowest = self.psn_highest + 1 if self.psn_lowest is None else self.psn_lowest
+        return self.psn_highest - lowest + 1 - self._psns.total
 
     @property
     def psns_hidden(self) -> int:
-        """How many PSNs are in parts of frames that were not captured, or belong to answers."""
-        return sum(first - hole for hole, first, _ in self._holes())
+        """How many PSNs may be in frames, or parts of frames, that were not captured, or belong to
+        answers.
+        """
+        hidden = sum(first - hole for hole, first, _ in self._holes())
+        return min(hidden + self.unlooked, self._unseen)
 
     def missing(self) -> Iterator[tuple[int, int]]:
-        """Yield (first, last) of each range of missing PSNs, as on the wire."""
-        for _, first, last in self._holes():
+        """Yield (first, last) of each range of PSNs of which `psns_missing` are missing, as on the
+        wire.
+        """
+        for _, first, last in self._holes() if self.psns_missing else ():
             if first <= last:
                 yield first & packet.PSN_MASK, last & packet.PSN_MASK
 
