@@ -27,10 +27,21 @@ OPEN_ALREADY = re.compile(r"/dev/(stdin|fd/\d+)|/proc/(self|\d+)/fd/\d+")
 TEXT = "utf-8-sig"
 # Thousands of faults make a megabyte; longer input has no end, or is something else.
 TEXT_BYTES_MAX = 64 << 20
+# What is raised where data of others are used as if they were what they should be.
+BROKEN = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 NESTED_MAX = 32  # tables within tables; a scenario has four
 # A key of more parts than that; its reader takes half a minute for 40,000 of them.
 _PART = r"""(?:(?<![\w-])[\w-]++|"[^"\n]*+"|'[^'\n]*+')"""
 _DEEP_KEY = re.compile(rf"{_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{NESTED_MAX},}}")
+
+
+def fault(error: BaseException) -> str:
+    """Return what is wrong with such data, in words, by one of these errors."""
+    if isinstance(error, KeyError):
+        return f"{error} is missing"
+    if isinstance(error, RecursionError):
+        return "it nests too deeply"
+    return str(error) if isinstance(error, ValueError | OverflowError) else "a value is of no use"
 
 
 def check_file(path: Name, wanted: str) -> None:

@@ -126,7 +126,7 @@ def test_a_file_of_ways_says_how_a_target_is_reached(tmp_path: Path) -> None:
         ({"evs": []}, "evs: one or more of 32 bits are accepted"),
         ({"evs": ["0x100000000", "1"]}, "evs: one or more of 32 bits are accepted"),
         ({"mac": "02:00"}, "'02:00' is no MAC address"),
-        ({"source": "10.0.0.1"}, "no file of ways: .*10.0.0.1"),
+        ({"source": "10.0.0.1"}, "no file of ways .*10.0.0.1"),
     ],
 )
 def test_what_is_no_way_is_refused(change: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -141,3 +141,12 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
         InputError, match=r"ways.json: cannot be read \(No such file or directory\)"
     ):
         raw.read(tmp_path / "ways.json")
+    for text, said in (
+        ("[]", "a value is of no use"),
+        ("[" * 100_000, "it nests too deeply"),
+        ('{"nic": 3}', "'planes' is missing"),
+        ('{"planes": [], "nic": 1e999}', "cannot convert float infinity to integer"),
+    ):
+        (tmp_path / "ways.json").write_text(text)
+        with pytest.raises(InputError, match=rf"ways.json: is no file of ways \({said}\)"):
+            raw.read(tmp_path / "ways.json")

@@ -69,7 +69,7 @@ def test_ranks_are_placed(tmp_path: Path) -> None:
     [
         ("", "x.csv: nothing in it; name a matrix of bytes"),
         ("a,b\n", "x.csv: nothing in it; name a matrix of bytes"),
-        ("0,1\n2", "x.csv:2: 1 numbers in a matrix of 2 rows; a row and a column for each rank"),
+        ("0,1\n2", "x.csv:2: 1 number in a matrix of 2 rows; a row and a column for each rank"),
         ("0,1,2\n0,0,0", "x.csv:1: 3 numbers in a matrix of 2 rows; a row and a column for each"),
         ("0,-1\n0,0", "x.csv:1: column 1: '-1'; whole bytes, 0 to"),
         ("0,0.5\n0,0", "x.csv:1: column 1: '0.5'; whole bytes, 0 to"),
@@ -122,7 +122,7 @@ def test_headers_that_are_no_arrays_are_refused(tmp_path: Path, header: str) -> 
 
 def test_a_matrix_of_countless_rows_takes_no_memory(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("0\n" * 10**6)
-    with pytest.raises(InputError, match=r"x\.csv:1: 1 numbers in a matrix of 1000000 rows"):
+    with pytest.raises(InputError, match=r"x\.csv:1: 1 number in a matrix of 1000000 rows"):
         load_matrix(tmp_path / "x.csv", 4)
 
 

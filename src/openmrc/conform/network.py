@@ -30,7 +30,7 @@ from openmrc.engine import packet as pk
 from openmrc.engine.parameters import PMTUS
 from openmrc.errors import InputError
 from openmrc.fabric.dscp import DEFAULT, Dscps
-from openmrc.reading import read_bytes
+from openmrc.reading import BROKEN, fault, read_bytes
 from openmrc.units import MS, US, S
 from openmrc.verbs.attributes import QpAttributes
 from openmrc.verbs.line import CLIENT, REFUSED, VERSION, ExchangeError, Line
@@ -178,8 +178,8 @@ class NetworkTarget:
             told = json.loads(read_bytes(where.attributes, "the attributes of a target"))
             self._take_about(told)
             self._times = int(told["rtt_us"]) * US, int(told["rto_us"]) * US
-        except (ValueError, KeyError) as error:
-            raise ExchangeError(f"{where.attributes}: {error!r}") from None
+        except BROKEN as error:
+            raise ExchangeError(f"{where.attributes}: {fault(error)}") from None
 
     def _connect(self, where: Where) -> None:
         line = Line.to(where.host, where.port, where.connect_s)

@@ -25,7 +25,7 @@ from openmrc.fabric.dscp import DEFAULT, Dscps
 from openmrc.fabric.model import Fabric
 from openmrc.fabric.usid import UsidPlan
 from openmrc.live.endpoint.peers import Reach
-from openmrc.reading import read_bytes
+from openmrc.reading import BROKEN, fault, read_bytes
 from openmrc.verbs import hostfile
 from openmrc.verbs.attributes import QpAttributes
 from openmrc.wire import addresses, layout
@@ -246,8 +246,8 @@ def read(path: Path) -> tuple[list[tuple[str, Way]], int]:
         content = json.loads(data)
         planes = [(str(one["interface"]), _way(one)) for one in content["planes"]]
         return planes, int(content.get("nic", 0))
-    except (ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: no file of ways: {error!r}") from None
+    except BROKEN as error:
+        raise InputError(f"{path}: is no file of ways ({fault(error)})") from None
 
 
 def _way(stated: dict[str, Any]) -> Way:

@@ -19,14 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from openmrc.errors import InputError
-from openmrc.reading import read_text
+from openmrc.reading import BROKEN, fault, read_text
 
 MOST = 0.5  # of the paths of a route: then the route failed, not single paths
 RECORDS = "a directory of records (OPENMRC_RECORD=DIR)"
 RECORD_BYTES_MAX = 1 << 30  # of a rank: some ten million lines
 TIMES_MAX = {"t": 1e11, "at_us": 1e15}  # s since 1970; us since an endpoint started
 # What a text that is no record does to its reader.
-BROKEN = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 HOSTS_MIN = 3  # with two, a host's port cannot be told from the other's
 
 
@@ -82,7 +81,8 @@ def read(directory: Path) -> list[Job]:
             try:
                 line = _line(text)
             except BROKEN as error:
-                raise InputError(f"{file}:{number}: is no line of a record ({error!r})") from None
+                why = fault(error)
+                raise InputError(f"{file}:{number}: is no line of a record ({why})") from None
             if "job" not in line:
                 older = "does not name its job, an older openmrc wrote it"
                 raise InputError(f"{file}:{number}: {older}; record into a new directory")
@@ -90,7 +90,7 @@ def read(directory: Path) -> list[Job]:
     try:
         return sorted(map(_job, lines.values()), key=lambda job: job.since_s)
     except BROKEN as error:
-        raise InputError(f"{directory}: is no record of a job ({error!r})") from None
+        raise InputError(f"{directory}: is no record of a job ({fault(error)})") from None
 
 
 def _line(text: str) -> dict[str, Any]:

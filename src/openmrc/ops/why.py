@@ -25,6 +25,7 @@ from openmrc.ops.hung import with_hangs
 from openmrc.ops.localise import Rules, Verdict, localise
 from openmrc.ops.records import JUDGED_US, Record
 from openmrc.ops.together import Finding
+from openmrc.say import counted
 from openmrc.units import US, fmt_time
 
 if TYPE_CHECKING:
@@ -639,8 +640,8 @@ def _of_step(steps: pl.DataFrame, step: int) -> str:
 def _unknown(record: Record) -> str:
     again = record.summary["packets"]["retransmitted"]
     return (
-        f"{again:,} packets were sent again. Senders of this transport keep no account of paths, so"
-        " endpoints cannot say where; probes could (mrc's own paths do)."
+        f"{counted(again, 'packet was', 'packets were')} sent again. Senders of this transport keep"
+        " no account of paths, so endpoints cannot say where; probes could (mrc's own paths do)."
     )
 
 
@@ -690,13 +691,14 @@ def _sentence(record: Record, it: Finding) -> str:
         what = f"{place} lost one packet at {_time(it.since_us)}"
     else:
         what = f"{place} lost {_percent(it.rate)} of packets {span}"
-    pairs = f"{it.queue_pairs:,} queue pair{'s' * (it.queue_pairs != 1)}"
+    pairs = counted(it.queue_pairs, "queue pair")
     if not it.paths and it.unanswered:
-        unused = f"{it.unanswered:,} path{'s' * (it.unanswered != 1)} of {pairs}"
+        unused = f"{counted(it.unanswered, 'path')} of {pairs}"
         return f"{what[0].upper()}{what[1:]}: {unused} answered no probe and never carried data."
     if not it.paths:
-        return f"{what[0].upper()}{what[1:]}: {it.lost:,} packets, sent again on the same paths."
-    paths = f"{it.paths:,} path{'s' * (it.paths != 1)} of {pairs}"
+        lost = counted(it.lost, "packet")
+        return f"{what[0].upper()}{what[1:]}: {lost}, sent again on the same paths."
+    paths = f"{counted(it.paths, 'path')} of {pairs}"
     were = "were" if it.paths != 1 else "was"
     ends = f" Its ends: {' and '.join(it.ends)}." if it.ends and not it.one_of else ""
     if it.narrow_bytes:  # a probe may have returned them for a while
@@ -714,7 +716,7 @@ def _down(it: Finding, place: str, span: str) -> str:
     """The sentence on one place that its NICs saw go down."""
     often = f" {it.downs} times" if it.downs > 1 else ""
     when = span if it.back_us is not None else f"from {_time(it.since_us)} on"
-    lost = f"{it.lost:,} packets were" if it.lost != 1 else "one packet was"
+    lost = counted(it.lost, "packet was", "packets were")
     ends = f" Its ends: {' and '.join(it.ends)}." if it.ends else ""
     said = f"{place[0].upper()}{place[1:]} was down{often} {when}, as its NICs saw"
     return f"{said}; {lost} lost.{ends}"
@@ -727,11 +729,11 @@ def _harm(it: Finding) -> tuple[bool, int, int]:
 
 def _rest(findings: Sequence[Finding]) -> str:
     sure = sum(not it.one_of for it in findings)
-    lost = sum(it.lost for it in findings)
+    lost = counted(sum(it.lost for it in findings), "packet or probe", "packets or probes")
     unsure = len(findings) - sure
     places_ = [f"{sure} more place{'s' * (sure != 1)}"] * bool(sure)
     places_ += [f"{unsure} that cannot be told from others"] * bool(unsure)
-    return f"{' and '.join(places_).capitalize()} lost {lost:,} packets or probes (--json)."
+    return f"{' and '.join(places_).capitalize()} lost {lost} (--json)."
 
 
 def _spoken(fabric: Fabric, where: str) -> str:
@@ -782,9 +784,9 @@ def _trifles(record: Record) -> str:
             f" lost, {'too few to blame a place' if record.trims else 'maybe to full queues'}"
         )
     if late:
-        parts.append(f"{late} packets came late and were taken for lost")
+        parts.append(f"{counted(late, 'packet')} came late and counted as lost")
     if marked:
-        parts.append(f"{marked} paths were left for their marks")
+        parts.append(f"{counted(marked, 'path was', 'paths were')} left for marks")
     return f": {'; '.join(parts)}."
 
 
@@ -798,7 +800,7 @@ def _congestion(record: Record, flows: pl.DataFrame) -> str:
         return ""
     share = trimmed / max(packets["data"], 1)
     how_much = "nearly all" if share >= 0.995 else f"{_percent(share)} of all"
-    said = f"{trimmed:,} packets were trimmed, {how_much}"
+    said = f"{counted(trimmed, 'packet was', 'packets were')} trimmed, {how_much}"
     again = flows.group_by("dst").agg(pl.col("retransmitted").sum()).sort("retransmitted")
     if len(again):
         dst, most = (again[name].to_list()[-1] for name in ("dst", "retransmitted"))

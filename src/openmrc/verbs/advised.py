@@ -153,8 +153,8 @@ def _asker(where: str, secret: bytes, path: str) -> Callable[[bytes | None], byt
             raise InputError(f"the controller answers {error.code} {error.reason}") from None
         except urllib.error.URLError as error:
             raise InputError(f"no controller answers ({error.reason})") from None
-        except HTTPException as error:
-            raise InputError(f"no controller: {error!r}") from None
+        except HTTPException:
+            raise InputError("what answers there is no controller") from None
         if len(found) > BYTES_MAX:
             raise InputError(f"more than {BYTES_MAX} bytes")
         return bytes(found)

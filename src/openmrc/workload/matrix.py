@@ -18,6 +18,7 @@ import numpy as np
 from openmrc.errors import InputError, remark
 from openmrc.fabric.words import NUMBER_MAX
 from openmrc.reading import read_bytes, read_text
+from openmrc.say import counted
 from openmrc.traffic.traffic import LongArray, Traffic, check_listed, make_traffic
 
 NPY, WANTED = ".npy", "a matrix of bytes, as CSV or .npy"
@@ -77,8 +78,8 @@ def _csv(path: str | Path) -> LongArray:
     for number, cells in rows:  # before memory for as many columns is taken
         if len(cells) != len(rows):
             raise InputError(
-                f"{path}:{number}: {len(cells)} numbers in a matrix of {len(rows)} rows; a row and"
-                " a column for each rank are accepted"
+                f"{path}:{number}: {counted(len(cells), 'number')} in a matrix of {len(rows)} rows;"
+                " a row and a column for each rank are accepted"
             )
     matrix = np.zeros((len(rows), len(rows)), np.int64)
     for row, (number, cells) in enumerate(rows):

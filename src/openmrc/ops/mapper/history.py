@@ -7,15 +7,18 @@ loses probes the next controller names it again.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Meta
 
 from openmrc.errors import InputError, OutputError
 from openmrc.live.closing import Closing
+from openmrc.reading import BROKEN, fault
 
 KEPT_US = 90 * 86_400 * 10**6  # older rows are deleted
 ROWS_MAX = 10_000  # of one answer
@@ -40,18 +43,23 @@ CREATE TABLE IF NOT EXISTS job (
 """
 
 
+# SQLite keeps any value in any column, and a file may be another's.
+Time = Annotated[int, Meta(ge=0, le=1 << 60)]  # for 36,000 years
+Count = Annotated[int, Meta(ge=0)]
+
+
 class Row(NamedTuple):
     """A place that lost probes."""
 
     place: str
     kind: str
-    since_us: int
-    last_us: int
-    until_us: int | None
-    named_us: int
-    rate: float
-    lost: int
-    crossed: int
+    since_us: Time
+    last_us: Time
+    until_us: Time | None
+    named_us: Time
+    rate: Annotated[float, Meta(ge=0, le=1)]
+    lost: Count
+    crossed: Count
     nats: float
     withdrawn: int
 
@@ -60,19 +68,23 @@ class JobRow(NamedTuple):
     """A job, and the counts of its devices."""
 
     job: str
-    since_us: int
-    last_us: int  # the last report of a device
-    until_us: int | None  # None: it runs
+    since_us: Time
+    last_us: Time  # the last report of a device
+    until_us: Time | None  # None: it runs
     nics: str  # as places name them: "0-3,8"
-    sent: int  # data packets
-    again: int  # of these, retransmissions
-    set_aside: int  # paths, counted each time
+    sent: Count  # data packets
+    again: Count  # of these, retransmissions
+    set_aside: Count  # paths, counted each time
+
+
+_Kind = TypeVar("_Kind")
 
 
 class History(Closing):
     """A file of history; ":memory:" keeps it as long as the process lives."""
 
     def __init__(self, file: str | Path, read_only: bool = False) -> None:
+        self._file = file
         try:
             if read_only:
                 there = Path(file).absolute().as_uri()  # a name may have "?" in it
@@ -83,12 +95,9 @@ class History(Closing):
             self._db.executescript(SCHEMA)
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("PRAGMA synchronous = NORMAL")
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:
             if read_only:
-                raise InputError(
-                    f"{file}: no history of a controller ({error}); name what mrc ops controller"
-                    " --history writes"
-                ) from None
+                raise self._foreign(str(error)) from None
             raise OutputError(file, str(error), "name another file with --history") from None
 
     def fabric(self, table: dict[str, Any]) -> None:
@@ -99,9 +108,7 @@ class History(Closing):
 
     def fabric_table(self) -> dict[str, Any]:
         """Return the fabric's table; {} if none was stored."""
-        row = self._db.execute("SELECT document FROM fabric").fetchone()
-        found: dict[str, Any] = {} if row is None else json.loads(row[0])
-        return found
+        return self._document("SELECT document FROM fabric") or {}
 
     def place(self, key: int | None, row: Row) -> int:
         """Store a place, in the row `key` if it has one; return its key."""
@@ -118,12 +125,12 @@ class History(Closing):
 
     def places(self, since_us: int = 0, until_us: int | None = None) -> list[Row]:
         """Return the places that lost something in this time, the latest last."""
-        found = self._db.execute(
+        found = self._rows(
             f"SELECT {', '.join(Row._fields)} FROM place WHERE last_us >= ? AND since_us <= ?"
             " ORDER BY since_us DESC LIMIT ?",
             (since_us, (1 << 62) if until_us is None else until_us, ROWS_MAX),
-        ).fetchall()
-        return [Row(*row) for row in reversed(found)]
+        )
+        return self._as(list[Row], found[::-1])
 
     def close_open(self) -> None:
         """End the places that no controller watches any more."""
@@ -153,10 +160,7 @@ class History(Closing):
 
     def last_denylist(self) -> dict[str, Any] | None:
         """Return the last version that was stored."""
-        row = self._db.execute(
-            "SELECT document FROM denylist ORDER BY version DESC LIMIT 1"
-        ).fetchone()
-        return None if row is None else json.loads(row[0])
+        return self._document("SELECT document FROM denylist ORDER BY version DESC LIMIT 1")
 
     def admission(self, at_us: int, document: Sequence[dict[str, Any]]) -> None:
         """Record the admission of nodes before a job."""
@@ -171,14 +175,14 @@ class History(Closing):
 
     def jobs(self, since_us: int = 0) -> list[JobRow]:
         """Return the jobs that ran since then, the latest last."""
-        with contextlib.suppress(sqlite3.OperationalError):  # a file of an older version has none
-            found = self._db.execute(
-                f"SELECT {', '.join(JobRow._fields)} FROM job WHERE last_us >= ?"
-                " ORDER BY since_us DESC LIMIT ?",
-                (since_us, ROWS_MAX),
-            ).fetchall()
-            return [JobRow(*row) for row in reversed(found)]
-        return []
+        if not self._rows("SELECT name FROM sqlite_master WHERE name = 'job'"):
+            return []  # a file of an older version
+        found = self._rows(
+            f"SELECT {', '.join(JobRow._fields)} FROM job WHERE last_us >= ?"
+            " ORDER BY since_us DESC LIMIT ?",
+            (since_us, ROWS_MAX),
+        )
+        return self._as(list[JobRow], found[::-1])
 
     def forget(self, now_us: int) -> None:
         """Delete rows older than `KEPT_US`."""
@@ -198,6 +202,32 @@ class History(Closing):
     def close(self) -> None:
         """Close the file."""
         self._db.close()
+
+    def _rows(self, query: str, values: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
+        try:
+            return self._db.execute(query, values).fetchall()
+        except (sqlite3.Error, UnicodeError) as error:
+            raise self._foreign(str(error)) from None
+
+    def _document(self, query: str) -> dict[str, Any] | None:
+        """The object that a text holds; None if there is none."""
+        rows = self._rows(query)
+        try:
+            return self._as(dict[str, Any], json.loads(rows[0][0])) if rows else None
+        except BROKEN as error:
+            raise self._foreign(fault(error)) from None
+
+    def _as(self, kind: type[_Kind], found: Any) -> _Kind:
+        try:
+            return msgspec.convert(found, kind)
+        except msgspec.ValidationError as error:
+            raise self._foreign(str(error)) from None
+
+    def _foreign(self, why: str) -> InputError:
+        return InputError(
+            f"{self._file}: is no history of a controller ({why}); name what mrc ops controller"
+            " --history writes"
+        )
 
     def _since(self, key: int) -> int:
         return int(self._db.execute("SELECT since_us FROM place WHERE id = ?", [key]).fetchone()[0])

@@ -14,6 +14,7 @@ from openmrc.ops.mapper.collector import Count
 from openmrc.ops.mapper.link import Link
 from openmrc.ops.mapper.live import Ports
 from openmrc.ops.mapper.loop import ASKED
+from openmrc.say import counted
 
 PS_PER_NS = 1000
 
@@ -32,7 +33,8 @@ class Seen:
     def line(self, agent: Agent) -> str:
         """What was probed, and whether all is well, in a line."""
         n, periods = len(agent.orders[0].numbers), agent.periods
-        sent = f"nic {agent.nic} sent {n * periods:,} probes, {n} in each of {periods:,} periods"
+        sent = f"nic {agent.nic} sent {counted(n * periods, 'probe')}, {n} in each of"
+        sent += f" {counted(periods, 'period')}"
         if not periods:
             return f"{sent}: the time was shorter than one"
         if not self.lost:

@@ -23,6 +23,7 @@ from openmrc.ops.mapper.history import History, JobRow, Row
 from openmrc.ops.mapper.jobs import TOLD_MAX, reached
 from openmrc.ops.together import Finding
 from openmrc.ops.why import why
+from openmrc.say import counted
 
 UP, DOWN = 1, 2
 PLACES_MAX = 5000
@@ -190,7 +191,8 @@ def _of_finding(fabric: Fabric, one: Finding, until_us: float) -> dict[str, Any]
 def _note(one: Finding) -> str:
     words = [f"one of {', '.join((one.where, *one.one_of))}"] if one.one_of else []
     if one.paths:
-        words.append(f"{one.paths} paths of {one.queue_pairs} queue pairs set aside")
+        pairs = counted(one.queue_pairs, "queue pair")
+        words.append(f"{counted(one.paths, 'path')} of {pairs} set aside")
         words.append(f"{one.back} back")
     return ", ".join(words)
 
