@@ -460,6 +460,8 @@ def test_the_worst_stands_first_and_what_to_watch_last() -> None:
     assert all(row.lost == 2 for row in watched)
     assert harm.title(quiet, rows) == "mrc: 2 places broke, and no queue pair failed"
     assert harm.title(quiet, watched) == "mrc: nothing broke"
+    unknown = replace(quiet, events=None)
+    assert harm.title(unknown, []) == "mrc: its senders keep no account of paths"
     assert len(harm.cells(rows)[0]) == len(harm.COLUMNS)
 
 

@@ -16,6 +16,7 @@ from openmrc.ops.localise import localise, suspected
 from openmrc.ops.records import Record
 from openmrc.ops.together import Finding
 from openmrc.ops.why import RULES, Answer
+from openmrc.say import counted
 from openmrc.tabular import Column
 from openmrc.units import US, fmt_time
 
@@ -23,8 +24,8 @@ WATCHED_MAX = 10
 COLUMNS = (
     Column("place", words=True),
     Column("what", words=True),
-    Column("from"),
-    Column("to"),
+    Column("first loss"),
+    Column("last loss"),
     Column("lost"),
     Column("paths set aside"),
     Column("queue pairs"),
@@ -38,7 +39,7 @@ class Harm(NamedTuple):
     where: str
     what: str  # "dead", "lossy", "one of N" or "to watch"
     since_us: float
-    until_us: float
+    until_us: float  # of the last loss, after which it may still be broken
     lost: int
     paths: int
     queue_pairs: int
@@ -76,11 +77,15 @@ def cells(rows: Sequence[Harm]) -> list[tuple[str, ...]]:
 
 def title(record: Record, rows: Sequence[Harm]) -> str:
     """Return what a reader should know before the table."""
+    if record.events is None:
+        return f"{record.name}: its senders keep no account of paths"
     broke = sum(it.what != "to watch" for it in rows)
     if not broke:
         return f"{record.name}: nothing broke"
     errors = len(record.summary["qp_errors"])
-    noticed = f"{errors} ends of queue pairs failed" if errors else "no queue pair failed"
+    noticed = (
+        f"{counted(errors, 'end')} of queue pairs failed" if errors else "no queue pair failed"
+    )
     return f"{record.name}: {broke} place{'s' * (broke > 1)} broke, and {noticed}"
 
 
